@@ -18,7 +18,7 @@ SRC = ROOT / "src"
 # question: pattern, files of the mode itself, ceiling in src/, ceiling in src/protocol
 QUESTIONS = {
     "is it asynchronous?": (
-        r"\bdl_machine_is_async\(|(?:->|\.)async\b(?!\s*=[^=])|\bschedule, \"async\"\)",
+        r"\bdl_machine_is_async\(|(?:->|\.)async\b(?!\s*=[^=])|\bschedule [!=]= DL_SCHEDULE_ASYNC\b",
         {"async", "async_phases"}, 82, 49),
     "has it logical clients?": (
         r"\bdl_config_federated\(|\btotal_clients\s*(?:[<>!=]|\?|&&|\|\|)",

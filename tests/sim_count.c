@@ -36,7 +36,7 @@ void sim_print_moves(const sim *s)
 static bool is_partial(const sim *s, const dl_control *control, const dl_entry *entry)
 {
     if (control->entry <= control->n_later) return false;
-    if (strcmp(s->config.on_missing, "commit_partial") != 0) return false;
+    if (s->config.on_missing != DL_MISSING_COMMIT_PARTIAL) return false;
     for (size_t i = 0; i < control->roster.n; i++) {
         bool there = false;
         for (size_t k = 0; k < entry->n_members; k++)
@@ -75,7 +75,7 @@ void sim_on_note(void *user, const dl_note *n)
 {
     replica *r = user;
     sim *s = r->sim;
-    const bool keep = strcmp(s->config.on_uncounted, "keep") == 0;
+    const bool keep = s->config.on_uncounted == DL_UNCOUNTED_KEEP;
     switch (n->kind) {
     case DL_NOTE_COMMIT:
         count_commit(r, n->entry);

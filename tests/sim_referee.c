@@ -137,7 +137,8 @@ void sim_check_base(const replica *r, uint64_t entry, dl_hash began)
 {
     const dl_capture *c = dl_exec_captured(r->exec, entry);
     if (r->liar) return; /* it may have voided an entry that stands */
-    if (!strcmp(r->sim->config.on_uncounted, "keep")) return; /* goes on from its own parameters */
+    if (r->sim->config.on_uncounted == DL_UNCOUNTED_KEEP)
+        return; /* goes on from its own parameters */
     if (!c || !dl_hash_equal(began, c->base))
         DIE(r->sim, "I6: what %s takes for entry %llu began from another state than it says",
             r->name, (unsigned long long)entry);
@@ -165,7 +166,7 @@ void sim_audit(sim *s)
                                .run_digest = s->file_digest,
                                .max_members = dl_clients_max_members(&s->config),
                                .n_copies = 2};
-    const bool all = strcmp(s->file.config.retain, "all") == 0;
+    const bool all = s->file.config.retain == DL_RETAIN_ALL;
     if (dl_exec_create(&exec, &args)) DIE(s, "I5: %s", diloco_error_text());
     dl_state *state = dl_exec_state(exec);
     uint64_t first = 0;

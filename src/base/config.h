@@ -6,6 +6,16 @@
 #define DL_BASE_CONFIG_H
 
 #include "base/option.h"
+#include "base/options/clients_options.h"
+#include "base/options/combine_options.h"
+#include "base/options/data_options.h"
+#include "base/options/model_options.h"
+#include "base/options/outer_options.h"
+#include "base/options/run_options.h"
+#include "base/options/schedule_options.h"
+#include "base/options/swarm_options.h"
+#include "base/options/trainer_options.h"
+#include "base/options/wire_options.h"
 #include <diloco/config.h>
 
 enum { DL_PATH_MAX = 1023, DL_CONFIG_MAX_OPTIONS = 256 };
@@ -28,7 +38,13 @@ typedef struct diloco_config {
     double alone_tokens_per_s;
     int64_t close_at, max_staleness;
     bool dylu;
-    dl_config_name on_missing, on_uncounted, retain, spool, offload, single_committer, roster;
+    dl_config_name single_committer;
+    dl_missing_choice on_missing;
+    dl_uncounted_choice on_uncounted;
+    dl_retain_choice retain;
+    dl_spool_choice spool;
+    dl_offload_choice offload;
+    dl_policy roster;
     int64_t spool_mb;
 
     /* [clients] logical clients; total_clients > 0 is what makes a run federated */
@@ -40,54 +56,65 @@ typedef struct diloco_config {
     bool speed_simulation;
     int64_t simulation_seed;
     double training_s, max_sleep_s, availability, dropout, bandwidth, bandwidth_sigma;
-    dl_config_name sleep_distribution;
+    dl_sleep_choice sleep_distribution;
     double sleep_mean, sleep_sd, sleep_s, sleep_alpha, sleep_low, sleep_high;
     double server_down, server_up;
-    dl_config_name role, on_lost_state, payload;
+    dl_role_choice role;
+    dl_lost_state_choice on_lost_state;
+    dl_payload_choice payload;
 
     /* [swarm] who meets without a log, and how */
-    dl_config_name consensus, swarm_exchange;
+    dl_consensus_choice consensus;
+    dl_swarm_exchange_choice swarm_exchange;
     int64_t min_peers, agree_every;
     dl_config_path bootstrap, listen, address, cert, cert_key;
     bool insecure;
 
     /* [server], [algorithm], [results], [general] */
-    dl_config_name server_type, algorithm_type;
+    dl_config_name algorithm_type;
+    dl_server_choice server_type;
     bool synchronous, server_test, plato_compat;
     int64_t total_silos;
     dl_config_path result_types, result_path, base_path;
 
     /* [server.diloco] the outer step */
-    dl_config_name outer_optimizer, weighting, apply_to, combiner, codec, codec_values, compression,
-        exchange;
+    dl_config_name outer_optimizer, weighting, combiner, codec;
+    dl_apply_choice apply_to;
+    dl_codec_values_choice codec_values;
+    dl_compression_choice compression;
+    dl_exchange_choice exchange;
     double codec_keep, codec_prune, error_feedback;
     double outer_lr, outer_mu, outer_beta1, outer_beta2, outer_eps, outer_c, outer_beta;
     int64_t outer_buffer;
-    dl_config_name outer_lr_schedule;
+    dl_outer_lr_choice outer_lr_schedule;
     double outer_min_ratio;
     int64_t fragments, fragment_layers, overlap_steps, own_overlap_steps;
-    dl_config_name fragment_pattern, schedule, overlap;
+    dl_pattern_choice fragment_pattern;
+    dl_schedule_choice schedule;
+    dl_overlap overlap;
     double local_mix;
     double trim, clip_radius;
     double check_norm, check_short, check_element, check_cosine, check_copy, check_probe;
     int64_t check_repeat;
     int64_t ban_after, ban_entries;
     int64_t byzantine, bucket_size, slice_owners;
-    dl_config_name pre_aggregation, robust_fallback, rescale;
+    dl_mixing pre_aggregation;
+    dl_fallback_choice robust_fallback;
+    dl_rescale_choice rescale;
 
     /* [trainer] the inner loop */
     dl_config_name trainer_type, model, optimizer, lr_scheduler;
     int64_t rounds, epochs, local_steps, batch_size, accumulation, eval_every, eval_batches;
     double gradient_clip, target_accuracy, proximal_mu;
     dl_config_path init_from;
-    dl_config_name init_as;
+    dl_init_choice init_as;
     bool preserve_optimizer_state;
 
     /* [parameters.optimizer], [parameters.learning_rate] */
     double lr, weight_decay, beta1, beta2, eps, momentum, muon_lr, muon_momentum;
     bool muon_nesterov;
     int64_t muon_steps;
-    dl_config_name decayed;
+    dl_decayed_choice decayed;
     int64_t warmup_steps, warmup_epochs, decay_steps, rewarm_steps;
     double min_lr_ratio, gamma;
     dl_config_path milestones;
@@ -97,12 +124,15 @@ typedef struct diloco_config {
         in_channels;
     dl_config_path hidden, frozen;
     bool tied, qk_norm;
-    dl_config_name rope_scaling;
+    dl_rope_scaling rope_scaling;
     double rope_theta, rope_factor, rope_low, rope_high, norm_eps, z_loss;
     int64_t rope_original;
 
     /* [data] */
-    dl_config_name datasource, tokenizer, sampler, deal, stream, label_distribution;
+    dl_config_name datasource, tokenizer, sampler;
+    dl_deal_choice deal;
+    dl_stream_choice stream;
+    dl_labels_choice label_distribution;
     int64_t partition_size, data_seed, min_partition_size, per_client_classes;
     double concentration, label_concentration, quantity_concentration;
     dl_config_path institution_classes, non_iid_clients;

@@ -113,18 +113,6 @@ static bool set_text(void *field, const dl_option *row, const char *text, expect
     return true;
 }
 
-/* Is text one of "a|b|c"? */
-static bool is_choice(const char *choices, const char *text)
-{
-    size_t len = strlen(text);
-    for (const char *at = choices;; at++) {
-        size_t n = strcspn(at, "|");
-        if (n == len && memcmp(at, text, n) == 0) return true;
-        at += n;
-        if (!*at) return false;
-    }
-}
-
 static bool is_name(const char *text)
 {
     size_t len = strlen(text);
@@ -133,12 +121,8 @@ static bool is_name(const char *text)
     return len > 0 && len <= DL_OPTION_NAME_MAX;
 }
 
-static bool set_name(void *field, const dl_option *row, const char *text, expected *want)
+static bool set_name(void *field, const char *text, expected *want)
 {
-    if (row->choices && !is_choice(row->choices, text)) {
-        snprintf(want->text, sizeof want->text, "one of %s", row->choices);
-        return false;
-    }
     if (!is_name(text)) {
         snprintf(want->text, sizeof want->text,
                  "a name of 1 to %d letters, digits and signs, without spaces and quotes",
@@ -147,6 +131,20 @@ static bool set_name(void *field, const dl_option *row, const char *text, expect
     }
     memcpy(field, text, strlen(text) + 1);
     return true;
+}
+
+static bool set_choice(void *field, const dl_option *row, const char *text, expected *want)
+{
+    size_t len = 0;
+    for (int i = 0; row->choices[i]; i++) {
+        if (strcmp(row->choices[i], text) != 0) continue;
+        *(int *)field = i;
+        return true;
+    }
+    for (size_t i = 0; row->choices[i] && len < sizeof want->text; i++)
+        len += (size_t)snprintf(want->text + len, sizeof want->text - len, "%s%s",
+                                i ? "|" : "one of ", row->choices[i]);
+    return false;
 }
 
 static bool set_field(void *field, const dl_option *row, const char *text, expected *want)
@@ -161,7 +159,9 @@ static bool set_field(void *field, const dl_option *row, const char *text, expec
     case DL_OPTION_TEXT:
         return set_text(field, row, text, want);
     case DL_OPTION_NAME:
-        return set_name(field, row, text, want);
+        return set_name(field, text, want);
+    case DL_OPTION_CHOICE:
+        return set_choice(field, row, text, want);
     }
     DL_ASSERT(!"an option type");
     return false;
@@ -219,16 +219,43 @@ void dl_options_defaults(dl_option_table table, void *values, dl_origin *origins
     }
 }
 
+const char *dl_option_string(const dl_option *row, const void *values)
+{
+    const void *field = const_field_of(values, row);
+    if (row->type == DL_OPTION_CHOICE) return row->choices[*(const int *)field];
+    return row->type == DL_OPTION_TEXT || row->type == DL_OPTION_NAME ? field : NULL;
+}
+
+bool dl_option_equal(const dl_option *row, const void *a, const void *b)
+{
+    const void *x = const_field_of(a, row), *y = const_field_of(b, row);
+    switch (row->type) {
+    case DL_OPTION_BOOL:
+        return *(const bool *)x == *(const bool *)y;
+    case DL_OPTION_INT:
+        return *(const int64_t *)x == *(const int64_t *)y;
+    case DL_OPTION_REAL:
+        return *(const double *)x == *(const double *)y;
+    case DL_OPTION_CHOICE:
+        return *(const int *)x == *(const int *)y;
+    case DL_OPTION_TEXT:
+    case DL_OPTION_NAME:
+        break;
+    }
+    return strcmp(x, y) == 0;
+}
+
 bool dl_option_reads(const dl_option *row, const void *values, const char *text)
 {
     const void *is = const_field_of(values, row);
+    const char *string = dl_option_string(row, values);
     union {
         bool yes;
         int64_t whole;
         double real;
     } given;
     expected want;
-    if (row->type == DL_OPTION_TEXT || row->type == DL_OPTION_NAME) return strcmp(is, text) == 0;
+    if (string) return strcmp(string, text) == 0;
     if (!set_field(&given, row, text, &want)) return false;
     if (row->type == DL_OPTION_BOOL) return *(const bool *)is == given.yes;
     if (row->type == DL_OPTION_INT) return *(const int64_t *)is == given.whole;
@@ -247,9 +274,9 @@ static diloco_status add_real(dl_buf *out, double value)
 diloco_status dl_option_text(dl_buf *out, const dl_option *row, const void *values)
 {
     const void *field = const_field_of(values, row);
-    bool is_text = row->type == DL_OPTION_TEXT || row->type == DL_OPTION_NAME;
+    const char *string = dl_option_string(row, values);
     if (row->flags & DL_OPTION_SECRET)
-        return dl_buf_addf(out, "%s", is_text && !*(const char *)field ? "" : "***");
+        return dl_buf_addf(out, "%s", string && !*string ? "" : "***");
     switch (row->type) {
     case DL_OPTION_BOOL:
         return dl_buf_addf(out, "%s", *(const bool *)field ? "true" : "false");
@@ -259,7 +286,8 @@ diloco_status dl_option_text(dl_buf *out, const dl_option *row, const void *valu
         return add_real(out, *(const double *)field);
     case DL_OPTION_TEXT:
     case DL_OPTION_NAME:
-        return dl_buf_addf(out, "%s", (const char *)field);
+    case DL_OPTION_CHOICE:
+        return dl_buf_addf(out, "%s", string);
     }
     DL_ASSERT(!"an option type");
     return DILOCO_OK;

@@ -10,13 +10,14 @@
 #include "base/hash.h"
 
 typedef enum dl_option_type {
-    DL_OPTION_BOOL, /* bool;     true, false */
-    DL_OPTION_INT,  /* int64_t;  min … max; digits, with _ between them as in TOML; of steps also
-                       with Plato's "it" behind them */
-    DL_OPTION_REAL, /* double;   min … max */
-    DL_OPTION_TEXT, /* char[max + 1]; UTF-8 without control characters */
-    DL_OPTION_NAME  /* char[DL_OPTION_NAME_MAX + 1]; one of `choices`, or of a registry that the
-                       layer above checks (choices NULL) */
+    DL_OPTION_BOOL,  /* bool;     true, false */
+    DL_OPTION_INT,   /* int64_t;  min … max; digits, with _ between them as in TOML; of steps also
+                        with Plato's "it" behind them */
+    DL_OPTION_REAL,  /* double;   min … max */
+    DL_OPTION_TEXT,  /* char[max + 1]; UTF-8 without control characters */
+    DL_OPTION_NAME,  /* char[DL_OPTION_NAME_MAX + 1]; one of a registry that the layer above checks
+                      */
+    DL_OPTION_CHOICE /* an enum of choice.h: the index of one of `choices` */
 } dl_option_type;
 
 enum { DL_OPTION_NAME_MAX = 31, DL_OPTION_LIST_MAX = 8 };
@@ -31,11 +32,11 @@ typedef struct dl_option {
     const char *name;  /* dotted TOML key: "server.diloco.outer_learning_rate" */
     const char *alias; /* another name it answers to, or NULL */
     dl_option_type type;
-    size_t offset;        /* of the field in the struct that holds the values */
-    const char *fallback; /* the default, as text */
-    double min, max;      /* range of a number; longest TEXT in bytes */
-    const char *unit;     /* "steps", "seconds", …, or "" */
-    const char *choices;  /* "a|b|c" for a NAME, else NULL */
+    size_t offset;              /* of the field in the struct that holds the values */
+    const char *fallback;       /* the default, as text */
+    double min, max;            /* range of a number; longest TEXT in bytes */
+    const char *unit;           /* "steps", "seconds", …, or "" */
+    const char *const *choices; /* names of a CHOICE's values, NULL after the last; else NULL */
     unsigned flags;
     const char *help;    /* what the value is, then what the default means */
     const char *example; /* value of a basic option, which most runs set; NULL: advanced */
@@ -70,6 +71,13 @@ DL_MUST_CHECK diloco_status dl_option_set(dl_option_table table, void *values, d
 /* The value as canonical text (what dl_option_set reads back to equal bits). A secret
  * that is set reads "***". */
 DL_MUST_CHECK diloco_status dl_option_text(dl_buf *out, const dl_option *row, const void *values);
+
+/* The value of a TEXT, NAME or CHOICE, which is written in quotes; NULL for a row of another type.
+ * Borrowed until the value changes. */
+const char *dl_option_string(const dl_option *row, const void *values);
+
+/* Have both the same value of this row? */
+bool dl_option_equal(const dl_option *row, const void *a, const void *b);
 
 /* Is the row's value what this text gives? */
 bool dl_option_reads(const dl_option *row, const void *values, const char *text);

@@ -1,13 +1,20 @@
 /* option_test.c - the mechanism, on a small table of its own. */
 #include "base/option.h"
 
+#include "base/choice.h"
+
 #include "check.h"
+
+#define KINDS(X) X(KIND_WAIT, "wait") X(KIND_ABORT, "abort")
+DL_CHOICE(kind_choice, KINDS)
+DL_CHOICE_NAMES(kind_choice, KINDS)
 
 typedef struct values {
     bool on;
     int64_t steps;
     double lr;
-    char path[21], kind[DL_OPTION_NAME_MAX + 1], free_name[DL_OPTION_NAME_MAX + 1], secret[33];
+    char path[21], free_name[DL_OPTION_NAME_MAX + 1], secret[33];
+    kind_choice kind;
 } values;
 
 #define AT(field) offsetof(values, field)
@@ -20,8 +27,8 @@ static const dl_option rows[] = {
     {"opt.outer_learning_rate", "outer_lr", DL_OPTION_REAL, AT(lr), "0.7", 0, 10, "", NULL,
      DL_OPTION_AGREE | DL_OPTION_LIVE, "a number", NULL},
     {"run.path", NULL, DL_OPTION_TEXT, AT(path), "", 0, 20, "path", NULL, 0, "a text", NULL},
-    {"opt.kind", NULL, DL_OPTION_NAME, AT(kind), "wait", 0, 0, "", "wait|abort", DL_OPTION_AGREE,
-     "a choice", NULL},
+    {"opt.kind", NULL, DL_OPTION_CHOICE, AT(kind), "wait", 0, 0, "", kind_choice_names,
+     DL_OPTION_AGREE, "a choice", NULL},
     {"opt.name", NULL, DL_OPTION_NAME, AT(free_name), "mean", 0, 0, "", NULL, 0, "a name", NULL},
     {"run.secret", NULL, DL_OPTION_TEXT, AT(secret), "", 0, 32, "", NULL, DL_OPTION_SECRET,
      "hidden", NULL},
@@ -57,7 +64,7 @@ TEST(defaults_fill_every_field)
     begin();
     CHECK(v.on && v.steps == 500 && v.lr == 0.7);
     CHECK_STR("", v.path);
-    CHECK_STR("wait", v.kind);
+    CHECK(v.kind == KIND_WAIT);
     CHECK_STR("mean", v.free_name);
     for (int i = 0; i < N; i++)
         CHECK_STR("default", origins[i].text);
@@ -158,7 +165,7 @@ TEST(a_refusal_says_what_would_do_and_changes_nothing)
     check_refused("opt.name", "12345678901234567890123456789012", "1 to 31");
     CHECK(v.on == before.on && v.steps == before.steps && v.lr == before.lr);
     CHECK_STR(before.path, v.path);
-    CHECK_STR(before.kind, v.kind);
+    CHECK(before.kind == v.kind);
     CHECK_STR(before.free_name, v.free_name);
     for (int i = 0; i < N; i++)
         CHECK_STR("default", origins[i].text);

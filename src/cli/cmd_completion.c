@@ -31,26 +31,20 @@ static bool has_choices(const dl_option *row)
     return row->choices || row->type == DL_OPTION_BOOL || strcmp(row->name, "preset") == 0;
 }
 
-/* Return value i that the option may have, copied to `word` where it is part of a list; NULL after
- * the last. */
-static const char *choice_at(char word[64], const dl_option *row, size_t i)
+/* Return value i that the option may have; NULL after the last. */
+static const char *choice_at(const dl_option *row, size_t i)
 {
-    const char *list = row->type == DL_OPTION_BOOL ? "true|false" : row->choices;
-    if (!list) return diloco_preset_at(i) ? diloco_preset_at(i)->name : NULL;
-    for (; i; i--) {
-        list += strcspn(list, "|");
-        if (!*list++) return NULL;
-    }
-    snprintf(word, 64, "%.*s", (int)strcspn(list, "|"), list);
-    return word;
+    static const char *const booleans[] = {"true", "false", NULL};
+    if (row->type == DL_OPTION_BOOL) return booleans[i];
+    if (row->choices) return row->choices[i];
+    return diloco_preset_at(i) ? diloco_preset_at(i)->name : NULL;
 }
 
 /* Print the option's values, with `before` in front of each and one blank between them. */
 static void put_values(const dl_option *row, const char *before)
 {
-    char word[64];
     const char *choice;
-    for (size_t i = 0; (choice = choice_at(word, row, i)); i++)
+    for (size_t i = 0; (choice = choice_at(row, i)); i++)
         printf("%s%s%s", i ? " " : "", before, choice);
 }
 

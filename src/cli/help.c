@@ -63,13 +63,7 @@ static void add_text(char *out, const char *text)
 static void add_choices(char *out, const dl_option *row)
 {
     const char *c;
-    for (const char *at = row->choices; at && *at;) {
-        size_t len = strcspn(at, "|"), used = strlen(out);
-        snprintf(out + used, RANGE_MAX - used, "%s%.*s", at == row->choices ? "" : ", ", (int)len,
-                 at);
-        at += len + (at[len] == '|');
-    }
-    for (size_t i = 0; !row->choices && (c = diloco_choice_at(row->name, i)); i++) {
+    for (size_t i = 0; (c = row->choices ? row->choices[i] : diloco_choice_at(row->name, i)); i++) {
         if (i) add_text(out, ", ");
         add_text(out, c);
     }
@@ -105,6 +99,7 @@ void dl_help_option_type(char out[RANGE_MAX], const dl_option *row)
         add_text(out, *row->unit ? row->unit : "text");
         break;
     case DL_OPTION_NAME:
+    case DL_OPTION_CHOICE:
         add_text(out, "one of ");
         add_choices(out, row);
         if (out[strlen(out) - 1] == ' ') snprintf(out, RANGE_MAX, "only %s", row->fallback);

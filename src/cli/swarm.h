@@ -10,7 +10,7 @@
 
 static inline bool dl_swarm_is(const dl_config *config)
 {
-    return config->consensus[0] == 'n';
+    return config->consensus == DL_CONSENSUS_NONE;
 }
 
 /* From here on this process can do run.peers; where it was built without the hub, nothing. */

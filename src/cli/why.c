@@ -40,7 +40,7 @@ static void print_open_entry(const diloco_run_status *run, const dl_config *conf
 {
     const diloco_run_wait *w = run->wait;
     const size_t told = sizeof w->missing / sizeof w->missing[0];
-    if (!strcmp(config->schedule, "async")) {
+    if (config->schedule == DL_SCHEDULE_ASYNC) {
         printf("waits for  entry %" PRIu64 ": the next contribution, whoever makes it\n", w->entry);
         return;
     }
@@ -57,11 +57,11 @@ static void print_rule(const dl_config *config)
         printf("closes     with %" PRId64 " contributions (run.close_at), %.3g s of grace behind "
                "them\n",
                config->close_at, config->grace_s);
-    if (!strcmp(config->on_missing, "wait"))
+    if (config->on_missing == DL_MISSING_WAIT)
         printf("past the   deadline the slow are waited for; who has had no new heartbeat for %.3g "
                "s\n           (run.patience) is dropped (run.on_missing = wait)\n",
                config->patience_s);
-    else if (!strcmp(config->on_missing, "commit_partial"))
+    else if (config->on_missing == DL_MISSING_COMMIT_PARTIAL)
         printf("past the   deadline it commits with %.3g of the roster (run.quorum), else aborts\n",
                config->quorum);
     else
@@ -109,7 +109,7 @@ void dl_print_why(const diloco_run_status *run, const dl_config *config)
         return;
     }
     print_open_entry(run, config);
-    if (!strcmp(config->schedule, "async")) return;
+    if (config->schedule == DL_SCHEDULE_ASYNC) return;
     if (is_a_first_entry(run->wait)) {
         print_start(config);
         return;

@@ -173,7 +173,7 @@ static diloco_status reset_or_stop(dl_turns *t, dl_client_facts *f, diloco_statu
     bool found = true;
     if (lost != DILOCO_ENOENT && lost != DILOCO_EPROTO && lost != DILOCO_EDIFFERS) return lost;
     snprintf(why, sizeof why, "%s", lost == DILOCO_ENOENT ? "it is gone" : diloco_error_text());
-    if (strcmp(t->config->on_lost_state, "reset") != 0)
+    if (t->config->on_lost_state != DL_LOST_STATE_RESET)
         return dl_fail(DILOCO_EDIFFERS,
                        "the state of client%" PRIu64 " after entry %" PRIu64
                        " cannot be taken up (%s): bring it back (clients.state says where all "
@@ -215,7 +215,7 @@ diloco_status dl_turns_take_up(dl_turns *t, dl_client_facts *f, bool *late)
             DL_TRY(dl_client_collect(&t->clients, f, limit(t)));
         t->fresh = status != DILOCO_OK;
     }
-    if (!strcmp(t->config->stream, "restart")) f->next_sample = 0;
+    if (t->config->stream == DL_STREAM_RESTART) f->next_sample = 0;
     return DILOCO_OK;
 }
 

@@ -207,7 +207,7 @@ static diloco_status loop(hands *h)
 
 static diloco_status live(hands *h)
 {
-    const bool serves = strcmp(h->config.role, "server") == 0;
+    const bool serves = h->config.role == DL_ROLE_SERVER;
     if (!dl_config_federated(&h->config))
         return dl_fail(DILOCO_EINVAL,
                        "the run has no logical clients: set clients.total_clients to their number");
@@ -218,7 +218,7 @@ static diloco_status live(hands *h)
     DL_TRY(list_vectors(h));
     if (!serves) DL_TRY(dl_turns_open(&h->turns));
     const dl_hands calls = {
-        .work = serves ? NULL : work, .user = h, .follows = strcmp(h->config.role, "worker") == 0};
+        .work = serves ? NULL : work, .user = h, .follows = h->config.role == DL_ROLE_WORKER};
     dl_run_set_hands(h->run, &calls);
     DL_TRY(join(h, !serves));
     return loop(h);

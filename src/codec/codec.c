@@ -65,10 +65,11 @@ diloco_status dl_codec_form_init(dl_codec_form *out, const dl_config *config,
     const dl_fragment_shape *shape = &manifest->fragments[fragment];
     *out = (dl_codec_form){0};
     dl_codec_form form = {.codec = dl_codec_of(config),
-                          .options = {.keep = config->codec_keep, .prune = config->codec_prune},
+                          .options = {.keep = config->codec_keep,
+                                      .prune = config->codec_prune,
+                                      .values = config->codec_values},
                           .n = shape->n_trained + shape->n_averaged};
     form.slices = dl_cut_count(form.n, (size_t)config->replicas);
-    memcpy(form.options.values, config->codec_values, sizeof form.options.values);
     if (!form.codec) return dl_no_row("codec", config->codec);
     diloco_status status = list_tensors(&form, manifest, fragment);
     if (!status) status = form.codec->lay_out(&form);

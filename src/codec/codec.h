@@ -37,9 +37,9 @@ typedef struct dl_codec_tensor {
 
 /* A codec's options; each is an AGREE row of config.c. */
 typedef struct dl_codec_options {
-    double keep;           /* server.diloco.codec_keep: topk, fraction of a chunk that is sent */
-    double prune;          /* server.diloco.codec_prune: prune, fraction of a row that is not */
-    dl_config_name values; /* server.diloco.codec_values: topk, "f32", "int8" or "2bit" */
+    double keep;  /* server.diloco.codec_keep: topk, fraction of a chunk that is sent */
+    double prune; /* server.diloco.codec_prune: prune, fraction of a row that is not */
+    dl_codec_values_choice values; /* server.diloco.codec_values, of topk */
 } dl_codec_options;
 
 /* Bytes [begin, end) of a payload. */

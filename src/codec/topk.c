@@ -32,18 +32,9 @@
 
 enum { SIDE = 64, CHUNK = SIDE * SIDE, N_CODES = 4, CODEBOOK = N_CODES * sizeof(float) };
 
-typedef enum value_kind { AS_F32, AS_INT8, AS_2BIT } value_kind;
-
-static value_kind values_of(const dl_codec_form *form)
+static dl_codec_values_choice values_of(const dl_codec_form *form)
 {
-    switch (form->options.values[0]) {
-    case 'f':
-        return AS_F32;
-    case 'i':
-        return AS_INT8;
-    default:
-        return AS_2BIT;
-    }
+    return form->options.values;
 }
 
 /* ---- where things are ------------------------------------------------------------------- */
@@ -105,14 +96,14 @@ static size_t index_bytes(const coding *c)
     return low_bytes(c) + (c->unary + 7) / 8;
 }
 
-static size_t value_bytes(value_kind kind, size_t k)
+static size_t value_bytes(dl_codec_values_choice kind, size_t k)
 {
     switch (kind) {
-    case AS_F32:
+    case DL_CODEC_VALUES_F32:
         return k * sizeof(float);
-    case AS_INT8:
+    case DL_CODEC_VALUES_INT8:
         return sizeof(float) + k;
-    case AS_2BIT:
+    case DL_CODEC_VALUES_2BIT:
         break;
     }
     return (k + 3) / 4;
@@ -127,7 +118,7 @@ static grid grid_of(const dl_codec_form *form, const dl_codec_tensor *t)
               .width = run ? CHUNK : SIDE};
     g.n_down = (g.rows + g.height - 1) / g.height;
     g.n_across = (g.cols + g.width - 1) / g.width;
-    g.head = values_of(form) == AS_2BIT ? CODEBOOK : 0;
+    g.head = values_of(form) == DL_CODEC_VALUES_2BIT ? CODEBOOK : 0;
     for (int lower = 0; lower < 2; lower++)
         for (int right = 0; right < 2; right++) {
             size_t height = lower ? g.rows % g.height : g.height;
@@ -185,7 +176,7 @@ static diloco_status lay_out(dl_codec_form *form)
         most = dl_size_max(most, kept_of_tensor(&g));
     }
     form->bound = form->room = form->end;
-    if (values_of(form) == AS_2BIT) form->room += most * sizeof(float);
+    if (values_of(form) == DL_CODEC_VALUES_2BIT) form->room += most * sizeof(float);
     return DILOCO_OK;
 }
 
@@ -444,13 +435,13 @@ static void encode_chunk(const dl_codec_form *form, unsigned char *record, unsig
     choose(indices, values, elements_of(room, x, g, c), c->height * c->width, k);
     put_indices(record, indices, &c->indices);
     switch (values_of(form)) {
-    case AS_F32:
+    case DL_CODEC_VALUES_F32:
         memcpy(out, values, k * sizeof *values);
         break;
-    case AS_INT8:
+    case DL_CODEC_VALUES_INT8:
         put_int8(out, values, k);
         break;
-    case AS_2BIT:
+    case DL_CODEC_VALUES_2BIT:
         memcpy(*aside, values, k * sizeof *values);
         *aside += k * sizeof *values;
         break;
@@ -482,7 +473,7 @@ static void encode_tensor(const dl_codec_form *form, unsigned char *out, unsigne
             chunk c = chunk_at(g, down, across);
             encode_chunk(form, out + c.at, &aside, x, g, &c);
         }
-    if (values_of(form) == AS_2BIT) encode_2bit(out, values, g);
+    if (values_of(form) == DL_CODEC_VALUES_2BIT) encode_2bit(out, values, g);
 }
 
 static void encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g)
@@ -535,12 +526,12 @@ static diloco_status check_indices(const unsigned char *record, const chunk *c)
 
 static diloco_status check_values(const dl_codec_form *form, const unsigned char *in, size_t k)
 {
-    value_kind kind = values_of(form);
-    if (kind == AS_INT8 && dl_bits_of(dl_load_f32(in)) > 0x7f7fffff)
+    dl_codec_values_choice kind = values_of(form);
+    if (kind == DL_CODEC_VALUES_INT8 && dl_bits_of(dl_load_f32(in)) > 0x7f7fffff)
         return dl_fail(DILOCO_EPROTO, "topk: a scale is negative, infinite or not a number");
-    if (kind == AS_INT8 && memchr(in + sizeof(float), 0x80, k))
+    if (kind == DL_CODEC_VALUES_INT8 && memchr(in + sizeof(float), 0x80, k))
         return dl_fail(DILOCO_EPROTO, "topk: a value holds the code -128, which int8 does not use");
-    if (kind == AS_2BIT && k % 4 && in[(k - 1) / 4] >> 2 * (k % 4))
+    if (kind == DL_CODEC_VALUES_2BIT && k % 4 && in[(k - 1) / 4] >> 2 * (k % 4))
         return dl_fail(DILOCO_EPROTO, "topk: bits behind a chunk's last value are not zero");
     return DILOCO_OK;
 }
@@ -556,7 +547,7 @@ static diloco_status check_codebook(const unsigned char *in)
 static diloco_status check_tensor(const dl_codec_form *form, const unsigned char *records,
                                   const grid *g)
 {
-    if (values_of(form) == AS_2BIT) DL_TRY(check_codebook(records));
+    if (values_of(form) == DL_CODEC_VALUES_2BIT) DL_TRY(check_codebook(records));
     for (size_t down = 0; down < g->n_down; down++)
         for (size_t across = 0; across < g->n_across; across++) {
             chunk c = chunk_at(g, down, across);
@@ -582,15 +573,15 @@ static diloco_status check(const dl_codec_form *form, const unsigned char *paylo
  */
 
 /* Value i of a record's values; `codebook` is where the tensor's records begin. */
-static float value_at(value_kind kind, const unsigned char *values, const unsigned char *codebook,
-                      size_t i)
+static float value_at(dl_codec_values_choice kind, const unsigned char *values,
+                      const unsigned char *codebook, size_t i)
 {
     switch (kind) {
-    case AS_F32:
+    case DL_CODEC_VALUES_F32:
         return dl_load_f32(values + i * sizeof(float)) + 0.0f;
-    case AS_INT8:
+    case DL_CODEC_VALUES_INT8:
         return (float)(signed char)values[sizeof(float) + i] * dl_load_f32(values) + 0.0f;
-    case AS_2BIT:
+    case DL_CODEC_VALUES_2BIT:
         break;
     }
     return dl_load_f32(codebook + (values[i / 4] >> 2 * (i % 4) & 3) * sizeof(float)) + 0.0f;
@@ -609,7 +600,7 @@ static size_t index_from(const grid *g, const chunk *c, size_t from)
 static void scatter(const dl_codec_form *form, float *out, const unsigned char *records,
                     const grid *g, const chunk *c, size_t from, size_t to)
 {
-    value_kind kind = values_of(form);
+    dl_codec_values_choice kind = values_of(form);
     const unsigned char *record = records + c->at, *values = record + index_bytes(&c->indices);
     const size_t first = index_from(g, c, from);
     places p = places_of(&c->indices, record);

@@ -42,16 +42,15 @@ dl_combine_rule dl_combine_mean(void)
 diloco_status dl_combine_rule_of(dl_combine_rule *out, const dl_config *config)
 {
     *out = (dl_combine_rule){.combiner = dl_combiner_of(config),
+                             .mixing = config->pre_aggregation,
                              .trim = (uint64_t)llround(config->trim * 1e9),
                              .byzantine = (size_t)config->byzantine,
                              .bucket_size = (size_t)config->bucket_size,
                              .checked = dl_config_checks_directions(config),
                              .clip_radius = config->clip_radius,
-                             .rescale = strcmp(config->rescale, "median_norm") == 0,
-                             .fall_back = strcmp(config->robust_fallback, "mean") == 0,
+                             .rescale = config->rescale == DL_RESCALE_MEDIAN_NORM,
+                             .fall_back = config->robust_fallback == DL_FALLBACK_MEAN,
                              .most_slices = dl_size_min((size_t)config->replicas, DL_SLICES_MAX)};
-    if (strcmp(config->pre_aggregation, "nnm") == 0) out->mixing = DL_MIX_NNM;
-    if (strcmp(config->pre_aggregation, "bucketing") == 0) out->mixing = DL_MIX_BUCKETING;
     if (out->combiner) return DILOCO_OK;
     return dl_no_row("combiner", config->combiner);
 }
@@ -102,7 +101,8 @@ static diloco_status check_mixing(const dl_combine_rule *rule)
 static diloco_status check_members(const dl_combine_rule *rule, const dl_config *config)
 {
     const size_t needed = dl_combine_needed(rule), clients = dl_config_per_round(config);
-    const bool federated = dl_config_federated(config), log = strcmp(config->consensus, "none");
+    const bool federated = dl_config_federated(config),
+               log = config->consensus != DL_CONSENSUS_NONE;
     if (!log && (size_t)config->min_peers < needed && !rule->fall_back)
         return dl_fail(DILOCO_EREFUSED,
                        "combiner %s needs %zu members, and swarm.min_peers allows %" PRId64

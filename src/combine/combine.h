@@ -51,8 +51,6 @@ DL_MUST_CHECK diloco_status dl_weights(uint64_t *raw, float *weight, const dl_we
 
 typedef struct dl_combiner dl_combiner;
 
-typedef enum dl_mixing { DL_MIX_NONE, DL_MIX_NNM, DL_MIX_BUCKETING } dl_mixing;
-
 /* A combiner with the options of a run. Made once, then only read. */
 typedef struct dl_combine_rule {
     const dl_combiner *combiner;

@@ -140,7 +140,7 @@ static diloco_status find_source(dl_data *data, size_t *row, const dl_config *co
     data->kind = sources[*row].images;
     data->stride = data->kind ? 1 : (size_t)config->context;
     data->whole = strcmp(config->sampler, "whole") == 0 ||
-                  strcmp(config->sampler, "all_inclusive") == 0 || strcmp(config->deal, "log") == 0;
+                  strcmp(config->sampler, "all_inclusive") == 0 || config->deal == DL_DEAL_LOG;
     data->taken = SIZE_MAX;
     data->augment = config->augment;
     data->seed = (uint64_t)config->seed;

@@ -4,7 +4,6 @@
 #include "data/samplers.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static diloco_status wrong_classes(const dl_partition *p)
 {
@@ -84,7 +83,7 @@ static void draw_parts(double *weights, const dl_partition *p, const bool *has, 
         n += has[k];
     for (size_t k = 0; k < n; k++)
         parts[k] = 1;
-    if (strcmp(p->config.label_distribution, "noniid") == 0)
+    if (p->config.label_distribution == DL_LABELS_NONIID)
         dl_draw_dirichlet(parts, n, p->config.concentration, rng);
     for (size_t k = p->n_classes; k-- > 0;)
         weights[k] = has[k] ? parts[--n] : -1;

@@ -187,7 +187,7 @@ static diloco_status take_memory(dl_exec *x)
 {
     dl_arena measure = {0};
     DL_TRY(make_forms(x));
-    if (strcmp(x->a.run->config.compression, "zstd") == 0) DL_TRY(dl_packer_create(&x->packer));
+    if (x->a.run->config.compression == DL_COMPRESSION_ZSTD) DL_TRY(dl_packer_create(&x->packer));
     DL_TRY(dl_schedule_of(&x->schedule, &x->a.run->config, x->a.run->manifest.n_fragments));
     const size_t ahead = dl_schedule_ahead(&x->schedule);
     x->capture.n = ahead;

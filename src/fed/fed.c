@@ -37,9 +37,9 @@ typedef struct life {
     diloco_run_info now;
 } life;
 
-static bool is_role(const life *l, const char *role)
+static bool is_role(const life *l, dl_role_choice role)
 {
-    return strcmp(l->setup.config.role, role) == 0;
+    return l->setup.config.role == role;
 }
 
 static void progress(const life *l, const char *phase)
@@ -67,8 +67,8 @@ static bool my_turn(const life *l)
 {
     const dl_config *c = &l->setup.config;
     const uint64_t every = (uint64_t)c->eval_every;
-    if (is_role(l, "worker")) return false;
-    if (is_role(l, "server")) return true;
+    if (is_role(l, DL_ROLE_WORKER)) return false;
+    if (is_role(l, DL_ROLE_SERVER)) return true;
     const uint64_t turn = every ? l->now.entry / every : l->now.entry;
     const char *digits = l->name + strcspn(l->name, "0123456789");
     return turn % (uint64_t)dl_local_replicas(c) ==
@@ -112,7 +112,7 @@ static void see_target(life *l, double accuracy)
 static void see_others_target(life *l)
 {
     const dl_config *c = &l->setup.config;
-    if (is_role(l, "worker") || c->target_accuracy <= 0) return;
+    if (is_role(l, DL_ROLE_WORKER) || c->target_accuracy <= 0) return;
     if (dl_results_put(&l->results, l->now.entry, NULL)) {
         dl_log(DILOCO_LOG_WARN, "the results file: %s", diloco_error_text());
         return;
@@ -142,7 +142,7 @@ static diloco_status end_round(life *l)
 static diloco_status begin_results(life *l)
 {
     const uint64_t entry = l->now.entry;
-    if (is_role(l, "worker")) return DILOCO_OK;
+    if (is_role(l, DL_ROLE_WORKER)) return DILOCO_OK;
     DL_TRY(dl_results_open(&l->results, &l->setup.config, entry));
     if (entry == 0) return DILOCO_OK;
     const double accuracy = dl_results_accuracy(&l->results, entry);
@@ -163,7 +163,7 @@ static diloco_status record_life(life *l)
 {
     dl_json *j = dl_recorder_begin(&l->recorder, "trainer");
     dl_json_u64(j, "generation", l->now.generation);
-    dl_json_str(j, "role", l->setup.config.role);
+    dl_json_str(j, "role", dl_role_choice_names[l->setup.config.role]);
     dl_json_str(j, "contract", dl_contract_name(&l->setup.config));
     dl_json_i64(j, "clients", l->setup.config.total_clients);
     dl_json_str(j, "time", l->setup.config.speed_simulation ? "simulated" : "real");
@@ -187,7 +187,7 @@ static diloco_status join(life *l)
     DL_TRY(dl_opening_check(&l->setup.config));
     l->now = diloco_run_now(l->run);
     dl_meter_begin(&l->meter, &l->now);
-    if (!is_role(l, "server")) DL_TRY(dl_worker_begin(&l->worker));
+    if (!is_role(l, DL_ROLE_SERVER)) DL_TRY(dl_worker_begin(&l->worker));
     DL_TRY(record_life(l));
     return begin_results(l);
 }
@@ -234,7 +234,7 @@ static diloco_status open_worker(life *l)
                                 .meter = &l->meter,
                                 .now = &l->now,
                                 .hooks = l->hooks};
-    return is_role(l, "server") ? DILOCO_OK : dl_worker_open(&l->worker, &borrowed);
+    return is_role(l, DL_ROLE_SERVER) ? DILOCO_OK : dl_worker_open(&l->worker, &borrowed);
 }
 
 static diloco_status live(life *l, bool exists)
@@ -242,8 +242,9 @@ static diloco_status live(life *l, bool exists)
     DL_TRY(dl_local_steps_check(&l->setup.config, l->setup.data));
     DL_TRY(dl_opening_run(&l->run, &l->setup, l->name, exists));
     DL_TRY(open_worker(l));
-    const dl_hands hands = {
-        .work = is_role(l, "server") ? NULL : work, .user = l, .follows = is_role(l, "worker")};
+    const dl_hands hands = {.work = is_role(l, DL_ROLE_SERVER) ? NULL : work,
+                            .user = l,
+                            .follows = is_role(l, DL_ROLE_WORKER)};
     dl_run_set_hands(l->run, &hands);
     DL_TRY(dl_recorder_open(&l->recorder, &l->setup.config, l->name, l->run, l->hooks));
     DL_TRY(dl_stop_create(&l->stop, l->hooks ? l->hooks->stop : NULL, l->run));

@@ -477,7 +477,7 @@ static diloco_status open_model(dl_gossip_life *l)
     dl_manifest manifest;
     const dl_config *c = dl_gossip_config(l);
     DL_TRY(dl_manifest_init(&manifest, l->tensors, l->n_tensors,
-                            !strcmp(c->apply_to, "all_floating")));
+                            c->apply_to == DL_APPLY_ALL_FLOATING));
     const diloco_status status = dl_runfile_matches(&l->run, c, &manifest);
     dl_manifest_deinit(&manifest);
     DL_TRY(status);
@@ -495,7 +495,7 @@ static dl_node_rules rules_of(const dl_config *c)
     const double heartbeat = fmin(c->heartbeat_s, 0.25);
     return (dl_node_rules){
         .seed = (uint64_t)c->seed,
-        .pairs = !strcmp(c->swarm_exchange, "pairs"),
+        .pairs = c->swarm_exchange == DL_SWARM_PAIRS,
         .min_peers = (size_t)c->min_peers,
         .expected = (size_t)(c->replicas < DL_NODE_MAX ? c->replicas : DL_NODE_MAX),
         .rounds = (uint64_t)c->rounds,

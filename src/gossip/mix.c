@@ -126,7 +126,7 @@ diloco_status dl_mix_create(dl_mix **out, const dl_config *config, const dl_mani
     m->manifest = manifest;
     m->pool = pool;
     m->outer = dl_outer_find(config->outer_optimizer);
-    m->pairs = !strcmp(config->swarm_exchange, "pairs");
+    m->pairs = config->swarm_exchange == DL_SWARM_PAIRS;
     DL_ASSERT(m->outer);
     for (size_t i = 0; i < manifest->n_tensors; i++) /* nodes train the program's own models */
         DL_ASSERT(dl_dtype_stored(manifest->tensors[i].dtype) == manifest->tensors[i].dtype);

@@ -22,7 +22,7 @@ diloco_status dl_life_record_begin(dl_gossip_life *l)
     dl_json *j = dl_recorder_begin(&l->recorder, "run");
     dl_json_str(j, "run", l->run.id);
     dl_json_str(j, "consensus", "none");
-    dl_json_str(j, "exchange", dl_gossip_config(l)->swarm_exchange);
+    dl_json_str(j, "exchange", dl_swarm_exchange_choice_names[dl_gossip_config(l)->swarm_exchange]);
     dl_json_str(j, "preset", dl_gossip_config(l)->preset);
     dl_json_str(j, "address", l->home.address);
     dl_json_u64(j, "params", l->run.manifest.n_parameters);

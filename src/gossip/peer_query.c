@@ -33,7 +33,7 @@ diloco_status dl_gossip_take_run(const char *store, const char *peer, bool tls)
     if (!status) status = dl_store_get(there, &text, DL_KEY_RUN, soon());
     if (!status) status = dl_runfile_read(&run, text.data, text.len);
     if (!status) {
-        if (strcmp(run.config.consensus, "none") != 0)
+        if (run.config.consensus != DL_CONSENSUS_NONE)
             status = dl_fail(DILOCO_EREFUSED, "the run at %s has a log: diloco join its URL", peer);
         dl_runfile_deinit(&run);
     }

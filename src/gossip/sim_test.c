@@ -131,7 +131,7 @@ static void settle(sim_node *x)
 static dl_node_rules rules_of(const sim *s)
 {
     return (dl_node_rules){.seed = s->seed,
-                           .pairs = s->config.swarm_exchange[0] == 'p',
+                           .pairs = s->config.swarm_exchange == DL_SWARM_PAIRS,
                            .min_peers = (size_t)s->config.min_peers,
                            .expected = s->n,
                            .rounds = (uint64_t)s->config.rounds,

@@ -358,7 +358,7 @@ static diloco_status theta_image(dl_reader *r, dl_buf *out, uint64_t entries)
 /* The folder that nodes without a log lie in has their first model, and none of their own. */
 static diloco_status must_have_a_model(const dl_reader *r, const char *url)
 {
-    if (strcmp(r->file.config.consensus, "none") != 0) return DILOCO_OK;
+    if (r->file.config.consensus != DL_CONSENSUS_NONE) return DILOCO_OK;
     const diloco_status status =
         dl_store_list(r->store, "snap/", NULL, found_any, NULL, dl_reader_limit());
     if (status == DILOCO_ECLOSED) return DILOCO_OK;

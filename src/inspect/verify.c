@@ -142,7 +142,7 @@ static diloco_status replay_all(dl_reader *r, diloco_verify_report *out, dl_repl
         DL_TRY(dl_snapshot_read_newest(state, r->store, &r->file, r->digest, 0, r->pool,
                                        dl_reader_limit()));
         const diloco_status status = replay(r, out, replayed, progress);
-        if (status != DILOCO_ENOENT || !strcmp(r->file.config.retain, "all")) return status;
+        if (status != DILOCO_ENOENT || r->file.config.retain == DL_RETAIN_ALL) return status;
         /* A straggler has put one behind the collection of the others. */
         dl_log(DILOCO_LOG_WARN, "%s: the replay begins at the oldest snapshot",
                diloco_error_text());

@@ -251,7 +251,7 @@ static diloco_status put_toml(dl_buf *out, const importing *im, const char *weig
                        im->facts.positions));
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
-        const char *quote = row->type == DL_OPTION_NAME ? "\"" : "";
+        const char *quote = dl_option_string(row, &im->config) ? "\"" : "";
         if (strncmp(row->name, section, skip) != 0) continue;
         if (!dl_config_given(&im->config, row->name)) continue; /* of no use to this model */
         DL_TRY(dl_buf_addf(out, "%s = %s", row->name + skip, quote));

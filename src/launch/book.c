@@ -259,9 +259,9 @@ static diloco_status put_options(record *r, const dl_config *config)
     for (size_t i = 0; !status && i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         if (strncmp(row->name, "launch.", 7) != 0 || !dl_config_given(config, row->name)) continue;
-        const char *value = (const char *)config + row->offset;
+        const char *value = dl_option_string(row, config);
         dl_buf_clear(&text);
-        if (row->type != DL_OPTION_TEXT && row->type != DL_OPTION_NAME) {
+        if (!value) {
             status = dl_option_text(&text, row, config);
             value = status ? "" : dl_buf_str(&text);
         }
@@ -284,23 +284,6 @@ double dl_book_machine_seconds(const dl_book *book)
     return sum;
 }
 
-static bool same_option(const dl_option *row, const dl_config *a, const dl_config *b)
-{
-    const char *x = (const char *)a + row->offset, *y = (const char *)b + row->offset;
-    switch (row->type) {
-    case DL_OPTION_BOOL:
-        return *(const bool *)x == *(const bool *)y;
-    case DL_OPTION_INT:
-        return *(const int64_t *)(const void *)x == *(const int64_t *)(const void *)y;
-    case DL_OPTION_REAL:
-        return *(const double *)(const void *)x == *(const double *)(const void *)y;
-    case DL_OPTION_TEXT:
-    case DL_OPTION_NAME:
-        break;
-    }
-    return strcmp(x, y) == 0;
-}
-
 bool dl_book_agrees(const dl_book *book, const dl_launch_spec *spec, const char *executor,
                     uint32_t min, uint32_t max)
 {
@@ -309,7 +292,7 @@ bool dl_book_agrees(const dl_book *book, const dl_launch_spec *spec, const char 
     for (size_t i = 0; same && i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         if (strncmp(row->name, "launch.", 7) == 0)
-            same = same_option(row, book->options, spec->config);
+            same = dl_option_equal(row, book->options, spec->config);
     }
     return same;
 }

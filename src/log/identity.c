@@ -10,15 +10,6 @@
 
 enum { FILE_MAX = 1 << 20, LIST_MAX = 4096 };
 
-const char *const dl_policy_names[DL_N_POLICIES] = {"trusted", "open", "invited", "closed"};
-
-dl_policy dl_policy_of(const dl_config *config)
-{
-    for (int p = DL_OPEN; p < DL_N_POLICIES; p++)
-        if (!strcmp(config->roster, dl_policy_names[p])) return (dl_policy)p;
-    return DL_TRUSTED;
-}
-
 void dl_identity_deinit(dl_identity *identity)
 {
     free(identity->committers);
@@ -117,7 +108,7 @@ static diloco_status check_committers(const dl_identity *identity, const dl_conf
 
 static diloco_status make(dl_identity *out, const dl_config *config, const dl_signer *owner)
 {
-    out->policy = dl_policy_of(config);
+    out->policy = config->roster;
     if (out->policy == DL_TRUSTED) return DILOCO_OK;
     out->owner = *dl_signer_public(owner);
     if (out->policy == DL_CLOSED && !config->members[0])

@@ -16,9 +16,7 @@
 #include "base/json.h"
 #include "log/signed.h"
 
-typedef enum dl_policy { DL_TRUSTED, DL_OPEN, DL_INVITED, DL_CLOSED, DL_N_POLICIES } dl_policy;
-extern const char *const dl_policy_names[DL_N_POLICIES];
-dl_policy dl_policy_of(const dl_config *config);
+enum { DL_N_POLICIES = DL_CLOSED + 1 }; /* of dl_policy, run.roster */
 
 typedef struct dl_named_key {
     char replica[DL_REPLICA_MAX + 1];

@@ -137,7 +137,7 @@ static diloco_status read_all(dl_runfile *out, const void *text, size_t len)
     DL_TRY(check_digest(root, "config_digest", out->config_digest));
 
     DL_TRY(read_identity(out, root, text, len));
-    bool all_floating = strcmp(out->config.apply_to, "all_floating") == 0;
+    bool all_floating = out->config.apply_to == DL_APPLY_ALL_FLOATING;
     DL_TRY(dl_manifest_read(&out->manifest, dl_json_get(root, "tensors"), all_floating));
     DL_TRY(check_digest(root, "manifest_digest", out->manifest.digest));
     return dl_base_read(&out->base, dl_json_get(root, "base"));
@@ -269,6 +269,8 @@ static size_t field_size(const dl_option *row)
         return (size_t)row->max + 1;
     case DL_OPTION_NAME:
         return sizeof(dl_config_name);
+    case DL_OPTION_CHOICE:
+        return sizeof(int);
     }
     DL_ASSERT(!"an option type");
     return 0;
@@ -283,5 +285,5 @@ void dl_runfile_take(dl_config *config, const dl_runfile *file)
                field_size(row));
         config->origins[i] = (dl_origin){"run"};
     }
-    memcpy(config->roster, file->config.roster, sizeof config->roster);
+    config->roster = file->config.roster;
 }

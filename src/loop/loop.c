@@ -49,7 +49,7 @@ static diloco_status check_options(const diloco_loop_options *o)
 static diloco_status check_outer(const dl_config *config)
 {
     DL_TRY(dl_outer_check(config));
-    if (!strcmp(config->outer_lr_schedule, "constant") ||
+    if (config->outer_lr_schedule == DL_OUTER_LR_CONSTANT ||
         strcmp(dl_config_origin(config, "trainer.rounds"), "default") != 0)
         return DILOCO_OK;
     return dl_fail(
@@ -57,7 +57,7 @@ static diloco_status check_outer(const dl_config *config)
         "server.diloco.outer_lr_schedule = \"%s\" ends with the run, and a loop does not "
         "know when that is: set trainer.rounds, in which every fragment is synchronised "
         "once",
-        config->outer_lr_schedule);
+        dl_outer_lr_choice_names[config->outer_lr_schedule]);
 }
 
 static diloco_status take_options(diloco_loop *loop, const diloco_loop_options *options,

@@ -11,7 +11,6 @@
 #include "nn/ops.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { MAX_VOCAB = INT32_MAX, FFN_GRAIN = 32 };
 
@@ -41,12 +40,11 @@ static diloco_status read_heads(dl_gpt_shape *s, const dl_config *c)
 static diloco_status read_rope(dl_rope *out, const dl_config *c)
 {
     *out = (dl_rope){.theta = c->rope_theta,
+                     .scaling = c->rope_scaling,
                      .factor = c->rope_factor,
                      .low = c->rope_low,
                      .high = c->rope_high,
                      .original = (double)c->rope_original};
-    if (strcmp(c->rope_scaling, "linear") == 0) out->scaling = DL_ROPE_LINEAR;
-    if (strcmp(c->rope_scaling, "llama3") == 0) out->scaling = DL_ROPE_LLAMA3;
     if (out->scaling != DL_ROPE_LLAMA3 || out->low < out->high) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
                    "parameters.model.rope_low_freq_factor = %g is not below "

@@ -28,7 +28,7 @@ TEST(defaults_are_those_of_transformers)
     CHECK_INT(1024, c.vocab);
     CHECK_INT(0, c.head_dim);
     CHECK(c.norm_eps == 1e-6 && c.rope_theta == 10000 && !c.tied && !c.qk_norm);
-    CHECK_STR("none", c.rope_scaling);
+    CHECK(c.rope_scaling == DL_ROPE_NONE);
 }
 
 TEST(what_is_said_is_honoured)
@@ -53,13 +53,13 @@ TEST(slowed_positions_are_honoured)
     dl_config c;
     CHECK_OK(read_with(&c, "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}, "
                            "\"rope_theta\": 500000.0"));
-    CHECK_STR("linear", c.rope_scaling);
+    CHECK(c.rope_scaling == DL_ROPE_LINEAR);
     CHECK(c.rope_factor == 2 && c.rope_theta == 500000);
     CHECK_OK(read_with(&c, "\"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 32.0, "
                            "\"low_freq_factor\": 1.0, \"high_freq_factor\": 3.0, "
                            "\"original_max_position_embeddings\": 4096, \"rope_theta\": 7}, "
                            "\"rope_theta\": 8, \"max_position_embeddings\": 131072"));
-    CHECK_STR("llama3", c.rope_scaling);
+    CHECK(c.rope_scaling == DL_ROPE_LLAMA3);
     CHECK(c.rope_factor == 32 && c.rope_low == 1 && c.rope_high == 3 && c.rope_theta == 7);
     CHECK_INT(4096, c.rope_original);
     CHECK_OK(read_with(&c, "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2, "
@@ -67,7 +67,7 @@ TEST(slowed_positions_are_honoured)
                            "\"max_position_embeddings\": 640"));
     CHECK_INT(640, c.rope_original);
     CHECK_OK(read_with(&c, "\"rope_scaling\": {}, \"rope_parameters\": null"));
-    CHECK_STR("none", c.rope_scaling);
+    CHECK(c.rope_scaling == DL_ROPE_NONE);
 }
 
 TEST(what_cannot_be_honoured_is_refused_by_name)
@@ -213,7 +213,7 @@ TEST(what_is_written_reads_back)
         CHECK_INT(c.ffn ? c.ffn : 256, back.ffn); /* 8/3 of 96 */
         CHECK_INT(c.head_dim ? c.head_dim : 16, back.head_dim);
         CHECK_INT(i == 1 ? 4000 : c.context, facts.positions);
-        CHECK_STR(c.rope_scaling, back.rope_scaling);
+        CHECK(c.rope_scaling == back.rope_scaling);
         CHECK(c.rope_factor == back.rope_factor && c.rope_low == back.rope_low);
         CHECK(c.rope_high == back.rope_high && c.rope_original == back.rope_original);
         CHECK(c.norm_eps == back.norm_eps && c.rope_theta == back.rope_theta);

@@ -179,7 +179,7 @@ static void fill_segments(dl_inner *o, const dl_inner_model *model)
         s->rows = t->n_dims == 2 ? t->shape[0] : 1;
         s->columns = count / dl_size_max(s->rows, 1);
         s->trains = t->role == DILOCO_PARAMETER;
-        s->decays = t->n_dims >= 2 || strcmp(o->config.decayed, "all") == 0;
+        s->decays = t->n_dims >= 2 || o->config.decayed == DL_DECAYED_ALL;
         strncpy(s->name, t->name, sizeof s->name - 1);
         dl_inner_sizes_add(&o->sizes, s->rows, s->columns, hidden);
     }

@@ -17,9 +17,7 @@
 #ifndef DL_NN_ROPE_H
 #define DL_NN_ROPE_H
 
-#include <stddef.h>
-
-typedef enum dl_rope_scaling { DL_ROPE_NONE, DL_ROPE_LINEAR, DL_ROPE_LLAMA3 } dl_rope_scaling;
+#include "base/options/model_options.h"
 
 typedef struct dl_rope {
     double theta;

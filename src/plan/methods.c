@@ -21,15 +21,13 @@ static double index_bits(double k)
 static double topk_bits(const dl_config *config)
 {
     static const struct {
-        const char *name;
         double bits, scale; /* of a value; of a chunk */
-    } rows[] = {{"2bit", 2, 0}, {"int8", 8, 32}, {"f32", 32, 0}};
+    } rows[] = {[DL_CODEC_VALUES_2BIT] = {2, 0},
+                [DL_CODEC_VALUES_INT8] = {8, 32},
+                [DL_CODEC_VALUES_F32] = {32, 0}};
     const double k = fmax(1, floor(config->codec_keep * 4096 + 0.5));
-    double bits = index_bits(k);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(rows[i].name, config->codec_values) == 0)
-            bits += k * rows[i].bits + rows[i].scale;
-    return bits / 4096;
+    const double bits = rows[config->codec_values].bits, scale = rows[config->codec_values].scale;
+    return (index_bits(k) + (k * bits + scale)) / 4096;
 }
 
 static const dl_plan_codec codecs[] = {

@@ -71,7 +71,7 @@ static diloco_status check_counts(const dl_config *config)
 
 static diloco_status check_quorum(const dl_config *config)
 {
-    if (!is(config->on_missing, "commit_partial") || config->quorum > 0) return DILOCO_OK;
+    if (config->on_missing != DL_MISSING_COMMIT_PARTIAL || config->quorum > 0) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
                    "run.quorum = 0 with run.on_missing = \"commit_partial\" would commit entries "
                    "of nobody: set a quorum above 0, such as 0.5");
@@ -79,7 +79,8 @@ static diloco_status check_quorum(const dl_config *config)
 
 static bool overlaps(const dl_config *config)
 {
-    return config->fragments != 1 || config->overlap_steps > 0 || !is(config->overlap, "steps");
+    return config->fragments != 1 || config->overlap_steps > 0 ||
+           config->overlap != DL_OVERLAP_STEPS;
 }
 
 /* PROTOCOL P22: the gradient of every step is sent, and the outer row is the optimizer. */
@@ -98,7 +99,7 @@ static diloco_status check_data_parallel(const dl_config *config)
                        "trainer.local_steps_per_round is %" PRId64
                        ": leave it 1, or take preset diloco",
                        config->local_steps);
-    if (overlaps(config) || is(config->schedule, "async"))
+    if (overlaps(config) || config->schedule == DL_SCHEDULE_ASYNC)
         return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel exchanges the whole gradient and waits for it: "
                        "server.diloco.fragments, overlap and schedule are DiLoCo's; leave them, or "
@@ -114,7 +115,7 @@ static diloco_status check_data_parallel(const dl_config *config)
         return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel with sgd has the plain rule: set "
                        "parameters.optimizer.momentum and weight_decay to 0, or take adamw");
-    if (config->local_mix > 0 || is(config->on_uncounted, "keep"))
+    if (config->local_mix > 0 || config->on_uncounted == DL_UNCOUNTED_KEEP)
         return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel moves no parameters but the shared ones, so there are "
                        "none to keep: leave server.diloco.local_mix 0 and run.on_uncounted "
@@ -129,13 +130,13 @@ static diloco_status check_data_parallel(const dl_config *config)
 /* PROTOCOL P20: who takes part is asked of the log, or of nobody. */
 static diloco_status check_synchronous(const dl_config *config)
 {
-    const bool async = is(config->schedule, "async");
+    const bool async = config->schedule == DL_SCHEDULE_ASYNC;
     if (!config->synchronous && !async)
         return dl_fail(DILOCO_EREFUSED,
                        "server.synchronous = false asks for asynchronous membership, and "
                        "server.diloco.schedule = \"%s\" is synchronous DiLoCo, whose entries wait "
                        "for their members: leave it true, or take preset async",
-                       config->schedule);
+                       dl_schedule_choice_names[config->schedule]);
     if (config->synchronous && async && written(config, "server.synchronous"))
         return dl_fail(DILOCO_EREFUSED,
                        "server.synchronous = true, and with server.diloco.schedule = \"async\" "
@@ -149,12 +150,13 @@ static diloco_status check_schedule(const dl_config *config)
 {
     dl_schedule schedule;
     int fragments = config->fragments ? (int)config->fragments : 1;
-    if (config->fragments == 0 && is(config->fragment_pattern, "balanced"))
+    if (config->fragments == 0 && config->fragment_pattern == DL_PATTERN_BALANCED)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.fragment_pattern = \"balanced\" fills a number of fragments, "
                        "and server.diloco.fragments = 0 leaves it to the blocks: set a number, or "
                        "take \"strided\"");
-    if (config->fragments == 0 && is(config->schedule, "async")) fragments = 2; /* or more */
+    if (config->fragments == 0 && config->schedule == DL_SCHEDULE_ASYNC)
+        fragments = 2; /* or more */
     return dl_schedule_of(&schedule, config, fragments);
 }
 
@@ -189,8 +191,8 @@ static diloco_status check_muon(const dl_config *config)
 /* PROTOCOL P18. */
 static diloco_status check_deal(const dl_config *config)
 {
-    if (!is(config->deal, "log")) return DILOCO_OK;
-    if (is(config->schedule, "async"))
+    if (config->deal != DL_DEAL_LOG) return DILOCO_OK;
+    if (config->schedule == DL_SCHEDULE_ASYNC)
         return dl_fail(DILOCO_EREFUSED,
                        "data.deal = \"log\" deals samples from due point to due point, and "
                        "server.diloco.schedule = \"async\" has none: take data.deal \"local\", or "
@@ -320,16 +322,16 @@ static void warn_outer_lr(warning *out, const dl_config *config)
 
 static void warn_overlap(warning *out, const dl_config *config)
 {
-    if (config->overlap_steps > 5 && is(config->overlap, "steps"))
+    if (config->overlap_steps > 5 && config->overlap == DL_OVERLAP_STEPS)
         say(out,
             "server.diloco.overlap_steps = %" PRId64
             ": 2501.18512 (section 4) advises at most 5; beyond that the loss rises",
             config->overlap_steps);
-    else if (by_hand(config, "server.diloco.overlap_steps") && !is(config->overlap, "steps"))
+    else if (by_hand(config, "server.diloco.overlap_steps") && config->overlap != DL_OVERLAP_STEPS)
         say(out,
             "server.diloco.overlap_steps has no effect with server.diloco.overlap = \"%s\": "
             "that overlap is one round",
-            config->overlap);
+            dl_overlap_names[config->overlap]);
 }
 
 static void warn_fragments(warning *out, const dl_config *config)
@@ -342,7 +344,7 @@ static void warn_fragments(warning *out, const dl_config *config)
 
 static void warn_async(warning *out, const dl_config *config)
 {
-    const bool async = is(config->schedule, "async");
+    const bool async = config->schedule == DL_SCHEDULE_ASYNC;
     option_names names = {""};
     if (config->dylu) add_name(&names, "server.diloco.dynamic_local_steps");
     if (config->max_staleness) add_name(&names, "server.diloco.max_staleness");
@@ -429,8 +431,8 @@ static void warn_combiner_options(warning *out, const dl_config *config)
     size_t n = 0;
     for (; row->options[n]; n++)
         read[n] = row->options[n];
-    if (is(config->pre_aggregation, "nnm")) read[n] = "server.diloco.byzantine";
-    if (is(config->pre_aggregation, "bucketing")) read[n] = "server.diloco.bucket_size";
+    if (config->pre_aggregation == DL_MIX_NNM) read[n] = "server.diloco.byzantine";
+    if (config->pre_aggregation == DL_MIX_BUCKETING) read[n] = "server.diloco.bucket_size";
     snprintf(of_row, sizeof of_row, "combiner %s", config->combiner);
     warn_unread(out, config, combiner_options_at, read, of_row);
 }
@@ -447,7 +449,7 @@ static void warn_weighting(warning *out, const dl_config *config)
 
 static void warn_outer_schedule(warning *out, const dl_config *config)
 {
-    bool constant = is(config->outer_lr_schedule, "constant");
+    bool constant = config->outer_lr_schedule == DL_OUTER_LR_CONSTANT;
     if (dl_preset_is(config, "data_parallel")) {
         if (!constant)
             say(out, "server.diloco.outer_lr_schedule has no effect in preset data_parallel: "
@@ -498,7 +500,7 @@ static void warn_lossy_gradients(warning *out, const dl_config *config)
 
 static bool by_rounds(const dl_config *config)
 {
-    return !is(config->overlap, "steps");
+    return config->overlap != DL_OVERLAP_STEPS;
 }
 
 static void warn_local_mix(warning *out, const dl_config *config)
@@ -507,7 +509,7 @@ static void warn_local_mix(warning *out, const dl_config *config)
         say(out,
             "server.diloco.local_mix has no effect with server.diloco.overlap = \"%s\": a round "
             "begins from the shared model",
-            config->overlap);
+            dl_overlap_names[config->overlap]);
     else if (config->local_mix == 1)
         say(out, "server.diloco.local_mix = 1 keeps a replica's own parameters whole: what the "
                  "others did never reaches it");
@@ -515,14 +517,14 @@ static void warn_local_mix(warning *out, const dl_config *config)
 
 static void warn_on_uncounted(warning *out, const dl_config *config)
 {
-    if (!is(config->on_uncounted, "keep")) return;
+    if (config->on_uncounted != DL_UNCOUNTED_KEEP) return;
     if (by_rounds(config))
         say(out,
             "run.on_uncounted = \"keep\" has no effect with server.diloco.overlap = \"%s\": the "
             "next "
             "round is under way when an entry is decided",
-            config->overlap);
-    else if (is(config->schedule, "async"))
+            dl_overlap_names[config->overlap]);
+    else if (config->schedule == DL_SCHEDULE_ASYNC)
         say(out,
             "run.on_uncounted = \"keep\" has no effect with server.diloco.schedule = \"async\": "
             "a replica waits for the entry that counts it");
@@ -530,17 +532,17 @@ static void warn_on_uncounted(warning *out, const dl_config *config)
 
 static void warn_eager(warning *out, const dl_config *config)
 {
-    if (is(config->overlap, "eager") && !is(config->outer_lr_schedule, "constant"))
+    if (config->overlap == DL_OVERLAP_EAGER && config->outer_lr_schedule != DL_OUTER_LR_CONSTANT)
         say(out,
             "server.diloco.overlap = \"eager\" with outer_lr_schedule \"%s\": a replica's own "
             "share "
             "equals the paper's (2502.12996) at a constant outer learning rate only",
-            config->outer_lr_schedule);
+            dl_outer_lr_choice_names[config->outer_lr_schedule]);
 }
 
 static void warn_delayed_nesterov(warning *out, const dl_config *config)
 {
-    if (is(config->outer_optimizer, "delayed_nesterov") && !is(config->schedule, "async"))
+    if (is(config->outer_optimizer, "delayed_nesterov") && config->schedule != DL_SCHEDULE_ASYNC)
         say(out,
             "outer optimizer delayed_nesterov is for movements that come one by one "
             "(2401.09135), and moves the model by 1 / server.diloco.outer_buffer of each; with "
@@ -551,10 +553,10 @@ static void warn_delayed_nesterov(warning *out, const dl_config *config)
 static void warn_waiting(warning *out, const dl_config *config)
 {
     option_names names = {""};
-    if (!is(config->schedule, "async")) return;
+    if (config->schedule != DL_SCHEDULE_ASYNC) return;
     if (config->deadline_s > 0) add_name(&names, "run.deadline");
     if (config->close_at > 0) add_name(&names, "run.close_at");
-    if (is(config->on_missing, "commit_partial")) add_name(&names, "run.on_missing");
+    if (config->on_missing == DL_MISSING_COMMIT_PARTIAL) add_name(&names, "run.on_missing");
     if (!is(config->weighting, "uniform")) add_name(&names, "server.diloco.aggregation_weighting");
     if (names.text[0])
         say(out,
@@ -566,7 +568,7 @@ static void warn_waiting(warning *out, const dl_config *config)
 static void warn_grace(warning *out, const dl_config *config)
 {
     const bool closes = config->close_at > 0;
-    if (config->grace_s > 0 && !closes && !is(config->schedule, "async"))
+    if (config->grace_s > 0 && !closes && config->schedule != DL_SCHEDULE_ASYNC)
         say(out, "run.grace has no effect without run.close_at: an entry of all has nobody left to "
                  "wait for");
     else if (config->grace_slack > 0 &&
@@ -586,7 +588,7 @@ static void warn_eval(warning *out, const dl_config *config)
 /* PROTOCOL P18: what is promised of dealt data. */
 static void warn_deal(warning *out, const dl_config *config)
 {
-    if (is(config->deal, "log") && !dl_deal_is_exact(config))
+    if (config->deal == DL_DEAL_LOG && !dl_deal_is_exact(config))
         say(out, "data.deal = \"log\": a sample is dealt once in an epoch, and exactly once it "
                  "counts only with one fragment, no overlap, server.diloco.local_mix = 0 and "
                  "run.on_uncounted = \"adopt\"");

@@ -25,8 +25,8 @@ static diloco_status check_client_counts(const dl_config *config)
 
 static diloco_status check_client_loop(const dl_config *config)
 {
-    if (config->fragments != 1 || config->overlap_steps > 0 || !is(config->overlap, "steps") ||
-        is(config->schedule, "async"))
+    if (config->fragments != 1 || config->overlap_steps > 0 ||
+        config->overlap != DL_OVERLAP_STEPS || config->schedule == DL_SCHEDULE_ASYNC)
         return dl_fail(DILOCO_EREFUSED,
                        "clients.total_clients: an entry of logical clients is one fragment that "
                        "all of a round wait for; server.diloco.fragments, overlap and schedule "
@@ -36,7 +36,7 @@ static diloco_status check_client_loop(const dl_config *config)
                        "preset %s has no logical clients: leave clients.total_clients 0, or take "
                        "preset federated or fedavg",
                        config->preset);
-    if (config->local_mix > 0 || is(config->on_uncounted, "keep"))
+    if (config->local_mix > 0 || config->on_uncounted == DL_UNCOUNTED_KEEP)
         return dl_fail(DILOCO_EREFUSED,
                        "clients.total_clients: a client begins every round from the shared model, "
                        "so it keeps no parameters of its own: leave server.diloco.local_mix 0 and "
@@ -59,7 +59,7 @@ static diloco_status check_plato_compat(const dl_config *config)
 
 static diloco_status check_client_payload(const dl_config *config)
 {
-    if (is(config->payload, "delta") || is(config->codec, "f32")) return DILOCO_OK;
+    if (config->payload == DL_PAYLOAD_DELTA || is(config->codec, "f32")) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "clients.payload = \"weights\" sends values as they are, and codec %s writes "
                    "movements, in fewer bits: leave server.diloco.codec \"f32\", or send \"delta\"",
@@ -68,12 +68,12 @@ static diloco_status check_client_payload(const dl_config *config)
 
 static diloco_status check_client_waiting(const dl_config *config)
 {
-    if (is(config->on_missing, "wait") || config->deadline_s > 0) return DILOCO_OK;
+    if (config->on_missing == DL_MISSING_WAIT || config->deadline_s > 0) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
                    "run.on_missing = \"%s\" with clients.total_clients closes a round at its "
                    "deadline, which nothing measures for it: set run.deadline in seconds, or leave "
                    "\"wait\"",
-                   config->on_missing);
+                   dl_missing_choice_names[config->on_missing]);
 }
 
 /* PROTOCOL P24: what is private does not lie where the contributions do. */

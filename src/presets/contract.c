@@ -57,12 +57,12 @@ static diloco_status check_processors(const dl_config *config)
 
 static diloco_status check_stream(const dl_config *config)
 {
-    if (is(config->stream, "persistent")) return DILOCO_OK;
+    if (config->stream == DL_STREAM_PERSISTENT) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "data.stream = \"%s\": a client that begins every round with the same samples "
                    "never sees the rest of its data where trainer.local_steps_per_round is less "
                    "than an epoch: leave it \"persistent\"",
-                   config->stream);
+                   dl_stream_choice_names[config->stream]);
 }
 
 const refusal dl_contract_refusals[] = {
@@ -151,7 +151,7 @@ static void warn_wire(warning *out, const dl_config *config)
 
 static void warn_partial(warning *out, const dl_config *config)
 {
-    const bool early = config->close_at > 0 || !is(config->on_missing, "wait");
+    const bool early = config->close_at > 0 || config->on_missing != DL_MISSING_WAIT;
     if (diloco(config) && early)
         say(out,
             "%s closes a round before all of its clients are there, and Plato's contract counts "
@@ -170,7 +170,7 @@ static void warn_proximal(warning *out, const dl_config *config)
 
 static void warn_lost(warning *out, const dl_config *config)
 {
-    if (diloco(config) && is(config->on_lost_state, "reset"))
+    if (diloco(config) && config->on_lost_state == DL_LOST_STATE_RESET)
         say(out,
             "clients.on_lost_state = \"reset\" begins a client's optimizer anew when its state "
             "is lost, and Plato's contract keeps it: the record says unfaithful");

@@ -75,7 +75,7 @@ static bool some_in_no_block(const int *block, size_t n)
 static diloco_status assign_blocks(int *fragment, int *n_fragments, const diloco_tensor *tensors,
                                    size_t n, const dl_config *c)
 {
-    const bool strided = !strcmp(c->fragment_pattern, "strided");
+    const bool strided = c->fragment_pattern == DL_PATTERN_STRIDED;
     const int n_blocks = find_blocks(fragment, tensors, n), ends = some_in_no_block(fragment, n);
     const int64_t each = c->fragment_layers ? c->fragment_layers : 1;
     const int64_t groups = c->fragments ? c->fragments - ends : (n_blocks + each - 1) / each;
@@ -176,7 +176,7 @@ diloco_status dl_fragments_assign(int *fragment, int *n_fragments, const diloco_
     memset(fragment, 0, n * sizeof *fragment);
     *n_fragments = 1;
     if (config->fragments == 1) return DILOCO_OK;
-    if (!strcmp(config->fragment_pattern, "balanced"))
+    if (config->fragment_pattern == DL_PATTERN_BALANCED)
         return assign_balanced(fragment, n_fragments, tensors, n, config);
     return assign_blocks(fragment, n_fragments, tensors, n, config);
 }
@@ -198,7 +198,7 @@ diloco_status dl_fragments_manifest(dl_manifest *out, const dl_config *config,
         copy[i] = tensors[i];
         copy[i].fragment = fragment[i];
     }
-    if (!status) status = dl_manifest_init(out, copy, n, !strcmp(config->apply_to, "all_floating"));
+    if (!status) status = dl_manifest_init(out, copy, n, config->apply_to == DL_APPLY_ALL_FLOATING);
     free(fragment);
     free(copy);
     dl_model_destroy(model);

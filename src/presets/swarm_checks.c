@@ -10,12 +10,12 @@ enum { NODES_MAX = 64 };
 
 static bool no_log(const dl_config *c)
 {
-    return is(c->consensus, "none");
+    return c->consensus == DL_CONSENSUS_NONE;
 }
 
 static bool pairs(const dl_config *c)
 {
-    return no_log(c) && is(c->swarm_exchange, "pairs");
+    return no_log(c) && c->swarm_exchange == DL_SWARM_PAIRS;
 }
 
 /* One row a thing that only a log can do: the option, whether it is asked for, and what would do.
@@ -29,22 +29,22 @@ static diloco_status check_logged(const dl_config *c)
 {
     const logged rows[] = {
         {"clients.total_clients", "0", dl_config_federated(c)},
-        {"data.deal = \"log\"", "\"local\"", is(c->deal, "log")},
+        {"data.deal = \"log\"", "\"local\"", c->deal == DL_DEAL_LOG},
         {"server.diloco.fragments", "1", c->fragments != 1},
-        {"server.diloco.schedule", "\"offset\"", !is(c->schedule, "offset")},
-        {"server.diloco.overlap", "\"steps\"", !is(c->overlap, "steps")},
+        {"server.diloco.schedule", "\"offset\"", c->schedule != DL_SCHEDULE_OFFSET},
+        {"server.diloco.overlap", "\"steps\"", c->overlap != DL_OVERLAP_STEPS},
         {"server.diloco.overlap_steps", "0", c->overlap_steps > 0},
         {"server.diloco.local_mix", "0", c->local_mix > 0},
         {"server.diloco.error_feedback", "0", c->error_feedback > 0},
-        {"server.diloco.compression", "\"none\"", !is(c->compression, "none")},
-        {"server.diloco.exchange", "\"auto\"", !is(c->exchange, "auto")},
-        {"run.on_missing", "\"wait\"", !is(c->on_missing, "wait")},
-        {"run.on_uncounted", "\"adopt\"", !is(c->on_uncounted, "adopt")},
+        {"server.diloco.compression", "\"none\"", c->compression != DL_COMPRESSION_NONE},
+        {"server.diloco.exchange", "\"auto\"", c->exchange != DL_EXCHANGE_AUTO},
+        {"run.on_missing", "\"wait\"", c->on_missing != DL_MISSING_WAIT},
+        {"run.on_uncounted", "\"adopt\"", c->on_uncounted != DL_UNCOUNTED_ADOPT},
         {"run.close_at", "0", c->close_at > 0},
         {"run.drop", "0", c->drop > 0},
         {"run.single_committer", "empty", c->single_committer[0] != 0},
         {"run.coord", "empty", c->coord[0] != 0},
-        {"run.roster", "\"trusted\"", !is(c->roster, "trusted")},
+        {"run.roster", "\"trusted\"", c->roster != DL_TRUSTED},
         {"run.peers", "false", c->peers},
         {"run.trace_protocol", "false", c->trace_protocol},
         {"server.diloco.combiner = \"centered_clip\"", "another",

@@ -95,7 +95,8 @@ static void warn_rope(warning *out, const dl_config *config)
                                    {"parameters.model.rope_original_context", "|llama3|"},
                                    {NULL, NULL}};
     warn_unread(out, config,
-                (chooser){"parameters.model.rope_scaling", config->rope_scaling, rows});
+                (chooser){"parameters.model.rope_scaling",
+                          dl_rope_scaling_names[config->rope_scaling], rows});
 }
 
 static void warn_tokenizer(warning *out, const dl_config *config)
@@ -107,13 +108,16 @@ static void warn_tokenizer(warning *out, const dl_config *config)
 static void warn_exchange(warning *out, const dl_config *config)
 {
     static const reading rows[] = {{"server.diloco.slice_owners", "|sharded|auto|"}, {NULL, NULL}};
-    warn_unread(out, config, (chooser){"server.diloco.exchange", config->exchange, rows});
+    warn_unread(
+        out, config,
+        (chooser){"server.diloco.exchange", dl_exchange_choice_names[config->exchange], rows});
 }
 
 static void warn_missing(warning *out, const dl_config *config)
 {
     static const reading rows[] = {{"run.quorum", "|commit_partial|"}, {NULL, NULL}};
-    warn_unread(out, config, (chooser){"run.on_missing", config->on_missing, rows});
+    warn_unread(out, config,
+                (chooser){"run.on_missing", dl_missing_choice_names[config->on_missing], rows});
 }
 
 /* What is of runs without a log, and what only a log, its store and its outer state have. */
@@ -136,7 +140,8 @@ static void warn_consensus(warning *out, const dl_config *config)
                                    {"run.spool_mb", "|log|"},
                                    {"run.offload", "|log|"},
                                    {NULL, NULL}};
-    warn_unread(out, config, (chooser){"swarm.consensus", config->consensus, rows});
+    warn_unread(out, config,
+                (chooser){"swarm.consensus", dl_consensus_choice_names[config->consensus], rows});
 }
 
 static void warn_peers(warning *out, const dl_config *config)

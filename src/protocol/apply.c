@@ -374,7 +374,7 @@ static dl_request cannot_be_read(dl_machine *m, diloco_status status)
     dl_unread *u = &m->rejoining.unread[dl_machine_fragment(m)];
     dl_unread_meet(u, &m->applying.entry, n_liars(m));
     /* A replay may begin where contributions are collected: verify has later snapshots. */
-    const bool kept = strcmp(m->a.config->retain, "all") == 0;
+    const bool kept = m->a.config->retain == DL_RETAIN_ALL;
     const bool collected = m->a.reader && status == DILOCO_ENOENT && !kept;
     if (may_start(m, u->after, u->stands || status == DILOCO_ENOENT ? MAX_STARTS : 1))
         return rejoin(m, UINT64_MAX);

@@ -123,7 +123,7 @@ static dl_time grace(const dl_closing *c)
 /* Clients have no heartbeat to be silent with: some worker will train them. */
 static bool waits_for_clients(const dl_closing *c)
 {
-    return dl_config_federated(c->config) && !strcmp(c->config->on_missing, "wait");
+    return dl_config_federated(c->config) && c->config->on_missing == DL_MISSING_WAIT;
 }
 
 static size_t n_awaited(const dl_closing *c)
@@ -147,14 +147,14 @@ static bool awaited_are_there(const dl_closing *c)
 /* Nothing comes later than what is awaited: what is to become of the round is known at once. */
 static dl_verdict look_simulated(const dl_closing *c)
 {
-    const char *rule = c->config->on_missing;
+    const dl_missing_choice rule = c->config->on_missing;
     DL_ASSERT(c->simulated);
     const size_t n = n_awaited(c), asked = c->control->roster.n;
     const bool enough = c->config->close_at > 0 && n >= (size_t)c->config->close_at;
     if (n == 0) return abort_because("no client answers in time");
-    if (!enough && !strcmp(rule, "abort") && n < asked)
+    if (!enough && rule == DL_MISSING_ABORT && n < asked)
         return abort_because("not all answer in time");
-    if (!enough && !strcmp(rule, "commit_partial") &&
+    if (!enough && rule == DL_MISSING_COMMIT_PARTIAL &&
         (double)n < ceil(c->config->quorum * (double)asked))
         return abort_because("no quorum at the deadline");
     if (!awaited_are_there(c)) return wait_until(DL_NEVER);
@@ -200,10 +200,10 @@ static bool waits_for_the_silent_only(const dl_closing *c)
 
 dl_verdict dl_closing_watched(const dl_closing *c)
 {
-    const char *rule = c->config->on_missing;
+    const dl_missing_choice rule = c->config->on_missing;
     DL_ASSERT(!c->simulated); /* in simulated time no replica is waited for */
-    if (!strcmp(rule, "commit_partial")) return with_quorum(c);
-    if (!strcmp(rule, "abort")) return abort_because("not all were there at the deadline");
+    if (rule == DL_MISSING_COMMIT_PARTIAL) return with_quorum(c);
+    if (rule == DL_MISSING_ABORT) return abort_because("not all were there at the deadline");
     if (waits_for_the_silent_only(c)) return abort_of_silent(c);
     return wait_until(dl_time_after(c->now, dl_time_from_seconds(c->config->patience_s / 4)));
 }

@@ -47,8 +47,8 @@ struct dl_ledger {
 
 bool dl_deal_is_exact(const dl_config *c)
 {
-    return c->fragments == 1 && c->overlap_steps == 0 && !strcmp(c->overlap, "steps") &&
-           c->local_mix == 0 && !strcmp(c->on_uncounted, "adopt");
+    return c->fragments == 1 && c->overlap_steps == 0 && c->overlap == DL_OVERLAP_STEPS &&
+           c->local_mix == 0 && c->on_uncounted == DL_UNCOUNTED_ADOPT;
 }
 
 static void layout(dl_ledger *l, dl_arena *arena, size_t max_members)
@@ -77,7 +77,7 @@ diloco_status dl_ledger_create(dl_ledger **out, const dl_config *c, const dl_sch
 {
     dl_arena measure = {0};
     *out = NULL;
-    if (strcmp(c->deal, "log") != 0) return DILOCO_OK;
+    if (c->deal != DL_DEAL_LOG) return DILOCO_OK;
     if (schedule->async)
         return dl_fail(DILOCO_EREFUSED,
                        "data.deal = \"log\" deals samples from due point to due point, and "

@@ -49,7 +49,7 @@ static diloco_status check_probe(const dl_config *config)
                        "check.probe = %g would reject contributions that lower the loss: take 1 or "
                        "more, such as 1.1, 0 for none",
                        config->check_probe);
-    if (strcmp(config->overlap, "steps") != 0 || config->overlap_steps > 0)
+    if (config->overlap != DL_OVERLAP_STEPS || config->overlap_steps > 0)
         return dl_fail(DILOCO_EREFUSED,
                        "check.probe measures on the trainer's thread, and with "
                        "server.diloco.overlap or overlap_steps that trains meanwhile: leave "
@@ -75,7 +75,7 @@ diloco_status dl_judge_check(const dl_config *config)
                        "contributions that snapshots keep in mind: lower it",
                        config->check_repeat, dl_clients_max_members(config), MOST_COUNTED);
     if (!dl_judge_is_on(config)) return DILOCO_OK;
-    if (!strcmp(config->schedule, "async"))
+    if (config->schedule == DL_SCHEDULE_ASYNC)
         return dl_fail(DILOCO_EREFUSED,
                        "check.* compares the contributions to an entry, and with "
                        "server.diloco.schedule = \"async\" each is one: leave the section away, "

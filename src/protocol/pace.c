@@ -8,7 +8,6 @@
  *     jumps. */
 #include "protocol/pace.h"
 
-#include <string.h>
 
 void dl_pace_layout(dl_pace *p, dl_arena *arena, const dl_schedule *schedule)
 {
@@ -28,7 +27,7 @@ void dl_pace_begin(dl_pace *p, const dl_config *config, uint64_t entries, uint64
 {
     DL_ASSERT(folded <= entries && p->n_takes > 0);
     p->entries = entries;
-    p->adopts_uncounted = !strcmp(config->on_uncounted, "adopt");
+    p->adopts_uncounted = config->on_uncounted == DL_UNCOUNTED_ADOPT;
     p->one_by_one = p->schedule.overlap != DL_OVERLAP_STEPS;
     p->hands_off = config->total_clients > 0;
     p->reading = true;

@@ -2,13 +2,6 @@
 #include "protocol/schedule.h"
 
 #include <inttypes.h>
-#include <string.h>
-
-static dl_overlap overlap_of(const dl_config *config)
-{
-    if (!strcmp(config->overlap, "delayed")) return DL_OVERLAP_DELAYED;
-    return strcmp(config->overlap, "eager") ? DL_OVERLAP_STEPS : DL_OVERLAP_EAGER;
-}
 
 static diloco_status check_delay(const dl_schedule *s)
 {
@@ -78,9 +71,9 @@ diloco_status dl_schedule_of(dl_schedule *out, const dl_config *config, int n_fr
     *out = (dl_schedule){.interval = (uint64_t)(config->local_steps ? config->local_steps : 1),
                          .n_fragments = (uint64_t)n_fragments,
                          .delay = (uint64_t)config->overlap_steps,
-                         .overlap = overlap_of(config),
-                         .torchft = !strcmp(config->schedule, "torchft"),
-                         .async = !strcmp(config->schedule, "async"),
+                         .overlap = config->overlap,
+                         .torchft = config->schedule == DL_SCHEDULE_TORCHFT,
+                         .async = config->schedule == DL_SCHEDULE_ASYNC,
                          .replicas = (uint64_t)config->replicas};
     if (out->overlap != DL_OVERLAP_STEPS) out->delay = out->interval;
     DL_TRY(check_async(out));

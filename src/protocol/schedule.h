@@ -18,8 +18,6 @@
 
 #include "base/config.h"
 
-typedef enum dl_overlap { DL_OVERLAP_STEPS, DL_OVERLAP_DELAYED, DL_OVERLAP_EAGER } dl_overlap;
-
 typedef struct dl_schedule {
     uint64_t interval;    /* H */
     uint64_t n_fragments; /* P */

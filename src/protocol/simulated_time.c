@@ -7,7 +7,6 @@
 #include "protocol/logical_clients.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { DRAWS = 256 }; /* blocks of random numbers that a client has to itself */
 enum { SPEED, LINK }; /* streams by client */
@@ -56,24 +55,20 @@ static double draw_zipf(const dl_config *c, dl_rng *rng)
     return k;
 }
 
-static const struct {
-    const char *name;
-    double (*draw)(const dl_config *config, dl_rng *rng);
-} rows[] = {{"normal", draw_normal},
-            {"uniform", draw_uniform},
-            {"pareto", draw_pareto},
-            {"zipf", draw_zipf}};
+static double (*const draws[])(const dl_config *config, dl_rng *rng) = {
+    [DL_SLEEP_NORMAL] = draw_normal,
+    [DL_SLEEP_UNIFORM] = draw_uniform,
+    [DL_SLEEP_PARETO] = draw_pareto,
+    [DL_SLEEP_ZIPF] = draw_zipf,
+};
 
 static double slowness(const dl_config *c, uint64_t client)
 {
     dl_rng rng;
     dl_rng_init(&rng, (uint64_t)c->simulation_seed, DL_STREAM(DL_STREAM_SIMULATED_CLIENT, SPEED),
                 client * DRAWS);
-    size_t i = 0;
-    while (strcmp(rows[i].name, c->sleep_distribution) != 0) /* the option's choices are the rows */
-        i++;
-    DL_ASSERT(i < sizeof rows / sizeof rows[0]);
-    return fmin(fmax(rows[i].draw(c, &rng), 0), c->max_sleep_s);
+    DL_ASSERT((size_t)c->sleep_distribution < sizeof draws / sizeof draws[0]);
+    return fmin(fmax(draws[c->sleep_distribution](c, &rng), 0), c->max_sleep_s);
 }
 
 /* ---- links ---- */
@@ -149,7 +144,7 @@ static double nth_answer(const dl_simulated *clients, size_t n_clients, size_t n
 
 static double closes_at(const dl_config *c, const dl_simulated *clients, size_t n)
 {
-    const double limit = strcmp(c->on_missing, "wait") ? c->deadline_s : INFINITY;
+    const double limit = c->on_missing != DL_MISSING_WAIT ? c->deadline_s : INFINITY;
     if (c->close_at == 0) return limit;
     const size_t wanted = (size_t)c->close_at < n ? (size_t)c->close_at : n;
     return fmin(limit, nth_answer(clients, n, wanted, limit) + c->grace_s);
@@ -194,18 +189,18 @@ diloco_status dl_simulation_init(dl_simulation *out, const dl_config *config,
 
 diloco_status dl_simulation_check(const dl_config *c)
 {
-    const char *d = c->sleep_distribution;
+    const dl_sleep_choice d = c->sleep_distribution;
     if (!dl_config_federated(c) || !c->speed_simulation) return DILOCO_OK;
-    if (!strcmp(d, "zipf") && c->sleep_s <= 1)
+    if (d == DL_SLEEP_ZIPF && c->sleep_s <= 1)
         return dl_fail(DILOCO_EINVAL,
                        "clients.simulation_distribution.s = %g: Zipf's distribution needs more "
                        "than 1",
                        c->sleep_s);
-    if (!strcmp(d, "uniform") && c->sleep_low > c->sleep_high)
+    if (d == DL_SLEEP_UNIFORM && c->sleep_low > c->sleep_high)
         return dl_fail(DILOCO_EINVAL,
                        "clients.simulation_distribution.low = %g is above high = %g: exchange them",
                        c->sleep_low, c->sleep_high);
-    if (c->dropout > 0 && !strcmp(c->on_missing, "wait"))
+    if (c->dropout > 0 && c->on_missing == DL_MISSING_WAIT)
         return dl_fail(DILOCO_EREFUSED,
                        "clients.dropout = %g with run.on_missing = \"wait\" waits for clients that "
                        "never answer: set \"commit_partial\" and run.deadline, in simulated "

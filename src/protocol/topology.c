@@ -5,7 +5,6 @@
 #include "log/contribution.h"
 #include "outer/outer_step.h"
 
-#include <string.h>
 
 const char *const dl_way_names[DL_N_WAYS] = {"allgather", "leader", "sharded"};
 
@@ -46,7 +45,7 @@ diloco_status dl_way_can_shard(const dl_config *config)
             "server.diloco.exchange = \"sharded\" combines slices by themselves, and "
             "server.diloco.rescale = \"%s\" under combiner %s measures what they come to "
             "together: choose leader or allgather, or leave rescale \"none\"",
-            config->rescale, config->combiner);
+            dl_rescale_choice_names[config->rescale], config->combiner);
     if (config->check_probe > 0)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.exchange = \"sharded\" lets nobody read whole contributions "
@@ -57,7 +56,7 @@ diloco_status dl_way_can_shard(const dl_config *config)
                        "server.diloco.exchange = \"sharded\" cuts payloads, and those of codec %s "
                        "cannot be cut: choose leader or allgather",
                        config->codec);
-    if (strcmp(config->compression, "none") != 0)
+    if (config->compression != DL_COMPRESSION_NONE)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.exchange = \"sharded\" cuts payloads, and compressed ones "
                        "cannot be cut: set server.diloco.compression = \"none\"");
@@ -138,17 +137,18 @@ diloco_status dl_way_of(dl_way *out, const dl_config *config, const dl_manifest 
     choice c = {.N = (double)config->replicas, .may = {[DL_WAY_ALLGATHER] = true}};
     dl_combine_rule rule;
     *out = DL_WAY_ALLGATHER;
-    if (!strcmp(config->schedule, "async") || dl_config_federated(config)) return DILOCO_OK;
-    for (int w = 0; w < DL_N_WAYS; w++)
-        if (!strcmp(config->exchange, dl_way_names[w])) *out = (dl_way)w;
-    if (strcmp(config->exchange, "auto") != 0) return DILOCO_OK;
+    if (config->schedule == DL_SCHEDULE_ASYNC || dl_config_federated(config)) return DILOCO_OK;
+    if (config->exchange != DL_EXCHANGE_AUTO) {
+        *out = dl_way_chosen(config->exchange);
+        return DILOCO_OK;
+    }
     DL_TRY(find_sizes(&c.S, &c.F, config, manifest));
     DL_TRY(dl_way_owners(&c.owners, config));
     DL_TRY(dl_combine_rule_of(&rule, config));
     c.may[DL_WAY_LEADER] = dl_combine_tolerated(&rule, (size_t)config->replicas) == 0;
     c.may[DL_WAY_SHARDED] =
-        dl_way_fits_roster(DL_WAY_SHARDED, dl_policy_of(config)) && !dl_way_can_shard(config);
+        dl_way_fits_roster(DL_WAY_SHARDED, config->roster) && !dl_way_can_shard(config);
     *out = cheapest(&c);
-    if (!dl_way_fits_roster(*out, dl_policy_of(config))) *out = DL_WAY_ALLGATHER;
+    if (!dl_way_fits_roster(*out, config->roster)) *out = DL_WAY_ALLGATHER;
     return DILOCO_OK;
 }

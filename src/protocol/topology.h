@@ -35,6 +35,13 @@ bool dl_way_fits_roster(dl_way way, dl_policy policy);
 
 extern const char *const dl_way_names[DL_N_WAYS];
 
+/* The way that server.diloco.exchange names, which is not auto. */
+static inline dl_way dl_way_chosen(dl_exchange_choice exchange)
+{
+    _Static_assert(DL_EXCHANGE_SHARDED - DL_EXCHANGE_ALLGATHER == DL_WAY_SHARDED, "one order");
+    return (dl_way)(exchange - DL_EXCHANGE_ALLGATHER);
+}
+
 /* Below this, `auto` does not look for fewer bytes: a replica of an allgather reads so little that
  * a further round trip is the dearer. */
 #define DL_WAY_SMALL ((double)(16 << 20))

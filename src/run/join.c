@@ -31,7 +31,7 @@ diloco_status diloco_run_create(diloco_run *run)
     if (!run->mirrors)
         DL_TRY(dl_mirrors_create(&run->mirrors, run->tensors, run->devices, run->n_tensors));
     DL_TRY(dl_mirrors_pull(run->mirrors, DL_ALL_FRAGMENTS));
-    DL_TRY(take_key(run, dl_policy_of(&run->config)));
+    DL_TRY(take_key(run, run->config.roster));
     const dl_run_creation what = {.config = &run->config,
                                   .tensors = run->tensors,
                                   .n_tensors = run->n_tensors,

@@ -34,7 +34,7 @@ static dl_time limit(void)
 /* What each way of overlapping can do faithfully (PROTOCOL P21). */
 static diloco_status check_overlap(const dl_config *c)
 {
-    const bool eager = !strcmp(c->overlap, "eager");
+    const bool eager = c->overlap == DL_OVERLAP_EAGER;
     if (eager && !dl_outer_of(c)->linear)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.overlap = \"eager\" takes a replica's own share at once, "
@@ -53,25 +53,25 @@ static diloco_status check_overlap(const dl_config *c)
 /* Likewise of scheduling (P20), and of logical clients, who are no processes. */
 static diloco_status check_schedule(const dl_config *c)
 {
-    const bool async = !strcmp(c->schedule, "async");
+    const bool async = c->schedule == DL_SCHEDULE_ASYNC;
     if (async && strcmp(c->combiner, "mean") != 0)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.schedule = \"async\" applies each contribution alone: "
                        "combiner %s has nothing to combine; take mean, or schedule \"offset\"",
                        c->combiner);
-    const bool gathers = !strcmp(c->exchange, "auto") || !strcmp(c->exchange, "allgather");
+    const bool gathers = c->exchange == DL_EXCHANGE_AUTO || c->exchange == DL_EXCHANGE_ALLGATHER;
     if (async && !gathers)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.exchange = \"%s\" combines what several have contributed, "
                        "and with server.diloco.schedule = \"async\" each contribution is an entry: "
                        "leave it \"auto\", or take schedule \"offset\"",
-                       c->exchange);
+                       dl_exchange_choice_names[c->exchange]);
     if (dl_config_federated(c) && !gathers)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.exchange = \"%s\" goes round the members of an entry, and "
                        "with clients.total_clients these are clients, not processes: leave it "
                        "\"auto\"",
-                       c->exchange);
+                       dl_exchange_choice_names[c->exchange]);
     if (c->drop > 0 && (async || dl_config_federated(c)))
         return dl_fail(DILOCO_EREFUSED,
                        "run.drop passes over contributions that are waited for together, and %s: "
@@ -79,7 +79,7 @@ static diloco_status check_schedule(const dl_config *c)
                        async ? "with server.diloco.schedule = \"async\" a replica waits for the "
                                "entry that counts its own"
                              : "clients.dropout is that of logical clients");
-    if (async && c->replicas > 1 && !strcmp(c->on_missing, "abort"))
+    if (async && c->replicas > 1 && c->on_missing == DL_MISSING_ABORT)
         return dl_fail(DILOCO_EREFUSED,
                        "run.on_missing = \"abort\" is of entries that wait for somebody, and with "
                        "server.diloco.schedule = \"async\" none does: leave it \"wait\"");
@@ -114,13 +114,13 @@ static diloco_status check_continuation(const dl_config *c)
  * created twice pins nothing; and whoever combines for all has to be trusted (P19). */
 static diloco_status check_roster(const dl_config *c)
 {
-    const dl_policy policy = dl_policy_of(c);
+    const dl_policy policy = c->roster;
     const char *what = NULL;
     if (c->members[0] && policy != DL_CLOSED)
         return dl_fail(DILOCO_EREFUSED,
                        "run.members lists who may take part, and run.roster = \"%s\" lets in "
                        "others, too: set run.roster = \"closed\", or leave the list away",
-                       c->roster);
+                       dl_policy_names[policy]);
     if (c->committers[0] && policy == DL_TRUSTED)
         return dl_fail(DILOCO_EREFUSED,
                        "run.committers lists the keys that may close entries, and with run.roster "
@@ -129,12 +129,12 @@ static diloco_status check_roster(const dl_config *c)
     if (c->total_clients) what = "logical clients (clients.total_clients), who have no keys";
     if (c->single_committer[0])
         what = "run.single_committer: its store may create a name twice, so a name is nobody's";
-    for (int w = 0; w < DL_N_WAYS; w++)
-        if (!strcmp(c->exchange, dl_way_names[w]) && !dl_way_fits_roster((dl_way)w, policy))
-            what = "that server.diloco.exchange, in which members combine for others: set it to "
-                   "allgather";
+    if (c->exchange != DL_EXCHANGE_AUTO && !dl_way_fits_roster(dl_way_chosen(c->exchange), policy))
+        what = "that server.diloco.exchange, in which members combine for others: set it to "
+               "allgather";
     if (what)
-        return dl_fail(DILOCO_EREFUSED, "run.roster = \"%s\" does not go with %s", c->roster, what);
+        return dl_fail(DILOCO_EREFUSED, "run.roster = \"%s\" does not go with %s",
+                       dl_policy_names[policy], what);
     return DILOCO_OK;
 }
 
@@ -166,7 +166,7 @@ static diloco_status check_peers(const dl_config *c)
     if (!c->peers) return DILOCO_OK;
     if (c->total_clients)
         what = "clients.total_clients, whose contributions no process stays for: leave it false";
-    if (strcmp(c->exchange, "allgather") != 0 && strcmp(c->exchange, "auto") != 0)
+    if (c->exchange != DL_EXCHANGE_ALLGATHER && c->exchange != DL_EXCHANGE_AUTO)
         what = "that server.diloco.exchange, in which members combine for others: set it to "
                "allgather";
     if (!strcmp(c->state_dir, "none"))
@@ -187,7 +187,7 @@ diloco_status dl_run_check(const dl_config *c)
     DL_TRY(check_continuation(c));
     DL_TRY(check_roster(c));
     DL_TRY(check_peers(c));
-    if (!strcmp(c->offload, "memory"))
+    if (c->offload == DL_OFFLOAD_MEMORY)
         return dl_fail(DILOCO_EREFUSED,
                        "run.offload = \"memory\" moves outer state off a device, and on the CPU it "
                        "lies in memory already: take \"disk\", or \"none\"");
@@ -206,7 +206,7 @@ diloco_status dl_run_check(const dl_config *c)
                        "run.min_replicas is %lld, more than run.replicas (%lld): lower it",
                        (long long)c->min_replicas, (long long)c->replicas);
     DL_TRY(dl_combine_check(c));
-    return strcmp(c->exchange, "sharded") ? DILOCO_OK : dl_way_can_shard(c);
+    return c->exchange != DL_EXCHANGE_SHARDED ? DILOCO_OK : dl_way_can_shard(c);
 }
 
 /* ---- the store ------------------------------------------------------------------------------ */
@@ -473,7 +473,7 @@ static diloco_status read_and_match(dl_runfile *out, dl_hash *digest, dl_store *
     }
     const bool differs = what->data_digest[0] && out->data_digest[0] &&
                          strcmp(what->data_digest, out->data_digest) != 0;
-    if (differs && !strcmp(out->config.deal, "log")) {
+    if (differs && out->config.deal == DL_DEAL_LOG) {
         status = dl_fail(DILOCO_EDIFFERS,
                          "this machine's data is not the data that the log deals (digests %s and "
                          "%s): give every replica the same files in the same order, or keep data "
@@ -493,7 +493,7 @@ diloco_status dl_run_create_or_read(dl_runfile *out, dl_hash *digest, dl_store *
                                     const dl_run_creation *what)
 {
     dl_manifest manifest;
-    const bool all = strcmp(what->config->apply_to, "all_floating") == 0;
+    const bool all = what->config->apply_to == DL_APPLY_ALL_FLOATING;
     memset(out, 0, sizeof *out);
     DL_TRY(dl_manifest_init(&manifest, what->tensors, what->n_tensors, all));
 

@@ -244,7 +244,7 @@ void dl_run_go_on(diloco_run *run)
 
 static bool deals(const diloco_run *run)
 {
-    return strcmp(run->config.deal, "log") == 0;
+    return run->config.deal == DL_DEAL_LOG;
 }
 
 static void count(diloco_run *run, const diloco_step_report *report)

@@ -213,7 +213,7 @@ static diloco_status collect(sweep *s)
     if (s->floor == 0) return DILOCO_OK;
     /* Snapshots first: one that stands has the contributions behind it. */
     DL_TRY(remove_below(s, "snap/"));
-    s->async = !strcmp(s->run->config.schedule, "async");
+    s->async = s->run->config.schedule == DL_SCHEDULE_ASYNC;
     if (s->async) DL_TRY(read_roster(s));
     DL_TRY(remove_below(s, "x/"));
     DL_TRY(remove_below(s, "b/"));
@@ -231,7 +231,7 @@ diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
     dl_state_put_out_all(state);
     if (written) return written;
     if (!vouched) DL_TRY(dl_snapshot_verify(store, entry, life, run, until));
-    if (strcmp(run->config.retain, "all") == 0) return DILOCO_OK;
+    if (run->config.retain == DL_RETAIN_ALL) return DILOCO_OK;
 
     sweep s = {.collector = collector,
                .store = store,

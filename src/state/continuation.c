@@ -13,7 +13,7 @@
 
 bool dl_continue_is_asked(const dl_config *config)
 {
-    return config->init_from[0] && !strcmp(config->init_as, "continuation");
+    return config->init_from[0] && config->init_as == DL_INIT_CONTINUATION;
 }
 
 bool dl_continues(const dl_st_tensor *found, const char *dtype, const size_t *shape, int n_dims)

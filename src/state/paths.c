@@ -50,7 +50,7 @@ bool dl_run_spools(const dl_config *config, double bytes)
 {
     const bool many =
         dl_config_federated(config) && dl_clients_per_round(config) > DL_SPOOL_CLIENTS;
-    if (strcmp(config->spool, "auto") != 0) return strcmp(config->spool, "disk") == 0;
+    if (config->spool != DL_SPOOL_AUTO) return config->spool == DL_SPOOL_DISK;
     return many || bytes > (double)config->spool_mb * 1048576;
 }
 
@@ -67,5 +67,5 @@ const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const 
 
 const char *dl_run_offload_dir(dl_config_path out, const dl_config *config)
 {
-    return strcmp(config->offload, "disk") == 0 ? scratch_dir(out, config) : NULL;
+    return config->offload == DL_OFFLOAD_DISK ? scratch_dir(out, config) : NULL;
 }

@@ -374,7 +374,7 @@ static diloco_status load(dl_state *state, dl_json_value root, dl_store *store, 
     DL_TRY(check_image(root, &image, run));
     dl_state_rehash(state, pool);
     DL_TRY(check_digests(state, root));
-    if (!strcmp(run->config.consensus, "none")) return DILOCO_OK; /* it stands for itself */
+    if (run->config.consensus == DL_CONSENSUS_NONE) return DILOCO_OK; /* it stands for itself */
     return check_log(state, store, until);
 }
 

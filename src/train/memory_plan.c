@@ -65,7 +65,7 @@ static diloco_status find_largest(largest *out, const dl_config *config,
         dl_codec_form form;
         DL_TRY(dl_codec_form_init(&form, config, manifest, f));
         const size_t payload = dl_contribution_body_max(&form, (dl_fragment_shape){0},
-                                                        strcmp(config->compression, "none") != 0);
+                                                        config->compression != DL_COMPRESSION_NONE);
         out->payload = dl_size_max(out->payload, payload);
         out->room = dl_size_max(out->room, form.room + payload - form.bound);
         out->floats = dl_size_max(out->floats, form.n);
@@ -98,7 +98,7 @@ static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *con
     DL_TRY(dl_schedule_of(&schedule, config, manifest->n_fragments));
     DL_TRY(find_largest(&most, config, manifest));
     /* on disk: what of the state is in memory at a time is one fragment's, in both copies */
-    const bool on_disk = !strcmp(config->offload, "disk");
+    const bool on_disk = config->offload == DL_OFFLOAD_DISK;
     const uint64_t copy = on_disk ? most.floats : out->parameters;
     const uint64_t state = on_disk ? 2 * 4 * copy * (1 + (uint64_t)outer->n_state)
                                    : dl_state_bytes(manifest, outer, 2);

@@ -9,7 +9,6 @@
 #include <diloco/inspect.h>
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Both arrays of a parameter lie at the same offset. */
 static float *gradient_of(dl_model *model, const diloco_tensor *tensor)
@@ -60,8 +59,7 @@ static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_pa
 static diloco_status set_initial(dl_setup *s, bool exists)
 {
     const bool reads = s->config.init_from[0] && !exists;
-    if (reads && strcmp(s->config.init_as, "model") == 0)
-        return dl_weights_init(s, s->config.init_from);
+    if (reads && s->config.init_as == DL_INIT_MODEL) return dl_weights_init(s, s->config.init_from);
     dl_backend_enter(s->backend);
     dl_model_initial(s->model, dl_model_parameters(s->model), (uint64_t)s->config.seed);
     dl_backend_leave(s->backend);

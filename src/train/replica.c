@@ -30,7 +30,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { MOST_PRIVATES = 32 };
 
@@ -109,7 +108,7 @@ static bool inherit(replica *r)
  * what every shard is then. */
 static size_t data_shard(const replica *r)
 {
-    return strcmp(r->setup.config.deal, "log") ? (size_t)r->now.shard : 0;
+    return r->setup.config.deal != DL_DEAL_LOG ? (size_t)r->now.shard : 0;
 }
 
 /* ---- the record */

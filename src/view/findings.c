@@ -70,15 +70,15 @@ static void rule_text(char *out, size_t cap, const dl_config *config)
 {
     char patience[32];
     time_text(patience, config->patience_s);
-    if (!strcmp(config->schedule, "async"))
+    if (config->schedule == DL_SCHEDULE_ASYNC)
         snprintf(out, cap, "The others continue without it.");
-    else if (!strcmp(config->on_missing, "wait"))
+    else if (config->on_missing == DL_MISSING_WAIT)
         snprintf(out, cap,
                  "The others wait for it until its heartbeat is %s old (run.patience), and then "
                  "continue "
                  "without it.",
                  patience);
-    else if (!strcmp(config->on_missing, "commit_partial"))
+    else if (config->on_missing == DL_MISSING_COMMIT_PARTIAL)
         snprintf(out, cap,
                  "After the deadline the entry is committed without it if %.3g of the replicas are "
                  "there (run.quorum).",

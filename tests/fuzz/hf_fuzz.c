@@ -26,7 +26,7 @@ static void check_config(const uint8_t *data, size_t size)
     if (dl_hf_config_read(&back, &facts, text.data, text.len)) abort();
     if (back.channels != config.channels || back.layers != config.layers ||
         back.heads != config.heads || back.qk_norm != config.qk_norm || back.tied != config.tied ||
-        back.head_dim != (int64_t)shape.dim || strcmp(back.rope_scaling, config.rope_scaling) != 0)
+        back.head_dim != (int64_t)shape.dim || back.rope_scaling != config.rope_scaling)
         abort();
     dl_buf_deinit(&text);
 }

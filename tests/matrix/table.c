@@ -96,11 +96,9 @@ static void add_all(axis *to, const dl_option *row)
         copy(v.settings[0].text, VALUE_TEXT, name, strlen(name));
         add_value(to, &v);
     }
-    for (const char *at = row->choices; at && *at;) {
-        const size_t len = strcspn(at, "|");
-        copy(v.settings[0].text, VALUE_TEXT, at, len);
+    for (size_t i = 0; row->choices && row->choices[i]; i++) {
+        copy(v.settings[0].text, VALUE_TEXT, row->choices[i], strlen(row->choices[i]));
         add_value(to, &v);
-        at += len + (at[len] == '|');
     }
     if (to->n == 0) wrong("it has no list of values", row->name);
 }
@@ -187,8 +185,8 @@ static bool is_listed(const condition *c, const dl_config *config)
 {
     char text[DL_PATH_MAX + 3];
     const dl_option_type type = c->what.kind == OF_OPTION ? c->what.row->type : DL_OPTION_REAL;
-    if (type == DL_OPTION_NAME || type == DL_OPTION_TEXT)
-        snprintf(text, sizeof text, ",%s,", (const char *)config + c->what.row->offset);
+    if (c->what.kind == OF_OPTION && dl_option_string(c->what.row, config))
+        snprintf(text, sizeof text, ",%s,", dl_option_string(c->what.row, config));
     else if (type == DL_OPTION_BOOL)
         wrong("a condition of true or false is not known", c->what.row->name);
     else

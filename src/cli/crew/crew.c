@@ -73,7 +73,7 @@ static diloco_status say_start(crew *c)
         dl_report_say(&c->report, line);
         snprintf(line, sizeof line,
                  "%zu %s%s here %s %" PRId64 "%s, %" PRId64 " thread%s each on %d core%s (%s)",
-                 c->n, federated ? config->role[0] == 's' ? "server" : "worker" : "replica",
+                 c->n, federated ? config->role == DL_ROLE_SERVER ? "server" : "worker" : "replica",
                  dl_plural(c->n), federated ? "for" : "of",
                  federated ? config->total_clients : config->replicas, federated ? " clients" : "",
                  config->threads, dl_plural((uint64_t)config->threads), diloco_cores(),

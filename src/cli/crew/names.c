@@ -189,7 +189,7 @@ static diloco_status choose_listed(dl_replica_name *out, size_t n, const dl_conf
 
 static asked ask_for(const dl_config *config, const diloco_run_status *run, bool join)
 {
-    return (asked){.letter = strcmp(config->role, "server") == 0 ? 's' : 'r',
+    return (asked){.letter = config->role == DL_ROLE_SERVER ? 's' : 'r',
                    .state_dir = config->state_dir,
                    .run = run,
                    .join = join};

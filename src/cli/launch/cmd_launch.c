@@ -157,12 +157,11 @@ static diloco_status add_option(launching *l, const dl_option *row)
 {
     dl_buf text;
     dl_buf_init(&text, TEXT_MAX);
-    const char *value = (const char *)l->config + row->offset;
-    const bool is_text = row->type == DL_OPTION_TEXT || row->type == DL_OPTION_NAME;
+    const char *value = dl_option_string(row, l->config);
     diloco_status status = dl_buf_addf(&text, "%s=", row->name);
-    if (!status && is_text && is_path(row) && l->executor->caps.same_files)
+    if (!status && value && is_path(row) && l->executor->caps.same_files)
         status = add_paths(&text, value);
-    else if (!status && is_text)
+    else if (!status && value)
         status = dl_buf_add(&text, value, strlen(value));
     else if (!status)
         status = dl_option_text(&text, row, l->config);
@@ -276,11 +275,11 @@ static diloco_status check_kind(const dl_config *config)
     if (dl_config_federated(config))
         return dl_fail(DILOCO_EREFUSED, "clients.total_clients: launch starts replicas; start the "
                                         "server and workers of logical clients with diloco train");
-    if (strcmp(config->roster, "closed") && strcmp(config->roster, "invited")) return DILOCO_OK;
+    if (config->roster != DL_CLOSED && config->roster != DL_INVITED) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "run.roster = \"%s\": each member joins with a key of its own, "
                    "which launch cannot give it",
-                   config->roster);
+                   dl_policy_names[config->roster]);
 }
 
 /* ---- the numbers */

@@ -117,7 +117,7 @@ static diloco_status add_config(answer *a)
     *r = (row){
         .name = "CONFIG", .summary = "as CONFIG says", .codec = config->codec, .offered = true};
     uint32_t H = (uint32_t)config->local_steps, blocks = (uint32_t)config->fragment_layers;
-    bool round_late = strcmp(config->overlap, "steps") != 0; /* delayed, eager */
+    bool round_late = config->overlap != DL_OVERLAP_STEPS; /* delayed, eager */
     r->choice = (dl_plan_choice){.sync_every = H,
                                  .fragments = (uint32_t)config->fragments,
                                  .tau = round_late ? H : (uint32_t)config->overlap_steps,

@@ -219,7 +219,7 @@ static diloco_status without_decay(dl_config *config, const dl_plato *plato)
 
 diloco_status dl_plato_finish(dl_config *config, const dl_plato *plato)
 {
-    const char *type = config->server_type;
+    const char *type = dl_server_choice_names[config->server_type];
     bool given = dl_config_given(config, "server.type");
     const char *preset = dl_plato_preset(given ? type : "", dl_config_federated(config));
     if (preset && given && strcmp(preset, config->preset) != 0)

@@ -18,28 +18,6 @@ enum { ALL_MAX = 1 << 20 };
 
 /* ---- one value */
 
-static const void *field(const dl_config *config, const dl_option *row)
-{
-    return (const char *)config + row->offset;
-}
-
-static bool equal(const dl_option *row, const dl_config *a, const dl_config *b)
-{
-    const void *x = field(a, row), *y = field(b, row);
-    switch (row->type) {
-    case DL_OPTION_BOOL:
-        return *(const bool *)x == *(const bool *)y;
-    case DL_OPTION_INT:
-        return *(const int64_t *)x == *(const int64_t *)y;
-    case DL_OPTION_REAL:
-        return *(const double *)x == *(const double *)y;
-    case DL_OPTION_TEXT:
-    case DL_OPTION_NAME:
-        break;
-    }
-    return strcmp(x, y) == 0;
-}
-
 static bool begins(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
@@ -81,7 +59,8 @@ static diloco_status take_flag(dl_config *config, const dl_args *args, dl_flag f
     DL_TRY(dl_config_set(config, row->option, args->flags[flag], row->name));
 
     const dl_option *option = dl_option_find(dl_config_table, row->option);
-    if (strcmp(dl_config_origin(&before, row->option), "--set") || equal(option, &before, config))
+    if (strcmp(dl_config_origin(&before, row->option), "--set") ||
+        dl_option_equal(option, &before, config))
         return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL, "%s and --set %s contradict each other", row->name, row->option);
 }
@@ -338,7 +317,7 @@ static diloco_status tell_differences(const dl_config *file, const dl_config *ru
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         if (row->flags & DL_OPTION_AGREE && dl_config_given(file, row->name) &&
-            !equal(row, file, run))
+            !dl_option_equal(row, file, run))
             DL_TRY(tell_difference(row, file, run));
     }
     return DILOCO_OK;

@@ -220,6 +220,7 @@ static const char *kind_of(const dl_option *row)
         return "a number, without quotes";
     case DL_OPTION_TEXT:
     case DL_OPTION_NAME:
+    case DL_OPTION_CHOICE:
         break;
     }
     return may_be_list(row) ? "text in quotes, or a list of such" : "text in quotes";
@@ -237,6 +238,7 @@ static bool fits(const dl_option *row, dl_toml_type type)
         return type == DL_TOML_INTEGER || type == DL_TOML_FLOAT;
     case DL_OPTION_TEXT:
     case DL_OPTION_NAME:
+    case DL_OPTION_CHOICE:
         break;
     }
     return type == DL_TOML_STRING || (type == DL_TOML_LIST && may_be_list(row));

@@ -24,7 +24,7 @@ static diloco_status print_json(const dl_config *config)
     dl_json_object(&json, NULL);
     for (size_t i = 0; i < dl_config_table.n && !status; i++) {
         const dl_option *row = &dl_config_table.rows[i];
-        bool text = row->type == DL_OPTION_TEXT || row->type == DL_OPTION_NAME;
+        const bool text = dl_option_string(row, config) != NULL;
         dl_buf_clear(&value);
         status = dl_option_text(&value, row, config);
         dl_json_object(&json, row->name);
@@ -51,7 +51,7 @@ static diloco_status add_toml(dl_buf *out, const dl_option *row, const dl_config
 {
     dl_buf value;
     dl_json json;
-    bool text = row->type == DL_OPTION_TEXT || row->type == DL_OPTION_NAME;
+    const bool text = dl_option_string(row, config) != NULL;
     if (!text) return dl_option_text(out, row, config);
     dl_buf_init(&value, ALL_MAX);
     diloco_status status = dl_option_text(&value, row, config);
