@@ -26,6 +26,7 @@ static dl_time limit(void)
 typedef struct lives {
     const char *replica;
     int64_t newest;      /* -1: none */
+    int64_t last;        /* the highest in gen/, whoever wrote it; -1: none */
     unsigned char *used; /* [DL_GENERATION_MAX / 8 + 1] a bit for each; NULL: nobody asks */
 } lives;
 
@@ -36,7 +37,7 @@ static diloco_status found_life(void *context, const char *key, size_t len)
     (void)len;
     if (!dl_key_parse_life(&life, key, "gen/") || strcmp(life.replica, l->replica) != 0)
         return DILOCO_OK;
-    if ((int64_t)life.generation > l->newest) l->newest = life.generation;
+    if ((int64_t)life.generation > l->last) l->newest = l->last = life.generation;
     if (l->used) l->used[life.generation / 8] |= (unsigned char)(1 << life.generation % 8);
     return DILOCO_OK;
 }
@@ -76,7 +77,7 @@ static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runf
 
 diloco_status dl_run_newest_life(dl_life *out, dl_store *store, const char *replica)
 {
-    lives l = {.replica = replica, .newest = -1};
+    lives l = {.replica = replica, .newest = -1, .last = -1};
     DL_TRY(dl_store_list(store, "gen/", NULL, found_life, &l, limit()));
     if (l.newest < 0)
         return dl_fail(DILOCO_ENOENT, "no replica %s has ever been in %s", replica,
@@ -126,10 +127,10 @@ static bool is_used(const lives *l, int64_t g)
     return l->used[g / 8] >> g % 8 & 1;
 }
 
-/* The first from g on that is used, or is not; DL_GENERATION_MAX + 1: none. */
-static int64_t next_that(const lives *l, int64_t g, bool used)
+/* Return the first generation from g on whose name is taken, l->last + 1 if none is. */
+static int64_t next_used(const lives *l, int64_t g)
 {
-    while (g <= DL_GENERATION_MAX && is_used(l, g) != used)
+    while (g <= l->last && !is_used(l, g))
         g++;
     return g;
 }
@@ -137,9 +138,9 @@ static int64_t next_that(const lives *l, int64_t g, bool used)
 static diloco_status newest_signed(lives *l, dl_store *store, const dl_runfile *run,
                                    const dl_public *key)
 {
-    int64_t g = next_that(l, 0, true);
+    int64_t g = next_used(l, 0);
     l->newest = -1;
-    for (int n = 0; n < LOOKS && g <= DL_GENERATION_MAX; n++, g = next_that(l, g + 1, true)) {
+    for (int n = 0; n < LOOKS && g <= l->last; n++, g = next_used(l, g + 1)) {
         bool theirs;
         dl_life life = {.generation = (uint32_t)g};
         snprintf(life.replica, sizeof life.replica, "%s", l->replica);
@@ -155,7 +156,7 @@ static diloco_status newest_signed(lives *l, dl_store *store, const dl_runfile *
 static diloco_status find_lives(lives *out, dl_store *store, const char *replica, bool first,
                                 const dl_runfile *run, const dl_signer *signer)
 {
-    *out = (lives){.replica = replica, .newest = -1};
+    *out = (lives){.replica = replica, .newest = -1, .last = -1};
     const bool keyed = run->identity.policy != DL_TRUSTED;
     if (keyed && !(out->used = calloc(DL_GENERATION_MAX / 8 + 1, 1)))
         return dl_fail(DILOCO_ENOMEM, "out of memory for the generations of %s", replica);
