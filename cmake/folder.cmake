@@ -59,9 +59,13 @@ function(dl_program target)
   endforeach()
 endfunction()
 
-# dl_test(name SOURCES … FOLDERS …): the same, linked with cmocka and known to CTest.
+# dl_test(name SOURCES … FOLDERS …): the same, linked with cmocka and known to CTest. The test's own
+# sources are compiled with -O1, in a third of the time; the code under test is in the folders. At
+# -O1 gcc does not know the range of an index, and takes every "r%d" for one that may be cut off.
 function(dl_test target)
   dl_program(${target} ${ARGN})
+  target_compile_options(${target} PRIVATE
+    -O1 $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE cmocka)
   add_test(NAME ${target} COMMAND ${target} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

@@ -3,7 +3,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-step() { printf '\n== %s\n' "$*"; }
+begun=$(date +%s)
+step() { printf '\n== %s (after %d s)\n' "$*" "$(($(date +%s) - begun))"; }
 
 # build FOLDER [TARGET…]: quiet unless it fails.
 build() {
