@@ -364,6 +364,8 @@ static const dl_option rows[] = {
  "Tensors that decay: those of two or more dimensions, or biases and norms as well, as in PyTorch."},
 {"parameters.optimizer.beta1", NULL, REAL, AT(beta1), "0.9", 0, 0.999999, "", NULL, AGREE,
  "Decay of the first moment."},
+{"parameters.optimizer.momentum_weight", NULL, REAL, AT(momentum_weight), "0.7", 0, 1, "", NULL, AGREE,
+ "Share of the first moment in an update of qhadamw; the gradient has the rest. Use it with a beta1 of 0.99 or more."},
 {"parameters.optimizer.beta2", NULL, REAL, AT(beta2), "0.999", 0, 0.9999999, "", NULL, AGREE,
  "Decay of the second moment."},
 {"parameters.optimizer.eps", NULL, REAL, AT(eps), "1e-8", 1e-20, 1, "", NULL, AGREE,

@@ -111,7 +111,7 @@ typedef struct diloco_config {
     bool preserve_optimizer_state;
 
     /* [parameters.optimizer], [parameters.learning_rate] */
-    double lr, weight_decay, beta1, beta2, eps, momentum, muon_lr, muon_momentum;
+    double lr, weight_decay, beta1, beta2, eps, momentum, momentum_weight, muon_lr, muon_momentum;
     bool muon_nesterov;
     int64_t muon_steps;
     dl_decayed_choice decayed;

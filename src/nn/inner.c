@@ -315,6 +315,7 @@ static dl_hyper hyper_of(const dl_inner *o)
                       .eps = (float)c->eps,
                       .step_size = (float)(o->lr / (1 - pow(c->beta1, t))),
                       .momentum = (float)c->momentum,
+                      .momentum_weight = (float)c->momentum_weight,
                       .muon_lr = (float)muon_lr,
                       .muon_keep = (float)(1 - muon_lr * c->weight_decay),
                       .muon_momentum = (float)c->muon_momentum,

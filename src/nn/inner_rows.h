@@ -14,7 +14,7 @@ typedef struct dl_hyper {
     float lr, keep; /* keep: 1 - lr * weight_decay, what decay leaves of a parameter */
     float clip_factor;
     float one_minus_beta1, beta2, one_minus_beta2, root_bc2, eps, step_size;
-    float momentum;
+    float momentum, momentum_weight;
     float muon_lr, muon_keep, muon_momentum;
     bool muon_nesterov;
     int muon_steps;
@@ -51,6 +51,7 @@ typedef struct dl_rule {
 // clang-format off
 #define DL_INNERS(X) \
     X(adamw, adamw, adamw) \
+    X(qhadamw, qhadamw, qhadamw) \
     X(sgd, sgd, sgd) \
     X(muon, muon, adamw)
 // clang-format on

@@ -147,6 +147,48 @@ TEST(adamw_follows_its_formula_and_decays_matrices_only)
     }
 }
 
+static double qhadamw_after(size_t i, int steps, double lr, double b1, double w)
+{
+    double p = (double)(float)sin((double)i), m = 0, v = 0;
+    for (int t = 1; t <= steps; t++) {
+        double g = gradient_at(i, t);
+        p *= decays(i) ? 1 - lr * 0.5 : 1;
+        m = b1 * m + (1 - b1) * g;
+        v = 0.999 * v + 0.001 * g * g;
+        p -= lr * ((1 - w) * g + w * m / (1 - pow(b1, t))) /
+             (sqrt(v) / sqrt(1 - pow(0.999, t)) + 1e-8);
+    }
+    return p;
+}
+
+TEST(qhadamw_follows_its_formula)
+{
+    rig *r = open_rig("qhadamw", "trap", 2);
+    set(r, "parameters.optimizer.beta1", "0.99");
+    set(r, "parameters.optimizer.momentum_weight", "0.75");
+    create(r);
+    for (int t = 1; t <= 5; t++)
+        take_step(r, t, 0.01);
+    for (size_t i = 0; i < N; i++)
+        if (fabs(gradient_at(i, 1)) > 1e-6)
+            CHECK_NEAR(qhadamw_after(i, 5, 0.01, 0.99, 0.75), r->p[i], 2e-6);
+    CHECK_STR("exp_avg", dl_inner_vector_name(r->inner, 0));
+    CHECK_INT(8 * N, planned(r, 2).vectors);
+    close_rig(r);
+}
+
+TEST(qhadamw_of_weight_one_is_adamw)
+{
+    rig *r = open_rig("qhadamw", "trap", 1);
+    set(r, "parameters.optimizer.momentum_weight", "1");
+    create(r);
+    for (int t = 1; t <= 5; t++)
+        take_step(r, t, 0.01);
+    for (size_t i = 0; i < N; i++)
+        if (fabs(gradient_at(i, 1)) > 1e-6) CHECK_NEAR(adamw_after(i, 5, 0.01, 1), r->p[i], 2e-6);
+    close_rig(r);
+}
+
 TEST(decay_of_all_takes_biases_and_norms_too)
 {
     rig *r = open_rig("adamw", "trap", 2);
@@ -337,8 +379,8 @@ TEST(an_unknown_optimizer_names_the_known_ones)
 }
 
 TEST_MAIN(frozen_tensors_and_buffers_stay_as_they_are,
-          adamw_follows_its_formula_and_decays_matrices_only,
-          decay_of_all_takes_biases_and_norms_too,
+          adamw_follows_its_formula_and_decays_matrices_only, qhadamw_follows_its_formula,
+          qhadamw_of_weight_one_is_adamw, decay_of_all_takes_biases_and_norms_too,
           sgd_follows_its_formula_with_and_without_momentum,
           a_long_gradient_is_clipped_and_its_norm_is_the_one_before, a_short_gradient_is_left_alone,
           a_gradient_that_is_not_finite_changes_nothing_and_is_named,

@@ -27,9 +27,10 @@ static void warn_unread(warning *out, const dl_config *config, chooser of)
 
 static void warn_inner(warning *out, const dl_config *config)
 {
-    static const reading rows[] = {{"parameters.optimizer.beta1", "|adamw|muon|"},
-                                   {"parameters.optimizer.beta2", "|adamw|muon|"},
-                                   {"parameters.optimizer.eps", "|adamw|muon|"},
+    static const reading rows[] = {{"parameters.optimizer.beta1", "|adamw|qhadamw|muon|"},
+                                   {"parameters.optimizer.beta2", "|adamw|qhadamw|muon|"},
+                                   {"parameters.optimizer.eps", "|adamw|qhadamw|muon|"},
+                                   {"parameters.optimizer.momentum_weight", "|qhadamw|"},
                                    {"parameters.optimizer.muon_lr", "|muon|"},
                                    {"parameters.optimizer.muon_momentum", "|muon|"},
                                    {"parameters.optimizer.muon_nesterov", "|muon|"},
