@@ -140,6 +140,7 @@ typedef struct diloco_memory_plan {
     int threads;
     double flops_per_token; /* of an image, where there are no tokens */
     char exchange[16];      /* how contributions are moved: "allgather", "leader" */
+    uint64_t steps;         /* optimizer steps of one replica in the whole run */
 } diloco_memory_plan;
 /* Without data.train_path the data is not counted. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_plan_sized(diloco_memory_plan *out,

@@ -117,7 +117,7 @@ typedef struct diloco_config {
     dl_decayed_choice decayed;
     int64_t warmup_steps, warmup_epochs, decay_steps, rewarm_steps;
     double min_lr_ratio, gamma;
-    dl_config_path milestones;
+    dl_config_path milestones, local_steps_phases;
 
     /* [parameters.model] */
     int64_t layers, heads, kv_heads, head_dim, channels, ffn, context, vocab, num_classes,

@@ -30,7 +30,11 @@
 
 uint64_t dl_positions(const dl_config *config)
 {
-    return (uint64_t)config->rounds * (uint64_t)(config->local_steps ? config->local_steps : 1);
+    dl_schedule schedule;
+    const uint64_t rounds = (uint64_t)config->rounds;
+    if (dl_schedule_of(&schedule, config, 1)) /* refused elsewhere */
+        return rounds * (uint64_t)(config->local_steps ? config->local_steps : 1);
+    return dl_schedule_steps(&schedule, rounds);
 }
 
 /* ---- refusals */
@@ -93,12 +97,13 @@ static diloco_status check_data_parallel(const dl_config *config)
                        "data_parallel and takes gradients, not movements: use nesterov, momentum "
                        "or sgd, or that preset");
     }
-    if (config->local_steps != 1)
+    if (config->local_steps != 1 || config->local_steps_phases[0])
         return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel exchanges after every step, and "
                        "trainer.local_steps_per_round is %" PRId64
-                       ": leave it 1, or take preset diloco",
-                       config->local_steps);
+                       ", its phases \"%s\": leave them "
+                       "1 and empty, or take preset diloco",
+                       config->local_steps, config->local_steps_phases);
     if (overlaps(config) || config->schedule == DL_SCHEDULE_ASYNC)
         return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel exchanges the whole gradient and waits for it: "

@@ -33,6 +33,7 @@ static diloco_status check_logged(const dl_config *c)
         {"server.diloco.fragments", "1", c->fragments != 1},
         {"server.diloco.schedule", "\"offset\"", c->schedule != DL_SCHEDULE_OFFSET},
         {"server.diloco.overlap", "\"steps\"", c->overlap != DL_OVERLAP_STEPS},
+        {"trainer.local_steps_phases", "empty", c->local_steps_phases[0] != 0},
         {"server.diloco.overlap_steps", "0", c->overlap_steps > 0},
         {"server.diloco.local_mix", "0", c->local_mix > 0},
         {"server.diloco.error_feedback", "0", c->error_feedback > 0},

@@ -261,7 +261,7 @@ static void measure_round(dl_machine *m)
     const uint64_t from = m->timing.train_from > last ? m->timing.train_from : last;
     if (p->position <= from) return;
     m->timing.round_s = dl_seconds(m->now - m->timing.train_began) / (double)(p->position - from) *
-                        (double)s->interval / (double)s->n_fragments;
+                        (double)dl_schedule_interval(s, p->folded) / (double)s->n_fragments;
 }
 
 dl_request dl_machine_trained(dl_machine *m, const dl_reply *reply)

@@ -191,10 +191,11 @@ bool dl_pace_done(const dl_pace *p)
     return p->folded >= p->entries && p->next_adopt >= p->entries && !some_behind(p) && !p->reading;
 }
 
-/* Steps that a whole contribution has behind it. */
-static uint64_t whole(const dl_schedule *s)
+/* Steps that a whole contribution to this entry contains. */
+static uint64_t whole(const dl_schedule *s, uint64_t entry)
 {
-    return s->overlap == DL_OVERLAP_STEPS ? s->interval - s->delay : s->interval;
+    const uint64_t interval = dl_schedule_interval(s, entry);
+    return s->overlap == DL_OVERLAP_STEPS ? interval - s->delay : interval;
 }
 
 bool dl_pace_will_be_whole(const dl_pace *p, uint64_t entry, uint32_t fragment)
@@ -203,7 +204,7 @@ bool dl_pace_will_be_whole(const dl_pace *p, uint64_t entry, uint32_t fragment)
     const dl_pace_fragment *f = &p->fragments[fragment];
     const uint64_t last = p->folded ? dl_schedule_take(&p->schedule, p->folded - 1) : 0;
     const uint64_t since = f->behind && last > f->since ? last : f->since; /* it will be */
-    return dl_schedule_take(&p->schedule, entry) >= since + whole(&p->schedule);
+    return dl_schedule_take(&p->schedule, entry) >= since + whole(&p->schedule, entry);
 }
 
 dl_take *dl_pace_taken(dl_pace *p, uint32_t fragment, bool awaited)
@@ -215,7 +216,7 @@ dl_take *dl_pace_taken(dl_pace *p, uint32_t fragment, bool awaited)
     *take = (dl_take){.entry = e, .position = p->position, .fragment = fragment};
     if (p->schedule.async) return take;
     take->mute = p->hands_off ||
-                 (!awaited && p->position - p->fragments[fragment].since < whole(&p->schedule));
+                 (!awaited && p->position - p->fragments[fragment].since < whole(&p->schedule, e));
     return take;
 }
 

@@ -183,7 +183,8 @@ static dl_request obey(dl_machine *m, const dl_verdict *verdict)
 static double slack(const dl_machine *m)
 {
     const dl_schedule *s = &m->a.pace->schedule;
-    const double step_s = m->timing.round_s * (double)s->n_fragments / (double)s->interval;
+    const double interval = (double)dl_schedule_interval(s, m->a.pace->folded);
+    const double step_s = m->timing.round_s * (double)s->n_fragments / interval;
     return fmax(0, (double)s->delay * step_s -
                        dl_seconds(m->now - m->timing.due_at + m->timing.put_took));
 }

@@ -2,25 +2,73 @@
 #include "protocol/schedule.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A number of at most eight digits, and above 0. */
+static bool read_count(const char **at, uint64_t *out)
+{
+    char *end;
+    const size_t digits = strspn(*at, "0123456789");
+    if (digits == 0 || digits > 8) return false;
+    *out = strtoull(*at, &end, 10);
+    *at = end;
+    return *out > 0;
+}
+
+static bool read_phases(dl_schedule *s, const char *at)
+{
+    while (*at) {
+        dl_round_phase phase;
+        at += strspn(at, " ");
+        if (s->n_phases == DL_ROUND_PHASES || !read_count(&at, &phase.rounds) || *at++ != 'x' ||
+            !read_count(&at, &phase.steps))
+            return false;
+        s->phases[s->n_phases++] = phase;
+        at += strspn(at, " ");
+        if (*at && *at++ != ',') return false;
+    }
+    return true;
+}
+
+static diloco_status check_phases(dl_schedule *s, const char *text)
+{
+    if (!read_phases(s, text))
+        return dl_fail(
+            DILOCO_EINVAL,
+            "trainer.local_steps_phases = \"%s\": give ROUNDSxSTEPS with commas between, "
+            "at most %d, as in \"12x10, 8x100\"",
+            text, DL_ROUND_PHASES);
+    if (s->n_phases == 0 || (s->overlap == DL_OVERLAP_STEPS && !s->torchft)) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "trainer.local_steps_phases needs server.diloco.schedule \"offset\" and overlap "
+                   "\"steps\": elsewhere every round has the same length; leave it empty");
+}
 
 static diloco_status check_delay(const dl_schedule *s)
 {
-    if (s->overlap != DL_OVERLAP_STEPS || s->delay < s->interval) return DILOCO_OK;
+    uint64_t shortest = s->interval;
+    const char *option = "trainer.local_steps_per_round";
+    for (size_t i = 0; i < s->n_phases; i++)
+        if (s->phases[i].steps < shortest)
+            shortest = s->phases[i].steps,
+            option = "the shortest round of trainer.local_steps_phases";
+    if (s->overlap != DL_OVERLAP_STEPS || s->delay < shortest) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
-                   "server.diloco.overlap_steps = %" PRIu64 " is not below "
-                   "trainer.local_steps_per_round = %" PRIu64
+                   "server.diloco.overlap_steps = %" PRIu64 " is not below %s = %" PRIu64
                    ": a fragment would be due again before its result is there; take fewer, or "
                    "server.diloco.overlap = \"eager\" for an overlap of a whole round",
-                   s->delay, s->interval);
+                   s->delay, option, shortest);
 }
 
 static diloco_status check_async(const dl_schedule *s)
 {
-    if (!s->async || (s->n_fragments == 1 && s->delay == 0)) return DILOCO_OK;
+    if (!s->async || (s->n_fragments == 1 && s->delay == 0 && s->n_phases == 0)) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "server.diloco.schedule = \"async\" is of one fragment without overlap "
                    "(2401.09135): set server.diloco.fragments = 1, overlap = \"steps\" and "
-                   "overlap_steps = 0, or take schedule \"offset\"");
+                   "overlap_steps = 0, leave trainer.local_steps_phases empty, or take schedule "
+                   "\"offset\"");
 }
 
 static diloco_status check_torchft(const dl_schedule *s)
@@ -76,17 +124,53 @@ diloco_status dl_schedule_of(dl_schedule *out, const dl_config *config, int n_fr
                          .async = config->schedule == DL_SCHEDULE_ASYNC,
                          .replicas = (uint64_t)config->replicas};
     if (out->overlap != DL_OVERLAP_STEPS) out->delay = out->interval;
+    DL_TRY(check_phases(out, config->local_steps_phases));
     DL_TRY(check_async(out));
     DL_TRY(check_delay(out));
     DL_TRY(check_torchft(out));
     return check_own_delay(out, config->own_overlap_steps);
 }
 
+/* Steps of this round, and in *before those of all rounds before it. */
+static uint64_t steps_of(const dl_schedule *s, uint64_t round, uint64_t *before)
+{
+    *before = 0;
+    for (size_t i = 0; i < s->n_phases; i++) {
+        const dl_round_phase *phase = &s->phases[i];
+        if (round < phase->rounds) {
+            *before += round * phase->steps;
+            return phase->steps;
+        }
+        *before += phase->rounds * phase->steps;
+        round -= phase->rounds;
+    }
+    *before += round * s->interval;
+    return s->interval;
+}
+
+uint64_t dl_schedule_steps(const dl_schedule *s, uint64_t rounds)
+{
+    uint64_t before;
+    (void)steps_of(s, rounds, &before);
+    return before;
+}
+
 uint64_t dl_schedule_take(const dl_schedule *s, uint64_t entry)
 {
-    const uint64_t P = s->n_fragments, H = s->interval;
-    if (s->torchft) return (entry + 1) * (H / P) - s->delay;
-    return (entry / P + 1) * H + entry % P * H / P;
+    const uint64_t P = s->n_fragments;
+    uint64_t before;
+    if (s->torchft) return (entry + 1) * (s->interval / P) - s->delay;
+    const uint64_t next = steps_of(s, entry / P + 1, &before);
+    return before + entry % P * next / P;
+}
+
+uint64_t dl_schedule_interval(const dl_schedule *s, uint64_t entry)
+{
+    const uint64_t P = s->n_fragments;
+    uint64_t before;
+    if (s->n_phases == 0) return s->interval;
+    if (entry < P) return steps_of(s, 0, &before);
+    return dl_schedule_take(s, entry) - dl_schedule_take(s, entry - P);
 }
 
 uint64_t dl_schedule_adopt(const dl_schedule *s, uint64_t entry)
@@ -100,15 +184,30 @@ uint32_t dl_schedule_fragment(const dl_schedule *s, uint64_t entry, uint64_t n_c
     return (uint32_t)((s->torchft ? n_commits : entry) % s->n_fragments);
 }
 
-size_t dl_schedule_ahead(const dl_schedule *s)
+/* The most due points within tau of one in this round. */
+static size_t ahead_in(const dl_schedule *s, uint64_t round)
 {
     size_t most = 1;
-    if (s->torchft) return most;
-    for (uint64_t e = 0; e < s->n_fragments; e++) { /* the pattern repeats every P entries */
+    for (uint64_t e = round * s->n_fragments; e < (round + 1) * s->n_fragments; e++) {
         size_t n = 1;
         while (dl_schedule_take(s, e + n) <= dl_schedule_take(s, e) + s->delay)
             n++;
         if (n > most) most = n;
+    }
+    return most;
+}
+
+size_t dl_schedule_ahead(const dl_schedule *s)
+{
+    if (s->torchft) return 1;
+    size_t most = ahead_in(s, 0);
+    uint64_t begin = 0; /* of a phase: within one, all rounds but the last two are alike */
+    for (size_t i = 0; i < s->n_phases; i++) {
+        begin += s->phases[i].rounds;
+        for (uint64_t round = begin > 2 ? begin - 2 : 0; round <= begin; round++) {
+            const size_t n = ahead_in(s, round);
+            if (n > most) most = n;
+        }
     }
     return most;
 }

@@ -7,6 +7,9 @@
  *     torchft   every H / P steps one fragment, the commits so far mod P, so that an aborted one
  *               is tried again at once; taken tau steps before
  *
+ *               The first rounds may have an interval of their own (trainer.local_steps_phases).
+ * With H_k of round k, t = H_0 + … + H_k + floor(p H_(k+1) / P) in round k = e / P.
+ *
  *     async     every replica by itself, H steps behind its own last adoption (async.h): positions
  *               are of the replica, entries are not due anywhere
  *
@@ -18,8 +21,16 @@
 
 #include "base/config.h"
 
+/* Consecutive rounds of one interval. */
+typedef struct dl_round_phase {
+    uint64_t rounds, steps;
+} dl_round_phase;
+enum { DL_ROUND_PHASES = 16 };
+
 typedef struct dl_schedule {
-    uint64_t interval;    /* H */
+    uint64_t interval; /* H, of the rounds after all phases */
+    dl_round_phase phases[DL_ROUND_PHASES];
+    size_t n_phases;
     uint64_t n_fragments; /* P */
     uint64_t delay;       /* tau */
     uint64_t early;       /* this replica adopts so many steps before tau is over */
@@ -28,14 +39,18 @@ typedef struct dl_schedule {
     uint64_t replicas; /* async: so many contributions make a round */
 } dl_schedule;
 
-/* DILOCO_EREFUSED: tau >= H; with torchft's, P does not divide H or tau >= H / P; an own tau that
- * is larger, or where all have to have the same. */
+/* DILOCO_EINVAL: trainer.local_steps_phases is no list of phases. DILOCO_EREFUSED: tau >= H of any
+ * round; phases where a due point is not a function of the round; with torchft's, P does not divide
+ * H or tau >= H / P; an own tau that is larger, or where all have to have the same. */
 DL_MUST_CHECK diloco_status dl_schedule_of(dl_schedule *out, const dl_config *config,
                                            int n_fragments);
 
 /* Positions of entry e: both never fall with e. */
 uint64_t dl_schedule_take(const dl_schedule *s, uint64_t entry);
 uint64_t dl_schedule_adopt(const dl_schedule *s, uint64_t entry);
+
+/* Steps that lie between two due points of a fragment, the second of which is that of entry e. */
+uint64_t dl_schedule_interval(const dl_schedule *s, uint64_t entry);
 
 /* n_commits: of the whole run before this entry. */
 uint32_t dl_schedule_fragment(const dl_schedule *s, uint64_t entry, uint64_t n_commits);
@@ -48,6 +63,9 @@ size_t dl_schedule_ahead(const dl_schedule *s);
  * which it ends: the last due point, behind which there is nothing to train for. */
 uint64_t dl_schedule_entries(const dl_schedule *s, uint64_t rounds);
 uint64_t dl_schedule_end(const dl_schedule *s, uint64_t entries);
+
+/* Steps of the first `rounds` rounds of one fragment. */
+uint64_t dl_schedule_steps(const dl_schedule *s, uint64_t rounds);
 
 /* Which of these rounds an entry is of: outer learning rates are by round. */
 uint64_t dl_schedule_round(const dl_schedule *s, uint64_t entry);

@@ -99,6 +99,77 @@ TEST(L_counts_the_due_points_within_tau)
     CHECK(dl_schedule_ahead(&(dl_schedule){.interval = 9, .n_fragments = 1, .delay = 9}) == 2);
 }
 
+static dl_schedule phased(const char *phases, const char *steps, const char *delay, int n)
+{
+    dl_config c;
+    dl_schedule s;
+    dl_config_init(&c);
+    CHECK_OK(dl_config_set(&c, "trainer.local_steps_per_round", steps, "test"));
+    CHECK_OK(dl_config_set(&c, "trainer.local_steps_phases", phases, "test"));
+    CHECK_OK(dl_config_set(&c, "server.diloco.overlap_steps", delay, "test"));
+    CHECK_OK(dl_schedule_of(&s, &c, n));
+    return s;
+}
+
+TEST(first_rounds_may_be_shorter)
+{
+    const dl_schedule s = phased("3x10, 2x20", "100", "0", 1);
+    const uint64_t at[] = {10, 20, 30, 50, 70, 170, 270};
+    const uint64_t interval[] = {10, 10, 10, 20, 20, 100, 100};
+    for (uint64_t e = 0; e < 7; e++) {
+        CHECK_INT(at[e], dl_schedule_take(&s, e));
+        CHECK_INT(interval[e], dl_schedule_interval(&s, e));
+        CHECK_INT(at[e], dl_schedule_steps(&s, e + 1));
+    }
+    CHECK_INT(270, dl_schedule_end(&s, 7));
+    CHECK_INT(0, dl_schedule_steps(&s, 0));
+}
+
+/* Two fragments: the second is due in the middle of the next round, whatever its length is. */
+TEST(phases_of_several_fragments_keep_their_order)
+{
+    const dl_schedule s = phased("2x10", "100", "4", 2);
+    const uint64_t at[] = {10, 15, 20, 70, 120, 170, 220};
+    const uint64_t interval[] = {10, 10, 10, 55, 100, 100, 100};
+    for (uint64_t e = 0; e < 7; e++) {
+        CHECK_INT(at[e], dl_schedule_take(&s, e));
+        CHECK_INT(interval[e], dl_schedule_interval(&s, e));
+        CHECK_INT(at[e] + 4, dl_schedule_adopt(&s, e));
+    }
+}
+
+TEST(L_counts_the_due_points_of_the_densest_rounds)
+{
+    const dl_schedule last = phased("3x100", "10", "6", 2), first = phased("3x10", "100", "6", 2);
+    CHECK_INT(2, dl_schedule_ahead(&last));
+    CHECK_INT(2, dl_schedule_ahead(&first));
+    const dl_schedule one = phased("3x100", "10", "6", 1);
+    CHECK_INT(1, dl_schedule_ahead(&one));
+}
+
+TEST(phases_that_cannot_be_are_refused_by_name)
+{
+    const char *bad[] = {"10",      "x10",  "3x",   "0x10", "3x0",          "3x10 5x20",
+                         "3x10,,4", "-3x1", "3x1x", "3 x1", "123456789x10", "one"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        CHECK_STATUS(DILOCO_EINVAL, refused("trainer.local_steps_phases", bad[i], "offset", 1));
+    CHECK_CONTAINS("trainer.local_steps_phases", diloco_error_text());
+    CHECK_OK(refused("trainer.local_steps_phases", " 3x10 , 2x4,1x1 ", "offset", 1));
+    CHECK_STATUS(DILOCO_EREFUSED, refused("trainer.local_steps_phases", "3x6", "torchft", 1));
+    CHECK_STATUS(DILOCO_EREFUSED, refused("trainer.local_steps_phases", "3x6", "async", 1));
+
+    dl_config c;
+    dl_schedule s;
+    dl_config_init(&c);
+    CHECK_OK(dl_config_set(&c, "trainer.local_steps_phases", "3x6", "test"));
+    CHECK_OK(dl_config_set(&c, "server.diloco.overlap_steps", "6", "test"));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_schedule_of(&s, &c, 1));
+    CHECK_OK(dl_config_set(&c, "server.diloco.overlap_steps", "5", "test"));
+    CHECK_OK(dl_schedule_of(&s, &c, 1));
+    CHECK_OK(dl_config_set(&c, "server.diloco.overlap", "eager", "test"));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_schedule_of(&s, &c, 1));
+}
+
 TEST(torchft_fires_every_slice_and_tries_an_aborted_fragment_again)
 {
     const dl_schedule s = of("6", "1", "torchft", 3);
@@ -122,6 +193,9 @@ TEST(what_cannot_be_is_refused_by_name)
 
 TEST_MAIN(alg_19_an_own_overlap_moves_the_adoption_and_nothing_else,
           one_fragment_is_due_every_H_steps, the_first_partial_interval_is_skipped,
-          every_fragment_is_due_when_its_offset_and_H_say_so, L_counts_the_due_points_within_tau,
+          every_fragment_is_due_when_its_offset_and_H_say_so, first_rounds_may_be_shorter,
+          phases_of_several_fragments_keep_their_order,
+          L_counts_the_due_points_of_the_densest_rounds, phases_that_cannot_be_are_refused_by_name,
+          L_counts_the_due_points_within_tau,
           torchft_fires_every_slice_and_tries_an_aborted_fragment_again,
           what_cannot_be_is_refused_by_name)

@@ -167,6 +167,7 @@ static diloco_status plan_replica(diloco_memory_plan *out, const diloco_config *
     DL_TRY(config->train_path[0] ? dl_data_open(&data, config, dl_clients_shards(config))
                                  : dl_data_open_words(&data, config));
     out->threads = dl_setup_threads(config);
+    out->steps = dl_positions(config);
     diloco_status status = dl_check_model(config, dl_data_sample(data));
     if (!status) status = plan_model(out, config, dl_data_sample(data));
     if (!status) status = plan_state(out, config, dl_data_sample(data));

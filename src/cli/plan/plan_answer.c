@@ -110,13 +110,15 @@ static diloco_status add_config(answer *a)
     double bits = 0;
     if (!a->q->has_config || a->q->method) return DILOCO_OK;
     DL_TRY(config_bits(&bits, config));
-    if (config->local_steps > DL_PLAN_MAX_SYNC)
+    /* the mean, where trainer.local_steps_phases gives rounds of several lengths */
+    const double mean = ceil(a->q->task.steps / fmax(1, (double)config->rounds));
+    if (mean > DL_PLAN_MAX_SYNC)
         return dl_fail(DILOCO_EINVAL, "plan takes trainer.local_steps_per_round up to %d",
                        DL_PLAN_MAX_SYNC);
     row *r = &a->rows[a->n++];
     *r = (row){
         .name = "CONFIG", .summary = "as CONFIG says", .codec = config->codec, .offered = true};
-    uint32_t H = (uint32_t)config->local_steps, blocks = (uint32_t)config->fragment_layers;
+    uint32_t H = (uint32_t)mean, blocks = (uint32_t)config->fragment_layers;
     bool round_late = config->overlap != DL_OVERLAP_STEPS; /* delayed, eager */
     r->choice = (dl_plan_choice){.sync_every = H,
                                  .fragments = (uint32_t)config->fragments,

@@ -47,7 +47,7 @@ static diloco_status of_config(dl_plan_question *q, const dl_args *args)
     q->has_config = true;
     q->layers = (uint32_t)q->config.layers;
     q->task.parameters = (double)memory.parameters;
-    q->task.steps = (double)q->config.rounds * (double)q->config.local_steps;
+    q->task.steps = (double)memory.steps;
     q->task.replicas = (uint32_t)q->config.replicas;
     q->task.heartbeat_s = q->config.heartbeat_s;
     q->task.snapshot_s = q->config.snapshot_s;

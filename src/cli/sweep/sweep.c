@@ -147,6 +147,12 @@ static diloco_status equal_steps(dl_config *config, uint64_t steps)
     char text[24];
     uint64_t h = (uint64_t)config->local_steps;
     if (steps == 0) return DILOCO_OK;
+    if (config->local_steps_phases[0])
+        return dl_fail(DILOCO_EREFUSED,
+                       "a sweep with equal steps divides them into rounds of one length, and "
+                       "trainer.local_steps_phases = \"%s\" has others: leave it empty, or sweep "
+                       "trainer.rounds too",
+                       config->local_steps_phases);
     if (steps % h)
         return dl_fail(DILOCO_EINVAL,
                        "%" PRIu64 " steps cannot be cut into entries of "
