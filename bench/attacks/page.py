@@ -154,10 +154,10 @@ def holding(bench):
             "nothing is promised.", *table(head, rows(COMBINERS)), "",
             "Alone, a rule sees one entry, and only how its members lie to each other. Honest movements "
             "are further from each other than from 0, so what is short is nearer to each of them than "
-            "they are to each other: rules that choose or weigh members (krum, geometric_median) are drawn to it, and follow "
-            "members that send nothing (zero, ipm_small). Mixing each with its nearest first (nnm; Allouah "
-            "et al. 2023) takes that away, at the cost of one walk, until as many are short as it leaves "
-            "out. Rules by element lose length to whoever pulls back (sign_flip, ipm), the more the nearer "
+            "they are to each other: rules that choose members (krum, multi_krum) are drawn to it, and follow members "
+            "that send nothing (zero, ipm_small). The geometric median moves toward them by less. Mixing each "
+            "with its nearest first (nnm; Allouah et al. 2023) takes that away, at the cost of one walk, until "
+            "as many are short as it leaves out. Rules by element lose length to whoever pulls back (sign_flip, ipm), the more the nearer "
             "to half of them do. And nothing in one entry tells what was honest once (stale).", "",
             "With checks, which know these: who is short (`check.short`), who points back "
             "(`check.cosine`), who sends what it has sent before (`check.repeat`), another's "
