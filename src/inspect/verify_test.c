@@ -456,6 +456,39 @@ TEST(a_damaged_snapshot_is_named_and_harms_nobody_who_joins)
     must_name(&o, DILOCO_EPROTO, part);
 }
 
+/* Puts a manifest at snap/<entry>/<life>/, of this text, verifies, and takes it away. */
+static diloco_status verify_with(unsigned entry, const char *life, const char *text, size_t len)
+{
+    char key[DL_KEY_MAX + 1];
+    dl_store *store;
+    diloco_verify_report report;
+    CHECK_OK(dl_store_open(&store, sound(), false));
+    snprintf(key, sizeof key, "snap/%010u/%s/manifest.json", entry, life);
+    CHECK_OK(dl_store_create(store, key, &(dl_span){text, len}, 1, NULL, DL_NEVER));
+    const diloco_status status = diloco_verify(&report, sound(), 1, NULL, NULL);
+    CHECK_OK(dl_store_delete(store, key, DL_NEVER));
+    dl_store_close(store);
+    return status;
+}
+
+TEST(a_forged_snapshot_of_a_replica_that_did_not_commit_its_entry_is_passed_over)
+{
+    char key[DL_KEY_MAX + 1] = "";
+    dl_store *store;
+    CHECK_OK(dl_store_open(&store, sound(), false));
+    CHECK_STATUS(DILOCO_ECLOSED, dl_store_list(store, "snap/", NULL, note_first, key, DL_NEVER));
+    dl_store_close(store);
+    memcpy(strrchr(key, '/'), "/manifest.json", sizeof "/manifest.json");
+    const original o = keep(key);
+    for (unsigned e = 1; e <= ENTRIES; e++) {
+        CHECK_OK(verify_with(e, "a9.0000", "abc", 3));
+        CHECK_OK(verify_with(e, "a9.0000", "", 0));
+        CHECK_OK(verify_with(e, "r0.0007", (const char *)o.bytes, o.len)); /* a copy of another */
+    }
+    CHECK_OK(verify_with(0, "r0.0000", "abc", 3)); /* no entry comes before it */
+    free(o.bytes);
+}
+
 /* ---- damage while the run lives ------------------------------------------------------------ */
 
 /* The store damages r0's contribution to entry 1 as soon as it is there. */
@@ -516,4 +549,5 @@ TEST_MAIN(a_sound_run_verifies_from_its_beginning, the_log_is_walked_in_order_fr
           status_and_log_go_on_behind_an_entry_that_cannot_be_read,
           what_somebody_puts_behind_the_end_is_no_entry,
           a_damaged_snapshot_is_named_and_harms_nobody_who_joins,
+          a_forged_snapshot_of_a_replica_that_did_not_commit_its_entry_is_passed_over,
           a_contribution_that_the_store_damages_is_refused_and_the_run_goes_on)

@@ -83,9 +83,9 @@ DL_MUST_CHECK diloco_status dl_snapshot_read_oldest(dl_state *state, dl_store *s
                                                     const dl_runfile *run, dl_hash run_digest,
                                                     uint64_t from, dl_pool *pool, dl_time until);
 /* Read one back and compare length and digest with those of its manifest: PROTOCOL P25. Streams;
- * takes no memory of the model's size. DILOCO_EPROTO: damaged or foreign; DILOCO_EREFUSED: not a
- * committer's, where the run's objects are signed;
- * DILOCO_ENOENT. */
+ * takes no memory of the model's size. DILOCO_EPROTO: damaged or foreign. DILOCO_EREFUSED: no
+ * replica of the run has written it. In a run of keys a committer has not signed it; elsewhere it
+ * is damaged, and the log names another committer of the entry before it. DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life *life,
                                                const dl_runfile *run, dl_time until);
 
