@@ -135,6 +135,17 @@ typedef diloco_status (*diloco_roster_fn)(void *user, const char *roster, const 
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_roster_walk(const char *url, diloco_roster_fn fn,
                                                               void *user);
 
+/* The names that a closed roster gives to the key of that file (NULL or "": where keys are unless
+ * told otherwise), in the roster's order. `begun`: the key has signed a life of that name. `beats`:
+ * that life's heartbeat changed within run.patience; only with `watch`, which then takes as long
+ * where one does not change. What others have written as end/ or gen/ objects changes nothing.
+ * DILOCO_EREFUSED: the roster is not closed. A status of fn other than OK stops the walk. */
+typedef diloco_status (*diloco_own_name_fn)(void *user, const char *replica, bool begun,
+                                            bool beats);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_own_names(const char *url, const char *key,
+                                                            bool watch, diloco_own_name_fn fn,
+                                                            void *user);
+
 /* An invitation to a run of run.roster = "invited", for one replica, once, for so many seconds; a
  * line of text without its newline, a secret until it is used. `key`: the file of the owner's key;
  * NULL or "": where keys are unless told otherwise. DILOCO_EREFUSED: the run invites nobody, or the

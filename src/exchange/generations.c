@@ -150,6 +150,21 @@ static diloco_status newest_signed(lives *l, dl_store *store, const dl_runfile *
     return DILOCO_OK;
 }
 
+diloco_status dl_run_newest_signed(dl_life *out, dl_store *store, const char *replica,
+                                   const dl_runfile *run, const dl_public *key)
+{
+    lives l = {.replica = replica, .newest = -1, .used = calloc(DL_GENERATION_MAX / 8 + 1, 1)};
+    if (!l.used) return dl_fail(DILOCO_ENOMEM, "out of memory for the generations of %s", replica);
+    diloco_status status = dl_store_list(store, "gen/", NULL, found_life, &l, limit());
+    if (!status) status = newest_signed(&l, store, run, key);
+    free(l.used);
+    if (!status && l.newest < 0)
+        status = dl_fail(DILOCO_ENOENT, "this key has signed no life of %s", replica);
+    if (!status) *out = (dl_life){.generation = (uint32_t)l.newest};
+    if (!status) snprintf(out->replica, sizeof out->replica, "%s", replica);
+    return status;
+}
+
 /* ---- claiming ----------------------------------------------------------------------------- */
 
 /* Of a run of keys, `newest` is the newest that `signer` has signed. lives_deinit also on error. */

@@ -8,6 +8,10 @@
 /* The newest life of a replica. DILOCO_ENOENT: it never had one. */
 DL_MUST_CHECK diloco_status dl_run_newest_life(dl_life *out, dl_store *store, const char *replica);
 
+/* In a run of keys: the newest life of a replica that this key has signed. DILOCO_ENOENT: none. */
+DL_MUST_CHECK diloco_status dl_run_newest_signed(dl_life *out, dl_store *store, const char *replica,
+                                                 const dl_runfile *run, const dl_public *key);
+
 /* gen/<replica>.<g>, g the smallest number after all that are taken, in a run of keys the smallest
  * free one after all that the signer has signed; with run.single_committer
  * one that nobody else will choose in the same moment, since the store would let both (P26).

@@ -76,3 +76,23 @@ expect 0 diloco train tiny.toml --store closed --quiet --set run.members=members
 ls closed/gen | grep -q '^alice\.0000$' || fail "the listed name was not taken"
 export XDG_CONFIG_HOME="$work/guest"
 expect_error 3 'closed roster' diloco join closed --set data.train_path=text.txt --quiet
+
+# Two machines that share a key do not take each other's names, whatever end/ objects say.
+expect 0 diloco id
+key=$(cat out)
+printf 'r0 %s\nr1 %s\nr2 %s\n' "$key" "$key" "$key" >members
+sed -i 's/^replicas = .*/replicas = 3/; s/^rounds = .*/rounds = 4/' tiny.toml
+diloco train tiny.toml --store shared --replicas 2 --quiet --set run.members=members \
+    --set run.state_dir=shared.one >train.out 2>&1 &
+train=$!
+started="$started $train"
+for name in r0 r1; do wait_for test -e shared/c/0000000000/$name.0000; done
+mkdir -p shared/end
+for name in r0 r1; do echo '{}' >shared/end/$name.0000; done
+expect_error 3 'run elsewhere: their heartbeats change' diloco join shared --replicas 2 --quiet \
+    --set data.train_path=text.txt --set run.state_dir=shared.two
+expect 0 diloco join shared --quiet --set data.train_path=text.txt --set run.state_dir=shared.two
+wait $train || fail "the first machine was stopped: $(cat train.out)"
+[ "$(ls shared/gen | tr '\n' ' ')" = 'r0.0000 r1.0000 r2.0000 ' ] ||
+    fail "a name was taken over: $(ls shared/gen)"
+expect 0 diloco verify shared

@@ -4,7 +4,6 @@
  * second is told (PROTOCOL P6), and is given another (processes.h). */
 #include "cli/crew/names.h"
 
-#include "base/signature.h"
 #include "hub/status_json.h"
 #include <diloco/inspect.h>
 
@@ -151,41 +150,92 @@ static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t
         smallest_free(&out[chosen], &number, out, chosen, a);
 }
 
-typedef struct choice {
-    dl_replica_name *out;
-    size_t n, chosen;
-    const char *state_dir;
-    char ours[DL_PUBLIC_TEXT];
-} choice;
+/* ---- a closed roster: the names that run.json gives to this machine's key */
 
-static diloco_status choose_ours(void *user, const char *roster, const char *owner,
-                                 const char *replica, const char *key)
+typedef struct listed {
+    dl_replica_name *out;
+    bool *is_new;
+    size_t n, chosen, beating;
+    const char *state_dir;
+    enum { LIVED_HERE, NEW, SILENT } wanted;
+} listed;
+
+/* Has a process begun as this name with this state folder, and did not lose it to another? */
+static bool lived_here(const char *state_dir, const char *name)
 {
-    choice *c = user;
-    (void)roster, (void)owner;
-    if (!replica || c->chosen == c->n || strcmp(key, c->ours) != 0) return DILOCO_OK;
-    if (!dl_name_runs_here(c->state_dir, replica))
-        snprintf(c->out[c->chosen++], sizeof *c->out, "%s", replica);
+    return has_state(state_dir, name) ||
+           (has_file(state_dir, name, "lock") && !has_file(state_dir, name, "lost"));
+}
+
+static diloco_status choose_own(void *user, const char *replica, bool begun, bool beats)
+{
+    listed *l = user;
+    const bool here = lived_here(l->state_dir, replica);
+    l->beating += beats && !here;
+    if (l->chosen == l->n || has(l->out, l->chosen, replica)) return DILOCO_OK;
+    if (dl_name_runs_here(l->state_dir, replica)) return DILOCO_OK;
+    if (l->wanted == LIVED_HERE ? !here : l->wanted == NEW ? begun : beats) return DILOCO_OK;
+    l->is_new[l->chosen] = l->wanted == NEW;
+    snprintf(l->out[l->chosen++], sizeof *l->out, "%s", replica);
     return DILOCO_OK;
 }
 
-/* Of a closed roster: the names that run.json gives to this machine's key. */
-static diloco_status choose_listed(dl_replica_name *out, size_t n, const dl_config *config)
+static diloco_status refuse_roster(const listed *l)
 {
-    dl_config_path path;
-    choice c = {.out = out, .n = n, .state_dir = config->state_dir};
-    dl_signer *signer;
-    if (!config->key[0]) DL_TRY(dl_signer_path(path, sizeof path));
-    DL_TRY(dl_signer_open(&signer, config->key[0] ? config->key : path));
-    dl_public_text(c.ours, dl_signer_public(signer));
-    dl_signer_close(signer);
-    DL_TRY(diloco_roster_walk(config->store, choose_ours, &c));
-    if (c.chosen == n) return DILOCO_OK;
+    if (l->beating)
+        return dl_fail(DILOCO_EREFUSED,
+                       "%zu of the names that this run's closed roster gives to the key here run "
+                       "elsewhere: their heartbeats change. Give each machine a key of its own, or "
+                       "take over the name rN with --rank N",
+                       l->beating);
     return dl_fail(DILOCO_EREFUSED,
-                   "the key here, %s, has %zu names that are free in this run's closed roster, and "
-                   "%zu replicas are to run: the list is made when a run is created",
-                   c.ours, c.chosen, n);
+                   "the key here has %zu names that are free in this run's closed roster, and %zu "
+                   "replicas are to run: the list is made when a run is created; 'diloco status' "
+                   "shows it",
+                   l->chosen, l->n);
 }
+
+/* First those that have lived here, then new ones. One that has begun elsewhere is taken only if no
+ * process runs as it, which takes run.patience to see. */
+static diloco_status choose_listed(dl_replica_name *out, bool *is_new, size_t n,
+                                   const dl_config *config)
+{
+    listed l = {.out = out, .is_new = is_new, .n = n, .state_dir = config->state_dir};
+    DL_TRY(diloco_own_names(config->store, config->key, false, choose_own, &l));
+    l.wanted = NEW;
+    if (l.chosen < n) DL_TRY(diloco_own_names(config->store, config->key, false, choose_own, &l));
+    if (l.chosen == n) return DILOCO_OK;
+    fprintf(stderr, "watching the heartbeats of this key's names for %.0f s …\n",
+            config->patience_s);
+    l.wanted = SILENT;
+    DL_TRY(diloco_own_names(config->store, config->key, true, choose_own, &l));
+    return l.chosen == n ? DILOCO_OK : refuse_roster(&l);
+}
+
+/* A new one in place of names[i]. */
+static diloco_status choose_another_listed(dl_replica_name *names, size_t n, size_t i,
+                                           const dl_config *config)
+{
+    dl_replica_name *more = malloc((n + 1) * sizeof *more);
+    bool *is_new = calloc(n + 1, sizeof *is_new);
+    listed l = {.out = more, .is_new = is_new, .n = n + 1, .chosen = n, .wanted = NEW};
+    l.state_dir = config->state_dir;
+    diloco_status status = DILOCO_OK;
+    if (!more || !is_new) status = dl_fail(DILOCO_ENOMEM, "no memory to name the replicas");
+    if (!status) memcpy(more, names, n * sizeof *more);
+    if (!status) status = diloco_own_names(config->store, config->key, false, choose_own, &l);
+    if (!status && l.chosen == n)
+        status = dl_fail(DILOCO_EREFUSED,
+                         "another process took the name %s, and this run's closed "
+                         "roster has no new one for the key here",
+                         names[i]);
+    if (!status) memcpy(names[i], more[n], sizeof *more);
+    free(more);
+    free(is_new);
+    return status;
+}
+
+/* ---- all of them */
 
 static asked ask_for(const dl_config *config, const diloco_run_status *run, bool join)
 {
@@ -201,7 +251,7 @@ diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, size_t n, cons
     memset(is_new, 0, n * sizeof *is_new);
     dl_roster_view roster;
     DL_TRY(dl_roster_view_read(&roster, config->store));
-    if (!strcmp(roster.roster, "closed")) return choose_listed(out, n, config);
+    if (!strcmp(roster.roster, "closed")) return choose_listed(out, is_new, n, config);
     uint64_t *known = malloc(DL_LAUNCH_MAX * sizeof *known);
     diloco_run_status run = {.done = false};
     diloco_status status = DILOCO_OK;
@@ -232,6 +282,9 @@ diloco_status dl_names_choose_another(dl_replica_name *names, size_t n, size_t i
     diloco_run_status run;
     uint64_t number = 0;
     dl_replica_name name;
+    dl_roster_view roster;
+    DL_TRY(dl_roster_view_read(&roster, config->store));
+    if (!strcmp(roster.roster, "closed")) return choose_another_listed(names, n, i, config);
     const diloco_status status = diloco_run_status_read(&run, config->store, 0);
     const asked a = ask_for(config, &run, true);
     if (!status) {

@@ -13,7 +13,8 @@
 /* n names for the run in config's store, which is there already. `join`: names that live on
  * other machines, or in another process here, are passed over; otherwise (train, the same
  * command again) only those of other machines are. is_new: nobody has lived by it yet.
- * DILOCO_EUNREACHABLE, …: the store. */
+ * Of a closed roster, the names of the key here; one that has begun elsewhere only if its heartbeat
+ * does not change. DILOCO_EREFUSED: the roster has too few. DILOCO_EUNREACHABLE, …: the store. */
 DL_MUST_CHECK diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, size_t n,
                                             const dl_config *config, bool join);
 

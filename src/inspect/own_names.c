@@ -1,0 +1,119 @@
+/* own_names.c - include/diloco/inspect.h: which names of a closed roster a key has, and which of
+ * them a process runs as.
+ *
+ * Only what the key itself has signed says that a name has begun, and only a heartbeat that changes
+ * says that it is alive: anyone who can write may create gen/ and end/ objects. */
+#include "exchange/generations.h"
+#include "inspect/reader.h"
+
+#include <diloco/inspect.h>
+#include <stdlib.h>
+
+enum { HEARTBEAT_MAX = 1 << 16 };
+
+typedef struct own_name {
+    const char *replica;
+    dl_life life; /* its newest, if it has begun */
+    bool begun, beats;
+    dl_hash seen; /* of its heartbeat at the first look */
+} own_name;
+
+typedef struct own_names {
+    own_name *all; /* [n] */
+    size_t n;
+} own_names;
+
+static diloco_status begin(own_name *name, const dl_reader *r, const dl_public *key)
+{
+    const diloco_status status =
+        dl_run_newest_signed(&name->life, r->store, name->replica, &r->file, key);
+    name->begun = !status;
+    return status == DILOCO_ENOENT ? DILOCO_OK : status;
+}
+
+static diloco_status find(own_names *out, const dl_reader *r, const dl_public *key)
+{
+    const dl_identity *identity = &r->file.identity;
+    if (identity->policy != DL_CLOSED)
+        return dl_fail(DILOCO_EREFUSED, "this run's roster is %s: only a closed one lists names",
+                       dl_policy_names[identity->policy]);
+    out->all = calloc(dl_size_max(identity->n_members, 1), sizeof *out->all);
+    if (!out->all) return dl_fail(DILOCO_ENOMEM, "out of memory for the names of a roster");
+    for (size_t i = 0; i < identity->n_members; i++) {
+        if (!dl_public_equal(&identity->members[i].key, key)) continue;
+        out->all[out->n].replica = identity->members[i].replica;
+        DL_TRY(begin(&out->all[out->n++], r, key));
+    }
+    return DILOCO_OK;
+}
+
+/* One that is not there, or too long, counts as unchanged. */
+static diloco_status look(dl_hash *out, dl_buf *text, const dl_reader *r, const own_name *name)
+{
+    dl_key key;
+    dl_key_heartbeat(key, &name->life);
+    dl_buf_clear(text);
+    const diloco_status status = dl_store_get(r->store, text, key, dl_reader_limit());
+    *out = status ? (dl_hash){{0}} : dl_hash_bytes(text->data, text->len);
+    return status == DILOCO_EUNREACHABLE ? status : DILOCO_OK;
+}
+
+/* How many are left that may still beat; in the first look, all that have begun. */
+static diloco_status look_at_all(size_t *left, own_names *names, dl_buf *text, const dl_reader *r,
+                                 bool first)
+{
+    *left = 0;
+    for (size_t i = 0; i < names->n; i++) {
+        own_name *name = &names->all[i];
+        dl_hash now;
+        if (!name->begun || name->beats) continue;
+        DL_TRY(look(&now, text, r, name));
+        if (first) name->seen = now;
+        name->beats = !dl_hash_equal(now, name->seen);
+        *left += !name->beats;
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status watch(own_names *names, const dl_reader *r)
+{
+    const dl_time patience = dl_time_from_seconds(r->file.config.patience_s);
+    const dl_time until = dl_time_after(dl_clock_now(), patience);
+    size_t left;
+    dl_buf text;
+    dl_buf_init(&text, HEARTBEAT_MAX);
+    diloco_status status = look_at_all(&left, names, &text, r, true);
+    while (!status && left > 0 && dl_clock_now() < until) {
+        dl_clock_sleep(50 * DL_MILLISECOND);
+        status = look_at_all(&left, names, &text, r, false);
+    }
+    dl_buf_deinit(&text);
+    return status;
+}
+
+static diloco_status walk(dl_reader *r, const char *key, bool watches, diloco_own_name_fn fn,
+                          void *user)
+{
+    char path[DL_PATH_MAX + 1];
+    own_names names = {.n = 0};
+    dl_signer *signer;
+    if (!key || !*key) DL_TRY(dl_signer_path(path, sizeof path));
+    DL_TRY(dl_signer_open(&signer, key && *key ? key : path));
+    diloco_status status = find(&names, r, dl_signer_public(signer));
+    if (!status && watches) status = watch(&names, r);
+    for (size_t i = 0; i < names.n && !status; i++)
+        status = fn(user, names.all[i].replica, names.all[i].begun, names.all[i].beats);
+    free(names.all);
+    dl_signer_close(signer);
+    return status;
+}
+
+diloco_status diloco_own_names(const char *url, const char *key, bool watch_them,
+                               diloco_own_name_fn fn, void *user)
+{
+    dl_reader r;
+    DL_TRY(dl_reader_open(&r, url));
+    const diloco_status status = walk(&r, key, watch_them, fn, user);
+    dl_reader_close(&r);
+    return status;
+}
