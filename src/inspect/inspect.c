@@ -122,13 +122,19 @@ static diloco_status look_behind_gap(uint64_t *n, const extent *x, const dl_read
     return status;
 }
 
+/* The newest snapshot follows the log, so no entry before it is listed. */
 diloco_status dl_reader_length(uint64_t *n, const dl_reader *r)
 {
     extent x = {.n = 0};
+    dl_snapshot_log log;
+    dl_key after;
     *n = 0;
     DL_TRY(dl_reader_total(&x.total, r));
+    DL_TRY(dl_snapshot_read_log(&log, r->store, &r->file, dl_reader_limit()));
+    x.n = log.entry;
+    if (x.n > 0) dl_key_entry(after, x.n - 1);
     const diloco_status status =
-        dl_store_list(r->store, "log/", NULL, found_entry, &x, dl_reader_limit());
+        dl_store_list(r->store, "log/", x.n > 0 ? after : NULL, found_entry, &x, dl_reader_limit());
     if (status && status != DILOCO_ECLOSED) return status;
     *n = x.n;
     return look_behind_gap(n, &x, r);

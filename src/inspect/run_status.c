@@ -6,6 +6,7 @@
 #include "base/sized.h"
 #include "inspect/reader.h"
 #include "protocol/bans.h"
+#include "protocol/judge.h"
 #include "protocol/logical_clients.h"
 #include "protocol/schedule.h"
 #include "protocol/topology.h"
@@ -38,6 +39,7 @@ struct dl_status_book {
     memory *memory; /* what run points into */
     watcher watcher;
     dl_bans *bans, *scratch; /* NULL where the run has none */
+    uint64_t counted;        /* entries that a snapshot's manifest has counted */
     dl_time began;
 };
 
@@ -175,11 +177,12 @@ static void count_rejected(dl_status_book *b, const dl_entry *entry, uint64_t e)
 diloco_status dl_status_book_entry(void *book, const dl_entry *raw, const diloco_log_entry *entry)
 {
     dl_status_book *b = book;
+    if (entry->commit) take_volume(&b->run, entry);
+    if (entry->entry < b->counted) return DILOCO_OK;
     if (entry->commit)
         b->run.commits++;
     else
         b->run.aborts++;
-    if (entry->commit) take_volume(&b->run, entry);
     count_rejected(b, raw, entry->entry);
     b->run.entries = entry->entry + 1;
     return DILOCO_OK;
@@ -378,6 +381,21 @@ const diloco_run_status *dl_status_book_run(const dl_status_book *b)
     return &b->run;
 }
 
+/* Of the entries that the manifest counts the newest commit is read, for the volume of an entry. */
+diloco_status dl_status_book_catch_up(dl_status_book *b, dl_reader *r)
+{
+    enum { FEW = 64 };
+    dl_snapshot_log log = {.entry = 0};
+    if (!dl_judge_may_reject(&r->file.config))
+        DL_TRY(dl_snapshot_read_log(&log, r->store, &r->file, dl_reader_limit()));
+    b->counted = b->run.entries = log.entry;
+    b->run.commits = log.commits;
+    b->run.aborts = log.entry - log.commits;
+    const bool near = log.commits > 0 && log.aborts < FEW && log.aborts < log.entry;
+    const uint64_t back = near ? log.aborts + 1 : 0;
+    return dl_reader_walk(r, log.entry - back, dl_status_book_entry, b);
+}
+
 diloco_status dl_status_book_look(dl_status_book *b, dl_reader *r, double watch_s)
 {
     diloco_run_status *out = &b->run;
@@ -413,7 +431,7 @@ diloco_status diloco_run_status_read_sized(diloco_run_status *out, size_t size, 
     dl_sized_out(out, size, &full, sizeof full);
     DL_TRY(dl_reader_open(&r, url));
     diloco_status status = dl_status_book_create(&b, &r);
-    if (!status) status = dl_reader_walk(&r, 0, dl_status_book_entry, b);
+    if (!status) status = dl_status_book_catch_up(b, &r);
     if (!status) status = dl_status_book_look(b, &r, watch_s < 0 ? 0 : watch_s);
     dl_reader_close(&r);
     if (!status) {

@@ -15,6 +15,11 @@ void dl_status_book_destroy(dl_status_book *book); /* NULL is fine */
 DL_MUST_CHECK diloco_status dl_status_book_entry(void *book, const dl_entry *raw,
                                                  const diloco_log_entry *entry);
 
+/* Bring an empty book to the log's end. Entries before the newest snapshot are counted by its
+ * manifest, and not read, unless the run may reject contributions: the log alone has their number.
+ * The time is that of the entries since the snapshot, however long the log is. */
+DL_MUST_CHECK diloco_status dl_status_book_catch_up(dl_status_book *book, dl_reader *r);
+
 /* Read everything but the log: four listings and each replica's heartbeat. watch_s >= 0: a replica
  * is alive if its heartbeat changes within watch_s seconds. watch_s < 0: if it changed between
  * looks, within diloco_run_status.alive_s; before so much time has passed, the time that the

@@ -458,6 +458,16 @@ static int older_first(const void *a, const void *b)
     return dl_life_compare(&x->life, &y->life);
 }
 
+/* Oldest first. The caller deinits list->found, after an error too. */
+static diloco_status list_snapshots(listing *list, dl_store *store, dl_time until)
+{
+    dl_buf_init(&list->found, FOUND_MAX);
+    DL_TRY(dl_store_list(store, "snap/", NULL, on_key, list, until));
+    if (list->found.len)
+        qsort(list->found.data, list->found.len / sizeof(found), sizeof(found), older_first);
+    return DILOCO_OK;
+}
+
 /* Something is wrong with the object, not with the way to it? */
 static bool is_damage(diloco_status status)
 {
@@ -486,10 +496,7 @@ static diloco_status read_one(dl_state *state, bool newest, listing list, dl_sto
                               const dl_runfile *run, dl_hash run_digest, dl_pool *pool,
                               dl_time until)
 {
-    dl_buf_init(&list.found, FOUND_MAX);
-    diloco_status status = dl_store_list(store, "snap/", NULL, on_key, &list, until);
-    if (list.found.len)
-        qsort(list.found.data, list.found.len / sizeof(found), sizeof(found), older_first);
+    diloco_status status = list_snapshots(&list, store, until);
     if (!status) {
         status = read_any(state, &list, newest, store, run, pool, until);
         if (status == DILOCO_ENOENT && list.from == 0)
@@ -513,6 +520,60 @@ diloco_status dl_snapshot_read_oldest(dl_state *state, dl_store *store, const dl
 {
     const listing list = {.from = from, .before = UINT64_MAX};
     return read_one(state, false, list, store, run, run_digest, pool, until);
+}
+
+/* ---- the log before one */
+
+static diloco_status read_log(dl_snapshot_log *out, dl_json_value root, dl_store *store,
+                              dl_buf *text, dl_time until)
+{
+    dl_key key;
+    dl_hash prev;
+    DL_TRY(dl_json_read_u64(&out->entry, root, "entry", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&out->aborts, root, "aborts", out->entry));
+    DL_TRY(dl_json_read_hash(&prev, root, "prev"));
+    for (dl_json_iter it = dl_json_each(dl_json_get(root, "fragments")); dl_json_next(&it);) {
+        uint64_t commits;
+        if (it.value.type != DL_JSON_OBJECT)
+            return dl_fail(DILOCO_EPROTO, "fragment %zu is not an object", it.index);
+        DL_TRY(dl_json_read_u64(&commits, it.value, "commits", out->entry - out->commits));
+        out->commits += commits;
+    }
+    if (out->entry == 0) return dl_fail(DILOCO_EPROTO, "it is of no entry");
+    dl_key_entry(key, out->entry - 1);
+    dl_buf_clear(text);
+    DL_TRY(dl_store_get(store, text, key, until));
+    if (dl_hash_equal(dl_hash_bytes(text->data, text->len), prev)) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO, "prev is not the digest of %s", key);
+}
+
+static diloco_status read_log_of(dl_snapshot_log *out, dl_store *store, const found *which,
+                                 const dl_runfile *run, dl_time until)
+{
+    dl_buf text;
+    dl_json_value root;
+    *out = (dl_snapshot_log){.entry = 0};
+    dl_buf_init(&text, TEXT_MAX);
+    diloco_status status = open_manifest(&root, &text, store, which, run, until);
+    if (!status) status = read_log(out, root, store, &text, until);
+    dl_buf_deinit(&text);
+    if (status) *out = (dl_snapshot_log){.entry = 0};
+    return status;
+}
+
+diloco_status dl_snapshot_read_log(dl_snapshot_log *out, dl_store *store, const dl_runfile *run,
+                                   dl_time until)
+{
+    listing list = {.before = UINT64_MAX};
+    *out = (dl_snapshot_log){.entry = 0};
+    diloco_status status = list_snapshots(&list, store, until);
+    const found *all = (const void *)list.found.data;
+    for (size_t n = list.found.len / sizeof *all; n > 0 && !status && out->entry == 0; n--) {
+        status = read_log_of(out, store, &all[n - 1], run, until);
+        if (is_damage(status)) status = DILOCO_OK;
+    }
+    dl_buf_deinit(&list.found);
+    return status;
 }
 
 /* ---- verifying */

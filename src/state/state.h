@@ -82,6 +82,15 @@ DL_MUST_CHECK diloco_status dl_snapshot_read_newest(dl_state *state, dl_store *s
 DL_MUST_CHECK diloco_status dl_snapshot_read_oldest(dl_state *state, dl_store *store,
                                                     const dl_runfile *run, dl_hash run_digest,
                                                     uint64_t from, dl_pool *pool, dl_time until);
+/* What the newest snapshot says of the log before it: `entry` entries, `commits` of them applied,
+ * the last `aborts` of them not. Reads the manifest and the entry before the snapshot, and no
+ * state. A manifest that does not fit that entry is passed over. entry is 0 where there is no
+ * snapshot. */
+typedef struct dl_snapshot_log {
+    uint64_t entry, commits, aborts;
+} dl_snapshot_log;
+DL_MUST_CHECK diloco_status dl_snapshot_read_log(dl_snapshot_log *out, dl_store *store,
+                                                 const dl_runfile *run, dl_time until);
 /* Read one back and compare length and digest with those of its manifest: PROTOCOL P25. Streams;
  * takes no memory of the model's size. DILOCO_EPROTO: damaged or foreign. DILOCO_EREFUSED: no
  * replica of the run has written it. In a run of keys a committer has not signed it; elsewhere it

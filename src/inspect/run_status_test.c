@@ -1,0 +1,107 @@
+/* run_status_test.c - what a status asks of the store does not grow with the log. */
+#include "inspect/run_status.h"
+#include "toy_run.h"
+
+enum { N = 2 };
+
+static void train(const char *url, const char *rounds, const char *check)
+{
+    toy all[N];
+    toy_keep(url);
+    toy_crew(all, N, url, "none");
+    toy_set_all(all, N, "trainer.rounds", rounds);
+    if (check) toy_set_all(all, N, "check.norm", check);
+    toy_live_all(all, N);
+    for (int i = 0; i < N; i++)
+        TOY_OK(all[i]);
+}
+
+/* A book that has caught up, and the requests that this took. */
+static dl_status_book *caught_up(uint64_t *n_get, uint64_t *n_list, const char *url)
+{
+    dl_reader r;
+    dl_status_book *book;
+    CHECK_OK(dl_reader_open(&r, url));
+    CHECK_OK(dl_status_book_create(&book, &r));
+    const dl_store_counters before = dl_store_counts(r.store);
+    CHECK_OK(dl_status_book_catch_up(book, &r));
+    const dl_store_counters after = dl_store_counts(r.store);
+    *n_get = after.n_get - before.n_get;
+    *n_list = after.n_list - before.n_list;
+    dl_reader_close(&r);
+    return book;
+}
+
+static void check_book(uint64_t *n_get, const char *url, uint64_t entries)
+{
+    uint64_t n_list;
+    dl_status_book *book = caught_up(n_get, &n_list, url);
+    const diloco_run_status *s = dl_status_book_run(book);
+    CHECK_INT(entries, s->entries);
+    CHECK_INT(entries, s->commits);
+    CHECK_INT(0, s->aborts);
+    CHECK(s->entry_written > 0 && s->entry_read > 0);
+    CHECK(n_list <= 1);
+    dl_status_book_destroy(book);
+}
+
+TEST(a_longer_log_takes_no_more_requests)
+{
+    uint64_t few, many;
+    train("mem://status-short", "3", NULL);
+    train("mem://status-long", "90", NULL);
+    check_book(&few, "mem://status-short", 3);
+    check_book(&many, "mem://status-long", 90);
+    CHECK_INT(few, many);
+    CHECK(many <= 5);
+}
+
+TEST(the_length_of_a_longer_log_takes_no_more_requests)
+{
+    uint64_t n, bytes[2];
+    const char *const urls[] = {"mem://status-short", "mem://status-long"};
+    for (int i = 0; i < 2; i++) {
+        dl_reader r;
+        CHECK_OK(dl_reader_open(&r, urls[i]));
+        const dl_store_counters before = dl_store_counts(r.store);
+        CHECK_OK(dl_reader_length(&n, &r));
+        CHECK_INT(i ? 90 : 3, n);
+        bytes[i] = dl_store_counts(r.store).bytes_received - before.bytes_received;
+        CHECK_INT(2, dl_store_counts(r.store).n_list - before.n_list);
+        dl_reader_close(&r);
+    }
+    CHECK(bytes[1] < bytes[0] + 64); /* numbers of more digits */
+}
+
+TEST(where_entries_may_reject_the_log_is_read)
+{
+    uint64_t n_get, n_list;
+    train("mem://status-checked", "5", "1000");
+    dl_status_book *book = caught_up(&n_get, &n_list, "mem://status-checked");
+    CHECK_INT(5, dl_status_book_run(book)->commits);
+    CHECK(n_get >= 5);
+    dl_status_book_destroy(book);
+}
+
+/* Its manifest says what the entry before it was, and somebody has changed that. */
+TEST(a_snapshot_that_does_not_follow_the_log_counts_nothing)
+{
+    uint64_t n_get, n_list;
+    dl_store *store;
+    train("mem://status-forged", "4", NULL);
+    CHECK_OK(dl_store_open(&store, "mem://status-forged", false));
+    CHECK_OK(dl_store_delete(store, "log/0000000003.json", DL_NEVER));
+    CHECK_OK(
+        dl_store_create(store, "log/0000000003.json", &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
+    dl_status_book *book = caught_up(&n_get, &n_list, "mem://status-forged");
+    const diloco_run_status *s = dl_status_book_run(book);
+    CHECK_INT(4, s->entries);
+    CHECK_INT(3, s->commits);
+    CHECK_INT(1, s->aborts);
+    dl_status_book_destroy(book);
+    dl_store_close(store);
+}
+
+TEST_MAIN(a_longer_log_takes_no_more_requests, the_length_of_a_longer_log_takes_no_more_requests,
+          where_entries_may_reject_the_log_is_read,
+          a_snapshot_that_does_not_follow_the_log_counts_nothing)
