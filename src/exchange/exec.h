@@ -130,6 +130,8 @@ dl_store_speed dl_exec_speed(const dl_exec *exec);
 
 /* How contributions are moved in this run. */
 dl_way dl_exec_way(const dl_exec *exec);
+/* Do owners of slices measure the members before they combine (P19)? */
+bool dl_exec_measures_slices(const dl_exec *exec);
 /* [n_fragments] slices of an update; NULL: it is not cut. */
 const uint64_t *dl_exec_slices(const dl_exec *exec);
 

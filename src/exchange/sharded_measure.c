@@ -94,6 +94,11 @@ bool dl_measures_are_wanted(const dl_exec *x)
     return x->combine.measures || x->combine.compared.numbers;
 }
 
+bool dl_exec_measures_slices(const dl_exec *x)
+{
+    return dl_measures_are_wanted(x);
+}
+
 diloco_status dl_measures_put(dl_service *v)
 {
     dl_exec *x = v->x;

@@ -128,6 +128,7 @@ typedef struct dl_swap_request {
 typedef struct dl_wait_request {
     dl_time until;
     bool log_only; /* contributions do not matter; x/<entry>/ does, if sharded */
+    bool for_plan; /* sharded: of x/<entry>/ the plans alone matter */
 } dl_wait_request;
 
 typedef struct dl_snapshot_request {
@@ -205,6 +206,10 @@ typedef struct dl_judge_reply {
     const double *probed; /* the loss without any, then with each; NULL: not measured */
 } dl_judge_reply;
 
+typedef struct dl_serve_reply {
+    bool served; /* this replica did its part of a plan, or gave it up */
+} dl_serve_reply;
+
 /* COMBINE, FETCH_COMBINED */
 typedef struct dl_combined_reply {
     dl_hash result;     /* of the body; of slices: the digest of theirs */
@@ -244,6 +249,7 @@ typedef struct dl_reply {
         dl_list_reply list;
         dl_fetch_reply fetch;
         dl_judge_reply judge;
+        dl_serve_reply serve;
         dl_combined_reply combined;
         dl_compute_reply compute;
         dl_create_reply create;

@@ -142,6 +142,7 @@ static dl_request wait_for_the_log(dl_machine *m)
 {
     dl_request a = dl_decide_wait_until(m, dl_gather_turn(m));
     if (a.kind == DL_REQUEST_WAIT) a.wait.log_only = dl_gather_has_roster(m);
+    if (a.kind == DL_REQUEST_WAIT) a.wait.for_plan = true;
     return a;
 }
 

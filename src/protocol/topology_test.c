@@ -363,6 +363,16 @@ TEST(p19_whose_turn_it_is_plans_and_names_what_the_slices_come_to)
     end_world(&w);
 }
 
+TEST(p19_a_member_that_does_not_plan_is_woken_by_plans_and_by_no_slice)
+{
+    world w;
+    make_sharded(&w, 1); /* r1's turn */
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    CHECK(until(&w, DL_REQUEST_WAIT)->wait.for_plan);
+    end_world(&w);
+}
+
 TEST(p19_slices_that_are_not_there_yet_are_waited_for_and_others_are_served_meanwhile)
 {
     world w;
@@ -371,7 +381,8 @@ TEST(p19_slices_that_are_not_there_yet_are_waited_for_and_others_are_served_mean
     join_run(&w);
     until(&w, DL_REQUEST_COMBINE);
     w.n_lost_combined = 2;
-    CHECK(next(&w, DL_REQUEST_WAIT)->wait.log_only);
+    const dl_request *wait = next(&w, DL_REQUEST_WAIT);
+    CHECK(wait->wait.log_only && !wait->wait.for_plan);
     const unsigned served = w.asked[DL_REQUEST_SERVE];
     CHECK(until(&w, DL_REQUEST_CREATE)->step.draft->combined.there);
     CHECK_INT(served + 2, w.asked[DL_REQUEST_SERVE]);
@@ -453,6 +464,7 @@ TEST_MAIN(p19_the_volumes_are_those_of_the_protocol,
           p19_under_a_robust_rule_each_slice_has_as_many_owners_as_may_lie_and_one,
           p19_what_cannot_be_combined_by_pieces_is_refused_by_name,
           p19_whose_turn_it_is_plans_and_names_what_the_slices_come_to,
+          p19_a_member_that_does_not_plan_is_woken_by_plans_and_by_no_slice,
           p19_slices_that_are_not_there_yet_are_waited_for_and_others_are_served_meanwhile,
           p19_slices_that_do_not_come_in_a_deadline_make_an_entry_of_allgather,
           p19_what_our_own_slice_cannot_be_combined_of_is_judged_as_a_whole,

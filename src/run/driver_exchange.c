@@ -275,12 +275,22 @@ static bool called_away(dl_driver *d)
     return is_to_stop(d) || atomic_exchange(&d->was_taken, false);
 }
 
+/* Of x/<entry>/. Slices that others combine wake their planner alone, or all members of all entries
+ * would look N times an entry. What owners measure, other owners wait for. */
+static void watched_of_combined(dl_key out, const dl_driver *d, const dl_request *request)
+{
+    if (request->wait.for_plan && !dl_exec_measures_slices(d->a.exec))
+        dl_key_plans(out, request->entry);
+    else
+        dl_key_combined_of(out, request->entry);
+}
+
 /* In slices, so that an interrupt is heard. dl_store_wait returns OK when it is worth looking. */
 static diloco_status wait_in_slices(dl_driver *d, const dl_request *request)
 {
     dl_key prefix, combined;
     dl_key_contributions(prefix, request->entry);
-    dl_key_combined_of(combined, request->entry);
+    watched_of_combined(combined, d, request);
     const char *prefixes[3] = {"log/"};
     size_t n = 1;
     if (dl_exec_way(d->a.exec) == DL_WAY_SHARDED) prefixes[n++] = combined;
@@ -386,6 +396,14 @@ static void warn_passed_over(dl_driver *d, const dl_request *request)
     dl_event_warn(d->a.record, &d->context, "passed_over", text);
 }
 
+/* Looks that found nothing new let a wait back off. */
+static bool is_progress(const dl_request *request, const dl_reply *reply)
+{
+    if (request->kind == DL_REQUEST_SERVE) return reply->serve.served;
+    return request->kind != DL_REQUEST_WAIT && request->kind != DL_REQUEST_LIST &&
+           request->kind != DL_REQUEST_READ;
+}
+
 static void after(dl_driver *d, const dl_request *request, const dl_reply *reply)
 {
     if (request->kind == DL_REQUEST_FETCH && reply->fetch.peer)
@@ -393,8 +411,7 @@ static void after(dl_driver *d, const dl_request *request, const dl_reply *reply
                       reply->fetch.peer);
     if (reply->status) return;
     warn_passed_over(d, request);
-    d->moved |= request->kind != DL_REQUEST_WAIT && request->kind != DL_REQUEST_LIST &&
-                request->kind != DL_REQUEST_READ;
+    d->moved |= is_progress(request, reply);
     if (request->kind == DL_REQUEST_CONTRIBUTE && d->puts)
         dl_event_contribution(d->a.record, &d->context, request->entry,
                               &dl_exec_measured(d->a.exec)->own);
