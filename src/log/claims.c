@@ -1,7 +1,8 @@
-/* claims.c - see claims.h. A few dozen members: a median is a walk for each of them. */
+/* claims.c - see claims.h. */
 #include "log/claims.h"
 
 #include <math.h>
+#include <string.h>
 
 const char *dl_claims_refuse(const dl_contribution *c, uint64_t due)
 {
@@ -12,17 +13,32 @@ const char *dl_claims_refuse(const dl_contribution *c, uint64_t due)
 
 typedef double (*claim_fn)(const void *of, size_t i);
 
-/* The lower median: the least claim that at least half of them do not exceed. */
+/* Doubles that are not negative are in the order of their bits. */
+static double of_bits(uint64_t bits)
+{
+    double d;
+    memcpy(&d, &bits, sizeof d);
+    return d;
+}
+
+/* The lower median: the least claim that at least half of them do not exceed, INFINITY of none. It
+ * halves the range of possible claims 64 times, so it takes no memory, and n steps a time. */
 static double median(const void *of, claim_fn claim, size_t n)
 {
-    double least = INFINITY;
-    for (size_t i = 0; i < n; i++) {
+    const double most = INFINITY;
+    uint64_t low = 0, high;
+    memcpy(&high, &most, sizeof high);
+    while (low < high) {
+        const uint64_t middle = low + (high - low) / 2;
         size_t n_below = 0;
-        for (size_t k = 0; k < n; k++)
-            n_below += claim(of, k) <= claim(of, i);
-        if (2 * n_below >= n && claim(of, i) < least) least = claim(of, i);
+        for (size_t i = 0; i < n; i++)
+            n_below += claim(of, i) <= of_bits(middle);
+        if (n > 0 && 2 * n_below >= n)
+            high = middle;
+        else
+            low = middle + 1;
     }
-    return least;
+    return of_bits(low);
 }
 
 static double samples_of(const void *of, size_t i)
@@ -86,10 +102,16 @@ static double entry_tokens(const void *of, size_t i)
     return (double)((const dl_entry *)of)->members[i].stats.tokens;
 }
 
-const char *dl_claims_what_is_cut(const dl_entry *e, size_t i)
+dl_claims_medians dl_claims_medians_of(const dl_entry *e)
 {
-    const size_t n = e->n_members;
-    if (entry_samples(e, i) > DL_CLAIMS_CUT * median(e, entry_samples, n)) return "samples";
-    if (entry_tokens(e, i) > DL_CLAIMS_CUT * median(e, entry_tokens, n)) return "tokens";
-    return is_far(e, i, median(e, size_of_loss, n)) ? "loss" : NULL;
+    return (dl_claims_medians){.samples = median(e, entry_samples, e->n_members),
+                               .tokens = median(e, entry_tokens, e->n_members),
+                               .loss = median(e, size_of_loss, e->n_members)};
+}
+
+const char *dl_claims_what_is_cut(const dl_entry *e, size_t i, const dl_claims_medians *m)
+{
+    if (entry_samples(e, i) > DL_CLAIMS_CUT * m->samples) return "samples";
+    if (entry_tokens(e, i) > DL_CLAIMS_CUT * m->tokens) return "tokens";
+    return is_far(e, i, m->loss) ? "loss" : NULL;
 }

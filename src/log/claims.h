@@ -26,7 +26,15 @@ void dl_claims_cut(dl_member_facts *facts, size_t n);
  * member tells none. */
 double dl_claims_mean_loss(const dl_entry *entry);
 
+/* What the members of an entry typically claim: computed once an entry, in time linear in their
+ * number. */
+typedef struct dl_claims_medians {
+    double samples, tokens, loss;
+} dl_claims_medians;
+dl_claims_medians dl_claims_medians_of(const dl_entry *entry);
+
 /* Return what is cut of member i of a commit: "samples", "tokens", "loss"; NULL: nothing. */
-const char *dl_claims_what_is_cut(const dl_entry *entry, size_t i);
+const char *dl_claims_what_is_cut(const dl_entry *entry, size_t i,
+                                  const dl_claims_medians *medians);
 
 #endif

@@ -40,7 +40,8 @@ static const char *cut(const double *losses, size_t n, size_t i, double *mean)
         members[k].stats.loss = losses[k];
     }
     *mean = dl_claims_mean_loss(&e);
-    return dl_claims_what_is_cut(&e, i);
+    const dl_claims_medians medians = dl_claims_medians_of(&e);
+    return dl_claims_what_is_cut(&e, i, &medians);
 }
 
 TEST(a_loss_that_is_far_off_is_left_out_of_the_mean)
@@ -56,5 +57,21 @@ TEST(a_loss_that_is_far_off_is_left_out_of_the_mean)
     CHECK(cut((double[]){1e308}, 1, 0, &mean) == NULL);
 }
 
+/* As many as an entry may have: a walk of all for each of them, three times, would not end. */
+TEST(the_largest_entry_is_looked_through)
+{
+    static dl_member members[DL_MAX_MEMBERS];
+    const dl_entry e = {.commit = true, .members = members, .n_members = DL_MAX_MEMBERS};
+    for (size_t i = 0; i < DL_MAX_MEMBERS; i++)
+        members[i] = (dl_member){.samples = 1 + i, .tokens = 1, .loss = 1};
+    members[7].samples = UINT64_MAX;
+    const dl_claims_medians medians = dl_claims_medians_of(&e);
+    CHECK_NEAR(DL_MAX_MEMBERS / 2 + 1, medians.samples, 0);
+    CHECK_NEAR(1, medians.tokens, 0);
+    for (size_t i = 0; i < DL_MAX_MEMBERS; i++)
+        CHECK((dl_claims_what_is_cut(&e, i, &medians) != NULL) == (i == 7));
+}
+
 TEST_MAIN(a_position_or_steps_beyond_the_due_point_are_refused,
-          samples_count_up_to_16_times_the_median, a_loss_that_is_far_off_is_left_out_of_the_mean)
+          samples_count_up_to_16_times_the_median, a_loss_that_is_far_off_is_left_out_of_the_mean,
+          the_largest_entry_is_looked_through)

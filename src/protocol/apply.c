@@ -79,8 +79,9 @@ static void note_rejected(dl_machine *m)
     const dl_bans *bans = m->a.control->bans;
     if (bans) dl_bans_copy(m->open.bans, bans);
     if (bans) dl_bans_fold(m->open.bans, m->applying.entry.entry, &m->applying.entry);
+    const dl_claims_medians medians = dl_claims_medians_of(&m->applying.entry);
     for (size_t i = 0; i < m->applying.entry.n_members && !dl_config_federated(m->a.config); i++) {
-        const char *what = dl_claims_what_is_cut(&m->applying.entry, i);
+        const char *what = dl_claims_what_is_cut(&m->applying.entry, i, &medians);
         if (what)
             dl_machine_note(m, (dl_note){.kind = DL_NOTE_CUT,
                                          .entry = &m->applying.entry,
