@@ -83,7 +83,7 @@ clean:
 .PHONY: wheel sdist release image
 
 wheel: packages-wheel ## a wheel for every Linux with glibc 2.28 or later, into build/wheel
-	@scripts/wheel/wheel.sh build/wheel
+	@rm -rf build/wheel && scripts/wheel/wheel.sh build/wheel
 
 sdist: ## the source distribution for pip, into build/sdist
 	@scripts/need.sh python3 && mkdir -p build/sdist
