@@ -261,12 +261,16 @@ class Errors(InScratch):
             self.assertEqual(len(told), 1)
 
     def test_the_library_is_looked_for_where_the_environment_says(self):
-        for where in ("/nowhere", sys.executable):
+        empty = self.store.parent / "empty"
+        empty.mkdir()
+        for where, why in (("/nowhere", "is not there"), (str(empty), "is not there"),
+                           (sys.executable, "does not load")):
             done = subprocess.run([sys.executable, "-c", "import diloco; diloco.Config()"],
                                   env={**os.environ, "DILOCO_LIBRARY": where},
                                   capture_output=True, text=True)
             self.assertIn("LibraryError", done.stderr)
-            self.assertIn("does not load", done.stderr)
+            self.assertIn(why, done.stderr)
+            self.assertEqual("DILOCO_LIBRARY" in done.stderr, why == "is not there", done.stderr)
 
 
 class Words(InScratch):
