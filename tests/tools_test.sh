@@ -45,6 +45,13 @@ for target in demo all; do
 done
 rm "$work/old/cmake"
 
+# `make demo` says what follows and how long it takes before it builds. This build fails at once.
+printf '#!/bin/sh\ncase $1 in --version) echo cmake version 3.30.0 ;; --build) exit 1 ;; esac\n' >"$work/old/cmake"
+chmod +x "$work/old/cmake"
+refused demo 1
+says 'about a minute on 2 cores; then it trains three runs in about 80 seconds'
+rm "$work/old/cmake"
+
 pretend python3 'Python 3.7.3'
 for target in tests torch sdist; do
     refused $target 1
