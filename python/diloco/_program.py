@@ -28,6 +28,7 @@ def path() -> str:
 def main() -> None:
     """The command: becomes the program."""
     program = str(pathlib.Path(__file__).parent / "_lib" / "diloco")
+    os.environ.setdefault("DILOCO_PYTHON", sys.executable)  # for `diloco track`
     try:
         os.execv(program, [program, *sys.argv[1:]])
     except OSError as error:

@@ -100,6 +100,10 @@ typedef enum dl_flag {
     DL_FLAG_TIMEOUT,
     DL_FLAG_NO_BROWSER, /* of ui */
     DL_FLAG_ONCE,       /* of watch */
+    DL_FLAG_TRACKER,    /* from here on: of track */
+    DL_FLAG_PROJECT,
+    DL_FLAG_SENT,
+    DL_FLAG_TRACK_ONCE,
     DL_FLAG_BUDGET,
     DL_N_FLAGS
 } dl_flag;
@@ -164,6 +168,7 @@ diloco_status dl_cmd_verify(const dl_args *args);
 diloco_status dl_cmd_report(const dl_args *args);
 diloco_status dl_cmd_ui(const dl_args *args);
 diloco_status dl_cmd_watch(const dl_args *args);
+diloco_status dl_cmd_track(const dl_args *args);
 diloco_status dl_cmd_rm(const dl_args *args);
 diloco_status dl_cmd_takeover(const dl_args *args);
 diloco_status dl_cmd_void(const dl_args *args);

@@ -94,6 +94,15 @@ const dl_command dl_commands[] = {
      "is\n"
      "complete or Ctrl-C. Where the output is no terminal it is printed once. It only reads.",
      FLAGS(DL_FLAG_ONCE), DL_SETS_NONE, dl_cmd_watch},
+    {"track", "URL", "a run's curves in Weights & Biases, MLflow or Trackio",
+     "Sends the curves of the page until the run is complete or Ctrl-C; the same command\n"
+     "continues. It needs the tracker's Python package in the Python that DILOCO_PYTHON names\n"
+     "(default: that of the wheel, or python3). The tracker's own variables say where the curves\n"
+     "go: WANDB_API_KEY, WANDB_MODE=offline, MLFLOW_TRACKING_URI, TRACKIO_DIR. It only reads the\n"
+     "run.\n"
+     "  WANDB_MODE=offline diloco track runs/run --to wandb",
+     FLAGS(DL_FLAG_TRACKER, DL_FLAG_PROJECT, DL_FLAG_SENT, DL_FLAG_TRACK_ONCE), DL_SETS_NONE,
+     dl_cmd_track},
     {"report", "URL", "a run's validation loss against steps and bytes, beside other runs'",
      "Reads the records that replicas leave in the store. It prints one line for each run;\n"
      "--json prints the points of the curves. --out FILE.html is the page of the run in one file\n"

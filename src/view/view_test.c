@@ -1,8 +1,9 @@
 /* view_test.c - what a view answers: shared by viewers, of one run at a time, never of another. */
-#include "view/view.h"
+#include "view/points.h"
 
 #include "base/json.h"
 #include "toy_run.h"
+#include "view/parts.h"
 
 static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
 {
@@ -144,7 +145,43 @@ TEST(entries_and_settings_are_those_of_the_log_and_of_run_json)
     dl_buf_deinit(&out);
 }
 
+TEST(each_value_of_a_curve_is_given_once_and_a_late_one_in_a_line_of_its_own)
+{
+    const char *folder = scratch_path("view-curves");
+    dl_views *views;
+    dl_view *view;
+    dl_buf out;
+    dl_points points = {0};
+    uint64_t entries;
+    bool grown, more = true;
+    size_t n;
+    train(folder, "a", "4");
+    dl_buf_init(&out, DL_VIEW_JSON_MAX);
+    CHECK_OK(dl_views_create(&views, url_of, (void *)(uintptr_t)folder));
+    CHECK_OK(dl_views_get(&view, views, "a"));
+    while (more)
+        CHECK_OK(dl_view_follow(view, &entries, &grown, &more));
+    CHECK_OK(dl_points_add(&out, &n, &points, view));
+    CHECK_INT(4, n);
+    CHECK_CONTAINS("{\"entry\":3,\"time\":", dl_buf_str(&out));
+    CHECK_CONTAINS("\"loss/entry\":", dl_buf_str(&out));
+    dl_buf_clear(&out);
+    CHECK_OK(dl_points_add(&out, &n, &points, view));
+    CHECK_INT(0, n);
+    CHECK_INT(0, out.len);
+    view->model.marks[2].eval_loss = 1.5;
+    view->model.marks[2].time = NAN;
+    CHECK_OK(dl_points_add(&out, &n, &points, view));
+    CHECK_INT(1, n);
+    CHECK_STR("{\"entry\":2,\"values\":{\"loss/validation\":1.5}}\n", dl_buf_str(&out));
+    dl_points_deinit(&points);
+    dl_view_let_go(view);
+    dl_views_destroy(views);
+    dl_buf_deinit(&out);
+}
+
 TEST_MAIN(a_finished_run_has_its_curve_its_lanes_and_its_replicas,
           a_curve_is_no_longer_than_asked_for, viewers_of_a_run_share_one_view,
           a_run_that_is_not_there_is_not_found_and_is_found_once_it_is,
-          entries_and_settings_are_those_of_the_log_and_of_run_json)
+          entries_and_settings_are_those_of_the_log_and_of_run_json,
+          each_value_of_a_curve_is_given_once_and_a_late_one_in_a_line_of_its_own)

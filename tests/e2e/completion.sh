@@ -39,7 +39,7 @@ offers_some() {
 }
 
 if command -v bash >/dev/null; then
-    offers train diloco tra
+    offers train diloco trai
     offers --version diloco --v
     offers '--preset --print-config' diloco train --pr
     offers_some --help diloco eval -
@@ -96,7 +96,7 @@ if command -v fish >/dev/null; then
         fish --no-config -c 'source diloco.fish; complete -C $argv' -- "$2" >offered
         cut -f1 offered | grep -qxF -- "$1" || fail "$2: fish does not offer $1: $(cat offered)"
     }
-    fish_offers train 'diloco tra'
+    fish_offers train 'diloco trai'
     fish_offers --help=all 'diloco train --he'
     fish_offers streaming 'diloco train --preset str'
     fish_offers run.on_missing= 'diloco train --set run.on_m'
@@ -160,7 +160,7 @@ if command -v zsh >/dev/null; then
         python3 zsh_line.py "$2" >offered 2>&1 || fail "$2: $(cat offered)"
         [ "$(cat offered)" = "$1" ] || fail "zsh makes of '$2': '$(cat offered)'"
     }
-    zsh_makes 'diloco train ' 'diloco tra'
+    zsh_makes 'diloco train ' 'diloco trai'
     zsh_makes 'diloco train --preset streaming ' 'diloco train --preset str'
     zsh_makes 'diloco train --preset=streaming ' 'diloco train --preset=str'
     zsh_makes 'diloco train --set run.on_missing=' 'diloco train --set run.on_m'

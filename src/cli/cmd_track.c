@@ -1,0 +1,277 @@
+/* cmd_track.c - the curves of a run in a tracker that people already use: W&B, MLflow, Trackio.
+ *
+ * This program reads the run, each object of it once, and writes its curves (view/points.h) to a
+ * Python process, which speaks to the tracker's own package. The process keeps what it has sent,
+ * so a second command continues. Neither the URL of the run nor a secret is given to it as an
+ * argument. */
+#include "cli/cli.h"
+#include "cli/display/units.h"
+#include "cli/run_names.h"
+#include "cli/settings/settings.h"
+#include "cli/swarm.h"
+#include "launch/command.h"
+#include "view/parts.h"
+#include "view/points.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINES_MAX = 16 << 20 };
+#define LAST_RECORDS (2 * dl_time_from_seconds(DL_FOLLOWER_RECORD_S))
+
+typedef struct sidecar {
+    const char *argv[16];
+    int read_end, write_end; /* of its input; -1: closed */
+    pthread_t thread;
+    diloco_status status; /* of running it; these are the thread's until it is joined */
+    dl_command_result result;
+    char text[512]; /* why it could not be run */
+} sidecar;
+
+/* ---- the Python process */
+
+static void *run_sidecar(void *of)
+{
+    sidecar *s = of;
+    s->status = dl_command_do(
+        &s->result, &(dl_command_run){.argv = s->argv, .in_fd = s->read_end, .patience = DL_NEVER});
+    if (s->status) snprintf(s->text, sizeof s->text, "%s", diloco_error_text());
+    close(s->read_end); /* a write to it now fails */
+    return NULL;
+}
+
+static diloco_status start(sidecar *s, const dl_args *args)
+{
+    static const struct {
+        dl_flag flag;
+        const char *name;
+    } given[] = {
+        {DL_FLAG_TRACKER, "--to"}, {DL_FLAG_PROJECT, "--project"}, {DL_FLAG_SENT, "--sent"}};
+    const char *python = getenv("DILOCO_PYTHON");
+    int ends[2];
+    size_t n = 0;
+    s->argv[n++] = python && *python ? python : "python3";
+    s->argv[n++] = "-m";
+    s->argv[n++] = "diloco._track";
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        if (!dl_args_has(args, given[i].flag)) continue;
+        s->argv[n++] = given[i].name;
+        s->argv[n++] = args->flags[given[i].flag];
+    }
+    if (pipe2(ends, O_CLOEXEC)) return dl_fail_errno(errno, "make a pipe for", s->argv[0]);
+    s->read_end = ends[0];
+    s->write_end = ends[1];
+    signal(SIGPIPE, SIG_IGN);
+    setenv("PYTHONSAFEPATH", "1", 0); /* a module of the current folder is no tracker */
+    const int error = pthread_create(&s->thread, NULL, run_sidecar, s);
+    if (!error) return DILOCO_OK;
+    close(ends[0]), close(ends[1]);
+    return dl_fail_errno(error, "start a thread for", s->argv[0]);
+}
+
+/* DILOCO_ECLOSED: the process reads no more; finish() has the reason. */
+static diloco_status send(const sidecar *s, const dl_buf *lines)
+{
+    for (size_t at = 0; at < lines->len;) {
+        const ssize_t n = write(s->write_end, lines->data + at, lines->len - at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return dl_fail(DILOCO_ECLOSED, "the tracker's process has ended");
+        at += (size_t)n;
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status status_of(int exit_code)
+{
+    static const diloco_status known[] = {DILOCO_EINVAL, DILOCO_EREFUSED, DILOCO_EUNREACHABLE};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (diloco_exit_code(known[i]) == exit_code) return known[i];
+    return DILOCO_EIO;
+}
+
+/* Wait for its end. Its standard output is a sentence for the user, after an error the reason. */
+static diloco_status finish(sidecar *s)
+{
+    close(s->write_end);
+    pthread_join(s->thread, NULL);
+    if (s->status)
+        return dl_fail(s->status,
+                       "%s; DILOCO_PYTHON names the Python that has diloco and the "
+                       "tracker's package",
+                       s->text);
+    dl_command_result *r = &s->result;
+    diloco_status status = DILOCO_OK;
+    const char *said = dl_buf_str(&r->out);
+    const int len = said ? (int)strcspn(said, "\n") : 0;
+    if (!r->exit_code && len)
+        printf("%.*s\n", len, said);
+    else if (r->exit_code && len)
+        status = dl_fail(status_of(r->exit_code), "%.*s", len, said);
+    else if (r->exit_code)
+        status = dl_fail(DILOCO_EIO,
+                         "%s -m diloco._track ended with code %d: %s; DILOCO_PYTHON names the "
+                         "Python that has diloco and the tracker's package",
+                         s->argv[0], r->exit_code, r->err);
+    dl_buf_deinit(&r->out);
+    return status;
+}
+
+/* ---- the run */
+
+typedef struct tracking {
+    sidecar side;
+    dl_view *view;
+    dl_points points;
+    dl_buf lines;
+    sigset_t signals;
+    bool once, live; /* live: the terminal shows how far it is */
+    uint64_t sent;   /* lines */
+} tracking;
+
+static diloco_status send_lines(tracking *t)
+{
+    const diloco_status status = send(&t->side, &t->lines);
+    dl_buf_clear(&t->lines);
+    return status;
+}
+
+/* What the run is and its settings. */
+static diloco_status send_head(tracking *t)
+{
+    DL_TRY(dl_view_row_json(&t->lines, t->view));
+    DL_TRY(dl_buf_add(&t->lines, "\n", 1));
+    DL_TRY(dl_view_settings_json(&t->lines, t->view));
+    DL_TRY(dl_buf_add(&t->lines, "\n", 1));
+    return send_lines(t);
+}
+
+static diloco_status send_points(tracking *t)
+{
+    static const char flush[] = "{\"flush\":true}\n";
+    for (size_t n = 1; n;) {
+        DL_TRY(dl_points_add(&t->lines, &n, &t->points, t->view));
+        if (n) DL_TRY(dl_buf_add(&t->lines, flush, sizeof flush - 1));
+        t->sent += n;
+        DL_TRY(send_lines(t));
+    }
+    return DILOCO_OK;
+}
+
+/* Is the run complete, and has every replica ended? Then nothing more is recorded. */
+static bool is_over(const dl_view *view)
+{
+    const diloco_run_status *run = dl_follower_status(view->follower);
+    for (size_t i = 0; i < run->n_replicas; i++)
+        if (run->replicas[i]->alive && !run->replicas[i]->ended) return false;
+    return run->done;
+}
+
+static void show(const tracking *t)
+{
+    if (!t->live) return;
+    printf("\r%zu entries read, %" PRIu64 " lines given to the tracker \x1b[K",
+           t->view->model.n_entries, t->sent);
+    fflush(stdout);
+}
+
+/* Rest for `ns` nanoseconds. DILOCO_EINTERRUPTED: a signal asked for the end. */
+static diloco_status rest(const tracking *t, dl_time ns)
+{
+    const struct timespec time = {.tv_sec = ns / DL_SECOND, .tv_nsec = ns % DL_SECOND};
+    if (sigtimedwait(&t->signals, NULL, &time) < 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINTERRUPTED, "stopped; the same command continues");
+}
+
+static diloco_status read_all(tracking *t)
+{
+    uint64_t entries;
+    bool grown, more = true;
+    while (more) {
+        DL_TRY(dl_view_follow(t->view, &entries, &grown, &more));
+        if (more) DL_TRY(rest(t, 0));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status follow(tracking *t)
+{
+    dl_time over = 0; /* when the run was first seen over */
+    DL_TRY(read_all(t));
+    DL_TRY(send_head(t));
+    const bool whole = t->once || is_over(t->view);
+    for (;;) {
+        DL_TRY(send_points(t));
+        show(t);
+        if (!over && is_over(t->view)) over = dl_clock_now();
+        /* The replicas' last records may come after their last heartbeats. */
+        if (whole || (over && dl_clock_now() - over > LAST_RECORDS)) return DILOCO_OK;
+        DL_TRY(rest(t, DL_SECOND));
+        DL_TRY(read_all(t));
+    }
+}
+
+static diloco_status track(tracking *t, const dl_args *args)
+{
+    static const char last[] = "{\"end\":true}\n";
+    DL_TRY(start(&t->side, args));
+    diloco_status status = follow(t);
+    if (t->live) printf("\n");
+    if (!status && is_over(t->view)) {
+        status = dl_buf_add(&t->lines, last, sizeof last - 1);
+        if (!status) status = send_lines(t);
+    }
+    char why[512];
+    snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
+    const diloco_status ended = finish(&t->side);
+    if (ended || !status) return ended;
+    return dl_fail(status, "%s", why);
+}
+
+static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
+{
+    return dl_run_names_url(user, url, name);
+}
+
+static diloco_status open_and_track(tracking *t, const dl_run_names *names, const dl_args *args)
+{
+    dl_views *views;
+    DL_TRY(dl_views_create(&views, url_of, (void *)(uintptr_t)names));
+    diloco_status status = dl_views_get(&t->view, views, (const char *)names->names.data);
+    if (!status) {
+        status = track(t, args);
+        dl_view_let_go(t->view);
+    }
+    dl_views_destroy(views);
+    return status;
+}
+
+diloco_status dl_cmd_track(const dl_args *args)
+{
+    tracking t = {.once = dl_args_has(args, DL_FLAG_TRACK_ONCE), .live = isatty(STDOUT_FILENO)};
+    dl_config_path store;
+    dl_run_names names;
+    if (!dl_args_has(args, DL_FLAG_TRACKER))
+        return dl_fail(DILOCO_EINVAL, "track needs --to wandb, --to mlflow or --to trackio");
+    DL_TRY(dl_settings_store(store, args->target));
+    DL_TRY(dl_swarm_refuse(store, "track"));
+    sigemptyset(&t.signals);
+    sigaddset(&t.signals, SIGINT);
+    sigaddset(&t.signals, SIGTERM);
+    sigaddset(&t.signals, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &t.signals, NULL);
+    dl_run_names_init(&names);
+    dl_buf_init(&t.lines, LINES_MAX);
+    diloco_status status = dl_run_names_add(&names, store);
+    if (!status) status = open_and_track(&t, &names, args);
+    dl_points_deinit(&t.points);
+    dl_buf_deinit(&t.lines);
+    dl_run_names_deinit(&names);
+    return status;
+}
