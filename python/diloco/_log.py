@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 
 from . import _c
 from ._config import Config
 from ._run import array_over, store_text
-from .errors import Interrupted
+from .errors import Interrupted, InvalidError, NotThereError
 
 
 def _lines(pointer: Any, n: int) -> List[str]:
@@ -45,6 +46,50 @@ def _rejected(r: _c.Rejections) -> Dict[str, int]:
     return {r.reasons[i].reason.decode(): r.reasons[i].n for i in range(r.n_reasons)}
 
 
+# Columns of an entry that are in the record, by event and member.
+_RECORDED = {"eval": {"loss": "validation_loss", "loss_after_sync": "validation_loss_after_sync"},
+             "commit": {"peer_grad_similarity": "similarity",
+                        "aggregated_grad_norm": "update_norm",
+                        "weight_divergence": "weight_divergence", "time": "time"}}
+
+
+def _recorded(lines: Iterable[Mapping[str, Any]]) -> Dict[int, Dict[str, Any]]:
+    """The columns of each entry that the record has: of several replicas the first that has a
+    number, and of `time` the earliest."""
+    found: Dict[int, Dict[str, Any]] = {}
+    for line in lines:
+        event = str(line.get("event"))
+        if event not in _RECORDED or not isinstance(line.get("entry"), int):
+            continue
+        # An evaluation counts the entries that came before it.
+        row = found.setdefault(line["entry"] - (event == "eval"), {})
+        for key, name in _RECORDED[event].items():
+            value = line.get(key)
+            if value is not None and (name not in row or (name == "time" and value < row[name])):
+                row[name] = value
+    return found
+
+
+def _table(rows: List[Dict[str, Any]], kind: Optional[str]) -> Any:
+    """Rows as a table of the library of that name; without a name, of the first that is there."""
+    for name in ("pandas", "polars"):
+        if kind not in (None, name):
+            continue
+        try:
+            library = importlib.import_module(name)
+        except ImportError as error:
+            if kind:
+                raise InvalidError(f"kind {name!r}: {error}; install it with pip install {name}, "
+                                   "or give kind='rows'") from None
+            continue
+        if name == "pandas":
+            return library.DataFrame(rows)
+        return library.DataFrame(rows, infer_schema_length=None, strict=False)
+    if kind not in (None, "rows"):
+        raise InvalidError(f"kind {kind!r}: give 'pandas', 'polars' or 'rows'")
+    return rows
+
+
 class RunLog:
     """A run as anybody can read it; nothing is written. NotThereError: no run there."""
 
@@ -56,7 +101,7 @@ class RunLog:
         position, members (lives) with their weights, loss (mean over the members), bytes (of
         their contributions), steps and samples that they took, rejected (lives, each with why), base,
         result and prev (digests).
-        pandas.DataFrame(rows) is a table of them."""
+        `frame` makes a table of them."""
         rows: List[Dict[str, Any]] = []
 
         def take(_user: Any, entry: Any) -> None:
@@ -72,6 +117,29 @@ class RunLog:
         def take(_user: Any, line: int, length: int) -> None:
             rows.append(json.loads(ctypes.string_at(line, length)))
         _walk(_c.LINE_FN, take, lambda fn: _c.lib().diloco_record_walk(self._url, fn, None))
+        return rows
+
+    def frame(self, of: str = "entries", kind: Optional[str] = None) -> Any:
+        """A table of the run: a pandas or polars DataFrame, where one of them is installed, else a
+        list of dicts. ``kind``: "pandas", "polars" or "rows" instead. ``of``: "entries", the rows of
+        `history` with validation_loss, similarity, update_norm and more columns of the record; or
+        an event of the record ("step", "commit", "eval", …), one row each. InvalidError: that kind
+        is not installed. NotThereError: no run there."""
+        if of == "entries":
+            return _table(self._entries(), kind)
+        return _table([line for line in self.records() if line.get("event") == of], kind)
+
+    def _entries(self) -> List[Dict[str, Any]]:
+        rows = self.history()
+        try:
+            found = _recorded(self.records())
+        except NotThereError:  # no replica has left a part of its record yet
+            found = {}
+        names = [name for columns in _RECORDED.values() for name in columns.values()]
+        for row in rows:
+            recorded = found.get(row["entry"], {})
+            row["rejected"] = ", ".join(f"{r}: {why}" for r, why in row["rejected"].items())
+            row.update({name: recorded.get(name) for name in names})
         return rows
 
     def status(self, watch_s: float = 0.0) -> Dict[str, Any]:
