@@ -4,7 +4,8 @@
 Every `src/….c` or other path in backquotes exists; a function named beside a file
 ("`src/exchange/exec.c`: `do_read`", "`loop` in `src/train/replica.c`") is defined there, a bare `dl_name`
 somewhere in the tree;
-relative links lead to files. The terms of docs/glossary.md are in order. docs/README.md links every
+relative links lead to files, and to a heading or an anchor there. The rules of docs/protocol.md have
+anchors, and the files that it names exist. The terms of docs/glossary.md are in order. docs/README.md links every
 other page. Names in backquotes in src/*/README.md are files of that folder."""
 import pathlib
 import re
@@ -17,6 +18,8 @@ IN_FILE = re.compile(r"`(\w+)`,? (?:in |\()?`((?:src|tests)/[\w./-]+\.c)`")
 NAME = re.compile(r"`((?:dl|diloco|do|snap|beat|save)_\w+)`")
 TERM = re.compile(r"^- \*\*(.+?)\*\*:", re.M)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+PLACE = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
+RULES = [f"p{n}" for n in range(1, 28)] + [f"b{n}" for n in range(1, 5)]
 
 
 def problems():
@@ -42,6 +45,38 @@ def problems():
             for link in LINK.findall(line):
                 if not (page.parent / link).exists():
                     yield f"{where}: the link to {link} leads nowhere"
+
+
+def places(page):
+    """The anchors of a page: its headings, as GitHub names them, and those that it sets itself."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    found = set(re.findall(r"<a id=\"([^\"]+)\"", text))
+    for heading in re.findall(r"^#+ (.*)$", text, re.M):
+        name = re.sub(r"\]\([^)]*\)|&lt;|&gt;", "", heading).lower()
+        name = re.sub(r"[^\w\- ]", "", name).replace(" ", "-")
+        found.add(name if name not in found else f"{name}-1")
+    return found
+
+
+def place_problems():
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            for link, place in PLACE.findall(line):
+                other = page.parent / link if link else page
+                if other.suffix == ".md" and other.exists() and place not in places(other):
+                    yield f"{page.relative_to(ROOT)}:{number}: {other.name} has no place #{place}"
+
+
+def rule_problems():
+    page = ROOT / "docs/protocol.md"
+    for rule in RULES:
+        if rule not in places(page):
+            yield f"docs/protocol.md: rule {rule.upper()} has no anchor"
+    for line in page.read_text().splitlines():
+        if line.startswith("Code: "):
+            for name in re.findall(r"`([\w./]+\.[ch])`", line):
+                if not (ROOT / name).exists() and not any(ROOT.glob(f"src/**/{name}")):
+                    yield f"docs/protocol.md: there is no {name}"
 
 
 def glossary_problems():
@@ -89,6 +124,6 @@ def security_problems():
                     yield f"docs/security.md: intruder.sh has no scenario {name}"
 
 
-found = [*problems(), *room_problems(), *glossary_problems(), *index_problems(), *security_problems()]
+found = [*problems(), *place_problems(), *rule_problems(), *room_problems(), *glossary_problems(), *index_problems(), *security_problems()]
 print("\n".join(found + [f"{len(found)} problems in the documentation"]))
 sys.exit(1 if found else 0)
