@@ -81,7 +81,7 @@ deb: packages-deb all
 clean:
 	@rm -rf build
 
-.PHONY: wheel sdist release image
+.PHONY: wheel sdist release image docs
 
 wheel: packages-wheel ## a wheel for every Linux with glibc 2.28 or later, into build/wheel
 	@rm -rf build/wheel && scripts/wheel/wheel.sh build/wheel
@@ -95,3 +95,8 @@ release: packages-build packages-deb packages-wheel ## all files of a release, i
 
 image: ## the container image diloco, by podman, buildah or docker
 	@scripts/image.sh
+
+# The site's tools are in a virtual environment of its own, from PyPI; mermaid draws the diagrams, from npm.
+docs: ## the documentation as a site with search, into build/docs/site, with every link checked
+	@scripts/need.sh python3
+	@scripts/docs.sh build/docs
