@@ -102,7 +102,7 @@ static void scene_end(scene *s)
 }
 
 /* log/<e-1>, whose result for that fragment is `result`; the state's prev is its digest. */
-static void put_log(scene *s, uint32_t fragment, dl_hash result)
+static void put_log_of(scene *s, const dl_life *committer, uint32_t fragment, dl_hash result)
 {
     dl_entry e;
     dl_key key;
@@ -112,7 +112,7 @@ static void put_log(scene *s, uint32_t fragment, dl_hash result)
     strcpy(e.reason, "made for a test"); /* an abort needs no members */
     e.entry = s->state.control.entry - 1;
     e.fragment = fragment;
-    e.committer = r0;
+    e.committer = *committer;
     e.base = e.result = result;
     const dl_bans *bans = s->state.control.bans;
     if (bans) e.bans = (dl_entry_bans){.there = true, .digest = dl_bans_digest(bans)};
@@ -125,11 +125,23 @@ static void put_log(scene *s, uint32_t fragment, dl_hash result)
     dl_entry_deinit(&e);
 }
 
-static void put_snapshot(scene *s, uint64_t entry, const dl_life *life)
+static void put_log(scene *s, uint32_t fragment, dl_hash result)
+{
+    put_log_of(s, &r0, fragment, result);
+}
+
+static void put_snapshot_after(scene *s, uint64_t entry, const dl_life *life,
+                               const dl_life *committer)
 {
     fill(&s->state, entry);
-    put_log(s, 1, s->state.now[1].digest);
+    put_log_of(s, committer, 1, s->state.now[1].digest);
     CHECK_OK(dl_snapshot_write(NULL, s->store, &s->state, &s->run, life, NULL, DL_NEVER));
+}
+
+/* Whoever created the entry before a snapshot writes it. */
+static void put_snapshot(scene *s, uint64_t entry, const dl_life *life)
+{
+    put_snapshot_after(s, entry, life, life);
 }
 
 static diloco_status read_newest(scene *s, uint64_t before)
@@ -207,7 +219,7 @@ TEST(the_newest_at_most_before_is_taken_and_the_oldest_on_request)
     scene_begin(&s, "choice");
     put_snapshot(&s, 5, &r0);
     put_snapshot(&s, 12, &r1);
-    put_snapshot(&s, 12, &r0);
+    put_snapshot_after(&s, 12, &r0, &r1);
     put_snapshot(&s, 9, &r1);
     CHECK_OK(read_newest(&s, UINT64_MAX));
     check_back(&s, 12);
@@ -270,6 +282,20 @@ TEST(a_damaged_snapshot_is_skipped_with_a_warning)
         CHECK_OK(dl_snapshot_verify(s.store, 5, &r0, &s.run, DL_NEVER));
         scene_end(&s);
     }
+}
+
+TEST(a_damaged_snapshot_of_another_than_the_committer_is_refused)
+{
+    scene s;
+    dl_key key;
+    scene_begin(&s, "strangers");
+    put_snapshot_after(&s, 5, &r1, &r0);
+    CHECK_OK(dl_snapshot_verify(s.store, 5, &r1, &s.run, DL_NEVER));
+    dl_key_snapshot(key, 5, &r1, "state.safetensors");
+    spoil(&s, key, 4000, 1);
+    CHECK_STATUS(DILOCO_EREFUSED, dl_snapshot_verify(s.store, 5, &r1, &s.run, DL_NEVER));
+    CHECK_CONTAINS("r1.0002 did not create the entry before it", diloco_error_text());
+    scene_end(&s);
 }
 
 TEST(a_truncated_or_missing_state_is_skipped)
@@ -545,6 +571,7 @@ TEST_MAIN(only_a_committers_snapshot_is_one_where_objects_are_signed,
           a_snapshot_reads_back_with_its_control_state,
           the_newest_at_most_before_is_taken_and_the_oldest_on_request,
           without_a_snapshot_the_run_begins_at_theta0, a_damaged_snapshot_is_skipped_with_a_warning,
+          a_damaged_snapshot_of_another_than_the_committer_is_refused,
           a_truncated_or_missing_state_is_skipped, a_snapshot_without_its_manifest_is_none,
           a_snapshot_whose_numbers_are_not_its_digests_is_skipped,
           p27_a_snapshot_has_the_strikes_and_what_has_counted_as_its_entry_says,
