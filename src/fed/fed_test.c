@@ -78,6 +78,24 @@ TEST(fed_20_each_selected_client_takes_exactly_h_steps_each_round)
     fixture_record_free(&record);
 }
 
+/* The mean of the steps' norms, before clipping: alike, however small the clip is. */
+TEST(a_client_records_the_mean_norm_of_its_gradients_before_clipping)
+{
+    double norms[2];
+    const char *const clips[] = {"0", "1e-3"};
+    for (int i = 0; i < 2; i++) {
+        fixture_record record = {0};
+        dl_config *c = federated("federated");
+        set(c, "trainer.local_steps_per_round", "1");
+        set(c, "trainer.gradient_clip", clips[i]);
+        live(c, &record);
+        norms[i] = fixture_number(fixture_nth(&record, "client", 0), "inner_grad_norm");
+        fixture_record_free(&record);
+    }
+    CHECK(norms[0] > 1e-2);
+    CHECK_NEAR(norms[0], norms[1], 1e-9);
+}
+
 /* The first round alone may take days: what is left is known while it lasts. */
 typedef struct told {
     uint64_t n, last_position, positions;
@@ -706,7 +724,8 @@ TEST(a_federated_run_verifies)
     fixture_record_free(&record);
 }
 
-TEST_MAIN(fed_20_each_selected_client_takes_exactly_h_steps_each_round,
+TEST_MAIN(a_client_records_the_mean_norm_of_its_gradients_before_clipping,
+          fed_20_each_selected_client_takes_exactly_h_steps_each_round,
           the_time_left_is_told_within_a_round,
           fed_21_epochs_are_an_upper_bound_that_has_to_reach_h,
           fed_22_accumulation_counts_steps_not_micro_batches,

@@ -87,6 +87,8 @@ typedef struct turn {
     dl_client_facts facts; /* of the state that it goes on from; then as it goes on */
     dl_train_stats work;
     double loss_sum, first_lr, last_lr, seconds;
+    double norm_sum; /* of the gradients of its n_normed steps that changed something */
+    uint64_t n_normed;
 } turn;
 
 /* The round's clients that are there, and this one as far as it is; the other workers' likewise. */
@@ -121,6 +123,8 @@ static diloco_status take_step(turn *t)
     t->work.tokens += facts.tokens;
     t->loss_sum += facts.loss;
     t->seconds += facts.seconds;
+    if (facts.applied) t->norm_sum += facts.grad_norm;
+    t->n_normed += facts.applied;
     dl_meter_step(w->meter, &facts);
     return dl_recorder_check_step(w->recorder, &facts, t->facts.steps, (int64_t)t->facts.client);
 }
@@ -146,6 +150,7 @@ static diloco_status record(const turn *t, const char *client, bool first)
     dl_json_u64(j, "first_sample", t->work.first_sample);
     dl_json_u64(j, "end_sample", t->work.end_sample);
     dl_json_f64(j, "loss", t->work.loss);
+    dl_json_f64(j, "inner_grad_norm", t->n_normed ? t->norm_sum / (double)t->n_normed : NAN);
     dl_json_f64(j, "first_lr", t->first_lr);
     dl_json_f64(j, "last_lr", t->last_lr);
     dl_json_f64(j, "seconds", t->seconds);
