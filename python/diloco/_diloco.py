@@ -15,6 +15,7 @@ import hashlib
 import math
 import os
 import struct
+import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
@@ -26,7 +27,7 @@ from ._loop import Copies, Exchange, Loop, OuterStep, Reduce
 from ._run import Memory, Run
 from ._guards import Unique, check_two, claim, release
 from ._state import all_parameters, check_trains, pieces
-from ._torch import Binding, check_tensor, is_sharded, named_parameters
+from ._torch import Binding, check_tensor, is_sharded, named_parameters, with_elements
 from .errors import InvalidError, RefusedError
 
 Outer = Union[None, str, Mapping[str, Any], torch.optim.Optimizer, Sequence[torch.optim.Optimizer]]
@@ -100,7 +101,7 @@ def _places(fragments: Sequence[torch.nn.Module]) -> List[List[_Place]]:
     for f, module in enumerate(fragments):
         row: List[_Place] = []
         begin = 0
-        for name, p in named_parameters(module):
+        for name, p in with_elements(named_parameters(module)):
             if owner.setdefault(id(p), f) != f:
                 raise InvalidError(f"{name} is in fragments {owner[id(p)]} and {f}: a parameter "
                                    "that is shared belongs to one")
@@ -171,9 +172,12 @@ class _ManagerExchange(Exchange):
                  fingerprint: Optional[Callable[[], torch.Tensor]]) -> None:
         self._manager, self._places = manager, places
         self._fingerprint = fingerprint  # None: the starts are not compared
+        self._mine: Optional[torch.Tensor] = None  # to be compared
+        self._comparing: Optional[Tuple[Any, torch.Tensor, torch.Tensor]] = None  # in flight
         self.voted = False  # since this was last set: parameters are overwritten behind a vote
 
     def all_reduce(self, reduce: Reduce) -> Any:
+        self._begin_comparing()
         home = _floats(reduce.pointer, reduce.n)
         row = self._places[reduce.fragment]
         place = row[0] if reduce.tensor is None else row[reduce.part]
@@ -194,22 +198,32 @@ class _ManagerExchange(Exchange):
         self._manager.start_quorum()
         self._check()
         entry = int(self._manager.current_step())
-        if entry == 0 and self._fingerprint is not None:
-            self._compare_starts(self._fingerprint())
+        self._mine = self._fingerprint() if entry == 0 and self._fingerprint else None
         return entry
 
-    def _compare_starts(self, mine: torch.Tensor) -> None:
+    def _begin_comparing(self) -> None:
+        """With the first all-reduce of entry 0, so that what it raises is treated alike."""
+        if self._mine is None:
+            return
+        mine, self._mine = self._mine, None
+        mean = mine.to(self._places[0][0].device).clone()
+        self._comparing = self._manager.allreduce(mean, should_quantize=False), mean, mine
+
+    def _compare_starts(self) -> None:
         """InvalidError, on all replicas: they begin from different parameters. A mean of equal
-        small integers is exact."""
-        device = self._places[0][0].device
-        mean = mine.to(device).clone()
-        self._manager.allreduce(mean, should_quantize=False).wait()
-        if not torch.equal(mean.cpu(), mine):
+        small integers is exact. An all-reduce that failed votes no by itself."""
+        if self._comparing is None:
+            return
+        (work, mean, mine), self._comparing = self._comparing, None
+        work.wait()
+        errored = getattr(self._manager, "errored", lambda: None)()
+        if errored is None and not torch.equal(mean.cpu(), mine):
             raise InvalidError("the replicas begin from different parameters, and would never "
-                               "meet: load the same weights or set the same seed on each, or let "
-                               "the manager bring them to one state before the first step")
+                               "meet: load the same weights or set the same seed on each, or make "
+                               "the manager bring them to one state (torchft: init_sync=True)")
 
     def should_commit(self, well: bool) -> bool:
+        self._compare_starts()
         self._check()
         self.voted = True
         if not well and hasattr(self._manager, "report_error"):
@@ -326,6 +340,16 @@ class _Fragment:
         self._commits[0] = state.get("commits", self._commits[0])
 
 
+def _makes_starts_equal(manager: Any) -> bool:
+    """A Manager of torchft gives all replicas the state of one at the first quorum, unless it was
+    made with init_sync=False. Of one of another class nothing is known."""
+    init_sync = getattr(manager, "_init_sync", None)
+    if init_sync is not None:
+        return bool(init_sync)
+    torchft = sys.modules.get("torchft.manager")  # a double of its class has no such attribute
+    return torchft is not None and isinstance(manager, torchft.Manager)
+
+
 class _OverManager:
     def __init__(self, manager: Any, fragments: Sequence[torch.nn.Module], inner: Any, outer: Outer,
                  sync_every: int, pin_memory: bool, bucket_bytes: int, should_quantize: bool,
@@ -339,7 +363,7 @@ class _OverManager:
         check_trains(inner, (place.parameter for place in self._all))
         copies = (None if all(p.direct for p in self._all) else _Copies(self._all, pin_memory))
         if check_start is None:
-            check_start = not hasattr(manager, "register_state_dict_fn")
+            check_start = not _makes_starts_equal(manager)
         self._exchange = _ManagerExchange(manager, rows, self._start if check_start else None)
         self.loop = Loop(
             self._exchange, sync_every=sync_every, fragments=len(rows),
@@ -504,8 +528,9 @@ class DiLoCo(Unique):
     of tensor by tensor. ``should_quantize``: passed on to ``allreduce``. ``pin_memory``: the
     staging buffer of CUDA tensors. ``backup_device``: None or the CPU; theta is kept there.
     ``check_start``: compare the replicas' first parameters at entry 0, by one more all-reduce of
-    16 numbers. None: where the manager has no ``register_state_dict_fn``, by which it could bring
-    the replicas to one state. All replicas of a run give the same.
+    16 numbers, and raise InvalidError on each where they differ. None: with every manager but
+    torchft's with ``init_sync=True``, which gives the replicas one state. All replicas of a run
+    give the same.
 
     Where ``should_commit`` says no the fragment's parameters are back at the last committed
     values, the outer state is as it was, and the fragment is due again; data is not replayed.

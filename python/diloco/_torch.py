@@ -111,6 +111,11 @@ def island_of(tensors: Iterable[torch.Tensor], group: Any = None) -> Island:
     return Island(meshes[0].get_group())
 
 
+def with_elements(tensors: Iterable[Tuple[str, Any]]) -> List[Tuple[str, Any]]:
+    """Without the tensors of no elements, of which there is nothing to exchange."""
+    return [(name, t) for name, t in tensors if t.numel()]
+
+
 def is_sharded(tensor: torch.Tensor) -> bool:
     return hasattr(tensor, "device_mesh") and hasattr(tensor, "to_local")
 
@@ -428,6 +433,7 @@ class Binding(Unique):
                  facts: Sequence[Tuple[str, str]] = ()) -> None:
         exchanged, self._base = split(parameters, exchange)
         check_whole([*parameters, *buffers])
+        exchanged, buffers = with_elements(exchanged), with_elements(buffers)
         for name, t in [*(exchanged or parameters), *buffers]:
             check_tensor(name, t)
         check_some(exchanged)

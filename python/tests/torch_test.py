@@ -132,6 +132,21 @@ class Arithmetic(InScratch):
         with self.assertRaisesRegex(ValueError, "in fragments 0 and 1"):
             _torch.fragment_numbers(list(model.named_parameters()), [model, model[0]])
 
+    def test_tensors_without_elements_are_left_out(self):
+        for restart in (False, True):
+            model = small()
+            model.register_parameter("none", torch.nn.Parameter(torch.empty(0, 3)))
+            model.register_buffer("nothing", torch.empty(0))
+            opt = self.optimizer(model, sync_every=2, rounds=3)
+            self.assertEqual(opt.run.now.resumed, restart)
+            for step in range(10**6 if restart else 3):
+                if opt.done:
+                    break
+                inner_step(model, opt, 0, step)
+            opt.close()
+        self.assertEqual(model.none.shape, (0, 3))
+        self.assertNotIn("none", diloco.run(self.store).theta())
+
     def test_a_finished_model_of_fragments_is_the_shared_one_and_a_restart_finds_it(self):
         got = self.together(2, fragments=2, sync_every=4, rounds=2, local_mix=0.5)
         self.assertEqualTensors(values(got[0]), values(got[1]))
