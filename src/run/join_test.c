@@ -295,6 +295,56 @@ static char *read_whole(const char *path, size_t *len)
     return bytes;
 }
 
+/* run.json with `from` replaced by `to`, sealed again. */
+static void edit_run(const char *path, const char *text, const char *from, const char *to)
+{
+    dl_buf edited;
+    char hex[DL_HASH_HEX + 1];
+    const char *at = strstr(text, from), *seal = strstr(text, ",\"check\"");
+    CHECK(at && seal && at < seal);
+    dl_buf_init(&edited, 1 << 20);
+    CHECK_OK(dl_buf_addf(&edited, "%.*s%s%.*s", (int)(at - text), text, to,
+                         (int)(seal - at - (ptrdiff_t)strlen(from)), at + strlen(from)));
+    dl_hash_to_hex(hex, dl_hash_bytes(edited.data, edited.len));
+    CHECK_OK(dl_buf_addf(&edited, ",\"check\":\"%s\"}\n", hex));
+    CHECK_INT(0, truncate(path, 0));
+    change_file(path, 0, (const char *)edited.data, edited.len);
+    dl_buf_deinit(&edited);
+}
+
+TEST(a_replica_of_another_format_or_series_is_refused_at_joining_by_a_sentence)
+{
+    static const struct {
+        const char *from, *to, *said;
+    } others[] = {
+        {"\"version\":1", "\"version\":2",
+         "format version 2, this program (" DILOCO_VERSION
+         ") reads version 1: use the program that"},
+        {"\"program\":\"" DILOCO_VERSION, "\"program\":\"77.1.0",
+         "the run was begun by diloco 77.1.0, this program is " DILOCO_VERSION},
+    };
+    const char *store = scratch_path("versions");
+    char *path;
+    size_t len;
+    toy t = toy_of("r0", store);
+    toy_set(&t, "run.state_dir", "none");
+    t.stop_after = 1;
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK(asprintf(&path, "%s/run.json", store) > 0);
+    char *text = read_whole(path, &len);
+    for (size_t i = 0; i < 2; i++) {
+        edit_run(path, text, others[i].from, others[i].to);
+        toy_live(&t);
+        CHECK_INT(DILOCO_EDIFFERS, t.status);
+        CHECK_CONTAINS(others[i].said, t.text);
+    }
+    edit_run(path, text, "\"program\":\"" DILOCO_VERSION, "\"program\":\"" DILOCO_VERSION "7");
+    toy_live(&t); /* a later patch of the same series */
+    TOY_OK(t);
+    free(path), free(text);
+}
+
 TEST(a_damaged_run_json_and_a_damaged_first_state_are_refused_and_left_alone)
 {
     const char *store = scratch_path("damaged");
@@ -494,6 +544,7 @@ TEST_MAIN(killed_replicas_started_again_end_in_the_same_bits,
           a_finished_run_is_joined_and_found_done,
           another_run_in_the_same_store_is_refused_with_every_difference,
           a_replica_of_another_model_is_refused,
+          a_replica_of_another_format_or_series_is_refused_at_joining_by_a_sentence,
           a_damaged_run_json_and_a_damaged_first_state_are_refused_and_left_alone,
           damaged_or_foreign_local_state_is_refused_with_the_way_out_and_nothing_is_lost,
           whose_local_state_is_gone_says_that_it_begins_anew,
