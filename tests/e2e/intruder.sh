@@ -4,7 +4,8 @@
 # they are put, and it goes on to its end; others are put while it runs and a third replica joins.
 # status, log, verify and the hub's pages read it. SWM-28
 #
-# With "crowd" behind the program it puts 100,000 objects, and nothing else (scripts/soak.sh).
+# A part after the program selects scenarios: closed, rosters or hub, which are tests of their own; or
+# crowd, which puts 100,000 objects and nothing else (scripts/soak.sh). Without one it runs the three.
 . "$(dirname "$0")/lib.sh"
 export XDG_CONFIG_HOME="$work/config"
 expect 0 diloco id
@@ -24,10 +25,12 @@ serve() { # FOLDER FLAG…: its address is then in $served
     wait_for grep -qs '^serving ' "$1.out"
     served=http://$(sed -n 's/^serving .*\(127.0.0.1:[0-9]*\).*/\1/p' "$1.out")
 }
-serve hub
-hub=$served
-serve s3 --s3-keys keys
-export S3_TEST_ENDPOINT="$served"
+start_hubs() {
+    serve hub
+    hub=$served
+    serve s3 --s3-keys keys
+    export S3_TEST_ENDPOINT="$served"
+}
 
 # Every reader reads the run, which has N entries. Entries that are not a committer's are void, and an
 # audit says which. It finds nothing else.
@@ -129,29 +132,39 @@ finish() {
     done
     all=
 }
-if [ "${2:-}" = crowd ]; then
+closed() {
+    for kind in empty short huge folder pipe another earlier file crowd; do
+        go intrude "closed.$kind" $kind folder closed
+    done
+    go intrude closed.leader mixed folder closed --set server.diloco.exchange=leader
+}
+
+# Without keys anybody can be r0, and junk at its names fences it. Junk elsewhere stops no run.
+rosters() {
+    go intrude open.mixed mixed folder open
+    go intrude invited.mixed mixed folder invited
+    go intrude_running closed.running folder closed
+    go intrude_running invited.running folder invited
+    go intrude trusted.allgather nobody folder trusted
+    go intrude trusted.leader nobody folder trusted --set server.diloco.exchange=leader
+    go intrude trusted.sharded nobody folder trusted --set server.diloco.exchange=sharded
+}
+
+hub() {
+    start_hubs
+    go intrude hub-mixed mixed hub closed
+    CROWD=.1 go intrude hub-crowd crowd hub open
+    go intrude hub-trusted nobody hub trusted --set server.diloco.exchange=sharded
+    go intrude s3-mixed mixed s3 closed
+    go intrude_running hub-running hub closed
+}
+
+crowd() {
     export CROWD=25 WAIT_S=600
     go intrude closed.crowd crowd folder closed
+}
+
+for part in ${2:-closed rosters hub}; do
+    "$part"
     finish
-    exit 0
-fi
-for kind in empty short huge folder pipe another earlier file crowd; do
-    go intrude "closed.$kind" $kind folder closed
 done
-go intrude closed.leader mixed folder closed --set server.diloco.exchange=leader
-finish
-go intrude open.mixed mixed folder open
-go intrude invited.mixed mixed folder invited
-go intrude_running closed.running folder closed
-go intrude_running invited.running folder invited
-# Without keys anybody can be r0, and junk at its names fences it. Junk elsewhere stops no run.
-go intrude trusted.allgather nobody folder trusted
-go intrude trusted.leader nobody folder trusted --set server.diloco.exchange=leader
-go intrude trusted.sharded nobody folder trusted --set server.diloco.exchange=sharded
-finish
-go intrude hub-mixed mixed hub closed
-CROWD=.1 go intrude hub-crowd crowd hub open
-go intrude hub-trusted nobody hub trusted --set server.diloco.exchange=sharded
-go intrude s3-mixed mixed s3 closed
-go intrude_running hub-running hub closed
-finish

@@ -160,7 +160,10 @@ def first(folder, name):
     others = [k for k in honest if k.startswith(folder + "/")]
     key = key if key in honest else others[0] if others else "run.json"
     if key not in contents:
-        contents[key] = where.read(key)
+        try:
+            contents[key] = where.read(key)
+        except FileNotFoundError:  # collected since it was listed
+            contents[key] = where.read("run.json")
     return contents[key]
 
 
