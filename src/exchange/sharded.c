@@ -451,7 +451,7 @@ diloco_status dl_exec_serve(dl_exec *x, const dl_request *request, dl_reply *rep
 {
     dl_key folder;
     plans p = {.x = x, .entry = request->entry};
-    const size_t before = x->n_served;
+    const size_t before = x->combine.n_served;
     dl_key_plans(folder, request->entry);
     DL_TRY(dl_store_list(x->a.store, folder, NULL, found_plan, &p, until));
     for (size_t i = 0; i < p.n; i++) {
@@ -464,7 +464,7 @@ diloco_status dl_exec_serve(dl_exec *x, const dl_request *request, dl_reply *rep
                (unsigned long long)request->entry, p.at[i].replica, diloco_error_text());
         note_served(x, request->entry, &p.at[i]);
     }
-    reply->serve.served = x->n_served > before;
+    reply->serve.served = x->combine.n_served > before;
     return DILOCO_OK;
 }
 
