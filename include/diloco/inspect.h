@@ -136,10 +136,11 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_roster_walk(const char *url, d
                                                               void *user);
 
 /* The names that a closed roster gives to the key of that file (NULL or "": where keys are unless
- * told otherwise), in the roster's order. `begun`: the key has signed a life of that name. `beats`:
- * that life's heartbeat changed within run.patience; only with `watch`, which then takes as long
- * where one does not change. What others have written as end/ or gen/ objects changes nothing.
- * DILOCO_EREFUSED: the roster is not closed. A status of fn other than OK stops the walk. */
+ * told otherwise), in the roster's order. `begun`: the key has signed a generation of that name.
+ * `beats`: the heartbeat of that generation changed within run.patience. It is set only with
+ * `watch`, which waits that long where a heartbeat does not change. Forged end/ and gen/ objects
+ * change nothing. DILOCO_EREFUSED: the roster is not closed. A status of fn other than OK stops the
+ * walk. */
 typedef diloco_status (*diloco_own_name_fn)(void *user, const char *replica, bool begun,
                                             bool beats);
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_own_names(const char *url, const char *key,

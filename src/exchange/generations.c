@@ -159,7 +159,7 @@ diloco_status dl_run_newest_signed(dl_life *out, dl_store *store, const char *re
     if (!status) status = newest_signed(&l, store, run, key);
     free(l.used);
     if (!status && l.newest < 0)
-        status = dl_fail(DILOCO_ENOENT, "this key has signed no life of %s", replica);
+        status = dl_fail(DILOCO_ENOENT, "this key has signed no generation of %s", replica);
     if (!status) *out = (dl_life){.generation = (uint32_t)l.newest};
     if (!status) snprintf(out->replica, sizeof out->replica, "%s", replica);
     return status;

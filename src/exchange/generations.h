@@ -8,7 +8,8 @@
 /* The newest life of a replica. DILOCO_ENOENT: it never had one. */
 DL_MUST_CHECK diloco_status dl_run_newest_life(dl_life *out, dl_store *store, const char *replica);
 
-/* In a run of keys: the newest life of a replica that this key has signed. DILOCO_ENOENT: none. */
+/* In a run of keys: the newest generation of a replica that this key has signed. DILOCO_ENOENT:
+ * none. */
 DL_MUST_CHECK diloco_status dl_run_newest_signed(dl_life *out, dl_store *store, const char *replica,
                                                  const dl_runfile *run, const dl_public *key);
 

@@ -607,7 +607,7 @@ static diloco_status verify_image(dl_json_value root, dl_store *store, const dl_
 
 /* Whoever created the entry before a snapshot writes it (P25). Does the log name another writer, or
  * is there no entry before it? Then no replica of the run has written it. */
-static bool is_strangers(dl_store *store, const found *which, const dl_runfile *run, dl_time until)
+static bool is_forged(dl_store *store, const found *which, const dl_runfile *run, dl_time until)
 {
     if (which->entry == 0) return true;
     dl_buf text;
@@ -616,10 +616,10 @@ static bool is_strangers(dl_store *store, const found *which, const dl_runfile *
     diloco_status status = dl_entry_init(&before, DL_MAX_MEMBERS);
     if (!status) status = dl_entry_get(&text, store, which->entry - 1, until);
     if (!status) status = dl_entry_read(&before, text.data, text.len, dl_outer_of(&run->config));
-    const bool strangers = !status && !dl_life_equal(&before.committer, &which->life);
+    const bool forged = !status && !dl_life_equal(&before.committer, &which->life);
     dl_entry_deinit(&before);
     dl_buf_deinit(&text);
-    return strangers;
+    return forged;
 }
 
 diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life *life,
@@ -636,7 +636,7 @@ diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life 
     if (status == DILOCO_EPROTO && is_signed(run))
         status = dl_fail_context(DILOCO_EREFUSED, "void");
     if (!status) status = verify_image(root, store, run, key, until);
-    if (status == DILOCO_EPROTO && !is_signed(run) && is_strangers(store, &which, run, until))
+    if (status == DILOCO_EPROTO && !is_signed(run) && is_forged(store, &which, run, until))
         status = dl_fail(DILOCO_EREFUSED,
                          "it is damaged, and %s.%04u did not create the entry before it",
                          life->replica, (unsigned)life->generation);

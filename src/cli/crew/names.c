@@ -157,11 +157,11 @@ typedef struct listed {
     bool *is_new;
     size_t n, chosen, beating;
     const char *state_dir;
-    enum { LIVED_HERE, NEW, SILENT } wanted;
+    enum { RAN_HERE, NEW, SILENT } wanted;
 } listed;
 
 /* Has a process begun as this name with this state folder, and did not lose it to another? */
-static bool lived_here(const char *state_dir, const char *name)
+static bool ran_here(const char *state_dir, const char *name)
 {
     return has_state(state_dir, name) ||
            (has_file(state_dir, name, "lock") && !has_file(state_dir, name, "lost"));
@@ -170,11 +170,11 @@ static bool lived_here(const char *state_dir, const char *name)
 static diloco_status choose_own(void *user, const char *replica, bool begun, bool beats)
 {
     listed *l = user;
-    const bool here = lived_here(l->state_dir, replica);
+    const bool here = ran_here(l->state_dir, replica);
     l->beating += beats && !here;
     if (l->chosen == l->n || has(l->out, l->chosen, replica)) return DILOCO_OK;
     if (dl_name_runs_here(l->state_dir, replica)) return DILOCO_OK;
-    if (l->wanted == LIVED_HERE ? !here : l->wanted == NEW ? begun : beats) return DILOCO_OK;
+    if (l->wanted == RAN_HERE ? !here : l->wanted == NEW ? begun : beats) return DILOCO_OK;
     l->is_new[l->chosen] = l->wanted == NEW;
     snprintf(l->out[l->chosen++], sizeof *l->out, "%s", replica);
     return DILOCO_OK;
@@ -195,7 +195,7 @@ static diloco_status refuse_roster(const listed *l)
                    l->chosen, l->n);
 }
 
-/* First those that have lived here, then new ones. One that has begun elsewhere is taken only if no
+/* First those that have run here, then new ones. One that has begun elsewhere is taken only if no
  * process runs as it, which takes run.patience to see. */
 static diloco_status choose_listed(dl_replica_name *out, bool *is_new, size_t n,
                                    const dl_config *config)
