@@ -63,8 +63,8 @@ TEST(the_largest_entry_is_looked_through)
     static dl_member members[DL_MAX_MEMBERS];
     const dl_entry e = {.commit = true, .members = members, .n_members = DL_MAX_MEMBERS};
     for (size_t i = 0; i < DL_MAX_MEMBERS; i++)
-        members[i] = (dl_member){.samples = 1 + i, .tokens = 1, .loss = 1};
-    members[7].samples = UINT64_MAX;
+        members[i].stats = (dl_train_stats){.samples = 1 + i, .tokens = 1, .loss = 1};
+    members[7].stats.samples = UINT64_MAX;
     const dl_claims_medians medians = dl_claims_medians_of(&e);
     CHECK_NEAR(DL_MAX_MEMBERS / 2 + 1, medians.samples, 0);
     CHECK_NEAR(1, medians.tokens, 0);
