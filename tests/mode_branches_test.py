@@ -19,12 +19,12 @@ SRC = ROOT / "src"
 QUESTIONS = {
     "is it asynchronous?": (
         r"\bdl_machine_is_async\(|(?:->|\.)async\b(?!\s*=[^=])|\bschedule [!=]= DL_SCHEDULE_ASYNC\b",
-        {"async", "async_phases"}, 82, 49),
+        {"async", "async_phases", "pace_async"}, 43, 10),
     "has it logical clients?": (
         r"\bdl_config_federated\(|\btotal_clients\s*(?:[<>!=]|\?|&&|\|\|)",
-        {"logical_clients", "simulated_time"}, 44, 14),
+        {"logical_clients", "simulated_time"}, 37, 7),
     "who combines?": (r"(?:[!=]=\s*|case\s+)DL_WAY_(?:ALLGATHER|LEADER|SHARDED)\b",
-                      {"topology"}, 23, 14),
+                      {"topology"}, 3, 0),
 }
 LEAST_ASSERTIONS = 10  # a 1,000 lines
 

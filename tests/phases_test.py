@@ -31,11 +31,22 @@ def functions():
     """{(file, name): body} of the protocol without its tests and the table itself. The file of a
     function that all files may call is None."""
     found = {}
-    for path in sorted(FOLDER.glob("*.c")):
+    for path in sorted(FOLDER.rglob("*.c")):
         if path.name.endswith("_test.c") or path.name == "phases.c":
             continue
         for static, name, body in FUNCTION.findall(without_comments(path)):
             found[path.name if static else None, name] = path.name, body
+    return found
+
+
+def hooks(code):
+    """{member: functions}: what the tables of mode.h and topology_rules.h have for each member."""
+    found = {}
+    for path in sorted(FOLDER.rglob("*.c")):
+        for member, name in re.findall(r"^\s+\.(\w+) = (\w+),$", without_comments(path), re.M):
+            key = callee(code, path.name, name)
+            if key:
+                found.setdefault(member, set()).add(key)
     return found
 
 
@@ -44,8 +55,8 @@ def callee(code, file, name):
     return next((key for key in ((file, name), (None, name)) if key in code), None)
 
 
-def entered(code, names, handler):
-    """The phases that `handler` may enter."""
+def entered(code, tables, names, handler):
+    """The phases that `handler` may enter, in any mode and topology."""
     seen, todo, found = set(), [(None, handler)], set()
     while todo:
         at = todo.pop()
@@ -55,7 +66,9 @@ def entered(code, names, handler):
         file, body = code[at]
         body = re.sub(r"phase [!=]= DL_\w+", "", body)
         found |= set(re.findall(r"\w+", body)) & names
-        todo += [callee(code, file, name) for name in set(re.findall(r"(\w+)\(", body))]
+        todo += [callee(code, file, name) for name in set(re.findall(r"(?<!->)\b(\w+)\(", body))]
+        for member in set(re.findall(r"->(\w+)\(", body)):
+            todo += tables.get(member, ())
     return found - {"DL_OVER"}
 
 
@@ -78,6 +91,7 @@ def table(names):
 def problems():
     names = phases()
     code, rows = functions(), table(set(names))
+    tables = hooks(code)
     for phase in names:
         if phase not in rows:
             yield f"phases.c has no row for {phase}"
@@ -88,7 +102,7 @@ def problems():
         if (None, handler) not in code:
             yield f"{phase}: nothing defines {handler}"
             continue
-        enters = entered(code, set(names), handler)
+        enters = entered(code, tables, set(names), handler)
         for other in sorted(enters - leads):
             yield f"{phase}: {handler} may enter {other}, and its row does not say so"
         for other in sorted(leads - enters):

@@ -102,22 +102,21 @@ static diloco_status put_combined(dl_exec *x, const dl_request *request, dl_hash
     return status;
 }
 
-diloco_status dl_exec_combine(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
+diloco_status dl_exec_combine_here(dl_exec *x, const dl_request *request)
 {
     const dl_outer_step_args args = dl_exec_step_args(x, request);
-    if (x->combine.way == DL_WAY_SHARDED && request->step.put)
-        return dl_exec_combine_slices(x, request, reply, until);
     DL_TRY(dl_exec_make_combined_slot(x, &x->combine.slot));
     dl_combined parts = dl_exec_combined_parts(x, x->combine.slot, request->fragment);
     DL_TRY(dl_outer_combine(&parts, &x->state.now[request->fragment], &args, &x->facts.outer,
                             x->apply.scratch, x->a.pool));
     x->combine.here = true;
     x->combine.vouched = false;
-    if (x->combine.way == DL_WAY_SHARDED) {
-        memset(&x->combine.gathered, 0, sizeof x->combine.gathered); /* it lay there */
-        reply->combined.result = dl_exec_slices_digest(x, request->fragment);
-        return DILOCO_OK;
-    }
+    return DILOCO_OK;
+}
+
+static diloco_status combine(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
+{
+    DL_TRY(dl_exec_combine_here(x, request));
     reply->combined.len = head_bytes(x) + body_bytes(x, request->fragment);
     reply->combined.result =
         dl_digest_bytes(dl_slot_bytes(x->combine.slot), body_bytes(x, request->fragment));
@@ -137,8 +136,7 @@ static bool is_held(dl_exec *x, const dl_request *request, const dl_contribution
                            &index, &norm2);
 }
 
-diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_request *request, dl_reply *reply,
-                                     dl_time until)
+static diloco_status collect(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     const dl_combined_at *named = &request->step.draft->combined;
     dl_contribution_expect expect = {.run = x->a.run->id,
@@ -156,7 +154,6 @@ diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_request *request, dl_r
     dl_contribution_data data; /* the parts of the slot: nothing is packed */
     dl_key key;
     DL_TRY(dl_exec_make_combined_slot(x, &x->combine.slot));
-    if (x->combine.way == DL_WAY_SHARDED) return dl_exec_fetch_slices(x, request, reply, until);
     DL_TRY(dl_exec_key_of(&expect.key, &reply->combined.reason, x, named->life.replica, until));
     x->combine.here = x->combine.here && dl_life_equal(&named->life, &x->a.self);
     if (is_held(x, request, &expect)) return DILOCO_OK;
@@ -183,3 +180,9 @@ diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next,
     x->combine.here = false;
     return DILOCO_OK;
 }
+
+const dl_exec_topology dl_exec_leader = {
+    .prepare = dl_exec_prepare_combined,
+    .collect = collect,
+    .combine = combine,
+};

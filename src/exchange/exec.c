@@ -10,7 +10,7 @@
 #include "base/own.h"
 #include "log/fields.h"
 #include "outer/fragment_state.h"
-#include "protocol/async.h"
+#include "protocol/async/async.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -195,6 +195,7 @@ static diloco_status take_memory(dl_exec *x)
     x->capture.shares_next =
         ahead == 1 && !x->a.beside && !x->schedule.async && x->a.run->config.error_feedback == 0;
     DL_TRY(dl_way_of(&x->combine.way, &x->a.run->config, &x->a.run->manifest));
+    x->combine.topology = dl_exec_topology_of(x->combine.way);
     x->upload.pipelined = ahead > 1 && x->a.beside && x->a.tensors;
     layout(x, &measure);
     DL_TRY(dl_arena_init(&x->arena, measure.used));
@@ -208,13 +209,12 @@ static diloco_status take_memory(dl_exec *x)
     DL_TRY(dl_fetchers_create(x));
     DL_TRY(dl_lister_create(x));
     if (x->a.probe) DL_TRY(make_probing(x));
-    if (x->combine.way != DL_WAY_ALLGATHER) DL_TRY(dl_exec_prepare_combined(x));
     dl_combine_rule rule;
     DL_TRY(dl_combine_rule_of(&rule, &x->a.run->config));
     DL_TRY(dl_outer_scratch_create(&x->apply.scratch, &x->a.run->manifest, &rule, x->a.max_members,
                                    dl_pool_size(x->a.pool)));
     DL_TRY(dl_outer_scratch_reserve(x->apply.scratch, &x->a.run->manifest, outer));
-    return x->combine.way == DL_WAY_SHARDED ? dl_exec_prepare_slices(x) : DILOCO_OK;
+    return x->combine.topology->prepare(x);
 }
 
 diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
@@ -525,17 +525,35 @@ static diloco_status do_rejoin(dl_exec *x, const dl_request *request, dl_reply *
     return DILOCO_OK;
 }
 
-typedef diloco_status (*request_fn)(dl_exec *x, const dl_request *request, dl_reply *reply,
-                                    dl_time until);
-static const request_fn handlers[] = {
+static diloco_status do_combine(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                dl_time until)
+{
+    DL_ASSERT(x->combine.topology->combine);
+    return x->combine.topology->combine(x, request, reply, until);
+}
+
+static diloco_status do_fetch_combined(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                       dl_time until)
+{
+    DL_ASSERT(x->combine.topology->collect);
+    return x->combine.topology->collect(x, request, reply, until);
+}
+
+static diloco_status do_serve(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
+{
+    DL_ASSERT(x->combine.topology->serve);
+    return x->combine.topology->serve(x, request, reply, until);
+}
+
+static const dl_exec_fn handlers[] = {
     [DL_REQUEST_READ] = do_read,
     [DL_REQUEST_CONTRIBUTE] = dl_exec_contribute,
     [DL_REQUEST_LIST] = dl_exec_list,
     [DL_REQUEST_FETCH] = dl_exec_fetch,
     [DL_REQUEST_JUDGE] = do_judge,
-    [DL_REQUEST_COMBINE] = dl_exec_combine,
-    [DL_REQUEST_FETCH_COMBINED] = dl_exec_fetch_combined,
-    [DL_REQUEST_SERVE] = dl_exec_serve,
+    [DL_REQUEST_COMBINE] = do_combine,
+    [DL_REQUEST_FETCH_COMBINED] = do_fetch_combined,
+    [DL_REQUEST_SERVE] = do_serve,
     [DL_REQUEST_COMPUTE] = do_compute,
     [DL_REQUEST_CREATE] = do_create,
     [DL_REQUEST_SWAP] = do_swap,

@@ -139,9 +139,26 @@ typedef struct dl_collect_part {
     struct dl_lister *lister;
 } dl_collect_part;
 
+typedef diloco_status (*dl_exec_fn)(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                    dl_time until);
+
+/* What an exchange topology (P19) makes of the requests, one file each: allgather.c, combined.c
+ * (leader) and sharded.c. A member that is NULL is never asked for. */
+typedef struct dl_exec_topology {
+    diloco_status (*prepare)(dl_exec *x); /* memory, behind slots and forms */
+    /* How a contribution is cut before it is put. NULL: it is whole. */
+    dl_slicing (*slicing)(const dl_exec *x, uint32_t fragment);
+    dl_exec_fn serve;   /* DL_REQUEST_SERVE */
+    dl_exec_fn collect; /* DL_REQUEST_FETCH_COMBINED */
+    dl_exec_fn combine; /* DL_REQUEST_COMBINE, of a planner and of an audit */
+} dl_exec_topology;
+extern const dl_exec_topology dl_exec_allgather, dl_exec_leader, dl_exec_sharded;
+const dl_exec_topology *dl_exec_topology_of(dl_way way);
+
 /* Combining for other replicas, or using what another has combined (combined.c, sharded.c). */
 typedef struct dl_combine_part {
     dl_way way;
+    const dl_exec_topology *topology;
     dl_codec_form *plain; /* [n_fragments] of combined updates; NULL: every replica combines */
     dl_slot *slot;        /* of the update that was combined or fetched last; NULL: none yet */
     bool here;            /* it was combined here, and facts.outer describes its members */
@@ -226,9 +243,8 @@ DL_MUST_CHECK diloco_status dl_exec_list(dl_exec *x, const dl_request *request, 
 /* … that object has the name of a generation of its replica and is not signed by its key. */
 void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_life *life);
 
-/* sharded.c: a fragment's slices; n 0: contributions are whole. */
+/* sharded_publish.c: a fragment's slices; n 0: contributions are whole. */
 dl_slicing dl_exec_slicing(const dl_exec *x, uint32_t fragment);
-DL_MUST_CHECK diloco_status dl_exec_prepare_slices(dl_exec *x);
 void dl_measures_deinit(dl_exec *x); /* sharded_measure.c */
 /* … the table of an own contribution's digests, from payload and integers; its bytes; and putting
  * the slices before it: one after the other, or several at once. */
@@ -244,15 +260,8 @@ typedef struct dl_slices_put {
 DL_MUST_CHECK diloco_status dl_slices_send(dl_slices_put *p, dl_store *store);
 bool dl_slices_are_vouched(const dl_slices_put *p);                           /* all of them */
 DL_MUST_CHECK diloco_status dl_exec_put_slices(dl_exec *x, dl_slices_put *p); /* by the fetchers */
-/* … DL_REQUEST_COMBINE of who plans, and of who audits; DL_REQUEST_FETCH_COMBINED;
- * DL_REQUEST_SERVE. */
-DL_MUST_CHECK diloco_status dl_exec_combine_slices(dl_exec *x, const dl_request *request,
-                                                   dl_reply *reply, dl_time until);
+/* sharded.c: */
 dl_hash dl_exec_slices_digest(dl_exec *x, uint32_t fragment); /* of the update that is held */
-DL_MUST_CHECK diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_request *request,
-                                                 dl_reply *reply, dl_time until);
-DL_MUST_CHECK diloco_status dl_exec_serve(dl_exec *x, const dl_request *request, dl_reply *reply,
-                                          dl_time until);
 
 /* exec.c: the key that signs what a replica puts; NULL where nothing is signed. DILOCO_EPROTO with
  * *reason: it has none. */
@@ -262,15 +271,12 @@ DL_MUST_CHECK diloco_status dl_exec_key_of(const dl_public **out, const char **r
 /* exec.c: of COMBINE and COMPUTE: draft's members from the request's slots. */
 dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_request *request);
 
-/* combined.c: where not everybody combines, its forms; the slot and its parts; DL_REQUEST_COMBINE;
- * _FETCH_COMBINED; and the step with what these left. */
+/* combined.c: the slot of a combined update and its parts; its forms; combining into the slot; and
+ * the step with what the slot holds. */
 DL_MUST_CHECK diloco_status dl_exec_make_combined_slot(dl_exec *x, dl_slot **slot);
 dl_combined dl_exec_combined_parts(const dl_exec *x, dl_slot *slot, uint32_t fragment);
 DL_MUST_CHECK diloco_status dl_exec_prepare_combined(dl_exec *x);
-DL_MUST_CHECK diloco_status dl_exec_combine(dl_exec *x, const dl_request *request, dl_reply *reply,
-                                            dl_time until);
-DL_MUST_CHECK diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_request *request,
-                                                   dl_reply *reply, dl_time until);
+DL_MUST_CHECK diloco_status dl_exec_combine_here(dl_exec *x, const dl_request *request);
 DL_MUST_CHECK diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next,
                                                      const dl_request *request);
 

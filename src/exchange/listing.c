@@ -17,7 +17,7 @@
  * A listing therefore costs a bounded number of requests, however much is there. */
 #include "exchange/exec_parts.h"
 
-#include "protocol/async.h"
+#include "protocol/async/async.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -25,75 +25,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-dl_slicing dl_exec_slicing(const dl_exec *x, uint32_t fragment)
+static dl_slicing slicing(const dl_exec *x, uint32_t fragment)
 {
-    if (x->combine.way != DL_WAY_SHARDED) return (dl_slicing){.n = 0};
     return dl_slicing_of(&x->forms[fragment], x->a.run->manifest.fragments[fragment],
                          (size_t)x->a.run->config.replicas);
 }
 
-diloco_status dl_exec_prepare_slices(dl_exec *x)
+static diloco_status prepare(dl_exec *x)
 {
     const int n = x->a.run->manifest.n_fragments;
+    DL_TRY(dl_exec_prepare_combined(x));
     x->combine.slices = calloc((size_t)n, sizeof *x->combine.slices);
     if (!x->combine.slices) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
     for (int f = 0; f < n; f++)
-        x->combine.slices[f] = dl_exec_slicing(x, (uint32_t)f).n;
+        x->combine.slices[f] = slicing(x, (uint32_t)f).n;
     DL_TRY(dl_way_owners(&x->combine.n_owners, &x->a.run->config));
     return dl_measures_prepare(x);
-}
-
-/* ---- an own contribution ------------------------------------------------------------------ */
-
-size_t dl_exec_make_table(dl_exec *x, uint32_t fragment, unsigned char *discrete)
-{
-    const dl_slicing s = dl_exec_slicing(x, fragment);
-    dl_slice_part parts[DL_SLICE_SPANS];
-    for (size_t i = 0; i < s.n; i++) {
-        const size_t n = dl_slice_parts(parts, &s, i, x->upload.payload, discrete);
-        x->upload.table[i] = dl_slice_digest(parts, n);
-    }
-    return s.n * sizeof *x->upload.table;
-}
-
-static diloco_status put_slice(void *context, dl_store *store, size_t i)
-{
-    dl_slices_put *p = context;
-    dl_slice_part parts[DL_SLICE_SPANS];
-    dl_span spans[DL_SLICE_SPANS];
-    dl_key key;
-    const size_t n = dl_slice_parts(parts, &p->slicing, i, p->payload, p->discrete);
-    for (size_t k = 0; k < n; k++)
-        spans[k] = (dl_span){parts[k].data, parts[k].len};
-    dl_key_slice(key, p->entry, i, &p->life);
-    diloco_status status = dl_store_create(store, key, spans, n, NULL, p->until);
-    if (status == DILOCO_EEXIST) /* what was read back to compare may have been damaged */
-        status = dl_store_create(store, key, spans, n, NULL, p->until);
-    if (status == DILOCO_EEXIST)
-        return dl_fail(DILOCO_EFENCED,
-                       "%s holds other bytes: another process lives as %s; stop one", key,
-                       p->life.replica);
-    p->vouched[i] = !status && dl_store_vouches(store);
-    return status;
-}
-
-diloco_status dl_slices_send(dl_slices_put *p, dl_store *store)
-{
-    for (size_t i = 0; i < p->slicing.n; i++)
-        DL_TRY(put_slice(p, store, i));
-    return DILOCO_OK;
-}
-
-bool dl_slices_are_vouched(const dl_slices_put *p)
-{
-    for (size_t i = 0; i < p->slicing.n; i++)
-        if (!p->vouched[i]) return false;
-    return true;
-}
-
-diloco_status dl_exec_put_slices(dl_exec *x, dl_slices_put *p)
-{
-    return dl_fetchers_run(x, p->slicing.n, put_slice, p);
 }
 
 /* ---- owners, and witnesses ------------------------------------------------------------------ */
@@ -382,8 +329,8 @@ static diloco_status serve(dl_exec *x, const dl_entry *plan, const dl_life *plan
 
 /* ---- plans -------------------------------------------------------------------------------- */
 
-diloco_status dl_exec_combine_slices(dl_exec *x, const dl_request *request, dl_reply *reply,
-                                     dl_time until)
+static diloco_status plan_slices(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                 dl_time until)
 {
     dl_key key;
     dl_key_plan(key, request->entry, &x->a.self);
@@ -447,7 +394,8 @@ static diloco_status read_plan(dl_exec *x, const dl_request *request, const dl_l
 
 /* What cannot be served is left to its planner. A plan that was damaged on the way is looked at
  * again another time. */
-diloco_status dl_exec_serve(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
+static diloco_status serve_plans(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                 dl_time until)
 {
     dl_key folder;
     plans p = {.x = x, .entry = request->entry};
@@ -559,9 +507,9 @@ static uint64_t combined_bytes(const dl_slicing *s)
            s->shape.n_booleans + s->n * sizeof(dl_hash);
 }
 
-diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_request *request, dl_reply *reply,
-                                   dl_time until)
+static diloco_status collect(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
+    DL_TRY(dl_exec_make_combined_slot(x, &x->combine.slot));
     const dl_combined_at *named = &request->step.draft->combined;
     gathering g = {.x = x,
                    .entry = request->step.draft,
@@ -590,3 +538,21 @@ diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_request *request, dl_rep
     return dl_fail(DILOCO_EPROTO, "x/ is not what entry %llu names",
                    (unsigned long long)request->entry);
 }
+
+/* A planner has the owners combine; an audit combines all slices here. */
+static diloco_status combine(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
+{
+    if (request->step.put) return plan_slices(x, request, reply, until);
+    DL_TRY(dl_exec_combine_here(x, request));
+    memset(&x->combine.gathered, 0, sizeof x->combine.gathered); /* its slices were there */
+    reply->combined.result = dl_exec_slices_digest(x, request->fragment);
+    return DILOCO_OK;
+}
+
+const dl_exec_topology dl_exec_sharded = {
+    .prepare = prepare,
+    .slicing = slicing,
+    .serve = serve_plans,
+    .collect = collect,
+    .combine = combine,
+};

@@ -1,4 +1,4 @@
-/* apply.c - an entry stands: judge it, compute what it says, fold it.
+/* apply.c - an entry is in the log: judge it, and compute what it says; advance.c folds it.
  *
  *     text --unreadable, void--> read again, then fold as void (P7)
  *       |  --abort------------> fold
@@ -9,184 +9,19 @@
  *       |                         (unreadable: fetch the members, combine, compare)
  *       +-- a base not ours --> begin again once, from before it
  *
- * Whoever wrote the entry decided (P5): nothing here depends on whether it was us, but for the
- * snapshot, which one replica has to write. */
+ * Whoever wrote the entry decided (P5): nothing here depends on whether it was us. */
 #include "protocol/machine_parts.h"
 
-#include "log/claims.h"
-#include "protocol/async.h"
 #include "protocol/fold.h"
 #include "protocol/logical_clients.h"
 #include "protocol/voided.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { MAX_STARTS = 3 };
 
-/* ---- moving on --------------------------------------------------------------------------- */
-
-/* As what an entry counts this replica, or one of its former lives; NULL: not at all. */
-static const dl_member *own_member(const dl_machine *m, const dl_entry *entry)
-{
-    for (size_t i = 0; i < entry->n_members; i++)
-        if (!strcmp(entry->members[i].life.replica, m->a.self.replica)) return &entry->members[i];
-    return NULL;
-}
-
-/* Async: of what is under way, not of something older. */
-static bool counts_what_we_did(const dl_machine *m, const dl_entry *entry)
-{
-    const dl_member *self = own_member(m, entry);
-    return self && (!dl_machine_is_async(m) || dl_pace_take(m->a.pace, self->entry));
-}
-
-static bool snapshot_is_due(const dl_machine *m)
-{
-    if (dl_machine_is_over(m)) return true;
-    const dl_time every = dl_time_from_seconds(m->a.config->snapshot_s);
-    if (m->now - m->snapshots.at >= every) return true;
-    /* Not more often than sixty a period, however small the model (P25). */
-    return m->snapshots.bytes_since > 2 * m->a.snapshot_bytes &&
-           m->now - m->snapshots.at >= every / 60;
-}
-
-static dl_request snapshot(dl_machine *m)
-{
-    m->snapshots.known = dl_open_entry(m);
-    m->snapshots.bytes_since = 0;
-    m->snapshots.at = m->now;
-    dl_request a = dl_machine_request(m, DL_REQUEST_SNAPSHOT, DL_SNAPSHOTTING);
-    a.snapshot.final = dl_machine_is_over(m);
-    return a;
-}
-
-/* What an entry means for the next snapshot: one that is named is as good as our own. */
-static void count_towards_snapshot(dl_machine *m)
-{
-    for (size_t i = 0; i < m->applying.entry.n_members; i++)
-        m->snapshots.bytes_since += m->applying.entry.members[i].bytes;
-    if (m->applying.entry.snapshot <= m->snapshots.known) return;
-    m->snapshots.known = m->applying.entry.snapshot;
-    m->snapshots.bytes_since = 0;
-    m->snapshots.at = m->now;
-}
-
-/* Note the members whose claims are cut, whom the entry rejects, and whom that bans (P27). */
-static void note_rejected(dl_machine *m)
-{
-    const dl_bans *bans = m->a.control->bans;
-    if (bans) dl_bans_copy(m->open.bans, bans);
-    if (bans) dl_bans_fold(m->open.bans, m->applying.entry.entry, &m->applying.entry);
-    const dl_claims_medians medians = dl_claims_medians_of(&m->applying.entry);
-    for (size_t i = 0; i < m->applying.entry.n_members && !dl_config_federated(m->a.config); i++) {
-        const char *what = dl_claims_what_is_cut(&m->applying.entry, i, &medians);
-        if (what)
-            dl_machine_note(m, (dl_note){.kind = DL_NOTE_CUT,
-                                         .entry = &m->applying.entry,
-                                         .life = m->applying.entry.members[i].life,
-                                         .text = what});
-    }
-    for (size_t i = 0; i < m->applying.entry.n_rejected; i++) {
-        const dl_rejected *r = &m->applying.entry.rejected[i];
-        const uint64_t until = dl_bans_until(m->open.bans, r->life.replica);
-        dl_machine_note(m, (dl_note){.kind = DL_NOTE_JUDGED,
-                                     .entry = &m->applying.entry,
-                                     .life = r->life,
-                                     .text = r->reason});
-        if (until && !dl_bans_has(bans, r->life.replica))
-            dl_machine_note(m, (dl_note){.kind = DL_NOTE_BANNED,
-                                         .entry = &m->applying.entry,
-                                         .life = r->life,
-                                         .until = until});
-    }
-}
-
-/* Invariant 1: the only place where the log moves on. */
-static void folded(dl_machine *m, bool valid, bool counted)
-{
-    const uint64_t e = dl_open_entry(m);
-    const uint32_t f = dl_machine_fragment(m);
-    const bool commit = valid && m->applying.entry.commit;
-    const dl_ledger *ledger = m->a.control->ledger;
-    DL_ASSERT(!valid || m->applying.entry.entry == e); /* P4: the log is applied in order, */
-    DL_ASSERT(!valid ||
-              dl_hash_equal(m->applying.entry.prev, m->a.control->prev)); /* as one chain */
-    if (commit) note_rejected(m);
-    if (valid) {
-        dl_fold(m->a.control, &m->applying.entry, m->applying.digest);
-        count_towards_snapshot(m);
-    } else {
-        if (m->a.pace->schedule.async) m->applying.entry.committer = (dl_life){.generation = 0};
-        dl_fold_void(m->a.control, &m->applying.entry, m->applying.digest);
-        if (dl_config_federated(m->a.config))
-            dl_clients_sample(&m->a.control->roster, m->a.config, dl_open_entry(m));
-    }
-    if (commit || (valid && m->applying.entry.emptied)) m->log.digest[f] = m->applying.entry.result;
-    if (commit) {
-        m->log.n_commits[f]++;
-        m->log.n_commits_all++;
-    } else if (ledger && dl_ledger_is_exact(ledger)) {
-        dl_pace_aborted(m->a.pace, e, dl_ledger_holds(ledger));
-    }
-    if (counted) m->self.n_knocks = 0, m->self.knock_at = 0;
-    dl_pace_fold(m->a.pace, e, f, commit, counted);
-    dl_machine_compare_bases(m);
-    dl_machine_clear_entry(m);
-    DL_ASSERT(dl_open_entry(m) == e + 1);
-    DL_ASSERT(m->a.pace->folded > e);
-    DL_ASSERT(m->open.known.n == 0); /* invariant 2 of machine.c */
-}
-
-static dl_request fold_abort(dl_machine *m, bool valid)
-{
-    DL_ASSERT(!valid || !m->applying.entry.commit);
-    if (valid) dl_machine_note(m, (dl_note){.kind = DL_NOTE_ABORT, .entry = &m->applying.entry});
-    folded(m, valid, false);
-    return m->rejoining.parted ? dl_follow_without(m) : dl_machine_go_on(m);
-}
-
-dl_request dl_follow_void(dl_machine *m, const char *why)
-{
-    dl_machine_note(m, (dl_note){.kind = DL_NOTE_VOID, .entry = &m->applying.entry, .text = why});
-    return fold_abort(m, false);
-}
-
-/* ---- a commit: make sure, compute, take ---------------------------------------------------- */
-
-/* As measured; of one that was not read as a whole, as its header says. */
-static const double *norms_of_members(dl_machine *m)
-{
-    for (size_t i = 0; i < m->applying.entry.n_members; i++) {
-        const dl_known *k = dl_known_find(&m->open.known, &m->applying.entry.members[i].life);
-        m->applying.norms[i] = !k || k->worth != DL_VALID ? NAN
-                               : k->whole                 ? sqrt(k->norm2)
-                                                          : k->facts.norm;
-    }
-    return m->applying.norms;
-}
-
-/* The computed state is the entry's: take it. */
-static dl_request fold_computed(dl_machine *m)
-{
-    DL_ASSERT(m->applying.entry.commit ||
-              m->applying.entry.emptied); /* nothing else moves the state */
-    const dl_member *self = own_member(m, &m->applying.entry);
-    const bool counted = counts_what_we_did(m, &m->applying.entry);
-    dl_request a = dl_machine_request(m, DL_REQUEST_SWAP, DL_SWAPPING);
-    a.swap.counted = self && dl_open_entry(m) >= m->self.bases_at;
-    if (self) a.swap.own = self->entry;
-    if (self) a.swap.body = self->body;
-    if (!counted && dl_open_entry(m) >= m->self.own_since && !m->a.pace->schedule.async &&
-        !m->a.pace->hands_off)
-        dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->applying.entry});
-    dl_machine_note(m, (dl_note){.kind = m->applying.entry.commit ? DL_NOTE_COMMIT : DL_NOTE_ABORT,
-                                 .entry = &m->applying.entry,
-                                 .counted = counted,
-                                 .norms = norms_of_members(m)});
-    return a;
-}
+/* ---- a commit: make sure, and compute ---------------------------------------------------- */
 
 static dl_request dispute(dl_machine *m, dl_hash computed)
 {
@@ -223,7 +58,7 @@ static dl_request fold_compute(dl_machine *m)
  * another has combined takes his word, and an audit looks. */
 static bool looks_at_verdicts(const dl_machine *m)
 {
-    return dl_judge_may_reject(m->a.config) && (m->a.way == DL_WAY_ALLGATHER || m->a.audits);
+    return dl_judge_may_reject(m->a.config) && (dl_machine_topology(m)->all_combine || m->a.audits);
 }
 
 static size_t n_named(const dl_machine *m)
@@ -517,7 +352,7 @@ static dl_request follow_commit(dl_machine *m)
     const bool have_it = m->open.computed &&
                          dl_draft_same_step(&m->applying.entry, &m->open.draft.entry) &&
                          dl_hash_equal(m->applying.entry.result, m->open.draft_result);
-    return have_it ? fold_computed(m) : fold_gather_or_fetch(m);
+    return have_it ? dl_follow_take(m) : fold_gather_or_fetch(m);
 }
 
 static const char *members_void_reason(const dl_machine *m)
@@ -529,22 +364,13 @@ static const char *members_void_reason(const dl_machine *m)
         return "it voids an entry, and in this run committers decide that by what they build on";
     if (m->applying.entry.n_rejected && !dl_judge_may_reject(m->a.config))
         return "it rejects contributions, and this run uses all that are valid";
-    if (m->applying.entry.combined.there && m->a.way == DL_WAY_ALLGATHER)
+    if (m->applying.entry.combined.there && dl_machine_topology(m)->all_combine)
         return "it names a combined update, and in this run everybody combines";
     if (m->applying.entry.emptied && !dl_clients_empty_momentum(m->a.config))
         return "it empties the momentum, and this run keeps it";
     if (m->applying.entry.combined.there && m->applying.entry.combined.slices != slices)
         return "it names an update in other slices than this run's";
-    if (m->a.pace->schedule.async)
-        return dl_async_void_reason(m->a.control, m->a.config, &m->applying.entry);
-    for (size_t i = 0; i < m->applying.entry.n_members; i++)
-        if (m->applying.entry.members[i].entry != m->applying.entry.entry)
-            return "it counts a contribution to another entry";
-    if (dl_config_federated(m->a.config))
-        return dl_clients_void_reason(m->a.config, &m->applying.entry, &m->a.control->roster);
-    if (!m->a.control->ledger)
-        return m->applying.entry.deal.there ? "it deals data, and this run deals none" : NULL;
-    return dl_ledger_void_reason(m->a.control->ledger, m->open.scratch, &m->applying.entry);
+    return dl_machine_mode(m)->void_reason(m);
 }
 
 /* A store that does not create exactly once may show half of what it is still writing (P26). */
@@ -583,7 +409,7 @@ dl_request dl_follow_text(dl_machine *m, const dl_reply *reply)
     if (why && goes_on_without_us(m)) return dl_follow_without(m);
     if (why) return dl_follow_void(m, why);
     return m->applying.entry.commit || m->applying.entry.emptied ? follow_commit(m)
-                                                                 : fold_abort(m, true);
+                                                                 : dl_follow_abort(m);
 }
 
 /* What the members come to is not what the entry names. It still defines it (P19): who combined it
@@ -612,7 +438,7 @@ static dl_request member_is_bad(dl_machine *m)
  * on as the others did. */
 static dl_request verdicts_are_wrong(dl_machine *m)
 {
-    if (m->a.way == DL_WAY_ALLGATHER)
+    if (dl_machine_topology(m)->all_combine)
         return dl_follow_void(m, "its verdicts are not what its contributions give");
     dl_machine_note(
         m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->applying.entry, .text = "verdicts"});
@@ -668,7 +494,7 @@ dl_request dl_follow_fetched(dl_machine *m, const dl_reply *reply)
     if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
     /* A header that fits its hash, with a body that fits the header, left its writer so. */
     if (k->worth == DL_INVALID && dl_judge_is_damage(k->refused))
-        return i < m->applying.entry.n_members || m->a.way == DL_WAY_ALLGATHER
+        return i < m->applying.entry.n_members || dl_machine_topology(m)->all_combine
                    ? contribution_lost(m, DILOCO_EPROTO, "damaged")
                    : verdict_unseen(m);
     if (!is_as_named(m, i, k))
@@ -700,23 +526,7 @@ dl_request dl_follow_computed(dl_machine *m, const dl_reply *reply)
 {
     if (reply->status == DILOCO_ENUMERIC) return dispute(m, (dl_hash){{0}});
     if (reply->status) return dl_machine_fail(m, reply->status); /* a caller's own optimizer's */
-    if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return fold_computed(m);
+    if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_follow_take(m);
     if (m->applying.n_recomputed++) return dispute(m, reply->compute.result);
     return fold_gather_or_fetch(m); /* P7: judge from freshly read bytes */
-}
-
-dl_request dl_follow_swapped(dl_machine *m, const dl_reply *reply)
-{
-    (void)reply;
-    const bool ours = m->open.created;
-    DL_ASSERT(m->applying.entry.entry == dl_open_entry(m));
-    folded(m, true, counts_what_we_did(m, &m->applying.entry));
-    if (m->rejoining.parted) return dl_follow_without(m);
-    return ours && snapshot_is_due(m) ? snapshot(m) : dl_machine_go_on(m);
-}
-
-dl_request dl_follow_snapshotted(dl_machine *m, const dl_reply *reply)
-{
-    (void)reply;
-    return dl_machine_go_on(m);
 }

@@ -2,7 +2,6 @@
  *
  * Where one replica combines for all (P19), whose turn it is lists c/<e>/ and reads what is there;
  * the others look at the log only, until it is theirs. */
-#include "protocol/async.h"
 #include "protocol/close_rule.h"
 #include "protocol/judge.h"
 #include "protocol/machine_parts.h"
@@ -26,11 +25,8 @@ static dl_request contribute(dl_machine *m, uint64_t entry, dl_phase next)
 
 dl_request dl_gather_contribute(dl_machine *m)
 {
-    if (dl_machine_is_async(m)) m->self.n_put = m->a.pace->takes[0].entry;
+    dl_machine_mode(m)->begin_put(m);
     const bool ahead = m->self.n_put > dl_open_entry(m);
-    DL_ASSERT(dl_machine_is_async(m) || m->self.n_put >= dl_open_entry(m));
-    /* one is in flight at a time */
-    DL_ASSERT(!ahead || !m->self.sending || dl_machine_is_async(m));
     dl_request a = contribute(m, m->self.n_put, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
     a.contribute.put_ahead = ahead;
     return a;
@@ -44,9 +40,12 @@ static bool is_banned(const dl_machine *m, const char *replica)
 
 bool dl_gather_has_to_put(dl_machine *m)
 {
+    return dl_machine_mode(m)->has_to_put(m);
+}
+
+bool dl_gather_has_due(dl_machine *m)
+{
     const dl_pace *p = m->a.pace;
-    if (dl_machine_is_async(m))
-        return p->n_taken > p->next_adopt && m->self.n_put <= p->takes[0].entry;
     if (m->self.n_put < dl_open_entry(m)) m->self.n_put = dl_open_entry(m);
     while (m->self.n_put < dl_pace_may_put(p)) {
         const dl_take *take = dl_pace_take(p, m->self.n_put);
@@ -64,11 +63,7 @@ bool dl_gather_may_put_ahead(dl_machine *m)
 
 bool dl_machine_has_put_all(const dl_machine *m)
 {
-    const dl_pace *p = m->a.pace;
-    if (dl_machine_is_async(m))
-        return p->n_taken == p->next_adopt || m->self.n_put > p->takes[0].entry;
-    return (m->self.n_put >= dl_pace_may_put(p) && !m->self.sending) ||
-           dl_open_entry(m) >= p->n_taken;
+    return dl_machine_mode(m)->has_put_all(m);
 }
 
 dl_time dl_gather_deadline(const dl_machine *m)
@@ -106,7 +101,7 @@ bool dl_gather_has_to_knock(const dl_machine *m)
     const dl_pace *p = m->a.pace;
     const dl_control *c = m->a.control;
     const uint64_t open = dl_open_entry(m), L = c->n_later + 1, first = open + L;
-    if (m->a.reader || dl_machine_is_async(m) || dl_config_federated(m->a.config)) return false;
+    if (m->a.reader || !dl_machine_mode(m)->announces) return false;
     if (!dl_gather_has_roster(m) || c->roster.n == 0 || is_awaited(m)) return false;
     if (open < m->self.knock_at || m->self.n_put > open || first >= p->entries) return false;
     if (open < dl_bans_until(c->bans, m->a.self.replica)) return false;
@@ -143,7 +138,7 @@ dl_time dl_gather_turn(const dl_machine *m)
 {
     const size_t rank = dl_gather_has_roster(m) ? rank_in_roster(m) : m->open.rank;
     const dl_time each = dl_gather_deadline(m) - m->timing.due_at;
-    if (m->a.way == DL_WAY_ALLGATHER || m->a.control->committer.replica[0]) return 0;
+    if (dl_machine_topology(m)->all_combine || m->a.control->committer.replica[0]) return 0;
     return dl_time_after(m->timing.due_at, (dl_time)(rank < MAX_TURNS ? rank : MAX_TURNS) * each);
 }
 
@@ -167,10 +162,8 @@ static void rank_among(dl_machine *m, const dl_reply *reply)
 
 dl_request dl_gather_list(dl_machine *m)
 {
-    const dl_pace *p = m->a.pace;
     dl_request a = dl_machine_request(m, DL_REQUEST_LIST, DL_LISTING);
-    const bool under_way = dl_machine_is_async(m) && p->n_taken > p->next_adopt;
-    a.list.own = under_way ? p->takes[0].entry : a.entry;
+    a.list.own = dl_machine_mode(m)->list_from(m);
     return a;
 }
 
@@ -189,7 +182,8 @@ dl_request dl_gather_collect(dl_machine *m)
     const uint64_t open = dl_open_entry(m);
     if (dl_gather_has_to_put(m) && m->self.n_put == open) return dl_gather_contribute(m);
     if (m->self.sending == 1 + open) return contribute(m, open, DL_CONFIRMING);
-    const bool ahead = m->a.sends_beside && !dl_machine_is_async(m) && dl_gather_may_put_ahead(m);
+    const bool ahead =
+        m->a.sends_beside && dl_machine_mode(m)->pipelines && dl_gather_may_put_ahead(m);
     return ahead ? dl_gather_contribute(m) : look_around(m);
 }
 
@@ -244,14 +238,10 @@ dl_request dl_gather_fetch_next(dl_machine *m)
     return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
 }
 
-/* A client that the entry does not ask may not count: its state would not be found again. Nor one
- * whose answer comes too late in simulated time. */
-static bool is_unasked(const dl_machine *m, const dl_life *life)
+static bool may_count(const dl_machine *m, const char *replica)
 {
-    size_t at;
-    if (!dl_config_federated(m->a.config)) return false;
-    if (!dl_roster_has(&m->a.control->roster, life->replica, &at)) return true;
-    return m->open.simulated && !m->open.simulated[at].awaited;
+    const dl_mode *mode = dl_machine_mode(m);
+    return !is_banned(m, replica) && (!mode->may_count || mode->may_count(m, replica));
 }
 
 static bool is_on_roster(const dl_machine *m, const char *replica)
@@ -284,8 +274,8 @@ dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply)
 {
     for (size_t i = 0; i < reply->list.n_listed; i++) {
         const dl_life *life = &reply->list.listed[i].life;
-        if (is_unasked(m, life) || is_banned(m, life->replica)) continue;
-        if (!dl_machine_is_async(m)) note_listed(m, &reply->list.listed[i]);
+        if (!may_count(m, life->replica)) continue;
+        if (!dl_machine_mode(m)->chooses_one) note_listed(m, &reply->list.listed[i]);
         if (strcmp(life->replica, m->a.self.replica) != 0) continue;
         if (life->generation > m->a.self.generation) /* P6 */
             return dl_machine_fail(
@@ -293,7 +283,11 @@ dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply)
                 dl_fail(DILOCO_EFENCED, "replica %s has a later life (%u after %u): this one stops",
                         life->replica, life->generation, m->a.self.generation));
     }
-    if (dl_machine_is_async(m)) return dl_async_listed(m, reply);
+    return dl_machine_mode(m)->listed(m, reply);
+}
+
+dl_request dl_gather_listed_all(dl_machine *m, const dl_reply *reply)
+{
     rank_among(m, reply);
     const bool asks = !m->a.follows && dl_gather_is_our_turn(m);
     m->open.fetching = asks ? 0 : m->open.known.n; /* an entry will say what is needed */
@@ -322,7 +316,7 @@ dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply)
     /* It was collected since it was listed (P25): the log has gone on. */
     if (reply->status == DILOCO_ENOENT) return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
     if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_FETCHING, true);
-    if (dl_machine_is_async(m) && !dl_known_counts(&m->open.known, k))
+    if (dl_machine_mode(m)->chooses_one && !dl_known_counts(&m->open.known, k))
         return dl_gather_list(m); /* another one */
     return dl_gather_fetch_next(m);
 }

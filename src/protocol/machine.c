@@ -7,7 +7,7 @@
  *  4. No time-out leads to a local step: past a deadline there is a draft or more waiting (P12). */
 #include "protocol/machine.h"
 
-#include "protocol/async.h"
+#include "protocol/async/async.h"
 #include "protocol/logical_clients.h"
 #include "protocol/machine_parts.h"
 #include "protocol/voided.h"
@@ -112,7 +112,7 @@ dl_request dl_machine_fail(dl_machine *m, diloco_status status)
 
 bool dl_machine_reads_whole(const dl_machine *m)
 {
-    return m->a.way != DL_WAY_SHARDED || m->open.by_all || m->phase == DL_FOLD_FETCHING;
+    return dl_machine_topology(m)->reads_whole(m);
 }
 
 dl_request dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh)
@@ -178,7 +178,7 @@ static dl_request caught_up(dl_machine *m)
                        "this replica's saved state is for entry %llu, the log has only %llu: the "
                        "store lost entries; move the state folder away to join as a new replica",
                        (unsigned long long)m->self.bases_at, (unsigned long long)dl_open_entry(m)));
-    if (dl_machine_is_async(m) && !m->a.reader) return dl_async_go_on(m);
+    if (dl_machine_mode(m)->go_on && !m->a.reader) return dl_machine_mode(m)->go_on(m);
     if (m->a.reader || !dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
     m->timing.due_at = m->now;
     return dl_gather_collect(m);
@@ -191,7 +191,7 @@ dl_request dl_machine_go_on(dl_machine *m)
         return dl_machine_request(m, DL_REQUEST_DONE, DL_ENDING);
     }
     if (m->log.behind) return dl_machine_request(m, DL_REQUEST_READ, DL_CATCHING_UP);
-    if (dl_machine_is_async(m) && !m->a.reader) return dl_async_go_on(m);
+    if (dl_machine_mode(m)->go_on && !m->a.reader) return dl_machine_mode(m)->go_on(m);
     if (!dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
     m->timing.due_at = m->now;
     return dl_machine_request(m, DL_REQUEST_READ, DL_LATE_CHECK);
@@ -232,7 +232,7 @@ static void take_start(dl_machine *m, const dl_machine_start *start)
     m->self.grace_over = 0;
     m->snapshots.known = m->a.control->snapshot;
     m->self.has_bases =
-        start->bases != NULL && !dl_machine_is_async(m); /* pace.c: dl_pace_caught_up */
+        start->bases != NULL && dl_machine_mode(m)->has_due_points; /* pace.c: dl_pace_caught_up */
     m->self.bases_at = start->bases ? m->a.pace->folded : 0;
     m->self.own_since = start->bases ? m->a.pace->folded : UINT64_MAX;
 }
@@ -241,7 +241,7 @@ static void take_start(dl_machine *m, const dl_machine_start *start)
 static void begin_first_entry(dl_machine *m)
 {
     dl_control *c = m->a.control;
-    if (dl_config_federated(m->a.config)) dl_clients_sample(&c->roster, m->a.config, 0);
+    if (dl_machine_mode(m)->first_roster) dl_machine_mode(m)->first_roster(m);
     if (!m->a.lr) return;
     c->lr = (float)m->a.lr(m->a.lr_user, 0);
     for (size_t i = 0; i < c->n_later; i++)
@@ -256,7 +256,7 @@ static void measure_round(dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
     const dl_schedule *s = &p->schedule;
-    const bool jumps = p->folded && !s->async;
+    const bool jumps = p->folded && dl_machine_mode(m)->has_due_points;
     const uint64_t last = jumps ? dl_schedule_take(s, p->folded - 1) : 0;
     const uint64_t from = m->timing.train_from > last ? m->timing.train_from : last;
     if (p->position <= from) return;

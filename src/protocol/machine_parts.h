@@ -4,8 +4,10 @@
  *     phases.c    the table of phases: requests, handlers and names
  *     gather.c    towards the entry: contribute, and collect what others have contributed
  *     propose.c    close it: draft what becomes of it, and create its name
- *     async_phases.c   where the run is asynchronous: the phases that differ
- *     apply.c    the entry stands: judge it, compute it, fold it, adopt it */
+ *     async_phases.c   where the run is asynchronous: the phases that differ (mode.h)
+ *     topology_*.c     who combines: the replies that differ (topology_rules.h)
+ *     apply.c    the entry is in the log: judge it, and compute it
+ *     advance.c  the log moves on by it */
 #ifndef DL_PROTOCOL_MACHINE_PARTS_H
 #define DL_PROTOCOL_MACHINE_PARTS_H
 
@@ -14,7 +16,9 @@
 #include "protocol/judge.h"
 #include "protocol/liveness.h"
 #include "protocol/machine.h"
+#include "protocol/mode.h"
 #include "protocol/proposal.h"
+#include "protocol/topology/topology_rules.h"
 #include "protocol/unreadable.h"
 
 enum { MAX_UNREAD = 2 }; /* refused readings of an object before one is believed */
@@ -175,9 +179,14 @@ static inline uint64_t dl_open_entry(const dl_machine *m)
     return m->a.control->entry;
 }
 
-static inline bool dl_machine_is_async(const dl_machine *m)
+static inline const dl_mode *dl_machine_mode(const dl_machine *m)
 {
-    return m->a.pace->schedule.async;
+    return dl_mode_of(&m->a);
+}
+
+static inline const dl_topology *dl_machine_topology(const dl_machine *m)
+{
+    return dl_topology_of(m->a.way);
 }
 
 /* A request of the open entry, after whose answer the machine is in `next`. */
@@ -205,12 +214,7 @@ dl_request dl_machine_waited_for_rest(dl_machine *m, const dl_reply *reply);
 
 /* ---- of async_phases.c ---- */
 
-/* Trains, after a look at the others' speeds where that matters; or sees to the entries that name
- * what is there, this replica's own among them, and to those of the grace after it. */
-dl_request dl_async_go_on(dl_machine *m);
 dl_request dl_async_timed(dl_machine *m, const dl_reply *reply);
-dl_request dl_async_listed(dl_machine *m, const dl_reply *reply);
-dl_request dl_async_looked(dl_machine *m);
 
 /* ---- of phases.c ---- */
 
@@ -233,6 +237,7 @@ dl_request dl_gather_contribute(dl_machine *m);
 dl_request dl_gather_list(dl_machine *m);
 dl_request dl_gather_fetch_next(dl_machine *m); /* the next listed one, or on to the entry */
 bool dl_gather_has_to_put(dl_machine *m);       /* passes over what is mute */
+bool dl_gather_has_due(dl_machine *m);          /* in rounds */
 bool dl_gather_may_put_ahead(dl_machine *m);
 /* Does no entry that is told of wait for us, and is it time to ask for it (P9)? */
 bool dl_gather_has_to_knock(const dl_machine *m);
@@ -255,6 +260,7 @@ dl_request dl_gather_put_ahead(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_confirmed(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_waited(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply);
+dl_request dl_gather_listed_all(dl_machine *m, const dl_reply *reply); /* in rounds */
 dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply);
 
 /* ---- of propose.c ---- */
@@ -267,13 +273,14 @@ bool dl_decide_may_create(const dl_machine *m); /* P26 */
 dl_request dl_decide_draft_commit(dl_machine *m);
 dl_request dl_decide_draft_abort(dl_machine *m, const char *reason);
 dl_request dl_decide_wait_until(dl_machine *m, dl_time until);
+/* What the close rule says of the open entry, if it is this replica's turn. */
+dl_request dl_decide_look_to_close(dl_machine *m);
+dl_request dl_decide_of_draft(dl_machine *m, dl_request_kind kind, dl_phase next);
+dl_request dl_decide_compute(dl_machine *m); /* the draft's step, from what is held */
 
 /* answers of its phases */
 dl_request dl_decide_looked(dl_machine *m, const dl_reply *reply); /* at log/<e> */
 dl_request dl_decide_served(dl_machine *m, const dl_reply *reply);
-dl_request dl_decide_awaited(dl_machine *m, const dl_reply *reply);
-dl_request dl_decide_awaited_look(dl_machine *m, const dl_reply *reply);
-dl_request dl_decide_awaited_serve(dl_machine *m, const dl_reply *reply);
 dl_request dl_decide_watched(dl_machine *m, const dl_reply *reply);
 dl_request dl_decide_judged(dl_machine *m, const dl_reply *reply);
 dl_request dl_decide_combined(dl_machine *m, const dl_reply *reply);
@@ -282,10 +289,15 @@ dl_request dl_decide_drafted(dl_machine *m, const dl_reply *reply);
 dl_request dl_decide_created(dl_machine *m, const dl_reply *reply);
 dl_request dl_decide_read_back(dl_machine *m, const dl_reply *reply);
 
+/* ---- of topology_sharded.c: answers of its phases ---- */
+
+dl_request dl_decide_awaited(dl_machine *m, const dl_reply *reply);
+dl_request dl_decide_awaited_look(dl_machine *m, const dl_reply *reply);
+dl_request dl_decide_awaited_serve(dl_machine *m, const dl_reply *reply);
+
 /* ---- of apply.c: answers of its phases ---- */
 
 dl_request dl_follow_text(dl_machine *m, const dl_reply *reply); /* log/<e> is there */
-dl_request dl_follow_void(dl_machine *m, const char *why);       /* it is void */
 dl_request dl_follow_without(
     dl_machine *m); /* from behind an entry that we cannot read, and others did */
 dl_request dl_follow_fetched(dl_machine *m, const dl_reply *reply);
@@ -293,6 +305,14 @@ dl_request dl_follow_judged(dl_machine *m, const dl_reply *reply);
 dl_request dl_follow_fetched_combined(dl_machine *m, const dl_reply *reply);
 dl_request dl_follow_combined(dl_machine *m, const dl_reply *reply);
 dl_request dl_follow_computed(dl_machine *m, const dl_reply *reply);
+
+/* ---- of advance.c ---- */
+
+dl_request dl_follow_void(dl_machine *m, const char *why); /* the entry is void */
+dl_request dl_follow_abort(dl_machine *m);                 /* it is a valid abort */
+dl_request dl_follow_take(dl_machine *m); /* the computed state is the entry's: take it */
+
+/* answers of its phases */
 dl_request dl_follow_swapped(dl_machine *m, const dl_reply *reply);
 dl_request dl_follow_snapshotted(dl_machine *m, const dl_reply *reply);
 

@@ -6,8 +6,14 @@
  *  2. position never falls, and a due point that was passed is taken or jumped, once.
  *  3. folded > n_taken only between two steps: the trainer then adopts what is under way, and
  *     jumps. */
-#include "protocol/pace.h"
+#include "protocol/pace_parts.h"
 
+static const dl_pace_rules in_rounds;
+
+static const dl_pace_rules *rules_of(const dl_pace *p)
+{
+    return p->schedule.async ? &dl_pace_async : &in_rounds;
+}
 
 void dl_pace_layout(dl_pace *p, dl_arena *arena, const dl_schedule *schedule)
 {
@@ -40,7 +46,7 @@ void dl_pace_begin(dl_pace *p, const dl_config *config, uint64_t entries, uint64
 
 bool dl_pace_save(const dl_pace *p, dl_pace_saved *out)
 {
-    const bool own_count = p->schedule.async || p->folded <= p->next_adopt;
+    const bool own_count = rules_of(p)->counts_own || p->folded <= p->next_adopt;
     const uint64_t decided = own_count ? p->next_adopt : p->folded;
     const bool again = p->schedule.delay == 0 && decided < p->n_taken;
     out->position = p->position;
@@ -72,9 +78,7 @@ void dl_pace_resume(dl_pace *p, const dl_pace_saved *saved)
     for (uint64_t f = 0; f < p->schedule.n_fragments; f++)
         p->fragments[f] = saved->fragments[f];
     p->base = saved->base;
-    if (p->schedule.async && p->n_taken > p->next_adopt) { /* what was under way stays there */
-        dl_pace_let_go(p);
-    }
+    if (rules_of(p)->resumed) rules_of(p)->resumed(p);
     for (uint64_t e = p->next_adopt; e < p->n_taken; e++)
         p->takes[e % p->n_takes] = saved->takes[e - p->next_adopt];
     all_gone(p);
@@ -83,16 +87,18 @@ void dl_pace_resume(dl_pace *p, const dl_pace_saved *saved)
 void dl_pace_restart(dl_pace *p)
 {
     p->reading = true;
-    if (p->schedule.async)
-        p->next_adopt = p->n_taken; /* else nothing would be put, and waited for */
+    if (rules_of(p)->restarted) rules_of(p)->restarted(p);
     all_gone(p);
     all_behind(p);
 }
 
 dl_take *dl_pace_take(const dl_pace *p, uint64_t entry)
 {
-    if (p->schedule.async)
-        return p->n_taken > p->next_adopt && p->takes[0].entry == entry ? &p->takes[0] : NULL;
+    return rules_of(p)->take(p, entry);
+}
+
+static dl_take *take_of(const dl_pace *p, uint64_t entry)
+{
     if (entry < p->next_adopt || entry >= p->n_taken) return NULL;
     return &p->takes[entry % p->n_takes];
 }
@@ -122,21 +128,14 @@ static bool adopt_due(const dl_pace *p)
     return p->next_adopt < p->n_taken && p->position >= adopt_at(p);
 }
 
-static dl_stop next_async(const dl_pace *p)
-{
-    const bool over = p->folded >= p->entries;
-    if (p->fragments[0].behind || (over && !p->finished)) return (dl_stop){DL_STOP_JUMP, p->folded};
-    if (p->n_taken > p->next_adopt) return (dl_stop){DL_STOP_ADOPT, p->takes[0].entry};
-    if (!over && p->position >= p->fragments[0].since + p->own_interval)
-        return (dl_stop){DL_STOP_TAKE, p->base};
-    return (dl_stop){DL_STOP_NONE, 0};
-}
-
 dl_stop dl_pace_next(const dl_pace *p)
 {
+    return p->reading ? (dl_stop){DL_STOP_WAIT, 0} : rules_of(p)->next(p);
+}
+
+static dl_stop next(const dl_pace *p)
+{
     const bool passed_over = p->folded > p->n_taken;
-    if (p->reading) return (dl_stop){DL_STOP_WAIT, 0};
-    if (p->schedule.async) return next_async(p);
     if (passed_over && p->next_adopt < p->n_taken) return (dl_stop){DL_STOP_ADOPT, p->next_adopt};
     if (passed_over || some_behind(p)) return (dl_stop){DL_STOP_JUMP, p->folded};
     if (take_due(p)) return (dl_stop){DL_STOP_TAKE, p->n_taken};
@@ -157,7 +156,7 @@ static bool may_take(const dl_pace *p, uint64_t entry)
 uint64_t dl_pace_may_put(const dl_pace *p)
 {
     const uint64_t ready = p->next_adopt + p->schedule.n_fragments;
-    return p->one_by_one && !p->schedule.async && ready < p->n_taken ? ready : p->n_taken;
+    return p->one_by_one && ready < p->n_taken ? ready : p->n_taken;
 }
 
 bool dl_pace_ready(const dl_pace *p, dl_stop stop)
@@ -165,21 +164,32 @@ bool dl_pace_ready(const dl_pace *p, dl_stop stop)
     if (p->reading) return false;
     if (stop.kind == DL_STOP_TAKE) return may_take(p, stop.entry);
     if (stop.kind != DL_STOP_ADOPT) return true;
-    if (!p->schedule.async) return p->folded > stop.entry;
-    return p->settled || p->n_taken == p->next_adopt; /* let go meanwhile */
+    return rules_of(p)->may_adopt(p, stop.entry);
+}
+
+static bool may_adopt(const dl_pace *p, uint64_t entry)
+{
+    return p->folded > entry;
 }
 
 bool dl_pace_takes_part(const dl_pace *p, uint64_t entry)
 {
-    return p->schedule.async ? p->n_taken > p->next_adopt && !p->settled
-                             : entry < dl_pace_may_put(p);
+    return rules_of(p)->takes_part(p, entry);
+}
+
+static bool takes_part(const dl_pace *p, uint64_t entry)
+{
+    return entry < dl_pace_may_put(p);
 }
 
 uint64_t dl_pace_train_until(const dl_pace *p)
 {
+    return dl_pace_next(p).kind == DL_STOP_NONE ? rules_of(p)->train_until(p) : p->position;
+}
+
+static uint64_t train_until(const dl_pace *p)
+{
     uint64_t until = UINT64_MAX;
-    if (dl_pace_next(p).kind != DL_STOP_NONE) return p->position;
-    if (p->schedule.async) return p->finished ? until : p->fragments[0].since + p->own_interval;
     if (p->n_taken < p->entries) until = dl_schedule_take(&p->schedule, p->n_taken);
     if (p->next_adopt < p->n_taken && adopt_at(p) < until) until = adopt_at(p);
     return until;
@@ -187,7 +197,11 @@ uint64_t dl_pace_train_until(const dl_pace *p)
 
 bool dl_pace_done(const dl_pace *p)
 {
-    if (p->schedule.async) return p->finished && !p->reading;
+    return rules_of(p)->done(p);
+}
+
+static bool done(const dl_pace *p)
+{
     return p->folded >= p->entries && p->next_adopt >= p->entries && !some_behind(p) && !p->reading;
 }
 
@@ -210,14 +224,24 @@ bool dl_pace_will_be_whole(const dl_pace *p, uint64_t entry, uint32_t fragment)
 dl_take *dl_pace_taken(dl_pace *p, uint32_t fragment, bool awaited)
 {
     DL_ASSERT(fragment < p->schedule.n_fragments);
-    const uint64_t n = p->n_taken++, e = p->schedule.async ? p->base : n;
+    const uint64_t e = rules_of(p)->entry_of(p, p->n_taken++);
     DL_ASSERT(p->n_taken - p->next_adopt <= p->n_takes); /* invariant 1 */
     dl_take *take = &p->takes[e % p->n_takes];
     *take = (dl_take){.entry = e, .position = p->position, .fragment = fragment};
-    if (p->schedule.async) return take;
-    take->mute = p->hands_off ||
-                 (!awaited && p->position - p->fragments[fragment].since < whole(&p->schedule, e));
+    take->mute = rules_of(p)->is_mute(p, take, awaited);
     return take;
+}
+
+static uint64_t entry_of(const dl_pace *p, uint64_t n)
+{
+    (void)p;
+    return n;
+}
+
+static bool is_mute(const dl_pace *p, const dl_take *take, bool awaited)
+{
+    return p->hands_off || (!awaited && p->position - p->fragments[take->fragment].since <
+                                            whole(&p->schedule, take->entry));
 }
 
 dl_adoption dl_pace_adoption(const dl_pace *p, const dl_take *take)
@@ -227,22 +251,13 @@ dl_adoption dl_pace_adoption(const dl_pace *p, const dl_take *take)
     return p->adopts_uncounted ? DL_ADOPT_THETA : DL_ADOPT_NOTHING;
 }
 
-/* async: the local tensors are theta now. */
-static void stand_on(dl_pace *p)
-{
-    p->base = p->folded;
-    p->fragments[0].since = p->position;
-    p->next_adopt = p->n_taken;
-    p->settled = false;
-    p->finished = p->folded >= p->entries;
-}
-
 void dl_pace_adopted(dl_pace *p, const dl_take *take, dl_adoption how)
 {
-    if (p->schedule.async) {
-        stand_on(p);
-        return;
-    }
+    rules_of(p)->adopted(p, take, how);
+}
+
+static void adopted(dl_pace *p, const dl_take *take, dl_adoption how)
+{
     DL_ASSERT(take->entry == p->next_adopt && p->folded > take->entry);
     if (how != DL_ADOPT_NOTHING) p->fragments[take->fragment].since = p->position;
     p->next_adopt++;
@@ -251,11 +266,11 @@ void dl_pace_adopted(dl_pace *p, const dl_take *take, dl_adoption how)
 
 void dl_pace_jumped(dl_pace *p)
 {
-    if (p->schedule.async) {
-        p->fragments[0].behind = false;
-        stand_on(p);
-        return;
-    }
+    rules_of(p)->jumped(p);
+}
+
+static void jumped(dl_pace *p)
+{
     const uint64_t before = p->position;
     const uint64_t last = p->folded ? dl_schedule_take(&p->schedule, p->folded - 1) : 0;
     if (p->folded > p->n_taken) p->n_taken = p->next_adopt = p->folded;
@@ -276,23 +291,8 @@ void dl_pace_fall_behind(dl_pace *p)
 
 void dl_pace_caught_up(dl_pace *p)
 {
-    /* async: what was trained on another state is of no use without that state */
-    const bool resumes = p->reading && p->schedule.async && p->n_taken == p->next_adopt;
-    if (resumes && p->base != p->folded) p->fragments[0].behind = true;
+    if (rules_of(p)->caught_up) rules_of(p)->caught_up(p);
     p->reading = false;
-}
-
-void dl_pace_settle(dl_pace *p)
-{
-    DL_ASSERT(p->schedule.async);
-    p->settled = true;
-}
-
-void dl_pace_let_go(dl_pace *p)
-{
-    DL_ASSERT(p->schedule.async);
-    p->next_adopt = p->n_taken;
-    p->fragments[0].behind = true;
 }
 
 void dl_pace_aborted(dl_pace *p, uint64_t entry, bool held)
@@ -303,16 +303,34 @@ void dl_pace_aborted(dl_pace *p, uint64_t entry, bool held)
 
 void dl_pace_fold(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted)
 {
-    const bool async = p->schedule.async, under_way = p->n_taken > p->next_adopt;
-    dl_take *take = async ? (under_way && counted ? p->takes : NULL) : dl_pace_take(p, entry);
     if (entry < p->folded) return;
     DL_ASSERT(entry == p->folded); /* P4: none is left out */
     p->folded = entry + 1;
+    rules_of(p)->fold(p, entry, fragment, commit, counted);
+}
+
+static void fold(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted)
+{
+    dl_take *take = take_of(p, entry);
     if (take) {
         take->fragment = fragment;
         take->commit = commit;
         take->counted = counted;
-    } else if (!async && entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {
+    } else if (entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {
         p->fragments[fragment].behind = true;
     }
 }
+
+static const dl_pace_rules in_rounds = {
+    .take = take_of,
+    .next = next,
+    .may_adopt = may_adopt,
+    .takes_part = takes_part,
+    .train_until = train_until,
+    .done = done,
+    .entry_of = entry_of,
+    .is_mute = is_mute,
+    .adopted = adopted,
+    .jumped = jumped,
+    .fold = fold,
+};

@@ -3,10 +3,9 @@
 
 #include "base/rng.h"
 #include "log/claims.h"
-#include "protocol/async.h"
 #include "protocol/fold.h"
 #include "protocol/judge.h"
-#include "protocol/logical_clients.h"
+#include "protocol/mode.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -83,6 +82,13 @@ static void await_passing(dl_entry *d, const dl_known_table *known)
         if (dl_known_passes(known, name) && !dl_roster_has(&d->roster, name, &at))
             dl_roster_add(&d->roster, name, 0);
     }
+}
+
+void dl_draft_next_roster(dl_entry *d, const dl_draft_source *from)
+{
+    dl_fold_next_roster(&d->roster, from->args->control, d, from->silent);
+    await_dropped(d, from->known, from->args->config);
+    await_passing(d, from->known);
 }
 
 static void put_members(dl_draft *draft, const dl_known_table *known, const dl_machine_args *a)
@@ -178,16 +184,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     d->n_rejected = 0;
     if (commit && dl_judge_may_reject(a->config)) put_rejected(d, from->known);
     d->loss = dl_claims_mean_loss(d);
-    if (a->pace->schedule.async) {
-        if (d->n_members) d->position = from->known->at[draft->slots[0]].facts.stats.position;
-        dl_async_next_roster(&d->roster, a->control, d);
-    } else if (dl_config_federated(a->config)) {
-        dl_clients_sample(&d->roster, a->config, d->entry + 1);
-    } else {
-        dl_fold_next_roster(&d->roster, a->control, d, from->silent);
-        await_dropped(d, from->known, a->config);
-        await_passing(d, from->known);
-    }
+    dl_mode_of(a)->next_roster(d, from);
     put_deal(d, from);
     put_bans(d, from);
 }
@@ -201,7 +198,7 @@ static diloco_status put_weights(dl_draft *draft, const dl_draft_source *from)
         const uint64_t samples = k->facts.stats.holds ? k->facts.stats.holds : m->stats.samples;
         draft->facts[i] = (dl_member_facts){samples, m->stats.steps, m->stats.tokens, k->norm2};
     }
-    if (!dl_config_federated(from->args->config)) dl_claims_cut(draft->facts, d->n_members);
+    if (dl_mode_of(from->args)->cuts_claims) dl_claims_cut(draft->facts, d->n_members);
     DL_TRY(
         dl_weights(draft->raw, draft->weight, from->args->weighting, draft->facts, d->n_members));
     for (size_t i = 0; i < d->n_members; i++) {

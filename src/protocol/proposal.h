@@ -39,6 +39,9 @@ void dl_draft_layout(dl_draft *draft, dl_arena *arena, size_t max_members);
 DL_MUST_CHECK diloco_status dl_draft_commit(dl_draft *draft, const dl_draft_source *from);
 void dl_draft_abort(dl_draft *draft, const dl_draft_source *from, const char *reason);
 
+/* The roster that a draft carries, of replicas in rounds (mode.h). */
+void dl_draft_next_roster(dl_entry *draft, const dl_draft_source *from);
+
 /* An abort by which the args' self becomes the single committer (P26). */
 void dl_draft_takeover(dl_draft *draft, const dl_draft_source *from);
 

@@ -40,13 +40,18 @@ dl_request dl_decide_draft_abort(dl_machine *m, const char *reason)
     return create(m);
 }
 
-static dl_request of_draft(dl_machine *m, dl_request_kind kind, dl_phase next)
+dl_request dl_decide_of_draft(dl_machine *m, dl_request_kind kind, dl_phase next)
 {
     dl_request a = dl_machine_request(m, kind, next);
     a.step.draft = &m->open.draft.entry;
     a.step.slots = m->open.draft.slots;
     a.step.put = true;
     return a;
+}
+
+dl_request dl_decide_compute(dl_machine *m)
+{
+    return dl_decide_of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
 }
 
 /* P26: what our former life was, we are; anybody else is only by `diloco takeover`. */
@@ -92,9 +97,7 @@ dl_request dl_decide_draft_commit(dl_machine *m)
     const dl_draft_source from = draft_source(m);
     if (dl_draft_commit(&m->open.draft, &from))
         return dl_decide_draft_abort(m, diloco_error_text());
-    if (m->a.way != DL_WAY_ALLGATHER && !m->open.by_all)
-        return of_draft(m, DL_REQUEST_COMBINE, DL_COMBINING);
-    return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
+    return dl_machine_topology(m)->combine(m);
 }
 
 /* As Plato has it, and nobody else: what the round leaves behind is an outer optimizer that has
@@ -104,7 +107,7 @@ static dl_request draft_emptied(dl_machine *m, const char *reason)
     const dl_draft_source from = draft_source(m);
     dl_draft_abort(&m->open.draft, &from, reason);
     m->open.draft.entry.emptied = true;
-    return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
+    return dl_decide_of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
 }
 
 static dl_request commit(dl_machine *m)
@@ -199,7 +202,7 @@ static void see_whether_enough(dl_machine *m)
     DL_ASSERT(m->open.slack_s >= 0);
 }
 
-static dl_request look_to_close(dl_machine *m)
+dl_request dl_decide_look_to_close(dl_machine *m)
 {
     if (!dl_gather_is_our_turn(m)) return wait_for_the_log(m);
     see_whether_enough(m);
@@ -210,7 +213,7 @@ static dl_request look_to_close(dl_machine *m)
 
 bool dl_decide_is_complete(const dl_machine *m)
 {
-    if (m->a.way != DL_WAY_ALLGATHER || dl_machine_is_async(m)) return false;
+    if (!dl_machine_topology(m)->all_combine || dl_machine_mode(m)->looked) return false;
     if (!dl_decide_may_create(m) || inherits(m)) return false;
     const dl_closing c = closing(m);
     return dl_closing_is_complete(&c);
@@ -248,108 +251,27 @@ dl_request dl_decide_looked(dl_machine *m, const dl_reply *reply)
 {
     if (reply->read.text) return dl_follow_text(m, reply);
     if (inherits(m)) return take_over(m);
-    if (dl_machine_is_async(m)) return dl_async_looked(m);
+    if (dl_machine_mode(m)->looked) return dl_machine_mode(m)->looked(m);
     if (m->a.follows) return dl_decide_wait_until(m, DL_NEVER);
-    /* By all, the members lie where slices would be read to. */
-    if (m->a.way == DL_WAY_SHARDED && !m->open.by_all)
-        return dl_machine_request(m, DL_REQUEST_SERVE, DL_SERVING);
-    return look_to_close(m);
+    return dl_machine_topology(m)->look(m);
 }
 
 dl_request dl_decide_served(dl_machine *m, const dl_reply *reply)
 {
     (void)reply;
-    DL_ASSERT(m->a.way == DL_WAY_SHARDED);
-    return look_to_close(m);
-}
-
-/* ---- where each member combines a slice (P19) ---------------------------------------------- */
-
-/* Slices are not there, or cannot be: everybody reads all of the members, and judges them. */
-static dl_request go_by_all(dl_machine *m)
-{
-    DL_ASSERT(m->a.way == DL_WAY_SHARDED && !m->open.by_all);
-    m->open.by_all = true;
-    m->open.draft.entry.combined.there = false;
-    dl_known_read_whole(&m->open.known);
-    return dl_gather_list(m);
-}
-
-/* The plan is there, and our own slices. */
-static dl_request planned(dl_machine *m, const dl_reply *reply)
-{
-    if (reply->status) return go_by_all(m);
-    m->open.draft.entry.combined =
-        (dl_combined_at){.there = true, .life = m->a.self, .slices = reply->combined.n_slices};
-    m->n_unread = 0;
-    m->open.slices_until = dl_time_after(m->now, dl_gather_deadline(m) - m->timing.due_at);
-    return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
-}
-
-static dl_request read_slices(dl_machine *m, const dl_reply *reply)
-{
-    if (!reply->status) {
-        m->open.draft.entry.combined.body = reply->combined.result;
-        m->open.draft.entry.combined.bytes = reply->combined.len;
-        return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
-    }
-    const bool damaged = reply->status != DILOCO_ENOENT;
-    if (m->now >= m->open.slices_until || (damaged && m->n_unread++ >= MAX_UNREAD))
-        return go_by_all(m);
-    if (damaged) return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
-    dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_AWAITING);
-    a.wait.until = m->open.slices_until;
-    a.wait.log_only = true;
-    return a;
-}
-
-/* The entry may stand meanwhile, by another; and others' plans may wait for us, as ours for them.
- */
-dl_request dl_decide_awaited(dl_machine *m, const dl_reply *reply)
-{
-    (void)reply;
-    return dl_machine_request(m, DL_REQUEST_READ, DL_AWAITING_LOOK);
-}
-
-dl_request dl_decide_awaited_look(dl_machine *m, const dl_reply *reply)
-{
-    if (reply->read.text) return dl_follow_text(m, reply);
-    return dl_machine_request(m, DL_REQUEST_SERVE, DL_AWAITING_SERVE);
-}
-
-dl_request dl_decide_awaited_serve(dl_machine *m, const dl_reply *reply)
-{
-    (void)reply;
-    return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
+    return dl_decide_look_to_close(m);
 }
 
 /* ---- creating the entry ------------------------------------------------------------------ */
 
-/* What is combined is named once it was read back, or the store vouches for it (P8). */
 dl_request dl_decide_combined(dl_machine *m, const dl_reply *reply)
 {
-    DL_ASSERT(m->a.way != DL_WAY_ALLGATHER && !m->open.by_all);
-    if (m->a.way == DL_WAY_SHARDED) return planned(m, reply);
-    if (reply->status == DILOCO_ENUMERIC)
-        return dl_decide_draft_abort(m, diloco_error_text()); /* B2 */
-    if (reply->status == DILOCO_EEXIST) return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
-    if (reply->status) return dl_machine_fail(m, reply->status);
-    m->open.draft.entry.combined = (dl_combined_at){.there = true,
-                                                    .life = m->a.self,
-                                                    .body = reply->combined.result,
-                                                    .bytes = reply->combined.len};
-    m->n_unread = 0;
-    return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
+    return dl_machine_topology(m)->combined(m, reply);
 }
 
-/* What the store does not give back is not named: then everybody reads the members. */
 dl_request dl_decide_read_own(dl_machine *m, const dl_reply *reply)
 {
-    if (m->a.way == DL_WAY_SHARDED) return read_slices(m, reply);
-    if (reply->status && m->n_unread++ < MAX_UNREAD)
-        return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
-    if (reply->status) m->open.draft.entry.combined.there = false;
-    return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
+    return dl_machine_topology(m)->read_own(m, reply);
 }
 
 dl_request dl_decide_drafted(dl_machine *m, const dl_reply *reply)

@@ -5,7 +5,6 @@
 #include "log/contribution.h"
 #include "outer/outer_step.h"
 
-
 const char *const dl_way_names[DL_N_WAYS] = {"allgather", "leader", "sharded"};
 
 dl_volume dl_way_volume(dl_way way, double N, double S, double F, bool reads_back)

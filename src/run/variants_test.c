@@ -1,6 +1,6 @@
 /* variants_test.c - whole runs of the family's variants against what their papers say of them: who
  * waits for whom, what a replica goes on from, and with how many an entry closes. */
-#include "protocol/async.h"
+#include "protocol/async/async.h"
 #include "protocol/proposal.h"
 #include "toy_run.h"
 

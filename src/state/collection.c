@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "protocol/async.h"
+#include "protocol/async/async.h"
 
 #include <string.h>
 

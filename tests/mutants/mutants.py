@@ -62,8 +62,8 @@ MUTANTS = [
     Mutant("long_entry", "P7", "an object that is too long for an entry is a failure of its reader", [
         ("src/log/entry.c", "return status == DILOCO_EPROTO ? DILOCO_OK : status;", "return status;")]),
     Mutant("any_result", "P7", "a commit is taken up though its result is not what its members give", [
-        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return fold_computed(m);",
-         "if (reply->status == DILOCO_OK) return fold_computed(m);")]),
+        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_follow_take(m);",
+         "if (reply->status == DILOCO_OK) return dl_follow_take(m);")]),
     Mutant("any_stands", "P7", "who cannot read what an entry counts waits for it, whoever stands by it", [
         ("src/protocol/unreadable.c", "u->stands |= u->n_by > n_liars;", "u->stands |= u->n_by > n_liars * 0;")]),
     Mutant("first_reading", "P7", "an entry is judged by one reading of it", [
@@ -111,31 +111,30 @@ MUTANTS = [
 """, """    if (m->self.has_bases && dl_open_entry(m) > m->self.bases_at) m->self.has_bases = false;
 """)], first=141),
     Mutant("passed_over", "P13", "who was passed over sends what it moved from its own state", [
-        ("src/protocol/pace.c", """    } else if (!async && entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {
+        ("src/protocol/pace.c", """    } else if (entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {
         p->fragments[fragment].behind = true;
     }
 """, "    }\n")]),
     Mutant("collect_from_the_living", "P25", "collection does not look at heartbeats", [
         ("src/state/collection.c", "if (live && entry < s->floor) s->floor = entry;", "(void)entry;")]),
     Mutant("own_roster", "P9", "whom a replica waits for is whom it has not itself seen silent", [
-        ("src/protocol/apply.c", """        dl_fold(m->a.control, &m->applying.entry, m->applying.digest);
+        ("src/protocol/advance.c", """        dl_fold(m->a.control, &m->applying.entry, m->applying.digest);
 """, """        dl_fold(m->a.control, &m->applying.entry, m->applying.digest);
         if (m->a.control->roster.n && m->open.silent[m->a.control->roster.n - 1]) m->a.control->roster.n--;
 """)]),
     Mutant("two_uses_of_a_slot", "P19", "slices are served over what was read whole for a draft", [
-        ("src/protocol/propose.c", "if (m->a.way == DL_WAY_SHARDED && !m->open.by_all)",
-         "if (m->a.way == DL_WAY_SHARDED)")], "sharded", 21),
+        ("src/protocol/topology/topology_sharded.c", "    if (m->open.by_all) return dl_decide_look_to_close(m);\n", "")], "sharded", 21),
     Mutant("any_slice", "P19", "an update is taken up whatever its slices are", [
         ("src/exchange/sharded.c", "if (named->bytes == 0 || dl_hash_equal(reply->combined.result, named->body)) return DILOCO_OK;",
          "if (reply->combined.len) return DILOCO_OK;"),
-        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return fold_computed(m);",
-         "if (m->applying.entry.combined.there || dl_hash_equal(reply->compute.result, m->applying.entry.result)) return fold_computed(m);")],
+        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_follow_take(m);",
+         "if (m->applying.entry.combined.there || dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_follow_take(m);")],
         "sharded", 21),
     Mutant("one_array", "P20", "async computes entries of others where it keeps what it took", [
         ("src/exchange/exec.c", " && !x->schedule.async", "")]),
     Mutant("waits_for_another", "P20",
            "who reads in catching up that its own counted waits for one more entry", [
-        ("src/protocol/machine.c", """    if (dl_machine_is_async(m) && !m->a.reader) return dl_async_go_on(m);
+        ("src/protocol/machine.c", """    if (dl_machine_mode(m)->go_on && !m->a.reader) return dl_machine_mode(m)->go_on(m);
     if (m->a.reader""", "    if (m->a.reader")]),
 ]
 

@@ -4,8 +4,8 @@
  * Entry e is the e-th close: one contribution, relative to its own base b <= e, applied unchanged.
  * It lies at c/<b>/<life>. The roster's `misses` mean something else here: 1 + the base of the
  * replica's newest contribution that counted, so that each counts once. */
-#ifndef DL_PROTOCOL_ASYNC_H
-#define DL_PROTOCOL_ASYNC_H
+#ifndef DL_PROTOCOL_ASYNC_ASYNC_H
+#define DL_PROTOCOL_ASYNC_ASYNC_H
 
 #include "protocol/candidates.h"
 #include "protocol/machine.h"

@@ -1,5 +1,5 @@
 /* async.c - see async.h. Everything is a function of the log, so all readers agree. */
-#include "protocol/async.h"
+#include "protocol/async/async.h"
 
 #include <math.h>
 #include <string.h>

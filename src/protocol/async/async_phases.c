@@ -2,7 +2,8 @@
  * trains at its own pace, lists every base that an entry may still name, closes the open entry with
  * whatever contribution is there, and waits for its own to be committed, then for the grace after
  * it. async.h has what an entry may name. */
-#include "protocol/async.h"
+#include "protocol/async/async.h"
+#include "protocol/fold.h"
 #include "protocol/machine_parts.h"
 
 #include <math.h>
@@ -23,7 +24,9 @@ static void let_go(dl_machine *m)
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->applying.entry});
 }
 
-dl_request dl_async_go_on(dl_machine *m)
+/* Trains, after a look at the others' speeds where that matters. Or sees to the entries that name
+ * what is there, this replica's own among them, and to those of the grace after it. */
+static dl_request go_on(dl_machine *m)
 {
     dl_pace *p = m->a.pace;
     if (is_in_vain(m)) let_go(m);
@@ -62,7 +65,7 @@ dl_request dl_async_timed(dl_machine *m, const dl_reply *reply)
 }
 
 /* Fetches the one contribution that the entry would name. */
-dl_request dl_async_listed(dl_machine *m, const dl_reply *reply)
+static dl_request listed(dl_machine *m, const dl_reply *reply)
 {
     const size_t i = dl_async_choose(m->a.control, m->a.config, reply->list.listed,
                                      reply->list.n_listed, &m->open.known);
@@ -87,7 +90,7 @@ static bool own_is_damaged(const dl_machine *m)
 /* async: whatever is there closes the entry. Nothing is, in the grace behind our own. What the
  * store damaged of ours would be waited for in vain, and its name is taken: the next needs another
  * base, so the entry is closed for that. */
-dl_request dl_async_looked(dl_machine *m)
+static dl_request looked(dl_machine *m)
 {
     m->self.own_damaged = own_is_damaged(m);
     if (dl_known_n_counting(&m->open.known) > 0 && dl_decide_may_create(m))
@@ -97,3 +100,70 @@ dl_request dl_async_looked(dl_machine *m)
     if (m->self.grace_over && m->now >= m->self.grace_over) return dl_machine_go_on(m);
     return dl_decide_wait_until(m, m->self.grace_over ? m->self.grace_over : DL_NEVER);
 }
+
+/* ---- the table ---------------------------------------------------------------------------- */
+
+static bool is_in_flight(const dl_machine *m)
+{
+    return m->a.pace->n_taken > m->a.pace->next_adopt;
+}
+
+static void next_roster(dl_entry *draft, const dl_draft_source *from)
+{
+    const dl_known *k =
+        draft->n_members ? dl_known_find(from->known, &draft->members[0].life) : NULL;
+    if (k) draft->position = k->facts.stats.position;
+    dl_async_next_roster(&draft->roster, from->args->control, draft);
+}
+
+static bool counts_in_flight(const dl_machine *m, const dl_member *own)
+{
+    return dl_pace_take(m->a.pace, own->entry) != NULL;
+}
+
+static const char *void_reason(const dl_machine *m)
+{
+    return dl_async_void_reason(m->a.control, m->a.config, &m->applying.entry);
+}
+
+static void fold_void(dl_machine *m)
+{
+    m->applying.entry.committer = (dl_life){.generation = 0};
+    dl_fold_void(m->a.control, &m->applying.entry, m->applying.digest);
+}
+
+static bool has_to_put(dl_machine *m)
+{
+    return is_in_flight(m) && m->self.n_put <= m->a.pace->takes[0].entry;
+}
+
+static bool has_put_all(const dl_machine *m)
+{
+    return !is_in_flight(m) || m->self.n_put > m->a.pace->takes[0].entry;
+}
+
+static void begin_put(dl_machine *m)
+{
+    m->self.n_put = m->a.pace->takes[0].entry;
+}
+
+static uint64_t list_from(const dl_machine *m)
+{
+    return is_in_flight(m) ? m->a.pace->takes[0].entry : dl_open_entry(m);
+}
+
+const dl_mode dl_mode_async = {
+    .cuts_claims = true,
+    .chooses_one = true,
+    .next_roster = next_roster,
+    .counts_in_flight = counts_in_flight,
+    .void_reason = void_reason,
+    .fold_void = fold_void,
+    .has_to_put = has_to_put,
+    .has_put_all = has_put_all,
+    .begin_put = begin_put,
+    .list_from = list_from,
+    .go_on = go_on,
+    .listed = listed,
+    .looked = looked,
+};

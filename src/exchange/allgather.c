@@ -1,0 +1,20 @@
+/* allgather.c - every replica combines what it has read (P19): an own contribution is whole, and no
+ * combined update is put, served or collected. */
+#include "exchange/exec_parts.h"
+
+static diloco_status prepare(dl_exec *x)
+{
+    (void)x;
+    return DILOCO_OK;
+}
+
+const dl_exec_topology dl_exec_allgather = {.prepare = prepare};
+
+const dl_exec_topology *dl_exec_topology_of(dl_way way)
+{
+    static const dl_exec_topology *const rows[DL_N_WAYS] = {[DL_WAY_ALLGATHER] = &dl_exec_allgather,
+                                                            [DL_WAY_LEADER] = &dl_exec_leader,
+                                                            [DL_WAY_SHARDED] = &dl_exec_sharded};
+    DL_ASSERT((unsigned)way < DL_N_WAYS);
+    return rows[way];
+}

@@ -1,0 +1,136 @@
+/* pace_async.c - the pace of an asynchronous run (PROTOCOL P20): a replica captures H steps after
+ * its own last adoption, has one contribution in flight, and waits for its entry. */
+#include "protocol/pace_parts.h"
+
+static bool is_in_flight(const dl_pace *p)
+{
+    return p->n_taken > p->next_adopt;
+}
+
+static dl_take *take_of(const dl_pace *p, uint64_t entry)
+{
+    return is_in_flight(p) && p->takes[0].entry == entry ? &p->takes[0] : NULL;
+}
+
+static dl_stop next(const dl_pace *p)
+{
+    const bool over = p->folded >= p->entries;
+    if (p->fragments[0].behind || (over && !p->finished)) return (dl_stop){DL_STOP_JUMP, p->folded};
+    if (is_in_flight(p)) return (dl_stop){DL_STOP_ADOPT, p->takes[0].entry};
+    if (!over && p->position >= p->fragments[0].since + p->own_interval)
+        return (dl_stop){DL_STOP_TAKE, p->base};
+    return (dl_stop){DL_STOP_NONE, 0};
+}
+
+static bool may_adopt(const dl_pace *p, uint64_t entry)
+{
+    (void)entry;
+    return p->settled || !is_in_flight(p); /* it was let go meanwhile */
+}
+
+static bool takes_part(const dl_pace *p, uint64_t entry)
+{
+    (void)entry;
+    return is_in_flight(p) && !p->settled;
+}
+
+static uint64_t train_until(const dl_pace *p)
+{
+    return p->finished ? UINT64_MAX : p->fragments[0].since + p->own_interval;
+}
+
+static bool done(const dl_pace *p)
+{
+    return p->finished && !p->reading;
+}
+
+static uint64_t entry_of(const dl_pace *p, uint64_t n)
+{
+    (void)n;
+    return p->base;
+}
+
+static bool is_mute(const dl_pace *p, const dl_take *take, bool awaited)
+{
+    (void)p, (void)take, (void)awaited;
+    return false;
+}
+
+/* The local tensors are theta now. */
+static void begin_from_theta(dl_pace *p)
+{
+    p->base = p->folded;
+    p->fragments[0].since = p->position;
+    p->next_adopt = p->n_taken;
+    p->settled = false;
+    p->finished = p->folded >= p->entries;
+}
+
+static void adopted(dl_pace *p, const dl_take *take, dl_adoption how)
+{
+    (void)take, (void)how;
+    begin_from_theta(p);
+}
+
+static void jumped(dl_pace *p)
+{
+    p->fragments[0].behind = false;
+    begin_from_theta(p);
+}
+
+static void fold(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted)
+{
+    (void)entry;
+    if (!is_in_flight(p) || !counted) return;
+    p->takes->fragment = fragment;
+    p->takes->commit = commit;
+    p->takes->counted = counted;
+}
+
+static void resumed(dl_pace *p)
+{
+    if (is_in_flight(p)) dl_pace_let_go(p); /* a resume does not take up what was in flight */
+}
+
+/* Otherwise nothing would be put, and waited for. */
+static void restarted(dl_pace *p)
+{
+    p->next_adopt = p->n_taken;
+}
+
+/* What was trained on another state is of no use without that state. */
+static void caught_up(dl_pace *p)
+{
+    if (p->reading && !is_in_flight(p) && p->base != p->folded) p->fragments[0].behind = true;
+}
+
+void dl_pace_settle(dl_pace *p)
+{
+    DL_ASSERT(p->schedule.async);
+    p->settled = true;
+}
+
+void dl_pace_let_go(dl_pace *p)
+{
+    DL_ASSERT(p->schedule.async);
+    p->next_adopt = p->n_taken;
+    p->fragments[0].behind = true;
+}
+
+const dl_pace_rules dl_pace_async = {
+    .counts_own = true,
+    .take = take_of,
+    .next = next,
+    .may_adopt = may_adopt,
+    .takes_part = takes_part,
+    .train_until = train_until,
+    .done = done,
+    .entry_of = entry_of,
+    .is_mute = is_mute,
+    .adopted = adopted,
+    .jumped = jumped,
+    .fold = fold,
+    .resumed = resumed,
+    .restarted = restarted,
+    .caught_up = caught_up,
+};

@@ -1,0 +1,29 @@
+/* pace_parts.h - where the paces of rounds and of asynchronous runs differ: a table each, in pace.c
+ * and pace_async.c, which share it and nobody else sees. */
+#ifndef DL_PROTOCOL_PACE_PARTS_H
+#define DL_PROTOCOL_PACE_PARTS_H
+
+#include "protocol/pace.h"
+
+typedef struct dl_pace_rules {
+    bool counts_own; /* takes are this replica's own count, not entries of the log */
+    dl_take *(*take)(const dl_pace *p, uint64_t entry);
+    dl_stop (*next)(const dl_pace *p);
+    bool (*may_adopt)(const dl_pace *p, uint64_t entry);
+    bool (*takes_part)(const dl_pace *p, uint64_t entry);
+    uint64_t (*train_until)(const dl_pace *p);
+    bool (*done)(const dl_pace *p);
+    uint64_t (*entry_of)(const dl_pace *p, uint64_t n); /* of this replica's take number n */
+    bool (*is_mute)(const dl_pace *p, const dl_take *take, bool awaited);
+    void (*adopted)(dl_pace *p, const dl_take *take, dl_adoption how);
+    void (*jumped)(dl_pace *p);
+    void (*fold)(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted);
+    /* optional: a saved pace was loaded; the log is read again; it is read to its end */
+    void (*resumed)(dl_pace *p);
+    void (*restarted)(dl_pace *p);
+    void (*caught_up)(dl_pace *p);
+} dl_pace_rules;
+
+extern const dl_pace_rules dl_pace_async;
+
+#endif
