@@ -1,4 +1,4 @@
-/* embed.c - DiLoCo around somebody's own trainer: a linear model fitted by plain gradient
+/* embed.c - DiLoCo around a trainer of your own: a linear model fitted by plain gradient
  * descent, one replica a process.
  *
  *     cc embed.c $(pkg-config --cflags --libs diloco) -o embed

@@ -79,6 +79,13 @@ def rule_problems():
                     yield f"docs/protocol.md: there is no {name}"
 
 
+def manual_problems():
+    """The complete program of docs/c.md is examples/embed.c, which embed_test.sh compiles."""
+    shown = re.search(r"^```c\n(.*?)^```$", (ROOT / "docs/c.md").read_text(), re.M | re.S)
+    if not shown or shown.group(1) != (ROOT / "examples/embed.c").read_text():
+        yield "docs/c.md: its program is not examples/embed.c"
+
+
 def glossary_problems():
     terms = TERM.findall((ROOT / "docs/glossary.md").read_text())
     if len(terms) < 60:
@@ -124,6 +131,6 @@ def security_problems():
                     yield f"docs/security.md: intruder.sh has no scenario {name}"
 
 
-found = [*problems(), *place_problems(), *rule_problems(), *room_problems(), *glossary_problems(), *index_problems(), *security_problems()]
+found = [*problems(), *place_problems(), *rule_problems(), *manual_problems(), *room_problems(), *glossary_problems(), *index_problems(), *security_problems()]
 print("\n".join(found + [f"{len(found)} problems in the documentation"]))
 sys.exit(1 if found else 0)
