@@ -7,8 +7,8 @@
  *     diloco_clients_run(run, &(diloco_clients){.fit = fit});
  *     diloco_run_close(run);
  *
- * Who is asked, who trains whom, what is saved of a client, and what becomes of contributions are
- * those of every federated run. */
+ * Sampling, the assignment of clients to workers, saved state and contributions are as in every
+ * federated run. */
 #ifndef DILOCO_CLIENTS_H
 #define DILOCO_CLIENTS_H
 
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* What is asked of a client. */
+/* One client's turn in a round. */
 typedef struct diloco_client_turn {
     uint64_t client;      /* 1 to clients.total_clients; client k has shard k - 1 of the data */
     uint64_t entry;       /* of the log: the round */
@@ -27,7 +27,7 @@ typedef struct diloco_client_turn {
     bool fresh;           /* it has no private state: the registered pieces are zero */
 } diloco_client_turn;
 
-/* What a client did in this round. */
+/* The result of a client's turn. */
 typedef struct diloco_client_report {
     uint64_t holds; /* samples that it has: its weight; 0: it has none, and the others are 0 too */
     uint64_t steps; /* trainer.local_steps_per_round of them, or any number where that is 0 */

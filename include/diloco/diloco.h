@@ -1,10 +1,10 @@
-/* diloco.h - all of libdiloco: the run of any trainer, its settings, reading its log. The
- * project's own trainer is apart (train.h, libdiloco-train).
+/* diloco.h - all of libdiloco: a run for any trainer, its settings, and reading its log. The
+ * project's own trainer is a library of its own (train.h, libdiloco-train).
  *
- * What holds for every part (docs/c.md): any number of runs in one process; nothing prints or
- * exits; a handle is used by one thread at a time where its header does not say more, and
- * functions without a handle by any. What belongs to the process as a whole is the sink of
- * log.h, diloco_store_link, and the names of callers' stores (user.h). */
+ * For every part (docs/c.md): a process may have any number of runs, and the library neither prints
+ * nor exits. One thread at a time uses a handle, unless its header allows more; any thread calls
+ * functions without a handle. Three things belong to the whole process: the sink of log.h,
+ * diloco_store_link, and the names of callers' stores (user.h). */
 #ifndef DILOCO_DILOCO_H
 #define DILOCO_DILOCO_H
 
@@ -21,8 +21,8 @@
 extern "C" {
 #endif
 
-/* Of these headers. What was compiled with them runs with every libdiloco of the same series
- * (MAJOR.MINOR) and this version or a later one. */
+/* Version of these headers. A program compiled with them runs with every libdiloco of the same
+ * series (MAJOR.MINOR) and of this version or a later one. */
 #define DILOCO_VERSION_MAJOR 0
 #define DILOCO_VERSION_MINOR 2
 #define DILOCO_VERSION_PATCH 0

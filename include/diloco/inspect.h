@@ -1,4 +1,4 @@
-/* inspect.h - reading a run's log: what it is, who takes part, what happened, is it true. */
+/* inspect.h - reading a run: its settings, members, log, records, model and verification. */
 #ifndef DILOCO_INSPECT_H
 #define DILOCO_INSPECT_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* One entry as diloco_log_walk tells it. It and its pointers are valid during the call. */
+/* One entry of the log. It and its pointers are valid during the call. */
 typedef struct diloco_log_entry {
     uint64_t entry;
     bool commit;
@@ -25,28 +25,29 @@ typedef struct diloco_log_entry {
     size_t n_roster;
     double loss;
     uint64_t bytes;                   /* of the members' contributions */
-    const char *combined_by;          /* who combined them for all; "": everybody for himself */
-    uint64_t combined_bytes;          /* of what they come to */
+    const char *combined_by;          /* replica that combined them for all; "": every replica */
+    uint64_t combined_bytes;          /* size of the combined update */
     uint64_t steps, samples;          /* that the members took for it */
     double simulated_s;               /* that its round took in simulated time; 0: time is real */
     const char *base, *result, *prev; /* digests, hex */
     size_t n_rejected;                /* contributions that the entry does not use (check.*): */
-    const char *const *rejected;      /* their lives, */
+    const char *const *rejected;      /* their generations, */
     const char *const *rejected_for;  /* and for each a word: "norm", "cosine", "non-finite", … */
 } diloco_log_entry;
 
 /* A status other than OK stops the walk and is returned. */
 typedef diloco_status (*diloco_log_entry_fn)(void *user, const diloco_log_entry *entry);
 
-/* All entries from `from`, in order. DILOCO_ENOENT: no run there. */
+/* diloco_log_walk calls `fn` for each entry from number `from` on, in order. Returns DILOCO_ENOENT
+ * if no run is at `url`, or the first status of `fn` other than DILOCO_OK. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_log_walk(const char *url, uint64_t from,
                                                            diloco_log_entry_fn fn, void *user);
 
 /* The record that replicas left in the store (docs/architecture.md section 9), one line of JSON a
- * call, without its newline: one life after the other, each in its order. A life's last lines may
- * be missing: they are put there in parts; a part that is damaged is left out, with a warning. A
- * status other than OK stops the walk and is returned. DILOCO_ENOENT: no run there, or no record of
- * it. */
+ * call, without its newline: one generation after the other, each in its order. A generation's last
+ * lines may be missing: they are put there in parts; a part that is damaged is left out, with a
+ * warning. A status other than OK stops the walk and is returned. DILOCO_ENOENT: no run there, or
+ * no record of it. */
 typedef diloco_status (*diloco_record_line_fn)(void *user, const char *line, size_t len);
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_record_walk(const char *url,
                                                               diloco_record_line_fn fn, void *user);
@@ -84,7 +85,7 @@ typedef struct diloco_replica_status {
     uint64_t from_peers, from_store;
 } diloco_replica_status;
 
-/* What the open entry waits for. */
+/* The replicas that the open entry waits for. */
 typedef struct diloco_run_wait {
     uint64_t entry, position; /* of its due point; position: 0 in asynchronous runs */
     size_t n_awaited;         /* its roster; before there is one run.replicas; asynchronous: 1 */
@@ -101,20 +102,22 @@ typedef struct diloco_run_status {
     uint64_t snapshot; /* newest */
     char exchange[16]; /* how contributions are moved: "allgather", "leader" */
     /* Of the newest commit, of all replicas together, by the formulas of docs/protocol.md P19;
-     * entry_read is less where the store vouches for what is put (P8). */
+     * entry_read is less where the store confirms what is put (P8). */
     uint64_t entry_written, entry_read;
     bool done;
     diloco_run_wait *wait; /* NULL when it is done */
     size_t n_replicas;
-    diloco_replica_status **replicas; /* the newest life of each, by name; at most 256 */
-    void *memory;                     /* what these two point into */
+    diloco_replica_status **replicas; /* the newest generation of each, by name; at most 256 */
+    void *memory;                     /* memory of the two arrays */
     diloco_rejections rejected;       /* of all replicas */
     size_t n_banned;                  /* replicas that are banned now */
-    double alive_s; /* the living change their heartbeat within it: 2 run.heartbeat + 1, or 11 */
+    double alive_s; /* seconds within which a live replica's heartbeat changes: 2 run.heartbeat + 1,
+                       at least 11 */
 } diloco_run_status;
 
-/* Watches heartbeats for watch_s seconds to tell the living from the dead. The caller frees what
- * *out holds with diloco_run_status_free; after an error there is nothing in it. */
+/* diloco_run_status_read reads a run's state. It watches heartbeats for watch_s seconds to see
+ * which replicas are alive. The caller frees *out with diloco_run_status_free; after an error *out
+ * is empty. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_status_read_sized(diloco_run_status *out,
                                                                         size_t size,
                                                                         const char *url,
@@ -126,10 +129,11 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_status_read(diloco_run_s
 }
 DILOCO_API void diloco_run_status_free(diloco_run_status *status); /* again is fine */
 
-/* Whose run it is, and whose its names are (docs/security.md): called first with `replica` and
- * `key` NULL, then for each name that has a key, of a closed roster all members, else who has
- * begun. `roster` is run.roster; of a trusted run there is nothing else, and `owner` is "". Keys
- * are "ed25519:" and 64 hex digits. A status other than OK stops the walk and is returned. */
+/* diloco_roster_walk reports the owner of a run and the keys of its names (docs/security.md). It
+ * calls `fn` first with `replica` and `key` NULL, then for each name with a key: all members of a
+ * closed roster, else the names that have begun. `roster` is run.roster. A trusted run has no keys,
+ * and `owner` is "". Keys are "ed25519:" and 64 hex digits. A status other than OK stops the walk
+ * and is returned. */
 typedef diloco_status (*diloco_roster_fn)(void *user, const char *roster, const char *owner,
                                           const char *replica, const char *key);
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_roster_walk(const char *url, diloco_roster_fn fn,
@@ -147,16 +151,21 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_own_names(const char *url, con
                                                             bool watch, diloco_own_name_fn fn,
                                                             void *user);
 
-/* An invitation to a run of run.roster = "invited", for one replica, once, for so many seconds; a
- * line of text without its newline, a secret until it is used. `key`: the file of the owner's key;
- * NULL or "": where keys are unless told otherwise. DILOCO_EREFUSED: the run invites nobody, or the
- * key is not its owner's. DILOCO_EINVAL: cap is less than 320. */
+/* diloco_invite makes an invitation to a run with run.roster = "invited". It admits one replica,
+ * once, and is secret until it is used.
+ *
+ *   out      [cap] a line of text without its newline; cap is at least 320
+ *   key      file of the owner's key; NULL or "": the usual place
+ *   seconds  until it expires
+ *
+ * Returns DILOCO_EREFUSED if the run has no invitations, or the key is not its owner's;
+ * DILOCO_EINVAL if cap is less than 320. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_invite(char *out, size_t cap, const char *url,
                                                          const char *key, uint64_t seconds);
 
-/* The run's own settings into a configuration (its AGREE options; origin "run"). The server of a
- * run.coord that stands there before is the caller's choice: see DILOCO_COORDS in
- * docs/stores.md. */
+/* diloco_run_config sets the options of a run that all its replicas share, with origin "run". If
+ * `config` has a run.coord before the call, its server is trusted as the caller's choice: see
+ * DILOCO_COORDS in docs/stores.md. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_config(diloco_config *config,
                                                              const char *url);
 
@@ -171,9 +180,9 @@ typedef struct diloco_verify_report {
 } diloco_verify_report;
 typedef void (*diloco_verify_fn)(void *user, uint64_t done, uint64_t total);
 
-/* Check the chain of the whole log, replay what can be replayed, compare every digest.
- * DILOCO_EPROTO: something does not fit; the text says which entry and what. Warns through the log
- * about contributions that are gone. */
+/* diloco_verify checks the chain of the whole log, applies again every entry that can be applied,
+ * and compares every digest. Returns DILOCO_EPROTO if one does not match; the text names the entry
+ * and the reason. It logs a warning about contributions that are gone. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_verify_sized(diloco_verify_report *out,
                                                                size_t size, const char *url,
                                                                int n_threads,
@@ -199,21 +208,22 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_verify(const diloco_run 
     return diloco_run_verify_sized(run, out, sizeof *out, n_threads);
 }
 
-/* A run with run.single_committer: the newest life of `replica` (NULL: that of the option) becomes
- * the one whom followers believe, by an abort behind the log's end. `really` false: only says what
- * would be done. Make sure that the committer before is over. DILOCO_EINVAL: there is nothing to
- * take over; DILOCO_ENOENT: no such replica has ever been there; DILOCO_EEXIST: the committer
- * lives. */
-/* Remove every object of a run, the log first and run.json last, and leave other objects in its
- * store alone. *n_objects says how many are gone, also after an error; the same call goes on. The
- * caller makes sure that no replica of the run is alive. DILOCO_ENOENT: no run there.
+/* diloco_takeover makes the newest generation of `replica` the committer of a run with
+ * run.single_committer, by an abort at the log's end. `replica` NULL means that of the option. With
+ * `really` false it only reports the change. Ensure that the previous committer has ended. Returns
+ * DILOCO_EINVAL if there is nothing to take over; DILOCO_ENOENT if no such replica has ever begun;
+ * DILOCO_EEXIST if the committer is alive. */
+/* diloco_run_remove removes every object of a run, the log first and run.json last, and leave other
+ * objects in its store alone. *n_objects is the number removed, also after an error; the same call
+ * continues. The caller ensures that no replica of the run is alive. DILOCO_ENOENT: no run there.
  * DILOCO_EREFUSED: the store does not let this machine delete; a hub lets no client remove a log.
  */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_remove(uint64_t *n_objects, const char *url);
 
 typedef struct diloco_takeover_report {
-    uint64_t entry;        /* that says so */
-    char from[48], to[48]; /* lives; from: the replica's name where no life of it has decided yet */
+    uint64_t entry; /* that says so */
+    char from[48],
+        to[48]; /* lives; from: the replica's name where no generation of it has decided yet */
 } diloco_takeover_report;
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_takeover_sized(diloco_takeover_report *out,
                                                                  size_t size, const char *url,
@@ -225,17 +235,17 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_takeover(diloco_takeover_rep
     return diloco_takeover_sized(out, sizeof *out, url, replica, really);
 }
 
-/* A run in which every replica stops at an entry that counts what nobody can read, where no
- * committer may lie (two replicas, or one committer; docs/protocol.md P7): the newest life of
- * `replica` puts an abort at the log's end that says that this entry, and those after it, are void.
- * The run goes on from the state before it. `replica` NULL: only says what would be done. Stop all
- * replicas first. DILOCO_EINVAL: there is nothing to void; DILOCO_ENOENT: no such replica has ever
- * been there; DILOCO_EEXIST: a replica lives; DILOCO_EREFUSED: this machine's key creates no
- * entries. */
+/* diloco_void lets a run continue without an entry that counts an unreadable contribution, and at
+ * which every replica stops (two replicas, or one committer; docs/protocol.md P7). The newest
+ * generation of `replica` creates an abort at the log's end, which declares that entry and those
+ * after it void. The run continues from the state before it. With `replica` NULL it only reports
+ * the change. Stop all replicas first. Returns DILOCO_EINVAL if there is nothing to void;
+ * DILOCO_ENOENT if no such replica has ever begun; DILOCO_EEXIST if a replica is alive;
+ * DILOCO_EREFUSED if this machine's key may not create entries. */
 typedef struct diloco_void_report {
     uint64_t entry; /* that cannot be read; those from it up to `at` are void */
     uint64_t at;    /* the entry that says so */
-    char by[48];    /* the life that decides; "" where `replica` is NULL */
+    char by[48];    /* the generation that decides; "" where `replica` is NULL */
     char why[256];  /* it cannot be read */
 } diloco_void_report;
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_void_sized(diloco_void_report *out, size_t size,
@@ -249,18 +259,18 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_void(diloco_void_report *out
 /* The shared model after the last entry (or after `entries` of them) as safetensors bytes: the
  * model's tensors under their names, as they are to be evaluated: theta, or what the outer
  * optimizer evaluates in its place (schedule_free: the mean). Beside them the outer optimizer's
- * vectors as "diloco.<vector>.<name>", say "diloco.momentum.embed", for a run that goes on from
- * there; who only wants the model skips names that begin with "diloco.". The caller frees *bytes
+ * vectors as "diloco.<vector>.<name>", say "diloco.momentum.embed", for a run that continues from
+ * there. For the model alone skip names that begin with "diloco.". The caller frees *bytes
  * with diloco_free. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_theta_read(void **bytes, size_t *len,
                                                              uint64_t *entry, const char *url,
                                                              uint64_t entries);
 DILOCO_API void diloco_free(void *bytes);
 
-/* What an entry moved the shared model by, tensor by tensor: after - before, elementwise; zeros for
- * what it left alone, and all of them for an abort. The log is replayed from the newest snapshot
- * before the entry. DILOCO_ENOENT: no run, no such entry, or the contributions in between are gone
- * (run.retain = "recent"). */
+/* diloco_movement_walk reports how an entry moved the shared model, tensor by tensor: after -
+ * before, elementwise. Tensors that it left alone, and all tensors of an abort, have zeros. The log
+ * is replayed from the newest snapshot before the entry. DILOCO_ENOENT: no run, no such entry, or
+ * the contributions in between are gone (run.retain = "recent"). */
 typedef struct diloco_movement {
     const char *tensor;
     const double *delta; /* [count], during the call; integers and booleans as numbers */
@@ -271,13 +281,13 @@ typedef void (*diloco_movement_fn)(void *user, const diloco_movement *movement);
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_movement_walk(const char *url, uint64_t entry,
                                                                 diloco_movement_fn fn, void *user);
 
-/* From here on this process sees every store that it opens through a slower link than there is,
- * which all share: "10mbit,100ms,1%" is rate, delay of a request, and loss (docs/stores.md). A run
- * with the option run.link does this when it is opened. DILOCO_EINVAL: no link, or the process has
- * another one already. */
+/* diloco_store_link makes this process see every store that it opens from now on through one slower
+ * link: "10mbit,100ms,1%" is rate, delay of a request, and loss (docs/stores.md). A run with the
+ * option run.link does so when it is opened. Returns DILOCO_EINVAL if the link is invalid, or the
+ * process has another one already. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_store_link(const char *link);
 
-/* Ask a store what it can do: writes a few objects under probe/ and removes them. */
+/* diloco_store_check measures a store: it writes a few objects under probe/ and removes them. */
 typedef struct diloco_store_report {
     double create_ms, read_ms, write_mb_per_s, read_mb_per_s;
     int winners; /* of 8 concurrent creates of one name: 1 is right */

@@ -44,8 +44,8 @@ extern "C" {
 
 typedef struct diloco_loop diloco_loop;
 
-/* ---- what the caller supplies. These structs point on to others and are kept, so each carries
- * its own size (status.h): `size` is its sizeof; a member that is 0 or NULL has its default. */
+/* ---- structs of the caller. They point to others and are kept, so each has its own size
+ * (status.h): `size` is its sizeof; a member that is 0 or NULL has its default. */
 
 /* One all-reduce. The replicas' calls with equal (entry, fragment, part) belong together, in
  * whatever order they arrive. */
@@ -68,7 +68,7 @@ typedef struct diloco_communicator {
     diloco_status (*all_reduce)(void *user, const diloco_reduce *reduce, void **handle);
     diloco_status (*wait)(void *user, void *handle);
 
-    /* Agree on who takes part, before each prepare. Optional. */
+    /* Agree on the participants, before each prepare. Optional. */
     diloco_status (*start_quorum)(void *user);
     /* Entries committed so far. Optional: NULL counts this handle's commits. */
     uint64_t (*current_step)(void *user);
@@ -87,7 +87,7 @@ typedef struct diloco_loop_copy {
     void *user;
     diloco_status (*read)(void *user, float *host, size_t tensor, size_t first, size_t n);
     diloco_status (*write)(void *user, const float *host, size_t tensor, size_t first, size_t n);
-    float *staging; /* what is copied through, for example pinned; NULL: the loop's own */
+    float *staging; /* buffer for the copies, for example pinned; NULL: the loop's own */
     size_t n_staging;
 } diloco_loop_copy;
 
@@ -95,7 +95,7 @@ typedef struct diloco_loop_copy {
 typedef struct diloco_loop_outer {
     uint64_t entry;
     uint32_t fragment;
-    size_t n;     /* elements of the fragment: its tensors one behind the other */
+    size_t n;     /* elements of the fragment: its tensors one after the other */
     float *theta; /* in: before; out: after */
     float *g;     /* the mean of theta - local; may be overwritten */
 } diloco_loop_outer;
@@ -108,7 +108,7 @@ typedef struct diloco_loop_options {
     uint64_t fragment_sync_delay; /* less than H/P */
     double fragment_update_alpha; /* weight of the local values, 0 … 1 */
     size_t bucket_bytes;          /* all-reduce in pieces of at most this; 0: tensor by tensor */
-    bool should_quantize;         /* only told to all_reduce */
+    bool should_quantize;         /* passed on to all_reduce, and not used otherwise */
     bool keep_local;              /* after a refused commit train on from the local values */
     int n_threads;                /* 0: as many as there are cores */
 
@@ -144,23 +144,24 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_loop_tensor(diloco_loop *loo
     return diloco_loop_tensor_sized(loop, tensor, sizeof *tensor);
 }
 
-/* Take the memory (theta, the outer optimizer's vectors, one g of the largest fragment) and the
- * tensors' present values as theta. DILOCO_EINVAL: a fragment without tensors. DILOCO_ENOMEM. */
+/* diloco_loop_start allocates theta, the outer optimizer's vectors and one g of the largest
+ * fragment, and takes the tensors' present values as theta. Returns DILOCO_EINVAL if a fragment has
+ * no tensors; DILOCO_ENOMEM. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_start(diloco_loop *loop);
 
-/* One optimizer step is complete. Prepares and performs when it is time, with their errors; after
- * an error of prepare the next step tries again. */
+/* diloco_loop_step counts one completed optimizer step, and prepares and performs when they are
+ * due. Returns their errors; after an error of prepare the next step tries again. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_step(diloco_loop *loop);
 
-/* The two halves, for who places the waits: used instead of diloco_loop_step, whose counting they
- * leave alone.
+/* diloco_loop_prepare and diloco_loop_perform replace diloco_loop_step for callers that choose
+ * where to wait. They do not change its counting.
  *
- * prepare: what start_quorum gives; DILOCO_EINVAL: one is prepared already.
+ * prepare returns the status of start_quorum, or DILOCO_EINVAL if one is prepared already.
  *
- * perform: *committed (NULL: not asked) tells the vote. DILOCO_EINVAL: nothing is prepared. Where
- * the exchange failed here (all_reduce, wait, errored, a NaN or an infinity in the mean:
- * DILOCO_ENUMERIC), the vote is no, all stands as after a refused commit, and the error is
- * returned: the loop may go on. After DILOCO_ENUMERIC of the outer step itself, or an error of
+ * perform sets *committed to the vote (NULL: not wanted). Returns DILOCO_EINVAL if nothing is
+ * prepared. If the exchange failed here (all_reduce, wait, errored, or DILOCO_ENUMERIC for a mean
+ * that is not finite), the vote is no, the state is that after a refused commit, and the error is
+ * returned: the loop may continue. After DILOCO_ENUMERIC of the outer step itself, or an error of
  * options.outer, *committed is true and this replica's state is to be loaded from elsewhere. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_prepare(diloco_loop *loop);
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_perform(diloco_loop *loop, bool *committed);
@@ -175,18 +176,19 @@ typedef struct diloco_loop_info {
 } diloco_loop_info;
 DILOCO_API void diloco_loop_now(const diloco_loop *loop, diloco_loop_info *info);
 
-/* theta = the tensors' values; the tensors' values = theta; of all fragments. After start, with
- * nothing in flight. DILOCO_EINVAL otherwise. */
+/* diloco_loop_backup sets theta to the tensors' values, diloco_loop_restore the tensors' values to
+ * theta, for all fragments. Both return DILOCO_EINVAL before start or while an exchange is in
+ * flight. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_backup(diloco_loop *loop);
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_restore(diloco_loop *loop);
 
-/* A fragment's state, in place, after start and until destroy: for who stores it in his own way or
- * brings a joining replica up to date. May be written while nothing is in flight. Of the outer
- * optimizer's vectors there are none with options.outer. */
+/* diloco_loop_view gives a fragment's state in place, valid from start until destroy, to store it
+ * elsewhere or to bring a joining replica up to date. It may be written while nothing is in flight.
+ * With options.outer there are no vectors. */
 enum { DILOCO_LOOP_VECTORS = 3 };
 typedef struct diloco_loop_fragment {
     size_t size; /* set by the caller */
-    size_t n;    /* elements: the fragment's tensors one behind the other */
+    size_t n;    /* elements: the fragment's tensors one after the other */
     float *theta;
     int n_vectors;
     float *vectors[DILOCO_LOOP_VECTORS];
@@ -202,9 +204,10 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_digest(const diloco_loop 
                                                               char hex[33]);
 
 /* The outer state (theta, vectors, counters) in one file (docs/formats.md), replaced as a whole;
- * loading it goes on bitwise, once the caller has restored his own: the registered tensors are not
- * touched. With nothing in flight. load: DILOCO_EDIFFERS: of other tensors, another optimizer or
- * schedule; DILOCO_EPROTO: damaged; DILOCO_ENOENT, DILOCO_EIO; after an error all is as it was. */
+ * loading it continues bitwise, once the caller has restored his own: the registered tensors are
+ * not touched. With nothing in flight. load: DILOCO_EDIFFERS: of other tensors, another optimizer
+ * or schedule; DILOCO_EPROTO: damaged; DILOCO_ENOENT, DILOCO_EIO; after an error all is as it was.
+ */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_save(const diloco_loop *loop,
                                                             const char *path);
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_load(diloco_loop *loop, const char *path);

@@ -1,4 +1,4 @@
-/* tensor.h - what a run moves: named tensors with a type, a shape and a role. */
+/* tensor.h - the tensors of a run: a name, a type, a shape and a role. */
 #ifndef DILOCO_TENSOR_H
 #define DILOCO_TENSOR_H
 
@@ -37,11 +37,11 @@ typedef struct diloco_tensor {
     int fragment; /* 0 … fragments-1; 0 in vanilla DiLoCo */
 } diloco_tensor;
 
-/* How tensors are reached that are not in host memory. Functions may return before what they queue
- * on `stream` is done; synchronise waits for all of it. Called on the thread that called the
- * library, for the tensors that a call needs, never between calls: the caller sees to it that what
- * it queued itself on these tensors is done or on the same stream. An error is returned by the call
- * under way and by every later one. */
+/* diloco_device copies tensors that are not in host memory. copy_in and copy_out may return before
+ * the copy is done; synchronise waits for all copies queued on `stream`. The library calls these
+ * functions on the thread that called it, for the tensors that the call needs, never between calls.
+ * The caller ensures that its own work on these tensors is done or queued on the same stream. An
+ * error is returned by the call in progress and by every later one. */
 typedef struct diloco_device {
     void *user, *stream; /* handed to each */
     diloco_status (*copy_in)(void *user, void *stream, void *host, const void *device, size_t len);

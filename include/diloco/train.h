@@ -17,21 +17,21 @@ typedef struct diloco_preset {
     const char *name, *summary, *citation;
     const diloco_preset_value *values; /* ends with a NULL name */
 } diloco_preset;
-DILOCO_API const diloco_preset *diloco_preset_at(size_t i); /* NULL behind the last */
+DILOCO_API const diloco_preset *diloco_preset_at(size_t i); /* NULL after the last */
 
 /* Set preset's values on a configuration (origin "preset <name>"); call it before the file's. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_preset_apply(diloco_config *config,
                                                                const char *name);
 
 /* Values an option may have where they come from a table ("trainer.optimizer": "adamw", "sgd");
- * NULL behind the last, or when the option is no such option. For --help and messages. */
+ * NULL after the last, or when the option is no such option. For --help and messages. */
 DILOCO_API const char *diloco_choice_at(const char *option, size_t i);
 
 /* Everything that can be known wrong before training: unknown names, combinations that are
  * refused (DILOCO_EREFUSED), data that is missing or too short. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_check(const diloco_config *config);
 
-/* What is going on in a replica, often. */
+/* Progress of a replica, reported often. */
 typedef struct diloco_progress {
     uint64_t step, position, positions, entry, entries;
     double loss;         /* of the last step that is known */
@@ -47,7 +47,8 @@ typedef struct diloco_train_hooks {
     const volatile int *stop; /* or NULL; set it (a signal handler may) to stop after this step */
 } diloco_train_hooks;
 
-/* Create the run in config's run.store unless it is there. DILOCO_EDIFFERS: another run is. */
+/* diloco_train_create creates the run in config's run.store unless it exists. Returns
+ * DILOCO_EDIFFERS if another run is there. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_create(const diloco_config *config);
 /* The same, and hooks->on_record gets the record's line of what creating has moved. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_create_with_sized(
@@ -59,7 +60,7 @@ diloco_train_create_with(const diloco_config *config, const diloco_train_hooks *
 }
 
 /* Live one replica to the end of the run: create or join, train, exchange, evaluate, record.
- * Options that nobody gave are those of the run. Warnings of diloco_train_check stand in the
+ * Options that nobody gave are those of the run. Warnings of diloco_train_check are in the
  * record. DILOCO_EINTERRUPTED: stopped by hooks->stop, state saved. DILOCO_ENUMERIC: 100 steps in
  * a row had no finite gradient. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_sized(const diloco_config *config,
@@ -117,8 +118,8 @@ typedef struct diloco_sample_args {
     size_t n_tokens;
     double temperature;
     uint64_t seed;
-    uint64_t top_k; /* draw among the so many likeliest; 0: all */
-    double top_p;   /* … among the likeliest that together have this probability; 0: all */
+    uint64_t top_k; /* draw among this many of the likeliest tokens; 0: all */
+    double top_p;   /* draw among the likeliest that together have this probability; 0: all */
 } diloco_sample_args;
 DILOCO_API DILOCO_MUST_CHECK diloco_status
 diloco_sample_sized(const diloco_config *config, const diloco_sample_args *args, size_t size,
@@ -152,8 +153,8 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_train_plan(diloco_memory_pla
     return diloco_train_plan_sized(out, sizeof *out, config);
 }
 
-/* What the data is. Of images, which are tokens here, vocab is the number of classes and context
- * is 1. */
+/* A description of the data. Images count as tokens; their vocab is the number of classes, and
+ * their context is 1. */
 typedef struct diloco_data_report {
     uint64_t train_tokens, test_tokens, samples_per_shard, shards;
     uint32_t vocab, context;
@@ -206,7 +207,7 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_export(diloco_export_report 
 {
     return diloco_export_sized(out, sizeof *out, config, format, dtype, to);
 }
-DILOCO_API const char *diloco_export_format_at(size_t i); /* NULL behind the last */
+DILOCO_API const char *diloco_export_format_at(size_t i); /* NULL after the last */
 
 /* Learn a byte-pair tokenizer of `vocab` tokens from text (files and folders with commas) and write
  * it as a tokenizer.json. words: how text is cut, "gpt2" or "cl100k". DILOCO_EINVAL: no text, a
@@ -227,8 +228,8 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_tokenizer_train(diloco_token
 }
 
 /* Encode text (as above) with a tokenizer's file into a folder of token shards, for data.datasource
- * = tokens: on n_threads threads (0: all cores). What was killed goes on where it was when it is
- * called again. DILOCO_EDIFFERS: the folder is there with something else. Otherwise as above. */
+ * = tokens: on n_threads threads (0: all cores). A call after a kill continues where that one was.
+ * DILOCO_EDIFFERS: the folder is there with something else. Otherwise as above. */
 typedef struct diloco_prepare_report {
     uint64_t bytes, tokens, shards;
     uint64_t found; /* shards that were there already */

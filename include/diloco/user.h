@@ -7,13 +7,13 @@
  *
  * A part takes part as one of the library's own does: its option is "user:" and its name
  * (server.diloco.outer_optimizer = "user:sign"), which giving the part sets, so run.json says it,
- * the digest of the options covers it, and whoever has no part of that name is refused by name:
- * another replica, a replay, a program. What a name means is the caller's: a part that computes
- * something else has to have another name ("sign-2").
+ * the digest of the options covers it, and a replica, a replay or a
+ * program without a part of that name is refused by name. The caller gives a name its meaning: a
+ * part that computes something else needs another name ("sign-2").
  *
- * Every replica, and whoever replays the log, calls outer optimizer, combiner and codec for itself
- * and has to come to the same bits. So they are pure functions: of their arguments alone, not of
- * the time, of random numbers that others do not draw, of addresses, of anything kept from call to
+ * Every replica and every replay of the log calls outer optimizer, combiner and codec for itself,
+ * and must get the same bits. So they are pure functions: of their arguments alone, not of the
+ * time, of random numbers that others do not draw, of addresses, of anything kept from call to
  * call, and with sums in an order that does not depend on threads. Where machines differ (another
  * instruction set, another math library) it is for the caller to see that the bits do not; the
  * library computes digests and says which entry differs. They are called with rounding to nearest,
@@ -22,8 +22,8 @@
  * Threads: outer optimizer and combiner `coefficients` are called one at a time in a run, on a
  * thread of the library's or the caller's; combiner `elements` and the codec's functions on several
  * at once. Store functions are called on several threads, those of one handle one at a time. No
- * function may call the run. What `user` points at is the caller's and stays until
- * diloco_run_close; the structs are copied.
+ * function may call the run. The object of `user` is the caller's and stays until diloco_run_close;
+ * the structs are copied.
  *
  * Names are 1 to 26 letters, digits and ._- signs. `size` is each struct's sizeof (status.h); a
  * member that is 0 or NULL has its default. */
@@ -40,7 +40,7 @@ extern "C" {
 
 enum { DILOCO_USER_VECTORS = 2 };
 
-/* ---- outer optimizer: what a commit makes of the shared model */
+/* ---- outer optimizer: the step of a commit from one shared model to the next */
 
 /* One outer step of a fragment, in place: theta and the vectors are before, and shall be after. */
 typedef struct diloco_user_step {
@@ -48,7 +48,7 @@ typedef struct diloco_user_step {
     uint64_t commits;              /* outer steps that were taken on it: 0 at the first */
     float learning_rate, momentum; /* of the entry: server.diloco.outer_learning_rate by its
                                     * schedule, server.diloco.outer_momentum */
-    size_t n;     /* elements: the fragment's parameters one behind the other, as registered */
+    size_t n;     /* elements: the fragment's parameters one after the other, as registered */
     float *theta; /* [n] */
     float *vectors[DILOCO_USER_VECTORS]; /* [n] each, n_vectors of them; 0 at first */
     const float *g;                      /* [n] the combined movement, before - after: step against
@@ -56,11 +56,11 @@ typedef struct diloco_user_step {
 } diloco_user_step;
 
 /* Called once for each committed entry that this replica folds; once more where it proposed an
- * entry and another's stands in its place; and again for entries that a join, a resume or a replay
+ * entry and another's is in its place; and again for entries that a join, a resume or a replay
  * folds: so what it needs to remember has to be in the vectors, which are part of the shared state
  * (digests, snapshots, joins). It costs the run a buffer of its largest fragment, and is not shared
  * out to threads. `step` returns DILOCO_OK; DILOCO_ENUMERIC: the entry is aborted; anything else
- * ends the call under way and the run with that, DILOCO_EUNREACHABLE and what is no status with
+ * ends the call in progress and the run with that, DILOCO_EUNREACHABLE and what is no status with
  * DILOCO_EIO. */
 typedef struct diloco_user_outer {
     size_t size;
@@ -114,10 +114,10 @@ typedef struct diloco_user_codec {
     size_t (*bound)(void *user, size_t n);
     /* Write the payload of g[n] to out[bound(n)] and return its length. g is finite. */
     size_t (*encode)(void *user, unsigned char *out, const float *g, size_t n);
-    /* Can decode read it? The bytes are a stranger's. */
+    /* Return true if decode can read this payload. The bytes are untrusted. */
     bool (*check)(void *user, const unsigned char *payload, size_t len, size_t n);
     /* out[count] = elements [first, first + count) of the n of a payload that passed check; first
-     * is a multiple of 4096, count at most that. What is not finite is refused by the library. */
+     * is a multiple of 4096, count at most that. The library refuses values that are not finite. */
     void (*decode)(void *user, float *out, const unsigned char *payload, size_t len, size_t n,
                    size_t first, size_t count);
 } diloco_user_codec;
@@ -130,8 +130,8 @@ typedef struct diloco_user_codec {
  *
  * Keys are "a/b/c" of letters, digits and ._=- signs, at most 512 bytes. Functions return
  * DILOCO_OK, or: DILOCO_ENOENT not there; DILOCO_EUNREACHABLE it may come back (it is asked again);
- * DILOCO_ETIMEDOUT timeout_s have passed; DILOCO_EFULL, DILOCO_EIO, DILOCO_EREFUSED. What they
- * are handed to call (reader, found) may return a status: then return that. */
+ * DILOCO_ETIMEDOUT timeout_s have passed; DILOCO_EFULL, DILOCO_EIO, DILOCO_EREFUSED. The functions
+ * that they are given to call (reader, found) may return a status: then return that. */
 typedef struct diloco_user_bytes { /* this struct does not grow */
     const void *data;
     size_t len;
@@ -151,13 +151,13 @@ typedef struct diloco_user_store {
     const char *name;
     void *user;
 
-    /* A handle, into *handle. `place`: what stands behind the name and a slash, or "". `create`:
+    /* A handle, into *handle. `place`: what follows the name and a slash, or "". `create`:
      * make it where it is not there; otherwise that is DILOCO_ENOENT. close is called only for what
      * open gave. */
     diloco_status (*open)(void *user, void **handle, const char *place, bool create);
     void (*close)(void *user, void *handle);
 
-    /* Publish the parts, one behind the other, as one object if the name is free: all or nothing to
+    /* Publish the parts, one after the other, as one object if the name is free: all or nothing to
      * any reader, durable at return, and of several at once exactly one. *taken = true and
      * DILOCO_OK: it was there already. */
     diloco_status (*create)(void *user, void *handle, const char *key,
@@ -175,7 +175,7 @@ typedef struct diloco_user_store {
     /* Gone afterwards; not there: DILOCO_OK. */
     diloco_status (*remove)(void *user, void *handle, const char *key, double timeout_s);
 
-    /* Optional: let the call under way on this handle return soon. Any thread, async-signal-safe.
+    /* Optional: let the call in progress on this handle return soon. Any thread, async-signal-safe.
      */
     void (*abort)(void *user, void *handle);
 } diloco_user_store;

@@ -17,8 +17,8 @@ size_t dl_spans_cut(dl_span *out, const dl_span *spans, size_t n, size_t skip, s
 DL_MUST_CHECK diloco_status dl_file_read(dl_buf *out, const char *path);
 
 /* Each line of such a text, but for empty ones and those that begin with '#', without what is blank
- * at its end; it goes on in a line break. The text is wiped afterwards: it may be secret. An error
- * of fn ends it, with "<path>:<line>" before its text. */
+ * at its end; it continues in a line break. The text is wiped afterwards: it may be secret. An
+ * error of fn ends it, with "<path>:<line>" before its text. */
 typedef diloco_status (*dl_line_fn)(void *context, const char *line, size_t len);
 DL_MUST_CHECK diloco_status dl_file_each_line(const char *path, size_t most, dl_line_fn fn,
                                               void *context);

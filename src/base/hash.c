@@ -1,5 +1,5 @@
 /* hash.c - the digest's two levels are two XXH3 streams: `leaf` takes bytes until it has
- * DL_LEAF_BYTES, then its hash goes into `tree` and it begins anew. */
+ * DL_LEAF_BYTES, then its hash goes into `tree` and it starts again. */
 #define XXH_STATIC_LINKING_ONLY /* the size of a state, to have it on no heap */
 #include "base/hash.h"
 

@@ -24,7 +24,7 @@ enum { DL_OPTION_NAME_MAX = 31, DL_OPTION_LIST_MAX = 8 };
 
 typedef enum dl_option_flags {
     DL_OPTION_AGREE = 1, /* the same on every replica: in run.json and the config digest */
-    DL_OPTION_LIVE = 2,  /* may change while the run goes on, through an entry */
+    DL_OPTION_LIVE = 2,  /* may change while the run continues, through an entry */
     DL_OPTION_SECRET = 4 /* never printed, logged or stored */
 } dl_option_flags;
 

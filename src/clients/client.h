@@ -1,7 +1,7 @@
 /* client.h - the private state of a logical client (docs/federated.md): its inner optimizer's
  * vectors and counters, and where its stream of samples stands.
  *
- * It lies in a store of its own that only workers can read (PROTOCOL P24), as
+ * It is in a store of its own that only workers can read (PROTOCOL P24), as
  * st/<run>/<client>/<e>.<digest>, made with the contribution to entry e whose body has that
  * digest, and durable before it (P16). So the log says which state holds: that of the newest entry
  * that counted the client; what an entry did not count never happened, to its client either. */

@@ -16,7 +16,7 @@ typedef struct dl_turns {
     /* borrowed */
     const dl_config *config;
     diloco_run *run;
-    diloco_status (*warn)(void *user, const char *text); /* a client's optimizer begins anew */
+    diloco_status (*warn)(void *user, const char *text); /* a client's optimizer starts again */
     void *user;
 
     dl_simulation simulation; /* of the clients' time */
@@ -44,7 +44,7 @@ DL_MUST_CHECK diloco_status dl_turns_next(dl_turns *t, const char **client);
 /* How many clients of the open entry need no more training. */
 size_t dl_turns_settled(const dl_turns *t);
 
-/* Fill the vectors with the state that f->client goes on from, and *f with its steps and place in
+/* Fill the vectors with the state that f->client continues from, and *f with its steps and place in
  * the data; of a client that no entry counted they are zero. *late: the entry stands without this
  * client, so nothing was read. DILOCO_EDIFFERS: the state is lost, and clients.on_lost_state is
  * "stop". */

@@ -155,7 +155,8 @@ static diloco_status work(void *user, bool *worked)
     return DILOCO_OK;
 }
 
-/* ---- a life ----------------------------------------------------------------------------- */
+/* ---- a generation -----------------------------------------------------------------------------
+ */
 
 /* What its codec has left out so far is the client's, as its private pieces are. */
 static diloco_status list_vectors(hands *h)

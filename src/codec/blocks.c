@@ -79,7 +79,7 @@ static void whole_blocks(const reader *r, float *out, size_t from, size_t to)
               r->scales + from / DL_CODEC_BLOCK * sizeof(float), to - from);
 }
 
-/* [from, to) lies in one block. */
+/* [from, to) is in one block. */
 static void part_of_block(const reader *r, float *out, size_t from, size_t to)
 {
     float room[DL_CODEC_BLOCK];

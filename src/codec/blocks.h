@@ -6,9 +6,9 @@
  * Smaller ones share words of 32 bits, little-endian:
  *
  *     a block of c elements with b bits each has h = ceil(c * b / 32) words;
- *     element i + h * k of the block lies in the bits from b * k on of its word i
+ *     element i + h * k of the block is in the bits from b * k on of its word i
  *
- * so neighbours lie in neighbouring words, and vectors of 32-bit lanes pack and unpack without
+ * so neighbours are in neighbouring words, and vectors of 32-bit lanes pack and unpack without
  * moving anything between lanes. Bits that belong to no element are zero.
  *
  * A row of codec.c names its kind and takes the six functions below as they are. */

@@ -94,7 +94,7 @@ struct dl_codec {
                         size_t n);
 
     /* Can decode read it? Lengths, indices, order, codes that no encoder makes; values are
-     * dl_codec_check's. The bytes are a stranger's. DILOCO_EPROTO. */
+     * dl_codec_check's. The bytes are an untrusted peer's. DILOCO_EPROTO. */
     diloco_status (*check)(const dl_codec_form *form, const unsigned char *payload, size_t len);
 
     /* Decode elements [first, first + n) of a payload that passed check into out, ending with
@@ -128,7 +128,7 @@ DL_MUST_CHECK diloco_status dl_codec_encode(const dl_codec_form *form, unsigned 
                                             size_t *len, const float *g, dl_pool *pool);
 
 /* Is this a payload of the form whose every value decodes to a finite number of size at most
- * `bound`? The bytes are a stranger's. DILOCO_EPROTO: wrong length or form; DILOCO_ENUMERIC:
+ * `bound`? The bytes are an untrusted peer's. DILOCO_EPROTO: wrong length or form; DILOCO_ENUMERIC:
  * *index is the first offending element. Also gives the sum of squares of the decoded values
  * (PROTOCOL B3 order, slice by slice) in *norm2. After an error *norm2 is unspecified. Sets the
  * control word. */

@@ -1,8 +1,8 @@
 /* codec_suite_test.c - what holds for every codec, with each of its options, over tensors of every
  * awkward size: the same bytes and the same bits on every instruction set; decoding in pieces;
- * nothing negative about zero; decoded vectors that encode to themselves; a stranger's bytes, which
- * are refused or decode to numbers within the bound. What a codec's numbers mean is its own test's
- * matter. */
+ * nothing negative about zero; decoded vectors that encode to themselves; an untrusted peer's
+ * bytes, which are refused or decode to numbers within the bound. What a codec's numbers mean is
+ * its own test's matter. */
 #include "base/rng.h"
 #include "codec/codec.h"
 

@@ -27,7 +27,7 @@ static inline DL_BODY void encode_body(unsigned char *codes, const float *x, siz
 DL_KERNEL(encode_blocks, (unsigned char *codes, unsigned char *scales, const float *x, size_t n),
           ((void)scales, encode_body(codes, x, n)))
 
-/* A half's bits at a float's place are the number times 2^-112, denormals too. A stranger's
+/* A half's bits at a float's place are the number times 2^-112, denormals too. An untrusted peer's
  * infinities and NaNs stay what they are, for the check to find. */
 static inline DL_BODY void decode_body(float *out, const unsigned char *codes, size_t n)
 {

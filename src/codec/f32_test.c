@@ -1,5 +1,5 @@
-/* f32_test.c - the exact codec: bytes as they are, negative zeros made positive, a stranger's
- * payload refused with the element it is refused for. */
+/* f32_test.c - the exact codec: bytes as they are, negative zeros made positive, an untrusted
+ * peer's payload refused with the element it is refused for. */
 #include "codec/codec.h"
 
 #include "check.h"
@@ -105,7 +105,7 @@ TEST(no_negative_zero_enters)
     dl_codec_form form = form_of(3);
     form.codec->encode(&form, payload, &len, zeros);
     CHECK_INT(0, payload[3]);
-    memcpy(payload, zeros, sizeof zeros); /* a stranger's */
+    memcpy(payload, zeros, sizeof zeros); /* an untrusted peer's */
     form.codec->decode(&form, out, payload, 12, 0, 3);
     CHECK(!signbit(out[0]) && !signbit(out[1]) && out[2] == -1e-45f);
     dl_codec_form_deinit(&form);

@@ -595,7 +595,7 @@ static size_t index_from(const grid *g, const chunk *c, size_t from)
     return (row - c->row) * c->width + (col > c->col ? dl_size_min(col - c->col, c->width) : 0);
 }
 
-/* Put a chunk's values that lie in elements [from, to) of the tensor to out, which is element
+/* Put a chunk's values that are in elements [from, to) of the tensor to out, which is element
  * `from`. Ascending indices are ascending elements. */
 static void scatter(const dl_codec_form *form, float *out, const unsigned char *records,
                     const grid *g, const chunk *c, size_t from, size_t to)

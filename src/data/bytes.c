@@ -1,5 +1,5 @@
 /* bytes.c - gzip (RFC 1952) by zlib. The last four bytes of a gzip file say how long its contents
- * are; nobody vouches for them, so they are believed only up to what DEFLATE can make of the bytes
+ * are; nobody confirms them, so they are believed only up to what DEFLATE can make of the bytes
  * that are there, 1032 for one, and the contents must have exactly that length. */
 #include "data/bytes.h"
 

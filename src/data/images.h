@@ -8,7 +8,7 @@
 
 enum { DL_IMAGES_MAX_FILES = 8 };
 
-/* Images that lie at even distances, and their labels. */
+/* Images that are at even distances, and their labels. */
 typedef struct dl_image_run {
     const unsigned char *pixels, *labels;
     size_t pixel_step, label_step;

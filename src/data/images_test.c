@@ -1,5 +1,5 @@
 /* images_test.c - both kinds of set, read back image by image; every way in which their files can
- * be wrong; and the real sets, where they lie in ../shared/data. */
+ * be wrong; and the real sets, where they are in ../shared/data. */
 #include "data/images.h"
 
 #include "image_files.h"

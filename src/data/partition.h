@@ -18,7 +18,7 @@
  *     distribution_noniid    such sizes, filled as noniid with data.label_concentration
  *
  * Clients of noniid, mixed, distribution_noniid and of one silo may have samples in common, and of
- * iid where it begins again; else they are disjoint. contiguous and whole (all_inclusive in Plato)
+ * iid where it starts again; else they are disjoint. contiguous and whole (all_inclusive in Plato)
  * are cut by data.c itself.
  *
  * Like Plato's samplers in what they mean, not in their random numbers. */

@@ -1,5 +1,5 @@
 /* prepare.c - a list of parts, and threads that each take the next one. Which parts there are
- * follows from the text alone, so a run that goes on, on however many threads, makes the same
+ * follows from the text alone, so a run that continues, on however many threads, makes the same
  * shards. */
 #include "data/prepare.h"
 
@@ -225,7 +225,7 @@ static diloco_status run_threads(work *w)
 
 /* ---- the folder */
 
-/* All of it, unlike dl_corpus_digest: shards of two texts must never stand in one folder, and every
+/* All of it, unlike dl_corpus_digest: shards of two texts must never are in one folder, and every
  * byte is read for its tokens anyway. */
 static void put_text_digest(char out[DL_HASH_HEX + 1], const dl_corpus *corpus)
 {

@@ -1,9 +1,9 @@
-/* prepare.h - texts into token shards (tokens.c), on all cores, to be gone on with after a kill.
+/* prepare.h - texts into token shards (tokens.c), on all cores, to be continued with after a kill.
  *
  * Files are cut where two words meet (dl_word_border) into parts of about 16 MiB, each a shard of
  * its own, with the end token before the first part of a file. Shards are made in <out>.part, each
  * there only when it is whole; at the end the folder gets its name. <out>/prepare.json says what
- * went in: another text or tokenizer is refused, the same goes on or is done already. */
+ * went in: another text or tokenizer is refused, the same continues or is done already. */
 #ifndef DL_DATA_PREPARE_H
 #define DL_DATA_PREPARE_H
 

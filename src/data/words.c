@@ -58,7 +58,7 @@ static inline dl_char_class look(size_t *n, const place *p, size_t at)
     return dl_char_class_of(code);
 }
 
-/* End of the run of a class that goes on at `at`, of at most `most` characters. */
+/* End of the run of a class that continues at `at`, of at most `most` characters. */
 static inline size_t run_end(const place *p, size_t at, dl_char_class is, size_t most)
 {
     size_t n;

@@ -4,7 +4,7 @@
  * }*
  *
  * Nothing of a process is saved: the log says where the run is, and each client's state is its own
- * (client.h). So a life begins as any other does. */
+ * (client.h). So a generation begins as any other does. */
 #include "fed/fed.h"
 
 #include "base/log.h"
@@ -138,7 +138,7 @@ static diloco_status end_round(life *l)
     return DILOCO_OK;
 }
 
-/* A life that ended between a round and its row left that to the next one. */
+/* A generation that ended between a round and its row left that to the next one. */
 static diloco_status begin_results(life *l)
 {
     const uint64_t entry = l->now.entry;
@@ -151,7 +151,8 @@ static diloco_status begin_results(life *l)
     return DILOCO_OK;
 }
 
-/* ---- a life ------------------------------------------------------------------------------- */
+/* ---- a generation -------------------------------------------------------------------------------
+ */
 
 static void record_warning(void *user, const char *code, const char *text)
 {

@@ -156,7 +156,7 @@ TEST(fed_22_accumulation_counts_steps_not_micro_batches)
 }
 
 /* An epoch of `holds` samples in batches of 2, accumulated by threes: the window that the epoch's
- * end cuts goes on into the next one, and the step counts once. */
+ * end cuts continues into the next one, and the step counts once. */
 TEST(fed_23_an_epoch_that_ends_inside_a_window_does_not_raise_the_count)
 {
     fixture_record record = {0};
@@ -200,7 +200,7 @@ TEST(fed_24_25_training_stops_inside_an_epoch_and_ends_like_any_other)
 }
 
 /* One client and plain averaging: the shared model after a round is the client's, so a run by hand
- * of H steps a round, with moments and schedule that go on, has to be there. */
+ * of H steps a round, with moments and schedule that continue, has to be there. */
 TEST(fed_26_31_32_two_rounds_are_a_hand_run_of_2h_steps)
 {
     enum { H = 4 };

@@ -84,7 +84,7 @@ void dl_worker_close(dl_worker *w)
 
 typedef struct turn {
     dl_worker *worker;
-    dl_client_facts facts; /* of the state that it goes on from; then as it goes on */
+    dl_client_facts facts; /* of the state that it continues from; then as it continues */
     dl_train_stats work;
     double loss_sum, first_lr, last_lr, seconds;
     double norm_sum; /* of the gradients of its n_normed steps that changed something */

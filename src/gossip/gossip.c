@@ -1,5 +1,5 @@
-/* gossip.c - the life of a node without a log: the inner loop on one side, its node (node.h) and
- * its lines (wire.h) on the other.
+/* gossip.c - the lifetime of a node without a log: the inner loop on one side, its node (node.h)
+ * and its lines (wire.h) on the other.
  *
  *     run.json --> model, data --> own folder --> resume, or begin --> serve --> lines
  *     loop: what the node has to do next: train, step, publish, agree, copy, wait
@@ -104,7 +104,7 @@ static diloco_status take_step(dl_gossip_life *l)
 }
 
 /* Behind a step its model is nowhere saved until it is agreed on. Who stops then does not wait for
- * that: it goes on from the step, and the others agree without it. */
+ * that: it continues from the step, and the others agree without it. */
 static diloco_status save_here(dl_gossip_life *l)
 {
     dl_wire_lock(l->wire);
@@ -236,7 +236,7 @@ static diloco_status finish(dl_gossip_life *l, const char *event, bool stepped,
     return l->work.stats.steps ? DILOCO_OK : evaluate(l); /* the tensors are theta */
 }
 
-/* The round's step is made, of these: is it a setback? */
+/* The round's step is made, of these: is it a divergence? */
 static void begin_setback(dl_gossip_life *l, const dl_mix_input *inputs, size_t n)
 {
     const dl_config *c = dl_gossip_config(l);
@@ -342,7 +342,7 @@ static diloco_status read_model(dl_gossip_life *l, dl_state *copy, const char *a
     return status;
 }
 
-/* Its own moments stay, where it has any; who never trained here warms up anew. */
+/* Its own moments stay, where it has any; who never trained here warms up again. */
 static diloco_status settle_copy(dl_gossip_life *l, const char *from)
 {
     const uint64_t round = l->state.control.entry;
@@ -455,7 +455,8 @@ static diloco_status loop(dl_gossip_life *l)
     return DILOCO_OK;
 }
 
-/* ---- a life ------------------------------------------------------------------------------- */
+/* ---- a generation -------------------------------------------------------------------------------
+ */
 
 /* "r3", "n3fa2c1": by the number that a name ends in, so that names by count have a shard each. */
 static uint64_t shard_of(const char *name, uint64_t n_shards)

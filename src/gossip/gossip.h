@@ -33,7 +33,7 @@ typedef struct dl_gossip_peer {
     uint64_t round, stepped, step, ignored; /* round: contributed to, so many */
     double divergence;
     char digest[33];
-    bool done, reached; /* reached: it answered itself just now, or lies in this folder */
+    bool done, reached; /* reached: it answered itself just now, or is in this folder */
 } dl_gossip_peer;
 enum { DL_GOSSIP_PEERS = 65 };
 typedef struct dl_gossip_status {

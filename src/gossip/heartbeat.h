@@ -27,7 +27,7 @@ typedef struct dl_beat {
 } dl_beat;
 
 DL_MUST_CHECK diloco_status dl_beat_write(dl_buf *out, const dl_beat *beat);
-/* A stranger's. DILOCO_EPROTO, DILOCO_EDIFFERS as dl_sealed_open. */
+/* An untrusted peer's. DILOCO_EPROTO, DILOCO_EDIFFERS as dl_sealed_open. */
 DL_MUST_CHECK diloco_status dl_beat_read(dl_beat *out, const void *text, size_t len);
 
 /* … that a store has under a key. Store errors, too. */

@@ -158,7 +158,7 @@ void dl_mix_destroy(dl_mix *m)
 
 /* ---- tensors and states ------------------------------------------------------------------- */
 
-/* Where a tensor of the manifest lies in a state. */
+/* Where a tensor of the manifest is in a state. */
 static void *place(const dl_fragment_state *s, const dl_manifest_tensor *t)
 {
     if (t->region == DL_INTEGERS) return s->integers + t->offset;

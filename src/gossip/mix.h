@@ -45,8 +45,8 @@ DL_MUST_CHECK diloco_status dl_mix_create(dl_mix **out, const dl_config *config,
                                           const dl_manifest *manifest, dl_pool *pool);
 void dl_mix_destroy(dl_mix *mix);
 
-/* What a header of that object has to say beside run, entry, life: shape, form, codec, manifest,
- * tensors, bound; any base will do, and it is set by who reads. */
+/* What a header of that object has to say beside run, entry, generation: shape, form, codec,
+ * manifest, tensors, bound; any base will do, and it is set by who reads. */
 dl_contribution_expect dl_mix_expect(const dl_mix *mix, dl_object object);
 
 /* This node's own object: of what its tensors hold (data: [n_tensors] in the manifest's order) and

@@ -83,7 +83,7 @@ static bool collects(const dl_node *n)
     return n->phase == DL_PHASE_EXCHANGE || n->phase == DL_PHASE_MODELS;
 }
 
-/* May this member's object take part in the exchange under way? */
+/* May this member's object take part in the exchange in flight? */
 static bool takes_part(const dl_node *n, size_t i, dl_time now)
 {
     if (!collects(n) || !dl_node_is_live(n, i, now)) return false;

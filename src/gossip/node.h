@@ -2,7 +2,7 @@
  * to do next. A state machine: no I/O, no clock, no tensors.
  *
  * A *round* r is H inner steps and an exchange. The node publishes its contribution to round r,
- * takes those of the others as they come, and at the latest at the deadline goes on:
+ * takes those of the others as they come, and at the latest at the deadline continues:
  *
  *     START --who there is--> TRAIN --dl_node_trained--> EXCHANGE --all came, or deadline--+
  *       |                       ^                           |                             |
@@ -25,7 +25,7 @@
  *
  * Rounds are numbered from 0 and pass at each node by themselves, so two nodes can be at different
  * ones: the one behind finds what it needs kept at the other. With more than DL_NODE_BEHIND rounds
- * between them (pairs: DL_NODE_KEEP) it copies that one's model, and goes on at its round. */
+ * between them (pairs: DL_NODE_KEEP) it copies that one's model, and continues at its round. */
 #ifndef DL_GOSSIP_NODE_H
 #define DL_GOSSIP_NODE_H
 
@@ -110,7 +110,7 @@ typedef enum dl_phase {
 
 typedef struct dl_node {
     dl_node_rules rules;
-    dl_beat self; /* life, id, run, address are its owner's; the counters are the node's */
+    dl_beat self; /* generation, id, run, address are its owner's; the counters are the node's */
     uint64_t round;
     dl_phase phase;
     bool fresh; /* it trained nothing yet: who is ahead is copied */
@@ -125,8 +125,8 @@ typedef struct dl_node {
     size_t n_members;
 } dl_node;
 
-/* A node at the begin of `round`. fresh and blank as in the struct; without either it goes on from
- * what it has. */
+/* A node at the begin of `round`. fresh and blank as in the struct; without either it continues
+ * from what it has. */
 void dl_node_init(dl_node *node, const dl_node_rules *rules, const dl_beat *self, uint64_t round,
                   dl_time now);
 

@@ -30,7 +30,7 @@ void dl_home_close(dl_home *home); /* zeroed is fine */
 
 void dl_home_tell(void *home, const char *key); /* what changed in it, to who listens */
 
-/* An object of this life to a round: header and spans. The same again is fine. */
+/* An object of this generation to a round: header and spans. The same again is fine. */
 DL_MUST_CHECK diloco_status dl_home_put(dl_home *home, dl_object object, uint64_t round,
                                         const dl_contribution *facts, const dl_span *spans,
                                         size_t n_spans);

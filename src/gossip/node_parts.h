@@ -1,4 +1,4 @@
-/* node_parts.h - what the files of a node's life share, for nobody else: gossip.c has its course,
+/* node_parts.h - what the files of a node share, for nobody else: gossip.c has its course,
  * node_state.c what it saves and resumes from, node_record.c what it tells. */
 #ifndef DL_GOSSIP_NODE_PARTS_H
 #define DL_GOSSIP_NODE_PARTS_H
@@ -34,16 +34,16 @@ typedef struct dl_gossip_life {
     size_t n_privates;
 
     bool resumed;
-    uint64_t position, steps;            /* of the run; completed by this node in all its lives */
-    uint64_t next_sample, shard;         /* of its stream */
-    dl_local_fragment work;              /* since theta */
-    dl_contribution own, own_model;      /* to the round under way */
-    dl_mix_input input;                  /* the newest of the two, as dl_mix_step takes it */
-    uint64_t inner_steps, rewarming;     /* saved */
-    dl_setback setback;                  /* is the model far worse behind the last round? */
-    uint64_t tokens;                     /* of this life */
-    dl_time trained_at;                  /* when the exchange under way began */
-    double train_s;                      /* the last round's steps took */
+    uint64_t position, steps;        /* of the run; completed by this node in all its generations */
+    uint64_t next_sample, shard;     /* of its stream */
+    dl_local_fragment work;          /* since theta */
+    dl_contribution own, own_model;  /* to the round in flight */
+    dl_mix_input input;              /* the newest of the two, as dl_mix_step takes it */
+    uint64_t inner_steps, rewarming; /* saved */
+    dl_setback setback;              /* is the model far worse behind the last round? */
+    uint64_t tokens;                 /* of this generation */
+    dl_time trained_at;              /* when the exchange in flight began */
+    double train_s;                  /* the last round's steps took */
     uint64_t bytes_sent, bytes_received; /* as of the last round */
 } dl_gossip_life;
 
@@ -54,7 +54,7 @@ static inline const dl_config *dl_gossip_config(const dl_gossip_life *l)
 
 /* node_state.c: after the step is made, before the first of the others. */
 void dl_life_list_privates(dl_gossip_life *l);
-/* What a former life saved, with the model that it rests on: *resumed. DILOCO_EPROTO,
+/* What an earlier generation saved, with the model that it rests on: *resumed. DILOCO_EPROTO,
  * DILOCO_EDIFFERS: it cannot be used, and what to do. */
 DL_MUST_CHECK diloco_status dl_life_resume(dl_gossip_life *l, bool *resumed);
 /* The run's first model, into the tensors too. *blank: this machine does not have it. */

@@ -1,9 +1,9 @@
 /* node_state.c - what a node saves, and what it begins from.
  *
  * A round's end is durable before anybody is told of it: first the model under snap/, then the
- * private state (state/private_state.h), whose `entry` is the round. A life that was killed between
- * the two resumes the round before, from the model before it, and contributes to it again as a new
- * life. */
+ * private state (state/private_state.h), whose `entry` is the round. A generation that was killed
+ * between the two resumes the round before, from the model before it, and contributes to it again
+ * as a new generation. */
 #include "gossip/node_parts.h"
 
 #include <inttypes.h>
@@ -53,7 +53,8 @@ diloco_status dl_life_save_private(dl_gossip_life *l)
     return dl_local_save(l->home.local, &f, l->tensors, l->n_tensors, l->privates, l->n_privates);
 }
 
-/* ---- the model that a life begins from ---------------------------------------------------- */
+/* ---- the model that a generation begins from ----------------------------------------------------
+ */
 
 static diloco_status load_private(dl_gossip_life *l, uint64_t *round)
 {

@@ -40,7 +40,7 @@ typedef struct saved {
 } saved;
 
 typedef struct peer {
-    dl_time heard_at, fetch_at; /* when what is under way arrives; 0: nothing is */
+    dl_time heard_at, fetch_at; /* when what is in flight arrives; 0: nothing is */
     dl_want want;
     object got;
 } peer;
@@ -142,7 +142,7 @@ static dl_node_rules rules_of(const sim *s)
                            .grace = DL_SECOND};
 }
 
-/* A life: the first of all, or one that goes on from what was saved. */
+/* A generation: the first of all, or one that continues from what was saved. */
 static void start(sim *s, size_t i, uint32_t generation)
 {
     sim_node *x = &s->nodes[i];

@@ -53,7 +53,7 @@ struct dl_wire {
     pthread_cond_t changed;
     pthread_t keeper;
     bool stopping, said; /* said: the heartbeat is as the node is */
-    unsigned noted;      /* members, in this life */
+    unsigned noted;      /* members, in this generation */
     line lines[LINES];
     uint64_t sent, received; /* of lines that are gone */
     dl_buf beat;             /* this node's, as text */
@@ -322,7 +322,7 @@ static void fetch(line *l, dl_want want, const char *run)
     }
 }
 
-/* ---- a line's life */
+/* ---- a line's generation */
 
 static diloco_status open_store(line *l)
 {
@@ -464,13 +464,13 @@ static bool next_met(dl_beat *out, dl_wire *w)
         if (!l->used || !l->met) continue;
         l->met = false;
         *out = l->beat;
-        found = w->noted++ < DL_KNOWN_MAX; /* strangers may take ever new names */
+        found = w->noted++ < DL_KNOWN_MAX; /* untrusted peers may take ever new names */
     }
     dl_wire_unlock(w);
     return found;
 }
 
-/* Whom this node has met it finds when it begins again, whatever has become of the address that it
+/* Whom this node has met it finds when it starts again, whatever has become of the address that it
  * was given, and though they had not made themselves known here. */
 static void note(dl_wire *w)
 {

@@ -6,9 +6,9 @@
  *              knows, and fetches what the node wants of it, each line by itself: so n peers with a
  *              delay cost one delay, and one that stalls holds up no other
  *
- * Everything that a line brings is a stranger's: a heartbeat has at most DL_BEAT_MAX bytes, a list
- * of known nodes is read up to DL_NODE_MAX, an object up to what its form needs, and only whole,
- * checked ones are ever handed out. */
+ * Everything that a line brings is an untrusted peer's: a heartbeat has at most DL_BEAT_MAX bytes,
+ * a list of known nodes is read up to DL_NODE_MAX, an object up to what its form needs, and only
+ * whole, checked ones are ever handed out. */
 #ifndef DL_GOSSIP_WIRE_H
 #define DL_GOSSIP_WIRE_H
 
@@ -31,7 +31,7 @@ typedef struct dl_wire_args {
 
 /* All is borrowed. DILOCO_EINVAL: an address of bootstrap is none. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_wire_create(dl_wire **out, const dl_wire_args *args);
-/* Whatever is under way is cut. NULL is fine. */
+/* Whatever is in flight is cut. NULL is fine. */
 void dl_wire_destroy(dl_wire *wire);
 
 void dl_wire_lock(dl_wire *wire);

@@ -2,12 +2,12 @@
  *
  * libmicrohttpd accepts and gives each connection a thread. Beside them runs one thread, the
  * reaper: once a second it shuts down connections that have been without a request for too
- * long; of strangers (who have shown neither token nor signature) sooner. A header that trickles in
- * counts as idle, so nobody holds a connection by a byte now and then. Ten times a second it eases
- * the lines that something is sent over (tcp_pacing.h). Once an hour it cleans the folders of what
- * was cut.
+ * long; of untrusted peers (who have shown neither token nor signature) sooner. A header that
+ * trickles in counts as idle, so nobody holds a connection by a byte now and then. Ten times a
+ * second it eases the lines that something is sent over (tcp_pacing.h). Once an hour it cleans the
+ * folders of what was cut.
  *
- * Stopping: new requests are refused and event streams end; requests under way go on until the
+ * Stopping: new requests are refused and event streams end; requests in progress continue until the
  * time is over; then connections are cut, and what was not published is discarded. */
 #include "base/log.h"
 #include "base/thread.h"
@@ -43,7 +43,7 @@ struct dl_connection {
     dl_connection *next, **self; /* of the hub's list */
     dl_hub *hub;
     int fd;
-    dl_time since; /* of the last request's end; of a stranger's, the beginning */
+    dl_time since; /* of the last request's end; of an untrusted peer's, the beginning */
     dl_time ease_at;
     bool busy, welcome;
     bool closing; /* shut down here: it does not count any more */
@@ -73,7 +73,7 @@ static void close_now(dl_connection *c)
     shutdown(c->fd, SHUT_RDWR);
 }
 
-/* A stranger has come, the first of the list. Strangers of one address have a quarter of the
+/* An untrusted peer has come, the first of the list. Strangers of one address have a quarter of the
  * connections, all of them three quarters: beyond that the oldest is closed. So whoever shows a
  * token at once is served, and a flood from one address closes only that address's connections.
  * Returns the number of connections that are being closed. */
@@ -142,7 +142,8 @@ void dl_connection_busy(dl_connection *c, bool busy)
 {
     pthread_mutex_lock(&c->hub->lock);
     c->busy = busy;
-    if (c->welcome) c->since = dl_clock_now(); /* a stranger's time runs whatever it asks for */
+    if (c->welcome)
+        c->since = dl_clock_now(); /* an untrusted peer's time runs whatever it asks for */
     pthread_mutex_unlock(&c->hub->lock);
 }
 
@@ -159,7 +160,7 @@ int dl_connection_fd(const dl_connection *c)
     return c ? c->fd : -1;
 }
 
-/* Idle strangers go sooner where they begin to keep others out. */
+/* Idle untrusted peers go sooner where they begin to keep others out. */
 static dl_time stranger_limit(const dl_hub *hub)
 {
     const dl_hub_options *o = &hub->options;

@@ -2,7 +2,7 @@
  *
  * DIR/<bucket>/ is a folder store each (store/file_store.h): file://DIR/<bucket> on the same
  * machine opens the same objects, and http://host:port/<bucket>[/<more>] is a run in it. Nothing
- * is kept but those folders: a hub that was killed goes on where it was. */
+ * is kept but those folders: a hub that was killed continues where it was. */
 #ifndef DL_HUB_HUB_H
 #define DL_HUB_HUB_H
 
@@ -71,7 +71,7 @@ uint64_t dl_hub_served(const dl_hub *hub);
 /* This program made or changed DIR/<path> itself: who waits for it is told. Any thread. */
 void dl_hub_tell(dl_hub *hub, const char *path);
 
-/* Accept nothing more, let requests under way finish until then, cut the rest, free. NULL is
+/* Accept nothing more, let requests in progress finish until then, cut the rest, free. NULL is
  * fine. `hurry` (may be NULL) ends the waiting when it becomes true. */
 void dl_hub_stop(dl_hub *hub, dl_time until, bool (*hurry)(void));
 

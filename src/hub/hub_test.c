@@ -1,5 +1,6 @@
-/* hub_test.c - the hub as strangers, liars and slow ones see it: it answers everybody who asks
- * rightly, keeps what it takes within its bounds and its folder, and forgets who does not. */
+/* hub_test.c - the hub as untrusted peers, malicious members and slow ones see it: it answers
+ * everybody who asks rightly, keeps what it takes within its bounds and its folder, and forgets who
+ * does not. */
 #include "hub_fixture.h"
 #include "sanitized.h"
 

@@ -1,7 +1,7 @@
 /* list.c - what is under a prefix (/list), and what changes there (/events).
  *
  * Both name a run by ?run=bucket[/more], and tell keys without it. A listing is lines of
- * "<bytes> <key>", at most a page of them, and a last one: "more" (go on with after=<last key>)
+ * "<bytes> <key>", at most a page of them, and a last one: "more" (continue with after=<last key>)
  * or "end". */
 #include "base/text.h"
 #include "hub/server.h"

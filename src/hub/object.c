@@ -121,7 +121,7 @@ static struct MHD_Response *respond_with_file(const dl_hub *hub, int fd, uint64_
     return response;
 }
 
-/* If-Match and If-None-Match of a read; 0: go on. */
+/* If-Match and If-None-Match of a read; 0: continue. */
 static unsigned precondition(const dl_http_request *r, const char *etag)
 {
     const char *match = dl_request_header(r, "If-Match");

@@ -20,7 +20,7 @@ static const char *token;
 static int requests;      /* that the client has made */
 static int requests_left; /* then it breaks; below 0: never */
 
-/* The hub may still be at what was under way when the client broke. */
+/* The hub may still be at what was in flight when the client broke. */
 static void mend(void)
 {
     while (atomic_load(&fixture.hub->in_flight))

@@ -333,7 +333,7 @@ static bool body_add(dl_http_request *r, const char *data, size_t len)
     return true;
 }
 
-/* ---- the life of a request */
+/* ---- the lifetime of a request */
 
 void *dl_request_create(dl_hub *hub, const char *target, struct MHD_Connection *mhd)
 {

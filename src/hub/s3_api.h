@@ -14,7 +14,7 @@ bool dl_hub_s3_is_welcome(dl_http_request *r, dl_answer *refusal);
 dl_answer dl_hub_s3_refuse(unsigned status, const char *code, const char *message);
 
 /* s3_body.c: what the headers say of the body: its SHA-256, its MD5, framing to take off. A
- * refusal, or response NULL: go on. */
+ * refusal, or response NULL: continue. */
 dl_answer dl_hub_s3_prepare_body(dl_http_request *r);
 /* The same of its x-amz-checksum-* header or trailer. Of the request that completes an upload such
  * a header is the whole object's. */

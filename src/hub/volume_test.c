@@ -62,7 +62,7 @@ static void note_request(void *user, diloco_log_level level, const char *line)
 
 /* Of each entry but the first, before which replicas join: one upload a replica; with allgather as
  * many downloads as there are others, with a leader one, and the leader's of theirs. Nobody reads
- * back what the hub vouches for (P8). */
+ * back what the hub confirms (P8). */
 static void check_requests(const asked *a, dl_way way)
 {
     const unsigned n = VOLUME_CREW;
@@ -191,7 +191,7 @@ typedef struct between {
     dl_hub *hub;
     atomic_uint n;        /* requests that have ended, heartbeats apart */
     unsigned at_first;    /* … when the first step of the round began */
-    unsigned steps, seen; /* of this life; rounds that were looked at */
+    unsigned steps, seen; /* of this generation; rounds that were looked at */
 } between;
 
 static void count_request(void *user, diloco_log_level level, const char *line)

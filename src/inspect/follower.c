@@ -1,6 +1,6 @@
-/* follower.c - see follower.h. A life's parts of the record have consecutive numbers, so the first
- * that is missing is the end. A life that has ended, or has a successor, is read to its end once
- * more and then left alone. */
+/* follower.c - see follower.h. A generation's parts of the record have consecutive numbers, so the
+ * first that is missing is the end. A generation that has ended, or has a successor, is read to its
+ * end once more and then left alone. */
 #include "inspect/follower.h"
 
 #include "base/log.h"

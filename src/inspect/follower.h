@@ -1,5 +1,5 @@
 /* follower.h - a run read again and again, each object of it once: what a page or a terminal shows
- * of a run while it goes on.
+ * of a run while it continues.
  *
  * A follower keeps its store open. It reads the next entry and each replica's next part of the
  * record by their names, so that nothing is listed for them; it lists four prefixes a look. One
@@ -15,7 +15,8 @@ typedef struct dl_follower_sink {
     void *user;
     /* The next entry. `chained`: its prev is the digest of the entry before it. */
     diloco_status (*entry)(void *user, const diloco_log_entry *entry, bool chained);
-    /* The next line of a life's record (docs/architecture.md section 9), without its newline. */
+    /* The next line of a generation's record (docs/architecture.md section 9), without its newline.
+     */
     diloco_status (*line)(void *user, const dl_life *life, const char *line, size_t len);
 } dl_follower_sink;
 

@@ -79,7 +79,7 @@ diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader
                             &r->file.identity);
 }
 
-/* How far the log goes on without a gap, and what has names behind the first gap. */
+/* How far the log continues without a gap, and what has names behind the first gap. */
 enum { BEHIND_MAX = 64 };
 typedef struct extent {
     uint64_t n, total; /* entries in a row from 0; of the whole run */
@@ -233,7 +233,7 @@ static diloco_log_entry show(view *v)
                               .rejected_for = v->rejected_for};
 }
 
-/* An entry that cannot be read is void, and the run goes on behind it. */
+/* An entry that cannot be read is void, and the run continues behind it. */
 static diloco_log_entry show_unreadable(view *v, uint64_t e)
 {
     snprintf(v->reason, sizeof v->reason, "void: it cannot be read: %s", diloco_error_text());
@@ -361,7 +361,7 @@ static diloco_status theta_image(dl_reader *r, dl_buf *out, uint64_t entries)
     return copy_image(out, state, &r->file.config);
 }
 
-/* The folder that nodes without a log lie in has their first model, and none of their own. */
+/* The folder that nodes without a log are in has their first model, and none of their own. */
 static diloco_status must_have_a_model(const dl_reader *r, const char *url)
 {
     if (r->file.config.consensus != DL_CONSENSUS_NONE) return DILOCO_OK;

@@ -419,7 +419,8 @@ TEST(what_is_no_admission_keeps_nobody_out)
     dl_store_close(store);
 }
 
-/* ---- what a stranger may put ------------------------------------------------------------- */
+/* ---- what an untrusted peer may put -------------------------------------------------------------
+ */
 
 /* An abort that fits the log in everything but perhaps its format's version, as log/<1>. */
 static void put_abort(dl_store *store, const dl_runfile *run, const char *signed_by, char version)
@@ -475,7 +476,7 @@ static diloco_status entry_1_is_void(void *user, const diloco_log_entry *e)
 
 enum { TOO_LONG = 0 }; /* as a version */
 
-/* A run of one, whose entry 1 somebody puts: it goes on to its end, and verify says of it … */
+/* A run of one, whose entry 1 somebody puts: it continues to its end, and verify says of it … */
 static diloco_verify_report run_with_entry(const char *name, const char *signed_by, char version,
                                            char *said)
 {

@@ -227,7 +227,7 @@ static diloco_status found_contribution(void *context, const char *key, size_t l
     if (!dl_key_parse_contribution(&entry, &life, key) || entry != w->out->entry) return DILOCO_OK;
     const size_t n = strlen(life.replica) + 1;
     for (size_t at = 0; at < w->len; at += strlen(w->there + at) + 1)
-        if (!strcmp(w->there + at, life.replica)) return DILOCO_OK; /* another life's */
+        if (!strcmp(w->there + at, life.replica)) return DILOCO_OK; /* another generation's */
     if (w->len + n > w->room) return DILOCO_OK;
     memcpy(w->there + w->len, life.replica, n);
     w->len += n;

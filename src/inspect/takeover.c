@@ -1,8 +1,9 @@
 /* takeover.c - an operator's decisions: diloco_takeover (P26, `diloco takeover`) and diloco_void
  * (P7, `diloco void`).
  *
- * The log is replayed to its end, and an abort is put behind it whose committer is the newest life
- * of the replica that takes over. From then on that life is the one whom followers believe.
+ * The log is replayed to its end, and an abort is put behind it whose committer is the newest
+ * generation of the replica that takes over. From then on that generation is the one whom followers
+ * believe.
  *
  * To void an entry, the log is replayed up to what nobody can read, and then, with all that follows
  * held void, to its end. The abort behind it says so. */
@@ -25,7 +26,7 @@ typedef struct takeover {
     dl_reader reader;
     dl_life to;
     dl_draft draft;
-    dl_pace pace; /* of a replica that has nothing under way: the draft asks it for the schedule */
+    dl_pace pace; /* of a replica that has nothing in flight: the draft asks it for the schedule */
     bool *silent; /* of the roster: nobody */
     dl_ledger *scratch; /* NULL: the run does not deal its data */
     dl_bans *bans;      /* NULL: it puts nobody out */

@@ -14,7 +14,7 @@
 /* ---- the chain --------------------------------------------------------------------------
  *
  * An entry whose prev is wrong is void for every replica, whoever put it there, and the replay says
- * so. Where the run went on from what such an entry says, it was valid when it was read: then the
+ * so. Where the run continued from what such an entry says, it was valid when it was read: then the
  * entry before it has been changed since. */
 
 typedef struct suspect {

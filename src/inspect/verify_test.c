@@ -366,7 +366,7 @@ TEST(a_damaged_or_missing_entry_is_named)
     original foreign = keep("log/0000000001.json");
     write_file(o.path, foreign.bytes, foreign.len);
     free(foreign.bytes);
-    must_name(&o, DILOCO_EPROTO, "entry 1: prev"); /* entry 0 is void, and the run has gone on */
+    must_name(&o, DILOCO_EPROTO, "entry 1: prev"); /* entry 0 is void, and the run has continued */
 }
 
 static diloco_status on_void(void *user, const diloco_log_entry *e)

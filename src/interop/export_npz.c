@@ -3,7 +3,7 @@
  *     for each tensor: local header | name | sizes in 64 bits | .npy header | data
  *     the directory: the same with places; its end, in the 64-bit form and the old one
  *
- * Sizes and places always stand in the 64-bit form (PKWARE APPNOTE 4.3, 4.5.3), as numpy writes
+ * Sizes and places always are in the 64-bit form (PKWARE APPNOTE 4.3, 4.5.3), as numpy writes
  * them: no tensor is then too large. The .npy header is version 1.0 (numpy.lib.format). */
 #include "interop/export.h"
 

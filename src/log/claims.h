@@ -2,7 +2,7 @@
  *
  * Position, steps, samples, tokens and loss are a replica's own word, and no reader can repeat the
  * training. The log's own numbers bound them. A replica is at most as far as the due points of the
- * entries that may be under way (P9), and takes one optimizer step a position. What it says of
+ * entries that may be in flight (P9), and takes one optimizer step a position. What it says of
  * samples and tokens counts for its weight up to CUT times the lower median of the entry's members,
  * and its loss counts for the mean up to FAR times theirs. Logical clients hold what they hold: of
  * them nothing is cut. */

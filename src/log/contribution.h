@@ -50,7 +50,7 @@ typedef struct dl_contribution {
     dl_dealt dealt;
     bool is_signed;   /* its proof stands behind the header */
     dl_strong strong; /* then: of all bytes behind header and proof */
-    uint64_t slices;  /* payload, integers and booleans lie in so many objects under b/: the body is
+    uint64_t slices;  /* payload, integers and booleans are in so many objects under b/: the body is
                        * the table of their digests, and the payload that (slices.h); else 0 */
     uint64_t bulk;    /* of these, bytes together; not in the header: the reader knows */
 } dl_contribution;
@@ -68,8 +68,8 @@ bool dl_contribution_is_empty(const dl_contribution *c);
 DL_MUST_CHECK diloco_status dl_contribution_look(dl_contribution *out, dl_store *store,
                                                  const char *key, dl_time until);
 
-/* Is the object of that life's contribution to an entry signed by that key, as that? False where
- * the object is gone, too. Reads the header and its proof. Store errors. */
+/* Is the object of that generation's contribution to an entry signed by that key, as that? False
+ * where the object is gone, too. Reads the header and its proof. Store errors. */
 DL_MUST_CHECK diloco_status dl_contribution_is_by(bool *out, dl_store *store, const char *run,
                                                   uint64_t entry, const dl_life *life,
                                                   const dl_public *key, dl_time until);
@@ -122,7 +122,7 @@ void dl_slot_destroy(dl_slot *slot);
 /* Its bytes, at the begin of a page. */
 unsigned char *dl_slot_bytes(dl_slot *slot);
 size_t dl_slot_size(const dl_slot *slot);
-/* What lies in a file takes no memory until it is read again, which data->mapped says. */
+/* What is in a file takes no memory until it is read again, which data->mapped says. */
 void dl_slot_let_go(const dl_slot *slot, dl_contribution_data *data);
 
 /* The codec that the header of a client's values after training names: f32 of those (FED-15). */

@@ -1,7 +1,7 @@
 /* contribution_test.c - a contribution is handed out whole and checked or not at all.
  *
  * The objects are made by hand from the header's own writer, so that each test can break one
- * thing; `broken` in the header means: changed and sealed again, as a liar would. */
+ * thing; `broken` in the header means: changed and sealed again, as a malicious member would. */
 #include "log/contribution.h"
 
 #include "check.h"
@@ -45,7 +45,7 @@ static void reseal(unsigned char *header)
     memcpy(header + SEAL_AT, hash.bytes, sizeof hash.bytes);
 }
 
-/* The object anew from facts and g. */
+/* The object again from facts and g. */
 static void make_object(scene *s)
 {
     unsigned char *body = s->object + DL_CONTRIBUTION_HEADER;
@@ -698,7 +698,7 @@ static dl_signer *signer_of(const char *name)
     return signer;
 }
 
-/* The object anew, signed; what is behind `header` then is the proof and the body. */
+/* The object again, signed; what is behind `header` then is the proof and the body. */
 static void make_signed(scene *s, dl_signer *signer)
 {
     unsigned char body[BODY];
@@ -710,7 +710,7 @@ static void make_signed(scene *s, dl_signer *signer)
     s->len = OBJECT + DL_CONTRIBUTION_PROOF;
 }
 
-/* Its header anew, with its hash, as who has no key can. */
+/* Its header again, with its hash, as who has no key can. */
 static void change_header(scene *s, const dl_contribution *to)
 {
     dl_contribution_write_header(s->object, to);
@@ -737,8 +737,8 @@ TEST(a_signed_contribution_is_its_own_replicas_alone)
     dl_signer_close(others);
 }
 
-/* What a replica signed, under another run, entry, fragment, life: first as it is, then with its
- * header changed to fit, which is what the signature is for. */
+/* What a replica signed, under another run, entry, fragment, generation: first as it is, then with
+ * its header changed to fit, which is what the signature is for. */
 TEST(a_signed_contribution_is_of_no_use_anywhere_else)
 {
     scene s;

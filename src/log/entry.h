@@ -1,7 +1,7 @@
 /* entry.h - log/<e>.json: a commit or an abort, and the control state that entries fold.
  *
  * An entry is small JSON (docs/formats.md); everything a reader needs to compute state(e+1)
- * from state(e) and the contributions it names stands in it. Float scalars are written as bit
+ * from state(e) and the contributions it names is in it. Float scalars are written as bit
  * patterns (PROTOCOL P2). */
 #ifndef DL_LOG_ENTRY_H
 #define DL_LOG_ENTRY_H
@@ -114,14 +114,14 @@ void dl_roster_copy(dl_roster *to, const dl_roster *from); /* a bug if it does n
 void dl_roster_write(dl_json *j, const dl_roster *roster);
 DL_MUST_CHECK diloco_status dl_roster_read(dl_roster *out, dl_json_value object);
 
-/* What an entry's signature says it is: its committer's life signs. */
+/* What an entry's signature says it is: its committer's generation signs. */
 dl_statement dl_entry_statement(const dl_entry *entry);
 
 /* Append the text. DILOCO_EINVAL: no reader would take it (members out of order, a replica
  * twice, a number not finite, an abort that changes something or has no reason). */
 DL_MUST_CHECK diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry,
                                            const dl_outer *outer);
-/* Bytes of a stranger: DILOCO_EPROTO; DILOCO_EDIFFERS: of another format version. Fills an
+/* Bytes of an untrusted peer: DILOCO_EPROTO; DILOCO_EDIFFERS: of another format version. Fills an
  * initialised entry, whose content is unspecified on error; allocates nothing. outer NULL: it is
  * not known here, and its scalars are not read. */
 DL_MUST_CHECK diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len,

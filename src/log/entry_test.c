@@ -258,7 +258,7 @@ TEST(what_no_reader_would_take_is_not_written)
     check_refused(&e, "roster");
 }
 
-/* ---- what the reader refuses: the text with `from` replaced by `to`, sealed anew */
+/* ---- what the reader refuses: the text with `from` replaced by `to`, sealed again */
 
 static void check_edited(diloco_status expected, const char *from, const char *to, const char *part)
 {

@@ -20,8 +20,8 @@ void dl_sealed_begin(dl_json *j, size_t *start, dl_buf *out, const char *format)
 /* Seal and close it. On error, also one from before, `out` is as it was. */
 DL_MUST_CHECK diloco_status dl_sealed_end(dl_json *j, size_t start);
 
-/* The object in a text of a stranger. DILOCO_EPROTO: truncated, damaged, or of another format;
- * DILOCO_EDIFFERS: of another version, which is named. Allocates nothing. */
+/* The object in a text of an untrusted peer. DILOCO_EPROTO: truncated, damaged, or of another
+ * format; DILOCO_EDIFFERS: of another version, which is named. Allocates nothing. */
 DL_MUST_CHECK diloco_status dl_sealed_open(dl_json_value *out, const void *text, size_t len,
                                            const char *format);
 

@@ -1,7 +1,7 @@
 /* identity.h - who may take part in a run: the member "identity" of run.json (docs/formats.md).
  *
  *     trusted   whoever reaches the store; nothing is signed (there is no such member)
- *     open      whoever has a key; a name belongs to the key of its first life
+ *     open      whoever has a key; a name belongs to the key of its first generation
  *     invited   whoever has an invitation of the owner's, one name each
  *     closed    the names and keys that run.json lists
  *

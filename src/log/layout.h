@@ -1,7 +1,7 @@
 /* layout.h - the names of a run's objects (docs/protocol.md, Layout), and back.
  *
  * Numbers are zero-padded to 10 digits, generations to 4, so a listing is in order.
- * A replica's name is 1 to 31 of [A-Za-z0-9_-]; a life is "<replica>.<g>". */
+ * A replica's name is 1 to 31 of [A-Za-z0-9_-]; a generation is "<replica>.<g>". */
 #ifndef DL_LOG_LAYOUT_H
 #define DL_LOG_LAYOUT_H
 
@@ -17,7 +17,7 @@ typedef char dl_key[DL_KEY_MAX + 1];
 #define DL_LIFE_ANY UINT32_MAX /* as a generation: whichever */
 enum { DL_GENERATION_MAX = 9999999 };
 
-/* One life of a replica (PROTOCOL: generation). */
+/* One generation of a replica (PROTOCOL: generation). */
 typedef struct dl_life {
     char replica[DL_REPLICA_MAX + 1];
     uint32_t generation; /* 0 … DL_GENERATION_MAX */

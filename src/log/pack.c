@@ -1,6 +1,6 @@
 /* pack.c - see pack.h. Both ways go piece by piece through one scratch piece, and a piece on the
  * wire is never longer than 4 bytes more than it is in memory. So the packed form, written from the
- * front, stays behind the pieces that are still to be read; and a packed form that lies at the end
+ * front, stays behind the pieces that are still to be read; and a packed form that is at the end
  * of the memory is read before the pieces reach it. */
 #include "log/pack.h"
 
@@ -107,7 +107,7 @@ size_t dl_pack(dl_packer *packer, unsigned char *buffer, size_t gap, size_t len,
     return (size_t)(out - buffer);
 }
 
-/* Unpack n bytes to out from a piece's `length` bytes, which may lie in the same memory. */
+/* Unpack n bytes to out from a piece's `length` bytes, which may are in the same memory. */
 static diloco_status open_piece(dl_packer *p, unsigned char *out, size_t n, const unsigned char *in,
                                 size_t length, size_t width)
 {

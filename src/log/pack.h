@@ -25,9 +25,9 @@ size_t dl_pack_gap(size_t len);
  * bytes; gap is dl_pack_gap(len) or more. Returns the length. */
 size_t dl_pack(dl_packer *packer, unsigned char *buffer, size_t gap, size_t len, size_t width);
 
-/* The reverse, also in place: `packed` may lie in out's memory if it ends at or behind
- * out + len + dl_pack_gap(len). Bytes of a stranger; out gets len of them at most. DILOCO_EPROTO:
- * they are no packed form of len bytes. */
+/* The reverse, also in place: `packed` may are in out's memory if it ends at or behind
+ * out + len + dl_pack_gap(len). Bytes of an untrusted peer; out gets len of them at most.
+ * DILOCO_EPROTO: they are no packed form of len bytes. */
 DL_MUST_CHECK diloco_status dl_pack_open(dl_packer *packer, unsigned char *out, size_t len,
                                          const unsigned char *packed, size_t packed_len,
                                          size_t width);

@@ -1,4 +1,4 @@
-/* pack_test.c - packing in place and back, and what a stranger may write. */
+/* pack_test.c - packing in place and back, and what an untrusted peer may write. */
 #include "log/pack.h"
 
 #include "base/rng.h"

@@ -99,7 +99,7 @@ TEST(every_flipped_bit_and_every_cut_is_found)
     dl_runfile_deinit(&file);
 }
 
-/* The text with `from` replaced by `to`, sealed anew. */
+/* The text with `from` replaced by `to`, sealed again. */
 static void check_edited(diloco_status expected, const char *from, const char *to, const char *part)
 {
     dl_runfile file = a_runfile(), back;

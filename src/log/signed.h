@@ -7,8 +7,8 @@
  *     diloco-signature-1 <kind> <run> <entry> <fragment> <life> <hash>     (a newline for each
  * space)
  *
- * so that bytes which somebody signed once are of no use in another run, entry, fragment or life,
- * nor as an object of another kind. */
+ * so that bytes which somebody signed once are of no use in another run, entry, fragment or
+ * generation, nor as an object of another kind. */
 #ifndef DL_LOG_SIGNED_H
 #define DL_LOG_SIGNED_H
 
@@ -29,7 +29,7 @@ bool dl_statement_holds(const dl_signature *signature, const dl_public *key,
                         const dl_statement *what, const dl_strong *hash);
 
 /* Sealed JSON (fields.h) that begins at `start` of text gets two more members, the last before its
- * seal, which is made anew:
+ * seal, which is made again:
  *
  *     … ,"signer":"ed25519:…","signature":"<128 hex digits>","check":"<hash>"}\n
  *

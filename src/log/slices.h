@@ -6,7 +6,7 @@
  *
  *     b/<e>/<i>/<life>              a slice of a contribution: the bytes of its payload that decode
  *                                   reads for it (codec.h: ranges), then what is not f32; its
- *                                   digest stands in the table that c/<e>/<life> is
+ *                                   digest is in the table that c/<e>/<life> is
  *     x/<e>/<i>/<owner>=<planner>   G of it as float32, then new values of what is not f32, then
  *                                   the digest of those bytes; of the second owner and those
  *                                   behind it that digest alone

@@ -14,8 +14,8 @@ void dl_zipper_destroy(dl_zipper *zipper);                                   /* 
 /* The frame of a text; valid until the next one. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_zip(dl_zipper *zipper, dl_span *frame, const void *text, size_t len);
 
-/* Append the text of a frame. Bytes of a stranger. DILOCO_EPROTO: it is none, or not whole, or the
- * text is longer than there is room below out->max; out is as it was. DILOCO_ENOMEM. */
+/* Append the text of a frame. Bytes of an untrusted peer. DILOCO_EPROTO: it is none, or not whole,
+ * or the text is longer than there is room below out->max; out is as it was. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_unzip(dl_buf *out, const void *frame, size_t len);
 
 #endif

@@ -45,7 +45,7 @@ static diloco_status check_options(const diloco_loop_options *o)
     return DILOCO_OK;
 }
 
-/* A loop goes on for as long as it is called. */
+/* A loop continues for as long as it is called. */
 static diloco_status check_outer(const dl_config *config)
 {
     DL_TRY(dl_outer_check(config));

@@ -5,7 +5,7 @@
  *   walk.c   the passes over a fragment's memory
  *   loop_image.c  the outer state as a file
  *
- * Memory: theta and each outer vector hold all fragments one behind the other, each fragment's
+ * Memory: theta and each outer vector hold all fragments one after the other, each fragment's
  * tensors in registering order without gaps, so that a bucket is a range. g serves whichever
  * fragment is in flight. */
 #ifndef DL_LOOP_LOOP_H
@@ -40,7 +40,7 @@ typedef struct dl_loop_fragment {
     bool in_memory; /* all its tensors are float32 in memory */
 } dl_loop_fragment;
 
-/* Of the synchronisation that is under way. */
+/* Of the synchronisation that is in flight. */
 typedef struct dl_loop_flight {
     int fragment; /* -1: none */
     size_t n_begun;

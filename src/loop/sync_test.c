@@ -214,7 +214,7 @@ TEST(lib_19_the_fragment_refused_is_the_next_one_again)
         train(m);
         CHECK_OK(diloco_loop_step(m->loop));
         CHECK_NEAR(0, (double)m->w[0], 0); /* back */
-        CHECK(m->w[4] != 0);               /* goes on */
+        CHECK(m->w[4] != 0);               /* continues */
     }
     m->refuse = false;
     train(m);

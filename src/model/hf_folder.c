@@ -1,8 +1,8 @@
 /* hf_folder.c - a folder's safetensors, one or several, as one table of tensors by name.
  *
- * 1. A file that an index names lies in the folder itself: its name has no slash and does not
+ * 1. A file that an index names is in the folder itself: its name has no slash and does not
  *    begin with a dot. (The folder's entries may be links, as they are in Hugging Face's cache.)
- * 2. A name stands in one file only, the one that the index says; every tensor of the index is
+ * 2. A name is in one file only, the one that the index says; every tensor of the index is
  *    there. */
 #include "model/hf.h"
 

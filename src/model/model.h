@@ -44,7 +44,7 @@ DL_MUST_CHECK diloco_status dl_model_plan_for(dl_model_plan *out, const dl_confi
 
 /* The tensors in order; data is the tensor's place on the backend. Names as in Hugging
  * Face's Llama ("model.layers.0.self_attn.q_proj.weight") or as in PyTorch's state_dict. Those of
- * type I64 (counters) do not lie in the array of parameters. */
+ * type I64 (counters) do not are in the array of parameters. */
 const diloco_tensor *dl_model_tensors(const dl_model *model, size_t *n);
 /* [n] of these, is it a matrix between others: neither vector nor one of the model's ends? */
 const bool *dl_model_hidden(const dl_model *model);

@@ -48,7 +48,7 @@ size_t dl_conv_packed(const dl_window *w, bool back)
     return dl_window_taps(w) * tap_pitch(k * dl_size_round_up(n, DL_PANEL_MAX_WIDTH));
 }
 
-/* Where element (k, n) of a tap's matrix lies in the weight: at k * k_step + n * n_step + tap. */
+/* Where element (k, n) of a tap's matrix is in the weight: at k * k_step + n * n_step + tap. */
 typedef struct order {
     size_t k, n, k_step, n_step, taps;
 } order;

@@ -288,7 +288,7 @@ static diloco_status place_buffers(dl_graph *g, size_t *total)
     return DILOCO_OK;
 }
 
-/* Everything but the activations themselves, in the order it lies in memory. */
+/* Everything but the activations themselves, in the order it is in memory. */
 static void layout(dl_graph *g, dl_arena *arena, size_t activation_bytes)
 {
     size_t scratch = 0, positions = product(g->max_rows, g->max_length);

@@ -11,7 +11,7 @@
  *
  * The arithmetic of the rules is torch.optim's: model/gpt_test.c takes ten steps beside it.
  *
- * Invariant: tensor i is of one group; its elements lie in that group's vectors at segment.at. */
+ * Invariant: tensor i is of one group; its elements are in that group's vectors at segment.at. */
 #include "nn/inner_rows.h"
 
 #include "base/arena.h"

@@ -93,7 +93,7 @@ static void spread_any(float *to, const float *from, const dl_window *w)
         spread(to, from, w, w->size);
 }
 
-/* This part's images, place by place, in the order they lie in. */
+/* This part's images, place by place, in the order they are in. */
 static void images(void *context, int part, int n_parts)
 {
     const dl_pass *p = context;

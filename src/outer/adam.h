@@ -1,4 +1,4 @@
-/* adam.h - the tile (outer_tile.h) that Adam and AdamW share. b1, b2 and the corrections stand in
+/* adam.h - the tile (outer_tile.h) that Adam and AdamW share. b1, b2 and the corrections are in
  * the entry; docs/algorithms.md has the formulas.
  *
  *     m <- fma(b1, m, (1 - b1) G);  v <- fma(b2, v, (1 - b2) G G)

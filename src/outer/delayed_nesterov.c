@@ -8,7 +8,7 @@
  *     theta <- fma(-lr, d, theta)
  *
  * 0 <= c <= 1/N. With c = 0, N pushes equal one Nesterov step on their mean. Which push of N
- * an entry is follows from the commits before it, and stands in the entry. lr is as the
+ * an entry is follows from the commits before it, and is in the entry. lr is as the
  * paper prints it; HALoS multiplies it by N, its toy code each push by sqrt(K)/K. */
 #include "outer/outer_rows.h"
 #include "outer/outer_tile.h"

@@ -79,7 +79,7 @@ typedef struct dl_outer {
     diloco_status (*whole)(const struct dl_outer *row, const struct dl_outer_whole *step);
     const void *context; /* the row's own */
     bool needs_tensors;  /* the row treats matrices and vectors differently */
-    bool counts; /* scalars follow from n_commits: the row cannot go on from its vectors alone */
+    bool counts; /* scalars follow from n_commits: the row cannot continue from its vectors alone */
     bool linear; /* G moves theta by lr times what it adds to G or its momentum: a member's share of
                   * it is known before the others' (PROTOCOL P21) */
 

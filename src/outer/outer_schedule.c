@@ -1,5 +1,5 @@
 /* outer_schedule.c - the outer learning rate of an entry (declared in outer.h). The committer asks,
- * and the answer stands in the log (PROTOCOL P2), so a math library's cos will do. */
+ * and the answer is in the log (PROTOCOL P2), so a math library's cos will do. */
 #include "outer/outer.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
  *     slot per block and is added in index order afterwards. So threads change no bit.
  *  2. A leaf belongs to one thread; its hash goes to its slot.
  *  3. A block is read (theta, outer vectors, payloads) before it is written, so out may be in.
- *  4. A combined update (dl_outer_combine) is what lies in room->G between the two halves of a
+ *  4. A combined update (dl_outer_combine) is what is in room->G between the two halves of a
  *     block, so who steps with one gets the same bits.
  *  5. An optimizer that steps whole fragments does so between the two halves, and the second one
  *     finds theta and the vectors done: it adopts, looks and hashes.

@@ -53,7 +53,7 @@ typedef struct dl_contribution_data {
     const unsigned char *integers;
     const unsigned char *booleans;
     double norm2; /* of the decoded vector, from dl_codec_check */
-    void *mapped; /* the payload lies in a file, of which this is the mapping, that is let go of
+    void *mapped; /* the payload is in a file, of which this is the mapping, that is let go of
                    * again as it was read; NULL: in memory */
     size_t mapped_len;
 } dl_contribution_data;
@@ -81,7 +81,7 @@ typedef struct dl_outer_step_args {
     const uint64_t *raw;    /* [n_members], for integers and booleans */
     size_t first, count;    /* of dl_outer_combine: these elements alone, first a multiple of
                              * DL_BLOCK, and the rest where it is 0; count 0: all */
-    const double *measured; /* … of all slices of form (cut.h), one behind the other, what
+    const double *measured; /* … of all slices of form (cut.h), one after the other, what
                              * dl_outer_measure gave; NULL: measured here, or nothing is */
 
     const dl_local_tensor *local; /* NULL: adopt nothing */

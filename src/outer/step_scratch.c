@@ -11,7 +11,7 @@ static bool takes_mean(const dl_manifest_tensor *t)
 }
 
 /* The f32 tensors of one fragment, trained then averaged, as runs that are treated alike; count
- * them, and write them where `out` is not NULL. They lie in this order, without gaps. */
+ * them, and write them where `out` is not NULL. They are in this order, without gaps. */
 static size_t make_stretches(dl_stretch *out, const dl_manifest *manifest, int fragment,
                              bool by_tensor)
 {

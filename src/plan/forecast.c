@@ -104,7 +104,7 @@ static walked walk(const dl_plan_task *task, const dl_plan_choice *c, uint64_t s
 }
 
 /* Of a long run, the beginning and then as much again, whole intervals both: what the second adds
- * goes on to the end. */
+ * continues to the end. */
 static walked walk_run(const dl_plan_task *task, const dl_plan_choice *c)
 {
     double H = c->sync_every, some = H * ceil(fmax(WALK_MIN_STEPS / H, WALK_INTERVALS));

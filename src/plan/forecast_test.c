@@ -25,7 +25,7 @@ TEST(forecasts_equal_those_of_the_independent_program)
     }
 }
 
-/* S = F = 4e6 bytes, N = 4; nobody reads back what the store vouches for (P8). */
+/* S = F = 4e6 bytes, N = 4; nobody reads back what the store confirms (P8). */
 TEST(volumes_are_those_of_the_protocol)
 {
     dl_plan_choice c = blocking(100, 32);

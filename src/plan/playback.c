@@ -8,7 +8,8 @@
  * 1. A replica's moves are in the order of its record, but a TAKE comes tau steps after its SEND: a
  *    recorded entry may have been there earlier than it was due.
  * 2. A TAKE is played when every counted SEND of its entry has been. Replicas take turns until none
- *    can move; if some are left then, the record lacks a contribution, and they go on without. */
+ *    can move; if some are left then, the record lacks a contribution, and they continue without.
+ */
 #include "plan/playback_parts.h"
 
 #include <math.h>

@@ -29,8 +29,8 @@ DL_MUST_CHECK diloco_status dl_playback_create(dl_playback **out);
 void dl_playback_destroy(dl_playback *playback); /* NULL is fine */
 
 /* One line of the record, in its order; lines of several replicas may be mixed. Of a replica that
- * was started again only its last life counts. Events that say nothing about time are passed over.
- * DILOCO_EPROTO: not a line of a record. DILOCO_ENOMEM. */
+ * was started again only its last generation counts. Events that say nothing about time are passed
+ * over. DILOCO_EPROTO: not a line of a record. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_playback_line(dl_playback *playback, const char *line, size_t len);
 
 typedef struct dl_playback_args {

@@ -3,7 +3,7 @@
  *     step           STEP    its seconds are tokens / tokens_per_s
  *     contribution   SEND
  *     commit         TAKE, and whether the last SEND counted
- *     run            a life begins: what was before is forgotten
+ *     run            a generation begins: what was before is forgotten
  *
  * Sizes come from a file: everything grows by doubling up to a limit. */
 #include "base/json.h"
@@ -120,7 +120,7 @@ static diloco_status take_contribution(dl_played *p, dl_json_value line)
     return add_move(p, &m);
 }
 
-/* "r0" of the life "r0.0000". */
+/* "r0" of the generation "r0.0000". */
 static diloco_status replica_of(char out[DL_PLAYBACK_NAME_CAP], dl_json_value line, const char *key)
 {
     DL_TRY(dl_json_read_str(out, DL_PLAYBACK_NAME_CAP, line, key));
@@ -170,7 +170,8 @@ static void take_link(dl_playback *r, dl_json_value line)
                     !dl_plan_link_parse(&r->link, "link", text);
 }
 
-/* Of a replica that begins another life, what the last one did is not part of this run's time. */
+/* Of a replica that begins another generation, what the last one did is not part of this run's
+ * time. */
 static diloco_status take_run(dl_playback *r, dl_json_value line)
 {
     char name[DL_PLAYBACK_NAME_CAP];

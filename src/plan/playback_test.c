@@ -230,7 +230,7 @@ TEST(a_member_that_left_no_record_is_counted_and_not_waited_for)
 }
 
 /* r1's contribution to entry 0 is in the record, its own word of the entry is not: so it is not
- * known to count, and r0 goes on. r0 waits for entry 1 until r1 has sent to it. */
+ * known to count, and r0 continues. r0 waits for entry 1 until r1 has sent to it. */
 TEST(a_record_with_gaps_is_played_to_its_end)
 {
     begin();

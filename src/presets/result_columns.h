@@ -8,7 +8,8 @@
 enum {
     DL_RESULTS_ROUND,
     DL_RESULTS_ACCURACY,
-    DL_RESULTS_ELAPSED_TIME, /* s of training so far, of all lives; or as simulated, of the log */
+    DL_RESULTS_ELAPSED_TIME, /* s of training so far, of all generations; or as simulated, of the
+                                log */
     DL_RESULTS_TEST_LOSS,
     DL_RESULTS_TRAIN_LOSS,    /* mean of the members */
     DL_RESULTS_COMM_OVERHEAD, /* MB of contributions so far */

@@ -191,8 +191,8 @@ static diloco_status remove_below(sweep *s, const char *prefix)
 }
 
 /* async: which contributions to a base before the floor an entry behind it may name, the roster of
- * the entry before the floor tells (async.h). Where that entry is a liar's, and void, `told` keeps
- * what has not counted. */
+ * the entry before the floor tells (async.h). Where that entry is a malicious member's, and void,
+ * `told` keeps what has not counted. */
 static diloco_status read_roster(sweep *s)
 {
     dl_buf text;

@@ -1,4 +1,4 @@
-/* collection.h - snapshots written, read back (unless the store vouches for them, P8), and what
+/* collection.h - snapshots written, read back (unless the store confirms them, P8), and what
  * they make unnecessary removed (P25). */
 #ifndef DL_STATE_COLLECTION_H
 #define DL_STATE_COLLECTION_H
@@ -14,7 +14,7 @@ typedef struct dl_collector {
         dl_life life;
         dl_hash content;
         dl_time changed;        /* when this content was first seen */
-    } seen[DL_COLLECTOR_LIVES]; /* the newest life of each replica */
+    } seen[DL_COLLECTOR_LIVES]; /* the newest generation of each replica */
     size_t n_seen;
     bool crowded;            /* more replicas have heartbeats, which was reported */
     dl_time now;             /* 0: the clock's; else that of whoever plays with time */
@@ -22,7 +22,7 @@ typedef struct dl_collector {
     dl_life verified_life;
 } dl_collector;
 
-/* Write a snapshot of now, read it back unless the store vouches for it, and unless run.retain is
+/* Write a snapshot of now, read it back unless the store confirms it, and unless run.retain is
  * "all" remove contributions and snapshots older than the second-newest that reads back whole,
  * nothing at or after the entry of a heartbeat that changed within run.patience of watching. A
  * failure to collect is logged, not returned; a failure to write is. */

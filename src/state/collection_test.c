@@ -137,7 +137,7 @@ TEST(the_log_and_the_lives_never_go)
 TEST(a_live_heartbeat_protects_its_entry_and_a_dead_one_not_for_ever)
 {
     scene *s = scene_make("mem://hearts", "recent", "1");
-    beat(s, "r8.0000", "{\"entry\":0}"); /* a former life: fenced, protects nothing */
+    beat(s, "r8.0000", "{\"entry\":0}"); /* an earlier generation: fenced, protects nothing */
     beat(s, "r8.0001", "{\"entry\":9}");
     beat(s, "r9.0000", "{\"beat\":1,\"entry\":1}");
     s->collector.now = DL_SECOND;
@@ -258,7 +258,7 @@ TEST(p25_a_void_entrys_roster_lets_nothing_go_that_may_count)
     scene_end(s);
 }
 
-/* ---- what the store vouches for ----------------------------------------------------------- */
+/* ---- what the store confirms ----------------------------------------------------------- */
 
 static void wrap(scene *s, bool vouch)
 {

@@ -1,5 +1,5 @@
-/* continuation.c - see continuation.h. A tensor goes on or begins anew as a whole: vectors of one
- * optimizer belong together, and those of another shape belong to another tensor. */
+/* continuation.c - see continuation.h. A tensor continues or starts again as a whole: vectors of
+ * one optimizer belong together, and those of another shape belong to another tensor. */
 #include "state/continuation.h"
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* continuation.h - a run that goes on where another one ended (trainer.init_as = "continuation"):
+/* continuation.h - a run that continues where another one ended (trainer.init_as = "continuation"):
  * its first state has the outer optimizer's vectors of that run's last one. */
 #ifndef DL_STATE_CONTINUATION_H
 #define DL_STATE_CONTINUATION_H
@@ -27,15 +27,15 @@ bool dl_continues(const dl_st_tensor *found, const char *dtype, const size_t *sh
 
 /* Fill state's outer vectors from a state's image (theta0, a snapshot, what diloco_theta_read
  * gives; or the run itself): of each trained tensor that the image has with the same type and
- * shape, all of them or none. What is not taken up stays zero: its momentum begins anew. What the
+ * shape, all of them or none. What is not taken up stays zero: its momentum starts again. What the
  * model does not have any more is left behind. Each of both is one warning. Not rehashed. Returns
  * what dl_init_from does. */
 DL_MUST_CHECK diloco_status dl_continue_outer(dl_state *state, const char *from);
 
 typedef char dl_continue_text[512];
 
-/* One sentence for a replica of a run that begins so: what it goes on with, and what begins at its
- * first step all the same. inherited: its private state of that run was found. */
+/* One sentence for a replica of a run that begins so: what it continues with, and what begins at
+ * its first step all the same. inherited: its private state of that run was found. */
 void dl_continue_start(dl_continue_text out, const dl_config *config, bool inherited);
 
 /* Does that run's H, which its states tell, differ from this one's? Then movements have another
@@ -45,7 +45,7 @@ void dl_continue_start(dl_continue_text out, const dl_config *config, bool inher
  *
  * a momentum lasts as many steps, and moves as far in them, as before; where that lr' is more than
  * is advised at all, lr' is that and mu' keeps lr / (1 - mu). The sentence names both. false: H is
- * the same, these are the values already, nothing goes on (sgd, mu = 0), or the file does not say
+ * the same, these are the values already, nothing continues (sgd, mu = 0), or the file does not say
  * or is gone. */
 bool dl_continue_pace(dl_continue_text out, const dl_config *config);
 

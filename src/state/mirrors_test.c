@@ -281,7 +281,7 @@ TEST(rounding_is_no_movement)
         dl_widen(theta, raw, N, dl_dtype_name(r.dtype));
         last[narrow] = theta[0];
         get(&r, w);
-        CHECK_BYTES(w, theta, sizeof w); /* what training goes on from is theta, rounded */
+        CHECK_BYTES(w, theta, sizeof w); /* what training continues from is theta, rounded */
         toy_close(&t);
     }
     float rounded;

@@ -194,7 +194,7 @@ static diloco_status reserve_parts(dl_local *local, size_t n)
     return DILOCO_OK;
 }
 
-/* parts, names, and in spans[1 + i] where part i lies in memory. */
+/* parts, names, and in spans[1 + i] where part i is in memory. */
 static diloco_status describe_all(dl_local *local, const diloco_tensor *tensors, size_t n_tensors,
                                   const dl_private *privates, size_t n_privates)
 {

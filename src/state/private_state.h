@@ -30,7 +30,7 @@ typedef struct dl_local_facts {
     char run[33];
     char replica[DL_REPLICA_MAX + 1];
     dl_pace_saved pace;
-    uint32_t generation; /* of the life that saved it; DL_LIFE_ANY: not told */
+    uint32_t generation; /* of the generation that saved it; DL_LIFE_ANY: not told */
     uint64_t step, shard, next_sample;
     dl_local_fragment *fragments; /* [n_fragments], the caller's */
     size_t n_fragments;
@@ -64,7 +64,7 @@ DL_MUST_CHECK diloco_status dl_local_save(dl_local *local, const dl_local_facts 
                                           const dl_private *privates, size_t n_privates);
 
 /* facts->fragments, n_fragments, pace.takes and pace.fragments are set by the caller.
- * DILOCO_ENOENT: none yet. DILOCO_EPROTO: truncated, bit-flipped (a digest stands in the metadata)
+ * DILOCO_ENOENT: none yet. DILOCO_EPROTO: truncated, bit-flipped (a digest is in the metadata)
  * or foreign: nothing was written to the tensors. DILOCO_EDIFFERS: of another run or model.
  * load_tensors false: only the privates and the facts. */
 DL_MUST_CHECK diloco_status dl_local_load(dl_local *local, dl_local_facts *facts, const char *run,

@@ -269,7 +269,7 @@ TEST(every_flipped_bit_and_every_cut_is_found)
     scene_end(&s);
 }
 
-/* The file with `from` replaced by `to`, as long, and the digest made anew. */
+/* The file with `from` replaced by `to`, as long, and the digest made again. */
 static void check_edited(const char *from, const char *to, diloco_status expected, const char *part)
 {
     static int number;

@@ -23,7 +23,7 @@ enum { TEXT_MAX = DL_ENTRY_TEXT_MAX, FOUND_MAX = 1 << 26 };
 
 /* ---- writing */
 
-/* P26. Of any life: the name alone. */
+/* P26. Of any generation: the name alone. */
 static void write_committer(dl_json *j, const dl_life *committer)
 {
     if (!committer->replica[0]) return;
@@ -178,7 +178,8 @@ typedef struct found {
     dl_life life;
 } found;
 
-/* A committer signed it, as what it is; else it is a stranger's, and none of the run's: EREFUSED.
+/* A committer signed it, as what it is; else it is an untrusted peer's, and none of the run's:
+ * EREFUSED.
  */
 static diloco_status must_be_signed(const dl_buf *text, const dl_runfile *run, const found *which)
 {

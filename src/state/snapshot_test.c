@@ -530,7 +530,7 @@ TEST(writing_twice_is_a_retry_and_writing_another_is_refused)
     scene_end(&s);
 }
 
-/* A committer's, a stranger's, and what the committer signed under another number. */
+/* A committer's, an untrusted peer's, and what the committer signed under another number. */
 TEST(only_a_committers_snapshot_is_one_where_objects_are_signed)
 {
     scene s;

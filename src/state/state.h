@@ -3,7 +3,7 @@
  *
  * Two copies of each fragment are kept and take turns: `now` is the state that the log has
  * decided, `next` is where an entry is computed before it stands. A lost race returns to
- * `now`, and a snapshot is written from `now` while training goes on. */
+ * `now`, and a snapshot is written from `now` while training continues. */
 #ifndef DL_STATE_STATE_H
 #define DL_STATE_STATE_H
 
@@ -24,7 +24,7 @@ typedef struct dl_state {
 DL_MUST_CHECK diloco_status dl_state_init(dl_state *out, const dl_manifest *manifest,
                                           const dl_outer *outer, size_t max_members, int n_copies,
                                           size_t ahead);
-/* run.offload = "disk": it lies in a file in that folder. Errors of dl_file_nameless, too. */
+/* run.offload = "disk": it is in a file in that folder. Errors of dl_file_nameless, too. */
 DL_MUST_CHECK diloco_status dl_state_init_on_disk(dl_state *out, const dl_manifest *manifest,
                                                   const dl_outer *outer, size_t max_members,
                                                   int n_copies, size_t ahead, const char *folder);
@@ -52,7 +52,7 @@ dl_hash dl_state_digest_all(const dl_state *state);
 /* The safetensors image of `now`: header bytes into *header, spans for all of it (header first)
  * into spans[], at most cap. Tensors: each manifest tensor under its own name, outer vectors as
  * "diloco.<vector>.<tensor name>". Of the run's options it says what the length of those vectors
- * rests on (docs/formats.md), for a run that goes on from there. */
+ * rests on (docs/formats.md), for a run that continues from there. */
 DL_MUST_CHECK diloco_status dl_state_image(dl_buf *header, dl_span *spans, size_t cap,
                                            size_t *n_spans, const dl_state *state,
                                            const dl_config *config);
@@ -65,9 +65,9 @@ DL_MUST_CHECK diloco_status dl_state_load_image(dl_state *state, const void *byt
                                                 dl_pool *pool);
 
 /* snap/<e>/<life>/state.safetensors, then …/manifest.json: entry, prev, digests, control. Store
- * errors as they are; DILOCO_EEXIST: this life has written another snapshot of this entry. signer:
- * as a committer, where the run's objects are signed; else NULL. *vouched (may be NULL): the store
- * has both as they were sent (dl_store_vouches), and the one is what the other names. */
+ * errors as they are; DILOCO_EEXIST: this generation has written another snapshot of this entry.
+ * signer: as a committer, where the run's objects are signed; else NULL. *vouched (may be NULL):
+ * the store has both as they were sent (dl_store_vouches), and the one is what the other names. */
 DL_MUST_CHECK diloco_status dl_snapshot_write(bool *vouched, dl_store *store, const dl_state *state,
                                               const dl_runfile *run, const dl_life *life,
                                               const dl_signer *signer, dl_time until);

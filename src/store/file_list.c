@@ -3,7 +3,7 @@
  * Folder by folder: all names of one folder are read (getdents64 into the handle's piece
  * buffer), sorted, and walked, going into folders on the way. A folder's name is kept with
  * its '/', which makes the order of names the order of whole keys ("a-b" < "a/x" < "a0").
- * Names and their order stand in two stacks of the handle that grow to their size once;
+ * Names and their order are in two stacks of the handle that grow to their size once;
  * a folder's part of them is taken off when it was walked. Files that no key can name
  * (hidden, odd letters, links) are not objects and not shown. */
 #include "store/file_store.h"
@@ -22,7 +22,7 @@ typedef struct walk {
     dl_found_fn found;
     void *context;
     dl_time until;
-    char key[DL_KEY_MAX + 2]; /* the folder under way, then each of its names */
+    char key[DL_KEY_MAX + 2]; /* the folder in flight, then each of its names */
 } walk;
 
 /* ---- names */

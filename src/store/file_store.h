@@ -12,12 +12,12 @@
 #define DL_FILE_TMP ".tmp" /* in the root; no key begins with a dot */
 
 typedef struct dl_file_store {
-    char *root; /* owned; looked up anew by each call, so that it may come back */
+    char *root; /* owned; looked up again by each call, so that it may come back */
     const atomic_bool *aborted;
     bool marked;          /* the root has had a .tmp/: without it, it is not our root */
     unsigned char *piece; /* owned, DL_STORE_PIECE: file contents, folder entries */
 
-    dl_buf names; /* of a listing under way: zero-terminated, folders with '/' behind */
+    dl_buf names; /* of a listing in flight: zero-terminated, folders with '/' behind */
     dl_buf order; /* uint32_t offsets into names, sorted folder by folder */
 
     int notify;     /* inotify; -1: none */

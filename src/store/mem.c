@@ -2,9 +2,9 @@
  * are threads of one program.
  *
  * All handles of a name share one `place`, found in a process-wide list and gone with the
- * last handle. Its objects stand in a sorted array of pointers. An object never changes
+ * last handle. Its objects are in a sorted array of pointers. An object never changes
  * after it was published and is counted, so a reader holds it, not the lock, while its sink
- * runs; a listing looks the next key up anew each time, so `found` runs without the lock. */
+ * runs; a listing looks the next key up again each time, so `found` runs without the lock. */
 #include "base/thread.h"
 #include "store/kind.h"
 

@@ -622,7 +622,7 @@ diloco_status dl_store_wait(dl_store *store, const char *const *prefixes, size_t
     const bool last = until <= store->look_at;
     const diloco_status status =
         dl_store_await(store, prefixes, n_prefixes, last ? until : store->look_at);
-    if (status == DILOCO_ETIMEDOUT && last) return status; /* the pause goes on */
+    if (status == DILOCO_ETIMEDOUT && last) return status; /* the pause continues */
     store->look_at = 0;
     return status == DILOCO_ETIMEDOUT ? DILOCO_OK : status;
 }

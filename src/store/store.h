@@ -6,7 +6,7 @@
  *
  * Keys are "a/b/c": 1 to 512 bytes of [A-Za-z0-9._=-] in components of 1 to 255 bytes that
  * do not begin with a dot and are separated by '/'. Anything else is a bug of the caller or
- * bytes of a stranger, and refused with DILOCO_EINVAL: no key leaves the store's root. No
+ * bytes of an untrusted peer, and refused with DILOCO_EINVAL: no key leaves the store's root. No
  * key is the folder of another (a, a/b); only some stores notice.
  *
  * A handle: one thread at a time, except dl_store_abort. Open several for several threads;

@@ -50,7 +50,7 @@ TEST(a_store_is_found_by_its_name_as_long_as_somebody_has_given_it)
     dl_store_drop_user("mine");
     CHECK_OK(dl_store_open(&store, "user://mine/a", true));
     dl_store_drop_user("mine");
-    store_must_create(store, "k", "still there"); /* what is open goes on */
+    store_must_create(store, "k", "still there"); /* what is open continues */
     store_must_hold(store, "k", "still there");
     dl_store_close(store);
     CHECK_STATUS(DILOCO_EREFUSED, dl_store_open(&store, "user://mine/a", true));

@@ -1,6 +1,6 @@
 /* manifest.c - copy the descriptions, check them, then lay them out.
  *
- * Both ways in (the caller's array, a stranger's JSON) fill the same array and go through
+ * Both ways in (the caller's array, an untrusted peer's JSON) fill the same array and go through
  * lay_out, so they refuse the same things. A size is checked where it grows: no fragment
  * has more than MAX_ELEMENTS elements, so no sum or product after that overflows. */
 #include "tensor/manifest.h"
@@ -339,7 +339,7 @@ diloco_status dl_manifest_read(dl_manifest *out, dl_json_value array, bool all_f
     if (!status) status = read_tensors(out, array);
     if (!status) status = lay_out(out, all_floating);
     if (status) dl_manifest_deinit(out);
-    if (status == DILOCO_EINVAL) status = DILOCO_EPROTO; /* the bytes are a stranger's */
+    if (status == DILOCO_EINVAL) status = DILOCO_EPROTO; /* the bytes are an untrusted peer's */
     return status ? dl_fail_context(status, "manifest") : DILOCO_OK;
 }
 

@@ -1,4 +1,4 @@
-/* manifest.h - the tensors of a run in order, and where each lies in its fragment.
+/* manifest.h - the tensors of a run in order, and where each is in its fragment.
  *
  * A fragment's state is four regions, each the concatenation of its tensors in manifest
  * order:
@@ -65,7 +65,7 @@ void dl_manifest_deinit(dl_manifest *manifest); /* zeroed is fine */
 /* As the value of `key`: [{"name":…,"dtype":"F32","role":"parameter","shape":[…],"fragment":0},…]
  */
 void dl_manifest_write(dl_json *j, const char *key, const dl_manifest *manifest);
-/* From bytes of a stranger: DILOCO_EPROTO. Equal manifests have equal digests. */
+/* From bytes of an untrusted peer: DILOCO_EPROTO. Equal manifests have equal digests. */
 DL_MUST_CHECK diloco_status dl_manifest_read(dl_manifest *out, dl_json_value array,
                                              bool all_floating);
 

@@ -6,7 +6,7 @@
  *                         largest fragment's
  *     staging             its second copy, where an entry is computed before it stands, and the
  *                         replica's own encoded contribution; what combining the members
- *                         needs; with overlap or error feedback what is under way and what is
+ *                         needs; with overlap or error feedback what is in flight and what is
  *                         remembered of it
  *     contributions       a slot for each member of an entry, where they are kept in memory; one
  *                         for what they come to, where one replica combines for all
@@ -76,7 +76,7 @@ static diloco_status find_largest(largest *out, const dl_config *config,
 }
 
 /* What an overlap, async and error feedback keep beside the state (exec.c): what was taken and is
- * under way, the residual, where the round began, and eager's own momentum and share. */
+ * in flight, the residual, where the round began, and eager's own momentum and share. */
 static size_t kept_beside(const dl_config *config, const dl_schedule *s, const largest *most)
 {
     const bool feedback = config->error_feedback > 0, eager = s->overlap == DL_OVERLAP_EAGER;

@@ -89,7 +89,7 @@ TEST(the_plan_is_what_a_training_process_takes)
     if (SANITIZED) skip();
     check_plan("diloco");
     check_plan("muloco");
-    check_plan("streaming"); /* fragments, and what is under way */
+    check_plan("streaming"); /* fragments, and what is in flight */
     check_plan("eager");
     check_plan("sparse"); /* the residual */
 }

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* Both arrays of a parameter lie at the same offset. */
+/* Both arrays of a parameter are at the same offset. */
 static float *gradient_of(dl_model *model, const diloco_tensor *tensor)
 {
     return dl_model_gradients(model) + ((const float *)tensor->data - dl_model_parameters(model));

@@ -1,11 +1,11 @@
-/* replica.c - one replica's life: the inner loop on one side, the run on the other.
+/* replica.c - one replica's generation: the inner loop on one side, the run on the other.
  *
  *     open data, model, optimizer --> initial parameters --> join --> { step, exchange, evaluate }*
  *                                                             ^            until the run is done
  *                                       resume: parameters, moments, counters come from here
  *
  * 1. All that decides a step is the run's position and sample number, the parameters and the
- *    private vectors; so a resumed replica goes on bitwise.
+ *    private vectors; so a resumed replica continues bitwise.
  * 2. The run reads and overwrites parameters, gradients and moments on the host. It does so
  *    inside dl_backend_enter, as an operation of a backend on this machine's processors does.
  * 3. A step whose gradient is not finite changes nothing. It still counts: its samples are used
@@ -39,7 +39,7 @@ typedef struct replica {
     dl_setup setup;
     bool exists; /* the run, when this replica looked for its settings */
     bool data_parallel;
-    bool inherited; /* private state of the run that this one goes on from */
+    bool inherited; /* private state of the run that this one continues from */
     dl_step step;
     diloco_run *run;
     dl_recorder recorder;
@@ -85,7 +85,7 @@ static diloco_status register_privates(replica *r)
     return DILOCO_OK;
 }
 
-/* A run that goes on from another one, before its first step here. */
+/* A run that continues from another one, before its first step here. */
 static bool begins_from_another(const replica *r)
 {
     return dl_continue_is_asked(&r->setup.config) && r->now.position == 0 && !r->now.resumed;
@@ -200,7 +200,7 @@ static diloco_status offer_probe(replica *r)
 
 /* ---- the loop */
 
-/* PROTOCOL P14: who came without moments of its own warms up anew, wherever the schedule is. */
+/* PROTOCOL P14: who came without moments of its own warms up again, wherever the schedule is. */
 static void begin_rewarming(replica *r)
 {
     if (r->step.inner && !r->now.resumed && r->now.position > 0)
@@ -266,7 +266,7 @@ static diloco_status loop(replica *r)
     return DILOCO_OK;
 }
 
-/* ---- a life */
+/* ---- a generation */
 
 static diloco_status join(replica *r)
 {

@@ -1,5 +1,5 @@
-/* replica_test.c - the life of a replica: what it records, when it evaluates, how it stops, goes
- * on, and refuses. */
+/* replica_test.c - the generation of a replica: what it records, when it evaluates, how it stops,
+ * goes on, and refuses. */
 #include "nn/inner.h"
 #include "protocol/proposal.h"
 #include "train_fixture.h"

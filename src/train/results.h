@@ -7,7 +7,7 @@
  * bytes) is read from the log, so no round is lost; what only somebody measured (accuracy, time) is
  * empty in a round after which nobody evaluated. The file is written whole and renamed into place
  * under a lock of its folder: several processes of a machine share it, and one that is killed
- * leaves the old file or the new one. A run that begins anew begins a new file. */
+ * leaves the old file or the new one. A run that starts again begins a new file. */
 #ifndef DL_TRAIN_RESULTS_H
 #define DL_TRAIN_RESULTS_H
 
@@ -28,12 +28,12 @@ typedef struct dl_results {
     size_t n_columns;
     dl_results_row *rows; /* owned; row i is of round i + 1 */
     size_t n_rows, room;
-    double before; /* elapsed_time of earlier lives */
+    double before; /* elapsed_time of earlier generations */
     dl_time begin;
 } dl_results;
 
-/* At a life's beginning, after so many entries; 0 begins a new file. DILOCO_EINVAL, DILOCO_EIO,
- * DILOCO_ENOMEM; DILOCO_EPROTO: a file of that name is something else. */
+/* At a generation's beginning, after so many entries; 0 begins a new file. DILOCO_EINVAL,
+ * DILOCO_EIO, DILOCO_ENOMEM; DILOCO_EPROTO: a file of that name is something else. */
 DL_MUST_CHECK diloco_status dl_results_open(dl_results *out, const dl_config *config,
                                             uint64_t entries);
 void dl_results_close(dl_results *results); /* zeroed is fine */

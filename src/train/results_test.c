@@ -149,7 +149,7 @@ TEST(a_later_life_goes_on_with_the_file_and_its_time)
     free(c);
 }
 
-/* What another life measured stays, though this one was asked for other columns. */
+/* What another generation measured stays, though this one was asked for other columns. */
 TEST(columns_may_change_between_lives_and_values_are_found_by_name)
 {
     dl_results r;

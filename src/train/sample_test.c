@@ -84,7 +84,7 @@ TEST(top_k_and_top_p_narrow_the_draw)
     CHECK_BYTES(k.bytes, p.bytes, 40); /* all, in order of their logits */
 }
 
-/* The context is 16: it is forgotten by halves more than once, and the draw goes on. */
+/* The context is 16: it is forgotten by halves more than once, and the draw continues. */
 TEST(text_may_be_longer_than_the_context)
 {
     text t = {.len = 0};

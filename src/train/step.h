@@ -31,7 +31,7 @@ void dl_step_deinit(dl_step *step); /* zeroed is fine */
 /* From here on trainer.proximal_mu pulls towards the parameters as they are. */
 void dl_step_anchor(dl_step *step);
 
-/* PROTOCOL P14: who came without moments of its own warms up anew, wherever the schedule is. lr as
+/* PROTOCOL P14: who came without moments of its own warms up again, wherever the schedule is. lr as
  * it is with so many of those steps still to come. */
 double dl_step_rewarmed(const dl_config *config, uint64_t to_come, double lr);
 

@@ -318,7 +318,8 @@ static diloco_status open_csv(dl_tracker *t, const char *path)
     t->csv = true;
     t->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (t->fd < 0) return dl_fail_errno(errno, "open", path);
-    /* Of several replicas that begin at once, two may write it: it is a comment to whoever reads.
+    /* Of several replicas that begin at once, two may write it: it is a comment to any process that
+     * reads.
      */
     if (!fstat(t->fd, &st) && st.st_size == 0 && !strcmp(t->replica, "r0"))
         return dl_buf_add(&t->out, head, sizeof head - 1);

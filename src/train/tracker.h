@@ -6,7 +6,7 @@
  *
  * An event file is a sequence of records (docs/formats.md): a length of 8 bytes, the masked CRC-32C
  * of these, a protocol buffer, its masked CRC-32C. A tracker that cannot write says so once, and
- * training goes on. One thread at a time. */
+ * training continues. One thread at a time. */
 #ifndef DL_TRAIN_TRACKER_H
 #define DL_TRAIN_TRACKER_H
 

@@ -68,7 +68,7 @@ TEST(a_run_begins_from_anothers_first_state)
     free(first), free(other), free(again);
 }
 
-/* The parameters, not the outer momentum that lies beside them in the file. */
+/* The parameters, not the outer momentum that is beside them in the file. */
 TEST(a_run_begins_from_what_another_has_become)
 {
     fixture_record record = {0};
@@ -198,7 +198,8 @@ TEST(values_that_are_not_finite_are_refused)
     free(config);
 }
 
-/* ---- a run that goes on from another's end (trainer.init_as = "continuation") ---------------- */
+/* ---- a run that continues from another's end (trainer.init_as = "continuation") ----------------
+ */
 
 enum { RESHAPED = 1, RETYPED = 3, VANISHED = 5, FORGOTTEN = 7 };
 #define LEFT "model.layers.9.bias" /* a tensor of a layer that the next model does not have */
@@ -357,7 +358,7 @@ TEST(
     }
     CHECK_CONTAINS("1 tensor (" LEFT "): not in this model, and left out", lines_logged);
     CHECK_CONTAINS("4 tensors (", lines_logged); /* one warning of all whose momentum restarts */
-    CHECK_CONTAINS("3 tensors (", lines_logged); /* and one of all that begin anew */
+    CHECK_CONTAINS("3 tensors (", lines_logged); /* and one of all that start again */
     CHECK_INT(3, count_lines());
     CHECK(!dl_st_find(&begin.st, LEFT));
     image_close(&end), image_close(&begin), image_close(&initial);

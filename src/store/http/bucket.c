@@ -6,7 +6,7 @@
  * answer is "taken" and store.c finds equal bytes. Nothing here needs a conditional replace.
  *
  * Signatures hold the time. A refusal whose Date is far from what we signed moves skew_s and is
- * tried again at once; one that says the credentials are out of date has them read anew. */
+ * tried again at once; one that says the credentials are out of date has them read again. */
 #include "store/http/bucket.h"
 
 #include "base/log.h"
@@ -539,7 +539,7 @@ diloco_status dl_bucket_read_plain(dl_bucket *b, const char *name, dl_sink sink,
     DL_TRY(dl_bucket_renew(b, until));
     diloco_status status = dl_web_read(b->web, &source, sink, until);
     if (!status || !b->stale || !b->dialect->renew) return status;
-    /* The sink may have heard something, so it is the caller's to begin anew. */
+    /* The sink may have heard something, so it is the caller's to start again. */
     return dl_fail(DILOCO_EUNREACHABLE, "%s: the credentials ran out; they are read again", a.what);
 }
 
@@ -694,7 +694,7 @@ diloco_status dl_bucket_list(void *self, const char *prefix, const char *after, 
 
 /* ---- the end of an open */
 
-/* Once in the life of a process for each store: it looks for what is at least a day old. */
+/* Once in a process for each store: it looks for what is at least a day old. */
 static bool swept_before(const dl_bucket *b)
 {
     static atomic_uint_fast64_t seen[SWEPT];

@@ -7,7 +7,7 @@
  *
  * with options endpoint, ca (a PEM file), pin (web.h), part_mib, parallel, halves and the dialect's
  * own.
- * Nothing secret stands in a url: one with userinfo is refused, credentials come from where
+ * Nothing secret is in a url: one with userinfo is refused, credentials come from where
  * each provider's own tools take them (docs/stores.md). */
 #ifndef DL_STORE_HTTP_BUCKET_H
 #define DL_STORE_HTTP_BUCKET_H
@@ -56,7 +56,7 @@ typedef struct dl_dialect {
      * behind `after` (likewise; NULL: from the first) or from `marker` ("": from the first). */
     void (*list)(dl_bucket_request *r, const char *prefix, const char *after, const char *marker,
                  const char *max);
-    /* Read b's credentials anew; those there stay when it fails. May call the dl_web. Optional. */
+    /* Read b's credentials again; those there stay when it fails. May call the dl_web. Optional. */
     diloco_status (*renew)(dl_bucket *b, dl_time until);
     /* The service's word for a refusal tells that credentials have expired. */
     bool (*expired)(const char *code);
@@ -78,7 +78,7 @@ struct dl_bucket {
     size_t n_options;
     char label[DL_BUCKET_NAME];    /* "s3://bucket/prefix", for people */
     size_t part_bytes, parallel;   /* of big objects and ranged reads */
-    bool vouched;                  /* all bodies of the create under way came back as digests */
+    bool vouched;                  /* all bodies of the create in flight came back as digests */
     bool halves;                   /* the store shows objects that are still being written */
     int64_t skew_s;                /* the service's clock minus ours, once that mattered */
     int64_t expires;               /* of the credentials, on the service's clock; 0: never */
@@ -115,7 +115,7 @@ typedef struct dl_bucket_cut {
     diloco_status (*request)(void *context, size_t index, dl_bucket_request *r);
     diloco_status (*answer)(void *context, size_t index, dl_web_exchange *x);
 } dl_bucket_cut;
-/* Sets all but what stands behind n_parts; parts grow so that there are max_parts at most. */
+/* Sets all but what follows n_parts; parts grow so that there are max_parts at most. */
 void dl_bucket_cut_up(dl_bucket_cut *cut, const dl_bucket *b, const dl_span *spans, size_t n_spans,
                       size_t max_parts);
 DL_MUST_CHECK diloco_status dl_bucket_send(dl_bucket *b, const char *name, const dl_bucket_cut *cut,

@@ -41,8 +41,8 @@ diloco_status dl_bulk_remove(dl_bucket *b, const char *key, const dl_pointer *po
 diloco_status dl_bulk_size(dl_bucket *b, const char *key, dl_hash tag, size_t *size, bool *there,
                            dl_time until);
 
-/* Behind which name a listing goes on: past all of .b/ once it is in there, unless that is what is
- * listed. */
+/* Behind which name a listing continues: past all of .b/ once it is in there, unless that is what
+ * is listed. */
 const char *dl_bulk_skip(const char *prefix, const char *last);
 
 /* Remove big objects that nobody has published within a day. */

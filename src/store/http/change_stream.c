@@ -1,7 +1,7 @@
 /* change_stream.c - see change_stream.h.
  *
  * The stream is subscribed to the first folders of all prefixes that were ever waited for
- * ("c/0000000012/" and "log/": c/ and log/), so it need not begin anew with every entry. Whatever
+ * ("c/0000000012/" and "log/": c/ and log/), so it need not start again with every entry. Whatever
  * comes sets `heard`, which one wait takes. */
 #include "store/http/change_stream.h"
 
@@ -23,7 +23,7 @@ struct dl_ear {
     pthread_t thread;
     dl_time looked; /* without a stream; the waiter's */
 
-    atomic_bool restart;  /* the stream under way ends: web.c looks at it */
+    atomic_bool restart;  /* the stream in flight ends: web.c looks at it */
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t wake;
     bool quit, heard, connected;

@@ -13,8 +13,9 @@
  * a run:
  *
  *     DILOCO_ETCD_USER, DILOCO_ETCD_PASSWORD   the login, and where it may be sent: the same hosts
- *     DILOCO_ETCD_HOSTS                        as in the url, since a url may come from a stranger
- *     DILOCO_ETCD_CA, DILOCO_ETCD_PIN          as DILOCO_HUB_CA and DILOCO_HUB_PIN (http.c) */
+ *     DILOCO_ETCD_HOSTS                        as in the url, since a url may come from an
+ * untrusted peer DILOCO_ETCD_CA, DILOCO_ETCD_PIN          as DILOCO_HUB_CA and DILOCO_HUB_PIN
+ * (http.c) */
 #include "store/http/etcd_wire.h"
 
 #include "base/text.h"

@@ -29,7 +29,7 @@ typedef struct run {
     size_t n_spans;
     size_t part_bytes;
     size_t *missing;        /* numbers of the parts to send */
-    dl_span *lanes;         /* [WIDTH * n_spans]: the parts under way */
+    dl_span *lanes;         /* [WIDTH * n_spans]: the parts in flight */
     dl_span list;           /* the body of completing */
     bool taken, gone, over; /* over: going on would come to the same */
 } run;

@@ -124,7 +124,7 @@ diloco_status dl_s3_dress(dl_bucket *b, dl_web_exchange *x, const dl_bucket_requ
 void dl_s3_list(dl_bucket_request *r, const char *prefix, const char *after, const char *marker,
                 const char *max)
 {
-    (void)marker; /* a listing goes on behind its last key */
+    (void)marker; /* a listing continues behind its last key */
     dl_bucket_query(r, "list-type", "2");
     dl_bucket_query(r, "encoding-type", "url"); /* a foreign key may have what XML cannot hold */
     dl_bucket_query(r, "max-keys", max);

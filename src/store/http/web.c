@@ -1,6 +1,6 @@
 /* web.c - exchanges over one curl multi handle, on the caller's thread.
  *
- * A batch keeps up to `width` slots. A slot's life:
+ * A batch keeps up to `width` slots. A slot's generation:
  *
  *     free --begin--> due --start--> running --settle--> free (finished), or due again, later
  *
@@ -62,7 +62,7 @@ struct dl_web {
     dl_web_traffic traffic;
     dl_time trip;
 
-    /* of the batch under way */
+    /* of the batch in flight */
     const dl_web_batch *batch;
     diloco_status failure;
     size_t next, lowest;     /* exchanges begun; the first one not finished */

@@ -62,7 +62,7 @@ dl_time dl_web_trip(const dl_web *web);
 /* ---- an exchange */
 
 typedef struct dl_web_exchange {
-    /* The request: `prepare` fills it, anew for each try; it is cleared before. */
+    /* The request: `prepare` fills it, again for each try; it is cleared before. */
     const char *method; /* "GET", "HEAD", "PUT", "POST", "DELETE" */
     dl_buf url;         /* text; filled with dl_buf_addf */
     const char *what;   /* for people: "c/1/r0.0 in s3://bucket/run"; borrowed until finish */

@@ -82,7 +82,7 @@ static diloco_status check_head(reading *r, dl_web_exchange *x)
 
 /* ---- bytes */
 
-typedef struct lane { /* of one exchange: who is it? set anew for each try */
+typedef struct lane { /* of one exchange: who is it? set again for each try */
     reading *r;
     dl_web_exchange *x;
     bool looked;

@@ -3,8 +3,9 @@
  *
  * The first request asks for bytes 0 to `range` - 1; the head of its answer tells length and ETag,
  * and the rest comes beside it, in ranges of that size, several at a time, each with If-Match on
- * that ETag, so that halves of two objects never mix; a range that breaks off goes on where it was.
- * The sink gets all in order; what comes early waits in memory, at most width * range bytes. */
+ * that ETag, so that halves of two objects never mix; a range that breaks off continues where it
+ * was. The sink gets all in order; what comes early waits in memory, at most width * range bytes.
+ */
 #ifndef DL_STORE_HTTP_WEB_READ_H
 #define DL_STORE_HTTP_WEB_READ_H
 

@@ -4,7 +4,7 @@
 #include "check.h"
 #include "http_script.h"
 
-/* One exchange whose request and expectations stand in a struct; `run_one` runs it. */
+/* One exchange whose request and expectations are in a struct; `run_one` runs it. */
 typedef struct asked {
     const char *method, *path, *header, *body;
     dl_sink sink;

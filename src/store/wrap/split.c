@@ -4,7 +4,7 @@
  *  1. run.json is the coord's: the bulk gets a copy of what stands there, whoever wrote it.
  *  2. What is announced was published whole before. Announced and gone: collected. What is not
  *     announced is not there, to a listing and to a reader: whose writer was killed in between
- *     puts its own again in its next life, and must not take this for put (PROTOCOL P15). */
+ *     puts its own again in its next generation, and must not take this for put (PROTOCOL P15). */
 #include "store/wrap/layers.h"
 
 #include "base/text.h"
@@ -259,7 +259,7 @@ static const dl_store_kind kind = {
     .abort = split_abort,
 };
 
-/* What stands in both must be the same; one that has none yet says nothing. */
+/* What is in both must be the same; one that has none yet says nothing. */
 static diloco_status compare_runs(split_store *s)
 {
     dl_buf bulk, coord;
