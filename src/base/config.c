@@ -58,6 +58,8 @@ static const dl_option rows[] = {
  "File to which the record (JSON lines) of local replicas is appended, in addition to the store."},
 {"run.track", NULL, TEXT, AT(track), "", 0, DL_PATH_MAX, "", NULL, 0,
  "Where local replicas draw their curves: tensorboard:DIR or csv:FILE. Default: nowhere."},
+{"run.notify", NULL, TEXT, AT(notify), "", 0, DL_PATH_MAX, "", NULL, 0,
+ "Program or webhook (URL) that is called when a replica is lost, the run stalls, diverges, cannot reach its store, or is complete; env:NAME takes it from a variable. Default: none."},
 {"run.trace_protocol", NULL, BOOL, AT(trace_protocol), "false", 0, 0, "", NULL, 0,
  "Whether each move of a replica's protocol state machine is a line of its log, which train, join and replica print."},
 {"run.seed", "server.random_seed", INT, AT(seed), "1", 0, 9e15, "", NULL, AGREE,

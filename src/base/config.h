@@ -27,7 +27,7 @@ typedef struct diloco_config {
     dl_config_name preset;
 
     /* [run] the log, its store, who takes part */
-    dl_config_path store, coord, state_dir, record, track, link;
+    dl_config_path store, coord, state_dir, record, track, notify, link;
     dl_config_path members, committers, key, invitation;
     bool first_life; /* no option, but of one start: the name was free when it was chosen */
     bool peers, trace_protocol;

@@ -4,6 +4,7 @@
  * Python process, which speaks to the tracker's own package. The process keeps what it has sent,
  * so a second command continues. Neither the URL of the run nor a secret is given to it as an
  * argument. */
+#include "base/thread.h"
 #include "cli/cli.h"
 #include "cli/display/units.h"
 #include "cli/run_names.h"
@@ -70,7 +71,7 @@ static diloco_status start(sidecar *s, const dl_args *args)
     s->write_end = ends[1];
     signal(SIGPIPE, SIG_IGN);
     setenv("PYTHONSAFEPATH", "1", 0); /* a module of the current folder is no tracker */
-    const int error = pthread_create(&s->thread, NULL, run_sidecar, s);
+    const int error = dl_thread_start(&s->thread, run_sidecar, s);
     if (!error) return DILOCO_OK;
     close(ends[0]), close(ends[1]);
     return dl_fail_errno(error, "start a thread for", s->argv[0]);

@@ -59,14 +59,17 @@ static int spawn_with(pid_t *pid, const char *const *argv, const int fds[3])
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
-    sigset_t defaults;
+    sigset_t defaults, none;
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGPIPE); /* this process may ignore it */
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
     posix_spawnattr_setpgroup(&attributes, 0); /* a terminal's Ctrl-C is the launcher's */
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attributes, &none); /* this thread may block some or all */
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP |
+                                              POSIX_SPAWN_SETSIGMASK);
     for (int i = 0; i < 3; i++)
         posix_spawn_file_actions_adddup2(&actions, fds[i], i);
     const int error =

@@ -20,6 +20,7 @@ typedef struct findings {
     dl_finding *out;
     size_t n;
     const dl_view *view;
+    dl_finding_kind kind; /* of the next ones */
 } findings;
 
 static void say(findings *f, dl_level level, const char *replica, const char *format, ...)
@@ -30,6 +31,7 @@ static void say(findings *f, dl_level level, const char *replica, const char *fo
     if (f->n == DL_FINDINGS) return;
     dl_finding *one = &f->out[f->n++];
     one->level = level;
+    one->kind = f->kind;
     snprintf(one->replica, sizeof one->replica, "%s", replica);
     va_start(args, format);
     vsnprintf(one->text, sizeof one->text, format, args);
@@ -99,6 +101,7 @@ static void find_dead(findings *f)
         const diloco_replica_status *r = run->replicas[i];
         if (r->alive || r->ended || run->done) continue;
         const bool awaited = run->wait && is_missing(run->wait, r->replica);
+        f->kind = r->seen ? DL_FINDING_LOST : DL_FINDING_OTHER;
         if (!r->seen)
             say(f, DL_LEVEL_WARN, r->replica, "%s has sent no heartbeat yet.", r->replica);
         else
@@ -290,7 +293,10 @@ static void find_damage(findings *f)
 static void find_none(findings *f)
 {
     const diloco_run_status *run = dl_follower_status(f->view->follower);
-    if (run->n_replicas == 0 && !run->done) say(f, DL_LEVEL_WARN, "", "No replica has joined yet.");
+    if (run->n_replicas == 0 && !run->done) {
+        f->kind = DL_FINDING_OTHER;
+        say(f, DL_LEVEL_WARN, "", "No replica has joined yet.");
+    }
     for (size_t i = 0; i < run->n_replicas; i++)
         if (run->replicas[i]->alive || !run->replicas[i]->ended) return;
     if (run->n_replicas && !run->done)
@@ -306,15 +312,22 @@ static int by_level(const void *a, const void *b)
 
 size_t dl_view_findings(dl_finding out[DL_FINDINGS], const dl_view *view)
 {
+    static const struct {
+        void (*find)(findings *f);
+        dl_finding_kind kind;
+    } all[] = {{find_none, DL_FINDING_STOPPED},
+               {find_dead, DL_FINDING_LOST},
+               {find_damage, DL_FINDING_OTHER},
+               {find_aborts, DL_FINDING_OTHER},
+               {find_divergence, DL_FINDING_DIVERGENCE},
+               {find_rejected, DL_FINDING_OTHER},
+               {find_slow, DL_FINDING_OTHER},
+               {find_missing, DL_FINDING_OTHER}};
     findings f = {.out = out, .view = view};
-    find_none(&f);
-    find_dead(&f);
-    find_damage(&f);
-    find_aborts(&f);
-    find_divergence(&f);
-    find_rejected(&f);
-    find_slow(&f);
-    find_missing(&f);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        f.kind = all[i].kind;
+        all[i].find(&f);
+    }
     qsort(out, f.n, sizeof *out, by_level);
     return f.n;
 }

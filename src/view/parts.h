@@ -36,8 +36,17 @@ typedef enum dl_level { DL_LEVEL_INFO, DL_LEVEL_WARN, DL_LEVEL_BAD } dl_level;
 
 enum { DL_FINDING_TEXT = 400, DL_FINDINGS = 24 };
 
+/* Those that run.notify reports have a kind of their own. */
+typedef enum dl_finding_kind {
+    DL_FINDING_OTHER,
+    DL_FINDING_LOST,       /* a replica sends no heartbeats any more */
+    DL_FINDING_STOPPED,    /* every replica has left a run that is not complete */
+    DL_FINDING_DIVERGENCE, /* the loss rises */
+} dl_finding_kind;
+
 typedef struct dl_finding {
     dl_level level;
+    dl_finding_kind kind;
     char replica[32]; /* "": of the run */
     char text[DL_FINDING_TEXT];
 } dl_finding;

@@ -179,6 +179,13 @@ diloco_status dl_view_bring_up(dl_view *view)
     return status;
 }
 
+void dl_view_expire(dl_view *view)
+{
+    pthread_mutex_lock(&view->lock);
+    view->refreshed = view->looked = 0;
+    pthread_mutex_unlock(&view->lock);
+}
+
 bool dl_views_is_watched(dl_views *v, const char *name)
 {
     bool watched = false;

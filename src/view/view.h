@@ -47,6 +47,9 @@ DL_MUST_CHECK diloco_status dl_view_entries_json(dl_buf *out, dl_view *view, uin
 /* Refresh without an answer. *entries: in the log; *grown: more than at the last follow. */
 DL_MUST_CHECK diloco_status dl_view_follow(dl_view *view, uint64_t *entries, bool *grown,
                                            bool *more);
+/* Let the next refresh happen at once and look at the replicas too, however young the last one is.
+ */
+void dl_view_expire(dl_view *view);
 /* Has anybody asked for this run in the last 30 seconds? */
 bool dl_views_is_watched(dl_views *views, const char *name);
 

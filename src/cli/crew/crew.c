@@ -8,6 +8,7 @@
 #include "cli/onward.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
+#include "notify/notify.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
 
@@ -195,7 +196,14 @@ static diloco_status run_named(crew *c, bool join)
                           dl_args_has(args, DL_FLAG_VERBOSE) || c->config->trace_protocol));
     count_creation(c);
     DL_TRY(say_start(c));
-    return finish(c, launch(c));
+    dl_notify *notify;
+    DL_TRY(dl_notify_start(&notify, c->complete ? "" : c->config->notify, c->config->store));
+    diloco_status status = launch(c);
+    char why[1024];
+    snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
+    dl_notify_stop(notify);
+    if (status) status = dl_fail(status, "%s", why);
+    return finish(c, status);
 }
 
 /* Nodes of a run without a log keep all that is theirs in one folder. */
@@ -231,8 +239,18 @@ static diloco_status run(dl_config *config, const dl_args *args, bool join, cons
     return status;
 }
 
+/* Before anything is created or started. */
+static diloco_status check_notify(const dl_config *config)
+{
+    if (*config->notify && dl_swarm_is(config))
+        return dl_fail(DILOCO_EREFUSED, "run.notify follows the log of a run, and a run without "
+                                        "consensus has none: leave it away");
+    return dl_notify_check(config->notify);
+}
+
 diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join)
 {
+    DL_TRY(check_notify(config));
     return run(config, args, join, NULL);
 }
 
@@ -246,6 +264,7 @@ static void keep_line(void *user, const char *line, size_t len)
 diloco_status dl_crew_create_and_run(dl_config *config, const dl_args *args)
 {
     dl_buf created;
+    DL_TRY(check_notify(config));
     dl_buf_init(&created, CREATED_MAX);
     const diloco_train_hooks hooks = {.on_record = keep_line, .user = &created};
     diloco_status status = diloco_train_create_with(config, &hooks);

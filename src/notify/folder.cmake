@@ -1,0 +1,5 @@
+if(DILOCO_CLOUD)
+  target_compile_definitions(dl_notify PRIVATE DL_CLOUD=1)
+else()
+  target_compile_definitions(dl_notify PRIVATE DL_CLOUD=0)
+endif()
