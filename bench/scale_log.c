@@ -44,7 +44,7 @@ typedef struct bench {
     dl_arena arena;
     dl_pace pace;
     diloco_tensor *tensors;
-    dl_exec_work work;
+    dl_train_stats work;
     uint64_t step, others_put; /* 1 + the entry that the others have contributed to */
 } bench;
 
@@ -74,7 +74,7 @@ static void fresh(void *user, uint32_t fragment)
 {
     bench *b = user;
     (void)fragment;
-    b->work = (dl_exec_work){.step = b->step, .first_sample = b->step, .end_sample = b->step};
+    b->work = (dl_train_stats){.step = b->step, .first_sample = b->step, .end_sample = b->step};
 }
 
 /* Each parameter moves a little towards a point of the replica's own. */
@@ -95,15 +95,15 @@ static void train_a_step(bench *b)
     move(b, 0);
     b->step++;
     b->pace.position++;
-    const dl_exec_work *w = &b->work;
-    b->work = (dl_exec_work){.step = b->step,
-                             .steps = w->steps + 1,
-                             .samples = w->samples + 1,
-                             .tokens = w->tokens + 1,
-                             .first_sample = w->first_sample,
-                             .end_sample = b->step,
-                             .position = b->pace.position,
-                             .loss = 1};
+    const dl_train_stats *w = &b->work;
+    b->work = (dl_train_stats){.step = b->step,
+                               .steps = w->steps + 1,
+                               .samples = w->samples + 1,
+                               .tokens = w->tokens + 1,
+                               .first_sample = w->first_sample,
+                               .end_sample = b->step,
+                               .position = b->pace.position,
+                               .loss = 1};
 }
 
 static diloco_status keep_nothing(void *user, dl_hash body)
@@ -118,16 +118,16 @@ static void contribute_others(bench *b)
     const uint64_t position = dl_schedule_take(&b->schedule, open_entry(b));
     for (size_t i = 1; i < b->n; i++) {
         bool first;
-        const dl_exec_work work = {.step = position,
-                                   .steps = 1,
-                                   .samples = 1,
-                                   .tokens = 1,
-                                   .shard = i,
-                                   .first_sample = position - 1,
-                                   .end_sample = position,
-                                   .position = position,
-                                   .loss = 1};
-        const dl_exec_client client = {.life = b->lives[i], .work = &work, .keep = keep_nothing};
+        const dl_train_stats work = {.step = position,
+                                     .steps = 1,
+                                     .samples = 1,
+                                     .tokens = 1,
+                                     .shard = i,
+                                     .first_sample = position - 1,
+                                     .end_sample = position,
+                                     .position = position,
+                                     .loss = 1};
+        const dl_exec_client client = {.life = b->lives[i], .stats = &work, .keep = keep_nothing};
         dl_exec_adopt(b->exec, 0, 0);
         move(b, i);
         need_ok(dl_exec_put_client(b->exec, &first, &client, DL_NEVER), client.life.replica);
