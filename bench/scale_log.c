@@ -2,9 +2,9 @@
  *
  *     scale_log URL ENTRIES
  *
- * The run is there already: the program created it (bench/scale.py). One replica, r0, has the
- * library's own state machine and exchange: it reads every contribution from the store, judges and
- * combines them, creates the entries, and writes snapshots and collects as a replica does. The
+ * The program has created the run (bench/scale.md). One replica, r0, has the
+ * library's own state machine and exchange. It reads every contribution from the store, judges and
+ * combines them, and creates the entries. It writes snapshots and collects as a replica does. The
  * contributions of all the others are captured, encoded, digested and put by the library's writer
  * of logical clients, under claimed generations of their own.
  *

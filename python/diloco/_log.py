@@ -91,7 +91,7 @@ def _table(rows: List[Dict[str, Any]], kind: Optional[str]) -> Any:
 
 
 class RunLog:
-    """A run as anybody can read it; nothing is written. NotThereError: no run there."""
+    """A run as every reader sees it; nothing is written. NotThereError: no run there."""
 
     def __init__(self, store: Any) -> None:
         self.store = store_text(store)
@@ -143,7 +143,7 @@ class RunLog:
         return rows
 
     def status(self, watch_s: float = 0.0) -> Dict[str, Any]:
-        """What the run is and who takes part; ``watch_s``: how long to watch heartbeats, to tell
+        """The run and its replicas; ``watch_s``: seconds to watch heartbeats, to separate
         the living (`alive`) from the dead. Rates are bits/s; ``rejected``: contributions that the
         log has refused, by the word that it gives for it."""
         read = _c.RunStatus()

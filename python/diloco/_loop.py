@@ -32,7 +32,7 @@ class Reduce(NamedTuple):
 
 
 class Exchange:
-    """What a loop asks for."""
+    """The callbacks of a loop."""
 
     def all_reduce(self, reduce: Reduce) -> Any:
         """Begin; what is returned has a ``wait()``, called once, after which the mean is there."""

@@ -20,7 +20,7 @@ class OuterStep(NamedTuple):
     commits: int  #: outer steps that were taken on the fragment: 0 at the first
     learning_rate: float  #: of the entry: server.diloco.outer_learning_rate by its schedule
     momentum: float  #: server.diloco.outer_momentum
-    theta: Any  #: in: the shared parameters, one behind the other; out: the new ones
+    theta: Any  #: in: the shared parameters, one after the other; out: the new ones
     vectors: Dict[str, Any]  #: the optimizer's own, as long as theta; 0 at first
     g: Any  #: the combined movement, before - after: step against it; only read
 

@@ -2,11 +2,11 @@
 
     python -m diloco._track --to wandb|mlflow|trackio [--project NAME] [--sent FILE]
 
-Lines of standard input are JSON: the run (with "name" and "id"), its "settings", points of its
-curves ({"entry": 7, "time": s, "values": {…}}), {"flush": true}, and {"end": true} after a complete
-run. Standard output has one sentence at the end; after an error, the reason.
+Lines of standard input are JSON. First comes the run (with "name" and "id"), then its "settings",
+then points of its curves: {"entry": 7, "time": s, "values": {…}}. {"flush": true} may follow any
+point, and {"end": true} a complete run. Standard output has one sentence at the end; after an error, the reason.
 
-What was sent is kept in a file, so that a later process continues. Numbers of a point are sent at
+The numbers sent are recorded in a file, so that a later process continues. Numbers of a point are sent at
 least once: a process that is killed may send its newest lines again.
 """
 
@@ -40,7 +40,7 @@ class Point(NamedTuple):
     values: Dict[str, float]
 
 
-# ---- what was sent -------------------------------------------------------------------------
+# ---- the record of points sent -------------------------------------------------------------------------
 
 
 class Sent:
@@ -101,7 +101,7 @@ class Sent:
         self.db.execute("BEGIN EXCLUSIVE")
 
     def close(self) -> None:
-        self.db.close()  # what was not committed is sent again
+        self.db.close()  # uncommitted points are sent again
 
 
 def state_folder() -> pathlib.Path:
@@ -136,7 +136,7 @@ class Tracker:
 
     @staticmethod
     def where() -> str:
-        """What, beside the project, says where the tracker keeps its runs."""
+        """Settings beside the project that say where the tracker keeps its runs."""
         raise NotImplementedError
 
     def send(self, points: List[Point]) -> None:
@@ -375,7 +375,7 @@ def run(work: Callable[[], str]) -> Tuple[int, str]:
 
 def main() -> int:
     answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what packages print is no answer
+    os.dup2(2, 1)  # output of the packages is not part of the answer
     code, text = run(lambda: follow(parse(), sys.stdin.buffer))
     answer.write(text.replace("\n", " ") + "\n")
     answer.close()

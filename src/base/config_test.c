@@ -140,8 +140,8 @@ TEST(canonical_text_reads_back_to_the_same_bits_for_every_row)
 }
 
 /* The digests of 0.2.0. A run records them in its log, so a replica of another build joins only
- * while they stay: they change with a new option that must agree, or another name, value or
- * default. */
+ * while they are equal. A new option that must agree, or another name, value or default, changes
+ * them. */
 TEST(digests_of_defaults_and_of_a_value_at_an_edge_of_every_row_are_those_of_the_log)
 {
     static dl_config config;

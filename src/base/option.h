@@ -59,8 +59,8 @@ void dl_options_defaults(dl_option_table table, void *values, dl_origin *origins
 /* Row by name or alias; NULL when there is none. */
 const dl_option *dl_option_find(dl_option_table table, const char *name);
 
-/* The row's name nearest to a misspelt one by edit distance (dots and the last component
- * count), that begins with it or has its words, or NULL when none is near. */
+/* Return the row's name nearest to a misspelt one by edit distance (dots and the last component
+ * count), or NULL when none is near. A name that begins with it, or has its words, is near. */
 const char *dl_option_nearest(dl_option_table table, const char *name);
 
 /* Set one value from text. DILOCO_EINVAL, worded with origin, name, value, range or

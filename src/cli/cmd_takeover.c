@@ -1,4 +1,4 @@
-/* cmd_takeover.c - another life becomes the single committer of a run (PROTOCOL P26). Without
+/* cmd_takeover.c - another process becomes the single committer of a run (PROTOCOL P26). Without
  * --replica it only says what it would do. */
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"

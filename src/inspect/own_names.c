@@ -1,8 +1,8 @@
 /* own_names.c - include/diloco/inspect.h: which names of a closed roster a key has, and which of
  * them a process runs as.
  *
- * Only what the key itself has signed says that a name has begun, and only a heartbeat that changes
- * says that it is alive: anyone who can write may create gen/ and end/ objects. */
+ * Only a generation that the key itself has signed shows that a name has begun. Only a heartbeat
+ * that changes shows that it is alive: anyone who can write may create gen/ and end/ objects. */
 #include "exchange/generations.h"
 #include "inspect/reader.h"
 

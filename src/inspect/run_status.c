@@ -280,8 +280,8 @@ static diloco_status see_open_entry(dl_reader *r, diloco_run_status *out)
     return status;
 }
 
-/* A heartbeat that was never seen to change may have been written just now: what it says of its
- * time counts until we have watched for as long as a living replica needs. */
+/* A heartbeat that was never seen to change may have been written just now. Its own time counts
+ * until we have watched for as long as a live replica needs. */
 static void judge_by_age(dl_status_book *b)
 {
     watcher *w = &b->watcher;

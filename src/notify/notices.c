@@ -1,5 +1,5 @@
-/* notices.c - see notices.h. A condition that ended keeps its slot, so that one which comes and
- * goes is told again only after DL_NOTICE_AGAIN. */
+/* notices.c - see notices.h. A condition that ended keeps its slot. One that comes and goes is
+ * therefore sent again only after DL_NOTICE_AGAIN. */
 #include "notify/notices.h"
 
 #include <stdio.h>
@@ -57,13 +57,13 @@ size_t dl_notices_take(dl_notices *t, dl_notice *out, const dl_notice *holding, 
     for (size_t i = 0; i < DL_NOTICES; i++) {
         struct dl_notice_slot *s = &t->slots[i];
         if (!s->used || is_held(s, holding, n)) continue;
-        s->holds = s->told = s->withheld = false;
+        s->holds = s->reported = s->withheld = false;
     }
     for (size_t i = 0; i < n; i++) {
         struct dl_notice_slot *s = slot_of(t, &holding[i]);
         if (!s) continue;
         s->holds = true;
-        if (s->told) continue;
+        if (s->reported) continue;
         if (!is_due(t, s, now)) {
             t->withheld += !s->withheld;
             s->withheld = true;
@@ -73,7 +73,7 @@ size_t dl_notices_take(dl_notices *t, dl_notice *out, const dl_notice *holding, 
         out[n_out++].withheld = t->withheld;
         t->withheld = 0;
         t->recent[t->n_sent++ % DL_NOTICES_HOURLY] = now;
-        s->told = true;
+        s->reported = true;
         s->sent = now;
     }
     return n_out;

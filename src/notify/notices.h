@@ -26,7 +26,7 @@ typedef enum dl_notice_event {
 const char *dl_notice_event_name(dl_notice_event event);
 
 enum { DL_NOTICES = 64, DL_NOTICE_TEXT = 512, DL_NOTICES_HOURLY = 20 };
-#define DL_NOTICE_AGAIN (600 * DL_SECOND) /* the same condition may be told again after that */
+#define DL_NOTICE_AGAIN (600 * DL_SECOND) /* the same condition may be sent again after that */
 
 typedef struct dl_notice {
     dl_notice_event event;
@@ -39,15 +39,15 @@ typedef struct dl_notices {
     struct dl_notice_slot {
         dl_notice_event event;
         char replica[32];
-        bool used, holds, told, withheld; /* told, withheld: since it holds */
-        dl_time sent;                     /* 0: never */
+        bool used, holds, reported, withheld; /* the last two: since it holds */
+        dl_time sent;                         /* 0: never */
     } slots[DL_NOTICES];
     dl_time recent[DL_NOTICES_HOURLY]; /* when the newest were sent, a ring */
     uint64_t n_sent, withheld;
 } dl_notices;
 
 /* Take the conditions that hold now, and give the notices to send, at most n of them. A run that is
- * complete is always told. Conditions beyond DL_NOTICES at once are left out. */
+ * complete is always reported. Conditions beyond DL_NOTICES at once are left out. */
 size_t dl_notices_take(dl_notices *notices, dl_notice *out, const dl_notice *holding, size_t n,
                        dl_time now);
 

@@ -1,5 +1,5 @@
-/* notices_test.c - each condition is told once while it holds, and not more often than a person can
- * bear. Time is the caller's. */
+/* notices_test.c - each condition is reported once while it holds, and at a rate that a person can
+ * read. Time is the caller's. */
 #include "notify/notices.h"
 
 #include "check.h"
@@ -15,7 +15,7 @@ static dl_notice lost(int replica)
     return n;
 }
 
-TEST(a_condition_is_told_once_while_it_holds)
+TEST(a_condition_is_reported_once_while_it_holds)
 {
     static dl_notices notices;
     dl_notice out[MOST], holding[] = {lost(1), {.event = DL_NOTICE_DIVERGENCE}};
@@ -25,7 +25,7 @@ TEST(a_condition_is_told_once_while_it_holds)
     CHECK_INT(0, dl_notices_take(&notices, out, holding, 2, 9000 * DL_SECOND));
 }
 
-TEST(a_condition_that_comes_and_goes_is_told_again_only_after_ten_minutes)
+TEST(a_condition_that_comes_and_goes_is_reported_again_only_after_ten_minutes)
 {
     static dl_notices notices;
     dl_notice out[MOST], holding[] = {lost(1)};
@@ -50,7 +50,7 @@ TEST(no_more_than_twenty_an_hour_are_sent_and_the_rest_is_counted)
     CHECK_INT(0, out[1].withheld);
 }
 
-TEST(a_complete_run_is_told_whatever_was_sent_before)
+TEST(a_complete_run_is_reported_whatever_was_sent_before)
 {
     static dl_notices notices;
     dl_notice out[MOST], holding[MOST];
@@ -72,8 +72,8 @@ TEST(more_conditions_than_slots_leave_the_rest_out)
               dl_notices_take(&notices, out, holding, 2 * DL_NOTICES, DL_SECOND));
 }
 
-TEST_MAIN(a_condition_is_told_once_while_it_holds,
-          a_condition_that_comes_and_goes_is_told_again_only_after_ten_minutes,
+TEST_MAIN(a_condition_is_reported_once_while_it_holds,
+          a_condition_that_comes_and_goes_is_reported_again_only_after_ten_minutes,
           no_more_than_twenty_an_hour_are_sent_and_the_rest_is_counted,
-          a_complete_run_is_told_whatever_was_sent_before,
+          a_complete_run_is_reported_whatever_was_sent_before,
           more_conditions_than_slots_leave_the_rest_out)

@@ -1,4 +1,4 @@
-/* notify.c - see notify.h. What is wrong is decided by view/findings.c, in the page's own words. */
+/* notify.c - see notify.h. view/findings.c decides what is wrong, in the page's own words. */
 #include "notify/notify.h"
 
 #include "base/log.h"
@@ -14,7 +14,7 @@
 
 #define LOOK_EVERY   (5 * DL_SECOND)
 #define STALL_ROUNDS 5.0   /* times the length of a round, */
-#define STALL_LEAST  60.0  /* and at least so many seconds, without an entry */
+#define STALL_LEAST  60.0  /* and at least these seconds, without an entry */
 #define STALL_FIRST  600.0 /* where no round is known yet */
 enum { UNREACHABLE_LOOKS = 2, MOST = DL_FINDINGS + 4 };
 

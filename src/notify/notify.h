@@ -1,4 +1,4 @@
-/* notify.h - run.notify: a thread that follows a run as its page does, and sends a notice when a
+/* notify.h - run.notify: a thread that follows a run as its page does. It sends a notice when a
  * replica is lost, the run stalls or diverges, its store is unreachable, or it is complete. */
 #ifndef DL_NOTIFY_NOTIFY_H
 #define DL_NOTIFY_NOTIFY_H

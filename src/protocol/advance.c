@@ -1,5 +1,5 @@
-/* advance.c - the log moves on by an entry (P4): a commit whose state was computed is taken, an
- * abort and a void entry are passed, and then the next thing is done.
+/* advance.c - the log advances by an entry (P4). A commit whose state was computed is taken, an
+ * abort and a void entry are skipped, and then the machine makes its next request.
  *
  * Nothing here depends on whether this replica created the entry (P5), but for the snapshot, which
  * one replica has to write. */

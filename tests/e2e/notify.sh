@@ -1,6 +1,6 @@
 #!/bin/sh
-# run.notify: a command, and a webhook, are called with one JSON object when a replica is lost and when
-# the run is complete; nothing of it is run by a shell, and a URL that is a secret is never printed.
+# run.notify calls a command, and a webhook, with one JSON object when a replica is lost and when the
+# run is complete. No shell runs any of it, and a URL that is a secret is never printed.
 . "$(dirname "$0")/lib.sh"
 
 cat >tell <<'SH'

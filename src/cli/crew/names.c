@@ -190,8 +190,8 @@ static diloco_status refuse_roster(const listed *l)
                        l->beating);
     return dl_fail(DILOCO_EREFUSED,
                    "the key here has %zu names that are free in this run's closed roster, and %zu "
-                   "replicas are to run: the list is made when a run is created; 'diloco status' "
-                   "shows it",
+                   "replicas are to run. The roster is made when a run is created; see it with "
+                   "'diloco status'",
                    l->chosen, l->n);
 }
 
