@@ -46,12 +46,12 @@ static diloco_status prepare(dl_exec *x)
 /* ---- owners, and witnesses ------------------------------------------------------------------ */
 
 diloco_status dl_service_put(const dl_service *v, dl_owned_key name, dl_span *spans, size_t n,
-                             dl_hash digest)
+                             const dl_hash *digest)
 {
     dl_key key;
     name(key, v->plan->entry, v->slice, v->owner, v->planner);
     if (v->nth > 0) n = 0;
-    spans[n] = (dl_span){digest.bytes, sizeof digest.bytes};
+    spans[n] = (dl_span){digest->bytes, sizeof digest->bytes};
     return dl_store_create(v->x->a.store, key, spans, n + 1, NULL, v->until);
 }
 
@@ -252,7 +252,7 @@ static diloco_status put_combined_slice(const dl_service *v, const dl_combined *
     const dl_hash digest = dl_slice_digest(parts, n);
     for (size_t k = 0; k < n; k++)
         spans[k] = (dl_span){parts[k].data, parts[k].len};
-    DL_TRY(dl_service_put(v, dl_key_combined_slice, spans, n, digest));
+    DL_TRY(dl_service_put(v, dl_key_combined_slice, spans, n, &digest));
     if (!is_plan(&own->plan, v)) *own = (dl_own_slices){.plan = {v->plan->entry, *v->planner}};
     if (v->nth > 0) return DILOCO_OK; /* a witness's word */
     own->digest[v->slice] = digest;

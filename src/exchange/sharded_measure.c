@@ -119,7 +119,8 @@ diloco_status dl_measures_put(dl_service *v)
         parts[n] = (dl_slice_part){(unsigned char *)numbers, len};
         spans[n++] = (dl_span){numbers, len};
     }
-    return dl_service_put(v, dl_key_measured_slice, spans, n, dl_slice_digest(parts, n));
+    const dl_hash digest = dl_slice_digest(parts, n);
+    return dl_service_put(v, dl_key_measured_slice, spans, n, &digest);
 }
 
 typedef struct gathering {

@@ -24,7 +24,7 @@ typedef void (*dl_owned_key)(dl_key out, uint64_t entry, size_t slice, const dl_
 /* Put what v->owner makes of v->slice: spans[n], then their digest; of a witness the digest alone.
  */
 DL_MUST_CHECK diloco_status dl_service_put(const dl_service *v, dl_owned_key key, dl_span *spans,
-                                           size_t n, dl_hash digest);
+                                           size_t n, const dl_hash *digest);
 /* The witnesses of slice i of a plan are of the digest `got` that its first owner's object has.
  * DILOCO_EPROTO: one is not, and *differ is set. DILOCO_ENOENT: one has not said yet. */
 DL_MUST_CHECK diloco_status dl_witnesses_agree(bool *differ, const dl_exec *x, const dl_entry *plan,
