@@ -10,7 +10,7 @@ configure = scripts/need.sh cmake && mkdir -p $(BUILD) && { $(if $(SAN),scripts/
 	-DCMAKE_INSTALL_PREFIX=$(PREFIX) $(1) > $(BUILD)/configure.log 2>&1 || \
 	{ sed -n '/^CMake Error/,$$p' $(BUILD)/configure.log | grep . || cat $(BUILD)/configure.log; exit 1; } >&2; }
 
-.PHONY: all everything demo test tests one torch bench claims attacks check fresh fuzz soak format install deb clean
+.PHONY: all everything demo test tests one torch bench claims front attacks check fresh fuzz soak format install deb clean
 
 all: packages-build $(if $(filter clang%,$(CC)),packages-clang) ## the program and the libraries [CC=clang CXX=clang++]
 	@$(call configure)
@@ -53,6 +53,9 @@ bench: packages-build ## what is measured, against what: bench/*.md
 
 claims: all ## what the papers say, tried here: make claims DATA=folder-of-texts [FLAGS=--overnight]
 	@python3 bench/claims/claims.py $(BUILD)/diloco $(if $(DATA),--data $(DATA)) --out build/claims $(FLAGS)
+
+front: all ## bytes at equal loss: make front DATA=folder-of-texts [FLAGS=--overnight]
+	@python3 bench/front/front.py $(BUILD)/diloco $(if $(DATA),--data $(DATA)) --out build/front $(FLAGS)
 
 attacks: tests ## what members that lie can do: make attacks DATA=folder-of-texts MNIST=folder [FLAGS=--hours=1]
 	@python3 bench/attacks/attacks.py $(BUILD)/diloco $(BUILD)/tests/hostile.so $(if $(DATA),--data $(DATA)) $(if $(MNIST),--mnist $(MNIST)) --out build/attacks $(FLAGS)

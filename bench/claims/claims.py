@@ -172,6 +172,12 @@ def own_texts(out):
     return out
 
 
+def emptied(folder):
+    """The folder of --quick, without the trials of another program or of other texts."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
+
+
 def find_data(folder, out):
     texts = sorted(folder.glob("*.txt"))
     validation = folder / "val.txt"
@@ -228,6 +234,7 @@ def main():
     rows = ROWS
     if o.quick:
         rows = [r for r in ROWS if r.number in QUICK]
+        o.out = emptied(o.out / "quick")
         o.data = o.data or own_texts(o.out / "texts")
     if o.rows:
         wanted = {int(n) for n in o.rows.split(",")}

@@ -23,10 +23,10 @@ def name_of(arm):
 class Bench:
     """Trains arms with one program on one folder of data, and keeps everything under `out`."""
 
-    def __init__(self, program, out, data, changes=None, divide=1):
+    def __init__(self, program, out, data, changes=None, divide=1, base=HERE / "base.toml"):
         self.program, self.out = pathlib.Path(program).resolve(), pathlib.Path(out)
         self.train, self.test = data
-        self.changes, self.divide = changes or {}, divide
+        self.changes, self.divide, self.base = changes or {}, divide, base
         self.out.mkdir(parents=True, exist_ok=True)
 
     def settings(self, arm, more):
@@ -45,7 +45,7 @@ class Bench:
         folder = self.folder(name, seed, more)
         settings = self.settings(arm, more)
         preset = settings.pop("preset", "diloco")
-        command = [self.program, "sweep", HERE / "base.toml", "--quiet", "--json", "--out", folder,
+        command = [self.program, "sweep", self.base, "--quiet", "--json", "--out", folder,
                    "--set", f"data.train_path={self.train}", "--set", f"data.test_path={self.test}",
                    "--equal-steps", str(arm.steps // self.divide), "--seed", str(seed),
                    "--seeds", "1", "--set-values", f"preset={preset}"]
@@ -64,7 +64,7 @@ class Bench:
     def evaluate(self, folder, tensors):
         """Loss on the validation text of a model given as a safetensors file: a step of a run of
         its own with a learning rate of 0."""
-        command = [self.program, "sweep", HERE / "base.toml", "--quiet", "--json", "--out", folder,
+        command = [self.program, "sweep", self.base, "--quiet", "--json", "--out", folder,
                    "--set", f"data.train_path={self.train}", "--set", f"data.test_path={self.test}",
                    "--set", f"trainer.init_from={tensors}", "--set", "lr=0",
                    "--set", "run.replicas=1", "--set", "trainer.local_steps_per_round=1",
