@@ -6,9 +6,9 @@
 FOLDER has texts (*.txt), of which val.txt is for validation. Every arm of arms.py is trained on as
 many tokens as synchronous training with AdamW and with Muon, whose better one is the baseline. Each
 method's inner learning rate is tuned for its H, and the baselines' too, on a seed that is compared
-with nothing. Trials are kept under --out and never trained twice; the program may be stopped at any
-time and goes on. --hours stops it by itself (default 2), --overnight never. What has been trained so
-far is in front.md, front.json and front-*.svg under --out after every trial. --quick trains a few arms
+with nothing. Trials are kept under --out and never trained twice: after an interruption the same
+command resumes. --hours limits a call (default 2), --overnight does not. The results so far are in
+front.md, front.json and front-*.svg under --out, renewed after every trial. --quick trains a few arms
 of a small model on the project's own texts, to try the program."""
 import argparse
 import json
@@ -37,7 +37,7 @@ class OutOfTime(Exception):
 
 
 class Trial:
-    """What trials.Bench asks of an arm."""
+    """The two attributes of an arm that trials.Bench reads."""
 
     def __init__(self, steps, settings):
         self.steps, self.settings = steps, settings
@@ -224,7 +224,7 @@ def main():
                         write(lab, o.out, replicas)
     except (OutOfTime, KeyboardInterrupt) as why:
         print(f"stopped: {'the hours are over' if isinstance(why, OutOfTime) else 'interrupted'}; "
-              "the same command goes on")
+              "the same command resumes")
         return 130
     except Failed as why:
         sys.exit(f"front.py: {why}")

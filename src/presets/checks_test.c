@@ -260,7 +260,7 @@ TEST(a_quorum_of_nobody_is_refused)
 
 TEST(data_parallel_exchanges_every_step_with_adamw_or_plain_sgd_or_not_at_all)
 {
-    refused(DILOCO_EREFUSED, "trainer.local_steps_per_round is 7", "leave it 1", "data_parallel",
+    refused(DILOCO_EREFUSED, "trainer.local_steps_per_round is 7", "its phases", "data_parallel",
             CHANGES("trainer.local_steps_per_round", "7"));
     refused(DILOCO_EREFUSED, "\"nesterov\"", "leave both adamw", "data_parallel",
             CHANGES("server.diloco.outer_optimizer", "nesterov"));
@@ -424,7 +424,8 @@ TEST(options_without_effect_are_named)
            CHANGES("parameters.model.rope_scaling", "linear",
                    "parameters.model.rope_original_context", "64"));
     warned("inner_options",
-           "no effect with trainer.optimizer = \"sgd\": parameters.optimizer.eps (of adamw|muon)",
+           "no effect with trainer.optimizer = \"sgd\": parameters.optimizer.eps (of "
+           "adamw|qhadamw|muon)",
            "diloco", CHANGES("trainer.optimizer", "sgd", "parameters.optimizer.eps", "0.1"));
     warned("schedule_options", "\"cosine\": parameters.learning_rate.decay_steps (of wsd)",
            "diloco", CHANGES("parameters.learning_rate.decay_steps", "2"));
