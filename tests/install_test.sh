@@ -105,6 +105,14 @@ if [ "$with_train" ]; then
     if comm -23 declared defined | grep .; then fail "no library has these names of the headers"; fi
 fi
 
+# A library's build ID depends on the RUNPATH that it was linked with, so no RUNPATH names the build
+# folder: two folders would give two packages.
+for file in "$build"/libdiloco*.so; do
+    if LC_ALL=C readelf -d "$file" | grep -E 'R(UN)?PATH' | grep -F "$build"; then
+        fail "$file names the build folder"
+    fi
+done
+
 # LIB-3: neither they nor the tests need a GPU, a launcher, a tokenizer or an experiment tracker.
 for file in "$lib"/libdiloco*.so "$build"/run_run_test "$build"/train_replica_test; do
     [ -e "$file" ] || continue
