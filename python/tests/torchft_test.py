@@ -56,9 +56,13 @@ class Swapped(diloco.DiLoCo):
 
 
 torchft.local_sgd.DiLoCo = Swapped  # before its tests import it
+import torchft._test.diloco_trainer as trainer  # noqa: E402
 import torchft.diloco_regression_test as regression  # noqa: E402
 import torchft.local_sgd_integ_test as integration  # noqa: E402
 import torchft.local_sgd_test as unit  # noqa: E402
+
+# Its trainer gives its managers fixed ports, which another process of the machine may use.
+trainer.Manager = lambda **arguments: torchft.manager.Manager(**{**arguments, "port": 0})
 
 # Its recorded traces are not in the wheel: without them it computes what is expected.
 regression.handle_fixture = lambda *_: None
