@@ -344,10 +344,34 @@ static void run_one(dl_graph *g, const dl_batch *batch, const dl_node *node, dl_
             g->profile->seconds[i][way] += dl_seconds(dl_clock_now() - begin);
 }
 
+/* An operation may do without a function, but then on every device: a column that is empty where
+ * the CPU's is filled would compute nothing, and nothing would report it. */
+static diloco_status check_column(const dl_op *op, const dl_op_fn column[DL_N_DEVICES],
+                                  const char *what, const dl_backend *backend)
+{
+    if (!column[DL_DEVICE_CPU] || column[backend->ops->device]) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "the %s backend has no operation %s (%s), which this model needs: train it on"
+                   " the CPU",
+                   backend->ops->name, op->name, what);
+}
+
+static diloco_status check_operations(const dl_graph *g, const dl_backend *backend)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const dl_op *op = g->nodes[i].op;
+        DL_TRY(check_column(op, op->prepare, "prepare", backend));
+        DL_TRY(check_column(op, op->forward, "forward", backend));
+        DL_TRY(check_column(op, op->backward, "backward", backend));
+    }
+    return DILOCO_OK;
+}
+
 diloco_status dl_graph_allocate(dl_graph *g, dl_backend *backend, dl_pool *pool)
 {
     size_t bytes, activation_bytes;
     DL_ASSERT(dl_pool_size(pool) == g->n_threads && !g->memory);
+    DL_TRY(check_operations(g, backend));
     DL_TRY(dl_graph_plan(g, &bytes, &activation_bytes));
     DL_TRY(dl_backend_alloc(backend, &g->memory, bytes));
     g->backend = backend;

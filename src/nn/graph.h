@@ -161,7 +161,8 @@ int dl_graph_value(dl_graph *graph, size_t width); /* for op->shape: a value and
 /* Bytes it will take in all, and those of the activations among them. DILOCO_EINVAL: more
  * than any address space has. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_graph_plan(dl_graph *graph, size_t *bytes, size_t *activation_bytes);
-/* Plan and take the memory. The pool has n_threads threads. DILOCO_ENOMEM. */
+/* Plan and take the memory. The pool has n_threads threads. DILOCO_ENOMEM. DILOCO_EREFUSED: the
+ * backend's device lacks a function that an operation has for the CPU; the text names both. */
 DL_MUST_CHECK diloco_status dl_graph_allocate(dl_graph *graph, dl_backend *backend, dl_pool *pool);
 
 /* Run all nodes forward; for DL_TRAIN then backward. */

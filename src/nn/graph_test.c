@@ -96,16 +96,68 @@ TEST(a_graph_too_large_for_any_machine_is_refused)
     dl_graph_destroy(g);
 }
 
-TEST(every_operation_has_a_name_a_shape_and_both_ways_on_every_device)
+TEST(every_operation_has_a_name_a_shape_and_both_ways_on_the_cpu)
 {
     for (size_t i = 0; dl_op_at(i); i++) {
         const dl_op *op = dl_op_at(i);
         CHECK(op->name && op->shape);
-        for (int device = 0; device < DL_N_DEVICES; device++)
-            CHECK(op->forward[device] && op->backward[device]);
+        CHECK(op->forward[DL_DEVICE_CPU] && op->backward[DL_DEVICE_CPU]);
         for (size_t k = 0; k < i; k++)
             CHECK(strcmp(op->name, dl_op_at(k)->name) != 0);
     }
+}
+
+/* ---- a device with empty columns ------------------------------------------------------ */
+
+static void no_shape(dl_graph *g, dl_node *node)
+{
+    (void)g, (void)node;
+}
+
+static void no_work(const dl_pass *p)
+{
+    (void)p;
+}
+
+/* The status of a graph of one operation `whole` on the device CUDA, whose functions are those of
+ * the CPU without the function at `missing`. */
+static diloco_status allocate_without(int missing)
+{
+    dl_graph *g;
+    dl_backend *b;
+    dl_pool *pool;
+    dl_op op = {.name = "whole", .shape = no_shape};
+    dl_op_fn *const columns[3] = {op.prepare, op.forward, op.backward};
+    for (int i = 0; i < 3; i++) {
+        columns[i][DL_DEVICE_CPU] = no_work;
+        columns[i][DL_DEVICE_CUDA] = i == missing ? NULL : no_work;
+    }
+    CHECK_OK(dl_backend_create(&b, "cpu"));
+    const dl_backend_ops *own = b->ops;
+    dl_backend_ops other = *own;
+    other.name = "other";
+    other.device = DL_DEVICE_CUDA;
+    b->ops = &other;
+    CHECK_OK(dl_pool_create(&pool, 1));
+    CHECK_OK(dl_graph_create(&g, 1, 1, 1, 1, 1));
+    dl_graph_add(g, &op, DL_NO_VALUE, DL_NO_VALUE, DL_NO_WEIGHT, 0, NULL, 0);
+    const diloco_status status = dl_graph_allocate(g, b, pool);
+    dl_graph_destroy(g);
+    dl_pool_destroy(pool);
+    b->ops = own;
+    dl_backend_destroy(b);
+    return status;
+}
+
+TEST(a_device_without_a_function_of_an_operation_refuses_the_graph_by_name)
+{
+    static const char *const names[] = {"whole (prepare)", "whole (forward)", "whole (backward)"};
+    for (int i = 0; i < 3; i++) {
+        CHECK_STATUS(DILOCO_EREFUSED, allocate_without(i));
+        CHECK_CONTAINS(names[i], diloco_error_text());
+        CHECK_CONTAINS("the other backend", diloco_error_text());
+    }
+    CHECK_OK(allocate_without(-1));
 }
 
 TEST(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do_not_change)
@@ -153,4 +205,5 @@ TEST_MAIN(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do
           a_plan_takes_what_the_allocation_takes,
           a_shared_weight_is_added_to_by_the_later_of_its_gradients,
           a_graph_too_large_for_any_machine_is_refused,
-          every_operation_has_a_name_a_shape_and_both_ways_on_every_device)
+          every_operation_has_a_name_a_shape_and_both_ways_on_the_cpu,
+          a_device_without_a_function_of_an_operation_refuses_the_graph_by_name)

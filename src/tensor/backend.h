@@ -14,8 +14,8 @@
 #include "base/size.h"
 #include "base/status.h"
 
-/* Columns of the operation tables. */
-typedef enum dl_device { DL_DEVICE_CPU, DL_N_DEVICES } dl_device;
+/* Columns of the operation tables. A model whose operations lack a column is refused by name. */
+typedef enum dl_device { DL_DEVICE_CPU, DL_DEVICE_CUDA, DL_N_DEVICES } dl_device;
 
 typedef struct dl_backend dl_backend;
 
