@@ -1,10 +1,10 @@
 /* inner.c - the inner optimizers, as rows; what they share is here once.
  *
- * A step has two passes over the parameters. The first adds up the gradient's squares in
- * float64, a block of DL_BLOCK elements at a time, so that the sum is the same at any number
- * of threads, and writes norm and clip factor to backend memory. The second reads the factor there
- * and updates, each tensor by the rule of its group. A norm that is not finite makes the second
- * pass do nothing.
+ * A step is three operations of the backend, and the host reads nothing between them:
+ *
+ *   judge   norm and clip factor of the gradient (gradient.h), into backend memory
+ *   hyper   what the rules need of the learning rate, the step count and the factor, likewise
+ *   update  each tensor by the rule of its group; nothing if the norm is not finite
  *
  *   clip   g *= clip / (norm + 1e-6) where norm > clip, as torch.nn.utils.clip_grad_norm_
  *   decay  p *= 1 - lr * weight_decay, of matrices or of all, before the update
@@ -15,6 +15,7 @@
 #include "nn/inner_rows.h"
 
 #include "base/arena.h"
+#include "nn/gradient.h"
 #include "tensor/kernels.h"
 
 #include <math.h>
@@ -58,15 +59,6 @@ static diloco_status unknown(const char *name)
 
 /* ---- the handle ---------------------------------------------------------------------- */
 
-/* Results of a step, in backend memory. */
-typedef struct state {
-    double norm;
-    uint64_t steps;   /* completed */
-    uint64_t bad;     /* norm not finite: the first element that is not */
-    uint64_t skipped; /* 1: the last step changed nothing */
-    float clip_factor;
-} state;
-
 typedef struct segment {
     size_t begin, end;    /* elements of one tensor */
     size_t at;            /* in its group's vectors */
@@ -95,17 +87,11 @@ struct dl_inner {
     dl_pool *pool;
     void *memory; /* backend memory: all below */
     float *parameters;
-    const float *gradients;
+    dl_gradient gradient;
     group groups[N_GROUPS];
-    double *squares; /* [blocks of n] */
-    state *state;
+    dl_hyper *hyper;
     void *scratch; /* of the rule for hidden matrices */
 };
-
-static size_t n_blocks(const dl_inner *o)
-{
-    return (o->n + DL_BLOCK - 1) / DL_BLOCK;
-}
 
 static bool split(const row *r)
 {
@@ -156,8 +142,9 @@ static void layout(dl_inner *o, dl_arena *arena)
     for (int k = 0; k < N_GROUPS; k++)
         for (size_t i = 0; i < o->groups[k].n_vectors; i++)
             o->groups[k].vectors[i] = DL_ARENA_ARRAY(arena, float, o->groups[k].n);
-    o->squares = DL_ARENA_ARRAY(arena, double, n_blocks(o));
-    o->state = DL_ARENA_ARRAY(arena, state, 1);
+    o->gradient.squares = DL_ARENA_ARRAY(arena, double, dl_gradient_blocks(o->n));
+    o->gradient.verdict = DL_ARENA_ARRAY(arena, dl_verdict, 1);
+    o->hyper = DL_ARENA_ARRAY(arena, dl_hyper, 1);
     o->scratch = dl_arena_take(arena, scratch_bytes(o->row, &o->sizes, dl_pool_size(o->pool)));
 }
 
@@ -190,6 +177,7 @@ static diloco_status set_up(dl_inner *o, const dl_inner_model *model)
     o->segments = calloc(dl_size_max(o->n_segments, 1), sizeof *o->segments);
     if (!o->segments) return dl_fail(DILOCO_ENOMEM, "no memory for an optimizer");
     fill_segments(o, model);
+    o->gradient.n = o->n;
     set_groups(o->groups, o->row, &o->config, &o->sizes);
 
     dl_arena measure = {0};
@@ -199,11 +187,14 @@ static diloco_status set_up(dl_inner *o, const dl_inner_model *model)
     return DILOCO_OK;
 }
 
+static diloco_status check_device(const row *r, const dl_backend *backend);
+
 diloco_status dl_inner_create(dl_inner **out, const dl_config *config, const dl_inner_model *model)
 {
     *out = NULL;
     const row *r = find_row(config->optimizer);
     if (!r) return unknown(config->optimizer);
+    DL_TRY(check_device(r, model->backend));
     dl_inner *o = calloc(1, sizeof *o);
     if (!o) return dl_fail(DILOCO_ENOMEM, "no memory for an optimizer");
     o->row = r;
@@ -212,7 +203,11 @@ diloco_status dl_inner_create(dl_inner **out, const dl_config *config, const dl_
     o->backend = model->backend;
     o->pool = model->pool;
     o->parameters = model->parameters;
-    o->gradients = model->gradients;
+    o->gradient = (dl_gradient){.backend = o->backend,
+                                .pool = o->pool,
+                                .values = model->gradients,
+                                .clip = config->gradient_clip,
+                                .margin = 1e-6};
     diloco_status status = set_up(o, model);
     if (status) {
         dl_inner_destroy(o);
@@ -260,67 +255,42 @@ float *dl_inner_vector(dl_inner *o, size_t i, size_t *n)
 
 uint64_t dl_inner_steps(const dl_inner *o)
 {
-    state s;
-    dl_backend_copy_out(o->backend, &s, o->state, sizeof s);
-    return s.steps;
+    dl_verdict v;
+    dl_backend_copy_out(o->backend, &v, o->gradient.verdict, sizeof v);
+    return v.steps;
 }
 
 void dl_inner_set_steps(dl_inner *o, uint64_t steps)
 {
-    state s = {.steps = steps};
-    dl_backend_copy_in(o->backend, o->state, &s, sizeof s);
+    dl_verdict v = {.steps = steps};
+    dl_backend_copy_in(o->backend, o->gradient.verdict, &v, sizeof v);
 }
 
-/* ---- a step -------------------------------------------------------------------------- */
+/* ---- a step, on the CPU -------------------------------------------------------------- */
 
-static void square_part(void *context, int part, int n_parts)
-{
-    dl_inner *o = context;
-    dl_fp_state saved = dl_fp_enter();
-    size_t begin, end;
-    dl_part_range(&begin, &end, n_blocks(o), 1, part, n_parts);
-    for (size_t i = begin; i < end; i++)
-        o->squares[i] =
-            dl_block_norm2(o->gradients + i * DL_BLOCK, dl_size_min(o->n - i * DL_BLOCK, DL_BLOCK));
-    dl_fp_leave(saved);
-}
-
-static void judge(dl_inner *o)
-{
-    double sum = 0, clip = o->config.gradient_clip;
-    for (size_t i = 0; i < n_blocks(o); i++)
-        sum += o->squares[i];
-    state *s = o->state;
-    s->norm = sqrt(sum);
-    s->skipped = !isfinite(s->norm);
-    s->clip_factor = clip > 0 && s->norm > clip ? (float)(clip / (s->norm + 1e-6)) : 1.0f;
-    if (s->skipped)
-        s->bad = dl_first_bad(o->gradients, o->n, INFINITY);
-    else
-        s->steps++;
-}
-
-static dl_hyper hyper_of(const dl_inner *o)
+static void hyper_on_cpu(dl_inner *o)
 {
     const dl_config *c = &o->config;
-    double t = (double)o->state->steps;
+    const dl_verdict *v = o->gradient.verdict;
+    if (v->skipped) return;
+    double t = (double)v->steps;
     double muon_lr = c->muon_lr > 0 ? o->lr * c->muon_lr / c->lr : o->lr;
-    return (dl_hyper){.lr = (float)o->lr,
-                      .keep = (float)(1 - o->lr * c->weight_decay),
-                      .clip_factor = o->state->clip_factor,
-                      .one_minus_beta1 = (float)(1 - c->beta1),
-                      .beta2 = (float)c->beta2,
-                      .one_minus_beta2 = (float)(1 - c->beta2),
-                      .root_bc2 = (float)sqrt(1 - pow(c->beta2, t)),
-                      .eps = (float)c->eps,
-                      .step_size = (float)(o->lr / (1 - pow(c->beta1, t))),
-                      .momentum = (float)c->momentum,
-                      .momentum_weight = (float)c->momentum_weight,
-                      .muon_lr = (float)muon_lr,
-                      .muon_keep = (float)(1 - muon_lr * c->weight_decay),
-                      .muon_momentum = (float)c->muon_momentum,
-                      .muon_nesterov = c->muon_nesterov,
-                      .muon_steps = (int)c->muon_steps};
+    *o->hyper = (dl_hyper){.lr = (float)o->lr,
+                           .keep = (float)(1 - o->lr * c->weight_decay),
+                           .clip_factor = v->clip_factor,
+                           .one_minus_beta1 = (float)(1 - c->beta1),
+                           .beta2 = (float)c->beta2,
+                           .one_minus_beta2 = (float)(1 - c->beta2),
+                           .root_bc2 = (float)sqrt(1 - pow(c->beta2, t)),
+                           .eps = (float)c->eps,
+                           .step_size = (float)(o->lr / (1 - pow(c->beta1, t))),
+                           .momentum = (float)c->momentum,
+                           .momentum_weight = (float)c->momentum_weight,
+                           .muon_lr = (float)muon_lr,
+                           .muon_keep = (float)(1 - muon_lr * c->weight_decay),
+                           .muon_momentum = (float)c->muon_momentum,
+                           .muon_nesterov = c->muon_nesterov,
+                           .muon_steps = (int)c->muon_steps};
 }
 
 static void vectors_at(float *out[DL_RULE_VECTORS], const group *g, size_t at)
@@ -331,69 +301,108 @@ static void vectors_at(float *out[DL_RULE_VECTORS], const group *g, size_t at)
 
 static void update_part(void *context, int part, int n_parts)
 {
-    dl_inner *o = context;
-    dl_hyper h = hyper_of(o);
+    const dl_inner *o = context;
     size_t begin, end;
     dl_part_range(&begin, &end, o->n, DL_BLOCK, part, n_parts);
     for (size_t i = 0; i < o->n_segments; i++) {
         const segment *s = &o->segments[i];
         const group *g = &o->groups[s->group];
         size_t first = dl_size_max(begin, s->begin), last = dl_size_min(end, s->end);
-        if (first >= last || !s->trains || !g->rule->update) continue;
-        float *vectors[DL_RULE_VECTORS];
-        vectors_at(vectors, g, s->at + first - s->begin);
-        g->rule->update(o->parameters + first, vectors, o->gradients + first, last - first, &h,
-                        s->decays);
+        if (first >= last || !s->trains || !g->rule->update[DL_DEVICE_CPU]) continue;
+        dl_inner_part a = {.p = o->parameters + first,
+                           .g = o->gradient.values + first,
+                           .n = last - first,
+                           .hyper = o->hyper,
+                           .decays = s->decays,
+                           .backend = o->backend};
+        vectors_at(a.vectors, g, s->at + first - s->begin);
+        g->rule->update[DL_DEVICE_CPU](&a);
     }
 }
 
 /* The tensors whose rule takes them whole, one after the other. */
-static void update_matrices(dl_inner *o)
+static void update_matrices(const dl_inner *o)
 {
-    dl_hyper h = hyper_of(o);
     for (size_t i = 0; i < o->n_segments; i++) {
         const segment *s = &o->segments[i];
         const group *g = &o->groups[s->group];
-        if (!s->trains || !g->rule->matrix) continue;
+        if (!s->trains || !g->rule->matrix[DL_DEVICE_CPU]) continue;
         dl_inner_matrix m = {.p = o->parameters + s->begin,
-                             .g = o->gradients + s->begin,
+                             .g = o->gradient.values + s->begin,
                              .rows = s->rows,
                              .columns = s->columns,
-                             .hyper = &h,
+                             .hyper = o->hyper,
                              .sizes = &o->sizes,
                              .scratch = o->scratch,
-                             .pool = o->pool};
+                             .pool = o->pool,
+                             .backend = o->backend};
         vectors_at(m.vectors, g, s->at);
-        g->rule->matrix(&m);
+        g->rule->matrix[DL_DEVICE_CPU](&m);
     }
+}
+
+static void update_on_cpu(dl_inner *o)
+{
+    if (o->gradient.verdict->skipped) return;
+    dl_pool_run(o->pool, update_part, o);
+    update_matrices(o);
+}
+
+/* ---- a step, on any device ----------------------------------------------------------- */
+
+/* What a device has beside the rules' own functions. Each queues its work. */
+static const struct {
+    void (*hyper)(dl_inner *o);
+    void (*update)(dl_inner *o);
+} passes[DL_N_DEVICES] = {
+    [DL_DEVICE_CPU] = {.hyper = hyper_on_cpu, .update = update_on_cpu},
+};
+
+/* Every function that the rules have for the CPU is there for the device, too. */
+static diloco_status check_device(const row *r, const dl_backend *backend)
+{
+    const dl_device device = backend->ops->device;
+    bool complete = passes[device].hyper && passes[device].update;
+    for (int k = 0; k < N_GROUPS; k++) {
+        const dl_rule *rule = r->rules[k];
+        if (rule->update[DL_DEVICE_CPU] && !rule->update[device]) complete = false;
+        if (rule->matrix[DL_DEVICE_CPU] && !rule->matrix[device]) complete = false;
+    }
+    if (complete) return dl_gradient_check(backend);
+    return dl_fail(DILOCO_EREFUSED,
+                   "the %s backend has no optimizer %s (trainer.optimizer): train on the CPU",
+                   backend->ops->name, r->name);
+}
+
+static void run(dl_inner *o, void (*pass)(dl_inner *o))
+{
+    dl_backend_enter(o->backend);
+    pass(o);
+    dl_backend_leave(o->backend);
 }
 
 diloco_status dl_inner_step(dl_inner *o, double lr)
 {
+    const dl_device device = o->backend->ops->device;
     o->lr = lr;
-    dl_backend_enter(o->backend);
-    dl_pool_run(o->pool, square_part, o);
-    judge(o);
-    if (!o->state->skipped) {
-        dl_pool_run(o->pool, update_part, o);
-        update_matrices(o);
-    }
-    dl_backend_leave(o->backend);
+    dl_gradient_judge(&o->gradient);
+    run(o, passes[device].hyper);
+    run(o, passes[device].update);
     return DILOCO_OK;
 }
 
 diloco_status dl_inner_norm(dl_inner *o, double *grad_norm)
 {
-    state s;
+    dl_verdict v;
     DL_TRY(dl_backend_sync(o->backend));
-    dl_backend_copy_out(o->backend, &s, o->state, sizeof s);
-    *grad_norm = s.norm;
-    if (!s.skipped) return DILOCO_OK;
+    dl_backend_copy_out(o->backend, &v, o->gradient.verdict, sizeof v);
+    *grad_norm = v.norm;
+    if (!v.skipped) return DILOCO_OK;
     size_t i = 0;
-    while (i + 1 < o->n_segments && s.bad >= o->segments[i].end)
+    while (i + 1 < o->n_segments && v.bad >= o->segments[i].end)
         i++;
     return dl_fail(DILOCO_ENUMERIC,
                    "the gradient is not finite, first at %s[%zu]; nothing was changed. A smaller"
                    " learning rate or gradient_clip may help",
-                   o->segments[i].name, (size_t)s.bad - o->segments[i].begin);
+                   o->segments[i].name, (size_t)v.bad - o->segments[i].begin);
 }

@@ -23,17 +23,18 @@ typedef struct dl_inner_model {
     const bool *hidden; /* [n_tensors] is it a matrix between others? NULL: none is */
     size_t n_tensors;
     float *parameters; /* on the backend, in the order of the tensors */
-    const float *gradients;
+    float *gradients;  /* on the backend, likewise; only read */
     dl_backend *backend;
     dl_pool *pool;
 } dl_inner_model;
 
-/* By trainer.optimizer and parameters.optimizer.*; DILOCO_EINVAL names the known ones. */
+/* By trainer.optimizer and parameters.optimizer.*; DILOCO_EINVAL names the known ones.
+ * DILOCO_EREFUSED: the backend's device has no functions for it. */
 DL_MUST_CHECK diloco_status dl_inner_create(dl_inner **out, const dl_config *config,
                                             const dl_inner_model *model);
 void dl_inner_destroy(dl_inner *inner); /* NULL is fine */
 
-/* One completed optimizer step with learning rate lr. Allocates nothing. */
+/* Queue one optimizer step with learning rate lr. Waits for nothing and allocates nothing. */
 DL_MUST_CHECK diloco_status dl_inner_step(dl_inner *inner, double lr);
 
 /* Norm of the last step's gradient, before clipping. DILOCO_ENUMERIC: it was not finite; then

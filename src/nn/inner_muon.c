@@ -203,6 +203,6 @@ static size_t n_vectors(const dl_config *config)
 const dl_rule dl_rule_muon = {
     .n_vectors = n_vectors,
     .vectors = {"momentum_buffer"},
-    .matrix = matrix,
+    .matrix = {[DL_DEVICE_CPU] = matrix},
     .scratch = scratch,
 };

@@ -30,10 +30,10 @@ DL_KERNEL(qhadamw_update,
           (float *p, float *m, float *v, const float *g, size_t n, const dl_hyper *h, float keep),
           qhadamw_body(p, m, v, g, n, h, keep))
 
-static void update(float *p, float *const vectors[], const float *g, size_t n, const dl_hyper *h,
-                   bool decays)
+static void update(const dl_inner_part *a)
 {
-    qhadamw_update[dl_isa_chosen()](p, vectors[0], vectors[1], g, n, h, decays ? h->keep : 1.0f);
+    qhadamw_update[dl_isa_chosen()](a->p, a->vectors[0], a->vectors[1], a->g, a->n, a->hyper,
+                                    a->decays ? a->hyper->keep : 1.0f);
 }
 
 static size_t n_vectors(const dl_config *config)
@@ -45,5 +45,5 @@ static size_t n_vectors(const dl_config *config)
 const dl_rule dl_rule_qhadamw = {
     .n_vectors = n_vectors,
     .vectors = {"exp_avg", "exp_avg_sq"},
-    .update = update,
+    .update = {[DL_DEVICE_CPU] = update},
 };

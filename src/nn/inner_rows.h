@@ -9,7 +9,8 @@
 
 enum { DL_RULE_VECTORS = 2 };
 
-/* What an update needs beside the vectors; by value, so that it lies on the device. */
+/* What an update needs beside the vectors. It is in backend memory, where a pass of its own writes
+ * it: a function for the CPU reads it, and one for another device hands its address on. */
 typedef struct dl_hyper {
     float lr, keep; /* keep: 1 - lr * weight_decay, what decay leaves of a parameter */
     float clip_factor;
@@ -28,21 +29,33 @@ typedef struct dl_inner_matrix {
     size_t rows, columns;
     const dl_hyper *hyper;
     const dl_inner_sizes *sizes; /* scratch is for these */
-    void *scratch;               /* rule->scratch bytes, anything in it */
+    dl_backend *backend;
+    void *scratch; /* rule->scratch bytes, anything in it */
     dl_pool *pool;
 } dl_inner_matrix;
+
+/* n elements of p and of their gradient; vectors[] begin at the same element (NULL beyond
+ * n_vectors). */
+typedef struct dl_inner_part {
+    float *p;
+    const float *g;
+    float *vectors[DL_RULE_VECTORS];
+    size_t n;
+    const dl_hyper *hyper;
+    bool decays; /* hyper->keep applies */
+    dl_backend *backend;
+} dl_inner_part;
 
 typedef struct dl_rule {
     size_t (*n_vectors)(const dl_config *config);
     const char *vectors[DL_RULE_VECTORS]; /* named as in torch.optim */
 
-    /* n elements of p from their gradient; vectors[] begin at the same element (NULL beyond
-     * n_vectors). decays: h->keep applies. On one thread. */
-    void (*update)(float *p, float *const vectors[], const float *g, size_t n, const dl_hyper *h,
-                   bool decays);
+    /* One function for each kind of device, as in op.h. On the CPU it runs on one thread, with a
+     * part of a tensor. */
+    void (*update[DL_N_DEVICES])(const dl_inner_part *part);
 
     /* Instead of update, where a matrix is more than its elements. Allocates nothing. */
-    void (*matrix)(const dl_inner_matrix *m);
+    void (*matrix[DL_N_DEVICES])(const dl_inner_matrix *m);
     size_t (*scratch)(const dl_inner_sizes *sizes, int n_threads);
 } dl_rule;
 

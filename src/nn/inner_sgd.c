@@ -29,14 +29,14 @@ DL_KERNEL(momentum_update,
           (float *p, float *b, const float *g, size_t n, const dl_hyper *h, float keep),
           momentum_body(p, b, g, n, h, keep))
 
-static void update(float *p, float *const vectors[], const float *g, size_t n, const dl_hyper *h,
-                   bool decays)
+static void update(const dl_inner_part *a)
 {
-    float keep = decays ? h->keep : 1.0f;
-    if (vectors[0])
-        momentum_update[dl_isa_chosen()](p, vectors[0], g, n, h, keep);
+    const dl_hyper *h = a->hyper;
+    float keep = a->decays ? h->keep : 1.0f;
+    if (a->vectors[0])
+        momentum_update[dl_isa_chosen()](a->p, a->vectors[0], a->g, a->n, h, keep);
     else
-        sgd_update[dl_isa_chosen()](p, g, n, h, keep);
+        sgd_update[dl_isa_chosen()](a->p, a->g, a->n, h, keep);
 }
 
 static size_t n_vectors(const dl_config *config)
@@ -47,5 +47,5 @@ static size_t n_vectors(const dl_config *config)
 const dl_rule dl_rule_sgd = {
     .n_vectors = n_vectors,
     .vectors = {"momentum_buffer"},
-    .update = update,
+    .update = {[DL_DEVICE_CPU] = update},
 };

@@ -378,6 +378,65 @@ TEST(an_unknown_optimizer_names_the_known_ones)
     close_rig(r);
 }
 
+/* ---- what a device can rely on -------------------------------------------------------- */
+
+static dl_backend_ops watched;
+static const dl_backend_ops *plain;
+static int n_reads, n_waits;
+
+static void watched_copy_out(dl_backend *self, void *host, const void *from, size_t n)
+{
+    n_reads++;
+    plain->copy_out(self, host, from, n);
+}
+
+static diloco_status watched_sync(dl_backend *self)
+{
+    n_waits++;
+    return plain->sync(self);
+}
+
+/* The trap backend also kills a host that reads between two operations of a step. */
+TEST(a_step_is_queued_without_a_read_or_a_wait_of_the_host)
+{
+    for (size_t i = 0; dl_inner_name_at(i); i++) {
+        rig *r = open_rig(dl_inner_name_at(i), "trap", 2);
+        create(r);
+        take_step(r, 1, 0.01);
+        plain = r->backend->ops;
+        watched = *plain;
+        watched.copy_out = watched_copy_out;
+        watched.sync = watched_sync;
+        r->backend->ops = &watched;
+        n_reads = n_waits = 0;
+        CHECK_OK(dl_inner_step(r->inner, 0.01));
+        CHECK_INT(0, n_reads);
+        CHECK_INT(0, n_waits);
+        r->backend->ops = plain;
+        CHECK_INT(2, dl_inner_steps(r->inner));
+        close_rig(r);
+    }
+}
+
+TEST(a_device_without_an_update_refuses_the_optimizer_by_name)
+{
+    for (size_t i = 0; dl_inner_name_at(i); i++) {
+        rig *r = open_rig(dl_inner_name_at(i), "cpu", 1);
+        const dl_backend_ops *own = r->backend->ops;
+        dl_backend_ops other = *own;
+        other.name = "other";
+        other.device = DL_DEVICE_CUDA;
+        r->backend->ops = &other;
+        const dl_inner_model model = model_of(r);
+        CHECK_STATUS(DILOCO_EREFUSED, dl_inner_create(&r->inner, &r->config, &model));
+        CHECK(r->inner == NULL);
+        CHECK_CONTAINS(dl_inner_name_at(i), diloco_error_text());
+        CHECK_CONTAINS("the other backend", diloco_error_text());
+        r->backend->ops = own;
+        close_rig(r);
+    }
+}
+
 TEST_MAIN(frozen_tensors_and_buffers_stay_as_they_are,
           adamw_follows_its_formula_and_decays_matrices_only, qhadamw_follows_its_formula,
           qhadamw_of_weight_one_is_adamw, decay_of_all_takes_biases_and_norms_too,
@@ -386,4 +445,6 @@ TEST_MAIN(frozen_tensors_and_buffers_stay_as_they_are,
           a_gradient_that_is_not_finite_changes_nothing_and_is_named,
           any_number_of_threads_gives_the_same_bits,
           state_that_is_saved_and_loaded_goes_on_to_the_same_bits,
-          an_unknown_optimizer_names_the_known_ones)
+          an_unknown_optimizer_names_the_known_ones,
+          a_step_is_queued_without_a_read_or_a_wait_of_the_host,
+          a_device_without_an_update_refuses_the_optimizer_by_name)

@@ -1,0 +1,56 @@
+/* gradient.h - operations on the whole gradient, between the backward pass and the update: its
+ * norm, the clip factor that follows from it, scaling, and the pull towards an anchor.
+ *
+ * Each has a function for each kind of device, as the operations of a graph have (op.h). Results
+ * stay in backend memory, where the update reads them; the host reads them after the step. */
+#ifndef DL_NN_GRADIENT_H
+#define DL_NN_GRADIENT_H
+
+#include "base/thread.h"
+#include "tensor/backend.h"
+#include <stdbool.h>
+
+/* What dl_gradient_judge writes; in backend memory. */
+typedef struct dl_verdict {
+    double norm;
+    uint64_t steps;    /* gradients so far whose norm was finite */
+    uint64_t bad;      /* if the norm is not finite: the first element that is not */
+    uint64_t skipped;  /* 1: the norm is not finite, so this step changes nothing */
+    float clip_factor; /* 1, or what brings the norm down to `clip` */
+} dl_verdict;
+
+/* A gradient and the memory that its operations need. Nothing is owned. */
+typedef struct dl_gradient {
+    dl_backend *backend;
+    dl_pool *pool;
+    float *values; /* f32[n], on the backend */
+    size_t n;
+    double *squares;     /* f64[dl_gradient_blocks(n)], on the backend */
+    dl_verdict *verdict; /* on the backend */
+    double clip;         /* largest norm; 0: any */
+    double margin;       /* added to the norm in clip / (norm + margin) */
+} dl_gradient;
+
+size_t dl_gradient_blocks(size_t n);
+
+/* DILOCO_EREFUSED: the backend's device has no such operations. */
+DL_MUST_CHECK diloco_status dl_gradient_check(const dl_backend *backend);
+
+/* dl_gradient_judge queues the verdict: the norm in float64 by blocks, so the same at any number of
+ * threads, and the clip factor. A finite norm adds 1 to `steps`. */
+void dl_gradient_judge(const dl_gradient *gradient);
+
+/* dl_gradient_scale queues values *= clip_factor, or zeros if the norm is not finite. After
+ * dl_gradient_judge. */
+void dl_gradient_scale(const dl_gradient *gradient);
+
+/* dl_gradient_pull queues values[i] += mu * (parameters[i] - anchor[i]) for begin <= i < end. Both
+ * arrays are f32[n] on the backend. */
+typedef struct dl_pull {
+    const float *parameters, *anchor;
+    size_t begin, end;
+    float mu;
+} dl_pull;
+void dl_gradient_pull(const dl_gradient *gradient, const dl_pull *pull);
+
+#endif
