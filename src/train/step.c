@@ -8,20 +8,44 @@
  * For data_parallel the second line is clipping alone, by this replica's own norm. */
 #include "train/step.h"
 
+#include "base/arena.h"
 #include "base/clock.h"
-#include "tensor/kernels.h"
 
 #include <math.h>
-#include <stdlib.h>
+
+/* The anchor and, where no inner optimizer clips, the memory that clipping needs. */
+static void layout(dl_step *step, dl_arena *arena, bool data_parallel)
+{
+    const size_t n = dl_model_n_parameters(step->setup->model);
+    const bool pulls = step->setup->config.proximal_mu > 0;
+    step->anchor = pulls ? DL_ARENA_ARRAY(arena, float, n) : NULL;
+    if (!data_parallel) return;
+    step->gradient.squares = DL_ARENA_ARRAY(arena, double, dl_gradient_blocks(n));
+    step->gradient.verdict = DL_ARENA_ARRAY(arena, dl_verdict, 1);
+}
+
+static diloco_status take_memory(dl_step *step, bool data_parallel)
+{
+    const dl_setup *s = step->setup;
+    dl_arena measure = {0};
+    step->gradient = (dl_gradient){.backend = s->backend,
+                                   .pool = s->pool,
+                                   .values = dl_model_gradients(s->model),
+                                   .n = dl_model_n_parameters(s->model),
+                                   .clip = s->config.gradient_clip};
+    layout(step, &measure, data_parallel);
+    if (measure.used == 0) return DILOCO_OK;
+    DL_TRY(dl_backend_alloc(s->backend, &step->memory, measure.used));
+    layout(step, &(dl_arena){.base = step->memory, .size = measure.used}, data_parallel);
+    return DILOCO_OK;
+}
 
 diloco_status dl_step_init(dl_step *out, const dl_setup *s, bool data_parallel)
 {
-    size_t n_tensors, n = dl_model_n_parameters(s->model);
+    size_t n_tensors;
     *out = (dl_step){.setup = s};
-    if (s->config.proximal_mu > 0) {
-        out->anchor = calloc(n, sizeof *out->anchor);
-        if (!out->anchor) return dl_fail(DILOCO_ENOMEM, "no memory for %zu parameters", n);
-    }
+    DL_TRY(dl_gradient_check(s->backend));
+    DL_TRY(take_memory(out, data_parallel));
     if (data_parallel) return DILOCO_OK;
     const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
     const dl_inner_model model = {.tensors = tensors,
@@ -38,7 +62,8 @@ void dl_step_deinit(dl_step *step)
 {
     dl_inner_destroy(step->inner);
     step->inner = NULL;
-    free(step->anchor);
+    if (step->memory) dl_backend_release(step->setup->backend, step->memory);
+    step->memory = NULL;
     step->anchor = NULL;
 }
 
@@ -46,8 +71,8 @@ void dl_step_anchor(dl_step *step)
 {
     const dl_setup *s = step->setup;
     if (!step->anchor) return;
-    dl_backend_copy_out(s->backend, step->anchor, dl_model_parameters(s->model),
-                        dl_model_n_parameters(s->model) * sizeof *step->anchor);
+    dl_backend_copy_within(s->backend, step->anchor, dl_model_parameters(s->model),
+                           dl_model_n_parameters(s->model) * sizeof *step->anchor);
 }
 
 /* Samples of the micro-batch that begins there. */
@@ -76,63 +101,51 @@ static diloco_status gradient(uint64_t *samples, const dl_step *step, size_t sha
     return DILOCO_OK;
 }
 
-static void pull_tensor(const dl_step *step, const diloco_tensor *t, float mu)
+static void pull_tensor(const dl_step *step, const diloco_tensor *t)
 {
     const dl_setup *s = step->setup;
     const float *parameters = dl_model_parameters(s->model);
     const size_t begin = (size_t)((const float *)t->data - parameters);
-    const float *x = parameters + begin, *anchor = step->anchor + begin;
-    float *g = dl_model_gradients(s->model) + begin;
     size_t n = 1;
     for (int d = 0; d < t->n_dims; d++)
         n *= t->shape[d];
-    for (size_t i = 0; i < n; i++)
-        g[i] = fmaf(mu, x[i] - anchor[i], g[i]);
+    const dl_pull p = {.parameters = parameters,
+                       .anchor = step->anchor,
+                       .begin = begin,
+                       .end = begin + n,
+                       .mu = (float)s->config.proximal_mu};
+    dl_gradient_pull(&step->gradient, &p);
 }
 
-/* The gradient of mu / 2 ||x - anchor||^2, of what trains, on the host. */
-static diloco_status pull(const dl_step *step)
+/* The gradient of mu / 2 ||x - anchor||^2, of what trains. */
+static void pull(const dl_step *step)
 {
-    const dl_setup *s = step->setup;
     size_t n;
-    const diloco_tensor *tensors = dl_model_tensors(s->model, &n);
-    if (!step->anchor) return DILOCO_OK;
-    DL_TRY(dl_backend_sync(s->backend));
-    dl_backend_enter(s->backend);
-    for (size_t i = 0; i < n; i++)
-        if (tensors[i].role == DILOCO_PARAMETER)
-            pull_tensor(step, &tensors[i], (float)s->config.proximal_mu);
-    dl_backend_leave(s->backend);
-    return DILOCO_OK;
+    const diloco_tensor *tensors = dl_model_tensors(step->setup->model, &n);
+    for (size_t i = 0; i < n && step->anchor; i++)
+        if (tensors[i].role == DILOCO_PARAMETER) pull_tensor(step, &tensors[i]);
 }
 
-/* Gradient to at most gradient_clip, on the host; to zero when it is not finite, so that the
- * mean of the replicas goes without it. */
-static diloco_status clip(double *norm, const dl_setup *s)
+/* Gradient to at most gradient_clip; to zero when it is not finite, so that the mean of the
+ * replicas goes without it. */
+static diloco_status clip(double *norm, const dl_step *step)
 {
-    size_t n = dl_model_n_parameters(s->model);
-    double most = s->config.gradient_clip;
-    DL_TRY(dl_backend_sync(s->backend));
-    dl_backend_enter(s->backend);
-    dl_fp_state saved = dl_fp_enter();
-    float *g = dl_model_gradients(s->model);
-    *norm = sqrt(dl_norm2(g, n));
-    size_t bad = isfinite(*norm) ? n : dl_first_bad(g, n, INFINITY);
-    float factor = most > 0 && *norm > most ? (float)(most / *norm) : 1;
-    for (size_t i = 0; i < n && factor != 1; i++)
-        g[i] *= factor;
-    dl_fp_leave(saved);
-    dl_backend_leave(s->backend);
-    if (isfinite(*norm)) return DILOCO_OK;
-    dl_backend_zero(s->backend, g, n * sizeof *g);
-    return dl_fail(DILOCO_ENUMERIC, "the gradient is not finite, first in element %zu of %zu", bad,
-                   n);
+    const dl_gradient *g = &step->gradient;
+    dl_verdict v;
+    dl_gradient_judge(g);
+    dl_gradient_scale(g);
+    DL_TRY(dl_backend_sync(g->backend));
+    dl_backend_copy_out(g->backend, &v, g->verdict, sizeof v);
+    *norm = v.norm;
+    if (!v.skipped) return DILOCO_OK;
+    return dl_fail(DILOCO_ENUMERIC, "the gradient is not finite, first in element %zu of %zu",
+                   (size_t)v.bad, g->n);
 }
 
 /* Update and norm; DILOCO_ENUMERIC as dl_inner_norm. */
 static diloco_status apply(double *norm, dl_step *step, double lr)
 {
-    if (!step->inner) return clip(norm, step->setup);
+    if (!step->inner) return clip(norm, step);
     DL_TRY(dl_inner_step(step->inner, lr));
     return dl_inner_norm(step->inner, norm);
 }
@@ -144,7 +157,7 @@ diloco_status dl_step_take(dl_step_facts *out, dl_step *step, size_t shard, uint
     dl_time begin = dl_clock_now();
     dl_model_loss loss;
     DL_TRY(gradient(&out->samples, step, shard, first));
-    DL_TRY(pull(step));
+    pull(step);
     diloco_status status = apply(&out->grad_norm, step, lr);
     if (status && status != DILOCO_ENUMERIC) return status;
     out->applied = !status;

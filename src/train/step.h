@@ -5,13 +5,16 @@
 #ifndef DL_TRAIN_STEP_H
 #define DL_TRAIN_STEP_H
 
+#include "nn/gradient.h"
 #include "nn/inner.h"
 #include "train/setup.h"
 
 typedef struct dl_step {
     const dl_setup *setup; /* borrowed */
     bool whole_epochs; /* a micro-batch ends where its epoch does, short, as PyTorch's loaders do */
-    float *anchor;     /* owned: what trainer.proximal_mu pulls towards; NULL: nothing pulls */
+    void *memory;      /* owned, of the setup's backend: anchor, and what `gradient` needs */
+    float *anchor;     /* what trainer.proximal_mu pulls towards; NULL: nothing pulls */
+    dl_gradient gradient;
     dl_inner *inner; /* NULL: the clipped gradient is left in the model, for preset data_parallel */
 } dl_step;
 
