@@ -26,7 +26,8 @@ enum {
     DL_STREAM_SIMULATED_CLIENT = 12, /* how fast a client is, by kind of draw */
     DL_STREAM_SIMULATED_ROUND = 13,  /* who is there and answers, by entry */
     DL_STREAM_PAIRS = 14,            /* who exchanges with whom without a log, by round */
-    DL_STREAM_DROPS = 15             /* what run.drop passes over, by replica */
+    DL_STREAM_DROPS = 15,            /* what run.drop passes over, by replica */
+    DL_STREAM_TUNE = 16              /* which arms diloco tune tries */
 };
 #define DL_STREAM(kind, index) (((uint64_t)(kind) << 32) | (uint32_t)(index))
 

@@ -53,6 +53,11 @@ typedef enum dl_flag {
     DL_FLAG_SEEDS,
     DL_FLAG_EQUAL_STEPS,
     DL_FLAG_OUT,
+    DL_FLAG_TRIALS, /* from here on: of tune */
+    DL_FLAG_TUNE_STEPS,
+    DL_FLAG_TUNE_SEEDS,
+    DL_FLAG_MAX_SENT,
+    DL_FLAG_TUNE_OUT,
     DL_FLAG_PARAMS, /* from here on: of plan */
     DL_FLAG_LAYERS,
     DL_FLAG_STEP_SECONDS,
@@ -182,6 +187,7 @@ diloco_status dl_cmd_data(const dl_args *args);
 diloco_status dl_cmd_data_tokenizer(const dl_args *args);
 diloco_status dl_cmd_data_prepare(const dl_args *args);
 diloco_status dl_cmd_sweep(const dl_args *args);
+diloco_status dl_cmd_tune(const dl_args *args);
 diloco_status dl_cmd_plan(const dl_args *args);
 diloco_status dl_cmd_options(const dl_args *args);
 diloco_status dl_cmd_man(const dl_args *args);

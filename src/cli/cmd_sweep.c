@@ -14,7 +14,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { ARM_TEXT = 160 };
 
@@ -65,8 +64,8 @@ static diloco_status folder_of(dl_config_path path, const sweep *s, size_t arm, 
     return dl_fail(DILOCO_EINVAL, "--out: the path of a run in it is too long");
 }
 
-/* A mistake in the last arm is told before hours of the others. What is warned about is said by the
- * trial itself. */
+/* A mistake in the last arm ends the command before hours of training the others. The trials
+ * themselves print their warnings. */
 static diloco_status check_all(const sweep *s)
 {
     diloco_status status = DILOCO_OK;
@@ -102,22 +101,13 @@ static void say_result(const sweep *s, const char *text, uint64_t seed, const dl
     fflush(s->lines);
 }
 
-/* Lines of a run itself are shown where they can be drawn over, or asked for. */
-static dl_args args_of_runs(const dl_args *args)
-{
-    dl_args inner = *args;
-    bool shown = isatty(STDOUT_FILENO) && !dl_args_has(args, DL_FLAG_JSON);
-    if (!shown && !dl_args_has(args, DL_FLAG_VERBOSE)) inner.flags[DL_FLAG_QUIET] = "";
-    return inner;
-}
-
 static diloco_status run_one(sweep *s, size_t arm, uint64_t seed)
 {
     char text[ARM_TEXT];
     dl_config config;
     dl_config_path folder;
     dl_trial_result *r = result_of(s, arm, seed);
-    const dl_args inner = args_of_runs(s->args);
+    const dl_args inner = dl_trial_args(s->args);
     const dl_time begin = dl_clock_now();
     DL_TRY(dl_sweep_config(&config, &s->plan, s->args, arm, seed));
     DL_TRY(folder_of(folder, s, arm, seed));

@@ -170,6 +170,21 @@ const dl_command dl_commands[] = {
      FLAGS(DL_FLAG_SET_VALUES, DL_FLAG_SEEDS, DL_FLAG_EQUAL_STEPS, DL_FLAG_OUT, DL_FLAG_REPLICAS,
            DL_FLAG_SEED, DL_FLAG_PRESET, DL_FLAG_SET, DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
      DL_SETS_ALL, dl_cmd_sweep},
+    {"tune", "CONFIG", "search for better settings by many short runs",
+     "Successive halving (arXiv:1502.07943): all candidates train for a few steps, the better "
+     "third\n"
+     "for three times as many, and the last three and CONFIG itself for --steps and several "
+     "seeds.\n"
+     "Candidates are the combinations of --set-values. By default the learning rates, the outer\n"
+     "momentum and H (trainer.local_steps_per_round) vary around CONFIG's. Each trial has a "
+     "folder\n"
+     "under --out: the same command continues where it was stopped. DIR/tuned.toml is the result,\n"
+     "and DIR/tune.json the evidence: every trial. No seed of CONFIG's own is used.\n"
+     "  diloco tune run.toml --steps 500 --max-sent 1e9",
+     FLAGS(DL_FLAG_SET_VALUES, DL_FLAG_TRIALS, DL_FLAG_TUNE_STEPS, DL_FLAG_TUNE_SEEDS,
+           DL_FLAG_MAX_SENT, DL_FLAG_TUNE_OUT, DL_FLAG_REPLICAS, DL_FLAG_SEED, DL_FLAG_PRESET,
+           DL_FLAG_SET, DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
+     DL_SETS_ALL, dl_cmd_tune},
     {"plan", "[CONFIG]", "what a model, a link and machines come to, before they are paid for",
      "How busy the machines will be with each method, how long the run takes, what it moves and\n"
      "costs, and which to take. The model is CONFIG's, or --params and --layers; the link is "

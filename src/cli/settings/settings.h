@@ -35,6 +35,10 @@ DL_MUST_CHECK diloco_status dl_settings_replicas(dl_config *config, const char *
 /* All values with their places, as TOML that reads back, or as one JSON object. */
 DL_MUST_CHECK diloco_status dl_settings_print(const dl_config *config, bool json);
 
+/* One value as a line of TOML: `name = value`. */
+DL_MUST_CHECK diloco_status dl_settings_line(dl_buf *out, const dl_option *row,
+                                             const dl_config *config);
+
 /* All values and places to another process of this program, and back. */
 DL_MUST_CHECK diloco_status dl_settings_write(dl_buf *out, const dl_config *config);
 DL_MUST_CHECK diloco_status dl_settings_read(dl_config *out, const void *text, size_t len);

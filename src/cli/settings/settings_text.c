@@ -64,6 +64,13 @@ static diloco_status add_toml(dl_buf *out, const dl_option *row, const dl_config
     return status;
 }
 
+diloco_status dl_settings_line(dl_buf *out, const dl_option *row, const dl_config *config)
+{
+    DL_TRY(dl_buf_addf(out, "%s = ", row->name));
+    DL_TRY(add_toml(out, row, config));
+    return dl_buf_addf(out, "\n");
+}
+
 /* Defaults that ask for something as soon as a person writes them: which preset it is, to wait for
  * members, a share of the data for each. Their lines are comments, so that what is printed can be
  * trained from. */

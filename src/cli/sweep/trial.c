@@ -17,6 +17,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { RESULT_MAX = 1 << 16 };
 
@@ -158,6 +159,14 @@ static diloco_status add_record(dl_trial_result *r, const char *path, double rep
 }
 
 /* ---- a trial */
+
+dl_args dl_trial_args(const dl_args *args)
+{
+    dl_args inner = *args;
+    bool shown = isatty(STDOUT_FILENO) && !dl_args_has(args, DL_FLAG_JSON);
+    if (!shown && !dl_args_has(args, DL_FLAG_VERBOSE)) inner.flags[DL_FLAG_QUIET] = "";
+    return inner;
+}
 
 static diloco_status set_folder(dl_config *config, const char *folder)
 {

@@ -1,0 +1,33 @@
+/* halving.c - how many candidates and steps each rung has. */
+#include "cli/sweep/halving.h"
+
+#include "base/size.h"
+
+#include <inttypes.h>
+
+static uint64_t rounded(uint64_t steps, uint64_t multiple)
+{
+    const uint64_t least = DL_HALVING_MIN_ROUNDS * multiple;
+    return steps < least ? least : steps / multiple * multiple;
+}
+
+diloco_status dl_halving_plan(dl_halving *out, size_t candidates, uint64_t steps, uint64_t multiple)
+{
+    uint64_t divisor = 1;
+    *out = (dl_halving){.n = 1};
+    if (steps / multiple < DL_HALVING_MIN_ROUNDS)
+        return dl_fail(DILOCO_EINVAL,
+                       "%" PRIu64 " steps are fewer than %d rounds of %" PRIu64
+                       " steps, the common multiple of all values of "
+                       "trainer.local_steps_per_round: take more steps, or other values",
+                       steps, DL_HALVING_MIN_ROUNDS, multiple);
+    for (size_t c = candidates; c > DL_HALVING_FACTOR && out->n < DL_HALVING_RUNGS; out->n++)
+        c = (c + DL_HALVING_FACTOR - 1) / DL_HALVING_FACTOR;
+    for (size_t r = out->n; r-- > 0; divisor *= DL_HALVING_FACTOR)
+        out->rungs[r].steps = rounded(steps / divisor, multiple);
+    for (size_t r = 0; r < out->n; r++) {
+        out->rungs[r].candidates = candidates;
+        candidates = (candidates + DL_HALVING_FACTOR - 1) / DL_HALVING_FACTOR;
+    }
+    return DILOCO_OK;
+}

@@ -1,0 +1,42 @@
+/* tune.h - the candidates of a search for better settings: arms of a sweep around a configuration.
+ *
+ * Arm 0 has the configuration's own values, so every search compares with them. */
+#ifndef DL_CLI_SWEEP_TUNE_H
+#define DL_CLI_SWEEP_TUNE_H
+
+#include "cli/sweep/halving.h"
+#include "cli/sweep/sweep.h"
+
+enum { DL_TUNE_MAX_CANDIDATES = 1000, DL_TUNE_CANDIDATES = 27, DL_TUNE_SEEDS = 3 };
+
+/* Seeds of a search begin so far above the configuration's, which runs compared later may use. */
+enum { DL_TUNE_SEED_OFFSET = 1000 };
+
+typedef struct dl_tune {
+    dl_config own;
+    dl_sweep grid;
+    size_t arms[DL_TUNE_MAX_CANDIDATES]; /* of the grid; the first is 0 */
+    size_t n, n_refused; /* candidates; arms left out because a check refuses them */
+    dl_halving halving;
+    uint64_t whole_steps; /* of a replica in the configuration's own run */
+    uint64_t seed;        /* of all rungs but the last, which has the n_seeds after it */
+    uint64_t n_seeds;
+    double max_sent; /* bytes of a replica in its whole run; 0: any */
+} dl_tune;
+
+/* From --set-values (default: learning rates, outer momentum and H around the configuration's),
+ * --trials, --steps, --seeds, --max-sent and the settings of the target. More arms than --trials
+ * are drawn from by the seed. An arm that a check refuses is left out of the default grid.
+ * DILOCO_EINVAL, DILOCO_EREFUSED: as dl_sweep_read, swept trainer.rounds, too few steps, an arm of
+ * --set-values that a check refuses. */
+DL_MUST_CHECK diloco_status dl_tune_read(dl_tune *out, const dl_args *args);
+
+/* The settings of a candidate's trial of so many steps. */
+DL_MUST_CHECK diloco_status dl_tune_config(dl_config *out, dl_tune *tune, const dl_args *args,
+                                           size_t arm, uint64_t steps, uint64_t seed);
+
+/* Rounds of the configuration's whole run with `local_steps` of a candidate: at least as many
+ * steps. */
+uint64_t dl_tune_whole_rounds(const dl_tune *tune, int64_t local_steps);
+
+#endif
