@@ -137,7 +137,7 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
                       "list of what was sent (default in ~/.local/state/diloco/track)"},
     [DL_FLAG_TRACK_ONCE] = {"--once", NULL, NULL, "send what is there now, and end"},
     [DL_FLAG_REPORT_OUT] = {"--out", "FILE", NULL,
-                            "FILE.html or FILE.md: a report; FILE.svg: the curves alone"},
+                            "FILE.html, .pdf or .md: a report; FILE.svg: the curves alone"},
     [DL_FLAG_RANK] = {"--rank", "N", NULL, "number of the replica: N is called rN"},
     [DL_FLAG_ON] = {"--on", "EXECUTOR", "launch.executor",
                     "executor to start replicas with (default local)"},

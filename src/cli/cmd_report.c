@@ -202,12 +202,9 @@ static diloco_status check_out(const char *path)
     const char *dot = path ? strrchr(path, '.') : ".svg";
     if (dot && !strcmp(dot, ".svg")) return DILOCO_OK;
     if (dl_report_page_takes(path)) return DILOCO_OK;
-    if (dot && !strcmp(dot, ".pdf"))
-        return dl_fail(
-            DILOCO_EINVAL,
-            "--out %.200s: PDF is not written; write FILE.html and print it from a browser", path);
     return dl_fail(DILOCO_EINVAL,
-                   "--out %.200s: a report is FILE.html or FILE.md, and the curves alone FILE.svg",
+                   "--out %.200s: a report is FILE.html, FILE.pdf or FILE.md, and the curves alone "
+                   "FILE.svg",
                    path);
 }
 

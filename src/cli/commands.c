@@ -106,7 +106,8 @@ const dl_command dl_commands[] = {
     {"report", "URL", "a run's validation loss against steps and bytes, beside other runs'",
      "Reads the records that replicas leave in the store. It prints one line for each run;\n"
      "--json prints the points of the curves. --out FILE.html is the page of the run in one file\n"
-     "that needs no server, FILE.md the same as text, and FILE.svg the curves alone.\n"
+     "that needs no server, FILE.md the same as text, and FILE.svg the curves alone. FILE.pdf is\n"
+     "FILE.html printed by Chromium or Chrome; DILOCO_BROWSER names another program.\n"
      "  diloco report runs/a --compare runs/b --out loss.svg",
      FLAGS(DL_FLAG_COMPARE, DL_FLAG_REPORT_OUT, DL_FLAG_JSON), DL_SETS_NONE, dl_cmd_report},
     {"takeover", "URL", "make another life the single committer of a run",

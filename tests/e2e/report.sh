@@ -29,7 +29,7 @@ total = sum(e["bytes_sent"] for e in events if e["event"] == "commit")
 assert sent[-1] == total, (sent, total)
 PY
 
-expect_error 2 "loss.pdf" diloco report runs/one --out loss.pdf
+expect_error 2 "loss.png" diloco report runs/one --out loss.png
 expect_error 2 "ask for one of them" diloco report runs/one --out one.md --json
 
 # A whole report, in one file.
@@ -40,7 +40,21 @@ grep -q '^| trainer.rounds | ' one.md || fail "the report has no settings"
 expect 0 diloco report runs/one --compare runs/two --out both.html
 grep -q 'window.dilocoReport=' both.html || fail "the report has no data"
 ! grep -q 'src="' both.html || fail "the report is more than one file"
-[ ! -e loss.pdf ] || fail "a refused file was written"
+[ ! -e loss.png ] || fail "a refused file was written"
+
+# On paper, where a browser can print it.
+expect_error 3 "DILOCO_BROWSER" env DILOCO_BROWSER=none diloco report runs/one --out one.pdf
+expect_error 1 "printed no PDF" env DILOCO_BROWSER=true diloco report runs/one --out one.pdf
+[ ! -e one.pdf ] || fail "a file was written without a browser"
+if command -v chromium >browser || command -v google-chrome >browser; then
+    expect 0 env TMPDIR="$PWD" diloco report runs/one --compare runs/two --out one.pdf
+    [ "$(head -c 5 one.pdf)" = "%PDF-" ] || fail "the report is no PDF"
+    [ "$(wc -c <one.pdf)" -gt 20000 ] || fail "the PDF has no curves"
+    ! ls -d diloco-?????? 2>/dev/null || fail "files of the browser were left"
+else
+    echo "left out: a report as PDF (needs Chromium)"
+fi
+
 expect 0 diloco train tiny.toml --store runs/blind --set data.test_fraction=0 --quiet
 expect_error 1 "trainer.eval_every" diloco report runs/blind
 expect_error 1 "runs/none" diloco report runs/none

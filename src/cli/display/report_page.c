@@ -4,6 +4,7 @@
 #include "cli/display/report_page.h"
 
 #include "base/file.h"
+#include "cli/display/report_pdf.h"
 #include "cli/display/units.h"
 #include "cli/run_names.h"
 #include "view/page_files.h"
@@ -24,7 +25,7 @@ static bool ends_with(const char *path, const char *end)
 
 bool dl_report_page_takes(const char *path)
 {
-    return ends_with(path, ".html") || ends_with(path, ".md");
+    return ends_with(path, ".html") || ends_with(path, ".pdf") || ends_with(path, ".md");
 }
 
 /* ---- runs */
@@ -282,6 +283,7 @@ diloco_status dl_report_page_write(const char *path, const char *const *stores, 
     dl_run_names names;
     dl_buf out;
     diloco_status status = DILOCO_OK;
+    if (ends_with(path, ".pdf")) DL_TRY(dl_report_pdf_check());
     dl_run_names_init(&names);
     dl_buf_init(&out, LONGEST);
     for (size_t i = 0; i < n && !status; i++)
@@ -290,7 +292,10 @@ diloco_status dl_report_page_write(const char *path, const char *const *stores, 
     if (!status)
         status = ends_with(path, ".md") ? each_run(&out, views, &names, add_markdown)
                                         : add_html(&out, views, &names);
-    if (!status) status = dl_file_write(path, &(dl_span){out.data, out.len}, 1);
+    const dl_span text = {out.data, out.len};
+    if (!status)
+        status = ends_with(path, ".pdf") ? dl_report_pdf_write(path, text)
+                                         : dl_file_write(path, &text, 1);
     dl_views_destroy(views);
     dl_run_names_deinit(&names);
     dl_buf_deinit(&out);
