@@ -147,6 +147,10 @@ static diloco_status equal_steps(dl_config *config, uint64_t steps)
     char text[24];
     uint64_t h = (uint64_t)config->local_steps;
     if (steps == 0) return DILOCO_OK;
+    if (h == 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "equal steps need rounds of a known length, and trainer.epochs sets the "
+                       "length of this one: set trainer.local_steps_per_round");
     if (config->local_steps_phases[0])
         return dl_fail(DILOCO_EREFUSED,
                        "a sweep with equal steps divides them into rounds of one length, and "

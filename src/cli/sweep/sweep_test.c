@@ -112,6 +112,14 @@ TEST(a_folder_is_named_for_its_values_in_plain_characters)
     CHECK_CONTAINS("too long", diloco_error_text());
 }
 
+TEST(rounds_whose_length_is_in_epochs_have_no_equal_steps)
+{
+    CHECK_OK(read_line("--set-values lr=1e-3,2e-3 --equal-steps 10 --preset fedavg --set "
+                       "trainer.epochs=1 --set sync_every=0"));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_sweep_config(&config, &sweep, &args, 0, 7));
+    CHECK_CONTAINS("trainer.epochs", diloco_error_text());
+}
+
 TEST(what_cannot_be_swept_is_refused)
 {
     refused("did you mean trainer.local_steps_per_round?", "--set-values sinc_every=1,2");
@@ -151,5 +159,6 @@ TEST(too_many_values_are_refused)
 TEST_MAIN(arms_are_all_combinations_and_the_first_key_changes_slowest,
           a_trial_has_its_values_its_seed_and_what_was_set,
           trials_take_equally_many_steps_where_h_differs, steps_that_h_does_not_divide_are_refused,
-          a_folder_is_named_for_its_values_in_plain_characters, what_cannot_be_swept_is_refused,
+          a_folder_is_named_for_its_values_in_plain_characters,
+          rounds_whose_length_is_in_epochs_have_no_equal_steps, what_cannot_be_swept_is_refused,
           too_many_values_are_refused)

@@ -143,6 +143,7 @@ static size_t drawn(const dl_tune *t, size_t i)
 static uint64_t common_multiple(uint64_t a, uint64_t b)
 {
     uint64_t x = a, y = b;
+    DL_ASSERT(a && b);
     while (y) {
         const uint64_t rest = x % y;
         x = y, y = rest;
@@ -161,7 +162,9 @@ static diloco_status choose(dl_tune *t, const dl_args *args, size_t most, uint64
         dl_config config;
         const size_t arm = drawn(t, i);
         DL_TRY(dl_sweep_config(&config, &t->grid, args, arm, t->seed));
-        diloco_status status = diloco_train_check(&config);
+        diloco_status status = config.local_steps
+                                   ? diloco_train_check(&config)
+                                   : dl_fail(DILOCO_EREFUSED, "a round without a number of steps");
         if (status && (given || arm == 0)) {
             dl_sweep_arm_text(text, sizeof text, &t->grid, arm);
             return dl_fail_context(status, "%s", text);
@@ -191,6 +194,10 @@ diloco_status dl_tune_read(dl_tune *t, const dl_args *args)
                        "tune divides the steps of each trial into rounds of one length, and "
                        "trainer.local_steps_phases = \"%s\" has others: leave it empty",
                        t->own.local_steps_phases);
+    if (t->own.local_steps == 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "tune gives every candidate equally many steps, and trainer.epochs sets the "
+                       "length of a round: set trainer.local_steps_per_round");
     t->seed = (uint64_t)t->own.seed + DL_TUNE_SEED_OFFSET;
     t->whole_steps = (uint64_t)t->own.rounds * (uint64_t)t->own.local_steps;
     DL_TRY(dl_args_u64(&steps, args, DL_FLAG_TUNE_STEPS, t->whole_steps, INT64_MAX));

@@ -117,6 +117,8 @@ TEST(mistakes_are_refused)
     refused(DILOCO_EINVAL, "run.seed", "--set-values run.seed=2,3");
     refused(DILOCO_EINVAL, "39 steps", "--steps 39");
     refused(DILOCO_EREFUSED, "local_steps_phases", "--set trainer.local_steps_phases=10x2,20x*");
+    refused(DILOCO_EREFUSED, "trainer.epochs",
+            "--preset fedavg --set trainer.epochs=1 --set trainer.local_steps_per_round=0");
     refused(DILOCO_EINVAL, "server.diloco.fragments",
             "--set-values server.diloco.fragments=1,9999");
 }
