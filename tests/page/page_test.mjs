@@ -120,7 +120,8 @@ const picture = async (page, name, part) => {
   mkdirSync(folder, { recursive: true });
   await page.evaluate(() => scrollTo(0, 0));
   const bytes = await (part || page).screenshot({ path: join(folder, `${name}.png`) });
-  must(bytes.length < 100000, `${name}.png has ${bytes.length} bytes`);
+  // Of a living run the size varies; only what docs/ keeps has to be small.
+  if (pictures) must(bytes.length < 100000, `${name}.png has ${bytes.length} bytes: take it again`);
 };
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const accessible = async (page, where) => {
