@@ -28,6 +28,7 @@ except ImportError:
     gguf = None
     print("left out: the gguf package is not installed")
 
+torch.set_num_threads(1)  # on a busy machine two threads wait for each other most of the time
 program = str(pathlib.Path(sys.argv[1]).resolve())
 COMMON = dict(vocab_size=300, hidden_size=48, num_hidden_layers=2, intermediate_size=80,
               num_attention_heads=4, max_position_embeddings=128)
