@@ -18,28 +18,11 @@
 #include "combine/mean.h"
 #include "outer/fragment_state.h"
 #include "outer/outer_rows.h"
-#include "outer/step_scratch.h"
+#include "outer/outer_step_parts.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-/* The sums of members over a fragment: G, of unit vectors, of the members as they are. One
- * member needs only the first; where all weigh the same G is the last one, scaled. */
-enum sum { SUM_G, SUM_UNIT, SUM_PLAIN };
-
-typedef struct step {
-    dl_fragment_state *out;
-    const dl_fragment_state *in;
-    const dl_outer_step_args *args;
-    dl_combined *combined; /* where G goes, by itself; NULL: on into the step */
-    dl_outer_scratch *scratch;
-    const dl_combine_plan *plan; /* the scratch's */
-    bool by_tensor;              /* coefficients differ between tensors */
-    dl_fragment_shape shape;
-    size_t n_f32, n_local_f32;
-    int n_sums; /* how many of the sums are taken: 1, 2 or 3 */
-} step;
 
 /* ---- one block */
 
@@ -52,7 +35,7 @@ typedef struct piece {
     const float *coef; /* of the members used */
 } piece;
 
-static piece piece_of_stretch(const step *s, piece p)
+static piece piece_of_stretch(const dl_outer_walk *s, piece p)
 {
     const size_t *first = s->scratch->first_stretch + s->args->fragment;
     const dl_stretch *stretches = s->scratch->stretches + first[0], *low = stretches;
@@ -71,7 +54,7 @@ static piece piece_of_stretch(const step *s, piece p)
 }
 
 /* The longest piece from `begin` on that does not pass `end`. */
-static piece piece_at(const step *s, size_t begin, size_t end)
+static piece piece_at(const dl_outer_walk *s, size_t begin, size_t end)
 {
     static const float one = 1; /* averaged: theta <- fma(-1, G, theta) */
     bool trained = begin < s->shape.n_trained;
@@ -85,7 +68,7 @@ static piece piece_at(const step *s, size_t begin, size_t end)
 }
 
 /* Vector 0 is theta; the others are the rule's. Notes the first element that is not finite. */
-static void find_bad(const step *s, dl_step_room *room, piece p)
+static void find_bad(const dl_outer_walk *s, dl_step_room *room, piece p)
 {
     for (int v = 0; v <= p.rule->n_state; v++) {
         const float *x = v == 0 ? s->out->theta : s->out->outer[v - 1];
@@ -104,7 +87,7 @@ static void keep(const dl_outer_block *b, int n_state)
 }
 
 /* The first local tensor that ends behind `at`. */
-static const dl_local_tensor *local_at(const step *s, size_t at)
+static const dl_local_tensor *local_at(const dl_outer_walk *s, size_t at)
 {
     const dl_local_tensor *low = s->args->local;
     for (const dl_local_tensor *high = low + s->n_local_f32; low < high;) {
@@ -118,7 +101,7 @@ static const dl_local_tensor *local_at(const step *s, size_t at)
 }
 
 /* Where all of a piece is adopted as it is; NULL: not so simple. */
-static float *adopter(const step *s, const dl_step_room *room, piece p)
+static float *adopter(const dl_outer_walk *s, const dl_step_room *room, piece p)
 {
     if (!s->args->local || s->args->local_mix != 0 || room->bad != SIZE_MAX) return NULL;
     const dl_local_tensor *t = local_at(s, p.begin);
@@ -129,7 +112,7 @@ static float *adopter(const step *s, const dl_step_room *room, piece p)
 
 /* Step one piece with G from the members, or, with n_members 0, with g[0] as G; norm2 becomes
  * what the rule measured of the sums of members. */
-static void step_piece(const step *s, dl_step_room *room, piece p, const float *const *g,
+static void step_piece(const dl_outer_walk *s, dl_step_room *room, piece p, const float *const *g,
                        size_t n_members, double *norm2)
 {
     dl_outer_block b = {.theta_out = s->out->theta + p.begin,
@@ -155,7 +138,7 @@ static void step_piece(const step *s, dl_step_room *room, piece p, const float *
 }
 
 /* By a combiner that sorts each element's values. */
-static void combine_elements(const step *s, dl_step_room *room, size_t n)
+static void combine_elements(const dl_outer_walk *s, dl_step_room *room, size_t n)
 {
     const dl_combine_plan *plan = s->plan;
     const float *const *inputs = room->members;
@@ -173,7 +156,7 @@ static void combine_elements(const step *s, dl_step_room *room, size_t n)
 }
 
 /* The previous update's share of a block. */
-static void add_previous(const step *s, float *G, size_t at, size_t n)
+static void add_previous(const dl_outer_walk *s, float *G, size_t at, size_t n)
 {
     const float *previous = s->in->outer[s->args->outer->n_state - 1];
     const size_t end = dl_size_min(at + n, s->shape.n_trained);
@@ -183,7 +166,7 @@ static void add_previous(const step *s, float *G, size_t at, size_t n)
 }
 
 /* By coefficients, which may change from tensor to tensor. */
-static void combine_linear(const step *s, dl_step_room *room, size_t at, size_t n)
+static void combine_linear(const dl_outer_walk *s, dl_step_room *room, size_t at, size_t n)
 {
     for (size_t from = at, end; from < at + n; from = end) {
         piece p = piece_at(s, from, at + n);
@@ -196,7 +179,7 @@ static void combine_linear(const step *s, dl_step_room *room, size_t at, size_t 
 }
 
 /* The sums of members are measured; G is laid down in room->G. */
-static void combine(const step *s, dl_step_room *room, size_t at, size_t n, double *norm2)
+static void combine(const dl_outer_walk *s, dl_step_room *room, size_t at, size_t n, double *norm2)
 {
     const float *weights[] = {NULL, s->scratch->unit, s->scratch->ones};
     if (s->n_sums > 1)
@@ -209,7 +192,8 @@ static void combine(const step *s, dl_step_room *room, size_t at, size_t n, doub
 }
 
 /* Step a block whose G is laid down. */
-static void step_combined(const step *s, dl_step_room *room, const float *G, size_t at, size_t n)
+static void step_combined(const dl_outer_walk *s, dl_step_room *room, const float *G, size_t at,
+                          size_t n)
 {
     piece p;
     for (size_t from = at; from < at + n; from = p.end) {
@@ -221,7 +205,7 @@ static void step_combined(const step *s, dl_step_room *room, const float *G, siz
 
 /* A block that is one piece, nearly every one, is combined and stepped in one loop; else G is
  * laid down first. Both give the same bits. */
-static void step_block(const step *s, dl_step_room *room, size_t at, size_t n)
+static void step_block(const dl_outer_walk *s, dl_step_room *room, size_t at, size_t n)
 {
     double norm2[DL_OUTER_MAX_SUMS];
     piece p = piece_at(s, at, at + n);
@@ -235,7 +219,7 @@ static void step_block(const step *s, dl_step_room *room, size_t at, size_t n)
         s->scratch->sums[k][at / DL_BLOCK] = norm2[k];
 }
 
-static void combine_block(const step *s, dl_step_room *room, size_t at, size_t n)
+static void combine_block(const dl_outer_walk *s, dl_step_room *room, size_t at, size_t n)
 {
     double norm2[DL_OUTER_MAX_SUMS];
     combine(s, room, at, n, norm2);
@@ -244,7 +228,7 @@ static void combine_block(const step *s, dl_step_room *room, size_t at, size_t n
         s->scratch->sums[k][at / DL_BLOCK] = norm2[k];
 }
 
-static void adopt(const step *s, size_t at, size_t n)
+static void adopt(const dl_outer_walk *s, size_t at, size_t n)
 {
     const dl_local_tensor *end = s->args->local + s->n_local_f32;
     for (const dl_local_tensor *t = local_at(s, at); t < end && t->begin < at + n; t++) {
@@ -255,7 +239,7 @@ static void adopt(const step *s, size_t at, size_t n)
     }
 }
 
-static void walk_block(const step *s, dl_step_room *room, size_t at, size_t n)
+static void walk_block(const dl_outer_walk *s, dl_step_room *room, size_t at, size_t n)
 {
     room->n_adopted = 0;
     if (s->args->combined) {
@@ -271,7 +255,7 @@ static void walk_block(const step *s, dl_step_room *room, size_t at, size_t n)
 
 /* ---- one thread */
 
-static void walk_leaf(const step *s, dl_step_room *room, size_t begin, size_t end)
+static void walk_leaf(const dl_outer_walk *s, dl_step_room *room, size_t begin, size_t end)
 {
     for (int v = 0; v <= s->args->outer->n_state; v++)
         dl_leaf_begin(&room->hash[v]);
@@ -283,7 +267,7 @@ static void walk_leaf(const step *s, dl_step_room *room, size_t begin, size_t en
 
 static void walk_part(void *context, int part, int n_parts)
 {
-    const step *s = context;
+    const dl_outer_walk *s = context;
     dl_step_room *room = &s->scratch->rooms[part];
     dl_fp_state saved = dl_fp_enter(); /* every thread has its own control word */
     size_t begin, end;
@@ -296,7 +280,7 @@ static void walk_part(void *context, int part, int n_parts)
 
 static void combine_part(void *context, int part, int n_parts)
 {
-    const step *s = context;
+    const dl_outer_walk *s = context;
     const size_t count = s->args->count ? s->args->count : s->n_f32;
     dl_step_room *room = &s->scratch->rooms[part];
     dl_fp_state saved = dl_fp_enter();
@@ -312,7 +296,7 @@ static void combine_part(void *context, int part, int n_parts)
     dl_fp_leave(saved);
 }
 
-static diloco_status first_bad(const step *s, int n_rooms)
+static diloco_status first_bad(const dl_outer_walk *s, int n_rooms)
 {
     const dl_step_room *first = &s->scratch->rooms[0];
     for (int t = 1; t < n_rooms; t++)
@@ -325,186 +309,6 @@ static diloco_status first_bad(const step *s, int n_rooms)
     return dl_fail(DILOCO_ENUMERIC, "the outer step makes %s of tensor %s, element %zu, not finite",
                    first->bad_vector ? s->args->outer->state_names[first->bad_vector - 1] : "theta",
                    t->name, index);
-}
-
-/* ---- what is not f32: small, on the caller */
-
-static int64_t integer_at(const dl_outer_step_args *args, size_t m, size_t i)
-{
-    int64_t x;
-    memcpy(&x, args->members[m].integers + i * sizeof x, sizeof x);
-    return x;
-}
-
-/* sum / total, rounded half up. */
-static int64_t rounded(__int128 sum, uint64_t total)
-{
-    DL_ASSERT(total > 0); /* dl_weights, and whoever reads an entry, saw to it */
-    __int128 mean = sum / total, rest = sum % total;
-    if (rest < 0) mean--, rest += total; /* now the mean is rounded down */
-    return (int64_t)(rest >= total - rest ? mean + 1 : mean);
-}
-
-static int64_t mean_integer(const dl_outer_step_args *args, size_t i, uint64_t total)
-{
-    __int128 sum = 0; /* at most 2^63 (the raw weights' sum) * 2^63 in size */
-    for (size_t m = 0; m < args->n_members; m++)
-        sum += (__int128)integer_at(args, m, i) * args->raw[m];
-    return rounded(sum, total);
-}
-
-/* The value at a place in ascending order: the one with as many below and not more up to it. */
-static int64_t integer_in_order(const dl_outer_step_args *args, size_t i, size_t place)
-{
-    for (size_t m = 0; m < args->n_members; m++) {
-        int64_t x = integer_at(args, m, i);
-        size_t below = 0, upto = 0;
-        for (size_t k = 0; k < args->n_members; k++) {
-            below += integer_at(args, k, i) < x;
-            upto += integer_at(args, k, i) <= x;
-        }
-        if (below <= place && place < upto) return x;
-    }
-    DL_ASSERT(!"a place beyond the members");
-}
-
-static int64_t median_integer(const dl_outer_step_args *args, size_t i)
-{
-    size_t n = args->n_members;
-    __int128 low = integer_in_order(args, i, (n - 1) / 2);
-    return rounded(low + integer_in_order(args, i, n / 2), 2);
-}
-
-static uint8_t majority(const dl_outer_step_args *args, size_t i, bool weighted)
-{
-    uint64_t yes = 0, total = 0;
-    for (size_t m = 0; m < args->n_members; m++) {
-        uint64_t votes = weighted ? args->raw[m] : 1;
-        total += votes;
-        if (args->members[m].booleans[i]) yes += votes;
-    }
-    return yes >= total - yes;
-}
-
-/* A combiner that ignores weights is there for members that lie: then of integers the median
- * counts, and of booleans the heads. */
-static void combine_discrete(const step *s, unsigned char *integers, unsigned char *booleans)
-{
-    const dl_outer_step_args *args = s->args;
-    bool weighted = !s->plan->combiner->ignores_weights;
-    uint64_t total = 0;
-    for (size_t m = 0; m < args->n_members; m++)
-        total += args->raw[m];
-    for (size_t i = 0; i < s->shape.n_integers; i++) {
-        int64_t x = weighted ? mean_integer(args, i, total) : median_integer(args, i);
-        memcpy(integers + i * sizeof x, &x, sizeof x);
-    }
-    for (size_t i = 0; i < s->shape.n_booleans; i++)
-        booleans[i] = majority(args, i, weighted);
-}
-
-static void discrete(const step *s)
-{
-    const dl_outer_step_args *args = s->args;
-    if (!args->combined) {
-        combine_discrete(s, (unsigned char *)s->out->integers, s->out->booleans);
-    } else {
-        if (s->shape.n_integers)
-            memcpy(s->out->integers, args->combined->integers,
-                   s->shape.n_integers * sizeof *s->out->integers);
-        if (s->shape.n_booleans)
-            memcpy(s->out->booleans, args->combined->booleans, s->shape.n_booleans);
-    }
-
-    for (size_t k = s->n_local_f32; k < args->n_local && args->local_mix != 1; k++) {
-        const dl_local_tensor *t = &args->local[k];
-        if (t->region == DL_INTEGERS)
-            memcpy(t->data, s->out->integers + t->begin, t->count * sizeof(int64_t));
-        else
-            memcpy(t->data, s->out->booleans + t->begin, t->count);
-    }
-}
-
-/* ---- the facts */
-
-/* Weights of the sum of unit vectors, times the smallest norm so that none overflows, which
- * is returned: 0 when every member is zero. */
-static double unit_weights(const step *s)
-{
-    double smallest = 0;
-    for (size_t m = 0; m < s->args->n_members; m++) {
-        double norm = sqrt(s->args->members[m].norm2);
-        if (norm > 0 && (smallest == 0 || norm < smallest)) smallest = norm;
-    }
-    for (size_t m = 0; m < s->args->n_members; m++) {
-        double norm = sqrt(s->args->members[m].norm2);
-        s->scratch->unit[m] = norm > 0 ? (float)(smallest / norm) : 0;
-        s->scratch->ones[m] = 1;
-    }
-    return smallest;
-}
-
-static double total(const step *s, enum sum which)
-{
-    double sum = 0;
-    for (size_t block = 0; block * DL_BLOCK < s->n_f32; block++)
-        sum += s->scratch->sums[which][block];
-    return sum;
-}
-
-static double pow2(double x)
-{
-    return x * x;
-}
-
-/* With u_m = g_m / ||g_m||: ||sum u||^2 = M + sum over pairs of their cosines. With the plain
- * mean a: mean ||g_m - a||^2 = mean ||g_m||^2 - ||a||^2. */
-static void find_spread(const step *s, double smallest, dl_outer_step_facts *facts)
-{
-    double M = (double)s->args->n_members, n_moved = 0, norm2 = 0;
-    for (size_t m = 0; m < s->args->n_members; m++) {
-        norm2 += s->args->members[m].norm2 / M;
-        n_moved += s->args->members[m].norm2 > 0;
-    }
-    double plain = s->n_sums > SUM_PLAIN ? total(s, SUM_PLAIN)
-                                         : total(s, SUM_G) / pow2((double)s->plan->coef[0]);
-    double units = smallest > 0 ? total(s, SUM_UNIT) / (smallest * smallest) : 0;
-    double cosines = (units - n_moved) / (M * (M - 1));
-    facts->similarity = fmax(-1, fmin(1, cosines));
-    facts->divergence = sqrt(fmax(0, norm2 - plain / (M * M)));
-}
-
-/* The same from dot products, where there are some. */
-static void find_spread_of(const double *gram, size_t n, dl_outer_step_facts *facts)
-{
-    double cosines = 0, norm2 = 0, plain = 0, M = (double)n;
-    for (size_t a = 0; a < n; a++)
-        for (size_t b = 0; b < n; b++) {
-            double dot = gram[a * n + b], norms = sqrt(gram[a * n + a]) * sqrt(gram[b * n + b]);
-            plain += dot;
-            if (a == b) norm2 += dot;
-            if (a != b && norms > 0) cosines += dot / norms;
-        }
-    facts->similarity = fmax(-1, fmin(1, cosines / (M * (M - 1))));
-    facts->divergence = sqrt(fmax(0, norm2 / M - plain / (M * M)));
-}
-
-static void find_facts(const step *s, double smallest, dl_outer_step_facts *facts)
-{
-    const double *gram = dl_combine_plan_gram(s->plan);
-    *facts = (dl_outer_step_facts){.aggregated_norm = sqrt(total(s, SUM_G)),
-                                   .similarity = (double)NAN,
-                                   .combiner = s->plan->combiner->name,
-                                   .tolerated = s->plan->tolerated,
-                                   .fell_back = s->plan->fell_back};
-    if (s->args->combined) {
-        facts->divergence = (double)NAN;
-        return;
-    }
-    if (s->n_sums > 1)
-        find_spread(s, smallest, facts);
-    else if (gram && s->args->n_members > 1)
-        find_spread_of(gram, s->args->n_members, facts);
 }
 
 /* ---- the step */
@@ -533,7 +337,7 @@ static int count_sums(const dl_combine_plan *plan)
 }
 
 /* What nobody knows before the contributions are in. */
-static uint64_t bucket_seed(const step *s)
+static uint64_t bucket_seed(const dl_outer_walk *s)
 {
     dl_digest_stream stream;
     uint64_t seed = 0;
@@ -548,7 +352,7 @@ static uint64_t bucket_seed(const step *s)
 
 static void norm_part(void *context, int part, int n_parts)
 {
-    const step *s = context;
+    const dl_outer_walk *s = context;
     dl_step_room *room = &s->scratch->rooms[part];
     dl_fp_state saved = dl_fp_enter();
     size_t begin, end;
@@ -563,14 +367,14 @@ static void norm_part(void *context, int part, int n_parts)
 }
 
 /* Only a walk tells how long it is what a combiner by element gives. */
-static void rescale(step *s, dl_pool *pool)
+static void rescale(dl_outer_walk *s, dl_pool *pool)
 {
     dl_pool_run(pool, norm_part, s);
-    dl_combine_plan_rescale(&s->scratch->plan, s->scratch->norm2, total(s, SUM_G));
+    dl_combine_plan_rescale(&s->scratch->plan, s->scratch->norm2, dl_walk_total(s, SUM_G));
 }
 
 /* Which members, with which coefficients. */
-static diloco_status make_plan(step *s, dl_pool *pool)
+static diloco_status make_plan(dl_outer_walk *s, dl_pool *pool)
 {
     dl_outer_scratch *scratch = s->scratch;
     dl_combine_plan *plan = &scratch->plan;
@@ -599,7 +403,7 @@ static diloco_status make_plan(step *s, dl_pool *pool)
     return DILOCO_OK;
 }
 
-static void finish_digest(const step *s)
+static void finish_digest(const dl_outer_walk *s)
 {
     dl_hash vectors[DL_STEP_VECTORS];
     int n_vectors = 1 + s->args->outer->n_state;
@@ -613,10 +417,10 @@ static void finish_digest(const step *s)
                          : dl_state_digest_from(vectors, n_vectors, s->out, s->shape);
 }
 
-static step step_of(const dl_fragment_state *in, const dl_outer_step_args *args,
-                    dl_outer_scratch *scratch)
+static dl_outer_walk step_of(const dl_fragment_state *in, const dl_outer_step_args *args,
+                             dl_outer_scratch *scratch)
 {
-    step s = {.in = in, .args = args, .scratch = scratch, .plan = &scratch->plan};
+    dl_outer_walk s = {.in = in, .args = args, .scratch = scratch, .plan = &scratch->plan};
     DL_ASSERT(args->n_members >= 1 && args->n_members <= scratch->max_members);
     DL_ASSERT(args->fragment >= 0 && args->fragment < args->manifest->n_fragments);
     s.shape = args->manifest->fragments[args->fragment];
@@ -656,7 +460,7 @@ diloco_status dl_outer_measure(double *out, const dl_fragment_state *in,
 }
 
 /* G is there: nothing is measured of the members but what they come to. */
-static void plan_nothing(step *s)
+static void plan_nothing(dl_outer_walk *s)
 {
     dl_combine_plan *plan = &s->scratch->plan;
     plan->combiner = s->scratch->rule.combiner;
@@ -702,15 +506,15 @@ diloco_status dl_outer_combine(dl_combined *out, const dl_fragment_state *in,
                                const dl_outer_step_args *args, dl_outer_step_facts *facts,
                                dl_outer_scratch *scratch, dl_pool *pool)
 {
-    step s = step_of(in, args, scratch);
+    dl_outer_walk s = step_of(in, args, scratch);
     DL_ASSERT(!args->combined && dl_pool_size(pool) <= scratch->n_threads);
     s.combined = out;
     DL_TRY(make_plan(&s, pool));
-    double smallest = unit_weights(&s);
+    double smallest = dl_walk_unit_weights(&s);
     DL_ASSERT(args->first % DL_BLOCK == 0 && args->first + args->count <= s.n_f32);
     dl_pool_run(pool, combine_part, &s);
-    if (args->first == 0) combine_discrete(&s, out->integers, out->booleans);
-    find_facts(&s, smallest, facts);
+    if (args->first == 0) dl_walk_combine_discrete(&s, out->integers, out->booleans);
+    dl_walk_facts(&s, smallest, facts);
     return DILOCO_OK;
 }
 
@@ -739,7 +543,7 @@ static diloco_status step_by_blocks(dl_fragment_state *out, const dl_fragment_st
                                     dl_outer_scratch *scratch, dl_pool *pool)
 {
     int n_threads = dl_pool_size(pool);
-    step s = step_of(in, args, scratch);
+    dl_outer_walk s = step_of(in, args, scratch);
     DL_ASSERT(n_threads <= scratch->n_threads);
     s.out = out;
     double smallest = 0;
@@ -747,15 +551,15 @@ static diloco_status step_by_blocks(dl_fragment_state *out, const dl_fragment_st
         plan_nothing(&s);
     } else {
         DL_TRY(make_plan(&s, pool));
-        smallest = unit_weights(&s);
+        smallest = dl_walk_unit_weights(&s);
     }
     dl_pool_run(pool, walk_part, &s);
     DL_TRY(first_bad(&s, n_threads));
-    discrete(&s);
+    dl_walk_discrete(&s);
     out->n_commits = in->n_commits + 1;
     finish_digest(&s);
 
-    find_facts(&s, smallest, facts);
+    dl_walk_facts(&s, smallest, facts);
     return DILOCO_OK;
 }
 

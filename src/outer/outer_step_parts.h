@@ -1,0 +1,37 @@
+/* outer_step_parts.h - one outer step in progress: shared by outer_step.c, step_discrete.c and
+ * step_facts.c. */
+#ifndef DL_OUTER_OUTER_STEP_PARTS_H
+#define DL_OUTER_OUTER_STEP_PARTS_H
+
+#include "outer/step_scratch.h"
+
+/* The sums of members over a fragment: G, of unit vectors, of the members as they are. One
+ * member needs only the first; where all weigh the same G is the last one, scaled. */
+typedef enum dl_outer_sum { SUM_G, SUM_UNIT, SUM_PLAIN } dl_outer_sum;
+
+typedef struct dl_outer_walk {
+    dl_fragment_state *out;
+    const dl_fragment_state *in;
+    const dl_outer_step_args *args;
+    dl_combined *combined; /* where G goes, by itself; NULL: on into the step */
+    dl_outer_scratch *scratch;
+    const dl_combine_plan *plan; /* the scratch's */
+    bool by_tensor;              /* coefficients differ between tensors */
+    dl_fragment_shape shape;
+    size_t n_f32, n_local_f32;
+    int n_sums; /* how many of the sums are taken: 1, 2 or 3 */
+} dl_outer_walk;
+
+/* step_discrete.c: integers and booleans, on the caller's thread: combined from the members, or
+ * taken from a combined update, and adopted. */
+void dl_walk_combine_discrete(const dl_outer_walk *s, unsigned char *integers,
+                              unsigned char *booleans);
+void dl_walk_discrete(const dl_outer_walk *s);
+
+/* step_facts.c: the weights of the sum of unit vectors, and the smallest norm, which scales them;
+ * a sum over all blocks; and what the record says of the step. */
+double dl_walk_unit_weights(const dl_outer_walk *s);
+double dl_walk_total(const dl_outer_walk *s, dl_outer_sum which);
+void dl_walk_facts(const dl_outer_walk *s, double smallest, dl_outer_step_facts *facts);
+
+#endif

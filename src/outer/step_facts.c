@@ -1,0 +1,84 @@
+/* step_facts.c - the facts of an outer step for the record, from the sums that the walk took. */
+#include "outer/outer_step_parts.h"
+
+#include <math.h>
+
+/* Weights of the sum of unit vectors, times the smallest norm so that none overflows, which
+ * is returned: 0 when every member is zero. */
+double dl_walk_unit_weights(const dl_outer_walk *s)
+{
+    double smallest = 0;
+    for (size_t m = 0; m < s->args->n_members; m++) {
+        double norm = sqrt(s->args->members[m].norm2);
+        if (norm > 0 && (smallest == 0 || norm < smallest)) smallest = norm;
+    }
+    for (size_t m = 0; m < s->args->n_members; m++) {
+        double norm = sqrt(s->args->members[m].norm2);
+        s->scratch->unit[m] = norm > 0 ? (float)(smallest / norm) : 0;
+        s->scratch->ones[m] = 1;
+    }
+    return smallest;
+}
+
+double dl_walk_total(const dl_outer_walk *s, dl_outer_sum which)
+{
+    double sum = 0;
+    for (size_t block = 0; block * DL_BLOCK < s->n_f32; block++)
+        sum += s->scratch->sums[which][block];
+    return sum;
+}
+
+static double pow2(double x)
+{
+    return x * x;
+}
+
+/* With u_m = g_m / ||g_m||: ||sum u||^2 = M + sum over pairs of their cosines. With the plain
+ * mean a: mean ||g_m - a||^2 = mean ||g_m||^2 - ||a||^2. */
+static void find_spread(const dl_outer_walk *s, double smallest, dl_outer_step_facts *facts)
+{
+    double M = (double)s->args->n_members, n_moved = 0, norm2 = 0;
+    for (size_t m = 0; m < s->args->n_members; m++) {
+        norm2 += s->args->members[m].norm2 / M;
+        n_moved += s->args->members[m].norm2 > 0;
+    }
+    double plain = s->n_sums > SUM_PLAIN ? dl_walk_total(s, SUM_PLAIN)
+                                         : dl_walk_total(s, SUM_G) / pow2((double)s->plan->coef[0]);
+    double units = smallest > 0 ? dl_walk_total(s, SUM_UNIT) / (smallest * smallest) : 0;
+    double cosines = (units - n_moved) / (M * (M - 1));
+    facts->similarity = fmax(-1, fmin(1, cosines));
+    facts->divergence = sqrt(fmax(0, norm2 - plain / (M * M)));
+}
+
+/* The same from dot products, where there are some. */
+static void find_spread_of(const double *gram, size_t n, dl_outer_step_facts *facts)
+{
+    double cosines = 0, norm2 = 0, plain = 0, M = (double)n;
+    for (size_t a = 0; a < n; a++)
+        for (size_t b = 0; b < n; b++) {
+            double dot = gram[a * n + b], norms = sqrt(gram[a * n + a]) * sqrt(gram[b * n + b]);
+            plain += dot;
+            if (a == b) norm2 += dot;
+            if (a != b && norms > 0) cosines += dot / norms;
+        }
+    facts->similarity = fmax(-1, fmin(1, cosines / (M * (M - 1))));
+    facts->divergence = sqrt(fmax(0, norm2 / M - plain / (M * M)));
+}
+
+void dl_walk_facts(const dl_outer_walk *s, double smallest, dl_outer_step_facts *facts)
+{
+    const double *gram = dl_combine_plan_gram(s->plan);
+    *facts = (dl_outer_step_facts){.aggregated_norm = sqrt(dl_walk_total(s, SUM_G)),
+                                   .similarity = (double)NAN,
+                                   .combiner = s->plan->combiner->name,
+                                   .tolerated = s->plan->tolerated,
+                                   .fell_back = s->plan->fell_back};
+    if (s->args->combined) {
+        facts->divergence = (double)NAN;
+        return;
+    }
+    if (s->n_sums > 1)
+        find_spread(s, smallest, facts);
+    else if (gram && s->args->n_members > 1)
+        find_spread_of(gram, s->args->n_members, facts);
+}
