@@ -55,7 +55,7 @@ KINDS = [
      '{ (void)self, (void)place, (void)create, (void)aborted; return dl_fail(DILOCO_EREFUSED, "dummy"); }\n'
      "static void nothing(void *self) { (void)self; }\n"
      'const dl_store_kind dl_store_dummy = {.scheme = "dummy", .size = 1, .open = refuse, .close = nothing};',
-     "store/store.c", OPENS),
+     "store/store_open.c", OPENS),
     ("operation", "nn/op_rows.h", "X(qk_norm)", "X(dummy)",
      'const dl_op dl_op_dummy = {.name = "dummy"};',
      "nn/ops.c", listed("nn/op.h", "dl_op_at", "->name")),

@@ -1,49 +1,18 @@
-/* store.c - what every store does the same way, over the table of kinds.
+/* store.c - what every store does the same way. Opening, over the table of kinds: store_open.c.
  *
  * A call here checks the handle (aborted? too late?) and the key, counts, and hands over to
  * the kind. What comes back from a kind is believed no further than it was checked:
  *  1. a sink hears the length once, before any byte, and gets exactly that many bytes;
  *  2. a listing has only good keys, under the prefix, behind `after`, strictly ascending;
  *  3. "taken" becomes success or DILOCO_EEXIST by comparing the bytes, here. */
-#include "store/wrap/layers.h"
-#include "store/wrap/shaped.h"
+#include "store/store_parts.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PAUSE_MIN (20 * DL_MILLISECOND)
-#define PAUSE_MAX DL_SECOND
-
 enum { COMPONENT_MAX = 255 }; /* NAME_MAX of every file system we know */
-
-#define ROW(scheme) &dl_store_##scheme,
-static const dl_store_kind *const kinds[] = {DL_LOCAL_STORES(ROW)
-#if DL_CLOUD
-                                                 DL_NETWORK_STORES(ROW)
-#endif
-};
-
-/* What -DDILOCO_CLOUD=OFF leaves out, refused by name. */
-#define NAME(scheme) #scheme,
-static const char *const network_schemes[] = {DL_NETWORK_STORES(NAME)};
-
-struct dl_store {
-    const dl_store_kind *kind;
-    char *url; /* owned */
-    atomic_bool aborted;
-    dl_time least, most; /* pauses between two looks */
-    size_t max_object;
-    bool io_may_pass;
-    bool vouched;           /* of the last create */
-    dl_time pause, look_at; /* the last one; when it ends, 0: it is over */
-    dl_store_counters counts;
-    dl_moved *tally;           /* NULL: none */
-    dl_store_counters tallied; /* of the counts, what `tally` has */
-    dl_store_speed speed;
-    _Alignas(max_align_t) unsigned char self[]; /* kind->size bytes */
-};
 
 /* ---- keys */
 
@@ -120,164 +89,6 @@ static diloco_status enter(const dl_store *store, const char *key, dl_time until
 {
     if (!dl_store_key_ok(key)) return bad_key("key", key);
     return dl_store_check(&store->aborted, until, key);
-}
-
-/* ---- opening */
-
-static bool is_scheme(const char *scheme, const char *url, size_t len)
-{
-    return strlen(scheme) == len && !memcmp(scheme, url, len);
-}
-
-static diloco_status unknown_scheme(const char *url, size_t len)
-{
-    if (is_scheme("hf", url, len))
-        return dl_fail(DILOCO_EREFUSED,
-                       "there are no hf:// stores yet: Hugging Face's hub lets no writer create a "
-                       "name only if it is free, which is how a run decides; keep the run in a "
-                       "folder, a bucket or a hub of ours, and upload what `diloco export --to hf` "
-                       "writes");
-    for (size_t i = 0; i < sizeof network_schemes / sizeof *network_schemes; i++)
-        if (is_scheme(network_schemes[i], url, len))
-            return dl_fail(DILOCO_EREFUSED,
-                           "%s:// stores are left out of this program, which was built with "
-                           "-DDILOCO_CLOUD=OFF",
-                           network_schemes[i]);
-    char known[256];
-    size_t used = 0;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s://, ", kinds[i]->scheme);
-    return dl_fail(
-        DILOCO_EINVAL,
-        "store %.*s…: there are no %.*s:// stores; known are %sand the plain path of a folder",
-        (int)len + 3, url, (int)len, url, known);
-}
-
-static diloco_status find_kind(const dl_store_kind **kind, const char **place, const char *url)
-{
-    const char *separator = strstr(url, "://");
-    *kind = separator ? NULL : &dl_store_file;
-    *place = separator ? separator + 3 : url;
-    size_t scheme_len = separator ? (size_t)(separator - url) : 0;
-    for (size_t i = 0; !*kind && i < sizeof kinds / sizeof *kinds; i++)
-        if (is_scheme(kinds[i]->scheme, url, scheme_len)) *kind = kinds[i];
-
-    if (!*kind) return unknown_scheme(url, scheme_len);
-    if (!**place) return dl_fail(DILOCO_EINVAL, "store \"%s\" names no place", url);
-    if (*kind == &dl_store_file && separator && **place != '/')
-        return dl_fail(DILOCO_EINVAL,
-                       "store %s: behind file:// stands an absolute path; leave file:// out for a "
-                       "relative one",
-                       url);
-    return DILOCO_OK;
-}
-
-diloco_status dl_store_check_url(const char *url)
-{
-    const dl_store_kind *kind;
-    const char *place;
-    return find_kind(&kind, &place, url);
-}
-
-/* The value of a bucket's option, its %-escapes undone; false: the url does not have it. */
-static bool option_of(char *out, size_t cap, const char *url, const char *name)
-{
-    const size_t len = strlen(name);
-    const char *at = strchr(url, '?');
-    while (at && (strncmp(at + 1, name, len) != 0 || at[1 + len] != '='))
-        at = strchr(at + 1, '&');
-    if (!at) return false;
-    size_t n = 0;
-    for (at += 2 + len; *at && *at != '&' && n + 1 < cap; at++) {
-        unsigned byte;
-        const bool escaped = *at == '%' && sscanf(at + 1, "%2x", &byte) == 1;
-        out[n++] = escaped ? (char)byte : *at;
-        if (escaped) at += 2;
-    }
-    out[n] = '\0';
-    return true;
-}
-
-void dl_store_server(char *out, size_t cap, const char *url)
-{
-    char place[DL_STORE_SERVER];
-    const bool hub = !strncmp(url, "http://", 7) || !strncmp(url, "https://", 8);
-    *out = '\0';
-    if (hub)
-        snprintf(place, sizeof place, "%s", url);
-    else if (!option_of(place, sizeof place, url, "endpoint"))
-        return;
-    const char *host = strstr(place, "://");
-    if (host && host[3]) place[host + 3 - place + (long)strcspn(host + 3, "/?#")] = '\0';
-    snprintf(out, cap, "%s", *place ? place : "nowhere");
-}
-
-diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind, const char *url, void **self,
-                            const atomic_bool **aborted)
-{
-    *out = NULL;
-    *self = NULL;
-    *aborted = NULL;
-    dl_store *store = calloc(1, sizeof *store + kind->size);
-    char *copy = strdup(url);
-    if (!store || !copy) {
-        free(store), free(copy);
-        return dl_fail(DILOCO_ENOMEM, "no memory to open store %s", url);
-    }
-    store->kind = kind;
-    store->url = copy;
-    store->least = kind->pause_min ? kind->pause_min : PAUSE_MIN;
-    store->most = kind->pause_max ? kind->pause_max : PAUSE_MAX;
-    store->max_object = kind->max_object ? kind->max_object : SIZE_MAX;
-    store->io_may_pass = kind->io_may_pass;
-    atomic_init(&store->aborted, false);
-    *self = store->self;
-    *aborted = &store->aborted;
-    *out = store;
-    return DILOCO_OK;
-}
-
-static diloco_status open_one(dl_store **out, const char *url, bool create)
-{
-    const dl_store_kind *kind;
-    const char *place;
-    void *self;
-    const atomic_bool *aborted;
-    DL_TRY(find_kind(&kind, &place, url));
-    DL_TRY(dl_store_wrap(out, kind, url, &self, &aborted));
-    diloco_status status = kind->open(self, place, create, aborted);
-    if (!status) return dl_store_through_link(out);
-    dl_store_close(*out);
-    *out = NULL;
-    return status;
-}
-
-/* The first len bytes of a text: a url, or one and DL_STORE_UNGUARDED. */
-static diloco_status open_part(dl_store **out, const char *text, size_t len, bool create)
-{
-    const size_t mark = strlen(DL_STORE_UNGUARDED);
-    const bool unguarded = len > mark && !memcmp(text + len - mark, DL_STORE_UNGUARDED, mark);
-    char *url = strndup(text, unguarded ? len - mark : len);
-    if (!url) return dl_fail(DILOCO_ENOMEM, "no memory to open store %s", text);
-    diloco_status status = open_one(out, url, create);
-    free(url);
-    if (status || !unguarded) return status;
-    dl_store *inner = *out;
-    *out = NULL;
-    return dl_store_unguarded(out, inner);
-}
-
-diloco_status dl_store_open(dl_store **out, const char *url, bool create)
-{
-    const char *with = strstr(url, DL_STORE_WITH);
-    *out = NULL;
-    if (!with) return open_part(out, url, strlen(url), create);
-    dl_store *bulk = NULL, *coord = NULL;
-    DL_TRY(open_part(&bulk, url, (size_t)(with - url), create));
-    const diloco_status status = open_one(&coord, with + strlen(DL_STORE_WITH), create);
-    if (!status) return dl_store_split(out, bulk, coord);
-    dl_store_close(bulk);
-    return status;
 }
 
 void dl_store_close(dl_store *store)

@@ -8,15 +8,12 @@
  *  2. the first failure of anybody (web->failure) is the batch's: no sink, prepare or finish is
  *     called after it, so its text stands;
  *  3. the loop looks at `until` and the abort flag at least every DL_STORE_SLICE. */
-#include "store/http/web.h"
+#include "store/http/web_parts.h"
 
 #include "base/log.h"
-#include "base/rng.h"
 #include "store/http/tcp_pacing.h"
 #include "store/http/trust.h"
 
-#include <ctype.h>
-#include <curl/curl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/crypto.h>
@@ -36,40 +33,6 @@
 #define NO_NAME         "a request" /* of an exchange that nobody prepared yet */
 
 enum { CONNECT_TIMEOUT_S = 10, SEND_BYTES = 512 << 10, RECEIVE_BYTES = 256 << 10 };
-enum { TROUBLE_MAX = 400 };
-
-typedef struct dl_web_slot {
-    dl_web_exchange x;
-    dl_web *web;
-    CURL *easy;
-    struct curl_slist *headers;
-    enum { FREE, DUE, RUNNING } state;
-    dl_time due;
-    dl_time ease_at;           /* the line is looked at */
-    bool begun;                /* the sink has heard the length */
-    size_t span, offset;       /* what of the body was sent */
-    char trouble[TROUBLE_MAX]; /* why the last try was not the last */
-    char error[CURL_ERROR_SIZE];
-} slot;
-
-struct dl_web {
-    CURLM *multi;
-    const atomic_bool *aborted;
-    char *ca_file, *pin, *cert, *key; /* owned; NULL: none */
-    int tries;
-    dl_time patience;
-    dl_rng jitter;
-    dl_web_traffic traffic;
-    dl_time trip;
-
-    /* of the batch in flight */
-    const dl_web_batch *batch;
-    diloco_status failure;
-    size_t next, lowest;     /* exchanges begun; the first one not finished */
-    bool done[DL_WEB_WIDTH]; /* is lowest + k finished? */
-    slot slots[DL_WEB_WIDTH];
-};
-
 /* ---- making and unmaking */
 
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
@@ -97,7 +60,7 @@ static diloco_status fill(dl_web *web, const dl_web_options *options)
         return dl_fail(DILOCO_ENOMEM, "libcurl cannot be started");
     curl_multi_setopt(web->multi, CURLMOPT_MAXCONNECTS, (long)DL_WEB_WIDTH);
     for (int i = 0; i < DL_WEB_WIDTH; i++) {
-        slot *s = &web->slots[i];
+        dl_web_slot *s = &web->slots[i];
         s->web = web;
         s->x.slot = s;
         dl_buf_init(&s->x.url, DL_WEB_URL);
@@ -125,7 +88,7 @@ void dl_web_destroy(dl_web *web)
 {
     if (!web) return;
     for (int i = 0; i < DL_WEB_WIDTH; i++) {
-        slot *s = &web->slots[i];
+        dl_web_slot *s = &web->slots[i];
         curl_easy_cleanup(s->easy);
         curl_slist_free_all(s->headers);
         dl_buf_deinit(&s->x.url);
@@ -158,123 +121,6 @@ dl_time dl_web_trip(const dl_web *web)
     return web->trip;
 }
 
-/* ---- what prepare and finish may ask */
-
-static diloco_status add_header(slot *s, const char *line)
-{
-    struct curl_slist *more = curl_slist_append(s->headers, line);
-    if (!more) return dl_fail(DILOCO_ENOMEM, "%s: no memory for a request", s->x.what);
-    s->headers = more;
-    return DILOCO_OK;
-}
-
-diloco_status dl_web_header(dl_web_exchange *x, const char *format, ...)
-{
-    char *line;
-    va_list args;
-    va_start(args, format);
-    int len = vasprintf(&line, format, args);
-    va_end(args);
-    if (len < 0) return dl_fail(DILOCO_ENOMEM, "%s: no memory for a request", x->what);
-    diloco_status status = strpbrk(line, "\r\n")
-                               ? dl_fail(DILOCO_EINVAL, "%s: a header with a line break", x->what)
-                               : add_header(x->slot, line);
-    free(line);
-    return status;
-}
-
-const char *dl_web_answer(const dl_web_exchange *x, const char *name)
-{
-    struct curl_header *header;
-    if (curl_easy_header(x->slot->easy, name, 0, CURLH_HEADER, -1, &header)) return NULL;
-    return strspn(header->value, "\r\n") == strlen(header->value) ? NULL : header->value;
-}
-
-int64_t dl_web_time(const char *date)
-{
-    struct tm tm = {0};
-    if (sscanf(date, "%d-%d-%dT%d:%d:%d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
-               &tm.tm_min, &tm.tm_sec) == 6) {
-        tm.tm_year -= 1900;
-        tm.tm_mon--;
-        time_t iso = timegm(&tm);
-        return iso < 0 ? 0 : (int64_t)iso;
-    }
-    time_t t = curl_getdate(date, NULL);
-    return t < 0 ? 0 : (int64_t)t;
-}
-
-int64_t dl_web_date(const dl_web_exchange *x)
-{
-    const char *date = dl_web_answer(x, "Date");
-    return date ? dl_web_time(date) : 0;
-}
-
-diloco_status dl_web_escape(dl_buf *out, const char *text, bool keep_slash)
-{
-    static const char hex[] = "0123456789ABCDEF";
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        char escaped[3] = {'%', hex[*c >> 4], hex[*c & 15]};
-        bool plain = (*c < 128 && isalnum(*c)) || strchr("-._~", *c) || (*c == '/' && keep_slash);
-        DL_TRY(plain ? dl_buf_add(out, c, 1) : dl_buf_add(out, escaped, 3));
-    }
-    return DILOCO_OK;
-}
-
-/* The text of an XML element, as it stands; for people, so the first one will do. */
-static bool element(char *out, size_t cap, const char *text, const char *open, const char *close)
-{
-    const char *begin = strstr(text, open), *end = begin ? strstr(begin, close) : NULL;
-    if (!end) return false;
-    begin += strlen(open);
-    snprintf(out, cap, "%.*s", (int)dl_size_min((size_t)(end - begin), cap - 1), begin);
-    return true;
-}
-
-/* What the server says, in one line that a terminal can stand. */
-static void excerpt(char out[TROUBLE_MAX], const dl_web_exchange *x)
-{
-    char code[80], message[240];
-    dl_buf *text = &((slot *)x->slot)->x.text;
-    const char *body = text->len ? dl_buf_str(text) : "";
-    if (!body) body = "";
-    if (element(code, sizeof code, body, "<Code>", "</Code>"))
-        snprintf(out, TROUBLE_MAX, "%s%s%s", code,
-                 element(message, sizeof message, body, "<Message>", "</Message>") ? ": " : "",
-                 element(message, sizeof message, body, "<Message>", "</Message>") ? message : "");
-    else
-        snprintf(out, TROUBLE_MAX, "%.200s", *body ? body : "without a word");
-    for (char *c = out; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 127) *c = ' ';
-}
-
-/* Where a redirection leads, if it can be shown; NULL: nowhere, or it is odd, or has secrets. */
-static const char *leads_to(const dl_web_exchange *x)
-{
-    const char *url = x->status / 100 == 3 ? dl_web_answer(x, "Location") : NULL;
-    for (const char *c = url; c && *c; c++)
-        if (*c <= ' ' || *c > '~' || *c == '?' || *c == '@') return NULL;
-    return url;
-}
-
-diloco_status dl_web_unexpected(const dl_web_exchange *x)
-{
-    char text[TROUBLE_MAX];
-    const char *elsewhere = leads_to(x);
-    excerpt(text, x);
-    if (elsewhere)
-        return dl_fail(DILOCO_EPROTO,
-                       "%s: the server answered %d: it is at %.200s; credentials are not "
-                       "taken elsewhere, so the url has to name that",
-                       x->what, x->status, elsewhere);
-    diloco_status status = x->status == 401 || x->status == 403   ? DILOCO_EREFUSED
-                           : x->status == 404                     ? DILOCO_ENOENT
-                           : x->status == 507                     ? DILOCO_EFULL
-                           : x->status >= 400 && x->status <= 499 ? DILOCO_EIO
-                                                                  : DILOCO_EPROTO;
-    return dl_fail(status, "%s: the server answered %d (%s)", x->what, x->status, text);
-}
-
 /* ---- bytes in both directions; curl calls these */
 
 static bool good(const dl_web_exchange *x)
@@ -282,14 +128,14 @@ static bool good(const dl_web_exchange *x)
     return x->status >= 200 && x->status <= 299;
 }
 
-static void note_status(slot *s)
+static void note_status(dl_web_slot *s)
 {
     long code = 0;
     curl_easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &code);
     s->x.status = (int)code;
 }
 
-static diloco_status begin_sink(slot *s)
+static diloco_status begin_sink(dl_web_slot *s)
 {
     curl_off_t len = -1;
     if (s->begun || !s->x.sink.begin) return DILOCO_OK;
@@ -299,7 +145,7 @@ static diloco_status begin_sink(slot *s)
     return s->x.sink.begin(s->x.sink.context, (size_t)len);
 }
 
-static diloco_status receive(slot *s, const void *data, size_t len)
+static diloco_status receive(dl_web_slot *s, const void *data, size_t len)
 {
     dl_web_exchange *x = &s->x;
     note_status(s);
@@ -317,7 +163,7 @@ static diloco_status receive(slot *s, const void *data, size_t len)
 
 static size_t on_receive(char *data, size_t size, size_t n, void *context)
 {
-    slot *s = context;
+    dl_web_slot *s = context;
     dl_web *web = s->web; /* much may come in one turn of the loop: look at the flag here, too */
     if (!web->failure) web->failure = dl_store_check(web->aborted, DL_NEVER, s->x.what);
     if (!web->failure) web->failure = receive(s, data, size * n);
@@ -326,7 +172,7 @@ static size_t on_receive(char *data, size_t size, size_t n, void *context)
 
 static size_t on_send(char *out, size_t size, size_t n, void *context)
 {
-    slot *s = context;
+    dl_web_slot *s = context;
     size_t room = size * n, used = 0;
     while (used < room && s->span < s->x.n_body) {
         const dl_span *span = &s->x.body[s->span];
@@ -342,7 +188,7 @@ static size_t on_send(char *out, size_t size, size_t n, void *context)
 /* A connection kept from before turned out to be dead: the body goes out once more. */
 static int on_rewind(void *context, curl_off_t offset, int origin)
 {
-    slot *s = context;
+    dl_web_slot *s = context;
     if (offset != 0 || origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
     s->span = s->offset = 0;
     return CURL_SEEKFUNC_OK;
@@ -352,7 +198,7 @@ static int on_rewind(void *context, curl_off_t offset, int origin)
  * CURLINFO_REQUEST_SIZE is of no use for it: with some versions of libcurl it includes the body. */
 static int on_debug(CURL *easy, curl_infotype type, char *data, size_t len, void *context)
 {
-    slot *s = context;
+    dl_web_slot *s = context;
     (void)easy, (void)data;
     if (type == CURLINFO_HEADER_OUT || type == CURLINFO_DATA_OUT) s->web->traffic.sent += len;
     return 0;
@@ -370,7 +216,7 @@ static bool is_near(const char *url)
     return false;
 }
 
-static void set_tls(const slot *s)
+static void set_tls(const dl_web_slot *s)
 {
     const dl_web *web = s->web;
     const char *ca_file = web->ca_file ? web->ca_file : dl_trust_file();
@@ -387,7 +233,7 @@ static void set_tls(const slot *s)
     curl_easy_setopt(s->easy, CURLOPT_SSL_VERIFYHOST, 0L);
 }
 
-static void set_body(slot *s)
+static void set_body(dl_web_slot *s)
 {
     const curl_off_t total = (curl_off_t)dl_spans_len(s->x.body, s->x.n_body);
     curl_easy_setopt(s->easy, CURLOPT_UPLOAD, 1L);
@@ -413,7 +259,7 @@ static int on_near_socket(void *context, curl_socket_t fd, curlsocktype purpose)
     return CURL_SOCKOPT_OK;
 }
 
-static void set_options(slot *s, const char *url)
+static void set_options(dl_web_slot *s, const char *url)
 {
     CURL *easy = s->easy;
     const char *method = s->x.method;
@@ -452,7 +298,7 @@ static void set_options(slot *s, const char *url)
 }
 
 /* As a new one, but for what lasts from try to try. */
-static void clear(slot *s)
+static void clear(dl_web_slot *s)
 {
     dl_web_exchange *x = &s->x;
     dl_buf url = x->url, text = x->text;
@@ -483,14 +329,14 @@ static void count_request(dl_web_traffic *t, const dl_web_exchange *x)
         t->n_writes++;
 }
 
-static diloco_status start(slot *s)
+static diloco_status start(dl_web_slot *s)
 {
     dl_web *web = s->web;
     clear(s);
     DL_TRY(web->batch->prepare(web->batch->context, &s->x));
     const char *url = dl_buf_str(&s->x.url);
     if (!url) return dl_fail(DILOCO_ENOMEM, "%s: no memory for a request", s->x.what);
-    DL_TRY(add_header(s, s->x.expect ? "Expect: 100-continue" : "Expect:"));
+    DL_TRY(dl_web_add_header(s, s->x.expect ? "Expect: 100-continue" : "Expect:"));
     set_options(s, url);
     if (curl_multi_add_handle(web->multi, s->easy))
         return dl_fail(DILOCO_ENOMEM, "%s: libcurl takes no more requests", s->x.what);
@@ -503,7 +349,7 @@ static diloco_status start_those_due(dl_web *web)
 {
     dl_time now = dl_clock_now();
     for (size_t i = 0; i < web->batch->width; i++) {
-        slot *s = &web->slots[i];
+        dl_web_slot *s = &web->slots[i];
         if (s->state == FREE && web->next < web->batch->n &&
             web->next < web->lowest + web->batch->width) {
             s->x.index = web->next++;
@@ -522,7 +368,7 @@ static diloco_status start_those_due(dl_web *web)
 
 /* ---- ending one */
 
-static void finished(slot *s)
+static void finished(dl_web_slot *s)
 {
     dl_web *web = s->web;
     web->done[s->x.index % DL_WEB_WIDTH] = true;
@@ -533,7 +379,7 @@ static void finished(slot *s)
 }
 
 /* How long until the next try: 0.1 s doubling, times 0.5 to 1; or what the server asks. */
-static dl_time pause_before(slot *s)
+static dl_time pause_before(dl_web_slot *s)
 {
     dl_time pause = PAUSE_MIN << (s->x.attempt < 6 ? s->x.attempt : 6);
     if (pause > PAUSE_MAX) pause = PAUSE_MAX;
@@ -545,7 +391,7 @@ static dl_time pause_before(slot *s)
 }
 
 /* s->trouble says why. */
-static diloco_status try_again(slot *s)
+static diloco_status try_again(dl_web_slot *s)
 {
     dl_web_exchange *x = &s->x;
     bool last = x->attempt + 1 >= s->web->tries;
@@ -561,7 +407,7 @@ static diloco_status try_again(slot *s)
     return DILOCO_OK;
 }
 
-static diloco_status broken(slot *s, CURLcode code)
+static diloco_status broken(dl_web_slot *s, CURLcode code)
 {
     const char *what = s->x.what, *why = s->error[0] ? s->error : curl_easy_strerror(code);
     switch (code) {
@@ -591,7 +437,7 @@ static bool passing(int status)
     return status >= 500 && status != 501 && status != 505 && status != 507;
 }
 
-static diloco_status answered(slot *s)
+static diloco_status answered(dl_web_slot *s)
 {
     dl_web_exchange *x = &s->x;
     const dl_web_batch *batch = s->web->batch;
@@ -608,12 +454,12 @@ static diloco_status answered(slot *s)
             return DILOCO_OK;
         }
     }
-    excerpt(said, x);
+    dl_web_excerpt(said, x);
     snprintf(s->trouble, sizeof s->trouble, "the server answered %d (%.300s)", x->status, said);
     return try_again(s);
 }
 
-static void count_answer(slot *s)
+static void count_answer(dl_web_slot *s)
 {
     long head = 0;
     curl_off_t body = 0;
@@ -622,14 +468,14 @@ static void count_answer(slot *s)
     s->web->traffic.received += (uint64_t)head + (uint64_t)body;
 }
 
-static curl_socket_t socket_of(const slot *s)
+static curl_socket_t socket_of(const dl_web_slot *s)
 {
     curl_socket_t fd = CURL_SOCKET_BAD;
     curl_easy_getinfo(s->easy, CURLINFO_ACTIVESOCKET, &fd);
     return fd;
 }
 
-static void measure(slot *s)
+static void measure(dl_web_slot *s)
 {
     const curl_socket_t fd = socket_of(s);
     struct tcp_info line = {0};
@@ -639,7 +485,7 @@ static void measure(slot *s)
     if (trip > 0 && (trip < s->web->trip || !s->web->trip)) s->web->trip = trip;
 }
 
-static void stop(slot *s)
+static void stop(dl_web_slot *s)
 {
     count_answer(s);
     measure(s);
@@ -648,7 +494,7 @@ static void stop(slot *s)
 
 static void settle(dl_web *web, CURL *easy, CURLcode code)
 {
-    slot *s;
+    dl_web_slot *s;
     curl_easy_getinfo(easy, CURLINFO_PRIVATE, &s);
     stop(s);
     if (!web->failure) web->failure = code ? broken(s, code) : answered(s);
@@ -661,7 +507,7 @@ static void ease_lines(dl_web *web)
 {
     const dl_time now = dl_clock_now();
     for (size_t i = 0; i < web->batch->width; i++) {
-        slot *s = &web->slots[i];
+        dl_web_slot *s = &web->slots[i];
         if (s->state != RUNNING || !s->x.n_body || now < s->ease_at) continue;
         const curl_socket_t fd = socket_of(s);
         if (fd != CURL_SOCKET_BAD) s->ease_at = dl_time_after(now, dl_line_ease(fd));
@@ -671,7 +517,7 @@ static void ease_lines(dl_web *web)
 /* Out of time, with what was the matter. */
 static diloco_status check(const dl_web *web, dl_time until)
 {
-    const slot *s = NULL; /* one that says why, or else any */
+    const dl_web_slot *s = NULL; /* one that says why, or else any */
     for (size_t i = 0; i < web->batch->width && !(s && s->trouble[0]); i++)
         if (web->slots[i].state != FREE) s = &web->slots[i];
     diloco_status status = dl_store_check(web->aborted, until, s ? s->x.what : NO_NAME);
