@@ -25,14 +25,9 @@
 
 #define SLICE (50 * DL_MILLISECOND) /* between looks at whether to stop */
 
-static uint64_t steps_of_a_round(const dl_gossip_life *l)
-{
-    return (uint64_t)dl_gossip_config(l)->local_steps;
-}
-
 static uint64_t positions(const dl_gossip_life *l)
 {
-    return (uint64_t)dl_gossip_config(l)->rounds * steps_of_a_round(l);
+    return (uint64_t)dl_gossip_config(l)->rounds * dl_life_round_steps(l);
 }
 
 static diloco_run_info now_of(const dl_gossip_life *l)
@@ -49,7 +44,7 @@ static diloco_run_info now_of(const dl_gossip_life *l)
                              .resumed = l->resumed};
 }
 
-static void progress(const dl_gossip_life *l, const char *phase)
+void dl_life_progress(const dl_gossip_life *l, const char *phase)
 {
     if (!l->hooks || !l->hooks->on_progress) return;
     const diloco_run_info now = now_of(l);
@@ -96,7 +91,7 @@ static diloco_status take_step(dl_gossip_life *l)
     lr = dl_step_rewarmed(dl_gossip_config(l), l->rewarming, lr);
     DL_TRY(dl_step_take(&facts, &l->step, (size_t)l->shard, l->next_sample, lr));
     count_step(l, &facts);
-    progress(l, "train");
+    dl_life_progress(l, "train");
     DL_TRY(dl_recorder_check_step(&l->recorder, &facts, l->steps, -1));
     DL_TRY(look_for_a_setback(l, facts.loss));
     return dl_recorder_step(&l->recorder, &facts, lr, l->steps, l->position,
@@ -153,13 +148,13 @@ static diloco_status publish(dl_gossip_life *l, dl_object object)
 
 static diloco_status do_train(dl_gossip_life *l)
 {
-    const uint64_t end = (l->node.round + 1) * steps_of_a_round(l);
+    const uint64_t end = (l->node.round + 1) * dl_life_round_steps(l);
     const dl_time began = dl_clock_now();
     while (l->position < end) {
         DL_TRY(take_step(l));
         if (asked_to_stop(l)) return stop_here(l);
     }
-    progress(l, "exchange");
+    dl_life_progress(l, "exchange");
     l->train_s = dl_seconds(dl_clock_now() - began);
     DL_TRY(publish(l, DL_OBJECT_CONTRIBUTION));
     dl_wire_lock(l->wire);
@@ -190,7 +185,7 @@ static size_t inputs_of(dl_gossip_life *l, dl_mix_input *inputs, size_t *n_struc
     return n;
 }
 
-static void adopt(dl_gossip_life *l)
+void dl_life_adopt(dl_gossip_life *l)
 {
     dl_backend_enter(l->setup.backend);
     dl_mix_adopt(&l->state, l->data);
@@ -208,7 +203,7 @@ static diloco_status evaluate(dl_gossip_life *l)
     if (dl_data_test_samples(l->setup.data) == 0 || !c->server_test) return DILOCO_OK;
     if (!last && (every == 0 || round % every != 0)) return DILOCO_OK;
     if (!last && round / every % (uint64_t)c->replicas != l->shard) return DILOCO_OK;
-    progress(l, "eval");
+    dl_life_progress(l, "eval");
     DL_TRY(dl_evaluate(&held_out, &l->setup, (uint64_t)c->eval_batches));
     DL_TRY(dl_evaluate_samples(&next, &l->setup, (size_t)l->shard, l->next_sample,
                                (size_t)c->batch_size));
@@ -229,7 +224,7 @@ static diloco_status finish(dl_gossip_life *l, const char *event, bool stepped,
         dl_node_agreed(&l->node, stepped, dl_clock_now());
     dl_wire_unlock(l->wire);
     DL_TRY(status);
-    if (stepped) adopt(l);
+    if (stepped) dl_life_adopt(l);
     if (l->node.round == round) return DILOCO_OK; /* there is still to agree */
     l->state.control.entry = l->node.round;
     DL_TRY(dl_life_save_round(l));
@@ -310,86 +305,13 @@ static diloco_status do_step(dl_gossip_life *l, bool agree)
 
 static diloco_status do_publish(dl_gossip_life *l)
 {
-    progress(l, "exchange");
+    dl_life_progress(l, "exchange");
     DL_TRY(publish(l, DL_OBJECT_MODEL));
     dl_wire_lock(l->wire);
     l->trained_at = dl_clock_now();
     dl_node_published(&l->node, l->trained_at);
     dl_wire_unlock(l->wire);
     return DILOCO_OK;
-}
-
-/* ---- copying a neighbour's model ---------------------------------------------------------- */
-
-/* *copy is made, and to be freed on OK. */
-static diloco_status read_model(dl_gossip_life *l, dl_state *copy, const char *address)
-{
-    dl_store *store;
-    const dl_time until =
-        dl_time_after(dl_clock_now(), dl_time_from_seconds(dl_gossip_config(l)->store_timeout_s));
-    DL_TRY(dl_store_open_peer(&store, address, NULL));
-    diloco_status status =
-        dl_state_init(copy, &l->run.manifest, l->state.outer, DL_NODE_MAX + 1, 2, 1);
-    if (!status) {
-        status = dl_snapshot_read_newest(copy, store, &l->run, l->run_digest, UINT64_MAX,
-                                         l->setup.pool, until);
-        if (!status && copy->control.entry > (uint64_t)dl_gossip_config(l)->rounds)
-            status = dl_fail(DILOCO_EPROTO, "it is of round %" PRIu64 " of %" PRId64,
-                             copy->control.entry, dl_gossip_config(l)->rounds);
-        if (status) dl_state_deinit(copy);
-    }
-    dl_store_close(store);
-    return status;
-}
-
-/* Its own moments stay, where it has any; who never trained here warms up again. */
-static diloco_status settle_copy(dl_gossip_life *l, const char *from)
-{
-    const uint64_t round = l->state.control.entry;
-    char text[DL_ADDRESS_MAX + 96];
-    snprintf(text, sizeof text, "copied the model before round %" PRIu64 " from %s", round, from);
-    dl_log(DILOCO_LOG_INFO, "%s: %s", l->name, text);
-    l->position = round * steps_of_a_round(l);
-    if (l->steps == 0 && round > 0) l->rewarming = (uint64_t)dl_gossip_config(l)->rewarm_steps;
-    adopt(l);
-    dl_wire_lock(l->wire);
-    dl_node_copied(&l->node, true, round, dl_clock_now());
-    dl_wire_unlock(l->wire);
-    DL_TRY(dl_recorder_warn(&l->recorder, "copied", text));
-    return dl_life_save_round(l);
-}
-
-static diloco_status copy_failed(dl_gossip_life *l, const char *address)
-{
-    dl_log(DILOCO_LOG_WARN, "%s: the model at %s cannot be copied: %s", l->name, address,
-           diloco_error_text());
-    dl_wire_lock(l->wire);
-    dl_node_copied(&l->node, false, 0, dl_clock_now());
-    dl_wire_unlock(l->wire);
-    return DILOCO_OK;
-}
-
-static diloco_status do_copy(dl_gossip_life *l)
-{
-    char address[DL_ADDRESS_MAX + 1];
-    dl_state copy;
-    progress(l, "join");
-    dl_wire_lock(l->wire);
-    const uint64_t least = l->node.fresh ? 0 : l->node.round + 1;
-    dl_wire_address(address, l->wire, l->node.source);
-    dl_wire_unlock(l->wire);
-    diloco_status status =
-        *address ? read_model(l, &copy, address) : dl_fail(DILOCO_EUNREACHABLE, "its line is gone");
-    if (status == DILOCO_ENOMEM) return status;
-    if (status) return copy_failed(l, address);
-    if (copy.control.entry < least) {
-        dl_fail(DILOCO_EPROTO, "it is of round %" PRIu64 ", not ahead", copy.control.entry);
-        dl_state_deinit(&copy);
-        return copy_failed(l, address);
-    }
-    dl_state_deinit(&l->state);
-    l->state = copy;
-    return settle_copy(l, address);
 }
 
 /* ---- the loop ----------------------------------------------------------------------------- */
@@ -400,7 +322,7 @@ static diloco_status wait(dl_gossip_life *l)
     const dl_time slice = dl_time_after(dl_clock_now(), SLICE);
     dl_wire_wait(l->wire, l->node.until < slice ? l->node.until : slice);
     dl_wire_unlock(l->wire);
-    progress(l, "wait");
+    dl_life_progress(l, "wait");
     return DILOCO_OK;
 }
 
@@ -424,7 +346,7 @@ static diloco_status do_next(dl_gossip_life *l, bool *over)
     case DL_TODO_WAIT:
         return wait(l);
     case DL_TODO_COPY:
-        return do_copy(l);
+        return dl_life_copy(l);
     case DL_TODO_TRAIN:
         return do_train(l);
     case DL_TODO_STEP:
@@ -580,10 +502,10 @@ static diloco_status live(dl_gossip_life *l)
     DL_TRY(status);
     DL_TRY(open_model(l));
     DL_TRY(dl_recorder_open(&l->recorder, c, l->name, NULL, l->hooks));
-    progress(l, "join");
+    dl_life_progress(l, "join");
     DL_TRY(join(l));
     DL_TRY(loop(l));
-    progress(l, "done");
+    dl_life_progress(l, "done");
     DL_TRY(dl_life_record_end(l));
     return never_agreed(l);
 }

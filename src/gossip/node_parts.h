@@ -1,5 +1,9 @@
-/* node_parts.h - what the files of a node share, for nobody else: gossip.c has its course,
- * node_state.c what it saves and resumes from, node_record.c what it tells. */
+/* node_parts.h - shared by the files of a node, and by no other file:
+ *
+ *     gossip.c       its course
+ *     node_copy.c    copies a neighbour's model
+ *     node_state.c   saves a node, and resumes it
+ *     node_record.c  writes its record */
 #ifndef DL_GOSSIP_NODE_PARTS_H
 #define DL_GOSSIP_NODE_PARTS_H
 
@@ -51,6 +55,19 @@ static inline const dl_config *dl_gossip_config(const dl_gossip_life *l)
 {
     return &l->setup.config;
 }
+
+static inline uint64_t dl_life_round_steps(const dl_gossip_life *l)
+{
+    return (uint64_t)dl_gossip_config(l)->local_steps;
+}
+
+/* gossip.c: report to the hooks the phase of this node; make the tensors theta. */
+void dl_life_progress(const dl_gossip_life *l, const char *phase);
+void dl_life_adopt(dl_gossip_life *l);
+
+/* node_copy.c: take the model of the node that l->node has chosen. A source that fails is a
+ * warning, and the node chooses again. */
+DL_MUST_CHECK diloco_status dl_life_copy(dl_gossip_life *l);
 
 /* node_state.c: after the step is made, before the first of the others. */
 void dl_life_list_privates(dl_gossip_life *l);

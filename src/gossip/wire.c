@@ -7,58 +7,15 @@
  *
  * A line ends when its peer was silent for `patience`; where somebody still names its address it is
  * tried again by a new one, with the keeper's next round. */
-#include "gossip/wire.h"
+#include "gossip/wire_parts.h"
 
 #include "base/log.h"
-#include "base/thread.h"
 #include "protocol/judge.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { LINES = 2 * DL_NODE_MAX, KNOW_EVERY = 4, NOBODY = DL_NODE_MAX };
-
-#define QUICK (200 * DL_MILLISECOND) /* between heartbeats while somebody is waited for */
-#define ASK   (5 * DL_SECOND)        /* the longest a small question takes */
-
-typedef struct line {
-    dl_wire *wire;
-    pthread_t thread;
-    bool used, ended;
-    char address[DL_ADDRESS_MAX + 1];
-    size_t member; /* of the node; NOBODY: not known yet, or another line is its line now */
-    bool met;      /* a member that the keeper has not noted yet: */
-    dl_beat beat;
-    dl_contribution facts[2];
-    dl_contribution_data data[2];
-    uint64_t sent, received;
-
-    /* The thread's own: */
-    dl_store *store; /* aborted by others under the lock */
-    dl_slot *slot[2];
-    dl_life life;
-    dl_time heard, hear_at;
-    unsigned n_heard;
-    dl_beat impostor; /* the last that answered in a member's place and was counted */
-    bool stranger;    /* this node itself, or nobody that it takes */
-    bool told;        /* the peer has something new since the last fetch */
-    dl_want asked;    /* the last fetch */
-} line;
-
-struct dl_wire {
-    dl_wire_args a;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    pthread_t keeper;
-    bool stopping, said; /* said: the heartbeat is as the node is */
-    unsigned noted;      /* members, in this generation */
-    line lines[LINES];
-    uint64_t sent, received; /* of lines that are gone */
-    dl_buf beat;             /* this node's, as text */
-    dl_store *home;          /* the keeper's */
-};
 
 void dl_wire_lock(dl_wire *w)
 {
@@ -82,161 +39,13 @@ void dl_wire_wait(dl_wire *w, dl_time until)
     pthread_cond_timedwait(&w->changed, &w->lock, &t);
 }
 
-static dl_time soon(dl_time most)
-{
-    return dl_time_after(dl_clock_now(), most);
-}
-
-/* ---- what a line does, without the lock --------------------------------------------------- */
-
-/* Is somebody waited for who may come any moment? */
-static bool in_a_hurry(const dl_node *n)
-{
-    return n->phase == DL_PHASE_START || n->phase == DL_PHASE_LINGER;
-}
-
-/* Member i is reached by this line from here on; but for what another has brought of it. */
-static void take_over(line *l, size_t i)
-{
-    dl_wire *w = l->wire;
-    for (size_t k = 0; k < LINES; k++) {
-        line *other = &w->lines[k];
-        if (!other->used || other == l || other->member != i) continue;
-        if (w->a.node->members[i].got) return;
-        other->member = NOBODY;
-    }
-    l->member = i;
-}
-
-/* Does somebody else answer where a member's object came from? What came is read from this line
- * until the exchange is over, so the line stays that member's until then. */
-static bool is_held(const line *l, const dl_beat *beat)
-{
-    const dl_node *n = l->wire->a.node;
-    if (l->member == NOBODY || !n->members[l->member].got) return false;
-    const dl_beat *its = &n->members[l->member].beat;
-    return strcmp(its->id, beat->id) || strcmp(its->run, beat->run) ||
-           strcmp(its->life.replica, beat->life.replica) ||
-           its->life.generation > beat->life.generation;
-}
-
-static bool same_node(const dl_beat *a, const dl_beat *b)
-{
-    return !strcmp(a->id, b->id) && !strcmp(a->run, b->run) && dl_life_equal(&a->life, &b->life);
-}
-
-/* Each node that answers in a member's place counts once, however often it is heard. */
-static void count_impostor(line *l, const dl_beat *beat)
-{
-    if (same_node(&l->impostor, beat)) return;
-    l->impostor = *beat;
-    dl_node_ignored(l->wire->a.node, DL_IGNORED_FOREIGN);
-}
-
-/* The peer's heartbeat: whose line is this? */
-static void take_beat(line *l, const dl_beat *beat)
-{
-    dl_wire *w = l->wire;
-    dl_wire_lock(w);
-    if (is_held(l, beat)) {
-        count_impostor(l, beat);
-        dl_wire_unlock(w);
-        return;
-    }
-    const size_t i = dl_node_heard(w->a.node, beat, dl_clock_now());
-    l->stranger = i == NOBODY;
-    l->life = beat->life;
-    if (l->stranger)
-        l->member = NOBODY;
-    else if (l->member != i)
-        l->member = NOBODY, take_over(l, i), l->met = true, l->beat = *beat;
-    pthread_cond_broadcast(&w->changed);
-    dl_wire_unlock(w);
-}
-
-/* Say there who we are. */
-static void make_known(line *l)
-{
-    dl_wire *w = l->wire;
-    unsigned char text[DL_BEAT_MAX];
-    dl_key key;
-    dl_wire_lock(w);
-    const size_t len = w->beat.len;
-    if (len) memcpy(text, w->beat.data, len);
-    dl_key_known(key, w->a.node->self.life.replica);
-    dl_wire_unlock(w);
-    if (len && dl_store_put(l->store, key, text, len, soon(ASK)))
-        dl_log(DILOCO_LOG_DEBUG, "%s does not take our address: %s", l->address,
-               diloco_error_text());
-}
-
-static void add_line(dl_wire *w, const char *address);
-
-static bool is_wanted(line *l);
-
-typedef struct learner {
-    dl_wire *wire;
-    line *line; /* whose store is read; NULL: this node's own */
-} learner;
-
-/* One heartbeat is one request: an exchange that begins meanwhile does not wait for the others. */
-static bool learn_of(void *context, const dl_beat *known)
-{
-    const learner *x = context;
-    add_line(x->wire, known->address);
-    return !x->line || !is_wanted(x->line);
-}
-
-/* Addresses under hb/ of a store: hearsay, which the node itself then confirms or not. */
-static void learn(dl_wire *w, dl_store *store, line *l)
-{
-    learner x = {w, l};
-    if (dl_beats_known(store, ASK, learn_of, &x))
-        dl_log(DILOCO_LOG_DEBUG, "whom others know: %s", diloco_error_text());
-}
-
-/* Is there something to fetch of the peer? */
-static bool is_wanted(line *l)
-{
-    dl_wire_lock(l->wire);
-    const bool is =
-        l->member != NOBODY && dl_node_wants(l->wire->a.node, l->member, dl_clock_now()).object;
-    dl_wire_unlock(l->wire);
-    return is;
-}
-
-/* false: the peer was silent for too long. */
-static bool hear(line *l)
-{
-    dl_beat beat;
-    dl_wire *w = l->wire;
-    const dl_time now = dl_clock_now(), patience = w->a.node->rules.patience;
-    if (!dl_beat_get(&beat, l->store, DL_KEY_BEAT, soon(ASK))) {
-        take_beat(l, &beat);
-        l->heard = dl_clock_now();
-        if (!is_wanted(l)) { /* an exchange comes first */
-            if (l->n_heard % KNOW_EVERY == 0) make_known(l);
-            if ((l->n_heard % KNOW_EVERY == 0 || l->n_heard == 1) && !is_wanted(l))
-                learn(w, l->store, l);
-            l->n_heard++;
-        }
-    }
-    dl_wire_lock(w);
-    dl_time every = in_a_hurry(w->a.node) ? QUICK : w->a.heartbeat;
-    if (every > w->a.heartbeat) every = w->a.heartbeat;
-    if (l->stranger) every = patience;
-    dl_wire_unlock(w);
-    l->hear_at = dl_time_after(now, every);
-    return now - l->heard < 2 * patience;
-}
-
 /* ---- fetching */
 
 /* What was refused as foreign: is it of another round? */
-static dl_ignored why_foreign(line *l, const char *key, const dl_contribution_expect *e)
+static dl_ignored why_foreign(dl_line *l, const char *key, const dl_contribution_expect *e)
 {
     dl_contribution c;
-    if (dl_contribution_look(&c, l->store, key, soon(ASK)) || strcmp(c.run, e->run) != 0 ||
+    if (dl_contribution_look(&c, l->store, key, dl_soon(ASK)) || strcmp(c.run, e->run) != 0 ||
         strcmp(c.life.replica, e->life.replica) != 0)
         return DL_IGNORED_FOREIGN;
     if (c.entry == e->entry) return DL_IGNORED_FOREIGN;
@@ -249,7 +58,7 @@ static void key_of(dl_key key, dl_object object, uint64_t round, const dl_life *
     if (object == DL_OBJECT_MODEL) key[0] = 'a';
 }
 
-static diloco_status make_slot(line *l, int which, const dl_contribution_expect *e)
+static diloco_status make_slot(dl_line *l, int which, const dl_contribution_expect *e)
 {
     if (l->slot[which]) return DILOCO_OK;
     return dl_slot_create(&l->slot[which], dl_contribution_body_max(e->form, e->shape, false),
@@ -262,7 +71,7 @@ static bool is_ours_to_refuse(diloco_status status)
 }
 
 /* Hand over what came, or say why not. */
-static void settle(line *l, dl_want want, diloco_status status, dl_ignored why, bool struck,
+static void settle(dl_line *l, dl_want want, diloco_status status, dl_ignored why, bool struck,
                    const dl_contribution *facts, const dl_contribution_data *data)
 {
     dl_wire *w = l->wire;
@@ -280,14 +89,14 @@ static void settle(line *l, dl_want want, diloco_status status, dl_ignored why, 
 }
 
 /* Wait where it is not there yet: the peer tells when it is. */
-static void wait_for_it(line *l, dl_time until)
+static void wait_for_it(dl_line *l, dl_time until)
 {
     static const char *const folders[] = {"c/", "a/", "me/"};
     if (until > l->hear_at) until = l->hear_at;
     l->told = !dl_store_wait(l->store, folders, 3, false, until);
 }
 
-static void fetch(line *l, dl_want want, const char *run)
+static void fetch(dl_line *l, dl_want want, const char *run)
 {
     dl_wire *w = l->wire;
     const int which = want.object == DL_OBJECT_MODEL;
@@ -324,7 +133,7 @@ static void fetch(line *l, dl_want want, const char *run)
 
 /* ---- a line's generation */
 
-static diloco_status open_store(line *l)
+static diloco_status open_store(dl_line *l)
 {
     dl_store *store;
     DL_TRY(dl_store_open_peer(&store, l->address, NULL));
@@ -336,7 +145,7 @@ static diloco_status open_store(line *l)
 }
 
 /* What is to be fetched now; with nothing, wait until there is, or until it is time to hear. */
-static dl_want next_want(line *l)
+static dl_want next_want(dl_line *l)
 {
     dl_wire *w = l->wire;
     const dl_node *n = w->a.node;
@@ -349,7 +158,8 @@ static dl_want next_want(line *l)
         if (l->member != NOBODY) want = dl_node_wants(n, l->member, dl_clock_now());
         if (want.object || w->stopping || dl_clock_now() >= l->hear_at) break;
         dl_time until = l->hear_at;
-        if (in_a_hurry(n) && until > soon(QUICK)) until = soon(QUICK), l->hear_at = until;
+        if (dl_wire_in_a_hurry(n) && until > dl_soon(QUICK))
+            until = dl_soon(QUICK), l->hear_at = until;
         dl_wire_wait(w, until);
     }
     dl_wire_unlock(w);
@@ -358,7 +168,7 @@ static dl_want next_want(line *l)
 
 /* Is there something to fetch that may be there by now? It goes before a heartbeat that is due, so
  * that an exchange takes one delay. What was not there is asked for again after the heartbeat. */
-static bool fetches_first(line *l)
+static bool fetches_first(dl_line *l)
 {
     const dl_want was = l->asked;
     dl_wire_lock(l->wire);
@@ -370,7 +180,7 @@ static bool fetches_first(line *l)
 
 static void *live(void *context)
 {
-    line *l = context;
+    dl_line *l = context;
     dl_wire *w = l->wire;
     const diloco_status status = open_store(l);
     l->heard = dl_clock_now();
@@ -379,7 +189,7 @@ static void *live(void *context)
         const bool over = w->stopping;
         dl_wire_unlock(w);
         const bool hears = dl_clock_now() >= l->hear_at && !fetches_first(l);
-        if (over || (hears && !hear(l))) break;
+        if (over || (hears && !dl_line_hear(l))) break;
         const dl_want want = next_want(l);
         if (want.object) fetch(l, want, w->a.node->self.run);
     }
@@ -391,19 +201,19 @@ static void *live(void *context)
 }
 
 /* With the lock, and the thread over. */
-static void free_line(line *l)
+static void free_line(dl_line *l)
 {
     l->wire->sent += l->sent;
     l->wire->received += l->received;
     dl_store_close(l->store);
     dl_slot_destroy(l->slot[0]);
     dl_slot_destroy(l->slot[1]);
-    *l = (line){.used = false};
+    *l = (dl_line){.used = false};
 }
 
-static void add_line(dl_wire *w, const char *address)
+void dl_wire_add_line(dl_wire *w, const char *address)
 {
-    line *room = NULL;
+    dl_line *room = NULL;
     dl_wire_lock(w);
     bool there = w->stopping || !strcmp(address, w->a.node->self.address);
     for (size_t k = 0; k < LINES; k++) {
@@ -411,9 +221,9 @@ static void add_line(dl_wire *w, const char *address)
         if (!w->lines[k].used) room = &w->lines[k];
     }
     if (!there && room) {
-        *room = (line){.wire = w, .used = true, .member = NOBODY};
+        *room = (dl_line){.wire = w, .used = true, .member = NOBODY};
         snprintf(room->address, sizeof room->address, "%s", address);
-        if (dl_thread_start(&room->thread, live, room)) *room = (line){.used = false};
+        if (dl_thread_start(&room->thread, live, room)) *room = (dl_line){.used = false};
     }
     dl_wire_unlock(w);
 }
@@ -427,7 +237,7 @@ static void sweep(dl_wire *w)
     const dl_phase phase = w->a.node->phase;
     const bool in_use = phase == DL_PHASE_STEP || phase == DL_PHASE_AGREE;
     for (size_t k = 0; k < LINES && !in_use; k++) {
-        line *l = &w->lines[k];
+        dl_line *l = &w->lines[k];
         if (!l->used || !l->ended) continue;
         if (l->member != NOBODY && w->a.node->members[l->member].got) continue;
         pthread_join(l->thread, NULL);
@@ -460,7 +270,7 @@ static bool next_met(dl_beat *out, dl_wire *w)
     bool found = false;
     dl_wire_lock(w);
     for (size_t k = 0; k < LINES && !found; k++) {
-        line *l = &w->lines[k];
+        dl_line *l = &w->lines[k];
         if (!l->used || !l->met) continue;
         l->met = false;
         *out = l->beat;
@@ -482,7 +292,7 @@ static void note(dl_wire *w)
         dl_key_known(key, beat.life.replica);
         dl_buf_clear(&text);
         if (dl_beat_write(&text, &beat) ||
-            dl_store_put(w->home, key, text.data, text.len, soon(ASK)))
+            dl_store_put(w->home, key, text.data, text.len, dl_soon(ASK)))
             dl_log(DILOCO_LOG_WARN, "the address of %s: %s", beat.life.replica,
                    diloco_error_text());
     }
@@ -502,7 +312,7 @@ static void look_beside(dl_wire *w)
         snprintf(path, sizeof path, "%s/%s/served/run/" DL_KEY_BEAT, w->a.beside, entry->d_name);
         dl_buf_init(&text, DL_BEAT_MAX);
         if (!dl_file_read(&text, path) && !dl_beat_read(&beat, text.data, text.len))
-            add_line(w, beat.address);
+            dl_wire_add_line(w, beat.address);
         dl_buf_deinit(&text);
     }
     closedir(dir);
@@ -516,7 +326,7 @@ static diloco_status bootstrap(dl_wire *w, bool check)
     snprintf(all, sizeof all, "%s", w->a.bootstrap);
     for (char *one = strtok_r(all, ", ", &rest); one; one = strtok_r(NULL, ", ", &rest)) {
         DL_TRY(dl_peer_address(address, one, w->a.tls));
-        if (!check) add_line(w, address);
+        if (!check) dl_wire_add_line(w, address);
     }
     return DILOCO_OK;
 }
@@ -529,12 +339,12 @@ static void *keep(void *context)
         say(w);
         note(w);
         sweep(w);
-        learn(w, w->home, NULL);
+        dl_line_learn(w, w->home, NULL);
         look_beside(w);
         if (bootstrap(w, false)) dl_log(DILOCO_LOG_WARN, "%s", diloco_error_text());
         dl_wire_lock(w);
-        dl_time until = soon(w->a.heartbeat);
-        if (in_a_hurry(w->a.node) && until > soon(QUICK)) until = soon(QUICK);
+        dl_time until = dl_soon(w->a.heartbeat);
+        if (dl_wire_in_a_hurry(w->a.node) && until > dl_soon(QUICK)) until = dl_soon(QUICK);
         while (!w->stopping && w->said && dl_clock_now() < until)
             dl_wire_wait(w, until);
         over = w->stopping;
@@ -604,7 +414,7 @@ void dl_wire_destroy(dl_wire *w)
 
 /* ---- what the lines have ------------------------------------------------------------------ */
 
-static const line *line_of(const dl_wire *w, size_t member)
+static const dl_line *line_of(const dl_wire *w, size_t member)
 {
     for (size_t k = 0; k < LINES; k++)
         if (w->lines[k].used && w->lines[k].member == member) return &w->lines[k];
@@ -613,7 +423,7 @@ static const line *line_of(const dl_wire *w, size_t member)
 
 dl_mix_input dl_wire_input(const dl_wire *w, size_t member)
 {
-    const line *l = line_of(w, member);
+    const dl_line *l = line_of(w, member);
     const int which = w->a.node->phase == DL_PHASE_AGREE;
     DL_ASSERT(l); /* what was got stays until the step is over */
     return (dl_mix_input){&l->facts[which], l->data[which]};
@@ -621,7 +431,7 @@ dl_mix_input dl_wire_input(const dl_wire *w, size_t member)
 
 void dl_wire_address(char out[DL_ADDRESS_MAX + 1], const dl_wire *w, size_t member)
 {
-    const line *l = line_of(w, member);
+    const dl_line *l = line_of(w, member);
     snprintf(out, DL_ADDRESS_MAX + 1, "%s", l ? l->address : "");
 }
 

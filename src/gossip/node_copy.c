@@ -1,0 +1,78 @@
+/* node_copy.c - copying a neighbour's model, for a node that is new or late. */
+#include "gossip/node_parts.h"
+
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* *copy is made, and to be freed on OK. */
+static diloco_status read_model(dl_gossip_life *l, dl_state *copy, const char *address)
+{
+    dl_store *store;
+    const dl_time until =
+        dl_time_after(dl_clock_now(), dl_time_from_seconds(dl_gossip_config(l)->store_timeout_s));
+    DL_TRY(dl_store_open_peer(&store, address, NULL));
+    diloco_status status =
+        dl_state_init(copy, &l->run.manifest, l->state.outer, DL_NODE_MAX + 1, 2, 1);
+    if (!status) {
+        status = dl_snapshot_read_newest(copy, store, &l->run, l->run_digest, UINT64_MAX,
+                                         l->setup.pool, until);
+        if (!status && copy->control.entry > (uint64_t)dl_gossip_config(l)->rounds)
+            status = dl_fail(DILOCO_EPROTO, "it is of round %" PRIu64 " of %" PRId64,
+                             copy->control.entry, dl_gossip_config(l)->rounds);
+        if (status) dl_state_deinit(copy);
+    }
+    dl_store_close(store);
+    return status;
+}
+
+/* Its own moments stay, where it has any; who never trained here warms up again. */
+static diloco_status settle_copy(dl_gossip_life *l, const char *from)
+{
+    const uint64_t round = l->state.control.entry;
+    char text[DL_ADDRESS_MAX + 96];
+    snprintf(text, sizeof text, "copied the model before round %" PRIu64 " from %s", round, from);
+    dl_log(DILOCO_LOG_INFO, "%s: %s", l->name, text);
+    l->position = round * dl_life_round_steps(l);
+    if (l->steps == 0 && round > 0) l->rewarming = (uint64_t)dl_gossip_config(l)->rewarm_steps;
+    dl_life_adopt(l);
+    dl_wire_lock(l->wire);
+    dl_node_copied(&l->node, true, round, dl_clock_now());
+    dl_wire_unlock(l->wire);
+    DL_TRY(dl_recorder_warn(&l->recorder, "copied", text));
+    return dl_life_save_round(l);
+}
+
+static diloco_status copy_failed(dl_gossip_life *l, const char *address)
+{
+    dl_log(DILOCO_LOG_WARN, "%s: the model at %s cannot be copied: %s", l->name, address,
+           diloco_error_text());
+    dl_wire_lock(l->wire);
+    dl_node_copied(&l->node, false, 0, dl_clock_now());
+    dl_wire_unlock(l->wire);
+    return DILOCO_OK;
+}
+
+diloco_status dl_life_copy(dl_gossip_life *l)
+{
+    char address[DL_ADDRESS_MAX + 1];
+    dl_state copy;
+    dl_life_progress(l, "join");
+    dl_wire_lock(l->wire);
+    const uint64_t least = l->node.fresh ? 0 : l->node.round + 1;
+    dl_wire_address(address, l->wire, l->node.source);
+    dl_wire_unlock(l->wire);
+    diloco_status status =
+        *address ? read_model(l, &copy, address) : dl_fail(DILOCO_EUNREACHABLE, "its line is gone");
+    if (status == DILOCO_ENOMEM) return status;
+    if (status) return copy_failed(l, address);
+    if (copy.control.entry < least) {
+        dl_fail(DILOCO_EPROTO, "it is of round %" PRIu64 ", not ahead", copy.control.entry);
+        dl_state_deinit(&copy);
+        return copy_failed(l, address);
+    }
+    dl_state_deinit(&l->state);
+    l->state = copy;
+    return settle_copy(l, address);
+}

@@ -1,0 +1,145 @@
+/* wire_line.c - the short requests of a line, without the lock: heartbeats and addresses. */
+#include "gossip/wire_parts.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool dl_wire_in_a_hurry(const dl_node *n)
+{
+    return n->phase == DL_PHASE_START || n->phase == DL_PHASE_LINGER;
+}
+
+/* Member i is reached by this line from here on; but for what another has brought of it. */
+static void take_over(dl_line *l, size_t i)
+{
+    dl_wire *w = l->wire;
+    for (size_t k = 0; k < LINES; k++) {
+        dl_line *other = &w->lines[k];
+        if (!other->used || other == l || other->member != i) continue;
+        if (w->a.node->members[i].got) return;
+        other->member = NOBODY;
+    }
+    l->member = i;
+}
+
+/* Does somebody else answer where a member's object came from? What came is read from this line
+ * until the exchange is over, so the line stays that member's until then. */
+static bool is_held(const dl_line *l, const dl_beat *beat)
+{
+    const dl_node *n = l->wire->a.node;
+    if (l->member == NOBODY || !n->members[l->member].got) return false;
+    const dl_beat *its = &n->members[l->member].beat;
+    return strcmp(its->id, beat->id) || strcmp(its->run, beat->run) ||
+           strcmp(its->life.replica, beat->life.replica) ||
+           its->life.generation > beat->life.generation;
+}
+
+static bool same_node(const dl_beat *a, const dl_beat *b)
+{
+    return !strcmp(a->id, b->id) && !strcmp(a->run, b->run) && dl_life_equal(&a->life, &b->life);
+}
+
+/* Each node that answers in a member's place counts once, however often it is heard. */
+static void count_impostor(dl_line *l, const dl_beat *beat)
+{
+    if (same_node(&l->impostor, beat)) return;
+    l->impostor = *beat;
+    dl_node_ignored(l->wire->a.node, DL_IGNORED_FOREIGN);
+}
+
+/* The peer's heartbeat: whose line is this? */
+static void take_beat(dl_line *l, const dl_beat *beat)
+{
+    dl_wire *w = l->wire;
+    dl_wire_lock(w);
+    if (is_held(l, beat)) {
+        count_impostor(l, beat);
+        dl_wire_unlock(w);
+        return;
+    }
+    const size_t i = dl_node_heard(w->a.node, beat, dl_clock_now());
+    l->stranger = i == NOBODY;
+    l->life = beat->life;
+    if (l->stranger)
+        l->member = NOBODY;
+    else if (l->member != i)
+        l->member = NOBODY, take_over(l, i), l->met = true, l->beat = *beat;
+    pthread_cond_broadcast(&w->changed);
+    dl_wire_unlock(w);
+}
+
+/* Say there who we are. */
+static void make_known(dl_line *l)
+{
+    dl_wire *w = l->wire;
+    unsigned char text[DL_BEAT_MAX];
+    dl_key key;
+    dl_wire_lock(w);
+    const size_t len = w->beat.len;
+    if (len) memcpy(text, w->beat.data, len);
+    dl_key_known(key, w->a.node->self.life.replica);
+    dl_wire_unlock(w);
+    if (len && dl_store_put(l->store, key, text, len, dl_soon(ASK)))
+        dl_log(DILOCO_LOG_DEBUG, "%s does not take our address: %s", l->address,
+               diloco_error_text());
+}
+
+static bool is_wanted(dl_line *l);
+
+typedef struct learner {
+    dl_wire *wire;
+    dl_line *line; /* whose store is read; NULL: this node's own */
+} learner;
+
+/* One heartbeat is one request: an exchange that begins meanwhile does not wait for the others. */
+static bool learn_of(void *context, const dl_beat *known)
+{
+    const learner *x = context;
+    dl_wire_add_line(x->wire, known->address);
+    return !x->line || !is_wanted(x->line);
+}
+
+/* Addresses under hb/ of a store: hearsay, which the node itself then confirms or not. */
+void dl_line_learn(dl_wire *w, dl_store *store, dl_line *l)
+{
+    learner x = {w, l};
+    if (dl_beats_known(store, ASK, learn_of, &x))
+        dl_log(DILOCO_LOG_DEBUG, "whom others know: %s", diloco_error_text());
+}
+
+/* Is there something to fetch of the peer? */
+static bool is_wanted(dl_line *l)
+{
+    dl_wire_lock(l->wire);
+    const bool is =
+        l->member != NOBODY && dl_node_wants(l->wire->a.node, l->member, dl_clock_now()).object;
+    dl_wire_unlock(l->wire);
+    return is;
+}
+
+/* false: the peer was silent for too long. */
+bool dl_line_hear(dl_line *l)
+{
+    dl_beat beat;
+    dl_wire *w = l->wire;
+    const dl_time now = dl_clock_now(), patience = w->a.node->rules.patience;
+    if (!dl_beat_get(&beat, l->store, DL_KEY_BEAT, dl_soon(ASK))) {
+        take_beat(l, &beat);
+        l->heard = dl_clock_now();
+        if (!is_wanted(l)) { /* an exchange comes first */
+            if (l->n_heard % KNOW_EVERY == 0) make_known(l);
+            if ((l->n_heard % KNOW_EVERY == 0 || l->n_heard == 1) && !is_wanted(l))
+                dl_line_learn(w, l->store, l);
+            l->n_heard++;
+        }
+    }
+    dl_wire_lock(w);
+    dl_time every = dl_wire_in_a_hurry(w->a.node) ? QUICK : w->a.heartbeat;
+    if (every > w->a.heartbeat) every = w->a.heartbeat;
+    if (l->stranger) every = patience;
+    dl_wire_unlock(w);
+    l->hear_at = dl_time_after(now, every);
+    return now - l->heard < 2 * patience;
+}
