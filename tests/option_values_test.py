@@ -14,7 +14,7 @@ CEILING = 55
 
 # Members of other structs with the name of an option: the codec of a contribution's header, the
 # answers that `diloco init` has from its user.
-OTHERS = {"contribution.c", "cmd_init.c"}
+OTHERS = {"contribution.c", "contribution_header.c", "cmd_init.c"}
 
 
 def names():
