@@ -1,8 +1,8 @@
 /* driver_parts.h - the inside of a driver, which its two halves share and nobody else sees.
  *
  *     driver.c     the trainer's half: counts steps, takes, adopts, jumps, waits
- *     driver_exchange.c   the exchange's half: carries out the machine's requests, one after the
- * other
+ *     driver_exchange.c  the exchange's half: carries out the machine's requests, one by one
+ *     driver_record.c  the record's lines of what the machine notes
  *
  * One thread may be both. Where there are two (`beside`), `lock` guards what is marked. */
 #ifndef DL_RUN_DRIVER_PARTS_H
@@ -82,9 +82,14 @@ static inline dl_control *dl_driver_control(const dl_driver *d)
     return &dl_exec_state(d->a.exec)->control;
 }
 
-/* ---- driver_exchange.c ---- */
+/* ---- driver_record.c: `driver` is the dl_driver ---- */
 
 dl_store_counters dl_exchange_traffic(const dl_driver *d);
+dl_store_speed dl_exchange_speed(const dl_driver *d);
+void dl_driver_on_note(void *driver, const dl_note *n);
+void dl_driver_on_move(void *driver, const dl_transition *move);
+
+/* ---- driver_exchange.c ---- */
 
 DL_MUST_CHECK diloco_status dl_exchange_create(dl_driver *d);
 /* Load the newest snapshot and read the log up to its end; `bases`: of what was saved, or NULL. */

@@ -1,0 +1,247 @@
+/* driver_record.c - the record's lines of an exchange: what the machine notes, with the traffic and
+ * the times that belong to it. */
+#include "run/driver_parts.h"
+
+#include "base/log.h"
+#include "base/own.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+dl_store_counters dl_exchange_traffic(const dl_driver *d)
+{
+    dl_store_counters all = dl_exec_traffic(d->a.exec);
+    if (!d->sending) return all;
+    const dl_store_counters c = dl_sending_traffic(d->sending);
+    all.bytes_sent += c.bytes_sent;
+    all.bytes_received += c.bytes_received;
+    all.billed_reads += c.billed_reads;
+    all.billed_writes += c.billed_writes;
+    return all;
+}
+
+dl_store_speed dl_exchange_speed(const dl_driver *d)
+{
+    dl_store_speed speed = dl_exec_speed(d->a.exec);
+    if (d->sending) speed.up_bps = fmax(speed.up_bps, dl_sending_up_bps(d->sending));
+    return speed;
+}
+
+static void take_traffic(dl_driver *d)
+{
+    const dl_store_counters c = d->traffic;
+    d->context.bytes_sent = c.bytes_sent - d->told.bytes_sent;
+    d->context.bytes_received = c.bytes_received - d->told.bytes_received;
+    d->context.requests_read = c.billed_reads - d->told.billed_reads;
+    d->context.requests_write = c.billed_writes - d->told.billed_writes;
+    d->told = c;
+    if (!d->a.peers) return;
+    const dl_peers_counts p = dl_peers_count(d->a.peers);
+    d->context.from_peers = p.from_peers - d->peers_before.from_peers;
+    d->context.from_store = p.from_store - d->peers_before.from_store;
+    d->peers_before = p;
+}
+
+/* Honest movements have a mean cosine of .05 to .3, those of other data about 0. */
+static const double POINT_APART = 0.01;
+
+/* A robust combiner says what it bears; one that could not be used is warned about. */
+static void note_combiner(dl_driver *d, const dl_entry *entry)
+{
+    const dl_outer_step_facts *facts = &dl_exec_measured(d->a.exec)->outer;
+    char text[256];
+    if (facts->tolerated)
+        dl_log(DILOCO_LOG_INFO, "entry %llu: %s bears %zu hostile of %zu members",
+               (unsigned long long)entry->entry, facts->combiner, facts->tolerated,
+               entry->n_members);
+    if (!facts->fell_back) return;
+    snprintf(text, sizeof text,
+             "entry %llu: %zu members are too few for combiner %s: their weighted mean is taken, "
+             "and one hostile member decides it",
+             (unsigned long long)entry->entry, entry->n_members, d->a.run->config.combiner);
+    dl_event_warn(d->a.record, &d->context, "combiner_fallback", text);
+}
+
+/* Does every member's movement consist of one step? Gradients of single batches hardly agree: their
+ * cosine says nothing of the data. */
+static bool is_of_single_steps(const dl_entry *entry)
+{
+    for (size_t i = 0; i < entry->n_members; i++)
+        if (entry->members[i].stats.steps > 1) return false;
+    return true;
+}
+
+/* Members that hardly agree: their mean is short, and who has which data is the first question. */
+static void note_similarity(dl_driver *d, const dl_entry *entry)
+{
+    const double similarity = dl_exec_measured(d->a.exec)->outer.similarity;
+    char text[512];
+    if (!(similarity < POINT_APART) || d->warned_apart || entry->n_members < 2) return;
+    if (is_of_single_steps(entry)) return;
+    d->warned_apart = true;
+    int len =
+        snprintf(text, sizeof text,
+                 "entry %llu: its members point apart (mean cosine %.3f); samples since their "
+                 "base:",
+                 (unsigned long long)entry->entry, similarity);
+    for (size_t i = 0; i < entry->n_members && len > 0 && (size_t)len < sizeof text; i++)
+        len += snprintf(text + len, sizeof text - (size_t)len, " %s %llu",
+                        entry->members[i].life.replica,
+                        (unsigned long long)entry->members[i].stats.samples);
+    dl_event_warn(d->a.record, &d->context, "similarity", text);
+}
+
+/* For who adopts it: is it a setback? */
+static void keep_newest(dl_driver *d, const dl_note *n)
+{
+    const dl_entry *e = n->entry;
+    d->newest = (dl_setback){.entry = e->entry,
+                             .inner = e->loss,
+                             .lr = (double)dl_driver_control(d)->lr,
+                             .mu = (double)dl_driver_control(d)->mu};
+    for (size_t i = 0; i < e->n_members; i++)
+        dl_setback_norm(&d->newest, e->members[i].life.replica, n->norms[i]);
+}
+
+static void note_commit(dl_driver *d, const dl_note *n)
+{
+    const dl_time now = dl_clock_now();
+    dl_trips_folded(&d->trips, n->entry->entry, now);
+    take_traffic(d);
+    d->context.speed = dl_exchange_speed(d);
+    d->context.deadline_s = d->deadline_s;
+    d->context.wait_s = dl_seconds(d->waited);
+    d->context.exchange_s = dl_seconds(now - d->entry_began - d->waited);
+    d->waited = 0;
+    d->entry_began = now;
+    d->loss = n->entry->loss;
+    d->context.norms = n->norms;
+    d->context.lr = dl_driver_control(d)->lr;
+    keep_newest(d, n);
+    for (size_t i = 0; i < n->entry->n_members; i++)
+        if (!strcmp(n->entry->members[i].life.replica, d->a.self.replica))
+            d->stops.weight = n->entry->members[i].weight;
+    dl_event_commit(d->a.record, &d->context, n->entry, &dl_driver_control(d)->roster,
+                    dl_exec_measured(d->a.exec), n->counted);
+    char loss[32] = "no loss"; /* a trainer need not report one */
+    if (!isnan(n->entry->loss)) snprintf(loss, sizeof loss, "loss %.4f", n->entry->loss);
+    dl_log(DILOCO_LOG_INFO, "entry %llu: %zu members, %s, %.1f MB out, %.1f MB in, %.2f s",
+           (unsigned long long)n->entry->entry, n->entry->n_members, loss,
+           1e-6 * (double)d->context.bytes_sent, 1e-6 * (double)d->context.bytes_received,
+           d->context.wait_s + d->context.exchange_s);
+    note_combiner(d, n->entry);
+    note_similarity(d, n->entry);
+}
+
+/* Why, for whoever was rejected. */
+static const char *advice(const char *reason)
+{
+    static const char *const known[][2] = {
+        {"norm", "it moved check.norm times as far as most"},
+        {"short", "it moved less than check.short of what most moved"},
+        {"repeat", "it is what this replica has sent, and was counted with, before"},
+        {"zero", "it moved nothing"},
+        {"cosine",
+         "it points away from most others; is its data of another kind, its learning rate "
+         "too high?"},
+        {"probe", "with it the shared model loses check.probe times as much on held-out samples"},
+        {"copy", "it is another's, or nearly so; do two replicas train on the same data?"},
+        {"bound", "an element moved by more than check.element"},
+        {"non-finite", "it has a NaN or an infinity: training has diverged here"},
+        {"base", "it began from another state than the run's"}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (!strcmp(known[i][0], reason)) return known[i][1];
+    return "it does not fit the run";
+}
+
+/* A contribution that the commit rejects. */
+static void note_judged(dl_driver *d, const dl_note *n)
+{
+    char text[512];
+    dl_event_judged(d->a.record, n->entry, &n->life, n->text);
+    if (strcmp(n->life.replica, d->a.self.replica) != 0) {
+        dl_log(DILOCO_LOG_WARN, "entry %llu: the contribution of %s is rejected: %s",
+               (unsigned long long)n->entry->entry, n->life.replica, n->text);
+        return;
+    }
+    snprintf(text, sizeof text, "entry %llu rejects this replica's contribution (%s): %s",
+             (unsigned long long)n->entry->entry, n->text, advice(n->text));
+    dl_event_warn(d->a.record, &d->context, "rejected", text);
+}
+
+void dl_driver_on_note(void *user, const dl_note *n)
+{
+    dl_driver *d = user;
+    const uint64_t entry = dl_driver_control(d)->entry;
+    char life[DL_LIFE_TEXT], text[512];
+    switch (n->kind) {
+    case DL_NOTE_COMMIT:
+        note_commit(d, n);
+        break;
+    case DL_NOTE_ABORT:
+        dl_event_abort(d->a.record, &d->context, n->entry);
+        break;
+    case DL_NOTE_DISPUTE:
+        dl_event_dispute(d->a.record, &d->context, entry, n->claimed, n->computed,
+                         &n->entry->committer, n->text);
+        break;
+    case DL_NOTE_REJECT:
+        dl_event_reject(d->a.record, &d->context, entry, &n->life, n->text);
+        dl_log(DILOCO_LOG_WARN, "entry %llu: a contribution of %s is refused: %s",
+               (unsigned long long)entry, n->life.replica, diloco_error_text());
+        break;
+    case DL_NOTE_PROBED:
+        dl_event_probe(d->a.record, &d->context, n->entry, n->probed);
+        break;
+    case DL_NOTE_JUDGED:
+        note_judged(d, n);
+        break;
+    case DL_NOTE_CUT:
+        snprintf(text, sizeof text,
+                 "entry %llu: %s claims far more %s than the others, and counts with less",
+                 (unsigned long long)entry, n->life.replica, n->text);
+        dl_event_warn(d->a.record, &d->context, "claim", text);
+        break;
+    case DL_NOTE_BANNED:
+        snprintf(text, sizeof text,
+                 "%s is banned until entry %llu: %llu of its contributions were rejected",
+                 n->life.replica, (unsigned long long)n->until,
+                 (unsigned long long)d->a.run->config.ban_after);
+        dl_event_warn(d->a.record, &d->context, "banned", text);
+        break;
+    case DL_NOTE_VOID:
+        snprintf(text, sizeof text, "entry %llu is void: %s", (unsigned long long)entry, n->text);
+        dl_event_warn(d->a.record, &d->context, "void", text);
+        break;
+    case DL_NOTE_SILENT:
+        dl_life_text(life, &n->life);
+        snprintf(text, sizeof text, "%s is silent: no new heartbeat in %g s", life,
+                 d->a.run->config.patience_s);
+        dl_event_warn(d->a.record, &d->context, "silent", text);
+        break;
+    case DL_NOTE_LATE:
+        snprintf(text, sizeof text, "entry %llu did not count this replica: it goes on from %s",
+                 (unsigned long long)n->entry->entry,
+                 d->pace.adopts_uncounted || d->pace.schedule.async ? "the shared model"
+                                                                    : "its own parameters");
+        dl_event_warn(d->a.record, &d->context, "late", text);
+        break;
+    case DL_NOTE_DEADLINE:
+        d->deadline_s = n->seconds;
+        dl_log(DILOCO_LOG_DEBUG, "entry %llu: deadline in %.1f s", (unsigned long long)entry,
+               n->seconds);
+        break;
+    }
+}
+
+/* Logs a move for run.trace_protocol. A machine may run several replicas, so the line names this
+ * one; the number makes each line differ, since diloco train prints equal lines once. */
+void dl_driver_on_move(void *user, const dl_transition *move)
+{
+    dl_driver *d = user;
+    char text[DL_TRANSITION_TEXT];
+    dl_transition_text(text, sizeof text, move);
+    dl_log(DILOCO_LOG_INFO, "%s: move %llu: %s", d->a.self.replica,
+           (unsigned long long)++d->n_moves, text);
+}
