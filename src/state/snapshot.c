@@ -1,4 +1,4 @@
-/* snapshot.c - snapshots and theta0 in the store (declared in state.h).
+/* snapshot.c - snapshots and theta0 in the store (declared in state.h). Writing: snapshot_write.c.
  *
  *     snap/<e>/<life>/state.safetensors   the image
  *     snap/<e>/<life>/manifest.json       "diloco-snapshot", last: without it there is none
@@ -12,164 +12,13 @@
  * an older one, or theta0, gives the same run. An unreachable store is not skipped over. */
 #include "base/log.h"
 #include "log/fields.h"
-#include "state/image.h"
+#include "state/snapshot_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char format[] = "diloco-snapshot";
 enum { TEXT_MAX = DL_ENTRY_TEXT_MAX, FOUND_MAX = 1 << 26 };
-
-/* ---- writing */
-
-/* P26. Of any generation: the name alone. */
-static void write_committer(dl_json *j, const dl_life *committer)
-{
-    if (!committer->replica[0]) return;
-    if (committer->generation == DL_LIFE_ANY)
-        dl_json_str(j, "committer", committer->replica);
-    else
-        dl_json_life(j, "committer", committer);
-}
-
-static void write_control(dl_json *j, const dl_control *c)
-{
-    dl_json_u64(j, "entry", c->entry);
-    dl_json_hash(j, "prev", c->prev);
-    dl_json_u64(j, "aborts", c->n_aborts);
-    dl_json_u64(j, "snapshot", c->snapshot);
-    dl_json_f32_bits(j, "lr", c->lr);
-    dl_json_f32_bits(j, "mu", c->mu);
-    dl_json_bool(j, "last", c->last);
-    write_committer(j, &c->committer);
-    dl_roster_write(j, &c->roster);
-    dl_json_array(j, "later");
-    for (size_t i = 0; i < c->n_later; i++) {
-        dl_json_object(j, NULL);
-        dl_json_f32_bits(j, "lr", c->later[i].lr);
-        dl_json_f32_bits(j, "mu", c->later[i].mu);
-        dl_roster_write(j, &c->later[i].roster);
-        dl_json_end(j);
-    }
-    dl_json_end(j);
-    if (c->ledger) dl_ledger_write(j, c->ledger);
-    if (c->bans) dl_bans_write(j, c->bans);
-}
-
-/* An image's length and hashes; the strong one where the run's objects are signed. */
-typedef struct image_facts {
-    size_t bytes;
-    dl_hash digest;
-    dl_strong strong;
-} image_facts;
-
-static dl_statement statement_of(const char *run, uint64_t entry, const dl_life *life)
-{
-    return (dl_statement){.kind = "snapshot", .run = run, .entry = entry, .life = life};
-}
-
-static bool is_signed(const dl_runfile *run)
-{
-    return run->identity.policy != DL_TRUSTED;
-}
-
-static diloco_status write_manifest(dl_buf *out, const dl_state *state, const dl_runfile *run,
-                                    const dl_life *life, const dl_signer *signer,
-                                    const image_facts *image)
-{
-    dl_json j;
-    size_t start;
-    dl_sealed_begin(&j, &start, out, format);
-    dl_json_str(&j, "run", run->id);
-    dl_json_life(&j, "life", life);
-    dl_json_hash(&j, "manifest_digest", state->manifest->digest);
-    dl_json_u64(&j, "bytes", image->bytes);
-    dl_json_hash(&j, "digest", image->digest);
-    if (is_signed(run)) {
-        char hex[DL_STRONG_HEX + 1];
-        dl_hex(hex, image->strong.bytes, sizeof image->strong.bytes);
-        dl_json_str(&j, "strong", hex);
-    }
-    write_control(&j, &state->control);
-    dl_json_array(&j, "fragments");
-    for (int f = 0; f < state->manifest->n_fragments; f++) {
-        dl_json_object(&j, NULL);
-        dl_json_hash(&j, "digest", state->now[f].digest);
-        dl_json_hash(&j, "before", state->now[f].before);
-        dl_json_u64(&j, "commits", state->now[f].n_commits);
-        dl_json_end(&j);
-    }
-    dl_json_end(&j);
-    DL_TRY(dl_sealed_end(&j, start));
-    const dl_statement what = statement_of(run->id, state->control.entry, life);
-    return is_signed(run) ? dl_sealed_sign(out, start, signer, &what) : DILOCO_OK;
-}
-
-static diloco_status facts_of(image_facts *out, const dl_span *spans, size_t n, bool strong)
-{
-    dl_digest_stream stream;
-    dl_strong_stream *also = NULL;
-    if (strong) DL_TRY(dl_strong_begin(&also));
-    dl_digest_begin(&stream);
-    *out = (image_facts){.bytes = 0};
-    for (size_t i = 0; i < n; i++) {
-        dl_digest_add(&stream, spans[i].data, spans[i].len);
-        if (also) dl_strong_add(also, spans[i].data, spans[i].len);
-        out->bytes += spans[i].len;
-    }
-    out->digest = dl_digest_end(&stream);
-    if (also) out->strong = dl_strong_end(also);
-    return DILOCO_OK;
-}
-
-/* What was sent is still what the manifest is going to name? */
-static bool is_image(const image_facts *image, const dl_span *spans, size_t n)
-{
-    image_facts again;
-    return !facts_of(&again, spans, n, false) && dl_hash_equal(again.digest, image->digest);
-}
-
-static diloco_status put(bool *vouched, dl_store *store, const dl_state *state,
-                         const dl_runfile *run, const dl_life *life, const dl_signer *signer,
-                         const dl_span *spans, size_t n_spans, dl_time until)
-{
-    dl_key key;
-    dl_buf text;
-    image_facts image;
-    DL_TRY(facts_of(&image, spans, n_spans, is_signed(run)));
-    dl_key_snapshot(key, state->control.entry, life, "state.safetensors");
-    DL_TRY(dl_store_create(store, key, spans, n_spans, NULL, until));
-    *vouched = dl_store_vouches(store) && is_image(&image, spans, n_spans);
-
-    dl_buf_init(&text, TEXT_MAX);
-    diloco_status status = write_manifest(&text, state, run, life, signer, &image);
-    dl_key_snapshot(key, state->control.entry, life, "manifest.json");
-    if (!status)
-        status = dl_store_create(store, key, &(dl_span){text.data, text.len}, 1, NULL, until);
-    *vouched = *vouched && !status && dl_store_vouches(store);
-    dl_buf_deinit(&text);
-    return status;
-}
-
-diloco_status dl_snapshot_write(bool *vouched, dl_store *store, const dl_state *state,
-                                const dl_runfile *run, const dl_life *life, const dl_signer *signer,
-                                dl_time until)
-{
-    bool told;
-    dl_buf header;
-    size_t n_spans, cap = dl_state_image_spans(state);
-    dl_span *spans = calloc(cap, sizeof *spans);
-    if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for %zu spans", cap);
-    dl_buf_init(&header, DL_ST_HEADER_MAX);
-    diloco_status status = dl_state_image(&header, spans, cap, &n_spans, state, &run->config);
-    if (!status)
-        status =
-            put(vouched ? vouched : &told, store, state, run, life, signer, spans, n_spans, until);
-    dl_buf_deinit(&header);
-    free(spans);
-    return status ? dl_fail_context(status, "snapshot") : DILOCO_OK;
-}
 
 /* ---- reading a manifest */
 
@@ -184,8 +33,8 @@ typedef struct found {
 static diloco_status must_be_signed(const dl_buf *text, const dl_runfile *run, const found *which)
 {
     dl_public key;
-    const dl_statement what = statement_of(run->id, which->entry, &which->life);
-    if (!is_signed(run)) return DILOCO_OK;
+    const dl_statement what = dl_snapshot_statement(run->id, which->entry, &which->life);
+    if (!dl_snapshot_is_signed(run)) return DILOCO_OK;
     const diloco_status status = dl_sealed_signer(&key, text->data, text->len, &what);
     if (status == DILOCO_EPROTO) return dl_fail(DILOCO_EREFUSED, "%s", diloco_error_text());
     DL_TRY(status);
@@ -205,7 +54,7 @@ static diloco_status open_manifest(dl_json_value *root, dl_buf *text, dl_store *
     dl_hash model;
     dl_key_snapshot(key, which->entry, &which->life, "manifest.json");
     DL_TRY(dl_store_get(store, text, key, until));
-    DL_TRY(dl_sealed_open(root, text->data, text->len, format));
+    DL_TRY(dl_sealed_open(root, text->data, text->len, DL_SNAPSHOT_FORMAT));
     DL_TRY(must_be_signed(text, run, which));
     DL_TRY(dl_json_read_run(theirs, *root));
     DL_TRY(dl_json_read_u64(&entry, *root, "entry", UINT64_MAX));
@@ -223,7 +72,7 @@ static diloco_status open_manifest(dl_json_value *root, dl_buf *text, dl_store *
 }
 
 /* Does the image that was read have the length and digest that the manifest names? */
-static diloco_status check_image(dl_json_value root, const image_facts *image,
+static diloco_status check_image(dl_json_value root, const dl_image_facts *image,
                                  const dl_runfile *run)
 {
     uint64_t told_bytes;
@@ -231,7 +80,7 @@ static diloco_status check_image(dl_json_value root, const image_facts *image,
     DL_TRY(dl_json_read_u64(&told_bytes, root, "bytes", SIZE_MAX));
     DL_TRY(dl_json_read_hash(&told, root, "digest"));
     bool same = image->bytes == told_bytes && dl_hash_equal(image->digest, told);
-    if (is_signed(run)) {
+    if (dl_snapshot_is_signed(run)) {
         char strong[DL_STRONG_HEX + 1], ours[DL_STRONG_HEX + 1];
         DL_TRY(dl_json_read_str(strong, sizeof strong, root, "strong"));
         dl_hex(ours, image->strong.bytes, sizeof image->strong.bytes);
@@ -345,13 +194,13 @@ static diloco_status check_log(const dl_state *state, dl_store *store, dl_time u
 
 /* ---- reading a state */
 
-static diloco_status read_image(dl_state *state, image_facts *out, dl_store *store,
+static diloco_status read_image(dl_state *state, dl_image_facts *out, dl_store *store,
                                 const dl_runfile *run, const char *key, dl_time until)
 {
     dl_image_reader r;
-    *out = (image_facts){.bytes = 0};
+    *out = (dl_image_facts){.bytes = 0};
     dl_image_reader_init(&r, state);
-    diloco_status status = is_signed(run) ? dl_strong_begin(&r.strong) : DILOCO_OK;
+    diloco_status status = dl_snapshot_is_signed(run) ? dl_strong_begin(&r.strong) : DILOCO_OK;
     if (!status) status = dl_store_read(store, key, dl_image_sink(&r), until);
     if (!status) status = dl_image_reader_end(&r, &out->digest);
     out->bytes = r.total;
@@ -367,7 +216,7 @@ static diloco_status load(dl_state *state, dl_json_value root, dl_store *store, 
                           const dl_runfile *run, dl_pool *pool, dl_time until)
 {
     dl_key key;
-    image_facts image;
+    dl_image_facts image;
     DL_TRY(read_control(&state->control, root));
     DL_TRY(read_fragments(state, root));
     dl_key_snapshot(key, which->entry, &which->life, "state.safetensors");
@@ -416,7 +265,7 @@ static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runf
                                  dl_hash run_digest, dl_pool *pool, dl_time until)
 {
     dl_key key;
-    image_facts image;
+    dl_image_facts image;
     begin_control(&state->control, run, run_digest);
     for (int f = 0; f < state->manifest->n_fragments; f++)
         state->now[f].n_commits = 0;
@@ -424,7 +273,7 @@ static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runf
     diloco_status status = read_image(state, &image, store, run, key, until);
     if (status) return dl_fail_context(status, "%s", key);
     if (!dl_hash_equal(image.digest, run->theta0_file) ||
-        (is_signed(run) &&
+        (dl_snapshot_is_signed(run) &&
          memcmp(image.strong.bytes, run->identity.theta0.bytes, sizeof image.strong.bytes) != 0))
         return dl_fail(DILOCO_EPROTO, "%s is damaged: its digest is not its name", key);
     dl_state_rehash(state, pool);
@@ -598,10 +447,10 @@ static diloco_status verify_image(dl_json_value root, dl_store *store, const dl_
                                   const char *key, dl_time until)
 {
     passing p = {.bytes = 0};
-    if (is_signed(run)) DL_TRY(dl_strong_begin(&p.strong));
+    if (dl_snapshot_is_signed(run)) DL_TRY(dl_strong_begin(&p.strong));
     dl_digest_begin(&p.stream);
     const diloco_status status = dl_store_read(store, key, (dl_sink){&p, NULL, on_piece}, until);
-    image_facts image = {.bytes = p.bytes, .digest = dl_digest_end(&p.stream)};
+    dl_image_facts image = {.bytes = p.bytes, .digest = dl_digest_end(&p.stream)};
     if (p.strong) image.strong = dl_strong_end(p.strong);
     return status ? status : check_image(root, &image, run);
 }
@@ -634,10 +483,11 @@ diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life 
     dl_key_snapshot(key, entry, life, "state.safetensors");
     diloco_status status = open_manifest(&root, &text, store, &which, run, until);
     /* In a run of keys a manifest that nobody can read is one that no committer has signed. */
-    if (status == DILOCO_EPROTO && is_signed(run))
+    if (status == DILOCO_EPROTO && dl_snapshot_is_signed(run))
         status = dl_fail_context(DILOCO_EREFUSED, "void");
     if (!status) status = verify_image(root, store, run, key, until);
-    if (status == DILOCO_EPROTO && !is_signed(run) && is_forged(store, &which, run, until))
+    if (status == DILOCO_EPROTO && !dl_snapshot_is_signed(run) &&
+        is_forged(store, &which, run, until))
         status = dl_fail(DILOCO_EREFUSED,
                          "it is damaged, and %s.%04u did not create the entry before it",
                          life->replica, (unsigned)life->generation);
