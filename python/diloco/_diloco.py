@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import math
 import os
 import struct
 import sys
@@ -20,19 +19,18 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
-from . import _c
 from ._base import take_mode
 from ._config import Config
-from ._loop import Copies, Exchange, Loop, OuterStep, Reduce
-from ._run import Memory, Run
+from ._loop import Exchange, Loop, OuterStep, Reduce
+from ._place import Place, StagedCopies, places_of
+from ._run import Run
 from ._guards import Unique, check_two, claim, release
 from ._state import all_parameters, check_trains, pieces
-from ._torch import Binding, check_tensor, is_sharded, named_parameters, with_elements
+from ._torch import Binding, is_sharded, named_parameters
 from .errors import InvalidError, RefusedError
 
 Outer = Union[None, str, Mapping[str, Any], torch.optim.Optimizer, Sequence[torch.optim.Optimizer]]
 
-_STAGING = 1 << 20  # elements
 _BUCKET_MB = 1024  # torchft's
 
 
@@ -42,113 +40,6 @@ def _floats(pointer: int, n: int, owner: Any = None) -> torch.Tensor:
     memory = kind.from_address(pointer)  # type: ignore[attr-defined]
     memory.owner = owner
     return torch.frombuffer(memory, dtype=torch.float32)
-
-
-# ---- parameters -----------------------------------------------------------------------------
-
-
-class _Place:
-    """A parameter and where it is."""
-
-    def __init__(self, name: str, parameter: torch.Tensor, fragment: int, begin: int) -> None:
-        check_tensor(name, parameter)
-        if not parameter.is_floating_point():
-            raise RefusedError(f"{name} is {str(parameter.dtype)[6:]}: only parameters of float32, "
-                               "bfloat16 and float16 are synchronised")
-        self.name, self.parameter, self.fragment = name, parameter, fragment
-        self.begin = begin  # in its fragment
-        local = self.local()
-        self.shape, self.n = tuple(local.shape), local.numel()
-        self.device = local.device
-        self.direct = (local.device.type == "cpu" and local.dtype == torch.float32
-                       and local.is_contiguous())
-        self._pointer = local.data_ptr()
-
-    def local(self) -> torch.Tensor:
-        """Its values that this rank has."""
-        p = self.parameter
-        return p.to_local().detach() if is_sharded(p) else p.detach()
-
-    def memory(self) -> Optional[Memory]:
-        return Memory(self._pointer, "float32", self.shape, None) if self.direct else None
-
-    def check(self) -> None:
-        """InvalidError: its memory is no longer where it was registered."""
-        if self.local().data_ptr() != self._pointer:
-            raise InvalidError(f"{self.name} has moved to other memory since DiLoCo was made: move "
-                               "the model (.to, .data = …) before")
-
-    def part(self, fragment: torch.Tensor) -> torch.Tensor:
-        """Its part of a vector of the fragment."""
-        return fragment[self.begin:self.begin + self.n].view(self.shape)
-
-    def like(self, values: torch.Tensor) -> torch.Tensor:
-        """Local values as what the parameter is: its type, device and placement."""
-        values = values.to(self.device, self.parameter.dtype)
-        if not is_sharded(self.parameter):
-            return values
-        from torch.distributed.tensor import DTensor
-        p: Any = self.parameter
-        return DTensor.from_local(values, p.device_mesh, p.placements, run_check=False,
-                                  shape=p.shape, stride=p.stride())
-
-
-def _places(fragments: Sequence[torch.nn.Module]) -> List[List[_Place]]:
-    """Of each fragment its parameters that this rank has values of. InvalidError: one is in two,
-    or a rank has none."""
-    owner: Dict[int, int] = {}
-    rows: List[List[_Place]] = []
-    for f, module in enumerate(fragments):
-        row: List[_Place] = []
-        begin = 0
-        for name, p in with_elements(named_parameters(module)):
-            if owner.setdefault(id(p), f) != f:
-                raise InvalidError(f"{name} is in fragments {owner[id(p)]} and {f}: a parameter "
-                                   "that is shared belongs to one")
-            place = _Place(name, p, f, begin)
-            if place.n == 0:
-                continue  # a shard with fewer rows than ranks: other ranks have them
-            row.append(place)
-            begin += place.n
-        if not any(_is_on_every_rank(p) for p in module.parameters()):
-            raise InvalidError(f"fragment {f} has no parameter with a row for every rank of its "
-                               "mesh, so a rank would have nothing to exchange: join it with "
-                               "another fragment, or take fewer ranks")
-        rows.append(row)
-    return rows
-
-
-def _is_on_every_rank(p: torch.Tensor) -> bool:
-    """Every rank finds the same answer without a message."""
-    if not is_sharded(p):
-        return True
-    sharded: Any = p
-    ranks = math.prod(sharded.device_mesh.size(dim) for dim, placement
-                      in enumerate(sharded.placements) if placement.is_shard())
-    rows = -(-p.shape[0] // ranks) if p.dim() else 1  # of the first ranks, as torch.chunk deals
-    return bool(ranks == 1 or rows * (ranks - 1) < p.shape[0])
-
-
-class _Copies(Copies):
-    """Parameters that are not contiguous float32 in the CPU's memory."""
-
-    def __init__(self, places: Sequence[_Place], pin_memory: bool) -> None:
-        self._places = places
-        on_cuda = any(p.device.type == "cuda" for p in places)
-        n = min(_STAGING, max(p.n for p in places))
-        self._room = torch.empty(n, pin_memory=pin_memory and on_cuda)
-        self.staging = Memory(self._room.data_ptr(), "float32", (n,), self._room)
-
-    def read(self, host: int, tensor: int, first: int, n: int) -> None:
-        self._room[:n].copy_(self._places[tensor].local().reshape(-1)[first:first + n])
-
-    def write(self, host: int, tensor: int, first: int, n: int) -> None:
-        local = self._places[tensor].local()
-        whole = local.reshape(-1)  # a copy where its memory is in another order (channels_last)
-        with torch.no_grad():
-            whole[first:first + n].copy_(self._room[:n])
-            if not local.is_contiguous():
-                local.copy_(whole.view(local.shape))
 
 
 # ---- the manager as an exchange -------------------------------------------------------------
@@ -168,7 +59,7 @@ class _Back:
 class _ManagerExchange(Exchange):
     """torchft's manager. What went wrong in its all-reduces it keeps to itself and votes no."""
 
-    def __init__(self, manager: Any, places: Sequence[Sequence[_Place]],
+    def __init__(self, manager: Any, places: Sequence[Sequence[Place]],
                  fingerprint: Optional[Callable[[], torch.Tensor]]) -> None:
         self._manager, self._places = manager, places
         self._fingerprint = fingerprint  # None: the starts are not compared
@@ -239,7 +130,7 @@ class _TorchOuter:
     theta and the mean of theta - local as their gradients. Other gradients are cleared, since
     those of the last inner step are no business of an outer optimizer."""
 
-    def __init__(self, places: Sequence[Sequence[_Place]],
+    def __init__(self, places: Sequence[Sequence[Place]],
                  optimizers: Sequence[torch.optim.Optimizer]) -> None:
         self._places, self.optimizers = places, optimizers
 
@@ -258,7 +149,7 @@ class _TorchOuter:
             optimizer.zero_grad()
 
     @staticmethod
-    def _enter(place: _Place, theta: torch.Tensor) -> torch.Tensor:
+    def _enter(place: Place, theta: torch.Tensor) -> torch.Tensor:
         """The parameter is theta: in the loop's own memory where it can be, else by a copy. What
         brings it back."""
         if place.direct and not is_sharded(place.parameter):
@@ -271,7 +162,7 @@ class _TorchOuter:
         return before
 
     @staticmethod
-    def _leave(place: _Place, theta: torch.Tensor, before: torch.Tensor) -> None:
+    def _leave(place: Place, theta: torch.Tensor, before: torch.Tensor) -> None:
         if place.direct and not is_sharded(place.parameter):
             place.parameter.data = before
             return
@@ -302,7 +193,7 @@ def _is_ours(outer: Any) -> bool:
 class _Fragment:
     """What is asked about one fragment: its shared values, and its outer state for checkpoints."""
 
-    def __init__(self, loop: Loop, number: int, places: Sequence[_Place],
+    def __init__(self, loop: Loop, number: int, places: Sequence[Place],
                  optimizer: Optional[torch.optim.Optimizer]) -> None:
         view, self._loop = loop.view(number), loop
         self._places, self._optimizer, self._commits = places, optimizer, view.commits
@@ -357,11 +248,11 @@ class _OverManager:
         if getattr(manager, "_use_async_quorum", False):
             raise InvalidError("DiLoCo needs the quorum to be there when it begins: make the "
                                "manager with use_async_quorum=False")
-        rows = _places(fragments)
+        rows = places_of(fragments)
         self._rows, optimizers = rows, self._optimizers(outer, rows)
         self._all = [place for row in rows for place in row]
         check_trains(inner, (place.parameter for place in self._all))
-        copies = (None if all(p.direct for p in self._all) else _Copies(self._all, pin_memory))
+        copies = (None if all(p.direct for p in self._all) else StagedCopies(self._all, pin_memory))
         if check_start is None:
             check_start = not _makes_starts_equal(manager)
         self._exchange = _ManagerExchange(manager, rows, self._start if check_start else None)
@@ -396,7 +287,7 @@ class _OverManager:
         return None if outer is None else Config(**_options_of(outer))
 
     @staticmethod
-    def _optimizers(outer: Any, rows: Sequence[Sequence[_Place]]) -> List[torch.optim.Optimizer]:
+    def _optimizers(outer: Any, rows: Sequence[Sequence[Place]]) -> List[torch.optim.Optimizer]:
         """One for each fragment; none: the library's. InvalidError: one lacks a parameter of its
         fragment, which then would never move."""
         if _is_ours(outer):
