@@ -25,20 +25,20 @@ static void wait_a_little(dl_driver *d)
 {
     const dl_time until = dl_time_after(dl_clock_now(), SLICE);
     const struct timespec t = {until / DL_SECOND, until % DL_SECOND};
-    pthread_cond_timedwait(&d->moved_on, &d->lock, &t);
+    pthread_cond_timedwait(&d->thread.moved_on, &d->thread.lock, &t);
 }
 
 static diloco_status wait_beside(dl_driver *d, const dl_stop *stop)
 {
     diloco_status status = DILOCO_OK;
-    pthread_mutex_lock(&d->lock);
+    pthread_mutex_lock(&d->thread.lock);
     while (!status && !dl_exchange_is_there(d, stop)) {
         wait_a_little(d);
         if (atomic_exchange(d->a.interrupted, false))
             status = dl_fail(DILOCO_EINTERRUPTED, "interrupted while waiting for the log");
     }
-    if (!status && d->failed) status = dl_fail(d->failed, "%s", d->failure);
-    pthread_mutex_unlock(&d->lock);
+    if (!status && d->outcome.failed) status = dl_fail(d->outcome.failed, "%s", d->outcome.failure);
+    pthread_mutex_unlock(&d->thread.lock);
     return status;
 }
 
@@ -46,8 +46,9 @@ static diloco_status wait_beside(dl_driver *d, const dl_stop *stop)
 static diloco_status wait_for(dl_driver *d, const dl_stop *stop)
 {
     const dl_time began = dl_clock_now();
-    const diloco_status status = d->beside ? wait_beside(d, stop) : dl_exchange_until(d, stop);
-    d->waited_s += dl_seconds(dl_clock_now() - began);
+    const diloco_status status =
+        d->thread.beside ? wait_beside(d, stop) : dl_exchange_until(d, stop);
+    d->trainer.waited_s += dl_seconds(dl_clock_now() - began);
     return status;
 }
 
@@ -64,8 +65,8 @@ static diloco_status take_now(dl_driver *d, uint64_t entry)
     dl_driver_lock(d);
     const diloco_status status = dl_stop_take(&d->stops, entry);
     dl_trips_taken(&d->trips, entry, dl_clock_now());
-    atomic_store(&d->was_taken, true);
-    if (d->beside) pthread_cond_broadcast(&d->moved_on);
+    atomic_store(&d->thread.was_taken, true);
+    if (d->thread.beside) pthread_cond_broadcast(&d->thread.moved_on);
     dl_driver_unlock(d);
     return status;
 }
@@ -91,9 +92,9 @@ static diloco_status save(dl_driver *d)
 static diloco_status take(dl_driver *d, uint64_t entry)
 {
     const bool saves = save_is_due(d, entry);
-    if (saves && d->beside) DL_TRY(save(d));
+    if (saves && d->thread.beside) DL_TRY(save(d));
     DL_TRY(take_now(d, entry));
-    return saves && !d->beside ? save(d) : DILOCO_OK;
+    return saves && !d->thread.beside ? save(d) : DILOCO_OK;
 }
 
 static void note_adoption(dl_driver *d, const dl_adopted *a, double waited_s, uint64_t proposed)
@@ -118,9 +119,9 @@ static void adopt(dl_driver *d, uint64_t entry, double waited_s)
     dl_driver_lock(d);
     const bool done = dl_stop_adopt(&d->stops, entry, &adopted);
     const uint64_t proposed = dl_trips_overlap(&d->trips);
-    if (done && adopted.how != DL_ADOPT_NOTHING) dl_setback_adopt(&d->setback, &d->newest);
-    atomic_store(&d->was_taken, true); /* the next may be put */
-    if (d->beside) pthread_cond_broadcast(&d->moved_on);
+    if (done && adopted.how != DL_ADOPT_NOTHING) dl_setback_adopt(&d->trainer.setback, &d->newest);
+    atomic_store(&d->thread.was_taken, true); /* the next may be put */
+    if (d->thread.beside) pthread_cond_broadcast(&d->thread.moved_on);
     dl_driver_unlock(d);
     if (done) note_adoption(d, &adopted, waited_s, proposed);
 }
@@ -136,7 +137,7 @@ static diloco_status finish(dl_driver *d)
 {
     DL_TRY(wait_for(d, NULL));
     dl_exchange_stop(d);
-    d->over = true;
+    d->trainer.over = true;
     if (dl_driver_leave(d)) dl_log(DILOCO_LOG_WARN, "end/ is not written: %s", diloco_error_text());
     return DILOCO_OK;
 }
@@ -144,13 +145,13 @@ static diloco_status finish(dl_driver *d)
 static diloco_status live(dl_driver *d)
 {
     double before;
-    while (!d->over) {
+    while (!d->trainer.over) {
         dl_driver_lock(d);
         const dl_stop stop = dl_pace_next(&d->pace);
         const bool done = dl_pace_done(&d->pace), ready = dl_pace_ready(&d->pace, stop);
-        const diloco_status failed = d->failed;
+        const diloco_status failed = d->outcome.failed;
         dl_driver_unlock(d);
-        if (failed) return dl_fail(failed, "%s", d->failure);
+        if (failed) return dl_fail(failed, "%s", d->outcome.failure);
         if (done) return finish(d);
         switch (stop.kind) {
         case DL_STOP_NONE:
@@ -160,9 +161,9 @@ static diloco_status live(dl_driver *d)
             DL_TRY(take(d, stop.entry));
             break;
         case DL_STOP_ADOPT:
-            before = d->waited_s;
+            before = d->trainer.waited_s;
             DL_TRY(wait_for(d, &stop));
-            adopt(d, stop.entry, d->waited_s - before);
+            adopt(d, stop.entry, d->trainer.waited_s - before);
             break;
         case DL_STOP_WAIT:
             DL_TRY(wait_for(d, &stop));
@@ -182,7 +183,7 @@ diloco_status dl_driver_take(dl_driver *d)
         const dl_stop stop = dl_pace_next(&d->pace);
         const bool ready = dl_pace_ready(&d->pace, stop);
         dl_driver_unlock(d);
-        if (d->over || stop.kind != DL_STOP_TAKE || !ready) return DILOCO_OK;
+        if (d->trainer.over || stop.kind != DL_STOP_TAKE || !ready) return DILOCO_OK;
         DL_TRY(take(d, stop.entry));
     }
 }
@@ -214,11 +215,11 @@ diloco_status dl_driver_begin(dl_driver *d, const dl_pace_saved *saved, const dl
 void dl_driver_settle(dl_driver *d)
 {
     const dl_time until = dl_time_after(dl_clock_now(), SETTLE_LIMIT);
-    if (!d->started) return;
-    pthread_mutex_lock(&d->lock);
-    while (!d->ended && !dl_machine_has_put_all(d->machine) && dl_clock_now() < until)
+    if (!d->thread.started) return;
+    pthread_mutex_lock(&d->thread.lock);
+    while (!d->outcome.ended && !dl_machine_has_put_all(d->machine) && dl_clock_now() < until)
         wait_a_little(d);
-    pthread_mutex_unlock(&d->lock);
+    pthread_mutex_unlock(&d->thread.lock);
 }
 
 void dl_driver_halt(dl_driver *d)
@@ -287,7 +288,7 @@ static void look_for_a_setback(dl_driver *d, double loss)
 {
     char text[DL_SETBACK_NORMS + 512];
     const dl_event_context context = {.replica = d->a.self.replica};
-    if (dl_setback_step(&d->setback, loss, text, sizeof text))
+    if (dl_setback_step(&d->trainer.setback, loss, text, sizeof text))
         dl_event_warn(d->a.record, &context, "divergence", text);
 }
 
@@ -326,16 +327,16 @@ bool dl_driver_sample(dl_driver *d, uint64_t *sample)
 uint64_t dl_driver_train_until(dl_driver *d)
 {
     dl_driver_lock(d);
-    const uint64_t until = d->over     ? UINT64_MAX
-                           : d->failed ? d->pace.position
-                                       : dl_pace_train_until(&d->pace);
+    const uint64_t until = d->trainer.over     ? UINT64_MAX
+                           : d->outcome.failed ? d->pace.position
+                                               : dl_pace_train_until(&d->pace);
     dl_driver_unlock(d);
     return until;
 }
 
 bool dl_driver_done(const dl_driver *d)
 {
-    return d->over;
+    return d->trainer.over;
 }
 
 void dl_driver_read_state(dl_driver *d, void (*copy)(void *user, const dl_state *state), void *user)
@@ -348,14 +349,14 @@ void dl_driver_read_state(dl_driver *d, void (*copy)(void *user, const dl_state 
 dl_driver_facts dl_driver_facts_now(dl_driver *d)
 {
     dl_driver_lock(d);
-    if (!d->started) d->traffic = dl_exchange_traffic(d);
+    if (!d->thread.started) d->traffic = dl_exchange_traffic(d);
     dl_driver_facts facts = {.entry = dl_driver_control(d)->entry,
                              .generation = d->a.self.generation,
                              .position = d->pace.position,
                              .loss = d->loss,
                              .bytes_sent = d->traffic.bytes_sent,
                              .bytes_received = d->traffic.bytes_received,
-                             .waited_s = d->waited_s};
+                             .waited_s = d->trainer.waited_s};
     dl_driver_unlock(d);
     facts.next_stop = dl_driver_train_until(d);
     dl_background_traffic(d->background, &facts.background_sent, &facts.background_received);
@@ -367,8 +368,8 @@ dl_driver_facts dl_driver_facts_now(dl_driver *d)
 
 static void init_lock(dl_driver *d)
 {
-    pthread_mutex_init(&d->lock, NULL);
-    dl_cond_init(&d->moved_on);
+    pthread_mutex_init(&d->thread.lock, NULL);
+    dl_cond_init(&d->thread.moved_on);
 }
 
 static void lay_out(dl_driver *d, dl_arena *arena, const dl_schedule *schedule)
@@ -402,7 +403,7 @@ static diloco_status make_sending(dl_driver *d)
                                   .tally = dl_store_tally(d->a.store),
                                   .exec = d->a.exec,
                                   .store_timeout_s = d->a.store_timeout_s,
-                                  .ended = &d->was_taken};
+                                  .ended = &d->thread.was_taken};
     return dl_sending_create(&d->sending, &args);
 }
 
@@ -430,9 +431,9 @@ diloco_status dl_driver_create(dl_driver **out, const dl_driver_args *args)
     d->a = *args;
     d->began = args->self;
     d->loss = NAN;
-    d->context.replica = d->a.self.replica;
-    d->context.codec = d->a.run->config.codec;
-    d->context.peers = d->a.peers != NULL;
+    d->lines.context.replica = d->a.self.replica;
+    d->lines.context.codec = d->a.run->config.codec;
+    d->lines.context.peers = d->a.peers != NULL;
     const diloco_status status = make(d);
     if (status) {
         dl_driver_destroy(d);
@@ -450,7 +451,7 @@ void dl_driver_destroy(dl_driver *d)
     dl_background_destroy(d->background);
     dl_machine_destroy(d->machine);
     dl_arena_deinit(&d->arena);
-    pthread_cond_destroy(&d->moved_on);
-    pthread_mutex_destroy(&d->lock);
+    pthread_cond_destroy(&d->thread.moved_on);
+    pthread_mutex_destroy(&d->thread.lock);
     free(d);
 }

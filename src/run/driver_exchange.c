@@ -27,13 +27,13 @@ static const dl_time RECORD_LIMIT = 10 * DL_SECOND; /* training need not wait fo
 
 static bool is_to_stop(dl_driver *d)
 {
-    return d->beside ? atomic_load(&d->quit) : atomic_load(d->a.interrupted);
+    return d->thread.beside ? atomic_load(&d->thread.quit) : atomic_load(d->a.interrupted);
 }
 
 /* To stop, or to put what was taken meanwhile. */
 static bool called_away(dl_driver *d)
 {
-    return is_to_stop(d) || atomic_exchange(&d->was_taken, false);
+    return is_to_stop(d) || atomic_exchange(&d->thread.was_taken, false);
 }
 
 /* Of x/<entry>/. Slices that others combine wake their planner alone, or all members of all entries
@@ -62,12 +62,12 @@ static diloco_status wait_in_slices(dl_driver *d, const dl_request *request)
     while (status == DILOCO_ETIMEDOUT && dl_clock_now() < request->wait.until && !called_away(d)) {
         DL_TRY(dl_background_fenced(d->background));
         const dl_time slice = dl_time_after(dl_clock_now(), SLICE);
-        status = dl_store_wait(d->a.store, prefixes, n, d->moved,
+        status = dl_store_wait(d->a.store, prefixes, n, d->exchange.moved,
                                slice < request->wait.until ? slice : request->wait.until);
-        d->moved = false;
+        d->exchange.moved = false;
     }
     dl_background_tell_waiting(d->background, false);
-    d->waited += dl_clock_now() - began;
+    d->exchange.waited += dl_clock_now() - began;
     return status == DILOCO_ETIMEDOUT ? DILOCO_OK : status;
 }
 
@@ -76,7 +76,7 @@ static diloco_status wait_for_change(dl_driver *d, const dl_request *request)
 {
     bool worked = false;
     if (d->a.work) DL_TRY(d->a.work(d->a.user, &worked));
-    d->moved |= worked;
+    d->exchange.moved |= worked;
     return worked ? DILOCO_OK : wait_in_slices(d, request);
 }
 
@@ -93,14 +93,14 @@ static diloco_status take_snapshot(dl_driver *d, const dl_request *request)
  * that it is reaped. */
 static void contribute(dl_driver *d, const dl_request *request, dl_reply *reply, dl_time until)
 {
-    d->puts = false;
+    d->exchange.puts = false;
     if (d->sending && dl_sending_now(d->sending) == 1 + request->entry) {
         while (dl_sending_wait(d->sending, SLICE) && !is_to_stop(d))
             ;
         return;
     }
     dl_exec_do(d->a.exec, request, reply, until);
-    d->puts = !reply->status && !reply->contribute.taken && !reply->sending;
+    d->exchange.puts = !reply->status && !reply->contribute.taken && !reply->sending;
     if (reply->sending) dl_sending_begin(d->sending, request->entry);
 }
 
@@ -114,7 +114,7 @@ static diloco_status reap(dl_driver *d, uint64_t *unsent)
     if (status == DILOCO_EEXIST) return DILOCO_OK;
     DL_TRY(status);
     dl_exec_sent(d->a.exec);
-    dl_event_contribution(d->a.record, &d->context, entry, &dl_exec_measured(d->a.exec)->own);
+    dl_event_contribution(d->a.record, &d->lines.context, entry, &dl_exec_measured(d->a.exec)->own);
     return DILOCO_OK;
 }
 
@@ -147,14 +147,14 @@ static void warn_passed_over(dl_driver *d, const dl_request *request)
 {
     const size_t n = dl_exec_passed_over(d->a.exec);
     char text[256];
-    if (request->kind != DL_REQUEST_LIST || !n || d->warned_passed_over) return;
-    d->warned_passed_over = true;
+    if (request->kind != DL_REQUEST_LIST || !n || d->lines.warned_passed_over) return;
+    d->lines.warned_passed_over = true;
     snprintf(text, sizeof text,
              "c/%010llu/: %zu objects are passed over, because their replica's key has not signed "
              "them or because other names have taken the room for unlisted replicas; later ones "
              "are not reported",
              (unsigned long long)request->entry, n);
-    dl_event_warn(d->a.record, &d->context, "passed_over", text);
+    dl_event_warn(d->a.record, &d->lines.context, "passed_over", text);
 }
 
 /* Looks that found nothing new let a wait back off. */
@@ -168,13 +168,13 @@ static bool is_progress(const dl_request *request, const dl_reply *reply)
 static void after(dl_driver *d, const dl_request *request, const dl_reply *reply)
 {
     if (request->kind == DL_REQUEST_FETCH && reply->fetch.peer)
-        dl_event_peer(d->a.record, &d->context, request->entry, &request->fetch.life,
+        dl_event_peer(d->a.record, &d->lines.context, request->entry, &request->fetch.life,
                       reply->fetch.peer);
     if (reply->status) return;
     warn_passed_over(d, request);
-    d->moved |= is_progress(request, reply);
-    if (request->kind == DL_REQUEST_CONTRIBUTE && d->puts)
-        dl_event_contribution(d->a.record, &d->context, request->entry,
+    d->exchange.moved |= is_progress(request, reply);
+    if (request->kind == DL_REQUEST_CONTRIBUTE && d->exchange.puts)
+        dl_event_contribution(d->a.record, &d->lines.context, request->entry,
                               &dl_exec_measured(d->a.exec)->own);
 }
 
@@ -188,27 +188,28 @@ static uint64_t failed_calls(const dl_driver *d)
  * device) reports EIO and EFULL, too. */
 static bool store_failed(const dl_driver *d, diloco_status status)
 {
-    return status == DILOCO_EUNREACHABLE ||
-           (dl_store_may_recover(d->a.store, status) && failed_calls(d) != d->failed_before);
+    return status == DILOCO_EUNREACHABLE || (dl_store_may_recover(d->a.store, status) &&
+                                             failed_calls(d) != d->exchange.failed_before);
 }
 
 /* True: carry the request out again after a pause. */
 static bool try_again(dl_driver *d, const dl_reply *reply)
 {
     if (!store_failed(d, reply->status)) {
-        d->unreachable_since = 0;
+        d->exchange.unreachable_since = 0;
         return false;
     }
     const dl_time now = dl_clock_now();
-    if (!d->unreachable_since) {
-        d->unreachable_since = now;
-        d->pause = PAUSE_FIRST;
-        dl_event_warn(d->a.record, &d->context, "unreachable", diloco_error_text());
+    if (!d->exchange.unreachable_since) {
+        d->exchange.unreachable_since = now;
+        d->exchange.pause = PAUSE_FIRST;
+        dl_event_warn(d->a.record, &d->lines.context, "unreachable", diloco_error_text());
     }
-    if (dl_seconds(now - d->unreachable_since) > d->a.store_timeout_s) return false;
-    for (dl_time left = d->pause; left > 0 && !is_to_stop(d); left -= SLICE)
+    if (dl_seconds(now - d->exchange.unreachable_since) > d->a.store_timeout_s) return false;
+    for (dl_time left = d->exchange.pause; left > 0 && !is_to_stop(d); left -= SLICE)
         dl_clock_sleep(left < SLICE ? left : SLICE);
-    d->pause = d->pause * 2 < PAUSE_LONGEST ? d->pause * 2 : PAUSE_LONGEST;
+    d->exchange.pause =
+        d->exchange.pause * 2 < PAUSE_LONGEST ? d->exchange.pause * 2 : PAUSE_LONGEST;
     return true;
 }
 
@@ -217,21 +218,21 @@ static dl_request begin_machine(dl_driver *d)
 {
     const dl_state *state = dl_exec_state(d->a.exec);
     const dl_machine_start start = {
-        .fragments = state->now, .bases = d->bases, .now = dl_clock_now()};
-    d->bases = NULL; /* of a second REJOIN */
-    if (!d->loaded)
+        .fragments = state->now, .bases = d->exchange.bases, .now = dl_clock_now()};
+    d->exchange.bases = NULL; /* of a second REJOIN */
+    if (!d->exchange.loaded)
         dl_event_run(d->a.record, d->a.run, &d->a.self, state->control.entry,
                      dl_exec_way(d->a.exec));
-    if (d->loaded) dl_pace_restart(&d->pace);
-    d->loaded = true;
+    if (d->exchange.loaded) dl_pace_restart(&d->pace);
+    d->exchange.loaded = true;
     return dl_machine_begin(d->machine, &start);
 }
 
 static dl_request answer(dl_driver *d, const dl_reply *reply)
 {
-    const bool loads = d->open.kind == DL_REQUEST_REJOIN;
+    const bool loads = d->exchange.open.kind == DL_REQUEST_REJOIN;
     if (loads && !reply->status) return begin_machine(d);
-    if (loads && !d->loaded)
+    if (loads && !d->exchange.loaded)
         return (dl_request){.kind = DL_REQUEST_FAIL, .fail.status = reply->status};
     return dl_machine_next(d->machine, reply);
 }
@@ -249,8 +250,8 @@ static uint64_t needed_from(const dl_driver *d)
 static void tell_heartbeats(dl_driver *d)
 {
     const dl_store_speed speed = dl_exchange_speed(d);
-    dl_background_tell_link(d->background, &speed, d->deadline_s);
-    if (d->loaded) dl_background_tell_entry(d->background, needed_from(d));
+    dl_background_tell_link(d->background, &speed, d->lines.deadline_s);
+    if (d->exchange.loaded) dl_background_tell_entry(d->background, needed_from(d));
 }
 
 /* This replica goes on as a later generation, if a name of the one that it had was taken (P6).
@@ -264,7 +265,7 @@ static void take_generation(dl_driver *d, dl_reply *reply)
              "%s goes on as generation %u: a name in c/ of generation %u holds an object that its "
              "key has not signed",
              now.replica, (unsigned)now.generation, (unsigned)d->a.self.generation);
-    dl_event_warn(d->a.record, &d->context, "renewed", text);
+    dl_event_warn(d->a.record, &d->lines.context, "renewed", text);
     d->a.self.generation = now.generation;
     reply->generation = now.generation;
     reply->renewed = true;
@@ -276,19 +277,21 @@ static void take_generation(dl_driver *d, dl_reply *reply)
 static void apply_reply(dl_driver *d, dl_reply *reply, diloco_status sent)
 {
     reply->sending = d->sending ? dl_sending_now(d->sending) : 0;
-    reply->unsent = d->unsent;
-    d->unsent = 0;
+    reply->unsent = d->exchange.unsent;
+    d->exchange.unsent = 0;
     take_generation(d, reply);
     d->traffic = dl_exchange_traffic(d);
-    after(d, &d->open, reply);
-    d->open = sent ? (dl_request){.kind = DL_REQUEST_FAIL, .fail.status = sent} : answer(d, reply);
-    if (d->open.kind == DL_REQUEST_FAIL) {
-        d->failed = d->open.fail.status;
-        snprintf(d->failure, sizeof d->failure, "%s", diloco_error_text());
+    after(d, &d->exchange.open, reply);
+    d->exchange.open =
+        sent ? (dl_request){.kind = DL_REQUEST_FAIL, .fail.status = sent} : answer(d, reply);
+    if (d->exchange.open.kind == DL_REQUEST_FAIL) {
+        d->outcome.failed = d->exchange.open.fail.status;
+        snprintf(d->outcome.failure, sizeof d->outcome.failure, "%s", diloco_error_text());
     }
-    d->ended = d->open.kind == DL_REQUEST_FAIL || d->open.kind == DL_REQUEST_DONE;
+    d->outcome.ended =
+        d->exchange.open.kind == DL_REQUEST_FAIL || d->exchange.open.kind == DL_REQUEST_DONE;
     tell_heartbeats(d);
-    if (d->beside) pthread_cond_broadcast(&d->moved_on);
+    if (d->thread.beside) pthread_cond_broadcast(&d->thread.moved_on);
 }
 
 static bool moves_the_state(const dl_request *request)
@@ -302,7 +305,7 @@ static bool moves_the_state(const dl_request *request)
 static bool move(dl_driver *d, dl_reply *reply)
 {
     dl_driver_lock(d);
-    carry_out(d, &d->open, reply);
+    carry_out(d, &d->exchange.open, reply);
     const bool moved = !reply->status;
     if (moved) apply_reply(d, reply, DILOCO_OK);
     dl_driver_unlock(d);
@@ -313,12 +316,12 @@ static void ask_once(dl_driver *d)
 {
     dl_reply reply;
     dl_background_settle(d->background); /* `now` and control may change from here */
-    d->failed_before = failed_calls(d);
-    if (!moves_the_state(&d->open))
-        carry_out(d, &d->open, &reply);
+    d->exchange.failed_before = failed_calls(d);
+    if (!moves_the_state(&d->exchange.open))
+        carry_out(d, &d->exchange.open, &reply);
     else if (move(d, &reply))
         return;
-    const diloco_status sent = reap(d, &d->unsent);
+    const diloco_status sent = reap(d, &d->exchange.unsent);
     if (!sent && try_again(d, &reply)) return; /* nothing has moved */
     dl_driver_lock(d);
     apply_reply(d, &reply, sent);
@@ -328,29 +331,30 @@ static void ask_once(dl_driver *d)
 /* TRAIN is open, and the trainer has not come to what the log waits for. */
 static bool is_idle(const dl_driver *d)
 {
-    return d->open.kind == DL_REQUEST_TRAIN && !dl_pace_takes_part(&d->pace, d->pace.folded);
+    return d->exchange.open.kind == DL_REQUEST_TRAIN &&
+           !dl_pace_takes_part(&d->pace, d->pace.folded);
 }
 
 static bool may_stop(const dl_driver *d)
 {
-    return d->open.kind == DL_REQUEST_WAIT || d->open.kind == DL_REQUEST_FETCH ||
-           d->unreachable_since;
+    return d->exchange.open.kind == DL_REQUEST_WAIT || d->exchange.open.kind == DL_REQUEST_FETCH ||
+           d->exchange.unreachable_since;
 }
 
 static diloco_status may_go_on(dl_driver *d)
 {
-    if (d->failed) return dl_fail(d->failed, "%s", d->failure);
+    if (d->outcome.failed) return dl_fail(d->outcome.failed, "%s", d->outcome.failure);
     if (may_stop(d) && atomic_exchange(d->a.interrupted, false))
         return dl_fail(DILOCO_EINTERRUPTED, "interrupted while waiting for entry %llu",
-                       (unsigned long long)d->open.entry);
+                       (unsigned long long)d->exchange.open.entry);
     return DILOCO_OK;
 }
 
 static void begin_entry(dl_driver *d)
 {
-    d->moved = true;
-    d->waited = 0;
-    d->entry_began = dl_clock_now();
+    d->exchange.moved = true;
+    d->exchange.waited = 0;
+    d->exchange.entry_began = dl_clock_now();
 }
 
 static void flush_record(dl_driver *d)
@@ -361,7 +365,7 @@ static void flush_record(dl_driver *d)
 
 bool dl_exchange_is_there(const dl_driver *d, const dl_stop *stop)
 {
-    return d->ended || (stop && dl_pace_ready(&d->pace, *stop));
+    return d->outcome.ended || (stop && dl_pace_ready(&d->pace, *stop));
 }
 
 /* On the trainer's own thread the exchange also does what is left of the entry, a snapshot say,
@@ -370,7 +374,7 @@ static bool may_return(const dl_driver *d, const dl_stop *stop)
 {
     const bool goes_on_by_itself = d->pace.schedule.delay > 0; /* also where it is yet to start */
     return dl_exchange_is_there(d, stop) &&
-           (goes_on_by_itself || d->ended || d->open.kind == DL_REQUEST_TRAIN);
+           (goes_on_by_itself || d->outcome.ended || d->exchange.open.kind == DL_REQUEST_TRAIN);
 }
 
 static diloco_status drive(dl_driver *d, const dl_stop *stop)
@@ -379,12 +383,12 @@ static diloco_status drive(dl_driver *d, const dl_stop *stop)
         DL_TRY(may_go_on(d));
         ask_once(d);
     }
-    return d->failed ? dl_fail(d->failed, "%s", d->failure) : DILOCO_OK;
+    return d->outcome.failed ? dl_fail(d->outcome.failed, "%s", d->outcome.failure) : DILOCO_OK;
 }
 
 diloco_status dl_exchange_until(dl_driver *d, const dl_stop *stop)
 {
-    if (d->open.kind == DL_REQUEST_TRAIN) begin_entry(d);
+    if (d->exchange.open.kind == DL_REQUEST_TRAIN) begin_entry(d);
     DL_TRY(drive(d, stop));
     flush_record(d);
     return DILOCO_OK;
@@ -395,8 +399,9 @@ diloco_status dl_exchange_until(dl_driver *d, const dl_stop *stop)
 diloco_status dl_exchange_begin(dl_driver *d, const dl_hash *bases)
 {
     const dl_stop read = {DL_STOP_WAIT, 0};
-    d->bases = bases;
-    d->open = (dl_request){.kind = DL_REQUEST_REJOIN, .entry = bases ? d->pace.folded : UINT64_MAX};
+    d->exchange.bases = bases;
+    d->exchange.open =
+        (dl_request){.kind = DL_REQUEST_REJOIN, .entry = bases ? d->pace.folded : UINT64_MAX};
     begin_entry(d);
     return drive(d, &read);
 }
@@ -405,46 +410,46 @@ diloco_status dl_exchange_begin(dl_driver *d, const dl_hash *bases)
 
 static void wait_for_the_trainer(dl_driver *d)
 {
-    pthread_mutex_lock(&d->lock);
+    pthread_mutex_lock(&d->thread.lock);
     const bool idle = is_idle(d);
-    pthread_mutex_unlock(&d->lock);
+    pthread_mutex_unlock(&d->thread.lock);
     if (idle) flush_record(d);
-    pthread_mutex_lock(&d->lock);
-    while (is_idle(d) && !atomic_load(&d->quit))
-        pthread_cond_wait(&d->moved_on, &d->lock);
-    pthread_mutex_unlock(&d->lock);
+    pthread_mutex_lock(&d->thread.lock);
+    while (is_idle(d) && !atomic_load(&d->thread.quit))
+        pthread_cond_wait(&d->thread.moved_on, &d->thread.lock);
+    pthread_mutex_unlock(&d->thread.lock);
     begin_entry(d);
 }
 
 static void *body(void *context)
 {
     dl_driver *d = context;
-    while (!d->ended && !atomic_load(&d->quit)) {
-        if (d->open.kind == DL_REQUEST_TRAIN) wait_for_the_trainer(d);
-        if (!atomic_load(&d->quit)) ask_once(d);
+    while (!d->outcome.ended && !atomic_load(&d->thread.quit)) {
+        if (d->exchange.open.kind == DL_REQUEST_TRAIN) wait_for_the_trainer(d);
+        if (!atomic_load(&d->thread.quit)) ask_once(d);
     }
     return NULL;
 }
 
 diloco_status dl_exchange_start(dl_driver *d)
 {
-    if (!d->a.beside || d->ended) return DILOCO_OK;
-    d->beside = true;
-    const int error = dl_thread_start(&d->thread, body, d);
+    if (!d->a.beside || d->outcome.ended) return DILOCO_OK;
+    d->thread.beside = true;
+    const int error = dl_thread_start(&d->thread.id, body, d);
     if (error) return dl_fail(DILOCO_ENOMEM, "no thread for the exchange: %s", strerror(error));
-    d->started = true;
+    d->thread.started = true;
     return DILOCO_OK;
 }
 
 void dl_exchange_stop(dl_driver *d)
 {
-    if (!d->started) return;
-    atomic_store(&d->quit, true);
-    pthread_mutex_lock(&d->lock);
-    pthread_cond_broadcast(&d->moved_on);
-    pthread_mutex_unlock(&d->lock);
-    pthread_join(d->thread, NULL);
-    d->started = false;
+    if (!d->thread.started) return;
+    atomic_store(&d->thread.quit, true);
+    pthread_mutex_lock(&d->thread.lock);
+    pthread_cond_broadcast(&d->thread.moved_on);
+    pthread_mutex_unlock(&d->thread.lock);
+    pthread_join(d->thread.id, NULL);
+    d->thread.started = false;
 }
 
 diloco_status dl_exchange_create(dl_driver *d)

@@ -4,7 +4,8 @@
  *     driver_exchange.c  the exchange's half: carries out the machine's requests, one by one
  *     driver_record.c  the record's lines of what the machine notes
  *
- * One thread may be both. Where there are two (`beside`), `lock` guards what is marked. */
+ * One thread may be both. Where there are two (`thread.beside`), `thread.lock` guards what is
+ * marked. */
 #ifndef DL_RUN_DRIVER_PARTS_H
 #define DL_RUN_DRIVER_PARTS_H
 
@@ -17,6 +18,54 @@
 
 #include <pthread.h>
 
+/* The exchange's thread, and the lock between the two halves. */
+typedef struct dl_driver_thread {
+    bool beside; /* the exchange has, or had, a thread of its own */
+    bool started;
+    pthread_t id;
+    pthread_mutex_t lock;
+    pthread_cond_t moved_on; /* something of what is guarded has changed */
+    atomic_bool quit;        /* the thread ends after the request in hand */
+    atomic_bool was_taken;   /* a contribution waits to be put, or the next may be */
+} dl_driver_thread;
+
+typedef struct dl_driver_outcome {
+    bool ended;           /* the log has come to its end, or the exchange has failed */
+    diloco_status failed; /* with */
+    char failure[1024];
+} dl_driver_outcome;
+
+/* Of the trainer's half alone. */
+typedef struct dl_driver_trainer {
+    bool over;
+    dl_setback setback;
+    double waited_s;
+} dl_driver_trainer;
+
+/* Of the exchange's half alone. */
+typedef struct dl_driver_exchange {
+    dl_request open;      /* the request that is being carried out, or TRAIN, DONE, FAIL */
+    const dl_hash *bases; /* for the first REJOIN */
+    bool loaded;
+    bool puts;       /* the last CONTRIBUTE has put one, before it was answered */
+    bool moved;      /* something happened since the last WAIT: look soon */
+    uint64_t unsent; /* dl_reply's, for the next answer */
+    dl_time waited, entry_began;
+    dl_time unreachable_since, pause;
+    uint64_t failed_before; /* of the tally's n_failed, before the request */
+} dl_driver_exchange;
+
+/* Of the record's next lines; the exchange writes them. */
+typedef struct dl_driver_lines {
+    dl_event_context context;
+    dl_store_counters told; /* of `traffic`, by the last commit's line */
+    dl_peers_counts peers_before;
+    double deadline_s;       /* as the last contribution's derived itself */
+    uint64_t n_moves;        /* of the machine, for its trace */
+    bool warned_apart;       /* of members that point apart: once */
+    bool warned_passed_over; /* of objects in c/ that no replica reads: once */
+} dl_driver_lines;
+
 struct dl_driver {
     dl_driver_args a;
     dl_life began; /* a.self, and its generation when this process began: its record's name */
@@ -24,57 +73,29 @@ struct dl_driver {
     dl_background *background;
     dl_sending *sending; /* NULL: nothing is put ahead, or it is waited for */
     dl_arena arena;      /* the pace's arrays, and the trips' */
-    bool beside;         /* the exchange has, or had, a thread of its own */
 
-    pthread_mutex_t lock;
-    pthread_cond_t moved_on; /* something of what is guarded has changed */
-    dl_pace pace;            /* guarded; so are the machine, the state's `now` and its control */
-    bool ended;              /* guarded: the log has come to its end, or the exchange has failed */
-    diloco_status failed;    /* guarded, with */
-    char failure[1024];
+    dl_driver_thread thread;
+    dl_pace pace;              /* guarded; so are the machine, the state's `now` and its control */
+    dl_driver_outcome outcome; /* guarded */
     dl_store_counters traffic; /* guarded */
-    bool warned_apart;         /* of members that point apart: once */
-    bool warned_passed_over;   /* of objects in c/ that nobody reads: once */
     double loss;               /* guarded */
     dl_setback newest;         /* guarded: what the last commit says for */
     dl_stops stops;            /* guarded */
     dl_trips trips;            /* guarded */
 
-    pthread_t thread;
-    bool started;
-    atomic_bool quit;      /* the thread ends behind the request it is at */
-    atomic_bool was_taken; /* a contribution waits to be put, or the next may be */
-
-    /* the trainer's */
-    bool over;
-    dl_setback setback;
-    double waited_s;
-
-    /* the exchange's */
-    dl_request open;      /* the request that is being carried out, or TRAIN, DONE, FAIL */
-    const dl_hash *bases; /* for the first REJOIN */
-    bool loaded;
-    uint64_t n_moves;         /* of the machine, for its trace */
-    uint64_t unsent;          /* dl_reply's, for the next answer */
-    bool puts;                /* the last CONTRIBUTE has put one, before it was answered */
-    bool moved;               /* something happened since the last WAIT: look soon */
-    dl_event_context context; /* of the record's next lines */
-    dl_time waited, entry_began;
-    dl_store_counters told; /* of `traffic`, by the last commit's line */
-    dl_peers_counts peers_before;
-    double deadline_s; /* as the last contribution's derived itself */
-    dl_time unreachable_since, pause;
-    uint64_t failed_before; /* of the tally's n_failed, before the request */
+    dl_driver_trainer trainer;
+    dl_driver_exchange exchange;
+    dl_driver_lines lines;
 };
 
 /* Nothing to guard where there is one thread. */
 static inline void dl_driver_lock(dl_driver *d)
 {
-    if (d->beside) pthread_mutex_lock(&d->lock);
+    if (d->thread.beside) pthread_mutex_lock(&d->thread.lock);
 }
 static inline void dl_driver_unlock(dl_driver *d)
 {
-    if (d->beside) pthread_mutex_unlock(&d->lock);
+    if (d->thread.beside) pthread_mutex_unlock(&d->thread.lock);
 }
 
 static inline dl_control *dl_driver_control(const dl_driver *d)

@@ -31,16 +31,16 @@ dl_store_speed dl_exchange_speed(const dl_driver *d)
 static void take_traffic(dl_driver *d)
 {
     const dl_store_counters c = d->traffic;
-    d->context.bytes_sent = c.bytes_sent - d->told.bytes_sent;
-    d->context.bytes_received = c.bytes_received - d->told.bytes_received;
-    d->context.requests_read = c.billed_reads - d->told.billed_reads;
-    d->context.requests_write = c.billed_writes - d->told.billed_writes;
-    d->told = c;
+    d->lines.context.bytes_sent = c.bytes_sent - d->lines.told.bytes_sent;
+    d->lines.context.bytes_received = c.bytes_received - d->lines.told.bytes_received;
+    d->lines.context.requests_read = c.billed_reads - d->lines.told.billed_reads;
+    d->lines.context.requests_write = c.billed_writes - d->lines.told.billed_writes;
+    d->lines.told = c;
     if (!d->a.peers) return;
     const dl_peers_counts p = dl_peers_count(d->a.peers);
-    d->context.from_peers = p.from_peers - d->peers_before.from_peers;
-    d->context.from_store = p.from_store - d->peers_before.from_store;
-    d->peers_before = p;
+    d->lines.context.from_peers = p.from_peers - d->lines.peers_before.from_peers;
+    d->lines.context.from_store = p.from_store - d->lines.peers_before.from_store;
+    d->lines.peers_before = p;
 }
 
 /* Honest movements have a mean cosine of .05 to .3, those of other data about 0. */
@@ -60,7 +60,7 @@ static void note_combiner(dl_driver *d, const dl_entry *entry)
              "entry %llu: %zu members are too few for combiner %s: their weighted mean is taken, "
              "and one hostile member decides it",
              (unsigned long long)entry->entry, entry->n_members, d->a.run->config.combiner);
-    dl_event_warn(d->a.record, &d->context, "combiner_fallback", text);
+    dl_event_warn(d->a.record, &d->lines.context, "combiner_fallback", text);
 }
 
 /* Does every member's movement consist of one step? Gradients of single batches hardly agree: their
@@ -77,9 +77,9 @@ static void note_similarity(dl_driver *d, const dl_entry *entry)
 {
     const double similarity = dl_exec_measured(d->a.exec)->outer.similarity;
     char text[512];
-    if (!(similarity < POINT_APART) || d->warned_apart || entry->n_members < 2) return;
+    if (!(similarity < POINT_APART) || d->lines.warned_apart || entry->n_members < 2) return;
     if (is_of_single_steps(entry)) return;
-    d->warned_apart = true;
+    d->lines.warned_apart = true;
     int len =
         snprintf(text, sizeof text,
                  "entry %llu: its members point apart (mean cosine %.3f); samples since their "
@@ -89,7 +89,7 @@ static void note_similarity(dl_driver *d, const dl_entry *entry)
         len += snprintf(text + len, sizeof text - (size_t)len, " %s %llu",
                         entry->members[i].life.replica,
                         (unsigned long long)entry->members[i].stats.samples);
-    dl_event_warn(d->a.record, &d->context, "similarity", text);
+    dl_event_warn(d->a.record, &d->lines.context, "similarity", text);
 }
 
 /* For who adopts it: is it a setback? */
@@ -109,27 +109,28 @@ static void note_commit(dl_driver *d, const dl_note *n)
     const dl_time now = dl_clock_now();
     dl_trips_folded(&d->trips, n->entry->entry, now);
     take_traffic(d);
-    d->context.speed = dl_exchange_speed(d);
-    d->context.deadline_s = d->deadline_s;
-    d->context.wait_s = dl_seconds(d->waited);
-    d->context.exchange_s = dl_seconds(now - d->entry_began - d->waited);
-    d->waited = 0;
-    d->entry_began = now;
+    d->lines.context.speed = dl_exchange_speed(d);
+    d->lines.context.deadline_s = d->lines.deadline_s;
+    d->lines.context.wait_s = dl_seconds(d->exchange.waited);
+    d->lines.context.exchange_s = dl_seconds(now - d->exchange.entry_began - d->exchange.waited);
+    d->exchange.waited = 0;
+    d->exchange.entry_began = now;
     d->loss = n->entry->loss;
-    d->context.norms = n->norms;
-    d->context.lr = dl_driver_control(d)->lr;
+    d->lines.context.norms = n->norms;
+    d->lines.context.lr = dl_driver_control(d)->lr;
     keep_newest(d, n);
     for (size_t i = 0; i < n->entry->n_members; i++)
         if (!strcmp(n->entry->members[i].life.replica, d->a.self.replica))
             d->stops.weight = n->entry->members[i].weight;
-    dl_event_commit(d->a.record, &d->context, n->entry, &dl_driver_control(d)->roster,
+    dl_event_commit(d->a.record, &d->lines.context, n->entry, &dl_driver_control(d)->roster,
                     dl_exec_measured(d->a.exec), n->counted);
     char loss[32] = "no loss"; /* a trainer need not report one */
     if (!isnan(n->entry->loss)) snprintf(loss, sizeof loss, "loss %.4f", n->entry->loss);
     dl_log(DILOCO_LOG_INFO, "entry %llu: %zu members, %s, %.1f MB out, %.1f MB in, %.2f s",
            (unsigned long long)n->entry->entry, n->entry->n_members, loss,
-           1e-6 * (double)d->context.bytes_sent, 1e-6 * (double)d->context.bytes_received,
-           d->context.wait_s + d->context.exchange_s);
+           1e-6 * (double)d->lines.context.bytes_sent,
+           1e-6 * (double)d->lines.context.bytes_received,
+           d->lines.context.wait_s + d->lines.context.exchange_s);
     note_combiner(d, n->entry);
     note_similarity(d, n->entry);
 }
@@ -167,7 +168,7 @@ static void note_judged(dl_driver *d, const dl_note *n)
     }
     snprintf(text, sizeof text, "entry %llu rejects this replica's contribution (%s): %s",
              (unsigned long long)n->entry->entry, n->text, advice(n->text));
-    dl_event_warn(d->a.record, &d->context, "rejected", text);
+    dl_event_warn(d->a.record, &d->lines.context, "rejected", text);
 }
 
 void dl_driver_on_note(void *user, const dl_note *n)
@@ -180,19 +181,19 @@ void dl_driver_on_note(void *user, const dl_note *n)
         note_commit(d, n);
         break;
     case DL_NOTE_ABORT:
-        dl_event_abort(d->a.record, &d->context, n->entry);
+        dl_event_abort(d->a.record, &d->lines.context, n->entry);
         break;
     case DL_NOTE_DISPUTE:
-        dl_event_dispute(d->a.record, &d->context, entry, n->claimed, n->computed,
+        dl_event_dispute(d->a.record, &d->lines.context, entry, n->claimed, n->computed,
                          &n->entry->committer, n->text);
         break;
     case DL_NOTE_REJECT:
-        dl_event_reject(d->a.record, &d->context, entry, &n->life, n->text);
+        dl_event_reject(d->a.record, &d->lines.context, entry, &n->life, n->text);
         dl_log(DILOCO_LOG_WARN, "entry %llu: a contribution of %s is refused: %s",
                (unsigned long long)entry, n->life.replica, diloco_error_text());
         break;
     case DL_NOTE_PROBED:
-        dl_event_probe(d->a.record, &d->context, n->entry, n->probed);
+        dl_event_probe(d->a.record, &d->lines.context, n->entry, n->probed);
         break;
     case DL_NOTE_JUDGED:
         note_judged(d, n);
@@ -201,34 +202,34 @@ void dl_driver_on_note(void *user, const dl_note *n)
         snprintf(text, sizeof text,
                  "entry %llu: %s claims far more %s than the others, and counts with less",
                  (unsigned long long)entry, n->life.replica, n->text);
-        dl_event_warn(d->a.record, &d->context, "claim", text);
+        dl_event_warn(d->a.record, &d->lines.context, "claim", text);
         break;
     case DL_NOTE_BANNED:
         snprintf(text, sizeof text,
                  "%s is banned until entry %llu: %llu of its contributions were rejected",
                  n->life.replica, (unsigned long long)n->until,
                  (unsigned long long)d->a.run->config.ban_after);
-        dl_event_warn(d->a.record, &d->context, "banned", text);
+        dl_event_warn(d->a.record, &d->lines.context, "banned", text);
         break;
     case DL_NOTE_VOID:
         snprintf(text, sizeof text, "entry %llu is void: %s", (unsigned long long)entry, n->text);
-        dl_event_warn(d->a.record, &d->context, "void", text);
+        dl_event_warn(d->a.record, &d->lines.context, "void", text);
         break;
     case DL_NOTE_SILENT:
         dl_life_text(life, &n->life);
         snprintf(text, sizeof text, "%s is silent: no new heartbeat in %g s", life,
                  d->a.run->config.patience_s);
-        dl_event_warn(d->a.record, &d->context, "silent", text);
+        dl_event_warn(d->a.record, &d->lines.context, "silent", text);
         break;
     case DL_NOTE_LATE:
         snprintf(text, sizeof text, "entry %llu did not count this replica: it goes on from %s",
                  (unsigned long long)n->entry->entry,
                  d->pace.adopts_uncounted || d->pace.schedule.async ? "the shared model"
                                                                     : "its own parameters");
-        dl_event_warn(d->a.record, &d->context, "late", text);
+        dl_event_warn(d->a.record, &d->lines.context, "late", text);
         break;
     case DL_NOTE_DEADLINE:
-        d->deadline_s = n->seconds;
+        d->lines.deadline_s = n->seconds;
         dl_log(DILOCO_LOG_DEBUG, "entry %llu: deadline in %.1f s", (unsigned long long)entry,
                n->seconds);
         break;
@@ -243,5 +244,5 @@ void dl_driver_on_move(void *user, const dl_transition *move)
     char text[DL_TRANSITION_TEXT];
     dl_transition_text(text, sizeof text, move);
     dl_log(DILOCO_LOG_INFO, "%s: move %llu: %s", d->a.self.replica,
-           (unsigned long long)++d->n_moves, text);
+           (unsigned long long)++d->lines.n_moves, text);
 }

@@ -201,7 +201,7 @@ __attribute__((visibility("default"))) int pthread_mutex_unlock(pthread_mutex_t 
     static int (*_Atomic real)(pthread_mutex_t *);
     dl_driver *d = atomic_load(&watched);
     if (!real) real = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_unlock");
-    if (d && lock == &d->lock) look(d);
+    if (d && lock == &d->thread.lock) look(d);
     return real(lock);
 }
 
