@@ -75,7 +75,9 @@ int main(int argc, char **argv)
     check(dl_backend_create(&backend, "cpu"));
     check(dl_pool_create(&pool, n_threads));
     check(dl_model_create(&model, &config, &sample, 1, backend, pool));
-    check(dl_decoder_create(&decoder, model, &config, pool));
+    size_t n_tensors;
+    const diloco_tensor *tensors = dl_model_tensors(model, &n_tensors);
+    check(dl_decoder_create(&decoder, tensors, n_tensors, &config, pool));
     size_t n = dl_model_n_parameters(model);
     float *p = dl_model_parameters(model), *logits = malloc((size_t)config.vocab * sizeof *logits);
     for (size_t i = 0; i < n; i++)

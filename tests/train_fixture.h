@@ -186,6 +186,31 @@ static inline float *fixture_parameters(const dl_setup *setup)
     return out;
 }
 
+static inline void fixture_set_parameters(const dl_setup *setup, const float *from)
+{
+    size_t n = dl_model_n_parameters(setup->model);
+    dl_backend_copy_in(setup->backend, dl_model_parameters(setup->model), from, n * sizeof *from);
+}
+
+/* The model's initial parameters by the configuration's seed. */
+static inline void fixture_initial(const dl_setup *setup)
+{
+    float *values = fixture_parameters(setup);
+    dl_model_initial(setup->model, values, (uint64_t)setup->config.seed);
+    fixture_set_parameters(setup, values);
+    free(values);
+}
+
+/* A model's gradients on the host; the caller frees them. */
+static inline float *fixture_gradients(const dl_setup *setup)
+{
+    size_t n = dl_model_n_parameters(setup->model);
+    float *out = malloc(n * sizeof *out);
+    CHECK(out != NULL);
+    dl_backend_copy_out(setup->backend, out, dl_model_gradients(setup->model), n * sizeof *out);
+    return out;
+}
+
 /* theta after the run's last entry. */
 static inline float *fixture_theta(const dl_config *config, size_t *n)
 {

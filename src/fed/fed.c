@@ -181,10 +181,7 @@ static diloco_status record_life(life *l)
 static diloco_status join(life *l)
 {
     progress(l, "join");
-    dl_backend_enter(l->setup.backend);
-    const diloco_status status = diloco_run_join(l->run);
-    dl_backend_leave(l->setup.backend);
-    if (status) return status;
+    DL_TRY(diloco_run_join(l->run));
     DL_TRY(dl_opening_check(&l->setup.config));
     l->now = diloco_run_now(l->run);
     dl_meter_begin(&l->meter, &l->now);
@@ -196,9 +193,7 @@ static diloco_status join(life *l)
 static diloco_status round_of_run(life *l)
 {
     progress(l, "wait");
-    dl_backend_enter(l->setup.backend);
     const diloco_status status = dl_run_round(l->run);
-    dl_backend_leave(l->setup.backend);
     const uint64_t entry = l->now.entry;
     l->now = diloco_run_now(l->run);
     if (l->now.entry != entry) l->meter.ahead = 0;

@@ -219,7 +219,7 @@ TEST(fed_26_31_32_two_rounds_are_a_hand_run_of_2h_steps)
     CHECK_OK(dl_setup_open(&setup, c, 1, 2));
     CHECK_OK(dl_step_init(&step, &setup, false));
     step.whole_epochs = true;
-    dl_model_initial(setup.model, dl_model_parameters(setup.model), (uint64_t)c->seed);
+    fixture_initial(&setup);
     for (uint64_t i = 0; i < 2 * H; i++) {
         dl_step_facts facts;
         double lr;
@@ -475,15 +475,16 @@ static void train_by_hand(dl_setup *setup, dl_step *step, size_t client, uint64_
 {
     const size_t n = dl_model_n_parameters(setup->model);
     const double lr = setup->config.lr;
-    float *x = dl_model_parameters(setup->model);
     for (int i = 0; i < HAND_H; i++) {
         dl_step_facts facts;
         float *before = fixture_parameters(setup);
         CHECK_OK(dl_step_take(&facts, step, client, sample, lr));
         sample += facts.samples;
+        float *x = fixture_parameters(setup);
         for (size_t k = 0; k < n; k++)
             x[k] -= (float)(lr * mu * ((double)before[k] - (double)theta[k]));
-        free(before);
+        fixture_set_parameters(setup, x);
+        free(before), free(x);
     }
 }
 

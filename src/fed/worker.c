@@ -25,16 +25,7 @@ static bool asked_to_stop(const dl_worker *w)
 
 static diloco_status list_vectors(dl_worker *w)
 {
-    dl_inner *inner = w->step.inner;
-    for (size_t i = 0; i < dl_inner_n_vectors(inner); i++) {
-        size_t n;
-        float *vector = dl_inner_vector(inner, i, &n);
-        DL_ASSERT(w->n_vectors < DL_WORKER_MAX_VECTORS - 1);
-        w->vectors[w->n_vectors++] = (dl_private){.name = dl_inner_vector_name(inner, i),
-                                                  .data = vector,
-                                                  .len = n * sizeof *vector,
-                                                  .f32 = true};
-    }
+    DL_TRY(dl_step_list(&w->step, w->vectors, DL_WORKER_MAX_VECTORS - 1, &w->n_vectors, true));
     w->vectors[w->n_vectors++] =
         (dl_private){.name = "inner.steps", .data = &w->inner_steps, .len = sizeof w->inner_steps};
     return DILOCO_OK;
@@ -181,10 +172,8 @@ static diloco_status put(turn *t, const char *client, bool *first)
     w->inner_steps = dl_inner_steps(w->step.inner);
     describe(t);
     DL_TRY(dl_backend_sync(w->setup->backend));
-    dl_backend_enter(w->setup->backend);
-    const diloco_status status = dl_run_put_client(w->run, first, &c);
-    dl_backend_leave(w->setup->backend);
-    return status;
+    DL_TRY(dl_staging_pull(&w->step.vectors)); /* keep() saves them there */
+    return dl_run_put_client(w->run, first, &c);
 }
 
 /* *done false: asked to stop before the last step, or too late; nothing happened. */
@@ -197,11 +186,10 @@ static diloco_status train(turn *t, bool *done)
     DL_TRY(dl_data_take(w->setup->data, t->work.shard));
     DL_TRY(dl_turns_take_up(&w->turns, &t->facts, &late));
     if (late) return DILOCO_OK;
+    dl_staging_push(&w->step.vectors);
     dl_inner_set_steps(w->step.inner, w->inner_steps);
     t->work.first_sample = t->facts.next_sample;
-    dl_backend_enter(w->setup->backend);
     dl_run_give_theta(w->run);
-    dl_backend_leave(w->setup->backend);
     dl_step_anchor(&w->step);
     w->n_settled = dl_turns_settled(&w->turns);
     for (tell(t, steps); t->work.steps < steps && !asked_to_stop(w); tell(t, steps))
@@ -232,8 +220,5 @@ diloco_status dl_worker_work(void *worker, bool *worked)
     const char *client;
     DL_TRY(dl_turns_next(&w->turns, &client));
     if (!client) return DILOCO_OK;
-    dl_backend_leave(w->setup->backend); /* the run's calls are made inside it */
-    const diloco_status status = train_client(w, client, worked);
-    dl_backend_enter(w->setup->backend);
-    return status;
+    return train_client(w, client, worked);
 }

@@ -137,13 +137,9 @@ static diloco_status publish(dl_gossip_life *l, dl_object object)
     c->stats.loss = work->stats.steps ? work->loss_sum / (double)work->stats.steps : NAN;
     if (!work->stats.steps) c->stats.first_sample = c->stats.end_sample;
     memcpy(c->run, l->run.id, sizeof c->run);
-    DL_TRY(dl_backend_sync(l->setup.backend));
-    dl_backend_enter(l->setup.backend);
-    diloco_status status =
-        dl_mix_own(l->mix, object, &l->state, l->data, c, &l->input, spans, &n_spans);
-    dl_backend_leave(l->setup.backend);
-    if (!status) status = dl_home_put(&l->home, object, l->node.round, c, spans, n_spans);
-    return status;
+    DL_TRY(dl_life_pull_tensors(l));
+    DL_TRY(dl_mix_own(l->mix, object, &l->state, l->data, c, &l->input, spans, &n_spans));
+    return dl_home_put(&l->home, object, l->node.round, c, spans, n_spans);
 }
 
 static diloco_status do_train(dl_gossip_life *l)
@@ -187,9 +183,7 @@ static size_t inputs_of(dl_gossip_life *l, dl_mix_input *inputs, size_t *n_struc
 
 void dl_life_adopt(dl_gossip_life *l)
 {
-    dl_backend_enter(l->setup.backend);
-    dl_mix_adopt(&l->state, l->data);
-    dl_backend_leave(l->setup.backend);
+    dl_life_adopt(l);
     l->work = (dl_local_fragment){.stats.first_sample = l->next_sample};
 }
 
@@ -290,11 +284,9 @@ static diloco_status do_step(dl_gossip_life *l, bool agree)
     size_t struck;
     const size_t n = inputs_of(l, inputs, &struck);
     const dl_time began = dl_clock_now();
-    dl_backend_enter(l->setup.backend);
     diloco_status status =
         agree ? dl_mix_agree(l->mix, &l->state, inputs, n, struck, l->node.round, &facts)
               : dl_mix_step(l->mix, &l->state, inputs, n, struck, l->node.round, &facts);
-    dl_backend_leave(l->setup.backend);
     const bool stepped = !status;
     if (status) DL_TRY(say_no_step(l, status));
     if (stepped && !agree) begin_setback(l, inputs, n);
@@ -394,7 +386,8 @@ static uint64_t shard_of(const char *name, uint64_t n_shards)
 
 static diloco_status open_model(dl_gossip_life *l)
 {
-    l->tensors = dl_model_tensors(l->setup.model, &l->n_tensors);
+    l->tensors = l->setup.tensors;
+    l->n_tensors = l->setup.n_tensors;
     l->data = calloc(l->n_tensors, sizeof *l->data);
     if (!l->data) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", l->n_tensors);
     dl_manifest manifest;
@@ -407,7 +400,7 @@ static diloco_status open_model(dl_gossip_life *l)
     for (size_t i = 0; i < l->n_tensors; i++)
         l->data[i] = l->tensors[i].data;
     DL_TRY(dl_step_init(&l->step, &l->setup, false));
-    dl_life_list_privates(l);
+    DL_TRY(dl_life_list_privates(l));
     DL_TRY(dl_state_init(&l->state, &l->run.manifest, dl_outer_find(c->outer_optimizer),
                          DL_NODE_MAX + 1, 2, 1));
     return dl_mix_create(&l->mix, c, &l->run.manifest, l->setup.pool);
@@ -465,11 +458,8 @@ static diloco_status join(dl_gossip_life *l)
     const dl_config *c = dl_gossip_config(l);
     bool resumed, blank = false;
     DL_TRY(dl_home_open(&l->home, c, l->name));
-    dl_backend_enter(l->setup.backend);
-    diloco_status status = dl_life_resume(l, &resumed);
-    if (!status && !resumed) status = dl_life_begin(l, &blank);
-    dl_backend_leave(l->setup.backend);
-    DL_TRY(status);
+    DL_TRY(dl_life_resume(l, &resumed));
+    if (!resumed) DL_TRY(dl_life_begin(l, &blank));
     l->shard = shard_of(l->name, dl_clients_shards(c));
     DL_TRY(dl_data_take(l->setup.data, (size_t)l->shard));
     DL_TRY(dl_home_serve(&l->home, c));

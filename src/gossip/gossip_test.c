@@ -73,20 +73,58 @@ TEST(nodes_that_agree_after_the_last_round_end_with_one_model)
     static life lives[2];
     fixture_record records[2] = {{0}};
     char digests[2][33];
+    double loss[2];
     dl_config *config = nodes("2", "mean");
     set(config, "run.deadline", "60");
     run(lives, records, 2, config, false);
     for (int i = 0; i < 2; i++) {
         if (lives[i].of.status) CHECK_FAIL("%s: %s", lives[i].of.name, lives[i].of.text);
         CHECK_INT(1, fixture_count(&records[i], "agreement"));
+        CHECK(fixture_number(fixture_nth(&records[i], "step", 0), "grad_norm") > 0);
+        for (size_t k = 0; k < 2; k++) /* what it trained is what it contributed */
+            CHECK(fixture_number(fixture_nth(&records[i], "round", k), "pseudo_grad_norm") > 0);
+        const size_t n_evals = fixture_count(&records[i], "eval");
+        CHECK(n_evals > 0);
+        loss[i] = fixture_number(fixture_nth(&records[i], "eval", n_evals - 1), "loss");
         const dl_json_value end = fixture_nth(&records[i], "end", 0);
         CHECK_INT(1, fixture_whole(end, "agreed"));
         CHECK_OK(dl_json_read_str(digests[i], sizeof digests[i], end, "model"));
     }
     CHECK_STR(digests[0], digests[1]);
+    CHECK(loss[0] == loss[1]); /* and the tensors that are trained hold it */
     for (int i = 0; i < 2; i++)
         fixture_record_free(&records[i]);
     free(config);
+}
+
+/* A node alone, to its end; the digest of its model. A record with stop_at stops it on the way. */
+static diloco_status live_alone(char digest[33], const dl_config *config, fixture_record *record)
+{
+    const diloco_train_hooks hooks = {.on_progress = fixture_on_progress,
+                                      .on_record = fixture_on_record,
+                                      .user = record,
+                                      .stop = &record->stop};
+    DL_TRY(dl_gossip_train(config, "r0", &hooks));
+    return dl_json_read_str(digest, 33, fixture_nth(record, "end", 0), "model");
+}
+
+TEST(a_node_that_is_stopped_resumes_bitwise)
+{
+    char expected[33], digest[33];
+    fixture_record whole = {0}, first = {.stop_at = 6}, second = {0};
+    dl_config *a = nodes("1", "mean"), *b = nodes("1", "mean");
+    for (int k = 0; k < 2; k++) {
+        set(k ? b : a, "swarm.min_peers", "1");
+        set(k ? b : a, "swarm.agree_every", "0");
+        CHECK_OK(diloco_train_create(k ? b : a));
+    }
+    CHECK_OK(live_alone(expected, a, &whole));
+    CHECK_STATUS(DILOCO_EINTERRUPTED, live_alone(digest, b, &first));
+    CHECK_OK(live_alone(digest, b, &second));
+    CHECK_STR(expected, digest);
+    CHECK_INT(8, fixture_count(&first, "step") + fixture_count(&second, "step"));
+    fixture_record_free(&whole), fixture_record_free(&first), fixture_record_free(&second);
+    free(a), free(b);
 }
 
 TEST(a_node_that_never_agreed_ends_with_an_error)
@@ -132,4 +170,4 @@ TEST(a_round_in_which_a_robust_combiner_gives_way_is_warned_about)
 
 TEST_MAIN(a_round_in_which_a_robust_combiner_gives_way_is_warned_about,
           nodes_that_agree_after_the_last_round_end_with_one_model,
-          a_node_that_never_agreed_ends_with_an_error)
+          a_node_that_is_stopped_resumes_bitwise, a_node_that_never_agreed_ends_with_an_error)

@@ -31,7 +31,7 @@ typedef struct dl_gossip_life {
     dl_mix *mix;
     dl_node node;
     dl_wire *wire;
-    void **data; /* [n_tensors] of the model, in the manifest's order */
+    void **data; /* [n_tensors] of the model, in the manifest's order, in host places */
     const diloco_tensor *tensors;
     size_t n_tensors;
     dl_private privates[DL_HOME_PRIVATES];
@@ -70,7 +70,11 @@ void dl_life_adopt(dl_gossip_life *l);
 DL_MUST_CHECK diloco_status dl_life_copy(dl_gossip_life *l);
 
 /* node_state.c: after the step is made, before the first of the others. */
-void dl_life_list_privates(dl_gossip_life *l);
+DL_MUST_CHECK diloco_status dl_life_list_privates(dl_gossip_life *l);
+/* The model's values into the host places that `data` and `tensors` name. */
+DL_MUST_CHECK diloco_status dl_life_pull_tensors(dl_gossip_life *l);
+/* theta and buffers of the state into the model. */
+void dl_life_adopt(dl_gossip_life *l);
 /* What an earlier generation saved, with the model that it rests on: *resumed. DILOCO_EPROTO,
  * DILOCO_EDIFFERS: it cannot be used, and what to do. */
 DL_MUST_CHECK diloco_status dl_life_resume(dl_gossip_life *l, bool *resumed);

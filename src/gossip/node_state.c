@@ -12,22 +12,32 @@
 
 /* ---- private state ------------------------------------------------------------------------ */
 
-void dl_life_list_privates(dl_gossip_life *l)
+diloco_status dl_life_list_privates(dl_gossip_life *l)
 {
-    dl_inner *inner = l->step.inner;
-    for (size_t i = 0; i < dl_inner_n_vectors(inner); i++) {
-        size_t n;
-        float *vector = dl_inner_vector(inner, i, &n);
-        DL_ASSERT(l->n_privates < DL_HOME_PRIVATES - 2);
-        l->privates[l->n_privates++] = (dl_private){.name = dl_inner_vector_name(inner, i),
-                                                    .data = vector,
-                                                    .len = n * sizeof *vector,
-                                                    .f32 = true};
-    }
+    DL_TRY(dl_step_list(&l->step, l->privates, DL_HOME_PRIVATES - 2, &l->n_privates, true));
     l->privates[l->n_privates++] =
         (dl_private){.name = "inner.steps", .data = &l->inner_steps, .len = sizeof l->inner_steps};
     l->privates[l->n_privates++] =
         (dl_private){.name = "inner.rewarming", .data = &l->rewarming, .len = sizeof l->rewarming};
+    return DILOCO_OK;
+}
+
+diloco_status dl_life_pull_tensors(dl_gossip_life *l)
+{
+    DL_TRY(dl_staging_pull(&l->setup.staged_parameters));
+    return dl_staging_pull(&l->setup.staged_counters);
+}
+
+static void push_tensors(dl_gossip_life *l)
+{
+    dl_staging_push(&l->setup.staged_parameters);
+    dl_staging_push(&l->setup.staged_counters);
+}
+
+void dl_life_adopt(dl_gossip_life *l)
+{
+    dl_mix_adopt(&l->state, l->data);
+    push_tensors(l);
 }
 
 diloco_status dl_life_save_private(dl_gossip_life *l)
@@ -49,7 +59,8 @@ diloco_status dl_life_save_private(dl_gossip_life *l)
     snprintf(f.replica, sizeof f.replica, "%s", l->name);
     snprintf(f.isa, sizeof f.isa, "%s", diloco_isa());
     snprintf(f.program, sizeof f.program, "%s", diloco_version());
-    DL_TRY(dl_backend_sync(l->setup.backend));
+    DL_TRY(dl_life_pull_tensors(l));
+    DL_TRY(dl_staging_pull(&l->step.vectors));
     return dl_local_save(l->home.local, &f, l->tensors, l->n_tensors, l->privates, l->n_privates);
 }
 
@@ -64,6 +75,8 @@ static diloco_status load_private(dl_gossip_life *l, uint64_t *round)
         .pace = {.takes = takes, .fragments = &pace}, .fragments = &l->work, .n_fragments = 1};
     DL_TRY(dl_local_load(l->home.local, &f, l->run.id, l->run.manifest.digest, l->tensors,
                          l->n_tensors, l->privates, l->n_privates, true));
+    push_tensors(l);
+    dl_staging_push(&l->step.vectors);
     *round = f.pace.folded;
     l->position = f.pace.position;
     l->steps = f.step;
@@ -108,7 +121,7 @@ diloco_status dl_life_begin(dl_gossip_life *l, bool *blank)
     *blank = status == DILOCO_ENOENT;
     if (*blank) return DILOCO_OK;
     DL_TRY(status);
-    dl_mix_adopt(&l->state, l->data);
+    dl_life_adopt(l);
     return DILOCO_OK;
 }
 

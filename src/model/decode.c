@@ -36,16 +36,20 @@ struct dl_decoder {
 
 /* ---- making */
 
-static const diloco_tensor *find(const dl_model *model, const char *name)
-{
+/* The model's tensors. */
+typedef struct list {
+    const diloco_tensor *tensors;
     size_t n;
-    const diloco_tensor *tensors = dl_model_tensors(model, &n);
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(tensors[i].name, name) == 0) return &tensors[i];
+} list;
+
+static const diloco_tensor *find(const list *model, const char *name)
+{
+    for (size_t i = 0; i < model->n; i++)
+        if (strcmp(model->tensors[i].name, name) == 0) return &model->tensors[i];
     return NULL;
 }
 
-static const float *of_layer(const dl_model *model, size_t layer, const char *what)
+static const float *of_layer(const list *model, size_t layer, const char *what)
 {
     char name[DILOCO_NAME_MAX + 1];
     snprintf(name, sizeof name, "model.layers.%zu.%s.weight", layer, what);
@@ -54,7 +58,7 @@ static const float *of_layer(const dl_model *model, size_t layer, const char *wh
 }
 
 /* q, k, v and gate, up follow one another in the parameters (gpt.c). */
-static block block_of(const dl_model *model, size_t layer)
+static block block_of(const list *model, size_t layer)
 {
     return (block){.norm1 = of_layer(model, layer, "input_layernorm"),
                    .qkv = of_layer(model, layer, "self_attn.q_proj"),
@@ -66,7 +70,7 @@ static block block_of(const dl_model *model, size_t layer)
                    .down = of_layer(model, layer, "mlp.down_proj")};
 }
 
-static diloco_status read_shape(dl_decoder *d, const dl_model *model, const dl_config *c)
+static diloco_status read_shape(dl_decoder *d, const list *model, const dl_config *c)
 {
     const diloco_tensor *table = find(model, "model.embed_tokens.weight"),
                         *head = find(model, "lm_head.weight");
@@ -125,23 +129,24 @@ static diloco_status take_memory(dl_decoder *d)
     return DILOCO_OK;
 }
 
-diloco_status dl_decoder_create(dl_decoder **out, const dl_model *model, const dl_config *config,
-                                dl_pool *pool)
+diloco_status dl_decoder_create(dl_decoder **out, const diloco_tensor *tensors, size_t n,
+                                const dl_config *config, dl_pool *pool)
 {
+    const list model = {tensors, n};
     *out = NULL;
     if (strcmp(config->model, "gpt") != 0)
         return dl_fail(DILOCO_EREFUSED, "a model %s does not write text", config->model);
     dl_decoder *d = calloc(1, sizeof *d);
     if (!d) return dl_fail(DILOCO_ENOMEM, "no memory for a decoder");
     d->pool = pool;
-    diloco_status status = read_shape(d, model, config);
+    diloco_status status = read_shape(d, &model, config);
     if (!status) status = take_memory(d);
     if (status) {
         dl_decoder_destroy(d);
         return status;
     }
     for (size_t i = 0; i < d->layers; i++)
-        d->blocks[i] = block_of(model, i);
+        d->blocks[i] = block_of(&model, i);
     *out = d;
     return DILOCO_OK;
 }

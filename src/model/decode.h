@@ -7,11 +7,12 @@
 
 typedef struct dl_decoder dl_decoder;
 
-/* Of a `gpt` on this machine's processors, with room for parameters.model.context positions. Its
- * parameters are read in place; model and pool are borrowed. DILOCO_EREFUSED: another model.
- * DILOCO_ENOMEM. One thread at a time. */
-DL_MUST_CHECK diloco_status dl_decoder_create(dl_decoder **out, const dl_model *model,
-                                              const dl_config *config, dl_pool *pool);
+/* Of a `gpt` on this machine's processors, with room for parameters.model.context positions.
+ * tensors[n]: those of the model (dl_model_tensors), with data in host memory, which is read in
+ * place; they and the pool are borrowed. DILOCO_EREFUSED: another model. DILOCO_ENOMEM. One thread
+ * at a time. */
+DL_MUST_CHECK diloco_status dl_decoder_create(dl_decoder **out, const diloco_tensor *tensors,
+                                              size_t n, const dl_config *config, dl_pool *pool);
 void dl_decoder_destroy(dl_decoder *decoder); /* NULL is fine */
 
 /* The next token of the text, 0 <= token < vocab, at a position that is free. logits: f32[vocab] of

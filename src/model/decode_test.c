@@ -42,7 +42,9 @@ static void check_shape(const char *heads, const char *kv_heads, const char *tie
         host[i] *= 2; /* so that attention looks at some more than at others */
     dl_backend_copy_in(backend, dl_model_parameters(model), host,
                        dl_model_n_parameters(model) * sizeof *host);
-    CHECK_OK(dl_decoder_create(&decoder, model, &config, pool));
+    size_t n_tensors;
+    const diloco_tensor *tensors = dl_model_tensors(model, &n_tensors);
+    CHECK_OK(dl_decoder_create(&decoder, tensors, n_tensors, &config, pool));
     for (int again = 0; again < 2; again++) {
         for (int t = 0; t < T; t++) {
             tokens[t] = (t * t + 5 * again) % VOCAB;
@@ -77,7 +79,7 @@ TEST(a_model_of_images_is_refused)
     dl_decoder *decoder;
     dl_config_init(&config);
     CHECK_OK(dl_config_set(&config, "trainer.model_name", "lenet5", "test"));
-    CHECK_STATUS(DILOCO_EREFUSED, dl_decoder_create(&decoder, NULL, &config, NULL));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_decoder_create(&decoder, NULL, 0, &config, NULL));
     CHECK(decoder == NULL);
 }
 

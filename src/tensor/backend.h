@@ -13,6 +13,7 @@
 
 #include "base/size.h"
 #include "base/status.h"
+#include <stdbool.h>
 
 /* Columns of the operation tables. A model whose operations lack a column is refused by name. */
 typedef enum dl_device { DL_DEVICE_CPU, DL_DEVICE_CUDA, DL_N_DEVICES } dl_device;
@@ -20,14 +21,16 @@ typedef enum dl_device { DL_DEVICE_CPU, DL_DEVICE_CUDA, DL_N_DEVICES } dl_device
 typedef struct dl_backend dl_backend;
 
 typedef struct dl_backend_ops {
-    const char *name; /* "cpu", "trap" */
-    dl_device device; /* whose operations work on this memory */
+    const char *name;    /* "cpu", "trap" */
+    dl_device device;    /* whose operations work on this memory */
+    bool in_host_memory; /* the host may read and write it between operations, after sync */
 
     /* n > 0 zeroed bytes aligned to 64, or NULL. */
     void *(*alloc)(dl_backend *self, size_t n);
     void (*release)(dl_backend *self, void *memory);
 
-    /* Queued in order with the operations. copy_out returns when the bytes are there. */
+    /* Queued in order with the operations. copy_in returns when the host bytes may be reused,
+     * copy_out when they are there. A failure is kept, and the next sync returns it. */
     void (*copy_in)(dl_backend *self, void *to, const void *host, size_t n);
     void (*copy_out)(dl_backend *self, void *host, const void *from, size_t n);
     void (*copy_within)(dl_backend *self, void *to, const void *from, size_t n);

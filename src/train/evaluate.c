@@ -43,25 +43,32 @@ diloco_status dl_evaluate_samples(dl_score *out, const dl_setup *s, size_t shard
     return take(out, s);
 }
 
-/* theta takes the parameters' place for a while; what was there waits in the gradient's memory,
- * which is free between steps. */
+/* Other values take the parameters' place for a while; what was there waits in the gradient's
+ * memory, which is free between steps. */
+static diloco_status set_aside(const dl_setup *s)
+{
+    dl_backend_copy_within(s->backend, dl_model_gradients(s->model), dl_model_parameters(s->model),
+                           dl_model_n_parameters(s->model) * sizeof(float));
+    return dl_backend_sync(s->backend);
+}
+
+static void put_back(const dl_setup *s)
+{
+    dl_backend_copy_within(s->backend, dl_model_parameters(s->model), dl_model_gradients(s->model),
+                           dl_model_n_parameters(s->model) * sizeof(float));
+}
+
 diloco_status dl_evaluate_shared(dl_score *held_out, dl_score *next, const dl_setup *s,
                                  const diloco_run *run, size_t shard)
 {
-    size_t n_tensors, bytes = dl_model_n_parameters(s->model) * sizeof(float);
-    float *parameters = dl_model_parameters(s->model), *aside = dl_model_gradients(s->model);
-    dl_model_tensors(s->model, &n_tensors);
-
-    dl_backend_copy_within(s->backend, aside, parameters, bytes);
-    DL_TRY(dl_backend_sync(s->backend));
-    dl_backend_enter(s->backend);
-    diloco_status status = diloco_run_theta(run, s->places, n_tensors);
-    dl_backend_leave(s->backend);
+    DL_TRY(set_aside(s));
+    diloco_status status = diloco_run_theta(run, s->places, s->n_tensors);
+    if (!status) dl_staging_push(&s->staged_parameters);
     if (!status) status = dl_evaluate(held_out, s, (uint64_t)s->config.eval_batches);
     if (!status && next)
         status = dl_evaluate_samples(next, s, shard, diloco_run_now(run).sample,
                                      (size_t)s->config.batch_size);
-    dl_backend_copy_within(s->backend, parameters, aside, bytes);
+    put_back(s);
     return status;
 }
 
@@ -76,22 +83,14 @@ static size_t bytes_of(const diloco_tensor *t)
 
 diloco_status dl_evaluate_other(dl_score *held_out, const dl_setup *s, const void *const *data)
 {
-    size_t n_tensors, bytes = dl_model_n_parameters(s->model) * sizeof(float);
-    float *parameters = dl_model_parameters(s->model), *aside = dl_model_gradients(s->model);
-    const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
-
-    dl_backend_leave(s->backend);
-    dl_backend_copy_within(s->backend, aside, parameters, bytes);
-    diloco_status status = dl_backend_sync(s->backend);
-    dl_backend_enter(s->backend);
-    for (size_t i = 0; !status && i < n_tensors; i++)
-        if (s->places[i]) memcpy(s->places[i], data[i], bytes_of(&tensors[i]));
-    dl_backend_leave(s->backend);
-    if (!status) status = dl_evaluate(held_out, s, (uint64_t)s->config.eval_batches);
-    dl_backend_copy_within(s->backend, parameters, aside, bytes);
-    if (!status) status = dl_backend_sync(s->backend);
-    dl_backend_enter(s->backend);
-    return status;
+    DL_TRY(set_aside(s));
+    for (size_t i = 0; i < s->n_tensors; i++)
+        if (s->places[i]) memcpy(s->places[i], data[i], bytes_of(&s->tensors[i]));
+    dl_staging_push(&s->staged_parameters);
+    diloco_status status = dl_evaluate(held_out, s, (uint64_t)s->config.eval_batches);
+    put_back(s);
+    const diloco_status waited = dl_backend_sync(s->backend);
+    return status ? status : waited;
 }
 
 static diloco_status evaluate_run(diloco_eval_result *out, const diloco_config *config)

@@ -20,6 +20,22 @@ TEST(evaluation_finds_what_training_recorded)
     free(config);
 }
 
+/* A replica that keeps a share of its own values still records the shared model's loss. */
+TEST(evaluation_in_training_is_of_the_shared_model_and_not_of_the_replicas_own)
+{
+    fixture_record record = {0};
+    diloco_eval_result result;
+    dl_config *config = fixture_config("diloco");
+    set(config, "trainer.eval_batches", "0");
+    set(config, "server.diloco.local_mix", "0.9");
+    set(config, "parameters.optimizer.lr", "1e-2");
+    fixture_train(config, &record, 1);
+    CHECK_OK(diloco_eval(&result, config));
+    CHECK_NEAR(fixture_number(fixture_nth(&record, "eval", 1), "loss"), result.loss, 1e-4);
+    fixture_record_free(&record);
+    free(config);
+}
+
 TEST(evaluation_without_held_out_text_says_so)
 {
     diloco_eval_result result;
@@ -71,6 +87,7 @@ TEST(a_text_is_evaluated_as_validation_data_would_be)
     free(config), free(other);
 }
 
-TEST_MAIN(evaluation_finds_what_training_recorded, evaluation_without_held_out_text_says_so,
-          a_store_without_a_run_cannot_be_evaluated,
+TEST_MAIN(evaluation_finds_what_training_recorded,
+          evaluation_in_training_is_of_the_shared_model_and_not_of_the_replicas_own,
+          evaluation_without_held_out_text_says_so, a_store_without_a_run_cannot_be_evaluated,
           a_text_is_evaluated_as_validation_data_would_be)

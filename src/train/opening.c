@@ -10,12 +10,6 @@
 
 #include <stdlib.h>
 
-/* Both arrays of a parameter are at the same offset. */
-static float *gradient_of(dl_model *model, const diloco_tensor *tensor)
-{
-    return dl_model_gradients(model) + ((const float *)tensor->data - dl_model_parameters(model));
-}
-
 /* PROTOCOL P22: the entries are the steps, so the schedule sets their learning rate. */
 static double entry_lr(void *user, uint64_t entry)
 {
@@ -26,32 +20,50 @@ static double entry_lr(void *user, uint64_t entry)
     return lr;
 }
 
-static diloco_status register_all(diloco_run *run, dl_setup *s, bool data_parallel, int *fragment)
+/* The run copies a tensor that is on a device by itself, of the fragments that it needs. */
+static diloco_status register_all(diloco_run *run, dl_setup *s, int *fragment)
 {
     size_t n_tensors;
     int n_fragments;
+    diloco_device device;
     const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
     DL_TRY(dl_fragments_assign(fragment, &n_fragments, tensors, n_tensors, &s->config));
+    if (dl_staging_device(&device, s->backend)) DL_TRY(diloco_run_device(run, &device));
     for (size_t i = 0; i < n_tensors; i++) {
         diloco_tensor t = tensors[i];
         t.fragment = fragment[i];
         DL_TRY(diloco_run_tensor(run, &t));
-        if (data_parallel && t.role == DILOCO_PARAMETER) /* of buffers the movement */
-            DL_TRY(diloco_run_gradient(run, t.name, gradient_of(s->model, &t)));
     }
+    return DILOCO_OK;
+}
+
+/* Of parameters; of buffers the run takes the movement. Both arrays of a parameter are at the same
+ * offset. */
+static diloco_status register_gradients(diloco_run *run, dl_setup *s)
+{
+    void *host;
+    s->staged_gradients.backend = s->backend;
+    DL_TRY(dl_staging_add(&s->staged_gradients, &host, dl_model_gradients(s->model),
+                          dl_model_n_parameters(s->model) * sizeof(float)));
+    const float *gradients = host;
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        const diloco_tensor *t = &s->tensors[i];
+        if (t->role != DILOCO_PARAMETER) continue;
+        const size_t at = (size_t)((const float *)t->data - s->parameters);
+        DL_TRY(diloco_run_gradient(run, t->name, gradients + at));
+    }
+    diloco_run_on_lr(run, entry_lr, &s->config);
     return DILOCO_OK;
 }
 
 static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_parallel)
 {
-    size_t n_tensors;
-    dl_model_tensors(s->model, &n_tensors);
-    int *fragment = calloc(n_tensors, sizeof *fragment);
-    if (!fragment) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n_tensors);
-    const diloco_status status = register_all(run, s, data_parallel, fragment);
+    int *fragment = calloc(s->n_tensors, sizeof *fragment);
+    if (!fragment) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", s->n_tensors);
+    const diloco_status status = register_all(run, s, fragment);
     free(fragment);
     DL_TRY(status);
-    if (data_parallel) diloco_run_on_lr(run, entry_lr, &s->config);
+    if (data_parallel) DL_TRY(register_gradients(run, s));
     return diloco_run_data_digest(run, dl_data_digest(s->data));
 }
 
@@ -60,9 +72,8 @@ static diloco_status set_initial(dl_setup *s, bool exists)
 {
     const bool reads = s->config.init_from[0] && !exists;
     if (reads && s->config.init_as == DL_INIT_MODEL) return dl_weights_init(s, s->config.init_from);
-    dl_backend_enter(s->backend);
-    dl_model_initial(s->model, dl_model_parameters(s->model), (uint64_t)s->config.seed);
-    dl_backend_leave(s->backend);
+    dl_model_initial(s->model, s->parameters, (uint64_t)s->config.seed);
+    dl_staging_push(&s->staged_parameters);
     return reads ? dl_weights_continue(s, s->config.init_from) : DILOCO_OK;
 }
 

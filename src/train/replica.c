@@ -6,8 +6,9 @@
  *
  * 1. All that decides a step is the run's position and sample number, the parameters and the
  *    private vectors; so a resumed replica continues bitwise.
- * 2. The run reads and overwrites parameters, gradients and moments on the host. It does so
- *    inside dl_backend_enter, as an operation of a backend on this machine's processors does.
+ * 2. The run reads and overwrites parameters, gradients and moments in host memory. Those that are
+ *    on a device go through staging.h: parameters inside the run's calls, moments and gradients
+ *    around the calls that need them.
  * 3. A step whose gradient is not finite changes nothing. It still counts: its samples are used
  *    up and its position passes, or it would come again for ever. */
 #include "base/log.h"
@@ -42,6 +43,8 @@ typedef struct replica {
     bool inherited; /* private state of the run that this one continues from */
     dl_step step;
     diloco_run *run;
+    dl_private privates[MOST_PRIVATES];
+    size_t n_privates;
     dl_recorder recorder;
     dl_stop *stop;
     dl_meter meter;
@@ -61,27 +64,22 @@ static void progress(const replica *r, const char *phase)
 /* ---- opening */
 
 /* What is this replica's own. */
-static size_t privates_of(dl_private out[], size_t cap, replica *r)
+static diloco_status list_privates(replica *r)
 {
-    size_t n = 0, len;
-    dl_inner *inner = r->step.inner;
-    for (size_t i = 0; inner && i < dl_inner_n_vectors(inner); i++) {
-        DL_ASSERT(n + 2 < cap);
-        float *vector = dl_inner_vector(inner, i, &len);
-        out[n++] = (dl_private){
-            .name = dl_inner_vector_name(inner, i), .data = vector, .len = len * sizeof *vector};
-    }
-    out[n++] = (dl_private){"inner.rewarming", &r->rewarming, sizeof r->rewarming, false};
-    out[n++] = (dl_private){"inner.steps", &r->inner_steps, sizeof r->inner_steps, false};
-    return n;
+    DL_TRY(dl_step_list(&r->step, r->privates, MOST_PRIVATES - 2, &r->n_privates, false));
+    r->privates[r->n_privates++] =
+        (dl_private){"inner.rewarming", &r->rewarming, sizeof r->rewarming, false};
+    r->privates[r->n_privates++] =
+        (dl_private){"inner.steps", &r->inner_steps, sizeof r->inner_steps, false};
+    return DILOCO_OK;
 }
 
 static diloco_status register_privates(replica *r)
 {
-    dl_private privates[MOST_PRIVATES];
-    const size_t n = privates_of(privates, MOST_PRIVATES, r);
-    for (size_t i = 0; i < n; i++)
-        DL_TRY(diloco_run_private(r->run, privates[i].name, privates[i].data, privates[i].len));
+    DL_TRY(list_privates(r));
+    for (size_t i = 0; i < r->n_privates; i++)
+        DL_TRY(diloco_run_private(r->run, r->privates[i].name, r->privates[i].data,
+                                  r->privates[i].len));
     return DILOCO_OK;
 }
 
@@ -94,14 +92,9 @@ static bool begins_from_another(const replica *r)
 /* What this replica has left of its own beside that run, if that was on this machine. */
 static bool inherit(replica *r)
 {
-    dl_private privates[MOST_PRIVATES];
     dl_config_path folder;
-    const size_t n = privates_of(privates, MOST_PRIVATES, r);
     if (!r->step.inner || dl_run_state_dir_of(folder, r->setup.config.init_from)) return false;
-    dl_backend_enter(r->setup.backend);
-    const bool found = dl_local_inherit(folder, r->name, privates, n);
-    dl_backend_leave(r->setup.backend);
-    return found;
+    return dl_local_inherit(folder, r->name, r->privates, r->n_privates);
 }
 
 /* Which shard its samples are numbered in. What the log deals are samples of all there is, which is
@@ -227,19 +220,19 @@ static diloco_status train_step(replica *r, diloco_step_report *report)
 /* Tell the run of a step; where something is due it exchanges, and may wait. */
 static diloco_status report_step(replica *r, const diloco_step_report *report)
 {
-    dl_backend *backend = r->setup.backend;
-    bool due = r->now.position + 1 >= r->now.next_stop;
+    const bool due = r->now.position + 1 >= r->now.next_stop;
     progress(r, due ? "exchange" : "train");
-    DL_TRY(dl_backend_sync(backend));
-    dl_backend_enter(backend);
-    diloco_status status = diloco_step(r->run, report);
-    dl_backend_leave(backend);
+    DL_TRY(dl_backend_sync(r->setup.backend));
+    if (due) DL_TRY(dl_staging_pull(&r->step.vectors)); /* the run saves them there */
+    DL_TRY(dl_staging_pull(&r->setup.staged_gradients));
+    const diloco_status status = diloco_step(r->run, report);
     r->now = diloco_run_now(r->run);
     return status;
 }
 
 static diloco_status stop_here(replica *r)
 {
+    DL_TRY(dl_staging_pull(&r->step.vectors));
     DL_TRY(diloco_run_save(r->run));
     return dl_fail(DILOCO_EINTERRUPTED,
                    "%s stopped at step %" PRIu64 " of %" PRIu64
@@ -271,14 +264,12 @@ static diloco_status loop(replica *r)
 static diloco_status join(replica *r)
 {
     progress(r, "join");
-    dl_backend_enter(r->setup.backend);
-    diloco_status status = diloco_run_join(r->run);
-    dl_backend_leave(r->setup.backend);
-    if (status) return status;
+    DL_TRY(diloco_run_join(r->run));
     DL_TRY(dl_opening_check(&r->setup.config));
     r->now = diloco_run_now(r->run);
     DL_TRY(dl_data_take(r->setup.data, (size_t)r->now.shard));
     r->inherited = begins_from_another(r) && inherit(r);
+    dl_staging_push(&r->step.vectors);
     if (r->step.inner) dl_inner_set_steps(r->step.inner, r->inner_steps);
     begin_rewarming(r);
     dl_meter_begin(&r->meter, &r->now);
@@ -332,9 +323,7 @@ static diloco_status create(const diloco_config *config, const diloco_train_hook
                config->store);
     diloco_status status = dl_opening_run(&run, &s, "create", exists);
     if (!status && hooks) diloco_run_on_record(run, hooks->on_record, hooks->user);
-    dl_backend_enter(s.backend);
     if (!status) status = diloco_run_create(run);
-    dl_backend_leave(s.backend);
     diloco_run_close(run);
     dl_setup_close(&s);
     return status;

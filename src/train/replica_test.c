@@ -5,6 +5,7 @@
 #include "train_fixture.h"
 #include <diloco/inspect.h>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 static dl_config *two_replicas(void)
@@ -407,6 +408,37 @@ TEST(a_run_stopped_at_a_due_point_resumes_bitwise)
     check_resumes_bitwise("diloco", "4", "2", 4);
 }
 
+static void exit_after_the_due_point(void *user, const diloco_progress *progress)
+{
+    (void)user;
+    if (progress->position == 6) _exit(42);
+}
+
+/* The state saved at the due point is the run's own work: the process ends without a word. */
+TEST(a_run_killed_between_entries_resumes_bitwise_from_its_due_point)
+{
+    int status;
+    size_t n;
+    fixture_record whole = {0}, second = {0};
+    dl_config *a = fixture_config("diloco"), *b = fixture_config("diloco");
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        const diloco_train_hooks hooks = {.on_progress = exit_after_the_due_point};
+        _exit(diloco_train(b, "r0", &hooks) ? 2 : 1);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+    fixture_train(a, &whole, 1);
+    CHECK_OK(train(b, "r0", &second));
+    CHECK_INT(4, fixture_count(&second, "step"));
+    float *expected = fixture_theta(a, &n), *theta = fixture_theta(b, &n);
+    CHECK_BYTES(expected, theta, n * sizeof *theta);
+    free(expected), free(theta);
+    fixture_record_free(&whole), fixture_record_free(&second);
+    free(a), free(b);
+}
+
 TEST(data_parallel_resumes_bitwise)
 {
     check_resumes_bitwise("data_parallel", "1", "6", 3);
@@ -539,8 +571,9 @@ TEST_MAIN(replicas_on_different_data_agree_after_every_entry_and_move,
           a_joiner_without_moments_warms_up_again_and_goes_on_where_it_was_stopped,
           a_run_stopped_between_entries_resumes_bitwise,
           a_run_stopped_before_its_first_entry_resumes_bitwise,
-          a_run_stopped_at_a_due_point_resumes_bitwise, data_parallel_resumes_bitwise,
-          a_run_that_has_ended_is_done_at_once,
+          a_run_stopped_at_a_due_point_resumes_bitwise,
+          a_run_killed_between_entries_resumes_bitwise_from_its_due_point,
+          data_parallel_resumes_bitwise, a_run_that_has_ended_is_done_at_once,
           a_replica_stopped_while_it_waits_for_others_resumes_bitwise,
           a_data_parallel_replica_stopped_while_it_waits_resumes_bitwise,
           a_run_can_be_created_before_anyone_trains,

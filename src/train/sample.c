@@ -172,7 +172,9 @@ static diloco_status open_sampler(sampler *s)
     if (!s->tokens || !s->logits || !s->order)
         return dl_fail(DILOCO_ENOMEM, "no memory to sample from %zu tokens", s->vocab);
     dl_rng_init(&s->rng, s->args->seed, DL_STREAM(DL_STREAM_SAMPLE, 0), 0);
-    return dl_decoder_create(&s->decoder, s->setup->model, &s->setup->config, s->setup->pool);
+    DL_TRY(dl_staging_pull(&s->setup->staged_parameters));
+    return dl_decoder_create(&s->decoder, s->setup->tensors, s->setup->n_tensors, &s->setup->config,
+                             s->setup->pool);
 }
 
 diloco_status diloco_sample_sized(const diloco_config *config, const diloco_sample_args *given,

@@ -70,20 +70,45 @@ static diloco_status resolve_tokenizer(dl_setup *s)
     return dl_config_set(&s->config, "data.tokenizer_digest", ours, "data");
 }
 
+/* Parameters and float buffers are one array; a counter is apart from it. */
+static diloco_status stage_tensor(dl_setup *s, diloco_tensor *t)
+{
+    if (t->dtype != DILOCO_F32)
+        return dl_staging_add(&s->staged_counters, &t->data, t->data, sizeof(int64_t));
+    t->data = s->parameters + ((const float *)t->data - dl_model_parameters(s->model));
+    return DILOCO_OK;
+}
+
+static diloco_status stage_model(dl_setup *s)
+{
+    void *host;
+    const diloco_tensor *tensors = dl_model_tensors(s->model, &s->n_tensors);
+    s->staged_parameters.backend = s->staged_counters.backend = s->backend;
+    s->tensors = calloc(s->n_tensors, sizeof *s->tensors);
+    s->places = calloc(s->n_tensors, sizeof *s->places);
+    if (!s->tensors || !s->places)
+        return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", s->n_tensors);
+    DL_TRY(dl_staging_add(&s->staged_parameters, &host, dl_model_parameters(s->model),
+                          dl_model_n_parameters(s->model) * sizeof(float)));
+    s->parameters = host;
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        s->tensors[i] = tensors[i];
+        DL_TRY(stage_tensor(s, &s->tensors[i]));
+        s->places[i] = tensors[i].dtype == DILOCO_F32 ? s->tensors[i].data : NULL;
+    }
+    return DILOCO_OK;
+}
+
 static diloco_status take_memory(dl_setup *s)
 {
-    size_t n_tensors, bytes;
-    const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
+    size_t bytes;
     bool fits = dl_size_mul(&bytes, s->max_rows, dl_sample_bytes(s->sample));
     s->inputs = fits ? malloc(bytes) : NULL;
     fits = dl_size_mul(&bytes, s->max_rows * sizeof(int32_t), s->sample->length);
     s->targets = fits ? malloc(bytes) : NULL;
-    s->places = calloc(n_tensors, sizeof *s->places);
-    if (!s->inputs || !s->targets || !s->places)
+    if (!s->inputs || !s->targets)
         return dl_fail(DILOCO_ENOMEM, "no memory for a batch of %zu samples", s->max_rows);
-    for (size_t i = 0; i < n_tensors; i++)
-        s->places[i] = tensors[i].dtype == DILOCO_F32 ? tensors[i].data : NULL;
-    return DILOCO_OK;
+    return stage_model(s);
 }
 
 static diloco_status open_all(dl_setup *s, size_t n_shards)
@@ -114,6 +139,10 @@ void dl_setup_close(dl_setup *s)
     free(s->inputs);
     free(s->targets);
     free(s->places);
+    free(s->tensors);
+    dl_staging_deinit(&s->staged_parameters);
+    dl_staging_deinit(&s->staged_counters);
+    dl_staging_deinit(&s->staged_gradients);
     dl_model_destroy(s->model);
     dl_backend_destroy(s->backend);
     dl_pool_destroy(s->pool);

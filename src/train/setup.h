@@ -6,6 +6,7 @@
 #include "base/config.h"
 #include "data/data.h"
 #include "model/model.h"
+#include "train/staging.h"
 
 typedef struct dl_setup {
     dl_config config; /* with run.threads and parameters.model.vocab resolved */
@@ -17,8 +18,13 @@ typedef struct dl_setup {
     const dl_sample *sample; /* the data's */
     void *inputs;            /* max_rows of its inputs, and of its targets */
     int32_t *targets;
-    void *
-        *places; /* [n_tensors] where each lies; NULL: a counter, which evaluating does not read */
+    /* Host places of the model (staging.h). Read after a pull; a push brings changes back. */
+    dl_staging staged_parameters, staged_counters;
+    diloco_tensor *tensors; /* [n_tensors] the model's, with data in host memory */
+    size_t n_tensors;
+    float *parameters;           /* f32[n_parameters] of these tensors */
+    dl_staging staged_gradients; /* of the whole array, where the run reads it; else empty */
+    void **places; /* [n_tensors] data of each; NULL: a counter, which evaluating does not read */
 } dl_setup;
 
 /* Threads of one replica: run.threads, or cores / local replicas, at least 1. */

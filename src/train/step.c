@@ -58,8 +58,27 @@ diloco_status dl_step_init(dl_step *out, const dl_setup *s, bool data_parallel)
     return dl_inner_create(&out->inner, &s->config, &model);
 }
 
+diloco_status dl_step_list(dl_step *step, dl_private *out, size_t cap, size_t *n, bool f32)
+{
+    *n = 0;
+    step->vectors.backend = step->setup->backend;
+    for (size_t i = 0; step->inner && i < dl_inner_n_vectors(step->inner); i++) {
+        size_t count;
+        dl_private *p = &out[*n];
+        DL_ASSERT(*n < cap);
+        float *vector = dl_inner_vector(step->inner, i, &count);
+        *p = (dl_private){.name = dl_inner_vector_name(step->inner, i),
+                          .len = count * sizeof *vector,
+                          .f32 = f32};
+        DL_TRY(dl_staging_add(&step->vectors, &p->data, vector, p->len));
+        ++*n;
+    }
+    return DILOCO_OK;
+}
+
 void dl_step_deinit(dl_step *step)
 {
+    dl_staging_deinit(&step->vectors);
     dl_inner_destroy(step->inner);
     step->inner = NULL;
     if (step->memory) dl_backend_release(step->setup->backend, step->memory);

@@ -7,6 +7,7 @@
 
 #include "nn/gradient.h"
 #include "nn/inner.h"
+#include "state/private_state.h"
 #include "train/setup.h"
 
 typedef struct dl_step {
@@ -15,6 +16,7 @@ typedef struct dl_step {
     void *memory;      /* owned, of the setup's backend: anchor, and what `gradient` needs */
     float *anchor;     /* what trainer.proximal_mu pulls towards; NULL: nothing pulls */
     dl_gradient gradient;
+    dl_staging vectors; /* the optimizer's in host places, once dl_step_list made these */
     dl_inner *inner; /* NULL: the clipped gradient is left in the model, for preset data_parallel */
 } dl_step;
 
@@ -30,6 +32,12 @@ typedef struct dl_step_facts {
 /* config: of the setup. data_parallel: no inner optimizer. */
 DL_MUST_CHECK diloco_status dl_step_init(dl_step *out, const dl_setup *setup, bool data_parallel);
 void dl_step_deinit(dl_step *step); /* zeroed is fine */
+
+/* dl_step_list lists the optimizer's vectors as private pieces in host places, at most `cap`; *n 0
+ * if there is no optimizer. Once. Pull step->vectors before they are saved, push it after they were
+ * loaded. Returns DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_step_list(dl_step *step, dl_private *out, size_t cap, size_t *n,
+                                         bool f32);
 
 /* From here on trainer.proximal_mu pulls towards the parameters as they are. */
 void dl_step_anchor(dl_step *step);

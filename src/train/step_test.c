@@ -19,7 +19,7 @@ static void hand_open(hand *h, const dl_config *config, size_t shard)
         dl_setup_open(&h->setup, config, (size_t)config->replicas, (size_t)config->batch_size));
     CHECK_OK(dl_step_init(&h->step, &h->setup, false));
     h->n = dl_model_n_parameters(h->setup.model);
-    dl_model_initial(h->setup.model, dl_model_parameters(h->setup.model), (uint64_t)config->seed);
+    fixture_initial(&h->setup);
 }
 
 static void hand_close(hand *h)
@@ -50,6 +50,14 @@ static void check_theta(const dl_config *config, const float *expected, double t
     free(theta);
 }
 
+/* The same, against the parameters of a hand. */
+static void check_theta_of(const dl_config *config, const hand *h, double tolerance)
+{
+    float *expected = fixture_parameters(&h->setup);
+    check_theta(config, expected, tolerance);
+    free(expected);
+}
+
 static void check_single(dl_config *config)
 {
     fixture_record record = {0};
@@ -58,7 +66,7 @@ static void check_single(dl_config *config)
     hand_open(&h, config, 0);
     for (int64_t i = 0; i < config->rounds * config->local_steps; i++)
         hand_step(&h);
-    check_theta(config, dl_model_parameters(h.setup.model), 1e-6);
+    check_theta_of(config, &h, 1e-6);
     hand_close(&h);
     fixture_record_free(&record);
     free(config);
@@ -96,21 +104,21 @@ TEST(one_local_step_of_sgd_with_outer_sgd_of_lr_1_is_data_parallel_sgd)
 
     hand_open(&h[0], config, 0);
     hand_open(&h[1], config, 1);
-    float *p[2] = {dl_model_parameters(h[0].setup.model), dl_model_parameters(h[1].setup.model)};
-    const float *g[2] = {dl_model_gradients(h[0].setup.model),
-                         dl_model_gradients(h[1].setup.model)};
     for (int64_t step = 0; step < config->rounds; step++) {
         double lr;
         size_t n = h[0].n;
-        float *before = fixture_parameters(&h[0].setup);
+        float *x = fixture_parameters(&h[0].setup);
         CHECK_OK(dl_schedule_lr(&lr, config, (uint64_t)step, (uint64_t)config->rounds, 0));
         hand_step(&h[0]);
         hand_step(&h[1]);
+        float *g[2] = {fixture_gradients(&h[0].setup), fixture_gradients(&h[1].setup)};
         for (size_t i = 0; i < n; i++)
-            p[0][i] = p[1][i] = before[i] - (float)lr * (0.5f * g[0][i] + 0.5f * g[1][i]);
-        free(before);
+            x[i] = x[i] - (float)lr * (0.5f * g[0][i] + 0.5f * g[1][i]);
+        for (int k = 0; k < 2; k++)
+            fixture_set_parameters(&h[k].setup, x), free(g[k]);
+        free(x);
     }
-    check_theta(config, p[0], 1e-6);
+    check_theta_of(config, &h[0], 1e-6);
     for (int k = 0; k < 2; k++)
         hand_close(&h[k]), fixture_record_free(&records[k]);
     free(config);
@@ -132,11 +140,11 @@ TEST(outer_sgd_of_lr_1_ends_at_the_mean_of_the_replicas_after_exactly_h_steps)
             hand_step(&h[k]);
     }
     float *mean = fixture_parameters(&h[0].setup);
-    const float *other = dl_model_parameters(h[1].setup.model);
+    float *other = fixture_parameters(&h[1].setup);
     for (size_t i = 0; i < h[0].n; i++)
         mean[i] = 0.5f * mean[i] + 0.5f * other[i];
     check_theta(config, mean, 1e-6);
-    free(mean);
+    free(mean), free(other);
     for (int k = 0; k < 2; k++)
         hand_close(&h[k]), fixture_record_free(&records[k]);
     free(config);
@@ -166,7 +174,7 @@ TEST(gradient_accumulation_makes_one_step_of_many_micro_batches)
     for (int i = 0; i < 6; i++)
         hand_step(&h);
     /* Sums in another order, through AdamW's division: 1e-5 is a hundredth of one step. */
-    check_theta(config, dl_model_parameters(h.setup.model), 1e-5);
+    check_theta_of(config, &h, 1e-5);
     hand_close(&h);
     fixture_record_free(&record);
     free(large), free(config);
@@ -184,7 +192,7 @@ TEST(data_parallel_on_one_replica_is_plain_adamw)
     hand_open(&h, config, 0);
     for (int64_t i = 0; i < config->rounds; i++)
         hand_step(&h);
-    check_theta(config, dl_model_parameters(h.setup.model), 1e-5);
+    check_theta_of(config, &h, 1e-5);
     hand_close(&h);
     fixture_record_free(&record);
     free(config);
@@ -202,14 +210,15 @@ TEST(a_step_reports_its_loss_and_norm_and_a_bad_gradient_changes_nothing)
     CHECK_NEAR(log(256), facts.loss, 0.5); /* nothing learnt yet */
     CHECK(facts.grad_norm > 0);
 
-    float *parameters = dl_model_parameters(h.setup.model);
-    parameters[0] = NAN;
     float *before = fixture_parameters(&h.setup);
+    before[0] = NAN;
+    fixture_set_parameters(&h.setup, before);
     facts = hand_step(&h);
     CHECK(!facts.applied);
     CHECK(isnan(facts.grad_norm));
-    CHECK_BYTES(before, parameters, h.n * sizeof *before);
-    free(before);
+    float *after = fixture_parameters(&h.setup);
+    CHECK_BYTES(before, after, h.n * sizeof *before);
+    free(before), free(after);
     hand_close(&h);
     free(config);
 }
@@ -223,22 +232,28 @@ TEST(without_an_optimizer_the_clipped_gradient_is_left_and_a_bad_one_is_zero)
     set(config, "trainer.gradient_clip", "0.01");
     CHECK_OK(dl_setup_open(&s, config, 1, 2));
     CHECK_OK(dl_step_init(&step, &s, true));
-    float *parameters = dl_model_parameters(s.model), *gradients = dl_model_gradients(s.model);
     size_t n = dl_model_n_parameters(s.model);
+    float *parameters = fixture_parameters(&s);
     dl_model_initial(s.model, parameters, 1);
+    fixture_set_parameters(&s, parameters);
     CHECK_OK(dl_step_take(&facts, &step, 0, 0, 0.1));
     CHECK(facts.applied && facts.grad_norm > 0.01);
     double norm2 = 0;
+    float *gradients = fixture_gradients(&s);
     for (size_t i = 0; i < n; i++)
         norm2 += (double)gradients[i] * gradients[i];
     CHECK_NEAR(0.01, sqrt(norm2), 1e-6);
+    free(gradients);
 
     parameters[0] = NAN;
+    fixture_set_parameters(&s, parameters);
     CHECK_OK(dl_step_take(&facts, &step, 0, 0, 0.1));
     CHECK(!facts.applied);
     CHECK_CONTAINS("not finite", diloco_error_text());
+    gradients = fixture_gradients(&s);
     for (size_t i = 0; i < n; i++)
         CHECK(gradients[i] == 0);
+    free(gradients), free(parameters);
     dl_step_deinit(&step);
     dl_setup_close(&s);
     free(config);

@@ -64,6 +64,7 @@ static void destroy(dl_backend *self)
 static const dl_backend_ops ops = {
     .name = "cpu",
     .device = DL_DEVICE_CPU,
+    .in_host_memory = true,
     .alloc = alloc,
     .release = release,
     .copy_in = copy,

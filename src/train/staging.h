@@ -1,0 +1,42 @@
+/* staging.h - host places for what the trainer has in backend memory. The run, the private state
+ * and the exchange between nodes read and write host memory; the model and the optimizer are on a
+ * backend.
+ *
+ * If the host may use the backend's memory itself (the CPU backend), a place is that memory, and
+ * pull and push copy nothing. Otherwise a place is a copy, which pull fills and push brings back.
+ */
+#ifndef DL_TRAIN_STAGING_H
+#define DL_TRAIN_STAGING_H
+
+#include "tensor/backend.h"
+#include <diloco/tensor.h>
+#include <stdbool.h>
+
+typedef struct dl_staged {
+    void *host, *memory; /* one, or owned and backend memory */
+    size_t bytes;
+} dl_staged;
+
+/* Zeroed but for the backend, which is borrowed. */
+typedef struct dl_staging {
+    dl_backend *backend;
+    dl_staged *all; /* owned */
+    size_t n;
+} dl_staging;
+
+/* dl_staging_add makes a host place for `bytes` bytes of backend memory. A copy begins with zeros.
+ * Returns DILOCO_ENOMEM; *host is then NULL. */
+DL_MUST_CHECK diloco_status dl_staging_add(dl_staging *s, void **host, void *memory, size_t bytes);
+void dl_staging_deinit(dl_staging *s); /* zeroed is fine */
+
+/* dl_staging_pull waits for the backend and brings all host places up to date. Returns DILOCO_EIO
+ * if the device failed. */
+DL_MUST_CHECK diloco_status dl_staging_pull(const dl_staging *s);
+/* dl_staging_push queues the way back. */
+void dl_staging_push(const dl_staging *s);
+
+/* dl_staging_device fills *out with the copies of a backend, for diloco_run_device. Returns false
+ * if the host may use the backend's memory: then the run needs no device. */
+bool dl_staging_device(diloco_device *out, dl_backend *backend);
+
+#endif

@@ -1,0 +1,16 @@
+/* trap_backend.c - a test's CPU backends become trap backends, by -Wl,--wrap=dl_backend_create.
+ *
+ * Host code of such a test dies of SIGSEGV if it touches a model's or an optimizer's memory outside
+ * of copies and operations. */
+#include "tensor/backend.h"
+
+#include <string.h>
+
+/* Names that the linker gives. */
+diloco_status __real_dl_backend_create(dl_backend **out, const char *name);
+diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name);
+
+diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name)
+{
+    return __real_dl_backend_create(out, strcmp(name, "cpu") == 0 ? "trap" : name);
+}
