@@ -4,6 +4,7 @@
  *          torch.nn.utils.clip_grad_norm_ */
 #include "nn/gradient.h"
 
+#include "nn/enter.h"
 #include "tensor/kernels.h"
 
 #include <math.h>

@@ -10,6 +10,7 @@
 #include "nn/op.h"
 
 #include "base/clock.h"
+#include "nn/enter.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -15,6 +15,7 @@
 #include "nn/inner_rows.h"
 
 #include "base/arena.h"
+#include "nn/enter.h"
 #include "nn/gradient.h"
 #include "tensor/kernels.h"
 

@@ -4,7 +4,7 @@
  * above (nn's rows of operations), which have a column for each kind of device. Callers
  * keep to three rules, and the trap backend proves that they do:
  *   - backend memory is read and written by copies and operations only, never by the host;
- *   - an operation runs between dl_backend_enter and dl_backend_leave;
+ *   - an operation runs between `enter` and `leave`, which only nn calls (nn/enter.h);
  *   - results are read late: after dl_backend_sync, which copies out do by themselves.
  *
  * One thread at a time a backend; an operation may use a pool inside. */
@@ -36,7 +36,7 @@ typedef struct dl_backend_ops {
     void (*copy_within)(dl_backend *self, void *to, const void *from, size_t n);
     void (*zero)(dl_backend *self, void *to, size_t n);
 
-    /* Around each operation; they nest. */
+    /* Around each operation; they nest. For nn/enter.h. */
     void (*enter)(dl_backend *self);
     void (*leave)(dl_backend *self);
 
@@ -77,14 +77,6 @@ static inline void dl_backend_copy_within(dl_backend *b, void *to, const void *f
 static inline void dl_backend_zero(dl_backend *b, void *to, size_t n)
 {
     b->ops->zero(b, to, n);
-}
-static inline void dl_backend_enter(dl_backend *b)
-{
-    b->ops->enter(b);
-}
-static inline void dl_backend_leave(dl_backend *b)
-{
-    b->ops->leave(b);
 }
 DL_MUST_CHECK static inline diloco_status dl_backend_sync(dl_backend *b)
 {

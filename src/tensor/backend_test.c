@@ -81,9 +81,9 @@ static int end_of_reader(dl_backend *b, const unsigned char *x, int depth)
     if (child == 0) {
         signal(SIGSEGV, SIG_DFL);
         for (int i = 0; i < depth; i++)
-            dl_backend_enter(b);
+            b->ops->enter(b);
         for (int i = 0; i < depth - 1; i++)
-            dl_backend_leave(b);
+            b->ops->leave(b);
         _exit(*(const volatile unsigned char *)x == 42 ? 0 : 1);
     }
     int status;
@@ -102,10 +102,10 @@ TEST(the_trap_backend_kills_a_host_that_looks_inside)
     CHECK_INT(SIGSEGV, end_of_reader(b, x, 0));
     CHECK_INT(0, end_of_reader(b, x, 1)); /* inside an operation */
     CHECK_INT(0, end_of_reader(b, x, 3)); /* they nest */
-    dl_backend_enter(b);
+    b->ops->enter(b);
     CHECK_OK(dl_backend_alloc(b, &y, 1)); /* open now, closed with the rest */
     *(unsigned char *)y = 42;
-    dl_backend_leave(b);
+    b->ops->leave(b);
     CHECK_INT(SIGSEGV, end_of_reader(b, y, 0));
     CHECK_INT(SIGSEGV, end_of_reader(b, x, 0));
     dl_backend_release(b, x);
