@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """one_line_test.py CC BUILD LIBRARIES: one file and one line add a codec, a combiner, an outer
 optimizer, a store, an operation, a model, an inner optimizer, a sampler, an executor, an export
-format.
+format. One line adds an option.
 
 For each kind the headers are copied, the line is added to the list in the copy, and a new file, the
 file with the table and a program that asks for the new name are compiled. The rest is linked from

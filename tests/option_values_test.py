@@ -19,9 +19,8 @@ OTHERS = {"contribution.c", "contribution_header.c", "cmd_init.c"}
 
 def names():
     """The fields of the configuration that hold a name."""
-    config = (ROOT / "src/base/config.h").read_text()
-    fields = re.findall(r"^    dl_config_name ([^;]*);", config, re.M)
-    return [name.strip() for line in fields for name in line.split(",")]
+    for path in sorted((ROOT / "src/base/options").glob("*.h")):
+        yield from re.findall(r"^    X\(NAME, (\w+),", path.read_text(), re.M)
 
 
 def places():

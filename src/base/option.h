@@ -1,5 +1,5 @@
 /* option.h - options are one table. A row gives the parser, the range check, --help, the
- * documentation page and the agreement digest. The rows themselves are in config.c.
+ * documentation page and the agreement digest. The rows themselves are in options/.
  *
  * Values arrive as text from three places, later ones winning: the preset, the file, the
  * command line. Every value remembers where it came from. */

@@ -242,8 +242,8 @@ void dl_help_options_page(FILE *out)
           "`--set key=value`. *Agree*: equal on every replica and taken from the run by whoever\n"
           "joins it, or of this machine alone; *live*: may change while the run goes on.\n"
           "`diloco options NAME` explains one option; NAME may be a part of its name.\n\n"
-          "This page is `diloco options --markdown`, written from the table in\n"
-          "src/base/config.c; a test compares the two.\n\n"
+          "This page is `diloco options --markdown`, written from the lists in\n"
+          "src/base/options; a test compares the two.\n\n"
           "## Basic options\n\n"
           "Most runs set some of these. `diloco train --help` shows them, and\n"
           "`diloco train --help=all` shows every option.\n",

@@ -1,8 +1,8 @@
-/* data_options.h - options of [data]. */
+/* data_options.h - options of [data] and [algorithm]. */
 #ifndef DL_BASE_OPTIONS_DATA_OPTIONS_H
 #define DL_BASE_OPTIONS_DATA_OPTIONS_H
 
-#include "base/choice.h"
+#include "base/option_rows.h"
 
 // clang-format off
 #define DL_DEALS(X) \
@@ -21,8 +21,61 @@
     X(dl_deal_choice, DL_DEALS) \
     X(dl_stream_choice, DL_STREAMS) \
     X(dl_labels_choice, DL_LABELS)
+
+#define DL_DATA_OPTIONS(X) \
+    X(NAME, datasource, "data.datasource", "text", "", DL_OPTION_AGREE, \
+      "Kind of the training data.") \
+    X(PATH, train_path, "data.train_path", "", "paths", 0, \
+      "Training data on this machine: text files or folders, with commas, or the folder of an image set.", \
+      .alias = "data.data_path", \
+      .example = "books/") \
+    X(PATH, test_path, "data.test_path", "", "paths", 0, \
+      "Validation data on this machine. Default: the image set's own, or the end of the training data (data.test_fraction).", \
+      .example = "valid.txt") \
+    X(REAL(0, 0.9), test_fraction, "data.test_fraction", "0.1", "", DL_OPTION_AGREE, \
+      "Share held out from the end of the training data when there is no validation data.") \
+    X(BOOL, augment, "data.augment", "true", "", DL_OPTION_AGREE, \
+      "Whether training images of CIFAR10 are shifted by up to 4 pixels and mirrored at random.") \
+    X(NAME, tokenizer, "data.tokenizer", "byte", "", DL_OPTION_AGREE, \
+      "Tokenizer: the bytes of a text, or the byte pairs of data.tokenizer_path.") \
+    X(PATH, tokenizer_path, "data.tokenizer_path", "", "path", 0, \
+      "File of data.tokenizer = bpe: tokenizer.json or tiktoken ranks; the same on every machine.") \
+    X(TEXT(dl_config_digest, 32), tokenizer_digest, "data.tokenizer_digest", "", "digest", DL_OPTION_AGREE, \
+      "Digest of that file. It is filled in when a run starts, and a joining replica's file must match it.") \
+    X(CHOICE(dl_deal_choice), deal, "data.deal", "local", "", DL_OPTION_AGREE, \
+      "Assignment of samples: each replica reads its own shard (local), or the log assigns samples of common data (log).") \
+    X(NAME, sampler, "data.sampler", "contiguous", "", DL_OPTION_AGREE, \
+      "Rule for which samples a replica or client has.", \
+      .alias = "data.partition") \
+    X(INT(0, 9e15), data_seed, "data.random_seed", "1", "", DL_OPTION_AGREE, \
+      "Seed of the sampler's draws.") \
+    X(INT(0, DL_BIG), partition_size, "data.partition_size", "0", "samples", DL_OPTION_AGREE, \
+      "Samples of a client; 0: an equal part of all.") \
+    X(CHOICE(dl_stream_choice), stream, "data.stream", "persistent", "", DL_OPTION_AGREE, \
+      "Where a client's samples start in a round: after its last round (persistent). restart, which is Plato's iid, is refused.") \
+    X(REAL(1e-3, 1e6), concentration, "data.concentration", "1", "", DL_OPTION_AGREE, \
+      "Dirichlet parameter of the classes of noniid, mixed and orthogonal. Small: few classes each.") \
+    X(REAL(1e-3, 1e6), label_concentration, "data.label_concentration", "1", "", DL_OPTION_AGREE, \
+      "Dirichlet parameter of the classes of distribution_noniid. Small: few classes each.") \
+    X(REAL(1e-3, 1e6), quantity_concentration, "data.client_quantity_concentration", "1", "", DL_OPTION_AGREE, \
+      "Dirichlet parameter of the sizes of sample_quantity_noniid and distribution_noniid.") \
+    X(INT(1, DL_BIG), min_partition_size, "data.min_partition_size", "100", "samples", DL_OPTION_AGREE, \
+      "Fewest samples of a client of sample_quantity_noniid and distribution_noniid.") \
+    X(INT(1, 1e6), per_client_classes, "data.per_client_classes_size", "2", "classes", DL_OPTION_AGREE, \
+      "Classes of a client of label_quantity_noniid.") \
+    X(PATH, institution_classes, "data.institution_class_ids", "", "classes", DL_OPTION_AGREE, \
+      "Classes of each silo of orthogonal, as in \"0, 1; 2, 3\". Default: an equal part each.") \
+    X(CHOICE(dl_labels_choice), label_distribution, "data.label_distribution", "iid", "", DL_OPTION_AGREE, \
+      "Classes of a silo of orthogonal: even (iid), or by a Dirichlet draw (noniid).") \
+    X(PATH, non_iid_clients, "data.non_iid_clients", "", "clients", DL_OPTION_AGREE, \
+      "Number of clients of mixed whose classes are a Dirichlet draw, or a list of them, as in \"1, 4,\".") \
+    X(NAME, algorithm_type, "algorithm.type", "fedavg", "", DL_OPTION_AGREE, \
+      "What clients and server exchange. Only fedavg, for server.type = diloco, too.") \
+    X(INT(0, 65536), total_silos, "algorithm.total_silos", "0", "silos", DL_OPTION_AGREE, \
+      "Silos of orthogonal that share the classes; 0: as many as institution_class_ids names, or one a class.")
 // clang-format on
 
 DL_DATA_CHOICES(DL_CHOICE)
+DL_OPTION_STRUCT(data, DL_DATA_OPTIONS)
 
 #endif

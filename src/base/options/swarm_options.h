@@ -2,7 +2,7 @@
 #ifndef DL_BASE_OPTIONS_SWARM_OPTIONS_H
 #define DL_BASE_OPTIONS_SWARM_OPTIONS_H
 
-#include "base/choice.h"
+#include "base/option_rows.h"
 
 // clang-format off
 #define DL_CONSENSUSES(X) \
@@ -16,8 +16,31 @@
 #define DL_SWARM_CHOICES(X) \
     X(dl_consensus_choice, DL_CONSENSUSES) \
     X(dl_swarm_exchange_choice, DL_SWARM_EXCHANGES)
+
+#define DL_SWARM_OPTIONS(X) \
+    X(CHOICE(dl_consensus_choice), consensus, "swarm.consensus", "log", "", DL_OPTION_AGREE, \
+      "Whether a log decides every entry for all replicas. none: nodes exchange with each other, and each keeps its own model.") \
+    X(CHOICE(dl_swarm_exchange_choice), swarm_exchange, "swarm.exchange", "all", "", DL_OPTION_AGREE, \
+      "Exchange of a run without a log: movements among all nodes, or parameters between pairs that are drawn for each round.") \
+    X(INT(1, 64), min_peers, "swarm.min_peers", "2", "nodes", DL_OPTION_AGREE, \
+      "Fewest nodes of a round, this one included, in a run without a log. With fewer a node keeps its model.") \
+    X(INT(0, DL_BIG), agree_every, "swarm.agree_every", "0", "rounds", DL_OPTION_AGREE, \
+      "Rounds after which all nodes combine their models and momenta into one, in a run without a log; 0: never.") \
+    X(PATH, bootstrap, "swarm.bootstrap", "", "addresses", 0, \
+      "Addresses of nodes to start from, HOST:PORT with commas (--peer). One that answers is enough.") \
+    X(PATH, listen, "swarm.listen", "127.0.0.1:0", "HOST:PORT", 0, \
+      "Address at which this machine's nodes serve others; port 0: any free port. Beyond this machine it needs TLS.") \
+    X(PATH, address, "swarm.address", "", "HOST:PORT", 0, \
+      "Address at which other nodes reach this one. Default: where it listens.") \
+    X(PATH, cert, "swarm.cert", "", "path", 0, \
+      "PEM certificate of the nodes on this machine.") \
+    X(PATH, cert_key, "swarm.key", "", "path", 0, \
+      "Private key of swarm.cert.") \
+    X(BOOL, insecure, "swarm.insecure", "false", "", 0, \
+      "Whether nodes may listen beyond this machine without TLS (--insecure).")
 // clang-format on
 
 DL_SWARM_CHOICES(DL_CHOICE)
+DL_OPTION_STRUCT(swarm, DL_SWARM_OPTIONS)
 
 #endif

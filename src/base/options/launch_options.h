@@ -1,0 +1,49 @@
+/* launch_options.h - options of [launch]: how replicas are started elsewhere (docs/launch.md). */
+#ifndef DL_BASE_OPTIONS_LAUNCH_OPTIONS_H
+#define DL_BASE_OPTIONS_LAUNCH_OPTIONS_H
+
+#include "base/option_rows.h"
+
+// clang-format off
+#define DL_LAUNCH_OPTIONS(X) \
+    X(PATH, launch_executor, "launch.executor", "local", "executor", 0, \
+      "Executor that diloco launch starts replicas with; diloco launch executors lists them.") \
+    X(PATH, launch_dir, "launch.dir", "", "path", 0, \
+      "Folder for logs and exit codes where replicas run. Default: STORE.launch or runs/launch/RUN; on other machines .diloco/launch/RUN.") \
+    X(PATH, launch_binary, "launch.binary", "", "path", 0, \
+      "Program that replicas run. Default: the program that launches them.") \
+    X(INT(0, 4096), launch_cpus, "launch.cpus", "0", "cores", 0, \
+      "Cores requested for each replica; 0: what the backend gives.") \
+    X(INT(0, 64), launch_gpus, "launch.gpus", "0", "GPUs", 0, \
+      "GPUs requested for each replica.") \
+    X(REAL(0, 1e6), launch_memory_gb, "launch.memory", "0", "GB", 0, \
+      "Memory requested for each replica; 0: what the backend gives.") \
+    X(TEXT(dl_config_path, 127), launch_queue, "launch.queue", "", "name", 0, \
+      "Queue or partition that replicas are submitted to; default: the backend's own.") \
+    X(TEXT(dl_config_path, 127), launch_account, "launch.account", "", "name", 0, \
+      "Account that is charged; default: the backend's own.") \
+    X(REAL(0, 1e9), launch_timeout_s, "launch.timeout", "0", "seconds", 0, \
+      "Longest time that a started replica may run; 0: no limit.") \
+    X(REAL(0.1, 1e6), launch_grace_s, "launch.grace", "30", "seconds", 0, \
+      "Time between asking a replica to stop and killing it.") \
+    X(INT(0, 1e6), launch_restarts, "launch.restarts", "3", "", 0, \
+      "Times that each lost replica is started again.") \
+    X(REAL(0.1, 1e9), launch_lost_after_s, "launch.lost_after", "600", "seconds", 0, \
+      "Time without an answer about a replica after which it counts as lost.") \
+    X(REAL(0, 3600), launch_poll_s, "launch.poll", "0", "seconds", 0, \
+      "Time between two looks at the replicas; 0: the executor's own.") \
+    X(PATH, launch_env, "launch.env", "", "names", 0, \
+      "Environment variables of replicas, NAME=VALUE with commas between them.") \
+    X(PATH, launch_secrets, "launch.secrets", "", "names", 0, \
+      "Names of environment variables whose values replicas get as secrets.") \
+    X(PATH, launch_prices, "launch.prices", "", "path", 0, \
+      "Price table with machine_hour, as of diloco plan --cost. Default: no costs are shown.") \
+    X(REAL(0, 1e12), launch_budget, "launch.budget", "0", "", 0, \
+      "Cost of machine time, in the currency of launch.prices, after which no replica is started; 0: no limit.") \
+    X(PATH, launch_ssh_config, "launch.ssh_config", "", "path", 0, \
+      "Configuration file for ssh; default: ssh's own.")
+// clang-format on
+
+DL_OPTION_STRUCT(launch, DL_LAUNCH_OPTIONS)
+
+#endif
