@@ -40,6 +40,10 @@ typedef struct dl_option {
     unsigned flags;
     const char *help;    /* what the value is, then what the default means */
     const char *example; /* value of a basic option, which most runs set; NULL: advanced */
+    /* Conditions on other options (condition.h); NULL: none. */
+    const char *applies_when; /* the option has an effect only if this holds */
+    const char *needs;        /* a value other than the default is refused unless this holds */
+    const char *why;          /* reason for the condition, for a warning; NULL: it is plain */
 } dl_option;
 
 typedef struct dl_option_table {

@@ -12,7 +12,7 @@
  *     CHOICE(type)      type, an enum of choice.h
  *
  * FLAGS are those of option.h, or 0. Further members of dl_option may follow the help: .alias,
- * .example. DL_OPTION_STRUCT declares the module's struct. config.c
+ * .example, .applies_when, .needs, .why. DL_OPTION_STRUCT declares the module's struct. config.c
  * makes the rows of the table. */
 #ifndef DL_BASE_OPTION_ROWS_H
 #define DL_BASE_OPTION_ROWS_H

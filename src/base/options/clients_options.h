@@ -32,49 +32,71 @@
     X(PATH, inbound, "clients.inbound_processors", "", "names", DL_OPTION_AGREE, \
       "Processors of what a client receives. Only none.") \
     X(INT(0, 1e9), total_clients, "clients.total_clients", "0", "clients", DL_OPTION_AGREE, \
-      "Logical clients, each with data and inner state of its own; 0: none, and replicas train as they are.") \
+      "Logical clients, each with data and inner state of its own; 0: none, and replicas train as they are.", \
+      .needs = "swarm.consensus = log") \
     X(INT(0, 65536), per_round, "clients.per_round", "0", "clients", DL_OPTION_AGREE, \
-      "Clients drawn for each round; 0: all of them.") \
+      "Clients drawn for each round; 0: all of them.", \
+      .applies_when = "clients.total_clients") \
     X(PATH, client_state, "clients.state", "", "url", 0, \
-      "URL of a private store that workers share for the clients' inner state. Default: run.state_dir/clients.") \
+      "URL of a private store that workers share for the clients' inner state. Default: run.state_dir/clients.", \
+      .applies_when = "clients.total_clients") \
     X(CHOICE(dl_payload_choice), payload, "clients.payload", "delta", "", DL_OPTION_AGREE, \
-      "What a client sends: how far its parameters moved (delta), or the parameters (weights). The shared model is the same.") \
+      "What a client sends: how far its parameters moved (delta), or the parameters (weights). The shared model is the same.", \
+      .applies_when = "clients.total_clients") \
     X(CHOICE(dl_lost_state_choice), on_lost_state, "clients.on_lost_state", "stop", "", 0, \
-      "What happens when a client's state is missing or damaged: stop, or reset its optimizer with a warning.") \
+      "What happens when a client's state is missing or damaged: stop, or reset its optimizer with a warning.", \
+      .applies_when = "clients.total_clients") \
     X(BOOL, speed_simulation, "clients.speed_simulation", "false", "", DL_OPTION_AGREE, \
-      "Whether clients take simulated time. Rounds then close by it, and elapsed_time counts it.") \
+      "Whether clients take simulated time. Rounds then close by it, and elapsed_time counts it.", \
+      .applies_when = "clients.total_clients") \
     X(REAL(1e-3, 1e9), training_s, "clients.avg_training_time", "10", "seconds", DL_OPTION_AGREE, \
-      "Simulated seconds that the fastest client trains in a round.") \
+      "Simulated seconds that the fastest client trains in a round.", \
+      .applies_when = "clients.speed_simulation") \
     X(CHOICE(dl_sleep_choice), sleep_distribution, "clients.simulation_distribution.distribution", "pareto", "", DL_OPTION_AGREE, \
-      "Distribution of the seconds by which each client is slower, drawn once for all of its rounds.") \
+      "Distribution of the seconds by which each client is slower, drawn once for all of its rounds.", \
+      .applies_when = "clients.speed_simulation") \
     X(REAL(-1e9, 1e9), sleep_mean, "clients.simulation_distribution.mean", "10", "seconds", DL_OPTION_AGREE, \
-      "Mean of distribution = normal.") \
+      "Mean of distribution = normal.", \
+      .applies_when = "clients.simulation_distribution.distribution = normal") \
     X(REAL(0, 1e9), sleep_sd, "clients.simulation_distribution.sd", "3", "seconds", DL_OPTION_AGREE, \
-      "Standard deviation of distribution = normal.") \
+      "Standard deviation of distribution = normal.", \
+      .applies_when = "clients.simulation_distribution.distribution = normal") \
     X(REAL(0, 1e9), sleep_low, "clients.simulation_distribution.low", "0", "seconds", DL_OPTION_AGREE, \
-      "Lower end of distribution = uniform.") \
+      "Lower end of distribution = uniform.", \
+      .applies_when = "clients.simulation_distribution.distribution = uniform") \
     X(REAL(0, 1e9), sleep_high, "clients.simulation_distribution.high", "10", "seconds", DL_OPTION_AGREE, \
-      "Upper end of distribution = uniform.") \
+      "Upper end of distribution = uniform.", \
+      .applies_when = "clients.simulation_distribution.distribution = uniform") \
     X(REAL(1e-3, 1e3), sleep_alpha, "clients.simulation_distribution.alpha", "1", "", DL_OPTION_AGREE, \
-      "Shape of distribution = pareto (Lomax, from 0). A small value makes a few clients very slow.") \
+      "Shape of distribution = pareto (Lomax, from 0). A small value makes a few clients very slow.", \
+      .applies_when = "clients.simulation_distribution.distribution = pareto") \
     X(REAL(1e-3, 1e3), sleep_s, "clients.simulation_distribution.s", "1.2", "", DL_OPTION_AGREE, \
-      "Exponent of distribution = zipf; above 1.") \
+      "Exponent of distribution = zipf; above 1.", \
+      .applies_when = "clients.simulation_distribution.distribution = zipf") \
     X(REAL(0, 1e9), max_sleep_s, "clients.max_sleep_time", "60", "seconds", DL_OPTION_AGREE, \
-      "Most seconds by which a client is slower.") \
+      "Most seconds by which a client is slower.", \
+      .applies_when = "clients.speed_simulation") \
     X(REAL(1e-6, 1), availability, "clients.availability", "1", "", DL_OPTION_AGREE, \
-      "Probability that a client is available in a round, simulated.") \
+      "Probability that a client is available in a round, simulated.", \
+      .applies_when = "clients.speed_simulation") \
     X(REAL(0, 0.999999), dropout, "clients.dropout", "0", "", DL_OPTION_AGREE, \
-      "Probability that a selected client never answers, simulated.") \
+      "Probability that a selected client never answers, simulated.", \
+      .applies_when = "clients.speed_simulation") \
     X(REAL(0, 1e9), bandwidth, "clients.bandwidth", "0", "Mbit/s", DL_OPTION_AGREE, \
-      "Median of the clients' simulated links in either direction; 0: only the server's links limit them.") \
+      "Median of the clients' simulated links in either direction; 0: only the server's links limit them.", \
+      .applies_when = "clients.speed_simulation") \
     X(REAL(0, 10), bandwidth_sigma, "clients.bandwidth_sigma", "0", "", DL_OPTION_AGREE, \
-      "Standard deviation of the logarithm of the clients' bandwidth; 1: most links are between a third and three times the median.") \
+      "Standard deviation of the logarithm of the clients' bandwidth; 1: most links are between a third and three times the median.", \
+      .applies_when = "clients.speed_simulation") \
     X(INT(0, 9e15), simulation_seed, "clients.random_seed", "1", "", DL_OPTION_AGREE, \
-      "Seed of all simulated draws.") \
+      "Seed of all simulated draws.", \
+      .applies_when = "clients.speed_simulation") \
     X(REAL(0, 1e9), server_down, "server.downlink_bandwidth", "100", "Mbit/s", DL_OPTION_AGREE, \
-      "Simulated bandwidth to the clients of a round together; 0: no limit.") \
+      "Simulated bandwidth to the clients of a round together; 0: no limit.", \
+      .applies_when = "clients.speed_simulation") \
     X(REAL(0, 1e9), server_up, "server.uplink_bandwidth", "100", "Mbit/s", DL_OPTION_AGREE, \
-      "Simulated bandwidth from the clients of a round together; 0: no limit.")
+      "Simulated bandwidth from the clients of a round together; 0: no limit.", \
+      .applies_when = "clients.speed_simulation")
 // clang-format on
 
 DL_CLIENTS_CHOICES(DL_CHOICE)

@@ -39,40 +39,52 @@
     X(NAME, tokenizer, "data.tokenizer", "byte", "", DL_OPTION_AGREE, \
       "Tokenizer: the bytes of a text, or the byte pairs of data.tokenizer_path.") \
     X(PATH, tokenizer_path, "data.tokenizer_path", "", "path", 0, \
-      "File of data.tokenizer = bpe: tokenizer.json or tiktoken ranks; the same on every machine.") \
+      "File of data.tokenizer = bpe: tokenizer.json or tiktoken ranks; the same on every machine.", \
+      .applies_when = "data.tokenizer = bpe") \
     X(TEXT(dl_config_digest, 32), tokenizer_digest, "data.tokenizer_digest", "", "digest", DL_OPTION_AGREE, \
       "Digest of that file. It is filled in when a run starts, and a joining replica's file must match it.") \
     X(CHOICE(dl_deal_choice), deal, "data.deal", "local", "", DL_OPTION_AGREE, \
-      "Assignment of samples: each replica reads its own shard (local), or the log assigns samples of common data (log).") \
+      "Assignment of samples: each replica reads its own shard (local), or the log assigns samples of common data (log).", \
+      .needs = "swarm.consensus = log") \
     X(NAME, sampler, "data.sampler", "contiguous", "", DL_OPTION_AGREE, \
       "Rule for which samples a replica or client has.", \
       .alias = "data.partition") \
     X(INT(0, 9e15), data_seed, "data.random_seed", "1", "", DL_OPTION_AGREE, \
       "Seed of the sampler's draws.") \
     X(INT(0, DL_BIG), partition_size, "data.partition_size", "0", "samples", DL_OPTION_AGREE, \
-      "Samples of a client; 0: an equal part of all.") \
+      "Samples of a client; 0: an equal part of all.", \
+      .applies_when = "data.sampler = iid|noniid|mixed|orthogonal") \
     X(CHOICE(dl_stream_choice), stream, "data.stream", "persistent", "", DL_OPTION_AGREE, \
       "Where a client's samples start in a round: after its last round (persistent). restart, which is Plato's iid, is refused.") \
     X(REAL(1e-3, 1e6), concentration, "data.concentration", "1", "", DL_OPTION_AGREE, \
-      "Dirichlet parameter of the classes of noniid, mixed and orthogonal. Small: few classes each.") \
+      "Dirichlet parameter of the classes of noniid, mixed and orthogonal. Small: few classes each.", \
+      .applies_when = "data.sampler = noniid|mixed|orthogonal") \
     X(REAL(1e-3, 1e6), label_concentration, "data.label_concentration", "1", "", DL_OPTION_AGREE, \
-      "Dirichlet parameter of the classes of distribution_noniid. Small: few classes each.") \
+      "Dirichlet parameter of the classes of distribution_noniid. Small: few classes each.", \
+      .applies_when = "data.sampler = distribution_noniid") \
     X(REAL(1e-3, 1e6), quantity_concentration, "data.client_quantity_concentration", "1", "", DL_OPTION_AGREE, \
-      "Dirichlet parameter of the sizes of sample_quantity_noniid and distribution_noniid.") \
+      "Dirichlet parameter of the sizes of sample_quantity_noniid and distribution_noniid.", \
+      .applies_when = "data.sampler = sample_quantity_noniid|distribution_noniid") \
     X(INT(1, DL_BIG), min_partition_size, "data.min_partition_size", "100", "samples", DL_OPTION_AGREE, \
-      "Fewest samples of a client of sample_quantity_noniid and distribution_noniid.") \
+      "Fewest samples of a client of sample_quantity_noniid and distribution_noniid.", \
+      .applies_when = "data.sampler = sample_quantity_noniid|distribution_noniid") \
     X(INT(1, 1e6), per_client_classes, "data.per_client_classes_size", "2", "classes", DL_OPTION_AGREE, \
-      "Classes of a client of label_quantity_noniid.") \
+      "Classes of a client of label_quantity_noniid.", \
+      .applies_when = "data.sampler = label_quantity_noniid") \
     X(PATH, institution_classes, "data.institution_class_ids", "", "classes", DL_OPTION_AGREE, \
-      "Classes of each silo of orthogonal, as in \"0, 1; 2, 3\". Default: an equal part each.") \
+      "Classes of each silo of orthogonal, as in \"0, 1; 2, 3\". Default: an equal part each.", \
+      .applies_when = "data.sampler = orthogonal") \
     X(CHOICE(dl_labels_choice), label_distribution, "data.label_distribution", "iid", "", DL_OPTION_AGREE, \
-      "Classes of a silo of orthogonal: even (iid), or by a Dirichlet draw (noniid).") \
+      "Classes of a silo of orthogonal: even (iid), or by a Dirichlet draw (noniid).", \
+      .applies_when = "data.sampler = orthogonal") \
     X(PATH, non_iid_clients, "data.non_iid_clients", "", "clients", DL_OPTION_AGREE, \
-      "Number of clients of mixed whose classes are a Dirichlet draw, or a list of them, as in \"1, 4,\".") \
+      "Number of clients of mixed whose classes are a Dirichlet draw, or a list of them, as in \"1, 4,\".", \
+      .applies_when = "data.sampler = mixed") \
     X(NAME, algorithm_type, "algorithm.type", "fedavg", "", DL_OPTION_AGREE, \
       "What clients and server exchange. Only fedavg, for server.type = diloco, too.") \
     X(INT(0, 65536), total_silos, "algorithm.total_silos", "0", "silos", DL_OPTION_AGREE, \
-      "Silos of orthogonal that share the classes; 0: as many as institution_class_ids names, or one a class.")
+      "Silos of orthogonal that share the classes; 0: as many as institution_class_ids names, or one a class.", \
+      .applies_when = "data.sampler = orthogonal")
 // clang-format on
 
 DL_DATA_CHOICES(DL_CHOICE)

@@ -67,14 +67,16 @@
       .alias = "outer_lr_schedule") \
     X(REAL(0, 1), outer_min_ratio, "server.diloco.outer_min_ratio", "0.1", "", DL_OPTION_AGREE, \
       "Share of the outer learning rate that the cosine reaches in the last round.", \
-      .alias = "outer_min_ratio") \
+      .alias = "outer_min_ratio", \
+      .applies_when = "server.diloco.outer_lr_schedule = cosine") \
     X(NAME, weighting, "server.diloco.aggregation_weighting", "uniform", "", DL_OPTION_AGREE, \
       "Weight of each member in an entry.") \
     X(CHOICE(dl_apply_choice), apply_to, "server.diloco.apply_outer_optimizer_to", "parameters", "", DL_OPTION_AGREE, \
       "Tensors that the outer optimizer moves; the others are averaged.") \
     X(BOOL, plato_compat, "server.diloco.plato_compat", "false", "", DL_OPTION_AGREE, \
       "Whether a round without an eligible client resets the outer momentum, as Plato does.", \
-      .alias = "plato_compat")
+      .alias = "plato_compat", \
+      .applies_when = "clients.total_clients")
 // clang-format on
 
 DL_OUTER_CHOICES(DL_CHOICE)

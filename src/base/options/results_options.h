@@ -7,9 +7,11 @@
 // clang-format off
 #define DL_RESULTS_OPTIONS(X) \
     X(PATH, result_types, "results.types", "round, accuracy, elapsed_time", "columns", 0, \
-      "Columns of the results file of a federated run.") \
+      "Columns of the results file of a federated run.", \
+      .applies_when = "clients.total_clients") \
     X(PATH, result_path, "results.result_path", "", "path", 0, \
-      "Folder of the results file. Default: STORE.results.")
+      "Folder of the results file. Default: STORE.results.", \
+      .applies_when = "clients.total_clients")
 // clang-format on
 
 DL_OPTION_STRUCT(results, DL_RESULTS_OPTIONS)

@@ -57,11 +57,13 @@
       "Folder, hub or bucket that holds the run: a path, http://HOST:PORT/RUN or s3://BUCKET/RUN. Default: runs/NAME, by the name of CONFIG.", \
       .example = "shared/run") \
     X(PATH, coord, "run.coord", "", "url", DL_OPTION_AGREE, \
-      "URL of a separate coordination store for the log and the heartbeats: etcd://HOST:PORT/RUN. Default: run.store holds everything.") \
+      "URL of a separate coordination store for the log and the heartbeats: etcd://HOST:PORT/RUN. Default: run.store holds everything.", \
+      .needs = "swarm.consensus = log") \
     X(PATH, state_dir, "run.state_dir", "", "path", 0, \
       "Folder for the private state of replicas; none keeps none. Default: STORE.local/HOST beside a folder, under runs/ for a URL.") \
     X(CHOICE(dl_policy), roster, "run.roster", "trusted", "", 0, \
-      "Rule for who may take part in a new run: anyone who reaches the store (trusted), or keys that sign (open, invited, closed). See docs/security.md.") \
+      "Rule for who may take part in a new run: anyone who reaches the store (trusted), or keys that sign (open, invited, closed). See docs/security.md.", \
+      .needs = "swarm.consensus = log") \
     X(PATH, members, "run.members", "", "path", 0, \
       "File of the members of a new run with run.roster = closed, one \"NAME KEY\" a line; diloco id prints a KEY.") \
     X(PATH, committers, "run.committers", "", "path", 0, \
@@ -77,7 +79,8 @@
     X(PATH, notify, "run.notify", "", "", 0, \
       "Program or webhook (URL) that is called when a replica is lost, the run stalls, diverges, cannot reach its store, or is complete; env:NAME takes it from a variable. Default: none.") \
     X(BOOL, trace_protocol, "run.trace_protocol", "false", "", 0, \
-      "Whether each move of a replica's protocol state machine is a line of its log, which train, join and replica print.") \
+      "Whether each move of a replica's protocol state machine is a line of its log, which train, join and replica print.", \
+      .needs = "swarm.consensus = log") \
     X(INT(0, 9e15), seed, "run.seed", "1", "", DL_OPTION_AGREE, \
       "Seed of every random draw: initial parameters and order of samples.", \
       .alias = "server.random_seed", \
@@ -88,17 +91,22 @@
     X(INT(0, 1024), local_replicas, "run.local_replicas", "0", "replicas", 0, \
       "Replicas to run on this machine; 0: all of run.replicas.") \
     X(INT(1, 65536), min_replicas, "run.min_replicas", "1", "replicas", DL_OPTION_AGREE, \
-      "Fewest replicas with which the first entry may close after run.start_timeout.") \
+      "Fewest replicas with which the first entry may close after run.start_timeout.", \
+      .applies_when = "swarm.consensus = log") \
     X(REAL(0, 1e9), start_timeout_s, "run.start_timeout", "600", "seconds", DL_OPTION_AGREE, \
       "Seconds that the first entry waits for run.replicas; after that run.min_replicas are enough.") \
     X(REAL(0, 1e9), deadline_s, "run.deadline", "0", "seconds", DL_OPTION_AGREE, \
       "Seconds that an entry waits after this replica's own upload; 0: derived from measured times and run.patience.") \
     X(REAL(0, 1), quorum, "run.quorum", "0.5", "of the roster", DL_OPTION_AGREE, \
-      "Share of the roster that must have contributed for a commit after the deadline, with run.on_missing = commit_partial.") \
+      "Share of the roster that must have contributed for a commit after the deadline, with run.on_missing = commit_partial.", \
+      .applies_when = "run.on_missing = commit_partial") \
     X(INT(0, 65536), close_at, "run.close_at", "0", "contributions", DL_OPTION_AGREE, \
-      "Contributions with which an entry closes without waiting for the rest; 0: all of the roster.") \
+      "Contributions with which an entry closes without waiting for the rest; 0: all of the roster.", \
+      .needs = "swarm.consensus = log") \
     X(REAL(0, 1e9), grace_s, "run.grace", "0", "seconds", DL_OPTION_AGREE, \
-      "Seconds to wait for more contributions after the first run.close_at have arrived.") \
+      "Seconds to wait for more contributions after the first run.close_at have arrived.", \
+      .applies_when = "run.close_at", \
+      .why = "otherwise an entry waits for all contributions") \
     X(REAL(0, 0.999), grace_slack, "run.grace_slack", "0", "of the slack", DL_OPTION_AGREE, \
       "The same wait as a share of the time that the overlap leaves (gamma of 2604.21428).") \
     X(REAL(0.05, 1e9), patience_s, "run.patience", "60", "seconds", DL_OPTION_AGREE, \
@@ -107,27 +115,37 @@
       "Seconds between two heartbeats; at most a third of run.patience.") \
     X(CHOICE(dl_missing_choice), on_missing, "run.on_missing", "wait", "", DL_OPTION_AGREE, \
       "What happens to an entry at its deadline: wait for the missing replicas, commit without them, or abort it.", \
-      .example = "commit_partial") \
+      .example = "commit_partial", \
+      .needs = "swarm.consensus = log") \
     X(CHOICE(dl_uncounted_choice), on_uncounted, "run.on_uncounted", "adopt", "", DL_OPTION_AGREE, \
-      "What a replica does after an entry that did not count it: adopt the result, or keep training from its own parameters.") \
+      "What a replica does after an entry that did not count it: adopt the result, or keep training from its own parameters.", \
+      .needs = "swarm.consensus = log") \
     X(REAL(0, 0.999999), drop, "run.drop", "0", "of contributions", DL_OPTION_AGREE, \
-      "Probability that an entry ignores a contribution as if it were lost; a fault for experiments.") \
+      "Probability that an entry ignores a contribution as if it were lost; a fault for experiments.", \
+      .needs = "swarm.consensus = log") \
     X(CHOICE(dl_retain_choice), retain, "run.retain", "recent", "", DL_OPTION_AGREE, \
-      "Objects that are kept: those that a joining replica needs (recent), or every contribution and snapshot for a full audit (all).") \
+      "Objects that are kept: those that a joining replica needs (recent), or every contribution and snapshot for a full audit (all).", \
+      .applies_when = "swarm.consensus = log") \
     X(TEXT(dl_config_name, 31), single_committer, "run.single_committer", "", "replica", DL_OPTION_AGREE, \
-      "The one replica that closes entries, for stores that cannot create a name exactly once; diloco takeover changes it.") \
+      "The one replica that closes entries, for stores that cannot create a name exactly once; diloco takeover changes it.", \
+      .needs = "swarm.consensus = log") \
     X(REAL(0, 1e9), snapshot_s, "run.snapshot_every", "600", "seconds", DL_OPTION_AGREE, \
-      "Longest time in seconds between two snapshots. One is also due when contributions exceed twice its size.") \
+      "Longest time in seconds between two snapshots. One is also due when contributions exceed twice its size.", \
+      .applies_when = "swarm.consensus = log") \
     X(REAL(0, 1e9), store_timeout_s, "run.store_timeout", "600", "seconds", 0, \
       "Seconds that a store without an answer is tried again before the replica stops.") \
     X(INT(1, 16), fetchers, "run.fetchers", "4", "contributions", 0, \
-      "Contributions read at a time, each over connections of its own. Default with run.peers: all, up to 16.") \
+      "Contributions read at a time, each over connections of its own. Default with run.peers: all, up to 16.", \
+      .applies_when = "swarm.consensus = log") \
     X(BOOL, peers, "run.peers", "false", "", 0, \
-      "Whether contributions are also exchanged directly between members; the store keeps them in any case.") \
+      "Whether contributions are also exchanged directly between members; the store keeps them in any case.", \
+      .needs = "swarm.consensus = log") \
     X(PATH, peers_listen, "run.peers_listen", "127.0.0.1:0", "HOST:PORT", 0, \
-      "Address at which this machine answers members over TLS, with run.peers; port 0: any free port.") \
+      "Address at which this machine answers members over TLS, with run.peers; port 0: any free port.", \
+      .applies_when = "run.peers") \
     X(PATH, peers_address, "run.peers_address", "", "HOST:PORT", 0, \
-      "Address at which members reach this machine, with run.peers. Default: where it listens.") \
+      "Address at which members reach this machine, with run.peers. Default: where it listens.", \
+      .applies_when = "run.peers") \
     X(TEXT(dl_config_path, 63), link, "run.link", "", "rate,delay,loss", 0, \
       "Rate, delay and loss of a slower link to simulate in front of the store: 10mbit,100ms,1%. Default: none.") \
     X(REAL(0, DL_BIG), alone_tokens_per_s, "run.alone_tokens_per_s", "0", "tokens/s", 0, \
@@ -138,13 +156,17 @@
     X(INT(0, 1e6), restarts, "run.restarts", "3", "times", 0, \
       "Times that a local replica that was killed is started again.") \
     X(CHOICE(dl_spool_choice), spool, "run.spool", "auto", "", 0, \
-      "Place where contributions of other replicas wait for the outer step.") \
+      "Place where contributions of other replicas wait for the outer step.", \
+      .applies_when = "swarm.consensus = log") \
     X(INT(1, 1e9), spool_mb, "run.spool_mb", "1024", "MiB", 0, \
-      "Size in MiB of all members' contributions above which run.spool = auto uses the disk. More than 64 clients always use it.") \
+      "Size in MiB of all members' contributions above which run.spool = auto uses the disk. More than 64 clients always use it.", \
+      .applies_when = "swarm.consensus = log") \
     X(CHOICE(dl_offload_choice), offload, "run.offload", "none", "", 0, \
-      "Place of the outer state of fragments that are not being exchanged; memory moves it off a device.") \
+      "Place of the outer state of fragments that are not being exchanged; memory moves it off a device.", \
+      .applies_when = "swarm.consensus = log") \
     X(CHOICE(dl_role_choice), role, "run.role", "both", "", 0, \
-      "Work of this machine's processes in a federated run: train clients (worker), close entries (server), or both.") \
+      "Work of this machine's processes in a federated run: train clients (worker), close entries (server), or both.", \
+      .applies_when = "clients.total_clients") \
     X(PATH, base_path, "general.base_path", "runs", "path", 0, \
       "Parent folder of runs without run.store: the run of run.toml is stored in BASE_PATH/run.")
 // clang-format on

@@ -21,23 +21,32 @@
     X(CHOICE(dl_consensus_choice), consensus, "swarm.consensus", "log", "", DL_OPTION_AGREE, \
       "Whether a log decides every entry for all replicas. none: nodes exchange with each other, and each keeps its own model.") \
     X(CHOICE(dl_swarm_exchange_choice), swarm_exchange, "swarm.exchange", "all", "", DL_OPTION_AGREE, \
-      "Exchange of a run without a log: movements among all nodes, or parameters between pairs that are drawn for each round.") \
+      "Exchange of a run without a log: movements among all nodes, or parameters between pairs that are drawn for each round.", \
+      .applies_when = "swarm.consensus = none") \
     X(INT(1, 64), min_peers, "swarm.min_peers", "2", "nodes", DL_OPTION_AGREE, \
-      "Fewest nodes of a round, this one included, in a run without a log. With fewer a node keeps its model.") \
+      "Fewest nodes of a round, this one included, in a run without a log. With fewer a node keeps its model.", \
+      .applies_when = "swarm.consensus = none") \
     X(INT(0, DL_BIG), agree_every, "swarm.agree_every", "0", "rounds", DL_OPTION_AGREE, \
-      "Rounds after which all nodes combine their models and momenta into one, in a run without a log; 0: never.") \
+      "Rounds after which all nodes combine their models and momenta into one, in a run without a log; 0: never.", \
+      .applies_when = "swarm.consensus = none") \
     X(PATH, bootstrap, "swarm.bootstrap", "", "addresses", 0, \
-      "Addresses of nodes to start from, HOST:PORT with commas (--peer). One that answers is enough.") \
+      "Addresses of nodes to start from, HOST:PORT with commas (--peer). One that answers is enough.", \
+      .applies_when = "swarm.consensus = none") \
     X(PATH, listen, "swarm.listen", "127.0.0.1:0", "HOST:PORT", 0, \
-      "Address at which this machine's nodes serve others; port 0: any free port. Beyond this machine it needs TLS.") \
+      "Address at which this machine's nodes serve others; port 0: any free port. Beyond this machine it needs TLS.", \
+      .applies_when = "swarm.consensus = none") \
     X(PATH, address, "swarm.address", "", "HOST:PORT", 0, \
-      "Address at which other nodes reach this one. Default: where it listens.") \
+      "Address at which other nodes reach this one. Default: where it listens.", \
+      .applies_when = "swarm.consensus = none") \
     X(PATH, cert, "swarm.cert", "", "path", 0, \
-      "PEM certificate of the nodes on this machine.") \
+      "PEM certificate of the nodes on this machine.", \
+      .applies_when = "swarm.consensus = none") \
     X(PATH, cert_key, "swarm.key", "", "path", 0, \
-      "Private key of swarm.cert.") \
+      "Private key of swarm.cert.", \
+      .applies_when = "swarm.consensus = none") \
     X(BOOL, insecure, "swarm.insecure", "false", "", 0, \
-      "Whether nodes may listen beyond this machine without TLS (--insecure).")
+      "Whether nodes may listen beyond this machine without TLS (--insecure).", \
+      .applies_when = "swarm.consensus = none")
 // clang-format on
 
 DL_SWARM_CHOICES(DL_CHOICE)

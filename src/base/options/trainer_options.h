@@ -32,10 +32,12 @@
       .alias = "sync_every", \
       .example = "50") \
     X(INT(0, DL_BIG), epochs, "trainer.epochs", "0", "epochs", DL_OPTION_AGREE, \
-      "Most passes of a client over its data in a round; they must reach H. 0: no bound.") \
+      "Most passes of a client over its data in a round; they must reach H. 0: no bound.", \
+      .applies_when = "clients.total_clients") \
     X(PATH, local_steps_phases, "trainer.local_steps_phases", "", "rounds x steps", DL_OPTION_AGREE, \
       "Steps of the first rounds, as ROUNDSxSTEPS with commas; the rounds after them take trainer.local_steps_per_round.", \
-      .example = "12x10, 8x100") \
+      .example = "12x10, 8x100", \
+      .needs = "swarm.consensus = log") \
     X(INT(1, 1e9), batch_size, "trainer.batch_size", "8", "samples", DL_OPTION_AGREE, \
       "Samples in a micro-batch of one replica; a step takes trainer.gradient_accumulation_steps of these.", \
       .example = "16") \
@@ -46,18 +48,22 @@
     X(NAME, lr_scheduler, "trainer.lr_scheduler", "cosine", "", DL_OPTION_AGREE, \
       "Schedule of the inner learning rate over completed steps, continued across entries.") \
     X(REAL(0, 1), target_accuracy, "trainer.target_accuracy", "0", "", DL_OPTION_AGREE, \
-      "Accuracy of the shared model at which the replica that evaluates ends the run; 0: it ends after trainer.rounds.") \
+      "Accuracy of the shared model at which the replica that evaluates ends the run; 0: it ends after trainer.rounds.", \
+      .applies_when = "clients.total_clients", \
+      .needs = "swarm.consensus = log") \
     X(REAL(0, 1e9), gradient_clip, "trainer.gradient_clip", "1", "", DL_OPTION_AGREE, \
       "Largest norm of a step's gradient; 0: no clipping.") \
     X(REAL(0, 1e6), proximal_mu, "trainer.proximal_mu", "0", "", DL_OPTION_AGREE, \
-      "Weight mu of the FedProx term mu / 2 |w - w_round|^2 in a client's loss (1812.06127).") \
+      "Weight mu of the FedProx term mu / 2 |w - w_round|^2 in a client's loss (1812.06127).", \
+      .applies_when = "clients.total_clients") \
     X(BOOL, preserve_optimizer_state, "trainer.preserve_optimizer_state", "true", "", DL_OPTION_AGREE, \
       "Whether inner moments are kept across entries; false is refused as unfaithful.") \
     X(PATH, init_from, "trainer.init_from", "", "path", 0, \
       "Model that a new run starts from: a safetensors file, or a run's folder or URL. Default: random values.", \
       .example = "model/model.safetensors") \
     X(CHOICE(dl_init_choice), init_as, "trainer.init_as", "model", "", 0, \
-      "What init_from gives: exactly the model, or everything that fits of a run's state, outer vectors included (continuation).") \
+      "What init_from gives: exactly the model, or everything that fits of a run's state, outer vectors included (continuation).", \
+      .applies_when = "trainer.init_from") \
     X(INT(0, DL_BIG), eval_every, "trainer.eval_every", "1", "rounds", DL_OPTION_AGREE, \
       "Rounds between two evaluations of the shared model; 0: only at the end.") \
     X(INT(0, DL_BIG), eval_batches, "trainer.eval_batches", "16", "batches", DL_OPTION_AGREE, \
@@ -71,38 +77,52 @@
     X(CHOICE(dl_decayed_choice), decayed, "parameters.optimizer.decay_of", "matrices", "", DL_OPTION_AGREE, \
       "Tensors that decay: those of two or more dimensions, or biases and norms as well, as in PyTorch.") \
     X(REAL(0, 0.999999), beta1, "parameters.optimizer.beta1", "0.9", "", DL_OPTION_AGREE, \
-      "Decay of the first moment.") \
+      "Decay of the first moment.", \
+      .applies_when = "trainer.optimizer = adamw|qhadamw|muon") \
     X(REAL(0, 1), momentum_weight, "parameters.optimizer.momentum_weight", "0.7", "", DL_OPTION_AGREE, \
-      "Share of the first moment in an update of qhadamw; the gradient has the rest. Use it with a beta1 of 0.99 or more.") \
+      "Share of the first moment in an update of qhadamw; the gradient has the rest. Use it with a beta1 of 0.99 or more.", \
+      .applies_when = "trainer.optimizer = qhadamw") \
     X(REAL(0, 0.9999999), beta2, "parameters.optimizer.beta2", "0.999", "", DL_OPTION_AGREE, \
-      "Decay of the second moment.") \
+      "Decay of the second moment.", \
+      .applies_when = "trainer.optimizer = adamw|qhadamw|muon") \
     X(REAL(1e-20, 1), eps, "parameters.optimizer.eps", "1e-8", "", DL_OPTION_AGREE, \
-      "Term added to the root of the second moment.") \
+      "Term added to the root of the second moment.", \
+      .applies_when = "trainer.optimizer = adamw|qhadamw|muon") \
     X(REAL(0, 0.999999), momentum, "parameters.optimizer.momentum", "0", "", DL_OPTION_AGREE, \
       "Momentum of inner sgd.") \
     X(REAL(0, 1e6), muon_lr, "parameters.optimizer.muon_lr", "0", "", DL_OPTION_AGREE, \
-      "Learning rate of muon for hidden matrices, under the same schedule; 0: parameters.optimizer.lr.") \
+      "Learning rate of muon for hidden matrices, under the same schedule; 0: parameters.optimizer.lr.", \
+      .applies_when = "trainer.optimizer = muon") \
     X(REAL(0, 0.999999), muon_momentum, "parameters.optimizer.muon_momentum", "0.95", "", DL_OPTION_AGREE, \
-      "Momentum of muon.") \
+      "Momentum of muon.", \
+      .applies_when = "trainer.optimizer = muon") \
     X(BOOL, muon_nesterov, "parameters.optimizer.muon_nesterov", "true", "", DL_OPTION_AGREE, \
-      "Whether muon uses Nesterov momentum.") \
+      "Whether muon uses Nesterov momentum.", \
+      .applies_when = "trainer.optimizer = muon") \
     X(INT(1, 99), muon_steps, "parameters.optimizer.muon_steps", "5", "", DL_OPTION_AGREE, \
-      "Newton-Schulz iterations of muon.") \
+      "Newton-Schulz iterations of muon.", \
+      .applies_when = "trainer.optimizer = muon") \
     X(INT(0, DL_BIG), warmup_steps, "parameters.learning_rate.warmup_steps", "0", "steps", DL_OPTION_AGREE, \
       "Steps over which the inner learning rate rises from 0.", \
-      .example = "100") \
+      .example = "100", \
+      .applies_when = "trainer.lr_scheduler = constant|linear|cosine|wsd|LambdaLR") \
     X(INT(0, DL_BIG), warmup_epochs, "parameters.learning_rate.warmup_epochs", "0", "epochs", DL_OPTION_AGREE, \
-      "Further warm-up in passes over a logical client's data; Plato's warmup_steps = \"5ep\".") \
+      "Further warm-up in passes over a logical client's data; Plato's warmup_steps = \"5ep\".", \
+      .applies_when = "trainer.lr_scheduler = constant|linear|cosine|wsd|LambdaLR") \
     X(REAL(0, 1), gamma, "parameters.learning_rate.gamma", "0", "", DL_OPTION_AGREE, \
-      "Factor at each of milestone_steps, of LambdaLR and MultiStepLR; 0: none, and 0.1 for MultiStepLR.") \
+      "Factor at each of milestone_steps, of LambdaLR and MultiStepLR; 0: none, and 0.1 for MultiStepLR.", \
+      .applies_when = "trainer.lr_scheduler = LambdaLR|MultiStepLR") \
     X(PATH, milestones, "parameters.learning_rate.milestone_steps", "", "steps", DL_OPTION_AGREE, \
-      "Times at which gamma applies, of LambdaLR and MultiStepLR, with commas: steps (1000it), epochs of a client (5ep), or both (5ep20it).") \
+      "Times at which gamma applies, of LambdaLR and MultiStepLR, with commas: steps (1000it), epochs of a client (5ep), or both (5ep20it).", \
+      .applies_when = "trainer.lr_scheduler = LambdaLR|MultiStepLR") \
     X(INT(0, DL_BIG), decay_steps, "parameters.learning_rate.decay_steps", "0", "steps", DL_OPTION_AGREE, \
-      "Steps of the last phase of wsd; 0: a tenth of the run.") \
+      "Steps of the last phase of wsd; 0: a tenth of the run.", \
+      .applies_when = "trainer.lr_scheduler = wsd") \
     X(INT(0, DL_BIG), rewarm_steps, "parameters.learning_rate.rewarm_steps", "0", "steps", DL_OPTION_AGREE, \
       "Steps over which the learning rate of a replica that joined without moments rises from 0.") \
     X(REAL(0, 1), min_lr_ratio, "parameters.learning_rate.min_ratio", "0.1", "of lr", DL_OPTION_AGREE, \
-      "Share of the learning rate at which linear, cosine and wsd end.")
+      "Share of the learning rate at which linear, cosine and wsd end.", \
+      .applies_when = "trainer.lr_scheduler = linear|cosine|wsd")
 // clang-format on
 
 DL_TRAINER_CHOICES(DL_CHOICE)

@@ -38,15 +38,19 @@
       "Share of each neuron's row that prune leaves out.") \
     X(CHOICE(dl_compression_choice), compression, "server.diloco.compression", "none", "", DL_OPTION_AGREE, \
       "Lossless compression of contributions on the wire.", \
-      .alias = "compression") \
+      .alias = "compression", \
+      .needs = "swarm.consensus = log") \
     X(CHOICE(dl_exchange_choice), exchange, "server.diloco.exchange", "auto", "", DL_OPTION_AGREE, \
       "Exchange topology: every replica reads every contribution (allgather), one combines for all (leader), or each combines a slice (sharded). auto: the fewest bytes.", \
-      .alias = "exchange") \
+      .alias = "exchange", \
+      .needs = "swarm.consensus = log") \
     X(INT(0, 65536), slice_owners, "server.diloco.slice_owners", "0", "members", DL_OPTION_AGREE, \
       "Members that combine each slice in a sharded exchange; where their results differ, every member reads everything. 0: byzantine + 1 under a robust combiner, else 1.", \
-      .alias = "slice_owners") \
+      .alias = "slice_owners", \
+      .applies_when = "server.diloco.exchange = sharded|auto") \
     X(REAL(0, 1), error_feedback, "server.diloco.error_feedback", "0", "", DL_OPTION_AGREE, \
-      "Share of the values that a lossy codec left out that is added to the next contribution; 0.95 in 2508.15706.")
+      "Share of the values that a lossy codec left out that is added to the next contribution; 0.95 in 2508.15706.", \
+      .needs = "swarm.consensus = log")
 // clang-format on
 
 DL_WIRE_CHOICES(DL_CHOICE)
