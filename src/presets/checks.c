@@ -332,31 +332,13 @@ static void warn_overlap(warning *out, const dl_config *config)
             "server.diloco.overlap_steps = %" PRId64
             ": 2501.18512 (section 4) advises at most 5; beyond that the loss rises",
             config->overlap_steps);
-    else if (by_hand(config, "server.diloco.overlap_steps") && config->overlap != DL_OVERLAP_STEPS)
-        say(out,
-            "server.diloco.overlap_steps has no effect with server.diloco.overlap = \"%s\": "
-            "that overlap is one round",
-            dl_overlap_names[config->overlap]);
-}
-
-static void warn_fragments(warning *out, const dl_config *config)
-{
-    if (by_hand(config, "server.diloco.fragment_layers") && config->fragments != 0)
-        say(out, "server.diloco.fragment_layers has no effect unless server.diloco.fragments is 0");
-    else if (by_hand(config, "server.diloco.fragment_pattern") && config->fragments == 1)
-        say(out, "server.diloco.fragment_pattern has no effect with one fragment");
 }
 
 static void warn_async(warning *out, const dl_config *config)
 {
     const bool async = config->schedule == DL_SCHEDULE_ASYNC;
-    option_names names = {""};
-    if (config->dylu) add_name(&names, "server.diloco.dynamic_local_steps");
-    if (config->max_staleness) add_name(&names, "server.diloco.max_staleness");
-    if (!async && names.text[0])
-        say(out, "no effect unless server.diloco.schedule is \"async\": %s", names.text);
-    else if (async && !is(config->outer_optimizer, "delayed_nesterov") &&
-             !is(config->outer_optimizer, "sgd"))
+    if (async && !is(config->outer_optimizer, "delayed_nesterov") &&
+        !is(config->outer_optimizer, "sgd"))
         say(out,
             "server.diloco.schedule = \"async\" with outer_optimizer %s: momentum of movements "
             "that come one by one hurts, also at equal speeds (2401.09135); delayed_nesterov is "
@@ -454,15 +436,9 @@ static void warn_weighting(warning *out, const dl_config *config)
 
 static void warn_outer_schedule(warning *out, const dl_config *config)
 {
-    bool constant = config->outer_lr_schedule == DL_OUTER_LR_CONSTANT;
-    if (dl_preset_is(config, "data_parallel")) {
-        if (!constant)
-            say(out, "server.diloco.outer_lr_schedule has no effect in preset data_parallel: "
-                     "trainer.lr_scheduler is its schedule");
-    } else if (constant && by_hand(config, "server.diloco.outer_min_ratio")) {
-        say(out, "server.diloco.outer_min_ratio has no effect with "
-                 "server.diloco.outer_lr_schedule = \"constant\"");
-    }
+    if (dl_preset_is(config, "data_parallel") && config->outer_lr_schedule != DL_OUTER_LR_CONSTANT)
+        say(out, "server.diloco.outer_lr_schedule has no effect in preset data_parallel: "
+                 "trainer.lr_scheduler is its schedule");
 }
 
 static void warn_codec(warning *out, const dl_config *config)
@@ -573,11 +549,7 @@ static void warn_waiting(warning *out, const dl_config *config)
 static void warn_grace(warning *out, const dl_config *config)
 {
     const bool closes = config->close_at > 0;
-    if (config->grace_s > 0 && !closes && config->schedule != DL_SCHEDULE_ASYNC)
-        say(out, "run.grace has no effect without run.close_at: an entry of all has nobody left to "
-                 "wait for");
-    else if (config->grace_slack > 0 &&
-             (!closes || (config->overlap_steps == 0 && !by_rounds(config))))
+    if (config->grace_slack > 0 && (!closes || (config->overlap_steps == 0 && !by_rounds(config))))
         say(out, "run.grace_slack has no effect without run.close_at and an overlap: there is no "
                  "slack");
 }
@@ -599,18 +571,6 @@ static void warn_deal(warning *out, const dl_config *config)
                  "run.on_uncounted = \"adopt\"");
 }
 
-static void warn_bans(warning *out, const dl_config *config)
-{
-    if (by_hand(config, "check.ban_entries") && !config->ban_after)
-        say(out, "check.ban_entries has no effect without check.ban_after");
-}
-
-static void warn_init_as(warning *out, const dl_config *config)
-{
-    if (by_hand(config, "trainer.init_as") && !config->init_from[0])
-        say(out, "trainer.init_as has no effect without trainer.init_from");
-}
-
 static void warn_threads(warning *out, const dl_config *config)
 {
     int64_t wanted = config->threads * dl_local_replicas(config);
@@ -628,7 +588,6 @@ static const warning_row warnings[] = {
     {"z_loss", warn_z_loss},
     {"outer_learning_rate", warn_outer_lr},
     {"overlap", warn_overlap},
-    {"fragments", warn_fragments},
     {"async", warn_async},
     {"codec", warn_codec},
     {"error_feedback", warn_error_feedback},
@@ -646,8 +605,6 @@ static const warning_row warnings[] = {
     {"aggregation_weighting", warn_weighting},
     {"no_validation", warn_eval},
     {"deal", warn_deal},
-    {"bans", warn_bans},
-    {"init_as", warn_init_as},
     {"threads", warn_threads},
 };
 
@@ -662,8 +619,7 @@ void dl_check_warnings(const dl_config *config, dl_warn_fn fn, void *user)
 {
     for (size_t i = 0; i < sizeof warnings / sizeof warnings[0]; i++)
         warn(&warnings[i], config, fn, user);
-    for (const warning_row *row = dl_unread_warnings; row->code; row++)
-        warn(row, config, fn, user);
+    dl_warn_unused(config, fn, user);
     for (const warning_row *row = dl_contract_warnings; row->code; row++)
         warn(row, config, fn, user);
     for (const warning_row *row = dl_swarm_warnings; row->code; row++)

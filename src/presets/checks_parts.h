@@ -4,6 +4,7 @@
 #define DL_PRESETS_CHECKS_PARTS_H
 
 #include "base/config.h"
+#include "presets/checks.h"
 #include "presets/presets.h"
 
 #include <stdarg.h>
@@ -24,8 +25,9 @@ typedef struct warning_row {
 /* contract.c: of runs with clients; they end with NULL. */
 extern const refusal dl_contract_refusals[];
 extern const warning_row dl_contract_warnings[];
-/* unused_options.c: of options that another option's value does not read; likewise. */
-extern const warning_row dl_unread_warnings[];
+/* row_checks.c: of rows whose conditions do not hold. DILOCO_EREFUSED. */
+DL_MUST_CHECK diloco_status dl_check_needs(const dl_config *config);
+void dl_warn_unused(const dl_config *config, dl_warn_fn fn, void *user);
 /* swarm_checks.c: of runs without a log; likewise. */
 extern const refusal dl_swarm_refusals[];
 extern const warning_row dl_swarm_warnings[];

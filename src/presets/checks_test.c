@@ -410,30 +410,31 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
 TEST(options_without_effect_are_named)
 {
     warned("schedule_options",
-           "\"MultiStepLR\": parameters.learning_rate.warmup_steps (of constant|linear|", "diloco",
+           "\"MultiStepLR\": parameters.learning_rate.warmup_steps (needs constant|linear|",
+           "diloco",
            CHANGES("parameters.learning_rate.warmup_steps", "2", "trainer.lr_scheduler",
                    "MultiStepLR", "parameters.learning_rate.milestone_steps", "4"));
     warned("rewarm", "no effect in preset data_parallel", "data_parallel",
            CHANGES("parameters.learning_rate.rewarm_steps", "1"));
-    warned("inner_options", "\"adamw\": parameters.optimizer.muon_steps (of muon)", "diloco",
+    warned("inner_options", "\"adamw\": parameters.optimizer.muon_steps (needs muon)", "diloco",
            CHANGES("parameters.optimizer.muon_steps", "3"));
     warned("rope_options",
-           "parameters.model.rope_scaling = \"none\": parameters.model.rope_factor (of ", "diloco",
-           CHANGES("parameters.model.rope_factor", "4"));
-    warned("rope_options", "rope_original_context (of llama3)", "diloco",
+           "parameters.model.rope_scaling = \"none\": parameters.model.rope_factor (needs ",
+           "diloco", CHANGES("parameters.model.rope_factor", "4"));
+    warned("rope_options", "rope_original_context (needs llama3)", "diloco",
            CHANGES("parameters.model.rope_scaling", "linear",
                    "parameters.model.rope_original_context", "64"));
     warned("inner_options",
-           "no effect with trainer.optimizer = \"sgd\": parameters.optimizer.eps (of "
+           "no effect with trainer.optimizer = \"sgd\": parameters.optimizer.eps (needs "
            "adamw|qhadamw|muon)",
            "diloco", CHANGES("trainer.optimizer", "sgd", "parameters.optimizer.eps", "0.1"));
-    warned("schedule_options", "\"cosine\": parameters.learning_rate.decay_steps (of wsd)",
+    warned("schedule_options", "\"cosine\": parameters.learning_rate.decay_steps (needs wsd)",
            "diloco", CHANGES("parameters.learning_rate.decay_steps", "2"));
     warned("sampler_options",
-           "\"contiguous\": data.concentration (of noniid|mixed|orthogonal), "
-           "data.non_iid_clients (of mixed)",
+           "\"contiguous\": data.concentration (needs noniid|mixed|orthogonal), "
+           "data.non_iid_clients (needs mixed)",
            "diloco", CHANGES("data.concentration", "0.5", "data.non_iid_clients", "1,"));
-    warned("model_options", "\"gpt\": parameters.model.hidden (of mlp)", "diloco",
+    warned("model_options", "\"gpt\": parameters.model.hidden (needs mlp)", "diloco",
            CHANGES("parameters.model.hidden", "64"));
     warned("outer_learning_rate", "no effect", "data_parallel",
            CHANGES("server.diloco.outer_learning_rate", "0.5"));
@@ -464,16 +465,16 @@ TEST(options_without_effect_are_named)
     warned("combiner_options", "combiner trimmed_mean: server.diloco.byzantine", "diloco",
            CHANGES("combiner", "trimmed_mean", "run.local_replicas", "1", "run.replicas", "5",
                    "run.min_replicas", "3", "robust_fallback", "mean", "byzantine", "2"));
-    warned("missing_options", "\"wait\": run.quorum (of commit_partial)", "diloco",
+    warned("missing_options", "\"wait\": run.quorum (needs commit_partial)", "diloco",
            CHANGES("run.quorum", "0.7"));
-    warned("tokenizer_options", "data.tokenizer = \"byte\": data.tokenizer_path (of bpe)", "diloco",
-           CHANGES("data.tokenizer_path", "some.json"));
+    warned("tokenizer_options", "data.tokenizer = \"byte\": data.tokenizer_path (needs bpe)",
+           "diloco", CHANGES("data.tokenizer_path", "some.json"));
     /* each that has none is named, not the last of them alone */
     warned("waiting", "nobody waits: run.deadline, run.close_at, server.diloco.aggregation",
            "async",
            CHANGES("run.deadline", "20", "run.close_at", "1", "server.diloco.aggregation_weighting",
                    "steps"));
-    warned("clients", "clients.total_clients: clients.state, run.role, trainer.epochs", "diloco",
+    warned("clients", "clients.total_clients: run.role, clients.state, trainer.epochs", "diloco",
            CHANGES("clients.state", "some", "run.role", "server", "trainer.epochs", "2"));
 }
 

@@ -72,39 +72,6 @@ const refusal dl_contract_refusals[] = {
 
 /* ---- warnings */
 
-static void warn_no_clients(warning *out, const dl_config *config)
-{
-    static const char *const options[] = {"clients.per_round",
-                                          "clients.payload",
-                                          "clients.state",
-                                          "clients.on_lost_state",
-                                          "clients.speed_simulation",
-                                          "run.role",
-                                          "server.diloco.plato_compat",
-                                          "trainer.proximal_mu",
-                                          "trainer.epochs",
-                                          "trainer.target_accuracy",
-                                          "results.types",
-                                          "results.result_path"};
-    const option_names names = given(config, options, sizeof options / sizeof options[0]);
-    if (names.text[0] && !dl_config_federated(config))
-        say(out, "no effect without clients.total_clients: %s", names.text);
-}
-
-static void warn_simulation(warning *out, const dl_config *config)
-{
-    static const char *const options[] = {
-        "clients.avg_training_time", "clients.simulation_distribution.distribution",
-        "clients.max_sleep_time",    "clients.availability",
-        "clients.dropout",           "clients.bandwidth",
-        "clients.bandwidth_sigma",   "clients.random_seed",
-        "server.downlink_bandwidth", "server.uplink_bandwidth"};
-    const bool simulates = dl_config_federated(config) && config->speed_simulation;
-    const option_names names = given(config, options, sizeof options / sizeof options[0]);
-    if (names.text[0] && !simulates)
-        say(out, "no effect without clients.speed_simulation: %s", names.text);
-}
-
 static bool diloco(const dl_config *config)
 {
     return dl_config_federated(config) && dl_preset_is(config, "federated");
@@ -177,7 +144,6 @@ static void warn_lost(warning *out, const dl_config *config)
 }
 
 const warning_row dl_contract_warnings[] = {
-    {"simulation", warn_simulation},          {"clients", warn_no_clients},
     {"unfaithful_optimizer", warn_optimizer}, {"unfaithful_weighting", warn_weights},
     {"unfaithful_combiner", warn_combiner},   {"unfaithful_codec", warn_wire},
     {"unfaithful_waiting", warn_partial},     {"unfaithful_state", warn_lost},

@@ -2,7 +2,6 @@
  * cannot be asked for. */
 #include "combine/combine.h"
 #include "presets/checks_parts.h"
-#include "protocol/judge.h"
 
 #include <inttypes.h>
 
@@ -18,49 +17,17 @@ static bool pairs(const dl_config *c)
     return no_log(c) && c->swarm_exchange == DL_SWARM_PAIRS;
 }
 
-/* One row a thing that only a log can do: the option, whether it is asked for, and what would do.
- */
-typedef struct logged {
-    const char *option, *leave;
-    bool asked;
-} logged;
-
+/* What only a log can do and no row says: a combiner that keeps the last update, and gradients. */
 static diloco_status check_logged(const dl_config *c)
 {
-    const logged rows[] = {
-        {"clients.total_clients", "0", dl_config_federated(c)},
-        {"data.deal = \"log\"", "\"local\"", c->deal == DL_DEAL_LOG},
-        {"server.diloco.fragments", "1", c->fragments != 1},
-        {"server.diloco.schedule", "\"offset\"", c->schedule != DL_SCHEDULE_OFFSET},
-        {"server.diloco.overlap", "\"steps\"", c->overlap != DL_OVERLAP_STEPS},
-        {"trainer.local_steps_phases", "empty", c->local_steps_phases[0] != 0},
-        {"server.diloco.overlap_steps", "0", c->overlap_steps > 0},
-        {"server.diloco.local_mix", "0", c->local_mix > 0},
-        {"server.diloco.error_feedback", "0", c->error_feedback > 0},
-        {"server.diloco.compression", "\"none\"", c->compression != DL_COMPRESSION_NONE},
-        {"server.diloco.exchange", "\"auto\"", c->exchange != DL_EXCHANGE_AUTO},
-        {"run.on_missing", "\"wait\"", c->on_missing != DL_MISSING_WAIT},
-        {"run.on_uncounted", "\"adopt\"", c->on_uncounted != DL_UNCOUNTED_ADOPT},
-        {"run.close_at", "0", c->close_at > 0},
-        {"run.drop", "0", c->drop > 0},
-        {"run.single_committer", "empty", c->single_committer[0] != 0},
-        {"run.coord", "empty", c->coord[0] != 0},
-        {"run.roster", "\"trusted\"", c->roster != DL_TRUSTED},
-        {"run.peers", "false", c->peers},
-        {"run.trace_protocol", "false", c->trace_protocol},
-        {"server.diloco.combiner = \"centered_clip\"", "another",
-         dl_combiner_find(c->combiner)->keeps},
-        {"trainer.target_accuracy", "0", c->target_accuracy > 0},
-        {"check.*, what a log judges contributions by,", "at its defaults", dl_judge_is_on(c)},
-        {"preset data_parallel", "another", is(c->preset, "data_parallel")},
-    };
-    for (size_t i = 0; no_log(c) && i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].asked)
-            return dl_fail(DILOCO_EREFUSED,
-                           "%s is decided by a log, and with swarm.consensus = \"none\" there is "
-                           "none: leave it %s, or take swarm.consensus = \"log\"",
-                           rows[i].option, rows[i].leave);
-    return DILOCO_OK;
+    const char *what = NULL;
+    if (dl_combiner_find(c->combiner)->keeps) what = "server.diloco.combiner = \"centered_clip\"";
+    if (is(c->preset, "data_parallel")) what = "preset data_parallel";
+    if (!what || !no_log(c)) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "%s is decided by a log, and with swarm.consensus = \"none\" there is none: "
+                   "leave it another, or take swarm.consensus = \"log\"",
+                   what);
 }
 
 static diloco_status check_folder(const dl_config *c)
@@ -114,7 +81,8 @@ static diloco_status check_nodes(const dl_config *c)
     return DILOCO_OK;
 }
 
-const refusal dl_swarm_refusals[] = {check_logged, check_folder, check_pairs, check_nodes, NULL};
+const refusal dl_swarm_refusals[] = {dl_check_needs, check_logged, check_folder,
+                                     check_pairs,    check_nodes,  NULL};
 
 static void warn_apart(warning *out, const dl_config *c)
 {
