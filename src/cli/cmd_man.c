@@ -128,11 +128,12 @@ static void write_program(FILE *out)
 static void put_option(FILE *out, const dl_option *row)
 {
     char type[DL_OPTION_TYPE_MAX], example[DL_OPTION_TYPE_MAX];
-    dl_help_option_type(type, row);
     fputs(".TP\n.B ", out);
     put_line(out, row->name);
     if (row->alias) fputs("Also ", out), put(out, row->alias, SIZE_MAX), fputs(".\n", out);
     put_line(out, row->help);
+    if (*dl_help_option_conditions(type, row)) put_line(out, type);
+    dl_help_option_type(type, row);
     fputs(".br\n", out);
     if (row->example) {
         fputs("Example: ", out);

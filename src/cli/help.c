@@ -2,6 +2,7 @@
  * options is the name up to its last dot. */
 #include "cli/help.h"
 
+#include "base/condition.h"
 #include "base/config.h"
 #include "base/text.h"
 #include <diloco/train.h>
@@ -113,14 +114,36 @@ const char *dl_help_option_example(char out[RANGE_MAX], const dl_option *row)
     return out;
 }
 
+static diloco_status add_condition(dl_buf *out, const char *before, const char *text)
+{
+    if (!text) return DILOCO_OK;
+    const dl_condition condition = dl_condition_read(dl_config_table, text);
+    DL_TRY(dl_buf_addf(out, "%s%s ", out->len ? " " : "", before));
+    DL_TRY(dl_condition_words(out, &condition));
+    const bool by_default = strcmp(condition.values, condition.row->fallback) == 0;
+    return dl_buf_addf(out, by_default ? " (the default)." : ".");
+}
+
+const char *dl_help_option_conditions(char out[RANGE_MAX], const dl_option *row)
+{
+    dl_buf text;
+    dl_buf_init(&text, RANGE_MAX - 1);
+    diloco_status status = add_condition(&text, "Only with", row->applies_when);
+    if (!status) status = add_condition(&text, "Needs", row->needs);
+    snprintf(out, RANGE_MAX, "%s", status || !text.len ? "" : dl_buf_str(&text));
+    dl_buf_deinit(&text);
+    return out;
+}
+
 static void print_option(FILE *out, const dl_option *row)
 {
     char text[RANGE_MAX], line[RANGE_MAX + 256];
-    dl_help_option_type(text, row);
     fprintf(out, "  %s", row->name);
     if (row->alias) fprintf(out, " (also %s)", row->alias);
     fprintf(out, "%s\n", row->flags & DL_OPTION_AGREE ? "" : "   [this machine]");
     wrap(out, 6, row->help);
+    if (*dl_help_option_conditions(text, row)) wrap(out, 6, text);
+    dl_help_option_type(text, row);
     snprintf(line, sizeof line, "%s; default %s", text, *row->fallback ? row->fallback : "empty");
     wrap(out, 6, line);
     if (!row->example) return;
@@ -222,6 +245,7 @@ static void page_row(FILE *out, const dl_option *row)
     put_markdown(out, type);
     fprintf(out, " | `%s` | ", *row->fallback ? row->fallback : "\"\"");
     put_markdown(out, row->help);
+    if (*dl_help_option_conditions(type, row)) fputc(' ', out), put_markdown(out, type);
     if (row->example) fprintf(out, " | `%s`", dl_help_option_example(type, row));
     fprintf(out, " | %s%s%s |\n", row->flags & DL_OPTION_AGREE ? "every replica" : "this machine",
             row->flags & DL_OPTION_LIVE ? ", live" : "",
@@ -237,17 +261,20 @@ static void page_head(FILE *out, bool basic)
 void dl_help_options_page(FILE *out)
 {
     const dl_option *before = NULL;
-    fputs("# Options\n\n"
-          "Every setting of a run, as `key = value` in the TOML file (dots are tables) or with\n"
-          "`--set key=value`. *Agree*: equal on every replica and taken from the run by whoever\n"
-          "joins it, or of this machine alone; *live*: may change while the run goes on.\n"
-          "`diloco options NAME` explains one option; NAME may be a part of its name.\n\n"
-          "This page is `diloco options --markdown`, written from the lists in\n"
-          "src/base/options; a test compares the two.\n\n"
-          "## Basic options\n\n"
-          "Most runs set some of these. `diloco train --help` shows them, and\n"
-          "`diloco train --help=all` shows every option.\n",
-          out);
+    fputs(
+        "# Options\n\n"
+        "Every setting of a run, as `key = value` in the TOML file (dots are tables) or with\n"
+        "`--set key=value`. *Agree*: equal on every replica and taken from the run by whoever\n"
+        "joins it, or of this machine alone; *live*: may change while the run goes on.\n"
+        "*Only with*: without this the option has no effect, which is a warning. *Needs*: without\n"
+        "this a value other than the default is refused.\n"
+        "`diloco options NAME` explains one option; NAME may be a part of its name.\n\n"
+        "This page is `diloco options --markdown`, written from the lists in\n"
+        "src/base/options; a test compares the two.\n\n"
+        "## Basic options\n\n"
+        "Most runs set some of these. `diloco train --help` shows them, and\n"
+        "`diloco train --help=all` shows every option.\n",
+        out);
     page_head(out, true);
     for (size_t i = 0; i < dl_config_table.n; i++)
         if (dl_config_table.rows[i].example) page_row(out, &dl_config_table.rows[i]);

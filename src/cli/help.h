@@ -22,6 +22,9 @@ enum { DL_OPTION_TYPE_MAX = 400 };
 void dl_help_option_type(char out[DL_OPTION_TYPE_MAX], const dl_option *row);
 /* "--set run.replicas=4", of a basic option. Returns out. */
 const char *dl_help_option_example(char out[DL_OPTION_TYPE_MAX], const dl_option *row);
+/* "Only with run.peers. Needs swarm.consensus = log (the default)."; "" of an option without
+ * conditions. Returns out. */
+const char *dl_help_option_conditions(char out[DL_OPTION_TYPE_MAX], const dl_option *row);
 int dl_help_section(const dl_option *row);
 bool dl_help_begins_section(const dl_option *row, const dl_option *before); /* NULL: none */
 
