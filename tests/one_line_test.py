@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """one_line_test.py CC BUILD LIBRARIES: one file and one line add a codec, a combiner, an outer
 optimizer, a store, an operation, a model, an inner optimizer, a sampler, an executor, an export
-format. One line adds an option.
+format, a subcommand. One line alone adds an option and a preset.
 
 For each kind the headers are copied, the line is added to the list in the copy, and a new file, the
 file with the table and a program that asks for the new name are compiled. The rest is linked from
-the libraries in BUILD as they are: if a third file had to change, the name would not be found."""
+BUILD as it is: if a third file had to change, the name would not be found."""
 import pathlib
 import shutil
 import subprocess
@@ -33,13 +33,32 @@ int main(void)
     return dl_store_open(&store, "dummy://place", true) == DILOCO_EREFUSED ? 0 : 1;
 }
 """
+OPTION = """
+#include "base/config.h"
+int main(void)
+{
+    static dl_config config;
+    const dl_option *row = dl_option_find(dl_config_table, "launch.dummy");
+    dl_config_init(&config);
+    return row && dl_option_reads(row, &config, "7") ? 0 : 1;
+}
+"""
+COMMAND = """
+#include "cli/cli.h"
+int main(void)
+{
+    char program[] = "diloco", name[] = "dummy", *argv[] = {program, name, NULL};
+    return dl_cli_main(2, argv);
+}
+"""
 
 
 def listed(header, function, member=""):
     return BY_NAME % (header, function, function, member)
 
 
-# kind, list, last line of the list, the new file's text, the file with the table, the program
+# kind, list, a line of the list, the line after it, the new file's text or "", the file with the
+# table, the program
 KINDS = [
     ("codec", "codec/codec_rows.h", "X(prune)", "X(dummy)",
      'const dl_codec dl_codec_dummy = {.name = "dummy"};',
@@ -76,7 +95,18 @@ KINDS = [
     ("export format", "interop/export.h", "X(gguf)", "X(dummy)",
      'const dl_export_format dl_export_dummy = {.name = "dummy"};',
      "interop/export.c", "#include <stddef.h>\n" + listed("diloco/train.h", "diloco_export_format_at")),
+    ("subcommand", "cli/command_rows.h", "X(train)", "X(dummy)",
+     "static diloco_status run(const dl_args *args) { (void)args; return DILOCO_OK; }\n"
+     'const dl_command dl_command_dummy = {.name = "dummy", .summary = "none", .run = run};',
+     "cli/commands.c", COMMAND),
+    ("option", "base/options/launch_options.h", "#define DL_LAUNCH_OPTIONS(X) \\\n",
+     '    X(INT(0, 9), dummy, "launch.dummy", "7", "", 0, "Any digit.") \\\n', "", "base/config.c", OPTION),
+    ("preset", "presets/presets.c", "static const diloco_preset presets[] = {\n",
+     '    {"dummy", "none", "none", VALUES({"run.seed", "2"})},\n', "", "presets/presets.c",
+     "#include <stddef.h>\n" + listed("diloco/train.h", "diloco_preset_at", "->name")),
 ]
+# The folders of the program's own parts, which are in neither library.
+PROGRAM = ("cli", "fed", "gossip", "hub", "launch", "notify", "plan", "view")
 
 
 def run(command):
@@ -91,9 +121,11 @@ def compiled(cc, folder, libraries, sources):
 
 
 def objects(build, header, table):
-    """The objects beside the table, for a room that is in neither library."""
-    made = pathlib.Path(build, "CMakeFiles", "dl_launch.dir", "src", "launch")
-    return [o for o in made.glob("*.o") if o.name != f"{pathlib.Path(table).name}.o"] if "launch/" in header else []
+    """The program's objects beside the table, for a list of the program."""
+    if header.split("/")[0] not in PROGRAM:
+        return []
+    made = [o for name in PROGRAM for o in pathlib.Path(build, "CMakeFiles", f"dl_{name}.dir").rglob("*.o")]
+    return [o for o in made if o.name != f"{pathlib.Path(table).name}.o"]
 
 
 def add(cc, build, libraries, kind):
@@ -104,11 +136,12 @@ def add(cc, build, libraries, kind):
         for top in ("src", "include"):
             shutil.copytree(ROOT / top, folder / top, ignore=lambda at, names: {
                 n for n in names if n.endswith((".c", ".cc", ".md")) and not pathlib.Path(at, n).is_dir()})
-        text_of_list = (folder / "src" / header).read_text()
+        text_of_list = (ROOT / "src" / header).read_text()
         if text_of_list.count(last) != 1:
-            return f"{header} does not end its list with {last}"
+            return f"{header} does not have once: {last}"
         (folder / "main.c").write_text(program)
-        (folder / "dummy.c").write_text(f'#include "{header}"\n#include "base/status.h"\n{text}\n')
+        if text:
+            (folder / "dummy.c").write_text(f'#include "{header}"\n#include "base/status.h"\n{text}\n')
         sources = [folder / "main.c", folder / "table.c", *objects(build, header, table)]
         shutil.copy(ROOT / "src" / table, folder / "table.c")
         failed, said = compiled(cc, folder, libraries, sources)
@@ -116,8 +149,9 @@ def add(cc, build, libraries, kind):
             return f"does not build before the line is added:\n{said}"
         if run([f"{folder}/program"])[0] == 0:
             return "is found before the line is added"
-        (folder / "src" / header).write_text(text_of_list.replace(last, f"{last} {line}"))
-        failed, said = compiled(cc, folder, libraries, [*sources, folder / "dummy.c"])
+        list_at = folder / "table.c" if header == table else folder / "src" / header
+        list_at.write_text(text_of_list.replace(last, f"{last}{'' if last.endswith(chr(10)) else ' '}{line}"))
+        failed, said = compiled(cc, folder, libraries, [*sources, *folder.glob("dummy.c")])
         if failed:
             return f"does not build:\n{said}"
         return None if run([f"{folder}/program"])[0] == 0 else "is not found"
@@ -125,12 +159,12 @@ def add(cc, build, libraries, kind):
 
 def main():
     cc, build, *libraries = sys.argv[1:]
-    libraries = [f"{build}/libdiloco-train.a", f"{build}/libdiloco.a", *libraries, "-lm", "-lpthread"]
+    libraries = [f"{build}/libdiloco-train.a", f"{build}/libdiloco.a", *libraries, "-lstdc++", "-lm", "-lpthread"]
     n_failed = 0
     for kind in KINDS:
         fault = add(cc, build, libraries, kind)
         n_failed += bool(fault)
-        print(f"{kind[0]}: {fault or 'one file and one line'}")
+        print(f"{kind[0]}: {fault or ('one file and one line' if kind[4] else 'one line')}")
     return 1 if n_failed else 0
 
 

@@ -61,7 +61,7 @@ static diloco_status unknown_command(const char *name)
 {
     const char *names[NAMES_MAX], *nearest;
     size_t n = 0;
-    for (const dl_command *c = dl_commands; c->name && n < NAMES_MAX; c++)
+    for (const dl_command *c, *const *at = dl_commands; (c = *at) && n < NAMES_MAX; at++)
         if (c->summary) names[n++] = c->name;
     nearest = dl_nearest(names, n, name);
     if (nearest)
@@ -69,7 +69,7 @@ static diloco_status unknown_command(const char *name)
     return dl_fail(DILOCO_EINVAL, "there is no command %.60s; see diloco help", name);
 }
 
-diloco_status dl_cmd_help(const dl_args *args)
+static diloco_status cmd_help(const dl_args *args)
 {
     const dl_command *command = args->target ? dl_command_find(args->target) : NULL;
     if (args->target && !command) return unknown_command(args->target);
@@ -79,6 +79,14 @@ diloco_status dl_cmd_help(const dl_args *args)
         dl_help_program(stdout);
     return DILOCO_OK;
 }
+
+const dl_command dl_command_help = {
+    .name = "help",
+    .target = "[COMMAND]",
+    .words = DL_WORDS_COMMANDS,
+    .summary = "this text, or that of a command",
+    .run = cmd_help,
+};
 
 /* The command of two words, or NULL. */
 static const dl_command *find_two(const char *first, const char *second)

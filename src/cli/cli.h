@@ -132,16 +132,27 @@ typedef struct dl_args dl_args;
 /* Which options a command's --set takes. */
 typedef enum dl_sets { DL_SETS_NONE, DL_SETS_MACHINE, DL_SETS_ALL } dl_sets;
 
+/* The words that complete a command's argument, beside or instead of the names of files. */
+typedef enum dl_words {
+    DL_WORDS_NONE, /* files, and the second words of commands that begin with this one */
+    DL_WORDS_COMMANDS,
+    DL_WORDS_OPTIONS,
+    DL_WORDS_PRESETS,
+    DL_WORDS_SHELLS
+} dl_words;
+
 typedef struct dl_command {
     const char *name;     /* of one word, or of two: "data prepare" */
     const char *target;   /* "URL", "[CONFIG]" where it may be left out, NULL where there is none */
+    dl_words words;       /* of the target */
     const char *summary;  /* one line; NULL: hidden */
     const char *details;  /* more for --help, or NULL */
     const dl_flag *flags; /* what it takes beside --help, or NULL */
     dl_sets sets;         /* with DL_FLAG_SET */
     diloco_status (*run)(const dl_args *args);
 } dl_command;
-extern const dl_command dl_commands[]; /* ends with a NULL name */
+
+extern const dl_command *const dl_commands[]; /* in the order of help; ends with NULL */
 
 /* Return true if the command takes this flag: one of its own, --help, or --help=all where the
  * command has options. */
@@ -151,48 +162,6 @@ const dl_command *dl_command_find(const char *name); /* NULL: none */
 
 /* DILOCO_EIO: stdout has not taken all that was written. */
 DL_MUST_CHECK diloco_status dl_flush_output(void);
-
-diloco_status dl_cmd_init(const dl_args *args);
-diloco_status dl_cmd_train(const dl_args *args);
-diloco_status dl_cmd_join(const dl_args *args);
-diloco_status dl_cmd_replica(const dl_args *args);
-diloco_status dl_cmd_launch(const dl_args *args);
-diloco_status dl_cmd_launch_status(const dl_args *args);
-diloco_status dl_cmd_launch_logs(const dl_args *args);
-diloco_status dl_cmd_launch_cancel(const dl_args *args);
-diloco_status dl_cmd_launch_collect(const dl_args *args);
-diloco_status dl_cmd_launch_scale(const dl_args *args);
-diloco_status dl_cmd_launch_executors(const dl_args *args);
-diloco_status dl_cmd_host(const dl_args *args);
-diloco_status dl_cmd_serve(const dl_args *args);
-diloco_status dl_cmd_id(const dl_args *args);
-diloco_status dl_cmd_invite(const dl_args *args);
-diloco_status dl_cmd_status(const dl_args *args);
-diloco_status dl_cmd_log(const dl_args *args);
-diloco_status dl_cmd_verify(const dl_args *args);
-diloco_status dl_cmd_report(const dl_args *args);
-diloco_status dl_cmd_ui(const dl_args *args);
-diloco_status dl_cmd_watch(const dl_args *args);
-diloco_status dl_cmd_track(const dl_args *args);
-diloco_status dl_cmd_rm(const dl_args *args);
-diloco_status dl_cmd_takeover(const dl_args *args);
-diloco_status dl_cmd_void(const dl_args *args);
-diloco_status dl_cmd_eval(const dl_args *args);
-diloco_status dl_cmd_sample(const dl_args *args);
-diloco_status dl_cmd_import(const dl_args *args);
-diloco_status dl_cmd_export(const dl_args *args);
-diloco_status dl_cmd_presets(const dl_args *args);
-diloco_status dl_cmd_doctor(const dl_args *args);
-diloco_status dl_cmd_data(const dl_args *args);
-diloco_status dl_cmd_data_tokenizer(const dl_args *args);
-diloco_status dl_cmd_data_prepare(const dl_args *args);
-diloco_status dl_cmd_sweep(const dl_args *args);
-diloco_status dl_cmd_tune(const dl_args *args);
-diloco_status dl_cmd_plan(const dl_args *args);
-diloco_status dl_cmd_options(const dl_args *args);
-diloco_status dl_cmd_man(const dl_args *args);
-diloco_status dl_cmd_completion(const dl_args *args);
-diloco_status dl_cmd_help(const dl_args *args);
 
 /* ---- arguments */
 

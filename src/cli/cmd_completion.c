@@ -84,7 +84,7 @@ static void put_keys(bool machine, const char *end)
 
 static void put_commands(void)
 {
-    for (const dl_command *c = dl_commands; c->name; c++)
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++)
         if (c->summary && !strchr(c->name, ' ')) printf("%s ", c->name);
 }
 
@@ -92,32 +92,32 @@ static void put_commands(void)
 static void put_second_words(const dl_command *first)
 {
     const size_t len = strlen(first->name);
-    for (const dl_command *c = dl_commands; c->name; c++)
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++)
         if (strncmp(c->name, first->name, len) == 0 && c->name[len] == ' ')
             printf("%s ", c->name + len + 1);
-}
-
-/* Is the command's argument one of a few words, and never a file? */
-static bool takes_word(const dl_command *c)
-{
-    return c->run == dl_cmd_presets || c->run == dl_cmd_help || c->run == dl_cmd_completion ||
-           c->run == dl_cmd_options;
 }
 
 /* Print the words that a command's argument may be; nothing if it is a file, or has none. */
 static void put_targets(const dl_command *c)
 {
     if (!c->target) return;
-    if (c->run == dl_cmd_presets)
-        put_presets();
-    else if (c->run == dl_cmd_options)
-        put_keys(false, " ");
-    else if (c->run == dl_cmd_help)
-        put_commands();
-    else if (c->run == dl_cmd_completion)
-        put_parts(shells);
-    else
+    switch (c->words) {
+    case DL_WORDS_NONE:
         put_second_words(c);
+        break;
+    case DL_WORDS_COMMANDS:
+        put_commands();
+        break;
+    case DL_WORDS_OPTIONS:
+        put_keys(false, " ");
+        break;
+    case DL_WORDS_PRESETS:
+        put_presets();
+        break;
+    case DL_WORDS_SHELLS:
+        put_parts(shells);
+        break;
+    }
 }
 
 /* Print text inside single quotes: a backslash before each character of `escaped`, and a quote as
@@ -169,7 +169,7 @@ static const char bash_functions[] =
 static void bash_flags(void)
 {
     puts("_diloco_flags() {\n    case $1 in");
-    for (const dl_command *c = dl_commands; c->name; c++) {
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++) {
         if (!c->summary) continue;
         printf("    '%s') echo '--help", c->name);
         for (size_t i = 0; i < DL_N_FLAGS; i++)
@@ -182,7 +182,7 @@ static void bash_flags(void)
 static void bash_targets(void)
 {
     puts("_diloco_targets() {\n    case $1 in");
-    for (const dl_command *c = dl_commands; c->name; c++) {
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++) {
         if (!c->summary) continue;
         printf("    '%s') echo '", c->name);
         put_targets(c);
@@ -194,7 +194,7 @@ static void bash_targets(void)
 static void bash_keys(void)
 {
     puts("_diloco_keys_of() {\n    case $1 in");
-    for (const dl_command *c = dl_commands; c->name; c++)
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++)
         if (c->sets == DL_SETS_MACHINE)
             printf("    '%s') echo \"$_diloco_machine_keys\" ;;\n", c->name);
     puts("    *) echo \"$_diloco_keys\" ;;\n    esac\n}");
@@ -308,9 +308,9 @@ static void zsh_command(const dl_command *c)
     if (c->target) {
         printf(" \\\n        '1:");
         put_text(c->target, ":\\", "'\\''");
-        fputs(takes_word(c) ? ":(" : ":{ compadd -- ", stdout);
+        fputs(c->words ? ":(" : ":{ compadd -- ", stdout);
         put_targets(c);
-        fputs(takes_word(c) ? ")'" : "; _files }'", stdout);
+        fputs(c->words ? ")'" : "; _files }'", stdout);
     }
     puts(" ;;");
 }
@@ -326,7 +326,7 @@ static void print_zsh(void)
     puts(")");
     zsh_choices();
     puts("_diloco() {\n    local -a commands\n    local command\n    commands=(");
-    for (const dl_command *c = dl_commands; c->name; c++) {
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++) {
         if (!c->summary || strchr(c->name, ' ')) continue;
         printf("        '%s:", c->name);
         put_text(c->summary, "\\", "'\\''");
@@ -341,13 +341,13 @@ static void print_zsh(void)
          "    (( CURRENT-- ))\n"
          "    command=$words[1]\n"
          "    case \"$command $words[2]\" in");
-    for (const dl_command *c = dl_commands; c->name; c++)
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++)
         if (c->summary && strchr(c->name, ' '))
             printf("    '%s') (( CURRENT > 2 )) && { command='%s'; shift words; (( CURRENT-- )) } "
                    ";;\n",
                    c->name, c->name);
     puts("    esac\n    case $command in");
-    for (const dl_command *c = dl_commands; c->name; c++)
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++)
         if (c->summary) zsh_command(c);
     puts("    esac\n}\n_diloco \"$@\"");
 }
@@ -407,7 +407,7 @@ static void fish_command(const dl_command *c)
     for (size_t i = 0; i < DL_N_FLAGS; i++)
         if (dl_command_takes(c, i)) fish_flag(c, i);
     fish_begin(c);
-    fputs(takes_word(c) ? "-f -a '" : "-a '", stdout);
+    fputs(c->words ? "-f -a '" : "-a '", stdout);
     put_targets(c);
     puts("'");
 }
@@ -422,11 +422,11 @@ static void print_fish(void)
     put_keys(true, "= ");
     puts("'");
     fish_choices();
-    for (const dl_command *c = dl_commands; c->name; c++)
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++)
         if (c->summary) fish_command(c);
 }
 
-diloco_status dl_cmd_completion(const dl_args *args)
+static diloco_status cmd_completion(const dl_args *args)
 {
     if (strcmp(args->target, "bash") == 0)
         print_bash();
@@ -440,3 +440,18 @@ diloco_status dl_cmd_completion(const dl_args *args)
                        args->target);
     return DILOCO_OK;
 }
+
+const dl_command dl_command_completion = {
+    .name = "completion",
+    .target = "SHELL",
+    .words = DL_WORDS_SHELLS,
+    .summary = "completion of commands, flags and settings for bash, zsh or fish",
+    .details =
+        "Prints a script for the shell. `make install` and the Debian package install it; "
+        "otherwise:\n"
+        "  source <(diloco completion bash)                                      # in ~/.bashrc\n"
+        "  diloco completion zsh >~/.zfunc/_diloco          # in a folder of fpath, before "
+        "compinit\n"
+        "  diloco completion fish >~/.config/fish/completions/diloco.fish",
+    .run = cmd_completion,
+};

@@ -28,7 +28,7 @@ static diloco_status print_json(const diloco_data_report *r)
     return dl_print_json(&json, &out);
 }
 
-diloco_status dl_cmd_data(const dl_args *args)
+static diloco_status cmd_data(const dl_args *args)
 {
     dl_config config;
     diloco_data_report r;
@@ -55,3 +55,12 @@ diloco_status dl_cmd_data(const dl_args *args)
     printf("digest    %s\n", r.digest);
     return DILOCO_OK;
 }
+
+const dl_command dl_command_data = {
+    .name = "data",
+    .target = "CONFIG",
+    .summary = "what the data is: tokens, shards, samples, digest",
+    .flags = DL_FLAGS(DL_FLAG_SET, DL_FLAG_JSON),
+    .sets = DL_SETS_ALL,
+    .run = cmd_data,
+};

@@ -43,7 +43,7 @@ static diloco_status print_json(const diloco_prepare_report *r, const char *path
     return dl_print_json(&json, &out);
 }
 
-diloco_status dl_cmd_data_prepare(const dl_args *args)
+static diloco_status cmd_data_prepare(const dl_args *args)
 {
     diloco_prepare_report r;
     dl_unit_text bytes, tokens;
@@ -65,3 +65,13 @@ diloco_status dl_cmd_data_prepare(const dl_args *args)
            path, tokenizer);
     return DILOCO_OK;
 }
+
+const dl_command dl_command_data_prepare = {
+    .name = "data prepare",
+    .summary = "encode text into a folder of token shards, on all cores",
+    .details = "The folder is for data.datasource = tokens. Killed, the same command goes on.\n"
+               "  diloco data prepare --text books/ --tokenizer tokenizer.json --out tokens",
+    .flags =
+        DL_FLAGS(DL_FLAG_TEXT, DL_FLAG_TOKENIZER, DL_FLAG_TO_PATH, DL_FLAG_JSON, DL_FLAG_QUIET),
+    .run = cmd_data_prepare,
+};

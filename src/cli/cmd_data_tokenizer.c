@@ -19,7 +19,7 @@ static diloco_status print_json(const diloco_tokenizer_report *r, const char *pa
     return dl_print_json(&json, &out);
 }
 
-diloco_status dl_cmd_data_tokenizer(const dl_args *args)
+static diloco_status cmd_data_tokenizer(const dl_args *args)
 {
     diloco_tokenizer_report r;
     uint64_t vocab;
@@ -36,3 +36,11 @@ diloco_status dl_cmd_data_tokenizer(const dl_args *args)
     if (r.vocab < vocab) printf("no more: every other pair of tokens comes once only\n");
     return DILOCO_OK;
 }
+
+const dl_command dl_command_data_tokenizer = {
+    .name = "data tokenizer",
+    .summary = "learn a byte-pair tokenizer from text",
+    .details = "  diloco data tokenizer --text books/ --vocab 4096 --out tokenizer.json",
+    .flags = DL_FLAGS(DL_FLAG_TEXT, DL_FLAG_VOCAB, DL_FLAG_WORDS, DL_FLAG_TO_PATH, DL_FLAG_JSON),
+    .run = cmd_data_tokenizer,
+};

@@ -181,7 +181,7 @@ static diloco_status print_json(const checkup *c)
     return dl_print_json(&json, &out);
 }
 
-diloco_status dl_cmd_doctor(const dl_args *args)
+static diloco_status cmd_doctor(const dl_args *args)
 {
     dl_config config;
     checkup c = {.has_store = false};
@@ -201,3 +201,12 @@ diloco_status dl_cmd_doctor(const dl_args *args)
     }
     return status ? dl_fail(status, "%s", why) : DILOCO_OK;
 }
+
+const dl_command dl_command_doctor = {
+    .name = "doctor",
+    .target = "[CONFIG|URL]",
+    .summary = "look at this machine, at a store, or at the memory a run takes",
+    .flags = DL_FLAGS(DL_FLAG_RUN_LINK, DL_FLAG_SET, DL_FLAG_JSON),
+    .sets = DL_SETS_ALL,
+    .run = cmd_doctor,
+};

@@ -55,7 +55,7 @@ static diloco_status eval_text(const dl_args *args, const dl_config *config)
     return DILOCO_OK;
 }
 
-diloco_status dl_cmd_eval(const dl_args *args)
+static diloco_status cmd_eval(const dl_args *args)
 {
     dl_config config;
     diloco_eval_result result;
@@ -76,3 +76,16 @@ diloco_status dl_cmd_eval(const dl_args *args)
         printf("perplexity %.3f, over %s tokens\n", result.perplexity, targets);
     return DILOCO_OK;
 }
+
+const dl_command dl_command_eval = {
+    .name = "eval",
+    .target = "URL|CONFIG",
+    .summary = "loss of a run's model on its validation data, or on any text",
+    .details =
+        "With a CONFIG, its run.store names the run and its data.* the data. --text tells the loss "
+        "of\n"
+        "a text by tokens and by bytes.",
+    .flags = DL_FLAGS(DL_FLAG_TEXT, DL_FLAG_SET, DL_FLAG_JSON),
+    .sets = DL_SETS_MACHINE,
+    .run = cmd_eval,
+};

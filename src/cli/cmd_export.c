@@ -19,7 +19,7 @@ static diloco_status print_json(const diloco_export_report *r, const char *forma
     return dl_print_json(&json, &out);
 }
 
-diloco_status dl_cmd_export(const dl_args *args)
+static diloco_status cmd_export(const dl_args *args)
 {
     dl_config config;
     diloco_export_report r;
@@ -34,3 +34,13 @@ diloco_status dl_cmd_export(const dl_args *args)
            dtype, path);
     return DILOCO_OK;
 }
+
+const dl_command dl_command_export = {
+    .name = "export",
+    .target = "URL|CONFIG",
+    .summary = "a run's model as a Hugging Face folder, npz or gguf",
+    .details = "  diloco export runs/demo --to hf --out model --dtype bf16",
+    .flags = DL_FLAGS(DL_FLAG_TO, DL_FLAG_TO_PATH, DL_FLAG_DTYPE, DL_FLAG_SET, DL_FLAG_JSON),
+    .sets = DL_SETS_MACHINE,
+    .run = cmd_export,
+};

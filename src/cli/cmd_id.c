@@ -23,7 +23,7 @@ static diloco_status print_id(const dl_args *args, const char *path, const char 
     return dl_print_json(&json, &buf);
 }
 
-diloco_status dl_cmd_id(const dl_args *args)
+static diloco_status cmd_id(const dl_args *args)
 {
     char path[PATH_MAX], id[DL_PUBLIC_TEXT];
     const char *given = args->flags[DL_FLAG_ID_KEY];
@@ -44,3 +44,13 @@ diloco_status dl_cmd_id(const dl_args *args)
     dl_signer_close(signer);
     return print_id(args, path, id, made);
 }
+
+const dl_command dl_command_id = {
+    .name = "id",
+    .summary = "this machine's key: its public half; made if there is none",
+    .details =
+        "An Ed25519 key in PEM that only you can read. Runs with run.roster sign with it. What is\n"
+        "printed may be known to anybody; the file to nobody.",
+    .flags = DL_FLAGS(DL_FLAG_ID_KEY, DL_FLAG_JSON),
+    .run = cmd_id,
+};

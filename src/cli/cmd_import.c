@@ -22,7 +22,7 @@ static diloco_status print_json(const diloco_import_report *r, const char *to)
     return dl_print_json(&json, &out);
 }
 
-diloco_status dl_cmd_import(const dl_args *args)
+static diloco_status cmd_import(const dl_args *args)
 {
     diloco_import_report r;
     dl_unit_text parameters;
@@ -39,3 +39,14 @@ diloco_status dl_cmd_import(const dl_args *args)
            dl_shell_word(word, sizeof word, path));
     return DILOCO_OK;
 }
+
+const dl_command dl_command_import = {
+    .name = "import",
+    .target = "DIR",
+    .summary = "a Hugging Face model as what a run begins from",
+    .details =
+        "DIR has config.json and safetensors, of Llama or Qwen3. The folder of --out then has\n"
+        "model.safetensors, for trainer.init_from, and model.toml, a CONFIG that begins from it.",
+    .flags = DL_FLAGS(DL_FLAG_TO_PATH, DL_FLAG_JSON),
+    .run = cmd_import,
+};

@@ -162,7 +162,7 @@ static void say_next(const starter *s, const char *path)
                s->data, word);
 }
 
-diloco_status dl_cmd_init(const dl_args *args)
+static diloco_status cmd_init(const dl_args *args)
 {
     static starter s; /* too large for some stacks */
     char room[PATH_MAX];
@@ -184,3 +184,14 @@ diloco_status dl_cmd_init(const dl_args *args)
     if (!status) say_next(&s, path);
     return status;
 }
+
+const dl_command dl_command_init = {
+    .name = "init",
+    .target = "[DIR]",
+    .summary = "write a commented starter configuration, run.toml",
+    .details =
+        "It asks for nothing: flags choose, and the file can be edited. Nothing is overwritten.\n"
+        "  diloco init --text book.txt && diloco train run.toml",
+    .flags = DL_FLAGS(DL_FLAG_PRESET, DL_FLAG_MODEL, DL_FLAG_TEXT),
+    .run = cmd_init,
+};

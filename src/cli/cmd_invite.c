@@ -22,7 +22,7 @@ static diloco_status read_duration(uint64_t *out, const char *text)
     return dl_fail(DILOCO_EINVAL, "--for %.20s is no time: 90s, 30m, 24h, 7d", text);
 }
 
-diloco_status dl_cmd_invite(const dl_args *args)
+static diloco_status cmd_invite(const dl_args *args)
 {
     char text[512];
     dl_config_path store;
@@ -37,3 +37,14 @@ diloco_status dl_cmd_invite(const dl_args *args)
     puts(text);
     return DILOCO_OK;
 }
+
+const dl_command dl_command_invite = {
+    .name = "invite",
+    .target = "URL",
+    .summary = "let one more replica into a run with run.roster = invited",
+    .details = "Prints a line that is good for one replica, once. Who gets it puts it into a file "
+               "and takes\n"
+               "part with  diloco join URL --set run.invitation=FILE. Until then it is a secret.",
+    .flags = DL_FLAGS(DL_FLAG_FOR, DL_FLAG_ID_KEY),
+    .run = cmd_invite,
+};

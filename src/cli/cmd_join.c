@@ -47,7 +47,7 @@ static diloco_status check_rank(const dl_config *config, const dl_args *args)
     return DILOCO_OK;
 }
 
-diloco_status dl_cmd_join(const dl_args *args)
+static diloco_status cmd_join(const dl_args *args)
 {
     dl_config config;
     DL_TRY(find_settings(&config, args));
@@ -59,3 +59,22 @@ diloco_status dl_cmd_join(const dl_args *args)
     DL_TRY(diloco_train_check(&config));
     return dl_crew_run(&config, args, true);
 }
+
+const dl_command dl_command_join = {
+    .name = "join",
+    .target = "[URL]",
+    .summary = "take part in a run; its settings come from the run itself",
+    .details =
+        "The data is this machine's own copy: --set data.train_path=FILE. URL may be the join "
+        "line\n"
+        "that a hub printed; read from @FILE, or from stdin as -, it stands in no list of "
+        "processes.\n"
+        "A run without a log is joined by one of its nodes, --peer HOST:PORT; --store is then the\n"
+        "folder of this machine's nodes (default runs/swarm), and --set swarm.listen=HOST:PORT\n"
+        "where they are reached.",
+    .flags = DL_FLAGS(DL_FLAG_PEER, DL_FLAG_STORE, DL_FLAG_REPLICAS, DL_FLAG_ROLE, DL_FLAG_RECORD,
+                      DL_FLAG_RUN_LINK, DL_FLAG_RANK, DL_FLAG_SET, DL_FLAG_PRINT_CONFIG,
+                      DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
+    .sets = DL_SETS_MACHINE,
+    .run = cmd_join,
+};

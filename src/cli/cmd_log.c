@@ -169,7 +169,7 @@ static bool is_one_answer(const dl_args *args)
            1;
 }
 
-diloco_status dl_cmd_log(const dl_args *args)
+static diloco_status cmd_log(const dl_args *args)
 {
     dl_config_path store;
     uint64_t from;
@@ -190,3 +190,20 @@ diloco_status dl_cmd_log(const dl_args *args)
     if (traffic) return dl_log_traffic(args, store, from);
     return print_entries(store, from, dl_args_has(args, DL_FLAG_JSON));
 }
+
+const dl_command dl_command_log = {
+    .name = "log",
+    .target = "URL",
+    .summary = "the entries of a run's log: who counted, loss, bytes, digests",
+    .details = "With --traffic, of each commit: bytes and requests of all replicas together, bytes "
+               "a second\n"
+               "and, with --cost, their price; then all bytes of the run by kind. With --events "
+               "everything\n"
+               "that the replicas have recorded, a line of JSON each. Replicas leave their records "
+               "in the\n"
+               "store every 30 s.\n"
+               "  diloco log runs/demo --traffic --cost prices.toml",
+    .flags = DL_FLAGS(DL_FLAG_JSON, DL_FLAG_FROM, DL_FLAG_MOVED, DL_FLAG_TRAFFIC, DL_FLAG_EVENTS,
+                      DL_FLAG_COST),
+    .run = cmd_log,
+};

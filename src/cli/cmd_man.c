@@ -110,7 +110,7 @@ static void write_program(FILE *out)
     char name[64];
     begin(out, "DILOCO", 1, "diloco", "training on machines that can barely talk to each other");
     fputs(".SH SYNOPSIS\n.B diloco\n.I COMMAND\n[options]\n.SH COMMANDS\n", out);
-    for (const dl_command *c = dl_commands; c->name; c++) {
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++) {
         if (!c->summary) continue;
         page_name(name, "diloco-", c);
         fputs(".TP\n.BR ", out);
@@ -192,16 +192,22 @@ static diloco_status write_page(const char *folder, const char *name, int sectio
     return DILOCO_OK;
 }
 
-diloco_status dl_cmd_man(const dl_args *args)
+static diloco_status cmd_man(const dl_args *args)
 {
     char name[64];
     DL_TRY(dl_dir_make(args->target));
     DL_TRY(write_page(args->target, "diloco", 1, NULL));
     DL_TRY(write_page(args->target, "diloco_config", 5, NULL));
-    for (const dl_command *c = dl_commands; c->name; c++) {
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++) {
         if (!c->summary) continue;
         page_name(name, "diloco-", c);
         DL_TRY(write_page(args->target, name, 1, c));
     }
     return DILOCO_OK;
 }
+
+const dl_command dl_command_man = {
+    .name = "man",
+    .target = "DIR",
+    .run = cmd_man,
+};

@@ -14,7 +14,7 @@ static diloco_status none_found(const char *part)
                    part);
 }
 
-diloco_status dl_cmd_options(const dl_args *args)
+static diloco_status cmd_options(const dl_args *args)
 {
     const bool page = dl_args_has(args, DL_FLAG_MARKDOWN);
     if (page && args->target)
@@ -28,3 +28,15 @@ diloco_status dl_cmd_options(const dl_args *args)
         dl_help_options(stdout, false, true);
     return DILOCO_OK;
 }
+
+const dl_command dl_command_options = {
+    .name = "options",
+    .target = "[NAME]",
+    .words = DL_WORDS_OPTIONS,
+    .summary = "options: range, unit, default, meaning",
+    .details =
+        "All options, or those with NAME in their names; where there are none, in their meanings.\n"
+        "  diloco options lr",
+    .flags = DL_FLAGS(DL_FLAG_MARKDOWN),
+    .run = cmd_options,
+};

@@ -55,9 +55,36 @@ static diloco_status check_flags(const dl_args *args, const plan_mode *mode)
                         : DILOCO_OK;
 }
 
-diloco_status dl_cmd_plan(const dl_args *args)
+static diloco_status cmd_plan(const dl_args *args)
 {
     const plan_mode *mode = mode_of(args);
     DL_TRY(check_flags(args, mode));
     return mode->run(args);
 }
+
+const dl_command dl_command_plan = {
+    .name = "plan",
+    .target = "[CONFIG]",
+    .summary = "what a model, a link and machines come to, before they are paid for",
+    .details =
+        "How busy the machines will be with each method, how long the run takes, what it moves "
+        "and\n"
+        "costs, and which to take. The model is CONFIG's, or --params and --layers; the link is "
+        "--gbit,\n"
+        "--link, or what --probe measures.\n"
+        "  diloco plan demo.toml --link 50mbit,100ms --replicas 4\n"
+        "  diloco plan --params 1e9 --layers 24 --step-seconds 0.5 --gbit 0.2 --cost prices.toml\n"
+        "--grid answers by the models that others published; --replay puts a measured run on a "
+        "link.\n"
+        "  diloco plan --grid published --params 1e9 --layers 24 --step-seconds 0.1 \\\n"
+        "      --method streaming --sync-every 100 --tau 1 --bits 4 --utilization 0.5,0.9\n"
+        "  diloco plan --replay record.jsonl --link 50mbit,100ms",
+    .flags = DL_FLAGS(DL_FLAG_PARAMS, DL_FLAG_LAYERS, DL_FLAG_STEP_SECONDS, DL_FLAG_STEPS,
+                      DL_FLAG_PLAN_REPLICAS, DL_FLAG_GBIT, DL_FLAG_LATENCY, DL_FLAG_LINK,
+                      DL_FLAG_PROBE, DL_FLAG_COST, DL_FLAG_ADVICE, DL_FLAG_METHOD,
+                      DL_FLAG_SYNC_EVERY, DL_FLAG_FRAGMENT_LAYERS, DL_FLAG_TAU, DL_FLAG_BITS,
+                      DL_FLAG_EXCHANGE, DL_FLAG_UTILIZATION, DL_FLAG_GRID, DL_FLAG_REPLAY,
+                      DL_FLAG_RECORDED_LINK, DL_FLAG_SET, DL_FLAG_JSON),
+    .sets = DL_SETS_ALL,
+    .run = cmd_plan,
+};

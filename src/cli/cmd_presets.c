@@ -58,7 +58,7 @@ static diloco_status find(const diloco_preset **out, const char *name)
                    nearest ? "; did you mean " : "", nearest ? nearest : "");
 }
 
-diloco_status dl_cmd_presets(const dl_args *args)
+static diloco_status cmd_presets(const dl_args *args)
 {
     const diloco_preset *one = NULL;
     if (args->target) DL_TRY(find(&one, args->target));
@@ -75,3 +75,12 @@ diloco_status dl_cmd_presets(const dl_args *args)
     printf("# %s - %s\n# %s\n", one->name, one->summary, one->citation);
     return dl_settings_print(&config, false);
 }
+
+const dl_command dl_command_presets = {
+    .name = "presets",
+    .target = "[NAME]",
+    .words = DL_WORDS_PRESETS,
+    .summary = "named algorithms: citation and values",
+    .flags = DL_FLAGS(DL_FLAG_JSON),
+    .run = cmd_presets,
+};

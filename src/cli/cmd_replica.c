@@ -140,7 +140,7 @@ static diloco_status receive_settings(dl_config *config)
                   : DILOCO_OK;
 }
 
-diloco_status dl_cmd_replica(const dl_args *args)
+static diloco_status cmd_replica(const dl_args *args)
 {
     dl_config config;
     shown last = {.at = 0};
@@ -158,3 +158,11 @@ diloco_status dl_cmd_replica(const dl_args *args)
     send_exit(status);
     return DILOCO_OK; /* the parent has been told, and words it */
 }
+
+const dl_command dl_command_replica = {
+    .name = "replica",
+    .target = "NAME",
+    .details = "Started by train and join; see processes.h.",
+    .flags = DL_FLAGS(DL_FLAG_NEW),
+    .run = cmd_replica,
+};

@@ -238,7 +238,7 @@ static diloco_status write_page(const dl_args *args, size_t n)
     return DILOCO_OK;
 }
 
-diloco_status dl_cmd_report(const dl_args *args)
+static diloco_status cmd_report(const dl_args *args)
 {
     curve curves[MOST_RUNS];
     const size_t n = 1 + args->n_compared;
@@ -264,3 +264,19 @@ diloco_status dl_cmd_report(const dl_args *args)
     }
     return status;
 }
+
+const dl_command dl_command_report = {
+    .name = "report",
+    .target = "URL",
+    .summary = "a run's validation loss against steps and bytes, beside other runs'",
+    .details =
+        "Reads the records that replicas leave in the store. It prints one line for each run;\n"
+        "--json prints the points of the curves. --out FILE.html is the page of the run in one "
+        "file\n"
+        "that needs no server, FILE.md the same as text, and FILE.svg the curves alone. FILE.pdf "
+        "is\n"
+        "FILE.html printed by Chromium or Chrome; DILOCO_BROWSER names another program.\n"
+        "  diloco report runs/a --compare runs/b --out loss.svg",
+    .flags = DL_FLAGS(DL_FLAG_COMPARE, DL_FLAG_REPORT_OUT, DL_FLAG_JSON),
+    .run = cmd_report,
+};

@@ -208,7 +208,7 @@ static diloco_status check_kind(const dl_config *run)
                    run->store);
 }
 
-diloco_status dl_cmd_rm(const dl_args *args)
+static diloco_status cmd_rm(const dl_args *args)
 {
     static dl_config config, run; /* too large for some stacks */
     uint64_t n_states = 0;
@@ -227,3 +227,20 @@ diloco_status dl_cmd_rm(const dl_args *args)
     }
     return remove_states(&config);
 }
+
+const dl_command dl_command_rm = {
+    .name = "rm",
+    .target = "URL|CONFIG",
+    .summary = "remove a run and the private state of its replicas on this machine",
+    .details = "It does not ask. It refuses while a replica of the run is alive: one that runs "
+               "here, or one\n"
+               "whose heartbeat changes. Only what diloco wrote is removed, and each thing is "
+               "named. A run\n"
+               "whose folder is gone leaves its replicas' state in <folder>.local: that is "
+               "removed, too. A\n"
+               "hub lets no client remove a run: do it on the hub's machine.\n"
+               "  diloco rm runs/demo",
+    .flags = DL_FLAGS(DL_FLAG_SET),
+    .sets = DL_SETS_MACHINE,
+    .run = cmd_rm,
+};

@@ -19,7 +19,7 @@ static void on_text(void *user, const char *text, size_t len)
     fflush(stdout);
 }
 
-diloco_status dl_cmd_sample(const dl_args *args)
+static diloco_status cmd_sample(const dl_args *args)
 {
     dl_config config;
     uint64_t n_tokens, seed, top_k;
@@ -44,3 +44,13 @@ diloco_status dl_cmd_sample(const dl_args *args)
     putchar('\n');
     return status;
 }
+
+const dl_command dl_command_sample = {
+    .name = "sample",
+    .target = "URL",
+    .summary = "text from a run's model",
+    .flags = DL_FLAGS(DL_FLAG_PROMPT, DL_FLAG_TOKENS, DL_FLAG_TEMPERATURE, DL_FLAG_TOP_K,
+                      DL_FLAG_TOP_P, DL_FLAG_SAMPLE_SEED, DL_FLAG_SET),
+    .sets = DL_SETS_MACHINE,
+    .run = cmd_sample,
+};

@@ -3,7 +3,7 @@
 
 #if !DL_CLOUD
 
-diloco_status dl_cmd_serve(const dl_args *args)
+static diloco_status cmd_serve(const dl_args *args)
 {
     (void)args;
     return dl_fail(DILOCO_EREFUSED, "this program was built without the hub (DILOCO_CLOUD=OFF)");
@@ -219,7 +219,7 @@ static void greet(const dl_hub *hub, const char *dir)
     fflush(stdout);
 }
 
-diloco_status dl_cmd_serve(const dl_args *args)
+static diloco_status cmd_serve(const dl_args *args)
 {
     sigset_t set = stop_signals();
     dl_hub_options options;
@@ -249,3 +249,18 @@ diloco_status dl_cmd_serve(const dl_args *args)
 }
 
 #endif
+
+const dl_command dl_command_serve = {
+    .name = "serve",
+    .target = "[DIR]",
+    .summary = "the hub: a folder of runs over HTTP, for replicas that share no disk",
+    .details =
+        "A run in DIR/name is http://HOST:PORT/name. Without --token-file whoever reaches the port "
+        "may\n"
+        "read and write. Ctrl-C lets requests under way finish. docs/hub.md has all of it.",
+    .flags =
+        DL_FLAGS(DL_FLAG_LISTEN, DL_FLAG_CERT, DL_FLAG_KEY, DL_FLAG_MAKE_CERT, DL_FLAG_TOKEN_FILE,
+                 DL_FLAG_MEMBERS, DL_FLAG_JOIN_LINE, DL_FLAG_S3_KEYS, DL_FLAG_MAX_OBJECT,
+                 DL_FLAG_MAX_CONNECTIONS, DL_FLAG_INSECURE, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
+    .run = cmd_serve,
+};

@@ -170,7 +170,7 @@ static diloco_status show_all(const shown *s)
     return status;
 }
 
-diloco_status dl_cmd_status(const dl_args *args)
+static diloco_status cmd_status(const dl_args *args)
 {
     dl_config_path store;
     dl_roster_view roster;
@@ -195,3 +195,14 @@ diloco_status dl_cmd_status(const dl_args *args)
     free(config);
     return status;
 }
+
+const dl_command dl_command_status = {
+    .name = "status",
+    .target = "URL",
+    .summary = "what a run is, how far it is, who takes part, what it waits for",
+    .details =
+        "It only reads. With --watch a terminal shows the newest; elsewhere each is printed, with\n"
+        "--json as one line.",
+    .flags = DL_FLAGS(DL_FLAG_JSON, DL_FLAG_WHY, DL_FLAG_WATCH),
+    .run = cmd_status,
+};

@@ -16,7 +16,7 @@ static void say_what_it_does(const diloco_takeover_report *r)
            r->entry, r->to, r->from, r->from);
 }
 
-diloco_status dl_cmd_takeover(const dl_args *args)
+static diloco_status cmd_takeover(const dl_args *args)
 {
     dl_config_path store;
     diloco_takeover_report report;
@@ -32,3 +32,20 @@ diloco_status dl_cmd_takeover(const dl_args *args)
     puts("Nothing was done: name who takes over, with --replica.");
     return DILOCO_OK;
 }
+
+const dl_command dl_command_takeover = {
+    .name = "takeover",
+    .target = "URL",
+    .summary = "make another life the single committer of a run",
+    .details =
+        "For runs with run.single_committer, in stores that cannot create a name exactly once. "
+        "All\n"
+        "believe the one life that the entry before names; this puts an abort into the log that "
+        "says\n"
+        "that it is the newest life of --replica. Only you can know that the committer before is\n"
+        "over: if it is not, both write, and whoever has read what is overwritten stops. A "
+        "committer\n"
+        "that is started again where its state folder is takes over by itself.",
+    .flags = DL_FLAGS(DL_FLAG_REPLICA),
+    .run = cmd_takeover,
+};

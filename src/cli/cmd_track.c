@@ -253,7 +253,7 @@ static diloco_status open_and_track(tracking *t, const dl_run_names *names, cons
     return status;
 }
 
-diloco_status dl_cmd_track(const dl_args *args)
+static diloco_status cmd_track(const dl_args *args)
 {
     tracking t = {.once = dl_args_has(args, DL_FLAG_TRACK_ONCE), .live = isatty(STDOUT_FILENO)};
     dl_config_path store;
@@ -276,3 +276,20 @@ diloco_status dl_cmd_track(const dl_args *args)
     dl_run_names_deinit(&names);
     return status;
 }
+
+const dl_command dl_command_track = {
+    .name = "track",
+    .target = "URL",
+    .summary = "a run's curves in Weights & Biases, MLflow or Trackio",
+    .details =
+        "Sends the curves of the page until the run is complete or Ctrl-C; the same command\n"
+        "continues. It needs the tracker's Python package in the Python that DILOCO_PYTHON names\n"
+        "(default: that of the wheel, or python3). The tracker's own variables say where the "
+        "curves\n"
+        "go: WANDB_API_KEY, WANDB_MODE=offline, MLFLOW_TRACKING_URI, TRACKIO_DIR. It only reads "
+        "the\n"
+        "run.\n"
+        "  WANDB_MODE=offline diloco track runs/run --to wandb",
+    .flags = DL_FLAGS(DL_FLAG_TRACKER, DL_FLAG_PROJECT, DL_FLAG_SENT, DL_FLAG_TRACK_ONCE),
+    .run = cmd_track,
+};

@@ -73,7 +73,7 @@ static diloco_status create_and_train(dl_config *config, const dl_args *args)
     return dl_fail(status, "%s; %s", why, words);
 }
 
-diloco_status dl_cmd_train(const dl_args *args)
+static diloco_status cmd_train(const dl_args *args)
 {
     dl_config config;
     DL_TRY(dl_settings_load(&config, args));
@@ -85,3 +85,19 @@ diloco_status dl_cmd_train(const dl_args *args)
     warn_of_another(&config, args);
     return create_and_train(&config, args);
 }
+
+const dl_command dl_command_train = {
+    .name = "train",
+    .target = "[CONFIG]",
+    .summary = "start a run, or resume it: the same command again goes on",
+    .details =
+        "CONFIG is a TOML file; values come from the defaults, the preset, the file and the "
+        "flags,\n"
+        "later ones winning. Without run.store the log is kept in runs/<name of CONFIG>.\n"
+        "Ctrl-C stops after the step under way, and the same command resumes, to equal bits.",
+    .flags = DL_FLAGS(DL_FLAG_REPLICAS, DL_FLAG_ROLE, DL_FLAG_STORE, DL_FLAG_COORD, DL_FLAG_SEED,
+                      DL_FLAG_PRESET, DL_FLAG_RECORD, DL_FLAG_RUN_LINK, DL_FLAG_SET,
+                      DL_FLAG_PRINT_CONFIG, DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
+    .sets = DL_SETS_ALL,
+    .run = cmd_train,
+};

@@ -462,7 +462,7 @@ static diloco_status begin(tuning *t)
     return DILOCO_OK;
 }
 
-diloco_status dl_cmd_tune(const dl_args *args)
+static diloco_status cmd_tune(const dl_args *args)
 {
     tuning t = {.args = args, .lines = dl_args_has(args, DL_FLAG_JSON) ? stderr : stdout};
     t.plan = calloc(1, sizeof *t.plan);
@@ -478,3 +478,27 @@ diloco_status dl_cmd_tune(const dl_args *args)
     free(t.plan);
     return status;
 }
+
+const dl_command dl_command_tune = {
+    .name = "tune",
+    .target = "CONFIG",
+    .summary = "search for better settings by many short runs",
+    .details =
+        "Successive halving (arXiv:1502.07943): all candidates train for a few steps, the better "
+        "third\n"
+        "for three times as many, and the last three and CONFIG itself for --steps and several "
+        "seeds.\n"
+        "Candidates are the combinations of --set-values. By default the learning rates, the "
+        "outer\n"
+        "momentum and H (trainer.local_steps_per_round) vary around CONFIG's. Each trial has a "
+        "folder\n"
+        "under --out: the same command continues where it was stopped. DIR/tuned.toml is the "
+        "result,\n"
+        "and DIR/tune.json the evidence: every trial. No seed of CONFIG's own is used.\n"
+        "  diloco tune run.toml --steps 500 --max-sent 1e9",
+    .flags = DL_FLAGS(DL_FLAG_SET_VALUES, DL_FLAG_TRIALS, DL_FLAG_TUNE_STEPS, DL_FLAG_TUNE_SEEDS,
+                      DL_FLAG_MAX_SENT, DL_FLAG_TUNE_OUT, DL_FLAG_REPLICAS, DL_FLAG_SEED,
+                      DL_FLAG_PRESET, DL_FLAG_SET, DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
+    .sets = DL_SETS_ALL,
+    .run = cmd_tune,
+};

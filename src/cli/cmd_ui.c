@@ -7,7 +7,7 @@
 
 #if !DL_CLOUD
 
-diloco_status dl_cmd_ui(const dl_args *args)
+static diloco_status cmd_ui(const dl_args *args)
 {
     (void)args;
     return dl_fail(DILOCO_EREFUSED,
@@ -216,7 +216,7 @@ static diloco_status serve(shown *s, const dl_args *args)
     return DILOCO_OK;
 }
 
-diloco_status dl_cmd_ui(const dl_args *args)
+static diloco_status cmd_ui(const dl_args *args)
 {
     shown s = {.folder = ""};
     dl_run_names_init(&s.runs);
@@ -228,3 +228,17 @@ diloco_status dl_cmd_ui(const dl_args *args)
 }
 
 #endif
+
+const dl_command dl_command_ui = {
+    .name = "ui",
+    .target = "URL",
+    .summary = "the page of a run, or of a folder of runs, in your browser",
+    .details =
+        "A server for you alone: on this machine, until Ctrl-C, with a token of its own in the "
+        "address\n"
+        "that it prints. It only reads. --compare adds another run. A hub (diloco serve) has the "
+        "same\n"
+        "page at its own address.",
+    .flags = DL_FLAGS(DL_FLAG_COMPARE, DL_FLAG_LISTEN, DL_FLAG_NO_BROWSER),
+    .run = cmd_ui,
+};

@@ -74,7 +74,7 @@ static void print_report(const diloco_verify_report *r)
     printf("state after entry %" PRIu64 ": %s\n", r->entries ? r->entries - 1 : 0, r->digest);
 }
 
-diloco_status dl_cmd_verify(const dl_args *args)
+static diloco_status cmd_verify(const dl_args *args)
 {
     dl_config_path store;
     diloco_verify_report report;
@@ -89,3 +89,11 @@ diloco_status dl_cmd_verify(const dl_args *args)
     print_report(&report);
     return DILOCO_OK;
 }
+
+const dl_command dl_command_verify = {
+    .name = "verify",
+    .target = "URL",
+    .summary = "replay a run's log and compare every digest",
+    .flags = DL_FLAGS(DL_FLAG_JSON, DL_FLAG_VERBOSE),
+    .run = cmd_verify,
+};

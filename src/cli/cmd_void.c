@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-diloco_status dl_cmd_void(const dl_args *args)
+static diloco_status cmd_void(const dl_args *args)
 {
     dl_config_path store;
     diloco_void_report report;
@@ -28,3 +28,20 @@ diloco_status dl_cmd_void(const dl_args *args)
            report.at, report.entry, report.at - 1);
     return DILOCO_OK;
 }
+
+const dl_command dl_command_void = {
+    .name = "void",
+    .target = "URL",
+    .summary = "let a run continue without an entry that no replica can read",
+    .details =
+        "For runs of two replicas, or of one committer. If the store lacks a contribution that an\n"
+        "entry counts, or holds it damaged, every replica stops there. Only you can know whether "
+        "the\n"
+        "store lost it. First restore it if you can. Otherwise stop all replicas. This command "
+        "then\n"
+        "writes an abort at the log's end, as the newest process of --replica, which declares "
+        "that\n"
+        "entry and all later ones void. The run continues from the state before them.",
+    .flags = DL_FLAGS(DL_FLAG_REPLICA),
+    .run = cmd_void,
+};

@@ -73,10 +73,23 @@ static diloco_status watch(const dl_args *args, char *store)
     return status;
 }
 
-diloco_status dl_cmd_watch(const dl_args *args)
+static diloco_status cmd_watch(const dl_args *args)
 {
     dl_config_path store;
     DL_TRY(dl_settings_store(store, args->target));
     DL_TRY(dl_swarm_refuse(store, "watch"));
     return watch(args, store);
 }
+
+const dl_command dl_command_watch = {
+    .name = "watch",
+    .target = "URL",
+    .summary = "a run in the terminal: its loss, its replicas, what is wrong",
+    .details =
+        "It is drawn again every second, in 80 columns and as many lines as there are, until the "
+        "run "
+        "is\n"
+        "complete or Ctrl-C. Where the output is no terminal it is printed once. It only reads.",
+    .flags = DL_FLAGS(DL_FLAG_ONCE),
+    .run = cmd_watch,
+};

@@ -298,7 +298,7 @@ void dl_help_program(FILE *out)
             "diloco %s: training on machines that can barely talk to each other\n\n"
             "usage: diloco COMMAND …\n\n",
             diloco_version());
-    for (const dl_command *c = dl_commands; c->name; c++)
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++)
         if (c->summary)
             fprintf(out, "  %-14s %-13s %s\n", c->name, c->target ? c->target : "", c->summary);
     fputs(

@@ -32,7 +32,7 @@ static void check_width(const char *what)
 
 TEST(every_command_has_help_no_wider_than_100_columns)
 {
-    for (const dl_command *c = dl_commands; c->name; c++) {
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++) {
         FILE *out = begin();
         dl_help_command(out, c, true);
         fclose(out);
@@ -48,7 +48,7 @@ TEST(the_overview_names_every_command_that_is_not_hidden)
     dl_help_program(out);
     fclose(out);
     check_width("help");
-    for (const dl_command *c = dl_commands; c->name; c++)
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++)
         if (c->summary) CHECK_CONTAINS(c->summary, text);
 }
 
@@ -95,7 +95,7 @@ TEST(help_all_shows_every_option_of_train_and_those_of_the_machine_for_join)
 
 TEST(help_shows_the_basic_options_with_examples_and_names_help_all)
 {
-    for (const dl_command *c = dl_commands; c->name; c++) {
+    for (const dl_command *c, *const *at = dl_commands; (c = *at); at++) {
         FILE *out = begin();
         dl_help_command(out, c, false);
         fclose(out);

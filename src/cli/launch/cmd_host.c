@@ -4,8 +4,14 @@
 
 #include <unistd.h>
 
-diloco_status dl_cmd_host(const dl_args *args)
+static diloco_status cmd_host(const dl_args *args)
 {
     (void)args;
     return dl_remote_serve(STDIN_FILENO, stdout);
 }
+
+const dl_command dl_command_host = {
+    .name = "host",
+    .details = "Started by launch over ssh; reads a request on stdin.",
+    .run = cmd_host,
+};

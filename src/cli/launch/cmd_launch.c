@@ -465,7 +465,7 @@ static diloco_status launch(launching *l)
     return dl_args_has(l->args, DL_FLAG_DRY_RUN) ? dry_run(l) : create_and_run(l);
 }
 
-diloco_status dl_cmd_launch(const dl_args *args)
+static diloco_status cmd_launch(const dl_args *args)
 {
     launching *l = calloc(1, sizeof *l);
     dl_config *config = calloc(1, sizeof *config);
@@ -484,3 +484,20 @@ diloco_status dl_cmd_launch(const dl_args *args)
     free(l);
     return status;
 }
+
+const dl_command dl_command_launch = {
+    .name = "launch",
+    .target = "CONFIG",
+    .summary = "start a run's replicas on other machines, and keep them running",
+    .details = "Creates the run if it does not exist, starts its replicas with the executor --on, "
+               "restarts\n"
+               "those that are lost, and ends when the run is complete. Ctrl-C leaves the replicas "
+               "running;\n"
+               "the same command finds them again. docs/launch.md describes each executor.\n"
+               "  diloco launch run.toml --on ssh://alice@a,alice@b --replicas 2",
+    .flags = DL_FLAGS(DL_FLAG_ON, DL_FLAG_LAUNCH_REPLICAS, DL_FLAG_STORE, DL_FLAG_COORD,
+                      DL_FLAG_SEED, DL_FLAG_PRESET, DL_FLAG_BUDGET, DL_FLAG_DRY_RUN, DL_FLAG_DETACH,
+                      DL_FLAG_SET, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
+    .sets = DL_SETS_ALL,
+    .run = cmd_launch,
+};

@@ -78,7 +78,7 @@ static diloco_status show(const dl_launched *l, const dl_args *args)
     return DILOCO_OK;
 }
 
-diloco_status dl_cmd_launch_status(const dl_args *args)
+static diloco_status cmd_launch_status(const dl_args *args)
 {
     dl_launched l;
     DL_TRY(dl_launched_open(&l, args));
@@ -91,6 +91,15 @@ diloco_status dl_cmd_launch_status(const dl_args *args)
     dl_launched_close(&l);
     return status;
 }
+
+const dl_command dl_command_launch_status = {
+    .name = "launch status",
+    .target = "URL|CONFIG",
+    .summary = "launched replicas: state, exit code, machine time",
+    .flags = DL_FLAGS(DL_FLAG_SET, DL_FLAG_JSON),
+    .sets = DL_SETS_MACHINE,
+    .run = cmd_launch_status,
+};
 
 /* ---- logs */
 
@@ -129,7 +138,7 @@ static diloco_status print_logs(const dl_launched *l, const dl_args *args)
     return dl_fail(DILOCO_ENOENT, "no replica was started");
 }
 
-diloco_status dl_cmd_launch_logs(const dl_args *args)
+static diloco_status cmd_launch_logs(const dl_args *args)
 {
     dl_launched l;
     if (dl_args_has(args, DL_FLAG_FOLLOW) && !dl_args_has(args, DL_FLAG_RANK))
@@ -140,9 +149,18 @@ diloco_status dl_cmd_launch_logs(const dl_args *args)
     return status;
 }
 
+const dl_command dl_command_launch_logs = {
+    .name = "launch logs",
+    .target = "URL|CONFIG",
+    .summary = "output of launched replicas",
+    .flags = DL_FLAGS(DL_FLAG_RANK, DL_FLAG_FOLLOW, DL_FLAG_SET),
+    .sets = DL_SETS_MACHINE,
+    .run = cmd_launch_logs,
+};
+
 /* ---- cancel, collect, scale */
 
-diloco_status dl_cmd_launch_cancel(const dl_args *args)
+static diloco_status cmd_launch_cancel(const dl_args *args)
 {
     dl_launched l;
     DL_TRY(dl_launched_open(&l, args));
@@ -153,7 +171,16 @@ diloco_status dl_cmd_launch_cancel(const dl_args *args)
     return status;
 }
 
-diloco_status dl_cmd_launch_collect(const dl_args *args)
+const dl_command dl_command_launch_cancel = {
+    .name = "launch cancel",
+    .target = "URL|CONFIG",
+    .summary = "stop all launched replicas; launch starts them again",
+    .flags = DL_FLAGS(DL_FLAG_SET),
+    .sets = DL_SETS_MACHINE,
+    .run = cmd_launch_cancel,
+};
+
+static diloco_status cmd_launch_collect(const dl_args *args)
 {
     dl_launched l;
     double timeout_s;
@@ -171,6 +198,15 @@ diloco_status dl_cmd_launch_collect(const dl_args *args)
     return status;
 }
 
+const dl_command dl_command_launch_collect = {
+    .name = "launch collect",
+    .target = "URL|CONFIG",
+    .summary = "wait until every launched replica is over",
+    .flags = DL_FLAGS(DL_FLAG_TIMEOUT, DL_FLAG_SET, DL_FLAG_JSON),
+    .sets = DL_SETS_MACHINE,
+    .run = cmd_launch_collect,
+};
+
 static diloco_status scale(dl_launched *l, const char *text)
 {
     uint32_t min, max;
@@ -184,7 +220,7 @@ static diloco_status scale(dl_launched *l, const char *text)
     return DILOCO_OK;
 }
 
-diloco_status dl_cmd_launch_scale(const dl_args *args)
+static diloco_status cmd_launch_scale(const dl_args *args)
 {
     dl_launched l;
     const char *text = args->flags[DL_FLAG_LAUNCH_REPLICAS];
@@ -194,6 +230,18 @@ diloco_status dl_cmd_launch_scale(const dl_args *args)
     dl_launched_close(&l);
     return status;
 }
+
+const dl_command dl_command_launch_scale = {
+    .name = "launch scale",
+    .target = "URL|CONFIG",
+    .summary = "change the number of launched replicas",
+    .details =
+        "A `diloco launch` that follows the run starts what is missing. Replicas above the number\n"
+        "are stopped at once.",
+    .flags = DL_FLAGS(DL_FLAG_LAUNCH_REPLICAS, DL_FLAG_SET),
+    .sets = DL_SETS_MACHINE,
+    .run = cmd_launch_scale,
+};
 
 /* ---- executors */
 
@@ -225,7 +273,7 @@ static diloco_status print_executors_json(void)
     return dl_print_json(&j, &buf);
 }
 
-diloco_status dl_cmd_launch_executors(const dl_args *args)
+static diloco_status cmd_launch_executors(const dl_args *args)
 {
     if (dl_args_has(args, DL_FLAG_JSON)) return print_executors_json();
     for (size_t i = 0; dl_executor_at(i); i++) {
@@ -243,3 +291,10 @@ diloco_status dl_cmd_launch_executors(const dl_args *args)
     }
     return DILOCO_OK;
 }
+
+const dl_command dl_command_launch_executors = {
+    .name = "launch executors",
+    .summary = "executors: needs, capabilities, what each was tested against",
+    .flags = DL_FLAGS(DL_FLAG_JSON),
+    .run = cmd_launch_executors,
+};
