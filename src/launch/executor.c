@@ -69,7 +69,7 @@ const dl_executor *dl_executor_at(size_t i)
 
 static diloco_status none_named(const char *text)
 {
-    char known[256] = "";
+    char known[512] = "";
     for (size_t i = 0; rows[i]; i++) {
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s%s%s", i ? ", " : "", rows[i]->name,
@@ -110,7 +110,13 @@ diloco_status dl_executor_check_options(const dl_executor *executor, const dl_co
         const char *name = dl_config_table.rows[i].name, *rest = name + strlen(section);
         if (strncmp(name, section, strlen(section)) != 0 || !dl_config_given(config, name))
             continue;
-        if (lists(common, rest) || lists(executor->options, rest)) continue;
+        if (strcmp(rest, "secrets") == 0 && !executor->caps.secrets)
+            return dl_fail(DILOCO_EREFUSED,
+                           "%s (%s): %s has no channel for secrets. Give its machines access to "
+                           "the store by their role (launch.role), or store the secrets there",
+                           name, dl_config_origin(config, name), executor->name);
+        const bool used = lists(common, rest) || lists(executor->options, rest);
+        if (used && !(executor->without && lists(executor->without, rest))) continue;
         return dl_fail(DILOCO_EREFUSED,
                        "%s (%s) has no meaning with the executor %s: leave it away", name,
                        dl_config_origin(config, name), executor->name);

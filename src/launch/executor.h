@@ -78,7 +78,10 @@ typedef struct dl_executor_caps {
     const char *rank_env; /* how the rank arrives */
     const char *log_api;  /* where output is */
     const char *restart;  /* what the backend restarts by itself */
+    const char *secrets;  /* its channel for secrets; NULL: it has none, and they are refused */
     bool spot, gang;      /* may it preempt; does it start all ranks or none? */
+    bool in_image;        /* do replicas run in launch.image, without files of this machine? */
+    bool must_be_stopped; /* does the machine run on, and cost, after its replica has ended? */
     bool same_files;      /* does it see this machine's folders under the same paths? */
     bool exactly_once;    /* are two launchers of one name told apart by the backend itself? */
 } dl_executor_caps;
@@ -92,6 +95,7 @@ typedef struct dl_executor {
     const char *needs;   /* for a person: what has to be installed or given */
     const char *tested;  /* what its tests ran against */
     const char *options; /* options of [launch] beside those of every executor: "|cpus|gpus|" */
+    const char *without; /* options of every executor that this one cannot honour; NULL: uses all */
     dl_executor_caps caps;
     double poll_s; /* seconds between polls unless launch.poll says */
 
@@ -118,7 +122,7 @@ const dl_executor *dl_executor_at(size_t i); /* NULL behind the last */
 DL_MUST_CHECK diloco_status dl_executor_find(const dl_executor **out, const char **on,
                                              const char *text);
 /* DILOCO_EREFUSED by the option's name: an option of [launch] was given that this executor does not
- * use. */
+ * use, or secrets that it has no channel for. */
 DL_MUST_CHECK diloco_status dl_executor_check_options(const dl_executor *executor,
                                                       const dl_config *config);
 

@@ -1,15 +1,22 @@
 /* executor_rows.h - the list of executors. A new one is a file that defines dl_executor_<name>, and
- * its line here. */
+ * its line here; one that needs libcurl is a file of cloud/. */
 #ifndef DL_LAUNCH_EXECUTOR_ROWS_H
 #define DL_LAUNCH_EXECUTOR_ROWS_H
 
 #include "launch/executor.h"
 
 // clang-format off
+#if DL_CLOUD
+#define DL_CLOUD_EXECUTORS(X)
+#else
+#define DL_CLOUD_EXECUTORS(X)
+#endif
+
 #define DL_EXECUTORS(X) \
     X(local) \
     X(ssh) \
-    X(slurm)
+    X(slurm) \
+    DL_CLOUD_EXECUTORS(X)
 // clang-format on
 
 #define DL_DECLARE(name) extern const dl_executor dl_executor_##name;

@@ -145,6 +145,7 @@ const dl_executor dl_executor_local = {
     .caps = {.net = "private-ip",
              .rank_env = "argument, DILOCO_RANK",
              .log_api = "file",
+             .secrets = "inherited environment",
              .restart = "no",
              .same_files = true,
              .exactly_once = true},

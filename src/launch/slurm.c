@@ -589,6 +589,7 @@ const dl_executor dl_executor_slurm = {
     .caps = {.net = "private-ip",
              .rank_env = "argument, DILOCO_RANK, SLURM_ARRAY_TASK_ID",
              .log_api = "file",
+             .secrets = "a file of launch.dir that only you can read",
              .restart = "after a node failure or a preemption (--requeue)",
              .spot = true,
              .same_files = true,

@@ -466,6 +466,7 @@ const dl_executor dl_executor_ssh = {
     .caps = {.net = "private-ip",
              .rank_env = "argument, DILOCO_RANK",
              .log_api = "file, read over ssh",
+             .secrets = "stdin of diloco host",
              .restart = "no",
              .exactly_once = true},
     .poll_s = 5,

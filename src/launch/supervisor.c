@@ -316,7 +316,7 @@ static diloco_status look(const dl_control *c, bool *done, bool *idle)
     if (c->book->cancelled)
         DL_TRY(stop_jobs(c, false));
     else if (*done)
-        DL_TRY(stop_jobs(c, true));
+        DL_TRY(stop_jobs(c, !c->executor->caps.must_be_stopped));
     else
         DL_TRY(start_missing(c));
     DL_TRY(dl_control_stop_surplus(c));

@@ -11,7 +11,29 @@
     X(PATH, launch_dir, "launch.dir", "", "path", 0, \
       "Folder for logs and exit codes where replicas run. Default: STORE.launch or runs/launch/RUN; on other machines .diloco/launch/RUN.") \
     X(PATH, launch_binary, "launch.binary", "", "path", 0, \
-      "Program that replicas run. Default: the program that launches them.") \
+      "Program that replicas run. Default: the program that launches them; in an image diloco.") \
+    X(PATH, launch_image, "launch.image", "", "image", 0, \
+      "Container image of replicas; it holds the program diloco, or the one that launch.binary names.") \
+    X(PATH, launch_endpoint, "launch.endpoint", "", "URL", 0, \
+      "Address of the backend's API instead of its usual one, such as http://127.0.0.1:8001 of kubectl proxy.") \
+    X(TEXT(dl_config_path, 63), launch_region, "launch.region", "", "region", 0, \
+      "Region of the backend that machines are started in.") \
+    X(PATH, launch_project, "launch.project", "", "name", 0, \
+      "Project, namespace or workspace of the backend that replicas belong to; default: that of the credentials.") \
+    X(TEXT(dl_config_path, 127), launch_machine, "launch.machine", "", "type", 0, \
+      "Type of machine in the backend's own words: an instance type, a flavor, a compute target.") \
+    X(TEXT(dl_config_path, 127), launch_gpu_type, "launch.gpu_type", "", "type", 0, \
+      "Type of GPU in the backend's own words, such as NVIDIA_L4.") \
+    X(REAL(0, 1e6), launch_disk_gb, "launch.disk", "0", "GB", 0, \
+      "Disk requested for each replica; 0: the backend's default.") \
+    X(BOOL, launch_spot, "launch.spot", "false", "", 0, \
+      "Whether replicas run on cheaper machines that the backend may take away.") \
+    X(PATH, launch_role, "launch.role", "", "name", 0, \
+      "Role or service account of the backend that replicas run under.") \
+    X(PATH, launch_output, "launch.output", "", "URL", 0, \
+      "S3 location that SageMaker requires of each job for its artifacts; replicas write none.") \
+    X(TEXT(dl_config_path, 31), launch_gang, "launch.gang", "", "scheduler", 0, \
+      "Scheduler that starts all replicas or none on Kubernetes: kueue or volcano; default: each by itself.") \
     X(INT(0, 4096), launch_cpus, "launch.cpus", "0", "cores", 0, \
       "Cores requested for each replica; 0: what the backend gives.") \
     X(INT(0, 64), launch_gpus, "launch.gpus", "0", "GPUs", 0, \

@@ -76,6 +76,11 @@ static diloco_status place_store(launching *l)
         return dl_fail(DILOCO_EREFUSED, "run.store = \"%s\": a mem:// store lives in one process",
                        store);
     if (strncmp(store, "file://", 7) == 0) store += 7;
+    if (!strstr(store, "://") && l->executor->caps.in_image)
+        return dl_fail(DILOCO_EREFUSED,
+                       "run.store = \"%s\": replicas of %s run in an image and see no folder of "
+                       "this machine; serve it with diloco serve, or use s3://, gs:// or az://",
+                       store, l->executor->name);
     if (strstr(store, "://")) {
         memcpy(l->store, store, sizeof l->store);
         return DILOCO_OK;
@@ -107,6 +112,11 @@ static diloco_status place_dir(launching *l)
 
 static diloco_status place_program(launching *l)
 {
+    if (l->executor->caps.in_image) {
+        const char *named = l->config->launch_binary;
+        snprintf(l->program, sizeof l->program, "%s", *named ? named : "diloco");
+        return DILOCO_OK;
+    }
     if (l->config->launch_binary[0]) return absolute(l->program, l->config->launch_binary);
     const ssize_t n = readlink("/proc/self/exe", l->program, sizeof l->program - 1);
     if (n <= 0)
@@ -216,6 +226,11 @@ static diloco_status add_hub(launching *l)
     const char *pin = getenv("DILOCO_HUB_PIN"), *token = getenv("DILOCO_HUB_TOKEN");
     char text[256];
     if (strncmp(l->store, "http", 4) != 0) return DILOCO_OK;
+    if (token && !l->executor->caps.secrets)
+        return dl_fail(DILOCO_EREFUSED,
+                       "run.store: a hub's token is a secret, and %s has no channel for secrets: "
+                       "use a store that its machines reach by their role, such as s3:// or gs://",
+                       l->executor->name);
     if (token && !has(l->secrets, "DILOCO_HUB_TOKEN"))
         DL_TRY(add(l->secrets, NAMES_MAX, "DILOCO_HUB_TOKEN", 16));
     if (!pin) return DILOCO_OK;

@@ -254,6 +254,7 @@ static void json_executor(dl_json *j, const dl_executor *e)
     dl_json_str(j, "net", e->caps.net);
     dl_json_str(j, "rank", e->caps.rank_env);
     dl_json_str(j, "logs", e->caps.log_api);
+    dl_json_str(j, "secrets", e->caps.secrets);
     dl_json_str(j, "restart", e->caps.restart);
     dl_json_bool(j, "spot", e->caps.spot);
     dl_json_bool(j, "gang", e->caps.gang);
@@ -285,6 +286,7 @@ static diloco_status cmd_launch_executors(const dl_args *args)
         printf("  network    %s between replicas\n", e->caps.net);
         printf("  rank       %s\n", e->caps.rank_env);
         printf("  logs       %s\n", e->caps.log_api);
+        printf("  secrets    %s\n", e->caps.secrets ? e->caps.secrets : "no channel: refused");
         printf("  restarts   by the backend: %s\n", e->caps.restart);
         printf("  preempts   %s; starts %s\n", e->caps.spot ? "may" : "no",
                e->caps.gang ? "all or none" : "each replica by itself");

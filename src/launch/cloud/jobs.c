@@ -1,0 +1,288 @@
+/* jobs.c - see jobs.h. */
+#include "launch/cloud/jobs.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- calls */
+
+typedef diloco_status (*write_fn)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
+
+/* Make one call about a job; the caller frees answer->text. */
+static diloco_status ask(dl_rest *rest, dl_rest_answer *answer, write_fn write, const char *method,
+                         const dl_job *job, bool once, dl_rest_call *call)
+{
+    dl_rest_call_init(call, method, job->name);
+    call->once = once;
+    diloco_status status = write(call, rest, job);
+    if (!status) status = dl_rest_do(rest, call, answer);
+    return status;
+}
+
+/* ---- launching */
+
+static diloco_status search_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
+{
+    dl_rest_call call;
+    dl_rest_answer answer;
+    diloco_status status = ask(rest, &answer, rows->search, rows->search_method, job, false, &call);
+    if (!status) {
+        if (dl_rest_is_good(&answer))
+            rows->found(job, answer.json);
+        else if (answer.status != 404)
+            status = dl_rest_refused(rest, &call, &answer);
+        dl_buf_deinit(&answer.text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+static diloco_status read_created(const dl_cloud_rows *rows, const dl_rest *rest,
+                                  const dl_rest_call *call, const dl_rest_answer *answer,
+                                  dl_job *job)
+{
+    if (dl_rest_is_good(answer)) {
+        DL_TRY(rows->created(job, answer->json));
+        dl_job_set(job, DL_JOB_PENDING, -1, "%s", "");
+        return DILOCO_OK;
+    }
+    if (rows->is_taken && rows->is_taken(answer)) { /* an earlier launch of this name */
+        snprintf(job->id, sizeof job->id, "%s", job->name);
+        return DILOCO_OK;
+    }
+    return dl_rest_refused(rest, call, answer);
+}
+
+static diloco_status create_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
+{
+    dl_rest_call call;
+    dl_rest_answer answer;
+    /* A call that is repeated would start a second machine where names are not unique. */
+    diloco_status status =
+        ask(rest, &answer, rows->create, rows->create_method, job, rows->found != NULL, &call);
+    if (!status) {
+        status = read_created(rows, rest, &call, &answer, job);
+        dl_buf_deinit(&answer.text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+static diloco_status print_one(const dl_cloud_rows *rows, dl_rest *rest, const dl_job *job)
+{
+    dl_rest_call call;
+    dl_rest_call_init(&call, rows->create_method, job->name);
+    diloco_status status = rows->create(&call, rest, job);
+    if (!status) status = dl_rest_print(rest, &call);
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+static diloco_status launch_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
+{
+    if (rest->spec->dry) return print_one(rows, rest, job);
+    if (rows->found) DL_TRY(search_one(rows, rest, job));
+    return *job->id ? DILOCO_OK : create_one(rows, rest, job);
+}
+
+diloco_status dl_cloud_launch(const dl_cloud_rows *rows, const dl_launch_spec *spec, dl_job *jobs,
+                              size_t n)
+{
+    dl_rest rest = {.name = NULL};
+    diloco_status status = rows->open(&rest, spec);
+    for (size_t i = 0; !status && i < n; i++)
+        status = launch_one(rows, &rest, &jobs[i]);
+    dl_rest_deinit(&rest);
+    return status;
+}
+
+/* ---- looking */
+
+static bool is_gone(const dl_cloud_rows *rows, const dl_rest_answer *answer)
+{
+    return rows->is_gone ? rows->is_gone(answer) : answer->status == 404;
+}
+
+static diloco_status look_at_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
+{
+    dl_rest_call call;
+    dl_rest_answer answer;
+    diloco_status status = ask(rest, &answer, rows->look, rows->look_method, job, false, &call);
+    if (!status) {
+        job->silent = false;
+        if (dl_rest_is_good(&answer))
+            rows->seen(job, answer.json);
+        else if (is_gone(rows, &answer))
+            dl_job_set(job, DL_JOB_LOST, -1, "%s no longer has %.180s", rest->name, job->id);
+        else
+            status = dl_rest_refused(rest, &call, &answer);
+        dl_buf_deinit(&answer.text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+diloco_status dl_cloud_poll(const dl_cloud_rows *rows, const dl_launch_spec *spec, dl_job *jobs,
+                            size_t n)
+{
+    dl_rest rest = {.name = NULL};
+    diloco_status status = rows->open(&rest, spec);
+    for (size_t i = 0; !status && i < n; i++)
+        status = look_at_one(rows, &rest, &jobs[i]);
+    dl_rest_deinit(&rest);
+    return status;
+}
+
+/* ---- stopping */
+
+static diloco_status stop_one(const dl_cloud_rows *rows, dl_rest *rest, const dl_job *job)
+{
+    dl_rest_call call;
+    dl_rest_answer answer;
+    diloco_status status = ask(rest, &answer, rows->stop, rows->stop_method, job, false, &call);
+    if (!status) {
+        const bool over = rows->is_over && rows->is_over(&answer);
+        if (!dl_rest_is_good(&answer) && !is_gone(rows, &answer) && !over)
+            status = dl_rest_refused(rest, &call, &answer);
+        dl_buf_deinit(&answer.text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+/* Every job is asked to stop, also after one that could not be. */
+diloco_status dl_cloud_cancel(const dl_cloud_rows *rows, const dl_launch_spec *spec, dl_job *jobs,
+                              size_t n)
+{
+    dl_rest rest = {.name = NULL};
+    char why[DL_REST_WHY] = "";
+    diloco_status first = rows->open(&rest, spec);
+    if (first) n = 0, snprintf(why, sizeof why, "%s", diloco_error_text());
+    for (size_t i = 0; i < n; i++) {
+        const diloco_status status = stop_one(rows, &rest, &jobs[i]);
+        if (status && !first) {
+            first = status;
+            snprintf(why, sizeof why, "%s", diloco_error_text());
+        }
+    }
+    dl_rest_deinit(&rest);
+    return first ? dl_fail(first, "%s", why) : DILOCO_OK;
+}
+
+/* ---- states */
+
+void dl_cloud_set(dl_job *job, const dl_cloud_state *table, const char *theirs, const char *message)
+{
+    for (; table->theirs; table++)
+        if (strcmp(table->theirs, theirs) == 0) {
+            dl_job_set(job, table->ours, -1, "%.60s%s%.180s", theirs, *message ? ": " : "",
+                       message);
+            return;
+        }
+    job->silent = true;
+    snprintf(job->message, sizeof job->message, "the backend says %.60s, which is not known here",
+             *theirs ? theirs : "nothing");
+}
+
+int dl_cloud_code_in(const char *sentence)
+{
+    static const char *const before[] = {"xit code", "xitCode", "status of"};
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        const char *at = strstr(sentence, before[i]);
+        if (!at) continue;
+        at += strlen(before[i]);
+        at += strspn(at, " :=\"");
+        const long code = strtol(at, NULL, 10);
+        if (*at >= '0' && *at <= '9' && code < 256) return (int)code;
+    }
+    return -1;
+}
+
+void dl_cloud_set_ended(dl_job *job, int code)
+{
+    if (code == diloco_exit_code(DILOCO_EINTERRUPTED))
+        dl_job_set(job, DL_JOB_LOST, code, "stopped by its machine, state saved");
+    else if (code > 128 && code <= 128 + 64)
+        dl_job_set(job, DL_JOB_LOST, -1, "killed by signal %d (%s)", code - 128,
+                   strsignal(code - 128));
+    else
+        dl_job_set(job, code ? DL_JOB_FAILED : DL_JOB_SUCCEEDED, code, "exit code %d", code);
+}
+
+/* ---- the replica's words and variables */
+
+diloco_status dl_cloud_need(const char *value, const char *option, const char *executor,
+                            const char *example)
+{
+    if (*value) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "%s is not set, and %s needs it: add --set %s=%s", option,
+                   executor, option, example);
+}
+
+diloco_status dl_cloud_words(dl_json *j, const char *key, const dl_launch_spec *spec,
+                             const char *rank, size_t skip)
+{
+    char **words;
+    DL_TRY(dl_replica_words(&words, spec, spec->program, rank));
+    dl_json_array(j, key);
+    for (char **word = words; *word; word++)
+        if ((size_t)(word - words) >= skip) dl_json_str(j, NULL, *word);
+    dl_json_end(j);
+    dl_words_free(words);
+    return DILOCO_OK;
+}
+
+diloco_status dl_cloud_line(dl_buf *out, const dl_launch_spec *spec, const char *rank)
+{
+    char **words;
+    DL_TRY(dl_replica_words(&words, spec, spec->program, rank));
+    diloco_status status = DILOCO_OK;
+    for (char **word = words; !status && *word; word++) {
+        if (word > words) status = dl_buf_add(out, " ", 1);
+        if (!status) status = dl_shell_quote(out, *word);
+    }
+    dl_words_free(words);
+    return status;
+}
+
+static void put_variable(dl_json *j, const char *name, const char *value, bool pair)
+{
+    if (!pair) {
+        dl_json_str(j, name, value);
+        return;
+    }
+    dl_json_object(j, NULL);
+    dl_json_str(j, "name", name);
+    dl_json_str(j, "value", value);
+    dl_json_end(j);
+}
+
+diloco_status dl_cloud_env(dl_json *j, const char *key, const dl_launch_spec *spec,
+                           const dl_job *job, bool pairs)
+{
+    char text[DL_PATH_MAX + 64];
+    if (pairs)
+        dl_json_array(j, key);
+    else
+        dl_json_object(j, key);
+    snprintf(text, sizeof text, "%u", job->rank);
+    put_variable(j, "DILOCO_RANK", text, pairs);
+    put_variable(j, "DILOCO_JOB", job->name, pairs);
+    for (const char *const *e = spec->env; *e; e++) {
+        snprintf(text, sizeof text, "%.*s", (int)strcspn(*e, "="), *e);
+        put_variable(j, text, strchr(*e, '=') + 1, pairs);
+    }
+    dl_json_end(j);
+    return DILOCO_OK;
+}
+
+void dl_cloud_secrets(dl_json *j, const char *key, const dl_launch_spec *spec)
+{
+    dl_json_object(j, key);
+    for (const char *const *s = spec->secrets; *s; s++) {
+        const char *value = getenv(*s);
+        dl_json_str(j, *s, spec->dry ? "***" : value ? value : "");
+    }
+    dl_json_end(j);
+}

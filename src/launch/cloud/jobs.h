@@ -1,0 +1,78 @@
+/* jobs.h - executors whose backend has a REST API and one job for each replica.
+ *
+ * A row names the calls and reads the answers. The rest is shared. Where names are not unique, a
+ * job is searched by its name before it is created. Where they are, a name that is taken is
+ * adopted. An unknown state counts as silence. A job that is gone is LOST. */
+#ifndef DL_LAUNCH_CLOUD_JOBS_H
+#define DL_LAUNCH_CLOUD_JOBS_H
+
+#include "launch/cloud/rest.h"
+
+typedef struct dl_cloud_rows {
+    /* Fill base, credentials and headers. Credentials are not needed with spec->dry. */
+    diloco_status (*open)(dl_rest *rest, const dl_launch_spec *spec);
+    /* Each writes path and body of a call that was begun with `method`. */
+    diloco_status (*create)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
+    diloco_status (*search)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
+    diloco_status (*look)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
+    diloco_status (*stop)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
+    const char *create_method, *search_method, *look_method, *stop_method;
+
+    /* Set the id from the answer to `create`. */
+    diloco_status (*created)(dl_job *job, dl_json_value answer);
+    /* Set the id from the answer to `search` when the job is in it. NULL: names are unique, the
+     * backend refuses a second job of a name, and `is_taken` recognises that refusal. */
+    void (*found)(dl_job *job, dl_json_value answer);
+    bool (*is_taken)(const dl_rest_answer *answer);
+    /* Set state, exit code and message from the answer to `look`. */
+    void (*seen)(dl_job *job, dl_json_value answer);
+    /* Is this refusal of `look` or `stop` that of a job that does not exist? NULL: a 404. */
+    bool (*is_gone)(const dl_rest_answer *answer);
+    /* Is this refusal of `stop` that of a job that is over? NULL: it never is. */
+    bool (*is_over)(const dl_rest_answer *answer);
+} dl_cloud_rows;
+
+DL_MUST_CHECK diloco_status dl_cloud_launch(const dl_cloud_rows *rows, const dl_launch_spec *spec,
+                                            dl_job *jobs, size_t n);
+DL_MUST_CHECK diloco_status dl_cloud_poll(const dl_cloud_rows *rows, const dl_launch_spec *spec,
+                                          dl_job *jobs, size_t n);
+DL_MUST_CHECK diloco_status dl_cloud_cancel(const dl_cloud_rows *rows, const dl_launch_spec *spec,
+                                            dl_job *jobs, size_t n);
+
+/* ---- states */
+
+typedef struct dl_cloud_state {
+    const char *theirs;
+    dl_job_state ours;
+} dl_cloud_state;
+
+/* Set the state that `theirs` means by the table, which ends with NULL, and the message. A state
+ * that is not in it marks the job silent: it counts as running for launch.lost_after seconds. */
+void dl_cloud_set(dl_job *job, const dl_cloud_state *table, const char *theirs,
+                  const char *message);
+/* The exit code that a sentence names ("… exit code: 1", "… status of 1"); -1: none. */
+int dl_cloud_code_in(const char *sentence);
+/* Of a job that ended with this exit code. */
+void dl_cloud_set_ended(dl_job *job, int code);
+
+/* ---- the replica's words and variables */
+
+/* DILOCO_EINVAL: launch.image, or another option that `name` needs, is not set. */
+DL_MUST_CHECK diloco_status dl_cloud_need(const char *value, const char *option,
+                                          const char *executor, const char *example);
+
+/* An array of the replica's words. `rank`: its text. */
+DL_MUST_CHECK diloco_status dl_cloud_words(dl_json *j, const char *key, const dl_launch_spec *spec,
+                                           const char *rank, size_t skip);
+/* The words as one line of a POSIX shell. */
+DL_MUST_CHECK diloco_status dl_cloud_line(dl_buf *out, const dl_launch_spec *spec,
+                                          const char *rank);
+
+/* {"NAME":"value"} or, with `pairs`, [{"name":"NAME","value":"value"}]: DILOCO_RANK, DILOCO_JOB and
+ * launch.env. */
+DL_MUST_CHECK diloco_status dl_cloud_env(dl_json *j, const char *key, const dl_launch_spec *spec,
+                                         const dl_job *job, bool pairs);
+/* {"NAME":"value"} of launch.secrets, values hidden with spec->dry. */
+void dl_cloud_secrets(dl_json *j, const char *key, const dl_launch_spec *spec);
+
+#endif

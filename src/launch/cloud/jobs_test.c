@@ -1,0 +1,114 @@
+/* jobs_test.c - how the answers of a backend become states, and what is written for a replica. */
+#include "launch/cloud/jobs.h"
+
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char run[] = "1f0c2ab9000000000000000000000000";
+static const char *const arguments[] = {"join", "s3://bucket/run", "--rank", "{rank}", NULL};
+static const char *const env[] = {"WORD=it's", NULL};
+static const char *const secrets[] = {"JOBS_TEST_SECRET", NULL};
+static dl_config config;
+
+static dl_launch_spec new_spec(void)
+{
+    dl_config_init(&config);
+    return (dl_launch_spec){.run = run,
+                            .config = &config,
+                            .on = "",
+                            .dir = "",
+                            .program = "diloco",
+                            .argv = arguments,
+                            .env = env,
+                            .secrets = secrets};
+}
+
+static dl_job new_job(void)
+{
+    dl_job job;
+    dl_job_init(&job, run, 3, 1);
+    return job;
+}
+
+TEST(an_exit_code_is_found_in_a_sentence)
+{
+    CHECK_INT(137, dl_cloud_code_in("AlgorithmError: , exit code: 137"));
+    CHECK_INT(4, dl_cloud_code_in("exitCode=4"));
+    CHECK_INT(1, dl_cloud_code_in("returned non-zero exit status of 1"));
+    CHECK_INT(-1, dl_cloud_code_in("exit code: none"));
+    CHECK_INT(-1, dl_cloud_code_in("exit code 70000"));
+    CHECK_INT(-1, dl_cloud_code_in(""));
+}
+
+TEST(a_signal_is_a_loss_and_another_code_a_failure)
+{
+    dl_job job = new_job();
+    dl_cloud_set_ended(&job, 0);
+    CHECK_INT(DL_JOB_SUCCEEDED, job.state);
+    dl_cloud_set_ended(&job, 3);
+    CHECK_INT(DL_JOB_FAILED, job.state);
+    CHECK_INT(3, job.exit_code);
+    dl_cloud_set_ended(&job, 137);
+    CHECK_INT(DL_JOB_LOST, job.state);
+    CHECK_CONTAINS("killed by signal 9", job.message);
+    dl_cloud_set_ended(&job, diloco_exit_code(DILOCO_EINTERRUPTED));
+    CHECK_INT(DL_JOB_LOST, job.state);
+}
+
+TEST(an_unknown_state_is_named_and_counts_as_silence)
+{
+    static const dl_cloud_state table[] = {{"Running", DL_JOB_RUNNING}, {NULL, DL_JOB_LOST}};
+    dl_job job = new_job();
+    dl_cloud_set(&job, table, "Running", "");
+    CHECK_INT(DL_JOB_RUNNING, job.state);
+    CHECK(!job.silent);
+    dl_cloud_set(&job, table, "Hibernating", "");
+    CHECK_INT(DL_JOB_RUNNING, job.state);
+    CHECK(job.silent);
+    CHECK_CONTAINS("Hibernating", job.message);
+}
+
+TEST(a_replica_has_words_variables_and_secrets_that_a_dry_run_hides)
+{
+    dl_launch_spec spec = new_spec();
+    const dl_job job = new_job();
+    dl_buf text;
+    dl_json j;
+    CHECK(!setenv("JOBS_TEST_SECRET", "swordfish", 1));
+    for (int dry = 0; dry < 2; dry++) {
+        spec.dry = dry ? stdout : NULL;
+        dl_buf_init(&text, 1 << 16);
+        dl_json_init(&j, &text);
+        dl_json_object(&j, NULL);
+        CHECK_OK(dl_cloud_words(&j, "args", &spec, "3", 1));
+        CHECK_OK(dl_cloud_env(&j, "env", &spec, &job, true));
+        dl_cloud_secrets(&j, "secrets", &spec);
+        dl_json_end(&j);
+        CHECK_OK(dl_json_done(&j));
+        const char *written = dl_buf_str(&text);
+        CHECK_CONTAINS("\"args\":[\"join\",\"s3://bucket/run\",\"--rank\",\"3\"]", written);
+        CHECK_CONTAINS("{\"name\":\"DILOCO_JOB\",\"value\":\"diloco-1f0c2ab9-r3-g1\"}", written);
+        CHECK_CONTAINS("{\"name\":\"WORD\",\"value\":\"it's\"}", written);
+        CHECK(strstr(written, dry ? "{\"JOBS_TEST_SECRET\":\"***\"}"
+                                  : "{\"JOBS_TEST_SECRET\":\"swordfish\"}"));
+        dl_buf_deinit(&text);
+    }
+    dl_buf_init(&text, 1 << 16);
+    CHECK_OK(dl_cloud_line(&text, &spec, "3"));
+    CHECK(strstr(dl_buf_str(&text), "diloco"));
+    dl_buf_deinit(&text);
+}
+
+TEST(an_option_that_is_not_set_is_named_with_an_example)
+{
+    CHECK_OK(dl_cloud_need("value", "launch.image", "k8s", "IMAGE"));
+    CHECK_STATUS(DILOCO_EINVAL, dl_cloud_need("", "launch.image", "k8s", "IMAGE"));
+    CHECK_CONTAINS("launch.image=IMAGE", diloco_error_text());
+}
+
+TEST_MAIN(an_exit_code_is_found_in_a_sentence, a_signal_is_a_loss_and_another_code_a_failure,
+          an_unknown_state_is_named_and_counts_as_silence,
+          a_replica_has_words_variables_and_secrets_that_a_dry_run_hides,
+          an_option_that_is_not_set_is_named_with_an_example)

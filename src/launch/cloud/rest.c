@@ -1,0 +1,352 @@
+/* rest.c - see rest.h. */
+#include "launch/cloud/rest.h"
+
+#include "base/clock.h"
+#include "launch/lines.h"
+#include "store/http/sigv4.h"
+#include "store/http/trust.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_MAX_BYTES = DL_WEB_URL, ANSWER_MAX = 16 << 20, N_HEADERS = 2 };
+#define CALL_TIME (120 * DL_SECOND)
+#define LOG_DONE  (5 * DL_SECOND)         /* of a log that is not followed */
+#define LOG_QUIET (24 * 3600 * DL_SECOND) /* a replica may print nothing for that long */
+
+/* ---- client */
+
+diloco_status dl_rest_init(dl_rest *rest, const dl_launch_spec *spec, const char *name,
+                           const char *base)
+{
+    const char *given = spec->config->launch_endpoint;
+    const char *url = *given ? given : base;
+    *rest = (dl_rest){.name = name, .spec = spec, .ca_file = dl_trust_file()};
+    dl_buf_init(&rest->cert, 1 << 20);
+    dl_buf_init(&rest->key, 1 << 20);
+    size_t len = strlen(url);
+    while (len && url[len - 1] == '/')
+        len--;
+    if (len >= sizeof rest->base || strpbrk(url, "@?# \r\n") ||
+        (strncmp(url, "https://", 8) && strncmp(url, "http://", 7)))
+        return dl_fail(DILOCO_EINVAL,
+                       "launch.endpoint = \"%.100s\": write it as https://HOST[:PORT][/PATH]", url);
+    memcpy(rest->base, url, len);
+    return DILOCO_OK;
+}
+
+static void wipe(dl_buf *buf)
+{
+    if (buf->data) explicit_bzero(buf->data, buf->cap);
+    dl_buf_deinit(buf);
+}
+
+void dl_rest_deinit(dl_rest *rest)
+{
+    dl_web_destroy(rest->web);
+    dl_web_destroy(rest->once);
+    wipe(&rest->cert);
+    wipe(&rest->key);
+    explicit_bzero(&rest->who, sizeof rest->who);
+    explicit_bzero(rest->headers, sizeof rest->headers);
+    rest->web = rest->once = NULL;
+}
+
+static diloco_status open_web(dl_web **web, dl_rest *rest, int tries)
+{
+    static const atomic_bool never;
+    if (*web) return DILOCO_OK;
+    const dl_web_options options = {
+        .ca_file = rest->ca_file,
+        .cert = rest->cert.len ? dl_buf_str(&rest->cert) : NULL,
+        .key = rest->key.len ? dl_buf_str(&rest->key) : NULL,
+        .tries = tries,
+    };
+    return dl_web_create(web, &options, &never);
+}
+
+/* ---- calls */
+
+void dl_rest_call_init(dl_rest_call *call, const char *method, const char *what)
+{
+    *call = (dl_rest_call){.method = method};
+    snprintf(call->what, sizeof call->what, "%s", what);
+    dl_buf_init(&call->path, PATH_MAX_BYTES);
+    dl_buf_init(&call->body, DL_REST_BODY);
+    dl_json_init(&call->json, &call->body);
+}
+
+void dl_rest_call_deinit(dl_rest_call *call)
+{
+    dl_buf_deinit(&call->path);
+    wipe(&call->body);
+}
+
+diloco_status dl_rest_path(dl_rest_call *call, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= sizeof text)
+        return dl_fail(DILOCO_EINVAL, "%s: the address is too long", call->what);
+    return dl_buf_add(&call->path, text, (size_t)n);
+}
+
+diloco_status dl_rest_segment(dl_rest_call *call, const char *text)
+{
+    return dl_web_escape(&call->path, text, false);
+}
+
+/* ---- an exchange */
+
+typedef struct exchange {
+    dl_rest *rest;
+    dl_rest_call *call;
+    dl_rest_answer *answer;
+    dl_span body;
+    dl_lines *lines;    /* NULL: the body is kept in `answer` */
+    dl_web_exchange *x; /* of lines */
+    bool began;         /* of lines: some have arrived */
+} exchange;
+
+static diloco_status sign(const dl_rest *rest, dl_web_exchange *x, dl_rest_call *call,
+                          const dl_span *body)
+{
+    char host[DL_REST_BASE], date[DL_SIGV4_DATE], sha[DL_SHA256_HEX];
+    const char *rest_of = strstr(rest->base, "://") + 3;
+    snprintf(host, sizeof host, "%.*s", (int)strcspn(rest_of, "/"), rest_of);
+    dl_sigv4_date(date, (int64_t)dl_clock_wall());
+    DL_TRY(dl_sha256_hex(sha, body, body->len ? 1 : 0));
+    const char *path = dl_buf_str(&call->path);
+    dl_pair headers[4] = {{"host", host}, {"x-amz-date", date}};
+    size_t n = 2;
+    if (call->target) headers[n++] = (dl_pair){"x-amz-target", call->target};
+    if (rest->who.token[0]) headers[n++] = (dl_pair){"x-amz-security-token", rest->who.token};
+    for (size_t i = 1; i < n; i++)
+        DL_TRY(dl_web_header(x, "%s: %s", headers[i].name, headers[i].value));
+    const dl_sigv4_scope scope = {.vendor = "AWS4",
+                                  .access = rest->who.access,
+                                  .secret = rest->who.secret,
+                                  .region = rest->region,
+                                  .service = call->service ? call->service : rest->service};
+    const dl_sigv4_request request = {.method = call->method,
+                                      .path = path ? path : "/",
+                                      .headers = headers,
+                                      .n_headers = n,
+                                      .payload = sha,
+                                      .date = date};
+    dl_buf value;
+    dl_buf_init(&value, 4096);
+    diloco_status status = dl_sigv4_sign(&value, &scope, &request);
+    const char *text = status ? NULL : dl_buf_str(&value);
+    if (!status)
+        status = text ? dl_web_header(x, "Authorization: %s", text)
+                      : dl_fail(DILOCO_ENOMEM, "no memory for a signature");
+    dl_buf_deinit(&value);
+    return status;
+}
+
+static diloco_status give_piece(void *context, const void *data, size_t len)
+{
+    exchange *e = context;
+    if (!e->began) e->call->date = dl_web_date(e->x);
+    e->began = true;
+    return dl_lines_add(e->lines, data, len);
+}
+
+static diloco_status prepare(void *context, dl_web_exchange *x)
+{
+    exchange *e = context;
+    const dl_rest *rest = e->rest;
+    dl_rest_call *call = e->call;
+    x->method = call->method;
+    x->what = call->what;
+    DL_TRY(dl_buf_addf(&x->url, "%s", rest->base));
+    DL_TRY(dl_buf_add(&x->url, call->path.data, call->path.len));
+    e->body = (dl_span){call->body.data, call->body.len};
+    if (call->body.len) {
+        x->body = &e->body;
+        x->n_body = 1;
+        DL_TRY(dl_web_header(x, "Content-Type: %s", call->type ? call->type : "application/json"));
+    }
+    if (e->lines) {
+        e->x = x;
+        x->sink = (dl_sink){.context = e, .piece = give_piece};
+        x->patience = call->quiet_ends ? LOG_DONE : LOG_QUIET;
+    }
+    for (int i = 0; i < N_HEADERS; i++)
+        if (rest->headers[i][0]) DL_TRY(dl_web_header(x, "%s", rest->headers[i]));
+    if (rest->who.access[0]) return sign(rest, x, call, &e->body);
+    if (rest->who.token[0]) return dl_web_header(x, "Authorization: Bearer %s", rest->who.token);
+    return DILOCO_OK;
+}
+
+static diloco_status finish(void *context, dl_web_exchange *x)
+{
+    const exchange *e = context;
+    e->answer->status = x->status;
+    return dl_buf_add(&e->answer->text, x->text.data, x->text.len);
+}
+
+/* ---- the backend's words */
+
+dl_json_value dl_rest_at(dl_json_value object, const char *path)
+{
+    char key[64];
+    while (*path) {
+        const size_t len = strcspn(path, ".");
+        snprintf(key, sizeof key, "%.*s", (int)len, path);
+        object = dl_json_get(object, key);
+        path += len + (path[len] == '.');
+    }
+    return object;
+}
+
+const char *dl_rest_text(char *out, size_t cap, dl_json_value object, const char *path)
+{
+    const dl_json_value value = dl_rest_at(object, path);
+    out[0] = '\0';
+    if (value.type == DL_JSON_STRING && dl_json_as_str(out, cap, value)) out[0] = '\0';
+    if (value.type == DL_JSON_NUMBER)
+        snprintf(out, cap, "%.*s", (int)(value.end - value.at), value.at);
+    return out;
+}
+
+/* Replace every place of `secret` in the text. */
+static void hide(char *text, const char *secret)
+{
+    const size_t len = strlen(secret);
+    if (len < 4) return;
+    for (char *at = text; (at = strstr(at, secret)); at += 3) {
+        memcpy(at, "***", 3);
+        memmove(at + 3, at + len, strlen(at + len) + 1);
+    }
+}
+
+static void clean(const dl_rest *rest, char *text)
+{
+    for (char *at = text; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 127) *at = ' ';
+    for (const char *const *s = rest->spec->secrets; *s; s++)
+        if (getenv(*s)) hide(text, getenv(*s));
+    if (rest->who.token[0]) hide(text, rest->who.token);
+    if (rest->who.secret[0]) hide(text, rest->who.secret);
+}
+
+static void find_why(const dl_rest *rest, dl_rest_answer *a)
+{
+    static const char *const places[] = {"error.message",     "message", "Message", "error",
+                                         "error_description", "detail",  "title"};
+    a->why[0] = '\0';
+    for (size_t i = 0; !a->why[0] && i < sizeof places / sizeof *places; i++)
+        dl_rest_text(a->why, sizeof a->why, a->json, places[i]);
+    if (!a->why[0] && a->text.len && a->json.type == DL_JSON_MISSING)
+        snprintf(a->why, sizeof a->why, "%.*s", (int)dl_size_min(a->text.len, 200),
+                 (const char *)a->text.data);
+    clean(rest, a->why);
+}
+
+/* ---- doing it */
+
+static diloco_status run(dl_rest *rest, exchange *e, dl_time until)
+{
+    dl_web **web = e->call->once ? &rest->once : &rest->web;
+    DL_TRY(open_web(web, rest, e->call->once ? 1 : 0));
+    if (e->call->body.len) DL_TRY(dl_json_done(&e->call->json));
+    const dl_web_batch batch = {.n = 1,
+                                .width = 1,
+                                .max_text = ANSWER_MAX,
+                                .context = e,
+                                .prepare = prepare,
+                                .finish = finish};
+    e->answer->text.len = 0;
+    return dl_web_run(*web, &batch, until);
+}
+
+diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call, dl_rest_answer *answer)
+{
+    exchange e = {.rest = rest, .call = call, .answer = answer};
+    *answer = (dl_rest_answer){.status = 0};
+    dl_buf_init(&answer->text, ANSWER_MAX);
+    diloco_status status = run(rest, &e, dl_time_after(dl_clock_now(), CALL_TIME));
+    if (status == DILOCO_ETIMEDOUT)
+        status = dl_fail(DILOCO_EUNREACHABLE, "%s: %s does not answer", call->what, rest->name);
+    if (status) {
+        dl_buf_deinit(&answer->text);
+        return status;
+    }
+    if (!answer->text.len || dl_json_parse(&answer->json, answer->text.data, answer->text.len))
+        answer->json = (dl_json_value){.type = DL_JSON_MISSING};
+    if (!dl_rest_is_good(answer)) find_why(rest, answer);
+    return DILOCO_OK;
+}
+
+/* The status of an error and what to do about it. */
+static const struct {
+    int answer;
+    diloco_status status;
+    const char *advice;
+} meanings[] = {
+    {401, DILOCO_EREFUSED, "; check the credentials"},
+    {402, DILOCO_EREFUSED, "; the account has no money left"},
+    {403, DILOCO_EREFUSED, "; check the credentials and what they permit"},
+    {404, DILOCO_ENOENT, ""},
+    {409, DILOCO_EEXIST, ""},
+};
+
+diloco_status dl_rest_refused(const dl_rest *rest, const dl_rest_call *call,
+                              const dl_rest_answer *answer)
+{
+    diloco_status status = DILOCO_EREFUSED;
+    const char *advice = "";
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
+        if (meanings[i].answer == answer->status) {
+            status = meanings[i].status;
+            advice = meanings[i].advice;
+        }
+    return dl_fail(status, "%s: %s answered %d%s%.300s%s", call->what, rest->name, answer->status,
+                   answer->why[0] ? ": " : "", answer->why, advice);
+}
+
+diloco_status dl_rest_must(dl_rest *rest, dl_rest_call *call, dl_rest_answer *answer)
+{
+    DL_TRY(dl_rest_do(rest, call, answer));
+    if (dl_rest_is_good(answer)) return DILOCO_OK;
+    const diloco_status status = dl_rest_refused(rest, call, answer);
+    dl_buf_deinit(&answer->text);
+    return status;
+}
+
+diloco_status dl_rest_lines(dl_rest *rest, dl_rest_call *call, dl_job_line_fn fn, void *user)
+{
+    dl_lines lines;
+    dl_rest_answer answer = {.status = 0};
+    exchange e = {.rest = rest, .call = call, .answer = &answer, .lines = &lines};
+    dl_lines_init(&lines, fn, user);
+    dl_buf_init(&answer.text, ANSWER_MAX);
+    diloco_status status = run(rest, &e, DL_NEVER);
+    if (status == DILOCO_EUNREACHABLE && call->quiet_ends && e.began)
+        status = DILOCO_OK;
+    else if (!status && !dl_rest_is_good(&answer)) {
+        if (!answer.text.len || dl_json_parse(&answer.json, answer.text.data, answer.text.len))
+            answer.json = (dl_json_value){.type = DL_JSON_MISSING};
+        find_why(rest, &answer);
+        status = dl_rest_refused(rest, call, &answer);
+    }
+    dl_buf_deinit(&answer.text);
+    return dl_lines_end(&lines, status);
+}
+
+diloco_status dl_rest_print(const dl_rest *rest, dl_rest_call *call)
+{
+    fprintf(rest->spec->dry, "%s %s%.*s\n", call->method, rest->base, (int)call->path.len,
+            (const char *)call->path.data);
+    if (call->target) fprintf(rest->spec->dry, "X-Amz-Target: %s\n", call->target);
+    if (!call->body.len) return DILOCO_OK;
+    DL_TRY(dl_json_done(&call->json));
+    fprintf(rest->spec->dry, "%.*s\n", (int)call->body.len, (const char *)call->body.data);
+    return DILOCO_OK;
+}
