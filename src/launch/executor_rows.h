@@ -7,7 +7,8 @@
 
 // clang-format off
 #if DL_CLOUD
-#define DL_CLOUD_EXECUTORS(X)
+#define DL_CLOUD_EXECUTORS(X) \
+    X(hf_jobs)
 #else
 #define DL_CLOUD_EXECUTORS(X)
 #endif

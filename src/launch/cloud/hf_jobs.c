@@ -1,0 +1,280 @@
+/* hf_jobs.c - replicas as Jobs of Hugging Face: POST /api/jobs/{namespace}.
+ *
+ * A job has no name that is unique, so each carries its name as a label, and is searched by it
+ * before it is created. The namespace is launch.project, or the user that the token belongs to. */
+#include "base/file.h"
+#include "launch/cloud/jobs.h"
+#include "launch/executor_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- credentials */
+
+static bool read_token(char *out, size_t cap, const char *path)
+{
+    dl_buf text;
+    dl_buf_init(&text, 1 << 16);
+    out[0] = '\0';
+    if (!dl_file_read(&text, path) && dl_buf_str(&text)) {
+        const size_t len = strcspn(dl_buf_str(&text), " \r\n");
+        if (len < cap) snprintf(out, cap, "%.*s", (int)len, dl_buf_str(&text));
+    }
+    if (text.data) explicit_bzero(text.data, text.cap);
+    dl_buf_deinit(&text);
+    return out[0];
+}
+
+/* HF_TOKEN, then the file that `hf auth login` writes. */
+static diloco_status find_token(char *out, size_t cap)
+{
+    char path[DL_PATH_MAX + 32];
+    const char *token = getenv("HF_TOKEN"), *file = getenv("HF_TOKEN_PATH");
+    const char *hub = getenv("HF_HOME"), *home = getenv("HOME");
+    if (token && *token && strlen(token) < cap) {
+        snprintf(out, cap, "%s", token);
+        return DILOCO_OK;
+    }
+    if (file)
+        snprintf(path, sizeof path, "%.1000s", file);
+    else if (hub)
+        snprintf(path, sizeof path, "%.1000s/token", hub);
+    else
+        snprintf(path, sizeof path, "%.1000s/.cache/huggingface/token", home ? home : "");
+    if (read_token(out, cap, path)) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "hf-jobs: no token in HF_TOKEN or %s: run  hf auth login", path);
+}
+
+static diloco_status ask_name(dl_rest *rest)
+{
+    dl_rest_call call;
+    dl_rest_answer answer;
+    dl_rest_call_init(&call, "GET", "the token's user");
+    diloco_status status = dl_rest_path(&call, "/api/whoami-v2");
+    if (!status) status = dl_rest_must(rest, &call, &answer);
+    if (!status) {
+        dl_rest_text(rest->project, sizeof rest->project, answer.json, "name");
+        dl_buf_deinit(&answer.text);
+    }
+    dl_rest_call_deinit(&call);
+    if (!status && !rest->project[0])
+        return dl_fail(DILOCO_EPROTO, "hf-jobs: the token's user has no name: set launch.project");
+    return status;
+}
+
+static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
+{
+    const char *endpoint = getenv("HF_ENDPOINT");
+    DL_TRY(dl_rest_init(rest, spec, "Hugging Face",
+                        endpoint && *endpoint ? endpoint : "https://huggingface.co"));
+    memcpy(rest->project, spec->config->launch_project, sizeof rest->project - 1);
+    if (spec->dry) {
+        if (!rest->project[0]) strcpy(rest->project, "me");
+        return DILOCO_OK;
+    }
+    DL_TRY(find_token(rest->who.token, sizeof rest->who.token));
+    return rest->project[0] ? DILOCO_OK : ask_name(rest);
+}
+
+/* ---- calls */
+
+static diloco_status path_to(dl_rest_call *call, const dl_rest *rest, const char *id,
+                             const char *rest_of_path)
+{
+    DL_TRY(dl_rest_path(call, "/api/jobs/"));
+    DL_TRY(dl_rest_segment(call, rest->project));
+    if (*id) {
+        DL_TRY(dl_rest_path(call, "/"));
+        DL_TRY(dl_rest_segment(call, id));
+    }
+    return dl_rest_path(call, "%s", rest_of_path);
+}
+
+static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    const dl_launch_spec *spec = rest->spec;
+    const dl_config *config = spec->config;
+    dl_json *j = &call->json;
+    char rank[16];
+    snprintf(rank, sizeof rank, "%u", job->rank);
+    DL_TRY(path_to(call, rest, "", ""));
+    dl_json_object(j, NULL);
+    DL_TRY(dl_cloud_words(j, "command", spec, rank, 0));
+    dl_json_array(j, "arguments");
+    dl_json_end(j);
+    DL_TRY(dl_cloud_env(j, "environment", spec, job, false));
+    if (*spec->secrets) dl_cloud_secrets(j, "secrets", spec);
+    dl_json_str(j, "flavor", config->launch_machine[0] ? config->launch_machine : "cpu-basic");
+    if (config->launch_timeout_s > 0)
+        dl_json_i64(j, "timeoutSeconds", (int64_t)(config->launch_timeout_s + 0.999));
+    dl_json_object(j, "labels");
+    dl_json_str(j, "name", job->name);
+    dl_json_end(j);
+    dl_json_str(j, "dockerImage", config->launch_image);
+    dl_json_end(j);
+    return DILOCO_OK;
+}
+
+static diloco_status created(dl_job *job, dl_json_value answer)
+{
+    return dl_json_read_str(job->id, sizeof job->id, answer, "id");
+}
+
+static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    DL_TRY(path_to(call, rest, "", "?label=name%3D"));
+    return dl_rest_segment(call, job->name);
+}
+
+static void found(dl_job *job, dl_json_value answer)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    for (dl_json_iter it = dl_json_each(answer); dl_json_next(&it);)
+        if (!strcmp(dl_rest_text(name, sizeof name, it.value, "labels.name"), job->name))
+            dl_rest_text(job->id, sizeof job->id, it.value, "id");
+}
+
+static diloco_status look(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    return path_to(call, rest, job->id, "");
+}
+
+static const dl_cloud_state states[] = {
+    {"SCHEDULING", DL_JOB_PENDING},  {"RUNNING", DL_JOB_RUNNING}, {"UPDATING", DL_JOB_RUNNING},
+    {"COMPLETED", DL_JOB_SUCCEEDED}, {"ERROR", DL_JOB_FAILED},    {"CANCELED", DL_JOB_CANCELLED},
+    {"DELETED", DL_JOB_CANCELLED},   {NULL, DL_JOB_LOST}};
+
+static void seen(dl_job *job, dl_json_value answer)
+{
+    char stage[64], message[256];
+    dl_rest_text(stage, sizeof stage, answer, "status.stage");
+    dl_rest_text(message, sizeof message, answer, "status.message");
+    const int code = dl_cloud_code_in(message);
+    if (!strcmp(stage, "ERROR") && code > 0)
+        dl_cloud_set_ended(job, code);
+    else
+        dl_cloud_set(job, states, stage, message);
+}
+
+static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    return path_to(call, rest, job->id, "/cancel");
+}
+
+/* Of a job that is over. */
+static bool is_over(const dl_rest_answer *answer)
+{
+    return answer->status == 400 || answer->status == 409;
+}
+
+static const dl_cloud_rows rows = {.open = open_rest,
+                                   .create = create,
+                                   .create_method = "POST",
+                                   .created = created,
+                                   .search = search,
+                                   .search_method = "GET",
+                                   .found = found,
+                                   .look = look,
+                                   .look_method = "GET",
+                                   .seen = seen,
+                                   .stop = stop,
+                                   .stop_method = "POST",
+                                   .is_over = is_over};
+
+static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_launch(&rows, spec, jobs, n);
+}
+
+static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_poll(&rows, spec, jobs, n);
+}
+
+static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_cancel(&rows, spec, jobs, n);
+}
+
+/* ---- logs: events  data: {"data":"the line","timestamp":"2026-01-01T00:00:00.000Z"} */
+
+typedef struct reading {
+    dl_job_line_fn fn;
+    void *user;
+    const dl_rest_call *call;
+    bool follow, ended;
+} reading;
+
+/* Was this line written after the backend had answered? Then the earlier output is complete. */
+static bool is_later(const reading *r, dl_json_value event)
+{
+    char at[64];
+    dl_rest_text(at, sizeof at, event, "timestamp");
+    return r->call->date && dl_web_time(at) > r->call->date;
+}
+
+static diloco_status give_event(void *user, const char *line, size_t len)
+{
+    static const char mark[] = "data:";
+    reading *r = user;
+    const size_t before = strlen(mark);
+    dl_json_value event, text;
+    char *copy;
+    if (len < before || memcmp(line, mark, before) != 0) return DILOCO_OK; /* a keep-alive */
+    if (dl_json_parse(&event, line + before, len - before)) return r->fn(r->user, line, len);
+    if (!r->follow && is_later(r, event)) {
+        r->ended = true;
+        return dl_fail(DILOCO_ECLOSED, "the output so far is complete");
+    }
+    text = dl_json_get(event, "data");
+    if (text.type != DL_JSON_STRING) return DILOCO_OK;
+    if (!(copy = malloc(len))) return dl_fail(DILOCO_ENOMEM, "no memory for a line of output");
+    diloco_status status = dl_json_as_str(copy, len, text);
+    if (!status) status = r->fn(r->user, copy, strcspn(copy, "\n"));
+    free(copy);
+    return status;
+}
+
+static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                          dl_job_line_fn fn, void *user)
+{
+    dl_rest rest = {.name = NULL};
+    dl_rest_call call;
+    reading r = {.fn = fn, .user = user, .call = &call, .follow = follow};
+    dl_rest_call_init(&call, "GET", job->name);
+    call.quiet_ends = !follow;
+    diloco_status status = open_rest(&rest, spec);
+    if (!status) status = path_to(&call, &rest, job->id, "/logs");
+    if (!status) status = dl_rest_lines(&rest, &call, give_event, &r);
+    if (r.ended) status = DILOCO_OK;
+    dl_rest_call_deinit(&call);
+    dl_rest_deinit(&rest);
+    return status;
+}
+
+static diloco_status check(const dl_launch_spec *spec)
+{
+    return dl_cloud_need(spec->config->launch_image, "launch.image", "hf-jobs",
+                         "docker.io/you/diloco:0.2");
+}
+
+const dl_executor dl_executor_hf_jobs = {
+    .name = "hf-jobs",
+    .needs = "a token in HF_TOKEN or of  hf auth login; launch.image; launch.machine is the flavor",
+    .tested = "a fake of this project; requests equal to those of huggingface_hub 2.4. "
+              "Not run against the real one",
+    .options = "|image|machine|project|endpoint|",
+    .without = "|dir|grace|",
+    .caps = {.net = "none",
+             .rank_env = "argument, DILOCO_RANK",
+             .log_api = "events of the API",
+             .restart = "no",
+             .secrets = "secrets of the job",
+             .in_image = true},
+    .poll_s = 10,
+    .check = check,
+    .launch = launch,
+    .poll = poll_all,
+    .logs = logs,
+    .cancel = cancel,
+};

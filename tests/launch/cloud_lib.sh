@@ -1,0 +1,72 @@
+# cloud_lib.sh - the tests of executors with a REST API share it: a hub of diloco serve on loopback, whose token is the
+# secret, and a fake of the API (fake_cloud.py).
+. "$(dirname "$0")/../e2e/lib.sh"
+command -v python3 >/dev/null || { echo "left out: launch on a fake (needs python3)"; exit 77; }
+
+# serve_hub: start the hub; $hub is its address.
+serve_hub() {
+    mkdir hub
+    echo swordfish-of-the-hub >token
+    chmod 600 token
+    diloco serve hub --listen 127.0.0.1:0 --token-file token >serve.out 2>serve.err &
+    started="$started $!"
+    wait_for served
+    hub=$(grep -ho 'http://127.0.0.1:[0-9]*' serve.out serve.err | head -1)
+    DILOCO_HUB_TOKEN=$(cat token)
+    export DILOCO_HUB_TOKEN
+}
+served() { grep -q 'http://127.0.0.1:[0-9]' serve.out serve.err; }
+
+# fake KIND: start it; $api is its address.
+fake() {
+    python3 "$project/tests/launch/fake_cloud.py" "$1" api >fake.out 2>fake.err &
+    started="$started $!"
+    wait_for [ -s api/port ]
+    api=http://127.0.0.1:$(cat api/port)
+}
+
+# A run waits for a replica that is started again, however long that takes here.
+sed -i 's/^rounds = 6/rounds = 60/; s/^patience = 5/patience = 240/' tiny.toml
+sed -i "s|^train_path = .*|train_path = \"$PWD/text.txt\"|" tiny.toml
+expect 0 diloco train tiny.toml --store whole --quiet
+want=$(digest whole)
+
+store= # of launcher
+launcher() {
+    : >launch.out
+    diloco launch tiny.toml --store "$store" "$@" >launch.out 2>launch.err &
+    launcher=$!
+    started="$started $launcher"
+}
+# ended CODE: the launcher has ended with this exit code.
+ended() {
+    wait_for gone "$launcher"
+    code=0
+    wait "$launcher" || code=$?
+    [ $code = "$1" ] || fail "the launch ends with $code: $(cat launch.err launch.out)"
+}
+# The process of the program of a name.
+replica_of() {
+    for environ in $(grep -lzx "DILOCO_JOB=$1" /proc/[0-9]*/environ 2>/dev/null); do
+        ! grep -qzx join "${environ%environ}cmdline" 2>/dev/null || basename "${environ%/environ}"
+    done | head -1
+}
+has_replica() { [ -n "$(replica_of "$1")" ]; }
+
+# Where the secret may be: only in the requests that carry it through the secret channel. $1 filters those.
+no_secret_elsewhere() {
+    ! grep -v "$1" api/requests.jsonl | grep swordfish >out || fail "the secret is outside the secret channel"
+    ! grep -rqI swordfish launch.out launch.err hub/cut/launch api/logs || fail "the secret is in output, in the book or in a log"
+    ! grep -l swordfish /proc/[0-9]*/cmdline 2>/dev/null || fail "the secret is in a list of processes"
+}
+
+# fits KIND: every recorded request fits the provider's own description of its API, which a package from PyPI carries.
+fits() {
+    python=$project/build/venv-launch/bin/python
+    if [ -x "$python" ]; then
+        "$python" "$project/tests/launch/fits.py" "$1" api >out 2>err || fail "a request does not fit the API"
+        cat out
+    else
+        echo "left out: requests compared with the provider's own description (scripts/packages.sh launch)"
+    fi
+}

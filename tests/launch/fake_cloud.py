@@ -1,0 +1,443 @@
+#!/usr/bin/env python3
+"""Fakes of the REST APIs that executors of diloco launch speak to.
+
+    fake_cloud.py KIND FOLDER
+
+listens on loopback, and writes its port to FOLDER/port. Containers are processes of this machine: they get the
+command, the variables and the secrets of the request, and PATH; the image is only recorded. FOLDER has
+
+    requests.jsonl   each request: method, path, headers, body
+    logs/<name>      output of a container
+    fault            while this file exists, every request is answered by the number in it
+    role             variables that each container has by the role of its machine, NAME=VALUE a line
+
+A fake keeps the semantics that the provider documents. It is no proof of what the provider does."""
+import http.server
+import itertools
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+
+
+class Refused(Exception):
+    def __init__(self, status, body):
+        super().__init__(status)
+        self.status, self.body = status, body
+
+
+class Container:
+    """A process that runs a replica."""
+
+    def __init__(self, folder, name, argv, env):
+        self.log = folder / "logs" / name
+        self.log.parent.mkdir(exist_ok=True)
+        self.killed = False
+        with open(self.log, "ab") as out:
+            self.process = subprocess.Popen(argv, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                            env={"PATH": os.environ["PATH"], **env}, start_new_session=True)
+
+    def code(self):
+        """None while it runs; 128 + N after signal N."""
+        code = self.process.poll()
+        return 128 - code if code is not None and code < 0 else code
+
+    def stop(self):
+        self.killed = True
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+
+
+class Fake:
+    def __init__(self, folder):
+        self.folder, self.lock = folder, threading.RLock()
+
+    def start(self, name, argv, env):
+        role = self.folder / "role"
+        given = role.read_text("ascii").split() if role.exists() else []
+        return Container(self.folder, name, argv, {**env, **dict(line.split("=", 1) for line in given)})
+
+
+class HfJobs(Fake):
+    """Jobs of Hugging Face, as huggingface_hub speaks to them."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.jobs = {}
+
+    def info(self, job):
+        code, spec = job["container"].code(), job["spec"]
+        stage = "RUNNING" if code is None else "COMPLETED" if code == 0 else "ERROR"
+        if job["container"].killed and code is not None:
+            stage = "CANCELED"
+        message = f"Job failed with exit code: {code}" if stage == "ERROR" else None
+        return {"id": job["id"], "createdAt": "2026-01-01T00:00:00.000Z", "labels": spec.get("labels", {}),
+                "dockerImage": spec["dockerImage"], "command": spec["command"], "flavor": spec["flavor"],
+                "environment": spec["environment"], "owner": {"id": "1", "name": "alice", "type": "user"},
+                "status": {"stage": stage, "message": message}}
+
+    def answer(self, method, path, query, headers, body):
+        if headers.get("Authorization") != "Bearer hf_test-token":
+            raise Refused(401, {"error": "Invalid username or password."})
+        if path == "/api/whoami-v2":
+            return {"name": "alice", "type": "user"}
+        parts = path.strip("/").split("/")
+        if parts[:3] != ["api", "jobs", "alice"]:
+            raise Refused(404, {"error": "Not Found"})
+        if len(parts) == 3 and method == "POST":
+            if body["dockerImage"] == "nowhere/none":
+                raise Refused(400, {"error": "Image nowhere/none not found"})
+            if body["flavor"] == "h200x8":
+                raise Refused(402, {"error": "Pre-paid credit balance is insufficient"})
+            job = {"id": f"{len(self.jobs):024x}", "spec": body}
+            env = {**body["environment"], **body.get("secrets", {})}
+            job["container"] = self.start(job["id"], body["command"] + body["arguments"], env)
+            self.jobs[job["id"]] = job
+            return self.info(job)
+        if len(parts) == 3:
+            wanted = [label.split("=", 1) for label in query.get("label", [])]
+            return [self.info(j) for j in self.jobs.values()
+                    if all(j["spec"].get("labels", {}).get(k) == v for k, v in wanted)]
+        job = self.jobs.get(parts[3])
+        if not job:
+            raise Refused(404, {"error": "Job not found"})
+        if parts[4:] == ["cancel"]:
+            job["container"].stop()
+        if parts[4:] == ["logs"]:
+            return self.events(job)
+        return self.info(job)
+
+    @staticmethod
+    def events(job):
+        def follow():
+            with open(job["container"].log, encoding="utf-8", errors="replace") as log:
+                for turn in itertools.count(1):
+                    at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
+                    over = job["container"].code() is not None
+                    for line in log:
+                        event = {"data": line.rstrip("\n"), "timestamp": at}
+                        yield f"data: {json.dumps(event)}\n\n".encode()
+                    if over:
+                        return
+                    if turn % 600 == 0:
+                        yield b": keep-alive\n\n"
+                    time.sleep(0.05)
+        return follow()
+
+
+class Kubernetes(Fake):
+    """Indexed Jobs with backoffLimitPerIndex 0 and a podFailurePolicy, Secrets, PodGroups, pods and their logs.
+    POST /test/evict?pod=NAME ends a pod as an eviction does: the Job replaces it."""
+
+    NOTE = "batch.kubernetes.io/job-completion-index"
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.jobs, self.objects, self.pods = {}, {}, {}
+
+    @staticmethod
+    def refuse(status, reason, message):
+        raise Refused(status, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
+                               "message": message, "code": status})
+
+    @staticmethod
+    def expand(text, env):
+        """$(NAME) as the kubelet replaces it; $$( is a plain $(."""
+        return re.sub(r"\$\$|\$\((\w+)\)", lambda m: "$" if m[0] == "$$" else env.get(m[1], m[0]), text)
+
+    def environment(self, container, index):
+        env = {}
+        for item in container.get("env", []):
+            source = item.get("valueFrom", {})
+            if "fieldRef" in source:
+                assert source["fieldRef"]["fieldPath"] == f"metadata.annotations['{self.NOTE}']"
+                env[item["name"]] = str(index)
+            elif "secretKeyRef" in source:
+                ref = source["secretKeyRef"]
+                env[item["name"]] = self.objects["secrets", ref["name"]]["stringData"][ref["key"]]
+            else:
+                env[item["name"]] = self.expand(item.get("value", ""), env)
+        return env
+
+    def start_pod(self, job, index):
+        container = job["spec"]["template"]["spec"]["containers"][0]
+        name = f"{job['metadata']['name']}-{index}-{len(self.pods):05d}"
+        pod = {"name": name, "job": job["metadata"]["name"], "index": index, "evicted": False, "container": None,
+               "made": len(self.pods)}
+        self.pods[name] = pod
+        if container["image"] == "nowhere/none":
+            return
+        env = self.environment(container, index)
+        argv = [self.expand(word, env) for word in container["command"] + container["args"]]
+        pod["container"] = self.start(name, argv, env)
+
+    def newest(self, job, index):
+        pods = [p for p in self.pods.values() if p["job"] == job["metadata"]["name"] and p["index"] == index]
+        return pods[-1]
+
+    def status(self, job):
+        completed, failed, active = [], [], 0
+        for index in range(job["spec"]["completions"]):
+            pod = self.newest(job, index)
+            code = pod["container"].code() if pod["container"] else None
+            if code is not None and pod["evicted"]:
+                self.start_pod(job, index)
+                code = None
+            if code is None:
+                active += 1
+            elif code == 0:
+                completed.append(index)
+            else:
+                failed.append(index)
+        status = {"active": active, "succeeded": len(completed), "failed": len(failed), "ready": active}
+        if completed:
+            status["completedIndexes"] = self.ranges(completed)
+        if failed:
+            status["failedIndexes"] = self.ranges(failed)
+        if not active:
+            ended = {"type": "Failed", "reason": "FailedIndexes"} if failed else {"type": "Complete"}
+            status["conditions"] = [{**ended, "status": "True"}]
+        return status
+
+    @staticmethod
+    def ranges(indexes):
+        """ "1,3-5" """
+        parts = []
+        for index in indexes:
+            if parts and parts[-1][1] == index - 1:
+                parts[-1][1] = index
+            else:
+                parts.append([index, index])
+        return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+    def pod_object(self, pod):
+        code = pod["container"].code() if pod["container"] else None
+        if not pod["container"]:
+            phase, state = "Pending", {"waiting": {"reason": "ErrImagePull", "message": "nowhere/none: not found"}}
+        elif code is None:
+            phase, state = "Running", {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        else:
+            phase, state = "Failed" if code else "Succeeded", {"terminated": {"exitCode": code}}
+        return {"apiVersion": "v1", "kind": "Pod", "status": {"phase": phase, "containerStatuses": [
+                    {"name": "replica", "image": "x", "imageID": "x", "ready": True, "restartCount": 0,
+                     "state": state}]},
+                "spec": {"nodeName": "node-1", "containers": [{"name": "replica"}]},
+                "metadata": {"name": pod["name"], "annotations": {self.NOTE: str(pod["index"])},
+                             "creationTimestamp": f"2026-01-01T00:00:{pod['made']:02d}Z"}}
+
+    def create_job(self, body):
+        spec = body["spec"]
+        assert spec["completionMode"] == "Indexed" and spec["completions"] == spec["parallelism"]
+        assert spec["template"]["spec"]["restartPolicy"] == "Never" and spec["backoffLimitPerIndex"] == 0
+        self.jobs[body["metadata"]["name"]] = body
+        for index in range(spec["completions"]):
+            self.start_pod(body, index)
+
+    def answer(self, method, path, query, headers, body):
+        if path == "/test/evict":
+            pod = self.pods[query["pod"][0]]
+            pod["evicted"] = True
+            pod["container"].stop()
+            return {}
+        if self.folder.joinpath("token").exists() and \
+                headers.get("Authorization") != "Bearer " + self.folder.joinpath("token").read_text("ascii"):
+            self.refuse(401, "Unauthorized", "Unauthorized")
+        found = re.fullmatch(r"/(?:api/v1|apis/[\w.]+/\w+)/namespaces/([\w-]+)/(\w+)(?:/([\w.-]+))?(/log)?", path)
+        if not found or found[1] != "default":
+            self.refuse(403, "Forbidden", f"User alice cannot access {path}")
+        kind, name = found[2], found[3]
+        if kind == "pods":
+            return self.answer_pods(method, name, found[4], query)
+        table = self.jobs if kind == "jobs" else self.objects
+        key = (name or body and body["metadata"]["name"]) if kind == "jobs" else \
+            (kind, name or body and body["metadata"]["name"])
+        if method == "POST" and key in table:
+            self.refuse(409, "AlreadyExists", f"{kind} {key} already exists")
+        if method == "POST" and kind == "jobs":
+            self.create_job(body)
+        elif method in ("POST", "PUT"):
+            table[key] = body
+        elif key not in table:
+            self.refuse(404, "NotFound", f"{kind} {key} not found")
+        if method == "DELETE":
+            if kind == "jobs":
+                assert query["propagationPolicy"] == ["Background"]
+                for pod in self.pods.values():
+                    if pod["job"] == name and pod["container"]:
+                        pod["container"].stop()
+            del table[key]
+            return {"kind": "Status", "status": "Success"}
+        return {**table[key], "status": self.status(table[key])} if kind == "jobs" else table[key]
+
+    def answer_pods(self, method, name, log, query):
+        if not name:
+            job = query["labelSelector"][0].removeprefix("job-name=")
+            if job in self.jobs:
+                self.status(self.jobs[job])
+            return {"apiVersion": "v1", "kind": "PodList", "metadata": {},
+                    "items": [self.pod_object(p) for p in self.pods.values() if p["job"] == job]}
+        pod = self.pods.get(name)
+        if not pod:
+            self.refuse(404, "NotFound", f"pods {name} not found")
+        if method == "DELETE":
+            pod["container"].stop()
+            return self.pod_object(pod)
+        assert log and query["container"] == ["replica"]
+        return self.lines(pod, query.get("follow") == ["true"])
+
+    @staticmethod
+    def lines(pod, follow):
+        def read():
+            with open(pod["container"].log, "rb") as log:
+                while True:
+                    over = pod["container"].code() is not None
+                    yield from log
+                    if over or not follow:
+                        return
+                    time.sleep(0.05)
+        return read()
+
+
+class SageMaker(Fake):
+    """CreateTrainingJob, DescribeTrainingJob, StopTrainingJob, and the events of CloudWatch Logs."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.jobs = {}
+
+    @staticmethod
+    def refuse(kind, message):
+        raise Refused(400, {"__type": kind, "message": message})
+
+    def find(self, name):
+        if name not in self.jobs:
+            self.refuse("ValidationException", "Requested resource not found.")
+        return self.jobs[name]
+
+    def create(self, body):
+        name = body["TrainingJobName"]
+        if name in self.jobs:
+            self.refuse("ResourceInUse", f"Training job names must be unique within an AWS account: {name}")
+        if body["ResourceConfig"]["InstanceType"] == "ml.p5.48xlarge":
+            self.refuse("ResourceLimitExceeded", "The account-level service limit 'ml.p5.48xlarge' is 0 Instances")
+        algorithm = body["AlgorithmSpecification"]
+        argv = algorithm["ContainerEntrypoint"] + algorithm["ContainerArguments"]
+        self.jobs[name] = self.start(name, argv, body["Environment"])
+        return {"TrainingJobArn": f"arn:aws:sagemaker:eu-west-1:000000000000:training-job/{name}"}
+
+    def describe(self, body):
+        job = self.find(body["TrainingJobName"])
+        code, status, step, why = job.code(), "InProgress", "Training", None
+        if code is not None:
+            status = "Stopped" if job.killed else "Failed" if code else "Completed"
+            step = status
+            why = f"AlgorithmError: , exit code: {code}" if status == "Failed" else None
+        elif job.killed:
+            status = step = "Stopping"
+        return {"TrainingJobName": body["TrainingJobName"], "TrainingJobStatus": status, "SecondaryStatus": step,
+                **({"FailureReason": why} if why else {})}
+
+    def stop(self, body):
+        job = self.find(body["TrainingJobName"])
+        if job.code() is not None:
+            self.refuse("ValidationException", "The request was rejected because the training job is in status Completed")
+        job.stop()
+        return {}
+
+    def streams(self, body):
+        names = [n for n in self.jobs if n.startswith(body["logStreamNamePrefix"])]
+        return {"logStreams": [{"logStreamName": f"{n}/algo-1-1700000000"} for n in names]}
+
+    def events(self, body):
+        lines = self.jobs[body["logStreamName"].split("/")[0]].log.read_text("utf-8", "replace").splitlines()
+        first = int(body.get("nextToken", "f/0")[2:])
+        page = lines[first:first + 3]
+        return {"events": [{"timestamp": 0, "message": line} for line in page],
+                "nextForwardToken": f"f/{first + len(page)}"}
+
+    def answer(self, method, path, query, headers, body):
+        signed = headers.get("Authorization", "")
+        if not signed.startswith("AWS4-HMAC-SHA256 Credential=AKIATEST/") or "SignedHeaders=host;" not in signed:
+            self.refuse("UnrecognizedClientException", "The security token included in the request is invalid.")
+        calls = {"SageMaker.CreateTrainingJob": self.create, "SageMaker.DescribeTrainingJob": self.describe,
+                 "SageMaker.StopTrainingJob": self.stop, "Logs_20140328.DescribeLogStreams": self.streams,
+                 "Logs_20140328.GetLogEvents": self.events}
+        return calls[headers["X-Amz-Target"]](body)
+
+
+KINDS = {"hf-jobs": HfJobs, "k8s": Kubernetes, "sagemaker": SageMaker}
+
+
+def handler(fake):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_):
+            pass
+
+        def record(self, body):
+            with fake.lock, open(fake.folder / "requests.jsonl", "a", encoding="utf-8") as out:
+                line = {"method": self.command, "path": self.path, "headers": dict(self.headers), "body": body}
+                out.write(json.dumps(line) + "\n")
+
+        def respond(self):
+            raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = json.loads(raw) if raw else None
+            self.record(body)
+            url = urllib.parse.urlsplit(self.path)
+            fault = fake.folder / "fault"
+            try:
+                if fault.exists():
+                    raise Refused(int(fault.read_text(encoding="ascii") or 500), {"message": "fault of the test"})
+                with fake.lock:
+                    result = fake.answer(self.command, urllib.parse.unquote(url.path),
+                                         urllib.parse.parse_qs(url.query), self.headers, body)
+                status = 200
+            except Refused as refused:
+                status, result = refused.status, refused.body
+            if isinstance(result, (dict, list)):
+                self.send(status, json.dumps(result).encode(), "application/json")
+            else:
+                self.stream(result)
+
+        def send(self, status, data, kind):
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def stream(self, pieces):
+            self.send_response(200)
+            self.send_header("Connection", "close")
+            self.end_headers()
+            try:
+                for piece in pieces:
+                    self.wfile.write(piece)
+                    self.wfile.flush()
+            except OSError:
+                pass
+            self.close_connection = True
+
+        do_GET = do_POST = do_PUT = do_DELETE = respond
+    return Handler
+
+
+def main():
+    folder = pathlib.Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler(KINDS[sys.argv[1]](folder)))
+    part = folder / "port.part"
+    part.write_text(str(server.server_address[1]), encoding="ascii")
+    part.rename(folder / "port")
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Do the requests that a fake of an API recorded fit the provider's own description of that API?
+
+    fits.py KIND FOLDER
+
+reads FOLDER/requests.jsonl of fake_cloud.py. KIND is
+
+    hf-jobs    the client of huggingface_hub makes the same calls of the same fake, with equal requests
+    k8s        the models of the package kubernetes have each member of each object
+    sagemaker  the service models of botocore accept each body"""
+import json
+import pathlib
+import sys
+import urllib.parse
+
+
+def read(folder):
+    with open(folder / "requests.jsonl", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def without_repeats(requests):
+    return list({json.dumps(r["body"], sort_keys=True): r for r in requests}.values())
+
+
+# ---- Hugging Face
+
+
+def request_line(request):
+    url = urllib.parse.urlsplit(request["path"])
+    return request["method"], url.path, sorted(urllib.parse.parse_qsl(url.query)), request["body"]
+
+
+def check_hf_jobs(folder):
+    import huggingface_hub
+    ours = read(folder)
+    api = huggingface_hub.HfApi(endpoint="http://127.0.0.1:" + (folder / "port").read_text("ascii"),
+                                token="hf_test-token")
+    body = [r for r in ours if r["method"] == "POST" and r["path"] == "/api/jobs/alice"][-1]["body"]
+    (folder / "fault").write_text("400", encoding="ascii")  # the request is recorded, and nothing is started
+    try:
+        api.run_job(image=body["dockerImage"], command=body["command"], env=body["environment"],
+                    secrets=body["secrets"], flavor=body["flavor"], labels=body["labels"], namespace="alice")
+    except huggingface_hub.errors.HfHubHTTPError:
+        pass
+    (folder / "fault").unlink()
+    job = next(iter(api.list_jobs(labels=body["labels"], namespace="alice")))
+    api.inspect_job(job_id=job.id, namespace="alice")
+    list(api.fetch_job_logs(job_id=job.id, namespace="alice"))
+    theirs = [r for r in read(folder)[len(ours):] if r["path"].startswith("/api/jobs/")]  # and not its telemetry
+    assert len(theirs) == 4, theirs
+    known = [request_line(r)[:3] for r in ours if r["path"] != "/api/jobs/alice" or r["method"] != "POST"]
+    for request in theirs:
+        line = request_line(request)
+        if request["method"] == "POST":
+            assert line[3] == body, f"{line[3]} is not {body}"
+        elif not line[1].endswith("/logs"):  # diloco launch logs has read those of one job
+            assert line[:3] in known, f"{line} was not sent"
+    return f"{len(theirs)} requests equal to those of huggingface_hub {huggingface_hub.__version__}"
+
+
+# ---- Kubernetes
+
+
+def model_of(name):
+    import kubernetes
+    return getattr(kubernetes.client.models, name, None)
+
+
+def members(value, kind, where):
+    """Raise when the value is not of this type of the package, such as "V1Job", "dict(str, str)" or "list[V1EnvVar]"."""
+    kind = kind.replace("Dict[", "dict(").replace("List[", "list[")
+    if kind.startswith("list["):
+        for i, item in enumerate(value):
+            members(item, kind[len("list["):-1], f"{where}[{i}]")
+    elif kind.startswith("dict("):
+        for key, item in value.items():
+            members(item, kind[kind.index(",") + 1:-1].strip(), f"{where}.{key}")
+    elif model_of(kind):
+        model = model_of(kind)
+        by_name = {member: model.openapi_types[name] for name, member in model.attribute_map.items()}
+        for key, item in value.items():
+            assert key in by_name, f"{where}: {kind} has no member {key}"
+            members(item, by_name[key], f"{where}.{key}")
+    else:
+        wanted = {"str": str, "int": int, "bool": bool, "float": (int, float), "object": object}
+        assert isinstance(value, wanted[kind]), f"{where}: {value!r} is no {kind}"
+
+
+def check_k8s(folder):
+    import kubernetes
+    n = 0
+    for request in without_repeats(r for r in read(folder) if r["method"] in ("POST", "PUT") and r["body"]):
+        body = request["body"]
+        if body["kind"] == "PodGroup":  # Volcano's own object
+            continue
+        members(body, "V1" + body["kind"], body["kind"])
+        n += 1
+    assert n
+    return f"{n} objects fit the models of kubernetes {kubernetes.__version__}"
+
+
+# ---- SageMaker
+
+
+def check_sagemaker(folder):
+    import botocore.loaders
+    import botocore.model
+    import botocore.validate
+    models = {}
+    for prefix, name in (("SageMaker", "sagemaker"), ("Logs_20140328", "logs")):
+        data = botocore.loaders.Loader().load_service_model(name, "service-2")
+        models[prefix] = botocore.model.ServiceModel(data, name)
+        assert data["metadata"]["targetPrefix"] == prefix
+    n = 0
+    for request in read(folder):
+        headers = {name.lower(): value for name, value in request["headers"].items()}
+        prefix, operation = headers["x-amz-target"].split(".")
+        shape = models[prefix].operation_model(operation).input_shape
+        report = botocore.validate.ParamValidator().validate(request["body"], shape)
+        assert not report.has_errors(), report.generate_report()
+        unknown = set(request["body"]) - set(shape.members)
+        assert not unknown, f"{operation} has no {unknown}"
+        assert headers["content-type"] == "application/x-amz-json-" + models[prefix].metadata["jsonVersion"]
+        n += 1
+    assert n
+    return f"{n} requests fit the service models of botocore {botocore.__version__}"
+
+
+KINDS = {"hf-jobs": check_hf_jobs, "k8s": check_k8s, "sagemaker": check_sagemaker}
+
+if __name__ == "__main__":
+    print(KINDS[sys.argv[1]](pathlib.Path(sys.argv[2])))
