@@ -8,6 +8,7 @@
 // clang-format off
 #if DL_CLOUD
 #define DL_CLOUD_EXECUTORS(X) \
+    X(k8s) \
     X(hf_jobs)
 #else
 #define DL_CLOUD_EXECUTORS(X)

@@ -1,0 +1,362 @@
+/* k8s.c - replicas as pods of Indexed Jobs of Kubernetes (batch/v1), by its REST API.
+ *
+ * All ranks of a generation that start together are one Job, diloco-<run>-g<generation>, whose
+ * index is the rank. Ranks that start later are Jobs of one index each, under the replica's name.
+ * The id of a replica is "<Job>/<index>". Names are unique in a namespace, so a name is created
+ * once. Secrets are in one Secret of the run, which is removed when every replica is over. */
+#include "launch/cloud/k8s_job.h"
+#include "launch/cloud/kubeconfig.h"
+#include "launch/executor_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define JOBS   "/apis/batch/v1/namespaces/%s/jobs"
+#define PODS   "/api/v1/namespaces/%s/pods"
+#define SECRET "/api/v1/namespaces/%s/secrets"
+#define GANGS  "/apis/scheduling.volcano.sh/v1beta1/namespaces/%s/podgroups"
+
+/* ---- ids */
+
+static void split_id(char name[DL_JOB_NAME_MAX + 1], uint32_t *index, const char *id)
+{
+    const size_t len = strcspn(id, "/");
+    snprintf(name, DL_JOB_NAME_MAX + 1, "%.*s", (int)len, id);
+    *index = id[len] ? (uint32_t)strtoul(id + len + 1, NULL, 10) : 0;
+}
+
+/* ---- creating */
+
+/* POST a written body; a name that is taken is an earlier launch of it. With `renew` the object is
+ * replaced. */
+static diloco_status post(dl_rest *rest, dl_rest_call *call, const char *name, bool renew)
+{
+    dl_rest_answer answer;
+    if (rest->spec->dry) return dl_rest_print(rest, call);
+    DL_TRY(dl_rest_do(rest, call, &answer));
+    diloco_status status = DILOCO_OK;
+    if (!dl_rest_is_good(&answer) && answer.status != 409)
+        status = dl_rest_refused(rest, call, &answer);
+    const bool taken = answer.status == 409;
+    dl_buf_deinit(&answer.text);
+    if (status || !taken || !renew) return status;
+    call->method = "PUT";
+    DL_TRY(dl_rest_path(call, "/%s", name));
+    DL_TRY(dl_rest_must(rest, call, &answer));
+    dl_buf_deinit(&answer.text);
+    return DILOCO_OK;
+}
+
+static diloco_status create_secret(dl_rest *rest)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    dl_rest_call call;
+    dl_k8s_secret_name(name, rest->spec);
+    dl_rest_call_init(&call, "POST", "the run's Secret");
+    diloco_status status = dl_rest_path(&call, SECRET, rest->project);
+    dl_k8s_put_secret(&call.json, rest->spec);
+    if (!status) status = post(rest, &call, name, true);
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+static diloco_status create_pod_group(dl_rest *rest, const dl_k8s_group *group)
+{
+    dl_rest_call call;
+    dl_rest_call_init(&call, "POST", "the PodGroup of Volcano");
+    diloco_status status = dl_rest_path(&call, GANGS, rest->project);
+    dl_k8s_put_pod_group(&call.json, rest->spec, group);
+    if (!status) status = post(rest, &call, group->name, false);
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+static diloco_status create_group(dl_rest *rest, const dl_k8s_group *group)
+{
+    dl_rest_call call;
+    if (strcmp(rest->spec->config->launch_gang, "volcano") == 0)
+        DL_TRY(create_pod_group(rest, group));
+    dl_rest_call_init(&call, "POST", group->name);
+    diloco_status status = dl_rest_path(&call, JOBS, rest->project);
+    if (!status) status = dl_k8s_put_job(&call.json, rest->spec, group);
+    if (!status) status = post(rest, &call, group->name, false);
+    dl_rest_call_deinit(&call);
+    for (size_t i = 0; !status && !rest->spec->dry && i < group->n; i++)
+        snprintf(group->jobs[i]->id, sizeof group->jobs[i]->id, "%s/%zu", group->name, i);
+    return status;
+}
+
+/* Are these the ranks 0 to n - 1? */
+static bool is_whole(dl_job *const *jobs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (jobs[i]->rank != i) return false;
+    return n > 1;
+}
+
+static diloco_status create_groups(dl_rest *rest, dl_job *const *jobs, size_t n)
+{
+    dl_k8s_group group = {.jobs = jobs, .n = n};
+    if (is_whole(jobs, n)) {
+        snprintf(group.name, sizeof group.name, "diloco-%.8s-g%u", rest->spec->run,
+                 jobs[0]->generation);
+        return create_group(rest, &group);
+    }
+    for (size_t i = 0; i < n; i++) {
+        group = (dl_k8s_group){.jobs = jobs + i, .n = 1};
+        memcpy(group.name, jobs[i]->name, sizeof group.name);
+        DL_TRY(create_group(rest, &group));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    dl_rest rest = {.name = NULL};
+    dl_job **list = calloc(n, sizeof *list);
+    if (!list) return dl_fail(DILOCO_ENOMEM, "no memory for the replicas");
+    for (size_t i = 0; i < n; i++)
+        list[i] = &jobs[i];
+    diloco_status status = dl_kube_open(&rest, spec);
+    if (!status && *spec->secrets) status = create_secret(&rest);
+    if (!status) status = create_groups(&rest, list, n);
+    dl_rest_deinit(&rest);
+    free(list);
+    return status;
+}
+
+/* ---- looking */
+
+/* GET into `answer`, whose text the caller frees; a 404 is no error. */
+static diloco_status get(dl_rest *rest, dl_rest_answer *answer, const char *before,
+                         const char *after, const char *name)
+{
+    dl_rest_call call;
+    dl_rest_call_init(&call, "GET", name);
+    diloco_status status = dl_rest_path(&call, "%s%s%s%s", before, rest->project, after, name);
+    if (!status) status = dl_rest_do(rest, &call, answer);
+    if (!status && !dl_rest_is_good(answer) && answer->status != 404) {
+        status = dl_rest_refused(rest, &call, answer);
+        dl_buf_deinit(&answer->text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+static diloco_status get_job(dl_rest *rest, dl_rest_answer *answer, const char *name)
+{
+    return get(rest, answer, "/apis/batch/v1/namespaces/", "/jobs/", name);
+}
+
+static diloco_status get_pods(dl_rest *rest, dl_rest_answer *answer, const char *name)
+{
+    return get(rest, answer, "/api/v1/namespaces/", "/pods?labelSelector=job-name%3D", name);
+}
+
+/* All jobs of the list that belong to one Job. */
+static diloco_status poll_group(dl_rest *rest, dl_job *jobs, size_t n, const char *name)
+{
+    char other[DL_JOB_NAME_MAX + 1];
+    uint32_t index;
+    dl_rest_answer job, pods;
+    DL_TRY(get_job(rest, &job, name));
+    const diloco_status status = get_pods(rest, &pods, name);
+    for (size_t i = 0; !status && i < n; i++) {
+        split_id(other, &index, jobs[i].id);
+        if (strcmp(other, name) != 0) continue;
+        jobs[i].silent = false;
+        if (job.status == 404)
+            dl_job_set(&jobs[i], DL_JOB_CANCELLED, -1, "its Job was deleted");
+        else
+            dl_k8s_set(&jobs[i], index, job.json, pods.json);
+    }
+    dl_buf_deinit(&job.text);
+    if (!status) dl_buf_deinit(&pods.text);
+    return status;
+}
+
+/* Is there no earlier job of the same Job? */
+static bool is_first(const dl_job *jobs, size_t i, char name[DL_JOB_NAME_MAX + 1])
+{
+    char other[DL_JOB_NAME_MAX + 1];
+    uint32_t index;
+    split_id(name, &index, jobs[i].id);
+    for (size_t k = 0; k < i; k++) {
+        split_id(other, &index, jobs[k].id);
+        if (strcmp(other, name) == 0) return false;
+    }
+    return true;
+}
+
+typedef diloco_status (*group_fn)(dl_rest *rest, dl_job *jobs, size_t n, const char *name);
+
+static diloco_status each_group(const dl_launch_spec *spec, dl_job *jobs, size_t n, group_fn fn)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    dl_rest rest = {.name = NULL};
+    diloco_status status = dl_kube_open(&rest, spec);
+    for (size_t i = 0; !status && i < n; i++)
+        if (is_first(jobs, i, name)) status = fn(&rest, jobs, n, name);
+    dl_rest_deinit(&rest);
+    return status;
+}
+
+static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return each_group(spec, jobs, n, poll_group);
+}
+
+/* ---- stopping */
+
+/* DELETE; an object that is gone is no error. */
+static diloco_status remove_object(dl_rest *rest, const char *what, const char *path)
+{
+    dl_rest_call call;
+    dl_rest_answer answer;
+    dl_rest_call_init(&call, "DELETE", what);
+    diloco_status status = dl_rest_path(&call, "%s", path);
+    if (!status) status = dl_rest_do(rest, &call, &answer);
+    if (!status) {
+        if (!dl_rest_is_good(&answer) && answer.status != 404)
+            status = dl_rest_refused(rest, &call, &answer);
+        dl_buf_deinit(&answer.text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+static diloco_status delete_pods(dl_rest *rest, const dl_job *jobs, size_t n, const char *name)
+{
+    char other[DL_JOB_NAME_MAX + 1], pod[256], path[DL_REST_BASE + 512];
+    uint32_t index;
+    dl_rest_answer pods;
+    diloco_status status = get_pods(rest, &pods, name);
+    if (status) return status;
+    for (size_t i = 0; !status && i < n; i++) {
+        split_id(other, &index, jobs[i].id);
+        if (strcmp(other, name) != 0) continue;
+        dl_rest_text(pod, sizeof pod, dl_k8s_pod(pods.json, index), "metadata.name");
+        snprintf(path, sizeof path, PODS "/%s", rest->project, pod);
+        if (*pod) status = remove_object(rest, pod, path);
+    }
+    dl_buf_deinit(&pods.text);
+    return status;
+}
+
+/* The whole Job when it has no other active pods, else the pods of these replicas. */
+static diloco_status cancel_group(dl_rest *rest, dl_job *jobs, size_t n, const char *name)
+{
+    char other[DL_JOB_NAME_MAX + 1], path[DL_REST_BASE + 256];
+    uint32_t index;
+    uint64_t active = 0, k = 0;
+    dl_rest_answer job;
+    DL_TRY(get_job(rest, &job, name));
+    const dl_json_value n_active = dl_rest_at(job.json, "status.active");
+    if (n_active.type == DL_JSON_NUMBER) (void)!dl_json_as_u64(&active, n_active, UINT32_MAX);
+    const bool gone = job.status == 404;
+    dl_buf_deinit(&job.text);
+    for (size_t i = 0; i < n; i++) {
+        split_id(other, &index, jobs[i].id);
+        k += strcmp(other, name) == 0 && jobs[i].state != DL_JOB_LOST;
+    }
+    if (gone) return DILOCO_OK;
+    if (k < active) return delete_pods(rest, jobs, n, name);
+    if (k == 0) return DILOCO_OK; /* all of them are over: the Job keeps their output */
+    snprintf(path, sizeof path, JOBS "/%s?propagationPolicy=Background", rest->project, name);
+    return remove_object(rest, name, path);
+}
+
+static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return each_group(spec, jobs, n, cancel_group);
+}
+
+static void finish(const dl_launch_spec *spec)
+{
+    char name[DL_JOB_NAME_MAX + 1], path[DL_REST_BASE + 256];
+    dl_rest rest = {.name = NULL};
+    if (!dl_kube_open(&rest, spec)) {
+        dl_k8s_secret_name(name, spec);
+        snprintf(path, sizeof path, SECRET "/%s", rest.project, name);
+        (void)!remove_object(&rest, "the run's Secret", path);
+        snprintf(path, sizeof path, GANGS "?labelSelector=diloco%%2Frun%%3D%.8s", rest.project,
+                 spec->run);
+        if (!strcmp(spec->config->launch_gang, "volcano"))
+            (void)!remove_object(&rest, "the PodGroups of the run", path);
+    }
+    dl_rest_deinit(&rest);
+}
+
+/* ---- logs */
+
+static diloco_status find_pod(char out[256], dl_rest *rest, const dl_job *job)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    uint32_t index;
+    dl_rest_answer pods;
+    split_id(name, &index, job->id);
+    DL_TRY(get_pods(rest, &pods, name));
+    dl_rest_text(out, 256, dl_k8s_pod(pods.json, index), "metadata.name");
+    dl_buf_deinit(&pods.text);
+    return *out ? DILOCO_OK : dl_fail(DILOCO_ENOENT, "%s has no pod, so no output", job->name);
+}
+
+static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                          dl_job_line_fn fn, void *user)
+{
+    char pod[256];
+    dl_rest rest = {.name = NULL};
+    dl_rest_call call;
+    dl_rest_call_init(&call, "GET", job->name);
+    diloco_status status = dl_kube_open(&rest, spec);
+    if (!status) status = find_pod(pod, &rest, job);
+    if (!status)
+        status = dl_rest_path(&call, PODS "/%s/log?container=replica%s", rest.project, pod,
+                              follow ? "&follow=true" : "");
+    if (!status) status = dl_rest_lines(&rest, &call, fn, user);
+    dl_rest_call_deinit(&call);
+    dl_rest_deinit(&rest);
+    return status;
+}
+
+static diloco_status check(const dl_launch_spec *spec)
+{
+    const dl_config *config = spec->config;
+    const char *gang = config->launch_gang;
+    DL_TRY(
+        dl_cloud_need(config->launch_image, "launch.image", "k8s", "registry.example/diloco:0.2"));
+    if (*gang && strcmp(gang, "kueue") && strcmp(gang, "volcano"))
+        return dl_fail(DILOCO_EINVAL, "launch.gang = \"%.30s\": it is kueue or volcano", gang);
+    if (!strcmp(gang, "kueue"))
+        return dl_cloud_need(config->launch_queue, "launch.queue", "launch.gang=kueue", "QUEUE");
+    if (config->launch_queue[0] && !*gang)
+        return dl_fail(DILOCO_EINVAL, "launch.queue: Kubernetes itself has no queues; set "
+                                      "launch.gang to kueue or volcano");
+    return DILOCO_OK;
+}
+
+const dl_executor dl_executor_k8s = {
+    .name = "k8s",
+    .needs = "a cluster of 1.29 or later: kubectl's context, a pod's service account, or "
+             "launch.endpoint of kubectl proxy; launch.image",
+    .tested = "a fake of this project with the semantics of Indexed Jobs; requests and answers "
+              "fit the models of the kubernetes package 37. Not run against a real cluster",
+    .options = "|image|cpus|gpus|gpu_type|memory|disk|machine|project|role|queue|gang|endpoint|",
+    .without = "|dir|",
+    .caps = {.net = "private-ip",
+             .rank_env = "argument, DILOCO_RANK from the completion index",
+             .log_api = "log of the pod",
+             .restart = "of pods that the cluster evicts, preempts or loses",
+             .secrets = "a Secret of the run",
+             .spot = true,
+             .gang = true,
+             .in_image = true,
+             .exactly_once = true},
+    .poll_s = 5,
+    .check = check,
+    .launch = launch,
+    .poll = poll_all,
+    .logs = logs,
+    .cancel = cancel,
+    .finish = finish,
+};

@@ -1,0 +1,401 @@
+/* k8s_job.c - see k8s_job.h.
+ *
+ * A Job of this project is Indexed, and starts no index again by itself after a failure
+ * (backoffLimitPerIndex 0): diloco launch starts the next generation. A pod that the cluster
+ * evicts, preempts or loses with its node is replaced by the Job (podFailurePolicy). */
+#include "launch/cloud/k8s_job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEPT_S = 7 * 86400, INDEX_LIST = 8192 };
+#define INDEX_NOTE "batch.kubernetes.io/job-completion-index"
+#define RANK_MARK  "\x01" /* in words, where the index comes; no option holds it */
+
+/* ---- parts of a Job */
+
+static void put_labels(dl_json *j, const dl_launch_spec *spec, const char *queue)
+{
+    char run[16];
+    snprintf(run, sizeof run, "%.8s", spec->run);
+    dl_json_object(j, "labels");
+    dl_json_str(j, "app.kubernetes.io/name", "diloco");
+    dl_json_str(j, "diloco/run", run);
+    if (queue) dl_json_str(j, "kueue.x-k8s.io/queue-name", queue);
+    dl_json_end(j);
+}
+
+static bool is_gang(const dl_launch_spec *spec, const char *name)
+{
+    return strcmp(spec->config->launch_gang, name) == 0;
+}
+
+/* Text in which Kubernetes replaces nothing but the rank: "$(" is written "$$(". */
+static diloco_status put_text(dl_json *j, const char *key, const char *text)
+{
+    dl_buf out;
+    dl_buf_init(&out, 1 << 20);
+    diloco_status status = DILOCO_OK;
+    for (; !status && *text; text++)
+        if (*text == *RANK_MARK)
+            status = dl_buf_addf(&out, "$(DILOCO_RANK)");
+        else if (text[0] == '$' && text[1] == '(')
+            status = dl_buf_add(&out, "$$", 2);
+        else
+            status = dl_buf_add(&out, text, 1);
+    if (!status) dl_json_strn(j, key, out.len ? (const char *)out.data : "", out.len);
+    dl_buf_deinit(&out);
+    return status;
+}
+
+static diloco_status put_words(dl_json *j, const dl_launch_spec *spec, const char *rank)
+{
+    char **words;
+    DL_TRY(dl_replica_words(&words, spec, spec->program, rank));
+    diloco_status status = DILOCO_OK;
+    dl_json_array(j, "command");
+    dl_json_str(j, NULL, words[0]);
+    dl_json_end(j);
+    dl_json_array(j, "args");
+    for (char **word = words + 1; !status && *word; word++)
+        status = put_text(j, NULL, *word);
+    dl_json_end(j);
+    dl_words_free(words);
+    return status;
+}
+
+static diloco_status put_variable(dl_json *j, const char *name, const char *value)
+{
+    dl_json_object(j, NULL);
+    dl_json_str(j, "name", name);
+    DL_TRY(put_text(j, "value", value));
+    dl_json_end(j);
+    return DILOCO_OK;
+}
+
+/* The rank is the index of a group, which the Job writes into a note on each pod. */
+static diloco_status put_rank(dl_json *j, const dl_k8s_group *group)
+{
+    char rank[16];
+    snprintf(rank, sizeof rank, "%u", group->jobs[0]->rank);
+    if (group->n == 1) return put_variable(j, "DILOCO_RANK", rank);
+    dl_json_object(j, NULL);
+    dl_json_str(j, "name", "DILOCO_RANK");
+    dl_json_object(j, "valueFrom");
+    dl_json_object(j, "fieldRef");
+    dl_json_str(j, "fieldPath", "metadata.annotations['" INDEX_NOTE "']");
+    for (int i = 0; i < 3; i++)
+        dl_json_end(j);
+    return DILOCO_OK;
+}
+
+static void put_secret_variable(dl_json *j, const dl_launch_spec *spec, const char *name)
+{
+    char secret[DL_JOB_NAME_MAX + 1];
+    dl_k8s_secret_name(secret, spec);
+    dl_json_object(j, NULL);
+    dl_json_str(j, "name", name);
+    dl_json_object(j, "valueFrom");
+    dl_json_object(j, "secretKeyRef");
+    dl_json_str(j, "name", secret);
+    dl_json_str(j, "key", name);
+    for (int i = 0; i < 3; i++)
+        dl_json_end(j);
+}
+
+static diloco_status put_env(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group)
+{
+    char text[DL_PATH_MAX + 1];
+    dl_json_array(j, "env");
+    DL_TRY(put_rank(j, group));
+    snprintf(text, sizeof text, "diloco-%.8s-r" RANK_MARK "-g%u", spec->run,
+             group->jobs[0]->generation);
+    DL_TRY(put_variable(j, "DILOCO_JOB", group->n == 1 ? group->jobs[0]->name : text));
+    for (const char *const *e = spec->env; *e; e++) {
+        snprintf(text, sizeof text, "%.*s", (int)strcspn(*e, "="), *e);
+        DL_TRY(put_variable(j, text, strchr(*e, '=') + 1));
+    }
+    for (const char *const *s = spec->secrets; *s; s++)
+        put_secret_variable(j, spec, *s);
+    dl_json_end(j);
+    return DILOCO_OK;
+}
+
+static void put_amounts(dl_json *j, const char *key, const dl_config *config, bool gpus)
+{
+    char text[32];
+    const char *type = config->launch_gpu_type;
+    dl_json_object(j, key);
+    if (config->launch_cpus) {
+        snprintf(text, sizeof text, "%lld", (long long)config->launch_cpus);
+        dl_json_str(j, "cpu", text);
+    }
+    if (config->launch_memory_gb > 0) {
+        snprintf(text, sizeof text, "%.0fM", config->launch_memory_gb * 1000);
+        dl_json_str(j, "memory", text);
+    }
+    if (config->launch_disk_gb > 0) {
+        snprintf(text, sizeof text, "%.0fM", config->launch_disk_gb * 1000);
+        dl_json_str(j, "ephemeral-storage", text);
+    }
+    if (config->launch_gpus && gpus) {
+        snprintf(text, sizeof text, "%lld", (long long)config->launch_gpus);
+        dl_json_str(j, strchr(type, '/') ? type : "nvidia.com/gpu", text);
+    }
+    dl_json_end(j);
+}
+
+static diloco_status put_container(dl_json *j, const dl_launch_spec *spec,
+                                   const dl_k8s_group *group)
+{
+    char rank[16];
+    snprintf(rank, sizeof rank, "%u", group->jobs[0]->rank);
+    dl_json_object(j, NULL);
+    dl_json_str(j, "name", "replica");
+    dl_json_str(j, "image", spec->config->launch_image);
+    DL_TRY(put_words(j, spec, group->n == 1 ? rank : RANK_MARK));
+    DL_TRY(put_env(j, spec, group));
+    dl_json_object(j, "resources");
+    put_amounts(j, "requests", spec->config, true);
+    put_amounts(j, "limits", spec->config, true);
+    dl_json_end(j);
+    dl_json_end(j);
+    return DILOCO_OK;
+}
+
+static diloco_status put_pod(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group)
+{
+    const dl_config *config = spec->config;
+    const bool product = config->launch_gpu_type[0] && !strchr(config->launch_gpu_type, '/');
+    dl_json_object(j, "template");
+    dl_json_object(j, "metadata");
+    put_labels(j, spec, NULL);
+    if (is_gang(spec, "volcano")) {
+        dl_json_object(j, "annotations");
+        dl_json_str(j, "scheduling.k8s.io/group-name", group->name);
+        dl_json_end(j);
+    }
+    dl_json_end(j);
+    dl_json_object(j, "spec");
+    dl_json_str(j, "restartPolicy", "Never");
+    dl_json_i64(j, "terminationGracePeriodSeconds", (int64_t)(config->launch_grace_s + 0.999));
+    if (config->launch_role[0]) dl_json_str(j, "serviceAccountName", config->launch_role);
+    if (is_gang(spec, "volcano")) dl_json_str(j, "schedulerName", "volcano");
+    if (config->launch_machine[0] || product) {
+        dl_json_object(j, "nodeSelector");
+        if (config->launch_machine[0])
+            dl_json_str(j, "node.kubernetes.io/instance-type", config->launch_machine);
+        if (product) dl_json_str(j, "nvidia.com/gpu.product", config->launch_gpu_type);
+        dl_json_end(j);
+    }
+    dl_json_array(j, "containers");
+    DL_TRY(put_container(j, spec, group));
+    dl_json_end(j);
+    dl_json_end(j);
+    dl_json_end(j);
+    return DILOCO_OK;
+}
+
+/* A pod that the cluster itself ends is no failure of the replica: it is replaced. */
+static void put_policy(dl_json *j)
+{
+    dl_json_i64(j, "backoffLimitPerIndex", 0);
+    dl_json_object(j, "podFailurePolicy");
+    dl_json_array(j, "rules");
+    dl_json_object(j, NULL);
+    dl_json_str(j, "action", "Ignore");
+    dl_json_array(j, "onPodConditions");
+    dl_json_object(j, NULL);
+    dl_json_str(j, "type", "DisruptionTarget");
+    dl_json_str(j, "status", "True");
+    for (int i = 0; i < 5; i++)
+        dl_json_end(j);
+}
+
+diloco_status dl_k8s_put_job(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group)
+{
+    const bool kueue = is_gang(spec, "kueue");
+    dl_json_object(j, NULL);
+    dl_json_str(j, "apiVersion", "batch/v1");
+    dl_json_str(j, "kind", "Job");
+    dl_json_object(j, "metadata");
+    dl_json_str(j, "name", group->name);
+    put_labels(j, spec, kueue ? spec->config->launch_queue : NULL);
+    dl_json_end(j);
+    dl_json_object(j, "spec");
+    dl_json_i64(j, "completions", (int64_t)group->n);
+    dl_json_i64(j, "parallelism", (int64_t)group->n);
+    dl_json_str(j, "completionMode", "Indexed");
+    put_policy(j);
+    if (kueue) dl_json_bool(j, "suspend", true); /* Kueue resumes it when all of it fits */
+    if (spec->config->launch_timeout_s > 0)
+        dl_json_i64(j, "activeDeadlineSeconds", (int64_t)(spec->config->launch_timeout_s + 0.999));
+    dl_json_i64(j, "ttlSecondsAfterFinished", KEPT_S);
+    DL_TRY(put_pod(j, spec, group));
+    dl_json_end(j);
+    dl_json_end(j);
+    return DILOCO_OK;
+}
+
+/* ---- other objects */
+
+void dl_k8s_secret_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec)
+{
+    snprintf(out, DL_JOB_NAME_MAX + 1, "diloco-%.8s", spec->run);
+}
+
+void dl_k8s_put_secret(dl_json *j, const dl_launch_spec *spec)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    dl_k8s_secret_name(name, spec);
+    dl_json_object(j, NULL);
+    dl_json_str(j, "apiVersion", "v1");
+    dl_json_str(j, "kind", "Secret");
+    dl_json_object(j, "metadata");
+    dl_json_str(j, "name", name);
+    put_labels(j, spec, NULL);
+    dl_json_end(j);
+    dl_json_str(j, "type", "Opaque");
+    dl_cloud_secrets(j, "stringData", spec);
+    dl_json_end(j);
+}
+
+void dl_k8s_put_pod_group(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group)
+{
+    dl_json_object(j, NULL);
+    dl_json_str(j, "apiVersion", "scheduling.volcano.sh/v1beta1");
+    dl_json_str(j, "kind", "PodGroup");
+    dl_json_object(j, "metadata");
+    dl_json_str(j, "name", group->name);
+    put_labels(j, spec, NULL);
+    dl_json_end(j);
+    dl_json_object(j, "spec");
+    dl_json_i64(j, "minMember", (int64_t)group->n);
+    if (spec->config->launch_queue[0]) dl_json_str(j, "queue", spec->config->launch_queue);
+    dl_json_end(j);
+    dl_json_end(j);
+}
+
+/* ---- reading */
+
+bool dl_k8s_lists_index(const char *list, uint32_t index)
+{
+    while (*list >= '0' && *list <= '9') {
+        char *at;
+        const unsigned long first = strtoul(list, &at, 10);
+        const unsigned long last = *at == '-' ? strtoul(at + 1, &at, 10) : first;
+        if (index >= first && index <= last) return true;
+        if (*at != ',') return false;
+        list = at + 1;
+    }
+    return false;
+}
+
+dl_json_value dl_k8s_pod(dl_json_value pods, uint32_t index)
+{
+    char text[64], made[64], newest[64] = "";
+    dl_json_value pod = {.type = DL_JSON_MISSING};
+    for (dl_json_iter it = dl_json_each(dl_json_get(pods, "items")); dl_json_next(&it);) {
+        const dl_json_value notes = dl_rest_at(it.value, "metadata.annotations");
+        const dl_json_value note = dl_json_get(notes, INDEX_NOTE);
+        if (note.type != DL_JSON_STRING || dl_json_as_str(text, sizeof text, note)) continue;
+        if (strtoul(text, NULL, 10) != index) continue;
+        dl_rest_text(made, sizeof made, it.value, "metadata.creationTimestamp");
+        if (pod.type == DL_JSON_MISSING || strcmp(made, newest) >= 0) {
+            pod = it.value;
+            memcpy(newest, made, sizeof made);
+        }
+    }
+    return pod;
+}
+
+/* The state of the pod's only container. */
+static dl_json_value container_state(dl_json_value pod)
+{
+    dl_json_iter it = dl_json_each(dl_rest_at(pod, "status.containerStatuses"));
+    return dl_json_next(&it) ? dl_json_get(it.value, "state")
+                             : (dl_json_value){.type = DL_JSON_MISSING};
+}
+
+/* The reason of the condition `type` of the object, when it is True; "" otherwise. */
+static const char *condition(char out[128], dl_json_value object, const char *type)
+{
+    char text[64];
+    out[0] = '\0';
+    for (dl_json_iter it = dl_json_each(dl_rest_at(object, "status.conditions"));
+         dl_json_next(&it);) {
+        if (strcmp(dl_rest_text(text, sizeof text, it.value, "type"), type) != 0) continue;
+        if (strcmp(dl_rest_text(text, sizeof text, it.value, "status"), "True") != 0) continue;
+        if (!*dl_rest_text(out, 128, it.value, "reason")) strcpy(out, type);
+    }
+    return out;
+}
+
+static void set_failed(dl_job *job, dl_json_value kube_job, dl_json_value pod)
+{
+    char why[128], reason[64];
+    uint64_t code;
+    const dl_json_value end = dl_json_get(container_state(pod), "terminated");
+    dl_rest_text(reason, sizeof reason, end, "reason");
+    condition(why, kube_job, "Failed");
+    if (strcmp(why, "DeadlineExceeded") == 0)
+        dl_job_set(job, DL_JOB_FAILED, -1, "launch.timeout is over");
+    else if (strcmp(reason, "OOMKilled") == 0)
+        dl_job_set(job, DL_JOB_FAILED, -1, "OOMKilled: it used more than launch.memory");
+    else if (end.type == DL_JSON_OBJECT && !dl_json_read_u64(&code, end, "exitCode", 255))
+        dl_cloud_set_ended(job, (int)code);
+    else
+        dl_job_set(job, DL_JOB_LOST, -1, "its pod is gone%s%.100s", *why ? ": " : "", why);
+}
+
+static void set_waiting(dl_job *job, dl_json_value pod)
+{
+    char reason[64], message[256] = "", type[64];
+    const dl_json_value waiting = dl_json_get(container_state(pod), "waiting");
+    dl_rest_text(reason, sizeof reason, waiting, "reason");
+    dl_rest_text(message, sizeof message, waiting, "message");
+    if (*reason) {
+        dl_job_set(job, DL_JOB_STARTING, -1, "%s%s%.180s", reason, *message ? ": " : "", message);
+        return;
+    }
+    for (dl_json_iter it = dl_json_each(dl_rest_at(pod, "status.conditions")); dl_json_next(&it);)
+        if (!strcmp(dl_rest_text(type, sizeof type, it.value, "type"), "PodScheduled"))
+            dl_rest_text(message, sizeof message, it.value, "message");
+    dl_job_set(job, DL_JOB_PENDING, -1, "%.200s", message);
+}
+
+static void set_by_pod(dl_job *job, dl_json_value kube_job, dl_json_value pod)
+{
+    char phase[64], node[128], why[128];
+    dl_rest_text(phase, sizeof phase, pod, "status.phase");
+    dl_rest_text(node, sizeof node, pod, "spec.nodeName");
+    if (pod.type == DL_JSON_MISSING)
+        dl_job_set(job, DL_JOB_PENDING, -1, "%s",
+                   *condition(why, kube_job, "Suspended") ? "suspended: waits for its queue" : "");
+    else if (!strcmp(phase, "Pending"))
+        set_waiting(job, pod);
+    else if (!strcmp(phase, "Running"))
+        dl_job_set(job, DL_JOB_RUNNING, -1, "on %s", node);
+    else if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"))
+        dl_job_set(job, DL_JOB_RUNNING, -1, "its pod has ended, the Job does not say so yet");
+    else {
+        job->silent = true;
+        snprintf(job->message, sizeof job->message, "its pod is in phase %.60s%s", phase,
+                 *phase ? ", which is not known here" : "without a name");
+    }
+}
+
+void dl_k8s_set(dl_job *job, uint32_t index, dl_json_value kube_job, dl_json_value pods)
+{
+    char completed[INDEX_LIST], failed[INDEX_LIST], why[128];
+    const dl_json_value pod = dl_k8s_pod(pods, index);
+    dl_rest_text(completed, sizeof completed, kube_job, "status.completedIndexes");
+    dl_rest_text(failed, sizeof failed, kube_job, "status.failedIndexes");
+    job->silent = false;
+    if (dl_k8s_lists_index(completed, index))
+        dl_job_set(job, DL_JOB_SUCCEEDED, 0, "exit code 0");
+    else if (dl_k8s_lists_index(failed, index) || *condition(why, kube_job, "Failed"))
+        set_failed(job, kube_job, pod);
+    else
+        set_by_pod(job, kube_job, pod);
+}

@@ -1,0 +1,15 @@
+/* kubeconfig.h - address and credentials of a Kubernetes API server.
+ *
+ * launch.endpoint comes first, without credentials, as kubectl proxy adds them. The service account
+ * of the pod that this process runs in is next. The current context of kubectl is last, with a
+ * token, a client certificate or a program that prints a token (exec). kubectl reads its files. */
+#ifndef DL_LAUNCH_CLOUD_KUBECONFIG_H
+#define DL_LAUNCH_CLOUD_KUBECONFIG_H
+
+#include "launch/cloud/rest.h"
+
+/* Fill base, credentials, and project: the namespace, launch.project or the context's. With
+ * spec->dry no request is made. DILOCO_EINVAL: no address is known. */
+DL_MUST_CHECK diloco_status dl_kube_open(dl_rest *rest, const dl_launch_spec *spec);
+
+#endif

@@ -1,0 +1,114 @@
+#!/bin/sh
+# diloco launch --on k8s against a fake of the API with the semantics of Indexed Jobs. A run completes after a kill, an
+# eviction and an outage of the API. Ranks are added later; refusals are named; the secret is in the Secret alone.
+. "$(dirname "$0")/cloud_lib.sh"
+serve_hub
+store=$hub/cut
+fake k8s
+cat >>tiny.toml <<TOML
+[launch]
+executor = "k8s"
+image = "registry.example/diloco:0.2"
+endpoint = "$api"
+poll = 0.2
+TOML
+
+# A dry run prints the request without the secret, and sends nothing.
+expect 0 diloco launch tiny.toml --store "$hub/cut" --dry-run --set launch.gpus=1 --set launch.gang=kueue \
+    --set launch.queue=team --set "launch.env=WORD=\$(PATH)"
+grep -q "^POST $api/apis/batch/v1/namespaces/default/jobs$" out || fail "not the request"
+grep -q '"name":"WORD","value":"$$(PATH)"' out || fail "Kubernetes would replace a value of launch.env"
+grep -q '"kueue.x-k8s.io/queue-name":"team"' out || fail "not the queue"
+grep -q '"nvidia.com/gpu":"1"' out || fail "not the GPU"
+grep -q '"stringData":{"DILOCO_HUB_TOKEN":"\*\*\*"}' out || fail "not the secret's name"
+! grep -q swordfish out err || fail "a secret is printed"
+[ ! -e api/requests.jsonl ] || fail "a dry run sent something"
+
+# Refusals name the option or the cause.
+expect_error 2 'launch.image is not set' diloco launch tiny.toml --store "$hub/cut" --set launch.image=
+expect_error 2 'it is kueue or volcano' diloco launch tiny.toml --store "$hub/cut" --set launch.gang=slurm
+expect_error 2 'Kubernetes itself has no queues' diloco launch tiny.toml --store "$hub/cut" --set launch.queue=x
+expect_error 3 'launch.spot' diloco launch tiny.toml --store "$hub/cut" --set launch.spot=true
+expect_error 3 'User alice cannot access' diloco launch tiny.toml --store "$hub/cut" --set launch.project=other
+
+# kubectl's context: a token, and a program that prints one.
+mkdir kube
+cat >kube/kubectl <<'SH'
+#!/bin/sh
+[ "$*" = "config view --raw --minify --flatten --output=json" ] || exit 1
+cat "$KUBE_TEST_CONTEXT"
+SH
+chmod +x kube/kubectl
+printf token-of-kube >api/token
+user='"token":"token-of-kube"'
+context() { echo "{\"clusters\":[{\"cluster\":{\"server\":\"$api\"}}],\"contexts\":[{\"context\":{\"namespace\":\"default\"}}],\"users\":[{\"user\":{$user}}]}" >kube/context; }
+context
+export KUBE_TEST_CONTEXT="$PWD/kube/context"
+expect 0 env "PATH=$PWD/kube:$PATH" diloco launch tiny.toml --store "$hub/first" --detach --set launch.endpoint= --set trainer.rounds=3
+user='"exec":{"command":"echo","args":["{\"status\":{\"token\":\"token-of-kube\"}}"]}'
+context
+expect 0 env "PATH=$PWD/kube:$PATH" diloco launch collect "$hub/first"
+[ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded: $(cat out)"
+expect_error 3 'check the credentials' diloco launch tiny.toml --store "$hub/cut"
+rm api/token
+
+# An image that does not exist: the reason of the pod.
+launcher --set launch.image=nowhere/none
+wait_for grep -q 'r0: STARTING: ErrImagePull: nowhere/none: not found' launch.out
+expect 0 diloco launch cancel "$hub/cut"
+ended 130
+
+# A launcher that is killed; the same command creates nothing.
+launcher
+wait_for has_entry hub/cut 3
+kill -9 "$launcher"
+wait_for gone "$launcher"
+n_jobs() { grep -c '"method": "POST", "path": "/apis/batch/v1/namespaces/default/jobs"' api/requests.jsonl; }
+jobs=$(n_jobs)
+launcher
+wait_for has_entry hub/cut 6
+[ "$(n_jobs)" = "$jobs" ] || fail "created twice"
+
+# kill -9 of a replica: LOST, and started again. Meanwhile the API fails.
+book() { grep -ho 'diloco-[0-9a-f]*-g[0-9]*/[0-9]*' hub/cut/launch/*.json | tail -1; }
+run_id=$(book | sed 's/diloco-\([0-9a-f]*\)-.*/\1/')
+generation=$(book | sed 's/.*-g\([0-9]*\).*/\1/')
+wait_for has_replica "diloco-$run_id-r1-g$generation"
+echo 500 >api/fault
+kill -9 "$(replica_of "diloco-$run_id-r1-g$generation")"
+wait_for grep -q '; trying again' launch.out
+rm api/fault
+wait_for grep -q '^r1: LOST: killed by signal 9' launch.out
+
+# A pod that the cluster evicts is replaced by the Job: the generation stays.
+wait_for has_replica "diloco-$run_id-r0-g$generation"
+before=$(replica_of "diloco-$run_id-r0-g$generation")
+pod=$(cd api/logs && echo diloco-"$run_id"-g"$generation"-0-*)
+python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], data=b"{}")' "$api/test/evict?pod=$pod"
+replaced() { now=$(replica_of "diloco-$run_id-r0-g$generation"); [ -n "$now" ] && [ "$now" != "$before" ]; }
+wait_for replaced
+! grep -q '^r0: LOST' launch.out || fail "an eviction counts as a loss"
+ended 0
+[ "$(digest "$hub/cut")" = "$want" ] || fail "the launched run ends elsewhere"
+expect 0 diloco launch status "$hub/cut"
+[ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded"
+expect 0 diloco launch logs "$hub/cut" --rank 1 --follow
+grep -q . out || fail "no output of r1"
+grep -q '"method": "DELETE", "path": "/api/v1/namespaces/default/secrets/diloco-' api/requests.jsonl ||
+    fail "the Secret was left"
+no_secret_elsewhere '"kind": "Secret"'
+fits k8s
+
+# A rank that is added is a Job of its own; one that is taken away is stopped alone.
+store=$hub/other
+launcher --set trainer.rounds=9000
+wait_for has_entry hub/other 2
+expect 0 diloco launch scale "$hub/other" --replicas 3
+wait_for grep -q '^r2: RUNNING' launch.out
+expect 0 diloco launch scale "$hub/other" --replicas 1
+wait_for grep -q '^r2: CANCELLED' launch.out
+wait_for grep -q '^r1: LOST' launch.out
+expect 0 diloco launch status "$hub/other"
+grep -q '^r0 *RUNNING' out || fail "r0 was stopped with the others: $(cat out)"
+expect 0 diloco launch cancel "$hub/other"
+ended 130
