@@ -9,7 +9,8 @@
 #if DL_CLOUD
 #define DL_CLOUD_EXECUTORS(X) \
     X(k8s) \
-    X(hf_jobs)
+    X(hf_jobs) \
+    X(sagemaker)
 #else
 #define DL_CLOUD_EXECUTORS(X)
 #endif

@@ -1,0 +1,362 @@
+/* sagemaker.c - replicas as training jobs of Amazon SageMaker: CreateTrainingJob, one job a
+ * replica.
+ *
+ * Names are unique in an account and region, so a name is created once. SageMaker has no channel
+ * for secrets: replicas reach an s3:// store by launch.role. Output is in CloudWatch Logs. */
+#include "base/clock.h"
+#include "launch/cloud/jobs.h"
+#include "launch/executor_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DAY_S = 86400, DISK_GB = 30 };
+#define LOG_GROUP  "/aws/sagemaker/TrainingJobs"
+#define AMZ_JSON   "application/x-amz-json-1.1"
+#define LOG_PERIOD (5 * DL_SECOND)
+
+/* ---- credentials */
+
+static diloco_status find_region(char out[64], const dl_config *config)
+{
+    const char *region = config->launch_region;
+    if (!*region) region = getenv("AWS_REGION") ? getenv("AWS_REGION") : "";
+    if (!*region) region = getenv("AWS_DEFAULT_REGION") ? getenv("AWS_DEFAULT_REGION") : "";
+    snprintf(out, 64, "%.63s", region);
+    if (*out || dl_credentials_aws_setting(out, 64, "region")) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "sagemaker: no region: set launch.region or AWS_REGION");
+}
+
+static diloco_status open_service(dl_rest *rest, const dl_launch_spec *spec, const char *host,
+                                  const char *service)
+{
+    char base[256], region[64];
+    DL_TRY(find_region(region, spec->config));
+    snprintf(base, sizeof base, "https://%s.%s.amazonaws.com", host, region);
+    DL_TRY(dl_rest_init(rest, spec, "SageMaker", base));
+    memcpy(rest->region, region, sizeof region);
+    snprintf(rest->service, sizeof rest->service, "%s", service);
+    if (spec->dry) return DILOCO_OK;
+    static const atomic_bool never;
+    DL_TRY(dl_web_create(&rest->web, &(dl_web_options){.ca_file = rest->ca_file}, &never));
+    return dl_credentials_aws(&rest->who, rest->web, dl_time_after(dl_clock_now(), 30 * DL_SECOND));
+}
+
+static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
+{
+    return open_service(rest, spec, "api.sagemaker", "sagemaker");
+}
+
+/* ---- calls */
+
+static diloco_status begin(dl_rest_call *call, const char *target)
+{
+    call->target = target;
+    call->type = AMZ_JSON;
+    return dl_rest_path(call, "/");
+}
+
+static void put_resources(dl_json *j, const dl_config *config)
+{
+    const double disk = config->launch_disk_gb > 0 ? config->launch_disk_gb : DISK_GB;
+    dl_json_object(j, "ResourceConfig");
+    dl_json_str(j, "InstanceType", config->launch_machine);
+    dl_json_i64(j, "InstanceCount", 1);
+    dl_json_i64(j, "VolumeSizeInGB", (int64_t)(disk + 0.999));
+    dl_json_end(j);
+}
+
+/* SageMaker's own default of a limit is a day; with spot machines waiting for one counts apart. */
+static void put_limits(dl_json *j, const dl_config *config)
+{
+    const double limit = config->launch_timeout_s;
+    const int64_t seconds = limit > 0 ? (int64_t)(limit + 0.999) : DAY_S;
+    dl_json_object(j, "StoppingCondition");
+    dl_json_i64(j, "MaxRuntimeInSeconds", seconds);
+    if (config->launch_spot) dl_json_i64(j, "MaxWaitTimeInSeconds", seconds + DAY_S);
+    dl_json_end(j);
+    if (config->launch_spot) dl_json_bool(j, "EnableManagedSpotTraining", true);
+}
+
+static diloco_status put_container(dl_json *j, const dl_launch_spec *spec, const dl_job *job)
+{
+    char rank[16];
+    snprintf(rank, sizeof rank, "%u", job->rank);
+    dl_json_object(j, "AlgorithmSpecification");
+    dl_json_str(j, "TrainingImage", spec->config->launch_image);
+    dl_json_str(j, "TrainingInputMode", "File");
+    dl_json_array(j, "ContainerEntrypoint");
+    dl_json_str(j, NULL, spec->program);
+    dl_json_end(j);
+    DL_TRY(dl_cloud_words(j, "ContainerArguments", spec, rank, 1));
+    dl_json_end(j);
+    return dl_cloud_env(j, "Environment", spec, job, false);
+}
+
+static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    const dl_config *config = rest->spec->config;
+    dl_json *j = &call->json;
+    DL_TRY(begin(call, "SageMaker.CreateTrainingJob"));
+    dl_json_object(j, NULL);
+    dl_json_str(j, "TrainingJobName", job->name);
+    dl_json_str(j, "RoleArn", config->launch_role);
+    DL_TRY(put_container(j, rest->spec, job));
+    dl_json_object(j, "OutputDataConfig");
+    dl_json_str(j, "S3OutputPath", config->launch_output);
+    dl_json_end(j);
+    put_resources(j, config);
+    put_limits(j, config);
+    dl_json_end(j);
+    return DILOCO_OK;
+}
+
+static diloco_status created(dl_job *job, dl_json_value answer)
+{
+    (void)answer;
+    snprintf(job->id, sizeof job->id, "%s", job->name);
+    return DILOCO_OK;
+}
+
+static bool is_type(const dl_rest_answer *answer, const char *type)
+{
+    char text[128];
+    return answer->status == 400 &&
+           strstr(dl_rest_text(text, sizeof text, answer->json, "__type"), type);
+}
+
+static bool is_taken(const dl_rest_answer *answer)
+{
+    return is_type(answer, "ResourceInUse") ||
+           (is_type(answer, "Validation") && strstr(answer->why, "already exists"));
+}
+
+static bool is_gone(const dl_rest_answer *answer)
+{
+    return is_type(answer, "ResourceNotFound") ||
+           (is_type(answer, "Validation") &&
+            (strstr(answer->why, "not found") || strstr(answer->why, "ould not find")));
+}
+
+static bool is_over(const dl_rest_answer *answer)
+{
+    return is_type(answer, "Validation") && strstr(answer->why, "status");
+}
+
+static diloco_status put_name(dl_rest_call *call, const char *target, const dl_job *job)
+{
+    DL_TRY(begin(call, target));
+    dl_json_object(&call->json, NULL);
+    dl_json_str(&call->json, "TrainingJobName", job->id);
+    dl_json_end(&call->json);
+    return DILOCO_OK;
+}
+
+static diloco_status look(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    (void)rest;
+    return put_name(call, "SageMaker.DescribeTrainingJob", job);
+}
+
+static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    (void)rest;
+    return put_name(call, "SageMaker.StopTrainingJob", job);
+}
+
+/* ---- states */
+
+/* A job that is stopping is still paid for: it counts as running until it has stopped. */
+static const dl_cloud_state states[] = {
+    {"InProgress", DL_JOB_RUNNING}, {"Stopping", DL_JOB_RUNNING},  {"Completed", DL_JOB_SUCCEEDED},
+    {"Failed", DL_JOB_FAILED},      {"Stopped", DL_JOB_CANCELLED}, {NULL, DL_JOB_LOST}};
+/* Of a job InProgress. A spot machine that was taken away is replaced by SageMaker. */
+static const dl_cloud_state secondary[] = {{"Starting", DL_JOB_PENDING},
+                                           {"Pending", DL_JOB_PENDING},
+                                           {"LaunchingMLInstances", DL_JOB_PENDING},
+                                           {"PreparingTrainingStack", DL_JOB_PENDING},
+                                           {"Interrupted", DL_JOB_PENDING},
+                                           {"Restarting", DL_JOB_PENDING},
+                                           {"Downloading", DL_JOB_STARTING},
+                                           {"DownloadingTrainingImage", DL_JOB_STARTING},
+                                           {"Training", DL_JOB_RUNNING},
+                                           {"Updating", DL_JOB_RUNNING},
+                                           {"Uploading", DL_JOB_RUNNING},
+                                           {NULL, DL_JOB_LOST}};
+
+static void seen(dl_job *job, dl_json_value answer)
+{
+    char status[64], step[64], why[512];
+    dl_rest_text(status, sizeof status, answer, "TrainingJobStatus");
+    dl_rest_text(step, sizeof step, answer, "SecondaryStatus");
+    dl_rest_text(why, sizeof why, answer, "FailureReason");
+    const int code = dl_cloud_code_in(why);
+    if (!strcmp(status, "Failed") && code > 0)
+        dl_cloud_set_ended(job, code);
+    else if (!strcmp(status, "InProgress") && *step)
+        dl_cloud_set(job, secondary, step, why);
+    else if (!strcmp(status, "Stopped") && !strncmp(step, "Max", 3)) /* MaxRuntimeExceeded */
+        dl_job_set(job, DL_JOB_FAILED, -1, "%s: launch.timeout is over", step);
+    else
+        dl_cloud_set(job, states, status, why);
+}
+
+static const dl_cloud_rows rows = {.open = open_rest,
+                                   .create = create,
+                                   .create_method = "POST",
+                                   .created = created,
+                                   .is_taken = is_taken,
+                                   .look = look,
+                                   .look_method = "POST",
+                                   .seen = seen,
+                                   .is_gone = is_gone,
+                                   .stop = stop,
+                                   .stop_method = "POST",
+                                   .is_over = is_over};
+
+static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_launch(&rows, spec, jobs, n);
+}
+
+static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_poll(&rows, spec, jobs, n);
+}
+
+static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_cancel(&rows, spec, jobs, n);
+}
+
+/* ---- logs */
+
+typedef struct reading {
+    char stream[512], token[512];
+    dl_job_line_fn fn;
+    void *user;
+} reading;
+
+/* The log stream of the job, whose name begins with the job's; "" while it does not exist. */
+static diloco_status find_stream(reading *r, dl_rest *rest, const dl_job *job)
+{
+    dl_rest_call call;
+    dl_rest_answer answer;
+    dl_rest_call_init(&call, "POST", job->name);
+    diloco_status status = begin(&call, "Logs_20140328.DescribeLogStreams");
+    dl_json_object(&call.json, NULL);
+    dl_json_str(&call.json, "logGroupName", LOG_GROUP);
+    dl_json_str(&call.json, "logStreamNamePrefix", job->id);
+    dl_json_end(&call.json);
+    if (!status) status = dl_rest_do(rest, &call, &answer);
+    if (!status) {
+        if (dl_rest_is_good(&answer))
+            for (dl_json_iter it = dl_json_each(dl_json_get(answer.json, "logStreams"));
+                 !r->stream[0] && dl_json_next(&it);)
+                dl_rest_text(r->stream, sizeof r->stream, it.value, "logStreamName");
+        else if (!is_type(&answer, "ResourceNotFound"))
+            status = dl_rest_refused(rest, &call, &answer);
+        dl_buf_deinit(&answer.text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+static diloco_status give_events(const reading *r, dl_json_value events)
+{
+    for (dl_json_iter it = dl_json_each(events); dl_json_next(&it);) {
+        const dl_json_value text = dl_json_get(it.value, "message");
+        const size_t cap = (size_t)(text.end - text.at) + 1;
+        char *line = text.type == DL_JSON_STRING ? malloc(cap) : NULL;
+        if (!line) continue;
+        diloco_status status = dl_json_as_str(line, cap, text);
+        if (!status) status = r->fn(r->user, line, strcspn(line, "\n"));
+        free(line);
+        DL_TRY(status);
+    }
+    return DILOCO_OK;
+}
+
+/* One page of events, at most 1 MB; *end: it was the last one there is now. */
+static diloco_status read_page(reading *r, dl_rest *rest, const dl_job *job, bool *end)
+{
+    dl_rest_call call;
+    dl_rest_answer answer;
+    char next[sizeof r->token];
+    dl_rest_call_init(&call, "POST", job->name);
+    diloco_status status = begin(&call, "Logs_20140328.GetLogEvents");
+    dl_json_object(&call.json, NULL);
+    dl_json_str(&call.json, "logGroupName", LOG_GROUP);
+    dl_json_str(&call.json, "logStreamName", r->stream);
+    dl_json_bool(&call.json, "startFromHead", true);
+    if (r->token[0]) dl_json_str(&call.json, "nextToken", r->token);
+    dl_json_end(&call.json);
+    if (!status) status = dl_rest_must(rest, &call, &answer);
+    if (!status) {
+        status = give_events(r, dl_json_get(answer.json, "events"));
+        dl_rest_text(next, sizeof next, answer.json, "nextForwardToken");
+        *end = !next[0] || !strcmp(next, r->token);
+        memcpy(r->token, next, sizeof next);
+        dl_buf_deinit(&answer.text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                          dl_job_line_fn fn, void *user)
+{
+    dl_rest rest = {.name = NULL};
+    reading r = {.fn = fn, .user = user};
+    dl_job now = *job;
+    diloco_status status = open_service(&rest, spec, "logs", "logs");
+    for (bool over = false; !status;) {
+        bool end = false;
+        if (!r.stream[0]) status = find_stream(&r, &rest, job);
+        while (!status && r.stream[0] && !end)
+            status = read_page(&r, &rest, job, &end);
+        if (status || over || !follow) break;
+        dl_clock_sleep(LOG_PERIOD);
+        status = poll_all(spec, &now, 1);
+        over = dl_job_is_over(now.state);
+    }
+    dl_rest_deinit(&rest);
+    return status;
+}
+
+static diloco_status check(const dl_launch_spec *spec)
+{
+    static const char name[] = "sagemaker";
+    const dl_config *config = spec->config;
+    char region[64];
+    DL_TRY(dl_cloud_need(config->launch_image, "launch.image", name,
+                         "ACCOUNT.dkr.ecr.REGION.amazonaws.com/diloco:0.2"));
+    DL_TRY(dl_cloud_need(config->launch_machine, "launch.machine", name, "ml.g5.xlarge"));
+    DL_TRY(
+        dl_cloud_need(config->launch_role, "launch.role", name, "arn:aws:iam::ACCOUNT:role/NAME"));
+    DL_TRY(dl_cloud_need(config->launch_output, "launch.output", name, "s3://BUCKET/launch"));
+    return find_region(region, config);
+}
+
+const dl_executor dl_executor_sagemaker = {
+    .name = "sagemaker",
+    .needs = "AWS credentials as for s3://; launch.image, launch.machine, launch.role, "
+             "launch.output and a region",
+    .tested = "moto's server and botocore's service model; a fake of this project runs the jobs. "
+              "Not run against the real one",
+    .options = "|image|machine|role|output|region|disk|spot|endpoint|",
+    .without = "|dir|grace|",
+    .caps = {.net = "none",
+             .rank_env = "argument, DILOCO_RANK",
+             .log_api = "CloudWatch Logs",
+             .restart = "of spot machines that were taken away",
+             .spot = true,
+             .in_image = true,
+             .exactly_once = true},
+    .poll_s = 15,
+    .check = check,
+    .launch = launch,
+    .poll = poll_all,
+    .logs = logs,
+    .cancel = cancel,
+};

@@ -1,0 +1,104 @@
+#!/bin/sh
+# diloco launch --on sagemaker against a fake of the API, over the fake of Google Cloud Storage. A run completes after a
+# kill and an outage of the API. Refusals are named, and secrets are refused. Then moto's server accepts the jobs.
+. "$(dirname "$0")/cloud_lib.sh"
+mkdir api
+python3 "$project/tests/free_port.py" >gcs.port
+export GS_ACCESS_KEY_ID=GOOGTEST GS_SECRET_ACCESS_KEY=swordfish-of-the-store
+python3 "$project/tests/servers/gcs_fake.py" "$(cat gcs.port)" >gcs.out 2>&1 &
+started="$started $!"
+answers() { python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])))' "$1" 2>/dev/null; }
+wait_for answers "$(cat gcs.port)"
+# The store's keys are on the machines, by their role.
+printf '%s\n' GS_ACCESS_KEY_ID=GOOGTEST GS_SECRET_ACCESS_KEY=swordfish-of-the-store >api/role
+bucket() { echo "gs://bucket/$1?endpoint=http://127.0.0.1:$(cat gcs.port)"; }
+store=$(bucket cut)
+
+fake sagemaker
+export AWS_ACCESS_KEY_ID=AKIATEST AWS_SECRET_ACCESS_KEY=swordfish-of-the-account AWS_REGION=eu-west-1
+export AWS_CONFIG_FILE=/nonexistent AWS_SHARED_CREDENTIALS_FILE=/nonexistent
+cat >>tiny.toml <<TOML
+[launch]
+executor = "sagemaker"
+image = "000000000000.dkr.ecr.eu-west-1.amazonaws.com/diloco:0.2"
+machine = "ml.g5.xlarge"
+role = "arn:aws:iam::000000000000:role/diloco"
+output = "s3://bucket/launch"
+endpoint = "$api"
+poll = 0.2
+TOML
+
+# A dry run prints the request, and sends nothing.
+expect 0 diloco launch tiny.toml --store "$store" --dry-run --set launch.spot=true --set launch.timeout=600
+grep -qx "X-Amz-Target: SageMaker.CreateTrainingJob" out || fail "not the call"
+grep -q '"StoppingCondition":{"MaxRuntimeInSeconds":600,"MaxWaitTimeInSeconds":87000}' out || fail "not the limits"
+grep -q '"EnableManagedSpotTraining":true' out || fail "not a spot machine"
+! grep -q swordfish out err || fail "a secret is printed"
+[ ! -e api/requests.jsonl ] || fail "a dry run sent something"
+
+# Refusals name the option or the cause.
+expect_error 3 'sagemaker has no channel for secrets' diloco launch tiny.toml --store "$store" --set launch.secrets=HOME
+expect_error 3 "a hub's token is a secret" env DILOCO_HUB_TOKEN=x diloco launch tiny.toml --store http://127.0.0.1:9/run
+expect_error 2 'launch.role is not set' diloco launch tiny.toml --store "$store" --set launch.role=
+expect_error 2 'launch.output is not set' diloco launch tiny.toml --store "$store" --set launch.output=
+expect_error 2 'no region' env -u AWS_REGION diloco launch tiny.toml --store "$store"
+expect_error 3 'launch.gpus' diloco launch tiny.toml --store "$store" --set launch.gpus=1
+expect_error 3 'The account-level service limit' diloco launch tiny.toml --store "$store" --set launch.machine=ml.p5.48xlarge
+expect_error 3 'security token included in the request is invalid' \
+    env AWS_ACCESS_KEY_ID=AKIAWRONG diloco launch tiny.toml --store "$store"
+
+# has_entries N: the run has N entries.
+has_entries() { [ "$(diloco log "$store" --json 2>/dev/null | grep -c .)" -ge "$1" ]; }
+
+# A launcher that is killed; the same command starts nothing.
+launcher
+wait_for has_entries 3
+kill -9 "$launcher"
+wait_for gone "$launcher"
+n_jobs() { grep -c CreateTrainingJob api/requests.jsonl; }
+jobs=$(n_jobs)
+launcher
+wait_for has_entries 6
+[ "$(n_jobs)" = "$jobs" ] || fail "created twice"
+
+# kill -9 of a replica while the API fails: LOST, and started again.
+r1=$(sed -n 's/.*"TrainingJobName": "\(diloco-[0-9a-f]*-r1-g[0-9]*\)".*/\1/p' api/requests.jsonl | tail -1)
+wait_for has_replica "$r1"
+echo 500 >api/fault
+kill -9 "$(replica_of "$r1")"
+wait_for grep -q '; trying again' launch.out
+rm api/fault
+wait_for grep -q '^r1: LOST: killed by signal 9' launch.out
+ended 0
+[ "$(digest "$store")" = "$want" ] || fail "the launched run ends elsewhere"
+expect 0 diloco launch status "$store"
+[ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded"
+expect 0 diloco launch logs "$store" --rank 1 --follow
+grep -q . out || fail "no output of r1"
+! grep -qI swordfish api/requests.jsonl launch.out launch.err api/logs/* || fail "a secret was sent or printed"
+fits sagemaker
+
+# Cancelled: a job that is stopping still runs.
+store=$(bucket other)
+launcher --set trainer.rounds=9000
+wait_for has_entries 2
+expect 0 diloco launch cancel "$store"
+ended 130
+expect 0 diloco launch collect "$store"
+[ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
+
+# moto's server, which checks what it is sent and runs nothing: its jobs are complete at once, the run is not.
+moto=$project/build/venv-launch/bin/moto_server
+if [ ! -x "$moto" ]; then
+    echo "left out: moto's server (scripts/packages.sh launch)"
+    exit 0
+fi
+python3 "$project/tests/free_port.py" >moto.port
+"$moto" -H 127.0.0.1 -p "$(cat moto.port)" >moto.out 2>&1 &
+started="$started $!"
+wait_for answers "$(cat moto.port)"
+store=$(bucket moto)
+expect 1 diloco launch tiny.toml --store "$store" --set "launch.endpoint=http://127.0.0.1:$(cat moto.port)"
+says 'every replica ended with exit code 0, and the run is not complete'
+expect 0 diloco launch status "$store"
+[ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "moto did not accept two jobs: $(cat out)"
