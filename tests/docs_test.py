@@ -116,7 +116,7 @@ def security_problems():
     """Each cell of the table of docs/security.md names a test, and the tests that it names exist."""
     scenarios = (ROOT / "tests/e2e/intruder.sh").read_text()
     rows = [r for r in (ROOT / "docs/security.md").read_text().split("\n") if r.startswith("| ")]
-    for row in rows[next(i for i, r in enumerate(rows) if r.startswith("| `run.roster` | who | stop")) + 1 :]:
+    for row in rows[next(i for i, r in enumerate(rows) if r.startswith("| `run.roster` | party | stop")) + 1 :]:
         for cell in row.strip("| ").split(" | ")[2:]:
             named = re.findall(r"(\w+_test): ((?:\w+)(?:, \w+)*)", cell)
             if not re.search(r"_test: |intruder: |I[0-9]|tests/|as `open`", cell):

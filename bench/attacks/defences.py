@@ -7,9 +7,9 @@ ATTACKS = {
     "ipm_small": "−½ times the honest mean: shorter than any honest movement",
     "alie": '"a little is enough": the honest mean less 1.5 standard deviations of each element',
     "gaussian": "noise as long as 10 g", "nan": "a NaN", "inf": "an infinity", "zero": "nothing",
-    "mimic": "what one honest member sends",
-    "copy": "what another honest member sends, each", "stale": "what it sent for its first entry, over and over",
-    "label_flip": "what it has learnt of wrong data: letters from the other end of the alphabet, a "
+    "mimic": "the movement of one honest member",
+    "copy": "the movement of another honest member, each", "stale": "its own movement for its first entry, over and over",
+    "label_flip": "the movement of training on wrong data: letters from the other end of the alphabet, a "
                   "for z; images labelled 9 − y",
 }
 OWNER = "slice_owner"

@@ -11,7 +11,7 @@ Interval = namedtuple("Interval", "mean low high")
 
 
 def text_of(values):
-    """A cell: the mean of its seeds, and how far they lie from it."""
+    """A cell: the mean of its seeds, and their distance from it."""
     if not values:
         return "not yet run"
     if any(math.isinf(v) for v in values):
@@ -34,9 +34,9 @@ def open_block():
             lines += [*([""] if lines else []), f"[{'.'.join(path)}]"]
             section = path
         lines.append(f'{name} = {value if value[0] in "-0123456789" else json.dumps(value)}')
-    return ["## A run open to strangers", "",
+    return ["## A run open to untrusted members", "",
             "With `run.roster = \"open\"` ([security.md](security.md)) this is what a run should have, "
-            "and what `make test` tries. `byzantine` is how many liars it bears that no check sees: a "
+            "and what `make test` tries. `byzantine` is the number of malicious members that it bears and that no check sees: a "
             "quarter of the members that are expected, say. With fewer than 2 · `byzantine` + 1 that are "
             "used it gives way to the mean, which is recorded; honest members of like data are not "
             "rejected by it. Where each has data of its own kind, look at `peer_grad_similarity` first, "
@@ -59,9 +59,9 @@ def seen_block(bench):
     if all(is_honest_alone(bench, *of) for of in ((GPT, 1), (GPT, 2), (GPT, 3), (LENET, 2))):
         said += (". Under every combiner the number is, to the last digit, that of a NaN without checks, "
                  "which is of the honest members alone, too")
-    return ["*seen at once*: of " + ", ".join(SEEN) + " the checks reject all that is sent, so what is "
-            f"trained are the honest members, whichever it is. {SEEN[0]} was trained for all of them; "
-            f"under the mean with 2 of {N}, and with the block for strangers, each was{said}.", ""]
+    return ["*seen at once*: of " + ", ".join(SEEN) + " the checks reject every contribution, so "
+            f"only the honest members count under each of them. {SEEN[0]} was trained for all of them; "
+            f"under the mean with 2 of {N}, and with the block for untrusted members, each was{said}.", ""]
 
 
 def row(cells):
@@ -140,30 +140,31 @@ def beaten_by(bench, task, defence, f):
 
 
 def holding(bench):
-    """Who holds against everything that was tried, by f; and what beats the others."""
+    """The combiners that hold against all attacks tried, by f, and the attacks that beat the others."""
     def rows(defences):
         return [[d.name, bound(d) or "none",
                  *(beaten_by(bench, task, d, f) for task, f in ((GPT, 1), (GPT, 2), (GPT, 3), (LENET, 2)))]
                 for d in defences]
 
     head = ["combiner", "bound", *(f"{f} of {N}" for f in (1, 2, 3)), f"LeNet-5, 2 of {N}"]
-    return ["", "## What holds against everything", "",
-            "Or what a combiner was beaten by. A bound is what the rule's proof asks of n members of whom "
-            "f lie, and so how many of eight; it says that the rule's result stays near the honest ones, "
-            "not that training loses nothing by it, and 3 % is asked for here. Where there is no proof, "
-            "nothing is promised.", *table(head, rows(COMBINERS)), "",
-            "Alone, a rule sees one entry, and only how its members lie to each other. Honest movements "
-            "are further from each other than from 0, so what is short is nearer to each of them than "
-            "they are to each other: rules that choose members (krum, multi_krum) are drawn to it, and follow members "
-            "that send nothing (zero, ipm_small). The geometric median moves toward them by less. Mixing each "
-            "with its nearest first (nnm; Allouah et al. 2023) takes that away, at the cost of one walk, until "
-            "as many are short as it leaves out. Rules by element lose length to whoever pulls back (sign_flip, ipm), the more the nearer "
-            "to half of them do. And nothing in one entry tells what was honest once (stale).", "",
-            "With checks, which know these: who is short (`check.short`), who points back "
-            "(`check.cosine`), who sends what it has sent before (`check.repeat`), another's "
-            "(`check.copy`), or too much (`check.norm`) does not count, and is banned:",
+    return ["", "## Combiners against all attacks", "",
+            "A cell names the attacks that a combiner did not withstand, or says that it holds. A bound is "
+            "the condition of the rule's proof on n members with f malicious ones, and so their number in "
+            "eight. It says that the rule's result stays near the honest ones, not that training loses "
+            "nothing by it; the test here is 3 %. Where there is no proof, nothing is promised.", *table(head, rows(COMBINERS)), "",
+            "Alone, a rule sees one entry, and only its members' positions relative to each other. Honest "
+            "movements are further from each other than from 0. So a short movement is nearer to each of them "
+            "than they are to each other. Rules that choose members (krum, multi_krum) are drawn to it, and "
+            "follow members that send nothing (zero, ipm_small). The geometric median moves toward them by "
+            "less. Mixing each with its nearest first (nnm; Allouah et al. 2023) takes that away, at the cost "
+            "of one walk, until as many are short as it leaves out. Rules by element lose length to members "
+            "that pull back (sign_flip, ipm), the more the nearer to half of them do. And one entry does not "
+            "show that a movement is an old honest one (stale).", "",
+            "With checks, a member does not count and is banned if its movement is short (`check.short`), "
+            "points back (`check.cosine`), or is too long (`check.norm`). The same holds if it repeats an "
+            "earlier one of its own (`check.repeat`) or copies another member's (`check.copy`):",
             *table(head, rows(CHECKED)), "",
-            f"The block for a run open to strangers, above, with 2 of {N}: "
+            f"The block for a run open to untrusted members, above, with 2 of {N}: "
             f"{beaten_by(bench, GPT, STRANGERS, 2)}."]
 
 
@@ -174,21 +175,21 @@ def owners(bench):
         return text_of(bench.known(Trial(GPT, defence, OWNER, f, SEEDS[0], n)))
 
     rows = [[d.name, *(cell(d, f, n) for f in (1, 2, 3) for n in (1, f + 1))] for d in COMBINERS]
-    return ["", "## Owners of slices that lie", "",
+    return ["", "## Owners of slices that publish wrong results", "",
             "With `server.diloco.exchange = \"sharded\"` each member combines a slice for all. Here the f "
-            "of them contribute honestly, and whatever they combine, or measure of members for a rule "
-            "that measures, they publish as −1000 times that, all alike. With one owner a slice nobody "
-            "sees it while the run goes on (`diloco verify` disputes it afterwards, by name). With f + 1 "
-            "(`server.diloco.slice_owners`) one of them is honest: who plans finds two results of one "
-            "slice, says so, and everybody reads all the members for that entry, which is what an "
-            "allgather does: the same bits as if nobody had lied. The planner's own word is not checked "
-            "by others ([security.md](security.md#what-is-not-promised)).",
+            "malicious members contribute honestly. They publish every combined slice, or measurement of "
+            "members for a rule that measures, as −1000 times its value, all alike. With one owner a slice no "
+            "replica sees it during the run (`diloco verify` disputes it afterwards, by name). With f + 1 "
+            "(`server.diloco.slice_owners`) one of them is honest. The planner finds two results of one slice "
+            "and says so, and every replica reads all the members for that entry, as in an allgather. The "
+            "bits are the same as without the malicious owners. The planner's own word is not checked by "
+            "others ([security.md](security.md#limits)).",
             *table(["combiner", *(f"{f} of {N}, {n} owner{'s' * (n > 1)}" for f in (1, 2, 3)
                                   for n in (1, f + 1))], rows)]
 
 
 def write(bench, page):
-    text = ["# What members that lie can do", "",
+    text = ["# What malicious members can do", "",
             "Written by `make attacks` ([bench/attacks](../bench/attacks)) from what it has trained, "
             "not by hand. Eight replicas train; the last f of them are real replicas whose contributions "
             "are rewritten before they get their names (`tests/attack/hostile.c`), or which train on "
@@ -204,7 +205,7 @@ def write(bench, page):
             "case; with fewer left than it needs, a combiner gives way to the mean here "
             "(`robust_fallback = \"mean\"`).", "",
             *seen_block(bench),
-            *open_block(), "## Attacks", *table(["attack", "what is sent"], ATTACKS.items())]
+            *open_block(), "## Attacks", *table(["attack", "the hostile members send"], ATTACKS.items())]
     text += holding(bench)
     text += ["", f"## {GPT.title}"]
     for f in (1, 2, 3):
