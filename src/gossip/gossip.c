@@ -181,7 +181,7 @@ static size_t inputs_of(dl_gossip_life *l, dl_mix_input *inputs, size_t *n_struc
     return n;
 }
 
-void dl_life_adopt(dl_gossip_life *l)
+void dl_life_start_round(dl_gossip_life *l)
 {
     dl_life_adopt(l);
     l->work = (dl_local_fragment){.stats.first_sample = l->next_sample};
@@ -218,7 +218,7 @@ static diloco_status finish(dl_gossip_life *l, const char *event, bool stepped,
         dl_node_agreed(&l->node, stepped, dl_clock_now());
     dl_wire_unlock(l->wire);
     DL_TRY(status);
-    if (stepped) dl_life_adopt(l);
+    if (stepped) dl_life_start_round(l);
     if (l->node.round == round) return DILOCO_OK; /* there is still to agree */
     l->state.control.entry = l->node.round;
     DL_TRY(dl_life_save_round(l));

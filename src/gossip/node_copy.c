@@ -36,7 +36,7 @@ static diloco_status settle_copy(dl_gossip_life *l, const char *from)
     dl_log(DILOCO_LOG_INFO, "%s: %s", l->name, text);
     l->position = round * dl_life_round_steps(l);
     if (l->steps == 0 && round > 0) l->rewarming = (uint64_t)dl_gossip_config(l)->rewarm_steps;
-    dl_life_adopt(l);
+    dl_life_start_round(l);
     dl_wire_lock(l->wire);
     dl_node_copied(&l->node, true, round, dl_clock_now());
     dl_wire_unlock(l->wire);

@@ -61,9 +61,10 @@ static inline uint64_t dl_life_round_steps(const dl_gossip_life *l)
     return (uint64_t)dl_gossip_config(l)->local_steps;
 }
 
-/* gossip.c: report to the hooks the phase of this node; make the tensors theta. */
+/* gossip.c: report to the hooks the phase of this node; make the tensors theta, before the first
+ * step of a round. */
 void dl_life_progress(const dl_gossip_life *l, const char *phase);
-void dl_life_adopt(dl_gossip_life *l);
+void dl_life_start_round(dl_gossip_life *l);
 
 /* node_copy.c: take the model of the node that l->node has chosen. A source that fails is a
  * warning, and the node chooses again. */
