@@ -32,8 +32,6 @@ LARGE_STRUCTS = {
     "src/model/decode.c: dl_decoder": 31,
     "src/nn/graph.h: dl_graph": 32,
     "src/protocol/machine.h: dl_machine_args": 26,
-    "src/run/driver_parts.h: dl_driver": 43,
-    "src/run/handle.h: diloco_run": 63,
     "src/view/view_model.h: dl_model": 28,
     "tests/machine_world.h: world": 37,
     "tests/sim.h: replica": 54,

@@ -22,23 +22,23 @@ const dl_config *dl_run_config(const diloco_run *run)
 
 const dl_private *dl_run_privates(const diloco_run *run, size_t *n)
 {
-    *n = run->n_privates;
-    return run->privates;
+    *n = run->model.n_privates;
+    return run->model.privates;
 }
 
 void dl_run_set_hands(diloco_run *run, const dl_hands *hands)
 {
-    run->hands = *hands;
+    run->workers.hands = *hands;
 }
 
 diloco_status dl_run_round(diloco_run *run)
 {
     if (diloco_run_done(run)) return DILOCO_OK;
-    run->due = true;
+    run->trained.due = true;
     const uint64_t until = dl_driver_train_until(run->driver);
     if (until != UINT64_MAX) dl_driver_pass_to(run->driver, until);
     DL_TRY(dl_driver_stop(run->driver));
-    run->due = false;
+    run->trained.due = false;
     dl_run_go_on(run);
     dl_record_deliver(&run->record);
     if (diloco_run_done(run)) dl_run_end_line(run);
@@ -97,9 +97,9 @@ diloco_status dl_run_put_client(diloco_run *run, bool *first, const dl_exec_clie
     const dl_train_stats *stats = client->stats;
     const dl_event_context context = {.replica = client->life.replica, .codec = run->config.codec};
     DL_TRY(dl_exec_put_client(run->exec, first, client, limit(run)));
-    run->at.step += stats->steps;
-    run->life_steps += stats->steps;
-    run->life_tokens += stats->tokens;
+    run->trained.at.step += stats->steps;
+    run->trained.life_steps += stats->steps;
+    run->trained.life_tokens += stats->tokens;
     if (*first)
         dl_event_contribution(&run->record, &context, control(run)->entry,
                               &dl_exec_measured(run->exec)->own);
@@ -138,12 +138,14 @@ diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member, u
 static diloco_status watch_lives(diloco_run *run, dl_reply *reply)
 {
     const dl_request request = {.kind = DL_REQUEST_WATCH};
-    if (!run->watch.at) run->watch.at = calloc(DL_WATCH_MAX, sizeof *run->watch.at);
-    if (!run->watch.at) return dl_fail(DILOCO_ENOMEM, "no memory to watch the other workers");
+    if (!run->workers.watch.at)
+        run->workers.watch.at = calloc(DL_WATCH_MAX, sizeof *run->workers.watch.at);
+    if (!run->workers.watch.at)
+        return dl_fail(DILOCO_ENOMEM, "no memory to watch the other workers");
     reply->now = dl_clock_now();
     dl_exec_do(run->exec, &request, reply, limit(run));
     DL_TRY(reply->status);
-    dl_watch_see(&run->watch, reply->watch.seen, reply->watch.n_seen, reply->now);
+    dl_watch_see(&run->workers.watch, reply->watch.seen, reply->watch.n_seen, reply->now);
     return DILOCO_OK;
 }
 
@@ -152,7 +154,7 @@ static bool is_live_worker(diloco_run *run, const char *name, dl_time now)
     dl_life whose;
     const dl_time patience = dl_time_from_seconds(run->config.patience_s);
     return name[0] == run->self.replica[0] &&
-           !dl_watch_is_silent(&run->watch, name, now, patience, &whose);
+           !dl_watch_is_silent(&run->workers.watch, name, now, patience, &whose);
 }
 
 diloco_status dl_run_crew(diloco_run *run, size_t *place, size_t *n)

@@ -17,32 +17,86 @@ typedef struct dl_progress {
     uint64_t step, shard, next_sample;
 } dl_progress;
 
-struct diloco_run {
-    dl_config config;
-    dl_user *user; /* owned: what the caller has supplied; NULL: nothing */
-    char replica[DL_REPLICA_MAX + 1];
-    dl_signer *signer;       /* owned; NULL: nothing is signed */
-    diloco_tensor *tensors;  /* owned, with owned names; data is the caller's */
+/* What the caller has registered. */
+typedef struct dl_run_model {
+    diloco_tensor *tensors; /* owned, with owned names; data is the caller's */
+    size_t n_tensors;
     const float **gradients; /* [n_tensors], NULL where there is none */
-    const diloco_device *
-        *devices; /* [n_tensors], NULL where it is host memory; into known_devices */
+    bool has_gradients;
+    /* [n_tensors], into known_devices; NULL where it is host memory. */
+    const diloco_device **devices;
     diloco_device *known_devices[DL_MAX_DEVICES]; /* owned */
     size_t n_devices;
-    const diloco_device *device; /* of the tensors that are registered next */
-    dl_mirrors *mirrors;         /* from diloco_run_create; NULL where no tensor needs one */
-    size_t n_tensors;
-    bool has_gradients;
+    const diloco_device *device;          /* of the tensors that are registered next */
+    dl_mirrors *mirrors;                  /* from diloco_run_create; NULL: no tensor needs one */
     dl_private privates[DL_MAX_PRIVATES]; /* names owned, but for the exchange's */
     size_t n_privates;
-    char data_digest[DL_HASH_HEX + 1];
-    dl_base base; /* owned */
-    dl_record record;
-    dl_hands hands; /* of a federated run */
-    dl_watch watch; /* which other workers live; owned, NULL until dl_run_crew */
+    size_t n_exchanges; /* the last privates are the exchange's; from diloco_run_join */
+    dl_base base;       /* owned */
+} dl_run_model;
+
+typedef struct dl_run_hooks {
     double (*lr)(void *user, uint64_t entry);
     void *lr_user;
     diloco_probe_fn probe;
     void *probe_user;
+} dl_run_hooks;
+
+/* Of a federated run. */
+typedef struct dl_run_workers {
+    dl_hands hands;
+    dl_watch watch; /* which other workers are alive; owned, NULL until dl_run_crew */
+} dl_run_workers;
+
+/* How this replica has joined. */
+typedef struct dl_run_joining {
+    bool joined, resumed;
+    bool split;     /* diloco_run_split: in any case */
+    bool beside;    /* contributions move beside training */
+    uint64_t early; /* schedule.h: this replica's own */
+} dl_run_joining;
+
+/* On this machine. */
+typedef struct dl_run_folders {
+    dl_config_path local_dir, spool, offload, served;
+} dl_run_folders;
+
+/* The training of this replica. */
+typedef struct dl_run_trained {
+    dl_progress at;
+    dl_train_stats *work; /* [P] */
+    double *loss_sum;     /* [P] over work[f].steps */
+    size_t n_fragments;
+    diloco_step_report last; /* the step before a stop: taken back where gradients are sent */
+    uint64_t position;       /* of the last step or stop */
+    bool due;                /* a stop is in progress */
+    uint64_t life_steps, life_tokens;       /* of this generation */
+    dl_time began, trained_since, training; /* training: time between stops */
+} dl_run_trained;
+
+/* Room for saving and loading. */
+typedef struct dl_run_room {
+    dl_local_fragment *saved; /* [P] */
+    dl_hash *bases;           /* [P] */
+    dl_take *takes;           /* [DL_PACE_MAX_TAKES] */
+    dl_pace_fragment *paces;  /* [P] */
+} dl_run_room;
+
+typedef struct dl_run_calls {
+    atomic_bool interrupted; /* ever */
+    atomic_bool stop;        /* for the blocking call in progress, or the next */
+} dl_run_calls;
+
+struct diloco_run {
+    dl_config config;
+    dl_user *user; /* owned: what the caller has supplied; NULL: nothing */
+    char replica[DL_REPLICA_MAX + 1];
+    dl_signer *signer; /* owned; NULL: nothing is signed */
+    dl_run_model model;
+    dl_run_hooks hooks;
+    char data_digest[DL_HASH_HEX + 1];
+    dl_record record;
+    dl_run_workers workers;
 
     /* From diloco_run_create. */
     bool created;
@@ -52,35 +106,18 @@ struct diloco_run {
     dl_hash file_digest;
 
     /* From diloco_run_join. */
-    bool joined, resumed;
-    bool split;         /* diloco_run_split: in any case */
-    bool beside;        /* contributions move beside training */
-    uint64_t early;     /* schedule.h: this replica's own */
-    size_t n_exchanges; /* the last privates are the exchange's */
+    dl_run_joining join;
     dl_life self;
     dl_local *local; /* NULL: nothing is kept (run.state_dir = "none") */
-    dl_config_path local_dir, spool, offload, served;
+    dl_run_folders folders;
     dl_peers *peers; /* NULL: run.peers is false */
     dl_pool *pool;
     dl_exec *exec;
     dl_driver *driver;
 
-    dl_progress at;
-    dl_train_stats *work; /* [P] */
-    double *loss_sum;     /* [P] over work[f].steps */
-    size_t n_fragments;
-    dl_local_fragment *saved; /* [P] room for saving and loading */
-    dl_hash *bases;           /* [P] likewise */
-    dl_take *takes;           /* [DL_PACE_MAX_TAKES] likewise */
-    dl_pace_fragment *paces;  /* [P] likewise */
-    diloco_step_report last;  /* the step before a stop: taken back where gradients are sent */
-    uint64_t position;        /* of the last step or stop */
-    bool due;                 /* a stop is under way */
-    uint64_t life_steps, life_tokens;       /* of this life */
-    dl_time began, trained_since, training; /* training: time between stops */
-
-    atomic_bool interrupted; /* ever */
-    atomic_bool stop;        /* for the blocking call under way, or the next */
+    dl_run_trained trained;
+    dl_run_room room;
+    dl_run_calls calls;
 };
 
 /* join.c: as everything stands. */

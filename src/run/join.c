@@ -26,17 +26,18 @@ static diloco_status take_key(diloco_run *run, dl_policy policy)
 diloco_status diloco_run_create(diloco_run *run)
 {
     if (run->created) return DILOCO_OK;
-    if (run->n_tensors == 0)
+    if (run->model.n_tensors == 0)
         return dl_fail(DILOCO_EINVAL, "no tensors are registered: there is nothing to train");
-    if (!run->mirrors)
-        DL_TRY(dl_mirrors_create(&run->mirrors, run->tensors, run->devices, run->n_tensors));
-    DL_TRY(dl_mirrors_pull(run->mirrors, DL_ALL_FRAGMENTS));
+    if (!run->model.mirrors)
+        DL_TRY(dl_mirrors_create(&run->model.mirrors, run->model.tensors, run->model.devices,
+                                 run->model.n_tensors));
+    DL_TRY(dl_mirrors_pull(run->model.mirrors, DL_ALL_FRAGMENTS));
     DL_TRY(take_key(run, run->config.roster));
     const dl_run_creation what = {.config = &run->config,
-                                  .tensors = run->tensors,
-                                  .n_tensors = run->n_tensors,
+                                  .tensors = run->model.tensors,
+                                  .n_tensors = run->model.n_tensors,
                                   .data_digest = run->data_digest,
-                                  .base = &run->base,
+                                  .base = &run->model.base,
                                   .signer = run->signer,
                                   .tally = &run->traffic};
     dl_run_store url;
@@ -56,54 +57,55 @@ diloco_status diloco_run_create(diloco_run *run)
 static diloco_status open_local(diloco_run *run)
 {
     if (strcmp(run->config.state_dir, "none") == 0) return DILOCO_OK;
-    DL_TRY(dl_run_state_dir(run->local_dir, &run->config));
-    const diloco_status status = dl_local_open(&run->local, run->local_dir, run->replica);
+    DL_TRY(dl_run_state_dir(run->folders.local_dir, &run->config));
+    const diloco_status status = dl_local_open(&run->local, run->folders.local_dir, run->replica);
     if (status != DILOCO_EINVAL || !run->config.first_life) return status;
     return dl_run_refuse_twin(run->replica, run->store); /* by a process here, which has the lock */
 }
 
 static void take_progress(diloco_run *run, const dl_local_facts *f)
 {
-    run->at = (dl_progress){.step = f->step, .shard = f->shard, .next_sample = f->next_sample};
-    run->position = f->pace.position;
-    for (size_t i = 0; i < run->n_fragments; i++) {
+    run->trained.at =
+        (dl_progress){.step = f->step, .shard = f->shard, .next_sample = f->next_sample};
+    run->trained.position = f->pace.position;
+    for (size_t i = 0; i < run->trained.n_fragments; i++) {
         const dl_local_fragment *p = &f->fragments[i];
-        run->loss_sum[i] = p->loss_sum;
-        dl_train_stats *w = &run->work[i];
+        run->trained.loss_sum[i] = p->loss_sum;
+        dl_train_stats *w = &run->trained.work[i];
         *w = p->stats;
         w->step = f->step;
         w->shard = f->shard;
         w->end_sample = f->next_sample;
         w->position = f->pace.position;
         w->loss = p->stats.steps ? p->loss_sum / (double)p->stats.steps : 0;
-        run->bases[i] = p->base;
+        run->room.bases[i] = p->base;
     }
 }
 
 static dl_local_facts facts_room(diloco_run *run)
 {
-    return (dl_local_facts){.pace = {.takes = run->takes, .fragments = run->paces},
-                            .fragments = run->saved,
-                            .n_fragments = run->n_fragments};
+    return (dl_local_facts){.pace = {.takes = run->room.takes, .fragments = run->room.paces},
+                            .fragments = run->room.saved,
+                            .n_fragments = run->trained.n_fragments};
 }
 
 /* Takes up what was saved, if there is something. */
 static diloco_status load_local(diloco_run *run, dl_local_facts *facts)
 {
     if (!run->local) return DILOCO_OK;
-    const diloco_status status =
-        dl_local_load(run->local, facts, run->file.id, run->file.manifest.digest, run->tensors,
-                      run->n_tensors, run->privates, run->n_privates, true);
+    const diloco_status status = dl_local_load(
+        run->local, facts, run->file.id, run->file.manifest.digest, run->model.tensors,
+        run->model.n_tensors, run->model.privates, run->model.n_privates, true);
     if (status == DILOCO_ENOENT) return DILOCO_OK;
     if (status == DILOCO_EPROTO || status == DILOCO_EDIFFERS) {
         char why[512];
         snprintf(why, sizeof why, "%s", diloco_error_text());
-        return dl_fail(status, "%s; move %s/%s away to join without it", why, run->local_dir,
-                       run->replica);
+        return dl_fail(status, "%s; move %s/%s away to join without it", why,
+                       run->folders.local_dir, run->replica);
     }
     DL_TRY(status);
-    dl_mirrors_push(run->mirrors, DL_ALL_FRAGMENTS);
-    run->resumed = true;
+    dl_mirrors_push(run->model.mirrors, DL_ALL_FRAGMENTS);
+    run->join.resumed = true;
     take_progress(run, facts);
     return dl_exec_unpack_under_way(run->exec);
 }
@@ -114,36 +116,37 @@ static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
 {
     f->pace.position--;
     f->step--;
-    f->next_sample -= run->last.samples;
+    f->next_sample -= run->trained.last.samples;
     for (size_t i = 0; i < f->n_fragments; i++) {
         dl_local_fragment *p = &f->fragments[i];
         p->stats.steps--;
-        p->stats.samples -= run->last.samples;
-        p->stats.tokens -= run->last.tokens;
-        p->loss_sum -= run->last.loss;
+        p->stats.samples -= run->trained.last.samples;
+        p->stats.tokens -= run->trained.last.tokens;
+        p->loss_sum -= run->trained.last.loss;
     }
 }
 
 static diloco_status save_local(diloco_run *run)
 {
     dl_local_facts f = facts_room(run);
-    f.step = run->at.step;
-    f.shard = run->at.shard;
-    f.next_sample = run->at.next_sample;
+    f.step = run->trained.at.step;
+    f.shard = run->trained.at.shard;
+    f.next_sample = run->trained.at.next_sample;
     f.manifest = run->file.manifest.digest;
     f.threads = (uint32_t)dl_pool_size(run->pool);
-    const bool again = dl_driver_saved_now(run->driver, &f.pace, run->bases, &f.generation);
-    for (size_t i = 0; i < run->n_fragments; i++) {
-        f.fragments[i] = (dl_local_fragment){
-            .stats = run->work[i], .loss_sum = run->loss_sum[i], .base = run->bases[i]};
+    const bool again = dl_driver_saved_now(run->driver, &f.pace, run->room.bases, &f.generation);
+    for (size_t i = 0; i < run->trained.n_fragments; i++) {
+        f.fragments[i] = (dl_local_fragment){.stats = run->trained.work[i],
+                                             .loss_sum = run->trained.loss_sum[i],
+                                             .base = run->room.bases[i]};
     }
-    if (again && run->has_gradients) take_back_last_step(run, &f);
+    if (again && run->model.has_gradients) take_back_last_step(run, &f);
     memcpy(f.run, run->file.id, sizeof f.run);
     memcpy(f.replica, run->replica, sizeof f.replica);
     snprintf(f.isa, sizeof f.isa, "%s", dl_isa_name(dl_isa_chosen()));
     snprintf(f.program, sizeof f.program, "%s", DILOCO_VERSION);
-    return dl_local_save(run->local, &f, run->tensors, run->n_tensors, run->privates,
-                         run->n_privates);
+    return dl_local_save(run->local, &f, run->model.tensors, run->model.n_tensors,
+                         run->model.privates, run->model.n_privates);
 }
 
 diloco_status dl_run_save_local(diloco_run *run)
@@ -151,7 +154,7 @@ diloco_status dl_run_save_local(diloco_run *run)
     if (!run->local || dl_config_federated(&run->config))
         return DILOCO_OK; /* clients have theirs */
     dl_run_skip(run);
-    DL_TRY(dl_mirrors_pull(run->mirrors, DL_ALL_FRAGMENTS));
+    DL_TRY(dl_mirrors_pull(run->model.mirrors, DL_ALL_FRAGMENTS));
     dl_driver_hold(run->driver);
     dl_exec_pack_under_way(run->exec);
     const diloco_status status = save_local(run);
@@ -164,7 +167,7 @@ diloco_status dl_run_save_local(diloco_run *run)
 static diloco_status save_at_due_point(void *user)
 {
     diloco_run *run = user;
-    return run->has_gradients ? DILOCO_OK : dl_run_save_local(run);
+    return run->model.has_gradients ? DILOCO_OK : dl_run_save_local(run);
 }
 
 static void warn_if_machine_differs(diloco_run *run, const dl_local_facts *facts)
@@ -173,7 +176,8 @@ static void warn_if_machine_differs(diloco_run *run, const dl_local_facts *facts
     const char *isa = dl_isa_name(dl_isa_chosen());
     const int threads = dl_pool_size(run->pool);
     char text[256];
-    if (!run->resumed || (!strcmp(facts->isa, isa) && facts->threads == (uint32_t)threads)) return;
+    if (!run->join.resumed || (!strcmp(facts->isa, isa) && facts->threads == (uint32_t)threads))
+        return;
     snprintf(
         text, sizeof text,
         "saved with %s, threads: %u, resumed with %s, threads: %d; the run goes on correctly, its "
@@ -187,16 +191,16 @@ static void warn_if_machine_differs(diloco_run *run, const dl_local_facts *facts
 static void warn_if_state_is_gone(diloco_run *run)
 {
     const dl_event_context c = {.replica = run->replica};
-    char text[sizeof run->local_dir + 256];
-    if (!run->local || run->resumed || !dl_run_has_lived(&run->self, &run->config) ||
-        run->has_gradients || dl_config_federated(&run->config) ||
+    char text[sizeof run->folders.local_dir + 256];
+    if (!run->local || run->join.resumed || !dl_run_has_lived(&run->self, &run->config) ||
+        run->model.has_gradients || dl_config_federated(&run->config) ||
         dl_driver_facts_now(run->driver).entry == 0)
         return;
     snprintf(
         text, sizeof text,
         "replica %s has lived before, and %s/%s holds no state of it: it joins with the shared "
         "model, and its inner moments begin anew",
-        run->replica, run->local_dir, run->replica);
+        run->replica, run->folders.local_dir, run->replica);
     dl_event_warn(&run->record, &c, "no_state", text);
 }
 
@@ -233,39 +237,40 @@ static int fetchers_of(const diloco_run *run)
 
 static diloco_status make_exec(diloco_run *run)
 {
-    const dl_exec_args args = {.store = run->store,
-                               .run = &run->file,
-                               .run_digest = run->file_digest,
-                               .self = run->self,
-                               .tensors = run->tensors,
-                               .mirrors = run->mirrors,
-                               .gradients = run->has_gradients ? run->gradients : NULL,
-                               .n_tensors = run->n_tensors,
-                               .max_members = dl_clients_max_members(&run->config),
-                               .spool_dir = dl_run_spool_dir(run->spool, &run->config, &run->file),
-                               .offload_dir = dl_run_offload_dir(run->offload, &run->config),
-                               .n_copies = 2,
-                               .signer = run->signer,
-                               .beside = run->beside,
-                               .n_fetchers = fetchers_of(run),
-                               .peers = run->peers,
-                               .probe = run->config.check_probe > 0 ? run->probe : NULL,
-                               .probe_user = run->probe_user,
-                               .pool = run->pool};
+    const dl_exec_args args = {
+        .store = run->store,
+        .run = &run->file,
+        .run_digest = run->file_digest,
+        .self = run->self,
+        .tensors = run->model.tensors,
+        .mirrors = run->model.mirrors,
+        .gradients = run->model.has_gradients ? run->model.gradients : NULL,
+        .n_tensors = run->model.n_tensors,
+        .max_members = dl_clients_max_members(&run->config),
+        .spool_dir = dl_run_spool_dir(run->folders.spool, &run->config, &run->file),
+        .offload_dir = dl_run_offload_dir(run->folders.offload, &run->config),
+        .n_copies = 2,
+        .signer = run->signer,
+        .beside = run->join.beside,
+        .n_fetchers = fetchers_of(run),
+        .peers = run->peers,
+        .probe = run->config.check_probe > 0 ? run->hooks.probe : NULL,
+        .probe_user = run->hooks.probe_user,
+        .pool = run->pool};
     return dl_exec_create(&run->exec, &args);
 }
 
 static diloco_status work_for_clients(void *user, bool *worked)
 {
     diloco_run *run = user;
-    return run->hands.work(run->hands.user, worked);
+    return run->workers.hands.work(run->workers.hands.user, worked);
 }
 
 /* Whoever has the lock on the state knows that the life which saved it is over. */
 static dl_life former_life(const diloco_run *run, const dl_local_facts *facts)
 {
     dl_life former = {.generation = 0};
-    if (!run->resumed || facts->generation == DL_LIFE_ANY) return former;
+    if (!run->join.resumed || facts->generation == DL_LIFE_ANY) return former;
     memcpy(former.replica, run->self.replica, sizeof former.replica);
     former.generation = facts->generation;
     return former;
@@ -302,13 +307,13 @@ static diloco_status make_peers(diloco_run *run)
 {
     if (!run->config.peers) return DILOCO_OK;
     DL_TRY(check_peers(run));
-    const int len =
-        snprintf(run->served, sizeof run->served, "%s/%s/peers", run->local_dir, run->replica);
-    if (len < 0 || (size_t)len >= sizeof run->served)
+    const int len = snprintf(run->folders.served, sizeof run->folders.served, "%s/%s/peers",
+                             run->folders.local_dir, run->replica);
+    if (len < 0 || (size_t)len >= sizeof run->folders.served)
         return dl_fail(DILOCO_EINVAL, "run.state_dir is too long for run.peers");
     const bool trusted = run->file.identity.policy == DL_TRUSTED;
     const dl_peers_args args = {.config = &run->config,
-                                .dir = run->served,
+                                .dir = run->folders.served,
                                 .signer = run->signer,
                                 .replica = run->replica,
                                 .max_members = dl_clients_max_members(&run->config),
@@ -326,20 +331,20 @@ static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
                                  .self = run->self,
                                  .former = former_life(run, facts),
                                  .store_timeout_s = run->config.store_timeout_s,
-                                 .early = run->early,
-                                 .beside = run->beside,
-                                 .lr = run->lr,
-                                 .lr_user = run->lr_user,
+                                 .early = run->join.early,
+                                 .beside = run->join.beside,
+                                 .lr = run->hooks.lr,
+                                 .lr_user = run->hooks.lr_user,
                                  .save = save_at_due_point,
                                  .fresh = dl_run_fresh,
                                  .user = run,
-                                 .work = run->hands.work ? work_for_clients : NULL,
+                                 .work = run->workers.hands.work ? work_for_clients : NULL,
                                  .signer = run->signer,
                                  .peers = run->peers,
-                                 .follows = run->hands.follows || !may_commit(run),
+                                 .follows = run->workers.hands.follows || !may_commit(run),
                                  .trace_protocol = run->config.trace_protocol,
-                                 .trained = run->work,
-                                 .interrupted = &run->stop};
+                                 .trained = run->trained.work,
+                                 .interrupted = &run->calls.stop};
     return dl_driver_create(&run->driver, &args);
 }
 
@@ -348,11 +353,12 @@ static diloco_status keep_exchanges_own(diloco_run *run)
 {
     const dl_exec_private *p;
     for (size_t i = 0; (p = dl_exec_private_at(run->exec, i)); i++) {
-        if (run->n_privates == DL_MAX_PRIVATES)
+        if (run->model.n_privates == DL_MAX_PRIVATES)
             return dl_fail(DILOCO_EINVAL, "more than %d private pieces",
                            DL_MAX_PRIVATES - DL_EXEC_MAX_PRIVATES);
-        run->privates[run->n_privates++] = (dl_private){p->name, p->data, p->len, p->f32};
-        run->n_exchanges++;
+        run->model.privates[run->model.n_privates++] =
+            (dl_private){p->name, p->data, p->len, p->f32};
+        run->model.n_exchanges++;
     }
     return DILOCO_OK;
 }
@@ -360,27 +366,28 @@ static diloco_status keep_exchanges_own(diloco_run *run)
 static diloco_status take_memory(diloco_run *run)
 {
     dl_schedule schedule;
-    const size_t n = run->n_fragments = (size_t)run->file.manifest.n_fragments;
+    const size_t n = run->trained.n_fragments = (size_t)run->file.manifest.n_fragments;
     DL_TRY(dl_schedule_of(&schedule, &run->config, (int)n));
-    run->beside = schedule.delay > 0 || run->split;
-    run->early = schedule.early;
-    if (run->work) return DILOCO_OK; /* a second try */
-    run->work = calloc(n, sizeof *run->work);
-    run->loss_sum = calloc(n, sizeof *run->loss_sum);
-    run->saved = calloc(n, sizeof *run->saved);
-    run->bases = calloc(n, sizeof *run->bases);
-    run->takes = calloc(DL_PACE_MAX_TAKES, sizeof *run->takes);
-    run->paces = calloc(n, sizeof *run->paces);
-    if (run->work && run->loss_sum && run->saved && run->bases && run->takes && run->paces)
+    run->join.beside = schedule.delay > 0 || run->join.split;
+    run->join.early = schedule.early;
+    if (run->trained.work) return DILOCO_OK; /* a second try */
+    run->trained.work = calloc(n, sizeof *run->trained.work);
+    run->trained.loss_sum = calloc(n, sizeof *run->trained.loss_sum);
+    run->room.saved = calloc(n, sizeof *run->room.saved);
+    run->room.bases = calloc(n, sizeof *run->room.bases);
+    run->room.takes = calloc(DL_PACE_MAX_TAKES, sizeof *run->room.takes);
+    run->room.paces = calloc(n, sizeof *run->room.paces);
+    if (run->trained.work && run->trained.loss_sum && run->room.saved && run->room.bases &&
+        run->room.takes && run->room.paces)
         return DILOCO_OK;
     return dl_fail(DILOCO_ENOMEM, "no memory for a run");
 }
 
 static void begin_progress(diloco_run *run)
 {
-    run->position = 0;
-    run->at = (dl_progress){.shard = shard_of(run)};
-    for (size_t f = 0; f < run->n_fragments; f++)
+    run->trained.position = 0;
+    run->trained.at = (dl_progress){.shard = shard_of(run)};
+    for (size_t f = 0; f < run->trained.n_fragments; f++)
         dl_run_fresh(run, (uint32_t)f);
 }
 
@@ -388,16 +395,16 @@ static void begin_progress(diloco_run *run)
 static diloco_status must_be_able_to_probe(const diloco_run *run)
 {
     if (run->config.check_probe <= 0 || !may_commit(run)) return DILOCO_OK;
-    if (run->has_gradients)
+    if (run->model.has_gradients)
         return dl_fail(DILOCO_EREFUSED,
                        "this run has check.probe, which moves the shared model as a contribution "
                        "says, and this program contributes gradients (diloco_run_gradient), not "
                        "movements: leave check.probe 0");
-    if (run->split)
+    if (run->join.split)
         return dl_fail(DILOCO_EREFUSED,
                        "this run has check.probe, which measures on the trainer's thread, and "
                        "after diloco_run_split the exchange has one of its own: leave that away");
-    if (run->probe) return DILOCO_OK;
+    if (run->hooks.probe) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "this run has check.probe: a replica that closes entries measures losses, and "
                    "this program has not said how (diloco_run_on_probe)");
@@ -406,7 +413,7 @@ static diloco_status must_be_able_to_probe(const diloco_run *run)
 static diloco_status join(diloco_run *run)
 {
     dl_local_facts facts;
-    run->began = dl_clock_now();
+    run->trained.began = dl_clock_now();
     DL_TRY(must_be_able_to_probe(run));
     DL_TRY(take_memory(run));
     facts = facts_room(run);
@@ -423,10 +430,10 @@ static diloco_status join(diloco_run *run)
     DL_TRY(keep_exchanges_own(run));
     DL_TRY(load_local(run, &facts));
     DL_TRY(make_driver(run, &facts)); /* beats from here, before anything large is read (P25) */
-    run->due = true;
-    DL_TRY(dl_driver_begin(run->driver, run->resumed ? &facts.pace : NULL, run->bases));
-    DL_TRY(dl_mirrors_check(run->mirrors));
-    run->due = false;
+    run->trained.due = true;
+    DL_TRY(dl_driver_begin(run->driver, run->join.resumed ? &facts.pace : NULL, run->room.bases));
+    DL_TRY(dl_mirrors_check(run->model.mirrors));
+    run->trained.due = false;
     warn_if_machine_differs(run, &facts);
     warn_if_state_is_gone(run);
     dl_run_go_on(run);
@@ -435,7 +442,7 @@ static diloco_status join(diloco_run *run)
 
 diloco_status diloco_run_join(diloco_run *run)
 {
-    if (run->joined) return dl_fail(DILOCO_EINVAL, "diloco_run_join a second time");
+    if (run->join.joined) return dl_fail(DILOCO_EINVAL, "diloco_run_join a second time");
     run->record.owner = pthread_self();
     DL_TRY(diloco_run_create(run));
     const diloco_status status = join(run);
@@ -445,7 +452,7 @@ diloco_status diloco_run_join(diloco_run *run)
         dl_run_unjoin(run);
         return dl_fail(status, "%s", why);
     }
-    run->joined = true;
+    run->join.joined = true;
     if (diloco_run_done(run)) dl_run_end_line(run);
     return DILOCO_OK;
 }
@@ -453,8 +460,8 @@ diloco_status diloco_run_join(diloco_run *run)
 void dl_run_unjoin(diloco_run *run)
 {
     dl_driver_destroy(run->driver);
-    run->n_privates -= run->n_exchanges;
-    run->n_exchanges = 0;
+    run->model.n_privates -= run->model.n_exchanges;
+    run->model.n_exchanges = 0;
     dl_exec_destroy(run->exec);
     dl_peers_destroy(run->peers);
     dl_local_close(run->local);
@@ -464,5 +471,5 @@ void dl_run_unjoin(diloco_run *run)
     run->peers = NULL;
     run->local = NULL;
     run->pool = NULL;
-    run->joined = run->resumed = false;
+    run->join.joined = run->join.resumed = false;
 }

@@ -66,7 +66,7 @@ static diloco_status must_be_open(const diloco_run *run, const char *what)
 
 static diloco_status must_be_joined(const diloco_run *run, const char *what)
 {
-    if (run->joined) return DILOCO_OK;
+    if (run->join.joined) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL, "%s before diloco_run_join", what);
 }
 
@@ -77,17 +77,17 @@ diloco_status diloco_run_tensor_sized(diloco_run *run, const diloco_tensor *give
     DL_TRY(dl_sized_in(&seen, sizeof seen, given, size, "diloco_tensor"));
     if (!tensor->name || !tensor->data)
         return dl_fail(DILOCO_EINVAL, "a tensor needs a name and a place");
-    const size_t align = run->device ? 0 : dl_dtype_size(tensor->dtype);
+    const size_t align = run->model.device ? 0 : dl_dtype_size(tensor->dtype);
     if (align && (uintptr_t)tensor->data % align)
         return dl_fail(DILOCO_EINVAL, "tensor %s: its place is not aligned to its type",
                        tensor->name);
-    const size_t n = run->n_tensors + 1;
-    diloco_tensor *t = realloc(run->tensors, n * sizeof *t);
-    if (t) run->tensors = t;
-    const float **g = realloc(run->gradients, n * sizeof *g);
-    if (g) run->gradients = g;
-    const diloco_device **d = realloc(run->devices, n * sizeof *d);
-    if (d) run->devices = d;
+    const size_t n = run->model.n_tensors + 1;
+    diloco_tensor *t = realloc(run->model.tensors, n * sizeof *t);
+    if (t) run->model.tensors = t;
+    const float **g = realloc(run->model.gradients, n * sizeof *g);
+    if (g) run->model.gradients = g;
+    const diloco_device **d = realloc(run->model.devices, n * sizeof *d);
+    if (d) run->model.devices = d;
     char *name = strdup(tensor->name);
     if (!t || !g || !d || !name) {
         free(name);
@@ -96,8 +96,8 @@ diloco_status diloco_run_tensor_sized(diloco_run *run, const diloco_tensor *give
     t[n - 1] = *tensor;
     t[n - 1].name = name;
     g[n - 1] = NULL;
-    d[n - 1] = run->device;
-    run->n_tensors = n;
+    d[n - 1] = run->model.device;
+    run->model.n_tensors = n;
     return DILOCO_OK;
 }
 
@@ -105,32 +105,32 @@ diloco_status diloco_run_device_sized(diloco_run *run, const diloco_device *devi
 {
     diloco_device seen;
     DL_TRY(must_be_open(run, "diloco_run_device"));
-    run->device = NULL;
+    run->model.device = NULL;
     if (!device) return DILOCO_OK;
     DL_TRY(dl_sized_in(&seen, sizeof seen, device, size, "diloco_device"));
     if (!seen.copy_in || !seen.copy_out || !seen.synchronise)
         return dl_fail(DILOCO_EINVAL, "a device needs copy_in, copy_out and synchronise");
     if (!seen.alloc != !seen.release)
         return dl_fail(DILOCO_EINVAL, "a device has both alloc and release, or none of them");
-    if (run->n_devices == DL_MAX_DEVICES)
+    if (run->model.n_devices == DL_MAX_DEVICES)
         return dl_fail(DILOCO_EINVAL, "more than %d devices", DL_MAX_DEVICES);
     diloco_device *copy = malloc(sizeof *copy);
     if (!copy) return dl_fail(DILOCO_ENOMEM, "no memory for a device");
     *copy = seen;
-    run->device = run->known_devices[run->n_devices++] = copy;
+    run->model.device = run->model.known_devices[run->model.n_devices++] = copy;
     return DILOCO_OK;
 }
 
 diloco_status diloco_run_gradient(diloco_run *run, const char *tensor, const float *gradient)
 {
     DL_TRY(must_be_open(run, "diloco_run_gradient"));
-    for (size_t i = 0; i < run->n_tensors; i++) {
-        if (strcmp(run->tensors[i].name, tensor) != 0) continue;
-        if (dl_dtype_stored(run->tensors[i].dtype) != DILOCO_F32)
+    for (size_t i = 0; i < run->model.n_tensors; i++) {
+        if (strcmp(run->model.tensors[i].name, tensor) != 0) continue;
+        if (dl_dtype_stored(run->model.tensors[i].dtype) != DILOCO_F32)
             return dl_fail(DILOCO_EINVAL, "tensor %s is of whole numbers: it has no gradient",
                            tensor);
-        run->gradients[i] = gradient;
-        run->has_gradients = true;
+        run->model.gradients[i] = gradient;
+        run->model.has_gradients = true;
         return DILOCO_OK;
     }
     return dl_fail(DILOCO_EINVAL, "register tensor %s before its gradient", tensor);
@@ -138,7 +138,7 @@ diloco_status diloco_run_gradient(diloco_run *run, const char *tensor, const flo
 
 diloco_status diloco_run_private(diloco_run *run, const char *name, void *data, size_t len)
 {
-    if (run->joined) return dl_fail(DILOCO_EINVAL, "register %s before diloco_run_join", name);
+    if (run->join.joined) return dl_fail(DILOCO_EINVAL, "register %s before diloco_run_join", name);
     const size_t name_len = strlen(name);
     if (!name_len || name_len > DILOCO_NAME_MAX || (len && !data))
         return dl_fail(DILOCO_EINVAL, "a private piece needs a place and a name of 1 to %d bytes",
@@ -146,14 +146,15 @@ diloco_status diloco_run_private(diloco_run *run, const char *name, void *data, 
     for (size_t i = 0; i < name_len; i++)
         if (name[i] < ' ' || name[i] > '~')
             return dl_fail(DILOCO_EINVAL, "a private piece's name is printable ASCII");
-    for (size_t i = 0; i < run->n_privates; i++)
-        if (strcmp(run->privates[i].name, name) == 0)
+    for (size_t i = 0; i < run->model.n_privates; i++)
+        if (strcmp(run->model.privates[i].name, name) == 0)
             return dl_fail(DILOCO_EINVAL, "private piece %s is registered twice", name);
-    if (run->n_privates == DL_MAX_PRIVATES)
+    if (run->model.n_privates == DL_MAX_PRIVATES)
         return dl_fail(DILOCO_EINVAL, "more than %d private pieces", DL_MAX_PRIVATES);
     char *copy = strdup(name);
     if (!copy) return dl_fail(DILOCO_ENOMEM, "no memory for %s", name);
-    run->privates[run->n_privates++] = (dl_private){.name = copy, .data = data, .len = len};
+    run->model.privates[run->model.n_privates++] =
+        (dl_private){.name = copy, .data = data, .len = len};
     return DILOCO_OK;
 }
 
@@ -163,10 +164,10 @@ diloco_status diloco_run_base(diloco_run *run, const char *name, const char *kin
     DL_TRY(must_be_open(run, "diloco_run_base"));
     if (!name || !kind || (len && !data))
         return dl_fail(DILOCO_EINVAL, "a base tensor needs a name, a kind and its values");
-    for (size_t i = 0; i < run->n_tensors; i++)
-        if (strcmp(run->tensors[i].name, name) == 0)
+    for (size_t i = 0; i < run->model.n_tensors; i++)
+        if (strcmp(run->model.tensors[i].name, name) == 0)
             return dl_fail(DILOCO_EINVAL, "tensor %s is exchanged: it is no base tensor", name);
-    return dl_base_add(&run->base, name, kind, dl_digest_bytes(data, len));
+    return dl_base_add(&run->model.base, name, kind, dl_digest_bytes(data, len));
 }
 
 diloco_status diloco_run_data_digest(diloco_run *run, const char *hex)
@@ -192,20 +193,20 @@ void diloco_run_record(diloco_run *run, const char *line, size_t len)
 
 void diloco_run_on_lr(diloco_run *run, double (*fn)(void *user, uint64_t entry), void *user)
 {
-    run->lr = fn;
-    run->lr_user = user;
+    run->hooks.lr = fn;
+    run->hooks.lr_user = user;
 }
 
 void diloco_run_on_probe(diloco_run *run, diloco_probe_fn fn, void *user)
 {
-    run->probe = fn;
-    run->probe_user = user;
+    run->hooks.probe = fn;
+    run->hooks.probe_user = user;
 }
 
 void diloco_run_interrupt(diloco_run *run)
 {
-    atomic_store(&run->interrupted, true);
-    atomic_store(&run->stop, true);
+    atomic_store(&run->calls.interrupted, true);
+    atomic_store(&run->calls.stop, true);
 }
 
 /* ---- stepping --------------------------------------------------------------------------- */
@@ -213,11 +214,11 @@ void diloco_run_interrupt(diloco_run *run)
 void dl_run_fresh(void *user, uint32_t fragment)
 {
     diloco_run *run = user;
-    run->work[fragment] = (dl_train_stats){.shard = run->at.shard,
-                                           .step = run->at.step,
-                                           .first_sample = run->at.next_sample,
-                                           .end_sample = run->at.next_sample};
-    run->loss_sum[fragment] = 0;
+    run->trained.work[fragment] = (dl_train_stats){.shard = run->trained.at.shard,
+                                                   .step = run->trained.at.step,
+                                                   .first_sample = run->trained.at.next_sample,
+                                                   .end_sample = run->trained.at.next_sample};
+    run->trained.loss_sum[fragment] = 0;
 }
 
 static uint64_t samples_a_step(const diloco_run *run)
@@ -228,18 +229,18 @@ static uint64_t samples_a_step(const diloco_run *run)
 void dl_run_skip(diloco_run *run)
 {
     const uint64_t to = dl_driver_position(run->driver);
-    const bool dealt = dl_driver_sample(run->driver, &run->at.next_sample);
-    if (to == run->position && !dealt) return;
-    if (!dealt) run->at.next_sample += (to - run->position) * samples_a_step(run);
-    for (uint32_t f = 0; f < run->n_fragments; f++)
-        if (run->work[f].steps == 0) dl_run_fresh(run, f);
-    run->position = to;
+    const bool dealt = dl_driver_sample(run->driver, &run->trained.at.next_sample);
+    if (to == run->trained.position && !dealt) return;
+    if (!dealt) run->trained.at.next_sample += (to - run->trained.position) * samples_a_step(run);
+    for (uint32_t f = 0; f < run->trained.n_fragments; f++)
+        if (run->trained.work[f].steps == 0) dl_run_fresh(run, f);
+    run->trained.position = to;
 }
 
 void dl_run_go_on(diloco_run *run)
 {
     dl_run_skip(run);
-    run->trained_since = dl_clock_now();
+    run->trained.trained_since = dl_clock_now();
 }
 
 static bool deals(const diloco_run *run)
@@ -249,36 +250,36 @@ static bool deals(const diloco_run *run)
 
 static void count(diloco_run *run, const diloco_step_report *report)
 {
-    dl_progress *p = &run->at;
-    run->last = *report;
-    run->life_steps++;
-    run->life_tokens += report->tokens;
-    run->position++;
+    dl_progress *p = &run->trained.at;
+    run->trained.last = *report;
+    run->trained.life_steps++;
+    run->trained.life_tokens += report->tokens;
+    run->trained.position++;
     p->step++;
     p->next_sample += report->samples;
-    for (size_t f = 0; f < run->n_fragments; f++) {
-        dl_train_stats *w = &run->work[f];
-        run->loss_sum[f] += report->loss;
+    for (size_t f = 0; f < run->trained.n_fragments; f++) {
+        dl_train_stats *w = &run->trained.work[f];
+        run->trained.loss_sum[f] += report->loss;
         w->step = p->step;
         w->steps++;
         w->samples += report->samples;
         w->tokens += report->tokens;
         w->end_sample = p->next_sample;
-        w->position = run->position;
-        w->loss = run->loss_sum[f] / (double)w->steps;
+        w->position = run->trained.position;
+        w->loss = run->trained.loss_sum[f] / (double)w->steps;
     }
     dl_driver_count_step(run->driver, p->step, report->loss);
 }
 
 static diloco_status begin_stop(diloco_run *run)
 {
-    if (run->due) return DILOCO_OK;
-    if (run->last.samples == 0 && run->work[0].samples == 0)
+    if (run->trained.due) return DILOCO_OK;
+    if (run->trained.last.samples == 0 && run->trained.work[0].samples == 0)
         return dl_fail(DILOCO_EINVAL,
                        "no samples were reported since the last entry: a contribution of none "
                        "counts for nothing, and the others would wait for it");
-    run->training += dl_clock_now() - run->trained_since;
-    run->due = true;
+    run->trained.training += dl_clock_now() - run->trained.trained_since;
+    run->trained.due = true;
     return DILOCO_OK;
 }
 
@@ -286,8 +287,8 @@ static diloco_status stop(diloco_run *run)
 {
     DL_TRY(begin_stop(run));
     DL_TRY(dl_driver_stop(run->driver));
-    DL_TRY(dl_mirrors_check(run->mirrors));
-    run->due = false;
+    DL_TRY(dl_mirrors_check(run->model.mirrors));
+    run->trained.due = false;
     dl_run_go_on(run);
     if (diloco_run_done(run)) dl_run_end_line(run);
     return DILOCO_OK;
@@ -310,12 +311,12 @@ static diloco_status take_step(bool *is_due, diloco_run *run, const diloco_step_
                        "set these to what a step takes, or data.deal to \"local\"",
                        (unsigned long long)samples_a_step(run),
                        (unsigned long long)report->samples);
-    if (report && run->due)
+    if (report && run->trained.due)
         return dl_fail(DILOCO_EINVAL, "an exchange is under way: call diloco_step with NULL, or "
                                       "diloco_run_perform");
     if (report) count(run, report);
     dl_record_deliver(&run->record);
-    *is_due = run->position >= dl_driver_train_until(run->driver);
+    *is_due = run->trained.position >= dl_driver_train_until(run->driver);
     return DILOCO_OK;
 }
 
@@ -341,19 +342,19 @@ diloco_status diloco_run_prepare_sized(diloco_run *run, const diloco_step_report
 diloco_status diloco_run_perform(diloco_run *run)
 {
     DL_TRY(must_be_joined(run, "diloco_run_perform"));
-    return run->due ? stop(run) : DILOCO_OK;
+    return run->trained.due ? stop(run) : DILOCO_OK;
 }
 
 diloco_status diloco_run_split(diloco_run *run)
 {
-    if (run->joined) return dl_fail(DILOCO_EINVAL, "diloco_run_split after diloco_run_join");
-    run->split = true;
+    if (run->join.joined) return dl_fail(DILOCO_EINVAL, "diloco_run_split after diloco_run_join");
+    run->join.split = true;
     return DILOCO_OK;
 }
 
 bool diloco_run_done(const diloco_run *run)
 {
-    return run->joined && dl_driver_done(run->driver);
+    return run->join.joined && dl_driver_done(run->driver);
 }
 
 static uint64_t positions_of(const diloco_run *run, uint64_t *entries)
@@ -368,18 +369,18 @@ static uint64_t positions_of(const diloco_run *run, uint64_t *entries)
 
 static diloco_run_info now(const diloco_run *run)
 {
-    diloco_run_info info = {.position = run->position,
-                            .step = run->at.step,
-                            .sample = run->at.next_sample,
+    diloco_run_info info = {.position = run->trained.position,
+                            .step = run->trained.at.step,
+                            .sample = run->trained.at.next_sample,
                             .generation = run->self.generation,
-                            .shard = (int)run->at.shard,
-                            .resumed = run->resumed,
-                            .interrupted = atomic_load(&run->interrupted),
-                            .fragments = (uint32_t)run->n_fragments,
+                            .shard = (int)run->trained.at.shard,
+                            .resumed = run->join.resumed,
+                            .interrupted = atomic_load(&run->calls.interrupted),
+                            .fragments = (uint32_t)run->trained.n_fragments,
                             .loss_mean = NAN};
     info.positions = positions_of(run, &info.entries);
     memcpy(info.run, run->file.id, sizeof info.run);
-    if (!run->joined) return info;
+    if (!run->join.joined) return info;
     const dl_driver_facts f = dl_driver_facts_now(run->driver);
     info.entry = f.entry;
     info.generation = f.generation;
@@ -404,7 +405,7 @@ typedef struct theta_copy {
 static void copy_theta(void *user, const dl_state *state)
 {
     const theta_copy *c = user;
-    for (size_t i = 0; i < c->run->n_tensors; i++) {
+    for (size_t i = 0; i < c->run->model.n_tensors; i++) {
         const dl_manifest_tensor *t = &c->run->file.manifest.tensors[i];
         const dl_fragment_state *f = &state->now[t->fragment];
         const void *from = t->region == DL_INTEGERS   ? (const void *)(f->integers + t->offset)
@@ -424,8 +425,8 @@ static void copy_theta(void *user, const dl_state *state)
 diloco_status diloco_run_theta(const diloco_run *run, void *const *data, size_t n)
 {
     DL_TRY(must_be_joined(run, "diloco_run_theta"));
-    if (n != run->n_tensors)
-        return dl_fail(DILOCO_EINVAL, "%zu places for %zu tensors", n, run->n_tensors);
+    if (n != run->model.n_tensors)
+        return dl_fail(DILOCO_EINVAL, "%zu places for %zu tensors", n, run->model.n_tensors);
     theta_copy copy = {run, data};
     dl_driver_read_state(run->driver, copy_theta, &copy);
     return DILOCO_OK;
@@ -436,15 +437,15 @@ diloco_status diloco_run_theta(const diloco_run *run, void *const *data, size_t 
 void dl_run_end_line(diloco_run *run)
 {
     const dl_driver_facts f = dl_driver_facts_now(run->driver);
-    const double wall = dl_seconds(dl_clock_now() - run->began);
+    const double wall = dl_seconds(dl_clock_now() - run->trained.began);
     const dl_state *state = dl_exec_state(run->exec);
     const dl_event_context c = {.replica = run->replica};
     const double alone = run->config.alone_tokens_per_s;
-    const double rate = wall > 0 ? (double)run->life_tokens / wall : 0;
+    const double rate = wall > 0 ? (double)run->trained.life_tokens / wall : 0;
     const dl_end_facts end = {.entry = state->control.entry,
-                              .steps = run->at.step,
-                              .life_steps = run->life_steps,
-                              .tokens = run->life_tokens,
+                              .steps = run->trained.at.step,
+                              .life_steps = run->trained.life_steps,
+                              .tokens = run->trained.life_tokens,
                               .bytes_sent = f.bytes_sent,
                               .bytes_received = f.bytes_received,
                               .background_sent = f.background_sent,
@@ -452,7 +453,8 @@ void dl_run_end_line(diloco_run *run)
                               .heartbeats = f.heartbeats,
                               .heartbeat_s_max = f.heartbeat_s_max,
                               .n_floats = run->file.manifest.n_parameters,
-                              .utilization = wall > 0 ? dl_seconds(run->training) / wall : 0,
+                              .utilization =
+                                  wall > 0 ? dl_seconds(run->trained.training) / wall : 0,
                               .throughput_ratio = alone > 0 ? rate / alone : 0,
                               .digest = dl_state_digest_all(state)};
     dl_event_end(&run->record, &c, &end);
@@ -481,12 +483,12 @@ static void end_record(diloco_run *run)
     const bool made = atomic_load(&run->traffic.sent[DL_TRAFFIC_FIRST_MODEL]) > 0;
     const dl_time until = dl_time_after(dl_clock_now(), 10 * DL_SECOND);
     dl_life life = {.replica = "_create"};
-    if (run->joined) {
+    if (run->join.joined) {
         life = run->self;
         dl_record_flush(&run->record, run->store, &life, true, until);
     }
     traffic_line(run);
-    if (run->joined || made) dl_record_flush(&run->record, run->store, &life, true, until);
+    if (run->join.joined || made) dl_record_flush(&run->record, run->store, &life, true, until);
 }
 
 diloco_status diloco_run_save(diloco_run *run)
@@ -513,24 +515,24 @@ void diloco_run_close(diloco_run *run)
     dl_runfile_deinit(&run->file);
     dl_signer_close(run->signer);
     dl_record_deinit(&run->record);
-    for (size_t i = 0; i < run->n_tensors; i++)
-        free((void *)(uintptr_t)run->tensors[i].name);
-    for (size_t i = 0; i < run->n_privates; i++)
-        free((void *)(uintptr_t)run->privates[i].name);
-    free(run->watch.at);
-    free(run->tensors);
-    free(run->gradients);
-    free(run->devices);
-    dl_base_deinit(&run->base);
-    dl_mirrors_destroy(run->mirrors);
-    for (size_t i = 0; i < run->n_devices; i++)
-        free(run->known_devices[i]);
-    free(run->work);
-    free(run->loss_sum);
-    free(run->saved);
-    free(run->bases);
-    free(run->takes);
-    free(run->paces);
+    for (size_t i = 0; i < run->model.n_tensors; i++)
+        free((void *)(uintptr_t)run->model.tensors[i].name);
+    for (size_t i = 0; i < run->model.n_privates; i++)
+        free((void *)(uintptr_t)run->model.privates[i].name);
+    free(run->workers.watch.at);
+    free(run->model.tensors);
+    free(run->model.gradients);
+    free(run->model.devices);
+    dl_base_deinit(&run->model.base);
+    dl_mirrors_destroy(run->model.mirrors);
+    for (size_t i = 0; i < run->model.n_devices; i++)
+        free(run->model.known_devices[i]);
+    free(run->trained.work);
+    free(run->trained.loss_sum);
+    free(run->room.saved);
+    free(run->room.bases);
+    free(run->room.takes);
+    free(run->room.paces);
     dl_user_destroy(run->user); /* behind the store's handles */
     free(run);
 }
