@@ -27,7 +27,6 @@ LARGE_STRUCTS = {
     "src/cli/display/report.h: dl_report": 28,
     "src/combine/combine_plan.h: dl_combine_plan": 27,
     "src/data/data.c: dl_data": 26,
-    "src/gossip/node_parts.h: dl_gossip_life": 35,
     "src/log/entry.h: dl_entry": 29,
     "src/model/decode.c: dl_decoder": 31,
     "src/nn/graph.h: dl_graph": 32,

@@ -35,12 +35,12 @@ static diloco_run_info now_of(const dl_gossip_life *l)
     return (diloco_run_info){.generation = l->home.life.generation,
                              .entry = l->node.round,
                              .entries = (uint64_t)dl_gossip_config(l)->rounds,
-                             .position = l->position,
+                             .position = l->trained.position,
                              .positions = positions(l),
                              .fragments = 1,
-                             .step = l->steps,
-                             .sample = l->next_sample,
-                             .shard = (int)l->shard,
+                             .step = l->trained.steps,
+                             .sample = l->trained.next_sample,
+                             .shard = (int)l->trained.shard,
                              .resumed = l->resumed};
 }
 
@@ -61,24 +61,24 @@ static bool asked_to_stop(const dl_gossip_life *l)
 
 static void count_step(dl_gossip_life *l, const dl_step_facts *facts)
 {
-    dl_local_fragment *work = &l->work;
-    if (work->stats.steps == 0) work->stats.first_sample = l->next_sample;
+    dl_local_fragment *work = &l->trained.work;
+    if (work->stats.steps == 0) work->stats.first_sample = l->trained.next_sample;
     work->stats.steps++;
     work->stats.samples += facts->samples;
     work->stats.tokens += facts->tokens;
     work->loss_sum += facts->loss;
-    l->next_sample += facts->samples;
-    l->tokens += facts->tokens;
-    l->steps++;
-    l->position++;
-    if (l->rewarming) l->rewarming--;
+    l->trained.next_sample += facts->samples;
+    l->trained.tokens += facts->tokens;
+    l->trained.steps++;
+    l->trained.position++;
+    if (l->trained.rewarming) l->trained.rewarming--;
     dl_meter_step(&l->meter, facts);
 }
 
 static diloco_status look_for_a_setback(dl_gossip_life *l, double loss)
 {
     char text[DL_SETBACK_NORMS + 512];
-    if (!dl_setback_step(&l->setback, loss, text, sizeof text)) return DILOCO_OK;
+    if (!dl_setback_step(&l->trained.setback, loss, text, sizeof text)) return DILOCO_OK;
     dl_log(DILOCO_LOG_WARN, "%s: %s", l->name, text);
     return dl_recorder_warn(&l->recorder, "divergence", text);
 }
@@ -87,14 +87,14 @@ static diloco_status take_step(dl_gossip_life *l)
 {
     dl_step_facts facts;
     double lr;
-    DL_TRY(dl_schedule_lr(&lr, dl_gossip_config(l), l->position, positions(l), 0));
-    lr = dl_step_rewarmed(dl_gossip_config(l), l->rewarming, lr);
-    DL_TRY(dl_step_take(&facts, &l->step, (size_t)l->shard, l->next_sample, lr));
+    DL_TRY(dl_schedule_lr(&lr, dl_gossip_config(l), l->trained.position, positions(l), 0));
+    lr = dl_step_rewarmed(dl_gossip_config(l), l->trained.rewarming, lr);
+    DL_TRY(dl_step_take(&facts, &l->step, (size_t)l->trained.shard, l->trained.next_sample, lr));
     count_step(l, &facts);
     dl_life_progress(l, "train");
-    DL_TRY(dl_recorder_check_step(&l->recorder, &facts, l->steps, -1));
+    DL_TRY(dl_recorder_check_step(&l->recorder, &facts, l->trained.steps, -1));
     DL_TRY(look_for_a_setback(l, facts.loss));
-    return dl_recorder_step(&l->recorder, &facts, lr, l->steps, l->position,
+    return dl_recorder_step(&l->recorder, &facts, lr, l->trained.steps, l->trained.position,
                             l->state.control.entry);
 }
 
@@ -118,7 +118,7 @@ static diloco_status stop_here(dl_gossip_life *l)
     return dl_fail(DILOCO_EINTERRUPTED,
                    "%s stopped at step %" PRIu64 " of %" PRIu64
                    " with its state saved: the same command goes on from here",
-                   l->name, l->position, positions(l));
+                   l->name, l->trained.position, positions(l));
 }
 
 /* ---- what this node publishes ------------------------------------------------------------- */
@@ -127,18 +127,19 @@ static diloco_status publish(dl_gossip_life *l, dl_object object)
 {
     dl_span spans[3];
     size_t n_spans;
-    const dl_local_fragment *work = &l->work;
-    dl_contribution *c = object == DL_OBJECT_MODEL ? &l->own_model : &l->own;
+    const dl_local_fragment *work = &l->trained.work;
+    dl_contribution *c = object == DL_OBJECT_MODEL ? &l->exchange.own_model : &l->exchange.own;
     *c = (dl_contribution){.life = l->home.life, .entry = l->node.round, .stats = work->stats};
-    c->stats.position = l->position;
-    c->stats.step = l->steps;
-    c->stats.shard = l->shard;
-    c->stats.end_sample = l->next_sample;
+    c->stats.position = l->trained.position;
+    c->stats.step = l->trained.steps;
+    c->stats.shard = l->trained.shard;
+    c->stats.end_sample = l->trained.next_sample;
     c->stats.loss = work->stats.steps ? work->loss_sum / (double)work->stats.steps : NAN;
     if (!work->stats.steps) c->stats.first_sample = c->stats.end_sample;
     memcpy(c->run, l->run.id, sizeof c->run);
     DL_TRY(dl_life_pull_tensors(l));
-    DL_TRY(dl_mix_own(l->mix, object, &l->state, l->data, c, &l->input, spans, &n_spans));
+    DL_TRY(dl_mix_own(l->mix, object, &l->state, l->model.data, c, &l->exchange.input, spans,
+                      &n_spans));
     return dl_home_put(&l->home, object, l->node.round, c, spans, n_spans);
 }
 
@@ -146,21 +147,21 @@ static diloco_status do_train(dl_gossip_life *l)
 {
     const uint64_t end = (l->node.round + 1) * dl_life_round_steps(l);
     const dl_time began = dl_clock_now();
-    while (l->position < end) {
+    while (l->trained.position < end) {
         DL_TRY(take_step(l));
         if (asked_to_stop(l)) return stop_here(l);
     }
     dl_life_progress(l, "exchange");
-    l->train_s = dl_seconds(dl_clock_now() - began);
+    l->exchange.train_s = dl_seconds(dl_clock_now() - began);
     DL_TRY(publish(l, DL_OBJECT_CONTRIBUTION));
     dl_wire_lock(l->wire);
-    l->trained_at = dl_clock_now();
-    l->node.self.step = l->steps;
+    l->exchange.trained_at = dl_clock_now();
+    l->node.self.step = l->trained.steps;
     /* A deadline derives itself: twice what a round's steps take, at least a sixth of patience. */
     if (dl_gossip_config(l)->deadline_s <= 0)
-        l->node.rules.deadline =
-            dl_time_from_seconds(fmax(2 * l->train_s, dl_gossip_config(l)->patience_s / 6));
-    dl_node_trained(&l->node, l->trained_at);
+        l->node.rules.deadline = dl_time_from_seconds(
+            fmax(2 * l->exchange.train_s, dl_gossip_config(l)->patience_s / 6));
+    dl_node_trained(&l->node, l->exchange.trained_at);
     dl_wire_changed(l->wire);
     dl_wire_unlock(l->wire);
     return DILOCO_OK;
@@ -175,7 +176,7 @@ static size_t inputs_of(dl_gossip_life *l, dl_mix_input *inputs, size_t *n_struc
     dl_wire_lock(l->wire);
     const size_t n = dl_node_set(&l->node, set);
     for (size_t i = 0; i < n; i++)
-        inputs[i] = set[i] == DL_NODE_MAX ? l->input : dl_wire_input(l->wire, set[i]);
+        inputs[i] = set[i] == DL_NODE_MAX ? l->exchange.input : dl_wire_input(l->wire, set[i]);
     *n_struck = dl_node_n_struck(&l->node);
     dl_wire_unlock(l->wire);
     return n;
@@ -184,7 +185,7 @@ static size_t inputs_of(dl_gossip_life *l, dl_mix_input *inputs, size_t *n_struc
 void dl_life_start_round(dl_gossip_life *l)
 {
     dl_life_adopt(l);
-    l->work = (dl_local_fragment){.stats.first_sample = l->next_sample};
+    l->trained.work = (dl_local_fragment){.stats.first_sample = l->trained.next_sample};
 }
 
 /* As the log has it: in turn, every eval_every rounds; and behind the last round each its own. */
@@ -196,10 +197,10 @@ static diloco_status evaluate(dl_gossip_life *l)
     const bool last = round == (uint64_t)c->rounds;
     if (dl_data_test_samples(l->setup.data) == 0 || !c->server_test) return DILOCO_OK;
     if (!last && (every == 0 || round % every != 0)) return DILOCO_OK;
-    if (!last && round / every % (uint64_t)c->replicas != l->shard) return DILOCO_OK;
+    if (!last && round / every % (uint64_t)c->replicas != l->trained.shard) return DILOCO_OK;
     dl_life_progress(l, "eval");
     DL_TRY(dl_evaluate(&held_out, &l->setup, (uint64_t)c->eval_batches));
-    DL_TRY(dl_evaluate_samples(&next, &l->setup, (size_t)l->shard, l->next_sample,
+    DL_TRY(dl_evaluate_samples(&next, &l->setup, (size_t)l->trained.shard, l->trained.next_sample,
                                (size_t)c->batch_size));
     return dl_life_record_eval(l, &held_out, &next);
 }
@@ -222,7 +223,7 @@ static diloco_status finish(dl_gossip_life *l, const char *event, bool stepped,
     if (l->node.round == round) return DILOCO_OK; /* there is still to agree */
     l->state.control.entry = l->node.round;
     DL_TRY(dl_life_save_round(l));
-    return l->work.stats.steps ? DILOCO_OK : evaluate(l); /* the tensors are theta */
+    return l->trained.work.stats.steps ? DILOCO_OK : evaluate(l); /* the tensors are theta */
 }
 
 /* The round's step is made, of these: is it a divergence? */
@@ -234,7 +235,7 @@ static void begin_setback(dl_gossip_life *l, const dl_mix_input *inputs, size_t 
         now.inner += inputs[i].facts->stats.loss / (double)n;
         dl_setback_norm(&now, inputs[i].facts->life.replica, inputs[i].facts->norm);
     }
-    dl_setback_adopt(&l->setback, &now);
+    dl_setback_adopt(&l->trained.setback, &now);
 }
 
 /* A step that cannot be made is none: theta stays, and that is said. */
@@ -300,8 +301,8 @@ static diloco_status do_publish(dl_gossip_life *l)
     dl_life_progress(l, "exchange");
     DL_TRY(publish(l, DL_OBJECT_MODEL));
     dl_wire_lock(l->wire);
-    l->trained_at = dl_clock_now();
-    dl_node_published(&l->node, l->trained_at);
+    l->exchange.trained_at = dl_clock_now();
+    dl_node_published(&l->node, l->exchange.trained_at);
     dl_wire_unlock(l->wire);
     return DILOCO_OK;
 }
@@ -386,19 +387,20 @@ static uint64_t shard_of(const char *name, uint64_t n_shards)
 
 static diloco_status open_model(dl_gossip_life *l)
 {
-    l->tensors = l->setup.tensors;
-    l->n_tensors = l->setup.n_tensors;
-    l->data = calloc(l->n_tensors, sizeof *l->data);
-    if (!l->data) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", l->n_tensors);
+    l->model.tensors = l->setup.tensors;
+    l->model.n_tensors = l->setup.n_tensors;
+    l->model.data = calloc(l->model.n_tensors, sizeof *l->model.data);
+    if (!l->model.data)
+        return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", l->model.n_tensors);
     dl_manifest manifest;
     const dl_config *c = dl_gossip_config(l);
-    DL_TRY(dl_manifest_init(&manifest, l->tensors, l->n_tensors,
+    DL_TRY(dl_manifest_init(&manifest, l->model.tensors, l->model.n_tensors,
                             c->apply_to == DL_APPLY_ALL_FLOATING));
     const diloco_status status = dl_runfile_matches(&l->run, c, &manifest);
     dl_manifest_deinit(&manifest);
     DL_TRY(status);
-    for (size_t i = 0; i < l->n_tensors; i++)
-        l->data[i] = l->tensors[i].data;
+    for (size_t i = 0; i < l->model.n_tensors; i++)
+        l->model.data[i] = l->model.tensors[i].data;
     DL_TRY(dl_step_init(&l->step, &l->setup, false));
     DL_TRY(dl_life_list_privates(l));
     DL_TRY(dl_state_init(&l->state, &l->run.manifest, dl_outer_find(c->outer_optimizer),
@@ -427,13 +429,13 @@ static void begin_node(dl_gossip_life *l, bool resumed, bool blank)
     const dl_node_rules rules = rules_of(dl_gossip_config(l));
     dl_beat self = {.life = l->home.life,
                     .digest = l->state.now[0].digest,
-                    .step = l->steps,
+                    .step = l->trained.steps,
                     .divergence = NAN};
     memcpy(self.run, l->run.id, sizeof self.run);
     memcpy(self.id, l->home.id, sizeof self.id);
     memcpy(self.address, l->home.address, sizeof self.address);
     dl_node_init(&l->node, &rules, &self, l->state.control.entry, dl_clock_now());
-    l->node.fresh = !resumed || (l->steps == 0 && l->state.control.entry == 0);
+    l->node.fresh = !resumed || (l->trained.steps == 0 && l->state.control.entry == 0);
     l->node.blank = blank;
 }
 
@@ -460,8 +462,8 @@ static diloco_status join(dl_gossip_life *l)
     DL_TRY(dl_home_open(&l->home, c, l->name));
     DL_TRY(dl_life_resume(l, &resumed));
     if (!resumed) DL_TRY(dl_life_begin(l, &blank));
-    l->shard = shard_of(l->name, dl_clients_shards(c));
-    DL_TRY(dl_data_take(l->setup.data, (size_t)l->shard));
+    l->trained.shard = shard_of(l->name, dl_clients_shards(c));
+    DL_TRY(dl_data_take(l->setup.data, (size_t)l->trained.shard));
     DL_TRY(dl_home_serve(&l->home, c));
     begin_node(l, resumed, blank);
     DL_TRY(open_lines(l));
@@ -509,7 +511,7 @@ static void close_life(dl_gossip_life *l)
     dl_state_deinit(&l->state);
     dl_step_deinit(&l->step);
     dl_runfile_deinit(&l->run);
-    free(l->data);
+    free(l->model.data);
     dl_setup_close(&l->setup);
     free(l);
 }

@@ -34,8 +34,9 @@ static diloco_status settle_copy(dl_gossip_life *l, const char *from)
     char text[DL_ADDRESS_MAX + 96];
     snprintf(text, sizeof text, "copied the model before round %" PRIu64 " from %s", round, from);
     dl_log(DILOCO_LOG_INFO, "%s: %s", l->name, text);
-    l->position = round * dl_life_round_steps(l);
-    if (l->steps == 0 && round > 0) l->rewarming = (uint64_t)dl_gossip_config(l)->rewarm_steps;
+    l->trained.position = round * dl_life_round_steps(l);
+    if (l->trained.steps == 0 && round > 0)
+        l->trained.rewarming = (uint64_t)dl_gossip_config(l)->rewarm_steps;
     dl_life_start_round(l);
     dl_wire_lock(l->wire);
     dl_node_copied(&l->node, true, round, dl_clock_now());

@@ -16,6 +16,35 @@
 #include "train/step.h"
 #include <diloco/train.h>
 
+/* The model of a node, in memory. */
+typedef struct dl_gossip_model {
+    void **data; /* [n_tensors] of the model, in the manifest's order, in host places */
+    const diloco_tensor *tensors;
+    size_t n_tensors;
+    dl_private privates[DL_HOME_PRIVATES];
+    size_t n_privates;
+} dl_gossip_model;
+
+/* The training of a node. */
+typedef struct dl_gossip_trained {
+    uint64_t position;               /* of the run */
+    uint64_t steps;                  /* completed by this node in all its generations */
+    uint64_t next_sample, shard;     /* of its stream */
+    dl_local_fragment work;          /* since theta */
+    uint64_t inner_steps, rewarming; /* saved */
+    dl_setback setback;              /* is the model far worse after the last round? */
+    uint64_t tokens;                 /* of this generation */
+} dl_gossip_trained;
+
+/* The exchange of one round. */
+typedef struct dl_gossip_exchange {
+    dl_contribution own, own_model;      /* to the round in flight */
+    dl_mix_input input;                  /* the newest of the two, as dl_mix_step takes it */
+    dl_time trained_at;                  /* when the exchange in flight began */
+    double train_s;                      /* the last round's steps took */
+    uint64_t bytes_sent, bytes_received; /* as of the last round */
+} dl_gossip_exchange;
+
 typedef struct dl_gossip_life {
     const char *name;
     const diloco_train_hooks *hooks; /* or NULL */
@@ -31,24 +60,11 @@ typedef struct dl_gossip_life {
     dl_mix *mix;
     dl_node node;
     dl_wire *wire;
-    void **data; /* [n_tensors] of the model, in the manifest's order, in host places */
-    const diloco_tensor *tensors;
-    size_t n_tensors;
-    dl_private privates[DL_HOME_PRIVATES];
-    size_t n_privates;
-
     bool resumed;
-    uint64_t position, steps;        /* of the run; completed by this node in all its generations */
-    uint64_t next_sample, shard;     /* of its stream */
-    dl_local_fragment work;          /* since theta */
-    dl_contribution own, own_model;  /* to the round in flight */
-    dl_mix_input input;              /* the newest of the two, as dl_mix_step takes it */
-    uint64_t inner_steps, rewarming; /* saved */
-    dl_setback setback;              /* is the model far worse behind the last round? */
-    uint64_t tokens;                 /* of this generation */
-    dl_time trained_at;              /* when the exchange in flight began */
-    double train_s;                  /* the last round's steps took */
-    uint64_t bytes_sent, bytes_received; /* as of the last round */
+
+    dl_gossip_model model;
+    dl_gossip_trained trained;
+    dl_gossip_exchange exchange;
 } dl_gossip_life;
 
 static inline const dl_config *dl_gossip_config(const dl_gossip_life *l)

@@ -32,9 +32,9 @@ diloco_status dl_life_record_begin(dl_gossip_life *l)
     DL_TRY(dl_recorder_end(&l->recorder));
     j = dl_recorder_begin(&l->recorder, "trainer");
     dl_json_u64(j, "generation", l->home.life.generation);
-    dl_json_u64(j, "shard", l->shard);
+    dl_json_u64(j, "shard", l->trained.shard);
     dl_json_bool(j, "resumed", l->resumed);
-    dl_json_u64(j, "step", l->steps);
+    dl_json_u64(j, "step", l->trained.steps);
     dl_json_str(j, "program", diloco_version());
     dl_json_str(j, "isa", diloco_isa());
     dl_json_i64(j, "threads", dl_gossip_config(l)->threads);
@@ -82,7 +82,7 @@ diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event, bool
 {
     uint64_t sent, received;
     char digest[DL_HASH_HEX + 1];
-    const double exchange_s = dl_seconds(dl_clock_now() - l->trained_at) - outer_s;
+    const double exchange_s = dl_seconds(dl_clock_now() - l->exchange.trained_at) - outer_s;
     traffic(l, &sent, &received);
     dl_json *j = dl_recorder_begin(&l->recorder, event);
     dl_json_str(j, "consensus", "none");
@@ -90,8 +90,10 @@ diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event, bool
     dl_json_bool(j, "stepped", stepped);
     record_members(l, j);
     dl_json_f64(j, "inner_loss",
-                l->work.stats.steps ? l->work.loss_sum / (double)l->work.stats.steps : NAN);
-    dl_json_f64(j, "pseudo_grad_norm", l->own.norm);
+                l->trained.work.stats.steps
+                    ? l->trained.work.loss_sum / (double)l->trained.work.stats.steps
+                    : NAN);
+    dl_json_f64(j, "pseudo_grad_norm", l->exchange.own.norm);
     dl_json_str(j, "combiner", stepped ? facts->outer.combiner : NULL);
     dl_json_bool(j, "combiner_fallback", stepped && facts->outer.fell_back);
     dl_json_u64(j, "tolerated", stepped ? facts->outer.tolerated : 0);
@@ -99,14 +101,14 @@ diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event, bool
     dl_json_f64(j, "peer_grad_similarity", stepped ? facts->outer.similarity : NAN);
     dl_json_f64(j, "weight_divergence", stepped ? facts->outer.divergence : NAN);
     dl_json_u64(j, "same_model", stepped ? facts->n_alike : 1);
-    dl_json_u64(j, "bytes_sent", sent - l->bytes_sent);
-    dl_json_u64(j, "bytes_received", received - l->bytes_received);
+    dl_json_u64(j, "bytes_sent", sent - l->exchange.bytes_sent);
+    dl_json_u64(j, "bytes_received", received - l->exchange.bytes_received);
     dl_json_f64(j, "exchange_s", exchange_s);
     dl_json_f64(j, "outer_s", outer_s);
     dl_hash_to_hex(digest, l->state.now[0].digest);
     dl_json_str(j, "digest", digest);
-    l->bytes_sent = sent;
-    l->bytes_received = received;
+    l->exchange.bytes_sent = sent;
+    l->exchange.bytes_received = received;
     return dl_recorder_end(&l->recorder);
 }
 
@@ -121,14 +123,14 @@ diloco_status dl_life_record_end(dl_gossip_life *l)
     dl_json *j = dl_recorder_begin(&l->recorder, "end");
     dl_json_str(j, "consensus", "none");
     dl_json_u64(j, "entry", l->node.round);
-    dl_json_u64(j, "steps", l->steps);
+    dl_json_u64(j, "steps", l->trained.steps);
     dl_json_u64(j, "stepped", l->node.self.stepped);
     dl_json_u64(j, "agreed", l->node.agreed);
-    dl_json_u64(j, "tokens", l->tokens);
+    dl_json_u64(j, "tokens", l->trained.tokens);
     dl_json_u64(j, "bytes_sent", sent);
     dl_json_u64(j, "bytes_received", received);
     dl_json_f64(j, "data_parallel_bytes",
-                4.0 * (double)l->run.manifest.n_parameters * (double)l->steps);
+                4.0 * (double)l->run.manifest.n_parameters * (double)l->trained.steps);
     const double wall = dl_meter_wall(&l->meter);
     dl_json_f64(j, "utilization", wall > 0 ? l->meter.training_s / wall : NAN);
     dl_json_str(j, "model", digest);
@@ -140,7 +142,7 @@ diloco_status dl_life_record_eval(dl_gossip_life *l, const dl_score *held_out, c
     dl_json *j = dl_recorder_begin(&l->recorder, "eval");
     dl_json_str(j, "consensus", "none");
     dl_json_u64(j, "entry", l->state.control.entry);
-    dl_json_u64(j, "step", l->steps);
+    dl_json_u64(j, "step", l->trained.steps);
     dl_json_f64(j, "loss", held_out->loss);
     if (l->setup.sample->kind == DL_TOKENS) dl_json_f64(j, "perplexity", exp(held_out->loss));
     dl_json_f64(j, "accuracy", held_out->accuracy);

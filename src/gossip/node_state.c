@@ -14,11 +14,14 @@
 
 diloco_status dl_life_list_privates(dl_gossip_life *l)
 {
-    DL_TRY(dl_step_list(&l->step, l->privates, DL_HOME_PRIVATES - 2, &l->n_privates, true));
-    l->privates[l->n_privates++] =
-        (dl_private){.name = "inner.steps", .data = &l->inner_steps, .len = sizeof l->inner_steps};
-    l->privates[l->n_privates++] =
-        (dl_private){.name = "inner.rewarming", .data = &l->rewarming, .len = sizeof l->rewarming};
+    DL_TRY(dl_step_list(&l->step, l->model.privates, DL_HOME_PRIVATES - 2, &l->model.n_privates,
+                        true));
+    l->model.privates[l->model.n_privates++] = (dl_private){.name = "inner.steps",
+                                                            .data = &l->trained.inner_steps,
+                                                            .len = sizeof l->trained.inner_steps};
+    l->model.privates[l->model.n_privates++] = (dl_private){.name = "inner.rewarming",
+                                                            .data = &l->trained.rewarming,
+                                                            .len = sizeof l->trained.rewarming};
     return DILOCO_OK;
 }
 
@@ -36,32 +39,34 @@ static void push_tensors(dl_gossip_life *l)
 
 void dl_life_adopt(dl_gossip_life *l)
 {
-    dl_mix_adopt(&l->state, l->data);
+    dl_mix_adopt(&l->state, l->model.data);
     push_tensors(l);
 }
 
 diloco_status dl_life_save_private(dl_gossip_life *l)
 {
     dl_pace_fragment pace = {.since = 0};
-    dl_local_facts f = {
-        .pace = {.position = l->position, .folded = l->state.control.entry, .fragments = &pace},
-        .generation = l->home.life.generation,
-        .step = l->steps,
-        .shard = l->shard,
-        .next_sample = l->next_sample,
-        .fragments = &l->work,
-        .n_fragments = 1,
-        .manifest = l->run.manifest.digest,
-        .threads = (uint32_t)dl_gossip_config(l)->threads};
-    l->inner_steps = dl_inner_steps(l->step.inner);
-    l->work.base = l->state.now[0].digest;
+    dl_local_facts f = {.pace = {.position = l->trained.position,
+                                 .folded = l->state.control.entry,
+                                 .fragments = &pace},
+                        .generation = l->home.life.generation,
+                        .step = l->trained.steps,
+                        .shard = l->trained.shard,
+                        .next_sample = l->trained.next_sample,
+                        .fragments = &l->trained.work,
+                        .n_fragments = 1,
+                        .manifest = l->run.manifest.digest,
+                        .threads = (uint32_t)dl_gossip_config(l)->threads};
+    l->trained.inner_steps = dl_inner_steps(l->step.inner);
+    l->trained.work.base = l->state.now[0].digest;
     memcpy(f.run, l->run.id, sizeof f.run);
     snprintf(f.replica, sizeof f.replica, "%s", l->name);
     snprintf(f.isa, sizeof f.isa, "%s", diloco_isa());
     snprintf(f.program, sizeof f.program, "%s", diloco_version());
     DL_TRY(dl_life_pull_tensors(l));
     DL_TRY(dl_staging_pull(&l->step.vectors));
-    return dl_local_save(l->home.local, &f, l->tensors, l->n_tensors, l->privates, l->n_privates);
+    return dl_local_save(l->home.local, &f, l->model.tensors, l->model.n_tensors, l->model.privates,
+                         l->model.n_privates);
 }
 
 /* ---- the model that a generation begins from ----------------------------------------------------
@@ -71,18 +76,19 @@ static diloco_status load_private(dl_gossip_life *l, uint64_t *round)
 {
     dl_pace_fragment pace;
     dl_take takes[1];
-    dl_local_facts f = {
-        .pace = {.takes = takes, .fragments = &pace}, .fragments = &l->work, .n_fragments = 1};
-    DL_TRY(dl_local_load(l->home.local, &f, l->run.id, l->run.manifest.digest, l->tensors,
-                         l->n_tensors, l->privates, l->n_privates, true));
+    dl_local_facts f = {.pace = {.takes = takes, .fragments = &pace},
+                        .fragments = &l->trained.work,
+                        .n_fragments = 1};
+    DL_TRY(dl_local_load(l->home.local, &f, l->run.id, l->run.manifest.digest, l->model.tensors,
+                         l->model.n_tensors, l->model.privates, l->model.n_privates, true));
     push_tensors(l);
     dl_staging_push(&l->step.vectors);
     *round = f.pace.folded;
-    l->position = f.pace.position;
-    l->steps = f.step;
-    l->next_sample = f.next_sample;
+    l->trained.position = f.pace.position;
+    l->trained.steps = f.step;
+    l->trained.next_sample = f.next_sample;
     l->home.life.generation = f.generation + 1;
-    dl_inner_set_steps(l->step.inner, l->inner_steps);
+    dl_inner_set_steps(l->step.inner, l->trained.inner_steps);
     return DILOCO_OK;
 }
 
@@ -99,7 +105,7 @@ diloco_status dl_life_resume(dl_gossip_life *l, bool *resumed)
     status = dl_snapshot_read_newest(&l->state, l->home.store, &l->run, l->run_digest, round,
                                      l->setup.pool, DL_NEVER);
     const bool fits = !status && l->state.control.entry == round &&
-                      dl_hash_equal(l->state.now[0].digest, l->work.base);
+                      dl_hash_equal(l->state.now[0].digest, l->trained.work.base);
     if (!fits)
         return dl_fail(status ? status : DILOCO_EPROTO,
                        "the model of round %" PRIu64
@@ -133,7 +139,7 @@ diloco_status dl_life_save_round(dl_gossip_life *l)
     dl_wire_lock(l->wire);
     l->node.self.state = l->state.control.entry;
     l->node.self.digest = l->state.now[0].digest;
-    l->node.self.step = l->steps;
+    l->node.self.step = l->trained.steps;
     dl_wire_changed(l->wire);
     dl_wire_unlock(l->wire);
     return DILOCO_OK;
