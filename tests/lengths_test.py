@@ -30,7 +30,6 @@ LARGE_STRUCTS = {
     "src/log/entry.h: dl_entry": 29,
     "src/model/decode.c: dl_decoder": 31,
     "src/nn/graph.h: dl_graph": 32,
-    "src/protocol/machine.h: dl_machine_args": 26,
     "src/view/view_model.h: dl_model": 28,
     "tests/machine_world.h: world": 37,
     "tests/sim.h: replica": 54,

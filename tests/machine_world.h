@@ -205,8 +205,7 @@ static inline void make_world(world *w, uint64_t entry)
                                 .combiner = dl_combiner_find("mean"),
                                 .max_members = WORLD_MEMBERS,
                                 .snapshot_bytes = 1 << 20,
-                                .note = world_note,
-                                .note_user = w};
+                                .listener = {.note = world_note, .note_user = w}};
 }
 
 static inline void option(world *w, const char *name, const char *value)

@@ -135,24 +135,22 @@ static diloco_status make_machine(replica *r)
 {
     sim *s = r->sim;
     const dl_state *state = dl_exec_state(r->exec);
-    const dl_machine_args args = {.config = &s->file.config,
-                                  .run = s->file.id,
-                                  .identity = &s->file.identity,
-                                  .self = r->life,
-                                  .control = &dl_exec_state(r->exec)->control,
-                                  .pace = &r->pace,
-                                  .outer = state->outer,
-                                  .weighting = dl_weighting_find("uniform"),
-                                  .combiner = dl_combiner_find("mean"),
-                                  .way = dl_exec_way(r->exec),
-                                  .sends_beside = dl_exec_puts_ahead(r->exec),
-                                  .slices = dl_exec_slices(r->exec),
-                                  .max_members = state->control.roster.cap,
-                                  .snapshot_bytes = 1000,
-                                  .note = sim_on_note,
-                                  .note_user = r,
-                                  .trace = sim_on_move,
-                                  .trace_user = r};
+    const dl_machine_args args = {
+        .config = &s->file.config,
+        .run = s->file.id,
+        .identity = &s->file.identity,
+        .self = r->life,
+        .control = &dl_exec_state(r->exec)->control,
+        .pace = &r->pace,
+        .outer = state->outer,
+        .weighting = dl_weighting_find("uniform"),
+        .combiner = dl_combiner_find("mean"),
+        .way = dl_exec_way(r->exec),
+        .sends_beside = dl_exec_puts_ahead(r->exec),
+        .slices = dl_exec_slices(r->exec),
+        .max_members = state->control.roster.cap,
+        .snapshot_bytes = 1000,
+        .listener = {.note = sim_on_note, .note_user = r, .trace = sim_on_move, .trace_user = r}};
     return dl_machine_create(&r->machine, &args);
 }
 

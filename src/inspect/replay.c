@@ -121,8 +121,7 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
                                   .reader = true,
                                   .audits = audit,
                                   .decisions = exec->decisions,
-                                  .note = on_note,
-                                  .note_user = &r};
+                                  .listener = {.note = on_note, .note_user = &r}};
     DL_TRY(make_pace(&pace, &arena, run, entries, state->control.entry));
     const diloco_status status = replay_all(&args, exec);
     dl_arena_deinit(&arena);

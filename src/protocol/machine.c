@@ -91,7 +91,7 @@ uint32_t dl_machine_fragment(const dl_machine *m)
 
 void dl_machine_note(dl_machine *m, dl_note note)
 {
-    if (m->a.note) m->a.note(m->a.note_user, &note);
+    if (m->a.listener.note) m->a.listener.note(m->a.listener.note_user, &note);
 }
 
 dl_request dl_machine_request(dl_machine *m, dl_request_kind kind, dl_phase next)
@@ -300,7 +300,7 @@ static dl_request open_request(dl_machine *m, dl_request next, dl_transition mov
     m->requested = next.kind;
     move.to = dl_phase_name(m->phase);
     move.requested = next.kind;
-    if (m->a.trace) m->a.trace(m->a.trace_user, &move);
+    if (m->a.listener.trace) m->a.listener.trace(m->a.listener.trace_user, &move);
     return next;
 }
 

@@ -310,6 +310,14 @@ enum { DL_TRANSITION_TEXT = 160 };
 void dl_transition_text(char *out, size_t cap, const dl_transition *transition);
 const char *dl_request_name(dl_request_kind kind);
 
+/* Called while a machine moves. */
+typedef struct dl_machine_listener {
+    dl_note_fn note;
+    void *note_user;
+    dl_trace_fn trace; /* called after each move; NULL: no trace */
+    void *trace_user;
+} dl_machine_listener;
+
 typedef struct dl_machine_args {
     const dl_config *config; /* the run's */
     const char *run;
@@ -334,10 +342,7 @@ typedef struct dl_machine_args {
     const uint64_t *slices;                   /* [P] of an update, sharded; else NULL */
     double (*lr)(void *user, uint64_t entry); /* outer lr of an entry; NULL: the option's */
     void *lr_user;
-    dl_note_fn note;
-    void *note_user;
-    dl_trace_fn trace; /* called after each move; NULL: no trace */
-    void *trace_user;
+    dl_machine_listener listener;
 } dl_machine_args;
 
 /* Everything is taken here; nothing allocates later. DILOCO_ENOMEM. */

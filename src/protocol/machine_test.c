@@ -721,7 +721,7 @@ TEST(trace_has_each_move_with_its_request_and_reply)
     world w;
     n_moves = 0;
     make_world(&w, 0);
-    w.args.trace = keep_move;
+    w.args.listener.trace = keep_move;
     join_run(&w);
     CHECK_STR("entry 0: start -> catching up; REJOIN done, then READ", moves[0]);
     until(&w, DL_REQUEST_CONTRIBUTE);

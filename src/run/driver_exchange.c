@@ -475,10 +475,10 @@ diloco_status dl_exchange_create(dl_driver *d)
         .lr_user = d->a.lr_user,
         .sends_beside = dl_exec_puts_ahead(d->a.exec),
         .follows = d->a.follows,
-        .note = dl_driver_on_note,
-        .note_user = d,
-        .trace = d->a.trace_protocol ? dl_driver_on_move : NULL,
-        .trace_user = d,
+        .listener = {.note = dl_driver_on_note,
+                     .note_user = d,
+                     .trace = d->a.trace_protocol ? dl_driver_on_move : NULL,
+                     .trace_user = d},
     };
     if (!args.weighting)
         return dl_fail(DILOCO_EINVAL, "there is no weighting \"%s\"", run->config.weighting);
