@@ -29,16 +29,16 @@ void dl_combine_plan_layout(dl_combine_plan *plan, dl_arena *arena, const dl_com
     plan->coef =
         dl_arena_take_array(arena, (mixes ? square : n * parts) + kept, sizeof *plan->coef);
     plan->gram = DL_ARENA_ARRAY(arena, double, all);
-    plan->whole = DL_ARENA_ARRAY(arena, double, square);
-    plan->previous = DL_ARENA_ARRAY(arena, double, n + 1);
-    plan->inputs_gram = DL_ARENA_ARRAY(arena, double, mixes ? square : 0);
-    plan->inputs_previous = DL_ARENA_ARRAY(arena, double, n + 1);
-    plan->norm2 = DL_ARENA_ARRAY(arena, double, n);
-    plan->c = DL_ARENA_ARRAY(arena, double, n + 1);
-    plan->room = DL_ARENA_ARRAY(arena, double, 6 * n);
-    plan->mix = DL_ARENA_ARRAY(arena, float, mixes ? square : 0);
-    plan->order = DL_ARENA_ARRAY(arena, size_t, n);
-    plan->chosen = DL_ARENA_ARRAY(arena, size_t, n);
+    plan->scratch.whole = DL_ARENA_ARRAY(arena, double, square);
+    plan->scratch.previous = DL_ARENA_ARRAY(arena, double, n + 1);
+    plan->scratch.inputs_gram = DL_ARENA_ARRAY(arena, double, mixes ? square : 0);
+    plan->scratch.inputs_previous = DL_ARENA_ARRAY(arena, double, n + 1);
+    plan->scratch.norm2 = DL_ARENA_ARRAY(arena, double, n);
+    plan->scratch.c = DL_ARENA_ARRAY(arena, double, n + 1);
+    plan->scratch.room = DL_ARENA_ARRAY(arena, double, 6 * n);
+    plan->scratch.mix = DL_ARENA_ARRAY(arena, float, mixes ? square : 0);
+    plan->scratch.order = DL_ARENA_ARRAY(arena, size_t, n);
+    plan->scratch.chosen = DL_ARENA_ARRAY(arena, size_t, n);
 }
 
 diloco_status dl_combine_plan_begin(dl_combine_plan *plan, const dl_combine_rule *rule,
@@ -67,7 +67,7 @@ diloco_status dl_combine_plan_begin(dl_combine_plan *plan, const dl_combine_rule
 static void fill_grams(dl_combine_plan *plan)
 {
     size_t n = plan->n_members, rows = plan->n_rows;
-    memset(plan->whole, 0, n * n * sizeof *plan->whole);
+    memset(plan->scratch.whole, 0, n * n * sizeof *plan->scratch.whole);
     for (size_t part = 0; part < plan->n_parts; part++) {
         double *gram = plan->gram + part * rows * rows;
         for (size_t a = 0; a < n; a++)
@@ -75,15 +75,15 @@ static void fill_grams(dl_combine_plan *plan)
                 gram[b * rows + a] = gram[a * rows + b];
         for (size_t a = 0; a < n; a++)
             for (size_t b = 0; b < n; b++)
-                plan->whole[a * n + b] += gram[a * rows + b];
+                plan->scratch.whole[a * n + b] += gram[a * rows + b];
     }
     for (size_t b = 0; rows > n && b <= n; b++)
-        plan->previous[b] = plan->gram[n * rows + b];
+        plan->scratch.previous[b] = plan->gram[n * rows + b];
 }
 
 const double *dl_combine_plan_gram(const dl_combine_plan *plan)
 {
-    return plan->measure ? plan->whole : NULL;
+    return plan->measure ? plan->scratch.whole : NULL;
 }
 
 void dl_combine_plan_measure(dl_combine_plan *plan, const dl_combine_rule *rule, size_t n_members)
@@ -96,7 +96,7 @@ void dl_combine_plan_measure(dl_combine_plan *plan, const dl_combine_rule *rule,
 const double *dl_combine_plan_measured(dl_combine_plan *plan)
 {
     fill_grams(plan);
-    return plan->whole;
+    return plan->scratch.whole;
 }
 
 /* ---- mixing */
@@ -107,12 +107,13 @@ static void mix_nearest(dl_combine_plan *plan, size_t f)
 {
     size_t n = plan->n_members, n_near = n - f;
     for (size_t i = 0; i < n; i++) {
-        double *d2 = plan->room;
+        double *d2 = plan->scratch.room;
         for (size_t j = 0; j < n; j++)
-            d2[j] = j == i ? -1 : dl_distance2(plan->whole, n, i, j);
-        dl_order(plan->order, d2, n);
+            d2[j] = j == i ? -1 : dl_distance2(plan->scratch.whole, n, i, j);
+        dl_order(plan->scratch.order, d2, n);
         for (size_t k = 0; k < n; k++)
-            plan->mix[i * n + plan->order[k]] = k < n_near ? (float)(1 / (double)n_near) : 0;
+            plan->scratch.mix[i * n + plan->scratch.order[k]] =
+                k < n_near ? (float)(1 / (double)n_near) : 0;
     }
 }
 
@@ -120,11 +121,11 @@ static void mix_nearest(dl_combine_plan *plan, size_t f)
 static void mix_buckets(dl_combine_plan *plan, size_t size, uint64_t seed)
 {
     size_t n = plan->n_members;
-    memset(plan->mix, 0, plan->n_inputs * n * sizeof *plan->mix);
+    memset(plan->scratch.mix, 0, plan->n_inputs * n * sizeof *plan->scratch.mix);
     for (size_t m = 0; m < n; m++) {
         size_t place = (size_t)dl_rng_permute(m, n, seed, DL_STREAM(DL_STREAM_BUCKETS, 0));
         size_t bucket = place / size, count = dl_size_min(size, n - bucket * size);
-        plan->mix[bucket * n + m] = (float)(1 / (double)count);
+        plan->scratch.mix[bucket * n + m] = (float)(1 / (double)count);
     }
 }
 
@@ -133,23 +134,24 @@ static void mix_gram(dl_combine_plan *plan)
 {
     size_t n = plan->n_members, n_inputs = plan->n_inputs;
     for (size_t a = 0; a < n_inputs; a++) {
-        double *row = plan->room;
+        double *row = plan->scratch.room;
         for (size_t m = 0; m < n; m++) {
             row[m] = 0;
             for (size_t k = 0; k < n; k++)
-                row[m] += (double)plan->mix[a * n + k] * plan->whole[k * n + m];
+                row[m] += (double)plan->scratch.mix[a * n + k] * plan->scratch.whole[k * n + m];
         }
         for (size_t b = 0; b < n_inputs; b++) {
             double sum = 0;
             for (size_t m = 0; m < n; m++)
-                sum += row[m] * (double)plan->mix[b * n + m];
-            plan->inputs_gram[a * n_inputs + b] = sum;
+                sum += row[m] * (double)plan->scratch.mix[b * n + m];
+            plan->scratch.inputs_gram[a * n_inputs + b] = sum;
         }
-        plan->inputs_previous[a] = 0;
+        plan->scratch.inputs_previous[a] = 0;
         for (size_t m = 0; m < n; m++)
-            plan->inputs_previous[a] += (double)plan->mix[a * n + m] * plan->previous[m];
+            plan->scratch.inputs_previous[a] +=
+                (double)plan->scratch.mix[a * n + m] * plan->scratch.previous[m];
     }
-    plan->inputs_previous[n_inputs] = plan->previous[n];
+    plan->scratch.inputs_previous[n_inputs] = plan->scratch.previous[n];
 }
 
 static void mix(dl_combine_plan *plan, const dl_combine_rule *rule,
@@ -174,23 +176,24 @@ static dl_combine_view view_of(dl_combine_plan *plan, const dl_combine_rule *rul
     dl_combine_view v = {.rule = rule,
                          .n = n_inputs,
                          .weight = measured->weight,
-                         .norm2 = plan->mixed ? plan->norm2 : measured->norm2,
-                         .previous = plan->mixed ? plan->inputs_previous : plan->previous,
+                         .norm2 = plan->mixed ? plan->scratch.norm2 : measured->norm2,
+                         .previous =
+                             plan->mixed ? plan->scratch.inputs_previous : plan->scratch.previous,
                          .plain = measured->plain && measured->plain[part],
-                         .room = plan->room,
-                         .order = plan->order};
+                         .room = plan->scratch.room,
+                         .order = plan->scratch.order};
     bool by_tensor = plan->measure == DL_MEASURE_TENSORS;
-    const double *of_members = by_tensor ? plan->gram + part * n * n : plan->whole;
-    if (plan->measure) v.gram = plan->mixed ? plan->inputs_gram : of_members;
+    const double *of_members = by_tensor ? plan->gram + part * n * n : plan->scratch.whole;
+    if (plan->measure) v.gram = plan->mixed ? plan->scratch.inputs_gram : of_members;
     for (size_t i = 0; plan->mixed && v.gram && i < n_inputs; i++)
-        plan->norm2[i] = v.gram[i * n_inputs + i];
+        plan->scratch.norm2[i] = v.gram[i * n_inputs + i];
     return v;
 }
 
 /* The median of the members' norms, and 0 of nothing by nothing. */
 static double scale_to_median(dl_combine_plan *plan, const double *norm2, double own2)
 {
-    double median = sqrt(dl_median(plan->order, norm2, plan->n_members));
+    double median = sqrt(dl_median(plan->scratch.order, norm2, plan->n_members));
     return own2 > 0 ? median / sqrt(own2) : 0;
 }
 
@@ -200,10 +203,10 @@ static void rescale(dl_combine_plan *plan, const dl_combine_view *view, const do
     double own2 = 0;
     for (size_t a = 0; a < view->n; a++)
         for (size_t b = 0; b < view->n; b++)
-            own2 += plan->c[a] * plan->c[b] * view->gram[a * view->n + b];
+            own2 += plan->scratch.c[a] * plan->scratch.c[b] * view->gram[a * view->n + b];
     double scale = scale_to_median(plan, norm2, own2);
     for (size_t i = 0; i < view->n; i++)
-        plan->c[i] *= scale;
+        plan->scratch.c[i] *= scale;
 }
 
 void dl_combine_plan_rescale(dl_combine_plan *plan, const double *norm2, double own2)
@@ -216,7 +219,7 @@ static void keep(dl_combine_plan *plan)
 {
     size_t n = plan->n_members;
     double sum = 0;
-    plan->previous_coef = (float)plan->c[plan->n_inputs];
+    plan->previous_coef = (float)plan->scratch.c[plan->n_inputs];
     for (size_t m = 0; m < n; m++)
         sum += (double)plan->coef[m];
     for (size_t m = 0; m < n; m++)
@@ -228,13 +231,13 @@ static void linear_part(dl_combine_plan *plan, const dl_combine_view *view,
                         const dl_combine_measured *measured, float *coef)
 {
     size_t n = plan->n_members;
-    plan->combiner->coefficients(plan->c, view);
+    plan->combiner->coefficients(plan->scratch.c, view);
     if (view->rule->rescale && plan->combiner->ignores_weights && !plan->combiner->keeps)
         rescale(plan, view, measured->norm2);
     for (size_t m = 0; m < n; m++) {
-        double sum = plan->mixed ? 0 : plan->c[m];
+        double sum = plan->mixed ? 0 : plan->scratch.c[m];
         for (size_t i = 0; plan->mixed && i < plan->n_inputs; i++)
-            sum += plan->c[i] * (double)plan->mix[i * n + m];
+            sum += plan->scratch.c[i] * (double)plan->scratch.mix[i * n + m];
         coef[m] = (float)sum;
     }
 }
@@ -244,13 +247,14 @@ static void by_element(dl_combine_plan *plan, const dl_combine_view *view)
 {
     size_t n = plan->n_members, n_chosen = plan->n_inputs;
     for (size_t i = 0; i < n_chosen; i++)
-        plan->chosen[i] = i;
-    if (plan->combiner->choose) n_chosen = plan->combiner->choose(plan->chosen, view);
+        plan->scratch.chosen[i] = i;
+    if (plan->combiner->choose) n_chosen = plan->combiner->choose(plan->scratch.chosen, view);
     plan->n_inputs = n_chosen;
     for (size_t i = 0; plan->mixed && i < n_chosen; i++)
-        memcpy(plan->coef + i * n, plan->mix + plan->chosen[i] * n, n * sizeof *plan->coef);
+        memcpy(plan->coef + i * n, plan->scratch.mix + plan->scratch.chosen[i] * n,
+               n * sizeof *plan->coef);
     for (size_t i = 0; !plan->mixed && i < n_chosen; i++)
-        plan->used[i] = plan->chosen[i];
+        plan->used[i] = plan->scratch.chosen[i];
     plan->n_used = plan->mixed ? n : n_chosen;
 }
 

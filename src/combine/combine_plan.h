@@ -12,6 +12,13 @@
 #include "base/arena.h"
 #include "combine/combine.h"
 
+/* A plan's own room. */
+typedef struct dl_combine_scratch {
+    double *whole, *previous, *inputs_gram, *inputs_previous, *norm2, *c, *room;
+    float *mix;
+    size_t *order, *chosen;
+} dl_combine_scratch;
+
 typedef struct dl_combine_plan {
     dl_combine_rule rule;        /* for the members that are left (dl_combine_after) */
     const dl_combiner *combiner; /* that is applied: the rule's, or the mean it fell back to */
@@ -34,10 +41,7 @@ typedef struct dl_combine_plan {
 
     double *gram; /* [n_parts][n_rows * n_rows], for who measures: the lower triangle */
 
-    /* its own room */
-    double *whole, *previous, *inputs_gram, *inputs_previous, *norm2, *c, *room;
-    float *mix;
-    size_t *order, *chosen;
+    dl_combine_scratch scratch;
 } dl_combine_plan;
 
 /* Take the plan's arrays from an arena (measuring: none); max_parts parts at most. */
