@@ -27,7 +27,6 @@ LARGE_STRUCTS = {
     "src/cli/display/report.h: dl_report": 28,
     "src/data/data.c: dl_data": 26,
     "src/log/entry.h: dl_entry": 29,
-    "src/model/decode.c: dl_decoder": 31,
     "src/nn/graph.h: dl_graph": 32,
     "src/view/view_model.h: dl_model": 28,
     "tests/machine_world.h: world": 37,

@@ -16,20 +16,25 @@ typedef struct block {
     const float *norm1, *qkv, *q_norm, *k_norm, *o, *norm2, *gate_up, *down;
 } block;
 
+/* Room for one position. */
+typedef struct row {
+    float *x, *y, *qkv, *mixed; /* [channels], [channels], of q k v, [all] */
+    float *gate_up, *inner;     /* [2 ffn], [ffn] */
+    float *cosine, *sine;       /* [dim / 2], of this position */
+    float *scores;              /* [heads][context] */
+} row;
+
 struct dl_decoder {
     dl_pool *pool;
     size_t layers, heads, kv_heads, dim, all, channels, ffn, vocab, context; /* all: heads dim */
     float eps;
     dl_rope rope;
     const float *table, *norm, *head;
-    block *blocks;              /* owned */
-    float *memory;              /* owned: all that follows */
-    float *keys, *values;       /* [layers][kv_heads][context][dim] */
-    float *x, *y, *qkv, *mixed; /* [channels], [channels], of q k v, [all] */
-    float *gate_up, *inner;     /* [2 ffn], [ffn] */
-    float *cosine, *sine;       /* [dim / 2], of this position */
-    float *scores;              /* [heads][context] */
-    size_t n;                   /* positions taken */
+    block *blocks;        /* owned */
+    float *memory;        /* owned: all that follows */
+    float *keys, *values; /* [layers][kv_heads][context][dim] */
+    row row;
+    size_t n; /* positions taken */
     size_t layer;
     float *logits;
 };
@@ -102,15 +107,15 @@ static size_t carve(dl_decoder *d, float *base)
         size_t n;
     } pieces[] = {{&d->keys, kept},
                   {&d->values, kept},
-                  {&d->x, d->channels},
-                  {&d->y, d->channels},
-                  {&d->qkv, (d->heads + 2 * d->kv_heads) * d->dim},
-                  {&d->mixed, d->all},
-                  {&d->gate_up, 2 * d->ffn},
-                  {&d->inner, d->ffn},
-                  {&d->cosine, d->dim / 2},
-                  {&d->sine, d->dim / 2},
-                  {&d->scores, d->heads * d->context}};
+                  {&d->row.x, d->channels},
+                  {&d->row.y, d->channels},
+                  {&d->row.qkv, (d->heads + 2 * d->kv_heads) * d->dim},
+                  {&d->row.mixed, d->all},
+                  {&d->row.gate_up, 2 * d->ffn},
+                  {&d->row.inner, d->ffn},
+                  {&d->row.cosine, d->dim / 2},
+                  {&d->row.sine, d->dim / 2},
+                  {&d->row.scores, d->heads * d->context}};
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
         if (base) *pieces[i].at = base + n;
         n += dl_size_round_up(pieces[i].n, 16);
@@ -181,7 +186,7 @@ static void qkv_part(void *context, int part, int n_parts)
     const dl_decoder *d = context;
     size_t begin, end, rows = (d->heads + 2 * d->kv_heads) * d->dim;
     dl_part_range(&begin, &end, rows, 16, part, n_parts);
-    dl_position_product(d->qkv, d->blocks[d->layer].qkv, d->y, d->channels, begin, end);
+    dl_position_product(d->row.qkv, d->blocks[d->layer].qkv, d->row.y, d->channels, begin, end);
 }
 
 static void attend_part(void *context, int part, int n_parts)
@@ -190,9 +195,9 @@ static void attend_part(void *context, int part, int n_parts)
     size_t begin, end, group = d->heads / d->kv_heads;
     dl_part_range(&begin, &end, d->heads, 1, part, n_parts);
     for (size_t h = begin; h < end; h++)
-        dl_position_attend(d->mixed + h * d->dim, d->qkv + h * d->dim,
+        dl_position_attend(d->row.mixed + h * d->dim, d->row.qkv + h * d->dim,
                            kept_at(d, d->keys, h / group, 0), kept_at(d, d->values, h / group, 0),
-                           d->n + 1, d->dim, d->scores + h * d->context);
+                           d->n + 1, d->dim, d->row.scores + h * d->context);
 }
 
 static void out_part(void *context, int part, int n_parts)
@@ -200,9 +205,9 @@ static void out_part(void *context, int part, int n_parts)
     const dl_decoder *d = context;
     size_t begin, end;
     dl_part_range(&begin, &end, d->channels, 16, part, n_parts);
-    dl_position_product(d->y, d->blocks[d->layer].o, d->mixed, d->all, begin, end);
+    dl_position_product(d->row.y, d->blocks[d->layer].o, d->row.mixed, d->all, begin, end);
     for (size_t i = begin; i < end; i++)
-        d->x[i] += d->y[i];
+        d->row.x[i] += d->row.y[i];
 }
 
 static void inner_part(void *context, int part, int n_parts)
@@ -211,11 +216,11 @@ static void inner_part(void *context, int part, int n_parts)
     size_t begin, end;
     const float *w = d->blocks[d->layer].gate_up;
     dl_part_range(&begin, &end, d->ffn, 16, part, n_parts);
-    dl_position_product(d->gate_up, w, d->y, d->channels, begin, end);
-    dl_position_product(d->gate_up + d->ffn, w + d->ffn * d->channels, d->y, d->channels, begin,
-                        end);
-    dl_position_swiglu(d->inner + begin, d->gate_up + begin, d->gate_up + d->ffn + begin,
-                       end - begin);
+    dl_position_product(d->row.gate_up, w, d->row.y, d->channels, begin, end);
+    dl_position_product(d->row.gate_up + d->ffn, w + d->ffn * d->channels, d->row.y, d->channels,
+                        begin, end);
+    dl_position_swiglu(d->row.inner + begin, d->row.gate_up + begin,
+                       d->row.gate_up + d->ffn + begin, end - begin);
 }
 
 static void down_part(void *context, int part, int n_parts)
@@ -223,9 +228,9 @@ static void down_part(void *context, int part, int n_parts)
     const dl_decoder *d = context;
     size_t begin, end;
     dl_part_range(&begin, &end, d->channels, 16, part, n_parts);
-    dl_position_product(d->y, d->blocks[d->layer].down, d->inner, d->ffn, begin, end);
+    dl_position_product(d->row.y, d->blocks[d->layer].down, d->row.inner, d->ffn, begin, end);
     for (size_t i = begin; i < end; i++)
-        d->x[i] += d->y[i];
+        d->row.x[i] += d->row.y[i];
 }
 
 static void head_part(void *context, int part, int n_parts)
@@ -233,7 +238,7 @@ static void head_part(void *context, int part, int n_parts)
     const dl_decoder *d = context;
     size_t begin, end;
     dl_part_range(&begin, &end, d->vocab, 16, part, n_parts);
-    dl_position_product(d->logits, d->head, d->y, d->channels, begin, end);
+    dl_position_product(d->logits, d->head, d->row.y, d->channels, begin, end);
 }
 
 /* Queries and keys are normalised and turned, and the new key and value join those kept. */
@@ -241,12 +246,12 @@ static void place_heads(dl_decoder *d)
 {
     const block *b = &d->blocks[d->layer];
     for (size_t h = 0; h < d->heads + d->kv_heads; h++) {
-        float *x = d->qkv + h * d->dim;
+        float *x = d->row.qkv + h * d->dim;
         const float *norm = h < d->heads ? b->q_norm : b->k_norm;
         if (norm) dl_position_norm(x, x, norm, d->dim, d->eps);
-        dl_position_turn(x, d->cosine, d->sine, d->dim);
+        dl_position_turn(x, d->row.cosine, d->row.sine, d->dim);
     }
-    const float *k = d->qkv + d->heads * d->dim, *v = k + d->kv_heads * d->dim;
+    const float *k = d->row.qkv + d->heads * d->dim, *v = k + d->kv_heads * d->dim;
     for (size_t h = 0; h < d->kv_heads; h++) {
         memcpy(kept_at(d, d->keys, h, d->n), k + h * d->dim, d->dim * sizeof *k);
         memcpy(kept_at(d, d->values, h, d->n), v + h * d->dim, d->dim * sizeof *v);
@@ -256,22 +261,22 @@ static void place_heads(dl_decoder *d)
 void dl_decoder_step(dl_decoder *d, float *logits, int32_t token)
 {
     DL_ASSERT(d->n < d->context && token >= 0 && (size_t)token < d->vocab);
-    memcpy(d->x, d->table + (size_t)token * d->channels, d->channels * sizeof *d->x);
-    dl_rope_angles(d->cosine, d->sine, &d->rope, d->n, d->dim);
+    memcpy(d->row.x, d->table + (size_t)token * d->channels, d->channels * sizeof *d->row.x);
+    dl_rope_angles(d->row.cosine, d->row.sine, &d->rope, d->n, d->dim);
     for (d->layer = 0; d->layer < d->layers; d->layer++) {
         const block *b = &d->blocks[d->layer];
-        dl_position_norm(d->y, d->x, b->norm1, d->channels, d->eps);
+        dl_position_norm(d->row.y, d->row.x, b->norm1, d->channels, d->eps);
         dl_pool_run(d->pool, qkv_part, d);
         place_heads(d);
         dl_pool_run(d->pool, attend_part, d);
         dl_pool_run(d->pool, out_part, d);
-        dl_position_norm(d->y, d->x, b->norm2, d->channels, d->eps);
+        dl_position_norm(d->row.y, d->row.x, b->norm2, d->channels, d->eps);
         dl_pool_run(d->pool, inner_part, d);
         dl_pool_run(d->pool, down_part, d);
     }
     d->n++;
     if (!logits) return;
     d->logits = logits;
-    dl_position_norm(d->y, d->x, d->norm, d->channels, d->eps);
+    dl_position_norm(d->row.y, d->row.x, d->norm, d->channels, d->eps);
     dl_pool_run(d->pool, head_part, d);
 }
