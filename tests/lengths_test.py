@@ -25,7 +25,6 @@ LONG_FILES = {"src/presets/checks.c": 723, "src/launch/slurm.c": 603}
 LARGE_STRUCTS = {
     "src/base/config.h: diloco_config": 237,  # composed of the options of every module
     "src/cli/display/report.h: dl_report": 28,
-    "src/data/data.c: dl_data": 26,
     "src/log/entry.h: dl_entry": 29,
     "src/nn/graph.h: dl_graph": 32,
     "src/view/view_model.h: dl_model": 28,

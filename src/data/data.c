@@ -46,16 +46,20 @@ typedef struct piece {
     uint64_t n;     /* samples */
 } piece;
 
+typedef struct text_coding {
+    const dl_tokenizer *tokenizer;
+    void *words; /* the tokenizer's own */
+    char tokenizer_digest[DL_HASH_HEX + 1];
+    bool spoken; /* the tokenizer knows every token of the data */
+} text_coding;
+
 struct dl_data {
     dl_sample sample;
     const dl_image_kind *kind; /* NULL: tokens */
 
     dl_corpus train, own_test; /* own_test: of data.test_path, else zeroed */
     const dl_corpus *test;     /* where the validation part is: one of the two */
-    const dl_tokenizer *tokenizer;
-    void *words; /* the tokenizer's own */
-    char tokenizer_digest[DL_HASH_HEX + 1];
-    bool spoken; /* the tokenizer knows every token of the data */
+    text_coding text;
 
     dl_images images, own_test_images;
     const dl_images *test_images;
@@ -112,7 +116,7 @@ static diloco_status find_tokenizer(dl_data *data, const dl_config *config)
 {
     size_t row;
     DL_TRY(find_row(&row, dl_tokenizer_name_at, config->tokenizer, "data.tokenizer"));
-    const dl_tokenizer *t = data->tokenizer = tokenizers[row];
+    const dl_tokenizer *t = data->text.tokenizer = tokenizers[row];
     if (!t->open) return DILOCO_OK;
     if (strcmp(config->datasource, dl_source_text.name) == 0)
         return dl_fail(DILOCO_EREFUSED,
@@ -123,14 +127,14 @@ static diloco_status find_tokenizer(dl_data *data, const dl_config *config)
     if (!*config->tokenizer_path)
         return dl_fail(DILOCO_EINVAL, "data.tokenizer = \"%s\" needs data.tokenizer_path, its file",
                        t->name);
-    DL_TRY(t->open(&data->words, config->tokenizer_path));
-    dl_hash_to_hex(data->tokenizer_digest, t->digest(data->words));
+    DL_TRY(t->open(&data->text.words, config->tokenizer_path));
+    dl_hash_to_hex(data->text.tokenizer_digest, t->digest(data->text.words));
     return DILOCO_OK;
 }
 
 static size_t n_words(const dl_data *data)
 {
-    return (size_t)data->tokenizer->n(data->words);
+    return (size_t)data->text.tokenizer->n(data->text.words);
 }
 
 /* Which source; of images everything that needs no file is known then. */
@@ -269,12 +273,12 @@ static diloco_status set_tokens(dl_data *data, const dl_config *config)
     size_t given = (size_t)config->vocab, limit = given ? given : SIZE_MAX;
     DL_TRY(dl_corpus_check_vocab(&data->train, limit, &largest));
     DL_TRY(dl_corpus_check_vocab(&data->own_test, limit, &largest));
-    data->spoken = (size_t)largest < n_words(data);
-    if (!data->spoken && data->words)
+    data->text.spoken = (size_t)largest < n_words(data);
+    if (!data->text.spoken && data->text.words)
         return dl_fail(DILOCO_EINVAL,
                        "the data has tokens up to %d, and %s has %zu: it was encoded by another",
                        largest, config->tokenizer_path, n_words(data));
-    size_t needed = data->words ? n_words(data) : (size_t)largest + 1;
+    size_t needed = data->text.words ? n_words(data) : (size_t)largest + 1;
     data->sample = dl_sample_tokens(given ? given : needed, (size_t)config->context);
     return DILOCO_OK;
 }
@@ -312,7 +316,8 @@ static diloco_status open_words(dl_data *data, const dl_config *config)
     size_t vocab = config->vocab ? (size_t)config->vocab : n_words(data);
     data->sample = dl_sample_tokens(vocab, (size_t)config->context);
     /* A text has only tokens that its tokenizer knows, however many the model has room for. */
-    data->spoken = data->words || vocab <= n_words(data) || sources[row].tokens == &dl_source_text;
+    data->text.spoken =
+        data->text.words || vocab <= n_words(data) || sources[row].tokens == &dl_source_text;
     return DILOCO_OK;
 }
 
@@ -350,7 +355,7 @@ void dl_data_close(dl_data *data)
     dl_images_close(&data->images);
     dl_images_close(&data->own_test_images);
     dl_partition_destroy(data->partition);
-    if (data->words) data->tokenizer->close(data->words);
+    if (data->text.words) data->text.tokenizer->close(data->text.words);
     free(data->shards);
     free(data->list);
     free(data);
@@ -509,8 +514,8 @@ size_t dl_data_test_batch(const dl_data *data, void *inputs, int32_t *targets, u
 
 const char *dl_data_token_text(const dl_data *data, size_t *len, char room[16], int32_t token)
 {
-    if (data->spoken && token >= 0 && (size_t)token < n_words(data))
-        return data->tokenizer->text(data->words, len, token);
+    if (data->text.spoken && token >= 0 && (size_t)token < n_words(data))
+        return data->text.tokenizer->text(data->text.words, len, token);
     *len = (size_t)snprintf(room, 16, "<%" PRId32 ">", token);
     return room;
 }
@@ -519,10 +524,11 @@ diloco_status dl_data_encode(const dl_data *data, int32_t *tokens, size_t *n, co
                              size_t len)
 {
     *n = 0;
-    return data->spoken ? data->tokenizer->encode(data->words, tokens, n, text, len) : DILOCO_OK;
+    return data->text.spoken ? data->text.tokenizer->encode(data->text.words, tokens, n, text, len)
+                             : DILOCO_OK;
 }
 
 const char *dl_data_tokenizer_digest(const dl_data *data)
 {
-    return data->tokenizer_digest;
+    return data->text.tokenizer_digest;
 }
