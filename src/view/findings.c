@@ -279,15 +279,15 @@ static void find_divergence(findings *f)
 static void find_damage(findings *f)
 {
     const dl_model *m = &f->view->model;
-    if (m->n_unchained)
+    if (m->total.n_unchained)
         say(f, DL_LEVEL_BAD, "",
             "Entry %" PRIu64 " does not follow from the entry before it, which was changed since. "
             "\"diloco verify\" says what is affected.",
-            m->first_unchained);
-    if (m->n_disputes)
+            m->total.first_unchained);
+    if (m->total.n_disputes)
         say(f, DL_LEVEL_BAD, "",
             "%" PRIu64 " times a replica computed another result than the committer claims.",
-            m->n_disputes);
+            m->total.n_disputes);
 }
 
 static void find_none(findings *f)
@@ -375,5 +375,5 @@ double dl_view_last(const dl_view *view)
 double dl_view_data_parallel(const dl_view *view)
 {
     const diloco_run_status *run = dl_follower_status(view->follower);
-    return 4 * (double)run->parameters * view->model.n_steps_all;
+    return 4 * (double)run->parameters * view->model.total.n_steps_all;
 }

@@ -116,7 +116,7 @@ static void add_row(dl_json *j, const dl_view *view)
     dl_json_bool(j, "reading", view->more);
     dl_json_u64(j, "entries", m->n_entries);
     dl_json_u64(j, "entries_total", run->entries_total);
-    dl_json_u64(j, "aborts", m->n_aborts);
+    dl_json_u64(j, "aborts", m->total.n_aborts);
     dl_json_u64(j, "alive", alive);
     dl_json_u64(j, "n_replicas", run->n_replicas);
     dl_json_i64(j, "expected", config->replicas);
@@ -127,11 +127,12 @@ static void add_row(dl_json *j, const dl_view *view)
     dl_json_f64(j, "began", m->began);
     dl_json_f64(j, "round_s", round);
     dl_json_f64(j, "left_s", run->done ? 0 : left);
-    dl_json_f64(j, "bytes", m->bytes);
+    dl_json_f64(j, "bytes", m->total.bytes);
     dl_json_f64(j, "data_parallel_bytes", dl_view_data_parallel(view));
-    dl_json_f64(j, "steps", m->n_steps_all);
-    dl_json_f64(j, "samples", m->samples);
-    dl_json_f64(j, "tokens", m->step_samples > 0 ? m->samples * m->tokens / m->step_samples : NAN);
+    dl_json_f64(j, "steps", m->total.n_steps_all);
+    dl_json_f64(j, "samples", m->total.samples);
+    dl_json_f64(j, "tokens",
+                m->step_samples > 0 ? m->total.samples * m->tokens / m->step_samples : NAN);
 }
 
 static void add_summary(dl_json *j, const dl_view *view)
@@ -146,9 +147,9 @@ static void add_summary(dl_json *j, const dl_view *view)
     dl_json_f64(j, "utilization",
                 m->n_utilization ? m->utilization / (double)m->n_utilization : NAN);
     dl_json_object(j, "verification");
-    dl_json_u64(j, "chained", m->n_entries - m->n_unchained);
-    dl_json_u64(j, "unchained", m->n_unchained);
-    dl_json_u64(j, "disputes", m->n_disputes);
+    dl_json_u64(j, "chained", m->n_entries - m->total.n_unchained);
+    dl_json_u64(j, "unchained", m->total.n_unchained);
+    dl_json_u64(j, "disputes", m->total.n_disputes);
     dl_json_end(j);
     add_findings(j, view);
     if (run->wait && !view->in_log) add_wait(j, run->wait);

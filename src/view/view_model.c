@@ -180,20 +180,20 @@ diloco_status dl_model_entry(dl_model *m, const diloco_log_entry *e, bool chaine
     mark->n_members = (uint16_t)e->n_members;
     mark->n_rejected = (uint16_t)e->n_rejected;
     m->n_entries = (size_t)e->entry + 1;
-    if (!chained && !m->n_unchained++) m->first_unchained = e->entry;
-    m->n_rejected += e->n_rejected;
+    if (!chained && !m->total.n_unchained++) m->total.first_unchained = e->entry;
+    m->total.n_rejected += e->n_rejected;
     if (e->commit) {
         mark->loss = e->loss;
         mark->bytes = (double)e->bytes + (double)e->combined_bytes;
         mark->steps = (double)e->steps;
         mark->samples = (double)e->samples;
-        m->bytes += mark->bytes;
-        m->n_steps_all += mark->steps;
-        m->samples += mark->samples;
-        m->n_commits++;
+        m->total.bytes += mark->bytes;
+        m->total.n_steps_all += mark->steps;
+        m->total.samples += mark->samples;
+        m->total.n_commits++;
     } else {
         dl_happening *h = happening(m, "abort", e->entry, 0);
-        m->n_aborts++;
+        m->total.n_aborts++;
         snprintf(h->text, sizeof h->text, "%s", e->reason ? e->reason : "");
     }
     for (size_t i = 0; e->commit && i < e->n_members; i++)
@@ -472,6 +472,7 @@ diloco_status dl_model_line(dl_model *m, const char *replica, const char *line, 
     if (dl_json_is(kind, "eval")) return take_eval(m, f, entry);
     if (dl_json_is(kind, "run")) take_run(m, f, entry);
     if (dl_json_is(kind, "end")) take_end(m, replica, f, entry);
-    if (dl_json_is(kind, "dispute")) m->n_disputes++, take_note(m, replica, f, "dispute", F_OF);
+    if (dl_json_is(kind, "dispute"))
+        m->total.n_disputes++, take_note(m, replica, f, "dispute", F_OF);
     return DILOCO_OK;
 }

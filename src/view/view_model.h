@@ -67,6 +67,12 @@ typedef struct dl_happening {
     char text[200];
 } dl_happening;
 
+typedef struct dl_model_total {
+    uint64_t n_commits, n_aborts, n_unchained, n_disputes, n_rejected;
+    uint64_t first_unchained;           /* meaningful where n_unchained > 0 */
+    double bytes, n_steps_all, samples; /* of all commits */
+} dl_model_total;
+
 typedef struct dl_model {
     dl_mark *marks; /* [n_marks] those from n_entries on have lines of the record only */
     size_t n_marks, n_entries, cap_marks;
@@ -80,9 +86,7 @@ typedef struct dl_model {
     uint64_t n_happenings;
     double began, data_parallel_bytes, utilization; /* began: time of the first "run" line */
     size_t n_utilization;
-    uint64_t n_commits, n_aborts, n_unchained, n_disputes, n_rejected;
-    uint64_t first_unchained;           /* meaningful where n_unchained > 0 */
-    double bytes, n_steps_all, samples; /* of all commits */
+    dl_model_total total;
 } dl_model;
 
 void dl_model_init(dl_model *m);

@@ -228,7 +228,7 @@ static void on_commit(dl_report *report, size_t replica, dl_json_value e)
     dl_unit_text sent, wait;
     uint64_t entry = u64(e, "entry");
     size_t n_missing = dl_json_count(dl_json_get(e, "missing"));
-    if (!is_new(&report->entries_said, entry)) return;
+    if (!is_new(&report->said.entries_said, entry)) return;
     report->commits++;
     report->loss = f64(e, "inner_loss");
     text(report->digest, sizeof report->digest, e, "digest");
@@ -252,7 +252,7 @@ static void on_round(dl_report *report, size_t replica, dl_json_value e, const c
     const size_t n_members = dl_json_count(dl_json_get(e, "members"));
     bool stepped = false;
     if (dl_json_read_bool(&stepped, e, "stepped")) stepped = false;
-    uint64_t *said = *what == 'r' ? &report->entries_said : &report->agreements_said;
+    uint64_t *said = *what == 'r' ? &report->said.entries_said : &report->said.agreements_said;
     if (!is_new(said, round)) return;
     if (*what == 'r') report->loss = f64(e, "inner_loss");
     report->commits += stepped;
@@ -270,7 +270,7 @@ static void on_abort(dl_report *report, dl_json_value e)
 {
     char line[256], reason[128];
     uint64_t entry = u64(e, "entry");
-    if (!is_new(&report->entries_said, entry)) return;
+    if (!is_new(&report->said.entries_said, entry)) return;
     report->aborts++;
     text(reason, sizeof reason, e, "reason");
     snprintf(line, sizeof line, "entry %" PRIu64 ": aborted, %s; %zu replicas were there", entry,
@@ -282,15 +282,15 @@ static void on_abort(dl_report *report, dl_json_value e)
 static bool is_new_eval(dl_report *r, uint64_t entry)
 {
     enum { KEPT = 64 };
-    if (entry >= r->evals_next) {
-        const uint64_t ahead = entry + 1 - r->evals_next;
-        r->evals_behind = (ahead < KEPT ? r->evals_behind << ahead : 0) | 1;
-        r->evals_next = entry + 1;
+    if (entry >= r->said.evals_next) {
+        const uint64_t ahead = entry + 1 - r->said.evals_next;
+        r->said.evals_behind = (ahead < KEPT ? r->said.evals_behind << ahead : 0) | 1;
+        r->said.evals_next = entry + 1;
         return true;
     }
-    const uint64_t behind = r->evals_next - 1 - entry;
-    if (behind >= KEPT || r->evals_behind >> behind & 1) return false;
-    r->evals_behind |= UINT64_C(1) << behind;
+    const uint64_t behind = r->said.evals_next - 1 - entry;
+    if (behind >= KEPT || r->said.evals_behind >> behind & 1) return false;
+    r->said.evals_behind |= UINT64_C(1) << behind;
     return true;
 }
 
@@ -300,7 +300,7 @@ static void on_eval(dl_report *report, dl_json_value e)
     const uint64_t entry = u64(e, "entry");
     const double perplexity = f64(e, "perplexity"), accuracy = f64(e, "accuracy");
     if (!is_new_eval(report, entry)) return;
-    if (entry + 1 == report->evals_next) {
+    if (entry + 1 == report->said.evals_next) {
         report->eval_loss = f64(e, "loss");
         report->perplexity = perplexity;
         report->accuracy = accuracy;

@@ -23,6 +23,14 @@ typedef struct dl_replica_view {
     uint64_t first_step, steps, tokens, bytes_sent, bytes_received, data_parallel_bytes;
 } dl_replica_view;
 
+/* The events of the run that were said already. */
+typedef struct dl_report_said {
+    uint64_t entries_said; /* entries below are said already */
+    uint64_t evals_next;   /* after the newest evaluation that was said */
+    uint64_t evals_behind; /* bit i: that of entry evals_next - 1 - i was, too */
+    uint64_t agreements_said;
+} dl_report_said;
+
 typedef struct dl_report {
     dl_screen screen;
     bool quiet, verbose;
@@ -38,10 +46,7 @@ typedef struct dl_report {
     dl_kinds kinds; /* of all processes here, creating included */
 
     /* Of the run, from whichever replica says it first. */
-    uint64_t entries_said; /* entries below are said already */
-    uint64_t evals_next;   /* behind the newest evaluation that was said */
-    uint64_t evals_behind; /* bit i: that of entry evals_next - 1 - i was, too */
-    uint64_t agreements_said;
+    dl_report_said said;
     uint64_t commits, aborts;
     double loss, eval_loss, perplexity, accuracy, loss_after_sync; /* NAN: not known */
     char digest[40];

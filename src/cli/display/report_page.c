@@ -244,18 +244,19 @@ static diloco_status add_head(dl_buf *out, const dl_view *view)
         out,
         "%s: %zu of %" PRIu64 " entries, %" PRIu64 " aborted, %zu replica%s. Model %s, "
         "%s parameters, preset %s, made by diloco %s.\n",
-        dl_view_state(view), m->n_entries, run->entries_total, m->n_aborts, run->n_replicas,
+        dl_view_state(view), m->n_entries, run->entries_total, m->total.n_aborts, run->n_replicas,
         run->n_replicas == 1 ? "" : "s", run->model, dl_count_text(parameters, run->parameters),
         run->preset[0] ? run->preset : "none", run->program));
     DL_TRY(dl_buf_addf(out,
                        "\nContributions had %s in all; a float32 all-reduce after each step "
                        "would have sent %s.\n",
-                       dl_bytes_text(sent, m->bytes),
+                       dl_bytes_text(sent, m->total.bytes),
                        dl_bytes_text(parallel, dl_view_data_parallel(view))));
     return dl_buf_addf(out,
                        "\nThe chain of %" PRIu64 " entries is %s, and %" PRIu64
                        " results are disputed. `diloco verify` computes every result again.\n",
-                       (uint64_t)m->n_entries, m->n_unchained ? "BROKEN" : "whole", m->n_disputes);
+                       (uint64_t)m->n_entries, m->total.n_unchained ? "BROKEN" : "whole",
+                       m->total.n_disputes);
 }
 
 static diloco_status add_markdown(dl_buf *out, dl_view *view, const char *name)

@@ -186,7 +186,7 @@ static void add_head(dl_watch_frame *f, const dl_view *view, int columns)
         snprintf(times, sizeof times, ", one every %s, %s left", dl_time_text(pace, round),
                  dl_time_text(left, round * (double)(run->entries_total - m->n_entries)));
     add(f, "%zu of %" PRIu64 " entries (%" PRIu64 " aborted)%s; %s sent", m->n_entries,
-        run->entries_total, m->n_aborts, times, dl_bytes_text(sent, m->bytes));
+        run->entries_total, m->total.n_aborts, times, dl_bytes_text(sent, m->total.bytes));
 }
 
 static double newest_loss(const dl_model *m, bool eval)
