@@ -19,10 +19,10 @@ SRC = ROOT / "src"
 QUESTIONS = {
     "is it asynchronous?": (
         r"\bdl_machine_is_async\(|(?:->|\.)async\b(?!\s*=[^=])|\bschedule [!=]= DL_SCHEDULE_ASYNC\b",
-        {"async", "async_phases", "pace_async"}, 42, 10),
+        {"async", "async_phases", "pace_async"}, 31, 10),
     "has it logical clients?": (
         r"\bdl_config_federated\(|\btotal_clients\s*(?:[<>!=]|\?|&&|\|\|)",
-        {"logical_clients", "simulated_time"}, 34, 7),
+        {"logical_clients", "simulated_time"}, 33, 7),
     "who combines?": (r"(?:[!=]=\s*|case\s+)DL_WAY_(?:ALLGATHER|LEADER|SHARDED)\b",
                       {"topology"}, 3, 0),
 }

@@ -33,8 +33,7 @@ static dl_capture captured_or_nothing(const dl_exec *x, const dl_request *reques
 
 bool dl_exec_sends_values(const dl_exec *x)
 {
-    const dl_config *c = &x->a.run->config;
-    return dl_config_federated(c) && c->payload == DL_PAYLOAD_WEIGHTS;
+    return x->mode->may_send_values && x->a.run->config.payload == DL_PAYLOAD_WEIGHTS;
 }
 
 /* The name of an object: a life's contribution to an entry, which is of this fragment. */

@@ -66,8 +66,8 @@ static void lay_out_captures(dl_exec *x, dl_arena *arena)
         x->capture.at[i].g = g + i * most.n_trained;
         x->capture.at[i].discrete = d + i * discrete;
     }
-    /* Nothing is under way when something is saved; or, async, it is not gone on with. */
-    x->capture.keeps_under_way = !x->schedule.async && !x->capture.shares_next;
+    /* Otherwise nothing is in flight when something is saved, or a resume leaves it. */
+    x->capture.keeps_under_way = x->mode->keeps_under_way && !x->capture.shares_next;
     if (!x->capture.keeps_under_way) return;
     const dl_exec_private all[] = {
         {"diloco.under_way", g, floats * sizeof *g, true},
@@ -189,11 +189,11 @@ static diloco_status take_memory(dl_exec *x)
     DL_TRY(make_forms(x));
     if (x->a.run->config.compression == DL_COMPRESSION_ZSTD) DL_TRY(dl_packer_create(&x->packer));
     DL_TRY(dl_schedule_of(&x->schedule, &x->a.run->config, x->a.run->manifest.n_fragments));
+    x->mode = dl_exec_mode_of(&x->schedule, &x->a.run->config);
     const size_t ahead = dl_schedule_ahead(&x->schedule);
     x->capture.n = ahead;
-    /* Async computes entries of others between taking and putting. */
-    x->capture.shares_next =
-        ahead == 1 && !x->a.beside && !x->schedule.async && x->a.run->config.error_feedback == 0;
+    x->capture.shares_next = ahead == 1 && !x->a.beside && x->mode->may_share_next &&
+                             x->a.run->config.error_feedback == 0;
     DL_TRY(dl_way_of(&x->combine.way, &x->a.run->config, &x->a.run->manifest));
     x->combine.topology = dl_exec_topology_of(x->combine.way);
     x->upload.pipelined = ahead > 1 && x->a.beside && x->a.tensors;
@@ -384,7 +384,7 @@ static diloco_status do_watch(dl_exec *x, const dl_request *request, dl_reply *r
         if (status && status != DILOCO_ENOENT && status != DILOCO_EPROTO) return status;
         x->collect.seen[i].content = dl_hash_bytes(x->text.data, x->text.len);
         dl_json_value beat;
-        if (x->schedule.async && !dl_json_parse(&beat, x->text.data, x->text.len))
+        if (x->mode->reads_speeds && !dl_json_parse(&beat, x->text.data, x->text.len))
             (void)!dl_json_read_f64_or_nan(&x->collect.seen[i].steps_per_s, beat, "steps_per_s");
     }
     DL_TRY(dl_store_list(x->a.store, "end/", NULL, found_end, x, until));
@@ -494,7 +494,7 @@ static diloco_status is_collected(dl_exec *x, bool *out, uint64_t entry, dl_time
     const dl_request named = {.kind = DL_REQUEST_LIST, .entry = entry};
     dl_reply reply = {.kind = DL_REQUEST_READ}, listing = {.kind = DL_REQUEST_LIST};
     *out = false;
-    if (entry == UINT64_MAX || x->schedule.async) return DILOCO_OK;
+    if (entry == UINT64_MAX || x->mode->names_bases) return DILOCO_OK;
     DL_TRY(do_read(x, &log, &reply, until));
     if (!reply.read.text ||
         dl_entry_read(&x->entry, reply.read.text, reply.read.text_len, x->state.outer))

@@ -130,6 +130,8 @@ dl_store_speed dl_exec_speed(const dl_exec *exec);
 
 /* How contributions are moved in this run. */
 dl_way dl_exec_way(const dl_exec *exec);
+/* The prefix of the objects that LIST finds for an entry. */
+void dl_exec_listed_under(dl_key out, const dl_exec *exec, uint64_t entry);
 /* Do owners of slices measure the members before they combine (P19)? */
 bool dl_exec_measures_slices(const dl_exec *exec);
 /* [n_fragments] slices of an update; NULL: it is not cut. */

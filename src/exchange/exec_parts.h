@@ -188,6 +188,20 @@ typedef struct dl_apply_part {
     bool loaded; /* a state, by a REJOIN */
 } dl_apply_part;
 
+/* What depends on the mode of the run (exec_mode.c). */
+typedef struct dl_exec_mode {
+    bool keeps_under_way; /* captures in flight are saved, and a resume continues with them */
+    bool may_share_next;  /* no entry of others is computed between a capture and its upload */
+    bool may_send_values; /* contributions may hold values instead of movements */
+    bool reads_speeds;    /* WATCH reads the steps per second from heartbeats */
+    bool names_bases;     /* contributions are named by their base, not by their entry */
+    bool forgets_junk;    /* a later entry forgets which objects were junk */
+    bool (*is_of_use)(const dl_exec *x, const dl_listed *o);     /* optional: each one is */
+    uint64_t (*oldest)(const dl_exec *x, uint64_t own);          /* optional: the first */
+    uint64_t (*last_position)(const dl_exec *x, uint64_t entry); /* optional: positions differ */
+} dl_exec_mode;
+const dl_exec_mode *dl_exec_mode_of(const dl_schedule *schedule, const dl_config *config);
+
 struct dl_exec {
     dl_exec_args a;
     dl_state state;
@@ -195,6 +209,7 @@ struct dl_exec {
     dl_codec_form *forms; /* [n_fragments] */
     dl_packer *packer;    /* NULL: payloads are sent as they are */
     dl_schedule schedule;
+    const dl_exec_mode *mode;
     dl_decisions decisions; /* for a replay: of an operator */
     dl_exec_facts facts;
     dl_buf text;    /* scratch: an object that is read or written whole */

@@ -142,16 +142,13 @@ float dl_exec_element_bound(const dl_exec *x)
     return config->check_element > 0 ? (float)config->check_element : DL_ELEMENT_BOUND;
 }
 
-/* Where the overlap is one round, a round begins from the state before the entry that is still
- * under way, or from the newest (P21). */
-/* Replicas train ahead for as many entries as are settled. Of clients and of asynchronous replicas
- * the positions are their own. */
 static uint64_t last_position(const dl_exec *x, uint64_t entry)
 {
-    if (x->schedule.async || dl_config_federated(&x->a.run->config)) return 0;
-    return dl_schedule_take(&x->schedule, entry + x->state.control.n_later + 1);
+    return x->mode->last_position ? x->mode->last_position(x, entry) : 0;
 }
 
+/* Where the overlap is one round, a round begins from the state before the entry that is still
+ * under way, or from the newest (P21). */
 static dl_contribution_expect expectation(const dl_exec *x, const dl_request *request)
 {
     const dl_fragment_state *now = &x->state.now[request->fragment];
@@ -200,7 +197,7 @@ diloco_status dl_exec_make_slot(dl_exec *x, size_t i)
 static diloco_status read_base(dl_exec *x, const dl_request *request,
                                dl_contribution_expect *expect, dl_time until)
 {
-    if (!x->schedule.async || request->entry >= x->state.control.entry) return DILOCO_OK;
+    if (!x->mode->names_bases || request->entry >= x->state.control.entry) return DILOCO_OK;
     dl_buf_clear(&x->text);
     DL_TRY(dl_entry_get(&x->text, x->a.store, request->entry, until));
     DL_TRY(dl_entry_read(&x->entry, x->text.data, x->text.len, x->state.outer));
@@ -431,8 +428,8 @@ diloco_status dl_exec_fetch(dl_exec *x, const dl_request *request, dl_reply *rep
     reply->fetch.reason = kept->reason;
     reply->fetch.peer = kept->peer;
     reply->fetch.forged = kept->forged;
-    const bool is_junk = !x->ring && request->fetch.fresh && !x->schedule.async && kept->status &&
-                         dl_judge_is_junk(kept->reason);
+    const bool is_junk = !x->ring && request->fetch.fresh && x->mode->forgets_junk &&
+                         kept->status && dl_judge_is_junk(kept->reason);
     if (kept->forged || is_junk) dl_exec_note_forged(x, request->entry, &request->fetch.life);
     if (kept->status) return dl_fail(kept->status, "%s", kept->text);
     reply->fetch.facts = &kept->facts;

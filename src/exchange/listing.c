@@ -17,8 +17,6 @@
  * A listing therefore costs a bounded number of requests, however much is there. */
 #include "exchange/exec_parts.h"
 
-#include "protocol/async/async.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +32,7 @@ struct dl_lister {
     uint64_t
         *forged; /* [FORGED_CAP] hashes of keys whose objects nobody signed who should; 0: free */
     size_t n_forged;
-    uint64_t forged_for; /* the entry that they belong to; not async */
+    uint64_t forged_for; /* the entry that they belong to; where forgets_junk */
     dl_life *known;      /* [n_known] the newest generation of each replica that signed one */
     size_t n_known, cap_known;
     size_t n_other, other_room; /* places of replicas that are not named */
@@ -152,16 +150,6 @@ static size_t n_named(const dl_exec *x)
     return dl_size_max(n, x->a.run->identity.n_members);
 }
 
-/* async: c/ also holds what was counted or is too old. This replica
- * needs to know of its own later generations, whatever they put (P6). */
-static bool is_of_use(const dl_exec *x, const dl_listed *o)
-{
-    const dl_control *c = &x->state.control;
-    if (!x->schedule.async) return true;
-    if (is_own(x, &o->life) && o->life.generation > x->a.self.generation) return true;
-    return dl_async_may_count(&c->roster, c->entry, &x->a.run->config, o->life.replica, o->entry);
-}
-
 /* ---- taking ------------------------------------------------------------------------------- */
 
 /* In the order of their keys. */
@@ -235,7 +223,8 @@ static diloco_status found_contribution(void *context, const char *key, size_t l
 {
     dl_exec *x = context;
     dl_listed o = {.len = len};
-    if (!dl_key_parse_contribution(&o.entry, &o.life, key) || !is_of_use(x, &o)) return DILOCO_OK;
+    if (!dl_key_parse_contribution(&o.entry, &o.life, key)) return DILOCO_OK;
+    if (x->mode->is_of_use && !x->mode->is_of_use(x, &o)) return DILOCO_OK;
     const bool named = is_named(x, &o.life);
     const bool taken = x->ring ? take_or_keep(x, &o, named)
                                : !*forged_place(x->collect.lister, &o) && take(x, &o, named);
@@ -288,26 +277,11 @@ static diloco_status look_at_all(dl_exec *x, const candidates *c, bool named, dl
 /* ---- the request ------------------------------------------------------------------------------
  */
 
-/* async: no contribution from before can still be named. Without a limit of staleness that is
- * the oldest base that some replica can have: behind its newest that counted, or what it began on;
- * a guest's is known to itself, and where others close its entry to nobody. */
-static uint64_t oldest_base(const dl_exec *x, uint64_t own)
-{
-    const dl_control *c = &x->state.control;
-    const uint64_t limit = (uint64_t)x->a.run->config.max_staleness;
-    if (limit) return c->entry > limit ? c->entry - limit : 0;
-    if (c->committer.replica[0] || x->a.run->identity.policy != DL_TRUSTED) return 0;
-    uint64_t oldest = own < c->entry ? own : c->entry;
-    for (size_t i = 0; i < c->roster.n; i++)
-        if (c->roster.misses[i] < oldest) oldest = c->roster.misses[i];
-    return c->roster.n < (size_t)x->a.run->config.replicas ? 0 : oldest;
-}
-
 static void begin(dl_exec *x, uint64_t entry)
 {
     dl_lister *l = x->collect.lister;
     const size_t reserved = dl_size_min(x->collect.n_slots, LIVES * n_named(x));
-    if (!x->schedule.async && l->forged_for != entry && l->n_forged) forget_forged(l);
+    if (x->mode->forgets_junk && l->forged_for != entry && l->n_forged) forget_forged(l);
     l->forged_for = entry;
     l->other_room = x->collect.n_slots - reserved;
     l->n_other = l->n_passed_over = l->named.n = l->other.n = 0;
@@ -319,13 +293,13 @@ diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *repl
 {
     dl_key prefix, after;
     dl_lister *l = x->collect.lister;
-    const uint64_t oldest = x->schedule.async ? oldest_base(x, request->list.own) : 0;
-    dl_key_contributions(prefix, request->entry);
+    const uint64_t oldest = x->mode->oldest ? x->mode->oldest(x, request->list.own) : 0;
+    dl_exec_listed_under(prefix, x, request->entry);
     dl_key_contributions(after, oldest);
     after[strlen(after) - 1] = 0; /* before all that lie under it */
     begin(x, request->entry);
-    const diloco_status status = dl_store_list(x->a.store, x->schedule.async ? "c/" : prefix,
-                                               oldest ? after : NULL, found_contribution, x, until);
+    const diloco_status status =
+        dl_store_list(x->a.store, prefix, oldest ? after : NULL, found_contribution, x, until);
     l->listing = false;
     DL_TRY(status);
     DL_TRY(look_at_all(x, &l->named, true, until));

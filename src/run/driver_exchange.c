@@ -50,12 +50,12 @@ static void watched_of_combined(dl_key out, const dl_driver *d, const dl_request
 static diloco_status wait_in_slices(dl_driver *d, const dl_request *request)
 {
     dl_key prefix, combined;
-    dl_key_contributions(prefix, request->entry);
+    dl_exec_listed_under(prefix, d->a.exec, request->entry);
     watched_of_combined(combined, d, request);
     const char *prefixes[3] = {"log/"};
     size_t n = 1;
     if (dl_exec_way(d->a.exec) == DL_WAY_SHARDED) prefixes[n++] = combined;
-    if (!request->wait.log_only) prefixes[n++] = d->pace.schedule.async ? "c/" : prefix;
+    if (!request->wait.log_only) prefixes[n++] = prefix;
     const dl_time began = dl_clock_now();
     diloco_status status = DILOCO_ETIMEDOUT;
     dl_background_tell_waiting(d->background, true);

@@ -1,0 +1,75 @@
+/* exec_mode.c - where runs in rounds, asynchronous runs (P20) and runs of logical clients differ
+ * for the exchange: a table each. Contributions of a round are named by the entry that they count
+ * in. Those of an asynchronous run are named by their base, and any later entry may count them. */
+#include "exchange/exec_parts.h"
+
+#include "protocol/async/async.h"
+
+#include <string.h>
+
+/* c/ also holds contributions that were counted or are too old. This replica needs to know of its
+ * own later generations, whatever they put (P6). */
+static bool may_count_now(const dl_exec *x, const dl_listed *o)
+{
+    const dl_control *c = &x->state.control;
+    const bool own = !strcmp(o->life.replica, x->a.self.replica);
+    if (own && o->life.generation > x->a.self.generation) return true;
+    return dl_async_may_count(&c->roster, c->entry, &x->a.run->config, o->life.replica, o->entry);
+}
+
+/* No contribution from before can still be named. Without a limit of staleness that is the oldest
+ * base that some replica can have: after its newest that counted, or what it began on. The base of
+ * an unlisted replica is known to itself alone, and where others close its entry to no replica. */
+static uint64_t oldest_base(const dl_exec *x, uint64_t own)
+{
+    const dl_control *c = &x->state.control;
+    const uint64_t limit = (uint64_t)x->a.run->config.max_staleness;
+    if (limit) return c->entry > limit ? c->entry - limit : 0;
+    if (c->committer.replica[0] || x->a.run->identity.policy != DL_TRUSTED) return 0;
+    uint64_t oldest = own < c->entry ? own : c->entry;
+    for (size_t i = 0; i < c->roster.n; i++)
+        if (c->roster.misses[i] < oldest) oldest = c->roster.misses[i];
+    return c->roster.n < (size_t)x->a.run->config.replicas ? 0 : oldest;
+}
+
+/* Replicas train ahead for as many entries as are settled. Of clients and of asynchronous replicas
+ * the positions are their own. */
+static uint64_t last_position(const dl_exec *x, uint64_t entry)
+{
+    return dl_schedule_take(&x->schedule, entry + x->state.control.n_later + 1);
+}
+
+static const dl_exec_mode rounds = {
+    .keeps_under_way = true,
+    .may_share_next = true,
+    .forgets_junk = true,
+    .last_position = last_position,
+};
+
+static const dl_exec_mode clients = {
+    .keeps_under_way = true,
+    .may_share_next = true,
+    .may_send_values = true,
+    .forgets_junk = true,
+};
+
+static const dl_exec_mode async = {
+    .reads_speeds = true,
+    .names_bases = true,
+    .is_of_use = may_count_now,
+    .oldest = oldest_base,
+};
+
+const dl_exec_mode *dl_exec_mode_of(const dl_schedule *schedule, const dl_config *config)
+{
+    if (schedule->async) return &async;
+    return dl_config_federated(config) ? &clients : &rounds;
+}
+
+void dl_exec_listed_under(dl_key out, const dl_exec *x, uint64_t entry)
+{
+    if (x->mode->names_bases)
+        memcpy(out, "c/", sizeof "c/");
+    else
+        dl_key_contributions(out, entry);
+}
