@@ -295,7 +295,8 @@ static void layout(dl_graph *g, dl_arena *arena, size_t activation_bytes)
     size_t scratch = 0, positions = product(g->max_rows, g->max_length);
     for (int i = 0; i < g->n_nodes; i++) {
         const dl_node *node = &g->nodes[i];
-        if (node->op->scratch) scratch = dl_size_max(scratch, node->op->scratch(g, node));
+        if (node->op->scratch[g->device])
+            scratch = dl_size_max(scratch, node->op->scratch[g->device](g, node));
     }
     g->parameters = DL_ARENA_ARRAY(arena, float, g->n_parameters);
     g->gradients = DL_ARENA_ARRAY(arena, float, g->n_parameters);
@@ -373,6 +374,7 @@ diloco_status dl_graph_allocate(dl_graph *g, dl_backend *backend, dl_pool *pool)
     size_t bytes, activation_bytes;
     DL_ASSERT(dl_pool_size(pool) == g->n_threads && !g->memory);
     DL_TRY(check_operations(g, backend));
+    g->device = backend->ops->device;
     DL_TRY(dl_graph_plan(g, &bytes, &activation_bytes));
     DL_TRY(dl_backend_alloc(backend, &g->memory, bytes));
     g->backend = backend;

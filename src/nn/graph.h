@@ -103,6 +103,7 @@ typedef struct dl_profile {
 typedef struct dl_graph {
     size_t max_rows, max_length;
     int n_threads;
+    dl_device device; /* planned for; dl_graph_allocate sets the backend's */
 
     dl_node *nodes;
     dl_value *values;

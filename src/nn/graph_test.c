@@ -149,6 +149,35 @@ static diloco_status allocate_without(int missing)
     return status;
 }
 
+static size_t scratch_of_cpu(const dl_graph *g, const dl_node *node)
+{
+    (void)g, (void)node;
+    return 1 << 10;
+}
+
+static size_t scratch_of_cuda(const dl_graph *g, const dl_node *node)
+{
+    (void)g, (void)node;
+    return 1 << 20;
+}
+
+TEST(scratch_is_planned_for_the_device)
+{
+    dl_graph *g;
+    const dl_op op = {
+        .name = "whole",
+        .shape = no_shape,
+        .scratch = {[DL_DEVICE_CPU] = scratch_of_cpu, [DL_DEVICE_CUDA] = scratch_of_cuda}};
+    size_t on_cpu, on_cuda, activations;
+    CHECK_OK(dl_graph_create(&g, 1, 1, 1, 1, 1));
+    dl_graph_add(g, &op, DL_NO_VALUE, DL_NO_VALUE, DL_NO_WEIGHT, 0, NULL, 0);
+    CHECK_OK(dl_graph_plan(g, &on_cpu, &activations)); /* a new graph is the CPU's */
+    g->device = DL_DEVICE_CUDA;
+    CHECK_OK(dl_graph_plan(g, &on_cuda, &activations));
+    CHECK_INT((1 << 20) - (1 << 10), on_cuda - on_cpu);
+    dl_graph_destroy(g);
+}
+
 TEST(a_device_without_a_function_of_an_operation_refuses_the_graph_by_name)
 {
     static const char *const names[] = {"whole (prepare)", "whole (forward)", "whole (backward)"};
@@ -206,4 +235,5 @@ TEST_MAIN(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do
           a_shared_weight_is_added_to_by_the_later_of_its_gradients,
           a_graph_too_large_for_any_machine_is_refused,
           every_operation_has_a_name_a_shape_and_both_ways_on_the_cpu,
-          a_device_without_a_function_of_an_operation_refuses_the_graph_by_name)
+          a_device_without_a_function_of_an_operation_refuses_the_graph_by_name,
+          scratch_is_planned_for_the_device)

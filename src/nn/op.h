@@ -17,7 +17,7 @@ typedef struct dl_pass {
     dl_batch batch;
     size_t positions; /* rows * length */
     dl_pool *pool;
-    void *scratch; /* op->scratch bytes, anything in it */
+    void *scratch; /* op->scratch[device] bytes, anything in it */
 } dl_pass;
 
 typedef void (*dl_op_fn)(const dl_pass *pass);
@@ -35,8 +35,9 @@ struct dl_op {
      * same buffer; sizes must agree. Wrong widths are the model's bug. */
     void (*shape)(dl_graph *graph, dl_node *node);
 
-    /* Bytes needed during one call at max_rows and max_length. NULL: none. */
-    size_t (*scratch)(const dl_graph *graph, const dl_node *node);
+    /* Bytes needed during one call at max_rows and max_length, by device, since a GPU cuts its work
+     * differently. NULL: none. */
+    size_t (*scratch[DL_N_DEVICES])(const dl_graph *graph, const dl_node *node);
 
     /* Matrix-product operations a position takes forward, at max_length. NULL: none. */
     double (*flops)(const dl_graph *graph, const dl_node *node);

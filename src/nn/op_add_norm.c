@@ -146,7 +146,7 @@ const dl_op dl_op_add_norm = {
     .name = "add_norm",
     .keeps = DL_KEEP_OUT0,
     .shape = shape,
-    .scratch = scratch,
+    .scratch = {[DL_DEVICE_CPU] = scratch},
     .forward = {[DL_DEVICE_CPU] = forward},
     .backward = {[DL_DEVICE_CPU] = backward},
 };

@@ -436,7 +436,7 @@ const dl_op dl_op_attention = {
     .name = "attention",
     .keeps = DL_KEEP_IN0 | DL_KEEP_OUT0,
     .shape = shape,
-    .scratch = scratch,
+    .scratch = {[DL_DEVICE_CPU] = scratch},
     .flops = flops,
     .prepare = {[DL_DEVICE_CPU] = prepare},
     .forward = {[DL_DEVICE_CPU] = forward},

@@ -326,7 +326,7 @@ const dl_op dl_op_batch_norm = {
     .name = "batch_norm",
     .keeps = DL_KEEP_IN0,
     .shape = shape,
-    .scratch = scratch,
+    .scratch = {[DL_DEVICE_CPU] = scratch},
     .forward = {[DL_DEVICE_CPU] = forward},
     .backward = {[DL_DEVICE_CPU] = backward},
 };

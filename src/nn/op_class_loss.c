@@ -61,7 +61,7 @@ const dl_op dl_op_class_loss = {
     .name = "class_loss",
     .keeps = DL_KEEP_IN0,
     .shape = shape,
-    .scratch = scratch,
+    .scratch = {[DL_DEVICE_CPU] = scratch},
     .forward = {[DL_DEVICE_CPU] = forward},
     .backward = {[DL_DEVICE_CPU] = all_losses},
 };

@@ -187,7 +187,7 @@ const dl_op dl_op_conv2d = {
     .name = "conv2d",
     .keeps = DL_KEEP_IN0,
     .shape = shape,
-    .scratch = scratch,
+    .scratch = {[DL_DEVICE_CPU] = scratch},
     .flops = flops,
     .forward = {[DL_DEVICE_CPU] = forward},
     .backward = {[DL_DEVICE_CPU] = backward},

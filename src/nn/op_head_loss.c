@@ -152,7 +152,7 @@ const dl_op dl_op_head_loss = {
     .name = "head_loss",
     .keeps = DL_KEEP_IN0,
     .shape = shape,
-    .scratch = scratch,
+    .scratch = {[DL_DEVICE_CPU] = scratch},
     .flops = flops,
     .forward = {[DL_DEVICE_CPU] = forward},
     .backward = {[DL_DEVICE_CPU] = all_blocks},

@@ -126,7 +126,7 @@ static void backward(const dl_pass *p)
 const dl_op dl_op_image = {
     .name = "image",
     .shape = shape,
-    .scratch = scratch,
+    .scratch = {[DL_DEVICE_CPU] = scratch},
     .forward = {[DL_DEVICE_CPU] = forward},
     .backward = {[DL_DEVICE_CPU] = backward},
 };

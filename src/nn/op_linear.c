@@ -137,7 +137,7 @@ const dl_op dl_op_linear = {
     .name = "linear",
     .keeps = DL_KEEP_IN0,
     .shape = shape,
-    .scratch = scratch,
+    .scratch = {[DL_DEVICE_CPU] = scratch},
     .flops = flops,
     .forward = {[DL_DEVICE_CPU] = forward},
     .backward = {[DL_DEVICE_CPU] = backward},

@@ -138,7 +138,7 @@ const dl_op dl_op_qk_norm = {
     .name = "qk_norm",
     .keeps = DL_KEEP_IN0,
     .shape = shape,
-    .scratch = scratch,
+    .scratch = {[DL_DEVICE_CPU] = scratch},
     .forward = {[DL_DEVICE_CPU] = forward},
     .backward = {[DL_DEVICE_CPU] = backward},
 };
