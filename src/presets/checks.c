@@ -224,10 +224,16 @@ static diloco_status check_tracker(const dl_config *config)
                    where);
 }
 
+static diloco_status check_device(const dl_config *config)
+{
+    const char *backend;
+    return dl_backend_of_device(&backend, config->device);
+}
+
 static const refusal refusals[] = {
-    check_tracker,       check_store,       check_faithful,    check_counts,   check_quorum,
-    check_data_parallel, check_single,      check_synchronous, check_schedule, check_optimizer,
-    check_muon,          dl_schedule_check, check_deal,
+    check_device,    check_tracker,       check_store,       check_faithful,    check_counts,
+    check_quorum,    check_data_parallel, check_single,      check_synchronous, check_schedule,
+    check_optimizer, check_muon,          dl_schedule_check, check_deal,
 };
 
 diloco_status dl_check_config(const dl_config *config)

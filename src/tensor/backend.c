@@ -22,6 +22,37 @@ diloco_status dl_backend_create(dl_backend **out, const char *name)
     return dl_fail(DILOCO_EINVAL, "there is no backend \"%s\": use cpu or trap", name);
 }
 
+/* "cuda", or "cuda:" and the number of a card. */
+static bool is_cuda(const char *device)
+{
+    static const char cuda[] = "cuda";
+    const size_t len = sizeof cuda - 1;
+    if (strncmp(device, cuda, len) != 0) return false;
+    if (!device[len]) return true;
+    const char *digits = device + len + 1;
+    const size_t n = strspn(digits, "0123456789");
+    return device[len] == ':' && n >= 1 && n <= 2 && !digits[n];
+}
+
+diloco_status dl_backend_of_device(const char **name, const char *device)
+{
+    *name = NULL;
+    if (strcmp(device, "cpu") == 0) {
+        *name = "cpu";
+        return DILOCO_OK;
+    }
+    if (is_cuda(device))
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "trainer.device = \"%s\": this program has no backend for GPUs yet: set cpu, or"
+            " train by PyTorch with the Python package",
+            device);
+    return dl_fail(DILOCO_EINVAL,
+                   "trainer.device = \"%s\": no such device: set cpu, cuda or cuda:N, where N is "
+                   "the number of a card",
+                   device);
+}
+
 void dl_backend_destroy(dl_backend *backend)
 {
     if (backend) backend->ops->destroy(backend);

@@ -54,6 +54,12 @@ struct dl_backend {
  * but its memory can be read and written only inside its operations and copies: anything
  * else dies of SIGSEGV. DILOCO_EINVAL names the known ones; DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_backend_create(dl_backend **out, const char *name);
+
+/* dl_backend_of_device gives the row of a device by the name of trainer.device: "cpu", "cuda" or
+ * "cuda:N". Returns DILOCO_EINVAL for another name, and DILOCO_EREFUSED for a GPU: there is no
+ * backend for one yet. */
+DL_MUST_CHECK diloco_status dl_backend_of_device(const char **name, const char *device);
+
 /* NULL is fine. All its memory was released before: the trap backend insists. */
 void dl_backend_destroy(dl_backend *backend);
 const char *dl_backend_name_at(size_t i); /* NULL behind the last */

@@ -73,6 +73,26 @@ TEST(an_unknown_backend_names_the_known_ones)
     CHECK_CONTAINS("trap", diloco_error_text());
 }
 
+TEST(a_device_is_the_cpu_or_a_gpu_which_is_refused_or_unknown)
+{
+    static const char *const gpus[] = {"cuda", "cuda:0", "cuda:12"};
+    static const char *const unknown[] = {"",       "gpu",     "CUDA",     "cuda:", "cuda:-1",
+                                          "cuda:x", "cuda:0 ", "cuda:100", "cudas", "trap"};
+    const char *name;
+    CHECK_OK(dl_backend_of_device(&name, "cpu"));
+    CHECK_STR("cpu", name);
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
+        CHECK_STATUS(DILOCO_EREFUSED, dl_backend_of_device(&name, gpus[i]));
+        CHECK(name == NULL);
+        CHECK_CONTAINS(gpus[i], diloco_error_text());
+        CHECK_CONTAINS("no backend for GPUs", diloco_error_text());
+    }
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        CHECK_STATUS(DILOCO_EINVAL, dl_backend_of_device(&name, unknown[i]));
+        CHECK_CONTAINS("cpu, cuda or cuda:N", diloco_error_text());
+    }
+}
+
 /* How a child ends that reads a byte: by itself, or by a signal. */
 static int end_of_reader(dl_backend *b, const unsigned char *x, int depth)
 {
@@ -115,4 +135,5 @@ TEST(the_trap_backend_kills_a_host_that_looks_inside)
 
 TEST_MAIN(copies_and_zero_move_bytes_on_every_backend, an_empty_piece_is_a_valid_pointer,
           more_than_there_is_says_how_much, an_unknown_backend_names_the_known_ones,
+          a_device_is_the_cpu_or_a_gpu_which_is_refused_or_unknown,
           the_trap_backend_kills_a_host_that_looks_inside)
