@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """one_line_test.py CC BUILD LIBRARIES: one file and one line add a codec, a combiner, an outer
 optimizer, a store, an operation, a model, an inner optimizer, a sampler, an executor, an export
-format, a subcommand. One line alone adds an option and a preset.
+format, a tracker, a subcommand. One line alone adds an option and a preset.
 
 For each kind the headers are copied, the line is added to the list in the copy, and a new file, the
 file with the table and a program that asks for the new name are compiled. The rest is linked from
@@ -41,6 +41,14 @@ int main(void)
     const dl_option *row = dl_option_find(dl_config_table, "launch.dummy");
     dl_config_init(&config);
     return row && dl_option_reads(row, &config, "7") ? 0 : 1;
+}
+"""
+TRACKER = """
+#include "train/tracker.h"
+int main(void)
+{
+    dl_tracker tracker;
+    return dl_tracker_open(&tracker, "dummy:place", "r0") ? 1 : 0;
 }
 """
 COMMAND = """
@@ -95,6 +103,11 @@ KINDS = [
     ("export format", "interop/export.h", "X(gguf)", "X(dummy)",
      'const dl_export_format dl_export_dummy = {.name = "dummy"};',
      "interop/export.c", "#include <stddef.h>\n" + listed("diloco/train.h", "diloco_export_format_at")),
+    ("tracker", "base/options/run_options.h", "X(csv, \"FILE\")", "X(dummy, \"PLACE\")",
+     '#include "train/tracker_kinds.h"\n'
+     "static diloco_status opened(dl_tracker *t, const char *place) { (void)t, (void)place; return DILOCO_OK; }\n"
+     'const dl_tracker_kind dl_tracker_dummy = {.name = "dummy", .open = opened};',
+     "train/tracker.c", TRACKER),
     ("subcommand", "cli/command_rows.h", "X(train)", "X(dummy)",
      "static diloco_status run(const dl_args *args) { (void)args; return DILOCO_OK; }\n"
      'const dl_command dl_command_dummy = {.name = "dummy", .summary = "none", .run = run};',

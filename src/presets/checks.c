@@ -215,12 +215,17 @@ static diloco_status check_deal(const dl_config *config)
 /* train/tracker.h opens it. */
 static diloco_status check_tracker(const dl_config *config)
 {
+#define BEGIN(name, place) #name ":",
+    static const char *const begins[] = {DL_TRACKERS(BEGIN)};
     const char *where = config->track;
-    const bool tensorboard = strncmp(where, "tensorboard:", 12) == 0 && where[12];
-    const bool csv = strncmp(where, "csv:", 4) == 0 && where[4];
-    if (!*where || tensorboard || csv) return DILOCO_OK;
+    if (!*where) return DILOCO_OK;
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++) {
+        const size_t len = strlen(begins[i]);
+        if (strncmp(where, begins[i], len) == 0 && where[len]) return DILOCO_OK;
+    }
     return dl_fail(DILOCO_EINVAL,
-                   "run.track: \"%.200s\" names no tracker; give tensorboard:DIR or csv:FILE",
+                   "run.track: \"%.200s\" names no tracker; give" DL_TRACKERS(
+                       DL_TRACKER_FORM) " or leave it empty",
                    where);
 }
 

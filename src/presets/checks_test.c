@@ -248,7 +248,7 @@ TEST(counts_of_replicas_that_contradict_are_refused)
 {
     refused(DILOCO_EINVAL, "run.min_replicas", "run.replicas (2)", "diloco",
             CHANGES("run.replicas", "2", "run.min_replicas", "3"));
-    refused(DILOCO_EINVAL, "run.track", "tensorboard:DIR or csv:FILE", "diloco",
+    refused(DILOCO_EINVAL, "run.track", "tensorboard:DIR, csv:FILE, or leave it empty", "diloco",
             CHANGES("run.track", "tensorboard:"));
     refused(DILOCO_EINVAL, "run.local_replicas", "raise run.replicas", "diloco",
             CHANGES("run.replicas", "2", "run.local_replicas", "3"));

@@ -1,8 +1,8 @@
 /* tracker.h - run.track: the numbers of a replica's record for programs that draw them.
  *
  *     tensorboard:DIR   DIR/<replica>/events.out.tfevents.<seconds>.<host>.<pid>.<n>, an event file
- * of TensorBoard: scalars, and a histogram of the members' norms at each entry csv:FILE lines
- * "seconds,replica,tag,step,value", appended
+ *                       of TensorBoard: scalars, and a histogram of the members' norms at each
+ * entry csv:FILE          lines "seconds,replica,tag,step,value", appended
  *
  * An event file is a sequence of records (docs/formats.md): a length of 8 bytes, the masked CRC-32C
  * of these, a protocol buffer, its masked CRC-32C. A tracker that cannot write says so once, and
@@ -17,7 +17,7 @@
 
 typedef struct dl_tracker {
     int fd; /* -1: none */
-    bool csv;
+    const struct dl_tracker_kind *kind;
     bool told; /* that it cannot be written */
     char replica[48];
     dl_buf out;                                     /* not written yet */

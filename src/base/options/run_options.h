@@ -49,6 +49,12 @@
     X(dl_offload_choice, DL_OFFLOADS) \
     X(dl_role_choice, DL_ROLES)
 
+/* Trackers of run.track, "name:place" (train/tracker_kinds.h). */
+#define DL_TRACKERS(X) \
+    X(tensorboard, "DIR") \
+    X(csv, "FILE")
+#define DL_TRACKER_FORM(name, place) " " #name ":" place ","
+
 #define DL_RUN_OPTIONS(X) \
     X(NAME, preset, "preset", "diloco", "", DL_OPTION_AGREE, \
       "Name of the algorithm whose values a run starts from; `diloco presets` lists them.", \
@@ -75,7 +81,7 @@
     X(PATH, record, "run.record", "", "path", 0, \
       "File to which the record (JSON lines) of local replicas is appended, in addition to the store.") \
     X(PATH, track, "run.track", "", "", 0, \
-      "Where local replicas draw their curves: tensorboard:DIR or csv:FILE. Default: nowhere.") \
+      "Where local replicas draw their curves:" DL_TRACKERS(DL_TRACKER_FORM) " or nowhere (the default).") \
     X(PATH, notify, "run.notify", "", "", 0, \
       "Program or webhook (URL) that is called when a replica is lost, the run stalls, diverges, cannot reach its store, or is complete; env:NAME takes it from a variable. Default: none.") \
     X(BOOL, trace_protocol, "run.trace_protocol", "false", "", 0, \

@@ -1,0 +1,30 @@
+/* tracker_kinds.h - what a tracker is made of, and the list of trackers. A new one is a file that
+ * defines dl_tracker_<name>, and its line in DL_TRACKERS (base/options/run_options.h). */
+#ifndef DL_TRAIN_TRACKER_KINDS_H
+#define DL_TRAIN_TRACKER_KINDS_H
+
+#include "base/config.h"
+#include "train/tracker.h"
+
+typedef struct dl_tracker_kind {
+    const char *name; /* run.track is "name:place" */
+    /* Open t->fd; what it begins with may be in t->out. */
+    diloco_status (*open)(dl_tracker *t, const char *place);
+    /* Write a finite value. */
+    void (*number)(dl_tracker *t, const char *tag, uint64_t step, double value);
+    /* Write the distribution of n values. NULL: the tracker has none. */
+    void (*histogram)(dl_tracker *t, const char *tag, uint64_t step, const double *values,
+                      size_t n);
+} dl_tracker_kind;
+
+#define DL_DECLARE(name, place) extern const dl_tracker_kind dl_tracker_##name;
+DL_TRACKERS(DL_DECLARE)
+#undef DL_DECLARE
+
+/* For the kinds: write what is in t->out; write it if n more bytes would be too many; stop after a
+ * failure, with one warning. */
+void dl_tracker_flush(dl_tracker *t);
+void dl_tracker_make_room(dl_tracker *t, size_t n);
+void dl_tracker_give_up(dl_tracker *t, const char *why);
+
+#endif
