@@ -10,7 +10,8 @@
 #define DL_CLOUD_EXECUTORS(X) \
     X(k8s) \
     X(hf_jobs) \
-    X(sagemaker)
+    X(sagemaker) \
+    X(vertex)
 #else
 #define DL_CLOUD_EXECUTORS(X)
 #endif

@@ -17,6 +17,22 @@ serve_hub() {
 }
 served() { grep -q 'http://127.0.0.1:[0-9]' serve.out serve.err; }
 
+# serve_gcs: start the fake of Google Cloud Storage; $store is a run in it. Its keys are on the machines, by their role.
+serve_gcs() {
+    mkdir api
+    python3 "$project/tests/free_port.py" >gcs.port
+    export GS_ACCESS_KEY_ID=GOOGTEST GS_SECRET_ACCESS_KEY=swordfish-of-the-store
+    python3 "$project/tests/servers/gcs_fake.py" "$(cat gcs.port)" >gcs.out 2>&1 &
+    started="$started $!"
+    wait_for answers "$(cat gcs.port)"
+    printf '%s\n' GS_ACCESS_KEY_ID=GOOGTEST GS_SECRET_ACCESS_KEY=swordfish-of-the-store >api/role
+    store=$(bucket cut)
+}
+answers() { python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])))' "$1" 2>/dev/null; }
+bucket() { echo "gs://bucket/$1?endpoint=http://127.0.0.1:$(cat gcs.port)"; }
+# has_entries N: the run in $store has N entries.
+has_entries() { [ "$(diloco log "$store" --json 2>/dev/null | grep -c .)" -ge "$1" ]; }
+
 # fake KIND: start it; $api is its address.
 fake() {
     python3 "$project/tests/launch/fake_cloud.py" "$1" api >fake.out 2>fake.err &
@@ -31,7 +47,6 @@ sed -i "s|^train_path = .*|train_path = \"$PWD/text.txt\"|" tiny.toml
 expect 0 diloco train tiny.toml --store whole --quiet
 want=$(digest whole)
 
-store= # of launcher
 launcher() {
     : >launch.out
     diloco launch tiny.toml --store "$store" "$@" >launch.out 2>launch.err &

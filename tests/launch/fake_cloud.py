@@ -12,6 +12,7 @@ command, the variables and the secrets of the request, and PATH; the image is on
     role             variables that each container has by the role of its machine, NAME=VALUE a line
 
 A fake keeps the semantics that the provider documents. It is no proof of what the provider does."""
+import base64
 import http.server
 import itertools
 import json
@@ -371,7 +372,96 @@ class SageMaker(Fake):
         return calls[headers["X-Amz-Target"]](body)
 
 
-KINDS = {"hf-jobs": HfJobs, "k8s": Kubernetes, "sagemaker": SageMaker}
+class Vertex(Fake):
+    """Custom jobs of Vertex AI, entries of Cloud Logging, and at /token the token service of Google. The key of the
+    service account is FOLDER/key.pem."""
+
+    SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.jobs = {}
+
+    @staticmethod
+    def refuse(status, word, message):
+        raise Refused(status, {"error": {"code": status, "message": message, "status": word}})
+
+    def token(self, headers, body):
+        form = urllib.parse.parse_qs(body)
+        assert form["grant_type"] == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
+        signed, _, signature = form["assertion"][0].rpartition(".")
+        header, claims = [json.loads(self.decode(part)) for part in signed.split(".")]
+        assert header == {"alg": "RS256", "typ": "JWT"} and claims["exp"] - claims["iat"] == 3600
+        assert claims["aud"] == f"http://{headers['Host']}/token" and claims["scope"] == self.SCOPE
+        (self.folder / "signature").write_bytes(self.decode(signature))
+        verify = ["openssl", "dgst", "-sha256", "-prverify", self.folder / "key.pem", "-signature",
+                  self.folder / "signature"]
+        if subprocess.run(verify, input=signed.encode(), stdout=subprocess.DEVNULL, check=False).returncode:
+            raise Refused(400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
+        return {"access_token": "swordfish-of-google", "expires_in": 3599, "token_type": "Bearer"}
+
+    @staticmethod
+    def decode(text):
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+    def info(self, job):
+        code, state, error = job["container"].code(), "RUNNING", None
+        if code is not None:
+            state = "CANCELLED" if job["container"].killed else "FAILED" if code else "SUCCEEDED"
+        elif job["container"].killed:
+            state = "CANCELLING"
+        if state == "FAILED":
+            error = {"code": 3, "message": f"The replica workerpool0-0 exited with a non-zero status of {code}."}
+        return {**job["spec"], "name": job["name"], "state": f"JOB_STATE_{state}", **({"error": error} if error else {})}
+
+    def create(self, body):
+        pool = body["jobSpec"]["workerPoolSpecs"][0]
+        if pool["machineSpec"]["machineType"] == "a3-ultragpu-8g":
+            self.refuse(403, "PERMISSION_DENIED", "quota custom_model_training_nvidia_h200 exceeded")
+        container = pool["containerSpec"]
+        job = {"spec": body, "name": f"projects/7/locations/europe-west4/customJobs/{len(self.jobs) + 100}"}
+        env = {item["name"]: item["value"] for item in container["env"]}
+        job["container"] = self.start(body["displayName"], container["command"] + container["args"], env)
+        self.jobs[job["name"]] = job
+        return self.info(job)
+
+    def entries(self, body):
+        found = re.fullmatch(r'resource.type="ml_job" AND resource.labels.job_id="(\d+)"(?: AND timestamp>"(.*)")?',
+                             body["filter"])
+        job = self.jobs[f"projects/7/locations/europe-west4/customJobs/{found[1]}"]
+        lines = job["container"].log.read_text("utf-8", "replace").splitlines()
+        after = int(found[2][20:29]) if found[2] else 0  # nanoseconds count the lines
+        first = int(body.get("pageToken") or after)
+        page = lines[first:first + 3]
+        entries = [{"timestamp": f"2026-01-01T00:00:00.{first + i + 1:09d}Z", "textPayload": line}
+                   for i, line in enumerate(page)]
+        return {"entries": entries, **({"nextPageToken": str(first + 3)} if first + 3 < len(lines) else {})}
+
+    def answer(self, method, path, query, headers, body):
+        if path == "/token":
+            return self.token(headers, body)
+        if headers.get("Authorization") != "Bearer swordfish-of-google":
+            self.refuse(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
+        if path == "/v2/entries:list":
+            return self.entries(body)
+        if path == "/v1/projects/team/locations/europe-west4/customJobs":
+            if method == "POST":
+                return self.create(body)
+            name = query["filter"][0].removeprefix('displayName="').removesuffix('"')
+            jobs = [self.info(j) for j in self.jobs.values() if j["spec"]["displayName"] == name]
+            return {"customJobs": jobs} if jobs else {}
+        job = self.jobs.get(path.removeprefix("/v1/").removesuffix(":cancel"))
+        if not job:
+            self.refuse(404, "NOT_FOUND", f"{path} is not found")
+        if path.endswith(":cancel"):
+            if job["container"].code() is not None:
+                self.refuse(400, "FAILED_PRECONDITION", "The job has already ended.")
+            job["container"].stop()
+            return {}
+        return self.info(job)
+
+
+KINDS = {"hf-jobs": HfJobs, "k8s": Kubernetes, "sagemaker": SageMaker, "vertex": Vertex}
 
 
 def handler(fake):
@@ -388,7 +478,7 @@ def handler(fake):
 
         def respond(self):
             raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            body = json.loads(raw) if raw else None
+            body = raw.decode() if self.path == "/token" else json.loads(raw) if raw else None
             self.record(body)
             url = urllib.parse.urlsplit(self.path)
             fault = fake.folder / "fault"

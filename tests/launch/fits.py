@@ -7,9 +7,11 @@ reads FOLDER/requests.jsonl of fake_cloud.py. KIND is
 
     hf-jobs    the client of huggingface_hub makes the same calls of the same fake, with equal requests
     k8s        the models of the package kubernetes have each member of each object
-    sagemaker  the service models of botocore accept each body"""
+    sagemaker  the service models of botocore accept each body
+    vertex     the discovery documents of google-api-python-client have each call and each member of its body"""
 import json
 import pathlib
+import re
 import sys
 import urllib.parse
 
@@ -127,7 +129,60 @@ def check_sagemaker(folder):
     return f"{n} requests fit the service models of botocore {botocore.__version__}"
 
 
-KINDS = {"hf-jobs": check_hf_jobs, "k8s": check_k8s, "sagemaker": check_sagemaker}
+# ---- Vertex AI
+
+
+def fit_schema(document, value, schema, where):
+    schema = document["schemas"][schema["$ref"]] if "$ref" in schema else schema
+    if schema["type"] == "array":
+        for i, item in enumerate(value):
+            fit_schema(document, item, schema["items"], f"{where}[{i}]")
+    elif schema["type"] == "object":
+        for key, item in value.items():
+            known = schema.get("properties", {}).get(key) or schema.get("additionalProperties")
+            assert known, f"{where} has no member {key}"
+            fit_schema(document, item, known, f"{where}.{key}")
+    else:
+        wanted = {"string": str, "integer": int, "boolean": bool}[schema["type"]]
+        assert isinstance(value, wanted), f"{where}: {value!r} is no {schema['type']}"
+        assert value in schema.get("enum", [value]), f"{where}: {value} is none of {schema['enum']}"
+
+
+def methods(resource):
+    yield from resource.get("methods", {}).values()
+    for child in resource.get("resources", {}).values():
+        yield from methods(child)
+
+
+def method_of(documents, request):
+    path = urllib.parse.urlsplit(request["path"]).path.lstrip("/")
+    for document in documents:
+        for method in methods(document):
+            pattern = re.sub(r"\\\{\w+\\\}", "[^/:]+", re.escape(method.get("flatPath", method["path"])))
+            if method["httpMethod"] == request["method"] and re.fullmatch(pattern, path):
+                return document, method
+    raise AssertionError(f"no method for {request['method']} {path}")
+
+
+def check_vertex(folder):
+    import googleapiclient.discovery_cache
+    texts = pathlib.Path(googleapiclient.discovery_cache.__file__).parent / "documents"
+    documents = [json.loads((texts / f"{name}.json").read_text("utf-8")) for name in ("aiplatform.v1", "logging.v2")]
+    n, seen = 0, set()
+    for request in read(folder):
+        if request["path"] == "/token":
+            continue
+        document, method = method_of(documents, request)
+        if request["body"] is not None:
+            fit_schema(document, request["body"], method["request"], method["id"])
+        for name in urllib.parse.parse_qs(urllib.parse.urlsplit(request["path"]).query):
+            assert name in method["parameters"], f"{method['id']} has no parameter {name}"
+        seen.add(method["id"])
+        n += 1
+    return f"{n} requests fit the discovery documents of Google: {', '.join(sorted(seen))}"
+
+
+KINDS = {"vertex": check_vertex, "hf-jobs": check_hf_jobs, "k8s": check_k8s, "sagemaker": check_sagemaker}
 
 if __name__ == "__main__":
     print(KINDS[sys.argv[1]](pathlib.Path(sys.argv[2])))

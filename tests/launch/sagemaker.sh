@@ -2,18 +2,7 @@
 # diloco launch --on sagemaker against a fake of the API, over the fake of Google Cloud Storage. A run completes after a
 # kill and an outage of the API. Refusals are named, and secrets are refused. Then moto's server accepts the jobs.
 . "$(dirname "$0")/cloud_lib.sh"
-mkdir api
-python3 "$project/tests/free_port.py" >gcs.port
-export GS_ACCESS_KEY_ID=GOOGTEST GS_SECRET_ACCESS_KEY=swordfish-of-the-store
-python3 "$project/tests/servers/gcs_fake.py" "$(cat gcs.port)" >gcs.out 2>&1 &
-started="$started $!"
-answers() { python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])))' "$1" 2>/dev/null; }
-wait_for answers "$(cat gcs.port)"
-# The store's keys are on the machines, by their role.
-printf '%s\n' GS_ACCESS_KEY_ID=GOOGTEST GS_SECRET_ACCESS_KEY=swordfish-of-the-store >api/role
-bucket() { echo "gs://bucket/$1?endpoint=http://127.0.0.1:$(cat gcs.port)"; }
-store=$(bucket cut)
-
+serve_gcs
 fake sagemaker
 export AWS_ACCESS_KEY_ID=AKIATEST AWS_SECRET_ACCESS_KEY=swordfish-of-the-account AWS_REGION=eu-west-1
 export AWS_CONFIG_FILE=/nonexistent AWS_SHARED_CREDENTIALS_FILE=/nonexistent
@@ -46,9 +35,6 @@ expect_error 3 'launch.gpus' diloco launch tiny.toml --store "$store" --set laun
 expect_error 3 'The account-level service limit' diloco launch tiny.toml --store "$store" --set launch.machine=ml.p5.48xlarge
 expect_error 3 'security token included in the request is invalid' \
     env AWS_ACCESS_KEY_ID=AKIAWRONG diloco launch tiny.toml --store "$store"
-
-# has_entries N: the run has N entries.
-has_entries() { [ "$(diloco log "$store" --json 2>/dev/null | grep -c .)" -ge "$1" ]; }
 
 # A launcher that is killed; the same command starts nothing.
 launcher

@@ -17,11 +17,9 @@ enum { PATH_MAX_BYTES = DL_WEB_URL, ANSWER_MAX = 16 << 20, N_HEADERS = 2 };
 
 /* ---- client */
 
-diloco_status dl_rest_init(dl_rest *rest, const dl_launch_spec *spec, const char *name,
-                           const char *base)
+diloco_status dl_rest_init_at(dl_rest *rest, const dl_launch_spec *spec, const char *name,
+                              const char *url)
 {
-    const char *given = spec->config->launch_endpoint;
-    const char *url = *given ? given : base;
     *rest = (dl_rest){.name = name, .spec = spec, .ca_file = dl_trust_file()};
     dl_buf_init(&rest->cert, 1 << 20);
     dl_buf_init(&rest->key, 1 << 20);
@@ -34,6 +32,13 @@ diloco_status dl_rest_init(dl_rest *rest, const dl_launch_spec *spec, const char
                        "launch.endpoint = \"%.100s\": write it as https://HOST[:PORT][/PATH]", url);
     memcpy(rest->base, url, len);
     return DILOCO_OK;
+}
+
+diloco_status dl_rest_init(dl_rest *rest, const dl_launch_spec *spec, const char *name,
+                           const char *base)
+{
+    const char *given = spec->config->launch_endpoint;
+    return dl_rest_init_at(rest, spec, name, *given ? given : base);
 }
 
 static void wipe(dl_buf *buf)
@@ -238,8 +243,8 @@ static void clean(const dl_rest *rest, char *text)
 
 static void find_why(const dl_rest *rest, dl_rest_answer *a)
 {
-    static const char *const places[] = {"error.message",     "message", "Message", "error",
-                                         "error_description", "detail",  "title"};
+    static const char *const places[] = {"error.message", "message", "Message", "error_description",
+                                         "error",         "detail",  "title"};
     a->why[0] = '\0';
     for (size_t i = 0; !a->why[0] && i < sizeof places / sizeof *places; i++)
         dl_rest_text(a->why, sizeof a->why, a->json, places[i]);
@@ -255,7 +260,7 @@ static diloco_status run(dl_rest *rest, exchange *e, dl_time until)
 {
     dl_web **web = e->call->once ? &rest->once : &rest->web;
     DL_TRY(open_web(web, rest, e->call->once ? 1 : 0));
-    if (e->call->body.len) DL_TRY(dl_json_done(&e->call->json));
+    if (e->call->json.not_first) DL_TRY(dl_json_done(&e->call->json)); /* the body is JSON */
     const dl_web_batch batch = {.n = 1,
                                 .width = 1,
                                 .max_text = ANSWER_MAX,

@@ -29,6 +29,9 @@ typedef struct dl_rest {
 /* `base` is launch.endpoint where that is given. DILOCO_EINVAL: it is no http(s) URL. */
 DL_MUST_CHECK diloco_status dl_rest_init(dl_rest *rest, const dl_launch_spec *spec,
                                          const char *name, const char *base);
+/* The same at `base`, whatever launch.endpoint says. */
+DL_MUST_CHECK diloco_status dl_rest_init_at(dl_rest *rest, const dl_launch_spec *spec,
+                                            const char *name, const char *base);
 void dl_rest_deinit(dl_rest *rest); /* zeroed is fine; clears the credentials */
 
 /* ---- a call */

@@ -1,0 +1,219 @@
+/* google_auth.c - see google_auth.h. */
+#include "launch/cloud/google_auth.h"
+
+#include "base/clock.h"
+
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILE_BYTES = 1 << 20, KEY_BYTES = 1 << 14, VALID_S = 3600, EARLY_S = 60 };
+#define SCOPE     "https://www.googleapis.com/auth/cloud-platform"
+#define TOKEN_URI "https://oauth2.googleapis.com/token"
+#define FORM      "application/x-www-form-urlencoded"
+
+/* ---- a signed assertion */
+
+/* Append base64 with the alphabet of URLs, without padding. */
+static diloco_status add_base64url(dl_buf *out, const void *data, size_t len)
+{
+    const size_t at = out->len;
+    DL_TRY(dl_buf_reserve(out, at + 4 * (len / 3 + 1) + 1));
+    const int n = EVP_EncodeBlock(out->data + at, data, (int)len);
+    out->len = at + (size_t)n;
+    while (out->len > at && out->data[out->len - 1] == '=')
+        out->len--;
+    for (size_t i = at; i < out->len; i++)
+        out->data[i] = out->data[i] == '+' ? '-' : out->data[i] == '/' ? '_' : out->data[i];
+    return DILOCO_OK;
+}
+
+static diloco_status add_claims(dl_buf *out, const char *issuer, const char *audience)
+{
+    dl_buf claims;
+    dl_json j;
+    const int64_t now = (int64_t)dl_clock_wall();
+    dl_buf_init(&claims, FILE_BYTES);
+    dl_json_init(&j, &claims);
+    dl_json_object(&j, NULL);
+    dl_json_str(&j, "iss", issuer);
+    dl_json_str(&j, "scope", SCOPE);
+    dl_json_str(&j, "aud", audience);
+    dl_json_i64(&j, "iat", now);
+    dl_json_i64(&j, "exp", now + VALID_S);
+    dl_json_end(&j);
+    diloco_status status = dl_json_done(&j);
+    if (!status) status = add_base64url(out, claims.data, claims.len);
+    dl_buf_deinit(&claims);
+    return status;
+}
+
+/* Append the RS256 signature of the text in `out`. */
+static diloco_status add_signature(dl_buf *out, const char *pem)
+{
+    unsigned char signature[1024];
+    size_t n = sizeof signature;
+    BIO *memory = BIO_new_mem_buf(pem, -1);
+    EVP_PKEY *key = memory ? PEM_read_bio_PrivateKey(memory, NULL, NULL, NULL) : NULL;
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    const bool ok = key && context && EVP_PKEY_is_a(key, "RSA") &&
+                    EVP_DigestSignInit(context, NULL, EVP_sha256(), NULL, key) == 1 &&
+                    EVP_DigestSign(context, signature, &n, out->data, out->len) == 1;
+    EVP_MD_CTX_free(context);
+    EVP_PKEY_free(key);
+    BIO_free(memory);
+    if (!ok) return dl_fail(DILOCO_EINVAL, "Google: private_key of the credentials is no RSA key");
+    DL_TRY(dl_buf_add(out, ".", 1));
+    return add_base64url(out, signature, n);
+}
+
+static diloco_status add_assertion(dl_buf *out, dl_json_value file, const char *audience)
+{
+    static const char header[] = "{\"alg\":\"RS256\",\"typ\":\"JWT\"}";
+    char issuer[512], *pem = malloc(KEY_BYTES);
+    if (!pem) return dl_fail(DILOCO_ENOMEM, "no memory for a key");
+    dl_rest_text(issuer, sizeof issuer, file, "client_email");
+    dl_rest_text(pem, KEY_BYTES, file, "private_key");
+    diloco_status status = add_base64url(out, header, sizeof header - 1);
+    if (!status) status = dl_buf_add(out, ".", 1);
+    if (!status) status = add_claims(out, issuer, audience);
+    if (!status) status = add_signature(out, pem);
+    explicit_bzero(pem, KEY_BYTES);
+    free(pem);
+    return status;
+}
+
+/* ---- the token's request */
+
+static diloco_status add_field(dl_buf *body, const char *name, const char *value)
+{
+    DL_TRY(dl_buf_addf(body, "%s%s=", body->len ? "&" : "", name));
+    return dl_web_escape(body, value, false);
+}
+
+static diloco_status write_account(dl_buf *body, dl_json_value file, const char *audience)
+{
+    dl_buf assertion;
+    dl_buf_init(&assertion, FILE_BYTES);
+    diloco_status status = add_assertion(&assertion, file, audience);
+    const char *text = status ? NULL : dl_buf_str(&assertion);
+    if (!status && !text) status = dl_fail(DILOCO_ENOMEM, "no memory for an assertion");
+    if (!status)
+        status = add_field(body, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
+    if (!status) status = add_field(body, "assertion", text);
+    dl_buf_deinit(&assertion);
+    return status;
+}
+
+static diloco_status write_user(dl_buf *body, dl_json_value file)
+{
+    static const char *const fields[] = {"client_id", "client_secret", "refresh_token"};
+    char value[2048];
+    diloco_status status = add_field(body, "grant_type", "refresh_token");
+    for (size_t i = 0; !status && i < sizeof fields / sizeof *fields; i++)
+        status = add_field(body, fields[i], dl_rest_text(value, sizeof value, file, fields[i]));
+    explicit_bzero(value, sizeof value);
+    return status;
+}
+
+static diloco_status request_token(dl_credentials *out, const dl_launch_spec *spec,
+                                   dl_json_value file)
+{
+    char uri[512], type[64];
+    uint64_t seconds = 0;
+    dl_rest rest;
+    dl_rest_call call;
+    dl_rest_answer answer;
+    if (!*dl_rest_text(uri, sizeof uri, file, "token_uri")) strcpy(uri, TOKEN_URI);
+    dl_rest_text(type, sizeof type, file, "type");
+    const bool account = strcmp(type, "service_account") == 0;
+    if (!account && strcmp(type, "authorized_user") != 0)
+        return dl_fail(DILOCO_EINVAL,
+                       "Google: credentials of type \"%s\" are not known here; use the key of a "
+                       "service account, or gcloud auth application-default login",
+                       type);
+    DL_TRY(dl_rest_init_at(&rest, spec, "Google's token service", uri));
+    dl_rest_call_init(&call, "POST", "a token");
+    call.type = FORM;
+    diloco_status status =
+        account ? write_account(&call.body, file, uri) : write_user(&call.body, file);
+    if (!status) status = dl_rest_must(&rest, &call, &answer);
+    if (!status) {
+        status = dl_json_read_str(out->token, sizeof out->token, answer.json, "access_token");
+        if (!status) status = dl_json_read_u64(&seconds, answer.json, "expires_in", 86400);
+        out->expires = (int64_t)dl_clock_wall() + (int64_t)seconds;
+        explicit_bzero(answer.text.data, answer.text.cap);
+        dl_buf_deinit(&answer.text);
+    }
+    dl_rest_call_deinit(&call);
+    dl_rest_deinit(&rest);
+    return status;
+}
+
+/* ---- where credentials are */
+
+static const char *file_of_credentials(char out[DL_PATH_MAX + 1])
+{
+    const char *named = getenv("GOOGLE_APPLICATION_CREDENTIALS"), *home = getenv("HOME");
+    if (named && *named)
+        snprintf(out, DL_PATH_MAX + 1, "%s", named);
+    else
+        snprintf(out, DL_PATH_MAX + 1, "%.900s/.config/gcloud/application_default_credentials.json",
+                 home ? home : "");
+    return (named && *named) || access(out, R_OK) == 0 ? out : NULL;
+}
+
+static diloco_status read_file(dl_credentials *out, dl_rest *rest, const char *path)
+{
+    dl_buf text;
+    dl_json_value file;
+    dl_buf_init(&text, FILE_BYTES);
+    diloco_status status = dl_file_read(&text, path);
+    if (!status) status = dl_json_parse(&file, text.data, text.len);
+    if (!status && !rest->project[0]) {
+        dl_rest_text(rest->project, sizeof rest->project, file, "project_id");
+        if (!rest->project[0])
+            dl_rest_text(rest->project, sizeof rest->project, file, "quota_project_id");
+    }
+    if (!status) status = request_token(out, rest->spec, file);
+    if (text.data) explicit_bzero(text.data, text.cap);
+    dl_buf_deinit(&text);
+    return status;
+}
+
+static diloco_status ask_machine(dl_credentials *out)
+{
+    static const atomic_bool never;
+    dl_web *web = NULL;
+    diloco_status status = dl_web_create(&web, NULL, &never);
+    if (!status)
+        status = dl_credentials_google(out, web, dl_time_after(dl_clock_now(), 30 * DL_SECOND));
+    dl_web_destroy(web);
+    if (!status && out->token[0]) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "Google: no credentials: GOOGLE_APPLICATION_CREDENTIALS names no "
+                                  "file, and this machine has no service account. Run  gcloud auth "
+                                  "application-default login");
+}
+
+diloco_status dl_google_token(dl_rest *rest)
+{
+    static dl_credentials known;
+    static char project[DL_REST_BASE];
+    char path[DL_PATH_MAX + 1];
+    if (!known.token[0] || (int64_t)dl_clock_wall() > known.expires - EARLY_S) {
+        const char *file = file_of_credentials(path);
+        known = (dl_credentials){.expires = 0};
+        const bool named = rest->project[0];
+        const diloco_status status = file ? read_file(&known, rest, file) : ask_machine(&known);
+        if (status) {
+            explicit_bzero(&known, sizeof known);
+            return status;
+        }
+        if (!named) memcpy(project, rest->project, sizeof project);
+    }
+    if (!rest->project[0]) memcpy(rest->project, project, sizeof project);
+    rest->who = known;
+    return DILOCO_OK;
+}

@@ -1,0 +1,338 @@
+/* vertex.c - replicas as custom jobs of Vertex AI: POST …/customJobs, one job a replica.
+ *
+ * Display names are not unique, so a job is searched by its display name before it is created.
+ * Vertex AI has no channel for secrets: replicas reach a gs:// store by launch.role. Output is in
+ * Cloud Logging. */
+#include "base/clock.h"
+#include "launch/cloud/google_auth.h"
+#include "launch/cloud/jobs.h"
+#include "launch/executor_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE = 50 }; /* entries of at most 256 KB each */
+#define LOG_PERIOD (5 * DL_SECOND)
+
+/* ---- credentials */
+
+static diloco_status open_service(dl_rest *rest, const dl_launch_spec *spec, const char *base)
+{
+    const dl_config *config = spec->config;
+    const char *project = config->launch_project;
+    if (!*project && getenv("GOOGLE_CLOUD_PROJECT")) project = getenv("GOOGLE_CLOUD_PROJECT");
+    DL_TRY(dl_rest_init(rest, spec, "Vertex AI", base));
+    snprintf(rest->project, sizeof rest->project, "%s", project);
+    if (!spec->dry) DL_TRY(dl_google_token(rest));
+    if (rest->project[0]) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "vertex: no project: set launch.project or GOOGLE_CLOUD_PROJECT");
+}
+
+static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
+{
+    char base[256];
+    snprintf(base, sizeof base, "https://%.63s-aiplatform.googleapis.com",
+             spec->config->launch_region);
+    return open_service(rest, spec, base);
+}
+
+/* ---- calls */
+
+static diloco_status path_to_jobs(dl_rest_call *call, const dl_rest *rest)
+{
+    DL_TRY(dl_rest_path(call, "/v1/projects/"));
+    DL_TRY(dl_rest_segment(call, rest->project));
+    DL_TRY(dl_rest_path(call, "/locations/"));
+    DL_TRY(dl_rest_segment(call, rest->spec->config->launch_region));
+    return dl_rest_path(call, "/customJobs");
+}
+
+static void put_machine(dl_json *j, const dl_config *config)
+{
+    dl_json_object(j, "machineSpec");
+    dl_json_str(j, "machineType", config->launch_machine);
+    if (config->launch_gpus) {
+        dl_json_str(j, "acceleratorType", config->launch_gpu_type);
+        dl_json_i64(j, "acceleratorCount", config->launch_gpus);
+    }
+    dl_json_end(j);
+    dl_json_str(j, "replicaCount", "1");
+    if (config->launch_disk_gb <= 0) return;
+    dl_json_object(j, "diskSpec");
+    dl_json_i64(j, "bootDiskSizeGb", (int64_t)(config->launch_disk_gb + 0.999));
+    dl_json_end(j);
+}
+
+/* Vertex AI itself starts no job again: diloco launch does. */
+static void put_scheduling(dl_json *j, const dl_config *config)
+{
+    char text[32];
+    dl_json_object(j, "scheduling");
+    dl_json_bool(j, "disableRetries", true);
+    if (config->launch_spot) dl_json_str(j, "strategy", "SPOT");
+    if (config->launch_timeout_s > 0) {
+        snprintf(text, sizeof text, "%llds", (long long)(config->launch_timeout_s + 0.999));
+        dl_json_str(j, "timeout", text);
+    }
+    dl_json_end(j);
+}
+
+static diloco_status put_container(dl_json *j, const dl_launch_spec *spec, const dl_job *job)
+{
+    char rank[16];
+    snprintf(rank, sizeof rank, "%u", job->rank);
+    dl_json_object(j, "containerSpec");
+    dl_json_str(j, "imageUri", spec->config->launch_image);
+    dl_json_array(j, "command");
+    dl_json_str(j, NULL, spec->program);
+    dl_json_end(j);
+    DL_TRY(dl_cloud_words(j, "args", spec, rank, 1));
+    DL_TRY(dl_cloud_env(j, "env", spec, job, true));
+    dl_json_end(j);
+    return DILOCO_OK;
+}
+
+static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    const dl_launch_spec *spec = rest->spec;
+    char run[16];
+    dl_json *j = &call->json;
+    DL_TRY(path_to_jobs(call, rest));
+    snprintf(run, sizeof run, "%.8s", spec->run);
+    dl_json_object(j, NULL);
+    dl_json_str(j, "displayName", job->name);
+    dl_json_object(j, "labels");
+    dl_json_str(j, "diloco-run", run);
+    dl_json_end(j);
+    dl_json_object(j, "jobSpec");
+    dl_json_array(j, "workerPoolSpecs");
+    dl_json_object(j, NULL);
+    put_machine(j, spec->config);
+    DL_TRY(put_container(j, spec, job));
+    dl_json_end(j);
+    dl_json_end(j);
+    put_scheduling(j, spec->config);
+    if (spec->config->launch_role[0]) dl_json_str(j, "serviceAccount", spec->config->launch_role);
+    dl_json_end(j);
+    dl_json_end(j);
+    return DILOCO_OK;
+}
+
+static diloco_status created(dl_job *job, dl_json_value answer)
+{
+    return dl_json_read_str(job->id, sizeof job->id, answer, "name");
+}
+
+static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    DL_TRY(path_to_jobs(call, rest));
+    DL_TRY(dl_rest_path(call, "?filter=displayName%%3D%%22"));
+    DL_TRY(dl_rest_segment(call, job->name));
+    return dl_rest_path(call, "%%22");
+}
+
+static void found(dl_job *job, dl_json_value answer)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    for (dl_json_iter it = dl_json_each(dl_json_get(answer, "customJobs")); dl_json_next(&it);)
+        if (!strcmp(dl_rest_text(name, sizeof name, it.value, "displayName"), job->name))
+            dl_rest_text(job->id, sizeof job->id, it.value, "name");
+}
+
+static diloco_status look(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    (void)rest;
+    return dl_rest_path(call, "/v1/%s", job->id);
+}
+
+static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    (void)rest;
+    return dl_rest_path(call, "/v1/%s:cancel", job->id);
+}
+
+static bool is_over(const dl_rest_answer *answer)
+{
+    char text[64];
+    return !strcmp(dl_rest_text(text, sizeof text, answer->json, "error.status"),
+                   "FAILED_PRECONDITION");
+}
+
+/* ---- states */
+
+/* A job that is being cancelled is still paid for: it counts as running until it has ended. */
+static const dl_cloud_state states[] = {
+    {"JOB_STATE_QUEUED", DL_JOB_PENDING},      {"JOB_STATE_PENDING", DL_JOB_STARTING},
+    {"JOB_STATE_RUNNING", DL_JOB_RUNNING},     {"JOB_STATE_UPDATING", DL_JOB_RUNNING},
+    {"JOB_STATE_PAUSED", DL_JOB_RUNNING},      {"JOB_STATE_CANCELLING", DL_JOB_RUNNING},
+    {"JOB_STATE_SUCCEEDED", DL_JOB_SUCCEEDED}, {"JOB_STATE_PARTIALLY_SUCCEEDED", DL_JOB_FAILED},
+    {"JOB_STATE_FAILED", DL_JOB_FAILED},       {"JOB_STATE_EXPIRED", DL_JOB_FAILED},
+    {"JOB_STATE_CANCELLED", DL_JOB_CANCELLED}, {NULL, DL_JOB_LOST}};
+
+static void seen(dl_job *job, dl_json_value answer)
+{
+    char state[64], why[512];
+    dl_rest_text(state, sizeof state, answer, "state");
+    dl_rest_text(why, sizeof why, answer, "error.message");
+    const int code = dl_cloud_code_in(why);
+    if (!strcmp(state, "JOB_STATE_FAILED") && code > 0)
+        dl_cloud_set_ended(job, code);
+    else
+        dl_cloud_set(job, states, state, why);
+}
+
+static const dl_cloud_rows rows = {.open = open_rest,
+                                   .create = create,
+                                   .create_method = "POST",
+                                   .created = created,
+                                   .search = search,
+                                   .search_method = "GET",
+                                   .found = found,
+                                   .look = look,
+                                   .look_method = "GET",
+                                   .seen = seen,
+                                   .stop = stop,
+                                   .stop_method = "POST",
+                                   .is_over = is_over};
+
+static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_launch(&rows, spec, jobs, n);
+}
+
+static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_poll(&rows, spec, jobs, n);
+}
+
+static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_cancel(&rows, spec, jobs, n);
+}
+
+/* ---- logs */
+
+typedef struct reading {
+    char after[64]; /* time of the last entry */
+    char token[2048];
+    dl_job_line_fn fn;
+    void *user;
+} reading;
+
+static diloco_status give_entry(reading *r, dl_json_value entry)
+{
+    dl_json_value text = dl_json_get(entry, "textPayload");
+    if (text.type != DL_JSON_STRING) text = dl_rest_at(entry, "jsonPayload.message");
+    dl_rest_text(r->after, sizeof r->after, entry, "timestamp");
+    if (text.type != DL_JSON_STRING) return DILOCO_OK;
+    const size_t cap = (size_t)(text.end - text.at) + 1;
+    char *line = malloc(cap);
+    if (!line) return dl_fail(DILOCO_ENOMEM, "no memory for a line of output");
+    diloco_status status = dl_json_as_str(line, cap, text);
+    if (!status) status = r->fn(r->user, line, strcspn(line, "\n"));
+    free(line);
+    return status;
+}
+
+/* POST entries:list for the entries after `since`. */
+static diloco_status write_query(dl_rest_call *call, const dl_rest *rest, const dl_job *job,
+                                 const reading *r, const char *since)
+{
+    char text[DL_REST_BASE + 256];
+    const char *number = strrchr(job->id, '/');
+    dl_json *j = &call->json;
+    DL_TRY(dl_rest_path(call, "/v2/entries:list"));
+    dl_json_object(j, NULL);
+    dl_json_array(j, "resourceNames");
+    snprintf(text, sizeof text, "projects/%s", rest->project);
+    dl_json_str(j, NULL, text);
+    dl_json_end(j);
+    snprintf(text, sizeof text, "resource.type=\"ml_job\" AND resource.labels.job_id=\"%s\"%s%s%s",
+             number ? number + 1 : job->id, *since ? " AND timestamp>\"" : "", since,
+             *since ? "\"" : "");
+    dl_json_str(j, "filter", text);
+    dl_json_str(j, "orderBy", "timestamp asc");
+    dl_json_i64(j, "pageSize", PAGE);
+    if (r->token[0]) dl_json_str(j, "pageToken", r->token);
+    dl_json_end(j);
+    return DILOCO_OK;
+}
+
+/* All pages of the entries after the last one that was read. */
+static diloco_status read_pages(reading *r, dl_rest *rest, const dl_job *job)
+{
+    char since[sizeof r->after];
+    memcpy(since, r->after, sizeof since);
+    r->token[0] = '\0';
+    do {
+        dl_rest_call call;
+        dl_rest_answer answer;
+        dl_rest_call_init(&call, "POST", job->name);
+        diloco_status status = write_query(&call, rest, job, r, since);
+        if (!status) status = dl_rest_must(rest, &call, &answer);
+        if (!status) {
+            for (dl_json_iter it = dl_json_each(dl_json_get(answer.json, "entries"));
+                 !status && dl_json_next(&it);)
+                status = give_entry(r, it.value);
+            dl_rest_text(r->token, sizeof r->token, answer.json, "nextPageToken");
+            dl_buf_deinit(&answer.text);
+        }
+        dl_rest_call_deinit(&call);
+        DL_TRY(status);
+    } while (r->token[0]);
+    return DILOCO_OK;
+}
+
+static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                          dl_job_line_fn fn, void *user)
+{
+    dl_rest rest = {.name = NULL};
+    reading r = {.fn = fn, .user = user};
+    dl_job now = *job;
+    diloco_status status = open_service(&rest, spec, "https://logging.googleapis.com");
+    for (bool over = false; !status;) {
+        status = read_pages(&r, &rest, job);
+        if (status || over || !follow) break;
+        dl_clock_sleep(LOG_PERIOD);
+        status = poll_all(spec, &now, 1);
+        over = dl_job_is_over(now.state);
+        if (!status) status = dl_google_token(&rest);
+    }
+    dl_rest_deinit(&rest);
+    return status;
+}
+
+static diloco_status check(const dl_launch_spec *spec)
+{
+    static const char name[] = "vertex";
+    const dl_config *config = spec->config;
+    DL_TRY(dl_cloud_need(config->launch_image, "launch.image", name,
+                         "europe-west4-docker.pkg.dev/PROJECT/REPOSITORY/diloco:0.2"));
+    DL_TRY(dl_cloud_need(config->launch_region, "launch.region", name, "europe-west4"));
+    DL_TRY(dl_cloud_need(config->launch_machine, "launch.machine", name, "g2-standard-8"));
+    if (!config->launch_gpus == !config->launch_gpu_type[0]) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "vertex needs launch.gpus and launch.gpu_type together, such as "
+                                  "launch.gpus=1 and launch.gpu_type=NVIDIA_L4");
+}
+
+const dl_executor dl_executor_vertex = {
+    .name = "vertex",
+    .needs = "application default credentials of Google; launch.image, launch.region, "
+             "launch.machine and a project",
+    .tested = "a fake of this project; requests fit the discovery document of "
+              "google-api-python-client. Not run against the real one",
+    .options = "|image|machine|gpus|gpu_type|disk|spot|region|project|role|endpoint|",
+    .without = "|dir|grace|",
+    .caps = {.net = "none",
+             .rank_env = "argument, DILOCO_RANK",
+             .log_api = "Cloud Logging",
+             .restart = "no",
+             .spot = true,
+             .in_image = true},
+    .poll_s = 15,
+    .check = check,
+    .launch = launch,
+    .poll = poll_all,
+    .logs = logs,
+    .cancel = cancel,
+};
