@@ -18,6 +18,7 @@ static int codes[RANKS][GENERATIONS];
 static bool silent[RANKS];
 static int launches[RANKS][GENERATIONS], cancels[RANKS];
 static diloco_status launch_fails;
+static int outage;            /* looks that the backend does not answer */
 static int run_is_done_after; /* looks; < 0: never */
 static volatile int stop;
 
@@ -44,6 +45,10 @@ static diloco_status fake_launch(const dl_launch_spec *spec, dl_job *jobs, size_
 static diloco_status fake_poll(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     (void)spec;
+    if (outage > 0) {
+        outage--;
+        return dl_fail(DILOCO_EUNREACHABLE, "the fake answered 500");
+    }
     for (size_t i = 0; i < n; i++) {
         dl_job *j = &jobs[i];
         j->silent = silent[j->rank];
@@ -111,6 +116,7 @@ static fixture *begin(const char *name, uint32_t n, const char *restarts)
     memset(launches, 0, sizeof launches);
     memset(cancels, 0, sizeof cancels);
     launch_fails = DILOCO_OK;
+    outage = 0;
     run_is_done_after = -1;
     stop = 0;
     dl_config_init(&f.config);
@@ -210,6 +216,20 @@ TEST(a_replica_without_an_answer_is_lost_after_the_limit)
     dl_book_close(&f->book);
 }
 
+TEST(a_backend_that_fails_for_300_looks_costs_no_replica)
+{
+    fixture *f = begin("outage", 2, "3");
+    CHECK_OK(dl_config_set(&f->config, "launch.lost_after", "0.1", "test"));
+    fate[0][0] = fate[1][0] = DL_JOB_SUCCEEDED;
+    outage = 300;
+    run_is_done_after = 1;
+    CHECK_OK(dl_control_follow(&f->control));
+    CHECK_INT(0, outage);
+    CHECK_INT(1, launches[0][0]);
+    CHECK_INT(0, launches[0][1] + launches[1][1] + cancels[0] + cancels[1]);
+    dl_book_close(&f->book);
+}
+
 TEST(a_launch_that_the_backend_refuses_is_recorded_and_can_be_repeated)
 {
     fixture *f = begin("refuse", 1, "0");
@@ -297,6 +317,7 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           a_failed_replica_is_not_started_again_unless_its_store_was_unreachable,
           exit_codes_do_not_complete_a_run_and_do_not_fail_a_complete_one,
           a_replica_without_an_answer_is_lost_after_the_limit,
+          a_backend_that_fails_for_300_looks_costs_no_replica,
           a_launch_that_the_backend_refuses_is_recorded_and_can_be_repeated,
           what_was_announced_and_not_launched_is_launched_by_the_next_launcher,
           cancel_stops_all_and_ends_who_follows, ranks_above_the_wanted_number_are_stopped,
