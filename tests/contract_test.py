@@ -23,7 +23,7 @@ def keys():
 
 
 def key_table():
-    lines = ["", "| key | asks for nothing | what is said behind it |", "|---|---|---|"]
+    lines = ["", "| key | value without effect | notice for other values |", "|---|---|---|"]
     for key, fine, instead in keys():
         if fine != "*":
             lines.append(f"| `{key}` | {f'`{fine}`' if fine else ''} | {instead} |")

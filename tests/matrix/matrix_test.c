@@ -307,7 +307,7 @@ static void print_table(FILE *out, int verb, const char *title, const char *abou
     const bool codes = verb == WARNED;
     combination *c = malloc(sizeof *c);
     if (!c) exit(2);
-    fprintf(out, "\n## %s\n\n%s\n\n| for example |%s what is said |\n|---|%s---|\n", title, about,
+    fprintf(out, "\n## %s\n\n%s\n\n| for example |%s message |\n|---|%s---|\n", title, about,
             codes ? " code |" : "", codes ? "---|" : "");
     for (size_t i = 0; i < all.n_rules; i++)
         if ((int)all.rules[i].verb == verb && (!contract || of_contract(&all.rules[i])))
@@ -320,12 +320,12 @@ static void print_page(FILE *out)
     fprintf(
         out,
         "# Refusals and warnings\n\n"
-        "What `diloco` says to combinations of settings before it trains, each sentence as it is "
-        "printed. Which combinations those are is in `tests/matrix/rules.txt`, and a test "
+        "The messages of `diloco` about combinations of settings before training, each as it is "
+        "printed. `tests/matrix/rules.txt` has the combinations, and a test "
         "compares the two over the whole matrix. This page is generated: `matrix_test "
-        "--markdown`. What depends on data, files and machines is not here.\n\n"
-        "Nothing is refused for its store: a payload is bytes, so every codec and every way to "
-        "exchange goes over every store that creates an object exactly once, which is tried when "
+        "--markdown`. Messages about data, files and machines are not here.\n\n"
+        "Nothing is refused for its store. A payload is bytes, so every codec and every exchange "
+        "topology works over every store that creates an object exactly once. That is tried when "
         "a run begins.\n");
     print_table(out, REFUSED, "Refused",
                 "Exit code 3, before anything is written: the settings are sound each by itself, "
