@@ -33,8 +33,8 @@ DL_MUST_CHECK diloco_status dl_arena_init_file(dl_arena *arena, size_t size, con
                                                const char *what);
 void dl_arena_deinit(dl_arena *arena); /* zeroed is fine */
 
-/* Of such a file's arena: the pages that lie wholly in data[n] leave memory. They are written, and
- * read again when they are touched, also by somebody who is at them now. */
+/* In such a file's arena, the pages wholly inside data[n] leave memory. They are written, and are
+ * read again when a thread touches them, also a thread that uses them now. */
 void dl_arena_put_out(void *data, size_t n);
 
 /* The next n bytes (n == 0: a valid pointer to nothing). NULL on a measuring arena.

@@ -25,7 +25,7 @@ DL_MUST_CHECK diloco_status dl_buf_reserve(dl_buf *buf, size_t n);
 DL_MUST_CHECK diloco_status dl_buf_add(dl_buf *buf, const void *data, size_t n);
 DL_MUST_CHECK diloco_status dl_buf_addf(dl_buf *buf, const char *format, ...) DL_PRINTF(2, 3);
 
-/* The content as a C string (a zero byte stands behind it, not counted in len). NULL
+/* The content as a C string (a zero byte follows it, not counted in len). NULL
  * when that byte cannot be had. */
 const char *dl_buf_str(dl_buf *buf);
 

@@ -1,4 +1,4 @@
-/* buf_test.c - growth, the maximum, and the zero byte behind the content. */
+/* buf_test.c - growth, the maximum, and the zero byte after the content. */
 #include "base/buf.h"
 
 #include "check.h"

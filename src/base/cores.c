@@ -1,8 +1,8 @@
 /* cores.c - how many threads can run at once.
  *
- * A container may see its cgroup under the host's path while only its own subtree is
- * mounted, so paths that are not there are passed over; going up from the path to the
- * mount meets the container's own limit in either case. */
+ * A container may see its cgroup under the host's path while only its own
+ * subtree is mounted. So missing paths are passed over. Going up from the path to the mount meets
+ * the container's own limit in either case. */
 #include "base/cores.h"
 
 #include "base/thread.h"

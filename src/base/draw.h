@@ -1,7 +1,7 @@
 /* draw.h - draws from distributions, with the same bits on every machine.
  *
- * Who deals one data set over clients on several machines has to deal it alike, and the logarithm
- * of one math library is not another's. So nothing here calls any: + - * / and sqrt alone, which
+ * Several machines that deal one data set over clients have to deal it alike, and math
+ * libraries differ in their logarithms. So nothing here calls any: + - * / and sqrt alone, which
  * IEEE 754 rounds in one way (the build contracts no a * b + c, cmake/flags.cmake). */
 #ifndef DL_BASE_DRAW_H
 #define DL_BASE_DRAW_H

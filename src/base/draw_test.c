@@ -1,5 +1,5 @@
 /* draw_test.c - the series beside the math library's functions, moments of the draws beside those
- * of their distributions, and the first draws as bits: what every machine has to give. */
+ * of their distributions, and the first draws as bits, which are the same on every machine. */
 #include "base/draw.h"
 
 #include "check.h"

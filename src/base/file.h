@@ -10,7 +10,7 @@ typedef struct dl_span {
     size_t len;
 } dl_span;
 size_t dl_spans_len(const dl_span *spans, size_t n); /* of all together */
-/* Bytes skip to skip + len of them, as far as there are so many: into out, of n; how many. */
+/* Write the spans of bytes skip to skip + len, or up to their end, to out. Returns their number. */
 size_t dl_spans_cut(dl_span *out, const dl_span *spans, size_t n, size_t skip, size_t len);
 
 /* DILOCO_ENOENT, DILOCO_EIO, DILOCO_EPROTO (longer than buf->max). Appends. */
@@ -23,7 +23,7 @@ typedef diloco_status (*dl_line_fn)(void *context, const char *line, size_t len)
 DL_MUST_CHECK diloco_status dl_file_each_line(const char *path, size_t most, dl_line_fn fn,
                                               void *context);
 
-/* Write a sibling (<path>.<pid>-<n>.tmp, which a process killed meanwhile leaves behind),
+/* Write a sibling (<path>.<pid>-<n>.tmp, which a process killed meanwhile leaves there),
  * fsync it, rename it into place, fsync the folder. Calls open, write, rename and nothing
  * that allocates. DILOCO_ENOENT (no such folder), DILOCO_EIO, DILOCO_EFULL: the old file
  * is as it was and the sibling is gone. */
@@ -44,7 +44,7 @@ DL_MUST_CHECK diloco_status dl_file_nameless(int *fd, const char *folder, const 
                                              size_t size);
 
 /* Let go of the pages of a shared mapping: its bytes stay in the file, and come back when they are
- * touched. For the mapping of a file alone: what no file holds would be lost. */
+ * touched. Only for the mapping of a file: other bytes would be lost. */
 void dl_map_let_go(void *base, size_t len);
 
 /* A whole file mapped for reading. data is NULL for an empty file. */

@@ -145,7 +145,7 @@ TEST(reading_appends_up_to_the_maximum_and_not_beyond)
 
 TEST(a_file_without_a_size_is_read_to_its_end)
 {
-    dl_buf buf; /* what is in /proc says that it has no bytes */
+    dl_buf buf; /* files in /proc report a size of 0 */
     dl_buf_init(&buf, 1 << 20);
     if (dl_file_read(&buf, "/proc/self/status")) skip();
     CHECK_CONTAINS("Name:", dl_buf_str(&buf));

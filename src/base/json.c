@@ -177,7 +177,7 @@ static diloco_status check_type(dl_json_value value, dl_json_type type, const ch
                    type_name(type));
 }
 
-/* The number as it stands, at most 40 bytes of it, for "%.*s". */
+/* The number's own text, at most 40 bytes of it, for "%.*s". */
 #define NUMBER_TEXT(value) (int)dl_size_min((size_t)((value).end - (value).at), 40), (value).at
 
 static diloco_status as_u64(uint64_t *out, dl_json_value value, uint64_t max, const char *key)

@@ -38,10 +38,10 @@ void dl_json_null(dl_json *j, const char *key);
 /* All containers closed and nothing failed? Else the first error. */
 DL_MUST_CHECK diloco_status dl_json_done(dl_json *j);
 
-/* ---- reading: a value is a place in the text. dl_json_parse checks the whole text
- * once (grammar, depth, UTF-8, nothing behind the value, at most DL_JSON_MEMBERS in one
- * object and no key twice); after that the others cannot run off it. Looking a key up scans its
- * object: meant for small objects. */
+/* ---- reading: a value is a place in the text. dl_json_parse checks the whole
+ * text once: grammar, depth, UTF-8, nothing after the value, at most DL_JSON_MEMBERS in one object
+ * and no key twice. After that the others cannot run off it. Looking a key up scans its object:
+ * meant for small objects. */
 typedef enum dl_json_type {
     DL_JSON_MISSING,
     DL_JSON_NULL,
@@ -76,8 +76,8 @@ dl_json_iter dl_json_each(dl_json_value container); /* of anything else: nothing
 bool dl_json_next(dl_json_iter *it);
 size_t dl_json_count(dl_json_value container);
 
-/* Typed reading of a member of an object; DILOCO_EPROTO names the key when it is absent,
- * of another type, out of range, or (strings) does not fit with its zero byte. */
+/* Typed reading of a member of an object; DILOCO_EPROTO names the key when it is absent, of
+ * another type or out of range. So it does for a string that does not fit with its zero byte. */
 DL_MUST_CHECK diloco_status dl_json_read_i64(int64_t *out, dl_json_value object, const char *key,
                                              int64_t min, int64_t max);
 DL_MUST_CHECK diloco_status dl_json_read_u64(uint64_t *out, dl_json_value object, const char *key,
@@ -89,7 +89,7 @@ DL_MUST_CHECK diloco_status dl_json_read_bool(bool *out, dl_json_value object, c
 DL_MUST_CHECK diloco_status dl_json_read_str(char *out, size_t cap, dl_json_value object,
                                              const char *key);
 
-/* The same of a value that stands by itself (an array's element). */
+/* The same for a value without a key (an array's element). */
 DL_MUST_CHECK diloco_status dl_json_as_str(char *out, size_t cap, dl_json_value value);
 DL_MUST_CHECK diloco_status dl_json_as_u64(uint64_t *out, dl_json_value value, uint64_t max);
 DL_MUST_CHECK diloco_status dl_json_as_f64(double *out, dl_json_value value);

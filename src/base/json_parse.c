@@ -2,7 +2,7 @@
  * by skipping.
  *
  * Invariants:
- * 1. dl_json_parse reads no byte at or behind `end`, and leaves a text of which every
+ * 1. dl_json_parse reads no byte at or after `end`, and leaves a text of which every
  *    other function may assume the grammar: those need no bounds, because a checked
  *    value ends inside the text.
  * 2. The recursion is at most DL_JSON_DEPTH deep.
@@ -20,7 +20,7 @@ typedef struct parser {
     const char *at, *end;
     int depth;
     size_t len, work;  /* of the text; bytes walked in search of duplicate keys */
-    const char *wrong; /* what is wrong at `at`; NULL so far */
+    const char *wrong; /* the error at `at`; NULL so far */
 } parser;
 
 static bool fail(parser *p, const char *wrong)

@@ -1,4 +1,4 @@
-/* json_test.c - what is written, what is read, and what is refused. */
+/* json_test.c - writing, reading, and refused texts. */
 #include "base/json.h"
 
 #include "check.h"
@@ -121,7 +121,7 @@ TEST(every_type_is_recognised_as_the_outermost_value)
     CHECK_INT(DL_JSON_OBJECT, parsed("{ }").type);
     double x;
     dl_json_value v;
-    CHECK_OK(dl_json_parse(&v, "123", 2)); /* ends where the text does, not behind */
+    CHECK_OK(dl_json_parse(&v, "123", 2)); /* ends where the text does, not after */
     CHECK_OK(dl_json_as_f64(&x, v));
     CHECK_NEAR(12, x, 0);
 }

@@ -1,4 +1,4 @@
-/* link.c - see link.h. A part is a number and its unit; which part it is the unit tells. */
+/* link.c - see link.h. A part is a number and its unit; the unit identifies the part. */
 #include "base/link.h"
 
 #include "base/text.h"

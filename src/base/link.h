@@ -13,10 +13,10 @@
 typedef struct dl_link {
     double up_bps, down_bps; /* bits a second, both > 0; both 0: not given */
     double delay_s;          /* of a request, there and back; at most 60 */
-    double loss;             /* share of requests that come to nothing, in [0, 1] */
+    double loss;             /* share of requests that fail, in [0, 1] */
 } dl_link;
 
-/* DILOCO_EINVAL says what is wrong with which part; `what` is the flag or option it stood behind.
+/* DILOCO_EINVAL names the part and its error; `what` is the flag or option that has the text.
  */
 DL_MUST_CHECK diloco_status dl_link_parse(dl_link *out, const char *what, const char *text);
 

@@ -1,4 +1,4 @@
-/* log_test.c - what reaches the sink. */
+/* log_test.c - the lines that reach the sink. */
 #include "base/log.h"
 
 #include "check.h"

@@ -1,6 +1,6 @@
-/* own.h - rows of the caller's own (include/diloco/user.h), beside the tables of codecs, combiners
- * and outer optimizers: their names begin with "user:", and they come with the configuration whose
- * options name them. */
+/* own.h - rows of the caller's own (include/diloco/user.h), beside the tables of codecs,
+ * combiners and outer optimizers. Their names begin with "user:". They come with the configuration
+ * whose options name them. */
 #ifndef DL_BASE_OWN_H
 #define DL_BASE_OWN_H
 

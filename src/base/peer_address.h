@@ -8,8 +8,8 @@
 
 enum { DL_ADDRESS_MAX = 287 }; /* bytes */
 
-/* "host:port", or with http:// or https:// before it, and perhaps /run behind. Without a scheme it
- * is https where `tls`. DILOCO_EINVAL. */
+/* "host:port", or with http:// or https:// before it, and perhaps /run after it. Without a scheme
+ * it is https where `tls`. DILOCO_EINVAL. */
 DL_MUST_CHECK diloco_status dl_peer_address(char out[DL_ADDRESS_MAX + 1], const char *text,
                                             bool tls);
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Who draws from what. A new user takes the next number; a number is never reused. The
+/* The users of the streams. A new user takes the next number; a number is never reused. The
  * low 32 bits of a stream are the user's own (a replica's or a tensor's index). */
 enum {
     DL_STREAM_INIT = 1,    /* initial parameters, by tensor */
@@ -22,12 +22,12 @@ enum {
     DL_STREAM_BUCKETS = 8,           /* a combiner's shuffle */
     DL_STREAM_PARTITION = 9,         /* which samples a client has, by client */
     DL_STREAM_SHUFFLE = 10,          /* the order they are dealt in, by class */
-    DL_STREAM_CLIENTS = 11,          /* whom an entry asks, by entry */
+    DL_STREAM_CLIENTS = 11,          /* the clients that an entry asks, by entry */
     DL_STREAM_SIMULATED_CLIENT = 12, /* how fast a client is, by kind of draw */
-    DL_STREAM_SIMULATED_ROUND = 13,  /* who is there and answers, by entry */
-    DL_STREAM_PAIRS = 14,            /* who exchanges with whom without a log, by round */
-    DL_STREAM_DROPS = 15,            /* what run.drop passes over, by replica */
-    DL_STREAM_TUNE = 16              /* which arms diloco tune tries */
+    DL_STREAM_SIMULATED_ROUND = 13,  /* which clients are present and answer, by entry */
+    DL_STREAM_PAIRS = 14,            /* pairs that exchange without a log, by round */
+    DL_STREAM_DROPS = 15,            /* contributions that run.drop omits, by replica */
+    DL_STREAM_TUNE = 16              /* arms that diloco tune tries */
 };
 #define DL_STREAM(kind, index) (((uint64_t)(kind) << 32) | (uint32_t)(index))
 

@@ -89,7 +89,7 @@ static diloco_status put_json(dl_buf *out, const dl_st_tensor *tensors, size_t n
     return dl_json_done(&j);
 }
 
-/* The padded JSON behind room for its length, then the length. */
+/* The padded JSON after room for its length, then the length. */
 static diloco_status put_header(dl_buf *out, const dl_st_tensor *tensors, size_t n,
                                 const dl_st_meta *meta, size_t n_meta)
 {

@@ -6,9 +6,9 @@
  *     {"__metadata__": {"key": "text", …},
  *      "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …}
  *
- * Offsets count from the first byte behind the header. The tensors cover the data without
- * holes or overlap, in any order. What is written here begins its data at a multiple of
- * 64 bytes; what is read need not, nor need a tensor be aligned to its type. */
+ * Offsets count from the first byte after the header. The tensors cover the data without
+ * holes or overlap, in any order. A file written here begins its data at a multiple of 64
+ * bytes. A file that is read need not, nor need a tensor be aligned to its type. */
 #ifndef DL_BASE_SAFETENSORS_H
 #define DL_BASE_SAFETENSORS_H
 

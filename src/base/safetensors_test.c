@@ -1,4 +1,4 @@
-/* safetensors_test.c - what is written is read back; what is wrong is refused.
+/* safetensors_test.c - a written file is read back; a wrong one is refused.
  *
  * Blocks "from elsewhere" are put together by hand: header text, then data. */
 #include "base/safetensors.h"
@@ -134,7 +134,7 @@ TEST(what_cannot_be_read_back_is_not_written)
 
 /* ---- blocks from elsewhere */
 
-/* The header's text behind its length, then n_data zero bytes; free() it. */
+/* The header's text after its length, then n_data zero bytes; free() it. */
 static unsigned char *block_of(const char *header, size_t n_data, size_t *len)
 {
     size_t n = strlen(header);

@@ -1,4 +1,4 @@
-/* sample.h - what one sample is: what a data source gives and a model takes. */
+/* sample.h - one sample, as a data source gives it and a model takes it. */
 #ifndef DL_BASE_SAMPLE_H
 #define DL_BASE_SAMPLE_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 typedef enum dl_sample_kind {
-    DL_TOKENS, /* inputs i32[length]: token numbers; targets i32[length]: what follows each */
+    DL_TOKENS, /* inputs i32[length]: token numbers; targets i32[length]: the token after each */
     DL_IMAGES  /* inputs u8[channels][height][width]; targets i32[1]: the class */
 } dl_sample_kind;
 

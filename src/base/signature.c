@@ -219,7 +219,8 @@ static diloco_status write_aside(const char *path, BIO *memory)
     return status;
 }
 
-/* Under its name it is whole, whoever makes one in the same moment or is killed. */
+/* The file under its name is always whole, even if two processes write it at once or one is killed.
+ */
 static diloco_status write_new(const char *path, BIO *memory)
 {
     char aside[PATH_MAX];
@@ -256,7 +257,7 @@ diloco_status dl_signer_make(const char *path)
                            "no key can be stored here; name another file with run.key or --key");
 }
 
-/* The file, once it is seen that nobody else could read or change it. */
+/* The file, after a check that no other user could read or change it. */
 static diloco_status read_private(char text[FILE_MAX], size_t *len, const char *path)
 {
     struct stat st;
@@ -341,7 +342,7 @@ const dl_public *dl_signer_public(const dl_signer *signer)
 
 /* ---- a certificate */
 
-/* What is hashed is the key as a SubjectPublicKeyInfo (RFC 8410): for Ed25519 these bytes and the
+/* The hash is of the key as a SubjectPublicKeyInfo (RFC 8410): for Ed25519 these bytes and the
  * key itself. */
 diloco_status dl_public_pin(char out[DL_PIN_TEXT], const dl_public *key)
 {
@@ -357,7 +358,7 @@ diloco_status dl_public_pin(char out[DL_PIN_TEXT], const dl_public *key)
     return DILOCO_OK;
 }
 
-enum { YEARS = 20 }; /* whoever believes it looks at nothing but the key */
+enum { YEARS = 20 }; /* a peer that trusts the certificate checks only the key */
 
 static bool fill_certificate(X509 *cert, EVP_PKEY *key)
 {

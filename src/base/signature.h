@@ -1,11 +1,12 @@
-/* signature.h - who says so: Ed25519 keys and signatures (RFC 8032), and the hash that is signed.
+/* signature.h - proof of the sender: Ed25519 keys and signatures (RFC 8032), and the hash that is
+ * signed.
  *
- * A secret key is a file in PEM (PKCS #8, as "openssl genpkey -algorithm ed25519" writes it) that
- * its owner alone may read; nothing here gives it out, and no error text holds any of it. A public
- * key is the text "ed25519:" and 64 hex digits.
+ * A secret key is a file in PEM (PKCS #8, as "openssl genpkey -algorithm ed25519" writes it).
+ * Only its owner may read it. Nothing here gives it out, and no error text holds any of it. A
+ * public key is the text "ed25519:" and 64 hex digits.
  *
- * XXH3 (hash.h) finds accidents; what an adversary could gain by is hashed with BLAKE2b-512, of
- * which the first 32 bytes are kept. 0.7 to 0.9 GB/s on a core.
+ * XXH3 (hash.h) finds accidents; bytes that an adversary could exploit are hashed with BLAKE2b-512,
+ * of which the first 32 bytes are kept. 0.7 to 0.9 GB/s on a core.
  *
  * Builds without OpenSSL (DILOCO_CLOUD=OFF) refuse all of it: DILOCO_EREFUSED, verify false. */
 #ifndef DL_BASE_SIGNATURE_H
@@ -56,13 +57,13 @@ DL_MUST_CHECK diloco_status dl_sign(dl_signature *out, const dl_signer *signer, 
                                     size_t len);
 bool dl_verify(const dl_signature *signature, const dl_public *key, const void *data, size_t len);
 
-/* A certificate of the key, signed by itself, and the key, both appended as PEM: what TLS takes.
+/* A certificate of the key, signed by itself, and the key, both appended as PEM, as TLS takes them.
  * `secret` should be made with a fixed maximum and cleansed by the caller (dl_cleanse). */
 DL_MUST_CHECK diloco_status dl_signer_certificate(dl_buf *cert, dl_buf *secret,
                                                   const dl_signer *signer);
 void dl_cleanse(dl_buf *secret); /* overwrite and free */
 
-/* Where a person's key is unless told otherwise: $XDG_CONFIG_HOME/diloco/key.pem or
+/* The default place of a person's key: $XDG_CONFIG_HOME/diloco/key.pem or
  * $HOME/.config/diloco/key.pem. DILOCO_EINVAL: neither is set, or too long for `cap`. */
 DL_MUST_CHECK diloco_status dl_signer_path(char *out, size_t cap);
 

@@ -1,4 +1,5 @@
-/* signature_test.c - keys and signatures against RFC 8032, section 7.1, and files that are none. */
+/* signature_test.c - keys and signatures against RFC 8032, section 7.1, and files that are no keys.
+ */
 #include "base/signature.h"
 
 #include "check.h"
@@ -152,8 +153,8 @@ TEST(a_key_is_in_the_persons_configuration_unless_told_otherwise)
 }
 
 #if DL_CRYPTO
-/* What "openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64" says of the key
- * of RFC 8032, test 1. */
+/* The output of "openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64" for the
+ * key of RFC 8032, test 1. */
 TEST(a_key_has_the_pin_that_others_compute)
 {
     char pin[DL_PIN_TEXT];

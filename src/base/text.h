@@ -11,8 +11,8 @@ enum { DL_NUMBER_MAX = 63 }; /* longest number that is read */
 /* Bytes of the number that s begins with; 0 when it begins with none. */
 size_t dl_number_len(const char *s, size_t n);
 
-/* The number that all n bytes of s are. false, and *out left alone, when they are not
- * one, it is longer than DL_NUMBER_MAX, or its type cannot hold it (a fraction or an
+/* Read all n bytes of s as a number. Returns false, and leaves *out alone, if they are
+ * not one or longer than DL_NUMBER_MAX. So it does if the type cannot hold it (a fraction or an
  * exponent in an integer; beyond the largest double). */
 bool dl_text_to_i64(int64_t *out, const char *s, size_t n);
 bool dl_text_to_u64(uint64_t *out, const char *s, size_t n);

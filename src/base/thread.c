@@ -5,7 +5,7 @@
  *     worker   sees a new generation (acquire); runs its part; pending - 1 (release)
  *     caller   runs part 0; sees pending == 0 (acquire); returns
  *
- * Both sides spin a moment, then sleep on a condition variable. What a sleeper waits for
+ * Both sides spin a moment, then sleep on a condition variable. The condition of a sleeper
  * changes only with the lock held, or is followed by a signal under the lock, so no
  * wake-up is lost. */
 #include "base/thread.h"

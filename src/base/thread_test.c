@@ -89,8 +89,8 @@ TEST(a_pool_that_never_ran_can_be_destroyed)
     dl_pool_destroy(pool);
 }
 
-/* What a run wrote, the next run may read on other threads: part p reads what part
- * n - 1 - p wrote. */
+/* Values that one call wrote, the next may read on other threads: part p reads the values
+ * of part n - 1 - p. */
 typedef struct relay {
     long numbers[3];
     long next[3];

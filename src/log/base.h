@@ -25,8 +25,8 @@ typedef struct dl_base {
 void dl_base_deinit(dl_base *base); /* zeroed is fine */
 
 /* Append a tensor. Returns DILOCO_EINVAL if the name is empty, too long, not printable ASCII or
- * used before, if the kind is too long or not printable, or if there are DL_BASE_MAX already;
- * DILOCO_ENOMEM. After an error the base is unchanged. */
+ * used before. The same for a kind that is too long or not printable, and for more than DL_BASE_MAX
+ * tensors. DILOCO_ENOMEM. After an error the base is unchanged. */
 DL_MUST_CHECK diloco_status dl_base_add(dl_base *base, const char *name, const char *kind,
                                         dl_hash digest);
 

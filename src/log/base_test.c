@@ -1,5 +1,5 @@
-/* base_test.c - the tensors that a model has and a run does not exchange: what run.json keeps of
- * them, and how a replica with others is refused. */
+/* base_test.c - the tensors that a model has and a run does not exchange: run.json keeps
+ * them, and a replica with others is refused. */
 #include "log/base.h"
 
 #include "check.h"

@@ -1,11 +1,11 @@
-/* claims.h - what a contribution says of itself, and how far that is believed.
+/* claims.h - bounds on a contribution's claims about itself.
  *
  * Position, steps, samples, tokens and loss are a replica's own word, and no reader can repeat the
  * training. The log's own numbers bound them. A replica is at most as far as the due points of the
- * entries that may be in flight (P9), and takes one optimizer step a position. What it says of
- * samples and tokens counts for its weight up to CUT times the lower median of the entry's members,
- * and its loss counts for the mean up to FAR times theirs. Logical clients hold what they hold: of
- * them nothing is cut. */
+ * entries that may be in flight (P9), and takes one optimizer step a position. Its claim of
+ * samples and tokens counts for its weight up to CUT times the lower median of the entry's members.
+ * Its loss counts for the mean up to FAR times theirs. Nothing is cut for logical clients, whose
+ * data may differ in size. */
 #ifndef DL_LOG_CLAIMS_H
 #define DL_LOG_CLAIMS_H
 
@@ -22,11 +22,11 @@ const char *dl_claims_refuse(const dl_contribution *c, uint64_t due);
 /* Lower the samples and tokens of n members to what counts. */
 void dl_claims_cut(dl_member_facts *facts, size_t n);
 
-/* Return the mean loss of the entry's members, without those that are too far off. NaN where a
- * member tells none. */
+/* Return the mean loss of the entry's members, without those that are too far off. NaN where
+ * a member reports none. */
 double dl_claims_mean_loss(const dl_entry *entry);
 
-/* What the members of an entry typically claim: computed once an entry, in time linear in their
+/* The typical claims of the members of an entry: computed once an entry, in time linear in their
  * number. */
 typedef struct dl_claims_medians {
     double samples, tokens, loss;

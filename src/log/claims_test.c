@@ -1,4 +1,4 @@
-/* claims_test.c - what contributions say of themselves counts within bounds. */
+/* claims_test.c - a contribution's claims about itself count within bounds. */
 #include "log/claims.h"
 
 #include "check.h"
@@ -53,7 +53,7 @@ TEST(a_loss_that_is_far_off_is_left_out_of_the_mean)
     CHECK(cut((double[]){2e-9, 900, 0}, 3, 1, &mean) == NULL); /* near 0 any factor is possible */
     CHECK_NEAR(300, mean, 1e-6);
     CHECK(cut((double[]){2, NAN, 4}, 3, 1, &mean) == NULL);
-    CHECK(isnan(mean)); /* one that tells none */
+    CHECK(isnan(mean)); /* one that reports none */
     CHECK(cut((double[]){1e308}, 1, 0, &mean) == NULL);
 }
 

@@ -1,6 +1,6 @@
 /* entry.c - an entry as JSON.
  *
- * What must hold of an entry stands once, in `check`; the writer and the reader both ask it,
+ * The conditions on an entry are in one place, `check`; the writer and the reader both call it,
  * so nothing is ever written that others would refuse to read.
  *
  * 1. Members ascend in dl_life_compare order and no replica is there twice.
@@ -132,7 +132,7 @@ diloco_status dl_roster_read(dl_roster *out, dl_json_value object)
     return check_roster(out, DILOCO_EPROTO);
 }
 
-/* ---- what must hold */
+/* ---- conditions */
 
 static diloco_status check_members(const dl_entry *e, diloco_status status)
 {
@@ -186,7 +186,7 @@ static diloco_status check_reason(const dl_entry *e, diloco_status status)
     return DILOCO_OK;
 }
 
-/* What an integer mean divides by, and its bound (outer_step.c). */
+/* The divisor of an integer mean, and its bound (outer_step.c). */
 static diloco_status check_raw(const dl_entry *e, diloco_status status)
 {
     uint64_t sum = 0;
@@ -484,7 +484,7 @@ diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len, const d
     return status ? dl_fail_context(status, "entry") : DILOCO_OK;
 }
 
-/* What a text says it is, without its being understood: it may be of another version. */
+/* Read the statement of a text without parsing the rest, which may be of another version. */
 static diloco_status read_statement(dl_entry *out, const void *text, size_t len)
 {
     dl_json_value root;

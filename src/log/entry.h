@@ -18,14 +18,13 @@ enum { DL_ENTRY_TEXT_MAX = 4 << 20, DL_REASON_MAX = 95, DL_HELD_MAX = 15, DL_WOR
 
 typedef struct dl_member {
     dl_life life;
-    uint64_t entry;       /* under which the contribution lies: this one, or an earlier one (P20) */
-    dl_hash body;         /* the contribution's body digest */
-    uint64_t raw;         /* raw weight */
-    float weight;         /* normalised */
+    uint64_t entry; /* under which the contribution is stored: this one, or an earlier one (P20) */
+    dl_hash body;   /* the contribution's body digest */
+    uint64_t raw;   /* raw weight */
+    float weight;   /* normalised */
     dl_train_stats stats; /* steps, samples, tokens and loss are stored */
     uint64_t bytes;       /* of the object */
-    uint32_t
-        held; /* data_assignment.h: it also used what it was dealt for so many entries before */
+    uint32_t held; /* data_assignment.h: number of earlier entries whose dealt data it also used */
 } dl_member;
 
 /* A contribution that a commit does not count, and why: a word of judge.h. */
@@ -35,28 +34,28 @@ typedef struct dl_rejected {
     char reason[DL_WORD_MAX + 1];
 } dl_rejected;
 
-/* The digest of the bans behind an entry (bans.h), in a run that bans. */
+/* The digest of the bans after an entry (bans.h), in a run that bans. */
 typedef struct dl_entry_bans {
     bool there;
     dl_hash digest;
 } dl_entry_bans;
 
-/* What an entry says of the data that is dealt (data_assignment.h). */
+/* The data that an entry deals (data_assignment.h). */
 typedef struct dl_entry_deal {
     bool there;      /* else data is local */
-    uint64_t cursor; /* behind the newest deal that it makes, */
-    uint64_t len;    /* of chunks of so many samples */
-    dl_hash ledger;  /* of the whole ledger behind it */
+    uint64_t cursor; /* after the newest deal that it makes, */
+    uint64_t len;    /* samples in a chunk */
+    dl_hash ledger;  /* of the whole ledger after it */
 } dl_entry_deal;
 
-/* What the members come to, combined by who created the entry, under x/ (P19). */
+/* The combined update of the members, by the entry's committer, under x/ (P19). */
 typedef struct dl_combined_at {
     bool there; /* else every reader combines */
     dl_life life;
     dl_hash body;
     uint64_t bytes;  /* of the object, */
-    uint64_t slices; /* or of so many, each combined by another member as `life` has planned; body
-                      * is the digest of theirs. 0: one */
+    uint64_t slices; /* or the number of slices, each combined by another member as `life` has
+                      * planned; body is the digest of their digests. 0: one object */
 } dl_combined_at;
 
 typedef struct dl_roster {
@@ -65,7 +64,7 @@ typedef struct dl_roster {
     size_t n, cap;
 } dl_roster;
 
-/* What an entry works under, settled L entries before it (P9). */
+/* The terms of an entry, settled L entries before it (P9). */
 typedef struct dl_terms {
     dl_roster roster;
     float lr, mu;
@@ -81,20 +80,20 @@ typedef struct dl_entry {
     dl_hash prev; /* dl_hash_bytes of log/<e-1>.json; of run.json for entry 0 */
     dl_hash base,
         result; /* state digests of the fragment; an abort has result = base, unless emptied */
-    dl_member *members; /* [n_members], in dl_life_compare order; of an abort: who was there */
+    dl_member *members; /* [n_members], in dl_life_compare order; of an abort: those present */
     size_t n_members, cap_members;
     dl_rejected *rejected;               /* [n_rejected], likewise in order; of a commit */
     size_t n_rejected;                   /* with the members at most cap_members */
     dl_combined_at combined;             /* of a commit */
     float scalars[DL_OUTER_MAX_SCALARS]; /* in the order of the outer row */
     char reason[DL_REASON_MAX + 1];      /* of an abort */
-    bool emptied;           /* an abort of nobody's that zeroes the outer vectors (plato_compat) */
-    bool takeover;          /* an abort by which its committer becomes the single one (P26) */
-    uint64_t voids;         /* an abort by an operator: 1 + the entry that it voids (P7); 0: none */
-    double simulated_s;     /* that the round took in simulated time (simulated_time.h); else 0 */
-    double loss;            /* mean of the members' */
-    uint64_t snapshot;      /* newest snapshot the committer knows of */
-    dl_roster roster;       /* for entry e + L */
+    bool emptied;       /* an abort without members that zeroes the outer vectors (plato_compat) */
+    bool takeover;      /* an abort by which its committer becomes the single one (P26) */
+    uint64_t voids;     /* an abort by an operator: 1 + the entry that it voids (P7); 0: none */
+    double simulated_s; /* that the round took in simulated time (simulated_time.h); else 0 */
+    double loss;        /* mean of the members' */
+    uint64_t snapshot;  /* newest snapshot the committer knows of */
+    dl_roster roster;   /* for entry e + L */
     float next_lr, next_mu; /* for entry e + L */
     dl_entry_deal deal;
     dl_entry_bans bans;
@@ -114,7 +113,7 @@ void dl_roster_copy(dl_roster *to, const dl_roster *from); /* a bug if it does n
 void dl_roster_write(dl_json *j, const dl_roster *roster);
 DL_MUST_CHECK diloco_status dl_roster_read(dl_roster *out, dl_json_value object);
 
-/* What an entry's signature says it is: its committer's generation signs. */
+/* The statement that an entry's signature signs: its committer's generation signs. */
 dl_statement dl_entry_statement(const dl_entry *entry);
 
 /* Append the text. DILOCO_EINVAL: no reader would take it (members out of order, a replica
@@ -126,15 +125,15 @@ DL_MUST_CHECK diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry,
  * not known here, and its scalars are not read. */
 DL_MUST_CHECK diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len,
                                           const dl_outer *outer);
-/* Likewise, of a run's log: where members have keys, DILOCO_EPROTO is also what nobody signed who
- * may create entries, of whatever version. identity NULL: all are trusted. */
+/* Likewise, of a run's log: where members have keys, DILOCO_EPROTO is also an entry that no
+ * committer signed, of whatever version. identity NULL: all are trusted. */
 DL_MUST_CHECK diloco_status dl_entry_read_of(dl_entry *out, const void *text, size_t len,
                                              const dl_outer *outer, const dl_identity *identity);
 
-/* Append the bytes of log/<entry>.json, room for DL_ENTRY_TEXT_MAX of them. An object that is no
- * entry whatever its bytes are, because it is longer or cannot be read as an object, adds none:
- * dl_entry_read then refuses the text, and every reader takes the same digest of it. DILOCO_ENOENT:
- * there is no such object. Other errors are the store's. */
+/* Append the bytes of log/<entry>.json, room for DL_ENTRY_TEXT_MAX of them. An object that
+ * is too long for an entry, or cannot be read as an object, adds no bytes: dl_entry_read then
+ * refuses the text, and every reader takes the same digest of it. DILOCO_ENOENT: there is no such
+ * object. Other errors are the store's. */
 DL_MUST_CHECK diloco_status dl_entry_get(dl_buf *text, dl_store *store, uint64_t entry,
                                          dl_time until);
 

@@ -1,5 +1,5 @@
-/* entry_test.c - an entry reads back equal to the bit; whatever breaks one of the rules at the
- * top of entry.c is refused by the writer and, written around it, by the reader. */
+/* entry_test.c - an entry reads back equal to the bit. The writer refuses an entry that breaks a
+ * rule at the top of entry.c. The reader refuses it, too, when it is written around the writer. */
 #include "log/entry.h"
 
 #include "check.h"
@@ -169,7 +169,7 @@ TEST(an_entry_of_version_1_is_still_read)
     dl_entry_deinit(&back);
 }
 
-/* ---- what the writer refuses */
+/* ---- refusals of the writer */
 
 static void check_refused(dl_entry *e, const char *part)
 {
@@ -258,7 +258,7 @@ TEST(what_no_reader_would_take_is_not_written)
     check_refused(&e, "roster");
 }
 
-/* ---- what the reader refuses: the text with `from` replaced by `to`, sealed again */
+/* ---- refusals of the reader: the text with `from` replaced by `to`, sealed again */
 
 static void check_edited(diloco_status expected, const char *from, const char *to, const char *part)
 {

@@ -1,12 +1,12 @@
-/* fields.h - what the JSON objects of a run have in common (docs/formats.md).
+/* fields.h - common members of the JSON objects of a run (docs/formats.md).
  *
  * Each is one object that begins with "format" and "version" and ends with its *seal*:
  *
  *     {"format":"diloco-entry","version":1, … ,"check":"<hash>"}\n
  *
  * where the hash is dl_hash_bytes of everything before the comma in front of "check". A
- * reader looks at nothing else before the seal fits, so a flipped bit is found in any
- * member, also in one that a later version added and this one does not know. */
+ * reader looks at nothing else before the seal fits. So a flipped bit is found in any member, also
+ * in one that only a later version knows. */
 #ifndef DL_LOG_FIELDS_H
 #define DL_LOG_FIELDS_H
 

@@ -89,7 +89,7 @@ static diloco_status add_member_line(void *to, const char *line, size_t len)
     return add_member(to, name, &key);
 }
 
-/* Without one who may close entries the run would never have one. */
+/* Without a key that may close entries the run would never have an entry. */
 static diloco_status check_committers(const dl_identity *identity, const dl_config *config)
 {
     if (!identity->n_committers)

@@ -1,13 +1,13 @@
-/* identity.h - who may take part in a run: the member "identity" of run.json (docs/formats.md).
+/* identity.h - membership of a run: the member "identity" of run.json (docs/formats.md).
  *
- *     trusted   whoever reaches the store; nothing is signed (there is no such member)
- *     open      whoever has a key; a name belongs to the key of its first generation
- *     invited   whoever has an invitation of the owner's, one name each
+ *     trusted   every process that reaches the store; nothing is signed (there is no such member)
+ *     open      every holder of a key; a name belongs to the key of its first generation
+ *     invited   every holder of an invitation of the owner's, one name each
  *     closed    the names and keys that run.json lists
  *
- * In all but the first, run.json is signed by its *owner*, who created it, and only the listed
- * *committers* create entries and snapshots: so whether an entry counts follows from run.json and
- * the entry's own bytes (PROTOCOL P7). Not told who they are: of a closed roster all members, of
+ * In all but the first, run.json is signed by its *owner*, which created it, and only the
+ * listed *committers* create entries and snapshots. So run.json and the entry's own bytes decide
+ * whether it counts (PROTOCOL P7). By default the committers of a closed roster are all members, of
  * the others the owner. keyring.h has the rest: which key a name has. */
 #ifndef DL_LOG_IDENTITY_H
 #define DL_LOG_IDENTITY_H
@@ -35,8 +35,8 @@ typedef struct dl_identity {
 
 void dl_identity_deinit(dl_identity *identity);
 
-/* What config asks for (run.roster, run.members, run.committers), owned by that key. DILOCO_EINVAL
- * with the file's line; DILOCO_ENOENT: the file. */
+/* The identity that config asks for (run.roster, run.members, run.committers), owned by that key.
+ * DILOCO_EINVAL with the file's line; DILOCO_ENOENT: the file. */
 DL_MUST_CHECK diloco_status dl_identity_make(dl_identity *out, const dl_config *config,
                                              const dl_signer *owner);
 

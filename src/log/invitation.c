@@ -13,7 +13,7 @@
 static const char magic[] = "diloco-invitation-1";
 enum { N_PARTS = 6, SIGNED_MAX = 128 };
 
-/* What is signed beside the run: its id and until when. */
+/* The signed hash: the id and the expiry, beside the run. */
 static diloco_status hash_of(dl_strong *out, const char *id, uint64_t expires)
 {
     char text[SIGNED_MAX];

@@ -2,7 +2,7 @@
  *
  *     diloco-invitation-1.<run>.<id>.<expires>.<owner's key>.<signature>
  *
- * One line of text, in hex and decimal, expires in seconds since 1970. Whoever has it may use it,
+ * One line of text, in hex and decimal, expires in seconds since 1970. Its holder may use it
  * once, so until then it is a secret. docs/formats.md has the statement that is signed. */
 #ifndef DL_LOG_INVITATION_H
 #define DL_LOG_INVITATION_H
@@ -22,8 +22,9 @@ typedef struct dl_invitation {
 /* A new one. DILOCO_EIO: no random bytes. */
 DL_MUST_CHECK diloco_status dl_invitation_make(char out[DL_INVITATION_TEXT], const char *run,
                                                uint64_t expires, const dl_signer *owner);
-/* Text of an untrusted peer. DILOCO_EPROTO: it is none, or its owner did not sign it. That the
- * owner is the run's, and the run this one, is the caller's to see. No error holds any of the text.
+/* Text of an untrusted peer. DILOCO_EPROTO: it is no invitation, or its owner did not sign it.
+ * The caller checks that the owner is the run's, and the run this one. No error holds any of the
+ * text.
  */
 DL_MUST_CHECK diloco_status dl_invitation_read(dl_invitation *out, const char *text, size_t len);
 

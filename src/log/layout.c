@@ -1,5 +1,5 @@
 /* layout.c - names are made by one printf each and read back by reading their parts and
- * making the name again: what does not come out the same was never ours. So there is one
+ * making the name again: a name that does not come out the same is not ours. So there is one
  * spelling of every name, and nothing needs to know how numbers are padded but the printf. */
 #include "log/layout.h"
 
@@ -9,7 +9,7 @@
 
 enum { DIGITS_MAX = 20 };
 
-/* ---- replicas and lives */
+/* ---- replicas and generations */
 
 static bool name_char(char c)
 {
@@ -76,7 +76,7 @@ bool dl_life_equal(const dl_life *a, const dl_life *b)
 }
 
 /* Compare the numbers that *a and *b begin with, by length without zeros in front, then by
- * digits; move both behind them. */
+ * digits; move both past them. */
 static int compare_numbers(const char **a, const char **b)
 {
     size_t n[2];
@@ -263,7 +263,7 @@ void dl_key_record(dl_key out, const dl_life *life, uint64_t part)
 
 /* ---- reading keys */
 
-/* What stands behind the prefix, or NULL. */
+/* The text after the prefix, or NULL. */
 static const char *behind(const char *key, const char *prefix)
 {
     size_t len = strlen(prefix);
@@ -289,7 +289,7 @@ bool dl_key_parse_entry(uint64_t *entry, const char *key)
     return true;
 }
 
-/* "<folder><entry>/<life>" and then *rest. */
+/* "<folder><entry>/<replica>.<generation>" and then *rest. */
 static bool parse_entry_life(uint64_t *entry, dl_life *life, const char **rest, const char *key,
                              const char *folder)
 {

@@ -42,8 +42,8 @@ void dl_key_contribution(dl_key out, uint64_t entry,
                          const dl_life *life);                         /* c/0000000012/r0.0000 */
 void dl_key_contributions(dl_key out, uint64_t entry);                 /* c/0000000012/ */
 void dl_key_combined(dl_key out, uint64_t entry, const dl_life *life); /* x/0000000012/r0.0000 */
-/* Where members combine a slice each: a slice of a contribution, b/0000000012/0003/r0.0000; who
- * plans to count whom, x/0000000012/plan/r0.0000; a slice of what that comes to, by its owner,
+/* Where members combine a slice each: a slice of a contribution, b/0000000012/0003/r0.0000.
+ * The planned members, x/0000000012/plan/r0.0000. A combined slice, by its owner,
  * x/0000000012/0003/r1.0000=r0.0000 */
 void dl_key_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *life);
 void dl_key_plan(dl_key out, uint64_t entry, const dl_life *planner);
@@ -51,7 +51,7 @@ void dl_key_combined_of(dl_key out, uint64_t entry); /* x/0000000012/ */
 void dl_key_plans(dl_key out, uint64_t entry);       /* x/0000000012/plan/ */
 void dl_key_combined_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *owner,
                            const dl_life *planner);
-/* What its owner has measured of it before, x/0000000012/measured/0003/r1.0000=r0.0000 */
+/* The owner's measurement of it before, x/0000000012/measured/0003/r1.0000=r0.0000 */
 void dl_key_measured_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *owner,
                            const dl_life *planner);
 void dl_key_snapshot(dl_key out, uint64_t entry, const dl_life *life, const char *file);
@@ -62,7 +62,7 @@ void dl_key_admit(dl_key out, const char *replica); /* admit/r0 */
 void dl_key_record(dl_key out, const dl_life *life,
                    uint64_t part); /* rec/r0.0000/0000000000.jsonl.zst */
 
-/* The parts of a listed key; false when it is none of that kind. */
+/* The parts of a listed key; false when it is not of that kind. */
 bool dl_key_parse_life(dl_life *out, const char *key,
                        const char *folder); /* "gen/", "hb/", "end/" */
 bool dl_key_parse_entry(uint64_t *entry, const char *key);

@@ -1,5 +1,5 @@
-/* layout_test.c - every name is made and read back, sorts as its numbers do, and has exactly
- * one spelling: whatever else is listed in the store is not taken for one of ours. */
+/* layout_test.c - every name is made and read back, sorts as its numbers do, and
+ * has exactly one spelling. Other keys in a listing are not taken for ours. */
 #include "log/layout.h"
 
 #include "check.h"

@@ -1,7 +1,7 @@
-/* pack.c - see pack.h. Both ways go piece by piece through one scratch piece, and a piece on the
- * wire is never longer than 4 bytes more than it is in memory. So the packed form, written from the
- * front, stays behind the pieces that are still to be read; and a packed form that is at the end
- * of the memory is read before the pieces reach it. */
+/* pack.c - see pack.h. Both ways go piece by piece through one scratch piece, and a piece on
+ * the wire is at most 4 bytes longer than in memory. So the packed form, written from the front,
+ * never reaches the pieces that are still to be read. A packed form that is at the end of the
+ * memory is read before the pieces reach it. */
 #include "log/pack.h"
 
 #include <stdlib.h>
@@ -81,7 +81,7 @@ static size_t get_length(const unsigned char *in)
     return length;
 }
 
-/* Pack n bytes to out, which may lie before them in the same memory. */
+/* Pack n bytes to out, which may precede them in the same memory. */
 static size_t pack_piece(dl_packer *p, unsigned char *out, const unsigned char *in, size_t n,
                          size_t width)
 {
