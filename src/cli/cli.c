@@ -120,7 +120,7 @@ static diloco_status run(int argc, char **argv)
     return command->run(&args);
 }
 
-/* Is stdout a pipe that nobody reads any more? */
+/* Return true if stdout is a pipe without a reader. */
 static bool output_is_closed(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -129,7 +129,7 @@ static bool output_is_closed(void)
 
 static bool closed; /* seen by dl_flush_output */
 
-/* An error sticks to the stream: what an earlier flush has lost is told here, too. */
+/* An error sticks to the stream, so a loss in an earlier flush is reported here, too. */
 diloco_status dl_flush_output(void)
 {
     const int error = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;

@@ -143,11 +143,11 @@ typedef enum dl_words {
 
 typedef struct dl_command {
     const char *name;     /* of one word, or of two: "data prepare" */
-    const char *target;   /* "URL", "[CONFIG]" where it may be left out, NULL where there is none */
+    const char *target;   /* "URL", "[CONFIG]" where it may be left out, NULL without one */
     dl_words words;       /* of the target */
     const char *summary;  /* one line; NULL: hidden */
     const char *details;  /* more for --help, or NULL */
-    const dl_flag *flags; /* what it takes beside --help, or NULL */
+    const dl_flag *flags; /* its flags beside --help, or NULL */
     dl_sets sets;         /* with DL_FLAG_SET */
     diloco_status (*run)(const dl_args *args);
 } dl_command;

@@ -1,4 +1,4 @@
-/* cmd_data.c - what the data of a configuration is. */
+/* cmd_data.c - describe the data of a configuration. */
 #include "cli/display/units.h"
 #include "cli/settings/settings.h"
 #include <diloco/train.h>

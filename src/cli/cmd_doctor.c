@@ -1,6 +1,6 @@
 /* cmd_doctor.c - look before training: the machine; a store; the memory a run will take.
  *
- * A section is a plain struct of numbers, gathered first and then told as lines or as JSON. */
+ * A section is a plain struct of numbers, gathered first and then printed as lines or as JSON. */
 #include "base/link.h"
 #include "cli/crew/crew.h"
 #include "cli/display/units.h"
@@ -55,7 +55,7 @@ static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
     }
     DL_TRY(dl_settings_load(config, args));
     DL_TRY(dl_crew_fill_in(config));
-    /* Memory can be told without the data, which may be on another machine. */
+    /* Memory can be estimated without the data, which may be on another machine. */
     if (*config->train_path) DL_TRY(diloco_train_check(config));
     c->without_data = !*config->train_path;
     c->has_plan = true;

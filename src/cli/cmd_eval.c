@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-/* What evaluations on the run's data and on any text both begin with. */
+/* The common beginning of evaluations on the run's data and on any text. */
 static void begin_json(dl_json *json, dl_buf *out, const char *store, uint64_t entry,
                        uint64_t targets)
 {

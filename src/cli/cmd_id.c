@@ -1,4 +1,4 @@
-/* cmd_id.c - this machine's key: made where there is none, and its public half shown. */
+/* cmd_id.c - this machine's key: made if it does not exist, and its public half shown. */
 #include "base/signature.h"
 #include "cli/cli.h"
 

@@ -18,7 +18,7 @@ typedef struct starter {
     bool images;
 } starter;
 
-/* ---- what is asked for */
+/* ---- the request */
 
 static diloco_status check_model(const char *name)
 {

@@ -1,4 +1,4 @@
-/* cmd_join.c - take part in a run that is there. What must agree comes from the run. */
+/* cmd_join.c - take part in an existing run. Settings that must agree come from the run. */
 #include "cli/crew/crew.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"

@@ -33,7 +33,7 @@ static void put_line(FILE *out, const char *text)
     fputc('\n', out);
 }
 
-/* Lines as they are told in help: those that are indented stay lines of their own. */
+/* Lines as in the help: those that are indented stay lines of their own. */
 static void put_lines(FILE *out, const char *text)
 {
     bool verbatim = false;
@@ -57,7 +57,7 @@ static void begin(FILE *out, const char *title, int section, const char *name, c
     put_line(out, what);
 }
 
-/* ---- what the pages say */
+/* ---- the text of the pages */
 
 /* "data prepare" as "data-prepare". */
 static void page_name(char out[64], const char *prefix, const dl_command *c)

@@ -7,7 +7,7 @@
 
 typedef struct plan_mode {
     const char *flag;     /* that asks for it; NULL: none does */
-    const dl_flag *takes; /* NULL: what no other mode is asked for with */
+    const dl_flag *takes; /* NULL: the flags of no other mode */
     bool target;
     diloco_status (*run)(const dl_args *args);
 } plan_mode;

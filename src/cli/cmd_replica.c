@@ -1,6 +1,6 @@
 /* cmd_replica.c - one replica, as a process that train or join started (processes.h).
  *
- * Its parent listens; when nobody does any more, it stops as if asked to. Lines come from
+ * Its parent listens; when the parent has ended, it stops as if asked to. Lines come from
  * several threads (the log), so each is one write under a lock. */
 #include "base/clock.h"
 #include "base/file.h"
@@ -92,7 +92,7 @@ typedef struct shown {
     char phase[16];
 } shown;
 
-/* Ten times a second is enough for eyes; a change of phase is told at once. */
+/* Ten times a second is enough for eyes; a change of phase is reported at once. */
 static void on_progress(void *user, const diloco_progress *p)
 {
     shown *last = user;
@@ -156,7 +156,7 @@ static diloco_status cmd_replica(const dl_args *args)
                                ? dl_fed_train(&config, args->target, &hooks)
                                : diloco_train(&config, args->target, &hooks);
     send_exit(status);
-    return DILOCO_OK; /* the parent has been told, and words it */
+    return DILOCO_OK; /* the parent has the status, and prints the message */
 }
 
 const dl_command dl_command_replica = {

@@ -16,8 +16,8 @@
 
 enum { MOST_RUNS = 8, LONGEST_RECORD = 1 << 26 };
 
-/* What one line of a record says: an evaluation after that many entries, or what a replica sent for
- * one entry. */
+/* One line of a record: an evaluation after that many entries, or a replica's traffic
+ * for one entry. */
 typedef struct mark {
     uint64_t entry, step;
     double value; /* loss; bytes */

@@ -129,7 +129,7 @@ static diloco_status check_heartbeats(const dl_config *config)
 
 /* ---- the run */
 
-/* What is left of a folder: unfinished files in .tmp, and the folder itself if it is empty. */
+/* The rest of a folder: unfinished files in .tmp, and the folder itself if it is empty. */
 static void remove_folder(const char *store)
 {
     dl_config_path path;

@@ -27,7 +27,7 @@ static diloco_status cmd_serve(const dl_args *args)
 #include <time.h>
 #include <unistd.h>
 
-#define FINISH_TIME (10 * DL_SECOND) /* for requests under way, at the end */
+#define FINISH_TIME (10 * DL_SECOND) /* for requests in flight, at the end */
 
 static sigset_t stop_signals(void)
 {
@@ -88,7 +88,8 @@ static diloco_status read_options(dl_hub_options *o, const dl_args *args)
 
 /* ---- the join line */
 
-/* What a hub of a join line has unless it is given: in DIR/.hub, where no request looks. */
+/* The files that a hub of a join line makes unless they are given: in DIR/.hub, where no request
+ * looks. */
 typedef struct made {
     char cert[DL_PATH_MAX + 1], key[DL_PATH_MAX + 1], token[DL_PATH_MAX + 1];
 } made;
@@ -99,7 +100,7 @@ static diloco_status path_of(char out[DL_PATH_MAX + 1], const char *dir, const c
     return n <= DL_PATH_MAX ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "%s: too long a path", dir);
 }
 
-/* What a full disk or a kill left behind is empty, or has another name. */
+/* A file left by a full disk or a kill is empty, or has another name. */
 static bool is_made(const char *path)
 {
     struct stat st;

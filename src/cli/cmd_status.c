@@ -1,4 +1,4 @@
-/* cmd_status.c - what a run is, how far, who takes part. */
+/* cmd_status.c - describe a run, its progress and its participants. */
 #include "base/clock.h"
 #include "cli/display/units.h"
 #include "cli/settings/settings.h"
@@ -37,7 +37,7 @@ static void print_reasons(const diloco_rejections *r)
     putchar('\n');
 }
 
-/* Whose contributions the log does not use (check.*), and who is out. */
+/* The replicas whose contributions the log rejects (check.*), and the banned ones. */
 static void print_rejected(const diloco_run_status *run)
 {
     if (run->rejected.n == 0) return;

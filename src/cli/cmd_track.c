@@ -143,7 +143,7 @@ static diloco_status send_lines(tracking *t)
     return status;
 }
 
-/* What the run is and its settings. */
+/* The run and its settings. */
 static diloco_status send_head(tracking *t)
 {
     DL_TRY(dl_view_row_json(&t->lines, t->view));

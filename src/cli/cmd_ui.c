@@ -75,7 +75,7 @@ static diloco_status add_folder(shown *s, const char *folder)
     const int n = scandir(folder, &all, NULL, by_name);
     if (n < 0) return dl_fail(DILOCO_ENOENT, "%s: no run, and no folder of runs", folder);
     for (int i = 0, added = 0; i < n; i++) {
-        char path[sizeof(dl_config_path) + 256]; /* what is longer is left out below */
+        char path[sizeof(dl_config_path) + 256]; /* a longer path is left out below */
         const int len = snprintf(path, sizeof path, "%s/%s", folder, all[i]->d_name);
         if (!status && all[i]->d_name[0] != '.' && (size_t)len < sizeof(dl_config_path) &&
             has_run(path) && added++ < MOST_RUNS)

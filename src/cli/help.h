@@ -28,7 +28,7 @@ const char *dl_help_option_conditions(char out[DL_OPTION_TYPE_MAX], const dl_opt
 int dl_help_section(const dl_option *row);
 bool dl_help_begins_section(const dl_option *row, const dl_option *before); /* NULL: none */
 
-/* Print the options whose name or alias contains `part`, of any case; if there are none, those
+/* Print the options whose name or alias contains `part`, of any case; otherwise those
  * whose help does. An exact name, alias or last word of a name explains that option alone and
  * names the others. Returns the number of options found. */
 size_t dl_help_options_with(FILE *out, const char *part);

@@ -24,7 +24,7 @@ static void base64(char out[45], const unsigned char in[32])
     out[44] = '\0';
 }
 
-/* What is behind the #, into the environment. */
+/* Put the part after the # into the environment. */
 static diloco_status take_fragment(const char *fragment)
 {
     unsigned char hash[32];
@@ -41,7 +41,7 @@ static diloco_status take_fragment(const char *fragment)
     return DILOCO_OK;
 }
 
-/* The fragment of an argument, taken and blotted out: what is left is the url. */
+/* The fragment of an argument, taken and blotted out: the url remains. */
 static diloco_status take(const char **argument)
 {
     char *text = (char *)(uintptr_t)*argument; /* argv's: ours to write */
@@ -67,7 +67,7 @@ static diloco_status read_line(char out[LINE_MAX_BYTES], FILE *file, const char 
     return dl_fail(DILOCO_EINVAL, "%s holds no join line: https://HOST:PORT/RUN#…", name);
 }
 
-/* "@FILE" and "-" become the url that is there; `line` lives as long as argv. */
+/* "@FILE" and "-" become the url in it; `line` is valid as long as argv. */
 static diloco_status read_named(const char **argument, char line[LINE_MAX_BYTES])
 {
     const char *name = *argument;

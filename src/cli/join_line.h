@@ -2,10 +2,10 @@
  *
  *     https://HOST:PORT/RUN#<64 hex digits>[.<token>]
  *
- * The digits are SHA-256 of the public key of the hub's certificate, which is then believed and no
- * other. What is behind the # is a secret and never sent as it is: it goes into this process's
- * environment (DILOCO_HUB_PIN, DILOCO_HUB_TOKEN), which the replicas started from it inherit, and
- * is blotted out of the argument that held it. */
+ * The digits are SHA-256 of the public key of the hub's certificate, which is then trusted and no
+ * other. The part after the # is a secret and never sent as it is. It goes into this process's
+ * environment (DILOCO_HUB_PIN, DILOCO_HUB_TOKEN), which the replicas started from it inherit. It is
+ * blotted out of the argument that held it. */
 #ifndef DL_CLI_JOIN_LINE_H
 #define DL_CLI_JOIN_LINE_H
 
@@ -13,7 +13,7 @@
 
 /* The URL and --store of a command: a join line becomes its url; "-" and "@FILE" the url of the
  * first join line that stdin or the file holds. DILOCO_EINVAL: it is no join line (the text never
- * holds what is behind the #). */
+ * holds the part after the #). */
 DL_MUST_CHECK diloco_status dl_join_line_take(dl_args *args);
 
 #endif

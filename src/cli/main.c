@@ -1,4 +1,5 @@
-/* main.c - the program; all of it is in cli.c and behind, where tests can reach it. */
+/* main.c - the program; all of it is in cli.c and the files that it uses, where tests can reach it.
+ */
 #include "cli/cli.h"
 
 int main(int argc, char **argv)

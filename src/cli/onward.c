@@ -16,7 +16,7 @@ static const char *folder_of(const char *store)
     return strstr(folder, "://") ? NULL : folder;
 }
 
-/* ---- going on from a complete run */
+/* ---- continuing from a complete run */
 
 /* The last name in a folder, in the order of bytes; false: it has none. */
 static bool last_name(char out[256], const char *path)

@@ -1,4 +1,4 @@
-/* onward.h - what a user can do next with a run that is there already: words for the two surprises
+/* onward.h - next steps of a user with an existing run: messages for the two surprises
  * of a second `diloco train`. */
 #ifndef DL_CLI_ONWARD_H
 #define DL_CLI_ONWARD_H

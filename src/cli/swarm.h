@@ -34,7 +34,7 @@ void dl_swarm_place(dl_config_path store);
 bool dl_swarm_is_at(const char *store);
 DL_MUST_CHECK diloco_status dl_swarm_status(const char *store, bool json);
 
-/* What a run without a log has not: DILOCO_EREFUSED, named. */
+/* Refuse a command that needs a log: DILOCO_EREFUSED, named. */
 DL_MUST_CHECK diloco_status dl_swarm_refuse(const char *store, const char *command);
 
 #endif

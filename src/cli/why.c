@@ -1,5 +1,5 @@
-/* why.c - see why.h. Deadlines are told by the replicas' heartbeats, each as it derived it
- * (docs/protocol.md, Deadlines); nothing is computed again here. */
+/* why.c - see why.h. The replicas' heartbeats hold the deadlines, each as it derived
+ * it (docs/protocol.md, Deadlines); nothing is computed again here. */
 #include "cli/why.h"
 
 #include "cli/display/units.h"
@@ -89,7 +89,7 @@ static void print_deadlines(const diloco_run_status *run, const dl_config *confi
     }
 }
 
-/* No roster is told yet: somebody is awaited, and nobody by name. */
+/* No roster is known yet: the entry waits for replicas that have no names. */
 static bool is_a_first_entry(const diloco_run_wait *w)
 {
     return w->n_missing == 0 && w->n_there < w->n_awaited;

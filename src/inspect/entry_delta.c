@@ -1,5 +1,5 @@
-/* entry_delta.c - include/diloco/inspect.h: what one entry moved each tensor by, from a replay of
- * the log to both of its sides. */
+/* entry_delta.c - include/diloco/inspect.h: the movement of each tensor by one entry, from a replay
+ * of the log to both of its sides. */
 #include "inspect/reader.h"
 #include "inspect/replay.h"
 
@@ -54,7 +54,7 @@ static void tell(const dl_manifest *m, const double *before, double *after, dilo
     }
 }
 
-/* The state before `entry`, then the one behind it. */
+/* The state before `entry`, then the one after it. */
 static diloco_status replay_both(dl_reader *r, double **before, double **after, uint64_t entry)
 {
     dl_replay_report replayed;

@@ -1,5 +1,5 @@
-/* entry_delta_test.c - FED-9: what a run says that an entry moved each tensor by is the difference
- * of the shared models on both sides of it, as two other readings of the log have them. */
+/* entry_delta_test.c - FED-9: the reported movement of each tensor is the difference of the shared
+ * models before and after the entry. Two other readings of the log give these models. */
 #include "base/safetensors.h"
 
 #include "toy_run.h"

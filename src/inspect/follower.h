@@ -1,5 +1,5 @@
-/* follower.h - a run read again and again, each object of it once: what a page or a terminal shows
- * of a run while it continues.
+/* follower.h - a run read again and again, each object of it once, for a page or a terminal
+ * that shows a run in progress.
  *
  * A follower keeps its store open. It reads the next entry and each replica's next part of the
  * record by their names, so that nothing is listed for them; it lists four prefixes a look. One
@@ -37,7 +37,8 @@ DL_MUST_CHECK diloco_status dl_follower_read(dl_follower *f, bool *more,
 DL_MUST_CHECK diloco_status dl_follower_look(dl_follower *f);
 
 const diloco_run_status *dl_follower_status(const dl_follower *f); /* as of the last look */
-/* Has the last read come to the end of the log? If not, what is more is not only of the record. */
+/* Return true if the last read reached the end of the log. If not, more entries may follow, not
+ * only record lines. */
 bool dl_follower_has_log(const dl_follower *f);
 const dl_runfile *dl_follower_run(const dl_follower *f);
 

@@ -1,4 +1,4 @@
-/* inspect.c - include/diloco/inspect.h: the log as it stands, settings, theta. run_status.c and
+/* inspect.c - include/diloco/inspect.h: the log as it is, settings, theta. run_status.c and
  * verify.c are the other two parts. Readers write nothing but the probe. */
 #include "base/log.h"
 #include "base/sized.h"
@@ -26,7 +26,8 @@ void dl_reader_close(dl_reader *r)
     dl_store_close(r->store);
 }
 
-/* run.json in the store tells of a coord; that it is the same run is seen when both are opened. */
+/* run.json in the store names a coordination store; a check after both are opened shows that it is
+ * the same run. */
 static diloco_status take_coord(dl_reader *r, const char *url)
 {
     dl_run_store both;
@@ -79,7 +80,7 @@ diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader
                             &r->file.identity);
 }
 
-/* How far the log continues without a gap, and what has names behind the first gap. */
+/* How far the log continues without a gap, and the names after the first gap. */
 enum { BEHIND_MAX = 64 };
 typedef struct extent {
     uint64_t n, total; /* entries in a row from 0; of the whole run */
@@ -99,8 +100,8 @@ static diloco_status found_entry(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* Anyone who can write may have put junk behind the gap. An entry of this run there says that the
- * log has lost those before it: *n is then behind it. */
+/* Any writer may have put junk after the gap. An entry of this run there shows that the
+ * log has lost those before it: *n is then after it. */
 static diloco_status look_behind_gap(uint64_t *n, const extent *x, const dl_reader *r)
 {
     dl_entry entry;
@@ -233,7 +234,7 @@ static diloco_log_entry show(view *v)
                               .rejected_for = v->rejected_for};
 }
 
-/* An entry that cannot be read is void, and the run continues behind it. */
+/* An entry that cannot be read is void, and the run continues after it. */
 static diloco_log_entry show_unreadable(view *v, uint64_t e)
 {
     snprintf(v->reason, sizeof v->reason, "void: it cannot be read: %s", diloco_error_text());
@@ -329,7 +330,7 @@ static diloco_status copy_image(dl_buf *out, const dl_state *state, const dl_con
     return status;
 }
 
-/* Whoever reads the model reads the one to evaluate. */
+/* A reader of the model gets the one to evaluate. */
 static void put_evaluated(dl_state *state)
 {
     for (int f = 0; f < state->manifest->n_fragments; f++) {

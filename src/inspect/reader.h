@@ -1,4 +1,4 @@
-/* reader.h - a run opened for reading: what inspect.c, run_status.c and verify.c share. */
+/* reader.h - a run opened for reading, shared by inspect.c, run_status.c and verify.c. */
 #ifndef DL_INSPECT_READER_H
 #define DL_INSPECT_READER_H
 
@@ -9,7 +9,7 @@ typedef struct dl_reader {
     dl_store *store;
     dl_runfile file;
     dl_hash digest; /* of run.json */
-    dl_hash text;   /* of the entry that a walk shows: what the next entry's prev has to be */
+    dl_hash text;   /* of the entry that a walk shows: the next entry's prev has to equal it */
     dl_pool *pool;
     dl_exec *exec; /* NULL until dl_reader_exec */
 } dl_reader;
@@ -17,12 +17,12 @@ typedef struct dl_reader {
 /* DILOCO_ENOENT: no run there. Close only what was opened. */
 DL_MUST_CHECK diloco_status dl_reader_open(dl_reader *r, const char *url);
 void dl_reader_close(dl_reader *r);
-/* What replaying needs: memory of the state's size. */
+/* Prepare for replaying, which needs memory of the state's size. */
 DL_MUST_CHECK diloco_status dl_reader_exec(dl_reader *r, int n_threads);
 dl_time dl_reader_limit(void); /* for any one read */
 
-/* The number of entries in the log; and when the run is complete. What somebody puts behind its end
- * is none. */
+/* The number of entries in the log; up to the end of a complete run. Objects after that end are
+ * no entries. */
 DL_MUST_CHECK diloco_status dl_reader_length(uint64_t *n, const dl_reader *r);
 DL_MUST_CHECK diloco_status dl_reader_total(uint64_t *n, const dl_reader *r);
 /* dl_entry_read_of a text of this run's log. */

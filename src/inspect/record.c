@@ -1,5 +1,5 @@
-/* record.c - diloco_record_walk: the parts rec/<life>/<k>.jsonl.zst in the order of their names,
- * which is that of their lines. */
+/* record.c - diloco_record_walk: the parts rec/<generation>/<k>.jsonl.zst in the order of their
+ * names, which is that of their lines. */
 #include "inspect/reader.h"
 
 #include "base/log.h"
@@ -31,7 +31,7 @@ static diloco_status walk_lines(const dl_buf *part, diloco_record_line_fn fn, vo
     return DILOCO_OK;
 }
 
-/* What is damaged is said, and hides nothing of the others. */
+/* A damaged part is reported, and the others are still read. */
 static diloco_status walk_parts(dl_store *store, const dl_buf *keys, dl_buf *frame, dl_buf *part,
                                 diloco_record_line_fn fn, void *user)
 {

@@ -37,7 +37,7 @@ TEST(the_lines_of_all_replicas_come_back_in_their_order)
     CHECK_BYTES(all[0].record, h.text, all[0].record_len);
     CHECK_BYTES(all[1].record, h.text + all[0].record_len, all[1].record_len);
 
-    /* What is none of the record, and a part that is damaged, hide nothing of it. */
+    /* Foreign objects and a damaged part do not hide the rest of the record. */
     static const char *const junk[] = {"rec/r0.0000/notes.txt", "rec/0x10",
                                        "rec/r1.0000/0000000009.jsonl.zst"};
     dl_store *store;

@@ -1,5 +1,5 @@
-/* replay.c - see replay.h. A machine that is told that it is a reader asks only to read, fetch,
- * compute and adopt; the first request to train or to end is the end of the log. */
+/* replay.c - see replay.h. A machine that is configured as a reader only requests to read, fetch,
+ * compute and adopt. The first request to train or to end is the end of the log. */
 #include "inspect/replay.h"
 
 #include "base/log.h"
@@ -109,7 +109,7 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
     const dl_machine_args args = {.config = &run->config,
                                   .run = run->id,
                                   .identity = &run->identity,
-                                  .self = {.generation = 0}, /* nobody: has no name */
+                                  .self = {.generation = 0}, /* a reader has no name */
                                   .control = &state->control,
                                   .pace = &pace,
                                   .outer = state->outer,
@@ -128,7 +128,7 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
     return status;
 }
 
-/* What made the first replay fail is said when there is no snapshot to begin at behind it. */
+/* The error of the first replay is returned if no later snapshot exists to begin at. */
 diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *exec,
                              uint64_t entries, void (*progress)(void *user, uint64_t done),
                              void *user, dl_time until)

@@ -10,13 +10,13 @@ typedef struct dl_replay_report {
     uint64_t disputes, first_dispute; /* entries whose update was combined, or whose
                                        * contributions were judged, for all, and wrongly, or are
                                        * damaged */
-    char damaged[256];                /* what is, of the first of these; "" */
+    char damaged[256];                /* the error of the first of these; "" */
     uint64_t first_void;
-    char first_void_reason[256]; /* "" while there is none */
+    char first_void_reason[256]; /* "" without one */
 } dl_replay_report;
 
-/* Fold every entry behind exec's state; to audit, combine also what was combined for all, and
- * compare. `progress` (may be NULL) hears each entry. DILOCO_ENOENT:
+/* Apply every entry after exec's state. An audit also repeats the combined updates,
+ * and compares. `progress` (may be NULL) hears each entry. DILOCO_ENOENT:
  * contributions that are needed are gone. */
 DL_MUST_CHECK diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run,
                                       bool audit, uint64_t entries,
@@ -26,8 +26,8 @@ DL_MUST_CHECK diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, cons
  * (voided.h). */
 void dl_replay_voids(dl_exec *exec, uint64_t first, uint64_t end);
 
-/* An audit from the oldest snapshot that has all that follows it; *first is its entry. A straggler
- * may have put an older one behind the collection of the others: it is passed over with a warning.
+/* An audit from the oldest snapshot that has all entries after it; *first is its entry. A straggler
+ * may have put an older one after the collection of the others: it is passed over with a warning.
  */
 DL_MUST_CHECK diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *exec,
                                            uint64_t entries,

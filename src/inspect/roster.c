@@ -14,7 +14,7 @@ typedef struct walk {
     char owner[DL_PUBLIC_TEXT];
     diloco_roster_fn fn;
     void *user;
-    dl_buf names; /* who began: names, a zero byte behind each */
+    dl_buf names; /* names that have begun, a zero byte after each */
 } walk;
 
 static diloco_status tell(const walk *w, const char *replica, const dl_public *key)

@@ -1,5 +1,5 @@
-/* roster_test.c - runs whose members have keys: who may take part, what is signed, and what a
- * stranger with a key of his own, or with what others have signed, can do to them. */
+/* roster_test.c - runs whose members have keys: membership, signatures, and attacks by an
+ * untrusted peer. The peer has a key of its own, or objects that others have signed. */
 #include "base/clock.h"
 #include "exchange/keyring.h"
 #include "log/fields.h"
@@ -61,7 +61,7 @@ static void read_run(dl_runfile *file, dl_hash *digest, dl_store *store)
     CHECK_OK(dl_run_read(file, digest, store));
 }
 
-/* An invitation by `owner`, for so many seconds, as a file. */
+/* An invitation by `owner`, for `seconds`, as a file. */
 static const char *invite(const char *url, const char *owner, int seconds)
 {
     static int n;
@@ -153,7 +153,7 @@ TEST(async_runs_of_keys_are_closed_by_committers_alone)
     CHECK_INT(0, verified("mem://async").voids);
 }
 
-/* ---- who may ----------------------------------------------------------------------------- */
+/* ---- membership ----------------------------------------------------------------------------- */
 
 static void check_refused(toy *t, const char *part, const char *way_out)
 {
@@ -229,14 +229,14 @@ TEST(an_invitation_lets_in_one_replica_once_and_not_for_ever)
     toy_set(&second, "run.invitation", invite("mem://guests2", "r0", 3600));
     check_refused(&second, "another run", "invitation");
 
-    guest = stranger_of("r7", "mem://guests", "guest"); /* who was let in needs it no more */
+    guest = stranger_of("r7", "mem://guests", "guest"); /* an admitted replica needs it no more */
     CHECK_OK(toy_open(&guest));
     CHECK_OK(diloco_run_join(guest.run));
     toy_close(&guest);
 }
 
-/* Whoever can write to the store puts a run of his own there: one that asks nobody for a key, or
- * that trusts the guest's. */
+/* A party that can write to the store puts its own run there: one that asks no replica for a key,
+ * or that trusts the guest's. */
 TEST(an_invitation_is_to_one_run_whatever_the_store_shows)
 {
     toy owner, guest;
@@ -284,7 +284,7 @@ TEST(a_list_of_committers_names_one_who_can_close_entries)
     CHECK_CONTAINS("no key of a member", t.text);
 }
 
-/* What a hostile program does that does not look at the clock. */
+/* A hostile program that does not look at the clock. */
 static void begin_as(dl_store *store, const dl_runfile *run, const char *name, const char *key,
                      const char *file)
 {
@@ -376,7 +376,7 @@ TEST(a_committer_meets_who_is_new_though_nothing_was_contributed_yet)
     dl_store *store = store_of("mem://meet");
     dl_signer *signer = signer_of("r0");
     read_run(&run, &digest, store);
-    for (int i = 0; i < 100; i++) { /* whoever may write can put that there */
+    for (int i = 0; i < 100; i++) { /* any writer can put that there */
         char key[64];
         snprintf(key, sizeof key, "gen/a%d.0000", i);
         put_text(store, key, "junk");
@@ -419,7 +419,7 @@ TEST(what_is_no_admission_keeps_nobody_out)
     dl_store_close(store);
 }
 
-/* ---- what an untrusted peer may put -------------------------------------------------------------
+/* ---- objects of an untrusted peer -------------------------------------------------------------
  */
 
 /* An abort that fits the log in everything but perhaps its format's version, as log/<1>. */
@@ -476,7 +476,8 @@ static diloco_status entry_1_is_void(void *user, const diloco_log_entry *e)
 
 enum { TOO_LONG = 0 }; /* as a version */
 
-/* A run of one, whose entry 1 somebody puts: it continues to its end, and verify says of it … */
+/* A run of one, whose entry 1 another party puts: it continues to its end. Returns the report of
+ * verify. */
 static diloco_verify_report run_with_entry(const char *name, const char *signed_by, char version,
                                            char *said)
 {
@@ -517,21 +518,21 @@ TEST(p7_an_entry_that_no_committer_signed_is_void_and_the_run_goes_on)
                                too_long = run_with_entry("too_long", NULL, TOO_LONG, "longer than"),
                                honest = run_with_entry("honest", "r0", '1', NULL);
     CHECK_INT(1, forged.voids);
-    CHECK_INT(1, newer.voids); /* of another format, and nobody who may says so */
+    CHECK_INT(1, newer.voids); /* of another format, and no committer signed it */
     CHECK_INT(1, unsigned_one.voids);
     CHECK_INT(1, too_long.voids);
     CHECK_INT(0, honest.voids); /* so it is the signature that it failed for */
     CHECK_INT(1, honest.aborts);
 }
 
-/* ---- whoever can write, without a key ------------------------------------------------------ */
+/* ---- a writer without a key ------------------------------------------------------ */
 
 static void put_junk(dl_store *store, const char *key)
 {
     CHECK_OK(dl_store_create(store, key, &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
 }
 
-/* Somebody who can write creates n objects for each entry, <folder>/<entry>/<name><000 to
+/* A party that can write creates n objects for each entry, <folder>/<entry>/<name><000 to
  * n-1><rest>, before a crew of that policy begins. */
 typedef struct intrusion {
     const char *policy, *folder, *name;
@@ -550,7 +551,7 @@ static void intrude(dl_store *store, const intrusion *how)
         }
 }
 
-/* The run comes to its end with no void entry. */
+/* The run ends with no void entry. */
 static diloco_verify_report run_with(const intrusion *how)
 {
     static int n;
@@ -574,7 +575,7 @@ static diloco_verify_report run_with(const intrusion *how)
     return got;
 }
 
-/* … and in the bits of a run that nobody disturbed, in each policy of keys. */
+/* It also ends in the bits of an undisturbed run, in each policy of keys. */
 static void check_undisturbed(intrusion how)
 {
     for (size_t p = 0; p < 3; p++) {

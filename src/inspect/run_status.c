@@ -1,5 +1,5 @@
-/* run_status.c - diloco_run_status_read: who takes part, who is alive, how far the log is. The
- * living are told from the dead by watching: no clock of another machine is believed (P11).
+/* run_status.c - diloco_run_status_read: the participants, their liveness, the progress
+ * of the log. Liveness is judged by watching: no clock of another machine is believed (P11).
  * follower.c keeps the same status up to date (run_status.h). */
 #include "inspect/run_status.h"
 #include "base/json.h"
@@ -19,7 +19,7 @@
 enum { MAX_REPLICAS = 256 };
 #define ALIVE_S 11.0 /* at least: two of the default heartbeats, and one second */
 
-/* What a diloco_run_status points into. */
+/* The memory that a diloco_run_status points into. */
 typedef struct memory {
     diloco_run_wait wait;
     diloco_replica_status replicas[MAX_REPLICAS], *in_order[MAX_REPLICAS];
@@ -36,7 +36,7 @@ typedef struct watcher {
 
 struct dl_status_book {
     diloco_run_status run;
-    memory *memory; /* what run points into */
+    memory *memory; /* that run points into */
     watcher watcher;
     dl_bans *bans, *scratch; /* NULL where the run has none */
     uint64_t counted;        /* entries that a snapshot's manifest has counted */
@@ -146,7 +146,7 @@ static void take_volume(diloco_run_status *out, const diloco_log_entry *entry)
     out->entry_read = (uint64_t)v.read;
 }
 
-/* ---- what the log says */
+/* ---- the log */
 
 static void count_rejection(diloco_rejections *r, const char *reason)
 {
@@ -161,7 +161,7 @@ static void count_rejection(diloco_rejections *r, const char *reason)
     r->reasons[i].n++;
 }
 
-/* A commit whose bans do not follow is void, as it is for everybody (bans.h). */
+/* A commit whose bans do not follow is void, as for every replica (bans.h). */
 static void count_rejected(dl_status_book *b, const dl_entry *entry, uint64_t e)
 {
     const bool counts = entry && entry->commit && !dl_bans_void_reason(b->bans, b->scratch, entry);
@@ -209,12 +209,12 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* ---- what the open entry waits for */
+/* ---- the wait of the open entry */
 
 typedef struct waiting {
     diloco_run_wait *out;
-    uint64_t told_by; /* the entry that tells its roster (P9) */
-    char *there;      /* names of who is there, each with a zero behind */
+    uint64_t told_by; /* the entry that names its roster (P9) */
+    char *there;      /* names of the replicas present, each with a zero byte after it */
     size_t len, room;
 } waiting;
 
@@ -322,7 +322,7 @@ static void watch_heartbeats(watcher *w, dl_store *store, dl_buf *text, double w
     }
 }
 
-/* With a codec of the caller's own nobody else knows what "auto" has come to. */
+/* With a codec of the caller's own, only the caller knows the choice of "auto". */
 static diloco_status name_way(diloco_run_status *out, const dl_runfile *f)
 {
     dl_way way;

@@ -22,8 +22,8 @@ DL_MUST_CHECK diloco_status dl_status_book_catch_up(dl_status_book *book, dl_rea
 
 /* Read everything but the log: four listings and each replica's heartbeat. watch_s >= 0: a replica
  * is alive if its heartbeat changes within watch_s seconds. watch_s < 0: if it changed between
- * looks, within diloco_run_status.alive_s; before so much time has passed, the time that the
- * heartbeat itself gives decides. */
+ * looks, within diloco_run_status.alive_s; before that time has passed, the time in
+ * the heartbeat itself decides. */
 DL_MUST_CHECK diloco_status dl_status_book_look(dl_status_book *book, dl_reader *r, double watch_s);
 
 /* Valid until the book is destroyed; changed by an entry and by a look. */

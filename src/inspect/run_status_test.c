@@ -1,4 +1,4 @@
-/* run_status_test.c - what a status asks of the store does not grow with the log. */
+/* run_status_test.c - the requests of a status do not grow with the log. */
 #include "inspect/run_status.h"
 #include "toy_run.h"
 
@@ -83,7 +83,7 @@ TEST(where_entries_may_reject_the_log_is_read)
     dl_status_book_destroy(book);
 }
 
-/* Its manifest says what the entry before it was, and somebody has changed that. */
+/* Its manifest names the entry before it, and that name was changed. */
 TEST(a_snapshot_that_does_not_follow_the_log_counts_nothing)
 {
     uint64_t n_get, n_list;

@@ -1,12 +1,12 @@
 /* takeover.c - an operator's decisions: diloco_takeover (P26, `diloco takeover`) and diloco_void
  * (P7, `diloco void`).
  *
- * The log is replayed to its end, and an abort is put behind it whose committer is the newest
- * generation of the replica that takes over. From then on that generation is the one whom followers
- * believe.
+ * The log is replayed to its end, and an abort is put after it. Its committer is the newest
+ * generation of the replica that takes over. From then on followers accept the entries of that
+ * generation.
  *
- * To void an entry, the log is replayed up to what nobody can read, and then, with all that follows
- * held void, to its end. The abort behind it says so. */
+ * To void an entry, the log is replayed up to the unreadable entry, and then, with all that follows
+ * held void, to its end. The abort after it says so. */
 #include "base/cores.h"
 #include "base/sized.h"
 #include "exchange/generations.h"
@@ -27,9 +27,9 @@ typedef struct takeover {
     dl_life to;
     dl_draft draft;
     dl_pace pace; /* of a replica that has nothing in flight: the draft asks it for the schedule */
-    bool *silent; /* of the roster: nobody */
+    bool *silent; /* of the roster: none */
     dl_ledger *scratch; /* NULL: the run does not deal its data */
-    dl_bans *bans;      /* NULL: it puts nobody out */
+    dl_bans *bans;      /* NULL: it bans no replica */
 } takeover;
 
 static diloco_status read_log(takeover *t)

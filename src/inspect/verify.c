@@ -13,7 +13,7 @@
 
 /* ---- the chain --------------------------------------------------------------------------
  *
- * An entry whose prev is wrong is void for every replica, whoever put it there, and the replay says
+ * An entry whose prev is wrong is void for every replica, and the replay says
  * so. Where the run continued from what such an entry says, it was valid when it was read: then the
  * entry before it has been changed since. */
 
@@ -143,7 +143,7 @@ static diloco_status replay_all(dl_reader *r, diloco_verify_report *out, dl_repl
                                        dl_reader_limit()));
         const diloco_status status = replay(r, out, replayed, progress);
         if (status != DILOCO_ENOENT || r->file.config.retain == DL_RETAIN_ALL) return status;
-        /* A straggler has put one behind the collection of the others. */
+        /* A straggler has put one after the collection of the others. */
         dl_log(DILOCO_LOG_WARN, "%s: the replay begins at the oldest snapshot",
                diloco_error_text());
     }
@@ -170,7 +170,7 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
     return n->found ? DILOCO_ECLOSED : DILOCO_OK;
 }
 
-/* One of an entry that the log does not have is nobody's, whatever it is. */
+/* A snapshot of an entry that the log does not have is ignored. */
 static diloco_status check_snapshots(dl_reader *r, uint64_t end)
 {
     next_snapshot n = {.after = ""};

@@ -1,4 +1,4 @@
-/* verify_test.c - the readers of a run (inspect.h): what they tell of a sound one, and that each
+/* verify_test.c - the readers of a run (inspect.h): their answers for a sound one, and that each
  * kind of damage is named. */
 #include "toy_run.h"
 
@@ -25,7 +25,7 @@ static const char *sound(void)
     return store;
 }
 
-/* ---- what they tell --------------------------------------------------------------------- */
+/* ---- their answers --------------------------------------------------------------------- */
 
 typedef struct heard {
     uint64_t n, first, last;
@@ -217,7 +217,7 @@ TEST(half_of_a_run_is_not_complete)
         const uint64_t n = report.entries;
         CHECK(n >= 6 && n < 11);
         CHECK(!report.complete);
-        /* Nor does junk far ahead, which no replica has come to, make it longer. */
+        /* Nor does junk far ahead, which no replica has reached, make it longer. */
         dl_store *opened;
         CHECK_OK(dl_store_open(&opened, store, false));
         const dl_span junk = {"junk", 4};
@@ -255,7 +255,7 @@ TEST(the_living_are_told_from_the_dead_by_watching)
     toy_close(&all[1]); /* without a word */
     CHECK_OK(diloco_run_status_read(&s, store, 0.5));
     while (s.n_replicas == 2 && !s.replicas[0]->alive && !s.replicas[1]->alive) {
-        diloco_run_status_free(&s); /* this machine has kept r0 from its heartbeat so long */
+        diloco_run_status_free(&s); /* this machine has kept r0 from its heartbeat for a while */
         CHECK_OK(diloco_run_status_read(&s, store, 0.5));
     }
     CHECK_INT(2, s.n_replicas);
@@ -456,7 +456,7 @@ TEST(a_damaged_snapshot_is_named_and_harms_nobody_who_joins)
     must_name(&o, DILOCO_EPROTO, part);
 }
 
-/* Puts a manifest at snap/<entry>/<life>/, of this text, verifies, and takes it away. */
+/* Puts a manifest at snap/<entry>/<generation>/, of this text, verifies, and takes it away. */
 static diloco_status verify_with(unsigned entry, const char *life, const char *text, size_t len)
 {
     char key[DL_KEY_MAX + 1];
@@ -489,7 +489,7 @@ TEST(a_forged_snapshot_of_a_replica_that_did_not_commit_its_entry_is_passed_over
     free(o.bytes);
 }
 
-/* ---- damage while the run lives ------------------------------------------------------------ */
+/* ---- damage during the run ------------------------------------------------------------ */
 
 /* The store damages r0's contribution to entry 1 as soon as it is there. */
 static void damage_own(toy *t, diloco_run *run, const char *line)
@@ -501,7 +501,7 @@ static void damage_own(toy *t, diloco_run *run, const char *line)
     if (truncate(path, 530)) abort();
 }
 
-/* Not before r0's stands damaged, or the entry would close with it whole. */
+/* Not before r0's is damaged, or the entry would close with it whole. */
 static double step_behind_damage(toy *t, const diloco_run_info *now)
 {
     char path[1024];

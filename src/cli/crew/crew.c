@@ -1,4 +1,4 @@
-/* crew.c - names, threads, settings; then processes.c runs the processes and report.c tells. */
+/* crew.c - names, threads, settings; then processes.c runs the processes and report.c prints. */
 #include "cli/crew/crew.h"
 
 #include "cli/crew/names.h"
@@ -25,7 +25,7 @@ typedef struct crew {
     dl_replica_name *names;
     bool *is_new;
     dl_buf settings;
-    const dl_buf *created; /* the line of what creating has moved; NULL: there is none */
+    const dl_buf *created; /* the line with the traffic of creating the run; NULL: no such line */
     dl_report report;
     bool complete; /* the run was, before anything was started */
 } crew;

@@ -1,5 +1,5 @@
-/* crew.h - the replicas of one machine, from their settings to the last line: what train and
- * join do once the run is there. */
+/* crew.h - the replicas of one machine, from their settings to the last line: the part of
+ * train and join after the run exists. */
 #ifndef DL_CLI_CREW_CREW_H
 #define DL_CLI_CREW_CREW_H
 

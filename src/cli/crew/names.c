@@ -1,7 +1,7 @@
 /* names.c - a listing of the state folder, and one of the run's replicas.
  *
- * Two machines that join in the same moment may choose the same new name: who claims its first life
- * second is told (PROTOCOL P6), and is given another (processes.h). */
+ * Two machines that join in the same moment may choose the same new name. The second to claim its
+ * first generation notices (PROTOCOL P6), and gets another (processes.h). */
 #include "cli/crew/names.h"
 
 #include "hub/status_json.h"

@@ -1,4 +1,4 @@
-/* names.h - what the replicas on this machine are called: r0, r1, … (s0, s1, … where run.role is
+/* names.h - names of the replicas on this machine: r0, r1, … (s0, s1, … where run.role is
  * server: src/fed counts workers by the letter).
  *
  * A name's private state is in run.state_dir/<name>/, so the names found there come first: they
@@ -12,7 +12,7 @@
 
 /* n names for the run in config's store, which is there already. `join`: names that live on
  * other machines, or in another process here, are passed over; otherwise (train, the same
- * command again) only those of other machines are. is_new: nobody has lived by it yet.
+ * command again) only those of other machines are. is_new: no process has used it yet.
  * Of a closed roster, the names of the key here; one that has begun elsewhere only if its heartbeat
  * does not change. DILOCO_EREFUSED: the roster has too few. DILOCO_EUNREACHABLE, …: the store. */
 DL_MUST_CHECK diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, size_t n,
@@ -20,7 +20,7 @@ DL_MUST_CHECK diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, 
 
 /* The name of the replica that --rank N numbers: rN. DILOCO_EINVAL. */
 DL_MUST_CHECK diloco_status dl_names_of_rank(dl_replica_name *out, const dl_args *args);
-/* In place of names[i] the smallest that nobody has now, nor one of names. Errors as above. */
+/* Replace names[i] by the smallest name that is unused, and not one of names. Errors as above. */
 DL_MUST_CHECK diloco_status dl_names_choose_another(dl_replica_name *names, size_t n, size_t i,
                                                     const dl_config *config);
 
@@ -30,7 +30,7 @@ bool dl_name_runs_here(const char *state_dir, const char *name);
 /* Is there saved state of any replica in a state folder? */
 bool dl_names_any_state(const char *state_dir);
 
-/* Of the names in a state folder, at most n that no process lives now; how many. */
+/* List at most n names in a state folder that no process uses now. Returns their number. */
 size_t dl_names_idle(dl_replica_name *out, size_t n, const char *state_dir);
 
 #endif

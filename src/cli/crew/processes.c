@@ -3,7 +3,7 @@
  * Invariants:
  *  1. A replica with pid > 0 is a child that was not waited for; its pipe is open.
  *  2. A pipe's end means that its process ended or is about to: only then it is waited for.
- *     (A replica whose line is too long to read is told to stop first.)
+ *     (A replica whose line is too long to read gets a stop signal first.)
  *  3. Signals are blocked but inside ppoll, so that none is lost between a look and a wait.
  *
  * A replica:  idle --start--> running --pipe ends--> collected --killed, not by us--> start
@@ -37,11 +37,11 @@ typedef struct replica {
     int events;  /* read end; -1 */
     dl_buf line; /* read, not yet a whole line */
     int64_t restarts;
-    int lost;             /* so many names that it was to have were taken by others */
+    int lost;             /* number of names for it that others took first */
     bool is_new;          /* its name is, and nothing was done by it yet */
     diloco_status status; /* of its "exit" event */
     bool told;            /* it said how it ended */
-    bool taken;           /* … that its new name was another's */
+    bool taken;           /* it said that another process has its new name */
 } replica;
 
 typedef struct state {
@@ -135,7 +135,7 @@ static diloco_status start(state *s, size_t i, const sigset_t *mask)
         close(ends[0]);
         return dl_fail_errno(error, "start", name);
     }
-    setpgid(pid, pid); /* on both sides: whoever comes first */
+    setpgid(pid, pid); /* on both sides, as either may come first */
     r->pid = pid;
     r->events = ends[0];
     r->told = r->taken = false;
@@ -184,7 +184,7 @@ static void look_at_signals(state *s)
     }
 }
 
-/* ---- what replicas say */
+/* ---- lines of replicas */
 
 static void on_exit_event(state *s, size_t i, dl_json_value event)
 {
@@ -201,7 +201,7 @@ static void on_exit_event(state *s, size_t i, dl_json_value event)
     if (status) fail(s, r->status, s->launch->names[i], text);
 }
 
-/* Behind its claim of a life? */
+/* Return true if it has claimed its generation. */
 static bool is_at_work(dl_json_value event)
 {
     return dl_json_is(dl_json_get(event, "event"), "progress") &&

@@ -28,7 +28,7 @@ typedef char dl_replica_name[DL_REPLICA_NAME_MAX + 1];
 typedef struct dl_launch {
     const char *const *command; /* program and arguments before the name; ends with NULL */
     const dl_replica_name *names;
-    const bool *is_new; /* [n] nobody had that name when it was chosen; NULL: not one */
+    const bool *is_new; /* [n] the name was unused when it was chosen; NULL: not one */
     size_t n;
     const dl_buf *settings;
     int64_t restarts;

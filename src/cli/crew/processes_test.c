@@ -128,7 +128,7 @@ static diloco_status take_another(void *user, size_t replica)
     return DILOCO_OK;
 }
 
-/* … of which the first has a new name. */
+/* Like run, but the first replica has a new name. */
 static diloco_status run_new(const char *script)
 {
     static const bool is_new[] = {true, false};
@@ -163,7 +163,7 @@ TEST(a_new_name_that_another_was_quicker_to_take_is_given_up_for_the_next)
     CHECK_STR("r5", given[0]);
     CHECK_STR("r1", given[1]);
     CHECK_CONTAINS("quicker to take the name r0: this is r5;", notices);
-    /* not behind the claim, not by a name that is its own, and not without an end */
+    /* not after the claim, not by a name that is its own, and not without an end */
     CHECK_STATUS(DILOCO_EFENCED,
                  run_new("case $0 in r0) " AT("train") FENCED ";; *) " EXIT(0) "esac"));
     CHECK_STR("r0", given[0]);

@@ -15,12 +15,12 @@ enum {
     MOST_TICKS = 12,
 };
 
-/* By Okabe and Ito: colours that people with any colour vision tell apart. */
+/* By Okabe and Ito: colours that people with any colour vision can distinguish. */
 static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                       "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f"};
 enum { N_COLOURS = sizeof colours / sizeof *colours };
 
-/* What an axis shows: from low to high, or their logarithms. */
+/* The range of an axis: from low to high, or their logarithms. */
 typedef struct axis {
     double low, high;
     bool logarithmic;

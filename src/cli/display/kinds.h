@@ -1,4 +1,5 @@
-/* kinds.h - sums of the record's "traffic" lines: what processes have moved, by kind of object. */
+/* kinds.h - sums of the record's "traffic" lines: the bytes that processes have moved, by kind of
+ * object. */
 #ifndef DL_CLI_DISPLAY_KINDS_H
 #define DL_CLI_DISPLAY_KINDS_H
 
@@ -14,7 +15,7 @@ typedef struct dl_kinds {
     } at[DL_KINDS_MAX];
 } dl_kinds;
 
-/* Add a "traffic" line. What is no number counts as 0. */
+/* Add a "traffic" line. A member that is no number counts as 0. */
 void dl_kinds_add(dl_kinds *kinds, dl_json_value traffic);
 
 uint64_t dl_kinds_sent(const dl_kinds *kinds); /* of all kinds */

@@ -1,9 +1,9 @@
 /* log_traffic.c - the "commit" lines of all replicas' records, added up by entry.
  *
  * A replica's line has what it moved since the line before: bytes over the wire, requests as a
- * provider bills them (docs/architecture.md section 9). A sum is of as many records as have come to
- * the store; a replica that was started again may have two lines of an entry, and has then moved it
- * twice. What belongs to no entry (the probe, the first model, heartbeats, records, snapshots) is
+ * provider bills them (docs/architecture.md section 9). A sum is over the records that have reached
+ * the store. A replica that was started again may have two lines of an entry, and has then moved it
+ * twice. Traffic without an entry (the probe, the first model, heartbeats, records, snapshots) is
  * in the "traffic" lines, which a process writes when it ends; they are summed by kind. */
 #include "cli/display/log_traffic.h"
 
@@ -60,7 +60,7 @@ static diloco_status find(sum **out, sums *s, uint64_t entry)
     return DILOCO_OK;
 }
 
-/* A line that is none, or of another kind, is nobody's. */
+/* A damaged line, or one of another kind, is skipped. */
 static diloco_status take_line(void *user, const char *line, size_t len)
 {
     sums *s = user;

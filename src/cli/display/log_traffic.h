@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 
-/* What each commit from entry `from` on moved, of all replicas together: a line each.
+/* Print the traffic of each commit from entry `from` on, of all replicas together: a line each.
  * DILOCO_ENOENT: the run has no record yet; DILOCO_EINVAL: of the price table. */
 DL_MUST_CHECK diloco_status dl_log_traffic(const dl_args *args, const char *store, uint64_t from);
 

@@ -154,7 +154,7 @@ void dl_report_wait(dl_report *report, const char *store, uint64_t others)
 
 /* ---- events */
 
-/* A member of an event; what is absent or null reads as 0, NAN or "". */
+/* A member of an event; an absent one or null reads as 0, NAN or "". */
 static uint64_t u64(dl_json_value event, const char *key)
 {
     uint64_t value = 0;
@@ -204,7 +204,7 @@ static void on_progress(dl_report *report, size_t replica, dl_json_value e)
     tell_time_left(report, view);
 }
 
-/* A long run has entries faster than anybody reads: then at most one is told a second. */
+/* A long run has entries faster than a person reads: then at most one a second is printed. */
 static bool worth_a_line(dl_report *report, size_t replica)
 {
     dl_time now = dl_clock_now();
@@ -214,7 +214,7 @@ static bool worth_a_line(dl_report *report, size_t replica)
     return true;
 }
 
-/* Every replica tells of every entry; the first one is heard. */
+/* Every replica reports every entry; only the first report counts. */
 static bool is_new(uint64_t *said, uint64_t entry)
 {
     if (entry < *said) return false;
@@ -242,7 +242,7 @@ static void on_commit(dl_report *report, size_t replica, dl_json_value e)
     dl_report_say(report, line);
 }
 
-/* Without a log: the first node's of each round; who took part in it may differ from node to node.
+/* Without a log: the first node's of each round; the participants may differ from node to node.
  */
 static void on_round(dl_report *report, size_t replica, dl_json_value e, const char *what)
 {
@@ -278,7 +278,7 @@ static void on_abort(dl_report *report, dl_json_value e)
     dl_report_say(report, line);
 }
 
-/* Replicas evaluate in turns, so a slower one's may be read behind a later one. */
+/* Replicas evaluate in turns, so a slower one's may be read after a later one. */
 static bool is_new_eval(dl_report *r, uint64_t entry)
 {
     enum { KEPT = 64 };
@@ -417,8 +417,8 @@ void dl_report_event(dl_report *report, size_t replica, dl_json_value event)
 
 /* ---- the end */
 
-/* Sums over the replicas, of this life only; bytes_sent would else be held against the steps
- * of lives that sent other bytes. */
+/* Sums over the replicas, of this process only; bytes_sent would otherwise be compared with the
+ * steps of processes that sent other bytes. */
 static dl_replica_view sum(const dl_report *report)
 {
     dl_replica_view all = {.step = 0};

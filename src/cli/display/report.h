@@ -1,5 +1,5 @@
-/* report.h - what a run's replicas on this machine are doing, from their events, as lines for
- * people and one object for programs.
+/* report.h - the activity of a run's replicas on this machine, from their events, as lines
+ * for people and one object for programs.
  *
  * On a terminal each replica has a live line, with the time left. Elsewhere the time left is a line
  * after 10 seconds, 20, 40, … On both, a wait of all replicas here is a line after 10 seconds, 20,
@@ -18,8 +18,8 @@ typedef struct dl_replica_view {
     char phase[32];
     uint64_t step, position, positions, entry, entries;
     double loss, tokens_per_s, eta_s;
-    /* Of its "trainer" and "end": steps of earlier lives and of all; the rest of this life,
-     * but data_parallel_bytes, which are of all. */
+    /* Of its "trainer" and "end": steps of earlier processes and of all; the rest of this
+     * process, but data_parallel_bytes, which are of all. */
     uint64_t first_step, steps, tokens, bytes_sent, bytes_received, data_parallel_bytes;
 } dl_replica_view;
 
@@ -39,9 +39,9 @@ typedef struct dl_report {
     size_t n;
     dl_replica_view *views; /* owned */
     dl_time begun, drawn, entry_told;
-    dl_time left_told; /* the time left, after so long; 0: not yet */
+    dl_time left_told; /* when the time left was printed; 0: not yet */
     dl_time heard;     /* the newest event that is no mere log line */
-    dl_time wait_told; /* the wait, after so long; 0: not this one yet */
+    dl_time wait_told; /* when the wait was printed; 0: not this one yet */
 
     dl_kinds kinds; /* of all processes here, creating included */
 

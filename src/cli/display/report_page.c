@@ -149,7 +149,7 @@ static diloco_status add_html(dl_buf *out, dl_views *views, const dl_run_names *
 
 /* ---- FILE.md */
 
-/* Text of a run, in a table: what Markdown or HTML would read as its own is taken out. */
+/* Text of a run, in a table: characters that Markdown or HTML would interpret are taken out. */
 static diloco_status add_text(dl_buf *out, const char *text)
 {
     for (; *text; text++) {

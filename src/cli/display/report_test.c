@@ -1,4 +1,4 @@
-/* report_test.c - what people see for what replicas say. */
+/* report_test.c - the printed lines for the replicas' events. */
 #include "cli/display/report.h"
 
 #include "check.h"
@@ -16,7 +16,7 @@ static void begin(bool quiet, bool verbose)
     CHECK_OK(dl_report_open(&report, names, 2, out, quiet, verbose));
 }
 
-/* What was printed. */
+/* Compare the printed text. */
 static void end(const char *expected)
 {
     fclose(out);
@@ -52,7 +52,7 @@ TEST(an_entry_is_one_line_whoever_tells_of_it)
         "entry 4: aborted, quorum; 1 replicas were there\n");
 }
 
-/* Replicas evaluate in turns, and what a slower one found may be read behind what came later. */
+/* Replicas evaluate in turns, and a slower one's result may be read after a later one. */
 TEST(an_evaluation_that_comes_late_is_a_line_too_and_not_the_newest)
 {
     const char first[] = "{\"event\":\"eval\",\"entry\":1,\"loss\":3.5,\"perplexity\":33.1155}",
@@ -235,7 +235,7 @@ TEST(without_a_terminal_the_time_left_is_a_line_ever_more_rarely)
     const char train[] = "{\"event\":\"progress\",\"position\":12,\"positions\":10000,"
                          "\"eta_s\":250000,\"phase\":\"train\"}";
     begin(false, false);
-    say(0, train); /* nobody knows yet */
+    say(0, train); /* not known yet */
     report.begun -= 11 * DL_SECOND;
     say(0, train);
     say(1, train);

@@ -31,7 +31,7 @@ void dl_screen_draw(dl_screen *screen, const char (*lines)[DL_SCREEN_LINE], int 
 /* A line that stays, above the frame, in the same write. */
 void dl_screen_say(dl_screen *screen, const char *line);
 
-/* One frame as bytes, of screen->lines: what dl_screen_draw (said NULL) and _say write. */
+/* One frame as bytes, of screen->lines: as dl_screen_draw (said NULL) and _say write it. */
 DL_MUST_CHECK diloco_status dl_screen_frame(dl_buf *out, dl_screen *screen, int columns,
                                             const char *said, int n);
 

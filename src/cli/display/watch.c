@@ -109,7 +109,7 @@ static void bar_of(char out[BAR + 1], const dl_cell *c)
     out[BAR] = 0;
 }
 
-/* Who counted at the newest entries: + counted, - missing, x rejected. */
+/* Participation at the newest entries: + counted, - missing, x rejected. */
 static void parts_of(char *out, const dl_lane *lane, const dl_model *m, size_t n)
 {
     const uint64_t to = m->n_entries, from = to > n ? to - n : 0;

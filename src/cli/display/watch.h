@@ -1,5 +1,5 @@
-/* watch.h - a run on a screen of text: what the page shows, in as many columns and lines as there
- * are. */
+/* watch.h - a run on a screen of text: the content of the page, in as many columns and lines as
+ * there are. */
 #ifndef DL_CLI_DISPLAY_WATCH_H
 #define DL_CLI_DISPLAY_WATCH_H
 

@@ -1,4 +1,4 @@
-/* watch_test.c - what a screen of text shows of a run. */
+/* watch_test.c - a run on a screen of text. */
 #include "cli/display/watch.h"
 #include "toy_run.h"
 
@@ -77,7 +77,7 @@ TEST(a_lost_replica_comes_first_and_is_named)
     char end[700];
     const char *store = scratch_path("watch-lost");
     train(store, 3, "2");
-    /* As if the run had gone on without r1: it has not ended, and the log is not at its end. */
+    /* As if the run had continued without r1: it has not ended, and the log is not at its end. */
     snprintf(end, sizeof end, "%s/end/r1.0000", store);
     CHECK_INT(0, remove(end));
     snprintf(end, sizeof end, "%s/hb/r1.0000", store);

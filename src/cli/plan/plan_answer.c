@@ -1,5 +1,6 @@
-/* plan_answer.c - the planner's answer: every method on this link, the volumes of an exchange, what
- * to take and how to say it to `diloco train`; as lines or as one JSON object. */
+/* plan_answer.c - the planner's answer: every method on this link, the volumes of an exchange, the
+ * recommended method and its flags for `diloco train`. It is printed as lines or as one JSON
+ * object. */
 #include "cli/display/units.h"
 #include "cli/plan/plan_pages.h"
 #include "plan/published.h"

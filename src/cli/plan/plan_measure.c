@@ -1,7 +1,7 @@
 /* plan_measure.c - how long a step takes here: train for a few seconds, alone, and look at the
  * record.
  *
- * The run lives in a folder of its own that goes away with it; its only entry is never reached. The
+ * The run is in a folder of its own that is removed after it; its only entry is never reached. The
  * median of the steps after the first ones, which touch their memory for the first time. */
 #include "cli/crew/crew.h"
 #include "cli/plan/plan_pages.h"
@@ -52,7 +52,7 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
     return remove(path);
 }
 
-/* One replica that trains alone, and never comes to an entry. */
+/* One replica that trains alone, and never reaches an entry. */
 static diloco_status alone_in(dl_config *config, const char *folder)
 {
     static const char *const values[][2] = {

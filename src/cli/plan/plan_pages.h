@@ -1,4 +1,4 @@
-/* plan_pages.h - what the files of `diloco plan` share. */
+/* plan_pages.h - shared by the files of `diloco plan`. */
 #ifndef DL_CLI_PLAN_PLAN_PAGES_H
 #define DL_CLI_PLAN_PLAN_PAGES_H
 
@@ -28,7 +28,7 @@ typedef struct dl_plan_question {
     double target; /* utilisation */
     dl_exchange exchange;
     const dl_plan_method *method; /* only this one; NULL: all */
-    /* what the command line says over the methods' own values; < 0: nothing */
+    /* values of the command line over the methods' own; < 0: none */
     int64_t sync_every, tau;
     double bits;
 } dl_plan_question;
@@ -44,7 +44,7 @@ DL_MUST_CHECK diloco_status dl_plan_prices(dl_prices *out, const char *path);
  * Trains for a few seconds in a folder that goes away; says so on stderr. */
 DL_MUST_CHECK diloco_status dl_plan_measure(double *step_s, const dl_config *config);
 
-/* plan_advice.c: what scaling laws say, as lines, and as the member "advice". */
+/* plan_advice.c: the advice of scaling laws, as lines, and as the member "advice". */
 void dl_plan_print_advice(const dl_plan_task *task, uint32_t sync_every);
 void dl_plan_add_advice(dl_json *json, const dl_plan_task *task, uint32_t sync_every);
 

@@ -122,7 +122,7 @@ static diloco_status link_of(dl_plan_link *link, const dl_args *args)
     return DILOCO_OK;
 }
 
-/* ---- what is said over the methods' values */
+/* ---- values over the methods' own */
 
 static diloco_status exchange_of(dl_exchange *out, const dl_args *args)
 {

@@ -16,7 +16,7 @@ static const struct {
     {"clients.do_test", "false", "the server's evaluation of the shared model is the accuracy"},
     {"clients.comm_simulation", "*", NULL},
     {"clients.compute_comm_time", "*", NULL},
-    {"clients.sleep_simulation", "*", NULL}, /* nobody ever sleeps */
+    {"clients.sleep_simulation", "*", NULL}, /* no client sleeps */
     {"clients.participating_clients_ratio", NULL, "clients.per_round is how many take part"},
 
     {"server.address", "*", NULL},
@@ -165,7 +165,7 @@ void dl_plato_words(const char **key, const char **text)
             *text = words[i].ours;
 }
 
-/* ---- what follows */
+/* ---- derived values */
 
 const char *dl_plato_preset(const char *server_type, bool clients)
 {

@@ -1,8 +1,8 @@
-/* plato.h - configuration files of Plato (TL-System/plato): what in them is no option here.
+/* plato.h - configuration files of Plato (TL-System/plato): their keys that are no option here.
  *
  * Its sections and keys are options of the table (base/config.c) wherever they mean something here.
- * The rest has a row in plato.c: keys of its runtime, which cannot change the result, are counted
- * up in one line; others are fine with the value that asks for nothing, and refused by name with
+ * The rest has a row in plato.c: keys of its runtime, which cannot change the result, are
+ * listed in one line. Others are accepted with a value without effect, and refused by name with
  * any other. docs/contract.md lists them. */
 #ifndef DL_CLI_SETTINGS_PLATO_H
 #define DL_CLI_SETTINGS_PLATO_H
@@ -34,7 +34,7 @@ bool dl_plato_takes(diloco_status *status, dl_plato *plato, const char *key, con
  * NULL: it says nothing. */
 const char *dl_plato_preset(const char *server_type, bool clients);
 
-/* What follows from the file when all is read: H of whole epochs, where data lies.
+/* Derive values from the file when all is read: H of whole epochs, the data's path.
  * DILOCO_EINVAL: server.type and preset contradict; Torchvision without a set's name.
  * DILOCO_EREFUSED: Adam with weight decay. */
 DL_MUST_CHECK diloco_status dl_plato_finish(dl_config *config, const dl_plato *plato);

@@ -25,7 +25,7 @@ static bool begins(const char *text, const char *with)
 
 /* ---- the flags */
 
-/* The value behind "key=" if that is what the text sets, else NULL. */
+/* The value after "key=" if the text sets that key, else NULL. */
 static const char *value_of(const char *text, const char *key)
 {
     size_t len = strlen(key);
@@ -107,7 +107,7 @@ diloco_status dl_settings_replicas(dl_config *config, const char *text)
     return dl_config_set(config, "run.replicas", text, "--replicas");
 }
 
-/* ---- what nobody gave */
+/* ---- defaults */
 
 static diloco_status default_store(dl_config *config, const char *path)
 {
@@ -124,7 +124,7 @@ static diloco_status default_store(dl_config *config, const char *path)
     return dl_config_set(config, "run.store", store, "chosen");
 }
 
-/* Where private state lives: beside a folder; of a store elsewhere, under runs/ by the name its
+/* The place of private state: beside a folder; of a store elsewhere, under runs/ by the name its
  * url makes. Threads of one process (mem://) have none. */
 static diloco_status state_place(dl_config_path out, const char *store)
 {
@@ -179,9 +179,9 @@ static bool varies_federated(const char *preset)
     return begins(preset, "fed") && strcmp(preset, "federated") != 0;
 }
 
-/* Applies a preset with the place that names it. With logical clients one that follows from
- * server.type, or is of the federated family, is applied after preset federated, which has Plato's
- * defaults: so members of the family have the same inner trainer. */
+/* Applies a preset with the place that names it. With logical clients, preset federated, which
+ * has Plato's defaults, is applied first. A preset that follows from server.type, or is of the
+ * federated family, is applied after it. So members of the family have the same inner trainer. */
 static diloco_status apply_preset(dl_config *config, const dl_settings_names *n)
 {
     const char *follows = dl_plato_preset(n->server_type, n->clients);
@@ -219,7 +219,8 @@ static diloco_status show_key(const dl_config *config)
     return dl_fail(DILOCO_ENOMEM, "no memory for run.key");
 }
 
-/* A coord that the user has named may be asked, also by who reads of it in the run. */
+/* A coordination store that the user has named may be used, also by a process that finds it in the
+ * run. */
 static diloco_status list_coord(const dl_config *config)
 {
     const char *before = getenv("DILOCO_COORDS");
@@ -234,7 +235,7 @@ static diloco_status list_coord(const dl_config *config)
     return failed ? dl_fail(DILOCO_ENOMEM, "no memory for run.coord") : DILOCO_OK;
 }
 
-/* What was accepted and is not used is said once, and only by who trains. */
+/* Accepted keys without use are listed once, and only by commands that train. */
 static diloco_status load(dl_config *out, const dl_args *args, bool tell)
 {
     dl_plato plato = {.torchvision = false};
@@ -323,7 +324,7 @@ static diloco_status tell_differences(const dl_config *file, const dl_config *ru
     return DILOCO_OK;
 }
 
-/* What has to be known before the run's settings are read, of the file and the flags. */
+/* Take the values of the file and the flags that are needed before the run's settings are read. */
 static diloco_status prepare_to_read(const dl_config *file, const dl_args *args)
 {
     dl_plato plato = {.torchvision = false};

@@ -10,14 +10,14 @@
 #include "cli/cli.h"
 
 /* args->target (a TOML file, or NULL) and the flags. run.store and run.state_dir are filled
- * in where nobody gave them. DILOCO_EINVAL with file:line:column, or the flag: what is not an
- * option (the nearest is named), of another type, out of range, not a choice, or said twice and
+ * in where they were not given. DILOCO_EINVAL with file:line:column, or the flag: a key that is
+ * no option (the nearest is named), of another type, out of range, not a choice, or said twice and
  * differently. DILOCO_ENOENT, DILOCO_EIO: the file. */
 DL_MUST_CHECK diloco_status dl_settings_load(dl_config *out, const dl_args *args);
 
-/* The settings of the run that args->target (a URL, or a TOML file that names one) leads to:
- * what must agree comes from the run, the rest from the file and --set. DILOCO_EINVAL: --set
- * of what must agree, or of a run.store that is not the URL. */
+/* The settings of the run that args->target (a URL, or a TOML file that names one) leads to.
+ * Options that must agree come from the run, the rest from the file and --set. DILOCO_EINVAL: --set
+ * of an option that must agree, or of a run.store that is not the URL. */
 DL_MUST_CHECK diloco_status dl_settings_of_run(dl_config *out, const dl_args *args);
 
 /* run.store and run.state_dir of a URL or a TOML file, with what --set says of them; nothing is
@@ -29,7 +29,7 @@ DL_MUST_CHECK diloco_status dl_settings_store(dl_config_path out, const char *ta
 bool dl_is_config_file(const char *target);
 
 /* --replicas N: N on this machine, and run.replicas = N where the file or --set do not give
- * it; a smaller one in the file gives way, in --set it is a contradiction. */
+ * it. A smaller one in the file gives way; in --set it is a contradiction. */
 DL_MUST_CHECK diloco_status dl_settings_replicas(dl_config *config, const char *text);
 
 /* All values with their places, as TOML that reads back, or as one JSON object. */

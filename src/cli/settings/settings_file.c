@@ -1,5 +1,5 @@
 /* settings_file.c - an included file is walked before the one that includes it, which thereby wins.
- * Each walk has one function for a value; what it collects is in the walker. */
+ * Each walk has one function for a value; the collected values are in the walker. */
 #include "cli/settings/settings_file.h"
 
 #include "base/file.h"
@@ -22,12 +22,12 @@ struct dl_settings_file {
 };
 
 typedef struct walker {
-    const dl_settings_file *file; /* the one under way */
+    const dl_settings_file *file; /* the current one */
     diloco_status status;         /* the first mistake; it ends the walk */
     dl_settings_names *names;
     dl_config *config;
     dl_plato *plato;
-    dl_settings_file *next; /* what is found to be included */
+    dl_settings_file *next; /* the next file to include */
 } walker;
 
 static bool is_named_toml(const char *path)
@@ -36,7 +36,7 @@ static bool is_named_toml(const char *path)
     return len >= 5 && strcmp(path + len - 5, ".toml") == 0;
 }
 
-/* Behind an error of reading it: a first-time user gives the text to train on. */
+/* After an error of reading it: a first-time user gives the text to train on. */
 static diloco_status say_not_toml(const char *path)
 {
     char why[1024], word[DL_PATH_MAX + 32], set[DL_PATH_MAX + 32];

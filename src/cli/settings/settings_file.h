@@ -3,7 +3,7 @@
  *     [data]
  *     include = "mnist_iid.toml"     a file beside it; its keys may leave out "data."
  *
- * What the including file says wins. */
+ * Values of the including file win. */
 #ifndef DL_CLI_SETTINGS_SETTINGS_FILE_H
 #define DL_CLI_SETTINGS_SETTINGS_FILE_H
 
@@ -17,7 +17,7 @@ typedef struct dl_settings_file dl_settings_file;
 DL_MUST_CHECK diloco_status dl_settings_file_open(dl_settings_file **out, const char *path);
 void dl_settings_file_close(dl_settings_file *file); /* NULL is fine */
 
-/* What has to be known before the values are taken; "" or false: it does not say. */
+/* Values that are needed before the others are taken; "" or false: not in the file. */
 typedef struct dl_settings_names {
     char preset[DL_OPTION_NAME_MAX + 1], server_type[DL_OPTION_NAME_MAX + 1];
     char at[DL_PATH_MAX + 32]; /* of the preset */

@@ -7,7 +7,7 @@
 
 static dl_config config;
 
-/* Load a file of this text with the flags of a command line behind "train run.toml". */
+/* Load a file of this text with the flags of a command line after "train run.toml". */
 static diloco_status load(const char *toml, const char *flags)
 {
     static char words[512];

@@ -1,6 +1,6 @@
 /* toml.h - a TOML 1.0 file as a row of flat options.
  *
- * The one C++ file of the project is behind this header (toml.cc over toml++), so that the
+ * The one C++ file of the project implements this header (toml.cc over toml++), so that the
  * rest is C. Tables and dotted keys are joined by dots:
  *
  *     [trainer]

@@ -1,4 +1,5 @@
-/* toml_test.c - what a file says, with types, in the order of the text and with its places. */
+/* toml_test.c - the values of a file, with types, in the order of the text and with their places.
+ */
 #include "cli/settings/toml.h"
 
 #include "check.h"
@@ -100,7 +101,7 @@ TEST(broken_text_is_refused_with_its_place)
     CHECK(!dl_toml_walk(".2", 2, note, &all, &error)); /* no number, and nothing after it */
     CHECK(!dl_toml_walk("a = .", 5, note, &all, &error));
     CHECK(!strstr(error.text, "0.5"));
-    /* Found by fuzzing: what toml++ takes for impossible. */
+    /* Found by fuzzing: a text that toml++ takes for impossible. */
     CHECK(!dl_toml_walk("a = 1\n[.x]\n", 11, note, &all, &error));
     CHECK_INT(2, error.at.line);
     CHECK(!dl_toml_walk("a = \xcb\x9e-1\n", 9, note, &all, &error));

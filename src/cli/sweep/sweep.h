@@ -26,8 +26,9 @@ typedef struct dl_sweep {
 } dl_sweep;
 
 /* From --set-values, --seeds, --equal-steps and the settings of the target. DILOCO_EINVAL: an
- * unknown option, a value it does not take, twice the same, what a sweep itself sets (run.seed, the
- * store, the record), too many trials, or --equal-steps with swept trainer.rounds. */
+ * unknown option, a value it does not take, or the same twice. So are an option that a sweep itself
+ * sets (run.seed, the store, the record), too many trials, or --equal-steps with swept
+ * trainer.rounds. */
 DL_MUST_CHECK diloco_status dl_sweep_read(dl_sweep *out, const dl_args *args);
 
 /* Value of key k in an arm; the first key changes slowest. */

@@ -8,7 +8,7 @@ static dl_args args;
 static dl_sweep sweep;
 static dl_config config;
 
-/* A command line behind "sweep CONFIG", its words separated by spaces. */
+/* A command line after "sweep CONFIG", its words separated by spaces. */
 static diloco_status read_line(const char *line)
 {
     static char text[1024];

@@ -1,7 +1,7 @@
 /* trial.c - train, evaluate, add up the record, write the result.
  *
- * Everything in a result but the loss is read from the record, which all lives of all replicas
- * append to, so a trial that was stopped and resumed has the numbers of one that was not:
+ * Everything in a result but the loss is read from the record, which all processes of all replicas
+ * append to. So a trial that was stopped and resumed has the numbers of one that was not:
  *
  *     step      tokens; seconds as tokens / tokens_per_s
  *     commit    bytes of the entry, seconds waited and exchanged

@@ -3,7 +3,7 @@
  *
  *     FOLDER/store/          the run's log
  *     FOLDER/state/          private state of its replicas
- *     FOLDER/record.jsonl    the record of all replicas in all their lives
+ *     FOLDER/record.jsonl    the record of all processes of all replicas
  *     FOLDER/result.json     the result; written last, so where it is, the trial is done */
 #ifndef DL_CLI_SWEEP_TRIAL_H
 #define DL_CLI_SWEEP_TRIAL_H
@@ -15,7 +15,7 @@ typedef struct dl_trial_result {
     uint64_t entries, parameters;
     uint64_t steps, tokens;              /* of all replicas */
     uint64_t bytes_sent, bytes_received; /* of all replicas, about entries; framing included */
-    double data_parallel_bytes;          /* what as many steps with a float32 all-reduce had sent */
+    double data_parallel_bytes;          /* bytes of a float32 all-reduce of the same steps */
     double train_s, wait_s, exchange_s;  /* a replica's mean: in steps, for others, the rest */
     double loss, perplexity;             /* of the shared model on all validation data */
     char digest[40];                     /* of the state after the last entry */
@@ -26,11 +26,11 @@ typedef struct dl_trial_result {
 DL_MUST_CHECK diloco_status dl_trial_read(dl_trial_result *out, const dl_config *config,
                                           const char *folder);
 
-/* As above; without a result, train config's run (its store, state and record are set to the
- * folder's) to its end, going on where an earlier call was stopped, evaluate, and write the
- * result. args: flags --quiet, --verbose, and what to say to go on. DILOCO_EINTERRUPTED: the same
- * call goes on. DILOCO_EINVAL, DILOCO_EREFUSED: the settings; DILOCO_EIO, …: the folder, or a
- * replica's error. */
+/* As above; without a result, train config's run to its end, evaluate, and write the result.
+ * Its store, state and record are set to the folder's. It continues where an earlier call was
+ * stopped. args: flags --quiet, --verbose, and the command to continue. DILOCO_EINTERRUPTED: the
+ * same call continues. DILOCO_EINVAL, DILOCO_EREFUSED: the settings; DILOCO_EIO, …: the folder, or
+ * a replica's error. */
 DL_MUST_CHECK diloco_status dl_trial_run(dl_trial_result *out, dl_config *config,
                                          const char *folder, const dl_args *args);
 

@@ -1,5 +1,5 @@
-/* trial_test.c - results that are there, and those that are not these settings'. What a trial does
- * to get one is in tests/e2e/sweep.sh. */
+/* trial_test.c - existing results, and results of other settings. tests/e2e/sweep.sh
+ * tests the training of a trial. */
 #include "cli/sweep/trial.h"
 
 #include "base/hash.h"
