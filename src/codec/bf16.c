@@ -1,5 +1,5 @@
-/* bf16.c - the upper half of a float, rounded to nearest, ties to even. What would round to
- * infinity becomes the largest bf16. */
+/* bf16.c - the upper half of a float, rounded to nearest, ties to even. A value that would
+ * round to infinity becomes the largest bf16. */
 #include "codec/blocks.h"
 #include "codec/codec_rows.h"
 

@@ -135,7 +135,7 @@ size_t dl_blocks_ranges(const dl_codec_form *form, dl_codec_range out[DL_CODEC_R
     return n_ranges;
 }
 
-/* ---- what no encoder makes */
+/* ---- codes that no encoder makes */
 
 /* Does one of the words hold the code whose highest bit alone is set? With `high` the highest bits
  * of all codes, t = word ^ high is zero there, and adding all the lower bits to t's carries into
@@ -164,7 +164,7 @@ static inline DL_BODY void count_bad_scales_body(size_t *found, const unsigned c
 DL_KERNEL(count_bad_scales, (size_t * found, const unsigned char *p, size_t n),
           count_bad_scales_body(found, p, n))
 
-/* Are the bits behind the last element of a tensor's short block zero? */
+/* Are the bits after the last element of a tensor's short block zero? */
 static bool rest_is_zero(const dl_block_kind *kind, const unsigned char *codes, size_t count)
 {
     size_t n = count % DL_CODEC_BLOCK, h = code_bytes(kind, n) / 4;

@@ -1,8 +1,8 @@
-/* blocks.h - what codecs of fixed blocks share: bf16, f16, int8, int4, int2, e3m0, sign.
+/* blocks.h - shared by the codecs of fixed blocks: bf16, f16, int8, int4, int2, e3m0, sign.
  *
  * A tensor is cut into blocks of DL_CODEC_BLOCK consecutive elements, the last one shorter. The
  * payload is a scale (f32, little-endian) for each block of each tensor, unless the kind has none,
- * and behind them the codes of each block, in the same order. 16-bit codes follow each other.
+ * and after them the codes of each block, in the same order. 16-bit codes follow each other.
  * Smaller ones share words of 32 bits, little-endian:
  *
  *     a block of c elements with b bits each has h = ceil(c * b / 32) words;
@@ -81,16 +81,16 @@ static inline DL_BODY uint32_t dl_nearest(float x)
     return dl_bits_of(x + 0x1.8p23f);
 }
 
-/* What a codec with scales is made of. */
+/* The parts of a codec with scales. */
 typedef struct dl_block_rule {
     size_t bits;
-    float (*scale)(const float *x, size_t n);   /* of a block: what the payload holds */
-    float (*factor)(float scale);               /* what `code` is given */
+    float (*scale)(const float *x, size_t n);   /* of a block: the number in the payload */
+    float (*factor)(float scale);               /* the argument of `code` */
     uint32_t (*code)(float x, float factor);    /* the low bits count */
     float (*value)(uint32_t code, float scale); /* the code in the high bits, below them zeros */
 } dl_block_rule;
 
-/* Lay the codes of a block down. */
+/* Write the codes of a block. */
 static inline DL_BODY void dl_pack(unsigned char *codes, const float *x, float factor, size_t n,
                                    const dl_block_rule *rule)
 {
@@ -120,8 +120,8 @@ static inline DL_BODY void dl_unpack(float *out, const unsigned char *codes, flo
     }
 }
 
-/* Four blocks' scales, then their codes: maxima and divisions of one block do not wait for those of
- * another, and the four are read from memory once (a page; with more, less is read ahead). */
+/* Four blocks' scales, then their codes. Maxima and divisions of one block do not wait for those
+ * of another, and the four are read from memory once (a page; with more, less is read ahead). */
 enum { DL_BLOCKS_AT_ONCE = 4 };
 
 /* Blocks of n elements each. */

@@ -134,7 +134,7 @@ diloco_status dl_codec_encode(const dl_codec_form *form, unsigned char *out, siz
                    form->codec->name, *len, form->n, form->bound);
 }
 
-/* ---- what holds for every codec */
+/* ---- common to all codecs */
 
 /* The block at `first`, in place or by way of room[DL_BLOCK]. */
 static const float *values(const dl_codec_form *form, float *room, const unsigned char *payload,

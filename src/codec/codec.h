@@ -1,13 +1,12 @@
 /* codec.h - how the f32 pseudo-gradient of a fragment is written on the wire.
  *
- * One file and one row of codec.c a codec. A payload is self-contained for its form; what every
- * reader decodes, the sender included, is decode(payload), the same bits everywhere. The input
+ * One file and one row of codec.c a codec. A payload is self-contained for its form. Every
+ * reader, the sender included, uses decode(payload), the same bits everywhere. The input
  * never holds a NaN or an infinity (the sender has checked).
  *
- * A form is a codec with its options and the tensors of one fragment. No block or chunk of a
- * codec crosses a tensor; the form holds, for each tensor, what comes before it in the payload,
- * so that any piece is found at once. It is made once for each fragment and then only read: any
- * thread.
+ * A form is a codec with its options and the tensors of one fragment. No block or chunk of
+ * a codec crosses a tensor. The form holds, for each tensor, the sizes before it in the payload, so
+ * any piece is found at once. It is made once for each fragment and then only read, by any thread.
  *
  *     dl_codec_form form;
  *     DL_TRY(dl_codec_form_init(&form, &config, &manifest, fragment));
@@ -57,10 +56,10 @@ typedef struct dl_codec_form {
     size_t room;   /* bytes that encode needs to work in: bound or more */
     size_t n_tensors;
     dl_codec_tensor *tensors; /* owned, [n_tensors] */
-    size_t n_units, end;      /* units and at, behind the last tensor */
+    size_t n_units, end;      /* units and at, after the last tensor */
 } dl_codec_form;
 
-/* Lay out the codec that config names for one fragment. DILOCO_EINVAL: there is no such codec, or
+/* Compute the layout of config's codec for one fragment. DILOCO_EINVAL: there is no such codec, or
  * an option does not fit it; DILOCO_ENOMEM. *out is zeroed on error. */
 DL_MUST_CHECK diloco_status dl_codec_form_init(dl_codec_form *out, const dl_config *config,
                                                const dl_manifest *manifest, int fragment);
@@ -76,7 +75,7 @@ struct dl_codec {
     bool lossy;
     const struct dl_block_kind *blocks; /* of a codec of fixed blocks (blocks.h), else NULL */
     bool sparse;  /* many elements decode to 0: no combiner that sorts elements takes it */
-    size_t width; /* bytes of most of the numbers in a payload: who compresses it wants to know */
+    size_t width; /* bytes of most of the numbers in a payload, for compression */
 
     /* Set form's bound, room and, where the codec needs them, units and at of each tensor and their
      * ends; the rest is set. DILOCO_EINVAL: an option does not fit. */
@@ -87,9 +86,9 @@ struct dl_codec {
      * (dl_fp_enter). */
     void (*encode)(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g);
 
-    /* Optional: what of encode's work elements [first, first + n) are, first a multiple of
-     * DL_BLOCK: parts that together have all elements write the same bytes, each its own, of bound
-     * in all. */
+    /* Optional: encode's work for elements [first, first + n), first a multiple
+     * of DL_BLOCK. Parts that together have all elements write the same bytes, each its own, of
+     * bound in all. */
     void (*encode_part)(const dl_codec_form *form, unsigned char *out, const float *g, size_t first,
                         size_t n);
 
@@ -103,14 +102,14 @@ struct dl_codec {
     void (*decode)(const dl_codec_form *form, float *out, const unsigned char *payload, size_t len,
                    size_t first, size_t n);
 
-    /* Optional (NULL: no payload can): the elements from `first` on where the payload holds
-     * them as floats, so that the pass need not copy them; NULL for one that is not aligned.
+    /* Optional (NULL: no payload can): the elements from `first` on where the payload
+     * holds them as floats. So the pass need not copy them. NULL for one that is not aligned.
      * They may be negative zeros, where decode gives positive ones: combiners read x + 0.0f. */
     const float *(*view)(const unsigned char *payload, size_t first);
 
-    /* Optional (NULL: a payload cannot be cut): the bytes that decode reads for elements
-     * [first, first + n), of as many ranges as are returned; first is a multiple of DL_BLOCK, n >
-     * 0. A function of the form alone. Neighbours may share a few. */
+    /* Optional (NULL: a payload cannot be cut): the bytes that decode reads for
+     * elements [first, first + n). Returns the number of ranges; first is a multiple of DL_BLOCK, n
+     * > 0. A function of the form alone. Neighbours may share a few. */
     size_t (*ranges)(const dl_codec_form *form, dl_codec_range out[DL_CODEC_RANGES], size_t first,
                      size_t n);
 
@@ -119,7 +118,7 @@ struct dl_codec {
 
 const dl_codec *dl_codec_find(const char *name);      /* NULL */
 const dl_codec *dl_codec_of(const dl_config *config); /* of a run, the caller's own too; NULL */
-const dl_codec *dl_codec_at(size_t i);                /* NULL behind the last */
+const dl_codec *dl_codec_at(size_t i);                /* NULL after the last */
 
 /* The codec's encode, on the threads of a pool where it has parts and there is enough to do; the
  * same bytes. NULL: this thread alone. DILOCO_EINVAL: a caller's own codec says that it wrote more
@@ -135,9 +134,9 @@ DL_MUST_CHECK diloco_status dl_codec_encode(const dl_codec_form *form, unsigned 
 DL_MUST_CHECK diloco_status dl_codec_check(const dl_codec_form *form, const unsigned char *payload,
                                            size_t len, float bound, size_t *index, double *norm2);
 
-/* The same of elements [first, first + n) alone, first a multiple of DL_BLOCK, of a payload that
- * has no bytes but those that `ranges` tells: what a codec's own check finds in it is not looked
- * for, and every code decodes to something. The whole's norm2 is the slices', added in order. */
+/* The same of elements [first, first + n) alone, first a multiple of DL_BLOCK. The
+ * payload has only the bytes that `ranges` names. The codec's own check is left out, and every code
+ * decodes to something. The whole's norm2 is the slices', added in order. */
 DL_MUST_CHECK diloco_status dl_codec_check_part(const dl_codec_form *form,
                                                 const unsigned char *payload, float bound,
                                                 size_t first, size_t n, double *norm2);

@@ -1,14 +1,14 @@
-/* codec_suite_test.c - what holds for every codec, with each of its options, over tensors of every
- * awkward size: the same bytes and the same bits on every instruction set; decoding in pieces;
- * nothing negative about zero; decoded vectors that encode to themselves; an untrusted peer's
- * bytes, which are refused or decode to numbers within the bound. What a codec's numbers mean is
- * its own test's matter. */
+/* codec_suite_test.c - properties of every codec, with each of its options, over tensors of
+ * every awkward size. The bytes and the bits are the same on every instruction set. Decoding works
+ * in pieces. No zero is negative. Decoded vectors encode to themselves. An untrusted peer's bytes
+ * are refused or decode to numbers within the bound. Each codec's own test checks the meaning of
+ * its numbers. */
 #include "base/rng.h"
 #include "codec/codec.h"
 
 #include "check.h"
 
-/* Every way in which a codec can be set; the codecs without a row here stand with the defaults. */
+/* Every setting of a codec; the codecs without a row here have the defaults. */
 static const struct variant {
     const char *codec, *option, *value, *option2, *value2;
     bool settles; /* decode(encode(.)) of a decoded vector is that vector */
@@ -66,7 +66,7 @@ typedef struct bench {
     dl_config config;
     dl_manifest manifest;
     dl_codec_form form;
-    float *g, *decoded, *again;    /* [form.n], with nothing behind it for a sanitizer to miss */
+    float *g, *decoded, *again;    /* [form.n], with nothing after it for a sanitizer to miss */
     unsigned char *room, *payload; /* payload is at an odd place in room */
     size_t len;
 } bench;
@@ -281,7 +281,7 @@ static void never_adds(bench *b, int input)
     CHECK(b->form.codec->lossy ? error <= size * (1 + 1e-6) : error == 0); /* s is rounded */
 }
 
-TEST(the_residual_is_never_larger_than_what_was_encoded) /* what error feedback rests on */
+TEST(the_residual_is_never_larger_than_what_was_encoded) /* error feedback relies on it */
 {
     for_all(never_adds);
 }

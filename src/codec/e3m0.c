@@ -1,6 +1,6 @@
 /* e3m0.c - one sign and three exponent bits (2501.18512; docs/algorithms.md says which choices are
- * ours): blocks of 256 with scale s = max|x|; code 0 is zero, code c of 1 … 7 is s * 2^(c - 7), and
- * the negative ones are their two's complement.
+ * ours): blocks of 256 with scale s = max|x|. Code 0 is zero, code c of 1 … 7 is s * 2^(c - 7),
+ * and the negative ones are their two's complement.
  *
  * The code is the nearest in linear value: with y = |x| * (1 / s), below 1/128 it is 0, else 1, and
  * 1 more for every boundary 1.5 * 2^(c - 7) that y reaches. At a boundary the highest bit of y's

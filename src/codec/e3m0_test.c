@@ -43,7 +43,7 @@ TEST(the_sixteen_values_are_exact)
 
 TEST(a_boundary_belongs_to_the_larger_value)
 {
-    /* 3/4 of the scale and its halves lie between two values, 1/128 between 0 and 1/64. */
+    /* 3/4 of the scale and its halves are between two values, 1/128 between 0 and 1/64. */
     float x[] = {1, 0.75f, 0x0.ffffffp0f * 0.75f, -0.375f, 0x1p-7f, 0x1.fffffep-8f, -0x1p-7f};
     static const float want[] = {1, 1, 0.5f, -0.5f, 0x1p-6f, 0, -0x1p-6f};
     codec_form f = form_open("e3m0", NULL, 1, 7);

@@ -1,5 +1,6 @@
-/* f16.c - IEEE half precision, rounded to nearest, ties to even, with its denormals. What would
- * round to infinity becomes the largest half, 65504 (2407.07852 sends halves and loses nothing).
+/* f16.c - IEEE half precision, rounded to nearest, ties to even, with its denormals. A value that
+ * would round to infinity becomes the largest half, 65504 (2407.07852 sends halves and loses
+ * nothing).
  *
  * A normal half is a float's size with the exponent rebiased by 112 and 13 bits rounded away. A
  * denormal one counts units of 2^-24: added to 0.5, whose last place is that unit, a small float

@@ -1,5 +1,5 @@
-/* integers.h - the body of int8.c, int4.c and int2.c, which say how many BITS a code has: blocks of
- * 256 with a scale s and codes -MOST … MOST, MOST = 2^(BITS - 1) - 1: x is about q * s.
+/* integers.h - the body of int8.c, int4.c and int2.c, which give the BITS of a code. Blocks of
+ * 256 have a scale s and codes -MOST … MOST, MOST = 2^(BITS - 1) - 1: x is about q * s.
  *
  *     s = max|x| / MOST, rounded up to 16 significant bits
  *     q = x * (1 / s) to the nearest integer, ties to even; two's complement

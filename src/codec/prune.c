@@ -3,15 +3,15 @@
  *
  * A neuron is a row of a matrix (dl_codec_tensor's); a tensor of one row is one neuron. Its sign is
  * that of the greater mass, so of its sum; plus for 0. Of its m elements floor(prune * m) are not
- * sent: zeros first, then those of the other sign, the smallest first, then those of its own sign,
- * the smallest first; of equal ones those of highest index. The payload:
+ * sent. Zeros are first, then those of the other sign, the smallest first, then those of its own
+ * sign, the smallest first. Of equal ones those of highest index are dropped. The payload:
  *
  *     starts  8 bytes for each DL_BLOCK elements of the array: how many are sent before it
  *     map     a bit for each element of the array, low bits first, set where it is sent
  *     values  of those, 4 bytes each, in order
  *
- * With the sign turned so that the neuron's own is minus, and zeros plus, the wanted order is that
- * of the floats' bits as unsigned integers: what is sent are the largest. */
+ * With the sign turned so that the neuron's own is minus, and zeros plus, the order is
+ * that of the floats' bits as unsigned integers. The largest are sent. */
 #include "codec/blocks.h"
 #include "codec/codec_rows.h"
 #include "codec/select.h"
@@ -42,7 +42,7 @@ static size_t sent_of_row(const dl_codec_form *form, size_t m)
 
 static diloco_status lay_out(dl_codec_form *form)
 {
-    size_t longest = 0; /* row: encode turns its signs in a copy, behind the payload */
+    size_t longest = 0; /* row: encode turns its signs in a copy, after the payload */
     for (size_t i = 0; i < form->n_tensors; i++) {
         dl_codec_tensor *t = &form->tensors[i];
         t->at = form->end;

@@ -1,5 +1,5 @@
-/* select.c - see select.h. A pass that counts is a vector loop without branches; a dozen of them
- * are faster than one that moves keys about; a bound, in one pass, leaves few keys to count. */
+/* select.c - see select.h. A pass that counts is a vector loop without branches. A dozen of them
+ * are faster than one that moves keys about. A bound, in one pass, leaves few keys to count. */
 #include "codec/select.h"
 
 #include "base/size.h"

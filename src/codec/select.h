@@ -22,8 +22,8 @@ typedef struct dl_selection {
     size_t n_ties;
 } dl_selection;
 
-/* k is 1 to n. By bisection on the key: as many counts of the keys at or above one as it takes to
- * come to k of them, or to a single key. */
+/* k is 1 to n. By bisection on the key: it counts the keys at or above a pivot until k
+ * of them, or a single key, are left. */
 dl_selection dl_select(const float *x, size_t n, size_t k, dl_order order);
 
 /* A key that at least k of the n keys reach and, unless they are laid out against it, few more; k

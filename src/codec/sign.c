@@ -1,6 +1,6 @@
 /* sign.c - one bit an element: blocks of 256 with scale s = mean|x|; a set bit is -s, a clear
  * one +s, zeros are +s. The mean is summed in float64, element i in lane i mod 16, the lanes folded
- * pairwise, so it is exact where all |x| are equal, and a decoded block encodes to itself. */
+ * pairwise. So it is exact where all |x| are equal, and a decoded block encodes to itself. */
 #include "codec/blocks.h"
 #include "codec/codec_rows.h"
 

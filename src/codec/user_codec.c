@@ -1,6 +1,6 @@
-/* user_codec.c - see user_codec.h. What the caller's functions need not know of is seen to here:
- * the control word, and that nothing decodes to a negative zero (PROTOCOL B2). A payload has no
- * ranges, so nobody cuts it. */
+/* user_codec.c - see user_codec.h. This file does the work that the caller's functions need
+ * not know: the control word, and no negative zero after decoding (PROTOCOL B2). A payload has no
+ * ranges, so it is never cut. */
 #include "codec/user_codec.h"
 
 #include "base/own.h"

@@ -1,5 +1,5 @@
 /* bulyan.c - El Mhamdi et al. 2018, arXiv:1802.07927: choose theta = n - 2f inputs by repeated
- * Krum (the best by krum.h's score goes over, the others are scored again), then of each
+ * Krum: the best by krum.h's score is chosen, the others are scored again. Then take of each
  * element the mean of the theta - 2f values nearest to their median. Needs n >= 4f + 3.
  *
  * In ascending order the nearest values are a window around the median; of two values equally

@@ -6,10 +6,10 @@
  * v stays a sum of the inputs and of the previous update, so distances follow from dot products,
  * those with the previous update included, and no step walks memory.
  *
- * The paper's r is a constant of the problem. Here it is clip_radius times the median of the
- * distances, found again in each step: a scale of all inputs is a scale of the result, and as long
- * as most are honest so is the radius, whatever the others send. One of f hostile members moves v
- * by r / n at most; the paper's proof bears a tenth of the members. Needs n >= 2f + 1. */
+ * The paper's r is a constant of the problem. Here it is clip_radius times the median of
+ * the distances, found again in each step. A scale of all inputs is a scale of the result. While
+ * most inputs are honest so is the radius, whatever the others send. One of f hostile members moves
+ * v by r / n at most; the paper's proof bears a tenth of the members. Needs n >= 2f + 1. */
 #include "combine/combine_rows.h"
 #include "combine/order.h"
 

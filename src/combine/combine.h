@@ -11,8 +11,8 @@
  *     by element   G[i] is found from the sorted g_1[i] … g_M[i]: median, trimmed_mean, bulyan
  *
  * Before a combiner that ignores weights, pre-aggregation may replace the members by as many or
- * fewer means of them; what a combiner combines is called its inputs. combine_plan.h finds
- * coefficients and inputs for an entry; who walks the members is outer/. */
+ * fewer means of them; the vectors that a combiner combines are its inputs. combine_plan.h finds
+ * coefficients and inputs for an entry; outer/ walks the members. */
 #ifndef DL_COMBINE_COMBINE_H
 #define DL_COMBINE_COMBINE_H
 
@@ -23,7 +23,7 @@ enum { DL_MAX_MEMBERS = 4096, DL_COMBINE_MAX_OPTIONS = 3 };
 
 /* ---- how much each counts */
 
-/* One member of an entry as the entry tells of it. */
+/* One member of an entry as the entry describes it. */
 typedef struct dl_member_facts {
     uint64_t samples; /* trained on since its base; of a logical client: that it holds */
     uint64_t steps;
@@ -80,13 +80,13 @@ size_t dl_combine_needed(const dl_combine_rule *rule);                   /* fewe
 /* How many hostile ones among n_members it bears; 0 with fewer than are needed. */
 size_t dl_combine_tolerated(const dl_combine_rule *rule, size_t n_members);
 
-/* The rule for n_members that are left after n_rejected were rejected for what only they can have
- * done. A rejected member was one of the f hostile ones, so where the members are too few for f,
- * each lowers f by one until they are enough (trimmed_mean: nothing is trimmed then). Where they
- * are enough, or stay too few, the rule is the same. */
+/* The rule for n_members that are left after n_rejected were rejected for their own fault. A
+ * rejected member was one of the f hostile ones. So where the members are too few for f, each
+ * lowers f by one until they are enough (trimmed_mean: nothing is trimmed then). Where they are
+ * enough, or stay too few, the rule is the same. */
 dl_combine_rule dl_combine_after(const dl_combine_rule *rule, size_t n_members, size_t n_rejected);
 
-/* What is measured of the members before the walk that combines them. */
+/* The measurements of the members before the walk that combines them. */
 typedef enum dl_measure {
     DL_MEASURE_NOTHING, /* but each one's norm over the fragment, which its check has found */
     DL_MEASURE_WHOLE,   /* dot products of all pairs over the fragment */
@@ -112,8 +112,8 @@ struct dl_combiner {
     const char *summary;
     const char *options[DL_COMBINE_MAX_OPTIONS + 1]; /* that the row reads, up to NULL */
     bool ignores_weights;
-    bool by_itself; /* what an element becomes depends on the members' values of it, and on the
-                     * weights: on nothing that is measured of them */
+    bool by_itself; /* an element depends only on the members' values
+                     * of it and the weights, not on measurements */
     dl_measure measure;
     bool keeps; /* linear, measuring the whole: the update of the commit before is an input, too;
                  * the state keeps it (outer.h) */

@@ -197,7 +197,7 @@ static double scale_to_median(dl_combine_plan *plan, const double *norm2, double
     return own2 > 0 ? median / sqrt(own2) : 0;
 }
 
-/* What the coefficients come to gets the median of the members' norms. */
+/* The combined vector gets the median of the members' norms. */
 static void rescale(dl_combine_plan *plan, const dl_combine_view *view, const double *norm2)
 {
     double own2 = 0;
@@ -258,8 +258,8 @@ static void by_element(dl_combine_plan *plan, const dl_combine_view *view)
     plan->n_used = plan->mixed ? n : n_chosen;
 }
 
-/* Close the gaps of members that no row of coefficients uses; one is read where none is used, so
- * that it comes to 0. */
+/* Close the gaps of members that no row of coefficients uses; one is read where none is used,
+ * so the result is 0. */
 static void drop_unused(dl_combine_plan *plan, size_t n_rows)
 {
     size_t n = plan->n_members, n_used = 0;

@@ -1,5 +1,5 @@
-/* combine_plan.h - what an entry's combination comes to, before memory is walked: which members are
- * read, and with which coefficients.
+/* combine_plan.h - the plan of an entry's combination, before memory is walked: the members that
+ * are read, and their coefficients.
  *
  *     dl_combine_plan_begin(&plan, &rule, n, rejected)   is it to be, and what is measured?
  *     ... measure, over each part: the fragment, or each of its tensors
@@ -26,7 +26,7 @@ typedef struct dl_combine_plan {
     size_t tolerated; /* how many hostile members it bears */
     dl_measure measure;
     size_t n_members, n_parts;
-    size_t n_rows; /* of a dot product matrix: the members, and behind them the previous update */
+    size_t n_rows; /* of a dot product matrix: the members, and after them the previous update */
 
     size_t n_used; /* members that are read, ascending: */
     size_t *used;  /* [n_used] */
@@ -39,7 +39,7 @@ typedef struct dl_combine_plan {
     bool mixed;
     size_t n_inputs;
 
-    double *gram; /* [n_parts][n_rows * n_rows], for who measures: the lower triangle */
+    double *gram; /* [n_parts][n_rows * n_rows], for the measuring walk: the lower triangle */
 
     dl_combine_scratch scratch;
 } dl_combine_plan;
@@ -65,7 +65,8 @@ typedef struct dl_combine_measured {
 /* plan->gram was filled where plan->measure asks for it. */
 void dl_combine_plan_finish(dl_combine_plan *plan, const dl_combine_measured *measured);
 
-/* … and where the rule rescales what a combiner by element gives: own2 is the square of its norm.
+/* The same where the rule rescales the result of a combiner by element: own2 is the square of its
+ * norm.
  */
 void dl_combine_plan_rescale(dl_combine_plan *plan, const double *norm2, double own2);
 

@@ -474,7 +474,7 @@ TEST(rda_of_members_that_cancel_is_their_mean)
     gives1("rda", 2, (float[]){3, -3}, 0);
     gives1("rda", 2, (float[]){3, -1}, 1); /* the directions cancel, the mean does not */
     gives1("rda", 3, (float[]){0, 0, 0}, 0);
-    gives1("rda", 3, (float[]){0, 4, 2}, 2); /* who did not move has no direction */
+    gives1("rda", 3, (float[]){0, 4, 2}, 2); /* a member that did not move has no direction */
     gives1("rda", 2, (float[]){1e-38f, 2}, 1);
 }
 
@@ -603,7 +603,8 @@ TEST(a_scale_of_all_members_is_a_scale_of_the_result)
     every(check_scale);
 }
 
-/* Attacks by one member. Honest elements are within .5 to 1.5; what robust rules give is, too. */
+/* Attacks by one member. Honest elements are within .5 to 1.5, and so are the results of robust
+ * rules. */
 static void check_attacks(scene *s)
 {
     static const float factors[] = {1000, -1, -1000, 1e18f, -1e18f, 0};

@@ -157,8 +157,8 @@ static bool try_further(walk *w, const centred *s, const double *from, double ti
     return true;
 }
 
-/* Steps shrink by `contraction` from one to the next: all that follow come to 1 / (1 - it) of this
- * one. Where they grow, ever longer ones are tried. */
+/* Steps shrink by `contraction` from one to the next: all that follow add up to 1 / (1 - it) of
+ * this one. Where they grow, ever longer ones are tried. */
 static void extrapolate(walk *w, const centred *s, double contraction)
 {
     if (contraction < 1) {

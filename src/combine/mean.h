@@ -1,5 +1,5 @@
-/* mean.h - the weighted mean of docs/architecture.md section 2 as a kernel body (isa.h), for who
- * fuses it with what follows:
+/* mean.h - the weighted mean of docs/architecture.md section 2 as a kernel body (isa.h), to
+ * be fused with the next step:
  *
  *     acc = 0;  acc = fma(w_m, g_m, acc), m ascending */
 #ifndef DL_COMBINE_MEAN_H

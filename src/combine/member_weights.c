@@ -50,8 +50,8 @@ const dl_weighting *dl_weighting_find(const char *name)
     return NULL;
 }
 
-/* So that what one member says of itself can't keep an entry from being: all are halved until they
- * sum to less than 2^63, as the integer mean wants, which multiplies by them in 128 bits. */
+/* All weights are halved until they sum to less than 2^63, since the integer mean multiplies
+ * by them in 128 bits. So a member's claim about itself cannot prevent an entry. */
 static uint64_t fit(uint64_t *raw, size_t n)
 {
     for (;;) {

@@ -65,7 +65,7 @@ TEST(weights_that_sum_to_nothing_are_refused)
     CHECK_STATUS(DILOCO_EINVAL, weigh("uniform", members, 0));
 }
 
-/* What a hostile member says of itself costs nobody the entry. */
+/* A hostile member's claim about itself does not prevent the entry. */
 TEST(weights_that_sum_to_more_than_an_integer_holds_are_halved_together)
 {
     dl_member_facts members[] = {{.samples = 1001}, {.samples = INT64_MAX - 1001}, {.samples = 8}};

@@ -37,7 +37,7 @@ static void coefficients(double *c, const dl_combine_view *view)
         radius += w * norm;
         longest = fmax(longest, norm);
     }
-    for (size_t m = 0; m < n; m++) { /* so much shorter than the longest: it did not move */
+    for (size_t m = 0; m < n; m++) { /* far shorter than the longest: it did not move */
         double norm = sqrt(gram[m * n + m]);
         by_norm[m] = norm > 1e-30 * longest ? c[m] / norm : 0;
     }

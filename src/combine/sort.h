@@ -10,7 +10,7 @@
 
 #include "combine/combine.h"
 
-/* x[n_inputs][at … at + n) into the tile; lanes behind n repeat nothing and are never read. */
+/* x[n_inputs][at … at + n) into the tile; lanes after n repeat nothing and are never read. */
 static inline DL_BODY void dl_sort_load(float *tile, const float *const *x, size_t n_inputs,
                                         size_t at, size_t n)
 {
@@ -86,8 +86,8 @@ static inline DL_BODY void dl_sort_mean(float *out, const float *tile, size_t fi
         out[l] /= by;
 }
 
-/* G[n] = the mean of each element's values without the `drop` smallest and largest; for who
- * needs it as a row's `elements`. */
+/* G[n] = the mean of each element's values without the `drop` smallest and largest; for a
+ * row that needs it as its `elements`. */
 void dl_middle_mean(float *G, const float *const *x, size_t n_inputs, size_t drop, float *room,
                     size_t n);
 

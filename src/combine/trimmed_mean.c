@@ -6,8 +6,8 @@
 
 /* ---- a few members: in registers ---------------------------------------------------------- */
 
-/* How many members there are and how many of them are dropped is known to the compiler: it leaves
- * out the exchanges that no kept value needs, and multiplies where it may for dividing. */
+/* The compiler knows the number of members and of dropped ones. So it leaves out the
+ * exchanges that no kept value needs, and multiplies in place of dividing where it may. */
 static inline DL_BODY void few_body(float *G, const float *const *x, size_t n_inputs, size_t drop,
                                     size_t n)
 {
@@ -19,7 +19,7 @@ static inline DL_BODY void few_body(float *G, const float *const *x, size_t n_in
     for (size_t i = 0; i < n; i++) {
         float v[DL_SORT_FEW] = {r0[i], r1[i], r2[i], r3[i], r4[i], r5[i], r6[i], r7[i]};
         dl_sort_few(v, n_inputs);
-        float sum = 0; /* 0 + -0 is 0: nobody sees in which order zeros were sorted */
+        float sum = 0; /* 0 + -0 is 0, so the order of sorted zeros does not matter */
 #define ADD(k) (void)(drop <= (k) && (k) < end ? (sum += v[k], 0) : 0)
         ADD(0), ADD(1), ADD(2), ADD(3), ADD(4), ADD(5), ADD(6), ADD(7);
 #undef ADD
@@ -82,7 +82,7 @@ static size_t trimmed(const dl_combine_rule *rule, size_t n)
     return (size_t)(rule->trim * n / 1000000000);
 }
 
-/* So many that one is trimmed at either end and one is left. */
+/* The fewest members with one trimmed at either end and one left. */
 static size_t needed(const dl_combine_rule *rule)
 {
     return rule->trim ? (size_t)((1000000000 + rule->trim - 1) / rule->trim) : 1;

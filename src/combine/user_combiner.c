@@ -1,5 +1,5 @@
-/* user_combiner.c - see user_combiner.h. Whoever gives coefficients is a linear row, whoever gives
- * elements a row by element, which ignores weights as those do. Nothing is known of how many
+/* user_combiner.c - see user_combiner.h. A combiner with coefficients is a linear row. One with
+ * elements is a row by element, which ignores weights as those do. Nothing is known of how many
  * hostile members it bears.
  */
 #include "combine/user_combiner.h"

@@ -1,4 +1,4 @@
-/* augment_test.c - what comes out is a shifted, perhaps mirrored copy with zeros around it; every
+/* augment_test.c - the result is a shifted, perhaps mirrored copy with zeros around it; every
  * shift comes; and the draw is that of its numbers. */
 #include "data/augment.h"
 

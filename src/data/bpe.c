@@ -1,6 +1,6 @@
 /* bpe.c - encoding. Most words of a text were met before: each encoder keeps a table of short ones,
  * one place for each hash, the newer word displacing the older. A word that is not in it merges
- * with a heap of the pairs that may merge, lowest rank first and leftmost of equal ones; a pair
+ * with a heap of the pairs that may merge, lowest rank first and leftmost of equal ones. A pair
  * whose tokens have changed since is dropped when it comes up. So n bytes take n log n steps,
  * whatever they are. */
 #include "data/bpe.h"
@@ -144,7 +144,8 @@ const dl_bpe_pair *dl_bpe_find_pair(const dl_bpe *bpe, int32_t left, int32_t rig
 
 enum { KEY_WORDS = 3, KEY_BYTES = 8 * KEY_WORDS - 1, KEPT_TOKENS = 9, KEPT = 1 << 15 };
 
-/* A word met before; a cache line. Its bytes with zeros behind, and its length as the last byte. */
+/* A word met before; a cache line. Its bytes with zeros after them, and its length as the last
+ * byte. */
 typedef struct kept {
     uint64_t key[KEY_WORDS];
     uint32_t n;
@@ -193,7 +194,7 @@ void dl_bpe_encoder_destroy(dl_bpe_encoder *e)
     free(e);
 }
 
-/* Room for a word of so many bytes. A merge takes one symbol away and brings at most two pairs. */
+/* Room for a word of `len` bytes. A merge takes one symbol away and brings at most two pairs. */
 static diloco_status reserve(dl_bpe_encoder *e, size_t len)
 {
     if (len <= e->cap) return DILOCO_OK;
@@ -236,7 +237,7 @@ static candidate pop(dl_bpe_encoder *e)
     return top;
 }
 
-/* The symbols at `at` and behind it, if they may merge. */
+/* The symbols at `at` and after it, if they may merge. */
 static void propose(dl_bpe_encoder *e, uint32_t at, uint32_t len)
 {
     const symbol *s = &e->symbols[at];
@@ -362,7 +363,7 @@ static diloco_status add_plain(dl_bpe_encoder *e, int32_t *tokens, size_t *n, co
     return DILOCO_OK;
 }
 
-/* The first place from `at` on where a special token stands, and which: the longest there. */
+/* The first place from `at` on with a special token, and which: the longest there. */
 static size_t find_added(const dl_bpe_added **out, const dl_bpe *bpe, const char *text, size_t at,
                          size_t end)
 {

@@ -1,5 +1,5 @@
 /* bpe.h - byte-level byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909; over bytes as in
- * GPT-2): text is cut into words (words.h), a word into bytes, and of all neighbours in it the pair
+ * GPT-2): text is cut into words (words.h), and a word into bytes. Of all neighbours in it the pair
  * of the lowest rank becomes one token, from the left, until no pair has a rank.
  *
  * Read from tokenizer.json of GPT-2's or Llama 3's kind or from tiktoken's ranks; trained on text
@@ -13,7 +13,7 @@
 
 typedef struct dl_bpe dl_bpe;
 
-/* A file's kind is told by its first byte: '{' is a tokenizer.json. tiktoken's ranks do not say how
+/* The first byte shows a file's kind: '{' is a tokenizer.json. tiktoken's ranks do not say how
  * text is cut: up to 60,000 of them as GPT-2, up to 150,000 as cl100k. DILOCO_ENOENT, DILOCO_EIO;
  * DILOCO_EPROTO: damaged; DILOCO_EREFUSED: something that would give other tokens here, by name
  * (a normalizer, another way to cut words, an unknown-token fallback, …); DILOCO_ENOMEM. */
@@ -28,17 +28,17 @@ const char *dl_bpe_token(const dl_bpe *bpe, int32_t token, size_t *len);
 int32_t dl_bpe_end_token(const dl_bpe *bpe);
 /* The token that is put before a text for a model ("<|begin_of_text|>"); -1: none is. */
 int32_t dl_bpe_begin_token(const dl_bpe *bpe);
-/* May text be cut at dl_word_border? Not where a special token may lie across. */
+/* May text be cut at dl_word_border? Not where a special token may cross the border. */
 bool dl_bpe_may_cut(const dl_bpe *bpe);
 /* Of the file: equal files, equal tokens. */
 dl_hash dl_bpe_digest(const dl_bpe *bpe);
 
-/* ---- what it is made of, for who writes it down otherwise */
+/* ---- its parts, for writers of other formats */
 
 typedef enum dl_bpe_kind {
     DL_BPE_NONE,    /* a number without a token */
     DL_BPE_BYTES,   /* bytes, and what merges from them */
-    DL_BPE_ADDED,   /* found in a text as it stands */
+    DL_BPE_ADDED,   /* found in a text literally */
     DL_BPE_SPECIAL, /* likewise, and no text itself */
 } dl_bpe_kind;
 dl_bpe_kind dl_bpe_kind_of(const dl_bpe *bpe, int32_t token);
@@ -72,8 +72,8 @@ typedef struct dl_bpe_trained {
     int32_t vocab; /* reached: less than asked for when no pair is left that comes twice */
 } dl_bpe_trained;
 /* Learn a vocabulary of `vocab` tokens (at least 257: the end token and the bytes) from texts: the
- * pair that comes most often becomes a token, of equally many the one of the smallest tokens, as
- * Hugging Face's BpeTrainer with min_frequency 2. Appends a tokenizer.json. */
+ * most frequent pair becomes a token, of equally frequent ones that of the smallest tokens. Hugging
+ * Face's BpeTrainer with min_frequency 2 does the same. Appends a tokenizer.json. */
 typedef struct dl_text {
     const char *data;
     size_t len;

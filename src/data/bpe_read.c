@@ -2,10 +2,10 @@
  *
  * 1. A number of a token is below DL_BPE_MAX_TOKENS; text takes no more bytes than the file has.
  * 2. Every byte has a token, so that any text can be encoded.
- * 3. What a tokenizer.json asks for beyond this project's algorithm is refused by name.
+ * 3. A request of a tokenizer.json beyond this project's algorithm is refused by name.
  *
- * Ranks give no pairs, but say that any two tokens merge whose bytes together are a token, with
- * its number as the rank: so the pairs are all cuts of all tokens in two. */
+ * Ranks give no pairs. Any two tokens merge whose bytes together are a token, with its
+ * number as the rank. So the pairs are all cuts of all tokens in two. */
 #include "base/file.h"
 #include "base/json_parse.h"
 #include "base/text.h"
@@ -32,7 +32,7 @@ static diloco_status no_memory(void)
     return dl_fail(DILOCO_ENOMEM, "no memory for a tokenizer");
 }
 
-/* Tokens 0 … n-1, no text yet, of which all together take at most so many bytes. */
+/* Tokens 0 … n-1, no text yet, with at most n_bytes bytes of text in all. */
 static diloco_status take_tables(dl_bpe *b, size_t n, size_t n_bytes, size_t n_pairs)
 {
     b->n = (int32_t)n;
@@ -146,8 +146,8 @@ static diloco_status list_entries(entry *entries, size_t *n, dl_json_value vocab
     return DILOCO_OK;
 }
 
-/* An added token that the vocabulary has as well is the same there. Its text is put behind all
- * others for a moment: there is room, since both are in the file. */
+/* An added token that the vocabulary has as well is the same there. Its text is put after
+ * all others for a moment: there is room, since both are in the file. */
 static diloco_status check_same(const dl_bpe *b, const entry *e)
 {
     size_t len, added = put_text(b->bytes + b->n_bytes, e->text);
@@ -157,7 +157,7 @@ static diloco_status check_same(const dl_bpe *b, const entry *e)
                    (int)dl_size_min(added, 60), b->bytes + b->n_bytes);
 }
 
-/* Texts in order of their numbers; what lies between has none. */
+/* Texts in order of their numbers; numbers between them have no text. */
 static diloco_status fill_texts(dl_bpe *b, const entry *entries, size_t n)
 {
     int32_t next = 0;
@@ -317,7 +317,8 @@ static diloco_status read_added(dl_bpe *b, dl_json_value added)
     return DILOCO_OK;
 }
 
-/* What a template puts before the text: {"single": [{"SpecialToken": {"id": …}}, …], …}. */
+/* The token that a template puts before the text: {"single": [{"SpecialToken": {"id": …}}, …], …}.
+ */
 static void read_template(dl_bpe *b, dl_json_value step)
 {
     dl_json_iter it = dl_json_each(dl_json_get(step, "single"));
@@ -334,7 +335,7 @@ static void read_begin(dl_bpe *b, dl_json_value post)
         read_template(b, it.value);
 }
 
-/* ---- what is honoured */
+/* ---- supported keys */
 
 static diloco_status refuse(const char *what)
 {
@@ -458,7 +459,7 @@ static bool put_base64(char *to, size_t *n, const char *from, size_t len)
     return *n > 0;
 }
 
-/* The next line, at or behind *at; false at the end. */
+/* The next line, at or after *at; false at the end. */
 static bool next_line(dl_text *line, size_t *at, const char *text, size_t len)
 {
     if (*at >= len) return false;

@@ -1,4 +1,4 @@
-/* bpe_table.h - what a tokenizer is in memory: for bpe.c, which encodes with it, and bpe_read.c,
+/* bpe_table.h - a tokenizer in memory: for bpe.c, which encodes with it, and bpe_read.c,
  * which fills it. */
 #ifndef DL_DATA_BPE_TABLE_H
 #define DL_DATA_BPE_TABLE_H

@@ -1,6 +1,6 @@
-/* bpe_test.c - tokens are those of Hugging Face's tokenizers (tests/goldens/bpe.py), what is learnt
- * is what its trainer learns, ranks give what merges give, and what would give other tokens is
- * refused by name. tests/hf/tokens.py does the same with the libraries themselves. */
+/* bpe_test.c - tokens are those of Hugging Face's tokenizers (tests/goldens/bpe.py), and learned
+ * vocabularies those of its trainer. Ranks and merges give the same. A file that would give other
+ * tokens is refused by name. tests/hf/tokens.py does the same with the libraries themselves. */
 #include "data/bpe.h"
 
 #include "check.h"
@@ -285,7 +285,7 @@ TEST(tokens_are_bytes_or_added_or_special_or_none)
     free(text);
 }
 
-/* As Llama 3's file says it, and GPT-2's, whose template is none. */
+/* As Llama 3's file says it, and GPT-2's, whose template has no token. */
 TEST(a_template_names_the_token_before_a_text)
 {
     static const struct {

@@ -2,9 +2,9 @@
  * pair of neighbours that comes most often becomes a token.
  *
  * Counts of pairs are kept up to date word by word: each pair knows the words it was ever seen in.
- * A heap has the pairs by count; an entry whose count has fallen since is put back with the new one
- * when it comes up (counts only rise for pairs of the token just made, which are pushed then). So a
- * merge costs what it changes.
+ * A heap has the pairs by count. An entry whose count has fallen since is put back with the new
+ * one when it comes up. Counts only rise for pairs of the token just made, which are pushed then.
+ * So a merge costs what it changes.
  *
  * The first tokens are the end token and the bytes, these in the order of the characters that stand
  * for them, as Hugging Face's trainer has it. */

@@ -1,6 +1,6 @@
-/* bytes.c - gzip (RFC 1952) by zlib. The last four bytes of a gzip file say how long its contents
- * are; nobody confirms them, so they are believed only up to what DEFLATE can make of the bytes
- * that are there, 1032 for one, and the contents must have exactly that length. */
+/* bytes.c - gzip (RFC 1952) by zlib. The last four bytes of a gzip file give the length of
+ * its contents. They are unconfirmed, so they are believed only up to DEFLATE's largest ratio, 1032
+ * bytes for one. The contents must have exactly that length. */
 #include "data/bytes.h"
 
 #include "base/size.h"
@@ -15,7 +15,7 @@ static bool is_gzip(const dl_map *map)
     return map->len >= 2 && map->data[0] == 0x1f && map->data[1] == 0x8b;
 }
 
-/* What the file says of its contents' length, if it can be true. */
+/* The length of its contents as the file gives it, if it can be true. */
 static diloco_status contents_length(size_t *len, const dl_map *map)
 {
     if (map->len < HEAD + TAIL)

@@ -47,7 +47,7 @@ static diloco_status add(dl_images *images, const char *folder, bool test)
 
 const dl_image_kind dl_images_cifar10 = {
     .name = "CIFAR10",
-    .folder = "cifar-10-batches-bin", /* what its archive unpacks to */
+    .folder = "cifar-10-batches-bin", /* the folder in its archive */
     .files = "data_batch_1.bin, test_batch.bin and the like (.gz as well)",
     .fetch = "Fetch https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz and unpack it in that "
              "folder; the Python version of the set is not read",

@@ -155,7 +155,7 @@ static const unsigned char *tokens_of(const dl_corpus_file *file)
     return file->map.data + file->offset;
 }
 
-/* The last file whose first token is not behind `token`: empty ones before it have the same
+/* The last file whose first token is not after `token`: empty ones before it have the same
  * `first`, so it holds the token. */
 static const dl_corpus_file *file_of(const dl_corpus *corpus, uint64_t token)
 {

@@ -4,7 +4,7 @@
  * comma can only come in through its folder). A folder stands for the files below it that its
  * kind takes, in byte order of names, folder by folder; hidden names and links to folders are
  * passed over. The files are mapped: bytes are read from disk when they are used, and a file
- * that somebody cuts short meanwhile kills the process (SIGBUS). */
+ * that is cut short meanwhile kills the process (SIGBUS). */
 #ifndef DL_DATA_CORPUS_H
 #define DL_DATA_CORPUS_H
 
@@ -14,7 +14,7 @@
 /* One kind of file; a row of data.c. */
 typedef struct dl_source_kind {
     const char *name;            /* data.datasource */
-    const char *const *suffixes; /* what it takes from a folder; NULL behind the last */
+    const char *const *suffixes; /* the files it takes from a folder; NULL after the last */
 
     /* Find the tokens in a mapped file: n of them, the first at byte `offset`. DILOCO_EPROTO,
      * without the path, which the caller puts before it. */

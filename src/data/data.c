@@ -187,7 +187,7 @@ static diloco_status open_images(dl_data *data, const dl_config *config)
                    config->test_path, data->kind->name, data->kind->files);
 }
 
-/* Samples in so many items. */
+/* Samples in n items. */
 static uint64_t samples_of(const dl_data *data, uint64_t n)
 {
     if (data->kind) return n;
@@ -361,7 +361,7 @@ void dl_data_close(dl_data *data)
     free(data);
 }
 
-/* ---- what there is */
+/* ---- description */
 
 const dl_sample *dl_data_sample(const dl_data *data)
 {

@@ -2,23 +2,23 @@
  * number.
  *
  * A source (text, tokens, MNIST, CIFAR10: one row of data.c each) gives samples of a kind
- * (base/sample.h). The validation part comes from data.test_path, or it is the test files that lie
+ * (base/sample.h). The validation part comes from data.test_path, or it is the test files
  * beside an image set's training files, or it is cut from the end (data.test_fraction; 0 leaves
  * none). The training part is cut into n_shards pieces by data.sampler: contiguous ones of equal
- * length, or as data/partition.h says (whole, or data.deal = log: every shard is all of it; what is
- * dealt are samples of shard 0). Of tokens a piece is cut into windows of T + 1 that overlap by
- * one, T = parameters.model.context. A window, or an image, is a *sample*. What is left behind the
+ * length, or as data/partition.h says. With whole, or data.deal = log, every shard is all of it;
+ * dealt samples are those of shard 0. Of tokens a piece is cut into windows of T + 1 that overlap
+ * by one, T = parameters.model.context. A window, or an image, is a *sample*. The rest after the
  * last whole shard or window is not used.
  *
  *     sample i of shard k, epoch i / W:  permute(i mod W; seed, shard, epoch) of the shard's W
  *
  * so every sample comes once before any comes twice, the order differs in every epoch and
- * shard, and the position i is all there is to save (PROTOCOL P16, P18). What augmentation draws
- * is a function of (seed, shard, i) too.
+ * shard, and the position i is all there is to save (PROTOCOL P16, P18). The draws of augmentation
+ * are functions of (seed, shard, i) too.
  *
  * Files stay mapped while the data is open (those packed with gzip are unpacked into memory), and
  * their pages are read when they are used. They must not be cut short meanwhile: the system kills
- * a process (SIGBUS) that touches a page behind the end of its file. Replace them by renaming. */
+ * a process (SIGBUS) that touches a page after the end of its file. Replace them by renaming. */
 #ifndef DL_DATA_DATA_H
 #define DL_DATA_DATA_H
 
@@ -31,11 +31,11 @@ typedef struct dl_data dl_data;
 /* Open what data.* names, for n_shards > 0 shards.
  *
  * DILOCO_ENOENT, DILOCO_EIO: a path that is not there or cannot be read. DILOCO_EINVAL: no
- * path, no files in a folder, an unknown source or tokenizer, no data, a token that
- * parameters.model.vocab or the tokenizer has no place for, fewer tokens than one sequence in a
- * shard or in the validation part: worded with the path, the length there is and the length needed.
- * DILOCO_EREFUSED: text with a tokenizer other than byte; it has to be prepared. What the
- * tokenizer's file gives (bpe.h).
+ * path, no files in a folder, an unknown source or tokenizer, no data. So are a token that
+ * parameters.model.vocab or the tokenizer has no place for, and fewer tokens than one sequence in a
+ * shard or in the validation part. The text has the path, the length there is and the length
+ * needed. DILOCO_EREFUSED: text with a tokenizer other than byte; it has to be prepared. Also the
+ * errors of the tokenizer's file (bpe.h).
  * DILOCO_EPROTO: a file that is damaged or something else. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_data_open(dl_data **out, const dl_config *config, size_t n_shards);
 /* Only what its samples are: no file is opened, there is nothing to train or validate on. The
@@ -43,19 +43,19 @@ DL_MUST_CHECK diloco_status dl_data_open(dl_data **out, const dl_config *config,
 DL_MUST_CHECK diloco_status dl_data_open_words(dl_data **out, const dl_config *config);
 void dl_data_close(dl_data *data); /* NULL is fine */
 
-/* What a sample is. Of tokens the classes are parameters.model.vocab, or where that is 0 what the
- * data needs: 256 for bytes, for token shards their largest token + 1. */
+/* Describe a sample. Of tokens the classes are parameters.model.vocab, or where that is 0 the
+ * number that the data needs: 256 for bytes, for token shards their largest token + 1. */
 const dl_sample *dl_data_sample(const dl_data *data);
 uint64_t dl_data_train_items(const dl_data *data); /* tokens or images, before the cut */
 uint64_t dl_data_test_items(const dl_data *data);
 uint64_t dl_data_samples(const dl_data *data, size_t shard); /* W: of one epoch; 0 without files */
-/* Digest of the first and last MiB of every file, sizes and the order: tells two machines that
- * they hold different data. In run.json. */
+/* Digest of the first and last MiB of every file, sizes and the order: shows that two
+ * machines hold different data. In run.json. */
 const char *dl_data_digest(const dl_data *data);
 
 /* Draw the samples of a shard where data.sampler draws them by the shard (data/partition.h), so
- * that one shard's are held at a time: before the first batch of that shard, and while nobody
- * reads. With other samplers it does nothing. DILOCO_ENOMEM. */
+ * that one shard's are held at a time. Call it before the first batch of that shard, and while no
+ * thread reads. With other samplers it does nothing. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_data_take(dl_data *data, size_t shard);
 /* Samples of the whole training part. */
 uint64_t dl_data_all_samples(const dl_data *data);
@@ -74,9 +74,9 @@ size_t dl_data_test_batch(const dl_data *data, void *inputs, int32_t *targets, u
                           size_t rows);
 uint64_t dl_data_test_samples(const dl_data *data);
 
-/* Text of a token, *len bytes without a zero behind them, valid until close or until `room` goes.
- * Token shards do not say which tokenizer made them; where the data has tokens that data.tokenizer
- * does not know, it is not theirs: text is then "<token>" and nothing can be encoded. */
+/* Text of a token, *len bytes without a zero after them, valid until close or until `room` goes.
+ * Token shards do not name their tokenizer. Where the data has tokens that data.tokenizer
+ * does not know, it is another one: text is then "<token>" and nothing can be encoded. */
 const char *dl_data_token_text(const dl_data *data, size_t *len, char room[16], int32_t token);
 /* Encode text into at most len tokens; *n of them. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_data_encode(const dl_data *data, int32_t *tokens, size_t *n,
@@ -84,7 +84,7 @@ DL_MUST_CHECK diloco_status dl_data_encode(const dl_data *data, int32_t *tokens,
 /* Digest of the tokenizer's file; "" where it has none. */
 const char *dl_data_tokenizer_digest(const dl_data *data);
 
-const char *dl_datasource_name_at(size_t i); /* "text", "MNIST", …; NULL behind the last */
+const char *dl_datasource_name_at(size_t i); /* "text", "MNIST", …; NULL after the last */
 /* Does this source give images? False for an unknown one. */
 bool dl_datasource_has_images(const char *name);
 const char *dl_tokenizer_name_at(size_t i); /* "byte", "bpe" */

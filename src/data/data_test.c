@@ -1,7 +1,7 @@
 /* data_test.c - the cut into shards and windows, their order, and the validation part.
  *
- * The corpus counts: the four bytes at 4 j are j, so two tokens in a row tell apart any two
- * places that matter, and place_of finds a window's place from its content. */
+ * The corpus counts: the four bytes at 4 j are j. So two tokens in a row differ at any
+ * two places that matter, and place_of finds a window's place from its content. */
 #include "data/data.h"
 
 #include "image_files.h"
@@ -193,7 +193,7 @@ TEST(validation_is_cut_from_the_end_and_its_last_window_is_short)
 
     size_t at[2];
     places(at, data, 0, 0, 2);
-    for (uint64_t i = 0; i < dl_data_samples(data, 0); i++) { /* training never reads behind 900 */
+    for (uint64_t i = 0; i < dl_data_samples(data, 0); i++) { /* training never reads after 900 */
         places(at, data, 0, i, 1);
         CHECK(at[0] + T < 900);
     }

@@ -31,7 +31,7 @@ typedef struct dl_image_kind {
     const char *files;  /* for the text of errors */
     const char *fetch;  /* likewise: where they can be had, and where they belong */
     dl_sample sample;
-    size_t crop_pad; /* augmentation: shifted by up to so many pixels, zeros around it */
+    size_t crop_pad; /* augmentation: largest shift in pixels, with zeros around it */
     bool mirror;     /* and mirrored half of the time */
 
     /* Add the training or test files of a folder; none is fine. Errors worded with the path. */
@@ -61,7 +61,7 @@ void dl_images_close(dl_images *images); /* zeroed is fine */
 /* Image i < n: its pixels u8[channels][height][width], its label. Any thread. */
 const unsigned char *dl_images_at(const dl_images *images, uint64_t i, int32_t *label);
 
-/* Add the sizes and the first and last MiB of every file as it lies on disk. */
+/* Add the sizes and the first and last MiB of every file on disk. */
 void dl_images_digest(const dl_images *images, dl_digest_stream *digest);
 
 /* ---- for kinds */

@@ -1,9 +1,10 @@
 /* partition.c - the table of samplers, and what they share.
  *
- * Weighted draws without repetition: the class first, in proportion to its weight times what is
- * left of it, then the next sample of a permutation of the class that is the client's own. That is
- * the distribution of drawing sample by sample with those weights. Weights become whole numbers
- * of about 2^29 in all, at least 1 each, so every sum is exact and no class runs dry by rounding.
+ * Weighted draws without repetition. The class is first, in proportion to its weight times the
+ * rest of it. Then comes the next sample of a permutation of the class that is the client's own.
+ * That is the distribution of drawing sample by sample with those weights. Weights become whole
+ * numbers of about 2^29 in all, at least 1 each, so every sum is exact and no class runs dry by
+ * rounding.
  */
 #include "data/samplers.h"
 
