@@ -1,7 +1,7 @@
 """The build backend (PEP 517): CMake builds the library, zipfile packs the wheel.
 
 The wheel holds the package and, under diloco/_lib, the libraries libdiloco-train.so and
-libdiloco.so and the program; what these need of the system (libcurl, OpenSSL, …) stays the
+libdiloco.so and the program; their dependencies (libcurl, OpenSSL, …) stay the
 system's. The sources are those of the worktree around this folder or, from an sdist, those that
 build_sdist put beside it as csrc/.
 

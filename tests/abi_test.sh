@@ -1,13 +1,13 @@
 #!/bin/sh
 # abi_test.sh [--renew] - the binary interface of include/diloco is that of tests/abi/diloco.abi: no
 # function gone or of other arguments, no struct, enumerator or callback changed. New functions are
-# no change, nor are members behind those that a struct had (include/diloco/status.h).
+# no change, nor are members after those that a struct had (include/diloco/status.h).
 #
-# What is compared is compiled from the headers alone: a pointer to each function that they declare,
+# The compared objects are compiled from the headers alone: a pointer to each function that they declare,
 # and by it all types that callers see. That the libraries have these functions, and show no others,
 # is what install_test.sh asks.
 #
-# tests/abi_test.sh --renew writes the baseline anew: when a release has added something, or when the
+# tests/abi_test.sh --renew writes a new baseline: when a release has added something, or when the
 # interface is to change (a new series of versions). The change of the baseline shows in review what callers will meet. Needs
 # abigail-tools; without them the test is left out.
 set -eu
@@ -21,7 +21,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 
-describe() { # folder with include/ (below this one: paths stand in the output), output
+describe() { # folder with include/ (below this one: paths are in the output), output
     cat "$1"/include/diloco/*.h | tr '\n' ' ' | sed 's/;/;\n/g' | sed -n 's/.*DILOCO_API//p' |
         sed -n 's/[^(]*[ *]\(diloco_[a-z0-9_]*\)(.*/\1/p' | sort -u >names
     [ "$(wc -l <names)" -gt 50 ] || { echo "abi_test: no declarations were read" >&2; exit 1; }
@@ -41,7 +41,7 @@ if [ "${1-}" = --renew ]; then
     exit
 fi
 
-# Of abidiff's report on the types that have changed, only members at or behind the old size pass.
+# Of abidiff's report on the types that have changed, only members at or after the old size pass.
 same() {
     abidiff --no-added-syms --leaf-changes-only "$@" >report || [ $? = 4 ] || return 1
     awk '

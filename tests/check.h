@@ -28,7 +28,7 @@
 
 #define CHECK(condition) assert_true(condition)
 
-/* A failure prints what was expected, what came, and the numbers or text behind it. */
+/* A failure prints the expected and the actual value, and the numbers or text after them. */
 #define CHECK_FAIL(...)                                                                            \
     do {                                                                                           \
         print_error(__VA_ARGS__);                                                                  \

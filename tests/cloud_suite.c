@@ -4,7 +4,7 @@
  *
  * (with CLOUD_TEST_SHORT=1 only the latter; a store of small objects only, etcd, has none.)
  * The scripts of tests/servers start one, make the bucket and set the variables. Each test has
- * a prefix of its own; what it leaves behind goes with the server. */
+ * a prefix of its own; its leftovers end with the server. */
 #include "check.h"
 #include "store/http/bucket_bulk.h"
 #include "store_suite.h"
@@ -95,7 +95,7 @@ TEST(a_big_object_goes_in_parts_and_shows_as_one)
     CHECK(dl_store_vouches(store));
     CHECK_OK(dl_store_create(store, "c/1/r0.0", spans, 4, &taken, DL_NEVER));
     CHECK(!taken);
-    /* P8: of each part, and of what publishes them; Azurite tells nothing of blocks. */
+    /* P8: of each part, and of the publishing request; Azurite confirms no blocks. */
     CHECK_INT(strncmp(url, "az:", 3) != 0, dl_store_vouches(store));
     check_big(other, "c/1/r0.0", bytes);
     check_listing(other, "c/1/before 5\nc/1/r0.0 " BIG_TEXT "\n");

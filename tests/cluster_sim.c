@@ -3,34 +3,30 @@
  *     cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]     (--help)
  *     cluster_sim calm N_REPLICAS EXCHANGE
  *
- * Each replica is the real machine on the real formats over a mem:// store behind a faulty
- * wrapper; only time, training and the process are played. From the seed come: speeds, slow
+ * Each replica is the real machine on the real formats over a mem:// store inside a faulty
+ * wrapper; only time, training and the process are simulated. From the seed come: speeds, slow
  * spells, delays, unreachable calls (before or after their effect), bytes flipped on the way
  * in, crashes and stops before or after any request, lost local state, late joiners, close rules,
- * and a liar who commits a wrong result; and how many fragments, which schedule, how much overlap.
- * After SIM_QUIET virtual seconds the faults stop.
+ * and a malicious replica that commits a wrong result; and how many fragments, which schedule, how
+ * much overlap. After SIM_QUIET virtual seconds the faults stop.
  *
  * Held, every seed:
- *   I1  equal states at equal entries, rosters included, in all lives of all replicas but a liar's
- *   I2  an entry that was read never reads otherwise later, and the log has no gap
- *   I3  no sample of a shard counts twice (one fragment, tau = 0); of dealt data none counts twice
- *       in any shape, and with one fragment, tau = 0 every one below the cursor that is neither
- *       returned nor held has counted
- *   I4  when faults stop, the run goes on to its end; where it is asynchronous nobody whose own
- *       has counted waits for an entry
- *   I5  an audit from theta0 (retain = all) or the oldest snapshot gives the same last digest
- *   I6  what a replica sends began from the state that it names (but for on_uncounted = keep,
- *       and a liar's), and what counts from the state before its entry (but async's)
- *   I7  who has seen a later life of itself does nothing more
- *   I8  what a live heartbeat needs is not collected
- *   I9  what a replica sends is what it took
- *   I10 who was rejected too often counts in no entry until its ban is over
- * In every tenth seed members have keys, and a writer without one creates objects of any kind under
- * any names (sim_intruder.c): no replica may stop for it.
- * Calm, nothing fails and every request takes 0.1 s: what an exchange takes is held against the
- * formula of docs/protocol.md, "Requests".
- * A failing seed is printed; it replays exactly. And a check that cannot fail is a defect: over
- * many seeds every kind of fault in sim.h must have happened. */
+ *   I1  equal states at equal entries, rosters included, in all generations of all replicas but a
+ * malicious one's I2  an entry that was read never reads otherwise later, and the log has no gap I3
+ * no sample of a shard counts twice (one fragment, tau = 0); of dealt data none counts twice in any
+ * shape, and with one fragment, tau = 0 every one below the cursor that is neither returned nor
+ * held has counted I4  when faults stop, the run continues to its end; where it is asynchronous no
+ * replica whose own has counted waits for an entry I5  an audit from theta0 (retain = all) or the
+ * oldest snapshot gives the same last digest I6  a contribution began from the state that it names
+ * (but for on_uncounted = keep, and a malicious one's), and a counted one from the state before its
+ * entry (but async's) I7  a process that has seen a later generation of itself does nothing more I8
+ * what a live heartbeat needs is not collected I9  a replica sends its own capture I10 a replica
+ * that was rejected too often counts in no entry until its ban is over. In every tenth seed members
+ * have keys, and a writer without one creates objects of any kind under any names (sim_intruder.c):
+ * no replica may stop for it. Calm, nothing fails and every request takes 0.1 s: the time of an
+ * exchange is compared with the formula of docs/protocol.md, "Requests". A failing seed is printed;
+ * it replays exactly. And a check that cannot fail is a defect: over many seeds every kind of fault
+ * in sim.h must have happened. */
 #include "protocol/logical_clients.h"
 #include "run/open.h"
 #include "sim.h"
@@ -58,7 +54,7 @@ bool sim_chance(sim *s, double p)
     return s->now < SIM_QUIET && dl_rng_f64(&s->rng) < p;
 }
 
-/* An object is new: who waits for it and can be told looks soon. */
+/* An object is new: a replica that waits for it and can be notified looks soon. */
 void sim_tell(sim *s, const char *key)
 {
     s->recent[s->n_recent++ % SIM_RECENT] =
@@ -94,7 +90,7 @@ static void choose_deal(sim *s)
 }
 
 /* In every other seed, where there is more than one contribution to an entry; sharded, in half of
- * those in which a slice has several owners, since who is banned owns none to lie about. */
+ * the seeds with several owners of a slice. A banned replica owns no slice to forge. */
 static void choose_checks(sim *s)
 {
     const bool sharded = !strcmp(s->way, "sharded");
@@ -263,8 +259,8 @@ static replica *soonest(sim *s)
 }
 
 /* Each replica reads the contribution of each other one, so events grow with the square of their
- * number: seed 6 has 22,000 with 16, 220,000 with 64. What stands still in virtual time exceeds any
- * budget; what does not comes to GIVE_UP. */
+ * number: seed 6 has 22,000 with 16, 220,000 with 64. A run that stops in virtual time exceeds
+ * any budget; another one reaches GIVE_UP. */
 static size_t max_events(size_t n)
 {
     const size_t times = n > MAX_EVENTS_OF ? (n + MAX_EVENTS_OF - 1) / MAX_EVENTS_OF : 1;
@@ -318,7 +314,7 @@ static const char usage[] =
     "a kind of fault never happened.\n"
     "exit: 0 all held, 1 an invariant broke or a fault never happened, 2 wrong usage\n";
 
-/* A whole number from 1 to max; 0: it is none. */
+/* A whole number from 1 to max; 0: it is no number. */
 static uint64_t number(const char *text, uint64_t max)
 {
     char *end;

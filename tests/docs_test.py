@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs_test.py: what docs/ and README.md say of the tree is so.
+"""docs_test.py: docs/ and README.md are right about the tree.
 
 Every `src/….c` or other path in backquotes exists; a function named beside a file
 ("`src/exchange/exec.c`: `do_read`", "`loop` in `src/train/replica.c`") is defined there, a bare `dl_name`

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""free_port.py: prints a port of loopback that nobody listens at.
+"""free_port.py: prints a port of loopback without a listener.
 
 It is none that the system gives to whoever asks for any: other tests do that all the time, also
 between this and the start of the server that is to have the port, or while that is down.

@@ -1,5 +1,5 @@
-/* high_water.h - the most memory that this process has had, in bytes, as the kernel tells it; 0
- * where it does not. What is measured so runs in a process of its own: the mark never falls. */
+/* high_water.h - the most memory that this process has had, in bytes, as the kernel reports it;
+ * 0 where it does not. Such a measurement runs in a process of its own: the mark never falls. */
 #ifndef DL_TESTS_HIGH_WATER_H
 #define DL_TESTS_HIGH_WATER_H
 

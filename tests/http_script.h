@@ -1,7 +1,7 @@
-/* http_script.h - a server on loopback that answers the k-th request with the k-th line of a
- * script, whoever asks: to see what a client sends and does. Header only.
+/* http_script.h - a server on loopback that answers the k-th request with the k-th line of
+ * a script, for any client: it records the client's requests. Header only.
  *
- * An answer is the raw bytes. Behind a leading '!' the connection is closed after them (so a
+ * An answer is the raw bytes. After a leading '!' the connection is closed after them (so a
  * body can be cut), "!" alone closes without a word; "?" never answers. Past the end of the
  * script every request gets a 500. One thread over poll(2). */
 #ifndef DL_TESTS_HTTP_SCRIPT_H
@@ -30,7 +30,7 @@ typedef struct http_script {
 
     struct pollfd fds[SCRIPT_PEERS + 1];
     size_t n_fds;
-    char *partial[SCRIPT_PEERS + 1]; /* what a connection sent of its next request */
+    char *partial[SCRIPT_PEERS + 1]; /* the received part of a connection's next request */
     size_t have[SCRIPT_PEERS + 1];
 } http_script;
 

@@ -1,5 +1,5 @@
-/* hub_fixture.h - a hub in this process, and a client that sends whatever bytes it is told:
- * what no well-behaved client would. Header only. */
+/* hub_fixture.h - a hub in this process, and a client that sends arbitrary bytes,
+ * unlike a well-behaved one. Header only. */
 #ifndef DL_TESTS_HUB_FIXTURE_H
 #define DL_TESTS_HUB_FIXTURE_H
 
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* <root>/hub is served; what else is in <root> nobody may touch. */
+/* <root>/hub is served; no client may touch the rest of <root>. */
 typedef struct hub_fixture {
     dl_hub *hub;
     char root[300], dir[320];
@@ -163,7 +163,7 @@ static inline int ask(const char *method_and_target)
     return ask_with(method_and_target, "", "");
 }
 
-/* ---- what is on the disk */
+/* ---- files on the disk */
 
 static inline size_t count_files(const char *folder)
 {

@@ -8,7 +8,7 @@ The dl_folder rows of CMakeLists.txt are the law:
 
   rows     a folder is one row, and uses only folders of rows above it (so there is no cycle)
   src      a quoted include is "folder/x.h", a file that is there, of the folder itself or one it
-           uses; what is public comes as <diloco/x.h>. Tests may also use tests/, and the folders
+           uses; public headers come as <diloco/x.h>. Tests may also use tests/, and the folders
            that TESTS of the row names, with what they use.
   cli      speaks to the libraries through <diloco/...>, and may use "base/...", "cli/..." and the
            program's other folders
@@ -76,7 +76,7 @@ def includes(path):
 
 
 def fault_in_source(root, rows, folder, is_test, quote, name):
-    """What is wrong with an include of src/<folder>, or None. `rows` are those of tests for one."""
+    """The error of an include of src/<folder>, or None. `rows` are those of tests for one."""
     allowed = rows[folder] | {folder}
     if quote == "<":
         if name.startswith("diloco/"):

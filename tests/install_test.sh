@@ -83,7 +83,7 @@ for program in with_shared with_static ${with_train:+train_shared train_static};
     says_full "out/$program"
 done
 
-# what the libraries show: the public names, and dl_ ones to their own kind only
+# exports of the libraries: the public names, and dl_ ones to their own kind only
 nm -D --defined-only "$lib/libdiloco.so" >names
 grep -q ' diloco_status_name@@DILOCO_0$' names || fail "libdiloco.so does not show diloco_status_name"
 if grep -vE ' (diloco_\w+@@DILOCO_0|dl_\w+@@DILOCO_PRIVATE_.*|DILOCO_.*)$' names; then
@@ -91,7 +91,7 @@ if grep -vE ' (diloco_\w+@@DILOCO_0|dl_\w+@@DILOCO_PRIVATE_.*|DILOCO_.*)$' names
 fi
 if [ "$with_train" ]; then
     nm -D --defined-only "$lib/libdiloco-train.so" >train_names
-    # what a sanitizer's build leaves there for fuzzing is none of ours
+    # files that a sanitizer's build leaves there for fuzzing are not ours
     fuzzing=$([ -z "$sanitize" ] || printf '%s' '|__(start|stop)___sancov_\w+')
     if grep -vE " (diloco_\w+$fuzzing)\$" train_names; then
         fail "libdiloco-train.so shows these names"
@@ -121,7 +121,7 @@ for file in "$lib"/libdiloco*.so "$build"/run_run_test "$build"/train_replica_te
     fi
 done
 
-# LIB-1, LIB-6: whose it is, and what it owes to whom.
+# LIB-1, LIB-6: the licence, and those of its dependencies.
 doc=$prefix/share/doc/diloco
 grep -q 'Apache License' "$doc/LICENSE" || fail "no licence is installed"
 grep -q 'BSD 3-clause' "$doc/docs/architecture.md" || fail "nothing says what comes from BSD-3 sources"

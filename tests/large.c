@@ -1,10 +1,10 @@
-/* large.c - a model of so many parameters goes through whole exchanges (SWM-34).
+/* large.c - a model of N parameters goes through whole exchanges (SWM-34).
  *
  *     large N_PARAMETERS STORE [CODEC]
  *
  * One replica with one float32 tensor creates a run in the folder STORE and makes two entries, each
- * of a contribution of N parameters. What it ends with is compared element by element, and what the
- * process took at its peak with BYTES a parameter: the tensor itself (4), theta and what it becomes
+ * of a contribution of N parameters. Its end is compared element by element, and the process's
+ * peak with BYTES a parameter. These are the tensor itself (4), theta and what it becomes
  * (8), the encoded contribution and the one that is read (4 each in float32), and what is not a
  * multiple of anything. Past 536,870,912 parameters each of these is longer than 2^31 bytes. */
 #include "high_water.h"

@@ -1,6 +1,6 @@
 /* loop_world.h - replicas with a loop each, in one thread, over a communicator that is a table of
  * letter boxes: contributions are matched by (entry, fragment, part) and nothing else. Begin and
- * wait of one replica may stand anywhere between those of another, as long as all have begun
+ * wait of one replica may be anywhere between those of another, as long as all have begun
  * before one waits. Takes nothing from the heap. */
 #ifndef DL_TESTS_LOOP_WORLD_H
 #define DL_TESTS_LOOP_WORLD_H
@@ -26,14 +26,14 @@ typedef struct world_member {
     int index;
     diloco_loop *loop;
     float w[WORLD_MODEL]; /* its model */
-    uint64_t commits;     /* what current_step says */
+    uint64_t commits;     /* the value of current_step */
     int quorums, begun, waited, votes;
     bool well;                 /* last vote */
     bool refuse;               /* vote no */
-    bool says_errored;         /* what errored says */
+    bool says_errored;         /* the value of errored */
     int fail_begin;            /* this all-reduce from now on fails to begin; 0: none */
     int fail_wait;             /* likewise its wait */
-    diloco_status quorum;      /* what start_quorum gives */
+    diloco_status quorum;      /* the result of start_quorum */
     bool pending[WORLD_BOXES]; /* begun and not waited for */
 } world_member;
 

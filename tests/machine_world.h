@@ -2,7 +2,8 @@
  *
  * The world answers every request as a healthy store and trainer would; a test begins it, changes
  * what it wants changed, and runs to the next request of some kind. Contributions are names, and a
- * result is a hash of the base and the members' bodies: whoever computes it gets the same. */
+ * result is a hash of the base and the members' bodies: every party that computes it gets the same.
+ */
 #ifndef DL_TESTS_MACHINE_WORLD_H
 #define DL_TESTS_MACHINE_WORLD_H
 
@@ -42,7 +43,7 @@ typedef struct world {
     dl_time now;
 
     dl_buf log[WORLD_ENTRIES];
-    dl_hash digest[WORLD_ENTRIES + 1]; /* of the state after so many entries */
+    dl_hash digest[WORLD_ENTRIES + 1]; /* of the state after i entries */
     world_put put[WORLD_PUT];
     size_t n_put;
     const char *beating; /* names in spaces: " r1 r2 " have changing heartbeats */
@@ -50,12 +51,12 @@ typedef struct world {
     double train_s, upload_s;
     int n_damaged_reads;   /* readings of log/ that come cut short */
     const double *gram;    /* of JUDGE */
-    const double *probed;  /* … where it asks for that */
+    const double *probed;  /* of JUDGE, where it asks for that */
     bool numeric;          /* COMPUTE is not finite */
     bool lossy;            /* CREATE keeps nothing */
     int n_lost_combined;   /* readings of x/ that find nothing */
     bool lies;             /* COMBINE by us gives another update than the members' */
-    bool taken;            /* CONTRIBUTE: a former life's counts */
+    bool taken;            /* CONTRIBUTE: a former generation's counts */
     diloco_status failing; /* of requests of kind `failing_kind` */
     dl_request_kind failing_kind;
 
@@ -90,7 +91,7 @@ static inline dl_hash result_of(const dl_entry *e)
     return dl_hash_bytes(all, (e->n_members + 1) * sizeof all[0]);
 }
 
-/* What the members come to. */
+/* The combined update of the members. */
 static inline dl_hash update_of(const dl_entry *e)
 {
     dl_hash all[WORLD_MEMBERS];
@@ -108,7 +109,7 @@ static inline void world_note(void *user, const dl_note *n)
     if (n->kind == DL_NOTE_COMMIT) w->counted = n->counted;
 }
 
-/* Somebody's contribution appears. */
+/* A contribution of another replica appears. */
 static inline world_put *put(world *w, uint64_t entry, const char *replica, uint32_t generation)
 {
     CHECK(w->n_put < WORLD_PUT);
@@ -118,7 +119,7 @@ static inline world_put *put(world *w, uint64_t entry, const char *replica, uint
     return p;
 }
 
-/* Somebody's entry appears. */
+/* An entry of another replica appears. */
 static inline void write_entry(world *w, const dl_entry *e)
 {
     CHECK_OK(dl_entry_write(&w->log[e->entry], e, w->args.outer));
@@ -168,7 +169,7 @@ static inline void others_commit(world *w, uint64_t number, const char *replica)
     write_entry(w, &e);
 }
 
-/* A run of r0 (self, life 0) and r1 at `entry`; options are set between this and begin. */
+/* A run of r0 (self, generation 0) and r1 at `entry`; options are set between this and begin. */
 static inline void make_world(world *w, uint64_t entry)
 {
     memset(w, 0, sizeof *w);
@@ -222,14 +223,14 @@ static inline void begin_machine(world *w, const dl_hash *base)
     w->asked[w->request.kind]++;
 }
 
-/* A life without anything of its own. */
+/* A process without any saved state. */
 static inline void join_run(world *w)
 {
     dl_pace_begin(&w->pace, &w->config, WORLD_ENTRIES, w->control.entry);
     begin_machine(w, NULL);
 }
 
-/* A life whose former one had read `folded` entries, and stood at `position` on that state. */
+/* A process whose former one had read `folded` entries, and was at `position` on that state. */
 static inline void resume_on(world *w, uint64_t folded, uint64_t position, dl_hash base)
 {
     dl_pace_fragment fragment = {.since = 0};
@@ -351,7 +352,7 @@ static inline void answer_compute(world *w, dl_reply *reply)
     reply->compute.result = result_of(w->request.step.draft);
 }
 
-/* The trainer at its present position: what it can do without waiting. */
+/* The trainer at its present position: its stops without waiting. */
 static inline void make_stops(world *w)
 {
     for (;;) {
@@ -440,7 +441,7 @@ static inline void step(world *w)
     w->asked[w->request.kind]++;
 }
 
-/* Train to the due point, and look whether the entry stands already. */
+/* Train to the due point, and look whether the entry exists already. */
 static inline void take(world *w)
 {
     while (w->request.kind != DL_REQUEST_TRAIN)

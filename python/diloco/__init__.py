@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ._diloco import DiLoCo
     from ._optimizer import DiLoCoOptimizer
 
-# What needs torch is imported when it is asked for.
+# Modules that need torch are imported when they are asked for.
 _LAZY = {"DiLoCo": "_diloco", "DiLoCoOptimizer": "_optimizer"}
 
 
@@ -46,8 +46,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> List[str]:
-    """What help() shows: the exceptions are left to `errors`, so that it begins with what trains.
-    Without torch the classes that need it are left out."""
+    """The names that help() shows. The exceptions are left to `errors`, so the list begins with the
+    trainers. Without torch the classes that need it are left out."""
     there = importlib.util.find_spec("torch") is not None
 
     def is_shown(name: str) -> bool:

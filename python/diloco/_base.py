@@ -21,7 +21,7 @@ Named = List[Tuple[str, torch.Tensor]]
 
 MODES = ("trainable", "all")
 
-# What the output of a model with an adapter depends on, beside its tensors.
+# The facts, beside its tensors, that determine the output of a model with an adapter.
 _ADAPTER_FACTS = ("peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern",
                   "alpha_pattern")
 

@@ -27,7 +27,7 @@ from .errors import BY_STATUS, Error, LibraryError
 
 
 class Struct(ctypes.Structure):
-    """A struct that tells the library its size, where it has a member for it."""
+    """A struct that gives the library its size, where it has a member for it."""
 
     def __init__(self, *args: Any, **values: Any) -> None:
         super().__init__(*args, **values)
@@ -329,8 +329,8 @@ FILE = "libdiloco-train.so"  # which brings libdiloco.so with it, from beside it
 
 
 def candidates() -> Sequence[str]:
-    """Where the library may be, in the order in which it is looked for: what DILOCO_LIBRARY
-    says (a file, or the folder that has it), the wheel, the system."""
+    """The places of the library, in the order of the search: DILOCO_LIBRARY (a
+    file, or the folder that has it), the wheel, the system."""
     said = os.environ.get("DILOCO_LIBRARY")
     if said:
         path = pathlib.Path(said)

@@ -22,11 +22,11 @@ _PAIRS = "diloco.pairs"  # a mapping whose keys are not all texts
 
 
 class Client:
-    """What one logical client does. Override `fit`; `evaluate` where `evaluate_clients` is called.
+    """One logical client. Override `fit`; `evaluate` where `evaluate_clients` is called.
 
     ``number``: 1 to clients.total_clients, as in the log. ``state``: the client's private state, a
-    mapping of plain values, torch tensors and numpy arrays; empty at first. What `fit` leaves there
-    comes back in the next round that asks the client, on any worker, and is never sent.
+    mapping of plain values, torch tensors and numpy arrays; empty at first. The state that `fit`
+    leaves comes back in the next round that asks the client, on any worker, and is never sent.
     """
 
     number: int = 0
@@ -256,7 +256,7 @@ def run_clients(make: Optional[Callable[[int], Client]], initial: Any, store: An
     numpy arrays, from which a new run begins. ``state_bytes``: room for one client's packed private
     state, the same on all workers. ``evaluate``: called with the entry and a copy of the shared
     model after every trainer.eval_every rounds and the last one, by a process that closes rounds;
-    what it returns goes to the record. Options as of `Run`: ``role`` is "both", "worker" or
+    its result goes to the record. Options as of `Run`: ``role`` is "both", "worker" or
     "server".
 
     The result of ``fit`` has to follow from the parameters, the client's state and its data, since

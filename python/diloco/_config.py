@@ -23,7 +23,7 @@ def option_text(value: Any) -> str:
 
 
 class Config:
-    """All options of a run; what nobody sets has its default.
+    """All options of a run; an option that is not set has its default.
 
     ``Config({"run.replicas": 2}, preset="streaming", sync_every=100)``: the preset's values
     first, then the mapping's, then the keywords'. InvalidError: no such option (the nearest is

@@ -2,11 +2,11 @@
 
 With a manager (any object with the methods of torchft's): theta and the outer state are the C
 loop's, in host memory; the manager's functions are its communicator. A float32 parameter in the
-CPU's memory is read and written in place; another one (bfloat16, float16, CUDA, the local shard
-of a DTensor) in chunks through a staging buffer, pinned for CUDA, on the current stream.
-With a run: the tensors are bound to it as for `DiLoCoOptimizer`.
+CPU's memory is read and written in place. Another one (bfloat16, float16, CUDA, the local shard of
+a DTensor) passes in chunks through a staging buffer, pinned for CUDA, on the current stream. With a
+run: the tensors are bound to it as for `DiLoCoOptimizer`.
 
-Either way ``inner_optimizer.step()`` is hooked, and all else happens behind it."""
+Either way ``inner_optimizer.step()`` is hooked, and all else happens after it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Back:
 
 
 class _ManagerExchange(Exchange):
-    """torchft's manager. What went wrong in its all-reduces it keeps to itself and votes no."""
+    """torchft's manager. It keeps errors of its all-reduces to itself and votes no."""
 
     def __init__(self, manager: Any, places: Sequence[Sequence[Place]],
                  fingerprint: Optional[Callable[[], torch.Tensor]]) -> None:
@@ -65,7 +65,7 @@ class _ManagerExchange(Exchange):
         self._fingerprint = fingerprint  # None: the starts are not compared
         self._mine: Optional[torch.Tensor] = None  # to be compared
         self._comparing: Optional[Tuple[Any, torch.Tensor, torch.Tensor]] = None  # in flight
-        self.voted = False  # since this was last set: parameters are overwritten behind a vote
+        self.voted = False  # since this was last set: parameters are overwritten after a vote
 
     def all_reduce(self, reduce: Reduce) -> Any:
         self._begin_comparing()
@@ -150,8 +150,8 @@ class _TorchOuter:
 
     @staticmethod
     def _enter(place: Place, theta: torch.Tensor) -> torch.Tensor:
-        """The parameter is theta: in the loop's own memory where it can be, else by a copy. What
-        brings it back."""
+        """The parameter is theta: in the loop's own memory where it can be, else by a copy. Returns a
+        function that brings it back."""
         if place.direct and not is_sharded(place.parameter):
             before = place.parameter.data
             place.parameter.data = place.part(theta)
@@ -191,7 +191,7 @@ def _is_ours(outer: Any) -> bool:
 
 
 class _Fragment:
-    """What is asked about one fragment: its shared values, and its outer state for checkpoints."""
+    """One fragment: its shared values, and its outer state for checkpoints."""
 
     def __init__(self, loop: Loop, number: int, places: Sequence[Place],
                  optimizer: Optional[torch.optim.Optimizer]) -> None:
@@ -321,7 +321,7 @@ class _OverManager:
         finally:
             if self._exchange.voted:
                 self._exchange.voted = False
-                for place in self._all:  # the library wrote behind autograd's back
+                for place in self._all:  # the library wrote without autograd's knowledge
                     torch.autograd.graph.increment_version(place.parameter)
 
     def adopt(self) -> None:

@@ -1,4 +1,4 @@
-"""What an object that belongs to one process, and to one optimizer, refuses."""
+"""Refusals of an object that belongs to one process, and to one optimizer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _stepped_by: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
 
 
 def claim(inner: Any, owner: Any) -> None:
-    """From now on ``owner`` alone is told of the optimizer's steps, until `release`. InvalidError:
+    """From now on only ``owner`` hears of the optimizer's steps, until `release`. InvalidError:
     another one is."""
     held = _stepped_by.get(inner)
     other = held() if held is not None else None

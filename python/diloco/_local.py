@@ -1,10 +1,10 @@
 """Replicas on this machine: `launch_local` starts n processes, by torchrun's where that has
-started them already, and leaves nothing behind.
+started them already, and ends all of them.
 
-Processes are spawned (a fresh interpreter imports what they need), except in a notebook or a
-prompt, whose functions no other interpreter could import: there they are forked, with one torch
-thread each, since OpenMP does not live through a fork. The children ask Linux to be killed when
-the parent dies, however it dies.
+Processes are spawned: a fresh interpreter imports what they need. In a notebook or a
+prompt, whose functions no other interpreter could import, they are forked. They then have one torch
+thread each, since OpenMP does not survive a fork. The children ask Linux to be killed when the
+parent dies, however it dies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .errors import Error, InvalidError
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Who a process of `launch_local` is."""
+    """The identity of a process of `launch_local`."""
 
     store: str  #: the run's store
     replica: str  #: "r0", …: this process's name in the run
@@ -178,7 +178,7 @@ _held_back: Any = None  # the handler of SIGINT while a process is started
 
 @contextlib.contextmanager
 def _interrupt_held_back() -> Iterator[None]:
-    """A KeyboardInterrupt between a process's beginning and its being known would leave it behind."""
+    """A KeyboardInterrupt between a process's start and its entry in the list would leave it running."""
     global _held_back
     came: List[int] = []
     former = signal.getsignal(signal.SIGINT)

@@ -98,10 +98,9 @@ class RunLog:
 
     def history(self, begin: int = 0) -> List[Dict[str, Any]]:
         """The entries from ``begin`` on, one row each: entry, commit (or abort), fragment,
-        position, members (lives) with their weights, loss (mean over the members), bytes (of
-        their contributions), steps and samples that they took, rejected (lives, each with why), base,
-        result and prev (digests).
-        `frame` makes a table of them."""
+        position, members (generations) with their weights, loss (mean over the members), bytes (of
+        their contributions), steps and samples that they took, rejected (generations, each with the
+        reason), base, result and prev (digests). `frame` makes a table of them."""
         rows: List[Dict[str, Any]] = []
 
         def take(_user: Any, entry: Any) -> None:
@@ -110,8 +109,8 @@ class RunLog:
         return rows
 
     def records(self) -> List[Dict[str, Any]]:
-        """The record that the replicas left in the store (docs/architecture.md section 9): one life
-        after the other. NotThereError: no record either."""
+        """The record that the replicas left in the store (docs/architecture.md section 9): one
+        generation after the other. NotThereError: no record either."""
         rows: List[Dict[str, Any]] = []
 
         def take(_user: Any, line: int, length: int) -> None:
@@ -171,8 +170,8 @@ class RunLog:
     def verify(self, threads: int = 1,
                progress: Optional[Callable[[int, int], None]] = None) -> Dict[str, Any]:
         """Check the chain of the whole log, replay what can be replayed, compare every digest.
-        ProtocolError: something does not fit, and which entry and what. What ``progress`` raises
-        (a Ctrl-C too) comes out when the replay is over."""
+        ProtocolError: something does not fit; the text names the entry and the difference. An
+        exception of ``progress`` (a Ctrl-C too) comes out when the replay is over."""
         report = _c.VerifyReport()
         raised: List[BaseException] = []
 
@@ -193,7 +192,7 @@ class RunLog:
         """The shared model after the last entry (or after ``entries`` of them) as the bytes of a
         safetensors file, to be written to disk or given to safetensors.torch.load. Beside the
         model's tensors it holds the outer optimizer's vectors, as "diloco.momentum.NAME", for a
-        run that goes on from there."""
+        run that continues from there."""
         data, length, at = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_uint64()
         upto = 2**64 - 1 if entries is None else entries
         _c.check(_c.lib().diloco_theta_read(ctypes.byref(data), ctypes.byref(length),
@@ -223,7 +222,7 @@ class RunLog:
 
 
 def _walk(kind: Any, take: Callable[..., None], call: Callable[[Any], int]) -> None:
-    """Let the library call ``take``; what that raises ends the walk and goes on from here."""
+    """Let the library call ``take``; an exception of that ends the walk and is raised here."""
     raised: List[BaseException] = []
 
     def each(*arguments: Any) -> int:

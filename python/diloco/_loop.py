@@ -1,6 +1,6 @@
 """The outer loop over an exchange of one's own: diloco/loop.h with Python's manners.
 
-What the C loop calls back is an `Exchange`; whatever it raises leaves the call that caused it,
+The C loop calls back an `Exchange`. Its exceptions leave the call that caused them,
 once the loop has put itself in order."""
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Exchange:
     """The callbacks of a loop."""
 
     def all_reduce(self, reduce: Reduce) -> Any:
-        """Begin; what is returned has a ``wait()``, called once, after which the mean is there."""
+        """Begin; the result has a ``wait()``, called once, after which the mean is there."""
         raise NotImplementedError
 
     def start_quorum(self) -> int:
-        """Agree on who takes part; the number of entries committed so far."""
+        """Agree on the participants. Returns the number of entries committed so far."""
         raise NotImplementedError
 
     def should_commit(self, well: bool) -> bool:
@@ -49,7 +49,7 @@ class Exchange:
 
 class Copies:
     """Tensors that are not float32 in the CPU's memory, by their number. ``staging``: where the
-    pieces are copied through, kept alive by whoever made this."""
+    pieces are copied through, kept alive by the caller that made this."""
 
     staging: Memory
 
@@ -167,10 +167,10 @@ class Loop(Unique):
                                             ctypes.byref(communicator)))
         self._kept: List[Any] = []  # memory that the library has pointers to
         self._made_here()
-        # What is in flight is waited for when the loop goes, so the callbacks outlive it.
+        # The loop waits for exchanges in flight when it is closed, so the callbacks outlive it.
         callbacks = (communicator, options, copies)
         self.close = weakref.finalize(self, _destroy, self._handle, callbacks, os.getpid())
-        self.close.atexit = False  # nobody waits for an exchange when the interpreter ends
+        self.close.atexit = False  # no wait for an exchange when the interpreter ends
 
     def tensor(self, name: str, memory: Optional[Memory], shape: Any, fragment: int) -> None:
         """Register; ``memory`` None: through ``copies``."""

@@ -119,13 +119,13 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
         self.param_groups, self.state = self.inner.param_groups, self.inner.state
 
     def report(self, loss: Any = math.nan, samples: int = 1, tokens: int = 0) -> None:
-        """What the next step was trained on: its mean loss (a number or a tensor of one), and how
-        many samples and tokens."""
+        """Report the data of the next step: its mean loss (a number or a tensor of one),
+        and its samples and tokens."""
         self._report = {"loss": loss, "samples": samples, "tokens": tokens}
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
-        """One inner step; what the inner optimizer returns. Interrupted, KeyboardInterrupt: the
-        step is counted; go on with ``binding.wait()``, or close and resume."""
+        """One inner step; returns the inner optimizer's result. Interrupted, KeyboardInterrupt:
+        the step is counted; continue with ``binding.wait()``, or close and resume."""
         self._check_process()
         self.binding.check_open()
         result = self.inner.step(closure) if closure is not None else self.inner.step()

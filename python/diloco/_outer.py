@@ -31,13 +31,13 @@ class OuterOptimizer:
 
     ``step`` is called once for each committed fragment (once more where another's proposal of the
     entry won, and for entries that a join or a resume replays), and changes ``theta`` and
-    ``vectors`` in place. Every replica calls it for itself and has to come to the same bits, so
-    it is a function of its argument alone: what it wants to remember is in ``vectors``, at most two.
-    ``name``: 1 to 26 letters, digits and ._- signs; the run's option says "user:<name>", and who
-    has no optimizer of that name is refused. One that computes something else needs another name.
-    NumericError aborts the entry; what else ``step`` raises comes out of the run's step, and ends
-    the run. A Ctrl-C waits until the call that folds is over, and the run can go on; a second one
-    acts at once.
+    ``vectors`` in place. Every replica calls it for itself and has to get the same
+    bits, so it is a function of its argument alone. Its memory is in ``vectors``, at most two.
+    ``name``: 1 to 26 letters, digits and ._- signs; the run's option says "user:<name>", and a
+    replica without an optimizer of that name is refused. One that computes something else needs
+    another name. NumericError aborts the entry. Any other exception of ``step`` is raised by the
+    run's step, and ends the run. A Ctrl-C waits until the current call is over, and the run can
+    continue; a second one acts at once.
     """
 
     name: str
@@ -61,8 +61,8 @@ def _floats(pointer: int, n: int) -> Any:
 
 def part_of(outer: OuterOptimizer, guard: Callable[[Callable[[], Any]], Any],
             stopping: Callable[[], bool]) -> List[Any]:
-    """The C struct, and all that has to live as long as the run. ``guard`` runs what may raise;
-    ``stopping``: something was raised that the call under way will end with."""
+    """The C struct, and all objects that the run needs until its end. ``guard`` runs functions that
+    may raise. ``stopping``: an exception was raised that will end the current call."""
     if len(outer.vectors) > _c.USER_VECTORS:
         raise InvalidError(f"an outer optimizer has at most {_c.USER_VECTORS} vectors, not "
                            f"{len(outer.vectors)}")
@@ -74,7 +74,7 @@ def part_of(outer: OuterOptimizer, guard: Callable[[Callable[[], Any]], Any],
                              _floats(at.theta, at.n), vectors, _floats(at.g, at.n)))
         return 0
 
-    def keep(error: BaseException) -> None:  # it goes on in the call that waits
+    def keep(error: BaseException) -> None:  # it is raised again in the call that waits
         def again() -> None:
             raise error
         guard(again)
@@ -82,21 +82,21 @@ def part_of(outer: OuterOptimizer, guard: Callable[[Callable[[], Any]], Any],
     def told(c: Any) -> int:
         try:
             return take(c)
-        except NumericError as error:  # the library words it, and goes on
+        except NumericError as error:  # the library words it, and continues
             return error.status
         except BaseException as error:  # noqa: B902: it ends the run
             keep(error)
             return IOFailedError.status
 
     def call(_user: Any, c: Any) -> int:
-        if stopping():  # asked again while the call goes on, say over the entries of a join
+        if stopping():  # asked again during the call, say over the entries of a join
             return told(c)
         status = None
         try:
             with held_back() as release:  # a step that stopped halfway could not be taken again
                 status = told(c)
             release()
-        except BaseException as error:  # noqa: B902: a signal's; the run goes on after it
+        except BaseException as error:  # noqa: B902: a signal's; the run continues after it
             keep(error)
         return told(c) if status is None else status
 

@@ -1,11 +1,11 @@
 """A torch optimizer as a run's outer optimizer.
 
 A run's outer step is a pure function of theta, the vectors and the number of commits, so that
-whoever joins can go on. An optimizer's state is brought into that form: what has a parameter's
-shape (momentum_buffer; exp_avg, exp_avg_sq) is a vector of the run; what counts the steps is the
-number of commits. Both are found by letting a copy take two steps on three numbers. On each call a
-copy of the optimizer is made whose parameters are views of theta, in their shapes, so optimizers
-that look at matrices see them.
+a joining replica can continue. An optimizer's state is brought into that form. A tensor of a
+parameter's shape (momentum_buffer; exp_avg, exp_avg_sq) is a vector of the run. A count of steps is
+the number of commits. Both are found by letting a copy take two steps on three numbers. On each
+call a copy of the optimizer is made whose parameters are views of theta, in their shapes, so
+optimizers that look at matrices see them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def copy_of(inner: Any, groups: List[Dict[str, Any]]) -> Any:
 
 
 class _State(NamedTuple):
-    """How a parameter's state is told from the run's."""
+    """How a parameter's state follows from the run's."""
 
     vectors: Tuple[str, ...]
     counters: Dict[str, Any]  #: by name, a value whose kind it has
@@ -63,7 +63,7 @@ def _probe(optimizer: Any, group: Mapping[str, Any]) -> List[Dict[str, Any]]:
 
 
 def _learn(optimizer: Any, group: Mapping[str, Any]) -> _State:
-    """RefusedError: a state that a joiner could not be told."""
+    """RefusedError: a state that the run could not give to a joiner."""
     kind = type(optimizer).__name__
     try:
         once, twice = _probe(optimizer, group)
@@ -138,7 +138,7 @@ class _TorchStep:
 def outer_of(optimizer: Any, registered: Sequence[Registered],
              all_floating: bool) -> Tuple[OuterOptimizer, float]:
     """The optimizer for a run, and its learning rate. ``registered`` may still grow. InvalidError:
-    it is none; RefusedError: one whose state the log cannot tell."""
+    it is no optimizer; RefusedError: one whose state the log cannot hold."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InvalidError(f"outer_optimizer is a {type(optimizer).__name__}: it is a name, a "
                            "torch optimizer, or a diloco.OuterOptimizer")

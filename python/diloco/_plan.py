@@ -1,4 +1,4 @@
-"""What a run will cost, before it is paid for: the program's planner."""
+"""Estimate a run's cost before paying for machines: the program's planner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _BY_EXIT_CODE = {2: InvalidError, 3: RefusedError, 4: UnreachableError, 130: Int
 
 
 def run_program(*arguments: str) -> str:
-    """What the program prints. Error and its kin, by the exit code, with its own sentence."""
+    """Run the program and return its output. Error and its kin, by the exit code, with its own
+    sentence."""
     done = subprocess.run([_program.path(), *arguments], capture_output=True, text=True)
     if done.returncode:
         kind = _BY_EXIT_CODE.get(done.returncode, Error)

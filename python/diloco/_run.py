@@ -22,18 +22,18 @@ from .errors import ClosedError, InvalidError, IOFailedError, NotThereError
 
 @dataclasses.dataclass(frozen=True)
 class RunInfo:
-    """Where a replica stands. Counts are of optimizer steps, samples and log entries."""
+    """The progress of a replica. Counts are of optimizer steps, samples and log entries."""
 
     run: str  #: id
-    generation: int  #: this life of the replica
+    generation: int  #: of this process of the replica
     entry: int  #: next entry of the log
     entries: int  #: of the whole run
     position: int  #: t of this replica
     positions: int  #: t at the end of the run
     next_stop: int  #: position at which something is exchanged or adopted next
     fragments: int  #: P: entries of a round
-    step: int  #: optimizer steps that this replica completed, in all its lives
-    sample: int  #: next sample of its stream, counted over all its lives
+    step: int  #: optimizer steps that this replica completed, in all its processes
+    sample: int  #: next sample of its stream, counted over all its processes
     shard: int  #: which shard of the data is this replica's
     resumed: bool  #: join took up saved private state
     interrupted: bool
@@ -43,7 +43,7 @@ class RunInfo:
 
 
 class Memory(NamedTuple):
-    """Where a tensor lies: what diloco_run_tensor asks for."""
+    """The memory of a tensor, as diloco_run_tensor takes it."""
 
     pointer: int
     dtype: str  #: a key of DTYPES
@@ -78,7 +78,7 @@ def memory_of(data: Any) -> Memory:
 
 
 def _folded(shape: Sequence[int]) -> List[int]:
-    """At most MAX_DIMS dimensions: those behind are one."""
+    """At most MAX_DIMS dimensions: the others are folded into the last."""
     dims = list(shape[:_c.MAX_DIMS])
     if len(shape) > _c.MAX_DIMS:
         dims[-1] = math.prod(shape[_c.MAX_DIMS - 1:])
@@ -90,7 +90,7 @@ def store_text(store: Any) -> str:
 
 
 def state_dir(store: str) -> str:
-    """Where private state goes if nobody says: "" is beside a folder; of a store elsewhere under
+    """The default place of private state: "" is beside a folder; of a store elsewhere under
     runs/, where the program has it as well; threads of one process (mem://) have none."""
     scheme, apart, place = store.partition("://")
     if not apart or scheme == "file":
@@ -114,16 +114,16 @@ class Run(Unique):
                 run.step(loss=loss, samples=8)
 
     ``store``: a folder, file:///folder, http://HOST:PORT/RUN at a hub, s3://… (docs/stores.md).
-    ``replica``: this replica's name, the same through all its lives; its number is its shard of
-    the data. Options as in `Config`; those that nobody gives are the run's own where it is there
+    ``replica``: this replica's name, the same in all its processes; its number is its shard of
+    the data. Options as in `Config`; others are the run's own where it exists
     already. RefusedError, InvalidError: a combination that cannot be faithful, by name. Private
-    state lies beside a folder, and of other stores in runs/<its name>.local here (run.state_dir).
+    state is stored beside a folder, and of other stores in runs/<its name>.local here (run.state_dir).
     ``outer_optimizer``: a name of the library's own; or a torch optimizer (its parameters do not
     matter, its options do, and its learning rate is the run's where no option says another), or
     an `OuterOptimizer`: called once for each committed fragment. All replicas give the same one.
 
     One thread at a time, except `interrupt`. Leaving the ``with`` closes the run and saves
-    nothing: what is resumed is the last due point, or the last `save`.
+    nothing: a resume starts from the last due point, or the last `save`.
     """
 
     def __init__(self, store: Any, replica: str = "r0", options: Optional[Mapping[str, Any]] = None,
@@ -148,12 +148,13 @@ class Run(Unique):
         _c.check(library.diloco_run_open_with_sized(
             ctypes.byref(self._handle), config._handle, _c.text(replica), ctypes.byref(parts),
             ctypes.sizeof(parts)))
-        # The exchange may call back until it is closed: what it calls lives as long.
+        # The exchange may call back until it is closed: its callbacks are kept as long.
         self._made_here()
         self._close = weakref.finalize(self, _close, self._handle, kept, os.getpid())
 
     def _parts(self, outer: Any) -> Tuple[_c.UserParts, List[Any]]:
-        """What the caller supplies, and what has to be kept of it. Sets the learning rate."""
+        """The parts that the caller supplies, and the objects to keep for them. Sets the learning
+        rate."""
         parts = _c.UserParts()
         if outer is None:
             return parts, []
@@ -180,8 +181,8 @@ class Run(Unique):
     # ---- before join ----
 
     def setting(self, name: str) -> str:
-        """An option's value as it will be: what was given here, else that of the run if it is
-        there already, else the default."""
+        """An option's value as it will be: the one given here, else that of the run if
+        it exists already, else the default."""
         theirs = Config()
         if self._config.origin(name) == "default":
             status = _c.lib().diloco_run_config(theirs._handle, _c.text(self.store))
@@ -284,23 +285,23 @@ class Run(Unique):
         self._wait(_c.lib().diloco_run_create)
 
     def split(self) -> None:
-        """The exchange has a thread of its own, so that it goes on between `prepare` and `perform`
+        """The exchange has a thread of its own, so that it continues between `prepare` and `perform`
         also where no steps overlap it. Before join."""
         _c.check(_c.lib().diloco_run_split(self._open))
 
     def join(self) -> None:
         """Create the run (its first state is the tensors' present values), join or resume it.
-        The tensors then hold what training goes on from. DiffersError: the store holds another
+        The tensors then hold the state to train from. DiffersError: the store holds another
         run, and how it differs. UnreachableError, RefusedError, Interrupted."""
         self._wait(_c.lib().diloco_run_join)
 
     # ---- after join ----
 
     def step(self, loss: float = math.nan, samples: int = 1, tokens: int = 0) -> None:
-        """One optimizer step is complete. ``loss``: its mean; ``samples``, ``tokens``: what it
-        was trained on. At a due point this exchanges, waits for the entry, and overwrites the
+        """One optimizer step is complete. ``loss``: its mean; ``samples``, ``tokens``:
+        the data of the step. At a due point this exchanges, waits for the entry, and overwrites the
         tensors with the shared model. Interrupted: call `wait`, or close and resume.
-        FencedError: a later life of this replica exists: stop. UnreachableError: the store did
+        FencedError: a later generation of this replica exists: stop. UnreachableError: the store did
         not come back within run.store_timeout; the saved state allows to resume."""
         report = _c.StepReport(loss=loss, samples=samples, tokens=tokens)
         self._wait(_c.lib().diloco_step_sized, ctypes.byref(report), ctypes.sizeof(report))
@@ -320,7 +321,7 @@ class Run(Unique):
         self._wait(_c.lib().diloco_run_perform)
 
     def wait(self) -> None:
-        """Go on with a step that was interrupted while it waited."""
+        """Continue a step that was interrupted while it waited."""
         self._wait(_c.lib().diloco_step_sized, None, 0)
 
     @property
@@ -386,7 +387,7 @@ class Run(Unique):
         self._wait(_c.lib().diloco_run_leave)
 
     def interrupt(self) -> None:
-        """Make the blocking call under way, or the next one that waits, raise Interrupted soon;
+        """Make the current blocking call, or the next one that waits, raise Interrupted soon;
         then it is spent. Any thread."""
         _c.lib().diloco_run_interrupt(self._open)
 
@@ -413,10 +414,10 @@ class Run(Unique):
         return self._handle
 
     def _guard(self, call: Callable[[], Any]) -> Any:
-        """Run a callback of the user; what it raises leaves the call into the library."""
+        """Run a callback of the user; its exception leaves the call into the library."""
         try:
             return call()
-        except BaseException as error:  # noqa: B902: it goes on in _wait
+        except BaseException as error:  # noqa: B902: it is raised again in _wait
             self._raised = error
             return None
 

@@ -2,10 +2,10 @@
 
 Python runs its signal handlers between bytecodes, and a call into C is one bytecode: without
 help a Ctrl-C would wait as long as the call does. While a call of the main thread waits, the
-interpreter's own C handler writes each signal's number to a socket of ours; a thread reads it and
-interrupts the run; the call returns, and then Python's handler runs and raises KeyboardInterrupt
-(or does what the program made it do). Whoever had the wakeup descriptor before (an event loop)
-is written to as well and gets it back.
+interpreter's own C handler writes each signal's number to a socket of ours. A thread reads it and
+interrupts the run. The call returns, and then Python's handler runs and raises KeyboardInterrupt
+(or does what the program made it do). The former owner of the wakeup descriptor (an event loop) is
+written to as well and gets it back.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def interrupting(interrupt: Callable[[], None]) -> Iterator[None]:
 @contextlib.contextmanager
 def held_back() -> Iterator[Callable[[], None]]:
     """While the body runs, the first SIGINT or SIGTERM that has a Python handler waits for
-    ``release``, which is called behind the body, and interrupts nothing; a second one acts at
+    ``release``, which is called after the body, and interrupts nothing; a second one acts at
     once."""
     came: List[Tuple[int, Any]] = []
     if threading.current_thread() is not threading.main_thread():

@@ -1,9 +1,9 @@
-"""What is a replica's own in a torch training loop, as bytes that the run saves beside itself: the
-inner optimizer's state, the random generators, and small things with a ``state_dict``.
+"""A replica's private state in a torch training loop, as bytes that the run saves beside itself. It has
+the inner optimizer's state, the random generators, and small objects with a ``state_dict``.
 
 The library wants to know the size before the first step, when most optimizers have no state yet.
 So a copy of the optimizer on the meta device (no memory, no arithmetic) takes a step there, and
-its state tells names, shapes and types. Where that cannot be (an optimizer that looks at values),
+its state gives names, shapes and types. Where that cannot be (an optimizer that looks at values),
 the copy is on the CPU.
 
     1 byte a parameter      it has state
@@ -67,7 +67,7 @@ def _probe(inner: Any, device: str) -> Dict[int, Mapping[str, Any]]:
             mine.append(q)
         stand_ins += mine
         groups.append({**group, "params": mine})
-        if "capturable" in group:  # which no stand-in's device is
+        if "capturable" in group:  # which no copy's device is
             groups[-1]["capturable"] = False
     copy = copy_of(inner, groups)
     type(inner).step(copy)
@@ -112,7 +112,7 @@ def _is_there(p: torch.Tensor, group: Mapping[str, Any], name: str, value: torch
 
 
 def slots_of(inner: Any) -> List[Slot]:
-    """RefusedError: a value that is neither a tensor nor a number; or none can be told."""
+    """RefusedError: a value that is neither a tensor nor a number; or the slots are unknown."""
     owners = [(p, group) for group in inner.param_groups for p in group["params"]]
     template, slots = _template(inner), []
     for i, state in sorted(template.states.items()):

@@ -2,13 +2,13 @@
 
 A contiguous tensor in the CPU's memory is the run's own: the library reads and overwrites it in
 place. Any other one that can take part has a *mirror* of its type in host memory, which is the
-run's: pinned for CUDA tensors; for the shards of a DTensor rank 0 of its island puts it together.
+run's. It is pinned for CUDA tensors. For the shards of a DTensor rank 0 of its island puts it together.
 
 Invariants: 1. A mirror is filled just before a step at which something is taken, and copied back
-just after what that step adopted; between such stops there is no copy and no message between
-ranks. 2. Only rank 0 of an island has a run; the others learn from it, after each stop, when the
-next one is. 3. The inner optimizer's state is packed before a stop, since that is where the
-library saves it, so that a resume is bitwise.
+just after that step's adoption. Between such stops there is no copy and no message between ranks.
+2. Only rank 0 of an island has a run; the others learn from it, after each stop, when the next one
+is. 3. The inner optimizer's state is packed before a stop, since that is where the library saves
+it, so that a resume is bitwise.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ class Island:
             t.copy_(room)
 
     def lead(self, call: Callable[[], Any]) -> Any:
-        """What ``call`` gives on rank 0, or raises there, on all ranks."""
+        """The result or the exception of ``call`` on rank 0, on all ranks."""
         if self.size == 1:
             return call()
         value = None
         if self.leads:
             try:
                 value = call()
-            except BaseException as error:  # noqa: B902: raised by tell, here too
+            except BaseException as error:  # noqa: B902: raised below, here too
                 value = error
         return self.tell(value)
 
@@ -120,7 +120,7 @@ def is_sharded(tensor: torch.Tensor) -> bool:
     return hasattr(tensor, "device_mesh") and hasattr(tensor, "to_local")
 
 
-# ---- what may take part ---------------------------------------------------------------------
+# ---- permitted tensors ---------------------------------------------------------------------
 
 
 def check_tensor(name: str, t: torch.Tensor) -> None:
@@ -193,7 +193,7 @@ class Direct:
         pass
 
     def up(self) -> None:
-        torch.autograd.graph.increment_version(self._tensor)  # the library wrote behind its back
+        torch.autograd.graph.increment_version(self._tensor)  # the library wrote without its knowledge
 
 
 class Mirror:
@@ -297,7 +297,7 @@ def bound(t: torch.Tensor, island: Island) -> Bound:
 
 
 def settle(tensors: Iterable[Bound]) -> None:
-    """Wait for copies under way on the current CUDA streams."""
+    """Wait for copies in flight on the current CUDA streams."""
     if torch.cuda.is_available() and any(b.host is not None and b.host.is_pinned()
                                          for b in tensors):
         torch.cuda.current_stream().synchronize()
@@ -467,7 +467,7 @@ class Binding(Unique):
 
     @property
     def run(self) -> Run:
-        """Rank 0's run. InvalidError: on another rank of an island there is none."""
+        """Rank 0's run. InvalidError: another rank of an island has no run."""
         if self._run is None:
             raise InvalidError("only rank 0 of an island of ranks has the run")
         return self._run
@@ -495,7 +495,7 @@ class Binding(Unique):
 
     def _check_places(self) -> None:
         """InvalidError: a tensor is no longer the one that was bound, or has other memory, so that
-        what the run reads and writes would not be the model's."""
+        the run would read and write memory outside the model."""
         check_frozen(self._base)
         buffers = self._buffers_now()
         for name, t, pointer in self._places:
@@ -552,7 +552,7 @@ class Binding(Unique):
         return True
 
     def wait(self) -> None:
-        """Go on with a step that was interrupted."""
+        """Continue a step that was interrupted."""
         self._finish(lambda: self.run.wait())
 
     def _finish(self, call: Callable[[], None]) -> None:

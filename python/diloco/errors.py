@@ -1,6 +1,6 @@
-"""What a call raises when it does not succeed: one class for each status of diloco/status.h.
+"""The exceptions of calls that do not succeed: one class for each status of diloco/status.h.
 
-The text is the library's own sentence: what went wrong, where, and what to do about it. Where
+The text is the library's own sentence: the failure, its place, and the way out. Where
 Python has a class of the same meaning ours is one of it too, so that ``except ValueError`` and
 ``except ConnectionError`` do what they say.
 """
@@ -95,7 +95,7 @@ class ClosedError(Error):
 
 
 class FencedError(Error):
-    """A later life of this replica has taken over: stop."""
+    """A later generation of this replica has taken over: stop."""
 
     status = 14
 

@@ -25,7 +25,7 @@ _log = logging.getLogger("diloco")
 
 
 def innermost_sampler(loader: Any) -> Any:
-    """What decides the order of samples, inside accelerate's wrappers."""
+    """The sampler that decides the order of samples, inside accelerate's wrappers."""
     sampler = loader
     while True:
         inside = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
@@ -35,7 +35,7 @@ def innermost_sampler(loader: Any) -> Any:
 
 
 def later(set_epoch: Callable[[int], Any], epochs: int) -> Callable[[int], Any]:
-    """The trainer counts its epochs from 0 in each life."""
+    """The trainer counts its epochs from 0 in each process."""
     return lambda epoch: set_epoch(epoch + epochs)
 
 
@@ -44,9 +44,9 @@ class DiLoCoCallback(TrainerCallback):
 
     Arguments as of `diloco.DiLoCoOptimizer`. Samples are the batch's, times the accumulated
     micro-batches and the ranks, which are one replica. A resume from the run takes up the inner
-    optimizer's and the scheduler's state, and goes on after the batches that this replica has
-    trained on, in the order of their epoch; Trainer's own checkpoints are not needed for it. A
-    step that a loss scaler skipped is none.
+    optimizer's and the scheduler's state, and continues after the batches that this replica
+    has trained on, in the order of their epoch; Trainer's own checkpoints are not needed for it. A
+    step that a loss scaler skipped does not count.
     """
 
     def __init__(self, run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
@@ -55,9 +55,9 @@ class DiLoCoCallback(TrainerCallback):
         self._what = (run, replica, fragments, keep_inner_state, options)
         self.binding: Optional[Binding] = None
         self._optimizer: Any = None
-        self._loader: Any = None  # its first epoch begins after the batches of earlier lives
+        self._loader: Any = None  # its first epoch begins after the batches of earlier processes
         self._skips = 0  # batches of that epoch
-        self._counted: List[Any] = []  # whose set_epoch is told of later epochs
+        self._counted: List[Any] = []  # whose set_epoch gets later epochs
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None,
                        optimizer: Any = None, lr_scheduler: Any = None,
@@ -105,7 +105,7 @@ class DiLoCoCallback(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
         assert self.binding is not None
-        if self.binding.done:  # since the beginning; one step was taken before anybody asked
+        if self.binding.done:  # since the beginning; one step was taken before this check
             self.binding.adopt()
             return
         if getattr(self._optimizer, "step_was_skipped", False):

@@ -24,12 +24,12 @@ from .errors import RefusedError
 
 class Position:
     """Where the data is: the epoch, the batches of it that were used, and torch's generator as the
-    epoch began, from which a shuffled order follows. Lightning's loop is told by `go_on`."""
+    epoch began, from which a shuffled order follows. `go_on` sets Lightning's loop."""
 
     def __init__(self) -> None:
         self.epoch, self.batches = 0, 0
         self._before = torch.get_rng_state()
-        self._former = 0  # epochs of former lives
+        self._former = 0  # epochs of former processes
 
     def state_dict(self) -> Dict[str, Any]:
         return {"epoch": self.epoch, "batches": self.batches,
@@ -77,7 +77,7 @@ class DiLoCoCallback(Callback):
 
     Arguments as of `diloco.DiLoCoOptimizer`. ``samples``: of one optimizer step; None: rows of
     the last batch's first tensor, times accumulate_grad_batches and the ranks, which are one
-    replica. A resume goes on after the batches that this replica has trained on, in the order of
+    replica. A resume continues after the batches that this replica has trained on, in the order of
     their epoch. RefusedError: several optimizers.
     """
 

@@ -1,8 +1,8 @@
 """char_gpt.py [TEXT] [--store STORE]: a small character model on two replicas of this machine, over
 a folder. TEXT is a file; without one it is the project's own documentation.
 
-Each replica has half of the text. Both see the other's only through the exchange: what is printed
-is the loss, in nats a character, of the shared model on the last tenth of the text.
+Each replica has half of the text. Both see the other's only through the exchange. The script prints
+the loss, in nats a character, of the shared model on the last tenth of the text.
 """
 import argparse
 import pathlib

@@ -9,7 +9,7 @@ and the model from the run.
 --model is a folder that transformers loads; without one it is a small random Llama of bytes.
 --rank 16 trains a LoRA adapter of that rank (needs peft): only the adapter is exchanged, and each
 replica loads the same base model. --out FOLDER then writes the shared adapter in PEFT's format.
---late waits for so many entries of the log before it joins.
+--late N waits for N entries of the log before it joins.
 """
 import argparse
 import pathlib
@@ -54,7 +54,7 @@ def wait_for(store, entries):
             if len(diloco.run(store).history()) >= entries:
                 return
         except diloco.NotThereError:
-            pass  # nobody has begun
+            pass  # no replica has begun
         time.sleep(0.05)
 
 

@@ -30,7 +30,7 @@ STATUSES = {"DILOCO_EINVAL": diloco.InvalidError, "DILOCO_EREFUSED": diloco.Refu
 
 
 def run_c(statements):
-    """What a C program of these statements prints."""
+    """The output of a C program of these statements."""
     lines = ["#include <stddef.h>", "#include <stdio.h>"]
     lines += [f"#include <diloco/{h.name}>" for h in sorted((INCLUDE / "diloco").glob("*.h"))]
     lines += ["int main(void) {", *statements, "return 0; }"]
@@ -79,7 +79,7 @@ def top_level_arguments(text):
 
 
 def parameter_list(text, name):
-    """What stands in the parentheses behind the declared function's name."""
+    """The text in the parentheses after the declared function's name."""
     found = re.search(rf"\b{name}\s*\(", text)
     if not found:
         return None

@@ -1,6 +1,6 @@
-"""clients_test.py - logical clients in Python: the arithmetic is FedAvg's, a client's private state
-follows it, several workers and a resume come to the same bits, and what does not fit is refused by
-the client's name. Skips itself (77) without numpy; modules without torch."""
+"""clients_test.py - logical clients in Python: the arithmetic is FedAvg's, and a client's private
+state follows it. Several workers and a resume have the same bits. A result that does not fit is
+refused by the client's name. Skips itself (77) without numpy; modules without torch."""
 import pathlib
 import sys
 import tempfile

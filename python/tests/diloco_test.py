@@ -23,8 +23,8 @@ from diloco import _guards
 
 
 class Table:
-    """Managers of several replicas in one process: means of what has the same place in each one's
-    sequence of all-reduces of an entry. Waits for nobody: all have to have begun."""
+    """Managers of several replicas in one process: means of the tensors with the same place in
+    each one's sequence of all-reduces of an entry. No waiting: all have to have begun."""
 
     def __init__(self, n=1, wait_s=0.0):
         self.boxes, self.n, self.wait_s = {}, n, wait_s
@@ -396,7 +396,7 @@ class Refusals(unittest.TestCase):
             copy.deepcopy(opt.state_dict())
 
     def in_a_fork(self, call):
-        """What ``call`` raises in a forked child."""
+        """The exception of ``call`` in a forked child."""
         back, told = os.pipe()
         child = os.fork()
         if child == 0:
@@ -427,7 +427,7 @@ class Refusals(unittest.TestCase):
                 self.assertRegex(self.in_a_fork(opt.run.step), refused.format("Run"))
                 self.assertEqual(self.in_a_fork(lambda: _guards.claim(inner, Layer())),
                                  "nothing was raised")  # the child may make its own
-                move(opt, 1)  # the parent goes on
+                move(opt, 1)  # the parent continues
                 self.assertTrue(opt.done)
 
     def test_a_parameter_that_moved_is_named_before_anything_is_written(self):
@@ -535,7 +535,7 @@ class Replicas(unittest.TestCase):
                         self.assertTrue(torch.equal(p, shared.setdefault((f, name), theta)))
 
     def starts(self, first, second, **options):
-        """Two replicas that begin at these values; what each of them raised."""
+        """Two replicas that begin at these values. Returns the exception of each."""
         table, raised = Table(2, wait_s=30), [None, None]
 
         def live(i, value):

@@ -1,5 +1,5 @@
-"""examples_test.py - what stands in python/examples runs. Skips itself (77) without torch; what needs
-transformers, the program or MNIST's files is left out without them."""
+"""examples_test.py - the scripts in python/examples run. Skips itself (77) without torch. A script that
+needs transformers, the program or MNIST's files is left out without them."""
 import gzip
 import importlib.util
 import os

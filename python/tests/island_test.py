@@ -1,7 +1,6 @@
-"""island_test.py - the ranks of an FSDP mesh are one replica, whose rank 0 talks to the store: two
-ranks with sharded parameters train as one process with whole ones does, and resume bitwise; so do
-the ranks of DDP, as a group.
-Skips itself (77) without torch."""
+"""island_test.py - the ranks of an FSDP mesh are one replica, whose rank 0 talks to the store: Two
+ranks with sharded parameters train as one process with whole ones does, and resume bitwise. So do
+the ranks of DDP, as a group. Skips itself (77) without torch."""
 import os
 import pathlib
 import subprocess
@@ -135,7 +134,7 @@ def refused_with(kind, call):
 
 
 def sharded_rank(place, port, store):
-    """What each rank finds of models that have shards."""
+    """The results of each rank for models that have shards."""
     from torch.distributed.fsdp import FullyShardedDataParallel
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=place.rank, world_size=place.replicas)

@@ -1,4 +1,4 @@
-"""local_test.py - launch_local and plan: processes, their failures, and what they leave behind."""
+"""local_test.py - launch_local and plan: processes, their failures, and their leftovers."""
 import array
 import multiprocessing
 import os
@@ -135,7 +135,7 @@ class Launch(unittest.TestCase):
             diloco.launch_local(1, lambda place: 1, start="spawn")
 
     def check_end(self, number, code):
-        """The parent gets a signal while both replicas wait: nobody and nothing is left."""
+        """The parent gets a signal while both replicas wait: no process and no file is left."""
         folder = self.scratch()
         script = folder / "script.py"
         script.write_text(WAITING)
@@ -160,7 +160,7 @@ class Launch(unittest.TestCase):
 
     def test_a_killed_parent_takes_its_replicas_along(self):
         store = self.check_end(signal.SIGKILL, -signal.SIGKILL)
-        for path in sorted(store.rglob("*"), reverse=True):  # nobody was left to remove it
+        for path in sorted(store.rglob("*"), reverse=True):  # no process was left to remove it
             path.rmdir() if path.is_dir() else path.unlink()
         store.rmdir()
 

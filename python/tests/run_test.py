@@ -1,4 +1,4 @@
-"""run_test.py - a run over plain buffers: whole life, errors, waits, callbacks, the log's rows."""
+"""run_test.py - a run over plain buffers: start to end, errors, waits, callbacks, the log's rows."""
 import array
 import asyncio
 import json
@@ -137,7 +137,7 @@ class Life(InScratch):
         def live(name, pull, **more):
             self.replica(name, pull, replicas=2, sync_every=2, rounds=2, check__element=10, **more)
 
-        def behind_r1(run):  # entry 1 does not wait for whom entry 0 refused
+        def behind_r1(run):  # entry 1 does not wait for the replica that entry 0 refused
             while run.now.entry == 1 and not (self.store / "c/0000000001/r1.0000").exists():
                 time.sleep(0.01)
         in_threads(lambda: live("r0", 1, before_each=behind_r1), lambda: live("r1", 1000))
@@ -274,7 +274,7 @@ class Errors(InScratch):
 
 
 class Words(InScratch):
-    """What a reader of a run and of the package is shown."""
+    """The texts for a reader of a run and of the package."""
 
     def finish(self, **options):
         with diloco.Run(self.store, "r0", QUICK, sync_every=1, rounds=1, **options) as run:
@@ -515,7 +515,7 @@ class OuterOptimizers(InScratch):
             self.assertEqual(ran.returncode, 3, ran.stderr)
             self.assertIn("user:heavy-ball is a part of its caller's own", ran.stderr)
         ran = subprocess.run([program, "log", self.store], capture_output=True, text=True)
-        self.assertEqual(ran.returncode, 0, ran.stderr)  # what does not compute is read
+        self.assertEqual(ran.returncode, 0, ran.stderr)  # commands that do not compute can read it
 
     def test_what_it_raises_comes_out_of_the_step(self):
         def say(n):
@@ -526,7 +526,8 @@ class OuterOptimizers(InScratch):
                 self.replica("r0", self.heavy_ball(say=say)[0], **overlap)
 
     def interrupted(self, name, signals, outer_of):
-        """A replica whose second outer step gets signals; what came out of its steps, its model."""
+        """A replica whose second outer step gets signals. Returns the results of its steps and its
+        model."""
         former = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGINT, former)  # ignored: a shell's background job
         raised, weights = [], array.array("f", [0] * 5)

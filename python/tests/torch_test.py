@@ -209,7 +209,7 @@ class Arithmetic(InScratch):
         self.assertEqualTensors(values(permuted[0]), values(permuted[1]))
 
     def test_compiled_and_wrapped_models_have_the_names_of_plain_ones(self):
-        class Wrapped(torch.nn.Module):  # what DistributedDataParallel does to names
+        class Wrapped(torch.nn.Module):  # DistributedDataParallel changes names so
             def __init__(self, module):
                 super().__init__()
                 self.module = module
@@ -302,7 +302,7 @@ class Cuda(InScratch):
 
 class Resume(InScratch):
     def life(self, upto, store, save_at=None):
-        """A life of a replica with dropout, a scheduler and AdamW, from where it was to upto."""
+        """A process of a replica with dropout, a scheduler and AdamW, from its saved step to upto."""
         torch.manual_seed(11)
         model = torch.nn.Sequential(torch.nn.Linear(6, 9), torch.nn.Dropout(.3),
                                     torch.nn.Linear(9, 3))
@@ -408,7 +408,7 @@ class Shared(InScratch):
 
 
 class Places(InScratch):
-    """What the run reads and writes is the model, or an error."""
+    """The run reads and writes the model, or raises an error."""
 
     def until_due(self, model, opt, change):
         for step in range(3):
@@ -548,7 +548,7 @@ class InnerStates(unittest.TestCase):
 
 class Generators(unittest.TestCase):
     def machine(self, cuda, state=None):
-        """The calls into CUDA of a machine with it or without; what was set is in the list."""
+        """The calls into CUDA of a machine with it or without; the list has the settings."""
         taken = []
         stack = contextlib.ExitStack()
         for name, call in {"is_available": lambda: cuda, "is_initialized": lambda: cuda,
@@ -711,7 +711,7 @@ class Refusals(InScratch):
             opt.step()
         self.assertEqualTensors(values(model), before)
         with torch.no_grad():
-            model[0].weight.add_(1)  # as a trainer that looks only behind its step
+            model[0].weight.add_(1)  # as a trainer that looks only after its step
         opt.adopt()
         self.assertEqualTensors(values(model), before)
         with self.assertRaisesRegex(ValueError, "same tensors"):
@@ -786,7 +786,7 @@ class OuterOptimizers(InScratch):
         self.live(make, stop=8)
         for a, b in zip(whole, self.live(make)):
             self.assertTrue(torch.equal(a, b))
-        late = self.live(make, replica="r1")  # the run has ended: it is told all of it
+        late = self.live(make, replica="r1")  # the run has ended: the replica gets all of it
         for a, b in zip(whole, late):
             self.assertTrue(torch.equal(a, b))
 

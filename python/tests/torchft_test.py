@@ -1,5 +1,5 @@
 """torchft_test.py - torchft's own tests of its DiLoCo class, run with ours in its place by one line
-(LIB-11): what comes in torchft's wheel (torchft-nightly), with its manager and its quorum service.
+(LIB-11). They come in torchft's wheel (torchft-nightly), with its manager and its quorum service.
 Skips itself where torchft is not installed.
 
 Two of its unit tests call private methods of its fragments (_save_grads and kin) instead of
@@ -9,7 +9,7 @@ import unittest
 
 try:
     import torch
-    import parameterized  # noqa: F401: what its tests need
+    import parameterized  # noqa: F401: its tests need it
     import torchft.local_sgd
 except ImportError as error:
     print(f"left out: torchft's own tests with our class ({error})")

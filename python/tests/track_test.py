@@ -144,7 +144,7 @@ class Sidecar(unittest.TestCase):
 
 
 def read_wandb(folder):
-    """What an offline run of W&B holds: a log of LevelDB's form, of W&B's own protocol buffers."""
+    """The content of an offline run of W&B: a log of LevelDB's form, of W&B's own protocol buffers."""
     from wandb.proto import wandb_internal_pb2
     curves = {}
     for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):

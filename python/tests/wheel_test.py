@@ -155,7 +155,7 @@ class Wheel(unittest.TestCase):
 
 
 class Tools(unittest.TestCase):
-    """What is said where a tool lacks."""
+    """Messages about a missing tool."""
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()

@@ -4,9 +4,8 @@
  *     payload  of the codec, for the fragment's f32 array; packed where the run says so (pack.h)
  *     integers i64[n_integers], booleans u8[n_booleans]: values after training
  *
- * In a run whose objects are signed, DL_CONTRIBUTION_PROOF bytes follow the header: the key and its
- * signature of the header. The header then also holds a hash of the body that no adversary can
- * meet.
+ * In a run whose objects are signed, DL_CONTRIBUTION_PROOF bytes behind the header: the key and its
+ * signature of the header, which then also holds a hash of the body that no adversary can meet.
  *
  * Reading: bytes come in pieces from a store, go to memory or a spool file, and are hashed on
  * the way. Only whole, checked contributions are ever handed out. */
@@ -45,15 +44,14 @@ typedef struct dl_contribution {
     dl_hash manifest; /* digest of the model's manifest */
     uint64_t n_floats, n_integers, n_booleans;
     uint64_t payload_len;
-    dl_hash body;          /* dl_digest_bytes of all bytes after the header */
+    dl_hash body;          /* dl_digest_bytes of all bytes behind the header */
     uint64_t packing;      /* a dl_packing */
     uint64_t unpacked_len; /* bytes of the payload once it is unpacked; 0 without packing */
     dl_dealt dealt;
-    bool is_signed;   /* its proof follows the header */
-    dl_strong strong; /* then: of all bytes after header and proof */
-    uint64_t slices;  /* number of objects under b/ with payload, integers and booleans;
-                       * the body and the payload are then the table of their digests (slices.h);
-                       * else 0 */
+    bool is_signed;   /* its proof stands behind the header */
+    dl_strong strong; /* then: of all bytes behind header and proof */
+    uint64_t slices;  /* payload, integers and booleans are in so many objects under b/: the body is
+                       * the table of their digests, and the payload that (slices.h); else 0 */
     uint64_t bulk;    /* of these, bytes together; not in the header: the reader knows */
 } dl_contribution;
 
@@ -66,7 +64,7 @@ DL_MUST_CHECK diloco_status dl_contribution_read_header(dl_contribution *out,
 /* Return true if it has no samples, and so no body: its replica skips the entry (P9). A combined
  * update and a node's model have no samples and a body, and are not empty. */
 bool dl_contribution_is_empty(const dl_contribution *c);
-/* The same of an object in a store; no more of it is read. Store errors, too. */
+/* … of an object in a store, of which no more is read. Store errors, too. */
 DL_MUST_CHECK diloco_status dl_contribution_look(dl_contribution *out, dl_store *store,
                                                  const char *key, dl_time until);
 
@@ -76,7 +74,7 @@ DL_MUST_CHECK diloco_status dl_contribution_is_by(bool *out, dl_store *store, co
                                                   uint64_t entry, const dl_life *life,
                                                   const dl_public *key, dl_time until);
 
-/* Sign the bytes of `body` after the header: fills in is_signed and strong, and writes header and
+/* Sign what `body` holds behind the header: fills in is_signed and strong, and writes header and
  * proof. */
 DL_MUST_CHECK diloco_status
 dl_contribution_sign(unsigned char out[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF],
@@ -85,7 +83,7 @@ dl_contribution_sign(unsigned char out[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_
 /* Returns why a contribution's assigned samples are refused, or NULL. */
 typedef const char *(*dl_dealt_rule)(const dl_ledger *ledger, const dl_contribution *facts);
 
-/* The header that a contribution must have to be used for this entry. */
+/* What a contribution must say to be used for this entry. */
 typedef struct dl_contribution_expect {
     const char *run;
     uint64_t entry;
@@ -97,21 +95,21 @@ typedef struct dl_contribution_expect {
     dl_hash manifest;
     dl_fragment_shape shape;
     const dl_codec_form *form;
-    const dl_public *key;       /* its replica's; NULL: contributions are not signed */
-    const char *codec;          /* as the header names it; NULL: the form's */
-    const float *before;        /* payloads are values (DL_CODEC_WEIGHTS), and this is what they are
-                                 * subtracted from to be movements; NULL: they are movements */
-    dl_packer *packer;          /* NULL: payloads are not packed */
-    const dl_ledger *ledger;    /* NULL: the run does not assign data */
-    dl_dealt_rule refuses;      /* with a ledger: judges the samples that the header names */
-    uint64_t due;               /* the last position that it can have reached; 0: not known */
-    float bound;                /* largest size of an element */
-    uint64_t slices, bulk;      /* number and bytes of its slices: then only
-                                 * the table of their digests is read; 0: it is whole */
+    const dl_public *key;    /* its replica's; NULL: contributions are not signed */
+    const char *codec;       /* as the header names it; NULL: the form's */
+    const float *before;     /* payloads are values (DL_CODEC_WEIGHTS), and this is what they are
+                              * subtracted from to be movements; NULL: they are movements */
+    dl_packer *packer;       /* NULL: payloads are not packed */
+    const dl_ledger *ledger; /* NULL: the run does not assign data */
+    dl_dealt_rule refuses;   /* with a ledger: judges the samples that the header names */
+    uint64_t due;            /* the last position that it can have come to; 0: not known */
+    float bound;             /* largest size of an element */
+    uint64_t slices, bulk;   /* it is in so many slices, of so many bytes: then the table of their
+                              * digests is all that is read; 0: it is whole */
     const dl_manifest *tensors; /* to name a bad element */
 } dl_contribution_expect;
 
-/* Most bytes that can follow the header, which is also the size of a slot for it. */
+/* Most bytes that can stand behind the header, which is also what a slot for it needs. */
 size_t dl_contribution_body_max(const dl_codec_form *form, dl_fragment_shape shape, bool packed);
 
 /* Space for one contribution's body: memory, or (spool_dir not NULL) an unlinked file in that
@@ -124,7 +122,7 @@ void dl_slot_destroy(dl_slot *slot);
 /* Its bytes, at the begin of a page. */
 unsigned char *dl_slot_bytes(dl_slot *slot);
 size_t dl_slot_size(const dl_slot *slot);
-/* Data in a file takes no memory until it is read again; data->mapped says so. */
+/* What is in a file takes no memory until it is read again, which data->mapped says. */
 void dl_slot_let_go(const dl_slot *slot, dl_contribution_data *data);
 
 /* The codec that the header of a client's values after training names: f32 of those (FED-15). */
@@ -136,8 +134,8 @@ void dl_slot_let_go(const dl_slot *slot, dl_contribution_data *data);
 
 /* Read the object and check all of it: length before memory, header, every expected field, body
  * digest, codec's check (finite, within bounds). *facts and *data are set only on OK; data
- * points into the slot. DILOCO_EPROTO or DILOCO_ENUMERIC: do not count it; the text says why.
- * *reason is then a short word for the record ("truncated", "checksum", "base", "foreign", "shape",
+ * points into the slot. DILOCO_EPROTO or DILOCO_ENUMERIC: do not count it; the text says why;
+ * *reason is a short word for the record ("truncated", "checksum", "base", "foreign", "shape",
  * "codec", "non-finite", "bound", "header", "dealt", "claim", "signature"), else "". DILOCO_ENOENT.
  * Store errors as they are. A slot that is smaller than dl_contribution_body_max of what is
  * expected is a bug. */
@@ -153,7 +151,7 @@ DL_MUST_CHECK diloco_status dl_contribution_read(dl_contribution *facts, dl_cont
                                                  const dl_span *spans, size_t n,
                                                  const dl_contribution_expect *expect);
 
-/* Report the error of the element that the codec's check found: *reason as above, and the text. */
+/* What is wrong with the element that the codec's check found: *reason as above, and the text. */
 diloco_status dl_contribution_bad_element(const char **reason, const dl_contribution_expect *expect,
                                           const dl_contribution_data *data, size_t index);
 

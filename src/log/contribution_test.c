@@ -1,8 +1,7 @@
 /* contribution_test.c - a contribution is handed out whole and checked or not at all.
  *
- * The objects are made by hand from the header's own writer, so that each test can break
- * one thing. `broken` in the header means: changed and sealed again, as a malicious member would.
- */
+ * The objects are made by hand from the header's own writer, so that each test can break one
+ * thing; `broken` in the header means: changed and sealed again, as a malicious member would. */
 #include "log/contribution.h"
 
 #include "check.h"
@@ -511,7 +510,7 @@ TEST(sizes_that_are_not_the_fragments_are_rejected_before_they_are_used)
     scene_end(&s);
 }
 
-/* The contribution of a replica that skips an entry. */
+/* What a replica puts that has nothing to give. */
 static void make_empty(scene *s)
 {
     s->facts.stats.samples = s->facts.stats.steps = s->facts.stats.tokens = 0;
@@ -548,7 +547,7 @@ TEST(p9_one_of_no_samples_that_has_something_else_is_rejected)
                                     &f->payload_len, &f->slices,     &f->bulk};
         *counts[i] = 1;
         dl_contribution_write_header(s.object, f);
-        s.len += i == 5; /* a byte that the header does not count */
+        s.len += i == 5; /* a byte that the header does not tell of */
         check_rejected(&s, DILOCO_EPROTO, "shape", "of no samples");
         scene_end(&s);
     }
@@ -605,7 +604,7 @@ TEST(values_become_movements_in_the_slot)
     s.g[3] = -INFINITY;
     make_object(&s);
     check_rejected(&s, DILOCO_ENUMERIC, "non-finite", "element 3 of embed");
-    before[22] = 60, s.g[3] = 0, s.g[22] = -41; /* the check is of the movement */
+    before[22] = 60, s.g[3] = 0, s.g[22] = -41; /* what counts is the movement */
     make_object(&s);
     check_rejected(&s, DILOCO_ENUMERIC, "bound", "element 1 of scale moved by 101");
 
@@ -699,7 +698,7 @@ static dl_signer *signer_of(const char *name)
     return signer;
 }
 
-/* The object again, signed; the proof and the body follow `header`. */
+/* The object again, signed; what is behind `header` then is the proof and the body. */
 static void make_signed(scene *s, dl_signer *signer)
 {
     unsigned char body[BODY];
@@ -711,7 +710,7 @@ static void make_signed(scene *s, dl_signer *signer)
     s->len = OBJECT + DL_CONTRIBUTION_PROOF;
 }
 
-/* Its header again, with its hash, as a party without a key can make it. */
+/* Its header again, with its hash, as who has no key can. */
 static void change_header(scene *s, const dl_contribution *to)
 {
     dl_contribution_write_header(s->object, to);
@@ -738,8 +737,8 @@ TEST(a_signed_contribution_is_its_own_replicas_alone)
     dl_signer_close(others);
 }
 
-/* A signed contribution under another run, entry, fragment, generation: first as it is, then with
- * its header changed to fit. The signature prevents the second. */
+/* What a replica signed, under another run, entry, fragment, generation: first as it is, then with
+ * its header changed to fit, which is what the signature is for. */
 TEST(a_signed_contribution_is_of_no_use_anywhere_else)
 {
     scene s;
@@ -755,7 +754,7 @@ TEST(a_signed_contribution_is_of_no_use_anywhere_else)
         if (k == 0) memcpy(lie.run, OTHER, sizeof lie.run), s.expect.run = OTHER;
         if (k == 1) lie.entry = s.expect.entry = 13;
         if (k == 2) lie.life.generation = s.expect.life.generation = 4;
-        if (k == 3) lie.norm = 1e6; /* nothing but a claim */
+        if (k == 3) lie.norm = 1e6; /* nothing but what it tells */
         if (k == 4) memcpy(lie.life.replica, "r8", 3), memcpy(s.expect.life.replica, "r8", 3);
         change_header(&s, &was);
         if (k != 3) check_rejected(&s, DILOCO_EPROTO, "foreign", "");
@@ -777,7 +776,7 @@ TEST(a_body_that_was_not_signed_is_rejected_though_its_digest_fits)
     unsigned char *body = s.object + DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF;
     body[5] ^= 1;
     check_rejected(&s, DILOCO_EPROTO, "checksum", "damaged");
-    /* Signed over a digest of other bytes than its hash, as after a collision. */
+    /* Signed over a digest of other bytes than its hash: what a collision comes to. */
     dl_contribution lie = s.facts;
     dl_strong hash;
     dl_signature signature;

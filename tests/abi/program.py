@@ -40,7 +40,7 @@ context = 32
 [data]
 train_path = "text.txt"
 """
-# What follows the first "/" tells commands of one name apart; it is not given to the program.
+# The text after the first "/" distinguishes commands of one name; it is not given to the program.
 JSON = ["train run.toml", "status runs/run", "log runs/run", "log/traffic runs/run --traffic",
         "log/moved runs/run --moved 1", "verify runs/run", "report runs/run", "eval run.toml",
         "eval/text runs/run --text text.txt", "presets sparse", "doctor", "doctor/config run.toml",

@@ -1,12 +1,12 @@
-/* hostile.c - replicas that lie, for LD_PRELOAD: the program itself knows nothing of it.
+/* hostile.c - malicious replicas, for LD_PRELOAD: the program itself knows nothing of it.
  *
  *     ATTACK=NAME ATTACKERS=r5,r6,r7 HONEST=5    of a run over a folder, codec f32, unsigned
  *
- * What one of the attackers sends is rewritten when it is whole, just before it gets its name: the
- * movement of c/<e>/<replica>.<g> becomes what the attack says, and its header fits. So an attacker
- * is a real replica that trains, follows and commits, and only what it sends is a lie. Attacks that
- * need to know what the honest send wait, up to a minute, until HONEST contributions of others lie
- * under c/<e>/.
+ * An attacker's contribution is rewritten when it is whole, just before it gets its name. The
+ * movement of c/<e>/<replica>.<g> becomes that of the attack, and its header fits. So an attacker
+ * is a real replica that trains, follows and commits; only its contributions are forged. Attacks
+ * that depend on the honest contributions wait, up to a minute, until HONEST contributions of
+ * others are under c/<e>/.
  *
  *     sign_flip    -g                       scale     1000 g
  *     nan, inf     in one element           gaussian  noise as long as 10 g
@@ -17,9 +17,9 @@
  *     ipm_small    likewise, -1/2 times: shorter than any honest movement, so near to all of them
  *     mimic        (Karimireddy et al. 2022) what the first honest one sends
  *     copy         likewise, each of another
- *     slice_owner  with exchange "sharded": what the attackers combine for all, x/<e>/<slice>/, and
- *                  have measured for it, x/<e>/measured/, becomes -1000 times that. All do the
- *                  same, so those who combine one slice agree in the lie. */
+ *     slice_owner  with exchange "sharded": the attackers' combined slices, x/<e>/<slice>/,
+ *                  and their measurements, x/<e>/measured/, become -1000 times their values. All do
+ * the same, so the owners of one slice agree. */
 #include "log/contribution.h"
 
 #include <dirent.h>
@@ -85,7 +85,7 @@ static bool is_attacker(const char *replica, size_t *rank)
     return false;
 }
 
-/* ---- what others have sent ---------------------------------------------------------------- */
+/* ---- contributions of others ---------------------------------------------------------------- */
 
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
@@ -207,7 +207,7 @@ static void lie(attack *a, const char *leaf)
     }
 }
 
-/* The upload lies whole under `from`; it will be c/<e>/<leaf>. */
+/* The upload is whole under `from`; it will be c/<e>/<leaf>. */
 static void rewrite(unsigned char *bytes, size_t len, const char *folder, const char *leaf,
                     size_t rank)
 {
@@ -227,8 +227,8 @@ static int is_liars(const struct dirent *d)
     return is_attacker(d->d_name, &rank);
 }
 
-/* A witness, who puts a digest alone, says what its accomplice has put: the first of the slice's
- * owners, where that is one. */
+/* A witness, which puts a digest alone, repeats the digest of its accomplice: the first of the
+ * slice's owners, where that is one. */
 static bool bear_witness(dl_hash *said, const char *folder)
 {
     struct dirent **names = NULL;
@@ -248,7 +248,7 @@ static bool bear_witness(dl_hash *said, const char *folder)
     return found;
 }
 
-/* What is combined of a slice is of floats, what is measured of doubles; then the digest. */
+/* A combined slice has floats, a measured one doubles; then the digest. */
 static void rewrite_slice(unsigned char *bytes, size_t len, bool measured, const char *folder)
 {
     dl_hash digest;

@@ -1,13 +1,13 @@
 /* die_at.c - kill -9 at a named point, for LD_PRELOAD: the program itself knows nothing of it.
  *
  *     DIE_AT=WHEN:WHAT:WHERE   WHEN is before, amid or after
- *     DIE_ONCE=FILE            made by who dies: nobody else does, and the test sees it
- *     DIE_EACH=1               everybody does at a link, once a name: FILE and the name's end
+ *     DIE_ONCE=FILE            made by the dying process: no other one dies, and the test sees it
+ *     DIE_EACH=1               every process dies at a link, once a name: FILE and the name's end
  *
- * WHAT is one of link, rename, unlink (of a file store: WHERE is a part of the path) and PUT, POST,
- * DELETE (of a client over plain HTTP: WHERE is a part of the request's line).
+ * WHAT is one of link, rename, unlink of a file store, where WHERE is a part of the path. Or it is
+ * PUT, POST, DELETE of a client over plain HTTP, where WHERE is a part of the request's line.
  *
- * A file is linked when it is whole, so `before:link` is an upload that was under way. `amid` of a
+ * A file is linked when it is whole, so `before:link` is an upload in flight. `amid` of a
  * request is when its head and some of its body were sent, `after` when something of the answer has
  * come, and nothing of it was seen. */
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
-# points.sh PROGRAM DIE_AT.so WHERE: a process of a run dies, as by kill -9, at each point at which
+# points.sh PROGRAM DIE_AT.so WHERE: A process of a run dies, as by kill -9, at each point at which
 # something is half done; WHERE is file, hub, or bucket (the store of CLOUD_TEST_URL). Every run
-# completes, verifies, and ends in the bits of one in which nobody died (PROTOCOL P16; R-20).
+# completes, verifies, and ends in the bits of one without a death (PROTOCOL P16; R-20).
 . "$(dirname "$0")/../e2e/lib.sh"
 shim=$2 # absolute
 where=$3
@@ -43,8 +43,8 @@ dies() {
     ended_well "$1"
 }
 
-# STO-15: every replica does, behind its upload; the entry completes from what is stored, and nobody
-# puts anything again.
+# STO-15: every replica does, after its upload; the entry completes from the stored objects, and no
+# replica puts anything again.
 all_die() {
     n=$((n + 1))
     expect 0 env DIE_AT=after:link:/c/0000000003/ DIE_ONCE="$PWD/once$n" DIE_EACH=1 LD_PRELOAD="$shim" \

@@ -38,7 +38,7 @@ expect 0 diloco eval runs/bpe --text text.txt --set data.tokenizer_path=tok.json
 grep -q '^after 6 entries: loss [0-9.]*, perplexity [0-9.]*, [0-9.]* bits per byte, over ' out ||
     fail "eval --text"
 
-# Whoever joins, samples or exports has the run's own tokenizer.
+# A command that joins, samples or exports has the run's own tokenizer.
 for command in 'sample runs/bpe' 'join runs/bpe --set data.train_path=tokens' \
     'export runs/bpe --to hf --out model'; do
     expect 1 diloco $command --set data.tokenizer_path=other.json

@@ -26,7 +26,8 @@ run sparse --set server.diloco.codec=topk --set server.diloco.codec_values=2bit 
 
 expect 2 diloco train tiny.toml --store none --set server.diloco.codec_values=3bit
 
-# Compressed, f32 is what it was, and smaller; what hardly shrinks costs next to nothing.
+# Compressed, f32 has the same values, and is smaller; a payload that hardly shrinks costs next to
+# nothing.
 run f32zstd --set server.diloco.codec=f32 --set server.diloco.compression=zstd
 [ "$(digest f32zstd)" = "$(digest f32)" ] || fail "compression changes the result"
 [ $((bytes * 10)) -le $((whole * 95 / 10)) ] || fail "f32 with zstd: $bytes bytes of $whole"

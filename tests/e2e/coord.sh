@@ -1,6 +1,6 @@
 #!/bin/sh
-# coord.sh PROGRAM: a folder whose coord is a hub: who makes the run names the hub; who reads of it
-# in run.json sends no token there unless it is listed.
+# coord.sh PROGRAM: a folder whose coord is a hub: the creator of the run names the hub; a reader of
+# the run in run.json sends no token there unless it is listed.
 . "$(dirname "$0")/lib.sh"
 
 port=$(python3 "$project/tests/free_port.py")
@@ -24,7 +24,7 @@ expect 0 diloco status bulk
 [ ! -e bulk/log ] || fail "the folder has a log of its own"
 unset DILOCO_COORDS
 
-# Who names it in a CONFIG has named it; who joins by the url lists it.
+# A CONFIG that names it is enough; a replica that joins by the url lists it.
 sed "s|^\[run\]|[run]\nstore = \"bulk\"\ncoord = \"$hub/run\"|" tiny.toml >named.toml
 for command in status log verify; do
     expect 0 diloco $command named.toml

@@ -50,7 +50,7 @@ wait $parent || code=$?
 [ "$(exact cut)" = "2400 2" ] || fail "killed: $(exact cut)"
 [ "$(digest cut)" = "$want" ] || fail "with replicas killed, the run ends elsewhere"
 
-# A third joins while one of the two is killed for good; entries commit with whoever is there.
+# A third joins while one of the two is killed for good; entries commit with the replicas present.
 cat >>tiny.toml <<'TOML'
 sampler = "whole"
 TOML
@@ -73,7 +73,7 @@ expect 0 diloco verify some
 exact some >sum
 grep -q ' 3$' sum || fail "three replicas took part, not: $(cat sum)"
 
-# What cannot be promised is refused, or said.
+# A promise that cannot be kept is refused, or reported.
 expect_error 3 'async" has none' diloco train tiny.toml --preset async --store a
 expect_error 3 'data.sampler' diloco train tiny.toml --set data.sampler=contiguous --store a
 expect 0 diloco train tiny.toml --store streams --set trainer.rounds=2 \

@@ -20,7 +20,7 @@ grep -q 'client[0-9]*\.0000,client' out || fail "the log does not count clients"
 expect 0 diloco eval whole --set data.train_path=text.txt
 expect 0 diloco sample whole --set data.train_path=text.txt --tokens 4
 
-# FED-33: what lies in the run's store names no client's state.
+# FED-33: the objects in the run's store name no client's state.
 [ -z "$(find whole -name st)" ] || fail "private state lies in the run's store"
 [ -n "$(find whole.local -path '*/clients/st/*/client*')" ] || fail "there is no client's state"
 
@@ -30,7 +30,7 @@ expect 0 diloco train tiny.toml --store three --replicas 3 --set run.seed=1 --qu
 expect 0 diloco train tiny.toml --store other --set run.seed=2 --quiet
 [ "$(digest other)" != "$want" ] || fail "another seed changes nothing"
 
-# A server that trains nobody, two workers that close nothing, and their own private store: they
+# A server that trains no client, two workers that close nothing, and their own private store: they
 # share nothing but a hub, whose folder is this one.
 diloco serve . --listen 127.0.0.1:0 >serve.out 2>serve.err &
 hub=$!
@@ -104,7 +104,7 @@ expect_error 1 'it is gone' diloco train tiny.toml --store lost --quiet --set ru
 expect 0 diloco train tiny.toml --store lost --set clients.on_lost_state=reset --record reset.jsonl
 grep -q '"code":"client_state"' reset.jsonl || fail "the record does not tell of the reset"
 
-# What cannot be kept is refused.
+# Settings that cannot be kept are refused.
 expect_error 3 'clients.state' diloco train tiny.toml --store no --set run.state_dir=none
 expect_error 3 'own store' diloco train tiny.toml --store no --set clients.state=no/private
 expect_error 3 'trainer.epochs' diloco train tiny.toml --store no \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a first-time user does and the program does not expect: each answer names the way out.
+# Mistakes of a first-time user: each answer names the way out.
 . "$(dirname "$0")/lib.sh"
 
 # flags_after_with FILE: the flags that a line suggests.
@@ -66,7 +66,7 @@ expect 0 diloco options 'third of'
 grep -q '; default' out || fail "no option by a part of its meaning"
 expect_error 2 '--markdown' diloco options lr --markdown
 
-# Output into a pipe that nobody reads: a quiet end, also where the signal for it is ignored.
+# Output into a pipe without a reader: a quiet end, also where the signal for it is ignored.
 mkfifo pipe
 : <pipe &
 exec 8>pipe

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs without a log: nodes that find each other, lose each other, and go on (SWM-9, SWM-15).
+# Runs without a log: nodes that find each other, lose each other, and continue (SWM-9, SWM-15).
 . "$(dirname "$0")/lib.sh"
 
 cat >swarm.toml <<'TOML'
@@ -31,7 +31,7 @@ nodes_json() {
     diloco status "$1" --json | tr '{' '\n' | sed -n 's/^"node":"\([^"]*\)".*"'"$2"'":"\{0,1\}\([^",]*\).*/\1 \2/p' | sort
 }
 
-# Five on one machine: no server process, one model in the end, since they agree behind the last.
+# Five on one machine: no server process, one model in the end, since they agree after the last.
 expect 0 diloco train swarm.toml --record record.jsonl
 grep -q 'no consensus' out || fail "the run is not said to be without consensus"
 [ "$(grep -c '"event":"round"' record.jsonl)" = 20 ] || fail "not a line a node and round"
@@ -79,7 +79,7 @@ grep '"code":"divergence"' absurd.jsonl |
 expect_error 4 'swarm.min_peers' diloco train swarm.toml --store runs/few --set run.local_replicas=2 \
     --set run.start_timeout=1
 
-# noloco agrees too: on whole models, behind every second round.
+# noloco agrees too: on whole models, after every second round.
 expect 0 diloco train swarm.toml --store runs/agree --preset noloco --record agree.jsonl \
     --set run.replicas=2 --set swarm.min_peers=2 --set swarm.agree_every=2
 [ "$(grep '"event":"agreement"' agree.jsonl | grep -c '"stepped":true')" = 4 ] ||

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Nodes without a log that meet by one address, and then lose it: one is killed for good, the first
-# of all, one stalls for ever, one is killed and comes back, one is stopped and goes on
+# of all, one stalls for ever, one is killed and comes back, one is stopped and continues
 # (SWM-11, SWM-12, SWM-15).
 . "$(dirname "$0")/lib.sh"
 
@@ -66,7 +66,7 @@ kill -STOP $stalled
 
 # One is killed: its parent starts it again, and it resumes from its own state.
 kill -9 "$(children $d)"
-# One is asked to stop, and goes on by the same command, though its first address is dead.
+# One is asked to stop, and continues by the same command, though its first address is dead.
 kill -INT $c
 wait $c && fail "a stopped node ended well" || [ $? = 130 ] || fail "a stopped node's exit code"
 diloco join --peer "$peer" --store c --record c.jsonl --set data.train_path=text.txt >c.out 2>&1 &

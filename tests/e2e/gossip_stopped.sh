@@ -1,5 +1,5 @@
 #!/bin/sh
-# A node without a log that is stopped between its step and the agreement on it goes on from there.
+# A node without a log that is stopped between its step and the agreement on it continues from there.
 . "$(dirname "$0")/lib.sh"
 
 set -- --preset swarm --set swarm.min_peers=2 --set swarm.agree_every=1 --set run.deadline=5 \
@@ -23,7 +23,7 @@ wait_for has_agreed
 other=$(children $second)
 started="$started $(children $first) $other"
 
-# The other stands still where the first has made its step: it waits for a model to agree on. In
+# The other stops where the first has made its step: it waits for a model to agree on. In
 # whichever round that comes about.
 tries=0
 while :; do

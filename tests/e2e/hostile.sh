@@ -1,5 +1,5 @@
 #!/bin/sh
-# A hub under attack (tests/hostile/attack.py): honest replicas of a signed run go on and end with
+# A hub under attack (tests/hostile/attack.py): honest replicas of a signed run continue and end with
 # the right state, memory and threads stay bounded, nothing outside the hub's folder is touched.
 # SWM-28
 . "$(dirname "$0")/lib.sh"

@@ -42,7 +42,7 @@ expect 0 diloco log "$url"
 [ "$(wc -l <out)" = 30 ] || fail "log of a url"
 expect 0 diloco doctor "$url"
 
-# What /status.json says is what status --json says, but for where it was asked.
+# /status.json equals status --json, but for the address.
 python3 - "$port" <<'PY' || fail "/status.json and status --json differ"
 import json, sys, urllib.request
 page = json.load(urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/status.json?run=team/tiny"))

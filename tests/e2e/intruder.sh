@@ -1,7 +1,7 @@
 #!/bin/sh
 # A writer without a key, in a run of keys (tests/hostile/plant.py): objects of every kind under names
 # of every pattern, in a folder, at a hub, and in a bucket of the hub's S3 side. The run is stopped,
-# they are put, and it goes on to its end; others are put while it runs and a third replica joins.
+# they are put, and it continues to its end; others are put while it runs and a third replica joins.
 # status, log, verify and the hub's pages read it. SWM-28
 #
 # A part after the program selects scenarios: closed, rosters or hub, which are tests of their own; or
@@ -119,7 +119,7 @@ clean_up_own() {
     exit $status
 }
 
-# These wait more than they work, so several go on at once.
+# These wait more than they work, so several run at once.
 all=
 go() {
     ("$@") >"log.$2" 2>&1 &
@@ -139,7 +139,7 @@ closed() {
     go intrude closed.leader mixed folder closed --set server.diloco.exchange=leader
 }
 
-# Without keys anybody can be r0, and junk at its names fences it. Junk elsewhere stops no run.
+# Without keys any process can be r0, and junk at its names fences it. Junk elsewhere stops no run.
 rosters() {
     go intrude open.mixed mixed folder open
     go intrude invited.mixed mixed folder invited

@@ -1,6 +1,7 @@
 #!/bin/sh
 # A second machine (here: another private folder) joins by URL: settings come from the run, a
-# free name is chosen, and both end with the same state; who trained already goes on (LIB-24).
+# free name is chosen, and both end with the same state; a replica that trained already continues
+# (LIB-24).
 . "$(dirname "$0")/lib.sh"
 
 expect_error 2 'data.train_path' sh -c 'diloco train tiny.toml --store s --quiet && diloco join s'
@@ -51,7 +52,7 @@ wait $second || fail "train after a lost race: $(cat lost1.out)"
 expect 0 diloco train tiny.toml --store whole --set trainer.rounds=30 --quiet
 [ "$(digest s)" = "$(digest whole)" ] || fail "two machines end elsewhere than one"
 
-# Five that begin in the same moment, each a machine of its own: all choose the same name, and whoever
+# Five that begin in the same moment, each a machine of its own: all choose the same name, and whichever
 # was not the quickest is given another.
 sed 's/^replicas = 2/replicas = 5/' tiny.toml >five.toml
 expect 0 diloco train five.toml --store five_whole --quiet

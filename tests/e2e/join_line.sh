@@ -1,7 +1,7 @@
 #!/bin/sh
 # Two machines and one line: serve --join prints it, join takes it from a file, from stdin or as an
-# argument; it pins the hub's certificate, and its secret stands in no list of processes and in no
-# message (STO-17). And a hub that lets in who shows a member's key.
+# argument; it pins the hub's certificate, and its secret is in no list of processes and in no
+# message (STO-17). And a hub that admits a holder of a member's key.
 . "$(dirname "$0")/lib.sh"
 sed -i 's/^replicas = 2/replicas = 2\nlocal_replicas = 1\nroster = "open"/' tiny.toml
 
@@ -68,8 +68,8 @@ expect_error 2 'is not the url of a run' diloco status "http://127.0.0.1:1/a#$to
 kill -INT "$hub"
 wait "$hub" || true
 
-# What a full disk or a kill left of the token and the certificate is made anew, and what was made
-# stays: a line that was given away goes on being true.
+# Parts of the token and the certificate after a full disk or a kill are made again. Whole
+# ones stay: a line that was given away stays valid.
 mkdir -p left/.hub
 chmod 700 left/.hub
 : >left/.hub/token

@@ -65,7 +65,7 @@ wait_for has_replica 1 0
 replica=$(replica_of 1 0)
 kill -9 "$(keeper "$(folder 1 0)")" "-$replica"
 wait_for is_started 1 1
-# … and of the replica alone: its keeper reports the signal.
+# The same of the replica alone: its keeper reports the signal.
 wait_for has_replica 0 0
 kill -9 "-$(replica_of 0 0)"
 wait_for is_started 0 1
@@ -86,7 +86,7 @@ grep -q . out || fail "no output of r0"
 expect 0 diloco launch tiny.toml --store cut
 [ "$(folder 0 2)$(folder 1 2)" = "" ] || fail "replicas were started for a complete run"
 
-# Cancelled: no replica is left, its state is saved, and launch goes on from there.
+# Cancelled: no replica is left, its state is saved, and launch continues from there.
 diloco rm cut >/dev/null
 rm -rf cut.launch
 [ ! -e cut ] || fail "rm left $(find cut)"
@@ -162,7 +162,7 @@ expect 0 diloco launch status bad
 grep -q '^machine time: .* EUR (3600.00 EUR an hour and replica, prices of 2026-01-31)$' out || fail "not the cost"
 expect_error 2 'launch.budget needs launch.prices' diloco launch tiny.toml --store no3 --budget 5
 
-# What makes no sense is refused by name.
+# A senseless request is refused by name.
 expect_error 2 'there is no executor sulrm; there are: local' diloco launch tiny.toml --on sulrm
 expect_error 2 'local takes no place' diloco launch tiny.toml --on local://here
 expect_error 3 'launch.gpus (--set) has no meaning with the executor local' \

@@ -1,8 +1,8 @@
-# lib.sh - what the end-to-end tests share. A test is a script  NAME.sh PROGRAM  that begins with
+# lib.sh - functions of the end-to-end tests. A test is a script  NAME.sh PROGRAM  that begins with
 #
 #     . "$(dirname "$0")/lib.sh"
 #
-# It then stands in an empty folder of its own, which goes away with it, with the program as
+# Its working folder is then empty and its own, and is removed with it, with the program as
 # `diloco` on its PATH, a text of 64 kB in text.txt and a tiny model in tiny.toml.
 set -eu
 export LC_ALL=C
@@ -95,7 +95,7 @@ children() {
     cat "/proc/$1/task/$1/children" 2>/dev/null || true
 }
 
-# node_address FOLDER: of the first node without a log that lives there; empty when there is none.
+# node_address FOLDER: of the first node without a log that runs there; empty without one.
 node_address() {
     sed -n 's/.*"address":"\([^"]*\)".*/\1/p' "$1"/nodes/*/served/run/me/beat.json 2>/dev/null | head -1
 }

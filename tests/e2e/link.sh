@@ -1,6 +1,6 @@
 #!/bin/sh
 # --link: a run on a slow and lossy link of its own making ends in the bits of one without; the
-# record says which link; doctor and plan look through it; what is no link is refused.
+# record says which link; doctor and plan look through it; a wrong link is refused.
 . "$(dirname "$0")/lib.sh"
 
 expect 0 diloco train tiny.toml --set trainer.rounds=2 --store plain

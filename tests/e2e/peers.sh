@@ -1,7 +1,7 @@
 #!/bin/sh
 # Members that read contributions from each other (run.peers): the bits of a run in which they do
 # not, among the trusted and in a roster of keys; a member that is stalled, then killed, in the
-# middle of an exchange holds up nobody for longer than a time-out (SWM-11, SWM-12).
+# middle of an exchange holds up no replica for longer than a time-out (SWM-11, SWM-12).
 . "$(dirname "$0")/lib.sh"
 
 sed -i 's/^replicas = 2/replicas = 3/; s/^rounds = 6/rounds = 8/
@@ -32,7 +32,7 @@ stop_two() {
 }
 
 # In the middle of an entry r2 stalls: it has contributed, and others want to read that of it.
-# The link leaves time to stop somebody.
+# The link leaves time to stop a member.
 diloco train tiny.toml --store direct --set run.peers=true --set run.link=100mbit,10ms \
     --record direct.jsonl >run.out 2>&1 &
 train=$!

@@ -143,7 +143,7 @@ awk -v p="$(json predicted_wall_s <out)" -v n="$parameters" \
 expect 0 diloco plan --replay run --link 10mbit,50ms --recorded-link 10gbit
 grep -q 'wall clock' out || fail "no lines"
 
-# STO-13: what each entry of 8 replicas moved, in bytes, requests, bytes a second and money.
+# STO-13: the traffic of each entry of 8 replicas, in bytes, requests, bytes a second and money.
 expect 0 diloco train tiny.toml --store eight --replicas 8 --set trainer.rounds=3 \
     --set trainer.local_steps_per_round=2 --quiet
 printf 'date = "2026-01-31"\ncurrency = "USD"\negress_per_gb = 90\nput_per_1000 = 5\nget_per_1000 = 0.4\n' >dear.toml
@@ -153,7 +153,7 @@ expect 0 diloco log eight --traffic --cost dear.toml --json
     fail "not all bytes by kind: $(sed -n 4p out)"
 sed -n 3p out >last
 [ "$(json records <last)" = 8 ] || fail "not the records of eight"
-# 8 contributions up and 64 down, one's own read back; nothing else is so long
+# 8 contributions up and 64 down, one's own read back; nothing else has that size
 awk -v sent="$(json bytes_sent <last)" -v received="$(json bytes_received <last)" -v n="$parameters" \
     -v writes="$(json requests_write <last)" -v reads="$(json requests_read <last)" \
     -v rate="$(json bytes_per_s <last)" -v s="$(json seconds <last)" -v cost="$(json cost <last)" 'BEGIN {

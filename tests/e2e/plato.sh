@@ -70,7 +70,7 @@ for file in MNIST/fedavg_lenet5_diloco_comparison CIFAR10/fedavg_resnet18_diloco
     is trainer.lr_scheduler '"LambdaLR"'
 done
 
-# What Plato has and this program has not is refused by name; what nobody has, with the nearest.
+# A key of Plato that this program lacks is refused by name; an unknown key, with the nearest.
 refused() { # CODE WORDS SETTING
     expect "$1" diloco train "$configs/MNIST/diloco_lenet5_smoke.toml" --set "$3"
     grep -q "$2" err || fail "$3 is refused in other words: $(cat err)"

@@ -68,6 +68,6 @@ expect_error 3 'remove this one on the hub' diloco rm "$url"
 expect 0 diloco verify "$url"
 expect 0 diloco rm hub/team/tiny
 [ -z "$(find hub -type f ! -path '*/.tmp/*')" ] || fail "rm left in the hub: $(find hub -type f)"
-expect 0 diloco rm "$url" # what is left of it here
+expect 0 diloco rm "$url" # its rest here
 [ -z "$(ls -A runs)" ] || fail "rm left $(ls -A runs)"
 expect_error 1 "$url holds no run" diloco rm "$url"

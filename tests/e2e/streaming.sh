@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fragments and overlap under kill -9: replicas die at random moments while up to three
-# contributions are under way, are started again, and the run completes, verifies, and all end on
+# contributions are in flight, are started again, and the run completes, verifies, and all end on
 # one state. Ctrl-C in between loses nothing either.
 . "$(dirname "$0")/lib.sh"
 
@@ -31,7 +31,7 @@ complete() {
     return 0
 }
 
-# Undisturbed: the record has entries whose result came while training went on.
+# Undisturbed: the record has entries whose result came during training.
 expect 0 diloco train tiny.toml --store whole --quiet
 complete whole
 adopts=$(diloco log whole --events | grep -c '"event":"adopt"')
@@ -57,7 +57,7 @@ for seed in 1 2; do
     complete cut
 done
 
-# All at once, parent included; the same command goes on.
+# All at once, parent included; the same command continues.
 rm -rf cut cut.local
 for entry in 3 11 30; do
     start

@@ -1,6 +1,6 @@
 #!/bin/sh
 # ALG-9: several values of H at equal steps: a table, an object, nothing run twice, and a sweep that is
-# stopped or killed goes on to the same results.
+# stopped or killed continues to the same results.
 . "$(dirname "$0")/lib.sh"
 
 sweep="diloco sweep tiny.toml --set-values sync_every=10,60 --seeds 2"
@@ -19,7 +19,7 @@ expect 0 $sweep --json
 [ "$(tr '{' '\n' <out | grep -c '^"sync_every"')" = 6 ] || fail "--json: not 4 trials and 2 arms"
 sed 's/sweeps.tiny/-/g' out | tr ',' '\n' | grep -E '^"(loss|digest|steps|bytes_sent)"' >whole
 
-# A result is the shared model's: what eval and verify say of that run.
+# A result is the shared model's: equal to eval and verify of that run.
 run="sweeps/tiny/sync_every=10,seed=1"
 expect 0 diloco eval "$run/store" --set data.train_path=text.txt --json
 [ "$(json loss <out)" = "$(json loss <"$run/result.json")" ] || fail "another loss than eval's"
@@ -47,7 +47,7 @@ expect 0 $sweep --out stopped --json
 sed 's/stopped/-/g' out | tr ',' '\n' | grep -E '^"(loss|digest|steps)"' >again
 grep -v bytes_sent whole | cmp -s - again || fail "other results after being stopped"
 
-# Mistakes in any arm are told before anything is trained.
+# Mistakes in any arm are reported before anything is trained.
 expect_error 2 "120 steps cannot be cut" diloco sweep tiny.toml --set-values sync_every=10,7 --out bad
 expect_error 2 'did you mean muon' diloco sweep tiny.toml --set-values trainer.optimizer=adamw,muan \
     --out bad

@@ -110,7 +110,7 @@ grep -q '^ *r[01] *banned until entry 1[0-9]: norm 2$' out || fail "status does 
 expect 0 diloco status e --json
 grep -q '"banned":1,' out && grep -q '"banned_until":1' out || fail "status --json has no ban"
 
-# Other threads than a replica's state was saved with: it goes on, and says what that costs.
+# Other threads than a replica's state was saved with: it continues, and reports the cost.
 expect 0 diloco train tiny.toml --set run.threads=2 --record other.jsonl
 grep -q '^warning: saved with .*, threads: 1, resumed with .*, threads: 2; .*not bit for bit' out ||
     fail "another number of threads is not said"

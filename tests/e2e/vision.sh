@@ -4,7 +4,7 @@
 # refused by name.
 . "$(dirname "$0")/lib.sh"
 
-# Ten kinds of image, told apart by a bright stripe; the last argument is the seed of the noise.
+# Ten kinds of image, distinguished by a bright stripe; the last argument is the seed of the noise.
 cat >make.py <<'PY'
 import gzip, os, struct, sys
 def image(i, side, channels, seed):
@@ -108,7 +108,7 @@ expect 0 diloco verify e
 grep -q 'bn1.running_mean' e/run.json && grep -q '"name":"layer4.1.bn2.num_batches_tracked","dtype":"I64","role":"buffer"' e/run.json ||
     fail "buffers are not in the manifest"
 
-# What does not fit.
+# Settings that do not fit.
 expect_error 2 'takes images' diloco train lenet.toml --store x --set data.datasource=text \
     --set data.train_path=text.txt
 expect_error 2 'takes tokens' diloco train lenet.toml --store x --set trainer.model_name=gpt

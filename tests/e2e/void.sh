@@ -1,9 +1,9 @@
 #!/bin/sh
 # With two replicas an entry that counts what the store has lost stops both, and an operator's
-# decision, recorded in the log, lets the run go on without it (protocol.md P7).
+# decision, recorded in the log, lets the run continue without it (protocol.md P7).
 . "$(dirname "$0")/lib.sh"
 
-# A run that is stopped after a few entries; what replicas keep for themselves is lost, too.
+# A run that is stopped after a few entries; the private state of the replicas is lost, too.
 sed -i 's/^rounds = 6/rounds = 400/' tiny.toml
 diloco train tiny.toml --store s --set run.retain=all --quiet >train.out 2>&1 &
 train=$!
@@ -28,7 +28,7 @@ has_entry s "$n" || fail "the decision is not in the log"
 grep -q "\"voids\":$lost," "s/log/$(printf %010d "$n").json" || fail "the decision names no entry"
 expect_error 2 'nothing to void' diloco void s
 
-# The run goes on behind the decision, and whoever reads the log comes to the same end.
+# The run continues after the decision, and every reader of the log reaches the same end.
 diloco train tiny.toml --store s --quiet >train.out 2>&1 &
 train=$!
 started="$started $train"
@@ -39,7 +39,7 @@ expect 0 diloco verify s
 expect 0 diloco log s
 grep -q "an operator voids entry $lost" out || fail "log does not show the decision: $(cat out)"
 
-# In a run of keys the decision is signed: by a committer's key, or nobody would follow it.
+# In a run of keys the decision is signed: by a committer's key, or no replica would follow it.
 export XDG_CONFIG_HOME="$work/config"
 expect 0 diloco id
 printf 'r0 %s\nr1 %s\n' "$(cat out)" "$(cat out)" >members

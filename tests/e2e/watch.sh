@@ -1,5 +1,5 @@
 #!/bin/sh
-# diloco watch: once into a pipe, and on a terminal of 80 columns and 24 lines while a run goes on,
+# diloco watch: once into a pipe, and on a terminal of 80 columns and 24 lines during a run,
 # until the run is complete.
 . "$(dirname "$0")/lib.sh"
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# status --why: who is missing, what the run waits for, and the deadlines; --watch goes on until
+# status --why: the missing replicas, the wait, and the deadlines; --watch continues until
 # the run ends; both only read.
 . "$(dirname "$0")/lib.sh"
 
-# Before anybody is awaited by name there is no deadline.
+# Before the entry waits for replicas by name there is no deadline.
 sed 's/^replicas = 2/replicas = 3/' tiny.toml >three.toml
 diloco train three.toml --store few --set run.local_replicas=2 --quiet >out 2>err &
 parent=$!
@@ -27,7 +27,7 @@ kill -STOP "$stopped"
 
 is_said() {
     diloco status run --why >why 2>>err && grep -q "1 of 2 contributions are there" why &&
-        grep -q "^ *r[01]: silent, last heard of at step" why # who is missing
+        grep -q "^ *r[01]: silent, last heard of at step" why # the missing one
 }
 wait_for is_said
 grep -q "(run.on_missing = wait)" why || fail "the rule is not said"
@@ -35,7 +35,7 @@ grep -q "^ *r[01]: [0-9.]* s, at .* a request" why || fail "no deadline with its
 diloco status run --json >json 2>>err
 [ "$(json n_missing <json)" = 1 ] || fail "the JSON has no missing one"
 
-# It goes on where it is continued, and ends as it would have.
+# It continues where it was stopped, and ends as it would have.
 before=$(json entries <json)
 kill -CONT "$stopped"
 wait_for has_entry run $((before + 2))

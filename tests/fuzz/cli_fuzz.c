@@ -1,5 +1,5 @@
-/* cli_fuzz.c - what people write: a TOML file, a join line. Values of TOML have texts and places;
- * of a join line nothing is left in the argument behind the #. */
+/* cli_fuzz.c - input of people: a TOML file, a join line. Values of TOML have texts and places;
+ * no part of a join line is left in the argument after the #. */
 #include "cli/join_line.h"
 #include "cli/settings/toml.h"
 

@@ -1,4 +1,4 @@
-/* codec_fuzz.c - every codec's check over a stranger's payload: refused, or it decodes to numbers
+/* codec_fuzz.c - every codec's check over an untrusted payload: refused, or it decodes to numbers
  * within the bound, and the first that is not is where check said.
  *
  * The first byte picks codec and options. The rest is the payload; or, when it is shorter, what is

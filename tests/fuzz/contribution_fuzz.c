@@ -1,4 +1,4 @@
-/* contribution_fuzz.c - a contribution's header: what is read must write to the same bytes,
+/* contribution_fuzz.c - a contribution's header: one that reads must write to the same bytes,
  * and a whole object is fetched or refused, never half. Half of the inputs are sealed first,
  * or no input would come past the seal. */
 #include "log/contribution.h"
@@ -19,7 +19,7 @@ static void seal(unsigned char *header)
     memcpy(header + SEAL_AT, hash.bytes, sizeof hash.bytes);
 }
 
-/* Expect what the header says of itself, so that the reader goes on to sizes and body. */
+/* Expect the header's own values, so that the reader continues to sizes and body. */
 static void fetch(const unsigned char *object, size_t size, const dl_contribution *told,
                   const dl_public *key)
 {
@@ -70,7 +70,7 @@ static void fetch(const unsigned char *object, size_t size, const dl_contributio
     dl_manifest_deinit(&manifest);
 }
 
-/* The same body, signed: what the reader then makes of it. */
+/* The same body, signed, for the reader. */
 static void fetch_signed(const unsigned char *object, size_t size, const dl_contribution *told)
 {
     static dl_signer *signer;

@@ -1,5 +1,5 @@
 /* entry_fuzz.c - an entry that reads must write, and what was written must read to the same
- * text. The input is tried as it is and with a seal behind it. */
+ * text. The input is tried as it is and with a seal after it. */
 #include "log/entry.h"
 
 #include <stdlib.h>

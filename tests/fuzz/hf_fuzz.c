@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_config(const uint8_t *data, size_t size)
 {
-    static dl_config config, back; /* large, and set anew each time */
+    static dl_config config, back; /* large, and set again each time */
     dl_hf_facts facts;
     dl_buf text;
     dl_config_init(&config);

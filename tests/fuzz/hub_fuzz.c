@@ -1,4 +1,4 @@
-/* hub_fuzz.c - what the hub and its client read by themselves: targets, ranges, aws-chunked
+/* hub_fuzz.c - the own parsers of the hub and its client: targets, ranges, aws-chunked
  * framing, claims of signatures, server-sent events. The first byte of the input picks one. */
 #include "hub/chunks.h"
 #include "hub/s3_claim.h"

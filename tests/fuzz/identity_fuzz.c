@@ -1,6 +1,6 @@
-/* identity_fuzz.c - texts by which strangers say who they are: invitations, keys, what run.json
- * says of who may take part, signed objects. What is read writes to the same text; nothing that was
- * not signed is believed. */
+/* identity_fuzz.c - texts that identify untrusted peers: invitations, keys, the membership
+ * in run.json, signed objects. A text that reads writes to the same text; nothing without a
+ * signature is believed. */
 #include "log/fields.h"
 #include "log/identity.h"
 #include "log/invitation.h"

@@ -1,6 +1,7 @@
-/* pack_fuzz.c - a packed payload of a stranger: refused, or it gives the length that was asked for,
- * and that packs and unpacks to itself. The first two bytes are the length and the width. What is
- * behind them may be a part of a record, too: refused, or a text no longer than there is room. */
+/* pack_fuzz.c - a packed payload of an untrusted peer: refused, or it gives the length that was
+ * asked for, and that packs and unpacks to itself. The first two bytes are the length and the
+ * width. The bytes after them may be a part of a record, too: refused, or a text no longer than
+ * there is room. */
 #include "log/pack.h"
 #include "log/zstd_text.h"
 

@@ -1,5 +1,5 @@
 /* runfile_fuzz.c - a run.json that reads must match itself, write, and read back to the same
- * text. The input is tried as it is and with a seal behind it. */
+ * text. The input is tried as it is and with a seal after it. */
 #include "log/runfile.h"
 
 #include <stdlib.h>

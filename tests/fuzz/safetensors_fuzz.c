@@ -1,4 +1,4 @@
-/* safetensors_fuzz.c - of a block that opens, every tensor lies inside it, the tensors
+/* safetensors_fuzz.c - of a block that opens, every tensor is inside it, the tensors
  * cover the data, and each is found by its name. */
 #include "base/safetensors.h"
 

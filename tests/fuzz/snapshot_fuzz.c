@@ -1,4 +1,4 @@
-/* snapshot_fuzz.c - a snapshot's manifest of a stranger: it is believed only where all of it fits,
+/* snapshot_fuzz.c - an untrusted manifest of a snapshot: it is believed only where all of it fits,
  * and then the state is the one it was written from. The input is put as it is and with a seal. */
 #include "state/state.h"
 

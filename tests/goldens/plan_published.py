@@ -37,7 +37,7 @@ def paper(method, N, L, T, H, F, tau, bits, gbit):
 
 
 def paper_cell(*row):
-    """The last grid point still below each target (the first point if there is none)."""
+    """The last grid point still below each target (the first point without one)."""
     curve = [paper(*row, gbit) for gbit in GRID]
     return [max((i for i, u in enumerate(curve) if u < target), default=0) for target in TARGETS]
 

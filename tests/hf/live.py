@@ -146,7 +146,7 @@ def check(name, root):
                    "run.threads=1", "parameters.optimizer.lr=3e-3"):
         common += ["--set", option]
 
-    # A step too small to move anything: what comes out is what went in.
+    # A step too small to move anything: the output equals the input.
     diloco(*common, "--store", str(root / "still"), "--set", "trainer.rounds=1",
            "--set", "trainer.local_steps_per_round=1", "--set", "parameters.optimizer.lr=0",
            "--set", "parameters.optimizer.weight_decay=0")
@@ -183,7 +183,7 @@ def check(name, root):
 
 
 def check_tokenizer(root, words, cut):
-    """What the gguf file says of its tokenizer gives the tokens of the tokenizer's own file."""
+    """The tokenizer in the gguf file gives the tokens of the tokenizer's own file."""
     root.mkdir()
     text = "the sea and the wind and the ship that sails. na\u00efve caf\u00e9 \u65e5\u672c, 1234!\n"
     (root / "text.txt").write_text(text * 40)

@@ -3,7 +3,8 @@
 
 On text with the corners of Unicode, on random text, and on the files named: with tokenizers that we
 trained (both ways of cutting words), with one that Hugging Face trained, and with tiktoken's kind of
-ranks. What we train equals what Hugging Face's trainer does. Skips itself (77) without tokenizers."""
+ranks. Our trained vocabulary equals that of Hugging Face's trainer. Skips itself (77) without
+tokenizers."""
 import base64
 import json
 import pathlib

@@ -3,7 +3,7 @@
 
 Real sockets, for SECONDS: 1,000 idle connections, headers without end, headers and bodies that
 trickle, bodies longer than they say and than the hub takes, paths that try to lead out, wrong
-tokens, requests that are none. Then, with the token TOKEN, as a member would: what the folder OTHER
+tokens, malformed requests. Then, with the token TOKEN, as a member would: what the folder OTHER
 of another signed run holds, under the names of this run's replicas. Prints how many of each were
 answered how; it is an error only that something was taken which must not be.
 """
@@ -37,7 +37,7 @@ def connect():
 
 
 def answer(s):
-    """The status of the answer, or why there is none."""
+    """The status of the answer, or the reason for its absence."""
     try:
         head = s.recv(4096)
     except TimeoutError:
@@ -152,16 +152,16 @@ def paths():
 
 
 def replays():
-    """What others signed in another run, under this run's names; accepted by the hub, which does not
-    read it, and by no replica. A name of r1's only behind r1 itself: who has the token may take names,
-    and r1 would have to stop."""
+    """Objects that others signed in another run, under this run's names; accepted by the hub, which
+    does not read them, and by no replica. A name of r1's only after r1 itself: a token's holder may
+    take names, and r1 would have to stop."""
     other = pathlib.Path(OTHER)
     files = sorted(p for folder in ("c", "log", "snap") for p in (other / folder).rglob("*") if p.is_file())
     while time.monotonic() < until:
         for file in files:
             name = file.relative_to(other).as_posix()
             if name.startswith("log/"):
-                continue  # who wins those names decides, as who has the token may
+                continue  # the first writer gets those names, as a token's holder may
             if "r1." in name and ask("a name", head("HEAD", f"/{RUN}/{name}", token=TOKEN), must_not=()) != "200":
                 continue
             body = file.read_bytes()
@@ -171,7 +171,7 @@ def replays():
 
 
 def honest():
-    """Who has the token and asks now and then."""
+    """A token's holder that asks now and then."""
     while time.monotonic() < until:
         ask("honest", head("GET", f"/{RUN}/run.json", token=TOKEN), must_not=())
         time.sleep(0.05)

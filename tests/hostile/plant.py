@@ -12,10 +12,10 @@ generations that r0 and r1 have and take next, where the names are free: objects
     another    what another member has signed
     earlier    what the same member has signed for an earlier entry
     file       a file where the run keeps a folder (c/<e> and the like)
-    crowd      2,000 objects of nobody and as many of r1 under c/, and 200 under other patterns;
+    crowd      2,000 objects of unknown names and as many of r1 under c/, and 200 under other patterns;
                CROWD times as many, where that is set
     mixed      each of these but the last in turn
-    nobody     the same, but no name of r0 or r1: what a run without keys bears
+    nobody     the same, but no name of r0 or r1, as a run without keys tolerates it
 
 RUN is the folder that holds the run, of a hub as well. WRITER says how objects are put: nothing for
 the folder itself, http://HOST:PORT/RUN for a hub, s3:/BUCKET for a bucket at S3_TEST_ENDPOINT; then
@@ -52,7 +52,7 @@ class Folder:
         path = os.path.join(run, key)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-        except (FileExistsError, NotADirectoryError):  # what this script put there
+        except (FileExistsError, NotADirectoryError):  # this script put it there
             return False
         return not os.path.lexists(path)
 
@@ -151,7 +151,7 @@ honest = sorted(where.keys())  # before anything is planted
 contents = {}
 
 
-# ---- what
+# ---- objects
 
 
 def first(folder, name):
@@ -169,7 +169,7 @@ def first(folder, name):
 
 def plant(key, how, replica="r1"):
     global n_planted
-    if how == "file":  # at the name of the folder that the object would lie in
+    if how == "file":  # at the name of the object's folder
         key = key.rsplit("/", 1)[0]
         if key in ("log", "gen", "hb", "theta0", "c") or "/" not in key:
             return

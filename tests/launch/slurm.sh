@@ -25,7 +25,7 @@ end_slurm() {
             sleep 0.05
         done
     fi
-    # What a dead controller could not cancel: processes of jobs have this folder in their environment.
+    # Leftovers of a dead controller: processes of jobs have this folder in their environment.
     for environ in $(grep -lz "$work/" /proc/[0-9]*/environ 2>/dev/null); do
         pid=$(basename "${environ%/environ}")
         [ "$pid" = $$ ] || kill -9 "$pid" 2>/dev/null
@@ -150,7 +150,7 @@ runs_soon() {
 avoid=
 said_pending() { [ "$(grep -c "^r$1: PENDING" launch.out)" -ge "$2" ]; }
 
-# What would be sent, without the secret.
+# The script that would be sent, without the secret.
 export DILOCO_TEST_WORD=swordfish
 expect 0 diloco launch tiny.toml --store cut --dry-run --set launch.secrets=DILOCO_TEST_WORD --set launch.memory=2
 grep -q '^sbatch --parsable --job-name=diloco-newrunid-g0 .* --cpus-per-task=1 --mem=2000M --array=0,1 <<' out ||

@@ -78,7 +78,7 @@ class Matrix:
         return row.group(1).split(", ")
 
     def ask(self, cell):
-        """What the pure function says: the exit code, and its sentence or its warnings."""
+        """The answer of the pure function: the exit code, and its sentence or its warnings."""
         text = words_of(cell)
         if text not in self.judged:
             self.judge.stdin.write(text + "\n")
@@ -115,7 +115,7 @@ def by_gain(matrix, rng, cell, axis, wanted):
 
 def plain_cell(matrix, fixed):
     """A cell that is not refused, with the fixed values (axis: value) and otherwise the preset's
-    own where it has any; None: there is none."""
+    own where it has any; None: no value."""
     for cell in itertools.product(*([fixed[i]] if i in fixed else values[:1] if values[0] is None
                                     else values for i, values in enumerate(matrix.axes))):
         if matrix.ask(cell)[0] == 0:
@@ -219,7 +219,7 @@ def settings_of(matrix, cell):
 def check_refused(code, said, got, err, store):
     if got != code:
         raise Failure(f"exit code {got} instead of {code}: {err}")
-    # Where a setting came from may stand before it.
+    # The source of a setting may precede it.
     if not (err.startswith("diloco: ") and err.endswith(f": {said}\n")):
         raise Failure(f"it says  {err.strip()}\ninstead of  diloco: {said}")
     if store.exists():

@@ -8,7 +8,7 @@
  * code, then its sentence, or the codes of the warnings matrix_test --markdown docs/refusals.md as
  * it should be
  *
- * A combination of the axes is a number; the values that stand beside it are drawn from that
+ * A combination of the axes is a number; the values beside it are drawn from that
  * number. Where several rules hold, any of them may be the one that speaks; where none does,
  * nothing may be refused. Of warnings the codes have to be exactly those of the rules that hold.
  * STO-8. */
@@ -240,7 +240,7 @@ static void hear_wanted(void *user, const char *code, const char *text)
         snprintf(w->text, sizeof w->text, "%s", text);
 }
 
-/* What is said to a rule's example; "" where it is not what the rule says. */
+/* The message for a rule's example; "" where it differs from the rule. */
 static void sentence(wanted *out, combination *c, const rule *r)
 {
     *out = (wanted){.rule = r};

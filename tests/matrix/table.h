@@ -24,7 +24,7 @@ typedef struct axis {
     bool beside;
 } axis;
 
-/* What a condition or its right side is about. */
+/* The subject of a condition or of its right side. */
 typedef struct quantity {
     enum { OF_NOTHING, OF_OPTION, OF_P, OF_H_MOD_P, OF_H_BY_P } kind;
     const dl_option *row;
@@ -54,10 +54,10 @@ typedef struct table {
     size_t n_rules;
 } table;
 
-/* Read rules.txt. A mistake in it is told on stderr with its line, and ends the program. */
+/* Read rules.txt. A mistake in it is reported on stderr with its line, and ends the program. */
 void table_read(table *out, const char *path);
 
-/* The option of a short or full name; NULL: there is none. */
+/* The option of a short or full name; NULL: no such option. */
 const dl_option *table_option(const char *name);
 
 /* A whole combination, "SHORT=TEXT …" divided by blanks. */
