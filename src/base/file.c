@@ -126,8 +126,10 @@ diloco_status dl_file_each_line(const char *path, size_t most, dl_line_fn fn, vo
 size_t dl_spans_len(const dl_span *spans, size_t n)
 {
     size_t total = 0;
-    for (size_t i = 0; i < n; i++)
-        DL_ASSERT(dl_size_add(&total, total, spans[i].len));
+    for (size_t i = 0; i < n; i++) {
+        const bool fits = dl_size_add(&total, total, spans[i].len);
+        DL_ASSERT(fits);
+    }
     return total;
 }
 
