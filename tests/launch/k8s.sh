@@ -94,6 +94,13 @@ expect 0 diloco launch status "$hub/cut"
 [ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded"
 expect 0 diloco launch logs "$hub/cut" --rank 1 --follow
 grep -q . out || fail "no output of r1"
+# Output of 256 MB is streamed in less memory than it has bytes. A sanitizer needs more addresses than that limit.
+log=$(printf '%s\n' api/logs/diloco-"$run_id"-r1-* | tail -1)
+yes "$(printf %08191d 0)" | head -n 32768 >>"$log"
+({ sanitized || ulimit -v 200000; } && diloco launch logs "$hub/cut" --rank 1) >long || fail "no output of 256 MB"
+[ "$(tail -n 32768 long | wc -c)" = 268435456 ] || fail "the output of 256 MB is not whole"
+rm long "$log"
+
 grep -q '"method": "DELETE", "path": "/api/v1/namespaces/default/secrets/diloco-' api/requests.jsonl ||
     fail "the Secret was left"
 no_secret_elsewhere '"kind": "Secret"'

@@ -227,7 +227,7 @@ static diloco_status remove_object(dl_rest *rest, const char *what, const char *
 
 static diloco_status delete_pods(dl_rest *rest, const dl_job *jobs, size_t n, const char *name)
 {
-    char other[DL_JOB_NAME_MAX + 1], pod[256], path[DL_REST_BASE + 512];
+    char other[DL_JOB_NAME_MAX + 1], pod[256], phase[64], path[DL_REST_BASE + 512];
     uint32_t index;
     dl_rest_answer pods;
     diloco_status status = get_pods(rest, &pods, name);
@@ -235,7 +235,10 @@ static diloco_status delete_pods(dl_rest *rest, const dl_job *jobs, size_t n, co
     for (size_t i = 0; !status && i < n; i++) {
         split_id(other, &index, jobs[i].id);
         if (strcmp(other, name) != 0) continue;
-        dl_rest_text(pod, sizeof pod, dl_k8s_pod(pods.json, index), "metadata.name");
+        const dl_json_value found = dl_k8s_pod(pods.json, index);
+        dl_rest_text(phase, sizeof phase, found, "status.phase");
+        if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")) continue; /* it has output */
+        dl_rest_text(pod, sizeof pod, found, "metadata.name");
         snprintf(path, sizeof path, PODS "/%s", rest->project, pod);
         if (*pod) status = remove_object(rest, pod, path);
     }
@@ -243,25 +246,47 @@ static diloco_status delete_pods(dl_rest *rest, const dl_job *jobs, size_t n, co
     return status;
 }
 
-/* The whole Job when it has no other active pods, else the pods of these replicas. */
+/* Is this index of the Job in the list? */
+static bool is_among(const dl_job *jobs, size_t n, const char *name, uint32_t index)
+{
+    char other[DL_JOB_NAME_MAX + 1];
+    uint32_t k;
+    for (size_t i = 0; i < n; i++) {
+        split_id(other, &k, jobs[i].id);
+        if (k == index && strcmp(other, name) == 0) return true;
+    }
+    return false;
+}
+
+/* Which indexes of the Job are not over: some of the list, some others? */
+static void find_unfinished(bool *ours, bool *others, dl_json_value kube_job, const dl_job *jobs,
+                            size_t n, const char *name)
+{
+    uint64_t completions = 0;
+    const dl_json_value value = dl_rest_at(kube_job, "spec.completions");
+    *ours = *others = false;
+    if (value.type == DL_JSON_NUMBER) (void)!dl_json_as_u64(&completions, value, DL_JOBS_MAX);
+    for (uint32_t i = 0; i < completions; i++) {
+        if (dl_k8s_is_over(kube_job, i)) continue;
+        if (is_among(jobs, n, name, i))
+            *ours = true;
+        else
+            *others = true;
+    }
+}
+
+/* The whole Job when no other index of it still runs, else the pods of these replicas. A Job whose
+ * indexes are all over keeps their output. */
 static diloco_status cancel_group(dl_rest *rest, dl_job *jobs, size_t n, const char *name)
 {
-    char other[DL_JOB_NAME_MAX + 1], path[DL_REST_BASE + 256];
-    uint32_t index;
-    uint64_t active = 0, k = 0;
+    char path[DL_REST_BASE + 256];
+    bool ours, others;
     dl_rest_answer job;
     DL_TRY(get_job(rest, &job, name));
-    const dl_json_value n_active = dl_rest_at(job.json, "status.active");
-    if (n_active.type == DL_JSON_NUMBER) (void)!dl_json_as_u64(&active, n_active, UINT32_MAX);
-    const bool gone = job.status == 404;
+    find_unfinished(&ours, &others, job.json, jobs, n, name);
     dl_buf_deinit(&job.text);
-    for (size_t i = 0; i < n; i++) {
-        split_id(other, &index, jobs[i].id);
-        k += strcmp(other, name) == 0 && jobs[i].state != DL_JOB_LOST;
-    }
-    if (gone) return DILOCO_OK;
-    if (k < active) return delete_pods(rest, jobs, n, name);
-    if (k == 0) return DILOCO_OK; /* all of them are over: the Job keeps their output */
+    if (!ours) return DILOCO_OK;
+    if (others) return delete_pods(rest, jobs, n, name);
     snprintf(path, sizeof path, JOBS "/%s?propagationPolicy=Background", rest->project, name);
     return remove_object(rest, name, path);
 }

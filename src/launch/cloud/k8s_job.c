@@ -291,6 +291,16 @@ bool dl_k8s_lists_index(const char *list, uint32_t index)
     return false;
 }
 
+bool dl_k8s_is_over(dl_json_value kube_job, uint32_t index)
+{
+    static const char *const lists[] = {"status.completedIndexes", "status.failedIndexes"};
+    char text[INDEX_LIST];
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (dl_k8s_lists_index(dl_rest_text(text, sizeof text, kube_job, lists[i]), index))
+            return true;
+    return false;
+}
+
 dl_json_value dl_k8s_pod(dl_json_value pods, uint32_t index)
 {
     char text[64], made[64], newest[64] = "";

@@ -23,6 +23,9 @@ void dl_k8s_put_pod_group(dl_json *j, const dl_launch_spec *spec, const dl_k8s_g
 /* Is the index in a list such as "1,3-5"? */
 bool dl_k8s_lists_index(const char *list, uint32_t index);
 
+/* Has the Job listed this index as completed or failed? */
+bool dl_k8s_is_over(dl_json_value kube_job, uint32_t index);
+
 /* The newest pod of the index in a PodList; MISSING: it has no pod. */
 dl_json_value dl_k8s_pod(dl_json_value pods, uint32_t index);
 

@@ -38,6 +38,16 @@ TEST(an_index_is_found_in_a_list_of_ranges)
     CHECK(!dl_k8s_lists_index("5-3", 4));
 }
 
+TEST(an_index_is_over_when_it_is_listed_as_completed_or_failed)
+{
+    const dl_json_value job =
+        parse("{\"status\":{\"completedIndexes\":\"0\",\"failedIndexes\":\"2-3\"}}");
+    CHECK(dl_k8s_is_over(job, 0));
+    CHECK(!dl_k8s_is_over(job, 1));
+    CHECK(dl_k8s_is_over(job, 3));
+    CHECK(!dl_k8s_is_over(parse("{}"), 0));
+}
+
 TEST(a_completed_index_has_succeeded_without_a_pod)
 {
     const dl_job job = seen("{\"status\":{\"completedIndexes\":\"0-2\"}}", "{\"items\":[]}");
@@ -93,6 +103,8 @@ TEST(an_unknown_phase_is_named_and_counts_as_silence)
     CHECK_CONTAINS("Dreaming", job.message);
 }
 
-TEST_MAIN(an_index_is_found_in_a_list_of_ranges, a_completed_index_has_succeeded_without_a_pod,
+TEST_MAIN(an_index_is_found_in_a_list_of_ranges,
+          an_index_is_over_when_it_is_listed_as_completed_or_failed,
+          a_completed_index_has_succeeded_without_a_pod,
           a_failed_index_has_the_exit_code_of_its_pod, a_deadline_is_the_time_limit,
           a_pod_that_waits_names_its_reason, an_unknown_phase_is_named_and_counts_as_silence)
