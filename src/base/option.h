@@ -23,9 +23,11 @@ typedef enum dl_option_type {
 enum { DL_OPTION_NAME_MAX = 31, DL_OPTION_LIST_MAX = 8 };
 
 typedef enum dl_option_flags {
-    DL_OPTION_AGREE = 1, /* the same on every replica: in run.json and the config digest */
-    DL_OPTION_LIVE = 2,  /* may change while the run continues, through an entry */
-    DL_OPTION_SECRET = 4 /* never printed, logged or stored */
+    DL_OPTION_AGREE = 1,  /* the same on every replica: in run.json and the config digest */
+    DL_OPTION_LIVE = 2,   /* may change while the run continues, through an entry */
+    DL_OPTION_SECRET = 4, /* never printed, logged or stored */
+    /* accepts one value, or the program sets it: read from files, and not in --help=all */
+    DL_OPTION_FIXED = 8
 } dl_option_flags;
 
 typedef struct dl_option {

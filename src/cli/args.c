@@ -8,7 +8,7 @@
 
 const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_HELP] = {"--help", NULL, NULL, "this text"},
-    [DL_FLAG_HELP_ALL] = {"--help=all", NULL, NULL, "this text with every option"},
+    [DL_FLAG_HELP_ALL] = {"--help=all", NULL, NULL, "this text with the advanced options, too"},
     [DL_FLAG_REPLICAS] = {"--replicas", "N", "run.local_replicas",
                           "replicas here, a process each; run.replicas at least N"},
     [DL_FLAG_ROLE] = {"--role", "ROLE", "run.role",

@@ -74,11 +74,12 @@ static bool takes_path(const dl_flag_row *row)
     return false;
 }
 
-/* Print the keys that --set takes, with `end` after each. */
+/* Print the keys that --set takes and a person may want to change, with `end` after each. */
 static void put_keys(bool machine, const char *end)
 {
+    const unsigned not = DL_OPTION_FIXED | (machine ? DL_OPTION_AGREE : 0);
     for (size_t i = 0; i < dl_config_table.n; i++)
-        if (!machine || !(dl_config_table.rows[i].flags & DL_OPTION_AGREE))
+        if (!(dl_config_table.rows[i].flags & not ))
             printf("%s%s", dl_config_table.rows[i].name, end);
 }
 

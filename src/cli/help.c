@@ -162,7 +162,7 @@ void dl_help_options(FILE *out, bool machine, bool all)
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         if (machine && row->flags & DL_OPTION_AGREE) continue;
-        if (!all && !row->example) continue;
+        if (all ? row->flags & DL_OPTION_FIXED : !row->example) continue;
         if (dl_help_begins_section(row, before) && dl_help_section(row))
             fprintf(out, "\n[%.*s]\n", dl_help_section(row), row->name);
         print_option(out, row);
@@ -273,14 +273,14 @@ void dl_help_options_page(FILE *out)
         "src/base/options; a test compares the two.\n\n"
         "## Basic options\n\n"
         "Most runs set some of these. `diloco train --help` shows them, and\n"
-        "`diloco train --help=all` shows every option.\n",
+        "`diloco train --help=all` shows every option but the last ones of this page.\n",
         out);
     page_head(out, true);
     for (size_t i = 0; i < dl_config_table.n; i++)
         if (dl_config_table.rows[i].example) page_row(out, &dl_config_table.rows[i]);
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
-        if (row->example) continue;
+        if (row->example || row->flags & DL_OPTION_FIXED) continue;
         if (dl_help_begins_section(row, before)) {
             if (dl_help_section(row)) fprintf(out, "\n## %.*s\n", dl_help_section(row), row->name);
             page_head(out, false);
@@ -288,6 +288,14 @@ void dl_help_options_page(FILE *out)
         page_row(out, row);
         before = row;
     }
+    fputs("\n## Options with one value\n\n"
+          "Each accepts one value only, or the program fills it in. A configuration file may name\n"
+          "them, such as one of Plato or one of `--print-config`.\n",
+          out);
+    page_head(out, false);
+    for (size_t i = 0; i < dl_config_table.n; i++)
+        if (dl_config_table.rows[i].flags & DL_OPTION_FIXED)
+            page_row(out, &dl_config_table.rows[i]);
 }
 
 /* ---- commands */
@@ -346,6 +354,7 @@ void dl_help_command(FILE *out, const dl_command *command, bool all)
     dl_help_options(out, command->sets == DL_SETS_MACHINE, all);
     if (!all)
         fprintf(out,
-                "\ndiloco %s --help=all shows every option; diloco options NAME explains one.\n",
+                "\ndiloco %s --help=all also shows the advanced options; diloco options NAME "
+                "explains one.\n",
                 command->name);
 }

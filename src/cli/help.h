@@ -7,8 +7,8 @@
 
 void dl_help_program(FILE *out);
 
-/* Print the help of a command. It ends with the options of --set: every option with `all`,
- * otherwise the basic ones. */
+/* Print the help of a command. It ends with the options of --set: also the advanced ones with
+ * `all`, otherwise the basic ones. */
 void dl_help_command(FILE *out, const dl_command *command, bool all);
 
 /* Print options by section: with `machine` those that may differ between replicas, without `all`

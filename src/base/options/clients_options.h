@@ -25,11 +25,11 @@
     X(dl_sleep_choice, DL_SLEEPS)
 
 #define DL_CLIENTS_OPTIONS(X) \
-    X(NAME, client_type, "clients.type", "simple", "", DL_OPTION_AGREE, \
+    X(NAME, client_type, "clients.type", "simple", "", DL_OPTION_AGREE | DL_OPTION_FIXED, \
       "Kind of logical client. Only simple, which trains.") \
-    X(PATH, outbound, "clients.outbound_processors", "", "names", DL_OPTION_AGREE, \
+    X(PATH, outbound, "clients.outbound_processors", "", "names", DL_OPTION_AGREE | DL_OPTION_FIXED, \
       "Processors of what a client sends. Only none: it sends the tensors of the model and nothing else.") \
-    X(PATH, inbound, "clients.inbound_processors", "", "names", DL_OPTION_AGREE, \
+    X(PATH, inbound, "clients.inbound_processors", "", "names", DL_OPTION_AGREE | DL_OPTION_FIXED, \
       "Processors of what a client receives. Only none.") \
     X(INT(0, 1e9), total_clients, "clients.total_clients", "0", "clients", DL_OPTION_AGREE, \
       "Logical clients, each with data and inner state of its own; 0: none, and replicas train as they are.", \

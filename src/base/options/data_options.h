@@ -41,8 +41,8 @@
     X(PATH, tokenizer_path, "data.tokenizer_path", "", "path", 0, \
       "File of data.tokenizer = bpe: tokenizer.json or tiktoken ranks; the same on every machine.", \
       .applies_when = "data.tokenizer = bpe") \
-    X(TEXT(dl_config_digest, 32), tokenizer_digest, "data.tokenizer_digest", "", "digest", DL_OPTION_AGREE, \
-      "Digest of that file. It is filled in when a run starts, and a joining replica's file must match it.") \
+    X(TEXT(dl_config_digest, 32), tokenizer_digest, "data.tokenizer_digest", "", "digest", DL_OPTION_AGREE | DL_OPTION_FIXED, \
+      "Digest of the file data.tokenizer_path. It is filled in when a run starts, and a joining replica's file must match it.") \
     X(CHOICE(dl_deal_choice), deal, "data.deal", "local", "", DL_OPTION_AGREE, \
       "Assignment of samples: each replica reads its own shard (local), or the log assigns samples of common data (log).", \
       .needs = "swarm.consensus = log") \
@@ -80,7 +80,7 @@
     X(PATH, non_iid_clients, "data.non_iid_clients", "", "clients", DL_OPTION_AGREE, \
       "Number of clients of mixed whose classes are a Dirichlet draw, or a list of them, as in \"1, 4,\".", \
       .applies_when = "data.sampler = mixed") \
-    X(NAME, algorithm_type, "algorithm.type", "fedavg", "", DL_OPTION_AGREE, \
+    X(NAME, algorithm_type, "algorithm.type", "fedavg", "", DL_OPTION_AGREE | DL_OPTION_FIXED, \
       "What clients and server exchange. Only fedavg, for server.type = diloco, too.") \
     X(INT(0, 65536), total_silos, "algorithm.total_silos", "0", "silos", DL_OPTION_AGREE, \
       "Silos of orthogonal that share the classes; 0: as many as institution_class_ids names, or one a class.", \

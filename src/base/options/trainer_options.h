@@ -19,7 +19,7 @@
     X(dl_decayed_choice, DL_DECAYED)
 
 #define DL_TRAINER_OPTIONS(X) \
-    X(NAME, trainer_type, "trainer.type", "basic", "", DL_OPTION_AGREE, \
+    X(NAME, trainer_type, "trainer.type", "basic", "", DL_OPTION_AGREE | DL_OPTION_FIXED, \
       "Kind of trainer. Only basic, which counts completed optimizer steps.") \
     X(NAME, model, "trainer.model_name", "gpt", "", DL_OPTION_AGREE, \
       "Architecture of the model.", \
@@ -58,7 +58,7 @@
     X(REAL(0, 1e6), proximal_mu, "trainer.proximal_mu", "0", "", DL_OPTION_AGREE, \
       "Weight mu of the FedProx term mu / 2 |w - w_round|^2 in a client's loss (1812.06127).", \
       .applies_when = "clients.total_clients") \
-    X(BOOL, preserve_optimizer_state, "trainer.preserve_optimizer_state", "true", "", DL_OPTION_AGREE, \
+    X(BOOL, preserve_optimizer_state, "trainer.preserve_optimizer_state", "true", "", DL_OPTION_AGREE | DL_OPTION_FIXED, \
       "Whether inner moments are kept across entries; false is refused as unfaithful.") \
     X(PATH, init_from, "trainer.init_from", "", "path", 0, \
       "Model that a new run starts from: a safetensors file, or a run's folder or URL. Default: random values.", \
