@@ -131,7 +131,7 @@ MUTANTS = [
          "if (m->applying.entry.combined.there || dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_follow_take(m);")],
         "sharded", 21),
     Mutant("one_array", "P20", "async computes entries of others where it keeps what it took", [
-        ("src/exchange/exec.c", " && !x->schedule.async", "")]),
+        ("src/exchange/exec.c", " && x->mode->may_share_next", "")]),
     Mutant("waits_for_another", "P20",
            "who reads in catching up that its own counted waits for one more entry", [
         ("src/protocol/machine.c", """    if (dl_machine_mode(m)->go_on && !m->a.reader) return dl_machine_mode(m)->go_on(m);
