@@ -149,6 +149,8 @@ TEST(an_answer_that_is_not_2xx_says_what_the_server_said)
          "sage>",
          DILOCO_ENOENT, "the thing: the server answered 404 (NoSuchKey"},
         {"HTTP/1.1 403 No\r\nContent-Length: 4\r\n\r\nno\n!", DILOCO_EREFUSED, "403 (no !)"},
+        {"HTTP/1.1 507 Full\r\nContent-Length: 8\r\n\r\nfull up\n", DILOCO_EFULL, "507 (full up)"},
+        {"HTTP/1.1 507 Full\r\nContent-Length: 2\r\n\r\n\r\n", DILOCO_EFULL, "(without a word)"},
         {EMPTY("401 Who"), DILOCO_EREFUSED, "401 (without a word)"},
         {EMPTY("507 Full"), DILOCO_EFULL, "507"},
         {EMPTY("418 Teapot"), DILOCO_EIO, "418"},
