@@ -259,12 +259,23 @@ dl_answer dl_hub_parts_begin(dl_http_request *r)
     return dl_refuse(r, 405, "MethodNotAllowed", "%s does not apply here", r->method);
 }
 
+/* Return true for a key that a bucket's client uses for big objects, or for all objects with
+ * halves=yes (bucket_bulk.c). */
+static bool is_published_by_pointer(const char *key)
+{
+    return !strncmp(key, ".b/", 3) || strstr(key, "/.b/");
+}
+
 dl_answer dl_hub_s3_begin(dl_http_request *r)
 {
     const char *path = r->target.path + 1;
     if (!*path && strcmp(r->method, "GET") == 0) return dl_hub_s3_list_buckets(r);
     if (!dl_request_bucket(r, path, &r->key))
         return dl_refuse(r, 400, "InvalidBucketName", "that is not the name of a bucket");
+    if (is_published_by_pointer(r->key))
+        return dl_refuse(r, 400, "InvalidArgument",
+                         "a hub stores no object below .b/: use the hub's own http url, or remove "
+                         "halves=yes and raise part_mib to half of the largest object");
     if (*r->key && !dl_store_key_ok(r->key))
         return dl_refuse(r, 400, "InvalidArgument",
                          "a key is 1 to %d bytes in components of letters, digits and ._=- that do "

@@ -99,6 +99,22 @@ static const char *inside(const char *answer, const char *tag)
     return out[which % 4];
 }
 
+TEST(key_of_an_object_that_a_pointer_publishes_is_refused_with_advice)
+{
+    serve_s3();
+    CHECK_INT(200, S3(.method = "PUT", .path = "/bkt"));
+    const char *first = s3_ask((s3){.method = "PUT", .path = "/bkt/.b/log/1/00", .body = "x"});
+    CHECK_INT(400, status_of(first));
+    CHECK_CONTAINS("halves=yes", inside(first, "Message"));
+    const char *below = s3_ask((s3){.method = "PUT", .path = "/bkt/run/.b/log/1/00", .body = "x"});
+    CHECK_INT(400, status_of(below));
+    CHECK_CONTAINS("halves=yes", inside(below, "Message"));
+    const char *other = s3_ask((s3){.method = "PUT", .path = "/bkt/run/.c/1", .body = "x"});
+    CHECK_INT(400, status_of(other));
+    CHECK_CONTAINS("that do not begin with a dot", inside(other, "Message"));
+    fixture_stop();
+}
+
 TEST(a_signature_of_a_known_key_is_welcome_and_no_other_is)
 {
     char old[DL_SIGV4_DATE], soon[DL_SIGV4_DATE];
@@ -659,6 +675,7 @@ TEST(framing_is_taken_off_and_what_is_none_is_refused)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
+        HUB_TEST(key_of_an_object_that_a_pointer_publishes_is_refused_with_advice),
         HUB_TEST(a_signature_of_a_known_key_is_welcome_and_no_other_is),
         HUB_TEST(what_is_no_claim_is_refused),
         HUB_TEST(a_body_is_the_one_that_was_signed),
