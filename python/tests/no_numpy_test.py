@@ -15,7 +15,7 @@ if importlib.util.find_spec("torch") is None:
 
 # torch looks for numpy when it is imported, so the import fails from the first line on.
 HIDE_NUMPY = """
-import sys
+import os, sys
 sys.modules["numpy"] = None
 import warnings
 warnings.simplefilter("ignore")  # torch says that it has no numpy
@@ -64,6 +64,9 @@ with diloco.DiLoCoOptimizer(model, inner, "island", sync_every=2, rounds=2,
         opt.step()
         opt.zero_grad()
 dist.destroy_process_group()
+# torch.optim keeps the group and its threads after that call, also without diloco. A thread of gloo that
+# frees a tensor while Python ends aborts the process.
+os._exit(0)
 """
 
 
