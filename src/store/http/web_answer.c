@@ -80,7 +80,9 @@ static bool element(char *out, size_t cap, const char *text, const char *open, c
     return true;
 }
 
-/* What the server says, in one line that a terminal can stand. */
+static const char SILENT[] = "without a word";
+
+/* The server's answer in one line without control characters or trailing spaces. */
 void dl_web_excerpt(char out[TROUBLE_MAX], const dl_web_exchange *x)
 {
     char code[80], message[240];
@@ -92,9 +94,13 @@ void dl_web_excerpt(char out[TROUBLE_MAX], const dl_web_exchange *x)
                  element(message, sizeof message, body, "<Message>", "</Message>") ? ": " : "",
                  element(message, sizeof message, body, "<Message>", "</Message>") ? message : "");
     else
-        snprintf(out, TROUBLE_MAX, "%.200s", *body ? body : "without a word");
+        snprintf(out, TROUBLE_MAX, "%.200s", *body ? body : SILENT);
     for (char *c = out; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127) *c = ' ';
+    size_t len = strlen(out);
+    while (len > 0 && out[len - 1] == ' ')
+        out[--len] = 0;
+    if (!len) snprintf(out, TROUBLE_MAX, "%s", SILENT);
 }
 
 /* Where a redirection leads, if it can be shown; NULL: nowhere, or it is odd, or has secrets. */
