@@ -111,7 +111,7 @@ static bool is_asked_for(const dl_client_store *s, const dl_client_facts *f)
            memcmp(h + AT_BODY, f->body.bytes, sizeof f->body.bytes) == 0;
 }
 
-/* What was read, against what was asked for. */
+/* Compare the state that was read with the requested one. */
 static diloco_status check(const dl_client_store *s, const dl_client_facts *f, const char *key)
 {
     const dl_buf *o = &s->object;

@@ -1,10 +1,10 @@
 /* client.h - the private state of a logical client (docs/federated.md): its inner optimizer's
- * vectors and counters, and where its stream of samples stands.
+ * vectors and counters, and the place in its stream of samples.
  *
  * It is in a store of its own that only workers can read (PROTOCOL P24), as
- * st/<run>/<client>/<e>.<digest>, made with the contribution to entry e whose body has that
+ * st/<run>/<client>/<e>.<digest>. It is made with the contribution to entry e whose body has that
  * digest, and durable before it (P16). So the log says which state holds: that of the newest entry
- * that counted the client; what an entry did not count never happened, to its client either. */
+ * that counted the client; an uncounted contribution has no effect on its client either. */
 #ifndef DL_CLIENTS_CLIENT_H
 #define DL_CLIENTS_CLIENT_H
 
@@ -17,7 +17,7 @@ typedef struct dl_client_store {
     dl_hash layout;            /* dl_client_layout of: */
     const dl_private *vectors; /* [n_vectors] borrowed, as what they point to */
     size_t n_vectors;
-    dl_buf object; /* what was read last */
+    dl_buf object; /* the last object read */
 } dl_client_store;
 
 typedef struct dl_client_facts {
@@ -26,7 +26,8 @@ typedef struct dl_client_facts {
     uint64_t steps, next_sample; /* completed in all; of its shard */
 } dl_client_facts;
 
-/* What makes a state another's: model, optimizer, schedule, and the vectors by name and length. */
+/* The digest that distinguishes states: model, optimizer, schedule, and the vectors by name and
+ * length. */
 dl_hash dl_client_layout(const dl_config *config, dl_hash manifest, const dl_private *vectors,
                          size_t n);
 

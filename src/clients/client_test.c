@@ -101,7 +101,7 @@ TEST(fed_37_a_state_that_is_not_there_or_of_another_contribution_is_not_taken_up
     end(&s);
     begin(&s, "mem://other");
     CHECK_OK(dl_client_save(&s.clients, &s.facts, s.until));
-    s.facts.body = some_hash(3); /* what the log counted was trained elsewhere, to other bits */
+    s.facts.body = some_hash(3); /* the counted contribution was trained elsewhere, to other bits */
     check_refused(&s, DILOCO_ENOENT, "");
     end(&s);
 }

@@ -1,13 +1,12 @@
 /* turns.c - see turns.h.
  *
- *     whose turn  sampled client i is worker i mod n's, n the live workers. Who has no more of its
- *                 own waits twice as long as its last client took, then takes over what is still
- *                 missing, from the other end.
+ *     whose turn  sampled client i is worker i mod n's, n the live workers. A worker without
+ *                 more of its own waits twice as long as its last client took, then takes over what
+ * is still missing, from the other end.
  *
- * That makes no promise to anybody: what a client does is a function of theta, its state and its
- * samples, so two workers that train the same one put the same bytes, or, where their arithmetic
- * differs, the first counts and the state that was saved with it is the one that will be found
- * (client.h). */
+ * The turns are no promise. A client's result is a function of theta, its state and
+ * its samples, so two workers that train the same one put the same bytes. Where their arithmetic
+ * differs, the first counts, and its saved state is the one that will be found (client.h). */
 #include "clients/turns.h"
 
 #include "base/log.h"
@@ -98,7 +97,7 @@ static diloco_status begin_entry(dl_turns *t)
 }
 
 /* Is there something to do about the i-th that is asked? Whose answer comes too late is not
- * trained: what is not counted never happened. */
+ * trained: an uncounted result has no effect. */
 static bool is_awaited(const dl_turns *t, size_t i)
 {
     if (t->simulated && !t->simulated[i].awaited) return false;
@@ -150,7 +149,7 @@ static void begin_anew(dl_turns *t, dl_client_facts *f)
     t->fresh = true;
 }
 
-/* The newest entry before `before` that counted the client; what it counted. */
+/* The newest entry before `before` that counted the client, and its member. */
 static diloco_status last_counted(const dl_turns *t, bool *found, dl_member *member,
                                   uint64_t *entry, uint64_t client, uint64_t before)
 {
@@ -165,7 +164,7 @@ static diloco_status last_counted(const dl_turns *t, bool *found, dl_member *mem
     return DILOCO_OK;
 }
 
-/* FED-37: it is not there whole. Where it stood in its data the log tells; its moments are lost. */
+/* FED-37: it is not there whole. The log has its place in its data; its moments are lost. */
 static diloco_status reset_or_stop(dl_turns *t, dl_client_facts *f, diloco_status lost)
 {
     char why[512], text[768];
@@ -196,7 +195,7 @@ static diloco_status reset_or_stop(dl_turns *t, dl_client_facts *f, diloco_statu
     return t->warn(t->user, text);
 }
 
-/* *late: the entry stands without us, and what it was trained from may be collected already. */
+/* *late: the entry is committed without us, and its base may be collected already. */
 diloco_status dl_turns_take_up(dl_turns *t, dl_client_facts *f, bool *late)
 {
     bool found;

@@ -1,5 +1,5 @@
-/* turns.h - which logical client a worker trains next, and the private state that the client goes
- * on from (docs/federated.md). Knows nothing of how a client is trained.
+/* turns.h - which logical client a worker trains next, and the private state that the client
+ * continues from (docs/federated.md). Knows nothing of how a client is trained.
  *
  *     until the run is done, while the open entry waits:
  *         dl_turns_next                 a client, or none
@@ -45,9 +45,9 @@ DL_MUST_CHECK diloco_status dl_turns_next(dl_turns *t, const char **client);
 size_t dl_turns_settled(const dl_turns *t);
 
 /* Fill the vectors with the state that f->client continues from, and *f with its steps and place in
- * the data; of a client that no entry counted they are zero. *late: the entry stands without this
- * client, so nothing was read. DILOCO_EDIFFERS: the state is lost, and clients.on_lost_state is
- * "stop". */
+ * the data; of a client that no entry counted they are zero. *late: the entry is committed without
+ * this client, so nothing was read. DILOCO_EDIFFERS: the state is lost, and clients.on_lost_state
+ * is "stop". */
 DL_MUST_CHECK diloco_status dl_turns_take_up(dl_turns *t, dl_client_facts *f, bool *late);
 /* Save the vectors as the state that goes with the contribution of this body (FED-36). */
 DL_MUST_CHECK diloco_status dl_turns_keep(dl_turns *t, dl_client_facts *f, dl_hash body);

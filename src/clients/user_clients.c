@@ -158,7 +158,7 @@ static diloco_status work(void *user, bool *worked)
 /* ---- a generation -----------------------------------------------------------------------------
  */
 
-/* What its codec has left out so far is the client's, as its private pieces are. */
+/* The residual of its codec is the client's, as its private pieces are. */
 static diloco_status list_vectors(hands *h)
 {
     size_t n;
@@ -232,7 +232,7 @@ diloco_status diloco_clients_run_sized(diloco_run *run, const diloco_clients *cl
     h.config = *dl_run_config(run);
     h.turns = (dl_turns){.config = &h.config, .run = run, .warn = warn};
     const diloco_status status = live(&h);
-    char text[2048]; /* what went wrong, whatever goes wrong in closing */
+    char text[2048]; /* the first error, whatever goes wrong in closing */
     snprintf(text, sizeof text, "%s", diloco_error_text());
     dl_turns_close(&h.turns);
     return status ? dl_fail(status, "%s", text) : DILOCO_OK;

@@ -1,6 +1,6 @@
 /* user_clients_test.c - clients of a caller's own: the shared model follows the worked trace of
- * federated_worker_test.c, each client gets its own private state back, and what does not fit the
- * run is refused by the client's name. */
+ * federated_worker_test.c. Each client gets its own private state back. A result that does not fit
+ * the run is refused by the client's name. */
 #include <diloco/clients.h>
 
 #include "check.h"
@@ -36,7 +36,7 @@ static diloco_status fit(void *user, const diloco_client_turn *turn, diloco_clie
 {
     scene *s = user;
     CHECK(turn->client >= 1 && turn->client <= CLIENTS);
-    CHECK_INT(s->seen[turn->client], s->count); /* its own, whoever came between */
+    CHECK_INT(s->seen[turn->client], s->count); /* its own, whichever clients came between */
     CHECK(turn->fresh == (s->count == 0));
     CHECK_INT(s->count * 2, turn->steps);
     CHECK_INT(s->count * 6, turn->next_sample);

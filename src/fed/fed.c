@@ -32,7 +32,7 @@ typedef struct life {
     dl_recorder recorder;
     dl_stop *stop;
     dl_meter meter;
-    dl_results results; /* of who closes entries */
+    dl_results results; /* of a process that closes entries */
     bool reached;       /* trainer.target_accuracy */
     diloco_run_info now;
 } life;
@@ -257,7 +257,7 @@ diloco_status dl_fed_train(const dl_config *config, const char *name,
     bool exists;
     DL_TRY(dl_opening_setup(&l.setup, &exists, config, 0));
     const diloco_status status = live(&l, exists);
-    char text[2048]; /* what went wrong, whatever goes wrong in closing */
+    char text[2048]; /* the first error, whatever goes wrong in closing */
     snprintf(text, sizeof text, "%s", diloco_error_text());
     dl_stop_destroy(l.stop);
     dl_results_close(&l.results);

@@ -1,5 +1,5 @@
-/* fed_test.c - whole federated runs in one process: what each client did, by the record, and what
- * became of the shared model. One test a row of the contract (FED-n); kills of real processes are
+/* fed_test.c - whole federated runs in one process: the work of each client, by the record, and
+ * the resulting shared model. One test a row of the contract (FED-n); kills of real processes are
  * in tests/e2e/federated.sh. */
 #include "fed/fed.h"
 
@@ -15,7 +15,7 @@
 
 #include <ftw.h>
 
-/* Nobody frees it; good until so many more were made. */
+/* Not freed; valid until its slot is reused. */
 static dl_config *copied(const dl_config *config)
 {
     static dl_config made[8];
@@ -96,7 +96,7 @@ TEST(a_client_records_the_mean_norm_of_its_gradients_before_clipping)
     CHECK_NEAR(norms[0], norms[1], 1e-9);
 }
 
-/* The first round alone may take days: what is left is known while it lasts. */
+/* The first round alone may take days: the time left is known during it. */
 typedef struct told {
     uint64_t n, last_position, positions;
 } told;
@@ -105,7 +105,7 @@ static void hear(void *user, const diloco_progress *p)
 {
     told *t = user;
     if (strcmp(p->phase, "train") != 0 || p->entry > 0) return;
-    CHECK(p->eta_s > 0 || t->n == 0); /* the first is told before a step */
+    CHECK(p->eta_s > 0 || t->n == 0); /* the first is reported before a step */
     CHECK(p->position >= t->last_position && p->position <= 4);
     t->n++;
     t->last_position = p->position;
@@ -199,8 +199,8 @@ TEST(fed_24_25_training_stops_inside_an_epoch_and_ends_like_any_other)
     fixture_record_free(&record);
 }
 
-/* One client and plain averaging: the shared model after a round is the client's, so a run by hand
- * of H steps a round, with moments and schedule that continue, has to be there. */
+/* One client and plain averaging: the shared model after a round is the client's, so it equals a
+ * run by hand. That run has H steps a round, with moments and schedule that continue. */
 TEST(fed_26_31_32_two_rounds_are_a_hand_run_of_2h_steps)
 {
     enum { H = 4 };
@@ -259,7 +259,7 @@ TEST(fed_27_34_a_clients_stream_goes_on_where_its_last_round_ended)
         end[k] = fixture_whole(client, "end_sample");
         last[k] = entry;
     }
-    CHECK(gaps > 0); /* somebody was away for a while */
+    CHECK(gaps > 0); /* a client was away for a while */
     fixture_record_free(&record);
 }
 
@@ -275,7 +275,7 @@ TEST(fed_28_the_same_key_asks_and_trains_the_same_and_another_something_else)
     CHECK(strcmp(one, other) != 0);
 }
 
-/* ---- what is private ---------------------------------------------------------------------- */
+/* ---- private state ---------------------------------------------------------------------- */
 
 static size_t state_bytes, n_states;
 static int see_state(const char *path, const struct stat *info, int type, struct FTW *at)
@@ -321,7 +321,7 @@ TEST(fed_30_33_a_clients_state_is_its_inner_moments_and_lies_in_no_run)
 
 /* ---- policies ----------------------------------------------------------------------------- */
 
-/* What preset federated says of the inner loop, where nobody else says anything. */
+/* The inner loop of preset federated, by default. */
 static void train_as_federated(dl_config *c)
 {
     size_t i = 0;
@@ -348,7 +348,7 @@ TEST(fed_10_outer_sgd_of_rate_1_is_fedavg)
     }
 }
 
-/* … packed or not, and as who audits reads it. */
+/* Packed or not, and as an audit reads it. */
 TEST(fed_15_values_and_movements_give_the_same_model_to_the_bit)
 {
     static const char *const compressions[] = {"none", "zstd"};
@@ -425,7 +425,7 @@ TEST(fed_14_the_outer_step_changes_the_model_and_not_what_clients_did_before_it)
     CHECK(strcmp(one, other) != 0);
 }
 
-/* ---- what a client keeps: error feedback and FedProx, against runs by hand ------------------ */
+/* ---- a client's state: error feedback and FedProx, against runs by hand ------------------ */
 
 enum { HAND_CLIENTS = 2, HAND_ROUNDS = 5, HAND_H = 4 };
 
@@ -444,7 +444,7 @@ static dl_config *one_a_round(const char *preset)
     return c;
 }
 
-/* The model of `setup` becomes the run's after so many entries; a copy of its parameters. */
+/* The model of `setup` becomes the run's after `entries` entries; a copy of its parameters. */
 static float *at_entry(dl_setup *setup, const dl_config *c, uint64_t entries)
 {
     void *bytes;
@@ -459,7 +459,7 @@ static float *at_entry(dl_setup *setup, const dl_config *c, uint64_t entries)
     return fixture_parameters(setup);
 }
 
-/* Which of the two an entry asked, and where it stood in its data. */
+/* Which of the two an entry asked, and its place in its data. */
 static size_t asked(const fixture_record *record, size_t entry, uint64_t *first_sample)
 {
     char name[32];
@@ -469,7 +469,7 @@ static size_t asked(const fixture_record *record, size_t entry, uint64_t *first_
     return strtoull(name + 6, NULL, 10) - 1;
 }
 
-/* H steps of plain SGD by hand; mu's pull is taken behind each step, from where that began. */
+/* H steps of plain SGD by hand; mu's pull is taken after each step, from where that began. */
 static void train_by_hand(dl_setup *setup, dl_step *step, size_t client, uint64_t sample, double mu,
                           const float *theta)
 {
@@ -642,7 +642,7 @@ TEST(simulated_stragglers_are_waited_for_or_dropped_and_named)
         CHECK(fixture_number(b, "simulated_s") <= 2.5);
     }
     CHECK(n_missing > 0);
-    CHECK_INT(30 - n_missing, fixture_count(&dropped, "client")); /* nobody trains in vain */
+    CHECK_INT(30 - n_missing, fixture_count(&dropped, "client")); /* no client trains in vain */
     CHECK(time[1] < time[0]);
     CHECK_NEAR(time[0], elapsed_of(c, 5), 1e-9); /* the results' clock */
     CHECK_NEAR(time[1], elapsed_of(d, 5), 1e-9);

@@ -48,7 +48,7 @@ diloco_status dl_worker_open(dl_worker *out, const dl_worker *borrowed)
     return dl_turns_open(&out->turns);
 }
 
-/* What its codec has left out so far is the client's, as its moments are. */
+/* The residual of its codec is the client's, as its moments are. */
 static void list_residual(dl_worker *w)
 {
     size_t n;

@@ -1,9 +1,9 @@
-/* auth.h - who may: bearer tokens, and key pairs for the S3 side, each from a file.
+/* auth.h - access: bearer tokens, and key pairs for the S3 side, each from a file.
  *
  * Token file: a token a line, 16 to 256 printable characters without spaces. Key file: "ACCESS
  * SECRET" a line. Members file: "KEY" or "NAME KEY" a line, as of run.members. Empty lines and
  * those that begin with '#' are left out. Tokens are kept as SHA-256 and compared in constant time;
- * how long a comparison takes tells only how many there are. */
+ * the time of a comparison shows only their number. */
 #ifndef DL_HUB_AUTH_H
 #define DL_HUB_AUTH_H
 
@@ -22,7 +22,7 @@ typedef struct dl_auth {
     size_t n_tokens;
     dl_hub_s3_key keys[DL_AUTH_MAX];
     size_t n_keys;
-    dl_public *members; /* [n_members], owned: who may with a certificate of such a key */
+    dl_public *members; /* [n_members], owned: keys whose certificates give access */
     size_t n_members;
 } dl_auth;
 

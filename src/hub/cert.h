@@ -16,7 +16,7 @@ DL_MUST_CHECK diloco_status dl_cert_make(const char *cert_path, const char *key_
                                          const char *host, char fingerprint[DL_CERT_PRINT],
                                          char pin[DL_CERT_PIN]);
 
-/* SHA-256 of the public key of a certificate in PEM, as 64 hex digits: what a join line tells.
+/* SHA-256 of the public key of a certificate in PEM, as 64 hex digits, as in a join line.
  * DILOCO_EPROTO: the file holds none. */
 enum { DL_CERT_KEY_HEX = 64 };
 DL_MUST_CHECK diloco_status dl_cert_key_hash(char out[DL_CERT_KEY_HEX + 1], const char *cert_path);

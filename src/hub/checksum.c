@@ -1,6 +1,6 @@
-/* checksum.c - see checksum.h. A CRC is reflected, begins with all bits set and is inverted at its
- * end; a 32-bit one is computed in the low half of 64 bits, so one loop serves the three. It takes
- * eight bytes at a time (Kounavis and Berry 2005, "slicing by 8"). */
+/* checksum.c - see checksum.h. A CRC is reflected, begins with all bits set and is inverted at
+ * its end. A 32-bit one is computed in the low half of 64 bits, so one loop serves the three. It
+ * takes eight bytes at a time (Kounavis and Berry 2005, "slicing by 8"). */
 #include "hub/checksum.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* chunks.h - "aws-chunked": framing that some S3 clients put inside a body, to send a checksum
- * behind it ("Signature calculations: transferring payload in multiple chunks" of the S3 API
+ * after it ("Signature calculations: transferring payload in multiple chunks" of the S3 API
  * reference):
  *
  *     <hex length>[;<extension>]\r\n<bytes>\r\n … 0[;<extension>]\r\n[<trailer>\r\n …]\r\n
@@ -17,8 +17,8 @@ enum { DL_CHUNKS_LINE = 512 };
 typedef enum dl_chunks_state {
     DL_CHUNKS_SIZE, /* in a line with a length */
     DL_CHUNKS_DATA,
-    DL_CHUNKS_DATA_END, /* in the line end behind data */
-    DL_CHUNKS_TRAILER,  /* in a line behind the last chunk */
+    DL_CHUNKS_DATA_END, /* in the line end after data */
+    DL_CHUNKS_TRAILER,  /* in a line after the last chunk */
     DL_CHUNKS_OVER
 } dl_chunks_state;
 

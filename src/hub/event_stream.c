@@ -1,8 +1,8 @@
 /* event_stream.c - a list of streams; each has a queue of text, bounded, and an eventfd to wake it.
  *
  * A change is put into the queue of every stream it concerns, under one lock, without waiting. A
- * full queue is emptied and says "lost" instead: a slow reader costs memory DL_STREAM_QUEUE and
- * nobody else anything. The reader polls its eventfd beside its connection, so that a stream
+ * full queue is emptied and says "lost" instead: a slow reader costs memory DL_STREAM_QUEUE
+ * and does not slow others. The reader polls its eventfd beside its connection, so that a stream
  * whose reader went away ends at once. */
 #include "hub/event_stream.h"
 
@@ -64,7 +64,7 @@ size_t dl_events_count(dl_events *events)
     return n;
 }
 
-/* The part of the path that the stream is told; NULL: it is not its concern. */
+/* The part of the path that the stream reports; NULL: it has not subscribed to it. */
 static const char *concerns(const dl_stream *s, const char *path)
 {
     size_t base = strlen(s->base);

@@ -1,10 +1,10 @@
-/* event_stream.h - who waits is told: streams of changes, so that nobody polls.
+/* event_stream.h - streams of changes, so waiting readers need not poll.
  *
- * A stream subscribes to prefixes of paths ("run/c/", "run/log/") and is told of each object
+ * A stream subscribes to prefixes of paths ("run/c/", "run/log/") and reports each object
  * that comes, changes or goes under them, in server-sent events (HTML standard, 9.2):
  *
- *     event: open                 the subscription stands: look now, what changes from here
- *     data: <run>                 on is told
+ *     event: open                 the subscription is active: look now; later changes
+ *     data: <run>                 are reported
  *
  *     data: c/0000000012/r0.0000  this key changed
  *
@@ -13,7 +13,7 @@
  *
  *     : still here                after BEAT without an event
  *
- * There is no history: who reconnects gets "open" and looks. Any thread. */
+ * There is no history: a reader that reconnects gets "open" and looks. Any thread. */
 #ifndef DL_HUB_EVENT_STREAM_H
 #define DL_HUB_EVENT_STREAM_H
 
@@ -42,10 +42,10 @@ void dl_events_close(dl_events *events);
 
 size_t dl_events_count(dl_events *events); /* streams that are open */
 
-/* Tell of a change of "run/key". */
+/* Report a change of "run/key". */
 void dl_events_tell(dl_events *events, const char *path);
 
-/* `base` ("run/") is what the keys that are told leave out; prefixes are behind it, none: all.
+/* `base` ("run/") is left out of the reported keys; prefixes follow it, none: all.
  * `fd` is the reader's connection: when it ends, so does the stream. DILOCO_ENOMEM;
  * DILOCO_EIO: no descriptor left. */
 DL_MUST_CHECK diloco_status dl_stream_open(dl_stream **out, dl_events *events, const char *base,

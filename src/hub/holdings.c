@@ -1,8 +1,8 @@
 /* holdings.c - see holdings.h.
  *
  * A walk of a bucket and changes in it may overlap. Its counts are taken if no change was pending
- * when it began and none has begun since; else it is made again, three times, and a bucket that was
- * counted before keeps the counts that its changes have made. So counts are exact for what passes
+ * when it began and none has begun since. Otherwise it is made again, three times. A bucket that
+ * was counted before keeps the counts that its changes have made. So counts are exact for traffic
  * through the hub once a walk was undisturbed. */
 #include "hub/holdings.h"
 
@@ -221,7 +221,7 @@ static diloco_status see(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* What was walked, in place of what was known of the bucket's runs. */
+/* Replace the known counts of the bucket's runs by those of the walk. */
 static void take_runs(dl_holdings *t, walk *w)
 {
     forget_runs(t, w->bucket);

@@ -1,4 +1,4 @@
-/* holdings.h - what the folders of a hub hold, for /metrics: counted as it changes, so that a
+/* holdings.h - the content of a hub's folders, for /metrics: counted as it changes, so that a
  * scrape walks no folder. A walk in the background counts what was there before the hub, and hourly
  * what others have put into the folders. Any thread. */
 #ifndef DL_HUB_HOLDINGS_H

@@ -1,5 +1,5 @@
 /* http_store_test.c - the store suite over a hub: the client (store/http/http.c) and the server
- * together; and what only a store with a server can meet: no token, a hub that goes and comes. */
+ * together. Also the cases of a store with a server: no token, a hub that goes and comes. */
 #include "hub/hub.h"
 
 #include "check.h"
@@ -269,7 +269,7 @@ static void *wait_once(void *context)
 {
     const char *prefix = "log/";
     diloco_status status;
-    do /* not progress: later and later, unless told */
+    do /* not progress: later and later, without a notice */
         status = dl_store_wait(context, &prefix, 1, false, DL_NEVER);
     while (!status);
     return (void *)(uintptr_t)status;

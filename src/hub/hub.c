@@ -1,9 +1,9 @@
 /* hub.c - starting, connections, stopping.
  *
  * libmicrohttpd accepts and gives each connection a thread. Beside them runs one thread, the
- * reaper: once a second it shuts down connections that have been without a request for too
- * long; of untrusted peers (who have shown neither token nor signature) sooner. A header that
- * trickles in counts as idle, so nobody holds a connection by a byte now and then. Ten times a
+ * reaper. Once a second it shuts down connections that have been without a request for too long.
+ * Untrusted peers, which have shown neither token nor signature, have less time. A header that
+ * trickles in counts as idle, so no peer holds a connection by a byte now and then. Ten times a
  * second it eases the lines that something is sent over (tcp_pacing.h). Once an hour it cleans the
  * folders of what was cut.
  *
@@ -73,10 +73,10 @@ static void close_now(dl_connection *c)
     shutdown(c->fd, SHUT_RDWR);
 }
 
-/* An untrusted peer has come, the first of the list. Strangers of one address have a quarter of the
- * connections, all of them three quarters: beyond that the oldest is closed. So whoever shows a
- * token at once is served, and a flood from one address closes only that address's connections.
- * Returns the number of connections that are being closed. */
+/* An untrusted peer has come, the first of the list. Untrusted peers of one address have a quarter
+ * of the connections, all of them three quarters: beyond that the oldest is closed. So a client
+ * that shows a token at once is served, and a flood from one address closes only that address's
+ * connections. Returns the number of connections that are being closed. */
 static unsigned make_room(dl_hub *hub)
 {
     const unsigned max = hub->options.max_connections;
@@ -98,9 +98,9 @@ static unsigned make_room(dl_hub *hub)
     return n_closing;
 }
 
-/* libmicrohttpd refuses a connection beyond its limit at once, of whichever address it is. Those
- * that are being closed count there until their threads have ended, so a flood is accepted the more
- * slowly, the more of them there are: never as quickly as the limit would come nearer. */
+/* libmicrohttpd refuses a connection beyond its limit at once, of whichever address it is. Closing
+ * ones count there until their threads have ended. So a flood is accepted the more slowly, the more
+ * of them there are, and never reaches the limit. */
 static void slow_down(unsigned n_closing)
 {
     if (n_closing > CLOSING_MAX / 2) dl_clock_sleep((n_closing - CLOSING_MAX / 2) * DL_MILLISECOND);
@@ -235,8 +235,8 @@ static bool is_stopping(void *context)
     return atomic_load(&((dl_hub *)context)->stopping);
 }
 
-/* What the folders hold, beside the reaper, which a walk of them would keep from its work; of a hub
- * that only shows runs, what is new in them. */
+/* Count the folders' content, beside the reaper, which a walk of them would keep from its work. A
+ * hub that only shows runs looks for new objects in them. */
 static void *counter(void *context)
 {
     dl_hub *hub = context;
@@ -256,7 +256,7 @@ static void *counter(void *context)
     return NULL;
 }
 
-/* ---- what libmicrohttpd calls */
+/* ---- callbacks of libmicrohttpd */
 
 static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd)
 {
@@ -375,8 +375,8 @@ static diloco_status start_daemon(dl_hub *hub, int fd, const char *cert, const c
 {
     static const char versions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3";
     const bool asks = dl_hub_asks_for_keys(hub);
-    /* MHD asks clients for certificates where it is told an authority; which it is does not matter,
-     * for what they show is judged by peer.c alone. */
+    /* MHD asks clients for certificates where it has an authority; the authority does not
+     * matter, for peer.c alone judges the certificates. */
     struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert},
                                    {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key},
                                    {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)versions},

@@ -28,7 +28,7 @@ typedef struct dl_hub_options {
     uint64_t max_object;              /* bytes; 0: DL_HUB_MAX_OBJECT */
     unsigned max_connections;         /* 0: DL_HUB_MAX_CONNECTIONS */
     bool insecure;                    /* listen beyond this machine without TLS */
-    bool read_only;                   /* nobody changes anything by it */
+    bool read_only;                   /* no client changes anything by it */
     bool page;                        /* serve the page of its runs at / (page.c) */
     const char *token;                /* a token as text, beside those of token_file; NULL: none */
 
@@ -38,19 +38,20 @@ typedef struct dl_hub_options {
     void *viewed_user;
     const char *names;
 
-    /* NULL, or: may who has shown this key? Besides members_file; needs TLS. From the connection's
-     * own thread, so it may wait for a moment. */
+    /* NULL, or: return true if this key gives access. Besides members_file; needs TLS. From the
+     * connection's own thread, so it may wait for a moment. */
     bool (*welcome)(void *user, const dl_public *key);
     void *welcome_user;
 
-    /* Serve a node of a run without a log (docs/swarm.md), by that name: objects are its own, made
-     * in the folder beside the hub, and others only read them; but they may put <bucket>/hb/<name>,
-     * of at most DL_HUB_KNOWN_BYTES, DL_HUB_KNOWN of them, and not under the node's own name. NULL:
-     * no such. */
+    /* Serve a node of a run without a log (docs/swarm.md), by that name: objects are its own,
+     * made in the folder beside the hub, and others only read them. Others may put
+     * <bucket>/hb/<name>, of at most DL_HUB_KNOWN_BYTES, DL_HUB_KNOWN of them, and not under the
+     * node's own name. NULL: no such. */
     const char *node;
 
-    /* How long a connection may be idle, be so before it has shown that it is welcome, send
-     * nothing of a body, and how long a body may be slower than 1 kB/s. 0: 120, 15, 30, 30 s. */
+    /* Time limits: for an idle connection, for an idle one before it has shown that it is
+     * welcome, without any byte of a body, and for a body slower than 1 kB/s. 0: 120, 15, 30, 30 s.
+     */
     dl_time idle, stranger, stalled, slow;
 } dl_hub_options;
 
@@ -68,7 +69,7 @@ bool dl_hub_is_open(const dl_hub *hub);    /* it asks for no token and no signat
 /* Bytes of objects that it has sent so far. */
 uint64_t dl_hub_served(const dl_hub *hub);
 
-/* This program made or changed DIR/<path> itself: who waits for it is told. Any thread. */
+/* This program made or changed DIR/<path> itself: report it to waiting readers. Any thread. */
 void dl_hub_tell(dl_hub *hub, const char *path);
 
 /* Accept nothing more, let requests in progress finish until then, cut the rest, free. NULL is

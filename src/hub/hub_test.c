@@ -1,6 +1,5 @@
 /* hub_test.c - the hub as untrusted peers, malicious members and slow ones see it: it answers
- * everybody who asks rightly, keeps what it takes within its bounds and its folder, and forgets who
- * does not. */
+ * every correct request, keeps its memory and files within bounds, and drops the others. */
 #include "hub_fixture.h"
 #include "sanitized.h"
 
@@ -13,7 +12,7 @@ static void make_run(void)
     CHECK_INT(201, ask("PUT /run"));
 }
 
-/* ---- what it is for */
+/* ---- main function */
 
 TEST(an_object_is_made_once_read_in_ranges_and_deleted)
 {
@@ -147,7 +146,7 @@ TEST(a_stream_tells_what_changes_under_its_prefixes)
         CHECK(n > 0);
         text[len += (size_t)n] = '\0';
         if (said || !strstr(text, "event: open\ndata: run/\n\n")) continue;
-        said = true; /* the subscription stands */
+        said = true; /* the subscription is active */
         CHECK_INT(201, ask_with("PUT /run/hb/r0.0", "", "x"));
         CHECK_INT(201, ask_with("PUT /run/log/0000000000.json", "", "x"));
         CHECK_INT(201, ask_with("PUT /run/c/1/r0.0", "", "x"));
@@ -189,7 +188,7 @@ TEST(metrics_and_health_and_status_answer)
     CHECK_INT(405, ask("OPTIONS /run"));
 }
 
-/* ---- who may */
+/* ---- access */
 
 static const char *metrics(void)
 {
@@ -376,7 +375,7 @@ TEST(no_path_leads_out_of_the_folder)
     fixture_serve(PLAIN);
     make_run();
     snprintf(link_path, sizeof link_path, "%s/link", fixture.dir);
-    CHECK_INT(0, symlink(fixture.root, link_path)); /* a bucket that is a link is none */
+    CHECK_INT(0, symlink(fixture.root, link_path)); /* a link is no bucket */
     for (size_t i = 0; i < sizeof tricks / sizeof *tricks; i++) {
         static const char *const methods[] = {"GET", "PUT", "DELETE", "HEAD"};
         for (size_t m = 0; m < 4; m++) {
@@ -586,7 +585,7 @@ TEST(a_put_below_an_object_or_above_one_is_409)
     CHECK_INT(0, count_files("hub/run/.tmp"));
 }
 
-/* What a run keeps under these names is a folder, or an object: see docs/formats.md. */
+/* A run has a folder, or an object, under these names: see docs/formats.md. */
 TEST(a_name_that_no_run_can_use_is_409)
 {
     static const char *const wrong[] = {

@@ -1,6 +1,6 @@
-/* list.c - what is under a prefix (/list), and what changes there (/events).
+/* list.c - the keys under a prefix (/list), and changes there (/events).
  *
- * Both name a run by ?run=bucket[/more], and tell keys without it. A listing is lines of
+ * Both name a run by ?run=bucket[/more], and give keys without it. A listing is lines of
  * "<bytes> <key>", at most a page of them, and a last one: "more" (continue with after=<last key>)
  * or "end". */
 #include "base/text.h"

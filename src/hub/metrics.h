@@ -1,4 +1,4 @@
-/* metrics.h - what a hub has done since it started, counted. Any thread. */
+/* metrics.h - counters of a hub's work since it started. Any thread. */
 #ifndef DL_HUB_METRICS_H
 #define DL_HUB_METRICS_H
 

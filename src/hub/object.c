@@ -1,7 +1,7 @@
 /* object.c - objects and buckets: GET, HEAD, PUT, DELETE.
  *
- * What there is is never replaced by other bytes, heartbeats apart, and the log is never
- * deleted: that is what a run needs of its store, and the hub holds everybody to it. */
+ * Existing bytes are never replaced by others, heartbeats apart, and the log is never
+ * deleted. A run needs that of its store, and the hub enforces it for every client. */
 #include "base/text.h"
 #include "hub/s3_api.h"
 #include "store/run_keys.h"
@@ -48,7 +48,7 @@ bool dl_key_is_kept(const char *key)
     const char *leaf = strrchr(key, '/');
     if (strcmp(leaf ? leaf + 1 : key, "run.json") == 0) return true;
     if (is_in(key, "gen", &leaf) || is_in(key, "invite", &leaf) || is_in(key, "admit", &leaf))
-        return true; /* whose name is whose (docs/formats.md, Who may take part) */
+        return true; /* the key of each name (docs/formats.md, Membership) */
     return dl_key_is_entry(key);
 }
 
@@ -264,7 +264,7 @@ bool dl_object_is_the_same(dl_http_request *r, const dl_upload *upload, const ch
     return same;
 }
 
-/* The bytes of the object; -1: there is none. */
+/* The bytes of the object; -1: no such object. */
 static int64_t length_of(dl_http_request *r, const char *key)
 {
     struct stat st;
@@ -316,7 +316,7 @@ static dl_answer put_finish(dl_http_request *r)
 static bool has_room(const dl_http_request *r, uint64_t len)
 {
     struct statvfs fs;
-    if (statvfs(r->root, &fs)) return true; /* then writing will tell */
+    if (statvfs(r->root, &fs)) return true; /* then the write will show */
     return len / fs.f_frsize < fs.f_bavail;
 }
 

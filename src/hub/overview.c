@@ -1,4 +1,4 @@
-/* overview.c - /metrics: what was counted of requests, and of what the folders hold. */
+/* overview.c - /metrics: counts of requests, and of the folders' content. */
 #include "hub/server.h"
 
 enum { TEXT_MAX = 16 << 20 };

@@ -1,7 +1,7 @@
 /* page.c - the page of the runs, and what it asks for (docs/hub.md): views as JSON (view/view.h).
  *
- * The page itself holds no data and is for anybody; what it shows takes a token where the hub has
- * any. A browser runs no other script and no other style than ours in it, and sends nothing to
+ * The page itself holds no data and is open to all; its data takes a token where the hub
+ * has any. A browser runs no other script and no other style than ours in it, and sends nothing to
  * anywhere else. */
 #include "base/json.h"
 #include "base/text.h"
@@ -190,7 +190,8 @@ static diloco_status add_rows(dl_buf *out, dl_hub *hub, const dl_buf *names)
     return dl_buf_addf(out, "],\"hub\":%s}", hub->options.viewed ? "false" : "true");
 }
 
-/* What the caller names, or what the hub has counted: no folder is walked for it. */
+/* The names that the caller gives, or those that the hub has counted: no folder is walked for it.
+ */
 static diloco_status gather_names(dl_buf *names, dl_hub *hub)
 {
     const char *given = hub->options.names;

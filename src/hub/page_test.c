@@ -1,4 +1,4 @@
-/* page_test.c - the page: who may see it, what it answers, and that it changes nothing. */
+/* page_test.c - the page: access, answers, and that it changes nothing. */
 #include "hub_fixture.h"
 #include "toy_run.h"
 

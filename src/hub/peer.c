@@ -1,7 +1,7 @@
 /* peer.c - the key of a client's certificate.
  *
- * The certificate is the client's own and proves nothing but that it has the key (TLS has seen to
- * that before the first request); names, dates and signatures in it are not looked at. */
+ * The certificate is the client's own and proves only that it has the key. TLS has checked
+ * that before the first request. Names, dates and signatures in it are not looked at. */
 #include "hub/server.h"
 
 #include <gnutls/gnutls.h>

@@ -7,9 +7,9 @@
  *     finish   the body is whole             answer
  *     end      answered, or broken off       free; an upload not published is discarded
  *
- * An answer that is ready before a body that is on its way already is held until that was
- * thrown away, for closing on unread bytes can destroy the answer; a long body, and one whose
- * sender waits for a "100 Continue", is not waited for. */
+ * An answer may be ready before a body that is on its way already. It is held until that body
+ * was thrown away, for closing on unread bytes can destroy the answer. There is no wait for a long
+ * body, or for one whose sender waits for a "100 Continue". */
 #include "base/log.h"
 #include "base/text.h"
 #include "hub/s3_api.h"
@@ -69,7 +69,7 @@ dl_answer dl_refuse_failed(dl_http_request *r, diloco_status status)
     return dl_refuse(r, 500, "InternalError", "the hub's folder: an error; its log says more");
 }
 
-/* ---- what the request is */
+/* ---- kinds of requests */
 
 const char *dl_request_header(const dl_http_request *r, const char *name)
 {
@@ -85,7 +85,7 @@ static dl_answer health_begin(dl_http_request *r)
 static const struct route {
     const char *path;
     dl_kind kind;
-    bool open; /* for anybody */
+    bool open; /* for every client */
     dl_handler begin;
     bool page;   /* of the page: where the hub has none, there is no such path */
     bool viewed; /* there also where the hub only shows runs and is no store */
@@ -155,7 +155,7 @@ static const struct route *route_of(const dl_http_request *r)
     return route && route->page && !r->hub->views ? NULL : route;
 }
 
-/* Somebody else's folder (nothing mounted there any more) is not served. */
+/* A foreign folder (nothing mounted there any more) is not served. */
 static bool folder_is_ours(const dl_hub *hub)
 {
     struct stat st;
@@ -164,7 +164,7 @@ static bool folder_is_ours(const dl_hub *hub)
 }
 
 /* A page of any site can let a browser here ask an open hub on loopback by a name of that
- * site's (DNS rebinding); a client that means this machine says so. */
+ * site's (DNS rebinding). A client that means this machine names it. */
 static bool host_is_ours(const dl_http_request *r)
 {
     const char *host = dl_request_header(r, "Host");
@@ -242,7 +242,7 @@ static enum MHD_Result see_header(void *context, enum MHD_ValueKind kind, const 
 }
 
 /* Where a body ends has to be said once, lest a proxy in front, or libmicrohttpd itself, reads
- * another end. The connection ends: what follows on it may be a part of the body. */
+ * another end. The connection ends: later bytes on it may be a part of the body. */
 static bool is_framed_badly(dl_http_request *r, dl_answer *refusal)
 {
     framing f = {0};
@@ -315,7 +315,7 @@ static diloco_status body_take(void *context, const void *data, size_t len)
     return dl_upload_add(&b->upload, &r->folder, r->key, data, len, DL_NEVER);
 }
 
-/* Pieces behind a failure are thrown away, so that the answer can say what failed. */
+/* Pieces after a failure are thrown away, so that the answer can say what failed. */
 static bool body_add(dl_http_request *r, const char *data, size_t len)
 {
     dl_body *b = &r->body;
@@ -361,7 +361,7 @@ static enum MHD_Result queue(dl_http_request *r, dl_answer answer)
     MHD_destroy_response(answer.response);
     if (result == MHD_NO) return result;
     r->status = answer.status;
-    /* Before its first byte leaves: who has this answer and asks for the metrics is in them. */
+    /* Before its first byte leaves: a client with this answer then finds itself in the metrics. */
     dl_metrics_count(&r->hub->metrics, r->kind, r->status);
     return result;
 }
@@ -376,8 +376,8 @@ static bool must_answer_now(const dl_http_request *r)
     return length && dl_text_to_u64(&n, length, strlen(length)) && n > DL_TEXT_BODY_MAX;
 }
 
-/* Who has sent an object hears what of it has arrived, and need not read it back. S3 has words of
- * its own for that. */
+/* The sender of an object gets the digest of the received bytes, and need not read it back. S3 has
+ * its own header for that. */
 static bool prepare_digest(dl_body *b)
 {
     b->digest = aligned_alloc(_Alignof(dl_digest_stream), sizeof *b->digest);
@@ -428,7 +428,7 @@ static bool body_is_right(dl_http_request *r, dl_answer *refusal)
     return false;
 }
 
-/* What was not published is gone before the answer says so. */
+/* An unpublished object is removed before the answer says so. */
 static dl_answer finish(dl_http_request *r)
 {
     dl_answer answer;

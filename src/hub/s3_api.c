@@ -156,7 +156,7 @@ static dl_answer head_bucket(dl_http_request *r)
     return dl_answer_empty(200);
 }
 
-/* Does nothing stand there but what the hub keeps for itself? */
+/* Return true if only the hub's own files are there. */
 static bool is_empty(const char *root)
 {
     DIR *folder = opendir(root);
@@ -187,7 +187,7 @@ static dl_answer remove_bucket(dl_http_request *r)
             return dl_answer_empty(204);
         }
         snprintf(tmp, sizeof tmp, "%s/" DL_FILE_TMP, r->root);
-        (void)mkdir(tmp, 0777); /* somebody was faster */
+        (void)mkdir(tmp, 0777); /* another thread was faster */
     }
     return dl_refuse(r, 409, "BucketNotEmpty", "the bucket is not empty");
 }
@@ -218,7 +218,7 @@ static const struct operation {
     {"DELETE", NULL, true, dl_object_delete},
 };
 
-/* What a hub has not is asked for by a parameter's presence, or by copying. */
+/* A parameter's presence, or copying, asks for a feature that a hub lacks. */
 static bool asks_for_more(const dl_http_request *r)
 {
     static const char names[] =

@@ -1,8 +1,8 @@
 /* s3_api.h - the S3 API on the same port, for the tools that speak it.
  *
- * A request is S3's when it is signed as S3 asks for it (SigV4, in the Authorization header or
- * in the query); its bucket is the path's first component, the key the rest. Path style only.
- * docs/hub.md lists the operations; what is not among them answers NotImplemented. */
+ * A request is S3's when it is signed as S3 asks for it (SigV4, in the Authorization header
+ * or in the query). Its bucket is the path's first component, the key the rest. Path style only.
+ * docs/hub.md lists the operations; any other answers NotImplemented. */
 #ifndef DL_HUB_S3_API_H
 #define DL_HUB_S3_API_H
 
@@ -13,7 +13,7 @@ bool dl_hub_s3_is_signed(const dl_http_request *r);
 bool dl_hub_s3_is_welcome(dl_http_request *r, dl_answer *refusal);
 dl_answer dl_hub_s3_refuse(unsigned status, const char *code, const char *message);
 
-/* s3_body.c: what the headers say of the body: its SHA-256, its MD5, framing to take off. A
+/* s3_body.c: read the headers about the body: its SHA-256, its MD5, framing to take off. A
  * refusal, or response NULL: continue. */
 dl_answer dl_hub_s3_prepare_body(dl_http_request *r);
 /* The same of its x-amz-checksum-* header or trailer. Of the request that completes an upload such
@@ -47,7 +47,7 @@ dl_answer dl_multipart_complete(dl_http_request *r);
 dl_answer dl_multipart_abort(dl_http_request *r);
 dl_answer dl_multipart_parts(dl_http_request *r);
 dl_answer dl_multipart_uploads(dl_http_request *r);
-/* Remove uploads of the bucket in that folder which nobody completed in a week. */
+/* Remove uploads of the bucket in that folder that are older than a week. */
 void dl_multipart_clean(const char *root);
 
 #define DL_S3_XML       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"

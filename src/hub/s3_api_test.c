@@ -1,6 +1,6 @@
 /* s3_api_test.c - the S3 side, by requests signed here: signatures that hold and those that do not,
- * listings against a plain walk, multipart, framed bodies. What real tools make of it is in
- * tests/e2e/hub_s3.sh. */
+ * listings against a plain walk, multipart, framed bodies. tests/e2e/hub_s3.sh tests
+ * it with real tools. */
 #include "hub_fixture.h"
 
 #include "hub/chunks.h"
@@ -19,7 +19,7 @@ static void serve_s3(void)
     fixture_serve((dl_hub_options){.s3_keys_file = keys, .max_object = 1 << 20});
 }
 
-/* One request; what stays NULL or 0 is right of itself. */
+/* One request; members that stay NULL or 0 are filled in correctly. */
 typedef struct s3 {
     const char *method, *path;
     dl_pair query[8]; /* ends with a NULL name */
@@ -29,7 +29,7 @@ typedef struct s3 {
     const char *payload; /* NULL: the body's hash */
     const char *secret, *access, *date;
     const char *sent_path; /* other than the one signed */
-    const char *tamper;    /* a header behind the signed ones */
+    const char *tamper;    /* a header after the signed ones */
 } s3;
 
 static size_t n_pairs(const dl_pair *pairs)
@@ -428,7 +428,7 @@ TEST(listings_are_right_for_every_prefix_delimiter_and_page)
     CHECK_STR("a0", inside(answer, "Key"));
     answer = s3_ask(
         (s3){.method = "GET", .path = "/bkt", .query = {{"list-type", "2"}, {"max-keys", "0"}}});
-    CHECK_STR("false", inside(answer, "IsTruncated")); /* or who pages would do so for ever */
+    CHECK_STR("false", inside(answer, "IsTruncated")); /* or a paging client would never end */
     answer = s3_ask((s3){
         .method = "GET", .path = "/bkt", .query = {{"prefix", "<&>"}, {"encoding-type", "url"}}});
     CHECK_STR("%3C%26%3E", inside(answer, "Prefix"));

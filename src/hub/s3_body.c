@@ -1,5 +1,5 @@
-/* s3_body.c - bodies as S3 describes them: signed hashes, MD5, aws-chunked framing, checksums. What
- * a client asks for and a hub does not do is refused by its name, never ignored: a client that gets
+/* s3_body.c - bodies as S3 describes them: signed hashes, MD5, aws-chunked framing, checksums. A
+ * request that a hub does not support is refused by its name, never ignored: a client that gets
  * 200 believes that it was done. */
 #include "base/text.h"
 #include "hub/s3_api.h"
@@ -30,7 +30,7 @@ typedef struct search {
     unsigned n;
 } search;
 
-/* Headers that only describe a checksum are none. */
+/* Headers that only describe a checksum do not count as one. */
 static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
 {
     static const char *const about[] = {"algorithm", "mode", "type"};

@@ -1,4 +1,4 @@
-/* s3_claim.h - what a request signed by SigV4 claims: who, when, for what, which headers.
+/* s3_claim.h - the claims of a request signed by SigV4: key, time, scope, headers.
  *
  *     Authorization: AWS4-HMAC-SHA256 Credential=<scope>, SignedHeaders=<a;b>, Signature=<hex>
  *     or in the query: X-Amz-Algorithm, -Credential, -Date, -Expires, -SignedHeaders, -Signature
@@ -32,7 +32,7 @@ bool dl_hub_s3_claim_query(dl_hub_s3_claim *out, const dl_target *target);
 /* Is that header among the signed ones? */
 bool dl_hub_s3_claim_signs(const dl_hub_s3_claim *claim, const char *header);
 
-/* "20130524T000000Z" as seconds since 1970; -1: it is none. */
+/* "20130524T000000Z" as seconds since 1970; -1: it is no such time. */
 int64_t dl_hub_s3_seconds(const char *date);
 
 #endif

@@ -1,9 +1,9 @@
 /* s3_list.c - ListObjects, versions 1 and 2, and ListBuckets.
  *
- * Any text may be a prefix or a place to begin behind; dl_store_list knows whole folders and
- * keys. So the walk is over the folder that holds the prefix, and what lies before the place or
- * beside the prefix is passed over here. With the delimiter "/", keys that share what stands up to
- * the next one become one CommonPrefix, which counts and can be begun behind like a key. */
+ * Any text may be a prefix or a place to begin after; dl_store_list knows whole folders and
+ * keys. So the walk is over the folder that holds the prefix, and keys before the place or beside
+ * the prefix are passed over here. With the delimiter "/", keys that share the text up to the next
+ * one become one CommonPrefix. It counts like a key, and a listing can begin after it. */
 #include "base/text.h"
 #include "hub/s3_api.h"
 #include "store/http/web.h"
@@ -20,7 +20,7 @@ typedef struct listing {
     const char *prefix, *after;
     bool delimited, version2, escaped, truncated;
     size_t n, limit;
-    char last[DL_KEY_MAX + 2]; /* key or CommonPrefix that was told last */
+    char last[DL_KEY_MAX + 2]; /* the last key or CommonPrefix of the answer */
     dl_buf contents;
 } listing;
 
@@ -53,7 +53,7 @@ static diloco_status see(void *context, const char *key, size_t size)
     listing *l = context;
     size_t prefix_len = strlen(l->prefix), last_len = strlen(l->last);
     if (strncmp(key, l->prefix, prefix_len) != 0)
-        return strcmp(key, l->prefix) < 0 ? DILOCO_OK : DILOCO_ECLOSED; /* behind it: done */
+        return strcmp(key, l->prefix) < 0 ? DILOCO_OK : DILOCO_ECLOSED; /* after it: done */
     bool in_told = last_len && l->last[last_len - 1] == '/' && !strncmp(key, l->last, last_len);
     if (strcmp(key, l->after) <= 0 || (l->delimited && in_told)) return DILOCO_OK;
     if (l->n == l->limit) {
@@ -86,7 +86,7 @@ static diloco_status walk(listing *l)
     return status == DILOCO_ECLOSED ? DILOCO_OK : status;
 }
 
-/* What the request said, said again. */
+/* Repeat a value of the request. */
 static diloco_status echo(const listing *l, dl_buf *out, const char *name, const char *value)
 {
     DL_TRY(dl_buf_addf(out, "<%s>", name));

@@ -257,7 +257,7 @@ static diloco_status copy_file(completion *c, int from, size_t len, const char *
     return DILOCO_OK;
 }
 
-/* What clients put around an ETag, or leave away. */
+/* Compare ETags; clients may put quotes around one, or not. */
 static bool same_etag(const char *a, const char *b)
 {
     char bare[sizeof(dl_etag)];

@@ -182,7 +182,7 @@ static int by_fragment(const void *a, const void *b)
     return x->number < y->number ? -1 : 1;
 }
 
-/* Where each tensor and each fragment lies. */
+/* The place of each tensor and each fragment. */
 static diloco_status place_tensors(diloco_loop *loop)
 {
     if (loop->n_tensors > 0)
@@ -301,7 +301,7 @@ void diloco_loop_destroy(diloco_loop *loop)
     free(loop);
 }
 
-/* ---- what there is */
+/* ---- description */
 
 diloco_status dl_loop_idle(const diloco_loop *loop, const char *what)
 {

@@ -1,4 +1,4 @@
-/* loop.h - what a diloco_loop is, shared by the files of src/loop.
+/* loop.h - the parts of a diloco_loop, shared by the files of src/loop.
  *
  *   loop.c   options, registering, memory
  *   sync.c   when, and the two halves of a synchronisation
@@ -44,7 +44,7 @@ typedef struct dl_loop_fragment {
 typedef struct dl_loop_flight {
     int fragment; /* -1: none */
     size_t n_begun;
-    diloco_status status; /* what went wrong so far, and its words */
+    diloco_status status; /* the first error so far, and its text */
     char text[512];
 } dl_loop_flight;
 

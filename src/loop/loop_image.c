@@ -1,8 +1,8 @@
 /* loop_image.c - the outer state as a safetensors file (include/diloco/loop.h; docs/formats.md).
  *
  * One tensor for each vector of each registered tensor, "theta.<name>" first, and three metadata:
- * format, facts (a JSON object as text: what has to be equal, and the counters) and the digest of
- * the facts and the data. A load checks all of it before it changes anything. */
+ * format, facts (a JSON object as text with the values that have to be equal, and the counters) and
+ * the digest of the facts and the data. A load checks all of it before it changes anything. */
 #include "base/hash.h"
 #include "base/safetensors.h"
 #include "loop/loop.h"
@@ -59,7 +59,7 @@ static diloco_status write_facts(dl_buf *out, const diloco_loop *loop)
 
 /* ---- save */
 
-/* What of a file is being made. */
+/* A file in the making. */
 typedef struct image {
     dl_st_tensor *tensors;
     char (*names)[NAME_MAX_HERE];

@@ -203,7 +203,7 @@ TEST(lib_9_fragments_fire_as_torchft_s_do_p_first_after_p_plus_1_intervals)
     }
 }
 
-/* What the first elements of both fragments are after 3, 6 and 9 steps, and theta after 9. */
+/* The first elements of both fragments after 3, 6 and 9 steps, and theta after 9. */
 typedef struct trace {
     int delay;
     double alpha;
@@ -309,7 +309,7 @@ TEST(backup_and_restore_copy_all_fragments)
     world_end(&w);
 }
 
-/* A caller who was compiled when the structs ended earlier. */
+/* A caller that was compiled when the structs ended earlier. */
 TEST(structs_of_an_older_caller_have_the_defaults_behind_their_end)
 {
     world_member m = {.w = {0}};

@@ -4,8 +4,8 @@
  *
  * 1. Between the halves g belongs to the communicator.
  * 2. Every all-reduce that began is waited for, whatever went wrong beside it.
- * 3. Once prepared, this replica votes, so that nobody waits for it; what went wrong since
- *    start_quorum is kept in `flight` and is the vote. */
+ * 3. Once prepared, this replica votes, so that no replica waits for it; an error
+ *    since start_quorum is kept in `flight` and is the vote. */
 #include "loop/loop.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ diloco_status diloco_loop_prepare(diloco_loop *loop)
     for (; !status && loop->flight.n_begun < n_parts; loop->flight.n_begun += !status)
         status = begin_part(loop, fragment, (uint32_t)loop->flight.n_begun);
     keep(&loop->flight, status);
-    return DILOCO_OK; /* told by perform */
+    return DILOCO_OK; /* perform reports it */
 }
 
 /* ---- perform */

@@ -1,5 +1,5 @@
-/* sync_test.c - synchronisations between replicas: what is exchanged and when, buckets, votes,
- * failures, outer optimizers of the caller's, tensors behind copy functions. */
+/* sync_test.c - synchronisations between replicas: exchanges and their times, buckets, votes,
+ * failures, outer optimizers of the caller's, tensors with copy functions. */
 #include "loop_world.h"
 #include "scratch.h"
 
@@ -57,7 +57,7 @@ static diloco_loop_fragment view_of(const world_member *m)
     return view;
 }
 
-/* ---- what is exchanged, and when */
+/* ---- exchanges and their times */
 
 TEST(lib_15_wait_is_called_only_when_the_result_is_adopted)
 {
@@ -243,7 +243,7 @@ TEST(lib_19_with_keep_local_the_replica_trains_on_from_where_it_is)
 
 /* ---- failures */
 
-/* Prepare and perform with something broken: it is voted down, told, and gone the next time. */
+/* Prepare and perform with something broken: it is voted down, reported, and gone the next time. */
 static void check_survives(world *w, diloco_status expected, const char *words)
 {
     world_member *m = &w->members[0];
@@ -392,7 +392,7 @@ TEST(lib_24_a_replica_leaves_another_joins_with_the_state_and_the_rest_go_on)
     each(&w, train);
     each(&w, prepare);
     each(&w, perform);
-    world_member *joiner = &w.members[2]; /* its loop is two entries behind: brought up to date */
+    world_member *joiner = &w.members[2]; /* its loop is two entries late: brought up to date */
     diloco_loop_fragment from = view_of(&w.members[0]), to = view_of(joiner);
     memcpy(to.theta, from.theta, from.n * sizeof(float));
     memcpy(to.vectors[0], from.vectors[0], from.n * sizeof(float));
@@ -462,7 +462,7 @@ TEST(lib_10_the_caller_s_outer_optimizer_is_called_once_per_committed_fragment)
     world_end(&theirs);
 }
 
-/* ---- tensors behind copy functions */
+/* ---- tensors with copy functions */
 
 typedef struct far_away {
     double x[37]; /* as if on a device, and of another type */

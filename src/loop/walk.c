@@ -1,9 +1,9 @@
 /* walk.c - the passes over a fragment's memory (declared in loop.h).
  *
- * A pass goes over elements [begin, end) of a fragment, each thread over a part whose borders are
- * multiples of DL_BLOCK, in pieces of at most one block that do not cross a tensor, so that what
- * is computed stays in cache for the next thing done to it. All is elementwise: neither the
- * threads nor the pieces show in the bits.
+ * A pass goes over elements [begin, end) of a fragment, each thread over a part whose borders
+ * are multiples of DL_BLOCK. Its pieces have at most one block and do not cross a tensor, so the
+ * results stay in cache for the next operation. All is elementwise: neither the threads nor the
+ * pieces show in the bits.
  *
  * A tensor that only the caller's copy functions reach is walked through the staging buffer, one
  * chunk after the other. */
@@ -34,7 +34,7 @@ struct walk {
     size_t bad[MAX_THREADS]; /* first bad element each thread met; SIZE_MAX: none */
 };
 
-/* ---- what is done to a piece */
+/* ---- operations on a piece */
 
 static void delta_piece(walk *w, size_t at, size_t n, float *local, const dl_loop_tensor *t,
                         int part)
@@ -96,7 +96,7 @@ static const dl_loop_tensor *tensor_of(const walk *w, size_t at)
 {
     const dl_loop_tensor *low = w->loop->tensors + w->fragment->first;
     const dl_loop_tensor *high = low + w->fragment->n_tensors;
-    while (low < high) { /* the first tensor that ends behind `at` */
+    while (low < high) { /* the first tensor that ends after `at` */
         const dl_loop_tensor *middle = low + (high - low) / 2;
         if (middle->begin + middle->count > at)
             high = middle;

@@ -43,7 +43,7 @@ diloco_status dl_evaluate_samples(dl_score *out, const dl_setup *s, size_t shard
     return take(out, s);
 }
 
-/* Other values take the parameters' place for a while; what was there waits in the gradient's
+/* Other values take the parameters' place for a while; these wait in the gradient's
  * memory, which is free between steps. */
 static diloco_status set_aside(const dl_setup *s)
 {
@@ -148,7 +148,7 @@ static diloco_status encode_text(text *t, const dl_setup *s, const dl_corpus *co
     return DILOCO_OK;
 }
 
-/* Targets are tokens first + 1 … first + T; what is behind the text's end does not count. */
+/* Targets are tokens first + 1 … first + T; tokens after the text's end do not count. */
 static void cut_window(int32_t *inputs, int32_t *targets, const text *t, size_t first, size_t T)
 {
     for (size_t i = 0; i < T; i++) {

@@ -19,9 +19,9 @@ DL_MUST_CHECK diloco_status dl_evaluate(dl_score *out, const dl_setup *setup, ui
 DL_MUST_CHECK diloco_status dl_evaluate_samples(dl_score *out, const dl_setup *setup, size_t shard,
                                                 uint64_t first, size_t rows);
 
-/* The run's shared model, whatever the parameters are, which are as before afterwards: on the
- * validation data as trainer.eval_batches says, and (next not NULL) on the batch of a shard that
- * this replica trains on next. Between steps; overwrites the gradients. */
+/* Score the run's shared model. It is scored on the validation data as trainer.eval_batches
+ * says, and (next not NULL) on the batch of a shard that this replica trains on next. The
+ * parameters are restored. Between steps; overwrites the gradients. */
 DL_MUST_CHECK diloco_status dl_evaluate_shared(dl_score *held_out, dl_score *next,
                                                const dl_setup *setup, const diloco_run *run,
                                                size_t shard);

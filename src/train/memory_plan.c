@@ -4,19 +4,16 @@
  *     moments             of the inner optimizer
  *     theta, momentum     the run's state as the log has decided it; with run.offload = "disk" the
  *                         largest fragment's
- *     staging             its second copy, where an entry is computed before it stands, and the
- *                         replica's own encoded contribution; what combining the members
- *                         needs; with overlap or error feedback what is in flight and what is
- *                         remembered of it
- *     contributions       a slot for each member of an entry, where they are kept in memory; one
- *                         for what they come to, where one replica combines for all
- *     activations         the rest of the model's graph, and what the inner optimizer needs
- *                         during a step
- *     data                batches, and the mapped pages of the shard and of the validation part
- *     other               what this process has resident already (program, libraries); RESERVE
- *                         for stacks, tables and text; and a 50th of the rest for what the
- *                         matrix library packs (measured at 0.06 to 7 M parameters: planned is
- *                         1.01 to 1.05 times the high-water mark)
+ *     staging             its second copy, where an entry is computed before it is
+ *                         committed, and the replica's own encoded contribution; the needs of
+ * combining the members; with overlap or error feedback what is in flight and what is remembered of
+ * it contributions       a slot for each member of an entry, where they are kept in memory; one for
+ * the combined update, where one replica combines for all activations         the rest of the
+ * model's graph, and what the inner optimizer needs during a step data                batches, and
+ * the mapped pages of the shard and of the validation part other               what this process
+ * has resident already (program, libraries); RESERVE for stacks, tables and text; and a 50th of the
+ * rest for what the matrix library packs (measured at 0.06 to 7 M parameters: planned is 1.01
+ * to 1.05 times the high-water mark)
  */
 #include "base/sized.h"
 #include "codec/codec.h"
@@ -41,7 +38,7 @@
 
 enum { RESERVE = 8 << 20 };
 
-/* Bytes of this process in memory now; 0 where the system does not tell. */
+/* Bytes of this process in memory now; 0 where the system does not report it. */
 static uint64_t resident(void)
 {
     unsigned long long total, pages = 0;
@@ -75,8 +72,8 @@ static diloco_status find_largest(largest *out, const dl_config *config,
     return DILOCO_OK;
 }
 
-/* What an overlap, async and error feedback keep beside the state (exec.c): what was taken and is
- * in flight, the residual, where the round began, and eager's own momentum and share. */
+/* The memory of overlap, async and error feedback beside the state (exec.c). It has captures
+ * in flight, the residual, the start of the round, and eager's own momentum and share. */
 static size_t kept_beside(const dl_config *config, const dl_schedule *s, const largest *most)
 {
     const bool feedback = config->error_feedback > 0, eager = s->overlap == DL_OVERLAP_EAGER;
@@ -97,7 +94,7 @@ static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *con
     dl_schedule schedule;
     DL_TRY(dl_schedule_of(&schedule, config, manifest->n_fragments));
     DL_TRY(find_largest(&most, config, manifest));
-    /* on disk: what of the state is in memory at a time is one fragment's, in both copies */
+    /* on disk: one fragment of the state is in memory at a time, in both copies */
     const bool on_disk = config->offload == DL_OFFLOAD_DISK;
     const uint64_t copy = on_disk ? most.floats : out->parameters;
     const uint64_t state = on_disk ? 2 * 4 * copy * (1 + (uint64_t)outer->n_state)

@@ -1,7 +1,7 @@
 /* memory_test.c - a training step and a sync allocate nothing after the first rounds.
  *
- * malloc and its kin are replaced here, in front of the C library's, and count. What the C
- * library takes from the system by itself does not pass through them. */
+ * malloc and its kin are replaced here, in front of the C library's, and count. Memory that
+ * the C library takes from the system by itself does not pass through them. */
 #include "sanitized.h"
 #include "train_fixture.h"
 

@@ -67,7 +67,7 @@ static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_pa
     return diloco_run_data_digest(run, dl_data_digest(s->data));
 }
 
-/* What a run that begins here begins from. One that is there has its own beginning. */
+/* Set the initial state of a run that begins here. An existing run has its own. */
 static diloco_status set_initial(dl_setup *s, bool exists)
 {
     const bool reads = s->config.init_from[0] && !exists;

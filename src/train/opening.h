@@ -5,8 +5,8 @@
 #include "train/setup.h"
 #include <diloco/run.h>
 
-/* Settings (those that nobody gave here are the run's), checked, with data and model. *exists: the
- * run is there. max_rows 0: trainer.batch_size. On error nothing needs to be closed. */
+/* Settings (those that were not given here are the run's), checked, with data and model. *exists:
+ * the run is there. max_rows 0: trainer.batch_size. On error nothing needs to be closed. */
 DL_MUST_CHECK diloco_status dl_opening_setup(dl_setup *out, bool *exists, const dl_config *config,
                                              size_t max_rows);
 
@@ -16,7 +16,8 @@ DL_MUST_CHECK diloco_status dl_opening_run(diloco_run **out, dl_setup *setup, co
                                            bool exists);
 
 /* After the join: another replica may have created the run since this one looked for its settings.
- * DILOCO_EDIFFERS: then those that nobody gave here are not what the model was built from. */
+ * DILOCO_EDIFFERS: then the model was not built from the run's values of the settings omitted here.
+ */
 DL_MUST_CHECK diloco_status dl_opening_check(const dl_config *config);
 
 #endif
