@@ -1,11 +1,11 @@
 /* partition.h - which samples of a data set each client has, by data.sampler.
  *
  * A partition is a pure function of the settings, the classes of the samples and the number of
- * clients: every machine that deals the same data set deals it alike (base/draw.h). It holds
- * nothing that grows with clients x samples: a sample's place is computed when it is asked for, or
+ * clients. So every machine that deals the same data set deals it alike (base/draw.h). It holds
+ * nothing that grows with clients x samples. A sample's place is computed when it is asked for, or
  * a client's list is drawn when the client is taken (dl_sampler.list).
  *
- *     iid                    one shuffle, cut to partition_size x clients (another behind it where
+ *     iid                    one shuffle, cut to partition_size x clients (another after it where
  *                            the data is short); client c of C takes every C-th from c on
  *     noniid                 partition_size samples without repetition, by class weights drawn
  *                            from a Dirichlet distribution of data.concentration
@@ -14,7 +14,7 @@
  *     label_quantity_noniid  per_client_classes_size classes each; a class's samples are cut into
  *                            one part for each client that has it
  *     sample_quantity_noniid one shuffle cut by sizes that are a Dirichlet draw, beside
- *                            min_partition_size for everybody
+ *                            min_partition_size for every client
  *     distribution_noniid    such sizes, filled as noniid with data.label_concentration
  *
  * Clients of noniid, mixed, distribution_noniid and of one silo may have samples in common, and of
@@ -29,7 +29,7 @@
 
 typedef struct dl_partition dl_partition;
 
-/* What is cut. */
+/* The data that is cut. */
 typedef struct dl_partition_data {
     uint64_t n;       /* samples */
     size_t n_classes; /* 0: they have none */
@@ -53,7 +53,7 @@ uint64_t dl_partition_at(const dl_partition *partition, size_t client, uint64_t 
 bool dl_partition_listed(const dl_partition *partition);
 void dl_partition_list(uint32_t *out, const dl_partition *partition, size_t client);
 
-const char *dl_sampler_name_at(size_t i); /* contiguous, whole, iid, …; NULL behind the last */
+const char *dl_sampler_name_at(size_t i); /* contiguous, whole, iid, …; NULL after the last */
 /* May two clients have a sample in common? True for an unknown one. */
 bool dl_sampler_overlaps(const char *name);
 

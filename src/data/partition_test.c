@@ -1,4 +1,4 @@
-/* partition_test.c - what each sampler promises in partition.h, over synthetic classes of uneven
+/* partition_test.c - the promises of each sampler in partition.h, over synthetic classes of uneven
  * sizes, and over MNIST's where DILOCO_DATA names the folder that holds mnist/. */
 #include "data/partition.h"
 
@@ -80,7 +80,7 @@ static uint32_t *samples_of(const dl_partition *p, size_t client, uint64_t *n)
 typedef struct summary {
     uint64_t total, least, most; /* samples of clients */
     unsigned most_owners;        /* of a sample */
-    uint64_t unowned;            /* samples of nobody */
+    uint64_t unowned;            /* samples without an owner */
 } summary;
 
 /* Nothing beyond the data, and no sample twice in a client where `once`. */
@@ -369,8 +369,8 @@ TEST(distribution_has_uneven_sizes_and_uneven_classes)
     CHECK(largest_share(&config, 0, CLIENTS) > 0.6);
 }
 
-/* Memory of a partition does not grow with the samples of clients: nothing but what the table of
- * samplers.h names is kept, and a list is drawn when it is asked for. */
+/* Memory of a partition does not grow with the samples of clients. Only the table of
+ * samplers.h is kept, and a list is drawn when it is asked for. */
 TEST(ten_thousand_clients_are_dealt_to)
 {
     for (size_t k = 0; k < N_DEALT; k++) {

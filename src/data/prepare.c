@@ -29,7 +29,7 @@ typedef struct work {
     size_t n_parts, cap;
     char folder[4096]; /* <out>.part */
 
-    pthread_mutex_t lock; /* what follows */
+    pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t moved;
     size_t next;
     int running;
@@ -54,7 +54,7 @@ static diloco_status add_part(work *w, part p)
     return DILOCO_OK;
 }
 
-/* The first border at or behind begin + PART. */
+/* The first border at or after begin + PART. */
 static size_t part_end(const work *w, const dl_corpus_file *file, size_t begin)
 {
     const char *text = (const char *)file->map.data;
@@ -280,7 +280,7 @@ static diloco_status check_manifest(bool *there, const char *folder, const dl_bu
     return status;
 }
 
-/* What a killed writer left beside the shards. */
+/* Remove the leftovers of a killed writer beside the shards. */
 static void remove_halves(const char *folder)
 {
     DIR *dir = opendir(folder);

@@ -24,8 +24,8 @@ typedef struct dl_prepared {
 } dl_prepared;
 
 /* DILOCO_EDIFFERS: the folder holds, or was begun with, other text or another tokenizer.
- * DILOCO_ENOENT, DILOCO_EIO, DILOCO_EFULL, DILOCO_EINVAL (no text), DILOCO_ENOMEM: what is whole
- * stays. */
+ * DILOCO_ENOENT, DILOCO_EIO, DILOCO_EFULL, DILOCO_EINVAL (no text), DILOCO_ENOMEM: whole shards
+ * stay. */
 DL_MUST_CHECK diloco_status dl_prepare_run(dl_prepared *out, const dl_prepare *what);
 
 #endif

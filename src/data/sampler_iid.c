@@ -6,7 +6,7 @@ static diloco_status plan(dl_partition *p)
     return dl_check_size(p, UINT64_MAX);
 }
 
-/* Card i of a client is card c + i C of the shuffle; behind its end comes another shuffle. */
+/* Card i of a client is card c + i C of the shuffle; after its end comes another shuffle. */
 static uint64_t at(const dl_partition *p, size_t client, uint64_t i)
 {
     uint64_t card = client + i * p->n_clients;

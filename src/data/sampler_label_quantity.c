@@ -1,6 +1,6 @@
-/* sampler_label_quantity.c - so many classes for each client; a class's samples are shuffled and
- * cut into equal parts, one for each client that has it (Li et al. 2021, arXiv:2102.02079, "#C =
- * k").
+/* sampler_label_quantity.c - a fixed number of classes for each client; a class's samples are
+ * shuffled and cut into equal parts, one for each client that has it (Li et al. 2021,
+ * arXiv:2102.02079, "#C = k").
  *
  * Client c has class c mod n_classes, so that every class has an owner as soon as there are as many
  * clients, and others by a draw of its own. */

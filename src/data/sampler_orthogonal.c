@@ -36,7 +36,7 @@ static diloco_status read_classes(dl_partition *p)
     return wrong ? wrong_classes(p) : DILOCO_OK;
 }
 
-/* Nobody named them: neighbours go together. */
+/* They were not named: neighbours go together. */
 static void share_out(dl_partition *p)
 {
     for (size_t k = 0; k < p->n_classes; k++)

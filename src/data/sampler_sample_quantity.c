@@ -1,9 +1,9 @@
-/* sampler_sample_quantity.c - clients of different sizes: min_partition_size for everybody, and
- * what is left by a Dirichlet draw over the clients. sample_quantity_noniid cuts one shuffle so,
+/* sampler_sample_quantity.c - clients of different sizes: min_partition_size for every client,
+ * and the rest by a Dirichlet draw over the clients. sample_quantity_noniid cuts one shuffle so,
  * which leaves the classes even; distribution_noniid fills such sizes by class weights.
  *
- * Plato draws the sizes again until the smallest is large enough, which with many clients is never;
- * the sum here is exact, for the last sample of a rounding goes to the client it falls to. */
+ * Plato draws the sizes again until the smallest is large enough, which with many clients never
+ * ends. The sum here is exact, for the last sample of a rounding goes to the client it falls to. */
 #include "base/draw.h"
 #include "data/samplers.h"
 
@@ -24,7 +24,7 @@ static diloco_status draw_cut(dl_partition *p)
         free(parts);
         return dl_fail(DILOCO_ENOMEM, "no memory for %zu clients", p->n_clients);
     }
-    dl_rng rng = dl_client_rng(p, UINT32_MAX); /* nobody's: clients are fewer */
+    dl_rng rng = dl_client_rng(p, UINT32_MAX); /* no client's: clients are fewer */
     dl_draw_dirichlet(parts, p->n_clients, p->config.quantity_concentration, &rng);
     double rest = (double)(p->n - least * p->n_clients);
     for (size_t c = 0; c < p->n_clients; c++) {

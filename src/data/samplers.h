@@ -1,4 +1,5 @@
-/* samplers.h - what each sampler's file gives to the table in partition.c, and what they share. */
+/* samplers.h - the entries of each sampler's file in the table of partition.c, and shared
+ * functions. */
 #ifndef DL_DATA_SAMPLERS_H
 #define DL_DATA_SAMPLERS_H
 
@@ -66,7 +67,7 @@ uint64_t dl_class_size(const dl_partition *p, size_t k);
 
 /* partition_size, or an equal part of all. */
 uint64_t dl_equal_size(const dl_partition *p, size_t client);
-/* DILOCO_EINVAL: that is none, or more than `most` samples. */
+/* DILOCO_EINVAL: that is no sample, or more than `most` samples. */
 DL_MUST_CHECK diloco_status dl_check_size(const dl_partition *p, uint64_t most);
 
 /* The draws of one client. */
@@ -79,7 +80,7 @@ void dl_draw_samples(uint32_t *out, uint64_t n, const dl_partition *p, const dou
 
 /* "0, 1; 2, 3" as numbers, one after the other: the next number from *text on into *number, what
  * divides it from the one before into *after (',', ';', or 0 for the first). False at the end;
- * *wrong is set where the text is not so, a divider with nothing behind it among that. */
+ * *wrong is set where the text is not so, including a divider with nothing after it. */
 bool dl_next_number(const char **text, uint64_t *number, char *after, bool *wrong);
 
 #endif

@@ -1,6 +1,6 @@
-/* words.c - the regular expressions by hand: one look at the first character, and at the second
- * where an alternative begins with an optional one, says which alternative matches; the rest is
- * runs of one class. ASCII goes by a table, everything else by bisection. */
+/* words.c - the regular expressions by hand: one look at the first character decides which
+ * alternative matches, and at the second where an alternative begins with an optional one. The rest
+ * is runs of one class. ASCII goes by a table, everything else by bisection. */
 #include "data/words.h"
 
 #include "base/text.h"
@@ -123,7 +123,7 @@ static size_t signs(const place *p, size_t at)
     return at;
 }
 
-/* \s*[\r\n]+: up to the last end of line in a run; `at` when there is none. */
+/* \s*[\r\n]+: up to the last end of line in a run; `at` without one. */
 static size_t lines(const place *p, size_t at)
 {
     size_t end = at, n;
@@ -156,7 +156,7 @@ size_t dl_word(dl_words how, const char *text, size_t len, size_t at)
     return (how == DL_WORDS_GPT2 ? gpt2(&p, at) : cl100k(&p, at)) - at;
 }
 
-/* White space that ends a line ends a word of either kind, and a letter behind it begins one. */
+/* White space that ends a line ends a word of either kind, and a letter after it begins one. */
 bool dl_word_border(const char *text, size_t at)
 {
     unsigned char c = (unsigned char)text[at];

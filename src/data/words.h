@@ -30,11 +30,11 @@ const char *dl_words_pattern(dl_words how);
 
 dl_char_class dl_char_class_of(uint32_t code);
 
-/* Bytes, at least 1, of the word that begins at at < len. What follows it decides where it ends,
- * what stands before it does not. */
+/* Bytes, at least 1, of the word that begins at at < len. The text after it decides where it
+ * ends, the text before it does not. */
 size_t dl_word(dl_words how, const char *text, size_t len, size_t at);
 
-/* Is there a border between words before text[at], whatever stands further off, in either way of
+/* Is there a border between words before text[at], whatever the text further off, in either way of
  * cutting? Where true, both sides may be cut apart. 0 < at < len. */
 bool dl_word_border(const char *text, size_t at);
 

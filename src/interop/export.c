@@ -252,7 +252,7 @@ static void put_span(dl_pieces *p, dl_span span)
     p->spans[p->n++] = span;
 }
 
-/* What was made since the last span. */
+/* Add a span for the bytes made since the last one. */
 static void close_small(dl_pieces *p)
 {
     if (!p->status && p->small.len > p->noted)

@@ -1,4 +1,4 @@
-/* export.h - what each format's file gives to the table in export.c, and what they share. */
+/* export.h - the entries of each format's file in the table of export.c, and shared functions. */
 #ifndef DL_INTEROP_EXPORT_H
 #define DL_INTEROP_EXPORT_H
 
@@ -40,11 +40,11 @@ DL_MUST_CHECK diloco_status dl_export_tokenizer(dl_bpe **out, const dl_export *e
 DL_EXPORT_FORMATS(DL_DECLARE)
 #undef DL_DECLARE
 
-/* ---- a file in pieces: small ones that are made, large ones that lie somewhere */
+/* ---- a file in pieces: small ones that are made, large ones in other memory */
 
 typedef struct dl_pieces {
     dl_buf small;                /* those that are made, one after the other */
-    dl_span *spans;              /* owned; one without data is the next so many bytes of `small` */
+    dl_span *spans;              /* owned; one without data is the next bytes of `small` */
     size_t n, cap, bytes, noted; /* noted: bytes of `small` that have a span */
     diloco_status status;
 } dl_pieces;

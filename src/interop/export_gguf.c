@@ -6,7 +6,7 @@
  * dimension, each tensor's data at a multiple of 32. Vectors stay F32.
  *
  * llama.cpp's "llama" turns pairs (2i, 2i + 1) of a head by its positions, Hugging Face's and
- * ours turn (i, i + dim/2): the rows of q and k are reordered so that both do the same. Its "qwen3"
+ * ours turn (i, i + dim/2). The rows of q and k are reordered so that both do the same. Its "qwen3"
  * turns halves. Positions that are slowed as in Llama 3.1 are a tensor of divisors there, one for
  * each pair, which only "llama" reads. */
 #include "interop/export_gguf.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 3, ALIGN = 32, AT_VALUES = 16 }; /* where the number of values stands */
+enum { VERSION = 3, ALIGN = 32, AT_VALUES = 16 }; /* the place of the number of values */
 
 /* ---- values */
 
@@ -212,7 +212,7 @@ static void put_data(dl_gguf *g, const dl_export *e, const dl_gpt_shape *s)
     dl_pieces_pad(&g->pieces, ALIGN);
 }
 
-/* The number of values is known behind them. All is one piece so far. */
+/* The number of values is known after them. All is one piece so far. */
 static void set_n_values(dl_gguf *g)
 {
     for (int i = 0; i < 8 && !g->pieces.status; i++)

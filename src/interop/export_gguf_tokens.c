@@ -1,7 +1,7 @@
 /* export_gguf_tokens.c - the tokenizer in a GGUF file, as llama.cpp's "gpt2" reads it: a token's
- * characters stand for its bytes (GPT-2's), merges are two tokens with a blank between in the order
- * in which they go, and how text is cut has a name. Numbers beyond the tokenizer's, which a model
- * may have, are tokens that are not used.
+ * characters stand for its bytes (GPT-2's). Merges are two tokens with a blank between, in their
+ * order, and the way of cutting text has a name. Numbers beyond the tokenizer's, which a model may
+ * have, are tokens that are not used.
  *
  * Where nothing is said llama.cpp takes token 11 for the end of a text, GPT-2 having it almost
  * there: so there has to be one. A text of bytes ends with byte 0.

@@ -52,7 +52,7 @@ static diloco_status write_texts(const dl_export *e, dl_buf *text, int32_t end_t
 
 /* ---- the tokenizer */
 
-/* A tokenizer.json as it is, and beside it which class reads it. Ranks stay behind. */
+/* A tokenizer.json as it is, and beside it the class that reads it. Ranks are not copied. */
 static diloco_status copy_tokenizer(const dl_export *e, const dl_bpe *bpe, dl_buf *text)
 {
     int32_t end_token = dl_bpe_end_token(bpe);

@@ -1,4 +1,4 @@
-/* export_npz.c - what numpy.load reads: a zip file of one .npy for each tensor, stored as it is.
+/* export_npz.c - a file for numpy.load: a zip file of one .npy for each tensor, stored as it is.
  *
  *     for each tensor: local header | name | sizes in 64 bits | .npy header | data
  *     the directory: the same with places; its end, in the 64-bit form and the old one
@@ -57,7 +57,7 @@ static void set_npy(member *m, const dl_st_tensor *t)
     m->npy[9] = (char)((m->npy_len - NPY_FIXED) >> 8);
 }
 
-/* What the local header and the directory's entry share. */
+/* The common part of the local header and the directory's entry. */
 static void put_common(dl_pieces *p, const member *m, unsigned extra)
 {
     dl_pieces_u(p, ZIP64, 2);

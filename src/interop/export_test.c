@@ -1,5 +1,5 @@
-/* export_test.c - what leaves is the run's model to the bit, in each format as its own
- * specification says; and what went in comes out again. Readers of others' hold the same in
+/* export_test.c - an exported model is the run's to the bit, in each format by its
+ * own specification; an imported one comes out again. Readers of others' hold the same in
  * tests/hf/live.py. */
 #include "base/safetensors.h"
 #include "interop/export_gguf.h"
@@ -189,7 +189,7 @@ TEST(npz_is_a_zip_file_of_arrays)
     check_npz("f16", "'descr': '<f2', 'fortran_order': False");
 }
 
-/* Buffers of a model of somebody else's; the built-in ones have floats alone. */
+/* Buffers of a foreign model; the built-in ones have floats alone. */
 TEST(npz_has_the_types_of_buffers_too)
 {
     static const int64_t steps = 7;
@@ -239,7 +239,7 @@ static const unsigned char *read_string(char out[96], const unsigned char *p)
     return p + 8 + len;
 }
 
-/* Behind a value of a type: arrays (9) are of numbers or of strings (8); 7 is one byte. */
+/* The place after a value of a type: arrays (9) are of numbers or of strings (8); 7 is one byte. */
 static const unsigned char *skip_value(const unsigned char *p, uint64_t type)
 {
     if (type == 8) return p + 8 + u_at(p, 8);
@@ -252,7 +252,7 @@ static const unsigned char *skip_value(const unsigned char *p, uint64_t type)
     return p;
 }
 
-/* The value under a key among n, or what is behind them. */
+/* The value under a key among n, or the place after them. */
 static const unsigned char *find_value(const unsigned char *p, uint64_t n, const char *wanted,
                                        uint64_t *type)
 {
@@ -388,7 +388,7 @@ TEST(gguf_has_wide_heads_and_slowed_positions)
     CHECK_CONTAINS("gguf's qwen3 has no place for it", diloco_error_text());
 }
 
-/* What dl_gguf_tokenizer puts for a configuration. */
+/* The output of dl_gguf_tokenizer for a configuration. */
 typedef struct spoken {
     dl_gguf gguf;
     dl_config *config;
@@ -445,8 +445,8 @@ static const unsigned char *element(const unsigned char *p, uint64_t i)
     return p;
 }
 
-/* A tokenizer of the end token, the bytes and " a", with a piece of its file another, wherever it
- * stands. */
+/* A tokenizer of the end token, the bytes and " a", with one piece of its file
+ * replaced. */
 static char *small_tokenizer(dl_words how, const char *from, const char *to)
 {
     static const dl_text text = {"b a a", 5};
@@ -534,7 +534,7 @@ TEST(a_run_over_bytes_says_so_in_gguf)
     CHECK_INT(5, u_at(element(types, 256), 4));
     CHECK_INT(0, u_at(value_of(&s, "merges", 9) + 4, 8));
     CHECK_INT(0, u_at(value_of(&s, "eos_token_id", 4), 4));
-    set(s.config, "data.datasource", "tokens"); /* numbers, of nobody knows what */
+    set(s.config, "data.datasource", "tokens"); /* numbers without a known tokenizer */
     dl_export e = {.config = s.config};
     dl_gguf none = {.n_values = 0};
     dl_pieces_init(&none.pieces);

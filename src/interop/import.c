@@ -1,6 +1,6 @@
-/* import.c - what config.json says becomes options, the options a sketch of the model, and each of
- * the sketch's tensors is looked up in the folder's files: so it has to be there in exactly that
- * shape, and what the sketch does not know is too many.
+/* import.c - config.json becomes options, and the options a sketch of the model. Each of
+ * the sketch's tensors is looked up in the folder's files. So it has to be there in exactly that
+ * shape, and an unknown tensor is too many.
  *
  * Float32 tensors are written straight from the mapped files; narrower ones are widened first, all
  * of them into one piece of memory. */
@@ -30,7 +30,7 @@ typedef struct importing {
     dl_model *model;       /* a sketch */
     dl_st_tensor *tensors; /* owned; [n], as they will be written */
     dl_span *spans;        /* owned; [n + 1] */
-    float *wide;           /* owned; what was widened */
+    float *wide;           /* owned; the widened values */
     size_t n, n_wide;
 } importing;
 
@@ -169,7 +169,7 @@ static diloco_status widen_all(importing *im, const diloco_tensor *own)
     return DILOCO_OK;
 }
 
-/* The first value that is not finite, and its index; n if there is none. The file may have its
+/* The first value that is not finite, and its index; n without one. The file may have its
  * tensors at any place. */
 static size_t first_not_finite(float *out, dl_span span)
 {

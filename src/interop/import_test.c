@@ -1,6 +1,6 @@
 /* import_test.c - models of Hugging Face's in: their logits are those of transformers
- * (tests/goldens/hf_logits.py), their values come through to the bit whatever their width and
- * however they are cut into files, and what cannot be honoured is refused by name.
+ * (tests/goldens/hf_logits.py). Their values come through to the bit whatever their width and their
+ * files. An unsupported model is refused by name.
  *
  * The logits' tolerance is the sum of a few hundred float32 products in another order. */
 #include "goldens/hf_logits.h"
@@ -214,8 +214,8 @@ TEST(values_of_every_width_come_through_exactly)
     }
 }
 
-/* The index of a folder whose first three tensors are in one file and the rest in another, with
- * `wrong` in place of the second file's name for the last tensor. */
+/* The index of a folder whose first three tensors are in one file and the rest in another.
+ * The last tensor has `wrong` in place of the second file's name. */
 static void write_index(const char *folder, const weights *w, const char *wrong)
 {
     dl_buf text;

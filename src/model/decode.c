@@ -1,5 +1,5 @@
 /* decode.c - the forward pass of gpt.c for one position. Products and heads are split over the
- * pool; what lies between is too small to split.
+ * pool; the operations between them are too small to split.
  *
  * Kept for each layer and head of keys: keys (turned by their positions) and values, [context][dim]
  * each. */

@@ -1,5 +1,5 @@
-/* decode.h - a language model token by token: each step computes one position and keeps its keys
- * and values for those to come, so a token costs one reading of the parameters. */
+/* decode.h - a language model token by token: each step computes one position and keeps its
+ * keys and values for later ones. So a token costs one reading of the parameters. */
 #ifndef DL_MODEL_DECODE_H
 #define DL_MODEL_DECODE_H
 

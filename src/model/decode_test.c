@@ -1,7 +1,7 @@
-/* decode_test.c - token by token gives the logits of the whole pass at every position, for shared
- * and single keys, tied and not, with qk_norm, with heads wider and narrower than their share of
- * the channels and with slowed positions, on one thread and on two. The tolerance is that of
- * float32 sums in another order. */
+/* decode_test.c - token by token gives the logits of the whole pass at every position, on one
+ * thread and on two. Tested with shared and single keys, tied and not, with qk_norm, with heads
+ * wider and narrower than their share of the channels and with slowed positions. The tolerance is
+ * that of float32 sums in another order. */
 #include "model/decode.h"
 
 #include "check.h"

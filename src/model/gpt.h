@@ -1,5 +1,5 @@
-/* gpt.h - the sizes of a `gpt` as its options say them, what they leave open filled in: for whoever
- * computes with its parameters or writes them down for others. */
+/* gpt.h - the sizes of a `gpt` from its options, with defaults filled in, for code
+ * that computes with its parameters or exports them. */
 #ifndef DL_MODEL_GPT_H
 #define DL_MODEL_GPT_H
 

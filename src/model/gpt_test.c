@@ -2,8 +2,8 @@
  * backends, with and without a second thread.
  *
  * The reference is float64. Ours is float32 with sums of up to a few hundred terms, so a loss
- * is within 1e-5 of it and a gradient's norm within 1e-4 of its size; ten steps of an
- * optimizer do not make that worse than tenfold at these learning rates. */
+ * is within 1e-5 of it and a gradient's norm within 1e-4 of its size. Ten steps of an optimizer do
+ * not make that worse than tenfold at these learning rates. */
 #include "check.h"
 #include "goldens/gpt_torch.h"
 #include "model/model.h"

@@ -2,7 +2,7 @@
  * model.safetensors (or several, with model.safetensors.index.json) and more.
  *
  * LlamaForCausalLM is `gpt`, tensor for tensor and name for name; Qwen3ForCausalLM is `gpt` with
- * parameters.model.qk_norm. What config.json asks for beyond that is refused by name. */
+ * parameters.model.qk_norm. Any other request of config.json is refused by name. */
 #ifndef DL_MODEL_HF_H
 #define DL_MODEL_HF_H
 
@@ -11,7 +11,7 @@
 
 /* ---- config.json */
 
-/* What config.json says beside the options. */
+/* Facts of config.json beside the options. */
 typedef struct dl_hf_facts {
     int64_t positions; /* max_position_embeddings */
 } dl_hf_facts;

@@ -1,7 +1,7 @@
-/* hf_config.c - config.json, key by key. A key is one of three things: it becomes an option, it
- * must have a value that means what `gpt` does anyway, or it says nothing about what the model
- * computes. A key of no row may change the model in ways nobody here knows, so it is refused unless
- * it is null or false.
+/* hf_config.c - config.json, key by key. A key is one of three things. It becomes an
+ * option, it must have a value that fits `gpt` anyway, or it has no effect on the model's
+ * computation. A key of no row may change the model in unknown ways, so it is refused unless it is
+ * null or false.
  *
  * Defaults are those of transformers' LlamaConfig and Qwen3Config, not this project's. */
 #include "model/gpt.h"
@@ -171,8 +171,8 @@ static diloco_status read_rope_key(const reading *r, const rope_type *type, cons
     return refuse(name, it.value, "it is not known of positions of this rope_type");
 }
 
-/* What the type needs; as in transformers the original length is the model's own where it is not
- * said. */
+/* Values that the type needs; as in transformers the original length defaults to the
+ * model's own. */
 static diloco_status check_rope_keys(const reading *r, const rope_type *type, const char *where,
                                      dl_json_value object)
 {
@@ -199,7 +199,7 @@ static diloco_status read_rope_object(const reading *r, const char *where, dl_js
     return dl_config_set(r->config, "parameters.model.rope_scaling", type->option, "config.json");
 }
 
-/* rope_scaling of old, rope_parameters of new folders; behind all other keys, because a rope_theta
+/* rope_scaling of old, rope_parameters of new folders; after all other keys, because a rope_theta
  * in it goes before that beside it. */
 static diloco_status read_rope(const reading *r, dl_json_value root)
 {
@@ -342,7 +342,7 @@ static void put_tokens(dl_json *j, int64_t end_token)
     dl_json_null(j, "pad_token_id");
 }
 
-/* What its positions reach: scaled ones may go beyond the texts it trained on here. */
+/* The reach of its positions: scaled ones may go beyond the texts it trained on here. */
 static int64_t positions_of(const dl_gpt_shape *s, int64_t context)
 {
     double reach = s->rope.scaling == DL_ROPE_LLAMA3 ? s->rope.factor * s->rope.original : 0;

@@ -47,7 +47,7 @@ TEST(what_is_said_is_honoured)
     CHECK_INT(32, c.head_dim);
 }
 
-/* A rope_theta within goes before one beside, wherever it stands. */
+/* A rope_theta within goes before one beside, wherever it is. */
 TEST(slowed_positions_are_honoured)
 {
     dl_config c;

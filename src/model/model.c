@@ -1,4 +1,4 @@
-/* model.c - what all models share: the graph's memory, batches in, loss out. The list
+/* model.c - common parts of all models: the graph's memory, batches in, loss out. The list
  * of models is in model_rows.h. */
 #include "model/model.h"
 

@@ -17,7 +17,7 @@
 
 typedef struct dl_model dl_model;
 
-/* sample: what the data gives; it resolves parameters.model.vocab = 0 and its like. max_rows: most
+/* sample: the data's kind; it resolves parameters.model.vocab = 0 and its like. max_rows: most
  * samples of a batch. DILOCO_EINVAL names the option that does not fit (heads that do not divide
  * channels, a model of images with data of tokens, …). The pool and the backend are borrowed. */
 DL_MUST_CHECK diloco_status dl_model_create(dl_model **out, const dl_config *config,
@@ -27,7 +27,7 @@ DL_MUST_CHECK diloco_status dl_model_create(dl_model **out, const dl_config *con
 DL_MUST_CHECK diloco_status dl_model_sketch(dl_model **out, const dl_config *config,
                                             const dl_sample *sample);
 void dl_model_destroy(dl_model *model); /* NULL is fine */
-const char *dl_model_name_at(size_t i); /* known models; NULL behind the last */
+const char *dl_model_name_at(size_t i); /* known models; NULL after the last */
 
 /* Bytes dl_model_create would take, without taking them: for the planner and doctor. */
 typedef struct dl_model_plan {
@@ -48,7 +48,7 @@ DL_MUST_CHECK diloco_status dl_model_plan_for(dl_model_plan *out, const dl_confi
 const diloco_tensor *dl_model_tensors(const dl_model *model, size_t *n);
 /* [n] of these, is it a matrix between others: neither vector nor one of the model's ends? */
 const bool *dl_model_hidden(const dl_model *model);
-/* Float buffers lie among the parameters and are counted here; they have a gradient of zero. */
+/* Float buffers are among the parameters and are counted here; they have a gradient of zero. */
 size_t dl_model_n_parameters(const dl_model *model);
 float *dl_model_parameters(dl_model *model); /* backend memory, f32[n_parameters] */
 float *dl_model_gradients(dl_model *model);
@@ -69,7 +69,7 @@ DL_MUST_CHECK diloco_status dl_model_train(dl_model *model, const void *inputs,
 DL_MUST_CHECK diloco_status dl_model_eval(dl_model *model, const void *inputs,
                                           const int32_t *targets, size_t rows);
 
-/* Wait for the backend; what was counted since the last take, which is then zero. */
+/* Wait for the backend. Returns the counts since the last take, which are then zero. */
 typedef struct dl_model_loss {
     double sum; /* of the losses, nats */
     uint64_t n_targets, n_correct;

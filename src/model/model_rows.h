@@ -37,7 +37,7 @@ DL_MUST_CHECK diloco_status dl_model_classes(size_t *classes, const dl_config *c
 
 /* "name.weight" and, with a bias, "name.bias"; y. */
 int dl_layer_linear(dl_graph *graph, int x, size_t out, const char *name);
-/* The last one, and the loss behind it. */
+/* The last one, and the loss after it. */
 void dl_layer_classes(dl_graph *graph, int x, size_t classes, const char *name);
 dl_planes dl_layer_conv(dl_graph *graph, dl_planes x, size_t out, size_t size, size_t stride,
                         size_t pad, bool bias, const char *name);

@@ -1,5 +1,5 @@
-/* model_test.c - what train/ may rely on: batches shorter than planned, gradients that add up,
- * repeatable bits, no allocation, logits, and every option that does not fit. */
+/* model_test.c - properties that train/ may rely on: batches shorter than planned, gradients that
+ * add up, repeatable bits, no allocation, logits, and every option that does not fit. */
 #include "check.h"
 #include "count_alloc.h"
 #include "model/gpt.h"

@@ -1,7 +1,7 @@
 /* resnet.c - ResNet-18 for small images (He et al. 2015, arXiv:1512.03385, section 4.2): the stem
- * is one 3 x 3 convolution without pooling; four stages of two basic blocks, the first of each but
- * the first halves the image; the mean over what is left; a linear layer. Named as in
- * kuangliu/pytorch-cifar. 11,173,962 parameters for three channels and ten classes.
+ * is one 3 x 3 convolution without pooling. Four stages of two basic blocks follow; the first of
+ * each but the first halves the image. Then come the mean over the rest and a linear layer. Named
+ * as in kuangliu/pytorch-cifar. 11,173,962 parameters for three channels and ten classes.
  *
  *     block   x --+-- conv 3x3, BN, ReLU, conv 3x3, BN --+-- ReLU
  *                 +-- itself, or conv 1x1, BN -----------+

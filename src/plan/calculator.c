@@ -10,8 +10,8 @@
 enum { BUCKETS = 128, RUN_INTERVALS = 3, RUN_MIN_STEPS = 2000 };
 
 /* When the last bucket is through a queue that is free from `link` on. The j-th is released at
- * first + j * apart; whichever of them last found the queue empty, all later ones follow it without
- * a gap; their end is linear in j, so the first or the last decides. */
+ * first + j * apart. After the last one that found the queue empty, all later ones follow without a
+ * gap. Their end is linear in j, so the first or the last decides. */
 static double last_bucket(double link, double first, double apart, double transfer)
 {
     double from_first = fmax(link, first) + BUCKETS * transfer;

@@ -1,7 +1,8 @@
-/* fits.h - what 2503.09799 found by training hundreds of models to Chinchilla budgets (20 tokens a
- * parameter) with H = 30: loss, best inner learning rate, best batch, as power laws of the
- * parameters N, and its idealised wall clock. Advice, not promises: AdamW (.9, .99), weight decay
- * 1 / steps, cosine to 5 %, C4, sequences of 2048; 35 M to 2.4 B parameters, extrapolated to 10 B.
+/* fits.h - results of 2503.09799, which trained hundreds of models to Chinchilla budgets (20 tokens
+ * a parameter) with H = 30. They are loss, best inner learning rate and best batch, as power laws
+ * of the parameters N, and its idealised wall clock. Advice, not promises: AdamW (.9, .99), weight
+ * decay 1 / steps, cosine to 5 %, C4, sequences of 2048; 35 M to 2.4 B parameters, extrapolated to
+ * 10 B.
  */
 #ifndef DL_PLAN_FITS_H
 #define DL_PLAN_FITS_H

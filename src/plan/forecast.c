@@ -1,8 +1,8 @@
-/* forecast.c - one exchange by the formulas of forecast.h, then a run as a walk along one replica:
- * its steps, its link as a queue in order, and the waits at t + tau.
+/* forecast.c - one exchange by the formulas of forecast.h, then a run as a walk along one replica.
+ * The walk has its steps, its link as a queue in order, and the waits at t + tau.
  *
- * Replicas are equal, so at an exchange all of them are at the same place, and the longest path of
- * one replica is everybody's. */
+ * Replicas are equal, so at an exchange all of them are at the same place, and the longest path
+ * of one replica is that of all. */
 #include "plan/forecast.h"
 
 #include <math.h>
@@ -76,8 +76,8 @@ typedef struct walked {
     double seconds, exchanges;
 } walked;
 
-/* `steps` steps from a standing start to the last adoption. ready: when what was sent at a step is
- * there, for the due steps of the last tau steps, which are at most one for each fragment and,
+/* `steps` steps from an idle start to the last adoption. ready: when the contribution of a step
+ * is there, for the due steps of the last tau steps. These are at most one for each fragment and,
  * where tau is the whole round, the one that is about to be adopted. */
 static walked walk(const dl_plan_task *task, const dl_plan_choice *c, uint64_t steps)
 {
@@ -103,8 +103,8 @@ static walked walk(const dl_plan_task *task, const dl_plan_choice *c, uint64_t s
     return w;
 }
 
-/* Of a long run, the beginning and then as much again, whole intervals both: what the second adds
- * continues to the end. */
+/* Of a long run, the beginning and then as much again, whole intervals both: the addition of the
+ * second continues to the end. */
 static walked walk_run(const dl_plan_task *task, const dl_plan_choice *c)
 {
     double H = c->sync_every, some = H * ceil(fmax(WALK_MIN_STEPS / H, WALK_INTERVALS));

@@ -1,4 +1,4 @@
-/* forecast.h - what a run will take on a link, before it is paid for: utilisation, time, bytes,
+/* forecast.h - estimates of a run on a link, before paying for machines: utilisation, time, bytes,
  * requests, cost, for any method of the family over a store.
  *
  * A replica trains `step_s` a step; every sync_every steps each of its P equal fragments is sent,
@@ -9,9 +9,9 @@
  *   leader      put S; (leader: get (M - 1) * S, put F); get F
  *   sharded     put S; get (M - 1) / M * S (slices of S / M); put F / M; get (M - 1) / M * F
  *
- * as over a hub or a bucket, which vouch for what was put (P8). A replica has its link to the store
- * for itself, up and down are two queues, the store is as fast as asked, all replicas are equally
- * fast: a floor, which bench and `--replay` hold against runs.
+ * as over a hub or a bucket, which confirm uploads by checksum (P8). A replica has its link to the
+ * store for itself, and up and down are two queues. The store is as fast as asked, and all replicas
+ * are equally fast. So the forecast is a floor, which bench and `--replay` compare with runs.
  */
 #ifndef DL_PLAN_FORECAST_H
 #define DL_PLAN_FORECAST_H
@@ -26,7 +26,7 @@ typedef struct dl_plan_codec {
     double bits; /* a value, scales included, framing not; with the codec's usual options */
     double (*bits_with)(const dl_config *config); /* with those of a run; NULL: as many */
 } dl_plan_codec;
-const dl_plan_codec *dl_plan_codec_at(size_t i); /* NULL behind the last */
+const dl_plan_codec *dl_plan_codec_at(size_t i); /* NULL after the last */
 const dl_plan_codec *dl_plan_codec_find(const char *name);
 
 typedef struct dl_plan_method {
@@ -40,7 +40,7 @@ typedef struct dl_plan_method {
     uint32_t tau;
     bool delayed; /* the overlap is a whole round: tau = sync_every */
 } dl_plan_method;
-const dl_plan_method *dl_plan_method_at(size_t i); /* NULL behind the last */
+const dl_plan_method *dl_plan_method_at(size_t i); /* NULL after the last */
 /* DILOCO_EINVAL: no such method; the known ones are named. */
 DL_MUST_CHECK diloco_status dl_plan_method_find(const dl_plan_method **out, const char *name);
 
@@ -55,7 +55,7 @@ typedef struct dl_plan_link {
 } dl_plan_link;
 
 /* "50mbit,100ms", "1gbit", "10mbit/50mbit,2s": base/link.h's words, with a rate and without loss.
- * DILOCO_EINVAL names the flag that it stood behind. */
+ * DILOCO_EINVAL names the flag that has the text. */
 DL_MUST_CHECK diloco_status dl_plan_link_parse(dl_plan_link *out, const char *flag,
                                                const char *text);
 
@@ -81,7 +81,7 @@ typedef struct dl_plan_choice {
  * that there are at least two exchanges; at least 1. */
 uint32_t dl_plan_most_interval(const dl_plan_task *task);
 
-/* The method's own values for a model of so many layers. */
+/* The method's own values for a model of `layers` layers. */
 dl_plan_choice dl_plan_default(const dl_plan_method *method, uint32_t layers,
                                uint32_t fragment_layers);
 

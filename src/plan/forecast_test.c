@@ -25,7 +25,7 @@ TEST(forecasts_equal_those_of_the_independent_program)
     }
 }
 
-/* S = F = 4e6 bytes, N = 4; nobody reads back what the store confirms (P8). */
+/* S = F = 4e6 bytes, N = 4; no replica reads back a confirmed upload (P8). */
 TEST(volumes_are_those_of_the_protocol)
 {
     dl_plan_choice c = blocking(100, 32);
@@ -149,7 +149,7 @@ TEST(bits_of_topk_are_those_of_its_format)
             dl_config_init(&config);
             CHECK_OK(dl_config_set(&config, "server.diloco.codec_keep", keeps[i], "test"));
             CHECK_OK(dl_config_set(&config, "server.diloco.codec_values", values[j].name, "test"));
-            CHECK_NEAR(want, topk->bits_with(&config), 1.0 / 4096); /* no zero behind the last */
+            CHECK_NEAR(want, topk->bits_with(&config), 1.0 / 4096); /* no zero after the last */
         }
     CHECK_NEAR(10.0 / 64, topk->bits, 0);
 }

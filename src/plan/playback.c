@@ -1,5 +1,5 @@
-/* playback.c - moves of replicas, played on a link: on the recorded one, to learn what of the
- * recorded time it does not explain, and on the one that is asked about.
+/* playback.c - moves of replicas, played on a link. On the recorded link this finds the recorded
+ * time that the link does not explain; then the moves are played on the link that is asked about.
  *
  *     STEP    clock += its seconds
  *     SEND e  after encoding, the contribution goes up the link, beside the clock
@@ -46,7 +46,7 @@ static int by_turn(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Behind step k come the contributions taken there, then the entries due there. */
+/* After step k come the contributions taken there, then the entries due there. */
 static void hold_back(dl_played *p, uint64_t tau)
 {
     for (size_t k = 0; k < p->n; k++) {
@@ -187,8 +187,8 @@ static void play_all(play *g, dl_playback *r, const dl_plan_link *link)
 
 /* ---- the record by itself */
 
-/* What a replica sent and received beside its entries, by its end line: the last snapshot. And its
- * first entry has what it joined with, which came before its first step. */
+/* A replica's traffic beside its entries, by its end line, is the last snapshot. Its first
+ * entry has the traffic of the join, which came before its first step. */
 static void settle_bytes(dl_played *p)
 {
     double up = 0, down = 0, most = 0;
@@ -248,7 +248,7 @@ static void count(dl_playback_result *out, const dl_played *p)
     out->measured_utilization += p->utilization;
 }
 
-/* What the recorded time has more than the play on the recorded link is the replica's own affair,
+/* The recorded time beyond the play on the recorded link is the replica's own,
  * and comes again. Less than nothing it can only be where that link was a guess. */
 static void predict(dl_playback_result *out, dl_playback *r, play *g, const dl_playback_args *args)
 {

@@ -1,23 +1,23 @@
 /* playback.h - a measured run on another link: its record, replayed.
  *
  * From the record (docs/architecture.md section 9) come, for each replica, the seconds of every
- * inner step, of encoding and of the outer step, and the bytes of every contribution and entry, of
- * snapshots and heartbeats. They are put on a link again, in the same order:
+ * inner step, of encoding and of the outer step. The bytes of every contribution and entry, of
+ * snapshots and heartbeats come from it, too. They are put on a link again, in the same order:
  *
- *   joining          down the replica's link, before its first step: what its first entry has
- *                    received beyond what the others have
+ *   joining          down the replica's link, before its first step: the bytes of
+ *                    its first entry beyond those of the others
  *   a contribution   encode; then up the replica's link: its bytes, and 2 requests
  *   an entry         when all its members' contributions are up: down the replica's link: its
  *                    bytes, and M + 2 requests; then the outer step
  *                    training waits for the entry tau steps after its contribution
- *   a snapshot       up and down in the background, behind an entry, an equal part behind each;
+ *   a snapshot       up and down in the background, after an entry, an equal part after each;
  *                    the next contribution waits for it; the last one ends the run
  *
  * Up and down are two queues of each replica; the store is as fast as asked. The record is played
- * on its own link first: what it took longer than that (saving, evaluation, polling) is the
- * replica's own, and is added to the play on the link asked about. That own link is given, or named
- * by the record of a run with --link, or else estimated from the puts of contributions. On its own
- * link, given or named, a record comes out as it was. */
+ * on its own link first. Its additional time (saving, evaluation, polling) is the replica's own,
+ * and is added to the play on the link asked about. That own link is given, or named by the record
+ * of a run with --link. Otherwise it is estimated from the puts of contributions. On its own link,
+ * given or named, a record comes out as it was. */
 #ifndef DL_PLAN_PLAYBACK_H
 #define DL_PLAN_PLAYBACK_H
 

@@ -3,7 +3,7 @@
  *     step           STEP    its seconds are tokens / tokens_per_s
  *     contribution   SEND
  *     commit         TAKE, and whether the last SEND counted
- *     run            a generation begins: what was before is forgotten
+ *     run            a generation begins: earlier lines are forgotten
  *
  * Sizes come from a file: everything grows by doubling up to a limit. */
 #include "base/json.h"

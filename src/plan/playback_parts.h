@@ -1,4 +1,4 @@
-/* playback_parts.h - what playback_lines.c makes of a record and playback.c plays. */
+/* playback_parts.h - the moves that playback_lines.c makes of a record and playback.c plays. */
 #ifndef DL_PLAN_PLAYBACK_PARTS_H
 #define DL_PLAN_PLAYBACK_PARTS_H
 
@@ -15,7 +15,7 @@ typedef enum dl_move_kind {
 typedef struct dl_move {
     dl_move_kind kind;
     bool counted;          /* SEND: its entry names it a member */
-    bool committer;        /* TAKE: it created the entry, and so makes the snapshots behind it */
+    bool committer;        /* TAKE: it created the entry, and so makes the snapshots after it */
     uint64_t done;         /* steps of its replica before it, its own included */
     uint64_t entry;        /* SEND, TAKE */
     uint64_t turn, index;  /* order of the play, and of the record */
@@ -40,8 +40,8 @@ typedef struct dl_played {
     /* the play */
     size_t at, n_committed;
     double clock, up, down, background; /* done until */
-    double head_down;                   /* bytes before the first step: what it joined with */
-    double tail_up, tail_down;          /* bytes behind the last entry */
+    double head_down;                   /* bytes before the first step: those of the join */
+    double tail_up, tail_down;          /* bytes after the last entry */
     double own_s;                       /* that no link explains */
 } dl_played;
 

@@ -36,7 +36,7 @@ static void steps(const char *replica, int n, double seconds)
              replica, ++*taken_by(replica), 100 / seconds);
 }
 
-/* Its line is where it is called; it was taken so many steps earlier. */
+/* Its line is where it is called; it was taken `late` steps earlier. */
 static void late_contribution(const char *replica, int entry, double bytes, double put_s, int late)
 {
     line("{\"event\":\"contribution\",\"replica\":\"%s\",\"entry\":%d,\"step\":%d,\"bytes\":%.0f,"
@@ -195,7 +195,7 @@ TEST(an_overlapped_exchange_costs_only_what_training_does_not_hide)
 }
 
 /* The same link with tau 4, by hand. Up: 6.5 to 16.5, to 26.5, 33.25 to 43.25, to 53.25; there,
- * down and worked on: 26.75, 36.75, 53.5, and the last, behind the last steps, 63.5. */
+ * down and worked on: 26.75, 36.75, 53.5, and the last, after the last steps, 63.5. */
 TEST(another_tau_can_be_asked_for)
 {
     overlapped();

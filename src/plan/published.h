@@ -1,10 +1,10 @@
 /* published.h - the compute-utilisation models that others have published, by their own rules.
  *
  * Compute utilisation is compute time over total time of a run in which only the link between
- * two sites matters: no latency, no protocol, no stores. What this program itself will do is
- * forecast.h; this is here to be compared with the papers' tables.
+ * two sites matters: no latency, no protocol, no stores. The forecast of this program itself
+ * is forecast.h; this is here to be compared with the papers' tables.
  *
- * DL_RULES_PAPER: the simulator behind table 4 of 2501.18512 and the bandwidth table of
+ * DL_RULES_PAPER: the simulator of table 4 of 2501.18512 and the bandwidth table of
  * 2503.09799, rebuilt from their numbers (docs/planner.md):
  *
  *   compute    serial, 3L - 1 equal slices a step: forward of layers 0..L-1; then, from the top
@@ -18,9 +18,9 @@
  *   end        when compute and link are both done; the run has max(3H, 100) steps
  *
  * DL_RULES_CALCULATOR: the rules of mino98/diloco-calculator. A step is a third forward, two
- * thirds backward; what a step sends is cut into 128 buckets, bucket k of which is released at
- * T_fwd + (k + 1) / 128 * T_bwd; all of them are due at the end of step t + tau; each takes
- * 2 (1 - 1/M) times its size; the run has max(2000, 3H) steps. */
+ * thirds backward. The traffic of a step is cut into 128 buckets, bucket k of which is released at
+ * T_fwd + (k + 1) / 128 * T_bwd. All of them are due at the end of step t + tau; each takes 2 (1 -
+ * 1/M) times its size; the run has max(2000, 3H) steps. */
 #ifndef DL_PLAN_PUBLISHED_H
 #define DL_PLAN_PUBLISHED_H
 

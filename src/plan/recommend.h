@@ -2,11 +2,12 @@
  * that keeps the machines busy.
  *
  * Candidates are tried from the one that costs the least quality on, and the first that reaches the
- * target utilisation is taken. What costs quality, by the papers (docs/planner.md): H most (loss
- * +.02 from H 30 to 100 at 35 M parameters); then a coarser codec; then fragments and overlap,
- * which cost next to nothing up to tau 5; sparse contributions last. So: data_parallel; then for
- * each H of 30, 50, 100, 200, 500, none above half of the run's steps: codecs from fine to coarse,
- * each with diloco, then with streaming at the least tau from 1 to 5 that does; then sparse. */
+ * target utilisation is taken. By the papers (docs/planner.md) a longer H costs most quality (loss
+ * +.02 from H 30 to 100 at 35 M parameters). A coarser codec is next, then fragments and overlap,
+ * which cost next to nothing up to tau 5; sparse contributions are last. So data_parallel is tried
+ * first, then each H of 30, 50, 100, 200, 500, none above half of the run's steps. For each H come
+ * codecs from fine to coarse, each with diloco, then with streaming at the least tau from 1 to 5
+ * that does; then sparse. */
 #ifndef DL_PLAN_RECOMMEND_H
 #define DL_PLAN_RECOMMEND_H
 

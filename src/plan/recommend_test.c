@@ -1,4 +1,4 @@
-/* recommend_test.c - what is recommended is the first candidate, in the stated order, that does. */
+/* recommend_test.c - the recommendation is the first candidate, in the stated order, that does. */
 #include "plan/recommend.h"
 
 #include "check.h"
