@@ -15,7 +15,7 @@ import torch
 from .errors import InvalidError
 
 if TYPE_CHECKING:
-    from ._torch import Island
+    from ._island import Island
 
 Named = List[Tuple[str, torch.Tensor]]
 

@@ -26,7 +26,8 @@ from ._place import Place, StagedCopies, places_of
 from ._run import Run
 from ._guards import Unique, check_two, claim, release
 from ._state import all_parameters, check_trains, pieces
-from ._torch import Binding, is_sharded, named_parameters
+from ._shards import is_sharded
+from ._torch import Binding, named_parameters
 from .errors import InvalidError, RefusedError
 
 Outer = Union[None, str, Mapping[str, Any], torch.optim.Optimizer, Sequence[torch.optim.Optimizer]]

@@ -18,7 +18,7 @@ from .errors import DiffersError, InvalidError
 
 def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], replica: str,
          fragments: Fragments, keep_inner_state: bool, extra: Mapping[str, Any],
-         options: Dict[str, Any], group: Any = None) -> Binding:
+         options: Dict[str, Any], group: Any = None, pipeline: bool = False) -> Binding:
     """A model and its inner optimizer, bound to a run and joined to it."""
     parameters, buffers = named_tensors(source)
     exchange = take_mode(options)
@@ -39,9 +39,10 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
     def buffers_now() -> Mapping[str, Any]:
         return dict(named_buffers(source)) if isinstance(source, torch.nn.Module) else {}
     return Binding(opened, parameters, buffers, fragments=fragments,
-                   private=lambda island: pieces(inner, island, keep_inner_state, extra),
+                   private=lambda island: pieces(inner, island, keep_inner_state, extra,
+                                                pipeline),
                    buffers_now=buffers_now, group=group, optimizer=type(inner).__name__,
-                   exchange=exchange, facts=adapter_facts(source))
+                   exchange=exchange, facts=adapter_facts(source), pipeline=pipeline)
 
 
 def number(loss: Any) -> float:
@@ -81,9 +82,11 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
     ``scheduler``: the inner learning rate's, which ``step`` then steps as well, so that what is
     saved at a due point is whole. ``extra``: other things with ``state_dict`` and
     ``load_state_dict`` of plain values (a data loader's place), saved as they are when ``step`` is
-    called. Inner state is never reset, averaged or sent. ``group``: a process group whose ranks
-    hold the same parameters (DDP) and are one replica; rank 0 talks to the store. FSDP's ranks
-    are found by their mesh.
+    called. Inner state is never reset, averaged or sent. ``group``: a process group or device mesh
+    whose ranks are one replica, because they hold the same parameters (DDP) or shards of them.
+    Rank 0 of them talks to the store. The ranks of FSDP and tensor parallelism are found by their
+    mesh. ``pipeline``: each rank of ``group`` has a stage of its own, whose tensors have the names
+    ``stage<rank>.NAME`` in the run.
     ``exchange``: "trainable" (frozen parameters are not sent; the run compares their digests when a
     replica joins) or "all" (they take the mean). None: "trainable".
 
@@ -95,7 +98,7 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
                  run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
                  fragments: Fragments = None, scheduler: Any = None,
                  keep_inner_state: bool = True, extra: Optional[Mapping[str, Any]] = None,
-                 group: Any = None, exchange: Optional[str] = None,
+                 group: Any = None, pipeline: bool = False, exchange: Optional[str] = None,
                  **options: Any) -> None:
         if exchange is not None:  # a mode, or the run's topology of that name
             options["exchange"] = exchange
@@ -109,7 +112,7 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
         claim(inner_optimizer, self)
         try:
             self.binding = bind(params, inner_optimizer, run, replica, fragments,
-                                keep_inner_state, saved, options, group)
+                                keep_inner_state, saved, options, group, pipeline)
         except BaseException:
             release(inner_optimizer, self)
             raise

@@ -10,7 +10,8 @@ import torch
 
 from ._loop import Copies
 from ._run import Memory
-from ._torch import check_tensor, is_sharded, named_parameters, with_elements
+from ._shards import is_sharded
+from ._torch import check_tensor, named_parameters, with_elements
 from .errors import InvalidError, RefusedError
 
 _STAGING = 1 << 20  # elements

@@ -21,8 +21,10 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tup
 import torch
 
 from ._guards import check_masters
+from ._island import Island
 from ._outer_torch import copy_of
-from ._torch import Bound, Direct, Island, Mirror, Sharded, is_sharded, settle
+from ._shards import OfRank, Sharded, is_sharded
+from ._torch import Bound, Direct, Mirror, settle
 from .errors import InvalidError, ProtocolError, RefusedError
 
 _JSON_ROOM = 64 * 1024
@@ -190,6 +192,7 @@ class InnerState:
             moved.append(self._moved(slot, value, begin))
         for m in moved:
             m.down()
+        self._island.finish()
         settle(moved)
         if self._island.leads:
             self._room[:self._flags] = torch.tensor(present, dtype=torch.uint8)
@@ -203,6 +206,7 @@ class InnerState:
             p = parameters[slot.parameter]
             value = _empty(slot, p)
             self._moved(slot, value, begin).up()
+            self._island.finish()
             if not is_sharded(value):
                 self._island.share(value)
             state[p][slot.name] = slot.python(value.item()) if slot.kind == "number" else value
@@ -328,13 +332,24 @@ class Generators:
             torch.cuda.set_rng_state(self._room[self._n + 1:].clone())
 
 
-def pieces(inner: Any, island: Island, keep_inner_state: bool,
-           extra: Mapping[str, Any]) -> Dict[str, Any]:
+def _of_ranks(name: str, mine: Any, island: Island) -> Dict[str, Any]:
+    """The piece of each rank of a pipeline, by name."""
+    sizes = island.tell(island.gather(mine.room().numel()))
+    return {f"{name}.stage{rank}": OfRank(mine if rank == island.rank else None, rank, size, island)
+            for rank, size in enumerate(sizes)}
+
+
+def pieces(inner: Any, island: Island, keep_inner_state: bool, extra: Mapping[str, Any],
+           pipeline: bool = False) -> Dict[str, Any]:
     """The private pieces of a training loop, by name."""
     found: Dict[str, Any] = {}
-    if keep_inner_state:
+    if keep_inner_state and pipeline:
+        found.update(_of_ranks("torch.optimizer", InnerState(inner, Island()), island))
+    elif keep_inner_state:
         found["torch.optimizer"] = InnerState(inner, island)
-    if island.size == 1:  # ranks of an island have generators each
+    if pipeline:
+        found.update(_of_ranks("torch.generators", Generators(), island))
+    elif island.size == 1:  # ranks of another island have generators each
         found["torch.generators"] = Generators()
     for name, thing in extra.items():
         found[f"torch.extra.{name}"] = Json(name, _JSON_ROOM, thing.state_dict,

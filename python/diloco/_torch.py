@@ -13,114 +13,30 @@ it, so that a resume is bitwise.
 
 from __future__ import annotations
 
-import ctypes
 import math
-import pickle
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import (Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence,
+                    Tuple, Union)
 
 import torch
 
 from ._base import check_frozen, check_some, register, split
 from ._c import DTYPES
 from ._guards import Unique
+from ._island import Island, island_of
 from ._run import Memory, Run
+from ._shards import Sharded, Staged, check_placement, is_sharded
 from ._survival import Survival
 from .errors import InvalidError, RefusedError
 
 _DTYPES = {getattr(torch, name): name for name in DTYPES}
 
 
-# ---- islands: ranks that hold one replica together ------------------------------------------
-
-
-class Island:
-    """The ranks of one replica, whose rank 0 talks to the store. Without a process group there
-    is one rank."""
-
-    def __init__(self, group: Any = None) -> None:
-        self.group = group
-        self.rank = 0 if group is None else torch.distributed.get_rank(group)
-        self.size = 1 if group is None else torch.distributed.get_world_size(group)
-
-    @property
-    def leads(self) -> bool:
-        return self.rank == 0
-
-    def tell(self, value: Any) -> Any:
-        """Rank 0's value, on all ranks; an exception is raised on all of them."""
-        if self.size > 1:
-            value = self._broadcast(value)
-        if isinstance(value, BaseException):
-            raise value
-        return value
-
-    def _broadcast(self, value: Any) -> Any:
-        """torch's broadcast_object_list, which needs numpy, does the same."""
-        dist = torch.distributed
-        device = (torch.device("cuda", torch.cuda.current_device())
-                  if dist.get_backend(self.group) == "nccl" else torch.device("cpu"))
-        source = dist.get_global_rank(self.group, 0)
-        text = pickle.dumps(value) if self.leads else b""
-        size = torch.tensor([len(text)], device=device)
-        dist.broadcast(size, source, group=self.group)
-        if self.leads:
-            room = torch.frombuffer(bytearray(text), dtype=torch.uint8).to(device)
-        else:
-            room = torch.empty(int(size.item()), dtype=torch.uint8, device=device)
-        dist.broadcast(room, source, group=self.group)
-        if self.leads:
-            return value
-        host = room.cpu()
-        return pickle.loads(ctypes.string_at(host.data_ptr(), host.numel()))
-
-    def share(self, t: torch.Tensor) -> None:
-        """Rank 0's values, on all ranks."""
-        if self.size == 1:
-            return
-        if t.device.type == "cpu" and torch.distributed.get_backend(self.group) == "nccl":
-            t.copy_(self.tell(t))
-            return
-        room = t.contiguous()
-        torch.distributed.broadcast(room, torch.distributed.get_global_rank(self.group, 0),
-                                    group=self.group)
-        if room is not t:
-            t.copy_(room)
-
-    def lead(self, call: Callable[[], Any]) -> Any:
-        """The result or the exception of ``call`` on rank 0, on all ranks."""
-        if self.size == 1:
-            return call()
-        value = None
-        if self.leads:
-            try:
-                value = call()
-            except BaseException as error:  # noqa: B902: raised below, here too
-                value = error
-        return self.tell(value)
-
-
-def island_of(tensors: Iterable[torch.Tensor], group: Any = None) -> Island:
-    """The ranks of the DTensors' mesh, or else of ``group``. RefusedError: meshes that differ or
-    have two dimensions."""
-    meshes = [t.device_mesh for t in tensors if is_sharded(t)]
-    if not meshes:
-        return Island(group)
-    if any(m != meshes[0] for m in meshes) or meshes[0].ndim != 1:
-        raise RefusedError("parameters on device meshes of two dimensions, or on several meshes: "
-                           "give each replica one mesh of one dimension (FSDP)")
-    return Island(meshes[0].get_group())
+# ---- permitted tensors ---------------------------------------------------------------------
 
 
 def with_elements(tensors: Iterable[Tuple[str, Any]]) -> List[Tuple[str, Any]]:
     """Without the tensors of no elements, of which there is nothing to exchange."""
     return [(name, t) for name, t in tensors if t.numel()]
-
-
-def is_sharded(tensor: torch.Tensor) -> bool:
-    return hasattr(tensor, "device_mesh") and hasattr(tensor, "to_local")
-
-
-# ---- permitted tensors ---------------------------------------------------------------------
 
 
 def check_tensor(name: str, t: torch.Tensor) -> None:
@@ -162,13 +78,6 @@ def check_whole(tensors: Iterable[Tuple[str, torch.Tensor]]) -> None:
             raise RefusedError(f"{name} belongs to FullyShardedDataParallel (FSDP1), whose shards "
                                "would be taken for the whole model and lost: shard the model with "
                                "torch.distributed.fsdp.fully_shard (FSDP2) instead")
-
-
-def check_placement(name: str, t: torch.Tensor) -> None:
-    for p in t.placements:
-        if not (p.is_replicate() or (p.is_shard() and p.dim == 0)):
-            raise RefusedError(f"{name} is placed as {p}: only shards along dimension 0 and "
-                               "replicas are synchronised, as FSDP makes them")
 
 
 # ---- one tensor -----------------------------------------------------------------------------
@@ -231,69 +140,67 @@ class Shared:
         self._island.share(self._tensor.detach())
 
 
-class Sharded:
-    """A DTensor of an island. Rank 0 has all of it in host memory; only shards travel, each
-    between its rank and rank 0."""
-
-    def __init__(self, t: torch.Tensor, island: Island,
-                 host: Optional[torch.Tensor] = None) -> None:
-        self._tensor, self._island = t, island
-        if host is None and island.leads:
-            host = torch.empty(t.shape, dtype=t.dtype)
-        self.host = host if island.leads else None
-        self._whole = all(p.is_replicate() for p in t.placements)
-
-    def _parts(self) -> List[Tuple[int, torch.Tensor]]:
-        """Rank 0: (rank, its rows of host), as Shard(0) deals them; empty ones are left out."""
-        assert self.host is not None
-        if self._whole:
-            return [(rank, self.host) for rank in range(self._island.size)]
-        return list(enumerate(torch.chunk(self.host, self._island.size)))
-
-    def down(self) -> None:
-        local, group = self._tensor.to_local().detach(), self._island.group
-        if self._island.leads:
-            for rank, part in self._parts():
-                if rank == 0:
-                    part.copy_(local)
-                elif not self._whole:
-                    part.copy_(received(part, local, rank, group))
-        elif local.numel() and not self._whole:
-            send(local.contiguous(), 0, group)
-
-    def up(self) -> None:
-        local, group = self._tensor.to_local().detach(), self._island.group
-        if self._island.leads:
-            for rank, part in self._parts():
-                if rank == 0:
-                    local.copy_(part)
-                else:
-                    send(part.to(local.device, local.dtype).contiguous(), rank, group)
-        elif local.numel():
-            local.copy_(received(local, local, 0, group))
-
-
-def send(t: torch.Tensor, rank: int, group: Any) -> None:
-    torch.distributed.send(t, group_dst=rank, group=group)
-
-
-def received(shape_of: torch.Tensor, kind_of: torch.Tensor, rank: int, group: Any) -> torch.Tensor:
-    room = torch.empty(shape_of.shape, dtype=kind_of.dtype, device=kind_of.device)
-    torch.distributed.recv(room, group_src=rank, group=group)
-    return room
-
-
-Bound = Union[Direct, Mirror, Shared, Sharded]
+Bound = Union[Direct, Mirror, Shared, Sharded, Staged]
 
 
 def alone(t: torch.Tensor) -> Union[Direct, Mirror]:
     return Direct(t) if t.device.type == "cpu" and t.is_contiguous() else Mirror(t)
 
 
-def bound(t: torch.Tensor, island: Island) -> Bound:
+def bound(name: str, t: torch.Tensor, island: Island) -> Bound:
     if is_sharded(t):
-        return Sharded(t, island)
+        return Sharded(t, island, name=name)
     return Shared(t, island) if island.size > 1 else alone(t)
+
+
+class Member(NamedTuple):
+    """A tensor of the replica, as its run knows it."""
+
+    name: str
+    role: str
+    n: int  #: elements
+    bound: Bound
+
+
+Row = Tuple[str, str, torch.Tensor]  # name, role, tensor
+
+
+def members_of(rows: Sequence[Row], island: Island, pipeline: bool) -> List[Member]:
+    """DiffersError: ranks of one island have other tensors, and it is no pipeline."""
+    if pipeline:
+        return _stages(rows, island)
+    island.check_equal([(name, f"{str(t.dtype)[6:]} {list(t.shape)}") for name, _, t in rows])
+    return [Member(name, role, t.numel(), bound(name, t, island)) for name, role, t in rows]
+
+
+def _stages(rows: Sequence[Row], island: Island) -> List[Member]:
+    """The tensors of every rank, whose names begin with the rank's number."""
+    every = island.gather([(name, role, tuple(t.shape), t.dtype) for name, role, t in rows])
+    members = []
+    for rank, stage in enumerate(island.tell(every)):
+        for number, (name, role, shape, dtype) in enumerate(stage):
+            mine = rows[number][2] if rank == island.rank else None
+            like = torch.empty(shape, dtype=dtype, device="meta")
+            place = (alone(mine) if mine is not None and island.leads else
+                     Staged(mine, like, rank, island))
+            members.append(Member(f"stage{rank}.{name}", role, like.numel(), place))
+    return members
+
+
+def check_stage(rows: Sequence[Row], base: Sequence[Tuple[str, Any]], island: Island,
+                fragments: Any) -> None:
+    """InvalidError, RefusedError: pipeline=True does not fit the other arguments."""
+    if island.size == 1:
+        raise InvalidError("pipeline=True needs group=, the ranks that have a stage each")
+    for name, _, t in rows:
+        if is_sharded(t):
+            raise RefusedError(f"{name} is sharded, and pipeline=True takes stages that one rank "
+                               "has whole: leave out FSDP and tensor parallelism in the stages")
+    if base:
+        raise RefusedError(f"{base[0][0]} is frozen, and the stages of a pipeline are compared with "
+                           "no base: pass exchange=\"all\"")
+    if isinstance(fragments, (list, tuple)):
+        raise InvalidError("fragments of a pipeline are a number, since no rank has all modules")
 
 
 def settle(tensors: Iterable[Bound]) -> None:
@@ -309,11 +216,9 @@ Fragments = Union[None, int, Sequence[Any]]
 
 
 def fragment_numbers(tensors: Sequence[Tuple[str, torch.Tensor]],
-                     fragments: Union[int, Sequence[Any]]) -> List[int]:
-    """Which fragment each tensor belongs to. A number P: neighbours, of about equal size. A
-    sequence: of modules, or of collections of tensors, which have to cover all."""
-    if isinstance(fragments, int):
-        return _balanced([t.numel() for _, t in tensors], fragments)
+                     fragments: Sequence[Any]) -> List[int]:
+    """The fragment of each tensor. ``fragments``: modules, or collections of tensors, which have
+    to cover all."""
     owner: Dict[int, int] = {}
     for number, part in enumerate(fragments):
         members = ([*part.parameters(), *part.buffers()] if hasattr(part, "parameters")
@@ -336,7 +241,8 @@ def check_filled(numbers: Sequence[int], fragments: Any) -> None:
                                "exchange=\"all\"")
 
 
-def _balanced(sizes: Sequence[int], n: int) -> List[int]:
+def balanced(sizes: Sequence[int], n: int) -> List[int]:
+    """The fragment of each tensor: n runs of neighbours, of about equal size."""
     if not 1 <= n <= len(sizes):
         raise InvalidError(f"{n} fragments of {len(sizes)} tensors: at least 1, and no empty one")
     total, before = sum(sizes), 0
@@ -420,6 +326,7 @@ class Binding(Unique):
 
     ``run``: a Run that is not joined yet, or what opens one (called on rank 0 only).
     ``group``: of ranks that hold the same parameters, as one replica; DTensors have their own.
+    ``pipeline``: each rank of the group has a stage of its own.
     ``private``: pieces with ``room()`` (a uint8 tensor or None), ``pack()`` and ``unpack()``.
     ``buffers_now``: the model's buffers by name as they are when it is called.
     ``exchange``, ``facts``: see `_base`.
@@ -430,35 +337,42 @@ class Binding(Unique):
                  private: Callable[[Island], Mapping[str, Any]] = lambda island: {},
                  buffers_now: Callable[[], Mapping[str, Any]] = dict, group: Any = None,
                  optimizer: str = "optimizer", exchange: Optional[str] = None,
-                 facts: Sequence[Tuple[str, str]] = ()) -> None:
+                 facts: Sequence[Tuple[str, str]] = (), pipeline: bool = False) -> None:
         exchanged, self._base = split(parameters, exchange)
         check_whole([*parameters, *buffers])
+        self.island = island_of([t for _, t in [*parameters, *buffers]], group)
         exchanged, buffers = with_elements(exchanged), with_elements(buffers)
-        for name, t in [*(exchanged or parameters), *buffers]:
-            check_tensor(name, t)
-        check_some(exchanged)
-        parameters, both = exchanged, [*exchanged, *buffers]
-        self._places = [(name, t, None if is_sharded(t) else t.data_ptr()) for name, t in both]
+        rows: List[Row] = [
+            *((name, "parameter" if t.requires_grad else "frozen", t) for name, t in exchanged),
+            *((name, "buffer", t) for name, t in buffers)]
+
+        def check() -> None:
+            for name, t in [*(exchanged or parameters), *buffers]:
+                check_tensor(name, t)
+            check_some(exchanged)
+            if pipeline:
+                check_stage(rows, self._base, self.island, fragments)
+        self.island.together(check)
+        self._places = [(name, t, None if is_sharded(t) else t.data_ptr()) for name, _, t in rows]
         self._buffers_now = buffers_now
-        self.island = island_of((t for _, t in [*both, *self._base]), group)
-        self._bound = [bound(t, self.island) for _, t in both]
+        members = members_of(rows, self.island, pipeline)
+        self._bound = [m.bound for m in members]
         self._private = private(self.island)
-        self._survival = Survival([t for _, t in parameters if t.requires_grad], optimizer)
+        self._survival = Survival([t for _, t in exchanged if t.requires_grad], optimizer)
         self._run: Optional[Run] = None
         self._until = 0  # steps before the next stop, from the last one
         self._steps = 0  # since the last stop
         self.done = False  # the run has ended, and the tensors are the shared model
-        roles = [*("parameter" if t.requires_grad else "frozen" for _, t in parameters),
-                 *("buffer" for _ in buffers)]
-        names = [name for name, _ in both]
 
         def open_and_register() -> None:
             self._run = run if isinstance(run, Run) else run()
-            numbers = fragment_numbers(both, fragments or fragments_of(self._run))
+            count = fragments or fragments_of(self._run)
+            numbers = (balanced([m.n for m in members], count) if isinstance(count, int) else
+                       fragment_numbers([(name, t) for name, _, t in rows], count))
             check_filled(numbers, fragments)
-            for name, b, role, number in zip(names, self._bound, roles, numbers):
-                assert b.host is not None
-                self._run.tensor(name, memory_of(b.host), role=role, fragment=number)
+            for m, number in zip(members, numbers):
+                assert m.bound.host is not None
+                self._run.tensor(m.name, memory_of(m.bound.host), role=m.role, fragment=number)
             for name, piece in self._private.items():
                 self._run.private(name, bytes_of(piece.room()))
         self.island.lead(open_and_register)
@@ -505,14 +419,16 @@ class Binding(Unique):
                                    "…) before")
 
     def _down(self) -> None:
-        self._check_places()
+        self.island.together(self._check_places)
         for b in self._bound:
             b.down()
+        self.island.finish()
         settle(self._bound)
 
     def _up(self) -> None:
         for b in self._bound:
             b.up()
+        self.island.finish()
 
     def _pack(self) -> None:
         for piece in self._private.values():

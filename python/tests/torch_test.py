@@ -123,10 +123,10 @@ class Arithmetic(InScratch):
                 break
             inner_step(model, opt, 0, step)
         self.assertEqual([r["fragment"] for r in diloco.run(self.store).history()], [0, 1, 0, 1])
-        self.assertEqual(_torch._balanced([10, 1, 1, 1, 10, 9], 3), [0, 0, 1, 1, 1, 2])
-        self.assertEqual(_torch._balanced([1, 1, 100], 3), [0, 1, 2])
+        self.assertEqual(_torch.balanced([10, 1, 1, 1, 10, 9], 3), [0, 0, 1, 1, 1, 2])
+        self.assertEqual(_torch.balanced([1, 1, 100], 3), [0, 1, 2])
         with self.assertRaisesRegex(ValueError, "no empty one"):
-            _torch._balanced([1, 1], 3)
+            _torch.balanced([1, 1], 3)
         with self.assertRaisesRegex(ValueError, "0.bias is in no fragment"):
             _torch.fragment_numbers(list(model.named_parameters()), [[model[0].weight]])
         with self.assertRaisesRegex(ValueError, "in fragments 0 and 1"):

@@ -1,0 +1,263 @@
+"""Islands: ranks that hold one replica together. Rank 0 talks to the store.
+
+The ranks' own process group carries their gradients. The messages of this file have a gloo
+connection of their own through host memory. It serves CPU and CUDA tensors alike, and a rank waits
+in it for as long as rank 0 waits for the store. The time-out of the ranks' group (10 minutes with
+NCCL) would end such a wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import datetime
+import pickle
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+
+from .errors import DiffersError, InvalidError, RefusedError, UnreachableError
+
+_CONNECT = datetime.timedelta(minutes=10)  # for all ranks to make their optimizer
+_FAREWELL = datetime.timedelta(seconds=30)  # for a rank to hear that the island has ended
+_WAIT = datetime.timedelta(days=30)  # for rank 0, which itself gives up after run.store_timeout
+
+_made: Dict[Tuple[int, ...], int] = {}  # connections that were made, by ranks
+
+
+def _connected(ranks: Tuple[int, ...]) -> Any:
+    """A gloo connection between these ranks of the world. Every one of them calls this, in the
+    same order. RefusedError: torch has no gloo. UnreachableError: a rank did not call it."""
+    dist = torch.distributed
+    if not dist.is_gloo_available():
+        raise RefusedError("this torch was built without gloo, through which the ranks of an "
+                           "island exchange: install a torch with gloo")
+    number = _made[ranks] = _made.get(ranks, -1) + 1
+    store = dist.PrefixStore(f"diloco/{'_'.join(map(str, ranks))}/{number}",
+                             dist.distributed_c10d._get_default_store())
+    try:
+        return dist.ProcessGroupGloo(store, ranks.index(dist.get_rank()), len(ranks), _CONNECT)
+    except RuntimeError as error:
+        raise UnreachableError(f"the {len(ranks)} ranks of an island did not find each other "
+                               f"({_first_line(error)}): make the optimizer on each of ranks "
+                               f"{', '.join(map(str, ranks))}, in the same order") from error
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).partition("] ")[2] or str(error)
+    return text.partition("\n")[0].partition(". This is typically")[0]
+
+
+def as_bytes(t: torch.Tensor) -> torch.Tensor:
+    """A contiguous tensor's memory as uint8, for gloo, which does not know every type."""
+    return t.reshape(-1).view(torch.uint8)
+
+
+class _Work(NamedTuple):
+    """A message in flight."""
+
+    work: Any
+    rank: int  #: the other end
+    room: torch.Tensor  #: kept alive until the message is complete
+    then: Optional[Callable[[], Any]]  #: called after it
+
+
+class Island:
+    """The ranks of one replica, by their numbers in the world. Without ranks there is one."""
+
+    def __init__(self, ranks: Sequence[int] = (), group: Any = None) -> None:
+        self.size, self.rank = max(1, len(ranks)), 0
+        self.group = group  # of the caller's: for tensors that gloo would copy through the host
+        self.boxes: Dict[Any, Any] = {}  # of shards, which `_shards` keeps here
+        self._works: List[_Work] = []
+        self._failed: Optional[BaseException] = None
+        if self.size > 1:
+            self.rank = list(ranks).index(torch.distributed.get_rank())
+            self._gloo = _connected(tuple(ranks))
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
+
+    # ---- messages of host memory ----
+
+    @contextlib.contextmanager
+    def _talking(self, rank: Optional[int]) -> Iterator[None]:
+        """UnreachableError: the connection to the other rank (None: to one of them) is lost, now
+        or before. Rank 0 then sends the error to the ranks that are left."""
+        if self._failed is not None:
+            raise self._failed
+        try:
+            yield
+        except RuntimeError as error:
+            self._failed = UnreachableError(
+                f"{'a rank' if rank is None else f'rank {rank}'} of this island of {self.size} has "
+                "ended or cannot be reached "
+                f"({_first_line(error)}): see that rank's own error, and start all ranks again; "
+                "the replica resumes from what it saved last")
+            for other in range(self.size) if self.leads else ():
+                with contextlib.suppress(RuntimeError):
+                    if other not in (0, rank):
+                        self._post(other, self._failed, _FAREWELL)
+            raise self._failed from error
+
+    def post(self, t: torch.Tensor, rank: int) -> None:
+        """Begin to send a contiguous tensor in host memory, which `finish` completes."""
+        with self._talking(rank):
+            room = as_bytes(t)
+            self._works.append(_Work(self._gloo.send([room], rank, 0), rank, room, None))
+
+    def expect(self, t: torch.Tensor, rank: int,
+               then: Optional[Callable[[], Any]] = None) -> None:
+        """Begin to receive into a contiguous tensor in host memory; `finish` completes it and then
+        calls ``then``."""
+        with self._talking(rank):
+            room = as_bytes(t)
+            self._works.append(_Work(self._gloo.recv([room], rank, 0), rank, room, then))
+
+    def finish(self) -> None:
+        """Complete the messages in flight."""
+        works, self._works = self._works, []
+        for w in works:
+            with self._talking(w.rank):
+                w.work.wait(_WAIT)
+            if w.then:
+                w.then()
+
+    def _post(self, rank: int, value: Any, wait: datetime.timedelta = _WAIT) -> None:
+        """Send any value. Does not need numpy, unlike torch's send_object_list."""
+        text = pickle.dumps(value)
+        works = [self._gloo.send([t], rank, 0) for t in (
+            torch.tensor([len(text)]).view(torch.uint8),
+            torch.frombuffer(bytearray(text), dtype=torch.uint8))]
+        for work in works:
+            work.wait(wait)
+
+    def _receive(self, rank: int) -> Any:
+        with self._talking(rank):
+            size = torch.zeros(1, dtype=torch.int64)
+            self._gloo.recv([size.view(torch.uint8)], rank, 0).wait(_WAIT)
+            room = torch.empty(int(size.item()), dtype=torch.uint8)
+            self._gloo.recv([room], rank, 0).wait(_WAIT)
+        return pickle.loads(ctypes.string_at(room.data_ptr(), room.numel()))
+
+    # ---- calls that all ranks make together ----
+
+    def tell(self, value: Any) -> Any:
+        """Rank 0's value, on all ranks; an exception is raised on all of them."""
+        self.finish()
+        if not self.leads:
+            value = self._receive(0)
+        for rank in range(1, self.size if self.leads else 0):
+            with self._talking(rank):
+                self._post(rank, value)
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    def gather(self, value: Any) -> List[Any]:
+        """Every rank's value, by rank, on rank 0; on the others an empty list."""
+        self.finish()
+        if self.leads:
+            return [value, *(self._receive(rank) for rank in range(1, self.size))]
+        with self._talking(0):
+            self._post(0, value)
+        return []
+
+    def lead(self, call: Callable[[], Any]) -> Any:
+        """The result of ``call`` on rank 0, or its exception, on all ranks."""
+        if self.size == 1:
+            return call()
+        value = None
+        if self.leads:
+            try:
+                value = call()
+            except BaseException as error:  # noqa: B902: raised by tell, here too
+                value = error
+        return self.tell(value)
+
+    def together(self, call: Callable[[], Any]) -> Any:
+        """The result of ``call`` on this rank. An exception of one rank is raised on all ranks."""
+        if self.size == 1:
+            return call()
+        value = raised = None
+        try:
+            value = call()
+        except Exception as error:  # noqa: B902: raised below
+            raised = error
+        found = [e for e in self.gather(raised) if e is not None]
+        self.tell(found[0] if found else None)
+        return value
+
+    def share(self, t: torch.Tensor) -> None:
+        """Rank 0's values, on all ranks."""
+        if self.size == 1:
+            return
+        if t.is_cuda and self.group is not None:
+            room = t.contiguous()
+            torch.distributed.broadcast(
+                room, torch.distributed.get_global_rank(self.group, 0), group=self.group)
+        else:
+            room = t.cpu().contiguous()
+            options = torch.distributed.BroadcastOptions()
+            options.rootRank, options.rootTensor, options.timeout = 0, 0, _WAIT
+            with self._talking(None if self.leads else 0):
+                self._gloo.broadcast([as_bytes(room)], options).wait()
+        if room is not t:
+            t.copy_(room)
+
+    def check_equal(self, rows: Sequence[Tuple[str, str]]) -> None:
+        """DiffersError, on all ranks: a rank has other tensors than rank 0. ``rows``: name and
+        description."""
+        def compare() -> None:
+            for rank, theirs in enumerate(everyone):
+                for number in range(max(len(rows), len(theirs))):
+                    ours = " ".join(rows[number]) if number < len(rows) else "no tensor"
+                    other = " ".join(theirs[number]) if number < len(theirs) else "no tensor"
+                    if ours != other:
+                        raise DiffersError(
+                            f"the ranks of this island disagree on tensor {number}: rank 0 has "
+                            f"{ours}, rank {rank} has {other}: make the same model on all ranks, or "
+                            "pass pipeline=True where each rank has a stage of its own")
+        if self.size == 1:
+            return
+        everyone = self.gather(list(rows))
+        self.lead(compare)
+
+
+
+
+def island_of(tensors: Sequence[torch.Tensor], group: Any = None) -> Island:
+    """The ranks of ``group`` (a process group, or a device mesh), else of the largest mesh that a
+    DTensor is on. RefusedError: a mesh has ranks outside of it."""
+    meshes = _meshes(tensors)
+    if group is not None and hasattr(group, "mesh"):  # a DeviceMesh
+        ranks, group = _ranks_of(group), group.get_group() if group.ndim == 1 else None
+    elif group is not None:
+        ranks = sorted(torch.distributed.get_process_group_ranks(group))
+    elif meshes:
+        ranks = max((_ranks_of(m) for m in meshes), key=len)
+    else:
+        return Island()
+    for mesh in meshes:
+        if not set(_ranks_of(mesh)) <= set(ranks):
+            raise RefusedError(f"a parameter is on the device mesh of ranks {_ranks_of(mesh)}, and "
+                               f"this replica has ranks {ranks}: pass group=, a device mesh or "
+                               "process group with all ranks of the replica")
+    if torch.distributed.get_rank() not in ranks:
+        raise InvalidError(f"this is rank {torch.distributed.get_rank()}, which is not in the "
+                           f"group {ranks} of its replica: pass the group that it is in")
+    return Island(ranks, group)
+
+
+def _meshes(tensors: Sequence[torch.Tensor]) -> List[Any]:
+    found: List[Any] = []
+    for t in tensors:
+        mesh = getattr(t, "device_mesh", None)
+        if mesh is not None and not any(mesh is m for m in found):
+            found.append(mesh)
+    return found
+
+
+def _ranks_of(mesh: Any) -> List[int]:
+    return sorted(int(r) for r in mesh.mesh.flatten().tolist())

@@ -1,0 +1,182 @@
+"""Tensors that the ranks of an island hold together: shards of DTensors, and pipeline stages.
+
+Rank 0 has all values in host memory, which is the run's. Only what a rank lacks travels, between
+that rank and rank 0. Messages are begun by ``down`` and ``up``; ``Island.finish`` completes them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+
+from ._island import Island
+from .errors import RefusedError
+
+
+class Box(NamedTuple):
+    """A part of a tensor: the index of its first element, and its shape."""
+
+    begin: Tuple[int, ...]
+    shape: Tuple[int, ...]
+
+    def of(self, whole: torch.Tensor) -> torch.Tensor:
+        for dim, (begin, size) in enumerate(zip(self.begin, self.shape)):
+            whole = whole.narrow(dim, begin, size)
+        return whole
+
+    def meets(self, other: "Box") -> bool:
+        return all(a < b + m and b < a + n for a, n, b, m in zip(
+            self.begin, self.shape, other.begin, other.shape))
+
+
+def is_sharded(tensor: Any) -> bool:
+    return hasattr(tensor, "device_mesh") and hasattr(tensor, "to_local")
+
+
+def check_placement(name: str, t: Any) -> None:
+    for p in t.placements:
+        if p.is_partial():
+            raise RefusedError(f"{name} is placed as {p}: its values are a sum over ranks that was "
+                               "not taken: redistribute it to shards or replicas")
+
+
+def box_of(t: Any) -> Box:
+    """This rank's part of a DTensor."""
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+    shape, begin = compute_local_shape_and_global_offset(t.shape, t.device_mesh, t.placements)
+    return Box(tuple(begin), tuple(shape))
+
+
+def _check_tiles(name: str, shape: Sequence[int], boxes: Sequence[Box]) -> None:
+    """RefusedError: the parts do not cover the tensor, each element once. (A part whose elements
+    are no box has a box that meets another one.)"""
+    parts = [b for b in set(boxes) if math.prod(b.shape)]
+    if sum(math.prod(b.shape) for b in parts) != math.prod(shape) or any(
+            a.meets(b) for i, a in enumerate(parts) for b in parts[:i]):
+        raise RefusedError(f"{name} {list(shape)} has shards that do not cover it, each element "
+                           f"once ({', '.join(f'{list(b.shape)} at {list(b.begin)}' for b in parts)})"
+                           ": give each replica, as group=, all ranks of its device mesh, and "
+                           "dimensions that the ranks divide")
+
+
+def boxes_of(name: str, t: Any, island: Island) -> List[Box]:
+    """Every rank's part, by rank. All ranks ask for the same tensors in the same order."""
+    key = (tuple(t.shape), str(t.placements), tuple(t.device_mesh.mesh.shape))
+    if key not in island.boxes:
+        def check() -> List[Box]:
+            _check_tiles(name, t.shape, found)
+            return found
+        found = island.gather(box_of(t))
+        island.boxes[key] = island.lead(check)
+    boxes: List[Box] = island.boxes[key]
+    return boxes
+
+
+def _at_host(t: torch.Tensor) -> torch.Tensor:
+    return t.cpu().contiguous()
+
+
+class Sharded:
+    """A DTensor of an island."""
+
+    def __init__(self, t: Any, island: Island, host: Optional[torch.Tensor] = None,
+                 name: str = "a state of the optimizer") -> None:
+        self._tensor, self._island = t, island
+        self._boxes = boxes_of(name, t, island)
+        if host is None and island.leads:
+            host = torch.empty(t.shape, dtype=t.dtype)
+        self.host = host if island.leads else None
+
+    def _others(self) -> List[Tuple[int, Box]]:
+        """The other ranks with elements."""
+        return [(rank, box) for rank, box in enumerate(self._boxes)
+                if rank and math.prod(box.shape)]
+
+    def down(self) -> None:
+        local, island = self._tensor.to_local().detach(), self._island
+        mine = self._boxes[island.rank]
+        if not island.leads:
+            if local.numel() and self._boxes.index(mine) == island.rank:  # others have copies
+                island.post(_at_host(local), 0)
+            return
+        assert self.host is not None
+        mine.of(self.host).copy_(local)
+        for rank, box in self._others():
+            if self._boxes.index(box) == rank:
+                self._receive(box.of(self.host), rank)
+
+    def _receive(self, part: torch.Tensor, rank: int) -> None:
+        if part.is_contiguous():
+            self._island.expect(part, rank)
+        else:
+            room = torch.empty(part.shape, dtype=part.dtype)
+            self._island.expect(room, rank, lambda: part.copy_(room))
+
+    def up(self) -> None:
+        local, island = self._tensor.to_local().detach(), self._island
+        if island.leads:
+            assert self.host is not None
+            local.copy_(self._boxes[0].of(self.host))
+            for rank, box in self._others():
+                island.post(box.of(self.host).contiguous(), rank)
+        elif local.numel():
+            room = torch.empty(local.shape, dtype=local.dtype)
+            island.expect(room, 0, lambda: local.copy_(room))
+
+
+class Staged:
+    """A tensor that one rank of an island has, and rank 0 in host memory. ``tensor``: None on the
+    other ranks; ``like``: of its shape and type."""
+
+    def __init__(self, tensor: Optional[torch.Tensor], like: torch.Tensor, owner: int,
+                 island: Island) -> None:
+        self._tensor, self._owner, self._island = tensor, owner, island
+        self.host = torch.empty(like.shape, dtype=like.dtype) if island.leads else None
+
+    def down(self) -> None:
+        if self._tensor is not None:
+            self._island.post(_at_host(self._tensor.detach()), 0)
+        elif self.host is not None:
+            self._island.expect(self.host, self._owner)
+
+    def up(self) -> None:
+        if self._tensor is not None:
+            t = self._tensor.detach()
+            room = torch.empty(t.shape, dtype=t.dtype)
+            self._island.expect(room, 0, lambda: t.copy_(room))
+        elif self.host is not None:
+            self._island.post(self.host, self._owner)
+
+
+class OfRank:
+    """A private piece of one rank of an island (its optimizer's state), which rank 0 keeps for it.
+    ``piece``: on that rank alone."""
+
+    def __init__(self, piece: Any, owner: int, size: int, island: Island) -> None:
+        self._piece, self._owner, self._island = piece, owner, island
+        self._room = (piece.room() if piece is not None else
+                      torch.zeros(size if island.leads else 0, dtype=torch.uint8))
+
+    def room(self) -> torch.Tensor:
+        return self._room
+
+    def pack(self) -> None:
+        if self._piece is not None:
+            self._piece.pack()
+        self._move(to_lead=True)
+
+    def unpack(self) -> None:
+        self._move(to_lead=False)
+        if self._piece is not None:
+            self._piece.unpack()
+
+    def _move(self, to_lead: bool) -> None:
+        if self._owner == 0 or not (self._island.leads or self._piece is not None):
+            return
+        if to_lead == (self._piece is not None):
+            self._island.post(self._room, 0 if to_lead else self._owner)
+        else:
+            self._island.expect(self._room, self._owner if to_lead else 0)
+        self._island.finish()
