@@ -68,6 +68,29 @@ class Examples(unittest.TestCase):
         self.assertLess(after, before - 1)
         self.assertEqual(len(diloco.run(self.folder / "run").history()), 3)
 
+    def fsdp(self, *arguments):
+        return self.said(start(self.folder, sys.executable, "-W", "ignore", "-m",
+                               "torch.distributed.run", "--rdzv-backend", "c10d",
+                               "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1",
+                               "--nproc-per-node", 2, EXAMPLES / "fsdp_dcp.py", *arguments))
+
+    def test_fsdp_ranks_train_and_their_dcp_checkpoint_begins_another_run(self):
+        import torch
+        import torch.distributed.checkpoint as dcp
+        out = self.fsdp("run", "r0", "kept")
+        self.assertIn("20 steps", out)
+        theta = diloco.run(self.folder / "run").theta()
+        model = {name: torch.zeros(getattr(values, "shape", ()))
+                 for name, values in theta.items() if not name.startswith("diloco.")}
+        dcp.load({"model": model}, checkpoint_id=self.folder / "kept/step-20")
+        for name, values in model.items():
+            self.assertEqual(values.flatten().tolist(),
+                             memoryview(theta[name]).cast("B").cast("f").tolist())
+        self.fsdp("second", "r0", "again", "--from", "kept/step-20")
+        losses = [[row["loss"] for row in diloco.run(self.folder / name).history()]
+                  for name in ("run", "second")]
+        self.assertLess(losses[1][0], losses[0][0] - 0.5)  # it has learnt something already
+
     def test_mnist(self):
         data = MNIST
         if not data.is_dir():
