@@ -20,11 +20,12 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tup
 
 import torch
 
+from . import _copies
 from ._guards import check_masters
 from ._island import Island
 from ._outer_torch import copy_of
 from ._shards import OfRank, Sharded, is_sharded
-from ._torch import Bound, Direct, Mirror, settle
+from ._torch import Bound, Direct, Mirror
 from .errors import InvalidError, ProtocolError, RefusedError
 
 _JSON_ROOM = 64 * 1024
@@ -193,7 +194,7 @@ class InnerState:
         for m in moved:
             m.down()
         self._island.finish()
-        settle(moved)
+        _copies.queue.wait()
         if self._island.leads:
             self._room[:self._flags] = torch.tensor(present, dtype=torch.uint8)
             self._room[self._json_at:] = self._groups.packed()

@@ -19,6 +19,7 @@ from typing import (Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Op
 
 import torch
 
+from . import _copies
 from ._base import check_frozen, check_some, register, split
 from ._c import DTYPES
 from ._guards import Unique
@@ -110,15 +111,14 @@ class Mirror:
 
     def __init__(self, t: torch.Tensor, host: Optional[torch.Tensor] = None) -> None:
         self._tensor = t
-        self.host = (host if host is not None else
-                     torch.empty(t.shape, dtype=t.dtype, pin_memory=t.is_cuda))
+        self.host = host if host is not None else _copies.new_host(t)
 
     def down(self) -> None:
-        self.host.copy_(self._tensor.detach(), non_blocking=True)
+        _copies.queue.to_host(self.host, self._tensor.detach())
 
     def up(self) -> None:
         with torch.no_grad():
-            self._tensor.copy_(self.host, non_blocking=True)
+            _copies.queue.to_device(self._tensor, self.host)
 
 
 class Shared:
@@ -201,13 +201,6 @@ def check_stage(rows: Sequence[Row], base: Sequence[Tuple[str, Any]], island: Is
                            "no base: pass exchange=\"all\"")
     if isinstance(fragments, (list, tuple)):
         raise InvalidError("fragments of a pipeline are a number, since no rank has all modules")
-
-
-def settle(tensors: Iterable[Bound]) -> None:
-    """Wait for copies in flight on the current CUDA streams."""
-    if torch.cuda.is_available() and any(b.host is not None and b.host.is_pinned()
-                                         for b in tensors):
-        torch.cuda.current_stream().synchronize()
 
 
 # ---- fragments ------------------------------------------------------------------------------
@@ -423,7 +416,7 @@ class Binding(Unique):
         for b in self._bound:
             b.down()
         self.island.finish()
-        settle(self._bound)
+        _copies.queue.wait()
 
     def _up(self) -> None:
         for b in self._bound:

@@ -1,0 +1,44 @@
+"""Copies between a tensor's device and host memory.
+
+A copy to host memory is queued on the current stream of the tensor's own device, which need not be
+the current device. `wait` waits on every device that has one, whether the host memory is pinned or
+not. A copy to the device needs no wait, because the tensor's next use is on the same stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any, Set
+
+import torch
+
+
+class Copies(threading.local):
+    """Each thread has copies and a current stream of its own."""
+
+    def __init__(self) -> None:
+        self._devices: Set[torch.device] = set()  # with copies that were not waited for
+
+    def to_host(self, host: torch.Tensor, source: torch.Tensor) -> None:
+        host.copy_(source, non_blocking=True)
+        if source.is_cuda:
+            self._devices.add(source.device)
+
+    def to_device(self, target: torch.Tensor, host: torch.Tensor) -> None:
+        target.copy_(host, non_blocking=True)
+
+    def wait(self) -> None:
+        """The copies to host memory are complete."""
+        while self._devices:
+            torch.cuda.current_stream(self._devices.pop()).synchronize()
+
+
+queue = Copies()  # of the process; a test has one of its own, which is late
+
+
+def new_host(t: torch.Tensor) -> torch.Tensor:
+    """Host memory for a tensor's values, pinned for CUDA by the context of the tensor's device."""
+    guard: Any = torch.cuda.device(t.device) if t.is_cuda else contextlib.nullcontext()
+    with guard:
+        return torch.empty(t.shape, dtype=t.dtype, pin_memory=t.is_cuda)
