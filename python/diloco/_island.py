@@ -172,7 +172,7 @@ class Island:
         if self.leads:
             try:
                 value = call()
-            except BaseException as error:  # noqa: B902: raised by tell, here too
+            except BaseException as error:  # noqa: B902: raised again on every rank
                 value = error
         return self.tell(value)
 

@@ -278,7 +278,7 @@ class Failures(InScratch):
         self.assertEqual(os.listdir(self.folder), [])
 
     def island(self, store, victim):
-        """The message of each of three ranks. For the victim it is None."""
+        """The message of each of three ranks; None for the victim."""
         context, port, ends, processes = multiprocessing.get_context("fork"), free_port(), [], []
         for rank in range(3):
             ours, theirs = context.Pipe(duplex=False)

@@ -10,7 +10,7 @@
 #include "tensor/backend.h"
 #include <stdbool.h>
 
-/* What dl_gradient_judge writes; in backend memory. */
+/* The result of dl_gradient_judge, in backend memory. */
 typedef struct dl_verdict {
     double norm;
     uint64_t steps;    /* gradients so far whose norm was finite */

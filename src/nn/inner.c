@@ -1,4 +1,4 @@
-/* inner.c - the inner optimizers, as rows; what they share is here once.
+/* inner.c - the inner optimizers, as rows, and their common code.
  *
  * A step is three operations of the backend, and the host reads nothing between them:
  *

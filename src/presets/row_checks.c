@@ -11,7 +11,7 @@
 static const char *reason_of(const dl_condition *need)
 {
     return is(need->row->name, "swarm.consensus")
-               ? "is decided by a log, and with swarm.consensus = \"none\" there is none"
+               ? "is decided by a log, and a run with swarm.consensus = \"none\" has no log"
                : "does not go with the value of another option";
 }
 

@@ -31,7 +31,7 @@ typedef struct dl_setup {
 int dl_setup_threads(const dl_config *config);
 
 /* config's AGREE options become those of the run at run.store: all of them, or only those that
- * nobody gave (`all` false; a run that says otherwise is refused when it is joined).
+ * are not given (`all` false; a run that says otherwise is refused when it is joined).
  * DILOCO_ENOENT: no run there. */
 DL_MUST_CHECK diloco_status dl_setup_take_run(dl_config *config, bool all);
 

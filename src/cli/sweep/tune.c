@@ -77,7 +77,7 @@ static diloco_status intervals(key_text out, const dl_config *own)
     return add_number(out, own, 2 * (double)own->local_steps);
 }
 
-/* A configuration that exchanges after every step, or with nobody, has an inner rate alone. */
+/* A configuration that exchanges after every step, or not at all, has an inner rate alone. */
 static diloco_status default_keys(key_text keys[4], size_t *n, const dl_config *own)
 {
     const bool momentum =

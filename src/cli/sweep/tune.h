@@ -31,7 +31,7 @@ typedef struct dl_tune {
  * --set-values that a check refuses. */
 DL_MUST_CHECK diloco_status dl_tune_read(dl_tune *out, const dl_args *args);
 
-/* The settings of a candidate's trial of so many steps. */
+/* The settings of a candidate's trial of `steps` steps. */
 DL_MUST_CHECK diloco_status dl_tune_config(dl_config *out, dl_tune *tune, const dl_args *args,
                                            size_t arm, uint64_t steps, uint64_t seed);
 

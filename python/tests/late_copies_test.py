@@ -1,0 +1,88 @@
+"""late_copies_test.py - a model trains as without a device where copies to host memory come late and
+in any order. Skips itself (77) without torch."""
+import random
+import sys
+import unittest
+from unittest import mock
+
+try:
+    import torch
+except ImportError as error:
+    print(f"left out: the Python package with torch ({error})")
+    sys.exit(77)
+
+import diloco
+from diloco import _copies, _torch
+from torch_test import InScratch, adamw
+
+
+class Late:
+    """Copies as a device makes them: to host memory late and in any order, until they are waited
+    for. Host memory holds other values until then."""
+
+    def __init__(self, seed):
+        self._random, self._queued = random.Random(seed), []
+        self.n_late = 0
+
+    def to_host(self, host, source):
+        host.fill_(1)
+        self._queued.append((host, source.clone()))  # in the order of the device's stream
+
+    def to_device(self, target, host):
+        target.copy_(host)
+
+    def wait(self):
+        self._random.shuffle(self._queued)
+        self.n_late += len(self._queued)
+        while self._queued:
+            host, values = self._queued.pop()
+            host.copy_(values)
+
+
+class Kinds(torch.nn.Module):
+    """A tensor of each kind that has a mirror on a device."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(2)
+        self.plain = torch.nn.Linear(6, 4)
+        self.narrow = torch.nn.Linear(4, 4).bfloat16()
+        self.images = torch.nn.Conv2d(2, 2, 1).to(memory_format=torch.channels_last)
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("flags", torch.zeros(3, dtype=torch.bool))
+
+    def forward(self, x):
+        self.seen += len(x)
+        self.flags[self.seen % 3] = True
+        h = self.narrow(self.plain(x).bfloat16()).float()
+        return self.images(torch.cat([h, h], 1).reshape(-1, 2, 2, 2)).sum((1, 2, 3))
+
+
+class LateCopies(InScratch):
+    def life(self, store, upto, save_at=-1):
+        model = Kinds()
+        with diloco.DiLoCoOptimizer(model, adamw(model), store, sync_every=3, rounds=3,
+                                    fragments=2) as opt:
+            while not opt.done and opt.run.now.step < upto:
+                x = torch.randn(8, 6, generator=torch.Generator().manual_seed(opt.run.now.step))
+                opt.zero_grad()
+                (model(x) - x.sum(1)).pow(2).mean().backward()
+                opt.step()
+                if opt.run.now.step == save_at:
+                    opt.save()
+        return [t.detach().clone() for t in [*model.parameters(), *model.buffers()]]
+
+    def test_every_kind_trains_and_resumes_as_without_a_device(self):
+        plain = self.life(f"{self.store}-plain", 18)
+        for seed in range(3):
+            late = Late(seed)
+            with mock.patch.object(_torch, "alone", _torch.Mirror), \
+                    mock.patch.object(_copies, "queue", late):
+                self.assertEqualTensors(self.life(f"{self.store}-{seed}", 18), plain)
+                self.life(f"{self.store}-parts{seed}", 7, save_at=7)
+                self.assertEqualTensors(self.life(f"{self.store}-parts{seed}", 18), plain)
+            self.assertGreater(late.n_late, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
