@@ -133,11 +133,19 @@ def compiled(cc, folder, libraries, sources):
     return run([cc, *flags, *sources, "-o", f"{folder}/program", *libraries])
 
 
+def objects_of(build, name):
+    """The objects of a folder whose source exists, in the project or made in the build folder. A build
+    folder also keeps objects of files that were moved away."""
+    folder = pathlib.Path(build, "CMakeFiles", f"dl_{name}.dir")
+    return [o for o in folder.rglob("*.o")
+            if any((top / o.relative_to(folder)).with_suffix("").exists() for top in (ROOT, pathlib.Path(build)))]
+
+
 def objects(build, header, table):
     """The program's objects beside the table, for a list of the program."""
     if header.split("/")[0] not in PROGRAM:
         return []
-    made = [o for name in PROGRAM for o in pathlib.Path(build, "CMakeFiles", f"dl_{name}.dir").rglob("*.o")]
+    made = [o for name in PROGRAM for o in objects_of(build, name)]
     return [o for o in made if o.name != f"{pathlib.Path(table).name}.o"]
 
 
