@@ -216,7 +216,8 @@ static void print_detail(rig *r, const dl_profile *profile, const double *second
     double median = seconds[r->steps / 2];
     dl_model_plan plan;
     const dl_sample sample = dl_sample_tokens(r->vocab, (size_t)r->config.context);
-    must(dl_model_plan_for(&plan, &r->config, &sample, r->batch, (int)r->threads));
+    must(dl_model_plan_for(&plan, &r->config, &sample,
+                           &(dl_graph_target){.max_rows = r->batch, .n_threads = (int)r->threads}));
     double tokens = (double)(r->batch * (size_t)r->config.context), total = 0;
     double alone = products_alone(r), peak_rate = measure_peak(r);
     printf("%zu parameters, %.0f tokens a step, %.1f MB of activations\n", plan.n_parameters,

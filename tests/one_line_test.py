@@ -88,8 +88,8 @@ KINDS = [
      "nn/ops.c", listed("nn/op.h", "dl_op_at", "->name")),
     ("model", "model/model_rows.h", "X(mlp, DL_IMAGES)", "X(dummy, DL_IMAGES)",
      "diloco_status dl_dummy_build(dl_graph **out, const dl_config *config, const dl_sample *sample,\n"
-     "                             size_t max_rows, int n_threads)\n"
-     "{ return dl_mlp_build(out, config, sample, max_rows, n_threads); }",
+     "                             const dl_graph_target *target)\n"
+     "{ return dl_mlp_build(out, config, sample, target); }",
      "model/model.c", listed("model/model.h", "dl_model_name_at")),
     ("inner optimizer", "nn/inner_rows.h", "X(muon, muon, adamw)", "X(dummy, dummy, adamw)",
      'const dl_rule dl_rule_dummy = {.vectors = {"dummy"}};',

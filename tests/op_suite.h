@@ -50,8 +50,8 @@ static const dl_op source_op = {.name = "source",
 
 static inline int op_source(dl_graph *g, size_t width)
 {
-    int w = dl_graph_weight(g, g->max_rows * g->max_length, width, DL_INITIAL_NORMAL, 1, "source%d",
-                            g->n_weights);
+    int w = dl_graph_weight(g, g->target.max_rows * g->max_length, width, DL_INITIAL_NORMAL, 1,
+                            "source%d", g->n_weights);
     return dl_graph_add(g, &source_op, DL_NO_VALUE, DL_NO_VALUE, w, 1, NULL, 0)->out[0];
 }
 
@@ -127,7 +127,8 @@ static inline void op_open(op_rig *r, const op_case *c, op_build build, const ch
 {
     CHECK_OK(dl_backend_create(&r->backend, backend));
     CHECK_OK(dl_pool_create(&r->pool, threads));
-    CHECK_OK(dl_graph_create(&r->graph, OP_NODES, OP_WEIGHTS, c->max_rows, c->max_length, threads));
+    CHECK_OK(dl_graph_create(&r->graph, OP_NODES, OP_WEIGHTS, c->max_length,
+                             &(dl_graph_target){.max_rows = c->max_rows, .n_threads = threads}));
     build(r->graph, c);
     CHECK_OK(dl_graph_allocate(r->graph, r->backend, r->pool));
     r->batch = (dl_batch){.rows = c->rows, .length = c->length, .gain = 1};

@@ -142,6 +142,7 @@ typedef struct diloco_memory_plan {
     double flops_per_token; /* of an image, where there are no tokens */
     char exchange[16];      /* how contributions are moved: "allgather", "leader" */
     uint64_t steps;         /* optimizer steps of one replica in the whole run */
+    uint64_t copies; /* in host memory, of the model and the moments on a device; 0 on the CPU */
 } diloco_memory_plan;
 /* Without data.train_path the data is not counted. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_plan_sized(diloco_memory_plan *out,

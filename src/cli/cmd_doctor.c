@@ -89,6 +89,7 @@ static void print_plan(const checkup *c)
     print_bytes("staging", p->staging, 0);
     print_bytes("contributions", p->contributions, 0);
     printf("                 (moved by %s)\n", p->exchange);
+    if (p->copies) print_bytes("copies", p->copies, p->parameters);
     print_bytes("data", p->data, 0);
     if (c->without_data) puts("                 (of batches only: data.train_path is not set)");
     print_bytes("other", p->other, 0);
@@ -154,6 +155,7 @@ static void add_plan(dl_json *json, const checkup *c)
     dl_json_u64(json, "staging", p->staging);
     dl_json_u64(json, "contributions", p->contributions);
     dl_json_str(json, "exchange", p->exchange);
+    dl_json_u64(json, "copies", p->copies);
     dl_json_u64(json, "data", p->data);
     dl_json_u64(json, "other", p->other);
     dl_json_u64(json, "total", p->total);

@@ -112,13 +112,13 @@ static void add_block(dl_graph *g, const dl_gpt_shape *s, size_t layer, int *x, 
 }
 
 diloco_status dl_gpt_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
-                           size_t max_rows, int n_threads)
+                           const dl_graph_target *target)
 {
     dl_gpt_shape s;
     enum { NODES = 9, WEIGHTS = 11, ENDS = 3 }; /* of a block; and of both ends */
     DL_TRY(dl_gpt_shape_read(&s, config, sample->classes));
     DL_TRY(dl_graph_create(out, NODES * (int)s.layers + ENDS, WEIGHTS * (int)s.layers + ENDS,
-                           max_rows, (size_t)config->context, n_threads));
+                           (size_t)config->context, target));
     dl_graph *g = *out;
     int delta = DL_NO_VALUE;
     int table = dl_graph_weight(g, s.vocab, s.channels, DL_INITIAL_NORMAL, DEVIATION,

@@ -13,7 +13,7 @@ static dl_planes relu(dl_graph *g, dl_planes x)
 }
 
 diloco_status dl_lenet5_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
-                              size_t max_rows, int n_threads)
+                              const dl_graph_target *target)
 {
     size_t classes;
     DL_TRY(dl_model_classes(&classes, config, sample));
@@ -22,7 +22,7 @@ diloco_status dl_lenet5_build(dl_graph **out, const dl_config *config, const dl_
                        "trainer.model_name = \"lenet5\" takes images of %d x %d, and those of "
                        "data.datasource = \"%s\" have %zu x %zu: take resnet_18 or mlp",
                        SIDE, SIDE, config->datasource, sample->height, sample->width);
-    DL_TRY(dl_graph_create(out, NODES, WEIGHTS, max_rows, 1, n_threads));
+    DL_TRY(dl_graph_create(out, NODES, WEIGHTS, 1, target));
     dl_graph *g = *out;
     dl_planes x = relu(g, dl_layer_first_conv(g, sample, 6, 5, 1, 2, true, "conv1"));
     x = dl_max_pool(g, x, 2, 2, 0);

@@ -28,13 +28,13 @@ static diloco_status read_hidden(size_t hidden[MAX_HIDDEN], size_t *n, const cha
 }
 
 diloco_status dl_mlp_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
-                           size_t max_rows, int n_threads)
+                           const dl_graph_target *target)
 {
     size_t hidden[MAX_HIDDEN], n, classes;
     char name[24];
     DL_TRY(read_hidden(hidden, &n, config->hidden));
     DL_TRY(dl_model_classes(&classes, config, sample));
-    DL_TRY(dl_graph_create(out, 2 * (int)n + 4, 2 * (int)n + 2, max_rows, 1, n_threads));
+    DL_TRY(dl_graph_create(out, 2 * (int)n + 4, 2 * (int)n + 2, 1, target));
     dl_graph *g = *out;
     int x = dl_flatten(g, dl_image(g, sample, 1, 1, 0));
     for (size_t i = 0; i < n; i++) {

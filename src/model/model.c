@@ -80,7 +80,7 @@ static diloco_status freeze_all(dl_graph *g, const char *list)
 }
 
 static diloco_status build_row(dl_graph **out, size_t row, const dl_config *config,
-                               const dl_sample *sample, size_t max_rows, int n_threads)
+                               const dl_sample *sample, const dl_graph_target *target)
 {
     if (models[row].takes != sample->kind)
         return dl_fail(DILOCO_EINVAL,
@@ -88,7 +88,7 @@ static diloco_status build_row(dl_graph **out, size_t row, const dl_config *conf
                        "%s: choose one that fits the other",
                        models[row].name, dl_sample_kind_name(models[row].takes), config->datasource,
                        dl_sample_kind_name(sample->kind));
-    DL_TRY(models[row].build(out, config, sample, max_rows, n_threads));
+    DL_TRY(models[row].build(out, config, sample, target));
     diloco_status status = freeze_all(*out, config->frozen);
     if (status) {
         dl_graph_destroy(*out);
@@ -98,12 +98,12 @@ static diloco_status build_row(dl_graph **out, size_t row, const dl_config *conf
 }
 
 static diloco_status build(dl_graph **out, const dl_config *config, const dl_sample *sample,
-                           size_t max_rows, int n_threads)
+                           const dl_graph_target *target)
 {
     *out = NULL;
     for (size_t i = 0; i < N_MODELS; i++)
         if (strcmp(models[i].name, config->model) == 0)
-            return build_row(out, i, config, sample, max_rows, n_threads);
+            return build_row(out, i, config, sample, target);
     return dl_fail(DILOCO_EINVAL,
                    "trainer.model_name: there is no \"%s\"; 'diloco train --help' "
                    "lists those there are",
@@ -116,12 +116,12 @@ static bool is_hidden(const dl_weight *w)
 }
 
 diloco_status dl_model_plan_for(dl_model_plan *out, const dl_config *config,
-                                const dl_sample *sample, size_t max_rows, int n_threads)
+                                const dl_sample *sample, const dl_graph_target *target)
 {
     dl_graph *g;
     size_t bytes = 0, activations;
     *out = (dl_model_plan){0};
-    DL_TRY(build(&g, config, sample, max_rows, n_threads));
+    DL_TRY(build(&g, config, sample, target));
     diloco_status status = dl_graph_plan(g, &bytes, &activations);
     out->n_floats = g->n_parameters;
     out->parameter_bytes = out->gradient_bytes = g->n_parameters * sizeof(float);
@@ -169,8 +169,10 @@ static diloco_status make(dl_model **out, const dl_config *config, const dl_samp
     dl_model *model = calloc(1, sizeof *model);
     if (!model) return dl_fail(DILOCO_ENOMEM, "no memory for a model");
     model->sample = *sample;
-    const int n_threads = backend ? dl_pool_size(pool) : 1;
-    diloco_status status = build(&model->graph, config, sample, max_rows, n_threads);
+    const dl_graph_target target = {.max_rows = max_rows,
+                                    .device = backend ? backend->ops->device : DL_DEVICE_CPU,
+                                    .n_threads = backend ? dl_pool_size(pool) : 1};
+    diloco_status status = build(&model->graph, config, sample, &target);
     if (!status && backend) status = dl_graph_allocate(model->graph, backend, pool);
     if (!status) status = list_tensors(model);
     if (status) {
@@ -269,11 +271,11 @@ static diloco_status check_tokens(const dl_model *model, const int32_t *tokens, 
 static diloco_status load_inputs(dl_model *model, const void *inputs, size_t rows, size_t length)
 {
     dl_graph *g = model->graph;
-    if (rows < 1 || rows > g->max_rows || length < 1 || length > g->max_length)
+    if (rows < 1 || rows > g->target.max_rows || length < 1 || length > g->max_length)
         return dl_fail(DILOCO_EINVAL,
                        "a batch of %zu samples of length %zu; the model was made for 1 to %zu of"
                        " length 1 to %zu",
-                       rows, length, g->max_rows, g->max_length);
+                       rows, length, g->target.max_rows, g->max_length);
     if (model->sample.kind == DL_IMAGES) {
         dl_backend_copy_in(g->backend, g->images, inputs, rows * g->image_bytes);
         return DILOCO_OK;

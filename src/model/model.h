@@ -11,6 +11,7 @@
 #include "base/config.h"
 #include "base/sample.h"
 #include "base/thread.h"
+#include "nn/graph_target.h"
 #include "nn/inner.h"
 #include "tensor/backend.h"
 #include <diloco/tensor.h>
@@ -39,8 +40,8 @@ typedef struct dl_model_plan {
     double flops_per_token; /* matrix products of forward and backward; of an image as well */
 } dl_model_plan;
 DL_MUST_CHECK diloco_status dl_model_plan_for(dl_model_plan *out, const dl_config *config,
-                                              const dl_sample *sample, size_t max_rows,
-                                              int n_threads);
+                                              const dl_sample *sample,
+                                              const dl_graph_target *target);
 
 /* The tensors in order; data is the tensor's place on the backend. Names as in Hugging
  * Face's Llama ("model.layers.0.self_attn.q_proj.weight") or as in PyTorch's state_dict. Those of

@@ -10,7 +10,7 @@
 /* Check the options and build the graph for samples of the kind that the row takes; it is not
  * allocated yet. */
 typedef diloco_status (*dl_model_build)(dl_graph **out, const dl_config *config,
-                                        const dl_sample *sample, size_t max_rows, int n_threads);
+                                        const dl_sample *sample, const dl_graph_target *target);
 
 /* The list of models: the name, what its samples are, and its file's dl_<name>_build. A new one is
  * a file and its line here. */
@@ -24,7 +24,7 @@ typedef diloco_status (*dl_model_build)(dl_graph **out, const dl_config *config,
 
 #define DL_DECLARE(name, takes)                                                                    \
     diloco_status dl_##name##_build(dl_graph **out, const dl_config *config,                       \
-                                    const dl_sample *sample, size_t max_rows, int n_threads);
+                                    const dl_sample *sample, const dl_graph_target *target);
 DL_MODELS(DL_DECLARE)
 #undef DL_DECLARE
 

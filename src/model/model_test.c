@@ -320,7 +320,8 @@ TEST(hidden_are_the_matrices_between_the_ends)
             CHECK(dl_model_hidden(r.model)[i] == block);
             n_hidden += block ? t[i].shape[0] * t[i].shape[1] : 0;
         }
-        CHECK_OK(dl_model_plan_for(&plan, &r.config, &tokens, ROWS, 1));
+        CHECK_OK(dl_model_plan_for(&plan, &r.config, &tokens,
+                                   &(dl_graph_target){.max_rows = ROWS, .n_threads = 1}));
         CHECK_INT(n_hidden, plan.inner.hidden);
         CHECK_INT(plan.n_parameters, plan.inner.parameters);
         CHECK_INT(24, plan.inner.shorter);
@@ -377,12 +378,14 @@ TEST(the_plan_counts_what_create_takes)
     dl_model_plan plan, larger;
     small_options(&r);
     open_rig(&r, "cpu", 2, ROWS);
-    CHECK_OK(dl_model_plan_for(&plan, &r.config, &tokens, ROWS, 2));
+    CHECK_OK(dl_model_plan_for(&plan, &r.config, &tokens,
+                               &(dl_graph_target){.max_rows = ROWS, .n_threads = 2}));
     CHECK_INT(dl_model_n_parameters(r.model), plan.n_parameters);
     CHECK_INT(4 * plan.n_parameters, plan.parameter_bytes);
     CHECK_INT(4 * plan.n_parameters, plan.gradient_bytes);
     CHECK(plan.activation_bytes > 0);
-    CHECK_OK(dl_model_plan_for(&larger, &r.config, &tokens, 100 * ROWS, 2));
+    CHECK_OK(dl_model_plan_for(&larger, &r.config, &tokens,
+                               &(dl_graph_target){.max_rows = 100 * ROWS, .n_threads = 2}));
     CHECK(larger.activation_bytes > plan.activation_bytes);
     /* 6 for each weight of a product and token, and attention's 12 T C over 2 a layer. */
     double products = 2 * (24 * 24 * 2 + 2 * 12 * 24 + 3 * 64 * 24) + VOCAB * 24;
@@ -402,7 +405,9 @@ static void check_refused(const char *name, const char *value, size_t vocab, con
                  dl_model_create(&r.model, &r.config, &sample, ROWS, r.backend, NULL));
     CHECK(r.model == NULL);
     CHECK_CONTAINS(text, diloco_error_text());
-    CHECK_STATUS(DILOCO_EINVAL, dl_model_plan_for(&plan, &r.config, &sample, ROWS, 1));
+    CHECK_STATUS(DILOCO_EINVAL,
+                 dl_model_plan_for(&plan, &r.config, &sample,
+                                   &(dl_graph_target){.max_rows = ROWS, .n_threads = 1}));
     dl_backend_destroy(r.backend);
 }
 

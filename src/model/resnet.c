@@ -47,7 +47,7 @@ static dl_planes block(dl_graph *g, dl_planes x, size_t out, size_t stride, cons
 }
 
 diloco_status dl_resnet_18_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
-                                 size_t max_rows, int n_threads)
+                                 const dl_graph_target *target)
 {
     size_t classes;
     DL_TRY(dl_model_classes(&classes, config, sample));
@@ -58,8 +58,7 @@ diloco_status dl_resnet_18_build(dl_graph **out, const dl_config *config, const 
                        8 * DL_WINDOW_MAX, 8 * DL_WINDOW_MAX, config->datasource, sample->height,
                        sample->width);
     DL_TRY(dl_graph_create(out, STAGES * BLOCKS * BLOCK_NODES + STEM_NODES + END,
-                           STAGES * BLOCKS * BLOCK_WEIGHTS + STEM_WEIGHTS + END, max_rows, 1,
-                           n_threads));
+                           STAGES * BLOCKS * BLOCK_WEIGHTS + STEM_WEIGHTS + END, 1, target));
     dl_graph *g = *out;
     dl_planes x = dl_layer_first_conv(g, sample, FIRST, 3, 1, 1, false, "conv1");
     x = norm(g, x, "", "bn1");

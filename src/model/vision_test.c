@@ -286,7 +286,8 @@ TEST(tensors_are_named_and_shaped_as_in_pytorch)
 
     r = new_rig("resnet_18", &cifar);
     dl_model_plan plan;
-    CHECK_OK(dl_model_plan_for(&plan, &r->config, &cifar, 1, 1));
+    CHECK_OK(dl_model_plan_for(&plan, &r->config, &cifar,
+                               &(dl_graph_target){.max_rows = 1, .n_threads = 1}));
     CHECK_INT(11173962, plan.n_parameters);
     CHECK_INT(11173962 + 2 * 4800, plan.n_floats);
     open_rig(r, "cpu", 1, 1);
@@ -444,7 +445,9 @@ static void check_refused(const char *model, const dl_sample *sample, const char
     rig *r = new_rig(model, sample);
     dl_model_plan plan;
     if (option) set(r, option, value);
-    CHECK_STATUS(DILOCO_EINVAL, dl_model_plan_for(&plan, &r->config, sample, 1, 1));
+    CHECK_STATUS(DILOCO_EINVAL,
+                 dl_model_plan_for(&plan, &r->config, sample,
+                                   &(dl_graph_target){.max_rows = 1, .n_threads = 1}));
     CHECK_CONTAINS(text, diloco_error_text());
     free(r);
 }
@@ -475,7 +478,8 @@ TEST(more_classes_than_the_data_has_are_fine)
     dl_model_plan plan;
     set(r, "parameters.model.hidden", "");
     set(r, "parameters.model.num_classes", "12");
-    CHECK_OK(dl_model_plan_for(&plan, &r->config, &mnist, 1, 1));
+    CHECK_OK(dl_model_plan_for(&plan, &r->config, &mnist,
+                               &(dl_graph_target){.max_rows = 1, .n_threads = 1}));
     CHECK_INT(12 * 785, plan.n_parameters);
     free(r);
 }

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "nn/enter.h"
+#include "tensor/manifest.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,8 +20,8 @@
 
 /* ---- building ------------------------------------------------------------------------ */
 
-diloco_status dl_graph_create(dl_graph **out, int max_nodes, int max_weights, size_t max_rows,
-                              size_t max_length, int n_threads)
+diloco_status dl_graph_create(dl_graph **out, int max_nodes, int max_weights, size_t max_length,
+                              const dl_graph_target *target)
 {
     int max_values = max_nodes * (DL_NODE_MAX_OUT + 1);
     dl_graph *g = calloc(1, sizeof *g);
@@ -39,9 +40,8 @@ diloco_status dl_graph_create(dl_graph **out, int max_nodes, int max_weights, si
     g->max_nodes = max_nodes;
     g->max_values = max_values;
     g->max_weights = max_weights;
-    g->max_rows = max_rows;
+    g->target = *target;
     g->max_length = max_length;
-    g->n_threads = n_threads;
     return DILOCO_OK;
 }
 
@@ -127,15 +127,26 @@ static int new_buffer(dl_graph *g)
     return g->n_buffers++;
 }
 
-int dl_graph_value(dl_graph *g, size_t width)
+static int new_value(dl_graph *g, size_t width, diloco_dtype element)
 {
     DL_ASSERT(g->n_values < g->max_values);
     g->values[g->n_values] = (dl_value){.width = width,
+                                        .element = element,
                                         .data = new_buffer(g),
                                         .grad = new_buffer(g),
                                         .producer = -1,
                                         .consumer = -1};
     return g->n_values++;
+}
+
+int dl_graph_value(dl_graph *g, size_t width)
+{
+    return new_value(g, width, g->target.element);
+}
+
+int dl_graph_value_f32(dl_graph *g, size_t width)
+{
+    return new_value(g, width, DILOCO_F32);
 }
 
 /* Does a node before `node` in the backward pass, so behind it in the graph, use `weight`? */
@@ -229,10 +240,10 @@ static void measure_buffers(dl_graph *g)
         live_inputs(g, i);
         live_outputs(g, i);
     }
-    size_t positions = product(g->max_rows, g->max_length);
+    size_t positions = product(g->target.max_rows, g->max_length);
     for (int i = 0; i < g->n_values; i++) {
         const dl_value *v = &g->values[i];
-        size_t bytes = product(product(positions, v->width), sizeof(float));
+        size_t bytes = product(product(positions, v->width), dl_dtype_size(v->element));
         bytes = dl_size_round_up(bytes, DL_ARENA_ALIGN);
         g->buffers[v->data].bytes = dl_size_max(g->buffers[v->data].bytes, bytes);
         g->buffers[v->grad].bytes = dl_size_max(g->buffers[v->grad].bytes, bytes);
@@ -292,18 +303,18 @@ static diloco_status place_buffers(dl_graph *g, size_t *total)
 /* Everything but the activations themselves, in the order it is in memory. */
 static void layout(dl_graph *g, dl_arena *arena, size_t activation_bytes)
 {
-    size_t scratch = 0, positions = product(g->max_rows, g->max_length);
+    size_t scratch = 0, positions = product(g->target.max_rows, g->max_length);
     for (int i = 0; i < g->n_nodes; i++) {
         const dl_node *node = &g->nodes[i];
-        if (node->op->scratch[g->device])
-            scratch = dl_size_max(scratch, node->op->scratch[g->device](g, node));
+        if (node->op->scratch[g->target.device])
+            scratch = dl_size_max(scratch, node->op->scratch[g->target.device](g, node));
     }
     g->parameters = DL_ARENA_ARRAY(arena, float, g->n_parameters);
     g->gradients = DL_ARENA_ARRAY(arena, float, g->n_parameters);
     g->counters = DL_ARENA_ARRAY(arena, int64_t, g->n_counters);
     g->inputs = DL_ARENA_ARRAY(arena, int32_t, positions);
     g->targets = DL_ARENA_ARRAY(arena, int32_t, positions);
-    g->images = dl_arena_take(arena, product(g->max_rows, g->image_bytes));
+    g->images = dl_arena_take(arena, product(g->target.max_rows, g->image_bytes));
     g->logits = DL_ARENA_ARRAY(arena, float, g->n_logits);
     g->tally = DL_ARENA_ARRAY(arena, dl_tally, 1);
     for (int i = 0; i < g->n_nodes; i++)
@@ -323,7 +334,7 @@ diloco_status dl_graph_plan(dl_graph *g, size_t *bytes, size_t *activation_bytes
     return dl_fail(DILOCO_EINVAL,
                    "a batch of %zu sequences of %zu tokens does not fit into any"
                    " machine: make the batch, the context or the model smaller",
-                   g->max_rows, g->max_length);
+                   g->target.max_rows, g->max_length);
 }
 
 /* ---- running ------------------------------------------------------------------------- */
@@ -372,9 +383,10 @@ static diloco_status check_operations(const dl_graph *g, const dl_backend *backe
 diloco_status dl_graph_allocate(dl_graph *g, dl_backend *backend, dl_pool *pool)
 {
     size_t bytes, activation_bytes;
-    DL_ASSERT(dl_pool_size(pool) == g->n_threads && !g->memory);
+    DL_ASSERT(dl_pool_size(pool) == g->target.n_threads &&
+              backend->ops->device == g->target.device);
+    DL_ASSERT(!g->memory);
     DL_TRY(check_operations(g, backend));
-    g->device = backend->ops->device;
     DL_TRY(dl_graph_plan(g, &bytes, &activation_bytes));
     DL_TRY(dl_backend_alloc(backend, &g->memory, bytes));
     g->backend = backend;
@@ -400,7 +412,7 @@ static void clear_untrained(dl_graph *g)
 void dl_graph_run(dl_graph *g, const dl_batch *batch)
 {
     dl_device device = g->backend->ops->device;
-    DL_ASSERT(batch->rows <= g->max_rows && batch->length <= g->max_length);
+    DL_ASSERT(batch->rows <= g->target.max_rows && batch->length <= g->max_length);
     for (int i = 0; i < g->n_nodes; i++)
         run_one(g, batch, &g->nodes[i], g->nodes[i].op->forward[device], 0);
     for (int i = g->n_nodes - 1; i >= 0 && batch->mode == DL_TRAIN; i--)

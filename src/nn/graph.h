@@ -3,8 +3,8 @@
  * A model adds weights and nodes in the order they run; dl_graph_allocate plans where every
  * activation lives and takes the memory; after that a pass allocates nothing.
  *
- *   value   f32[rows][length][width], what one node makes and at most one other uses. Its
- *           gradient has the same shape.
+ *   value   element[rows][length][width], what one node makes and at most one other uses. Its
+ *           gradient has the same shape and type: the graph's, or f32 for sums.
  *   weight  a named tensor; all weights together are one f32 array, all gradients another.
  *           A counter is a weight too: one i64, in an array of their own, without a gradient.
  *   node    one use of an operation (a row of op.h): inputs, outputs, a weight, attributes.
@@ -19,7 +19,7 @@
 
 #include "base/arena.h"
 #include "base/thread.h"
-#include "tensor/backend.h"
+#include "nn/graph_target.h"
 #include <diloco/tensor.h>
 #include <stdbool.h>
 
@@ -36,6 +36,7 @@ typedef struct dl_buffer {
 
 typedef struct dl_value {
     size_t width;
+    diloco_dtype element;   /* of the data and of the gradient */
     int data, grad;         /* buffers; an operation may merge them (op.h) */
     int producer, consumer; /* nodes; -1: none */
     bool constant;          /* nothing that trains made it: it has no gradient */
@@ -101,9 +102,8 @@ typedef struct dl_profile {
 } dl_profile;
 
 typedef struct dl_graph {
-    size_t max_rows, max_length;
-    int n_threads;
-    dl_device device; /* planned for; dl_graph_allocate sets the backend's */
+    dl_graph_target target;
+    size_t max_length;
 
     dl_node *nodes;
     dl_value *values;
@@ -129,9 +129,10 @@ typedef struct dl_graph {
     dl_profile *profile;       /* NULL: not measured */
 } dl_graph;
 
-/* Room for so many nodes, weights and threads of the pool that will run it. DILOCO_ENOMEM. */
+/* dl_graph_create makes a graph without nodes, with room for max_nodes and max_weights. Returns
+ * DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_graph_create(dl_graph **out, int max_nodes, int max_weights,
-                                            size_t max_rows, size_t max_length, int n_threads);
+                                            size_t max_length, const dl_graph_target *target);
 void dl_graph_destroy(dl_graph *graph); /* NULL is fine */
 
 /* The next weight; rows 0 makes a vector f32[columns]. Gives its index. */
@@ -157,13 +158,17 @@ void dl_graph_set_end(dl_graph *graph, int weight);
  * `weight`. The attributes are copied. */
 dl_node *dl_graph_add(dl_graph *graph, const dl_op *op, int in0, int in1, int weight, int n_weights,
                       const void *attributes, size_t attributes_size);
-int dl_graph_value(dl_graph *graph, size_t width); /* for op->shape: a value and its buffers */
+/* For op->shape: a value and its buffers. The second one is f32 whatever the graph's type is: for
+ * sums that backward reads. */
+int dl_graph_value(dl_graph *graph, size_t width);
+int dl_graph_value_f32(dl_graph *graph, size_t width);
 
 /* Bytes it will take in all, and those of the activations among them. DILOCO_EINVAL: more
  * than any address space has. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_graph_plan(dl_graph *graph, size_t *bytes, size_t *activation_bytes);
-/* Plan and take the memory. The pool has n_threads threads. DILOCO_ENOMEM. DILOCO_EREFUSED: the
- * backend's device lacks a function that an operation has for the CPU; the text names both. */
+/* Plan and take the memory. Backend and pool are those of the target. DILOCO_ENOMEM.
+ * DILOCO_EREFUSED: the backend's device lacks a function that an operation has for the CPU; the
+ * text names both. */
 DL_MUST_CHECK diloco_status dl_graph_allocate(dl_graph *graph, dl_backend *backend, dl_pool *pool);
 
 /* Run all nodes forward; for DL_TRAIN then backward. */

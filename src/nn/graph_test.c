@@ -11,7 +11,8 @@ enum { LAYERS = 5, WIDTH = 24 };
 static dl_graph *chain(size_t max_rows)
 {
     dl_graph *g;
-    CHECK_OK(dl_graph_create(&g, 4 * LAYERS + 2, 3 * LAYERS + 1, max_rows, 10, 2));
+    CHECK_OK(dl_graph_create(&g, 4 * LAYERS + 2, 3 * LAYERS + 1, 10,
+                             &(dl_graph_target){.max_rows = max_rows, .n_threads = 2}));
     int table = dl_graph_weight(g, 17, WIDTH, DL_INITIAL_NORMAL, 1, "table");
     int x = dl_embedding(g, table), delta = DL_NO_VALUE;
     for (int i = 0; i < LAYERS; i++) {
@@ -139,7 +140,8 @@ static diloco_status allocate_without(int missing)
     other.device = DL_DEVICE_CUDA;
     b->ops = &other;
     CHECK_OK(dl_pool_create(&pool, 1));
-    CHECK_OK(dl_graph_create(&g, 1, 1, 1, 1, 1));
+    const dl_graph_target target = {.max_rows = 1, .n_threads = 1, .device = DL_DEVICE_CUDA};
+    CHECK_OK(dl_graph_create(&g, 1, 1, 1, &target));
     dl_graph_add(g, &op, DL_NO_VALUE, DL_NO_VALUE, DL_NO_WEIGHT, 0, NULL, 0);
     const diloco_status status = dl_graph_allocate(g, b, pool);
     dl_graph_destroy(g);
@@ -161,21 +163,60 @@ static size_t scratch_of_cuda(const dl_graph *g, const dl_node *node)
     return 1 << 20;
 }
 
-TEST(scratch_is_planned_for_the_device)
+static size_t planned_with_scratch(dl_device device)
 {
     dl_graph *g;
+    size_t bytes, activations;
     const dl_op op = {
         .name = "whole",
         .shape = no_shape,
         .scratch = {[DL_DEVICE_CPU] = scratch_of_cpu, [DL_DEVICE_CUDA] = scratch_of_cuda}};
-    size_t on_cpu, on_cuda, activations;
-    CHECK_OK(dl_graph_create(&g, 1, 1, 1, 1, 1));
+    const dl_graph_target target = {.max_rows = 1, .n_threads = 1, .device = device};
+    CHECK_OK(dl_graph_create(&g, 1, 1, 1, &target));
     dl_graph_add(g, &op, DL_NO_VALUE, DL_NO_VALUE, DL_NO_WEIGHT, 0, NULL, 0);
-    CHECK_OK(dl_graph_plan(g, &on_cpu, &activations)); /* a new graph is the CPU's */
-    g->device = DL_DEVICE_CUDA;
-    CHECK_OK(dl_graph_plan(g, &on_cuda, &activations));
-    CHECK_INT((1 << 20) - (1 << 10), on_cuda - on_cpu);
+    CHECK_OK(dl_graph_plan(g, &bytes, &activations));
     dl_graph_destroy(g);
+    return bytes;
+}
+
+TEST(scratch_is_planned_for_the_device)
+{
+    CHECK_INT((1 << 20) - (1 << 10),
+              planned_with_scratch(DL_DEVICE_CUDA) - planned_with_scratch(DL_DEVICE_CPU));
+}
+
+static void shape_by_device(dl_graph *g, dl_node *node)
+{
+    node->out[0] = dl_graph_value(g, g->target.device == DL_DEVICE_CUDA ? 100 : 10);
+    node->saved = dl_graph_value_f32(g, 1);
+}
+
+/* Bytes of a value's data, one row of 256 positions. */
+static size_t bytes_of_data(const dl_graph *g, int value)
+{
+    return g->buffers[g->values[value].data].bytes;
+}
+
+static void check_shape(dl_device device, diloco_dtype element, size_t out, size_t saved)
+{
+    dl_graph *g;
+    size_t bytes, activations;
+    const dl_op op = {.name = "shaped", .shape = shape_by_device};
+    const dl_graph_target target = {
+        .max_rows = 1, .n_threads = 1, .device = device, .element = element};
+    CHECK_OK(dl_graph_create(&g, 1, 1, 256, &target));
+    const dl_node *node = dl_graph_add(g, &op, DL_NO_VALUE, DL_NO_VALUE, DL_NO_WEIGHT, 0, NULL, 0);
+    CHECK_OK(dl_graph_plan(g, &bytes, &activations));
+    CHECK_INT(out, bytes_of_data(g, node->out[0]));
+    CHECK_INT(saved, bytes_of_data(g, node->saved));
+    dl_graph_destroy(g);
+}
+
+TEST(values_have_the_graphs_type_and_the_shape_of_its_device)
+{
+    check_shape(DL_DEVICE_CPU, DILOCO_F32, 4 * 10 * 256, 4 * 256);
+    check_shape(DL_DEVICE_CUDA, DILOCO_F32, 4 * 100 * 256, 4 * 256);
+    check_shape(DL_DEVICE_CUDA, DILOCO_BF16, 2 * 100 * 256, 4 * 256); /* sums stay f32 */
 }
 
 TEST(a_device_without_a_function_of_an_operation_refuses_the_graph_by_name)
@@ -236,4 +277,5 @@ TEST_MAIN(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do
           a_graph_too_large_for_any_machine_is_refused,
           every_operation_has_a_name_a_shape_and_both_ways_on_the_cpu,
           a_device_without_a_function_of_an_operation_refuses_the_graph_by_name,
-          scratch_is_planned_for_the_device)
+          scratch_is_planned_for_the_device,
+          values_have_the_graphs_type_and_the_shape_of_its_device)

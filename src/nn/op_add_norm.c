@@ -37,12 +37,12 @@ static void shape(dl_graph *g, dl_node *node)
     }
     node->out[0] = sum;
     node->out[1] = dl_graph_value(g, width);
-    node->saved = dl_graph_value(g, 1);
+    node->saved = dl_graph_value_f32(g, 1);
 }
 
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
-    return (size_t)g->n_threads * g->weights[node->weight].columns * sizeof(float);
+    return (size_t)g->target.n_threads * g->weights[node->weight].columns * sizeof(float);
 }
 
 /* delta NULL: s is x and stays as it is. */

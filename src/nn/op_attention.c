@@ -42,9 +42,10 @@ static void shape(dl_graph *g, dl_node *node)
     dl_value *in = &g->values[node->in[0]];
     DL_ASSERT(a->heads % a->kv_heads == 0 && a->dim % 2 == 0);
     DL_ASSERT(in->width == (a->heads + 2 * a->kv_heads) * a->dim);
-    in->grad = in->data;
+    /* On a GPU one block would write gradients while another still reads the keys. */
+    if (g->target.device == DL_DEVICE_CPU) in->grad = in->data;
     node->out[0] = dl_graph_value(g, a->heads * a->dim);
-    node->saved = dl_graph_value(g, a->heads); /* logsumexp, [rows][heads][length] */
+    node->saved = dl_graph_value_f32(g, a->heads); /* logsumexp, [rows][heads][length] */
     node->constant_bytes = g->max_length * a->dim * sizeof(float); /* cos, sin f32[length][dim/2] */
 }
 
@@ -125,7 +126,7 @@ static task task_of(const attributes *a, size_t length)
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
     task t = task_of(attributes_of(node), g->max_length);
-    return (size_t)g->n_threads * carve(&t, NULL) * sizeof(float);
+    return (size_t)g->target.n_threads * carve(&t, NULL) * sizeof(float);
 }
 
 /* ---- packing ------------------------------------------------------------------------- */

@@ -61,13 +61,13 @@ static void shape(dl_graph *g, dl_node *node)
 {
     const attributes *a = attributes_of(node);
     dl_value *x = &g->values[node->in[0]];
-    size_t width = x->width, positions = g->max_rows * g->max_length;
+    size_t width = x->width, positions = g->target.max_rows * g->max_length;
     DL_ASSERT(width == (size_t)a->places * a->channels);
     DL_ASSERT(dl_may_overwrite(g, node->in[0]) && !x->constant);
     x->grad = x->data;
     node->out[0] = dl_graph_value(g, width);
     /* Mean and 1 / deviation of each channel, for all rows together. */
-    node->saved = dl_graph_value(g, (2 * (size_t)a->channels + positions - 1) / positions);
+    node->saved = dl_graph_value_f32(g, (2 * (size_t)a->channels + positions - 1) / positions);
 }
 
 /* Two sums of each channel, and those of a stretch. */
@@ -92,7 +92,7 @@ static sums sums_of(const dl_pass *p, int part)
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
     const attributes *a = attributes_of(node);
-    return (size_t)g->n_threads * sums_bytes(a) + 2 * (size_t)a->channels * sizeof(float);
+    return (size_t)g->target.n_threads * sums_bytes(a) + 2 * (size_t)a->channels * sizeof(float);
 }
 
 /* Behind the sums: two numbers a channel, which the second pass over the data applies. */
@@ -100,7 +100,7 @@ static float *factors(const dl_pass *p)
 {
     const dl_graph *g = p->graph;
     return (float *)(void *)((char *)p->scratch +
-                             (size_t)g->n_threads * sums_bytes(attributes_of(p->node)));
+                             (size_t)g->target.n_threads * sums_bytes(attributes_of(p->node)));
 }
 
 static float *weight_at(const dl_pass *p, int which)

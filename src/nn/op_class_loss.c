@@ -26,7 +26,7 @@ static void shape(dl_graph *g, dl_node *node)
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
     (void)node;
-    return g->max_rows * g->max_length * sizeof(dl_target_loss);
+    return g->target.max_rows * g->max_length * sizeof(dl_target_loss);
 }
 
 static void losses_part(void *context, int part, int n_parts)

@@ -51,7 +51,8 @@ static size_t own_floats(const dl_window *w, size_t rows)
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
     const dl_window *w = &attributes_of(node)->window;
-    return (shared_floats(w) + (size_t)g->n_threads * own_floats(w, g->max_rows)) * sizeof(float);
+    return (shared_floats(w) + (size_t)g->target.n_threads * own_floats(w, g->target.max_rows)) *
+           sizeof(float);
 }
 
 static double flops(const dl_graph *g, const dl_node *node)
@@ -82,7 +83,8 @@ static call call_of(const dl_pass *p, bool back)
 static float *own(const call *c, int part)
 {
     const dl_window *w = c->conv.window;
-    return c->shared + shared_floats(w) + (size_t)part * own_floats(w, c->pass->graph->max_rows);
+    return c->shared + shared_floats(w) +
+           (size_t)part * own_floats(w, c->pass->graph->target.max_rows);
 }
 
 static void pack(void *context, int part, int n_parts)

@@ -40,8 +40,9 @@ static size_t block_positions(size_t vocab, size_t positions)
 /* Logits of a block, a loss for every position, the products' workspaces. */
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
-    size_t vocab = g->weights[node->weight].rows, positions = g->max_rows * g->max_length;
-    return (block_positions(vocab, positions) * vocab + (size_t)g->n_threads * DL_GEMM_WORKSPACE) *
+    size_t vocab = g->weights[node->weight].rows, positions = g->target.max_rows * g->max_length;
+    return (block_positions(vocab, positions) * vocab +
+            (size_t)g->target.n_threads * DL_GEMM_WORKSPACE) *
                sizeof(float) +
            positions * sizeof(dl_target_loss);
 }
@@ -65,7 +66,7 @@ typedef struct block {
 static block block_of(const dl_pass *p)
 {
     const dl_weight *w = &p->graph->weights[p->node->weight];
-    size_t positions = p->graph->max_rows * p->graph->max_length;
+    size_t positions = p->graph->target.max_rows * p->graph->max_length;
     const attributes *a = (const void *)p->node->attributes;
     block b = {.pass = p,
                .vocab = w->rows,
@@ -73,7 +74,7 @@ static block block_of(const dl_pass *p)
                .z_loss = a->z_loss,
                .logits = p->scratch};
     b.workspaces = b.logits + block_positions(b.vocab, positions) * b.vocab;
-    b.losses = (void *)(b.workspaces + (size_t)p->graph->n_threads * DL_GEMM_WORKSPACE);
+    b.losses = (void *)(b.workspaces + (size_t)p->graph->target.n_threads * DL_GEMM_WORKSPACE);
     b.x = dl_data(p, p->node->in[0]);
     b.weight = dl_weight_data(p);
     return b;
@@ -117,7 +118,7 @@ static void weight_part(void *context, int part, int n_parts)
 static void all_blocks(const dl_pass *p)
 {
     block b = block_of(p);
-    size_t step = block_positions(b.vocab, p->graph->max_rows * p->graph->max_length);
+    size_t step = block_positions(b.vocab, p->graph->target.max_rows * p->graph->max_length);
     for (b.first = 0; b.first < p->positions; b.first += b.n) {
         b.n = dl_size_min(step, p->positions - b.first);
         dl_pool_run(p->pool, losses_part, &b);

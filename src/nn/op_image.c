@@ -55,7 +55,7 @@ static size_t padded_floats(const dl_window *w)
 
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
-    return g->max_rows * padded_floats(&attributes_of(node)->window) * sizeof(float);
+    return g->target.max_rows * padded_floats(&attributes_of(node)->window) * sizeof(float);
 }
 
 static void convert(float *padded, const uint8_t *image, const attributes *a)

@@ -51,7 +51,7 @@ static void shape(dl_graph *g, dl_node *node)
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
     (void)node;
-    return (size_t)g->n_threads * DL_GEMM_WORKSPACE * sizeof(float);
+    return (size_t)g->target.n_threads * DL_GEMM_WORKSPACE * sizeof(float);
 }
 
 static double flops(const dl_graph *g, const dl_node *node)

@@ -39,7 +39,7 @@ static void shape(dl_graph *g, dl_node *node)
 
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
-    return (size_t)g->n_threads * 2 * attributes_of(node)->dim * sizeof(float);
+    return (size_t)g->target.n_threads * 2 * attributes_of(node)->dim * sizeof(float);
 }
 
 static inline DL_BODY float inverse_root(const float *x, size_t n, float eps)

@@ -654,8 +654,8 @@ diloco_status diloco_train_check(const diloco_config *config)
     const dl_sample sample = *dl_data_sample(data);
     const diloco_status status = dl_local_steps_check(config, data);
     dl_data_close(data);
-    DL_TRY(status);
-    DL_TRY(dl_model_plan_for(&plan, config, &sample, (size_t)config->batch_size, 1));
+    const dl_graph_target target = {.max_rows = (size_t)config->batch_size, .n_threads = 1};
+    DL_TRY(status ? status : dl_model_plan_for(&plan, config, &sample, &target));
     DL_TRY(dl_check_model(config, &sample));
     dl_check_warnings(config, log_warning, NULL);
     return DILOCO_OK;

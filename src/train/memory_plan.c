@@ -4,16 +4,22 @@
  *     moments             of the inner optimizer
  *     theta, momentum     the run's state as the log has decided it; with run.offload = "disk" the
  *                         largest fragment's
- *     staging             its second copy, where an entry is computed before it is
- *                         committed, and the replica's own encoded contribution; the needs of
- * combining the members; with overlap or error feedback what is in flight and what is remembered of
- * it contributions       a slot for each member of an entry, where they are kept in memory; one for
- * the combined update, where one replica combines for all activations         the rest of the
- * model's graph, and what the inner optimizer needs during a step data                batches, and
- * the mapped pages of the shard and of the validation part other               what this process
- * has resident already (program, libraries); RESERVE for stacks, tables and text; and a 50th of the
- * rest for what the matrix library packs (measured at 0.06 to 7 M parameters: planned is 1.01
- * to 1.05 times the high-water mark)
+ *     staging             its second copy, where an entry is computed before it is committed, and
+ *                         the replica's own encoded contribution; the needs of combining the
+ *                         members; with overlap or error feedback the captures in flight and the
+ *                         residual
+ *     contributions       a slot for each member of an entry, where they are kept in memory; one
+ *                         for the combined update, where one replica combines for all
+ *     copies              host copies where the host cannot use the device's memory: the model
+ *                         twice (train/staging.h and the run's mirrors), and the moments or, of
+ *                         data_parallel, the gradients
+ *     activations         the rest of the model's graph, and the inner optimizer's needs in a step
+ *     data                batches, and the mapped pages of the shard and of the validation part
+ *     other               memory that this process already has (program, libraries); RESERVE for
+ *                         stacks, tables and text; and a 50th of the rest for what the matrix
+ *                         library packs
+ *
+ * Measured at 0.06 to 7 M parameters: planned is 1.01 to 1.05 times the high-water mark.
  */
 #include "base/sized.h"
 #include "codec/codec.h"
@@ -138,11 +144,27 @@ static void plan_data(diloco_memory_plan *out, const dl_config *config, const dl
     out->data += batch * (uint64_t)config->batch_size;
 }
 
+/* find_device says which device runs the graph and whether the host can use its memory. */
+static diloco_status find_device(dl_device *device, bool *in_host_memory, const dl_config *config)
+{
+    const char *name;
+    dl_backend *backend;
+    DL_TRY(dl_backend_of_device(&name, config->device));
+    DL_TRY(dl_backend_create(&backend, name));
+    *device = backend->ops->device;
+    *in_host_memory = backend->ops->in_host_memory;
+    dl_backend_destroy(backend);
+    return DILOCO_OK;
+}
+
 static diloco_status plan_model(diloco_memory_plan *out, const dl_config *config,
                                 const dl_sample *sample)
 {
     dl_model_plan model;
-    DL_TRY(dl_model_plan_for(&model, config, sample, (size_t)config->batch_size, out->threads));
+    bool in_host_memory;
+    dl_graph_target target = {.max_rows = (size_t)config->batch_size, .n_threads = out->threads};
+    DL_TRY(find_device(&target.device, &in_host_memory, config));
+    DL_TRY(dl_model_plan_for(&model, config, sample, &target));
     out->parameters = model.n_parameters;
     out->local = model.parameter_bytes;
     out->gradient = model.gradient_bytes;
@@ -151,9 +173,13 @@ static diloco_status plan_model(diloco_memory_plan *out, const dl_config *config
     if (!dl_preset_is(config, "data_parallel")) {
         dl_inner_bytes inner = dl_inner_plan(config, &model.inner, out->threads);
         out->moments = inner.vectors;
+        out->copies = inner.vectors;
         if (config->proximal_mu > 0) out->moments += 4 * out->parameters; /* the anchor */
         out->activations += inner.scratch;
+    } else {
+        out->copies = out->gradient;
     }
+    out->copies = in_host_memory ? 0 : out->copies + 2 * out->local;
     return DILOCO_OK;
 }
 
@@ -171,7 +197,7 @@ static diloco_status plan_replica(diloco_memory_plan *out, const diloco_config *
     if (!status) plan_data(out, config, data);
     dl_data_close(data);
     uint64_t known = out->local + out->gradient + out->moments + out->theta + out->momentum +
-                     out->activations + out->staging + out->contributions + out->data;
+                     out->activations + out->staging + out->contributions + out->copies + out->data;
     out->other = resident() + RESERVE + known / 50;
     out->total = known + out->other;
     return status;

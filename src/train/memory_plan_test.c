@@ -13,7 +13,7 @@ TEST(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter)
     CHECK(p.parameters > 0 && p.threads == 1);
     CHECK_INT(24 * p.parameters, p.local + p.gradient + p.moments + p.theta + p.momentum);
     CHECK_INT(p.total, p.local + p.gradient + p.moments + p.theta + p.momentum + p.activations +
-                           p.staging + p.contributions + p.data + p.other);
+                           p.staging + p.contributions + p.copies + p.data + p.other);
     CHECK(p.flops_per_token >= 6.0 * (double)p.parameters * 0.5);
 
     set(config, "trainer.optimizer", "sgd");
@@ -42,6 +42,30 @@ TEST(the_plan_counts_what_a_combiner_needs)
     set(config, "server.diloco.combiner", "krum"); /* distances of all to all, part by part */
     CHECK_OK(diloco_train_plan(&krum, config));
     CHECK(krum.staging - mean.staging >= MANY * MANY * sizeof(double));
+    free(config);
+}
+
+/* The same file is compiled a second time, and its backends are then trap backends. */
+static bool on_a_device(void)
+{
+    dl_backend *b;
+    CHECK_OK(dl_backend_create(&b, "cpu"));
+    const bool apart = !b->ops->in_host_memory;
+    dl_backend_destroy(b);
+    return apart;
+}
+
+TEST(host_copies_of_a_device_are_planned)
+{
+    diloco_memory_plan p;
+    const uint64_t some = on_a_device();
+    dl_config *config = fixture_config("diloco");
+    CHECK_OK(diloco_train_plan(&p, config));
+    CHECK_INT(some * (2 * p.local + p.moments), p.copies);
+    free(config);
+    config = fixture_config("data_parallel");
+    CHECK_OK(diloco_train_plan(&p, config));
+    CHECK_INT(some * (2 * p.local + p.gradient), p.copies);
     free(config);
 }
 
@@ -112,7 +136,7 @@ TEST(alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_paralle
     dl_config *vanilla = wide("diloco"), *parallel = wide("data_parallel");
     CHECK_OK(diloco_train_plan(&p, vanilla));
     const double more = (double)measure(vanilla) - (double)measure(parallel);
-    const double model = 4 * (double)p.parameters;
+    const double model = 4 * (double)p.parameters + (double)p.copies;
     CHECK(model > 8e6); /* so that pages and stacks do not count */
     if (more > 2 * model) CHECK_FAIL("%.1f MB more, the model has %.1f", more * 1e-6, model * 1e-6);
     free(vanilla), free(parallel);
@@ -125,6 +149,7 @@ TEST(the_library_says_what_it_is)
     CHECK(diloco_cores() >= 1);
 }
 
-TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter, the_plan_counts_what_a_combiner_needs,
+TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter, host_copies_of_a_device_are_planned,
+          the_plan_counts_what_a_combiner_needs,
           alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_parallel,
           the_plan_is_what_a_training_process_takes, the_library_says_what_it_is)

@@ -61,7 +61,7 @@ static void must(diloco_status status)
 static dl_graph *build(void)
 {
     dl_graph *g;
-    must(dl_graph_create(&g, 8, 12, ROWS, 1, 1));
+    must(dl_graph_create(&g, 8, 12, 1, &(dl_graph_target){.max_rows = ROWS, .n_threads = 1}));
     const size_t stem[4] = {2, 1, 3, 3}, conv[4] = {4, 2, 3, 3};
     int w = dl_graph_weight4(g, stem, DL_INITIAL_NORMAL, 1, "stem.weight");
     dl_graph_set_role(g, w, DILOCO_FROZEN);
