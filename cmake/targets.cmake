@@ -39,7 +39,8 @@ foreach(folder ${core})
     target_compile_options(dl_${folder} PRIVATE -fno-semantic-interposition)
   endif()
 endforeach()
-dl_library(diloco OUTPUT diloco FOLDERS ${core} LINK Threads::Threads xxhash zstd m ${CLOUD_LIBRARIES})
+dl_library(diloco OUTPUT diloco FOLDERS ${core} LINK Threads::Threads xxhash zstd m
+           ${CMAKE_DL_LIBS} ${CLOUD_LIBRARIES})
 configure_file(cmake/diloco.map diloco.map @ONLY)
 target_link_options(diloco_diloco_shared PRIVATE
   -Wl,--version-script=${PROJECT_BINARY_DIR}/diloco.map -Wl,-Bsymbolic)

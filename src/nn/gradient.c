@@ -4,6 +4,7 @@
  *          torch.nn.utils.clip_grad_norm_ */
 #include "nn/gradient.h"
 
+#include "nn/cuda/columns.h"
 #include "nn/enter.h"
 #include "tensor/kernels.h"
 
@@ -91,16 +92,8 @@ typedef struct row {
 
 static const row rows[DL_N_DEVICES] = {
     [DL_DEVICE_CPU] = {.judge = judge_on_cpu, .scale = scale_on_cpu, .pull = pull_on_cpu},
+    [DL_DEVICE_CUDA] = {.judge = dl_cuda_judge, .scale = dl_cuda_scale, .pull = dl_cuda_pull},
 };
-
-diloco_status dl_gradient_check(const dl_backend *backend)
-{
-    const row *r = &rows[backend->ops->device];
-    if (r->judge && r->scale && r->pull) return DILOCO_OK;
-    return dl_fail(DILOCO_EREFUSED,
-                   "the %s backend cannot take the norm of a gradient: train on the CPU",
-                   backend->ops->name);
-}
 
 void dl_gradient_judge(const dl_gradient *g)
 {

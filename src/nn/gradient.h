@@ -7,17 +7,9 @@
 #define DL_NN_GRADIENT_H
 
 #include "base/thread.h"
+#include "nn/verdict.h"
 #include "tensor/backend.h"
 #include <stdbool.h>
-
-/* The result of dl_gradient_judge, in backend memory. */
-typedef struct dl_verdict {
-    double norm;
-    uint64_t steps;    /* gradients so far whose norm was finite */
-    uint64_t bad;      /* if the norm is not finite: the first element that is not */
-    uint64_t skipped;  /* 1: the norm is not finite, so this step changes nothing */
-    float clip_factor; /* 1, or what brings the norm down to `clip` */
-} dl_verdict;
 
 /* A gradient and the memory that its operations need. Nothing is owned. */
 typedef struct dl_gradient {
@@ -32,9 +24,6 @@ typedef struct dl_gradient {
 } dl_gradient;
 
 size_t dl_gradient_blocks(size_t n);
-
-/* DILOCO_EREFUSED: the backend's device has no such operations. */
-DL_MUST_CHECK diloco_status dl_gradient_check(const dl_backend *backend);
 
 /* dl_gradient_judge queues the verdict: the norm in float64 by blocks, so the same at any number of
  * threads, and the clip factor. A finite norm adds 1 to `steps`. */

@@ -15,6 +15,7 @@
 #include "nn/inner_rows.h"
 
 #include "base/arena.h"
+#include "nn/cuda/columns.h"
 #include "nn/enter.h"
 #include "nn/gradient.h"
 #include "tensor/kernels.h"
@@ -269,29 +270,26 @@ void dl_inner_set_steps(dl_inner *o, uint64_t steps)
 
 /* ---- a step, on the CPU -------------------------------------------------------------- */
 
-static void hyper_on_cpu(dl_inner *o)
+static dl_hyper_options options_of(const dl_inner *o)
 {
     const dl_config *c = &o->config;
-    const dl_verdict *v = o->gradient.verdict;
-    if (v->skipped) return;
-    double t = (double)v->steps;
-    double muon_lr = c->muon_lr > 0 ? o->lr * c->muon_lr / c->lr : o->lr;
-    *o->hyper = (dl_hyper){.lr = (float)o->lr,
-                           .keep = (float)(1 - o->lr * c->weight_decay),
-                           .clip_factor = v->clip_factor,
-                           .one_minus_beta1 = (float)(1 - c->beta1),
-                           .beta2 = (float)c->beta2,
-                           .one_minus_beta2 = (float)(1 - c->beta2),
-                           .root_bc2 = (float)sqrt(1 - pow(c->beta2, t)),
-                           .eps = (float)c->eps,
-                           .step_size = (float)(o->lr / (1 - pow(c->beta1, t))),
-                           .momentum = (float)c->momentum,
-                           .momentum_weight = (float)c->momentum_weight,
-                           .muon_lr = (float)muon_lr,
-                           .muon_keep = (float)(1 - muon_lr * c->weight_decay),
-                           .muon_momentum = (float)c->muon_momentum,
-                           .muon_nesterov = c->muon_nesterov,
-                           .muon_steps = (int)c->muon_steps};
+    return (dl_hyper_options){.lr = o->lr,
+                              .weight_decay = c->weight_decay,
+                              .beta1 = c->beta1,
+                              .beta2 = c->beta2,
+                              .eps = c->eps,
+                              .momentum = c->momentum,
+                              .momentum_weight = c->momentum_weight,
+                              .muon_lr = c->muon_lr > 0 ? o->lr * c->muon_lr / c->lr : o->lr,
+                              .muon_momentum = c->muon_momentum,
+                              .muon_nesterov = c->muon_nesterov,
+                              .muon_steps = (int)c->muon_steps};
+}
+
+static void hyper_on_cpu(dl_inner *o)
+{
+    const dl_hyper_options options = options_of(o);
+    if (!o->gradient.verdict->skipped) dl_hyper_fill(o->hyper, &options, o->gradient.verdict);
 }
 
 static void vectors_at(float *out[DL_RULE_VECTORS], const group *g, size_t at)
@@ -314,6 +312,7 @@ static void update_part(void *context, int part, int n_parts)
                            .g = o->gradient.values + first,
                            .n = last - first,
                            .hyper = o->hyper,
+                           .verdict = o->gradient.verdict,
                            .decays = s->decays,
                            .backend = o->backend};
         vectors_at(a.vectors, g, s->at + first - s->begin);
@@ -349,6 +348,32 @@ static void update_on_cpu(dl_inner *o)
     update_matrices(o);
 }
 
+/* ---- a step, on a GPU ------------------------------------------------------------------- */
+
+static void hyper_on_cuda(dl_inner *o)
+{
+    const dl_hyper_options options = options_of(o);
+    dl_cuda_hyper(o->backend, o->hyper, o->gradient.verdict, &options);
+}
+
+static void update_on_cuda(dl_inner *o)
+{
+    for (size_t i = 0; i < o->n_segments; i++) {
+        const segment *s = &o->segments[i];
+        const group *g = &o->groups[s->group];
+        if (!s->trains) continue;
+        dl_inner_part a = {.p = o->parameters + s->begin,
+                           .g = o->gradient.values + s->begin,
+                           .n = s->end - s->begin,
+                           .hyper = o->hyper,
+                           .verdict = o->gradient.verdict,
+                           .decays = s->decays,
+                           .backend = o->backend};
+        vectors_at(a.vectors, g, s->at);
+        g->rule->update[DL_DEVICE_CUDA](&a);
+    }
+}
+
 /* ---- a step, on any device ----------------------------------------------------------- */
 
 /* What a device has beside the rules' own functions. Each queues its work. */
@@ -357,6 +382,7 @@ static const struct {
     void (*update)(dl_inner *o);
 } passes[DL_N_DEVICES] = {
     [DL_DEVICE_CPU] = {.hyper = hyper_on_cpu, .update = update_on_cpu},
+    [DL_DEVICE_CUDA] = {.hyper = hyper_on_cuda, .update = update_on_cuda},
 };
 
 /* Every function that the rules have for the CPU is there for the device, too. */
@@ -369,7 +395,7 @@ static diloco_status check_device(const row *r, const dl_backend *backend)
         if (rule->update[DL_DEVICE_CPU] && !rule->update[device]) complete = false;
         if (rule->matrix[DL_DEVICE_CPU] && !rule->matrix[device]) complete = false;
     }
-    if (complete) return dl_gradient_check(backend);
+    if (complete) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "the %s backend has no optimizer %s (trainer.optimizer): train on the CPU",
                    backend->ops->name, r->name);

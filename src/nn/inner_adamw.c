@@ -2,6 +2,7 @@
  *
  *     m += (1 - b1)(g - m);  v = b2 v + (1 - b2) g^2;
  *     p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps) */
+#include "nn/cuda/columns.h"
 #include "nn/inner_rows.h"
 
 #include "tensor/kernels.h"
@@ -40,5 +41,5 @@ static size_t n_vectors(const dl_config *config)
 const dl_rule dl_rule_adamw = {
     .n_vectors = n_vectors,
     .vectors = {"exp_avg", "exp_avg_sq"},
-    .update = {[DL_DEVICE_CPU] = update},
+    .update = {[DL_DEVICE_CPU] = update, [DL_DEVICE_CUDA] = dl_cuda_adamw},
 };

@@ -6,20 +6,9 @@
 #define DL_NN_INNER_ROWS_H
 
 #include "nn/inner.h"
+#include "nn/verdict.h"
 
 enum { DL_RULE_VECTORS = 2 };
-
-/* What an update needs beside the vectors. It is in backend memory, where a pass of its own writes
- * it: a function for the CPU reads it, and one for another device hands its address on. */
-typedef struct dl_hyper {
-    float lr, keep; /* keep: 1 - lr * weight_decay, what decay leaves of a parameter */
-    float clip_factor;
-    float one_minus_beta1, beta2, one_minus_beta2, root_bc2, eps, step_size;
-    float momentum, momentum_weight;
-    float muon_lr, muon_keep, muon_momentum;
-    bool muon_nesterov;
-    int muon_steps;
-} dl_hyper;
 
 /* A matrix f32[rows][columns] for a rule that takes it as a whole, on all threads. */
 typedef struct dl_inner_matrix {
@@ -41,8 +30,9 @@ typedef struct dl_inner_part {
     const float *g;
     float *vectors[DL_RULE_VECTORS];
     size_t n;
-    const dl_hyper *hyper;
-    bool decays; /* hyper->keep applies */
+    const dl_hyper *hyper;     /* in backend memory, written by a pass before: a function for the */
+    const dl_verdict *verdict; /* CPU reads them, one for another device hands their address on */
+    bool decays;               /* hyper->keep applies */
     dl_backend *backend;
 } dl_inner_part;
 
@@ -51,7 +41,8 @@ typedef struct dl_rule {
     const char *vectors[DL_RULE_VECTORS]; /* named as in torch.optim */
 
     /* One function for each kind of device, as in op.h. On the CPU it runs on one thread, with a
-     * part of a tensor. */
+     * part of a tensor, and never after a verdict that skips the step. On a GPU it starts a kernel
+     * over a whole tensor, which reads the verdict. */
     void (*update[DL_N_DEVICES])(const dl_inner_part *part);
 
     /* Instead of update, where a matrix is more than its elements. Allocates nothing. */

@@ -1,0 +1,17 @@
+/* columns.h - the functions for a GPU in the tables of gradient.c, inner.c and the optimizers. Each
+ * starts kernels by name. */
+#ifndef DL_NN_CUDA_COLUMNS_H
+#define DL_NN_CUDA_COLUMNS_H
+
+#include "nn/gradient.h"
+#include "nn/inner_rows.h"
+
+void dl_cuda_judge(const dl_gradient *gradient);
+void dl_cuda_scale(const dl_gradient *gradient);
+void dl_cuda_pull(const dl_gradient *gradient, const dl_pull *pull);
+
+void dl_cuda_hyper(dl_backend *backend, dl_hyper *out, const dl_verdict *verdict,
+                   const dl_hyper_options *options);
+void dl_cuda_adamw(const dl_inner_part *part);
+
+#endif

@@ -1,0 +1,42 @@
+/* gradient_cuda.c - see columns.h; the kernels are in gradient_kernels.cu. */
+#include "nn/cuda/columns.h"
+
+#include "nn/cuda/kernel_arguments.h"
+#include "tensor/cuda/backend_cuda.h"
+#include "tensor/cuda/cuda_kernel.h"
+#include "tensor/kernels.h"
+
+_Static_assert((int)DL_CUDA_BLOCK == (int)DL_BLOCK, "a kernel's block is that of PROTOCOL B3");
+
+void dl_cuda_judge(const dl_gradient *g)
+{
+    const size_t blocks = dl_gradient_blocks(g->n);
+    const dl_cuda_squares_arguments squares = {g->values, g->n, g->squares};
+    const dl_cuda_judge_arguments judge = {.values = g->values,
+                                           .n = g->n,
+                                           .squares = g->squares,
+                                           .n_squares = blocks,
+                                           .verdict = g->verdict,
+                                           .clip = g->clip,
+                                           .margin = g->margin};
+    dl_backend_cuda_launch(g->backend, &(dl_cuda_launch){"dl_squares", blocks * DL_CUDA_LANES,
+                                                         &squares, sizeof squares});
+    dl_backend_cuda_launch(g->backend,
+                           &(dl_cuda_launch){"dl_judge", DL_GPU_THREADS, &judge, sizeof judge});
+}
+
+void dl_cuda_scale(const dl_gradient *g)
+{
+    const dl_cuda_scale_arguments a = {g->values, g->n, g->verdict};
+    dl_backend_cuda_launch(g->backend, &(dl_cuda_launch){"dl_scale", g->n, &a, sizeof a});
+}
+
+void dl_cuda_pull(const dl_gradient *g, const dl_pull *p)
+{
+    const dl_cuda_pull_arguments a = {.values = g->values + p->begin,
+                                      .parameters = p->parameters + p->begin,
+                                      .anchor = p->anchor + p->begin,
+                                      .n = p->end - p->begin,
+                                      .mu = p->mu};
+    dl_backend_cuda_launch(g->backend, &(dl_cuda_launch){"dl_pull", a.n, &a, sizeof a});
+}

@@ -1,0 +1,25 @@
+/* inner_cuda.c - see columns.h; the kernels are in inner_kernels.cu. */
+#include "nn/cuda/columns.h"
+
+#include "nn/cuda/kernel_arguments.h"
+#include "tensor/cuda/backend_cuda.h"
+
+void dl_cuda_hyper(dl_backend *backend, dl_hyper *out, const dl_verdict *verdict,
+                   const dl_hyper_options *options)
+{
+    const dl_cuda_hyper_arguments a = {out, verdict, *options};
+    dl_backend_cuda_launch(backend, &(dl_cuda_launch){"dl_hyper_of_step", 1, &a, sizeof a});
+}
+
+void dl_cuda_adamw(const dl_inner_part *part)
+{
+    const dl_cuda_adamw_arguments a = {.p = part->p,
+                                       .m = part->vectors[0],
+                                       .v = part->vectors[1],
+                                       .g = part->g,
+                                       .n = part->n,
+                                       .hyper = part->hyper,
+                                       .verdict = part->verdict,
+                                       .decays = part->decays};
+    dl_backend_cuda_launch(part->backend, &(dl_cuda_launch){"dl_adamw", a.n, &a, sizeof a});
+}

@@ -1,0 +1,298 @@
+/* backend_cuda.c - a GPU by its driver's functions (cuda_api.h).
+ *
+ * All work goes to one stream, so it is done in the order of the calls. Copies go through pinned
+ * memory, `stage`. A copy in takes its next free bytes and does not wait; if too few are free, it
+ * waits until the stream is done, and all are free again. A copy out waits.
+ *
+ * Invariants: bytes of `stage` below `used` may still be read by the device; after the first
+ * failure (`code`) no function of the driver is called but those that release. */
+#include "tensor/cuda/backend_cuda.h"
+
+#include "tensor/cuda/cuda_api.h"
+#include "tensor/cuda/cuda_kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { STAGE = 8 << 20, MAX_IMAGES = 8, MAX_KERNELS = 128 };
+
+typedef struct kernel {
+    const char *name;
+    void *function;
+} kernel;
+
+typedef struct gpu {
+    dl_backend head;
+    dl_backend_ops ops; /* the name is the source's */
+    dl_cuda cuda;
+    int device;
+    void *context, *stream;
+    void *modules[MAX_IMAGES];
+    size_t n_modules;
+    kernel kernels[MAX_KERNELS]; /* found so far */
+    size_t n_kernels;
+    unsigned char *stage; /* pinned, STAGE bytes */
+    size_t used;
+    int code;         /* of the first failure; 0: none */
+    const char *what; /* failed then */
+} gpu;
+
+/* ---- errors */
+
+static const char *text_of(const gpu *g, int code)
+{
+    const char *text = NULL;
+    if (g->cuda.error_text(code, &text) || !text) return "unknown error";
+    return text;
+}
+
+/* Keeps the first failure. Returns false if there is one. */
+static bool check(gpu *g, int code, const char *what)
+{
+    if (code && !g->code) {
+        g->code = code;
+        g->what = what;
+    }
+    return !g->code;
+}
+
+/* The context belongs to a thread, and the exchange copies from a thread of its own. */
+static bool begin(gpu *g)
+{
+    return !g->code && check(g, g->cuda.context_set(g->context), "cuCtxSetCurrent");
+}
+
+static diloco_status failure(const gpu *g)
+{
+    return dl_fail(DILOCO_EIO, "the %s device failed: %s: error %d, %s", g->ops.name, g->what,
+                   g->code, text_of(g, g->code));
+}
+
+/* ---- memory and copies */
+
+static bool wait_for_stream(gpu *g)
+{
+    if (!begin(g) || !check(g, g->cuda.stream_wait(g->stream), "cuStreamSynchronize")) return false;
+    g->used = 0;
+    return true;
+}
+
+static diloco_status sync(dl_backend *self)
+{
+    gpu *g = (gpu *)self;
+    return wait_for_stream(g) ? DILOCO_OK : failure(g);
+}
+
+static uint64_t address(const void *memory)
+{
+    return (uint64_t)(uintptr_t)memory;
+}
+
+static void zero(dl_backend *self, void *to, size_t n)
+{
+    gpu *g = (gpu *)self;
+    if (n && begin(g)) check(g, g->cuda.fill(address(to), 0, n, g->stream), "cuMemsetD8Async");
+}
+
+/* Running out of memory is the caller's to handle, so it is not kept. */
+static void *alloc(dl_backend *self, size_t n)
+{
+    gpu *g = (gpu *)self;
+    uint64_t at = 0;
+    if (!begin(g)) return NULL;
+    const int code = g->cuda.alloc(&at, n);
+    if (code == DL_CUDA_OUT_OF_MEMORY || !check(g, code, "cuMemAlloc")) return NULL;
+    void *memory = (void *)(uintptr_t)at;
+    zero(self, memory, n);
+    return memory;
+}
+
+static void release(dl_backend *self, void *memory)
+{
+    gpu *g = (gpu *)self;
+    if (g->cuda.context_set(g->context)) return;
+    check(g, g->cuda.release(address(memory)), "cuMemFree");
+}
+
+/* n free bytes of the stage, n <= STAGE. Returns NULL after a failure. */
+static unsigned char *take_stage(gpu *g, size_t n)
+{
+    if (g->used + n > STAGE && !wait_for_stream(g)) return NULL;
+    unsigned char *at = g->stage + g->used;
+    g->used += n;
+    return at;
+}
+
+static void copy_in(dl_backend *self, void *to, const void *host, size_t n)
+{
+    gpu *g = (gpu *)self;
+    for (size_t at = 0, part; at < n && begin(g); at += part) {
+        part = dl_size_min(n - at, STAGE);
+        unsigned char *stage = take_stage(g, part);
+        if (!stage) return;
+        memcpy(stage, (const char *)host + at, part);
+        check(g, g->cuda.copy_in(address(to) + at, stage, part, g->stream), "cuMemcpyHtoDAsync");
+    }
+}
+
+static bool copy_part_out(gpu *g, void *host, uint64_t from, size_t n)
+{
+    unsigned char *stage = begin(g) ? take_stage(g, n) : NULL;
+    if (!stage) return false;
+    if (!check(g, g->cuda.copy_out(stage, from, n, g->stream), "cuMemcpyDtoHAsync")) return false;
+    if (!wait_for_stream(g)) return false;
+    memcpy(host, stage, n);
+    return true;
+}
+
+/* After a failure the host gets zeros, and the next sync reports it. */
+static void copy_out(dl_backend *self, void *host, const void *from, size_t n)
+{
+    gpu *g = (gpu *)self;
+    for (size_t at = 0, part; at < n; at += part) {
+        part = dl_size_min(n - at, STAGE);
+        if (!copy_part_out(g, (char *)host + at, address(from) + at, part))
+            memset((char *)host + at, 0, part);
+    }
+}
+
+static void copy_within(dl_backend *self, void *to, const void *from, size_t n)
+{
+    gpu *g = (gpu *)self;
+    if (n && begin(g))
+        check(g, g->cuda.copy_within(address(to), address(from), n, g->stream),
+              "cuMemcpyDtoDAsync");
+}
+
+/* ---- kernels */
+
+static void *find_in_modules(gpu *g, const char *name)
+{
+    void *function = NULL;
+    for (size_t i = 0; i < g->n_modules; i++)
+        if (g->cuda.function(&function, g->modules[i], name) == DL_CUDA_SUCCESS) return function;
+    check(g, DL_CUDA_NOT_FOUND, name);
+    return NULL;
+}
+
+static void *find_kernel(gpu *g, const char *name)
+{
+    for (size_t i = 0; i < g->n_kernels; i++)
+        if (strcmp(g->kernels[i].name, name) == 0) return g->kernels[i].function;
+    void *function = find_in_modules(g, name);
+    if (function && g->n_kernels < MAX_KERNELS)
+        g->kernels[g->n_kernels++] = (kernel){name, function};
+    return function;
+}
+
+void dl_backend_cuda_launch(dl_backend *backend, const dl_cuda_launch *launch)
+{
+    gpu *g = (gpu *)backend;
+    size_t size = launch->size;
+    const size_t blocks = launch->n / DL_GPU_THREADS + (launch->n % DL_GPU_THREADS != 0);
+    DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA && blocks <= INT32_MAX);
+    if (blocks == 0 || !begin(g)) return;
+    void *function = find_kernel(g, launch->kernel);
+    void *extra[] = {DL_CUDA_EXTRA_POINTER, (void *)(uintptr_t)launch->arguments,
+                     DL_CUDA_EXTRA_SIZE, &size, DL_CUDA_EXTRA_END};
+    if (!function) return;
+    check(g,
+          g->cuda.launch(function, (unsigned)blocks, 1, 1, DL_GPU_THREADS, 1, 1, 0, g->stream, NULL,
+                         extra),
+          launch->kernel);
+}
+
+static void nothing(dl_backend *self)
+{
+    (void)self;
+}
+
+/* ---- opening and closing */
+
+static void destroy(dl_backend *self)
+{
+    gpu *g = (gpu *)self;
+    if (g->context && g->cuda.context_set(g->context) == DL_CUDA_SUCCESS) {
+        for (size_t i = 0; i < g->n_modules; i++)
+            (void)g->cuda.module_unload(g->modules[i]);
+        if (g->stage) (void)g->cuda.host_release(g->stage);
+        if (g->stream) (void)g->cuda.stream_destroy(g->stream);
+    }
+    if (g->context) (void)g->cuda.context_release(g->device);
+    dl_cuda_unload(&g->cuda);
+    free(g);
+}
+
+static const dl_backend_ops ops = {
+    .device = DL_DEVICE_CUDA,
+    .alloc = alloc,
+    .release = release,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+    .copy_within = copy_within,
+    .zero = zero,
+    .enter = nothing,
+    .leave = nothing,
+    .sync = sync,
+    .destroy = destroy,
+};
+
+static diloco_status find_card(gpu *g, int index)
+{
+    int n = 0;
+    if (!check(g, g->cuda.init(0), "cuInit") ||
+        !check(g, g->cuda.device_count(&n), "cuDeviceGetCount"))
+        return failure(g);
+    if (index < 0 || index >= n)
+        return dl_fail(DILOCO_EREFUSED,
+                       "there is no %s device %d: this machine has %d, numbered from 0",
+                       g->ops.name, index, n);
+    if (!check(g, g->cuda.device_get(&g->device, index), "cuDeviceGet")) return failure(g);
+    return DILOCO_OK;
+}
+
+static diloco_status load_images(gpu *g, const dl_cuda_source *source)
+{
+    if (source->n_images == 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "this program was built without device code for the %s"
+                       " backend: build it where nvcc is, or train on the CPU",
+                       g->ops.name);
+    DL_ASSERT(source->n_images <= MAX_IMAGES);
+    for (size_t i = 0; i < source->n_images; i++) {
+        if (!check(g, g->cuda.module_load(&g->modules[i], source->images[i]), "cuModuleLoadData"))
+            return failure(g);
+        g->n_modules++;
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status open_gpu(gpu *g, const dl_cuda_source *source, int index)
+{
+    void *stage = NULL;
+    DL_TRY(dl_cuda_load(&g->cuda, source->library));
+    DL_TRY(find_card(g, index));
+    if (!check(g, g->cuda.context_retain(&g->context, g->device), "cuDevicePrimaryCtxRetain") ||
+        !begin(g) || !check(g, g->cuda.stream_create(&g->stream, 1), "cuStreamCreate") ||
+        !check(g, g->cuda.host_alloc(&stage, STAGE, 0), "cuMemHostAlloc"))
+        return failure(g);
+    g->stage = stage;
+    return load_images(g, source);
+}
+
+diloco_status dl_backend_cuda(dl_backend **out, const dl_cuda_source *source, int index)
+{
+    *out = NULL;
+    gpu *g = calloc(1, sizeof *g);
+    if (!g) return dl_fail(DILOCO_ENOMEM, "no memory for a backend");
+    g->ops = ops;
+    g->ops.name = source->name;
+    g->head.ops = &g->ops;
+    const diloco_status status = open_gpu(g, source, index);
+    if (status) {
+        destroy(&g->head);
+        return status;
+    }
+    *out = &g->head;
+    return DILOCO_OK;
+}

@@ -1,0 +1,32 @@
+/* backend_cuda.h - the backend of a GPU, and how operations start kernels on it. */
+#ifndef DL_TENSOR_BACKEND_CUDA_H
+#define DL_TENSOR_BACKEND_CUDA_H
+
+#include "tensor/backend.h"
+
+/* A driver and the device code for it. */
+typedef struct dl_cuda_source {
+    const char *name;          /* of the backend: "cuda"; the tests' is "emulated" */
+    const char *library;       /* "libcuda.so.1" */
+    const void *const *images; /* [n_images], each what cuModuleLoadData takes */
+    size_t n_images;
+} dl_cuda_source;
+
+/* dl_backend_cuda opens card `index` (from 0). All of *source is borrowed until destroy. Returns
+ * DILOCO_EREFUSED if the driver, the card or device code for it is missing, DILOCO_EIO if the
+ * driver fails, DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_backend_cuda(dl_backend **out, const dl_cuda_source *source,
+                                            int index);
+
+/* A kernel by name over n threads, in blocks of DL_GPU_THREADS. Its argument is one struct. */
+typedef struct dl_cuda_launch {
+    const char *kernel; /* a literal: the backend keeps the pointer */
+    size_t n;           /* threads; 0: nothing is started */
+    const void *arguments;
+    size_t size;
+} dl_cuda_launch;
+
+/* dl_backend_cuda_launch queues a kernel. A failure is kept, as that of a copy. */
+void dl_backend_cuda_launch(dl_backend *backend, const dl_cuda_launch *launch);
+
+#endif

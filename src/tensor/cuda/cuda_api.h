@@ -1,0 +1,72 @@
+/* cuda_api.h - the functions of the GPU driver that the backend calls, found by dlopen.
+ *
+ * Nothing links to CUDA, and no header of it is needed: one program runs on machines with and
+ * without a driver. The signatures are those of the driver API (docs.nvidia.com, CUDA Driver API);
+ * handles are void *, results and devices are int, addresses on the device are uint64_t.
+ * tests/cuda_emu has a library with the same symbols, which is the emulated device. */
+#ifndef DL_TENSOR_CUDA_API_H
+#define DL_TENSOR_CUDA_API_H
+
+#include "base/status.h"
+#include <stddef.h>
+#include <stdint.h>
+
+/* Our name, the driver's symbol, the arguments. */
+// clang-format off
+#define DL_CUDA_FUNCTIONS(X) \
+    X(init, cuInit, (unsigned flags)) \
+    X(driver_version, cuDriverGetVersion, (int *version)) \
+    X(device_count, cuDeviceGetCount, (int *n)) \
+    X(device_get, cuDeviceGet, (int *device, int index)) \
+    X(device_name, cuDeviceGetName, (char *name, int len, int device)) \
+    X(device_memory, cuDeviceTotalMem_v2, (size_t *bytes, int device)) \
+    X(context_retain, cuDevicePrimaryCtxRetain, (void **context, int device)) \
+    X(context_release, cuDevicePrimaryCtxRelease_v2, (int device)) \
+    X(context_set, cuCtxSetCurrent, (void *context)) \
+    X(stream_create, cuStreamCreate, (void **stream, unsigned flags)) \
+    X(stream_destroy, cuStreamDestroy_v2, (void *stream)) \
+    X(stream_wait, cuStreamSynchronize, (void *stream)) \
+    X(alloc, cuMemAlloc_v2, (uint64_t *at, size_t n)) \
+    X(release, cuMemFree_v2, (uint64_t at)) \
+    X(host_alloc, cuMemHostAlloc, (void **at, size_t n, unsigned flags)) \
+    X(host_release, cuMemFreeHost, (void *at)) \
+    X(copy_in, cuMemcpyHtoDAsync_v2, (uint64_t to, const void *from, size_t n, void *stream)) \
+    X(copy_out, cuMemcpyDtoHAsync_v2, (void *to, uint64_t from, size_t n, void *stream)) \
+    X(copy_within, cuMemcpyDtoDAsync_v2, (uint64_t to, uint64_t from, size_t n, void *stream)) \
+    X(fill, cuMemsetD8Async, (uint64_t at, unsigned char value, size_t n, void *stream)) \
+    X(module_load, cuModuleLoadData, (void **module, const void *image)) \
+    X(module_unload, cuModuleUnload, (void *module)) \
+    X(function, cuModuleGetFunction, (void **function, void *module, const char *name)) \
+    X(launch, cuLaunchKernel, (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, \
+                               unsigned block_x, unsigned block_y, unsigned block_z, \
+                               unsigned shared_bytes, void *stream, void **parameters, void **extra)) \
+    X(error_text, cuGetErrorString, (int code, const char **text))
+// clang-format on
+
+/* Results and constants of the driver API that we name. */
+enum {
+    DL_CUDA_SUCCESS = 0,
+    DL_CUDA_INVALID_VALUE = 1,
+    DL_CUDA_OUT_OF_MEMORY = 2,
+    DL_CUDA_INVALID_CONTEXT = 201,
+    DL_CUDA_NOT_FOUND = 500,
+    DL_CUDA_ILLEGAL_ADDRESS = 700,
+    DL_CUDA_LAUNCH_FAILED = 719
+};
+#define DL_CUDA_EXTRA_END     ((void *)0)
+#define DL_CUDA_EXTRA_POINTER ((void *)1) /* the next entry: the kernel's arguments as bytes */
+#define DL_CUDA_EXTRA_SIZE    ((void *)2) /* the next entry: pointer to their size_t */
+
+typedef struct dl_cuda {
+    void *library; /* of dlopen */
+#define DL_CUDA_MEMBER(name, symbol, arguments) int(*name) arguments;
+    DL_CUDA_FUNCTIONS(DL_CUDA_MEMBER)
+#undef DL_CUDA_MEMBER
+} dl_cuda;
+
+/* dl_cuda_load finds all functions in `library` ("libcuda.so.1" is the driver). Returns
+ * DILOCO_EREFUSED with the missing library or symbol; then *out is zeroed. */
+DL_MUST_CHECK diloco_status dl_cuda_load(dl_cuda *out, const char *library);
+void dl_cuda_unload(dl_cuda *cuda); /* zeroed is fine */
+
+#endif

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""device_code_test.py NVCC [CUOBJDUMP]: nvcc's output for the kernels (src/**/*.cu), without a GPU.
+
+    compiles    each file for each target, as one fatbin, without a warning
+    registers   no kernel spills registers to memory
+    order       no atomic operation, so that a launch gives the same bits each time
+    exact       no product and sum become one fma unless the source writes it; no denormal is
+                flushed; divisions and roots are rounded correctly
+
+The last two are read from PTX: its ".rn" forbids the assembler to contract. With cuobjdump the machine
+code is read, too."""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Werror", "all-warnings", f"-I{ROOT}/src", f"-I{ROOT}/include"]
+TARGETS = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in (80, 90, 100, 120)]
+TARGETS.append("-gencode=arch=compute_80,code=compute_80")
+
+
+def run(*command):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"device_code_test: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def faults_of_ptx(source, ptx):
+    """The problems of one file's PTX."""
+    written = len(re.findall(r"\bfmaf?\(|__fma\w+\(", source))
+    if written == 0 and re.search(r"\bfma\.rn\.f", ptx):
+        # The roots and divisions of float64 are made of fma by nvcc's library itself: f32 alone is ours.
+        if re.search(r"\bfma\.rn\.f32", ptx):
+            yield "an fma that the source does not write"
+    for what, pattern in (
+        ("a contraction is possible", r"\b(?:mul|add|sub)\.f(?:32|64)"),
+        ("denormals are flushed", r"\.ftz\.f32\b"),
+        ("an approximate instruction", r"\b(?:div|sqrt|rcp|rsqrt)\.(?:approx|full)\.(?:ftz\.)?f32"),
+        ("an atomic operation", r"\b(?:atom|red)\."),
+    ):
+        if re.search(pattern, ptx):
+            yield what
+
+
+def faults_of_machine_code(text):
+    for what, pattern in (
+        ("denormals are flushed", r"\b(?:FADD|FMUL|FFMA)\.FTZ"),
+        ("an atomic operation", r"\b(?:ATOMG?|RED)\b"),
+        ("memory of a thread", r"\b(?:LDL|STL)\b"),
+    ):
+        if re.search(pattern, text):
+            yield f"{what} (machine code)"
+
+
+def main():
+    nvcc, cuobjdump = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+    files, problems = sorted((ROOT / "src").rglob("*.cu")), []
+    with tempfile.TemporaryDirectory() as folder:
+        for file in files:
+            out = pathlib.Path(folder) / file.stem
+            text = run(nvcc, "-fatbin", "--threads", 2, *FLAGS, *TARGETS, "-Xptxas", "-v", file, "-o",
+                       f"{out}.fatbin")
+            spills = [int(n) for n in re.findall(r"(\d+) bytes spill", text)]
+            if not spills or any(spills):
+                problems.append(f"{file.name}: spills {spills}")
+            run(nvcc, "-ptx", "-arch=compute_80", *FLAGS, file, "-o", f"{out}.ptx")
+            source, ptx = file.read_text(), pathlib.Path(f"{out}.ptx").read_text()
+            problems += [f"{file.name}: {what}" for what in faults_of_ptx(source, ptx)]
+            if cuobjdump:
+                code = run(cuobjdump, "-sass", f"{out}.fatbin")
+                problems += [f"{file.name}: {what}" for what in faults_of_machine_code(code)]
+    print(*problems, sep="\n")
+    read = "PTX and machine code" if cuobjdump else "PTX; no cuobjdump for the machine code"
+    print(f"{len(files)} files of kernels, {len(problems)} problems ({read})")
+    return 1 if problems or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+/* emulated.h - how a test sets up the emulated device, and what the two processes say to each
+ * other.
+ *
+ * The library of emulated_driver.c has the symbols of a GPU's driver. It starts the program
+ * emulated_device, which runs kernels compiled by g++. That process alone can read and write device
+ * memory: here its addresses are reserved without access. Pinned memory is shared at one address,
+ * and copies accept no other host memory. */
+#ifndef DL_TESTS_CUDA_EMU_EMULATED_H
+#define DL_TESTS_CUDA_EMU_EMULATED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* When does a stream work? */
+typedef enum emulated_when {
+    EMULATED_LAZY,  /* only when it is waited for, and then no more than that wait needs */
+    EMULATED_EAGER, /* at once */
+    EMULATED_RANDOM /* some of its work after any call */
+} emulated_when;
+
+/* In which order do the blocks of a launch run, and the threads of a block between barriers? Each
+ * pair of threads without a barrier in between is first once in two opposite orders. */
+typedef enum emulated_order {
+    EMULATED_ASCENDING,
+    EMULATED_DESCENDING,
+    EMULATED_SHUFFLED
+} emulated_order;
+
+typedef struct emulated_setup {
+    uint64_t seed;
+    emulated_when when;
+    emulated_order order;
+    uint64_t memory;  /* bytes of the device; 0: 1 GiB */
+    uint64_t fail_at; /* the call that fails, from 1; 0: none */
+    int fail_with;    /* its result */
+} emulated_setup;
+
+/* emulated_configure counts calls from 0 again. A device process that died is started again. */
+void emulated_configure(const emulated_setup *setup);
+uint64_t emulated_calls(void);  /* of the driver since then */
+uint64_t emulated_leaked(void); /* bytes of device and pinned memory that are allocated now */
+
+/* ---- between the processes: one request, one reply */
+
+enum { EMULATED_ARGUMENTS = 1024, EMULATED_TEXT = 512 };
+
+typedef enum emulated_op {
+    EMULATED_CONFIGURE,
+    EMULATED_ALLOC,
+    EMULATED_RELEASE,
+    EMULATED_COPY,
+    EMULATED_FILL,
+    EMULATED_FIND,
+    EMULATED_LAUNCH,
+    EMULATED_STREAM_CREATE,
+    EMULATED_STREAM_DESTROY,
+    EMULATED_WAIT
+} emulated_op;
+
+typedef struct emulated_request {
+    uint32_t op, grid, block, size; /* size: of the arguments */
+    uint64_t to, from, n, stream, kernel;
+    emulated_setup setup;
+    unsigned char arguments[EMULATED_ARGUMENTS];
+} emulated_request;
+
+typedef struct emulated_reply {
+    int32_t result, zero;
+    uint64_t value;
+} emulated_reply;
+
+/* The first page of pinned memory: why the device process ended. */
+typedef struct emulated_last_words {
+    char text[EMULATED_TEXT];
+} emulated_last_words;
+
+/* Where both processes map the memory. ThreadSanitizer allows few places. */
+#if defined(__SANITIZE_THREAD__)
+#define EMULATED_BASE 0x2000000000ull
+#else
+#define EMULATED_BASE 0x600000000000ull
+#endif
+#define EMULATED_DEVICE_BYTES (16ull << 30) /* addresses, none is used twice */
+#define EMULATED_PINNED       (EMULATED_BASE + EMULATED_DEVICE_BYTES)
+#define EMULATED_PINNED_BYTES (256ull << 20)
+enum { EMULATED_PAGE = 4096, EMULATED_SOCKET = 3, EMULATED_FILE = 4 };
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

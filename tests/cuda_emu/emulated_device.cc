@@ -1,0 +1,449 @@
+/* emulated_device.cc - the process of the emulated device. emulated.h says what it is for.
+ *
+ * It is started with the requests' socket and the file of pinned memory; nothing else of the
+ * starting process is mapped here, so a kernel that reads host memory dies. It ends with the
+ * socket.
+ *
+ *   memory   each allocation has pages of its own with unmapped pages around. It begins as NaN
+ *            patterns; the rest of its last page is a red zone that is checked after each kernel.
+ * An address is never given twice. streams  a queue each (emulated_when) blocks   one after the
+ * other; their threads are fibres that change at barriers */
+#include "emulation.h"
+
+#include "emulated.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+emulated_index threadIdx, blockIdx, blockDim, gridDim;
+emulated_kernel *emulated_kernel::first;
+
+extern "C" {
+extern char __start_emulated_shared[] __attribute__((weak));
+extern char __stop_emulated_shared[] __attribute__((weak));
+}
+
+enum { POISON = 0xff, RED = 0xa5, WARP = 32, MAX_THREADS = 1024, STACK = 64 << 10 };
+enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500 };
+
+static emulated_setup setup;
+static uint64_t random_state;
+static const emulated_kernel *running; /* kernel; NULL: none */
+
+/* ---- the end */
+
+static char *last_words()
+{
+    return reinterpret_cast<emulated_last_words *>(EMULATED_PINNED)->text;
+}
+
+__attribute__((format(printf, 1, 2), noreturn)) static void end(const char *format, ...)
+{
+    char what[EMULATED_TEXT / 2];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    if (running)
+        snprintf(last_words(), EMULATED_TEXT, "kernel %s, block %u, thread %u: %s", running->name,
+                 blockIdx.x, threadIdx.x, what);
+    else
+        snprintf(last_words(), EMULATED_TEXT, "%s", what);
+    _exit(3);
+}
+
+static void on_fault(int, siginfo_t *info, void *)
+{
+    end("memory at %p is not the device's", info->si_addr);
+}
+
+extern "C" const char *__ubsan_default_options();
+extern "C" const char *__ubsan_default_options()
+{
+    return "abort_on_error=1";
+}
+
+/* UndefinedBehaviorSanitizer has printed the place by then. */
+static void on_abort(int)
+{
+    end("undefined behaviour (the text is on stderr)");
+}
+
+/* splitmix64 */
+static uint64_t next_random()
+{
+    uint64_t z = random_state += 0x9e3779b97f4a7c15ull;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return z ^ z >> 31;
+}
+
+/* ---- memory */
+
+struct piece {
+    uint64_t bytes, pages; /* asked for, and mapped */
+};
+static std::map<uint64_t, piece> pieces;
+static uint64_t next_address = EMULATED_BASE + EMULATED_PAGE, bytes_used;
+
+static char *at_address(uint64_t address)
+{
+    return reinterpret_cast<char *>(address);
+}
+
+static int allocate(uint64_t *at, uint64_t n)
+{
+    const uint64_t pages = (n + EMULATED_PAGE - 1) / EMULATED_PAGE * EMULATED_PAGE;
+    const uint64_t limit = setup.memory ? setup.memory : 1ull << 30;
+    if (n == 0) return INVALID_VALUE;
+    if (n > limit || bytes_used + pages > limit ||
+        next_address + pages + EMULATED_PAGE > EMULATED_BASE + EMULATED_DEVICE_BYTES)
+        return OUT_OF_MEMORY;
+    *at = next_address;
+    next_address += pages + EMULATED_PAGE;
+    if (mprotect(at_address(*at), pages, PROT_READ | PROT_WRITE)) end("mprotect failed");
+    memset(at_address(*at), POISON, n);
+    memset(at_address(*at) + n, RED, pages - n);
+    pieces[*at] = piece{n, pages};
+    bytes_used += pages;
+    return 0;
+}
+
+static void check_red_zone(uint64_t at, const piece &p)
+{
+    for (uint64_t i = p.bytes; i < p.pages; i++)
+        if (static_cast<unsigned char>(at_address(at)[i]) != RED)
+            end("byte %llu after the end of an allocation of %llu was overwritten",
+                static_cast<unsigned long long>(i - p.bytes + 1),
+                static_cast<unsigned long long>(p.bytes));
+}
+
+static void check_red_zones()
+{
+    for (const auto &p : pieces)
+        check_red_zone(p.first, p.second);
+}
+
+static int release(uint64_t at)
+{
+    const auto found = pieces.find(at);
+    if (found == pieces.end()) return INVALID_VALUE;
+    check_red_zone(at, found->second);
+    mmap(at_address(at), found->second.pages, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    bytes_used -= found->second.pages;
+    pieces.erase(found);
+    return 0;
+}
+
+/* Is all of [at, at + n) in one allocation, or in pinned memory? */
+static bool is_ours(uint64_t at, uint64_t n)
+{
+    if (at >= EMULATED_PINNED) return n <= EMULATED_PINNED + EMULATED_PINNED_BYTES - at;
+    auto p = pieces.upper_bound(at);
+    if (p == pieces.begin()) return false;
+    --p;
+    return at - p->first <= p->second.bytes && n <= p->second.bytes - (at - p->first);
+}
+
+/* ---- a block */
+
+enum fibre_state { READY, AT_BARRIER, AT_WARP, DONE };
+struct fibre {
+    ucontext_t context;
+    fibre_state state;
+    const char *file;
+    int line;
+    double slot; /* what it gives to its warp */
+};
+static fibre fibres[MAX_THREADS];
+static ucontext_t scheduler;
+static const void *arguments;
+static char *stacks;
+
+static void start_fibre()
+{
+    running->run(arguments);
+    fibres[threadIdx.x].state = DONE;
+}
+
+static void resume(unsigned thread)
+{
+    threadIdx = emulated_index{thread, 0, 0};
+    if (swapcontext(&scheduler, &fibres[thread].context)) end("swapcontext failed");
+}
+
+void emulated_barrier(bool warp, const char *file, int line)
+{
+    const unsigned me = threadIdx.x;
+    fibre &f = fibres[me];
+    f.state = warp ? AT_WARP : AT_BARRIER;
+    f.file = file;
+    f.line = line;
+    if (swapcontext(&f.context, &scheduler)) end("swapcontext failed");
+}
+
+double emulated_exchange(double value, unsigned from_lane, const char *file, int line)
+{
+    const unsigned first = threadIdx.x / WARP * WARP;
+    fibres[threadIdx.x].slot = value;
+    emulated_barrier(true, file, line);
+    if (from_lane >= WARP) end("a shuffle reads lane %u", from_lane);
+    const double other = fibres[first + from_lane].slot;
+    emulated_barrier(true, file, line);
+    return other;
+}
+
+/* Threads [first, end) wait at one line: they go on. Otherwise the kernel is wrong. */
+static void pass_barrier(unsigned first, unsigned last, fibre_state kind)
+{
+    for (unsigned t = first; t < last; t++) {
+        threadIdx.x = t;
+        if (fibres[t].state != kind)
+            end("unequal barriers: this thread is not at line %d of the others",
+                fibres[first].state == kind ? fibres[first].line : 0);
+        if (fibres[t].line != fibres[first].line || strcmp(fibres[t].file, fibres[first].file))
+            end("unequal barriers: lines %d and %d", fibres[first].line, fibres[t].line);
+    }
+    for (unsigned t = first; t < last; t++)
+        fibres[t].state = READY;
+}
+
+/* Let those that wait go on. Returns false if all threads have ended. */
+static bool pass_barriers(unsigned n)
+{
+    bool warps = false, barrier = false;
+    for (unsigned t = 0; t < n; t++) {
+        if (fibres[t].state == AT_WARP) {
+            pass_barrier(t / WARP * WARP, t / WARP * WARP + WARP, AT_WARP);
+            warps = true;
+        }
+        barrier |= fibres[t].state == AT_BARRIER;
+    }
+    if (warps) return true;
+    if (barrier) pass_barrier(0, n, AT_BARRIER);
+    return barrier;
+}
+
+static std::vector<unsigned> order_of(unsigned n)
+{
+    std::vector<unsigned> order(n);
+    std::iota(order.begin(), order.end(), 0u);
+    for (unsigned i = n; setup.order == EMULATED_SHUFFLED && i > 1; i--)
+        std::swap(order[i - 1], order[next_random() % i]);
+    if (setup.order == EMULATED_DESCENDING)
+        for (unsigned i = 0; i < n; i++)
+            order[i] = n - 1 - i;
+    return order;
+}
+
+static void prepare(fibre &f, char *stack)
+{
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = stack;
+    f.context.uc_stack.ss_size = STACK;
+    f.context.uc_link = &scheduler;
+    makecontext(&f.context, start_fibre, 0);
+    f.state = READY;
+}
+
+static void run_block(unsigned block, unsigned n)
+{
+    blockIdx = emulated_index{block, 0, 0};
+    if (__start_emulated_shared)
+        memset(__start_emulated_shared, POISON,
+               static_cast<size_t>(__stop_emulated_shared - __start_emulated_shared));
+    for (unsigned t = 0; t < n; t++)
+        prepare(fibres[t], stacks + static_cast<size_t>(t) * STACK);
+    do {
+        for (unsigned t : order_of(n))
+            if (fibres[t].state == READY) resume(t);
+    } while (pass_barriers(n));
+}
+
+static void launch(const emulated_request &r)
+{
+    running = reinterpret_cast<const emulated_kernel *>(r.kernel);
+    arguments = r.arguments;
+    blockDim = emulated_index{r.block, 1, 1};
+    gridDim = emulated_index{r.grid, 1, 1};
+    for (unsigned block : order_of(r.grid))
+        run_block(block, r.block);
+    check_red_zones();
+    running = nullptr;
+}
+
+/* ---- streams */
+
+static std::map<uint64_t, std::deque<emulated_request>> streams;
+static uint64_t next_stream = 1;
+
+static void work(const emulated_request &r)
+{
+    switch (r.op) {
+    case EMULATED_COPY:
+        memmove(at_address(r.to), at_address(r.from), r.n);
+        break;
+    case EMULATED_FILL:
+        memset(at_address(r.to), static_cast<int>(r.from), r.n);
+        break;
+    default:
+        launch(r);
+        break;
+    }
+}
+
+static void work_off(std::deque<emulated_request> &queue, size_t n)
+{
+    for (; n > 0 && !queue.empty(); n--) {
+        const emulated_request r = queue.front();
+        queue.pop_front();
+        work(r);
+    }
+}
+
+static void some_work()
+{
+    for (auto &s : streams)
+        if (setup.when == EMULATED_EAGER || (setup.when == EMULATED_RANDOM && next_random() % 2))
+            work_off(s.second, setup.when == EMULATED_EAGER
+                                   ? SIZE_MAX
+                                   : next_random() % (s.second.size() + 1));
+}
+
+static void all_work()
+{
+    for (auto &s : streams)
+        work_off(s.second, SIZE_MAX);
+}
+
+static int enqueue(const emulated_request &r)
+{
+    if (!streams.count(r.stream)) return INVALID_VALUE;
+    if (r.op != EMULATED_LAUNCH && !is_ours(r.to, r.n)) return INVALID_VALUE;
+    if (r.op == EMULATED_COPY && !is_ours(r.from, r.n)) return INVALID_VALUE;
+    if (r.op == EMULATED_LAUNCH) {
+        const emulated_kernel *k = reinterpret_cast<const emulated_kernel *>(r.kernel);
+        if (k->size != r.size || r.block == 0 || r.block % WARP || r.block > MAX_THREADS ||
+            r.grid == 0)
+            return INVALID_VALUE;
+    }
+    streams[r.stream].push_back(r);
+    return 0;
+}
+
+/* ---- requests */
+
+static emulated_kernel *find(const char *name)
+{
+    emulated_kernel *k = emulated_kernel::first;
+    while (k && strcmp(k->name, name) != 0)
+        k = k->next;
+    return k;
+}
+
+static int answer(const emulated_request &r, uint64_t *value)
+{
+    switch (r.op) {
+    case EMULATED_CONFIGURE:
+        setup = r.setup;
+        random_state = r.setup.seed;
+        return 0;
+    case EMULATED_ALLOC:
+        return allocate(value, r.n);
+    case EMULATED_RELEASE:
+        all_work();
+        return release(r.to); /* as the driver's, it waits */
+    case EMULATED_COPY:
+    case EMULATED_FILL:
+    case EMULATED_LAUNCH:
+        return enqueue(r);
+    case EMULATED_FIND:
+        *value = reinterpret_cast<uint64_t>(find(reinterpret_cast<const char *>(r.arguments)));
+        return *value ? 0 : NOT_FOUND;
+    case EMULATED_STREAM_CREATE:
+        *value = next_stream++;
+        streams[*value];
+        return 0;
+    case EMULATED_STREAM_DESTROY:
+        if (!streams.count(r.stream)) return INVALID_VALUE;
+        work_off(streams[r.stream], SIZE_MAX);
+        streams.erase(r.stream);
+        return 0;
+    case EMULATED_WAIT:
+        if (!streams.count(r.stream)) return INVALID_VALUE;
+        work_off(streams[r.stream], SIZE_MAX);
+        return 0;
+    default:
+        return INVALID_VALUE;
+    }
+}
+
+/* All of n bytes; false at the end of the file. */
+static bool transfer(bool out, void *data, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        char *at = static_cast<char *>(data) + done;
+        const ssize_t got =
+            out ? write(EMULATED_SOCKET, at, n - done) : read(EMULATED_SOCKET, at, n - done);
+        if (got <= 0) return false;
+        done += static_cast<size_t>(got);
+    }
+    return true;
+}
+
+static void map_all()
+{
+    const int fixed = MAP_FIXED_NOREPLACE;
+    void *device = mmap(at_address(EMULATED_BASE), EMULATED_DEVICE_BYTES, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1, 0);
+    void *pinned = mmap(at_address(EMULATED_PINNED), EMULATED_PINNED_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | fixed, EMULATED_FILE, 0);
+    stacks = static_cast<char *>(mmap(nullptr, static_cast<size_t>(MAX_THREADS) * STACK,
+                                      PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (device == MAP_FAILED || pinned == MAP_FAILED || stacks == MAP_FAILED) {
+        perror("emulated_device: mmap");
+        _exit(2);
+    }
+}
+
+static void catch_signals()
+{
+    static char own_stack[1 << 16]; /* a fibre's may be what ran over */
+    const stack_t stack = {.ss_sp = own_stack, .ss_flags = 0, .ss_size = sizeof own_stack};
+    struct sigaction fault = {}, undefined = {};
+    sigaltstack(&stack, nullptr);
+    fault.sa_sigaction = on_fault;
+    fault.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    undefined.sa_handler = on_abort;
+    undefined.sa_flags = SA_ONSTACK;
+    sigaction(SIGSEGV, &fault, nullptr);
+    sigaction(SIGBUS, &fault, nullptr);
+    sigaction(SIGFPE, &fault, nullptr);
+    sigaction(SIGABRT, &undefined, nullptr);
+    sigaction(SIGILL, &undefined, nullptr);
+}
+
+int main()
+{
+    static emulated_request request;
+    map_all();
+    catch_signals();
+    while (transfer(false, &request, sizeof request)) {
+        emulated_reply reply = {};
+        reply.result = answer(request, &reply.value);
+        some_work();
+        if (!transfer(true, &reply, sizeof reply)) break;
+    }
+    return 0;
+}

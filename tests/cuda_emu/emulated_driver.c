@@ -1,0 +1,438 @@
+/* emulated_driver.c - the functions of a GPU's driver for the emulated device (emulated.h).
+ *
+ * One device process serves all threads of this one; a lock is around each request. It is started
+ * by the first call after emulated_configure or after its end, and ends with its socket. */
+#include "emulated.h"
+
+#include "tensor/cuda/cuda_api.h"
+
+#include <pthread.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SHOWN                            __attribute__((visibility("default")))
+#define DECLARE(name, symbol, arguments) SHOWN int symbol arguments;
+DL_CUDA_FUNCTIONS(DECLARE)
+#undef DECLARE
+
+enum { N_PINNED = 64 };
+
+static struct {
+    pthread_mutex_t lock; /* of all below */
+    emulated_setup setup;
+    uint64_t calls;
+    int code; /* of the first failure of the device, returned from then on */
+    char text[EMULATED_TEXT];
+    pid_t process; /* 0: none */
+    int socket;
+    bool mapped;
+    int file; /* of pinned memory */
+    uint64_t device_bytes, contexts;
+    struct {
+        uint64_t at, bytes;
+    } pieces[1024]; /* of the device */
+    size_t n_pieces;
+    uint64_t pinned[N_PINNED]; /* sizes of the pieces, in order of their addresses */
+} emu = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local bool has_context;
+
+/* ---- the process */
+
+static bool map_all(void)
+{
+    if (emu.mapped) return true;
+    const int fixed = MAP_FIXED_NOREPLACE;
+    void *device = (void *)(uintptr_t)EMULATED_BASE, *pinned = (void *)(uintptr_t)EMULATED_PINNED;
+    emu.file = memfd_create("pinned", 0);
+    if (emu.file < 0 || ftruncate(emu.file, (off_t)EMULATED_PINNED_BYTES)) return false;
+    if (mmap(device, EMULATED_DEVICE_BYTES, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1, 0) != device)
+        return false;
+    emu.mapped = mmap(pinned, EMULATED_PINNED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | fixed,
+                      emu.file, 0) == pinned;
+    return emu.mapped;
+}
+
+static char *last_words(void)
+{
+    return ((emulated_last_words *)(uintptr_t)EMULATED_PINNED)->text;
+}
+
+static bool transfer(bool out, void *data, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        char *at = (char *)data + done;
+        const ssize_t got =
+            out ? send(emu.socket, at, n - done, MSG_NOSIGNAL) : recv(emu.socket, at, n - done, 0);
+        if (got <= 0) return false;
+        done += (size_t)got;
+    }
+    return true;
+}
+
+static void stop(void)
+{
+    if (!emu.process) return;
+    close(emu.socket);
+    waitpid(emu.process, NULL, 0);
+    emu.process = 0;
+}
+
+static bool start(void)
+{
+    int ends[2];
+    char program[] = EMULATED_PROGRAM;
+    char *const argv[] = {program, NULL}, *const env[] = {NULL};
+    posix_spawn_file_actions_t actions;
+    if (emu.process) return true;
+    if (!map_all() || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) return false;
+    posix_spawn_file_actions_init(&actions);
+    /* The new numbers may be those of the old ones: go by way of two that are surely free. */
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1000);
+    posix_spawn_file_actions_adddup2(&actions, emu.file, 1001);
+    posix_spawn_file_actions_adddup2(&actions, 1000, EMULATED_SOCKET);
+    posix_spawn_file_actions_adddup2(&actions, 1001, EMULATED_FILE);
+    posix_spawn_file_actions_addclose(&actions, 1000);
+    posix_spawn_file_actions_addclose(&actions, 1001);
+    const int failed = posix_spawn(&emu.process, program, &actions, NULL, argv, env);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    emu.socket = ends[0];
+    last_words()[0] = '\0';
+    if (failed) {
+        fprintf(stderr, "emulated device: %s: %s\n", program, strerror(failed));
+        close(ends[0]);
+        emu.process = 0;
+    }
+    return !failed;
+}
+
+static int exchange(emulated_request *request, uint64_t *value)
+{
+    emulated_reply reply;
+    if (emu.code) return emu.code;
+    if (!emu.process) {
+        emulated_request first = {.op = EMULATED_CONFIGURE, .setup = emu.setup};
+        if (!start() || !transfer(true, &first, sizeof first) ||
+            !transfer(false, &reply, sizeof reply)) {
+            emu.code = DL_CUDA_LAUNCH_FAILED;
+            return emu.code;
+        }
+    }
+    if (!transfer(true, request, sizeof *request) || !transfer(false, &reply, sizeof reply)) {
+        snprintf(emu.text, sizeof emu.text, "%s",
+                 last_words()[0] ? last_words() : "the device process ended");
+        emu.code = DL_CUDA_LAUNCH_FAILED;
+        stop();
+        return emu.code;
+    }
+    if (value) *value = reply.value;
+    return reply.result;
+}
+
+static void end_at_exit(void)
+{
+    stop();
+}
+
+SHOWN void emulated_configure(const emulated_setup *setup)
+{
+    static bool registered;
+    pthread_mutex_lock(&emu.lock);
+    stop();
+    if (!registered) atexit(end_at_exit);
+    registered = true;
+    emu.setup = *setup;
+    emu.calls = emu.device_bytes = emu.n_pieces = emu.contexts = 0;
+    emu.code = 0;
+    emu.text[0] = '\0';
+    memset(emu.pinned, 0, sizeof emu.pinned);
+    pthread_mutex_unlock(&emu.lock);
+}
+
+SHOWN uint64_t emulated_calls(void)
+{
+    return emu.calls;
+}
+
+SHOWN uint64_t emulated_leaked(void)
+{
+    uint64_t bytes = emu.device_bytes;
+    for (size_t i = 0; i < N_PINNED; i++)
+        bytes += emu.pinned[i];
+    return bytes;
+}
+
+/* ---- a call */
+
+/* Takes the lock. A result other than 0 is the call's, which is then to be left. */
+static int enter(bool needs_context)
+{
+    pthread_mutex_lock(&emu.lock);
+    if (++emu.calls == emu.setup.fail_at) return emu.setup.fail_with;
+    if (needs_context && !has_context) return DL_CUDA_INVALID_CONTEXT;
+    return emu.code;
+}
+
+static int leave(int code)
+{
+    pthread_mutex_unlock(&emu.lock);
+    return code;
+}
+
+static int ask(emulated_request *request, uint64_t *value)
+{
+    const int code = enter(true);
+    return leave(code ? code : exchange(request, value));
+}
+
+/* ---- the device */
+
+int cuInit(unsigned flags)
+{
+    (void)flags;
+    return leave(enter(false));
+}
+
+int cuDriverGetVersion(int *version)
+{
+    *version = 0;
+    return leave(enter(false));
+}
+
+int cuDeviceGetCount(int *n)
+{
+    *n = 1;
+    return leave(enter(false));
+}
+
+int cuDeviceGet(int *device, int index)
+{
+    *device = index;
+    return leave(enter(false));
+}
+
+int cuDeviceGetName(char *name, int len, int device)
+{
+    (void)device;
+    snprintf(name, (size_t)len, "emulated device");
+    return leave(enter(false));
+}
+
+int cuDeviceTotalMem_v2(size_t *bytes, int device)
+{
+    (void)device;
+    *bytes = emu.setup.memory ? emu.setup.memory : 1 << 30;
+    return leave(enter(false));
+}
+
+int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    (void)device;
+    *context = &emu;
+    const int code = enter(false);
+    emu.contexts += code == 0;
+    return leave(code);
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device)
+{
+    (void)device;
+    const int code = enter(false);
+    emu.contexts -= emu.contexts > 0;
+    return leave(code);
+}
+
+int cuCtxSetCurrent(void *context)
+{
+    const int code = enter(false);
+    has_context = !code && context == &emu && emu.contexts > 0;
+    return leave(code);
+}
+
+int cuGetErrorString(int code, const char **text)
+{
+    *text = emu.text[0]                     ? emu.text
+            : code == DL_CUDA_OUT_OF_MEMORY ? "out of memory"
+            : code == DL_CUDA_INVALID_VALUE ? "invalid value"
+                                            : "injected, or of another call";
+    return 0;
+}
+
+/* ---- memory */
+
+int cuMemAlloc_v2(uint64_t *at, size_t n)
+{
+    emulated_request r = {.op = EMULATED_ALLOC, .n = n};
+    int code = enter(true);
+    if (!code) code = exchange(&r, at);
+    if (!code && emu.n_pieces < sizeof emu.pieces / sizeof emu.pieces[0]) {
+        emu.pieces[emu.n_pieces].at = *at;
+        emu.pieces[emu.n_pieces++].bytes = n;
+        emu.device_bytes += n;
+    }
+    return leave(code);
+}
+
+int cuMemFree_v2(uint64_t at)
+{
+    emulated_request r = {.op = EMULATED_RELEASE, .to = at};
+    int code = enter(true);
+    if (!code) code = exchange(&r, NULL);
+    for (size_t i = 0; i < emu.n_pieces; i++)
+        if (emu.pieces[i].at == at) {
+            emu.device_bytes -= emu.pieces[i].bytes;
+            emu.pieces[i] = emu.pieces[--emu.n_pieces];
+            break;
+        }
+    return leave(code);
+}
+
+/* Slots of equal size after the page of last words. */
+enum { PINNED_SLOT = (256 << 20) / N_PINNED };
+
+static void *slot_at(size_t i)
+{
+    return (char *)(uintptr_t)EMULATED_PINNED + i * PINNED_SLOT + (i ? 0 : EMULATED_PAGE);
+}
+
+/* Pinned memory begins poisoned, too. Pieces longer than a slot take the next ones. */
+int cuMemHostAlloc(void **at, size_t n, unsigned flags)
+{
+    (void)flags;
+    const size_t slots = (n + EMULATED_PAGE + PINNED_SLOT - 1) / PINNED_SLOT;
+    int code = enter(true);
+    size_t i = 0, free_slots = 0;
+    for (; !code && i < N_PINNED && free_slots < slots; i++)
+        free_slots = emu.pinned[i] ? 0 : free_slots + 1;
+    if (!code && (free_slots < slots || !map_all())) code = DL_CUDA_OUT_OF_MEMORY;
+    if (code) return leave(code);
+    const size_t first = i - slots;
+    for (size_t k = first; k < i; k++)
+        emu.pinned[k] = 1;
+    emu.pinned[first] = n;
+    *at = slot_at(first);
+    memset(*at, 0xff, n);
+    return leave(0);
+}
+
+int cuMemFreeHost(void *at)
+{
+    int code = enter(true);
+    for (size_t i = 0; i < N_PINNED; i++)
+        if (emu.pinned[i] && slot_at(i) == at) {
+            const size_t n = (size_t)emu.pinned[i];
+            const size_t slots = (n + EMULATED_PAGE + PINNED_SLOT - 1) / PINNED_SLOT;
+            memset(at, 0xff, n); /* a copy that still reads it moves poison */
+            memset(&emu.pinned[i], 0, slots * sizeof emu.pinned[0]);
+            return leave(code);
+        }
+    return leave(code ? code : DL_CUDA_INVALID_VALUE);
+}
+
+/* ---- work */
+
+static int copy(uint64_t to, uint64_t from, size_t n, void *stream)
+{
+    emulated_request r = {
+        .op = EMULATED_COPY, .to = to, .from = from, .n = n, .stream = (uintptr_t)stream};
+    return ask(&r, NULL);
+}
+
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *stream)
+{
+    return copy(to, (uintptr_t)from, n, stream);
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t n, void *stream)
+{
+    return copy((uintptr_t)to, from, n, stream);
+}
+
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t n, void *stream)
+{
+    return copy(to, from, n, stream);
+}
+
+int cuMemsetD8Async(uint64_t at, unsigned char value, size_t n, void *stream)
+{
+    emulated_request r = {
+        .op = EMULATED_FILL, .to = at, .from = value, .n = n, .stream = (uintptr_t)stream};
+    return ask(&r, NULL);
+}
+
+int cuStreamCreate(void **stream, unsigned flags)
+{
+    (void)flags;
+    uint64_t value = 0;
+    emulated_request r = {.op = EMULATED_STREAM_CREATE};
+    const int code = ask(&r, &value);
+    *stream = (void *)(uintptr_t)value;
+    return code;
+}
+
+int cuStreamDestroy_v2(void *stream)
+{
+    emulated_request r = {.op = EMULATED_STREAM_DESTROY, .stream = (uintptr_t)stream};
+    return ask(&r, NULL);
+}
+
+int cuStreamSynchronize(void *stream)
+{
+    emulated_request r = {.op = EMULATED_WAIT, .stream = (uintptr_t)stream};
+    return ask(&r, NULL);
+}
+
+/* The kernels are the device program's own; the image is not read. */
+int cuModuleLoadData(void **module, const void *image)
+{
+    const int code = enter(true);
+    *module = &emu;
+    return leave(code || image ? code : DL_CUDA_INVALID_VALUE);
+}
+
+int cuModuleUnload(void *module)
+{
+    (void)module;
+    return leave(enter(true));
+}
+
+int cuModuleGetFunction(void **function, void *module, const char *name)
+{
+    (void)module;
+    uint64_t value = 0;
+    emulated_request r = {.op = EMULATED_FIND};
+    snprintf((char *)r.arguments, sizeof r.arguments, "%s", name);
+    const int code = ask(&r, &value);
+    *function = (void *)(uintptr_t)value;
+    return code;
+}
+
+/* One struct of arguments as bytes, one dimension, no dynamic shared memory: the subset that
+ * kernels keep to. */
+int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                   void *stream, void **parameters, void **extra)
+{
+    emulated_request r = {.op = EMULATED_LAUNCH,
+                          .grid = grid_x,
+                          .block = block_x,
+                          .kernel = (uintptr_t)function,
+                          .stream = (uintptr_t)stream};
+    const bool flat = grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1 && !shared_bytes;
+    const bool as_bytes = !parameters && extra && extra[0] == DL_CUDA_EXTRA_POINTER &&
+                          extra[2] == DL_CUDA_EXTRA_SIZE && extra[4] == DL_CUDA_EXTRA_END;
+    const size_t size = as_bytes ? *(const size_t *)extra[3] : 0;
+    if (!flat || !as_bytes || size > EMULATED_ARGUMENTS) return DL_CUDA_INVALID_VALUE;
+    memcpy(r.arguments, extra[1], size);
+    r.size = (uint32_t)size;
+    return ask(&r, NULL);
+}

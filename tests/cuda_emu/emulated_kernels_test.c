@@ -1,0 +1,222 @@
+/* emulated_kernels_test.c - each kernel on the emulated device against the CPU's function.
+ *
+ * Operations on the whole gradient have the CPU's bits. AdamW has not: the CPU's function may be
+ * compiled with contraction and with vectors. Its error is a few roundings of f32 (tolerance
+ * below). Sizes are odd and on both sides of a block of threads (256) and of a block of the norm
+ * (4096). */
+#include "emulated_backend.h"
+
+#include "nn/gradient.h"
+#include "nn/inner.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST = 70000, SEEDS = 2 };
+static const size_t sizes[] = {1, 17, 255, 256, 257, 4095, 4097, 12289, 65537};
+enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
+
+/* ---- on a gradient */
+
+typedef struct rig {
+    dl_gradient g;
+    float *x, *anchor; /* on the backend */
+} rig;
+
+static void *room(dl_backend *b, size_t n)
+{
+    void *memory;
+    CHECK_OK(dl_backend_alloc(b, &memory, n));
+    return memory;
+}
+
+static rig open_rig(dl_backend *b, size_t n)
+{
+    rig r = {.g = {.backend = b, .n = n}};
+    CHECK_OK(dl_pool_create(&r.g.pool, 2));
+    r.g.values = room(b, n * sizeof(float));
+    r.g.squares = room(b, dl_gradient_blocks(n) * sizeof(double));
+    r.g.verdict = room(b, sizeof *r.g.verdict);
+    r.x = room(b, n * sizeof(float));
+    r.anchor = room(b, n * sizeof(float));
+    return r;
+}
+
+static void close_rig(rig *r)
+{
+    dl_backend *b = r->g.backend;
+    dl_backend_release(b, r->g.values);
+    dl_backend_release(b, r->g.squares);
+    dl_backend_release(b, r->g.verdict);
+    dl_backend_release(b, r->x);
+    dl_backend_release(b, r->anchor);
+    dl_pool_destroy(r->g.pool);
+    dl_backend_destroy(b);
+}
+
+typedef struct outcome {
+    dl_verdict first, second;
+    float values[MOST];
+} outcome;
+
+/* Pull, judge, scale, judge again. `bad`: an element that is not finite; n: none. */
+static void operate(outcome *out, dl_backend *b, size_t n, size_t bad)
+{
+    static float x[MOST], anchor[MOST], values[MOST];
+    for (size_t i = 0; i < n; i++) {
+        x[i] = cosf((float)i * 0.3f);
+        anchor[i] = x[i] - 1 / (float)(i + 3);
+        values[i] = sinf((float)i) * 0.01f + 1e-5f;
+    }
+    if (bad < n) values[bad] = NAN;
+    if (bad + 5 < n) values[bad + 5] = INFINITY;
+    rig r = open_rig(b, n);
+    r.g.clip = 0.125;
+    r.g.margin = 1e-6;
+    dl_backend_copy_in(b, r.g.values, values, n * sizeof(float));
+    dl_backend_copy_in(b, r.x, x, n * sizeof(float));
+    dl_backend_copy_in(b, r.anchor, anchor, n * sizeof(float));
+    dl_gradient_pull(&r.g, &(dl_pull){r.x, r.anchor, n / 3, n - n / 5, 0.3f});
+    dl_gradient_judge(&r.g);
+    dl_backend_copy_out(b, &out->first, r.g.verdict, sizeof out->first);
+    dl_gradient_scale(&r.g);
+    dl_gradient_judge(&r.g);
+    dl_backend_copy_out(b, &out->second, r.g.verdict, sizeof out->second);
+    dl_backend_copy_out(b, out->values, r.g.values, n * sizeof(float));
+    CHECK_OK(dl_backend_sync(b));
+    close_rig(&r);
+}
+
+static void check_verdict(const dl_verdict *want, const dl_verdict *got)
+{
+    CHECK_INT(want->steps, got->steps);
+    CHECK_INT(want->skipped, got->skipped);
+    CHECK(want->clip_factor == got->clip_factor || want->skipped);
+    if (want->skipped)
+        CHECK_INT(want->bad, got->bad);
+    else
+        CHECK(want->norm == got->norm);
+}
+
+static void check_gradient(size_t n, size_t bad, size_t ways)
+{
+    static outcome want, got;
+    dl_backend *b;
+    CHECK_OK(dl_backend_create(&b, "cpu"));
+    operate(&want, b, n, bad);
+    for (size_t i = 0; i < ways; i++) {
+        const emulated_setup setup = emulated_way(i);
+        CHECK_OK(emulated_open(&b, &setup));
+        operate(&got, b, n, bad);
+        check_verdict(&want.first, &got.first);
+        check_verdict(&want.second, &got.second);
+        CHECK_BYTES(want.values, got.values, n * sizeof(float));
+        CHECK_INT(0, emulated_leaked());
+    }
+}
+
+TEST(pull_norm_and_scale_have_the_bits_of_the_cpu)
+{
+    for (size_t i = 0; i < N_SIZES; i++)
+        check_gradient(sizes[i], sizes[i], sizes[i] < 5000 ? SEEDS * EMULATED_WAYS : 6);
+}
+
+TEST(first_value_that_is_not_finite_is_found_and_zeros_follow)
+{
+    for (size_t i = 0; i < N_SIZES; i++)
+        check_gradient(sizes[i], sizes[i] / 2, sizes[i] < 5000 ? EMULATED_WAYS : 3);
+}
+
+/* ---- an optimizer */
+
+enum { VECTOR = 300, ROWS = 5, COLUMNS = 103, ALL = VECTOR + ROWS * COLUMNS + 7, STEPS = 4 };
+static const diloco_tensor tensors[] = {
+    {.name = "vector", .n_dims = 1, .shape = {VECTOR}},
+    {.name = "matrix", .n_dims = 2, .shape = {ROWS, COLUMNS}},
+    {.name = "frozen", .n_dims = 1, .shape = {7}, .role = DILOCO_FROZEN},
+};
+
+/* STEPS steps, the third with a gradient that is not finite. The model, and both moments. */
+static void train(float out[3 * ALL], dl_backend *b)
+{
+    dl_config config;
+    dl_inner *inner;
+    dl_pool *pool;
+    double norm;
+    float p[ALL], g[ALL];
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "parameters.optimizer.weight_decay", "0.5", "test"));
+    CHECK_OK(dl_config_set(&config, "trainer.gradient_clip", "0.05", "test"));
+    CHECK_OK(dl_pool_create(&pool, 1));
+    float *parameters = room(b, sizeof p), *gradients = room(b, sizeof g);
+    const dl_inner_model model = {.tensors = tensors,
+                                  .n_tensors = 3,
+                                  .parameters = parameters,
+                                  .gradients = gradients,
+                                  .backend = b,
+                                  .pool = pool};
+    CHECK_OK(dl_inner_create(&inner, &config, &model));
+    for (size_t i = 0; i < ALL; i++)
+        p[i] = sinf((float)i);
+    dl_backend_copy_in(b, parameters, p, sizeof p);
+    for (int t = 0; t < STEPS; t++) {
+        for (size_t i = 0; i < ALL; i++)
+            g[i] = 0.01f * cosf((float)i * 0.7f + (float)t);
+        if (t == 2) g[301] = INFINITY;
+        dl_backend_copy_in(b, gradients, g, sizeof g);
+        CHECK_OK(dl_inner_step(inner, 0.01 / (1 + t)));
+        CHECK_STATUS(t == 2 ? DILOCO_ENUMERIC : DILOCO_OK, dl_inner_norm(inner, &norm));
+        if (t == 2) CHECK_CONTAINS("matrix[1]", diloco_error_text());
+    }
+    CHECK_INT(STEPS - 1, dl_inner_steps(inner));
+    dl_backend_copy_out(b, out, parameters, sizeof p);
+    for (size_t v = 0, n; v < 2; v++)
+        dl_backend_copy_out(b, out + (v + 1) * ALL, dl_inner_vector(inner, v, &n), sizeof p);
+    CHECK_OK(dl_backend_sync(b));
+    dl_inner_destroy(inner);
+    dl_backend_release(b, parameters);
+    dl_backend_release(b, gradients);
+    dl_pool_destroy(pool);
+    dl_backend_destroy(b);
+}
+
+TEST(adamw_follows_the_cpu_and_has_the_same_bits_in_every_order)
+{
+    static float want[3 * ALL], first[3 * ALL], got[3 * ALL];
+    dl_backend *b;
+    CHECK_OK(dl_backend_create(&b, "cpu"));
+    train(want, b);
+    for (size_t i = 0; i < SEEDS * EMULATED_WAYS; i++) {
+        const emulated_setup setup = emulated_way(i);
+        CHECK_OK(emulated_open(&b, &setup));
+        train(got, b);
+        if (i == 0) memcpy(first, got, sizeof got);
+        CHECK_BYTES(first, got, sizeof got);
+        CHECK_INT(0, emulated_leaked());
+    }
+    for (size_t i = 0; i < 3 * ALL; i++) /* each step rounds a few times */
+        CHECK_NEAR(want[i], got[i], 8e-7 * (1e-3 + fabs((double)want[i])));
+}
+
+TEST(optimizer_without_kernels_is_refused_by_name)
+{
+    for (size_t i = 0; dl_inner_name_at(i); i++) {
+        dl_config config;
+        dl_backend *b;
+        dl_inner *inner = NULL;
+        if (strcmp(dl_inner_name_at(i), "adamw") == 0) continue;
+        dl_config_init(&config);
+        CHECK_OK(dl_config_set(&config, "trainer.optimizer", dl_inner_name_at(i), "test"));
+        CHECK_OK(emulated_open(&b, &(emulated_setup){.seed = 1}));
+        const dl_inner_model model = {.tensors = tensors, .n_tensors = 3, .backend = b};
+        CHECK_STATUS(DILOCO_EREFUSED, dl_inner_create(&inner, &config, &model));
+        CHECK_CONTAINS(dl_inner_name_at(i), diloco_error_text());
+        CHECK_CONTAINS("the emulated backend", diloco_error_text());
+        dl_backend_destroy(b);
+    }
+}
+
+TEST_MAIN(pull_norm_and_scale_have_the_bits_of_the_cpu,
+          first_value_that_is_not_finite_is_found_and_zeros_follow,
+          adamw_follows_the_cpu_and_has_the_same_bits_in_every_order,
+          optimizer_without_kernels_is_refused_by_name)
