@@ -5,23 +5,12 @@
 
 #include "base/clock.h"
 
-#include <langinfo.h>
-#include <locale.h>
 #include <stdlib.h>
-#include <string.h>
 
 static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
 {
     (void)name;
     return snprintf(url, DL_VIEW_URL, "%s", (const char *)user) < DL_VIEW_URL;
-}
-
-static bool is_utf8(void)
-{
-    setlocale(LC_CTYPE, "");
-    const bool utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
-    setlocale(LC_CTYPE, "C");
-    return utf8;
 }
 
 /* For a pipe: one frame, when all has been read. */
@@ -30,7 +19,7 @@ static diloco_status print_once(dl_watch_frame *frame, dl_view *view, const dl_s
     int columns, lines;
     dl_screen_size(screen, &columns, &lines);
     do
-        DL_TRY(dl_watch_draw(frame, view, columns, DL_SCREEN_MAX_LINES, is_utf8()));
+        DL_TRY(dl_watch_draw(frame, view, columns, DL_SCREEN_MAX_LINES, dl_screen_is_utf8()));
     while (frame->reading);
     for (int i = 0; i < frame->n; i++)
         printf("%s\n", frame->lines[i]);
@@ -39,7 +28,7 @@ static diloco_status print_once(dl_watch_frame *frame, dl_view *view, const dl_s
 
 static diloco_status draw_again(dl_watch_frame *frame, dl_view *view, dl_screen *screen)
 {
-    const bool utf8 = is_utf8();
+    const bool utf8 = dl_screen_is_utf8();
     for (;;) {
         int columns, lines;
         dl_screen_size(screen, &columns, &lines);

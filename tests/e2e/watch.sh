@@ -13,29 +13,10 @@ expect 0 diloco watch one # no terminal: once
 grep -q '^one: complete' out || fail "not printed once"
 expect_error 1 "there is no folder nowhere" diloco watch nowhere
 
-cat >terminal.py <<'PY'
-"""terminal.py COMMAND…: run it on a terminal of 80 columns and 24 lines; print what it wrote."""
-import fcntl, os, pty, struct, sys, termios
-
-pid, fd = pty.fork()
-if pid == 0:
-    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    os.environ["TERM"] = "xterm"
-    os.execvp(sys.argv[1], sys.argv[1:])
-while True:
-    try:
-        piece = os.read(fd, 65536)
-    except OSError:
-        break
-    if not piece:
-        break
-    os.write(1, piece)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-PY
 diloco train tiny.toml --store two --quiet --set trainer.rounds=40 &
 started=$!
 while [ ! -e two/log/0000000001.json ]; do sleep 0.05; done
-python3 terminal.py diloco watch two >seen || fail "watch on a terminal: exit code $?"
+python3 "$project/tests/e2e/terminal.py" 80 24 diloco watch two >seen || fail "watch on a terminal: exit code $?"
 wait $started
 grep -q 'two: running, 2 of 2 replicas alive' seen || fail "it was not seen running"
 grep -q 'two: complete' seen || fail "it was not seen complete"

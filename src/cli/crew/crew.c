@@ -172,12 +172,14 @@ static diloco_status finish(crew *c, diloco_status status)
     return status;
 }
 
+/* Nothing is drawn yet: before the launch a Ctrl-C ends the process, also within a frame. */
 static void count_creation(crew *c)
 {
     dl_json_value traffic;
     if (!c->created || !c->created->len) return;
-    if (!dl_json_parse(&traffic, c->created->data, c->created->len))
-        dl_report_event(&c->report, 0, traffic);
+    if (!dl_json_parse(&traffic, c->created->data, c->created->len) &&
+        dl_json_is(dl_json_get(traffic, "event"), "traffic"))
+        dl_kinds_add(&c->report.kinds, traffic);
 }
 
 static diloco_status run_named(crew *c, bool join)
@@ -197,10 +199,12 @@ static diloco_status run_named(crew *c, bool join)
     count_creation(c);
     DL_TRY(say_start(c));
     dl_notify *notify;
+    if (!c->complete && !dl_swarm_is(c->config)) dl_report_watch(&c->report, c->config->store);
     DL_TRY(dl_notify_start(&notify, c->complete ? "" : c->config->notify, c->config->store));
     diloco_status status = launch(c);
     char why[1024];
     snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
+    dl_report_unwatch(&c->report);
     dl_notify_stop(notify);
     if (status) status = dl_fail(status, "%s", why);
     return finish(c, status);

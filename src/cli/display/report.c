@@ -15,6 +15,7 @@
 #define SHORT_S    10 /* so little time left is not worth a line */
 
 enum { TEXT_MAX = 1024, MANY_ENTRIES = 100 };
+enum { WATCH_COLUMNS = 72, WATCH_ROWS = 18, LINES_BELOW = 4 };
 
 diloco_status dl_report_open(dl_report *report, const dl_replica_name *names, size_t n, FILE *out,
                              bool quiet, bool verbose)
@@ -36,8 +37,21 @@ diloco_status dl_report_open(dl_report *report, const dl_replica_name *names, si
 
 void dl_report_close(dl_report *report)
 {
+    dl_report_unwatch(report);
     free(report->views);
     report->views = NULL;
+}
+
+void dl_report_watch(dl_report *report, const char *store)
+{
+    const char *slash = strrchr(store, '/'), *name = slash && slash[1] ? slash + 1 : store;
+    if (report->screen.live && !report->watch) report->watch = dl_live_watch_start(store, name);
+}
+
+void dl_report_unwatch(dl_report *report)
+{
+    dl_live_watch_stop(report->watch);
+    report->watch = NULL;
 }
 
 /* ---- the live lines */
@@ -106,22 +120,49 @@ static dl_replica_view drawn_view(const dl_report *report, size_t replica, dl_ti
     return view;
 }
 
+typedef struct live_lines {
+    char at[DL_SCREEN_MAX_LINES][DL_SCREEN_LINE];
+    int n;
+} live_lines;
+
+/* The screen of `diloco watch`, if there is one and the terminal has room for it. */
+static void add_watch(live_lines *lines, const dl_report *report, int columns, int rows)
+{
+    dl_watch_frame frame;
+    const int below = report->n < LINES_BELOW ? (int)report->n : LINES_BELOW;
+    if (columns < WATCH_COLUMNS || rows < WATCH_ROWS) return;
+    if (!dl_live_watch_frame(&frame, report->watch, columns - 1, rows - 2 - below)) return;
+    const int room = rows - 2 - below; /* the frame may be of a terminal that had more */
+    for (int i = 0; i < frame.n && i < room && lines->n < DL_SCREEN_MAX_LINES - below; i++)
+        strcpy(lines->at[lines->n++], frame.lines[i]);
+}
+
+static void add_replicas(live_lines *lines, const dl_report *report, int columns, int room)
+{
+    const dl_time now = dl_clock_now();
+    size_t i = 0;
+    for (; lines->n < room && i < report->n; i++) {
+        const dl_replica_view view = drawn_view(report, i, now);
+        dl_report_line(lines->at[lines->n++], report->names[i], &view,
+                       report->images ? "img" : "tok", columns);
+    }
+    if (i < report->n && i > 0)
+        snprintf(lines->at[lines->n - 1], DL_SCREEN_LINE, "… and %zu more", report->n - i + 1);
+}
+
 void dl_report_draw(dl_report *report)
 {
-    char lines[DL_SCREEN_MAX_LINES][DL_SCREEN_LINE];
-    int columns, rows, n = 0;
+    live_lines lines = {.n = 0};
+    int columns, rows;
     dl_time now = dl_clock_now();
     if (!report->screen.live || now - report->drawn < DRAW_EVERY) return;
     report->drawn = now;
     dl_screen_size(&report->screen, &columns, &rows);
-    int room = rows - 2 < DL_SCREEN_MAX_LINES ? rows - 2 : DL_SCREEN_MAX_LINES;
-    for (; n < room && (size_t)n < report->n; n++) {
-        const dl_replica_view view = drawn_view(report, (size_t)n, now);
-        dl_report_line(lines[n], report->names[n], &view, report->images ? "img" : "tok", columns);
-    }
-    if ((size_t)n < report->n && n > 0)
-        snprintf(lines[n - 1], DL_SCREEN_LINE, "… and %zu more", report->n - (size_t)n + 1);
-    dl_screen_draw(&report->screen, (const char(*)[DL_SCREEN_LINE])lines, n);
+    const int room = rows - 2 < DL_SCREEN_MAX_LINES ? rows - 2 : DL_SCREEN_MAX_LINES;
+    add_watch(&lines, report, columns, rows);
+    const int most = lines.n ? lines.n + LINES_BELOW : room;
+    add_replicas(&lines, report, columns, most < room ? most : room);
+    dl_screen_draw(&report->screen, (const char(*)[DL_SCREEN_LINE])lines.at, lines.n);
 }
 
 void dl_report_say(dl_report *report, const char *line)

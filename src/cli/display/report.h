@@ -1,7 +1,8 @@
 /* report.h - the activity of a run's replicas on this machine, from their events, as lines
  * for people and one object for programs.
  *
- * On a terminal each replica has a live line, with the time left. Elsewhere the time left is a line
+ * On a terminal each replica has a live line, with the time left. A terminal of at least 72 columns
+ * and 18 lines shows the screen of `diloco watch` above them. Elsewhere the time left is a line
  * after 10 seconds, 20, 40, … On both, a wait of all replicas here is a line after 10 seconds, 20,
  * 40, … Each entry and each evaluation has a line. A warning is printed once. All of it goes to one
  * stream. */
@@ -12,6 +13,7 @@
 #include "base/hash.h"
 #include "cli/crew/processes.h"
 #include "cli/display/kinds.h"
+#include "cli/display/live_watch.h"
 #include "cli/display/screen.h"
 
 typedef struct dl_replica_view {
@@ -33,6 +35,7 @@ typedef struct dl_report_said {
 
 typedef struct dl_report {
     dl_screen screen;
+    dl_live_watch *watch; /* NULL: the replicas' lines are all; owned */
     bool quiet, verbose;
     bool images; /* not tokens */
     const dl_replica_name *names;
@@ -58,6 +61,10 @@ typedef struct dl_report {
 DL_MUST_CHECK diloco_status dl_report_open(dl_report *report, const dl_replica_name *names,
                                            size_t n, FILE *out, bool quiet, bool verbose);
 void dl_report_close(dl_report *report); /* zeroed is fine */
+
+/* Show the run of `store` as `diloco watch` does, if the output is a terminal. */
+void dl_report_watch(dl_report *report, const char *store);
+void dl_report_unwatch(dl_report *report);
 
 void dl_report_event(dl_report *report, size_t replica, dl_json_value event);
 void dl_report_say(dl_report *report, const char *line); /* unless quiet */

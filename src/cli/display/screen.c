@@ -4,6 +4,8 @@
 
 #include "base/text.h"
 
+#include <langinfo.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -29,6 +31,14 @@ void dl_screen_size(const dl_screen *screen, int *columns, int *lines)
     bool known = ioctl(fileno(screen->out), TIOCGWINSZ, &size) == 0;
     *columns = known && size.ws_col ? size.ws_col : 80;
     *lines = known && size.ws_row ? size.ws_row : 24;
+}
+
+bool dl_screen_is_utf8(void)
+{
+    setlocale(LC_CTYPE, "");
+    const bool utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
+    setlocale(LC_CTYPE, "C");
+    return utf8;
 }
 
 /* Bytes of the first `columns` characters, and how many there are. All our text is of

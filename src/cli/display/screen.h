@@ -25,6 +25,10 @@ void dl_screen_open(dl_screen *screen, FILE *out);
 /* Columns and lines of the terminal; 80 and 24 where it does not say. */
 void dl_screen_size(const dl_screen *screen, int *columns, int *lines);
 
+/* Return true if the terminal shows UTF-8, by the locale of the environment. It changes the locale
+ * for a moment, so it is called before threads start. */
+bool dl_screen_is_utf8(void);
+
 /* Replace the last frame by n lines, of which as many are shown as fit. */
 void dl_screen_draw(dl_screen *screen, const char (*lines)[DL_SCREEN_LINE], int n);
 

@@ -234,6 +234,7 @@ diloco_status dl_watch_draw(dl_watch_frame *f, dl_view *view, int columns, int l
     const diloco_status status = dl_view_bring_up(view);
     if (!status) {
         f->done = dl_follower_status(view->follower)->done;
+        f->idle = !strcmp(dl_view_state(view), "empty") || !strcmp(dl_view_state(view), "stopped");
         f->reading = view->more;
         add_head(f, view, columns);
         add_loss(f, view, columns, utf8);

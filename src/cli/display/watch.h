@@ -11,6 +11,7 @@ typedef struct dl_watch_frame {
     int columns; /* that a line has at most */
     char lines[DL_SCREEN_MAX_LINES][DL_SCREEN_LINE];
     bool done;    /* the run is complete */
+    bool idle;    /* no replica is alive */
     bool reading; /* not all of it has been read yet */
 } dl_watch_frame;
 
