@@ -408,23 +408,25 @@
 
   const shares = (run) => run.lanes.rows.map((row) => {
     const sum = [0, 0, 0, 0, 0];
-    let entries = 0, missing = 0, stale = 0, norm = null;
+    let entries = 0, missing = 0, stale = 0, norm = null, cosine = null;
     for (const cell of row.cells) {
       for (let k = 0; k < 5; k++) sum[k] += (cell[1 + k] || 0) / 1000;
       if (cell[0] !== null) entries++;
       if (cell[6] & 6) missing++;
       stale = Math.max(stale, cell[8]);
       if (cell[7] > 0) norm = cell[7];
+      if (cell[10]) cosine = cell[10];
     }
-    return { replica: row.replica, sum, all: sum.reduce((a, b) => a + b, 0), entries: entries * run.lanes.per_bin, missing, stale, norm };
+    return { replica: row.replica, sum, all: sum.reduce((a, b) => a + b, 0), entries: entries * run.lanes.per_bin, missing, stale, norm, cosine };
   });
 
-  const normChart = (place, run) => {
+  // One number of the cells of the first twelve replicas, a line each; 0 is not known.
+  const memberChart = (place, run, at, label) => {
     const rows = run.lanes.rows.slice(0, 12);
-    lineChart(place, { label: "Norm of each replica's contribution", xName: "entries", xText: (v) => scaled(v, ""),
+    lineChart(place, { label, xName: "entries", xText: (v) => scaled(v, ""),
       series: rows.map((row, i) => ({ label: row.replica, colour: colours[i % 8], dash: i > 7 ? "4 3" : null,
         xs: row.cells.map((_, k) => run.lanes.from + k * run.lanes.per_bin),
-        ys: row.cells.map((cell) => (cell[7] > 0 ? cell[7] : null)) })) });
+        ys: row.cells.map((cell) => (cell[at] ? cell[at] : null)) })) });
   };
 
   const prices = () => {
@@ -434,7 +436,7 @@
   const runPage = async (page, name) => {
     const at = { axis: "position", from: null, to: null };
     const el = { head: h("div", {}), findings: h("div", { "aria-live": "polite" }), tiles: h("div", {}), loss: h("div", {}), lanes: h("div", {}),
-      shares: h("div", {}), replicas: h("div", {}), agree: h("div", {}), norm: h("div", {}), norms: h("div", {}),
+      shares: h("div", {}), replicas: h("div", {}), agree: h("div", {}), norm: h("div", {}), norms: h("div", {}), cosines: h("div", {}),
       traffic: h("div", {}), happenings: h("div", {}), log: h("div", {}), verify: h("div", {}), settings: h("div", {}) };
     let run = null;
     const chooseAxis = h("select", { id: "axis", onchange: () => { at.axis = chooseAxis.value; if (run) lossChart(el.loss, run, at.axis); } },
@@ -465,7 +467,7 @@
       section("What each replica did", report ? null : h("p", { class: "row" }, zoomButton("newest", "Newest"), zoomButton("all", "All"), zoomButton("earlier", "← Earlier"),
         zoomButton("later", "Later →"), zoomButton("closer", "+ Closer"), zoomButton("wider", "− Wider")), el.lanes, el.shares),
       section("Replicas", el.replicas),
-      section("Agreement", h("div", { class: "grid2" }, el.agree, el.norm), el.norms),
+      section("Agreement", h("div", { class: "grid2" }, el.agree, el.norm, el.cosines, el.norms)),
       section("Traffic", el.traffic),
       section("What happened", el.happenings),
       section("Log", el.log),
@@ -573,6 +575,7 @@
         ["replica", (x) => foreign(x.replica)],
         ...parts.map(([, title], k) => [title, (x) => `${duration(x.sum[k])} (${percent(x.all ? x.sum[k] / x.all : NaN)})`, "n"]),
         ["missing or rejected", (x) => number(x.missing), "n"], ["steps stale", (x) => number(x.stale), "n"], ["norm", (x) => number(x.norm), "n"],
+        ["cosine", (x) => number(x.cosine, 2), "n"],
       ], shares(r))));
       if (at.open) el.shares.firstChild.open = true;
       el.shares.firstChild.addEventListener("toggle", (event) => { at.open = event.target.open; });
@@ -588,7 +591,8 @@
         series: [{ label: "mean cosine similarity", xs: c.entry, ys: c.similarity, colour: colours[2] }] });
       lineChart(el.norm, { label: "Norm of the combined update", xName: "entries", xText: (v) => scaled(v, ""),
         series: [{ label: "norm of the combined update", xs: c.entry, ys: c.norm, colour: colours[3] }] });
-      normChart(el.norms, r);
+      memberChart(el.cosines, r, 10, "Cosine of each replica's contribution with the combined update");
+      memberChart(el.norms, r, 7, "Norm of each replica's contribution");
       drawTraffic();
       const words = { join: "joined", end: "left", abort: "entry aborted", reject: "contribution rejected", dispute: "disputes a result", warn: "warning", peer: "not reached by a peer" };
       el.happenings.replaceChildren(r.happenings.length ? table("What happened, the newest first", [

@@ -408,10 +408,12 @@ dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_request *request)
 {
     const dl_entry *e = request->step.draft;
     const bool combined = request->kind == DL_REQUEST_COMPUTE && e->combined.there;
+    size_t own = 0;
     for (size_t i = 0; i < e->n_members; i++) {
         if (!combined) x->apply.members[i] = x->collect.held[request->step.slots[i]];
         x->apply.weight[i] = e->members[i].weight;
         x->apply.raw[i] = e->members[i].raw;
+        if (!combined && dl_life_equal(&e->members[i].life, &x->a.self)) own = i + 1;
     }
     dl_outer_step_args args = {.manifest = &x->a.run->manifest,
                                .fragment = (int)request->fragment,
@@ -419,6 +421,7 @@ dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_request *request)
                                .outer = x->state.outer,
                                .n_members = e->n_members,
                                .n_rejected = n_struck(e),
+                               .own = own,
                                .members = x->apply.members,
                                .weight = x->apply.weight,
                                .raw = x->apply.raw};

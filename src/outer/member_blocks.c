@@ -66,6 +66,26 @@ void dl_step_spread(double *norm2, const float *const *g, const float *const *we
     dl_isa_call(spread)(norm2, g, weights, n_sums, n_members, n);
 }
 
+static inline DL_BODY void own_dot_body(double *sum, const float *G, const float *member, size_t n)
+{
+    double lanes[DL_LANES] = {0};
+    for (size_t at = 0; at < n; at += DL_TILE)
+        dl_tile_dot(lanes, G + at, member + at, dl_size_min(DL_TILE, n - at));
+    for (size_t stride = DL_LANES / 2; stride; stride /= 2)
+        for (size_t l = 0; l < stride; l++)
+            lanes[l] += lanes[l + stride];
+    *sum = lanes[0];
+}
+DL_KERNEL(own_dot, (double *sum, const float *G, const float *member, size_t n),
+          own_dot_body(sum, G, member, n))
+
+double dl_step_dot(const float *G, const float *member, size_t n)
+{
+    double sum;
+    dl_isa_call(own_dot)(&sum, G, member, n);
+    return sum;
+}
+
 typedef struct measuring {
     const dl_outer_step_args *args;
     const dl_fragment_state *in;

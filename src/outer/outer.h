@@ -40,6 +40,7 @@ typedef struct dl_outer_block {
     const float *const *g; /* G is the weighted mean of these; with 0 members g[0] is G */
     const float *weights[DL_OUTER_MAX_SUMS]; /* [0]: of G; the others' sums are only measured */
     int n_sums;
+    const float *own; /* NULL, or the member whose dot product with G is measured */
     size_t n_members, n;
     const float *scalars;
     bool decay;         /* weight decay applies, to all elements alike */
@@ -47,6 +48,7 @@ typedef struct dl_outer_block {
     float *adopt;       /* NULL, or where theta_out goes as well, up to what is not finite */
 
     double norm2[DL_OUTER_MAX_SUMS]; /* result: of each sum (PROTOCOL B3) */
+    double own_dot;                  /* result: of `own` with G; 0 without `own` */
     bool bad;                        /* result: in theta_out or state_out, not finite */
 } dl_outer_block;
 

@@ -110,16 +110,35 @@ static float *adopter(const dl_outer_walk *s, const dl_step_room *room, piece p)
     return (float *)t->data + (p.begin - t->begin);
 }
 
-/* Step one piece with G from the members, or, with n_members 0, with g[0] as G; norm2 becomes
- * what the rule measured of the sums of members. */
+/* The measurements of a block. */
+typedef struct block_sums {
+    double norm2[DL_OUTER_MAX_SUMS], own_dot;
+} block_sums;
+
+/* The own member's elements in the block that is gathered; NULL: G is not combined from it. */
+static const float *own_member(const dl_outer_walk *s, const dl_step_room *room)
+{
+    return s->own == SIZE_MAX ? NULL : room->members[s->own];
+}
+
+static void keep_sums(const dl_outer_walk *s, const block_sums *sums, size_t at)
+{
+    for (int k = 0; k < s->n_sums; k++)
+        s->scratch->sums[k][at / DL_BLOCK] = sums->norm2[k];
+    s->scratch->own_dots[at / DL_BLOCK] = sums->own_dot;
+}
+
+/* Step one piece with G from the members, or, with n_members 0, with g[0] as G; *sums becomes
+ * what the rule measured. */
 static void step_piece(const dl_outer_walk *s, dl_step_room *room, piece p, const float *const *g,
-                       size_t n_members, double *norm2)
+                       size_t n_members, block_sums *sums)
 {
     dl_outer_block b = {.theta_out = s->out->theta + p.begin,
                         .theta = s->in->theta + p.begin,
                         .g = g,
                         .weights = {p.coef, s->scratch->unit, s->scratch->ones},
                         .n_sums = s->n_sums,
+                        .own = n_members ? own_member(s, room) : NULL,
                         .n_members = n_members,
                         .n = p.end - p.begin,
                         .scalars = p.scalars,
@@ -134,7 +153,9 @@ static void step_piece(const dl_outer_walk *s, dl_step_room *room, piece p, cons
     if (p.rule->keeps) keep(&b, p.rule->n_state);
     if (b.bad) find_bad(s, room, p);
     if (b.adopt) room->n_adopted += b.n;
-    if (norm2) memcpy(norm2, b.norm2, sizeof b.norm2);
+    if (!sums) return;
+    memcpy(sums->norm2, b.norm2, sizeof b.norm2);
+    sums->own_dot = b.own_dot;
 }
 
 /* By a combiner that sorts each element's values. */
@@ -179,16 +200,19 @@ static void combine_linear(const dl_outer_walk *s, dl_step_room *room, size_t at
 }
 
 /* The sums of members are measured; G is laid down in room->G. */
-static void combine(const dl_outer_walk *s, dl_step_room *room, size_t at, size_t n, double *norm2)
+static void combine(const dl_outer_walk *s, dl_step_room *room, size_t at, size_t n,
+                    block_sums *sums)
 {
     const float *weights[] = {NULL, s->scratch->unit, s->scratch->ones};
     if (s->n_sums > 1)
-        dl_step_spread(norm2, room->members, weights, s->n_sums, s->args->n_members, n);
+        dl_step_spread(sums->norm2, room->members, weights, s->n_sums, s->args->n_members, n);
     if (s->plan->combiner->elements)
         combine_elements(s, room, n);
     else
         combine_linear(s, room, at, n);
-    norm2[0] = dl_block_norm2(room->G, n);
+    sums->norm2[0] = dl_block_norm2(room->G, n);
+    const float *own = own_member(s, room);
+    sums->own_dot = own ? dl_step_dot(room->G, own, n) : 0;
 }
 
 /* Step a block whose G is laid down. */
@@ -207,25 +231,23 @@ static void step_combined(const dl_outer_walk *s, dl_step_room *room, const floa
  * laid down first. Both give the same bits. */
 static void step_block(const dl_outer_walk *s, dl_step_room *room, size_t at, size_t n)
 {
-    double norm2[DL_OUTER_MAX_SUMS];
+    block_sums sums;
     piece p = piece_at(s, at, at + n);
     if (p.end == at + n && !s->plan->combiner->elements && !s->args->outer->keeps) {
-        step_piece(s, room, p, room->members, s->plan->n_used, norm2);
+        step_piece(s, room, p, room->members, s->plan->n_used, &sums);
     } else {
-        combine(s, room, at, n, norm2);
+        combine(s, room, at, n, &sums);
         step_combined(s, room, room->G, at, n);
     }
-    for (int k = 0; k < s->n_sums; k++)
-        s->scratch->sums[k][at / DL_BLOCK] = norm2[k];
+    keep_sums(s, &sums, at);
 }
 
 static void combine_block(const dl_outer_walk *s, dl_step_room *room, size_t at, size_t n)
 {
-    double norm2[DL_OUTER_MAX_SUMS];
-    combine(s, room, at, n, norm2);
+    block_sums sums;
+    combine(s, room, at, n, &sums);
     memcpy(s->combined->g + at, room->G, n * sizeof *room->G);
-    for (int k = 0; k < s->n_sums; k++)
-        s->scratch->sums[k][at / DL_BLOCK] = norm2[k];
+    keep_sums(s, &sums, at);
 }
 
 static void adopt(const dl_outer_walk *s, size_t at, size_t n)
@@ -370,7 +392,8 @@ static void norm_part(void *context, int part, int n_parts)
 static void rescale(dl_outer_walk *s, dl_pool *pool)
 {
     dl_pool_run(pool, norm_part, s);
-    dl_combine_plan_rescale(&s->scratch->plan, s->scratch->norm2, dl_walk_total(s, SUM_G));
+    dl_combine_plan_rescale(&s->scratch->plan, s->scratch->norm2,
+                            dl_walk_total(s, s->scratch->sums[SUM_G]));
 }
 
 /* Which members, with which coefficients. */
@@ -399,6 +422,9 @@ static diloco_status make_plan(dl_outer_walk *s, dl_pool *pool)
     if (scratch->rule.mixing == DL_MIX_BUCKETING) measured.bucket_seed = bucket_seed(s);
     dl_combine_plan_finish(plan, &measured);
     s->n_sums = count_sums(plan);
+    /* Of a slice alone the dot product is no fact of the step. */
+    for (size_t u = 0; s->args->own && !s->args->count && u < plan->n_used; u++)
+        if ((plan->used ? plan->used[u] : u) == s->args->own - 1) s->own = u;
     if (scratch->rule.rescale && plan->combiner->elements) rescale(s, pool);
     return DILOCO_OK;
 }
@@ -421,6 +447,8 @@ static dl_outer_walk step_of(const dl_fragment_state *in, const dl_outer_step_ar
                              dl_outer_scratch *scratch)
 {
     dl_outer_walk s = {.in = in, .args = args, .scratch = scratch, .plan = &scratch->plan};
+    s.own = SIZE_MAX;
+    DL_ASSERT(args->own <= args->n_members);
     DL_ASSERT(args->n_members >= 1 && args->n_members <= scratch->max_members);
     DL_ASSERT(args->fragment >= 0 && args->fragment < args->manifest->n_fragments);
     s.shape = args->manifest->fragments[args->fragment];

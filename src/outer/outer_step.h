@@ -77,6 +77,7 @@ typedef struct dl_outer_step_args {
     size_t n_members;
     size_t n_rejected; /* members beside these that count against the rule's f */
     const dl_contribution_data *members;
+    size_t own;             /* 1 + the index of the caller's own member; 0: it has none */
     const float *weight;    /* [n_members] */
     const uint64_t *raw;    /* [n_members], for integers and booleans */
     size_t first, count;    /* of dl_outer_combine: these elements alone, first a multiple of
@@ -97,6 +98,8 @@ typedef struct dl_outer_step_facts {
     double similarity;      /* mean pairwise cosine of the members; NaN with one member */
     double divergence;      /* root mean square over members of ||g_m - mean g||; both NaN for
                              * who has not read the members */
+    double own_cosine;      /* of the own member with G, which it is a part of; NaN where G is not
+                             * combined from it here */
     const char *combiner;   /* that was applied */
     size_t tolerated;       /* how many hostile members it bears, of those there were */
     bool fell_back;         /* there were too few for the rule's combiner */

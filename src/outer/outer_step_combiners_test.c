@@ -33,6 +33,7 @@ static void check_same(world *w, dl_hash *want, dl_outer_step_facts *facts)
     CHECK_BYTES(want->bytes, w->out.digest.bytes, sizeof want->bytes);
     CHECK(facts->similarity == w->facts.similarity && facts->divergence == w->facts.divergence);
     CHECK(facts->aggregated_norm == w->facts.aggregated_norm);
+    CHECK(facts->own_cosine == w->facts.own_cosine || isnan(facts->own_cosine));
 }
 
 /* What one combines for all is what each would have combined. */
@@ -103,6 +104,7 @@ static void check_rule(const dl_combine_rule *rule, const dl_outer_step_facts *p
         world w;
         open_world_of(&w, many, MANY, "nesterov", threads, rule);
         contribute(&w, 7, uneven, (size_t)threads - 1); /* views, then copies */
+        w.args.own = 4;
         check_same(&w, &want, &facts);
         for (int isa = 0; isa < DL_N_ISA && threads == 1; isa++) {
             if (!dl_isa_available((dl_isa)isa)) continue;

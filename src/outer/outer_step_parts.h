@@ -19,6 +19,7 @@ typedef struct dl_outer_walk {
     bool by_tensor;              /* coefficients differ between tensors */
     dl_fragment_shape shape;
     size_t n_f32, n_local_f32;
+    size_t own; /* place of args->own among the members that are used; SIZE_MAX: not among them */
     int n_sums; /* how many of the sums are taken: 1, 2 or 3 */
 } dl_outer_walk;
 
@@ -28,10 +29,10 @@ void dl_walk_combine_discrete(const dl_outer_walk *s, unsigned char *integers,
                               unsigned char *booleans);
 void dl_walk_discrete(const dl_outer_walk *s);
 
-/* step_facts.c: the weights of the sum of unit vectors, and the smallest norm, which scales them;
- * a sum over all blocks; and what the record says of the step. */
+/* step_facts.c. The weights of the sum of unit vectors are scaled by the smallest norm, which is
+ * returned. A total adds one number of each block. The facts are for the record. */
 double dl_walk_unit_weights(const dl_outer_walk *s);
-double dl_walk_total(const dl_outer_walk *s, dl_outer_sum which);
+double dl_walk_total(const dl_outer_walk *s, const double *sums);
 void dl_walk_facts(const dl_outer_walk *s, double smallest, dl_outer_step_facts *facts);
 
 #endif

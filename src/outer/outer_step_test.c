@@ -306,10 +306,12 @@ static void check_facts(const uint64_t *raw)
     diloco_tensor t = vector_of(N, DILOCO_PARAMETER, "w");
     open_world(&w, &t, 1, "nesterov", 2);
     contribute(&w, 4, raw, 0);
+    w.args.own = 3;
     CHECK_OK(step(&w, &w.out));
-    double G2 = 0, cosines = 0, spread = 0;
+    double G2 = 0, cosines = 0, spread = 0, own = 0;
     for (size_t i = 0; i < N; i++) {
         double mean = 0;
+        own += (double)w.g[2][i] * (double)mean_at(&w, i);
         G2 += (double)mean_at(&w, i) * (double)mean_at(&w, i);
         for (int m = 0; m < 4; m++)
             mean += (double)w.g[m][i] / 4;
@@ -324,6 +326,10 @@ static void check_facts(const uint64_t *raw)
     CHECK_NEAR(sqrt(G2), w.facts.aggregated_norm, 1e-9 * sqrt(G2)); /* the sums' order only */
     CHECK_NEAR(cosines, w.facts.similarity, 1e-6);                  /* float32 unit vectors */
     CHECK_NEAR(sqrt(spread), w.facts.divergence, 1e-6 * sqrt(spread));
+    CHECK_NEAR(own / sqrt(G2 * dl_norm2(w.g[2], N)), w.facts.own_cosine, 1e-6);
+    w.args.own = 0;
+    CHECK_OK(step(&w, &w.out));
+    CHECK(isnan(w.facts.own_cosine));
     close_world(&w);
 }
 

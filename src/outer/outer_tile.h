@@ -25,6 +25,7 @@ enum {
 
 typedef struct dl_tile_sums {
     double norm2[DL_OUTER_MAX_SUMS][DL_LANES]; /* PROTOCOL B3; kernels.c: why no fma is needed */
+    double dot[DL_LANES];                      /* of the own member with G */
     float bad[DL_TILE];                        /* 0, or NaN once a result was not finite */
 } dl_tile_sums;
 
@@ -37,6 +38,22 @@ static inline DL_BODY void dl_tile_norm2(double *lane, const float *G, size_t n)
             lane[l] += (double)G[i + l] * (double)G[i + l];
     for (size_t l = 0; whole + l < n; l++)
         lane[l] += (double)G[whole + l] * (double)G[whole + l];
+}
+
+/* Add x*y of at most one tile to the lanes. Within the tile the sum is in float32, which avoids two
+ * conversions an element. The result is for people. */
+static inline DL_BODY void dl_tile_dot(double *lane, const float *x, const float *y, size_t n)
+{
+    float sum[DL_LANES] = {0};
+    size_t whole = n - n % DL_LANES;
+    DL_ROLLED
+    for (size_t i = 0; i < whole; i += DL_LANES)
+        for (size_t l = 0; l < DL_LANES; l++)
+            sum[l] += x[i + l] * y[i + l];
+    for (size_t l = 0; whole + l < n; l++)
+        sum[l] += x[whole + l] * y[whole + l];
+    for (size_t l = 0; l < DL_LANES; l++)
+        lane[l] += (double)sum[l];
 }
 
 /* x - x is 0, or NaN of a NaN or an infinity. */
@@ -67,6 +84,7 @@ static inline DL_BODY void dl_tile_combine(float *G, dl_tile_sums *sums, const d
     }
     dl_mean_body(G, b->g, b->weights[0], b->n_members, at, n);
     dl_tile_norm2(sums->norm2[0], G, n);
+    if (b->own) dl_tile_dot(sums->dot, G, b->own + at, n);
     for (int k = 1; k < b->n_sums; k++) {
         dl_mean_body(other, b->g, b->weights[k], b->n_members, at, n);
         dl_tile_norm2(sums->norm2[k], other, n);
@@ -79,6 +97,7 @@ static inline DL_BODY void dl_tile_fold_norms(dl_tile_sums *sums)
         for (size_t l = 0; l < stride; l++) {
             for (int k = 0; k < DL_OUTER_MAX_SUMS; k++)
                 sums->norm2[k][l] += sums->norm2[k][l + stride];
+            sums->dot[l] += sums->dot[l + stride];
         }
 }
 
@@ -87,6 +106,7 @@ static inline DL_BODY void dl_tile_fold(dl_outer_block *b, dl_tile_sums *sums)
     dl_tile_fold_norms(sums);
     for (int k = 0; k < DL_OUTER_MAX_SUMS; k++)
         b->norm2[k] = sums->norm2[k][0];
+    b->own_dot = sums->dot[0];
     b->bad = dl_tile_is_bad(sums);
 }
 

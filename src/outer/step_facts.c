@@ -20,11 +20,11 @@ double dl_walk_unit_weights(const dl_outer_walk *s)
     return smallest;
 }
 
-double dl_walk_total(const dl_outer_walk *s, dl_outer_sum which)
+double dl_walk_total(const dl_outer_walk *s, const double *sums)
 {
     double sum = 0;
     for (size_t block = 0; block * DL_BLOCK < s->n_f32; block++)
-        sum += s->scratch->sums[which][block];
+        sum += sums[block];
     return sum;
 }
 
@@ -42,9 +42,11 @@ static void find_spread(const dl_outer_walk *s, double smallest, dl_outer_step_f
         norm2 += s->args->members[m].norm2 / M;
         n_moved += s->args->members[m].norm2 > 0;
     }
-    double plain = s->n_sums > SUM_PLAIN ? dl_walk_total(s, SUM_PLAIN)
-                                         : dl_walk_total(s, SUM_G) / pow2((double)s->plan->coef[0]);
-    double units = smallest > 0 ? dl_walk_total(s, SUM_UNIT) / (smallest * smallest) : 0;
+    double plain = s->n_sums > SUM_PLAIN
+                       ? dl_walk_total(s, s->scratch->sums[SUM_PLAIN])
+                       : dl_walk_total(s, s->scratch->sums[SUM_G]) / pow2((double)s->plan->coef[0]);
+    double units =
+        smallest > 0 ? dl_walk_total(s, s->scratch->sums[SUM_UNIT]) / (smallest * smallest) : 0;
     double cosines = (units - n_moved) / (M * (M - 1));
     facts->similarity = fmax(-1, fmin(1, cosines));
     facts->divergence = sqrt(fmax(0, norm2 - plain / (M * M)));
@@ -65,18 +67,30 @@ static void find_spread_of(const double *gram, size_t n, dl_outer_step_facts *fa
     facts->divergence = sqrt(fmax(0, norm2 / M - plain / (M * M)));
 }
 
+static void find_own_cosine(const dl_outer_walk *s, dl_outer_step_facts *facts)
+{
+    if (s->own == SIZE_MAX) return;
+    const double own = sqrt(s->args->members[s->args->own - 1].norm2);
+    const double dot = dl_walk_total(s, s->scratch->own_dots);
+    const double cosine = dot / (own * facts->aggregated_norm);
+    if (isfinite(cosine)) facts->own_cosine = fmax(-1, fmin(1, cosine));
+}
+
 void dl_walk_facts(const dl_outer_walk *s, double smallest, dl_outer_step_facts *facts)
 {
     const double *gram = dl_combine_plan_gram(s->plan);
-    *facts = (dl_outer_step_facts){.aggregated_norm = sqrt(dl_walk_total(s, SUM_G)),
-                                   .similarity = (double)NAN,
-                                   .combiner = s->plan->combiner->name,
-                                   .tolerated = s->plan->tolerated,
-                                   .fell_back = s->plan->fell_back};
+    *facts =
+        (dl_outer_step_facts){.aggregated_norm = sqrt(dl_walk_total(s, s->scratch->sums[SUM_G])),
+                              .similarity = (double)NAN,
+                              .own_cosine = (double)NAN,
+                              .combiner = s->plan->combiner->name,
+                              .tolerated = s->plan->tolerated,
+                              .fell_back = s->plan->fell_back};
     if (s->args->combined) {
         facts->divergence = (double)NAN;
         return;
     }
+    find_own_cosine(s, facts);
     if (s->n_sums > 1)
         find_spread(s, smallest, facts);
     else if (gram && s->args->n_members > 1)

@@ -76,6 +76,7 @@ static void layout(dl_outer_scratch *s, const dl_manifest *manifest, dl_arena *a
     }
     for (int k = 0; k < DL_OUTER_MAX_SUMS; k++)
         s->sums[k] = DL_ARENA_ARRAY(arena, double, n_f32 / DL_BLOCK + 1);
+    s->own_dots = DL_ARENA_ARRAY(arena, double, n_f32 / DL_BLOCK + 1);
     for (int v = 0; v < DL_STEP_VECTORS; v++)
         s->leaves[v] = DL_ARENA_ARRAY(arena, dl_hash, n_f32 / DL_LEAF_FLOATS + 1);
     s->unit = DL_ARENA_ARRAY(arena, float, s->max_members);

@@ -39,6 +39,7 @@ struct dl_outer_scratch {
     int n_threads;
     dl_step_room *rooms;              /* [n_threads] */
     double *sums[DL_OUTER_MAX_SUMS];  /* a number for each block (PROTOCOL B3) */
+    double *own_dots;                 /* likewise: of the own member with G */
     dl_hash *leaves[DL_STEP_VECTORS]; /* a hash for each leaf (PROTOCOL B4) */
     float *unit, *ones;               /* [max_members] weights of the facts' sums */
     dl_stretch *stretches;            /* of all fragments, one after the other */
@@ -55,6 +56,9 @@ struct dl_outer_scratch {
 /* This block of the members that `which` lists, into room->members. */
 void dl_step_gather(const dl_outer_step_args *args, dl_step_room *room, const size_t *which,
                     size_t n_members, size_t at, size_t n);
+
+/* The dot product of a block of a member with G, as the tiles of a step measure it. */
+double dl_step_dot(const float *G, const float *member, size_t n);
 
 /* norm2[k] (PROTOCOL B3) of the sum of a block's members by weights[k], for 1 <= k < n_sums. */
 void dl_step_spread(double *norm2, const float *const *g, const float *const *weights, int n_sums,

@@ -258,6 +258,7 @@ void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *en
     dl_json_f64(&j, "aggregated_grad_norm", facts->outer.aggregated_norm);
     dl_json_f64(&j, "peer_grad_similarity", facts->outer.similarity);
     dl_json_f64(&j, "weight_divergence", facts->outer.divergence);
+    dl_json_f64(&j, "own_similarity", facts->outer.own_cosine);
     dl_json_u64(&j, "bytes_sent", c->bytes_sent);
     dl_json_u64(&j, "bytes_received", c->bytes_received);
     dl_json_u64(&j, "requests_read", c->requests_read);

@@ -73,7 +73,8 @@ TEST(a_commit_says_what_a_hand_computes)
         CHECK_NEAR(1.5, number(commit, "inner_loss"), 1e-12);
         CHECK_NEAR(2.5, number(commit, "aggregated_grad_norm"), 1e-6); /* of (1.5, 2) */
         CHECK_NEAR(0, number(commit, "peer_grad_similarity"), 1e-6); /* they are at right angles */
-        CHECK_NEAR(2.5, number(commit, "weight_divergence"), 1e-6);  /* of (1.5, -2), twice */
+        CHECK_NEAR(r ? 0.8 : 0.6, number(commit, "own_similarity"), 1e-6);
+        CHECK_NEAR(2.5, number(commit, "weight_divergence"), 1e-6); /* of (1.5, -2), twice */
         CHECK_CONTAINS("\"members\":[\"r0\",\"r1\"]", all[r].record);
         CHECK_CONTAINS("\"weights\":[0.5,0.5]", all[r].record);
         CHECK_CONTAINS("\"missing\":[]", all[r].record);
@@ -243,7 +244,8 @@ TEST(every_event_has_the_names_of_the_design)
               "entry fragment members missing weights norms inner_loss outer_lr combiner "
               "combiner_fallback "
               "tolerated aggregated_grad_norm "
-              "peer_grad_similarity weight_divergence bytes_sent bytes_received wait_s exchange_s "
+              "peer_grad_similarity weight_divergence own_similarity bytes_sent bytes_received "
+              "wait_s exchange_s "
               "outer_s deadline_s up_bps down_bps request_s digest");
     must_have(sink.record, "probe", "replica entry loss members losses");
     CHECK_CONTAINS("\"losses\":[3", sink.record);

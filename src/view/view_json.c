@@ -336,7 +336,8 @@ static void add_steps(dl_json *j, const dl_model *m, size_t points)
 
 /* ---- lanes */
 
-/* [end, train, encode, upload, wait, rest (milliseconds), parts, norm, stale, generation] */
+/* [end, train, encode, upload, wait, rest (milliseconds), parts, norm, stale, generation,
+ *  cosine] */
 static void add_cell(dl_json *j, const dl_cell *c, double origin)
 {
     dl_json_array(j, NULL);
@@ -350,6 +351,7 @@ static void add_cell(dl_json *j, const dl_cell *c, double origin)
     dl_json_f64(j, NULL, short_of((double)c->norm));
     dl_json_u64(j, NULL, c->stale);
     dl_json_u64(j, NULL, c->generation);
+    dl_json_f64(j, NULL, short_of((double)c->cosine));
     dl_json_end(j);
 }
 

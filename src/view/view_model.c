@@ -84,6 +84,7 @@ static void merge(dl_cell *to, const dl_cell *with)
     to->wait_s += with->wait_s;
     to->rest_s += with->rest_s;
     if (with->norm > 0) to->norm = with->norm;
+    if (with->cosine != 0) to->cosine = with->cosine;
     if (with->stale > to->stale) to->stale = with->stale;
     if (with->generation > to->generation) to->generation = with->generation;
     to->parts |= with->parts;
@@ -226,6 +227,7 @@ typedef enum field {
     F_PEER_GRAD_SIMILARITY,
     F_AGGREGATED_GRAD_NORM,
     F_WEIGHT_DIVERGENCE,
+    F_OWN_SIMILARITY,
     F_WAIT_S,
     F_EXCHANGE_S,
     F_BYTES_SENT,
@@ -258,6 +260,7 @@ static const char *const field_names[N_FIELDS] = {
     [F_PEER_GRAD_SIMILARITY] = "peer_grad_similarity",
     [F_AGGREGATED_GRAD_NORM] = "aggregated_grad_norm",
     [F_WEIGHT_DIVERGENCE] = "weight_divergence",
+    [F_OWN_SIMILARITY] = "own_similarity",
     [F_WAIT_S] = "wait_s",
     [F_EXCHANGE_S] = "exchange_s",
     [F_BYTES_SENT] = "bytes_sent",
@@ -397,6 +400,7 @@ static diloco_status take_commit(dl_model *m, const char *replica, const fields 
     if (!cell) return DILOCO_OK;
     cell->wait_s += (float)number(f, F_WAIT_S);
     cell->rest_s += (float)number(f, F_EXCHANGE_S);
+    cell->cosine = (float)number(f, F_OWN_SIMILARITY);
     cell->end = fmax(cell->end, time);
     dl_lane *lane = (dl_lane *)(uintptr_t)dl_model_lane(m, replica);
     lane->sent += number(f, F_BYTES_SENT);

@@ -37,12 +37,14 @@ typedef enum dl_part { /* of what a replica did for an entry: dl_event_commit, _
                        DL_PART_REJECTED = 4
 } dl_part;
 
-/* One replica at one entry, or at all entries of a bin: seconds are sums, norm is the last. */
+/* One replica at one entry, or at all entries of a bin: seconds are sums, norm and cosine are the
+ * last. */
 typedef struct dl_cell {
     double end; /* of the last, seconds since 1970; 0: not known */
     float train_s, encode_s, put_s, wait_s, rest_s;
-    float norm;
-    uint32_t stale;             /* steps between the capture and its adoption, the largest */
+    float norm;     /* of its contribution; 0: not known */
+    float cosine;   /* of it with the combined update, which it is a part of; likewise */
+    uint32_t stale; /* steps between the capture and its adoption, the largest */
     uint16_t generation, parts; /* dl_part, of any of them */
 } dl_cell;
 

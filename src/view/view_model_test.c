@@ -45,7 +45,8 @@ TEST(a_cell_has_the_seconds_of_training_encoding_upload_and_waiting)
              "\"pseudo_grad_norm\":7}");
     add_line(&m, "r0",
              "{\"event\":\"commit\",\"entry\":0,\"missing\":[\"r1\",\"r9\"],\"wait_s\":2,"
-             "\"exchange_s\":1,\"bytes_sent\":9,\"peer_grad_similarity\":0.5,\"time\":1000}");
+             "\"exchange_s\":1,\"bytes_sent\":9,\"peer_grad_similarity\":0.5,"
+             "\"own_similarity\":0.75,\"time\":1000}");
     const dl_lane *lane = dl_model_lane(&m, "r0");
     CHECK(lane);
     CHECK_NEAR(3, lane->cells[0].train_s, 1e-6);
@@ -53,6 +54,7 @@ TEST(a_cell_has_the_seconds_of_training_encoding_upload_and_waiting)
     CHECK_NEAR(0.25, lane->cells[0].put_s, 1e-6);
     CHECK_NEAR(2, lane->cells[0].wait_s, 1e-6);
     CHECK_NEAR(7, lane->cells[0].norm, 1e-6);
+    CHECK_NEAR(0.75, lane->cells[0].cosine, 1e-6);
     CHECK_NEAR(1000, lane->cells[0].end, 0);
     CHECK_NEAR(9, lane->sent, 0);
     CHECK_NEAR(1000, m.marks[0].time, 0);

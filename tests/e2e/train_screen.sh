@@ -14,11 +14,11 @@ train="diloco train tiny.toml --set trainer.rounds=4000"
 
 # 80 x 24, until the screen has the run's loss and its replicas.
 code=0
-terminal 80 24 --interrupt 'its time in the newest entries' $train --store wide >seen || code=$?
+terminal 80 24 --interrupt 'time, newest 24' $train --store wide >seen || code=$?
 [ $code = 130 ] || fail "Ctrl-C: exit code $code: $(plain seen | tail -5)"
 plain seen >lines
 grep -q '^wide: running, [12] of [12] replicas alive' lines || fail "no screen: $(tail -30 lines)"
-grep -q '^replica   state .*its time' lines || fail "the replicas have no table"
+grep -q '^replica   state .*time, newest 24' lines || fail "the replicas have no table"
 grep -q '^r0 .*step .*loss' lines || fail "the replicas have no live lines"
 [ -z "$(awk 'length($0) > 79' lines | grep -v '^\(run\|diloco: stopped\|stopped\|[0-9]* replica\|entry\)' || true)" ] ||
     fail "a line is wider than the terminal: $(awk 'length($0) > 79' lines | head -3)"

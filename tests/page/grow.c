@@ -140,10 +140,11 @@ static void add_record(dl_store *store, size_t i, uint64_t n, uint64_t steps, bo
             &text,
             "{\"event\":\"commit\",\"replica\":\"%s\",\"entry\":%" PRIu64
             ",\"missing\":[],\"peer_grad_similarity\":%.3f,\"aggregated_grad_norm\":%.3f,"
-            "\"bytes_sent\":500000,\"bytes_received\":4000000,\"requests_read\":10,"
+            "\"own_similarity\":%.3f,\"bytes_sent\":500000,\"bytes_received\":4000000,\"requests_"
+            "read\":10,"
             "\"requests_write\":3,\"wait_s\":%.2f,\"exchange_s\":0.9,\"time\":%.3f}\n",
             life.replica, e, 0.3 + 0.6 / (1 + (double)e / 200), 3 / (1 + (double)e / 100),
-            9 - train, end));
+            0.9 - 0.05 * (double)(i % 8), 9 - train, end));
         if (text.len < 256 << 10 && e + 1 < n) continue;
         dl_span frame;
         check(dl_zip(zipper, &frame, text.data, text.len));

@@ -193,6 +193,12 @@ const cases = {
     }
     await page.getByText("The same as a table").click();
     must((await page.locator("details tbody tr").count()) === 4, "the table of lanes has other than 4 replicas");
+    const heads = await page.locator("details thead th").allInnerTexts();
+    for (const name of ["norm", "cosine"])
+      for (const row of await page.locator("details tbody tr").all())
+        must(/^-?[\d.]+(e-?\d+)?$/.test(await row.locator("td").nth(heads.indexOf(name)).innerText()), `a member has no ${name}`);
+    for (const label of ["Cosine of each replica's contribution with the combined update", "Norm of each replica's contribution"])
+      must((await page.locator(`svg[aria-label^="${label}"] path.series`).count()) === 4, `other than 4 curves: ${label}`);
     await page.getByText("The same as a table").click();
     await page.getByLabel(/Find/).fill("outer_learning_rate");
     await says(page, "server.diloco.outer_learning_rate");

@@ -11,7 +11,16 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LEAST_COLUMNS = 40, MOST_COLUMNS = 80, WINDOW = 24, BAR = 24, FINDINGS_SHOWN = 4 };
+enum {
+    LEAST_COLUMNS = 40,
+    MOST_COLUMNS = 80,
+    WINDOW = 24,
+    BAR = 18,
+    PARTS = 8,
+    PARTS_NARROW = 4,
+    WIDE = 78,
+    FINDINGS_SHOWN = 4
+};
 
 static void add(dl_watch_frame *f, const char *format, ...) DL_PRINTF(2, 3);
 static void add(dl_watch_frame *f, const char *format, ...)
@@ -126,6 +135,15 @@ static void parts_of(char *out, const dl_lane *lane, const dl_model *m, size_t n
     out[k] = 0;
 }
 
+/* Norm of its newest contribution, and the cosine with the combined update. */
+static void agreement_of(char *out, size_t cap, const dl_cell *c)
+{
+    char norm[16] = "-", cosine[16] = "-";
+    if (c->norm > 0) snprintf(norm, sizeof norm, "%.2g", (double)c->norm);
+    if (c->cosine != 0) snprintf(cosine, sizeof cosine, "%.2f", (double)c->cosine);
+    snprintf(out, cap, " %7s %5s", norm, cosine);
+}
+
 static void add_replica(dl_watch_frame *f, const dl_view *view, const diloco_replica_status *r,
                         int columns)
 {
@@ -134,12 +152,13 @@ static void add_replica(dl_watch_frame *f, const dl_view *view, const diloco_rep
     const uint64_t to = m->n_entries, from = to > WINDOW ? to - WINDOW : 0;
     const dl_cell none = {.end = 0};
     const dl_cell sum = lane ? dl_lane_sum(lane, m->shift, from, to) : none;
-    char bar[BAR + 1], parts[MOST_COLUMNS], numbers[48];
+    char bar[BAR + 1], parts[PARTS + 1], numbers[48], agrees[32] = "";
     const char *state = r->ended ? "ended" : r->alive ? "alive" : r->seen ? "LOST" : "not seen";
     bar_of(bar, &sum);
-    parts_of(parts, lane, m, columns >= 78 ? 16 : 4);
+    parts_of(parts, lane, m, columns >= WIDE ? PARTS : PARTS_NARROW);
+    if (columns >= WIDE) agreement_of(agrees, sizeof agrees, &sum);
     snprintf(numbers, sizeof numbers, "%8" PRIu64 " %6.3g/s", r->step, r->steps_per_s);
-    add(f, "%-9.9s %-8s [%s] %s %s", r->replica, state, bar, numbers, parts);
+    add(f, "%-9.9s %-8s [%s] %s%s %s", r->replica, state, bar, numbers, agrees, parts);
 }
 
 /* The lost first: they are looked for. */
@@ -148,8 +167,8 @@ static void add_replicas(dl_watch_frame *f, const dl_view *view, int columns, in
     const diloco_run_status *run = dl_follower_status(view->follower);
     size_t shown = 0;
     if (run->n_replicas == 0 || room < 2) return;
-    add(f, "%-9s %-8s  %-*s  %8s %8s %s", "replica", "state", BAR, "its time in the newest entries",
-        "step", "steps", columns >= 78 ? "counted" : "");
+    add(f, "%-9s %-8s  %-*s  %8s %8s%s", "replica", "state", BAR, "time, newest 24", "step",
+        "steps", columns >= WIDE ? "    norm   cos counted" : "");
     room--;
     const size_t fits = run->n_replicas <= (size_t)room ? run->n_replicas : (size_t)room - 1;
     for (int pass = 0; pass < 2; pass++)

@@ -60,6 +60,7 @@ TEST(a_finished_run_has_its_loss_its_replicas_and_who_counted)
     CHECK_CONTAINS("well: no replica is lost, slow or rejected\n", text);
     CHECK_CONTAINS("\nr0        ended", text);
     CHECK_CONTAINS(" +++++\n", text);
+    CHECK_CONTAINS("    norm   cos counted\n", text);
     CHECK_CONTAINS("loss ▁", text);
     CHECK_CONTAINS("loss _", drawn(store, 80, 24, false));
 }
