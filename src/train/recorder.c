@@ -58,6 +58,7 @@ diloco_status dl_recorder_open(dl_recorder *out, const dl_config *config, const 
         if (out->fd < 0) return dl_fail_errno(errno, "open the record", config->record);
     }
     DL_TRY(dl_tracker_open(&out->tracker, config->track, replica));
+    dl_tracker_settings(&out->tracker, config);
     if (run) diloco_run_on_record(run, sink, out);
     return DILOCO_OK;
 }

@@ -4,6 +4,9 @@
  *
  *     Event    1 wall_time double   2 step int64   3 file_version string   5 summary Summary
  *     Summary  1 value, repeated    Value  1 tag string   2 simple_value float   5 histo
+ *              9 metadata           metadata  1 plugin: 1 name string, 2 content HParamsPluginData
+ *     HParamsPluginData  3 session_start_info: 1 hparams, a map of string to Value; 5 start double
+ *                        (Value here is google.protobuf.Value: 2 number, 3 string, 4 bool)
  *     histo    1 min  2 max  3 num  4 sum  5 sum_squares  double; 6 bucket_limit  7 bucket, packed
  */
 #include "train/tracker_kinds.h"
@@ -167,6 +170,68 @@ static void add_histogram(dl_tracker *t, const char *tag, uint64_t step, const d
     if (h.ok && in.ok) add_event(t, tag, step, t->inner.data, t->inner.len);
 }
 
+/* ---- settings */
+
+/* Append a google.protobuf.Value: a number or a boolean where the text is one, else a string. */
+static void put_setting_value(writer *w, const char *text)
+{
+    char *end;
+    const double number = strtod(text, &end);
+    const bool yes = !strcmp(text, "true");
+    if (*text && !*end && isfinite(number)) {
+        put_double(w, 2, number);
+    } else if (yes || !strcmp(text, "false")) {
+        put_varint(w, 4 << 3);
+        put_varint(w, yes);
+    } else {
+        put_bytes(w, 3, text, strlen(text));
+    }
+}
+
+/* Append an item of the map: its name and its value. `value` and `item` are room. */
+static bool put_setting(writer *info, dl_buf *item, dl_buf *value, const dl_option *row,
+                        const dl_config *config)
+{
+    dl_buf text;
+    writer i = {item, true}, v = {value, true};
+    dl_buf_init(&text, 1 << 14);
+    dl_buf_clear(item);
+    dl_buf_clear(value);
+    bool ok = !dl_option_text(&text, row, config);
+    if (ok) put_setting_value(&v, dl_buf_str(&text));
+    put_bytes(&i, 1, row->name, strlen(row->name));
+    put_bytes(&i, 2, value->data, value->len);
+    put_bytes(info, 1, item->data, item->len);
+    ok = ok && v.ok && i.ok && info->ok;
+    dl_buf_deinit(&text);
+    return ok;
+}
+
+static void add_settings(dl_tracker *t, const dl_config *config)
+{
+    static const char plugin[] = "hparams", tag[] = "_hparams_/session_start_info";
+    writer info = {&t->inner, true}, data = {&t->histogram, true}, out = {&t->summary, true};
+    bool ok = true;
+    dl_buf_clear(&t->inner);
+    for (size_t i = 0; i < dl_config_table.n && ok; i++)
+        if (dl_tracker_has_setting(&dl_config_table.rows[i], config))
+            ok = put_setting(&info, &t->event, &t->value, &dl_config_table.rows[i], config);
+    put_double(&info, 5, dl_clock_wall());
+    dl_buf_clear(&t->histogram);
+    put_bytes(&data, 3, t->inner.data, t->inner.len);
+    dl_buf_clear(&t->summary);
+    put_bytes(&out, 1, plugin, sizeof plugin - 1);
+    put_bytes(&out, 2, t->histogram.data, t->histogram.len);
+    dl_buf_clear(&t->inner); /* now the plugin's data, as a field of the metadata */
+    put_bytes(&info, 1, t->summary.data, t->summary.len);
+    dl_buf_clear(&t->histogram);
+    put_bytes(&data, 9, t->inner.data, t->inner.len);
+    if (ok && info.ok && data.ok && out.ok)
+        add_event(t, tag, 0, t->histogram.data, t->histogram.len);
+    else
+        dl_tracker_give_up(t, "no memory");
+}
+
 static diloco_status open_events(dl_tracker *t, const char *dir)
 {
     static atomic_uint n;
@@ -193,4 +258,5 @@ const dl_tracker_kind dl_tracker_tensorboard = {
     .open = open_events,
     .number = add_number,
     .histogram = add_histogram,
+    .settings = add_settings,
 };

@@ -153,6 +153,17 @@ diloco_status dl_tracker_open(dl_tracker *t, const char *where, const char *repl
     return t->kind->open(t, place);
 }
 
+bool dl_tracker_has_setting(const dl_option *row, const dl_config *config)
+{
+    return row->flags & DL_OPTION_AGREE && !(row->flags & DL_OPTION_SECRET) &&
+           (!strcmp(row->name, "preset") || !dl_option_reads(row, config, row->fallback));
+}
+
+void dl_tracker_settings(dl_tracker *t, const dl_config *config)
+{
+    if (t->fd >= 0 && t->kind->settings) t->kind->settings(t, config);
+}
+
 void dl_tracker_close(dl_tracker *t)
 {
     if (t->fd >= 0) {

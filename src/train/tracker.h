@@ -1,8 +1,9 @@
 /* tracker.h - run.track: the numbers of a replica's record for programs that draw them.
  *
  *     tensorboard:DIR   DIR/<replica>/events.out.tfevents.<seconds>.<host>.<pid>.<n>, an event file
- *                       of TensorBoard: scalars, and a histogram of the members' norms at each
- * entry csv:FILE          lines "seconds,replica,tag,step,value", appended
+ *                       of TensorBoard: scalars, a histogram of the members' norms at each
+ *                       entry, and the run's settings as hparams
+ *     csv:FILE                 lines "seconds,replica,tag,step,value", appended
  *
  * An event file is a sequence of records (docs/formats.md): a length of 8 bytes, the masked CRC-32C
  * of these, a protocol buffer, its masked CRC-32C. A tracker that cannot write says so once, and
@@ -11,6 +12,7 @@
 #define DL_TRAIN_TRACKER_H
 
 #include "base/buf.h"
+#include "base/config.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,6 +32,8 @@ typedef struct dl_tracker {
  * its file. Closed by dl_tracker_close, also after an error. */
 DL_MUST_CHECK diloco_status dl_tracker_open(dl_tracker *out, const char *where,
                                             const char *replica);
+/* Write the run's settings, where the tracker has a place for them. Once, after dl_tracker_open. */
+void dl_tracker_settings(dl_tracker *tracker, const dl_config *config);
 void dl_tracker_close(dl_tracker *tracker); /* writes what is left */
 
 /* Take a line of the record. */

@@ -15,7 +15,13 @@ typedef struct dl_tracker_kind {
     /* Write the distribution of n values. NULL: the tracker has none. */
     void (*histogram)(dl_tracker *t, const char *tag, uint64_t step, const double *values,
                       size_t n);
+    /* Write the run's settings, once, after open. NULL: the tracker has no place for them. */
+    void (*settings)(dl_tracker *t, const dl_config *config);
 } dl_tracker_kind;
+
+/* The settings that a tracker writes: those on which the replicas of a run agree, away from their
+ * defaults, and the preset in any case. No secret is among them. */
+bool dl_tracker_has_setting(const dl_option *row, const dl_config *config);
 
 #define DL_DECLARE(name, place) extern const dl_tracker_kind dl_tracker_##name;
 DL_TRACKERS(DL_DECLARE)

@@ -22,6 +22,7 @@ done
 "$python" - <<'PY' || fail "TensorBoard reads something else"
 import json
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import plugin_data_pb2
 
 lines = [json.loads(line) for line in open("b.jsonl")]
 for replica in ("r0", "r1"):
@@ -38,6 +39,12 @@ for replica in ("r0", "r1"):
     assert same("loss/entry", "commit", "inner_loss", "entry") == 6
     assert same("entry/update_norm", "commit", "aggregated_grad_norm", "entry") == 6
     same("loss/validation", "eval", "loss", "step")
+    content = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    started = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info
+    settings = {name: v.string_value or v.number_value for name, v in started.hparams.items()}
+    assert settings["preset"] == "diloco" and settings["trainer.rounds"] == 6, settings
+    assert settings["parameters.model.channels"] == 32 and "run.store" not in settings, settings
+    assert started.start_time_secs > 1e9
     histograms = events.Histograms("entry/member_norms")
     assert len(histograms) == 6 and all(h.histogram_value.num == 2 for h in histograms)
 PY
