@@ -1,17 +1,17 @@
-/* capture.c - the trainer's side of an exec: what a fragment moved by is taken at its due point,
- * and theta is put into its local tensors.
+/* capture.c - the trainer's half of an exchange: a fragment's movement is captured at its due
+ * point, and theta is copied into its local tensors.
  *
- * Where the overlap is one round (PROTOCOL P21) a round begins from theta as it is then, `delayed`,
- * or from theta after the replica's own share of the entry that is under way, `eager`
- * (2502.12996): theta - lr w (g + mu v), v the momentum of its own shares. It ends when theta has
- * moved on, so where it began is kept, and g is measured from there.
+ * Where the overlap is one round (PROTOCOL P21), a `delayed` round begins from the newest theta. An
+ * `eager` round begins from theta after the replica's own share of the entry in flight
+ * (2502.12996), theta - lr w (g + mu v). Here v is the momentum of its own shares. Theta changes
+ * before the round ends, so its start is kept, and g is measured from there.
  *
- * A tensor that is narrower than f32 begins from theta rounded to it, and its movement is measured
- * from there: rounding is no movement. `start` holds such tensors rounded.
+ * A tensor that is narrower than f32 begins from theta rounded to its type, and its movement is
+ * measured from there: rounding is no movement. `start` holds such tensors rounded.
  *
- * With error feedback beta, what is encoded is a = g + beta e, and e <- a - decode(encode(a)) once
- * an entry counted it (PROTOCOL P17): until then `a` is kept, so that an abort sends the same
- * movement once, and encoding again gives the same payload. */
+ * With error feedback beta, a = g + beta e is encoded, and e <- a - decode(encode(a)) once an entry
+ * counted it (PROTOCOL P17). Until then `a` is kept. So an abort sends the movement once, and a
+ * second encoding gives the same payload. */
 #include "exchange/exec_parts.h"
 #include "tensor/widths.h"
 
@@ -26,7 +26,7 @@ static size_t n_floats(const dl_exec *x, uint32_t fragment)
 
 dl_capture *dl_exec_captured(const dl_exec *x, uint64_t entry)
 {
-    if (!x->capture.at) return NULL; /* who only reads takes nothing */
+    if (!x->capture.at) return NULL; /* a reader captures nothing */
     dl_capture *c = &x->capture.at[entry % x->capture.n];
     return c->there && c->entry == entry ? c : NULL;
 }
@@ -36,14 +36,14 @@ const dl_exec_private *dl_exec_private_at(const dl_exec *x, size_t i)
     return i < x->capture.n_privates ? &x->capture.privates[i] : NULL;
 }
 
-/* What the fragment's movement is measured from. */
+/* Returns the values from which the fragment's movement is measured. */
 static const float *anchor(const dl_exec *x, uint32_t fragment)
 {
     return x->capture.start ? x->capture.start + x->capture.f32_at[fragment]
                             : x->state.now[fragment].theta;
 }
 
-/* The type of a local tensor that is narrower than f32, by name; NULL: it is not. */
+/* Returns the name of a local tensor's type if it is narrower than f32, else NULL. */
 static const char *narrow_type(const dl_exec *x, size_t i)
 {
     const diloco_dtype dtype = x->a.run->manifest.tensors[x->capture.tensor_of[i]].dtype;
@@ -58,7 +58,7 @@ static void narrow_delta(float *g, const float *before, const float *after, size
     dl_delta(g, g, after, n);
 }
 
-/* How far the fragment's tensors moved, or their gradients. */
+/* Computes the movement of the fragment's tensors, or copies their gradients. */
 static void form_g(const dl_exec *x, uint32_t fragment, float *g)
 {
     const float *before = anchor(x, fragment);
@@ -123,7 +123,7 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment,
     copy_discrete(x, fragment, c->discrete);
     c->entry = entry;
     c->fragment = fragment;
-    c->restored = c->vouched = false;
+    c->restored = c->confirmed = false;
     c->stats = *stats;
     c->dealt = (dl_dealt){.n = 0};
     if (x->state.control.ledger)
@@ -145,7 +145,7 @@ void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
         return;
     }
     if (dl_mirrors_pull(x->a.mirrors, (int)fragment))
-        return; /* told by who asks dl_mirrors_check */
+        return; /* the caller of dl_mirrors_check gets the error */
     dl_fp_state fp = dl_fp_enter();
     for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
         const dl_local_tensor *t = &x->capture.local[i];
@@ -162,18 +162,19 @@ void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
     dl_state_put_out(&x->state, (int)fragment);
 }
 
-/* decode(encode(.)) of what was taken for an entry (docs/architecture.md section 2). */
+/* Decodes the encoded capture of an entry (docs/architecture.md section 2). */
 static bool decode_share(const dl_exec *x, uint64_t entry, uint32_t fragment)
 {
     const dl_capture *c = dl_exec_captured(x, entry);
     const dl_codec_form *form = &x->forms[fragment];
-    size_t len; /* beyond the bound: the exchange says so */
+    size_t len; /* beyond the bound: the exchange reports it */
     if (!c || dl_codec_encode(form, x->capture.share_payload, &len, c->g, NULL)) return false;
     dl_codec_round_trip(form, x->capture.share, x->capture.share_payload, len);
     return true;
 }
 
-/* How the outer optimizer moves theta by a share g of momentum v: lr g; lr v; lr (g + mu v). */
+/* Moves theta by a share g with momentum v as the outer optimizer does: lr g; lr v; lr (g + mu v).
+ */
 static void take_share(const dl_exec *x, uint32_t fragment, float weight)
 {
     const char *outer = x->state.outer->name;
@@ -228,7 +229,7 @@ void dl_exec_begin_round(dl_exec *x, uint32_t fragment, uint64_t entry, float we
     dl_mirrors_push(x->a.mirrors, (int)fragment);
 }
 
-/* v <- mu v + g where the entry counted it, mu v where it did not; an abort leaves it. */
+/* v <- mu v + g if the entry counted the share, mu v if not; an abort leaves v. */
 void dl_exec_decided(dl_exec *x, uint64_t entry, uint32_t fragment, bool commit, bool counted)
 {
     if (!x->capture.own_momentum || !commit) return;
@@ -265,7 +266,7 @@ void dl_exec_leave_out(dl_exec *x, const dl_capture *c)
     if (!x->capture.residual) return;
     const dl_codec_form *form = &x->forms[c->fragment];
     float *e = x->capture.residual + x->capture.f32_at[c->fragment];
-    size_t len; /* beyond the bound: the exchange says so */
+    size_t len; /* beyond the bound: the exchange reports it */
     x->upload.made.entry_and_1 = 0;
     if (dl_codec_encode(form, x->upload.payload, &len, c->g, NULL)) return;
     dl_codec_round_trip(form, e, x->upload.payload, len);
@@ -282,7 +283,8 @@ void dl_exec_settle(dl_exec *x, const dl_request *swap)
     float *e = x->capture.residual + x->capture.f32_at[swap->fragment];
     const dl_capture *c = dl_exec_captured(x, swap->swap.own);
     if (!c || !dl_hash_equal(c->body, swap->swap.body)) {
-        memset(e, 0, n * sizeof *e); /* a former life's: what it left behind is not known here */
+        /* an earlier generation's capture: the part that it left out is unknown here */
+        memset(e, 0, n * sizeof *e);
         return;
     }
     dl_exec_leave_out(x, c);

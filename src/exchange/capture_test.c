@@ -1,9 +1,10 @@
-/* capture_test.c - what is taken and sent, and what error feedback keeps of it (docs/protocol.md
- * P17): a real exec over a store in memory; the test is its trainer and its machine.
+/* capture_test.c - captures, contributions, and the residual that error feedback keeps
+ * (docs/protocol.md P17): a real dl_exec with a store in memory; the test is its trainer and its
+ * machine.
  *
- * Two fragments, "a" of N floats and "b" with integers beside, H = 4, tau = 3: two contributions
- * may be under way. The outer optimizer is SGD of lr 1 and this replica the only member, so theta
- * moves by exactly what others decode. */
+ * Two fragments, "a" of N floats and "b" which also has integers, H = 4, tau = 3: two contributions
+ * may be in flight. The outer optimizer is SGD with lr 1 and this replica is the only member. So
+ * theta moves by exactly what others decode. */
 #include "exchange/exec_parts.h"
 
 #include "check.h"
@@ -22,8 +23,8 @@ typedef struct world {
     int64_t counts[2];
     diloco_tensor tensors[3];
     dl_entry entry;
-    dl_contribution facts; /* of what was fetched last */
-    float sent[N];         /* … decoded */
+    dl_contribution facts; /* of the newest fetched contribution */
+    float sent[N];         /* its decoded values */
 } world;
 
 static void option(world *w, const char *name, const char *value)
@@ -119,7 +120,7 @@ static dl_reply put(world *w, uint64_t entry, uint32_t fragment)
     return carry_out(w, &request);
 }
 
-/* Read it back as everybody does. */
+/* Reads the contribution back as any replica does. */
 static void fetch(world *w, uint64_t entry, uint32_t fragment, uint32_t generation)
 {
     const dl_request request = {.kind = DL_REQUEST_FETCH,
@@ -131,8 +132,8 @@ static void fetch(world *w, uint64_t entry, uint32_t fragment, uint32_t generati
     w->facts = *reply.fetch.facts;
 }
 
-/* theta moves by what was fetched; `counted`: it was ours. What theta moved by is what others
- * decoded. */
+/* Moves theta by the fetched contribution; `counted`: it was ours. Checks that theta moved by the
+ * values that others decode. */
 static void commit(world *w, uint64_t entry, uint32_t fragment, bool counted)
 {
     static const size_t slot = 0;
@@ -176,14 +177,14 @@ static const float *residual(const world *w)
     return p->data;
 }
 
-/* Training: a moves by -g. */
+/* Trains: a moves by -g. */
 static void move(world *w, const float *g)
 {
     for (int i = 0; i < N; i++)
         w->a[i] -= g[i];
 }
 
-/* One element of size 1, all others of 0.25: top-k of one in 64 sends the largest only. */
+/* Makes one element of size 1, all others 0.25: top-k of one in 64 sends the largest only. */
 static void one_large(float *g)
 {
     for (int i = 0; i < N; i++)
@@ -209,7 +210,7 @@ TEST(p17_what_was_not_sent_is_added_to_what_is_sent_next)
     contribute_and_commit(&w, 2, A);
     for (int i = 0; i < N; i++)
         CHECK_NEAR(i == 5 ? 0 : 0.375, (double)residual(&w)[i], 1e-7);
-    for (int i = N; i < N + N_B; i++) /* the other fragment's */
+    for (int i = N; i < N + N_B; i++) /* of the other fragment */
         CHECK_NEAR(0, (double)residual(&w)[i], 0);
     end_world(&w);
 }
@@ -227,13 +228,13 @@ TEST(p17_an_entry_that_does_not_count_it_leaves_the_residual)
     take(&w, 2, A);
     (void)put(&w, 2, A);
     fetch(&w, 2, A, 0);
-    CHECK_BYTES(was, residual(&w), sizeof was); /* taken, put, and not decided */
+    CHECK_BYTES(was, residual(&w), sizeof was); /* captured, uploaded, and not decided */
     commit(&w, 2, A, false);
     CHECK_BYTES(was, residual(&w), sizeof was);
     end_world(&w);
 }
 
-/* Nothing moved since, so what is sent again is the same to the byte. */
+/* Nothing moved since, so the same bytes are sent again. */
 TEST(p17_after_an_abort_the_same_movement_is_sent_once_more_and_not_twice_as_much)
 {
     world w;
@@ -274,9 +275,9 @@ TEST(p17_a_counted_contribution_that_is_not_known_here_zeroes_the_residual)
         fetch(&w, entry, A, 0);
         const dl_request rejoin = {.kind = DL_REQUEST_REJOIN, .entry = 0};
         if (other)
-            w.facts.body.bytes[0] ^= 1; /* a former life's, of other bytes */
+            w.facts.body.bytes[0] ^= 1; /* an earlier generation's, with other bytes */
         else
-            (void)carry_out(&w, &rejoin); /* what was taken rests on a state that is none */
+            (void)carry_out(&w, &rejoin); /* the capture's state is not in the log */
         commit(&w, entry, A, true);
         for (int i = 0; i < N; i++)
             CHECK_NEAR(0, (double)residual(&w)[i], 0);
@@ -285,7 +286,7 @@ TEST(p17_a_counted_contribution_that_is_not_known_here_zeroes_the_residual)
     end_world(&w);
 }
 
-/* SWM-25: 0.1 a step is below the threshold for ever, or ten times that after a while. */
+/* SWM-25: 0.1 a step stays below the threshold for ever, or is ten times that after a while. */
 static bool is_ever_sent(const char *feedback)
 {
     world w;
@@ -309,7 +310,7 @@ TEST(a_component_below_the_threshold_is_sent_at_last_with_error_feedback_and_nev
     CHECK(!is_ever_sent("0"));
 }
 
-/* SWM-26: theta moves by what others decode, and the residual is what they did not. */
+/* SWM-26: theta moves by what others decode, and the residual is the rest. */
 TEST(a_replica_takes_its_own_contribution_as_others_decode_it)
 {
     for (size_t c = 0; dl_codec_at(c); c++) {
@@ -328,7 +329,8 @@ TEST(a_replica_takes_its_own_contribution_as_others_decode_it)
     }
 }
 
-/* Where replicas do not wait for each other, entries of others come between taking and putting. */
+/* Where replicas do not wait for each other, other replicas' entries come between capture and
+ * upload. */
 TEST(p20_what_was_taken_stays_while_an_entry_of_another_is_computed)
 {
     world w;
@@ -337,7 +339,7 @@ TEST(p20_what_was_taken_stays_while_an_entry_of_another_is_computed)
     for (int i = 0; i < N; i++)
         g[i] = 0.5f * (float)(i + 1);
     move(&w, g);
-    take(&w, 0, A); /* the other's: put, and committed below */
+    take(&w, 0, A); /* the other replica's, committed below */
     (void)put(&w, 0, A);
     fetch(&w, 0, A, 0);
     move(&w, g);
@@ -350,7 +352,7 @@ TEST(p20_what_was_taken_stays_while_an_entry_of_another_is_computed)
     end_world(&w);
 }
 
-/* ---- what is taken ------------------------------------------------------------------------- */
+/* ---- captures ------------------------------------------------------------------------------- */
 
 TEST(what_was_taken_does_not_change_with_further_training)
 {
@@ -402,11 +404,12 @@ TEST(p15_what_a_former_life_put_is_not_put_again_as_nothing)
     const dl_reply reply = put(&w, 0, A);
     CHECK(reply.contribute.taken);
     CHECK_INT(0, reply.contribute.takes_over.generation);
-    CHECK(!put(&w, 1, A).contribute.taken); /* the former life had not come so far */
+    CHECK(!put(&w, 1, A).contribute.taken); /* the earlier generation had not uploaded it */
     end_world(&w);
 }
 
-/* What is encoded again after an unknown outcome is the same bytes, or the store would fence us. */
+/* The second encoding after an unknown outcome gives the same bytes, or the store would fence us.
+ */
 TEST(a_contribution_may_be_put_again)
 {
     world w;

@@ -1,8 +1,8 @@
-/* combined.c - what an entry's members come to, combined by one replica for all (P19): an object
- * under x/ with the form of a contribution, its payload G as float32, and its integers and
- * booleans the new values.
+/* combined.c - the combined update of an entry's members, computed by one replica for all (P19). It
+ * is an object under x/ with the form of a contribution: its payload is G as float32, and its
+ * integers and booleans are the new values.
  *
- * One is held at a time, in a slot of its own: whatever was combined or fetched last. */
+ * A replica holds one combined update at a time, in a slot of its own. */
 #include "exchange/exec_parts.h"
 
 #include <float.h>
@@ -32,7 +32,7 @@ diloco_status dl_exec_make_combined_slot(dl_exec *x, dl_slot **slot)
     return dl_slot_create(slot, most, x->a.spool_dir);
 }
 
-/* Where the parts of a fragment's lie in the slot: as in the object. */
+/* Returns the addresses of a fragment's parts in the slot. They have the order of the object. */
 dl_combined dl_exec_combined_parts(const dl_exec *x, dl_slot *slot, uint32_t fragment)
 {
     unsigned char *base = dl_slot_bytes(slot);
@@ -93,8 +93,8 @@ static diloco_status put_combined(dl_exec *x, const dl_request *request, dl_hash
         dl_contribution_write_header(header, &c);
     dl_key_combined(key, request->entry, &x->a.self);
     const diloco_status status = dl_store_create(x->a.store, key, spans, 2, NULL, until);
-    x->combine.vouched = !status && dl_store_vouches(x->a.store);
-    if (status == DILOCO_EEXIST && x->ring) return status; /* perhaps junk: the members are read */
+    x->combine.confirmed = !status && dl_store_vouches(x->a.store);
+    if (status == DILOCO_EEXIST && x->ring) return status; /* perhaps junk: read the members */
     if (status == DILOCO_EEXIST)
         return dl_fail(DILOCO_EFENCED,
                        "%s holds other bytes: another process lives as %s; stop one", key,
@@ -110,7 +110,7 @@ diloco_status dl_exec_combine_here(dl_exec *x, const dl_request *request)
     DL_TRY(dl_outer_combine(&parts, &x->state.now[request->fragment], &args, &x->facts.outer,
                             x->apply.scratch, x->a.pool));
     x->combine.here = true;
-    x->combine.vouched = false;
+    x->combine.confirmed = false;
     return DILOCO_OK;
 }
 
@@ -123,14 +123,14 @@ static diloco_status combine(dl_exec *x, const dl_request *request, dl_reply *re
     return request->step.put ? put_combined(x, request, reply->combined.result, until) : DILOCO_OK;
 }
 
-/* What this replica has put lies in the slot, and is fit for use: nothing has to be read (P8). */
+/* This replica's own combined update is in the slot and is valid, so it is not read (P8). */
 static bool is_held(dl_exec *x, const dl_request *request, const dl_contribution_expect *expect)
 {
     const dl_combined_at *named = &request->step.draft->combined;
     const unsigned char *body = dl_slot_bytes(x->combine.slot);
     size_t index;
     double norm2;
-    return x->combine.vouched && dl_life_equal(&named->life, &x->a.self) &&
+    return x->combine.confirmed && dl_life_equal(&named->life, &x->a.self) &&
            dl_hash_equal(dl_digest_bytes(body, body_bytes(x, request->fragment)), named->body) &&
            !dl_codec_check(expect->form, body, expect->form->n * sizeof(float), expect->bound,
                            &index, &norm2);
@@ -151,13 +151,13 @@ static diloco_status collect(dl_exec *x, const dl_request *request, dl_reply *re
                                      .codec = DL_CODEC_COMBINED,
                                      .bound = FLT_MAX,
                                      .tensors = &x->a.run->manifest};
-    dl_contribution_data data; /* the parts of the slot: nothing is packed */
+    dl_contribution_data data; /* the parts of the slot, never compressed */
     dl_key key;
     DL_TRY(dl_exec_make_combined_slot(x, &x->combine.slot));
     DL_TRY(dl_exec_key_of(&expect.key, &reply->combined.reason, x, named->life.replica, until));
     x->combine.here = x->combine.here && dl_life_equal(&named->life, &x->a.self);
     if (is_held(x, request, &expect)) return DILOCO_OK;
-    x->combine.vouched = false;
+    x->combine.confirmed = false;
     dl_key_combined(key, request->entry, &named->life);
     DL_TRY(dl_contribution_fetch(&x->collect.fetched, &data, &reply->combined.reason,
                                  x->combine.slot, x->a.store, key, &expect, until));
@@ -176,7 +176,7 @@ diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next,
     args.combined = &parts;
     DL_TRY(dl_outer_step(next, &x->state.now[request->fragment], &args, &facts, x->apply.scratch,
                          x->a.pool));
-    if (!x->combine.here) x->facts.outer = facts; /* who combined has measured more */
+    if (!x->combine.here) x->facts.outer = facts; /* the replica that combines measures more */
     x->combine.here = false;
     return DILOCO_OK;
 }

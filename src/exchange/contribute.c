@@ -1,8 +1,9 @@
-/* contribute.c - a replica's own contribution: encode what was taken, put it.
+/* contribute.c - a replica's own contribution: encode its capture, upload it.
  *
- * What was taken does not change until its entry is adopted, so a request that is carried out again
- * gives the same bytes, also by a later life, with whose local state it is saved (P16): then the
- * residual moves on by it, and an eager momentum, as if the life had not ended. */
+ * A capture does not change until its entry is adopted, so a repeated request gives the same bytes.
+ * A later generation gets the same bytes too, because captures are saved with the local state
+ * (P16). The residual, and an eager momentum, then move on as if the process had not been
+ * restarted. */
 #include "exchange/exec_parts.h"
 
 #include "exchange/generations.h"
@@ -13,7 +14,8 @@
 
 enum { RENEWALS_MAX = 23 }; /* 2^23 is about DL_GENERATION_MAX */
 
-/* A former life's that began from a state which the log does not have is not sent (P3). */
+/* A capture that an earlier generation made from a state that the log does not have is not sent
+ * (P3). */
 static bool fits_the_log(const dl_exec *x, const dl_request *request, const dl_capture *c)
 {
     const dl_fragment_state *now = &x->state.now[request->fragment];
@@ -22,7 +24,7 @@ static bool fits_the_log(const dl_exec *x, const dl_request *request, const dl_c
            (lags && dl_hash_equal(c->base, now->before));
 }
 
-/* What this replica has to say to an entry; of no samples: nothing. */
+/* Returns this replica's capture for an entry, or an empty one, which has no samples. */
 static dl_capture captured_or_nothing(const dl_exec *x, const dl_request *request)
 {
     const dl_capture *c = dl_exec_captured(x, request->entry);
@@ -36,7 +38,7 @@ bool dl_exec_sends_values(const dl_exec *x)
     return x->mode->may_send_values && x->a.run->config.payload == DL_PAYLOAD_WEIGHTS;
 }
 
-/* The name of an object: a life's contribution to an entry, which is of this fragment. */
+/* The name of an object: one generation's contribution to an entry, which is of this fragment. */
 typedef struct object_name {
     uint64_t entry;
     uint32_t fragment;
@@ -47,7 +49,7 @@ static dl_contribution describe(const dl_exec *x, const object_name *name, const
                                 size_t payload_len)
 {
     const dl_fragment_shape *s = &x->a.run->manifest.fragments[name->fragment];
-    const bool dealt = from->dealt.n > 0; /* its chunks are no range */
+    const bool dealt = from->dealt.n > 0; /* assigned chunks are no range of samples */
     dl_contribution c = {.life = name->life,
                          .entry = name->entry,
                          .fragment = name->fragment,
@@ -75,19 +77,19 @@ static dl_contribution describe(const dl_exec *x, const object_name *name, const
     return c;
 }
 
-/* Which former lives may have contributed: all of smaller number; where numbers are random
- * (dl_run_claim_life), those that a listing shows. */
+/* The earlier generations that may have contributed: every smaller number. Where numbers are random
+ * (dl_run_claim_life), only those that a listing shows. */
 enum { FORMER_MAX = 64 };
-typedef struct former_lives {
+typedef struct former_generations {
     const dl_life *self;
     bool listed;
     uint32_t at[FORMER_MAX]; /* ascending */
     size_t n;
-} former_lives;
+} former_generations;
 
 static diloco_status found_former(void *context, const char *key, size_t len)
 {
-    former_lives *l = context;
+    former_generations *l = context;
     uint64_t entry;
     dl_life life;
     (void)len;
@@ -97,31 +99,32 @@ static diloco_status found_former(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-static diloco_status list_former(former_lives *l, dl_exec *x, uint64_t entry, dl_time until)
+static diloco_status list_former(former_generations *l, dl_exec *x, uint64_t entry, dl_time until)
 {
     dl_key folder;
-    *l = (former_lives){.self = &x->a.self, .listed = x->a.run->config.single_committer[0]};
+    *l = (former_generations){.self = &x->a.self, .listed = x->a.run->config.single_committer[0]};
     if (!l->listed) return DILOCO_OK;
     dl_key_contributions(folder, entry);
     return dl_store_list(x->a.store, folder, NULL, found_former, l, until);
 }
 
-/* The newest before *g; false: there is none. */
-static bool life_before(former_lives *l, uint32_t *g)
+/* Returns the newest generation before *g in *g, or false if no earlier one exists. */
+static bool generation_before(former_generations *l, uint32_t *g)
 {
     if (l->listed) return l->n > 0 && (*g = l->at[--l->n], true);
     return *g > 0 && ((*g)--, true);
 }
 
-/* P15: did a former life of ours put the same contribution already? Asked at the first of this
- * life, and for what a former life had under way: then whatever it put is ours. */
+/* P15: looks for the same contribution by an earlier generation of this replica. It is called for
+ * the first contribution of this generation, and for captures that an earlier one had in flight.
+ * Any contribution of those is ours. */
 static diloco_status find_former(dl_exec *x, const object_name *name, const dl_contribution *ours,
                                  bool nothing, dl_reply *reply, dl_time until)
 {
-    former_lives lives;
+    former_generations former;
     uint32_t g = x->a.self.generation;
-    DL_TRY(list_former(&lives, x, name->entry, until));
-    while (!reply->contribute.taken && life_before(&lives, &g)) {
+    DL_TRY(list_former(&former, x, name->entry, until));
+    while (!reply->contribute.taken && generation_before(&former, &g)) {
         dl_life life = x->a.self;
         life.generation = g;
         dl_key key;
@@ -129,7 +132,7 @@ static diloco_status find_former(dl_exec *x, const object_name *name, const dl_c
         dl_contribution c;
         const diloco_status status = dl_contribution_look(&c, x->a.store, key, until);
         if (dl_store_may_recover(x->a.store, status) || status == DILOCO_ETIMEDOUT) return status;
-        if (status) continue; /* none, or none that anybody can have counted */
+        if (status) continue; /* it does not exist, or no replica can have counted it */
         reply->contribute.taken =
             nothing ? c.stats.samples > 0
                     : dl_hash_equal(c.body, ours->body) && dl_hash_equal(c.base, ours->base);
@@ -152,8 +155,8 @@ static void make_header(dl_exec *x, size_t *n_spans, dl_contribution *c, unsigne
     x->upload.spans[0] = (dl_span){header, DL_CONTRIBUTION_HEADER};
 }
 
-/* Header, payload, integers and booleans into x->upload.spans, for name->life; *n_spans: how many.
- */
+/* Writes header, payload, integers and booleans of `name` to x->upload.spans, and their number
+ * to *n_spans. */
 static diloco_status make_object(dl_exec *x, size_t *n_spans, const object_name *name,
                                  dl_contribution *c, unsigned char header[DL_CONTRIBUTION_HEADER],
                                  const dl_capture *from)
@@ -187,7 +190,7 @@ static diloco_status make_object(dl_exec *x, size_t *n_spans, const object_name 
     return DILOCO_OK;
 }
 
-/* What make_object made, signed where the run is. */
+/* Signs the object that make_object made, if the run has keys. */
 static diloco_status sign_object(dl_exec *x, dl_contribution *c, unsigned char *header,
                                  size_t n_spans)
 {
@@ -205,26 +208,26 @@ static void measure(dl_exec *x, const object_name *name, const dl_capture *from,
     x->facts.own.encode_s = dl_seconds(dl_clock_now() - began);
 }
 
-/* A name that is taken by other bytes is EEXIST. */
-static diloco_status put(dl_own_facts *facts, bool *vouched, dl_store *store, uint64_t entry,
+/* Uploads an object. Returns DILOCO_EEXIST if the name holds other bytes. */
+static diloco_status put(dl_own_facts *facts, bool *confirmed, dl_store *store, uint64_t entry,
                          const dl_life *life, const dl_span *spans, size_t n_spans, dl_time until)
 {
     dl_key key;
     const dl_time began = dl_clock_now();
     dl_key_contribution(key, entry, life);
     diloco_status status = dl_store_create(store, key, spans, n_spans, NULL, until);
-    if (status == DILOCO_EEXIST) /* what was read back to compare may have been damaged */
+    if (status == DILOCO_EEXIST) /* the bytes read back for the comparison may have been damaged */
         status = dl_store_create(store, key, spans, n_spans, NULL, until);
     facts->put_s = dl_seconds(dl_clock_now() - began);
-    *vouched = !status && dl_store_vouches(store);
+    *confirmed = !status && dl_store_vouches(store);
     return status;
 }
 
-/* ---- a name that is taken ----------------------------------------------------------------- */
+/* ---- a name that exists already ------------------------------------------------------------ */
 
 /* If our own object name holds different bytes, another process is running under this replica's
- * identity. In a run of keys that process has signed them. DILOCO_EEXIST: nobody has, so the name
- * is somebody's junk, and this replica needs another generation. */
+ * identity. In a run with keys those bytes are signed. Returns DILOCO_EEXIST if they are not: then
+ * the name holds junk, and this replica needs another generation. */
 static diloco_status fenced(const dl_exec *x, diloco_status status, dl_store *store, uint64_t entry,
                             const dl_life *life, dl_time until)
 {
@@ -242,15 +245,15 @@ static diloco_status fenced(const dl_exec *x, diloco_status status, dl_store *st
                    (unsigned long long)entry, x->a.self.replica);
 }
 
-/* A later generation: the next one, then ever further away, by chance. So whoever creates n names
- * in advance costs about log2(n) generations. */
+/* Claims a later generation: first the next number, then numbers at random from a range that
+ * doubles. An attacker that creates n names in advance costs about log2(n) generations. */
 static diloco_status renew(dl_exec *x, unsigned n)
 {
     dl_life newest = x->a.self, next = x->a.self;
     uint32_t random, from = x->a.self.generation + 1;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) random = 0;
     from += random % (UINT32_C(1) << dl_size_min(n, RENEWALS_MAX));
-    /* A claim that was not answered may have created the name: then it is ours. */
+    /* A claim without an answer may have created the name; then it is ours. */
     if (x->upload.claimed > newest.generation) newest.generation = x->upload.claimed;
     const diloco_status status =
         dl_run_claim_next(&next, x->a.store, &newest, from, x->a.run, x->a.signer);
@@ -264,15 +267,15 @@ dl_life dl_exec_self(const dl_exec *x)
     return x->a.self;
 }
 
-/* ---- put ahead ---------------------------------------------------------------------------- */
+/* ---- pipelined uploads -------------------------------------------------------------------- */
 
 bool dl_exec_puts_ahead(const dl_exec *x)
 {
     return x->upload.pipelined;
 }
 
-/* What is in x->upload.spans, the first of them the header, stays as it is until it is sent: the
- * payloads change places, the rest is small. */
+/* Keeps the object in x->upload.spans, header first, unchanged until it is sent. The two payloads
+ * are swapped; the other parts are small and are copied. */
 static void keep_to_send(dl_exec *x, const object_name *name, size_t n_spans,
                          const unsigned char *discrete)
 {
@@ -308,8 +311,8 @@ diloco_status dl_exec_send(dl_exec *x, dl_store *store, dl_time until)
                             .until = until};
     DL_TRY(dl_slices_send(&slices, store));
     const diloco_status status =
-        put(&s->facts, &s->vouched, store, s->entry, &s->life, s->spans, s->n_spans, until);
-    s->vouched &= dl_slices_are_vouched(&slices);
+        put(&s->facts, &s->confirmed, store, s->entry, &s->life, s->spans, s->n_spans, until);
+    s->confirmed &= dl_slices_are_confirmed(&slices);
     return fenced(x, status, store, s->entry, &s->life, until);
 }
 
@@ -317,7 +320,7 @@ void dl_exec_sent(dl_exec *x)
 {
     x->facts.own = x->upload.sent.facts;
     dl_capture *c = dl_exec_captured(x, x->upload.sent.entry);
-    if (c) c->vouched = x->upload.sent.vouched;
+    if (c) c->confirmed = x->upload.sent.confirmed;
     if (x->a.peers) dl_peers_show(x->a.peers, x->upload.sent.entry, &x->upload.sent.life);
 }
 
@@ -354,12 +357,13 @@ static diloco_status contribute(dl_exec *x, const dl_request *request, dl_reply 
                             .discrete = from.discrete,
                             .until = until};
     if (c.slices) DL_TRY(dl_exec_put_slices(x, &slices));
-    bool vouched;
-    const diloco_status status = put(&x->facts.own, &vouched, x->a.store, request->entry,
+    bool confirmed;
+    const diloco_status status = put(&x->facts.own, &confirmed, x->a.store, request->entry,
                                      &name.life, x->upload.spans, n_spans, until);
     if (!status && x->a.peers) dl_peers_show(x->a.peers, request->entry, &name.life);
     if (!nothing)
-        dl_exec_captured(x, request->entry)->vouched = vouched && dl_slices_are_vouched(&slices);
+        dl_exec_captured(x, request->entry)->confirmed =
+            confirmed && dl_slices_are_confirmed(&slices);
     return fenced(x, status, x->a.store, request->entry, &name.life, until);
 }
 
@@ -374,9 +378,10 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_request *request, dl_reply
     return status;
 }
 
-/* ---- known without reading ---------------------------------------------------------------- */
+/* ---- the own contribution, without reading it back --------------------------------------------
+ */
 
-/* What was sent may lie there still: the header's digest tells. */
+/* The bytes that were sent may still be in memory; the header's digest shows whether they are. */
 static bool is_made(const dl_exec *x, dl_contribution *facts, dl_contribution_data *data,
                     dl_slot *slot, const dl_request *request, const dl_contribution_expect *expect)
 {
@@ -386,7 +391,7 @@ static bool is_made(const dl_exec *x, dl_contribution *facts, dl_contribution_da
                                  x->upload.made.n_spans, expect);
 }
 
-/* What was taken may lie where the next state was made since: the digest tells. */
+/* The capture's memory may hold the next state by now; the digest shows whether it does. */
 static bool make_again(dl_exec *x, size_t *n_spans, unsigned char *header, const object_name *name,
                        const dl_capture *from)
 {
@@ -403,9 +408,9 @@ bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *da
 {
     unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
     size_t n_spans;
-    const char *reason; /* what is wrong with it, it is refused for as it was stored */
+    const char *reason; /* if it is invalid, the read from the store gives the reason */
     const dl_capture *c = dl_exec_captured(x, request->entry);
-    if (!c || !c->vouched || expect->slices || !dl_life_equal(&request->fetch.life, &x->a.self))
+    if (!c || !c->confirmed || expect->slices || !dl_life_equal(&request->fetch.life, &x->a.self))
         return false;
     const object_name name = {request->entry, request->fragment, x->a.self};
     return is_made(x, facts, data, slot, request, expect) ||
@@ -413,14 +418,15 @@ bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *da
             !dl_contribution_read(facts, data, &reason, slot, x->upload.spans, n_spans, expect));
 }
 
-/* The captured movement gives its place to where it ended: what was checked of it holds. */
+/* Replaces the captured movement by the values at its end, which the capture has already checked.
+ */
 static void put_values(dl_exec *x, dl_capture *c)
 {
     for (size_t i = x->capture.first[c->fragment]; i < x->capture.first[c->fragment + 1]; i++) {
         const dl_local_tensor *t = &x->capture.local[i];
         if (t->region != DL_TRAINED && t->region != DL_AVERAGED) continue;
         DL_ASSERT(x->a.tensors[x->capture.tensor_of[i]].dtype ==
-                  DILOCO_F32); /* as clients' models are */
+                  DILOCO_F32); /* every client model is */
         memcpy(c->g + t->begin, t->data, t->count * sizeof *c->g);
     }
 }
@@ -436,18 +442,19 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
     DL_TRY(dl_exec_take(x, name.entry, name.fragment, client->stats));
     dl_capture *from = dl_exec_captured(x, name.entry);
     if (dl_exec_sends_values(x)) put_values(x, from);
-    dl_exec_leave_out(x, from); /* the client's, kept with its state: that fits if this counts */
+    /* the client's residual: saved with its state before it is known to count */
+    dl_exec_leave_out(x, from);
     DL_TRY(make_object(x, &n_spans, &name, &c, header, from));
     measure(x, &name, from, began);
     DL_TRY(client->keep(client->user, c.body));
-    bool vouched; /* the next client takes the place of what this one sent */
-    const diloco_status status = put(&x->facts.own, &vouched, x->a.store, name.entry, &name.life,
+    bool confirmed; /* the next client reuses the memory of this one */
+    const diloco_status status = put(&x->facts.own, &confirmed, x->a.store, name.entry, &name.life,
                                      x->upload.spans, n_spans, until);
     *first = status != DILOCO_EEXIST;
     return *first ? status : DILOCO_OK;
 }
 
-/* ---- saved and taken up again ------------------------------------------------------------ */
+/* ---- saved and restored ------------------------------------------------------------------ */
 
 void dl_exec_pack_under_way(dl_exec *x)
 {
@@ -470,14 +477,14 @@ static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
     if (f.entry % x->capture.n != i || f.fragment >= (uint32_t)x->a.run->manifest.n_fragments)
         return dl_fail(DILOCO_EPROTO, "what is saved as under way is none");
     c->there = c->restored = true;
-    c->vouched = false;
+    c->confirmed = false;
     c->entry = f.entry;
     c->fragment = f.fragment;
     c->base = f.base;
     c->norm = f.norm;
     c->dealt = f.dealt;
     c->stats = f.stats;
-    /* Its entry may have counted it since, by this body. */
+    /* The entry may have counted it since; its member then names this body. */
     const object_name of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
     unsigned char again[DL_CONTRIBUTION_HEADER];
     size_t n_spans;

@@ -1,9 +1,9 @@
-/* exec.c - see exec.h. One function a request; `handlers` below is the table.
+/* exec.c - see exec.h. One function per request; `handlers` below is the table.
  *
- * Memory: the state's two copies; one encoded contribution of our own (two where one is put ahead),
- * and what it is made from for each that is under way (in the copy that is free between entries
- * where there is one at a time); a slot for each contribution held, made when it is first needed
- * and kept. */
+ * Memory: the two copies of the state; one encoded own contribution, or two if uploads are
+ * pipelined. A capture for each contribution in flight; if there is one at a time, it is in the
+ * copy of the state that is free between entries. A slot for each held contribution, made when it
+ * is first needed and kept. */
 #include "exchange/exec_parts.h"
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- making and unmaking ---------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------ */
 
 static size_t n_fragments(const dl_exec *x)
 {
@@ -28,7 +28,7 @@ static size_t n_floats(const dl_fragment_shape *s)
     return s->n_trained + s->n_averaged;
 }
 
-/* The largest of each kind over all fragments. */
+/* Returns the largest of each number over all fragments. */
 static dl_fragment_shape largest(const dl_exec *x)
 {
     dl_fragment_shape most = {0};
@@ -41,7 +41,7 @@ static dl_fragment_shape largest(const dl_exec *x)
     return most;
 }
 
-/* What encoding any fragment needs. */
+/* Returns the bytes that encoding any fragment needs. */
 static size_t payload_room(const dl_exec *x)
 {
     size_t room = 0;
@@ -61,12 +61,12 @@ static void lay_out_captures(dl_exec *x, dl_arena *arena)
     float *g = DL_ARENA_ARRAY(arena, float, floats);
     unsigned char *d = dl_arena_take(arena, n * discrete);
     x->capture.heads = dl_arena_take(arena, n * DL_CONTRIBUTION_HEADER);
-    if (!x->capture.at) return; /* measuring */
+    if (!x->capture.at) return; /* a plan measures the memory only */
     for (size_t i = 0; i < n; i++) {
         x->capture.at[i].g = g + i * most.n_trained;
         x->capture.at[i].discrete = d + i * discrete;
     }
-    /* Otherwise nothing is in flight when something is saved, or a resume leaves it. */
+    /* Otherwise nothing is in flight when the state is saved, or a resume drops it. */
     x->capture.keeps_under_way = x->mode->keeps_under_way && !x->capture.shares_next;
     if (!x->capture.keeps_under_way) return;
     const dl_exec_private all[] = {
@@ -89,7 +89,7 @@ static float *lay_out_floats(dl_exec *x, dl_arena *arena, const char *name)
     return floats;
 }
 
-/* What lies beside the local tensors, and is saved with them. */
+/* Lays out the arrays that are saved with the local tensors. */
 static void lay_out_beside(dl_exec *x, dl_arena *arena)
 {
     const size_t n = n_fragments(x);
@@ -143,7 +143,7 @@ static void layout(dl_exec *x, dl_arena *arena)
     x->upload.spans = DL_ARENA_ARRAY(arena, dl_span, 3);
 }
 
-/* In fragment order, and within a fragment one region after the other. */
+/* In the order of fragments, and of regions within a fragment. */
 static void list_local_tensors(dl_exec *x)
 {
     const dl_manifest *m = &x->a.run->manifest;
@@ -295,7 +295,7 @@ const dl_listed *dl_exec_listed(const dl_exec *x, size_t *n)
 static diloco_status do_read(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     dl_buf_clear(&x->text);
-    DL_TRY(dl_buf_reserve(&x->text, 1)); /* a text without bytes is one */
+    DL_TRY(dl_buf_reserve(&x->text, 1)); /* an empty text is valid */
     const diloco_status status = dl_entry_get(&x->text, x->a.store, request->entry, until);
     if (status == DILOCO_ENOENT) return DILOCO_OK;
     reply->read.text = x->text.data;
@@ -340,7 +340,7 @@ static diloco_status do_judge(dl_exec *x, const dl_request *request, dl_reply *r
     return DILOCO_OK;
 }
 
-/* The newest life of each replica: its lives follow each other in a listing. */
+/* Keeps the newest generation of each replica; a listing has them one after the other. */
 static diloco_status found_heartbeat(void *context, const char *key, size_t len)
 {
     dl_exec *x = context;
@@ -395,7 +395,7 @@ static diloco_status do_watch(dl_exec *x, const dl_request *request, dl_reply *r
 
 /* ---- deciding --------------------------------------------------------------------------- */
 
-/* Return the number of members rejected for what only they can have done. */
+/* Returns the number of members rejected for what only they can have done. */
 static size_t n_struck(const dl_entry *e)
 {
     size_t n = 0;
@@ -489,8 +489,8 @@ static diloco_status do_snapshot(dl_exec *x, const dl_request *request, dl_reply
                                    x->a.signer, until);
 }
 
-/* Is the entry a commit whose contributions are gone (P25)? Then no replay comes past it, and an
- * older snapshot is of no use. */
+/* Sets *out if the entry is a commit whose contributions were deleted (P25). Then no replay can
+ * pass it, and an older snapshot is useless. */
 static diloco_status is_collected(dl_exec *x, bool *out, uint64_t entry, dl_time until)
 {
     const dl_request log = {.kind = DL_REQUEST_READ, .entry = entry};
@@ -522,8 +522,9 @@ static diloco_status do_rejoin(dl_exec *x, const dl_request *request, dl_reply *
     x->apply.loaded = true;
     dl_state_put_out_all(&x->state);
     if (x->state.control.entry > request->entry)
-        dl_exec_forget(x);                                        /* a resume is not told of all */
-    if (x->state.control.entry > told) dl_exec_clear_residual(x); /* … of what counted between */
+        /* The outcome of the entries in between is not known here. */
+        dl_exec_forget(x);
+    if (x->state.control.entry > told) dl_exec_clear_residual(x);
     x->capture.unpacked = false;
     return DILOCO_OK;
 }

@@ -1,5 +1,4 @@
-/* exec_parts.h - what a dl_exec is: shared by exec.c, capture.c, contribute.c, fetch.c and
- * combined.c, for nobody else. */
+/* exec_parts.h - the structure of dl_exec, which only the source files of this folder use. */
 #ifndef DL_EXCHANGE_EXEC_PARTS_H
 #define DL_EXCHANGE_EXEC_PARTS_H
 
@@ -12,49 +11,53 @@
 
 #define DL_ELEMENT_BOUND 1e18f /* so that no sum or product of elements overflows */
 
-/* What was taken for an entry; a slot is free again once the entry is adopted. */
+/* A copy of a fragment's movement, taken for one entry. Its slot is free again once that entry is
+ * adopted. */
 typedef struct dl_capture {
-    bool there, restored; /* restored: by a former life, and perhaps put by it */
+    bool there, restored; /* restored: an earlier generation made it, and perhaps uploaded it */
     uint64_t entry;
     uint32_t fragment;
-    float *g;                /* f32 of the largest fragment: what is encoded, the residual added */
+    float *g; /* f32 of the largest fragment: the values to encode, with the residual added */
     unsigned char *discrete; /* its integers, then its booleans */
     dl_train_stats stats;
     dl_hash base;
     dl_dealt dealt;
     double norm;  /* of the movement, without the residual */
-    dl_hash body; /* of the contribution that it became; the exchange's */
-    bool vouched; /* the store has it there as it was sent (dl_store_vouches), slices and all */
+    dl_hash body; /* of the contribution made from it; only the exchange's thread uses it */
+    /* the store confirmed the upload by checksum (dl_store_vouches), slices included */
+    bool confirmed;
 } dl_capture;
 
-/* What was put ahead, whole: who sends it needs nothing else, and changes nothing else. */
+/* A complete contribution for a pipelined upload. The uploading thread reads nothing else and
+ * changes only `confirmed` and `facts`. */
 typedef struct dl_sent {
     uint64_t entry;
     dl_life life;
     unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
-    unsigned char *payload, *discrete; /* NULL: nothing is put ahead but waited for */
-    dl_slicing slicing;                /* n 0: it is whole; else slices go first, and then … */
-    dl_hash table[DL_SLICES_MAX];      /* … the table of their digests */
+    unsigned char *payload, *discrete; /* NULL: uploads are not pipelined */
+    /* n 0: not sliced. Otherwise the slices are uploaded first, then `table`. */
+    dl_slicing slicing;
+    dl_hash table[DL_SLICES_MAX]; /* digests of the slices */
     dl_span spans[3];
     size_t n_spans;
-    bool vouched; /* the sender's, as facts.put_s */
+    bool confirmed; /* written by the uploading thread, as facts.put_s */
     dl_own_facts facts;
 } dl_sent;
 
-/* The own contribution that lies in `payload` and `spans`, the first of which is the header. */
+/* The own contribution in `payload` and `spans`; the first span is the header. */
 typedef struct dl_made {
-    uint64_t entry_and_1; /* 0: none, what was there is overwritten */
+    uint64_t entry_and_1; /* 0: not made yet, or overwritten */
     size_t n_spans;
     unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
 } dl_made;
 
-/* Slices of a combined update that were read into combined_slot. */
+/* Slices of a combined update that were read into the slot of combined updates. */
 typedef struct dl_gathered {
     uint64_t entry;
     dl_life planner;
-    bool have[DL_SLICES_MAX], agreed[DL_SLICES_MAX]; /* agreed: all of its owners */
+    bool have[DL_SLICES_MAX], agreed[DL_SLICES_MAX]; /* agreed: all owners of the slice agree */
     dl_hash digest[DL_SLICES_MAX];
-    bool disputed; /* owners differ: the plan comes to nothing */
+    bool disputed; /* owners of a slice differ, so the plan yields no update */
 } dl_gathered;
 
 enum { DL_SERVED_MAX = 16 };
@@ -63,30 +66,30 @@ typedef struct dl_served {
     dl_life planner;
 } dl_served;
 
-/* Which slice of a plan's members the slots hold; a FETCH puts something else there. */
+/* The slice of a plan's members that the slots hold now. A FETCH overwrites it. */
 typedef struct dl_sliced {
     bool there;
     dl_served plan;
     size_t slice;
 } dl_sliced;
 
-/* Slices of a plan that this replica has combined and put first of all their owners: what is in
- * `serving` of them; vouched: the store has it so. */
+/* The slices of a plan that this replica combined as their first owner; `serving`
+ * holds their values. confirmed: the store confirmed the upload. */
 typedef struct dl_own_slices {
     dl_served plan;
-    bool vouched[DL_SLICES_MAX];
+    bool confirmed[DL_SLICES_MAX];
     dl_hash digest[DL_SLICES_MAX];
 } dl_own_slices;
 
-/* What check.* asks of members whom nobody reads whole (sharded_measure.c). */
+/* The checks of the options check.* on members that no replica reads whole (sharded_measure.c). */
 typedef struct dl_compared {
-    double *numbers; /* of the slices of a plan; NULL: nothing is asked */
+    double *numbers; /* of the slices of a plan; NULL: nothing is checked */
     dl_known *rows;  /* [max_members] */
     dl_judge judge;
-    dl_arena arena; /* its room */
+    dl_arena arena; /* memory of the above */
 } dl_compared;
 
-/* The trainer's side: what is captured at due points, and where a round began (capture.c). */
+/* The trainer's half: captures at due points, and the start of a round (capture.c). */
 typedef struct dl_capture_part {
     dl_local_tensor *local; /* [n_tensors], fragment by fragment, region by region */
     size_t *tensor_of;      /* [n_tensors] local[i] is this one of the manifest */
@@ -95,35 +98,36 @@ typedef struct dl_capture_part {
     size_t n;
     bool shares_next;     /* the one capture is in the state's free copy */
     bool keeps_under_way; /* captures are saved with the local state */
-    bool unpacked;        /* what is in flight rests on the state that is loaded next */
-    unsigned char *heads; /* [n] of DL_CONTRIBUTION_HEADER: what to save of a capture beside its
-                           * arrays, as the header of what it becomes; zeros: no capture */
-    /* f32 of all fragments, fragment f from f32_at[f] on; NULL: the run has none */
+    bool unpacked;        /* captures in flight belong to the state that is loaded next */
+    /* [n] of DL_CONTRIBUTION_HEADER bytes: a capture's facts in the form of its contribution's
+     * header, saved beside its arrays. Zeros: no capture. */
+    unsigned char *heads;
+    /* f32 of all fragments; fragment f begins at f32_at[f]. NULL: this run does not need it. */
     size_t *f32_at;      /* [n_fragments + 1] */
     float *residual;     /* of error feedback */
-    float *start;        /* where the round began: theta is further when it ends */
-    dl_hash *start_base; /* [n_fragments] digest of the state that it began on */
+    float *start;        /* parameters at the start of the round; theta may be newer when it ends */
+    dl_hash *start_base; /* [n_fragments] digest of the state at the start of the round */
     float *own_momentum; /* of this replica's own shares (eager) */
-    float *share;        /* f32 of the largest fragment: its newest share, decoded (eager) */
+    float *share;        /* f32 of the largest fragment: its newest own share, decoded (eager) */
     unsigned char *share_payload;
     dl_exec_private privates[DL_EXEC_MAX_PRIVATES];
     size_t n_privates;
 } dl_capture_part;
 
-/* Encoding and putting an own contribution (contribute.c). */
+/* Encoding and uploading this replica's own contributions (contribute.c). */
 typedef struct dl_upload_part {
-    unsigned char *payload; /* gap, then the room of the largest form */
+    unsigned char *payload; /* a gap, then the space for the largest form */
     size_t gap;
     dl_span *spans;               /* header, payload, integers and booleans */
-    dl_hash table[DL_SLICES_MAX]; /* of the contribution that was made last */
+    dl_hash table[DL_SLICES_MAX]; /* of the newest contribution */
     dl_made made;
-    bool pipelined; /* `sent` has arrays: a contribution may be put without waiting for it */
+    bool pipelined; /* `sent` has arrays, so contributions may be uploaded in another thread */
     dl_sent sent;
     uint32_t claimed; /* the latest generation that this process has tried to claim; 0: none */
-    bool contributed; /* in this generation: former ones have nothing open any more */
+    bool contributed; /* in this generation, so earlier generations have nothing in flight */
 } dl_upload_part;
 
-/* Finding and reading contributions and heartbeats (listing.c, fetch.c). */
+/* Listing and reading contributions and heartbeats (listing.c, fetch.c). */
 typedef struct dl_collect_part {
     size_t n_slots;
     dl_slot **slots;            /* [n_slots], NULL until needed */
@@ -133,8 +137,9 @@ typedef struct dl_collect_part {
     dl_seen *seen; /* [cap_seen] */
     size_t n_seen, cap_seen;
     dl_contribution fetched;
-    uint64_t disputed; /* contributions to entries below are read from the store alone: a REJOIN
-                        * means that what was applied here may not be what the store has */
+    /* Contributions to earlier entries are read from the store alone. A REJOIN raises it, since the
+     * store may hold other bytes than this replica applied. */
+    uint64_t disputed;
     struct dl_fetchers *fetchers;
     struct dl_lister *lister;
 } dl_collect_part;
@@ -142,75 +147,77 @@ typedef struct dl_collect_part {
 typedef diloco_status (*dl_exec_fn)(dl_exec *x, const dl_request *request, dl_reply *reply,
                                     dl_time until);
 
-/* What an exchange topology (P19) makes of the requests, one file each: allgather.c, combined.c
- * (leader) and sharded.c. A member that is NULL is never asked for. */
+/* How an exchange topology (P19) carries out the requests. allgather.c, combined.c (leader) and
+ * sharded.c each define one. A member that is NULL is never called. */
 typedef struct dl_exec_topology {
-    diloco_status (*prepare)(dl_exec *x); /* memory, behind slots and forms */
-    /* How a contribution is cut before it is put. NULL: it is whole. */
+    diloco_status (*prepare)(dl_exec *x); /* allocates memory, after slots and forms */
+    /* Returns how a contribution is sliced before its upload. NULL: contributions are whole. */
     dl_slicing (*slicing)(const dl_exec *x, uint32_t fragment);
     dl_exec_fn serve;   /* DL_REQUEST_SERVE */
     dl_exec_fn collect; /* DL_REQUEST_FETCH_COMBINED */
-    dl_exec_fn combine; /* DL_REQUEST_COMBINE, of a planner and of an audit */
+    dl_exec_fn combine; /* DL_REQUEST_COMBINE, of a planner or an audit */
 } dl_exec_topology;
 extern const dl_exec_topology dl_exec_allgather, dl_exec_leader, dl_exec_sharded;
 const dl_exec_topology *dl_exec_topology_of(dl_way way);
 
-/* Combining for other replicas, or using what another has combined (combined.c, sharded.c). */
+/* Combining for other replicas, or using another replica's combined update (combined.c, sharded.c).
+ */
 typedef struct dl_combine_part {
     dl_way way;
     const dl_exec_topology *topology;
     dl_codec_form *plain; /* [n_fragments] of combined updates; NULL: every replica combines */
-    dl_slot *slot;        /* of the update that was combined or fetched last; NULL: none yet */
-    bool here;            /* it was combined here, and facts.outer describes its members */
-    bool vouched;         /* the store has confirmed it */
-    uint64_t *slices;     /* [n_fragments]; NULL: nothing is cut */
+    dl_slot *slot;        /* of the newest combined update; NULL: not allocated */
+    bool here;            /* this replica combined it, so facts.outer describes its members */
+    bool confirmed;       /* the store confirmed its upload by checksum */
+    uint64_t *slices;     /* [n_fragments]; NULL: updates are not sliced */
     size_t n_owners;      /* of each slice */
     dl_gathered gathered;
-    dl_served served[DL_SERVED_MAX]; /* a ring: plans that were seen to */
+    dl_served served[DL_SERVED_MAX]; /* a ring of the plans that were handled */
     size_t n_served;
-    double *measures;   /* of the slices of a plan; NULL: the rule measures nothing */
-    dl_served measured; /* the plan for which this replica has put its measures */
+    double *measures;   /* of the slices of a plan; NULL: the combiner needs no measures */
+    dl_served measured; /* the plan whose measures this replica uploaded */
     dl_compared compared;
     dl_sliced sliced;
-    dl_slot *serving; /* what is combined for others; NULL: nothing yet */
+    dl_slot *serving; /* slices combined for other replicas; NULL: not allocated */
     dl_own_slices own;
 } dl_combine_part;
 
 /* Judging members, and the outer step (exec.c). */
 typedef struct dl_apply_part {
-    dl_contribution_data *members; /* [max_members] of the step, in order */
+    dl_contribution_data *members; /* [max_members] of the step, in the entry's order */
     float *weight;                 /* [max_members] */
     uint64_t *raw;                 /* [max_members] */
     dl_outer_scratch *scratch;
     dl_probing *probing; /* NULL: nothing is measured */
-    double *probed;      /* [1 + max_members] what it measured last */
+    double *probed;      /* [1 + max_members] the newest results */
     dl_collector collector;
-    bool loaded; /* a state, by a REJOIN */
+    bool loaded; /* a REJOIN loaded a state */
 } dl_apply_part;
 
-/* What depends on the mode of the run (exec_mode.c). */
+/* The differences between the modes of a run (exec_mode.c). */
 typedef struct dl_exec_mode {
     bool keeps_under_way; /* captures in flight are saved, and a resume continues with them */
-    bool may_share_next;  /* no entry of others is computed between a capture and its upload */
+    bool may_share_next;  /* no other entry is computed between a capture and its upload */
     bool may_send_values; /* contributions may hold values instead of movements */
     bool reads_speeds;    /* WATCH reads the steps per second from heartbeats */
     bool names_bases;     /* contributions are named by their base, not by their entry */
     bool forgets_junk;    /* a later entry forgets which objects were junk */
-    bool (*is_of_use)(const dl_exec *x, const dl_listed *o);     /* optional: each one is */
-    uint64_t (*oldest)(const dl_exec *x, uint64_t own);          /* optional: the first */
-    uint64_t (*last_position)(const dl_exec *x, uint64_t entry); /* optional: positions differ */
+    bool (*is_of_use)(const dl_exec *x, const dl_listed *o); /* optional; NULL: every one is */
+    uint64_t (*oldest)(const dl_exec *x, uint64_t own);      /* optional; NULL: the first entry */
+    /* optional; NULL: positions differ */
+    uint64_t (*last_position)(const dl_exec *x, uint64_t entry);
 } dl_exec_mode;
 const dl_exec_mode *dl_exec_mode_of(const dl_schedule *schedule, const dl_config *config);
 
 struct dl_exec {
     dl_exec_args a;
     dl_state state;
-    dl_keyring *ring;     /* NULL: nothing is signed */
+    dl_keyring *ring;     /* NULL: the run has no keys */
     dl_codec_form *forms; /* [n_fragments] */
-    dl_packer *packer;    /* NULL: payloads are sent as they are */
+    dl_packer *packer;    /* NULL: payloads are not compressed */
     dl_schedule schedule;
     const dl_exec_mode *mode;
-    dl_decisions decisions; /* for a replay: of an operator */
+    dl_decisions decisions; /* the operator's decisions, for a replay */
     dl_exec_facts facts;
     dl_buf text;    /* scratch: an object that is read or written whole */
     dl_entry entry; /* scratch: an older entry, or a plan */
@@ -223,46 +230,50 @@ struct dl_exec {
     dl_apply_part apply;
 };
 
-/* capture.c: the capture of an entry, or NULL. */
+/* capture.c: returns the capture of an entry, or NULL. */
 dl_capture *dl_exec_captured(const dl_exec *x, uint64_t entry);
-/* capture.c: the entry counted a contribution of this replica, with that body: the residual moves
- * on (P17). */
+/* capture.c: moves the residual on after the entry counted this replica's contribution with that
+ * body (P17). */
 void dl_exec_settle(dl_exec *x, const dl_request *swap);
-/* capture.c: the residual becomes what encoding this leaves out; nothing without error feedback.
- * Overwrites the payload. */
+/* capture.c: sets the residual to the part of the capture that its encoding leaves out. Overwrites
+ * the payload. Does nothing without error feedback. */
 void dl_exec_leave_out(dl_exec *x, const dl_capture *capture);
-/* capture.c: the state is another one: what was taken from the one before is nothing. */
+/* capture.c: drops every capture, because the state was replaced. */
 void dl_exec_forget(dl_exec *x);
-void dl_exec_clear_residual(dl_exec *x); /* nothing without error feedback */
+void dl_exec_clear_residual(dl_exec *x); /* does nothing without error feedback */
 
-/* fetch.c: DL_REQUEST_FETCH; what was read ahead for such is as nothing. */
+/* fetch.c: carries out DL_REQUEST_FETCH, and drops what was prefetched for it. */
 typedef struct dl_fetchers dl_fetchers;
-DL_MUST_CHECK diloco_status dl_fetchers_create(dl_exec *x); /* behind slots and packer */
+/* call it after slots and packer are made */
+DL_MUST_CHECK diloco_status dl_fetchers_create(dl_exec *x);
 void dl_fetchers_destroy(dl_exec *x);
 DL_MUST_CHECK diloco_status dl_exec_fetch(dl_exec *x, const dl_request *request, dl_reply *reply,
                                           dl_time until);
 void dl_exec_forget_fetched(dl_exec *x);
-float dl_exec_element_bound(const dl_exec *x); /* largest size that is taken */
-DL_MUST_CHECK diloco_status dl_exec_make_slot(dl_exec *x, size_t i); /* unless it is there */
-/* fetch.c: fn(context, store, i) for each i below n, on as many threads as there are fetchers, each
- * with a handle of its own; the error of the first that failed. */
+float dl_exec_element_bound(const dl_exec *x); /* larger elements are rejected */
+/* does nothing if the slot exists */
+DL_MUST_CHECK diloco_status dl_exec_make_slot(dl_exec *x, size_t i);
+/* fetch.c: calls fn(context, store, i) for each i below n, on one thread per fetcher, each with its
+ * own store handle. Returns the first error. */
 typedef diloco_status (*dl_errand_fn)(void *context, dl_store *store, size_t i);
 DL_MUST_CHECK diloco_status dl_fetchers_run(dl_exec *x, size_t n, dl_errand_fn fn, void *context);
 
 /* listing.c: DL_REQUEST_LIST. */
 typedef struct dl_lister dl_lister;
-DL_MUST_CHECK diloco_status dl_lister_create(dl_exec *x); /* behind slots and keyring */
+/* call it after slots and keyring are made */
+DL_MUST_CHECK diloco_status dl_lister_create(dl_exec *x);
 void dl_lister_destroy(dl_exec *x);
 DL_MUST_CHECK diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *reply,
                                          dl_time until);
-/* … that object has the name of a generation of its replica and is not signed by its key. */
+/* listing.c: records that this object has the name of the replica's generation but is not signed
+ * with its key. */
 void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_life *life);
 
-/* sharded_publish.c: a fragment's slices; n 0: contributions are whole. */
+/* sharded_publish.c: returns the slices of a fragment; n 0: contributions are whole. */
 dl_slicing dl_exec_slicing(const dl_exec *x, uint32_t fragment);
 void dl_measures_deinit(dl_exec *x); /* sharded_measure.c */
-/* … the table of an own contribution's digests, from payload and integers; its bytes; and putting
- * the slices before it: one after the other, or several at once. */
+/* sharded_publish.c: makes the table of an own contribution's digests from its payload and
+ * integers, and returns its size in bytes. */
 size_t dl_exec_make_table(dl_exec *x, uint32_t fragment, unsigned char *discrete);
 typedef struct dl_slices_put {
     dl_slicing slicing;
@@ -270,24 +281,25 @@ typedef struct dl_slices_put {
     dl_life life;
     unsigned char *payload, *discrete;
     dl_time until;
-    bool vouched[DL_SLICES_MAX]; /* out: the store has the slice as it was sent */
+    bool confirmed[DL_SLICES_MAX]; /* out: the store confirmed the slice by checksum */
 } dl_slices_put;
 DL_MUST_CHECK diloco_status dl_slices_send(dl_slices_put *p, dl_store *store);
-bool dl_slices_are_vouched(const dl_slices_put *p);                           /* all of them */
-DL_MUST_CHECK diloco_status dl_exec_put_slices(dl_exec *x, dl_slices_put *p); /* by the fetchers */
-/* sharded.c: */
-dl_hash dl_exec_slices_digest(dl_exec *x, uint32_t fragment); /* of the update that is held */
+bool dl_slices_are_confirmed(const dl_slices_put *p); /* every slice */
+/* uploads in parallel, with the fetchers */
+DL_MUST_CHECK diloco_status dl_exec_put_slices(dl_exec *x, dl_slices_put *p);
+dl_hash dl_exec_slices_digest(dl_exec *x, uint32_t fragment); /* sharded.c: of the held update */
 
-/* exec.c: the key that signs what a replica puts; NULL where nothing is signed. DILOCO_EPROTO with
- * *reason: it has none. */
+/* exec.c: returns the key that signs a replica's objects, or NULL if the run has no keys. Returns
+ * DILOCO_EPROTO and sets *reason if the replica has no key. */
 DL_MUST_CHECK diloco_status dl_exec_key_of(const dl_public **out, const char **reason, dl_exec *x,
                                            const char *replica, dl_time until);
 
-/* exec.c: of COMBINE and COMPUTE: draft's members from the request's slots. */
+/* exec.c: returns the arguments of COMBINE and COMPUTE: the draft's members from the request's
+ * slots. */
 dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_request *request);
 
-/* combined.c: the slot of a combined update and its parts; its forms; combining into the slot; and
- * the step with what the slot holds. */
+/* combined.c: allocates the slot of a combined update; returns its parts; prepares its forms;
+ * combines into the slot; and computes the step from the slot. */
 DL_MUST_CHECK diloco_status dl_exec_make_combined_slot(dl_exec *x, dl_slot **slot);
 dl_combined dl_exec_combined_parts(const dl_exec *x, dl_slot *slot, uint32_t fragment);
 DL_MUST_CHECK diloco_status dl_exec_prepare_combined(dl_exec *x);
@@ -295,16 +307,19 @@ DL_MUST_CHECK diloco_status dl_exec_combine_here(dl_exec *x, const dl_request *r
 DL_MUST_CHECK diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next,
                                                      const dl_request *request);
 
-/* contribute.c: do this run's clients send values in place of movements (clients.payload)? */
+/* contribute.c: returns whether this run's clients send values instead of movements
+ * (clients.payload). */
 bool dl_exec_sends_values(const dl_exec *x);
 
-/* contribute.c: DL_REQUEST_CONTRIBUTE. What was not taken is contributed as nothing, so that nobody
- * waits for it. DILOCO_EFENCED: another process lives as this life. In a run of keys, where the
- * name holds junk, this replica goes on as a later generation (dl_exec_self). */
+/* contribute.c: carries out DL_REQUEST_CONTRIBUTE. Without a capture it uploads an empty
+ * contribution, so that no replica waits for one. Returns DILOCO_EFENCED if another process runs as
+ * this generation. In a run with keys, this replica claims a later generation if junk has the name
+ * (dl_exec_self). */
 DL_MUST_CHECK diloco_status dl_exec_contribute(dl_exec *x, const dl_request *request,
                                                dl_reply *reply, dl_time until);
-/* contribute.c: as dl_contribution_fetch, of what this life put and the store vouches for (P8): the
- * bytes as they were sent, or else made again. false: it is none of that, and is to be read. */
+/* contribute.c: does the work of dl_contribution_fetch, without the store, for an upload of this
+ * generation that the store confirmed (P8). It uses the bytes in memory or encodes them again.
+ * Returns false if it has neither; then read the contribution from the store. */
 bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *data, dl_slot *slot,
                     const dl_request *request, const dl_contribution_expect *expect);
 

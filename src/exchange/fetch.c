@@ -1,14 +1,14 @@
-/* fetch.c - contributions, read and checked; several at a time, where there are fetchers. One's own
- * is not read where the store vouches for it (P8).
+/* fetch.c - reads and checks contributions, several at a time if there are fetchers. A replica does
+ * not read its own contribution if the store confirmed its upload (P8).
  *
- * What a FETCH names is read on the caller's thread; what the machine will ask for next (its
- * `ahead`) beside it, each by a thread with a handle on the store and a packer of its own, and
- * kept until it is asked for. All are there when the request is answered, so nothing is read while
- * no FETCH is open; any other request forgets what was kept. Each lies in the slot that the machine
- * gave it: how many read, and which comes first, changes no bit of what they come to.
+ * The caller's thread reads the contribution that a FETCH names. Meanwhile fetchers read those that
+ * the machine will request next (its `ahead`), each with its own store handle and packer. They are
+ * kept until requested. Every read has ended when the request is answered, so no read runs outside
+ * a FETCH. Any other request drops what was kept. Each contribution is stored in the slot that the
+ * machine assigned. So neither the number of readers nor their order changes a bit of the result.
  *
- * Memory: the slots, which the contributions take anyway; of each fetcher what its handle holds
- * (over HTTP ranges that came early: 4 of 4 MiB), and a packer where payloads are packed. */
+ * Memory: the slots, which the contributions need in any case. Each fetcher's handle holds buffers
+ * (over HTTP, ranges that arrived early: 4 of 4 MiB), and a packer if payloads are compressed. */
 #include "exchange/exec_parts.h"
 
 #include "base/clock.h"
@@ -21,29 +21,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a reading gave. */
+/* The result of one read. */
 typedef struct fetched {
     bool there, whole, forged;
     uint64_t entry;
     dl_life life;
     diloco_status status;
     const char *reason;
-    const char *peer; /* why not from its owner; NULL: from it, or it was not asked */
+    /* why it was not read from its owner; NULL: it was, or the owner was not asked */
+    const char *peer;
     dl_contribution facts;
     char text[512]; /* of the error */
 } fetched;
 
 typedef struct fetcher {
-    dl_store *store;   /* its own, but the first's; NULL: not opened yet */
+    dl_store *store;   /* its own, except the first fetcher's; NULL: not opened yet */
     dl_packer *packer; /* likewise */
-    /* one reading */
-    dl_slot *slot; /* NULL: nothing is left to be read */
+    /* the current read */
+    dl_slot *slot; /* NULL: none to read */
     dl_contribution_expect expect;
     dl_public key; /* of expect */
     dl_contribution_data *data;
     dl_peers *peers;
-    double down_bps; /* of the link, for these */
-    bool fresh;      /* from the store alone */
+    double down_bps; /* of the link, during these reads */
+    bool fresh;      /* read from the store alone */
     fetched *out;
 } fetcher;
 
@@ -56,10 +57,10 @@ struct dl_fetchers {
     double down_bps;
 };
 
-/* Less is timed badly. */
+/* Smaller amounts give poor measurements. */
 static const double TIMED_BYTES = 256 << 10;
 
-/* ---- making and unmaking ---------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------ */
 
 diloco_status dl_fetchers_create(dl_exec *x)
 {
@@ -88,7 +89,8 @@ void dl_fetchers_destroy(dl_exec *x)
     free(f);
 }
 
-/* A store that is not there was when the run began: it is away, and will be asked again. */
+/* A store that does not open existed when the run began, so it is unreachable for now and the
+ * request is retried. */
 static diloco_status open_own(dl_store **out, const char *url)
 {
     const diloco_status status = dl_store_open(out, url, false);
@@ -98,7 +100,7 @@ static diloco_status open_own(dl_store **out, const char *url)
     return dl_fail(DILOCO_EUNREACHABLE, "%s", why);
 }
 
-/* Its handle and packer, once it is needed. */
+/* Opens its handle and packer when they are first needed. */
 static diloco_status make_ready(dl_exec *x, fetcher *f)
 {
     if (!f->store) DL_TRY(open_own(&f->store, dl_store_url(x->a.store)));
@@ -134,7 +136,7 @@ dl_store_speed dl_exec_speed(const dl_exec *x)
     return speed;
 }
 
-/* ---- one reading ------------------------------------------------------------------------- */
+/* ---- one read ---------------------------------------------------------------------------- */
 
 float dl_exec_element_bound(const dl_exec *x)
 {
@@ -147,8 +149,8 @@ static uint64_t last_position(const dl_exec *x, uint64_t entry)
     return x->mode->last_position ? x->mode->last_position(x, entry) : 0;
 }
 
-/* Where the overlap is one round, a round begins from the state before the entry that is still
- * under way, or from the newest (P21). */
+/* Where the overlap is one round, a round begins from the state before the entry in flight, or from
+ * the newest state (P21). */
 static dl_contribution_expect expectation(const dl_exec *x, const dl_request *request)
 {
     const dl_fragment_state *now = &x->state.now[request->fragment];
@@ -175,7 +177,7 @@ static dl_contribution_expect expectation(const dl_exec *x, const dl_request *re
                                     .tensors = &x->a.run->manifest};
 }
 
-/* Room for a contribution to any fragment. */
+/* Returns the bytes that a contribution to any fragment may need. */
 static size_t slot_bytes(const dl_exec *x)
 {
     size_t most = 0;
@@ -193,7 +195,7 @@ diloco_status dl_exec_make_slot(dl_exec *x, size_t i)
                : dl_slot_create(&x->collect.slots[i], slot_bytes(x), x->a.spool_dir);
 }
 
-/* async: the state before entry b is the base that log/<b> tells, or the newest. */
+/* async: the state before entry b is the base that log/<b> names, or the newest state. */
 static diloco_status read_base(dl_exec *x, const dl_request *request,
                                dl_contribution_expect *expect, dl_time until)
 {
@@ -205,7 +207,7 @@ static diloco_status read_base(dl_exec *x, const dl_request *request,
     return DILOCO_OK;
 }
 
-/* The slices behind the table that was read. */
+/* Reads the slices whose digests are in the table. */
 static diloco_status read_slices(fetcher *f, dl_time until)
 {
     dl_hash table[DL_SLICES_MAX];
@@ -245,7 +247,8 @@ static diloco_status read_whole(fetcher *f, dl_time until)
                                  &f->expect, until);
 }
 
-/* Of a refused one, in a run of keys. A look that fails says nothing. */
+/* Checks whose signature a rejected contribution has, in a run with keys. If the check fails,
+ * nothing follows from it. */
 static void see_whose_it_is(fetcher *f, dl_time until)
 {
     bool theirs;
@@ -270,7 +273,8 @@ static void read_one(fetcher *f, dl_time until)
                  out->status == DILOCO_ENUMERIC || out->status == DILOCO_ENOENT;
 }
 
-/* Whose signature it has to have, where there are any; who has no key is refused unread. */
+/* Finds the key that has to have signed it, in a run with keys. A contribution of a replica without
+ * a key is rejected unread. */
 static diloco_status expect_key(dl_exec *x, fetcher *f, dl_time until)
 {
     const dl_public *key;
@@ -312,7 +316,7 @@ static diloco_status prepare(dl_exec *x, fetcher *f, const dl_request *request, 
     return DILOCO_OK;
 }
 
-/* ---- several ----------------------------------------------------------------------------- */
+/* ---- several at a time ------------------------------------------------------------------- */
 
 static bool is_kept(const dl_exec *x, const dl_request *request)
 {
@@ -327,13 +331,13 @@ void dl_exec_forget_fetched(dl_exec *x)
         x->collect.fetchers->kept[i].there = false;
 }
 
-/* Each of n pieces of work by one of the fetchers. */
+/* Gives each of n pieces of work to one of the fetchers. */
 typedef struct errand {
     dl_fetchers *f;
     dl_errand_fn fn;
     void *context;
     size_t n, n_hands;
-    pthread_mutex_t lock; /* guards the first that failed: */
+    pthread_mutex_t lock; /* guards the first error: */
     size_t failed;
     diloco_status status;
     char text[512];
@@ -377,7 +381,7 @@ static void read_part(void *context, int part, int n_parts)
     if ((size_t)part < f->n_busy) read_one(&f->at[part], f->until);
 }
 
-/* How fast the link is when all of them read. */
+/* Measures the speed of the link while all fetchers read. */
 static void measure(dl_fetchers *f, dl_time began)
 {
     double bytes = 0;
@@ -388,7 +392,7 @@ static void measure(dl_fetchers *f, dl_time began)
     f->down_bps = f->down_bps > 0 ? (f->down_bps + bps) / 2 : bps;
 }
 
-/* One more to read, unless it is known without. */
+/* Adds one contribution to read, unless it is known without reading. */
 static diloco_status add(dl_exec *x, const dl_request *request, dl_time until)
 {
     dl_fetchers *f = x->collect.fetchers;
@@ -403,7 +407,7 @@ static diloco_status read_all(dl_exec *x, const dl_request *request, dl_time unt
     const dl_time began = dl_clock_now();
     f->until = until;
     x->combine.sliced.there = false;
-    for (size_t i = 0; i < f->n; i++) /* with the first reading: later ones allocate nothing */
+    for (size_t i = 0; i < f->n; i++) /* at the first read, so that later ones allocate nothing */
         DL_TRY(make_ready(x, &f->at[i]));
     f->n_busy = 0;
     DL_TRY(add(x, request, until));

@@ -1,6 +1,6 @@
-/* fetch_test.c - contributions read several at a time: the same answers, byte for byte, as one
- * after the other, whoever of them is damaged or missing, and nothing kept beyond what is asked
- * next. */
+/* fetch_test.c - contributions read several at a time give the same answers, byte for byte, as one
+ * after the other, even if some are damaged or missing. Nothing is kept beyond the next requests.
+ */
 #include "exchange/exec_parts.h"
 
 #include "check.h"
@@ -44,7 +44,7 @@ static dl_exec *make_exec(world *w, const dl_life *self, int n_fetchers)
     return make_exec_with(w, self, n_fetchers, NULL);
 }
 
-/* Each of the crew moves its tensor otherwise, and puts that for entry 0. */
+/* Each member moves its tensor differently, and uploads that for entry 0. */
 static dl_exec *contribute(world *w, size_t who)
 {
     char name[8];
@@ -62,7 +62,7 @@ static dl_exec *contribute(world *w, size_t who)
     return exec;
 }
 
-/* Of w->config. */
+/* Makes a run of w->config. */
 static void make_run(world *w, const char *url)
 {
     CHECK_OK(dl_config_set(&w->config, "run.store", url, "test"));
@@ -96,7 +96,7 @@ static void end_world(world *w)
     dl_store_close(w->store);
 }
 
-/* Another object in its place. */
+/* Replaces an object by another. */
 static void replace(world *w, size_t who, const char *bytes)
 {
     dl_key key;
@@ -170,7 +170,8 @@ TEST(several_at_a_time_are_what_they_are_one_after_the_other)
     end_world(&w);
 }
 
-/* Each reader opens the store when it first reads: no folder is then no word on a contribution. */
+/* Each reader opens the store when it first reads. If the folder is missing then, that does not
+ * reject a contribution. */
 TEST(a_store_that_is_away_is_unreachable_for_its_first_readers_too)
 {
     world w;
@@ -208,7 +209,7 @@ TEST(what_was_read_ahead_is_not_read_again)
     end_world(&w);
 }
 
-/* A snapshot or an entry between two requests: nothing of before is told of after it. */
+/* After a snapshot or an entry between two requests, nothing from before is answered. */
 TEST(another_ask_forgets_what_was_read_ahead)
 {
     world w;
@@ -245,9 +246,10 @@ TEST(a_fresh_reading_is_one)
     end_world(&w);
 }
 
-/* ---- one's own, where the store vouches for it (P8) --------------------------------------- */
+/* ---- own contributions, where the store confirms uploads (P8) ------------------------------ */
 
-/* A store like a hub or a bucket, which tells what has arrived; or like a folder. */
+/* Uses a store that confirms uploads, like a hub or a bucket, or one that does not, like a folder.
+ */
 static void make_world_of_nobody(world *w, const char *compression, bool vouches)
 {
     memset(w, 0, sizeof *w);
@@ -258,7 +260,7 @@ static void make_world_of_nobody(world *w, const char *compression, bool vouches
     CHECK_OK(dl_store_faulty(&w->store, w->store, (dl_faults){.vouch = vouches}));
 }
 
-/* Its life, which goes on, of a contribution that the store has lost since. */
+/* Uploads a contribution that the store then loses, while the process continues. */
 static dl_exec *put_and_lose(world *w, answer *stored)
 {
     dl_exec *exec = contribute(w, 0);
@@ -296,7 +298,7 @@ static void damage_payload(dl_exec *exec)
     exec->upload.payload[exec->upload.gap + N / 2] ^= 1;
 }
 
-/* What was sent, and what it was made of: either will do. */
+/* The sent bytes or the capture that they were made from: either is enough. */
 TEST(p8_where_one_of_both_was_overwritten_the_other_is_taken)
 {
     for (int payload = 0; payload < 2; payload++) {
@@ -318,7 +320,7 @@ TEST(p8_where_one_of_both_was_overwritten_the_other_is_taken)
     }
 }
 
-/* Both may lie where the next are made since; and a folder vouches for nothing. */
+/* Both may be overwritten when the next are made; and a folder confirms no upload. */
 TEST(p8_what_was_overwritten_or_nobody_vouches_for_is_read)
 {
     for (int vouches = 0; vouches < 2; vouches++) {
@@ -337,7 +339,7 @@ TEST(p8_what_was_overwritten_or_nobody_vouches_for_is_read)
 
 /* ---- from their owners (peers.h) --------------------------------------------------------- */
 
-/* Whatever the address, what is served is what the store of `served` has. */
+/* Whatever the address, the peer serves the objects of this store. */
 static const world *served;
 
 static diloco_status serve(void **out, char address[DL_ADDRESS_MAX + 1],
@@ -364,7 +366,7 @@ static diloco_status open_line(void *self, dl_store **out, const char *address,
     return dl_store_open(out, dl_store_url(served->store), false);
 }
 
-/* Everybody's heartbeat says that its contributions are served. */
+/* Publishes in each member's heartbeat that it serves its contributions. */
 static void tell_all(const world *w, dl_peers *p)
 {
     for (size_t i = 0; i < CREW; i++) {
@@ -398,7 +400,7 @@ static dl_peers *make_peers(world *w, const char *dir, bool reads)
     return p;
 }
 
-/* What of all the crew's contributions is read from their owners. */
+/* Returns how many bytes of all members' contributions are read from their owners. */
 static uint64_t from_owners(dl_exec *exec, const world *w, dl_peers *p, bool fresh)
 {
     const uint64_t before = dl_peers_count(p).from_peers;
@@ -419,12 +421,13 @@ TEST(what_is_doubted_is_read_from_the_store_alone)
     dl_exec *exec = make_exec_with(&w, &w.lives[0], 3, p);
     const dl_request rejoin = {.kind = DL_REQUEST_REJOIN, .entry = UINT64_MAX};
     dl_reply reply = {.status = DILOCO_OK};
-    dl_exec_do(exec, &rejoin, &reply, DL_NEVER); /* a life begins */
+    dl_exec_do(exec, &rejoin, &reply, DL_NEVER); /* a process begins */
     CHECK_OK(reply.status);
     CHECK(from_owners(exec, &w, p, false) > 0);
     CHECK_INT(0, from_owners(exec, &w, p, true));
     CHECK(from_owners(exec, &w, p, false) > 0);
-    dl_exec_do(exec, &rejoin, &reply, DL_NEVER); /* it begins again: why may be what it had read */
+    /* it rejoins, perhaps because of bytes that it had read */
+    dl_exec_do(exec, &rejoin, &reply, DL_NEVER);
     CHECK_OK(reply.status);
     CHECK_INT(0, from_owners(exec, &w, p, false));
     dl_exec_destroy(exec);

@@ -23,16 +23,16 @@ static dl_time limit(void)
     return dl_time_after(dl_clock_now(), LIMIT);
 }
 
-typedef struct lives {
+typedef struct claims {
     const char *replica;
-    int64_t newest;      /* -1: none */
-    int64_t last;        /* the highest in gen/, whoever wrote it; -1: none */
-    unsigned char *used; /* [DL_GENERATION_MAX / 8 + 1] a bit for each; NULL: nobody asks */
-} lives;
+    int64_t newest;      /* -1: does not exist */
+    int64_t last;        /* the highest in gen/, of any writer; -1: does not exist */
+    unsigned char *used; /* [DL_GENERATION_MAX / 8 + 1] one bit for each; NULL: not needed */
+} claims;
 
 static diloco_status found_life(void *context, const char *key, size_t len)
 {
-    lives *l = context;
+    claims *l = context;
     dl_life life;
     (void)len;
     if (!dl_key_parse_life(&life, key, "gen/") || strcmp(life.replica, l->replica) != 0)
@@ -64,7 +64,7 @@ static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runf
     dl_json_u64(&j, "generation", life->generation);
     dl_json_str(&j, "host", host);
     dl_json_i64(&j, "pid", (int64_t)getpid());
-    dl_json_f64(&j, "time", dl_clock_wall()); /* makes two claims of one life differ */
+    dl_json_f64(&j, "time", dl_clock_wall()); /* makes two claims of one generation differ */
     dl_json_i64(&j, "clock", dl_clock_now());
     dl_json_str(&j, "program", DILOCO_VERSION);
     dl_json_str(&j, "isa", dl_isa_name(dl_isa_chosen()));
@@ -77,7 +77,7 @@ static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runf
 
 diloco_status dl_run_newest_life(dl_life *out, dl_store *store, const char *replica)
 {
-    lives l = {.replica = replica, .newest = -1, .last = -1};
+    claims l = {.replica = replica, .newest = -1, .last = -1};
     DL_TRY(dl_store_list(store, "gen/", NULL, found_life, &l, limit()));
     if (l.newest < 0)
         return dl_fail(DILOCO_ENOENT, "no replica %s has ever been in %s", replica,
@@ -92,8 +92,8 @@ bool dl_run_has_lived(const dl_life *life, const dl_config *config)
     return life->generation >= (config->single_committer[0] ? 2 * LIFE_STRIDE : 1);
 }
 
-/* Behind all that are taken; in an unguarded store at a random distance. */
-static diloco_status first_generation(int64_t *out, const lives *l, const dl_runfile *run)
+/* Returns the number after all existing ones, in an unguarded store at a random distance. */
+static diloco_status first_generation(int64_t *out, const claims *l, const dl_runfile *run)
 {
     uint32_t random;
     *out = l->newest + 1;
@@ -104,7 +104,7 @@ static diloco_status first_generation(int64_t *out, const lives *l, const dl_run
     return DILOCO_OK;
 }
 
-/* A moment ago the name had no life: another machine has chosen it too. */
+/* The name had no generation a moment ago, so another machine has chosen it, too. */
 diloco_status dl_run_refuse_twin(const char *replica, dl_store *store)
 {
     return dl_fail(DILOCO_EFENCED,
@@ -113,29 +113,29 @@ diloco_status dl_run_refuse_twin(const char *replica, dl_store *store)
                    replica, dl_store_url(store));
 }
 
-/* ---- where members have keys: names in gen/ that this replica's key has not signed are nobody's.
+/* ---- runs with keys: a name in gen/ without this replica's signature is not this replica's.
  *
- * A replica takes the first generation that is free after all that it has signed. What it has
- * signed follows from reading: not every one of the names, since anyone may have created a
- * hundred thousand of them, but LOOKS that follow a free one. Generations are created in order, so
- * one that is signed is further away only if this replica had to pass over that many names. */
+ * A replica claims the first free generation after all that it has signed. It finds those by
+ * reading. It does not read every name, since anyone may have created a hundred thousand, but the
+ * LOOKS names that follow a free one. Generations are created in order. So a signed one is further
+ * away only if this replica had to skip that many names. */
 
 enum { LOOKS = 256 };
 
-static bool is_used(const lives *l, int64_t g)
+static bool is_used(const claims *l, int64_t g)
 {
     return l->used[g / 8] >> g % 8 & 1;
 }
 
-/* Return the first generation from g on whose name is taken, l->last + 1 if none is. */
-static int64_t next_used(const lives *l, int64_t g)
+/* Returns the first existing generation from g on, or l->last + 1. */
+static int64_t next_used(const claims *l, int64_t g)
 {
     while (g <= l->last && !is_used(l, g))
         g++;
     return g;
 }
 
-static diloco_status newest_signed(lives *l, dl_store *store, const dl_runfile *run,
+static diloco_status newest_signed(claims *l, dl_store *store, const dl_runfile *run,
                                    const dl_public *key)
 {
     int64_t g = next_used(l, 0);
@@ -153,7 +153,7 @@ static diloco_status newest_signed(lives *l, dl_store *store, const dl_runfile *
 diloco_status dl_run_newest_signed(dl_life *out, dl_store *store, const char *replica,
                                    const dl_runfile *run, const dl_public *key)
 {
-    lives l = {.replica = replica, .newest = -1, .used = calloc(DL_GENERATION_MAX / 8 + 1, 1)};
+    claims l = {.replica = replica, .newest = -1, .used = calloc(DL_GENERATION_MAX / 8 + 1, 1)};
     if (!l.used) return dl_fail(DILOCO_ENOMEM, "out of memory for the generations of %s", replica);
     diloco_status status = dl_store_list(store, "gen/", NULL, found_life, &l, limit());
     if (!status) status = newest_signed(&l, store, run, key);
@@ -167,11 +167,12 @@ diloco_status dl_run_newest_signed(dl_life *out, dl_store *store, const char *re
 
 /* ---- claiming ----------------------------------------------------------------------------- */
 
-/* Of a run of keys, `newest` is the newest that `signer` has signed. lives_deinit also on error. */
-static diloco_status find_lives(lives *out, dl_store *store, const char *replica, bool first,
-                                const dl_runfile *run, const dl_signer *signer)
+/* In a run with keys `newest` is the newest that `signer` has signed. Call claims_deinit also after
+ * an error. */
+static diloco_status find_claims(claims *out, dl_store *store, const char *replica, bool first,
+                                 const dl_runfile *run, const dl_signer *signer)
 {
-    *out = (lives){.replica = replica, .newest = -1, .last = -1};
+    *out = (claims){.replica = replica, .newest = -1, .last = -1};
     const bool keyed = run->identity.policy != DL_TRUSTED;
     if (keyed && !(out->used = calloc(DL_GENERATION_MAX / 8 + 1, 1)))
         return dl_fail(DILOCO_ENOMEM, "out of memory for the generations of %s", replica);
@@ -180,14 +181,14 @@ static diloco_status find_lives(lives *out, dl_store *store, const char *replica
     return first && out->newest >= 0 ? dl_run_refuse_twin(replica, store) : DILOCO_OK;
 }
 
-static void lives_deinit(lives *l)
+static void claims_deinit(claims *l)
 {
     free(l->used);
 }
 
-/* The name is taken. May the next one be tried? Not where another process has just begun as this
- * replica, which had no generation a moment ago. */
-static diloco_status is_taken(const lives *l, dl_store *store, const dl_runfile *run,
+/* The name exists. Returns DILOCO_OK if the next one may be tried: not if another process has just
+ * begun as this replica, which had no generation a moment ago. */
+static diloco_status is_taken(const claims *l, dl_store *store, const dl_runfile *run,
                               const dl_life *life, const dl_signer *signer)
 {
     bool theirs = true;
@@ -197,8 +198,8 @@ static diloco_status is_taken(const lives *l, dl_store *store, const dl_runfile 
     return theirs ? dl_run_refuse_twin(l->replica, store) : DILOCO_EEXIST;
 }
 
-/* The first generation from g on whose name is free. */
-static diloco_status claim_from(dl_life *out, const lives *l, int64_t g, dl_store *store,
+/* Claims the first free generation from g on. */
+static diloco_status claim_from(dl_life *out, const claims *l, int64_t g, dl_store *store,
                                 const dl_runfile *run, const dl_signer *signer,
                                 const char *invitation)
 {
@@ -226,31 +227,31 @@ static diloco_status claim_from(dl_life *out, const lives *l, int64_t g, dl_stor
 static diloco_status claim(dl_life *out, dl_store *store, const char *replica, bool first,
                            const dl_runfile *run, const dl_signer *signer, const char *invitation)
 {
-    lives l;
+    claims l;
     int64_t g;
-    diloco_status status = find_lives(&l, store, replica, first, run, signer);
+    diloco_status status = find_claims(&l, store, replica, first, run, signer);
     if (!status) status = first_generation(&g, &l, run);
     if (!status) status = claim_from(out, &l, g, store, run, signer, invitation);
-    lives_deinit(&l);
+    claims_deinit(&l);
     return status;
 }
 
 diloco_status dl_run_claim_next(dl_life *out, dl_store *store, const dl_life *self, uint32_t from,
                                 const dl_runfile *run, const dl_signer *signer)
 {
-    lives l;
-    diloco_status status = find_lives(&l, store, self->replica, false, run, signer);
+    claims l;
+    diloco_status status = find_claims(&l, store, self->replica, false, run, signer);
     if (!status && l.newest > (int64_t)self->generation)
         status =
             dl_fail(DILOCO_EFENCED, "replica %s has a later life (%u after %u): this one stops",
                     self->replica, (unsigned)l.newest, self->generation);
     if (!status) status = claim_from(out, &l, (int64_t)from, store, run, signer, "");
-    lives_deinit(&l);
+    claims_deinit(&l);
     return status;
 }
 
-/* One replica of this machine at a time takes an invitation: all read the same file. -1: there is
- * nothing to take, or no lock to be had. */
+/* Locks the file of invitations, which all replicas of this machine read: one at a time uses an
+ * invitation. Returns -1 if there is no file or no lock. */
 static int lock_invitations(const dl_config *config)
 {
     const int fd = config->invitation[0] ? open(config->invitation, O_RDONLY | O_CLOEXEC) : -1;
@@ -264,10 +265,10 @@ static diloco_status claim_life(dl_life *out, dl_store *store, const char *repli
 {
     char invitation[DL_INVITATION_TEXT] = "", none[DL_INVITATION_TEXT];
     const bool keyed = run->identity.policy != DL_TRUSTED, first = config->first_life;
-    lives l;
-    if (keyed && first) { /* whoever's key it has */
-        const diloco_status status = find_lives(&l, store, replica, first, run, signer);
-        lives_deinit(&l);
+    claims l;
+    if (keyed && first) { /* whichever key the name has */
+        const diloco_status status = find_claims(&l, store, replica, first, run, signer);
+        claims_deinit(&l);
         DL_TRY(status);
     }
     if (keyed)
@@ -275,7 +276,7 @@ static diloco_status claim_life(dl_life *out, dl_store *store, const char *repli
     DL_TRY(claim(out, store, replica, first, run, signer, invitation));
     if (invitation[0])
         DL_TRY(dl_members_use_invitation(store, run, signer, replica, invitation, limit()));
-    /* Somebody else may have begun under this name in the meantime. */
+    /* Another replica may have claimed the first generation of this name in the meantime. */
     if (keyed && out->generation > 0)
         DL_TRY(dl_members_may_join(none, store, run, config, signer, replica, limit()));
     return DILOCO_OK;

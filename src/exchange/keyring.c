@@ -1,6 +1,6 @@
-/* keyring.c - see keyring.h. Each object is sealed JSON, signed; what it has to say is checked
- * against the name it lies under, so that none can stand in for another. What is wrong with one is
- * a reason, not an error: only the store fails. */
+/* keyring.c - see keyring.h. Each object is sealed, signed JSON. Its contents are checked against
+ * its name, so that no object can replace another. An invalid object yields a reason, not an error;
+ * only the store's failures are errors. */
 #include "exchange/keyring.h"
 
 #include "base/clock.h"
@@ -19,10 +19,10 @@ struct dl_keyring {
     const dl_runfile *run;
     const dl_signer *signer;
     bool admits;
-    dl_named_key *cached; /* [n], room for CACHED_MAX */
+    dl_named_key *cached; /* [n], with space for CACHED_MAX */
     size_t n;
     dl_buf text;
-    size_t refused; /* of the names in gen/ that have no key here, so many were looked at */
+    size_t refused; /* how many names in gen/ without a key here were looked at */
     dl_public found;
     char why[WHY_MAX];
 };
@@ -34,7 +34,7 @@ static dl_life first_life(const char *replica)
     return life;
 }
 
-/* The object is not what it should be, as opposed to: the store does not answer. */
+/* Returns whether the object is invalid, as opposed to a store that does not answer. */
 static bool is_bad(diloco_status status)
 {
     return status == DILOCO_EPROTO || status == DILOCO_ENOENT || status == DILOCO_EDIFFERS;
@@ -42,7 +42,7 @@ static bool is_bad(diloco_status status)
 
 /* ---- objects ---------------------------------------------------------------------------- */
 
-/* A sealed, signed object about a replica of this run, with who signed it. */
+/* Reads a sealed, signed object about a replica of this run, and the key that signed it. */
 static diloco_status read_object_of(dl_json_value *root, dl_public *signer, dl_buf *text,
                                     dl_store *store, const char *key, const char *format,
                                     const char *kind, const dl_runfile *run, const dl_life *life,
@@ -85,7 +85,8 @@ diloco_status dl_members_lived(bool *out, dl_store *store, const dl_runfile *run
     return status && !is_bad(status) ? status : DILOCO_OK;
 }
 
-/* gen/<replica>.0000: whose name it is, and by which invitation ("": none). */
+/* Reads gen/<replica>.0000: the key that has the name, and the invitation that it used ("": none).
+ */
 static diloco_status read_first_life(dl_public *key, char id[DL_HASH_HEX + 1], dl_buf *text,
                                      dl_store *store, const dl_runfile *run, const char *replica,
                                      dl_time until)
@@ -106,7 +107,7 @@ static bool fits_run(const dl_invitation *i, const dl_runfile *run)
     return !strcmp(i->run, run->id) && dl_public_equal(&i->owner, &run->identity.owner);
 }
 
-/* invite/<id>: is it this replica's, by this key? */
+/* Reads invite/<id> and checks that it is this replica's, signed by this key. */
 static diloco_status read_invite(dl_invitation *out, dl_buf *text, dl_store *store,
                                  const dl_runfile *run, const char *id, const char *replica,
                                  const dl_public *key, dl_time until)
@@ -125,7 +126,7 @@ static diloco_status read_invite(dl_invitation *out, dl_buf *text, dl_store *sto
     return DILOCO_OK;
 }
 
-/* What is asked of nobody who was there from the first. */
+/* The owner and the listed members need no admission. */
 static bool is_trusted(const dl_identity *identity, const dl_public *key)
 {
     if (dl_public_equal(key, &identity->owner)) return true;
@@ -175,7 +176,7 @@ static diloco_status admit(dl_keyring *r, const char *replica, dl_time until)
     const diloco_status status = dl_store_create(r->store, name, &span, 1, NULL, until);
     if (!status) dl_log(DILOCO_LOG_INFO, "%s is admitted: its invitation is used", replica);
     if (status != DILOCO_EEXIST) return status;
-    /* By another committer, in the same moment; or it is none. */
+    /* Another committer admitted it first, or the object is not a valid admission. */
     const diloco_status there = read_admission(r, &r->text, replica, until);
     if (!is_bad(there)) return there;
     dl_log(DILOCO_LOG_WARN,
@@ -185,7 +186,7 @@ static diloco_status admit(dl_keyring *r, const char *replica, dl_time until)
     return DILOCO_OK;
 }
 
-/* What is no admission keeps nobody out: anybody who may write can put that there. */
+/* An invalid admission keeps no replica out, since anyone with write access can create one. */
 static diloco_status must_be_admitted(dl_keyring *r, const dl_invitation *invitation,
                                       const char *replica, dl_time until)
 {
@@ -256,7 +257,7 @@ diloco_status dl_keyring_find(const dl_public **out, const char **why, dl_keyrin
         *why = r->why;
         return is_bad(status) ? DILOCO_OK : status;
     }
-    if (r->n == CACHED_MAX) r->n = 0; /* more than any entry counts: begin anew */
+    if (r->n == CACHED_MAX) r->n = 0; /* more than any entry counts: begin with none */
     dl_named_key *known = &r->cached[r->n++];
     *known = (dl_named_key){.key = r->found};
     snprintf(known->replica, sizeof known->replica, "%s", replica);
@@ -264,9 +265,9 @@ diloco_status dl_keyring_find(const dl_public **out, const char **why, dl_keyrin
     return DILOCO_OK;
 }
 
-/* ---- who is new ------------------------------------------------------------------------- */
+/* ---- new replicas ------------------------------------------------------------------------ */
 
-enum { NEW_MAX = 64 }; /* looked at in one go */
+enum { NEW_MAX = 64 }; /* names looked at in one call */
 
 typedef struct newcomers {
     const dl_keyring *ring;
@@ -305,7 +306,7 @@ diloco_status dl_keyring_meet(dl_keyring *r, dl_time until)
 {
     newcomers c = {.ring = r, .skip = r->refused};
     DL_TRY(dl_store_list(r->store, "gen/", NULL, found_first_life, &c, until));
-    if (c.n < NEW_MAX) r->refused = 0; /* … and from the first again */
+    if (c.n < NEW_MAX) r->refused = 0; /* the next call begins with the first */
     for (size_t i = 0; i < c.n; i++) {
         const dl_public *key;
         const char *why;
@@ -317,7 +318,7 @@ diloco_status dl_keyring_meet(dl_keyring *r, dl_time until)
 
 /* ---- joining ---------------------------------------------------------------------------- */
 
-/* Can it still be used? DILOCO_EREFUSED says why not. */
+/* Returns DILOCO_EREFUSED and the reason if the invitation cannot be used any more. */
 static diloco_status is_usable(const dl_invitation *i, dl_buf *text, dl_store *store,
                                const dl_runfile *run, dl_time until)
 {
@@ -338,12 +339,13 @@ static diloco_status is_usable(const dl_invitation *i, dl_buf *text, dl_store *s
                                     "ask the run's owner for another");
 }
 
-/* A name whose first life names an invitation can have no other. */
+/* If the first generation of a name uses an invitation, the name can have no other. */
 static const char lost[] =
     "this replica began by an invitation that cannot be used any more, and its name is lost: move "
     "its folder out of run.state_dir, and join again by another name with an unused invitation";
 
-/* The first line of the file that can be used; `id`: only that one, which is half used. */
+/* Picks the first usable line of the file. `id`: only that invitation, whose use was interrupted.
+ */
 static diloco_status pick(char out[DL_INVITATION_TEXT], const char *lines, const char *id,
                           dl_buf *text, dl_store *store, const dl_runfile *run, dl_time until)
 {
@@ -384,7 +386,7 @@ static diloco_status find_invitation(char out[DL_INVITATION_TEXT], const char *i
     return status;
 }
 
-/* Of a used one: whom no committer has met before it expired none ever lets in. */
+/* A replica that no committer met before its invitation expired is never admitted. */
 static diloco_status is_in_time(const dl_invitation *used, dl_buf *text, dl_store *store,
                                 const char *replica, dl_time until)
 {
@@ -439,7 +441,7 @@ diloco_status dl_members_fits(const dl_runfile *run, const dl_config *config)
         fits |= !dl_invitation_read(&i, text, strcspn(text, " \r\n")) && fits_run(&i, run);
     }
     dl_buf_deinit(&lines);
-    /* Who was let in needs it no more, and may have removed it. */
+    /* An admitted replica needs the file no more, and may have removed it. */
     if (status == DILOCO_ENOENT && run->identity.policy == DL_INVITED) return DILOCO_OK;
     if (status) return dl_fail_context(status, "run.invitation");
     return fits ? DILOCO_OK

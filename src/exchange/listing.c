@@ -1,26 +1,26 @@
 /* listing.c - LIST: the contributions under c/<entry>/ that are worth reading.
  *
- * Anyone who can write to the store can put any number of objects there, and the exchange has room
+ * Anyone who can write to the store can put any number of objects there, and the exchange has space
  * for a fixed number. A *named* replica is one that a roster names, one on the list of a closed
- * roster, or this replica. Two rules keep room for those:
+ * roster, or this replica. Three rules keep space for those:
  *
- *  1. Of a replica the newest LIVES generations are taken, and places are reserved for all named
- *     replicas. Other names share the places that are left.
- *  2. In a run of keys an object is listed once its header was found to be signed by the key of its
- *     replica. Each listing looks at LOOKS_NAMED unknown objects of named replicas and at
- *     LOOKS_OTHER of others. A result is kept, since objects do not change, so the next listing
- *     looks at the next ones. Generations that have contributed before need no look.
+ *  1. Only the newest NEWEST_MAX generations of a replica are listed, and places are reserved for
+ * all named replicas. Other names share the remaining places.
+ *  2. In a run with keys an object is listed once its header was found to be signed by its
+ *     replica's key. Each listing checks LOOKS_NAMED unknown objects of named replicas and
+ *     LOOKS_OTHER of others. The result is kept, since objects do not change, so the next listing
+ *     checks the next ones. Generations that have contributed before need no check.
+ *  3. In a run without keys an object is ignored once it was read twice as junk, which makes space
+ *     for the next ones. An asynchronous run does not ignore it, since no later entry would forget
+ *     it.
  *
- *  3. In a run without keys an object is passed over once it was read twice as junk, and so makes
- * room for the next ones. Not where the run is asynchronous: there no later entry forgets it.
- *
- * A listing therefore costs a bounded number of requests, however much is there. */
+ * A listing therefore costs a bounded number of requests, however many objects there are. */
 #include "exchange/exec_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIVES = 2, LOOKS_NAMED = 64, LOOKS_OTHER = 16, FORGED_BITS = 17 };
+enum { NEWEST_MAX = 2, LOOKS_NAMED = 64, LOOKS_OTHER = 16, FORGED_BITS = 17 };
 enum { FORGED_CAP = 1 << FORGED_BITS, FORGED_MAX = FORGED_CAP / 4 * 3 };
 
 typedef struct candidates {
@@ -29,20 +29,20 @@ typedef struct candidates {
 } candidates;
 
 struct dl_lister {
-    uint64_t
-        *forged; /* [FORGED_CAP] hashes of keys whose objects nobody signed who should; 0: free */
+    /* [FORGED_CAP] hashes of keys whose objects are not signed by their replica; 0: free */
+    uint64_t *forged;
     size_t n_forged;
-    uint64_t forged_for; /* the entry that they belong to; where forgets_junk */
-    dl_life *known;      /* [n_known] the newest generation of each replica that signed one */
+    uint64_t forged_for; /* the entry of these objects, if forgets_junk */
+    dl_life *known;      /* [n_known] the newest generation of each replica that signed an object */
     size_t n_known, cap_known;
-    size_t n_other, other_room; /* places of replicas that are not named */
+    size_t n_other, other_room; /* places of unnamed replicas */
     bool listing;               /* objects come in the order of their keys */
     bool in_order;
     candidates named, other;
     size_t n_passed_over; /* by the last listing */
 };
 
-/* ---- making and unmaking ---------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------ */
 
 diloco_status dl_lister_create(dl_exec *x)
 {
@@ -65,9 +65,9 @@ void dl_lister_destroy(dl_exec *x)
     free(x->collect.lister);
 }
 
-/* ---- what is known of objects ------------------------------------------------------------ */
+/* ---- known results of checks -------------------------------------------------------------- */
 
-/* Never 0. */
+/* The result is never 0. */
 static uint64_t hash_of(const dl_listed *o)
 {
     dl_key key;
@@ -78,7 +78,7 @@ static uint64_t hash_of(const dl_listed *o)
     return hash | 1;
 }
 
-/* Its place in `forged`, or the free one where it belongs. */
+/* Returns its place in `forged`, or the free place for it. */
 static uint64_t *forged_place(const dl_lister *l, const dl_listed *o)
 {
     const uint64_t hash = hash_of(o);
@@ -123,7 +123,7 @@ static void remember_signed(dl_lister *l, const dl_life *life)
     if (life->generation > known->generation) *known = *life;
 }
 
-/* ---- whose it is -------------------------------------------------------------------------- */
+/* ---- whether an object is signed ---------------------------------------------------------- */
 
 static bool is_own(const dl_exec *x, const dl_life *life)
 {
@@ -150,9 +150,9 @@ static size_t n_named(const dl_exec *x)
     return dl_size_max(n, x->a.run->identity.n_members);
 }
 
-/* ---- taking ------------------------------------------------------------------------------- */
+/* ---- choosing ------------------------------------------------------------------------------ */
 
-/* In the order of their keys. */
+/* Compares by key. */
 static int compare(const void *a, const void *b)
 {
     const dl_listed *x = a, *y = b;
@@ -163,8 +163,8 @@ static int compare(const void *a, const void *b)
     return strcmp(first, second);
 }
 
-/* The place of the oldest of LIVES generations of that replica which are taken; NULL: there are
- * fewer. */
+/* Returns the place of the oldest of NEWEST_MAX listed generations of that replica, or NULL if
+ * fewer are listed. */
 static dl_listed *oldest_of(const dl_exec *x, const dl_listed *o)
 {
     dl_listed *oldest = NULL;
@@ -172,15 +172,16 @@ static dl_listed *oldest_of(const dl_exec *x, const dl_listed *o)
     for (size_t i = x->collect.n_listed; i-- > 0;) {
         dl_listed *it = &x->collect.listed[i];
         const bool same = it->entry == o->entry && !strcmp(it->life.replica, o->life.replica);
-        if (!same && x->collect.lister->listing) break; /* keys of a replica follow each other */
+        if (!same && x->collect.lister->listing) break; /* one replica's keys are adjacent */
         if (!same) continue;
         if (!oldest || it->life.generation < oldest->life.generation) oldest = it;
         n++;
     }
-    return n < LIVES ? NULL : oldest;
+    return n < NEWEST_MAX ? NULL : oldest;
 }
 
-/* False: there is no room, or two newer ones are there. */
+/* Lists an object. Returns false if there is no space, or NEWEST_MAX newer ones of its replica are
+ * listed. */
 static bool take(dl_exec *x, const dl_listed *o, bool named)
 {
     dl_lister *l = x->collect.lister;
@@ -199,7 +200,7 @@ static bool take(dl_exec *x, const dl_listed *o, bool named)
     return true;
 }
 
-/* It is looked at after the listing. */
+/* Keeps an object for a check after the listing. */
 static bool keep(candidates *c, const dl_listed *o)
 {
     if (c->n == c->cap) return false;
@@ -207,7 +208,8 @@ static bool keep(candidates *c, const dl_listed *o)
     return true;
 }
 
-/* Whether it is signed is known, or has to be looked at. False: it is passed over. */
+/* Lists an object whose signature was checked, or keeps it for a check. Returns false if it is
+ * ignored. */
 static bool take_or_keep(dl_exec *x, const dl_listed *o, bool named)
 {
     dl_lister *l = x->collect.lister;
@@ -261,7 +263,7 @@ static diloco_status look_at(dl_exec *x, const dl_listed *o, bool named, dl_time
     return DILOCO_OK;
 }
 
-/* First those of replicas of which nothing is listed yet. */
+/* Checks first the objects of replicas of which none is listed yet. */
 static diloco_status look_at_all(dl_exec *x, const candidates *c, bool named, dl_time until)
 {
     bool done[LOOKS_NAMED] = {false};
@@ -274,13 +276,12 @@ static diloco_status look_at_all(dl_exec *x, const candidates *c, bool named, dl
     return DILOCO_OK;
 }
 
-/* ---- the request ------------------------------------------------------------------------------
- */
+/* ---- the request --------------------------------------------------------------------------- */
 
 static void begin(dl_exec *x, uint64_t entry)
 {
     dl_lister *l = x->collect.lister;
-    const size_t reserved = dl_size_min(x->collect.n_slots, LIVES * n_named(x));
+    const size_t reserved = dl_size_min(x->collect.n_slots, NEWEST_MAX * n_named(x));
     if (x->mode->forgets_junk && l->forged_for != entry && l->n_forged) forget_forged(l);
     l->forged_for = entry;
     l->other_room = x->collect.n_slots - reserved;
@@ -296,7 +297,7 @@ diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *repl
     const uint64_t oldest = x->mode->oldest ? x->mode->oldest(x, request->list.own) : 0;
     dl_exec_listed_under(prefix, x, request->entry);
     dl_key_contributions(after, oldest);
-    after[strlen(after) - 1] = 0; /* before all that lie under it */
+    after[strlen(after) - 1] = 0; /* sorts before all keys with this prefix */
     begin(x, request->entry);
     const diloco_status status =
         dl_store_list(x->a.store, prefix, oldest ? after : NULL, found_contribution, x, until);

@@ -1,15 +1,15 @@
 /* peers.c - see peers.h.
  *
- * A row a member: its key, and the line to its newest life. Whoever reads over a line has marked
- * its row busy and needs no lock for it; who finds it busy reads from the store. `lock` guards
- * everything else in the rows, and the counts.
+ * Each member has a row: its key, and the line to its newest generation. A thread that reads over a
+ * line has marked the row busy, and needs no lock for it. A thread that finds it busy reads from
+ * the store. `lock` guards everything else in the rows, and the counts.
  *
  *     not known  --heartbeat has an address-->  line  --error-->  paused  --time-->  line
  *
- * 1. What is served was created in the store before, with the same bytes (dl_peers_show behind the
- *    create): so who has seen a contribution in a listing and reads it here reads what is there.
+ * 1. A contribution is served after the same bytes were created in the store (dl_peers_show follows
+ *    the create). So a reader that saw it in a listing reads the stored bytes here.
  * 2. A reader asks only for what it has seen in the store or in an entry.
- * 3. Bytes of a peer refuse nobody: what is refused is what the store has. */
+ * 3. Bytes from a peer never reject a contribution; only the store's bytes can. */
 #include "exchange/peers.h"
 
 #include "base/log.h"
@@ -32,7 +32,7 @@ enum { BEAT_MAX = 4096, PAUSES = 16, SLOWER = 4, LOOKS = 4 };
 
 static const dl_time WELCOME_WAIT = DL_SECOND / 2, BEAT_LIMIT = 5 * DL_SECOND;
 static const dl_time STALL_LEAST = DL_SECOND, STALL_MOST = 10 * DL_SECOND;
-static const dl_time LOOK_AGAIN = 2 * DL_MILLISECOND; /* times 4 before each further look */
+static const dl_time LOOK_AGAIN = 2 * DL_MILLISECOND; /* times 4 before each further attempt */
 static const double UNMEASURED_BPS = 8e6;
 
 typedef struct row {
@@ -40,11 +40,11 @@ typedef struct row {
     uint32_t generation; /* of the line */
     bool has_key, busy;
     dl_public key;
-    dl_store *line; /* NULL: not known */
-    uint64_t entry; /* where its heartbeat was when it was read */
-    dl_time ask_at; /* not before */
-    dl_time pause;  /* the last; 0: none since it last answered */
-    uint64_t used;  /* when it was last looked for: of dl_peers.n_looks */
+    dl_store *line; /* NULL: its address is not known */
+    uint64_t entry; /* of its heartbeat, when that was read */
+    dl_time ask_at; /* not earlier */
+    dl_time pause;  /* the last one; 0: it answered since */
+    uint64_t used;  /* when it was last used, in dl_peers.n_looks */
 } row;
 
 struct dl_peers {
@@ -52,18 +52,18 @@ struct dl_peers {
     dl_peers_service service;
     const dl_peers_kind *kind;
     void *server;
-    dl_signer *own; /* NULL: the run's */
+    dl_signer *own; /* NULL: the run's signer */
     char address[DL_ADDRESS_MAX + 1];
     dl_key shown[DL_PEERS_KEPT]; /* a ring */
     size_t n_shown;
 
     pthread_mutex_t lock;
-    pthread_cond_t known; /* a key more */
+    pthread_cond_t known; /* signalled when a key is added */
     bool stopping;
     row *rows; /* [n_rows of max_members] */
     size_t n_rows;
     uint64_t n_looks;
-    dl_peers_counts counts; /* of lines that are closed, and all the rest */
+    dl_peers_counts counts; /* of closed lines, and everything else */
 };
 
 static _Atomic(const dl_peers_kind *) program;
@@ -98,7 +98,7 @@ static void path_of(dl_config_path out, const dl_peers *p, const char *key)
     snprintf(out, sizeof(dl_config_path), "%s/run/%s", p->a.dir, key);
 }
 
-/* A file, and the folder of its entry. */
+/* Removes a file, and the folder of its entry if that is empty. */
 static void remove_shown(const dl_peers *p, const char *key)
 {
     dl_config_path path;
@@ -108,13 +108,14 @@ static void remove_shown(const dl_peers *p, const char *key)
     (void)!rmdir(path);
 }
 
-/* Where it lies until it is shown: one for each entry, since several may be under way. */
+/* The path of a contribution that is not shown yet. Each entry has one, since several may be in
+ * flight. */
 static void made_of(dl_config_path out, const dl_peers *p, uint64_t entry)
 {
     snprintf(out, sizeof(dl_config_path), "%s/made.%" PRIu64, p->a.dir, entry);
 }
 
-/* Not synced: the store has it, and behind a crash is another life. */
+/* The file is not synced: the store has the bytes, and after a crash a new process keeps none. */
 void dl_peers_keep(dl_peers *p, uint64_t entry, const dl_span *spans, size_t n)
 {
     dl_config_path made;
@@ -129,7 +130,7 @@ void dl_peers_keep(dl_peers *p, uint64_t entry, const dl_span *spans, size_t n)
            diloco_error_text());
 }
 
-/* What could not be kept is not shown. */
+/* A contribution that could not be kept is not shown. */
 void dl_peers_show(dl_peers *p, uint64_t entry, const dl_life *life)
 {
     dl_key key;
@@ -153,7 +154,7 @@ void dl_peers_show(dl_peers *p, uint64_t entry, const dl_life *life)
     p->n_shown++;
 }
 
-/* ---- rows; under the lock --------------------------------------------------------------- */
+/* ---- rows; call with the lock held ------------------------------------------------------- */
 
 static void close_line(dl_peers *p, row *r)
 {
@@ -165,7 +166,7 @@ static void close_line(dl_peers *p, row *r)
     r->line = NULL;
 }
 
-/* Members come and go, and names with them: whoever was longest not read of makes room. */
+/* Members leave and others join. A new one takes the row that was unused for longest. */
 static row *free_row(dl_peers *p)
 {
     row *oldest = NULL;
@@ -180,7 +181,7 @@ static row *free_row(dl_peers *p)
     return oldest;
 }
 
-/* NULL: all rows are busy with others. */
+/* Returns NULL if all rows are busy with other members. */
 static row *row_of(dl_peers *p, const char *replica)
 {
     row *r = NULL;
@@ -215,8 +216,8 @@ static bool is_known(const dl_peers *p, const dl_public *key)
     return false;
 }
 
-/* Whoever reads our contribution has put its own, or will soon, and then we look who it is: so a
- * key that is not known is waited for a little. */
+/* A member that reads our contribution has uploaded its own, or soon will; then we learn its key.
+ * So wait a little for an unknown key. */
 static bool welcome(void *user, const dl_public *key)
 {
     dl_peers *p = user;
@@ -231,14 +232,14 @@ static bool welcome(void *user, const dl_public *key)
     return is;
 }
 
-/* The row of who may be asked now, marked busy; NULL: nobody is. */
+/* Returns the row of the owner, marked busy, or NULL if it cannot be asked now. */
 static row *begin_asking(dl_peers *p, const dl_peers_want *w)
 {
     row *found = NULL;
     if (!p->a.reads || w->store_only || !strcmp(w->life.replica, p->a.replica)) return NULL;
     pthread_mutex_lock(&p->lock);
     row *r = row_of(p, w->life.replica);
-    if (r && !r->busy && w->life.generation > r->generation) { /* of the line before, nothing */
+    if (r && !r->busy && w->life.generation > r->generation) { /* the old line is useless */
         close_line(p, r);
         r->generation = w->life.generation;
         r->ask_at = r->pause = 0;
@@ -251,7 +252,7 @@ static row *begin_asking(dl_peers *p, const dl_peers_want *w)
     return found;
 }
 
-/* ---- asking; without the lock, the row is busy ------------------------------------------ */
+/* ---- requests; without the lock, the row is busy ----------------------------------------- */
 
 static dl_time stall_of(const dl_peers *p)
 {
@@ -259,8 +260,8 @@ static dl_time stall_of(const dl_peers *p)
     return t < STALL_LEAST ? STALL_LEAST : t > STALL_MOST ? STALL_MOST : t;
 }
 
-/* By when a contribution is here unless something is wrong; half of the time there is belongs to
- * the store, which is asked next. */
+/* Returns when a contribution should have arrived. Half of the remaining time is kept for the
+ * store, which is asked next. */
 static dl_time limit_of(const dl_peers *p, const dl_peers_want *w)
 {
     const dl_contribution_expect *e = w->expect;
@@ -277,7 +278,7 @@ typedef struct beat {
     uint64_t entry;
 } beat;
 
-/* DILOCO_ENOENT: it has no address; store errors as they are. */
+/* Returns DILOCO_ENOENT if the heartbeat has no address, or the store's error. */
 static diloco_status parse_beat(beat *out, const dl_buf *text)
 {
     dl_json_value json;
@@ -306,15 +307,15 @@ static diloco_status read_beat(beat *out, const dl_peers_want *w)
     return status;
 }
 
-/* Find out where it is. false: nowhere, or not yet. Among the trusted its heartbeat says who it is;
- * where the run knows its key, that one counts. */
+/* Opens the line to a member. Returns false if it has no address, or none yet. Among trusted
+ * members its heartbeat names its key; a key that the run knows takes precedence. */
 static bool open_line(dl_peers *p, row *r, const dl_peers_want *w)
 {
     beat b;
     dl_store *line = NULL;
     const dl_public *key = w->expect->key ? w->expect->key : &b.key;
     diloco_status status = read_beat(&b, w);
-    const bool never = status == DILOCO_ENOENT; /* an address is for life */
+    const bool never = status == DILOCO_ENOENT; /* a process never changes its address */
     if (!status) status = p->kind->open(p->server, &line, b.address, key, stall_of(p));
     pthread_mutex_lock(&p->lock);
     r->line = line;
@@ -344,8 +345,8 @@ static const char *why_not(diloco_status status, const char *reason)
     }
 }
 
-/* It may be asked again at once after `absent`; of who refuses us the reason may be that it does
- * not know us yet. Not sooner than the asking took, or who is slow would cost that each time. */
+/* After `absent` it may be asked again at once. A member that refuses us may not know our key yet.
+ * The pause is at least as long as the request took, or a slow member would cost that each time. */
 static void pause_line(const dl_peers *p, row *r, diloco_status status, dl_time took)
 {
     const dl_time patience = dl_time_from_seconds(p->a.config->patience_s);
@@ -380,8 +381,8 @@ static uint64_t bytes_of(const dl_contribution *c)
     return head + c->payload_len + c->n_integers * sizeof(int64_t) + c->n_booleans;
 }
 
-/* In a listing a contribution may be seen a moment before its owner has heard that it is created,
- * and shows it. */
+/* A contribution may appear in a listing a moment before its owner's create returns and the owner
+ * shows it. */
 static diloco_status ask(dl_peers *p, const row *r, dl_contribution *facts,
                          dl_contribution_data *data, const char **reason, const dl_peers_want *w,
                          const char *key)
@@ -397,7 +398,7 @@ static diloco_status ask(dl_peers *p, const row *r, dl_contribution *facts,
     return status;
 }
 
-/* true: it is here. */
+/* Returns true if the contribution was read. */
 static bool read_from_owner(dl_peers *p, dl_contribution *facts, dl_contribution_data *data,
                             const char **why, const dl_peers_want *w, const char *key)
 {
@@ -435,7 +436,7 @@ diloco_status dl_peers_read(dl_peers *p, dl_contribution *facts, dl_contribution
     return DILOCO_OK;
 }
 
-/* ---- telling ---------------------------------------------------------------------------- */
+/* ---- the heartbeat's members ------------------------------------------------------------- */
 
 dl_peers_counts dl_peers_count(dl_peers *p)
 {
@@ -470,7 +471,7 @@ void dl_peers_tell(dl_peers *p, dl_json *j)
     dl_json_u64(j, "from_store", c.from_store);
 }
 
-/* ---- making and unmaking ---------------------------------------------------------------- */
+/* ---- create and destroy ------------------------------------------------------------------ */
 
 static void init_lock(dl_peers *p)
 {

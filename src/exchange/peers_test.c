@@ -1,8 +1,8 @@
-/* peers_test.c - members that read from each other: the bits of a run in which nobody does,
- * whatever the others answer.
+/* peers_test.c - members that read from each other have the same bits as members that read from the
+ * store, whatever their peers answer.
  *
- * The "server" of this program shows a member's folder to the others of this process; what it then
- * gives them is as the test wants it. */
+ * The "server" of this program shows a member's folder to the other members of this process. The
+ * test sets what it then answers. */
 #include "exchange/peers.h"
 
 #include "run/open.h"
@@ -70,7 +70,7 @@ static diloco_status fake_open(void *self, dl_store **out, const char *address,
 static const dl_peers_kind fakes = {
     .serve = fake_serve, .stop = fake_stop, .served = fake_served, .open = fake_open};
 
-/* A test without keys is none. */
+/* Skips a test that needs keys in a build without them. */
 static void fresh_fake(void)
 {
     if (!DL_CRYPTO) skip();
@@ -85,10 +85,10 @@ static void fresh_fake(void)
 typedef struct played {
     float theta[TOY_N];
     uint64_t from_peers, from_store;
-    size_t fell_back, absent, gone, stalled, damaged, rejected; /* lines of the record */
+    size_t fell_back, absent, gone, stalled, damaged, rejected; /* numbers of lines in the record */
 } played;
 
-/* Sum of a member of all commit lines. */
+/* Returns the sum of one JSON member over all commit lines. */
 static uint64_t sum_of(const char *record, const char *name)
 {
     uint64_t sum = 0;
@@ -118,7 +118,7 @@ static void count_lines(played *out, const char *record)
     out->rejected += count_of(record, "\"event\":\"reject\"");
 }
 
-/* tau 0: training waits; else of two fragments several contributions are under way. */
+/* tau 0: training waits. Else several contributions of the two fragments are in flight. */
 static void play_with(const char *tau, played *out, const char *name, const char *peers,
                       const char *patience)
 {
@@ -181,10 +181,11 @@ TEST(members_that_read_from_each_other_end_in_the_bits_of_those_who_do_not)
     play(&p, "direct", "true", "60");
     CHECK_BYTES(theta, p.theta, sizeof theta);
     CHECK_INT(0, fake.n_strangers);
-    CHECK(fake.n_opened > 0 && fake.n_opened <= CREW * (CREW - 1)); /* once a life */
+    CHECK(fake.n_opened > 0 && fake.n_opened <= CREW * (CREW - 1)); /* once per process */
     CHECK(p.from_peers > 0);
-    CHECK(p.from_store > 0); /* one's own is read back */
-    /* A reader may be quicker than its owner, and an owner at the run's end than its readers. */
+    CHECK(p.from_store > 0); /* own contributions are read back */
+    /* A reader may be faster than its owner, and at the end of a run an owner stops before its
+     * readers. */
     CHECK_INT(p.fell_back, p.absent + p.gone);
 }
 
@@ -209,7 +210,7 @@ TEST(wrong_bytes_under_the_right_name_cost_one_reading_and_the_store_has_the_rig
     play(&p, "liars", "true", "600");
     CHECK_BYTES(theta, p.theta, sizeof theta);
     CHECK_INT(0, p.from_peers);
-    CHECK(p.fell_back > 0 && p.fell_back <= CREW * (CREW - 1)); /* each is asked once */
+    CHECK(p.fell_back > 0 && p.fell_back <= CREW * (CREW - 1)); /* each peer is asked once */
     CHECK_INT(p.fell_back, p.damaged);
     CHECK_INT(0, p.rejected);
 }
@@ -261,7 +262,7 @@ TEST(members_without_it_are_read_from_the_store)
     free(all[0].record);
 }
 
-/* ---- who may read, and what is kept ----------------------------------------------------- */
+/* ---- permission to read, and kept contributions ----------------------------------------- */
 
 static dl_peers *peers_of(dl_config *config, const char *dir)
 {
@@ -288,7 +289,7 @@ TEST(a_key_is_welcome_once_it_is_a_members)
     dl_signer_close(member);
 }
 
-/* Here two have room at a time. */
+/* There is space for two at a time. */
 TEST(who_comes_after_many_others_is_known_too)
 {
     dl_config config;
@@ -299,7 +300,7 @@ TEST(who_comes_after_many_others_is_known_too)
     for (int i = 0; i < 4; i++) {
         CHECK_OK(dl_signer_generate(&members[i]));
         snprintf(name, sizeof name, "r%d", i + 1);
-        if (i == 2) dl_peers_know(p, "r1", dl_signer_public(members[0])); /* is still there */
+        if (i == 2) dl_peers_know(p, "r1", dl_signer_public(members[0])); /* still known */
         dl_peers_know(p, name, dl_signer_public(members[i]));
         CHECK(fake.last->welcome(fake.last->user, dl_signer_public(members[i])));
         if (i == 2) CHECK(fake.last->welcome(fake.last->user, dl_signer_public(members[0])));
@@ -321,7 +322,7 @@ TEST(the_last_contributions_are_shown_and_no_others)
     for (uint64_t e = 0; e < DL_PEERS_KEPT + 2; e++) {
         snprintf(path, sizeof path, "%s/run/c/%010llu/r0.0003", dir, (unsigned long long)e);
         dl_peers_keep(p, e, &span, 1);
-        CHECK(!dl_file_exists(path)); /* the store has it not yet */
+        CHECK(!dl_file_exists(path)); /* the store does not have it yet */
         dl_peers_show(p, e, &life);
         CHECK(dl_file_exists(path));
     }

@@ -1,9 +1,9 @@
 /* pipelined_upload.c - see pipelined_upload.h.
  *
- *     IDLE --begin--> UNDER_WAY --put, or given up--> ENDED --reap--> IDLE
+ *     IDLE --begin--> UNDER_WAY --uploaded, or given up--> ENDED --reap--> IDLE
  *
- * `lock` guards what is marked; the thread uses the store, and what exec has made, without it,
- * while it is UNDER_WAY and nobody else touches either. */
+ * `lock` guards the marked fields. While UNDER_WAY, only the thread uses its store and the
+ * contribution that dl_exec made, without the lock. */
 #include "exchange/pipelined_upload.h"
 
 #include "base/thread.h"
@@ -13,20 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const dl_time SLICE = 100 * DL_MILLISECOND; /* longest deafness to the end */
+static const dl_time SLICE = 100 * DL_MILLISECOND; /* longest delay before it sees the end */
 static const dl_time PAUSE_FIRST = 50 * DL_MILLISECOND, PAUSE_LONGEST = 5 * DL_SECOND;
 
 typedef enum phase { IDLE, UNDER_WAY, ENDED } phase;
 
 struct dl_sending {
     dl_sending_args a;
-    dl_store *store; /* the thread's */
+    dl_store *store; /* used by the thread */
     pthread_t thread;
     bool started;
     atomic_bool quit;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    phase phase; /* guarded, as all below */
+    phase phase; /* guarded, as all fields below */
     uint64_t entry;
     diloco_status status;
     char text[1024]; /* of status */
@@ -56,7 +56,7 @@ static diloco_status send(dl_sending *s)
     }
 }
 
-/* Under the lock. */
+/* Call it with the lock held. */
 static void end(dl_sending *s, diloco_status status)
 {
     s->phase = ENDED;
@@ -147,7 +147,7 @@ double dl_sending_up_bps(dl_sending *s)
     return up_bps;
 }
 
-/* ---- making and unmaking ------------------------------------------------------------------ */
+/* ---- create and destroy ------------------------------------------------------------------- */
 
 static diloco_status start(dl_sending *s)
 {

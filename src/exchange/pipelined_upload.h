@@ -1,13 +1,12 @@
-/* pipelined_upload.h - what was put ahead, on its way: a thread and a store handle that do nothing
- * else, so that the exchange goes on reading the log, and closes and adopts entries, while bytes
- * leave.
+/* pipelined_upload.h - pipelined uploads, with a thread and a store handle of their own. Meanwhile
+ * the exchange continues to read the log, and to close and adopt entries.
  *
- *     exec makes it (CONTRIBUTE, put_ahead) --dl_sending_begin--> under way --> there --reap-->
- *                                                                    |
- *                                                     the store does not answer: tried again
+ *     dl_exec makes it (CONTRIBUTE, put_ahead) --dl_sending_begin--> in flight --> ended --reap-->
+ *                                                                       |
+ *                                                          no answer from the store: try again
  *
- * One at a time. All calls but the thread's own are the exchange's, or come behind its end;
- * dl_sending_traffic any thread's. */
+ * There is one upload at a time. The exchange makes all calls while the thread runs and after its
+ * end; any thread may call dl_sending_traffic. */
 #ifndef DL_EXCHANGE_PIPELINED_UPLOAD_H
 #define DL_EXCHANGE_PIPELINED_UPLOAD_H
 
@@ -18,29 +17,29 @@
 typedef struct dl_sending dl_sending;
 
 typedef struct dl_sending_args {
-    const char *url; /* of the store; borrowed, as all here */
-    dl_moved *tally; /* of what its handle moves; NULL: none */
+    const char *url; /* of the store; borrowed, as all pointers here */
+    dl_moved *tally; /* counts its handle's traffic; NULL: not counted */
     dl_exec *exec;
-    double store_timeout_s; /* so long a store that does not answer is asked again */
-    atomic_bool *ended;     /* set when something has ended: who waits shall look */
+    double store_timeout_s; /* seconds to retry a store that does not answer */
+    atomic_bool *ended;     /* set when an upload has ended, to wake a thread that waits */
 } dl_sending_args;
 
-/* DILOCO_ENOMEM, what opening a store gives. */
+/* Creates the thread. Returns DILOCO_ENOMEM, or an error of opening a store. */
 DL_MUST_CHECK diloco_status dl_sending_create(dl_sending **out, const dl_sending_args *args);
-/* What is under way is waited for, but not tried again. NULL is fine. */
+/* Waits for the upload in flight, without another try. NULL is fine. */
 void dl_sending_destroy(dl_sending *sending);
 
-/* The entry's contribution is made, and nothing is under way. */
+/* Begins to upload the entry's contribution, which is made. No upload may be in flight. */
 void dl_sending_begin(dl_sending *sending, uint64_t entry);
-/* 1 + the entry whose contribution is under way, or has ended and is not reaped; 0: none. */
+/* Returns 1 + the entry whose upload is in flight or has ended and is not reaped, or 0. */
 uint64_t dl_sending_now(dl_sending *sending);
-/* So long at most; true: it is still under way. */
+/* Waits at most that long. Returns true if the upload is still in flight. */
 bool dl_sending_wait(dl_sending *sending, dl_time longest);
-/* Has something ended since it was begun? Once: *entry is there, or *status says why not (its text
- * is set). */
+/* Returns, once, whether the upload has ended. Sets *entry if the store has it, else *status to the
+ * error, whose text is set. */
 bool dl_sending_reap(dl_sending *sending, uint64_t *entry, diloco_status *status);
 
-/* As of what ended last. */
+/* Return the traffic and the speed as of the upload that ended last. */
 dl_store_counters dl_sending_traffic(dl_sending *sending);
 double dl_sending_up_bps(dl_sending *sending);
 

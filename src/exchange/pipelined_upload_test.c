@@ -1,9 +1,8 @@
-/* pipelined_upload_test.c - what was put ahead moves beside everything else: entries are folded and
- * adopted, and training goes on, while it is under way; and what goes wrong with it is heard.
+/* pipelined_upload_test.c - during a pipelined upload other entries are applied and adopted, and
+ * training continues. Its errors are reported.
  *
- * Two replicas, two fragments, H = 6 and an overlap of 5 steps: entry 0 is taken at step 6 and
- * adopted at 11, entry 1 is taken at 9. A store of the test's own holds what r0 puts for entry 1.
- */
+ * Two replicas, two fragments, H = 6 and an overlap of 5 steps: entry 0 is captured at step 6 and
+ * adopted at 11, entry 1 is captured at 9. A store of this test holds r0's upload for entry 1. */
 #include "toy_run.h"
 
 #include "toy_store.h"
@@ -13,10 +12,10 @@ enum { CREW = 2, ADOPTED_AT = 11, LONGEST_MS = 30000 };
 static const char held_key[] = "c/0000000001/r0.0000", other_key[] = "c/0000000000/r1.0000";
 
 static struct gate {
-    atomic_bool holds;   /* r0's contribution to entry 1 waits for it to train on */
+    atomic_bool holds;   /* r0's contribution to entry 1 waits until r0 has trained further */
     atomic_bool held;    /* it has begun */
-    atomic_bool went_on; /* r0 took a step behind the adoption of entry 0 */
-    atomic_bool late;    /* somebody waited in vain */
+    atomic_bool went_on; /* r0 took a step after it adopted entry 0 */
+    atomic_bool late;    /* a wait ended without its condition */
     atomic_int n_unreachable;
     diloco_status failure;
 } gate;
@@ -49,9 +48,9 @@ static double step(toy *t, const diloco_run_info *now)
     return toy_step(t, now);
 }
 
-/* Both to their ends, in a place of its own, by that exchange. */
-static void live_by(const char *exchange, toy all[CREW], const char *place, bool holds,
-                    uint64_t other_stops_after)
+/* Runs both replicas to their ends, in a store of their own, with that exchange. */
+static void run_both(const char *exchange, toy all[CREW], const char *place, bool holds,
+                     uint64_t other_stops_after)
 {
     char url[64], kept[64];
     diloco_user_store store = user_store();
@@ -80,7 +79,7 @@ static void live_by(const char *exchange, toy all[CREW], const char *place, bool
 
 static void live(toy all[CREW], const char *place, bool holds, uint64_t other_stops_after)
 {
-    live_by("allgather", all, place, holds, other_stops_after);
+    run_both("allgather", all, place, holds, other_stops_after);
 }
 
 static void forget(toy all[CREW])
@@ -89,7 +88,7 @@ static void forget(toy all[CREW])
         free(all[r].record);
 }
 
-/* Where in a replica's record a line has both. */
+/* Returns the line of a replica's record that has both. */
 static size_t line_of(const toy *t, const char *event, const char *entry)
 {
     char both[64];
@@ -112,7 +111,7 @@ static void check_beside(const char *exchange, const char *name)
     live(plain, place, false, 0);
     TOY_OK(plain[0]);
     snprintf(place, sizeof place, "%s-held", name);
-    live_by(exchange, all, place, true, 0);
+    run_both(exchange, all, place, true, 0);
     TOY_OK(all[0]);
     TOY_OK(all[1]);
     CHECK(line_of(&all[0], "commit", "\"entry\":0,") <
@@ -127,7 +126,7 @@ TEST(an_entry_is_folded_and_adopted_while_the_next_contribution_is_under_way)
     check_beside("allgather", "whole");
 }
 
-/* What is held is the table; the slices went before it. */
+/* The upload of the table is held; the slices were uploaded before it. */
 TEST(p19_slices_are_under_way_beside_everything_else_too)
 {
     check_beside("sharded", "sliced");

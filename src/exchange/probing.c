@@ -15,13 +15,13 @@ struct dl_probing {
     float *moved; /* owned: theta - g of the largest fragment */
 };
 
-/* Of one fragment, wherever its parts lie. */
+/* The values of one fragment. */
 typedef struct values {
     const float *theta;
-    const void *integers, *booleans; /* integers not aligned */
+    const void *integers, *booleans; /* integers may be unaligned */
 } values;
 
-/* Of a tensor in the image. */
+/* Returns the bytes of a tensor in the image. */
 static size_t place_bytes(const dl_manifest_tensor *t)
 {
     return dl_size_round_up(t->count * dl_dtype_size(t->dtype), 64);

@@ -1,9 +1,10 @@
-/* probing.h - what a contribution makes of the shared model, measured by the trainer (check.probe,
- * PROTOCOL P27): the loss of theta, and of theta moved as the contribution says, which is the model
- * that its replica trained, as the codec left it.
+/* probing.h - measures how a contribution changes the shared model (check.probe, PROTOCOL P27). The
+ * trainer measures the loss of theta, and of theta moved by the contribution. The latter is the
+ * model that its replica trained, as the codec left it.
  *
- * The run knows no model, so diloco_run_on_probe's callback measures. Its numbers depend on the
- * machine; the verdicts that follow from them are put into the entry, and nobody measures again. */
+ * The run knows no model, so the callback of diloco_run_on_probe measures. Its numbers depend on
+ * the machine. The verdicts that follow from them are recorded in the entry, and no other replica
+ * measures. */
 #ifndef DL_EXCHANGE_PROBING_H
 #define DL_EXCHANGE_PROBING_H
 
@@ -19,12 +20,12 @@ typedef struct dl_probing_args {
     void *user;
 } dl_probing_args;
 
-/* Takes the memory of one model. DILOCO_ENOMEM. */
+/* Allocates one model. Returns DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_probing_create(dl_probing **out, const dl_probing_args *args);
 void dl_probing_destroy(dl_probing *probing); /* NULL is fine */
 
-/* loss[0]: of the state as it is; loss[1 + i]: with contribution i of n to the fragment. Calls the
- * trainer n + 1 times, on this thread; its error is returned. */
+/* Measures loss[0] of the state as it is, and loss[1 + i] of the state with contribution i of n to
+ * the fragment. Calls the trainer n + 1 times, on this thread, and returns its error. */
 DL_MUST_CHECK diloco_status dl_probing_measure(dl_probing *probing, double *loss,
                                                const dl_state *state, int fragment,
                                                const dl_contribution_data *members, size_t n);

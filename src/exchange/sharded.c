@@ -1,22 +1,24 @@
 /* sharded.c - every member combines one slice for all (P19):
  *
- *     everybody  puts its contribution in slices, b/<e>/<i>/, then the table of their digests
- *     planner    (whose turn it is) reads the tables and puts x/<e>/plan/: a draft, no result
- *     owner      of a slice: reads it of every member, combines, puts it to x/<e>/<i>/
- *                (under a rule or with checks that measure members, once all are:
- * sharded_measure.c) planner    reads all of x/<e>/, steps, and creates log/<e>, which names their
- * digest everybody  reads log/<e> and all of x/<e>/, and steps
+ *      member     uploads its contribution in slices, b/<e>/<i>/, then the table of their digests
+ *      planner    reads the tables when it is its turn, and creates x/<e>/plan/, a draft that names
+ *                 no result
+ *      owner      of a slice: reads that slice of every member, combines, and creates x/<e>/<i>/.
+ *                 With a combiner or checks that measure members, it does so once all slices are
+ *                 measured (sharded_measure.c).
+ *      planner    reads all of x/<e>/, steps, and creates log/<e> with the digest of all slices
+ *      replica    reads log/<e> and all of x/<e>/, and steps
  *
- * So G is defined by the entry's digest, as with a leader, and what a slice comes to is a function
- * of the plan: who combines it again gets the same bytes. A plan is sealed as an entry is. What an
- * owner cannot combine (a slice that is gone, damaged, not finite) it leaves: the planner, when
- * nothing comes, reads all of the contributions and judges them itself. It does so too where a
- * slice has several owners and they differ: one of them lies; and where the members' norms or dot
- * products show that a check rejects one.
+ * The entry's digest defines G, as with a leader. A slice is a function of the plan, so another
+ * replica that combines it gets the same bytes. A plan is sealed as an entry is. An owner does not
+ * combine a slice if a contribution to it is missing, damaged or not finite. If a slice does not
+ * arrive, the planner reads and judges all contributions itself. It does the same if the
+ * owners of a slice differ, which shows that one of them is Byzantine. It also does so if the
+ * members' norms or dot products show that a check rejects one.
  *
- * Where the store vouches for what was put (P8) nobody reads its own: the owner takes its slice of
- * what it contributed out of the payload, and who gathers what it has combined out of `serving`,
- * both under the digests that they had. */
+ * Where the store confirms uploads by checksum (P8), no replica reads its own objects back. An
+ * owner copies its slice of its own contribution from the payload, and its combined slice from
+ * `serving`. It checks both against their digests. */
 #include "exchange/sharded_parts.h"
 
 #include "base/log.h"
@@ -43,7 +45,7 @@ static diloco_status prepare(dl_exec *x)
     return dl_measures_prepare(x);
 }
 
-/* ---- owners, and witnesses ------------------------------------------------------------------ */
+/* ---- owners and witnesses -------------------------------------------------------------------- */
 
 diloco_status dl_service_put(const dl_service *v, dl_owned_key name, dl_span *spans, size_t n,
                              const dl_hash *digest)
@@ -92,7 +94,7 @@ static void begin_gathering(dl_gathered *g, uint64_t entry, const dl_life *plann
     g->planner = *planner;
 }
 
-/* A plan that comes to nothing is its planner's to see. */
+/* Only its planner acts on a plan that yields no update. */
 static bool drop_own(dl_exec *x, uint64_t entry, const dl_life *planner)
 {
     if (!dl_life_equal(planner, &x->a.self)) return false;
@@ -117,9 +119,10 @@ diloco_status dl_exec_dispute(dl_exec *x, uint64_t entry, const dl_life *planner
     return DILOCO_EPROTO;
 }
 
-/* ---- what is known without reading (P8) ---------------------------------------------------- */
+/* ---- own objects, without reading them back (P8) ------------------------------------------------
+ */
 
-/* False: the bytes are not those of the digest, and what lies at `to` is as nothing. */
+/* Returns false if the bytes do not have that digest; the contents of `to` are then invalid. */
 static bool copy_slice(const dl_slice_part *to, const dl_slice_part *from, size_t n, dl_hash digest)
 {
     for (size_t k = 0; k < n; k++)
@@ -127,7 +130,8 @@ static bool copy_slice(const dl_slice_part *to, const dl_slice_part *from, size_
     return dl_hash_equal(dl_slice_digest(to, n), digest);
 }
 
-/* Is what was made of the capture still there? The table that the member's body names tells. */
+/* Copies a slice of the capture's encoding, if that is still in memory. The digest of the table
+ * shows it, since the member's body is that digest. */
 static bool copy_made(const dl_slice_part *to, size_t n, const dl_service *v,
                       unsigned char *payload, const dl_hash *table, const dl_capture *c)
 {
@@ -137,22 +141,24 @@ static bool copy_made(const dl_slice_part *to, size_t n, const dl_service *v,
            copy_slice(to, from, n, table[v->slice]);
 }
 
-/* The slice of what this life has put, into its slot. */
+/* Copies the slice of this generation's own contribution into its slot. */
 static bool recall_member(const dl_slice_part *to, size_t n, const dl_service *v,
                           const dl_member *member)
 {
     const dl_exec *x = v->x;
     const dl_sent *sent = &x->upload.sent;
     const dl_capture *c = dl_exec_captured(x, member->entry);
-    return c && c->vouched && member->entry >= x->collect.disputed &&
+    return c && c->confirmed && member->entry >= x->collect.disputed &&
            dl_life_equal(&member->life, &x->a.self) && dl_hash_equal(member->body, c->body) &&
            (copy_made(to, n, v, x->upload.payload, x->upload.table, c) ||
             (sent->payload && copy_made(to, n, v, sent->payload, sent->table, c)));
 }
 
-/* ---- a slice for all ---------------------------------------------------------------------- */
+/* ---- combining a slice for all ----------------------------------------------------------------
+ */
 
-/* The table that an entry's member names by its body; who plans has checked the header. */
+/* Reads the table whose digest the entry's member names as its body. The planner has checked the
+ * header. */
 static diloco_status read_table(dl_hash *table, const dl_service *v, dl_store *store,
                                 const dl_member *member)
 {
@@ -176,7 +182,7 @@ static bool is_plan(const dl_served *served, const dl_service *v)
     return served->entry == v->plan->entry && dl_life_equal(&served->planner, v->planner);
 }
 
-/* The slice of member m, into slot m. */
+/* Reads the slice of member m into slot m. */
 static diloco_status read_member(void *context, dl_store *store, size_t m)
 {
     const dl_service *v = context;
@@ -254,9 +260,9 @@ static diloco_status put_combined_slice(const dl_service *v, const dl_combined *
         spans[k] = (dl_span){parts[k].data, parts[k].len};
     DL_TRY(dl_service_put(v, dl_key_combined_slice, spans, n, &digest));
     if (!is_plan(&own->plan, v)) *own = (dl_own_slices){.plan = {v->plan->entry, *v->planner}};
-    if (v->nth > 0) return DILOCO_OK; /* a witness's word */
+    if (v->nth > 0) return DILOCO_OK; /* a witness uploads only its digest */
     own->digest[v->slice] = digest;
-    own->vouched[v->slice] = dl_store_vouches(v->x->a.store);
+    own->confirmed[v->slice] = dl_store_vouches(v->x->a.store);
     return DILOCO_OK;
 }
 
@@ -270,14 +276,15 @@ static diloco_status serve_slice(dl_service *v)
     return put_combined_slice(v, &parts);
 }
 
-/* What is to be done with each slice of the plan that is ours. */
+/* Calls fn for each slice of the plan that this replica owns. */
 static diloco_status each_own(dl_service *v, diloco_status (*fn)(dl_service *v))
 {
     const size_t n_members = v->plan->n_members, n = dl_size_min(v->x->combine.n_owners, n_members);
     for (v->slice = 0; v->slice < v->s.n; v->slice++)
         for (v->nth = 0; v->nth < n; v->nth++) {
             const size_t owner = dl_slice_owner(v->slice, v->nth, v->plan->entry, n_members);
-            v->owner = &v->plan->members[owner].life; /* of a former life of ours, too */
+            /* an earlier generation of ours counts, too */
+            v->owner = &v->plan->members[owner].life;
             if (!strcmp(v->owner->replica, v->x->a.self.replica)) DL_TRY(fn(v));
         }
     return DILOCO_OK;
@@ -289,7 +296,8 @@ static diloco_status count_own(dl_service *v)
     return DILOCO_OK;
 }
 
-/* Ours are measured, once; and all? Who plans has to know whom the checks reject. */
+/* Measures this replica's slices once; sets *all if the others are measured, too. A planner waits
+ * for all, because it has to know which members the checks reject. */
 static diloco_status measure(bool *all, dl_service *v)
 {
     dl_exec *x = v->x;
@@ -308,8 +316,8 @@ static void note_served(dl_exec *x, uint64_t entry, const dl_life *planner)
     x->combine.served[x->combine.n_served++ % DL_SERVED_MAX] = (dl_served){entry, *planner};
 }
 
-/* The slices of a plan that are ours. Where they are measured first, what others own has to be,
- * too: until then this plan is looked at again. */
+/* Combines this replica's slices of a plan. If they are measured first, the other owners' measures
+ * are needed, too; until they exist this plan is tried again. */
 static diloco_status serve(dl_exec *x, const dl_entry *plan, const dl_life *planner, dl_time until)
 {
     bool all = true;
@@ -371,7 +379,7 @@ static diloco_status found_plan(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* Is it one of this entry, on the state that we have? */
+/* Returns whether the plan is one of this entry and begins from our state. */
 static bool fits(const dl_exec *x, const dl_request *request)
 {
     const dl_entry *plan = &x->entry;
@@ -392,8 +400,8 @@ static diloco_status read_plan(dl_exec *x, const dl_request *request, const dl_l
                             : dl_fail(DILOCO_EPROTO, "%s plans another entry than ours", key);
 }
 
-/* What cannot be served is left to its planner. A plan that was damaged on the way is looked at
- * again another time. */
+/* Serves each plan of the entry. Its planner handles a plan that cannot be served. A plan that was
+ * damaged in transit is read again later. */
 static diloco_status serve_plans(dl_exec *x, const dl_request *request, dl_reply *reply,
                                  dl_time until)
 {
@@ -416,7 +424,8 @@ static diloco_status serve_plans(dl_exec *x, const dl_request *request, dl_reply
     return DILOCO_OK;
 }
 
-/* ---- what comes of them ------------------------------------------------------------------- */
+/* ---- collecting combined slices ----------------------------------------------------------------
+ */
 
 static dl_hash digest_of(const dl_hash *digests, size_t n)
 {
@@ -439,12 +448,12 @@ typedef struct gathering {
     const dl_entry *entry;
     dl_slicing s;
     const char *reason[DL_SLICES_MAX];
-    bool differ[DL_SLICES_MAX]; /* its owners */
+    bool differ[DL_SLICES_MAX]; /* the owners of a slice differ */
     dl_time until;
 } gathering;
 
-/* Who plans, before the entry names what they come to, asks whether all that combine a slice agree;
- * afterwards that is settled. */
+/* Before the entry names the result, its planner checks whether all owners of a slice agree. Later
+ * the entry has settled it. */
 static diloco_status hear_witnesses(gathering *g, dl_store *store, size_t i)
 {
     dl_exec *x = g->x;
@@ -456,13 +465,13 @@ static diloco_status hear_witnesses(gathering *g, dl_store *store, size_t i)
     return DILOCO_OK;
 }
 
-/* What this replica has put of it (P8). */
+/* Copies this replica's own slice of the update (P8). */
 static bool recall_combined(const dl_slice_part *to, size_t n, const gathering *g, size_t i)
 {
     const dl_exec *x = g->x;
     const dl_own_slices *own = &x->combine.own;
     dl_slice_part from[DL_SLICE_SPANS];
-    if (!own->vouched[i] || own->plan.entry != g->entry->entry ||
+    if (!own->confirmed[i] || own->plan.entry != g->entry->entry ||
         !dl_life_equal(&own->plan.planner, &g->entry->combined.life))
         return false;
     const dl_combined held = dl_exec_combined_parts(x, x->combine.serving, g->entry->fragment);
@@ -534,17 +543,17 @@ static diloco_status collect(dl_exec *x, const dl_request *request, dl_reply *re
     reply->combined.len = combined_bytes(&g.s);
     if (named->bytes == 0 || dl_hash_equal(reply->combined.result, named->body)) return DILOCO_OK;
     memset(x->combine.gathered.have, 0, sizeof x->combine.gathered.have);
-    memset(x->combine.own.vouched, 0, sizeof x->combine.own.vouched);
+    memset(x->combine.own.confirmed, 0, sizeof x->combine.own.confirmed);
     return dl_fail(DILOCO_EPROTO, "x/ is not what entry %llu names",
                    (unsigned long long)request->entry);
 }
 
-/* A planner has the owners combine; an audit combines all slices here. */
+/* A planner lets the owners combine; an audit combines all slices here. */
 static diloco_status combine(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     if (request->step.put) return plan_slices(x, request, reply, until);
     DL_TRY(dl_exec_combine_here(x, request));
-    memset(&x->combine.gathered, 0, sizeof x->combine.gathered); /* its slices were there */
+    memset(&x->combine.gathered, 0, sizeof x->combine.gathered); /* its slices were in that slot */
     reply->combined.result = dl_exec_slices_digest(x, request->fragment);
     return DILOCO_OK;
 }

@@ -1,19 +1,19 @@
-/* sharded_measure.c - the first of two exchanges where each member combines a slice and the rule,
- * or a check, measures whole contributions (docs/protocol.md P19):
+/* sharded_measure.c - the first of two exchanges where each member combines a slice, and the
+ * combiner or a check measures whole contributions (docs/protocol.md P19):
  *
- *     owner   of a slice: reads it of every member, and puts x/<e>/measured/<slice>/:
- *             what the members' norms and dot products come to over that slice, first
- *             what the rule asks for, then what the checks do
- *     owner   reads those of all slices, adds them in order, combines its slice with
- *             what the sums say of which members count, and how much
+ *     owner   reads its slice of every member, and creates x/<e>/measured/<slice>/. This holds the
+ *             members' norms and dot products over that slice, first those for the combiner, then
+ *             those for the checks.
+ *     owner   reads those of all slices, adds them in order, and combines its slice with the
+ *             members and weights that follow from the sums
  *
- * The sums are taken by slices wherever a run's contributions are combined (tensor/cut.h), so these
- * are the bits of who reads everything. All find the same coefficients, for all read the same
- * objects: a name is created once. What an owner has measured is sealed with a digest, and a number
- * that is not finite is as good as none.
+ * Every combination sums by slices (tensor/cut.h), so these sums have the same bits as those of a
+ * replica that reads everything. All owners find the same coefficients, since they read the same
+ * objects: a name is created once. An owner's measures are sealed with a digest, and a number that
+ * is not finite counts as missing.
  *
- * Where the sums show that a check rejects a member, no slice is combined: everybody reads all of
- * the members, and judges them from that, so no verdict rests on what an owner has measured. */
+ * If the sums show that a check rejects a member, no slice is combined. Every replica then reads
+ * all members and judges them itself, so no verdict depends on an owner's measures. */
 #include "exchange/sharded_parts.h"
 
 #include <math.h>
@@ -41,7 +41,7 @@ static size_t n_numbers(dl_exec *x, int kind, const dl_outer_step_args *args, si
                          : dl_outer_n_compared(args, x->apply.scratch, slice);
 }
 
-/* Where the numbers of slice i begin: behind those of the slices before it. */
+/* Returns where the numbers of slice i begin: after those of the slices before it. */
 static size_t place_of(dl_exec *x, int kind, size_t fragment, size_t n_members, size_t slice)
 {
     const dl_outer_step_args facts = facts_of(x, fragment, n_members);
@@ -125,7 +125,7 @@ diloco_status dl_measures_put(dl_service *v)
 
 typedef struct gathering {
     const dl_service *v;
-    bool differ[DL_SLICES_MAX]; /* its owners */
+    bool differ[DL_SLICES_MAX]; /* the owners of a slice differ */
     size_t place[N_KINDS][DL_SLICES_MAX + 1];
 } gathering;
 
@@ -175,7 +175,7 @@ diloco_status dl_measures_gather(bool *there, dl_service *v)
     return status == DILOCO_ENOENT || status == DILOCO_EPROTO ? DILOCO_OK : status;
 }
 
-/* What needs no vector was judged before the plan. */
+/* Checks that need no vector were applied before the plan. */
 diloco_status dl_measures_judge(dl_service *v)
 {
     dl_compared *c = &v->x->combine.compared;

@@ -29,13 +29,13 @@ static diloco_status put_slice(void *context, dl_store *store, size_t i)
         spans[k] = (dl_span){parts[k].data, parts[k].len};
     dl_key_slice(key, p->entry, i, &p->life);
     diloco_status status = dl_store_create(store, key, spans, n, NULL, p->until);
-    if (status == DILOCO_EEXIST) /* what was read back to compare may have been damaged */
+    if (status == DILOCO_EEXIST) /* the bytes read back for the comparison may have been damaged */
         status = dl_store_create(store, key, spans, n, NULL, p->until);
     if (status == DILOCO_EEXIST)
         return dl_fail(DILOCO_EFENCED,
                        "%s holds other bytes: another process lives as %s; stop one", key,
                        p->life.replica);
-    p->vouched[i] = !status && dl_store_vouches(store);
+    p->confirmed[i] = !status && dl_store_vouches(store);
     return status;
 }
 
@@ -46,10 +46,10 @@ diloco_status dl_slices_send(dl_slices_put *p, dl_store *store)
     return DILOCO_OK;
 }
 
-bool dl_slices_are_vouched(const dl_slices_put *p)
+bool dl_slices_are_confirmed(const dl_slices_put *p)
 {
     for (size_t i = 0; i < p->slicing.n; i++)
-        if (!p->vouched[i]) return false;
+        if (!p->confirmed[i]) return false;
     return true;
 }
 

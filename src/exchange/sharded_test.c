@@ -1,6 +1,7 @@
-/* sharded_test.c - runs where each member combines a slice for all: the bits of an allgather, at
- * every entry, for any codec that can be cut, any number of members and odd sizes; the bytes that
- * each replica moves; an owner that is killed, one that lies, and slices that are damaged. */
+/* sharded_test.c - runs where each member combines a slice for all. They have the bits of an
+ * allgather at every entry, for any codec that can be sliced, any number of members, and odd sizes.
+ * Further tests: the bytes that each replica moves, a killed owner, a Byzantine owner, and damaged
+ * slices. */
 #include "volume.h"
 
 #include "base/json.h"
@@ -14,7 +15,7 @@
 
 enum { MOST = 8, RESULTS = 16, FLOATS = 5 * DL_BLOCK + 77, COUNTS = 3, FLAGS = 5 };
 
-/* ---- slices by themselves ---------------------------------------------------------------- */
+/* ---- slicing and joining ----------------------------------------------------------------- */
 
 /* Several tensors, none a multiple of anything, so that blocks straddle the cuts. */
 static void make_form(dl_codec_form *form, dl_manifest *manifest, const char *codec)
@@ -108,7 +109,7 @@ static diloco_status add_extras(toy *t, diloco_run *run)
     return status ? status : diloco_run_tensor(run, &flags);
 }
 
-/* Moves all there is, each replica otherwise. */
+/* Moves every tensor, each replica differently. */
 static double move(toy *t, const diloco_run_info *now)
 {
     extras *e = t->user;
@@ -251,7 +252,7 @@ TEST(p19_and_with_any_rule_or_check_that_measures_whole_members)
     static const char *const rescaled[][2] = {
         {"server.diloco.combiner", "krum"}, {"server.diloco.rescale", "median_norm"},
         {"server.diloco.codec", "int4"},    {"run.min_replicas", "5"},
-        {"check.short", "0.001"}, /* and checks, beside it */
+        {"check.short", "0.001"}, /* and checks, too */
         {"check.cosine", "-0.99"},          {NULL, NULL}};
     static const char *const normed[][2] = {{"check.norm", "100"}, {NULL, NULL}};
     static const char *const copied[][2] = {
@@ -273,7 +274,7 @@ TEST(p19_and_with_several_owners_of_each_slice)
     check_same(5, "krum.owners", krum);
 }
 
-/* ---- what is moved ----------------------------------------------------------------------- */
+/* ---- traffic ----------------------------------------------------------------------------- */
 
 TEST(p19_what_each_replica_writes_and_reads_is_what_the_formulas_say)
 {
@@ -328,13 +329,13 @@ TEST(p19_an_owner_that_is_killed_delays_the_run_and_nothing_else)
     CHECK_INT(0, report.voids);
 }
 
-/* ---- an owner that lies ------------------------------------------------------------------ */
+/* ---- a Byzantine owner ------------------------------------------------------------------- */
 
 enum { LIE_MAX = 1 << 18 };
 #define WHAT_R1_PUTS "x/0000000000/0001/r1.0000=r0.0000"
 #define WHAT_R1_SAYS "x/0000000000/measured/0001/r1.0000=r0.0000"
 
-/* What r1 would put in an honest run, with one bit wrong and a digest that fits. */
+/* Makes r1's object of an honest run, with one bit wrong and a digest that matches. */
 static size_t make_lie(unsigned char *lie, const char *name, const char *const (*settings)[2],
                        const char *key)
 {
@@ -358,7 +359,7 @@ static size_t make_lie(unsigned char *lie, const char *name, const char *const (
     return len;
 }
 
-/* A run in whose first entry r1 lies: its name is taken before it comes to it. */
+/* Runs a crew in whose first entry r1's slice is forged: its name is created before r1 does. */
 static const char *run_with_lie(const char *name, const char *const (*settings)[2], const char *key)
 {
     static unsigned char lie[LIE_MAX];
@@ -386,7 +387,7 @@ TEST(p19_an_only_owner_is_believed_and_an_audit_disputes_what_it_has_combined)
     CHECK_CONTAINS("has miscounted or lied", diloco_error_text());
 }
 
-/* The first entry alone is read by all, and comes to what everybody would have combined. */
+/* Only the first entry is read and combined by every replica, with the same result. */
 static void check_lie_is_found(const char *name, const char *const (*settings)[2], const char *key)
 {
     const results want = run_of(3, name, "allgather", settings),
@@ -407,7 +408,7 @@ TEST(p19_where_owners_of_a_slice_differ_everybody_reads_all_members)
     check_lie_is_found("measured", measured, WHAT_R1_SAYS);
 }
 
-/* ---- slices that are not what they should be --------------------------------------------- */
+/* ---- damaged and missing slices ---------------------------------------------------------- */
 
 static void flip(const char *store, const char *key)
 {
@@ -420,7 +421,7 @@ static void flip(const char *store, const char *key)
     CHECK(fputc(byte ^ 1, f) != EOF && fclose(f) == 0);
 }
 
-/* The last entry's; its planner is r0: entry 2 of 2 members. */
+/* The last entry's planner is r0: entry 2 of 2 members. */
 static const char *make_run(const char *name)
 {
     const char *store = scratch_path(name);
