@@ -331,40 +331,41 @@ TEST(p19_an_owner_that_is_killed_delays_the_run_and_nothing_else)
 
 /* ---- a Byzantine owner ------------------------------------------------------------------- */
 
-enum { LIE_MAX = 1 << 18 };
+enum { FORGED_MAX = 1 << 18 };
 #define WHAT_R1_PUTS "x/0000000000/0001/r1.0000=r0.0000"
 #define WHAT_R1_SAYS "x/0000000000/measured/0001/r1.0000=r0.0000"
 
 /* Makes r1's object of an honest run, with one bit wrong and a digest that matches. */
-static size_t make_lie(unsigned char *lie, const char *name, const char *const (*settings)[2],
-                       const char *key)
+static size_t make_forged(unsigned char *forged, const char *name, const char *const (*settings)[2],
+                          const char *key)
 {
     char store[96];
-    snprintf(store, sizeof store, "mem://lie.%s", name);
+    snprintf(store, sizeof store, "mem://forged.%s", name);
     toy_keep(store);
     make_crew(3, store, "sharded", settings);
     toy_live_all(crew, 3);
     dl_store *from;
     dl_buf bytes;
-    dl_buf_init(&bytes, LIE_MAX);
+    dl_buf_init(&bytes, FORGED_MAX);
     CHECK_OK(dl_store_open(&from, store, false));
     CHECK_OK(dl_store_get(from, &bytes, key, DL_NEVER));
     dl_store_close(from);
     const size_t len = bytes.len;
-    memcpy(lie, bytes.data, len);
+    memcpy(forged, bytes.data, len);
     dl_buf_deinit(&bytes);
-    lie[2] ^= 0x40;
-    const dl_hash digest = dl_digest_bytes(lie, len - sizeof digest);
-    memcpy(lie + len - sizeof digest, digest.bytes, sizeof digest);
+    forged[2] ^= 0x40;
+    const dl_hash digest = dl_digest_bytes(forged, len - sizeof digest);
+    memcpy(forged + len - sizeof digest, digest.bytes, sizeof digest);
     return len;
 }
 
 /* Runs a crew in whose first entry r1's slice is forged: its name is created before r1 does. */
-static const char *run_with_lie(const char *name, const char *const (*settings)[2], const char *key)
+static const char *run_with_forged(const char *name, const char *const (*settings)[2],
+                                   const char *key)
 {
-    static unsigned char lie[LIE_MAX];
+    static unsigned char forged[FORGED_MAX];
     static char store[96];
-    const dl_span span = {lie, make_lie(lie, name, settings, key)};
+    const dl_span span = {forged, make_forged(forged, name, settings, key)};
     dl_store *to;
     snprintf(store, sizeof store, "mem://lied.%s", name);
     toy_keep(store);
@@ -382,16 +383,17 @@ TEST(p19_an_only_owner_is_believed_and_an_audit_disputes_what_it_has_combined)
 {
     static const char *const alone[][2] = {{"server.diloco.slice_owners", "1"}, {NULL, NULL}};
     diloco_verify_report report;
-    const char *store = run_with_lie("alone", alone, WHAT_R1_PUTS);
+    const char *store = run_with_forged("alone", alone, WHAT_R1_PUTS);
     CHECK_STATUS(DILOCO_EPROTO, diloco_verify(&report, store, 1, NULL, NULL));
     CHECK_CONTAINS("has miscounted or lied", diloco_error_text());
 }
 
 /* Only the first entry is read and combined by every replica, with the same result. */
-static void check_lie_is_found(const char *name, const char *const (*settings)[2], const char *key)
+static void check_forged_is_found(const char *name, const char *const (*settings)[2],
+                                  const char *key)
 {
     const results want = run_of(3, name, "allgather", settings),
-                  got = log_of(run_with_lie(name, settings, key));
+                  got = log_of(run_with_forged(name, settings, key));
     CHECK_INT(want.n, got.n);
     CHECK_INT(got.n - 1, got.n_combined);
     for (size_t e = 0; e < want.n; e++)
@@ -403,9 +405,9 @@ TEST(p19_where_owners_of_a_slice_differ_everybody_reads_all_members)
     static const char *const mean[][2] = {{"server.diloco.slice_owners", "2"}, {NULL, NULL}};
     static const char *const measured[][2] = {
         {"server.diloco.combiner", "geometric_median"}, {"run.min_replicas", "3"}, {NULL, NULL}};
-    check_lie_is_found("slice", mean, WHAT_R1_PUTS);
-    check_lie_is_found("combined", measured, WHAT_R1_PUTS);
-    check_lie_is_found("measured", measured, WHAT_R1_SAYS);
+    check_forged_is_found("slice", mean, WHAT_R1_PUTS);
+    check_forged_is_found("combined", measured, WHAT_R1_PUTS);
+    check_forged_is_found("measured", measured, WHAT_R1_SAYS);
 }
 
 /* ---- damaged and missing slices ---------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* about.c - what this build is and where it runs. */
+/* about.c - reports the build's version and features, and the machine. */
 #include "base/thread.h"
 #include "tensor/isa.h"
 #include <diloco/diloco.h>

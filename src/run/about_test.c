@@ -1,4 +1,4 @@
-/* about_test.c - the version is one: the project's, and the headers'. */
+/* about_test.c - the project and the headers have the same version. */
 #include "check.h"
 #include <diloco/diloco.h>
 

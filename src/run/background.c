@@ -2,8 +2,8 @@
  *
  *     snapshot thread   idle --dl_background_snapshot--> busy --written--> idle
  *
- * `lock` guards stop and busy of its helper; the state is read by the snapshot thread only
- * while busy, and changed by the replica's thread only when not (dl_background_settle). */
+ * `lock` guards stop and busy of its helper. The snapshot thread reads the state only while busy.
+ * The replica's thread changes it only while not busy (dl_background_settle). */
 #include "run/background.h"
 
 #include "base/json.h"
@@ -35,8 +35,8 @@ struct dl_background {
     helper beat, snap, meet;
     atomic_ullong step, position, entry;
     atomic_bool waiting;
-    atomic_uint later;    /* a generation after ours; 0: none has been seen */
-    dl_store_speed speed; /* these: guarded by beat.lock */
+    atomic_uint later;    /* a generation after ours; 0: none was seen */
+    dl_store_speed speed; /* from here on: guarded by beat.lock */
     double deadline_s;
     uint64_t n_beats;
     double longest_s;
@@ -78,7 +78,7 @@ static void helper_count(helper *h)
     atomic_store(&h->received, c.bytes_received);
 }
 
-/* Under the lock: sleep until woken or `until`. */
+/* Sleeps until woken or `until`. Call it with the lock held. */
 static void helper_wait(helper *h, dl_time until)
 {
     const struct timespec t = {until / DL_SECOND, until % DL_SECOND};
@@ -87,7 +87,7 @@ static void helper_wait(helper *h, dl_time until)
 
 /* ---- heartbeats ------------------------------------------------------------------------- */
 
-/* With the name that it is to have. */
+/* Writes the text of a heartbeat and its key. */
 static diloco_status write_beat(dl_buf *text, dl_key key, dl_background *b, uint64_t n,
                                 double steps_per_s)
 {
@@ -135,9 +135,9 @@ static void beat_once(dl_background *b, dl_buf *text, uint64_t n, double steps_p
     helper_count(&b->beat);
 }
 
-/* Somebody who lives under our name may put just what we would have put, and then nothing in c/
- * ever tells (P15), and both wait for the others: so who waits looks. Where members have keys,
- * whose name it is says the key, and where generations are random, the contribution (P26). */
+/* Another process under our name may upload exactly our bytes. Then c/ never shows it (P15), and
+ * each waits for the other replicas. So a replica that waits looks in gen/. In a run with keys the
+ * signature shows whose name it is; where generations are random, the contribution does (P26). */
 static void look_for_later(dl_background *b)
 {
     dl_key key;
@@ -173,7 +173,7 @@ static void *beat_body(void *context)
     unsigned char bytes[2048];
     dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
     pthread_mutex_lock(&b->beat.lock);
-    bool last_word = false; /* told when all is over: where this life ended */
+    bool last_word = false; /* the last heartbeat says where this generation ended */
     for (uint64_t n = 0; !last_word; n++) {
         last_word = b->beat.stop;
         pthread_mutex_unlock(&b->beat.lock);
@@ -191,30 +191,30 @@ static void *beat_body(void *context)
     return NULL;
 }
 
-void dl_background_tell_step(dl_background *b, uint64_t step, uint64_t position)
+void dl_background_set_step(dl_background *b, uint64_t step, uint64_t position)
 {
     b->step = step;
     b->position = position;
 }
 
-void dl_background_tell_waiting(dl_background *b, bool waiting)
+void dl_background_set_waiting(dl_background *b, bool waiting)
 {
     b->waiting = waiting;
 }
 
-void dl_background_tell_entry(dl_background *b, uint64_t entry)
+void dl_background_set_entry(dl_background *b, uint64_t entry)
 {
     b->entry = entry;
 }
 
-void dl_background_tell_generation(dl_background *b, uint32_t generation)
+void dl_background_set_generation(dl_background *b, uint32_t generation)
 {
     pthread_mutex_lock(&b->beat.lock);
     b->a.self.generation = generation;
     pthread_mutex_unlock(&b->beat.lock);
 }
 
-void dl_background_tell_link(dl_background *b, const dl_store_speed *speed, double deadline_s)
+void dl_background_set_link(dl_background *b, const dl_store_speed *speed, double deadline_s)
 {
     pthread_mutex_lock(&b->beat.lock);
     b->speed = *speed;
@@ -230,7 +230,7 @@ void dl_background_beats(dl_background *b, uint64_t *n, double *longest_s)
     pthread_mutex_unlock(&b->beat.lock);
 }
 
-/* ---- who is new --------------------------------------------------------------------------- */
+/* ---- new replicas ------------------------------------------------------------------------- */
 
 static void *meet_body(void *context)
 {
@@ -310,7 +310,7 @@ void dl_background_traffic(const dl_background *b, uint64_t *sent, uint64_t *rec
     *received = b->beat.received + b->snap.received + b->meet.received;
 }
 
-/* ---- making and unmaking ---------------------------------------------------------------- */
+/* ---- create and destroy ----------------------------------------------------------------- */
 
 diloco_status dl_background_create(dl_background **out, const dl_background_args *args)
 {
@@ -334,7 +334,7 @@ void dl_background_destroy(dl_background *b)
 {
     if (!b) return;
     helper_stop(&b->meet);
-    helper_stop(&b->snap); /* first: a long snapshot is written by a replica that still beats */
+    helper_stop(&b->snap); /* first, so that heartbeats continue while a long snapshot is written */
     helper_stop(&b->beat);
     free(b);
 }

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An outer step of a sound length leaves the loss about where it was; noise and data of another
- * kind may raise it by some tenths. Past this the model has been thrown away. */
+/* A good outer step leaves the loss about unchanged. Noise, and data of another kind, may raise it
+ * by some tenths. Above this, the step has ruined the model. */
 static const double FACTOR = 0.5, MORE = 0.5;
 
 void dl_setback_norm(dl_setback *s, const char *replica, double norm)
@@ -20,7 +20,7 @@ void dl_setback_norm(dl_setback *s, const char *replica, double norm)
 
 void dl_setback_adopt(dl_setback *s, const dl_setback *now)
 {
-    if (s->told || s->left || !isfinite(now->inner)) return;
+    if (s->warned || s->left || !isfinite(now->inner)) return;
     *s = *now;
     s->sum = 0;
     s->left = DL_SETBACK_STEPS;
@@ -33,7 +33,7 @@ bool dl_setback_step(dl_setback *s, double loss, char *text, size_t cap)
     if (--s->left) return false;
     const double after = s->sum / DL_SETBACK_STEPS;
     if (after <= s->inner + FACTOR * fabs(s->inner) + MORE) return false;
-    s->told = true;
+    s->warned = true;
     snprintf(text, cap,
              "entry %llu: the loss is %.3g behind it (the mean of %d steps), and its members had "
              "%.3g: its outer step is too long, or one of them moved it. "

@@ -1,9 +1,9 @@
-/* divergence.h - is the shared model far worse than what its members had? Then the outer step is
- * too long, or one of the members moved it (docs/troubleshooting.md, "divergence").
+/* divergence.h - detects that the shared model is far worse than its members' models were. Then the
+ * outer step is too long, or one of the members moved it (docs/troubleshooting.md, "divergence").
  *
- * Held against each other: the mean loss of the first DL_SETBACK_STEPS steps behind an adoption,
- * and the members' mean loss while they trained for that entry. One step would be too noisy; where
- * fewer are taken between two entries, those behind the next count on. Told once. */
+ * It compares the mean loss of the first DL_SETBACK_STEPS steps after an adoption with the members'
+ * mean loss while they trained for that entry. A single step would be too noisy. If fewer steps
+ * follow an adoption, those after the next one count as well. It warns once. */
 #ifndef DL_RUN_DIVERGENCE_H
 #define DL_RUN_DIVERGENCE_H
 
@@ -12,22 +12,23 @@
 enum { DL_SETBACK_STEPS = 10, DL_SETBACK_NORMS = 1024 };
 
 typedef struct dl_setback {
-    uint64_t entry;               /* that was adopted, */
+    uint64_t entry;               /* the adopted entry */
     double inner, lr, mu;         /* its members' loss, its outer learning rate and momentum */
-    char norms[DL_SETBACK_NORMS]; /* " r0 1.2 r1 3.4": what its members moved by */
-    double sum;                   /* of the losses since */
-    unsigned left;                /* steps that are still to come; 0: nothing is looked at */
-    bool told;
+    char norms[DL_SETBACK_NORMS]; /* " r0 1.2 r1 3.4": the norms of its members' movements */
+    double sum;                   /* of the losses after it */
+    unsigned left;                /* steps still to count; 0: not comparing */
+    bool warned;
 } dl_setback;
 
-/* `norms` of a member that was not read (NaN) is said to be unknown. Cut where it is too long. */
-void dl_setback_norm(dl_setback *setback, const char *replica, double norm);
+/* Appends the norm of a member, or that it is unknown if the member was not read (NaN). Cut off if
+ * the text is too long. */
+void dl_setback_norm(dl_setback *divergence, const char *replica, double norm);
 
-/* An entry is adopted that `now` tells of (all but sum, left and told): nothing, while steps
- * behind another are looked at, or where its members told no loss. */
-void dl_setback_adopt(dl_setback *setback, const dl_setback *now);
+/* Begins a comparison with the adopted entry in `now` (all fields but sum, left and warned). Does
+ * nothing while another comparison counts steps, or if the members reported no loss. */
+void dl_setback_adopt(dl_setback *divergence, const dl_setback *now);
 
-/* A step's loss. True, once: `text` (of cap bytes) says so. */
-bool dl_setback_step(dl_setback *setback, double loss, char *text, size_t cap);
+/* Counts the loss of a step. Returns true, once, and sets `text` (of cap bytes) to the warning. */
+bool dl_setback_step(dl_setback *divergence, double loss, char *text, size_t cap);
 
 #endif

@@ -6,17 +6,18 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Entry 3, whose members had this loss; then so many steps of another. True: it was told. */
+/* Adopts entry 3, whose members had the loss `inner`; then takes n_steps with another loss. Returns
+ * whether a warning came. */
 static bool after(dl_setback *s, double inner, double loss, int n_steps, char *text, size_t cap)
 {
-    bool told = false;
+    bool warned = false;
     dl_setback now = {.entry = 3, .inner = inner, .lr = 50, .mu = 0.9};
     dl_setback_norm(&now, "r0", 1.25);
     dl_setback_norm(&now, "r1", (double)NAN);
     dl_setback_adopt(s, &now);
     for (int i = 0; i < n_steps; i++)
-        told |= dl_setback_step(s, loss, text, cap);
-    return told;
+        warned |= dl_setback_step(s, loss, text, cap);
+    return warned;
 }
 
 TEST(swm30_a_model_far_worse_than_its_members_names_the_outer_step_and_the_norms)
@@ -46,7 +47,8 @@ TEST(noise_is_none)
     CHECK(!after(&s, 2, 3.4, DL_SETBACK_STEPS, text, sizeof text));
     CHECK(!after(&s, 0.01, 0.5, DL_SETBACK_STEPS, text, sizeof text));
     CHECK(!after(&s, -4, -2, DL_SETBACK_STEPS, text, sizeof text));
-    CHECK(!after(&s, (double)NAN, 9, DL_SETBACK_STEPS, text, sizeof text)); /* nobody told a loss */
+    /* no member reported a loss */
+    CHECK(!after(&s, (double)NAN, 9, DL_SETBACK_STEPS, text, sizeof text));
     CHECK(after(&s, -4, 1, DL_SETBACK_STEPS, text, sizeof text));
 }
 
@@ -56,7 +58,7 @@ TEST(steps_behind_the_next_entries_count_on)
     char text[2048];
     CHECK(!after(&s, 2, 9, 4, text, sizeof text));
     CHECK(!after(&s, 9, 9, 4, text, sizeof text));
-    CHECK(after(&s, 9, 9, 2, text, sizeof text)); /* against what entry 3's members had */
+    CHECK(after(&s, 9, 9, 2, text, sizeof text)); /* compared with the members of entry 3 */
     CHECK_CONTAINS("its members had 2", text);
 }
 

@@ -1,8 +1,9 @@
-/* driver.c - the trainer's half of a driver: what the pace says, done.
+/* driver.c - the trainer's half of a driver, which carries out the stops of the pace:
  *
- *     TAKE   save, and keep what the fragment moved by, for the exchange to put
- *     ADOPT  wait until the log has the entry; theta into the local tensors
- *     JUMP   theta of what was moved without us, and on from the last due point (P13) */
+ *     TAKE   save, and capture the fragment's movement, for the exchange to upload
+ *     ADOPT  wait until the log has the entry; copy theta into the local tensors
+ *     JUMP   copy theta of fragments that moved without us, and continue from the last due point
+ *            (P13) */
 #include "run/driver_parts.h"
 
 #include "base/json.h"
@@ -14,13 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const dl_time SLICE = 100 * DL_MILLISECOND; /* longest deafness to an interrupt */
+/* longest delay before an interrupt takes effect */
+static const dl_time SLICE = 100 * DL_MILLISECOND;
 static const dl_time SMALL_LIMIT = 10 * DL_SECOND; /* for objects that training need not wait for */
 static const dl_time SETTLE_LIMIT = 10 * DL_SECOND;
 
 /* ---- waiting ---------------------------------------------------------------------------- */
 
-/* Under the lock, a slice at most. */
+/* Waits for one slice at most. Call it with the lock held. */
 static void wait_a_little(dl_driver *d)
 {
     const dl_time until = dl_time_after(dl_clock_now(), SLICE);
@@ -42,7 +44,7 @@ static diloco_status wait_beside(dl_driver *d, const dl_stop *stop)
     return status;
 }
 
-/* Until `stop` may be done, or (NULL) the log has ended. */
+/* Waits until `stop` may be done or, if it is NULL, until the log has ended. */
 static diloco_status wait_for(dl_driver *d, const dl_stop *stop)
 {
     const dl_time began = dl_clock_now();
@@ -54,7 +56,7 @@ static diloco_status wait_for(dl_driver *d, const dl_stop *stop)
 
 /* ---- stops ------------------------------------------------------------------------------ */
 
-/* Once a rotation (P16); at every one where a residual would not fit later. */
+/* Saves once a rotation (P16), or at every stop if a residual would not be consistent later. */
 static bool save_is_due(const dl_driver *d, uint64_t entry)
 {
     return entry % d->pace.schedule.n_fragments == 0 || d->a.run->config.error_feedback > 0;
@@ -71,24 +73,24 @@ static diloco_status take_now(dl_driver *d, uint64_t entry)
     return status;
 }
 
-/* Save the local state. A disk that is full is tried again for run.store_timeout, as a store is; an
- * interrupt ends that. Nothing is put meanwhile. */
+/* Saves the local state. If the disk is full, it retries for run.store_timeout, as with a store; an
+ * interrupt ends that. Nothing is uploaded meanwhile. */
 static diloco_status save(dl_driver *d)
 {
     const dl_event_context context = {.replica = d->a.self.replica};
     const dl_time patience = dl_time_from_seconds(d->a.store_timeout_s);
     const dl_time give_up = dl_time_after(dl_clock_now(), patience);
-    for (bool told = false;; told = true) {
+    for (bool warned = false;; warned = true) {
         const diloco_status status = d->a.save(d->a.user);
         if (status != DILOCO_EFULL || dl_clock_now() >= give_up || atomic_load(d->a.interrupted))
             return status;
-        if (!told) dl_event_warn(d->a.record, &context, "unreachable", diloco_error_text());
+        if (!warned) dl_event_warn(d->a.record, &context, "unreachable", diloco_error_text());
         dl_clock_sleep(SLICE);
     }
 }
 
-/* Saved before anything of it is put. Where no thread beside this one puts, that is behind the
- * taking, and the residual moves on by what was taken in a later life, too (P16, P17). */
+/* Saves before anything of the capture is uploaded. If no other thread uploads, it saves after the
+ * capture. Then the residual of a later generation moves on by that capture, too (P16, P17). */
 static diloco_status take(dl_driver *d, uint64_t entry)
 {
     const bool saves = save_is_due(d, entry);
@@ -119,8 +121,9 @@ static void adopt(dl_driver *d, uint64_t entry, double waited_s)
     dl_driver_lock(d);
     const bool done = dl_stop_adopt(&d->stops, entry, &adopted);
     const uint64_t proposed = dl_trips_overlap(&d->trips);
-    if (done && adopted.how != DL_ADOPT_NOTHING) dl_setback_adopt(&d->trainer.setback, &d->newest);
-    atomic_store(&d->thread.was_taken, true); /* the next may be put */
+    if (done && adopted.how != DL_ADOPT_NOTHING)
+        dl_setback_adopt(&d->trainer.divergence, &d->newest);
+    atomic_store(&d->thread.was_taken, true); /* the next capture may be uploaded */
     if (d->thread.beside) pthread_cond_broadcast(&d->thread.moved_on);
     dl_driver_unlock(d);
     if (done) note_adoption(d, &adopted, waited_s, proposed);
@@ -196,7 +199,7 @@ diloco_status dl_driver_stop(dl_driver *d)
     return status;
 }
 
-/* ---- beginning and saving --------------------------------------------------------------- */
+/* ---- begin and save --------------------------------------------------------------------- */
 
 diloco_status dl_driver_begin(dl_driver *d, const dl_pace_saved *saved, const dl_hash *bases)
 {
@@ -279,16 +282,16 @@ diloco_status dl_driver_leave(dl_driver *d)
     const diloco_status status =
         dl_store_create(store, key, &span, 1, NULL, dl_time_after(dl_clock_now(), SMALL_LIMIT));
     dl_store_close(store);
-    return status == DILOCO_EEXIST ? DILOCO_OK : status; /* said before, at another entry */
+    return status == DILOCO_EEXIST ? DILOCO_OK : status; /* created before, at another entry */
 }
 
-/* ---- telling ---------------------------------------------------------------------------- */
+/* ---- reports ---------------------------------------------------------------------------- */
 
 static void look_for_a_setback(dl_driver *d, double loss)
 {
     char text[DL_SETBACK_NORMS + 512];
     const dl_event_context context = {.replica = d->a.self.replica};
-    if (dl_setback_step(&d->trainer.setback, loss, text, sizeof text))
+    if (dl_setback_step(&d->trainer.divergence, loss, text, sizeof text))
         dl_event_warn(d->a.record, &context, "divergence", text);
 }
 
@@ -299,7 +302,7 @@ void dl_driver_count_step(dl_driver *d, uint64_t step, double loss)
     d->pace.position++;
     dl_trips_step(&d->trips);
     dl_driver_unlock(d);
-    dl_background_tell_step(d->background, step, d->pace.position);
+    dl_background_set_step(d->background, step, d->pace.position);
 }
 
 void dl_driver_pass_to(dl_driver *d, uint64_t position)
@@ -364,7 +367,7 @@ dl_driver_facts dl_driver_facts_now(dl_driver *d)
     return facts;
 }
 
-/* ---- making and unmaking ---------------------------------------------------------------- */
+/* ---- create and destroy ----------------------------------------------------------------- */
 
 static void init_lock(dl_driver *d)
 {

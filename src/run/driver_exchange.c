@@ -6,9 +6,9 @@
  *         request = next(reply)
  *
  * A store that does not answer is asked again, with growing pauses, for run.store_timeout. On the
- * trainer's thread an interrupt is heard only where the saved local state is right for a resume:
- * between the requests of an exchange that wait or may be long (may_stop), which all come behind
- * what was taken and saved. */
+ * trainer's thread an interrupt takes effect only where the saved local state is right for a
+ * resume. That is between requests of an exchange that wait or may be long (may_stop). All of these
+ * follow the capture and its save. */
 #include "run/driver_parts.h"
 
 #include "base/log.h"
@@ -18,26 +18,28 @@
 #include <stdio.h>
 #include <string.h>
 
-static const dl_time SLICE = 100 * DL_MILLISECOND; /* longest deafness to an interrupt */
+/* longest delay before an interrupt takes effect */
+static const dl_time SLICE = 100 * DL_MILLISECOND;
 static const dl_time PAUSE_FIRST = 50 * DL_MILLISECOND;
 static const dl_time PAUSE_LONGEST = 5 * DL_SECOND;
 static const dl_time RECORD_LIMIT = 10 * DL_SECOND; /* training need not wait for its record */
 
-/* ---- asks ------------------------------------------------------------------------------- */
+/* ---- requests --------------------------------------------------------------------------- */
 
 static bool is_to_stop(dl_driver *d)
 {
     return d->thread.beside ? atomic_load(&d->thread.quit) : atomic_load(d->a.interrupted);
 }
 
-/* To stop, or to put what was taken meanwhile. */
+/* Returns whether the wait has to end: to stop, or to upload a new capture. */
 static bool called_away(dl_driver *d)
 {
     return is_to_stop(d) || atomic_exchange(&d->thread.was_taken, false);
 }
 
-/* Of x/<entry>/. Slices that others combine wake their planner alone, or all members of all entries
- * would look N times an entry. What owners measure, other owners wait for. */
+/* Writes the prefix under x/<entry>/ to watch. Only the planner watches combined slices. If all
+ * members watched them, each would look N times an entry. Owners watch the other owners' measures,
+ * too. */
 static void watched_of_combined(dl_key out, const dl_driver *d, const dl_request *request)
 {
     if (request->wait.for_plan && !dl_exec_measures_slices(d->a.exec))
@@ -46,7 +48,8 @@ static void watched_of_combined(dl_key out, const dl_driver *d, const dl_request
         dl_key_combined_of(out, request->entry);
 }
 
-/* In slices, so that an interrupt is heard. dl_store_wait returns OK when it is worth looking. */
+/* Waits in short slices, so that an interrupt takes effect. dl_store_wait returns OK when it is
+ * worth looking. */
 static diloco_status wait_in_slices(dl_driver *d, const dl_request *request)
 {
     dl_key prefix, combined;
@@ -58,7 +61,7 @@ static diloco_status wait_in_slices(dl_driver *d, const dl_request *request)
     if (!request->wait.log_only) prefixes[n++] = prefix;
     const dl_time began = dl_clock_now();
     diloco_status status = DILOCO_ETIMEDOUT;
-    dl_background_tell_waiting(d->background, true);
+    dl_background_set_waiting(d->background, true);
     while (status == DILOCO_ETIMEDOUT && dl_clock_now() < request->wait.until && !called_away(d)) {
         DL_TRY(dl_background_fenced(d->background));
         const dl_time slice = dl_time_after(dl_clock_now(), SLICE);
@@ -66,12 +69,12 @@ static diloco_status wait_in_slices(dl_driver *d, const dl_request *request)
                                slice < request->wait.until ? slice : request->wait.until);
         d->exchange.moved = false;
     }
-    dl_background_tell_waiting(d->background, false);
+    dl_background_set_waiting(d->background, false);
     d->exchange.waited += dl_clock_now() - began;
     return status == DILOCO_ETIMEDOUT ? DILOCO_OK : status;
 }
 
-/* Whoever waits for clients may train one meanwhile. */
+/* A worker that waits for clients may train one meanwhile. */
 static diloco_status wait_for_change(dl_driver *d, const dl_request *request)
 {
     bool worked = false;
@@ -89,8 +92,8 @@ static diloco_status take_snapshot(dl_driver *d, const dl_request *request)
     return DILOCO_OK;
 }
 
-/* What was put ahead and is still under way is waited for, once its entry is the open one: behind
- * that it is reaped. */
+/* Uploads a contribution. If its pipelined upload is still in flight, waits for the end of that;
+ * reap handles the result. */
 static void contribute(dl_driver *d, const dl_request *request, dl_reply *reply, dl_time until)
 {
     d->exchange.puts = false;
@@ -104,7 +107,7 @@ static void contribute(dl_driver *d, const dl_request *request, dl_reply *reply,
     if (reply->sending) dl_sending_begin(d->sending, request->entry);
 }
 
-/* What came of what was put ahead. *unsent: dl_reply's. */
+/* Handles the result of a pipelined upload. *unsent: as in dl_reply. */
 static diloco_status reap(dl_driver *d, uint64_t *unsent)
 {
     uint64_t entry;
@@ -142,7 +145,7 @@ static void carry_out(dl_driver *d, const dl_request *request, dl_reply *reply)
     reply->now = dl_clock_now();
 }
 
-/* Of objects in c/ that nobody reads: once. */
+/* Warns, once, of objects in c/ that no replica reads. */
 static void warn_passed_over(dl_driver *d, const dl_request *request)
 {
     const size_t n = dl_exec_passed_over(d->a.exec);
@@ -157,7 +160,7 @@ static void warn_passed_over(dl_driver *d, const dl_request *request)
     dl_event_warn(d->a.record, &d->lines.context, "passed_over", text);
 }
 
-/* Looks that found nothing new let a wait back off. */
+/* A wait grows while its looks find nothing new. */
 static bool is_progress(const dl_request *request, const dl_reply *reply)
 {
     if (request->kind == DL_REQUEST_SERVE) return reply->serve.served;
@@ -184,15 +187,15 @@ static uint64_t failed_calls(const dl_driver *d)
     return tally ? atomic_load(&tally->n_failed) : 0;
 }
 
-/* Has the store failed so that it may recover? What the caller has supplied (an outer optimizer, a
- * device) reports EIO and EFULL, too. */
+/* Returns whether the store has failed in a way that may recover. The caller's own parts (an outer
+ * optimizer, a device) report EIO and EFULL, too. */
 static bool store_failed(const dl_driver *d, diloco_status status)
 {
     return status == DILOCO_EUNREACHABLE || (dl_store_may_recover(d->a.store, status) &&
                                              failed_calls(d) != d->exchange.failed_before);
 }
 
-/* True: carry the request out again after a pause. */
+/* Returns true if the request is to be carried out again after a pause. */
 static bool try_again(dl_driver *d, const dl_reply *reply)
 {
     if (!store_failed(d, reply->status)) {
@@ -213,13 +216,13 @@ static bool try_again(dl_driver *d, const dl_reply *reply)
     return true;
 }
 
-/* The answer to REJOIN is to begin again from the state that it loaded. */
+/* REJOIN makes a new machine, from the state that it loaded. */
 static dl_request begin_machine(dl_driver *d)
 {
     const dl_state *state = dl_exec_state(d->a.exec);
     const dl_machine_start start = {
         .fragments = state->now, .bases = d->exchange.bases, .now = dl_clock_now()};
-    d->exchange.bases = NULL; /* of a second REJOIN */
+    d->exchange.bases = NULL; /* for a second REJOIN */
     if (!d->exchange.loaded)
         dl_event_run(d->a.record, d->a.run, &d->a.self, state->control.entry,
                      dl_exec_way(d->a.exec));
@@ -239,23 +242,23 @@ static dl_request answer(dl_driver *d, const dl_reply *reply)
 
 /* ---- the loop --------------------------------------------------------------------------- */
 
-/* The first entry whose contributions are still needed here (P25); async: our own lies at our
- * base. */
+/* Returns the first entry whose contributions this replica still needs (P25). In an asynchronous
+ * run its own contribution is stored under its base. */
 static uint64_t needed_from(const dl_driver *d)
 {
     const uint64_t entry = dl_driver_control(d)->entry;
     return d->pace.schedule.async && d->pace.base < entry ? d->pace.base : entry;
 }
 
-static void tell_heartbeats(dl_driver *d)
+static void update_heartbeats(dl_driver *d)
 {
     const dl_store_speed speed = dl_exchange_speed(d);
-    dl_background_tell_link(d->background, &speed, d->lines.deadline_s);
-    if (d->exchange.loaded) dl_background_tell_entry(d->background, needed_from(d));
+    dl_background_set_link(d->background, &speed, d->lines.deadline_s);
+    if (d->exchange.loaded) dl_background_set_entry(d->background, needed_from(d));
 }
 
-/* This replica goes on as a later generation, if a name of the one that it had was taken (P6).
- * Under the lock. */
+/* Continues as a later generation if the name of a contribution holds junk (P6). Call it with the
+ * lock held. */
 static void take_generation(dl_driver *d, dl_reply *reply)
 {
     char text[256];
@@ -269,11 +272,11 @@ static void take_generation(dl_driver *d, dl_reply *reply)
     d->a.self.generation = now.generation;
     reply->generation = now.generation;
     reply->renewed = true;
-    dl_background_tell_generation(d->background, now.generation);
+    dl_background_set_generation(d->background, now.generation);
 }
 
-/* Give the machine its reply and open the next request. `sent` is what came of the pipelined
- * upload. Under the lock. */
+/* Gives the machine its reply and opens the next request. `sent` is the result of the pipelined
+ * upload. Call it with the lock held. */
 static void apply_reply(dl_driver *d, dl_reply *reply, diloco_status sent)
 {
     reply->sending = d->sending ? dl_sending_now(d->sending) : 0;
@@ -290,7 +293,7 @@ static void apply_reply(dl_driver *d, dl_reply *reply, diloco_status sent)
     }
     d->outcome.ended =
         d->exchange.open.kind == DL_REQUEST_FAIL || d->exchange.open.kind == DL_REQUEST_DONE;
-    tell_heartbeats(d);
+    update_heartbeats(d);
     if (d->thread.beside) pthread_cond_broadcast(&d->thread.moved_on);
 }
 
@@ -299,9 +302,9 @@ static bool moves_the_state(const dl_request *request)
     return request->kind == DL_REQUEST_SWAP || request->kind == DL_REQUEST_REJOIN;
 }
 
-/* Carry out a request that moves the state, and apply its reply, under one lock: a save in between
- * would pair the state of one entry with the pace of another (P16). False: the request has failed
- * and nothing has moved. */
+/* Carries out a request that moves the state, and applies its reply, under one lock. A save in
+ * between would pair the state of one entry with the pace of another (P16). Returns false if the
+ * request failed; then nothing has moved. */
 static bool move(dl_driver *d, dl_reply *reply)
 {
     dl_driver_lock(d);
@@ -328,7 +331,7 @@ static void ask_once(dl_driver *d)
     dl_driver_unlock(d);
 }
 
-/* TRAIN is open, and the trainer has not come to what the log waits for. */
+/* TRAIN is open, and the trainer has not reached the due point that the log waits for. */
 static bool is_idle(const dl_driver *d)
 {
     return d->exchange.open.kind == DL_REQUEST_TRAIN &&
@@ -368,11 +371,12 @@ bool dl_exchange_is_there(const dl_driver *d, const dl_stop *stop)
     return d->outcome.ended || (stop && dl_pace_ready(&d->pace, *stop));
 }
 
-/* On the trainer's own thread the exchange also does what is left of the entry, a snapshot say,
- * before it lets the trainer go on: nobody else will until the next due point. */
+/* On the trainer's own thread the exchange also completes the entry, for example its snapshot,
+ * before it returns. Nothing else would do it until the next due point. */
 static bool may_return(const dl_driver *d, const dl_stop *stop)
 {
-    const bool goes_on_by_itself = d->pace.schedule.delay > 0; /* also where it is yet to start */
+    /* even if its thread has not begun */
+    const bool goes_on_by_itself = d->pace.schedule.delay > 0;
     return dl_exchange_is_there(d, stop) &&
            (goes_on_by_itself || d->outcome.ended || d->exchange.open.kind == DL_REQUEST_TRAIN);
 }
@@ -394,8 +398,8 @@ diloco_status dl_exchange_until(dl_driver *d, const dl_stop *stop)
     return DILOCO_OK;
 }
 
-/* A resume wants to be told what became of each entry that it had under way, so it reads the log
- * from what it knew, even where there is a newer snapshot. */
+/* A resume needs the outcome of each entry that it had in flight. So it reads the log from the
+ * entry that it knew, even if there is a newer snapshot. */
 diloco_status dl_exchange_begin(dl_driver *d, const dl_hash *bases)
 {
     const dl_stop read = {DL_STOP_WAIT, 0};

@@ -1,11 +1,11 @@
-/* driver_parts.h - the inside of a driver, which its two halves share and nobody else sees.
+/* driver_parts.h - the structure of a driver, which only its own source files use.
  *
- *     driver.c     the trainer's half: counts steps, takes, adopts, jumps, waits
+ *     driver.c           the trainer's half: counts steps, captures, adopts, jumps, waits
  *     driver_exchange.c  the exchange's half: carries out the machine's requests, one by one
- *     driver_record.c  the record's lines of what the machine notes
+ *     driver_record.c    the record's lines for the machine's notes
  *
- * One thread may be both. Where there are two (`thread.beside`), `thread.lock` guards what is
- * marked. */
+ * One thread may be both halves. If there are two (`thread.beside`), `thread.lock` guards the
+ * marked fields. */
 #ifndef DL_RUN_DRIVER_PARTS_H
 #define DL_RUN_DRIVER_PARTS_H
 
@@ -24,62 +24,63 @@ typedef struct dl_driver_thread {
     bool started;
     pthread_t id;
     pthread_mutex_t lock;
-    pthread_cond_t moved_on; /* something of what is guarded has changed */
-    atomic_bool quit;        /* the thread ends after the request in hand */
-    atomic_bool was_taken;   /* a contribution waits to be put, or the next may be */
+    pthread_cond_t moved_on; /* a guarded field has changed */
+    atomic_bool quit;        /* the thread ends after the current request */
+    atomic_bool was_taken;   /* a capture is to be uploaded, or the next one may be */
 } dl_driver_thread;
 
 typedef struct dl_driver_outcome {
-    bool ended;           /* the log has come to its end, or the exchange has failed */
-    diloco_status failed; /* with */
+    bool ended;           /* the log has reached its end, or the exchange has failed */
+    diloco_status failed; /* the error */
     char failure[1024];
 } dl_driver_outcome;
 
-/* Of the trainer's half alone. */
+/* Used by the trainer's half alone. */
 typedef struct dl_driver_trainer {
     bool over;
-    dl_setback setback;
+    dl_setback divergence;
     double waited_s;
 } dl_driver_trainer;
 
-/* Of the exchange's half alone. */
+/* Used by the exchange's half alone. */
 typedef struct dl_driver_exchange {
-    dl_request open;      /* the request that is being carried out, or TRAIN, DONE, FAIL */
+    dl_request open;      /* the current request, or TRAIN, DONE, FAIL */
     const dl_hash *bases; /* for the first REJOIN */
     bool loaded;
-    bool puts;       /* the last CONTRIBUTE has put one, before it was answered */
-    bool moved;      /* something happened since the last WAIT: look soon */
+    bool puts;       /* the last CONTRIBUTE uploaded a contribution before it returned */
+    bool moved;      /* something changed since the last WAIT: look soon */
     uint64_t unsent; /* dl_reply's, for the next answer */
     dl_time waited, entry_began;
     dl_time unreachable_since, pause;
     uint64_t failed_before; /* of the tally's n_failed, before the request */
 } dl_driver_exchange;
 
-/* Of the record's next lines; the exchange writes them. */
+/* Values for the record's next lines; written by the exchange. */
 typedef struct dl_driver_lines {
     dl_event_context context;
-    dl_store_counters told; /* of `traffic`, by the last commit's line */
+    dl_store_counters reported; /* of `traffic`, as the last commit's line reported it */
     dl_peers_counts peers_before;
-    double deadline_s;       /* as the last contribution's derived itself */
+    double deadline_s;       /* as derived with the last contribution */
     uint64_t n_moves;        /* of the machine, for its trace */
-    bool warned_apart;       /* of members that point apart: once */
+    bool warned_apart;       /* of members whose movements disagree: once */
     bool warned_passed_over; /* of objects in c/ that no replica reads: once */
 } dl_driver_lines;
 
 struct dl_driver {
     dl_driver_args a;
-    dl_life began; /* a.self, and its generation when this process began: its record's name */
+    /* a.self with the generation in which this process began: the name of its record */
+    dl_life began;
     dl_machine *machine;
     dl_background *background;
-    dl_sending *sending; /* NULL: nothing is put ahead, or it is waited for */
-    dl_arena arena;      /* the pace's arrays, and the trips' */
+    dl_sending *sending; /* NULL: uploads are not pipelined */
+    dl_arena arena;      /* the arrays of the pace and of the trips */
 
     dl_driver_thread thread;
     dl_pace pace;              /* guarded; so are the machine, the state's `now` and its control */
     dl_driver_outcome outcome; /* guarded */
     dl_store_counters traffic; /* guarded */
     double loss;               /* guarded */
-    dl_setback newest;         /* guarded: what the last commit says for */
+    dl_setback newest;         /* guarded: the last commit, for a comparison of losses */
     dl_stops stops;            /* guarded */
     dl_trips trips;            /* guarded */
 
@@ -88,7 +89,7 @@ struct dl_driver {
     dl_driver_lines lines;
 };
 
-/* Nothing to guard where there is one thread. */
+/* The lock is not used if there is one thread. */
 static inline void dl_driver_lock(dl_driver *d)
 {
     if (d->thread.beside) pthread_mutex_lock(&d->thread.lock);
@@ -113,14 +114,16 @@ void dl_driver_on_move(void *driver, const dl_transition *move);
 /* ---- driver_exchange.c ---- */
 
 DL_MUST_CHECK diloco_status dl_exchange_create(dl_driver *d);
-/* Load the newest snapshot and read the log up to its end; `bases`: of what was saved, or NULL. */
+/* Loads the newest snapshot and reads the log up to its end; `bases`: of the saved local state, or
+ * NULL. */
 DL_MUST_CHECK diloco_status dl_exchange_begin(dl_driver *d, const dl_hash *bases);
-/* With a thread of its own: from here on it goes on by itself. */
+/* Starts the exchange's own thread, if it has one. */
 DL_MUST_CHECK diloco_status dl_exchange_start(dl_driver *d);
-void dl_exchange_stop(dl_driver *d); /* the thread ends; a second time: nothing */
-/* On the caller's thread, until `stop` may be done; NULL: until the run's end. */
+void dl_exchange_stop(dl_driver *d); /* ends the thread; a second call does nothing */
+/* Runs the exchange on the caller's thread until `stop` may be done, or, if NULL, until the end of
+ * the run. */
 DL_MUST_CHECK diloco_status dl_exchange_until(dl_driver *d, const dl_stop *stop);
-/* Is what is waited for there, or can it not come any more? Under the lock. */
+/* Returns whether the stop may be done, or can never be. Call it with the lock held. */
 bool dl_exchange_is_there(const dl_driver *d, const dl_stop *stop);
 
 #endif

@@ -1,5 +1,5 @@
-/* driver_record.c - the record's lines of an exchange: what the machine notes, with the traffic and
- * the times that belong to it. */
+/* driver_record.c - writes the record's lines of an exchange: the machine's notes, with their
+ * traffic and times. */
 #include "run/driver_parts.h"
 
 #include "base/log.h"
@@ -31,11 +31,11 @@ dl_store_speed dl_exchange_speed(const dl_driver *d)
 static void take_traffic(dl_driver *d)
 {
     const dl_store_counters c = d->traffic;
-    d->lines.context.bytes_sent = c.bytes_sent - d->lines.told.bytes_sent;
-    d->lines.context.bytes_received = c.bytes_received - d->lines.told.bytes_received;
-    d->lines.context.requests_read = c.billed_reads - d->lines.told.billed_reads;
-    d->lines.context.requests_write = c.billed_writes - d->lines.told.billed_writes;
-    d->lines.told = c;
+    d->lines.context.bytes_sent = c.bytes_sent - d->lines.reported.bytes_sent;
+    d->lines.context.bytes_received = c.bytes_received - d->lines.reported.bytes_received;
+    d->lines.context.requests_read = c.billed_reads - d->lines.reported.billed_reads;
+    d->lines.context.requests_write = c.billed_writes - d->lines.reported.billed_writes;
+    d->lines.reported = c;
     if (!d->a.peers) return;
     const dl_peers_counts p = dl_peers_count(d->a.peers);
     d->lines.context.from_peers = p.from_peers - d->lines.peers_before.from_peers;
@@ -43,10 +43,12 @@ static void take_traffic(dl_driver *d)
     d->lines.peers_before = p;
 }
 
-/* Honest movements have a mean cosine of .05 to .3, those of other data about 0. */
+/* Movements of honest members have a mean cosine of .05 to .3, of members with other data about 0.
+ */
 static const double POINT_APART = 0.01;
 
-/* A robust combiner says what it bears; one that could not be used is warned about. */
+/* Reports how many malicious members a robust combiner tolerates. Warns if the combiner could not
+ * be used. */
 static void note_combiner(dl_driver *d, const dl_entry *entry)
 {
     const dl_outer_step_facts *facts = &dl_exec_measured(d->a.exec)->outer;
@@ -63,8 +65,8 @@ static void note_combiner(dl_driver *d, const dl_entry *entry)
     dl_event_warn(d->a.record, &d->lines.context, "combiner_fallback", text);
 }
 
-/* Does every member's movement consist of one step? Gradients of single batches hardly agree: their
- * cosine says nothing of the data. */
+/* Returns whether every member's movement is a single step. Gradients of single batches hardly
+ * agree, so their cosine says nothing about the data. */
 static bool is_of_single_steps(const dl_entry *entry)
 {
     for (size_t i = 0; i < entry->n_members; i++)
@@ -72,7 +74,8 @@ static bool is_of_single_steps(const dl_entry *entry)
     return true;
 }
 
-/* Members that hardly agree: their mean is short, and who has which data is the first question. */
+/* Warns of members that hardly agree. Their mean is short, and the first thing to check is which
+ * data each has. */
 static void note_similarity(dl_driver *d, const dl_entry *entry)
 {
     const double similarity = dl_exec_measured(d->a.exec)->outer.similarity;
@@ -92,7 +95,7 @@ static void note_similarity(dl_driver *d, const dl_entry *entry)
     dl_event_warn(d->a.record, &d->lines.context, "similarity", text);
 }
 
-/* For who adopts it: is it a setback? */
+/* Keeps the entry's facts, with which its adopter detects a divergence. */
 static void keep_newest(dl_driver *d, const dl_note *n)
 {
     const dl_entry *e = n->entry;
@@ -124,7 +127,7 @@ static void note_commit(dl_driver *d, const dl_note *n)
             d->stops.weight = n->entry->members[i].weight;
     dl_event_commit(d->a.record, &d->lines.context, n->entry, &dl_driver_control(d)->roster,
                     dl_exec_measured(d->a.exec), n->counted);
-    char loss[32] = "no loss"; /* a trainer need not report one */
+    char loss[32] = "no loss"; /* a trainer need not report a loss */
     if (!isnan(n->entry->loss)) snprintf(loss, sizeof loss, "loss %.4f", n->entry->loss);
     dl_log(DILOCO_LOG_INFO, "entry %llu: %zu members, %s, %.1f MB out, %.1f MB in, %.2f s",
            (unsigned long long)n->entry->entry, n->entry->n_members, loss,
@@ -135,7 +138,7 @@ static void note_commit(dl_driver *d, const dl_note *n)
     note_similarity(d, n->entry);
 }
 
-/* Why, for whoever was rejected. */
+/* Returns advice for the rejected replica. */
 static const char *advice(const char *reason)
 {
     static const char *const known[][2] = {
@@ -156,7 +159,7 @@ static const char *advice(const char *reason)
     return "it does not fit the run";
 }
 
-/* A contribution that the commit rejects. */
+/* Writes a contribution that the commit rejects. */
 static void note_judged(dl_driver *d, const dl_note *n)
 {
     char text[512];

@@ -1,5 +1,5 @@
-/* driver_test.c - a run in a bad world: a store that vanishes, fills up, cannot be written, or
- * holds the entry of a liar; and that nothing private ever leaves a replica. */
+/* driver_test.c - runs with faults: a store that is unreachable, full, read-only, or holds a
+ * malicious entry. Also tests that private values never leave a replica. */
 #include "toy_run.h"
 
 #include "base/json.h"
@@ -23,7 +23,7 @@ static diloco_verify_report verified(const char *store)
     return report;
 }
 
-/* The line says that this replica contributes to that entry. */
+/* Returns whether the line says that this replica contributes to that entry. */
 static bool contributes(const char *line, unsigned entry)
 {
     char part[32];
@@ -31,7 +31,7 @@ static bool contributes(const char *line, unsigned entry)
     return strstr(line, "\"event\":\"contribution\"") && strstr(line, part);
 }
 
-/* ---- a store that vanishes and returns -------------------------------------------------- */
+/* ---- an unreachable store -------------------------------------------------------------- */
 
 typedef struct vanishing {
     const char *store, *away;
@@ -75,7 +75,7 @@ TEST(a_store_that_vanishes_and_returns_delays_a_run_and_nothing_else)
     free(all[0].record);
 }
 
-/* Away behind the first step of every round, back before its last. */
+/* The store is unreachable from the first step of every round to its last. */
 static double train_without_a_store(toy *t, const diloco_run_info *now)
 {
     const vanishing *v = t->user;
@@ -112,7 +112,8 @@ static void vanish_for_good(toy *t, diloco_run *run, const char *line)
     v->done |= contributes(line, 1);
 }
 
-/* Of a store that stays away. What is asked of one that is there has that time, too. */
+/* The time-out for a store that stays unreachable. Requests to a reachable store have that time,
+ * too. */
 static const char *const soon_given_up = "2";
 
 TEST(a_store_that_stays_away_ends_a_life_that_resumes_when_it_is_back)
@@ -167,7 +168,7 @@ TEST(a_join_that_fails_takes_nothing_and_can_be_tried_again)
     CHECK_STATUS(DILOCO_EUNREACHABLE, diloco_run_join(t.run));
     CHECK_STATUS(DILOCO_EINVAL, diloco_step(t.run, NULL));
     CHECK_INT(0, rename(away, store));
-    CHECK_OK(diloco_run_join(t.run)); /* the lock was given back */
+    CHECK_OK(diloco_run_join(t.run)); /* the lock was released */
     CHECK_OK(toy_train(&t));
     toy_close(&t);
     (void)verified(store);
@@ -186,7 +187,7 @@ static bool mount_small(const char *folder)
     return true;
 }
 
-/* Before the contribution to entry 2 there is no room any more: the rest of the disk is taken. */
+/* Fills the rest of the disk before the contribution to entry 2. */
 static double fill_at_entry_2(toy *t, const diloco_run_info *now)
 {
     static const char zeros[1 << 16];
@@ -202,7 +203,7 @@ static double fill_at_entry_2(toy *t, const diloco_run_info *now)
     return toy_step(t, now);
 }
 
-/* What goes wrong at entry 1 (or 2) and is mended when the run has complained. */
+/* The fault at entry 1 (or 2); it is removed when the run has warned of it. */
 static const char *trouble_in;
 
 static bool complains(const char *line)
@@ -260,7 +261,7 @@ TEST(a_full_disk_of_the_local_state_is_waited_for)
     free(filler);
 }
 
-/* EBUSY: a heartbeat is being written. */
+/* Retries after EBUSY: a heartbeat is being written. */
 static void remount(const char *folder, unsigned long flags)
 {
     while (mount("none", folder, NULL, MS_REMOUNT | flags, NULL))
@@ -286,7 +287,7 @@ TEST(a_store_that_is_read_only_for_a_while_delays_a_run_and_nothing_else)
     CHECK_INT(0, umount(store));
 }
 
-/* A file where the contributions' folder was: an I/O error of another kind. */
+/* Replaces the contributions' folder by a file, which is an I/O error of another kind. */
 static void block_folder(toy *t, diloco_run *run, const char *line)
 {
     char folder[512], away[512];
@@ -348,7 +349,7 @@ TEST(a_read_only_store_is_said_by_name)
     CHECK_INT(DILOCO_EIO, t.status);
     CHECK_CONTAINS("read-only", t.text);
     diloco_verify_report report;
-    CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL)); /* reading needs no writing */
+    CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL)); /* a read needs no write access */
     CHECK_INT(0, umount(store));
 }
 
@@ -383,8 +384,8 @@ static dl_contribution read_facts(dl_store *store, uint64_t entry, const dl_life
     return c;
 }
 
-/* As entry 0 was, of r0's contribution alone, with one bit of the result wrong. */
-static void write_lie(const char *url)
+/* Writes entry 0 with r0's contribution alone and one bit of the result wrong. */
+static void write_forged_entry(const char *url)
 {
     dl_store *store;
     dl_hash prev;
@@ -418,14 +419,14 @@ static void write_lie(const char *url)
     dl_store_close(store);
 }
 
-static void lie_at_entry_1(toy *t, diloco_run *run, const char *line)
+static void forge_at_entry_1(toy *t, diloco_run *run, const char *line)
 {
     (void)run;
-    if (contributes(line, 1)) write_lie(t->user);
+    if (contributes(line, 1)) write_forged_entry(t->user);
 }
 
-/* r1 does not come to entry 1 before the lie stands, or it might commit the truth. */
-static double step_behind_the_lie(toy *t, const diloco_run_info *now)
+/* Keeps r1 from entry 1 until the forged entry is written, or r1 might commit the right one. */
+static double step_after_forged_entry(toy *t, const diloco_run_info *now)
 {
     char path[1024];
     snprintf(path, sizeof path, "%s/log/0000000001.json", (const char *)t->user);
@@ -439,8 +440,8 @@ TEST(a_committer_that_flips_a_bit_is_found_out_by_every_replica_and_the_run_goes
     toy all[2];
     const char *store = scratch_path("liar");
     toy_crew(all, 2, store, "none");
-    all[0].heard = lie_at_entry_1; /* behind its own put */
-    all[1].step = step_behind_the_lie;
+    all[0].heard = forge_at_entry_1; /* after its own upload */
+    all[1].step = step_after_forged_entry;
     all[0].user = all[1].user = scratch_path("liar");
     for (int r = 0; r < 2; r++)
         toy_keep_record(&all[r]);
@@ -460,7 +461,7 @@ TEST(a_committer_that_flips_a_bit_is_found_out_by_every_replica_and_the_run_goes
     CHECK(report.complete);
 }
 
-/* ---- nothing private leaves ------------------------------------------------------------- */
+/* ---- private values never leave ----------------------------------------------------------- */
 
 enum { FILES_MAX = 512 };
 
@@ -484,7 +485,7 @@ static diloco_status note_key(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* What lies in a frame counts, too. */
+/* Adds the contents of compressed frames. */
 static void unzip_record(dl_buf *bytes)
 {
     dl_buf text;
@@ -494,7 +495,7 @@ static void unzip_record(dl_buf *bytes)
     *bytes = text;
 }
 
-/* Everything in the store, read. */
+/* Reads every object in the store. */
 static objects *read_all(const char *url)
 {
     objects *o = calloc(1, sizeof *o);
@@ -518,7 +519,7 @@ static void must_not_hold(const object *o, const void *bytes, size_t len, const 
     if (memmem(o->bytes, o->len, bytes, len)) CHECK_FAIL("%s holds %s", o->key, what);
 }
 
-/* A safetensors object holds w and its outer momentum, and nothing else. */
+/* Checks that a safetensors object holds w and its outer momentum, and nothing else. */
 static void check_tensors(const object *o)
 {
     dl_st st;
@@ -536,7 +537,7 @@ static bool is_of_known_kind(const char *key)
     return false;
 }
 
-/* The inner moments of each step, as they are when a step was taken. */
+/* The inner moments after each step. */
 typedef struct moments {
     float at[64][TOY_N];
     size_t n;
@@ -586,7 +587,8 @@ TEST(every_byte_in_the_store_is_of_the_manifest_and_nothing_private_is_among_the
             n_images++;
         } else {
             CHECK(is_of_known_kind(one->key));
-            for (size_t b = 0; b < one->len; b++) /* text alone: no numbers of the model's size */
+            /* text alone: the model's numbers are not in it */
+            for (size_t b = 0; b < one->len; b++)
                 CHECK(one->bytes[b] == '\n' || one->bytes[b] >= ' ');
         }
         free(one->bytes);

@@ -13,26 +13,28 @@ static const dl_control *control(const dl_stops *s)
     return &dl_exec_state(s->exec)->control;
 }
 
-/* Does the log wait for this replica by name at that entry? Told L entries before (P9). */
+/* Returns whether the log waits for this replica by name at that entry. The log says it L entries
+ * before (P9). */
 static bool is_awaited(const dl_stops *s, uint64_t entry)
 {
     const dl_control *c = control(s);
     if (entry <= c->n_later || entry < c->entry) return true;
-    if (entry - c->entry > c->n_later) return true; /* not told */
+    if (entry - c->entry > c->n_later) return true; /* not known yet */
     const dl_roster *roster =
         entry == c->entry ? &c->roster : &c->later[entry - c->entry - 1].roster;
     return dl_roster_has(roster, s->replica, NULL);
 }
 
-/* The share that this replica will have in an entry: what it had in the last, or an even one. */
+/* Returns the weight that this replica expects in an entry: that of the last one that counted it,
+ * or an even share. */
 static float own_weight(const dl_stops *s)
 {
     const size_t n = control(s)->roster.n ? control(s)->roster.n : (size_t)s->config->replicas;
     return s->weight > 0 ? s->weight : 1.0f / (float)n;
 }
 
-/* The overlap is one round, and none is under way from before: the next begins now, not when an
- * earlier entry is adopted. */
+/* Begins the next round now, if the overlap is one round and no earlier entry is in flight.
+ * Otherwise it begins when that one is adopted. */
 static void begin_first_round(dl_stops *s, uint64_t entry, uint32_t fragment)
 {
     const dl_schedule *schedule = &s->pace->schedule;
@@ -55,8 +57,8 @@ diloco_status dl_stop_take(dl_stops *s, uint64_t entry)
     return DILOCO_OK;
 }
 
-/* Where the overlap is one round, the round that ends here goes on to the next, whatever became of
- * the entry: its own movement is under way. */
+/* Begins the next round where the overlap is one round, whatever the outcome of the entry: its own
+ * movement is in flight. */
 static dl_adoption begin_next_round(dl_stops *s, const dl_take *taken)
 {
     const uint32_t f = taken->fragment;

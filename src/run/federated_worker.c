@@ -1,7 +1,6 @@
 /* federated_worker.c - see federated_worker.h. The pace of such a process is that of a replica that
- * skips all training: it is at the due point at once, what it takes is mute (pace.h), and adopting
- * is being told theta.
- */
+ * skips all training. It is at the due point at once, its captures are mute (pace.h), and to adopt
+ * is to receive theta. */
 #include "run/federated_worker.h"
 
 #include "protocol/logical_clients.h"
@@ -47,7 +46,7 @@ diloco_status dl_run_round(diloco_run *run)
 
 void dl_run_leave(diloco_run *run)
 {
-    if (diloco_run_done(run)) return; /* it has it */
+    if (diloco_run_done(run)) return; /* it has theta already */
     dl_run_end_line(run);
     dl_record_deliver(&run->record);
 }

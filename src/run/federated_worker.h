@@ -1,13 +1,13 @@
-/* federated_worker.h - a federated run's process (docs/federated.md): it follows the log as every
- * replica does, contributes nothing of its own, and while an entry waits it may train clients that
- * are asked.
+/* federated_worker.h - a process of a federated run (docs/federated.md). It follows the log as
+ * every replica does, and contributes nothing of its own. While an entry waits, it may train the
+ * clients that the entry samples.
  *
  *     dl_run_set_hands; diloco_run_join
  *     until diloco_run_done: dl_run_round      the tensors are theta of the next entry then
  *         work: one of dl_run_asked that dl_run_is_there does not know:
  *             dl_run_give_theta; train; dl_run_put_client
  *
- * All of it on the thread that joined. */
+ * All calls are made on the thread that joined. */
 #ifndef DL_RUN_FEDERATED_WORKER_H
 #define DL_RUN_FEDERATED_WORKER_H
 
@@ -17,29 +17,30 @@
 #include <diloco/run.h>
 
 typedef struct dl_hands {
-    /* Train one client; *worked: something may have been put. NULL: this process trains nobody.
-     * DILOCO_EUNREACHABLE: it is called again after a pause; other errors end the run here. */
+    /* Trains one client; *worked: something may have been uploaded. NULL: this process trains no
+     * clients. After DILOCO_EUNREACHABLE it is called again after a pause; other errors end the run
+     * here. */
     diloco_status (*work)(void *user, bool *worked);
     void *user;
-    bool follows; /* entries are closed by others */
+    bool follows; /* other replicas close entries */
 } dl_hands;
 
-/* The options as this process was given them; after the join with those of the run. */
+/* Returns the options that this process was given; after the join, with those of the run. */
 const dl_config *dl_run_config(const diloco_run *run);
-/* The pieces that diloco_run_private has registered. Before join. */
+/* Returns the arrays that diloco_run_private has registered. Call it before the join. */
 const dl_private *dl_run_privates(const diloco_run *run, size_t *n);
 
-/* Before join. `hands` is copied. */
+/* Call it before the join. `hands` is copied. */
 void dl_run_set_hands(diloco_run *run, const dl_hands *hands);
 
-/* See the open entry decided and adopted. As diloco_step: DILOCO_EINTERRUPTED: call again to go
- * on. */
+/* Waits until the open entry is decided and adopted. As diloco_step: after DILOCO_EINTERRUPTED,
+ * call it again to continue. */
 DL_MUST_CHECK diloco_status dl_run_round(diloco_run *run);
 
-/* This process leaves the run before its last entry, for good: the record gets its line "end". */
+/* Leaves the run for good before its last entry; the record gets its line "end". */
 void dl_run_leave(diloco_run *run);
 
-/* After join. */
+/* Call it after the join. */
 const dl_runfile *dl_run_file(const diloco_run *run);
 float *dl_run_residual(const diloco_run *run, size_t *n); /* dl_exec_residual */
 
@@ -47,21 +48,21 @@ float *dl_run_residual(const diloco_run *run, size_t *n); /* dl_exec_residual */
 
 const dl_roster *dl_run_asked(const diloco_run *run); /* the open entry's clients */
 uint64_t dl_run_open_entry(const diloco_run *run);
-/* Has somebody put this client's contribution? As of the last look. */
+/* Returns whether a worker has uploaded this client's contribution, as of the last look. */
 bool dl_run_is_there(const diloco_run *run, const char *client);
 void dl_run_give_theta(diloco_run *run);
-/* See dl_exec_put_client. The record gets its line. */
+/* See dl_exec_put_client. Writes a line to the record. */
 DL_MUST_CHECK diloco_status dl_run_put_client(diloco_run *run, bool *first,
                                               const dl_exec_client *client);
 
-/* Does the open entry stand by now? Then whatever is done for it comes too late. */
+/* Sets *late if the open entry is decided by now, so that any contribution to it is too late. */
 DL_MUST_CHECK diloco_status dl_run_is_late(diloco_run *run, bool *late);
-/* What entry `entry`, which stands, counted of a client: *counted, and then its member. Read from
- * the store. */
+/* Reads from the store what the committed entry `entry` counted of a client: *counted, and if so
+ * its member. */
 DL_MUST_CHECK diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member,
                                           uint64_t entry, const char *client);
-/* Live workers of this run in order of their names, as far as heartbeats and ends tell (P11): how
- * many, and the place of this one among them. Workers' names begin with the same letter, a server's
+/* Returns the number of live workers of this run, and this one's place in the order of their names.
+ * It uses heartbeats and end objects (P11). Workers' names begin with the same letter, a server's
  * with another. */
 DL_MUST_CHECK diloco_status dl_run_crew(diloco_run *run, size_t *place, size_t *n);
 

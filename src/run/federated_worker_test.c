@@ -1,5 +1,5 @@
-/* federated_worker_test.c - rounds of logical clients through a run's hands, by a worker that needs
- * no model: what becomes of the shared state when a round has nobody (FED-17). */
+/* federated_worker_test.c - rounds of logical clients, with a worker that needs no model: the
+ * shared state if a round has no clients with samples (FED-17). */
 #include "run/federated_worker.h"
 
 #include "toy_run.h"
@@ -18,7 +18,7 @@ static diloco_status keep_nothing(void *user, dl_hash body)
     return DILOCO_OK;
 }
 
-/* Each client moves w by -1, so g = 1; or has nothing to train on. */
+/* Each client moves w by -1, so g = 1; or has no samples. */
 static diloco_status work(void *user, bool *worked)
 {
     hand *h = user;
@@ -60,7 +60,7 @@ static void open_run(hand *h, diloco_config *config, const char *store, const ch
     dl_run_set_hands(h->run, &(dl_hands){.work = work, .user = h});
 }
 
-/* w after each of the four rounds. */
+/* Sets out[] to w after each of the four rounds. */
 static void live(double out[4], const char *store, const char *compat, uint64_t nobody_at)
 {
     static diloco_config config;

@@ -1,9 +1,10 @@
-/* feedback_test.c - error feedback loses nothing and sends nothing twice, in every way to exchange.
+/* feedback_test.c - error feedback loses nothing and sends nothing twice, with every kind of
+ * overlap.
  *
  * One replica moves by the same whole numbers in each step, and topk sends one element of an entry,
- * exactly. So theta is known: a residual to which each movement is added, and from which the
- * largest element is taken at each entry. An order in which two contributions share a residual, or
- * one residual replaces another, ends elsewhere. */
+ * exactly. So theta is known. Each movement is added to a residual, and the largest element is
+ * taken from it at each entry. If two contributions share a residual, or one residual replaces
+ * another, theta differs. */
 #include "toy_run.h"
 
 enum { ROUNDS = 12, H = 3 };
@@ -16,7 +17,7 @@ static double step_by_whole_numbers(toy *t, const diloco_run_info *now)
     return 1;
 }
 
-/* theta after the entries; the first is of `first` steps, the others of `later`. */
+/* Computes theta after the entries; the first has `first` steps, the others `later`. */
 static void expected(double *theta, int entries, int first, int later)
 {
     double residual[TOY_N] = {0};

@@ -1,12 +1,12 @@
-/* halves_test.c - diloco_run_prepare and diloco_run_perform: one behind the other they are
- * diloco_step, to the bit; between them nothing waits, and with diloco_run_split the exchange goes
- * on. */
+/* halves_test.c - diloco_run_prepare and diloco_run_perform: called one after the other they are
+ * diloco_step, to the bit. Nothing waits between them. With diloco_run_split the exchange continues
+ * in between. */
 #include "toy_run.h"
 
 enum { CREW = 2 };
 
-/* toy_live, step by the two halves. */
-static void *live_by_halves(void *context)
+/* toy_live, with the two halves of each step. */
+static void *run_by_halves(void *context)
 {
     toy *t = context;
     bool due;
@@ -48,7 +48,7 @@ static void check_same(const char *name, const char *overlap, int fragments, boo
     crew_of(halves, other, overlap, fragments);
     for (int i = 0; i < CREW; i++) {
         halves[i].user = split ? &halves[i] : NULL;
-        CHECK(!pthread_create(&halves[i].thread, NULL, live_by_halves, &halves[i]));
+        CHECK(!pthread_create(&halves[i].thread, NULL, run_by_halves, &halves[i]));
     }
     for (int i = 0; i < CREW; i++)
         pthread_join(halves[i].thread, NULL);
@@ -85,7 +85,7 @@ static bool is_put(dl_store *store)
     return found;
 }
 
-/* r0 alone waits for r1, who is not there: prepare returns, and what it took is sent. */
+/* r0 alone waits for r1, which is absent: prepare returns, and its capture is uploaded. */
 TEST(what_prepare_took_is_sent_while_the_caller_does_something_else)
 {
     const diloco_step_report report = {.loss = 1, .samples = 1};

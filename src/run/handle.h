@@ -1,4 +1,5 @@
-/* handle.h - what a diloco_run is: shared by run.c (registering, stepping, ending) and join.c. */
+/* handle.h - the structure of diloco_run, shared by run.c (registering, stepping, ending) and
+ * join.c. */
 #ifndef DL_RUN_HANDLE_H
 #define DL_RUN_HANDLE_H
 
@@ -12,24 +13,24 @@
 
 enum { DL_MAX_PRIVATES = 64, DL_MAX_DEVICES = 16 };
 
-/* Where a replica stands. What was trained on each fragment runs since its base. */
+/* A replica's progress. The training of each fragment counts from its base. */
 typedef struct dl_progress {
     uint64_t step, shard, next_sample;
 } dl_progress;
 
-/* What the caller has registered. */
+/* The tensors that the caller has registered. */
 typedef struct dl_run_model {
     diloco_tensor *tensors; /* owned, with owned names; data is the caller's */
     size_t n_tensors;
-    const float **gradients; /* [n_tensors], NULL where there is none */
+    const float **gradients; /* [n_tensors], NULL for a tensor without one */
     bool has_gradients;
-    /* [n_tensors], into known_devices; NULL where it is host memory. */
+    /* [n_tensors], into known_devices; NULL for host memory. */
     const diloco_device **devices;
     diloco_device *known_devices[DL_MAX_DEVICES]; /* owned */
     size_t n_devices;
     const diloco_device *device;          /* of the tensors that are registered next */
     dl_mirrors *mirrors;                  /* from diloco_run_create; NULL: no tensor needs one */
-    dl_private privates[DL_MAX_PRIVATES]; /* names owned, but for the exchange's */
+    dl_private privates[DL_MAX_PRIVATES]; /* names owned, except the exchange's */
     size_t n_privates;
     size_t n_exchanges; /* the last privates are the exchange's; from diloco_run_join */
     dl_base base;       /* owned */
@@ -42,7 +43,7 @@ typedef struct dl_run_hooks {
     void *probe_user;
 } dl_run_hooks;
 
-/* Of a federated run. */
+/* The workers of a federated run. */
 typedef struct dl_run_workers {
     dl_hands hands;
     dl_watch watch; /* which other workers are alive; owned, NULL until dl_run_crew */
@@ -51,30 +52,30 @@ typedef struct dl_run_workers {
 /* How this replica has joined. */
 typedef struct dl_run_joining {
     bool joined, resumed;
-    bool split;     /* diloco_run_split: in any case */
-    bool beside;    /* contributions move beside training */
-    uint64_t early; /* schedule.h: this replica's own */
+    bool split;     /* diloco_run_split was called: exchange in a thread in any case */
+    bool beside;    /* contributions are uploaded during training */
+    uint64_t early; /* this replica's own, as in schedule.h */
 } dl_run_joining;
 
-/* On this machine. */
+/* Folders on this machine. */
 typedef struct dl_run_folders {
     dl_config_path local_dir, spool, offload, served;
 } dl_run_folders;
 
-/* The training of this replica. */
+/* This replica's training. */
 typedef struct dl_run_trained {
     dl_progress at;
     dl_train_stats *work; /* [P] */
     double *loss_sum;     /* [P] over work[f].steps */
     size_t n_fragments;
-    diloco_step_report last; /* the step before a stop: taken back where gradients are sent */
-    uint64_t position;       /* of the last step or stop */
-    bool due;                /* a stop is in progress */
-    uint64_t life_steps, life_tokens;       /* of this generation */
+    diloco_step_report last;          /* the step before a stop: undone if gradients are sent */
+    uint64_t position;                /* of the last step or stop */
+    bool due;                         /* a stop is in progress */
+    uint64_t life_steps, life_tokens; /* of this generation */
     dl_time began, trained_since, training; /* training: time between stops */
 } dl_run_trained;
 
-/* Room for saving and loading. */
+/* Memory for saving and loading. */
 typedef struct dl_run_room {
     dl_local_fragment *saved; /* [P] */
     dl_hash *bases;           /* [P] */
@@ -84,14 +85,14 @@ typedef struct dl_run_room {
 
 typedef struct dl_run_calls {
     atomic_bool interrupted; /* ever */
-    atomic_bool stop;        /* for the blocking call in progress, or the next */
+    atomic_bool stop;        /* for the current blocking call, or the next */
 } dl_run_calls;
 
 struct diloco_run {
     dl_config config;
-    dl_user *user; /* owned: what the caller has supplied; NULL: nothing */
+    dl_user *user; /* owned: the caller's own parts; NULL: it has none */
     char replica[DL_REPLICA_MAX + 1];
-    dl_signer *signer; /* owned; NULL: nothing is signed */
+    dl_signer *signer; /* owned; NULL: the run has no keys */
     dl_run_model model;
     dl_run_hooks hooks;
     char data_digest[DL_HASH_HEX + 1];
@@ -100,7 +101,7 @@ struct diloco_run {
 
     /* From diloco_run_create. */
     bool created;
-    dl_moved traffic; /* of all handles of the store; kinds are those of traffic.h */
+    dl_moved traffic; /* of all store handles, by the kinds of traffic.h */
     dl_store *store;
     dl_runfile file;
     dl_hash file_digest;
@@ -108,7 +109,7 @@ struct diloco_run {
     /* From diloco_run_join. */
     dl_run_joining join;
     dl_life self;
-    dl_local *local; /* NULL: nothing is kept (run.state_dir = "none") */
+    dl_local *local; /* NULL: no local state is saved (run.state_dir = "none") */
     dl_run_folders folders;
     dl_peers *peers; /* NULL: run.peers is false */
     dl_pool *pool;
@@ -120,18 +121,18 @@ struct diloco_run {
     dl_run_calls calls;
 };
 
-/* join.c: as everything stands. */
+/* join.c: saves the local state. */
 DL_MUST_CHECK diloco_status dl_run_save_local(diloco_run *run);
-/* join.c: take back what joining took. NULL fields are fine. */
+/* join.c: undoes the join. NULL fields are fine. */
 void dl_run_unjoin(diloco_run *run);
 
-/* run.c: the samples of positions that were passed over are passed over too (P13). */
+/* run.c: skips the samples of skipped positions (P13). */
 void dl_run_skip(diloco_run *run);
-/* run.c: after a stop: training goes on, perhaps at a later position. */
+/* run.c: training resumes after a stop, perhaps at a later position. */
 void dl_run_go_on(diloco_run *run);
-/* run.c: nothing that was trained on the fragment is still to be sent. */
+/* run.c: nothing trained on the fragment is left to send. */
 void dl_run_fresh(void *run, uint32_t fragment);
-/* run.c: the record's last line. */
+/* run.c: writes the record's last line. */
 void dl_run_end_line(diloco_run *run);
 
 #endif

@@ -1,4 +1,5 @@
-/* handle_test.c - the handle of run.h: what is refused, by name, and what order calls have. */
+/* handle_test.c - the handle of run.h: invalid arguments are refused by name, and calls have an
+ * order. */
 #include "toy_run.h"
 
 static diloco_config *config_of(const char *store)
@@ -126,7 +127,7 @@ TEST(an_interval_without_samples_is_refused_and_not_waited_for)
     toy_close(&t);
 }
 
-/* Callers compiled with earlier and with later headers (include/diloco/status.h). */
+/* Callers may be compiled with earlier or later headers (include/diloco/status.h). */
 TEST(a_struct_of_another_size_is_taken_as_far_as_both_know_it)
 {
     toy t = toy_of("r0", "mem://sizes");
@@ -142,7 +143,7 @@ TEST(a_struct_of_another_size_is_taken_as_far_as_both_know_it)
     CHECK_CONTAINS("diloco_tensor of", diloco_error_text());
     tensor.more = 0;
     CHECK_OK(diloco_run_tensor_sized(t.run, &tensor.known, sizeof tensor));
-    tensor.known.name = "u"; /* a scalar of fragment 0: what lies behind is not looked at */
+    tensor.known.name = "u"; /* a scalar of fragment 0: fields after the known ones are not read */
     tensor.known.n_dims = 0;
     tensor.known.fragment = 7;
     CHECK_OK(diloco_run_tensor_sized(t.run, &tensor.known, offsetof(diloco_tensor, shape)));
@@ -170,8 +171,8 @@ TEST(a_struct_of_another_size_is_taken_as_far_as_both_know_it)
     toy_close(&t);
 }
 
-/* Five runs, each of two replicas, and one that fails, in eleven threads: no one's settings,
- * errors or states are another's. */
+/* Runs five runs of two replicas each, and one that fails, in eleven threads. Their settings,
+ * errors and states do not affect each other. */
 TEST(any_number_of_runs_live_in_one_process)
 {
     enum { RUNS = 5 };

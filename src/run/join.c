@@ -1,9 +1,9 @@
-/* join.c - creating, joining and resuming a run, and the private state that a resume takes up.
+/* join.c - creates, joins and resumes a run, and loads the private state of a resume.
  *
- *     run.json --> lock and local state --> a life --> exchange, heartbeats --> newest snapshot,
- *     the entries after it --> train
+ *     run.json --> lock and local state --> generation --> exchange, heartbeats
+ *     --> newest snapshot, the entries after it --> train
  *
- * Whatever fails before the end is taken back, so that a caller may try again. */
+ * A failure on the way undoes everything before it, so that a caller may try again. */
 #include "run/handle.h"
 
 #include "base/log.h"
@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A run whose objects are signed needs this machine's key: to create it, or as it turns out. */
+/* A run whose objects are signed needs this machine's key, from its creation on, or as soon as
+ * run.json shows it. */
 static diloco_status take_key(diloco_run *run, dl_policy policy)
 {
     if (policy == DL_TRUSTED || run->signer) return DILOCO_OK;
@@ -53,14 +54,15 @@ diloco_status diloco_run_create(diloco_run *run)
 
 /* ---- local state ------------------------------------------------------------------------ */
 
-/* run.state_dir, or beside a folder that is the store. */
+/* Opens run.state_dir, or a folder beside a store that is a folder. */
 static diloco_status open_local(diloco_run *run)
 {
     if (strcmp(run->config.state_dir, "none") == 0) return DILOCO_OK;
     DL_TRY(dl_run_state_dir(run->folders.local_dir, &run->config));
     const diloco_status status = dl_local_open(&run->local, run->folders.local_dir, run->replica);
     if (status != DILOCO_EINVAL || !run->config.first_life) return status;
-    return dl_run_refuse_twin(run->replica, run->store); /* by a process here, which has the lock */
+    /* a process on this machine has the lock */
+    return dl_run_refuse_twin(run->replica, run->store);
 }
 
 static void take_progress(diloco_run *run, const dl_local_facts *f)
@@ -89,7 +91,7 @@ static dl_local_facts facts_room(diloco_run *run)
                             .n_fragments = run->trained.n_fragments};
 }
 
-/* Takes up what was saved, if there is something. */
+/* Loads the saved state, if there is any. */
 static diloco_status load_local(diloco_run *run, dl_local_facts *facts)
 {
     if (!run->local) return DILOCO_OK;
@@ -110,8 +112,8 @@ static diloco_status load_local(diloco_run *run, dl_local_facts *facts)
     return dl_exec_unpack_under_way(run->exec);
 }
 
-/* A gradient is not saved: its step is taken again, since what it is a function of is still there.
- */
+/* A gradient is not saved. Its step is repeated, since the state that it is a function of is
+ * unchanged. */
 static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
 {
     f->pace.position--;
@@ -152,7 +154,7 @@ static diloco_status save_local(diloco_run *run)
 diloco_status dl_run_save_local(diloco_run *run)
 {
     if (!run->local || dl_config_federated(&run->config))
-        return DILOCO_OK; /* clients have theirs */
+        return DILOCO_OK; /* clients have their own state */
     dl_run_skip(run);
     DL_TRY(dl_mirrors_pull(run->model.mirrors, DL_ALL_FRAGMENTS));
     dl_driver_hold(run->driver);
@@ -162,8 +164,8 @@ diloco_status dl_run_save_local(diloco_run *run)
     return status;
 }
 
-/* At a due point (P16). Gradients are a function of the shared state and the position, so with
- * them there is nothing to lose. */
+/* Saves the local state at a due point (P16). Gradients are a function of the shared state and the
+ * position, so runs of gradients save nothing here. */
 static diloco_status save_at_due_point(void *user)
 {
     diloco_run *run = user;
@@ -186,8 +188,8 @@ static void warn_if_machine_differs(diloco_run *run, const dl_local_facts *facts
     dl_event_warn(&run->record, &c, "machine", text);
 }
 
-/* A former life that got anywhere saved its state, unless it lived elsewhere; what contributes
- * gradients and what clients train have none here. */
+/* An earlier generation that reached an entry saved its state, unless it ran on another machine.
+ * Replicas that contribute gradients, and logical clients, have no state here. */
 static void warn_if_state_is_gone(diloco_run *run)
 {
     const dl_event_context c = {.replica = run->replica};
@@ -213,8 +215,8 @@ static int threads_of(const dl_config *c)
     return (int)dl_size_max(1, (size_t)dl_cores() / (size_t)local);
 }
 
-/* The shard is the number in the replica's name ("r3"), so that a replica keeps its shard
- * through all its lives and machines need not talk about it. */
+/* The shard is the number in the replica's name ("r3"). So a replica keeps its shard in all its
+ * generations, and machines need not agree on it. */
 static uint64_t shard_of(const diloco_run *run)
 {
     const char *digits = run->replica + strcspn(run->replica, "0123456789");
@@ -226,7 +228,8 @@ static uint64_t shard_of(const diloco_run *run)
     return strtoull(digits, NULL, 10) % (uint64_t)run->config.replicas;
 }
 
-/* Lines to members do not share a way as a store's do: all at once, unless told otherwise. */
+/* Lines to members do not share one link as a store's do, so all are read at once unless the option
+ * says otherwise. */
 static int fetchers_of(const diloco_run *run)
 {
     enum { MOST = 16 };
@@ -266,7 +269,7 @@ static diloco_status work_for_clients(void *user, bool *worked)
     return run->workers.hands.work(run->workers.hands.user, worked);
 }
 
-/* Whoever has the lock on the state knows that the life which saved it is over. */
+/* This process holds the lock on the state, so the generation that saved it has ended. */
 static dl_life former_life(const diloco_run *run, const dl_local_facts *facts)
 {
     dl_life former = {.generation = 0};
@@ -283,8 +286,8 @@ static bool may_commit(const diloco_run *run)
            dl_identity_may_commit(identity, dl_signer_public(run->signer), run->replica);
 }
 
-/* What of the run as it was created does not go with run.peers: what members read of each other is
- * whole, and a committer in a roster of keys reads from the store (P8). */
+/* Checks that the run, as it was created, allows run.peers. Members read whole contributions of
+ * each other, and a committer in a roster of keys reads from the store (P8). */
 static diloco_status check_peers(const diloco_run *run)
 {
     dl_way way;
@@ -348,7 +351,7 @@ static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
     return dl_driver_create(&run->driver, &args);
 }
 
-/* What the exchange has of this replica's own is private, as inner moments are. */
+/* The exchange's arrays of this replica are private, as inner moments are. */
 static diloco_status keep_exchanges_own(diloco_run *run)
 {
     const dl_exec_private *p;
@@ -370,7 +373,7 @@ static diloco_status take_memory(diloco_run *run)
     DL_TRY(dl_schedule_of(&schedule, &run->config, (int)n));
     run->join.beside = schedule.delay > 0 || run->join.split;
     run->join.early = schedule.early;
-    if (run->trained.work) return DILOCO_OK; /* a second try */
+    if (run->trained.work) return DILOCO_OK; /* a second attempt */
     run->trained.work = calloc(n, sizeof *run->trained.work);
     run->trained.loss_sum = calloc(n, sizeof *run->trained.loss_sum);
     run->room.saved = calloc(n, sizeof *run->room.saved);
@@ -391,7 +394,7 @@ static void begin_progress(diloco_run *run)
         dl_run_fresh(run, (uint32_t)f);
 }
 
-/* Whoever may close an entry has to be able to do what the run asks of it. */
+/* A replica that may close an entry has to be able to measure what the run's checks need. */
 static diloco_status must_be_able_to_probe(const diloco_run *run)
 {
     if (run->config.check_probe <= 0 || !may_commit(run)) return DILOCO_OK;
@@ -429,7 +432,7 @@ static diloco_status join(diloco_run *run)
     DL_TRY(make_exec(run));
     DL_TRY(keep_exchanges_own(run));
     DL_TRY(load_local(run, &facts));
-    DL_TRY(make_driver(run, &facts)); /* beats from here, before anything large is read (P25) */
+    DL_TRY(make_driver(run, &facts)); /* heartbeats begin here, before any large read (P25) */
     run->trained.due = true;
     DL_TRY(dl_driver_begin(run->driver, run->join.resumed ? &facts.pace : NULL, run->room.bases));
     DL_TRY(dl_mirrors_check(run->model.mirrors));
@@ -448,7 +451,7 @@ diloco_status diloco_run_join(diloco_run *run)
     const diloco_status status = join(run);
     if (status) {
         char why[1024];
-        snprintf(why, sizeof why, "%s", diloco_error_text()); /* undoing may word over it */
+        snprintf(why, sizeof why, "%s", diloco_error_text()); /* undoing may overwrite the text */
         dl_run_unjoin(run);
         return dl_fail(status, "%s", why);
     }

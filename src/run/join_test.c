@@ -1,6 +1,6 @@
-/* join_test.c - lives that end and begin again, as threads and as real processes over a
- * folder: killed, interrupted, doubled, foreign. Where PROTOCOL P16 promises the same bits,
- * the digest of the whole state is compared with that of a run nobody disturbed. */
+/* join_test.c - processes that end and resume, as threads and as real processes over a folder:
+ * killed, interrupted, started twice, of another run. Where PROTOCOL P16 promises the same bits,
+ * the digest of the whole state is compared with that of an undisturbed run. */
 #include "toy_run.h"
 
 #include "base/file.h"
@@ -29,7 +29,7 @@ static diloco_verify_report verified(const char *store)
     return report;
 }
 
-/* The digest after a run that nobody disturbed. */
+/* Returns the digest after an undisturbed run. */
 static const char *undisturbed(void)
 {
     static char digest[33];
@@ -57,7 +57,7 @@ static pid_t spawn(toy *t)
     _exit(t->status ? 1 : 0);
 }
 
-/* Is it over? It has to have ended well, or by our own signal. */
+/* Returns whether the process has ended. It must have ended well or by our own signal. */
 static bool ended(pid_t *pid, int flags)
 {
     int how;
@@ -101,7 +101,7 @@ static void kill_and_resume(uint64_t seed)
             if (ended(&pids[r], killed || !kills ? 0 : WNOHANG))
                 n_done += done[r] = true;
             else if (!pids[r])
-                pids[r] = spawn(&all[r]); /* the same command again */
+                pids[r] = spawn(&all[r]); /* the same command as before */
         }
     }
     if (n_killed == 0) print_message("seed %llu: nobody was killed\n", (unsigned long long)seed);
@@ -121,8 +121,8 @@ TEST(killed_replicas_started_again_end_in_the_same_bits)
 
 /* ---- interrupts ------------------------------------------------------------------------- */
 
-/* Lives until done, each life stopped cleanly after stop_after steps. */
-static void *live_in_parts(void *context)
+/* Runs until the run is done, with a clean stop after stop_after steps of each generation. */
+static void *run_in_parts(void *context)
 {
     toy *t = context;
     do
@@ -139,13 +139,13 @@ TEST(replicas_stopped_cleanly_at_any_step_and_resumed_end_in_the_same_bits)
     for (int r = 0; r < CREW; r++) {
         all[r].stop_after =
             (uint64_t)(3 + 2 * r); /* 3: within; 7: within; 5: often at a due point */
-        CHECK_INT(0, pthread_create(&all[r].thread, NULL, live_in_parts, &all[r]));
+        CHECK_INT(0, pthread_create(&all[r].thread, NULL, run_in_parts, &all[r]));
     }
     for (int r = 0; r < CREW; r++)
         pthread_join(all[r].thread, NULL);
     for (int r = 0; r < CREW; r++) {
         TOY_OK(all[r]);
-        CHECK_INT(24, all[r].end.step); /* in all its lives */
+        CHECK_INT(24, all[r].end.step); /* in all its generations */
         CHECK(all[r].end.generation > 0);
         CHECK(all[r].end.resumed);
     }
@@ -202,7 +202,7 @@ TEST(an_interrupted_exchange_goes_on_when_called_again)
     crew_of(all, store, scratch_path("again.state"));
     interrupt_first(all, store);
     CHECK_INT(0, pthread_create(&all[2].thread, NULL, toy_thread, &all[2]));
-    CHECK_OK(diloco_step(all[0].run, NULL)); /* waits: the interrupt is spent */
+    CHECK_OK(diloco_step(all[0].run, NULL)); /* waits: the interrupt was reset */
     CHECK_INT(1, diloco_run_now(all[0].run).entry);
     all[0].status = toy_train(&all[0]);
     toy_close(&all[0]);
@@ -238,7 +238,7 @@ TEST(a_finished_run_is_joined_and_found_done)
     CHECK_BYTES(w, t.w, sizeof w);
 }
 
-/* ---- who does not belong ---------------------------------------------------------------- */
+/* ---- processes that do not belong to the run -------------------------------------------- */
 
 TEST(another_run_in_the_same_store_is_refused_with_every_difference)
 {
@@ -295,7 +295,7 @@ static char *read_whole(const char *path, size_t *len)
     return bytes;
 }
 
-/* run.json with `from` replaced by `to`, sealed again. */
+/* Writes run.json with `from` replaced by `to`, and seals it. */
 static void edit_run(const char *path, const char *text, const char *from, const char *to)
 {
     dl_buf edited;
@@ -421,7 +421,7 @@ TEST(damaged_or_foreign_local_state_is_refused_with_the_way_out_and_nothing_is_l
     toy_live(&foreign);
     CHECK_INT(DILOCO_EDIFFERS, foreign.status);
     CHECK_CONTAINS("belongs to run", foreign.text);
-    toy_live(&t); /* the state itself is as it was */
+    toy_live(&t); /* the state itself is unchanged */
     TOY_OK(t);
     CHECK(t.end.resumed);
     free(path), free(text);
@@ -465,7 +465,7 @@ TEST(a_second_process_of_the_same_replica_here_is_refused_by_the_lock)
     toy_close(&t);
 }
 
-/* The claim of a name that was free a moment ago. */
+/* Claims a name that was free a moment ago. */
 static diloco_status claim_new(toy *t)
 {
     CHECK_OK(toy_open(t));
@@ -488,7 +488,7 @@ TEST(the_loser_of_a_race_for_a_name_notes_that_the_name_is_not_its_own)
     CHECK_STATUS(DILOCO_EFENCED, claim_new(&loser));
     CHECK_INT(0, access(lost, F_OK));
     toy_close(&winner);
-    toy_live(&loser); /* it is told to take the name all the same */
+    toy_live(&loser); /* it is asked to use the name nevertheless */
     TOY_OK(loser);
     CHECK(access(lost, F_OK) != 0);
     free(lost);
@@ -516,8 +516,8 @@ TEST(a_later_life_elsewhere_fences_the_one_before)
     (void)verified(store);
 }
 
-/* Two machines took one name: the second puts just what the first has put, so no contribution
- * tells. */
+/* Two machines use one name. The second uploads the same bytes as the first, so no contribution
+ * shows it. */
 TEST(a_later_life_that_puts_nothing_fences_the_one_before_at_a_heartbeat)
 {
     toy all[2];

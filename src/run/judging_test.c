@@ -4,7 +4,7 @@
 
 /* ---- one machine -------------------------------------------------------------------------- */
 
-/* Three of which r2 is too long. */
+/* Makes three contributions, of which r2's is too long. */
 static void make_court(world *w, const char *ban_after)
 {
     make_world(w, 1);
@@ -80,7 +80,7 @@ TEST(p27_who_is_banned_is_not_waited_for_and_not_read_and_comes_back)
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_BANNED]);
     CHECK(!dl_roster_has(&w.control.roster, "r2", NULL));
-    for (uint64_t e = 2; e < 4; e++) { /* it goes on sending, and now it would do */
+    for (uint64_t e = 2; e < 4; e++) { /* it continues to send, and would pass the checks now */
         put(&w, e, "r1", 0);
         put(&w, e, "r2", 0);
         until(&w, DL_REQUEST_CREATE);
@@ -117,9 +117,10 @@ TEST(p27_who_is_banned_puts_nothing_and_follows)
     end_court(&w);
 }
 
-/* ---- verdicts of others ------------------------------------------------------------------- */
+/* ---- verdicts of other replicas ---------------------------------------------------------------
+ */
 
-/* r1's entry 1, which counts it and r0, or r0 to r2, and rejects r2 or nobody. */
+/* Writes r1's entry 1, which counts r0, r1 and perhaps r2, and rejects r2 or no replica. */
 static void others_judge(world *w, size_t n_members, const char *rejects)
 {
     static const char *const names[] = {"r0", "r1", "r2"};
@@ -149,7 +150,7 @@ static void check_judged(size_t n_members, const char *rejects, unsigned voids)
 TEST(p27_an_entry_whose_verdicts_are_not_what_its_contributions_give_is_void)
 {
     check_judged(2, "norm", 0);
-    check_judged(3, NULL, 1); /* it counts what it had to reject */
+    check_judged(3, NULL, 1); /* it counts a member that it had to reject */
     check_judged(2, "cosine", 1);
     check_judged(2, "non-finite", 1);
 }
@@ -237,7 +238,7 @@ static void check_probed_elsewhere(const char *most, double norm2, unsigned void
     join_run(&w);
     next(&w, DL_REQUEST_TRAIN);
     CHECK_INT(voids, w.noted[DL_NOTE_VOID]);
-    CHECK_INT(0, w.noted[DL_NOTE_PROBED]); /* nobody measures again */
+    CHECK_INT(0, w.noted[DL_NOTE_PROBED]); /* no other replica measures */
     end_court(&w);
 }
 
@@ -245,13 +246,13 @@ TEST(p27_a_probe_is_taken_at_its_committers_word_but_for_what_others_see)
 {
     check_probed_elsewhere("1.5", 1, 0);
     check_probed_elsewhere("0", 1, 1);     /* this run does not probe */
-    check_probed_elsewhere("1.5", 1e6, 1); /* it is a "norm", and said to be something else */
+    check_probed_elsewhere("1.5", 1e6, 1); /* the reason is wrong: it has to be "norm" */
 }
 
 /* ---- whole runs --------------------------------------------------------------------------- */
 
-/* Whom entry 0 rejected entry 1 does not wait for (P9). Where a test is about the second rejection,
- * nobody is done with entry 1 before r2's contribution to it stands in this store. */
+/* Entry 1 does not wait for a replica that entry 0 rejected (P9). In tests about the second
+ * rejection, no replica completes entry 1 before r2's contribution to it is in this store. */
 static const char *judged_twice;
 
 static void let_r2_be_judged_twice(const toy *t, const diloco_run_info *now)
@@ -270,7 +271,7 @@ static void live_while_r2_is_judged_twice(toy all[3], const char *store)
     judged_twice = NULL;
 }
 
-/* r2 moves a thousand times as far, as long as the run is young. */
+/* r2 moves a thousand times as far in the first entries. */
 static double fall_or_boast(toy *t, const diloco_run_info *now)
 {
     let_r2_be_judged_twice(t, now);
@@ -330,7 +331,7 @@ static diloco_status count_without_r2(void *n_commits, const diloco_log_entry *e
     return DILOCO_OK;
 }
 
-/* The median of f = 1 needs three; r2 is out, so two go on with f = 0. */
+/* The median with f = 1 needs three; without r2 the other two continue with f = 0. */
 static void check_against_f(const char *exchange, const char *check, const char *value)
 {
     toy all[3];
@@ -366,7 +367,7 @@ TEST(p27_it_does_where_slices_are_combined)
     check_against_f("sharded", "check.element", "10");
 }
 
-/* No check.* is set, and the combiner bears one. */
+/* No check.* is set, and the combiner tolerates one malicious member. */
 TEST(p27_what_reading_ends_with_counts_against_f_without_checks)
 {
     for (int robust = 0; robust < 2; robust++) {
@@ -401,7 +402,7 @@ static diloco_status see_slices(void *user, const diloco_log_entry *e)
     return DILOCO_OK;
 }
 
-/* As long as the others' and the other way. */
+/* r2's movement has the same length and the opposite direction. */
 static double fall_or_rise(toy *t, const diloco_run_info *now)
 {
     let_r2_be_judged_twice(t, now);
@@ -410,8 +411,8 @@ static double fall_or_rise(toy *t, const diloco_run_info *now)
     return 0;
 }
 
-/* An entry with it is combined in no slices: all of its contributions are read whole. Once r2 is
- * out entries are combined by slices again. */
+/* An entry with r2 is not combined by slices: all contributions are read whole. After r2's ban
+ * entries are combined by slices again. */
 static void check_in_slices(const char *reason, const char *option, const char *value,
                             double (*moves)(toy *t, const diloco_run_info *now))
 {
@@ -439,7 +440,8 @@ static void check_in_slices(const char *reason, const char *option, const char *
     }
     CHECK_OK(diloco_log_walk(store, 0, see_slices, &seen));
     CHECK(seen.n_rejected >= 2 && seen.n_combined >= 1);
-    CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL)); /* who reads all judges alike */
+    /* a reader of all contributions has the same verdicts */
+    CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
 }
 
 TEST(p27_an_element_beyond_its_bound_is_rejected_where_slices_are_combined)
@@ -472,7 +474,7 @@ static diloco_status see_copies(void *n_rejected, const diloco_log_entry *e)
     return DILOCO_OK;
 }
 
-/* Equal bytes have equal tables of slices: nothing more has to be read. */
+/* Equal bytes have equal tables of slices, so no more has to be read. */
 TEST(p27_the_bytes_of_another_are_rejected_where_slices_are_combined)
 {
     toy all[3];
@@ -495,7 +497,7 @@ TEST(p27_the_bytes_of_another_are_rejected_where_slices_are_combined)
     CHECK(n_rejected >= 1);
 }
 
-/* r2 moves the same way each time, the others never twice. */
+/* r2 repeats its movement each time, the others never do. */
 static double fall_or_repeat(toy *t, const diloco_run_info *now)
 {
     const float each = t->name[1] == '2' ? 3 : t->name[1] == '1' ? 2 : 1;
@@ -512,11 +514,11 @@ static diloco_status see_repeats(void *n_rejected, const diloco_log_entry *e)
         CHECK_STR("repeat", e->rejected_for[i]);
         ++*(size_t *)n_rejected;
     }
-    if (e->entry == 0) CHECK_INT(0, e->n_rejected); /* nobody has seen it before */
+    if (e->entry == 0) CHECK_INT(0, e->n_rejected); /* it was not seen before */
     return DILOCO_OK;
 }
 
-/* Where a ban is over it is still kept in mind, and an audit, wherever it begins, knows of it. */
+/* A ban that has ended is still remembered, and an audit knows of it wherever it begins. */
 TEST(p27_what_a_replica_repeats_is_rejected_whoever_combines)
 {
     static const char *const ways[] = {"allgather", "sharded"};
@@ -581,7 +583,7 @@ TEST(p27_the_status_tells_who_is_out_until_when_and_why)
     diloco_run_status_free(&s);
 }
 
-/* How far it is from where the honest go: down. */
+/* Measures how far the model is above the honest direction, which is down. */
 static diloco_status how_high(void *user, double *loss, const void *const *data, size_t n)
 {
     double sum = 0;

@@ -1,5 +1,5 @@
-/* leader_test.c - runs where one replica combines for all: the same states as where everybody does,
- * at every entry; what they read and write; a leader that is killed, and one that lies. */
+/* leader_test.c - runs where one replica combines for all. They have the states of an allgather at
+ * every entry. Further tests: their traffic, a killed leader, and a malicious one. */
 #include "volume.h"
 
 #include "base/json.h"
@@ -104,7 +104,7 @@ TEST(p19_every_entry_has_the_state_that_it_has_where_everybody_combines)
     }
 }
 
-/* ---- what is moved ----------------------------------------------------------------------- */
+/* ---- traffic ----------------------------------------------------------------------------- */
 
 TEST(p19_what_is_written_and_read_is_what_the_formulas_say)
 {
@@ -132,7 +132,7 @@ typedef struct victim {
     toy *toy;
 } victim;
 
-/* Dies between x/ and log/: nobody may create the entry any more from this process. */
+/* Dies between x/ and log/, after which this process can create no entry. */
 static void *watch_and_die(void *context)
 {
     const victim *v = context;
@@ -186,9 +186,9 @@ TEST(p19_a_leader_that_is_killed_behind_its_update_delays_the_run_and_nothing_el
     CHECK_INT(0, report.voids);
 }
 
-/* ---- a leader that lies ------------------------------------------------------------------ */
+/* ---- a malicious leader ------------------------------------------------------------------ */
 
-/* The last entry says that it counts its members otherwise than its update does. */
+/* Gives the last entry other weights than those of its update. */
 static void give_other_weights(const char *store)
 {
     char path[300];
@@ -230,7 +230,7 @@ TEST(p19_verify_finds_an_update_that_is_not_what_its_members_give)
     CHECK_STATUS(DILOCO_EPROTO, diloco_verify(&report, store, 1, NULL, NULL));
     CHECK_CONTAINS("entry 3 is of an update, or of verdicts, that its contributions do not give",
                    diloco_error_text());
-    CHECK_INT(4, report.commits); /* the run has gone on from it, and so does the replay */
+    CHECK_INT(4, report.commits); /* the run continued after it, and so does the replay */
     CHECK_OK(diloco_theta_read(&theta, &len, &entry, store, 4));
     CHECK_INT(4, entry);
     diloco_free(theta);

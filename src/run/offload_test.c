@@ -1,5 +1,5 @@
-/* offload_test.c - run.offload = "disk": what is not being exchanged is not in memory, by what the
- * system says of this process, and not a bit of the run is another. */
+/* offload_test.c - run.offload = "disk": fragments that are not being exchanged are not in memory,
+ * by the system's count of this process. Every bit of the run is the same. */
 #include "check.h"
 #include "scratch.h"
 
@@ -12,7 +12,7 @@
 enum { P = 8, N = 1 << 18, H = 16 }; /* 8 fragments of 1 MiB */
 static const size_t FRAGMENT = N * sizeof(float);
 
-/* Bytes of that kind in this process's memory: "VmRSS:", "RssAnon:". */
+/* Returns the bytes of that kind in this process's memory: "VmRSS:", "RssAnon:". */
 static size_t in_memory(const char *kind)
 {
     char line[256];
@@ -56,8 +56,8 @@ static diloco_run *open_run(const char *folder, const char *offload, float *w)
     return run;
 }
 
-/* Trains a run to its end; *most: the largest mean over a rotation of what it had in memory
- * between steps, beside what was there before it. */
+/* Trains a run to its end. *most: the largest mean over a rotation of its memory between steps,
+ * beyond the memory before it. */
 static dl_hash train(const char *folder, const char *offload, size_t *most)
 {
     static float w[P * N];

@@ -1,5 +1,5 @@
-/* open.c - see open.h. theta0 goes up first, under its own digest; run.json, created once,
- * names it. Whoever loses that race reads the winner's. */
+/* open.c - see open.h. theta0 is uploaded first, under its own digest. run.json is created once and
+ * names it. A process whose create comes second reads the existing run.json. */
 #include "run/open.h"
 
 #include "base/host_port.h"
@@ -31,7 +31,7 @@ static dl_time limit(void)
     return dl_time_after(dl_clock_now(), LIMIT);
 }
 
-/* What each way of overlapping can do faithfully (PROTOCOL P21). */
+/* Checks the combinations of each kind of overlap (PROTOCOL P21). */
 static diloco_status check_overlap(const dl_config *c)
 {
     const bool eager = c->overlap == DL_OVERLAP_EAGER;
@@ -50,7 +50,7 @@ static diloco_status check_overlap(const dl_config *c)
     return DILOCO_OK;
 }
 
-/* Likewise of scheduling (P20), and of logical clients, who are no processes. */
+/* Checks the combinations of the schedule (P20), and of logical clients, which are no processes. */
 static diloco_status check_schedule(const dl_config *c)
 {
     const bool async = c->schedule == DL_SCHEDULE_ASYNC;
@@ -110,8 +110,8 @@ static diloco_status check_continuation(const dl_config *c)
                    c->outer_optimizer);
 }
 
-/* What rosters of keys can do faithfully: nobody signs for logical clients; a name that can be
- * created twice pins nothing; and whoever combines for all has to be trusted (P19). */
+/* Checks the combinations of rosters of keys. Logical clients have no signatures. A name that can
+ * be created twice binds no key. A replica that combines for all has to be trusted (P19). */
 static diloco_status check_roster(const dl_config *c)
 {
     const dl_policy policy = c->roster;
@@ -138,7 +138,7 @@ static diloco_status check_roster(const dl_config *c)
     return DILOCO_OK;
 }
 
-/* Are the rows there that the options name? */
+/* Checks that the combiner, optimizers and codecs exist that the options name. */
 static diloco_status check_rows(const dl_config *c)
 {
     dl_combine_rule rule;
@@ -147,7 +147,7 @@ static diloco_status check_rows(const dl_config *c)
     return dl_combine_rule_of(&rule, c);
 }
 
-/* Now, not when the run has begun and a replica joins it. */
+/* A wrong address fails here, not when the run has begun and a replica joins it. */
 static diloco_status check_addresses(const dl_config *c)
 {
     dl_address listen;
@@ -159,7 +159,7 @@ static diloco_status check_addresses(const dl_config *c)
     return DILOCO_OK;
 }
 
-/* Whole contributions of members that live as long as a process does, served from a folder. */
+/* Peers serve whole contributions from a folder. Their members exist as long as a process does. */
 static diloco_status check_peers(const dl_config *c)
 {
     const char *what = NULL;
@@ -211,7 +211,8 @@ diloco_status dl_run_check(const dl_config *c)
 
 /* ---- the store ------------------------------------------------------------------------------ */
 
-/* Heartbeats of an etcd go with their lease: not before who watches them has lost patience. */
+/* etcd deletes a heartbeat when its lease ends. Its replica is silent by then, since the lease is
+ * at least run.patience. */
 static int lease_s(const dl_config *c)
 {
     return (int)fmin(fmax(60, ceil(c->patience_s)), 86400);
@@ -229,7 +230,8 @@ void dl_run_store_url(dl_run_store out, const char *store, const dl_config *c)
 
 enum { NAMED_MAX = 16 };
 static pthread_mutex_t named_lock = PTHREAD_MUTEX_INITIALIZER;
-static char named[NAMED_MAX][DL_STORE_SERVER]; /* servers that this program named itself, a ring */
+/* a ring of servers that this program's own options named */
+static char named[NAMED_MAX][DL_STORE_SERVER];
 static size_t n_named;
 
 static bool is_named(const char *server)
@@ -320,7 +322,7 @@ static diloco_status must_be_finite(const dl_state *state)
     return DILOCO_OK;
 }
 
-/* What run.json says of theta0's bytes. */
+/* Computes what run.json records of theta0's bytes. */
 static diloco_status hash_theta0(dl_runfile *file, const dl_span *spans, size_t n)
 {
     dl_digest_stream digest;
@@ -383,7 +385,7 @@ static void log_probe(const char *url, const dl_probe *p)
            p->read_ms, speed);
 }
 
-/* The probe's objects are no longer than what the run is going to put. */
+/* The probe's objects are no longer than the objects of the run. */
 static diloco_status must_create_once(dl_store *store, const dl_run_creation *what,
                                       const dl_manifest *manifest)
 {
@@ -414,7 +416,8 @@ static diloco_status put_run(dl_runfile *file, dl_store *store, const dl_run_cre
     const dl_span span = {text.data, text.len};
     if (!status) status = dl_store_create(store, DL_KEY_RUN, &span, 1, NULL, limit());
     dl_buf_deinit(&text);
-    return status == DILOCO_EEXIST ? DILOCO_OK : status; /* somebody else's stands: it is read */
+    /* another replica created it: that one is read */
+    return status == DILOCO_EEXIST ? DILOCO_OK : status;
 }
 
 static diloco_status create(dl_store *store, const dl_run_creation *what,
@@ -519,7 +522,8 @@ diloco_status dl_run_signer(dl_signer **out, const dl_config *config)
     diloco_status status = dl_signer_open(out, path);
     if (status != DILOCO_ENOENT) return status;
     status = dl_signer_make(path);
-    if (status && status != DILOCO_EEXIST) return status; /* another replica here was quicker */
+    /* another replica on this machine created it first */
+    if (status && status != DILOCO_EEXIST) return status;
     dl_log(DILOCO_LOG_INFO, "made this machine's key, %s", path);
     return dl_signer_open(out, path);
 }

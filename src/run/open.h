@@ -1,4 +1,4 @@
-/* open.h - how a run comes to be and how a life in it begins: what run.c and the readers share. */
+/* open.h - creates a run, and begins a generation in it; shared by run.c and the readers. */
 #ifndef DL_RUN_OPEN_H
 #define DL_RUN_OPEN_H
 
@@ -6,43 +6,44 @@
 #include "protocol/schedule.h"
 #include "state/state.h"
 
-/* What this part of the house can do faithfully: names known, combinations allowed.
- * DILOCO_EINVAL, DILOCO_EREFUSED. */
+/* Checks that this library supports the options' values and their combination. Returns
+ * DILOCO_EINVAL or DILOCO_EREFUSED. */
 DL_MUST_CHECK diloco_status dl_run_check(const dl_config *config);
 
-/* What dl_store_open takes for a run in `store`, whose other options are in `config`: with
- * run.coord, the two together (store/wrap/layers.h). */
+/* Writes the URL that dl_store_open takes for a run in `store` with the options `config`. With
+ * run.coord it joins the two stores (store/wrap/layers.h). */
 typedef char dl_run_store[2 * DL_PATH_MAX + 64];
 void dl_run_store_url(dl_run_store out, const char *store, const dl_config *config);
 
-/* A coord that is known from run.json, which anybody may have written: may this machine's
- * credentials go there? DILOCO_EREFUSED where it is another server than the store's, this program
- * has not named it for a run of its own, and DILOCO_COORDS does not list it. Any thread. */
+/* Checks whether this machine's credentials may be sent to the coordination store that run.json
+ * names, since anyone may have written run.json. dl_run_may_ask_coord returns DILOCO_EREFUSED
+ * unless it is the store's server, dl_run_name_coord was called for it, or DILOCO_COORDS lists it.
+ * Any thread may call them. */
 void dl_run_name_coord(const dl_config *config);
 DL_MUST_CHECK diloco_status dl_run_may_ask_coord(const char *store, const dl_config *config);
 
 typedef struct dl_run_creation {
     const dl_config *config;
-    const diloco_tensor *tensors; /* the first state is what they hold */
+    const diloco_tensor *tensors; /* their values are the first state */
     size_t n_tensors;
     const char *data_digest;
-    const dl_base *base;     /* tensors that are not exchanged; NULL: none */
-    const dl_signer *signer; /* of a run whose objects are signed; else NULL */
-    dl_store **probe;        /* [DL_PROBE_HANDLES] for the probe (P26); NULL: opened by url */
-    dl_moved *tally;         /* of handles that are opened here; NULL: none */
+    const dl_base *base;     /* tensors that are not exchanged; NULL: no such tensors */
+    const dl_signer *signer; /* of a run whose objects are signed, else NULL */
+    dl_store **probe;        /* [DL_PROBE_HANDLES] for the probe (P26); NULL: opened by URL */
+    dl_moved *tally;         /* counts the traffic of handles opened here; NULL: not counted */
 } dl_run_creation;
 
-/* Create run.json unless it is there, and read it. DILOCO_EDIFFERS: another run is there.
- * DILOCO_EREFUSED: the store does not keep "created exactly once". `digest` is of the file's bytes.
- */
+/* Creates run.json unless it exists, and reads it. Returns DILOCO_EDIFFERS if another run is in the
+ * store, and DILOCO_EREFUSED if the store does not create a name exactly once. `digest` is of the
+ * file's bytes. */
 DL_MUST_CHECK diloco_status dl_run_create_or_read(dl_runfile *out, dl_hash *digest, dl_store *store,
                                                   const dl_run_creation *what);
 
-/* Read run.json. DILOCO_ENOENT: there is no run. */
+/* Reads run.json. Returns DILOCO_ENOENT if there is no run. */
 DL_MUST_CHECK diloco_status dl_run_read(dl_runfile *out, dl_hash *digest, dl_store *store);
 
-/* The key that signs this machine's objects: run.key, or the person's own, which is made where
- * there is none. As dl_signer_open. */
+/* Opens the key that signs this machine's objects: run.key, or the user's own, which is created if
+ * it does not exist. As dl_signer_open. */
 DL_MUST_CHECK diloco_status dl_run_signer(dl_signer **out, const dl_config *config);
 
 #endif

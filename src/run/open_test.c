@@ -1,4 +1,4 @@
-/* open_test.c - how a run comes to be, and a life in it. */
+/* open_test.c - creates runs, and begins generations in them. */
 #include "check.h"
 #include "exchange/generations.h"
 #include "run/open.h"
@@ -113,7 +113,7 @@ TEST(a_life_takes_the_next_generation_of_its_own_name)
     dl_store_close(store);
 }
 
-/* A store as it was a moment ago: nothing is listed. */
+/* A store that shows the state of a moment ago: its listing is empty. */
 typedef struct before {
     dl_store *inner;
 } before;
@@ -161,7 +161,7 @@ TEST(p6_of_two_that_take_a_new_name_at_once_one_is_told)
     CHECK_STATUS(DILOCO_EFENCED,
                  dl_run_claim_life(&life, earlier, "r1", &file, &file.config, NULL));
     CHECK_CONTAINS("took the name r1", diloco_error_text());
-    CHECK(!holds(store, "gen/r1.0001")); /* and the other is left alone */
+    CHECK(!holds(store, "gen/r1.0001")); /* and the other object remains */
     CHECK_OK(dl_run_claim_life(&life, earlier, "r2", &file, &file.config, NULL));
     dl_runfile_deinit(&file);
     dl_store_close(earlier);
@@ -205,7 +205,7 @@ TEST(contributions_spool_to_disk_when_told_to_or_when_they_are_much)
     CHECK(dl_run_spool_dir(dir, &config, &file) == NULL);
     dl_fragment_shape *one = file.manifest.fragments;
     dl_fragment_shape two[] = {one[0], {.n_trained = (size_t)1 << 30}};
-    file.manifest.fragments = two; /* an entry's are of one of them, which may be the longer one */
+    file.manifest.fragments = two; /* an entry has one fragment, which may be the longer one */
     file.manifest.n_fragments = 2;
     CHECK_STR("/tmp/here", dl_run_spool_dir(dir, &config, &file));
     CHECK_OK(dl_config_set(&config, "run.spool", "memory", "test"));
@@ -249,7 +249,7 @@ TEST(addresses_of_run_peers_are_checked_before_a_run_is_made)
         dl_config config;
         dl_config_init(&config);
         CHECK_OK(dl_config_set(&config, bad[i][0], bad[i][1], "test"));
-        CHECK_OK(dl_run_check(&config)); /* nobody listens there */
+        CHECK_OK(dl_run_check(&config)); /* nothing listens there */
         CHECK_OK(dl_config_set(&config, "run.peers", "true", "test"));
         CHECK_STATUS(DILOCO_EINVAL, dl_run_check(&config));
         CHECK_CONTAINS(bad[i][0], diloco_error_text());

@@ -1,9 +1,9 @@
-/* resume_test.c - P16: stopped cleanly and resumed, a replica trains the same bits, also where
- * something was under way: the residual of error feedback moves on by what was sent, and eager's
- * own momentum and weight are those of the shares that were taken before.
+/* resume_test.c - P16: a replica that is stopped cleanly and resumed trains the same bits, even
+ * with contributions in flight. The residual of error feedback moves on by the sent values. Eager's
+ * own momentum and weight are those of the earlier shares.
  *
- * Two replicas of unequal weight, of whom each is stopped every few steps, end where the same two
- * end that nobody stops. */
+ * Two replicas of unequal weight are stopped every few steps. They end with the same bits as two
+ * that are never stopped. */
 #include "toy_run.h"
 
 #include "run/driver_parts.h"
@@ -30,8 +30,8 @@ static void crew_of(toy all[CREW], const char *store, const char *state, const c
     }
 }
 
-/* Lives until done, each life stopped cleanly after stop_after steps. */
-static void *live_in_parts(void *context)
+/* Runs until the run is done, with a clean stop after stop_after steps of each generation. */
+static void *run_in_parts(void *context)
 {
     toy *t = context;
     do
@@ -40,7 +40,7 @@ static void *live_in_parts(void *context)
     return NULL;
 }
 
-/* As a kill leaves it: what is resumed is the last due point. */
+/* As after a kill: the resume begins at the last due point. */
 static void *live_and_be_killed(void *context)
 {
     toy *t = context;
@@ -71,10 +71,10 @@ static void live_both_as(toy all[CREW], void *(*live)(void *))
 
 static void live_both(toy all[CREW])
 {
-    live_both_as(all, live_in_parts);
+    live_both_as(all, run_in_parts);
 }
 
-/* Two runs of the same: [0] is lived whole, [1] as the test has it. */
+/* Runs the same run twice: [0] without stops, [1] with those of the test. */
 static void two_runs(toy whole[CREW], toy parts[CREW], const char *const *options)
 {
     static int n;
@@ -139,14 +139,14 @@ TEST(p16_the_residual_outlives_a_kill_where_entries_block)
     }
 }
 
-/* The second step of this life reaches the due point, where nobody else comes. */
+/* The second step of this process reaches the due point; the other replica never does. */
 static double step_and_interrupt(toy *t, const diloco_run_info *now)
 {
     if (now->position % 3 == 2) diloco_run_interrupt(t->run);
     return toy_step(t, now);
 }
 
-/* What waits has been taken, and is taken again from the residual as it was before. */
+/* The capture of the wait is repeated from the residual as it was before. */
 TEST(p16_the_residual_of_who_is_stopped_while_it_waits_is_kept)
 {
     toy whole[CREW], parts[CREW];
@@ -177,11 +177,11 @@ TEST(p16_eager_goes_on_with_its_own_momentum_and_weight)
     check_resumes((const char *const[]){"server.diloco.overlap", "eager", SPARSE, NULL});
 }
 
-/* ---- what a save sees --------------------------------------------------------------------- */
+/* ---- consistency of a save ---------------------------------------------------------------- */
 
 #if !SANITIZED
 static _Atomic(dl_driver *) watched;
-static int n_moved, n_apart; /* under its lock, as these two: what was seen last */
+static int n_moved, n_apart; /* under its lock, as the next two: the last values seen */
 static uint64_t folded;
 static dl_hash digest;
 
@@ -195,7 +195,8 @@ static void look(const dl_driver *d)
     digest = now;
 }
 
-/* In front of the C library's: whoever lets go of the watched driver's lock lets others save. */
+/* Replaces the C library's function: releasing the watched driver's lock lets another thread save.
+ */
 __attribute__((visibility("default"))) int pthread_mutex_unlock(pthread_mutex_t *lock)
 {
     static int (*_Atomic real)(pthread_mutex_t *);
@@ -223,8 +224,8 @@ static void *live_watched(void *context)
     return NULL;
 }
 
-/* A life that is saved with the state behind entry e and the pace before it takes its own movement
- * for one from another state, when it is resumed, and adopts over it (P3). */
+/* If the state after entry e were saved with the pace before it, a resume would add a movement of
+ * another state and adopt over it (P3). */
 TEST(p16_nobody_sees_the_state_move_without_the_pace)
 {
     toy all[CREW];

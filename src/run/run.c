@@ -1,5 +1,5 @@
-/* run.c - the public handle of run.h: registering, counting steps, ending. Joining is join.c,
- * the protocol itself machine.c, its life driver.c. */
+/* run.c - the public handle of run.h: registering, counting steps, ending. join.c joins a run,
+ * machine.c is the protocol, and driver.c drives it. */
 #include "run/handle.h"
 #include "run/open.h"
 
@@ -294,7 +294,7 @@ static diloco_status stop(diloco_run *run)
     return DILOCO_OK;
 }
 
-/* Count a step, unless `given` is NULL. *is_due: something is to be done at this position. */
+/* Counts a step, unless `given` is NULL. *is_due: something is due at this position. */
 static diloco_status take_step(bool *is_due, diloco_run *run, const diloco_step_report *given,
                                size_t size, const char *what)
 {
@@ -460,7 +460,7 @@ void dl_run_end_line(diloco_run *run)
     dl_event_end(&run->record, &c, &end);
 }
 
-/* What is sent after this line is not in it: the line itself and the last heartbeat. */
+/* The line does not count the traffic after it: the line itself and the last heartbeat. */
 static void traffic_line(diloco_run *run)
 {
     uint64_t sent[DL_N_TRAFFIC], received[DL_N_TRAFFIC];
@@ -476,8 +476,8 @@ static void traffic_line(diloco_run *run)
     dl_event_traffic(&run->record, run->replica, sent, received);
 }
 
-/* Put the rest of the record, then the line that counts it. A process that created the run and did
- * not join it puts its line under rec/_create.0000/. */
+/* Uploads the rest of the record, then the line that counts it. A process that created the run and
+ * did not join it uploads its line to rec/_create.0000/. */
 static void end_record(diloco_run *run)
 {
     const bool made = atomic_load(&run->traffic.sent[DL_TRAFFIC_FIRST_MODEL]) > 0;
@@ -533,6 +533,6 @@ void diloco_run_close(diloco_run *run)
     free(run->room.bases);
     free(run->room.takes);
     free(run->room.paces);
-    dl_user_destroy(run->user); /* behind the store's handles */
+    dl_user_destroy(run->user); /* after the store's handles */
     free(run);
 }

@@ -1,4 +1,4 @@
-/* run_base_test.c - diloco_run_base: a replica joins where its base is that of the run. */
+/* run_base_test.c - diloco_run_base: a replica joins only if its base is the run's. */
 #include <diloco/run.h>
 
 #include "check.h"

@@ -86,7 +86,8 @@ void dl_record_line(dl_record *record, const char *line, size_t len)
     if (owner && record->sink) record->sink(record->user, line, len);
 }
 
-/* Something to send? What could not be sent before goes first. */
+/* Moves gathered lines to `sending` if there are enough. Lines that could not be sent before go
+ * first. */
 static bool take_part(dl_record *record, bool all)
 {
     const dl_time now = dl_clock_now();
@@ -119,7 +120,7 @@ void dl_record_flush(dl_record *record, dl_store *store, const dl_life *life, bo
 {
     while (take_part(record, all)) {
         const diloco_status status = put_part(record, store, life, until);
-        /* EEXIST: a try whose outcome was not known has put these lines there. */
+        /* EEXIST: an upload with an unknown outcome has created the part. */
         if (!status || status == DILOCO_EEXIST) record->n_parts++;
         if (status && record->sending.len < PART_KEPT) return;
         if (status)
@@ -318,7 +319,7 @@ void dl_event_dispute(dl_record *r, const dl_event_context *c, uint64_t entry, d
     finish(r, &j);
 }
 
-/* What came of somebody, or did not, as the replica sees it who writes this record. */
+/* Writes an event about another replica's contribution, as this replica sees it. */
 static void seen_of(dl_record *r, const dl_event_context *c, const char *event, uint64_t entry,
                     const dl_life *life, const char *reason)
 {

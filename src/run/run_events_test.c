@@ -1,5 +1,5 @@
 /* run_events_test.c - the record: every line is JSON with the names of docs/architecture.md section
- * 9, and what it measures is what a hand computes. */
+ * 9, and its measurements equal values computed by hand. */
 #include "toy_run.h"
 
 #include "base/json.h"
@@ -9,7 +9,7 @@
 
 /* ---- reading lines ---------------------------------------------------------------------- */
 
-/* The k-th line of that event in a record, parsed; MISSING when there are fewer. */
+/* Returns the k-th line of that event in a record, parsed, or MISSING if there are fewer. */
 static dl_json_value line_of(const char *record, const char *event, int k)
 {
     char part[64];
@@ -142,7 +142,7 @@ TEST(bytes_are_what_went_over_the_wire)
     free(t.record);
 }
 
-/* A part's lines. */
+/* Reads a part's lines. */
 static void read_part(dl_buf *text, dl_store *store, int part)
 {
     char key[64];
@@ -290,7 +290,7 @@ TEST(lines_that_the_store_does_not_take_are_kept_for_the_next_time)
     CHECK_INT(0, rename(away, url));
     dl_record_line(&r, line, sizeof line - 1);
     dl_record_flush(&r, store, &life, true, DL_NEVER);
-    for (int part = 0; part < 2; part++) { /* what was kept goes first, as it was */
+    for (int part = 0; part < 2; part++) { /* lines kept from before are first, unchanged */
         read_part(&text, store, part);
         CHECK_INT(sizeof kept - 1, text.len);
         CHECK_BYTES(kept, text.data, text.len);

@@ -1,5 +1,5 @@
-/* run_test.c - whole runs through the public API, replicas as threads over mem://: that the
- * arithmetic of docs/architecture.md section 2 is what comes out. */
+/* run_test.c - whole runs with the public API, replicas as threads with mem://: the results are
+ * those of the arithmetic in docs/architecture.md section 2. */
 #include "base/safetensors.h"
 
 #include "toy_run.h"
@@ -17,7 +17,7 @@ static double fall_by_one(toy *t, const diloco_run_info *now)
     return 0;
 }
 
-/* Keeps what w was when each interval began. */
+/* Records w at the beginning of each interval. */
 static double fall_and_look(toy *t, const diloco_run_info *now)
 {
     double *seen = t->user;
@@ -42,7 +42,7 @@ TEST(outer_nesterov_follows_the_worked_trace_through_real_commits)
         CHECK_NEAR(expected[i], seen[i], 2e-6);
 }
 
-/* One replica that falls by 1 in each of four intervals; w at the entries' ends goes to seen. */
+/* One replica moves by 1 in each of four intervals; seen[] gets w at the entries. */
 static toy fall_alone(const char *store, double *seen, const char *outer, const char *lr)
 {
     toy t = toy_of("r0", store);
@@ -149,8 +149,8 @@ TEST(outer_sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members)
     check_mean("steps", "mem://steps", 3);
 }
 
-/* Replica 2 pulls a thousand times as far the other way. */
-static double fall_or_lie(toy *t, const diloco_run_info *now)
+/* Replica 2 moves a thousand times as far in the opposite direction. */
+static double fall_or_pull_away(toy *t, const diloco_run_info *now)
 {
     (void)now;
     for (int i = 0; i < TOY_N; i++)
@@ -158,7 +158,8 @@ static double fall_or_lie(toy *t, const diloco_run_info *now)
     return 0;
 }
 
-static void check_liar(const char *combiner, const char *store, double expected, double tolerance)
+static void check_with_malicious(const char *combiner, const char *store, double expected,
+                                 double tolerance)
 {
     toy all[3];
     char codes[64] = "";
@@ -170,7 +171,7 @@ static void check_liar(const char *combiner, const char *store, double expected,
     toy_set_all(all, 3, "trainer.local_steps_per_round", "1");
     toy_set_all(all, 3, "trainer.rounds", "2");
     for (int r = 0; r < 3; r++)
-        all[r].step = fall_or_lie;
+        all[r].step = fall_or_pull_away;
     toy_keep_record(&all[0]);
     toy_live_all(all, 3);
     for (int r = 0; r < 3; r++) {
@@ -186,15 +187,15 @@ static void check_liar(const char *combiner, const char *store, double expected,
 
 TEST(swm21_one_liar_of_three_moves_the_mean_and_no_robust_rule)
 {
-    check_liar("mean", "mem://mean", 2.0 * 998 / 3, 1e-3);
-    check_liar("median", "mem://median", -2, 1e-6);
-    check_liar("geometric_median", "mem://geomedian", -2, 1e-6);
-    /* two thirds of the way are left after each of three steps, and the second entry goes on from
+    check_with_malicious("mean", "mem://mean", 2.0 * 998 / 3, 1e-3);
+    check_with_malicious("median", "mem://median", -2, 1e-6);
+    check_with_malicious("geometric_median", "mem://geomedian", -2, 1e-6);
+    /* two thirds of the distance remain after each of three steps, and the second entry begins from
      * the update of the first */
-    check_liar("centered_clip", "mem://centered", -2 + 8.0 / 27 + 64.0 / 729, 1e-4);
+    check_with_malicious("centered_clip", "mem://centered", -2 + 8.0 / 27 + 64.0 / 729, 1e-4);
 }
 
-/* r0 and r1 want opposite ends. */
+/* r0 and r1 move towards opposite ends. */
 static double pull_apart(toy *t, const diloco_run_info *now)
 {
     (void)now;
@@ -289,7 +290,8 @@ static double descend(toy *t, const diloco_run_info *now)
     return loss / TOY_N;
 }
 
-/* How far the shared model is from the optimum, where it began 10 from it in every element. */
+/* Returns the distance of the shared model from the optimum; it began 10 from it in every element.
+ */
 static double distance(size_t n_replicas, const char *entries, const char *store)
 {
     toy all[8];
@@ -364,7 +366,8 @@ TEST(two_replicas_of_different_data_agree_after_each_of_exactly_two_commits)
         CHECK(all[0].w[i] != 0);
     CHECK(memcmp(all[0].moment, all[1].moment, sizeof all[0].moment) != 0); /* other data */
 
-    /* One momentum of the outer optimizer a tensor: theta's image has w and diloco.momentum.w. */
+    /* The outer optimizer has one momentum for each tensor: theta's image has w and
+     * diloco.momentum.w. */
     void *bytes;
     size_t len;
     uint64_t entry;
@@ -381,7 +384,7 @@ TEST(two_replicas_of_different_data_agree_after_each_of_exactly_two_commits)
 
 /* ---- gradients -------------------------------------------------------------------------- */
 
-/* The gradient at w, plain. */
+/* Sends the gradient at w, without a step. */
 static double gradient_only(toy *t, const diloco_run_info *now)
 {
     for (int i = 0; i < TOY_N; i++)
@@ -612,7 +615,7 @@ TEST(contributions_may_wait_on_disk_for_the_outer_step)
     }
 }
 
-/* Which samples each trained on: 4 entries of 3 steps of one sample, two replicas. */
+/* The samples that each replica trained on: 4 entries of 3 steps of one sample, two replicas. */
 typedef struct stream {
     uint64_t samples[64];
     size_t n;

@@ -1,7 +1,7 @@
-/* spool_test.c - contributions that wait in files come to the same bits as those in memory, and
- * what a process takes for them does not grow with how many there are.
+/* spool_test.c - contributions that wait in files yield the same bits as those in memory. A
+ * process's memory for them does not grow with their number.
  *
- * Each measurement is a process of its own, whose most memory the kernel tells. */
+ * Each measurement is a process of its own, whose peak memory the kernel reports. */
 #include "base/file.h"
 #include "base/rng.h"
 #include "check.h"
@@ -21,7 +21,7 @@ typedef struct outcome {
     uint64_t bytes; /* more than before the first contribution */
 } outcome;
 
-/* A contribution as it lies in its slot once it was fetched. */
+/* Places a contribution in its slot as a fetch does. */
 static dl_contribution_data arrive(dl_slot *slot, size_t member, bool in_file)
 {
     float *values = (void *)dl_slot_bytes(slot);

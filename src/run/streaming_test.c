@@ -1,7 +1,7 @@
-/* streaming_test.c - fragments, overlap and local_mix, whole runs of two replicas against a
- * reference that follows Streaming DiLoCo (2501.18512; docs/architecture.md section 2) in plain
- * loops, both replicas in one: every bit of every step has to be the same. Stopped and resumed at
- * any step, and with a store that is slow, they have to be too. */
+/* streaming_test.c - fragments, overlap and local_mix: whole runs of two replicas are compared with
+ * a reference that follows Streaming DiLoCo (2501.18512; docs/architecture.md section 2) in plain
+ * loops, with both replicas in one. Every bit of every step has to be the same, also if replicas
+ * are stopped and resumed at any step, or the store is slow. */
 #include "toy_run.h"
 
 #include "log/layout.h"
@@ -37,7 +37,7 @@ static bool is_torchft(const shape *s)
     return !strcmp(s->schedule, "torchft");
 }
 
-/* What w was before each step, and at the end. */
+/* w before each step, and at the end. */
 typedef struct trace {
     float w[MAX_STEPS][TOY_N], end[TOY_N];
     int steps;
@@ -61,7 +61,7 @@ typedef struct reference {
     int taken, commits;
 } reference;
 
-/* The fragment that is due behind step t, or -1. */
+/* Returns the fragment that is due after step t, or -1. */
 static int due(const reference *r, int t)
 {
     const int P = r->s->P;
@@ -83,7 +83,7 @@ static void snapshot(reference *r, int fragment, int t)
     }
 }
 
-/* Outer Nesterov on the global fragment, from the mean. */
+/* Takes an outer Nesterov step on the global fragment, from the mean. */
 static void decide(reference *r, flight *f)
 {
     const float lr = 0.7f, mu = 0.9f;
@@ -107,7 +107,8 @@ static void adopt(reference *r, const flight *f, int m)
     }
 }
 
-/* Who is due to adopt does, and as nobody waits in the end, all do. True: nobody is left to. */
+/* Adopts a movement in each replica that is due; at the end of the run all adopt. Returns true if
+ * all have adopted it. */
 static bool land(reference *r, flight *f, int t, bool last)
 {
     bool all = true;
@@ -238,7 +239,7 @@ TEST(the_offset_schedule_follows_the_paper_to_the_bit)
                 check_shape(&(shape){"offset", taus[tau], mixes[mix], "3", P, NEVER, {0}});
 }
 
-/* Three fragments of two steps each and tau = 5: up to three contributions under way, and the
+/* Three fragments of two steps each and tau = 5: up to three contributions are in flight, and the
  * last are adopted early. */
 TEST(several_contributions_under_way_follow_it_too)
 {
@@ -310,7 +311,7 @@ static dl_buf wait_and_read(dl_store *store, const char *key)
     return bytes;
 }
 
-/* log/<entry>, on top of what r0 contributed to it: somebody gave up. */
+/* Writes log/<entry> as an abort, after r0's contribution to it. */
 static void write_abort(const char *url, uint64_t entry)
 {
     dl_store *store;
@@ -353,7 +354,7 @@ static uint64_t taken_at(const toy *t, uint64_t entry)
     return dl_schedule_take(&s, entry);
 }
 
-/* Before its last step to entry 1, r1 sees to it that the entry aborts. */
+/* r1 makes the entry abort before its last step to entry 1. */
 static double step_and_abort(toy *t, const diloco_run_info *now)
 {
     if (now->position + 1 == taken_at(t, 1)) write_abort(t->run->config.store, 1);
@@ -372,7 +373,7 @@ static void check_abort(const char *schedule, const char *tau, int P)
 }
 
 /* The reference tries the same fragment again with torchft's schedule, and a rotation later with
- * the other; what was trained goes on and is sent then. */
+ * the other. Its movement continues and is sent then. */
 TEST(an_aborted_entry_leaves_replicas_where_they_are_and_its_fragment_comes_again)
 {
     check_abort("torchft", "0", 2);
@@ -384,8 +385,8 @@ TEST(an_aborted_entry_leaves_replicas_where_they_are_and_its_fragment_comes_agai
 
 /* ---- stopped and resumed ---------------------------------------------------------------- */
 
-/* Lives until done, each life stopped cleanly after stop_after steps. */
-static void *live_in_parts(void *context)
+/* Runs until the run is done, with a clean stop after stop_after steps of each generation. */
+static void *run_in_parts(void *context)
 {
     toy *t = context;
     do
@@ -403,11 +404,10 @@ static void check_stops(const shape *s, const char *feedback, uint64_t after0, u
     snprintf(state, sizeof state, "stops-%d", n++);
     crew_of(all, traces, s, fresh_store(), scratch_path(state));
     toy_set_all(all, CREW, "server.diloco.error_feedback", feedback);
-    toy_set_all(all, CREW, "run.snapshot_every",
-                "0.001"); /* there are newer ones than what resumes */
+    toy_set_all(all, CREW, "run.snapshot_every", "0.001"); /* newer than the state of the resume */
     for (int m = 0; m < CREW; m++) {
         all[m].stop_after = m ? after1 : after0;
-        CHECK_INT(0, pthread_create(&all[m].thread, NULL, live_in_parts, &all[m]));
+        CHECK_INT(0, pthread_create(&all[m].thread, NULL, run_in_parts, &all[m]));
     }
     for (int m = 0; m < CREW; m++)
         pthread_join(all[m].thread, NULL);
@@ -428,7 +428,7 @@ TEST(replicas_stopped_at_any_step_and_resumed_train_the_same_bits)
     check_stops(&(shape){"offset", "3", "0.5", "2", 3, NEVER, {0}}, "0.95", 2, 3); /* exact: zero */
 }
 
-/* Saving is not stopping. */
+/* A save does not stop the run. */
 static double save_and_step(toy *t, const diloco_run_info *now)
 {
     if (diloco_run_save(t->run)) abort();
@@ -447,11 +447,11 @@ TEST(a_replica_that_saves_before_each_step_trains_the_same_bits)
     check_against_reference(all, traces, &s);
 }
 
-/* ---- beside training -------------------------------------------------------------------- */
+/* ---- during training ------------------------------------------------------------------- */
 
-/* A store in which a contribution takes its whole overlap to arrive: the put of an entry does not
- * end before its replica has taken tau steps more. Were training to wait for it, that would be for
- * ever (here: a minute). */
+/* A store whose uploads take the whole overlap: the upload for an entry does not end before its
+ * replica has taken tau more steps. If training waited for it, it would wait for ever (here: a
+ * minute). */
 typedef struct gate {
     dl_store *inner; /* owned */
     toy *t;
@@ -521,7 +521,7 @@ static const dl_store_kind gate_kind = {.scheme = "gate",
                                         .list = gate_list,
                                         .remove = gate_remove};
 
-/* The exchange's handle goes through the gate. */
+/* Opens the exchange's handle with the gate. */
 static diloco_status put_a_gate(toy *t, diloco_run *run)
 {
     dl_store *inner;
@@ -574,7 +574,8 @@ static void line_says(const char *line, const char *key, int a, int b)
     if (!at || at > strchr(line, '\n')) CHECK_FAIL("%s is not in %.200s", part, line);
 }
 
-/* g is taken at t; tau steps; the bytes are there; outer step; theta is taken over at t + tau. */
+/* The capture is at step t. After tau steps the bytes have arrived, the outer step is computed, and
+ * theta is adopted at t + tau. */
 static void check_order(const char *record, int entry, int t, int tau)
 {
     const char *put = line_of_entry(record, "contribution", entry);
@@ -611,7 +612,7 @@ TEST(training_goes_on_while_bytes_move_and_the_record_shows_it)
         free(all[m].record);
 }
 
-/* ---- what is sent ------------------------------------------------------------------------ */
+/* ---- traffic ------------------------------------------------------------------------------ */
 
 static diloco_status check_size(void *context, const char *key, size_t len)
 {

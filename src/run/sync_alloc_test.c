@@ -1,6 +1,6 @@
-/* sync_alloc_test.c - after its first rounds a sync takes nothing from the heap: two replicas
- * and their heartbeats over a folder, every thread of the process counted. Snapshots, which
- * are written beside training and seldom, are put off to the end of the run. */
+/* sync_alloc_test.c - after its first rounds an exchange allocates nothing from the heap. Two
+ * replicas and their heartbeats use a folder, and every thread of the process is counted.
+ * Snapshots, which are rare and written during training, are postponed to the end of the run. */
 #include "count_alloc.h"
 
 #include "toy_run.h"
@@ -9,7 +9,7 @@ typedef struct counted {
     size_t at_first, at_last;
 } counted;
 
-/* Between entry 2 and entry 10 nobody is starting or ending any more. */
+/* Between entry 2 and entry 10 no replica starts or ends. */
 static void on_line(void *user, const char *line, size_t len)
 {
     counted *c = user;
@@ -37,7 +37,7 @@ TEST(a_sync_allocates_nothing_after_the_first_rounds)
     toy_set_all(all, 2, "run.snapshot_every", "1e9");
     toy_set_all(all, 2, "trainer.rounds", "16");
     for (int r = 0; r < 2; r++) {
-        all[r].step_us = 3000; /* so that a few heartbeats fall between */
+        all[r].step_us = 3000; /* so that a few heartbeats are in between */
         all[r].prepare = hear_without_copies;
         all[r].user = &c[r];
     }

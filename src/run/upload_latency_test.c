@@ -1,4 +1,4 @@
-/* upload_latency_test.c - the overlap that a replica would need, from when things happened. */
+/* upload_latency_test.c - the overlap that a replica would need, computed from event times. */
 #include "run/upload_latency.h"
 
 #include "check.h"
@@ -12,7 +12,7 @@ static void begin(dl_trips *t, dl_arena *arena)
     dl_trips_layout(t, arena, 2);
 }
 
-/* Ten steps of 20 ms from `now` on. */
+/* Takes ten steps of 20 ms from `now` on. */
 static dl_time train(dl_trips *t, dl_time now)
 {
     dl_trips_train(t, now);
@@ -30,14 +30,14 @@ TEST(alg_35_the_overlap_proposed_is_the_longest_trip_in_steps)
     begin(&t, &arena);
     CHECK_INT(0, dl_trips_overlap(&t)); /* nothing has been measured */
     dl_time now = train(&t, DL_SECOND);
-    CHECK_INT(0, dl_trips_overlap(&t)); /* … nor been under way */
+    CHECK_INT(0, dl_trips_overlap(&t)); /* nor was it in flight */
     dl_trips_taken(&t, 4, now);
     dl_trips_taken(&t, 5, now);
     dl_trips_folded(&t, 4, now + 61 * DL_MILLISECOND);
     CHECK_INT(4, dl_trips_overlap(&t)); /* 3.05 steps */
     dl_trips_folded(&t, 5, now + 130 * DL_MILLISECOND);
     CHECK_INT(7, dl_trips_overlap(&t));
-    for (uint64_t e = 6; e < 6 + DL_TRIPS; e++) { /* … of the last ones only */
+    for (uint64_t e = 6; e < 6 + DL_TRIPS; e++) { /* of the newest trips only */
         dl_trips_taken(&t, e, now);
         dl_trips_folded(&t, e, now + 40 * DL_MILLISECOND);
     }
@@ -56,7 +56,7 @@ TEST(what_this_life_has_not_taken_is_no_trip)
     dl_trips_folded(&t, 4, now + DL_SECOND); /* in the same place */
     CHECK_INT(0, dl_trips_overlap(&t));
     dl_trips_folded(&t, 2, now + 20 * DL_MILLISECOND);
-    dl_trips_folded(&t, 2, now + DL_SECOND); /* told twice */
+    dl_trips_folded(&t, 2, now + DL_SECOND); /* reported twice */
     CHECK_INT(1, dl_trips_overlap(&t));
     dl_arena_deinit(&arena);
 }
@@ -67,7 +67,7 @@ TEST(waiting_is_no_training)
     dl_arena arena;
     begin(&t, &arena);
     dl_time now = train(&t, DL_SECOND);
-    dl_trips_pause(&t, now + 10 * DL_SECOND); /* it stands still already */
+    dl_trips_pause(&t, now + 10 * DL_SECOND); /* training is paused already */
     now = train(&t, now + 10 * DL_SECOND);
     dl_trips_taken(&t, 0, now);
     dl_trips_folded(&t, 0, now + 100 * DL_MILLISECOND);

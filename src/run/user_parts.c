@@ -16,10 +16,10 @@ struct dl_user {
     dl_outer_user outer;
     dl_combiner_user combiner;
     dl_codec_user codec;
-    char store[DL_OPTION_NAME_MAX + 1]; /* "": none was given */
+    char store[DL_OPTION_NAME_MAX + 1]; /* "": the caller gave no store */
 };
 
-/* The option names the part: nobody set it, or to that. */
+/* Sets the option to the part's name. Returns DILOCO_EINVAL if the option was set to another. */
 static diloco_status name_it(dl_config *config, const char *option, const char *name)
 {
     char now[DL_OPTION_NAME_MAX + 1];

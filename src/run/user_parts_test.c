@@ -1,6 +1,6 @@
-/* user_parts_test.c - parts of the caller's own in whole runs. What a part computes as one of the
- * library's does gives the same bits; it is called when it should be; who lacks it is refused by
- * name, and so is what cannot be. */
+/* user_parts_test.c - the caller's own parts in whole runs. A part that computes the same as one of
+ * the library's gives the same bits, and it is called when it should be. A replica without the part
+ * is refused by name, and so is an invalid part. */
 #include "toy_run.h"
 #include "toy_store.h"
 
@@ -12,9 +12,9 @@ enum { CREW = 3, ROUNDS = 4 };
 
 typedef struct calls {
     atomic_int n;
-    uint64_t commits[64]; /* as each call was told, of fragment 0 */
+    uint64_t commits[64]; /* as reported to each call, of fragment 0 */
     diloco_status say;    /* 0: the step is taken */
-    int fail_at;          /* the call that says so; 0: each */
+    int fail_at;          /* the call that returns it; 0: every call */
 } calls;
 
 static diloco_status nesterov(void *user, const diloco_user_step *s)
@@ -57,7 +57,7 @@ static void middle_of_three(void *user, float *G, const float *const *x, size_t 
     }
 }
 
-/* Krum's choice of one among three, f = 0: the member whose nearest other is nearest. */
+/* Krum's choice of one among three with f = 0: the member whose nearest other member is nearest. */
 static void nearest(void *user, double *c, const diloco_user_members *m)
 {
     (void)user;
@@ -85,7 +85,7 @@ static size_t encode4(void *user, unsigned char *out, const float *g, size_t n)
 {
     (void)user;
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < 4; k++) { /* bytes in an order of its own */
+        for (size_t k = 0; k < 4; k++) { /* bytes in another order */
             uint32_t bits;
             memcpy(&bits, &g[i], 4);
             out[k * n + i] = (unsigned char)(bits >> 8 * k);
@@ -145,8 +145,8 @@ static void give(toy *all, const diloco_user_parts *parts)
         all[i].parts = *parts;
 }
 
-/* Theta at the end of a run with an option as the library has it, and with parts; `both`: an option
- * of both, or NULL. */
+/* Compares theta after a run with the library's option with theta after a run with the parts.
+ * `both`: an option of both, or NULL. */
 static void check_same_with(const char *const both[2], const char *option, const char *value,
                             const diloco_user_parts *parts, const char *exchange)
 {
@@ -186,7 +186,7 @@ TEST(a_caller_s_outer_optimizer_that_is_nesterov_gives_the_bits_of_nesterov)
     check_same(NULL, NULL, &parts, "leader");
     check_same(NULL, NULL, &parts, "sharded");
     check_same_with((const char *[]){"server.diloco.overlap_steps", "2"}, NULL, NULL, &parts,
-                    "allgather"); /* by the exchange's thread */
+                    "allgather"); /* called by the exchange's thread */
     CHECK_INT(0, c.commits[0]);
 }
 
@@ -211,7 +211,7 @@ TEST(a_caller_s_codec_that_loses_nothing_gives_the_bits_of_f32)
     check_same(NULL, NULL, &(diloco_user_parts){.codec = &codec}, "allgather");
 }
 
-/* bfloat16, to nearest even; what it leaves out is sent the next time. */
+/* bfloat16, to nearest even; the part that it leaves out is sent the next time. */
 static size_t bound2(void *user, size_t n)
 {
     (void)user;
@@ -461,7 +461,7 @@ TEST(an_outer_optimizer_that_meets_a_number_gone_wrong_aborts_the_entry)
     TOY_OK(t);
     CHECK_CONTAINS("\"event\":\"abort\",\"replica\":\"r0\",\"entry\":1", t.record);
     CHECK_CONTAINS("user:my-nesterov failed on fragment 0", t.record);
-    CHECK_INT(1, (int)c.commits[2]); /* the aborted one is none */
+    CHECK_INT(1, (int)c.commits[2]); /* an abort does not count */
     free(t.record);
 }
 
@@ -483,11 +483,11 @@ TEST(any_other_failure_of_an_outer_optimizer_ends_the_step_with_it)
         toy_set(&u, "run.state_dir", "none");
         u.parts.outer = &fails;
         CHECK_INT(DILOCO_EIO, toy_live(&u));
-        CHECK_INT(1, atomic_load(&once.n)); /* it is not asked again, as a store would be */
+        CHECK_INT(1, atomic_load(&once.n)); /* it is not retried, as a store would be */
     }
 }
 
-/* ---- going on ----------------------------------------------------------------------------- */
+/* ---- stop and resume --------------------------------------------------------------------- */
 
 /* LIB-13: stopped, saved and resumed, with the vector in the snapshot and the log. */
 TEST(lib_13_a_run_with_a_caller_s_outer_optimizer_goes_on_bitwise)
@@ -516,7 +516,7 @@ TEST(lib_13_a_run_with_a_caller_s_outer_optimizer_goes_on_bitwise)
     CHECK(!memcmp(whole.theta, part.theta, sizeof whole.theta));
 }
 
-/* ---- who is refused ------------------------------------------------------------------------ */
+/* ---- refused parts and replicas ------------------------------------------------------------ */
 
 TEST(who_lacks_a_part_of_a_run_is_refused_by_its_name)
 {
@@ -564,7 +564,7 @@ TEST(a_name_that_nobody_here_has_is_refused_when_the_run_is_opened)
 static size_t no_bound(void *user, size_t n)
 {
     (void)user, (void)n;
-    return SIZE_MAX; /* -1, say */
+    return SIZE_MAX; /* for example -1 */
 }
 
 static void check_open(diloco_status expected, const char *says, const diloco_user_parts *parts,
@@ -579,7 +579,8 @@ static void check_open(diloco_status expected, const char *says, const diloco_us
     CHECK_CONTAINS(says, t.text);
 }
 
-/* Says that it wrote more than bound4 allows; it did not, or nothing could be said any more. */
+/* Says that it wrote more than bound4 allows. It did not, or the test would have no memory to
+ * report from. */
 static size_t encode_too_much(void *user, unsigned char *out, const float *g, size_t n)
 {
     return encode4(user, out, g, n) + 1;

@@ -1,5 +1,6 @@
-/* variants_test.c - whole runs of the family's variants against what their papers say of them: who
- * waits for whom, what a replica goes on from, and with how many an entry closes. */
+/* variants_test.c - whole runs of DiLoCo's variants compared with their papers. They test which
+ * replica waits for which, the model that a round begins from, and the number of members with which
+ * an entry closes. */
 #include "protocol/async/async.h"
 #include "protocol/proposal.h"
 #include "toy_run.h"
@@ -10,7 +11,7 @@
 
 enum { VANILLA_H = 3, VANILLA_ENTRIES = 4 };
 
-/* w when each interval began. */
+/* w at the beginning of each interval. */
 typedef struct beginnings {
     float w[VANILLA_ENTRIES][TOY_N];
     int n_steps;
@@ -46,14 +47,14 @@ TEST(alg_2_after_every_entry_all_replicas_have_the_global_parameters)
 
 enum { ROUNDS = 6 };
 
-/* Round t moves every element of replica m by -(m + 1) (t + 1)^2: what is fresh differs from what
- * is one round old. */
+/* Round t moves every element of replica m by -(m + 1) (t + 1)^2, so fresh movements differ from
+ * those one round old. */
 typedef struct faller {
     int m, t;
     double began[ROUNDS]; /* where each round began */
 } faller;
 
-/* They change no bit of the others, whatever the codec. */
+/* Tensors without elements change no bit of the others, whatever the codec. */
 TEST(tensors_without_elements_are_taken_and_change_nothing)
 {
     static const char *const codecs[] = {"f32", "bf16", "int8", "int4", "sign", "topk", "prune"};
@@ -95,8 +96,8 @@ static double fall(toy *t, const diloco_run_info *now)
     return 0;
 }
 
-/* The paper's form, by hand: a replica keeps a model and a momentum of its own, and steps them with
- * the average of the round before, in which its own stale share gives way to its fresh one. */
+/* Computes the paper's form: a replica keeps its own model and momentum. It steps them with the
+ * average of the round before, in which its fresh share replaces its stale one. */
 static void follow_paper(double began[ROUNDS], int m, double lr, double mu)
 {
     double theta = 0, buf = 0;
@@ -137,7 +138,8 @@ static void check_eager(const char *outer, const char *lr, const char *mu)
     }
 }
 
-/* lr 1 and no momentum: 0, -.5, -3.5 … of r0, whose own pulls are 1, 4, 9 and r1's 2, 8, 18. */
+/* lr 1 and no momentum: 0, -.5, -3.5 … for r0, whose own movements are 1, 4, 9; r1's are 2, 8, 18.
+ */
 TEST(alg_32_eager_replaces_a_replicas_own_stale_share_by_its_fresh_one)
 {
     double began[ROUNDS];
@@ -159,10 +161,10 @@ TEST(alg_33_a_slower_replica_takes_steps_in_proportion_to_its_speed)
     CHECK_INT(50, dl_async_interval(50, 0, 4)); /* not measured yet */
 }
 
-/* ---- who waits for whom ------------------------------------------------------------------ */
+/* ---- which replica waits for which ------------------------------------------------------ */
 
-/* A replica three times as slow as another, without a clock: its k-th step begins once the other
- * has taken 3 k, where that one needs nobody to get there. */
+/* One replica is three times as slow as another, without a clock: its k-th step begins once the
+ * other has taken 3 k, unless that one has to wait for it. */
 typedef struct race {
     _Atomic int steps[2];
     _Atomic bool over;     /* the fast one's run has ended */
@@ -191,7 +193,7 @@ static double step_slowly(toy *t, const diloco_run_info *now)
 static double step_second(toy *t, const diloco_run_info *now)
 {
     race *r = t->user;
-    while (r->steps[0] <= r->steps[1]) /* always the other one first */
+    while (r->steps[0] <= r->steps[1]) /* the other one is always first */
         usleep(100);
     const double loss = toy_step(t, now);
     r->steps[1]++;
@@ -258,7 +260,7 @@ TEST(alg_12_synchronous_replicas_wait_for_the_slow_one)
     CHECK_INT(8, m.entries);
     CHECK_INT(8, m.of[0]);
     CHECK_INT(8, m.of[1]);
-    CHECK_INT(0, r.most_ahead); /* nobody begins a round before all have ended theirs */
+    CHECK_INT(0, r.most_ahead); /* no replica begins a round before all have ended theirs */
 }
 
 TEST(alg_12_asynchronous_ones_do_not)
@@ -281,7 +283,7 @@ TEST(p20_who_is_too_old_goes_on_where_the_exchange_has_a_thread_of_its_own)
     CHECK_INT(16, m.entries);
 }
 
-/* The only one that came, of an asynchronous run of several. */
+/* The only replica of several that joined an asynchronous run. */
 static toy alone(const char *url, const char *replicas, const char *rounds)
 {
     toy t = toy_of("r0", url);
@@ -304,8 +306,8 @@ TEST(p20_an_asynchronous_run_does_not_need_who_never_came)
     CHECK_INT(200, m.entries);
 }
 
-/* Its entries are as many as replicas and rounds: the last has the cosine's end, and none before.
- */
+/* It has as many entries as replicas times rounds. The last one has the end of the cosine, and none
+ * before it. */
 TEST(p20_an_asynchronous_runs_outer_learning_rate_falls_over_all_of_its_entries)
 {
     toy t = alone("mem://falls", "4", "5");
@@ -317,7 +319,7 @@ TEST(p20_an_asynchronous_runs_outer_learning_rate_falls_over_all_of_its_entries)
     TOY_OK(t);
     CHECK_OK(dl_store_open(&store, "mem://falls", false));
     dl_buf_init(&text, 1 << 20);
-    CHECK_OK(dl_store_get(store, &text, "log/0000000007.json", DL_NEVER)); /* tells entry 8's */
+    CHECK_OK(dl_store_get(store, &text, "log/0000000007.json", DL_NEVER)); /* holds entry 8's */
     CHECK_OK(dl_buf_add(&text, "", 1));
     CHECK_CONTAINS("\"next_lr\":\"3e8ccccd\"", (const char *)text.data); /* .5 (.1 + .9 / 2) */
     dl_buf_deinit(&text);
@@ -330,7 +332,8 @@ enum { GUESTS = 3, GUEST_STEPS = 12, LONG = 30 };
 static _Atomic int n_joined, n_left;
 static _Atomic bool begun;
 
-/* Has entry 0 to itself; waits for the guests at entry 4, and for their end before the last ten. */
+/* Commits entry 0 alone, waits for the guests at entry 4, and for their end before the last ten
+ * entries. */
 static double step_as_host(toy *t, const diloco_run_info *now)
 {
     begun = now->entry > 0;
@@ -390,7 +393,7 @@ TEST(alg_10_a_run_grows_from_1_replica_to_4_and_shrinks_to_1_again)
     }
     all[0].step = step_as_host;
     CHECK_INT(0, pthread_create(&all[0].thread, NULL, toy_thread, &all[0]));
-    while (!begun) /* it makes the run, and its first entry */
+    while (!begun) /* it creates the run, and its first entry */
         usleep(1000);
     for (int i = 1; i <= GUESTS; i++)
         CHECK_INT(0, pthread_create(&all[i].thread, NULL, visit, &all[i]));
@@ -400,12 +403,12 @@ TEST(alg_10_a_run_grows_from_1_replica_to_4_and_shrinks_to_1_again)
         TOY_OK(all[i]);
     CHECK_OK(diloco_log_walk("mem://guests", 0, see_members, &seen));
     CHECK_OK(diloco_verify(&report, "mem://guests", 1, NULL, NULL));
-    CHECK(report.complete); /* all of it gives the one theta that the log names */
+    CHECK(report.complete); /* a replay gives the theta that the log names */
     CHECK_INT(0, report.voids);
     CHECK_INT(1, seen.first);
     CHECK_INT(1, seen.last);
     CHECK(seen.most > 1);
-    CHECK(seen.steps > 2 * seen.entries); /* what all have computed stands in the log */
+    CHECK(seen.steps > 2 * seen.entries); /* the log records the steps of all replicas */
     CHECK_BYTES(all[0].theta, all[0].w, sizeof all[0].w);
 }
 
@@ -439,7 +442,7 @@ static void hear_commits(toy *t, diloco_run *run, const char *line)
     if (strstr(line, "\"event\":\"commit\"")) quorum_entries++;
 }
 
-/* Takes its first step once others have closed four entries without it. */
+/* Takes its first step after others have closed four entries without it. */
 static double step_late(toy *t, const diloco_run_info *now)
 {
     while (quorum_entries < 4)
