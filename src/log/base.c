@@ -39,7 +39,7 @@ diloco_status dl_base_add(dl_base *base, const char *name, const char *kind, dl_
     for (size_t i = 0; i < base->n; i++)
         if (strcmp(base->tensors[i].name, name) == 0)
             return dl_fail(DILOCO_EINVAL, "base tensor %s is registered twice", name);
-    if ((base->n & (base->n - 1)) == 0) { /* full: the room doubles at powers of two */
+    if ((base->n & (base->n - 1)) == 0) { /* full: the capacity doubles at powers of two */
         const size_t room = base->n ? 2 * base->n : 1;
         dl_base_tensor *grown = realloc(base->tensors, room * sizeof *grown);
         if (!grown) return dl_fail(DILOCO_ENOMEM, "out of memory for base tensor %s", name);

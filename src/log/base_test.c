@@ -67,7 +67,7 @@ TEST(empty_base_writes_nothing_and_matches_only_an_empty_one)
     dl_base_deinit(&full);
 }
 
-/* The second of three tensors is another one here. */
+/* The second of three tensors differs here. */
 static void check_differs(const char *name, const char *kind, const char *values, const char *part)
 {
     dl_base run = a_base(), here = {0};

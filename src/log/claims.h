@@ -15,11 +15,11 @@
 
 enum { DL_CLAIMS_CUT = 16, DL_CLAIMS_FAR = 1000 };
 
-/* Return why a contribution claims what no replica can have done by position `due`; NULL: it does
- * not. */
+/* Returns why no replica can have done by position `due` what a contribution claims, or NULL if it
+ * is possible. */
 const char *dl_claims_refuse(const dl_contribution *c, uint64_t due);
 
-/* Lower the samples and tokens of n members to what counts. */
+/* Reduces the samples and tokens of n members to the numbers that count. */
 void dl_claims_cut(dl_member_facts *facts, size_t n);
 
 /* Return the mean loss of the entry's members, without those that are too far off. NaN where

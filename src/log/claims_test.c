@@ -57,7 +57,8 @@ TEST(a_loss_that_is_far_off_is_left_out_of_the_mean)
     CHECK(cut((double[]){1e308}, 1, 0, &mean) == NULL);
 }
 
-/* As many as an entry may have: a walk of all for each of them, three times, would not end. */
+/* As many as an entry may have. A walk over all for each of them, three times, would take too long.
+ */
 TEST(the_largest_entry_is_looked_through)
 {
     static dl_member members[DL_MAX_MEMBERS];

@@ -1,21 +1,23 @@
-/* contribution.c - a reader that believes nothing early. The header: contribution_header.c.
+/* contribution.c - a reader that trusts no field before it is checked. contribution_header.c reads
+ * the header.
  *
- * The bytes of an object come in pieces of any size. In this order, and each step only when
- * the one before held:
+ * An object's bytes arrive in pieces of any size. The checks have this order, and a failed one ends
+ * the read:
  *
  * 1. The length is between a header and the most that the expected fragment can need.
  * 2. The header is whole: magic, its own hash, version, well-formed fields.
- * 3. It says what was expected, and the object has exactly the length that it says; where
- *    contributions are signed, the one signed it whose name it is under.
+ * 3. The header has the expected values, and the object exactly the length that it says. In a run
+ *    with keys, the key of its replica has signed it.
  * 4. The body arrives in the slot and is hashed on the way; the hash is the header's.
- * 5. The payload is unpacked, if it is packed: to the front of the slot, from its end, where
- *    such a body is received (pack.h says why that is enough room).
- * 6. Values are made movements, where values are sent: behind this nobody knows which it was.
- * 7. The codec takes the payload; booleans are 0 or 1.
+ * 5. A compressed payload is unpacked to the front of the slot. It was received at the slot's end,
+ *    for which pack.h shows that there is enough space.
+ * 6. Values are replaced by movements, if values are sent. Later code does not know which it was.
+ * 7. The codec accepts the payload; booleans are 0 or 1.
  *
- * Of one in slices the body is the table of their digests, and 5 to 7 are for who reads them.
+ * The body of a sliced contribution is the table of its slices' digests; the readers of the slices
+ * do 5 to 7.
  *
- * Step 3 precedes the body, so a foreign or outdated contribution costs 512 bytes of reading. */
+ * Step 3 precedes the body, so a foreign or outdated contribution costs a read of 512 bytes. */
 #include "log/contribution.h"
 
 #include "log/claims.h"
@@ -26,7 +28,7 @@
 
 enum { SIGNED_HEADER = DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF };
 
-/* ---- looking: a header, and no more is read */
+/* ---- reading a header alone */
 
 typedef struct head {
     unsigned char bytes[SIGNED_HEADER];
@@ -39,7 +41,7 @@ static diloco_status take_head(void *context, const void *data, size_t len)
     const size_t n = dl_size_min(len, h->want - h->len);
     memcpy(h->bytes + h->len, data, n);
     h->len += n;
-    /* ECLOSED ends the read once there is enough; nobody sees it. */
+    /* ECLOSED ends the read when the header is complete; the caller does not see it. */
     return h->len == h->want ? DILOCO_ECLOSED : DILOCO_OK;
 }
 
@@ -103,15 +105,15 @@ size_t dl_contribution_body_max(const dl_codec_form *form, dl_fragment_shape sha
 
 typedef struct reader {
     const dl_contribution_expect *expect;
-    unsigned char *base; /* of the slot, which has so much room */
+    unsigned char *base; /* of the slot, which has space for it */
     size_t room;
     const char *reason;
-    size_t total;    /* bytes of the object, as the store says */
+    size_t total;    /* bytes of the object, from the store */
     size_t received; /* header and body */
-    size_t at;       /* of the body in the slot: a packed one ends where the slot ends */
+    size_t at;       /* of the body in the slot: a compressed one ends at the slot's end */
     size_t head;     /* bytes of header and proof */
     unsigned char header[SIGNED_HEADER];
-    dl_contribution facts; /* once the header was read */
+    dl_contribution facts; /* valid once the header was read */
     dl_digest_stream digest;
     dl_strong_stream *strong; /* NULL: contributions are not signed */
 } reader;
@@ -167,7 +169,7 @@ static diloco_status check_empty(reader *r)
     return has_something ? REJECT(r, "shape", "it is of no samples, and has a body") : DILOCO_OK;
 }
 
-/* Sizes are compared with what is expected before any is added to another. */
+/* Each size is compared with the expected one before it is added to another. */
 static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
 {
     const dl_contribution *f = &r->facts;
@@ -201,7 +203,7 @@ static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
     return DILOCO_OK;
 }
 
-/* Who deals no data expects none to be named. */
+/* If the run assigns no data, the header must name none. */
 static diloco_status check_dealt(reader *r, const dl_contribution_expect *e)
 {
     const char *why = NULL;
@@ -216,7 +218,7 @@ static diloco_status check_claims(reader *r, const dl_contribution_expect *e)
     return why ? REJECT(r, "claim", "%s", why) : DILOCO_OK;
 }
 
-/* Does the proof behind a header sign what the header says? `by`: whose key. */
+/* Checks that the proof after a header signs the header's facts. `by`: the key that signed. */
 static diloco_status check_signature(const unsigned char *header, const dl_contribution *facts,
                                      dl_public *by)
 {
@@ -251,7 +253,7 @@ diloco_status dl_contribution_is_by(bool *out, dl_store *store, const char *run,
     return DILOCO_OK;
 }
 
-/* Is it signed, by the key that its replica has? */
+/* Checks that the key of its replica has signed it. */
 static diloco_status check_proof(reader *r, const dl_contribution_expect *e)
 {
     const unsigned char *proof = r->header + DL_CONTRIBUTION_HEADER;
@@ -307,7 +309,7 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
     return DILOCO_OK;
 }
 
-/* Name the element that the codec refused. Its form was right, so it can be decoded. */
+/* Names the element that the codec refused. The payload's form was right, so it can be decoded. */
 diloco_status dl_contribution_bad_element(const char **reason, const dl_contribution_expect *e,
                                           const dl_contribution_data *data, size_t index)
 {
@@ -337,7 +339,8 @@ static diloco_status check_payload(reader *r, dl_contribution_data *data)
     return status;
 }
 
-/* In the slot: g = before - after, as the sender would have formed it, to the same bits. */
+/* Replaces the values in the slot by g = before - after, with the bits that the sender would have
+ * computed. */
 static diloco_status make_movement(reader *r, const dl_contribution_data *data)
 {
     const dl_contribution_expect *e = r->expect;
@@ -362,7 +365,7 @@ static diloco_status unpack(reader *r, const unsigned char *body)
     return status;
 }
 
-/* The whole body is in the slot. */
+/* Checks the body, which is complete in the slot. */
 static diloco_status check_body(reader *r, dl_contribution_data *data)
 {
     const dl_contribution_expect *e = r->expect;
@@ -375,7 +378,7 @@ static diloco_status check_body(reader *r, dl_contribution_data *data)
             return REJECT(r, "signature", "its body is not the one that was signed");
     }
     if (dl_contribution_is_empty(&r->facts)) return DILOCO_OK;
-    if (e->slices) return DILOCO_OK; /* it is a table */
+    if (e->slices) return DILOCO_OK; /* the body is a table */
     const unsigned char *body = r->base + r->at;
     data->payload = r->base;
     data->len = (size_t)(e->packer ? r->facts.unpacked_len : r->facts.payload_len);
@@ -389,7 +392,7 @@ static diloco_status check_body(reader *r, dl_contribution_data *data)
     return check_payload(r, data);
 }
 
-/* A source gives `sink` the object whole. */
+/* A source of the whole object, which it gives to `sink`. */
 typedef struct source {
     diloco_status (*give)(const struct source *s, dl_sink sink);
     dl_store *store;
@@ -413,7 +416,7 @@ static diloco_status take_all(dl_contribution *facts, dl_contribution_data *data
     diloco_status status = from->give(from, (dl_sink){&r, on_begin, on_piece});
     if (!status && r.received != r.total)
         status = dl_fail(DILOCO_EPROTO, "%zu of %zu bytes arrived", r.received, r.total);
-    if (status == DILOCO_EPROTO && !*r.reason) r.reason = "truncated"; /* the store's own finding */
+    if (status == DILOCO_EPROTO && !*r.reason) r.reason = "truncated"; /* found by the store */
     if (!status) status = check_body(&r, &got);
     dl_strong_drop(r.strong);
     dl_slot_let_go(slot, &got);

@@ -1,5 +1,5 @@
-/* contribution_header.c - the header field by field: written and read by one list of fields, so
- * that they cannot disagree. */
+/* contribution_header.c - writes and reads the header field by field with one list of fields, so
+ * that the two cannot differ. */
 #include "log/contribution.h"
 
 #include "log/fields.h"
@@ -11,7 +11,7 @@ static const char magic[8] = {'D', 'L', 'C', 'O', 'N', 'T', 'R', '1'};
 
 enum {
     SIGNED_HEADER = DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF,
-    NAME = DL_REPLICA_MAX + 1, /* bytes of a name with its zeros */
+    NAME = DL_REPLICA_MAX + 1, /* bytes of a name, padded with zeros */
     AT_SEAL = DL_CONTRIBUTION_HEADER - 16
 };
 
@@ -61,7 +61,7 @@ static void walk_f64(cursor *c, double *field)
     memcpy(field, &bits, sizeof bits);
 }
 
-/* docs/formats.md has the offsets. */
+/* docs/formats.md has the offsets of the fields. */
 static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32_t *header_len)
 {
     char start[sizeof magic];
@@ -110,7 +110,7 @@ void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
     dl_contribution copy = *c;
     uint32_t version = DL_FORMAT_VERSION;
     uint32_t header_len = c->is_signed ? SIGNED_HEADER : DL_CONTRIBUTION_HEADER;
-    /* behind a name's end only zeros */
+    /* only zeros follow the end of a name */
     memset(copy.life.replica, 0, NAME);
     memset(copy.codec, 0, NAME);
     memcpy(copy.life.replica, c->life.replica, strlen(c->life.replica));
@@ -122,7 +122,7 @@ void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
     memcpy(out + AT_SEAL, seal.bytes, sizeof seal.bytes);
 }
 
-/* A name and zeros behind it to the end? */
+/* Returns whether the field is a name padded with zeros. */
 static bool padded(const char field[NAME])
 {
     size_t len = strnlen(field, NAME);
@@ -131,7 +131,8 @@ static bool padded(const char field[NAME])
     return len > 0 && len < NAME;
 }
 
-/* A row's, or "user:" and a name of a caller's (base/own.h). */
+/* Returns whether it is the name of a codec row, or "user:" and the name of the caller's codec
+ * (base/own.h). */
 static bool is_codec_name(const char *name)
 {
     for (; *name; name++) {
@@ -196,7 +197,7 @@ diloco_status dl_contribution_read_header(dl_contribution *out, const unsigned c
     return DILOCO_OK;
 }
 
-/* A combined update and a node's model have the same form, and no samples of their own. */
+/* A combined update and a node's model have the same form, but no samples. */
 bool dl_contribution_is_empty(const dl_contribution *c)
 {
     return c->stats.samples == 0 && strcmp(c->codec, DL_CODEC_COMBINED) != 0 &&

@@ -1,7 +1,7 @@
-/* contribution_test.c - a contribution is handed out whole and checked or not at all.
+/* contribution_test.c - a contribution is returned whole and checked, or not at all.
  *
- * The objects are made by hand from the header's own writer, so that each test can break one
- * thing; `broken` in the header means: changed and sealed again, as a malicious member would. */
+ * The objects are made by hand with the header's own writer, so that each test can break one thing.
+ * `broken` in the header means: changed and sealed again, as a malicious member would. */
 #include "log/contribution.h"
 
 #include "check.h"
@@ -23,7 +23,7 @@ static const diloco_tensor tensors[] = {
     {"mask", NULL, DILOCO_BOOL, DILOCO_BUFFER, 1, {3}, 0},
 };
 
-/* A contribution that is right in everything, and what is expected of it. */
+/* A contribution without errors, and the values that are expected of it. */
 typedef struct scene {
     dl_manifest manifest;
     dl_codec_form form;
@@ -33,8 +33,7 @@ typedef struct scene {
     dl_contribution facts;
     dl_contribution_expect expect;
     float g[N];
-    unsigned char
-        object[OBJECT + 2 * DL_CONTRIBUTION_PROOF]; /* with room for more than belongs there */
+    unsigned char object[OBJECT + 2 * DL_CONTRIBUTION_PROOF]; /* with space for too many bytes */
     size_t len;
     const char *reason;
 } scene;
@@ -45,7 +44,7 @@ static void reseal(unsigned char *header)
     memcpy(header + SEAL_AT, hash.bytes, sizeof hash.bytes);
 }
 
-/* The object again from facts and g. */
+/* Makes the object again from facts and g. */
 static void make_object(scene *s)
 {
     unsigned char *body = s->object + DL_CONTRIBUTION_HEADER;
@@ -127,7 +126,7 @@ static void scene_end(scene *s)
     drop_manifest(s);
 }
 
-/* Put the object as it is now and fetch it. */
+/* Stores the object as it is now and fetches it. */
 static diloco_status fetch(scene *s, dl_contribution *facts, dl_contribution_data *data)
 {
     CHECK_OK(dl_store_delete(s->store, s->key, DL_NEVER));
@@ -136,7 +135,8 @@ static diloco_status fetch(scene *s, dl_contribution *facts, dl_contribution_dat
                                  DL_NEVER);
 }
 
-/* Refused with that reason and a text that has `part`; nothing is handed out. */
+/* Checks that it is refused with that reason and a text that has `part`, and that nothing is
+ * returned. */
 static void check_rejected(scene *s, diloco_status expected, const char *reason, const char *part)
 {
     dl_contribution facts = {.entry = 77};
@@ -209,7 +209,7 @@ TEST(every_flipped_bit_of_a_header_is_found)
     scene_end(&s);
 }
 
-/* One byte of the header broken. */
+/* Breaks one byte of the header. */
 static void check_broken(scene *s, size_t at, unsigned char value, diloco_status expected,
                          const char *part)
 {
@@ -231,7 +231,7 @@ TEST(a_header_that_cannot_be_is_refused)
     check_broken(&s, 13, 4, DILOCO_EPROTO, "1024 bytes long");
     check_broken(&s, 16, 'x', DILOCO_EPROTO, "run");
     check_broken(&s, 48, '/', DILOCO_EPROTO, "replica");
-    check_broken(&s, 48, 0, DILOCO_EPROTO, "replica"); /* "" and then bytes */
+    check_broken(&s, 48, 0, DILOCO_EPROTO, "replica"); /* an empty name, and then bytes */
     check_broken(&s, 60, 'x', DILOCO_EPROTO, "replica");
     check_broken(&s, 83, 1, DILOCO_EPROTO, "generation"); /* as a name it could not be written */
     check_broken(&s, 87, 1, DILOCO_EPROTO, "fragment");
@@ -242,7 +242,7 @@ TEST(a_header_that_cannot_be_is_refused)
     check_broken(&s, 288, 2, DILOCO_EPROTO, "packing");
     check_broken(&s, 296, 1, DILOCO_EPROTO, "unpacked_len"); /* without packing */
     check_broken(&s, 304, 17, DILOCO_EPROTO, "dealt");
-    check_broken(&s, 312, 1, DILOCO_EPROTO, "dealt"); /* chunks of a length, and none of them */
+    check_broken(&s, 312, 1, DILOCO_EPROTO, "dealt"); /* chunks of a length, but zero of them */
     check_broken(&s, 320, 1, DILOCO_EPROTO, "dealt");
     check_broken(&s, 456, 1, DILOCO_EPROTO, "hash"); /* of a body that is not signed */
     check_broken(&s, 488, 65, DILOCO_EPROTO, "slices");
@@ -265,7 +265,7 @@ static void check_good(const char *url, const char *spool_dir)
     check_equal(&s.facts, &facts);
     CHECK_INT(PAYLOAD, data.len);
     CHECK_INT(0, (uintptr_t)data.payload % 64);
-    CHECK((data.mapped != NULL) == (spool_dir != NULL)); /* and was let go of since */
+    CHECK((data.mapped != NULL) == (spool_dir != NULL)); /* its memory was released */
     CHECK_BYTES(s.g, data.payload, PAYLOAD);
     CHECK_BYTES("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", data.integers,
                 16);
@@ -287,10 +287,10 @@ TEST(a_contribution_may_lie_in_a_spool_file_that_has_no_name)
 {
     char *folder = scratch_folder("spool");
     check_good("mem://spool", folder);
-    CHECK_INT(0, rmdir(folder)); /* nothing is left in it */
+    CHECK_INT(0, rmdir(folder)); /* the folder is empty */
 }
 
-/* Many pieces: the file store reads a large object in several. */
+/* In many pieces: the file store reads a large object in several. */
 TEST(a_large_contribution_arrives_in_pieces)
 {
     enum { LARGE = 1500001 };
@@ -322,7 +322,7 @@ TEST(a_large_contribution_arrives_in_pieces)
 
 /* ---- packed payloads */
 
-/* The good contribution, packed; the slot is as large as such a one needs. */
+/* Compresses the good contribution; the slot is as large as such a one needs. */
 static void pack_scene(scene *s)
 {
     unsigned char *body = s->object + DL_CONTRIBUTION_HEADER, payload[4 + PAYLOAD];
@@ -510,7 +510,7 @@ TEST(sizes_that_are_not_the_fragments_are_rejected_before_they_are_used)
     scene_end(&s);
 }
 
-/* What a replica puts that has nothing to give. */
+/* Makes the contribution of a replica that skips the entry. */
 static void make_empty(scene *s)
 {
     s->facts.stats.samples = s->facts.stats.steps = s->facts.stats.tokens = 0;
@@ -547,7 +547,7 @@ TEST(p9_one_of_no_samples_that_has_something_else_is_rejected)
                                     &f->payload_len, &f->slices,     &f->bulk};
         *counts[i] = 1;
         dl_contribution_write_header(s.object, f);
-        s.len += i == 5; /* a byte that the header does not tell of */
+        s.len += i == 5; /* a byte that the header does not know */
         check_rejected(&s, DILOCO_EPROTO, "shape", "of no samples");
         scene_end(&s);
     }
@@ -577,7 +577,7 @@ TEST(values_that_may_not_be_are_rejected_and_named)
     scene_end(&s);
 }
 
-/* FED-15: of a run whose clients send where they ended. */
+/* FED-15: of a run whose clients send their final values. */
 TEST(values_become_movements_in_the_slot)
 {
     scene s;
@@ -604,11 +604,11 @@ TEST(values_become_movements_in_the_slot)
     s.g[3] = -INFINITY;
     make_object(&s);
     check_rejected(&s, DILOCO_ENUMERIC, "non-finite", "element 3 of embed");
-    before[22] = 60, s.g[3] = 0, s.g[22] = -41; /* what counts is the movement */
+    before[22] = 60, s.g[3] = 0, s.g[22] = -41; /* the movement is what counts */
     make_object(&s);
     check_rejected(&s, DILOCO_ENUMERIC, "bound", "element 1 of scale moved by 101");
 
-    s.facts.payload_len = PAYLOAD - 4; /* sealed as it is: no value for the last element */
+    s.facts.payload_len = PAYLOAD - 4; /* sealed as it is: without a value for the last element */
     make_object(&s);
     unsigned char *body = s.object + DL_CONTRIBUTION_HEADER;
     memmove(body + PAYLOAD - 4, body + PAYLOAD, BODY - PAYLOAD);
@@ -698,7 +698,7 @@ static dl_signer *signer_of(const char *name)
     return signer;
 }
 
-/* The object again, signed; what is behind `header` then is the proof and the body. */
+/* Signs the object again; proof and body then follow `header`. */
 static void make_signed(scene *s, dl_signer *signer)
 {
     unsigned char body[BODY];
@@ -710,7 +710,7 @@ static void make_signed(scene *s, dl_signer *signer)
     s->len = OBJECT + DL_CONTRIBUTION_PROOF;
 }
 
-/* Its header again, with its hash, as who has no key can. */
+/* Changes its header, with its hash, as a process without the key can. */
 static void change_header(scene *s, const dl_contribution *to)
 {
     dl_contribution_write_header(s->object, to);
@@ -737,8 +737,8 @@ TEST(a_signed_contribution_is_its_own_replicas_alone)
     dl_signer_close(others);
 }
 
-/* What a replica signed, under another run, entry, fragment, generation: first as it is, then with
- * its header changed to fit, which is what the signature is for. */
+/* A contribution that a replica signed, under another run, entry, fragment or generation. First as
+ * it is, then with its header changed to match, which only the signature shows. */
 TEST(a_signed_contribution_is_of_no_use_anywhere_else)
 {
     scene s;
@@ -749,23 +749,23 @@ TEST(a_signed_contribution_is_of_no_use_anywhere_else)
     const dl_contribution was = s.facts;
     const dl_contribution_expect here = s.expect;
     for (int k = 0; k < 5; k++) {
-        dl_contribution lie = was;
+        dl_contribution forged = was;
         s.expect = here;
-        if (k == 0) memcpy(lie.run, OTHER, sizeof lie.run), s.expect.run = OTHER;
-        if (k == 1) lie.entry = s.expect.entry = 13;
-        if (k == 2) lie.life.generation = s.expect.life.generation = 4;
-        if (k == 3) lie.norm = 1e6; /* nothing but what it tells */
-        if (k == 4) memcpy(lie.life.replica, "r8", 3), memcpy(s.expect.life.replica, "r8", 3);
+        if (k == 0) memcpy(forged.run, OTHER, sizeof forged.run), s.expect.run = OTHER;
+        if (k == 1) forged.entry = s.expect.entry = 13;
+        if (k == 2) forged.life.generation = s.expect.life.generation = 4;
+        if (k == 3) forged.norm = 1e6; /* a fact in the header */
+        if (k == 4) memcpy(forged.life.replica, "r8", 3), memcpy(s.expect.life.replica, "r8", 3);
         change_header(&s, &was);
         if (k != 3) check_rejected(&s, DILOCO_EPROTO, "foreign", "");
-        change_header(&s, &lie);
+        change_header(&s, &forged);
         check_rejected(&s, DILOCO_EPROTO, "signature", "its signature is not");
     }
     scene_end(&s);
     dl_signer_close(mine);
 }
 
-/* An adversary can meet XXH3; here he may as well have. */
+/* An adversary can find a collision of XXH3; assume that it has. */
 TEST(a_body_that_was_not_signed_is_rejected_though_its_digest_fits)
 {
     scene s;
@@ -776,13 +776,14 @@ TEST(a_body_that_was_not_signed_is_rejected_though_its_digest_fits)
     unsigned char *body = s.object + DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF;
     body[5] ^= 1;
     check_rejected(&s, DILOCO_EPROTO, "checksum", "damaged");
-    /* Signed over a digest of other bytes than its hash: what a collision comes to. */
-    dl_contribution lie = s.facts;
+    /* Signed over a digest of other bytes than its hash, as after a collision. */
+    dl_contribution forged = s.facts;
     dl_strong hash;
     dl_signature signature;
-    lie.body = dl_digest_bytes(body, BODY);
-    dl_contribution_write_header(s.object, &lie);
-    const dl_statement what = {.kind = "contribution", .run = RUN, .entry = 12, .life = &lie.life};
+    forged.body = dl_digest_bytes(body, BODY);
+    dl_contribution_write_header(s.object, &forged);
+    const dl_statement what = {
+        .kind = "contribution", .run = RUN, .entry = 12, .life = &forged.life};
     CHECK_OK(dl_strong_bytes(&hash, s.object, DL_CONTRIBUTION_HEADER));
     CHECK_OK(dl_statement_sign(&signature, mine, &what, &hash));
     memcpy(s.object + DL_CONTRIBUTION_HEADER + 32, signature.bytes, sizeof signature.bytes);

@@ -30,7 +30,7 @@ typedef struct dl_member {
 /* A contribution that a commit does not count, and why: a word of judge.h. */
 typedef struct dl_rejected {
     dl_life life;
-    uint64_t bytes; /* of the object */
+    uint64_t bytes; /* bytes of the object */
     char reason[DL_WORD_MAX + 1];
 } dl_rejected;
 
@@ -64,7 +64,7 @@ typedef struct dl_roster {
     size_t n, cap;
 } dl_roster;
 
-/* The terms of an entry, settled L entries before it (P9). */
+/* The terms of an entry, decided L entries before it (P9). */
 typedef struct dl_terms {
     dl_roster roster;
     float lr, mu;
@@ -85,7 +85,7 @@ typedef struct dl_entry {
     dl_rejected *rejected;               /* [n_rejected], likewise in order; of a commit */
     size_t n_rejected;                   /* with the members at most cap_members */
     dl_combined_at combined;             /* of a commit */
-    float scalars[DL_OUTER_MAX_SCALARS]; /* in the order of the outer row */
+    float scalars[DL_OUTER_MAX_SCALARS]; /* in the order of the outer optimizer's row */
     char reason[DL_REASON_MAX + 1];      /* of an abort */
     bool emptied;       /* an abort without members that zeroes the outer vectors (plato_compat) */
     bool takeover;      /* an abort by which its committer becomes the single one (P26) */
@@ -100,40 +100,43 @@ typedef struct dl_entry {
     bool last; /* no entry follows */
 } dl_entry;
 
-/* Room for max_members members and as many roster names, from one allocation. */
+/* Allocates space for max_members members and as many roster names, in one allocation. */
 DL_MUST_CHECK diloco_status dl_entry_init(dl_entry *out, size_t max_members);
 void dl_entry_deinit(dl_entry *entry);
 
 bool dl_roster_has(const dl_roster *roster, const char *name, size_t *index);
-/* Put in (keeping the order) or reset its misses; false when full. */
+/* Adds a name in order, or sets its misses. Returns false if the roster is full. */
 bool dl_roster_add(dl_roster *roster, const char *name, uint32_t misses);
 void dl_roster_copy(dl_roster *to, const dl_roster *from); /* a bug if it does not fit */
 
-/* As the members "roster" and "misses" of the open object; and back: DILOCO_EPROTO. */
+/* Write the roster as the members "roster" and "misses" of the open object, and read it; the reader
+ * returns DILOCO_EPROTO. */
 void dl_roster_write(dl_json *j, const dl_roster *roster);
 DL_MUST_CHECK diloco_status dl_roster_read(dl_roster *out, dl_json_value object);
 
-/* The statement that an entry's signature signs: its committer's generation signs. */
+/* Returns the statement that an entry's signature signs, in the name of its committer's generation.
+ */
 dl_statement dl_entry_statement(const dl_entry *entry);
 
-/* Append the text. DILOCO_EINVAL: no reader would take it (members out of order, a replica
- * twice, a number not finite, an abort that changes something or has no reason). */
+/* Appends the text. Returns DILOCO_EINVAL if no reader would accept it. Examples: members out of
+ * order, a replica twice, a number that is not finite, an abort that changes something or has no
+ * reason. */
 DL_MUST_CHECK diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry,
                                            const dl_outer *outer);
-/* Bytes of an untrusted peer: DILOCO_EPROTO; DILOCO_EDIFFERS: of another format version. Fills an
- * initialised entry, whose content is unspecified on error; allocates nothing. outer NULL: it is
- * not known here, and its scalars are not read. */
+/* Reads the bytes of an untrusted peer. Returns DILOCO_EPROTO, or DILOCO_EDIFFERS if they have
+ * another format version. Fills an initialized entry, whose content is unspecified after an error.
+ * Allocates nothing. outer NULL: the optimizer is not known here, so its scalars are not read. */
 DL_MUST_CHECK diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len,
                                           const dl_outer *outer);
-/* Likewise, of a run's log: where members have keys, DILOCO_EPROTO is also an entry that no
- * committer signed, of whatever version. identity NULL: all are trusted. */
+/* Does the same for an entry of a run's log. If members have keys, it also returns DILOCO_EPROTO
+ * for an entry, of any version, that no committer signed. identity NULL: the run has no keys. */
 DL_MUST_CHECK diloco_status dl_entry_read_of(dl_entry *out, const void *text, size_t len,
                                              const dl_outer *outer, const dl_identity *identity);
 
-/* Append the bytes of log/<entry>.json, room for DL_ENTRY_TEXT_MAX of them. An object that
- * is too long for an entry, or cannot be read as an object, adds no bytes: dl_entry_read then
- * refuses the text, and every reader takes the same digest of it. DILOCO_ENOENT: there is no such
- * object. Other errors are the store's. */
+/* Appends the bytes of log/<entry>.json, at most DL_ENTRY_TEXT_MAX. It appends none for an object
+ * that is too long for an entry or unreadable. dl_entry_read then refuses the text, and every
+ * reader computes the same digest of it. Returns DILOCO_ENOENT if the object does not exist, or a
+ * store error. */
 DL_MUST_CHECK diloco_status dl_entry_get(dl_buf *text, dl_store *store, uint64_t entry,
                                          dl_time until);
 

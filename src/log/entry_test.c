@@ -385,7 +385,7 @@ TEST(a_roster_keeps_its_order_and_its_size)
     CHECK(dl_roster_has(&e.roster, "r10", &at));
     CHECK_INT(2, at);
     CHECK(!dl_roster_has(&e.roster, "r2", NULL));
-    CHECK(!dl_roster_has(&e.roster, "r09", NULL)); /* sorts beside r9, is another name */
+    CHECK(!dl_roster_has(&e.roster, "r09", NULL)); /* sorts next to r9, but is another name */
     dl_roster_copy(&other.roster, &e.roster);
     CHECK_INT(3, other.roster.n);
     CHECK_STR("r10", other.roster.names[2]);

@@ -17,32 +17,33 @@ enum { DL_SEAL = 45 }; /* bytes from the comma in front of "check" to the end */
 
 /* Open the object and write its format and version; *start is where it begins in out. */
 void dl_sealed_begin(dl_json *j, size_t *start, dl_buf *out, const char *format);
-/* Seal and close it. On error, also one from before, `out` is as it was. */
+/* Seals and closes it. After an error, also an earlier one, `out` is unchanged. */
 DL_MUST_CHECK diloco_status dl_sealed_end(dl_json *j, size_t start);
 
-/* The object in a text of an untrusted peer. DILOCO_EPROTO: truncated, damaged, or of another
- * format; DILOCO_EDIFFERS: of another version, which is named. Allocates nothing. */
+/* Opens the object in an untrusted text. Returns DILOCO_EPROTO if it is truncated, damaged or of
+ * another format, and DILOCO_EDIFFERS if it has another version, which the text names. Allocates
+ * nothing. */
 DL_MUST_CHECK diloco_status dl_sealed_open(dl_json_value *out, const void *text, size_t len,
                                            const char *format);
 
 void dl_json_hash(dl_json *j, const char *key, dl_hash hash);
 void dl_json_life(dl_json *j, const char *key, const dl_life *life);
 
-/* As dl_json_read_*: DILOCO_EPROTO names the key. */
+/* As dl_json_read_*; DILOCO_EPROTO names the key. */
 DL_MUST_CHECK diloco_status dl_json_read_hash(dl_hash *out, dl_json_value object, const char *key);
 DL_MUST_CHECK diloco_status dl_json_read_life(dl_life *out, dl_json_value object, const char *key);
 /* A run's id: 32 lower-case hex digits. */
 DL_MUST_CHECK diloco_status dl_json_read_run(char out[DL_HASH_HEX + 1], dl_json_value object);
-/* null is NaN, as dl_json_f64 writes it. */
+/* Reads null as NaN, as dl_json_f64 writes it. */
 DL_MUST_CHECK diloco_status dl_json_read_f64_or_nan(double *out, dl_json_value object,
                                                     const char *key);
-/* Finite. */
+/* The value must be finite. */
 DL_MUST_CHECK diloco_status dl_json_read_finite_bits(float *out, dl_json_value object,
                                                      const char *key);
 DL_MUST_CHECK diloco_status dl_json_read_u32(uint32_t *out, dl_json_value object, const char *key,
                                              uint32_t max);
 
-/* 32 lower-case hex digits and nothing else? */
+/* Returns whether it is 32 lower-case hex digits and nothing else. */
 bool dl_run_id_ok(const char *id);
 
 #endif

@@ -35,18 +35,18 @@ typedef struct dl_identity {
 
 void dl_identity_deinit(dl_identity *identity);
 
-/* The identity that config asks for (run.roster, run.members, run.committers), owned by that key.
- * DILOCO_EINVAL with the file's line; DILOCO_ENOENT: the file. */
+/* Makes the identity that config describes (run.roster, run.members, run.committers), owned by that
+ * key. Returns DILOCO_EINVAL with the file's line, or DILOCO_ENOENT of the file. */
 DL_MUST_CHECK diloco_status dl_identity_make(dl_identity *out, const dl_config *config,
                                              const dl_signer *owner);
 
-/* The member "identity" of the open object, none where all are trusted; and back. */
+/* Write the member "identity" of the open object, unless the run has no keys, and read it. */
 void dl_identity_write(dl_json *j, const dl_identity *identity);
 DL_MUST_CHECK diloco_status dl_identity_read(dl_identity *out, dl_json_value root);
 
-/* The key of a name in a closed roster; NULL: it is not listed. */
+/* Returns the key of a name in a closed roster, or NULL if it is not listed. */
 const dl_public *dl_identity_member(const dl_identity *identity, const char *replica);
-/* May this key create entries as this replica? */
+/* Returns whether this key may create entries as this replica. */
 bool dl_identity_may_commit(const dl_identity *identity, const dl_public *key, const char *replica);
 
 #endif

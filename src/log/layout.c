@@ -1,6 +1,6 @@
-/* layout.c - names are made by one printf each and read back by reading their parts and
- * making the name again: a name that does not come out the same is not ours. So there is one
- * spelling of every name, and nothing needs to know how numbers are padded but the printf. */
+/* layout.c - each kind of name is made by one printf. A name is read by reading its parts and
+ * making it again: if the result differs, the name is not ours. So every name has one spelling, and
+ * only the printf knows how numbers are padded. */
 #include "log/layout.h"
 
 #include <stdarg.h>
@@ -43,7 +43,7 @@ void dl_life_text(char out[DL_LIFE_TEXT], const dl_life *life)
     DL_ASSERT(len > 0 && len < DL_LIFE_TEXT);
 }
 
-/* The digits that text begins with; their number is *n. */
+/* Reads the digits at the beginning of text; *n is their number. */
 static uint64_t read_digits(size_t *n, const char *text, size_t len)
 {
     uint64_t value = 0;
@@ -75,8 +75,8 @@ bool dl_life_equal(const dl_life *a, const dl_life *b)
     return a->generation == b->generation && strcmp(a->replica, b->replica) == 0;
 }
 
-/* Compare the numbers that *a and *b begin with, by length without zeros in front, then by
- * digits; move both past them. */
+/* Compares the numbers at the beginning of *a and *b, by length without leading zeros, then by
+ * digits. Moves both past them. */
 static int compare_numbers(const char **a, const char **b)
 {
     size_t n[2];
@@ -107,7 +107,7 @@ int dl_replica_compare(const char *a, const char *b)
         }
     }
     if (*p || *q) return *p ? 1 : -1;
-    return strcmp(a, b); /* equal but for zeros in front: r02 < r2 */
+    return strcmp(a, b); /* equal except leading zeros: r02 < r2 */
 }
 
 int dl_life_compare(const void *a, const void *b)
@@ -263,8 +263,8 @@ void dl_key_record(dl_key out, const dl_life *life, uint64_t part)
 
 /* ---- reading keys */
 
-/* The text after the prefix, or NULL. */
-static const char *behind(const char *key, const char *prefix)
+/* Returns the text after the prefix, or NULL. */
+static const char *after_prefix(const char *key, const char *prefix)
 {
     size_t len = strlen(prefix);
     return strncmp(key, prefix, len) == 0 ? key + len : NULL;
@@ -272,13 +272,13 @@ static const char *behind(const char *key, const char *prefix)
 
 bool dl_key_parse_life(dl_life *out, const char *key, const char *folder)
 {
-    const char *text = behind(key, folder);
+    const char *text = after_prefix(key, folder);
     return text && dl_life_parse(out, text, strlen(text));
 }
 
 bool dl_key_parse_entry(uint64_t *entry, const char *key)
 {
-    const char *text = behind(key, "log/");
+    const char *text = after_prefix(key, "log/");
     if (!text) return false;
     size_t n_digits;
     uint64_t value = read_digits(&n_digits, text, strlen(text));
@@ -289,11 +289,11 @@ bool dl_key_parse_entry(uint64_t *entry, const char *key)
     return true;
 }
 
-/* "<folder><entry>/<replica>.<generation>" and then *rest. */
+/* Parses "<folder><entry>/<replica>.<generation>"; *rest follows it. */
 static bool parse_entry_life(uint64_t *entry, dl_life *life, const char **rest, const char *key,
                              const char *folder)
 {
-    const char *text = behind(key, folder);
+    const char *text = after_prefix(key, folder);
     if (!text) return false;
     size_t n_digits;
     *entry = read_digits(&n_digits, text, strlen(text));
@@ -336,7 +336,7 @@ bool dl_key_parse_plan(uint64_t *entry, dl_life *planner, const char *key)
 bool dl_key_parse_record(dl_life *life, uint64_t *part, const char *key)
 {
     dl_life who;
-    const char *text = behind(key, "rec/");
+    const char *text = after_prefix(key, "rec/");
     const size_t len = text ? strcspn(text, "/") : 0;
     if (!text || !text[len] || !dl_life_parse(&who, text, len)) return false;
     size_t n_digits;

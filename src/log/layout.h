@@ -14,7 +14,7 @@ enum { DL_REPLICA_MAX = 31, DL_LIFE_TEXT = DL_REPLICA_MAX + 1 + 10 + 1 };
 
 typedef char dl_key[DL_KEY_MAX + 1];
 
-#define DL_LIFE_ANY UINT32_MAX /* as a generation: whichever */
+#define DL_LIFE_ANY UINT32_MAX /* as a generation: any */
 enum { DL_GENERATION_MAX = 9999999 };
 
 /* One generation of a replica (PROTOCOL: generation). */
@@ -62,7 +62,7 @@ void dl_key_admit(dl_key out, const char *replica); /* admit/r0 */
 void dl_key_record(dl_key out, const dl_life *life,
                    uint64_t part); /* rec/r0.0000/0000000000.jsonl.zst */
 
-/* The parts of a listed key; false when it is not of that kind. */
+/* Read the parts of a listed key, and return false if it is of another kind. */
 bool dl_key_parse_life(dl_life *out, const char *key,
                        const char *folder); /* "gen/", "hb/", "end/" */
 bool dl_key_parse_entry(uint64_t *entry, const char *key);

@@ -1,7 +1,7 @@
-/* pack.c - see pack.h. Both ways go piece by piece through one scratch piece, and a piece on
- * the wire is at most 4 bytes longer than in memory. So the packed form, written from the front,
- * never reaches the pieces that are still to be read. A packed form that is at the end of the
- * memory is read before the pieces reach it. */
+/* pack.c - see pack.h. Packing and unpacking go piece by piece through one scratch piece. A packed
+ * piece is at most 4 bytes longer than in memory. So the packed form, written from the front, never
+ * reaches the pieces that are still to be read. A packed form at the end of the memory is read
+ * before the pieces reach it. */
 #include "log/pack.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ diloco_status dl_packer_create(dl_packer **out)
     dl_packer *p = calloc(1, sizeof *p);
     if (p) p->compress = ZSTD_createCCtx();
     if (p) p->decompress = ZSTD_createDCtx();
-    /* Once at full size, which takes the memory that later ones use. */
+    /* Compress once at full size, which allocates the memory that later calls use. */
     if (!p || !p->compress || !p->decompress ||
         ZSTD_isError(ZSTD_compressCCtx(p->compress, p->frame, sizeof p->frame, p->shuffled,
                                        sizeof p->shuffled, LEVEL))) {
@@ -86,7 +86,7 @@ static size_t pack_piece(dl_packer *p, unsigned char *out, const unsigned char *
                          size_t width)
 {
     shuffle(p->shuffled, in, n, width);
-    /* one byte less than the piece, or it is not worth it */
+    /* the frame must be shorter than the piece, else it is of no use */
     size_t length = ZSTD_compressCCtx(p->compress, p->frame, n - 1, p->shuffled, n, LEVEL);
     if (ZSTD_isError(length)) {
         memmove(out + LENGTH, in, n);
@@ -107,7 +107,7 @@ size_t dl_pack(dl_packer *packer, unsigned char *buffer, size_t gap, size_t len,
     return (size_t)(out - buffer);
 }
 
-/* Unpack n bytes to out from a piece's `length` bytes, which may are in the same memory. */
+/* Unpacks n bytes to out from a piece's `length` bytes, which may be in the same memory. */
 static diloco_status open_piece(dl_packer *p, unsigned char *out, size_t n, const unsigned char *in,
                                 size_t length, size_t width)
 {

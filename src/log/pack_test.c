@@ -90,7 +90,7 @@ TEST(lies_about_lengths_are_refused)
     dl_packer_destroy(packer);
 }
 
-/* A frame that says it holds far more than it may: nothing is written behind len. */
+/* A frame claims a length beyond its limit: nothing is written past len. */
 TEST(what_grows_beyond_its_length_is_refused)
 {
     static unsigned char buffer[4 + DL_PACK_PIECE];

@@ -1,6 +1,6 @@
-/* runfile.c - reading goes seal, options, manifest, digests: what the file says of itself
- * (config_digest, manifest_digest) must be what its content gives, so a program whose option
- * table or layout differs is found here and not as a wrong result later. */
+/* runfile.c - reads seal, options, manifest and digests, in this order. The digests in the file
+ * (config_digest, manifest_digest) must be those of its content. So a program with another option
+ * table or layout fails here, and not later with a wrong result. */
 #include "log/runfile.h"
 
 #include "log/fields.h"
@@ -59,7 +59,7 @@ diloco_status dl_runfile_write(dl_buf *out, const dl_runfile *file)
 
 /* ---- reading */
 
-/* An option by its own name, not an alias, that must agree; NULL. */
+/* Finds an option of the AGREE kind by its name, not by an alias, or returns NULL. */
 static const dl_option *find_agreed(const char *name)
 {
     const dl_option *row = dl_option_find(dl_config_table, name);
@@ -95,12 +95,12 @@ static diloco_status read_options(dl_runfile *out, dl_json_value options)
     return DILOCO_OK;
 }
 
-/* The digest that stands under `key` must be the one that was computed. */
+/* Checks that the digest under `key` is the computed one. */
 static diloco_status check_digest(dl_json_value object, const char *key, dl_hash computed)
 {
-    dl_hash told;
-    DL_TRY(dl_json_read_hash(&told, object, key));
-    if (dl_hash_equal(told, computed)) return DILOCO_OK;
+    dl_hash stored;
+    DL_TRY(dl_json_read_hash(&stored, object, key));
+    if (dl_hash_equal(stored, computed)) return DILOCO_OK;
     return dl_fail(DILOCO_EPROTO, "\"%s\" is not the digest of what the file says", key);
 }
 
@@ -155,7 +155,7 @@ diloco_status dl_runfile_read(dl_runfile *out, const void *text, size_t len)
 
 /* ---- agreement */
 
-/* What differs, one line each; lines beyond MAX_LINES are only counted. */
+/* The differences, one line each; lines beyond MAX_LINES are only counted. */
 typedef struct report {
     dl_buf text;
     size_t n_lines;
@@ -212,7 +212,8 @@ static diloco_status compare_tensors(report *r, const dl_manifest *run, const dl
     return dl_buf_addf(&r->text, " here");
 }
 
-/* Equal up to the second dot? Programs of one series compute alike and write the same formats. */
+/* Returns whether two versions are equal up to the second dot. Programs of one series compute alike
+ * and write the same formats. */
 static bool same_series(const char *a, const char *b)
 {
     size_t n_dots = 0;

@@ -1,7 +1,7 @@
-/* runfile.h - run.json: what a run is, created once (docs/formats.md has the fields).
+/* runfile.h - run.json: the definition of a run, created once (docs/formats.md has the fields).
  *
- * Everything that must agree stands here: the AGREE options as text, the model's manifest, the
- * digest of the first state and where it lies. A replica takes all of it from here. */
+ * It holds everything that must agree: the AGREE options as text, the model's manifest, and the
+ * digest and key of the first state. A replica takes all of it from here. */
 #ifndef DL_LOG_RUNFILE_H
 #define DL_LOG_RUNFILE_H
 
@@ -14,35 +14,35 @@
 enum { DL_RUNFILE_MAX = 64 << 20 };
 
 typedef struct dl_runfile {
-    char id[33];      /* 128 random bits in hex: names the run */
+    char id[33];      /* 128 random bits in hex: the run's id */
     char program[32]; /* version that created it */
-    dl_config config; /* AGREE options set; the others at their defaults */
+    dl_config config; /* AGREE options set; the others have their defaults */
     dl_hash config_digest;
     dl_manifest manifest; /* owned */
-    dl_hash theta0;       /* state digest of fragment 0 … folded: dl_hash_bytes of all digests */
-    dl_hash theta0_file;  /* dl_digest_bytes of the theta0 object, which its key names */
-    char data_digest[DL_HASH_HEX + 1]; /* "" when nobody gave one */
-    dl_identity identity;              /* owned; config.roster says the same */
+    dl_hash theta0;       /* state digests of all fragments, combined by dl_hash_bytes */
+    dl_hash theta0_file;  /* dl_digest_bytes of the theta0 object, whose key has it */
+    char data_digest[DL_HASH_HEX + 1]; /* "" if the creator gave none */
+    dl_identity identity;              /* owned; agrees with config.roster */
     dl_base base; /* owned; tensors that are not exchanged: empty in most runs */
 } dl_runfile;
 
 void dl_runfile_deinit(dl_runfile *file);
 
-/* What run.json's signature says it is. */
+/* Returns the statement that run.json's signature signs. */
 dl_statement dl_runfile_statement(const dl_runfile *file);
 
 DL_MUST_CHECK diloco_status dl_runfile_write(dl_buf *out, const dl_runfile *file);
-/* DILOCO_EPROTO: not a run.json, or its owner did not sign it; DILOCO_EDIFFERS: of another format
- * version (which is named). */
+/* Reads run.json. Returns DILOCO_EPROTO if it is no run.json or its owner did not sign it, and
+ * DILOCO_EDIFFERS if it has another format version, which the text names. */
 DL_MUST_CHECK diloco_status dl_runfile_read(dl_runfile *out, const void *text, size_t len);
 
-/* Does this configuration and manifest belong to this run? Options that were not given (origin
- * "default") are taken from the run silently. DILOCO_EDIFFERS lists each option that differs
- * ("trainer.local_steps_per_round is 50 in the run, 40 here (--set)"), a program of another series
- * (0.1 and 0.2), then the first tensor that differs; at most 8 lines. */
+/* Checks that this configuration and manifest belong to the run. Options that were not given
+ * (origin "default") are taken from the run silently. DILOCO_EDIFFERS lists each option that
+ * differs ("trainer.local_steps_per_round is 50 in the run, 40 here (--set)"), a program of another
+ * series (0.1 and 0.2), then the first tensor that differs; at most 8 lines. */
 DL_MUST_CHECK diloco_status dl_runfile_matches(const dl_runfile *file, const dl_config *config,
                                                const dl_manifest *manifest);
-/* config's AGREE options become the run's (origin "run"). */
+/* Sets config's AGREE options to the run's (origin "run"). */
 void dl_runfile_take(dl_config *config, const dl_runfile *file);
 
 #endif

@@ -1,4 +1,4 @@
-/* signed_test.c - sealed JSON that somebody signed: as what it is, and as nothing else; and
+/* signed_test.c - signed and sealed JSON is valid only as the object that was signed; and
  * invitations. */
 #include "log/fields.h"
 #include "log/invitation.h"
@@ -69,7 +69,7 @@ TEST(no_byte_of_a_signed_text_can_be_another)
     write_note(&text, "hello");
     CHECK_STATUS(DILOCO_EPROTO, dl_sealed_signer(&by, text.data, text.len, &what));
     CHECK_OK(dl_sealed_sign(&text, 0, a, &what));
-    for (size_t i = 0; i < text.len - DL_SEAL; i++) { /* the seal is fields_test's */
+    for (size_t i = 0; i < text.len - DL_SEAL; i++) { /* fields_test.c covers the seal */
         text.data[i] ^= 1;
         CHECK(dl_sealed_signer(&by, text.data, text.len, &what) == DILOCO_EPROTO);
         text.data[i] ^= 1;
@@ -80,7 +80,7 @@ TEST(no_byte_of_a_signed_text_can_be_another)
     dl_buf_init(&full, 100);
     write_note(&full, "x");
     const size_t len = full.len;
-    CHECK_STATUS(DILOCO_EPROTO, dl_sealed_sign(&full, 0, a, &what)); /* no room: as it was */
+    CHECK_STATUS(DILOCO_EPROTO, dl_sealed_sign(&full, 0, a, &what)); /* no space: unchanged */
     CHECK_INT(len, full.len);
     dl_buf_deinit(&full);
     dl_buf_deinit(&text);

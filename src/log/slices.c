@@ -1,8 +1,8 @@
 /* slices.c - see slices.h.
  *
- * Neighbouring slices of a payload may share the bytes of a block that straddles the cut. Whoever
- * reads all of a contribution compares the digests when all are read: so shared bytes that differ
- * are found, and everybody decodes the same. */
+ * Adjacent slices of a payload may share the bytes of a block that crosses the cut. A reader of a
+ * whole contribution compares the digests after all slices are read. So it finds shared bytes that
+ * differ, and every reader decodes the same. */
 #include "log/slices.h"
 
 #include "log/layout.h"
@@ -31,7 +31,7 @@ size_t dl_slice_owner(size_t i, size_t nth, uint64_t entry, size_t n_members)
     return (i + nth + (size_t)(entry % n_members)) % n_members;
 }
 
-/* Integers and booleans, behind the parts of slice 0. */
+/* Adds integers and booleans after the parts of slice 0. */
 static size_t add_discrete(dl_slice_part *out, size_t n, const dl_slicing *s, size_t i,
                            unsigned char *discrete)
 {
@@ -104,7 +104,7 @@ dl_contribution_data dl_slices_data(const dl_slicing *s, unsigned char *base)
 
 typedef struct scatter {
     const dl_slice_part *parts;
-    size_t n, at, total; /* bytes that have come, of so many */
+    size_t n, at, total; /* bytes received, of `total` */
     const char *reason;
 } scatter;
 

@@ -1,5 +1,4 @@
-/* slot.c - see contribution.h: where a contribution lies while it waits, in memory or in a file
- * that has no name. */
+/* slot.c - see contribution.h: memory, or an unlinked file, for a contribution that waits. */
 #include "log/contribution.h"
 
 #include "base/size.h"

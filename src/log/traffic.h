@@ -16,10 +16,10 @@ typedef enum dl_traffic {
     DL_N_TRAFFIC
 } dl_traffic;
 
-/* As the record calls them: "probe", "first_model", … */
+/* The names in the record: "probe", "first_model", … */
 extern const char *const dl_traffic_names[DL_N_TRAFFIC];
 
-/* Return the kind of a key, or of a folder that is listed. For dl_moved. */
+/* Returns the kind of a key, or of a folder that is listed. For dl_moved. */
 unsigned dl_traffic_kind(const char *key);
 
 #endif

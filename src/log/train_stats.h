@@ -1,4 +1,4 @@
-/* train_stats.h - what a replica trained on a fragment since the fragment's base.
+/* train_stats.h - a replica's training on a fragment since the fragment's base.
  *
  * The trainer fills one record for each fragment. Capture, contribution header, member of a commit
  * and local state embed it, and none copies it field by field. A form that stores fewer fields

@@ -22,7 +22,7 @@ diloco_status dl_zipper_create(dl_zipper **out, size_t usual)
     if (!z) return no_memory();
     dl_buf_init(&z->frame, SIZE_MAX / 2);
     z->context = ZSTD_createCCtx();
-    /* Once at full size, which takes the memory that later ones use. */
+    /* Compress once at full size, which allocates the memory that later calls use. */
     void *text = calloc(1, usual);
     dl_span frame;
     const diloco_status status = z->context && text ? dl_zip(z, &frame, text, usual) : no_memory();
