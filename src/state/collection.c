@@ -1,6 +1,6 @@
-/* collection.c - what may go is older than `floor`, the smaller of the second-newest verified
- * snapshot and every live heartbeat's entry. run.json, gen/ and log/ never go: a deleted log
- * name could be decided twice by a sleeper. */
+/* collection.c - deletes objects older than `floor`: the smaller of the second-newest verified
+ * snapshot's entry and every live heartbeat's entry. run.json, gen/ and log/ are never deleted. If
+ * a log name were deleted, a process that was suspended could decide it again. */
 #include "state/collection.h"
 
 #include "base/json.h"
@@ -16,13 +16,14 @@ typedef struct sweep {
     dl_store *store;
     const dl_runfile *run;
     dl_time until;
-    uint64_t second; /* entry of the newest snapshot below `floor`; 0: none */
+    uint64_t second; /* entry of the newest snapshot below `floor`; 0: no such snapshot */
     dl_life second_life;
     uint64_t floor;
     bool async;
-    dl_entry before;       /* async: the entry before `floor`, */
-    const dl_roster *told; /* … and what its readers have come to since */
-    dl_key *keys;          /* a batch to delete */
+    dl_entry before; /* async: the entry before `floor`, */
+    /* async: shows which contributions to bases before the floor have counted. */
+    const dl_roster *counted;
+    dl_key *keys; /* keys to delete together */
     size_t n_keys;
 } sweep;
 
@@ -41,7 +42,8 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* Lowers `floor` from the newest snapshot to the next one that reads back whole; 0: none does. */
+/* Lowers `floor` from the newest snapshot to the next one that reads back whole, or to 0 if no
+ * other does. */
 static diloco_status find_second(sweep *s)
 {
     dl_collector *c = s->collector;
@@ -64,12 +66,12 @@ static diloco_status find_second(sweep *s)
 
 static bool is_member(const sweep *s, const char *replica)
 {
-    return dl_roster_has(s->told, replica, NULL) ||
+    return dl_roster_has(s->counted, replica, NULL) ||
            dl_identity_member(&s->run->identity, replica) != NULL;
 }
 
-/* Return the place of that replica, or a new one; SIZE_MAX: there is none. Anyone who can write to
- * the store can put any number of names under hb/, so members take the places of others. */
+/* Returns the place of that replica, or a new one, or SIZE_MAX if all are used. Anyone with write
+ * access can create any number of names under hb/, so members may take the places of others. */
 static size_t place_of(const sweep *s, const char *replica)
 {
     dl_collector *c = s->collector;
@@ -105,7 +107,8 @@ static diloco_status found_life(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* Reads the i-th heartbeat; false: it has said nothing new for run.patience, or is gone. */
+/* Reads the i-th heartbeat. *live is false if it has not changed for run.patience or does not
+ * exist. */
 static diloco_status look(sweep *s, size_t i, bool *live, uint64_t *entry)
 {
     dl_collector *c = s->collector;
@@ -126,7 +129,7 @@ static diloco_status look(sweep *s, size_t i, bool *live, uint64_t *entry)
     }
     *live = now - c->seen[i].changed < dl_time_from_seconds(s->run->config.patience_s);
     dl_json_value json;
-    *entry = 0; /* not readable: protect everything */
+    *entry = 0; /* unreadable: protect everything */
     if (dl_json_parse(&json, text.data, text.len) == DILOCO_OK)
         (void)!dl_json_read_u64(entry, json, "entry", UINT64_MAX);
     return DILOCO_OK;
@@ -148,8 +151,8 @@ static diloco_status lower_floor_to_heartbeats(sweep *s)
 
 enum { BATCH = 64 };
 
-static bool may_count_behind(const sweep *s, const dl_roster *roster, const char *replica,
-                             uint64_t base)
+static bool may_count_after(const sweep *s, const dl_roster *roster, const char *replica,
+                            uint64_t base)
 {
     return dl_async_may_count(roster, s->floor, &s->run->config, replica, base);
 }
@@ -159,11 +162,11 @@ static bool may_still_count(const sweep *s, const char *key)
     uint64_t base;
     dl_life life;
     return s->async && dl_key_parse_contribution(&base, &life, key) &&
-           (may_count_behind(s, &s->before.roster, life.replica, base) ||
-            may_count_behind(s, s->told, life.replica, base));
+           (may_count_after(s, &s->before.roster, life.replica, base) ||
+            may_count_after(s, s->counted, life.replica, base));
 }
 
-/* The objects of an old entry; the walk stops at the floor, since keys ascend. */
+/* Collects the objects of an old entry. The walk ends at the floor, since keys ascend. */
 static diloco_status found_old(void *context, const char *key, size_t len)
 {
     sweep *s = context;
@@ -190,9 +193,9 @@ static diloco_status remove_below(sweep *s, const char *prefix)
     return DILOCO_OK;
 }
 
-/* async: which contributions to a base before the floor an entry behind it may name, the roster of
- * the entry before the floor tells (async.h). Where that entry is a malicious member's, and void,
- * `told` keeps what has not counted. */
+/* async: a later entry may name contributions to a base before the floor. The roster of the entry
+ * before the floor shows which (async.h). If a malicious member wrote that entry, it is void, and
+ * `counted` keeps the contributions that have not counted. */
 static diloco_status read_roster(sweep *s)
 {
     dl_buf text;
@@ -211,7 +214,7 @@ static diloco_status collect(sweep *s)
     if (s->floor == 0) return DILOCO_OK;
     DL_TRY(lower_floor_to_heartbeats(s));
     if (s->floor == 0) return DILOCO_OK;
-    /* Snapshots first: one that stands has the contributions behind it. */
+    /* Snapshots first, so that a remaining snapshot has the contributions after it. */
     DL_TRY(remove_below(s, "snap/"));
     s->async = s->run->config.schedule == DL_SCHEDULE_ASYNC;
     if (s->async) DL_TRY(read_roster(s));
@@ -225,12 +228,12 @@ diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
                                       const dl_life *life, const dl_signer *signer, dl_time until)
 {
     const uint64_t entry = state->control.entry;
-    bool vouched;
+    bool confirmed;
     const diloco_status written =
-        dl_snapshot_write(&vouched, store, state, run, life, signer, until);
+        dl_snapshot_write(&confirmed, store, state, run, life, signer, until);
     dl_state_put_out_all(state);
     if (written) return written;
-    if (!vouched) DL_TRY(dl_snapshot_verify(store, entry, life, run, until));
+    if (!confirmed) DL_TRY(dl_snapshot_verify(store, entry, life, run, until));
     if (run->config.retain == DL_RETAIN_ALL) return DILOCO_OK;
 
     sweep s = {.collector = collector,
@@ -238,7 +241,7 @@ diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
                .run = run,
                .until = until,
                .floor = entry,
-               .told = &state->control.roster};
+               .counted = &state->control.roster};
     if (collect(&s))
         dl_log(DILOCO_LOG_WARN, "old objects stay in the store for now: %s", diloco_error_text());
     dl_entry_deinit(&s.before);

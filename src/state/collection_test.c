@@ -1,5 +1,5 @@
-/* collection_test.c - only what PROTOCOL P25 lets go goes: with objects made by hand, and after
- * whole runs, where verify has to work from what is left. */
+/* collection_test.c - a collection deletes only what PROTOCOL P25 allows: with objects made by
+ * hand, and after whole runs, where verify has to work with the rest. */
 #include "toy_run.h"
 
 #include "run/open.h"
@@ -86,7 +86,7 @@ static diloco_status note_entry(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* The entries whose contributions, or snapshots, are left. */
+/* Returns the entries whose contributions, or snapshots, remain. */
 static const char *left(scene *s, const char *prefix)
 {
     static char text[256];
@@ -167,7 +167,7 @@ TEST(a_heartbeat_that_cannot_be_read_protects_everything_while_it_lives)
     scene_end(s);
 }
 
-/* Junk names under hb/, more than a collector can keep in mind, and first in every listing. */
+/* Junk names under hb/, more than a collector has places for, and first in every listing. */
 TEST(more_heartbeats_than_there_is_room_for_do_not_stop_collection)
 {
     scene *s = scene_make("mem://crowded-heartbeats", "recent", "1");
@@ -181,7 +181,7 @@ TEST(more_heartbeats_than_there_is_room_for_do_not_stop_collection)
     beat(s, "r7.0001", "{\"entry\":3,\"beat\":1}");
     snapshot_at(s, 4);
     snapshot_at(s, 8);
-    CHECK_STR("3 4 5 6 7 8 9 ", left(s, "c/")); /* a member's holds its entry */
+    CHECK_STR("3 4 5 6 7 8 9 ", left(s, "c/")); /* a member's heartbeat protects its entry */
     s->collector.now += 2 * DL_SECOND;
     beat(s, "r7.0001", "{\"entry\":8,\"beat\":2}");
     snapshot_at(s, 9);
@@ -229,7 +229,7 @@ static void put_entry(scene *s, uint64_t entry, const char *counts, uint64_t bas
     dl_buf_deinit(&text);
 }
 
-/* r0's to bases below 3 have counted, r7's to base 1 has not, and may. */
+/* r0's contributions to bases below 3 have counted. r7's to base 1 has not, and still may. */
 TEST(p25_what_an_asynchronous_entry_may_still_name_stays_and_nothing_for_its_sake)
 {
     scene *s = scene_make("mem://unnamed", "recent", "60");
@@ -245,7 +245,8 @@ TEST(p25_what_an_asynchronous_entry_may_still_name_stays_and_nothing_for_its_sak
     scene_end(s);
 }
 
-/* Whoever lies may create an entry that nobody folds; what has not counted stays all the same. */
+/* A malicious member may create an entry that no replica applies; contributions that have not
+ * counted remain. */
 TEST(p25_a_void_entrys_roster_lets_nothing_go_that_may_count)
 {
     scene *s = scene_make("mem://void", "recent", "60");
@@ -258,7 +259,7 @@ TEST(p25_a_void_entrys_roster_lets_nothing_go_that_may_count)
     scene_end(s);
 }
 
-/* ---- what the store confirms ----------------------------------------------------------- */
+/* ---- snapshots that the store confirms ---------------------------------------------------- */
 
 static void wrap(scene *s, bool vouch)
 {
@@ -286,7 +287,7 @@ TEST(p25_a_snapshot_that_the_store_vouches_for_is_not_read_back)
 
 static float *changing;
 
-/* A store behind which the state does not stay what it was when the manifest was made of it. */
+/* A store that changes the state after its manifest was made. */
 static diloco_status create_changed(void *user, void *handle, const char *key,
                                     const diloco_user_bytes *parts, size_t n, bool *taken,
                                     double timeout_s)
@@ -324,7 +325,7 @@ static diloco_verify_report verify_run(const char *store, const char *retain)
     toy_set_all(all, 2, "run.retain", retain);
     toy_set_all(all, 2, "run.snapshot_every", "0.001");
     toy_set_all(all, 2, "trainer.rounds", "30");
-    all[0].step_us = all[1].step_us = 2000; /* so that heartbeats tell of later entries */
+    all[0].step_us = all[1].step_us = 2000; /* so that heartbeats name later entries */
     toy_live_all(all, 2);
     TOY_OK(all[0]);
     TOY_OK(all[1]);
@@ -345,7 +346,7 @@ TEST(verify_works_from_what_is_left_and_from_the_beginning_when_all_is_kept)
     CHECK_STR(all.digest, recent.digest);
 }
 
-/* A snapshot that a straggler has put behind the collection of the others looks like this. */
+/* The same objects as after a slow replica uploads a snapshot when others have collected. */
 TEST(verify_passes_over_a_snapshot_whose_contributions_are_gone)
 {
     diloco_verify_report report = verify_run("mem://straggler", "recent");

@@ -1,5 +1,5 @@
-/* continuation.c - see continuation.h. A tensor continues or starts again as a whole: vectors of
- * one optimizer belong together, and those of another shape belong to another tensor. */
+/* continuation.c - see continuation.h. A tensor continues or starts again as a whole. The vectors
+ * of one optimizer belong together, and those of another shape belong to another tensor. */
 #include "state/continuation.h"
 
 #include "base/log.h"
@@ -22,7 +22,7 @@ bool dl_continues(const dl_st_tensor *found, const char *dtype, const size_t *sh
            memcmp(found->shape, shape, (size_t)n_dims * sizeof *shape) == 0;
 }
 
-/* ---- where from --------------------------------------------------------------------------- */
+/* ---- the source --------------------------------------------------------------------------- */
 
 static bool is_run(const char *from)
 {
@@ -156,7 +156,7 @@ void dl_continue_start(dl_continue_text out, const dl_config *config, bool inher
 /* ---- H of both runs ----------------------------------------------------------------------- */
 
 typedef struct pace {
-    double local_steps, lr, mu; /* NaN: not told */
+    double local_steps, lr, mu; /* NaN: not recorded */
 } pace;
 
 static double number_of(dl_json_value metadata, const char *name)
@@ -176,13 +176,13 @@ static diloco_status read_pace(void *context, const dl_st *st)
     return DILOCO_OK;
 }
 
-/* What is written with three digits is what was advised. */
+/* Compares with tolerance, since the advice is printed with three digits. */
 static bool is_near(double x, double y)
 {
     return fabs(x - y) <= 0.01 * y;
 }
 
-/* Momentum and nesterov; false: they are that. */
+/* Advises on momentum and nesterov. Returns false if the options have the advised values. */
 static bool advise(dl_continue_text out, const pace *before, const dl_config *config)
 {
     const double ratio = (double)config->local_steps / before->local_steps;
@@ -207,8 +207,8 @@ bool dl_continue_pace(dl_continue_text out, const dl_config *config)
     const dl_outer *outer = dl_outer_of(config);
     if (!dl_continue_is_asked(config) || dl_init_from(config->init_from, read_pace, &before))
         return false;
-    const bool told = before.local_steps > 0 && before.lr >= 0 && before.mu >= 0 && before.mu < 1;
-    if (!told || now == 0 || now == before.local_steps || outer->n_state == 0) return false;
+    const bool known = before.local_steps > 0 && before.lr >= 0 && before.mu >= 0 && before.mu < 1;
+    if (!known || now == 0 || now == before.local_steps || outer->n_state == 0) return false;
     if (outer->linear) return advise(out, &before, config);
     snprintf(out, sizeof(dl_continue_text),
              "trainer.local_steps_per_round is %g and was %g in the run that goes on here: the "

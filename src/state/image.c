@@ -1,9 +1,9 @@
-/* image.c - a state as safetensors, out and in.
+/* image.c - a state as safetensors, written and read.
  *
- * `parts` lists every tensor of an image with its place in the state: the manifest's under
- * their own names and, for each trained one, its outer vectors as "diloco.<vector>.<name>".
- * Eight-byte types come first, then four, then one, so every tensor is aligned to its type.
- * Writing turns the list into spans; reading turns the header's order into targets. */
+ * `parts` lists every tensor of an image with its place in the state. The manifest's tensors have
+ * their own names; the outer vectors of a trained one are "diloco.<vector>.<name>". Eight-byte
+ * types come first, then four, then one, so every tensor is aligned to its type. Writing makes
+ * spans from the list; reading makes targets from the header's order. */
 #include "state/image.h"
 
 #include "base/text.h"
@@ -21,7 +21,7 @@ enum {
     PER_TENSOR = 1024 /* more than a tensor's line can have: name, shape, offsets */
 };
 
-/* ---- what an image holds */
+/* ---- contents of an image */
 
 typedef struct parts {
     dl_st_tensor *tensors;
@@ -49,7 +49,7 @@ static void add_part(parts *p, const dl_manifest_tensor *t, const char *name, vo
     p->data[p->n++] = data;
 }
 
-/* Also the name's memory. */
+/* Adds the outer vectors of a tensor, and the memory of their names. */
 static void add_outer_vectors(parts *p, const dl_state *state, const dl_manifest_tensor *t)
 {
     const dl_fragment_state *now = &state->now[t->fragment];
@@ -57,7 +57,7 @@ static void add_outer_vectors(parts *p, const dl_state *state, const dl_manifest
         const char *vector = state->outer->state_names[k];
         size_t size = strlen("diloco..") + strlen(vector) + strlen(t->name) + 1;
         char *name = dl_arena_take(&p->arena, size);
-        if (!name) continue; /* measuring */
+        if (!name) continue; /* measures the memory only */
         snprintf(name, size, "diloco.%s.%s", vector, t->name);
         add_part(p, t, name, now->outer[k] + t->offset);
     }
@@ -104,7 +104,7 @@ static size_t part_len(const parts *p, size_t i)
     return len;
 }
 
-/* ---- out */
+/* ---- writing */
 
 static diloco_status put_header(dl_buf *header, const parts *p, const dl_config *config)
 {
@@ -138,7 +138,7 @@ diloco_status dl_state_image(dl_buf *header, dl_span *spans, size_t cap, size_t 
     return status ? dl_fail_context(status, "state image") : DILOCO_OK;
 }
 
-/* ---- in */
+/* ---- reading */
 
 void dl_image_reader_init(dl_image_reader *r, dl_state *state)
 {
@@ -162,7 +162,8 @@ static bool same_shape(const dl_st_tensor *a, const dl_st_tensor *b)
            memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape) == 0;
 }
 
-/* Part i among the header's tensors: at the same place when we wrote it, else searched. */
+/* Finds part i among the header's tensors: at the same index if we wrote the image, else by a
+ * search. */
 static const dl_st_tensor *find_part(const dl_st *st, const parts *p, size_t i)
 {
     if (strcmp(st->tensors[i].name, p->tensors[i].name) == 0) return &st->tensors[i];
@@ -197,7 +198,7 @@ static diloco_status read_header(dl_image_reader *r)
 {
     dl_st st;
     parts p;
-    /* dl_st_open reads no byte behind the header, only compares sizes with the total */
+    /* dl_st_open reads no byte after the header, and compares sizes with the total */
     DL_TRY(dl_st_open(&st, r->header.data, r->total));
     diloco_status status = parts_init(&p, r->state);
     if (!status) {
@@ -208,7 +209,7 @@ static diloco_status read_header(dl_image_reader *r)
     return status;
 }
 
-/* The 8 bytes are there: how long is the header? */
+/* Reads the header's length, whose 8 bytes have arrived. */
 static diloco_status read_header_len(dl_image_reader *r)
 {
     uint64_t len = 0;
@@ -221,7 +222,7 @@ static diloco_status read_header_len(dl_image_reader *r)
     return DILOCO_OK;
 }
 
-/* Bytes of the header from this piece. */
+/* Takes bytes of the header from this piece. */
 static diloco_status take_header(dl_image_reader *r, size_t *taken, const unsigned char *from,
                                  size_t len)
 {

@@ -1,5 +1,5 @@
-/* mirrors.c - see mirrors.h. A narrow tensor on a device passes through a third place, `raw`, of
- * its own width. Copies are queued for all of a fragment, and waited for once. */
+/* mirrors.c - see mirrors.h. A narrow tensor on a device has a third copy in between, `raw`, with
+ * its own width. Copies are queued for a whole fragment, and waited for once. */
 #include "state/mirrors.h"
 
 #include "base/size.h"
@@ -12,11 +12,12 @@
 #include <string.h>
 
 typedef struct mirror {
-    diloco_tensor at; /* the trainer's, as it was registered */
+    diloco_tensor at; /* the trainer's tensor, as it was registered */
     const diloco_device *device;
     size_t count;
-    void *data;         /* owned; of the stored type */
-    unsigned char *raw; /* owned: what comes from and goes to the device; data where that is it */
+    void *data; /* owned; of the stored type */
+    /* owned: copied to and from the device; equal to `data` if the types are equal */
+    unsigned char *raw;
 } mirror;
 
 struct dl_mirrors {
@@ -56,7 +57,8 @@ static diloco_status make(mirror *m, const diloco_tensor *tensor, const diloco_d
 {
     *m = (mirror){.at = *tensor, .device = device, .count = count};
     const bool through = device && is_narrow(m);
-    const diloco_device *where = through ? NULL : device; /* who is copied to is the device's */
+    /* NULL: a conversion copies, not the device */
+    const diloco_device *where = through ? NULL : device;
     m->data = take(where, count * dl_dtype_size(dl_dtype_stored(tensor->dtype)));
     if (device) m->raw = through ? take(device, raw_len(m)) : m->data;
     if (m->data && (m->raw || !device)) return DILOCO_OK;
@@ -125,8 +127,8 @@ static void fail(dl_mirrors *m, const mirror *one, const char *what, diloco_stat
     snprintf(m->text, sizeof m->text, "the device of tensor %s failed to %s", one->at.name, what);
 }
 
-/* Once for each stream that something was queued on: tensors of one device follow each other.
- * Behind a failure, too: what was queued before it still writes. */
+/* Waits once for each stream with queued copies; tensors of one device are adjacent. It also waits
+ * after a failure, since earlier copies still write. */
 static void wait_for_all(dl_mirrors *m, int fragment)
 {
     const diloco_device *waited = NULL;

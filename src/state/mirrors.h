@@ -1,10 +1,10 @@
-/* mirrors.h - tensors that the run cannot work on where they are: on a device, or narrower than the
- * f32 of the state. Each has a mirror, a copy in host memory of the type that the state stores. The
- * run reads and writes the mirrors alone; they are brought up to date before what is read is the
- * trainer's, and what was written is brought back behind it.
+/* mirrors.h - host copies of tensors that the run cannot use directly: on a device, or narrower
+ * than the f32 of the state. Each has a mirror in host memory of the type that the state stores.
+ * The run reads and writes only mirrors. They are updated before the run reads the trainer's
+ * values, and copied back after it writes.
  *
- * A mirror holds only values that its tensor can hold: who writes a narrow one rounds first. So to
- * bring back and to bring up to date changes nothing. */
+ * A mirror holds only values that its tensor can hold, since a writer of a narrow one rounds first.
+ * So copying back and updating again changes nothing. */
 #ifndef DL_STATE_MIRRORS_H
 #define DL_STATE_MIRRORS_H
 
@@ -13,17 +13,19 @@
 
 typedef struct dl_mirrors dl_mirrors;
 
-/* For those of tensors[n] that need one; their data becomes the mirror, their dtype stays. devices
- * [n]: NULL where it is host memory; borrowed. *out is NULL where none needs one. DILOCO_EINVAL:
- * what dl_manifest_init refuses; DILOCO_ENOMEM: the tensors are as they were. */
+/* Makes mirrors for those of tensors[n] that need one; their data becomes the mirror, their dtype
+ * stays. devices[n]: NULL for host memory; borrowed. *out is NULL if no tensor needs a mirror.
+ * Returns DILOCO_EINVAL if dl_manifest_init refuses a tensor, and DILOCO_ENOMEM; the tensors are
+ * unchanged then. */
 DL_MUST_CHECK diloco_status dl_mirrors_create(dl_mirrors **out, diloco_tensor *tensors,
                                               const diloco_device *const *devices, size_t n);
 void dl_mirrors_destroy(dl_mirrors *m); /* NULL is fine */
 
 enum { DL_ALL_FRAGMENTS = -1 };
 
-/* The trainer's values into the mirrors of a fragment; and back. Nothing where m is NULL. What the
- * device says when it fails is returned from then on. */
+/* dl_mirrors_pull copies the trainer's values to the mirrors of a fragment, and dl_mirrors_push
+ * copies back. They do nothing if m is NULL. After a device has failed, dl_mirrors_check returns
+ * its error. */
 DL_MUST_CHECK diloco_status dl_mirrors_pull(dl_mirrors *m, int fragment);
 void dl_mirrors_push(dl_mirrors *m, int fragment);
 DL_MUST_CHECK diloco_status dl_mirrors_check(const dl_mirrors *m);

@@ -1,8 +1,8 @@
-/* mirrors_test.c - tensors of bf16 and f16, and tensors on a device, against the same run on f32 in
- * host memory.
+/* mirrors_test.c - compares tensors of bf16 and f16, and tensors on a device, with the same run on
+ * f32 in host memory.
  *
- * The device is a trap: its memory can be touched in its own copies only, and what it was asked to
- * copy is done when it is synchronised, not before. */
+ * The test's device checks accesses: its memory can be touched only in its own copies, and a queued
+ * copy is done when the stream is synchronized, not before. */
 #include "state/mirrors.h"
 #include "tensor/manifest.h"
 #include "tensor/widths.h"
@@ -10,7 +10,7 @@
 
 #include <sys/mman.h>
 
-/* ---- the trap --------------------------------------------------------------------------- */
+/* ---- the test's device -------------------------------------------------------------------- */
 
 enum { ARENA = 1 << 16, MAX_COPIES = 8 };
 
@@ -21,11 +21,11 @@ typedef struct copy {
 } copy;
 
 typedef struct trap {
-    unsigned char *memory; /* PROT_NONE but inside `done` and `poke` */
+    unsigned char *memory; /* PROT_NONE except in `done` and `poke` */
     size_t used, n_copies, n_done, pinned;
     copy copies[MAX_COPIES];
     bool fail;
-    size_t fail_at; /* this copy, counted from 1, fails; 0: none */
+    size_t fail_at; /* this copy, counted from 1, fails; 0: no copy does */
     diloco_device device;
 } trap;
 
@@ -98,7 +98,7 @@ static void trap_close(trap *d)
     munmap(d->memory, ARENA);
 }
 
-/* ---- a trainer over tensors of any type, anywhere --------------------------------------- */
+/* ---- a trainer with tensors of any type and place ----------------------------------------- */
 
 enum { N = 11 };
 
@@ -108,7 +108,7 @@ typedef struct trainer {
     trap device;
     unsigned char host[N * sizeof(float)];
     void *at;          /* the N values, on the device or in host */
-    float last_pushed; /* w[0] as training found it in its newest step */
+    float last_pushed; /* w[0] at the beginning of the newest step */
 } trainer;
 
 static void get(trainer *r, float *w)
@@ -153,8 +153,8 @@ static diloco_status register_narrow(toy *t, diloco_run *run)
                  .name = "narrow", .data = r->at, .dtype = r->dtype, .n_dims = 1, .shape = {N}});
 }
 
-/* Values move by whole eighths, which every type here holds: so all types take the same way as
- * long as theta itself is held. */
+/* Values move by whole eighths, which every type here holds. So all types have the same values as
+ * long as theta itself is representable. */
 static double step_by_eighths(toy *t, const diloco_run_info *now)
 {
     trainer *r = t->user;
@@ -193,7 +193,7 @@ static void check_same(trainer *r)
     CHECK_BYTES(a, b, sizeof a);
 }
 
-/* Two replicas with tensors of that type; what they end with. */
+/* Runs two replicas with tensors of that type, and returns their final values. */
 static void live_two(float *w, diloco_dtype dtype, bool on_device, const char *setting,
                      const char *value)
 {
@@ -214,7 +214,7 @@ static void live_two(float *w, diloco_dtype dtype, bool on_device, const char *s
     toy_live_all(all, 2);
     TOY_OK(all[0]);
     TOY_OK(all[1]);
-    if (!setting) check_same(r); /* a mix and an overlap leave each its own */
+    if (!setting) check_same(r); /* with a mix and an overlap they differ */
     get(&r[0], w);
     for (int i = 0; i < 2 && on_device; i++)
         trap_close(&r[i].device);
@@ -238,7 +238,7 @@ TEST(where_a_tensor_lies_changes_no_bit)
         }
 }
 
-/* theta after the run is what f32 tensors give, rounded, as long as every step is exact: the outer
+/* theta after the run is that of f32 tensors, rounded, as long as every step is exact. The outer
  * learning rate is 1 without momentum, and two replicas halve eighths. */
 TEST(a_narrow_run_ends_where_the_wide_one_does_rounded)
 {
@@ -249,9 +249,9 @@ TEST(a_narrow_run_ends_where_the_wide_one_does_rounded)
         CHECK(fabsf(wide[i] - narrow[i]) <= 0x1p-8f * fmaxf(1, fabsf(wide[i])));
 }
 
-/* One replica whose theta is moved off the narrow grid by momentum: it trains from theta rounded,
- * stands still, and the next entry moves theta by momentum alone. With rounding counted as
- * movement theta would drift. */
+/* Momentum moves theta of one replica off the narrow grid. The replica trains from theta rounded
+ * and does not move, so the next entry moves theta by momentum alone. If rounding counted as
+ * movement, theta would drift. */
 TEST(rounding_is_no_movement)
 {
     float last[2];
@@ -281,7 +281,7 @@ TEST(rounding_is_no_movement)
         dl_widen(theta, raw, N, dl_dtype_name(r.dtype));
         last[narrow] = theta[0];
         get(&r, w);
-        CHECK_BYTES(w, theta, sizeof w); /* what training continues from is theta, rounded */
+        CHECK_BYTES(w, theta, sizeof w); /* training continues from theta, rounded */
         toy_close(&t);
     }
     float rounded;
@@ -373,7 +373,7 @@ TEST(what_was_queued_before_a_failure_is_waited_for)
         else
             CHECK_STATUS(DILOCO_EIO, dl_mirrors_pull(m, DL_ALL_FRAGMENTS));
         CHECK_STATUS(DILOCO_EIO, dl_mirrors_check(m));
-        CHECK_INT(0, d.n_copies); /* nothing writes any more to what goes now */
+        CHECK_INT(0, d.n_copies); /* no copy writes to the memory that is freed now */
         dl_mirrors_destroy(m);
     }
     trap_close(&d);

@@ -36,7 +36,7 @@ diloco_status dl_run_state_dir_of(dl_config_path out, const char *store)
     return DILOCO_OK;
 }
 
-/* Where this machine keeps what is for it alone. */
+/* Returns this machine's folder for data that only it needs. */
 static const char *scratch_dir(dl_config_path out, const dl_config *config)
 {
     if (strcmp(config->state_dir, "none") == 0 || dl_run_state_dir(out, config)) {

@@ -5,19 +5,21 @@
 
 #include "log/runfile.h"
 
-/* run.state_dir; or "<folder>.local/<host>" beside a file store. DILOCO_EINVAL: a store of
- * another kind needs it to be set. */
+/* Writes run.state_dir, or "<folder>.local/<host>" beside a file store. Returns DILOCO_EINVAL if
+ * the store is of another kind and the option is not set. */
 DL_MUST_CHECK diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config);
-/* ... where no run.state_dir is set. */
+/* Does the same for a run without run.state_dir. */
 DL_MUST_CHECK diloco_status dl_run_state_dir_of(dl_config_path out, const char *store);
 
-/* Do contributions of so many bytes together wait for the outer step on disk (run.spool)? Where
- * many logical clients are asked they always do, so that memory follows from the workers alone. */
+/* Returns whether contributions of that many bytes in total wait for the outer step on disk
+ * (run.spool). With more sampled clients than this, they always do, so that the workers alone
+ * determine the memory. */
 enum { DL_SPOOL_CLIENTS = 64 };
 bool dl_run_spools(const dl_config *config, double bytes);
-/* Where they wait: NULL for memory. */
+/* Returns the folder in which they wait, or NULL for memory. */
 const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const dl_runfile *run);
-/* Where the outer state lies while it is not needed: NULL for memory (run.offload). */
+/* Returns the folder of the outer state while it is not needed, or NULL for memory (run.offload).
+ */
 const char *dl_run_offload_dir(dl_config_path out, const dl_config *config);
 
 #endif

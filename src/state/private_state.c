@@ -1,11 +1,11 @@
 /* private_state.c - <state_dir>/<replica>/local.safetensors and the lock beside it.
  *
- * The metadata begins with "digest", so its 32 digits always stand at DIGITS_AT. It is
- * dl_digest_bytes of the whole file with zeros for those digits: header, facts and tensors are
- * all covered, and the file is still plain safetensors. Reading maps the file, checks that
- * digest, then every name and size, and only then copies: a damaged file touches nothing.
+ * The metadata begins with "digest", so its 32 digits are always at DIGITS_AT. It is
+ * dl_digest_bytes of the whole file with zeros for those digits. So it covers header, facts and
+ * tensors, and the file is still plain safetensors. A read maps the file, checks the digest, then
+ * every name and size, and only then copies: a damaged file changes nothing.
  *
- * The lock is flock on an open file, so it ends with the process however that ends. */
+ * The lock is flock on an open file, so it ends with the process, however that ends. */
 #include "state/private_state.h"
 
 #include "base/safetensors.h"
@@ -43,7 +43,7 @@ struct dl_local {
     char replica[DL_REPLICA_MAX + 1];
     char path[PATH_MAX];
     dl_buf header, facts;
-    /* [n_parts]: tensors, then privates; spans has one more in front */
+    /* [n_parts]: tensors, then privates; spans has one more at its front */
     size_t n_parts;
     dl_st_tensor *parts;
     dl_span *spans;
@@ -74,7 +74,8 @@ static diloco_status take_lock(dl_local *local, const char *folder, const char *
     return DILOCO_OK;
 }
 
-/* Half-written siblings (base/file.c) that a killed process left; the lock is ours. */
+/* Removes half-written files (base/file.c) that a killed process left. This process holds the lock.
+ */
 static diloco_status remove_leftovers(const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -116,7 +117,7 @@ diloco_status dl_local_open(dl_local **out, const char *state_dir, const char *r
     dl_local *local = calloc(1, sizeof *local);
     if (!local) return dl_fail(DILOCO_ENOMEM, "no memory for local state");
     local->lock = -1;
-    strcpy(local->replica, replica); /* a name that is ok fits */
+    strcpy(local->replica, replica); /* a valid name fits */
     dl_buf_init(&local->header, DL_ST_HEADER_MAX);
     dl_buf_init(&local->facts, FACTS_MAX);
     diloco_status status = open_folder(local, state_dir, replica);
@@ -151,7 +152,7 @@ void dl_local_close(dl_local *local)
     free(local);
 }
 
-/* ---- what the file holds */
+/* ---- contents of the file */
 
 static size_t element_count(const diloco_tensor *t)
 {
@@ -177,7 +178,7 @@ static void describe_private(dl_st_tensor *part, part_name name, const dl_privat
     part->shape[0] = p->f32 ? p->len / sizeof(float) : p->len;
 }
 
-/* Room for n parts; the same number again needs nothing. */
+/* Allocates space for n parts, unless it has exactly that. */
 static diloco_status reserve_parts(dl_local *local, size_t n)
 {
     if (local->spans && n == local->n_parts) return DILOCO_OK;
@@ -194,7 +195,7 @@ static diloco_status reserve_parts(dl_local *local, size_t n)
     return DILOCO_OK;
 }
 
-/* parts, names, and in spans[1 + i] where part i is in memory. */
+/* Sets parts, names, and in spans[1 + i] the memory of part i. */
 static diloco_status describe_all(dl_local *local, const diloco_tensor *tensors, size_t n_tensors,
                                   const dl_private *privates, size_t n_privates)
 {
@@ -383,17 +384,17 @@ diloco_status dl_local_save(dl_local *local, const dl_local_facts *facts,
 
 static bool digest_fits(const dl_map *map)
 {
-    dl_hash told;
+    dl_hash stored;
     dl_digest_stream stream;
     if (map->len < DIGITS_AT + DL_HASH_HEX) return false;
     if (memcmp(map->data + PREFIX, head, sizeof head - 1) != 0) return false;
     const unsigned char *digits = map->data + DIGITS_AT, *rest = digits + DL_HASH_HEX;
-    if (!dl_hash_from_hex(&told, (const char *)digits, DL_HASH_HEX)) return false;
+    if (!dl_hash_from_hex(&stored, (const char *)digits, DL_HASH_HEX)) return false;
     dl_digest_begin(&stream);
     dl_digest_add(&stream, map->data, DIGITS_AT);
     dl_digest_add(&stream, zeros, DL_HASH_HEX);
     dl_digest_add(&stream, rest, map->len - DIGITS_AT - DL_HASH_HEX);
-    return dl_hash_equal(told, dl_digest_end(&stream));
+    return dl_hash_equal(stored, dl_digest_end(&stream));
 }
 
 static diloco_status read_facts_text(dl_local_facts *facts, dl_json_value metadata)
@@ -426,7 +427,7 @@ static diloco_status read_metadata(dl_local_facts *facts, dl_json_value metadata
     return read_facts_text(facts, metadata);
 }
 
-/* A checked file; close both. */
+/* Opens and checks the file; close both. */
 static diloco_status open_file(dl_map *map, dl_st *st, dl_local_facts *facts, const char *path)
 {
     *st = (dl_st){0};
@@ -443,7 +444,7 @@ static diloco_status open_file(dl_map *map, dl_st *st, dl_local_facts *facts, co
     return dl_fail_context(status, "local state");
 }
 
-/* Parts [first, n_parts) are all in the file, with the same type and shape. */
+/* Checks that parts [first, n_parts) are all in the file, with the same type and shape. */
 static diloco_status check_parts(const dl_local *local, const dl_st *st, size_t first)
 {
     for (size_t i = first; i < local->n_parts; i++) {

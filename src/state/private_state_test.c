@@ -1,5 +1,5 @@
-/* private_state_test.c - local state is at any moment the old or the new, comes back to the bit,
- * and touches nothing of the trainer's when it is damaged or another's. */
+/* private_state_test.c - local state is at any moment the old or the new one, and is loaded bit for
+ * bit. A damaged or foreign file changes nothing of the trainer's. */
 #include "state/private_state.h"
 
 #include "base/file.h"
@@ -17,7 +17,7 @@
 #define RUN   "0123456789abcdef0123456789abcdef"
 #define OTHER "0123456789abcdef0123456789abcdee"
 
-/* What a trainer has. */
+/* A trainer's tensors and privates. */
 typedef struct trainer { /* without padding, to compare it as bytes */
     int64_t counts[2];
     float w[7][3];
@@ -106,7 +106,7 @@ static diloco_status load(scene *s, dl_local_facts *facts, bool load_tensors)
                          N_PRIVATES, load_tensors);
 }
 
-/* Loading fails so, and nothing was written. */
+/* Checks that loading fails this way, and that nothing was written. */
 static void check_refused(scene *s, diloco_status expected, const char *part)
 {
     dl_local_facts facts = {.step = 77};
@@ -269,7 +269,7 @@ TEST(every_flipped_bit_and_every_cut_is_found)
     scene_end(&s);
 }
 
-/* The file with `from` replaced by `to`, as long, and the digest made again. */
+/* Replaces `from` by `to`, of the same length, and makes the digest again. */
 static void check_edited(const char *from, const char *to, diloco_status expected, const char *part)
 {
     static int number;
@@ -355,9 +355,9 @@ TEST(a_second_process_is_refused_with_the_pid_of_the_first)
     if (child == 0) {
         dl_local *second;
         diloco_status status = dl_local_open(&second, s.folder, "r0");
-        bool told = strstr(diloco_error_text(), pid) && strstr(diloco_error_text(), "r0");
+        bool named = strstr(diloco_error_text(), pid) && strstr(diloco_error_text(), "r0");
         bool other = dl_local_open(&second, s.folder, "r1") == DILOCO_OK;
-        _exit(status == DILOCO_EINVAL && told && other ? 0 : 1);
+        _exit(status == DILOCO_EINVAL && named && other ? 0 : 1);
     }
     int result;
     CHECK(waitpid(child, &result, 0) == child);
@@ -426,7 +426,7 @@ TEST(what_a_killed_process_left_half_written_goes)
     scene_end(&s);
 }
 
-/* After a save that failed the earlier state is there, whole, and nothing else. */
+/* After a failed save the earlier state is there, whole, and nothing else. */
 static void check_old_state(scene *s, const trainer *saved)
 {
     dl_local_facts facts;
@@ -491,7 +491,7 @@ TEST(a_full_disk_leaves_the_old_state)
     CHECK_INT(0, umount(disk));
 }
 
-/* All of them or none, whoever holds the lock. */
+/* All of them or none, even while another process holds the lock. */
 TEST(another_run_inherits_the_privates_of_a_sound_file_and_nothing_else)
 {
     scene s;

@@ -1,15 +1,18 @@
-/* snapshot.c - snapshots and theta0 in the store (declared in state.h). Writing: snapshot_write.c.
+/* snapshot.c - snapshots and theta0 in the store (declared in state.h). snapshot_write.c writes
+ * them.
  *
- *     snap/<e>/<life>/state.safetensors   the image
- *     snap/<e>/<life>/manifest.json       "diloco-snapshot", last: without it there is none
+ *     snap/<e>/<replica>.<g>/state.safetensors   the image
+ *     snap/<e>/<replica>.<g>/manifest.json       "diloco-snapshot", written last: without it there
+ *                                                is no snapshot
  *
- * Where the run's objects are signed, the manifest is, by a committer, and names the hash of
- * the image (docs/formats.md, Signatures).
+ * If the run's objects are signed, a committer signs the manifest, which has the hash of the image
+ * (docs/formats.md, Signatures).
  *
- * A reader lists the manifests, sorts them, and takes the first that is whole: the manifest
- * is this run's, the image has the length and digest that it names, and every fragment of the
- * loaded state the digest that the log reached. What fails is skipped with a warning, because
- * an older one, or theta0, gives the same run. An unreachable store is not skipped over. */
+ * A reader lists the manifests, sorts them, and takes the first whole snapshot. Its manifest is
+ * this run's, its image has the length and digest in the manifest, and every fragment of the loaded
+ * state has the digest that the log reached. Other snapshots are skipped with a warning, because an
+ * older one, or theta0, gives the same run. An unreachable store is an error, not a reason to skip.
+ */
 #include "base/log.h"
 #include "log/fields.h"
 #include "state/snapshot_parts.h"
@@ -27,9 +30,8 @@ typedef struct found {
     dl_life life;
 } found;
 
-/* A committer signed it, as what it is; else it is an untrusted peer's, and none of the run's:
- * EREFUSED.
- */
+/* Checks that a committer signed this snapshot. Otherwise an untrusted peer wrote it, and it
+ * returns EREFUSED. */
 static diloco_status must_be_signed(const dl_buf *text, const dl_runfile *run, const found *which)
 {
     dl_public key;
@@ -42,7 +44,8 @@ static diloco_status must_be_signed(const dl_buf *text, const dl_runfile *run, c
     return dl_fail(DILOCO_EREFUSED, "it is signed by a key that may not write snapshots");
 }
 
-/* The manifest as JSON in *text, when it is this snapshot's of this run and model. */
+/* Opens the manifest as JSON in *text, and checks that it is this snapshot's, of this run and
+ * model. */
 static diloco_status open_manifest(dl_json_value *root, dl_buf *text, dl_store *store,
                                    const found *which, const dl_runfile *run, dl_time until)
 {
@@ -71,15 +74,15 @@ static diloco_status open_manifest(dl_json_value *root, dl_buf *text, dl_store *
     return DILOCO_OK;
 }
 
-/* Does the image that was read have the length and digest that the manifest names? */
+/* Checks that the image has the length and digest that the manifest names. */
 static diloco_status check_image(dl_json_value root, const dl_image_facts *image,
                                  const dl_runfile *run)
 {
-    uint64_t told_bytes;
-    dl_hash told;
-    DL_TRY(dl_json_read_u64(&told_bytes, root, "bytes", SIZE_MAX));
-    DL_TRY(dl_json_read_hash(&told, root, "digest"));
-    bool same = image->bytes == told_bytes && dl_hash_equal(image->digest, told);
+    uint64_t stored_bytes;
+    dl_hash stored;
+    DL_TRY(dl_json_read_u64(&stored_bytes, root, "bytes", SIZE_MAX));
+    DL_TRY(dl_json_read_hash(&stored, root, "digest"));
+    bool same = image->bytes == stored_bytes && dl_hash_equal(image->digest, stored);
     if (dl_snapshot_is_signed(run)) {
         char strong[DL_STRONG_HEX + 1], ours[DL_STRONG_HEX + 1];
         DL_TRY(dl_json_read_str(strong, sizeof strong, root, "strong"));
@@ -129,7 +132,7 @@ static diloco_status read_control(dl_control *c, dl_json_value root)
     DL_TRY(dl_json_read_finite_bits(&c->lr, root, "lr"));
     DL_TRY(dl_json_read_finite_bits(&c->mu, root, "mu"));
     DL_TRY(dl_json_read_bool(&c->last, root, "last"));
-    if (c->snapshot < c->entry) c->snapshot = c->entry; /* this one */
+    if (c->snapshot < c->entry) c->snapshot = c->entry; /* this snapshot */
     DL_TRY(read_later(c, root));
     if (c->ledger) DL_TRY(dl_ledger_read(c->ledger, root, c->entry));
     if (c->bans) DL_TRY(dl_bans_read(c->bans, root));
@@ -152,18 +155,17 @@ static diloco_status read_fragments(dl_state *state, dl_json_value root)
 static diloco_status check_digests(const dl_state *state, dl_json_value root)
 {
     for (dl_json_iter it = dl_json_each(dl_json_get(root, "fragments")); dl_json_next(&it);) {
-        dl_hash told;
-        DL_TRY(dl_json_read_hash(&told, it.value, "digest"));
-        if (!dl_hash_equal(told, state->now[it.index].digest))
+        dl_hash stored;
+        DL_TRY(dl_json_read_hash(&stored, it.value, "digest"));
+        if (!dl_hash_equal(stored, state->now[it.index].digest))
             return dl_fail(DILOCO_EPROTO, "fragment %zu has not the digest that the manifest names",
                            it.index);
     }
     return DILOCO_OK;
 }
 
-/* A snapshot follows the log when prev is the digest of the entry before it, and that entry is
- * one that gave this state. One that was taken behind a void entry is passed over: it may be
- * the void's own (P7). */
+/* A snapshot follows the log if prev is the digest of the entry before it, and that entry gave this
+ * state. A snapshot after a void entry is skipped: it may have the void entry's state (P7). */
 static diloco_status check_log(const dl_state *state, dl_store *store, dl_time until)
 {
     const dl_control *c = &state->control;
@@ -224,7 +226,8 @@ static diloco_status load(dl_state *state, dl_json_value root, dl_store *store, 
     DL_TRY(check_image(root, &image, run));
     dl_state_rehash(state, pool);
     DL_TRY(check_digests(state, root));
-    if (run->config.consensus == DL_CONSENSUS_NONE) return DILOCO_OK; /* it stands for itself */
+    /* there is no log to compare with */
+    if (run->config.consensus == DL_CONSENSUS_NONE) return DILOCO_OK;
     return check_log(state, store, until);
 }
 
@@ -240,8 +243,8 @@ static diloco_status read_snapshot(dl_state *state, dl_store *store, const found
     return status;
 }
 
-/* Nobody is awaited in the first L entries by name; the lr of each is the option's until an
- * entry tells another (P9). */
+/* The first L entries wait for no replica by name. Their lr is the option's until an entry sets
+ * another (P9). */
 static void begin_control(dl_control *c, const dl_runfile *run, dl_hash run_digest)
 {
     c->entry = c->n_aborts = c->snapshot = 0;
@@ -287,7 +290,7 @@ static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runf
 /* ---- choosing one */
 
 typedef struct listing {
-    dl_buf found; /* of struct found */
+    dl_buf found; /* an array of struct found */
     uint64_t from, before;
 } listing;
 
@@ -308,7 +311,7 @@ static int older_first(const void *a, const void *b)
     return dl_life_compare(&x->life, &y->life);
 }
 
-/* Oldest first. The caller deinits list->found, after an error too. */
+/* Lists snapshots, oldest first. The caller deinits list->found, also after an error. */
 static diloco_status list_snapshots(listing *list, dl_store *store, dl_time until)
 {
     dl_buf_init(&list->found, FOUND_MAX);
@@ -318,14 +321,14 @@ static diloco_status list_snapshots(listing *list, dl_store *store, dl_time unti
     return DILOCO_OK;
 }
 
-/* Something is wrong with the object, not with the way to it? */
+/* Returns whether the object is at fault, and not the connection. */
 static bool is_damage(diloco_status status)
 {
     return status == DILOCO_EPROTO || status == DILOCO_ENOENT || status == DILOCO_EDIFFERS ||
            status == DILOCO_EREFUSED || status == DILOCO_EIO;
 }
 
-/* Try all that were found in turn. DILOCO_ENOENT: none is whole. */
+/* Tries all listed snapshots in turn. Returns DILOCO_ENOENT if no snapshot is whole. */
 static diloco_status read_any(dl_state *state, const listing *list, bool newest, dl_store *store,
                               const dl_runfile *run, dl_pool *pool, dl_time until)
 {
@@ -430,7 +433,7 @@ diloco_status dl_snapshot_read_log(dl_snapshot_log *out, dl_store *store, const 
 
 typedef struct passing {
     dl_digest_stream stream;
-    dl_strong_stream *strong; /* NULL: not asked for */
+    dl_strong_stream *strong; /* NULL: not needed */
     size_t bytes;
 } passing;
 
@@ -455,8 +458,8 @@ static diloco_status verify_image(dl_json_value root, dl_store *store, const dl_
     return status ? status : check_image(root, &image, run);
 }
 
-/* Whoever created the entry before a snapshot writes it (P25). Does the log name another writer, or
- * is there no entry before it? Then no replica of the run has written it. */
+/* The replica that created the entry before a snapshot writes the snapshot (P25). If the log names
+ * another committer, or there is no entry before it, no replica of the run has written it. */
 static bool is_forged(dl_store *store, const found *which, const dl_runfile *run, dl_time until)
 {
     if (which->entry == 0) return true;
@@ -482,7 +485,7 @@ diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life 
     dl_buf_init(&text, TEXT_MAX);
     dl_key_snapshot(key, entry, life, "state.safetensors");
     diloco_status status = open_manifest(&root, &text, store, &which, run, until);
-    /* In a run of keys a manifest that nobody can read is one that no committer has signed. */
+    /* In a run with keys an unreadable manifest is one that no committer has signed. */
     if (status == DILOCO_EPROTO && dl_snapshot_is_signed(run))
         status = dl_fail_context(DILOCO_EREFUSED, "void");
     if (!status) status = verify_image(root, store, run, key, until);

@@ -8,7 +8,7 @@
 
 #define DL_SNAPSHOT_FORMAT "diloco-snapshot" /* the seal of a manifest */
 
-/* An image's length and hashes; the strong one where the run's objects are signed. */
+/* An image's length and hashes; the cryptographic one if the run's objects are signed. */
 typedef struct dl_image_facts {
     size_t bytes;
     dl_hash digest;

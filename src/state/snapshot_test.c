@@ -1,5 +1,5 @@
-/* snapshot_test.c - a joiner gets the newest state that is whole, whatever was done to the
- * others, and theta0 when none is; what cannot be reached is not mistaken for damage. */
+/* snapshot_test.c - a joining replica gets the newest whole state, whatever damage the others have,
+ * or theta0 if no snapshot is whole. An unreachable object does not count as damage. */
 #include "check.h"
 #include "log/fields.h"
 #include "scratch.h"
@@ -34,7 +34,7 @@ static void keep_line(void *user, diloco_log_level level, const char *line)
     strncat(s->log, line, sizeof s->log - strlen(s->log) - 1);
 }
 
-/* A state that tells what entry it belongs to. */
+/* Makes a state that contains the number of its entry. */
 static void fill(dl_state *state, uint64_t entry)
 {
     for (int f = 0; f < state->manifest->n_fragments; f++) {
@@ -101,7 +101,7 @@ static void scene_end(scene *s)
     dl_runfile_deinit(&s->run);
 }
 
-/* log/<e-1>, whose result for that fragment is `result`; the state's prev is its digest. */
+/* Writes log/<e-1>, whose result for that fragment is `result`. The state's prev is its digest. */
 static void put_log_of(scene *s, const dl_life *committer, uint32_t fragment, dl_hash result)
 {
     dl_entry e;
@@ -138,7 +138,7 @@ static void put_snapshot_after(scene *s, uint64_t entry, const dl_life *life,
     CHECK_OK(dl_snapshot_write(NULL, s->store, &s->state, &s->run, life, NULL, DL_NEVER));
 }
 
-/* Whoever created the entry before a snapshot writes it. */
+/* Writes a snapshot in the name of the entry's committer, as a run does. */
 static void put_snapshot(scene *s, uint64_t entry, const dl_life *life)
 {
     put_snapshot_after(s, entry, life, life);
@@ -156,7 +156,7 @@ static diloco_status read_oldest(scene *s, uint64_t from)
                                    DL_NEVER);
 }
 
-/* `back` is the state that `fill` makes for that entry. */
+/* Checks that `back` is the state that `fill` makes for that entry. */
 static void check_back(scene *s, uint64_t entry)
 {
     CHECK_INT(entry, s->back.control.entry);
@@ -165,7 +165,7 @@ static void check_back(scene *s, uint64_t entry)
     CHECK_BYTES(s->state.now[0].theta, s->back.now[0].theta, 2105 * sizeof(float));
 }
 
-/* Change the file of an object behind the store's back. */
+/* Changes the file of an object without the store. */
 static void spoil(scene *s, const char *key, long at, int flip)
 {
     char path[PATH_MAX + DL_KEY_MAX + 2];
@@ -203,7 +203,7 @@ TEST(a_snapshot_reads_back_with_its_control_state)
     CHECK(dl_hash_equal(s.state.control.prev, c->prev));
     check_back(&s, 5);
     CHECK_INT(2, c->n_aborts);
-    CHECK_INT(5, c->snapshot); /* itself is newer than what it knew of */
+    CHECK_INT(5, c->snapshot); /* the snapshot itself is newer than the one that it knew */
     CHECK(c->lr == 0.7f && c->mu == 0.9f && c->last);
     CHECK_INT(2, c->roster.n);
     CHECK_STR("r9", c->roster.names[0]);
@@ -342,7 +342,7 @@ TEST(a_snapshot_whose_numbers_are_not_its_digests_is_skipped)
     scene_begin(&s, "lying");
     put_snapshot(&s, 5, &r0);
     fill(&s.state, 9);
-    s.state.now[0].digest = dl_hash_bytes("another", 7); /* the writer's memory went bad */
+    s.state.now[0].digest = dl_hash_bytes("another", 7); /* an error in the writer's memory */
     CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r1, NULL, DL_NEVER));
     CHECK_OK(dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
     CHECK_OK(read_newest(&s, UINT64_MAX));
@@ -383,7 +383,7 @@ TEST(a_snapshot_that_does_not_follow_the_log_is_skipped)
     scene_end(&s);
 }
 
-/* r1 is counted with what is known by its last byte, and r0 rejected. */
+/* Counts r1, with `body` as the last byte of its digest, and rejects r0. */
 static void count(scene *s, unsigned char body)
 {
     dl_entry e;
@@ -408,7 +408,7 @@ TEST(p27_a_snapshot_has_the_strikes_and_what_has_counted_as_its_entry_says)
     put_snapshot(&s, 5, &r0);
     fill(&s.state, 7);
     put_log(&s, 1, s.state.now[1].digest);
-    count(&s, 3); /* which that entry does not know of */
+    count(&s, 3); /* of which that entry does not know */
     CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
     CHECK_OK(read_newest(&s, UINT64_MAX));
     check_back(&s, 5);
@@ -420,7 +420,7 @@ TEST(p27_a_snapshot_has_the_strikes_and_what_has_counted_as_its_entry_says)
     scene_end(&s);
 }
 
-/* The snapshot's two objects copied to another entry's names. */
+/* Copies the snapshot's two objects to another entry's names. */
 static void copy_object(scene *s, uint64_t from, uint64_t to, const char *file)
 {
     dl_key key;
@@ -530,7 +530,7 @@ TEST(writing_twice_is_a_retry_and_writing_another_is_refused)
     scene_end(&s);
 }
 
-/* A committer's, an untrusted peer's, and what the committer signed under another number. */
+/* A committer's snapshot, an untrusted peer's, and the committer's under another number. */
 TEST(only_a_committers_snapshot_is_one_where_objects_are_signed)
 {
     scene s;
@@ -556,7 +556,7 @@ TEST(only_a_committers_snapshot_is_one_where_objects_are_signed)
     CHECK_STATUS(DILOCO_EREFUSED, dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
     CHECK_CONTAINS("may not write snapshots", diloco_error_text());
     copy_object(&s, 5, 6, "state.safetensors");
-    copy_object(&s, 5, 6, "manifest.json"); /* what the committer signed, under another number */
+    copy_object(&s, 5, 6, "manifest.json"); /* signed, but under another number */
     CHECK_STATUS(DILOCO_EREFUSED, dl_snapshot_verify(s.store, 6, &r0, &s.run, DL_NEVER));
 
     CHECK_OK(read_newest(&s, UINT64_MAX));

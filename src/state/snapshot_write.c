@@ -7,7 +7,7 @@
 
 enum { TEXT_MAX = DL_ENTRY_TEXT_MAX };
 
-/* P26. Of any generation: the name alone. */
+/* P26: the name alone, of any generation. */
 static void write_committer(dl_json *j, const dl_life *committer)
 {
     if (!committer->replica[0]) return;
@@ -90,14 +90,14 @@ static diloco_status facts_of(dl_image_facts *out, const dl_span *spans, size_t 
     return DILOCO_OK;
 }
 
-/* What was sent is still what the manifest is going to name? */
+/* Returns whether the sent image is still the one that the manifest will name. */
 static bool is_image(const dl_image_facts *image, const dl_span *spans, size_t n)
 {
     dl_image_facts again;
     return !facts_of(&again, spans, n, false) && dl_hash_equal(again.digest, image->digest);
 }
 
-static diloco_status put(bool *vouched, dl_store *store, const dl_state *state,
+static diloco_status put(bool *confirmed, dl_store *store, const dl_state *state,
                          const dl_runfile *run, const dl_life *life, const dl_signer *signer,
                          const dl_span *spans, size_t n_spans, dl_time until)
 {
@@ -107,23 +107,23 @@ static diloco_status put(bool *vouched, dl_store *store, const dl_state *state,
     DL_TRY(facts_of(&image, spans, n_spans, dl_snapshot_is_signed(run)));
     dl_key_snapshot(key, state->control.entry, life, "state.safetensors");
     DL_TRY(dl_store_create(store, key, spans, n_spans, NULL, until));
-    *vouched = dl_store_vouches(store) && is_image(&image, spans, n_spans);
+    *confirmed = dl_store_vouches(store) && is_image(&image, spans, n_spans);
 
     dl_buf_init(&text, TEXT_MAX);
     diloco_status status = write_manifest(&text, state, run, life, signer, &image);
     dl_key_snapshot(key, state->control.entry, life, "manifest.json");
     if (!status)
         status = dl_store_create(store, key, &(dl_span){text.data, text.len}, 1, NULL, until);
-    *vouched = *vouched && !status && dl_store_vouches(store);
+    *confirmed = *confirmed && !status && dl_store_vouches(store);
     dl_buf_deinit(&text);
     return status;
 }
 
-diloco_status dl_snapshot_write(bool *vouched, dl_store *store, const dl_state *state,
+diloco_status dl_snapshot_write(bool *confirmed, dl_store *store, const dl_state *state,
                                 const dl_runfile *run, const dl_life *life, const dl_signer *signer,
                                 dl_time until)
 {
-    bool told;
+    bool ignored;
     dl_buf header;
     size_t n_spans, cap = dl_state_image_spans(state);
     dl_span *spans = calloc(cap, sizeof *spans);
@@ -131,8 +131,8 @@ diloco_status dl_snapshot_write(bool *vouched, dl_store *store, const dl_state *
     dl_buf_init(&header, DL_ST_HEADER_MAX);
     diloco_status status = dl_state_image(&header, spans, cap, &n_spans, state, &run->config);
     if (!status)
-        status =
-            put(vouched ? vouched : &told, store, state, run, life, signer, spans, n_spans, until);
+        status = put(confirmed ? confirmed : &ignored, store, state, run, life, signer, spans,
+                     n_spans, until);
     dl_buf_deinit(&header);
     free(spans);
     return status ? dl_fail_context(status, "snapshot") : DILOCO_OK;

@@ -1,5 +1,5 @@
-/* state_test.c - the memory of a state, and its image: written, read back, and refused when
- * anything in it is not what the run's tensors say. */
+/* state_test.c - the memory of a state, and its image: written, read back, and refused if it
+ * differs from the run's tensors. */
 #include "state/state.h"
 
 #include "check.h"
@@ -31,7 +31,7 @@ static void scene_end(scene *s)
     dl_manifest_deinit(&s->manifest);
 }
 
-/* Different values everywhere; seed tells one state from another. */
+/* Makes different values everywhere; seed distinguishes states. */
 static void fill(dl_state *state, uint32_t seed)
 {
     for (int f = 0; f < state->manifest->n_fragments; f++) {
@@ -51,7 +51,7 @@ static void fill(dl_state *state, uint32_t seed)
     dl_state_rehash(state, NULL);
 }
 
-/* The image in one piece. */
+/* Returns the image in one piece. */
 static dl_buf image_of(const dl_state *state)
 {
     dl_buf header, all;
@@ -177,7 +177,7 @@ TEST(an_image_is_safetensors_that_others_read)
     scene_end(&s);
 }
 
-/* In pieces of every size up to beyond the header, one after another. */
+/* In pieces of every size up to beyond the header. */
 TEST(the_size_of_the_pieces_does_not_matter)
 {
     scene s, other;
@@ -233,7 +233,7 @@ TEST(a_header_longer_than_the_runs_can_be_is_refused_before_memory_is_taken)
         memcpy(start, &lengths[i], 8);
         dl_image_reader_init(&r, &s.state);
         dl_sink sink = dl_image_sink(&r);
-        CHECK_OK(sink.begin(sink.context, SIZE_MAX / 2)); /* an object as long as it likes */
+        CHECK_OK(sink.begin(sink.context, SIZE_MAX / 2)); /* as long as an object may be */
         CHECK_STATUS(DILOCO_EPROTO, sink.piece(sink.context, start, sizeof start));
         CHECK(r.header.cap < 100000);
         dl_image_reader_deinit(&r);
@@ -261,7 +261,7 @@ TEST(an_object_that_grows_or_ends_early_is_refused)
     scene_end(&s);
 }
 
-/* The image with the first `from` of its header replaced by `to`, which is as long. */
+/* Replaces the first `from` in the header by `to`, of the same length. */
 static void check_edited(const char *from, const char *to, const char *part)
 {
     scene s;
