@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The model's losses so far as a mean. */
+/* Returns the mean of the model's losses so far. */
 static diloco_status take(dl_score *out, const dl_setup *s)
 {
     dl_model_loss loss;
@@ -43,8 +43,8 @@ diloco_status dl_evaluate_samples(dl_score *out, const dl_setup *s, size_t shard
     return take(out, s);
 }
 
-/* Other values take the parameters' place for a while; these wait in the gradient's
- * memory, which is free between steps. */
+/* Copies the parameters to the gradients' memory, which is free between steps, while other values
+ * are evaluated. */
 static diloco_status set_aside(const dl_setup *s)
 {
     dl_backend_copy_within(s->backend, dl_model_gradients(s->model), dl_model_parameters(s->model),
@@ -72,7 +72,7 @@ diloco_status dl_evaluate_shared(dl_score *held_out, dl_score *next, const dl_se
     return status;
 }
 
-/* One that has a place: float32. */
+/* A tensor with a place is float32. */
 static size_t bytes_of(const diloco_tensor *t)
 {
     size_t n = sizeof(float);
@@ -148,7 +148,8 @@ static diloco_status encode_text(text *t, const dl_setup *s, const dl_corpus *co
     return DILOCO_OK;
 }
 
-/* Targets are tokens first + 1 … first + T; tokens after the text's end do not count. */
+/* Cuts a window: targets are tokens first + 1 … first + T; tokens after the text's end do not
+ * count. */
 static void cut_window(int32_t *inputs, int32_t *targets, const text *t, size_t first, size_t T)
 {
     for (size_t i = 0; i < T; i++) {

@@ -1,4 +1,4 @@
-/* evaluate.h - the loss of the model as it is, on held-out data. */
+/* evaluate.h - the loss of the current model on held-out data. */
 #ifndef DL_TRAIN_EVALUATE_H
 #define DL_TRAIN_EVALUATE_H
 
@@ -11,11 +11,11 @@ typedef struct dl_score {
     uint64_t n_targets;
 } dl_score;
 
-/* Over the first n_batches validation batches (0: all of them). DILOCO_EINVAL: there is no
+/* Evaluates the first n_batches validation batches (0: all). Returns DILOCO_EINVAL if there is no
  * validation data. Allocates nothing. */
 DL_MUST_CHECK diloco_status dl_evaluate(dl_score *out, const dl_setup *setup, uint64_t n_batches);
 
-/* On training samples first … first + rows - 1 of a shard; nothing is learnt. */
+/* Evaluates training samples first … first + rows - 1 of a shard, without training. */
 DL_MUST_CHECK diloco_status dl_evaluate_samples(dl_score *out, const dl_setup *setup, size_t shard,
                                                 uint64_t first, size_t rows);
 
@@ -26,8 +26,9 @@ DL_MUST_CHECK diloco_status dl_evaluate_shared(dl_score *held_out, dl_score *nex
                                                const dl_setup *setup, const diloco_run *run,
                                                size_t shard);
 
-/* The same of another model, data[i] host memory for each tensor in order, on the validation data:
- * for diloco_run_on_probe, so the backend is entered when it is called, and afterwards. */
+/* Does the same for another model on the validation data; data[i] is host memory for each tensor in
+ * order. It is for diloco_run_on_probe, so the caller enters the backend before the call and leaves
+ * it afterwards. */
 DL_MUST_CHECK diloco_status dl_evaluate_other(dl_score *held_out, const dl_setup *setup,
                                               const void *const *data);
 

@@ -1,26 +1,23 @@
-/* memory_plan.c - the memory of a replica, from the functions that will take it.
+/* memory_plan.c - the memory of a replica, computed by the functions that will allocate it.
  *
- *     local, gradient     the model's two arrays
- *     moments             of the inner optimizer
- *     theta, momentum     the run's state as the log has decided it; with run.offload = "disk" the
- *                         largest fragment's
- *     staging             its second copy, where an entry is computed before it is committed, and
- *                         the replica's own encoded contribution; the needs of combining the
- *                         members; with overlap or error feedback the captures in flight and the
- *                         residual
- *     contributions       a slot for each member of an entry, where they are kept in memory; one
- *                         for the combined update, where one replica combines for all
- *     copies              host copies where the host cannot use the device's memory: the model
- *                         twice (train/staging.h and the run's mirrors), and the moments or, of
- *                         data_parallel, the gradients
- *     activations         the rest of the model's graph, and the inner optimizer's needs in a step
- *     data                batches, and the mapped pages of the shard and of the validation part
- *     other               memory that this process already has (program, libraries); RESERVE for
- *                         stacks, tables and text; and a 50th of the rest for what the matrix
- *                         library packs
+ *     local, gradient   the model's two arrays
+ *     moments           of the inner optimizer
+ *     theta, momentum   the run's state as the log has decided it; with run.offload = "disk" that
+ *                       of the largest fragment
+ *     staging           the state's second copy, where an entry is computed before it is committed;
+ *                       the replica's own encoded contribution; memory to combine the members; with
+ *                       overlap or error feedback the captures in flight and the residual
+ *     contributions     a slot for each member of an entry, if they are kept in memory; one for the
+ *                       combined update, if one replica combines for all
+ *     copies            host copies where the host cannot use the device's memory: the model twice
+ *                       (train/staging.h and the run's mirrors), and the moments or, in
+ *                       data_parallel, the gradients
+ *     activations       the rest of the model's graph, and the inner optimizer's memory for a step
+ *     data              batches, and the mapped pages of the shard and of the validation part
+ *     other             this process's resident memory (program, libraries); RESERVE for stacks,
+ *                       tables and text; and a 50th of the rest for the matrix library's packing
  *
- * Measured at 0.06 to 7 M parameters: planned is 1.01 to 1.05 times the high-water mark.
- */
+ * Measured at 0.06 to 7 M parameters, the plan is 1.01 to 1.05 times the high-water mark. */
 #include "base/sized.h"
 #include "codec/codec.h"
 #include "log/contribution.h"
@@ -55,7 +52,7 @@ static uint64_t resident(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Over all fragments: the longest payload, the room of its encoder, the most floats. */
+/* Largest values over all fragments: the payload, its encoder's memory, the number of floats. */
 typedef struct largest {
     size_t payload, room, floats, all_floats;
 } largest;

@@ -1,7 +1,7 @@
-/* memory_test.c - a training step and a sync allocate nothing after the first rounds.
+/* memory_test.c - a training step and an exchange allocate nothing after the first rounds.
  *
- * malloc and its kin are replaced here, in front of the C library's, and count. Memory that
- * the C library takes from the system by itself does not pass through them. */
+ * malloc and the related functions are replaced here, in front of the C library's, and count.
+ * Memory that the C library gets from the system directly does not pass through them. */
 #include "sanitized.h"
 #include "train_fixture.h"
 
@@ -57,8 +57,8 @@ int posix_memalign(void **out, size_t align, size_t n)
 #endif
 
 #ifdef COUNTED
-/* Replicas between the end of their third entry and their last step but one; while both are
- * there, calls are counted. */
+/* Replicas between the end of their third entry and their last step but one; while both are inside,
+ * calls are counted. */
 static atomic_int n_inside;
 
 typedef struct life {
@@ -113,7 +113,7 @@ TEST(a_step_and_a_sync_allocate_nothing_after_the_first_rounds)
 #else
 TEST(a_step_and_a_sync_allocate_nothing_after_the_first_rounds)
 {
-    skip(); /* a sanitizer's malloc is in the way */
+    skip(); /* a sanitizer replaces malloc */
 }
 #endif
 

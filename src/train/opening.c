@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* PROTOCOL P22: the entries are the steps, so the schedule sets their learning rate. */
+/* PROTOCOL P22: each step is an entry, so the schedule sets the entries' learning rate. */
 static double entry_lr(void *user, uint64_t entry)
 {
     const dl_config *config = user;
@@ -20,7 +20,8 @@ static double entry_lr(void *user, uint64_t entry)
     return lr;
 }
 
-/* The run copies a tensor that is on a device by itself, of the fragments that it needs. */
+/* Registers the tensors. The run itself copies those on a device, for the fragments that it needs.
+ */
 static diloco_status register_all(diloco_run *run, dl_setup *s, int *fragment)
 {
     size_t n_tensors;
@@ -37,8 +38,8 @@ static diloco_status register_all(diloco_run *run, dl_setup *s, int *fragment)
     return DILOCO_OK;
 }
 
-/* Of parameters; of buffers the run takes the movement. Both arrays of a parameter are at the same
- * offset. */
+/* Registers gradients of parameters; the run takes the movement of buffers. Both arrays of a
+ * parameter are at the same offset. */
 static diloco_status register_gradients(diloco_run *run, dl_setup *s)
 {
     void *host;
@@ -67,7 +68,7 @@ static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_pa
     return diloco_run_data_digest(run, dl_data_digest(s->data));
 }
 
-/* Set the initial state of a run that begins here. An existing run has its own. */
+/* Sets the initial state of a new run. An existing run has its own. */
 static diloco_status set_initial(dl_setup *s, bool exists)
 {
     const bool reads = s->config.init_from[0] && !exists;

@@ -1,5 +1,5 @@
-/* papers_test.c - what the papers report of their variants, on a model of a test's size: bytes that
- * are spared, losses that stay within a bound, and what is coarse only on the way. */
+/* papers_test.c - results that the papers report of their variants, on a small model: fewer bytes,
+ * and losses within a bound. Values on the wire may be coarse; the model's are not. */
 #include "base/safetensors.h"
 #include "train_fixture.h"
 #include <diloco/inspect.h>
@@ -50,14 +50,14 @@ TEST(alg_13_pruning_a_half_halves_the_payload_and_leaves_the_loss_within_1_perce
     static settings pruned = {
         {"server.diloco.codec", "prune"}, {"server.diloco.codec_prune", "0.5"}, {NULL, NULL}};
     const outcome whole = train_with("diloco", NULL), half = train_with("diloco", pruned);
-    CHECK(whole.loss < 0.8 * log(256)); /* it has learned something */
+    CHECK(whole.loss < 0.8 * log(256)); /* it has trained */
     if (!(half.loss < 1.01 * whole.loss)) CHECK_FAIL("losses %.4f, %.4f", whole.loss, half.loss);
-    CHECK(half.bytes < 0.55 * whole.bytes); /* with the map of what is sent, 1 bit an element */
+    CHECK(half.bytes < 0.55 * whole.bytes); /* with the map of sent elements, 1 bit an element */
     free(whole.config), free(half.config);
 }
 
-/* Streaming DiLoCo (2501.18512) finds nothing measurable up to 5 steps; what is beyond is warned
- * about (checks_test.c). */
+/* Streaming DiLoCo (2501.18512) finds nothing measurable up to 5 steps; above that there is a
+ * warning (checks_test.c). */
 TEST(alg_20_five_steps_of_overlap_cost_little)
 {
     static settings waits = {{"trainer.local_steps_per_round", "8"}, {NULL, NULL}};
@@ -70,7 +70,7 @@ TEST(alg_20_five_steps_of_overlap_cost_little)
     free(tau0.config), free(tau5.config);
 }
 
-/* How many different values the first n of a tensor have. */
+/* Returns how many different values are among the first n of a tensor. */
 static size_t n_values(const unsigned char *bytes, size_t n)
 {
     size_t found = 0;

@@ -1,6 +1,5 @@
-/* progress.c - the rate is an average of the steps' rates that forgets with a time constant of
- * WINDOW_S; the time left assumes that positions pass as fast as they did since the join,
- * exchanges included. */
+/* progress.c - the rate is an average of the steps' rates, weighted exponentially with a time
+ * constant of WINDOW_S. The time left assumes the mean speed since the join, exchanges included. */
 #include "train/progress.h"
 
 #include <math.h>

@@ -7,10 +7,10 @@
 #include <diloco/train.h>
 
 typedef struct dl_meter {
-    dl_time began;           /* joined, and so the first step may begin */
-    uint64_t began_position; /* there */
-    /* Of the open entry, in positions, where it is worked at in parts: what is done of it, and was
-     * when the first step began. 0: nothing is, or nobody says. */
+    dl_time began;           /* when it joined, so that the first step could begin */
+    uint64_t began_position; /* at that time */
+    /* The part of the open entry that is done, in positions, now and when the first step began. 0
+     * if no part is done, or if it is not known. */
     double ahead, began_ahead;
     double training_s; /* inside inner steps since then */
     double rate;       /* tokens/s, over the last seconds */
@@ -21,7 +21,7 @@ void dl_meter_begin(dl_meter *meter, const diloco_run_info *now);
 void dl_meter_step(dl_meter *meter, const dl_step_facts *step);
 double dl_meter_wall(const dl_meter *meter); /* seconds since it began */
 
-/* What there is to tell, at `now`. */
+/* Returns the progress at `now`. */
 diloco_progress dl_meter_progress(const dl_meter *meter, const diloco_run_info *now,
                                   const char *phase);
 

@@ -1,12 +1,12 @@
-/* recorder.c - every line, whoever made it, passes `sink` on its way out of the run.
+/* recorder.c - every line passes `sink`, whether the trainer or the run wrote it.
  *
- *     trainer: dl_recorder_end --> diloco_run_record --+--> rec/<life>/<k>.jsonl.zst
+ *     trainer: dl_recorder_end --> diloco_run_record --+--> rec/<replica>.<g>/<k>.jsonl.zst
  *                                                      |
  *     run: commit, abort, contribution, … -------------+--> sink --> run.record, hook
  *
  * A line goes to the file with one write on a descriptor opened O_APPEND, so replicas of one
  * machine share a file without mixing lines. A record that cannot be written does not stop
- * training: that is said once, and the lines are in the store, too. */
+ * training. One warning reports it, and the lines are in the store, too. */
 #include "train/recorder.h"
 
 #include "base/file.h"
@@ -31,8 +31,8 @@ static void write_line(dl_recorder *recorder, const char *line, size_t len)
     do
         written = writev(recorder->fd, parts, 2);
     while (written < 0 && errno == EINTR);
-    if (written == (ssize_t)len + 1 || recorder->told) return;
-    recorder->told = true;
+    if (written == (ssize_t)len + 1 || recorder->failed) return;
+    recorder->failed = true;
     dl_log(DILOCO_LOG_WARN, "cannot write to the record %s: %s; the run's rec/ has all lines",
            recorder->path, written < 0 ? strerror(errno) : "no space left");
 }

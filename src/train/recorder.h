@@ -1,6 +1,6 @@
-/* recorder.h - the record of one replica (docs/architecture.md section 9): the run's events and the
- * trainer's, as lines of JSON, in the order they happened, to the run's rec/, to the file
- * run.record, and to the program's hook; their numbers to run.track (tracker.h).
+/* recorder.h - the record of one replica (docs/architecture.md section 9): the events of the run
+ * and of the trainer in their order, as lines of JSON. They go to the run's rec/, to the file
+ * run.record, and to the program's hook; their numbers go to run.track (tracker.h).
  *
  *     dl_json *j = dl_recorder_begin(recorder, "step");
  *     dl_json_u64(j, "step", 12);
@@ -18,7 +18,7 @@
 
 typedef struct dl_recorder {
     int fd;                          /* of run.record; -1: none */
-    bool told;                       /* that the file cannot be written */
+    bool failed;                     /* the failure to write the file was reported */
     const char *path;                /* borrowed */
     const char *replica;             /* borrowed */
     diloco_run *run;                 /* borrowed; NULL: without a log there is no rec/ */
@@ -26,37 +26,37 @@ typedef struct dl_recorder {
     dl_tracker tracker;              /* of run.track */
     dl_buf line;
     dl_json json;
-    uint64_t n_unapplied; /* steps in a row */
+    uint64_t n_unapplied; /* consecutive ones */
 } dl_recorder;
 
-/* Open the file, if config names one, and listen to the run. Everything given is borrowed until
- * dl_recorder_close. The run's last line comes when it is closed: to get that, close the run, set
- * `run` NULL, then close the recorder. DILOCO_EIO, DILOCO_ENOENT: the file. */
+/* Opens the file, if config names one, and gets the run's lines. All arguments are borrowed until
+ * dl_recorder_close. The run writes its last line when it is closed. To record it, close the run,
+ * set `run` to NULL, then close the recorder. Returns DILOCO_EIO or DILOCO_ENOENT of the file. */
 DL_MUST_CHECK diloco_status dl_recorder_open(dl_recorder *out, const dl_config *config,
                                              const char *replica, diloco_run *run,
                                              const diloco_train_hooks *hooks);
 void dl_recorder_close(dl_recorder *recorder); /* zeroed is fine */
 
-/* Begin an event; its members are put into the object returned until dl_recorder_end, which sends
- * the line. After diloco_run_join. */
+/* Begins an event. Its members are written to the returned object until dl_recorder_end, which
+ * sends the line. Call it after diloco_run_join. */
 dl_json *dl_recorder_begin(dl_recorder *recorder, const char *event);
 DL_MUST_CHECK diloco_status dl_recorder_end(dl_recorder *recorder);
 
-/* The inner loop's settings, as members of the open event. */
+/* Writes the inner loop's settings as members of the open event. */
 void dl_recorder_put_inner(dl_json *j, const dl_config *config);
 
 /* {"event":"warn","replica":…,"code":code,"text":text} */
 DL_MUST_CHECK diloco_status dl_recorder_warn(dl_recorder *recorder, const char *code,
                                              const char *text);
 
-/* An event "step": the step-th that this replica completed, which brought it to `position` in the
- * time of an entry. */
+/* Writes an event "step": the replica's step-th completed step, which brought it to `position`
+ * during an entry. */
 DL_MUST_CHECK diloco_status dl_recorder_step(dl_recorder *recorder, const dl_step_facts *facts,
                                              double lr, uint64_t step, uint64_t position,
                                              uint64_t entry);
 
-/* A step was taken, by a logical client or (-1) the replica itself. One that was not applied is
- * warned of, with the error text as its reason. DILOCO_ENUMERIC: 100 in a row were not. */
+/* Checks a step of a logical client or (-1) of the replica itself. If it was not applied, writes a
+ * warning with the error text as its reason. Returns DILOCO_ENUMERIC after 100 consecutive ones. */
 DL_MUST_CHECK diloco_status dl_recorder_check_step(dl_recorder *recorder,
                                                    const dl_step_facts *facts, uint64_t step,
                                                    int64_t client);

@@ -1,16 +1,16 @@
-/* replica.c - one replica's generation: the inner loop on one side, the run on the other.
+/* replica.c - one process of a replica: the inner loop on one side, the run on the other.
  *
  *     open data, model, optimizer --> initial parameters --> join --> { step, exchange, evaluate }*
  *                                                             ^            until the run is done
  *                                       resume: parameters, moments, counters come from here
  *
- * 1. All that decides a step is the run's position and sample number, the parameters and the
- *    private vectors; so a resumed replica continues bitwise.
- * 2. The run reads and overwrites parameters, gradients and moments in host memory. Those that are
- *    on a device go through staging.h: parameters inside the run's calls, moments and gradients
- *    around the calls that need them.
- * 3. A step whose gradient is not finite changes nothing. It still counts: its samples are used
- *    up and its position passes, or it would come again for ever. */
+ * 1. A step depends only on the run's position and sample number, the parameters and the private
+ *    vectors. So a resumed replica continues bitwise.
+ * 2. The run reads and overwrites parameters, gradients and moments in host memory. On a device
+ *    they go through staging.h: parameters inside the run's calls, moments and gradients around the
+ *    calls that need them.
+ * 3. A step whose gradient is not finite changes nothing. It still counts: its samples are used and
+ *    its position passes, or it would be repeated for ever. */
 #include "base/log.h"
 #include "base/sized.h"
 #include "presets/checks.h"
@@ -51,7 +51,7 @@ typedef struct replica {
     diloco_run_info now;
     /* Saved with the run's private state: */
     uint64_t inner_steps;
-    uint64_t rewarming; /* steps of a joiner's warm-up that are still to come */
+    uint64_t rewarming; /* steps of a joiner's warm-up that remain */
 } replica;
 
 static void progress(const replica *r, const char *phase)
@@ -63,7 +63,7 @@ static void progress(const replica *r, const char *phase)
 
 /* ---- opening */
 
-/* What is this replica's own. */
+/* Lists this replica's private state. */
 static diloco_status list_privates(replica *r)
 {
     DL_TRY(dl_step_list(&r->step, r->privates, MOST_PRIVATES - 2, &r->n_privates, false));
@@ -83,13 +83,13 @@ static diloco_status register_privates(replica *r)
     return DILOCO_OK;
 }
 
-/* A run that continues from another one, before its first step here. */
+/* Returns whether the run continues from another one and has had no step here. */
 static bool begins_from_another(const replica *r)
 {
     return dl_continue_is_asked(&r->setup.config) && r->now.position == 0 && !r->now.resumed;
 }
 
-/* What this replica has left of its own beside that run, if that was on this machine. */
+/* Copies the private state that this replica has of the other run, if that was on this machine. */
 static bool inherit(replica *r)
 {
     dl_config_path folder;
@@ -97,8 +97,8 @@ static bool inherit(replica *r)
     return dl_local_inherit(folder, r->name, r->privates, r->n_privates);
 }
 
-/* Which shard its samples are numbered in. What the log deals are samples of all there is, which is
- * what every shard is then. */
+/* Returns the shard in which its samples are numbered. The log assigns samples of all data, and
+ * every shard is all data then. */
 static size_t data_shard(const replica *r)
 {
     return r->setup.config.deal != DL_DEAL_LOG ? (size_t)r->now.shard : 0;
@@ -113,7 +113,7 @@ static void record_warning(void *user, const char *code, const char *text)
         dl_log(DILOCO_LOG_WARN, "the record: %s", diloco_error_text());
 }
 
-/* Beside the run's own "run": what this machine makes of it. */
+/* The run writes "run"; this event has the settings of this machine. */
 static diloco_status record_trainer(replica *r)
 {
     dl_json *j = dl_recorder_begin(&r->recorder, "trainer");
@@ -140,7 +140,7 @@ static diloco_status record_trainer(replica *r)
 
 /* ---- the shared model, evaluated */
 
-/* Is the state after entry - 1 one to evaluate, and is it this replica's turn? */
+/* Returns whether the state after entry - 1 is to be evaluated, by this replica. */
 static bool evaluation_due(const replica *r)
 {
     const dl_config *config = &r->setup.config;
@@ -151,8 +151,8 @@ static bool evaluation_due(const replica *r)
     return turn % (uint64_t)config->replicas == (uint64_t)r->now.shard;
 }
 
-/* "loss_after_sync" is the shared model's loss on the samples this replica trains on next: to be
- * held beside the entry's inner_loss, which says what the replicas had before. */
+/* "loss_after_sync" is the shared model's loss on the samples that this replica trains on next. It
+ * compares with the entry's inner_loss, the replicas' loss before it. */
 static diloco_status evaluate(replica *r)
 {
     dl_score held_out, next;
@@ -193,7 +193,8 @@ static diloco_status offer_probe(replica *r)
 
 /* ---- the loop */
 
-/* PROTOCOL P14: who came without moments of its own warms up again, wherever the schedule is. */
+/* PROTOCOL P14: a replica that joined without moments of its own warms up again, wherever the
+ * schedule is. */
 static void begin_rewarming(replica *r)
 {
     if (r->step.inner && !r->now.resumed && r->now.position > 0)
@@ -217,7 +218,7 @@ static diloco_status train_step(replica *r, diloco_step_report *report)
                             r->now.entry);
 }
 
-/* Tell the run of a step; where something is due it exchanges, and may wait. */
+/* Reports a step to the run. If something is due, the run exchanges, and may wait. */
 static diloco_status report_step(replica *r, const diloco_step_report *report)
 {
     const bool due = r->now.position + 1 >= r->now.next_stop;
@@ -299,7 +300,7 @@ diloco_status diloco_train_sized(const diloco_config *config, const char *name,
     DL_TRY(dl_opening_setup(&r.setup, &r.exists, config, 0));
     r.data_parallel = dl_preset_is(&r.setup.config, "data_parallel");
     diloco_status status = live(&r);
-    char text[2048]; /* what went wrong, whatever goes wrong in closing */
+    char text[2048]; /* the error, which closing may overwrite */
     snprintf(text, sizeof text, "%s", diloco_error_text());
     dl_stop_destroy(r.stop);
     diloco_run_close(r.run);

@@ -1,5 +1,5 @@
-/* replica_test.c - the generation of a replica: what it records, when it evaluates, how it stops,
- * goes on, and refuses. */
+/* replica_test.c - one process of a replica: its record, its evaluations, its stops, resumes and
+ * refusals. */
 #include "nn/inner.h"
 #include "protocol/proposal.h"
 #include "train_fixture.h"
@@ -151,8 +151,8 @@ TEST(the_record_names_the_settings_that_were_given)
     free(config);
 }
 
-/* A round of H steps sends what an all-reduce sends in one (architecture.md section 9), of a model
- * that is not a toy: 70,000 parameters in float32. */
+/* A round of H steps sends the bytes of one all-reduce (architecture.md section 9), of a model of
+ * realistic size: 70,000 parameters in float32. */
 TEST(swm33_a_round_sends_what_one_all_reduce_sends_and_at_most_a_twentieth_more)
 {
     fixture_record records[2] = {{0}};
@@ -171,7 +171,7 @@ TEST(swm33_a_round_sends_what_one_all_reduce_sends_and_at_most_a_twentieth_more)
     free(config);
 }
 
-/* check.probe: nobody is bad enough to be rejected, and the model ends in the same bits. */
+/* check.probe rejects no replica here, and the model ends with the same bits. */
 TEST(p27_a_probe_measures_the_shared_model_and_leaves_the_replica_as_it_was)
 {
     char digest[2][DL_HASH_HEX + 1];
@@ -183,7 +183,7 @@ TEST(p27_a_probe_measures_the_shared_model_and_leaves_the_replica_as_it_was)
         CHECK_OK(dl_json_read_str(digest[probes], sizeof digest[probes],
                                   fixture_nth(&record, "end", 0), "digest"));
         CHECK_INT(2 * probes, fixture_count(&record, "probe"));
-        if (probes) /* of theta before entry 1: behind entry 0 */
+        if (probes) /* of theta before entry 1, after entry 0 */
             CHECK_NEAR(fixture_number(fixture_nth(&record, "eval", 0), "loss"),
                        fixture_number(fixture_nth(&record, "probe", 1), "loss"), 0);
         fixture_record_free(&record);
@@ -260,7 +260,7 @@ static diloco_status count_members(void *user, const diloco_log_entry *entry)
     return DILOCO_OK;
 }
 
-/* Validation loss at the end; how many contributions the entries counted. */
+/* Returns the validation loss at the end, and how many contributions the entries counted. */
 static double loss_with(const char *drop, const char *on_uncounted, size_t *n_counted)
 {
     fixture_record records[DROP_CREW] = {{0}};
@@ -304,10 +304,10 @@ TEST(alg_11_with_half_of_the_contributions_dropped_the_loss_is_within_5_percent)
     const double adopt = loss_with("0.5", "adopt", &adopted);
     const double keep = loss_with("0.5", "keep", &kept);
     CHECK_INT(DROP_CREW * DROP_ROUNDS, all);
-    CHECK_INT(expected, adopted); /* and nobody is passed over for another reason */
+    CHECK_INT(expected, adopted); /* and none is skipped for another reason */
     CHECK_INT(expected, kept);
     CHECK(all / 4 < expected && expected < all * 3 / 4);
-    CHECK(whole < 0.8 * log(256)); /* it has learned something, */
+    CHECK(whole < 0.8 * log(256)); /* it has trained, */
     if (!(adopt < 1.05 * whole && keep < 1.05 * whole))
         CHECK_FAIL("losses %.4f, %.4f, %.4f", whole, adopt, keep);
 }
@@ -337,8 +337,8 @@ static void check_lr(const fixture_record *record, size_t k, uint64_t position,
     CHECK_NEAR(lr * factor, fixture_number(fixture_nth(record, "step", k), "lr"), 1e-12);
 }
 
-/* One replica that loses its private state after the first entry, and is stopped again on its
- * way up. */
+/* One replica loses its private state after the first entry, and is stopped again during its
+ * warm-up. */
 TEST(a_joiner_without_moments_warms_up_again_and_goes_on_where_it_was_stopped)
 {
     fixture_record first = {.stop_at = 6}, joined = {.stop_at = 6}, resumed = {0};
@@ -348,7 +348,7 @@ TEST(a_joiner_without_moments_warms_up_again_and_goes_on_where_it_was_stopped)
     set(config, "run.state_dir", scratch_path("lost"));
     CHECK_STATUS(DILOCO_EINTERRUPTED, train(config, "r0", &first));
     for (uint64_t i = 0; i < 5; i++)
-        check_lr(&first, i, i, config, 1); /* a beginning is no joining */
+        check_lr(&first, i, i, config, 1); /* the first step of a run is no join */
 
     set(config, "run.state_dir", scratch_path("found"));
     CHECK_STATUS(DILOCO_EINTERRUPTED, train(config, "r0", &joined));
@@ -364,7 +364,7 @@ TEST(a_joiner_without_moments_warms_up_again_and_goes_on_where_it_was_stopped)
     free(config);
 }
 
-/* ---- stopping and going on */
+/* ---- stop and resume */
 
 static void check_resumes_bitwise(const char *preset, const char *H, const char *rounds,
                                   uint64_t stop_at)
@@ -382,7 +382,7 @@ static void check_resumes_bitwise(const char *preset, const char *H, const char 
 
     uint64_t n_first = fixture_count(&first, "step"), n_second = fixture_count(&second, "step");
     CHECK_INT(stop_at, n_first);
-    /* A data-parallel step that is stopped while it is exchanged is done again. */
+    /* A data-parallel step that is stopped during its exchange is repeated. */
     uint64_t again = n_first + n_second - fixture_count(&whole, "step");
     CHECK(again <= (strcmp(preset, "data_parallel") == 0));
     size_t n;
@@ -414,7 +414,7 @@ static void exit_after_the_due_point(void *user, const diloco_progress *progress
     if (progress->position == 6) _exit(42);
 }
 
-/* The state saved at the due point is the run's own work: the process ends without a word. */
+/* The state saved at the due point is the run's own work: the process is killed. */
 TEST(a_run_killed_between_entries_resumes_bitwise_from_its_due_point)
 {
     int status;

@@ -42,7 +42,7 @@ static diloco_status make_row(dl_results *r)
     return DILOCO_OK;
 }
 
-/* What the log says of the next round. */
+/* Adds the log's facts about the next round. */
 static diloco_status add_entry(void *user, const diloco_log_entry *e)
 {
     dl_results *r = user;
@@ -118,7 +118,7 @@ static diloco_status read_file(dl_results *r)
     return status == DILOCO_ENOENT ? DILOCO_OK : status;
 }
 
-/* Sums are of whole bytes and of microseconds: adding in floats leaves digits behind those. */
+/* Rounds sums to whole bytes and microseconds, since adding floats leaves more digits. */
 static double rounded(int column, double value)
 {
     const bool sum = column == DL_RESULTS_COMM_OVERHEAD || column == DL_RESULTS_ELAPSED_TIME;
@@ -154,7 +154,7 @@ static diloco_status write_file(const dl_results *r)
     return status;
 }
 
-/* The folder's lock; close() releases it. */
+/* Takes the folder's lock; close() releases it. */
 static diloco_status lock(int *fd, const dl_results *r)
 {
     dl_config_path folder;
@@ -171,7 +171,7 @@ static diloco_status lock(int *fd, const dl_results *r)
     return DILOCO_OK;
 }
 
-/* ---- where it is: results.result_path, or beside a folder of the log, and named after the run */
+/* ---- the path: results.result_path, or beside a folder of the log, and named after the run */
 
 static diloco_status choose_path(dl_results *r)
 {

@@ -1,6 +1,5 @@
-/* results_test.c - the results file against a log that is really there: rows, what is known and
- * what is not, lives after each other, processes beside each other, and files that are something
- * else. */
+/* results_test.c - the results file with a real log: rows, known and unknown values, consecutive
+ * generations, concurrent processes, and files that are something else. */
 #include "train/results.h"
 
 #include "base/file.h"
@@ -10,7 +9,7 @@
 
 enum { ROUNDS = 4 };
 
-/* One run for all: what is tested only reads its log. */
+/* One run for all tests, which only read its log. */
 static dl_config *finished_run(void)
 {
     static dl_config *run;
@@ -89,7 +88,7 @@ TEST(what_the_log_knows_is_there_for_every_round_and_what_nobody_measured_is_emp
     CHECK_OK(dl_results_open(&r, c, 0));
     put(&r, 1, 0.25);
     put(&r, 2, NAN);
-    put(&r, 4, 0.5); /* nobody put round 3: the log knows it all the same */
+    put(&r, 4, 0.5); /* no process wrote round 3: its facts are in the log */
     CHECK_STR("round,accuracy,test_loss,clients,steps,samples\n"
               "1,0.25,0.5,1,3,6\n"
               "2,,,1,6,12\n"
@@ -101,7 +100,7 @@ TEST(what_the_log_knows_is_there_for_every_round_and_what_nobody_measured_is_emp
     free(c);
 }
 
-/* Sums are of whole bytes and of microseconds, and read like that. */
+/* Sums have whole bytes and microseconds, and are written that way. */
 TEST(sums_have_no_more_than_six_decimals)
 {
     dl_results r;
@@ -134,7 +133,7 @@ TEST(a_later_life_goes_on_with_the_file_and_its_time)
     dl_results r;
     dl_config *c = results_in("lives", "round,accuracy,elapsed_time");
     CHECK_OK(dl_results_open(&r, c, 0));
-    r.begin -= 100 * DL_SECOND; /* it has lived for 100 s */
+    r.begin -= 100 * DL_SECOND; /* it has run for 100 s */
     put(&r, 1, 0.25);
     put(&r, 2, 0.5);
     dl_results_close(&r);
@@ -149,7 +148,7 @@ TEST(a_later_life_goes_on_with_the_file_and_its_time)
     free(c);
 }
 
-/* What another generation measured stays, though this one was asked for other columns. */
+/* Another generation's measurements stay, though this one has other columns. */
 TEST(columns_may_change_between_lives_and_values_are_found_by_name)
 {
     dl_results r;

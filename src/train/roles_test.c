@@ -1,14 +1,14 @@
-/* roles_test.c - a small convolutional net with batch norm, trained by two replicas through a run:
- * what becomes of tensors of every role and type (docs/architecture.md, section 2).
+/* roles_test.c - a small convolutional net with batch norm, trained by two replicas in a run. It
+ * tests tensors of every role and type (docs/architecture.md, section 2).
  *
  *     trained  conv.weight, bn.weight, bn.bias, linear.weight, linear.bias     outer optimizer
- *     frozen   stem.weight, which each replica moves by itself, unlike training   weighted mean
+ *     frozen   stem.weight, which each replica moves by itself, not by training  weighted mean
  *     buffers  bn.running_mean, bn.running_var                                    weighted mean
  *              bn.num_batches_tracked: replica 1 sees a batch more a round   mean, rounded half up
  *              flags, which the replicas set differently                  majority, ties true
  *
- * H = 3 steps, 2 rounds, nesterov. The expected values are the rules, in float64, over what the
- * replicas held before each entry. */
+ * H = 3 steps, 2 rounds, nesterov. The expected values follow the rules in float64, from the
+ * replicas' values before each entry. */
 #include "base/safetensors.h"
 #include "nn/inner.h"
 #include "nn/ops.h"
@@ -30,7 +30,7 @@ static const dl_sample sample = {.kind = DL_IMAGES,
                                  .mean = {0.5f},
                                  .deviation = {0.25f}};
 
-/* All that moves in a replica. */
+/* All values that move in a replica. */
 typedef struct state {
     float floats[MAX_FLOATS];
     int64_t count;
@@ -145,7 +145,7 @@ static void train(replica *r, uint64_t step)
     must(dl_inner_step(r->inner, 0.05));
 }
 
-/* What a replica does beside training, at the end of a round. */
+/* Changes the tensors that training does not, at the end of a round. */
 static void move_by_itself(replica *r, size_t round)
 {
     for (size_t i = 0; i < 18; i++) /* stem.weight */
@@ -201,7 +201,7 @@ static dl_config *run_both(replica r[2], const char *apply_to)
     return config;
 }
 
-/* Element i after both entries, as the outer optimizer or as the mean has it. */
+/* Checks element i after both entries, by the outer optimizer's rule or the mean's. */
 static void expect_element(const replica r[2], size_t i, bool outer, const char *name)
 {
     double theta = (double)r[0].after[0].floats[i], v = 0;
@@ -229,7 +229,7 @@ static void check_all(const replica r[2], bool all_floating)
             expect_element(r, w->offset + k, all_floating || w->role == DILOCO_PARAMETER, w->name);
             differs |= r[0].before[0].floats[w->offset + k] != r[1].before[0].floats[w->offset + k];
         }
-        CHECK(differs); /* or there was nothing to see */
+        CHECK(differs); /* or the test would show nothing */
     }
 }
 

@@ -1,11 +1,11 @@
-/* sample.c - text, token by token (model/decode.h): the logits of what follows, divided by the
+/* sample.c - text, token by token (model/decode.h): the next token's logits, divided by the
  * temperature, and a draw from their softmax, over all tokens or over the likeliest.
  *
- * The draw for token i is number i of the stream (seed, DL_STREAM_SAMPLE), so equal arguments
- * give equal text. The softmax is computed here in float64: it is a few thousand numbers.
+ * The draw for token i is number i of the stream (seed, DL_STREAM_SAMPLE), so equal arguments give
+ * equal text. The softmax is computed here in float64, since it is a few thousand numbers.
  *
- * A full context forgets its first half: what is left is taken in again from position 0, so that a
- * token costs at most twice. */
+ * A full context drops its first half. The other half is decoded again from position 0, so a token
+ * costs at most twice. */
 #include "base/rng.h"
 #include "base/sized.h"
 #include "model/decode.h"
@@ -50,7 +50,7 @@ static double weight_of(const sampler *s, int32_t token, double top)
     return exp((s->logits[token] - top) / s->args->temperature);
 }
 
-/* How many of the likeliest are drawn from: top_k, and of those as many as reach top_p. */
+/* Returns how many of the likeliest are drawn from: top_k, and of those as many as reach top_p. */
 static size_t likely(sampler *s, double top)
 {
     size_t n = s->vocab;
@@ -82,7 +82,7 @@ static int32_t draw(sampler *s)
         left -= weight_of(s, s->order[i], top);
         if (left < 0) return s->order[i];
     }
-    return best; /* rounding ate the last sliver */
+    return best; /* rounding lost the last part */
 }
 
 /* ---- the context */
@@ -93,7 +93,7 @@ static void append(sampler *s, int32_t token)
     s->tokens[s->n++] = token;
 }
 
-/* The model has seen the first dl_decoder_length tokens; after this all of them. */
+/* Decodes the tokens after the first dl_decoder_length ones. */
 static void take_in(sampler *s)
 {
     for (size_t i = dl_decoder_length(s->decoder); i < s->n; i++)
@@ -108,7 +108,7 @@ static void forget_half(sampler *s)
     dl_decoder_reset(s->decoder);
 }
 
-/* The end of the prompt that fits the context. */
+/* Begins with the end of the prompt that fits the context. */
 static diloco_status begin(sampler *s, const char *prompt)
 {
     size_t len = strlen(prompt);

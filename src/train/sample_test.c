@@ -72,8 +72,8 @@ TEST(of_one_token_the_likeliest_is_drawn)
     CHECK_BYTES(likeliest.bytes, p.bytes, 40);
 }
 
-/* Among few the text is another than among all; among all of them it is what it is for two ways
- * of saying so. */
+/* With few tokens the text differs from that with all. With all of them it is the same, whichever
+ * option says so. */
 TEST(top_k_and_top_p_narrow_the_draw)
 {
     text all = sample_among(trained(), 0, 0, 3), few = sample_among(trained(), 3, 0, 3),
@@ -84,7 +84,7 @@ TEST(top_k_and_top_p_narrow_the_draw)
     CHECK_BYTES(k.bytes, p.bytes, 40); /* all, in order of their logits */
 }
 
-/* The context is 16: it is forgotten by halves more than once, and the draw continues. */
+/* The context is 16. Its first half is dropped more than once, and the draw continues. */
 TEST(text_may_be_longer_than_the_context)
 {
     text t = {.len = 0};

@@ -1,5 +1,5 @@
-/* setup.h - what training, evaluation and sampling share: the settings that hold, the data, the
- * model and the threads it runs on. */
+/* setup.h - the common parts of training, evaluation and sampling: resolved settings, data, model,
+ * and the threads it runs on. */
 #ifndef DL_TRAIN_SETUP_H
 #define DL_TRAIN_SETUP_H
 
@@ -30,18 +30,18 @@ typedef struct dl_setup {
 /* Threads of one replica: run.threads, or cores / local replicas, at least 1. */
 int dl_setup_threads(const dl_config *config);
 
-/* config's AGREE options become those of the run at run.store: all of them, or only those that
- * are not given (`all` false; a run that says otherwise is refused when it is joined).
- * DILOCO_ENOENT: no run there. */
+/* Sets config's AGREE options to those of the run at run.store: all of them, or, if `all` is false,
+ * those that are not given. A given option that differs is refused by the join. Returns
+ * DILOCO_ENOENT if there is no run. */
 DL_MUST_CHECK diloco_status dl_setup_take_run(dl_config *config, bool all);
 
-/* Open data for n_shards (0: only what its tokens mean) and a model for at most max_rows samples.
- * The parameters are zero. On error nothing needs to be closed. */
+/* Opens data for n_shards (0: only the meaning of its tokens) and a model for at most max_rows
+ * samples. The parameters are zero. After an error nothing needs to be closed. */
 DL_MUST_CHECK diloco_status dl_setup_open(dl_setup *out, const dl_config *config, size_t n_shards,
                                           size_t max_rows);
 void dl_setup_close(dl_setup *setup);
 
-/* Open the model of the run at run.store, with the shared parameters after its last entry.
+/* Opens the model of the run at run.store, with the shared parameters after its last entry.
  * n_shards as above. */
 DL_MUST_CHECK diloco_status dl_setup_open_run(dl_setup *out, uint64_t *entry,
                                               const dl_config *config, size_t n_shards,

@@ -1,9 +1,9 @@
-/* staging.h - host places for what the trainer has in backend memory. The run, the private state
+/* staging.h - host places for the trainer's values in backend memory. The run, the private state
  * and the exchange between nodes read and write host memory; the model and the optimizer are on a
  * backend.
  *
  * If the host may use the backend's memory itself (the CPU backend), a place is that memory, and
- * pull and push copy nothing. Otherwise a place is a copy, which pull fills and push brings back.
+ * pull and push copy nothing. Otherwise a place is a copy, which pull fills and push copies back.
  */
 #ifndef DL_TRAIN_STAGING_H
 #define DL_TRAIN_STAGING_H
@@ -17,7 +17,7 @@ typedef struct dl_staged {
     size_t bytes;
 } dl_staged;
 
-/* Zeroed but for the backend, which is borrowed. */
+/* Zeroed except the backend, which is borrowed. */
 typedef struct dl_staging {
     dl_backend *backend;
     dl_staged *all; /* owned */
@@ -32,7 +32,7 @@ void dl_staging_deinit(dl_staging *s); /* zeroed is fine */
 /* dl_staging_pull waits for the backend and brings all host places up to date. Returns DILOCO_EIO
  * if the device failed. */
 DL_MUST_CHECK diloco_status dl_staging_pull(const dl_staging *s);
-/* dl_staging_push queues the way back. */
+/* dl_staging_push queues the copies to the backend. */
 void dl_staging_push(const dl_staging *s);
 
 /* dl_staging_device fills *out with the copies of a backend, for diloco_run_device. Returns false

@@ -93,7 +93,7 @@ void dl_step_anchor(dl_step *step)
                            dl_model_n_parameters(s->model) * sizeof *step->anchor);
 }
 
-/* Samples of the micro-batch that begins there. */
+/* Returns the number of samples of the micro-batch that begins there. */
 static size_t batch_at(const dl_step *step, size_t shard, uint64_t first)
 {
     const dl_setup *s = step->setup;
@@ -103,7 +103,7 @@ static size_t batch_at(const dl_step *step, size_t shard, uint64_t first)
     return left < rows ? left : rows;
 }
 
-/* *samples: that it took. */
+/* Computes a gradient. *samples: how many it used. */
 static diloco_status gradient(uint64_t *samples, const dl_step *step, size_t shard, uint64_t first)
 {
     const dl_setup *s = step->setup;
@@ -135,7 +135,7 @@ static void pull_tensor(const dl_step *step, const diloco_tensor *t)
     dl_gradient_pull(&step->gradient, &p);
 }
 
-/* The gradient of mu / 2 ||x - anchor||^2, of what trains. */
+/* Adds the gradient of mu / 2 ||x - anchor||^2 to that of the trained tensors. */
 static void pull(const dl_step *step)
 {
     size_t n;
@@ -144,8 +144,8 @@ static void pull(const dl_step *step)
         if (tensors[i].role == DILOCO_PARAMETER) pull_tensor(step, &tensors[i]);
 }
 
-/* Gradient to at most gradient_clip; to zero when it is not finite, so that the mean of the
- * replicas goes without it. */
+/* Scales the gradient to at most gradient_clip, or to zero if it is not finite, so that the
+ * replicas' mean does not contain it. */
 static diloco_status clip(double *norm, const dl_step *step)
 {
     const dl_gradient *g = &step->gradient;
@@ -160,7 +160,7 @@ static diloco_status clip(double *norm, const dl_step *step)
                    (size_t)v.bad, g->n);
 }
 
-/* Update and norm; DILOCO_ENUMERIC as dl_inner_norm. */
+/* Updates the parameters and computes the norm. Returns DILOCO_ENUMERIC as dl_inner_norm. */
 static diloco_status apply(double *norm, dl_step *step, double lr)
 {
     if (!step->inner) return clip(norm, step);

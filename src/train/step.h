@@ -14,7 +14,7 @@ typedef struct dl_step {
     const dl_setup *setup; /* borrowed */
     bool whole_epochs; /* a micro-batch ends where its epoch does, short, as PyTorch's loaders do */
     void *memory;      /* owned, of the setup's backend: anchor, and what `gradient` needs */
-    float *anchor;     /* what trainer.proximal_mu pulls towards; NULL: nothing pulls */
+    float *anchor;     /* trainer.proximal_mu pulls towards it; NULL: the option is off */
     dl_gradient gradient;
     dl_staging vectors; /* the optimizer's in host places, once dl_step_list made these */
     dl_inner *inner; /* NULL: the clipped gradient is left in the model, for preset data_parallel */
@@ -25,8 +25,9 @@ typedef struct dl_step_facts {
     double loss;              /* mean over the step's targets, nats */
     double grad_norm;         /* before clipping; NaN when it was not finite */
     double seconds;
-    bool applied; /* false: the gradient was not finite, the parameters are as they were, and the
-                     error text says where */
+    /* false: the gradient was not finite, the parameters are unchanged, and the error text says
+     * where */
+    bool applied;
 } dl_step_facts;
 
 /* config: of the setup. data_parallel: no inner optimizer. */
@@ -39,11 +40,12 @@ void dl_step_deinit(dl_step *step); /* zeroed is fine */
 DL_MUST_CHECK diloco_status dl_step_list(dl_step *step, dl_private *out, size_t cap, size_t *n,
                                          bool f32);
 
-/* From here on trainer.proximal_mu pulls towards the parameters as they are. */
+/* Sets the anchor to the current parameters: from here on trainer.proximal_mu pulls towards them.
+ */
 void dl_step_anchor(dl_step *step);
 
-/* PROTOCOL P14: who came without moments of its own warms up again, wherever the schedule is. lr as
- * it is with so many of those steps still to come. */
+/* PROTOCOL P14: a replica that joined without moments of its own warms up again, wherever the
+ * schedule is. Returns the learning rate if to_come of those steps remain. */
 double dl_step_rewarmed(const dl_config *config, uint64_t to_come, double lr);
 
 /* Take a step on samples first, first + 1, … of a shard, with learning rate lr. The host waits

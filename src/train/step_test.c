@@ -1,5 +1,5 @@
-/* step_test.c - what the replicas of a run end with, against loops written out here that know no
- * run: they take steps (step.h) and do the outer step's arithmetic by hand. */
+/* step_test.c - the final parameters of a run's replicas, compared with loops written out here that
+ * do not use a run. They take steps (step.h) and do the outer step's arithmetic by hand. */
 #include "train/step.h"
 
 #include "train_fixture.h"
@@ -40,7 +40,7 @@ static dl_step_facts hand_step(hand *h)
     return facts;
 }
 
-/* The run's theta, against expected[n]. Tolerance 1e-6: the outer step rounds theta - (theta -
+/* Compares the run's theta with expected[n]. Tolerance 1e-6: the outer step rounds theta - (theta -
  * local) once more than the hand does. */
 static void check_theta(const dl_config *config, const float *expected, double tolerance)
 {
@@ -50,7 +50,7 @@ static void check_theta(const dl_config *config, const float *expected, double t
     free(theta);
 }
 
-/* The same, against the parameters of a hand. */
+/* Does the same with the parameters of a hand. */
 static void check_theta_of(const dl_config *config, const hand *h, double tolerance)
 {
     float *expected = fixture_parameters(&h->setup);
@@ -86,7 +86,7 @@ TEST(one_replica_with_outer_sgd_of_lr_1_is_plain_training_with_momentum)
     check_single(config);
 }
 
-/* Each step: the mean of what two replicas, from the same parameters, make of their shards. With
+/* Each step is the mean of the steps of two replicas from the same parameters on their shards. With
  * SGD that is the step along the mean gradient. */
 TEST(one_local_step_of_sgd_with_outer_sgd_of_lr_1_is_data_parallel_sgd)
 {
@@ -207,7 +207,7 @@ TEST(a_step_reports_its_loss_and_norm_and_a_bad_gradient_changes_nothing)
     CHECK(facts.applied);
     CHECK_INT(2, facts.samples);
     CHECK_INT(32, facts.tokens);
-    CHECK_NEAR(log(256), facts.loss, 0.5); /* nothing learnt yet */
+    CHECK_NEAR(log(256), facts.loss, 0.5); /* untrained */
     CHECK(facts.grad_norm > 0);
 
     float *before = fixture_parameters(&h.setup);

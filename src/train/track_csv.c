@@ -25,9 +25,7 @@ static diloco_status open_csv(dl_tracker *t, const char *path)
     struct stat st;
     t->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (t->fd < 0) return dl_fail_errno(errno, "open", path);
-    /* Of several replicas that begin at once, two may write it: it is a comment to any process that
-     * reads.
-     */
+    /* If several replicas begin at once, two may write it; every reader treats it as a comment. */
     if (!fstat(t->fd, &st) && st.st_size == 0 && !strcmp(t->replica, "r0"))
         return dl_buf_add(&t->out, head, sizeof head - 1);
     return DILOCO_OK;

@@ -1,6 +1,6 @@
 /* track_tensorboard.c - run.track = "tensorboard:DIR": an event file of TensorBoard for each
  * process of a replica. The format is TensorFlow's (core/lib/io/record_writer, event.proto,
- * summary.proto); only what is written here of it is known. Fields of a protocol buffer:
+ * summary.proto), of which this file knows only what it writes. Fields of a protocol buffer:
  *
  *     Event    1 wall_time double   2 step int64   3 file_version string   5 summary Summary
  *     Summary  1 value, repeated    Value  1 tag string   2 simple_value float   5 histo
@@ -111,7 +111,7 @@ static void add_record(dl_tracker *t)
     if (!w.ok) dl_tracker_give_up(t, "no memory");
 }
 
-/* An event of one value: `inner` is the field of Value behind its tag. */
+/* Adds an event of one value: `inner` is the field of Value after its tag. */
 static void add_event(dl_tracker *t, const char *tag, uint64_t step, const void *inner, size_t len)
 {
     writer v = {&t->value, true}, s = {&t->summary, true}, e = {&t->event, true};

@@ -23,14 +23,14 @@ static const dl_tracker_kind *const kinds[] = {DL_TRACKERS(ADDRESS)};
 
 void dl_tracker_give_up(dl_tracker *t, const char *why)
 {
-    if (!t->told) dl_log(DILOCO_LOG_WARN, "run.track: cannot write: %s; training goes on", why);
-    t->told = true;
+    if (!t->failed) dl_log(DILOCO_LOG_WARN, "run.track: cannot write: %s; training goes on", why);
+    t->failed = true;
     dl_buf_clear(&t->out);
 }
 
 void dl_tracker_flush(dl_tracker *t)
 {
-    if (t->out.len && !t->told &&
+    if (t->out.len && !t->failed &&
         dl_fd_write(t->fd, &(dl_span){t->out.data, t->out.len}, 1, "run.track"))
         dl_tracker_give_up(t, diloco_error_text());
     dl_buf_clear(&t->out);
@@ -111,7 +111,7 @@ static void take_eval(dl_tracker *t, dl_json_value event)
 void dl_tracker_line(dl_tracker *t, const char *line, size_t len)
 {
     dl_json_value event;
-    if (t->fd < 0 || t->told || dl_json_parse(&event, line, len)) return;
+    if (t->fd < 0 || t->failed || dl_json_parse(&event, line, len)) return;
     const dl_json_value kind = dl_json_get(event, "event");
     if (dl_json_is(kind, "step")) take_step(t, event);
     if (dl_json_is(kind, "commit")) take_commit(t, event);

@@ -1,4 +1,4 @@
-/* tracker_kinds.h - what a tracker is made of, and the list of trackers. A new one is a file that
+/* tracker_kinds.h - the functions of a tracker, and the list of trackers. A new one is a file that
  * defines dl_tracker_<name>, and its line in DL_TRACKERS (base/options/run_options.h). */
 #ifndef DL_TRAIN_TRACKER_KINDS_H
 #define DL_TRAIN_TRACKER_KINDS_H
@@ -8,11 +8,11 @@
 
 typedef struct dl_tracker_kind {
     const char *name; /* run.track is "name:place" */
-    /* Open t->fd; what it begins with may be in t->out. */
+    /* Opens t->fd; t->out may get the beginning of the file. */
     diloco_status (*open)(dl_tracker *t, const char *place);
-    /* Write a finite value. */
+    /* Writes a finite value. */
     void (*number)(dl_tracker *t, const char *tag, uint64_t step, double value);
-    /* Write the distribution of n values. NULL: the tracker has none. */
+    /* Writes the distribution of n values. NULL: the tracker has no histograms. */
     void (*histogram)(dl_tracker *t, const char *tag, uint64_t step, const double *values,
                       size_t n);
     /* Write the run's settings, once, after open. NULL: the tracker has no place for them. */
@@ -27,7 +27,7 @@ bool dl_tracker_has_setting(const dl_option *row, const dl_config *config);
 DL_TRACKERS(DL_DECLARE)
 #undef DL_DECLARE
 
-/* For the kinds: write what is in t->out; write it if n more bytes would be too many; stop after a
+/* For the kinds: write the bytes in t->out; write them if n more would be too many; stop after a
  * failure, with one warning. */
 void dl_tracker_flush(dl_tracker *t);
 void dl_tracker_make_room(dl_tracker *t, size_t n);

@@ -56,7 +56,7 @@ diloco_status dl_weights_load(const dl_setup *s, const dl_st *st)
     return DILOCO_OK;
 }
 
-/* A component of its name says so, as PEFT's do: "….q_proj.lora_A.default.weight". */
+/* A component of its name shows it, as in PEFT: "….q_proj.lora_A.default.weight". */
 static bool is_of_adapter(const char *name)
 {
     static const char *const words[] = {".lora_A.", ".lora_B.", ".lora_embedding_A",

@@ -6,19 +6,20 @@
 #include "base/safetensors.h"
 #include "train/setup.h"
 
-/* Copy each tensor of the model from st, which holds at least these, of the same types and shapes.
- * DILOCO_EINVAL: one is missing or another; its name, and both shapes. The model is unspecified
- * then. */
+/* Copies each tensor of the model from st, which must have it with the same type and shape. Returns
+ * DILOCO_EINVAL with its name, and both shapes, if one is missing or differs. The model is
+ * unspecified then. */
 DL_MUST_CHECK diloco_status dl_weights_load(const dl_setup *setup, const dl_st *st);
 
-/* trainer.init_from: the file's tensors become the model's. A run's theta0 and snapshots,
- * whose outer vectors (diloco.*) are passed over, and whatever else has exactly the model's
- * tensors. DILOCO_ENOENT, DILOCO_EIO: the file; DILOCO_EPROTO: it is not safetensors;
- * DILOCO_EINVAL: as above, or it has a tensor that the model does not. */
+/* trainer.init_from: copies the file's tensors to the model. The file may be a run's theta0 or a
+ * snapshot, whose outer vectors (diloco.*) are skipped, or have exactly the model's tensors.
+ * Returns DILOCO_ENOENT or DILOCO_EIO of the file, and DILOCO_EPROTO if it is not safetensors.
+ * Returns DILOCO_EINVAL as above, or if it has a tensor that the model does not. */
 DL_MUST_CHECK diloco_status dl_weights_init(const dl_setup *setup, const char *path);
 
-/* … with trainer.init_as = "continuation": those that are the model's by name, type and shape; the
- * others stay as they are, and are logged. DILOCO_EINVAL: there is none. */
+/* Does the same with trainer.init_as = "continuation", for the tensors that match the model's by
+ * name, type and shape. The others stay unchanged, and are logged. Returns DILOCO_EINVAL if no
+ * tensor matches. */
 DL_MUST_CHECK diloco_status dl_weights_continue(const dl_setup *setup, const char *path);
 
 #endif

@@ -1,5 +1,5 @@
-/* weights_test.c - a run that begins from a file begins from exactly that, and every file that is
- * not the model's is refused by name. */
+/* weights_test.c - a run begins from exactly the values of its file, and a file of another model is
+ * refused by name. */
 #include "train/weights.h"
 
 #include "state/paths.h"
@@ -30,7 +30,7 @@ static const char *theta0_of(const dl_config *config)
     return path;
 }
 
-/* theta of a run in which nothing was trained yet, as a file's bytes. */
+/* Reads theta of an untrained run, as a file's bytes. */
 static void read_theta(const dl_config *config, void **bytes, size_t *len)
 {
     uint64_t entry;
@@ -130,7 +130,7 @@ static void refused(diloco_status status, const char *part, const char *path)
 
 enum { MISSING, MISSHAPED, MISTYPED, SURPLUS, NOT_FINITE };
 
-/* A file with all tensors of the fixture's model but for one mistake in the second. */
+/* Writes a file with all tensors of the fixture's model, with one mistake in the second. */
 static const char *mistaken(int mistake, const char *file)
 {
     dl_setup setup;
@@ -210,8 +210,8 @@ static bool is_of(const char *name, const char *tensor)
            (!strncmp(name, "diloco.momentum.", 16) && !strcmp(name + 16, tensor));
 }
 
-/* A run's last state as another model would have left it: one tensor and its momentum of another
- * shape, one of another type, one away, one without its momentum, one more. */
+/* A run's last state as another model would have left it. One tensor and its momentum have another
+ * shape, one has another type, one is missing, one lacks its momentum, and one is new. */
 static const char *changed(const dl_st *st, const diloco_tensor *own)
 {
     dl_buf header;
@@ -412,7 +412,7 @@ TEST(the_moments_of_an_adaptive_outer_optimizer_are_said_to_be_of_other_movement
     static const char *const before[][2] = {{OUTER, "fedadam"}, {NULL, NULL}};
     static const char *const after[][2] = {{OUTER, "fedadam"}, {H, "2"}, {NULL, NULL}};
     image end;
-    dl_config *initial = created("1", ""); /* whose image only gives the tensors */
+    dl_config *initial = created("1", ""); /* its image only has the tensors */
     image_open(&end, initial);
     dl_config *first = continued_with(scratch_write("a.st", end.bytes, end.len), before);
     image_close(&end);
@@ -461,7 +461,7 @@ static void check_continued(dl_config *next, const char *said, uint64_t steps)
     fixture_record_free(&record);
 }
 
-/* A run's folder and its URL are its newest model and outer vectors. */
+/* A run's folder and its URL stand for its newest model and outer vectors. */
 TEST(a_run_named_by_its_store_is_continued_with_the_moments_that_its_replica_left)
 {
     fixture_record record = {0};
@@ -532,8 +532,8 @@ TEST(an_outer_optimizer_that_counts_commits_cannot_be_continued)
     free(config);
 }
 
-/* There are no adapter models, so there is no name to map: a file of one is told apart, and a name
- * that only looks like one is another's tensor. */
+/* There are no adapter models, so no name can be mapped. A file of an adapter is recognized; a name
+ * that only resembles one is an unknown tensor. */
 TEST(fed_19_an_adapters_tensors_are_refused_and_a_name_that_only_resembles_one_is_just_unknown)
 {
     static const struct {
