@@ -1,7 +1,7 @@
-/* advance.c - the log advances by an entry (P4). A commit whose state was computed is taken, an
- * abort and a void entry are skipped, and then the machine makes its next request.
+/* advance.c - the log advances by an entry (P4). The computed state of a commit is taken, an abort
+ * or void entry is skipped, and then the machine makes its next request.
  *
- * Nothing here depends on whether this replica created the entry (P5), but for the snapshot, which
+ * Nothing here depends on whether this replica created the entry (P5), except the snapshot, which
  * one replica has to write. */
 #include "protocol/machine_parts.h"
 
@@ -11,9 +11,9 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- moving on --------------------------------------------------------------------------- */
+/* ---- advancing --------------------------------------------------------------------------- */
 
-/* As what an entry counts this replica, or one of its former lives; NULL: not at all. */
+/* Returns the entry's member that is this replica, in any generation, or NULL. */
 static const dl_member *own_member(const dl_machine *m, const dl_entry *entry)
 {
     for (size_t i = 0; i < entry->n_members; i++)
@@ -21,7 +21,7 @@ static const dl_member *own_member(const dl_machine *m, const dl_entry *entry)
     return NULL;
 }
 
-/* Async: of what is under way, not of something older. */
+/* Async: only the contribution in flight counts, not an older one. */
 static bool counts_what_we_did(const dl_machine *m, const dl_entry *entry)
 {
     const dl_member *self = own_member(m, entry);
@@ -48,7 +48,7 @@ static dl_request snapshot(dl_machine *m)
     return a;
 }
 
-/* What an entry means for the next snapshot: one that is named is as good as our own. */
+/* Counts an entry towards the next snapshot. A snapshot that it names is as good as our own. */
 static void count_towards_snapshot(dl_machine *m)
 {
     for (size_t i = 0; i < m->applying.entry.n_members; i++)
@@ -59,7 +59,7 @@ static void count_towards_snapshot(dl_machine *m)
     m->snapshots.at = m->now;
 }
 
-/* Note the members whose claims are cut, whom the entry rejects, and whom that bans (P27). */
+/* Notes the members whose claims are cut, the rejected contributions, and new bans (P27). */
 static void note_rejected(dl_machine *m)
 {
     const dl_bans *bans = m->a.control->bans;
@@ -89,7 +89,7 @@ static void note_rejected(dl_machine *m)
     }
 }
 
-/* Invariant 1: the only place where the log moves on. */
+/* Invariant 1: the log advances only here. */
 static void folded(dl_machine *m, bool valid, bool counted)
 {
     const uint64_t e = dl_open_entry(m);
@@ -143,7 +143,7 @@ dl_request dl_follow_void(dl_machine *m, const char *why)
 
 /* ---- a commit: make sure, compute, take ---------------------------------------------------- */
 
-/* As measured; of one that was not read as a whole, as its header says. */
+/* Returns the measured norms; of a contribution that was not read whole, its header's. */
 static const double *norms_of_members(dl_machine *m)
 {
     for (size_t i = 0; i < m->applying.entry.n_members; i++) {
@@ -159,7 +159,7 @@ static const double *norms_of_members(dl_machine *m)
 dl_request dl_follow_take(dl_machine *m)
 {
     DL_ASSERT(m->applying.entry.commit ||
-              m->applying.entry.emptied); /* nothing else moves the state */
+              m->applying.entry.emptied); /* no other entry moves the state */
     const dl_member *self = own_member(m, &m->applying.entry);
     const bool counted = counts_what_we_did(m, &m->applying.entry);
     dl_request a = dl_machine_request(m, DL_REQUEST_SWAP, DL_SWAPPING);

@@ -1,15 +1,15 @@
-/* apply.c - an entry is in the log: judge it, and compute what it says; advance.c folds it.
+/* apply.c - an entry is in the log: judge it, and compute its state; advance.c then applies it.
  *
- *     text --unreadable, void--> read again, then fold as void (P7)
- *       |  --abort------------> fold
- *       |  --commit-----------> fetch its members --> compute --> swap --> fold
- *       |                         (none of it when the draft computed the same step; an abort that
- *       |                         empties the momentum has no members, and the rest of it)
- *       |           or -----> fetch what they come to --^
+ *     text --unreadable, void--> read again, then apply as void (P7)
+ *       |  --abort------------> apply
+ *       |  --commit-----------> fetch its members --> compute --> swap --> apply
+ *       |                         (nothing of this if the draft computed the same step; an abort
+ *       |                         that empties the momentum has no members to fetch)
+ *       |           or -----> fetch their combined update --^
  *       |                         (unreadable: fetch the members, combine, compare)
- *       +-- a base not ours --> begin again once, from before it
+ *       +-- another base than ours --> rejoin once, from before it
  *
- * Whoever wrote the entry decided (P5): nothing here depends on whether it was us. */
+ * The committer decided (P5): nothing here depends on whether it was this replica. */
 #include "protocol/machine_parts.h"
 
 #include "protocol/fold.h"
@@ -21,7 +21,7 @@
 
 enum { MAX_STARTS = 3 };
 
-/* ---- a commit: make sure, and compute ---------------------------------------------------- */
+/* ---- a commit: get its members, and compute ------------------------------------------------ */
 
 static dl_request dispute(dl_machine *m, dl_hash computed)
 {
@@ -41,7 +41,7 @@ static dl_request of_entry(dl_machine *m, dl_request_kind kind, dl_phase next)
     return a;
 }
 
-/* Is it what the entry names? */
+/* Returns whether it is the contribution that the entry names. */
 static bool is_named(const dl_known *k, const dl_member *member)
 {
     const uint64_t held = k->facts.dealt.n ? k->facts.dealt.n - 1 : 0;
@@ -54,8 +54,8 @@ static dl_request fold_compute(dl_machine *m)
     return of_entry(m, DL_REQUEST_COMPUTE, DL_FOLD_COMPUTING);
 }
 
-/* P27: who reads all contributions sees for itself whether the verdicts are theirs; who takes what
- * another has combined takes his word, and an audit looks. */
+/* P27: a replica that reads every contribution checks the verdicts itself. One that uses another
+ * replica's combined update trusts that replica; only an audit checks it. */
 static bool looks_at_verdicts(const dl_machine *m)
 {
     return dl_judge_may_reject(m->a.config) && (dl_machine_topology(m)->all_combine || m->a.audits);
@@ -67,7 +67,7 @@ static size_t n_named(const dl_machine *m)
            (looks_at_verdicts(m) && !m->applying.judged ? m->applying.entry.n_rejected : 0);
 }
 
-/* Of n_named: first the members, then who is rejected. */
+/* Returns the i-th of n_named: first the members, then the rejected ones. */
 static dl_rejected named(const dl_machine *m, size_t i)
 {
     const dl_entry *e = &m->applying.entry;
@@ -76,7 +76,7 @@ static dl_rejected named(const dl_machine *m, size_t i)
     return (dl_rejected){.life = e->members[i].life, .bytes = e->members[i].bytes};
 }
 
-/* Is what was read of it what the entry says, as far as a reading tells? */
+/* Returns whether the contribution, as far as it was read, is what the entry says. */
 static bool is_as_named(const dl_machine *m, size_t i, const dl_known *k)
 {
     if (i < m->applying.entry.n_members) return is_named(k, &m->applying.entry.members[i]);
@@ -84,8 +84,8 @@ static bool is_as_named(const dl_machine *m, size_t i, const dl_known *k)
     return k->worth == DL_VALID || (k->worth == DL_INVALID && !strcmp(k->refused, reason));
 }
 
-/* Members and valid ones that are rejected, in the order of their lives: as whoever wrote the entry
- * had them before him. */
+/* Judges the members, and the rejected ones that are valid, in the order in which the committer
+ * judged them. */
 static dl_request fold_judge(dl_machine *m)
 {
     const dl_entry *e = &m->applying.entry;
@@ -97,7 +97,7 @@ static dl_request fold_judge(dl_machine *m)
             (r < e->n_rejected && dl_life_compare(&e->rejected[r].life, &e->members[i].life) < 0);
         const dl_life *life = rejected ? &e->rejected[r++].life : &e->members[i++].life;
         const dl_known *k = dl_known_find(&m->open.known, life);
-        DL_ASSERT(k); /* fold_gather has made sure of each */
+        DL_ASSERT(k); /* fold_gather has fetched each */
         if (k->worth == DL_VALID) m->judge.slots[m->judge.n++] = dl_known_slot(&m->open.known, k);
     }
     dl_request a = dl_machine_request(m, DL_REQUEST_JUDGE, DL_FOLD_JUDGING);
@@ -107,7 +107,7 @@ static dl_request fold_judge(dl_machine *m)
     return a;
 }
 
-/* All members are there. */
+/* All members were fetched. */
 static dl_request fold_members(dl_machine *m)
 {
     DL_ASSERT(m->applying.member >= m->applying.entry.n_members);
@@ -130,8 +130,8 @@ static bool entry_names(const void *context, const dl_known *known)
     return false;
 }
 
-/* It takes the place of one that the entry does not name, if need be: an entry names half as many
- * as fit. */
+/* It replaces one that the entry does not name, if there is no free place: an entry names at most
+ * half of the places. */
 static dl_known *known_named(dl_machine *m, size_t i)
 {
     const dl_rejected it = named(m, i);
@@ -152,7 +152,7 @@ static dl_request fetch_named(dl_machine *m, const dl_known *known)
     return a;
 }
 
-/* Make sure of each member's contribution, then compute. */
+/* Fetches each member's contribution unless it is held, then computes. */
 static dl_request fold_gather(dl_machine *m)
 {
     for (; m->applying.member < n_named(m); m->applying.member++) {
@@ -167,7 +167,8 @@ static dl_request fold_gather(dl_machine *m)
     return fold_members(m);
 }
 
-/* From what its committer has combined; who audits, and who cannot read that, from the members. */
+/* Uses its committer's combined update. An audit uses the members, and so does a replica that
+ * cannot read the combined update. */
 static dl_request fold_gather_or_fetch(dl_machine *m)
 {
     m->applying.member = 0;
@@ -182,7 +183,7 @@ static size_t n_liars(const dl_machine *m)
     return dl_unread_liars(m->a.config, m->a.identity, &m->a.control->roster);
 }
 
-/* Begin again from a snapshot of `before` entries or fewer. */
+/* Rejoins from a snapshot of `before` entries or fewer. */
 static dl_request rejoin(dl_machine *m, uint64_t before)
 {
     dl_request a = dl_machine_request(m, DL_REQUEST_REJOIN, DL_OVER);
@@ -190,8 +191,8 @@ static dl_request rejoin(dl_machine *m, uint64_t before)
     return a;
 }
 
-/* A fresh start for the sake of an entry, the one before `after`; none any more for those before
- * one that we have come to. A reader makes none. */
+/* Returns whether the replica may rejoin because of an entry, the one before `after`. It may not
+ * for entries before one that it has reached. A reader never rejoins. */
 static bool may_start(dl_machine *m, uint64_t after, unsigned most)
 {
     if (m->a.reader || after < m->rejoining.started_for) return false;
@@ -201,15 +202,15 @@ static bool may_start(dl_machine *m, uint64_t after, unsigned most)
     return m->rejoining.n_starts++ < most;
 }
 
-/* What the entry names is not to be had. It was collected behind a snapshot that we have not seen,
- * or the store has lost it: a later snapshot does without it. Or it never was what the entry says,
- * and that is void, as long as no more than may lie go on from it (unreadable.h). The text is set.
- */
+/* A contribution that the entry names is unreadable, and the error text is set. Perhaps it was
+ * collected after a snapshot that we have not seen, or the store has lost it. Then a later snapshot
+ * does without it. Perhaps it never was what the entry says. Then the entry is void, as long as no
+ * more committers build on it than may be malicious (unreadable.h). */
 static dl_request cannot_be_read(dl_machine *m, diloco_status status)
 {
     dl_unread *u = &m->rejoining.unread[dl_machine_fragment(m)];
     dl_unread_meet(u, &m->applying.entry, n_liars(m));
-    /* A replay may begin where contributions are collected: verify has later snapshots. */
+    /* A replay may begin before collected contributions: verify has later snapshots. */
     const bool kept = m->a.config->retain == DL_RETAIN_ALL;
     const bool collected = m->a.reader && status == DILOCO_ENOENT && !kept;
     if (may_start(m, u->after, u->stands || status == DILOCO_ENOENT ? MAX_STARTS : 1))
@@ -219,7 +220,7 @@ static dl_request cannot_be_read(dl_machine *m, diloco_status status)
     return dl_follow_void(m, DL_UNREAD_VOID);
 }
 
-/* Who audits does not need it to go on: its committer has combined it for all. */
+/* An audit can continue without it, since its committer has combined it for all. */
 static dl_request audit_without(dl_machine *m)
 {
     DL_ASSERT(m->applying.entry.combined.there);
@@ -240,7 +241,7 @@ static dl_request contribution_lost(dl_machine *m, diloco_status status, const c
     return combined ? audit_without(m) : cannot_be_read(m, status);
 }
 
-/* … and what its members come to is neither to be read nor what they give. */
+/* The combined update is unreadable, too, and the members do not give it. */
 static dl_request combined_lost(dl_machine *m)
 {
     return cannot_be_read(
@@ -252,8 +253,8 @@ static dl_request combined_lost(dl_machine *m)
                 m->applying.entry.combined.life.replica));
 }
 
-/* An entry goes on from one that we hold void because we could not read it. Do so many that it
- * stands? */
+/* This entry builds on one that we treated as void because we could not read it. Have enough
+ * committers built on it that we must accept it? */
 static bool goes_on_without_us(dl_machine *m)
 {
     dl_unread *u = &m->rejoining.unread[dl_machine_fragment(m)];
@@ -266,7 +267,7 @@ static bool goes_on_without_us(dl_machine *m)
     return u->stands;
 }
 
-/* Then we begin again from behind it, as soon as there is a snapshot. */
+/* The run continued without us: rejoin from after that entry, once there is a snapshot. */
 dl_request dl_follow_without(dl_machine *m)
 {
     m->rejoining.parted = false;
@@ -289,9 +290,9 @@ dl_request dl_follow_without(dl_machine *m)
                 (unsigned long long)dl_open_entry(m)));
 }
 
-/* ---- judging what was read ---------------------------------------------------------------- */
+/* ---- judging the entry's text --------------------------------------------------------------- */
 
-/* Judge only what reads the same twice (P7): the first reading may be what is damaged. */
+/* Judges only a text that reads the same twice (P7), since the first read may be damaged. */
 static bool is_suspect(dl_machine *m)
 {
     if (dl_hash_equal(m->applying.suspect, m->applying.digest)) return false;
@@ -299,7 +300,7 @@ static bool is_suspect(dl_machine *m)
     return true;
 }
 
-/* An entry that nobody can read counts as an abort of nobody's. */
+/* An entry that no replica can read counts as an abort without a committer. */
 static dl_request fold_unreadable(dl_machine *m)
 {
     dl_unread_meet_damaged(&m->rejoining.unread[dl_machine_fragment(m)], dl_open_entry(m));
@@ -310,7 +311,7 @@ static dl_request fold_unreadable(dl_machine *m)
     return dl_follow_void(m, diloco_error_text());
 }
 
-/* Does it follow the state that we have? */
+/* Returns whether it follows our state. */
 static bool is_on_ours(const dl_machine *m)
 {
     const dl_ledger *ledger = m->a.control->ledger;
@@ -318,8 +319,9 @@ static bool is_on_ours(const dl_machine *m)
     return !ledger || dl_ledger_gives(ledger, m->open.scratch, &m->applying.entry);
 }
 
-/* A base or a ledger that is not ours: one of us is wrong, and a replay tells who (P7). Once an
- * entry, so that it comes to an end; a reader has nobody to be wrong but the log. */
+/* If the base or the ledger is not ours, either the entry or this replica is wrong, and a replay
+ * shows which (P7). It happens once an entry, so that it ends. A reader has only the log, so it
+ * does not replay. */
 static bool replay_may_tell(dl_machine *m)
 {
     if (is_on_ours(m)) return false;
@@ -328,8 +330,8 @@ static bool replay_may_tell(dl_machine *m)
     return true;
 }
 
-/* P26: with a single committer the log has one writer, and a broken chain says that it had two, of
- * whom one overwrote what the other's readers had read. Nobody can tell who is right. */
+/* P26: with a single committer the log has one writer. A broken chain shows that it had two, and
+ * that one overwrote an entry that the other's readers had read. Nothing shows which is right. */
 static bool two_have_written(const dl_machine *m)
 {
     return m->a.control->committer.replica[0] &&
@@ -373,7 +375,8 @@ static const char *members_void_reason(const dl_machine *m)
     return dl_machine_mode(m)->void_reason(m);
 }
 
-/* A store that does not create exactly once may show half of what it is still writing (P26). */
+/* A store that does not create exactly once may show half of an object that it still writes (P26).
+ */
 static dl_request wait_for_the_rest(dl_machine *m)
 {
     dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_HALF_READ);
@@ -382,7 +385,7 @@ static dl_request wait_for_the_rest(dl_machine *m)
     return a;
 }
 
-/* log/<e> is there: whoever wrote it decided. */
+/* log/<e> exists: its committer has decided. */
 dl_request dl_follow_text(dl_machine *m, const dl_reply *reply)
 {
     DL_ASSERT(reply->read.text);
@@ -391,7 +394,8 @@ dl_request dl_follow_text(dl_machine *m, const dl_reply *reply)
     m->applying.recombines = m->applying.disputed = m->applying.judged = false;
     const diloco_status unread = dl_entry_read_of(&m->applying.entry, reply->read.text,
                                                   reply->read.text_len, m->a.outer, m->a.identity);
-    if (unread == DILOCO_EDIFFERS) return dl_machine_fail(m, unread); /* whole, and not for us */
+    /* whole, but of another version */
+    if (unread == DILOCO_EDIFFERS) return dl_machine_fail(m, unread);
     const uint32_t f = dl_machine_fragment(m);
     const char *why = unread ? NULL
                              : dl_fold_void_reason(m->a.control, &m->applying.entry, m->a.run, f,
@@ -412,8 +416,9 @@ dl_request dl_follow_text(dl_machine *m, const dl_reply *reply)
                                                                  : dl_follow_abort(m);
 }
 
-/* What the members come to is not what the entry names. It still defines it (P19): who combined it
- * has lied, and who audits says so; but who cannot read it has to wait. */
+/* The members do not give the combined update that the entry names. That update still defines the
+ * entry (P19). The replica that combined it is malicious, and an audit reports it. A replica that
+ * cannot read it has to wait. */
 static dl_request members_do_not_give_it(dl_machine *m, dl_hash computed)
 {
     DL_ASSERT(m->applying.entry.combined.there);
@@ -427,15 +432,15 @@ static dl_request members_do_not_give_it(dl_machine *m, dl_hash computed)
     return fold_gather_or_fetch(m);
 }
 
-/* Of a member that will never be valid, or is not what the entry says of it. */
+/* A member will never be valid, or is not what the entry says. */
 static dl_request member_is_bad(dl_machine *m)
 {
     if (m->applying.entry.combined.there) return members_do_not_give_it(m, (dl_hash){{0}});
     return dl_follow_void(m, "a contribution that it counts is not valid");
 }
 
-/* Where all read all contributions it is void for all. Elsewhere only an audit has looked, and goes
- * on as the others did. */
+/* If every replica reads all contributions, the entry is void for all. Otherwise only an audit has
+ * checked the verdicts, and it continues as the other replicas did. */
 static dl_request verdicts_are_wrong(dl_machine *m)
 {
     if (dl_machine_topology(m)->all_combine)
@@ -446,7 +451,8 @@ static dl_request verdicts_are_wrong(dl_machine *m)
     return fold_members(m);
 }
 
-/* What is rejected moves nothing: an audit says that it cannot look, and goes on. */
+/* A rejected contribution moves nothing: an audit reports that it cannot check it, and continues.
+ */
 static dl_request verdict_unseen(dl_machine *m)
 {
     char text[DL_REPLICA_MAX + 128];
@@ -492,7 +498,7 @@ dl_request dl_follow_fetched(dl_machine *m, const dl_reply *reply)
     DL_ASSERT(i < n_named(m) && k);
     if (reply->status == DILOCO_ENOENT) return contribution_lost(m, DILOCO_ENOENT, "gone");
     if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
-    /* A header that fits its hash, with a body that fits the header, left its writer so. */
+    /* The body fits the header, and the header its hash: its replica wrote it this way. */
     if (k->worth == DL_INVALID && dl_judge_is_damage(k->refused))
         return i < m->applying.entry.n_members || dl_machine_topology(m)->all_combine
                    ? contribution_lost(m, DILOCO_EPROTO, "damaged")
@@ -503,7 +509,7 @@ dl_request dl_follow_fetched(dl_machine *m, const dl_reply *reply)
     return fold_gather(m);
 }
 
-/* x/ holds what the entry names, or the members have to tell. */
+/* The combined update was read, or its members are needed. */
 dl_request dl_follow_fetched_combined(dl_machine *m, const dl_reply *reply)
 {
     if (!reply->status) return fold_compute(m);
@@ -525,7 +531,8 @@ dl_request dl_follow_combined(dl_machine *m, const dl_reply *reply)
 dl_request dl_follow_computed(dl_machine *m, const dl_reply *reply)
 {
     if (reply->status == DILOCO_ENUMERIC) return dispute(m, (dl_hash){{0}});
-    if (reply->status) return dl_machine_fail(m, reply->status); /* a caller's own optimizer's */
+    /* from the caller's own optimizer */
+    if (reply->status) return dl_machine_fail(m, reply->status);
     if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_follow_take(m);
     if (m->applying.n_recomputed++) return dispute(m, reply->compute.result);
     return fold_gather_or_fetch(m); /* P7: judge from freshly read bytes */

@@ -1,7 +1,7 @@
-/* apply_test.c - what a machine does with an entry that stands: P1, P5, P7, P13, P25. */
+/* apply_test.c - a machine and an entry that is in the log: P1, P5, P7, P13, P25. */
 #include "machine_world.h"
 
-/* ---- entries that stand without us ------------------------------------------------------- */
+/* ---- entries that are committed without us ------------------------------------------------ */
 
 TEST(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it)
 {
@@ -30,7 +30,7 @@ TEST(p13_the_position_jumps_to_the_due_point_of_what_was_missed)
     next(&w, DL_REQUEST_TRAIN);
     CHECK_INT(20, w.pace.position);
     CHECK_INT(25, dl_pace_train_until(&w.pace));
-    CHECK_INT(2, w.n_jumps); /* when it joined, and once for both that it had not taken */
+    CHECK_INT(2, w.n_jumps); /* when it joined, and once for both that it had not captured */
     end_world(&w);
 }
 
@@ -89,7 +89,7 @@ TEST(p13_what_was_missed_at_the_runs_end_is_adopted_before_it_is_done)
     end_world(&w);
 }
 
-/* ---- P7: what is wrong, and who --------------------------------------------------------- */
+/* ---- P7: errors, and whose they are ------------------------------------------------------- */
 
 TEST(p7_a_damaged_reading_of_an_entry_is_read_again_first)
 {
@@ -119,7 +119,7 @@ TEST(p7_an_entry_that_stays_unreadable_is_void_and_changes_nobodys_roster)
     end_world(&w);
 }
 
-/* Make the text's own check fit again: its last 45 bytes are ,"check":"<hex>"}\n. */
+/* Makes the text's own check match again: its last 45 bytes are ,"check":"<hex>"}\n. */
 static void reseal(dl_buf *text)
 {
     char hex[DL_HASH_HEX + 1];
@@ -134,7 +134,7 @@ TEST(p26_with_a_single_committer_a_broken_chain_stops_the_reader)
     make_world(&w, 1);
     others_commit(&w, 1, "r1");
     w.control.committer = life_of("r1", DL_LIFE_ANY);
-    w.control.prev.bytes[0] ^= 1; /* what was read before was overwritten since */
+    w.control.prev.bytes[0] ^= 1; /* the entry that was read before has been overwritten */
     join_run(&w);
     CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_REQUEST_FAIL)->fail.status);
     CHECK_CONTAINS("two committers", diloco_error_text());
@@ -190,7 +190,7 @@ TEST(p7_a_result_that_does_not_match_is_read_afresh_then_disputed_and_void)
     CHECK_INT(1, w.noted[DL_NOTE_DISPUTE]);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     CHECK_INT(0, w.noted[DL_NOTE_COMMIT]);
-    CHECK(!dl_roster_has(&w.control.roster, "r1", NULL)); /* its committer is not waited for */
+    CHECK(!dl_roster_has(&w.control.roster, "r1", NULL)); /* no entry waits for its committer */
     CHECK_INT(1, w.control.n_aborts);
     put(&w, 2, "r1", 0);
     CHECK(dl_hash_equal(until(&w, DL_REQUEST_CREATE)->step.draft->base, w.digest[1]));
@@ -216,7 +216,7 @@ TEST(fed_17_an_abort_that_empties_the_momentum_is_void_where_the_run_keeps_it)
 {
     world w;
     make_world(&w, 1);
-    w.config.plato_compat = true; /* of clients alone, and here are none */
+    w.config.plato_compat = true; /* of clients alone, and this run has no clients */
     dl_entry e = entry_by(&w, 1, "r1", false, NULL, 0);
     e.emptied = true;
     e.result = dl_hash_bytes("emptied", 7);
@@ -269,7 +269,7 @@ TEST(p7_a_step_that_is_not_finite_for_the_reader_is_disputed)
     end_world(&w);
 }
 
-/* An entry whose base is another state than ours. */
+/* Writes an entry whose base is another state than ours. */
 static void write_on_another_base(world *w, uint64_t number)
 {
     dl_entry e = entry_by(w, number, "r1", false, NULL, 0);
@@ -286,7 +286,7 @@ TEST(p7_a_base_that_is_not_ours_begins_again_once_from_before_it_then_is_void)
     join_run(&w);
     CHECK_INT(2, until(&w, DL_REQUEST_REJOIN)->entry);
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
-    rejoin(&w); /* the snapshot said the same: it is the entry that is wrong */
+    rejoin(&w); /* the snapshot agrees with us, so the entry is wrong */
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.asked[DL_REQUEST_REJOIN]);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
@@ -306,7 +306,7 @@ TEST(p7_a_reader_never_begins_again)
     end_world(&w);
 }
 
-/* ---- P25: what was collected, and snapshots --------------------------------------------- */
+/* ---- P25: collected contributions, and snapshots ------------------------------------------ */
 
 TEST(p25_contributions_that_are_gone_mean_a_newer_snapshot_is_there)
 {
@@ -320,7 +320,7 @@ TEST(p25_contributions_that_are_gone_mean_a_newer_snapshot_is_there)
         rejoin(&w);
         until(&w, DL_REQUEST_REJOIN);
     }
-    rejoin(&w); /* three fresh starts gave nothing newer: they are lost */
+    rejoin(&w); /* three rejoins found nothing newer: they are lost */
     CHECK_INT(DILOCO_ENOENT, until(&w, DL_REQUEST_FAIL)->fail.status);
     end_world(&w);
 }
@@ -338,7 +338,7 @@ TEST(p25_a_reader_says_that_contributions_are_gone)
     end_world(&w);
 }
 
-/* Commit the open entry as the first to create it. */
+/* Commits the open entry as the first to create it. */
 static void commit_one(world *w)
 {
     until(w, DL_REQUEST_TRAIN);

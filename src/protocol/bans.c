@@ -1,4 +1,4 @@
-/* bans.c - see bans.h. A few rows: every question is a walk over the table. */
+/* bans.c - see bans.h. The tables have a few rows, so every lookup is a walk over them. */
 #include "protocol/bans.h"
 
 #include "log/fields.h"
@@ -95,7 +95,8 @@ static void forget(dl_bans *bans, size_t i)
     memmove(row, row + 1, (--bans->n_counted - i) * sizeof *row);
 }
 
-/* Its oldest goes where it has as many as are kept; of all, where there is no more room. */
+/* Drops its oldest if it has as many as are kept, or the oldest of all if there is no more space.
+ */
 static void keep(dl_bans *bans, const dl_member *m)
 {
     size_t n = 0, oldest = 0;

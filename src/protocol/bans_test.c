@@ -1,4 +1,4 @@
-/* bans_test.c - who is banned, and for how long: P27. */
+/* bans_test.c - which replicas are banned, and for how long: P27. */
 #include "protocol/bans.h"
 
 #include "check.h"
@@ -70,7 +70,7 @@ TEST(p27_after_so_many_rejections_a_replica_is_out_for_so_many_entries)
     open_scene(&s, "2", "3");
     next(&s, "b", "a", "norm"), fold(&s);
     CHECK(!dl_bans_has(s.bans, "a"));
-    next(&s, "b", NULL, NULL), fold(&s); /* not in a row */
+    next(&s, "b", NULL, NULL), fold(&s); /* not consecutive */
     next(&s, "b", "a", "non-finite"), fold(&s);
     CHECK(dl_bans_has(s.bans, "a") && !dl_bans_has(s.bans, "b"));
     CHECK_INT(6, dl_bans_until(s.bans, "a")); /* entries 3, 4 and 5 go without it */
@@ -79,7 +79,7 @@ TEST(p27_after_so_many_rejections_a_replica_is_out_for_so_many_entries)
         CHECK(dl_bans_has(s.bans, "a"));
         next(&s, "b", NULL, NULL), fold(&s);
     }
-    CHECK(!dl_bans_has(s.bans, "a") && s.bans->n == 0); /* and begins anew */
+    CHECK(!dl_bans_has(s.bans, "a") && s.bans->n == 0); /* and starts without strikes */
     next(&s, "b", "a", "norm"), fold(&s);
     CHECK(!dl_bans_has(s.bans, "a"));
     close_scene(&s);
@@ -109,7 +109,7 @@ TEST(a_full_table_takes_nobody_down)
     close_scene(&s);
 }
 
-/* What entry e counted of "a" is known by its last byte. */
+/* The last byte shows that entry e counted this contribution of "a". */
 static dl_hash body_of(unsigned char e)
 {
     return (dl_hash){.bytes = {[0] = e}};
@@ -144,7 +144,7 @@ TEST(p27_the_last_that_counted_of_each_replica_are_kept_in_mind_and_nobody_is_ba
     CHECK(dl_bans_has_counted(s.bans, "b", body_of(9)));
     CHECK(!dl_bans_has_counted(NULL, "b", body_of(9)));
     CHECK(!dl_bans_has(s.bans, "r") && dl_bans_strikes(s.bans, "r") == 0);
-    s.entry.commit = false; /* of an abort they were there, no more */
+    s.entry.commit = false; /* an abort's members were present, no more */
     count(&s, "b", 3);
     dl_bans_fold(s.bans, 5, NULL);
     CHECK(!dl_bans_has_counted(s.bans, "b", body_of(3)));
@@ -183,7 +183,7 @@ TEST(p27_an_entry_is_void_that_counts_or_rejects_a_banned_one_or_tells_other_ban
     next(&s, "b", "a", "norm");
     CHECK_CONTAINS("rejects a replica that is banned",
                    dl_bans_void_reason(s.bans, s.scratch, &s.entry));
-    s.entry.commit = false; /* of an abort the members were there, no more */
+    s.entry.commit = false; /* an abort's members were present, no more */
     next(&s, "a", NULL, NULL);
     dl_bans_copy(s.scratch, s.bans);
     s.entry.bans.digest = dl_bans_digest(s.bans);

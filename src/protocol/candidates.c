@@ -1,11 +1,12 @@
-/* candidates.c - see candidates.h. A few dozen rows: every question is a walk over the table. */
+/* candidates.c - see candidates.h. The table has a few dozen rows, so every lookup is a walk over
+ * it. */
 #include "protocol/candidates.h"
 
 #include "protocol/judge.h"
 
 #include <string.h>
 
-enum { DOUBTS_ALLOWED = 2 }; /* refused readings before one is believed */
+enum { DOUBTS_ALLOWED = 2 }; /* refused reads before one counts */
 
 dl_known *dl_known_find(const dl_known_table *table, const dl_life *life)
 {
@@ -61,7 +62,7 @@ bool dl_known_doubt(dl_known *known, const char *reason)
     if (known->n_doubts++ < DOUBTS_ALLOWED) return true;
     known->worth = DL_INVALID;
     known->refused = known->doubt ? known->doubt : reason;
-    DL_ASSERT(known->refused); /* what is invalid has a reason */
+    DL_ASSERT(known->refused); /* an invalid one has a reason */
     return false;
 }
 

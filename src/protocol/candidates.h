@@ -1,8 +1,8 @@
-/* candidates.h - the contributions of the open entry that this replica knows of.
+/* candidates.h - the contributions to the open entry that this replica knows.
  *
- * A contribution's index in the table is its slot: where its decoded bytes are kept. Which of
- * them count is a function of the table alone: the newest valid one of each replica (P15) that
- * has trained on anything. */
+ * A contribution's index in the table is its slot, in which its decoded bytes are stored. The table
+ * alone determines which of them count: the newest valid one of each replica (P15) that has
+ * samples. */
 #ifndef DL_PROTOCOL_CANDIDATES_H
 #define DL_PROTOCOL_CANDIDATES_H
 
@@ -13,59 +13,61 @@ typedef enum dl_worth { DL_UNREAD, DL_VALID, DL_INVALID } dl_worth;
 
 typedef struct dl_known {
     dl_life life;
-    uint64_t entry; /* under which it lies; its base where the run is asynchronous */
+    uint64_t entry; /* the entry in its name; its base if the run is asynchronous */
     size_t len;
     dl_worth worth;
-    bool whole;            /* of a valid one: all of it was read (slices.h) */
-    bool forged;           /* of an invalid one: its replica's key has not signed it */
-    unsigned n_doubts;     /* readings that were refused, */
-    const char *doubt;     /* … and why the last of them that was whole; NULL: none was */
+    bool whole;        /* of a valid one: all of it was read (slices.h) */
+    bool forged;       /* of an invalid one: its replica's key has not signed it */
+    unsigned n_doubts; /* refused reads */
+    /* the reason of the last one that read the whole object; NULL: no read did */
+    const char *doubt;
     dl_contribution facts; /* of a valid one */
     double norm2;
-    const char *refused; /* of an invalid one, what its reading ended with; of a valid one judge.h's
-                          * verdict; NULL: none */
+    /* of an invalid one, the reason of its read; of a valid one, judge.h's verdict, or NULL */
+    const char *refused;
 } dl_known;
 
 typedef struct dl_known_table {
-    dl_known *at; /* [cap], the owner's */
+    dl_known *at; /* [cap], owned by the table's owner */
     size_t n, cap;
 } dl_known_table;
 
 dl_known *dl_known_find(const dl_known_table *table, const dl_life *life);
-/* The one of that life, put in if need be; NULL: no room. */
+/* Returns the one of that generation, after adding it if need be, or NULL if there is no space. */
 dl_known *dl_known_add(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len);
-/* Likewise; where there is no room it takes the place of one that `keep` does not want kept. NULL:
- * all are. */
+/* Does the same; if there is no space, it replaces one that `keep` does not keep. Returns NULL if
+ * it keeps all. */
 typedef bool (*dl_known_keep_fn)(const void *context, const dl_known *known);
 dl_known *dl_known_replace(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len,
                            dl_known_keep_fn keep, const void *context);
 size_t dl_known_slot(const dl_known_table *table, const dl_known *known);
-/* slots[i] is the slot of entry's member i; each is in the table. */
+/* Sets slots[i] to the slot of entry's member i; each is in the table. */
 void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *entry);
 
-/* What a reading of it gave. A refusal may be the way's fault, so it takes three to call a
- * contribution invalid (P7): dl_known_doubt is true as long as it has to be read again. Damage is
- * what becomes of it only where it was damaged every time. */
+/* Record the result of a read. A transfer may cause a refusal, so a contribution is invalid only
+ * after three (P7): dl_known_doubt returns true as long as it has to be read again. It counts as
+ * damaged only if every read was. */
 void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2);
 bool dl_known_doubt(dl_known *known, const char *reason);
-/* Those that were not read as a whole have to be. */
+/* Marks those that were not read whole for another read. */
 void dl_known_read_whole(dl_known_table *table);
 
 bool dl_known_counts(const dl_known_table *table, const dl_known *known);
 size_t dl_known_n_counting(const dl_known_table *table);
 bool dl_known_is_there(const dl_known_table *table, const char *replica);
-/* It has put a valid contribution of no samples: it has nothing to give to this entry. */
+/* Returns whether it has uploaded a valid contribution without samples: it skips this entry. */
 bool dl_known_passes(const dl_known_table *table, const char *replica);
-/* Return the number of replicas that are there, have passed, or are hopeless: nothing more comes
- * from them. An object whose header does not name the run and the replica may be anyone's, and
+/* Returns the number of replicas that are present, skip the entry, or are hopeless: they upload
+ * nothing more. An object whose header does not name the run and the replica may be anyone's, and
  * counts only with `junk_too`. */
 size_t dl_known_n_answered(const dl_known_table *table, bool junk_too);
-/* Who of the roster is neither there nor has passed. */
+/* Returns how many of the roster are neither present nor skip the entry. */
 size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster);
-/* Not to be used, though it would be the one of its replica to count; its reason is `refused`. */
+/* Returns whether it is refused, although it would be its replica's one to count; its reason is
+ * `refused`. */
 bool dl_known_is_refused(const dl_known_table *table, const dl_known *known);
-/* It has put a contribution that will never be valid: no use in waiting for it. A forged one is not
- * its own. */
+/* Returns whether it has uploaded a contribution that will never be valid, so that waiting is
+ * useless. A forged one is not its own. */
 bool dl_known_is_hopeless(const dl_known_table *table, const char *replica);
 
 #endif

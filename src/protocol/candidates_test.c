@@ -71,7 +71,7 @@ TEST(a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept)
     dl_known *k = dl_known_replace(t, &d, 7, 100, is_not_b, NULL);
     CHECK(k == &s.rows[1] && k->worth == DL_UNREAD);
     CHECK_INT(7, k->entry);
-    CHECK(dl_known_replace(t, &d, 7, 100, is_not_b, NULL) == k); /* it is there */
+    CHECK(dl_known_replace(t, &d, 7, 100, is_not_b, NULL) == k); /* it is in the table */
     CHECK(dl_known_replace(t, &e, 7, 100, is_not_b, NULL) == NULL);
     CHECK_INT(3, t->n);
 }
@@ -93,7 +93,7 @@ TEST(p9_who_is_there_has_passed_or_is_hopeless_has_answered_once)
     CHECK_INT(2, dl_known_n_answered(t, false));
 }
 
-/* Anyone can put junk under a name that no replica has. */
+/* Anyone can upload junk under a name that no replica has. */
 TEST(p9_what_does_not_even_say_that_it_is_a_contribution_is_no_answer)
 {
     static const char *const junk[] = {"truncated", "header", "foreign"};
@@ -207,7 +207,7 @@ TEST(p10_who_of_the_roster_has_no_counting_contribution_is_missing)
     CHECK(dl_roster_add(&owner.roster, "c", 0));
     add_valid(t, "b", 3);
     add(t, "c", 0);       /* listed, not read */
-    add_valid(t, "z", 0); /* not on the roster: takes nobody's place */
+    add_valid(t, "z", 0); /* not on the roster: replaces none */
     CHECK_INT(2, dl_known_n_missing(t, &owner.roster));
     dl_entry_deinit(&owner);
 }

@@ -27,7 +27,7 @@ static bool has_roster(const dl_closing *c)
            c->control->entry > c->control->n_later; /* from L on */
 }
 
-/* Who was rejected in reading is as good as there: the entry will name it (P27). */
+/* A replica whose contribution a read rejected counts as present: the entry will name it (P27). */
 static bool nobody_is_missing(const dl_closing *c)
 {
     const dl_roster *roster = &c->control->roster;
@@ -45,8 +45,8 @@ static bool start_is_over(const dl_closing *c)
     return c->now >= dl_time_after(c->began, dl_time_from_seconds(c->config->start_timeout_s));
 }
 
-/* Of entries without a roster. Junk answers once the start is over: it may be what a store made of
- * a replica's contribution, and then nothing better comes. */
+/* For entries without a roster. Junk counts as an answer once the start is over. A store may have
+ * made it of a replica's contribution, and then nothing better comes. */
 static bool all_answered(const dl_closing *c)
 {
     return dl_known_n_answered(c->known, start_is_over(c)) + dl_bans_n(c->control->bans) >=
@@ -62,7 +62,7 @@ static bool all_there(const dl_closing *c)
     return start_is_over(c) && n >= (size_t)c->config->min_replicas;
 }
 
-/* All have answered, and nobody has anything to give: there is nothing to wait for. */
+/* All have answered, and no replica contributes: there is nothing to wait for. */
 static bool nobody_gives(const dl_closing *c)
 {
     const dl_roster *roster = &c->control->roster;
@@ -95,7 +95,7 @@ static dl_verdict abort_of_nobody(void)
     return v;
 }
 
-/* Names of the silent for the reason, as many as fit. */
+/* Aborts with the names of the silent replicas as the reason, as many as fit. */
 static dl_verdict abort_of_silent(const dl_closing *c)
 {
     dl_verdict v = abort_because("silent:");
@@ -114,13 +114,13 @@ bool dl_closing_has_enough(const dl_closing *c)
     return dl_known_n_counting(c->known) >= (wanted < roster ? wanted : roster);
 }
 
-/* 2604.21428: at most gamma of what the overlap leaves. */
+/* 2604.21428: at most the part gamma of the time that the overlap leaves. */
 static dl_time grace(const dl_closing *c)
 {
     return dl_time_from_seconds(fmax(c->config->grace_s, c->config->grace_slack * c->slack_s));
 }
 
-/* Clients have no heartbeat to be silent with: some worker will train them. */
+/* Clients have no heartbeats, so they are never silent: some worker will train them. */
 static bool waits_for_clients(const dl_closing *c)
 {
     return dl_config_federated(c->config) && c->config->on_missing == DL_MISSING_WAIT;
@@ -144,7 +144,8 @@ static bool awaited_are_there(const dl_closing *c)
     return true;
 }
 
-/* Nothing comes later than what is awaited: what is to become of the round is known at once. */
+/* All awaited answers have arrived, and no later one counts: the outcome of the round is known at
+ * once. */
 static dl_verdict look_simulated(const dl_closing *c)
 {
     const dl_missing_choice rule = c->config->on_missing;

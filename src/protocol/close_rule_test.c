@@ -20,7 +20,7 @@ static void option(table *t, const char *name, const char *value)
     CHECK_OK(dl_config_set(&t->config, name, value, "test"));
 }
 
-/* Entry 3, roster r0 … r3, began at 0 s, deadline at 100 s. */
+/* Entry 3 with the roster r0 … r3; it began at 0 s, and its deadline is at 100 s. */
 static void begin(table *t)
 {
     memset(t, 0, sizeof *t);
@@ -51,7 +51,7 @@ static void there(table *t, int first, int last)
     }
 }
 
-/* Has nothing to give to this entry. */
+/* Replica i skips this entry. */
 static void passes(table *t, int i)
 {
     dl_life life = {.generation = 0};
@@ -101,9 +101,9 @@ TEST(close_at_takes_a_quorum_once_its_grace_is_over)
     option(&t, "run.grace_slack", "0.5");
     CHECK_INT(12 * DL_SECOND, look(&t, 7).until);
     there(&t, 2, 3);
-    CHECK_INT(DL_VERDICT_COMMIT, look(&t, 7).kind); /* all: nobody to wait for */
+    CHECK_INT(DL_VERDICT_COMMIT, look(&t, 7).kind); /* all: no replica to wait for */
     option(&t, "run.close_at", "9");
-    CHECK(dl_closing_has_enough(&t.c)); /* more than there are is all of them */
+    CHECK(dl_closing_has_enough(&t.c)); /* more than there are means all of them */
     dl_entry_deinit(&t.owner);
 }
 
@@ -133,7 +133,7 @@ TEST(p12_nobody_there_never_commits)
 {
     table t;
     begin(&t);
-    t.control.roster.n = 0; /* everybody left */
+    t.control.roster.n = 0; /* every replica left */
     CHECK_INT(DL_VERDICT_WAIT, look(&t, 1).kind);
     option(&t, "run.on_missing", "commit_partial");
     option(&t, "run.quorum", "0");
@@ -157,7 +157,7 @@ TEST(p9_the_first_entry_closes_with_replicas_contributions)
     dl_entry_deinit(&t.owner);
 }
 
-/* A life that was killed with contributions under way has none to give to the first entries. */
+/* A process that was killed with contributions in flight skips the first entries. */
 TEST(p9_nobody_waits_for_who_has_passed_not_even_in_the_first_entries)
 {
     for (int entry = 0; entry < 4; entry += 3) { /* without a roster, and with one */
@@ -216,7 +216,7 @@ static void junk(table *t, const char *name)
     }
 }
 
-/* Without a roster nothing says whose it is. It cannot close the entry before the others come. */
+/* Without a roster nothing shows whose it is. It cannot close the entry before the others come. */
 TEST(p9_junk_does_not_answer_for_the_first_entry_before_start_timeout)
 {
     table t;
@@ -230,13 +230,13 @@ TEST(p9_junk_does_not_answer_for_the_first_entry_before_start_timeout)
     CHECK_INT(DL_VERDICT_WAIT, look(&t, 59).kind); /* nor abort it */
     there(&t, 0, 0);
     CHECK_INT(DL_VERDICT_WAIT, look(&t, 59).kind);
-    CHECK_INT(DL_VERDICT_COMMIT, look(&t, 60).kind); /* a store that damages what r1 puts */
+    CHECK_INT(DL_VERDICT_COMMIT, look(&t, 60).kind); /* the store damages r1's uploads */
     there(&t, 1, 2);
     CHECK_INT(DL_VERDICT_COMMIT, look(&t, 1).kind);
     dl_entry_deinit(&t.owner);
 }
 
-/* Whoever comes late, by seconds or by minutes, finds the first entry closed by the rule: all, or
+/* The rule closes the first entry, whether a replica is seconds or minutes late: with all, or with
  * the least that may begin. */
 TEST(sto_16_replicas_that_start_0_60_and_600_s_late_close_the_first_entry_by_policy)
 {
@@ -350,7 +350,7 @@ TEST(p11_a_deadline_is_the_option_or_a_round_and_four_uploads)
     CHECK_INT(5 + 20 + 4 * 3, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 20, 3) / DL_SECOND);
     CHECK_INT(5 + 10 + 4, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 0.1, 1) / DL_SECOND);
     CHECK_INT(5 + 60 + 4, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 0, 1) / DL_SECOND);
-    option(&t, "run.patience", "240"); /* the one knob */
+    option(&t, "run.patience", "240"); /* the only option */
     CHECK_INT(5 + 40 + 4, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 20, 1) / DL_SECOND);
     option(&t, "run.deadline", "7");
     CHECK_INT(5 + 7, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 20, 3) / DL_SECOND);
@@ -364,7 +364,7 @@ TEST(p10_each_abort_in_a_row_doubles_the_deadline)
     option(&t, "run.deadline", "7");
     CHECK_INT(5 + 7 * 8, dl_closing_deadline(&t.config, 3, 5 * DL_SECOND, 0, 0) / DL_SECOND);
     CHECK_INT(dl_closing_deadline(&t.config, 16, 0, 0, 0),
-              dl_closing_deadline(&t.config, 1000, 0, 0, 0)); /* to an end */
+              dl_closing_deadline(&t.config, 1000, 0, 0, 0)); /* it is bounded */
     dl_entry_deinit(&t.owner);
 }
 

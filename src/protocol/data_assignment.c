@@ -2,9 +2,9 @@
  *
  * Invariants
  *  1. deals[d mod n] is of entry d, for first <= d < next; next = entry + ahead.
- *  2. `returned` ascends, no two of its ranges touch, and the last ends before the cursor: what is
- *     returned right below the cursor moves the cursor back.
- *  3. Chunks of unsettled deals and returned ranges are disjoint, and all lie below the cursor. */
+ *  2. `returned` ascends, no two of its ranges touch, and the last ends before the cursor:
+ *     returning the range just below the cursor moves the cursor back.
+ *  3. Chunks of unsettled deals and returned ranges are disjoint, and all are below the cursor. */
 #include "protocol/data_assignment.h"
 
 #include "base/arena.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_HELD = DL_DEALT_MAX }; /* a contribution lists as many chunks */
+enum { MAX_HELD = DL_DEALT_MAX }; /* a contribution lists at most this many chunks */
 _Static_assert(DL_HELD_MAX + 1 == DL_DEALT_MAX, "what a member says, and its contribution");
 
 typedef struct range {
@@ -32,7 +32,7 @@ struct dl_ledger {
     size_t ahead, max_held, guests, cap_seats;
     bool exact;
 
-    uint64_t entry; /* so many are folded */
+    uint64_t entry; /* the number of applied entries */
     uint64_t first; /* unsettled deal */
     uint64_t cursor;
     range *returned; /* [cap_returned] */
@@ -43,7 +43,7 @@ struct dl_ledger {
     dl_arena arena;
 };
 
-/* ---- making and unmaking ---------------------------------------------------------------- */
+/* ---- create and destroy ----------------------------------------------------------------- */
 
 bool dl_deal_is_exact(const dl_config *c)
 {
@@ -65,7 +65,7 @@ static void layout(dl_ledger *l, dl_arena *arena, size_t max_members)
     }
 }
 
-/* Where every step is sent what is sent may be its gradient alone (P22), which has nothing of the
+/* If every step is sent, the contribution may be its gradient alone (P22), which has nothing of the
  * steps before. */
 static size_t most_held(const dl_config *c, bool exact)
 {
@@ -88,7 +88,7 @@ diloco_status dl_ledger_create(dl_ledger **out, const dl_config *c, const dl_sch
     l->schedule = *schedule;
     l->a_step = (uint64_t)c->batch_size * (uint64_t)c->accumulation;
     l->exact = dl_deal_is_exact(c) && schedule->n_fragments == 1;
-    /* With overlap training for an entry begins while the one L before it is not folded yet. */
+    /* with overlap, training for an entry begins before the one L earlier is applied */
     l->ahead = dl_schedule_ahead(schedule) + (schedule->delay > 0);
     l->max_held = most_held(c, l->exact);
     l->guests = dl_clients_max_members(c);
@@ -136,7 +136,7 @@ static size_t n_seats(const dl_ledger *l, const deal *d)
     return d->seats.n + l->guests;
 }
 
-/* "r12" has 12; a name without a number what its hash gives. */
+/* Returns the number in a name ("r12" has 12), or a hash of a name without a number. */
 static uint64_t number_of(const char *replica)
 {
     const char *digits = replica + strcspn(replica, "0123456789");
@@ -204,7 +204,7 @@ static void remove_range(dl_ledger *l, size_t i)
     memmove(l->returned + i, l->returned + i + 1, (l->n_returned - i) * sizeof l->returned[0]);
 }
 
-/* The first range behind `sample`. */
+/* Returns the first range after `sample`. */
 static size_t find_range(const dl_ledger *l, uint64_t sample)
 {
     size_t low = 0, high = l->n_returned;
@@ -230,7 +230,7 @@ static void give_back(dl_ledger *l, uint64_t first, uint64_t len)
     } else if (i < l->n_returned && at[i].first == end) {
         at[i].first = first;
     } else {
-        if (l->n_returned == l->cap_returned) return; /* never where deals are exact: layout */
+        if (l->n_returned == l->cap_returned) return; /* never if deals are exact: layout */
         memmove(at + i + 1, at + i, (l->n_returned - i) * sizeof at[0]);
         at[i] = (range){first, end};
         l->n_returned++;
@@ -295,7 +295,7 @@ void dl_ledger_copy(dl_ledger *to, const dl_ledger *from)
 
 /* ---- folding ---------------------------------------------------------------------------- */
 
-/* Did the member use its chunk of that deal? Only exact ones reach back. */
+/* Returns whether the member used its chunk of that deal. Only exact ones use earlier ones. */
 static bool used(const dl_member *m, uint64_t entry, uint64_t of)
 {
     return of <= entry && of + m->held >= entry;
@@ -377,7 +377,7 @@ static bool has_room(const dl_ledger *l, const dl_entry *entry, size_t n, const 
 {
     if (dl_roster_has(&deal_of(l, entry->entry)->seats, member->life.replica, NULL) &&
         member->held == 0)
-        return true; /* that seat is nobody else's */
+        return true; /* no other member has that seat */
     for (size_t i = 0; i < n; i++)
         if (share_a_seat(l, entry->entry, &entry->members[i], member)) return false;
     return true;
@@ -388,7 +388,7 @@ bool dl_ledger_has_room(const dl_ledger *l, const dl_entry *entry, const dl_memb
     return has_room(l, entry, entry->n_members, member);
 }
 
-/* ---- what an entry says of it ----------------------------------------------------------- */
+/* ---- an entry's record of it -------------------------------------------------------------- */
 
 static void hash_u64(dl_digest_stream *s, uint64_t value)
 {
@@ -456,7 +456,7 @@ const char *dl_ledger_void_reason(const dl_ledger *l, dl_ledger *scratch, const 
     return dl_ledger_gives(l, scratch, e) ? NULL : "its deal is not what the ledger gives";
 }
 
-/* ---- in snapshots: chunks that follow each other as one run -------------------------------- */
+/* ---- in snapshots: consecutive chunks as one run -------------------------------------------- */
 
 static void write_pair(dl_json *j, uint64_t a, uint64_t b)
 {

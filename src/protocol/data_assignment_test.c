@@ -1,4 +1,4 @@
-/* data_assignment_test.c - the ledger of dealt data (PROTOCOL P18), by hand: H = 5 steps of 2
+/* data_assignment_test.c - the ledger of assigned data (PROTOCOL P18), by hand. H = 5 steps of 2
  * samples, so a chunk is 10 samples; with run.replicas = 2 there are 66 seats for guests. */
 #include "protocol/data_assignment.h"
 
@@ -42,7 +42,7 @@ static uint64_t chunk(const dl_ledger *l, uint64_t entry, const char *replica)
     return first;
 }
 
-/* An entry with members "r0,r1" and a roster likewise; a member may be "r1+2": held 2. */
+/* Makes an entry with members "r0,r1" and a roster of that form; a member may be "r1+2": held 2. */
 static dl_entry entry_of(uint64_t number, bool commit, const char *members, const char *roster)
 {
     dl_entry e;
@@ -72,7 +72,7 @@ static void fold(dl_ledger *l, uint64_t number, bool commit, const char *members
     dl_entry_deinit(&e);
 }
 
-/* A contribution of r0's that used its last n chunks. */
+/* Makes a contribution of r0's that used its last n chunks. */
 static dl_contribution facts_of(const dl_ledger *l, uint64_t entry, const char *replica, uint64_t n)
 {
     dl_contribution c = {.entry = entry, .stats.samples = n * EACH};
@@ -117,7 +117,7 @@ TEST(p18_a_commit_counts_its_members_and_what_is_returned_is_dealt_next)
     fold(l, 0, true, "r0,r2", "r0,r2"); /* [0, 10) and [20, 30) */
     CHECK_INT(10, chunk(l, 1, "r0"));   /* by rank, returned ones first */
     CHECK_INT(30, chunk(l, 1, "r2"));
-    CHECK_INT(50, chunk(l, 1, "r1")); /* a guest: the second of those behind */
+    CHECK_INT(50, chunk(l, 1, "r1")); /* a guest: the second of those after the roster */
     CHECK_INT(20, dl_ledger_cursor(l) - dl_ledger_open(l));
     uint64_t first, len;
     CHECK(!dl_ledger_chunk(l, 0, "r0", &first, &len)); /* settled */
@@ -210,7 +210,7 @@ TEST(p18_a_contribution_of_other_samples_than_its_own_is_refused_by_name)
     c.stats.samples = 0;
     check_refused(l, c, "not trained on");
     c.dealt = (dl_dealt){.n = 0};
-    CHECK(!dl_ledger_refuses(l, &c)); /* it passes */
+    CHECK(!dl_ledger_refuses(l, &c)); /* it skips the entry */
     dl_ledger_destroy(l);
 }
 
@@ -263,7 +263,7 @@ TEST(p18_with_overlap_what_a_roster_was_dealt_is_never_dealt_again)
     CHECK_INT(ahead, chunk(l, 1, "r0")); /* as a guest */
     const uint64_t lost = chunk(l, 2, "r1");
     fold(l, 1, true, "r0,r1", "r0,r1");
-    fold(l, 2, true, "r0", "r0,r1"); /* r1 is passed over: by rank, spent */
+    fold(l, 2, true, "r0", "r0,r1"); /* r1 is skipped: by rank, its chunk is used up */
     for (uint64_t e = 3; e < 12; e++) {
         CHECK(chunk(l, e, "r0") != lost && chunk(l, e, "r1") != lost);
         fold(l, e, e % 3 > 0, "r0,r1", "r0,r1");
@@ -271,7 +271,7 @@ TEST(p18_with_overlap_what_a_roster_was_dealt_is_never_dealt_again)
     dl_ledger_destroy(l);
 }
 
-/* Text of a ledger as a member of an object. */
+/* Returns the text of a ledger as a member of an object. */
 static dl_buf text_of(const dl_ledger *l)
 {
     dl_buf text;

@@ -1,10 +1,11 @@
-/* fold.c - see fold.h. Everything here is a function of its arguments, so every replica and
- * every auditor folds alike. */
+/* fold.c - see fold.h. Everything here is a function of its arguments, so every replica and every
+ * auditor computes the same. */
 #include "protocol/fold.h"
 
 #include <string.h>
 
-enum { MISSES_ALLOWED = 1 }; /* one entry may pass a replica over before it is not waited for */
+/* consecutive entries without a replica before the next one does not wait for it */
+enum { MISSES_ALLOWED = 1 };
 
 static bool counts_a_replica_twice(const dl_entry *entry)
 {
@@ -45,8 +46,8 @@ static void advance(dl_control *control, dl_hash digest)
     control->prev = digest;
 }
 
-/* The terms of the entry that is open now move up; returned are those of the last of the L, to
- * be filled in. */
+/* Moves the terms up by one entry. Returns those of the last of the L, for the caller to fill in.
+ */
 static dl_terms *move_up(dl_control *c, dl_terms *last)
 {
     *last = (dl_terms){c->roster, c->lr, c->mu};
@@ -59,7 +60,7 @@ static dl_terms *move_up(dl_control *c, dl_terms *last)
     return &c->later[c->n_later - 1];
 }
 
-/* `last` is of the open entry itself where L = 1. */
+/* If L = 1, `last` has the terms of the open entry itself. */
 static void settle(dl_control *c, const dl_terms *last)
 {
     if (c->n_later) return;
@@ -68,7 +69,7 @@ static void settle(dl_control *c, const dl_terms *last)
     c->mu = last->mu;
 }
 
-/* The newest terms that are told. */
+/* Returns the newest known terms. */
 static dl_terms newest(const dl_control *c)
 {
     return c->n_later ? c->later[c->n_later - 1] : (dl_terms){c->roster, c->lr, c->mu};
@@ -84,8 +85,8 @@ static void leave_out(dl_roster *r, const char *replica)
     r->n--;
 }
 
-/* Nobody waits for who is banned, in whatever entry (P27). Where data is dealt, that was settled by
- * the rosters as they were told. */
+/* No entry waits for a banned replica (P27). If the log assigns data, the rosters have excluded it
+ * already. */
 static void ban(dl_control *c, uint64_t e, const dl_entry *entry)
 {
     if (!c->bans) return;
@@ -137,7 +138,7 @@ static bool has_member(const dl_entry *entry, const char *replica)
     return false;
 }
 
-/* silent[] is of the open entry's roster. */
+/* silent[] is about the open entry's roster. */
 static bool is_silent(const dl_control *control, const char *name, const bool *silent)
 {
     size_t at;

@@ -6,7 +6,7 @@
 #define RUN "0123456789abcdef0123456789abcdef"
 enum { ROOM = 6 };
 
-/* A control state and an entry that fits it; what they own is freed by done. */
+/* A control state and an entry that fits it; done frees their memory. */
 typedef struct pair {
     dl_control control;
     dl_entry entry, owner; /* owner: of the control's roster */
@@ -72,7 +72,7 @@ static const char *names_of(const dl_roster *roster)
     return text;
 }
 
-/* The roster that an entry would carry; the caller says who is silent. */
+/* Returns the roster that an entry would carry; the arguments say which replicas are silent. */
 static const char *next_roster(pair *p, bool a, bool b, bool c)
 {
     const bool silent[] = {a, b, c};
@@ -86,7 +86,7 @@ TEST(an_entry_that_fits_the_state_before_it_is_not_void)
     CHECK(reason(&p) == NULL);
     p.entry.commit = false;
     CHECK(reason(&p) == NULL);
-    p.entry.n_members = 0; /* an abort may have met nobody */
+    p.entry.n_members = 0; /* an abort may have no members */
     CHECK(reason(&p) == NULL);
     done(&p);
 }
@@ -181,7 +181,7 @@ TEST(p25_the_newest_snapshot_that_was_named_stays_known)
     pair p = a_pair(true);
     p.entry.snapshot = 5;
     dl_fold(&p.control, &p.entry, hash_of("1"));
-    p.entry.snapshot = 3; /* a committer that had not heard */
+    p.entry.snapshot = 3; /* a committer that did not know of it */
     dl_fold(&p.control, &p.entry, hash_of("2"));
     CHECK_INT(5, p.control.snapshot);
     done(&p);
@@ -243,7 +243,7 @@ TEST(p9_a_member_from_outside_the_roster_is_on_the_next_one)
 TEST(p10_an_abort_drops_the_silent_and_keeps_the_slow_without_a_miss)
 {
     pair p = a_pair(false);
-    p.entry.n_members = 1; /* a was there; b and c were not */
+    p.entry.n_members = 1; /* a was present; b and c were not */
     CHECK_STR("a:0 c:0", next_roster(&p, false, true, false));
     done(&p);
 }
@@ -275,7 +275,7 @@ TEST(p26_only_the_life_that_the_entry_before_names_is_believed)
     p.entry.entry = 8;
     p.entry.prev = p.control.prev;
     CHECK(!reason(&p));
-    p.entry.committer.generation = 3; /* another life of it */
+    p.entry.committer.generation = 3; /* another generation of it */
     CHECK_CONTAINS("committer", reason(&p));
     strcpy(p.entry.committer.replica, "a");
     p.entry.committer.generation = 2;

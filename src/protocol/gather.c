@@ -1,14 +1,14 @@
-/* gather.c - contributing to the open entry, and seeing what others have contributed to it.
+/* gather.c - contributing to the open entry, and collecting the other replicas' contributions.
  *
- * Where one replica combines for all (P19), whose turn it is lists c/<e>/ and reads what is there;
- * the others look at the log only, until it is theirs. */
+ * If one replica combines for all (P19), the replica whose turn it is lists c/<e>/ and reads the
+ * contributions. The others read only the log until it is their turn. */
 #include "protocol/close_rule.h"
 #include "protocol/judge.h"
 #include "protocol/machine_parts.h"
 
 #include <string.h>
 
-enum { MAX_TURNS = 8 }; /* deadlines until everybody looks for contributions */
+enum { MAX_TURNS = 8 }; /* deadlines until every replica looks for contributions */
 
 /* ---- contributing ------------------------------------------------------------------------ */
 
@@ -32,7 +32,7 @@ dl_request dl_gather_contribute(dl_machine *m)
     return a;
 }
 
-/* Nothing of it would count (P27). */
+/* A contribution of a banned replica would not count (P27). */
 static bool is_banned(const dl_machine *m, const char *replica)
 {
     return dl_bans_has(m->a.control->bans, replica);
@@ -72,12 +72,12 @@ dl_time dl_gather_deadline(const dl_machine *m)
                                m->timing.round_s, dl_seconds(m->timing.put_took));
 }
 
-/* ---- knocking (P9) ----
+/* ---- announcing (P9) ----
  *
- * Nobody waits for a replica that the log does not tell of, so one that is no faster than the
- * others would never count. It puts an empty contribution to the entry that is open, and the one
- * behind what is settled already waits for it. Who is dropped for being too slow for the run's
- * deadlines asks less and less often. */
+ * No entry waits for a replica that is not in the log's rosters. So a replica that is no faster
+ * than the others would never count. It uploads an empty contribution to the open entry, and the
+ * first entry whose roster is not decided then waits for it. A replica that was dropped because it
+ * is too slow for the run's deadlines announces itself at growing intervals. */
 
 enum { MAX_KNOCK_DOUBLINGS = 16 };
 
@@ -123,9 +123,10 @@ dl_request dl_gather_knock(dl_machine *m)
     return a;
 }
 
-/* ---- one for all: whose turn is it? (P19) ---- */
+/* ---- one replica combines for all: whose turn is it? (P19) ---- */
 
-/* How many of the roster come before us: it goes round, so that each combines its share. */
+/* Returns how many of the roster come before us. The order rotates, so that each replica combines
+ * its share. */
 static size_t rank_in_roster(const dl_machine *m)
 {
     const dl_roster *r = &m->a.control->roster;
@@ -147,7 +148,7 @@ bool dl_gather_is_our_turn(const dl_machine *m)
     return m->now >= dl_gather_turn(m);
 }
 
-/* Entries before L have no roster: then those who have contributed, which a listing tells. */
+/* Entries before L have no roster. Their order is that of the contributors in a listing. */
 static void rank_among(dl_machine *m, const dl_reply *reply)
 {
     m->open.rank = 0;
@@ -158,7 +159,7 @@ static void rank_among(dl_machine *m, const dl_reply *reply)
     }
 }
 
-/* ---- collecting what others contributed -------------------------------------------------- */
+/* ---- collecting the other replicas' contributions ------------------------------------------- */
 
 dl_request dl_gather_list(dl_machine *m)
 {
@@ -167,7 +168,7 @@ dl_request dl_gather_list(dl_machine *m)
     return a;
 }
 
-/* Who else is there? Or is it for others to ask? */
+/* Lists contributions, or looks at the log if it is other replicas' turn. */
 static dl_request look_around(dl_machine *m)
 {
     if (dl_gather_has_roster(m) && !dl_gather_is_our_turn(m))
@@ -175,8 +176,8 @@ static dl_request look_around(dl_machine *m)
     return dl_gather_list(m);
 }
 
-/* What comes next goes up while what others put is read, and what waits for nobody goes up while
- * there is nothing to do (wait_until of propose.c). */
+/* A later contribution is uploaded while the others' are read. A contribution for which no replica
+ * waits yet is uploaded when there is nothing else to do (wait_until of propose.c). */
 dl_request dl_gather_collect(dl_machine *m)
 {
     const uint64_t open = dl_open_entry(m);
@@ -192,7 +193,7 @@ dl_request dl_gather_contributed(dl_machine *m, const dl_reply *reply)
     (void)reply;
     m->self.n_put++;
     m->timing.put_took = m->now - m->timing.due_at;
-    m->timing.due_at = m->now; /* P11: the deadline runs from our own upload */
+    m->timing.due_at = m->now; /* P11: the deadline counts from our own upload */
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_DEADLINE,
                                  .seconds = dl_seconds(dl_gather_deadline(m) - m->now)});
     return dl_gather_collect(m);
@@ -204,7 +205,8 @@ dl_request dl_gather_waited(dl_machine *m, const dl_reply *reply)
     return dl_gather_collect(m);
 }
 
-/* What was put ahead is there, and only then may we close its entry: without it we are not. */
+/* The pipelined upload has ended. Only now may we close its entry, since without it we are no
+ * member. */
 dl_request dl_gather_confirmed(dl_machine *m, const dl_reply *reply)
 {
     (void)reply;
@@ -250,13 +252,13 @@ static bool is_on_roster(const dl_machine *m, const char *replica)
            dl_roster_has(&m->a.control->roster, replica, NULL);
 }
 
-/* Rows of replicas that no entry waits for make room for those of whom one does. */
+/* A replica on the roster may take the place of one that no entry waits for. */
 static bool keep_for_roster(const void *context, const dl_known *known)
 {
     return is_on_roster(context, known->life.replica);
 }
 
-/* Rows of junk make room for any others. */
+/* Any replica may take the place of junk. */
 static bool keep_for_others(const void *context, const dl_known *known)
 {
     const bool is_junk = known->worth == DL_INVALID && dl_judge_is_junk(known->refused);
@@ -290,7 +292,7 @@ dl_request dl_gather_listed_all(dl_machine *m, const dl_reply *reply)
 {
     rank_among(m, reply);
     const bool asks = !m->a.follows && dl_gather_is_our_turn(m);
-    m->open.fetching = asks ? 0 : m->open.known.n; /* an entry will say what is needed */
+    m->open.fetching = asks ? 0 : m->open.known.n; /* the entry will name what is needed */
     return dl_gather_fetch_next(m);
 }
 
@@ -313,10 +315,10 @@ dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply)
 {
     DL_ASSERT(m->open.fetching < m->open.known.n);
     dl_known *k = &m->open.known.at[m->open.fetching];
-    /* It was collected since it was listed (P25): the log has gone on. */
+    /* It was collected after it was listed (P25), so the log has advanced. */
     if (reply->status == DILOCO_ENOENT) return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
     if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_FETCHING, true);
     if (dl_machine_mode(m)->chooses_one && !dl_known_counts(&m->open.known, k))
-        return dl_gather_list(m); /* another one */
+        return dl_gather_list(m); /* choose another one */
     return dl_gather_fetch_next(m);
 }

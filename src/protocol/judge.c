@@ -1,10 +1,10 @@
 /* judge.c - see judge.h.
  *
- * In this order, each among those that are left: repeats, which are told by themselves; copies,
- * since a copy counts twice in every median; norms, first the long ones and then the short, against
- * a median that half of the members would have to move; directions. The reference
- * of a direction is the median of its cosines with the others that are left: most of these are
- * honest where most members are, and nobody's own vector is in it. */
+ * The checks have this order, each among the contributions that remain. First repeats, which need
+ * no others; then copies, since a copy counts twice in every median. Then norms, first the long
+ * ones and then the short: half of the members would have to move the median. Then directions,
+ * compared with the median of a contribution's cosines with the remaining others. Most of these are
+ * honest if most members are, and its own vector is not in it. */
 #include "protocol/judge.h"
 
 #include "combine/combine.h"
@@ -17,8 +17,8 @@
 #include <string.h>
 
 enum {
-    FEWEST_DIRECTIONS = 3, /* of two that disagree nobody can tell who is wrong */
-    MOST_COUNTED = 16384   /* of check.repeat, for all: 2 MB of a snapshot's text */
+    FEWEST_DIRECTIONS = 3, /* if two disagree, nothing shows which is wrong */
+    MOST_COUNTED = 16384   /* of check.repeat, over all replicas: 2 MB of a snapshot's text */
 };
 
 bool dl_judge_is_on(const dl_config *config)
@@ -40,7 +40,7 @@ bool dl_judge_compares(const dl_config *config)
     return config->check_norm > 0 || config->check_short > 0 || dl_config_checks_directions(config);
 }
 
-/* Training waits while its model is borrowed. */
+/* The probe borrows the model, so training waits meanwhile. */
 static diloco_status check_probe(const dl_config *config)
 {
     if (config->check_probe <= 0) return DILOCO_OK;
@@ -142,7 +142,7 @@ static dl_known *at(const dl_judge *j, dl_known_table *known, size_t i)
     return &known->at[j->slots[i]];
 }
 
-/* 0 of who does not move. */
+/* Returns 0 if one does not move. */
 static double cosine(const dl_judge *j, const double *gram, size_t a, size_t b)
 {
     const double norms = j->norm[a] * j->norm[b];
@@ -154,7 +154,7 @@ static bool repeats(const dl_known *k, const dl_bans *bans)
     return dl_bans_has_counted(bans, k->life.replica, k->facts.body);
 }
 
-/* Where all repeat themselves, as trainers may that have come to their end, none is told by it. */
+/* If all members repeat themselves, as trainers may that have converged, no repeat is refused. */
 static void find_repeats(const dl_judge *j, const dl_bans *bans, dl_known_table *known)
 {
     size_t n = 0;
@@ -164,7 +164,7 @@ static void find_repeats(const dl_judge *j, const dl_bans *bans, dl_known_table 
         if (repeats(at(j, known, i), bans)) at(j, known, i)->refused = "repeat";
 }
 
-/* gram NULL: of equal bytes. */
+/* gram NULL: finds equal bytes only. */
 static void find_copies(const dl_judge *j, double most, dl_known_table *known, const double *gram)
 {
     for (size_t i = 1; i < j->n; i++)
@@ -184,7 +184,7 @@ static double median_norm(dl_judge *j, dl_known_table *known)
     return dl_median(j->order, j->key, n);
 }
 
-/* Of two, both may be far from the middle: so those that are left by one bound are measured anew
+/* Of two, both may be far from the middle. So those that remain after one bound are measured again
  * for the other, which leaves the longest of them. */
 static void compare_norms(dl_judge *j, const dl_config *config, dl_known_table *known)
 {
@@ -200,7 +200,7 @@ static void compare_norms(dl_judge *j, const dl_config *config, dl_known_table *
     }
 }
 
-/* The verdicts are given once all are found, so order does not matter; the best one stays. */
+/* Verdicts are given once all are found, so their order does not matter; the best one stays. */
 static void compare_directions(dl_judge *j, double least, dl_known_table *known, const double *gram)
 {
     double *median = j->median;
@@ -245,7 +245,7 @@ void dl_judge_all(dl_judge *j, const dl_config *config, const dl_bans *bans, dl_
     if (config->check_cosine > -1) compare_directions(j, config->check_cosine, known, gram);
 }
 
-/* Of a loss below 0, as a trainer of its own may have, as far above it as of one above 0. */
+/* A loss below 0, as a caller's trainer may have, gets as much room above it as one above 0. */
 static double most_of(double loss, double times)
 {
     return loss + (times - 1) * fabs(loss);

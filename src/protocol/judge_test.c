@@ -17,7 +17,7 @@ typedef struct court {
     dl_bans *bans;
 } court;
 
-/* n contributions, each of D elements. */
+/* Makes n contributions, each of D elements. */
 static void open_court(court *c, size_t n, const float (*x)[D])
 {
     dl_arena measure = {0};
@@ -49,7 +49,7 @@ static void option(court *c, const char *name, const char *value)
     CHECK_OK(dl_config_set(&c->config, name, value, "test"));
 }
 
-/* Entry 0 has counted contribution i. */
+/* Makes entry 0 count contribution i. */
 static void count(court *c, const char *repeat, size_t i)
 {
     dl_entry e;
@@ -62,7 +62,7 @@ static void count(court *c, const char *repeat, size_t i)
     dl_entry_deinit(&e);
 }
 
-/* The words, one a contribution, "-" for what is used. */
+/* Compares the words, one a contribution, "-" for a used one. */
 static void says(court *c, const char *expected)
 {
     static char said[N * 12];
@@ -111,7 +111,7 @@ TEST(swm22_norms_are_held_against_their_median)
     for (size_t i = 0; i < 4; i++)
         for (size_t d = 0; d < D; d++)
             large[i][d] = 1e9f * x[i][d];
-    open_court(&c, 4, large); /* large models are as good */
+    open_court(&c, 4, large); /* the model's size does not matter */
     option(&c, "check.norm", "3");
     says(&c, "- - norm -");
 }
@@ -138,8 +138,8 @@ TEST(swm22_what_is_far_shorter_than_most_is_rejected)
     says(&c, "- - zero short -");
 }
 
-/* Those that the one bound leaves are measured anew for the other: of 1 and 100, 50.5 is the
- * median, and without the 100 it is 1. */
+/* Those that remain after one bound are measured again for the other. The median of 1 and 100 is
+ * 50.5, and without the 100 it is 1. */
 TEST(of_two_that_differ_in_length_one_is_used)
 {
     const float x[2][D] = {{1, 0, 0, 0}, {0, 100, 0, 0}}, none[2][D] = {{0}, {1, 0, 0, 0}};
@@ -161,7 +161,7 @@ TEST(swm22_what_a_replica_has_been_counted_with_before_is_rejected)
     count(&c, "1", 3);
     CHECK(dl_judge_is_on(&c.config) && !dl_judge_compares(&c.config));
     says(&c, "- - - repeat -");
-    float x[5][D]; /* it is another's: what that may have done with it tells nothing */
+    float x[5][D]; /* it is another's: so equal bytes show nothing */
     memcpy(x, honest, sizeof x);
     memcpy(x[4], x[3], sizeof x[3]);
     open_court(&c, 5, x);
@@ -172,7 +172,7 @@ TEST(swm22_what_a_replica_has_been_counted_with_before_is_rejected)
     open_court(&c, 5, x);
     count(&c, "2", 3);
     memcpy(c.rows[3].facts.body.bytes, c.rows[0].facts.body.bytes, sizeof(dl_hash));
-    says(&c, "- - - - -"); /* nor are other bytes, however like */
+    says(&c, "- - - - -"); /* nor are other bytes, however similar */
 }
 
 TEST(where_all_repeat_themselves_all_are_used)
@@ -189,7 +189,7 @@ TEST(swm22_directions_are_held_against_most_others)
     float x[7][D];
     court c;
     memcpy(x, honest, sizeof honest);
-    for (size_t d = 0; d < D; d++) { /* sign flips, one of them in disguise of a longer one */
+    for (size_t d = 0; d < D; d++) { /* opposite signs, one of them hidden in a longer one */
         x[5][d] = -honest[0][d];
         x[6][d] = -1.2f * honest[2][d];
     }
@@ -198,7 +198,8 @@ TEST(swm22_directions_are_held_against_most_others)
     says(&c, "- - - - - cosine cosine");
 }
 
-/* What a norm rejects is no judge of directions: with the two it would be three of five. */
+/* A contribution that its norm rejects is no reference of directions: with the two it would be
+ * three of five. */
 TEST(a_reference_is_of_those_that_are_left)
 {
     const float x[5][D] = {
@@ -251,7 +252,7 @@ TEST(a_copy_that_was_scaled_is_found_by_its_direction)
     says(&c, "- - - - copy");
 }
 
-/* Words of what is left by the probe; three contributions. */
+/* Compares the words of the contributions after the probe; three contributions. */
 static void probe_says(const char *most, const double *probed, const char *expected)
 {
     court c;

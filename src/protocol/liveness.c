@@ -15,7 +15,7 @@ static dl_watched *newest_of(const dl_watch *watch, const char *replica)
     return newest;
 }
 
-/* The row of a life, a new one if need be; NULL: no room. */
+/* Returns the row of a generation, a new one if need be, or NULL if there is no space. */
 static dl_watched *row_of(dl_watch *watch, const dl_life *life, dl_hash content, dl_time now)
 {
     for (size_t i = 0; i < watch->n; i++)
@@ -39,7 +39,7 @@ void dl_watch_see(dl_watch *watch, const dl_seen *seen, size_t n_seen, dl_time n
     }
 }
 
-/* A replica without any heartbeat: its absence is watched. */
+/* Watches the absence of a heartbeat. */
 static dl_watched *watch_absence(dl_watch *watch, const char *replica, dl_time now)
 {
     dl_life none = {.generation = 0};

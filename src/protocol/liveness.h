@@ -1,7 +1,8 @@
-/* liveness.h - who is silent: whose heartbeat has not changed for so long as we have watched (P11).
+/* liveness.h - which replicas are silent: their heartbeat has not changed for as long as we have
+ * watched (P11).
  *
- * Only the observer's own clock counts, and only from when it first saw a content: no clock of
- * another machine is believed. Of a replica's lives the newest is the one that has to beat. */
+ * Only the observer's own clock counts, and only from when it first saw a content. No other
+ * machine's clock is trusted. Only the newest generation of a replica has to write heartbeats. */
 #ifndef DL_PROTOCOL_LIVENESS_H
 #define DL_PROTOCOL_LIVENESS_H
 
@@ -17,16 +18,16 @@ typedef struct dl_watched {
 } dl_watched;
 
 typedef struct dl_watch {
-    dl_watched *at; /* [DL_WATCH_MAX], the owner's */
+    dl_watched *at; /* [DL_WATCH_MAX], owned by the watch's owner */
     size_t n;
 } dl_watch;
 
-/* Take note of a listing of hb/ and end/. */
+/* Records a listing of hb/ and end/. */
 void dl_watch_see(dl_watch *watch, const dl_seen *seen, size_t n_seen, dl_time now);
 
-/* Has the replica ended, or its heartbeat (or the absence of one) been the same for `patience`?
- * Begins to watch a replica that was never seen. *whose is set when silent. More replicas than
- * fit are never called silent. */
+/* Returns whether the replica has ended, or its heartbeat (or its absence) was the same for
+ * `patience`. Begins to watch a replica that was never seen. *whose is set if it is silent.
+ * Replicas beyond the table's size are never silent. */
 bool dl_watch_is_silent(dl_watch *watch, const char *replica, dl_time now, dl_time patience,
                         dl_life *whose);
 

@@ -87,7 +87,7 @@ TEST(p15_the_newest_life_is_the_one_that_has_to_beat)
     see(&w, beat_of("a", 2, "1"), 100);
     see(&w, beat_of("a", 1, "1"), 100);
     CHECK(!silent(&w, "a", 129));
-    see(&w, beat_of("a", 1, "2"), 129); /* a former life that still beats helps nobody */
+    see(&w, beat_of("a", 1, "2"), 129); /* heartbeats of an earlier generation do not count */
     CHECK(dl_watch_is_silent(&w, "a", 130 * DL_SECOND, PATIENCE, &whose));
     CHECK_INT(2, whose.generation);
 }

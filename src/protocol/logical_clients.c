@@ -1,8 +1,8 @@
 /* logical_clients.c - see logical_clients.h.
  *
- * An entry asks the clients that the first `per_round` places of a keyed permutation of all name:
- * nothing is stored, nobody is asked twice, and another entry is another permutation. Those who are
- * not available (simulated_time.h) are passed over; there may be too few then. */
+ * An entry samples the clients at the first `per_round` places of a keyed permutation of all. So
+ * nothing is stored, no client is sampled twice, and each entry has another permutation. Clients
+ * that are not available (simulated_time.h) are skipped; there may be too few then. */
 #include "protocol/logical_clients.h"
 
 #include "base/rng.h"
@@ -55,7 +55,7 @@ static uint64_t asked_at(const dl_config *c, uint64_t entry, uint64_t place)
                               DL_STREAM(DL_STREAM_CLIENTS, entry));
 }
 
-/* Goes through whom an entry asks, in the order of the draw. */
+/* Walks over the clients that an entry samples, in the order of the draw. */
 typedef struct draw {
     const dl_config *config;
     uint64_t entry, place, n_asked, client;

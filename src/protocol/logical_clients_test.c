@@ -1,5 +1,6 @@
-/* logical_clients_test.c - whom an entry asks: a function of seed and number, as many as asked for,
- * nobody twice, everybody as often; and which entries of a federated run are void. */
+/* logical_clients_test.c - the clients that an entry samples: a function of seed and number, the
+ * right number, none twice, each equally often. Also tests which entries of a federated run are
+ * void. */
 #include "protocol/logical_clients.h"
 
 #include "check.h"
@@ -22,7 +23,7 @@ TEST(p9_an_entry_asks_per_round_different_clients)
     CHECK_OK(dl_entry_init(&e, 64));
     for (uint64_t entry = 0; entry < 20; entry++) {
         dl_clients_sample(&e.roster, &config, entry);
-        CHECK_INT(7, e.roster.n); /* a roster holds a name once */
+        CHECK_INT(7, e.roster.n); /* a roster has a name once */
         for (size_t i = 0; i < e.roster.n; i++) {
             const uint64_t client = dl_client_number(e.roster.names[i]);
             CHECK(client >= 1 && client <= 50);
@@ -50,7 +51,7 @@ TEST(fed_28_the_draw_is_keyed_by_seed_and_entry)
     dl_entry_deinit(&a), dl_entry_deinit(&b);
 }
 
-/* 2,000 entries of 5 of 20: 500 each, and a standard deviation of about 19. */
+/* 2,000 entries of 5 of 20: 500 each, with a standard deviation of about 19. */
 TEST(every_client_is_asked_about_as_often)
 {
     unsigned times[21] = {0};

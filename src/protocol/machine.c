@@ -1,9 +1,10 @@
 /* machine.c - see machine.h for the diagram, machine_parts.h for the other parts.
  *
  * Invariants
- *  1. control is advanced in one place (folded, in apply.c), once per entry, in log order (P4).
- *  2. `known` tells of the contributions of control->entry only; it is cleared when it moves.
- *  3. An entry is decided by its create-once name alone: a draft is nothing until read back (P5).
+ *  1. control is advanced in one place (folded, in advance.c), once per entry, in log order (P4).
+ *  2. `known` has only contributions to control->entry; it is cleared when that changes.
+ *  3. An entry is decided by its create-once name alone: a draft counts only once it is read back
+ *     (P5).
  *  4. No time-out leads to a local step: past a deadline there is a draft or more waiting (P12). */
 #include "protocol/machine.h"
 
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- making and unmaking ---------------------------------------------------------------- */
+/* ---- create and destroy ----------------------------------------------------------------- */
 
 static void layout(dl_machine *m, dl_arena *arena)
 {
@@ -77,7 +78,7 @@ void dl_machine_destroy(dl_machine *m)
     free(m);
 }
 
-/* ---- small words ------------------------------------------------------------------------ */
+/* ---- small helpers ----------------------------------------------------------------------- */
 
 bool dl_machine_is_over(const dl_machine *m)
 {
@@ -147,7 +148,7 @@ void dl_machine_clear_entry(dl_machine *m)
                                                   dl_open_entry(m), &m->a.control->roster);
 }
 
-/* ---- beginning, and what is to be done next ---------------------------------------------- */
+/* ---- begin, and choose the next request -------------------------------------------------- */
 
 dl_request dl_machine_train(dl_machine *m)
 {
@@ -156,17 +157,17 @@ dl_request dl_machine_train(dl_machine *m)
     m->timing.train_from = m->a.pace->position;
     const uint64_t open = dl_open_entry(m), first = m->self.n_put > open ? open + 1 : open;
     if (m->self.own_since > first)
-        m->self.own_since = first; /* who knocks has given up the open one */
+        m->self.own_since = first; /* an announcement has given up the open entry */
     return dl_machine_request(m, DL_REQUEST_TRAIN, DL_TRAINING);
 }
 
-/* Others are to wait for what we train. */
+/* Announces this replica, so that others wait for its training, or trains. */
 static dl_request train_or_knock(dl_machine *m)
 {
     return dl_gather_has_to_knock(m) ? dl_gather_knock(m) : dl_machine_train(m);
 }
 
-/* No entry stands any more, as far as we know. */
+/* As far as this replica knows, there are no more entries. */
 static dl_request caught_up(dl_machine *m)
 {
     DL_ASSERT(m->log.behind);
@@ -202,15 +203,15 @@ dl_request dl_machine_read_on(dl_machine *m, const dl_reply *reply)
     return reply->read.text ? dl_follow_text(m, reply) : caught_up(m);
 }
 
-/* Movement from a state that the log does not have may not be sent as if from the one it has
- * (P3): a former life had judged an entry otherwise. */
+/* A movement from a state that the log does not have may not be sent as if from the log's (P3): an
+ * earlier generation had judged an entry differently. */
 void dl_machine_compare_bases(dl_machine *m)
 {
     if (!m->self.has_bases || dl_open_entry(m) != m->self.bases_at) return;
     for (uint64_t f = 0; f < m->a.pace->schedule.n_fragments; f++) {
         if (dl_hash_equal(m->self.bases[f], m->log.digest[f])) continue;
         m->a.pace->fragments[f].behind = true;
-        /* What this life could not read that one did. */
+        /* that generation read an entry that this one could not */
         if (!m->rejoining.unread[f].after) continue;
         m->rejoining.unread[f].stands = m->rejoining.parted = true;
         m->rejoining.started_for = 0;
@@ -237,7 +238,7 @@ static void take_start(dl_machine *m, const dl_machine_start *start)
     m->self.own_since = start->bases ? m->a.pace->folded : UINT64_MAX;
 }
 
-/* No entry tells the terms of the first L. */
+/* No entry contains the terms of the first L entries. */
 static void begin_first_entry(dl_machine *m)
 {
     dl_control *c = m->a.control;
@@ -250,8 +251,8 @@ static void begin_first_entry(dl_machine *m)
 
 /* ---- at the due point -------------------------------------------------------------------- */
 
-/* How long it takes from one due point to the next, from the steps since nothing was under way:
- * with overlap a part of them. Skipped ones take no time. */
+/* Measures the time from one due point to the next, from the steps since nothing was in flight.
+ * With overlap those are a part of all steps. Skipped ones take no time. */
 static void measure_round(dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
@@ -274,7 +275,7 @@ dl_request dl_machine_trained(dl_machine *m, const dl_reply *reply)
 dl_request dl_machine_late_checked(dl_machine *m, const dl_reply *reply)
 {
     if (!reply->read.text) return dl_gather_collect(m);
-    m->log.behind = true; /* it stands without us: P13 */
+    m->log.behind = true; /* it was committed without us: P13 */
     dl_pace_fall_behind(m->a.pace);
     return dl_follow_text(m, reply);
 }
@@ -293,7 +294,7 @@ dl_request dl_machine_waited_for_rest(dl_machine *m, const dl_reply *reply)
     return dl_machine_request(m, DL_REQUEST_READ, DL_READING_BACK);
 }
 
-/* The machine now waits for the reply to `next`. */
+/* Opens the next request; the machine then waits for its reply. */
 static dl_request open_request(dl_machine *m, dl_request next, dl_transition move)
 {
     DL_ASSERT(dl_phase_waits_for(m->phase, next.kind));
@@ -331,7 +332,7 @@ dl_request dl_machine_begin(dl_machine *m, const dl_machine_start *start)
 {
     take_start(m, start);
     m->voiding.began_at = dl_open_entry(m);
-    /* What was decided between is not known. */
+    /* the outcome of the entries in between is not known */
     if (m->self.has_bases && dl_open_entry(m) > m->self.bases_at) {
         m->self.has_bases = false;
         dl_pace_restart(m->a.pace);

@@ -1,36 +1,39 @@
 /* machine.h - one replica's side of the log, as a state machine that does no I/O.
  *
- * It is asked once to start and then answered: every request it returns is carried out by
- * somebody (driver.c with a real store and threads, tests/cluster_sim.c with virtual time and
- * faults), whose reply it turns into the next request. One request is open at a time.
+ * The caller starts it and carries out each request that it returns: driver.c with a real store and
+ * threads, tests/cluster_sim.c with virtual time and faults. The machine makes the next request
+ * from the reply. One request is open at a time.
  *
- *         +--> TRAIN --taken--> READ log/<e> --there--> FOLD
- *         |                       | absent               (nobody is missing: on to COMPUTE)
+ *         +--> TRAIN --captured--> READ log/<e> --found--> FOLD
+ *         |                       | absent                 (no replica is missing: to COMPUTE)
  *         |                   CONTRIBUTE --> LIST c/<e>/ --> FETCH each
  *         |                                    ^   |
- *         |                 WAIT <--not yet----+---+-> READ log/<e> --there--> FOLD
- *         |   (CONTRIBUTE what was taken meanwhile, one    | closes
- *         |    under way at a time, beside all this;       |
- *         |    past the deadline: WATCH heartbeats)        |
- *         |        (one for all: COMBINE, FETCH it)   |
+ *         |                 WAIT <--not yet----+---+-> READ log/<e> --found--> FOLD
+ *         |   (CONTRIBUTE later captures, one in flight at a  | closes
+ *         |    time, during all this; past the deadline:      |
+ *         |    WATCH heartbeats)                              |
+ *         |        (one for all: COMBINE, FETCH it)           |
  *         |                                    COMPUTE --> CREATE log/<e> --> READ --> FOLD
  *         |
  *         +-- SWAP <-- result agrees <-- COMPUTE (unless done) <-- FETCH <-- FOLD
  *
- * Before TRAIN a replica that no entry waits for knocks: it CONTRIBUTEs nothing (gather.c).
+ * A replica that no entry waits for announces itself before TRAIN: it CONTRIBUTEs an empty
+ * contribution (gather.c).
  *
- * Where one replica combines for all (topology.h), whose turn it is looks around for contributions;
- * the others read the log until it is theirs. Where each member combines a slice, that one plans:
+ * If one replica combines for all (topology.h), the replica whose turn it is lists and reads
+ * contributions. The others read the log until it is their turn. If each member combines a slice,
+ * the replica whose turn it is plans:
  *
- *     COMBINE (the plan, its own slices) --> FETCH_COMBINED --all there--> COMPUTE --> CREATE
+ *     COMBINE (the plan, its own slices) --> FETCH_COMBINED --all found--> COMPUTE --> CREATE
  *                                              | ^
  *           others: LOOK --> SERVE --> WAIT    | +-- SERVE <-- READ log/<e> <-- WAIT
  *                                              +---past a deadline: LIST, FETCH each whole, COMPUTE
  *
- * The log is folded entry by entry. What the replica itself does at which position is the
- * pace's (pace.h): the machine reads from it which entries are taken, and tells it what was
- * decided. While TRAIN is open the machine has nothing to do; where contributions move beside
- * training, the trainer goes on also while it has. Rules cited as P1 … are docs/protocol.md's. */
+ * The log is applied entry by entry. The pace (pace.h) decides what the replica does at which
+ * position. The machine reads from it which entries were captured, and reports to it what was
+ * decided. While TRAIN is open the machine has nothing to do. If contributions are uploaded during
+ * training, the trainer also continues during other requests. Rules P1 … are those of
+ * docs/protocol.md. */
 #ifndef DL_PROTOCOL_MACHINE_H
 #define DL_PROTOCOL_MACHINE_H
 
@@ -46,33 +49,39 @@
 typedef struct dl_machine dl_machine;
 
 typedef enum dl_request_kind {
-    DL_REQUEST_TRAIN, /* until the trainer has taken `entry`, or was passed over: a look at the pace
-                       */
-    DL_REQUEST_READ,  /* read log/<entry> */
-    DL_REQUEST_CONTRIBUTE, /* make c/<entry>/<own life>, of what was taken; put_ahead: it may still
-                            * be under way when that is answered */
-    DL_REQUEST_LIST,       /* list c/<entry>/; async: all of c/ that an entry may still name */
-    DL_REQUEST_FETCH,      /* read and check the contribution of `life` into `slot` */
-    DL_REQUEST_JUDGE,   /* dot products of all pairs of the contributions in `slots`, where the run
-                         * compares directions; `probe`: and what each makes of the loss */
-    DL_REQUEST_COMBINE, /* what draft's members, from their slots, come to; `put`: into x/<entry>/
-                         */
-    DL_REQUEST_FETCH_COMBINED, /* read what draft names as combined */
-    DL_REQUEST_SERVE,   /* sharded: combine the slices of the entry that others' plans give to us */
-    DL_REQUEST_COMPUTE, /* next = outer step of now with draft's members from their slots, or with
-                         * what was combined or fetched last, where draft names that */
-    DL_REQUEST_CREATE,  /* create log/<entry> with draft's text */
-    DL_REQUEST_SWAP,    /* next becomes now: the state has moved by `entry` */
-    DL_REQUEST_WATCH,   /* list hb/ with contents, and end/ */
-    DL_REQUEST_WAIT,    /* until it is worth looking again: c/<entry>/ or log/ may have changed, or
-                         * nobody has looked for as long as the store thinks right (R8); at most
-                         * to `until` */
+    /* wait until the trainer has captured `entry` or was skipped: look at the pace */
+    DL_REQUEST_TRAIN,
+    DL_REQUEST_READ, /* read log/<entry> */
+    /* make this generation's object in c/<entry>/ from the capture; put_ahead: it may still be in
+     * flight when the request is answered */
+    DL_REQUEST_CONTRIBUTE,
+    /* list c/<entry>/; async: all of c/ that an entry may still name */
+    DL_REQUEST_LIST,
+    DL_REQUEST_FETCH, /* read and check the contribution of `life` into `slot` */
+    /* compute the dot products of all pairs of the contributions in `slots`, if the run compares
+     * directions; `probe`: also measure how each changes the loss */
+    DL_REQUEST_JUDGE,
+    /* combine draft's members from their slots; `put`: and upload the result to x/<entry>/ */
+    DL_REQUEST_COMBINE,
+    DL_REQUEST_FETCH_COMBINED, /* read the combined update that draft names */
+    /* sharded: combine the slices of the entry that other replicas' plans assign to this one */
+    DL_REQUEST_SERVE,
+    /* next = outer step of now with draft's members from their slots, or with the newest combined
+     * update, if draft names that */
+    DL_REQUEST_COMPUTE,
+    DL_REQUEST_CREATE, /* create log/<entry> with draft's text */
+    DL_REQUEST_SWAP,   /* next becomes now: the state has moved by `entry` */
+    DL_REQUEST_WATCH,  /* list hb/ with contents, and end/ */
+    /* wait until c/<entry>/ or log/ may have changed, or until the store suggests another look
+     * (R8); at most until `until` */
+    DL_REQUEST_WAIT,
     DL_REQUEST_SNAPSHOT, /* write one of now, in the background */
-    DL_REQUEST_REJOIN, /* load the newest snapshot of at most `entry`, or where what follows that is
-                        * collected the newest of all, then dl_machine_begin; the local tensors fit
-                        * nothing any more, unless they were saved there */
-    DL_REQUEST_DONE,   /* the run is over for this replica: end/, final state */
-    DL_REQUEST_FAIL    /* stop with `status`; the error text is set */
+    /* load the newest snapshot of at most `entry`, or the newest of all if later contributions are
+     * collected. Then call dl_machine_begin. The local tensors no longer fit, unless they were
+     * saved at that entry. */
+    DL_REQUEST_REJOIN,
+    DL_REQUEST_DONE, /* the run is over for this replica: end/, final state */
+    DL_REQUEST_FAIL  /* stop with `status`; the error text is set */
 } dl_request_kind;
 
 /* A contribution that will probably be fetched next. */
@@ -87,28 +96,29 @@ typedef struct dl_ahead {
 
 typedef struct dl_contribute_request {
     bool put_ahead; /* for a later entry than the open one */
-    bool knock;     /* an empty contribution, whatever was taken; P9 */
+    bool knock;     /* announce: an empty contribution, despite a capture; P9 */
 } dl_contribute_request;
 
 typedef struct dl_list_request {
-    uint64_t own; /* async: the entry that this replica's contribution in flight is for, or the open
-                   * one */
+    /* async: the entry of this replica's contribution in flight, or the open one */
+    uint64_t own;
 } dl_list_request;
 
 typedef struct dl_fetch_request {
     dl_life life;
     size_t slot;
-    bool fresh;            /* from the store again, whatever is cached */
-    bool whole;            /* all of it; else, of one in slices, the table of them */
-    const dl_ahead *ahead; /* [n_ahead] what may be read at the same time, in order; borrowed */
+    bool fresh; /* from the store again, even if it is cached */
+    bool whole; /* all of it; else, if it is sliced, the table of its slices */
+    /* [n_ahead] contributions that may be read at the same time, in order; borrowed */
+    const dl_ahead *ahead;
     size_t n_ahead;
 } dl_fetch_request;
 
 typedef struct dl_judge_request {
     const size_t *slots; /* [n_slots] borrowed until the reply */
     size_t n_slots;
-    bool probe; /* measure their losses, too */
-    bool whole; /* they were read as a whole */
+    bool probe; /* also measure their losses */
+    bool whole; /* they were read whole */
 } dl_judge_request;
 
 /* COMBINE, FETCH_COMBINED, COMPUTE, CREATE: a part of the step that a draft or an entry defines. */
@@ -119,24 +129,24 @@ typedef struct dl_step_request {
 } dl_step_request;
 
 typedef struct dl_swap_request {
-    bool counted; /* the entry counts a contribution of this replica that the saved state has not
-                   * seen */
-    uint64_t own; /* counted: the entry that it was made for, */
-    dl_hash body; /* and its body */
+    /* the entry counts a contribution of this replica that the saved state does not know */
+    bool counted;
+    uint64_t own; /* if counted: the entry that it was made for */
+    dl_hash body; /* if counted: the digest of its body */
 } dl_swap_request;
 
 typedef struct dl_wait_request {
     dl_time until;
-    bool log_only; /* contributions do not matter; x/<entry>/ does, if sharded */
-    bool for_plan; /* sharded: of x/<entry>/ the plans alone matter */
+    bool log_only; /* changes of contributions do not matter; those of x/<entry>/ do, if sharded */
+    bool for_plan; /* sharded: of x/<entry>/ only the plans matter */
 } dl_wait_request;
 
 typedef struct dl_snapshot_request {
-    bool final; /* of the run's end: not in the background */
+    bool final; /* at the end of the run: not in the background */
 } dl_snapshot_request;
 
 typedef struct dl_rejoin_request {
-    bool voided; /* `entry` is void now, whatever has become of what it counts */
+    bool voided; /* `entry` is void now, even if what it counts can be read */
 } dl_rejoin_request;
 
 typedef struct dl_fail_request {
@@ -147,7 +157,7 @@ typedef struct dl_request {
     dl_request_kind kind;
     uint64_t entry;    /* FETCH, CONTRIBUTE: the entry in the contribution's name */
     uint32_t fragment; /* of `entry` */
-    union {            /* TRAIN, READ, SERVE, WATCH and DONE have nothing more */
+    union {            /* TRAIN, READ, SERVE, WATCH and DONE have no more fields */
         dl_contribute_request contribute;
         dl_list_request list;
         dl_fetch_request fetch;
@@ -161,16 +171,16 @@ typedef struct dl_request {
     };
 } dl_request;
 
-/* A heartbeat as seen: whose, and a hash of its content. */
+/* A heartbeat as seen: its replica's generation, and a hash of its content. */
 typedef struct dl_seen {
     dl_life life;
     dl_hash content;
-    bool ended; /* end/<life> is there */
+    bool ended; /* the end object of that generation exists */
     double steps_per_s;
 } dl_seen;
 
 typedef struct dl_listed {
-    uint64_t entry; /* under which it lies */
+    uint64_t entry; /* the entry in its name */
     dl_life life;
     size_t len;
 } dl_listed;
@@ -178,13 +188,13 @@ typedef struct dl_listed {
 /* ---- one struct a kind of reply ---- */
 
 typedef struct dl_read_reply {
-    const void *text; /* the entry's bytes; NULL when there is none (status OK) */
+    const void *text; /* the entry's bytes; NULL: it does not exist (status OK) */
     size_t text_len;
 } dl_read_reply;
 
 typedef struct dl_contribute_reply {
-    bool taken;         /* the contribution of an earlier generation counts instead, */
-    dl_life takes_over; /* of this life */
+    bool taken;         /* the contribution of an earlier generation counts instead */
+    dl_life takes_over; /* that generation */
 } dl_contribute_reply;
 
 typedef struct dl_list_reply {
@@ -196,9 +206,10 @@ typedef struct dl_fetch_reply {
     const dl_contribution *facts;
     double norm2;
     const char *reason; /* refused (EPROTO, ENUMERIC): a short word */
-    bool forged;        /* refused: the key of its replica has not signed it */
-    const char *peer;   /* why not from its owner (peers.h), or NULL; for the record, the machine
-                         * does not look */
+    bool forged;        /* refused: its replica's key has not signed it */
+    /* why it was not read from its owner (peers.h), or NULL; for the record, the machine ignores it
+     */
+    const char *peer;
 } dl_fetch_reply;
 
 typedef struct dl_judge_reply {
@@ -207,14 +218,14 @@ typedef struct dl_judge_reply {
 } dl_judge_reply;
 
 typedef struct dl_serve_reply {
-    bool served; /* this replica did its part of a plan, or gave it up */
+    bool served; /* this replica did its part of a plan, or gave up on it */
 } dl_serve_reply;
 
 /* COMBINE, FETCH_COMBINED */
 typedef struct dl_combined_reply {
-    dl_hash result;     /* of the body; of slices: the digest of theirs */
+    dl_hash result;     /* of the body; of slices: the digest of their digests */
     size_t len;         /* of the object, or of all slices */
-    size_t n_slices;    /* COMBINE, sharded: that were planned; only the own are there */
+    size_t n_slices;    /* COMBINE, sharded: planned slices; only its own are in the store */
     const char *reason; /* FETCH_COMBINED refused: a short word */
 } dl_combined_reply;
 
@@ -223,7 +234,7 @@ typedef struct dl_compute_reply {
 } dl_compute_reply;
 
 typedef struct dl_create_reply {
-    bool taken; /* the name was there */
+    bool taken; /* the name exists already */
 } dl_create_reply;
 
 typedef struct dl_watch_reply {
@@ -236,12 +247,13 @@ typedef struct dl_reply {
     dl_time now;
     diloco_status status; /* OK, or why the request failed (its text is set) */
 
-    /* what became of pipelined uploads meanwhile */
-    uint64_t sending;    /* 1 + the entry whose contribution is in flight; 0: none is */
-    uint64_t unsent;     /* 1 + an entry whose contribution was uploaded in vain, since its name
-                          * holds junk: it is contributed again; 0: none */
-    uint32_t generation; /* of this replica from here on, */
-    bool renewed;        /* … if it has changed */
+    /* results of pipelined uploads since the last reply */
+    uint64_t sending; /* 1 + the entry whose contribution is in flight; 0: no upload is */
+    /* 1 + an entry to which this replica has to contribute again, since its object's name holds
+     * junk; 0: no such entry */
+    uint64_t unsent;
+    uint32_t generation; /* the generation of this replica, if `renewed` */
+    bool renewed;        /* the generation has changed */
 
     union {
         dl_read_reply read;
@@ -257,19 +269,20 @@ typedef struct dl_reply {
     };
 } dl_reply;
 
-/* What the machine has to say for the record; called inside dl_machine_next. */
+/* Notes for the record; the listener gets them inside dl_machine_next. */
 typedef enum dl_note_kind {
-    DL_NOTE_COMMIT, /* entry folded; `entry` */
+    DL_NOTE_COMMIT, /* the entry was applied; `entry` */
     DL_NOTE_ABORT,
-    DL_NOTE_VOID,     /* an entry that proves itself wrong: text */
-    DL_NOTE_DISPUTE,  /* claimed and computed differ: text says of what; or what is lost */
-    DL_NOTE_REJECT,   /* a contribution: life, reason */
-    DL_NOTE_DEADLINE, /* chosen: seconds */
-    DL_NOTE_SILENT,   /* life */
-    DL_NOTE_PROBED,   /* what we have measured of the members of a draft: `entry`, `probed` */
-    DL_NOTE_JUDGED,   /* `entry` rejects the contribution of life for `text` */
-    DL_NOTE_CUT,      /* `entry` counts life, but not all that it claims: text says of what */
-    DL_NOTE_BANNED,   /* life, for what `entry` rejects; until entry number `until` */
+    DL_NOTE_VOID, /* an entry is void; text: why */
+    /* claimed and computed differ, or bytes are lost; text: of what */
+    DL_NOTE_DISPUTE,
+    DL_NOTE_REJECT,   /* a contribution was refused: its generation, and the reason */
+    DL_NOTE_DEADLINE, /* the deadline was chosen: seconds */
+    DL_NOTE_SILENT,   /* a replica is silent: its generation */
+    DL_NOTE_PROBED,   /* this replica's measurements of a draft's members: `entry`, `probed` */
+    DL_NOTE_JUDGED,   /* `entry` rejects the contribution of `life` for `text` */
+    DL_NOTE_CUT,      /* `entry` counts `life`, but not all of its claims; text: of which */
+    DL_NOTE_BANNED,   /* `life` is banned for a rejection in `entry`, until entry number `until` */
     DL_NOTE_LATE      /* this replica missed `entry` */
 } dl_note_kind;
 typedef struct dl_note {
@@ -279,14 +292,14 @@ typedef struct dl_note {
     const char *text;
     dl_hash claimed, computed;
     double seconds;
-    bool counted;         /* COMMIT: this replica was a member */
-    const double *norms;  /* COMMIT: [n_members] what each moved by; NaN: it was not read here */
+    bool counted;        /* COMMIT: this replica was a member */
+    const double *norms; /* COMMIT: [n_members] norms of the movements; NaN: it was not read here */
     const double *probed; /* PROBED: the loss without any, then with each */
     uint64_t until;       /* BANNED */
 } dl_note;
 typedef void (*dl_note_fn)(void *user, const dl_note *note);
 
-/* Entries that an operator has voided (voided.h): of each decision [first, end). */
+/* Entries that an operator has voided (voided.h): [first, end) of each decision. */
 enum { DL_DECISIONS = 16 };
 typedef struct dl_decisions {
     size_t n;
@@ -310,7 +323,7 @@ enum { DL_TRANSITION_TEXT = 160 };
 void dl_transition_text(char *out, size_t cap, const dl_transition *transition);
 const char *dl_request_name(dl_request_kind kind);
 
-/* Called while a machine moves. */
+/* Callbacks that a machine calls while it moves. */
 typedef struct dl_machine_listener {
     dl_note_fn note;
     void *note_user;
@@ -321,48 +334,50 @@ typedef struct dl_machine_listener {
 typedef struct dl_machine_args {
     const dl_config *config; /* the run's */
     const char *run;
-    const dl_identity *identity; /* who may create entries; NULL: whoever does */
+    const dl_identity *identity; /* which keys may create entries; NULL: every process may */
     dl_life self;
-    dl_life former; /* a life of this replica that is certainly over, and what it was the single
-                     * committer of is ours to take over (P26); no name: none is known */
+    /* A generation of this replica that has certainly ended; if it was the single committer, this
+     * one takes over (P26). Without a name: unknown. */
+    dl_life former;
     dl_control *control; /* of the state, borrowed; the machine advances it */
-    dl_pace *pace;       /* borrowed; tells what is taken, is told what is folded */
+    dl_pace *pace; /* borrowed; holds the captures; the machine reports applied entries to it */
     const dl_outer *outer;
     const dl_weighting *weighting;
     const dl_combiner *combiner;
     size_t max_members;
-    size_t snapshot_bytes;  /* size of one: P25's rule */
-    bool sends_beside;      /* CONTRIBUTE with put_ahead is answered before it is there */
+    size_t snapshot_bytes;  /* bytes of one: P25's rule */
+    bool sends_beside;      /* CONTRIBUTE with put_ahead returns before the upload ends */
     bool follows;           /* leaves the closing of entries to others */
-    bool reader;            /* replays only: does not begin again, but says what is wrong */
-    bool audits;            /* combines what others have combined, and compares */
-    dl_decisions decisions; /* of an operator, those that are known (voided.h) */
+    bool reader;            /* a replay: it does not rejoin, but reports what is wrong */
+    bool audits;            /* combines the members of combined updates, and compares */
+    dl_decisions decisions; /* the operator's decisions that are known (voided.h) */
     dl_way way;
-    dl_simulation simulation;                 /* of clients' time; zeroed: none */
-    const uint64_t *slices;                   /* [P] of an update, sharded; else NULL */
+    dl_simulation simulation;                 /* of clients' time; zeroed: not simulated */
+    const uint64_t *slices;                   /* [P] of an update, if sharded; else NULL */
     double (*lr)(void *user, uint64_t entry); /* outer lr of an entry; NULL: the option's */
     void *lr_user;
     dl_machine_listener listener;
 } dl_machine_args;
 
-/* Everything is taken here; nothing allocates later. DILOCO_ENOMEM. */
+/* Creates a machine and allocates all its memory. Returns DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args);
 void dl_machine_destroy(dl_machine *machine);
 
-/* Begin, or begin again after REJOIN, from the state that control tells of. The pace is as
- * dl_pace_begin, _resume or _restart left it. */
+/* Begins, also again after REJOIN, from the state of `control`. Call dl_pace_begin, _resume or
+ * _restart before it. */
 typedef struct dl_machine_start {
     const dl_fragment_state *fragments; /* [P] of that state: digest, n_commits */
-    const dl_hash *bases;               /* [P] that resumed parameters rest on, at the entry that
-                                         * the pace has as folded; NULL: nothing is resumed */
+    /* [P] the states that resumed parameters rest on, at the entry that the pace has as applied.
+     * NULL: nothing is resumed. */
+    const dl_hash *bases;
     dl_time now;
 } dl_machine_start;
 dl_request dl_machine_begin(dl_machine *machine, const dl_machine_start *start);
 
-/* Has everything that was taken been put, and is it there? */
+/* Returns whether every capture is uploaded, and in the store. */
 bool dl_machine_has_put_all(const dl_machine *machine);
 
-/* The answer to the open request; the next one. */
+/* Takes the reply to the open request, and returns the next request. */
 dl_request dl_machine_next(dl_machine *machine, const dl_reply *reply);
 
 #endif

@@ -1,13 +1,13 @@
-/* machine_parts.h - the inside of the machine, which its parts share and nobody else sees.
+/* machine_parts.h - the structure of the machine, which only its own source files use.
  *
- *     machine.c   beginning, what is to be done next, and training
- *     phases.c    the table of phases: requests, handlers and names
- *     gather.c    towards the entry: contribute, and collect what others have contributed
- *     propose.c    close it: draft what becomes of it, and create its name
- *     async_phases.c   where the run is asynchronous: the phases that differ (mode.h)
- *     topology_*.c     who combines: the replies that differ (topology_rules.h)
- *     apply.c    the entry is in the log: judge it, and compute it
- *     advance.c  the log moves on by it */
+ *     machine.c        begin, choose the next request, and train
+ *     phases.c         the table of phases: requests, handlers and names
+ *     gather.c         before the entry: contribute, and collect contributions
+ *     propose.c        close it: draft the entry, and create its name
+ *     async_phases.c   asynchronous runs: the phases that differ (mode.h)
+ *     topology_*.c     exchange topologies: the replies that differ (topology_rules.h)
+ *     apply.c          the entry is in the log: judge it, and compute it
+ *     advance.c        the log advances by it */
 #ifndef DL_PROTOCOL_MACHINE_PARTS_H
 #define DL_PROTOCOL_MACHINE_PARTS_H
 
@@ -24,24 +24,24 @@
 enum { MAX_UNREAD = 2 }; /* refused readings of an object before one is believed */
 
 typedef enum dl_phase {
-    DL_CATCHING_UP, /* reading entries that are there already */
+    DL_CATCHING_UP, /* reading entries that exist already */
     DL_TRAINING,
-    DL_TIMING,     /* async: how fast is everybody? */
-    DL_LATE_CHECK, /* behind the due point: does the entry stand without us? */
+    DL_TIMING,     /* async: reading the speeds of all replicas */
+    DL_LATE_CHECK, /* after the due point: was the entry committed without us? */
     DL_CONTRIBUTING,
     DL_PUTTING_AHEAD, /* contributing to a later entry than the open one */
-    DL_CONFIRMING,    /* the open entry's was put ahead, and is still under way */
+    DL_CONFIRMING,    /* the open entry's pipelined upload is still in flight */
     DL_LISTING,
-    DL_FETCHING, /* what the listing found */
-    DL_KNOCKING, /* putting an empty one, where nobody waits for us, and going to train */
+    DL_FETCHING, /* reading the contributions of the listing */
+    DL_KNOCKING, /* announcing, then training */
     DL_LOOKING,  /* at log/<e>, between listings */
     DL_WATCHING,
     DL_WAITING,
     DL_JUDGING,     /* the draft's members, before they are used */
-    DL_SERVING,     /* combining slices of others' plans, before closing is thought of */
-    DL_COMBINING,   /* the draft's members, for all; sharded: planning that */
-    DL_READING_OWN, /* what came of it */
-    DL_AWAITING,    /* slices that are not there yet: */
+    DL_SERVING,     /* combining slices of others' plans, before an entry is closed */
+    DL_COMBINING,   /* combining the draft's members for all; sharded: planning that */
+    DL_READING_OWN, /* reading that update back */
+    DL_AWAITING,    /* waiting for slices that are missing: */
     DL_AWAITING_LOOK,
     DL_AWAITING_SERVE,
     DL_DRAFTING, /* computing the draft */
@@ -49,9 +49,9 @@ typedef enum dl_phase {
     DL_READING_BACK,
     DL_HALF_READ,     /* waiting for the rest of what a store showed too early */
     DL_FINDING_VOID,  /* looking for a decision that the open entry is void */
-    DL_FOLD_FETCHING, /* what the entry names and we do not have */
+    DL_FOLD_FETCHING, /* fetching what the entry names and we do not have */
     DL_FOLD_JUDGING,
-    DL_FOLD_COMBINED, /* fetching what its committer has combined */
+    DL_FOLD_COMBINED, /* fetching its committer's combined update */
     DL_FOLD_COMBINING,
     DL_FOLD_COMPUTING,
     DL_SWAPPING,
@@ -60,7 +60,7 @@ typedef enum dl_phase {
     DL_OVER
 } dl_phase;
 
-/* What the log has decided, by fragment. */
+/* The log's decisions, by fragment. */
 typedef struct dl_machine_log {
     dl_hash *digest;     /* [P] of the state */
     uint64_t *n_commits; /* [P] */
@@ -68,31 +68,32 @@ typedef struct dl_machine_log {
     bool behind; /* there may be more entries: read before training */
 } dl_machine_log;
 
-/* What this replica has to do with the log. */
+/* This replica's own part in the log. */
 typedef struct dl_machine_self {
-    uint64_t n_put;     /* entries [0, n_put) need no contribution of this replica any more */
-    uint64_t sending;   /* 1 + the one of these that is in flight; 0: none */
-    bool has_bases;     /* resumed, and not compared yet */
-    dl_hash *bases;     /* [P] the states that the saved parameters rest on */
-    uint64_t bases_at;  /* the entry before which they are. The saved state has seen those below. 0:
-                         * nothing was saved */
+    uint64_t n_put;   /* entries [0, n_put) need no more contributions of this replica */
+    uint64_t sending; /* 1 + the one of these that is in flight; 0: no upload is */
+    bool has_bases;   /* resumed, and not compared yet */
+    dl_hash *bases;   /* [P] the states that the saved parameters rest on */
+    /* The entry whose state they are; the saved state knows the entries before it. 0: nothing was
+     * saved. */
+    uint64_t bases_at;
     uint64_t knock_at;  /* no entry waits for this replica: no announcement before this entry */
     unsigned n_knocks;  /* announcements since an entry counted this replica */
-    uint64_t own_since; /* from this entry on this replica has something to lose */
+    uint64_t own_since; /* from this entry on this replica has captures to lose */
     dl_time
         grace_over;   /* async: the end of the grace after the own entry; 0: it is not committed */
-    bool own_damaged; /* async: the store does not give back what this replica has put */
+    bool own_damaged; /* async: the store does not return this replica's contribution */
 } dl_machine_self;
 
-/* When things happened on this replica, and how long they take. */
+/* When events happened on this replica, and how long they take. */
 typedef struct dl_machine_timing {
     dl_time start_at, train_began, due_at, put_took;
     uint64_t train_from; /* position at train_began */
     double round_s;      /* from one due point to the next */
 } dl_machine_timing;
 
-/* The open entry: who has contributed, and the draft of what becomes of it. Cleared when the log
- * moves (dl_machine_clear_entry). */
+/* The open entry: its contributions, and the draft of its text. Cleared when the log advances
+ * (dl_machine_clear_entry). */
 typedef struct dl_open {
     dl_known_table known;
     dl_watch watch;
@@ -105,8 +106,8 @@ typedef struct dl_open {
     bool computed;        /* draft_result is the draft's, and the state's free copy holds it */
     bool created;         /* the draft won its name */
     dl_time enough_at;    /* when run.close_at had contributed; DL_NEVER: not yet */
-    double slack_s;       /* left of the overlap then */
-    dl_ledger *scratch;   /* the ledger after an entry; NULL: data is not dealt */
+    double slack_s;       /* of the overlap, at that time */
+    dl_ledger *scratch;   /* the ledger after an entry; NULL: the log does not assign data */
     dl_bans *bans;        /* the bans after an entry; NULL: no replica is ever banned */
     size_t rank;          /* replicas that have contributed and whose turn is before ours */
     bool by_all;          /* sharded: every replica combines this entry, as with allgather */
@@ -123,18 +124,18 @@ typedef struct dl_applying {
     size_t member;         /* the next member to make sure of; then of those it rejects */
     bool judged;           /* its verdicts are what its contributions give, or not ours to say */
     unsigned n_recomputed; /* computations from freshly read bytes */
-    bool recombines;       /* the update is combined here from the members, */
-    bool disputed;         /* and they do not give it */
+    bool recombines;       /* this replica combines the members itself */
+    bool disputed;         /* and the members do not give the entry's update */
 } dl_applying;
 
-/* Entries that made this replica begin again, or that it could not read (unreadable.h). */
+/* Entries because of which this replica rejoined, or that it could not read (unreadable.h). */
 typedef struct dl_rejoining {
     uint64_t rejoined_at; /* 1 + the last entry whose base or ledger was not ours; 0: none */
-    dl_unread *unread;    /* [P] the last entry that names what cannot be read */
-    uint64_t started_for; /* 1 + the last entry for whose sake the replica began again */
+    dl_unread *unread;    /* [P] the last entry that names unreadable bytes */
+    uint64_t started_for; /* 1 + the last entry because of which the replica rejoined */
     unsigned n_starts;    /* how often it did for that one */
-    bool parted;          /* an earlier generation of this replica built on an entry that this one
-                           * holds void */
+    /* an earlier generation of this replica built on an entry that this one treats as void */
+    bool parted;
 } dl_rejoining;
 
 /* An operator's decisions (voided.h). */
@@ -142,7 +143,7 @@ typedef struct dl_voiding {
     dl_decisions decisions;
     uint64_t began_at;  /* entries of the state that this machine last began from */
     uint64_t look;      /* the entry that may be a decision */
-    diloco_status lost; /* the machine fails with this if there is none */
+    diloco_status lost; /* the machine fails with this if there is no decision */
     char lost_text[512];
 } dl_voiding;
 
@@ -189,16 +190,16 @@ static inline const dl_topology *dl_machine_topology(const dl_machine *m)
     return dl_topology_of(m->a.way);
 }
 
-/* A request of the open entry, after whose answer the machine is in `next`. */
+/* Makes a request about the open entry; its reply is handled in phase `next`. */
 dl_request dl_machine_request(dl_machine *m, dl_request_kind kind, dl_phase next);
 dl_request dl_machine_fail(dl_machine *m, diloco_status status); /* its text is set */
 dl_request dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh);
-/* That one will be fetched next; false: so many are not read at a time. */
+/* Adds one that will be fetched next. Returns false if DL_AHEAD_MAX are there already. */
 bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_known *known);
-dl_request dl_machine_go_on(dl_machine *m); /* with what is to be done next */
+dl_request dl_machine_go_on(dl_machine *m); /* makes the next request */
 dl_request dl_machine_train(dl_machine *m);
 bool dl_machine_is_over(const dl_machine *m);
-/* Are contributions read as a whole now, and not the tables of their slices alone? */
+/* Returns whether contributions are read whole now, and not only the tables of their slices. */
 bool dl_machine_reads_whole(const dl_machine *m);
 uint32_t dl_machine_fragment(const dl_machine *m); /* of the open entry */
 void dl_machine_compare_bases(dl_machine *m);
@@ -223,35 +224,36 @@ const char *dl_phase_name(dl_phase phase);
 bool dl_phase_waits_for(dl_phase phase, dl_request_kind kind);
 /* Returns true if the handler of `from` may enter `to`. */
 bool dl_phase_leads_to(dl_phase from, dl_phase to);
-/* Runs the handler of the machine's phase. A failure that it does not deal with stops the machine.
- */
+/* Calls the handler of the machine's phase. A failure that it does not handle stops the machine. */
 dl_request dl_phase_handle(dl_machine *m, const dl_reply *reply);
-/* Says in one static word what came of a request. */
+/* Returns one static word for the result of a request. */
 const char *dl_reply_word(const dl_reply *reply);
 
 /* ---- of gather.c ---- */
 
-/* The first entry that was taken and not put: the open one after a look at the log, a later one
- * before anything else is waited for. */
+/* Contributes the first capture that is not uploaded. That of the open entry follows a look at the
+ * log; a later one goes before any wait. */
 dl_request dl_gather_contribute(dl_machine *m);
 dl_request dl_gather_list(dl_machine *m);
 dl_request dl_gather_fetch_next(dl_machine *m); /* the next listed one, or on to the entry */
-bool dl_gather_has_to_put(dl_machine *m);       /* passes over what is mute */
+bool dl_gather_has_to_put(dl_machine *m);       /* skips mute captures */
 bool dl_gather_has_due(dl_machine *m);          /* in rounds */
 bool dl_gather_may_put_ahead(dl_machine *m);
-/* Does no entry that is told of wait for us, and is it time to ask for it (P9)? */
+/* Returns whether it is time to announce this replica (P9): no entry with a known roster waits for
+ * it. */
 bool dl_gather_has_to_knock(const dl_machine *m);
 dl_request dl_gather_knock(dl_machine *m);
-/* The open entry is taken: put ours, then see who else is there. What was taken for later entries
- * is put where there would be waiting (wait_until): training may wait for the open one. */
+/* The open entry is captured: contributes, then lists the others' contributions. Later captures are
+ * uploaded when the machine would wait (wait_until), since training may wait for the open one. */
 dl_request dl_gather_collect(dl_machine *m);
 dl_time dl_gather_deadline(const dl_machine *m);
 bool dl_gather_has_roster(const dl_machine *m); /* the open entry */
-/* From when on we look for contributions ourselves: a deadline behind each that comes before us.
- * This decides nothing but who works: the log's name is anybody's (P5). */
+/* Returns when this replica begins to look for contributions: a deadline after each replica whose
+ * turn is earlier. It decides only which replica works, since any may create the log's name (P5).
+ */
 dl_time dl_gather_turn(const dl_machine *m);
 bool dl_gather_is_our_turn(const dl_machine *m);
-/* Take in a reading of a contribution; true: it has to be read again (P7). */
+/* Takes the result of a read of a contribution. Returns true if it has to be read again (P7). */
 bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_reply *reply);
 
 /* answers of its phases */
@@ -265,15 +267,15 @@ dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply);
 
 /* ---- of propose.c ---- */
 
-/* Is all there that the open entry waits for, and may we close it? Then there is nothing to look
- * for first: creating it tells whether it stands (P5). */
+/* Returns whether everything that the open entry waits for has arrived, and we may close it. Then
+ * no look at the log is needed: creating the entry shows whether it exists (P5). */
 bool dl_decide_is_complete(const dl_machine *m);
 dl_request dl_decide_close(dl_machine *m);
 bool dl_decide_may_create(const dl_machine *m); /* P26 */
 dl_request dl_decide_draft_commit(dl_machine *m);
 dl_request dl_decide_draft_abort(dl_machine *m, const char *reason);
 dl_request dl_decide_wait_until(dl_machine *m, dl_time until);
-/* What the close rule says of the open entry, if it is this replica's turn. */
+/* Acts on the close rule's verdict on the open entry, if it is this replica's turn. */
 dl_request dl_decide_look_to_close(dl_machine *m);
 dl_request dl_decide_of_draft(dl_machine *m, dl_request_kind kind, dl_phase next);
 dl_request dl_decide_compute(dl_machine *m); /* the draft's step, from what is held */
@@ -299,7 +301,8 @@ dl_request dl_decide_awaited_serve(dl_machine *m, const dl_reply *reply);
 
 dl_request dl_follow_text(dl_machine *m, const dl_reply *reply); /* log/<e> is there */
 dl_request dl_follow_without(
-    dl_machine *m); /* from behind an entry that we cannot read, and others did */
+    /* rejoin after an entry that we cannot read and others could */
+    dl_machine *m);
 dl_request dl_follow_fetched(dl_machine *m, const dl_reply *reply);
 dl_request dl_follow_judged(dl_machine *m, const dl_reply *reply);
 dl_request dl_follow_fetched_combined(dl_machine *m, const dl_reply *reply);
@@ -310,7 +313,7 @@ dl_request dl_follow_computed(dl_machine *m, const dl_reply *reply);
 
 dl_request dl_follow_void(dl_machine *m, const char *why); /* the entry is void */
 dl_request dl_follow_abort(dl_machine *m);                 /* it is a valid abort */
-dl_request dl_follow_take(dl_machine *m); /* the computed state is the entry's: take it */
+dl_request dl_follow_take(dl_machine *m); /* take the computed state, which is the entry's */
 
 /* answers of its phases */
 dl_request dl_follow_swapped(dl_machine *m, const dl_reply *reply);

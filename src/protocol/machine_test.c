@@ -1,8 +1,8 @@
 /* machine_test.c - one replica up to the entry: begin, contribute, close, create (P5, P6, P9 to
- * P16). What it does with an entry that stands is apply_test.c's. */
+ * P16). apply_test.c tests what follows once the entry is in the log. */
 #include "machine_world.h"
 
-/* ---- beginning -------------------------------------------------------------------------- */
+/* ---- begin ------------------------------------------------------------------------------ */
 
 TEST(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point)
 {
@@ -34,7 +34,7 @@ TEST(p16_a_replica_saved_at_the_due_point_contributes_without_training_again)
     make_world(&w, 3);
     resume_run(&w, 3, 20);
     until(&w, DL_REQUEST_TRAIN);
-    CHECK_INT(20, dl_pace_train_until(&w.pace)); /* there is something to be done here */
+    CHECK_INT(20, dl_pace_train_until(&w.pace)); /* a stop is due here */
     next(&w, DL_REQUEST_CONTRIBUTE);
     CHECK_INT(20, w.pace.position);
     CHECK_INT(0, w.n_jumps);
@@ -63,8 +63,7 @@ TEST(p3_saved_training_from_another_base_is_not_sent)
         base.bytes[7] ^= (unsigned char)other;
         resume_on(&w, 3, 20, base);
         until(&w, DL_REQUEST_TRAIN);
-        CHECK_INT(other,
-                  w.n_jumps); /* takes theta, and trains again what is left to the due point */
+        CHECK_INT(other, w.n_jumps); /* takes theta, and repeats the training up to the due point */
         end_world(&w);
     }
 }
@@ -128,7 +127,7 @@ TEST(p15_a_former_lifes_contribution_counts_for_the_new_life)
     end_world(&w);
 }
 
-/* ---- collecting ------------------------------------------------------------------------- */
+/* ---- collecting -------------------------------------------------------------------------- */
 
 TEST(p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts)
 {
@@ -148,7 +147,7 @@ TEST(p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for)
     make_world(&w, 1);
     join_run(&w);
     put(&w, 1, "r1", 0)->n_bad = -1;
-    const dl_request *a = until(&w, DL_REQUEST_CREATE); /* though its heartbeat goes on */
+    const dl_request *a = until(&w, DL_REQUEST_CREATE); /* although its heartbeat continues */
     CHECK_INT(1, w.noted[DL_NOTE_REJECT]);
     CHECK_STR("checksum", w.said);
     CHECK(!a->step.draft->commit);
@@ -184,7 +183,7 @@ TEST(p9_what_a_member_claims_counts_within_bounds_and_is_told)
     end_world(&w);
 }
 
-/* ---- knocking ----------------------------------------------------------------------------- */
+/* ---- announcing --------------------------------------------------------------------------- */
 
 TEST(p9_whom_nobody_waits_for_knocks_before_it_trains)
 {
@@ -284,7 +283,7 @@ TEST(p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_time
     CHECK(w.now >= 60 * DL_SECOND && w.now <= 61 * DL_SECOND);
     CHECK(a->step.draft->commit);
     CHECK_INT(1, a->step.draft->n_members);
-    CHECK_INT(0, w.asked[DL_REQUEST_WATCH]); /* there is nobody to be silent yet */
+    CHECK_INT(0, w.asked[DL_REQUEST_WATCH]); /* no replica can be silent yet */
     end_world(&w);
 }
 
@@ -316,7 +315,7 @@ TEST(p11_a_part_of_an_interval_tells_how_long_a_whole_one_takes)
 {
     world w;
     make_world(&w, 3);
-    option(&w, "run.deadline", "0"); /* it derives itself */
+    option(&w, "run.deadline", "0"); /* derived from measurements */
     w.train_s = 40;
     w.upload_s = 1;
     resume_run(&w, 3, 18); /* 2 of 5 steps */
@@ -466,7 +465,7 @@ TEST(p26_another_life_of_the_single_committer_decides_only_where_no_life_is_name
     join_run(&w);
     CHECK(until(&w, DL_REQUEST_CREATE)->step.draft->commit);
     until(&w, DL_REQUEST_TRAIN);
-    CHECK_INT(0, w.control.committer.generation); /* from here on this life alone */
+    CHECK_INT(0, w.control.committer.generation); /* from here on only this generation */
     end_world(&w);
 }
 
@@ -485,7 +484,7 @@ TEST(p26_what_our_former_life_was_the_single_committer_of_is_taken_over)
     end_world(&w);
 }
 
-/* Behind the contribution: creating it would tell whether it stands. */
+/* It follows the contribution, since creating the entry would show whether it exists. */
 TEST(p5_nobody_looks_for_an_entry_that_waits_for_nobody_before_creating_it)
 {
     for (int missing = 0; missing < 2; missing++) {
@@ -551,7 +550,7 @@ TEST(p5_losing_the_race_to_an_abort_is_an_abort)
     end_world(&w);
 }
 
-/* Two entries of another's stand, one behind the other, and the second counts what is ours. */
+/* Another replica has created two entries, one after the other, and the second counts ours. */
 TEST(p20_who_finds_its_own_counted_in_catching_up_trains_on)
 {
     world w;
@@ -594,7 +593,7 @@ TEST(p25_what_was_collected_between_its_listing_and_its_reading_ends_nobody)
     end_world(&w);
 }
 
-/* r1's entries go by while r0's contribution to entry 1 stays uncounted. */
+/* r1's entries are committed while r0's contribution to entry 1 stays uncounted. */
 static void others_count(world *w, uint64_t from, uint64_t to)
 {
     const char *other[] = {"r1"};
@@ -638,10 +637,10 @@ TEST(p20_whose_own_the_store_damages_closes_the_entry_and_trains_on)
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(2, w.control.entry);
     CHECK_INT(2, next(&w, DL_REQUEST_CONTRIBUTE)->entry); /* under another name */
-    put(&w, 1, "r1", 0);                                  /* comes first, by its base */
+    put(&w, 1, "r1", 0);                                  /* is first, by its base */
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(4, w.control.entry);
-    CHECK(w.counted); /* the old one is damaged still, and that is nothing to the new one */
+    CHECK(w.counted); /* the old one is still damaged, which does not affect the new one */
     CHECK_INT(1, w.noted[DL_NOTE_LATE]);
     end_world(&w);
 }
@@ -659,11 +658,11 @@ TEST(p17_what_a_former_life_had_under_way_is_not_sent_twice)
     resume_run(&w, 1, 5);
     CHECK(until(&w, DL_REQUEST_SWAP)->swap.counted);
     until(&w, DL_REQUEST_TRAIN);
-    CHECK(!w.counted); /* this life has nothing under way */
+    CHECK(!w.counted); /* this generation has nothing in flight */
     end_world(&w);
 }
 
-/* r1 is ten times as fast, until it is heard no more. */
+/* r1 is ten times as fast, until it is not heard any more. */
 TEST(alg_33_the_last_words_of_a_dead_replica_slow_nobody)
 {
     world w;

@@ -86,8 +86,8 @@ static void next_clients(dl_entry *draft, const dl_draft_source *from)
     dl_clients_sample(&draft->roster, from->args->config, draft->entry + 1);
 }
 
-/* A client that the entry does not ask may not count, since its state would not be found again.
- * Nor may one whose answer is too late in simulated time. */
+/* A client that the entry does not sample may not count, since its state would not be found again.
+ * The same holds for one whose answer is too late in simulated time. */
 static bool is_asked(const dl_machine *m, const char *client)
 {
     size_t at;

@@ -1,27 +1,28 @@
-/* mode.h - where runs of replicas in rounds, asynchronous runs (PROTOCOL P20) and runs of logical
- * clients (docs/federated.md) differ for the machine: one table each.
+/* mode.h - the differences for the machine between runs of replicas in rounds, asynchronous runs
+ * (PROTOCOL P20) and runs of logical clients (docs/federated.md): one table each.
  *
  *     mode.c           in rounds; logical clients
  *     async_phases.c   asynchronous
  *
- * The pace has a table of its own (pace_parts.h). Which table holds is asked in dl_mode_of. */
+ * The pace has a table of its own (pace_parts.h). dl_mode_of chooses the table. */
 #ifndef DL_PROTOCOL_MODE_H
 #define DL_PROTOCOL_MODE_H
 
 #include "protocol/proposal.h"
 
 typedef struct dl_mode {
-    bool announces;      /* a replica that no entry awaits puts a join announcement (P9) */
-    bool cuts_claims;    /* claims of a member are held against those of the others */
+    bool announces;      /* a replica that no entry awaits announces itself (P9) */
+    bool cuts_claims;    /* claims of a member are compared with those of the others */
     bool has_due_points; /* the log says which position an entry belongs to */
-    bool pipelines;      /* a later contribution may be put while the open entry is looked at */
-    bool chooses_one;    /* LIST chooses the one contribution that is read next */
-    bool reports_late;   /* an entry that passes this replica over is noted */
+    bool pipelines;    /* a later contribution may be uploaded while the open entry is looked at */
+    bool chooses_one;  /* LIST chooses the one contribution that is read next */
+    bool reports_late; /* an entry that skips this replica is noted */
 
     /* ---- the roster and the members ---- */
-    void (*first_roster)(dl_machine *m); /* optional: the entries before L have one */
+    void (*first_roster)(dl_machine *m); /* optional: sets a roster for the entries before L */
     void (*next_roster)(dl_entry *draft, const dl_draft_source *from);
-    bool (*may_count)(const dl_machine *m, const char *replica); /* optional: not every replica */
+    /* optional; NULL: every replica may */
+    bool (*may_count)(const dl_machine *m, const char *replica);
     bool (*counts_in_flight)(const dl_machine *m, const dl_member *own);
     const char *(*void_reason)(const dl_machine *m); /* of the entry that is being applied */
     void (*fold_void)(dl_machine *m);
@@ -29,9 +30,10 @@ typedef struct dl_mode {
     /* ---- contributing and collecting ---- */
     bool (*has_to_put)(dl_machine *m);
     bool (*has_put_all)(const dl_machine *m);
-    void (*begin_put)(dl_machine *m); /* self.n_put becomes the entry that is contributed to */
+    void (*begin_put)(dl_machine *m); /* sets self.n_put to the entry that is contributed to */
     uint64_t (*list_from)(const dl_machine *m);
-    dl_request (*go_on)(dl_machine *m); /* optional: of a replica that has read the whole log */
+    /* optional: the next request of a replica that has read the whole log */
+    dl_request (*go_on)(dl_machine *m);
     dl_request (*listed)(dl_machine *m, const dl_reply *reply);
     dl_request (*looked)(dl_machine *m); /* optional: log/<e> is absent */
 } dl_mode;

@@ -2,9 +2,9 @@
  *
  * Invariants
  *  1. next_adopt <= n_taken, and n_taken - next_adopt <= n_takes: the schedule adopts an entry
- *     before it takes the one that is L behind it.
- *  2. position never falls, and a due point that was passed is taken or jumped, once.
- *  3. folded > n_taken only between two steps: the trainer then adopts what is under way, and
+ *     before it captures the one that is L after it.
+ *  2. position never falls, and a due point that was passed is captured or jumped, once.
+ *  3. folded > n_taken only between two steps: the trainer then adopts what is in flight, and
  *     jumps. */
 #include "protocol/pace_parts.h"
 
@@ -61,8 +61,7 @@ bool dl_pace_save(const dl_pace *p, dl_pace_saved *out)
     return again;
 }
 
-/* They are adopted at their time: that keeps invariant 1, and whoever waits for them gets
- * something. */
+/* They are adopted at their time. That keeps invariant 1, and a later adoption gets theta. */
 static void all_gone(dl_pace *p)
 {
     for (uint64_t e = p->next_adopt; e < p->n_taken; e++)
@@ -110,13 +109,13 @@ static bool some_behind(const dl_pace *p)
     return false;
 }
 
-/* Is the next due point here? */
+/* Returns whether the next due point is reached. */
 static bool take_due(const dl_pace *p)
 {
     return p->n_taken < p->entries && p->position >= dl_schedule_take(&p->schedule, p->n_taken);
 }
 
-/* Behind the last due point there is nothing to train for: what is under way is adopted at once. */
+/* After the last due point there is no more training: entries in flight are adopted at once. */
 static uint64_t adopt_at(const dl_pace *p)
 {
     if (p->n_taken == p->entries) return p->position;
@@ -143,10 +142,11 @@ static dl_stop next(const dl_pace *p)
     return (dl_stop){DL_STOP_NONE, 0};
 }
 
-/* Where the overlap is one round, a fragment is due when its last entry is to be adopted. What that
- * one left behind is part of what is sent now, so it has to be decided; it is waited for here in
- * any case. And it is adopted before the next is put: a round begins from the state behind it, not
- * from whatever the log has come to meanwhile, so that the same run gives the same bits. */
+/* Where the overlap is one round, a fragment is due when its last entry is to be adopted. The
+ * residual of that entry is part of the next contribution, so the entry has to be decided; the
+ * trainer waits for it here in any case. It is also adopted before the next upload. A round begins
+ * from the state after that entry, not from the newest one, so that the same run gives the same
+ * bits. */
 static bool may_take(const dl_pace *p, uint64_t entry)
 {
     const uint64_t P = p->schedule.n_fragments;
@@ -205,7 +205,7 @@ static bool done(const dl_pace *p)
     return p->folded >= p->entries && p->next_adopt >= p->entries && !some_behind(p) && !p->reading;
 }
 
-/* Steps that a whole contribution to this entry contains. */
+/* Returns the steps of a whole contribution to this entry. */
 static uint64_t whole(const dl_schedule *s, uint64_t entry)
 {
     const uint64_t interval = dl_schedule_interval(s, entry);
@@ -304,7 +304,7 @@ void dl_pace_aborted(dl_pace *p, uint64_t entry, bool held)
 void dl_pace_fold(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted)
 {
     if (entry < p->folded) return;
-    DL_ASSERT(entry == p->folded); /* P4: none is left out */
+    DL_ASSERT(entry == p->folded); /* P4: no entry is left out */
     p->folded = entry + 1;
     rules_of(p)->fold(p, entry, fragment, commit, counted);
 }

@@ -1,24 +1,25 @@
-/* pace_parts.h - where the paces of rounds and of asynchronous runs differ: a table each, in pace.c
- * and pace_async.c, which share it and nobody else sees. */
+/* pace_parts.h - the differences between the paces of rounds and of asynchronous runs: one table
+ * each, in pace.c and pace_async.c, which alone use this file. */
 #ifndef DL_PROTOCOL_PACE_PARTS_H
 #define DL_PROTOCOL_PACE_PARTS_H
 
 #include "protocol/pace.h"
 
 typedef struct dl_pace_rules {
-    bool counts_own; /* takes are this replica's own count, not entries of the log */
+    bool counts_own; /* captures are counted by this replica, not by entries of the log */
     dl_take *(*take)(const dl_pace *p, uint64_t entry);
     dl_stop (*next)(const dl_pace *p);
     bool (*may_adopt)(const dl_pace *p, uint64_t entry);
     bool (*takes_part)(const dl_pace *p, uint64_t entry);
     uint64_t (*train_until)(const dl_pace *p);
     bool (*done)(const dl_pace *p);
-    uint64_t (*entry_of)(const dl_pace *p, uint64_t n); /* of this replica's take number n */
+    /* the entry of this replica's capture number n */
+    uint64_t (*entry_of)(const dl_pace *p, uint64_t n);
     bool (*is_mute)(const dl_pace *p, const dl_take *take, bool awaited);
     void (*adopted)(dl_pace *p, const dl_take *take, dl_adoption how);
     void (*jumped)(dl_pace *p);
     void (*fold)(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted);
-    /* optional: a saved pace was loaded; the log is read again; it is read to its end */
+    /* optional: a saved pace was loaded; the log is read again; it was read to its end */
     void (*resumed)(dl_pace *p);
     void (*restarted)(dl_pace *p);
     void (*caught_up)(dl_pace *p);

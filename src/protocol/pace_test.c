@@ -1,4 +1,4 @@
-/* pace_test.c - what a replica does at which position, and what the log makes of it: the rules of
+/* pace_test.c - a replica's stops at each position, and the effect of the log on them: the rules of
  * pace.h one by one, without a machine, threads or tensors. */
 #include "protocol/pace.h"
 
@@ -14,7 +14,7 @@ typedef struct scene {
     dl_pace_fragment fragments[8];
 } scene;
 
-/* A replica that is up to date at the beginning of a run. */
+/* Makes a replica that is up to date at the beginning of a run. */
 static void begin(scene *s, dl_schedule schedule, const char *on_uncounted)
 {
     dl_arena measure = {0};
@@ -47,7 +47,7 @@ static void check_stop(const scene *s, dl_stop_kind kind, uint64_t entry)
     if (kind == DL_STOP_TAKE || kind == DL_STOP_ADOPT) CHECK_INT(entry, stop.entry);
 }
 
-/* Train to the next stop, which is there. */
+/* Trains to the next stop, which can be done. */
 static void train_to(scene *s, uint64_t position)
 {
     CHECK_INT(position, dl_pace_train_until(&s->pace));
@@ -76,7 +76,7 @@ static dl_adoption adopt(scene *s, uint64_t entry)
     return how;
 }
 
-/* ---- the ordinary course ---------------------------------------------------------------- */
+/* ---- the usual sequence ----------------------------------------------------------------- */
 
 TEST(without_overlap_a_due_point_is_a_take_and_then_an_adoption_that_waits)
 {
@@ -102,7 +102,7 @@ TEST(with_overlap_training_goes_on_between_take_and_adoption)
     train_to(&s, 100);
     take(&s, 0);
     train_to(&s, 150);
-    take(&s, 1); /* two under way: L = 2 */
+    take(&s, 1); /* two in flight: L = 2 */
     CHECK(dl_pace_take(&s.pace, 0) && dl_pace_take(&s.pace, 1) && !dl_pace_take(&s.pace, 2));
     train_to(&s, 160);
     CHECK(!dl_pace_ready(&s.pace, dl_pace_next(&s.pace)));
@@ -129,7 +129,8 @@ TEST(alg_19_with_an_own_overlap_all_is_taken_as_ever_and_adopted_before)
     CHECK_INT(DL_ADOPT_MIX, adopt(&s, 0));
     train_to(&s, 150);
     take(&s, 1);
-    s.pace.schedule.early = 60; /* none at all: it waits, and does not take it again at a resume */
+    /* no early adoption: it waits, and a resume does not repeat the capture */
+    s.pace.schedule.early = 60;
     check_stop(&s, DL_STOP_ADOPT, 1);
     dl_pace_saved saved = {.takes = s.takes, .fragments = s.fragments};
     CHECK(!dl_pace_save(&s.pace, &saved));
@@ -152,7 +153,8 @@ TEST(an_entry_that_is_decided_early_is_adopted_at_its_time_all_the_same)
     end(&s);
 }
 
-/* docs/architecture.md section 2: first what is due is taken, then what was due is adopted. */
+/* docs/architecture.md section 2: first the due fragment is captured, then the due entry is
+ * adopted. */
 TEST(at_one_position_a_take_comes_before_an_adoption)
 {
     const dl_schedule tie = {.interval = 100, .n_fragments = 2, .delay = 50};
@@ -206,7 +208,7 @@ TEST(the_last_due_point_ends_training_and_what_is_under_way_is_adopted_at_once)
     end(&s);
 }
 
-/* ---- what an entry means ---------------------------------------------------------------- */
+/* ---- the effect of an entry ---------------------------------------------------------------- */
 
 static dl_adoption adoption(const char *on_uncounted, bool commit, bool counted)
 {
@@ -227,11 +229,12 @@ TEST(what_is_adopted_follows_from_who_was_counted)
     CHECK_INT(DL_ADOPT_THETA, adoption("adopt", true, false)); /* P13: whatever local_mix */
     CHECK_INT(DL_ADOPT_NOTHING, adoption("adopt", false, false));
     CHECK_INT(DL_ADOPT_MIX, adoption("keep", true, true));
-    CHECK_INT(DL_ADOPT_NOTHING, adoption("keep", true, false)); /* trains on from its own */
+    /* continues to train from its own */
+    CHECK_INT(DL_ADOPT_NOTHING, adoption("keep", true, false));
     CHECK_INT(DL_ADOPT_NOTHING, adoption("keep", false, false));
 }
 
-/* Entries that stand before their due point: at position 3 the log is at 4. */
+/* Entries that are committed before their due point: at position 3 the log is at 4. */
 static void pass_over(scene *s, const char *on_uncounted, bool commit)
 {
     begin(s, vanilla, on_uncounted);
@@ -289,7 +292,7 @@ TEST(p13_what_is_under_way_is_adopted_before_a_jump)
     s.pace.position = 120;
     dl_pace_fall_behind(&s.pace);
     fold(&s, 0, true, true);
-    fold(&s, 1, true, false); /* taken by the others at 150 */
+    fold(&s, 1, true, false); /* captured by the others at 150 */
     dl_pace_caught_up(&s.pace);
     CHECK_INT(DL_ADOPT_MIX, adopt(&s, 0)); /* 40 steps before its time */
     check_stop(&s, DL_STOP_JUMP, 0);
@@ -307,7 +310,7 @@ TEST(an_entry_that_counts_a_former_life_is_taken_over_under_keep_too)
 {
     scene s;
     begin(&s, vanilla, "keep");
-    fold(&s, 0, true, true); /* not taken in this life */
+    fold(&s, 0, true, true); /* not captured by this generation */
     check_stop(&s, DL_STOP_JUMP, 0);
     CHECK(s.pace.fragments[0].behind);
     end(&s);
@@ -325,7 +328,7 @@ TEST(an_entry_that_is_read_again_changes_nothing)
     end(&s);
 }
 
-/* ---- joiners ---------------------------------------------------------------------------- */
+/* ---- joining replicas -------------------------------------------------------------------- */
 
 TEST(p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment)
 {
@@ -387,7 +390,7 @@ TEST(p14_whom_the_log_waits_for_is_never_mute)
     end(&s);
 }
 
-/* ---- saving, resuming, beginning again --------------------------------------------------- */
+/* ---- save, resume, restart --------------------------------------------------------------- */
 
 static bool save(scene *s, dl_pace_saved *saved)
 {
@@ -395,7 +398,7 @@ static bool save(scene *s, dl_pace_saved *saved)
     return dl_pace_save(&s->pace, saved);
 }
 
-/* Another life, up to date with what the former one knew. */
+/* Another generation, which knows what the earlier one knew. */
 static void resume(scene *s, const dl_schedule *schedule, const dl_pace_saved *saved)
 {
     begin(s, *schedule, "adopt");
@@ -458,7 +461,7 @@ TEST(p3_a_resume_knows_which_fragments_were_behind)
     dl_pace_saved saved;
     begin(&before, overlapped, "adopt");
     before.pace.position = 90;
-    fold(&before, 0, true, false); /* read, and the trainer was not told before it saved */
+    fold(&before, 0, true, false); /* read, but the trainer did not know it when it saved */
     save(&before, &saved);
     resume(&after, &overlapped, &saved);
     check_stop(&after, DL_STOP_JUMP, 0);
@@ -481,8 +484,8 @@ TEST(p14_a_resume_knows_since_when_it_trains_on_a_fragment)
     end(&before), end(&after);
 }
 
-/* The state was another: theta replaces all, and what is under way stays under way, so that never
- * more than L are. */
+/* After a restart from another state theta replaces all. Contributions in flight stay in flight, so
+ * that there are never more than L. */
 TEST(a_new_beginning_takes_theta_everywhere_and_leaves_what_is_under_way_gone)
 {
     scene s;

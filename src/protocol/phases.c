@@ -11,27 +11,27 @@
 #define TO(phase)  (UINT64_C(1) << (phase))
 #define ASKS(kind) (UINT32_C(1) << (DL_REQUEST_##kind))
 
-/* Failures of a request that the handler deals with. All others stop the machine. */
+/* Failures of a request that its handler handles. All others stop the machine. */
 enum { ABSENT = 1, DAMAGED = 2, NUMERIC = 4, EXISTS = 8, ANY = 16 };
 #define UNREADABLE (ABSENT | DAMAGED | NUMERIC)
 
-/* What dl_machine_go_on chooses from. */
+/* The choices of dl_machine_go_on. */
 #define GO_ON                                                                                      \
     (TO(DL_CATCHING_UP) | TO(DL_TRAINING) | TO(DL_TIMING) | TO(DL_LATE_CHECK) | TO(DL_KNOCKING) |  \
      TO(DL_ENDING))
-/* What dl_gather_collect chooses from. */
+/* The choices of dl_gather_collect. */
 #define COLLECT                                                                                    \
     (TO(DL_CONTRIBUTING) | TO(DL_PUTTING_AHEAD) | TO(DL_CONFIRMING) | TO(DL_LISTING) |             \
      TO(DL_LOOKING))
 #define COMMIT (TO(DL_JUDGING) | TO(DL_COMBINING) | TO(DL_DRAFTING) | TO(DL_CREATING))
-/* What follows a verdict of close_rule.h. */
+/* The phases after a verdict of close_rule.h. */
 #define CLOSE                                                                                      \
     (COMMIT | TO(DL_WAITING) | TO(DL_WATCHING) | TO(DL_CONTRIBUTING) | TO(DL_PUTTING_AHEAD))
-/* How a commit is checked before it is applied. */
+/* The phases that check a commit before it is applied. */
 #define VERIFY                                                                                     \
     (TO(DL_FOLD_FETCHING) | TO(DL_FOLD_JUDGING) | TO(DL_FOLD_COMBINED) | TO(DL_FOLD_COMBINING) |   \
      TO(DL_FOLD_COMPUTING))
-/* What dl_follow_text chooses from. */
+/* The choices of dl_follow_text. */
 #define FOLLOW (GO_ON | VERIFY | TO(DL_SWAPPING) | TO(DL_READING_BACK) | TO(DL_HALF_READ))
 
 typedef struct phase_row {
@@ -138,7 +138,7 @@ static bool handles_failure(dl_phase phase, diloco_status status)
 dl_request dl_phase_handle(dl_machine *m, const dl_reply *reply)
 {
     const phase_row *row = row_of(m->phase);
-    DL_ASSERT(row->handle); /* a reply comes to an open request only */
+    DL_ASSERT(row->handle); /* only an open request gets a reply */
     if (reply->status && !handles_failure(m->phase, reply->status))
         return dl_machine_fail(m, reply->status);
     return row->handle(m, reply);

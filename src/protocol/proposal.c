@@ -19,7 +19,7 @@ void dl_draft_layout(dl_draft *draft, dl_arena *arena, size_t max_members)
     draft->weight = DL_ARENA_ARRAY(arena, float, max_members);
 }
 
-/* Into its place by life; an insertion, since qsort may allocate. */
+/* Inserts a member in the order of generations; it is an insertion, since qsort may allocate. */
 static void put_member(dl_entry *d, const dl_member *member)
 {
     DL_ASSERT(d->n_members < d->cap_members);
@@ -39,8 +39,8 @@ static dl_member member_of(const dl_known *k)
                        .held = k->facts.dealt.n ? (uint32_t)(k->facts.dealt.n - 1) : 0};
 }
 
-/* They have kept their places until here: who would get one of these was not judged with the
- * others. */
+/* The refused ones kept their places until here: a replica that took one would not have been judged
+ * with the others. */
 static void leave_out_refused(dl_entry *d, const dl_known_table *known)
 {
     size_t left = 0;
@@ -63,7 +63,7 @@ bool dl_draft_drops(const dl_config *config, uint64_t entry, const char *replica
     return dl_rng_f64(&rng) < config->drop;
 }
 
-/* Who is dropped was there: the next entry waits for it as for a member. */
+/* A dropped replica was present: the next entry waits for it as for a member. */
 static void await_dropped(dl_entry *d, const dl_known_table *known, const dl_config *config)
 {
     for (size_t i = 0; i < known->n; i++) {
@@ -73,7 +73,7 @@ static void await_dropped(dl_entry *d, const dl_known_table *known, const dl_con
     }
 }
 
-/* Who has nothing to give to this entry but says so is waited for by the next (P9). */
+/* The next entry waits for a replica that skips this one (P9). */
 static void await_passing(dl_entry *d, const dl_known_table *known)
 {
     size_t at;
@@ -143,7 +143,7 @@ static void put_bans(dl_entry *d, const dl_draft_source *from)
     d->bans.digest = dl_bans_digest(from->bans);
 }
 
-/* The ledger behind the draft. */
+/* Sets the data assignment: the ledger after the draft. */
 static void put_deal(dl_entry *d, const dl_draft_source *from)
 {
     const dl_ledger *ledger = from->args->control->ledger;
@@ -154,7 +154,8 @@ static void put_deal(dl_entry *d, const dl_draft_source *from)
     d->deal = dl_ledger_deal(from->scratch);
 }
 
-/* What a commit and an abort both carry; lr, mu and the roster are those of entry e + L (P9). */
+/* Sets the common fields of a commit and an abort; lr, mu and the roster are those of entry e + L
+ * (P9). */
 static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
 {
     dl_entry *d = &draft->entry;
@@ -252,7 +253,7 @@ void dl_draft_void(dl_draft *draft, const dl_draft_source *from, uint64_t entry)
              (unsigned long long)entry);
 }
 
-/* As bits, not as numbers: that is how entries have them (P2). */
+/* Compares bits, not numbers, as entries have them (P2). */
 static bool same_bits(const float *a, const float *b, size_t n)
 {
     const unsigned char *x = (const void *)a, *y = (const void *)b;

@@ -1,5 +1,5 @@
-/* propose.c - closing the open entry: what is to become of it (close_rule.h), drafting that, and
- * creating log/<e>. A draft is nothing until it is read back under its name (P5, P26). */
+/* propose.c - closes the open entry: decides how (close_rule.h), drafts the entry, and creates
+ * log/<e>. A draft counts only once it is read back under its name (P5, P26). */
 #include "protocol/close_rule.h"
 #include "protocol/fold.h"
 #include "protocol/logical_clients.h"
@@ -54,7 +54,7 @@ dl_request dl_decide_compute(dl_machine *m)
     return dl_decide_of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
 }
 
-/* P26: what our former life was, we are; anybody else is only by `diloco takeover`. */
+/* P26: a restarted committer keeps its role. Any other replica needs `diloco takeover`. */
 static bool inherits(const dl_machine *m)
 {
     const dl_life *only = &m->a.control->committer;
@@ -73,7 +73,7 @@ bool dl_decide_may_create(const dl_machine *m)
     return !m->a.follows && dl_fold_may_create(m->a.control, &m->a.self);
 }
 
-/* P27: with those that would count, before any is used. */
+/* P27: judges the contributions that would count, before any is used. */
 static dl_request judge(dl_machine *m)
 {
     for (size_t i = 0; i < m->open.known.n; i++)
@@ -100,8 +100,8 @@ dl_request dl_decide_draft_commit(dl_machine *m)
     return dl_machine_topology(m)->combine(m);
 }
 
-/* As Plato has it, and nobody else: what the round leaves behind is an outer optimizer that has
- * seen nothing. That is another state, so it is computed, and everybody makes sure of it. */
+/* As in Plato, and only for compatibility with it: after such a round the outer optimizer is as at
+ * the beginning. That is another state, so it is computed, and every replica checks it. */
 static dl_request draft_emptied(dl_machine *m, const char *reason)
 {
     const dl_draft_source from = draft_source(m);
@@ -115,7 +115,7 @@ static dl_request commit(dl_machine *m)
     return dl_judge_may_reject(m->a.config) ? judge(m) : dl_decide_draft_commit(m);
 }
 
-/* The draft still has all that were judged, in the order of the judge's slots. */
+/* The draft still has every contribution that was judged, in the order of the judge's slots. */
 static void use_probe(dl_machine *m, const double *probed)
 {
     dl_machine_note(
@@ -125,7 +125,7 @@ static void use_probe(dl_machine *m, const double *probed)
 
 dl_request dl_decide_judged(dl_machine *m, const dl_reply *reply)
 {
-    if (reply->status) return dl_machine_fail(m, reply->status); /* the trainer's probe */
+    if (reply->status) return dl_machine_fail(m, reply->status); /* from the trainer's probe */
     DL_ASSERT(m->judge.n == m->open.draft.entry.n_members);
     dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->open.known, reply->judge.gram);
     if (reply->judge.probed) use_probe(m, reply->judge.probed);
@@ -140,7 +140,7 @@ dl_request dl_decide_wait_until(dl_machine *m, dl_time until)
     return a;
 }
 
-/* It is others' turn. */
+/* It is other replicas' turn. */
 static dl_request wait_for_the_log(dl_machine *m)
 {
     dl_request a = dl_decide_wait_until(m, dl_gather_turn(m));
@@ -167,7 +167,7 @@ static dl_request obey(dl_machine *m, const dl_verdict *verdict)
 {
     DL_ASSERT(verdict->kind != DL_VERDICT_ABORT || verdict->reason[0]);
     if (!dl_decide_may_create(m))
-        return dl_decide_wait_until(m, DL_NEVER); /* P26: it is not ours to close */
+        return dl_decide_wait_until(m, DL_NEVER); /* P26: another replica has to close it */
     switch (verdict->kind) {
     case DL_VERDICT_COMMIT:
         return commit(m);
@@ -183,7 +183,7 @@ static dl_request obey(dl_machine *m, const dl_verdict *verdict)
     return dl_machine_request(m, DL_REQUEST_WATCH, DL_WATCHING);
 }
 
-/* What the steps of the overlap take, less what upload and waiting took of it. */
+/* Returns the time of the overlap's steps that upload and waiting have left. */
 static double slack(const dl_machine *m)
 {
     const dl_schedule *s = &m->a.pace->schedule;
@@ -277,8 +277,9 @@ dl_request dl_decide_read_own(dl_machine *m, const dl_reply *reply)
 dl_request dl_decide_drafted(dl_machine *m, const dl_reply *reply)
 {
     if (reply->status == DILOCO_ENUMERIC)
-        return dl_decide_draft_abort(m, diloco_error_text());    /* B2 */
-    if (reply->status) return dl_machine_fail(m, reply->status); /* a caller's own optimizer's */
+        return dl_decide_draft_abort(m, diloco_error_text()); /* B2 */
+    /* from the caller's own optimizer */
+    if (reply->status) return dl_machine_fail(m, reply->status);
     DL_ASSERT(!m->open.created && m->open.draft.entry.entry == dl_open_entry(m));
     m->open.draft.entry.result = m->open.draft_result = reply->compute.result;
     m->open.computed = true;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A number of at most eight digits, and above 0. */
+/* Reads a number of at most eight digits, above 0. */
 static bool read_count(const char **at, uint64_t *out)
 {
     char *end;
@@ -131,7 +131,7 @@ diloco_status dl_schedule_of(dl_schedule *out, const dl_config *config, int n_fr
     return check_own_delay(out, config->own_overlap_steps);
 }
 
-/* Steps of this round, and in *before those of all rounds before it. */
+/* Returns the steps of this round, and in *before those of all earlier rounds. */
 static uint64_t steps_of(const dl_schedule *s, uint64_t round, uint64_t *before)
 {
     *before = 0;
@@ -184,7 +184,7 @@ uint32_t dl_schedule_fragment(const dl_schedule *s, uint64_t entry, uint64_t n_c
     return (uint32_t)((s->torchft ? n_commits : entry) % s->n_fragments);
 }
 
-/* The most due points within tau of one in this round. */
+/* Returns the most due points within tau of one in this round. */
 static size_t ahead_in(const dl_schedule *s, uint64_t round)
 {
     size_t most = 1;

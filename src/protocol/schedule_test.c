@@ -1,4 +1,4 @@
-/* schedule_test.c - due points against the examples of the paper and of torchft. */
+/* schedule_test.c - compares due points with the examples of the paper and of torchft. */
 #include "protocol/schedule.h"
 
 #include "check.h"
@@ -39,7 +39,8 @@ TEST(alg_19_an_own_overlap_moves_the_adoption_and_nothing_else)
         CHECK_INT(dl_schedule_take(&all, e), dl_schedule_take(&own, e));
         CHECK_INT(dl_schedule_take(&all, e) + 7, dl_schedule_adopt(&own, e));
     }
-    CHECK_INT(dl_schedule_ahead(&all), dl_schedule_ahead(&own)); /* what the log says of all */
+    /* which the log says about all replicas */
+    CHECK_INT(dl_schedule_ahead(&all), dl_schedule_ahead(&own));
     CHECK_OK(dl_config_set(&c, "server.diloco.own_overlap_steps", "61", "test"));
     CHECK_STATUS(DILOCO_EREFUSED, dl_schedule_of(&own, &c, 2));
     CHECK_CONTAINS("is above server.diloco.overlap_steps = 60", diloco_error_text());

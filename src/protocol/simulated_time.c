@@ -8,11 +8,11 @@
 
 #include <math.h>
 
-enum { DRAWS = 256 }; /* blocks of random numbers that a client has to itself */
+enum { DRAWS = 256 }; /* blocks of random numbers that each client has */
 enum { SPEED, LINK }; /* streams by client */
 enum { AVAILABLE, ANSWERS, ROUND_DRAWS };
 
-/* ---- distributions: seconds that a client is slower than the fastest ---- */
+/* ---- distributions: seconds by which a client is slower than the fastest ---- */
 
 static double power(double x, double y)
 {
@@ -29,13 +29,14 @@ static double draw_uniform(const dl_config *c, dl_rng *rng)
     return c->sleep_low + dl_rng_f64(rng) * (c->sleep_high - c->sleep_low);
 }
 
-/* Lomax's, as numpy's pareto: from 0 on. */
+/* Lomax's distribution, as numpy's pareto: from 0 on. */
 static double draw_pareto(const dl_config *c, dl_rng *rng)
 {
     return power(1 - dl_rng_f64(rng), -1 / c->sleep_alpha) - 1;
 }
 
-/* The sum of k^-s over all k: the first by hand, the rest as Euler and Maclaurin have it. */
+/* Returns the sum of k^-s over all k: the first terms by addition, the rest by the Euler-Maclaurin
+ * formula. */
 static double zeta(double s)
 {
     enum { BY_HAND = 64 };
@@ -45,7 +46,7 @@ static double zeta(double s)
     return sum + power(BY_HAND, 1 - s) / (s - 1) + power(BY_HAND, -s) / 2;
 }
 
-/* k with a probability of k^-s / zeta(s): what is beyond the longest sleep is that anyway. */
+/* Draws k with probability k^-s / zeta(s). Values above the longest sleep are cut to it anyway. */
 static double draw_zipf(const dl_config *c, dl_rng *rng)
 {
     const double scale = 1 / zeta(c->sleep_s), u = dl_rng_f64(rng);
@@ -73,7 +74,7 @@ static double slowness(const dl_config *c, uint64_t client)
 
 /* ---- links ---- */
 
-/* bits/s; INFINITY: no limit. Around clients.bandwidth by a log-normal factor. */
+/* Returns bits/s, or INFINITY for no limit: clients.bandwidth times a log-normal factor. */
 static double own_link(const dl_config *c, uint64_t client)
 {
     dl_rng rng;
@@ -83,7 +84,7 @@ static double own_link(const dl_config *c, uint64_t client)
     return c->bandwidth * 1e6 * dl_draw_exp(c->bandwidth_sigma * dl_draw_normal(&rng));
 }
 
-/* The server's is divided among those who are asked, as in Plato. */
+/* The server's link is divided among the sampled clients, as in Plato. */
 static double share(const dl_config *c, double mbits)
 {
     return mbits == 0 ? INFINITY : mbits * 1e6 / (double)dl_clients_per_round(c);
@@ -128,7 +129,7 @@ static bool in_time(const dl_simulated *client, double limit)
     return client->answers && client->seconds <= limit;
 }
 
-/* When the n-th answer is there; INFINITY: never. */
+/* Returns when the n-th answer arrives, or INFINITY. */
 static double nth_answer(const dl_simulated *clients, size_t n_clients, size_t n, double limit)
 {
     double first = INFINITY;
@@ -155,7 +156,8 @@ double dl_simulation_round(dl_simulated *clients, const dl_simulation *s, uint64
 {
     size_t n_awaited = 0;
     double last = 0;
-    if (roster->n == 0) return s->config->training_s; /* nobody could be asked: a round is lost */
+    /* no client was available: the round is lost */
+    if (roster->n == 0) return s->config->training_s;
     for (size_t i = 0; i < roster->n; i++)
         clients[i] = dl_simulation_client(s, entry, dl_client_number(roster->names[i]));
     const double limit = closes_at(s->config, clients, roster->n);

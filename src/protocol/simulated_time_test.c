@@ -1,5 +1,5 @@
-/* simulated_time_test.c - simulated clients: the distributions against their own formulas, and whom
- * a round waits for. */
+/* simulated_time_test.c - simulated clients: compares the distributions with their formulas, and
+ * tests which clients a round waits for. */
 #include "protocol/simulated_time.h"
 
 #include "check.h"
@@ -16,7 +16,7 @@ static void set(const char *name, const char *value)
     CHECK_OK(dl_config_set(&config, name, value, "test"));
 }
 
-/* 1 s of training, no transfer, nobody slower: what is set behind it is all there is. */
+/* 1 s of training, no transfer, no slow client: later settings alone add to it. */
 static dl_simulation begin(void)
 {
     dl_config_init(&config);
@@ -138,7 +138,7 @@ TEST(who_is_away_is_not_asked_and_the_draw_goes_on_to_others)
             asked += dl_simulation_available(&config, e, c);
     }
     CHECK_NEAR(0.3, (double)asked / 50000, 0.01);
-    set("clients.per_round", "900"); /* more than are there */
+    set("clients.per_round", "900"); /* more than there are */
     dl_clients_sample(&owner.roster, &config, 0);
     CHECK(owner.roster.n > 200 && owner.roster.n < 400);
     CHECK(dl_clients_void_reason(&config, &owner, &owner.roster) != NULL); /* of entry 0, not 1 */
@@ -194,7 +194,7 @@ TEST(a_straggler_is_waited_for_under_wait_and_dropped_under_a_deadline)
     CHECK(n > 0 && n < ASKED);
     CHECK_INT(n_within(4), n);
 
-    set("run.deadline", "1000000"); /* nobody is so slow: the round ends with the last */
+    set("run.deadline", "1000000"); /* no client is that slow: the round ends with the last */
     CHECK(play(&s, &n) == all);
     CHECK_INT(ASKED, n);
     dl_entry_deinit(&owner);

@@ -9,7 +9,7 @@ const char *const dl_way_names[DL_N_WAYS] = {"allgather", "leader", "sharded"};
 
 dl_volume dl_way_volume(dl_way way, double N, double S, double F, bool reads_back)
 {
-    const double others = reads_back ? N : N - 1; /* and oneself */
+    const double others = reads_back ? N : N - 1; /* and its own */
     switch (way) {
     case DL_WAY_ALLGATHER:
         return (dl_volume){.written = N * S, .read = N * others * S};
@@ -76,7 +76,7 @@ diloco_status dl_way_owners(size_t *out, const dl_config *config)
     return DILOCO_OK;
 }
 
-/* S and F. A payload that varies in length counts with the most that it can have. */
+/* Computes S and F. A payload of varying length counts with its largest size. */
 static diloco_status find_sizes(double *contribution, double *floats, const dl_config *config,
                                 const dl_manifest *manifest)
 {

@@ -1,26 +1,28 @@
-/* topology.h - how contributions are moved: who reads which of them (docs/protocol.md P19).
+/* topology.h - exchange topologies: which replica reads which contributions (docs/protocol.md P19).
  *
  *     allgather   every replica reads every contribution and combines
- *     leader      one replica reads them, and puts what they come to; the others read that
- *     sharded     each member reads one slice of all, and puts what that comes to; all read those
+ *     leader      one replica reads them, and uploads the combined update; the others read that
+ *     sharded     each member reads and combines one slice of all, and uploads it; all read those
  *
- * S bytes of a contribution, F = 4 bytes a float, of the largest fragment; N replicas; bytes of
- * one entry, all replicas together:
+ * S is the bytes of a contribution, F the bytes of the largest fragment in f32, N the number of
+ * replicas. The bytes of one entry are:
  *
- *                 written      read            one replica, at most, sends and receives
+ *                 written      read            the busiest replica sends and receives
  *     allgather   N S          N^2 S           S            N S
  *     leader      N S + F      N S + N F       S + F        N S + F
  *     sharded     N S + F      N S + N F       S + F/N      S + F
  *
- * In these everybody reads its own contribution back, and what it has combined, as over a folder.
- * Where the store vouches for what was put (P8) neither is needed: then allgather reads N S less, a
- * leader S + F, and owners of slices, all together, S + F as well. `auto` counts as over a folder,
- * wherever the run is. A leader costs
- * a further put and get, one behind the other; shards two, and four where the combiner measures
- * whole members: then owners first tell each other what these measure over their slices
- * (sharded_measure.c). Where w members combine each slice, for fear of those that lie, they read w
- * N S, not N S. Only what can be combined by pieces can be sharded: by a codec whose payloads can
- * be cut, unpacked, and not a combiner that sorts elements where its result is rescaled. */
+ * Here every replica reads its own contribution and combined update back, as from a folder. If the
+ * store confirms uploads by checksum (P8), neither is needed. Then allgather reads N S less, a
+ * leader S + F less, and the owners of slices together S + F less. `auto` counts as for a folder,
+ * whatever the store is.
+ *
+ * A leader costs a further put and get, one after the other. Shards cost two more, and four if the
+ * combiner measures whole members: then owners first exchange its measures over their slices
+ * (sharded_measure.c). If w members combine each slice, against Byzantine ones, they read w N S,
+ * not N S. An update can be sharded only if it can be combined by pieces. The codec's payloads must
+ * allow slices, payloads are not compressed, and a combiner that sorts elements must not rescale
+ * its result. */
 #ifndef DL_PROTOCOL_TOPOLOGY_H
 #define DL_PROTOCOL_TOPOLOGY_H
 
@@ -29,45 +31,48 @@
 #include "tensor/manifest.h"
 
 typedef enum dl_way { DL_WAY_ALLGATHER, DL_WAY_LEADER, DL_WAY_SHARDED, DL_N_WAYS } dl_way;
-/* Where members have keys, whoever combines for others has to be one whom the run's creator listed
- * (P19). */
+/* Returns whether a roster allows the topology. If members have keys, a replica that combines for
+ * others has to be one that the run's creator listed (P19). */
 bool dl_way_fits_roster(dl_way way, dl_policy policy);
 
 extern const char *const dl_way_names[DL_N_WAYS];
 
-/* The way that server.diloco.exchange names, which is not auto. */
+/* Returns the topology that server.diloco.exchange names, which is not auto. */
 static inline dl_way dl_way_chosen(dl_exchange_choice exchange)
 {
     _Static_assert(DL_EXCHANGE_SHARDED - DL_EXCHANGE_ALLGATHER == DL_WAY_SHARDED, "one order");
     return (dl_way)(exchange - DL_EXCHANGE_ALLGATHER);
 }
 
-/* Below this, `auto` does not look for fewer bytes: a replica of an allgather reads so little that
- * a further round trip is the dearer. */
+/* Below this, `auto` does not look for fewer bytes. A replica of an allgather reads so little that
+ * a further round trip costs more. */
 #define DL_WAY_SMALL ((double)(16 << 20))
 
 typedef struct dl_volume {
-    double written, read; /* bytes of an entry, of all replicas together */
+    double written, read; /* bytes of an entry, of all replicas in total */
 } dl_volume;
-/* `reads_back`: the store does not vouch for what was put (store/store.h). */
+/* `reads_back`: the store does not confirm uploads by checksum (store/store.h). */
 dl_volume dl_way_volume(dl_way way, double replicas, double contribution, double floats,
                         bool reads_back);
-/* … of the replica that moves the most, both directions; it reads back. */
+/* Returns the bytes of the replica that moves the most, in both directions; it reads back. */
 double dl_way_busiest(dl_way way, double replicas, double contribution, double floats);
-/* How many members combine each slice of a run that is sharded. DILOCO_EINVAL: no such combiner. */
+/* Sets *out to how many members combine each slice of a sharded run. Returns DILOCO_EINVAL if the
+ * combiner does not exist. */
 DL_MUST_CHECK diloco_status dl_way_owners(size_t *out, const dl_config *config);
-/* DILOCO_EREFUSED: why contributions of such a run cannot be combined by pieces. */
+/* Returns DILOCO_EREFUSED and the reason if such a run's contributions cannot be combined by
+ * pieces. */
 DL_MUST_CHECK diloco_status dl_way_can_shard(const dl_config *config);
 
-/* The most bytes that a contribution of this run can have. DILOCO_EINVAL, DILOCO_ENOMEM. */
+/* Computes the most bytes that a contribution of this run can have. Returns DILOCO_EINVAL or
+ * DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_way_largest(size_t *out, const dl_config *config,
                                            const dl_manifest *manifest);
 
-/* What server.diloco.exchange comes to for this run: a function of what must agree. `auto` takes
- * the way that moves the fewest bytes, of equals the one whose busiest replica moves the fewest,
- * and allgather where an entry is small, counts one contribution, or has clients for members, who
- * take no turns. Under a robust combiner no leader: one member's word would be the update.
- * DILOCO_EINVAL, DILOCO_ENOMEM: of the codec. */
+/* Resolves server.diloco.exchange for this run, as a function of options that must agree. `auto`
+ * chooses the topology that moves the fewest bytes, and among equals the one whose busiest replica
+ * moves the fewest. It chooses allgather if an entry is small, counts one contribution, or has
+ * clients as members, which take no turns. It chooses no leader under a robust combiner, since one
+ * member would determine the update. Returns DILOCO_EINVAL or DILOCO_ENOMEM of the codec. */
 DL_MUST_CHECK diloco_status dl_way_of(dl_way *out, const dl_config *config,
                                       const dl_manifest *manifest);
 

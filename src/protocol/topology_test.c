@@ -1,4 +1,4 @@
-/* topology_test.c - P19: which way `auto` takes, and what a machine does where one replica combines
+/* topology_test.c - P19: the topology that `auto` chooses, and a machine where one replica combines
  * for all. leader_test.c has the same with real runs. */
 #include "machine_world.h"
 
@@ -24,7 +24,7 @@ TEST(p19_the_volumes_are_those_of_the_protocol)
     CHECK_NEAR(1 + 0.125 + 1 + 1, dl_way_busiest(DL_WAY_SHARDED, 8, 1, 1), 0);
 }
 
-/* A run of so many replicas with a model of n floats. */
+/* Returns the topology of a run with that many replicas and a model of n floats. */
 static dl_way way_of(const char *replicas, size_t n, const char *codec, const char *exchange,
                      const char *schedule)
 {
@@ -47,7 +47,7 @@ TEST(p19_auto_takes_the_way_that_moves_the_fewest_bytes)
 {
     enum { BIG = 10 << 20 };
     CHECK_INT(DL_WAY_SHARDED, way_of("8", BIG, "f32", "auto", "offset"));
-    CHECK_INT(DL_WAY_LEADER, way_of("8", BIG, "prune", "auto", "offset")); /* cannot be cut */
+    CHECK_INT(DL_WAY_LEADER, way_of("8", BIG, "prune", "auto", "offset")); /* it cannot be sliced */
     CHECK_INT(DL_WAY_ALLGATHER, way_of("2", BIG, "bf16", "auto", "offset"));
     CHECK_INT(DL_WAY_ALLGATHER, way_of("8", BIG, "int4", "auto", "offset")); /* up to about 9 */
     CHECK_INT(DL_WAY_SHARDED, way_of("12", BIG, "int4", "auto", "offset"));
@@ -57,7 +57,7 @@ TEST(p19_auto_takes_the_way_that_moves_the_fewest_bytes)
     CHECK_INT(DL_WAY_LEADER, way_of("2", 10, "f32", "leader", "offset"));
 }
 
-/* Where members may lie, one of them alone is not believed. */
+/* If members may be malicious, no single one is trusted. */
 TEST(p19_under_a_robust_rule_each_slice_has_as_many_owners_as_may_lie_and_one)
 {
     static const struct {
@@ -111,7 +111,7 @@ TEST(p19_what_cannot_be_combined_by_pieces_is_refused_by_name)
     }
 }
 
-/* ---- one for all ------------------------------------------------------------------------- */
+/* ---- one replica combines for all --------------------------------------------------------- */
 
 /* r0 and r1 with an open entry: the turn is r1's in odd ones, r0's in even ones. */
 static void make_led(world *w, uint64_t entry)
@@ -120,7 +120,7 @@ static void make_led(world *w, uint64_t entry)
     w->args.way = DL_WAY_LEADER;
 }
 
-/* A correct entry of r1's that names what r0 and r1 come to. */
+/* Makes a correct entry of r1's that names the combined update of r0 and r1. */
 static dl_entry led_by_r1(world *w, uint64_t number)
 {
     static const char *const both[] = {"r0", "r1"};
@@ -190,7 +190,7 @@ TEST(p19_before_there_is_a_roster_the_first_of_those_who_have_contributed_combin
     make_led(&w, 0);
     put(&w, 0, "r1", 0);
     join_run(&w);
-    until(&w, DL_REQUEST_CREATE); /* r0 comes before r1 */
+    until(&w, DL_REQUEST_CREATE); /* r0's turn is before r1's */
     CHECK_INT(1, w.asked[DL_REQUEST_COMBINE]);
     end_world(&w);
     make_led(&w, 0);
@@ -263,7 +263,7 @@ static void audit(world *w, bool lie)
     put(w, 1, "r1", 0);
     const dl_entry e = led_by_r1(w, 1);
     write_entry(w, &e);
-    w->lies = lie; /* what the auditor finds is another */
+    w->lies = lie; /* the auditor's result differs */
     join_run(w);
     until(w, DL_REQUEST_TRAIN);
 }
@@ -305,7 +305,7 @@ TEST(p19_an_audit_disputes_an_update_of_a_contribution_that_is_not_valid)
     join_run(&w);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_DISPUTE]);
-    CHECK_INT(1, w.noted[DL_NOTE_COMMIT]); /* nobody who lived it has read the contribution */
+    CHECK_INT(1, w.noted[DL_NOTE_COMMIT]); /* no replica of the run has read the contribution */
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     end_world(&w);
 }
@@ -326,7 +326,7 @@ TEST(p19_where_everybody_combines_an_entry_that_names_an_update_is_void)
     end_world(&w);
 }
 
-/* ---- each a slice ------------------------------------------------------------------------ */
+/* ---- each member combines a slice ---------------------------------------------------------- */
 
 static const uint64_t slices_of[] = {4};
 
@@ -418,7 +418,7 @@ TEST(p19_what_our_own_slice_cannot_be_combined_of_is_judged_as_a_whole)
     until(&w, DL_REQUEST_COMBINE);
     w.failing = DILOCO_EPROTO;
     w.failing_kind = DL_REQUEST_COMBINE;
-    w.put[0].n_bad = -1; /* r1's, which is read as a whole now */
+    w.put[0].n_bad = -1; /* r1's, which is read whole now */
     w.put[0].why = "non-finite";
     const dl_entry *draft = until(&w, DL_REQUEST_CREATE)->step.draft;
     CHECK(draft->commit ? draft->n_members == 1 : true);

@@ -58,6 +58,6 @@ void dl_unread_follow(dl_unread *u, const dl_entry *entry, size_t n_liars)
 {
     DL_ASSERT(u->after && (u->n_by > 0 || u->unknown));
     u->unknown = false;
-    u->state = entry->result; /* an abort's is its base */
+    u->state = entry->result; /* an abort's result is its base */
     add(u, entry, n_liars);
 }

@@ -1,12 +1,13 @@
-/* unreadable.h - an entry that names what cannot be read, and who stands by it (PROTOCOL P7).
+/* unreadable.h - an entry that names unreadable bytes, and the committers that build on it
+ * (PROTOCOL P7).
  *
- * A committer names only what it knows the store to have (P8), and what was created there
- * stays as it is. So if what an entry names is not there, or is damaged, whoever is asked and
- * however often, either its committer lies, and the entry is void; or the store has lost what it
- * had, and the entry stands for those who read it in time. The bytes do not tell which. The log
- * does: entries that follow name the state they began from. As many committers as the run takes for
- * liars at most may build on it in vain; when one more does, it stands, and who cannot read it
- * waits for a snapshot behind it. */
+ * A committer names only what it knows the store to have (P8), and an object never changes. So if a
+ * named object is missing or damaged at every read, there are two cases. Its committer is
+ * malicious, and the entry is void. Or the store has lost the object, and the entry counts for the
+ * replicas that read it in time. The bytes do not show which. The log does, since later entries
+ * name the state from which they began. An entry may be built on by at most as many committers as
+ * may be malicious without being accepted. With one more it is accepted, and a replica that cannot
+ * read it waits for a snapshot after it. */
 #ifndef DL_PROTOCOL_UNREADABLE_H
 #define DL_PROTOCOL_UNREADABLE_H
 
@@ -17,32 +18,35 @@
 
 enum { DL_UNREAD_BY = 64 };
 
-/* The last of such entries of a fragment; zeroed: there was none. */
+/* The last such entry of a fragment; zeroed: there was no such entry. */
 typedef struct dl_unread {
-    uint64_t after; /* the entry behind it */
-    dl_hash state;  /* that it, and what was built on it since, comes to */
-    bool damaged;   /* its text could not be read, so that state is known once one builds on it */
-    bool unknown;   /* … and none has yet */
+    uint64_t after; /* the entry after it */
+    dl_hash state;  /* the state after it, and after the entries built on it */
+    bool damaged;   /* its text was unreadable, so its state is known once an entry builds on it */
+    bool unknown;   /* no entry has built on it yet */
     bool stands;
     size_t n_by;
-    char by[DL_UNREAD_BY][DL_REPLICA_MAX + 1]; /* committers of it and of those */
+    char by[DL_UNREAD_BY][DL_REPLICA_MAX + 1]; /* the committers of it and of those entries */
 } dl_unread;
 
-/* How many may lie: as many as the run's combiner bears, one in any case, and no more than a
- * minority of those who may close entries. With 0 what is unreadable is the store's fault. */
+/* Returns how many committers may be malicious. That is as many as the run's combiner tolerates, at
+ * least one, and at most a minority of the replicas that may close entries. With 0 an unreadable
+ * object is the store's fault. */
 size_t dl_unread_liars(const dl_config *config, const dl_identity *identity,
                        const dl_roster *roster);
 
-/* Is an entry that nobody can read an operator's to void (voided.h)? Where no committer may lie. */
+/* Returns whether an operator may void an unreadable entry (voided.h): only if no committer may be
+ * malicious. */
 bool dl_unread_is_operators(const dl_config *config, const dl_identity *identity);
 
-/* That entry is one; known already: nothing changes. */
+/* Records such an entry. If it is known, nothing changes. */
 void dl_unread_meet(dl_unread *unread, const dl_entry *entry, size_t n_liars);
-/* That entry's text cannot be read. It is void, until more committers than may lie build on it. */
+/* Records an entry whose text is unreadable. It is void until more committers build on it than may
+ * be malicious. */
 void dl_unread_meet_damaged(dl_unread *unread, uint64_t entry);
-/* Is this one built on it? It is not built on the state that this replica has. */
+/* Returns whether this entry builds on it, and not on this replica's state. */
 bool dl_unread_carries(const dl_unread *unread, const dl_entry *entry);
-/* It is: its committer stands by both. */
+/* This entry does: its committer supports both. */
 void dl_unread_follow(dl_unread *unread, const dl_entry *entry, size_t n_liars);
 
 #endif

@@ -1,5 +1,5 @@
-/* unreadable_test.c - entries that name what cannot be read (P7): void where no more than may lie
- * stand by them, and waited for where more do. */
+/* unreadable_test.c - entries that name unreadable bytes (P7). They are void if at most as many
+ * committers build on them as may be malicious, and are waited for if more do. */
 #include "machine_world.h"
 #include "protocol/unreadable.h"
 #include "protocol/voided.h"
@@ -21,7 +21,7 @@ TEST(p7_as_many_may_lie_as_the_combiner_bears_and_no_more_than_a_minority)
         CHECK_INT(rows[i].liars, dl_unread_liars(&w.config, NULL, &w.control.roster));
     }
     option(&w, "run.replicas", "1");
-    CHECK(dl_roster_add(&w.control.roster, "r2", 0)); /* more than were to begin with */
+    CHECK(dl_roster_add(&w.control.roster, "r2", 0)); /* more than at the beginning */
     CHECK_INT(1, dl_unread_liars(&w.config, NULL, &w.control.roster));
     CHECK_INT(0, dl_unread_liars(&w.config, &identity, &w.control.roster));
     option(&w, "run.single_committer", "r1");
@@ -29,7 +29,7 @@ TEST(p7_as_many_may_lie_as_the_combiner_bears_and_no_more_than_a_minority)
     end_world(&w);
 }
 
-/* r0 is one of five. r1 commits entry 1 with its own contribution, which nobody can read. */
+/* r0 is one of five. r1 commits entry 1 with its own contribution, which no replica can read. */
 static void begin(world *w, bool gone)
 {
     make_world(w, 1);
@@ -88,14 +88,14 @@ TEST(p7_a_contribution_that_can_be_read_again_voids_nothing)
     end_world(&w);
 }
 
-/* An abort, from the state that r1 says it has. */
+/* Writes an abort, from the state that r1 says it has. */
 static void go_on(world *w, uint64_t number, const char *by)
 {
     const dl_entry e = entry_by(w, number, by, false, NULL, 0);
     write_entry(w, &e);
 }
 
-/* Entries 2 and 3 do; for r0 the state stays what it was before entry 1. */
+/* Writes entries 2 and 3 after it; for r0 the state stays that before entry 1. */
 static void others_go_on(world *w, const char *second)
 {
     go_on(w, 2, "r1");
@@ -111,7 +111,7 @@ TEST(p7_its_committer_alone_may_go_on_from_it_in_vain)
     others_go_on(&w, "r1");
     join_run(&w);
     find_it_void(&w, 1);
-    for (uint64_t e = 2; e <= 3; e++) { /* of another base: perhaps it is we who are wrong */
+    for (uint64_t e = 2; e <= 3; e++) { /* they have another base: perhaps this replica is wrong */
         CHECK_INT(e - 1, until(&w, DL_REQUEST_REJOIN)->entry);
         rejoin(&w);
     }
@@ -141,7 +141,7 @@ TEST(p7_with_another_one_it_stands_and_who_cannot_read_it_waits_for_a_snapshot)
     end_world(&w);
 }
 
-/* r1 has committed entry 1, others read it, and then its text was damaged in the store. */
+/* r1 has committed entry 1, the others have read it, and then its text was damaged in the store. */
 static void begin_damaged(world *w, const char *replicas, const char *second)
 {
     make_world(w, 1);
@@ -211,7 +211,8 @@ TEST(p7_a_life_that_had_gone_on_from_it_does_not_find_it_void)
     dl_pace_restart(&w.pace);
     w.request = dl_machine_begin(w.machine, &again);
     CHECK(until(&w, DL_REQUEST_REJOIN)->entry == UINT64_MAX);
-    CHECK_INT(1, w.noted[DL_NOTE_VOID]); /* it was, up to where that life had been */
+    /* it was void, up to the entry that the earlier generation had reached */
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     end_world(&w);
 }
 
@@ -282,8 +283,8 @@ TEST(p7_a_replica_that_had_read_it_begins_again_from_before_it)
     end_world(&w);
 }
 
-/* Entry 2 voids entry 1, entry 4 voids entry 3. Whoever goes back for the second may have to read
- * on from a snapshot before the first. */
+/* Entry 2 voids entry 1, entry 4 voids entry 3. A replica that goes back for the second may have to
+ * read the log from a snapshot before the first. */
 TEST(p7_two_decisions_are_both_kept_in_mind)
 {
     world w;
@@ -322,8 +323,8 @@ TEST(p7_two_decisions_are_both_kept_in_mind)
     end_world(&w);
 }
 
-/* A snapshot of what entry 1 gave, which entry 2 voids, is not what a replica begins again from;
- * and where it did, it goes further back. */
+/* A snapshot of entry 1's state, which entry 2 voids, is not used. A replica that began from one
+ * goes further back. */
 TEST(p7_a_snapshot_of_what_is_void_is_passed_over)
 {
     world w;
@@ -386,7 +387,7 @@ TEST(p7_where_committers_are_enough_nobody_voids_by_decision)
     begin_voided(&w, 0);
     option(&w, "run.replicas", "3");
     join_run(&w);
-    until(&w, DL_REQUEST_REJOIN); /* of another base: perhaps it is we who are wrong */
+    until(&w, DL_REQUEST_REJOIN); /* it has another base: perhaps this replica is wrong */
     CHECK(!w.request.rejoin.voided);
     rejoin(&w);
     until(&w, DL_REQUEST_TRAIN);

@@ -1,5 +1,5 @@
-/* voided.c - see voided.h. A replica keeps all decisions in mind that it meets: one that it goes
- * back for may make it read the log from before another. */
+/* voided.c - see voided.h. A replica remembers all decisions that it meets. If it goes back for
+ * one, it may have to read the log from before another. */
 #include "protocol/voided.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ static bool is_in_mind(const dl_decisions *all, uint64_t end)
     return false;
 }
 
-/* Return the entries of the newest state that no decision has undone, of those up to `entries`. */
+/* Returns the entries of the newest state that no decision has undone, at most `entries`. */
 static uint64_t before_undone(const dl_decisions *all, uint64_t entries)
 {
     for (size_t i = 0; i < all->n; i++)
@@ -95,8 +95,8 @@ dl_request dl_voided_looked(dl_machine *m, const dl_reply *reply)
     return dl_follow_void(m, DL_VOIDED);
 }
 
-/* Return true if the decision is new, or if this machine began from a state that it has undone: a
- * snapshot may be of one. Going back ends, since each time it begins further back. */
+/* Returns true if the decision is new, or if this machine began from a state that it has undone, as
+ * a snapshot's may be. Going back ends, since each time it begins earlier. */
 static bool goes_back_for(const dl_machine *m, uint64_t first, uint64_t end)
 {
     return !is_in_mind(&m->voiding.decisions, end) ||

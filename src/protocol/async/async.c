@@ -22,7 +22,7 @@ bool dl_async_may_count(const dl_roster *roster, uint64_t entry, const dl_config
            !counted_before(roster, replica, base);
 }
 
-/* Will it never count? A life's are looked at from its oldest on. */
+/* Returns whether it will never count. A replica's generations are tried from the oldest on. */
 static bool is_refused(const dl_known_table *refused, const dl_listed *l)
 {
     const dl_known *k = dl_known_find(refused, &l->life);

@@ -1,7 +1,7 @@
-/* async_phases.c - what a replica of an asynchronous run does in the phases that differ (P20): it
- * trains at its own pace, lists every base that an entry may still name, closes the open entry with
- * whatever contribution is there, and waits for its own to be committed, then for the grace after
- * it. async.h has what an entry may name. */
+/* async_phases.c - the phases of an asynchronous run that differ (P20). A replica trains at its own
+ * pace, and lists every base that an entry may still name. It closes the open entry with any
+ * contribution that is present. It waits until its own is committed, and for the grace after that.
+ * async.h has what an entry may name. */
 #include "protocol/async/async.h"
 #include "protocol/fold.h"
 #include "protocol/machine_parts.h"
@@ -24,8 +24,8 @@ static void let_go(dl_machine *m)
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->applying.entry});
 }
 
-/* Trains, after a look at the others' speeds where that matters. Or sees to the entries that name
- * what is there, this replica's own among them, and to those of the grace after it. */
+/* Trains, after a look at the other replicas' speeds if those matter. Or handles the entries that
+ * name present contributions, this replica's own among them, and those of the grace after it. */
 static dl_request go_on(dl_machine *m)
 {
     dl_pace *p = m->a.pace;
@@ -87,9 +87,9 @@ static bool own_is_damaged(const dl_machine *m)
     return own && own->worth == DL_INVALID && dl_pace_take(m->a.pace, own->entry);
 }
 
-/* async: whatever is there closes the entry. Nothing is, in the grace behind our own. What the
- * store damaged of ours would be waited for in vain, and its name is taken: the next needs another
- * base, so the entry is closed for that. */
+/* Any contribution that is present closes the entry, except in the grace after our own. If the
+ * store damaged our contribution, waiting for it is useless, and its name cannot be created again.
+ * The next one needs another base, so the entry is closed with an abort. */
 static dl_request looked(dl_machine *m)
 {
     m->self.own_damaged = own_is_damaged(m);

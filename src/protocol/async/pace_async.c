@@ -25,7 +25,7 @@ static dl_stop next(const dl_pace *p)
 static bool may_adopt(const dl_pace *p, uint64_t entry)
 {
     (void)entry;
-    return p->settled || !is_in_flight(p); /* it was let go meanwhile */
+    return p->settled || !is_in_flight(p); /* it was dropped meanwhile */
 }
 
 static bool takes_part(const dl_pace *p, uint64_t entry)
@@ -92,13 +92,13 @@ static void resumed(dl_pace *p)
     if (is_in_flight(p)) dl_pace_let_go(p); /* a resume does not take up what was in flight */
 }
 
-/* Otherwise nothing would be put, and waited for. */
+/* Otherwise nothing would be uploaded, and the replica would wait for it. */
 static void restarted(dl_pace *p)
 {
     p->next_adopt = p->n_taken;
 }
 
-/* What was trained on another state is of no use without that state. */
+/* Training on another state is useless without that state. */
 static void caught_up(dl_pace *p)
 {
     if (p->reading && !is_in_flight(p) && p->base != p->folded) p->fragments[0].behind = true;

@@ -1,5 +1,5 @@
-/* topology_leader.c - one replica reads the contributions and puts the combined update; the others
- * read that (P19). */
+/* topology_leader.c - one replica reads the contributions and uploads the combined update; the
+ * others read that (P19). */
 #include "protocol/machine_parts.h"
 
 static bool reads_whole(const dl_machine *m)

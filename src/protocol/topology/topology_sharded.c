@@ -1,6 +1,6 @@
 /* topology_sharded.c - each member combines a slice for all (P19). The replica whose turn it is
- * plans an entry, waits for the slices, and names them. Where they do not come, every replica
- * combines the entry, `by_all`, as with allgather. */
+ * plans an entry, waits for the slices, and names them. If they do not come, every replica combines
+ * the entry, `by_all`, as with allgather. */
 #include "protocol/machine_parts.h"
 
 static bool reads_whole(const dl_machine *m)
@@ -8,7 +8,7 @@ static bool reads_whole(const dl_machine *m)
     return m->open.by_all || m->phase == DL_FOLD_FETCHING;
 }
 
-/* By all, the members are in the slots that slices would be read into. */
+/* If it is combined by all, the members are in the slots that slices would be read into. */
 static dl_request look(dl_machine *m)
 {
     if (m->open.by_all) return dl_decide_look_to_close(m);
