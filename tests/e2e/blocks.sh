@@ -6,6 +6,8 @@
 #                                           the end of the page
 #     ```sh runnable & until FILE           likewise; the next block waits until FILE has content
 #     ```sh runnable & stopped until FILE   likewise, and end it with SIGTERM at the end of the page
+#     ```sh runnable when others ended      run it after the blocks that were started with & have
+#                                           succeeded, but for those that are "stopped"
 #     ```sh runnable interrupted at FILE    send it SIGINT when FILE exists; it must exit with 130, or
 #                                           with 0 if it was done before the signal arrived
 #     ```sh runnable killed at FILE         send all its processes SIGKILL when FILE exists
@@ -112,6 +114,19 @@ run_beside() {
     [ -z "${2:-}" ] || wait_for has_content "$2"
 }
 
+# run_alone N
+run_alone() {
+    sh -eu "block$1.sh" >"block$1.out" 2>&1 || block_fails "$1" fails
+}
+
+# end_beside: the blocks that run beside the others have succeeded.
+end_beside() {
+    for job in $beside; do
+        wait "${job%:*}" || block_fails "${job#*:}" fails
+    done
+    beside=
+}
+
 # run_sh N WORD…: a block of commands, by the words after "runnable".
 run_sh() {
     number=$1
@@ -121,7 +136,8 @@ run_sh() {
     cat exported "block$number" >"block$number.sh"
     grep '^export ' "block$number" >>exported || true
     case "$*" in
-    '') sh -eu "block$number.sh" >"block$number.out" 2>&1 || block_fails "$number" fails ;;
+    '') run_alone "$number" ;;
+    'when others ended') end_beside && run_alone "$number" ;;
     'interrupted at '*) stop_at INT "$3" "$number" ;;
     'killed at '*) stop_at KILL "$3" "$number" ;;
     '&'*) shift && run_beside "$number" "$@" ;;
@@ -130,9 +146,7 @@ run_sh() {
 }
 
 end_page() {
-    for job in $beside; do
-        wait "${job%:*}" || block_fails "${job#*:}" fails
-    done
+    end_beside
     for job in $stopped; do
         ! gone "${job%:*}" || block_fails "${job#*:}" "ends before the page does"
         signal TERM "${job%:*}"
