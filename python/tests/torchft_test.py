@@ -4,8 +4,12 @@ Skips itself where torchft is not installed.
 
 Two of its unit tests call private methods of its fragments (_save_grads and kin) instead of
 stepping. For those `Swapped` adds them in torch's words, around our all-reduce."""
+import re
 import sys
+import threading
+import time
 import unittest
+import urllib.request
 
 try:
     import torch
@@ -60,9 +64,73 @@ import torchft._test.diloco_trainer as trainer  # noqa: E402
 import torchft.diloco_regression_test as regression  # noqa: E402
 import torchft.local_sgd_integ_test as integration  # noqa: E402
 import torchft.local_sgd_test as unit  # noqa: E402
+from torchft.coordination import LighthouseServer  # noqa: E402
+from torchft.manager_integ_test import EventInjectorEvent  # noqa: E402
 
-# Its trainer gives its managers fixed ports, which another process of the machine may use.
-trainer.Manager = lambda **arguments: torchft.manager.Manager(**{**arguments, "port": 0})
+
+def wait_for(condition):
+    while not condition():
+        time.sleep(0.01)
+
+
+class LateReplica:
+    """Waits that torchft's test of a replica that joins two others late lacks. Its barrier releases
+    all three before the late one requests a quorum. If the others reach their last step first,
+    that request never finds a second member. Here the late replica's manager starts when the
+    others are at the barrier, and they continue when the lighthouse has its request. The quorum
+    that follows includes all three: a long join timeout waits for every live replica."""
+
+    def __init__(self):
+        self.barrier, self.requested = None, threading.Event()
+
+    def lighthouse(self, **arguments):
+        self.server = LighthouseServer(**arguments, join_timeout_ms=60_000)
+        return self.server
+
+    def before_manager(self, replica):
+        if replica == "0":
+            wait_for(lambda: self.barrier.n_waiting == self.barrier.parties - 1)
+
+    def after_barrier(self, step):
+        if step > 0:
+            wait_for(lambda: self.requested.is_set() or self.in_lighthouse())
+            self.requested.set()
+
+    def in_lighthouse(self):
+        with urllib.request.urlopen(self.server.address() + "/status") as page:
+            return re.search(r"\[[1-9]\d*/\d+ participants healthy\]", page.read().decode())
+
+
+class Injector(integration.EventInjector):
+    def barrier_at(self, rank, step, barrier):
+        late.barrier = barrier
+        return super().barrier_at(rank, step, barrier)
+
+    def check(self, rank, step):
+        barriers = self.count[EventInjectorEvent.Barrier]
+        super().check(rank, step)
+        if self.count[EventInjectorEvent.Barrier] > barriers:
+            late.after_barrier(step)
+
+
+class Integration(integration.LocalSGDIntegTest):
+    def setUp(self):
+        super().setUp()
+        global late
+        late = LateReplica() if "upscale" in self._testMethodName else None
+        integration.LighthouseServer = late.lighthouse if late else LighthouseServer
+
+
+def manager(**arguments):
+    if late:
+        late.before_manager(arguments["replica_id"])
+    # Its trainer gives its managers fixed ports, which another process of the machine may use.
+    return torchft.manager.Manager(**{**arguments, "port": 0})
+
+
+late = None
+trainer.Manager = manager
+integration.EventInjector = Injector
 
 # Its recorded traces are not in the wheel: without them it computes what is expected.
 regression.handle_fixture = lambda *_: None
@@ -72,9 +140,9 @@ def load_tests(loader, _tests, _pattern):
     suite = unittest.TestSuite()
     suite.addTests(loader.loadTestsFromTestCase(unit.DiLoCoTest))
     suite.addTests(loader.loadTestsFromTestCase(regression.DiLoCoMockedUpdateTest))
-    for name in loader.getTestCaseNames(integration.LocalSGDIntegTest):
+    for name in loader.getTestCaseNames(Integration):
         if "diloco" in name:
-            suite.addTest(integration.LocalSGDIntegTest(name))
+            suite.addTest(Integration(name))
     return suite
 
 
