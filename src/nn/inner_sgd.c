@@ -1,6 +1,7 @@
 /* inner_sgd.c - SGD as torch.optim.SGD but for the decoupled decay, with momentum or without:
  *
  *     b = momentum b + g;  p -= lr b */
+#include "nn/cuda/columns.h"
 #include "nn/inner_rows.h"
 
 #include "tensor/kernels.h"
@@ -47,5 +48,5 @@ static size_t n_vectors(const dl_config *config)
 const dl_rule dl_rule_sgd = {
     .n_vectors = n_vectors,
     .vectors = {"momentum_buffer"},
-    .update = {[DL_DEVICE_CPU] = update},
+    .update = {[DL_DEVICE_CPU] = update, [DL_DEVICE_CUDA] = dl_cuda_sgd},
 };

@@ -7,6 +7,7 @@
  * down the whole model, and each norm adds its part. r is saved. dw is added up by thread,
  * then over the threads in order. */
 #include "nn/cpu/vec.h"
+#include "nn/cuda/start.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"
 
@@ -142,11 +143,55 @@ static void backward(const dl_pass *p)
             dw[i] += ((const float *)p->scratch)[(size_t)part * width + i];
 }
 
+/* ---- on a GPU */
+
+static size_t scratch_on_cuda(const dl_graph *g, const dl_node *node)
+{
+    return dl_cuda_chunks(g->target.max_rows * g->max_length) * g->weights[node->weight].columns *
+           sizeof(float);
+}
+
+static dl_cuda_norm_arguments arguments_of(const dl_pass *p)
+{
+    const dl_node *node = p->node;
+    const attributes *a = (const void *)node->attributes;
+    return (dl_cuda_norm_arguments){.s = dl_data(p, node->out[0]),
+                                    .y = dl_data(p, node->out[1]),
+                                    .r = dl_data(p, node->saved),
+                                    .x = dl_data(p, node->in[0]),
+                                    .delta =
+                                        node->in[1] == DL_NO_VALUE ? NULL : dl_data(p, node->in[1]),
+                                    .weight = dl_weight_data(p),
+                                    .positions = p->positions,
+                                    .width = dl_width(p, node->in[0]),
+                                    .eps = a->eps};
+}
+
+static void forward_on_cuda(const dl_pass *p)
+{
+    const dl_cuda_norm_arguments a = arguments_of(p);
+    DL_CUDA_START(p, "dl_norm_forward", a.positions * DL_CUDA_WARP, a);
+}
+
+static void backward_on_cuda(const dl_pass *p)
+{
+    dl_cuda_norm_arguments a = arguments_of(p);
+    a.dy = dl_grad(p, p->node->out[1]);
+    a.ds = dl_grad(p, p->node->out[0]);
+    a.dw = dl_weight_grad(p);
+    a.partial = p->scratch;
+    a.ds_adds = p->graph->values[p->node->out[0]].consumer >= 0;
+    a.dw_adds = dl_weight_adds(p);
+    DL_CUDA_START(p, "dl_norm_backward", a.positions * DL_CUDA_WARP, a);
+    DL_CUDA_START(p, "dl_norm_partial", dl_cuda_chunks(a.positions) * a.width, a);
+    DL_CUDA_START(p, "dl_norm_weight", a.width, a);
+}
+
 const dl_op dl_op_add_norm = {
     .name = "add_norm",
     .keeps = DL_KEEP_OUT0,
     .shape = shape,
-    .scratch = {[DL_DEVICE_CPU] = scratch},
-    .forward = {[DL_DEVICE_CPU] = forward},
-    .backward = {[DL_DEVICE_CPU] = backward},
+    .scratch = {[DL_DEVICE_CPU] = scratch, [DL_DEVICE_CUDA] = scratch_on_cuda},
+    .forward = {[DL_DEVICE_CPU] = forward, [DL_DEVICE_CUDA] = forward_on_cuda},
+    .backward = {[DL_DEVICE_CPU] = backward, [DL_DEVICE_CUDA] = backward_on_cuda},
 };

@@ -13,6 +13,7 @@
  * no other task touches them. Threads split the tasks. */
 #include "nn/cpu/tile.h"
 #include "nn/cpu/vec.h"
+#include "nn/cuda/start.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"
 
@@ -433,13 +434,76 @@ static void backward(const dl_pass *p)
     dl_pool_run(p->pool, backward_part, &copy);
 }
 
+/* ---- on a GPU */
+
+/* The table of angles goes to the device in pieces, since an operation allocates nothing. */
+static void prepare_on_cuda(const dl_pass *p)
+{
+    enum { PIECE = 256 };
+    float cosine[PIECE], sine[PIECE];
+    const attributes *a = attributes_of(p->node);
+    const size_t half = a->dim / 2, n = p->graph->max_length * half;
+    float *table = p->node->constant;
+    for (size_t at = 0, count; at < n; at += count) {
+        count = dl_size_min(n - at, PIECE);
+        for (size_t i = 0; i < count; i++) {
+            const double angle = dl_rope_angle(&a->rope, (at + i) / half, (at + i) % half, a->dim);
+            cosine[i] = (float)cos(angle);
+            sine[i] = (float)sin(angle);
+        }
+        dl_backend_copy_in(p->graph->backend, table + at, cosine, count * sizeof *cosine);
+        dl_backend_copy_in(p->graph->backend, table + n + at, sine, count * sizeof *sine);
+    }
+}
+
+static size_t scratch_on_cuda(const dl_graph *g, const dl_node *node)
+{
+    const attributes *a = attributes_of(node);
+    return g->target.max_rows * g->max_length * (a->heads + a->kv_heads) * a->dim * sizeof(float);
+}
+
+static dl_cuda_attention_arguments arguments_of(const dl_pass *p)
+{
+    const attributes *a = attributes_of(p->node);
+    const float *cosine = p->node->constant;
+    return (dl_cuda_attention_arguments){.qkv = dl_data(p, p->node->in[0]),
+                                         .cosine = cosine,
+                                         .sine = cosine + p->graph->max_length * (a->dim / 2),
+                                         .turned = p->scratch,
+                                         .out = dl_data(p, p->node->out[0]),
+                                         .lse = dl_data(p, p->node->saved),
+                                         .rows = p->batch.rows,
+                                         .length = p->batch.length,
+                                         .heads = a->heads,
+                                         .kv_heads = a->kv_heads,
+                                         .dim = a->dim,
+                                         .scale = 1.0f / sqrtf((float)a->dim)};
+}
+
+static void forward_on_cuda(const dl_pass *p)
+{
+    const dl_cuda_attention_arguments a = arguments_of(p);
+    DL_CUDA_START(p, "dl_attention_turn", p->positions * (a.heads + a.kv_heads) * (a.dim / 2), a);
+    DL_CUDA_START(p, "dl_attention_forward", p->positions * a.heads * DL_CUDA_WARP, a);
+}
+
+static void backward_on_cuda(const dl_pass *p)
+{
+    dl_cuda_attention_arguments a = arguments_of(p);
+    a.dout = dl_grad(p, p->node->out[0]);
+    a.dqkv = dl_grad(p, p->node->in[0]);
+    DL_CUDA_START(p, "dl_attention_turn", p->positions * (a.heads + a.kv_heads) * (a.dim / 2), a);
+    DL_CUDA_START(p, "dl_attention_queries", p->positions * a.heads * DL_CUDA_WARP, a);
+    DL_CUDA_START(p, "dl_attention_keys", p->positions * a.kv_heads * DL_CUDA_WARP, a);
+}
+
 const dl_op dl_op_attention = {
     .name = "attention",
     .keeps = DL_KEEP_IN0 | DL_KEEP_OUT0,
     .shape = shape,
-    .scratch = {[DL_DEVICE_CPU] = scratch},
+    .scratch = {[DL_DEVICE_CPU] = scratch, [DL_DEVICE_CUDA] = scratch_on_cuda},
     .flops = flops,
-    .prepare = {[DL_DEVICE_CPU] = prepare},
-    .forward = {[DL_DEVICE_CPU] = forward},
-    .backward = {[DL_DEVICE_CPU] = backward},
+    .prepare = {[DL_DEVICE_CPU] = prepare, [DL_DEVICE_CUDA] = prepare_on_cuda},
+    .forward = {[DL_DEVICE_CPU] = forward, [DL_DEVICE_CUDA] = forward_on_cuda},
+    .backward = {[DL_DEVICE_CPU] = backward, [DL_DEVICE_CUDA] = backward_on_cuda},
 };

@@ -1,7 +1,9 @@
 /* op_embedding.c - rows of a table by token. Backward, threads split the channels, so each
  * column is added up in the order of the positions whatever their number. */
+#include "nn/cuda/start.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"
+#include "tensor/cuda/cuda_kernel.h"
 
 #include <string.h>
 
@@ -57,9 +59,38 @@ static void backward(const dl_pass *p)
     dl_pool_run(p->pool, scatter, &copy);
 }
 
+/* ---- on a GPU */
+
+static dl_cuda_embedding_arguments arguments_of(const dl_pass *p)
+{
+    const dl_weight *w = &p->graph->weights[p->node->weight];
+    return (dl_cuda_embedding_arguments){.tokens = p->graph->inputs,
+                                         .positions = p->positions,
+                                         .width = w->columns,
+                                         .rows = w->rows,
+                                         .add = dl_weight_adds(p)};
+}
+
+static void forward_on_cuda(const dl_pass *p)
+{
+    dl_cuda_embedding_arguments a = arguments_of(p);
+    a.table = dl_weight_data(p);
+    a.x = dl_data(p, p->node->out[0]);
+    DL_CUDA_START(p, "dl_embedding_forward", a.positions * a.width, a);
+}
+
+static void backward_on_cuda(const dl_pass *p)
+{
+    dl_cuda_embedding_arguments a = arguments_of(p);
+    a.table = dl_weight_grad(p);
+    a.x = dl_grad(p, p->node->out[0]);
+    DL_CUDA_START(p, "dl_embedding_backward",
+                  (a.rows + DL_CUDA_ROWS - 1) / DL_CUDA_ROWS * DL_GPU_THREADS, a);
+}
+
 const dl_op dl_op_embedding = {
     .name = "embedding",
     .shape = shape,
-    .forward = {[DL_DEVICE_CPU] = forward},
-    .backward = {[DL_DEVICE_CPU] = backward},
+    .forward = {[DL_DEVICE_CPU] = forward, [DL_DEVICE_CUDA] = forward_on_cuda},
+    .backward = {[DL_DEVICE_CPU] = backward, [DL_DEVICE_CUDA] = backward_on_cuda},
 };

@@ -8,6 +8,7 @@
  *
  * A block's loss, d and dx are split over its positions, dW over the vocabulary. Losses are
  * kept by position and added up in float64 in their order. */
+#include "nn/cuda/start.h"
 #include "nn/gemm.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"
@@ -149,12 +150,100 @@ static void forward(const dl_pass *p)
     if (p->batch.mode == DL_PREDICT) predict(p);
 }
 
+/* ---- on a GPU */
+
+static size_t scratch_on_cuda(const dl_graph *g, const dl_node *node)
+{
+    const size_t vocab = g->weights[node->weight].rows;
+    const size_t positions = g->target.max_rows * g->max_length;
+    return block_positions(vocab, positions) * vocab * sizeof(float) +
+           positions * sizeof(dl_cuda_loss);
+}
+
+/* Logits of n positions from `first`. */
+static void logits_on_cuda(const block *b, float *to, size_t first, size_t n)
+{
+    const dl_cuda_product_arguments a = {.c = to,
+                                         .a = b->x + first * b->channels,
+                                         .b = b->weight,
+                                         .m = n,
+                                         .n = b->vocab,
+                                         .k = b->channels,
+                                         .a_row = b->channels,
+                                         .a_column = 1,
+                                         .b_row = 1,
+                                         .b_column = b->channels};
+    dl_cuda_product(b->pass, &a);
+}
+
+static void gradients_on_cuda(const block *b)
+{
+    const dl_pass *p = b->pass;
+    const size_t at = b->first * b->channels;
+    const dl_cuda_product_arguments dw = {.c = dl_weight_grad(p),
+                                          .a = b->logits,
+                                          .b = b->x + at,
+                                          .m = b->vocab,
+                                          .n = b->channels,
+                                          .k = b->n,
+                                          .a_row = 1,
+                                          .a_column = b->vocab,
+                                          .b_row = b->channels,
+                                          .b_column = 1,
+                                          .add = dl_weight_adds(p) || b->first > 0};
+    const dl_cuda_product_arguments dx = {.c = dl_grad(p, p->node->in[0]) + at,
+                                          .a = b->logits,
+                                          .b = b->weight,
+                                          .m = b->n,
+                                          .n = b->channels,
+                                          .k = b->vocab,
+                                          .a_row = b->vocab,
+                                          .a_column = 1,
+                                          .b_row = b->channels,
+                                          .b_column = 1};
+    dl_cuda_product(p, &dw);
+    dl_cuda_product(p, &dx);
+}
+
+static void all_blocks_on_cuda(const dl_pass *p)
+{
+    block b = block_of(p);
+    const size_t positions = p->graph->target.max_rows * p->graph->max_length;
+    const size_t step = block_positions(b.vocab, positions);
+    dl_cuda_loss *losses = (void *)(b.logits + step * b.vocab);
+    for (b.first = 0; b.first < p->positions; b.first += b.n) {
+        b.n = dl_size_min(step, p->positions - b.first);
+        const dl_cuda_loss_arguments a = {.logits = b.logits,
+                                          .targets = p->graph->targets + b.first,
+                                          .losses = losses + b.first,
+                                          .n = b.n,
+                                          .vocab = b.vocab,
+                                          .gain = p->batch.gain,
+                                          .z_loss = b.z_loss};
+        logits_on_cuda(&b, b.logits, b.first, b.n);
+        DL_CUDA_START(p, "dl_softmax_of_logits", a.n * DL_CUDA_WARP, a);
+        if (p->batch.mode == DL_TRAIN) gradients_on_cuda(&b);
+    }
+    const dl_cuda_tally_arguments sum = {.loss = &p->graph->tally->loss,
+                                         .n_correct = &p->graph->tally->n_correct,
+                                         .losses = losses,
+                                         .n = p->positions};
+    DL_CUDA_START(p, "dl_add_to_tally", 1, sum);
+}
+
+static void forward_on_cuda(const dl_pass *p)
+{
+    const block b = block_of(p);
+    if (p->batch.mode == DL_EVAL) all_blocks_on_cuda(p);
+    if (p->batch.mode == DL_PREDICT) logits_on_cuda(&b, p->graph->logits, p->positions - 1, 1);
+}
+
 const dl_op dl_op_head_loss = {
     .name = "head_loss",
     .keeps = DL_KEEP_IN0,
     .shape = shape,
-    .scratch = {[DL_DEVICE_CPU] = scratch},
+    .scratch = {[DL_DEVICE_CPU] = scratch, [DL_DEVICE_CUDA] = scratch_on_cuda},
     .flops = flops,
-    .forward = {[DL_DEVICE_CPU] = forward},
-    .backward = {[DL_DEVICE_CPU] = all_blocks},
+    .forward = {[DL_DEVICE_CPU] = forward, [DL_DEVICE_CUDA] = forward_on_cuda},
+    .backward = {[DL_DEVICE_CPU] = all_blocks, [DL_DEVICE_CUDA] = all_blocks_on_cuda},
 };

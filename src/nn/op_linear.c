@@ -1,6 +1,7 @@
 /* op_linear.c - y = x W^T (+ bias), dx = dy W, dW = dy^T x, db = the sum of dy. Threads split the
  * positions of y and dx, the rows of dW and the columns of db. Of a constant x there is no dx. */
 #include "nn/cpu/vec.h"
+#include "nn/cuda/start.h"
 #include "nn/gemm.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"
@@ -133,12 +134,74 @@ static void backward(const dl_pass *p)
     dl_pool_run(p->pool, gradients, &copy);
 }
 
+/* ---- on a GPU */
+
+static void forward_on_cuda(const dl_pass *p)
+{
+    const size_t in = dl_width(p, p->node->in[0]), out = dl_width(p, p->node->out[0]);
+    const dl_weight *bias = bias_of(p->graph, p->node);
+    const dl_cuda_product_arguments y = {.c = dl_data(p, p->node->out[0]),
+                                         .a = dl_data(p, p->node->in[0]),
+                                         .b = dl_weight_data(p),
+                                         .bias = bias ? p->graph->parameters + bias->offset : NULL,
+                                         .m = p->positions,
+                                         .n = out,
+                                         .k = in,
+                                         .a_row = in,
+                                         .a_column = 1,
+                                         .b_row = 1,
+                                         .b_column = in};
+    dl_cuda_product(p, &y);
+}
+
+static void bias_gradient_on_cuda(const dl_pass *p)
+{
+    const dl_weight *bias = bias_of(p->graph, p->node);
+    if (!bias) return;
+    const dl_cuda_bias_arguments a = {.db = p->graph->gradients + bias->offset,
+                                      .dy = dl_grad(p, p->node->out[0]),
+                                      .positions = p->positions,
+                                      .width = dl_width(p, p->node->out[0]),
+                                      .add = dl_weight_adds(p)};
+    DL_CUDA_START(p, "dl_bias_gradient", a.width, a);
+}
+
+static void backward_on_cuda(const dl_pass *p)
+{
+    const size_t in = dl_width(p, p->node->in[0]), out = dl_width(p, p->node->out[0]);
+    const float *dy = dl_grad(p, p->node->out[0]);
+    const dl_cuda_product_arguments dx = {.c = dl_grad(p, p->node->in[0]),
+                                          .a = dy,
+                                          .b = dl_weight_data(p),
+                                          .m = p->positions,
+                                          .n = in,
+                                          .k = out,
+                                          .a_row = out,
+                                          .a_column = 1,
+                                          .b_row = in,
+                                          .b_column = 1};
+    const dl_cuda_product_arguments dw = {.c = dl_weight_grad(p),
+                                          .a = dy,
+                                          .b = dl_data(p, p->node->in[0]),
+                                          .m = out,
+                                          .n = in,
+                                          .k = p->positions,
+                                          .a_row = 1,
+                                          .a_column = out,
+                                          .b_row = in,
+                                          .b_column = 1,
+                                          .add = dl_weight_adds(p)};
+    dl_cuda_product(p, &dw); /* first: dx may be written over x */
+    if (!p->graph->values[p->node->in[0]].constant) dl_cuda_product(p, &dx);
+    bias_gradient_on_cuda(p);
+}
+
 const dl_op dl_op_linear = {
     .name = "linear",
     .keeps = DL_KEEP_IN0,
     .shape = shape,
     .scratch = {[DL_DEVICE_CPU] = scratch},
     .flops = flops,
-    .forward = {[DL_DEVICE_CPU] = forward},
-    .backward = {[DL_DEVICE_CPU] = backward},
+    .forward = {[DL_DEVICE_CPU] = forward, [DL_DEVICE_CUDA] = forward_on_cuda},
+    .backward = {[DL_DEVICE_CPU] = backward, [DL_DEVICE_CUDA] = backward_on_cuda},
 };

@@ -4,6 +4,7 @@
  *
  * Both gradients are written over g and u, which nobody reads any more. */
 #include "nn/cpu/vec.h"
+#include "nn/cuda/start.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"
 
@@ -76,10 +77,33 @@ static void backward(const dl_pass *p)
     dl_pool_run(p->pool, backward_part, &copy);
 }
 
+/* ---- on a GPU */
+
+static dl_cuda_swiglu_arguments arguments_of(const dl_pass *p)
+{
+    return (dl_cuda_swiglu_arguments){.x = dl_data(p, p->node->in[0]),
+                                      .y = dl_data(p, p->node->out[0]),
+                                      .dy = dl_grad(p, p->node->out[0]),
+                                      .positions = p->positions,
+                                      .width = dl_width(p, p->node->out[0])};
+}
+
+static void forward_on_cuda(const dl_pass *p)
+{
+    const dl_cuda_swiglu_arguments a = arguments_of(p);
+    DL_CUDA_START(p, "dl_swiglu_forward", a.positions * a.width, a);
+}
+
+static void backward_on_cuda(const dl_pass *p)
+{
+    const dl_cuda_swiglu_arguments a = arguments_of(p);
+    DL_CUDA_START(p, "dl_swiglu_backward", a.positions * a.width, a);
+}
+
 const dl_op dl_op_swiglu = {
     .name = "swiglu",
     .keeps = DL_KEEP_IN0,
     .shape = shape,
-    .forward = {[DL_DEVICE_CPU] = forward},
-    .backward = {[DL_DEVICE_CPU] = backward},
+    .forward = {[DL_DEVICE_CPU] = forward, [DL_DEVICE_CUDA] = forward_on_cuda},
+    .backward = {[DL_DEVICE_CPU] = backward, [DL_DEVICE_CUDA] = backward_on_cuda},
 };

@@ -21,10 +21,15 @@ double dl_rope_divisor(const dl_rope *rope, size_t pair, size_t dim)
     return 1 / (share + (1 - share) / rope->factor);
 }
 
+double dl_rope_angle(const dl_rope *rope, size_t position, size_t pair, size_t dim)
+{
+    return (double)position * frequency(rope, pair, dim) / dl_rope_divisor(rope, pair, dim);
+}
+
 void dl_rope_angles(float *cosine, float *sine, const dl_rope *rope, size_t position, size_t dim)
 {
     for (size_t i = 0; i < dim / 2; i++) {
-        double angle = (double)position * frequency(rope, i, dim) / dl_rope_divisor(rope, i, dim);
+        double angle = dl_rope_angle(rope, position, i, dim);
         cosine[i] = (float)cos(angle);
         sine[i] = (float)sin(angle);
     }

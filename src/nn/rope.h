@@ -29,6 +29,9 @@ typedef struct dl_rope {
 /* By how much pair i < dim / 2 turns more slowly than without scaling: 1 to factor. */
 double dl_rope_divisor(const dl_rope *rope, size_t pair, size_t dim);
 
+/* The angle of a pair at a position. */
+double dl_rope_angle(const dl_rope *rope, size_t position, size_t pair, size_t dim);
+
 /* cos and sin of all pairs' angles at a position, f32[dim / 2] each. */
 void dl_rope_angles(float *cosine, float *sine, const dl_rope *rope, size_t position, size_t dim);
 

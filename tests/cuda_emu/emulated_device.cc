@@ -20,6 +20,7 @@
 #include <numeric>
 #include <vector>
 
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -160,37 +161,61 @@ static bool is_ours(uint64_t at, uint64_t n)
 
 enum fibre_state { READY, AT_BARRIER, AT_WARP, DONE };
 struct fibre {
-    ucontext_t context;
+    jmp_buf at; /* where it waits */
+    bool begun;
     fibre_state state;
     const char *file;
     int line;
     double slot; /* what it gives to its warp */
 };
 static fibre fibres[MAX_THREADS];
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static const void *arguments;
 static char *stacks;
 
-static void start_fibre()
+static void yield(fibre &f)
 {
-    running->run(arguments);
-    fibres[threadIdx.x].state = DONE;
+    if (_setjmp(f.at) == 0) _longjmp(scheduler, 1);
+}
+
+/* A fibre lasts as long as the process and runs its thread of one block after the other: to begin
+ * one takes system calls, to jump takes none. */
+static void run_fibre()
+{
+    fibre &f = fibres[threadIdx.x];
+    for (;;) {
+        running->run(arguments);
+        f.state = DONE;
+        yield(f);
+    }
+}
+
+static void begin_fibre(unsigned thread)
+{
+    static ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = stacks + static_cast<size_t>(thread) * STACK;
+    context.uc_stack.ss_size = STACK;
+    makecontext(&context, run_fibre, 0);
+    fibres[thread].begun = true;
+    setcontext(&context);
 }
 
 static void resume(unsigned thread)
 {
     threadIdx = emulated_index{thread, 0, 0};
-    if (swapcontext(&scheduler, &fibres[thread].context)) end("swapcontext failed");
+    if (_setjmp(scheduler) != 0) return;
+    if (fibres[thread].begun) _longjmp(fibres[thread].at, 1);
+    begin_fibre(thread);
 }
 
 void emulated_barrier(bool warp, const char *file, int line)
 {
-    const unsigned me = threadIdx.x;
-    fibre &f = fibres[me];
+    fibre &f = fibres[threadIdx.x];
     f.state = warp ? AT_WARP : AT_BARRIER;
     f.file = file;
     f.line = line;
-    if (swapcontext(&f.context, &scheduler)) end("swapcontext failed");
+    yield(f);
 }
 
 double emulated_exchange(double value, unsigned from_lane, const char *file, int line)
@@ -247,16 +272,6 @@ static std::vector<unsigned> order_of(unsigned n)
     return order;
 }
 
-static void prepare(fibre &f, char *stack)
-{
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = stack;
-    f.context.uc_stack.ss_size = STACK;
-    f.context.uc_link = &scheduler;
-    makecontext(&f.context, start_fibre, 0);
-    f.state = READY;
-}
-
 static void run_block(unsigned block, unsigned n)
 {
     blockIdx = emulated_index{block, 0, 0};
@@ -264,7 +279,7 @@ static void run_block(unsigned block, unsigned n)
         memset(__start_emulated_shared, POISON,
                static_cast<size_t>(__stop_emulated_shared - __start_emulated_shared));
     for (unsigned t = 0; t < n; t++)
-        prepare(fibres[t], stacks + static_cast<size_t>(t) * STACK);
+        fibres[t].state = READY;
     do {
         for (unsigned t : order_of(n))
             if (fibres[t].state == READY) resume(t);

@@ -12,9 +12,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST = 70000, SEEDS = 2 };
+enum { MOST = 70000 };
 static const size_t sizes[] = {1, 17, 255, 256, 257, 4095, 4097, 12289, 65537};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
+
+/* Seeds of each way to run. EMULATED_SEEDS of the environment gives more, for a soak. */
+static size_t seeds(void)
+{
+    const char *given = getenv("EMULATED_SEEDS");
+    return given ? strtoul(given, NULL, 10) : 2;
+}
 
 /* ---- on a gradient */
 
@@ -118,7 +125,7 @@ static void check_gradient(size_t n, size_t bad, size_t ways)
 TEST(pull_norm_and_scale_have_the_bits_of_the_cpu)
 {
     for (size_t i = 0; i < N_SIZES; i++)
-        check_gradient(sizes[i], sizes[i], sizes[i] < 5000 ? SEEDS * EMULATED_WAYS : 6);
+        check_gradient(sizes[i], sizes[i], sizes[i] < 5000 ? seeds() * EMULATED_WAYS : 6);
 }
 
 TEST(first_value_that_is_not_finite_is_found_and_zeros_follow)
@@ -136,8 +143,8 @@ static const diloco_tensor tensors[] = {
     {.name = "frozen", .n_dims = 1, .shape = {7}, .role = DILOCO_FROZEN},
 };
 
-/* STEPS steps, the third with a gradient that is not finite. The model, and both moments. */
-static void train(float out[3 * ALL], dl_backend *b)
+/* STEPS steps, the third with a gradient that is not finite. The model, and its moments. */
+static void train(float out[3 * ALL], dl_backend *b, const char *optimizer)
 {
     dl_config config;
     dl_inner *inner;
@@ -147,6 +154,8 @@ static void train(float out[3 * ALL], dl_backend *b)
     dl_config_init(&config);
     CHECK_OK(dl_config_set(&config, "parameters.optimizer.weight_decay", "0.5", "test"));
     CHECK_OK(dl_config_set(&config, "trainer.gradient_clip", "0.05", "test"));
+    CHECK_OK(dl_config_set(&config, "trainer.optimizer", optimizer, "test"));
+    CHECK_OK(dl_config_set(&config, "parameters.optimizer.momentum", "0.9", "test"));
     CHECK_OK(dl_pool_create(&pool, 1));
     float *parameters = room(b, sizeof p), *gradients = room(b, sizeof g);
     const dl_inner_model model = {.tensors = tensors,
@@ -170,7 +179,8 @@ static void train(float out[3 * ALL], dl_backend *b)
     }
     CHECK_INT(STEPS - 1, dl_inner_steps(inner));
     dl_backend_copy_out(b, out, parameters, sizeof p);
-    for (size_t v = 0, n; v < 2; v++)
+    memset(out + ALL, 0, 2 * sizeof p);
+    for (size_t v = 0, n; v < dl_inner_n_vectors(inner); v++)
         dl_backend_copy_out(b, out + (v + 1) * ALL, dl_inner_vector(inner, v, &n), sizeof p);
     CHECK_OK(dl_backend_sync(b));
     dl_inner_destroy(inner);
@@ -180,16 +190,16 @@ static void train(float out[3 * ALL], dl_backend *b)
     dl_backend_destroy(b);
 }
 
-TEST(adamw_follows_the_cpu_and_has_the_same_bits_in_every_order)
+static void check_optimizer(const char *name)
 {
     static float want[3 * ALL], first[3 * ALL], got[3 * ALL];
     dl_backend *b;
     CHECK_OK(dl_backend_create(&b, "cpu"));
-    train(want, b);
-    for (size_t i = 0; i < SEEDS * EMULATED_WAYS; i++) {
+    train(want, b, name);
+    for (size_t i = 0; i < seeds() * EMULATED_WAYS; i++) {
         const emulated_setup setup = emulated_way(i);
         CHECK_OK(emulated_open(&b, &setup));
-        train(got, b);
+        train(got, b, name);
         if (i == 0) memcpy(first, got, sizeof got);
         CHECK_BYTES(first, got, sizeof got);
         CHECK_INT(0, emulated_leaked());
@@ -198,13 +208,21 @@ TEST(adamw_follows_the_cpu_and_has_the_same_bits_in_every_order)
         CHECK_NEAR(want[i], got[i], 8e-7 * (1e-3 + fabs((double)want[i])));
 }
 
+TEST(optimizers_follow_the_cpu_and_have_the_same_bits_in_every_order)
+{
+    check_optimizer("adamw");
+    check_optimizer("sgd");
+}
+
 TEST(optimizer_without_kernels_is_refused_by_name)
 {
     for (size_t i = 0; dl_inner_name_at(i); i++) {
         dl_config config;
         dl_backend *b;
         dl_inner *inner = NULL;
-        if (strcmp(dl_inner_name_at(i), "adamw") == 0) continue;
+        const bool has_kernels =
+            strcmp(dl_inner_name_at(i), "adamw") == 0 || strcmp(dl_inner_name_at(i), "sgd") == 0;
+        if (has_kernels) continue;
         dl_config_init(&config);
         CHECK_OK(dl_config_set(&config, "trainer.optimizer", dl_inner_name_at(i), "test"));
         CHECK_OK(emulated_open(&b, &(emulated_setup){.seed = 1}));
@@ -218,5 +236,5 @@ TEST(optimizer_without_kernels_is_refused_by_name)
 
 TEST_MAIN(pull_norm_and_scale_have_the_bits_of_the_cpu,
           first_value_that_is_not_finite_is_found_and_zeros_follow,
-          adamw_follows_the_cpu_and_has_the_same_bits_in_every_order,
+          optimizers_follow_the_cpu_and_have_the_same_bits_in_every_order,
           optimizer_without_kernels_is_refused_by_name)

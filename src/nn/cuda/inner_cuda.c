@@ -23,3 +23,15 @@ void dl_cuda_adamw(const dl_inner_part *part)
                                        .decays = part->decays};
     dl_backend_cuda_launch(part->backend, &(dl_cuda_launch){"dl_adamw", a.n, &a, sizeof a});
 }
+
+void dl_cuda_sgd(const dl_inner_part *part)
+{
+    const dl_cuda_sgd_arguments a = {.p = part->p,
+                                     .momentum = part->vectors[0],
+                                     .g = part->g,
+                                     .n = part->n,
+                                     .hyper = part->hyper,
+                                     .verdict = part->verdict,
+                                     .decays = part->decays};
+    dl_backend_cuda_launch(part->backend, &(dl_cuda_launch){"dl_sgd", a.n, &a, sizeof a});
+}

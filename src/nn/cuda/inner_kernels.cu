@@ -20,3 +20,14 @@ DL_GPU_KERNEL(dl_adamw, dl_cuda_adamw_arguments)
     a.v[i] = v;
     a.p[i] = a.p[i] * keep - h->step_size * (m / (sqrtf(v) / h->root_bc2 + h->eps));
 }
+
+/* nn/inner_sgd.c has the formula. */
+DL_GPU_KERNEL(dl_sgd, dl_cuda_sgd_arguments)
+{
+    const uint64_t i = DL_GPU_INDEX;
+    const dl_hyper *h = a.hyper;
+    if (i >= a.n || a.verdict->skipped) return;
+    float step = a.g[i] * h->clip_factor;
+    if (a.momentum) a.momentum[i] = step = h->momentum * a.momentum[i] + step;
+    a.p[i] = a.p[i] * (a.decays ? h->keep : 1.0f) - h->lr * step;
+}

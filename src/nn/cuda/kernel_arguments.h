@@ -50,4 +50,86 @@ typedef struct dl_cuda_adamw_arguments {
     int decays;
 } dl_cuda_adamw_arguments;
 
+typedef struct dl_cuda_sgd_arguments {
+    float *p, *momentum; /* NULL: without */
+    const float *g;
+    uint64_t n;
+    const dl_hyper *hyper;
+    const dl_verdict *verdict;
+    int decays;
+} dl_cuda_sgd_arguments;
+
+/* ---- operations of a model */
+
+typedef struct dl_cuda_product_arguments {
+    float *c;
+    const float *a, *b, *bias;
+    uint64_t m, n, k;
+    uint64_t a_row, a_column, b_row, b_column;
+    int add;
+} dl_cuda_product_arguments;
+
+typedef struct dl_cuda_bias_arguments {
+    float *db; /* f32[width] */
+    const float *dy;
+    uint64_t positions, width;
+    int add;
+} dl_cuda_bias_arguments;
+
+enum { DL_CUDA_ROWS = 64 }; /* of the table, whose gradient is a block of threads' */
+typedef struct dl_cuda_embedding_arguments {
+    float *table, *x; /* of a gradient in the backward pass */
+    const int32_t *tokens;
+    uint64_t positions, width, rows;
+    int add;
+} dl_cuda_embedding_arguments;
+
+enum { DL_CUDA_CHUNK = 128 }; /* positions that one thread adds up */
+typedef struct dl_cuda_norm_arguments {
+    float *s, *y, *r;       /* forward writes them */
+    const float *x, *delta; /* delta NULL: s is x */
+    const float *weight;
+    const float *dy; /* backward */
+    float *ds, *partial, *dw;
+    uint64_t positions, width;
+    float eps;
+    int ds_adds, dw_adds;
+} dl_cuda_norm_arguments;
+
+typedef struct dl_cuda_swiglu_arguments {
+    float *x; /* [positions][2][width]; backward writes the gradient over it */
+    float *y;
+    const float *dy;
+    uint64_t positions, width;
+} dl_cuda_swiglu_arguments;
+
+/* A warp for each query or key. `turned` f32[positions][heads + kv_heads][dim]: queries, scaled,
+ * and keys, both rotated. */
+typedef struct dl_cuda_attention_arguments {
+    const float *qkv, *cosine, *sine, *dout;
+    float *turned, *out, *lse, *dqkv;
+    uint64_t rows, length, heads, kv_heads, dim;
+    float scale;
+} dl_cuda_attention_arguments;
+
+typedef struct dl_cuda_loss {
+    float loss;
+    int32_t correct;
+} dl_cuda_loss;
+
+typedef struct dl_cuda_loss_arguments {
+    float *logits; /* [n][vocab], later their gradient */
+    const int32_t *targets;
+    dl_cuda_loss *losses;
+    uint64_t n, vocab;
+    float gain, z_loss;
+} dl_cuda_loss_arguments;
+
+typedef struct dl_cuda_tally_arguments {
+    double *loss;
+    uint64_t *n_correct;
+    const dl_cuda_loss *losses;
+    uint64_t n;
+} dl_cuda_tally_arguments;
+
 #endif

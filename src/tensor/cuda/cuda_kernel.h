@@ -17,7 +17,7 @@ enum { DL_GPU_THREADS = 256 };
 
 #ifdef __CUDACC__
 #define DL_GPU_KERNEL(name, type)                                                                  \
-    extern "C" __global__ void __launch_bounds__(DL_GPU_THREADS) name(const type a)
+    extern "C" __global__ void __launch_bounds__(DL_GPU_THREADS, 1) name(const type a)
 #endif
 
 /* The thread's number in the whole launch. */

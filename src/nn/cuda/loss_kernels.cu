@@ -1,0 +1,49 @@
+/* loss_kernels.cu - softmax cross-entropy (nn/softmax.h) and what the losses add up to. */
+#include "nn/cuda/kernel_arguments.h"
+#include "nn/cuda/warp.cuh"
+
+/* A warp for each position. */
+DL_GPU_KERNEL(dl_softmax_of_logits, dl_cuda_loss_arguments)
+{
+    const uint64_t i = DL_WARP_INDEX;
+    if (i >= a.n) return;
+    float *x = a.logits + i * a.vocab;
+    const int32_t target = a.targets[i];
+    if (target < 0) { /* for all threads of the warp */
+        for (uint64_t c = DL_LANE; c < a.vocab; c += DL_WARP)
+            x[c] = 0;
+        if (DL_LANE == 0) a.losses[i].loss = 0;
+        if (DL_LANE == 0) a.losses[i].correct = 0;
+        return;
+    }
+    const float right = x[target];
+    float top = -INFINITY, earlier = -INFINITY, sum = 0;
+    for (uint64_t c = DL_LANE; c < a.vocab; c += DL_WARP) {
+        top = fmaxf(top, x[c]);
+        if (c < (uint64_t)target) earlier = fmaxf(earlier, x[c]);
+    }
+    top = warp_max(top);
+    earlier = warp_max(earlier);
+    for (uint64_t c = DL_LANE; c < a.vocab; c += DL_WARP)
+        sum += expf(x[c] - top);
+    sum = warp_sum(sum);
+    const float lse = top + logf(sum), share = a.gain * (1 + 2 * a.z_loss * lse) / sum;
+    for (uint64_t c = DL_LANE; c < a.vocab; c += DL_WARP) {
+        const float p = expf(x[c] - top) * share;
+        x[c] = c == (uint64_t)target ? p - a.gain : p;
+    }
+    if (DL_LANE == 0) {
+        a.losses[i].loss = lse - right;
+        a.losses[i].correct = right == top && earlier < top;
+    }
+}
+
+/* One thread, in the order of the positions. */
+DL_GPU_KERNEL(dl_add_to_tally, dl_cuda_tally_arguments)
+{
+    if (DL_GPU_INDEX != 0) return;
+    for (uint64_t i = 0; i < a.n; i++) {
+        *a.loss += (double)a.losses[i].loss;
+        *a.n_correct += (uint64_t)a.losses[i].correct;
+    }
+}

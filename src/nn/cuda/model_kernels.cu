@@ -1,0 +1,129 @@
+/* model_kernels.cu - products, embedding, norm and activation. Each sum has one order, which
+ * depends on sizes alone. */
+#include "nn/cuda/kernel_arguments.h"
+#include "nn/cuda/warp.cuh"
+
+/* A thread for each element, in the order of k. It is the reference for faster products. */
+DL_GPU_KERNEL(dl_product, dl_cuda_product_arguments)
+{
+    const uint64_t i = DL_GPU_INDEX / a.n, j = DL_GPU_INDEX % a.n;
+    if (i >= a.m) return;
+    const float *x = a.a + i * a.a_row, *y = a.b + j * a.b_column;
+    float sum = 0;
+    for (uint64_t l = 0; l < a.k; l++)
+        sum = fmaf(x[l * a.a_column], y[l * a.b_row], sum);
+    if (a.bias) sum += a.bias[j];
+    a.c[DL_GPU_INDEX] = a.add ? a.c[DL_GPU_INDEX] + sum : sum;
+}
+
+DL_GPU_KERNEL(dl_bias_gradient, dl_cuda_bias_arguments)
+{
+    const uint64_t j = DL_GPU_INDEX;
+    if (j >= a.width) return;
+    float sum = a.add ? a.db[j] : 0;
+    for (uint64_t i = 0; i < a.positions; i++)
+        sum += a.dy[i * a.width + j];
+    a.db[j] = sum;
+}
+
+DL_GPU_KERNEL(dl_embedding_forward, dl_cuda_embedding_arguments)
+{
+    const uint64_t i = DL_GPU_INDEX / a.width, c = DL_GPU_INDEX % a.width;
+    if (i < a.positions) a.x[DL_GPU_INDEX] = a.table[(uint64_t)a.tokens[i] * a.width + c];
+}
+
+/* A block of threads owns DL_CUDA_ROWS rows of the table and adds in the order of the positions. */
+DL_GPU_KERNEL(dl_embedding_backward, dl_cuda_embedding_arguments)
+{
+    __shared__ int32_t tokens[DL_GPU_THREADS];
+    const unsigned me = threadIdx.x;
+    const uint64_t first = (uint64_t)blockIdx.x * DL_CUDA_ROWS, last = first + DL_CUDA_ROWS;
+    for (uint64_t e = me; e < DL_CUDA_ROWS * a.width && !a.add; e += DL_GPU_THREADS)
+        if (first + e / a.width < a.rows) a.table[first * a.width + e] = 0;
+    __syncthreads();
+    for (uint64_t begin = 0; begin < a.positions; begin += DL_GPU_THREADS) {
+        if (begin + me < a.positions) tokens[me] = a.tokens[begin + me];
+        __syncthreads();
+        for (uint64_t i = 0; i < DL_GPU_THREADS && begin + i < a.positions; i++) {
+            const uint64_t row = (uint64_t)tokens[i];
+            if (row < first || row >= last) continue;
+            for (uint64_t c = me; c < a.width; c += DL_GPU_THREADS)
+                a.table[row * a.width + c] += a.x[(begin + i) * a.width + c];
+        }
+        __syncthreads();
+    }
+}
+
+/* nn/op_add_norm.c has the formulas. A warp for each position. */
+DL_GPU_KERNEL(dl_norm_forward, dl_cuda_norm_arguments)
+{
+    const uint64_t i = DL_WARP_INDEX, at = i * a.width;
+    if (i >= a.positions) return;
+    float squares = 0;
+    for (uint64_t c = DL_LANE; c < a.width; c += DL_WARP) {
+        const float s = a.delta ? a.x[at + c] + a.delta[at + c] : a.x[at + c];
+        if (a.delta) a.s[at + c] = s;
+        squares += s * s;
+    }
+    const float r = 1.0f / sqrtf(warp_sum(squares) / (float)a.width + a.eps);
+    for (uint64_t c = DL_LANE; c < a.width; c += DL_WARP)
+        a.y[at + c] = a.s[at + c] * r * a.weight[c];
+    if (DL_LANE == 0) a.r[i] = r;
+}
+
+DL_GPU_KERNEL(dl_norm_backward, dl_cuda_norm_arguments)
+{
+    const uint64_t i = DL_WARP_INDEX, at = i * a.width;
+    if (i >= a.positions) return;
+    const float r = a.r[i];
+    float dot = 0;
+    for (uint64_t c = DL_LANE; c < a.width; c += DL_WARP)
+        dot += a.dy[at + c] * a.s[at + c] * a.weight[c];
+    const float back = r * r * r * warp_sum(dot) / (float)a.width;
+    for (uint64_t c = DL_LANE; c < a.width; c += DL_WARP) {
+        const float before = a.ds_adds ? a.ds[at + c] : 0;
+        a.ds[at + c] = before + r * a.weight[c] * a.dy[at + c] - back * a.s[at + c];
+    }
+}
+
+/* The weight's gradient: a thread for each channel and chunk of positions, then for each channel.
+ */
+DL_GPU_KERNEL(dl_norm_partial, dl_cuda_norm_arguments)
+{
+    const uint64_t chunk = DL_GPU_INDEX / a.width, c = DL_GPU_INDEX % a.width;
+    const uint64_t begin = chunk * DL_CUDA_CHUNK;
+    float sum = 0;
+    if (begin >= a.positions) return;
+    for (uint64_t i = begin; i < begin + DL_CUDA_CHUNK && i < a.positions; i++)
+        sum += a.dy[i * a.width + c] * a.s[i * a.width + c] * a.r[i];
+    a.partial[DL_GPU_INDEX] = sum;
+}
+
+DL_GPU_KERNEL(dl_norm_weight, dl_cuda_norm_arguments)
+{
+    const uint64_t c = DL_GPU_INDEX;
+    if (c >= a.width) return;
+    float sum = a.dw_adds ? a.dw[c] : 0;
+    for (uint64_t chunk = 0; chunk * DL_CUDA_CHUNK < a.positions; chunk++)
+        sum += a.partial[chunk * a.width + c];
+    a.dw[c] = sum;
+}
+
+/* nn/op_swiglu.c has the formulas. */
+DL_GPU_KERNEL(dl_swiglu_forward, dl_cuda_swiglu_arguments)
+{
+    const uint64_t i = DL_GPU_INDEX / a.width, c = DL_GPU_INDEX % a.width;
+    if (i >= a.positions) return;
+    const float g = a.x[2 * i * a.width + c], u = a.x[(2 * i + 1) * a.width + c];
+    a.y[DL_GPU_INDEX] = g / (1.0f + expf(-g)) * u;
+}
+
+DL_GPU_KERNEL(dl_swiglu_backward, dl_cuda_swiglu_arguments)
+{
+    const uint64_t i = DL_GPU_INDEX / a.width, c = DL_GPU_INDEX % a.width;
+    if (i >= a.positions) return;
+    float *g = a.x + 2 * i * a.width + c, *u = g + a.width;
+    const float dy = a.dy[DL_GPU_INDEX], s = 1.0f / (1.0f + expf(-*g)), silu = *g * s;
+    *g = dy * *u * (s + silu * (1.0f - s));
+    *u = dy * silu;
+}

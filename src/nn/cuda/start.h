@@ -1,0 +1,31 @@
+/* start.h - how an operation's function for a GPU starts a kernel. */
+#ifndef DL_NN_CUDA_START_H
+#define DL_NN_CUDA_START_H
+
+#include "nn/cuda/kernel_arguments.h"
+#include "nn/op.h"
+#include "tensor/cuda/backend_cuda.h"
+
+/* n threads of `kernel`, with the struct `arguments`. */
+#define DL_CUDA_START(pass, kernel, n, arguments)                                                  \
+    dl_backend_cuda_launch((pass)->graph->backend,                                                 \
+                           &(dl_cuda_launch){kernel, n, &(arguments), sizeof(arguments)})
+
+/* Kernels with a warp for each item: 32 threads. */
+enum { DL_CUDA_WARP = 32 };
+
+/* C[m][n] = A B + bias, or added to C. A(i, l) is a[i * a_row + l * a_column], B(l, j) is
+ * b[l * b_row + j * b_column]. bias f32[n] may be NULL. */
+static inline void dl_cuda_product(const dl_pass *p, const dl_cuda_product_arguments *a)
+{
+    DL_CUDA_START(p, "dl_product", a->m * a->n, *a);
+}
+
+/* sum[j] = the sum over i < rows of x[i][j], or added; in an order that depends on rows alone.
+ * `partial` f32[dl_cuda_chunks(rows)][columns]. */
+static inline size_t dl_cuda_chunks(size_t rows)
+{
+    return (rows + DL_CUDA_CHUNK - 1) / DL_CUDA_CHUNK;
+}
+
+#endif

@@ -1,0 +1,142 @@
+/* emulated_model_test.c - a GPT on the emulated device against the CPU: every operation forward and
+ * backward, through the model's own graph.
+ *
+ * Tolerance: both add up f32 in other orders and have other exponentials, with an error of some
+ * roundings of the largest term. 2e-5 of a tensor's largest gradient is above that; a wrong index
+ * or a missing term is far beyond it. */
+#include "emulated_backend.h"
+
+#include "model/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { VOCAB = 70, CONTEXT = 37, MAX_ROWS = 3, MOST = 60000 };
+
+typedef struct outcome {
+    double loss, eval;
+    uint64_t n_correct;
+    size_t n;
+    float logits[VOCAB], once[MOST], twice[MOST];
+} outcome;
+
+typedef struct shape {
+    const char *heads, *kv_heads, *tied, *z_loss;
+    size_t rows;
+} shape;
+
+static void configure(dl_config *config, const shape *s)
+{
+    const char *const options[][2] = {
+        {"parameters.model.layers", "2"},       {"parameters.model.channels", "24"},
+        {"parameters.model.heads", s->heads},   {"parameters.model.kv_heads", s->kv_heads},
+        {"parameters.model.context", "37"},     {"parameters.model.tied", s->tied},
+        {"parameters.model.z_loss", s->z_loss}, {"parameters.model.ffn", "40"}};
+    dl_config_init(config);
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        CHECK_OK(dl_config_set(config, options[i][0], options[i][1], "test"));
+}
+
+/* A batch, the same added to it, an evaluation, the logits after a few tokens. */
+static void run_model(outcome *out, dl_backend *b, const shape *s)
+{
+    int32_t inputs[MAX_ROWS * CONTEXT], targets[MAX_ROWS * CONTEXT];
+    dl_config config;
+    dl_model *model;
+    dl_pool *pool;
+    dl_model_loss loss;
+    const dl_sample sample = dl_sample_tokens(VOCAB, CONTEXT);
+    configure(&config, s);
+    CHECK_OK(dl_pool_create(&pool, 1));
+    CHECK_OK(dl_model_create(&model, &config, &sample, MAX_ROWS, b, pool));
+    out->n = dl_model_n_parameters(model);
+    CHECK(out->n <= MOST);
+    dl_model_initial(model, out->once, 1);
+    for (size_t i = 0; i < out->n; i++) /* livelier than at the start of training */
+        out->once[i] *= 5;
+    for (int i = 0; i < MAX_ROWS * CONTEXT; i++) {
+        inputs[i] = (i * i + 3 * i) % VOCAB;
+        targets[i] = i % 9 == 4 ? -1 : (i * 5 + 1) % VOCAB;
+    }
+    float *parameters = dl_model_parameters(model), *gradients = dl_model_gradients(model);
+    dl_backend_copy_in(b, parameters, out->once, out->n * sizeof(float));
+    CHECK_OK(dl_model_train(model, inputs, targets, s->rows, 1, false));
+    dl_backend_copy_out(b, out->once, gradients, out->n * sizeof(float));
+    CHECK_OK(dl_model_train(model, inputs, targets, s->rows, 1, true));
+    dl_backend_copy_out(b, out->twice, gradients, out->n * sizeof(float));
+    CHECK_OK(dl_model_take_loss(model, &loss));
+    out->loss = loss.sum;
+    out->n_correct = loss.n_correct;
+    CHECK_OK(dl_model_eval(model, inputs, targets, s->rows));
+    CHECK_OK(dl_model_take_loss(model, &loss));
+    out->eval = loss.sum;
+    CHECK_OK(dl_model_logits(model, out->logits, inputs, 7));
+    CHECK_OK(dl_backend_sync(b));
+    dl_model_destroy(model);
+    dl_pool_destroy(pool);
+    dl_backend_destroy(b);
+}
+
+static void check_near(const float *want, const float *got, size_t n, const char *what)
+{
+    double largest = 0;
+    for (size_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs((double)want[i]));
+    CHECK(largest > 0);
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs((double)want[i] - (double)got[i]) <= 2e-5 * largest))
+            CHECK_FAIL("%s %zu of %zu is %g, on the CPU %g, the largest %g", what, i, n,
+                       (double)got[i], (double)want[i], largest);
+}
+
+static void check_model(const shape *s, size_t ways)
+{
+    static outcome want, first, got;
+    dl_backend *b;
+    CHECK_OK(dl_backend_create(&b, "cpu"));
+    run_model(&want, b, s);
+    for (size_t i = 0; i < ways; i++) {
+        const emulated_setup setup = emulated_way(4 * i); /* each of both kinds in three */
+        CHECK_OK(emulated_open(&b, &setup));
+        run_model(&got, b, s);
+        CHECK_INT(0, emulated_leaked());
+        CHECK_NEAR(want.loss, got.loss, 1e-6 * want.loss);
+        CHECK_NEAR(want.eval, got.eval, 1e-6 * want.eval);
+        CHECK_INT(want.n_correct, got.n_correct);
+        check_near(want.once, got.once, want.n, "gradient");
+        check_near(want.twice, got.twice, want.n, "added gradient");
+        check_near(want.logits, got.logits, VOCAB, "logit");
+        if (i == 0) first = got;
+        CHECK_BYTES(first.once, got.once, want.n * sizeof(float));
+        CHECK_BYTES(first.twice, got.twice, want.n * sizeof(float));
+    }
+}
+
+TEST(gpt_has_the_gradients_of_the_cpu_and_the_same_bits_in_every_order)
+{
+    check_model(&(shape){"4", "2", "true", "0", 2}, 3);
+    check_model(&(shape){"2", "2", "false", "0.001", MAX_ROWS}, 2);
+    check_model(&(shape){"3", "1", "true", "0.001", 1}, 2);
+}
+
+TEST(model_with_operations_without_kernels_is_refused_by_name)
+{
+    dl_config config;
+    dl_backend *b;
+    dl_model *model;
+    dl_pool *pool;
+    const dl_sample sample = dl_sample_tokens(VOCAB, CONTEXT);
+    const emulated_setup setup = {.seed = 1};
+    configure(&config, &(shape){"4", "2", "true", "0", 1});
+    CHECK_OK(dl_config_set(&config, "parameters.model.qk_norm", "true", "test"));
+    CHECK_OK(emulated_open(&b, &setup));
+    CHECK_OK(dl_pool_create(&pool, 1));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_model_create(&model, &config, &sample, 1, b, pool));
+    CHECK_CONTAINS("the emulated backend has no operation qk_norm", diloco_error_text());
+    dl_pool_destroy(pool);
+    dl_backend_destroy(b);
+    CHECK_INT(0, emulated_leaked());
+}
+
+TEST_MAIN(gpt_has_the_gradients_of_the_cpu_and_the_same_bits_in_every_order,
+          model_with_operations_without_kernels_is_refused_by_name)

@@ -1,0 +1,59 @@
+/* emulated_train_test.c - replicas that train on the emulated device, alone and beside one on the
+ * CPU. The outer step runs on the host, so their digests are equal. */
+#include "cuda_emu/on_emulated.h"
+#include "train_fixture.h"
+#include <diloco/inspect.h>
+
+static diloco_status train(const dl_config *config, fixture_record *record)
+{
+    diloco_train_hooks hooks = {.on_progress = fixture_on_progress,
+                                .on_record = fixture_on_record,
+                                .user = record,
+                                .stop = &record->stop};
+    return diloco_train(config, "r0", &hooks);
+}
+
+TEST(replica_on_the_device_and_one_on_the_cpu_agree_after_every_entry)
+{
+    static const char *const presets[] = {"diloco", "streaming", "data_parallel"};
+    emulated_every = 2;
+    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++) {
+        fixture_record records[2] = {{0}};
+        dl_config *config = fixture_config(presets[i]);
+        set(config, "run.replicas", "2");
+        fixture_train(config, records, 2);
+        const size_t n = fixture_count(&records[0], "commit");
+        CHECK(n >= 2);
+        CHECK_INT(n, fixture_count(&records[1], "commit"));
+        for (size_t e = 0; e < n; e++) {
+            char digest[2][33];
+            for (size_t k = 0; k < 2; k++)
+                CHECK_OK(dl_json_read_str(digest[k], sizeof digest[k],
+                                          fixture_nth(&records[k], "commit", e), "digest"));
+            CHECK_STR(digest[0], digest[1]);
+        }
+        fixture_record_free(&records[0]), fixture_record_free(&records[1]);
+        free(config);
+    }
+    emulated_every = 1;
+}
+
+TEST(run_on_the_device_that_was_stopped_resumes_bitwise)
+{
+    size_t n;
+    fixture_record whole = {0}, first = {.stop_at = 6}, second = {0};
+    dl_config *a = fixture_config("diloco"), *b = fixture_config("diloco");
+    fixture_train(a, &whole, 1);
+    CHECK_STATUS(DILOCO_EINTERRUPTED, train(b, &first));
+    CHECK_OK(train(b, &second));
+    CHECK_INT(6, fixture_count(&first, "step"));
+    CHECK_INT(fixture_count(&whole, "step"), 6 + fixture_count(&second, "step"));
+    float *expected = fixture_theta(a, &n), *theta = fixture_theta(b, &n);
+    CHECK_BYTES(expected, theta, n * sizeof *theta);
+    free(expected), free(theta);
+    fixture_record_free(&whole), fixture_record_free(&first), fixture_record_free(&second);
+    free(a), free(b);
+}
+
+TEST_MAIN(replica_on_the_device_and_one_on_the_cpu_agree_after_every_entry,
+          run_on_the_device_that_was_stopped_resumes_bitwise)

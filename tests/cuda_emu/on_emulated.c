@@ -1,0 +1,42 @@
+/* on_emulated.c - a test's CPU backends become backends on the emulated device, by
+ * -Wl,--wrap=dl_backend_create.
+ *
+ * All of them, or with `emulated_every` of 2 each second one. The seed of the device's order is the
+ * process's EMULATED_SEED, or 1. */
+#include "on_emulated.h"
+
+#include "cuda_emu/emulated.h"
+#include "tensor/cuda/backend_cuda.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names that the linker gives. */
+diloco_status __real_dl_backend_create(dl_backend **out, const char *name);
+diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name);
+
+unsigned emulated_every = 1;
+
+static void configure(void)
+{
+    const char *seed = getenv("EMULATED_SEED");
+    emulated_configure(&(emulated_setup){.seed = seed ? strtoull(seed, NULL, 10) : 1,
+                                         .when = EMULATED_RANDOM,
+                                         .order = EMULATED_SHUFFLED});
+}
+
+diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static unsigned n;
+    static const char image[] = "the kernels are in the device program";
+    static const void *const images[] = {image};
+    const dl_cuda_source source = {
+        .name = "emulated", .library = EMULATED_LIBRARY, .images = images, .n_images = 1};
+    pthread_once(&once, configure);
+    if (strcmp(name, "cpu") != 0 ||
+        __atomic_add_fetch(&n, 1, __ATOMIC_RELAXED) % emulated_every != 0)
+        return __real_dl_backend_create(out, name);
+    return dl_backend_cuda(out, &source, 0);
+}
