@@ -53,8 +53,29 @@ const measure = async (name) => {
     `${sizes.length} answers of at most ${Math.round(Math.max(...sizes) / 1000)} kB, longest frame of 300 ${Math.round(frames)} ms`);
   await page.close();
 };
+// Processor time of the page's own thread for one redraw of all that is shown, by parts.
+const redraw = async () => {
+  const page = await browser.newPage({ viewport: { width: 1200, height: 900 } });
+  await page.goto(url);
+  await page.waitForFunction(() => document.querySelector("canvas.lanes"));
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable", { timeDomain: "threadTicks" });
+  const metrics = async () => Object.fromEntries((await session.send("Performance.getMetrics")).metrics.map((m) => [m.name, m.value]));
+  await page.waitForTimeout(7000);
+  const before = await metrics();
+  const times = 10;
+  for (let i = 0; i < times; i++) {
+    await page.evaluate(() => dispatchEvent(new Event("resize")));
+    await page.evaluate(() => new Promise(requestAnimationFrame));
+  }
+  const after = await metrics();
+  const ms = (name) => Math.round(1000 * (after[name] - before[name]) / times);
+  console.log(`a redraw: ${ms("TaskDuration")} ms, of it script ${ms("ScriptDuration")}, style ${ms("RecalcStyleDuration")}, layout ${ms("LayoutDuration")}`);
+  await page.close();
+};
 await measure("cold");
 await measure("warm");
 await measure("warm");
+await redraw();
 await browser.close();
 server.kill();

@@ -501,6 +501,11 @@
         priced ? h("strong", {}, `all replicas so far: ${number(sum, 3)}`) : h("span", { class: "soft" }, "With prices there is a column of costs.")));
     };
 
+    // The names of a large entry would fill the page: the first sixteen are shown, and the number of the rest.
+    const membersOf = (e) => {
+      const names = e.members.slice(0, 16).map((m, i) => (e.weights[i] !== undefined ? `${m} (${percent(e.weights[i])})` : m));
+      return names.join(", ") + (e.members.length > 16 ? `, and ${e.members.length - 16} more` : "");
+    };
     const logPage = { from: null };
     const drawLog = async () => {
       const n = 50, newest = Math.max(0, run.entries - n), from = logPage.from === null ? newest : logPage.from;
@@ -516,7 +521,7 @@
         ["step", (e) => number(e.position), "n"],
         ["loss", (e) => number(e.loss), "n"],
         ["bytes", (e) => bytes(e.bytes), "n"],
-        ["members", (e) => foreign(e.members.map((m, i) => (e.weights[i] !== undefined ? `${m} (${percent(e.weights[i])})` : m)).join(", ")), "wide"],
+        ["members", (e) => foreign(membersOf(e)), "wide"],
         ["rejected, or the reason of an abort", (e) => foreign(e.commit ? e.rejected.map((r, i) => `${r}: ${e.rejected_for[i]}`).join(", ") : e.reason), "wide"],
         ["committer", (e) => foreign(e.committer)],
         ["result", (e) => h("code", {}, (e.result || "").slice(0, 16))],
@@ -571,14 +576,20 @@
       ]));
       lossChart(el.loss, r, at.axis);
       laneChart(el.lanes, r, at, zoom);
-      el.shares.replaceChildren(h("details", {}, h("summary", {}, "The same as a table"), table("What each replica did, in the entries shown", [
+      // Rows that are not looked at are not made: with 256 replicas they would cost more than all the rest.
+      const sharesTable = () => table("What each replica did, in the entries shown", [
         ["replica", (x) => foreign(x.replica)],
         ...parts.map(([, title], k) => [title, (x) => `${duration(x.sum[k])} (${percent(x.all ? x.sum[k] / x.all : NaN)})`, "n"]),
         ["missing or rejected", (x) => number(x.missing), "n"], ["steps stale", (x) => number(x.stale), "n"], ["norm", (x) => number(x.norm), "n"],
         ["cosine", (x) => number(x.cosine, 2), "n"],
-      ], shares(r))));
-      if (at.open) el.shares.firstChild.open = true;
-      el.shares.firstChild.addEventListener("toggle", (event) => { at.open = event.target.open; });
+      ], shares(r));
+      if (!el.shares.firstChild) {
+        const place = h("div", {});
+        el.shares.append(h("details", { ontoggle: (event) => { at.open = event.target.open; place.replaceChildren(...(at.open ? [at.table()] : [])); } },
+          h("summary", {}, "The same as a table"), place));
+      }
+      at.table = sharesTable;
+      if (at.open) el.shares.firstChild.lastChild.replaceChildren(sharesTable());
       el.replicas.replaceChildren(table("Replicas", [
         ["replica", (x) => foreign(x.replica)], ["state", (x) => stateOf(x.state)], ["generation", (x) => number(x.generation), "n"],
         ["host", (x) => foreign(x.host)], ["step", (x) => number(x.step), "n"], ["entry", (x) => number(x.entry), "n"],

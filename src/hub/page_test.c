@@ -168,6 +168,71 @@ TEST(a_viewer_is_told_of_a_new_entry)
     close(fd);
 }
 
+/* ---- the store's requests */
+
+enum { VIEWERS = 8, LOOKS = 40 };
+
+static bool url_of_hub(void *user, char url[DL_VIEW_URL], const char *name)
+{
+    (void)user;
+    snprintf(url, DL_VIEW_URL, "http://127.0.0.1:%d/%s", fixture.port, name);
+    return true;
+}
+
+/* Requests of a kind that the hub has answered. */
+static uint64_t requests(const char *kind)
+{
+    char row[96];
+    uint64_t n = 0;
+    snprintf(row, sizeof row, "diloco_hub_requests_total{kind=\"%s\",", kind);
+    for (const char *at = get("/metrics"); (at = strstr(at, row));) {
+        at = strchr(at, ' ');
+        n += strtoull(at, NULL, 10);
+    }
+    return n;
+}
+
+static void *look_often(void *views)
+{
+    for (int i = 0; i < LOOKS; i++) {
+        const dl_view_part part = {.to = 0};
+        dl_view *view;
+        dl_buf out;
+        dl_buf_init(&out, DL_VIEW_JSON_MAX);
+        CHECK_OK(dl_views_get(&view, views, "run"));
+        CHECK_OK(dl_view_run_json(&out, view, &part));
+        dl_buf_clear(&out);
+        CHECK_OK(dl_view_entries_json(&out, view, 0, 50));
+        CHECK_CONTAINS("\"entry\":2", dl_buf_str(&out));
+        dl_view_let_go(view);
+        dl_buf_deinit(&out);
+    }
+    return NULL;
+}
+
+/* The limits are rates, by the time that the test took: a look (four listings) every five seconds,
+ * and one more look at the start. */
+TEST(many_viewers_cost_the_store_what_one_does)
+{
+    dl_views *views;
+    pthread_t threads[VIEWERS];
+    train(run_folder("run"));
+    fixture_serve((dl_hub_options){.page = true});
+    const uint64_t lists = requests("list"), gets = requests("get");
+    const dl_time began = dl_clock_now();
+    CHECK_OK(dl_views_create(&views, url_of_hub, NULL));
+    for (int i = 0; i < VIEWERS; i++)
+        CHECK_INT(0, pthread_create(&threads[i], NULL, look_often, views));
+    for (int i = 0; i < VIEWERS; i++)
+        CHECK_INT(0, pthread_join(threads[i], NULL));
+    dl_views_destroy(views);
+    const uint64_t s = (uint64_t)((dl_clock_now() - began) / DL_SECOND);
+    CHECK(requests("list") - lists <= 4 * (2 + s / 5 + 1));
+    /* Each object of a run of three entries and two replicas is read once for the view and once for
+     * the entries in full. Then come the next entry and the replicas' objects, eight a second. */
+    CHECK(requests("get") - gets <= 40 + 8 * (s + 1));
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +243,7 @@ int main(int argc, char **argv)
         HUB_TEST(what_the_page_shows_takes_a_token_where_the_hub_has_any),
         HUB_TEST(a_server_that_shows_runs_is_no_store),
         HUB_TEST(a_viewer_is_told_of_a_new_entry),
+        HUB_TEST(many_viewers_cost_the_store_what_one_does),
     };
     return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

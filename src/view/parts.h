@@ -9,6 +9,13 @@
 
 #include <pthread.h>
 
+enum { DL_VIEW_ENTRIES = 200 }; /* that are kept as texts, and that a request may ask for */
+
+typedef struct dl_view_entry {
+    uint64_t entry;
+    dl_buf text; /* empty: nothing is kept here */
+} dl_view_entry;
+
 struct dl_view {
     dl_view *next;
     dl_views *views;
@@ -25,7 +32,14 @@ struct dl_view {
     bool more;     /* there may be more to read */
     bool in_log;   /* and more entries among it */
     bool broken;
+
+    pthread_mutex_t entries_lock; /* guards `entries`; never taken with `lock` */
+    dl_view_entry entries[DL_VIEW_ENTRIES];
 };
+
+/* view_entries.c */
+void dl_view_entries_init(dl_view *view);
+void dl_view_entries_deinit(dl_view *view);
 
 /* Refresh unless the last one is young. With the lock. */
 DL_MUST_CHECK diloco_status dl_view_bring_up(dl_view *view);

@@ -34,6 +34,7 @@ static void view_free(dl_view *view)
 {
     dl_follower_close(view->follower);
     dl_model_deinit(&view->model);
+    dl_view_entries_deinit(view);
     pthread_mutex_destroy(&view->lock);
     free(view);
 }
@@ -75,6 +76,7 @@ static diloco_status view_create(dl_view **out, dl_views *v, const char *name)
     if (!view) return dl_fail(DILOCO_ENOMEM, "no memory for the view of a run");
     pthread_mutex_init(&view->lock, NULL);
     dl_model_init(&view->model);
+    dl_view_entries_init(view);
     view->views = v;
     const bool named = strlen(name) < sizeof view->name && v->url_of(v->user, view->url, name);
     snprintf(view->name, sizeof view->name, "%s", named ? name : "");

@@ -2,8 +2,9 @@
  *
  * A request refreshes a view if the last refresh is a second old, so any number of viewers cost the
  * store what one does: a read of the next entry a second, and a look at the replicas (four
- * listings) every five seconds. A refresh stops after a quarter of a second; then the answer says
- * "loading", and the next request goes on. Nothing is ever written. Any thread. */
+ * listings) every five seconds. An entry in full is read when one of them asks for it. A refresh
+ * stops after a quarter of a second; then the answer says "loading", and the next request goes on.
+ * Nothing is ever written. Any thread. */
 #ifndef DL_VIEW_VIEW_H
 #define DL_VIEW_VIEW_H
 
@@ -39,7 +40,8 @@ typedef struct dl_view_part {
  * another one has its place: let it go and get it again. Other errors are the store's. */
 DL_MUST_CHECK diloco_status dl_view_run_json(dl_buf *out, dl_view *view, const dl_view_part *part);
 DL_MUST_CHECK diloco_status dl_view_row_json(dl_buf *out, dl_view *view); /* of the list of runs */
-/* Without a refresh: the run's settings; at most 200 entries from `from`, read from the log. */
+/* Without a refresh: the run's settings; at most 200 entries from `from`. Those that were asked for
+ * last are kept, so that each is read from the store once. */
 DL_MUST_CHECK diloco_status dl_view_settings_json(dl_buf *out, dl_view *view);
 DL_MUST_CHECK diloco_status dl_view_entries_json(dl_buf *out, dl_view *view, uint64_t from,
                                                  uint64_t n);

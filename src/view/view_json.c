@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { POINTS = 400, BINS = 64, MOST_POINTS = 4000, MOST_BINS = 400, MOST_CELLS = 16384 };
-enum { WINDOW = 24, MOST_ENTRIES_ASKED = 200, MOST_HAPPENINGS = 100 };
+enum { POINTS = 400, BINS = 64, MOST_POINTS = 4000, MOST_BINS = 400, MOST_CELLS = 8192 };
+enum { WINDOW = 24, MOST_HAPPENINGS = 100 };
 
 static const char *state_of(const diloco_replica_status *r)
 {
@@ -493,56 +493,4 @@ diloco_status dl_view_settings_json(dl_buf *out, dl_view *view)
     if (!status) status = end(&j);
     pthread_mutex_unlock(&view->lock);
     return status;
-}
-
-typedef struct asked {
-    dl_json *json;
-    uint64_t left;
-} asked;
-
-static void add_names(dl_json *j, const char *key, const char *const *names, size_t n)
-{
-    dl_json_array(j, key);
-    for (size_t i = 0; i < n; i++)
-        dl_json_str(j, NULL, names[i]);
-    dl_json_end(j);
-}
-
-static diloco_status add_entry(void *user, const diloco_log_entry *e)
-{
-    asked *a = user;
-    dl_json *j = a->json;
-    dl_json_object(j, NULL);
-    dl_json_u64(j, "entry", e->entry);
-    dl_json_bool(j, "commit", e->commit);
-    dl_json_u64(j, "fragment", e->fragment);
-    dl_json_u64(j, "position", e->position);
-    dl_json_str(j, "committer", e->committer);
-    dl_json_str(j, "reason", e->reason);
-    add_names(j, "members", e->members, e->n_members);
-    dl_json_array(j, "weights");
-    for (size_t i = 0; e->weights && i < e->n_members; i++)
-        dl_json_f64(j, NULL, (double)e->weights[i]);
-    dl_json_end(j);
-    add_names(j, "rejected", e->rejected, e->n_rejected);
-    add_names(j, "rejected_for", e->rejected_for, e->n_rejected);
-    dl_json_f64(j, "loss", e->commit ? e->loss : NAN);
-    dl_json_u64(j, "bytes", e->bytes);
-    dl_json_str(j, "combined_by", e->combined_by);
-    dl_json_str(j, "result", e->result);
-    dl_json_str(j, "prev", e->prev);
-    dl_json_end(j);
-    return --a->left ? DILOCO_OK : DILOCO_ECLOSED;
-}
-
-diloco_status dl_view_entries_json(dl_buf *out, dl_view *view, uint64_t from, uint64_t n)
-{
-    dl_json j = begin(out);
-    asked a = {&j, n > MOST_ENTRIES_ASKED ? MOST_ENTRIES_ASKED : n};
-    diloco_status status = DILOCO_OK;
-    dl_json_array(&j, "entries");
-    /* By a reader of its own: viewers of the rest do not wait. The URL of a view never changes. */
-    if (a.left) status = diloco_log_walk(view->url, from, add_entry, &a);
-    dl_json_end(&j);
-    return status && status != DILOCO_ECLOSED ? status : end(&j);
 }

@@ -149,6 +149,20 @@ TEST(entries_and_settings_are_those_of_the_log_and_of_run_json)
         CHECK_INT(2, dl_json_count(dl_json_get(it.value, "members")));
     }
     CHECK(!dl_json_next(&it));
+    char file[1300];
+    snprintf(file, sizeof file, "%s/a/log/0000000002.json", folder);
+    CHECK_INT(0, remove(file)); /* it is not read again */
+    dl_buf_clear(&out);
+    CHECK_OK(dl_view_entries_json(&out, view, 2, 100));
+    it = dl_json_each(dl_json_get(parsed(&out), "entries"));
+    for (uint64_t e = 2; e <= 3; e++) {
+        CHECK(dl_json_next(&it));
+        CHECK_INT(e, count(it.value, "entry"));
+    }
+    CHECK(!dl_json_next(&it));
+    dl_buf_clear(&out);
+    CHECK_OK(dl_view_entries_json(&out, view, UINT64_MAX, UINT64_MAX));
+    CHECK_STR("{\"entries\":[]}", dl_buf_str(&out));
     dl_buf_clear(&out);
     CHECK_OK(dl_view_settings_json(&out, view));
     CHECK_CONTAINS("{\"name\":\"trainer.rounds\",\"value\":\"4\"", dl_buf_str(&out));

@@ -192,6 +192,7 @@ const cases = {
       must((await page.locator("section", { has: page.getByRole("heading", { name: "Loss" }) }).locator("path.series").count()) >= 2, `no curves against ${axis}`);
     }
     await page.getByText("The same as a table").click();
+    await page.locator("details tbody tr").first().waitFor();
     must((await page.locator("details tbody tr").count()) === 4, "the table of lanes has other than 4 replicas");
     const heads = await page.locator("details thead th").allInnerTexts();
     for (const name of ["norm", "cosine"])
