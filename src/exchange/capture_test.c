@@ -194,7 +194,7 @@ static void one_large(float *g)
 /* ---- error feedback ----------------------------------------------------------------------- */
 
 /* Algorithms: a = g + beta e; send C(a); e = a - C(a). */
-TEST(p17_what_was_not_sent_is_added_to_what_is_sent_next)
+TEST(p17_residual_is_added_to_the_next_contribution)
 {
     world w;
     float g[N];
@@ -331,7 +331,7 @@ TEST(a_replica_takes_its_own_contribution_as_others_decode_it)
 
 /* Where replicas do not wait for each other, other replicas' entries come between capture and
  * upload. */
-TEST(p20_what_was_taken_stays_while_an_entry_of_another_is_computed)
+TEST(p20_capture_survives_the_computation_of_anothers_entry)
 {
     world w;
     float g[N];
@@ -354,7 +354,7 @@ TEST(p20_what_was_taken_stays_while_an_entry_of_another_is_computed)
 
 /* ---- captures ------------------------------------------------------------------------------- */
 
-TEST(what_was_taken_does_not_change_with_further_training)
+TEST(capture_does_not_change_with_further_training)
 {
     world w;
     make_world(&w, "f32", "0");
@@ -371,7 +371,7 @@ TEST(what_was_taken_does_not_change_with_further_training)
     end_world(&w);
 }
 
-TEST(what_was_not_taken_is_contributed_as_nothing_and_leaves_what_was_alone)
+TEST(missing_capture_is_an_empty_contribution_and_changes_no_other)
 {
     world w;
     make_world(&w, "f32", "0");
@@ -391,7 +391,7 @@ TEST(what_was_not_taken_is_contributed_as_nothing_and_leaves_what_was_alone)
     end_world(&w);
 }
 
-TEST(p15_what_a_former_life_put_is_not_put_again_as_nothing)
+TEST(p15_earlier_generations_contribution_is_not_replaced_by_an_empty_one)
 {
     world w;
     make_world(&w, "f32", "0");
@@ -433,14 +433,14 @@ TEST(a_movement_that_is_not_finite_is_refused_by_name)
     end_world(&w);
 }
 
-TEST_MAIN(p20_what_was_taken_stays_while_an_entry_of_another_is_computed,
-          p17_what_was_not_sent_is_added_to_what_is_sent_next,
+TEST_MAIN(p20_capture_survives_the_computation_of_anothers_entry,
+          p17_residual_is_added_to_the_next_contribution,
           p17_an_entry_that_does_not_count_it_leaves_the_residual,
           p17_after_an_abort_the_same_movement_is_sent_once_more_and_not_twice_as_much,
           p17_a_counted_contribution_that_is_not_known_here_zeroes_the_residual,
           a_component_below_the_threshold_is_sent_at_last_with_error_feedback_and_never_without,
           a_replica_takes_its_own_contribution_as_others_decode_it,
-          what_was_taken_does_not_change_with_further_training,
-          what_was_not_taken_is_contributed_as_nothing_and_leaves_what_was_alone,
-          p15_what_a_former_life_put_is_not_put_again_as_nothing, a_contribution_may_be_put_again,
-          a_movement_that_is_not_finite_is_refused_by_name)
+          capture_does_not_change_with_further_training,
+          missing_capture_is_an_empty_contribution_and_changes_no_other,
+          p15_earlier_generations_contribution_is_not_replaced_by_an_empty_one,
+          a_contribution_may_be_put_again, a_movement_that_is_not_finite_is_refused_by_name)

@@ -146,7 +146,7 @@ static void fetch_all(answer out[CREW], world *w, int n_fetchers)
     dl_exec_destroy(exec);
 }
 
-TEST(several_at_a_time_are_what_they_are_one_after_the_other)
+TEST(parallel_reads_give_the_same_answers_as_serial_ones)
 {
     world w;
     answer one[CREW], several[CREW];
@@ -193,7 +193,7 @@ TEST(a_store_that_is_away_is_unreachable_for_its_first_readers_too)
     end_world(&w);
 }
 
-TEST(what_was_read_ahead_is_not_read_again)
+TEST(prefetched_contribution_is_not_read_again)
 {
     world w;
     dl_ahead ahead[CREW];
@@ -210,7 +210,7 @@ TEST(what_was_read_ahead_is_not_read_again)
 }
 
 /* After a snapshot or an entry between two requests, nothing from before is answered. */
-TEST(another_ask_forgets_what_was_read_ahead)
+TEST(other_request_drops_prefetched_contributions)
 {
     world w;
     dl_ahead ahead[CREW];
@@ -273,7 +273,7 @@ static dl_exec *put_and_lose(world *w, answer *stored)
     return exec;
 }
 
-TEST(p8_what_the_store_vouches_for_is_known_without_reading_it)
+TEST(p8_confirmed_upload_is_not_read_back)
 {
     static const char *const packings[] = {"none", "zstd"};
     for (size_t i = 0; i < 2; i++) {
@@ -299,7 +299,7 @@ static void damage_payload(dl_exec *exec)
 }
 
 /* The sent bytes or the capture that they were made from: either is enough. */
-TEST(p8_where_one_of_both_was_overwritten_the_other_is_taken)
+TEST(p8_sent_bytes_or_capture_are_enough_without_reading)
 {
     for (int payload = 0; payload < 2; payload++) {
         world w;
@@ -321,7 +321,7 @@ TEST(p8_where_one_of_both_was_overwritten_the_other_is_taken)
 }
 
 /* Both may be overwritten when the next are made; and a folder confirms no upload. */
-TEST(p8_what_was_overwritten_or_nobody_vouches_for_is_read)
+TEST(p8_overwritten_or_unconfirmed_contribution_is_read_back)
 {
     for (int vouches = 0; vouches < 2; vouches++) {
         world w;
@@ -412,7 +412,7 @@ static uint64_t from_owners(dl_exec *exec, const world *w, dl_peers *p, bool fre
     return dl_peers_count(p).from_peers - before;
 }
 
-TEST(what_is_doubted_is_read_from_the_store_alone)
+TEST(doubtful_contribution_is_read_from_the_store_alone)
 {
     world w;
     if (!DL_CRYPTO) skip();
@@ -435,7 +435,7 @@ TEST(what_is_doubted_is_read_from_the_store_alone)
     end_world(&w);
 }
 
-TEST(who_closes_entries_in_a_roster_of_keys_reads_from_the_store_alone)
+TEST(committer_in_a_roster_of_keys_reads_from_the_store_alone)
 {
     world w;
     if (!DL_CRYPTO) skip();
@@ -449,11 +449,11 @@ TEST(who_closes_entries_in_a_roster_of_keys_reads_from_the_store_alone)
     end_world(&w);
 }
 
-TEST_MAIN(several_at_a_time_are_what_they_are_one_after_the_other,
+TEST_MAIN(parallel_reads_give_the_same_answers_as_serial_ones,
           a_store_that_is_away_is_unreachable_for_its_first_readers_too,
-          what_was_read_ahead_is_not_read_again, another_ask_forgets_what_was_read_ahead,
-          a_fresh_reading_is_one, p8_what_the_store_vouches_for_is_known_without_reading_it,
-          p8_where_one_of_both_was_overwritten_the_other_is_taken,
-          p8_what_was_overwritten_or_nobody_vouches_for_is_read,
-          what_is_doubted_is_read_from_the_store_alone,
-          who_closes_entries_in_a_roster_of_keys_reads_from_the_store_alone)
+          prefetched_contribution_is_not_read_again, other_request_drops_prefetched_contributions,
+          a_fresh_reading_is_one, p8_confirmed_upload_is_not_read_back,
+          p8_sent_bytes_or_capture_are_enough_without_reading,
+          p8_overwritten_or_unconfirmed_contribution_is_read_back,
+          doubtful_contribution_is_read_from_the_store_alone,
+          committer_in_a_roster_of_keys_reads_from_the_store_alone)

@@ -172,7 +172,7 @@ static void plain(float theta[TOY_N])
     memcpy(theta, known, sizeof known);
 }
 
-TEST(members_that_read_from_each_other_end_in_the_bits_of_those_who_do_not)
+TEST(members_that_read_from_peers_end_with_the_same_bits)
 {
     float theta[TOY_N];
     played p;
@@ -189,7 +189,7 @@ TEST(members_that_read_from_each_other_end_in_the_bits_of_those_who_do_not)
     CHECK_INT(p.fell_back, p.absent + p.gone);
 }
 
-TEST(what_is_put_ahead_is_shown_once_the_store_has_it)
+TEST(pipelined_upload_is_served_after_the_store_has_it)
 {
     played beside, direct;
     fresh_fake();
@@ -290,7 +290,7 @@ TEST(a_key_is_welcome_once_it_is_a_members)
 }
 
 /* There is space for two at a time. */
-TEST(who_comes_after_many_others_is_known_too)
+TEST(member_that_joins_after_many_others_is_known)
 {
     dl_config config;
     dl_signer *members[4];
@@ -358,7 +358,7 @@ static void refuses(const char *name, const char *value, const char *says)
     CHECK_CONTAINS(says, diloco_error_text());
 }
 
-TEST(what_moves_nothing_from_member_to_member_is_refused)
+TEST(run_that_moves_nothing_between_members_refuses_peers)
 {
     refuses("server.diloco.exchange", "leader", "allgather");
     refuses("server.diloco.exchange", "sharded", "allgather");
@@ -377,12 +377,13 @@ TEST(a_run_that_was_made_to_combine_for_all_is_refused)
     CHECK_CONTAINS("combines them by \"leader\"", second.text);
 }
 
-TEST_MAIN(members_that_read_from_each_other_end_in_the_bits_of_those_who_do_not,
-          what_is_put_ahead_is_shown_once_the_store_has_it,
+TEST_MAIN(members_that_read_from_peers_end_with_the_same_bits,
+          pipelined_upload_is_served_after_the_store_has_it,
           wrong_bytes_under_the_right_name_cost_one_reading_and_the_store_has_the_right_ones,
           a_stalled_member_costs_one_time_out, a_member_that_has_it_not_may_be_asked_again_at_once,
           members_without_it_are_read_from_the_store, a_key_is_welcome_once_it_is_a_members,
-          who_comes_after_many_others_is_known_too, the_last_contributions_are_shown_and_no_others,
+          member_that_joins_after_many_others_is_known,
+          the_last_contributions_are_shown_and_no_others,
           a_program_without_a_server_is_refused_by_name,
-          what_moves_nothing_from_member_to_member_is_refused,
+          run_that_moves_nothing_between_members_refuses_peers,
           a_run_that_was_made_to_combine_for_all_is_refused)

@@ -121,18 +121,18 @@ static void check_beside(const char *exchange, const char *name)
     forget(plain), forget(all);
 }
 
-TEST(an_entry_is_folded_and_adopted_while_the_next_contribution_is_under_way)
+TEST(entry_is_applied_and_adopted_during_a_pipelined_upload)
 {
     check_beside("allgather", "whole");
 }
 
 /* The upload of the table is held; the slices were uploaded before it. */
-TEST(p19_slices_are_under_way_beside_everything_else_too)
+TEST(p19_entry_is_applied_and_adopted_during_a_pipelined_upload_of_slices)
 {
     check_beside("sharded", "sliced");
 }
 
-TEST(what_was_put_ahead_is_tried_again_where_the_store_does_not_answer)
+TEST(pipelined_upload_is_retried_if_the_store_does_not_answer)
 {
     toy plain[CREW], all[CREW];
     live(plain, "answers", false, 0);
@@ -145,7 +145,7 @@ TEST(what_was_put_ahead_is_tried_again_where_the_store_does_not_answer)
     forget(plain), forget(all);
 }
 
-TEST(what_was_put_ahead_and_cannot_be_ends_the_run_with_its_reason)
+TEST(pipelined_upload_that_fails_ends_the_run_with_its_reason)
 {
     toy all[CREW];
     gate.failure = DILOCO_EIO;
@@ -156,7 +156,7 @@ TEST(what_was_put_ahead_and_cannot_be_ends_the_run_with_its_reason)
     forget(all);
 }
 
-TEST_MAIN(an_entry_is_folded_and_adopted_while_the_next_contribution_is_under_way,
-          p19_slices_are_under_way_beside_everything_else_too,
-          what_was_put_ahead_is_tried_again_where_the_store_does_not_answer,
-          what_was_put_ahead_and_cannot_be_ends_the_run_with_its_reason)
+TEST_MAIN(entry_is_applied_and_adopted_during_a_pipelined_upload,
+          p19_entry_is_applied_and_adopted_during_a_pipelined_upload_of_slices,
+          pipelined_upload_is_retried_if_the_store_does_not_answer,
+          pipelined_upload_that_fails_ends_the_run_with_its_reason)

@@ -231,7 +231,7 @@ TEST(p19_and_with_any_rule_that_goes_element_by_element)
     check_same(4, "overlap", overlap);
 }
 
-TEST(p19_and_with_any_rule_or_check_that_measures_whole_members)
+TEST(p19_same_states_with_any_rule_or_check_that_measures_members)
 {
     static const char *const rules[][2] = {
         {"krum", "none"},          {"multi_krum", "none"},  {"geometric_median", "none"},
@@ -379,7 +379,7 @@ static const char *run_with_forged(const char *name, const char *const (*setting
     return store;
 }
 
-TEST(p19_an_only_owner_is_believed_and_an_audit_disputes_what_it_has_combined)
+TEST(p19_single_malicious_owner_is_found_by_an_audit_only)
 {
     static const char *const alone[][2] = {{"server.diloco.slice_owners", "1"}, {NULL, NULL}};
     diloco_verify_report report;
@@ -400,7 +400,7 @@ static void check_forged_is_found(const char *name, const char *const (*settings
         CHECK_STR(want.digest[e], got.digest[e]);
 }
 
-TEST(p19_where_owners_of_a_slice_differ_everybody_reads_all_members)
+TEST(p19_differing_owners_of_a_slice_make_every_replica_read_all_members)
 {
     static const char *const mean[][2] = {{"server.diloco.slice_owners", "2"}, {NULL, NULL}};
     static const char *const measured[][2] = {
@@ -447,7 +447,7 @@ TEST(p19_a_slice_for_all_that_is_damaged_is_combined_again_from_the_members)
     CHECK_INT(3, log_of(store).n);
 }
 
-TEST(p19_a_member_whose_slice_is_damaged_is_needed_by_who_audits_and_by_nobody_else)
+TEST(p19_member_with_a_damaged_slice_is_needed_by_audits_only)
 {
     const char *store = make_run("member");
     void *theta;
@@ -464,11 +464,11 @@ TEST(p19_a_member_whose_slice_is_damaged_is_needed_by_who_audits_and_by_nobody_e
 TEST_MAIN(a_slice_has_all_bytes_that_its_elements_are_decoded_from,
           p19_every_entry_has_the_bits_of_an_allgather_with_any_codec_that_can_be_cut,
           p19_and_with_2_to_8_members, p19_and_with_any_rule_that_goes_element_by_element,
-          p19_and_with_any_rule_or_check_that_measures_whole_members,
+          p19_same_states_with_any_rule_or_check_that_measures_members,
           p19_and_with_several_owners_of_each_slice,
           p19_what_each_replica_writes_and_reads_is_what_the_formulas_say,
-          p19_an_only_owner_is_believed_and_an_audit_disputes_what_it_has_combined,
-          p19_where_owners_of_a_slice_differ_everybody_reads_all_members,
+          p19_single_malicious_owner_is_found_by_an_audit_only,
+          p19_differing_owners_of_a_slice_make_every_replica_read_all_members,
           p19_an_owner_that_is_killed_delays_the_run_and_nothing_else,
           p19_a_slice_for_all_that_is_damaged_is_combined_again_from_the_members,
-          p19_a_member_whose_slice_is_damaged_is_needed_by_who_audits_and_by_nobody_else)
+          p19_member_with_a_damaged_slice_is_needed_by_audits_only)

@@ -283,7 +283,7 @@ TEST(a_whole_contribution_is_handed_out)
     check_good(scratch_path("good"), NULL);
 }
 
-TEST(a_contribution_may_lie_in_a_spool_file_that_has_no_name)
+TEST(contribution_may_be_in_an_unlinked_spool_file)
 {
     char *folder = scratch_folder("spool");
     check_good("mem://spool", folder);
@@ -348,7 +348,7 @@ static void end_packed(scene *s)
     scene_end(s);
 }
 
-TEST(a_packed_contribution_arrives_as_what_was_packed)
+TEST(compressed_contribution_arrives_with_the_original_values)
 {
     scene s;
     dl_contribution facts;
@@ -820,11 +820,11 @@ TEST_MAIN(a_signed_contribution_is_its_own_replicas_alone,
           every_flipped_bit_of_a_proof_is_rejected, values_become_movements_in_the_slot,
           a_header_reads_back_equal, fields_stand_where_the_format_says,
           every_flipped_bit_of_a_header_is_found, a_header_that_cannot_be_is_refused,
-          a_whole_contribution_is_handed_out,
-          a_contribution_may_lie_in_a_spool_file_that_has_no_name,
-          a_large_contribution_arrives_in_pieces, a_packed_contribution_arrives_as_what_was_packed,
-          lies_about_packing_are_rejected, every_flipped_bit_is_rejected,
-          every_truncation_is_rejected, what_belongs_elsewhere_is_rejected,
+          a_whole_contribution_is_handed_out, contribution_may_be_in_an_unlinked_spool_file,
+          a_large_contribution_arrives_in_pieces,
+          compressed_contribution_arrives_with_the_original_values, lies_about_packing_are_rejected,
+          every_flipped_bit_is_rejected, every_truncation_is_rejected,
+          what_belongs_elsewhere_is_rejected,
           sizes_that_are_not_the_fragments_are_rejected_before_they_are_used,
           p9_one_of_no_samples_is_a_header_alone,
           p9_one_of_no_samples_that_has_something_else_is_rejected,

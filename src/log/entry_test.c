@@ -182,7 +182,7 @@ static void check_refused(dl_entry *e, const char *part)
     dl_entry_deinit(e);
 }
 
-TEST(fed_17_an_abort_of_nobody_may_name_the_state_that_it_leaves)
+TEST(fed_17_abort_without_members_may_name_its_resulting_state)
 {
     dl_entry e = an_entry(), back;
     e.commit = false;
@@ -207,7 +207,7 @@ TEST(fed_17_an_abort_of_nobody_may_name_the_state_that_it_leaves)
     dl_entry_deinit(&e);
 }
 
-TEST(what_no_reader_would_take_is_not_written)
+TEST(entry_that_no_reader_accepts_is_not_written)
 {
     dl_entry e = an_entry();
     dl_member kept = e.members[0];
@@ -284,7 +284,7 @@ static void check_edited(diloco_status expected, const char *from, const char *t
     dl_entry_deinit(&e);
 }
 
-TEST(text_of_a_stranger_is_refused_by_the_member_that_is_wrong)
+TEST(untrusted_text_is_refused_by_the_name_of_the_wrong_member)
 {
     check_edited(DILOCO_OK, "\"version\":1", "\"version\":1,\"later\":{\"a\":[1]}", "");
     check_edited(DILOCO_EDIFFERS, "\"version\":1", "\"version\":2", "version 2");
@@ -433,7 +433,7 @@ static dl_entry a_rejecting_entry(void)
     return e;
 }
 
-TEST(p27_who_is_rejected_and_the_bans_read_back_equal)
+TEST(p27_rejections_and_bans_read_back_equal)
 {
     dl_entry e = a_rejecting_entry(), back;
     dl_buf text = written(&e), again;
@@ -461,7 +461,7 @@ static void cannot_reject(dl_entry *e, const char *why)
     dl_entry_deinit(e);
 }
 
-TEST(p27_no_member_is_rejected_nobody_twice_and_each_for_a_word)
+TEST(p27_rejections_are_distinct_not_members_and_have_a_word)
 {
     dl_entry e = a_rejecting_entry();
     e.rejected[0].life = life_of("r2", 8);
@@ -485,12 +485,12 @@ TEST(p27_no_member_is_rejected_nobody_twice_and_each_for_a_word)
     cannot_reject(&e, "an abort that rejects");
 }
 
-TEST_MAIN(p27_who_is_rejected_and_the_bans_read_back_equal,
-          p27_no_member_is_rejected_nobody_twice_and_each_for_a_word,
-          fed_17_an_abort_of_nobody_may_name_the_state_that_it_leaves, a_commit_reads_back_equal,
+TEST_MAIN(p27_rejections_and_bans_read_back_equal,
+          p27_rejections_are_distinct_not_members_and_have_a_word,
+          fed_17_abort_without_members_may_name_its_resulting_state, a_commit_reads_back_equal,
           an_entry_that_names_a_combined_update_reads_back, an_entry_of_version_1_is_still_read,
-          an_abort_reads_back_with_its_reason, what_no_reader_would_take_is_not_written,
-          text_of_a_stranger_is_refused_by_the_member_that_is_wrong,
+          an_abort_reads_back_with_its_reason, entry_that_no_reader_accepts_is_not_written,
+          untrusted_text_is_refused_by_the_name_of_the_wrong_member,
           more_members_than_there_is_room_for_are_refused, every_flipped_bit_and_every_cut_is_found,
           reading_and_writing_again_allocate_nothing, a_roster_keeps_its_order_and_its_size,
           a_thousand_members_fit_into_the_longest_text)

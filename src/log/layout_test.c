@@ -11,7 +11,7 @@ static dl_life life_of(const char *replica, uint32_t generation)
     return life;
 }
 
-TEST(names_are_what_the_layout_says)
+TEST(names_follow_the_layout)
 {
     dl_life r0 = life_of("r0", 3);
     dl_key key;
@@ -174,7 +174,7 @@ TEST(replicas_sort_by_the_numbers_in_their_names)
         }
 }
 
-TEST(lives_of_a_replica_sort_by_generation)
+TEST(generations_of_a_replica_sort_by_number)
 {
     dl_life a = life_of("r2", 9), b = life_of("r2", 10), c = life_of("r10", 0);
     CHECK(dl_life_compare(&a, &b) < 0 && dl_life_compare(&b, &a) > 0);
@@ -183,6 +183,6 @@ TEST(lives_of_a_replica_sort_by_generation)
     CHECK(!dl_life_equal(&a, &b) && dl_life_equal(&a, &a));
 }
 
-TEST_MAIN(names_are_what_the_layout_says, names_are_read_back, a_name_has_one_spelling,
+TEST_MAIN(names_follow_the_layout, names_are_read_back, a_name_has_one_spelling,
           a_replica_name_is_1_to_31_plain_characters, replicas_sort_by_the_numbers_in_their_names,
-          lives_of_a_replica_sort_by_generation)
+          generations_of_a_replica_sort_by_number)

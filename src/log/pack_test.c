@@ -21,7 +21,7 @@ static const size_t lengths[] = {
     0, 1, 3, 4, 4097, DL_PACK_PIECE - 1, DL_PACK_PIECE, DL_PACK_PIECE + 1, MOST};
 enum { N_LENGTHS = sizeof lengths / sizeof lengths[0] };
 
-TEST(what_is_packed_in_place_is_unpacked_in_place)
+TEST(packing_and_unpacking_in_place_restore_the_bytes)
 {
     static unsigned char want[MOST], buffer[GAP + MOST];
     dl_packer *packer;
@@ -91,7 +91,7 @@ TEST(lies_about_lengths_are_refused)
 }
 
 /* A frame claims a length beyond its limit: nothing is written past len. */
-TEST(what_grows_beyond_its_length_is_refused)
+TEST(frame_beyond_its_length_is_refused)
 {
     static unsigned char buffer[4 + DL_PACK_PIECE];
     dl_packer *packer;
@@ -125,6 +125,7 @@ TEST(changed_bytes_are_refused_or_give_other_bytes_of_the_same_length)
     dl_packer_destroy(packer);
 }
 
-TEST_MAIN(what_is_packed_in_place_is_unpacked_in_place, the_same_payload_packs_to_the_same_bytes,
-          lies_about_lengths_are_refused, what_grows_beyond_its_length_is_refused,
+TEST_MAIN(packing_and_unpacking_in_place_restore_the_bytes,
+          the_same_payload_packs_to_the_same_bytes, lies_about_lengths_are_refused,
+          frame_beyond_its_length_is_refused,
           changed_bytes_are_refused_or_give_other_bytes_of_the_same_length)

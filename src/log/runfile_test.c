@@ -122,7 +122,7 @@ static void check_edited(diloco_status expected, const char *from, const char *t
     dl_runfile_deinit(&file);
 }
 
-TEST(a_run_of_another_program_is_told_apart_from_damage)
+TEST(run_of_another_program_is_distinguished_from_damage)
 {
     check_edited(DILOCO_OK, "\"version\":1", "\"version\":1,\"later\":[]", "");
     check_edited(DILOCO_EDIFFERS, "\"version\":1", "\"version\":2", "version 2");
@@ -137,7 +137,7 @@ TEST(a_run_of_another_program_is_told_apart_from_damage)
                  "run.threads");
 }
 
-TEST(text_of_a_stranger_is_refused_by_the_member_that_is_wrong)
+TEST(untrusted_text_is_refused_by_the_name_of_the_wrong_member)
 {
     check_edited(DILOCO_EPROTO, "diloco-run", "diloco-entry", "diloco-entry");
     check_edited(DILOCO_EPROTO, RUN, "0123", "run");
@@ -155,7 +155,7 @@ TEST(text_of_a_stranger_is_refused_by_the_member_that_is_wrong)
     check_edited(DILOCO_EPROTO, "\"shape\":[7,3]", "\"shape\":[3,7]", "manifest_digest");
 }
 
-TEST(what_was_not_given_is_taken_from_the_run)
+TEST(options_not_given_are_taken_from_the_run)
 {
     dl_runfile file = a_runfile();
     dl_config here;
@@ -203,7 +203,7 @@ TEST(a_replica_of_another_program_series_is_refused_and_one_of_the_same_is_not)
     dl_runfile_deinit(&file);
 }
 
-TEST(at_most_8_lines_are_told)
+TEST(at_most_8_lines_are_listed)
 {
     static const char *const names[] = {
         "run.seed",      "run.replicas",         "run.min_replicas",   "trainer.rounds",
@@ -255,9 +255,9 @@ TEST(the_first_tensor_that_differs_is_named)
 
 TEST_MAIN(a_run_reads_back_with_its_options_and_tensors, regions_follow_the_runs_own_option,
           every_flipped_bit_and_every_cut_is_found,
-          a_run_of_another_program_is_told_apart_from_damage,
-          text_of_a_stranger_is_refused_by_the_member_that_is_wrong,
+          run_of_another_program_is_distinguished_from_damage,
+          untrusted_text_is_refused_by_the_name_of_the_wrong_member,
           a_replica_of_another_program_series_is_refused_and_one_of_the_same_is_not,
-          what_was_not_given_is_taken_from_the_run,
-          options_that_differ_are_named_with_both_values_and_their_origin, at_most_8_lines_are_told,
-          the_first_tensor_that_differs_is_named)
+          options_not_given_are_taken_from_the_run,
+          options_that_differ_are_named_with_both_values_and_their_origin,
+          at_most_8_lines_are_listed, the_first_tensor_that_differs_is_named)

@@ -29,7 +29,7 @@ static void write_note(dl_buf *out, const char *text)
     CHECK_OK(dl_sealed_end(&j, start));
 }
 
-TEST(a_signed_text_is_sealed_and_says_who_signed_it)
+TEST(signed_text_is_sealed_and_names_its_signer)
 {
     dl_signer *a = signer_of("a.pem");
     dl_public by;
@@ -111,7 +111,7 @@ TEST(an_invitation_reads_back_and_no_other_text_does)
     dl_signer_close(a);
 }
 
-TEST_MAIN(a_signed_text_is_sealed_and_says_who_signed_it, no_byte_of_a_signed_text_can_be_another,
+TEST_MAIN(signed_text_is_sealed_and_names_its_signer, no_byte_of_a_signed_text_can_be_another,
           an_invitation_reads_back_and_no_other_text_does)
 
 #else

@@ -7,7 +7,7 @@
 
 enum { ROOM = 1 << 20 };
 
-TEST(a_text_comes_back_behind_what_is_there)
+TEST(unpacked_text_is_appended)
 {
     static char text[200000];
     static const size_t lengths[] = {0, 1, 1000, sizeof text};
@@ -32,7 +32,7 @@ TEST(a_text_comes_back_behind_what_is_there)
     dl_buf_deinit(&out);
 }
 
-TEST(what_is_no_frame_or_too_long_is_refused_and_nothing_is_added)
+TEST(invalid_or_long_frame_is_refused_and_adds_nothing)
 {
     static char text[5000];
     dl_zipper *z;
@@ -57,5 +57,4 @@ TEST(what_is_no_frame_or_too_long_is_refused_and_nothing_is_added)
     dl_buf_deinit(&out);
 }
 
-TEST_MAIN(a_text_comes_back_behind_what_is_there,
-          what_is_no_frame_or_too_long_is_refused_and_nothing_is_added)
+TEST_MAIN(unpacked_text_is_appended, invalid_or_long_frame_is_refused_and_adds_nothing)

@@ -33,14 +33,14 @@ TEST(swm30_a_model_far_worse_than_its_members_names_the_outer_step_and_the_norms
     CHECK(!after(&s, 2, 9, 2 * DL_SETBACK_STEPS, text, sizeof text)); /* once */
 }
 
-TEST(a_loss_that_is_no_number_is_a_setback)
+TEST(loss_that_is_not_a_number_is_a_divergence)
 {
     dl_setback s = {.left = 0};
     char text[2048];
     CHECK(after(&s, 2, (double)NAN, DL_SETBACK_STEPS, text, sizeof text));
 }
 
-TEST(noise_is_none)
+TEST(noise_is_no_divergence)
 {
     dl_setback s = {.left = 0};
     char text[2048];
@@ -52,7 +52,7 @@ TEST(noise_is_none)
     CHECK(after(&s, -4, 1, DL_SETBACK_STEPS, text, sizeof text));
 }
 
-TEST(steps_behind_the_next_entries_count_on)
+TEST(steps_after_the_next_entry_count_too)
 {
     dl_setback s = {.left = 0};
     char text[2048];
@@ -71,5 +71,5 @@ TEST(a_hundred_members_do_not_fit_and_do_no_harm)
 }
 
 TEST_MAIN(swm30_a_model_far_worse_than_its_members_names_the_outer_step_and_the_norms,
-          a_loss_that_is_no_number_is_a_setback, noise_is_none,
-          steps_behind_the_next_entries_count_on, a_hundred_members_do_not_fit_and_do_no_harm)
+          loss_that_is_not_a_number_is_a_divergence, noise_is_no_divergence,
+          steps_after_the_next_entry_count_too, a_hundred_members_do_not_fit_and_do_no_harm)

@@ -116,7 +116,7 @@ static void vanish_for_good(toy *t, diloco_run *run, const char *line)
  * too. */
 static const char *const soon_given_up = "2";
 
-TEST(a_store_that_stays_away_ends_a_life_that_resumes_when_it_is_back)
+TEST(unreachable_store_ends_a_process_that_later_resumes)
 {
     vanishing v = {.store = scratch_path("gone"), .away = scratch_path("gone-away")};
     toy t = toy_of("r0", v.store);
@@ -227,7 +227,7 @@ static void goes_on(toy *t, const char *store, const char *reason)
     free(t->record);
 }
 
-TEST(a_full_disk_is_waited_for_and_the_run_goes_on)
+TEST(run_waits_for_a_full_disk_and_continues)
 {
     char *filler;
     const char *store = scratch_path("refilled");
@@ -308,7 +308,7 @@ TEST(an_io_error_of_a_folder_is_waited_for)
     goes_on(&t, store, "is in the way");
 }
 
-TEST(a_disk_that_stays_full_ends_a_life_with_its_reason_and_nothing_is_lost)
+TEST(disk_that_stays_full_ends_the_process_without_loss)
 {
     char *filler;
     const char *store = scratch_path("full");
@@ -435,7 +435,7 @@ static double step_after_forged_entry(toy *t, const diloco_run_info *now)
     return toy_step(t, now);
 }
 
-TEST(a_committer_that_flips_a_bit_is_found_out_by_every_replica_and_the_run_goes_on)
+TEST(every_replica_finds_a_flipped_bit_and_the_run_continues)
 {
     toy all[2];
     const char *store = scratch_path("liar");
@@ -600,14 +600,12 @@ TEST(every_byte_in_the_store_is_of_the_manifest_and_nothing_private_is_among_the
 
 TEST_MAIN(swm8_the_steps_of_a_round_need_no_store,
           a_store_that_vanishes_and_returns_delays_a_run_and_nothing_else,
-          a_store_that_stays_away_ends_a_life_that_resumes_when_it_is_back,
+          unreachable_store_ends_a_process_that_later_resumes,
           an_interrupt_is_heard_while_the_store_is_away,
           a_join_that_fails_takes_nothing_and_can_be_tried_again,
-          a_full_disk_is_waited_for_and_the_run_goes_on,
-          a_full_disk_of_the_local_state_is_waited_for,
+          run_waits_for_a_full_disk_and_continues, a_full_disk_of_the_local_state_is_waited_for,
           a_store_that_is_read_only_for_a_while_delays_a_run_and_nothing_else,
-          an_io_error_of_a_folder_is_waited_for,
-          a_disk_that_stays_full_ends_a_life_with_its_reason_and_nothing_is_lost,
+          an_io_error_of_a_folder_is_waited_for, disk_that_stays_full_ends_the_process_without_loss,
           a_read_only_store_is_said_by_name,
-          a_committer_that_flips_a_bit_is_found_out_by_every_replica_and_the_run_goes_on,
+          every_replica_finds_a_flipped_bit_and_the_run_continues,
           every_byte_in_the_store_is_of_the_manifest_and_nothing_private_is_among_them)

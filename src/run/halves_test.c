@@ -86,7 +86,7 @@ static bool is_put(dl_store *store)
 }
 
 /* r0 alone waits for r1, which is absent: prepare returns, and its capture is uploaded. */
-TEST(what_prepare_took_is_sent_while_the_caller_does_something_else)
+TEST(prepared_capture_is_uploaded_before_perform)
 {
     const diloco_step_report report = {.loss = 1, .samples = 1};
     dl_store *store;
@@ -139,5 +139,4 @@ TEST(halves_out_of_order_are_refused_or_nothing)
 }
 
 TEST_MAIN(the_two_halves_of_a_step_are_a_step_to_the_bit,
-          what_prepare_took_is_sent_while_the_caller_does_something_else,
-          halves_out_of_order_are_refused_or_nothing)
+          prepared_capture_is_uploaded_before_perform, halves_out_of_order_are_refused_or_nothing)

@@ -10,7 +10,7 @@ static diloco_config *config_of(const char *store)
     return c;
 }
 
-TEST(what_cannot_be_a_run_is_refused_by_name)
+TEST(impossible_options_are_refused_by_name)
 {
     diloco_run *run;
     diloco_config *c = config_of(NULL);
@@ -201,7 +201,7 @@ TEST(any_number_of_runs_live_in_one_process)
     CHECK_CONTAINS("w[0]", lost->text);
 }
 
-TEST_MAIN(what_cannot_be_a_run_is_refused_by_name,
+TEST_MAIN(impossible_options_are_refused_by_name,
           calls_out_of_order_and_tensors_that_cannot_be_are_refused,
           a_tensor_named_twice_is_refused_when_the_run_is_made,
           a_first_value_or_a_movement_that_is_not_finite_is_named,

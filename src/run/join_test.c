@@ -195,7 +195,7 @@ static void end_of_interrupted(toy *all, const char *store)
     CHECK_STR(undisturbed(), verified(store).digest);
 }
 
-TEST(an_interrupted_exchange_goes_on_when_called_again)
+TEST(interrupted_exchange_continues_when_called_again)
 {
     toy all[CREW];
     const char *store = scratch_path("again");
@@ -427,7 +427,7 @@ TEST(damaged_or_foreign_local_state_is_refused_with_the_way_out_and_nothing_is_l
     free(path), free(text);
 }
 
-TEST(whose_local_state_is_gone_says_that_it_begins_anew)
+TEST(replica_without_its_local_state_warns_that_moments_restart)
 {
     const char *state = scratch_path("gone.state");
     char *path;
@@ -518,7 +518,7 @@ TEST(a_later_life_elsewhere_fences_the_one_before)
 
 /* Two machines use one name. The second uploads the same bytes as the first, so no contribution
  * shows it. */
-TEST(a_later_life_that_puts_nothing_fences_the_one_before_at_a_heartbeat)
+TEST(later_generation_without_uploads_fences_at_a_heartbeat)
 {
     toy all[2];
     const char *store = scratch_path("twins");
@@ -539,7 +539,7 @@ TEST(a_later_life_that_puts_nothing_fences_the_one_before_at_a_heartbeat)
 
 TEST_MAIN(killed_replicas_started_again_end_in_the_same_bits,
           replicas_stopped_cleanly_at_any_step_and_resumed_end_in_the_same_bits,
-          an_interrupted_exchange_goes_on_when_called_again,
+          interrupted_exchange_continues_when_called_again,
           an_interrupted_exchange_can_be_closed_and_resumed,
           a_finished_run_is_joined_and_found_done,
           another_run_in_the_same_store_is_refused_with_every_difference,
@@ -547,8 +547,8 @@ TEST_MAIN(killed_replicas_started_again_end_in_the_same_bits,
           a_replica_of_another_format_or_series_is_refused_at_joining_by_a_sentence,
           a_damaged_run_json_and_a_damaged_first_state_are_refused_and_left_alone,
           damaged_or_foreign_local_state_is_refused_with_the_way_out_and_nothing_is_lost,
-          whose_local_state_is_gone_says_that_it_begins_anew,
+          replica_without_its_local_state_warns_that_moments_restart,
           a_second_process_of_the_same_replica_here_is_refused_by_the_lock,
           the_loser_of_a_race_for_a_name_notes_that_the_name_is_not_its_own,
           a_later_life_elsewhere_fences_the_one_before,
-          a_later_life_that_puts_nothing_fences_the_one_before_at_a_heartbeat)
+          later_generation_without_uploads_fences_at_a_heartbeat)

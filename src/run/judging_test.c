@@ -29,7 +29,7 @@ static void put_three(world *w, uint64_t entry)
     put(w, entry, "r2", 0)->norm2 = 1e6;
 }
 
-TEST(p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less)
+TEST(p27_commit_names_rejected_replica_and_reason)
 {
     world w;
     make_court(&w, "0");
@@ -50,7 +50,7 @@ TEST(p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less)
     end_court(&w);
 }
 
-TEST(p27_what_reading_ends_with_is_named_too_but_not_what_the_way_may_have_done)
+TEST(p27_failed_read_is_named_unless_the_transfer_may_be_at_fault)
 {
     world w;
     make_court(&w, "0");
@@ -70,7 +70,7 @@ TEST(p27_what_reading_ends_with_is_named_too_but_not_what_the_way_may_have_done)
     end_court(&w);
 }
 
-TEST(p27_who_is_banned_is_not_waited_for_and_not_read_and_comes_back)
+TEST(p27_banned_replica_is_not_awaited_and_returns_later)
 {
     world w;
     make_court(&w, "1");
@@ -97,7 +97,7 @@ TEST(p27_who_is_banned_is_not_waited_for_and_not_read_and_comes_back)
     end_court(&w);
 }
 
-TEST(p27_who_is_banned_puts_nothing_and_follows)
+TEST(p27_banned_replica_uploads_nothing_and_follows_the_log)
 {
     world w;
     make_court(&w, "1");
@@ -147,7 +147,7 @@ static void check_judged(size_t n_members, const char *rejects, unsigned voids)
     end_court(&w);
 }
 
-TEST(p27_an_entry_whose_verdicts_are_not_what_its_contributions_give_is_void)
+TEST(p27_entry_with_wrong_verdicts_is_void)
 {
     check_judged(2, "norm", 0);
     check_judged(3, NULL, 1); /* it counts a member that it had to reject */
@@ -155,7 +155,7 @@ TEST(p27_an_entry_whose_verdicts_are_not_what_its_contributions_give_is_void)
     check_judged(2, "non-finite", 1);
 }
 
-TEST(p27_who_takes_what_another_has_combined_takes_its_verdicts_and_an_audit_disputes_them)
+TEST(p27_reader_of_a_combined_update_accepts_verdicts_that_an_audit_disputes)
 {
     world w;
     for (int audit = 0; audit < 2; audit++) {
@@ -172,7 +172,7 @@ TEST(p27_who_takes_what_another_has_combined_takes_its_verdicts_and_an_audit_dis
     }
 }
 
-TEST(p27_an_audit_goes_on_where_what_was_rejected_cannot_be_read)
+TEST(p27_audit_continues_if_a_rejected_contribution_is_unreadable)
 {
     world w;
     make_court(&w, "0");
@@ -193,7 +193,7 @@ TEST(p27_an_audit_goes_on_where_what_was_rejected_cannot_be_read)
 
 /* ---- probes ------------------------------------------------------------------------------- */
 
-TEST(p27_who_closes_an_entry_measures_and_the_entry_says_whom_it_rejects)
+TEST(p27_committer_probes_and_names_rejections_in_the_entry)
 {
     static const double probed[] = {2, 1.8, 1.9, 5};
     world w;
@@ -242,7 +242,7 @@ static void check_probed_elsewhere(const char *most, double norm2, unsigned void
     end_court(&w);
 }
 
-TEST(p27_a_probe_is_taken_at_its_committers_word_but_for_what_others_see)
+TEST(p27_probe_verdict_is_accepted_unless_other_checks_contradict)
 {
     check_probed_elsewhere("1.5", 1, 0);
     check_probed_elsewhere("0", 1, 1);     /* this run does not probe */
@@ -290,7 +290,7 @@ static diloco_status count_rejected(void *n_rejected, const diloco_log_entry *e)
     return DILOCO_OK;
 }
 
-TEST(p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out)
+TEST(p27_honest_members_decide_and_the_log_names_banned_ones)
 {
     toy all[3];
     const char *store = scratch_path("run");
@@ -368,7 +368,7 @@ TEST(p27_it_does_where_slices_are_combined)
 }
 
 /* No check.* is set, and the combiner tolerates one malicious member. */
-TEST(p27_what_reading_ends_with_counts_against_f_without_checks)
+TEST(p27_failed_read_counts_against_f_without_checks)
 {
     for (int robust = 0; robust < 2; robust++) {
         world w;
@@ -449,7 +449,7 @@ TEST(p27_an_element_beyond_its_bound_is_rejected_where_slices_are_combined)
     check_in_slices("bound", "check.element", "10", fall_or_boast);
 }
 
-TEST(p27_what_owners_of_slices_have_measured_shows_whom_norms_and_directions_reject)
+TEST(p27_measures_of_slices_give_verdicts_of_norms_and_directions)
 {
     check_in_slices("norm", "check.norm", "3", fall_or_boast);
     check_in_slices("cosine", "check.cosine", "-0.5", fall_or_rise);
@@ -519,7 +519,7 @@ static diloco_status see_repeats(void *n_rejected, const diloco_log_entry *e)
 }
 
 /* A ban that has ended is still remembered, and an audit knows of it wherever it begins. */
-TEST(p27_what_a_replica_repeats_is_rejected_whoever_combines)
+TEST(p27_repeated_contribution_is_rejected_with_allgather_and_sharded)
 {
     static const char *const ways[] = {"allgather", "sharded"};
     for (size_t w = 0; w < 2; w++) {
@@ -674,23 +674,22 @@ TEST(p27_a_run_that_probes_takes_no_replica_that_cannot_and_gives_back_its_error
 }
 
 TEST_MAIN(p27_a_rejected_member_counts_against_the_combiners_f,
-          p27_it_does_where_slices_are_combined,
-          p27_what_reading_ends_with_counts_against_f_without_checks,
-          p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less,
-          p27_what_reading_ends_with_is_named_too_but_not_what_the_way_may_have_done,
-          p27_who_is_banned_is_not_waited_for_and_not_read_and_comes_back,
-          p27_who_is_banned_puts_nothing_and_follows,
-          p27_an_entry_whose_verdicts_are_not_what_its_contributions_give_is_void,
-          p27_who_takes_what_another_has_combined_takes_its_verdicts_and_an_audit_disputes_them,
-          p27_an_audit_goes_on_where_what_was_rejected_cannot_be_read,
-          p27_who_closes_an_entry_measures_and_the_entry_says_whom_it_rejects,
+          p27_it_does_where_slices_are_combined, p27_failed_read_counts_against_f_without_checks,
+          p27_commit_names_rejected_replica_and_reason,
+          p27_failed_read_is_named_unless_the_transfer_may_be_at_fault,
+          p27_banned_replica_is_not_awaited_and_returns_later,
+          p27_banned_replica_uploads_nothing_and_follows_the_log,
+          p27_entry_with_wrong_verdicts_is_void,
+          p27_reader_of_a_combined_update_accepts_verdicts_that_an_audit_disputes,
+          p27_audit_continues_if_a_rejected_contribution_is_unreadable,
+          p27_committer_probes_and_names_rejections_in_the_entry,
           p27_a_trainer_that_cannot_measure_stops_with_its_status,
-          p27_a_probe_is_taken_at_its_committers_word_but_for_what_others_see,
-          p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out,
+          p27_probe_verdict_is_accepted_unless_other_checks_contradict,
+          p27_honest_members_decide_and_the_log_names_banned_ones,
           p27_an_element_beyond_its_bound_is_rejected_where_slices_are_combined,
-          p27_what_owners_of_slices_have_measured_shows_whom_norms_and_directions_reject,
+          p27_measures_of_slices_give_verdicts_of_norms_and_directions,
           p27_the_bytes_of_another_are_rejected_where_slices_are_combined,
-          p27_what_a_replica_repeats_is_rejected_whoever_combines,
+          p27_repeated_contribution_is_rejected_with_allgather_and_sharded,
           p27_the_status_tells_who_is_out_until_when_and_why,
           p27_a_probing_run_goes_where_the_loss_falls_and_verifies_without_measuring,
           p27_a_run_that_probes_takes_no_replica_that_cannot_and_gives_back_its_error)

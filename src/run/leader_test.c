@@ -66,7 +66,7 @@ static results run_of(const variant *v, const char *way)
     return log_of(store);
 }
 
-TEST(p19_every_entry_has_the_state_that_it_has_where_everybody_combines)
+TEST(p19_leader_run_has_the_states_of_an_allgather)
 {
     static const variant variants[] = {
         {"f32", {{"run.on_missing", "wait"}}, 0},
@@ -106,7 +106,7 @@ TEST(p19_every_entry_has_the_state_that_it_has_where_everybody_combines)
 
 /* ---- traffic ----------------------------------------------------------------------------- */
 
-TEST(p19_what_is_written_and_read_is_what_the_formulas_say)
+TEST(p19_leader_run_moves_the_bytes_of_the_formulas)
 {
     check_volume(scratch_path("allgather"), DL_WAY_ALLGATHER, "f32");
     check_volume(scratch_path("leader"), DL_WAY_LEADER, "f32");
@@ -168,7 +168,7 @@ static pid_t start(const char *store, const char *name, bool dies)
     return pid;
 }
 
-TEST(p19_a_leader_that_is_killed_behind_its_update_delays_the_run_and_nothing_else)
+TEST(p19_leader_killed_after_its_update_only_delays_the_run)
 {
     const char *store = scratch_path("killed");
     diloco_verify_report report;
@@ -211,7 +211,7 @@ static void give_other_weights(const char *store)
     dl_buf_deinit(&changed);
 }
 
-TEST(p19_verify_finds_an_update_that_is_not_what_its_members_give)
+TEST(p19_verify_finds_an_update_that_its_members_do_not_give)
 {
     toy all[2];
     const char *store = scratch_path("lying");
@@ -236,8 +236,7 @@ TEST(p19_verify_finds_an_update_that_is_not_what_its_members_give)
     diloco_free(theta);
 }
 
-TEST_MAIN(p19_every_entry_has_the_state_that_it_has_where_everybody_combines,
-          p19_what_is_written_and_read_is_what_the_formulas_say,
-          p19_each_replica_combines_in_its_turn,
-          p19_a_leader_that_is_killed_behind_its_update_delays_the_run_and_nothing_else,
-          p19_verify_finds_an_update_that_is_not_what_its_members_give)
+TEST_MAIN(p19_leader_run_has_the_states_of_an_allgather,
+          p19_leader_run_moves_the_bytes_of_the_formulas, p19_each_replica_combines_in_its_turn,
+          p19_leader_killed_after_its_update_only_delays_the_run,
+          p19_verify_finds_an_update_that_its_members_do_not_give)

@@ -143,7 +143,7 @@ static const dl_store_kind before_kind = {.scheme = "before",
                                           .read = before_read,
                                           .list = before_list};
 
-TEST(p6_of_two_that_take_a_new_name_at_once_one_is_told)
+TEST(p6_one_of_two_simultaneous_claims_of_a_new_name_fails)
 {
     dl_config config;
     dl_runfile file;
@@ -168,7 +168,7 @@ TEST(p6_of_two_that_take_a_new_name_at_once_one_is_told)
     dl_store_close(store);
 }
 
-TEST(local_state_lies_beside_a_folder_and_has_to_be_placed_for_other_stores)
+TEST(local_state_is_beside_a_folder_and_needs_an_option_elsewhere)
 {
     dl_config config;
     dl_config_path dir;
@@ -184,7 +184,7 @@ TEST(local_state_lies_beside_a_folder_and_has_to_be_placed_for_other_stores)
     CHECK_STR("/tmp/here", dir);
 }
 
-TEST(contributions_spool_to_disk_when_told_to_or_when_they_are_much)
+TEST(contributions_spool_to_disk_on_request_or_if_they_are_large)
 {
     dl_config config;
     dl_runfile file = {.id = ""};
@@ -215,7 +215,7 @@ TEST(contributions_spool_to_disk_when_told_to_or_when_they_are_much)
     dl_manifest_deinit(&file.manifest);
 }
 
-TEST(names_that_nobody_knows_are_refused)
+TEST(unknown_names_are_refused)
 {
     static const char *const options[] = {"server.diloco.outer_optimizer", "server.diloco.combiner",
                                           "server.diloco.codec",
@@ -259,9 +259,8 @@ TEST(addresses_of_run_peers_are_checked_before_a_run_is_made)
 TEST_MAIN(a_store_that_lets_two_creates_win_is_refused_before_anything_is_made,
           the_first_creates_a_run_and_the_others_read_it,
           a_life_takes_the_next_generation_of_its_own_name,
-          p6_of_two_that_take_a_new_name_at_once_one_is_told,
-          local_state_lies_beside_a_folder_and_has_to_be_placed_for_other_stores,
-          contributions_spool_to_disk_when_told_to_or_when_they_are_much,
-          names_that_nobody_knows_are_refused,
+          p6_one_of_two_simultaneous_claims_of_a_new_name_fails,
+          local_state_is_beside_a_folder_and_needs_an_option_elsewhere,
+          contributions_spool_to_disk_on_request_or_if_they_are_large, unknown_names_are_refused,
           a_round_without_a_step_is_refused_also_where_the_caller_trains,
           addresses_of_run_peers_are_checked_before_a_run_is_made)

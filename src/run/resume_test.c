@@ -115,7 +115,7 @@ static void check_resumes(const char *const *options)
     "server.diloco.codec", "topk", "server.diloco.codec_keep", "0.1",                              \
         "server.diloco.error_feedback", "0.95"
 
-TEST(p16_the_residual_of_what_is_under_way_with_overlap_is_kept)
+TEST(p16_residual_with_contributions_in_flight_is_saved)
 {
     check_resumes((const char *const[]){"server.diloco.overlap_steps", "2", SPARSE, NULL});
     check_resumes((const char *const[]){"server.diloco.overlap_steps", "1",
@@ -127,7 +127,7 @@ TEST(p16_the_residual_of_a_blocking_entry_is_kept)
     check_resumes((const char *const[]){"server.diloco.overlap_steps", "0", SPARSE, NULL});
 }
 
-TEST(p16_the_residual_outlives_a_kill_where_entries_block)
+TEST(p16_residual_survives_a_kill_without_overlap)
 {
     for (uint64_t after = 4; after <= 6; after++) {
         toy whole[CREW], parts[CREW];
@@ -147,7 +147,7 @@ static double step_and_interrupt(toy *t, const diloco_run_info *now)
 }
 
 /* The capture of the wait is repeated from the residual as it was before. */
-TEST(p16_the_residual_of_who_is_stopped_while_it_waits_is_kept)
+TEST(p16_residual_of_a_replica_stopped_while_it_waits_is_saved)
 {
     toy whole[CREW], parts[CREW];
     two_runs(whole, parts, (const char *const[]){SPARSE, NULL});
@@ -166,12 +166,12 @@ TEST(p16_the_residual_of_who_is_stopped_while_it_waits_is_kept)
     check_same(whole, parts);
 }
 
-TEST(p16_the_residual_of_a_round_that_is_under_way_is_kept)
+TEST(p16_residual_of_a_round_in_flight_is_saved)
 {
     check_resumes((const char *const[]){"server.diloco.overlap", "delayed", SPARSE, NULL});
 }
 
-TEST(p16_eager_goes_on_with_its_own_momentum_and_weight)
+TEST(p16_eager_resumes_with_its_own_momentum_and_weight)
 {
     check_resumes((const char *const[]){"server.diloco.overlap", "eager", NULL});
     check_resumes((const char *const[]){"server.diloco.overlap", "eager", SPARSE, NULL});
@@ -226,7 +226,7 @@ static void *live_watched(void *context)
 
 /* If the state after entry e were saved with the pace before it, a resume would add a movement of
  * another state and adopt over it (P3). */
-TEST(p16_nobody_sees_the_state_move_without_the_pace)
+TEST(p16_saved_state_and_pace_are_consistent)
 {
     toy all[CREW];
     toy_keep("mem://watched");
@@ -243,17 +243,17 @@ TEST(p16_nobody_sees_the_state_move_without_the_pace)
     CHECK_INT(0, n_apart);
 }
 #else
-TEST(p16_nobody_sees_the_state_move_without_the_pace)
+TEST(p16_saved_state_and_pace_are_consistent)
 {
     print_message("left out: what a save sees, under sanitizers (they have the locks)\n");
     skip();
 }
 #endif
 
-TEST_MAIN(p16_nobody_sees_the_state_move_without_the_pace,
-          p16_the_residual_of_what_is_under_way_with_overlap_is_kept,
+TEST_MAIN(p16_saved_state_and_pace_are_consistent,
+          p16_residual_with_contributions_in_flight_is_saved,
           p16_the_residual_of_a_blocking_entry_is_kept,
-          p16_the_residual_outlives_a_kill_where_entries_block,
-          p16_the_residual_of_who_is_stopped_while_it_waits_is_kept,
-          p16_the_residual_of_a_round_that_is_under_way_is_kept,
-          p16_eager_goes_on_with_its_own_momentum_and_weight)
+          p16_residual_survives_a_kill_without_overlap,
+          p16_residual_of_a_replica_stopped_while_it_waits_is_saved,
+          p16_residual_of_a_round_in_flight_is_saved,
+          p16_eager_resumes_with_its_own_momentum_and_weight)

@@ -103,7 +103,7 @@ static diloco_status note_key(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-TEST(bytes_are_what_went_over_the_wire)
+TEST(recorded_bytes_are_those_on_the_wire)
 {
     const char *store = scratch_path("bytes");
     toy t = toy_of("r0", store);
@@ -179,7 +179,7 @@ TEST(the_store_holds_the_same_lines_as_the_sink)
     free(t.record);
 }
 
-TEST(after_a_resume_the_reduction_is_of_this_life_and_steps_are_of_all)
+TEST(resumed_record_counts_steps_of_all_generations)
 {
     toy t = toy_of("r0", scratch_path("reduction"));
     toy_set(&t, "run.state_dir", scratch_path("reduction.state"));
@@ -300,8 +300,7 @@ TEST(lines_that_the_store_does_not_take_are_kept_for_the_next_time)
     dl_store_close(store);
 }
 
-TEST_MAIN(a_commit_says_what_a_hand_computes, bytes_are_what_went_over_the_wire,
+TEST_MAIN(a_commit_says_what_a_hand_computes, recorded_bytes_are_those_on_the_wire,
           the_store_holds_the_same_lines_as_the_sink,
-          after_a_resume_the_reduction_is_of_this_life_and_steps_are_of_all,
-          every_event_has_the_names_of_the_design,
+          resumed_record_counts_steps_of_all_generations, every_event_has_the_names_of_the_design,
           lines_that_the_store_does_not_take_are_kept_for_the_next_time)

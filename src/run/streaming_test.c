@@ -241,7 +241,7 @@ TEST(the_offset_schedule_follows_the_paper_to_the_bit)
 
 /* Three fragments of two steps each and tau = 5: up to three contributions are in flight, and the
  * last are adopted early. */
-TEST(several_contributions_under_way_follow_it_too)
+TEST(several_contributions_in_flight_follow_the_reference)
 {
     for (int mix = 0; mix < 3; mix++)
         check_shape(&(shape){"offset", "5", mixes[mix], "3", 3, NEVER, {0}});
@@ -644,7 +644,7 @@ TEST(each_exchange_moves_one_fragment_and_no_more)
 }
 
 TEST_MAIN(the_offset_schedule_follows_the_paper_to_the_bit,
-          several_contributions_under_way_follow_it_too,
+          several_contributions_in_flight_follow_the_reference,
           alg_19_each_replica_adopts_at_its_own_delay_what_all_took_at_one_step,
           the_torchft_schedule_follows_its_rule_to_the_bit_first_firing_included,
           one_fragment_without_overlap_is_vanilla_to_the_bit,

@@ -45,7 +45,7 @@ TEST(alg_35_the_overlap_proposed_is_the_longest_trip_in_steps)
     dl_arena_deinit(&arena);
 }
 
-TEST(what_this_life_has_not_taken_is_no_trip)
+TEST(contribution_of_another_generation_is_no_trip)
 {
     dl_trips t;
     dl_arena arena;
@@ -76,4 +76,4 @@ TEST(waiting_is_no_training)
 }
 
 TEST_MAIN(alg_35_the_overlap_proposed_is_the_longest_trip_in_steps,
-          what_this_life_has_not_taken_is_no_trip, waiting_is_no_training)
+          contribution_of_another_generation_is_no_trip, waiting_is_no_training)

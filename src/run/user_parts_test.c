@@ -336,7 +336,7 @@ static void live_with_extras(toy *all, extras *rest, const char *store,
     live(all);
 }
 
-TEST(what_a_caller_s_optimizer_does_not_move_takes_the_mean_as_ever)
+TEST(tensor_that_the_callers_optimizer_does_not_move_takes_the_mean)
 {
     static extras ours[CREW], theirs[CREW];
     toy a[CREW], b[CREW];
@@ -354,7 +354,7 @@ TEST(what_a_caller_s_optimizer_does_not_move_takes_the_mean_as_ever)
 
 /* ---- a store of its own -------------------------------------------------------------------- */
 
-TEST(a_run_lives_in_a_caller_s_store_and_is_read_there_while_it_is_known)
+TEST(run_in_a_callers_store_is_readable_while_the_store_is_known)
 {
     const diloco_user_store s = user_store();
     diloco_verify_report report;
@@ -518,7 +518,7 @@ TEST(lib_13_a_run_with_a_caller_s_outer_optimizer_goes_on_bitwise)
 
 /* ---- refused parts and replicas ------------------------------------------------------------ */
 
-TEST(who_lacks_a_part_of_a_run_is_refused_by_its_name)
+TEST(replica_without_a_part_of_the_run_is_refused_by_name)
 {
     calls c = {.n = 0};
     const diloco_user_outer outer = my_nesterov(&c);
@@ -547,7 +547,7 @@ TEST(who_lacks_a_part_of_a_run_is_refused_by_its_name)
     diloco_run_status_free(&status);
 }
 
-TEST(a_name_that_nobody_here_has_is_refused_when_the_run_is_opened)
+TEST(unknown_part_name_is_refused_at_open)
 {
     static const char *const rows[][2] = {
         {"server.diloco.outer_optimizer", "outer optimizer user:nobody-s"},
@@ -656,15 +656,14 @@ TEST_MAIN(a_caller_s_outer_optimizer_that_is_nesterov_gives_the_bits_of_nesterov
           a_caller_s_codec_that_loses_nothing_gives_the_bits_of_f32,
           a_caller_s_codec_that_loses_something_has_error_feedback_as_ours,
           a_caller_s_parts_go_together_and_the_log_is_verified_where_they_are,
-          what_a_caller_s_optimizer_does_not_move_takes_the_mean_as_ever,
-          a_run_lives_in_a_caller_s_store_and_is_read_there_while_it_is_known,
+          tensor_that_the_callers_optimizer_does_not_move_takes_the_mean,
+          run_in_a_callers_store_is_readable_while_the_store_is_known,
           a_caller_s_store_that_cannot_be_reached_is_asked_again,
           a_caller_s_store_is_where_the_run_is_unless_run_store_names_a_place_in_it,
           lib_10_a_run_calls_the_caller_s_outer_optimizer_once_per_committed_fragment,
           an_outer_optimizer_that_meets_a_number_gone_wrong_aborts_the_entry,
           any_other_failure_of_an_outer_optimizer_ends_the_step_with_it,
           lib_13_a_run_with_a_caller_s_outer_optimizer_goes_on_bitwise,
-          who_lacks_a_part_of_a_run_is_refused_by_its_name, no_parts_at_all_are_refused,
+          replica_without_a_part_of_the_run_is_refused_by_name, no_parts_at_all_are_refused,
           a_codec_that_writes_beyond_its_bound_ends_the_run_with_its_name,
-          a_name_that_nobody_here_has_is_refused_when_the_run_is_opened,
-          parts_that_cannot_be_are_refused_by_name)
+          unknown_part_name_is_refused_at_open, parts_that_cannot_be_are_refused_by_name)

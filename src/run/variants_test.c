@@ -274,7 +274,7 @@ TEST(alg_12_asynchronous_ones_do_not)
     CHECK(r.most_ahead >= 2);
 }
 
-TEST(p20_who_is_too_old_goes_on_where_the_exchange_has_a_thread_of_its_own)
+TEST(p20_stale_replica_continues_with_an_exchange_thread)
 {
     race r = {.staleness = "1"};
     members m = {.entries = 0};
@@ -296,7 +296,7 @@ static toy alone(const char *url, const char *replicas, const char *rounds)
     return t;
 }
 
-TEST(p20_an_asynchronous_run_does_not_need_who_never_came)
+TEST(p20_asynchronous_run_does_not_need_absent_replicas)
 {
     toy t = alone("mem://alone", "2", "100");
     members m = {.entries = 0};
@@ -480,8 +480,8 @@ TEST_MAIN(tensors_without_elements_are_taken_and_change_nothing,
           alg_32_eager_replaces_a_replicas_own_stale_share_by_its_fresh_one,
           alg_33_a_slower_replica_takes_steps_in_proportion_to_its_speed,
           alg_12_synchronous_replicas_wait_for_the_slow_one, alg_12_asynchronous_ones_do_not,
-          p20_who_is_too_old_goes_on_where_the_exchange_has_a_thread_of_its_own,
-          p20_an_asynchronous_run_does_not_need_who_never_came,
+          p20_stale_replica_continues_with_an_exchange_thread,
+          p20_asynchronous_run_does_not_need_absent_replicas,
           p20_an_asynchronous_runs_outer_learning_rate_falls_over_all_of_its_entries,
           alg_11_what_is_dropped_is_drawn_by_seed_entry_and_replica,
           alg_34_with_a_quorum_of_2_of_3_entries_commit_with_2_contributions)

@@ -157,7 +157,7 @@ TEST(a_live_heartbeat_protects_its_entry_and_a_dead_one_not_for_ever)
     scene_end(s);
 }
 
-TEST(a_heartbeat_that_cannot_be_read_protects_everything_while_it_lives)
+TEST(unreadable_live_heartbeat_protects_everything)
 {
     scene *s = scene_make("mem://garbage", "recent", "60");
     beat(s, "r9.0000", "\x01\x02");
@@ -230,7 +230,7 @@ static void put_entry(scene *s, uint64_t entry, const char *counts, uint64_t bas
 }
 
 /* r0's contributions to bases below 3 have counted. r7's to base 1 has not, and still may. */
-TEST(p25_what_an_asynchronous_entry_may_still_name_stays_and_nothing_for_its_sake)
+TEST(p25_collection_keeps_only_what_an_asynchronous_entry_may_name)
 {
     scene *s = scene_make("mem://unnamed", "recent", "60");
     dl_key key;
@@ -271,7 +271,7 @@ static uint64_t n_read(const scene *s)
     return dl_store_counts(s->store).n_get;
 }
 
-TEST(p25_a_snapshot_that_the_store_vouches_for_is_not_read_back)
+TEST(p25_confirmed_snapshot_is_not_read_back)
 {
     for (int vouch = 0; vouch < 2; vouch++) {
         scene *s = scene_make(vouch ? "mem://vouched" : "mem://unsaid", "recent", "60");
@@ -296,7 +296,7 @@ static diloco_status create_changed(void *user, void *handle, const char *key,
     return user_store_create(user, handle, key, parts, n, taken, timeout_s);
 }
 
-TEST(p25_one_that_is_not_what_its_manifest_names_is_found_out_though_it_arrived_as_sent)
+TEST(p25_confirmed_snapshot_that_differs_from_its_manifest_is_found)
 {
     char name[DL_STORE_USER_NAME];
     diloco_user_store changed = user_store();
@@ -337,7 +337,7 @@ static diloco_verify_report verify_run(const char *store, const char *retain)
     return report;
 }
 
-TEST(verify_works_from_what_is_left_and_from_the_beginning_when_all_is_kept)
+TEST(verify_works_after_collection_and_from_the_beginning_without)
 {
     const diloco_verify_report recent = verify_run("mem://recent", "recent"),
                                all = verify_run("mem://all", "all");
@@ -347,7 +347,7 @@ TEST(verify_works_from_what_is_left_and_from_the_beginning_when_all_is_kept)
 }
 
 /* The same objects as after a slow replica uploads a snapshot when others have collected. */
-TEST(verify_passes_over_a_snapshot_whose_contributions_are_gone)
+TEST(verify_skips_a_snapshot_whose_contributions_were_deleted)
 {
     diloco_verify_report report = verify_run("mem://straggler", "recent");
     const uint64_t first = report.first_replayed;
@@ -369,11 +369,11 @@ TEST_MAIN(what_is_older_than_the_second_newest_snapshot_goes, retain_all_keeps_a
           more_heartbeats_than_there_is_room_for_do_not_stop_collection,
           the_log_and_the_lives_never_go,
           a_live_heartbeat_protects_its_entry_and_a_dead_one_not_for_ever,
-          a_heartbeat_that_cannot_be_read_protects_everything_while_it_lives,
+          unreadable_live_heartbeat_protects_everything,
           a_damaged_snapshot_does_not_count_as_the_second,
-          p25_what_an_asynchronous_entry_may_still_name_stays_and_nothing_for_its_sake,
+          p25_collection_keeps_only_what_an_asynchronous_entry_may_name,
           p25_a_void_entrys_roster_lets_nothing_go_that_may_count,
-          p25_a_snapshot_that_the_store_vouches_for_is_not_read_back,
-          p25_one_that_is_not_what_its_manifest_names_is_found_out_though_it_arrived_as_sent,
-          verify_works_from_what_is_left_and_from_the_beginning_when_all_is_kept,
-          verify_passes_over_a_snapshot_whose_contributions_are_gone)
+          p25_confirmed_snapshot_is_not_read_back,
+          p25_confirmed_snapshot_that_differs_from_its_manifest_is_found,
+          verify_works_after_collection_and_from_the_beginning_without,
+          verify_skips_a_snapshot_whose_contributions_were_deleted)

@@ -220,7 +220,7 @@ static void live_two(float *w, diloco_dtype dtype, bool on_device, const char *s
         trap_close(&r[i].device);
 }
 
-TEST(where_a_tensor_lies_changes_no_bit)
+TEST(place_of_a_tensor_changes_no_bit)
 {
     static const diloco_dtype types[] = {DILOCO_F32, DILOCO_BF16, DILOCO_F16};
     static const char *const settings[][2] = {{NULL, NULL},
@@ -336,7 +336,7 @@ TEST(replicas_of_another_type_are_refused_by_name)
     CHECK_CONTAINS("narrow F16", b.text);
 }
 
-TEST(a_device_that_fails_is_named_and_goes_on_failing)
+TEST(failed_device_is_named_and_stays_failed)
 {
     trainer r;
     toy t = toy_with(&r, "r0", "mem://failing");
@@ -356,7 +356,7 @@ TEST(a_device_that_fails_is_named_and_goes_on_failing)
     trap_close(&r.device);
 }
 
-TEST(what_was_queued_before_a_failure_is_waited_for)
+TEST(copies_queued_before_a_failure_are_waited_for)
 {
     trap d;
     dl_mirrors *m;
@@ -398,9 +398,8 @@ TEST(a_device_without_its_functions_is_refused)
     toy_close(&t);
 }
 
-TEST_MAIN(where_a_tensor_lies_changes_no_bit, a_narrow_run_ends_where_the_wide_one_does_rounded,
+TEST_MAIN(place_of_a_tensor_changes_no_bit, a_narrow_run_ends_where_the_wide_one_does_rounded,
           rounding_is_no_movement, a_narrow_replica_resumes_to_the_bit,
           replicas_of_another_type_are_refused_by_name,
-          what_was_queued_before_a_failure_is_waited_for,
-          a_device_that_fails_is_named_and_goes_on_failing,
+          copies_queued_before_a_failure_are_waited_for, failed_device_is_named_and_stays_failed,
           a_device_without_its_functions_is_refused)

@@ -293,7 +293,7 @@ static void check_edited(const char *from, const char *to, diloco_status expecte
     scene_end(&s);
 }
 
-TEST(a_file_that_is_whole_but_not_ours_is_refused)
+TEST(whole_file_of_another_run_is_refused)
 {
     check_edited("\"format\":\"diloco-local\"", "\"format\":\"diloco-state\"", DILOCO_EPROTO,
                  "diloco-state");
@@ -409,7 +409,7 @@ static size_t count_files(const char *folder)
     return n;
 }
 
-TEST(what_a_killed_process_left_half_written_goes)
+TEST(half_written_files_of_a_killed_process_are_removed)
 {
     scene s;
     char path[PATH_MAX + 96], folder[PATH_MAX + 8];
@@ -540,11 +540,11 @@ TEST_MAIN(local_state_comes_back_to_the_bit,
           a_later_save_replaces_an_earlier_one_and_survives_a_restart,
           saving_again_allocates_nothing, tensors_may_stay_as_they_are,
           a_replica_with_nothing_of_its_own_saves_its_facts,
-          every_flipped_bit_and_every_cut_is_found, a_file_that_is_whole_but_not_ours_is_refused,
+          every_flipped_bit_and_every_cut_is_found, whole_file_of_another_run_is_refused,
           state_of_another_run_model_or_replica_is_refused,
           state_of_another_shape_is_refused_by_name,
           a_second_process_is_refused_with_the_pid_of_the_first,
-          the_lock_ends_with_a_killed_process, what_a_killed_process_left_half_written_goes,
+          the_lock_ends_with_a_killed_process, half_written_files_of_a_killed_process_are_removed,
           a_write_that_fails_leaves_the_old_state, a_full_disk_leaves_the_old_state,
           another_run_inherits_the_privates_of_a_sound_file_and_nothing_else,
           a_folder_that_cannot_be_made_is_an_error)

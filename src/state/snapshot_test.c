@@ -320,7 +320,7 @@ TEST(a_truncated_or_missing_state_is_skipped)
     scene_end(&s);
 }
 
-TEST(a_snapshot_without_its_manifest_is_none)
+TEST(snapshot_without_its_manifest_does_not_count)
 {
     scene s;
     dl_key key;
@@ -336,7 +336,7 @@ TEST(a_snapshot_without_its_manifest_is_none)
     scene_end(&s);
 }
 
-TEST(a_snapshot_whose_numbers_are_not_its_digests_is_skipped)
+TEST(snapshot_with_wrong_digests_is_skipped)
 {
     scene s;
     scene_begin(&s, "lying");
@@ -395,7 +395,7 @@ static void count(scene *s, unsigned char body)
     dl_entry_deinit(&e);
 }
 
-TEST(p27_a_snapshot_has_the_strikes_and_what_has_counted_as_its_entry_says)
+TEST(p27_snapshot_has_the_strikes_and_counts_of_its_entry)
 {
     scene s;
     scene_begin(&s, "strikes");
@@ -572,9 +572,9 @@ TEST_MAIN(only_a_committers_snapshot_is_one_where_objects_are_signed,
           the_newest_at_most_before_is_taken_and_the_oldest_on_request,
           without_a_snapshot_the_run_begins_at_theta0, a_damaged_snapshot_is_skipped_with_a_warning,
           a_damaged_snapshot_of_another_than_the_committer_is_refused,
-          a_truncated_or_missing_state_is_skipped, a_snapshot_without_its_manifest_is_none,
-          a_snapshot_whose_numbers_are_not_its_digests_is_skipped,
-          p27_a_snapshot_has_the_strikes_and_what_has_counted_as_its_entry_says,
+          a_truncated_or_missing_state_is_skipped, snapshot_without_its_manifest_does_not_count,
+          snapshot_with_wrong_digests_is_skipped,
+          p27_snapshot_has_the_strikes_and_counts_of_its_entry,
           a_snapshot_that_does_not_follow_the_log_is_skipped, a_foreign_snapshot_is_skipped,
           a_roster_larger_than_there_is_room_for_is_skipped, a_damaged_theta0_is_an_error,
           a_store_that_cannot_be_asked_is_not_damage,

@@ -2,7 +2,7 @@
 #include "train_fixture.h"
 
 /* The last evaluation of training was of the same model on the same text. */
-TEST(evaluation_finds_what_training_recorded)
+TEST(evaluation_finds_the_recorded_loss)
 {
     fixture_record record = {0};
     diloco_eval_result result;
@@ -87,7 +87,7 @@ TEST(a_text_is_evaluated_as_validation_data_would_be)
     free(config), free(other);
 }
 
-TEST_MAIN(evaluation_finds_what_training_recorded,
+TEST_MAIN(evaluation_finds_the_recorded_loss,
           evaluation_in_training_is_of_the_shared_model_and_not_of_the_replicas_own,
           evaluation_without_held_out_text_says_so, a_store_without_a_run_cannot_be_evaluated,
           a_text_is_evaluated_as_validation_data_would_be)

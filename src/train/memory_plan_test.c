@@ -30,7 +30,7 @@ TEST(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter)
     free(config);
 }
 
-TEST(the_plan_counts_what_a_combiner_needs)
+TEST(plan_counts_the_combiners_memory)
 {
     enum { MANY = 500 };
     diloco_memory_plan mean, krum;
@@ -108,7 +108,7 @@ static void check_plan(const char *preset)
     free(config);
 }
 
-TEST(the_plan_is_what_a_training_process_takes)
+TEST(plan_matches_the_memory_of_a_training_process)
 {
     if (SANITIZED) skip();
     check_plan("diloco");
@@ -150,6 +150,6 @@ TEST(the_library_says_what_it_is)
 }
 
 TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter, host_copies_of_a_device_are_planned,
-          the_plan_counts_what_a_combiner_needs,
+          plan_counts_the_combiners_memory,
           alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_parallel,
-          the_plan_is_what_a_training_process_takes, the_library_says_what_it_is)
+          plan_matches_the_memory_of_a_training_process, the_library_says_what_it_is)

@@ -339,7 +339,7 @@ static void check_lr(const fixture_record *record, size_t k, uint64_t position,
 
 /* One replica loses its private state after the first entry, and is stopped again during its
  * warm-up. */
-TEST(a_joiner_without_moments_warms_up_again_and_goes_on_where_it_was_stopped)
+TEST(joining_replica_without_moments_warms_up_and_resumes_its_warmup)
 {
     fixture_record first = {.stop_at = 6}, joined = {.stop_at = 6}, resumed = {0};
     dl_config *config = fixture_config("diloco");
@@ -513,7 +513,7 @@ TEST(another_run_in_the_store_is_refused_and_said_how_it_differs)
     free(config);
 }
 
-TEST(settings_that_nobody_gave_are_the_runs)
+TEST(settings_not_given_are_the_runs)
 {
     fixture_record record = {0};
     dl_config *config = fixture_config("diloco"), *bare = malloc(sizeof *bare);
@@ -568,7 +568,7 @@ TEST_MAIN(replicas_on_different_data_agree_after_every_entry_and_move,
           a_record_that_cannot_be_opened_stops_before_training, warnings_stand_in_the_record,
           alg_11_with_half_of_the_contributions_dropped_the_loss_is_within_5_percent,
           the_schedule_goes_by_position_and_continues_across_entries,
-          a_joiner_without_moments_warms_up_again_and_goes_on_where_it_was_stopped,
+          joining_replica_without_moments_warms_up_and_resumes_its_warmup,
           a_run_stopped_between_entries_resumes_bitwise,
           a_run_stopped_before_its_first_entry_resumes_bitwise,
           a_run_stopped_at_a_due_point_resumes_bitwise,
@@ -578,5 +578,5 @@ TEST_MAIN(replicas_on_different_data_agree_after_every_entry_and_move,
           a_data_parallel_replica_stopped_while_it_waits_resumes_bitwise,
           a_run_can_be_created_before_anyone_trains,
           another_run_in_the_store_is_refused_and_said_how_it_differs,
-          settings_that_nobody_gave_are_the_runs,
+          settings_not_given_are_the_runs,
           steps_without_a_finite_gradient_warn_and_after_a_hundred_in_a_row_fail)

@@ -81,7 +81,7 @@ TEST(a_run_that_begins_has_a_file_of_columns_alone)
     free(c);
 }
 
-TEST(what_the_log_knows_is_there_for_every_round_and_what_nobody_measured_is_empty)
+TEST(rows_have_the_logs_facts_and_empty_unmeasured_values)
 {
     dl_results r;
     dl_config *c = results_in("known", "round,accuracy,test_loss,clients,steps,samples");
@@ -128,7 +128,7 @@ TEST(a_round_that_the_log_does_not_have_gets_no_row)
     free(c);
 }
 
-TEST(a_later_life_goes_on_with_the_file_and_its_time)
+TEST(later_generation_continues_the_file_and_its_time)
 {
     dl_results r;
     dl_config *c = results_in("lives", "round,accuracy,elapsed_time");
@@ -149,7 +149,7 @@ TEST(a_later_life_goes_on_with_the_file_and_its_time)
 }
 
 /* Another generation's measurements stay, though this one has other columns. */
-TEST(columns_may_change_between_lives_and_values_are_found_by_name)
+TEST(columns_may_change_between_generations)
 {
     dl_results r;
     dl_config *c = results_in("change", "accuracy,round");
@@ -205,7 +205,7 @@ TEST(a_file_that_is_something_else_is_left_alone_and_named)
     }
 }
 
-TEST(the_file_lies_beside_a_folder_of_the_log_or_under_the_base_path)
+TEST(file_is_beside_the_logs_folder_or_under_the_base_path)
 {
     dl_results r;
     dl_config *c = results_in("unused", "round");
@@ -225,10 +225,9 @@ TEST(the_file_lies_beside_a_folder_of_the_log_or_under_the_base_path)
 }
 
 TEST_MAIN(columns_are_named_once_and_known, a_run_that_begins_has_a_file_of_columns_alone,
-          what_the_log_knows_is_there_for_every_round_and_what_nobody_measured_is_empty,
-          sums_have_no_more_than_six_decimals, a_round_that_the_log_does_not_have_gets_no_row,
-          a_later_life_goes_on_with_the_file_and_its_time,
-          columns_may_change_between_lives_and_values_are_found_by_name,
+          rows_have_the_logs_facts_and_empty_unmeasured_values, sums_have_no_more_than_six_decimals,
+          a_round_that_the_log_does_not_have_gets_no_row,
+          later_generation_continues_the_file_and_its_time, columns_may_change_between_generations,
           processes_beside_each_other_lose_nothing_of_each_others,
           a_file_that_is_something_else_is_left_alone_and_named,
-          the_file_lies_beside_a_folder_of_the_log_or_under_the_base_path)
+          file_is_beside_the_logs_folder_or_under_the_base_path)

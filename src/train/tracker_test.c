@@ -94,7 +94,7 @@ TEST(an_event_file_is_whole_records_with_their_checksums)
     dl_buf_deinit(&bytes);
 }
 
-TEST(what_is_no_tracker_is_refused_by_name)
+TEST(unknown_tracker_is_refused_by_name)
 {
     static const char *const wrong[] = {"tensorboard", "tensorboard:", "csv:", "wandb:x", "DIR"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -106,5 +106,4 @@ TEST(what_is_no_tracker_is_refused_by_name)
 }
 
 TEST_MAIN(the_checksum_is_the_masked_castagnoli_crc, a_csv_file_has_a_line_for_each_number,
-          an_event_file_is_whole_records_with_their_checksums,
-          what_is_no_tracker_is_refused_by_name)
+          an_event_file_is_whole_records_with_their_checksums, unknown_tracker_is_refused_by_name)

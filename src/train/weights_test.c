@@ -368,7 +368,7 @@ TEST(
 }
 
 /* The fixture's H is 4, its outer rule nesterov with .7 and .9, so of a gain of 7. */
-TEST(another_h_than_that_of_the_run_that_goes_on_is_told_with_what_keeps_its_pace)
+TEST(other_h_than_the_continued_runs_warns_with_matching_momentum)
 {
 #define H     "trainer.local_steps_per_round"
 #define LR    "server.diloco.outer_learning_rate"
@@ -572,7 +572,7 @@ TEST(fed_19_an_adapters_tensors_are_refused_and_a_name_that_only_resembles_one_i
 TEST_MAIN(
     fed_18_what_did_not_change_goes_on_with_its_momentum,
     fed_18_only_the_momentum_of_a_tensor_that_changed_restarts_and_that_of_one_that_vanished_is_dropped,
-    another_h_than_that_of_the_run_that_goes_on_is_told_with_what_keeps_its_pace,
+    other_h_than_the_continued_runs_warns_with_matching_momentum,
     the_moments_of_an_adaptive_outer_optimizer_are_said_to_be_of_other_movements,
     a_run_named_by_its_store_is_continued_with_the_moments_that_its_replica_left,
     a_folder_that_holds_no_run_is_named_as_such, a_file_of_which_nothing_fits_is_no_run_to_continue,
