@@ -18,7 +18,7 @@ TEST(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it)
     end_world(&w);
 }
 
-TEST(p13_the_position_jumps_to_the_due_point_of_what_was_missed)
+TEST(p13_position_jumps_to_the_due_point_of_the_missed_entry)
 {
     world w;
     make_world(&w, 1);
@@ -76,7 +76,7 @@ TEST(p13_an_abort_in_the_replicas_absence_leaves_its_training_alone)
     end_world(&w);
 }
 
-TEST(p13_what_was_missed_at_the_runs_end_is_adopted_before_it_is_done)
+TEST(p13_entries_missed_at_the_runs_end_are_adopted_before_done)
 {
     world w;
     make_world(&w, WORLD_ENTRIES - 1);
@@ -104,7 +104,7 @@ TEST(p7_a_damaged_reading_of_an_entry_is_read_again_first)
     end_world(&w);
 }
 
-TEST(p7_an_entry_that_stays_unreadable_is_void_and_changes_nobodys_roster)
+TEST(p7_unreadable_entry_is_void_and_leaves_the_roster)
 {
     world w;
     make_world(&w, 1);
@@ -278,7 +278,7 @@ static void write_on_another_base(world *w, uint64_t number)
     write_entry(w, &e);
 }
 
-TEST(p7_a_base_that_is_not_ours_begins_again_once_from_before_it_then_is_void)
+TEST(p7_other_base_causes_one_rejoin_and_is_then_void)
 {
     world w;
     make_world(&w, 3);
@@ -293,7 +293,7 @@ TEST(p7_a_base_that_is_not_ours_begins_again_once_from_before_it_then_is_void)
     end_world(&w);
 }
 
-TEST(p7_a_reader_never_begins_again)
+TEST(p7_reader_never_rejoins)
 {
     world w;
     make_world(&w, 3);
@@ -409,7 +409,7 @@ TEST(p25_a_snapshot_that_another_committer_names_is_as_good)
     end_world(&w);
 }
 
-TEST(p25_who_did_not_create_the_entry_writes_no_snapshot)
+TEST(p25_replica_that_did_not_create_the_entry_writes_no_snapshot)
 {
     world w;
     make_world(&w, 1);
@@ -456,12 +456,12 @@ TEST(the_last_entrys_creator_writes_a_final_snapshot_and_is_done)
 }
 
 TEST_MAIN(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it,
-          p13_the_position_jumps_to_the_due_point_of_what_was_missed,
+          p13_position_jumps_to_the_due_point_of_the_missed_entry,
           p13_keep_trains_on_from_its_own_parameters, p13_keep_adopts_an_entry_that_counted_it,
           p13_an_abort_in_the_replicas_absence_leaves_its_training_alone,
-          p13_what_was_missed_at_the_runs_end_is_adopted_before_it_is_done,
+          p13_entries_missed_at_the_runs_end_are_adopted_before_done,
           p7_a_damaged_reading_of_an_entry_is_read_again_first,
-          p7_an_entry_that_stays_unreadable_is_void_and_changes_nobodys_roster,
+          p7_unreadable_entry_is_void_and_leaves_the_roster,
           p26_with_a_single_committer_a_broken_chain_stops_the_reader,
           p26_with_a_single_committer_half_an_entry_is_waited_for,
           an_entry_of_another_format_version_stops_the_reader,
@@ -471,14 +471,13 @@ TEST_MAIN(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it,
           p7_a_contribution_that_the_store_damaged_voids_nothing,
           p7_an_entry_that_counts_other_bytes_than_the_contribution_has_is_void,
           p7_a_step_that_is_not_finite_for_the_reader_is_disputed,
-          p7_a_base_that_is_not_ours_begins_again_once_from_before_it_then_is_void,
-          p7_a_reader_never_begins_again,
+          p7_other_base_causes_one_rejoin_and_is_then_void, p7_reader_never_rejoins,
           p25_contributions_that_are_gone_mean_a_newer_snapshot_is_there,
           p25_a_reader_says_that_contributions_are_gone,
           p25_a_snapshot_is_due_once_contributions_exceed_twice_its_size,
           p25_a_small_model_is_not_written_more_often_than_sixty_times_a_period,
           p25_a_snapshot_is_due_after_snapshot_every,
           p25_a_snapshot_that_another_committer_names_is_as_good,
-          p25_who_did_not_create_the_entry_writes_no_snapshot,
+          p25_replica_that_did_not_create_the_entry_writes_no_snapshot,
           p25_a_snapshot_that_fails_stops_nothing,
           the_last_entrys_creator_writes_a_final_snapshot_and_is_done)

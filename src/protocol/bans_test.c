@@ -52,7 +52,7 @@ static void fold(scene *s)
     s->entry.entry++;
 }
 
-TEST(without_a_limit_nobody_is_banned)
+TEST(no_replica_is_banned_without_a_limit)
 {
     scene s;
     open_scene(&s, "0", "3");
@@ -64,7 +64,7 @@ TEST(without_a_limit_nobody_is_banned)
     close_scene(&s);
 }
 
-TEST(p27_after_so_many_rejections_a_replica_is_out_for_so_many_entries)
+TEST(p27_replica_is_banned_for_ban_entries_after_ban_after_rejections)
 {
     scene s;
     open_scene(&s, "2", "3");
@@ -98,7 +98,7 @@ TEST(p27_voids_pass_time_and_copies_are_no_strikes)
     close_scene(&s);
 }
 
-TEST(a_full_table_takes_nobody_down)
+TEST(full_table_gives_no_more_strikes)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e"};
     scene s;
@@ -130,7 +130,7 @@ static void count(scene *s, const char *replica, unsigned char e)
     fold(s);
 }
 
-TEST(p27_the_last_that_counted_of_each_replica_are_kept_in_mind_and_nobody_is_banned)
+TEST(p27_repeat_keeps_counted_bodies_without_bans)
 {
     scene s;
     open_memory(&s, "2");
@@ -166,7 +166,7 @@ TEST(a_full_memory_loses_its_oldest)
     close_scene(&s);
 }
 
-TEST(p27_an_entry_is_void_that_counts_or_rejects_a_banned_one_or_tells_other_bans)
+TEST(p27_entry_with_a_banned_replica_or_other_bans_is_void)
 {
     scene s;
     open_scene(&s, "1", "5");
@@ -236,10 +236,9 @@ TEST(bans_survive_their_text_and_damaged_ones_are_refused)
     close_scene(&s);
 }
 
-TEST_MAIN(without_a_limit_nobody_is_banned,
-          p27_after_so_many_rejections_a_replica_is_out_for_so_many_entries,
-          p27_voids_pass_time_and_copies_are_no_strikes, a_full_table_takes_nobody_down,
-          p27_the_last_that_counted_of_each_replica_are_kept_in_mind_and_nobody_is_banned,
-          a_full_memory_loses_its_oldest,
-          p27_an_entry_is_void_that_counts_or_rejects_a_banned_one_or_tells_other_bans,
+TEST_MAIN(no_replica_is_banned_without_a_limit,
+          p27_replica_is_banned_for_ban_entries_after_ban_after_rejections,
+          p27_voids_pass_time_and_copies_are_no_strikes, full_table_gives_no_more_strikes,
+          p27_repeat_keeps_counted_bodies_without_bans, a_full_memory_loses_its_oldest,
+          p27_entry_with_a_banned_replica_or_other_bans_is_void,
           bans_survive_their_text_and_damaged_ones_are_refused)

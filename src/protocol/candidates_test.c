@@ -36,7 +36,7 @@ static dl_known *add_valid(dl_known_table *t, const char *replica, uint32_t gene
     return k;
 }
 
-TEST(a_life_is_put_in_once)
+TEST(generation_is_added_once)
 {
     table s;
     dl_known_table *t = empty(&s);
@@ -76,7 +76,7 @@ TEST(a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept)
     CHECK_INT(3, t->n);
 }
 
-TEST(p9_who_is_there_has_passed_or_is_hopeless_has_answered_once)
+TEST(p9_present_skipping_or_hopeless_replica_counts_as_one_answer)
 {
     table s;
     dl_known_table *t = empty(&s);
@@ -94,7 +94,7 @@ TEST(p9_who_is_there_has_passed_or_is_hopeless_has_answered_once)
 }
 
 /* Anyone can upload junk under a name that no replica has. */
-TEST(p9_what_does_not_even_say_that_it_is_a_contribution_is_no_answer)
+TEST(p9_object_without_a_contribution_header_is_no_answer)
 {
     static const char *const junk[] = {"truncated", "header", "foreign"};
     static const char *const own[] = {"base", "shape", "codec", "checksum", "non-finite", "bound"};
@@ -117,7 +117,7 @@ TEST(p9_what_does_not_even_say_that_it_is_a_contribution_is_no_answer)
     }
 }
 
-TEST(p8_what_was_not_read_does_not_count)
+TEST(p8_unread_contribution_does_not_count)
 {
     table s;
     dl_known_table *t = empty(&s);
@@ -126,7 +126,7 @@ TEST(p8_what_was_not_read_does_not_count)
     CHECK_INT(0, dl_known_n_counting(t));
 }
 
-TEST(what_was_read_and_is_valid_counts_with_its_facts)
+TEST(valid_contribution_counts_with_its_facts)
 {
     table s;
     dl_known_table *t = empty(&s);
@@ -154,7 +154,7 @@ TEST(p15_of_two_valid_lives_the_newer_one_counts)
     CHECK_INT(1, dl_known_n_counting(t));
 }
 
-TEST(p15_a_newer_life_that_is_not_valid_supersedes_nothing)
+TEST(p15_invalid_newer_generation_supersedes_nothing)
 {
     table s;
     dl_known_table *t = empty(&s);
@@ -177,7 +177,7 @@ TEST(p7_a_contribution_is_invalid_at_its_third_refused_reading)
     CHECK(k->worth == DL_INVALID);
 }
 
-TEST(p7_a_whole_reading_says_more_than_damaged_ones_before_and_behind_it)
+TEST(p7_whole_read_outweighs_damaged_ones)
 {
     table s;
     dl_known *k = add(empty(&s), "a", 0);
@@ -197,7 +197,7 @@ TEST(p10_a_replica_is_hopeless_once_its_contribution_is_invalid)
     CHECK(dl_known_is_hopeless(t, "a") && !dl_known_is_hopeless(t, "b"));
 }
 
-TEST(p10_who_of_the_roster_has_no_counting_contribution_is_missing)
+TEST(p10_roster_replica_without_a_counting_contribution_is_missing)
 {
     table s;
     dl_known_table *t = empty(&s);
@@ -236,17 +236,15 @@ TEST(p10_a_forged_contribution_makes_its_replica_no_hopeless_one)
     CHECK_INT(0, dl_known_n_answered(t, false));
 }
 
-TEST_MAIN(a_life_is_put_in_once, a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept,
-          p10_a_forged_contribution_makes_its_replica_no_hopeless_one,
-          p9_who_is_there_has_passed_or_is_hopeless_has_answered_once,
-          p9_what_does_not_even_say_that_it_is_a_contribution_is_no_answer,
-          a_full_table_takes_no_more_but_still_finds, p8_what_was_not_read_does_not_count,
-          what_was_read_and_is_valid_counts_with_its_facts,
-          p14_a_contribution_without_a_sample_does_not_count,
-          p15_of_two_valid_lives_the_newer_one_counts,
-          p15_a_newer_life_that_is_not_valid_supersedes_nothing,
-          p7_a_contribution_is_invalid_at_its_third_refused_reading,
-          p7_a_whole_reading_says_more_than_damaged_ones_before_and_behind_it,
-          p10_a_replica_is_hopeless_once_its_contribution_is_invalid,
-          p10_who_of_the_roster_has_no_counting_contribution_is_missing,
-          the_slots_of_an_entry_are_in_the_order_of_its_members)
+TEST_MAIN(
+    generation_is_added_once, a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept,
+    p10_a_forged_contribution_makes_its_replica_no_hopeless_one,
+    p9_present_skipping_or_hopeless_replica_counts_as_one_answer,
+    p9_object_without_a_contribution_header_is_no_answer,
+    a_full_table_takes_no_more_but_still_finds, p8_unread_contribution_does_not_count,
+    valid_contribution_counts_with_its_facts, p14_a_contribution_without_a_sample_does_not_count,
+    p15_of_two_valid_lives_the_newer_one_counts, p15_invalid_newer_generation_supersedes_nothing,
+    p7_a_contribution_is_invalid_at_its_third_refused_reading, p7_whole_read_outweighs_damaged_ones,
+    p10_a_replica_is_hopeless_once_its_contribution_is_invalid,
+    p10_roster_replica_without_a_counting_contribution_is_missing,
+    the_slots_of_an_entry_are_in_the_order_of_its_members)

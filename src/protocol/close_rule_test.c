@@ -107,7 +107,7 @@ TEST(close_at_takes_a_quorum_once_its_grace_is_over)
     dl_entry_deinit(&t.owner);
 }
 
-TEST(p10_before_the_deadline_it_waits_for_whoever_is_missing)
+TEST(p10_entry_waits_for_missing_replicas_before_the_deadline)
 {
     table t;
     begin(&t);
@@ -158,7 +158,7 @@ TEST(p9_the_first_entry_closes_with_replicas_contributions)
 }
 
 /* A process that was killed with contributions in flight skips the first entries. */
-TEST(p9_nobody_waits_for_who_has_passed_not_even_in_the_first_entries)
+TEST(p9_entry_does_not_wait_for_a_replica_that_skips_it)
 {
     for (int entry = 0; entry < 4; entry += 3) { /* without a roster, and with one */
         table t;
@@ -315,7 +315,7 @@ TEST(p10_commit_partial_commits_with_a_quorum_of_the_roster)
     dl_entry_deinit(&t.owner);
 }
 
-TEST(p10_abort_aborts_whoever_is_there)
+TEST(p10_abort_aborts_with_any_members_present)
 {
     table t;
     begin(&t);
@@ -370,17 +370,17 @@ TEST(p10_each_abort_in_a_row_doubles_the_deadline)
 
 TEST_MAIN(p10_an_entry_closes_when_all_of_the_roster_are_there,
           close_at_takes_a_quorum_once_its_grace_is_over,
-          p10_before_the_deadline_it_waits_for_whoever_is_missing,
+          p10_entry_waits_for_missing_replicas_before_the_deadline,
           p11_heartbeats_are_looked_at_past_the_deadline_only, p12_nobody_there_never_commits,
           p9_the_first_entry_closes_with_replicas_contributions,
-          p9_nobody_waits_for_who_has_passed_not_even_in_the_first_entries,
+          p9_entry_does_not_wait_for_a_replica_that_skips_it,
           p9_an_entry_that_all_have_passed_aborts_at_once,
           p9_the_first_entry_closes_with_min_replicas_from_start_timeout_on,
           p9_junk_does_not_answer_for_the_first_entry_before_start_timeout,
           sto_16_replicas_that_start_0_60_and_600_s_late_close_the_first_entry_by_policy,
           p9_the_first_entry_never_closes_with_fewer_than_min_replicas, p10_wait_waits_for_the_slow,
           p10_wait_never_waits_for_the_silent_and_names_them,
-          p10_commit_partial_commits_with_a_quorum_of_the_roster, p10_abort_aborts_whoever_is_there,
-          many_silent_names_are_cut_to_fit_the_reason,
+          p10_commit_partial_commits_with_a_quorum_of_the_roster,
+          p10_abort_aborts_with_any_members_present, many_silent_names_are_cut_to_fit_the_reason,
           p11_a_deadline_is_the_option_or_a_round_and_four_uploads,
           p10_each_abort_in_a_row_doubles_the_deadline)

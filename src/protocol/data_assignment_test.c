@@ -98,7 +98,7 @@ TEST(p18_local_data_has_no_ledger_and_an_asynchronous_run_deals_none)
     CHECK_CONTAINS("schedule \"offset\"", diloco_error_text());
 }
 
-TEST(p18_nobody_is_on_the_first_roster_so_each_sits_by_its_number)
+TEST(p18_first_roster_is_empty_so_names_give_the_seats)
 {
     dl_ledger *l = a_ledger();
     CHECK_INT(0, chunk(l, 0, "r0"));
@@ -111,7 +111,7 @@ TEST(p18_nobody_is_on_the_first_roster_so_each_sits_by_its_number)
     dl_ledger_destroy(l);
 }
 
-TEST(p18_a_commit_counts_its_members_and_what_is_returned_is_dealt_next)
+TEST(p18_commit_counts_its_members_and_returned_samples_are_assigned_next)
 {
     dl_ledger *l = a_ledger();
     fold(l, 0, true, "r0,r2", "r0,r2"); /* [0, 10) and [20, 30) */
@@ -232,7 +232,7 @@ TEST(p18_of_two_guests_on_one_seat_an_entry_counts_one)
     dl_ledger_destroy(l);
 }
 
-TEST(p18_an_entry_says_what_the_ledger_gives_or_is_void)
+TEST(p18_entry_with_another_ledger_is_void)
 {
     dl_ledger *l = a_ledger(), *scratch = a_ledger();
     dl_entry e = entry_of(0, true, "r0,r1", "r0,r1");
@@ -253,7 +253,7 @@ TEST(p18_an_entry_says_what_the_ledger_gives_or_is_void)
     dl_ledger_destroy(l);
 }
 
-TEST(p18_with_overlap_what_a_roster_was_dealt_is_never_dealt_again)
+TEST(p18_with_overlap_assigned_samples_are_never_assigned_again)
 {
     dl_config c = config_of("2");
     dl_ledger *l = ledger_of(&c);
@@ -315,7 +315,7 @@ static void check_unreadable(const char *text, const char *part)
     dl_ledger_destroy(l);
 }
 
-TEST(p18_a_ledger_that_is_none_is_refused)
+TEST(p18_invalid_ledger_is_refused)
 {
 #define LEDGER(returned, first, deals)                                                             \
     "{\"ledger\":{\"cursor\":900,\"returned\":" returned ",\"first\":" first ",\"deals\":" deals   \
@@ -336,13 +336,12 @@ TEST(p18_a_ledger_that_is_none_is_refused)
 }
 
 TEST_MAIN(p18_local_data_has_no_ledger_and_an_asynchronous_run_deals_none,
-          p18_nobody_is_on_the_first_roster_so_each_sits_by_its_number,
-          p18_a_commit_counts_its_members_and_what_is_returned_is_dealt_next,
+          p18_first_roster_is_empty_so_names_give_the_seats,
+          p18_commit_counts_its_members_and_returned_samples_are_assigned_next,
           p18_an_abort_leaves_chunks_held_and_a_commit_counts_those_that_were_used,
           p18_after_sixteen_aborts_in_a_row_all_is_returned,
           p18_gradients_are_lost_with_an_abort_and_their_samples_returned,
           p18_a_contribution_of_other_samples_than_its_own_is_refused_by_name,
-          p18_of_two_guests_on_one_seat_an_entry_counts_one,
-          p18_an_entry_says_what_the_ledger_gives_or_is_void,
-          p18_with_overlap_what_a_roster_was_dealt_is_never_dealt_again,
-          p18_a_ledger_comes_back_from_a_snapshot_as_it_was, p18_a_ledger_that_is_none_is_refused)
+          p18_of_two_guests_on_one_seat_an_entry_counts_one, p18_entry_with_another_ledger_is_void,
+          p18_with_overlap_assigned_samples_are_never_assigned_again,
+          p18_a_ledger_comes_back_from_a_snapshot_as_it_was, p18_invalid_ledger_is_refused)

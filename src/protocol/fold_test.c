@@ -107,7 +107,7 @@ TEST(p7_an_entry_under_another_number_than_its_own_is_void)
     done(&p);
 }
 
-TEST(p7_an_entry_whose_prev_is_not_the_entry_before_is_void)
+TEST(p7_entry_with_a_wrong_prev_is_void)
 {
     pair p = a_pair(true);
     p.entry.prev.bytes[15] ^= 1;
@@ -133,7 +133,7 @@ TEST(p15_an_entry_that_counts_two_lives_of_a_replica_is_void)
     done(&p);
 }
 
-TEST(p7_a_commit_of_nobody_is_void)
+TEST(p7_commit_without_members_is_void)
 {
     pair p = a_pair(true);
     p.entry.n_members = 0;
@@ -200,7 +200,7 @@ TEST(p7_a_void_entry_keeps_the_roster_but_for_its_committer_and_changes_nothing_
     done(&p);
 }
 
-TEST(p7_a_void_entry_of_somebody_outside_the_roster_leaves_the_roster_alone)
+TEST(p7_void_entry_of_an_unlisted_committer_leaves_the_roster)
 {
     pair p = a_pair(true);
     strcpy(p.entry.committer.replica, "z");
@@ -209,14 +209,14 @@ TEST(p7_a_void_entry_of_somebody_outside_the_roster_leaves_the_roster_alone)
     done(&p);
 }
 
-TEST(p9_a_commit_keeps_who_is_missing_for_the_first_time)
+TEST(p9_commit_keeps_a_replica_that_misses_its_first_entry)
 {
     pair p = a_pair(true);
     CHECK_STR("a:0 b:0 c:1", next_roster(&p, false, false, false));
     done(&p);
 }
 
-TEST(p9_a_commit_drops_who_is_missing_for_the_second_time_in_a_row)
+TEST(p9_commit_drops_a_replica_after_two_consecutive_misses)
 {
     pair p = a_pair(true);
     p.control.roster.misses[2] = 1;
@@ -256,14 +256,14 @@ TEST(p9_an_abort_does_not_count_as_a_miss)
     done(&p);
 }
 
-TEST(p10_who_was_there_stays_even_when_its_heartbeat_is_silent)
+TEST(p10_present_replica_stays_even_if_its_heartbeat_is_silent)
 {
     pair p = a_pair(false);
     CHECK_STR("a:0 b:0 c:0", next_roster(&p, true, true, false));
     done(&p);
 }
 
-TEST(p26_only_the_life_that_the_entry_before_names_is_believed)
+TEST(p26_only_the_generation_that_the_entry_before_names_may_commit)
 {
     pair p = a_pair(true);
     p.entry.committer.generation = 2;
@@ -283,7 +283,7 @@ TEST(p26_only_the_life_that_the_entry_before_names_is_believed)
     done(&p);
 }
 
-TEST(p26_a_takeover_names_another_and_a_void_entry_names_nobody)
+TEST(p26_takeover_names_another_committer_and_a_void_entry_none)
 {
     pair p = a_pair(false);
     strcpy(p.control.committer.replica, "a");
@@ -300,22 +300,21 @@ TEST(p26_a_takeover_names_another_and_a_void_entry_names_nobody)
     done(&p);
 }
 
-TEST_MAIN(p26_only_the_life_that_the_entry_before_names_is_believed,
-          p26_a_takeover_names_another_and_a_void_entry_names_nobody,
+TEST_MAIN(p26_only_the_generation_that_the_entry_before_names_may_commit,
+          p26_takeover_names_another_committer_and_a_void_entry_none,
           an_entry_that_fits_the_state_before_it_is_not_void, p7_an_entry_of_another_run_is_void,
-          p7_an_entry_under_another_number_than_its_own_is_void,
-          p7_an_entry_whose_prev_is_not_the_entry_before_is_void,
+          p7_an_entry_under_another_number_than_its_own_is_void, p7_entry_with_a_wrong_prev_is_void,
           p7_an_entry_on_another_base_is_void_abort_included,
-          p15_an_entry_that_counts_two_lives_of_a_replica_is_void, p7_a_commit_of_nobody_is_void,
-          p4_a_folded_entry_is_the_next_ones_prev,
+          p15_an_entry_that_counts_two_lives_of_a_replica_is_void,
+          p7_commit_without_members_is_void, p4_a_folded_entry_is_the_next_ones_prev,
           p9_roster_lr_and_mu_of_the_next_entry_come_from_the_entry_abort_included,
           p10_aborts_and_voids_in_a_row_are_counted_until_a_commit,
           p25_the_newest_snapshot_that_was_named_stays_known,
           p7_a_void_entry_keeps_the_roster_but_for_its_committer_and_changes_nothing_else,
-          p7_a_void_entry_of_somebody_outside_the_roster_leaves_the_roster_alone,
-          p9_a_commit_keeps_who_is_missing_for_the_first_time,
-          p9_a_commit_drops_who_is_missing_for_the_second_time_in_a_row,
-          p9_being_counted_forgives_a_miss, p9_a_member_from_outside_the_roster_is_on_the_next_one,
+          p7_void_entry_of_an_unlisted_committer_leaves_the_roster,
+          p9_commit_keeps_a_replica_that_misses_its_first_entry,
+          p9_commit_drops_a_replica_after_two_consecutive_misses, p9_being_counted_forgives_a_miss,
+          p9_a_member_from_outside_the_roster_is_on_the_next_one,
           p10_an_abort_drops_the_silent_and_keeps_the_slow_without_a_miss,
           p9_an_abort_does_not_count_as_a_miss,
-          p10_who_was_there_stays_even_when_its_heartbeat_is_silent)
+          p10_present_replica_stays_even_if_its_heartbeat_is_silent)

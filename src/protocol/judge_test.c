@@ -220,7 +220,7 @@ TEST(two_that_disagree_are_both_used)
     says(&c, "- -");
 }
 
-TEST(at_least_one_is_used_whatever_is_asked_for)
+TEST(at_least_one_contribution_is_used)
 {
     court c;
     open_court(&c, 5, honest);
@@ -267,7 +267,7 @@ static void probe_says(const char *most, const double *probed, const char *expec
     dl_arena_deinit(&c.arena);
 }
 
-TEST(p27_what_raises_the_loss_too_far_is_rejected_by_who_measured_it)
+TEST(p27_contribution_that_raises_the_loss_too_far_is_rejected)
 {
     const double nan = (double)NAN;
     probe_says("1.5", (double[]){2, 1.9, 3, 3.1}, "- - probe");
@@ -292,7 +292,7 @@ TEST(p27_a_probe_is_its_committers_word_where_the_run_probes)
     CHECK(!dl_judge_strikes("probe"));
 }
 
-TEST(what_another_may_have_done_is_no_strike)
+TEST(fault_that_another_may_have_caused_is_no_strike)
 {
     CHECK(dl_judge_is_damage("truncated") && dl_judge_is_damage("checksum"));
     CHECK(!dl_judge_strikes("copy") && !dl_judge_strikes("base") && !dl_judge_strikes("signature"));
@@ -301,7 +301,7 @@ TEST(what_another_may_have_done_is_no_strike)
     CHECK(dl_judge_strikes("short") && dl_judge_strikes("repeat"));
 }
 
-TEST_MAIN(p27_what_raises_the_loss_too_far_is_rejected_by_who_measured_it,
+TEST_MAIN(p27_contribution_that_raises_the_loss_too_far_is_rejected,
           p27_a_probe_is_its_committers_word_where_the_run_probes, without_options_all_are_used,
           swm22_norms_are_held_against_their_median,
           one_that_moves_nothing_is_rejected_where_most_move,
@@ -309,5 +309,6 @@ TEST_MAIN(p27_what_raises_the_loss_too_far_is_rejected_by_who_measured_it,
           swm22_what_a_replica_has_been_counted_with_before_is_rejected,
           where_all_repeat_themselves_all_are_used, swm22_directions_are_held_against_most_others,
           a_reference_is_of_those_that_are_left, two_that_disagree_are_both_used,
-          at_least_one_is_used_whatever_is_asked_for, of_equal_bytes_the_first_is_used,
-          a_copy_that_was_scaled_is_found_by_its_direction, what_another_may_have_done_is_no_strike)
+          at_least_one_contribution_is_used, of_equal_bytes_the_first_is_used,
+          a_copy_that_was_scaled_is_found_by_its_direction,
+          fault_that_another_may_have_caused_is_no_strike)

@@ -37,7 +37,7 @@ TEST(p11_a_heartbeat_that_stays_the_same_for_patience_is_silent)
     CHECK(silent(&w, "a", 130));
 }
 
-TEST(p11_a_changed_heartbeat_begins_the_patience_anew)
+TEST(p11_changed_heartbeat_restarts_the_patience)
 {
     dl_watch w = fresh();
     see(&w, beat_of("a", 0, "1"), 100);
@@ -70,7 +70,7 @@ TEST(p11_a_first_heartbeat_ends_the_absence)
     CHECK(!silent(&w, "a", 130));
 }
 
-TEST(p9_a_life_that_has_ended_is_silent_at_once)
+TEST(p9_ended_generation_is_silent_at_once)
 {
     dl_watch w = fresh();
     dl_seen s = beat_of("a", 0, "1");
@@ -79,7 +79,7 @@ TEST(p9_a_life_that_has_ended_is_silent_at_once)
     CHECK(silent(&w, "a", 100));
 }
 
-TEST(p15_the_newest_life_is_the_one_that_has_to_beat)
+TEST(p15_newest_generation_has_to_write_heartbeats)
 {
     dl_watch w = fresh();
     dl_life whose;
@@ -100,7 +100,7 @@ TEST(p11_other_replicas_heartbeats_say_nothing_of_this_one)
     CHECK(silent(&w, "a", 130) && !silent(&w, "b", 130));
 }
 
-TEST(whom_a_full_table_has_no_room_for_is_never_called_silent)
+TEST(replica_beyond_a_full_table_is_never_silent)
 {
     dl_watch w = fresh();
     char name[DL_REPLICA_MAX + 1];
@@ -113,10 +113,10 @@ TEST(whom_a_full_table_has_no_room_for_is_never_called_silent)
 }
 
 TEST_MAIN(p11_a_heartbeat_that_stays_the_same_for_patience_is_silent,
-          p11_a_changed_heartbeat_begins_the_patience_anew,
+          p11_changed_heartbeat_restarts_the_patience,
           p11_the_patience_runs_from_our_own_first_sight_however_old_the_heartbeat,
           p11_the_absence_of_a_heartbeat_is_watched_like_one,
-          p11_a_first_heartbeat_ends_the_absence, p9_a_life_that_has_ended_is_silent_at_once,
-          p15_the_newest_life_is_the_one_that_has_to_beat,
+          p11_a_first_heartbeat_ends_the_absence, p9_ended_generation_is_silent_at_once,
+          p15_newest_generation_has_to_write_heartbeats,
           p11_other_replicas_heartbeats_say_nothing_of_this_one,
-          whom_a_full_table_has_no_room_for_is_never_called_silent)
+          replica_beyond_a_full_table_is_never_silent)

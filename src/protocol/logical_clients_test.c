@@ -96,7 +96,7 @@ static void add_member(dl_entry *e, const char *name)
     snprintf(m->life.replica, sizeof m->life.replica, "%s", name);
 }
 
-TEST(p7_an_entry_that_asks_or_counts_somebody_else_is_void)
+TEST(p7_entry_that_samples_or_counts_other_clients_is_void)
 {
     dl_entry asked, e;
     begin("50", "4");
@@ -211,7 +211,7 @@ TEST(p10_with_a_deadline_and_a_quorum_it_closes_without_the_missing)
 
 TEST_MAIN(p9_an_entry_asks_per_round_different_clients, fed_28_the_draw_is_keyed_by_seed_and_entry,
           every_client_is_asked_about_as_often, all_are_asked_where_nothing_is_said,
-          only_a_clients_name_is_one, p7_an_entry_that_asks_or_counts_somebody_else_is_void,
+          only_a_clients_name_is_one, p7_entry_that_samples_or_counts_other_clients_is_void,
           p10_an_entry_waits_for_its_clients_from_the_first_one_on_and_past_any_deadline,
           fed_16_a_client_without_samples_is_waited_for_and_does_not_count,
           fed_17_a_round_without_an_eligible_client_is_no_commit,

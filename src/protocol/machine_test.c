@@ -99,7 +99,7 @@ TEST(p2_the_learning_rate_of_the_first_entry_is_the_schedules)
 
 /* ---- contributing ----------------------------------------------------------------------- */
 
-TEST(p6_a_replica_that_sees_a_later_life_of_itself_stops)
+TEST(p6_replica_stops_when_it_sees_a_later_generation_of_itself)
 {
     world w;
     make_world(&w, 1);
@@ -168,7 +168,7 @@ TEST(p9_a_contribution_from_outside_the_roster_counts)
     end_world(&w);
 }
 
-TEST(p9_what_a_member_claims_counts_within_bounds_and_is_told)
+TEST(p9_claims_count_within_bounds_and_cuts_are_noted)
 {
     world w;
     make_world(&w, 1);
@@ -185,7 +185,7 @@ TEST(p9_what_a_member_claims_counts_within_bounds_and_is_told)
 
 /* ---- announcing --------------------------------------------------------------------------- */
 
-TEST(p9_whom_nobody_waits_for_knocks_before_it_trains)
+TEST(p9_unawaited_replica_announces_itself_before_it_trains)
 {
     world w;
     make_world(&w, 3);
@@ -204,7 +204,7 @@ TEST(p9_whom_nobody_waits_for_knocks_before_it_trains)
     end_world(&w);
 }
 
-TEST(p9_whom_the_log_waits_for_does_not_knock)
+TEST(p9_awaited_replica_does_not_announce_itself)
 {
     world w;
     make_world(&w, 3);
@@ -214,7 +214,7 @@ TEST(p9_whom_the_log_waits_for_does_not_knock)
     end_world(&w);
 }
 
-TEST(p9_who_knocks_in_vain_asks_less_and_less_often)
+TEST(p9_announcements_without_effect_become_rarer)
 {
     world w;
     unsigned knocked = 0;
@@ -233,7 +233,7 @@ TEST(p9_who_knocks_in_vain_asks_less_and_less_often)
     end_world(&w);
 }
 
-TEST(p9_nobody_knocks_for_an_entry_behind_the_last)
+TEST(p9_no_announcement_for_an_entry_after_the_last)
 {
     world w;
     make_world(&w, WORLD_ENTRIES - 1);
@@ -244,7 +244,7 @@ TEST(p9_nobody_knocks_for_an_entry_behind_the_last)
     end_world(&w);
 }
 
-TEST(p9_who_only_reads_does_not_knock)
+TEST(p9_reader_does_not_announce_itself)
 {
     world w;
     make_world(&w, 3);
@@ -256,7 +256,7 @@ TEST(p9_who_only_reads_does_not_knock)
     end_world(&w);
 }
 
-TEST(p9_the_entry_behind_waits_for_who_knocked)
+TEST(p9_next_entry_waits_for_an_announced_replica)
 {
     world w;
     make_world(&w, 1);
@@ -311,7 +311,7 @@ TEST(p11_the_deadline_runs_from_the_replicas_own_upload)
     end_world(&w);
 }
 
-TEST(p11_a_part_of_an_interval_tells_how_long_a_whole_one_takes)
+TEST(p11_part_of_an_interval_gives_the_time_of_a_whole_one)
 {
     world w;
     make_world(&w, 3);
@@ -434,7 +434,7 @@ TEST(p26_a_store_that_does_not_give_an_entry_back_cannot_carry_the_run)
     end_world(&w);
 }
 
-TEST(p26_who_is_not_the_single_committer_waits_for_it)
+TEST(p26_replica_waits_for_the_single_committer)
 {
     world w;
     make_world(&w, 1);
@@ -448,7 +448,7 @@ TEST(p26_who_is_not_the_single_committer_waits_for_it)
     end_world(&w);
 }
 
-TEST(p26_another_life_of_the_single_committer_decides_only_where_no_life_is_named)
+TEST(p26_other_generation_decides_only_if_the_log_names_none)
 {
     world w;
     make_world(&w, 1);
@@ -469,7 +469,7 @@ TEST(p26_another_life_of_the_single_committer_decides_only_where_no_life_is_name
     end_world(&w);
 }
 
-TEST(p26_what_our_former_life_was_the_single_committer_of_is_taken_over)
+TEST(p26_restarted_single_committer_takes_over)
 {
     world w;
     make_world(&w, 1);
@@ -485,7 +485,7 @@ TEST(p26_what_our_former_life_was_the_single_committer_of_is_taken_over)
 }
 
 /* It follows the contribution, since creating the entry would show whether it exists. */
-TEST(p5_nobody_looks_for_an_entry_that_waits_for_nobody_before_creating_it)
+TEST(p5_complete_entry_is_created_without_a_look_at_the_log)
 {
     for (int missing = 0; missing < 2; missing++) {
         world w;
@@ -551,7 +551,7 @@ TEST(p5_losing_the_race_to_an_abort_is_an_abort)
 }
 
 /* Another replica has created two entries, one after the other, and the second counts ours. */
-TEST(p20_who_finds_its_own_counted_in_catching_up_trains_on)
+TEST(p20_replica_whose_contribution_was_counted_trains_on)
 {
     world w;
     make_world(&w, 1);
@@ -576,7 +576,7 @@ TEST(p20_who_finds_its_own_counted_in_catching_up_trains_on)
     end_world(&w);
 }
 
-TEST(p25_what_was_collected_between_its_listing_and_its_reading_ends_nobody)
+TEST(p25_contribution_collected_after_its_listing_ends_no_replica)
 {
     world w;
     make_world(&w, 1);
@@ -605,7 +605,7 @@ static void others_count(world *w, uint64_t from, uint64_t to)
     }
 }
 
-TEST(p20_who_has_become_too_old_lets_go_and_trains_on_from_the_newest)
+TEST(p20_stale_replica_drops_its_contribution_and_trains_from_the_newest)
 {
     world w;
     make_world(&w, 1);
@@ -622,7 +622,7 @@ TEST(p20_who_has_become_too_old_lets_go_and_trains_on_from_the_newest)
     end_world(&w);
 }
 
-TEST(p20_whose_own_the_store_damages_closes_the_entry_and_trains_on)
+TEST(p20_replica_with_a_damaged_contribution_closes_the_entry_and_trains_on)
 {
     world w;
     make_world(&w, 1);
@@ -645,7 +645,7 @@ TEST(p20_whose_own_the_store_damages_closes_the_entry_and_trains_on)
     end_world(&w);
 }
 
-TEST(p17_what_a_former_life_had_under_way_is_not_sent_twice)
+TEST(p17_contribution_in_flight_of_an_earlier_generation_is_not_sent_twice)
 {
     world w;
     make_world(&w, 1);
@@ -663,7 +663,7 @@ TEST(p17_what_a_former_life_had_under_way_is_not_sent_twice)
 }
 
 /* r1 is ten times as fast, until it is not heard any more. */
-TEST(alg_33_the_last_words_of_a_dead_replica_slow_nobody)
+TEST(alg_33_last_heartbeat_of_a_dead_replica_slows_no_other)
 {
     world w;
     make_world(&w, 1);
@@ -734,7 +734,7 @@ TEST(trace_has_each_move_with_its_request_and_reply)
     end_world(&w);
 }
 
-TEST_MAIN(p9_what_a_member_claims_counts_within_bounds_and_is_told,
+TEST_MAIN(p9_claims_count_within_bounds_and_cuts_are_noted,
           a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
           p16_a_resumed_replica_trains_on_from_where_it_was_saved,
           p16_a_replica_saved_at_the_due_point_contributes_without_training_again,
@@ -742,19 +742,19 @@ TEST_MAIN(p9_what_a_member_claims_counts_within_bounds_and_is_told,
           p3_saved_training_from_another_base_is_not_sent,
           p4_saved_state_ahead_of_the_log_is_refused,
           p2_the_learning_rate_of_the_first_entry_is_the_schedules,
-          p6_a_replica_that_sees_a_later_life_of_itself_stops,
+          p6_replica_stops_when_it_sees_a_later_generation_of_itself,
           p15_a_former_lifes_contribution_counts_for_the_new_life,
           p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts,
           p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for,
           p9_a_contribution_from_outside_the_roster_counts,
-          p9_whom_nobody_waits_for_knocks_before_it_trains,
-          p9_whom_the_log_waits_for_does_not_knock, p9_who_knocks_in_vain_asks_less_and_less_often,
-          p9_nobody_knocks_for_an_entry_behind_the_last, p9_who_only_reads_does_not_knock,
-          p9_the_entry_behind_waits_for_who_knocked,
+          p9_unawaited_replica_announces_itself_before_it_trains,
+          p9_awaited_replica_does_not_announce_itself, p9_announcements_without_effect_become_rarer,
+          p9_no_announcement_for_an_entry_after_the_last, p9_reader_does_not_announce_itself,
+          p9_next_entry_waits_for_an_announced_replica,
           p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_timeout,
           p9_the_first_entry_closes_at_once_when_replicas_are_there,
           p11_the_deadline_runs_from_the_replicas_own_upload,
-          p11_a_part_of_an_interval_tells_how_long_a_whole_one_takes,
+          p11_part_of_an_interval_gives_the_time_of_a_whole_one,
           p10_wait_waits_for_the_slow_as_long_as_their_hearts_beat,
           p10_wait_never_waits_for_the_silent,
           p10_commit_partial_commits_with_a_quorum_at_the_deadline,
@@ -762,18 +762,18 @@ TEST_MAIN(p9_what_a_member_claims_counts_within_bounds_and_is_told,
           p10_an_abort_keeps_local_training_and_doubles_the_next_deadline,
           p4_a_draft_continues_the_chain, b2_a_step_that_is_not_finite_becomes_an_abort,
           p26_a_store_that_does_not_give_an_entry_back_cannot_carry_the_run,
-          p26_who_is_not_the_single_committer_waits_for_it,
-          p26_another_life_of_the_single_committer_decides_only_where_no_life_is_named,
-          p26_what_our_former_life_was_the_single_committer_of_is_taken_over,
-          p5_nobody_looks_for_an_entry_that_waits_for_nobody_before_creating_it,
+          p26_replica_waits_for_the_single_committer,
+          p26_other_generation_decides_only_if_the_log_names_none,
+          p26_restarted_single_committer_takes_over,
+          p5_complete_entry_is_created_without_a_look_at_the_log,
           p5_losing_the_race_with_the_same_members_costs_no_second_computation,
           p5_losing_the_race_with_other_members_computes_theirs,
           p5_losing_the_race_to_an_abort_is_an_abort,
-          p20_who_finds_its_own_counted_in_catching_up_trains_on,
-          p25_what_was_collected_between_its_listing_and_its_reading_ends_nobody,
-          p20_who_has_become_too_old_lets_go_and_trains_on_from_the_newest,
-          p20_whose_own_the_store_damages_closes_the_entry_and_trains_on,
-          p17_what_a_former_life_had_under_way_is_not_sent_twice,
-          alg_33_the_last_words_of_a_dead_replica_slow_nobody,
+          p20_replica_whose_contribution_was_counted_trains_on,
+          p25_contribution_collected_after_its_listing_ends_no_replica,
+          p20_stale_replica_drops_its_contribution_and_trains_from_the_newest,
+          p20_replica_with_a_damaged_contribution_closes_the_entry_and_trains_on,
+          p17_contribution_in_flight_of_an_earlier_generation_is_not_sent_twice,
+          alg_33_last_heartbeat_of_a_dead_replica_slows_no_other,
           a_failure_that_no_phase_expects_stops_the_replica_with_its_status,
           trace_has_each_move_with_its_request_and_reply)

@@ -95,7 +95,7 @@ TEST(without_overlap_a_due_point_is_a_take_and_then_an_adoption_that_waits)
     end(&s);
 }
 
-TEST(with_overlap_training_goes_on_between_take_and_adoption)
+TEST(with_overlap_training_continues_between_capture_and_adoption)
 {
     scene s;
     begin(&s, overlapped, "adopt");
@@ -184,7 +184,7 @@ TEST(fragments_that_are_due_together_are_all_taken_before_one_is_adopted)
     end(&s);
 }
 
-TEST(the_last_due_point_ends_training_and_what_is_under_way_is_adopted_at_once)
+TEST(last_due_point_ends_training_and_adopts_entries_in_flight)
 {
     scene s;
     begin(&s, overlapped, "adopt");
@@ -223,7 +223,7 @@ static dl_adoption adoption(const char *on_uncounted, bool commit, bool counted)
     return how;
 }
 
-TEST(what_is_adopted_follows_from_who_was_counted)
+TEST(adoption_follows_from_the_counted_members)
 {
     CHECK_INT(DL_ADOPT_MIX, adoption("adopt", true, true));
     CHECK_INT(DL_ADOPT_THETA, adoption("adopt", true, false)); /* P13: whatever local_mix */
@@ -248,7 +248,7 @@ static void pass_over(scene *s, const char *on_uncounted, bool commit)
     check_stop(s, DL_STOP_JUMP, 0);
 }
 
-TEST(p13_who_was_passed_over_jumps_to_the_last_due_point_and_takes_theta)
+TEST(p13_skipped_replica_jumps_to_the_last_due_point_and_takes_theta)
 {
     scene s;
     pass_over(&s, "adopt", true);
@@ -262,7 +262,7 @@ TEST(p13_who_was_passed_over_jumps_to_the_last_due_point_and_takes_theta)
     end(&s);
 }
 
-TEST(p13_who_keeps_its_own_parameters_jumps_without_theta)
+TEST(p13_skipped_replica_with_keep_jumps_without_theta)
 {
     scene s;
     pass_over(&s, "keep", true);
@@ -283,7 +283,7 @@ TEST(p13_aborts_move_the_position_and_nothing_else)
     end(&s);
 }
 
-TEST(p13_what_is_under_way_is_adopted_before_a_jump)
+TEST(p13_entries_in_flight_are_adopted_before_a_jump)
 {
     scene s;
     begin(&s, overlapped, "adopt");
@@ -306,7 +306,7 @@ TEST(p13_what_is_under_way_is_adopted_before_a_jump)
     end(&s);
 }
 
-TEST(an_entry_that_counts_a_former_life_is_taken_over_under_keep_too)
+TEST(entry_that_counts_an_earlier_generation_causes_a_jump_with_keep_too)
 {
     scene s;
     begin(&s, vanilla, "keep");
@@ -361,7 +361,7 @@ TEST(p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment)
     end(&s);
 }
 
-TEST(p14_a_joiner_knows_what_it_will_have_enough_steps_for)
+TEST(p14_joining_replica_knows_its_first_whole_contribution)
 {
     scene s;
     const dl_schedule short_tau = {.interval = 100, .n_fragments = 2, .delay = 1};
@@ -377,7 +377,7 @@ TEST(p14_a_joiner_knows_what_it_will_have_enough_steps_for)
     end(&s);
 }
 
-TEST(p14_whom_the_log_waits_for_is_never_mute)
+TEST(p14_awaited_replica_is_never_mute)
 {
     scene s;
     begin(&s, overlapped, "adopt");
@@ -408,7 +408,7 @@ static void resume(scene *s, const dl_schedule *schedule, const dl_pace_saved *s
     dl_pace_caught_up(&s->pace);
 }
 
-TEST(p16_a_resume_has_under_way_what_the_former_life_had)
+TEST(p16_resume_has_the_earlier_generations_entries_in_flight)
 {
     scene before, after;
     dl_pace_saved saved;
@@ -455,7 +455,7 @@ TEST(p16_without_overlap_a_take_that_is_not_decided_is_taken_again)
     end(&before), end(&after);
 }
 
-TEST(p3_a_resume_knows_which_fragments_were_behind)
+TEST(p3_resume_knows_which_fragments_have_to_adopt_theta)
 {
     scene before, after;
     dl_pace_saved saved;
@@ -486,7 +486,7 @@ TEST(p14_a_resume_knows_since_when_it_trains_on_a_fragment)
 
 /* After a restart from another state theta replaces all. Contributions in flight stay in flight, so
  * that there are never more than L. */
-TEST(a_new_beginning_takes_theta_everywhere_and_leaves_what_is_under_way_gone)
+TEST(restart_takes_theta_everywhere_and_marks_entries_in_flight_gone)
 {
     scene s;
     begin(&s, overlapped, "adopt");
@@ -511,24 +511,23 @@ TEST(a_new_beginning_takes_theta_everywhere_and_leaves_what_is_under_way_gone)
 }
 
 TEST_MAIN(without_overlap_a_due_point_is_a_take_and_then_an_adoption_that_waits,
-          with_overlap_training_goes_on_between_take_and_adoption,
+          with_overlap_training_continues_between_capture_and_adoption,
           alg_19_with_an_own_overlap_all_is_taken_as_ever_and_adopted_before,
           an_entry_that_is_decided_early_is_adopted_at_its_time_all_the_same,
           at_one_position_a_take_comes_before_an_adoption,
           fragments_that_are_due_together_are_all_taken_before_one_is_adopted,
-          the_last_due_point_ends_training_and_what_is_under_way_is_adopted_at_once,
-          what_is_adopted_follows_from_who_was_counted,
-          p13_who_was_passed_over_jumps_to_the_last_due_point_and_takes_theta,
-          p13_who_keeps_its_own_parameters_jumps_without_theta,
+          last_due_point_ends_training_and_adopts_entries_in_flight,
+          adoption_follows_from_the_counted_members,
+          p13_skipped_replica_jumps_to_the_last_due_point_and_takes_theta,
+          p13_skipped_replica_with_keep_jumps_without_theta,
           p13_aborts_move_the_position_and_nothing_else,
-          p13_what_is_under_way_is_adopted_before_a_jump,
-          an_entry_that_counts_a_former_life_is_taken_over_under_keep_too,
+          p13_entries_in_flight_are_adopted_before_a_jump,
+          entry_that_counts_an_earlier_generation_causes_a_jump_with_keep_too,
           an_entry_that_is_read_again_changes_nothing,
           p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment,
-          p14_a_joiner_knows_what_it_will_have_enough_steps_for,
-          p14_whom_the_log_waits_for_is_never_mute,
-          p16_a_resume_has_under_way_what_the_former_life_had,
+          p14_joining_replica_knows_its_first_whole_contribution, p14_awaited_replica_is_never_mute,
+          p16_resume_has_the_earlier_generations_entries_in_flight,
           p16_without_overlap_a_take_that_is_not_decided_is_taken_again,
-          p3_a_resume_knows_which_fragments_were_behind,
+          p3_resume_knows_which_fragments_have_to_adopt_theta,
           p14_a_resume_knows_since_when_it_trains_on_a_fragment,
-          a_new_beginning_takes_theta_everywhere_and_leaves_what_is_under_way_gone)
+          restart_takes_theta_everywhere_and_marks_entries_in_flight_gone)

@@ -76,7 +76,7 @@ TEST(clients_are_as_slow_as_their_distribution_says)
                      (double[]){scale, scale * 1.25, scale * (1.25 + 1 / 9.0)});
 }
 
-TEST(nobody_is_slower_than_the_longest_sleep_nor_faster_than_the_fastest)
+TEST(slowness_is_between_zero_and_the_longest_sleep)
 {
     static const char *const names[] = {"normal", "uniform", "pareto", "zipf"};
     for (size_t k = 0; k < 4; k++) {
@@ -104,7 +104,7 @@ TEST(the_same_key_draws_the_same_and_another_something_else)
     CHECK_INT(0, same);
 }
 
-TEST(what_travels_takes_the_slower_of_the_clients_link_and_its_share_of_the_servers)
+TEST(transfer_takes_the_slower_of_client_link_and_server_share)
 {
     dl_simulation s = begin();
     CHECK_NEAR(1, dl_simulation_client(&s, 0, 3).seconds, 1e-12);
@@ -122,7 +122,7 @@ TEST(what_travels_takes_the_slower_of_the_clients_link_and_its_share_of_the_serv
     CHECK_NEAR(0.5, (double)below / MANY, 0.032);
 }
 
-TEST(who_is_away_is_not_asked_and_the_draw_goes_on_to_others)
+TEST(unavailable_client_is_skipped_and_another_is_drawn)
 {
     (void)begin();
     dl_entry owner;
@@ -200,7 +200,7 @@ TEST(a_straggler_is_waited_for_under_wait_and_dropped_under_a_deadline)
     dl_entry_deinit(&owner);
 }
 
-TEST(a_round_closes_with_the_first_answers_and_a_grace_behind_them)
+TEST(round_closes_a_grace_after_the_first_answers)
 {
     size_t n;
     CHECK_OK(dl_entry_init(&owner, ASKED));
@@ -219,7 +219,7 @@ TEST(a_round_closes_with_the_first_answers_and_a_grace_behind_them)
     dl_entry_deinit(&owner);
 }
 
-TEST(who_drops_out_never_answers)
+TEST(dropped_client_never_answers)
 {
     size_t n, answers = 0;
     CHECK_OK(dl_entry_init(&owner, ASKED));
@@ -236,7 +236,7 @@ TEST(who_drops_out_never_answers)
     dl_entry_deinit(&owner);
 }
 
-TEST(a_round_of_nobody_is_lost)
+TEST(round_without_available_clients_is_lost)
 {
     CHECK_OK(dl_entry_init(&owner, ASKED));
     dl_simulation s = begin();
@@ -245,7 +245,7 @@ TEST(a_round_of_nobody_is_lost)
     dl_entry_deinit(&owner);
 }
 
-TEST(what_would_not_end_or_is_no_distribution_is_refused)
+TEST(endless_round_or_invalid_distribution_is_refused)
 {
     (void)drawn_from("zipf");
     set("clients.simulation_distribution.s", "1");
@@ -263,11 +263,10 @@ TEST(what_would_not_end_or_is_no_distribution_is_refused)
 }
 
 TEST_MAIN(clients_are_as_slow_as_their_distribution_says,
-          nobody_is_slower_than_the_longest_sleep_nor_faster_than_the_fastest,
+          slowness_is_between_zero_and_the_longest_sleep,
           the_same_key_draws_the_same_and_another_something_else,
-          what_travels_takes_the_slower_of_the_clients_link_and_its_share_of_the_servers,
-          who_is_away_is_not_asked_and_the_draw_goes_on_to_others,
+          transfer_takes_the_slower_of_client_link_and_server_share,
+          unavailable_client_is_skipped_and_another_is_drawn,
           a_straggler_is_waited_for_under_wait_and_dropped_under_a_deadline,
-          a_round_closes_with_the_first_answers_and_a_grace_behind_them,
-          who_drops_out_never_answers, a_round_of_nobody_is_lost,
-          what_would_not_end_or_is_no_distribution_is_refused)
+          round_closes_a_grace_after_the_first_answers, dropped_client_never_answers,
+          round_without_available_clients_is_lost, endless_round_or_invalid_distribution_is_refused)

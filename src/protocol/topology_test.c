@@ -58,7 +58,7 @@ TEST(p19_auto_takes_the_way_that_moves_the_fewest_bytes)
 }
 
 /* If members may be malicious, no single one is trusted. */
-TEST(p19_under_a_robust_rule_each_slice_has_as_many_owners_as_may_lie_and_one)
+TEST(p19_robust_rule_gives_each_slice_f_plus_one_owners)
 {
     static const struct {
         const char *combiner, *byzantine, *owners, *exchange;
@@ -93,7 +93,7 @@ TEST(p19_under_a_robust_rule_each_slice_has_as_many_owners_as_may_lie_and_one)
     dl_manifest_deinit(&manifest);
 }
 
-TEST(p19_what_cannot_be_combined_by_pieces_is_refused_by_name)
+TEST(p19_run_that_cannot_be_sharded_is_refused_by_name)
 {
     static const struct {
         const char *name, *value, *says;
@@ -130,7 +130,7 @@ static dl_entry led_by_r1(world *w, uint64_t number)
     return e;
 }
 
-TEST(p19_whose_turn_it_is_combines_reads_it_back_and_names_it)
+TEST(p19_replica_on_turn_combines_reads_back_and_names_the_update)
 {
     world w;
     make_led(&w, 2);
@@ -151,7 +151,7 @@ TEST(p19_whose_turn_it_is_combines_reads_it_back_and_names_it)
     end_world(&w);
 }
 
-TEST(p19_the_others_look_at_the_log_alone_and_read_what_it_names)
+TEST(p19_other_replicas_read_the_log_and_the_named_update_only)
 {
     world w;
     make_led(&w, 1);
@@ -169,7 +169,7 @@ TEST(p19_the_others_look_at_the_log_alone_and_read_what_it_names)
     end_world(&w);
 }
 
-TEST(p19_who_comes_next_takes_over_a_deadline_behind_its_upload)
+TEST(p19_next_replica_takes_over_a_deadline_after_its_upload)
 {
     world w;
     make_led(&w, 1);
@@ -184,7 +184,7 @@ TEST(p19_who_comes_next_takes_over_a_deadline_behind_its_upload)
     end_world(&w);
 }
 
-TEST(p19_before_there_is_a_roster_the_first_of_those_who_have_contributed_combines)
+TEST(p19_first_contributor_combines_before_there_is_a_roster)
 {
     world w;
     make_led(&w, 0);
@@ -235,7 +235,7 @@ TEST(p19_an_update_that_cannot_be_read_is_combined_again_from_the_members)
     end_world(&w);
 }
 
-TEST(p19_an_update_that_is_neither_to_be_read_nor_what_its_members_give_is_left_to_a_snapshot)
+TEST(p19_unreadable_update_that_members_do_not_give_needs_a_snapshot)
 {
     world w;
     make_led(&w, 1);
@@ -278,7 +278,7 @@ TEST(p19_an_audit_combines_itself)
     end_world(&w);
 }
 
-TEST(p19_an_audit_disputes_what_the_members_do_not_give_and_goes_on_from_it)
+TEST(p19_audit_disputes_an_update_and_continues_from_it)
 {
     world w;
     audit(&w, true);
@@ -310,7 +310,7 @@ TEST(p19_an_audit_disputes_an_update_of_a_contribution_that_is_not_valid)
     end_world(&w);
 }
 
-TEST(p19_where_everybody_combines_an_entry_that_names_an_update_is_void)
+TEST(p19_entry_with_a_combined_update_is_void_in_allgather)
 {
     world w;
     make_world(&w, 1);
@@ -344,7 +344,7 @@ static dl_entry planned_by_r1(world *w, uint64_t number)
     return e;
 }
 
-TEST(p19_whose_turn_it_is_plans_and_names_what_the_slices_come_to)
+TEST(p19_replica_on_turn_plans_and_names_the_slices)
 {
     world w;
     make_sharded(&w, 2);
@@ -409,7 +409,7 @@ TEST(p19_slices_that_do_not_come_in_a_deadline_make_an_entry_of_allgather)
     end_world(&w);
 }
 
-TEST(p19_what_our_own_slice_cannot_be_combined_of_is_judged_as_a_whole)
+TEST(p19_members_of_an_uncombinable_slice_are_read_whole_and_judged)
 {
     world w;
     make_sharded(&w, 2);
@@ -426,7 +426,7 @@ TEST(p19_what_our_own_slice_cannot_be_combined_of_is_judged_as_a_whole)
     end_world(&w);
 }
 
-TEST(p19_a_follower_of_slices_reads_the_members_whole_where_they_cannot_be_read)
+TEST(p19_reader_of_unreadable_slices_reads_the_members_whole)
 {
     world w;
     make_sharded(&w, 1);
@@ -461,23 +461,22 @@ TEST(p19_an_entry_of_other_slices_is_void)
 
 TEST_MAIN(p19_the_volumes_are_those_of_the_protocol,
           p19_auto_takes_the_way_that_moves_the_fewest_bytes,
-          p19_under_a_robust_rule_each_slice_has_as_many_owners_as_may_lie_and_one,
-          p19_what_cannot_be_combined_by_pieces_is_refused_by_name,
-          p19_whose_turn_it_is_plans_and_names_what_the_slices_come_to,
+          p19_robust_rule_gives_each_slice_f_plus_one_owners,
+          p19_run_that_cannot_be_sharded_is_refused_by_name,
+          p19_replica_on_turn_plans_and_names_the_slices,
           p19_a_member_that_does_not_plan_is_woken_by_plans_and_by_no_slice,
           p19_slices_that_are_not_there_yet_are_waited_for_and_others_are_served_meanwhile,
           p19_slices_that_do_not_come_in_a_deadline_make_an_entry_of_allgather,
-          p19_what_our_own_slice_cannot_be_combined_of_is_judged_as_a_whole,
-          p19_a_follower_of_slices_reads_the_members_whole_where_they_cannot_be_read,
+          p19_members_of_an_uncombinable_slice_are_read_whole_and_judged,
+          p19_reader_of_unreadable_slices_reads_the_members_whole,
           p19_an_entry_of_other_slices_is_void,
-          p19_whose_turn_it_is_combines_reads_it_back_and_names_it,
-          p19_the_others_look_at_the_log_alone_and_read_what_it_names,
-          p19_who_comes_next_takes_over_a_deadline_behind_its_upload,
-          p19_before_there_is_a_roster_the_first_of_those_who_have_contributed_combines,
+          p19_replica_on_turn_combines_reads_back_and_names_the_update,
+          p19_other_replicas_read_the_log_and_the_named_update_only,
+          p19_next_replica_takes_over_a_deadline_after_its_upload,
+          p19_first_contributor_combines_before_there_is_a_roster,
           p19_an_update_that_the_store_does_not_give_back_is_not_named,
           p19_an_update_that_cannot_be_read_is_combined_again_from_the_members,
-          p19_an_update_that_is_neither_to_be_read_nor_what_its_members_give_is_left_to_a_snapshot,
-          p19_an_audit_combines_itself,
-          p19_an_audit_disputes_what_the_members_do_not_give_and_goes_on_from_it,
+          p19_unreadable_update_that_members_do_not_give_needs_a_snapshot,
+          p19_an_audit_combines_itself, p19_audit_disputes_an_update_and_continues_from_it,
           p19_an_audit_disputes_an_update_of_a_contribution_that_is_not_valid,
-          p19_where_everybody_combines_an_entry_that_names_an_update_is_void)
+          p19_entry_with_a_combined_update_is_void_in_allgather)

@@ -4,7 +4,7 @@
 #include "protocol/unreadable.h"
 #include "protocol/voided.h"
 
-TEST(p7_as_many_may_lie_as_the_combiner_bears_and_no_more_than_a_minority)
+TEST(p7_f_committers_may_be_malicious_up_to_a_minority)
 {
     world w;
     dl_identity identity = {.policy = DL_INVITED, .n_committers = 1};
@@ -121,7 +121,7 @@ TEST(p7_its_committer_alone_may_go_on_from_it_in_vain)
     end_world(&w);
 }
 
-TEST(p7_with_another_one_it_stands_and_who_cannot_read_it_waits_for_a_snapshot)
+TEST(p7_entry_is_accepted_with_one_more_committer_and_needs_a_snapshot)
 {
     world w;
     begin(&w, false);
@@ -156,7 +156,7 @@ static void begin_damaged(world *w, const char *replicas, const char *second)
         w->digest[e] = w->digest[1];
 }
 
-TEST(p7_a_replica_that_an_entry_was_damaged_for_begins_again_from_behind_it)
+TEST(p7_replica_with_a_damaged_entry_rejoins_after_it)
 {
     world w;
     begin_damaged(&w, "3", "r2");
@@ -175,7 +175,7 @@ TEST(p7_a_replica_that_an_entry_was_damaged_for_begins_again_from_behind_it)
     end_world(&w);
 }
 
-TEST(p7_with_two_replicas_one_that_goes_on_is_enough)
+TEST(p7_with_two_replicas_one_committer_that_continues_is_enough)
 {
     world w;
     begin_damaged(&w, "2", "r1");
@@ -186,7 +186,7 @@ TEST(p7_with_two_replicas_one_that_goes_on_is_enough)
     end_world(&w);
 }
 
-TEST(p7_one_committer_of_three_alone_goes_on_from_a_damaged_entry_in_vain)
+TEST(p7_one_committer_of_three_is_not_enough_for_a_damaged_entry)
 {
     world w;
     begin_damaged(&w, "3", "r1");
@@ -200,7 +200,7 @@ TEST(p7_one_committer_of_three_alone_goes_on_from_a_damaged_entry_in_vain)
     end_world(&w);
 }
 
-TEST(p7_a_life_that_had_gone_on_from_it_does_not_find_it_void)
+TEST(p7_generation_that_built_on_an_entry_does_not_find_it_void)
 {
     world w;
     begin(&w, false);
@@ -247,7 +247,7 @@ static void begin_voided(world *w, int n_bad)
     write_entry(w, &e);
 }
 
-TEST(p7_with_two_replicas_an_operator_voids_what_cannot_be_read)
+TEST(p7_with_two_replicas_an_operator_voids_an_unreadable_entry)
 {
     world w;
     begin_voided(&w, -1);
@@ -262,7 +262,7 @@ TEST(p7_with_two_replicas_an_operator_voids_what_cannot_be_read)
     end_world(&w);
 }
 
-TEST(p7_a_replica_that_had_read_it_begins_again_from_before_it)
+TEST(p7_replica_that_read_a_voided_entry_rejoins_before_it)
 {
     world w;
     begin_voided(&w, 0);
@@ -285,7 +285,7 @@ TEST(p7_a_replica_that_had_read_it_begins_again_from_before_it)
 
 /* Entry 2 voids entry 1, entry 4 voids entry 3. A replica that goes back for the second may have to
  * read the log from a snapshot before the first. */
-TEST(p7_two_decisions_are_both_kept_in_mind)
+TEST(p7_two_decisions_are_both_remembered)
 {
     world w;
     make_world(&w, 1);
@@ -325,7 +325,7 @@ TEST(p7_two_decisions_are_both_kept_in_mind)
 
 /* A snapshot of entry 1's state, which entry 2 voids, is not used. A replica that began from one
  * goes further back. */
-TEST(p7_a_snapshot_of_what_is_void_is_passed_over)
+TEST(p7_snapshot_of_a_void_entry_is_skipped)
 {
     world w;
     begin_voided(&w, 0);
@@ -381,7 +381,7 @@ TEST(p7_without_a_decision_two_replicas_stop_and_say_the_way_out)
     end_world(&w);
 }
 
-TEST(p7_where_committers_are_enough_nobody_voids_by_decision)
+TEST(p7_no_decision_voids_if_committers_are_enough)
 {
     world w;
     begin_voided(&w, 0);
@@ -396,20 +396,20 @@ TEST(p7_where_committers_are_enough_nobody_voids_by_decision)
     end_world(&w);
 }
 
-TEST_MAIN(p7_as_many_may_lie_as_the_combiner_bears_and_no_more_than_a_minority,
+TEST_MAIN(p7_f_committers_may_be_malicious_up_to_a_minority,
           p7_an_entry_of_a_damaged_contribution_is_void_when_no_snapshot_does_without_it,
           p7_so_is_one_of_a_contribution_that_is_not_there,
           p7_a_contribution_that_can_be_read_again_voids_nothing,
           p7_its_committer_alone_may_go_on_from_it_in_vain,
-          p7_with_another_one_it_stands_and_who_cannot_read_it_waits_for_a_snapshot,
-          p7_a_replica_that_an_entry_was_damaged_for_begins_again_from_behind_it,
-          p7_with_two_replicas_one_that_goes_on_is_enough,
-          p7_one_committer_of_three_alone_goes_on_from_a_damaged_entry_in_vain,
-          p7_a_life_that_had_gone_on_from_it_does_not_find_it_void,
+          p7_entry_is_accepted_with_one_more_committer_and_needs_a_snapshot,
+          p7_replica_with_a_damaged_entry_rejoins_after_it,
+          p7_with_two_replicas_one_committer_that_continues_is_enough,
+          p7_one_committer_of_three_is_not_enough_for_a_damaged_entry,
+          p7_generation_that_built_on_an_entry_does_not_find_it_void,
           p7_a_reader_finds_it_void_at_once_and_an_audit_without_collection_too,
-          p7_with_two_replicas_an_operator_voids_what_cannot_be_read,
-          p7_a_replica_that_had_read_it_begins_again_from_before_it,
-          p7_two_decisions_are_both_kept_in_mind, p7_a_snapshot_of_what_is_void_is_passed_over,
+          p7_with_two_replicas_an_operator_voids_an_unreadable_entry,
+          p7_replica_that_read_a_voided_entry_rejoins_before_it,
+          p7_two_decisions_are_both_remembered, p7_snapshot_of_a_void_entry_is_skipped,
           decisions_cover_forget_and_undo,
           p7_without_a_decision_two_replicas_stop_and_say_the_way_out,
-          p7_where_committers_are_enough_nobody_voids_by_decision)
+          p7_no_decision_voids_if_committers_are_enough)
