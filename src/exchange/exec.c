@@ -521,9 +521,8 @@ static diloco_status do_rejoin(dl_exec *x, const dl_request *request, dl_reply *
                                    collected ? UINT64_MAX : request->entry, x->a.pool, until));
     x->apply.loaded = true;
     dl_state_put_out_all(&x->state);
-    if (x->state.control.entry > request->entry)
-        /* The outcome of the entries in between is not known here. */
-        dl_exec_forget(x);
+    /* The outcome of the entries in between is not known here. */
+    if (x->state.control.entry > request->entry) dl_exec_forget(x);
     if (x->state.control.entry > told) dl_exec_clear_residual(x);
     x->capture.unpacked = false;
     return DILOCO_OK;

@@ -31,9 +31,8 @@ typedef struct dl_bans {
     uint64_t after, entries; /* check.ban_after, 0: no bans; check.ban_entries */
     size_t repeat;           /* check.repeat */
     size_t n_counted, cap_counted;
-    dl_counted
-        /* [cap_counted] in the order of the log; if it is full, the oldest is dropped */
-        *counted;
+    /* [cap_counted] in the order of the log; if it is full, the oldest is dropped */
+    dl_counted *counted;
     size_t n, cap;
     /* [cap] in the order of their first strikes; if it is full, further replicas get no strikes */
     dl_strikes at[];
@@ -46,7 +45,7 @@ DL_MUST_CHECK diloco_status dl_bans_create(dl_bans **out, const dl_config *confi
 void dl_bans_destroy(dl_bans *bans);                 /* NULL is fine */
 void dl_bans_begin(dl_bans *bans);                   /* as before the first entry */
 void dl_bans_copy(dl_bans *to, const dl_bans *from); /* of the same run */
-/* is it banned now? `bans` NULL: it is not */
+/* Returns whether it is banned now; `bans` NULL: it is not. */
 bool dl_bans_has(const dl_bans *bans, const char *name);
 uint64_t dl_bans_until(const dl_bans *bans, const char *name); /* 0: it is not */
 uint64_t dl_bans_strikes(const dl_bans *bans, const char *name);

@@ -51,8 +51,7 @@ bool dl_ledger_sample(const dl_ledger *ledger, uint64_t entry, const char *repli
 uint64_t dl_ledger_cursor(const dl_ledger *ledger);
 uint64_t dl_ledger_open(const dl_ledger *ledger);
 
-/* Lists the samples that a contribution used, which has that many and is captured now for `entry`.
- */
+/* Lists the chunks that a contribution of `samples` samples, captured now for `entry`, used. */
 void dl_ledger_list(const dl_ledger *ledger, uint64_t entry, const char *replica, uint64_t samples,
                     dl_dealt *out);
 /* Returns why the contribution may not count, or NULL. It may use a chunk that is another's, has

@@ -99,7 +99,7 @@ typedef struct dl_open {
     dl_watch watch;
     bool *silent;            /* [max_members], of the roster */
     dl_simulated *simulated; /* [max_members], of the roster; NULL: time is not simulated */
-    double simulated_s;      /* that the round takes */
+    double simulated_s;      /* simulated length of the round */
     size_t fetching;         /* the listed contribution that is being read */
     dl_draft draft;
     dl_hash draft_result;
@@ -122,7 +122,7 @@ typedef struct dl_applying {
     dl_hash digest;        /* of its text */
     dl_hash suspect;       /* of a text that is read again before it is judged (P7) */
     size_t member;         /* the next member to make sure of; then of those it rejects */
-    bool judged;           /* its verdicts are what its contributions give, or not ours to say */
+    bool judged;           /* its verdicts were checked, or this replica need not check them */
     unsigned n_recomputed; /* computations from freshly read bytes */
     bool recombines;       /* this replica combines the members itself */
     bool disputed;         /* and the members do not give the entry's update */
@@ -256,7 +256,7 @@ bool dl_gather_is_our_turn(const dl_machine *m);
 /* Takes the result of a read of a contribution. Returns true if it has to be read again (P7). */
 bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_reply *reply);
 
-/* answers of its phases */
+/* replies of its phases */
 dl_request dl_gather_contributed(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_put_ahead(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_confirmed(dl_machine *m, const dl_reply *reply);
@@ -280,7 +280,7 @@ dl_request dl_decide_look_to_close(dl_machine *m);
 dl_request dl_decide_of_draft(dl_machine *m, dl_request_kind kind, dl_phase next);
 dl_request dl_decide_compute(dl_machine *m); /* the draft's step, from what is held */
 
-/* answers of its phases */
+/* replies of its phases */
 dl_request dl_decide_looked(dl_machine *m, const dl_reply *reply); /* at log/<e> */
 dl_request dl_decide_served(dl_machine *m, const dl_reply *reply);
 dl_request dl_decide_watched(dl_machine *m, const dl_reply *reply);
@@ -291,18 +291,17 @@ dl_request dl_decide_drafted(dl_machine *m, const dl_reply *reply);
 dl_request dl_decide_created(dl_machine *m, const dl_reply *reply);
 dl_request dl_decide_read_back(dl_machine *m, const dl_reply *reply);
 
-/* ---- of topology_sharded.c: answers of its phases ---- */
+/* ---- of topology_sharded.c: replies of its phases ---- */
 
 dl_request dl_decide_awaited(dl_machine *m, const dl_reply *reply);
 dl_request dl_decide_awaited_look(dl_machine *m, const dl_reply *reply);
 dl_request dl_decide_awaited_serve(dl_machine *m, const dl_reply *reply);
 
-/* ---- of apply.c: answers of its phases ---- */
+/* ---- of apply.c: replies of its phases ---- */
 
-dl_request dl_follow_text(dl_machine *m, const dl_reply *reply); /* log/<e> is there */
-dl_request dl_follow_without(
-    /* rejoin after an entry that we cannot read and others could */
-    dl_machine *m);
+dl_request dl_follow_text(dl_machine *m, const dl_reply *reply); /* log/<e> exists */
+/* rejoins after an entry that we cannot read and others could */
+dl_request dl_follow_without(dl_machine *m);
 dl_request dl_follow_fetched(dl_machine *m, const dl_reply *reply);
 dl_request dl_follow_judged(dl_machine *m, const dl_reply *reply);
 dl_request dl_follow_fetched_combined(dl_machine *m, const dl_reply *reply);
@@ -315,7 +314,7 @@ dl_request dl_follow_void(dl_machine *m, const char *why); /* the entry is void 
 dl_request dl_follow_abort(dl_machine *m);                 /* it is a valid abort */
 dl_request dl_follow_take(dl_machine *m); /* take the computed state, which is the entry's */
 
-/* answers of its phases */
+/* replies of its phases */
 dl_request dl_follow_swapped(dl_machine *m, const dl_reply *reply);
 dl_request dl_follow_snapshotted(dl_machine *m, const dl_reply *reply);
 
