@@ -605,7 +605,7 @@
       memberChart(el.cosines, r, 10, "Cosine of each replica's contribution with the combined update");
       memberChart(el.norms, r, 7, "Norm of each replica's contribution");
       drawTraffic();
-      const words = { join: "joined", end: "left", abort: "entry aborted", reject: "contribution rejected", dispute: "disputes a result", warn: "warning", peer: "not reached by a peer" };
+      const words = { join: "joined", end: "left", death: "died", abort: "entry aborted", reject: "contribution rejected", dispute: "disputes a result", warn: "warning", peer: "not reached by a peer" };
       el.happenings.replaceChildren(r.happenings.length ? table("What happened, the newest first", [
         ["time", (x) => clock(x.time)], ["entry", (x) => (known(x.entry) ? number(x.entry) : "–"), "n"],
         ["replica", (x) => foreign(x.replica)], ["what", (x) => words[x.kind] || x.kind], ["", (x) => foreign(x.text), "wide"],

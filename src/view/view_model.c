@@ -56,6 +56,9 @@ static diloco_status mark_of(dl_mark **out, dl_model *m, uint64_t entry)
 
 const dl_lane *dl_model_lane(const dl_model *m, const char *replica)
 {
+    const size_t last = m->newest_lane;
+    for (size_t i = last; i < last + 2 && i < m->n_lanes; i++)
+        if (!strcmp(m->lanes[i].replica, replica)) return &m->lanes[i];
     for (size_t i = 0; i < m->n_lanes; i++)
         if (!strcmp(m->lanes[i].replica, replica)) return &m->lanes[i];
     return NULL;
@@ -65,6 +68,7 @@ const dl_lane *dl_model_lane(const dl_model *m, const char *replica)
 static diloco_status lane_of(dl_lane **out, dl_model *m, const char *replica)
 {
     *out = (dl_lane *)(uintptr_t)dl_model_lane(m, replica);
+    if (*out) m->newest_lane = (size_t)(*out - m->lanes);
     if (*out || m->n_lanes == DL_MODEL_LANES) return DILOCO_OK;
     dl_lane *more = realloc(m->lanes, (m->n_lanes + 1) * sizeof *more);
     if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for the replicas of a run");
@@ -438,10 +442,45 @@ static void take_run(dl_model *m, const fields *f, uint64_t entry)
     if (time > 0 && (m->began == 0 || time < m->began)) m->began = time;
 }
 
-static void take_end(dl_model *m, const char *replica, const fields *f, uint64_t entry)
+/* The generation of a "run" line; 0 if it has none. */
+static uint64_t generation_of(const fields *f)
 {
+    char life[48];
+    text_of(life, sizeof life, f, F_LIFE);
+    const char *dot = strrchr(life, '.');
+    return dot ? strtoul(dot + 1, NULL, 10) : 0;
+}
+
+/* A process that is killed writes no last line, and none at all if it is killed before its record
+ * comes to the store. The next process of its replica shows its death. */
+static diloco_status take_join(dl_model *m, const char *replica, const fields *f, uint64_t entry)
+{
+    dl_lane *lane;
+    DL_TRY(lane_of(&lane, m, replica));
+    const uint64_t generation = generation_of(f);
+    if (lane && (lane->running || (generation > 0 && lane->joined != generation))) {
+        dl_happening *h = happening(m, "death", entry, 0);
+        snprintf(h->replica, sizeof h->replica, "%s", replica);
+        snprintf(h->text, sizeof h->text, "an earlier process of it ended without its last line");
+    }
+    if (lane) lane->running = true, lane->joined = generation + 1;
+    take_run(m, f, entry);
+    return DILOCO_OK;
+}
+
+/* Its first last line: "end" of a run that is complete, "traffic" of any process. */
+static void take_leave(dl_model *m, const char *replica, const fields *f, uint64_t entry)
+{
+    dl_lane *lane = (dl_lane *)(uintptr_t)dl_model_lane(m, replica);
+    if (!lane || !lane->running) return;
+    lane->running = false;
     dl_happening *h = happening(m, "end", entry, time_of(f));
     snprintf(h->replica, sizeof h->replica, "%s", replica);
+}
+
+static void take_end(dl_model *m, const char *replica, const fields *f, uint64_t entry)
+{
+    take_leave(m, replica, f, entry);
     m->data_parallel_bytes += number(f, F_DATA_PARALLEL_BYTES);
     m->utilization += number(f, F_UTILIZATION);
     m->n_utilization++;
@@ -469,12 +508,13 @@ diloco_status dl_model_line(dl_model *m, const char *replica, const char *line, 
         take_note(m, replica, f, "warn", F_TEXT);
         return DILOCO_OK;
     }
+    if (dl_json_is(kind, "traffic")) take_leave(m, replica, f, UINT64_MAX);
     if (!entry_of(&entry, m, f)) return DILOCO_OK;
     if (dl_json_is(kind, "commit")) return take_commit(m, replica, f, entry);
     if (dl_json_is(kind, "contribution")) return take_contribution(m, replica, f, entry);
     if (dl_json_is(kind, "adopt")) return take_adopt(m, replica, f, entry);
     if (dl_json_is(kind, "eval")) return take_eval(m, f, entry);
-    if (dl_json_is(kind, "run")) take_run(m, f, entry);
+    if (dl_json_is(kind, "run")) return take_join(m, replica, f, entry);
     if (dl_json_is(kind, "end")) take_end(m, replica, f, entry);
     if (dl_json_is(kind, "dispute"))
         m->total.n_disputes++, take_note(m, replica, f, "dispute", F_OF);

@@ -54,6 +54,8 @@ typedef struct dl_lane {
     size_t n, cap;
     double sent, received, writes, reads; /* of its commit lines */
     double tokens, trained_s;             /* of its step lines */
+    uint64_t joined; /* 1 + the newest generation whose first line was read; 0: of none */
+    bool running;    /* its last line was not */
 } dl_lane;
 
 typedef struct dl_step_bin {
@@ -64,7 +66,7 @@ typedef struct dl_step_bin {
 typedef struct dl_happening {
     double time;    /* seconds since 1970; 0: not known */
     uint64_t entry; /* UINT64_MAX: of none */
-    char kind[12];  /* "join", "end", "abort", "reject", "dispute", "warn", "peer" */
+    char kind[12];  /* "join", "end", "death", "abort", "reject", "dispute", "warn", "peer" */
     char replica[48];
     char text[200];
 } dl_happening;
@@ -80,7 +82,8 @@ typedef struct dl_model {
     size_t n_marks, n_entries, cap_marks;
     dl_lane *lanes; /* [n_lanes] */
     size_t n_lanes, n_cells;
-    unsigned shift; /* a cell is of 1 << shift entries */
+    size_t newest_lane; /* that was found last: lines and members come in the lanes' order */
+    unsigned shift;     /* a cell is of 1 << shift entries */
     dl_step_bin steps[DL_MODEL_STEPS];
     uint64_t step_width, n_steps;             /* of a bin, in positions; bins in use */
     double tokens, step_samples;              /* of all step lines */

@@ -114,6 +114,30 @@ TEST(an_evaluation_belongs_to_the_entry_before_it)
     dl_model_deinit(&m);
 }
 
+TEST(a_process_without_a_last_line_has_died_when_the_next_one_joins)
+{
+    static const char *const kinds[] = {"join", "end", "join", "death", "join"};
+    dl_model m;
+    dl_model_init(&m);
+    add_entry(&m, 0, both, 2);
+    add_line(&m, "r0", "{\"event\":\"run\",\"life\":\"r0.0000\",\"entry\":0}");
+    add_line(&m, "r0", "{\"event\":\"traffic\"}"); /* stopped, and resumed */
+    add_line(&m, "r0", "{\"event\":\"run\",\"life\":\"r0.0001\",\"entry\":0}");
+    add_line(&m, "r0", "{\"event\":\"run\",\"life\":\"r0.0002\",\"entry\":1}");
+    CHECK_INT(5, m.n_happenings);
+    for (size_t i = 0; i < 5; i++)
+        CHECK_STR(kinds[i], m.happenings[i].kind);
+    CHECK_STR("r0", m.happenings[3].replica);
+    add_line(&m, "r0", "{\"event\":\"end\",\"entry\":1}");
+    add_line(&m, "r0", "{\"event\":\"traffic\"}"); /* of the same process */
+    CHECK_INT(6, m.n_happenings);
+    /* Nothing of its first process came to the store. */
+    add_line(&m, "r1", "{\"event\":\"run\",\"life\":\"r1.0001\",\"entry\":1}");
+    CHECK_INT(8, m.n_happenings);
+    CHECK_STR("death", m.happenings[6].kind);
+    dl_model_deinit(&m);
+}
+
 TEST(hostile_lines_add_nothing)
 {
     static const char *const lines[] = {
@@ -143,4 +167,5 @@ TEST(hostile_lines_add_nothing)
 
 TEST_MAIN(a_cell_has_the_seconds_of_training_encoding_upload_and_waiting,
           steps_are_kept_in_bins_that_widen, cells_are_merged_in_pairs_where_there_are_too_many,
-          an_evaluation_belongs_to_the_entry_before_it, hostile_lines_add_nothing)
+          an_evaluation_belongs_to_the_entry_before_it,
+          a_process_without_a_last_line_has_died_when_the_next_one_joins, hostile_lines_add_nothing)

@@ -212,6 +212,22 @@ const cases = {
     killAll(server.pid);
   },
 
+  async killed_process_has_died_and_its_replica_has_joined_again() {
+    const run = train("killed");
+    await until("an entry", () => entries("killed") > 0 && children(run.pid).length === 4);
+    kill(children(run.pid)[0], "SIGKILL");
+    must((await run.ended) === 0, `training: ${run.said}`);
+    const { server, url } = await ui("killed");
+    const page = await opened(url);
+    await ready(page);
+    const happened = page.locator("section", { has: page.getByRole("heading", { name: "What happened" }) });
+    await happened.getByRole("cell", { name: "died", exact: true }).waitFor();
+    must((await happened.getByRole("cell", { name: "joined", exact: true }).count()) >= 4, "the replicas have not joined");
+    must((await happened.getByRole("cell", { name: "left", exact: true }).count()) === 4, "the replicas have not left");
+    await closed(page);
+    killAll(server.pid);
+  },
+
   async report_is_one_file_that_needs_no_server() {
     await trained("finished");
     await trained("other", "--set", "trainer.rounds=4");
