@@ -13,7 +13,7 @@ static diloco_status count_keys(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* What replicas do in one round, all names and sizes as long as in any other. */
+/* The work of replicas in one round, with all names and sizes as long as in any other. */
 static diloco_status one_round(dl_store *store, unsigned round, dl_buf *buf, const dl_span *spans)
 {
     char folder[64], key[96];

@@ -1,7 +1,7 @@
-/* file_store.h - what the files of the folder store share: file_store.c (objects), file_upload.c,
- * file_list.c and file_wait.c. The hub uses it too: it writes bodies as they arrive and serves
- * objects by descriptor; for that a dl_file_store of root and aborted alone is enough, and the
- * keys are the caller's to check. */
+/* file_store.h - shared declarations of the folder store's files: file_store.c (objects),
+ * file_upload.c, file_list.c and file_wait.c. The hub uses it too: it writes bodies as they arrive
+ * and serves objects by descriptor. For that a dl_file_store of root and aborted alone is enough,
+ * and the keys are the caller's to check. */
 #ifndef DL_STORE_FILE_STORE_H
 #define DL_STORE_FILE_STORE_H
 
@@ -17,7 +17,7 @@ typedef struct dl_file_store {
     bool marked;          /* the root has had a .tmp/: without it, it is not our root */
     unsigned char *piece; /* owned, DL_STORE_PIECE: file contents, folder entries */
 
-    dl_buf names; /* of a listing in flight: zero-terminated, folders with '/' behind */
+    dl_buf names; /* of a listing in flight: zero-terminated, folders end with '/' */
     dl_buf order; /* uint32_t offsets into names, sorted folder by folder */
 
     int notify;     /* inotify; -1: none */
@@ -30,9 +30,9 @@ diloco_status dl_file_store_fail(const dl_file_store *fs, int error, const char 
                                  const char *key);
 
 /* Open the folder of a key (the part before its last '/'), not following a symbolic link
- * below the root. DILOCO_ENOENT: there is none, or what stands there is no folder. `make`:
- * make it then, durably. DILOCO_EUNREACHABLE: the root is gone. *leaf (may be NULL) points
- * into the key, behind the last '/'. */
+ * below the root. Returns DILOCO_ENOENT if the folder does not exist or is no folder. `make`: make
+ * it then, durably. DILOCO_EUNREACHABLE: the root is gone. *leaf (may be NULL) points into the key,
+ * after the last '/'. */
 DL_MUST_CHECK diloco_status dl_file_store_folder(dl_file_store *fs, const char *key, bool make,
                                                  int *out, const char **leaf);
 

@@ -1,5 +1,5 @@
-/* file_store_test.c - what only a folder can suffer: killed writers, full and read-only disks,
- * roots that go away, links, and whatever else people put into a folder. */
+/* file_store_test.c - troubles of a folder alone: killed writers, full and read-only disks, roots
+ * that go away, links, and foreign files in the folder. */
 #include "store/kind.h"
 
 #include "base/hash.h"
@@ -103,7 +103,7 @@ TEST(a_reader_leaves_a_folder_as_it_is)
     end(store);
 }
 
-/* ---- what else is in the folder */
+/* ---- the other entries of the folder */
 
 TEST(foreign_files_are_not_listed)
 {
@@ -166,7 +166,7 @@ TEST(a_folder_at_a_key_takes_its_name_and_is_no_object)
     end(store);
 }
 
-/* A writer without a key left it there. What a run keeps under such a name is a folder. */
+/* A writer without a key left it there. A run keeps a folder under such a name. */
 TEST(what_is_in_the_way_of_a_folder_of_a_run_is_removed)
 {
     dl_store *store = begin();
@@ -189,7 +189,8 @@ TEST(what_is_in_the_way_of_a_folder_of_a_run_is_removed)
               store_keys(store, "c/", NULL));
     CHECK_INT(0, rmdir(outside)); /* nothing came there */
 
-    /* Objects stay, whatever is to be created below them, and so does what is nobody's. */
+    /* Objects stay, whatever is to be created below them, and so do files that are not the
+     * run's. */
     store_must_create(store, "log/0000000001.json", "entry");
     CHECK_STATUS(DILOCO_EIO, create_text(store, "log/0000000001.json/x", "x"));
     CHECK_STATUS(DILOCO_EIO, create_text(store, "c/0000000001/r0.0000/x", "x"));
@@ -291,7 +292,7 @@ TEST(open_removes_old_leftovers_of_the_dead_only)
     dl_store_close(other);
     CHECK_INT(1, n_leftovers());
 
-    dl_file_store writer = {.root = root}; /* who writes for hours is not dead */
+    dl_file_store writer = {.root = root}; /* a writer that takes hours is not dead */
     dl_upload upload;
     CHECK_OK(dl_upload_begin(&upload, &writer, "slow"));
     CHECK_INT(0, futimes(upload.fd, (struct timeval[]){{1, 0}, {1, 0}}));

@@ -6,7 +6,7 @@
  *     publish link(2) it to its name (create) or rename(2) it (put); fsync the folder
  *     discard unlink the temporary name, whatever came before
  *
- * What a killed process leaves in .tmp/ is cleaned when the folder is next opened. */
+ * Files that a killed process left in .tmp/ are removed when the folder is next opened. */
 #include "store/file_store.h"
 
 #include <dirent.h>
@@ -111,10 +111,10 @@ void dl_upload_discard(dl_upload *u)
     u->dir = u->fd = -1;
 }
 
-/* ---- what killed processes left */
+/* ---- leftovers of killed processes */
 
-/* Somebody who still writes, however slowly, has it locked; a process number would say little: in
- * containers the dead writer and the living one are both process 1. */
+/* A writer that is still active, however slow, has the file locked. A process number would not
+ * help: in containers the dead writer and the active one are both process 1. */
 static bool is_leftover(int tmp, const char *name)
 {
     struct stat st;

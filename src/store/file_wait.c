@@ -1,10 +1,10 @@
 /* file_wait.c - waiting for a folder to change: inotify, with the caller's look as a net.
  *
  * Each prefix is watched at its folder, or while that is not there at the nearest folder
- * above it. What inotify misses (network file systems, objects in folders further down,
- * what happened before the watch) is found because store.c never asks to wait for more than
- * its back-off. New watches are made for a new set of prefixes, and after every event, for a
- * folder may have come or gone. */
+ * above it. Changes that inotify misses (network file systems, objects in folders further down,
+ * changes before the watch) are found because store.c never asks to wait for more than its
+ * back-off. New watches are made for a new set of prefixes, and after every event, for a folder may
+ * have come or gone. */
 #include "store/file_store.h"
 
 #include "base/log.h"
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What may have happened while there was no watch is found by looking again this soon. */
+/* Changes that happened without a watch are found by looking again this soon. */
 #define AFTER_NEW_WATCH (20 * DL_MILLISECOND)
 
 enum { EVENTS = IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF };
@@ -95,7 +95,7 @@ diloco_status dl_file_store_wait(void *self, const char *const *prefixes, size_t
         if (status) return status == DILOCO_ETIMEDOUT && early ? DILOCO_OK : status;
     }
     ssize_t drained;
-    do /* what it was does not matter */
+    do /* the kind of event does not matter */
         drained = read(fs->notify, fs->piece, DL_STORE_PIECE);
     while (drained > 0);
     watch_all(fs, prefixes, n);

@@ -17,10 +17,10 @@ typedef struct dl_store_kind {
 
     size_t max_object; /* longest object, where that is short; 0: no limit that matters */
 
-    /* Between two looks of somebody who waits, where a look costs something; 0: store.h's. */
+    /* Seconds between two looks of a wait, where a look costs something; 0: store.h's. */
     dl_time pause_min, pause_max;
 
-    /* `place` is the url behind "scheme://". close is called even after an error. */
+    /* `place` is the url after "scheme://". close is called even after an error. */
     diloco_status (*open)(void *self, const char *place, bool create, const atomic_bool *aborted);
     void (*close)(void *self);
 
@@ -33,12 +33,13 @@ typedef struct dl_store_kind {
                           void *context, dl_time until);
     diloco_status (*remove)(void *self, const char *key, dl_time until);
 
-    /* Optional: NULL means never. Has the store told a digest of what the last create brought, as
-     * it arrived, and was it that of what was sent? */
+    /* Optional: NULL means never. Return true if the store has given a digest of the received bytes
+     * of the last create, and it was the digest of the sent bytes. */
     bool (*vouches)(const void *self);
 
     /* Optional: NULL means that store.c sleeps with back-off. DILOCO_ETIMEDOUT at `until`,
-     * which is never more than pause_max away: so one that is not always told need not poll. */
+     * which is never more than pause_max away: so an implementation that misses some changes need
+     * not poll. */
     diloco_status (*wait)(void *self, const char *const *prefixes, size_t n, dl_time until);
 
     /* Optional: bytes and billed requests as they went over a network, framing, retries and lost
@@ -72,7 +73,7 @@ DL_LOCAL_STORES(DL_DECLARE)
 DL_NETWORK_STORES(DL_DECLARE)
 #undef DL_DECLARE
 
-/* ---- what the implementations share; in store.c */
+/* ---- shared by the implementations; in store.c */
 
 enum { DL_STORE_PIECE = 1 << 20 };                     /* the most that one sink piece holds */
 #define DL_STORE_SLICE ((dl_time)100 * DL_MILLISECOND) /* the longest sleep that ignores abort */
@@ -88,14 +89,14 @@ DL_MUST_CHECK diloco_status dl_store_check(const atomic_bool *aborted, dl_time u
 DL_MUST_CHECK diloco_status dl_store_sleep(const atomic_bool *aborted, dl_time until);
 
 /* A handle whose kind has no row and whose `open` is not called: for stores that wrap
- * another. *self is the zeroed state; `*aborted` lives as long as the handle. */
+ * another. *self is the zeroed state; `*aborted` is valid as long as the handle. */
 DL_MUST_CHECK diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind,
                                           const char *url, void **self,
                                           const atomic_bool **aborted);
 
-/* For stores that wrap another. Create without comparing what is there; wait as the inner one does
- * between two looks, without a back-off of its own; look as often as it would, and take no longer
- * objects. */
+/* For stores that wrap another. Create without comparing what is there. Wait as the inner one does
+ * between two looks, without a back-off of its own. Look as often as it would, and refuse longer
+ * objects than it does. */
 DL_MUST_CHECK diloco_status dl_store_claim(dl_store *store, const char *key, const dl_span *spans,
                                            size_t n_spans, bool *taken, dl_time until);
 DL_MUST_CHECK diloco_status dl_store_await(dl_store *store, const char *const *prefixes, size_t n,

@@ -19,7 +19,7 @@ enum { SMALL_BYTES = 64, SMALL_OBJECTS = 5, MEDIUM_BYTES = 256 << 10, TEXT_MAX =
 
 static const double FAST_S = 0.2; /* of the medium object: 8 MiB take 32 times as long */
 
-/* What one thread did; the error's text is the thread's own, so it is carried over. */
+/* The result of one thread; the error's text is the thread's own, so it is carried over. */
 typedef struct attempt {
     diloco_status status;
     bool won;
@@ -139,8 +139,8 @@ static double mb_per_s(size_t bytes, double s, double request_s)
     return 1e-6 * (double)bytes / (s > request_s ? s - request_s : s);
 }
 
-/* The large object only where it takes no more than some seconds. What a small one takes is the
- * request, not its bytes. */
+/* The large object is probed only where it takes no more than some seconds. A small one's time is
+ * that of the request, not of its bytes. */
 static diloco_status run_throughput(dl_probe *out, probe *p, const void *data)
 {
     size_t len = dl_size_min(MEDIUM_BYTES, p->largest);

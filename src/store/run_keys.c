@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* A component of a pattern: `*` anything, `@` a generation or lives (these have a dot), `#` a
- * number; else the text itself. */
+/* A component of a pattern: `*` anything, `@` a replica's generation or generations (these have a
+ * dot), `#` a number; else the text itself. */
 static const char *const patterns[] = {
     "run.json", "theta0/*",   "gen/*",      "hb/*",
     "end/*",    "invite/*",   "admit/*",    "log/*",

@@ -1,8 +1,8 @@
-/* store.h - what a store does: named objects, created exactly once.
+/* store.h - a store: named objects, each created exactly once.
  *
  * A folder, memory, a bucket, our hub: each fills one dl_store_kind, one file and one row
- * of store.c, and store_suite.c runs the same tests over all of them. What they share
- * (checking keys, retries, limits) lives in store.c, once.
+ * of store.c, and store_suite.c runs the same tests over all of them. Their common part (checks of
+ * keys, retries, limits) is in store.c.
  *
  * Keys are "a/b/c": 1 to 512 bytes of [A-Za-z0-9._=-] in components of 1 to 255 bytes that
  * do not begin with a dot and are separated by '/'. Anything else is a bug of the caller or
@@ -26,7 +26,7 @@ enum { DL_KEY_MAX = 512, DL_LINK_TEXT = 64 };
 
 typedef struct dl_store dl_store;
 
-/* What happened on a handle since it was opened: for the record and for the tests. */
+/* Counts of a handle since it was opened, for the record and for the tests. */
 typedef struct dl_store_counters {
     /* Object bytes published and read (a lost create sends none); of a network store all that
      * went over the wire, framing, retries and lost creates included. */
@@ -42,12 +42,12 @@ typedef struct dl_store_counters {
  * `create`: make the root when it is not there; otherwise a missing one is DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_store_open(dl_store **out, const char *url, bool create);
 /* The objects of a node (docs/swarm.md) or a member (exchange/peers.h) at "http://host:port" or
- * "https://host:port", its bucket "run". Asks it nothing yet, and later each thing at most twice,
- * so one that is gone or stalled holds nobody up beyond `until`. In builds with DILOCO_CLOUD.
- * DILOCO_EINVAL: what `access` has cannot be used. */
+ * "https://host:port", its bucket "run". Sends no request yet, and later each request at most
+ * twice, so a node that is gone or stalled delays no caller beyond `until`. In builds with
+ * DILOCO_CLOUD. Returns DILOCO_EINVAL if `access` cannot be used. */
 typedef struct dl_peer_access {
     const char *pin;        /* "sha256//…" of its key (base/signature.h): believed alone */
-    const char *cert, *key; /* PEM texts: who we are */
+    const char *cert, *key; /* PEM texts: our identity */
     dl_time patience;       /* how long nothing may move; at least a second */
 } dl_peer_access;
 /* `access` NULL: tokens and pins as of a hub, from the environment; else copied. */
@@ -80,13 +80,13 @@ typedef struct dl_moved {
 } dl_moved;
 
 /* From here on each call on the handle adds the bytes that it moved to `tally` (borrowed until
- * close; NULL: to none). What opening the handle has moved counts with the first call. */
+ * close; NULL: to none). The bytes of opening the handle count with the first call. */
 void dl_store_count_into(dl_store *store, dl_moved *tally);
 dl_moved *dl_store_tally(const dl_store *store); /* NULL: none */
 
-/* How fast the store was for this handle: objects of 256 KiB and more, each direction, without what
- * a request takes by itself; that is of small ones. Each new one counts as much as all before. 0:
- * none yet. What a reader does with its bytes counts as time of theirs. */
+/* How fast the store was for this handle: objects of 256 KiB and more, each direction, without the
+ * fixed time of a request, which small objects measure. Each new one counts as much as all before.
+ * 0: none yet. The time of a reader's sink counts, too. */
 typedef struct dl_store_speed {
     double up_bps, down_bps, request_s;
 } dl_store_speed;
@@ -102,16 +102,17 @@ bool dl_store_may_recover(const dl_store *store, diloco_status status);
 void dl_store_abort(dl_store *store);
 
 /* Publish the spans as one object if the name is free: all or nothing to any reader,
- * durable at return. *taken (may be NULL): the name was there already. Then, if the bytes
- * there are equal, DILOCO_OK (a retry of one's own put), else DILOCO_EEXIST, also where
- * what takes the name is damaged or no object; where the store does not answer, that. The spans are
- * borrowed until the return. */
+ * durable at return. *taken (may be NULL): the name was there already. Then the call returns
+ * DILOCO_OK if the bytes there are equal (a retry of one's own put). Otherwise it returns
+ * DILOCO_EEXIST, also if a damaged object or no object has the name. If the store does not answer,
+ * it returns that error. The spans are borrowed until the return. */
 DL_MUST_CHECK diloco_status dl_store_create(dl_store *store, const char *key, const dl_span *spans,
                                             size_t n_spans, bool *taken, dl_time until);
 
-/* Is the object of the last create on this handle that succeeded there as it was sent? The store
- * has answered with a digest of what has arrived, or its bytes were read and compared. false: it
- * has only said that it has them, and who needs to know reads them back (PROTOCOL P8). */
+/* Return true if the object of this handle's last successful create is confirmed to be as it was
+ * sent. The store has answered with a digest of the received bytes, or they were read and compared.
+ * false: the store has only acknowledged them, and a caller that needs to be sure reads them back
+ * (docs/protocol.md P8). */
 bool dl_store_vouches(const dl_store *store);
 
 /* Publish, replacing what is there: heartbeats only. A reader sees the old or the new. */
@@ -135,9 +136,9 @@ DL_MUST_CHECK diloco_status dl_store_read(dl_store *store, const char *key, dl_s
                                           dl_time until);
 
 /* Call `found` for every key under a prefix that is a whole folder ("c/0000000012/"; "": the
- * whole store), in ascending byte order, with its size, beginning behind `after` (NULL: from the
- * first). A status other than OK stops the walk and is returned. A prefix nobody wrote to: none.
- * The key is valid during the call; `found` must not use the handle. */
+ * whole store), in ascending byte order, with its size. The walk begins after `after` (NULL: from
+ * the first). A status other than OK stops the walk and is returned. A prefix without objects has
+ * no keys. The key is valid during the call; `found` must not use the handle. */
 typedef diloco_status (*dl_found_fn)(void *context, const char *key, size_t len);
 DL_MUST_CHECK diloco_status dl_store_list(dl_store *store, const char *prefix, const char *after,
                                           dl_found_fn found, void *context, dl_time until);
@@ -146,11 +147,10 @@ DL_MUST_CHECK diloco_status dl_store_list(dl_store *store, const char *prefix, c
 DL_MUST_CHECK diloco_status dl_store_delete(dl_store *store, const char *key, dl_time until);
 
 /* Return when something under one of the prefixes may have changed since the last wait, or
- * at `until` (DILOCO_ETIMEDOUT). Returns early, so that the caller looks again, after 20 ms,
- * doubling from call to call to 1 s, reset when `progress` (of a bucket, where each look is
- * paid for, 0.5 s to 10 s); a store that can be told
- * (inotify, a condition) wakes it sooner. Fails only with DILOCO_ETIMEDOUT, _ECLOSED and
- * _EINVAL (a bad prefix). */
+ * at `until` (DILOCO_ETIMEDOUT). Returns early, so that the caller looks again: after 20 ms,
+ * doubling from call to call up to 1 s, and reset by `progress`. On a bucket, where each look costs
+ * money, this is 0.5 s to 10 s. A store with change events (inotify, a condition) wakes it sooner.
+ * Fails only with DILOCO_ETIMEDOUT, _ECLOSED and _EINVAL (a bad prefix). */
 DL_MUST_CHECK diloco_status dl_store_wait(dl_store *store, const char *const *prefixes,
                                           size_t n_prefixes, bool progress, dl_time until);
 

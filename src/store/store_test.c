@@ -93,7 +93,7 @@ TEST(bytes_that_nobody_announced_are_nobodys_until_their_writer_tries_again)
 {
     dl_store *s = open_any("mem://bulk" DL_STORE_WITH "mem://coord"),
              *bulk = open_any("mem://bulk");
-    store_must_create(bulk, "c/0000000000/r0.0000", "contribution"); /* killed behind that */
+    store_must_create(bulk, "c/0000000000/r0.0000", "contribution"); /* killed after that */
     check_lens(s, "c/", "");
     dl_buf text;
     dl_buf_init(&text, 64);
@@ -273,7 +273,7 @@ TEST(a_missing_store_is_made_only_when_asked)
     CHECK_OK(dl_store_open(&second, "mem://m", false));
     store_must_create(first, "a", "x");
     dl_store_close(first);
-    store_must_hold(second, "a", "x"); /* lives as long as its last handle */
+    store_must_hold(second, "a", "x"); /* exists as long as its last handle */
     dl_store_close(second);
     CHECK_STATUS(DILOCO_ENOENT, dl_store_open(&first, "mem://m", false));
     dl_store_close(NULL);
@@ -291,7 +291,7 @@ TEST(mem_stores_of_different_names_are_different)
     dl_store_close(a);
 }
 
-/* ---- what comes back from a kind is not believed */
+/* ---- results of a kind are checked */
 
 typedef struct liar {
     int dummy;
@@ -422,13 +422,13 @@ TEST(a_back_off_goes_on_over_calls_that_end_before_it)
     dl_store_close(store);
 }
 
-/* ---- what may pass */
+/* ---- accepted values */
 
 static void check_may_recover(const char *url, bool io)
 {
     dl_store *store;
     CHECK_OK(dl_store_open(&store, url, true));
-    for (int layer = 0; layer < 2; layer++) { /* as it is, and behind faults */
+    for (int layer = 0; layer < 2; layer++) { /* as it is, and with faults */
         CHECK(dl_store_may_recover(store, DILOCO_EUNREACHABLE));
         CHECK(dl_store_may_recover(store, DILOCO_EFULL));
         CHECK(dl_store_may_recover(store, DILOCO_EIO) == io);

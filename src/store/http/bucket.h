@@ -1,4 +1,4 @@
-/* bucket.h - what the stores over object services (S3, Google, Azure) have in common: nearly all.
+/* bucket.h - the common part of the stores over object services (S3, Google, Azure).
  *
  * A service fills one dl_dialect and a row of store.c; every kind of call is bucket.c's, with
  * big objects in bucket_bulk.c. The url is
@@ -18,7 +18,7 @@
 typedef struct dl_bucket dl_bucket;
 
 enum {
-    DL_BUCKET_PREFIX = 400, /* the longest: with a bulk object's name behind it, below 1024 */
+    DL_BUCKET_PREFIX = 400, /* the longest: below 1024 with a bulk object's name appended */
     DL_BUCKET_NAME = 1024,
     DL_BUCKET_PAIRS = 8,
     DL_BUCKET_OPTIONS = 16,
@@ -41,7 +41,7 @@ typedef struct dl_bucket_request {
 /* Where a listing's XML has what. */
 typedef struct dl_bucket_listing {
     const char *root, *entry, *key, *size, *etag, *modified; /* paths of xml.h */
-    const char *truncated; /* "true" there: more to come, behind the last key; NULL: by marker */
+    const char *truncated; /* "true" there: more to come, after the last key; NULL: by marker */
     const char *marker;    /* not empty: more to come; NULL */
 } dl_bucket_listing;
 
@@ -53,18 +53,19 @@ typedef struct dl_dialect {
 
     /* Fill in url and headers, signed with b->now. Like a prepare: does not call the dl_web. */
     diloco_status (*dress)(dl_bucket *b, dl_web_exchange *x, const dl_bucket_request *r);
-    /* The query of one page: names that begin with `prefix` (whole, with the bucket's own),
-     * behind `after` (likewise; NULL: from the first) or from `marker` ("": from the first). */
+    /* The query of one page: names that begin with `prefix` (whole, with the bucket's own), after
+     * `after` (likewise; NULL: from the first) or from `marker` ("": from the first). */
     void (*list)(dl_bucket_request *r, const char *prefix, const char *after, const char *marker,
                  const char *max);
     /* Read b's credentials again; those there stay when it fails. May call the dl_web. Optional. */
     diloco_status (*renew)(dl_bucket *b, dl_time until);
-    /* The service's word for a refusal tells that credentials have expired. */
+    /* The service's code of a refusal means that the credentials have expired. */
     bool (*expired)(const char *code);
-    /* Store a big object under a name that nobody else uses: in parts, whole at return. */
+    /* Store a big object in parts, under a name that no other writer uses. It is whole at
+     * return. */
     diloco_status (*upload)(dl_bucket *b, const char *name, const dl_span *spans, size_t n_spans,
                             dl_time until);
-    /* Remove what uploads that ended midway left behind, older than a day. Optional. */
+    /* Remove leftovers of unfinished uploads that are older than a day. Optional. */
     diloco_status (*sweep)(dl_bucket *b, dl_time until);
 } dl_dialect;
 
@@ -74,7 +75,7 @@ struct dl_bucket {
     const atomic_bool *aborted;
     dl_web *web;
     char *text;            /* owned: the url's parts, zero-terminated */
-    char *bucket, *prefix; /* prefix: "" or with a '/' behind it */
+    char *bucket, *prefix; /* prefix: "" or ending with '/' */
     dl_pair options[DL_BUCKET_OPTIONS];
     size_t n_options;
     char label[DL_BUCKET_NAME];    /* "s3://bucket/prefix", for people */
@@ -86,10 +87,10 @@ struct dl_bucket {
     bool stale, renewed;           /* they were refused as expired; some were read once */
     dl_time look_again;            /* not before, where they are to be renewed */
     dl_buf entries, names;         /* of a listing's page */
-    struct dl_bucket_sizes *sizes; /* owned: what bucket_bulk.c remembers of big objects */
+    struct dl_bucket_sizes *sizes; /* owned: state of bucket_bulk.c about big objects */
 };
 
-/* Read the url behind "scheme://", make the HTTP client. DILOCO_EINVAL. */
+/* Read the url after "scheme://", make the HTTP client. DILOCO_EINVAL. */
 DL_MUST_CHECK diloco_status dl_bucket_begin(dl_bucket *b, const dl_dialect *dialect,
                                             const char *place, const atomic_bool *aborted);
 const char *dl_bucket_option(const dl_bucket *b, const char *name); /* NULL: not given */

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "store/http/bucket.h"
 
-/* ---- pointers: what stands at the key of a big object */
+/* ---- pointers: the objects at the keys of big objects */
 
 enum { DL_POINTER_BYTES = 128, DL_POINTER_ID = 16 };
 
@@ -17,7 +17,7 @@ typedef struct dl_pointer {
 } dl_pointer;
 
 void dl_pointer_write(unsigned char out[DL_POINTER_BYTES], const dl_pointer *pointer);
-bool dl_pointer_read(dl_pointer *out, const void *data, size_t len); /* false: it is none */
+bool dl_pointer_read(dl_pointer *out, const void *data, size_t len); /* false: it is no pointer */
 
 /* ---- big objects below the interface */
 
@@ -36,19 +36,19 @@ diloco_status dl_bulk_look_at(dl_bucket *b, const char *key, dl_bulk_look *out, 
 diloco_status dl_bulk_remove(dl_bucket *b, const char *key, const dl_pointer *pointer,
                              dl_time until);
 
-/* What a listing shows for a key whose object is as long as a pointer, or half of one. `tag` tells
- * one object at a key from another one, so that each is looked at once. */
+/* An entry of a listing whose object is as long as a pointer, or half of one. `tag` distinguishes
+ * successive objects at a key, so that each is read once. */
 diloco_status dl_bulk_size(dl_bucket *b, const char *key, dl_hash tag, size_t *size, bool *there,
                            dl_time until);
 
-/* Behind which name a listing continues: past all of .b/ once it is in there, unless that is what
+/* The name after which a listing continues: past all of .b/ once it is in there, unless .b/ itself
  * is listed. */
 const char *dl_bulk_skip(const char *prefix, const char *last);
 
-/* Remove big objects that nobody has published within a day. */
+/* Remove big objects that were not published within a day. */
 diloco_status dl_bulk_sweep(dl_bucket *b, dl_time until);
 
-/* ---- what bucket.c does for it, by name below the prefix */
+/* ---- functions of bucket.c for this file, by name below the prefix */
 
 diloco_status dl_bucket_put_small(dl_bucket *b, const char *key, const dl_span *spans,
                                   size_t n_spans, bool *taken, dl_time until);
@@ -62,7 +62,8 @@ diloco_status dl_bucket_renew(dl_bucket *b, dl_time until);
 bool dl_bucket_mends(dl_bucket *b, dl_web_exchange *x);
 bool dl_bucket_has_expired(dl_bucket *b, const dl_web_exchange *x);
 
-/* A body was sent, and this is the 2xx: b->vouched stays only if it tells its digest. */
+/* A body was sent, and this is the 2xx answer: b->vouched stays only if it gives the body's
+ * digest. */
 void dl_bucket_took(dl_bucket *b, const dl_web_exchange *x);
 
 typedef struct dl_bucket_entry {

@@ -237,7 +237,7 @@ TEST(a_completion_that_says_200_and_means_an_error_is_read)
                                           OK};
     CHECK_STATUS(DILOCO_EPROTO, create_big(answers, 9));
     CHECK_CONTAINS("InvalidPart", diloco_error_text());
-    CHECK_CONTAINS("DELETE /bucket/p/.b/c/1/r0/", server.requests[8]); /* nothing is left behind */
+    CHECK_CONTAINS("DELETE /bucket/p/.b/c/1/r0/", server.requests[8]); /* nothing is left over */
     CHECK_CONTAINS("?uploadId=an%2Fid ", server.requests[8]);
 }
 

@@ -1,8 +1,8 @@
 /* change_stream.c - see change_stream.h.
  *
- * The stream is subscribed to the first folders of all prefixes that were ever waited for
- * ("c/0000000012/" and "log/": c/ and log/), so it need not start again with every entry. Whatever
- * comes sets `heard`, which one wait takes. */
+ * The stream is subscribed to the first folders of all prefixes that were ever waited for. For
+ * "c/0000000012/" and "log/" these are c/ and log/, so it need not start again with every entry.
+ * Any event sets `heard`, which one wait takes. */
 #include "store/http/change_stream.h"
 
 #include "base/thread.h"

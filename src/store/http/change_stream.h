@@ -1,6 +1,5 @@
-/* change_stream.h - a thread that follows what a network store tells of its changes, on a
- * connection of its own, and says when there is reason to look: how a store of web.h fills
- * dl_store_kind.wait.
+/* change_stream.h - a thread that follows a network store's change events on its own connection,
+ * and reports when there is reason to look. A store of web.h implements dl_store_kind.wait with it.
  *
  * The store makes the request for its stream and may say which bytes of it mean something. */
 #ifndef DL_STORE_HTTP_CHANGE_STREAM_H
@@ -21,9 +20,9 @@ typedef struct dl_ear_args {
 
 typedef struct dl_ear dl_ear;
 
-/* Connects at the first wait. The first event of a stream says that the subscription stands, so
- * what happened before is found by the look that follows. `args` is copied, what it points to
- * borrowed until destroy. DILOCO_ENOMEM. */
+/* Connects at the first wait. The first event of a stream says that the subscription is active, so
+ * the look that follows finds earlier changes. `args` is copied; its pointers are borrowed until
+ * destroy. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_ear_create(dl_ear **out, const dl_ear_args *args);
 void dl_ear_destroy(dl_ear *ear); /* NULL is fine; takes 0.1 s */
 

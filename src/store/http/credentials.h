@@ -1,5 +1,5 @@
-/* credentials.h - who we are to a cloud, from where its own tools take it. Never from a url, the
- * command line or a file of ours; never in a text. */
+/* credentials.h - our identity in a cloud, read from the places that its own tools read. It never
+ * comes from a url, the command line or a file of ours, and is never in a text. */
 #ifndef DL_STORE_HTTP_CREDENTIALS_H
 #define DL_STORE_HTTP_CREDENTIALS_H
 
@@ -11,12 +11,12 @@ typedef struct dl_credentials {
     int64_t expires;               /* seconds since 1970; 0: never, or not known */
 } dl_credentials;
 
-/* AWS, the first of: the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
- * AWS_SESSION_TOKEN); the profile AWS_PROFILE (or "default") of ~/.aws/credentials, then of
- * ~/.aws/config (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE); the container's endpoint
- * (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI, with AWS_CONTAINER_AUTHORIZATION_TOKEN
- * or its _FILE); the instance's metadata, version 2 (AWS_EC2_METADATA_SERVICE_ENDPOINT,
- * AWS_EC2_METADATA_DISABLED). DILOCO_EINVAL: none of them has any, and says where it looked.
+/* AWS, in this order. The environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN.
+ * The profile AWS_PROFILE (or "default") of ~/.aws/credentials, then of ~/.aws/config
+ * (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE). The container's endpoint:
+ * AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI, with AWS_CONTAINER_AUTHORIZATION_TOKEN or
+ * its _FILE. The instance's metadata, version 2: AWS_EC2_METADATA_SERVICE_ENDPOINT,
+ * AWS_EC2_METADATA_DISABLED. Returns DILOCO_EINVAL if no place has any; the text names the places.
  *
  * Each provider's metadata address is asked only on its machines (cloud.h), or where the variable
  * in brackets names a server; Amazon's also where AWS_EC2_METADATA_DISABLED is "false". */

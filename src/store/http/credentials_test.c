@@ -106,7 +106,7 @@ TEST(the_environment_comes_first_then_the_profile)
     CHECK_STR("us-west-2", region);
     CHECK(!dl_credentials_aws_setting(region, sizeof region, "endpoint_url"));
     setenv("AWS_ACCESS_KEY_ID", "E", 1);
-    check_found("D", "d+1", "t"); /* half of a pair is none */
+    check_found("D", "d+1", "t"); /* half of a pair is invalid */
     setenv("AWS_SECRET_ACCESS_KEY", "e", 1);
     check_found("E", "e", "");
 }

@@ -1,16 +1,14 @@
 /* etcd.c - "etcd://host:port/prefix", "etcds://…": etcd v3 through its JSON gateway, as the control
- * plane of a run (split.h): small objects, strictly ordered, with changes told instead of looked
- * for.
+ * plane of a run (split.h): small objects, strictly ordered, with change events instead of polling.
  *
  * An object is the key <prefix>/<key>. A create is a transaction that puts it if its version is 0;
- * one whose answer was lost finds its own bytes there, and store.c compares them. What is put, and
- * not created, are heartbeats: they hang on a lease of this handle, which each put renews, so that
- * those of the dead go away. An object has at most DL_ETCD_OBJECT_MAX bytes: etcd refuses requests
- * above 1.5 MiB.
+ * one whose answer was lost finds its own bytes there, and store.c compares them. Only heartbeats
+ * are put instead of created. They belong to a lease of this handle, which each put renews, so
+ * heartbeats of dead replicas disappear. An object has at most DL_ETCD_OBJECT_MAX bytes: etcd
+ * refuses requests above 1.5 MiB.
  *
- * Several hosts of one cluster stand behind each other, separated by commas; a host that does not
- * answer is followed by the next. From the environment, so that no secret is in a command line or
- * a run:
+ * Several hosts of one cluster are separated by commas; a host that does not answer is followed by
+ * the next. From the environment, so that no secret is in a command line or a run:
  *
  *     DILOCO_ETCD_USER, DILOCO_ETCD_PASSWORD   the login, and where it may be sent: the same hosts
  *     DILOCO_ETCD_HOSTS                        as in the url, since a url may come from an

@@ -31,7 +31,7 @@ typedef struct dl_etcd {
     dl_time renewed;
 
     dl_ear *ear;  /* NULL until the first wait */
-    dl_buf watch; /* the ear's thread's: what it asks for, */
+    dl_buf watch; /* the listening thread's: its request, */
     dl_span watch_span;
     size_t ear_host; /* and where */
 
@@ -39,7 +39,7 @@ typedef struct dl_etcd {
     char token[DL_ETCD_TOKEN_MAX];
 } dl_etcd;
 
-/* One request: what prepare and finish need. */
+/* One request: the arguments of prepare and finish. */
 typedef struct dl_etcd_call {
     dl_etcd *s;
     const char *path; /* "kv/range" */
@@ -68,7 +68,7 @@ diloco_status dl_etcd_decode(dl_buf *out, dl_json_value value); /* DILOCO_EPROTO
 /* "name":"<base64 of prefix, key and one more byte if it is not negative>" */
 diloco_status dl_etcd_add_key(dl_buf *out, const dl_etcd *s, const char *name, const char *key,
                               int last);
-/* Behind all keys that begin with this text, which ends with a slash: '0' follows '/'. */
+/* The key after all keys that begin with this text, which ends with a slash: '0' follows '/'. */
 diloco_status dl_etcd_add_range_end(dl_buf *out, const dl_etcd *s, const char *folder);
 
 /* ---- requests */

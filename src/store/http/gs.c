@@ -14,8 +14,7 @@ static diloco_status renew(dl_bucket *b, dl_time until)
     if (status) return dl_fail_context(status, "%s", b->label);
     s->credentials = now;
     s->bearer = !s->credentials.access[0];
-    b->expires =
-        s->credentials.expires ? s->credentials.expires + b->skew_s : 0; /* told by our clock */
+    b->expires = s->credentials.expires ? s->credentials.expires + b->skew_s : 0; /* by our clock */
     return DILOCO_OK;
 }
 

@@ -5,9 +5,9 @@
  *     complete   POST ?uploadId=ID, If-None-Match: *      the list of ETags; 412: taken
  *     abandon    DELETE ?uploadId=ID                      its parts go
  *
- * An upload that nobody ends the hub removes after a week: until then its parts fill the disk. A
- * completion whose answer was lost finds the upload gone when it is made again: then what is at the
- * name is compared, as ever. */
+ * The hub removes an upload that does not end within a week; until then its parts take disk space.
+ * If the answer to a completion was lost, the retry finds the upload gone, and compares the object
+ * at the name. */
 #include "store/http/http_upload.h"
 
 #include "store/http/xml.h"
@@ -31,7 +31,7 @@ typedef struct run {
     size_t *missing;        /* numbers of the parts to send */
     dl_span *lanes;         /* [WIDTH * n_spans]: the parts in flight */
     dl_span list;           /* the body of completing */
-    bool taken, gone, over; /* over: going on would come to the same */
+    bool taken, gone, over; /* over: to continue would have the same result */
 } run;
 
 static void forget(dl_http_upload *u)

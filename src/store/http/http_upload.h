@@ -1,10 +1,10 @@
 /* http_upload.h - a long object to a hub in parts, several at a time, over as many connections: one
  * alone does not fill a long line. docs/hub.md has the requests, which are those of S3.
  *
- * The parts lie beside the store's objects until the last request makes them one, so the object is
- * there at once or not at all. What was sent is not sent again: an upload that broke is kept, and
- * the same object under the same key continues with it. Parts that nobody will ask for again
- * (another object comes, the name is taken, the hub refuses) are removed from the hub first. */
+ * The parts are stored beside the store's objects until the last request joins them, so the object
+ * is there at once or not at all. No part is sent twice: a broken upload is kept, and the same
+ * object under the same key continues it. Parts without further use (another object comes, the name
+ * is taken, the hub refuses) are removed from the hub first. */
 #ifndef DL_STORE_HTTP_HTTP_UPLOAD_H
 #define DL_STORE_HTTP_HTTP_UPLOAD_H
 
@@ -36,9 +36,9 @@ typedef struct dl_http_object {
     diloco_status (*refused)(const dl_web_exchange *x); /* words an answer that is not right */
 } dl_http_object;
 
-/* Create it. *taken: the name was there; else upload->vouched tells of all of it. DILOCO_OK with
- * upload->none: nothing was done, put it whole. Errors of dl_web_run; DILOCO_EUNREACHABLE also
- * where the hub has lost the parts: start again. */
+/* Create it. *taken: the name was there; else upload->vouched says whether all of it is confirmed.
+ * DILOCO_OK with upload->none: nothing was done, put it whole. Errors of dl_web_run;
+ * DILOCO_EUNREACHABLE also where the hub has lost the parts: start again. */
 DL_MUST_CHECK diloco_status dl_http_upload_run(dl_http_upload *upload, dl_web *web,
                                                const dl_http_object *object, const dl_span *spans,
                                                size_t n_spans, bool *taken, dl_time until);

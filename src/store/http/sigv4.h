@@ -13,7 +13,7 @@ typedef struct dl_pair {
     const char *name, *value; /* borrowed */
 } dl_pair;
 
-/* Who signs what for whom. */
+/* The signer, the request and the service of a signature. */
 typedef struct dl_sigv4_scope {
     const char *vendor;          /* "AWS4": also AWS4-HMAC-SHA256 and aws4_request; "GOOG4" */
     const char *access, *secret; /* the secret never leaves this module */
@@ -39,7 +39,8 @@ void dl_sigv4_date(char out[DL_SIGV4_DATE], int64_t seconds);
 /* SHA-256 of the spans, one after the other, in hex. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_sha256_hex(char out[DL_SHA256_HEX], const dl_span *spans, size_t n);
 
-/* MD5 of the spans, one after the other: what services tell of what has arrived. DILOCO_ENOMEM. */
+/* MD5 of the spans, one after the other: services report it of the bytes that they received.
+ * DILOCO_ENOMEM. */
 enum { DL_MD5 = 16 };
 DL_MUST_CHECK diloco_status dl_md5(unsigned char out[DL_MD5], const dl_span *spans, size_t n);
 

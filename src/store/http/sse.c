@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What stands behind "<name>:" and one space; NULL: it is not that field. */
+/* The text after "<name>:" and one space; NULL: it is not that field. */
 static const char *field(const char *line, const char *name)
 {
     size_t len = strlen(name);

@@ -9,9 +9,10 @@
 
 static const dl_time QUEUE = 100 * DL_MILLISECOND; /* that may always be */
 
-/* Of what a line sends, for each queue of the allowed length too few and too many; in one go at
- * most; and how far above what arrives a cap holds nothing. Measured: with a slower MORE a line
- * that began in others' queue takes seconds to come back. */
+/* Steps of the cap, as shares of the line's rate, for each queue of the allowed length that is
+ * missing or too much. Then the largest single step, and how far above the arriving rate a cap has
+ * no effect. Measured: with a slower MORE a line that began in others' queue takes seconds to
+ * recover. */
 static const double MORE = 0.6, LESS = 0.1, MOST = 0.2, FREE = 2;
 
 static void set_control(int fd, const char *name, socklen_t len)
@@ -26,7 +27,7 @@ void dl_line_pace(int fd)
 
 void dl_line_unpace(int fd)
 {
-    set_control(fd, "reno", 4); /* every kernel has it, and lets everybody use it */
+    set_control(fd, "reno", 4); /* every kernel has it, and every process may use it */
 }
 
 double dl_line_cap(const dl_line *line)

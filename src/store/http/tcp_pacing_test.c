@@ -1,4 +1,4 @@
-/* tcp_pacing_test.c - what a line may send, by what the kernel tells of it. */
+/* tcp_pacing_test.c - the rate that a line may send, by the kernel's measurements of it. */
 #include "store/http/tcp_pacing.h"
 
 #include "check.h"
@@ -43,7 +43,7 @@ TEST(the_shorter_the_queue_the_sooner_it_is_let_go)
     double cap = 0.5e6;
     for (int i = 0; i < 10 && isfinite(cap); i++)
         cap = cap_of(with_queue(0, cap));
-    CHECK(isinf(cap)); /* what holds the line is not its cap */
+    CHECK(isinf(cap)); /* the line is not limited by its cap */
 }
 
 /* Another's traffic keeps the queue full, whatever we do. */

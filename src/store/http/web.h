@@ -2,7 +2,7 @@
  *
  * A dl_web is one thread's: a pool of connections that stay open between calls, the clock of
  * retries, a count of bytes. It runs exchanges, a request and its answer each, one or several
- * at a time. What is the same for every store happens here, once:
+ * at a time. The common work of every store is done here, once:
  *
  *   - `until` and the abort flag end a call within about 0.1 s: DILOCO_ETIMEDOUT, DILOCO_ECLOSED;
  *   - a connection that cannot be made, breaks, or moves nothing for `patience`, and the
@@ -31,10 +31,10 @@ typedef struct dl_web dl_web;
 
 typedef struct dl_web_options {
     const char *ca_file; /* PEM, instead of the system's authorities; NULL: those */
-    /* "sha256//<base64>" of the server's public key (curl's CURLOPT_PINNEDPUBLICKEY): then the
-     * key alone is believed, whoever signed it and whatever its name. NULL: none. */
+    /* "sha256//<base64>" of the server's public key (curl's CURLOPT_PINNEDPUBLICKEY): then the key
+     * alone is trusted, whatever its name and its signer. NULL: none. */
     const char *pin;
-    const char *cert, *key; /* PEM texts: who we are, where a server asks; NULL: nobody */
+    const char *cert, *key; /* PEM texts: our identity, for a server that asks; NULL: no identity */
     int tries;              /* 0: DL_WEB_TRIES */
     dl_time patience;       /* of exchanges that name none; 0: 30 s */
 } dl_web_options;
@@ -52,11 +52,11 @@ typedef struct dl_web_traffic {
     uint64_t n_reads, n_writes; /* of them, as a provider bills them; removing is free */
 } dl_web_traffic;
 dl_web_traffic dl_web_counts(const dl_web *web);
-/* … as a kind's `traffic` tells it. */
+/* The bytes, as in a kind's `traffic`. */
 void dl_web_tell_traffic(dl_store_counters *counts, const dl_web *web);
 
-/* Round trip of the line, as the kernel measured it: what the server takes is not in it. The
- * shortest so far; 0: not known. */
+/* Round trip of the line, as the kernel measured it, without the server's own time. The shortest so
+ * far; 0: not known. */
 dl_time dl_web_trip(const dl_web *web);
 
 /* ---- an exchange */
@@ -72,11 +72,11 @@ typedef struct dl_web_exchange {
     dl_time patience; /* how long nothing may move; 0: the options' */
     bool lists;       /* a page of a listing, which is billed like a write */
 
-    /* Where the body of a 2xx answer goes, in order, as it arrives, at most DL_STORE_PIECE at
-     * once; `begin`, when it is there, hears the length first (an answer without one is
-     * DILOCO_EPROTO then). A status of theirs ends the call and is returned. piece NULL: into
-     * `text`. Set it in `prepare`. What was delivered is not taken back: once a byte was, a
-     * broken exchange is tried again only if `resumes`: then `prepare` asks for the rest. */
+    /* Where the body of a 2xx answer goes, in order, as it arrives, at most DL_STORE_PIECE at once.
+     * `begin`, when it is there, gets the length first (an answer without one is DILOCO_EPROTO
+     * then). A status of theirs ends the call and is returned. piece NULL: into `text`. Set it in
+     * `prepare`. Delivered bytes are not taken back: after the first one, a broken exchange is
+     * tried again only if `resumes`. Then `prepare` asks for the rest. */
     dl_sink sink;
     bool resumes;
 
@@ -95,11 +95,11 @@ typedef struct dl_web_exchange {
 DL_MUST_CHECK diloco_status dl_web_header(dl_web_exchange *x, const char *format, ...)
     DL_PRINTF(2, 3);
 
-/* In `finish` (and the sink): the value of a header of the answer, NULL when there is none.
+/* In `finish` (and the sink): the value of a header of the answer, NULL when the answer lacks it.
  * Valid until the next call. */
 const char *dl_web_answer(const dl_web_exchange *x, const char *name);
 
-/* Seconds since 1970 of a date as HTTP writes it, or as ISO 8601 does, in UTC; 0: it is none. */
+/* Seconds since 1970 of a date as HTTP writes it, or as ISO 8601 does, in UTC; 0: it is no date. */
 int64_t dl_web_time(const char *date);
 /* The same of the answer's Date; 0 when it has none. */
 int64_t dl_web_date(const dl_web_exchange *x);
@@ -108,7 +108,7 @@ int64_t dl_web_date(const dl_web_exchange *x);
 
 typedef struct dl_web_batch {
     size_t n;     /* exchanges 0 … n-1; a sink or finish may let it grow */
-    size_t width; /* at most so many at once; number i begins only when all below i - width + 1
+    size_t width; /* at most that many at once; number i begins only when all below i - width + 1
                    * are finished. 1 to DL_WEB_WIDTH */
     size_t
         max_text; /* the longest 2xx body without a sink; longer is DILOCO_EPROTO. 0: DL_WEB_TEXT */

@@ -70,7 +70,7 @@ diloco_status dl_web_escape(dl_buf *out, const char *text, bool keep_slash)
     return DILOCO_OK;
 }
 
-/* The text of an XML element, as it stands; for people, so the first one will do. */
+/* The text of an XML element, without decoding; it is for people, so the first one will do. */
 static bool element(char *out, size_t cap, const char *text, const char *open, const char *close)
 {
     const char *begin = strstr(text, open), *end = begin ? strstr(begin, close) : NULL;

@@ -18,7 +18,7 @@ typedef struct dl_web_slot {
     dl_time due;
     dl_time ease_at;           /* the line is looked at */
     bool begun;                /* the sink has heard the length */
-    size_t span, offset;       /* what of the body was sent */
+    size_t span, offset;       /* the part of the body that was sent */
     char trouble[TROUBLE_MAX]; /* why the last try was not the last */
     char error[CURL_ERROR_SIZE];
 } dl_web_slot;

@@ -1,10 +1,10 @@
 /* web_read.h - one object read over HTTP: in ranges, resumed where a connection broke, all of
  * them of the object that the first answer showed.
  *
- * The first request asks for bytes 0 to `range` - 1; the head of its answer tells length and ETag,
- * and the rest comes beside it, in ranges of that size, several at a time, each with If-Match on
- * that ETag, so that halves of two objects never mix; a range that breaks off continues where it
- * was. The sink gets all in order; what comes early waits in memory, at most width * range bytes.
+ * The first request asks for bytes 0 to `range` - 1; the head of its answer gives length and ETag.
+ * The rest is read at the same time in ranges of that size, several at once. Each has If-Match on
+ * that ETag, so halves of two objects never mix. A range that breaks off continues where it was.
+ * The sink gets all in order; early bytes wait in memory, at most width * range.
  */
 #ifndef DL_STORE_HTTP_WEB_READ_H
 #define DL_STORE_HTTP_WEB_READ_H

@@ -1,5 +1,5 @@
-/* web_read_test.c - ranges into one stream, against a server that holds one object and can be
- * told to misbehave. */
+/* web_read_test.c - ranges into one stream, against a server that holds one object and misbehaves
+ * on request. */
 #include "store/http/web_read.h"
 
 #include "check.h"

@@ -1,4 +1,4 @@
-/* xml.h - what an object store answers in XML, element by element, over expat.
+/* xml.h - an object store's XML answers, element by element, over expat.
  *
  * Bytes from outside: a document type, an element deeper than 16, a path longer than 200 bytes
  * or a text longer than 4095 is DILOCO_EPROTO, as is what is no XML. */

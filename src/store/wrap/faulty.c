@@ -1,8 +1,8 @@
 /* faulty.c - a store that misbehaves on purpose, from a seed, around one that does not.
  *
- * Every call but wait draws its whole fate before it does anything, always the same number
- * of draws: so the k-th call of a handle has the same fate whatever the calls before it
- * were, and a failing seed replays. */
+ * Every call but wait draws its whole fate before it does anything, always with the same number of
+ * draws. So the k-th call of a handle has the same fate whatever the earlier calls were, and a
+ * failing seed replays. */
 #include "store/kind.h"
 
 #include "base/rng.h"
@@ -16,7 +16,7 @@ typedef struct faulty_store {
 
 typedef struct fate {
     bool before, after, truncate, flip;
-    double cut; /* what is left of a truncated object, in [0, 1) of its length */
+    double cut; /* the remaining share of a truncated object, in [0, 1) of its length */
     double at;  /* which byte is flipped, likewise */
     int bit;
 } fate;

@@ -1,10 +1,10 @@
 /* shaped.c - see shaped.h.
  *
- * Each direction is two queues of one rate. `free_at` is when all that was given to the link will
- * have passed; large objects go in quanta, each begun when the link is free, so that several of
- * them take turns. `small_free_at` is the same for small objects alone: they wait for each other
- * only, and push `free_at` back by what they take, so that both kinds together never pass the rate
- * for longer than one quantum. */
+ * Each direction is two queues of one rate. `free_at` is the time at which all bytes given to the
+ * link will have passed. Large objects are sent in quanta, each begun when the link is free, so
+ * that several of them take turns. `small_free_at` is the same for small objects alone: they wait
+ * for each other only. They delay `free_at` by their own time, so both kinds together never exceed
+ * the rate for longer than one quantum. */
 #include "store/wrap/shaped.h"
 
 #include "base/rng.h"
@@ -105,7 +105,7 @@ static diloco_status sleep_until(const shaped_store *s, dl_time then, const char
     }
 }
 
-/* A line does not stop while who watches it oversleeps: the next slice follows the one before. */
+/* A line does not stop while its watcher oversleeps: the next slice follows the previous one. */
 static diloco_status carry(const shaped_store *s, lane *l, size_t len, bool small, const char *key,
                            dl_time until)
 {
@@ -134,7 +134,7 @@ static fate draw(dl_shaper *shaper)
     return !lost ? ARRIVES : before ? LOST : ANSWER_LOST;
 }
 
-/* One call, of whichever kind: what `make` needs to make it of the inner store. */
+/* One call of any kind: the arguments with which `make` calls the inner store. */
 typedef struct request {
     const char *key;
     diloco_status (*make)(const shaped_store *s, struct request *r, dl_time until);
@@ -162,8 +162,8 @@ static diloco_status try_once(const shaped_store *s, request *r, fate drawn, dl_
     return drawn == LOST ? DILOCO_OK : r->make(s, r, until);
 }
 
-/* What was read or listed is the caller's already when its answer could be lost: there the whole
- * request is. */
+/* The caller already has the read or listed bytes when their answer could be lost. So of a read the
+ * whole request is lost. */
 static diloco_status run(const shaped_store *s, request *r, bool has_effect, dl_time until)
 {
     dl_time noticed = NOTICED;

@@ -1,5 +1,5 @@
-/* shaped_test.c - the shaper on a clock of its own, on which sleeping is instant: what it makes of
- * a link is exact, but for the quanta in which large objects take turns. */
+/* shaped_test.c - the shaper on a clock of its own, on which sleeping is instant. Its delays are
+ * exact, but for the quanta in which large objects take turns. */
 #include "store/wrap/shaped.h"
 
 #include "check.h"
@@ -145,7 +145,7 @@ TEST(small_objects_go_ahead_of_large_ones)
     end();
 }
 
-/* Two large objects at once: who gives up time to the other in quanta is as slow as both. */
+/* Two large objects at once: each gives up time to the other in quanta, and is as slow as both. */
 static void *put_big(void *handle)
 {
     static diloco_status status;
@@ -242,7 +242,7 @@ TEST(a_process_has_one_link)
     dl_store_close(plain);
 }
 
-/* ---- the suite of all stores; without losses, behind which one's own create is there already */
+/* ---- the suite of all stores; without losses, after which one's own create is there already */
 
 static dl_shaper *suite_link;
 

@@ -1,8 +1,9 @@
-/* split.c - see layers.h for what lies where.
+/* split.c - see layers.h for the place of each object.
  *
  * Invariants
- *  1. run.json is the coord's: the bulk gets a copy of what stands there, whoever wrote it.
- *  2. What is announced was published whole before. Announced and gone: collected. What is not
+ *  1. run.json is in coord: the bulk gets a copy of it, whichever replica wrote it.
+ *  2. An announced object was published whole before. Announced and gone: collected. An object that
+ *     is not
  *     announced is not there, to a listing and to a reader: whose writer was killed in between
  *     puts its own again in its next generation, and must not take this for put (PROTOCOL P15). */
 #include "store/wrap/layers.h"
@@ -20,7 +21,7 @@ typedef struct split_store {
     const dl_store *created; /* where the last object's bytes went */
 } split_store;
 
-/* ---- where a name lies */
+/* ---- the store of a name */
 
 typedef enum route { BULK, COORD, NAMED, BOTH } route;
 
@@ -109,8 +110,8 @@ static diloco_status split_remove(void *self, const char *key, dl_time until)
     return r == COORD ? DILOCO_OK : dl_store_delete(s->bulk, key, until);
 }
 
-/* What was announced: the length of the bytes, not of the announcement. DILOCO_ENOENT: nothing, or
- * what is no announcement: whoever writes such a thing hides that name, and stops nobody. */
+/* The announced length: of the bytes, not of the announcement. Returns DILOCO_ENOENT if there is no
+ * valid announcement. An invalid one hides its name and stops no replica. */
 static diloco_status announced_len(split_store *s, const char *key, size_t *out, dl_time until)
 {
     dl_buf text;
@@ -259,7 +260,7 @@ static const dl_store_kind kind = {
     .abort = split_abort,
 };
 
-/* What is in both must be the same; one that has none yet says nothing. */
+/* The run.json of both must be the same; a store without one is accepted. */
 static diloco_status compare_runs(split_store *s)
 {
     dl_buf bulk, coord;

@@ -35,7 +35,7 @@ static diloco_status look(unguarded *u, const char *key, bool *there, dl_time un
     return *there || status == DILOCO_ENOENT ? DILOCO_OK : status;
 }
 
-/* Did another writer come behind us? */
+/* Did another writer come after us? */
 static diloco_status read_back(unguarded *u, const char *key, const dl_buf *mine, bool *taken,
                                dl_time until)
 {
