@@ -1,5 +1,5 @@
-/* direct.c - see direct.h. The certificate is of the member's key and proves nothing else; who it
- * is, both sides know from the run. */
+/* direct.c - see direct.h. The certificate proves the member's key and nothing else; both sides
+ * know the owner of a key from the run. */
 #include "gossip/direct.h"
 
 #include "exchange/peers.h"

@@ -1,6 +1,6 @@
-/* direct.h - what exchange/peers.h asks of a program: a server for what a member of a run with a
- * log lets others read. It is the hub, over TLS 1.3, read only, for who shows a key that is
- * welcome; whoever asks it knows it by its key. */
+/* direct.h - the server that exchange/peers.h needs from a program: it serves the objects that a
+ * member of a run with a log lets others read. It is the hub, over TLS 1.3 and read only, for
+ * clients with a welcome key. A client knows the server by its key. */
 #ifndef DL_GOSSIP_DIRECT_H
 #define DL_GOSSIP_DIRECT_H
 

@@ -1,5 +1,5 @@
-/* direct_test.c - what a member serves, over TLS: to holders of keys that are welcome, read only,
- * and from nobody but the holder of the key that is expected. */
+/* direct_test.c - a member's server over TLS: read only, for holders of welcome keys, and accepted
+ * only from the holder of the expected key. */
 #include "gossip/direct.h"
 
 #include "check.h"
@@ -59,7 +59,7 @@ static void close_member(member *m)
     dl_signer_close(m->signer);
 }
 
-/* A line to `m` of who holds `signer`, who takes it for the holder of `expected`. */
+/* A line to `m` from the holder of `signer`, which expects the holder of `expected`. */
 static dl_store *line_of(const member *m, const dl_signer *signer, const dl_public *expected,
                          dl_time patience)
 {

@@ -26,11 +26,12 @@ DL_MUST_CHECK diloco_status dl_gossip_take_run(const char *store, const char *pe
 /* A name that no node of this machine has: "n" and 8 hexadecimal digits, by chance. */
 void dl_gossip_name(char out[32]);
 
-/* What nodes tell: those of this machine (a folder), or one and whom it knows (its address). */
+/* Reports of nodes: of those of this machine (a folder), or of one and the nodes that it knows (its
+ * address). */
 typedef struct dl_gossip_peer {
     char name[32], address[288];
     unsigned generation;
-    uint64_t round, stepped, step, ignored; /* round: contributed to, so many */
+    uint64_t round, stepped, step, ignored; /* round: number of rounds contributed to */
     double divergence;
     char digest[33];
     bool done, reached; /* reached: it answered itself just now, or is in this folder */

@@ -1,4 +1,4 @@
-/* gossip_test.c - lives of two nodes without a log, as threads: what they end with. */
+/* gossip_test.c - two nodes without a log, as threads, and the models that they end with. */
 #include "gossip/gossip.h"
 
 #include "base/clock.h"
@@ -10,7 +10,7 @@ typedef struct life {
     volatile int *other_trains;
 } life;
 
-/* The two nodes tell each other through one flag, so no outcome depends on who is faster. */
+/* The two nodes signal each other through one flag, so no outcome depends on which is faster. */
 static void on_progress(void *user, const diloco_progress *p)
 {
     life *l = user;
@@ -81,7 +81,7 @@ TEST(nodes_that_agree_after_the_last_round_end_with_one_model)
         if (lives[i].of.status) CHECK_FAIL("%s: %s", lives[i].of.name, lives[i].of.text);
         CHECK_INT(1, fixture_count(&records[i], "agreement"));
         CHECK(fixture_number(fixture_nth(&records[i], "step", 0), "grad_norm") > 0);
-        for (size_t k = 0; k < 2; k++) /* what it trained is what it contributed */
+        for (size_t k = 0; k < 2; k++) /* it contributed exactly the steps that it trained */
             CHECK(fixture_number(fixture_nth(&records[i], "round", k), "pseudo_grad_norm") > 0);
         const size_t n_evals = fixture_count(&records[i], "eval");
         CHECK(n_evals > 0);

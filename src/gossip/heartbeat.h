@@ -1,5 +1,6 @@
-/* heartbeat.h - what a node without a log tells of itself (docs/formats.md): me/beat.json at its
- * own address, and hb/<name> at those that it made itself known to, or that have heard it. */
+/* heartbeat.h - the heartbeat of a node without a log (docs/formats.md). It is me/beat.json at the
+ * node's own address, and hb/<name> at the nodes that it announced itself to, or that have read its
+ * heartbeat. */
 #ifndef DL_GOSSIP_HEARTBEAT_H
 #define DL_GOSSIP_HEARTBEAT_H
 
@@ -14,7 +15,8 @@ enum { DL_BEAT_MAX = 2048 }; /* bytes */
 typedef struct dl_beat {
     char run[33];
     dl_life life;
-    char id[DL_HASH_HEX + 1]; /* random, of the node's folder: tells two of one name apart */
+    char id[DL_HASH_HEX + 1]; /* random, of the node's folder: distinguishes two nodes of one
+                               * name */
     char address[DL_ADDRESS_MAX + 1];
     uint64_t contributed; /* rounds [0, contributed) have its contribution; the last few are kept */
     uint64_t state;       /* its newest model to copy is that before this round */
@@ -30,13 +32,13 @@ DL_MUST_CHECK diloco_status dl_beat_write(dl_buf *out, const dl_beat *beat);
 /* An untrusted peer's. DILOCO_EPROTO, DILOCO_EDIFFERS as dl_sealed_open. */
 DL_MUST_CHECK diloco_status dl_beat_read(dl_beat *out, const void *text, size_t len);
 
-/* … that a store has under a key. Store errors, too. */
+/* The heartbeat that a store has under a key. Store errors, too. */
 DL_MUST_CHECK diloco_status dl_beat_get(dl_beat *out, dl_store *store, const char *key,
                                         dl_time until);
 
 void dl_key_known(dl_key out, const char *name); /* hb/<name> */
-/* Those under hb/ of a store, up to DL_KNOWN_MAX; what is none is passed over. Each request may
- * take `most`. */
+/* The heartbeats under hb/ of a store, up to DL_KNOWN_MAX; invalid objects are skipped. Each
+ * request may take `most`. */
 enum { DL_KNOWN_MAX = 64 };
 typedef bool (*dl_beat_fn)(void *context, const dl_beat *beat); /* false: that is enough */
 DL_MUST_CHECK diloco_status dl_beats_known(dl_store *store, dl_time most, dl_beat_fn fn,

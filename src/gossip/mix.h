@@ -14,7 +14,7 @@
  *                 m <- a m - b mean g + b (mean theta - theta_i);   theta <- theta + m
  *
  *     agree   every node sends its theta, buffers and outer vectors, and each becomes what the
- *             run's combiner makes of all of them, element by element, everybody counting the
+ *             run's combiner makes of all of them, element by element, every node counting the
  *             same. Nodes that heard the same ones end with the same bits.
  *
  * Members come in the order of their names, so equal arrivals give equal bits. One thread at a
@@ -45,8 +45,8 @@ DL_MUST_CHECK diloco_status dl_mix_create(dl_mix **out, const dl_config *config,
                                           const dl_manifest *manifest, dl_pool *pool);
 void dl_mix_destroy(dl_mix *mix);
 
-/* What a header of that object has to say beside run, entry, generation: shape, form, codec,
- * manifest, tensors, bound; any base will do, and it is set by who reads. */
+/* The expected header of that object beside run, entry, generation: shape, form, codec, manifest,
+ * tensors, bound. Any base will do; the reader sets it. */
 dl_contribution_expect dl_mix_expect(const dl_mix *mix, dl_object object);
 
 /* This node's own object: of what its tensors hold (data: [n_tensors] in the manifest's order) and
@@ -57,14 +57,14 @@ DL_MUST_CHECK diloco_status dl_mix_own(dl_mix *mix, dl_object object, const dl_s
                                        void *const *data, dl_contribution *facts,
                                        dl_mix_input *input, dl_span spans[3], size_t *n_spans);
 
-/* The outer step of `round` with inputs of n members, this node among them, by name, where
- * n_rejected others were struck (node.h) and count against the combiner's f: into state->next,
- * which then becomes state->now. DILOCO_ENUMERIC, DILOCO_EINVAL: it cannot be made; the state is as
- * it was. */
+/* Make the outer step of `round` with inputs of n members, this node among them, by name.
+ * n_rejected others were struck (node.h) and count against the combiner's f. The result is in
+ * state->next, which then becomes state->now. Returns DILOCO_ENUMERIC or DILOCO_EINVAL if it cannot
+ * be made; the state is as it was. */
 DL_MUST_CHECK diloco_status dl_mix_step(dl_mix *mix, dl_state *state, const dl_mix_input *inputs,
                                         size_t n, size_t n_rejected, uint64_t round,
                                         dl_mix_facts *facts);
-/* … and what n models come to, behind it. */
+/* The agreed model of n models, after the step. */
 DL_MUST_CHECK diloco_status dl_mix_agree(dl_mix *mix, dl_state *state, const dl_mix_input *inputs,
                                          size_t n, size_t n_rejected, uint64_t round,
                                          dl_mix_facts *facts);

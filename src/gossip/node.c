@@ -31,7 +31,8 @@ bool dl_node_is_live(const dl_node *n, size_t i, dl_time now)
     return now - n->members[i].heard < n->rules.patience;
 }
 
-/* Its place; the one to be taken, free or of who is silent; NONE: there is no room. */
+/* Its place, or the one to be taken: a free place, or that of a silent member. NONE: there is no
+ * room. */
 static size_t place_of(const dl_node *n, const char *name, bool *known, dl_time now)
 {
     size_t silent = NONE;
@@ -173,9 +174,9 @@ static size_t n_here(const dl_node *n)
     return k;
 }
 
-/* P23: who is live, in the order of names, shuffled by (seed, round); neighbours are pairs, and
- * the last of an odd number has none. Nodes that know of different members may draw differently:
- * then one takes the other's parameters, and is not taken in return. */
+/* P23: the live members, in the order of names, shuffled by (seed, round). Neighbours are pairs,
+ * and the last of an odd number has none. Nodes that know of different members may draw
+ * differently: then one takes the other's parameters, and the other does not take its. */
 static void draw_partner(dl_node *n, dl_time now)
 {
     named all[DL_NODE_MAX + 1];
@@ -296,7 +297,7 @@ void dl_node_copied(dl_node *n, bool copied, uint64_t round, dl_time now)
     begin_round(n, now);
 }
 
-/* ---- whom to copy */
+/* ---- the member to copy */
 
 static size_t n_live(const dl_node *n, dl_time now)
 {
@@ -306,7 +307,7 @@ static size_t n_live(const dl_node *n, dl_time now)
     return k;
 }
 
-/* Is somebody else at this node's round, who may wait for it; or not heard from yet? */
+/* Is another member at this node's round, and may wait for it; or not heard from yet? */
 static bool in_company(const dl_node *n, dl_time now)
 {
     if (n->phase == DL_PHASE_START && now < dl_time_after(n->began, n->rules.start) &&
@@ -338,7 +339,7 @@ static size_t n_alike(const dl_node *n, size_t i, dl_time now)
     return k;
 }
 
-/* Of the newest models the one that most tell of. */
+/* Of the newest models the one that most members report. */
 static bool find_source(dl_node *n, dl_time now)
 {
     n->source = NONE;
@@ -377,13 +378,13 @@ static dl_todo start(dl_node *n, dl_time now)
 static bool awaited(const dl_node *n, size_t i, dl_time now)
 {
     const dl_node_member *m = &n->members[i];
-    /* An agreement is of all that are near; one that is rounds behind will not come. */
+    /* An agreement is of all members that are near; one that is rounds late will not come. */
     const bool may_come = n->phase == DL_PHASE_MODELS ? m->beat.contributed >= n->round : !m->late;
     return takes_part(n, i, now) && !m->got && !m->refuse && in_reach(n, i) &&
            n->round >= m->waited_at && (may_come || m->beat.contributed > n->round);
 }
 
-/* false: somebody is waited for, at the latest until n->until. */
+/* false: a member is waited for, at the latest until n->until. */
 static bool gathered(const dl_node *n, dl_time now)
 {
     if (now >= n->until) return true;

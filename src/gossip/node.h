@@ -1,10 +1,10 @@
-/* node.h - one node of a run without a log: whom it knows, whom it exchanges with, and what it has
- * to do next. A state machine: no I/O, no clock, no tensors.
+/* node.h - one node of a run without a log: the members that it knows, its partners, and its next
+ * action. A state machine: no I/O, no clock, no tensors.
  *
  * A *round* r is H inner steps and an exchange. The node publishes its contribution to round r,
  * takes those of the others as they come, and at the latest at the deadline continues:
  *
- *     START --who there is--> TRAIN --dl_node_trained--> EXCHANGE --all came, or deadline--+
+ *     START --members found--> TRAIN --dl_node_trained--> EXCHANGE --all came, or deadline--+
  *       |                       ^                           |                             |
  *       | others are ahead      |        fewer than min_peers: PASS       enough: STEP    |
  *       v                       |                           v                             v
@@ -15,25 +15,26 @@
  * Invariants:
  *  1. STEP is asked for with at least min_peers members, this node included, and each of them once:
  *     no time-out makes a node step alone.
- *  2. Whom a node waits for has been heard from within `patience`. Who let a deadline pass is
- *     waited for again once it was there in time; what it has by then is taken all the same. An
- *     agreement waits for it too, unless it is more than a round behind. Who says to have
- *     contributed, and lets the deadline pass all the same, is then not waited for in 1, 2, 4, …
- *     DL_NODE_PAUSE rounds, until something of it comes.
+ *  2. A node waits only for members heard from within `patience`. It waits again for a member that
+ *     missed a deadline once that member was in time; its objects are taken before that, too. An
+ *     agreement waits for it too, unless it is more than a round late. A member that reports a
+ *     contribution and misses the deadline all the same is not waited for in the next 1, 2, 4, …
+ *     DL_NODE_PAUSE rounds, until an object of it comes.
  *  3. A round of another number is never combined with this one.
- *  4. At most DL_NODE_MAX members are known; who is silent gives way to who is new.
+ *  4. At most DL_NODE_MAX members are known; a new member replaces a silent one.
  *
  * Rounds are numbered from 0 and pass at each node by themselves, so two nodes can be at different
- * ones: the one behind finds what it needs kept at the other. With more than DL_NODE_BEHIND rounds
- * between them (pairs: DL_NODE_KEEP) it copies that one's model, and continues at its round. */
+ * ones. The later one finds the objects that it needs kept at the other. With more than
+ * DL_NODE_BEHIND rounds between them (pairs: DL_NODE_KEEP) it copies that one's model, and
+ * continues at its round. */
 #ifndef DL_GOSSIP_NODE_H
 #define DL_GOSSIP_NODE_H
 
 #include "base/clock.h"
 #include "gossip/heartbeat.h"
 
-/* Contributions are kept so many rounds; who begins a round while somebody has trained for one that
- * is more than so many later would stay behind, and count for nobody. */
+/* Contributions are kept DL_NODE_KEEP rounds. A node that begins a round while another has trained
+ * for one more than DL_NODE_BEHIND rounds later would stay late, and no node would count it. */
 enum { DL_NODE_MAX = 64, DL_NODE_KEEP = 4, DL_NODE_BEHIND = 1, DL_NODE_PAUSE = 16 };
 
 typedef struct dl_node_rules {
@@ -42,16 +43,16 @@ typedef struct dl_node_rules {
     size_t min_peers, expected; /* members that the first round waits for */
     uint64_t rounds, agree_every;
     dl_time start;    /* how long it waits for them */
-    dl_time patience; /* unheard for so long: silent */
+    dl_time patience; /* silent: not heard from for this long */
     dl_time deadline; /* of an exchange, and of lingering */
-    dl_time grace;    /* so long it is still there when all are done */
+    dl_time grace;    /* how long it still serves when all are done */
 } dl_node_rules;
 
 typedef enum dl_todo {
     DL_TODO_WAIT,    /* until dl_node.until, unless something is heard */
     DL_TODO_COPY,    /* take dl_node.source's model --> dl_node_copied */
     DL_TODO_TRAIN,   /* H steps, publish the contribution --> dl_node_trained */
-    DL_TODO_STEP,    /* the outer step with who came --> dl_node_stepped */
+    DL_TODO_STEP,    /* the outer step with the members that came --> dl_node_stepped */
     DL_TODO_PASS,    /* none: theta stays --> dl_node_stepped */
     DL_TODO_PUBLISH, /* the model, to agree on --> dl_node_published */
     DL_TODO_AGREE,   /* combine the models that came --> dl_node_agreed */
@@ -60,11 +61,11 @@ typedef enum dl_todo {
     DL_TODO_ALONE /* START: fewer than min_peers were found in time */
 } dl_todo;
 
-/* What a line to a member should fetch. */
+/* The object that a line to a member should fetch next. */
 typedef enum dl_object {
     DL_OBJECT_NONE,
     DL_OBJECT_CONTRIBUTION, /* to round `round` */
-    DL_OBJECT_MODEL         /* to agree on behind it */
+    DL_OBJECT_MODEL         /* to agree on after it */
 } dl_object;
 typedef struct dl_want {
     dl_object object;
@@ -91,7 +92,8 @@ typedef struct dl_node_member {
     uint64_t waited_at; /* rounds before this one do not wait for it */
     bool got;           /* its object of this exchange is there */
     bool refuse;        /* it was there, and is not to be counted */
-    bool struck;  /* … for what only its sender can have done: not finite, beyond the bound */
+    bool struck;  /* ignored for a fault that only its sender can have caused: not finite, beyond
+                   * the bound */
     bool no_copy; /* its model could not be copied */
 } dl_node_member;
 
@@ -113,12 +115,12 @@ typedef struct dl_node {
     dl_beat self; /* generation, id, run, address are its owner's; the counters are the node's */
     uint64_t round;
     dl_phase phase;
-    bool fresh; /* it trained nothing yet: who is ahead is copied */
-    bool blank; /* … and what it has is not what the run begins with */
+    bool fresh; /* it trained nothing yet: a member that is ahead is copied */
+    bool blank; /* and its model is not the one that the run begins with */
     dl_time began, until;
     size_t partner; /* pairs: of this round; DL_NODE_MAX: none */
     bool odd;       /* pairs: none, because the number of members is odd */
-    size_t source;  /* whom to copy from */
+    size_t source;  /* the member to copy from */
     uint64_t ignored[DL_N_IGNORED];
     uint64_t due, agreed; /* agreements that were due since dl_node_init; that changed the model */
     dl_node_member members[DL_NODE_MAX];
@@ -133,11 +135,11 @@ void dl_node_init(dl_node *node, const dl_node_rules *rules, const dl_beat *self
 /* ---- what happens */
 
 /* A member's heartbeat, from its own address. Its place, or DL_NODE_MAX: not taken (this node
- * itself, another run, a name that somebody else has, no room). */
+ * itself, another run, a name that another node has, no room). */
 size_t dl_node_heard(dl_node *node, const dl_beat *beat, dl_time now);
-/* What was wanted of a member is there, whole and checked. false: no longer wanted. */
+/* The wanted object of a member is there, whole and checked. false: no longer wanted. */
 bool dl_node_got(dl_node *node, size_t member, dl_want want);
-/* … is there, and not to be used. struck: only its sender can have made it so. */
+/* The wanted object is there, and not to be used. struck: only its sender can have made it so. */
 void dl_node_refused(dl_node *node, size_t member, dl_want want, dl_ignored why, bool struck);
 /* Count something of another node that is not used. */
 void dl_node_ignored(dl_node *node, dl_ignored why);

@@ -27,7 +27,7 @@ static diloco_status read_model(dl_gossip_life *l, dl_state *copy, const char *a
     return status;
 }
 
-/* Its own moments stay, where it has any; who never trained here warms up again. */
+/* Its own moments stay, if it has any; a node that never trained here warms up again. */
 static diloco_status settle_copy(dl_gossip_life *l, const char *from)
 {
     const uint64_t round = l->state.control.entry;

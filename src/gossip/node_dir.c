@@ -1,5 +1,5 @@
 /* node_dir.c - see node_dir.h. The folder is written by this process alone, but for hb/, which
- * others write through the hub; so what was made is told to the hub's listeners from here. */
+ * others write through the hub. So this file notifies the hub's listeners of new objects. */
 #include "gossip/node_dir.h"
 
 #include "base/log.h"
@@ -40,7 +40,7 @@ static diloco_status find_paths(dl_home *h, const dl_config *config, const char 
     return dl_store_open(&h->store, h->bucket, true);
 }
 
-/* The id is made once: whoever comes with this name and another one is somebody else. */
+/* The id is made once: a node with this name and another id is another node. */
 static diloco_status find_id(dl_home *h)
 {
     unsigned char bytes[16];

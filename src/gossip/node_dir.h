@@ -28,7 +28,7 @@ DL_MUST_CHECK diloco_status dl_home_open(dl_home *out, const dl_config *config, 
 DL_MUST_CHECK diloco_status dl_home_serve(dl_home *home, const dl_config *config);
 void dl_home_close(dl_home *home); /* zeroed is fine */
 
-void dl_home_tell(void *home, const char *key); /* what changed in it, to who listens */
+void dl_home_tell(void *home, const char *key); /* its changes, for listeners */
 
 /* An object of this generation to a round: header and spans. The same again is fine. */
 DL_MUST_CHECK diloco_status dl_home_put(dl_home *home, dl_object object, uint64_t round,

@@ -92,23 +92,23 @@ DL_MUST_CHECK diloco_status dl_life_list_privates(dl_gossip_life *l);
 DL_MUST_CHECK diloco_status dl_life_pull_tensors(dl_gossip_life *l);
 /* theta and buffers of the state into the model. */
 void dl_life_adopt(dl_gossip_life *l);
-/* What an earlier generation saved, with the model that it rests on: *resumed. DILOCO_EPROTO,
- * DILOCO_EDIFFERS: it cannot be used, and what to do. */
+/* Read the saved state of an earlier generation, with the model that it rests on: *resumed. Returns
+ * DILOCO_EPROTO or DILOCO_EDIFFERS if it cannot be used; the text says what to do. */
 DL_MUST_CHECK diloco_status dl_life_resume(dl_gossip_life *l, bool *resumed);
 /* The run's first model, into the tensors too. *blank: this machine does not have it. */
 DL_MUST_CHECK diloco_status dl_life_begin(dl_gossip_life *l, bool *blank);
 DL_MUST_CHECK diloco_status dl_life_save_private(dl_gossip_life *l);
-/* The state before l->state.control.entry: durable, then told. */
+/* The state before l->state.control.entry: made durable, then announced. */
 DL_MUST_CHECK diloco_status dl_life_save_round(dl_gossip_life *l);
 
 /* node_record.c */
 DL_MUST_CHECK diloco_status dl_life_record_begin(dl_gossip_life *l);
-/* What an exchange came to: "round" of contributions, "agreement" of models. With the lock, while
- * the node knows who came. */
+/* The result of an exchange: "round" of contributions, "agreement" of models. With the lock, while
+ * the node knows the members that came. */
 DL_MUST_CHECK diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event,
                                                     bool stepped, const dl_mix_facts *facts,
                                                     double outer_s);
-/* … of the model: on held-out data, and on the samples that are trained on next. */
+/* The loss of the model: on held-out data, and on the samples that are trained on next. */
 DL_MUST_CHECK diloco_status dl_life_record_eval(dl_gossip_life *l, const dl_score *held_out,
                                                 const dl_score *next);
 DL_MUST_CHECK diloco_status dl_life_record_end(dl_gossip_life *l);

@@ -1,6 +1,6 @@
-/* node_record.c - what a node without a log tells: docs/architecture.md section 9, with "round" and
- * "agreement" where a run with a log has "commit". Every line of an exchange says that nothing was
- * decided for all: "consensus":"none". */
+/* node_record.c - the record of a node without a log: docs/architecture.md section 9, with "round"
+ * and "agreement" where a run with a log has "commit". Every line of an exchange says that nothing
+ * was decided for all: "consensus":"none". */
 #include "gossip/node_parts.h"
 
 #include "base/log.h"
@@ -46,7 +46,7 @@ diloco_status dl_life_record_begin(dl_gossip_life *l)
     return DILOCO_OK;
 }
 
-/* Who was in it, who of those that are live was not, by name. */
+/* Its members, and the live nodes that were not in it, by name. */
 static void record_members(dl_gossip_life *l, dl_json *j)
 {
     size_t set[DL_NODE_MAX + 1];
@@ -70,7 +70,7 @@ static void record_members(dl_gossip_life *l, dl_json *j)
     dl_json_end(j);
 }
 
-/* What this node asked for, and what others took of it. */
+/* The bytes that this node requested, and those that others read from it. */
 static void traffic(const dl_gossip_life *l, uint64_t *sent, uint64_t *received)
 {
     dl_wire_traffic(l->wire, sent, received);

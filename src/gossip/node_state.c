@@ -1,9 +1,9 @@
-/* node_state.c - what a node saves, and what it begins from.
+/* node_state.c - the saved state of a node, and the state that it begins from.
  *
- * A round's end is durable before anybody is told of it: first the model under snap/, then the
- * private state (state/private_state.h), whose `entry` is the round. A generation that was killed
- * between the two resumes the round before, from the model before it, and contributes to it again
- * as a new generation. */
+ * A round's end is durable before it is announced: first the model under snap/, then the private
+ * state (state/private_state.h), whose `entry` is the round. A generation that was killed between
+ * the two resumes the round before, from the model before it, and contributes to it again as a new
+ * generation. */
 #include "gossip/node_parts.h"
 
 #include <inttypes.h>
@@ -92,7 +92,7 @@ static diloco_status load_private(dl_gossip_life *l, uint64_t *round)
     return DILOCO_OK;
 }
 
-/* What was saved, with the model that it rests on. false: there is nothing (whole). */
+/* The saved state, with the model that it rests on. false: there is nothing (whole). */
 diloco_status dl_life_resume(dl_gossip_life *l, bool *resumed)
 {
     uint64_t round;
@@ -131,7 +131,7 @@ diloco_status dl_life_begin(dl_gossip_life *l, bool *blank)
     return DILOCO_OK;
 }
 
-/* Of the state before l->state.control.entry: durable, then told. */
+/* Of the state before l->state.control.entry: made durable, then announced. */
 diloco_status dl_life_save_round(dl_gossip_life *l)
 {
     DL_TRY(dl_home_put_model(&l->home, &l->state, &l->run));

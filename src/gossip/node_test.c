@@ -307,7 +307,7 @@ TEST(a_joiner_that_copied_the_first_model_waits_for_all_before_the_first_round)
     }
 }
 
-/* The odd one of a round passes at once: who starts slowly has a partner all the same. */
+/* The odd one of a round passes at once: a node that starts slowly has a partner all the same. */
 TEST(a_slow_starter_does_not_leave_who_waits_for_it_behind)
 {
     dl_node n;
@@ -329,7 +329,7 @@ TEST(a_slow_starter_does_not_leave_who_waits_for_it_behind)
     CHECK_INT(DL_TODO_WAIT, dl_node_next(&n, 0)); /* its partner may not have been heard yet */
     dl_node_heard(&n, &beside, 0);
     CHECK_INT(DL_TODO_TRAIN, dl_node_next(&n, 0));
-    beside.state = 1; /* nobody is left there */
+    beside.state = 1; /* no member is left there */
     dl_node_heard(&n, &beside, 0);
     n.phase = DL_PHASE_COPY;
     CHECK_INT(DL_TODO_COPY, dl_node_next(&n, 0));

@@ -1,4 +1,4 @@
-/* peer_query.c - what others than a node ask of nodes: the run they take part in, who they are. */
+/* peer_query.c - requests to nodes by programs that are no node: their run, their names. */
 #include "gossip/gossip.h"
 
 #include "gossip/heartbeat.h"
@@ -79,7 +79,7 @@ static void show(dl_gossip_status *out, const dl_beat *b, bool reached)
     dl_hash_to_hex(p->digest, b->digest);
 }
 
-/* One whom another knows: what itself says, where it answers. */
+/* A node that another one knows: its own heartbeat, if it answers. */
 static bool visit(void *context, const dl_beat *known)
 {
     dl_gossip_status *out = context;

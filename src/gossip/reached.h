@@ -11,7 +11,8 @@ typedef struct dl_reached {
     bool tls;
 } dl_reached;
 
-/* DILOCO_EINVAL: the address is none, or it listens everywhere and nobody says where that is. */
+/* Returns DILOCO_EINVAL if the address is invalid, or if it listens everywhere and no option names
+ * an address to reach it by. */
 DL_MUST_CHECK diloco_status dl_reached_by(char out[DL_ADDRESS_MAX + 1], const dl_reached *r);
 
 #endif

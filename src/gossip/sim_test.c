@@ -1,10 +1,10 @@
-/* sim_test.c - nodes without a log in one thread and virtual time: the state machine of node.h, the
- * arithmetic of mix.h, and between them a network that delays, loses, partitions, and nodes that
- * crash and come back. A seed says all of it; a failing one is printed and replays.
+/* sim_test.c - nodes without a log in one thread and virtual time: the state machine of node.h and
+ * the arithmetic of mix.h. Between them is a network that delays, loses and partitions, and nodes
+ * crash and come back. A seed determines all of it; a failing one is printed and replays.
  *
  *  1. no node steps with fewer than min_peers, or counts a node twice, or another round;
  *  2. a round that passes leaves the model bit for bit; every model stays finite;
- *  3. whoever lives comes to the end;
+ *  3. every live node finishes;
  *  4. once the network has healed, an agreement leaves those that hear the same ones with the same
  *     bits; pairs stay within a bound of each other. */
 #include "base/rng.h"
@@ -203,7 +203,7 @@ static void close_sim(sim *s)
     dl_manifest_deinit(&s->manifest);
 }
 
-/* ---- what a node does */
+/* ---- the actions of a node */
 
 static void publish(sim *s, sim_node *x, dl_object kind)
 {
@@ -409,7 +409,7 @@ static void carry(sim *s, size_t i, size_t j)
     p->fetch_at = s->now + s->delay;
 }
 
-/* Somebody is killed or comes back, the network falls apart or heals: a few times a minute. */
+/* A few times a minute a node is killed or comes back, or the network is partitioned or heals. */
 static void harm(sim *s)
 {
     const size_t i = (size_t)dl_rng_below(&s->rng, s->n);
@@ -524,7 +524,7 @@ TEST(eight_nodes_with_a_delay_each_exchange_in_about_one)
     static sim s;
     open_sim(&s, 7, 8, "all");
     run(&s, 600 * DL_SECOND);
-    for (size_t i = 0; i < 8; i++) /* the last one to train waits for nobody */
+    for (size_t i = 0; i < 8; i++) /* the last one to train does not wait */
         HOLDS(s.nodes[i].exchange_took < 2 * s.delay + 300 * DL_MILLISECOND);
     dl_time least = DL_NEVER;
     for (size_t i = 0; i < 8; i++)

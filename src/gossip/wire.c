@@ -1,12 +1,12 @@
 /* wire.c - see wire.h.
  *
  * One lock guards the node, the table of lines and everything in them that is not marked as the
- * thread's own. A line's slots are written by its thread while the node wants an object of it, and
- * read by the node's owner in the phases STEP and AGREE, in which nothing is wanted: so they need
- * no lock, and a line is not taken away meanwhile.
+ * thread's own. A line's slots are written by its thread while the node wants an object of it. The
+ * node's owner reads them in the phases STEP and AGREE, in which nothing is wanted. So they need no
+ * lock, and a line is not removed meanwhile.
  *
- * A line ends when its peer was silent for `patience`; where somebody still names its address it is
- * tried again by a new one, with the keeper's next round. */
+ * A line ends when its peer was silent for `patience`; if another node still names its address, it
+ * is tried again by a new one, with the keeper's next round. */
 #include "gossip/wire_parts.h"
 
 #include "base/log.h"
@@ -88,7 +88,7 @@ static void settle(dl_line *l, dl_want want, diloco_status status, dl_ignored wh
     dl_wire_unlock(w);
 }
 
-/* Wait where it is not there yet: the peer tells when it is. */
+/* Wait if it is not there yet: the peer answers when it is. */
 static void wait_for_it(dl_line *l, dl_time until)
 {
     static const char *const folders[] = {"c/", "a/", "me/"};
@@ -144,7 +144,8 @@ static diloco_status open_store(dl_line *l)
     return DILOCO_OK;
 }
 
-/* What is to be fetched now; with nothing, wait until there is, or until it is time to hear. */
+/* The next object to fetch. If nothing is wanted, wait until something is, or until a heartbeat is
+ * due. */
 static dl_want next_want(dl_line *l)
 {
     dl_wire *w = l->wire;
@@ -167,7 +168,8 @@ static dl_want next_want(dl_line *l)
 }
 
 /* Is there something to fetch that may be there by now? It goes before a heartbeat that is due, so
- * that an exchange takes one delay. What was not there is asked for again after the heartbeat. */
+ * that an exchange takes one delay. An object that was not there is requested again after the
+ * heartbeat. */
 static bool fetches_first(dl_line *l)
 {
     const dl_want was = l->asked;
@@ -230,7 +232,7 @@ void dl_wire_add_line(dl_wire *w, const char *address)
 
 /* ---- the keeper --------------------------------------------------------------------------- */
 
-/* Lines whose thread ended, unless somebody reads what they brought. */
+/* Lines whose thread ended, unless their slots are being read. */
 static void sweep(dl_wire *w)
 {
     dl_wire_lock(w);
@@ -280,8 +282,8 @@ static bool next_met(dl_beat *out, dl_wire *w)
     return found;
 }
 
-/* Whom this node has met it finds when it starts again, whatever has become of the address that it
- * was given, and though they had not made themselves known here. */
+/* This node finds the members that it has met when it starts again. It does so even if its
+ * bootstrap address is gone, or if they had not announced themselves here. */
 static void note(dl_wire *w)
 {
     dl_beat beat;
@@ -318,7 +320,7 @@ static void look_beside(dl_wire *w)
     closedir(dir);
 }
 
-/* Each address of swarm.bootstrap; the first that is none is an error. */
+/* Each address of swarm.bootstrap; the first that is invalid is an error. */
 static diloco_status bootstrap(dl_wire *w, bool check)
 {
     dl_config_path all;
@@ -412,7 +414,7 @@ void dl_wire_destroy(dl_wire *w)
     release(w);
 }
 
-/* ---- what the lines have ------------------------------------------------------------------ */
+/* ---- the lines' objects ------------------------------------------------------------------- */
 
 static const dl_line *line_of(const dl_wire *w, size_t member)
 {
@@ -425,7 +427,7 @@ dl_mix_input dl_wire_input(const dl_wire *w, size_t member)
 {
     const dl_line *l = line_of(w, member);
     const int which = w->a.node->phase == DL_PHASE_AGREE;
-    DL_ASSERT(l); /* what was got stays until the step is over */
+    DL_ASSERT(l); /* received objects stay until the step is over */
     return (dl_mix_input){&l->facts[which], l->data[which]};
 }
 

@@ -2,13 +2,13 @@
  *
  *     keeper   says this node's heartbeat (me/beat.json); looks for addresses in what others put
  *              under its hb/, in the nodes beside it on this machine, and in swarm.bootstrap
- *     a line   makes this node known to its peer (hb/<name> there), hears its heartbeat and whom it
- *              knows, and fetches what the node wants of it, each line by itself: so n peers with a
+ *     a line makes this node known to its peer (hb/<name> there), hears its heartbeat and its
+ *     members, and fetches what the node wants of it, each line by itself: so n peers with a
  *              delay cost one delay, and one that stalls holds up no other
  *
- * Everything that a line brings is an untrusted peer's: a heartbeat has at most DL_BEAT_MAX bytes,
- * a list of known nodes is read up to DL_NODE_MAX, an object up to what its form needs, and only
- * whole, checked ones are ever handed out. */
+ * Everything that a line brings is an untrusted peer's. A heartbeat has at most DL_BEAT_MAX bytes,
+ * a list of known nodes is read up to DL_NODE_MAX, and an object up to the need of its form. Only
+ * whole, checked objects are handed out. */
 #ifndef DL_GOSSIP_WIRE_H
 #define DL_GOSSIP_WIRE_H
 
@@ -29,7 +29,7 @@ typedef struct dl_wire_args {
     void *user;
 } dl_wire_args;
 
-/* All is borrowed. DILOCO_EINVAL: an address of bootstrap is none. DILOCO_ENOMEM. */
+/* All is borrowed. Returns DILOCO_EINVAL if an address of bootstrap is invalid. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_wire_create(dl_wire **out, const dl_wire_args *args);
 /* Whatever is in flight is cut. NULL is fine. */
 void dl_wire_destroy(dl_wire *wire);
@@ -41,7 +41,7 @@ void dl_wire_changed(dl_wire *wire);
 /* With the lock: until a line has brought something, or then. */
 void dl_wire_wait(dl_wire *wire, dl_time until);
 
-/* With the lock: what came of a member, valid while the node's phase is STEP or AGREE. */
+/* With the lock: the received object of a member, valid while the node's phase is STEP or AGREE. */
 dl_mix_input dl_wire_input(const dl_wire *wire, size_t member);
 /* With the lock: a member's address; "" when its line is gone. */
 void dl_wire_address(char out[DL_ADDRESS_MAX + 1], const dl_wire *wire, size_t member);

@@ -8,7 +8,7 @@
 
 enum { LINES = 2 * DL_NODE_MAX, KNOW_EVERY = 4, NOBODY = DL_NODE_MAX };
 
-#define QUICK (200 * DL_MILLISECOND) /* between heartbeats while somebody is waited for */
+#define QUICK (200 * DL_MILLISECOND) /* between heartbeats while a member is waited for */
 #define ASK   (5 * DL_SECOND)        /* the longest a small question takes */
 
 typedef struct dl_line {
@@ -30,7 +30,7 @@ typedef struct dl_line {
     dl_time heard, hear_at;
     unsigned n_heard;
     dl_beat impostor; /* the last that answered in a member's place and was counted */
-    bool stranger;    /* this node itself, or nobody that it takes */
+    bool stranger;    /* this node itself, or a node that it does not accept */
     bool told;        /* the peer has something new since the last fetch */
     dl_want asked;    /* the last fetch */
 } dl_line;

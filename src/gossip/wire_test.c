@@ -110,7 +110,7 @@ static void end(scene *s)
     dl_manifest_deinit(&s->manifest);
 }
 
-/* What the other serves as its contribution to round 3, made for `entry` of `run` by `name`. */
+/* The other's contribution to round 3, made for `entry` of `run` by `name`. */
 static void serve(scene *s, const char *run, uint64_t entry, const char *name, bool damaged)
 {
     dl_contribution facts = {
@@ -140,7 +140,7 @@ static bool over(const scene *s)
     return s->node.n_members && (s->node.members[0].got || s->node.members[0].refuse);
 }
 
-/* The other's model behind round 3, as a node sends it after its step: of no samples since then. */
+/* The other's model after round 3, as a node sends it after its step: of no samples since then. */
 static void serve_model(scene *s)
 {
     dl_contribution facts = {.entry = 3, .stats.position = 40};
@@ -302,7 +302,7 @@ TEST(a_cut_one_is_ignored_and_counted)
     check_refused(RUN, 3, "other", true, DL_IGNORED_DAMAGED);
 }
 
-/* hb/<name> there comes to tell the address. */
+/* hb/<name> there then has the address. */
 static void check_known(dl_store *store, const char *name, const char *address)
 {
     dl_buf text;
@@ -334,7 +334,7 @@ TEST(whom_a_node_has_met_it_finds_when_it_begins_again)
     end(&s);
 }
 
-/* Others only read a node's objects; what they may put is another node's heartbeat. */
+/* Others only read a node's objects, and may put only another node's heartbeat. */
 TEST(a_nodes_hub_takes_nothing_but_heartbeats_of_others)
 {
     scene s;
@@ -357,7 +357,7 @@ TEST(a_nodes_hub_takes_nothing_but_heartbeats_of_others)
     end(&s);
 }
 
-/* Who looks at the node's folder afterwards sees that it has ended. */
+/* A reader of the node's folder sees afterwards that it has ended. */
 TEST(what_changes_last_is_said_before_the_end)
 {
     for (int i = 0; i < 5; i++) {
