@@ -3,19 +3,19 @@
  *
  * Forward. Under tap t, output place p reads the matrix [rows][in] of input place s(p, t):
  *
- *     y[p] = sum over the taps t that lie inside:  x[s(p, t)] W_t         W_t f32[in][out]
+ *     y[p] = sum over the taps t inside the image:  x[s(p, t)] W_t         W_t f32[in][out]
  *
  * A block of DL_PANEL_ROWS rows and a panel of outputs stays in registers over many taps. No
  * column matrix exists and taps outside the image cost nothing, which at 4 x 4 places saves a
- * third of the work. dx[s] is the same sum over the taps that lie on s, with W_t transposed.
+ * third of the work. dx[s] is the same sum over the taps on s, with W_t transposed.
  *
  *     for outputs by N_BLOCK, for taps and inputs by K_BLOCK      packed weights in the L2 cache
  *         for each place, for each block of rows                  x in the L1 cache
  *             for each panel: tile over the taps of the block
  *
- * Weights.  dW_t = sum over places p:  x[s(p, t)]^T dy[p].  A part owns some tiles of dW and adds
- * up all places, a chunk at a time whose dy is packed into panels, so that nothing has to be added
- * between parts. */
+ * Weights. dW_t = sum over places p: x[s(p, t)]^T dy[p]. A part owns some tiles of dW and adds up
+ * all places, so no sums are added between parts. It takes a chunk of places at a time, whose dy is
+ * packed into panels. */
 #include "nn/conv.h"
 
 #include "base/thread.h"
@@ -269,7 +269,7 @@ static inline DL_BODY void pack_chunk(float *panels, const float *dy, size_t n, 
                     panels[r * width + i] = j + i < out ? dy[r * out + j + i] : 0;
 }
 
-/* Where tap `tap` of output place `out` lies; false: outside. */
+/* The place of tap `tap` of output place `out`; false: outside. */
 static bool lies_on(size_t *place, const dl_window *w, size_t tap, size_t out)
 {
     size_t y = out / w->out_width * w->stride + tap / w->size;

@@ -35,7 +35,7 @@ static float *floats(size_t n, uint64_t stream)
     dl_rng_init(&rng, 7, stream, 0);
     for (size_t i = 0; i < n; i++)
         x[i] = 2 * dl_rng_f32(&rng) - 1;
-    x[n] = 12345; /* nobody may write here */
+    x[n] = 12345; /* no function may write here */
     return x;
 }
 
@@ -195,7 +195,7 @@ TEST(the_weight_gradient_is_the_sum_over_places_and_rows)
     on_each(check_dw);
 }
 
-/* Taps that lie inside, and those that lie on a place, are the same pairs. */
+/* The taps inside the image, and the taps on a place, are the same pairs. */
 TEST(both_lists_of_taps_agree)
 {
     for (int i = 0; i < N_SHAPES; i++) {

@@ -6,13 +6,13 @@
  *         for m by DL_GEMM_ROWS
  *             for each panel: a tile of C in registers over all of k (tile.h)
  *
- * A is read where it lies: a panel's rows of it stay in the L1 cache while B streams by, and
- * the next rows are fetched meanwhile. A tile is 12 x 32 with AVX-512 (24 of 32 registers), 6 x 16
- * with AVX2, 6 x 8 with anything else.
+ * A is read in place: a panel's rows of it stay in the L1 cache while B streams by, and the next
+ * rows are fetched meanwhile. A tile is 12 x 32 with AVX-512 (24 of 32 registers), 6 x 16 with
+ * AVX2, 6 x 8 with anything else.
  *
  * Why not a library: measured on our models' shapes (bench/train_speed.md) this is as fast as
- * oneDNN's sgemm and faster than OpenBLAS, while oneDNN takes heap memory in every call and
- * starts OpenMP teams, and OpenBLAS starts threads when it is loaded. */
+ * oneDNN's sgemm and faster than OpenBLAS. oneDNN allocates heap memory in every call and starts
+ * OpenMP teams, and OpenBLAS starts threads when it is loaded. */
 #include "nn/gemm.h"
 
 #include "nn/cpu/panel.h"
@@ -42,7 +42,7 @@ static inline DL_BODY void prefetch_share(const float *a, size_t a_row, size_t a
             __builtin_prefetch(a + l * a_col + DL_GEMM_ROWS, 0, 2);
 }
 
-/* What C holds under the next panel. */
+/* The elements of C under the next panel. */
 static inline DL_BODY void prefetch_tile(const float *c, size_t c_row, size_t m, size_t width)
 {
     for (size_t r = 0; r < m; r++)

@@ -29,7 +29,7 @@ enum {
  * DL_GEMM_WORKSPACE elements that no other thread uses meanwhile. */
 void dl_gemm(const dl_gemm_args *args, size_t begin, size_t end, float *workspace);
 
-/* What part `part` of a pool does: its share of the rows, with its share of
+/* The work of part `part` of a pool: its share of the rows, with its share of
  * f32[n_parts][DL_GEMM_WORKSPACE]. */
 void dl_gemm_part(const dl_gemm_args *args, int part, int n_parts, float *workspaces);
 

@@ -17,7 +17,7 @@ static float *random_floats(size_t n, uint64_t stream)
     dl_rng_init(&rng, 7, stream, 0);
     for (size_t i = 0; i < n; i++)
         x[i] = 2 * dl_rng_f32(&rng) - 1;
-    x[n] = 12345; /* nobody may read or write here */
+    x[n] = 12345; /* no function may read or write here */
     return x;
 }
 

@@ -149,7 +149,7 @@ int dl_graph_value_f32(dl_graph *g, size_t width)
     return new_value(g, width, DILOCO_F32);
 }
 
-/* Does a node before `node` in the backward pass, so behind it in the graph, use `weight`? */
+/* Does a node before `node` in the backward pass, so after it in the graph, use `weight`? */
 static void note_shared_weight(dl_graph *g, const dl_node *node)
 {
     for (dl_node *earlier = g->nodes; earlier < node; earlier++)
@@ -398,8 +398,8 @@ diloco_status dl_graph_allocate(dl_graph *g, dl_backend *backend, dl_pool *pool)
     return DILOCO_OK;
 }
 
-/* Operations write the gradient of every weight they use; of those that do not train nobody may
- * see one, so that norms and clipping are the trained weights' own. */
+/* Operations write the gradient of every weight they use; gradients of frozen weights are hidden,
+ * so that norms and clipping are those of the trained weights alone. */
 static void clear_untrained(dl_graph *g)
 {
     for (int i = 0; i < g->n_weights; i++) {

@@ -1,7 +1,7 @@
 /* graph.h - a static graph of operations over memory that is taken once.
  *
- * A model adds weights and nodes in the order they run; dl_graph_allocate plans where every
- * activation lives and takes the memory; after that a pass allocates nothing.
+ * A model adds weights and nodes in the order they run; dl_graph_allocate plans the place of every
+ * activation and allocates the memory. After that a pass allocates nothing.
  *
  *   value   element[rows][length][width], what one node makes and at most one other uses. Its
  *           gradient has the same shape and type: the graph's, or f32 for sums.
@@ -11,9 +11,9 @@
  *
  * A graph is planned for max_rows sequences of max_length positions; a pass works on
  * rows <= max_rows and length <= max_length. Data is row-major. A row may be an image: then
- * max_length is 1, and what is in a value's width is said by planes.h. A backend that wants another
- * layout of a weight keeps it in its operation's own memory and converts where the parameter
- * array is copied in or out: that array is the manifest's and stays as it is. */
+ * max_length is 1, and planes.h describes the order within a value's width. A backend that wants
+ * another layout of a weight keeps it in its operation's own memory. It converts where the
+ * parameter array is copied in or out: that array has the manifest's layout and keeps it. */
 #ifndef DL_NN_GRAPH_H
 #define DL_NN_GRAPH_H
 
@@ -69,7 +69,7 @@ typedef struct dl_node {
     int weight;            /* first of n_weights adjacent weights, or DL_NO_WEIGHT */
     int n_weights;         /* seen by the operation as one matrix of all their rows */
     bool grad_adds;        /* a node before it in the backward pass wrote the same gradient */
-    size_t constant_bytes; /* what op->prepare fills */
+    size_t constant_bytes; /* filled by op->prepare */
     void *constant;        /* backend memory */
     /* The operation's own struct. */
     _Alignas(16) unsigned char attributes[80];
@@ -81,7 +81,7 @@ typedef enum dl_mode {
     DL_PREDICT /* logits of the last position */
 } dl_mode;
 
-/* What one pass works on; inputs and targets are already on the backend. */
+/* The data of one pass; inputs and targets are already on the backend. */
 typedef struct dl_batch {
     size_t rows, length;
     dl_mode mode;
@@ -89,7 +89,7 @@ typedef struct dl_batch {
     bool accumulate; /* add to the weights' gradients */
 } dl_batch;
 
-/* What losses add up to. */
+/* Sums of the losses. */
 typedef struct dl_tally {
     double loss;        /* over all counted targets, nats */
     uint64_t n_correct; /* targets that were the likeliest; of equals the first counts */

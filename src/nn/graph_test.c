@@ -1,5 +1,5 @@
-/* graph_test.c - the memory plan: what is alive together never overlaps, what is not shares;
- * and the table of operations is complete. */
+/* graph_test.c - the memory plan: values that are needed at the same time never overlap, and others
+ * share memory. The table of operations is complete. */
 #include "check.h"
 #include "nn/graph.h"
 #include "nn/op.h"

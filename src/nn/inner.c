@@ -156,7 +156,7 @@ static void fill_segments(dl_inner *o, const dl_inner_model *model)
     for (size_t i = 0; i < o->n_segments; i++) {
         const diloco_tensor *t = &model->tensors[i];
         segment *s = &o->segments[i];
-        size_t count = t->dtype == DILOCO_F32; /* others do not lie among the parameters */
+        size_t count = t->dtype == DILOCO_F32; /* others are not in the parameter array */
         for (int d = 0; d < t->n_dims; d++)
             count *= t->shape[d];
         bool hidden = model->hidden && model->hidden[i] && t->n_dims == 2;
@@ -227,7 +227,7 @@ void dl_inner_destroy(dl_inner *o)
     free(o);
 }
 
-/* ---- what survives ------------------------------------------------------------------- */
+/* ---- saved state --------------------------------------------------------------------- */
 
 size_t dl_inner_n_vectors(const dl_inner *o)
 {
@@ -376,7 +376,7 @@ static void update_on_cuda(dl_inner *o)
 
 /* ---- a step, on any device ----------------------------------------------------------- */
 
-/* What a device has beside the rules' own functions. Each queues its work. */
+/* A device's functions beside those of the rules. Each queues its work. */
 static const struct {
     void (*hyper)(dl_inner *o);
     void (*update)(dl_inner *o);

@@ -16,8 +16,8 @@
 
 typedef struct dl_inner dl_inner;
 
-/* What an optimizer works on. All but n_tensors is borrowed: the arrays until create returns, what
- * is on the backend until destroy. */
+/* The tensors of an optimizer. All but n_tensors is borrowed: the arrays until create returns,
+ * backend memory until destroy. */
 typedef struct dl_inner_model {
     const diloco_tensor *tensors;
     const bool *hidden; /* [n_tensors] is it a matrix between others? NULL: none is */
@@ -50,7 +50,7 @@ float *dl_inner_vector(dl_inner *inner, size_t i, size_t *n); /* n: elements */
 uint64_t dl_inner_steps(const dl_inner *inner);
 void dl_inner_set_steps(dl_inner *inner, uint64_t steps);
 
-/* What the memory depends on, added up tensor by tensor (hidden: only of two dimensions). */
+/* Sizes that the memory depends on, added up tensor by tensor (hidden: only of two dimensions). */
 typedef struct dl_inner_sizes {
     size_t parameters, hidden; /* elements in all; those of hidden matrices */
     size_t shorter, longer;    /* largest shorter side of a hidden matrix, largest longer one */
@@ -62,10 +62,10 @@ typedef struct dl_inner_bytes {
     size_t vectors, scratch;
 } dl_inner_bytes;
 dl_inner_bytes dl_inner_plan(const dl_config *config, const dl_inner_sizes *sizes, int n_threads);
-const char *dl_inner_name_at(size_t i); /* known optimizers; NULL behind the last */
+const char *dl_inner_name_at(size_t i); /* known optimizers; NULL after the last */
 
-/* trainer.lr_scheduler: lr of the step that is the (step+1)-th, of `total` in the run; `epoch`
- * steps are one pass over the data, for warm-ups and milestones in epochs (0: there are none).
+/* trainer.lr_scheduler: lr of step number `step` (from 0) of `total` in the run. `epoch` steps are
+ * one pass over the data, for warm-ups and milestones in epochs (0: not in epochs).
  *   warm-up: lr * (step + 1) / warmup_steps while step < warmup_steps, then
  *   constant; linear, cosine to min_ratio at `total`; wsd: constant, then over the last
  *   decay_steps 1 - sqrt(x) (2412.01152) down to min_ratio;
@@ -75,9 +75,9 @@ const char *dl_inner_name_at(size_t i); /* known optimizers; NULL behind the las
 DL_MUST_CHECK diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step,
                                            uint64_t total, uint64_t epoch);
 const char *dl_schedule_name_at(size_t i);
-/* DILOCO_EINVAL: parameters.learning_rate.milestone_steps is no list of steps, or none where the
- * schedule is of them; it, or a
- * warm-up, counts epochs, and there are no logical clients, whose data says what one is. */
+/* Returns DILOCO_EINVAL if parameters.learning_rate.milestone_steps is no list of steps, or is
+ * missing where the schedule needs it. Also if it, or a warm-up, counts epochs in a run without
+ * logical clients, whose data defines an epoch. */
 DL_MUST_CHECK diloco_status dl_schedule_check(const dl_config *config);
 
 #endif

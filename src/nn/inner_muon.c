@@ -6,10 +6,10 @@
  *     p = (1 - lr wd) p - lr .2 sqrt(max(rows, columns)) X
  *
  * The iteration (Newton-Schulz, quintic) brings every singular value of X near 1. Where the matrix
- * is tall, S = X^T X stands on the other side, so that S is as small as it can be. The factor
- * of the last line is Moonlight's (arXiv:2502.16982, section 2.2): a matrix with unit singular
- * values has elements of root mean square 1/sqrt(max(rows, columns)), AdamW's updates have about
- * .2 to .4, so one learning rate serves both.
+ * is tall, S = X^T X is multiplied from the other side, so that S is as small as possible. The
+ * factor of the last line is Moonlight's (arXiv:2502.16982, section 2.2). A matrix with unit
+ * singular values has elements of root mean square 1/sqrt(max(rows, columns)); AdamW's updates have
+ * about .2 to .4. With the factor one learning rate serves both.
  *
  * A matrix is worked on by all threads, each with its rows of every product. An element of a
  * product and the blocks of |u|^2 do not depend on how many they are. */
@@ -79,7 +79,7 @@ static inline DL_BODY void blend_body(float *y, const float *x, float a, float b
 }
 DL_KERNEL(blend, (float *y, const float *x, float a, float b, size_t n), blend_body(y, x, a, b, n))
 
-/* ---- what each thread does */
+/* ---- each thread's share */
 
 static void momentum_part(void *context, int part, int n_parts)
 {

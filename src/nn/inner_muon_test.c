@@ -2,8 +2,8 @@
  * is torch.optim.Muon inside a whole model is in model/gpt_test.c.
  *
  * Three steps, each with its own gradient. The float64 reference takes the same iterations, which
- * enlarge small singular values about 3.4 times each, so rounding of 1e-7 may grow to 1e-4 of
- * an update; with lr .01 that is the tolerance of 2e-5. */
+ * enlarge small singular values about 3.4 times each. So rounding of 1e-7 may grow to 1e-4 of an
+ * update; with lr .01 that is the tolerance of 2e-5. */
 #include "check.h"
 #include "nn/inner.h"
 

@@ -1,4 +1,4 @@
-/* inner_rows.h - what each optimizer's file gives to the table in inner.c.
+/* inner_rows.h - the row of each optimizer's file in the table of inner.c.
  *
  * A rule updates tensors and says what state it keeps. An optimizer is two of them: one for
  * hidden matrices, one for everything else; often the same. */

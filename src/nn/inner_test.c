@@ -378,7 +378,7 @@ TEST(an_unknown_optimizer_names_the_known_ones)
     close_rig(r);
 }
 
-/* ---- what a device can rely on -------------------------------------------------------- */
+/* ---- guarantees for a device ---------------------------------------------------------- */
 
 static dl_backend_ops watched;
 static const dl_backend_ops *plain;

@@ -17,8 +17,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The next of "1000it, 2000, 5ep, 5ep20it", in Plato's units (D-20); false at the end, and at what
- * is none. */
+/* The next of "1000it, 2000, 5ep, 5ep20it", in Plato's units (D-20); false at the end, and at an
+ * invalid item. */
 static bool next_milestone(const char **at, double *step, uint64_t epoch)
 {
     char *end;

@@ -1,10 +1,10 @@
-/* op.h - what an operation is: a row with a function for each kind of device.
+/* op.h - an operation: a row with a function for each kind of device.
  *
  * Adding an operation is a file with such a row, its name in ops.c, and a function in ops.h
  * with which models add it to a graph.
  *
- * An operation reads and writes backend memory through dl_pass; it never waits, allocates
- * or tells the host anything. */
+ * An operation reads and writes backend memory through dl_pass; it never waits, allocates or
+ * reports to the host. */
 #ifndef DL_NN_OP_H
 #define DL_NN_OP_H
 
@@ -51,7 +51,7 @@ struct dl_op {
     dl_op_fn backward[DL_N_DEVICES];
 };
 
-/* Rows of the table; NULL behind the last. */
+/* Rows of the table; NULL after the last. */
 const dl_op *dl_op_at(size_t i);
 
 /* Places of a node's data. */

@@ -1,11 +1,10 @@
 /* op_attention.c - causal attention in tiles, after FlashAttention (Dao et al. 2022,
  * arXiv:2205.14135; 2023, arXiv:2307.08691).
  *
- * One task is a sequence and a head of keys and values. It packs them once (rotated,
- * transposed where a product wants it, padded to whole vectors) and goes over the queries
- * QUERIES at a time and the keys KEYS at a time, so scores exist as one tile of
- * QUERIES x KEYS. Forward keeps each query's logsumexp; backward makes the probabilities again
- * from it:
+ * One task is a sequence and a head of keys and values. It packs them once: rotated, transposed
+ * where a product wants it, padded to whole vectors. Then it takes QUERIES queries and KEYS keys at
+ * a time, so scores exist as one tile of QUERIES x KEYS. Forward keeps each query's logsumexp;
+ * backward makes the probabilities again from it:
  *
  *     P = exp(q k - lse),  dV = P^T dO,  dS = P (dO V^T - sum(dO O)),  dQ = dS K,  dK = dS^T Q
  *
@@ -204,7 +203,7 @@ static inline DL_BODY void scores(const task *t, float *to, const float *rows, c
                     lanes);
 }
 
-/* Keys behind each query get -infinity. */
+/* Keys after each query get -infinity. */
 static inline DL_BODY void mask(float *score, size_t first, size_t key, size_t n)
 {
     if (key + n <= first) return;

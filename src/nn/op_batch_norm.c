@@ -95,7 +95,7 @@ static size_t scratch(const dl_graph *g, const dl_node *node)
     return (size_t)g->target.n_threads * sums_bytes(a) + 2 * (size_t)a->channels * sizeof(float);
 }
 
-/* Behind the sums: two numbers a channel, which the second pass over the data applies. */
+/* After the sums: two numbers a channel, which the second pass over the data applies. */
 static float *factors(const dl_pass *p)
 {
     const dl_graph *g = p->graph;

@@ -70,7 +70,7 @@ TEST(evaluation_uses_the_running_statistics_and_leaves_them)
     op_close(&r);
 }
 
-/* What an outer optimizer with momentum may have made of it. */
+/* A value that an outer optimizer with momentum may have produced. */
 TEST(a_running_variance_below_zero_counts_as_zero)
 {
     op_rig r;

@@ -8,7 +8,7 @@
 
 typedef struct attributes {
     dl_window window;
-    bool bias; /* the weight behind the first */
+    bool bias; /* the weight after the first */
 } attributes;
 
 dl_planes dl_conv2d(dl_graph *g, dl_planes x, int weight, bool bias, size_t size, size_t stride,

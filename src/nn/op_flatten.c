@@ -1,5 +1,5 @@
 /* op_flatten.c - planes [height][width][rows][channels] to rows [rows][channels][height][width]:
- * the order in which PyTorch flattens an image, so that a weight behind it means the same. */
+ * the order in which PyTorch flattens an image, so that the next weight means the same. */
 #include "nn/op_rows.h"
 #include "nn/ops.h"
 

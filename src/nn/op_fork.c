@@ -1,8 +1,8 @@
 /* op_fork.c - one value for two uses: both outputs are x, in x's memory, and dx = the sum of their
  * gradients. A value has one consumer (graph.c), so that only this operation adds gradients.
  *
- * The second output's gradient lies where x's does: the second user writes it there, or the sum
- * (op_add.c) already has it there, and the first one's is added. */
+ * The second output's gradient has the memory of x's: the second user writes it there, or the sum
+ * (op_add.c) already has it there. The first one's is added. */
 #include "nn/cpu/vec.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"

@@ -15,7 +15,7 @@ static void build(dl_graph *g, const op_case *c)
     dl_head_loss(g, op_source(g, c->width), head, 0);
 }
 
-/* Far more than anybody takes, so that a mistake in it would show. */
+/* Far more than any model uses, so that a mistake in it would show. */
 #define Z 0.3
 
 static void build_z(dl_graph *g, const op_case *c)

@@ -2,10 +2,10 @@
  *
  *     y[place][row][channel, tap] = (u8[row][channel][s(place, tap)] / 255 - mean) / deviation
  *
- * and 0 where the tap lies outside the image. With a window of size 1 these are the pixels. With a
- * larger one the taps of the first convolution lie side by side, in the order of its weight, which
- * so becomes a convolution of size 1 with long rows instead of one over 1 or 3 channels (each of
- * its small products would have that many terms). Nothing trains before it. */
+ * and 0 where the tap is outside the image. With a window of size 1 these are the pixels. With a
+ * larger one the taps of the first convolution are side by side, in the order of its weight. It
+ * becomes a convolution of size 1 with long rows instead of one over 1 or 3 channels, whose small
+ * products would have that many terms. Nothing trains before it. */
 #include "nn/op_rows.h"
 #include "nn/ops.h"
 #include "nn/planes.h"

@@ -2,8 +2,8 @@
  * has it, as in PyTorch. Taps outside the image do not take part.
  *
  * Forward takes whole matrices [rows][channels] at once. Backward finds the tap again by comparing
- * x with y, so no index is kept; an output place is done before the next, so a place on which
- * several windows lie gets the sum of theirs in a fixed order, and threads split the rows. */
+ * x with y, so no index is kept. Output places are done in order, so a place in several windows
+ * gets the sum of theirs in a fixed order. Threads split the rows. */
 #include "nn/cpu/vec.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"

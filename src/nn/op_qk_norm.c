@@ -1,11 +1,11 @@
-/* op_qk_norm.c - RMSNorm of each head of queries and of keys over its dim elements, with one
- * learned scale for all query heads and one for all key heads; values pass through.
+/* op_qk_norm.c - RMSNorm of each head of queries and of keys over its dim elements. All query heads
+ * have one learned scale, and all key heads another; values pass through.
  *
  *     r = 1 / sqrt(mean(x^2) + eps),  y = x r w
  *     dx = r (w dy - x r^2 mean(w dy x)),  dw = sum over positions and heads of dy x r
  *
  * r is made again in the backward pass, which is cheaper than to keep it. Gradients are written
- * over x: nobody else needs it by then. dw is added up by thread, then over the threads in
+ * over x, which no operation needs by then. dw is added up by thread, then over the threads in
  * order. */
 #include "nn/cpu/vec.h"
 #include "nn/op_rows.h"

@@ -28,7 +28,7 @@ static void alone(dl_graph *g, const op_case *c)
     op_sink(g, add(g, c), DL_NO_VALUE);
 }
 
-/* As in a model: what follows writes its gradient over the values it read. */
+/* As in a model: the next operation writes its gradient over the values that it read. */
 static void under_attention(dl_graph *g, const op_case *c)
 {
     const dl_rope rope = {.theta = 100};

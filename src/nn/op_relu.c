@@ -1,4 +1,4 @@
-/* op_relu.c - y = max(x, 0), dx = dy where y > 0, both in place: what came before x reads x no
+/* op_relu.c - y = max(x, 0), dx = dy where y > 0, both in place: the operation before reads x no
  * more. A NaN stays one. */
 #include "nn/cpu/vec.h"
 #include "nn/op_rows.h"

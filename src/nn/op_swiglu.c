@@ -2,7 +2,7 @@
  *
  *     du = dy g s,   dg = dy u s (1 + g (1 - s))
  *
- * Both gradients are written over g and u, which nobody reads any more. */
+ * Both gradients are written over g and u, which are not read any more. */
 #include "nn/cpu/vec.h"
 #include "nn/cuda/start.h"
 #include "nn/op_rows.h"

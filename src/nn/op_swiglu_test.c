@@ -1,4 +1,4 @@
-/* op_swiglu_test.c - both halves' gradients; odd widths leave a rest behind the vectors. */
+/* op_swiglu_test.c - both halves' gradients; odd widths leave a rest after the vectors. */
 #include "op_suite.h"
 
 static void build(dl_graph *g, const op_case *c)

@@ -12,7 +12,7 @@ int dl_embedding(dl_graph *graph, int table);
 
 /* y = x W^T, W the n_weights adjacent weights f32[.][in] seen as one. */
 int dl_linear(dl_graph *graph, int x, int weight, int n_weights);
-/* y = x W^T + bias, f32[out], the weight behind W. */
+/* y = x W^T + bias, f32[out], the weight after W. */
 int dl_linear_bias(dl_graph *graph, int x, int weight);
 
 /* sum = x + delta (delta DL_NO_VALUE: x itself), y = sum / sqrt(mean(sum^2) + eps) * w.
@@ -24,9 +24,9 @@ int dl_add_norm(dl_graph *graph, int *sum, int x, int delta, int weight, float e
  * (arXiv:2305.13245). */
 int dl_attention(dl_graph *graph, int qkv, size_t heads, size_t kv_heads, const dl_rope *rope);
 
-/* Between a projection qkv[heads + 2 kv_heads][head_dim] and its attention: each head of queries
- * and of keys divided by the root of its mean square and scaled, as a whole vector of head_dim
- * (Henry et al. 2020, arXiv:2010.04245; Dehghani et al. 2023, arXiv:2302.05442). weight: two
+/* Between a projection qkv[heads + 2 kv_heads][head_dim] and its attention. Divides each head of
+ * queries and of keys by the root of its mean square, and scales it, as a whole vector of head_dim.
+ * Sources: Henry et al. 2020, arXiv:2010.04245; Dehghani et al. 2023, arXiv:2302.05442. weight: two
  * adjacent f32[head_dim], of queries and of keys. */
 int dl_qk_norm(dl_graph *graph, int qkv, int weight, size_t heads, size_t kv_heads, float eps);
 
@@ -35,12 +35,12 @@ int dl_swiglu(dl_graph *graph, int gate_up);
 
 /* ---- images (planes.h) */
 
-/* The input: a row's bytes as numbers. The taps of a window lie side by side as channels: those
- * of the first convolution, which then has size 1, or size 1, stride 1, pad 0 for the pixels. */
+/* The input: a row's bytes as numbers. The taps of a window are side by side as channels: those of
+ * the first convolution, which then has size 1, or size 1, stride 1, pad 0 for the pixels. */
 dl_planes dl_image(dl_graph *graph, const dl_sample *sample, size_t size, size_t stride,
                    size_t pad);
 
-/* y = x * W (+ bias, the weight behind W), W f32[out][in][size][size], as torch.nn.Conv2d. */
+/* y = x * W (+ bias, the weight after W), W f32[out][in][size][size], as torch.nn.Conv2d. */
 dl_planes dl_conv2d(dl_graph *graph, dl_planes x, int weight, bool bias, size_t size, size_t stride,
                     size_t pad);
 

@@ -1,4 +1,4 @@
-/* planes.c - which taps of a window lie where. */
+/* planes.c - the places of a window's taps. */
 #include "nn/planes.h"
 
 size_t dl_window_list(dl_tap taps[DL_WINDOW_MAX_TAPS], const dl_window *w, size_t out)
@@ -16,7 +16,8 @@ size_t dl_window_list(dl_tap taps[DL_WINDOW_MAX_TAPS], const dl_window *w, size_
     return n;
 }
 
-/* Output coordinate whose tap `tap` lies on input coordinate `at`; false: there is none. */
+/* Output coordinate whose tap `tap` is at input coordinate `at`; false: no such coordinate
+ * exists. */
 static bool comes_from(uint32_t *out, const dl_window *w, uint32_t at, uint32_t tap, uint32_t n)
 {
     if (at + w->pad < tap || (at + w->pad - tap) % w->stride != 0) return false;

@@ -2,11 +2,11 @@
  *
  *     f32[height][width][rows][channels]      max_length is 1; a value's width is h * w * c
  *
- * The place in the image comes first, then the image, and channels are adjacent. So what lies
- * under one tap of a kernel is a matrix [rows][channels] without gaps, whatever the stride and
- * the padding: a convolution is a sum of small matrix products over the taps that lie inside
- * the image, and nothing is copied to make it one; pooling compares or adds whole such matrices.
- * With one place ([1][1][rows][channels]) it is an ordinary value. */
+ * The place in the image comes first, then the image, and channels are adjacent. So the values
+ * under one tap of a kernel are a matrix [rows][channels] without gaps, whatever the stride and the
+ * padding. A convolution is a sum of small matrix products over the taps inside the image, without
+ * copies. Pooling compares or adds whole such matrices. With one place ([1][1][rows][channels]) it
+ * is an ordinary value. */
 #ifndef DL_NN_PLANES_H
 #define DL_NN_PLANES_H
 
@@ -21,7 +21,7 @@ typedef struct dl_planes {
 enum { DL_WINDOW_MAX = 11, DL_WINDOW_MAX_TAPS = DL_WINDOW_MAX * DL_WINDOW_MAX };
 
 /* A square window over planes: the attributes of convolution and pooling. Tap (i, j) of output
- * place (y, x) lies on input place (y * stride + i - pad, x * stride + j - pad). */
+ * place (y, x) is at input place (y * stride + i - pad, x * stride + j - pad). */
 typedef struct dl_window {
     uint32_t in_height, in_width, in_channels;
     uint32_t out_height, out_width, out_channels;
@@ -59,7 +59,7 @@ static inline dl_window dl_window_over(dl_planes x, size_t out_channels, size_t 
                        .pad = (uint32_t)pad};
 }
 
-/* Taps [*begin, *end) of output coordinate `at` that lie inside an input of `length`. */
+/* Taps [*begin, *end) of output coordinate `at` that are inside an input of `length`. */
 static inline void dl_window_inside(uint32_t *begin, uint32_t *end, const dl_window *w, uint32_t at,
                                     uint32_t length)
 {
@@ -68,14 +68,14 @@ static inline void dl_window_inside(uint32_t *begin, uint32_t *end, const dl_win
     *end = length + w->pad - first < w->size ? length + w->pad - first : w->size;
 }
 
-/* A tap, and the place it lies on (or, seen from the input, the place it comes from). */
+/* A tap and its place (or, seen from the input, the place it comes from). */
 typedef struct dl_tap {
     uint32_t tap, place;
 } dl_tap;
 
-/* The taps of output place `out` that lie inside the image, in order; how many. */
+/* Write the taps of output place `out` inside the image, in order. Returns their number. */
 size_t dl_window_list(dl_tap taps[DL_WINDOW_MAX_TAPS], const dl_window *w, size_t out);
-/* The other way: the taps that lie on input place `in`, with the output places they are of. */
+/* The other way: the taps at input place `in`, with their output places. */
 size_t dl_window_list_back(dl_tap taps[DL_WINDOW_MAX_TAPS], const dl_window *w, size_t in);
 
 #endif

@@ -1,5 +1,5 @@
-/* position.h - what a decoder computes for one position at a time: products of a matrix and a
- * vector, which take as long as reading the matrix, and the little between them. */
+/* position.h - a decoder's computation for one position: products of a matrix and a vector, which
+ * take as long as reading the matrix, and the small operations between them. */
 #ifndef DL_NN_POSITION_H
 #define DL_NN_POSITION_H
 

@@ -1,4 +1,4 @@
-/* softmax.h - what the losses over classes share: the loss of one target and its gradient. */
+/* softmax.h - shared by the losses over classes: the loss of one target and its gradient. */
 #ifndef DL_NN_SOFTMAX_H
 #define DL_NN_SOFTMAX_H
 

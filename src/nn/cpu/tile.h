@@ -4,8 +4,8 @@
  *     C[m][n] = (add ? C : 0) + A[m][k] B[k][n] + the same of each further pair
  *
  * A's element (i, l) is a[i * a_row + l * a_col], so it may be read transposed. n is a multiple
- * of DL_TILE_N; the caller pads. Each element of C is one sum in the order of k, then of the
- * pairs: a convolution is such a sum, with a pair for each place of its kernel. */
+ * of DL_TILE_N; the caller pads. Each element of C is one sum in the order of k, then of the pairs.
+ * A convolution is such a sum, with a pair for each place of its kernel. */
 #ifndef DL_NN_CPU_TILE_H
 #define DL_NN_CPU_TILE_H
 
@@ -29,7 +29,7 @@ typedef struct dl_tile {
     size_t m, n, k;
     size_t c_row, a_row, a_col, b_row; /* strides in elements */
     bool add;
-    const dl_tile_pair *more; /* of the same k and strides; NULL when there are none */
+    const dl_tile_pair *more; /* of the same k and strides; NULL without more pairs */
     size_t n_more;
 } dl_tile;
 
@@ -43,7 +43,7 @@ typedef struct dl_tile {
 #include "nn/cpu/tile_body.h"
 #undef LANES
 
-/* lanes: what DL_TILE_KERNEL hands on. rows: as many as divide most m evenly; 8 x 2 vectors are
+/* lanes: the argument of DL_TILE_KERNEL. rows: as many as divide most m evenly; 8 x 2 vectors are
  * 16 of AVX-512's 32 registers, 4 x 2 are 8 of 16. */
 static inline DL_BODY void dl_tile_product(const dl_tile *t, int lanes)
 {

@@ -10,8 +10,8 @@ typedef int32_t INTS __attribute__((vector_size(4 * LANES), aligned(4), may_alia
 
 /* Add a * b to *sum, rounded once wherever the instruction set has such an instruction, else twice.
  * Whether a compiler contracts the plain expression depends on the loop around it: gcc 14 fuses the
- * block of 12 rows and not that of one row, so an element would depend on the block that holds it.
- * Neither compiler has a portable operation on vectors that it leaves fused. */
+ * block of 12 rows and not that of one row. An element would then depend on the block that holds
+ * it. Neither compiler has a portable operation on vectors that it leaves fused. */
 static inline DL_BODY void JOIN(dl_tile_fma, LANES)(VEC *sum, float a, const VEC *b)
 {
 #if defined(DL_UNFUSED)

@@ -1,8 +1,8 @@
 /* vec.h - functions for the insides of loops, without branches, so that a body under
  * DL_KERNEL (tensor/isa.h) is vectorised for each instruction set.
  *
- * A sum over a loop carries DL_SUM: the compiler may then keep one partial sum a lane, in an
- * order that is fixed for an instruction set (and needs no OpenMP at run time). */
+ * A sum over a loop carries DL_SUM. The compiler may then keep one partial sum a lane, in an order
+ * that is fixed for an instruction set. It needs no OpenMP at run time. */
 #ifndef DL_NN_CPU_VEC_H
 #define DL_NN_CPU_VEC_H
 
