@@ -1,8 +1,8 @@
 /* fragment_state.c - a fragment's arrays and their digest (declared in outer_step.h).
  *
- * The digest walks each vector in groups of leaves: threads hash the leaves of a group,
- * then their hashes go, in order, into the stream that is the tree's upper level. So it
- * needs no memory that grows with the state. */
+ * The digest walks each vector in groups of leaves. Threads hash the leaves of a group, and their
+ * hashes go in order into the stream of the tree's upper level. So it needs no memory that grows
+ * with the state. */
 #include "outer/fragment_state.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* fragment_state.h - the last step of a state's digest, for who has its regions' digests already;
- * and a state without its momentum. */
+/* fragment_state.h - the last step of a state's digest, for callers that have its regions' digests
+ * already; and a state without its momentum. */
 #ifndef DL_OUTER_FRAGMENT_STATE_H
 #define DL_OUTER_FRAGMENT_STATE_H
 

@@ -1,10 +1,10 @@
 /* member_blocks.c - reading the members' blocks, and measuring them (declared in step_scratch.h).
  *
- * Dot products are summed as PROTOCOL B3 has it within a part: a leaf of 1 MiB, cut where a slice
- * ends (cut.h) and, if the rule tells tensors apart, a stretch. Parts are added in order within a
- * slice, then slices: so whoever measures one slice has what it adds to the whole, to the bit. A
- * leaf belongs to one thread, so threads change no bit either. Part number leaf + slice + stretch
- * is met once: going on, one of the three grows. */
+ * Dot products are summed as in PROTOCOL B3 within a part. A part is a leaf of 1 MiB, cut at the
+ * end of a slice (cut.h) and, if the rule treats tensors separately, of a stretch. Parts are added
+ * in order within a slice, then slices. So the measurement of one slice has exactly the bits that
+ * it adds to the whole. A leaf belongs to one thread, so threads change no bit either. Each part
+ * has a number of its own, leaf + slice + stretch: from part to part one of the three grows. */
 #include "base/file.h"
 #include "combine/gram.h"
 #include "outer/outer_tile.h"
@@ -12,7 +12,8 @@
 
 #include <string.h>
 
-/* What is mapped of members' files counts as this process's memory: about so many bytes of all. */
+/* Mapped parts of members' files count as this process's memory: about this many bytes of all files
+ * are mapped at once. */
 enum { MAPPED_MAX = 4 << 20 };
 
 static bool are_let_go(size_t n_members, size_t at)
@@ -90,7 +91,7 @@ typedef struct measuring {
     const dl_outer_step_args *args;
     const dl_fragment_state *in;
     dl_outer_scratch *scratch;
-    const dl_stretch *stretches; /* one, of all, where tensors are not told apart */
+    const dl_stretch *stretches; /* one, of all, where tensors are not treated separately */
     dl_stretch all;
     size_t n_stretches;
     size_t first, end; /* elements that are measured: all, or those of a slice */
@@ -127,7 +128,7 @@ static size_t end_of_slice(const measuring *m, size_t i)
     return end;
 }
 
-/* The part behind p; false: that was the last. */
+/* The part after p; false: that was the last. */
 static bool next_part(const measuring *m, part *p)
 {
     p->begin = p->end;
@@ -153,7 +154,7 @@ static double *partial(const measuring *m, const part *p)
     return m->scratch->partial + (p->leaf + p->slice + p->stretch) * square(m);
 }
 
-/* The previous update is as long as what trains, and counts as 0 behind that. */
+/* The previous update is as long as the trained region, and counts as 0 after it. */
 static void gather_previous(const measuring *m, dl_step_room *room, size_t at, size_t n)
 {
     const size_t n_trained = m->args->manifest->fragments[m->args->fragment].n_trained;

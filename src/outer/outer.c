@@ -21,7 +21,7 @@ const dl_outer *dl_outer_find(const char *name)
     return NULL;
 }
 
-/* The rows once more, each with the last update behind its own vectors. */
+/* The rows once more, each with the last update after its own vectors. */
 static dl_outer keeping[N_ROWS];
 static pthread_once_t keeping_once = PTHREAD_ONCE_INIT;
 

@@ -2,9 +2,9 @@
  *
  *     theta' , state' = row(theta, state, G, scalars)
  *
- * elementwise over the trained region. The scalars of an entry (lr, mu, bias corrections) are
- * computed once by whoever creates the entry, in float64, rounded once, written there, and
- * read from there by everybody else (PROTOCOL P2). */
+ * elementwise over the trained region. The committer of an entry computes its scalars (lr, mu, bias
+ * corrections) in float64, rounds them once, and writes them to the entry. Every other replica
+ * reads them there (PROTOCOL P2). */
 #ifndef DL_OUTER_OUTER_H
 #define DL_OUTER_OUTER_H
 
@@ -17,7 +17,7 @@ enum {
     DL_OUTER_MAX_OPTIONS = 4
 };
 
-/* What the scalars are made from. */
+/* The inputs of the scalars. */
 typedef struct dl_outer_settings {
     double lr, mu;                          /* of the entry: server.diloco.* or a schedule */
     double beta1, beta2, eps, weight_decay; /* parameters.optimizer.*, for adamw (P22) */
@@ -52,7 +52,7 @@ typedef struct dl_outer_block {
     bool bad;                        /* result: in theta_out or state_out, not finite */
 } dl_outer_block;
 
-/* What a row that steps whole fragments is given. */
+/* The arguments of a row that steps whole fragments. */
 typedef struct dl_outer_whole {
     float *theta, *state[DL_OUTER_MAX_STATE]; /* in place */
     const float *g;
@@ -85,8 +85,9 @@ typedef struct dl_outer {
     bool linear; /* G moves theta by lr times what it adds to G or its momentum: a member's share of
                   * it is known before the others' (PROTOCOL P21) */
 
-    /* What is evaluated, sampled from and exported: 0: theta; k: state vector k - 1 in place of
-     * theta's trained region, once there was a commit. Replicas always train from theta. */
+    /* The vector that is evaluated, sampled from and exported. 0: theta; k: state vector k - 1 in
+     * place of theta's trained region, once there was a commit. Replicas always train from
+     * theta. */
     int evaluated;
 
     /* Options besides the learning rate that the row reads; others of other rows have no effect
@@ -100,7 +101,8 @@ typedef struct dl_outer {
 
 const dl_outer *dl_outer_find(const char *name);
 const dl_outer *dl_outer_at(size_t i);
-/* The row with one vector more, where the combiner keeps the last update. NULL: there is none. */
+/* The row with one vector more, where the combiner keeps the last update. NULL: no such row
+ * exists. */
 const dl_outer *dl_outer_beside(const char *name, const dl_combiner *combiner);
 dl_outer dl_outer_keeping(const dl_outer *row);       /* a copy that keeps */
 const dl_outer *dl_outer_of(const dl_config *config); /* of a run, the caller's own too */

@@ -1,20 +1,20 @@
 /* outer_step.c - one walk over memory; two where the combiner measures the members first.
  *
- * Threads share the f32 array by leaves of 1 MiB; a leaf is walked in blocks of 4096
- * elements (16 KiB), and everything that concerns a block is done while it is in cache.
+ * Threads share the f32 array by leaves of 1 MiB. A leaf is walked in blocks of 4096 elements (16
+ * KiB), and all work on a block is done while it is in cache.
  *
- *  1. What a block gives depends on its inputs alone; what is summed over blocks goes to a
- *     slot per block and is added in index order afterwards. So threads change no bit.
+ *  1. A block's results depend on its inputs alone; sums over blocks have a slot per block and are
+ *     added in index order afterwards. So threads change no bit.
  *  2. A leaf belongs to one thread; its hash goes to its slot.
  *  3. A block is read (theta, outer vectors, payloads) before it is written, so out may be in.
  *  4. A combined update (dl_outer_combine) is what is in room->G between the two halves of a
- *     block, so who steps with one gets the same bits.
+ *     block, so a step with one gives the same bits.
  *  5. An optimizer that steps whole fragments does so between the two halves, and the second one
  *     finds theta and the vectors done: it adopts, looks and hashes.
  *  6. From the first strip with a result that is not finite on, a thread adopts nothing, and
  *     the step fails.
- *  7. What is adopted as it is goes out strip by strip, in the step's own loop, where one local
- *     tensor takes all of it; the rest behind the block. */
+ *  7. Elements that are adopted unchanged are written strip by strip, in the step's own loop, if
+ *     one local tensor takes all of the block; the rest after the block. */
 #include "combine/mean.h"
 #include "outer/fragment_state.h"
 #include "outer/outer_rows.h"
@@ -40,7 +40,7 @@ static piece piece_of_stretch(const dl_outer_walk *s, piece p)
     const size_t *first = s->scratch->first_stretch + s->args->fragment;
     const dl_stretch *stretches = s->scratch->stretches + first[0], *low = stretches;
     const dl_stretch *high = s->scratch->stretches + first[1];
-    while (low < high) { /* the first stretch that ends behind p.begin */
+    while (low < high) { /* the first stretch that ends after p.begin */
         const dl_stretch *middle = low + (high - low) / 2;
         if (middle->end > p.begin)
             high = middle;
@@ -86,7 +86,7 @@ static void keep(const dl_outer_block *b, int n_state)
     if (b->hash) dl_leaf_add(&b->hash[n_state], b->state_out[n_state - 1], b->n * sizeof(float));
 }
 
-/* The first local tensor that ends behind `at`. */
+/* The first local tensor that ends after `at`. */
 static const dl_local_tensor *local_at(const dl_outer_walk *s, size_t at)
 {
     const dl_local_tensor *low = s->args->local;
@@ -358,7 +358,7 @@ static int count_sums(const dl_combine_plan *plan)
     return even ? 2 : 3;
 }
 
-/* What nobody knows before the contributions are in. */
+/* The values that are not known before the contributions are in. */
 static uint64_t bucket_seed(const dl_outer_walk *s)
 {
     dl_digest_stream stream;
@@ -388,7 +388,7 @@ static void norm_part(void *context, int part, int n_parts)
     dl_fp_leave(saved);
 }
 
-/* Only a walk tells how long it is what a combiner by element gives. */
+/* Only a walk gives the norm of a result that is combined by element. */
 static void rescale(dl_outer_walk *s, dl_pool *pool)
 {
     dl_pool_run(pool, norm_part, s);
@@ -487,7 +487,7 @@ diloco_status dl_outer_measure(double *out, const dl_fragment_state *in,
     return DILOCO_OK;
 }
 
-/* G is there: nothing is measured of the members but what they come to. */
+/* G is there: only the combined result is measured, not the members. */
 static void plan_nothing(dl_outer_walk *s)
 {
     dl_combine_plan *plan = &s->scratch->plan;

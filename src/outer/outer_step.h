@@ -1,6 +1,6 @@
-/* outer_step.h - the pure function at the heart: state(e+1) of one fragment from state(e),
- * the checked contributions and the entry's numbers, in one walk over memory (two, where the
- * combiner measures the members before).
+/* outer_step.h - the central pure function: state(e+1) of one fragment from state(e), the checked
+ * contributions and the entry's numbers. It walks memory once (twice, where the combiner measures
+ * the members before).
  *
  * For each piece of 1 MiB, on some thread, for each block of 4096 in it: decode every member,
  * combine, outer step, adopt, measure, hash. Equal bits on every machine, at any number of
@@ -15,7 +15,8 @@
 #include "outer/outer.h"
 #include "tensor/manifest.h"
 
-/* The state of a fragment (PROTOCOL P1, P3). Arrays owned by whoever laid it out. */
+/* The state of a fragment (PROTOCOL P1, P3). Its arrays are owned by the caller that laid it
+ * out. */
 typedef struct dl_fragment_state {
     float *theta;                     /* f32[n_trained + n_averaged] */
     float *outer[DL_OUTER_MAX_STATE]; /* f32[n_trained] each */
@@ -58,8 +59,8 @@ typedef struct dl_contribution_data {
     size_t mapped_len;
 } dl_contribution_data;
 
-/* What members come to, before the outer optimizer has a say: G, and the new values of what is not
- * f32. */
+/* The members' combined result, before the outer optimizer: G, and the new values of tensors that
+ * are not f32. */
 typedef struct dl_combined {
     float *g;                /* f32[n_trained + n_averaged] */
     unsigned char *integers; /* i64, little-endian, not aligned */
@@ -82,8 +83,8 @@ typedef struct dl_outer_step_args {
     const uint64_t *raw;    /* [n_members], for integers and booleans */
     size_t first, count;    /* of dl_outer_combine: these elements alone, first a multiple of
                              * DL_BLOCK, and the rest where it is 0; count 0: all */
-    const double *measured; /* … of all slices of form (cut.h), one after the other, what
-                             * dl_outer_measure gave; NULL: measured here, or nothing is */
+    const double *measured; /* results of dl_outer_measure for all slices of form (cut.h), one after
+                             * the other; NULL: measured here, or not at all */
 
     const dl_local_tensor *local; /* NULL: adopt nothing */
     size_t n_local;
@@ -92,14 +93,14 @@ typedef struct dl_outer_step_args {
     bool no_digest; /* for benchmarks: leaves out->digest zero */
 } dl_outer_step_args;
 
-/* What the pass measured on its way (for the record; docs/architecture.md section 9). */
+/* Measurements of the pass (for the record; docs/architecture.md section 9). */
 typedef struct dl_outer_step_facts {
     double aggregated_norm; /* ||G|| over the f32 array */
     double similarity;      /* mean pairwise cosine of the members; NaN with one member */
-    double divergence;      /* root mean square over members of ||g_m - mean g||; both NaN for
-                             * who has not read the members */
-    double own_cosine;      /* of the own member with G, which it is a part of; NaN where G is not
-                             * combined from it here */
+    double divergence;      /* root mean square over members of ||g_m - mean g||; both NaN if the
+                             * members were not read */
+    double own_cosine;      /* of the own member with G, which includes it; NaN if G was not
+                             * combined here */
     const char *combiner;   /* that was applied */
     size_t tolerated;       /* how many hostile members it bears, of those there were */
     bool fell_back;         /* there were too few for the rule's combiner */
@@ -116,39 +117,40 @@ DL_MUST_CHECK diloco_status dl_outer_scratch_reserve(dl_outer_scratch *scratch,
                                                      const dl_manifest *manifest,
                                                      const dl_outer *outer);
 void dl_outer_scratch_destroy(dl_outer_scratch *scratch);
-/* What it takes; of the buffers that members are decoded to, a codec with views touches none. */
+/* Bytes of the scratch; a codec with views does not touch the buffers that members are decoded
+ * to. */
 size_t dl_outer_scratch_bytes(const dl_manifest *manifest, const dl_combine_rule *rule,
                               size_t max_members, int n_threads);
 
-/* out = step(in); out and in may be the same state. DILOCO_ENUMERIC: a result is not finite;
- * the text names tensor and element; or the rule refuses so few members: such an entry is
- * aborted, and one that stands is void. Of a caller's own optimizer also what its step gave.
- * `in` is intact when out is another state. Whoever wants to
- * create an entry computes into another state, without `local`, and adopts when the entry
- * stands; who reads an entry that stands (its result is finite, or it is void) gives `local`
- * and walks memory once. */
+/* Compute out = step(in); out and in may be the same state. Returns DILOCO_ENUMERIC if a result is
+ * not finite (the text names tensor and element), or if the rule refuses that few members. Such an
+ * entry is aborted, and a committed one is void. Also returns the status of a caller's own
+ * optimizer. `in` is intact when out is another state. A replica that wants to create an entry
+ * computes into another state, without `local`, and adopts when the entry is committed. A replica
+ * that reads a committed entry (its result is finite, or it is void) gives `local` and walks memory
+ * once. */
 DL_MUST_CHECK diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
                                           const dl_outer_step_args *args,
                                           dl_outer_step_facts *facts, dl_outer_scratch *scratch,
                                           dl_pool *pool);
 
 /* Can a part of the elements be combined by itself? ALONE: without knowing of the others.
- * MEASURED: once all parts are measured. NO: what the rule gives is measured too. */
+ * MEASURED: once all parts are measured. NO: the rule's result is measured too. */
 typedef enum dl_cutting { DL_CUT_NO, DL_CUT_ALONE, DL_CUT_MEASURED } dl_cutting;
 dl_cutting dl_outer_cutting(const dl_combine_rule *rule);
 
-/* What the rule wants to know of the members, of one slice: each one's norm2, which args->members
- * have of the slice, and its dot products. args: members, form, fragment and first and count, which
- * are the slice's. As many numbers as dl_outer_n_measures says of it, which is a function of the
- * rule, the form and n_members. DILOCO_ENUMERIC: the rule refuses so few members. */
+/* Measure the members in one slice, as the rule needs it: each one's norm2, which args->members
+ * have of the slice, and the dot products. args: members, form, fragment, and the slice's first and
+ * count. Writes dl_outer_n_measures numbers, a function of the rule, the form and n_members.
+ * Returns DILOCO_ENUMERIC if the rule refuses that few members. */
 size_t dl_outer_n_measures(const dl_outer_step_args *args, dl_outer_scratch *scratch, size_t slice);
 DL_MUST_CHECK diloco_status dl_outer_measure(double *out, const dl_fragment_state *in,
                                              const dl_outer_step_args *args,
                                              dl_outer_scratch *scratch, dl_pool *pool);
 
-/* The first half of it: what the members come to, or a part of that (args.count), whose facts are
- * of nothing but that. A step with args.combined set to that gives the
- * bits that one with the members gives. DILOCO_ENUMERIC: the rule refuses so few members. */
+/* The first half of the step: combine the members, or a part of the elements (args.count); facts
+ * are of that part alone. A step with args.combined set to the result gives the same bits as one
+ * with the members. Returns DILOCO_ENUMERIC if the rule refuses that few members. */
 DL_MUST_CHECK diloco_status dl_outer_combine(dl_combined *out, const dl_fragment_state *in,
                                              const dl_outer_step_args *args,
                                              dl_outer_step_facts *facts, dl_outer_scratch *scratch,
@@ -160,8 +162,9 @@ const double *dl_outer_gram(const dl_outer_step_args *args, dl_outer_scratch *sc
                             dl_pool *pool);
 
 /* The same slice by slice, as dl_outer_measure does for the rule: each member's norm2, and the dot
- * products where the rule says that it is checked. From args->measured, all slices' one behind the
- * other, come *norm2 and the dot products, or NULL; these are the bits of who has all of them. */
+ * products where the rule says that it is checked. dl_outer_compared makes *norm2 and the dot
+ * products, or NULL, from args->measured of all slices in order. They have the same bits as a
+ * measurement of the whole. */
 size_t dl_outer_n_compared(const dl_outer_step_args *args, dl_outer_scratch *scratch, size_t slice);
 void dl_outer_compare(double *out, const dl_outer_step_args *args, dl_outer_scratch *scratch,
                       dl_pool *pool);

@@ -36,7 +36,7 @@ static void check_same(world *w, dl_hash *want, dl_outer_step_facts *facts)
     CHECK(facts->own_cosine == w->facts.own_cosine || isnan(facts->own_cosine));
 }
 
-/* What one combines for all is what each would have combined. */
+/* One replica's combined update for all equals the result that each would have combined. */
 static void check_in_two_halves(world *w, dl_hash want, const dl_outer_step_facts *facts)
 {
     dl_combined parts = {.g = calloc(w->n_f32, sizeof(float))};
@@ -61,7 +61,8 @@ static void look_at_slice(world *w, size_t i)
                                      w->args.count, &w->members[m].norm2));
 }
 
-/* What each makes of a slice, from what each has measured of one, is what one makes of all. */
+/* Slices combined by each owner, from each owner's measurements, equal the result of one that
+ * combines all. */
 static void check_in_slices(world *w, dl_hash want)
 {
     dl_combined parts = {.g = calloc(w->n_f32, sizeof(float))};
@@ -141,7 +142,7 @@ TEST(every_combiner_gives_the_same_bits_at_any_threads_and_instruction_set_and_t
     close_world(&w);
 }
 
-/* At lr 1, theta moves by what is kept; what is averaged by its members' mean. */
+/* At lr 1, theta moves by the kept part; averaged elements move by their members' mean. */
 TEST(p1_centered_clipping_keeps_its_update_in_the_state_and_goes_on_from_it)
 {
     dl_combine_rule rule = rule_of("centered_clip", DL_MIX_NONE);

@@ -1,6 +1,6 @@
 /* outer_step_test.c - the fused pass against the formulas of docs/architecture.md section 2 applied
- * one element at a time, bit for bit: on every instruction set, at 1 to 3 threads, in place and
- * not, with views and with copies, with blocks that several tensors or rules share. */
+ * one element at a time, bit for bit. It runs on every instruction set, at 1 to 3 threads, in place
+ * and not, with views and with copies, with blocks that several tensors or rules share. */
 #include "step_world.h"
 
 /* out is the Nesterov step of in, its digest that of the memory at rest. */
@@ -203,7 +203,7 @@ TEST(fed_41_booleans_go_by_the_majority_of_weights_and_ties_are_true)
                 w.booleans[m][i] = i >> m & 1;
             for (int m = 0; m < 3; m++)
                 yes += i >> m & 1 ? raw[m] : 0;
-            w.in.booleans[i] = 2 * yes >= all; /* what we expect, kept there */
+            w.in.booleans[i] = 2 * yes >= all; /* the expected values, kept there */
         }
         CHECK_OK(step(&w, &w.out));
         CHECK_BYTES(w.in.booleans, w.out.booleans, 8);

@@ -3,13 +3,13 @@
  *     static inline DL_BODY void <row>_tile(const dl_outer_block *b, const float *G, size_t at,
  *                                           size_t n)
  *
- * theta_out[at + i], state_out[..][at + i] from theta[at + i], state[..][at + i], G[i], i < n,
- * and DL_OUTER_KERNEL(<row>) makes of it the kernel <row> over a block, for every instruction
- * set: combine, apply the rule, sum G*G, look for what is not finite, hash, and adopt.
+ * theta_out[at + i], state_out[..][at + i] from theta[at + i], state[..][at + i], G[i], i < n.
+ * DL_OUTER_KERNEL(<row>) makes the kernel <row> over a block of it, for every instruction set:
+ * combine, apply the rule, sum G*G, look for values that are not finite, hash, and adopt.
  *
- * A tile is small, so that its G never leaves the first cache, and so that the processor has
- * all streams of memory in flight at once: with one loop for each of these over 4096
- * elements the step reached half of the streaming bandwidth on one core, this way all of it. */
+ * A tile is small, so that its G never leaves the first cache, and so that the processor has all
+ * streams of memory in flight at once. With one loop for each of these over 4096 elements the step
+ * reached half of the streaming bandwidth on one core; this way it reaches all of it. */
 #ifndef DL_OUTER_OUTER_TILE_H
 #define DL_OUTER_OUTER_TILE_H
 
@@ -20,7 +20,7 @@
 enum {
     DL_LANES = 16,
     DL_TILE = 64,   /* elements */
-    DL_STRIP = 256, /* hashed at a time, right behind the step; 128 to 512 are much the same */
+    DL_STRIP = 256, /* hashed at a time, right after the step; 128 to 512 are much the same */
 };
 
 typedef struct dl_tile_sums {

@@ -14,7 +14,7 @@ static int64_t integer_at(const dl_outer_step_args *args, size_t m, size_t i)
 /* sum / total, rounded half up. */
 static int64_t rounded(__int128 sum, uint64_t total)
 {
-    DL_ASSERT(total > 0); /* dl_weights, and whoever reads an entry, saw to it */
+    DL_ASSERT(total > 0); /* ensured by dl_weights, and by every reader of an entry */
     __int128 mean = sum / total, rest = sum % total;
     if (rest < 0) mean--, rest += total; /* now the mean is rounded down */
     return (int64_t)(rest >= total - rest ? mean + 1 : mean);
@@ -61,8 +61,8 @@ static uint8_t majority(const dl_outer_step_args *args, size_t i, bool weighted)
     return yes >= total - yes;
 }
 
-/* A combiner that ignores weights is there for members that lie: then of integers the median
- * counts, and of booleans the heads. */
+/* A combiner that ignores weights is for runs with malicious members: then of integers the median
+ * counts, and of booleans the majority of members. */
 void dl_walk_combine_discrete(const dl_outer_walk *s, unsigned char *integers,
                               unsigned char *booleans)
 {

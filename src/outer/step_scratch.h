@@ -12,7 +12,7 @@ enum {
 };
 
 /* A run of elements of the f32 array that are treated alike: all or none decay, and where the
- * combiner tells tensors apart, one tensor. */
+ * combiner treats tensors separately, one tensor. */
 typedef struct dl_stretch {
     size_t begin, end;
     bool decay;
@@ -68,8 +68,9 @@ void dl_step_spread(double *norm2, const float *const *g, const float *const *we
  * previous update. */
 void dl_step_measure(const dl_outer_step_args *args, const dl_fragment_state *in,
                      dl_outer_scratch *scratch, dl_pool *pool);
-/* The same by slices (outer_step.h): what args->first and count add to it, so many numbers; and
- * scratch->norm2 and plan.gram from args->measured, those of all slices. */
+/* The same by slices (outer_step.h): dl_step_measure_slice writes the n_measures numbers that
+ * args->first and count add. dl_step_take_measured fills scratch->norm2 and plan.gram from
+ * args->measured, those of all slices. */
 size_t dl_step_n_measures(const dl_outer_step_args *args, dl_outer_scratch *scratch, size_t slice);
 void dl_step_measure_slice(double *out, const dl_outer_step_args *args, const dl_fragment_state *in,
                            dl_outer_scratch *scratch, dl_pool *pool);

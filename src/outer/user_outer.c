@@ -63,7 +63,7 @@ static diloco_status whole(const dl_outer *row, const dl_outer_whole *given)
     diloco_status status = u->step(u->user, &step);
     dl_fp_leave(saved);
     if (!status) return DILOCO_OK;
-    /* A store that cannot be reached is asked again; this is none. */
+    /* A store that cannot be reached is asked again; this is no store. */
     if (status == DILOCO_EUNREACHABLE || (unsigned)status >= DILOCO_N_STATUS) status = DILOCO_EIO;
     return dl_fail(status, "outer optimizer %s failed on fragment %u: %s", row->name,
                    given->fragment, diloco_status_name(status));
@@ -71,7 +71,7 @@ static diloco_status whole(const dl_outer *row, const dl_outer_whole *given)
 
 /* ---- the row */
 
-/* What it is called in snapshots. */
+/* Its name in snapshots. */
 static diloco_status take_vector_name(dl_outer_user *u, int k)
 {
     const char *given = u->given.vector_names[k];
@@ -99,7 +99,7 @@ static dl_outer row_of(dl_outer_user *u)
                     .scalars = scalars,
                     .block = blocks[u->given.n_vectors],
                     .whole = whole,
-                    .counts = true, /* it may: it is told the commits */
+                    .counts = true, /* allowed: it gets the commits */
                     .context = &u->given,
                     .options = {DL_OUTER_OPTION("momentum")},
                     .most_lr = (double)INFINITY};

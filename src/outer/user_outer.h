@@ -12,8 +12,8 @@ typedef struct dl_outer_user {
     dl_outer row, keeping; /* keeping: beside a combiner that reads the last update */
 } dl_outer_user;
 
-/* Stays where it is while a row is used. DILOCO_EINVAL: no name, no step, too many vectors, or
- * names of theirs that are none. */
+/* Its address has to stay while a row is used. Returns DILOCO_EINVAL if a name or step is missing,
+ * if there are too many vectors, or if a vector's name is invalid. */
 DL_MUST_CHECK diloco_status dl_outer_user_init(dl_outer_user *out, const diloco_user_outer *given);
 
 #endif
