@@ -48,12 +48,12 @@ typedef struct diloco_clients {
     diloco_status (*round)(void *user, uint64_t entry);
 } diloco_clients;
 
-/* Join the run and live to its end: train clients (run.role "worker"), close rounds ("server"), or
- * both. Returns DILOCO_EINVAL if the run has no clients (clients.total_clients), or if a report
- * does not fit the run (by the client's name); DILOCO_EREFUSED, as for every federated run;
- * DILOCO_EDIFFERS if a client's state is lost (clients.on_lost_state); DILOCO_EINTERRUPTED after
- * diloco_run_interrupt; otherwise what diloco_run_join and diloco_step return. After an error close
- * the run; the same calls on a new handle resume. */
+/* Join the run and stay until its end: train clients (run.role "worker"), close rounds ("server"),
+ * or both. Returns DILOCO_EINVAL if the run has no clients (clients.total_clients), or if a report
+ * does not fit the run (the text names the client). Returns DILOCO_EREFUSED as for every federated
+ * run, DILOCO_EDIFFERS if a client's state is lost (clients.on_lost_state), and DILOCO_EINTERRUPTED
+ * after diloco_run_interrupt. It also returns the errors of diloco_run_join and diloco_step. After
+ * an error close the run; the same calls on a new handle resume. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_clients_run_sized(diloco_run *run,
                                                                     const diloco_clients *clients,
                                                                     size_t size);

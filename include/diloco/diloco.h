@@ -30,7 +30,7 @@ extern "C" {
     (DILOCO_VERSION_MAJOR * 10000 + DILOCO_VERSION_MINOR * 100 + DILOCO_VERSION_PATCH)
 
 DILOCO_API const char *diloco_version(void); /* of the library: "0.2.0" */
-DILOCO_API int diloco_version_number(void);  /* … as DILOCO_VERSION_NUMBER */
+DILOCO_API int diloco_version_number(void);  /* the same as DILOCO_VERSION_NUMBER */
 DILOCO_API const char *diloco_isa(void);     /* the vector kernels in use: "avx512", … */
 DILOCO_API int diloco_cores(void);           /* that this process may use */
 

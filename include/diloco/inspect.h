@@ -72,9 +72,9 @@ typedef struct diloco_replica_status {
     uint64_t step, entry, position;
     double steps_per_s;
     char host[64];
-    /* Of its last contribution, 0 before the first: how long behind it an entry may close without
-     * the missing, as the replica derived it, and the link as it measured it (docs/protocol.md,
-     * Deadlines): bits/s, seconds of a request. */
+    /* After its last contribution (0 before the first): the deadline that the replica derived,
+     * after which an entry may close without missing replicas. Then its link as it measured it
+     * (docs/protocol.md, Deadlines): bits/s, seconds of a request. */
     double deadline_s, up_bps, down_bps, request_s;
     diloco_rejections rejected;
     uint64_t strikes;      /* of these, towards check.ban_after */
@@ -89,7 +89,7 @@ typedef struct diloco_replica_status {
 typedef struct diloco_run_wait {
     uint64_t entry, position; /* of its due point; position: 0 in asynchronous runs */
     size_t n_awaited;         /* its roster; before there is one run.replicas; asynchronous: 1 */
-    size_t n_there;           /* contributions to it in the store; asynchronous: not told, 0 */
+    size_t n_there;           /* contributions to it in the store; asynchronous: not known, 0 */
     size_t n_missing;         /* of the roster */
     char missing[64][32];     /* the first of them */
 } diloco_run_wait;
@@ -139,11 +139,11 @@ typedef diloco_status (*diloco_roster_fn)(void *user, const char *roster, const 
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_roster_walk(const char *url, diloco_roster_fn fn,
                                                               void *user);
 
-/* The names that a closed roster gives to the key of that file (NULL or "": where keys are unless
- * told otherwise), in the roster's order. `begun`: the key has signed a generation of that name.
- * `beats`: the heartbeat of that generation changed within run.patience. It is set only with
- * `watch`, which waits that long where a heartbeat does not change. Forged end/ and gen/ objects
- * change nothing. DILOCO_EREFUSED: the roster is not closed. A status of fn other than OK stops the
+/* The names that a closed roster gives to the key of that file (NULL or "": the default key file),
+ * in the roster's order. `begun`: the key has signed a generation of that name. `beats`: the
+ * heartbeat of that generation changed within run.patience. It is set only with `watch`, which
+ * waits that long where a heartbeat does not change. Forged end/ and gen/ objects change nothing.
+ * Returns DILOCO_EREFUSED if the roster is not closed. A status of fn other than OK stops the
  * walk. */
 typedef diloco_status (*diloco_own_name_fn)(void *user, const char *replica, bool begun,
                                             bool beats);
@@ -239,8 +239,8 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_takeover(diloco_takeover_rep
  * which every replica stops (two replicas, or one committer; docs/protocol.md P7). The newest
  * generation of `replica` creates an abort at the log's end, which declares that entry and those
  * after it void. The run continues from the state before it. With `replica` NULL it only reports
- * the change. Stop all replicas first. Returns DILOCO_EINVAL if there is nothing to void;
- * DILOCO_ENOENT if no such replica has ever begun; DILOCO_EEXIST if a replica is alive;
+ * the change. Stop all replicas first. Returns DILOCO_EINVAL if there is nothing to void, and
+ * DILOCO_ENOENT if no such replica has ever begun. Returns DILOCO_EEXIST if a replica is alive, and
  * DILOCO_EREFUSED if this machine's key may not create entries. */
 typedef struct diloco_void_report {
     uint64_t entry; /* that cannot be read; those from it up to `at` are void */
@@ -256,12 +256,12 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_void(diloco_void_report *out
     return diloco_void_sized(out, sizeof *out, url, replica);
 }
 
-/* The shared model after the last entry (or after `entries` of them) as safetensors bytes: the
- * model's tensors under their names, as they are to be evaluated: theta, or what the outer
- * optimizer evaluates in its place (schedule_free: the mean). Beside them the outer optimizer's
- * vectors as "diloco.<vector>.<name>", say "diloco.momentum.embed", for a run that continues from
- * there. For the model alone skip names that begin with "diloco.". The caller frees *bytes
- * with diloco_free. */
+/* The shared model after the last entry (or after `entries` of them) as safetensors bytes. It has
+ * the model's tensors under their names, as they are to be evaluated: theta, or the vector that the
+ * outer optimizer evaluates in its place (schedule_free: the mean). It also has the outer
+ * optimizer's vectors as "diloco.<vector>.<name>", say "diloco.momentum.embed", for a run that
+ * continues from there. For the model alone skip names that begin with "diloco.". The caller frees
+ * *bytes with diloco_free. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_theta_read(void **bytes, size_t *len,
                                                              uint64_t *entry, const char *url,
                                                              uint64_t entries);

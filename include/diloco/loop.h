@@ -25,7 +25,7 @@
  * One fragment is in flight at a time.
  *
  * A refused commit (or one that went wrong: see diloco_loop_perform) leaves theta and the outer
- * state as they were, puts the fragment's tensors back to theta, and the fragment is due again:
+ * state as they were, and puts the fragment's tensors back to theta. The fragment is due again:
  * current_step did not move. Data is not replayed.
  *
  * Float32 in memory, any type through diloco_loop_copy. Equal inputs give equal bits at any number
@@ -124,10 +124,10 @@ typedef struct diloco_loop_options {
 
 /* ---- the loop */
 
-/* DILOCO_EINVAL, by the option's name: sync_every below the number of fragments or not a multiple
- * of it; fragment_sync_delay not below sync_every / fragments; alpha not in 0 … 1; a bucket smaller
- * than one element; a function that is missing; an outer optimizer that does not exist.
- * DILOCO_ENOMEM. */
+/* Returns DILOCO_EINVAL, with the option's name, if sync_every is below the number of fragments or
+ * not a multiple of it. The same if fragment_sync_delay is not below sync_every / fragments, alpha
+ * is not in 0 … 1, or a bucket is smaller than one element. The same if a function is missing or
+ * the outer optimizer does not exist. DILOCO_ENOMEM. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_create(
     diloco_loop **out, const diloco_loop_options *options, const diloco_communicator *communicator);
 
@@ -160,9 +160,9 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_step(diloco_loop *loop);
  *
  * perform sets *committed to the vote (NULL: not wanted). Returns DILOCO_EINVAL if nothing is
  * prepared. If the exchange failed here (all_reduce, wait, errored, or DILOCO_ENUMERIC for a mean
- * that is not finite), the vote is no, the state is that after a refused commit, and the error is
- * returned: the loop may continue. After DILOCO_ENUMERIC of the outer step itself, or an error of
- * options.outer, *committed is true and this replica's state is to be loaded from elsewhere. */
+ * that is not finite), the vote is no. The state is then that after a refused commit, the error is
+ * returned, and the loop may continue. After DILOCO_ENUMERIC of the outer step itself, or an error
+ * of options.outer, *committed is true and this replica's state is to be loaded from elsewhere. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_prepare(diloco_loop *loop);
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_perform(diloco_loop *loop, bool *committed);
 
@@ -203,10 +203,12 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_view(diloco_loop *loop, u
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_digest(const diloco_loop *loop,
                                                               char hex[33]);
 
-/* The outer state (theta, vectors, counters) in one file (docs/formats.md), replaced as a whole;
- * loading it continues bitwise, once the caller has restored his own: the registered tensors are
- * not touched. With nothing in flight. load: DILOCO_EDIFFERS: of other tensors, another optimizer
- * or schedule; DILOCO_EPROTO: damaged; DILOCO_ENOENT, DILOCO_EIO; after an error all is as it was.
+/* Save or load the outer state (theta, vectors, counters) in one file (docs/formats.md), which is
+ * replaced as a whole. A loop that loads it continues bitwise, once the caller has restored its own
+ * state: the registered tensors are not touched. Nothing may be in flight. load returns
+ * DILOCO_EDIFFERS if the file is of other tensors, another optimizer or another schedule, and
+ * DILOCO_EPROTO if it is damaged. It also returns DILOCO_ENOENT and DILOCO_EIO. After an error all
+ * is as it was.
  */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_save(const diloco_loop *loop,
                                                             const char *path);

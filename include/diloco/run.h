@@ -11,10 +11,10 @@
  *     }
  *     diloco_run_close(run);
  *
- * A run is a log of commits in a store (docs/architecture.md). diloco_step does nothing but count
- * until H steps are complete; then it sends how far the tensors moved since the last entry
- * (g = before - after), waits until the entry is committed, and overwrites the tensors with the
- * new shared model. Inner optimizer state is never touched.
+ * A run is a log of commits in a store (docs/architecture.md). diloco_step only counts until H
+ * steps are complete. Then it sends how far the tensors moved since the last entry (g = before -
+ * after). It waits until the entry is committed, and overwrites the tensors with the new shared
+ * model. Inner optimizer state is never touched.
  *
  * A handle: one thread at a time, except diloco_run_interrupt. */
 #ifndef DILOCO_RUN_H
@@ -73,11 +73,11 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private(diloco_run *run, c
  * it. To join it reads the newest snapshot, applies the entries after it, and restores this
  * replica's saved private state. The tensors then hold the values to train from.
  *
- * Returns DILOCO_EDIFFERS if the store holds another run, and names the difference;
- * DILOCO_EUNREACHABLE if the store does not answer within run.store_timeout; DILOCO_EREFUSED if the
- * store or the roster does not admit this replica; DILOCO_EINVAL if no tensor is registered;
- * DILOCO_EINTERRUPTED after diloco_run_interrupt. After an error nothing is held and the call may
- * be repeated; the tensors' values are unspecified. */
+ * Returns DILOCO_EDIFFERS if the store holds another run, and names the difference. Returns
+ * DILOCO_EUNREACHABLE if the store does not answer within run.store_timeout, and DILOCO_EREFUSED if
+ * the store or the roster does not admit this replica. Returns DILOCO_EINVAL if no tensor is
+ * registered, and DILOCO_EINTERRUPTED after diloco_run_interrupt. After an error nothing is held
+ * and the call may be repeated; the tensors' values are unspecified. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_join(diloco_run *run);
 
 typedef struct diloco_step_report {
@@ -148,7 +148,8 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_theta(const diloco_run *ru
 DILOCO_API void diloco_run_interrupt(diloco_run *run);
 
 /* diloco_run_save saves the private state as it is now, so that a resume is bitwise. Returns
- * DILOCO_EFULL or DILOCO_EIO if the state folder cannot be written; what was saved before is kept.
+ * DILOCO_EFULL or DILOCO_EIO if the state folder cannot be written; the state that was saved before
+ * is kept.
  */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_save(diloco_run *run);
 
@@ -163,8 +164,8 @@ DILOCO_API void diloco_run_close(diloco_run *run);
 /* ---- more: devices, gradients, records, hooks, parts of the caller's own */
 
 /* diloco_run_open_with is diloco_run_open with parts of the caller's own (user.h). Returns also
- * DILOCO_EINVAL if there are no parts, a part lacks its name or a function that it needs, an option
- * names another part, or another open store has that name. */
+ * DILOCO_EINVAL if there are no parts, or if a part lacks its name or a function that it needs. The
+ * same if an option names another part, or if another open store has that name. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status
 diloco_run_open_with_sized(diloco_run **out, const diloco_config *config, const char *replica,
                            const diloco_user_parts *parts, size_t size);
@@ -197,9 +198,9 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_gradient(diloco_run *run, 
 
 /* diloco_run_base registers a tensor that the model has and that is never exchanged, such as a
  * frozen weight under an adapter. The run keeps its name, its kind (type and shape in the caller's
- * words, at most 127 bytes) and a digest of its values; the values are read during this call only,
+ * words, at most 127 bytes) and a digest of its values. The values are read during this call only,
  * at about memory speed. All replicas register the same ones in the same order: diloco_run_join
- * returns DILOCO_EDIFFERS and names the first that differs. Before diloco_run_join. Returns
+ * returns DILOCO_EDIFFERS and names the first that differs. Call it before diloco_run_join. Returns
  * DILOCO_EINVAL if the name is invalid, registered before, or that of a diloco_run_tensor;
  * DILOCO_ENOMEM. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_base(diloco_run *run, const char *name,
@@ -225,13 +226,13 @@ DILOCO_API void diloco_run_record(diloco_run *run, const char *line, size_t len)
 DILOCO_API void diloco_run_on_lr(diloco_run *run, double (*fn)(void *user, uint64_t entry),
                                  void *user);
 
-/* Where check.probe is set: the loss, on samples that no replica trains on, of a model that is no
- * replica's: the tensors in registered order, each in its type, in host memory, during the call.
- * Called by the replica that closes an entry, once for the shared model and once for each
- * contribution, inside diloco_run_join, diloco_step and diloco_run_perform, on their thread (so not
- * after diloco_run_split); the registered tensors have to be afterwards as they were. Any measure
- * of which less is better; the fewer samples, the more noise. An error ends the call it is made
- * from. Before join. */
+/* Where check.probe is set: the function returns the loss of a model on samples that no replica
+ * trains on. The model's tensors come in registered order, each in its type, in host memory, during
+ * the call; they are no replica's. The replica that closes an entry calls it once for the shared
+ * model and once for each contribution. The call is inside diloco_run_join, diloco_step and
+ * diloco_run_perform, on their thread (so not after diloco_run_split). The registered tensors have
+ * to be unchanged afterwards. Any measure of which less is better; the fewer samples, the more
+ * noise. An error ends the call it is made from. Before join. */
 typedef diloco_status (*diloco_probe_fn)(void *user, double *loss, const void *const *data,
                                          size_t n);
 DILOCO_API void diloco_run_on_probe(diloco_run *run, diloco_probe_fn fn, void *user);

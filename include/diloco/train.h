@@ -59,10 +59,10 @@ diloco_train_create_with(const diloco_config *config, const diloco_train_hooks *
     return diloco_train_create_with_sized(config, hooks, sizeof *hooks);
 }
 
-/* Live one replica to the end of the run: create or join, train, exchange, evaluate, record.
- * Options that nobody gave are those of the run. Warnings of diloco_train_check are in the
- * record. DILOCO_EINTERRUPTED: stopped by hooks->stop, state saved. DILOCO_ENUMERIC: 100 steps in
- * a row had no finite gradient. */
+/* Run one replica to the end of the run: create or join, train, exchange, evaluate, record. Options
+ * that are not given are those of the run. Warnings of diloco_train_check are in the record.
+ * DILOCO_EINTERRUPTED: stopped by hooks->stop, state saved. DILOCO_ENUMERIC: 100 steps in a row had
+ * no finite gradient. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_sized(const diloco_config *config,
                                                               const char *replica,
                                                               const diloco_train_hooks *hooks,
@@ -171,11 +171,12 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_data_check(diloco_data_repor
     return diloco_data_check_sized(out, sizeof *out, config);
 }
 
-/* Read a model of Hugging Face's (docs/huggingface.md) into the folder `to`: model.safetensors for
- * trainer.init_from, in float32 and tensor by tensor the same values; model.toml, a configuration
- * that begins from it; tokenizer.json where there is one. DILOCO_EREFUSED: config.json asks for
- * what `gpt` does not do, by name. DILOCO_EPROTO: a file is damaged, or a tensor missing, too many,
- * or of another shape or type than config.json says. DILOCO_ENOENT, DILOCO_EIO, DILOCO_EFULL. */
+/* Read a model of Hugging Face's (docs/huggingface.md) into the folder `to`. It writes
+ * model.safetensors for trainer.init_from, in float32 with the same values tensor by tensor, and
+ * model.toml, a configuration that begins from it. It copies tokenizer.json where there is one.
+ * Returns DILOCO_EREFUSED if config.json needs a feature that `gpt` does not have, and names it.
+ * Returns DILOCO_EPROTO if a file is damaged, or if a tensor is missing, surplus, or of another
+ * shape or type than in config.json. DILOCO_ENOENT, DILOCO_EIO, DILOCO_EFULL. */
 typedef struct diloco_import_report {
     uint64_t parameters, tensors, files;
     uint64_t positions; /* the longest text it was made for */
@@ -190,9 +191,9 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_import(diloco_import_report 
 }
 
 /* Write the shared model of the run at config's run.store after its last entry, in a format of
- * diloco_export_format_at: "hf" (`to` is a folder that transformers loads), "npz" or "gguf" (a
- * file). dtype: "f32", or rounded to "bf16" or "f16". DILOCO_EINVAL: an unknown format or dtype.
- * DILOCO_EREFUSED: the format has no place for the run's model, or for the dtype. */
+ * diloco_export_format_at. "hf" writes a folder `to` that transformers loads; "npz" and "gguf"
+ * write a file. dtype: "f32", or rounded to "bf16" or "f16". Returns DILOCO_EINVAL if the format or
+ * dtype is unknown, and DILOCO_EREFUSED if the format cannot hold the run's model or the dtype. */
 typedef struct diloco_export_report {
     uint64_t entry, tensors;
 } diloco_export_report;

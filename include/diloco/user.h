@@ -5,25 +5,25 @@
  *     diloco_user_parts parts = {.outer = &outer};
  *     diloco_run_open_with(&run, config, "r0", &parts);
  *
- * A part takes part as one of the library's own does: its option is "user:" and its name
- * (server.diloco.outer_optimizer = "user:sign"), which giving the part sets, so run.json says it,
- * the digest of the options covers it, and a replica, a replay or a
- * program without a part of that name is refused by name. The caller gives a name its meaning: a
- * part that computes something else needs another name ("sign-2").
+ * A part is used like one of the library's own. Its option is "user:" and its name
+ * (server.diloco.outer_optimizer = "user:sign"), which giving the part sets. So the option is in
+ * run.json and in the digest of the options. A replica, a replay or a program without a part of
+ * that name is refused, and the error names the part. The caller gives a name its meaning: a part
+ * that computes something else needs another name ("sign-2").
  *
  * Every replica and every replay of the log calls outer optimizer, combiner and codec for itself,
- * and must get the same bits. So they are pure functions: of their arguments alone, not of the
- * time, of random numbers that others do not draw, of addresses, of anything kept from call to
- * call, and with sums in an order that does not depend on threads. Where machines differ (another
- * instruction set, another math library) it is for the caller to see that the bits do not; the
- * library computes digests and says which entry differs. They are called with rounding to nearest,
- * denormal numbers as they are.
+ * and must get the same bits. So they are pure functions of their arguments. They do not depend on
+ * the time, on random numbers that others do not draw, on addresses, or on anything kept from call
+ * to call. The order of their sums does not depend on threads. If machines differ (another
+ * instruction set, another math library), the caller has to ensure equal bits. The library computes
+ * digests and reports the entry that differs. They are called with rounding to nearest, denormal
+ * numbers as they are.
  *
  * Threads: outer optimizer and combiner `coefficients` are called one at a time in a run, on a
- * thread of the library's or the caller's; combiner `elements` and the codec's functions on several
- * at once. Store functions are called on several threads, those of one handle one at a time. No
- * function may call the run. The object of `user` is the caller's and stays until diloco_run_close;
- * the structs are copied.
+ * thread of the library's or the caller's. Combiner `elements` and the codec's functions are called
+ * on several at once. Store functions are called on several threads, those of one handle one at a
+ * time. No function may call the run. The object of `user` is the caller's and stays until
+ * diloco_run_close; the structs are copied.
  *
  * Names are 1 to 26 letters, digits and ._- signs. `size` is each struct's sizeof (status.h); a
  * member that is 0 or NULL has its default. */
@@ -55,13 +55,13 @@ typedef struct diloco_user_step {
                                           * it (theta - learning_rate g is plain SGD) */
 } diloco_user_step;
 
-/* Called once for each committed entry that this replica folds; once more where it proposed an
- * entry and another's is in its place; and again for entries that a join, a resume or a replay
- * folds: so what it needs to remember has to be in the vectors, which are part of the shared state
- * (digests, snapshots, joins). It costs the run a buffer of its largest fragment, and is not shared
- * out to threads. `step` returns DILOCO_OK; DILOCO_ENUMERIC: the entry is aborted; anything else
- * ends the call in progress and the run with that, DILOCO_EUNREACHABLE and what is no status with
- * DILOCO_EIO. */
+/* Called once for each committed entry that this replica applies, and once more if it proposed an
+ * entry and another's was committed. It is called again for entries that a join, a resume or a
+ * replay applies. So its memory has to be in the vectors, which are part of the shared state
+ * (digests, snapshots, joins). It costs the run a buffer of its largest fragment, and is not
+ * divided among threads. `step` returns DILOCO_OK, or DILOCO_ENUMERIC to abort the entry. Any other
+ * status ends the call in progress and the run with that status; DILOCO_EUNREACHABLE and invalid
+ * statuses end it with DILOCO_EIO. */
 typedef struct diloco_user_outer {
     size_t size;
     const char *name;
@@ -125,8 +125,9 @@ typedef struct diloco_user_codec {
 /* ---- store: named objects, created exactly once
  *
  * Its URL is user://NAME or user://NAME/PLACE; with run.store empty it is the first. The name is
- * known in this process as long as a run that was opened with it is: other runs, and what
- * <diloco/inspect.h> reads, find the store by it; two stores of one name at a time are refused.
+ * known in this process as long as a run that was opened with it is open. Other runs, and the
+ * functions of <diloco/inspect.h>, find the store by it. Two stores of one name at a time are
+ * refused.
  *
  * Keys are "a/b/c" of letters, digits and ._=- signs, at most 512 bytes. Functions return
  * DILOCO_OK, or: DILOCO_ENOENT not there; DILOCO_EUNREACHABLE it may come back (it is asked again);
@@ -151,15 +152,15 @@ typedef struct diloco_user_store {
     const char *name;
     void *user;
 
-    /* A handle, into *handle. `place`: what follows the name and a slash, or "". `create`:
-     * make it where it is not there; otherwise that is DILOCO_ENOENT. close is called only for what
-     * open gave. */
+    /* Open a handle, into *handle. `place`: the text after the name and a slash, or "". `create`:
+     * make the place if it does not exist; otherwise return DILOCO_ENOENT. close is called only for
+     * handles of open. */
     diloco_status (*open)(void *user, void **handle, const char *place, bool create);
     void (*close)(void *user, void *handle);
 
-    /* Publish the parts, one after the other, as one object if the name is free: all or nothing to
-     * any reader, durable at return, and of several at once exactly one. *taken = true and
-     * DILOCO_OK: it was there already. */
+    /* Publish the parts, one after the other, as one object if the name is free. It is all or
+     * nothing to any reader and durable at return, and of several writers at once exactly one
+     * succeeds. *taken = true and DILOCO_OK: it was there already. */
     diloco_status (*create)(void *user, void *handle, const char *key,
                             const diloco_user_bytes *parts, size_t n_parts, bool *taken,
                             double timeout_s);
@@ -168,8 +169,8 @@ typedef struct diloco_user_store {
                          double timeout_s);
     diloco_status (*read)(void *user, void *handle, const char *key,
                           const diloco_user_reader *reader, double timeout_s);
-    /* Call found for every key that begins with `prefix` ("" or ending in a slash) and is behind
-     * `after` (NULL: all) in byte order, ascending, with its object's length. */
+    /* Call found for every key that begins with `prefix` ("" or ending in a slash) and is greater
+     * than `after` (NULL: all) in byte order, ascending, with its object's length. */
     diloco_status (*list)(void *user, void *handle, const char *prefix, const char *after,
                           diloco_user_found_fn found, void *context, double timeout_s);
     /* Gone afterwards; not there: DILOCO_OK. */
