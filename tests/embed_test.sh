@@ -1,7 +1,7 @@
 #!/bin/sh
-# embed_test.sh BUILD_FOLDER - examples/embed.c, compiled as its first lines say, does what they
-# say: two processes train on different data and end with the same weights, near the truth; the
-# same commands again find the run ended; it stays short.
+# embed_test.sh BUILD_FOLDER - examples/embed.c, compiled as its first lines say, works as they say.
+# Two processes train on different data and end with the same weights, near the truth. The same
+# commands again find the run ended. The example stays short.
 set -eu
 
 build=$(cd "$1" && pwd)

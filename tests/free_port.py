@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """free_port.py: prints a port of loopback without a listener.
 
-It is none that the system gives to whoever asks for any: other tests do that all the time, also
-between this and the start of the server that is to have the port, or while that is down.
+The port is outside the range from which the system assigns ports. Other tests get such ports all
+the time, also between this and the start of the server, or while that is down.
 """
 import random
 import socket

@@ -1,6 +1,6 @@
-/* loop_run_test.c - a loop over an exchange that gives back what it gets, and a run of one replica,
- * trained alike: LIB-7 (a streaming interface with one fragment is vanilla DiLoCo) and LIB-23 (one
- * replica is a single machine with the outer optimizer applied), to the last bit. */
+/* loop_run_test.c - a loop over an exchange that returns its input, and a run of one replica,
+ * trained alike to the last bit. LIB-7: a streaming interface with one fragment is vanilla DiLoCo.
+ * LIB-23: one replica is a single machine with the outer optimizer applied. */
 #include "check.h"
 #include "scratch.h"
 #include <diloco/loop.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
-# mlp_test.sh BUILD_FOLDER - examples/mlp.c does what its first lines say: two processes end with
-# the same parameters, to the bit, and the network has learnt; so they do when one of them is
-# killed on the way and started again.
+# mlp_test.sh BUILD_FOLDER - examples/mlp.c works as its first lines say. Two processes end with the
+# same parameters, to the bit, and the network has learnt. The same holds when one of them is killed
+# on the way and started again.
 set -eu
 
 build=$(cd "$1" && pwd)

@@ -150,7 +150,7 @@ def objects(build, header, table):
 
 
 def add(cc, build, libraries, kind):
-    """What is wrong with adding this kind by a file and a line, or None."""
+    """The problem of adding this kind by a file and a line, or None."""
     name, header, last, line, text, table, program = kind
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)

@@ -8,9 +8,9 @@
  * (dl_head_loss is its own end.) Then op_suite_check runs it on both backends, with one and
  * two threads, on fewer rows and positions than were planned.
  *
- * Tolerance: a difference quotient with h = 1/64 errs by h^2 f'''/6, below 1e-4 for values
- * near 1, and by the float32 rounding of the outputs, 6e-8 * sqrt(n) / h, below 3e-4 for
- * the largest n here; 2e-3 of the largest gradient is beyond both. */
+ * Tolerance: a difference quotient with h = 1/64 errs by h^2 f'''/6, below 1e-4 for values near 1.
+ * It also errs by the float32 rounding of the outputs, 6e-8 * sqrt(n) / h, below 3e-4 for the
+ * largest n here. 2e-3 of the largest gradient is beyond both. */
 #ifndef DL_TESTS_OP_SUITE_H
 #define DL_TESTS_OP_SUITE_H
 
@@ -95,7 +95,7 @@ static inline void op_sink(dl_graph *g, int y, int z)
 
 typedef struct op_case {
     size_t rows, length, max_rows, max_length;
-    size_t width, vocab, heads, kv_heads, dim; /* what the operation at hand needs */
+    size_t width, vocab, heads, kv_heads, dim; /* the needs of the current operation */
     size_t high, wide, channels, out, size, stride, pad;
     bool apart;  /* values at least 1/8 apart and 1/16 from 0: for operations with kinks */
     bool trains; /* forward is another function in training: differences are taken of that */

@@ -40,7 +40,7 @@ def functions():
 
 
 def hooks(code):
-    """{member: functions}: what the tables of mode.h and topology_rules.h have for each member."""
+    """{member: functions} of the tables of mode.h and topology_rules.h."""
     found = {}
     for path in sorted(FOLDER.rglob("*.c")):
         for member, name in re.findall(r"^\s+\.(\w+) = (\w+),$", without_comments(path), re.M):

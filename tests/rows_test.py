@@ -2,8 +2,8 @@
 """rows_test.py: every row of the requirements names tests that are there (FED-7).
 
 A row of docs/contract.md or docs/requirements.md ends with a cell that says "not yet", or names
-files, and in brackets tests in them. A named test is in that file; a file that stands alone has the
-row's number in it."""
+files, and in brackets tests in them. A named test is in that file; a file without named tests has
+the row's number in it."""
 import pathlib
 import re
 import sys

@@ -57,7 +57,7 @@ static inline char *scratch_folder(const char *name)
     return path;
 }
 
-/* Write a file anew. */
+/* Write a file, replacing its content. */
 static inline char *scratch_write(const char *name, const void *data, size_t len)
 {
     char *path = scratch_path(name);

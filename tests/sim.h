@@ -1,7 +1,7 @@
-/* sim.h - the parts of the cluster simulation: cluster_sim.c makes a cluster and runs it,
- * sim_life.c lets a replica begin and end, sim_play.c takes its turns, sim_net.c stands between it
- * and the store, sim_intruder.c writes without a key, sim_count.c counts what happens,
- * sim_referee.c judges. */
+/* sim.h - the parts of the cluster simulation. cluster_sim.c makes a cluster and runs it.
+ * sim_life.c lets a replica begin and end, and sim_play.c takes its turns. sim_net.c is between it
+ * and the store. sim_intruder.c writes without a key, sim_count.c counts events, sim_referee.c
+ * judges. */
 #ifndef DL_TESTS_SIM_H
 #define DL_TESTS_SIM_H
 
@@ -35,7 +35,7 @@ enum {
 #define SIM_BAN_AFTER   "1"
 #define SIM_BAN_ENTRIES "2"
 
-/* What has to have happened, if the invariants are to mean anything: over many seeds each. */
+/* Events that have to happen, so that the invariants are tested: each in many seeds. */
 #define SIM_HAPPENINGS(X)                                                                          \
     X(UNREACHABLE, "calls that the store did not answer")                                          \
     X(CUT, "requests of a replica that was cut off from the store")                                \
@@ -103,13 +103,13 @@ typedef enum sim_happening {
     SIM_HAPPENINGS(X)
 #undef X
         SIM_N_HAPPENINGS,
-    SIM_FIRST_OF_LEADER = SIM_COMBINED, /* from here on where not everybody combines, */
+    SIM_FIRST_OF_LEADER = SIM_COMBINED, /* from here on where not every replica combines, */
     SIM_FIRST_OF_SHARDED = SIM_SERVED   /* and from here on where each combines a slice */
 } sim_happening;
 
 extern uint64_t sim_happened[SIM_N_HAPPENINGS]; /* over all seeds */
 
-typedef struct local_state { /* what a replica's disk holds */
+typedef struct local_state { /* the contents of a replica's disk */
     bool there;
     dl_pace_saved pace;
     dl_take takes[DL_PACE_MAX_TAKES];
@@ -118,7 +118,8 @@ typedef struct local_state { /* what a replica's disk holds */
     float w[N_FLOATS];
     uint64_t step, next_sample;
     dl_train_stats work[MAX_FRAGMENTS];
-    /* the exec's privates: up to MAX_FRAGMENTS + 1 headers and movements of what is under way */
+    /* the exec's privates: up to MAX_FRAGMENTS + 1 headers and movements of contributions in
+     * flight */
     unsigned char own[DL_EXEC_MAX_PRIVATES][(MAX_FRAGMENTS + 1) * SIM_UNDER_WAY];
 } local_state;
 
@@ -127,7 +128,7 @@ typedef struct replica {
     const dl_signer *signer; /* NULL: nothing is signed */
     bool alive, done, ended, liar, sleeper, has_trained, has_twin, saw_later;
     double next, train_at;  /* virtual seconds: the exchange's, the trainer's next moment */
-    double send_at;         /* … that of what was put ahead */
+    double send_at;         /* that of the pipelined upload */
     uint64_t unsent;        /* dl_reply's, for the next answer */
     uint64_t sending, sent; /* 1 + its entry; 1 + the one before it; 0: none */
     double beat, speed;     /* seconds a step */
@@ -136,7 +137,7 @@ typedef struct replica {
     double cut_until, paused_until, first_beat, last_beat;
     uint64_t beat_entry;
     dl_life beat_life;              /* whose first_beat that is */
-    double clock_began, clock_rate; /* of this life's clock */
+    double clock_began, clock_rate; /* of this generation's clock */
     bool told;                      /* waiting is ended by a change; else it looks now and then */
     uint64_t n_waits, waits_for, n_writes;
     dl_life life;
@@ -152,14 +153,14 @@ typedef struct replica {
     dl_arena arena;
     dl_pace pace;
     uint64_t step, next_sample, shard, beats, n_crashes;
-    uint64_t n_fetched; /* calm: one behind the other */
+    uint64_t n_fetched; /* calm: one after the other */
     bool missed;        /* calm: something changed while it did not wait */
     dl_train_stats work[MAX_FRAGMENTS];
     local_state disk;
     struct sim *sim;
 } replica;
 
-typedef struct sim_late { /* a write that is under way */
+typedef struct sim_late { /* a write in flight */
     double at;
     int kind;
     replica *writer;
@@ -168,7 +169,7 @@ typedef struct sim_late { /* a write that is under way */
     dl_key key;
 } sim_late;
 
-typedef struct sim_recent { /* an object that came to be a short while ago */
+typedef struct sim_recent { /* an object that was created a short while ago */
     double at;
     dl_hash key;
 } sim_recent;
@@ -187,7 +188,7 @@ typedef struct sim {
     size_t n_fragments;
     dl_schedule schedule;
     diloco_tensor tensors[MAX_FRAGMENTS]; /* of the template; each replica has its own data */
-    dl_hash digest[ENTRIES + 1];          /* I1: after so many entries */
+    dl_hash digest[ENTRIES + 1];          /* I1: after this many entries */
     bool known[ENTRIES + 1];
     dl_hash moved[ENTRIES]; /* of its fragment, after a commit */
     bool has_moved[ENTRIES];
@@ -199,22 +200,23 @@ typedef struct sim {
     sim_recent recent[SIM_RECENT]; /* a ring */
     size_t n_recent;
     double next_cut;
-    dl_hash damaged[MAX_LIES]; /* keys of what a liar has damaged */
+    dl_hash damaged[MAX_LIES]; /* keys of objects that a malicious replica has damaged */
     uint64_t n_damaged;
-    dl_hash lies[MAX_LIES];  /* bodies of a liar's combined updates */
+    dl_hash lies[MAX_LIES];  /* bodies of a malicious replica's combined updates */
     uint64_t n_told, n_lies; /* how many there were, and how many the log has taken, */
-    uint64_t n_maybe_lies;   /* or has where an audit need not come to them */
+    uint64_t n_maybe_lies;   /* or has where an audit need not reproduce them */
     uint64_t commits, aborts, crashes;
     double calm;       /* seconds of every request, where nothing fails; 0: a storm */
-    double taken_at;   /* calm: when the last replica came to the last due point, */
+    double taken_at;   /* calm: when the last replica reached the last due point, */
     double slowest;    /* and the longest from there to an adoption */
-    bool checks;       /* contributions are judged, and a liar boasts, too */
+    bool checks;       /* contributions are judged, and a malicious replica claims too much, too */
     bool dealt, exact; /* the log deals the data; each sample counts exactly once */
-    bool keyed;        /* members have keys, and somebody without one writes to the store */
+    bool keyed;        /* members have keys, and a writer without one writes to the store */
     dl_rng intruder;
     double next_intrusion;
     uint64_t n_too_long;
-    uint64_t counted; /* samples of dealt data, and whether all contributions were there to tell */
+    uint64_t counted; /* samples of dealt data, and whether all contributions were there to count
+                       * them */
     bool all_counted;
 } sim;
 
@@ -248,7 +250,7 @@ void sim_beat_all(sim *s);
 
 /* ---- sim_play.c ---- */
 
-void sim_turn(replica *r); /* what is soonest: its trainer's, its exchange's, or its beginning */
+void sim_turn(replica *r); /* its earliest event: its trainer's, its exchange's, or its beginning */
 
 /* ---- sim_count.c ---- */
 
@@ -264,7 +266,7 @@ void sim_count_request(const replica *r);                       /* of what is as
 /* Owns inner, and closes it when this fails. */
 diloco_status sim_net(dl_store **out, dl_store *inner, replica *r);
 void sim_cut(sim *s);       /* at its time, some of the replicas for some time */
-void sim_deliver(sim *s);   /* what is late and arrives now */
+void sim_deliver(sim *s);   /* late writes that arrive now */
 void sim_drop_late(sim *s); /* at the end */
 
 /* ---- sim_intruder.c ---- */
@@ -274,8 +276,8 @@ void sim_intrude(sim *s);              /* at its time, something that has no key
 
 /* ---- sim_referee.c ---- */
 
-void sim_check_digest(replica *r);                        /* I1, as things stand */
-void sim_check_moved(replica *r, const dl_request *swap); /* I1, behind a SWAP */
+void sim_check_digest(replica *r);                        /* I1, in the current state */
+void sim_check_moved(replica *r, const dl_request *swap); /* I1, after a SWAP */
 /* I9, of what was put */
 void sim_check_sent(const replica *r, uint64_t entry, const dl_life *life);
 void sim_check_base(const replica *r, uint64_t entry, dl_hash began);  /* I6, of what is taken */

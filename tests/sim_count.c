@@ -31,7 +31,7 @@ void sim_print_moves(const sim *s)
     }
 }
 
-/* ---- what happened ---- */
+/* ---- the counts ------- */
 
 static bool is_partial(const sim *s, const dl_control *control, const dl_entry *entry)
 {

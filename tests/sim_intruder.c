@@ -1,7 +1,7 @@
 /* sim_intruder.c - a writer without a key, in a simulated run of keys.
  *
- * It can create any object under any free name, and does: for the entries that are open or come
- * soon, for generations that a replica has or will need, for names of nobody. It has no key of a
+ * It can create any object under any free name, and does. The names are of entries that are open or
+ * come soon, of generations that a replica has or will need, or of no replica. It has no key of a
  * member. Its objects are empty, too short, random, longer than any entry, or copies of what
  * members have signed, under other names. All invariants hold all the same, progress (I4) among
  * them, and no replica stops. */
@@ -58,7 +58,7 @@ const dl_signer *sim_signer(size_t i)
     return signers[i];
 }
 
-/* ---- what it creates ----------------------------------------------------------------------- */
+/* ---- its objects --------------------------------------------------------------------------- */
 
 static uint64_t below(sim *s, uint64_t n)
 {
@@ -76,7 +76,7 @@ static uint64_t open_entry(const sim *s)
     return open;
 }
 
-/* A generation that lives, one that comes next, or the last that can be. */
+/* A current generation, the next one, or the last possible one. */
 static dl_life draw_life(sim *s)
 {
     const replica *r = &s->replicas[below(s, s->n)];
@@ -157,7 +157,7 @@ static diloco_status found(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* What a member has signed, for another name. */
+/* An object that a member has signed, for another name. */
 static void copy_another(sim *s, dl_buf *out)
 {
     static const char *const folders[] = {"c/", "log/", "gen/", "snap/", "x/"};
@@ -206,7 +206,7 @@ static void create(sim *s, const char *key)
     dl_buf_deinit(&bytes);
 }
 
-/* More than there is room for, under names of nobody or of one replica. */
+/* More than there is room for, under names of no replica or of one. */
 static void create_crowd(sim *s)
 {
     const uint64_t entry = open_entry(s) + below(s, 3), n = below(s, CROWD_MAX);

@@ -1,5 +1,5 @@
-/* sim_life.c - a simulated replica's life, as diloco_run_join begins it: its clock, its store, what
- * its disk keeps, its heartbeats, its end. */
+/* sim_life.c - a simulated replica's generation, as diloco_run_join begins it: its clock, its
+ * store, its disk, its heartbeats, its end. */
 #include "exchange/exec_parts.h"
 #include "exchange/generations.h"
 #include "protocol/logical_clients.h"
@@ -11,7 +11,7 @@
 
 static const double HEARTBEAT = 5;
 
-/* A life's clock begins anywhere and goes a little fast or slow. */
+/* A generation's clock begins anywhere and goes a little fast or slow. */
 static void set_clock(replica *r)
 {
     sim *s = r->sim;
@@ -45,7 +45,7 @@ void sim_bury(replica *r)
     r->send_at = INFINITY;
 }
 
-/* Also in an order that no driver has: what is saved is right at any moment. */
+/* Also in an order that no driver has: the saved state is right at any moment. */
 void sim_save(replica *r)
 {
     r->disk.there = true;
@@ -164,7 +164,7 @@ void sim_fresh(void *user, uint32_t fragment)
     r->rests_on[fragment] = dl_exec_state(r->exec)->now[fragment].digest;
 }
 
-/* What the disk holds, if there is something. */
+/* The disk's contents, if there are any. */
 static void take_up(replica *r)
 {
     r->step = r->next_sample = 0;
@@ -261,7 +261,7 @@ static void beat(replica *r)
     r->beat = r->sim->now + HEARTBEAT;
 }
 
-/* Heartbeats are due all the time; they are put when somebody looks at them. */
+/* Heartbeats are due all the time; they are put when a reader looks at them. */
 void sim_beat_all(sim *s)
 {
     for (size_t i = 0; i < s->n_slots; i++) {

@@ -1,11 +1,12 @@
 /* sim_net.c - the way between a simulated replica and the store, in virtual time.
  *
  * Around the handle of each replica; above it only bytes are damaged (src/store/wrap/faulty.c).
- * From the simulation's seed a request is lost, or its answer is; it arrives long after its sender
- * gave it up, behind what was sent later; it arrives twice; a listing shows the store as it was
- * a while ago; a replica is cut off from the store for some time, together with others; a liar
- * puts contributions that do not fit their digest, and reads some of these as if they did, so that
- * the entries it creates count them. Who waits is told of changes, or looks. */
+ * The simulation's seed decides the faults. A request is lost, or its answer is. It arrives long
+ * after its sender gave it up, after later requests, or it arrives twice. A listing shows the store
+ * as it was a while ago. A replica is cut off from the store for some time, together with others. A
+ * malicious replica puts contributions that do not fit their digest. It reads some of these as if
+ * they did, so that the entries it creates count them. A replica that waits gets change events, or
+ * looks. */
 #include "sim.h"
 #include "store/kind.h"
 
@@ -131,15 +132,15 @@ static void lie_about_slice(sim *s, dl_buf *whole)
     s->lies[s->n_told++ % MAX_LIES] = dl_digest_bytes(&seal, sizeof seal);
 }
 
-/* A liar's contribution, or a slice of it, whose body is not what its header says: nobody may count
- * it. */
+/* A malicious replica's contribution, or a slice of it, whose body does not fit its header: no
+ * replica may count it. */
 static void damage(dl_buf *whole)
 {
     whole->data[whole->len - 1] ^= 1;
     sim_happened[SIM_LIE]++;
 }
 
-/* Every other one of these it believes itself, and goes on from what it makes of it. */
+/* It accepts every other one of these itself, and continues from the result. */
 static bool is_believed(const net *n, const char *key)
 {
     const sim *s = n->r->sim;
@@ -155,7 +156,7 @@ static bool is_slice_for_all(const char *key)
     return !strncmp(key, "x/", 2) && strchr(key, '=') && !strstr(key, "/measured/");
 }
 
-/* Then the entry's digest tells the lie again. */
+/* Then the entry's digest is as wrong as before. */
 static bool is_whole_update(const sim *s)
 {
     return N_FLOATS / s->n_fragments <= DL_BLOCK;

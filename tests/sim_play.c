@@ -45,7 +45,7 @@ static void train_a_step(replica *r)
     }
 }
 
-/* A liar names a state that there never was (P3). */
+/* A malicious replica names a state that never existed (P3). */
 static void lie_about_base(replica *r, uint64_t entry)
 {
     dl_capture *c = dl_exec_captured(r->exec, entry);
@@ -81,7 +81,7 @@ static void jump(replica *r, dl_stops *stops)
         if (r->work[f].steps == 0) r->work[f].first_sample = r->work[f].end_sample = r->next_sample;
 }
 
-/* Without overlap the exchange does all that is left of an entry before the trainer goes on. */
+/* Without overlap the exchange finishes an entry before the trainer continues. */
 static bool may_stop(const replica *r, dl_stop stop)
 {
     const bool beside = r->sim->schedule.delay > 0;
@@ -125,7 +125,7 @@ static void make_stops(replica *r)
     r->training = true;
     sim_count(SIM_LATE_JOINER, !r->has_trained && r->pace.folded > 0);
     r->has_trained = true;
-    /* One that sleeps for so long finds what it missed collected (P25). */
+    /* One that sleeps that long finds the objects that it missed collected (P25). */
     const bool sleeps = r->sleeper && r->pace.folded > 0 && sim_chance(s, 0.3);
     const double pace = sim_chance(s, 0.03) ? sim_uniform(s, 5, 60) : sim_uniform(s, 0.9, 1.2);
     const double took = s->calm > 0 ? steps
@@ -144,7 +144,7 @@ static void trainer_turn(replica *r)
     make_stops(r);
 }
 
-/* Behind every answer: is there something that the trainer waits for? */
+/* After every answer: does the trainer wait for something? */
 static void wake_trainer(replica *r)
 {
     if (r->pace.reading || r->training || r->train_at <= r->sim->now) return;
@@ -163,9 +163,9 @@ static void rejoin(replica *r)
     sim_begin_machine(r, false);
 }
 
-/* Until it is told, or, with a store that cannot tell, until it looks again: less and less often
- * while nothing comes. The machine wants to look at least twice a second; a driver that is late
- * may cost time, and nothing else. */
+/* Until a change event, or, with a store without these, until it looks again: less and less often
+ * while nothing comes. The machine wants to look at least twice a second; a driver that is late may
+ * cost time, and nothing else. */
 static double waiting(replica *r)
 {
     sim *s = r->sim;
@@ -185,7 +185,7 @@ static double calm_duration(replica *r)
     r->n_fetched = r->request.kind == DL_REQUEST_FETCH ? fetched + 1 : 0;
     switch (r->request.kind) {
     case DL_REQUEST_WAIT:
-        if (r->missed) return s->calm; /* what changed before it waited */
+        if (r->missed) return s->calm; /* changes before it waited */
         return fmax(0.001, sim_moment_of(r, r->request.wait.until) - s->now);
     case DL_REQUEST_FETCH:
         return fetched % (uint64_t)s->config.fetchers ? 0 : s->calm;
@@ -217,7 +217,7 @@ static double duration(replica *r)
     }
 }
 
-/* A leader who leaves somebody out, and says nothing of it (P19). */
+/* A leader that leaves a member out without saying so (P19). */
 static void combine_wrongly(replica *r, dl_reply *reply)
 {
     static dl_member members[MAX_REPLICAS];
@@ -232,7 +232,7 @@ static void combine_wrongly(replica *r, dl_reply *reply)
     s->lies[s->n_told++ % MAX_LIES] = reply->combined.result;
 }
 
-/* What was combined for all is lost once it is named: the members tell what it was. */
+/* The combined update is lost once it is named: the members give it again. */
 static void lose_combined(const replica *r)
 {
     const dl_combined_at *combined = &r->request.step.draft->combined;
@@ -247,7 +247,7 @@ static void lose_combined(const replica *r)
     if (dl_store_delete(r->sim->store, key, DL_NEVER)) DIE(r->sim, "%s", diloco_error_text());
 }
 
-/* check.probe: what a committer measures is nobody else's, so here it is drawn. */
+/* check.probe: a committer's measurements are its own, so here they are drawn. */
 static void probe(replica *r, dl_reply *reply)
 {
     static double loss[SIM_SLOTS + 1];
@@ -256,7 +256,7 @@ static void probe(replica *r, dl_reply *reply)
     reply->judge.probed = loss;
 }
 
-/* ---- what was put ahead: as by a thread of its own */
+/* ---- the pipelined upload: as by a thread of its own */
 
 static void begin_sending(replica *r, uint64_t sending)
 {
@@ -268,7 +268,7 @@ static void begin_sending(replica *r, uint64_t sending)
                                                 : sim_uniform(s, 0.001, 0.05));
 }
 
-/* Who has seen a later life since it began (I7) does not call it back. */
+/* A replica that has seen a newer generation since it began (I7) does not call it back. */
 static void sending_turn(replica *r)
 {
     sim *s = r->sim;
@@ -291,7 +291,7 @@ static void sending_turn(replica *r)
         r->next = fmin(r->next, s->now + 0.001);
 }
 
-/* The open entry's was put ahead, and is not there yet: that is not answered. */
+/* The open entry's upload is pipelined, and is not there yet: that is not answered. */
 static bool waits_for_sending(replica *r)
 {
     const dl_request *a = &r->request;
@@ -325,7 +325,8 @@ static void carry_out(replica *r, dl_reply *reply)
             sim_chance(r->sim, 0.03))
             lose_combined(r);
         break;
-    case DL_REQUEST_SNAPSHOT: /* a joiner has to trust snapshots that fit the log: the liar's too */
+    case DL_REQUEST_SNAPSHOT: /* a joiner has to trust snapshots that fit the log: the malicious
+                               * replica's, too */
         if (!r->liar) dl_exec_do(r->exec, a, reply, DL_NEVER);
         break;
     case DL_REQUEST_SERVE: {
@@ -354,7 +355,7 @@ static void carry_out(replica *r, dl_reply *reply)
         reply->compute.result.bytes[3] ^= 0x10; /* a committer that flips a bit (P7) */
 }
 
-/* Told to the machine with every answer: one that was lost may have been the first
+/* The machine gets it with every answer: one that was lost may have been the first
  * (driver_exchange.c). */
 static void take_generation(replica *r, dl_reply *reply)
 {
@@ -411,14 +412,14 @@ static void end_if_done(replica *r)
     stop_for_good(r);
 }
 
-/* A liar may find its own damage under its name, and be fenced by it (P6); of two lives of one
- * replica at a time the older is, and is not started again. */
+/* A malicious replica may find its own damage under its name, and be fenced by it (P6). Of two
+ * generations of one replica at a time the older is fenced, and is not started again. */
 static void fail(replica *r)
 {
     const diloco_status why = r->request.fail.status;
     const bool fenced = why == DILOCO_EFENCED;
     const bool stops = why == DILOCO_EPROTO || why == DILOCO_EDIFFERS;
-    /* One that had believed itself is told by its own saved state that all others are wrong. */
+    /* One that had accepted its own result finds in its saved state that all others are wrong. */
     if (r->liar && stops) r->disk.there = false;
     if ((fenced && !r->liar && !r->has_twin) || (stops && !r->liar))
         DIE(r->sim, "%s stops: %s", r->name, diloco_error_text());
@@ -448,7 +449,7 @@ static void exchange_turn(replica *r)
     if (r->alive && r->next <= s->now) r->next = s->now + duration(r);
 }
 
-/* Somebody takes a paused replica for dead and starts it again elsewhere, without its disk. */
+/* A paused replica is taken for dead and started again elsewhere, without its disk. */
 static void start_twin(replica *r)
 {
     sim *s = r->sim;
@@ -467,7 +468,7 @@ static void start_twin(replica *r)
     sim_count(SIM_TWIN, true);
 }
 
-/* As by SIGSTOP: the answer that it has is old when it goes on. */
+/* As by SIGSTOP: the answer that it has is old when it continues. */
 static void pause(replica *r)
 {
     sim *s = r->sim;

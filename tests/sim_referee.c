@@ -1,5 +1,5 @@
-/* sim_referee.c - what must hold of a simulated cluster (the list at the top of cluster_sim.c),
- * and what must have happened to it. */
+/* sim_referee.c - the invariants of a simulated cluster (the list at the top of cluster_sim.c), and
+ * the events that must have happened in it. */
 #include "exchange/exec_parts.h"
 #include "inspect/replay.h"
 #include "protocol/logical_clients.h"
@@ -43,7 +43,7 @@ bool sim_all_happened(const char *way)
     return all;
 }
 
-/* Tensors, and whom the next entry waits for. */
+/* Tensors, and the replicas that the next entry waits for. */
 static dl_hash state_hash(const dl_state *state)
 {
     struct {
@@ -77,7 +77,7 @@ void sim_check_moved(replica *r, const dl_request *swap)
     r->sim->has_moved[swap->entry] = true;
 }
 
-/* ---- lives and heartbeats */
+/* ---- generations and heartbeats */
 
 void sim_see_lives(replica *r, const dl_reply *listing)
 {
@@ -111,7 +111,8 @@ void sim_check_removal(const sim *s, const char *key)
     }
 }
 
-/* Whose own has counted trains on, when the grace is over (P20): nobody's entry need come. */
+/* A replica whose own has counted trains on when the grace is over (P20): it needs no other
+ * entry. */
 void sim_check_wait(const replica *r)
 {
     const dl_pace *p = &r->pace;
@@ -136,16 +137,16 @@ void sim_check_ends(const sim *s)
 void sim_check_base(const replica *r, uint64_t entry, dl_hash began)
 {
     const dl_capture *c = dl_exec_captured(r->exec, entry);
-    if (r->liar) return; /* it may have voided an entry that stands */
+    if (r->liar) return; /* it may have voided a valid entry */
     if (r->sim->config.on_uncounted == DL_UNCOUNTED_KEEP)
-        return; /* goes on from its own parameters */
+        return; /* continues from its own parameters */
     if (!c || !dl_hash_equal(began, c->base))
         DIE(r->sim, "I6: what %s takes for entry %llu began from another state than it says",
             r->name, (unsigned long long)entry);
 }
 
-/* A flipped read is damaged, not changed: its check does not fit. What an entry says, its members
- * too, is thereby the same when it is adopted as when it was read first (ALG-29). */
+/* A flipped read is damaged, not changed: its check does not fit. So an entry and its members are
+ * the same when it is adopted as when it was read first (ALG-29). */
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len)
 {
     const dl_hash digest = dl_hash_bytes(text, len);
@@ -204,8 +205,7 @@ void sim_count_shared_seat(const replica *r, const dl_entry *entry)
             sim_happened[SIM_SHARED_SEAT] += mine == theirs;
 }
 
-/* The floats that were sent, behind the header, or slice by slice; and what the header has to say
- * of them. */
+/* The floats that were sent, after the header, or slice by slice; and the expected header. */
 static diloco_status read_sent(dl_hash *body, dl_buf *bytes, const replica *r, uint64_t entry,
                                const dl_contribution *c, const dl_life *life, size_t head)
 {
@@ -313,7 +313,7 @@ static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_life *lif
     dl_buf_deinit(&bytes);
 }
 
-/* I10, told from the log by nobody's code but this. */
+/* I10, checked from the log by this code alone. */
 typedef struct outlaws {
     char names[MAX_REPLICAS * ENTRIES][DL_REPLICA_MAX + 1];
     uint64_t until[MAX_REPLICAS * ENTRIES];
@@ -364,7 +364,8 @@ static bool is_damaged(const sim *s, uint64_t entry, const dl_life *life)
     return any;
 }
 
-/* Who combined it for all has read what nobody else can: only an audit comes to it. */
+/* The replica that combined it for all has read objects that no other can: only an audit reproduces
+ * it. */
 static bool counts_damage(const sim *s, const dl_entry *entry)
 {
     bool any = false;
@@ -373,7 +374,7 @@ static bool counts_damage(const sim *s, const dl_entry *entry)
     return any;
 }
 
-/* … which need not come to what was rejected: the update is without it. */
+/* which need not reproduce the rejected part: the update is without it. */
 static bool rejects_damage(const sim *s, const dl_entry *entry)
 {
     bool any = false;

@@ -19,7 +19,7 @@ typedef struct world {
     dl_fragment_state in, out;
     dl_outer_scratch *scratch;
     dl_pool *pool;
-    float *g[MAX_MEMBERS]; /* what was encoded */
+    float *g[MAX_MEMBERS]; /* the encoded values */
     unsigned char *payload[MAX_MEMBERS], *integers[MAX_MEMBERS], *booleans[MAX_MEMBERS];
     dl_contribution_data members[MAX_MEMBERS];
     float weight[MAX_MEMBERS];

@@ -463,7 +463,7 @@ TEST(after_abort_every_call_is_closed)
     CHECK_STATUS(DILOCO_ECLOSED, dl_store_list(store, "", NULL, note_key, &buf, DL_NEVER));
     CHECK_STATUS(DILOCO_ECLOSED, dl_store_delete(store, "old", DL_NEVER));
     CHECK_STATUS(DILOCO_ECLOSED, dl_store_wait(store, &all, 1, false, DL_NEVER));
-    CHECK_STR("old ", store_keys(other, "", NULL)); /* other handles go on */
+    CHECK_STR("old ", store_keys(other, "", NULL)); /* other handles continue */
     dl_buf_deinit(&buf);
 }
 

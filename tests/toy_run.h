@@ -29,13 +29,14 @@ typedef struct toy {
     const char *settings[TOY_SETTINGS][2];
     size_t n_settings;
     float w[TOY_N], moment[TOY_N];
-    float inner_lr, mu;  /* of the inner optimizer */
-    unsigned step_us;    /* sleep in each step */
-    uint64_t samples;    /* reported by each step; 0: 1 */
-    uint64_t stop_after; /* leave the loop, saved, after so many steps of this life; 0: never */
-    bool gradients;      /* contribute gradients instead of steps */
-    int fragments;       /* w in so many pieces, each a tensor and a fragment; 0: whole */
-    bool has_empty;      /* tensors of no elements, too */
+    float inner_lr, mu;       /* of the inner optimizer */
+    unsigned step_us;         /* sleep in each step */
+    uint64_t samples;         /* reported by each step; 0: 1 */
+    uint64_t stop_after;      /* leave the loop, saved, after this many steps of this generation; 0:
+                               * never */
+    bool gradients;           /* contribute gradients instead of steps */
+    int fragments;            /* number of pieces of w, each a tensor and a fragment; 0: whole */
+    bool has_empty;           /* tensors of no elements, too */
     unsigned char secret[64]; /* private bytes; len 0 when secret[0] is 0 */
 
     /* More tensors, or another w: called before join. */
@@ -50,7 +51,7 @@ typedef struct toy {
     diloco_run *run;
     char *record; /* all lines, each with its newline */
     size_t record_len;
-    diloco_run_info end; /* at the end of the life */
+    diloco_run_info end; /* at the end of the generation */
     float theta[TOY_N];
     diloco_status status;
     char text[1024];
@@ -77,7 +78,7 @@ static inline toy toy_of(const char *name, const char *store)
     return t;
 }
 
-/* A store in memory lasts as long as somebody has it open: to the end of the program. */
+/* A store in memory lasts as long as a handle is open: to the end of the program. */
 static inline void toy_keep(const char *url)
 {
     static dl_store *kept[128];
@@ -85,7 +86,7 @@ static inline void toy_keep(const char *url)
     if (n == sizeof kept / sizeof kept[0] || dl_store_open(&kept[n++], url, true)) abort();
 }
 
-/* Where element i of sample k of a shard lies, in [-1, 1). */
+/* Element i of sample k of a shard, in [-1, 1). */
 static inline float toy_target(uint64_t shard, uint64_t k, int i)
 {
     uint64_t x = (shard * 1000003 + k) * 1000003 + (uint64_t)i;

@@ -1,5 +1,5 @@
 /* train_fixture.h - a tiny run for tests of src/train: text, settings, replicas as threads, and
- * what they left behind. */
+ * their results. */
 #ifndef DL_TESTS_TRAIN_FIXTURE_H
 #define DL_TESTS_TRAIN_FIXTURE_H
 
@@ -38,8 +38,8 @@ static inline void set(dl_config *config, const char *name, const char *value)
     CHECK_OK(dl_config_set(config, name, value, "test"));
 }
 
-/* A model of a few thousand parameters, 2 entries of 4 steps, a store of its own. Freed by
- * nobody: a test program is short. */
+/* A model of a few thousand parameters, 2 entries of 4 steps, a store of its own. It is not freed:
+ * a test program is short. */
 static inline dl_config *fixture_config(const char *preset)
 {
     static int n_stores;

@@ -1,6 +1,6 @@
-/* volume.h - what replicas write and read in a run of their own, held against the formulas of
- * topology.h: by the counters of their handles, so over the wire where there is one, requests
- * included.
+/* volume.h - the bytes that replicas write and read in a run of their own, compared with the
+ * formulas of topology.h. They are counted by their handles, so over the wire where there is one,
+ * requests included.
  */
 #ifndef DL_TESTS_VOLUME_H
 #define DL_TESTS_VOLUME_H

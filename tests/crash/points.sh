@@ -1,6 +1,6 @@
 #!/bin/sh
 # points.sh PROGRAM DIE_AT.so WHERE: A process of a run dies, as by kill -9, at each point at which
-# something is half done; WHERE is file, hub, or bucket (the store of CLOUD_TEST_URL). Every run
+# an operation is half done. WHERE is file, hub, or bucket (the store of CLOUD_TEST_URL). Every run
 # completes, verifies, and ends in the bits of one without a death (PROTOCOL P16; R-20).
 . "$(dirname "$0")/../e2e/lib.sh"
 shim=$2 # absolute

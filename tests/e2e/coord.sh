@@ -1,5 +1,5 @@
 #!/bin/sh
-# coord.sh PROGRAM: a folder whose coord is a hub: the creator of the run names the hub; a reader of
+# coord.sh PROGRAM: a folder whose coord is a hub. The creator of the run names the hub; a reader of
 # the run in run.json sends no token there unless it is listed.
 . "$(dirname "$0")/lib.sh"
 

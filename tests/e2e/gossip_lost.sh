@@ -1,7 +1,7 @@
 #!/bin/sh
-# Nodes without a log that meet by one address, and then lose it: one is killed for good, the first
-# of all, one stalls for ever, one is killed and comes back, one is stopped and continues
-# (SWM-11, SWM-12, SWM-15).
+# Nodes without a log that meet by one address, and then lose it. The first is killed for good, one
+# stalls for ever, one is killed and comes back, one is stopped and continues (SWM-11, SWM-12,
+# SWM-15).
 . "$(dirname "$0")/lib.sh"
 
 cat >swarm.toml <<'TOML'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Replicas that share nothing but a hub: a run over http, the hub killed (also in the middle of a
-# PUT) and started again, ends where a run in a folder ends (STO-7); every reader takes the url.
+# Replicas that share only a hub. A run over http, with the hub killed (also in the middle of a PUT)
+# and started again, ends where a run in a folder ends (STO-7). Every reader takes the url.
 . "$(dirname "$0")/lib.sh"
 
 sed -i 's/^rounds = 6/rounds = 30/' tiny.toml

@@ -1,8 +1,8 @@
 #!/bin/sh
-# A writer without a key, in a run of keys (tests/hostile/plant.py): objects of every kind under names
-# of every pattern, in a folder, at a hub, and in a bucket of the hub's S3 side. The run is stopped,
-# they are put, and it continues to its end; others are put while it runs and a third replica joins.
-# status, log, verify and the hub's pages read it. SWM-28
+# A writer without a key, in a run of keys (tests/hostile/plant.py): it puts objects of every kind
+# under names of every pattern, in a folder, at a hub, and in a bucket of the hub's S3 side. The run
+# is stopped, they are put, and it continues to its end. Others are put while it runs and a third
+# replica joins. status, log, verify and the hub's pages read it. SWM-28
 #
 # A part after the program selects scenarios: closed, rosters or hub, which are tests of their own; or
 # crowd, which puts 100,000 objects and nothing else (scripts/soak.sh). Without one it runs the three.

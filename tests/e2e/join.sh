@@ -1,6 +1,6 @@
 #!/bin/sh
-# A second machine (here: another private folder) joins by URL: settings come from the run, a
-# free name is chosen, and both end with the same state; a replica that trained already continues
+# A second machine (here: another private folder) joins by URL. Settings come from the run, a free
+# name is chosen, and both end with the same state. A replica that trained already continues
 # (LIB-24).
 . "$(dirname "$0")/lib.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Two machines and one line: serve --join prints it, join takes it from a file, from stdin or as an
-# argument; it pins the hub's certificate, and its secret is in no list of processes and in no
+# Two machines and one line: serve --join prints it, and join takes it from a file, from stdin or as
+# an argument. It pins the hub's certificate, and its secret is in no list of processes and in no
 # message (STO-17). And a hub that admits a holder of a member's key.
 . "$(dirname "$0")/lib.sh"
 sed -i 's/^replicas = 2/replicas = 2\nlocal_replicas = 1\nroster = "open"/' tiny.toml

@@ -2,7 +2,7 @@
 #
 #     . "$(dirname "$0")/lib.sh"
 #
-# Its working folder is then empty and its own, and is removed with it, with the program as
+# Its working folder is then empty and its own, and is removed with it. It has the program as
 # `diloco` on its PATH, a text of 64 kB in text.txt and a tiny model in tiny.toml.
 set -eu
 export LC_ALL=C

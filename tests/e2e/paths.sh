@@ -1,6 +1,6 @@
 #!/bin/sh
-# Paths with spaces, quotes and letters beyond ASCII, in the C locale and in one of UTF-8: every
-# command takes them, and the commands that are suggested can be pasted into a shell.
+# Paths with spaces, quotes and letters beyond ASCII, in the C locale and in one of UTF-8. Every
+# command takes them, and suggested commands can be pasted into a shell.
 . "$(dirname "$0")/lib.sh"
 
 folder="Läufe mit 'Zitat' \$x"

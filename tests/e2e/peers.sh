@@ -1,7 +1,7 @@
 #!/bin/sh
-# Members that read contributions from each other (run.peers): the bits of a run in which they do
-# not, among the trusted and in a roster of keys; a member that is stalled, then killed, in the
-# middle of an exchange holds up no replica for longer than a time-out (SWM-11, SWM-12).
+# Members that read contributions from each other (run.peers). The bits are those of a run without
+# it, among trusted members and in a roster of keys. A member that is stalled, then killed, in the
+# middle of an exchange delays no replica for longer than a time-out (SWM-11, SWM-12).
 . "$(dirname "$0")/lib.sh"
 
 sed -i 's/^replicas = 2/replicas = 3/; s/^rounds = 6/rounds = 8/

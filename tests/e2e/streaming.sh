@@ -1,7 +1,7 @@
 #!/bin/sh
-# Fragments and overlap under kill -9: replicas die at random moments while up to three
-# contributions are in flight, are started again, and the run completes, verifies, and all end on
-# one state. Ctrl-C in between loses nothing either.
+# Fragments and overlap under kill -9. Replicas die at random moments while up to three
+# contributions are in flight, and are started again. The run completes and verifies, and all end
+# with one state. Ctrl-C in between loses nothing either.
 . "$(dirname "$0")/lib.sh"
 
 sed -i 's/^rounds = 6/rounds = 12/; s/^layers = 1/layers = 3/; s/^local_steps_per_round = 20/local_steps_per_round = 6/' tiny.toml

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Models of images by the program: LeNet-5 on a small MNIST and ResNet-18 on a smaller CIFAR-10,
-# both made here, trained by two replicas, evaluated, resumed, replayed; and what does not fit is
-# refused by name.
+# both made here. Two replicas train them; they are evaluated, resumed and replayed. Data that does
+# not fit is refused by name.
 . "$(dirname "$0")/lib.sh"
 
 # Ten kinds of image, distinguished by a bright stripe; the last argument is the seed of the noise.

@@ -1,6 +1,7 @@
-"""Numbers of src/combine/combine_plan_test.c: every robust rule written out naively in float64 from its definition
-(ref: docs/algorithms.md, "Combiners"), on small vectors whose variants differ: squared or plain distances,
-n - f - 2 or n - f - 1 neighbours, whole vectors or tensor by tensor."""
+"""Numbers of src/combine/combine_plan_test.c: every robust rule written out naively in float64 from
+its definition (ref: docs/algorithms.md, "Combiners"). The vectors are small, and variants of the
+rules differ on them: squared or plain distances, n - f - 2 or n - f - 1 neighbours, whole vectors
+or tensor by tensor."""
 import numpy as np
 
 from geometric_median import geometric_median

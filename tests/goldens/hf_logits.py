@@ -2,7 +2,7 @@
 """hf_logits.py > hf_logits.h: configurations and logits of transformers' own models, for
 src/interop/import_test.c. Recorded with transformers 5.23.0 and torch 2.13.0 (CPU, float32).
 
-Element k of a tensor is a wave whose phase is the sum of the bytes of its name, so both sides make
+Element k of a tensor is a wave whose phase is the sum of the bytes of its name. So both sides make
 the same weights; a token is a square of its place."""
 import json
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """tokens.py PROGRAM [TEXT…]: our tokens are those of Hugging Face's tokenizers and of tiktoken.
 
-On text with the corners of Unicode, on random text, and on the files named: with tokenizers that we
-trained (both ways of cutting words), with one that Hugging Face trained, and with tiktoken's kind of
+On text with the corners of Unicode, on random text, and on the files named. It uses tokenizers that
+we trained (both ways of cutting words), one that Hugging Face trained, and tiktoken's kind of
 ranks. Our trained vocabulary equals that of Hugging Face's trainer. Skips itself (77) without
 tokenizers."""
 import base64

@@ -2,10 +2,10 @@
 """attack.py PORT TOKEN SECONDS OTHER: everything a hostile client does to a hub, all at once.
 
 Real sockets, for SECONDS: 1,000 idle connections, headers without end, headers and bodies that
-trickle, bodies longer than they say and than the hub takes, paths that try to lead out, wrong
-tokens, malformed requests. Then, with the token TOKEN, as a member would: what the folder OTHER
-of another signed run holds, under the names of this run's replicas. Prints how many of each were
-answered how; it is an error only that something was taken which must not be.
+trickle, bodies longer than they say and than the hub takes. Also paths that try to lead out, wrong
+tokens, and malformed requests. Then, with the token TOKEN, as a member would: the objects of the
+folder OTHER of another signed run, under the names of this run's replicas. Prints the number of
+each answer to each kind. The only error is an accepted request that must be refused.
 """
 import collections
 import os

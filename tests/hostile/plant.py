@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """plant.py KIND RUN [WRITER] - what a writer without a key leaves in a run of keys.
 
-Under names of every pattern of docs/formats.md, for the three entries that come next and for the
-generations that r0 and r1 have and take next, where the names are free: objects of that kind.
+Puts objects of every kind under free names of every pattern of docs/formats.md. The names are of
+the next three entries, and of the current and next generations of r0 and r1.
 
     empty      no bytes
     short      three bytes
@@ -18,8 +18,8 @@ generations that r0 and r1 have and take next, where the names are free: objects
     nobody     the same, but no name of r0 or r1, as a run without keys tolerates it
 
 RUN is the folder that holds the run, of a hub as well. WRITER says how objects are put: nothing for
-the folder itself, http://HOST:PORT/RUN for a hub, s3:/BUCKET for a bucket at S3_TEST_ENDPOINT; then
-RUN is a prefix in the bucket, and objects are read there, too.
+the folder itself, http://HOST:PORT/RUN for a hub, s3:/BUCKET for a bucket at S3_TEST_ENDPOINT. For
+a bucket RUN is a prefix in it, and objects are read there, too.
 """
 import os
 import pathlib

@@ -6,8 +6,8 @@
     mutants.py check NAME SIMULATION      run the simulation that was built from it: passes when an
                                           invariant breaks, and says which, at which seed
 
-The bugs are never in src/: the build copies a source, changes a text that must stand there exactly
-once, and links the copy into a simulation of its own (tests/CMakeLists.txt).
+The bugs are never in src/: the build copies a source and changes a text that must occur there
+exactly once. It links the copy into a simulation of its own (tests/CMakeLists.txt).
 """
 import pathlib
 import re
@@ -148,7 +148,7 @@ def files(mutant):
 
 
 def missing(mutant):
-    """The edits whose text does not stand exactly once in its file."""
+    """The edits whose text does not occur exactly once in its file."""
     return [file for file, old, _ in mutant.edits if (ROOT / file).read_text().count(old) != 1]
 
 

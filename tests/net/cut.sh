@@ -1,6 +1,6 @@
 #!/bin/sh
-# A link that is cut in the middle of a contribution's upload, which goes in parts, and mended: the run
-# goes on, and ends in the bits of an undisturbed one.
+# A link that is cut in the middle of a contribution's upload, which goes in parts, and mended. The
+# run continues, and ends in the bits of an undisturbed one.
 . "$(dirname "$0")/lib.sh"
 network 40mbit,20ms 2
 
@@ -11,7 +11,7 @@ start_hub
 replicas 2
 uploading() { [ -n "$(find hub/runs -path '*/.multipart/*/0*')" ]; } # parts, but not all
 wait_for test -e hub/runs/run/gen/r1.0000
-cut_off() { # where something is under way; false: it had just arrived
+cut_off() { # while a request is in flight; false: it had just arrived
     wait_for uploading
     kill -USR1 $wan_pid
     sleep 4

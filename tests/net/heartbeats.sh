@@ -1,8 +1,8 @@
 #!/bin/sh
-# Control never queues behind bulk: at 10 Mbit/s and 100 ms, with every replica's link full of
-# contributions and snapshots most of the time, each of which takes longer than a heartbeat's period,
-# and with a router that keeps 2 s of packets, every heartbeat is there before the next is due.
-# HEARTBEATS_CHANNELS (208: contributions of 2 MB) says how large the model is.
+# Control messages never queue after bulk data. The link has 10 Mbit/s and 100 ms, and the router
+# keeps 2 s of packets. Every replica's link is full of contributions and snapshots most of the
+# time, and each takes longer than a heartbeat's period. Still every heartbeat is there before the
+# next is due. HEARTBEATS_CHANNELS (208: contributions of 2 MB) says how large the model is.
 export WAN_QUEUE_S=2
 . "$(dirname "$0")/lib.sh"
 network 10mbit,100ms 2

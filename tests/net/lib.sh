@@ -3,9 +3,9 @@
 #     . "$(dirname "$0")/lib.sh"
 #     network LINK N
 #
-# and has a hub's place and N replicas' places in network namespaces, each replica with such a
-# link to the hub, to nobody else and to no loopback of others (wan.c). Without root, TUN devices
-# or namespaces the test says so and is left out (exit 77).
+# and has a hub's place and N replicas' places in network namespaces, each replica with such a link
+# to the hub alone and to no loopback of others (wan.c). Without root, TUN devices or namespaces the
+# test says so and is left out (exit 77).
 wan=$(readlink -f "$2")
 . "$(dirname "$0")/../e2e/lib.sh"
 places=

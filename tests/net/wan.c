@@ -1,5 +1,5 @@
 /* wan.c - an emulated network for tests: a hub and replicas, each in a network namespace of its
- * own, and each replica with a link to the hub and to nobody else.
+ * own, and each replica with a link to the hub alone.
  *
  *     wan LINK HUB REPLICA…      namespaces that `ip netns add` made; LINK as of --link
  *     wan LINK --mesh HUB …      replicas reach each other too, over the links of both

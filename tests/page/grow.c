@@ -1,4 +1,4 @@
-/* grow.c - a FAKE run for the tests and the measurement of the page: nobody trained it.
+/* grow.c - a FAKE run for the tests and the measurement of the page: it was never trained.
  *
  *     grow STORE ENTRIES REPLICAS [hostile|slow]
  *

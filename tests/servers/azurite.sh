@@ -1,6 +1,6 @@
 #!/bin/sh
-# azurite.sh COMMAND…: start Microsoft's Azurite on loopback, run the command with CLOUD_TEST_URL
-# (a container, made) and the emulator's account, whose key is published; then once more, in
+# azurite.sh COMMAND…: start Microsoft's Azurite on loopback. Run the command with CLOUD_TEST_URL (a
+# container, made) and the emulator's account, whose key is published. Then run it once more, in
 # short, with a SAS token instead of the key. Exit 77 when it is not installed.
 set -eu
 . "$(dirname "$0")/lib.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # coord.sh PROGRAM: a run whose log is in etcd and whose tensors are in a folder ends in the bits of
-# one in a folder alone: undisturbed, and with replicas killed and etcd restarted under it. What the
-# others need to know of etcd they learn from run.json. No server but etcd.sh's.
+# one in a folder alone. It does so undisturbed, and with replicas killed and etcd restarted during
+# it. The others read etcd's URL in run.json. No server but etcd.sh's.
 . "$(dirname "$0")/../e2e/lib.sh"
 
 etcd=etcd://$ETCD_TEST_HOST
@@ -34,7 +34,7 @@ wait $run || fail "the run did not finish"
 started=
 [ "$(digest rough)" = "$(digest alone)" ] || fail "the disturbed run ends in other bits"
 
-# Who names another coord, or none, is told.
+# A replica that names another coord, or none, gets an error.
 expect 0 diloco train tiny.toml --store rough --quiet
 expect 2 diloco train tiny.toml --store rough --coord nowhere://x --quiet
 says "no nowhere:// stores"

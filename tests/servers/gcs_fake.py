@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """gcs_fake.py PORT [CERTIFICATE KEY]: a FAKE of Google Cloud Storage's XML API on loopback, for want of a real one.
 
-As much of it as a run needs, from its documentation: objects with x-goog-if-generation-match,
-ranges with If-Match, list-type=2, multipart uploads, and GOOG4-HMAC-SHA256 signatures, every one of
-which is verified against $GS_ACCESS_KEY_ID and $GS_SECRET_ACCESS_KEY. It proves that the store speaks
-as the documentation says, not that Google does. One bucket: "bucket". Python's standard library only."""
+The part of it that a run needs, from its documentation: objects with x-goog-if-generation-match,
+ranges with If-Match, list-type=2, multipart uploads, and GOOG4-HMAC-SHA256 signatures. Every
+signature is verified against $GS_ACCESS_KEY_ID and $GS_SECRET_ACCESS_KEY. It proves that the store
+speaks as the documentation says, not that Google does. One bucket: "bucket". Python's standard
+library only."""
 import hashlib
 import hmac
 import os
@@ -170,7 +171,7 @@ class Handler(BaseHTTPRequestHandler):
             bucket, _, name = urllib.parse.unquote(path[1:]).partition("/")
             if bucket != "bucket":
                 raise Refusal(404, "NoSuchBucket")
-            forbids = os.environ.get("NO_DELETE")  # a file: once it is there, nobody writes either
+            forbids = os.environ.get("NO_DELETE")  # a file: once it is there, no client may write
             if forbids and (self.command == "DELETE" or (self.command != "GET" and os.path.exists(forbids))):
                 raise Refusal(403, "AccessDenied")
             if not name:

@@ -1,4 +1,4 @@
-# lib.sh: what the scripts that start a server share; sourced. A script makes its server listen on
+# lib.sh: shared by the scripts that start a server; sourced. A script makes its server listen on
 # 127.0.0.1:$port, calls `started`, runs its command; all of it stops at exit.
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/diloco-server-XXXXXX")

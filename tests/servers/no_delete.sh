@@ -1,6 +1,6 @@
 #!/bin/sh
-# no_delete.sh PROGRAM: a store that lets nobody delete (NO_DELETE of gcs_fake.py) holds a run that
-# keeps all; and one that only lets read is read by all who only read (R-22).
+# no_delete.sh PROGRAM: a store without permission to delete (NO_DELETE of gcs_fake.py) holds a run
+# that keeps all. A read-only store works for every command that only reads (R-22).
 . "$(dirname "$0")/../e2e/lib.sh"
 
 place() { # NAME
@@ -12,7 +12,7 @@ expect 0 diloco train tiny.toml --store "$url" --set run.retain=all --set run.sn
 cat out err | grep -q "the probe's objects stay" || fail "the probe could delete, or nobody said that it could not"
 expect 0 diloco verify "$url"
 grep -q '6 replayed from entry 0' out || fail "not all is kept"
-touch "$NO_DELETE" # from here on it lets nobody write either
+touch "$NO_DELETE" # from here on it refuses writes, too
 expect 0 diloco status "$url"
 expect 0 diloco log "$url"
 [ "$(wc -l <out)" = 6 ] || fail "the log of a store that is read only"

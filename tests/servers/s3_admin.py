@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """s3_admin.py VERB PATH[?query]: one signed request to $S3_TEST_ENDPOINT, the answer's body on stdout.
 
-For the tests to set up and look behind a store's back; a signer of its own, so that two have to
-agree. Python's standard library only."""
+For the tests to set up a store and look into it directly. It has a signer of its own, so that two
+have to agree. Python's standard library only."""
 import datetime
 import hashlib
 import hmac

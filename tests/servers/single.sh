@@ -1,7 +1,7 @@
 #!/bin/sh
-# single.sh PROGRAM: in a store that the probe refuses a run trains with one declared committer, to the
-# bits of a run in a folder; a committer that is started again goes on by itself; one that is gone for
-# good is taken over from, by hand (R-1).
+# single.sh PROGRAM: in a store that the probe refuses a run trains with one declared committer, to
+# the bits of a run in a folder. A committer that is started again resumes by itself. One that is
+# gone for good is replaced by hand, with takeover (R-1).
 . "$(dirname "$0")/../e2e/lib.sh"
 
 place() { # NAME
@@ -12,7 +12,7 @@ expect 0 diloco train tiny.toml --store alone --quiet
 # Without the option the store is refused, and the way out is said.
 expect_error 3 "single_committer" diloco train tiny.toml --store "$(place refused)" --quiet
 
-# One committer, killed on the way and started again by who started it: it takes over from itself.
+# One committer, killed on the way and started again by its starter: it takes over from itself.
 single="--set run.single_committer=r0 --quiet"
 url=$(place one)
 diloco train tiny.toml --store "$url" --set trainer.rounds=12 --set run.state_dir=one $single 2>err &
@@ -39,7 +39,7 @@ expect 0 diloco train tiny.toml --store "$url" --set run.state_dir=calm $single
 
 [ -z "${CLOUD_TEST_SHORT:-}" ] || exit 0
 
-# The committer dies for good: the other waits, is told to take over, and goes on to the end.
+# The committer dies for good: the other waits, takes over by command, and continues to the end.
 url=$(place moved)
 long="--set trainer.rounds=8 --set run.restarts=0 --set run.deadline=3 --set run.min_replicas=1"
 diloco train tiny.toml --store "$url" --set run.state_dir=m0 --replicas 1 $long $single 2>err0 &

@@ -1,7 +1,8 @@
 #!/bin/sh
-# swift.sh COMMAND…: start OpenStack Swift on loopback (one proxy with s3api and tempauth, one
-# account, container and object server; Debian's python3-swift), which answers 501 to a conditional
-# PUT: a store that the probe must refuse. Variables as of rgw.sh. Exit 77 when it is not installed.
+# swift.sh COMMAND…: start OpenStack Swift on loopback: one proxy with s3api and tempauth, one
+# account, container and object server (Debian's python3-swift). It answers 501 to a conditional
+# PUT, so the probe must refuse this store. Variables as of rgw.sh. Exit 77 when it is not
+# installed.
 set -eu
 . "$(dirname "$0")/lib.sh"
 python=/usr/bin/python3

@@ -1,6 +1,6 @@
 #!/bin/sh
 # trains.sh PROGRAM: the same run over a folder and over the store of CLOUD_TEST_URL ends in the
-# same bits (STO-7); the log in the bucket verifies; no secret is in what was written (STO-17).
+# same bits (STO-7). The log in the bucket verifies, and no written object has a secret (STO-17).
 . "$(dirname "$0")/../e2e/lib.sh"
 
 url="${CLOUD_TEST_URL%%\?*}/trains?${CLOUD_TEST_URL#*\?}"

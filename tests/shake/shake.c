@@ -3,16 +3,16 @@
  *     SHAKE_SEED=N            none: nothing is done
  *     SHAKE_MODE=pauses       every thread pauses now and then (as it is without one)
  *     SHAKE_MODE=threads      every thread has a slowness of its own: half have none, some hardly
- *                             get on, as where a core is somebody else's most of the time
+ *                             get on, as on a core that another process has most of the time
  *     SHAKE_ONE_IN=N          a pause at every N-th point (of 100), for pauses
  *
  * A point is before and after each call of the system and of threads below, wherever a scheduler
  * may put a process aside. A pause lasts up to 20 ms, one in forty up to 200 ms. Points of locks,
- * which are many, pause twenty times less often. A wait for a condition may also return though
- * nobody has signalled, as POSIX lets it, and a thread begins late.
+ * which are many, pause twenty times less often. A wait for a condition may also return without a
+ * signal, as POSIX allows, and a thread begins late.
  *
- * The draws of a thread come from the seed, the process and which of its threads it is; what they
- * meet is up to the kernel, so a seed that has found something finds it again only often. No call
+ * The draws of a thread come from the seed, the process and the thread's number in it. Their timing
+ * depends on the kernel, so a seed that has found a bug finds it again often, not always. No call
  * of this allocates: thread sanitizers' own threads run through it too. */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -84,7 +84,7 @@ static bool is_drawn(unsigned rarer)
     return mine.one_in && below(mine.one_in * rarer) == 0;
 }
 
-/* By the kernel itself: what is called here shall not come here. */
+/* By the kernel itself, so that this call does not come back here. */
 static void sleep_us(unsigned us)
 {
     const struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
@@ -216,7 +216,7 @@ pid_t fork(void)
     return pid;
 }
 
-/* Returns though nobody has signalled. */
+/* Returns without a signal. */
 static bool is_spurious(pthread_mutex_t *lock)
 {
     if (!is_drawn(USUAL)) return false;
@@ -245,7 +245,7 @@ int pthread_cond_timedwait(pthread_cond_t *wake, pthread_mutex_t *lock,
     return got;
 }
 
-/* What threads are to run that have not begun. */
+/* The functions of threads that have not begun. */
 static struct start {
     atomic_bool taken;
     void *(*run)(void *);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""equal_tokens.py PROGRAM [OUT]: SWM-32. Four replicas that meet every 100 steps end within 2 % of
-synchronous training on as many tokens, on average of three seeds, each arm at the learning rate
-that is best for it (bench/equal_tokens.md has the scan). Needs classics/ in DILOCO_DATA, and an
-hour of two cores; what OUT has of an earlier call is not trained again."""
+"""equal_tokens.py PROGRAM [OUT]: SWM-32. Four replicas that exchange every 100 steps end within 2 %
+of synchronous training on as many tokens, on average of three seeds. Each arm has its best learning
+rate (bench/equal_tokens.md has the scan). Needs classics/ in DILOCO_DATA, and an hour of two cores.
+Results of an earlier call in OUT are not trained again."""
 import json
 import os
 import pathlib

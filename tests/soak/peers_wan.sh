@@ -1,6 +1,6 @@
 #!/bin/sh
-# Members with 100 ms to the hub, and so 200 ms to each other, read from each other (SWM-13): eight
-# exchange in about the time of two, not with a delay more for each; all but their own comes from
+# Members with 100 ms to the hub, and so 200 ms to each other, read from each other (SWM-13). Eight
+# exchange in about the time of two, not with one more delay for each. All but their own comes from
 # members, and the bits are those of a run in a folder.
 . "$(dirname "$0")/../net/lib.sh"
 network 100ms 8 --mesh
@@ -9,7 +9,7 @@ sed -i 's/^rounds = 6/rounds = 5/; s/^local_steps_per_round = 20/local_steps_per
     s/^heartbeat = .*/heartbeat = 2/; s/^patience = .*/patience = 30/' tiny.toml
 start_hub
 
-# members N: a run of so many; $least is the shortest of all exchanges behind the first.
+# members N: a run of N members; $least is the shortest of all exchanges after the first.
 members() {
     sed "s/^replicas = 2/replicas = $1/" tiny.toml >"of$1.toml"
     expect 0 diloco train "of$1.toml" --store "plain$1" --quiet
