@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""chaos.py - a run of many replicas of which one is killed every so often (kill -9), beside the
-same run left alone.
+"""chaos.py - a run of many replicas, of which one is killed now and then (kill -9), beside the same
+run left alone.
 
     chaos.py PROGRAM [--minutes 30] [--quiet-minutes 10] [--replicas 16] [--kills-per-hour 125]
                      [--steps 50] [--seed 1] [--set KEY=VALUE]…
 
 Kills come at exponential intervals, of a replica drawn evenly; the launcher starts it again at
-once, from what it had saved. What is told comes from the log: when its entries were made, and
-which lives they count. bench/chaos.md has results.
+once, from its saved state. The report comes from the log: the times of its entries, and the
+generations that they count. bench/chaos.md has results.
 """
 import argparse
 import json
@@ -103,7 +103,7 @@ class Run:
         self.reader.join()
 
     def entries(self, program):
-        """(when, commit?, lives that it counts), in order."""
+        """(time, commit?, generations that it counts), in order."""
         told = subprocess.run([program.resolve(), "log", self.store, "--json"], check=True,
                               capture_output=True, text=True).stdout
         for line in told.splitlines():
@@ -113,7 +113,7 @@ class Run:
 
 
 def watch(run, seconds, kills_per_hour, rng):
-    """Let it go on; kill some. The times at which it was looked at."""
+    """Let it continue; kill some. Returns the times at which it was looked at."""
     run.wait_for_entry(2)
     began = time.time()
     ends = began + seconds
@@ -132,7 +132,7 @@ def life(text):
 
 
 def lifetimes(run):
-    """When each life began; by replica, in order."""
+    """Start of each generation; by replica, in order."""
     born = {}
     for path in sorted((run.store / "gen").iterdir()):
         born.setdefault(life(path.name)[0], []).append(path.stat().st_mtime)
@@ -140,7 +140,7 @@ def lifetimes(run):
 
 
 def n_dead(run, born, when):
-    """Replicas that were killed and have not claimed their next life."""
+    """Replicas that were killed and have not claimed their next generation."""
     dead = 0
     for replica, lives in born.items():
         last = max((t for t, r in run.kills if r == replica and t <= when), default=None)

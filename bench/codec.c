@@ -46,7 +46,7 @@ static void fail(void)
     exit(1);
 }
 
-/* ---- what is timed */
+/* ---- the timed functions */
 
 static void run_read(bench *b)
 {

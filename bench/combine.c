@@ -1,4 +1,4 @@
-/* combine.c - what the combiners cost, beside the plain mean of the same members.
+/* combine.c - the cost of the combiners, beside the plain mean of the same members.
  *
  *     combine [elements] [members] [rounds] [threads]     defaults: 10000000, 8, 9, all cores
  *
@@ -84,7 +84,7 @@ static void run(bench *b, const bench_case *c)
     if (dl_outer_step(&b->state, &b->state, &args, &facts, c->scratch, b->pool)) fail();
 }
 
-/* Every combiner that so many members allow; the last ones again behind nnm. */
+/* Every combiner that the number of members allows; the last ones again after nnm. */
 static size_t make_cases(bench_case *cases, const bench *b)
 {
     size_t n = 0;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# demo_seeds.sh PROGRAM TEXT [SEED…]: the demo's three runs from several seeds; what bench/demo.md
-# shows. a and b are trained as examples/demo.sh does it, c too.
+# demo_seeds.sh PROGRAM TEXT [SEED…]: the demo's three runs from several seeds, for bench/demo.md. a
+# and b are trained as examples/demo.sh does it, c too.
 set -eu
 program=$(readlink -f "$1")
 text=$(readlink -f "$2")

@@ -118,7 +118,7 @@ static double plain_round(const bench *b, int me, const float *w, char *piece)
     return s;
 }
 
-/* ---- what was exchanged ------------------------------------------------------------------ */
+/* ---- exchanged objects ------------------------------------------------------------------- */
 
 typedef struct keys {
     char (*at)[DL_KEY_MAX + 1];
@@ -135,8 +135,8 @@ static diloco_status keep_key(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* As collection does behind a snapshot (P25): so that a store in memory gets pages that were used
- * before, as a long run's does, and not such as the machine has to be given first. */
+/* As collection does after a snapshot (P25). So a store in memory gets pages that were used before,
+ * as in a long run, and not new ones of the machine. */
 static void collect(const bench *b)
 {
     static const char *const folders[] = {"b/", "c/", "x/"};

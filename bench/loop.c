@@ -1,4 +1,4 @@
-/* loop.c - what the outer loop costs between synchronisations, and what one costs.
+/* loop.c - the cost of the outer loop between synchronisations, and of one synchronisation.
  *
  *     loop [elements] [rounds]      defaults: 100000000, 5
  *

@@ -3,11 +3,11 @@ DiLoCo class doing the same, in one process, taking turns.
 
     DILOCO_LIBRARY=build PYTHONPATH=python python3 bench/loop.py [elements] [rounds]     # torch, CPU build
 
-All have an exchange that does nothing. The rival is torchft's own class where torchft is installed, else its
-operations written out here, parameter by parameter: difference, clone, restore, SGD(nesterov=True), save, lerp.
-`whole` is what the step of the inner optimizer takes at a boundary less what it takes elsewhere; `outer step` is
-the part of it behind the vote, `CPU` the time of all threads, which a busy machine shows better.
-bench/loop.md has results."""
+All have an exchange that does nothing. The rival is torchft's own class where torchft is installed.
+Else its operations are written out here, parameter by parameter: difference, clone, restore,
+SGD(nesterov=True), save, lerp. `whole` is the time of the inner optimizer's step at a boundary less
+its time elsewhere. `outer step` is the part of it after the vote, and `CPU` the time of all
+threads, which a busy machine shows better. bench/loop.md has results."""
 import statistics
 import sys
 import time

@@ -149,7 +149,7 @@ static void run_digest4(bench *b)
     outer(b, MEMBERS, true, false);
 }
 
-static void run_sync(bench *b) /* what outer_step_torch.py does */
+static void run_sync(bench *b) /* the work of outer_step_torch.py */
 {
     dl_pool_run(b->pool, delta_part, b);
     outer(b, 1, false, true);

@@ -1,6 +1,6 @@
-"""PyTorch doing what bench_outer_step does: SGD(momentum, nesterov=True) on the base, alone; with
-gradient = base - local before it and a copy to the local parameters behind it; and with the mean of
-four members' gradients before it.
+"""The work of bench_outer_step in PyTorch. It is SGD(momentum, nesterov=True) on the base, alone;
+with gradient = base - local before it and a copy to the local parameters after it; and with the
+mean of four members' gradients before it.
 
     python3 outer_step_torch.py BENCH [elements] [rounds]
 

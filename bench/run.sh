@@ -1,6 +1,6 @@
 #!/bin/sh
-# run.sh BUILD: every benchmark, one after the other; what each measures is in its page bench/x.md.
-# The comparisons with PyTorch need one: TORCH_PYTHON=venv/bin/python make bench.
+# run.sh BUILD: every benchmark, one after the other; the page bench/x.md describes each. The
+# comparisons with PyTorch need one: TORCH_PYTHON=venv/bin/python make bench.
 set -eu
 build=$(readlink -f "$1")/bench
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
-/* sample.c LAYERS CHANNELS HEADS VOCAB CONTEXT TOKENS THREADS: tokens a second of the decoder,
- * after a prompt of CONTEXT / 2, and what part of the memory's reading speed that is, taking turns.
+/* sample.c LAYERS CHANNELS HEADS VOCAB CONTEXT TOKENS THREADS: tokens a second of the decoder after
+ * a prompt of CONTEXT / 2, and their share of the memory's reading speed, in turns.
  */
 #include "model/decode.h"
 

@@ -19,7 +19,7 @@ model.generation_config.eos_token_id = None
 prompt = torch.arange(CONTEXT // 2)[None]
 best = 0.0
 for turn in range(3):
-    time.sleep(1)  # PyTorch's threads still spin behind their last work
+    time.sleep(1)  # PyTorch's threads still spin after their last work
     ours = subprocess.run([sys.argv[1], *map(str, (LAYERS, CHANNELS, HEADS, VOCAB, CONTEXT, TOKENS // 5 * 2,
                                                    THREADS))],
                           check=True, capture_output=True, text=True).stdout

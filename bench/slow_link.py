@@ -2,11 +2,11 @@
 """slow_link.py BUILD TEXT [ROUNDS [PERCENT…]] [--delay MS] [--methods NAME,…]: training on slow
 links, by --link (bench/slow_link.md).
 
-First a run without exchange: what a step takes, and tokens/s of a replica. Then the rates at which
-blocking f32 diloco at H = 128 has to be busy 11.6, 36.1 and 71.5 % of the time, from
+First a run without exchange: the time of a step, and tokens/s of a replica. Then the rates at which
+blocking f32 diloco at H = 128 has to be busy 11.6, 36.1 and 71.5 % of the time. They follow from
 compute : exchange = u : 1 - u and the bytes of an exchange (one contribution up, the others' down).
 On each of these links: diloco, streaming, sparse, through a hub on loopback. And the record of
-diloco on each, put on the others by `diloco plan --replay`, against what they took."""
+diloco on each, put on the others by `diloco plan --replay`, against the measured times."""
 import argparse, json, os, re, subprocess, tempfile
 
 parser = argparse.ArgumentParser()
@@ -20,13 +20,13 @@ args = parser.parse_args()
 
 REPLICAS, H, DELAY_S, ROUNDS = 2, 128, args.delay / 1e3, args.rounds
 TARGETS = [percent / 100 for percent in args.percent]
-REQUESTS = 10  # of an exchange of diloco, one behind the other
+REQUESTS = 10  # of an exchange of diloco, one after the other
 # A run's first and last contributions move while nothing is trained; of those who train on while
 # others move a run has so many rounds more that this is no part of what is measured.
 LONGER = {"diloco": 1, "streaming": 5, "sparse": 4}
 METHODS = {
     "diloco": ("diloco", {"trainer.local_steps_per_round": H}),
-    # What is under way may take nearly as long as until the fragment is due again.
+    # An exchange in flight may take nearly as long as until the fragment is due again.
     "streaming": ("streaming", {"trainer.local_steps_per_round": 100,
                                 "server.diloco.fragment_layers": 1,
                                 "server.diloco.overlap_steps": 90}),
@@ -119,8 +119,8 @@ def measure(bench):
             print(f"| {link} | {100 * target:.1f} % | {name} | "
                   f"{100 * busy / (busy + waited):.1f} % | "
                   f"{100 * tokens / (busy + waited) / rate:.1f} % |", flush=True)
-    # On a machine with other work steps are not equally fast in two runs; the last column puts
-    # the seconds that the steps took on the other link in the place of the record's own.
+    # On a machine with other work steps are not equally fast in two runs. The last column uses the
+    # seconds of the steps on the other link in place of the record's own.
     if len(blocking) < 2:
         return
     print("\n| replayed from | on | predicted | measured | off by | with its steps |\n"

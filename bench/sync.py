@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""sync.py - one exchange of 100 MB of float32 among four replicas on this machine: through the hub,
-through a bucket, and as an all-reduce by Gloo and by Open MPI; beside it what loopback, disk and
-hashing allow. All in one run.
+"""sync.py - one exchange of 100 MB of float32 among four replicas on this machine. It goes through
+the hub, through a bucket, and as an all-reduce by Gloo and by Open MPI. Beside it are the limits of
+loopback, disk and hashing. All in one run.
 
     sync.py BUILD [--parameters 25000000] [--replicas 4] [--rounds 8] [--torch PYTHON] [--quick]
 
-BUILD has diloco and bench/bench_file_sync. Left out, saying so: Gloo without --torch; Open MPI
-without mpirun and mpicc (Debian's openmpi-bin, libopenmpi-dev; nothing else of the project needs
-them); the bucket outside of tests/servers/rgw.sh, which sets CLOUD_TEST_URL:
+BUILD has diloco and bench/bench_file_sync. Parts that are left out are named: Gloo without --torch,
+and Open MPI without mpirun and mpicc (Debian's openmpi-bin, libopenmpi-dev; nothing else of the
+project needs them). The bucket needs tests/servers/rgw.sh, which sets CLOUD_TEST_URL:
 
     sh tests/servers/rgw.sh python3 bench/sync.py build --torch venv/bin/python
 
@@ -72,7 +72,7 @@ def median(text):
 
 
 def loopback(n_bytes, pairs):
-    """Seconds for so many connections over loopback to move that much each, at once."""
+    """Seconds for a number of connections over loopback to move that much each, at once."""
     listener = socket.create_server(("127.0.0.1", 0))
     piece = bytes(1 << 20)
 
@@ -124,7 +124,7 @@ def mpi(args, folder):
 
 
 def sync(args, folder, url, *settings, rounds=None):
-    """Seconds of an exchange, of as much written to plain files and read by everybody, and of a
+    """Seconds of an exchange, of as much written to plain files and read by every process, and of a
     digest of each replica's."""
     out = subprocess.run([args.build / "bench/bench_file_sync", str(args.parameters),
                           str(args.replicas), str(rounds or args.rounds), folder, url, *settings],
@@ -201,7 +201,7 @@ def main():
         bucket = os.environ.get("CLOUD_TEST_URL")
         if bucket:
             place, query = bucket.split("?", 1)
-            # What is deleted a bucket of Ceph lets go of later, and its 4 GB are in memory.
+            # A bucket of Ceph frees deleted objects later, and its 4 GB are in memory.
             url = f"{place}/sync{time.time_ns()}?{query}"
             tell("bucket, f32", sync(args, folder, url, rounds=min(args.rounds, 3))[0])
         else:

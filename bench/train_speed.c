@@ -1,10 +1,10 @@
 /* train_speed.c - how fast the engine trains, and where the time goes.
  *
- * Trains a GPT on random tokens for some steps (forward, backward, clipped AdamW) and prints
- * one line of JSON with the seconds of every step, by the clock and of processor time;
- * train_speed.py sets it against PyTorch. With --detail it also prints the share of each operation,
- * the matrix products of a step alone (the same calls, nothing else), and the machine's peak of
- * fused multiply-adds. */
+ * Trains a GPT on random tokens for some steps (forward, backward, clipped AdamW). It prints one
+ * line of JSON with the seconds of every step, by the clock and of processor time; train_speed.py
+ * compares it with PyTorch. With --detail it also prints the share of each operation, the matrix
+ * products of a step alone (the same calls, nothing else), and the machine's peak of fused
+ * multiply-adds. */
 #include "base/clock.h"
 #include "base/rng.h"
 #include "model/model.h"
@@ -111,7 +111,7 @@ static double step(rig *r, const int32_t *inputs, const int32_t *targets)
     return dl_seconds(dl_clock_now() - begin);
 }
 
-/* ---- what the products alone would take ---------------------------------------------- */
+/* ---- time of the products alone ------------------------------------------------------ */
 
 typedef struct products {
     size_t m, n, k;

@@ -3,10 +3,10 @@
 
     python3 bench/train_speed.py BUILD/bench/bench_train_speed PYTHON [--rounds N] [--processor]
 
-PYTHON is an interpreter with torch. Each round runs train_speed, eager PyTorch and
-torch.compile one after the other for every setting, so that whatever else the machine does
-falls on all of them; the table shows medians over all steps of all rounds. --processor counts
-processor time at one thread instead, which is what a busy machine can still measure.
+PYTHON is an interpreter with torch. Each round runs train_speed, eager PyTorch and torch.compile
+one after the other for every setting, so that other work of the machine affects all of them. The
+table shows medians over all steps of all rounds. --processor counts processor time at one thread
+instead, which is what a busy machine can still measure.
 """
 import argparse
 import json

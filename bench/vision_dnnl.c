@@ -1,10 +1,10 @@
-/* vision_dnnl.c - what oneDNN's convolutions alone take in a step of ResNet-18, in the layouts it
- * chooses itself (blocked), nothing converted: what vision.md holds a whole step against.
+/* vision_dnnl.c - the time of oneDNN's convolutions alone in a step of ResNet-18, in the layouts
+ * that it chooses itself (blocked), without conversions. vision.md compares a whole step with it.
  *
  *     OMP_NUM_THREADS=N bench_vision_dnnl [--batch N] [--steps N] [--winograd]
  *
- * Sums over the taps, as everybody's convolutions are unless asked; --winograd lets it choose that
- * algorithm, which rounds differently and takes half as many multiplications.
+ * Sums over the taps, as convolutions are by default; --winograd lets it choose that algorithm,
+ * which rounds differently and takes half as many multiplications.
  *
  * One JSON object: the least processor seconds and seconds of forward, backward by data (but for
  * the first layer) and backward by weights, added up over all layers. */

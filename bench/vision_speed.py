@@ -3,10 +3,10 @@
 
     python3 bench/vision_speed.py BUILD/bench PYTHON [--rounds N] [--processor]
 
-PYTHON is an interpreter with torch. Each round runs ours, PyTorch, PyTorch in channels_last and, for
-ResNet-18 and where libdnnl-dev was there to build with, oneDNN one after the other, so that whatever
-else the machine does falls on all of them; the table shows medians. --processor counts processor
-time at one thread instead, which is what a busy machine can still measure.
+PYTHON is an interpreter with torch. Each round runs ours, PyTorch, PyTorch in channels_last and,
+for ResNet-18 where libdnnl-dev was there to build with, oneDNN. They run one after the other, so
+that other work of the machine affects all of them. The table shows medians. --processor counts
+processor time at one thread instead, which is what a busy machine can still measure.
 """
 import argparse
 import json

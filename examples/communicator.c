@@ -16,7 +16,7 @@
 
 enum { N = 8, REPLICAS = 2, STEPS = 800, SLOTS = 8 };
 
-/* ---- the exchange: one slot for each all-reduce under way */
+/* ---- the exchange: one slot for each all-reduce in flight */
 
 typedef struct slot {
     bool used;
@@ -38,7 +38,7 @@ typedef struct pending {
     size_t n;
 } pending;
 
-/* The slot of this key, whoever came first; called with the lock held. */
+/* The slot of this key, made by the first that asks; called with the lock held. */
 static slot *find(const diloco_reduce *r)
 {
     slot *unused = NULL;

@@ -1,13 +1,13 @@
-/* mlp.c - a trainer in the manner of llm.c around libdiloco: one flat buffer each for parameters,
- * gradients and AdamW's moments, a forward and a backward pass written out, and one call after
- * each optimizer step. A tanh network of two inputs learns whether their signs differ.
+/* mlp.c - a trainer in the manner of llm.c around libdiloco: it has one flat buffer each for
+ * parameters, gradients and AdamW's moments, a forward and a backward pass written out, and one
+ * call after each optimizer step. A tanh network of two inputs learns whether their signs differ.
  *
  *     cc mlp.c $(pkg-config --cflags --libs diloco) -lm -o mlp
  *     ./mlp run r0 & ./mlp run r1 & wait
  *
  * Each replica draws other points. Both end with the same parameters and say how many of 1,000 new
- * points they put on the right side. Started again after a crash, a replica goes on where it was:
- * what it needs for that beside the parameters is registered as private. */
+ * points they put on the right side. Started again after a crash, a replica resumes where it was:
+ * the state that it needs beside the parameters is registered as private. */
 #include <diloco/diloco.h>
 
 #include <math.h>

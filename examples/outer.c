@@ -3,8 +3,8 @@
  *
  *     cc outer.c $(pkg-config --cflags --libs diloco) -lpthread -lm -o outer && ./outer
  *
- * Every replica calls `step` for itself, once for each commit, and all come to the same bits; what
- * it remembers is in a vector of the run's, so a replica that comes late goes on with it. */
+ * Every replica calls `step` for itself, once for each commit, and all get the same bits. Its
+ * memory is in a vector of the run's, so a replica that joins late continues with it. */
 #include <diloco/diloco.h>
 
 #include <math.h>

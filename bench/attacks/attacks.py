@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""attacks.py: what each combiner makes of members that lie, on real training.
+"""attacks.py: each combiner against malicious members, on real training.
 
     bench/attacks/attacks.py build/release/diloco build/release/tests/hostile.so --data FOLDER
                              --mnist FOLDER
@@ -55,7 +55,7 @@ class Bench:
                              for path in data.take_images(folder, self.o.out)]
 
     def folder(self, t):
-        """(gpt/nnm+krum/alie-2, say; other seeds and numbers of owners are told behind.)"""
+        """(gpt/nnm+krum/alie-2, say; other seeds and numbers of owners follow.)"""
         name = f"{t.attack}-{t.f}" + (f"-seed{t.seed}" if t.seed != SEEDS[0] else "")
         name += f"-owners{t.owners}" if t.owners else ""
         return self.o.out / t.task.name / t.defence.name.replace(", ", "+") / name
@@ -77,7 +77,7 @@ class Bench:
         return [r for r in there if r is not None]
 
     def known(self, t):
-        """What a trial lost, in per cent, seed by seed."""
+        """The loss of accuracy of a trial, in per cent, seed by seed."""
         lost, t = [], trained(t)
         for seed in SEEDS:
             ours = t._replace(seed=seed)
@@ -105,7 +105,7 @@ class Bench:
                 **t.defence.settings(max(t.f, 1)), **owners, **self.o.settings}
 
     def run(self, t):
-        """Those who lie in what they send are in one crew with the others."""
+        """Malicious members run in one crew with the others."""
         env = {}
         if t.attack != "honest":
             env = {"LD_PRELOAD": str(self.o.hostile), "ATTACK": t.attack, "HONEST": str(N - t.f),
@@ -184,7 +184,7 @@ class Bench:
 # ---- all of it
 
 def train_all(bench, wanted, end):
-    """Those that are not there, so many at a time; tells how far it is. True: all are there."""
+    """Run the missing trials, several at a time, and print the progress. True: all are there."""
     todo = [t for t in dict.fromkeys(x for t in wanted for x in (honest(t), t))
             if bench.result(t) is None]
     began = time.monotonic()
@@ -232,8 +232,8 @@ def try_outer(bench):
 
 
 def quick(bench):
-    """The mean, that does not hold, one that does, what docs/robustness.md says for strangers, and
-    a slice's owner that lies, alone and with another."""
+    """The mean, that does not hold, one that does, the rule that docs/robustness.md names for
+    untrusted members, and a malicious slice owner, alone and with another."""
     wrong = "\n".join(page.open_block()) not in bench.o.page.read_text(encoding="utf-8")
     if wrong:
         print("WRONG: docs/robustness.md has another block for strangers than OPEN")

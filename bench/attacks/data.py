@@ -1,4 +1,4 @@
-"""data.py: what honest members and those of label_flip train on."""
+"""data.py: the data of honest members and of those of label_flip."""
 import gzip
 import pathlib
 import shutil

@@ -1,4 +1,4 @@
-"""defences.py: what is tried against what, as tables: attacks, defences, tasks, cells."""
+"""defences.py: the combinations that are tried, as tables: attacks, defences, tasks, cells."""
 from collections import namedtuple
 
 N, BAND = 8, 3.0  # members; per cent
@@ -16,7 +16,7 @@ OWNER = "slice_owner"
 # fewest(f): members that it needs, which grows by as much with each f.
 Defence = namedtuple("Defence", "name settings fewest")
 Task = namedtuple("Task", "name config title unit")
-# A trial; owners: members that combine each slice (exchange "sharded"), 0: everybody reads all.
+# A trial; owners: members that combine each slice (exchange "sharded"), 0: every member reads all.
 Trial = namedtuple("Trial", "task defence attack f seed owners")
 
 GPT = Task("gpt", "base.toml", "A GPT on eight authors", "validation loss")
@@ -38,11 +38,12 @@ def combiner(name, fewest, before=None, f_counts=False):
 
 CHECKS = {"check.norm": "5", "check.short": "0.2", "check.cosine": "0", "check.copy": "0.999",
           "check.repeat": "16", "check.ban_after": "3"}
-# All that is sent is rejected, each time and whoever else sends it, so these trials are of the honest
-# members alone: one of them stands for all. "mean, checks" of 2 is trained on each, to see that.
+# All their contributions are rejected, in every trial, so these trials are of the honest members
+# alone: one of them represents all. "mean, checks" of 2 is trained on each, to see that.
 SEEN = ("scale", "sign_flip", "ipm", "ipm_small", "gaussian", "nan", "inf", "zero", "mimic", "copy")
-# For strangers, of whom nobody knows how many lie: what is seen is rejected and banned, each of the
-# rest is mixed with its nearest. The cosine is below 0, since honest ones may be orthogonal.
+# For untrusted members, of which an unknown number is malicious: detected ones are rejected and
+# banned, and each of the rest is mixed with its nearest. The cosine is below 0, since honest ones
+# may be orthogonal.
 OPEN = {"server.diloco.combiner": "median", "server.diloco.pre_aggregation": "nnm",
         "server.diloco.byzantine": "2", "server.diloco.robust_fallback": "mean",
         **CHECKS, "check.cosine": "-0.05"}
@@ -86,9 +87,9 @@ def bound(defence):
 
 
 def honest(trial):
-    """What a trial is held against: the same rule and seed, nobody lies, and nothing is checked, so
-    that what checks cost shows. Slices come to the bits of who reads all, and rules that do not count
-    f come to the same for all f."""
+    """The baseline of a trial: the same rule and seed, without malicious members and checks, so
+    that the cost of checks shows. Slices give the bits of a replica that reads all, and rules that
+    do not count f give the same for all f."""
     alone = COMBINERS[CHECKED.index(trial.defence)] if trial.defence in CHECKED else trial.defence
     same = next(f for f in (1, 2, 3) if alone.settings(f) == alone.settings(trial.f))
     return trial._replace(defence=alone, attack="honest", f=same, owners=0)
@@ -102,7 +103,7 @@ def trained(trial):
 
 
 def cells():
-    """All of seed 1, what is the boldest first; what is left out is beyond the bound of its defence."""
+    """All of seed 1, the boldest first; omitted ones are beyond the bound of their defence."""
     of = ((GPT, 2), (GPT, 3), (GPT, 1), (LENET, 2))
     for attacks in ((*SEEN, "stale"), ("alie", "label_flip")):
         for task, f in of:

@@ -46,7 +46,8 @@ def open_block():
 
 
 def is_honest_alone(bench, task, f):
-    """Do the members that are left end where they do when the others send what nobody can use?"""
+    """Do the remaining members end at the same loss as when the others send unusable
+    contributions?"""
     return all(bench.result(Trial(task, d, "nan", f, SEEDS[0], 0)) ==
                bench.result(Trial(task, c, SEEN[0], f, SEEDS[0], 0))
                for d, c in zip(COMBINERS, CHECKED) if within(d, f))

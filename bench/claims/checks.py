@@ -1,8 +1,8 @@
-"""What a row may assert of its arms, and what an interval says of it.
+"""Assertions of a row about its arms, and the verdict of an interval on them.
 
-A verdict is one of HOLDS, FAILS (the interval excludes it) and OPEN (the interval is too wide, or
-the same test does not see the known-bad arm: more seeds are needed). A diverged arm counts with
-the loss it ended with, which is far above any other."""
+A verdict is one of HOLDS, FAILS (the interval excludes it) and OPEN. OPEN means that the interval
+is too wide, or that the same test does not see the known-bad arm: more seeds are needed. A diverged
+arm counts with the loss it ended with, which is far above any other."""
 from stats import relative, slope
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "inconclusive"
@@ -26,7 +26,7 @@ class Lower:
 
 class Within:
     """Arm a is as good as arm b: at most `band` percent above it. The known-bad arm must be seen
-    to lie outside by the same test, or the row says nothing."""
+    to be outside by the same test, or the row proves nothing."""
 
     def __init__(self, a, b, band, bad):
         self.a, self.b, self.band, self.bad = a, b, band, bad

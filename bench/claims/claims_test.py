@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""claims_test.py - the statistics and the verdicts of the claims, on numbers worked by hand; and the
-table itself: every arm that a check names is there, every one that is there is named."""
+"""claims_test.py - the statistics and the verdicts of the claims, on numbers worked by hand. And
+the table itself: every arm that a check names is there, and every arm is named."""
 import unittest
 
 from checks import FAILS, HOLDS, OPEN, Equal, Lower, Trend, Within

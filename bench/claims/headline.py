@@ -4,8 +4,9 @@
     bench/claims/headline.py build/release/diloco --data FOLDER
 
 Against `data_parallel` in float32 after every step, tuned, at equal tokens, with 2 and 4 replicas,
-in paired seeds: what a replica sent, framing and metadata included, and the validation loss of the
-shared model. FOLDER and --out as for claims.py. It may be stopped at any time and goes on."""
+in paired seeds. It compares the bytes that a replica sent, framing and metadata included, and the
+validation loss of the shared model. FOLDER and --out as for claims.py. It may be stopped at any
+time; the same command resumes."""
 import argparse
 import json
 import pathlib

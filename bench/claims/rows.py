@@ -1,8 +1,8 @@
 """The table of claims: for each row what was published, which arms are trained, what is asserted.
 
-The numbers are those of docs/algorithms.md's sources; "Theta" is the shared model. An arm is the
-settings that it changes in base.toml, the optimizer steps of each replica, and, where a fair
-comparison needs it, an option that is tuned on a seed that is compared with nothing."""
+The numbers are those of docs/algorithms.md's sources; "Theta" is the shared model. An arm has the
+settings that it changes in base.toml and the optimizer steps of each replica. Where a fair
+comparison needs it, it has an option that is tuned on a seed of its own."""
 from checks import Equal, Lower, Trend, Within
 
 STEPS = 300
@@ -159,5 +159,5 @@ ROWS = [
          Lower("sparse", "sparse, no feedback")]),
 ]
 
-# What CI trains, on a small model and half of the steps: the identity, and a lossy wire.
+# The rows of CI, on a small model and half of the steps: the identity, and a lossy wire.
 QUICK = [1, 7]

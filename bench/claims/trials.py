@@ -1,5 +1,5 @@
-"""Trials: one arm, one seed, trained by `diloco sweep` in a folder of its own, once. What stands in
-a folder's result.json is never trained again, and what was stopped goes on."""
+"""Trials: one arm, one seed, trained by `diloco sweep` in a folder of its own, once. A trial with a
+result.json is never trained again, and a stopped one resumes."""
 import array
 import json
 import pathlib
