@@ -36,7 +36,7 @@ TEST(what_would_round_to_infinity_becomes_the_largest)
     form_close(&f);
 }
 
-TEST(an_infinity_or_nan_of_a_stranger_is_refused_with_its_index)
+TEST(an_untrusted_infinity_or_nan_is_refused_with_its_index)
 {
     float x[] = {1, 2, 3};
     codec_form f = form_open("bf16", NULL, 1, 3);
@@ -52,4 +52,4 @@ TEST(an_infinity_or_nan_of_a_stranger_is_refused_with_its_index)
 
 TEST_MAIN(all_bf16_are_exact_and_ties_go_to_the_even_one,
           what_would_round_to_infinity_becomes_the_largest,
-          an_infinity_or_nan_of_a_stranger_is_refused_with_its_index)
+          an_untrusted_infinity_or_nan_is_refused_with_its_index)

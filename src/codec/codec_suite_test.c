@@ -386,7 +386,7 @@ static void survives(bench *b, int input)
     }
 }
 
-TEST(a_strangers_bytes_are_refused_or_decode_within_the_bound)
+TEST(untrusted_bytes_are_refused_or_decode_within_the_bound)
 {
     for_all(survives);
 }
@@ -416,5 +416,5 @@ TEST_MAIN(a_payload_encoded_in_parts_is_the_same,
           a_payload_passes_its_check_and_decodes_to_numbers_without_negative_zeros,
           what_was_decoded_encodes_to_itself, the_residual_is_never_larger_than_what_was_encoded,
           every_instruction_set_gives_the_same_bytes_and_bits, payloads_may_lie_at_any_address,
-          another_length_is_refused, a_strangers_bytes_are_refused_or_decode_within_the_bound,
+          another_length_is_refused, untrusted_bytes_are_refused_or_decode_within_the_bound,
           a_value_beyond_the_bound_is_refused_with_its_index)

@@ -53,7 +53,7 @@ TEST(what_is_too_large_becomes_the_largest)
     form_close(&f);
 }
 
-TEST(an_infinity_or_nan_of_a_stranger_is_refused_with_its_index)
+TEST(an_untrusted_infinity_or_nan_is_refused_with_its_index)
 {
     static const unsigned char bad[] = {0x7c, 0xfc, 0x7e, 0xff};
     float x[] = {1, 2, 3};
@@ -69,4 +69,4 @@ TEST(an_infinity_or_nan_of_a_stranger_is_refused_with_its_index)
 
 TEST_MAIN(all_halves_are_exact, between_two_halves_the_nearest_and_at_a_tie_the_even_one,
           what_is_too_large_becomes_the_largest,
-          an_infinity_or_nan_of_a_stranger_is_refused_with_its_index)
+          an_untrusted_infinity_or_nan_is_refused_with_its_index)

@@ -161,19 +161,20 @@ int dl_connection_fd(const dl_connection *c)
 }
 
 /* Idle untrusted peers go sooner where they begin to keep others out. */
-static dl_time stranger_limit(const dl_hub *hub)
+static dl_time unauthenticated_limit(const dl_hub *hub)
 {
     const dl_hub_options *o = &hub->options;
     const unsigned n = atomic_load(&hub->metrics.connections);
-    return n > o->max_connections / 4 * 3 && o->stranger > DL_SECOND ? DL_SECOND : o->stranger;
+    return n > o->max_connections / 4 * 3 && o->unauthenticated > DL_SECOND ? DL_SECOND
+                                                                            : o->unauthenticated;
 }
 
 /* Under the lock a connection in the list is not closed yet, so the descriptor is its own. */
 static void reap(dl_hub *hub)
 {
-    const dl_time now = dl_clock_now(), stranger = stranger_limit(hub);
+    const dl_time now = dl_clock_now(), unauthenticated = unauthenticated_limit(hub);
     for (const dl_connection *c = hub->connections; c; c = c->next) {
-        dl_time limit = c->welcome ? hub->options.idle : stranger;
+        dl_time limit = c->welcome ? hub->options.idle : unauthenticated;
         if (!(c->busy && c->welcome) && now - c->since > limit) shutdown(c->fd, SHUT_RDWR);
     }
 }
@@ -305,7 +306,7 @@ static void fill_in(dl_hub_options *o)
     if (!o->max_object) o->max_object = DL_HUB_MAX_OBJECT;
     if (!o->max_connections) o->max_connections = DL_HUB_MAX_CONNECTIONS;
     if (!o->idle) o->idle = 120 * DL_SECOND;
-    if (!o->stranger) o->stranger = 15 * DL_SECOND;
+    if (!o->unauthenticated) o->unauthenticated = 15 * DL_SECOND;
     if (!o->stalled) o->stalled = 30 * DL_SECOND;
     if (!o->slow) o->slow = 30 * DL_SECOND;
 }

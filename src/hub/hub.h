@@ -49,10 +49,10 @@ typedef struct dl_hub_options {
      * node's own name. NULL: no such. */
     const char *node;
 
-    /* Time limits: for an idle connection, for an idle one before it has shown that it is
-     * welcome, without any byte of a body, and for a body slower than 1 kB/s. 0: 120, 15, 30, 30 s.
+    /* Time limits in seconds of: an idle connection, an idle one that has not shown yet that it is
+     * welcome, a body without any byte, a body slower than 1 kB/s. 0: 120, 15, 30, 30 s.
      */
-    dl_time idle, stranger, stalled, slow;
+    dl_time idle, unauthenticated, stalled, slow;
 } dl_hub_options;
 
 typedef struct dl_hub dl_hub;

@@ -651,7 +651,7 @@ TEST(a_body_that_stops_coming_is_cut)
 
 TEST(who_says_nothing_or_trickles_a_header_is_hung_up_on)
 {
-    fixture_serve((dl_hub_options){.stranger = DL_SECOND / 10, .idle = DL_SECOND / 10});
+    fixture_serve((dl_hub_options){.unauthenticated = DL_SECOND / 10, .idle = DL_SECOND / 10});
     int silent = client_open(), trickling = client_open(), served = client_open();
     client_say(served, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     CHECK_INT(200, status_of(client_read(served, false)));
@@ -678,14 +678,14 @@ static void ask_until_hung_up_on(const char *first, const char *text)
     close(fd);
 }
 
-TEST(a_stranger_is_hung_up_on_whatever_it_asks_for)
+TEST(an_unauthenticated_connection_is_closed_whatever_it_asks_for)
 {
     static const char health[] = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
                       refused[] = "GET /run/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
     char tokens[700];
     fixture_write("tokens", "correct-horse-battery\n");
     snprintf(tokens, sizeof tokens, "%s/tokens", fixture.root);
-    fixture_serve((dl_hub_options){.token_file = tokens, .stranger = DL_SECOND / 2});
+    fixture_serve((dl_hub_options){.token_file = tokens, .unauthenticated = DL_SECOND / 2});
     ask_until_hung_up_on(health, health);
     ask_until_hung_up_on(refused, refused);
     ask_until_hung_up_on("PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500000\r\n\r\n",
@@ -716,7 +716,7 @@ static int client_from(const char *address)
 static const char with_token[] = "GET /list?run=run HTTP/1.1\r\nHost: localhost\r\n"
                                  "Authorization: Bearer correct-horse-battery\r\n\r\n";
 
-TEST(strangers_of_one_address_keep_out_nobody)
+TEST(unauthenticated_connections_of_one_address_keep_out_no_client)
 {
     enum { MAX = 32, OF_ONE = MAX / 4, FLOOD = 3 * MAX };
     int flood[FLOOD];
@@ -725,7 +725,7 @@ TEST(strangers_of_one_address_keep_out_nobody)
     snprintf(tokens, sizeof tokens, "%s/tokens", fixture.root);
     fixture_serve((dl_hub_options){.token_file = tokens,
                                    .max_connections = MAX,
-                                   .stranger = 3600 * DL_SECOND,
+                                   .unauthenticated = 3600 * DL_SECOND,
                                    .idle = 3600 * DL_SECOND});
     CHECK_INT(201, ask_with("PUT /run", "Authorization: Bearer correct-horse-battery\r\n", ""));
     int other = client_from("127.0.0.2"), member = client_open();
@@ -841,8 +841,8 @@ int main(int argc, char **argv)
         HUB_TEST(a_file_where_a_run_keeps_a_folder_gives_way_to_it),
         HUB_TEST(a_body_that_stops_coming_is_cut),
         HUB_TEST(who_says_nothing_or_trickles_a_header_is_hung_up_on),
-        HUB_TEST(a_stranger_is_hung_up_on_whatever_it_asks_for),
-        HUB_TEST(strangers_of_one_address_keep_out_nobody),
+        HUB_TEST(an_unauthenticated_connection_is_closed_whatever_it_asks_for),
+        HUB_TEST(unauthenticated_connections_of_one_address_keep_out_no_client),
         HUB_TEST(a_thousand_idle_connections_cost_little_and_keep_nobody_out),
         HUB_TEST(stopping_cuts_what_does_not_end_and_leaves_nothing_half_written),
         HUB_TEST(a_folder_that_goes_is_missed_and_used_again_when_it_is_back),

@@ -371,7 +371,9 @@ dl_answer dl_object_delete(dl_http_request *r)
     dl_store *store;
     r->kind = DL_KIND_DELETE;
     if (dl_key_is_kept(r->key))
-        return dl_refuse(r, 403, "AccessDenied", "run.json, the log and lives are never deleted");
+        return dl_refuse(r, 403, "AccessDenied",
+                         "run.json, the log and generations are never "
+                         "deleted");
     diloco_status status = dl_hub_bucket_open(&store, r, false);
     if (status) return dl_refuse_failed(r, status);
     const int64_t before = length_of(r, r->key);
@@ -432,7 +434,7 @@ static bool is_read(const dl_http_request *r)
 
 static dl_answer refuse_change(dl_http_request *r)
 {
-    return dl_refuse(r, 403, "AccessDenied", "what is here is a member's own and is only read");
+    return dl_refuse(r, 403, "AccessDenied", "a member's own files are read-only here");
 }
 
 dl_answer dl_object_begin(dl_http_request *r)

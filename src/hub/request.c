@@ -265,7 +265,7 @@ static dl_answer begin(dl_http_request *r)
     if (r->target_status) return dl_refuse(r, 400, "", "%s", diloco_error_text());
     if (atomic_load(&r->hub->stopping)) return dl_refuse(r, 503, "", "this hub is stopping");
     if (!folder_is_ours(r->hub))
-        return dl_refuse(r, 503, "", "the hub's folder is gone; when it is back, all goes on");
+        return dl_refuse(r, 503, "", "the hub's folder is gone; put it back, and the hub resumes");
     if (!host_is_ours(r))
         return dl_refuse(r, 421, "", "this hub answers to localhost and 127.0.0.1 only");
     /* Signed as S3 asks for it, GET / is ListBuckets and not the page. */

@@ -1,6 +1,6 @@
 /* s3_sign.c - is a signature right? By making it again (store/http/sigv4.h) and comparing, in
  * constant time. Good for 15 minutes around now, or in a query for as long as that says; any
- * region is right. Every x-amz- header must be signed, or somebody between could add one. */
+ * region is right. Every x-amz- header must be signed, or a proxy between could add one. */
 #include "hub/s3_api.h"
 #include "hub/s3_claim.h"
 #include "store/http/web.h"

@@ -1,7 +1,7 @@
-/* server.h - what the files of the hub share: the hub, a request on its way, its answer.
+/* server.h - shared declarations of the hub's files: the hub, a request in flight, its answer.
  *
  * A connection has a thread of its own (libmicrohttpd's), which reads a body to disk, syncs and
- * answers: so a heartbeat never waits behind another's transfer or fsync. */
+ * answers: so a heartbeat never waits for another's transfer or fsync. */
 #ifndef DL_HUB_SERVER_H
 #define DL_HUB_SERVER_H
 
@@ -38,7 +38,7 @@ struct dl_hub {
     dl_holdings tally;
     dl_views *views;       /* NULL: no page */
     atomic_bool stopping;  /* no new requests */
-    atomic_bool never;     /* stays false: what dl_file_store asks for */
+    atomic_bool never;     /* stays false: an argument of dl_file_store */
     atomic_uint in_flight; /* requests */
     struct MHD_Daemon *daemon;
 
@@ -61,7 +61,7 @@ typedef dl_answer (*dl_handler)(dl_http_request *request);
 dl_answer dl_answer_text(unsigned status, const char *type, const void *text, size_t len);
 dl_answer dl_answer_empty(unsigned status);
 void dl_answer_header(dl_answer answer, const char *name, const char *value);
-/* What is wrong: a line of text, or S3's XML with that code. */
+/* The error: a line of text, or S3's XML with that code. */
 dl_answer dl_refuse(dl_http_request *r, unsigned status, const char *code, const char *format, ...)
     DL_PRINTF(4, 5);
 /* A failure of the folder's; its own words go to the log, not to the client. */
@@ -70,7 +70,7 @@ dl_answer dl_refuse_failed(dl_http_request *r, diloco_status status);
 /* ---- a request */
 
 typedef enum dl_body_kind {
-    DL_BODY_NONE, /* what comes is thrown away, up to DL_TEXT_BODY_MAX */
+    DL_BODY_NONE, /* the body is thrown away, up to DL_TEXT_BODY_MAX */
     DL_BODY_FILE, /* into `upload` */
     DL_BODY_TEXT  /* into `text`, up to DL_TEXT_BODY_MAX */
 } dl_body_kind;
@@ -80,7 +80,7 @@ typedef struct dl_body {
     dl_time began;
     uint64_t received;    /* as it came over the wire */
     uint64_t len;         /* of the object */
-    diloco_status status; /* the first failure; what comes after it is thrown away */
+    diloco_status status; /* the first failure; later bytes are thrown away */
     bool too_long;
     dl_upload upload; /* upload.dir -1: none */
     dl_buf text;
@@ -88,7 +88,7 @@ typedef struct dl_body {
     dl_digest_stream *digest; /* likewise; of what is not S3's */
     dl_chunks *chunks;        /* aws-chunked framing to take off; NULL: none */
     dl_checksum checksum;
-    const char *checksum_value; /* what it has to be; NULL: the trailer tells */
+    const char *checksum_value; /* the expected digest; NULL: it is in the trailer */
     uint64_t decoded;           /* x-amz-decoded-content-length, where there is framing */
 } dl_body;
 
@@ -145,7 +145,7 @@ dl_answer dl_events_begin(dl_http_request *r);  /* list.c: /events */
 dl_answer dl_status_begin(dl_http_request *r);  /* status_page.c: /status.json */
 dl_answer dl_metrics_begin(dl_http_request *r); /* overview.c: /metrics */
 
-/* page.c: the page; what it shows; which runs there are. */
+/* page.c: the page, its data, and the list of runs. */
 dl_answer dl_page_begin(dl_http_request *r);
 dl_answer dl_page_runs_begin(dl_http_request *r);
 dl_answer dl_page_run_begin(dl_http_request *r);
@@ -161,7 +161,7 @@ dl_answer dl_hub_s3_begin(dl_http_request *r); /* s3_api.c: whatever is signed a
 
 /* s3_body.c: true: the request asks for encryption, which a hub does not have; *refusal says so. */
 bool dl_hub_s3_asks_to_encrypt(dl_http_request *r, dl_answer *refusal);
-/* s3_api.c: an object in parts, asked for as S3 does, by whoever is welcome. */
+/* s3_api.c: objects in parts by S3's requests, for every client that is welcome. */
 bool dl_hub_is_of_parts(const dl_http_request *r);
 dl_answer dl_hub_parts_begin(dl_http_request *r);
 
@@ -180,7 +180,7 @@ bool dl_object_is_blocked(dl_http_request *r, const char *key, dl_answer *refusa
 bool dl_object_has_length(dl_http_request *r, dl_answer *refusal);
 /* May a plain PUT replace it? Heartbeats only. */
 bool dl_key_is_heartbeat(const char *key);
-bool dl_key_is_entry(const char *key); /* …log/<10 digits>.json */
+bool dl_key_is_entry(const char *key); /* ends with log/<10 digits>.json */
 /* May it be deleted? Not run.json and the entries of a log. */
 bool dl_key_is_kept(const char *key);
 /* The strong validator of an object: changes whenever the object does. */
@@ -188,7 +188,7 @@ typedef char dl_etag[64];
 void dl_etag_of(dl_etag out, const struct stat *st);
 void dl_http_date(char out[40], int64_t seconds);
 
-/* request.c, for hub.c: what libmicrohttpd calls. */
+/* request.c, for hub.c: the callbacks of libmicrohttpd. */
 void *dl_request_create(dl_hub *hub, const char *target, struct MHD_Connection *mhd);
 enum MHD_Result dl_request_step(dl_http_request *r, const char *method, const char *data,
                                 size_t *len);

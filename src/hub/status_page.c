@@ -1,7 +1,7 @@
-/* status_page.c - /status.json: what `diloco status --json` says, from the files themselves.
+/* status_page.c - /status.json: the output of `diloco status --json`, from the files themselves.
  *
- * Who lives is seen from when a heartbeat was last written: the hub wrote it, so the time is
- * its own, and no client's clock is believed. */
+ * A replica is alive if its heartbeat was written recently. The hub wrote it, so the time is its
+ * own, and no client's clock is trusted. */
 #include "hub/server.h"
 #include "hub/status_json.h"
 

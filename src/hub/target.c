@@ -1,4 +1,4 @@
-/* target.c - decoded in place: what comes out is never longer than what went in. */
+/* target.c - decoding in place: the output is never longer than the input. */
 #include "hub/target.h"
 
 #include "base/text.h"
@@ -92,7 +92,7 @@ dl_range dl_range_parse(uint64_t *begin, uint64_t *n, const char *header, uint64
     bool has_last = dl_text_to_u64(&last, dash + 1, strlen(dash + 1));
     if ((!has_first && dash != from) || (!has_last && dash[1])) return DL_RANGE_NONE;
     if (!has_first && !has_last) return DL_RANGE_NONE;
-    if (!has_first) { /* the last so many bytes */
+    if (!has_first) { /* the last N bytes */
         *n = last < len ? last : len;
         *begin = len - *n;
         return *n ? DL_RANGE_PART : DL_RANGE_BEYOND;

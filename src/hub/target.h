@@ -18,7 +18,7 @@ typedef struct dl_target {
     const char *path; /* decoded; begins with '/' */
     dl_param params[DL_TARGET_PARAMS];
     size_t n_params;
-    char text[DL_TARGET_MAX + 1]; /* what the others point into */
+    char text[DL_TARGET_MAX + 1]; /* the text that the others point into */
 } dl_target;
 
 /* DILOCO_EPROTO: longer than DL_TARGET_MAX, not "/…", more than DL_TARGET_PARAMS parameters, a '%'
@@ -30,7 +30,7 @@ const char *dl_target_param(const dl_target *target, const char *name);
 bool dl_target_has(const dl_target *target, const char *name);
 
 /* "bytes=FIRST-LAST", "bytes=FIRST-" or "bytes=-N" of an object of `len` bytes (RFC 9110, 14.2).
- * A range is of one piece; what is not understood is no range: all of it. */
+ * A range has one piece. An unknown form is no range: all of the object. */
 typedef enum dl_range { DL_RANGE_NONE, DL_RANGE_PART, DL_RANGE_BEYOND } dl_range;
 dl_range dl_range_parse(uint64_t *begin, uint64_t *n, const char *header, uint64_t len);
 

@@ -1,4 +1,4 @@
-/* target_test.c - what a request's target may be, and what it may not. */
+/* target_test.c - valid and invalid targets of a request. */
 #include "hub/target.h"
 
 #include "check.h"

@@ -1,5 +1,5 @@
-/* volume_test.c - what a run moves through a hub is what P19 says, HTTP included, and takes no more
- * requests than it has to. */
+/* volume_test.c - a run's traffic through a hub is as in P19, HTTP included, and needs no
+ * additional requests. */
 #include "volume.h"
 
 #include "hub/server.h"
@@ -7,8 +7,8 @@
 
 #include <inttypes.h>
 
-/* What the hub was asked for, as it logs it: contributions and combined updates, and slices of
- * either, by entry. */
+/* The hub's requests, from its log: contributions and combined updates, and slices of either, by
+ * entry. */
 typedef struct asked {
     pthread_mutex_t lock;
     unsigned puts[VOLUME_ENTRIES][VOLUME_CREW], gets[VOLUME_ENTRIES];
@@ -27,7 +27,8 @@ static void note_slice(asked *a, const char *line)
     uint64_t e;
     if (sscanf(line, "%7s %299s %u", method, path, &status) != 3 ||
         sscanf(path, "/run/%c/%10" SCNu64 "/%u/r", &folder, &e, &slice) != 3 ||
-        e >= VOLUME_ENTRIES || status > 299) /* who plans asks for what is not there yet */
+        e >= VOLUME_ENTRIES || status > 299) /* the planner asks for objects that are not there
+                                              * yet */
         return;
     pthread_mutex_lock(&a->lock);
     const bool puts = !strcmp(method, "PUT"), gets = !strcmp(method, "GET");
@@ -60,9 +61,9 @@ static void note_request(void *user, diloco_log_level level, const char *line)
     pthread_mutex_unlock(&a->lock);
 }
 
-/* Of each entry but the first, before which replicas join: one upload a replica; with allgather as
- * many downloads as there are others, with a leader one, and the leader's of theirs. Nobody reads
- * back what the hub confirms (P8). */
+/* Of each entry but the first, before which replicas join, each replica uploads once. With
+ * allgather it downloads all others' contributions. With a leader it downloads one update, and the
+ * leader all contributions. Uploads that the hub confirms are not read back (P8). */
 static void check_requests(const asked *a, dl_way way)
 {
     const unsigned n = VOLUME_CREW;
@@ -75,8 +76,8 @@ static void check_requests(const asked *a, dl_way way)
     }
 }
 
-/* As many slices as replicas: each is put by everybody, and read by its owner of all others; what
- * that comes to is put by the owner and read by all others (P8). */
+/* There are as many slices as replicas. Each replica puts all its slices, and a slice's owner reads
+ * that slice of all others. The owner puts the combined slice, and all others read it (P8). */
 static void check_slices(const asked *a)
 {
     const unsigned n = VOLUME_CREW;
@@ -127,7 +128,7 @@ TEST(p19_what_slices_move_through_a_hub_is_what_the_formula_says)
 
 /* ---- by kind */
 
-/* The number behind "key": in the line's object `which`. */
+/* The number after "key": in the line's object `which`. */
 static double kind_of_line(const char *line, const char *which, const char *key)
 {
     char name[64];
@@ -177,7 +178,7 @@ TEST(all_bytes_of_a_run_are_counted_by_kind)
         free(all[i].record);
         free(all[i].user);
     }
-    CHECK(sent[1] > model && received[1] > 2 * model); /* by who creates; to all who join */
+    CHECK(sent[1] > model && received[1] > 2 * model); /* by the creator; to all that join */
     CHECK(sent[6] > model);                            /* a snapshot */
     for (int k = 0; k < 8; k++)
         CHECK(sent[k] > 0 && received[k] > 0);
@@ -190,7 +191,7 @@ TEST(all_bytes_of_a_run_are_counted_by_kind)
 typedef struct between {
     dl_hub *hub;
     atomic_uint n;        /* requests that have ended, heartbeats apart */
-    unsigned at_first;    /* … when the first step of the round began */
+    unsigned at_first;    /* the value when the first step of the round began */
     unsigned steps, seen; /* of this generation; rounds that were looked at */
 } between;
 
@@ -201,7 +202,7 @@ static void count_request(void *user, diloco_log_level level, const char *line)
     if (strstr(line, " /run") && !strstr(line, "/hb/")) atomic_fetch_add(&b->n, 1);
 }
 
-/* What of the exchange has been answered may not have ended yet. */
+/* An answered request of the exchange may not have ended yet. */
 static unsigned counted(between *b)
 {
     while (atomic_load(&b->hub->in_flight))
