@@ -12,7 +12,7 @@
 typedef enum dl_option_type {
     DL_OPTION_BOOL,  /* bool;     true, false */
     DL_OPTION_INT,   /* int64_t;  min … max; digits, with _ between them as in TOML; of steps also
-                        with Plato's "it" behind them */
+                        with Plato's "it" after them */
     DL_OPTION_REAL,  /* double;   min … max */
     DL_OPTION_TEXT,  /* char[max + 1]; UTF-8 without control characters */
     DL_OPTION_NAME,  /* char[DL_OPTION_NAME_MAX + 1]; one of a registry that the layer above checks
@@ -40,7 +40,7 @@ typedef struct dl_option {
     const char *unit;           /* "steps", "seconds", …, or "" */
     const char *const *choices; /* names of a CHOICE's values, NULL after the last; else NULL */
     unsigned flags;
-    const char *help;    /* what the value is, then what the default means */
+    const char *help;    /* a noun phrase for the value, then the default's meaning */
     const char *example; /* value of a basic option, which most runs set; NULL: advanced */
     /* Conditions on other options (condition.h); NULL: none. */
     const char *applies_when; /* the option has an effect only if this holds */
@@ -62,7 +62,7 @@ typedef struct dl_origin {
  * not parse is a bug. */
 void dl_options_defaults(dl_option_table table, void *values, dl_origin *origins);
 
-/* Row by name or alias; NULL when there is none. */
+/* Row by name or alias; NULL when no row has it. */
 const dl_option *dl_option_find(dl_option_table table, const char *name);
 
 /* Return the row's name nearest to a misspelt one by edit distance (dots and the last component

@@ -22,8 +22,8 @@ static inline size_t low_bytes(const coding *c)
     return (c->low * c->k + 7) / 8;
 }
 
-/* The unary part's bits from `at` on, which is a multiple of 64. Where there is none, which is with
- * k to 3 only, nothing is above: ones. */
+/* The unary part's bits from `at` on, which is a multiple of 64. If it is empty, which happens only
+ * for k up to 3, there are no upper bits: ones. */
 static inline uint64_t unary_at(const coding *c, const unsigned char *record, size_t at)
 {
     uint64_t bits = 0;
@@ -38,7 +38,7 @@ static inline uint64_t unary_at(const coding *c, const unsigned char *record, si
     return bits;
 }
 
-/* The low bits of index i. Behind the last comes a value, so what is read is there. */
+/* The low bits of index i. A value follows the last one, so the bytes that are read exist. */
 static inline size_t low_at(const coding *c, const unsigned char *record, size_t i)
 {
     if (!c->low) return 0;
@@ -70,7 +70,7 @@ static inline bool next_bits(places *p)
     return true;
 }
 
-/* False: there is none left. */
+/* False: no index is left. */
 static inline bool next_index(places *p, size_t *index)
 {
     if (p->i == p->coding->k) return false;
@@ -110,7 +110,7 @@ static inline size_t place_of_one(uint64_t x, size_t n)
     return 8 * byte + (size_t)__builtin_ctzll(x);
 }
 
-/* Go to the first index whose bits above are those of `index` or more: behind so many zeros. */
+/* Go to the first index whose upper bits are those of `index` or more: after that many zeros. */
 static inline void skip_to(places *p, size_t index)
 {
     size_t zeros = index >> p->coding->low, left = zeros;
@@ -120,7 +120,7 @@ static inline void skip_to(places *p, size_t index)
         if (left <= here) break;
         left -= here;
         if (next_bits(p)) continue;
-        p->i = p->coding->k; /* there are not so many */
+        p->i = p->coding->k; /* fewer zeros are left */
         return;
     }
     const size_t end = place_of_one(~p->bits, left - 1) + 1;

@@ -71,8 +71,8 @@ typedef struct dl_bpe_trained {
     uint64_t words, distinct; /* in the text */
     int32_t vocab; /* reached: less than asked for when no pair is left that comes twice */
 } dl_bpe_trained;
-/* Learn a vocabulary of `vocab` tokens (at least 257: the end token and the bytes) from texts: the
- * most frequent pair becomes a token, of equally frequent ones that of the smallest tokens. Hugging
+/* Learn a vocabulary of `vocab` tokens (at least 257: the end token and the bytes) from texts. The
+ * most frequent pair becomes a token; of equally frequent ones that of the smallest tokens. Hugging
  * Face's BpeTrainer with min_frequency 2 does the same. Appends a tokenizer.json. */
 typedef struct dl_text {
     const char *data;

@@ -227,7 +227,7 @@ static void begin_record(record *r, const dl_book *book, const char *what)
     dl_json_str(&r->json, "by", book->by);
 }
 
-/* Put it at the end. `insist`: behind the records of others, too; else DILOCO_EEXIST. */
+/* Put it at the end. `insist`: after the records of others, too; else DILOCO_EEXIST. */
 static diloco_status append(dl_book *book, record *r, bool insist)
 {
     char key[KEY_BYTES];
@@ -244,7 +244,7 @@ static diloco_status append(dl_book *book, record *r, bool insist)
             if (read) status = read;
         }
         if (!status || !other || !insist) break;
-        if (status == DILOCO_EEXIST) status = DILOCO_OK; /* once more, behind it */
+        if (status == DILOCO_EEXIST) status = DILOCO_OK; /* once more, after it */
     }
     dl_buf_deinit(&r->text);
     return status;

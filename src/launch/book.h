@@ -2,8 +2,8 @@
  *
  * The book is a row of objects launch/<10 digits>.json that are created once and never changed, as
  * the log is. Everything else follows from reading them in order, on any machine that reads the
- * store. Two launchers that append at once are told apart by the store: one gets the number, the
- * other reads that record first. No record holds a secret.
+ * store. If two launchers append at once, the store decides: one gets the number, the other reads
+ * that record first. No record holds a secret.
  *
  *     {"format":1,"what":"begin","at":…,"by":"…","executor":"slurm","dir":"…","min":2,"max":4,
  *      "options":{"launch.restarts":"3"},"secrets":["NAME"]}    from here on these settings
@@ -57,7 +57,7 @@ bool dl_book_agrees(const dl_book *book, const dl_launch_spec *spec, const char 
                     uint32_t min, uint32_t max);
 
 /* Append a record and read it. DILOCO_EEXIST, of begin and start: another launcher was quicker to
- * write a record; it has been read, and the caller decides again. The others are written behind
+ * write a record; it has been read, and the caller decides again. The others are written after
  * it. */
 DL_MUST_CHECK diloco_status dl_book_begin(dl_book *book, const dl_launch_spec *spec,
                                           const char *executor, uint32_t min, uint32_t max);

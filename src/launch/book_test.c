@@ -1,4 +1,4 @@
-/* book_test.c - what a book says after its records were read, by one launcher and by two. */
+/* book_test.c - a book's contents after its records were read, by one launcher and by two. */
 #include "launch/book.h"
 
 #include "check.h"

@@ -120,7 +120,7 @@ typedef struct talk {
     dl_time due; /* DL_NEVER: none */
 } talk;
 
-/* The end of what was written, without blanks behind it. */
+/* The end of the output, without blanks at its end. */
 static void keep_end(talk *t, const char *bytes, size_t n)
 {
     size_t len = strlen(t->err);

@@ -1,8 +1,8 @@
-/* executor.h - what an executor does: it starts replicas somewhere and reports what became of them.
+/* executor.h - the interface of an executor, which starts replicas somewhere and reports their end.
  *
  * Each executor is one file and one row of the table in executor.c. It never carries tensors: those
- * go through the store. What executors share is above the table: which replica is started when
- * (supervisor.h), the record of it (book.h), waiting for the end.
+ * go through the store. The common part of executors is above the table: the times at which
+ * replicas are started (supervisor.h), the record of it (book.h), and the wait for the end.
  *
  * Names. A replica that was started has one name everywhere, in the console of a scheduler, in
  * folders and in the book:
@@ -59,14 +59,14 @@ void dl_job_set(dl_job *job, dl_job_state state, int exit_code, const char *form
 /* May the next generation do better? Of a lost replica, and of one whose store did not answer. */
 bool dl_job_may_be_restarted(const dl_job *job);
 
-/* What is launched: the same for all replicas of a run. Everything is borrowed. */
+/* The launch: the same for all replicas of a run. Everything is borrowed. */
 typedef struct dl_launch_spec {
     const char *run;            /* the run's id, hex */
     const dl_config *config;    /* options of [launch] */
-    const char *on;             /* behind "ssh://"; "" */
+    const char *on;             /* after "ssh://"; "" */
     const char *dir;            /* where replicas keep log and exit code: launch.dir, filled in */
     const char *program;        /* this program's file, or launch.binary */
-    const char *const *argv;    /* behind the program, until NULL; {rank} becomes the rank */
+    const char *const *argv;    /* after the program, until NULL; {rank} becomes the rank */
     const char *const *env;     /* "NAME=VALUE", until NULL */
     const char *const *secrets; /* names of variables of this process, until NULL: their values go
                                    through the backend's secret channel, and are never printed */
@@ -77,13 +77,13 @@ typedef struct dl_executor_caps {
     const char *net;      /* "none", "private-ip": is there a network between replicas? */
     const char *rank_env; /* how the rank arrives */
     const char *log_api;  /* where output is */
-    const char *restart;  /* what the backend restarts by itself */
+    const char *restart;  /* restarts that the backend does by itself */
     const char *secrets;  /* its channel for secrets; NULL: it has none, and they are refused */
     bool spot, gang;      /* may it preempt; does it start all ranks or none? */
     bool in_image;        /* do replicas run in launch.image, without files of this machine? */
     bool must_be_stopped; /* does the machine run on, and cost, after its replica has ended? */
     bool same_files;      /* does it see this machine's folders under the same paths? */
-    bool exactly_once;    /* are two launchers of one name told apart by the backend itself? */
+    bool exactly_once;    /* does the backend itself keep two launchers of one name apart? */
 } dl_executor_caps;
 
 /* One line of a replica's output, without its newline. A status other than OK ends the reading. */
@@ -91,9 +91,9 @@ typedef diloco_status (*dl_job_line_fn)(void *user, const char *line, size_t len
 
 typedef struct dl_executor {
     const char *name;    /* "slurm" */
-    const char *place;   /* what follows "://" in --on, or NULL */
-    const char *needs;   /* for a person: what has to be installed or given */
-    const char *tested;  /* what its tests ran against */
+    const char *place;   /* name of the text after "://" in --on, or NULL */
+    const char *needs;   /* requirements, for a person: software and settings */
+    const char *tested;  /* the backend that its tests ran against */
     const char *options; /* options of [launch] beside those of every executor: "|cpus|gpus|" */
     const char *without; /* options of every executor that this one cannot honour; NULL: uses all */
     dl_executor_caps caps;
@@ -116,9 +116,9 @@ typedef struct dl_executor {
     void (*finish)(const dl_launch_spec *spec);
 } dl_executor;
 
-const dl_executor *dl_executor_at(size_t i); /* NULL behind the last */
-/* The executor that "slurm" or "ssh://host,host" names; *on is what is behind "://". DILOCO_EINVAL:
- * there is none, or it takes no place or needs one. */
+const dl_executor *dl_executor_at(size_t i); /* NULL after the last */
+/* The executor that "slurm" or "ssh://host,host" names; *on is the text after "://". Returns
+ * DILOCO_EINVAL if there is no such executor, or if it takes no place or needs one. */
 DL_MUST_CHECK diloco_status dl_executor_find(const dl_executor **out, const char **on,
                                              const char *text);
 /* DILOCO_EREFUSED by the option's name: an option of [launch] was given that this executor does not

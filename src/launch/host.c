@@ -390,7 +390,7 @@ diloco_status dl_host_logs(const char *dir, const char *name, dl_host_alive_fn a
     dl_lines_init(&l, fn, user);
     diloco_status status;
     for (;;) {
-        /* Asked before the read: what it wrote last is read. */
+        /* Checked before the read, so that its last output is read. */
         const bool goes_on = alive && alive(user, dir, name);
         status = read_on(&l, fd, path);
         if (status || !goes_on) break;

@@ -1,5 +1,5 @@
-/* remote.h - what a launcher has `diloco host` do on another machine: one JSON object on its stdin,
- * one on its stdout.
+/* remote.h - requests of a launcher to `diloco host` on another machine: one JSON object on its
+ * stdin, one on its stdout.
  *
  *     {"format":1,"do":"start","dir":…,"timeout":…,"grace":…,
  *      "jobs":[{"name":…,"argv":[…],"env":[…]}]}          start each, unless its name was started
@@ -9,8 +9,8 @@
  *     {"format":1,"jobs":[{"name":…,"state":"RUNNING","code":-1,"message":…}]}
  *
  * Nothing is given in arguments, because every user of a machine can read those. Arguments of a
- * replica begin behind its program, which is the one that serves. A relative folder is below the
- * one that it is started in. */
+ * replica begin after its program, which is the one that serves. A relative folder is below the one
+ * that it is started in. */
 #ifndef DL_LAUNCH_REMOTE_H
 #define DL_LAUNCH_REMOTE_H
 

@@ -1,9 +1,9 @@
 /* slurm.c - replicas as tasks of a Slurm array, by Slurm's own commands.
  *
  * The ranks of one generation that are started together are one array job, whose index is the rank.
- * The job's script runs the program from the folder that all nodes share, and writes how it ended
- * into <dir>/<name>/exit: Slurm forgets ended jobs after MinJobAge, and exit codes with them where
- * no accounting database is.
+ * The job's script runs the program from the folder that all nodes share, and writes its exit code
+ * to <dir>/<name>/exit. Slurm forgets ended jobs after MinJobAge, and their exit codes with them if
+ * there is no accounting database.
  *
  * Launching is once only: a lock in the shared folder keeps launchers apart, and a rank that the
  * queue has under this job name is not submitted again. Slurm requeues a job whose node failed or
@@ -111,7 +111,7 @@ typedef struct queued {
     char field[N_FIELDS][128];
 } queued;
 
-/* The next line; false: there is none. */
+/* The next line; false: at the end. */
 static bool next_line(queued *out, const char **at, const char *end)
 {
     if (*at == end) return false;
@@ -162,8 +162,8 @@ static void set_ended(dl_job *job, int code)
         dl_job_set(job, code ? DL_JOB_FAILED : DL_JOB_SUCCEEDED, code, "exit code %d", code);
 }
 
-/* What the job's script wrote in its restart of this number (-1: in any); -1: it did not come to
- * that. */
+/* The exit code that the job's script wrote in the restart of this number (-1: in any); -1: it
+ * wrote none. */
 static int exit_of(const dl_launch_spec *spec, const dl_job *job, int restart)
 {
     int of = 0;

@@ -205,7 +205,7 @@ static diloco_status bin_folder(dl_buf *out, const dl_launch_spec *spec, const p
 
 typedef enum script_kind { LOOK, UPLOAD, USE } script_kind;
 
-/* What the other machine's shell does. {D} is the program's folder, {S} its SHA-256. */
+/* The command for the other machine's shell. {D} is the program's folder, {S} its SHA-256. */
 static const char *const scripts[] = {
     [LOOK] = "uname -sm && if cd {D} 2>/dev/null && echo '{S}  diloco' | sha256sum -c --status; "
              "then echo there; fi",
@@ -338,7 +338,7 @@ static bool same_place(const place *a, const place *b)
            strcmp(a->digest, b->digest) == 0;
 }
 
-/* Jobs of the host of jobs[first] that are behind it, moved beside it; how many with it. */
+/* Move the later jobs of the host of jobs[first] next to it. Returns their number, with it. */
 static size_t gather(dl_job *jobs, place *places, size_t first, size_t n)
 {
     size_t m = first + 1;

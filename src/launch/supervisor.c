@@ -154,7 +154,7 @@ static diloco_status start_generation(const dl_control *c, uint32_t generation, 
     return launch_jobs(c, jobs, n);
 }
 
-/* What was announced and has no name yet. */
+/* Announced replicas that have no name yet. */
 static diloco_status finish_open(const dl_control *c, uint32_t generation, dl_job *jobs)
 {
     size_t n = 0;

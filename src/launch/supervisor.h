@@ -18,8 +18,8 @@ typedef struct dl_control {
     const dl_launch_spec *spec;
     const dl_executor *executor;
     dl_book *book;
-    double
-        most_machine_s; /* no replica is started once so much machine time was used; 0: no limit */
+    double most_machine_s;    /* no replica is started once this much machine time was used; 0: no
+                               * limit */
     const volatile int *stop; /* not 0: return, and leave the replicas running */
 
     void *user;

@@ -10,7 +10,7 @@
 static const char *const none[] = {NULL};
 static const char run[] = "1f0c2ab9000000000000000000000000";
 
-/* ---- a fake executor: what becomes of rank r in generation g is written beforehand */
+/* ---- a fake executor: the end of rank r in generation g is written beforehand */
 
 enum { RANKS = 4, GENERATIONS = 6 };
 static dl_job_state fate[RANKS][GENERATIONS];

@@ -1,8 +1,9 @@
 /* loop_image.c - the outer state as a safetensors file (include/diloco/loop.h; docs/formats.md).
  *
- * One tensor for each vector of each registered tensor, "theta.<name>" first, and three metadata:
- * format, facts (a JSON object as text with the values that have to be equal, and the counters) and
- * the digest of the facts and the data. A load checks all of it before it changes anything. */
+ * It has one tensor for each vector of each registered tensor, "theta.<name>" first, and three
+ * metadata. They are format, facts (a JSON object as text with the values that have to be equal,
+ * and the counters) and the digest of the facts and the data. A load checks all of it before it
+ * changes anything. */
 #include "base/hash.h"
 #include "base/safetensors.h"
 #include "loop/loop.h"

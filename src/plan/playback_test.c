@@ -150,9 +150,10 @@ TEST(what_the_recorded_link_does_not_explain_is_added_as_it_was)
     CHECK_NEAR(3 * 23.75, play(8e6, 0, NULL, -1).predicted_s, 1e-6);
 }
 
-/* By hand, on 8 Mbit/s: the entry that the replica joined with had 5e6 bytes more, 5 s; then 1 s of
- * steps; up from 6.5 to 7.5, down to 8.5, outer step to 8.75; a snapshot of 1e6 bytes up and 2e6
- * down to 11.75, and only then the next contribution, to 12.75; 13.75; 14; the last snapshot, 3 s.
+/* By hand, on 8 Mbit/s. The entry that the replica joined with had 5e6 bytes more: 5 s. Then 1 s of
+ * steps; up from 6.5 to 7.5, down to 8.5, outer step to 8.75. A snapshot of 1e6 bytes up and 2e6
+ * down ends at 11.75. Only then comes the next contribution, to 12.75; then 13.75, 14; the last
+ * snapshot takes 3 s.
  */
 TEST(snapshots_hold_up_the_next_contribution_and_the_end)
 {
@@ -169,7 +170,7 @@ TEST(snapshots_hold_up_the_next_contribution_and_the_end)
 }
 
 /* One replica, 4 steps an entry, adopted 2 steps later: 0.5 + 1 s up and 1 s down and 0.45 s of
- * work are hidden by 3 s of steps; at 1/10 of the rate 20 s up and down less 2 s of steps are not.
+ * work are hidden by 3 s of steps. At 1/10 of the rate 20 s up and down less 2 s of steps are not.
  */
 static void overlapped(void)
 {

@@ -1,23 +1,23 @@
-/* checks.h - what can be known wrong about a configuration by looking at it alone. */
+/* checks.h - errors of a configuration that can be found from it alone. */
 #ifndef DL_PRESETS_CHECKS_H
 #define DL_PRESETS_CHECKS_H
 
 #include "base/config.h"
 #include "base/sample.h"
 
-/* DILOCO_EINVAL: an unknown name, or settings that contradict each other. DILOCO_EREFUSED: what
- * cannot be faithful or is not built. Opens nothing. */
+/* DILOCO_EINVAL: an unknown name, or settings that contradict each other. DILOCO_EREFUSED: it
+ * cannot be faithful, or is not built. Opens nothing. */
 DL_MUST_CHECK diloco_status dl_check_config(const dl_config *config);
 
-/* What only the model's tensors tell: does it fall into those fragments, and do they fit their
- * schedule? DILOCO_EINVAL, DILOCO_EREFUSED. */
+/* Check against the model's tensors: does it have those fragments, and do they fit their schedule?
+ * DILOCO_EINVAL, DILOCO_EREFUSED. */
 DL_MUST_CHECK diloco_status dl_check_model(const dl_config *config, const dl_sample *sample);
 
 /* Of it, what concerns logical clients. */
 DL_MUST_CHECK diloco_status dl_check_clients(const dl_config *config);
 
-/* What is allowed and hardly meant: fn is called with a short code for the record and a
- * sentence, for each. */
+/* Warn of settings that are allowed and probably not meant: fn is called with a short code for the
+ * record and a sentence, for each. */
 typedef void (*dl_warn_fn)(void *user, const char *code, const char *text);
 void dl_check_warnings(const dl_config *config, dl_warn_fn fn, void *user);
 

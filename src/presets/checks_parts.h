@@ -1,5 +1,5 @@
-/* checks_parts.h - what the files of refusals and warnings share: their tables, and the short words
- * that their rows are written in. */
+/* checks_parts.h - shared by the files of refusals and warnings: their tables, and the macros that
+ * their rows are written in. */
 #ifndef DL_PRESETS_CHECKS_PARTS_H
 #define DL_PRESETS_CHECKS_PARTS_H
 

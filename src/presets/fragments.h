@@ -2,7 +2,7 @@
  *
  * A block is all tensors whose names are the same up to their first number ("model.layers.3.…",
  * "layer1.0.…"), or, in a model without numbers, those of one module ("conv1.…"). Blocks are never
- * cut. What is in no block (embedding, last norm, head) is one fragment more, the last.
+ * cut. Tensors in no block (embedding, last norm, head) are one more fragment, the last.
  *
  *     strided     block l to fragment l mod F                        (the paper's default)
  *     sequential  neighbours together

@@ -9,9 +9,9 @@
 
 #include "data/data.h"
 
-/* For a shard of so many samples; 0 for an empty one. */
+/* For a shard of n samples; 0 for an empty one. */
 uint64_t dl_local_steps(const dl_config *config, uint64_t samples);
-/* Of one pass over it, at least 1: what schedules count as an epoch. */
+/* Steps of one pass over it, at least 1: the epoch of schedules. */
 uint64_t dl_local_steps_epoch(const dl_config *config, uint64_t samples);
 /* Likewise, where all shards are the mean: how long a run is, for schedules by a client's steps. */
 uint64_t dl_local_steps_run(const dl_config *config, uint64_t samples);

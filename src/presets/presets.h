@@ -8,7 +8,7 @@
 /* DILOCO_EINVAL: no such preset, the nearest is named. */
 DL_MUST_CHECK diloco_status dl_preset_check(const char *name);
 
-/* What an option has in the configuration's preset where nobody sets it: the preset's value, or the
+/* The value of an unset option in the configuration's preset: the preset's value, or the
  * default. */
 const char *dl_preset_gives(const dl_config *config, const char *option);
 

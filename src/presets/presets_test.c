@@ -1,5 +1,5 @@
-/* presets_test.c - presets set what they say, and names that are not there are told apart: not
- * built yet, misspelt, unknown. */
+/* presets_test.c - presets set their values, and the errors for missing names differ: not built
+ * yet, misspelt, unknown. */
 #include "presets/presets.h"
 
 #include "check.h"

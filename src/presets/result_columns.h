@@ -23,7 +23,7 @@ enum {
 extern const char *const dl_result_names[DL_RESULTS_COLUMNS];
 
 /* Read the words of "round, accuracy" into columns[*n], in order. Return false at a word that is no
- * column, or that is there twice, and where there is none. */
+ * column, or that is there twice, and for an empty list. */
 bool dl_result_columns_read(int columns[DL_RESULTS_COLUMNS], size_t *n, const char *text);
 
 /* The columns of results.types. Returns DILOCO_EINVAL, with the words to choose from, if it cannot

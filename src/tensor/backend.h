@@ -1,8 +1,8 @@
-/* backend.h - where tensors live and who computes on them.
+/* backend.h - the memory of tensors, and the device that computes on them.
  *
- * A backend owns memory and moves bytes; what it computes is in the tables of the folders
- * above (nn's rows of operations), which have a column for each kind of device. Callers
- * keep to three rules, and the trap backend proves that they do:
+ * A backend owns memory and moves bytes. Its computations are in the tables of the folders above
+ * (nn's rows of operations), which have a column for each kind of device. Callers keep three rules,
+ * and the trap backend proves that they do:
  *   - backend memory is read and written by copies and operations only, never by the host;
  *   - an operation runs between `enter` and `leave`, which only nn calls (nn/enter.h);
  *   - results are read late: after dl_backend_sync, which copies out do by themselves.
@@ -62,7 +62,7 @@ DL_MUST_CHECK diloco_status dl_backend_of_device(const char **name, const char *
 
 /* NULL is fine. All its memory was released before: the trap backend insists. */
 void dl_backend_destroy(dl_backend *backend);
-const char *dl_backend_name_at(size_t i); /* NULL behind the last */
+const char *dl_backend_name_at(size_t i); /* NULL after the last */
 
 /* DILOCO_ENOMEM says how much was wanted. n == 0 gives a valid pointer to nothing. */
 DL_MUST_CHECK diloco_status dl_backend_alloc(dl_backend *backend, void **out, size_t n);

@@ -1,4 +1,4 @@
-/* backend_rows.h - what each backend's file gives to the table in backend.c. */
+/* backend_rows.h - the row of each backend's file in the table of backend.c. */
 #ifndef DL_TENSOR_BACKEND_ROWS_H
 #define DL_TENSOR_BACKEND_ROWS_H
 

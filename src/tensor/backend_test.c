@@ -1,5 +1,5 @@
-/* backend_test.c - every backend moves bytes alike; the trap backend kills whoever touches its
- * memory from outside. The touching is done by a child process. */
+/* backend_test.c - every backend moves bytes alike; the trap backend kills a process that touches
+ * its memory from outside. The touching is done by a child process. */
 #include "check.h"
 #include "tensor/backend.h"
 

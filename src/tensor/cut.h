@@ -1,6 +1,6 @@
-/* cut.h - an array of floats in slices of whole blocks, as evenly as that goes: what each member of
- * an entry combines for all (PROTOCOL P19), and what sums of members are taken over before they are
- * added (B3). So who sums a slice and who sums it all come to the same bits. */
+/* cut.h - an array of floats in slices of whole blocks, as even as possible. Each member of an
+ * entry combines a slice for all (PROTOCOL P19), and sums over members are taken by slice before
+ * they are added (B3). So the sum of one slice and the sum of all have the same bits. */
 #ifndef DL_TENSOR_CUT_H
 #define DL_TENSOR_CUT_H
 

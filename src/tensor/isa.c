@@ -37,7 +37,8 @@ bool dl_isa_available(dl_isa isa)
     }
 }
 
-/* What DILOCO_ISA asks for, or the widest there is; DL_N_ISA when that cannot be honoured. */
+/* The instruction set of DILOCO_ISA, or the widest of this machine; DL_N_ISA if it does not have
+ * the former. */
 static dl_isa wanted(void)
 {
     const char *forced = getenv("DILOCO_ISA");

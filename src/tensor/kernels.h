@@ -42,9 +42,9 @@ dl_hash dl_leaf_end(dl_leaf_hash *h);
 
 /* ---- for the bodies of kernels ---------------------------------------------------------- */
 
-/* memcpy around the caches, where the machine can: what is adopted is read again only behind all
- * else that is walked, and so its old lines do not come from memory first, one of seven streams.
- * dl_written before anybody is told that it is there. */
+/* memcpy around the caches, where the machine can. Adopted values are read again only after all
+ * other memory of the walk. This way their old lines are not read from memory first, which saves
+ * one of seven streams. Call dl_written before another thread may read them. */
 static inline DL_BODY void dl_write_through(float *to, const float *from, size_t n)
 {
 #if defined(__SSE2__)

@@ -53,11 +53,11 @@ typedef struct dl_manifest {
     dl_hash digest;      /* of names, types, shapes, roles, fragments, in order */
 } dl_manifest;
 
-/* Copy the tensors' descriptions (data pointers are not looked at) and lay them out.
- * all_floating: every f32 tensor counts as trained. DILOCO_EINVAL: no tensors, a name that
- * is empty, too long, not printable or used twice, a type, shape or fragment out of range,
- * a gap in the fragments, a parameter of whole numbers. DILOCO_ENOMEM. *out is zeroed on
- * error. */
+/* Copy the tensors' descriptions (data pointers are not looked at) and assign their offsets.
+ * all_floating: every f32 tensor counts as trained. Returns DILOCO_EINVAL if there are no tensors,
+ * or if a name is empty, too long, not printable or used twice. Also if a type, shape or fragment
+ * is out of range, the fragments have a gap, or a parameter is of whole numbers. DILOCO_ENOMEM.
+ * *out is zeroed on error. */
 DL_MUST_CHECK diloco_status dl_manifest_init(dl_manifest *out, const diloco_tensor *tensors,
                                              size_t n, bool all_floating);
 void dl_manifest_deinit(dl_manifest *manifest); /* zeroed is fine */
@@ -69,13 +69,13 @@ void dl_manifest_write(dl_json *j, const char *key, const dl_manifest *manifest)
 DL_MUST_CHECK diloco_status dl_manifest_read(dl_manifest *out, dl_json_value array,
                                              bool all_floating);
 
-/* Does it look up a row for each token or position? Told by its name, which holds "embed" in
- * any case ("model.embed_tokens.weight", "tok_embeddings"), or a component "wte" or "wpe". */
+/* Does it look up a row for each token or position? Decided by its name, which holds "embed" in any
+ * case ("model.embed_tokens.weight", "tok_embeddings"), or a component "wte" or "wpe". */
 bool dl_manifest_is_embedding(const dl_manifest_tensor *tensor);
 
 size_t dl_dtype_size(diloco_dtype dtype);      /* 4, 8, 1, 2, 2 */
 const char *dl_dtype_name(diloco_dtype dtype); /* "F32", "I64", …, as in safetensors */
-/* What the run keeps such a tensor as: F32 for the narrower ones. */
+/* The type in which the run keeps such a tensor: F32 for the narrower ones. */
 diloco_dtype dl_dtype_stored(diloco_dtype dtype);
 const char *dl_role_name(diloco_role role); /* "parameter", "frozen", "buffer" */
 

@@ -51,7 +51,7 @@ TEST(all_floating_trains_every_f32_tensor)
     CHECK_INT(0, m.fragments[0].n_averaged);
     CHECK_INT(0, m.tensors[0].offset);
     CHECK_INT(3, m.tensors[1].offset);
-    CHECK_INT(32, m.n_parameters); /* what a parameter is does not change */
+    CHECK_INT(32, m.n_parameters); /* a parameter stays a parameter */
     dl_manifest_deinit(&m);
 }
 

@@ -1,8 +1,8 @@
 /* widths.c - bf16 is the upper half of a float. A half is one too, with 5 bits of exponent: scaled
- * by 2^112 its bits lie where a float's do, and the product makes a denormal what it is. The other
- * way a denormal half counts units of 2^-24: added to 0.5, whose last bit is worth that much, a
- * small float leaves the count in the low bits, rounded by the sum itself. No branches, so that
- * compilers make vectors of them (isa.h). */
+ * by 2^112 its bits have a float's positions, and the product gives a denormal its value. The other
+ * way a denormal half counts units of 2^-24. Added to 0.5, whose last bit is one such unit, a small
+ * float leaves the count in the low bits, rounded by the sum itself. No branches, so that compilers
+ * make vectors of them (isa.h). */
 #include "tensor/widths.h"
 
 #include "base/size.h"

@@ -1,4 +1,4 @@
-/* findings.c - what is wrong with a run, and why, in sentences: for the page, the terminal and the
+/* findings.c - a run's problems and their causes, in sentences: for the page, the terminal and the
  * report. A replica is compared with the median of the others over the newest entries. */
 #include "view/parts.h"
 
@@ -57,7 +57,7 @@ static const char *time_text(char out[32], double s)
     return out;
 }
 
-/* ---- who is missing */
+/* ---- missing replicas */
 
 static bool is_missing(const diloco_run_wait *w, const char *replica)
 {
@@ -67,7 +67,7 @@ static bool is_missing(const diloco_run_wait *w, const char *replica)
     return false;
 }
 
-/* What the run does about a replica that is missing. */
+/* The run's reaction to a missing replica. */
 static void rule_text(char *out, size_t cap, const dl_config *config)
 {
     char patience[32];
@@ -134,7 +134,7 @@ static void find_missing(findings *f)
     }
 }
 
-/* ---- who is slow */
+/* ---- slow replicas */
 
 typedef struct recent {
     const char *replica;

@@ -1,4 +1,4 @@
-/* parts.h - what the files of this folder share: a view's inside. */
+/* parts.h - shared by the files of this folder: a view's internals. */
 #ifndef DL_VIEW_PARTS_H
 #define DL_VIEW_PARTS_H
 
@@ -44,7 +44,7 @@ void dl_view_entries_deinit(dl_view *view);
 /* Refresh unless the last one is young. With the lock. */
 DL_MUST_CHECK diloco_status dl_view_bring_up(dl_view *view);
 
-/* ---- findings.c: what a person has to know, in words */
+/* ---- findings.c: messages for a person */
 
 typedef enum dl_level { DL_LEVEL_INFO, DL_LEVEL_WARN, DL_LEVEL_BAD } dl_level;
 
@@ -75,7 +75,7 @@ const char *dl_view_state(const dl_view *view);
 double dl_view_round_s(const dl_view *view);
 /* When the newest entry came, as far as it is known, seconds since 1970; 0: it is not. */
 double dl_view_last(const dl_view *view);
-/* What a float32 all-reduce after each step would have sent. */
+/* Bytes that a float32 all-reduce after each step would have sent. */
 double dl_view_data_parallel(const dl_view *view);
 
 #endif

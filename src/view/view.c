@@ -51,8 +51,8 @@ void dl_views_destroy(dl_views *v)
     free(v);
 }
 
-/* Out of the list goes what nobody uses and has to be opened again, or was long not asked for. With
- * the lock. */
+/* Remove views from the list that are unused and have to be opened again, or were not requested for
+ * long. With the lock. */
 static dl_view *take_forgotten(dl_views *v)
 {
     const dl_time now = dl_clock_now();
@@ -160,7 +160,7 @@ static diloco_status refresh(dl_view *view)
     view->in_log = !dl_follower_has_log(view->follower);
     if (!loading && !view->in_log && view->model.n_entries > before && before > 0)
         view->grown = dl_clock_wall();
-    /* What a look says of the open entry is of the log as far as it was read. */
+    /* A look describes the open entry of the log as far as it was read. */
     if (loading && !view->in_log) {
         DL_TRY(dl_follower_look(view->follower));
         view->looked = dl_clock_now();

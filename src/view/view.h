@@ -1,9 +1,9 @@
-/* view.h - a run as its viewers see it: kept up to date by whoever asks, shared by all who ask.
+/* view.h - a run as its viewers see it: refreshed by requests, and shared by all of them.
  *
- * A request refreshes a view if the last refresh is a second old, so any number of viewers cost the
- * store what one does: a read of the next entry a second, and a look at the replicas (four
- * listings) every five seconds. An entry in full is read when one of them asks for it. A refresh
- * stops after a quarter of a second; then the answer says "loading", and the next request goes on.
+ * A request refreshes a view if the last refresh is a second old. So any number of viewers cost the
+ * store as much as one. That is a read of the next entry a second, and a look at the replicas (four
+ * listings) every five seconds. An entry is read whole when one of them requests it. A refresh stops
+ * after a quarter of a second. Then the answer says "loading", and the next request continues.
  * Nothing is ever written. Any thread. */
 #ifndef DL_VIEW_VIEW_H
 #define DL_VIEW_VIEW_H
@@ -24,12 +24,12 @@ typedef bool (*dl_view_url_fn)(void *user, char url[DL_VIEW_URL], const char *na
 DL_MUST_CHECK diloco_status dl_views_create(dl_views **out, dl_view_url_fn url_of, void *user);
 void dl_views_destroy(dl_views *views); /* no view is in use; NULL is fine */
 
-/* The view of a run, opened unless it is there; the caller lets it go. One that nobody has asked
- * for in ten minutes is closed. DILOCO_ENOENT: no run is called so. */
+/* The view of a run, opened unless it is there; the caller lets it go. One without a request in ten
+ * minutes is closed. DILOCO_ENOENT: no run is called so. */
 DL_MUST_CHECK diloco_status dl_views_get(dl_view **out, dl_views *views, const char *name);
 void dl_view_let_go(dl_view *view);
 
-/* What part of a run is asked for. */
+/* The requested part of a run. */
 typedef struct dl_view_part {
     uint64_t from, to; /* entries [from, to) of the lanes; to 0: the newest 24 */
     size_t points;     /* of a curve, at most; 0: 400 */
@@ -52,7 +52,7 @@ DL_MUST_CHECK diloco_status dl_view_follow(dl_view *view, uint64_t *entries, boo
 /* Let the next refresh happen at once and look at the replicas too, however young the last one is.
  */
 void dl_view_expire(dl_view *view);
-/* Has anybody asked for this run in the last 30 seconds? */
+/* Was there a request for this run in the last 30 seconds? */
 bool dl_views_is_watched(dl_views *views, const char *name);
 
 #endif

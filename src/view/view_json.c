@@ -161,7 +161,7 @@ static void add_summary(dl_json *j, const dl_view *view)
 
 /* ---- curves */
 
-/* What a bin of entries comes to. */
+/* The sums of a bin of entries. */
 typedef struct bin {
     dl_mark last;
     uint64_t entry;

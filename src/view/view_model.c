@@ -127,7 +127,7 @@ static diloco_status cell_of(dl_cell **out, dl_model *m, dl_lane *lane, uint64_t
     return DILOCO_OK;
 }
 
-/* The cell of a replica, or of a life ("r0.0001"), at an entry. NULL: it has no lane. */
+/* The cell of a replica, or of a generation ("r0.0001"), at an entry. NULL: it has no lane. */
 static diloco_status find_cell(dl_cell **out, dl_model *m, const char *life, uint64_t entry)
 {
     char replica[32];
@@ -282,7 +282,7 @@ static const char *const field_names[N_FIELDS] = {
 };
 
 typedef struct fields {
-    dl_json_value at[N_FIELDS]; /* MISSING where there is none */
+    dl_json_value at[N_FIELDS]; /* MISSING where it is absent */
 } fields;
 
 static fields gather(dl_json_value object)

@@ -1,9 +1,9 @@
-/* view_model.h - what a page shows of a run, in memory: built from its entries and the lines of its
- * record as they come, in any order between the two.
+/* view_model.h - a page's data of a run, in memory. It is built from the run's entries and the
+ * lines of its record as they come, in any order between the two.
  *
- * Memory is bounded: one mark an entry; cells (an entry, or several, of one replica) are merged in
- * pairs where there are more than DL_MODEL_CELLS; steps are kept in DL_MODEL_STEPS bins that widen.
- * One thread at a time. */
+ * Memory is bounded. There is one mark an entry. Cells (one or several entries of one replica) are
+ * merged in pairs where there are more than DL_MODEL_CELLS. Steps are kept in DL_MODEL_STEPS bins
+ * that widen. One thread at a time. */
 #ifndef DL_VIEW_VIEW_MODEL_H
 #define DL_VIEW_VIEW_MODEL_H
 
@@ -17,7 +17,7 @@ enum {
     DL_MODEL_EVENTS = 512,
 };
 
-/* One entry. Numbers that nobody has reported are NAN. */
+/* One entry. Numbers that were not reported are NAN. */
 typedef struct dl_mark {
     double loss, time; /* time: of the first commit line, seconds since 1970 */
     double bytes, steps, samples;
@@ -106,7 +106,7 @@ DL_MUST_CHECK diloco_status dl_model_line(dl_model *m, const char *replica, cons
 
 const dl_lane *dl_model_lane(const dl_model *m, const char *replica); /* NULL: none */
 
-/* What all of a replica's cells in [from, to) come to. */
+/* The sums of a replica's cells in [from, to). */
 dl_cell dl_lane_sum(const dl_lane *lane, unsigned shift, uint64_t from, uint64_t to);
 
 #endif

@@ -1,5 +1,4 @@
-/* view_model_test.c - what a model keeps of entries and of lines, and that hostile lines cost
- * nothing.
+/* view_model_test.c - a model of entries and of lines, and that hostile lines cost nothing.
  */
 #include "view/view_model.h"
 

@@ -1,4 +1,4 @@
-/* view_test.c - what a view answers: shared by viewers, of one run at a time, never of another. */
+/* view_test.c - a view's answers: shared by viewers, of one run at a time, never of another. */
 #include "view/points.h"
 
 #include "base/json.h"

@@ -1,4 +1,4 @@
-/* wire_options.h - options of codec and exchange in [server.diloco]: what travels, and how. */
+/* wire_options.h - options of codec and exchange in [server.diloco]. */
 #ifndef DL_BASE_OPTIONS_WIRE_OPTIONS_H
 #define DL_BASE_OPTIONS_WIRE_OPTIONS_H
 

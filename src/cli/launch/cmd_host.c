@@ -1,4 +1,4 @@
-/* cmd_host.c - what launch has done on this machine from another one (launch/remote.h). */
+/* cmd_host.c - requests of launch from another machine to this one (launch/remote.h). */
 #include "cli/cli.h"
 #include "launch/remote.h"
 

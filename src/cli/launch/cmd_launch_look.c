@@ -84,7 +84,7 @@ static diloco_status cmd_launch_status(const dl_args *args)
     DL_TRY(dl_launched_open(&l, args));
     const dl_control control = dl_launched_control(&l);
     diloco_status status = dl_control_poll(&control);
-    /* What the book has is worth showing where the backend does not answer. */
+    /* The book's contents are shown even if the backend does not answer. */
     const bool silent = status == DILOCO_EUNREACHABLE;
     if (silent) fprintf(stderr, "diloco: warning: %s\n", diloco_error_text());
     if (!status || silent) status = show(&l, args);

@@ -1,4 +1,4 @@
-/* launched.h - what launch and its subcommands share. */
+/* launched.h - shared by launch and its subcommands. */
 #ifndef DL_CLI_LAUNCH_LAUNCHED_H
 #define DL_CLI_LAUNCH_LAUNCHED_H
 
