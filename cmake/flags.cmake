@@ -39,7 +39,7 @@ if(DILOCO_SANITIZE)
 endif()
 set(DILOCO_SANITIZE_FLAGS "${dl_sanitize}" CACHE INTERNAL "of programs that tests compile")
 
-# What a test may take, in seconds; under a sanitizer everything takes several times as long.
+# Longest time of a test, in seconds; under a sanitizer everything takes several times as long.
 set(dl_test_seconds 300)
 set(dl_long_test_seconds 900)
 if(DILOCO_SANITIZE)

@@ -1,8 +1,8 @@
 # dl_folder(name USES folders… [LINK libraries…] [TESTS folders…])
 #
 # src/<name>/**/*.c becomes the object library dl_<name>; every src/<name>/**/x_test.c a test of its
-# own (dl_tests_of_folders), linked with the folder, what it uses, and the folders of TESTS, which
-# may be below this row, with what they use.
+# own (dl_tests_of_folders). It is linked with the folder, the folders that it uses, and the folders
+# of TESTS with theirs, which may be below this row.
 function(dl_folder name)
   cmake_parse_arguments(F "" "" "USES;LINK;TESTS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.c

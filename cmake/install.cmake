@@ -1,4 +1,4 @@
-# cmake --install and `cmake --build … --target deb`. What is installed may be moved as a whole:
+# cmake --install and `cmake --build … --target deb`. The installed files may be moved as a whole:
 # the pkg-config and CMake files find their prefix from where they are.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/diloco)

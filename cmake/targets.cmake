@@ -1,6 +1,6 @@
-# What the folders become: two libraries, each static and shared, and the program.
+# The targets of the folders: two libraries, each static and shared, and the program.
 #
-#   libdiloco        base … inspect: embeds in anybody's trainer
+#   libdiloco        base … inspect: embeds in any trainer
 #   libdiloco-train  nn, model, data, presets, interop, train, clients on top of it
 #   diloco           fed, plan, view, hub, launch, notify and cli, with both in it
 #
@@ -31,7 +31,7 @@ function(dl_library name)
 endfunction()
 
 # Symbols are hidden unless marked DILOCO_API. In these folders dl_ names stay visible to the
-# linker, because libdiloco-train uses them; the version script says who may.
+# linker, because libdiloco-train uses them; the version script limits this to it.
 set(core base tensor codec combine outer loop store log protocol state exchange run inspect)
 foreach(folder ${core})
   if(TARGET dl_${folder})

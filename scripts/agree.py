@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def find(path, pattern):
-    """What the groups of pattern match in a file of the project, joined by dots; None."""
+    """The texts that the groups of pattern match in a file of the project, joined by dots; None."""
     found = re.search(pattern, (ROOT / path).read_text(), re.M | re.S)
     return found and ".".join(found.groups())
 

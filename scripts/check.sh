@@ -1,5 +1,5 @@
 #!/bin/sh
-# check.sh: what CI asks beside the tests. Stops at the first thing that is not right.
+# check.sh: CI's checks beside the tests. Stops at the first failure.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,4 +1,4 @@
-# fresh_lib.sh - what fresh_wheel.sh and fresh_deb.sh share; to be sourced by them.
+# fresh_lib.sh - shared by fresh_wheel.sh and fresh_deb.sh, which source it.
 here=$(cd "$(dirname "$0")" && pwd)
 name=$(basename "$0" .sh)
 [ "$(id -u)" = 0 ] || { echo "left out: $name (it needs root, for chroot)"; exit 77; }

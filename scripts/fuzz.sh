@@ -1,5 +1,5 @@
 #!/bin/sh
-# fuzz.sh SECONDS: every parser of outside bytes, so long each; ends at what is not right.
+# fuzz.sh SECONDS: fuzz every parser of outside bytes for SECONDS; stops at the first failure.
 # Begins at tests/fuzz/seeds/<target>, and at what earlier runs kept in build/fuzz/<target>.
 set -eu
 cd "$(dirname "$0")/.."

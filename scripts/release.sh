@@ -1,10 +1,10 @@
 #!/bin/bash
 # release.sh VERSION [OUT]: build the release of the commit that is checked out into OUT
-# (build/release-VERSION): Debian package, wheel, source distribution for pip, source archive, bill of
-# materials (SPDX) and SHA256SUMS. docs/releasing.md says when.
+# (build/release-VERSION). It has a Debian package, a wheel, a source distribution for pip, a source
+# archive, a bill of materials (SPDX) and SHA256SUMS. docs/releasing.md says when.
 #
-# Everything is dated with the commit's date and built from the committed files in a folder of its own, so
-# two builds of one commit with the same tools give equal bytes.
+# Everything is dated with the commit's date and built from the committed files in a folder of its
+# own. So two builds of one commit with the same tools give equal bytes.
 set -euo pipefail
 version=$1
 cd "$(dirname "$0")/.."

@@ -1,11 +1,12 @@
 #!/bin/sh
-# soak.sh BUILD: what takes longer than the tests may. A build without network stores and one without
-# C++, the whole matrix, a covering set of it trained, 100,000 objects of a writer without a key,
-# members 100 ms apart, DiLoCo against synchronous training (where DILOCO_DATA is), the tests under
-# SHAKE_SEEDS (3) timings of other machines (tests/shake/shake.c), every parser fuzzed for
-# FUZZ_SECONDS (300), then cluster simulations: 2,000 seeds of 64 replicas, 200 of 256 and 20 of 1,000
-# (SOAK_WIDE=no leaves them out), then ones with ever new seeds, until it is interrupted or
-# SOAK_SECONDS have passed. FIRST_SEED (1000) goes on where one stopped.
+# soak.sh BUILD: checks that take longer than tests may. First a build without network stores and
+# one without C++, the whole matrix, and a covering set of it trained. Then 100,000 objects of a
+# writer without a key, members 100 ms apart, and DiLoCo against synchronous training (where
+# DILOCO_DATA is). Then the tests under SHAKE_SEEDS (3) timings of other machines
+# (tests/shake/shake.c), and every parser fuzzed for FUZZ_SECONDS (300). Then cluster simulations:
+# 2,000 seeds of 64 replicas, 200 of 256 and 20 of 1,000 (SOAK_WIDE=no leaves them out). Last,
+# simulations with new seeds, until it is interrupted or SOAK_SECONDS have passed. FIRST_SEED (1000)
+# continues an earlier call.
 set -eu
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -40,7 +41,7 @@ step "models of 6 * 10^8 and 10^9 parameters"
 for n in 600000000 1000000000; do
     sh tests/large.sh "$build/tests/large" $n || [ $? = 77 ]
 done
-for seed in $(seq "${SHAKE_SEEDS:-3}"); do # what waits for something, of this project's programs
+for seed in $(seq "${SHAKE_SEEDS:-3}"); do # the tests that wait for something
     for mode in pauses threads; do
         step "the tests, shaken: $mode, seed $seed"
         SHAKE_SEED=$seed SHAKE_MODE=$mode LD_PRELOAD=$build/tests/shake.so scripts/test.sh "$build" -LE servers \

@@ -1,8 +1,7 @@
 #!/bin/sh
-# test.sh BUILD [CTEST-ARGUMENT…]: run the tests of a build folder; say what was left out; end
-# with "N passed, N failed". One more test than cores at a time: many wait for
-# servers and for one another. What a sanitizer reports fails too, also of a process whose end nobody
-# waits for.
+# test.sh BUILD [CTEST-ARGUMENT…]: run the tests of a build folder; list those that were left out;
+# end with "N passed, N failed". One more test than cores at a time: many wait for servers and for
+# one another. A report of a sanitizer fails too, also of a process that no test waits for.
 set -u
 build=$1
 shift
@@ -12,8 +11,8 @@ trap 'rm -f "$out"' EXIT
 reports=$(readlink -f "$build")/Testing/reports
 rm -rf "$reports"
 mkdir -p "$reports"
-# A test of DILOCO_ENOMEM wants NULL from a sanitizer's malloc too, not the end. What LD_PRELOAD brings
-# may come before the runtime.
+# A test of DILOCO_ENOMEM wants NULL from a sanitizer's malloc too, not the end. Libraries of
+# LD_PRELOAD may come before the runtime.
 export ASAN_OPTIONS="log_path=$reports/address:allocator_may_return_null=1:verify_asan_link_order=0"
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS="log_path=$reports/thread:allocator_may_return_null=1"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# tidy.sh BUILD NODES: clang-tidy over the sources, as a build of clang's compiles them. Its analyzer
-# follows a function's paths for so many nodes; 225000 is its own limit and takes some five times as
-# long as 30000.
+# tidy.sh BUILD NODES: clang-tidy over the sources, as a build of clang's compiles them. Its
+# analyzer follows a function's paths for NODES nodes; 225000 is its own limit and takes some five
+# times as long as 30000.
 set -eu
 cd "$(dirname "$0")/.."
 git ls-files 'src/*.c' | grep -v '_test\.c$' |

@@ -1,4 +1,4 @@
-"""island_test.py - the ranks of an FSDP mesh are one replica, whose rank 0 talks to the store: Two
+"""island_test.py - the ranks of an FSDP mesh are one replica, whose rank 0 talks to the store. Two
 ranks with sharded parameters train as one process with whole ones does, and resume bitwise. So do
 the ranks of DDP, as a group. Skips itself (77) without torch."""
 import os
