@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""claims.py - what the papers say, tried on a small model and real text.
+"""claims.py - the papers' claims, tried on a small model and real text.
 
     bench/claims/claims.py build/release/diloco --data FOLDER
 
-FOLDER has texts (*.txt), of which val.txt is for validation; its other files, in the order of their
+FOLDER has texts (*.txt), of which val.txt is for validation. Its other files, in the order of their
 names, are the shards' text, so that eight authors give eight shards that differ. Trains what is
 missing under --out, prints each as it comes, and writes docs/claims.md with its pictures. It may be
-stopped at any time and goes on; --hours stops it by itself. --overnight goes on without a limit and trains further seeds for
-rows that are inconclusive, up to --most-seeds. --quick is what CI runs: a few rows, a small model,
-the project's own texts. Exit code 1: with --quick, a claim does not hold; 130: stopped."""
+stopped at any time, and the same command resumes; --hours stops it by itself. --overnight continues
+without a limit and trains further seeds for rows that are inconclusive, up to --most-seeds. --quick
+is what CI runs: a few rows, a small model, the project's own texts. Exit code 1: with --quick, a
+claim does not hold; 130: stopped."""
 import argparse
 import pathlib
 import shutil
@@ -120,7 +121,7 @@ def difference(check, d):
 
 
 def read_remarks():
-    """What a person has to say of rows that do not reproduce: remarks.md, `N: text`."""
+    """A person's remarks on rows that do not reproduce: remarks.md, `N: text`."""
     path = pathlib.Path(__file__).with_name("remarks.md")
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return {int(n): text.strip() for n, _, text in (line.partition(":") for line in lines)
@@ -262,7 +263,7 @@ def main():
         for check, verdict, d in found or []:
             print(f"{row.number:3}  {verdict:13}  {check.text()}: {difference(check, d)}")
     if stopped:
-        print(f"stopped: {stopped}; the same command goes on")
+        print(f"stopped: {stopped}; the same command resumes")
         return 130
     return 1 if o.quick and any(summary(v) == FAILS for v in verdicts.values()) else 0
 

@@ -210,7 +210,7 @@ diloco_status dl_json_parse(dl_json_value *out, const void *text, size_t len)
     if (parse_value(&p)) {
         value_end = p.at;
         skip_space(&p);
-        if (p.at < p.end) fail(&p, "something stands behind the value");
+        if (p.at < p.end) fail(&p, "something follows the value");
     }
     if (p.wrong) return fail_at(start, &p);
     *out = (dl_json_value){value, value_end, type_of(*value)};

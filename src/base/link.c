@@ -58,9 +58,9 @@ diloco_status dl_link_parse(dl_link *out, const char *what, const char *text)
         const int part = read_part(&link, at, len);
         if (part <= before)
             return dl_fail(DILOCO_EINVAL,
-                           "%s %.80s: \"%.*s\" does not fit; a link is a rate, a delay up to 60 s "
-                           "and a loss, any left out, like 10mbit,100ms,1%% or 10mbit/50mbit,20ms "
-                           "(kbit, mbit, gbit; us, ms, s)",
+                           "%s %.80s: \"%.*s\" is not a link. Write a rate, a delay up to 60 s "
+                           "and a loss, such as 10mbit,100ms,1%% or 10mbit/50mbit,20ms; each "
+                           "may be left out. Units: kbit, mbit, gbit; us, ms, s",
                            what, text, (int)(len < 40 ? len : 40), at);
         before = part;
     }

@@ -185,7 +185,7 @@ static diloco_status no_such_option(dl_option_table table, const char *name, con
 {
     const char *nearest = dl_option_nearest(table, name);
     if (!nearest)
-        return dl_fail(DILOCO_EINVAL, "%s: there is no option %.100s; diloco options tells all",
+        return dl_fail(DILOCO_EINVAL, "%s: there is no option %.100s; diloco options lists all",
                        origin, name);
     return dl_fail(DILOCO_EINVAL, "%s: there is no option %.100s; did you mean %s?", origin, name,
                    nearest);
@@ -293,7 +293,7 @@ diloco_status dl_option_text(dl_buf *out, const dl_option *row, const void *valu
     return DILOCO_OK;
 }
 
-/* The AGREE row whose name follows `after` in byte order; NULL behind the last. */
+/* The AGREE row whose name follows `after` in byte order; NULL after the last. */
 static const dl_option *next_agreed(dl_option_table table, const char *after)
 {
     const dl_option *next = NULL;

@@ -219,7 +219,7 @@ TEST(an_unknown_name_is_told_the_nearest)
     begin();
     check_refused("run.stepz", "1", "did you mean run.steps?");
     CHECK_STATUS(DILOCO_EINVAL, set("completely.different", "1"));
-    CHECK_CONTAINS("no option completely.different; diloco options tells all", diloco_error_text());
+    CHECK_CONTAINS("no option completely.different; diloco options lists all", diloco_error_text());
     CHECK(!strstr(diloco_error_text(), "did you mean"));
 }
 

@@ -18,9 +18,9 @@ diloco_status dl_own_name(dl_config_name out, const char *what, const char *name
         good &= is_good(name[i]);
     if (!good)
         return dl_fail(DILOCO_EINVAL,
-                       "a %s of the caller's has a name of 1 to %zu letters, digits and ._-: "
-                       "\"%.40s\" is none",
-                       what, most, name ? name : "");
+                       "%s of the caller's: \"%.40s\" is not a valid name; take 1 to %zu "
+                       "letters, digits and ._-",
+                       what, name ? name : "", most);
     memcpy(out, DL_OWN_MARK, mark);
     memcpy(out + mark, name, len + 1);
     return DILOCO_OK;

@@ -70,7 +70,8 @@ diloco_status dl_signer_path(char *out, size_t cap)
         n = snprintf(out, cap, "%s/.config/diloco/key.pem", home);
     if (n > 0 && (size_t)n < cap) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
-                   "where the key is cannot be told: set run.key (or --key) to its file");
+                   "cannot find the key's folder (HOME is not set): set run.key (or --key) to "
+                   "the key's file");
 }
 
 #if !DL_CRYPTO

@@ -11,8 +11,8 @@ diloco_status dl_sized_in(void *to, size_t known, const void *from, size_t size,
     for (size_t i = known; i < size; i++)
         if (bytes[i])
             return dl_fail(DILOCO_EINVAL,
-                           "%s of %zu bytes uses a member behind the %zu that this library "
-                           "knows: take the library of these headers, or a later one",
+                           "%s of %zu bytes uses a member beyond the %zu bytes that this "
+                           "library knows: take the library of these headers, or a later one",
                            what, size, known);
     memset(to, 0, known);
     memcpy(to, from, dl_size_min(known, size));

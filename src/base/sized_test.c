@@ -26,7 +26,7 @@ TEST(a_later_caller_is_served_until_it_uses_what_is_new)
     CHECK(k.a == 1 && k.b == 2);
     l.c = 1;
     CHECK_STATUS(DILOCO_EINVAL, dl_sized_in(&k, sizeof k, &l, sizeof l, "known"));
-    CHECK_CONTAINS("known of 12 bytes uses a member behind the 8 that this library",
+    CHECK_CONTAINS("known of 12 bytes uses a member beyond the 8 bytes that this library",
                    diloco_error_text());
 }
 

@@ -59,7 +59,7 @@ static diloco_status cmd_data(const dl_args *args)
 const dl_command dl_command_data = {
     .name = "data",
     .target = "CONFIG",
-    .summary = "what the data is: tokens, shards, samples, digest",
+    .summary = "describe the data: tokens, shards, samples, digest",
     .flags = DL_FLAGS(DL_FLAG_SET, DL_FLAG_JSON),
     .sets = DL_SETS_ALL,
     .run = cmd_data,

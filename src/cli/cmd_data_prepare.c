@@ -69,8 +69,9 @@ static diloco_status cmd_data_prepare(const dl_args *args)
 const dl_command dl_command_data_prepare = {
     .name = "data prepare",
     .summary = "encode text into a folder of token shards, on all cores",
-    .details = "The folder is for data.datasource = tokens. Killed, the same command goes on.\n"
-               "  diloco data prepare --text books/ --tokenizer tokenizer.json --out tokens",
+    .details =
+        "The folder is for data.datasource = tokens. After a kill, the same command resumes.\n"
+        "  diloco data prepare --text books/ --tokenizer tokenizer.json --out tokens",
     .flags =
         DL_FLAGS(DL_FLAG_TEXT, DL_FLAG_TOKENIZER, DL_FLAG_TO_PATH, DL_FLAG_JSON, DL_FLAG_QUIET),
     .run = cmd_data_prepare,

@@ -81,10 +81,8 @@ const dl_command dl_command_eval = {
     .name = "eval",
     .target = "URL|CONFIG",
     .summary = "loss of a run's model on its validation data, or on any text",
-    .details =
-        "With a CONFIG, its run.store names the run and its data.* the data. --text tells the loss "
-        "of\n"
-        "a text by tokens and by bytes.",
+    .details = "With a CONFIG, its run.store names the run and its data.* the data. --text\n"
+               "reports the loss of a text by tokens and by bytes.",
     .flags = DL_FLAGS(DL_FLAG_TEXT, DL_FLAG_SET, DL_FLAG_JSON),
     .sets = DL_SETS_MACHINE,
     .run = cmd_eval,

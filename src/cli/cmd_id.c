@@ -7,7 +7,7 @@
 static diloco_status print_id(const dl_args *args, const char *path, const char *id, bool made)
 {
     if (!dl_args_has(args, DL_FLAG_JSON)) {
-        if (made) fprintf(stderr, "%s: a new key; keep a copy, and give it to nobody\n", path);
+        if (made) fprintf(stderr, "%s: a new key; keep a copy, and keep it secret\n", path);
         puts(id);
         return DILOCO_OK;
     }
@@ -47,10 +47,9 @@ static diloco_status cmd_id(const dl_args *args)
 
 const dl_command dl_command_id = {
     .name = "id",
-    .summary = "this machine's key: its public half; made if there is none",
-    .details =
-        "An Ed25519 key in PEM that only you can read. Runs with run.roster sign with it. What is\n"
-        "printed may be known to anybody; the file to nobody.",
+    .summary = "print this machine's public key; makes the key if it is missing",
+    .details = "An Ed25519 key in PEM that only you can read. Runs with run.roster sign with it.\n"
+               "The printed text may be public; the file is secret.",
     .flags = DL_FLAGS(DL_FLAG_ID_KEY, DL_FLAG_JSON),
     .run = cmd_id,
 };

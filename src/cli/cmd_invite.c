@@ -42,9 +42,10 @@ const dl_command dl_command_invite = {
     .name = "invite",
     .target = "URL",
     .summary = "let one more replica into a run with run.roster = invited",
-    .details = "Prints a line that is good for one replica, once. Who gets it puts it into a file "
-               "and takes\n"
-               "part with  diloco join URL --set run.invitation=FILE. Until then it is a secret.",
+    .details = "Prints an invitation line, which admits one replica, once. The invited person\n"
+               "puts it into a file and takes part with\n"
+               "  diloco join URL --set run.invitation=FILE\n"
+               "The line is a secret until then.",
     .flags = DL_FLAGS(DL_FLAG_FOR, DL_FLAG_ID_KEY),
     .run = cmd_invite,
 };

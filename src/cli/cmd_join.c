@@ -64,14 +64,12 @@ const dl_command dl_command_join = {
     .name = "join",
     .target = "[URL]",
     .summary = "take part in a run; its settings come from the run itself",
-    .details =
-        "The data is this machine's own copy: --set data.train_path=FILE. URL may be the join "
-        "line\n"
-        "that a hub printed; read from @FILE, or from stdin as -, it stands in no list of "
-        "processes.\n"
-        "A run without a log is joined by one of its nodes, --peer HOST:PORT; --store is then the\n"
-        "folder of this machine's nodes (default runs/swarm), and --set swarm.listen=HOST:PORT\n"
-        "where they are reached.",
+    .details = "The data is this machine's own copy: --set data.train_path=FILE. URL may be the\n"
+               "join line that a hub printed; given as @FILE or on stdin as -, it does not\n"
+               "appear in any list of processes. A run without a log is joined by the address of\n"
+               "one of its nodes, --peer HOST:PORT. Then --store is the folder of this machine's\n"
+               "nodes (default runs/swarm), and --set swarm.listen=HOST:PORT is the address that\n"
+               "other nodes connect to.",
     .flags = DL_FLAGS(DL_FLAG_PEER, DL_FLAG_STORE, DL_FLAG_REPLICAS, DL_FLAG_ROLE, DL_FLAG_RECORD,
                       DL_FLAG_RUN_LINK, DL_FLAG_RANK, DL_FLAG_SET, DL_FLAG_PRINT_CONFIG,
                       DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),

@@ -32,7 +32,7 @@ static diloco_status print_line(void *user, const diloco_log_entry *e)
     print_members(e);
     for (size_t i = 0; i < e->n_rejected; i++)
         printf("%s%s (%s)", i ? ", " : "  rejected: ", e->rejected[i], e->rejected_for[i]);
-    printf("  by %s%s\n", e->committer, e->combined_by[0] ? ", who combined" : "");
+    printf("  by %s%s\n", e->committer, e->combined_by[0] ? ", which combined" : "");
     return DILOCO_OK;
 }
 
@@ -194,7 +194,7 @@ static diloco_status cmd_log(const dl_args *args)
 const dl_command dl_command_log = {
     .name = "log",
     .target = "URL",
-    .summary = "the entries of a run's log: who counted, loss, bytes, digests",
+    .summary = "list the entries of a run's log: members, loss, bytes, digests",
     .details = "With --traffic, of each commit: bytes and requests of all replicas together, bytes "
                "a second\n"
                "and, with --cost, their price; then all bytes of the run by kind. With --events "

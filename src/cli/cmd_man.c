@@ -145,7 +145,7 @@ static void put_option(FILE *out, const dl_option *row)
     put(out, *row->fallback ? row->fallback : "empty", SIZE_MAX);
     fprintf(out, "; %s%s%s.\n",
             row->flags & DL_OPTION_AGREE ? "equal on every replica" : "of this machine",
-            row->flags & DL_OPTION_LIVE ? "; may change while the run goes on" : "",
+            row->flags & DL_OPTION_LIVE ? "; may change during the run" : "",
             row->flags & DL_OPTION_SECRET ? "; never printed" : "");
 }
 
@@ -155,8 +155,9 @@ static void write_options(FILE *out)
     begin(out, "DILOCO_CONFIG", 5, "diloco_config", "the settings of a run");
     fputs(".SH DESCRIPTION\n"
           "Every setting, as key = value in the TOML file (dots are tables) or with \\-\\-set\n"
-          "key=value. Those that are equal on every replica are taken from the run by whoever\n"
-          "joins it.\n.SH OPTIONS THAT MOST RUNS SET\n",
+          "key=value. A replica that joins takes those that are equal on every replica from the "
+          "run.\n"
+          ".SH OPTIONS THAT MOST RUNS SET\n",
           out);
     for (size_t i = 0; i < dl_config_table.n; i++)
         if (dl_config_table.rows[i].example) put_option(out, &dl_config_table.rows[i]);

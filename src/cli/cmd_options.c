@@ -34,9 +34,9 @@ const dl_command dl_command_options = {
     .target = "[NAME]",
     .words = DL_WORDS_OPTIONS,
     .summary = "options: range, unit, default, meaning",
-    .details =
-        "All options, or those with NAME in their names; where there are none, in their meanings.\n"
-        "  diloco options lr",
+    .details = "All options, or those with NAME in their names. If no name matches, the meanings\n"
+               "are searched.\n"
+               "  diloco options lr",
     .flags = DL_FLAGS(DL_FLAG_MARKDOWN),
     .run = cmd_options,
 };

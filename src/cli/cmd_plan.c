@@ -65,16 +65,14 @@ static diloco_status cmd_plan(const dl_args *args)
 const dl_command dl_command_plan = {
     .name = "plan",
     .target = "[CONFIG]",
-    .summary = "what a model, a link and machines come to, before they are paid for",
+    .summary = "estimate time, traffic and cost of a run before paying for machines",
     .details =
-        "How busy the machines will be with each method, how long the run takes, what it moves "
-        "and\n"
-        "costs, and which to take. The model is CONFIG's, or --params and --layers; the link is "
-        "--gbit,\n"
-        "--link, or what --probe measures.\n"
+        "Shows for each method how busy the machines are, how long the run takes, how much it\n"
+        "sends and costs, and which method is best. The model is CONFIG's, or --params and\n"
+        "--layers; the link is --gbit, --link, or what --probe measures.\n"
         "  diloco plan demo.toml --link 50mbit,100ms --replicas 4\n"
         "  diloco plan --params 1e9 --layers 24 --step-seconds 0.5 --gbit 0.2 --cost prices.toml\n"
-        "--grid answers by the models that others published; --replay puts a measured run on a "
+        "--grid answers by the models that others published; --replay puts a measured run on a\n"
         "link.\n"
         "  diloco plan --grid published --params 1e9 --layers 24 --step-seconds 0.1 \\\n"
         "      --method streaming --sync-every 100 --tau 1 --bits 4 --utilization 0.5,0.9\n"

@@ -214,7 +214,7 @@ static diloco_status print_line(const dl_hub *hub, const dl_hub_options *o, cons
 static void greet(const dl_hub *hub, const char *dir)
 {
     printf("serving %s at %s%s\n", dir, dl_hub_url(hub),
-           dl_hub_is_open(hub) ? ", to whoever reaches it" : "");
+           dl_hub_is_open(hub) ? ", to every client that reaches it" : "");
     printf("a run: %s/NAME; its page: %s/; metrics: %s/metrics; Ctrl-C ends\n", dl_hub_url(hub),
            dl_hub_url(hub), dl_hub_url(hub));
     fflush(stdout);
@@ -255,10 +255,9 @@ const dl_command dl_command_serve = {
     .name = "serve",
     .target = "[DIR]",
     .summary = "the hub: a folder of runs over HTTP, for replicas that share no disk",
-    .details =
-        "A run in DIR/name is http://HOST:PORT/name. Without --token-file whoever reaches the port "
-        "may\n"
-        "read and write. Ctrl-C lets requests under way finish. docs/hub.md has all of it.",
+    .details = "A run in DIR/name is http://HOST:PORT/name. Without --token-file every client\n"
+               "that reaches the port may read and write. Ctrl-C lets requests in flight finish.\n"
+               "docs/hub.md has the details.",
     .flags =
         DL_FLAGS(DL_FLAG_LISTEN, DL_FLAG_CERT, DL_FLAG_KEY, DL_FLAG_MAKE_CERT, DL_FLAG_TOKEN_FILE,
                  DL_FLAG_MEMBERS, DL_FLAG_JOIN_LINE, DL_FLAG_S3_KEYS, DL_FLAG_MAX_OBJECT,

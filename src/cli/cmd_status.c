@@ -199,7 +199,7 @@ static diloco_status cmd_status(const dl_args *args)
 const dl_command dl_command_status = {
     .name = "status",
     .target = "URL",
-    .summary = "what a run is, how far it is, who takes part, what it waits for",
+    .summary = "show a run's model, progress, replicas, and what it waits for",
     .details =
         "It only reads. With --watch a terminal shows the newest; elsewhere each is printed, with\n"
         "--json as one line.",

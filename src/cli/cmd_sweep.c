@@ -293,13 +293,11 @@ const dl_command dl_command_sweep = {
     .target = "CONFIG",
     .summary = "train one configuration with several values of an option, and compare",
     .details =
-        "Every combination of the values is a run of its own, in its own folder under --out; what "
-        "is\n"
-        "finished there is not run again, and what was stopped goes on. All runs take equally "
-        "many\n"
-        "steps (trainer.rounds follows from H) unless trainer.rounds is swept. With --seeds, runs "
-        "of\n"
-        "one seed are compared with each other. run.store and run.record of CONFIG are not used.",
+        "Every combination of the values is a run of its own, in its own folder under --out.\n"
+        "Finished runs there are not run again, and stopped ones resume. All runs take equally\n"
+        "many steps (trainer.rounds follows from H) unless trainer.rounds is swept. With\n"
+        "--seeds, runs of one seed are compared with each other. run.store and run.record of\n"
+        "CONFIG are not used.",
     .flags = DL_FLAGS(DL_FLAG_SET_VALUES, DL_FLAG_SEEDS, DL_FLAG_EQUAL_STEPS, DL_FLAG_OUT,
                       DL_FLAG_REPLICAS, DL_FLAG_SEED, DL_FLAG_PRESET, DL_FLAG_SET, DL_FLAG_JSON,
                       DL_FLAG_QUIET, DL_FLAG_VERBOSE),

@@ -9,10 +9,12 @@
 static void say_what_it_does(const diloco_takeover_report *r)
 {
     printf("entry %" PRIu64
-           " is to be an abort by which %s takes over from %s as the one committer "
-           "of this run.\nWhat was contributed to that entry is trained on, not lost. Be sure that "
-           "%s is over and cannot come back:\nthis store lets two committers overwrite each other, "
-           "and whoever has read what is overwritten stops.\n",
+           " is to be an abort by which %s takes over from %s as the one committer of this "
+           "run.\n"
+           "Contributions to that entry are not lost: their replicas train on. Be sure that %s "
+           "is over and cannot come back:\n"
+           "this store lets two committers overwrite each other, and a replica that has read an "
+           "overwritten entry stops.\n",
            r->entry, r->to, r->from, r->from);
 }
 
@@ -29,23 +31,21 @@ static diloco_status cmd_takeover(const dl_args *args)
         return DILOCO_OK;
     }
     say_what_it_does(&report);
-    puts("Nothing was done: name who takes over, with --replica.");
+    puts("Nothing was done: name the replica that takes over, with --replica.");
     return DILOCO_OK;
 }
 
 const dl_command dl_command_takeover = {
     .name = "takeover",
     .target = "URL",
-    .summary = "make another life the single committer of a run",
-    .details =
-        "For runs with run.single_committer, in stores that cannot create a name exactly once. "
-        "All\n"
-        "believe the one life that the entry before names; this puts an abort into the log that "
-        "says\n"
-        "that it is the newest life of --replica. Only you can know that the committer before is\n"
-        "over: if it is not, both write, and whoever has read what is overwritten stops. A "
-        "committer\n"
-        "that is started again where its state folder is takes over by itself.",
+    .summary = "make another replica process the single committer of a run",
+    .details = "For runs with run.single_committer, in stores that cannot create a name exactly\n"
+               "once. Replicas accept entries only from the process (generation) that the\n"
+               "previous entry names. This command adds an abort to the log that names the\n"
+               "newest generation of --replica instead. Only you can know that the committer\n"
+               "before is over: if it is not, both write, and a replica that has read an\n"
+               "overwritten entry stops. A committer that is started again where its state\n"
+               "folder is takes over by itself.",
     .flags = DL_FLAGS(DL_FLAG_REPLICA),
     .run = cmd_takeover,
 };

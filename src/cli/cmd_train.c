@@ -15,8 +15,8 @@ static diloco_status check_store(const dl_config *config)
 {
     if (strncmp(config->store, "mem://", 6) != 0) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
-                   "run.store = \"%s\" (%s): a mem:// store lives in one process, and every "
-                   "replica is a process; name a folder",
+                   "run.store = \"%s\" (%s): a mem:// store exists in one process only, and "
+                   "every replica is a process; name a folder",
                    config->store, dl_config_origin(config, "run.store"));
 }
 
@@ -89,12 +89,11 @@ static diloco_status cmd_train(const dl_args *args)
 const dl_command dl_command_train = {
     .name = "train",
     .target = "[CONFIG]",
-    .summary = "start a run, or resume it: the same command again goes on",
-    .details =
-        "CONFIG is a TOML file; values come from the defaults, the preset, the file and the "
-        "flags,\n"
-        "later ones winning. Without run.store the log is kept in runs/<name of CONFIG>.\n"
-        "Ctrl-C stops after the step under way, and the same command resumes, to equal bits.",
+    .summary = "start a run, or resume it with the same command",
+    .details = "CONFIG is a TOML file; values come from the defaults, the preset, the file and\n"
+               "the flags, later ones winning. Without run.store the log is kept in runs/<name\n"
+               "of CONFIG>. Ctrl-C stops after the current step, and the same command resumes,\n"
+               "to equal bits.",
     .flags = DL_FLAGS(DL_FLAG_REPLICAS, DL_FLAG_ROLE, DL_FLAG_STORE, DL_FLAG_COORD, DL_FLAG_SEED,
                       DL_FLAG_PRESET, DL_FLAG_RECORD, DL_FLAG_RUN_LINK, DL_FLAG_SET,
                       DL_FLAG_PRINT_CONFIG, DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),

@@ -22,7 +22,8 @@ static diloco_status cmd_void(const dl_args *args)
         return DILOCO_OK;
     }
     printf("Entry %" PRIu64 " is to be an abort that voids entries %" PRIu64 " to %" PRIu64
-           ": the run goes on from the state before them, and what they counted is lost.\n"
+           ": the run resumes from the state before them, and the contributions that they "
+           "counted are lost.\n"
            "If the store can be restored, restore it instead. Stop all replicas first.\n"
            "Nothing was done: name the replica in whose name it is decided, with --replica.\n",
            report.at, report.entry, report.at - 1);
@@ -33,15 +34,12 @@ const dl_command dl_command_void = {
     .name = "void",
     .target = "URL",
     .summary = "let a run continue without an entry that no replica can read",
-    .details =
-        "For runs of two replicas, or of one committer. If the store lacks a contribution that an\n"
-        "entry counts, or holds it damaged, every replica stops there. Only you can know whether "
-        "the\n"
-        "store lost it. First restore it if you can. Otherwise stop all replicas. This command "
-        "then\n"
-        "writes an abort at the log's end, as the newest process of --replica, which declares "
-        "that\n"
-        "entry and all later ones void. The run continues from the state before them.",
+    .details = "For runs of two replicas, or of one committer. If the store lacks a contribution\n"
+               "that an entry counts, or holds it damaged, every replica stops there. Only you\n"
+               "can know whether the store lost it. First restore it if you can. Otherwise stop\n"
+               "all replicas. This command then writes an abort at the log's end, as the newest\n"
+               "process of --replica, which declares that entry and all later ones void. The run\n"
+               "continues from the state before them.",
     .flags = DL_FLAGS(DL_FLAG_REPLICA),
     .run = cmd_void,
 };

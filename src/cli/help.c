@@ -261,20 +261,23 @@ static void page_head(FILE *out, bool basic)
 void dl_help_options_page(FILE *out)
 {
     const dl_option *before = NULL;
-    fputs(
-        "# Options\n\n"
-        "Every setting of a run, as `key = value` in the TOML file (dots are tables) or with\n"
-        "`--set key=value`. *Agree*: equal on every replica and taken from the run by whoever\n"
-        "joins it, or of this machine alone; *live*: may change while the run goes on.\n"
-        "*Only with*: without this the option has no effect, which is a warning. *Needs*: without\n"
-        "this a value other than the default is refused.\n"
-        "`diloco options NAME` explains one option; NAME may be a part of its name.\n\n"
-        "This page is `diloco options --markdown`, written from the lists in\n"
-        "src/base/options; a test compares the two.\n\n"
-        "## Basic options\n\n"
-        "Most runs set some of these. `diloco train --help` shows them, and\n"
-        "`diloco train --help=all` shows every option but the last ones of this page.\n",
-        out);
+    fputs("# Options\n"
+          "\n"
+          "Every setting of a run, as `key = value` in the TOML file (dots are tables) or with\n"
+          "`--set key=value`. *Agree*: equal on every replica, and a replica that joins takes it\n"
+          "from the run; otherwise it is of this machine alone. *Live*: may change during the\n"
+          "run. *Only with*: without this the option has no effect, which is a warning.\n"
+          "*Needs*: without this a value other than the default is refused.\n"
+          "`diloco options NAME` explains one option; NAME may be a part of its name.\n"
+          "\n"
+          "This page is `diloco options --markdown`, written from the lists in\n"
+          "src/base/options; a test compares the two.\n"
+          "\n"
+          "## Basic options\n"
+          "\n"
+          "Most runs set some of these. `diloco train --help` shows them, and\n"
+          "`diloco train --help=all` shows every option but the last ones of this page.\n",
+          out);
     page_head(out, true);
     for (size_t i = 0; i < dl_config_table.n; i++)
         if (dl_config_table.rows[i].example) page_row(out, &dl_config_table.rows[i]);
@@ -309,14 +312,14 @@ void dl_help_program(FILE *out)
     for (const dl_command *c, *const *at = dl_commands; (c = *at); at++)
         if (c->summary)
             fprintf(out, "  %-14s %-13s %s\n", c->name, c->target ? c->target : "", c->summary);
-    fputs(
-        "\ndiloco COMMAND --help says more. A URL is a folder's path, http(s)://HOST:PORT/RUN, an\n"
-        "s3://, gs:// or az:// path, or a hub's join line, which @FILE and - (stdin) are read for; "
-        "a\n"
-        "CONFIG file stands for the run it names. Exit codes: 0 done, 1 failed, 2 wrong usage or\n"
-        "configuration, 3 refused as unfaithful or unsupported, 4 store or peer out of reach,\n"
-        "130 interrupted (the same command resumes).\n",
-        out);
+    fputs("\n"
+          "diloco COMMAND --help says more. A URL is a folder's path, http(s)://HOST:PORT/RUN,\n"
+          "an s3://, gs:// or az:// path, or a hub's join line. @FILE and - (stdin) are read for\n"
+          "a join line. A CONFIG file means the run that it names.\n"
+          "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 refused as unfaithful\n"
+          "or unsupported, 4 store or peer out of reach, 130 interrupted (the same command\n"
+          "resumes).\n",
+          out);
 }
 
 static void flag_name(char out[64], const dl_flag_row *row)

@@ -33,8 +33,8 @@ static diloco_status take_fragment(const char *fragment)
     const char *token = fragment[digits] ? fragment + digits + 1 : NULL;
     if (digits != PIN_HEX || !dl_unhex(hash, sizeof hash, fragment, digits) || (token && !*token))
         return dl_fail(DILOCO_EINVAL,
-                       "that is no join line: behind the # stand 64 hex digits, a dot and a token, "
-                       "as diloco serve --join prints them");
+                       "that is no join line: 64 hex digits, a dot and a token have to follow "
+                       "the #, as diloco serve --join prints them");
     base64(pin + strlen(pin), hash);
     if (setenv("DILOCO_HUB_PIN", pin, 1) || (token && setenv("DILOCO_HUB_TOKEN", token, 1)))
         return dl_fail(DILOCO_ENOMEM, "no memory for a join line");

@@ -90,8 +90,8 @@ bool dl_onward_beside(char out[DL_ONWARD_MAX], const dl_config *config, const ch
     if (dl_file_exists(here) || !dl_file_exists(file)) return false;
     snprintf(
         out, DL_ONWARD_MAX,
-        "%s holds a run of the same configuration; this command begins another in %s: to go on "
-        "with that one add  --store %s",
+        "%s holds a run of the same configuration; this command begins another in %s: to resume "
+        "the first, add  --store %s",
         beside, config->store, dl_shell_word(word[0], sizeof word[0], beside));
     return true;
 }

@@ -116,7 +116,7 @@ diloco_status dl_swarm_settings(dl_config *out, const dl_args *args)
     const diloco_status status = dl_gossip_take_run(local.target, peer, asks_for_tls(args));
     if (status && (status != DILOCO_EUNREACHABLE && status != DILOCO_ETIMEDOUT)) return status;
     if (status && !dl_swarm_is_at(local.target))
-        return dl_fail(status, "nobody answers at %s, and %s has no run to go on with", peer,
+        return dl_fail(status, "no node answers at %s, and %s has no run to resume", peer,
                        local.target);
     DL_TRY(dl_settings_of_run(out, &local));
     return dl_config_set(out, "swarm.bootstrap", peer, "--peer");

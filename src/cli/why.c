@@ -30,7 +30,7 @@ static void print_missing(const diloco_run_status *run, const char *name)
         printf(", trains: %" PRIu64 " steps to the due point, about %.1f s", due - r->position,
                (double)(due - r->position) / r->steps_per_s);
     else if (r->alive && r->position >= due)
-        printf(", at the due point: its contribution is under way");
+        printf(", at the due point: its contribution is in flight");
     else if (!r->alive && r->seen)
         printf(", last heard of at step %" PRIu64 ", entry %" PRIu64, r->step, r->entry);
     printf("\n");
@@ -41,7 +41,7 @@ static void print_open_entry(const diloco_run_status *run, const dl_config *conf
     const diloco_run_wait *w = run->wait;
     const size_t told = sizeof w->missing / sizeof w->missing[0];
     if (config->schedule == DL_SCHEDULE_ASYNC) {
-        printf("waits for  entry %" PRIu64 ": the next contribution, whoever makes it\n", w->entry);
+        printf("waits for  entry %" PRIu64 ": the next contribution of any replica\n", w->entry);
         return;
     }
     printf("waits for  entry %" PRIu64 ": %zu of %zu contributions are there\n", w->entry,
@@ -54,12 +54,12 @@ static void print_open_entry(const diloco_run_status *run, const dl_config *conf
 static void print_rule(const dl_config *config)
 {
     if (config->close_at > 0)
-        printf("closes     with %" PRId64 " contributions (run.close_at), %.3g s of grace behind "
-               "them\n",
+        printf("closes     with %" PRId64 " contributions (run.close_at) and %.3g s of grace\n",
                config->close_at, config->grace_s);
     if (config->on_missing == DL_MISSING_WAIT)
-        printf("past the   deadline the slow are waited for; who has had no new heartbeat for %.3g "
-               "s\n           (run.patience) is dropped (run.on_missing = wait)\n",
+        printf("past the   deadline slow replicas are waited for; one without a new heartbeat "
+               "for %.3g s\n"
+               "           (run.patience) is dropped (run.on_missing = wait)\n",
                config->patience_s);
     else if (config->on_missing == DL_MISSING_COMMIT_PARTIAL)
         printf("past the   deadline it commits with %.3g of the roster (run.quorum), else aborts\n",
@@ -71,13 +71,14 @@ static void print_rule(const dl_config *config)
 static void print_deadlines(const diloco_run_status *run, const dl_config *config)
 {
     if (config->deadline_s > 0) {
-        printf("deadline   %.3g s behind one's own upload (run.deadline)\n", config->deadline_s);
+        printf("deadline   %.3g s after a replica's own upload (run.deadline)\n",
+               config->deadline_s);
         return;
     }
-    printf(
-        "deadline   behind one's own upload: a round, at least run.patience / 6 = %.3g s (all of\n"
-        "           it before a round was measured), and four uploads; doubled by each abort\n",
-        config->patience_s / 6);
+    printf("deadline   after a replica's own upload: a round, at least run.patience / 6 = %.3g s "
+           "(all of\n"
+           "           it before a round was measured), and four uploads; doubled by each abort\n",
+           config->patience_s / 6);
     for (size_t i = 0; i < run->n_replicas; i++) {
         const diloco_replica_status *r = run->replicas[i];
         if (r->ended || r->deadline_s <= 0) continue;

@@ -175,9 +175,9 @@ static diloco_status reset_or_stop(dl_turns *t, dl_client_facts *f, diloco_statu
     if (t->config->on_lost_state != DL_LOST_STATE_RESET)
         return dl_fail(DILOCO_EDIFFERS,
                        "the state of client%" PRIu64 " after entry %" PRIu64
-                       " cannot be taken up (%s): bring it back (clients.state says where all "
-                       "workers keep it), or set clients.on_lost_state = \"reset\" to begin its "
-                       "optimizer anew",
+                       " cannot be restored (%s): put it back (clients.state names the place "
+                       "where all workers keep it), or set clients.on_lost_state = \"reset\" to "
+                       "reset its optimizer",
                        f->client, f->entry, why);
     begin_anew(t, f);
     while (found) {
@@ -189,7 +189,8 @@ static diloco_status reset_or_stop(dl_turns *t, dl_client_facts *f, diloco_statu
     }
     snprintf(text, sizeof text,
              "the state of client%" PRIu64 " after entry %" PRIu64
-             " cannot be taken up (%s): its optimizer begins anew, its data goes on",
+             " cannot be restored (%s): its optimizer is reset, and its data continues where it "
+             "was",
              f->client, f->entry, why);
     dl_log(DILOCO_LOG_WARN, "%s", text);
     return t->warn(t->user, text);

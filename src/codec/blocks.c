@@ -201,6 +201,6 @@ diloco_status dl_blocks_check(const dl_codec_form *form, const unsigned char *pa
         return dl_fail(DILOCO_EPROTO, "the payload holds a code that %s does not use", name);
     for (size_t i = 0; i < form->n_tensors && kind->bits < 16; i++)
         if (!rest_is_zero(kind, codes + form->tensors[i].at, form->tensors[i].count))
-            return dl_fail(DILOCO_EPROTO, "bits behind the last element of a tensor are not zero");
+            return dl_fail(DILOCO_EPROTO, "bits after the last element of a tensor are not zero");
     return DILOCO_OK;
 }

@@ -50,7 +50,8 @@ static diloco_status list_tensors(dl_codec_form *form, const dl_manifest *manife
             form->n_tensors += in_array(&manifest->tensors[i], fragment, (dl_region)region);
     form->tensors = calloc(dl_size_max(form->n_tensors, 1), sizeof *form->tensors);
     if (!form->tensors)
-        return dl_fail(DILOCO_ENOMEM, "no memory to lay out %zu tensors", form->n_tensors);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for the layout of %zu tensors",
+                       form->n_tensors);
     dl_codec_tensor *next = form->tensors;
     for (int region = DL_TRAINED; region <= DL_AVERAGED; region++)
         for (size_t i = 0; i < manifest->n_tensors; i++)

@@ -21,7 +21,7 @@ TEST(an_unused_code_and_filled_gaps_are_refused)
     form_pass(&f, x);
     CHECK_INT(8, f.len);
     form_refuses(&f, 4, 0x02, "code that int2 does not");
-    form_refuses(&f, 5, 0x05, "behind the last element");
+    form_refuses(&f, 5, 0x05, "after the last element");
     form_close(&f);
 }
 

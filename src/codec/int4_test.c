@@ -39,8 +39,8 @@ TEST(an_unused_code_and_filled_gaps_are_refused)
     CHECK_INT(8, f.len);
     form_refuses(&f, 4, 0x18, "code that int4 does not");
     form_refuses(&f, 5, 0x80, "code that int4 does not");
-    form_refuses(&f, 6, 0x13, "behind the last element");
-    form_refuses(&f, 7, 0x10, "behind the last element");
+    form_refuses(&f, 6, 0x13, "after the last element");
+    form_refuses(&f, 7, 0x10, "after the last element");
     form_close(&f);
 }
 

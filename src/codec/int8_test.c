@@ -77,7 +77,7 @@ TEST(a_bad_scale_an_unused_code_and_filled_gaps_are_refused)
     form_refuses(&f, 3, 0xbf, "scales");                  /* -1 */
     form_refuses(&f, 3, 0xff, "scales");                  /* NaN */
     form_refuses(&f, 8, 0x80, "code that int8 does not"); /* -128 */
-    form_refuses(&f, 11, 1, "behind the last element");
+    form_refuses(&f, 11, 1, "after the last element");
     put_float(f.payload, 1e38f); /* sound, but 127 of it are not */
     CHECK_STATUS(DILOCO_ENUMERIC, form_check(&f));
     CHECK_INT(0, f.index);

@@ -155,7 +155,7 @@ static diloco_status check(const dl_codec_form *form, const unsigned char *paylo
         return dl_fail(DILOCO_EPROTO, "prune: the map has %llu of %zu elements",
                        (unsigned long long)n_sent, form->end);
     if (form->n % 8 && map[form->n / 8] >> form->n % 8)
-        return dl_fail(DILOCO_EPROTO, "prune: bits behind the map's last element are not zero");
+        return dl_fail(DILOCO_EPROTO, "prune: bits after the map's last element are not zero");
     return DILOCO_OK;
 }
 

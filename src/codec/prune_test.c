@@ -56,7 +56,7 @@ TEST(starts_maps_and_values_that_contradict_are_refused)
     form_refuses(&f, 7, 0x80, "start 0");
     form_refuses(&f, 8, 0x0f, "4 of 3");
     form_refuses(&f, 8, 0x0c, "2 of 3");
-    form_refuses(&f, 8, 0x8c, "behind the map's last");
+    form_refuses(&f, 8, 0x8c, "after the map's last");
     put_float(f.payload + 13, -INFINITY);
     CHECK_STATUS(DILOCO_ENUMERIC, form_check(&f));
     CHECK_INT(2, f.index);

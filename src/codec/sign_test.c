@@ -28,7 +28,7 @@ TEST(vectors_of_one_size_are_exact)
     CHECK_BYTES(x, form_pass(&f, x), sizeof x);
     CHECK_INT(0x46, f.payload[4]); /* one word: bit i is element i */
     CHECK_INT(0x01, f.payload[5]);
-    form_refuses(&f, 5, 0x03, "behind the last element");
+    form_refuses(&f, 5, 0x03, "after the last element");
     form_refuses(&f, 3, 0xbd, "scales");
     form_close(&f);
 }

@@ -13,9 +13,9 @@
  *              2bit: a code each, four in a byte, low bits first
  *
  * The payload is the chunks' records by tensor and, within it, by rows of chunks. With 2bit each
- * tensor's begin with a codebook of four floats: with the mean and the standard deviation (of
- * n - 1) of all its selected values, code = clamp(round((x - mean) / (6 * std / 4) + 2), 0, 3), and
- * the codebook holds the mean of the values that got each code. Statistics are float64 sums in the
+ * tensor's begin with a codebook of four floats. With the mean and the standard deviation (of n -
+ * 1) of all its selected values, code = clamp(round((x - mean) / (6 * std / 4) + 2), 0, 3). The
+ * codebook holds the mean of the values that got each code. Statistics are float64 sums in the
  * payload's order.
  *
  * The unary part has k ones and (m - 1) >> l zeros, whatever the indices are: with l = 6, 64 of
@@ -242,7 +242,7 @@ static void put_int8(unsigned char *out, const float *values, size_t k)
         out[sizeof s + i] = (unsigned char)dl_nearest(values[i] * (1 / s));
 }
 
-/* What the codebook of a tensor is made from. */
+/* The inputs of a tensor's codebook. */
 typedef struct statistics {
     double n, sum, squares, mean, scale;
     double sums[N_CODES], counts[N_CODES];
@@ -312,7 +312,7 @@ static void encode_chunk(const dl_codec_form *form, unsigned char *record, unsig
     }
 }
 
-/* The codebook and the codes of a tensor whose indices stand. */
+/* The codebook and the codes of a tensor whose indices are chosen. */
 static void encode_2bit(unsigned char *out, const unsigned char *values, const grid *g)
 {
     statistics s = {.n = 0};
@@ -354,7 +354,7 @@ static void encode(const dl_codec_form *form, unsigned char *out, size_t *len, c
 
 /* ---- checking ------------------------------------------------------------------------------- */
 
-/* Of n bits there are none set behind, in their last byte. */
+/* Return true if no bit after the n bits is set in their last byte. */
 static bool is_clean_behind(const unsigned char *bits, size_t n)
 {
     return n % 8 == 0 || bits[n / 8] >> n % 8 == 0;
@@ -368,7 +368,7 @@ static diloco_status check_coding(const unsigned char *record, const coding *c)
         ones += ones_in(unary_at(c, record, at));
     if (!is_clean_behind(record, c->low * c->k) ||
         !is_clean_behind(record + low_bytes(c), c->unary))
-        return dl_fail(DILOCO_EPROTO, "topk: bits behind a chunk's indices are not zero");
+        return dl_fail(DILOCO_EPROTO, "topk: bits after a chunk's indices are not zero");
     if (c->unary && ones != c->k)
         return dl_fail(DILOCO_EPROTO, "topk: a chunk's unary part has %zu ones for %zu indices",
                        ones, c->k);
@@ -396,7 +396,7 @@ static diloco_status check_values(const dl_codec_form *form, const unsigned char
     if (kind == DL_CODEC_VALUES_INT8 && memchr(in + sizeof(float), 0x80, k))
         return dl_fail(DILOCO_EPROTO, "topk: a value holds the code -128, which int8 does not use");
     if (kind == DL_CODEC_VALUES_2BIT && k % 4 && in[(k - 1) / 4] >> 2 * (k % 4))
-        return dl_fail(DILOCO_EPROTO, "topk: bits behind a chunk's last value are not zero");
+        return dl_fail(DILOCO_EPROTO, "topk: bits after a chunk's last value are not zero");
     return DILOCO_OK;
 }
 

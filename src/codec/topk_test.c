@@ -1,4 +1,4 @@
-/* topk_test.c - what topk keeps, where it puts it, and what it refuses. */
+/* topk_test.c - topk's choice of values, their layout, and its refusals. */
 #include "codec_form.h"
 
 #define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -203,7 +203,7 @@ TEST(indices_out_of_order_repeated_outside_too_many_and_too_few_are_refused)
     form_refuses(&f, 1, 0x47, "index 3, 100, of a chunk of 100 is outside");
     form_refuses(&f, 1, 0x36, "index 2, 70, of a chunk of 100 is not above");
     form_refuses(&f, 1, 0x35, "index 2, 69, of a chunk of 100 is not above");
-    form_refuses(&f, 3, 0x06, "behind a chunk's indices");
+    form_refuses(&f, 3, 0x06, "after a chunk's indices");
     form_refuses(&f, 2, 0x63, "5 ones for 4 indices");
     form_refuses(&f, 3, 0, "3 ones for 4 indices");
     form_close(&f);
@@ -219,7 +219,7 @@ TEST(plain_indices_too_are_refused_out_of_order_outside_and_with_bits_behind)
     form_refuses(&f, 0, 100, "is outside");
     form_refuses(&f, 1, 4 >> 1, "index 1, 4, of a chunk of 100 is not above");
     form_refuses(&f, 1, 100 >> 1, "index 1, 100, of a chunk of 100 is outside");
-    form_refuses(&f, 1, 0x40 | 70 >> 1, "behind a chunk's indices");
+    form_refuses(&f, 1, 0x40 | 70 >> 1, "after a chunk's indices");
     form_close(&f);
 }
 
@@ -235,7 +235,7 @@ TEST(values_that_are_not_sound_are_refused)
     f = form_open("topk", OPTIONS(KEEP, "0.03", VALUES, "2bit"), 1, 100);
     form_pass(&f, x);
     CHECK_INT(16 + 3 + 1, f.len);
-    form_refuses(&f, 19, 0xff, "behind a chunk's last value");
+    form_refuses(&f, 19, 0xff, "after a chunk's last value");
     f.payload[2] = 0x80, f.payload[3] = 0x7f; /* infinity in the codebook */
     CHECK_STATUS(DILOCO_EPROTO, form_check(&f));
     CHECK_CONTAINS("codebook", diloco_error_text());

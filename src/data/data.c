@@ -262,8 +262,8 @@ static diloco_status check_images(const dl_data *data, const dl_config *config)
                        config->train_path, data->n_train, data->n_shards);
     if (data->n_test > 0 || config->test_fraction == 0) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
-                   "data.test_fraction: %g of the %" PRIu64 " images of %s is none: give more "
-                   "data, or raise the fraction",
+                   "data.test_fraction: %g of the %" PRIu64 " images of %s is less than one image: "
+                   "give more data, or raise the fraction",
                    config->test_fraction, data->n_train, config->train_path);
 }
 

@@ -175,7 +175,7 @@ diloco_status dl_check_size(const dl_partition *p, uint64_t most)
     if (size <= most) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
                    "data.partition_size = %" PRIu64 ": with data.sampler = \"%s\" a client draws "
-                   "from %" PRIu64 " samples, none twice: take at most so many",
+                   "from %" PRIu64 " samples, none twice: take at most that number",
                    size, p->sampler->name, most);
 }
 

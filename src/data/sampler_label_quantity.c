@@ -57,7 +57,7 @@ static diloco_status plan(dl_partition *p)
     if (n_each(p) > p->n_classes)
         return dl_fail(DILOCO_EINVAL,
                        "data.per_client_classes_size = %zu, and there are %zu classes: take at "
-                       "most so many",
+                       "most that number",
                        n_each(p), p->n_classes);
     p->owners = calloc(p->n_classes, sizeof *p->owners);
     p->owned = calloc(p->n_clients * n_each(p), sizeof *p->owned);
@@ -73,7 +73,8 @@ static diloco_status plan(dl_partition *p)
         if (size(p, c) == 0)
             return dl_fail(DILOCO_EINVAL,
                            "data.per_client_classes_size = %zu: client %zu of %zu would have no "
-                           "sample, so many share its classes: take fewer clients or more classes",
+                           "sample, because too many clients share its classes: take fewer "
+                           "clients or more classes",
                            n_each(p), c + 1, p->n_clients);
     return DILOCO_OK;
 }

@@ -96,9 +96,8 @@ static diloco_status put_combined(dl_exec *x, const dl_request *request, dl_hash
     x->combine.confirmed = !status && dl_store_vouches(x->a.store);
     if (status == DILOCO_EEXIST && x->ring) return status; /* perhaps junk: read the members */
     if (status == DILOCO_EEXIST)
-        return dl_fail(DILOCO_EFENCED,
-                       "%s holds other bytes: another process lives as %s; stop one", key,
-                       x->a.self.replica);
+        return dl_fail(DILOCO_EFENCED, "%s holds other bytes: another process runs as %s; stop one",
+                       key, x->a.self.replica);
     return status;
 }
 

@@ -241,7 +241,7 @@ static diloco_status fenced(const dl_exec *x, diloco_status status, dl_store *st
                        (unsigned long long)entry, life->replica, (unsigned)life->generation);
     return dl_fail(DILOCO_EFENCED,
                    "this replica's contribution to entry %llu is there with other bytes: "
-                   "another process lives as %s; stop one",
+                   "another process runs as %s; stop one",
                    (unsigned long long)entry, x->a.self.replica);
 }
 
@@ -475,7 +475,7 @@ static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
     dl_contribution f;
     DL_TRY(dl_contribution_read_header(&f, head, DL_CONTRIBUTION_HEADER));
     if (f.entry % x->capture.n != i || f.fragment >= (uint32_t)x->a.run->manifest.n_fragments)
-        return dl_fail(DILOCO_EPROTO, "what is saved as under way is none");
+        return dl_fail(DILOCO_EPROTO, "the saved in-flight contribution is invalid");
     c->there = c->restored = true;
     c->confirmed = false;
     c->entry = f.entry;

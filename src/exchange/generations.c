@@ -220,8 +220,8 @@ static diloco_status claim_from(dl_life *out, const claims *l, int64_t g, dl_sto
     }
     dl_buf_deinit(&text);
     if (status != DILOCO_EEXIST) return status;
-    return dl_fail(DILOCO_EINVAL, "%s.%d was its last life in %s: take another name", l->replica,
-                   DL_GENERATION_MAX, dl_store_url(store));
+    return dl_fail(DILOCO_EINVAL, "%s.%d was its last generation in %s: take another name",
+                   l->replica, DL_GENERATION_MAX, dl_store_url(store));
 }
 
 static diloco_status claim(dl_life *out, dl_store *store, const char *replica, bool first,
@@ -242,9 +242,10 @@ diloco_status dl_run_claim_next(dl_life *out, dl_store *store, const dl_life *se
     claims l;
     diloco_status status = find_claims(&l, store, self->replica, false, run, signer);
     if (!status && l.newest > (int64_t)self->generation)
-        status =
-            dl_fail(DILOCO_EFENCED, "replica %s has a later life (%u after %u): this one stops",
-                    self->replica, (unsigned)l.newest, self->generation);
+        status = dl_fail(DILOCO_EFENCED,
+                         "replica %s has a newer generation (%u after %u): this "
+                         "process stops",
+                         self->replica, (unsigned)l.newest, self->generation);
     if (!status) status = claim_from(out, &l, (int64_t)from, store, run, signer, "");
     claims_deinit(&l);
     return status;

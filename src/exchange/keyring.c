@@ -150,7 +150,7 @@ static diloco_status read_admission(const dl_keyring *r, dl_buf *text, const cha
     DL_TRY(dl_json_read_str(told, sizeof told, root, "key"));
     dl_public_text(key, &r->found);
     if (!is_trusted(&r->run->identity, &by) || strcmp(key, told) != 0)
-        return dl_fail(DILOCO_EPROTO, "its admission is nobody's who may admit");
+        return dl_fail(DILOCO_EPROTO, "its admission is not signed by a key that may admit");
     return DILOCO_OK;
 }
 
@@ -341,8 +341,9 @@ static diloco_status is_usable(const dl_invitation *i, dl_buf *text, dl_store *s
 
 /* If the first generation of a name uses an invitation, the name can have no other. */
 static const char lost[] =
-    "this replica began by an invitation that cannot be used any more, and its name is lost: move "
-    "its folder out of run.state_dir, and join again by another name with an unused invitation";
+    "this replica began by an invitation that cannot be used any more, so its name is lost. "
+    "Move its folder out of run.state_dir, and join again by another name with an unused "
+    "invitation";
 
 /* Picks the first usable line of the file. `id`: only that invitation, whose use was interrupted.
  */
@@ -397,9 +398,9 @@ static diloco_status is_in_time(const dl_invitation *used, dl_buf *text, dl_stor
     const diloco_status status = dl_store_get(store, text, name, until);
     if (status != DILOCO_ENOENT) return is_bad(status) ? DILOCO_OK : status;
     return dl_fail(DILOCO_EREFUSED,
-                   "%s came by an invitation that expired before a committer had seen it: none "
-                   "lets it in any more; move its folder out of run.state_dir, and join again by "
-                   "another name with a new invitation",
+                   "%s came by an invitation that expired before a committer had seen it, so no "
+                   "committer admits it. Move its folder out of run.state_dir, and join again "
+                   "by another name with a new invitation",
                    replica);
 }
 
@@ -445,8 +446,8 @@ diloco_status dl_members_fits(const dl_runfile *run, const dl_config *config)
     if (status == DILOCO_ENOENT && run->identity.policy == DL_INVITED) return DILOCO_OK;
     if (status) return dl_fail_context(status, "run.invitation");
     return fits ? DILOCO_OK
-                : dl_fail(DILOCO_EREFUSED, "what run.invitation names is to another run, or by "
-                                           "another owner, than the run in this store");
+                : dl_fail(DILOCO_EREFUSED, "run.invitation is for another run, or by another "
+                                           "owner, than the run in this store");
 }
 
 diloco_status dl_members_may_join(char invitation[DL_INVITATION_TEXT], dl_store *store,

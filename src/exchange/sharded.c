@@ -106,7 +106,7 @@ static bool drop_own(dl_exec *x, uint64_t entry, const dl_life *planner)
 diloco_status dl_exec_drop_plan(dl_exec *x, uint64_t entry, const dl_life *planner)
 {
     if (drop_own(x, entry, planner))
-        dl_log(DILOCO_LOG_INFO, "entry %llu: everybody reads all members: %s",
+        dl_log(DILOCO_LOG_INFO, "entry %llu: every replica reads all members: %s",
                (unsigned long long)entry, diloco_error_text());
     return DILOCO_EPROTO;
 }
@@ -114,7 +114,9 @@ diloco_status dl_exec_drop_plan(dl_exec *x, uint64_t entry, const dl_life *plann
 diloco_status dl_exec_dispute(dl_exec *x, uint64_t entry, const dl_life *planner)
 {
     if (!drop_own(x, entry, planner)) return DILOCO_EPROTO;
-    dl_log(DILOCO_LOG_WARN, "entry %llu: owners of a slice lie, everybody reads all members: %s",
+    dl_log(DILOCO_LOG_WARN,
+           "entry %llu: owners of a slice gave false results, every replica "
+           "reads all members: %s",
            (unsigned long long)entry, diloco_error_text());
     return DILOCO_EPROTO;
 }

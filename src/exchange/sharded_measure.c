@@ -195,7 +195,9 @@ diloco_status dl_measures_judge(dl_service *v)
     dl_judge_all(&c->judge, &v->x->a.run->config, NULL, &known, gram);
     for (size_t m = 0; m < known.n; m++)
         if (c->rows[m].refused)
-            return dl_fail(DILOCO_EPROTO, "what owners of slices measured of %s rejects it as %s",
+            return dl_fail(DILOCO_EPROTO,
+                           "the measurements of %s by the owners of slices "
+                           "reject it as %s",
                            c->rows[m].life.replica, c->rows[m].refused);
     return DILOCO_OK;
 }

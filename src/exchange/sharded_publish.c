@@ -32,9 +32,8 @@ static diloco_status put_slice(void *context, dl_store *store, size_t i)
     if (status == DILOCO_EEXIST) /* the bytes read back for the comparison may have been damaged */
         status = dl_store_create(store, key, spans, n, NULL, p->until);
     if (status == DILOCO_EEXIST)
-        return dl_fail(DILOCO_EFENCED,
-                       "%s holds other bytes: another process lives as %s; stop one", key,
-                       p->life.replica);
+        return dl_fail(DILOCO_EFENCED, "%s holds other bytes: another process runs as %s; stop one",
+                       key, p->life.replica);
     p->confirmed[i] = !status && dl_store_vouches(store);
     return status;
 }

@@ -385,7 +385,7 @@ TEST(p19_single_malicious_owner_is_found_by_an_audit_only)
     diloco_verify_report report;
     const char *store = run_with_forged("alone", alone, WHAT_R1_PUTS);
     CHECK_STATUS(DILOCO_EPROTO, diloco_verify(&report, store, 1, NULL, NULL));
-    CHECK_CONTAINS("has miscounted or lied", diloco_error_text());
+    CHECK_CONTAINS("was wrong or malicious", diloco_error_text());
 }
 
 /* Only the first entry is read and combined by every replica, with the same result. */

@@ -215,7 +215,7 @@ static diloco_status loop(life *l)
         if (status || (asked_to_stop(l) && !diloco_run_done(l->run) && !l->reached))
             return dl_fail(DILOCO_EINTERRUPTED,
                            "%s stopped at entry %" PRIu64 " of %" PRIu64
-                           ": the same command goes on from here",
+                           ": the same command resumes here",
                            l->name, l->now.entry, l->now.entries);
     }
     dl_run_leave(l->run);

@@ -2,7 +2,7 @@
  * and its lines (wire.h) on the other.
  *
  *     run.json --> model, data --> own folder --> resume, or begin --> serve --> lines
- *     loop: what the node has to do next: train, step, publish, agree, copy, wait
+ *     loop: the node's next action: train, step, publish, agree, copy, wait
  *
  * 1. The node is touched with the lines' lock held; tensors by this thread alone.
  * 2. After an outer step the local tensors are theta. A round that passed without one leaves both:
@@ -98,8 +98,8 @@ static diloco_status take_step(dl_gossip_life *l)
                             l->state.control.entry);
 }
 
-/* Behind a step its model is nowhere saved until it is agreed on. Who stops then does not wait for
- * that: it continues from the step, and the others agree without it. */
+/* After a step its model is not saved until it is agreed on. A node that stops then does not wait
+ * for the agreement: it resumes from the step, and the others agree without it. */
 static diloco_status save_here(dl_gossip_life *l)
 {
     dl_wire_lock(l->wire);
@@ -117,11 +117,11 @@ static diloco_status stop_here(dl_gossip_life *l)
     DL_TRY(save_here(l));
     return dl_fail(DILOCO_EINTERRUPTED,
                    "%s stopped at step %" PRIu64 " of %" PRIu64
-                   " with its state saved: the same command goes on from here",
+                   " with its state saved: the same command resumes here",
                    l->name, l->trained.position, positions(l));
 }
 
-/* ---- what this node publishes ------------------------------------------------------------- */
+/* ---- this node's objects ------------------------------------------------------------------ */
 
 static diloco_status publish(dl_gossip_life *l, dl_object object)
 {
@@ -169,7 +169,7 @@ static diloco_status do_train(dl_gossip_life *l)
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
-/* What came, by name, this node's own among it. */
+/* The objects that came, by name, with this node's own. */
 static size_t inputs_of(dl_gossip_life *l, dl_mix_input *inputs, size_t *n_struck)
 {
     size_t set[DL_NODE_MAX + 1];
@@ -188,7 +188,7 @@ void dl_life_start_round(dl_gossip_life *l)
     l->trained.work = (dl_local_fragment){.stats.first_sample = l->trained.next_sample};
 }
 
-/* As the log has it: in turn, every eval_every rounds; and behind the last round each its own. */
+/* As the log has it: in turn, every eval_every rounds; and after the last round each its own. */
 static diloco_status evaluate(dl_gossip_life *l)
 {
     dl_score held_out, next;
@@ -238,7 +238,7 @@ static void begin_setback(dl_gossip_life *l, const dl_mix_input *inputs, size_t 
     dl_setback_adopt(&l->trained.setback, &now);
 }
 
-/* A step that cannot be made is none: theta stays, and that is said. */
+/* A step that cannot be made is skipped: theta stays, and a warning says so. */
 static diloco_status say_no_step(dl_gossip_life *l, diloco_status status)
 {
     if (status != DILOCO_ENUMERIC && status != DILOCO_EINVAL) return status;
@@ -323,7 +323,7 @@ static diloco_status too_few(const dl_gossip_life *l)
 {
     return dl_fail(DILOCO_EUNREACHABLE,
                    "%s found %zu of the %zu nodes that a round needs (swarm.min_peers) in %g s "
-                   "(run.start_timeout): is an address right, and does somebody answer there?",
+                   "(run.start_timeout): check the addresses, and that a node answers there",
                    l->name, l->node.n_members + 1, l->node.rules.min_peers,
                    dl_gossip_config(l)->start_timeout_s);
 }
@@ -531,7 +531,7 @@ diloco_status dl_gossip_train(const dl_config *config, const char *name,
         return status;
     }
     status = live(l);
-    char text[2048]; /* what went wrong, whatever goes wrong in closing */
+    char text[2048]; /* the first error, whatever fails in closing */
     snprintf(text, sizeof text, "%s", diloco_error_text());
     close_life(l);
     return status ? dl_fail(status, "%s", text) : DILOCO_OK;

@@ -1,6 +1,6 @@
-/* mix.c - see mix.h. A model to agree on is laid out by a manifest of its own: the f32 array of
- * the state, then each outer vector, all as one region, so that the pass which combines
- * contributions combines it. */
+/* mix.c - see mix.h. A model to agree on has a manifest of its own: the f32 array of the state,
+ * then each outer vector, all as one region. So the pass that combines contributions combines it,
+ * too. */
 #include "gossip/mix.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ struct dl_mix {
     bool pairs;
     dl_codec_form form, plain, whole; /* movements; parameters; models */
     dl_outer_scratch *step, *agree;
-    float *own;             /* f32 of the model: what is encoded */
+    float *own;             /* f32 of the model: the encoded values */
     unsigned char *payload; /* of the contribution */
     unsigned char *discrete;
     float *moved; /* pairs: x of two members */
@@ -49,7 +49,7 @@ static size_t discrete_bytes(const dl_mix *m)
 
 /* ---- making it ---------------------------------------------------------------------------- */
 
-/* One tensor a region and vector: who is wrong in a model is told by these names. */
+/* One tensor a region and vector: errors in a model are reported by these names. */
 static diloco_status lay_out_model(dl_mix *m)
 {
     const dl_fragment_shape *s = &m->manifest->fragments[0];
@@ -351,7 +351,7 @@ static diloco_status take_agreed(dl_mix *m, dl_state *state, uint64_t round)
     dl_fragment_state *next = &state->next[0];
     const size_t n = n_floats(m), whole = n_whole(m), integers = s->n_integers * sizeof(int64_t);
     const size_t bad = dl_first_bad(m->agreed, whole, 3e38f);
-    if (bad < whole) return dl_fail(DILOCO_ENUMERIC, "what the models come to is not finite");
+    if (bad < whole) return dl_fail(DILOCO_ENUMERIC, "the agreed model is not finite");
     memcpy(next->theta, m->agreed, n * sizeof *m->agreed);
     for (int k = 0; k < m->outer->n_state; k++)
         memcpy(next->outer[k], m->agreed + n + (size_t)k * s->n_trained,

@@ -24,7 +24,7 @@ static void take_over(dl_line *l, size_t i)
     l->member = i;
 }
 
-/* Does somebody else answer where a member's object came from? What came is read from this line
+/* Does another node answer where a member's object came from? The object is read from this line
  * until the exchange is over, so the line stays that member's until then. */
 static bool is_held(const dl_line *l, const dl_beat *beat)
 {
@@ -70,7 +70,7 @@ static void take_beat(dl_line *l, const dl_beat *beat)
     dl_wire_unlock(w);
 }
 
-/* Say there who we are. */
+/* Announce this node there. */
 static void make_known(dl_line *l)
 {
     dl_wire *w = l->wire;
@@ -106,7 +106,7 @@ void dl_line_learn(dl_wire *w, dl_store *store, dl_line *l)
 {
     learner x = {w, l};
     if (dl_beats_known(store, ASK, learn_of, &x))
-        dl_log(DILOCO_LOG_DEBUG, "whom others know: %s", diloco_error_text());
+        dl_log(DILOCO_LOG_DEBUG, "addresses from other nodes: %s", diloco_error_text());
 }
 
 /* Is there something to fetch of the peer? */

@@ -270,7 +270,7 @@ static diloco_status see_open_entry(dl_reader *r, diloco_run_status *out)
     out->wait->n_awaited = (size_t)r->file.config.replicas;
     dl_key prefix;
     waiting w = {.out = out->wait, .there = malloc(room), .room = room};
-    if (!w.there) return dl_fail(DILOCO_ENOMEM, "no memory for who is there");
+    if (!w.there) return dl_fail(DILOCO_ENOMEM, "out of memory for the list of contributors");
     dl_key_contributions(prefix, out->entries);
     diloco_status status =
         dl_store_list(r->store, prefix, NULL, found_contribution, &w, dl_reader_limit());

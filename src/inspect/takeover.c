@@ -120,8 +120,8 @@ static diloco_status put_entry(takeover *t, const char *url)
     if (status == DILOCO_EEXIST)
         return dl_fail(
             DILOCO_EEXIST,
-            "entry %llu came while it was being written: a replica lives, and nothing was "
-            "decided",
+            "entry %llu came while this one was being written: a replica is alive, and nothing "
+            "was decided",
             (unsigned long long)t->draft.entry.entry);
     return status;
 }
@@ -141,8 +141,8 @@ static diloco_status find(takeover *t, diloco_takeover_report *out, const char *
 {
     const dl_config *config = &t->reader.file.config;
     if (!config->single_committer[0])
-        return dl_fail(DILOCO_EINVAL, "this run has no run.single_committer: whoever is first "
-                                      "decides, and there is nothing to take over");
+        return dl_fail(DILOCO_EINVAL, "this run has no run.single_committer: the first "
+                                      "committer decides, and there is nothing to take over");
     DL_TRY(
         dl_run_newest_life(&t->to, t->reader.store, replica ? replica : config->single_committer));
     DL_TRY(read_log(t));
@@ -218,9 +218,8 @@ static diloco_status prepare_void(takeover *t, diloco_void_report *out, const ch
     const dl_runfile *run = &t->reader.file;
     if (!dl_unread_is_operators(&run->config, &run->identity))
         return dl_fail(DILOCO_EINVAL,
-                       "this run has committers enough to tell by themselves whether "
-                       "an entry that cannot be read is void: there is nothing to "
-                       "decide");
+                       "this run has enough committers to decide whether an unreadable entry is "
+                       "void: there is nothing to do");
     DL_TRY(find_unreadable(t, out));
     if (!replica) return DILOCO_OK;
     DL_TRY(dl_run_newest_life(&t->to, t->reader.store, replica));

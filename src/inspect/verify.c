@@ -61,7 +61,7 @@ static diloco_status check_link(chain *c, const dl_reader *r, uint64_t e)
     if (s->there && dl_hash_equal(entry->base, s->result))
         return dl_fail(DILOCO_EPROTO,
                        "entry %llu: prev is not the digest of the entry before it, which was "
-                       "changed since: entry %llu goes on from it",
+                       "changed since: entry %llu builds on it",
                        (unsigned long long)s->entry, (unsigned long long)e);
     *s = (suspect){.there = entry->commit && !follows, .entry = e, .result = entry->result};
     return DILOCO_OK;
@@ -183,7 +183,7 @@ static diloco_status check_snapshots(dl_reader *r, uint64_t end)
         status = dl_snapshot_verify(r->store, n.entry, &n.life, &r->file, dl_reader_limit());
         if (status == DILOCO_ENOENT) continue; /* collected meanwhile */
         if (status == DILOCO_EREFUSED || (status && n.entry > end)) {
-            dl_log(DILOCO_LOG_WARN, "%s: nobody believes it", diloco_error_text());
+            dl_log(DILOCO_LOG_WARN, "%s: no replica accepts it", diloco_error_text());
             continue;
         }
         DL_TRY(status);
@@ -214,14 +214,15 @@ static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threa
                        (unsigned long long)replayed.voids);
     if (replayed.damaged[0])
         return dl_fail(DILOCO_EPROTO,
-                       "%s: what was combined of it cannot be checked, and the run went on from it "
+                       "%s: its combined update cannot be checked, and the run built on it "
                        "(%llu such in all)",
                        replayed.damaged, (unsigned long long)replayed.disputes);
     if (replayed.disputes)
         return dl_fail(
             DILOCO_EPROTO,
-            "entry %llu is of an update, or of verdicts, that its contributions do not give (%llu "
-            "such in all): whoever created it has miscounted or lied, and the run went on from it",
+            "entry %llu does not follow from its contributions: its update or its verdicts "
+            "differ (%llu such in all). Its committer was wrong or malicious, and the run built "
+            "on it",
             (unsigned long long)replayed.first_dispute, (unsigned long long)replayed.disputes);
     return check_snapshots(r, out->entries);
 }

@@ -90,7 +90,7 @@ diloco_status dl_executor_find(const dl_executor **out, const char **on, const c
     *on = place ? place + 3 : "";
     if (!rows[i]->place == !place && (!place || **on)) return DILOCO_OK;
     if (!rows[i]->place)
-        return dl_fail(DILOCO_EINVAL, "--on %.60s: %s takes no place behind its name", text,
+        return dl_fail(DILOCO_EINVAL, "--on %.60s: %s takes no place after its name", text,
                        rows[i]->name);
     return dl_fail(DILOCO_EINVAL, "--on %.60s: write it as %s://%s", text, rows[i]->name,
                    rows[i]->place);

@@ -252,7 +252,7 @@ static diloco_status print_line(void *user, const char *line, size_t len)
 {
     FILE *out = user;
     fprintf(out, "%.*s\n", (int)len, line);
-    return fflush(out) ? dl_fail(DILOCO_EIO, "nobody reads the output") : DILOCO_OK;
+    return fflush(out) ? dl_fail(DILOCO_EIO, "the reader of the output has closed it") : DILOCO_OK;
 }
 
 static diloco_status do_logs(const request *r, FILE *out)

@@ -6,7 +6,7 @@
 
 const char *dl_claims_refuse(const dl_contribution *c, uint64_t due)
 {
-    if (c->stats.position > due) return "it claims a position that no replica has come to";
+    if (c->stats.position > due) return "it claims a position that no replica has reached";
     if (c->stats.steps > due) return "it claims more steps than there have been";
     return NULL;
 }

@@ -134,7 +134,7 @@ static diloco_status on_begin(void *context, size_t len)
     DL_ASSERT(most <= r->room);
     if (len < r->head) return REJECT(r, "truncated", "%zu bytes are no contribution", len);
     if (len - r->head > most)
-        return REJECT(r, "shape", "%zu bytes behind the header; the fragment needs at most %zu",
+        return REJECT(r, "shape", "%zu bytes after the header; the fragment needs at most %zu",
                       len - r->head, most);
     r->total = len;
     return DILOCO_OK;
@@ -149,7 +149,8 @@ static diloco_status check_origin(reader *r, const dl_contribution_expect *e)
         return REJECT(r, "foreign", "it was made for another model");
     if (!dl_life_equal(&f->life, &e->life) || f->entry != e->entry || f->fragment != e->fragment)
         return REJECT(r, "foreign",
-                      "it is %s.%04u's for entry %llu, fragment %u: it lies under another's name",
+                      "it is %s.%04u's for entry %llu, fragment %u: it is stored under another "
+                      "name",
                       f->life.replica, (unsigned)f->life.generation, (unsigned long long)f->entry,
                       (unsigned)f->fragment);
     if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {

@@ -462,7 +462,7 @@ TEST(what_belongs_elsewhere_is_rejected)
     check_rejected(&s, DILOCO_EPROTO, "base", "state");
     s.expect.base = s.expect.also_base = s.facts.base;
     s.expect.due = s.facts.stats.position - 1;
-    check_rejected(&s, DILOCO_EPROTO, "claim", "position that no replica has come to");
+    check_rejected(&s, DILOCO_EPROTO, "claim", "position that no replica has reached");
     scene_end(&s);
 }
 
@@ -731,7 +731,7 @@ TEST(a_signed_contribution_is_its_own_replicas_alone)
     make_signed(&s, others);
     check_rejected(&s, DILOCO_EPROTO, "signature", "another key than r7's");
     s.expect.key = NULL;
-    check_rejected(&s, DILOCO_EPROTO, "shape", "behind the header");
+    check_rejected(&s, DILOCO_EPROTO, "shape", "after the header");
     scene_end(&s);
     dl_signer_close(mine);
     dl_signer_close(others);

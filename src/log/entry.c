@@ -107,7 +107,7 @@ static diloco_status check_roster(const dl_roster *roster, diloco_status status)
         if (!dl_replica_name_ok(roster->names[i]))
             return dl_fail(status, "roster: %zu is not the name of a replica", i);
         if (i && dl_replica_compare(roster->names[i - 1], roster->names[i]) >= 0)
-            return dl_fail(status, "roster: %s is not behind %s", roster->names[i],
+            return dl_fail(status, "roster: %s is not in order after %s", roster->names[i],
                            roster->names[i - 1]);
     }
     return DILOCO_OK;
@@ -144,7 +144,7 @@ static diloco_status check_members(const dl_entry *e, diloco_status status)
         if (before && strcmp(before->life.replica, m->life.replica) == 0)
             return dl_fail(status, "replica %s is counted twice", m->life.replica);
         if (before && dl_life_compare(before, m) >= 0)
-            return dl_fail(status, "member %s is not behind %s", m->life.replica,
+            return dl_fail(status, "member %s is not in order after %s", m->life.replica,
                            before->life.replica);
     }
     return DILOCO_OK;
@@ -166,7 +166,7 @@ static diloco_status check_rejected(const dl_entry *e, diloco_status status)
         const dl_rejected *r = &e->rejected[i];
         if (!is_word(r->reason)) return dl_fail(status, "rejected for what is no reason");
         if (i && dl_replica_compare(r[-1].life.replica, r->life.replica) >= 0)
-            return dl_fail(status, "rejected %s is not behind %s", r->life.replica,
+            return dl_fail(status, "rejected %s is not in order after %s", r->life.replica,
                            r[-1].life.replica);
         while (m < e->n_members &&
                dl_replica_compare(e->members[m].life.replica, r->life.replica) < 0)

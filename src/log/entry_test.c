@@ -213,7 +213,7 @@ TEST(entry_that_no_reader_accepts_is_not_written)
     dl_member kept = e.members[0];
     e.members[0] = e.members[1];
     e.members[1] = kept;
-    check_refused(&e, "member r0 is not behind r2");
+    check_refused(&e, "member r0 is not in order after r2");
 
     e = an_entry();
     e.members[1].life = life_of("r0", 7);
@@ -298,7 +298,7 @@ TEST(untrusted_text_is_refused_by_the_name_of_the_wrong_member)
     check_edited(DILOCO_EPROTO, "\"base\"", "\"bass\"", "\"base\" is missing");
     check_edited(DILOCO_EPROTO, "\"members\":[", "\"members\":[1,", "member 0");
     check_edited(DILOCO_EPROTO, "\"r2.0001\"", "\"r0.0001\"", "replica r0 is counted twice");
-    check_edited(DILOCO_EPROTO, "\"r2.0001\"", "\"r11.0001\"", "not behind");
+    check_edited(DILOCO_EPROTO, "\"r2.0001\"", "\"r11.0001\"", "not in order after");
     check_edited(DILOCO_EPROTO, "\"weight\":\"3eaaaaab\"", "\"weight\":\"7fc00000\"", "weight");
     check_edited(DILOCO_EPROTO, "\"weight\":\"3eaaaaab\"", "\"weight\":0.5", "weight");
     check_edited(DILOCO_EPROTO, "\"raw\":1152921504606846979", "\"raw\":18446744073709551616",
@@ -469,7 +469,7 @@ TEST(p27_rejections_are_distinct_not_members_and_have_a_word)
     e = a_rejecting_entry();
     e.rejected[1] = e.rejected[0];
     e.n_members = 2, e.n_rejected = 2;
-    cannot_reject(&e, "rejected r3 is not behind r3");
+    cannot_reject(&e, "rejected r3 is not in order after r3");
     e = a_rejecting_entry();
     e.rejected[1] = e.rejected[0];
     e.rejected[1].life = life_of("r4", 0);

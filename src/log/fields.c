@@ -49,7 +49,7 @@ diloco_status dl_sealed_open(dl_json_value *out, const void *text, size_t len, c
     DL_TRY(dl_json_parse(out, text, len));
     DL_TRY(dl_json_read_str(found, sizeof found, *out, "format"));
     if (strcmp(found, format) != 0)
-        return dl_fail(DILOCO_EPROTO, "a %s stands where a %s was expected", found, format);
+        return dl_fail(DILOCO_EPROTO, "found a %s where a %s was expected", found, format);
     DL_TRY(dl_json_read_u64(&version, *out, "version", UINT32_MAX));
     if (version != DL_FORMAT_VERSION)
         return dl_fail(DILOCO_EDIFFERS,
@@ -88,7 +88,7 @@ diloco_status dl_json_read_life(dl_life *out, dl_json_value object, const char *
     char text[DL_LIFE_TEXT];
     DL_TRY(dl_json_read_str(text, sizeof text, object, key));
     if (dl_life_parse(out, text, strlen(text))) return DILOCO_OK;
-    return dl_fail(DILOCO_EPROTO, "\"%s\" is not the life of a replica", key);
+    return dl_fail(DILOCO_EPROTO, "\"%s\" is not a replica with its generation", key);
 }
 
 bool dl_run_id_ok(const char *id)

@@ -101,8 +101,7 @@ static diloco_status check_committers(const dl_identity *identity, const dl_conf
     return identity->policy != DL_CLOSED
                ? DILOCO_OK
                : dl_fail(DILOCO_EINVAL,
-                         "%s lists no key of a member in %s: nobody could close an "
-                         "entry",
+                         "%s lists no key of a member in %s, so no member could close an entry",
                          config->committers, config->members);
 }
 

@@ -86,5 +86,5 @@ diloco_status dl_invitation_read(dl_invitation *out, const char *text, size_t le
     const dl_statement what = {.kind = "invitation", .run = out->run};
     DL_TRY(hash_of(&hash, out->id, out->expires));
     if (dl_statement_holds(&out->signature, &out->owner, &what, &hash)) return DILOCO_OK;
-    return dl_fail(DILOCO_EPROTO, "that invitation is not signed by whom it names");
+    return dl_fail(DILOCO_EPROTO, "that invitation is not signed by the owner that it names");
 }

@@ -139,7 +139,7 @@ diloco_status dl_pack_open(dl_packer *packer, unsigned char *out, size_t len,
         packed += LENGTH + length;
     }
     if (packed != end)
-        return dl_fail(DILOCO_EPROTO, "%zu bytes behind the last compressed piece",
+        return dl_fail(DILOCO_EPROTO, "%zu bytes after the last compressed piece",
                        (size_t)(end - packed));
     return DILOCO_OK;
 }

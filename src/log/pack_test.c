@@ -77,12 +77,12 @@ TEST(lies_about_lengths_are_refused)
     const size_t packed = dl_pack(packer, buffer, 4, N, 4);
     CHECK(packed < N);
     refused(packer, buffer, packed - 1, N, "no possible length");
-    refused(packer, buffer, packed + 1, N, "behind the last");
+    refused(packer, buffer, packed + 1, N, "after the last");
     refused(packer, buffer, packed, N - 1, "compressed piece");
     refused(packer, buffer, packed, N + 1, "8000 bytes, not 8001");
     refused(packer, buffer, 3, N, "no possible length");
     refused(packer, buffer, 0, N, "no possible length");
-    refused(packer, buffer, packed, 0, "behind the last");
+    refused(packer, buffer, packed, 0, "after the last");
     buffer[0] = buffer[1] = buffer[2] = buffer[3] = 0;
     refused(packer, buffer, packed, N, "no possible length");
     buffer[3] = 0xff;

@@ -77,8 +77,8 @@ static diloco_status check_quorum(const dl_config *config)
 {
     if (config->on_missing != DL_MISSING_COMMIT_PARTIAL || config->quorum > 0) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
-                   "run.quorum = 0 with run.on_missing = \"commit_partial\" would commit entries "
-                   "of nobody: set a quorum above 0, such as 0.5");
+                   "run.quorum = 0 with run.on_missing = \"commit_partial\" would commit "
+                   "entries without contributions: set a quorum above 0, such as 0.5");
 }
 
 static bool overlaps(const dl_config *config)
@@ -122,9 +122,9 @@ static diloco_status check_data_parallel(const dl_config *config)
                        "parameters.optimizer.momentum and weight_decay to 0, or take adamw");
     if (config->local_mix > 0 || config->on_uncounted == DL_UNCOUNTED_KEEP)
         return dl_fail(DILOCO_EREFUSED,
-                       "preset data_parallel moves no parameters but the shared ones, so there are "
-                       "none to keep: leave server.diloco.local_mix 0 and run.on_uncounted "
-                       "\"adopt\", or take preset diloco");
+                       "preset data_parallel moves only the shared parameters, so a replica has "
+                       "none of its own to keep: leave server.diloco.local_mix 0 and "
+                       "run.on_uncounted \"adopt\", or take preset diloco");
     if (config->check_probe > 0)
         return dl_fail(DILOCO_EREFUSED,
                        "check.probe moves the shared model as a contribution says, and those of "
@@ -132,7 +132,7 @@ static diloco_status check_data_parallel(const dl_config *config)
     return DILOCO_OK;
 }
 
-/* PROTOCOL P20: who takes part is asked of the log, or of nobody. */
+/* PROTOCOL P20: the members come from the log, or are not asked for. */
 static diloco_status check_synchronous(const dl_config *config)
 {
     const bool async = config->schedule == DL_SCHEDULE_ASYNC;
@@ -145,8 +145,8 @@ static diloco_status check_synchronous(const dl_config *config)
     if (config->synchronous && async && written(config, "server.synchronous"))
         return dl_fail(DILOCO_EREFUSED,
                        "server.synchronous = true, and with server.diloco.schedule = \"async\" "
-                       "nobody waits for anybody: leave server.synchronous away, or take schedule "
-                       "\"offset\"");
+                       "no replica waits for another: leave server.synchronous away, or take "
+                       "schedule \"offset\"");
     return DILOCO_OK;
 }
 
@@ -248,7 +248,7 @@ diloco_status dl_check_config(const dl_config *config)
     DL_TRY(dl_choices_check(config));
     for (size_t i = 0; dl_swarm_refusals[i]; i++)
         DL_TRY(dl_swarm_refusals[i](config));
-    DL_TRY(dl_run_check(config)); /* what concerns the outer loop alone */
+    DL_TRY(dl_run_check(config)); /* the outer loop alone */
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
         DL_TRY(refusals[i](config));
     for (size_t i = 0; dl_contract_refusals[i]; i++)
@@ -375,7 +375,7 @@ static bool asked_for(const dl_config *config, const char *name)
     return true;
 }
 
-/* The options that row i of a table reads; NULL behind the last row. */
+/* The options that row i of a table reads; NULL after the last row. */
 typedef const char *const *(*options_at)(size_t i);
 
 static bool listed_by_any(options_at at, const char *name)
@@ -440,8 +440,8 @@ static void warn_weighting(warning *out, const dl_config *config)
     if (dl_combiner_find(config->combiner)->ignores_weights && !is(config->weighting, "uniform"))
         say(out,
             "server.diloco.aggregation_weighting = \"%s\" has no effect with combiner %s, for "
-            "which "
-            "all members count the same: what a hostile one says of itself must not matter",
+            "which all members count the same, because a malicious member could report any "
+            "weight",
             config->weighting, config->combiner);
 }
 
@@ -471,7 +471,7 @@ static void warn_error_feedback(warning *out, const dl_config *config)
             config->codec);
 }
 
-/* 2508.15706 section 4 and the ablations of 2501.18512: what these leave out is most of it. */
+/* 2508.15706 section 4 and the ablations of 2501.18512 show that these leave out most of it. */
 static void warn_no_feedback(warning *out, const dl_config *config)
 {
     if (config->error_feedback == 0 && (is(config->codec, "topk") || is(config->codec, "sign")))
@@ -503,8 +503,8 @@ static void warn_local_mix(warning *out, const dl_config *config)
             "begins from the shared model",
             dl_overlap_names[config->overlap]);
     else if (config->local_mix == 1)
-        say(out, "server.diloco.local_mix = 1 keeps a replica's own parameters whole: what the "
-                 "others did never reaches it");
+        say(out, "server.diloco.local_mix = 1 keeps a replica's own parameters whole: the "
+                 "others' updates never reach it");
 }
 
 static void warn_on_uncounted(warning *out, const dl_config *config)
@@ -513,8 +513,7 @@ static void warn_on_uncounted(warning *out, const dl_config *config)
     if (by_rounds(config))
         say(out,
             "run.on_uncounted = \"keep\" has no effect with server.diloco.overlap = \"%s\": the "
-            "next "
-            "round is under way when an entry is decided",
+            "next round has begun when an entry is decided",
             dl_overlap_names[config->overlap]);
     else if (config->schedule == DL_SCHEDULE_ASYNC)
         say(out,
@@ -541,7 +540,7 @@ static void warn_delayed_nesterov(warning *out, const dl_config *config)
             "entries of all replicas take nesterov");
 }
 
-/* What says whom an entry waits for and how members weigh, where each is alone. */
+/* Options of the members that an entry waits for and of their weights, where each is alone. */
 static void warn_waiting(warning *out, const dl_config *config)
 {
     option_names names = {""};
@@ -553,7 +552,7 @@ static void warn_waiting(warning *out, const dl_config *config)
     if (names.text[0])
         say(out,
             "no effect with server.diloco.schedule = \"async\", where each contribution is an "
-            "entry of its own and nobody waits: %s",
+            "entry of its own and no replica waits: %s",
             names.text);
 }
 
@@ -573,7 +572,7 @@ static void warn_eval(warning *out, const dl_config *config)
                  "the shared model will not be evaluated");
 }
 
-/* PROTOCOL P18: what is promised of dealt data. */
+/* PROTOCOL P18: the guarantees of assigned data. */
 static void warn_deal(warning *out, const dl_config *config)
 {
     if (config->deal == DL_DEAL_LOG && !dl_deal_is_exact(config))

@@ -103,9 +103,9 @@ TEST(ways_of_overlapping_that_cannot_be_faithful_are_refused)
 {
     refused(DILOCO_EREFUSED, "eager", "delayed", "eager",
             CHANGES("server.diloco.outer_optimizer", "adam"));
-    refused(DILOCO_EREFUSED, "combiner median gives nobody a share", "delayed", "eager",
+    refused(DILOCO_EREFUSED, "combiner median no replica knows its share", "delayed", "eager",
             CHANGES("combiner", "median", "run.replicas", "3", "run.min_replicas", "3"));
-    refused(DILOCO_EREFUSED, "none does", "wait", "async",
+    refused(DILOCO_EREFUSED, "none waits", "wait", "async",
             CHANGES("run.replicas", "2", "run.on_missing", "abort"));
     refused(DILOCO_EREFUSED, "exchanges the whole gradient", "diloco", "data_parallel",
             CHANGES("server.diloco.overlap_steps", "1"));
@@ -203,7 +203,7 @@ TEST(fed_4_the_algorithm_of_diloco_is_fedavg_and_another_is_told_the_valid_ones)
     set(config, "algorithm.type", "fedavg");
     CHECK_OK(dl_check_config(config));
     free(config);
-    refused(DILOCO_EINVAL, "algorithm.type = \"diloco\"", "is one of: fedavg", "diloco",
+    refused(DILOCO_EINVAL, "algorithm.type = \"diloco\"", "the only algorithm is fedavg", "diloco",
             CHANGES("algorithm.type", "diloco"));
 }
 
@@ -404,7 +404,7 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
     warned("outer_learning_rate", "at most 2", "diloco",
            CHANGES("server.diloco.outer_optimizer", "schedule_free",
                    "server.diloco.outer_learning_rate", "2.1"));
-    warned("aggregation_weighting", "what a hostile one says", "diloco",
+    warned("aggregation_weighting", "a malicious member could report any weight", "diloco",
            CHANGES("combiner", "median", "run.local_replicas", "1", "run.replicas", "3",
                    "run.min_replicas", "3", "server.diloco.aggregation_weighting", "num_samples"));
     warned("no_validation", "not be evaluated", "diloco", CHANGES("data.test_fraction", "0"));
@@ -474,7 +474,7 @@ TEST(options_without_effect_are_named)
     warned("tokenizer_options", "data.tokenizer = \"byte\": data.tokenizer_path (needs bpe)",
            "diloco", CHANGES("data.tokenizer_path", "some.json"));
     /* each that has none is named, not the last of them alone */
-    warned("waiting", "nobody waits: run.deadline, run.close_at, server.diloco.aggregation",
+    warned("waiting", "no replica waits: run.deadline, run.close_at, server.diloco.aggregation",
            "async",
            CHANGES("run.deadline", "20", "run.close_at", "1", "server.diloco.aggregation_weighting",
                    "steps"));

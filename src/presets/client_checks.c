@@ -1,4 +1,4 @@
-/* client_checks.c - what a federated run refuses (docs/federated.md); see checks.c. */
+/* client_checks.c - refusals of a federated run (docs/federated.md); see checks.c. */
 #include "combine/combine.h"
 #include "presets/checks.h"
 #include "presets/checks_parts.h"
@@ -77,7 +77,7 @@ static diloco_status check_client_waiting(const dl_config *config)
                    dl_missing_choice_names[config->on_missing]);
 }
 
-/* PROTOCOL P24: what is private does not lie where the contributions do. */
+/* PROTOCOL P24: private state is not stored beside the contributions. */
 static diloco_status check_client_state(const dl_config *config)
 {
     const size_t len = strlen(config->store);
@@ -90,8 +90,8 @@ static diloco_status check_client_state(const dl_config *config)
         (!config->client_state[len] || config->client_state[len] == '/'))
         return dl_fail(
             DILOCO_EREFUSED,
-            "clients.state = \"%s\" is in the run's own store, where everybody reads it: "
-            "name a place that only workers can read",
+            "clients.state = \"%s\" is in the run's own store, which every replica reads: name "
+            "a place that only workers can read",
             config->client_state);
     return DILOCO_OK;
 }

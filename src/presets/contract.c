@@ -2,8 +2,9 @@
  * them: Plato's DiLoCo contract as docs/contract.md has it. Rows of checks.c's tables;
  * client_checks.c has what such a run cannot do at all.
  *
- * What can be had but is not the contract's is a warning whose code begins with "unfaithful"; a run
- * of preset federated without one is faithful, and its record says so. */
+ * A setting that is allowed but not the contract's gives a warning whose code begins with
+ * "unfaithful". A run of preset federated without such a warning is faithful, and its record says
+ * so. */
 #include "presets/contract.h"
 
 #include "codec/codec.h"
@@ -18,9 +19,8 @@ static diloco_status check_algorithm(const dl_config *config)
 {
     if (is(config->algorithm_type, "fedavg")) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
-                   "algorithm.type = \"%s\": what clients and server exchange is one of: fedavg. "
-                   "DiLoCo is asked for by server.type = \"diloco\", with algorithm.type = "
-                   "\"fedavg\"",
+                   "algorithm.type = \"%s\": the only algorithm is fedavg. For DiLoCo set "
+                   "server.type = \"diloco\", with algorithm.type = \"fedavg\"",
                    config->algorithm_type);
 }
 
@@ -49,9 +49,9 @@ static diloco_status check_processors(const dl_config *config)
     if (!out && !config->inbound[0]) return DILOCO_OK;
     return dl_fail(
         DILOCO_EREFUSED,
-        "clients.%s_processors = \"%s\": what travels is the tensors that the model's "
-        "manifest names and nothing else, and no filter may add optimizer state to them: "
-        "leave it away; server.diloco.codec and compression make contributions smaller",
+        "clients.%s_processors = \"%s\": contributions hold exactly the tensors of the model's "
+        "manifest, and no filter may add optimizer state to them. Leave it away; "
+        "server.diloco.codec and compression make contributions smaller",
         out ? "outbound" : "inbound", out ? config->outbound : config->inbound);
 }
 
@@ -138,9 +138,8 @@ static void warn_proximal(warning *out, const dl_config *config)
 static void warn_lost(warning *out, const dl_config *config)
 {
     if (diloco(config) && config->on_lost_state == DL_LOST_STATE_RESET)
-        say(out,
-            "clients.on_lost_state = \"reset\" begins a client's optimizer anew when its state "
-            "is lost, and Plato's contract keeps it: the record says unfaithful");
+        say(out, "clients.on_lost_state = \"reset\" resets a client's optimizer when its state is "
+                 "lost, and Plato's contract keeps it: the record says unfaithful");
 }
 
 const warning_row dl_contract_warnings[] = {

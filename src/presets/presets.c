@@ -19,9 +19,9 @@ static const diloco_preset presets[] = {
             {"server.diloco.outer_learning_rate", "0.7"}, {"server.diloco.outer_momentum", "0.9"},
             {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
             {"server.diloco.codec", "f32"})},
-    /* The outer values are the paper's; what it leaves open inside is as in the authors' code
-     * (facebookresearch/MuLoCo, config/diloco). Muon's scale is src/nn/inner_muon.c's, not theirs:
-     * docs/algorithms.md, "Inner optimizers". */
+    /* The outer values are the paper's. Inner values that it leaves open are as in the authors'
+     * code (facebookresearch/MuLoCo, config/diloco). Muon's scale is src/nn/inner_muon.c's, not
+     * theirs: docs/algorithms.md, "Inner optimizers". */
     {"muloco", "DiLoCo with Muon inside for the matrices, AdamW for the rest",
      "Therien et al. 2025, arXiv:2505.23725",
      VALUES({"trainer.local_steps_per_round", "30"}, {"trainer.optimizer", "muon"},
@@ -32,7 +32,7 @@ static const diloco_preset presets[] = {
             {"server.diloco.outer_learning_rate", "0.7"}, {"server.diloco.outer_momentum", "0.6"},
             {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
             {"server.diloco.codec", "f32"})},
-    {"streaming", "DiLoCo one fragment at a time, while training goes on, in four bits",
+    {"streaming", "DiLoCo one fragment at a time, during training, in four bits",
      "Douillard et al. 2025, arXiv:2501.18512, sections 2 and 3",
      VALUES({"trainer.local_steps_per_round", "100"}, {"trainer.optimizer", "adamw"},
             {"server.diloco.fragments", "0"}, {"server.diloco.fragment_layers", "3"},
@@ -43,7 +43,7 @@ static const diloco_preset presets[] = {
             {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
             {"server.diloco.codec", "e3m0"})},
     /* The outer values are streaming's: the paper gives none of its own for this H. */
-    {"eager", "DiLoCo with a round's exchange hidden behind the next round; own share at once",
+    {"eager", "DiLoCo with a round's exchange during the next round; own share at once",
      "Kale et al. 2025, arXiv:2502.12996, algorithm 2",
      VALUES({"trainer.local_steps_per_round", "30"}, {"trainer.optimizer", "adamw"},
             {"server.diloco.overlap", "eager"}, {"server.diloco.outer_optimizer", "nesterov"},
@@ -67,7 +67,7 @@ static const diloco_preset presets[] = {
             {"server.diloco.aggregation_weighting", "uniform"}, {"server.diloco.codec", "f32"})},
     /* Neither outer values nor a codec are published with it: streaming's, and the four bits that
      * it calls the floor. */
-    {"decoupled", "an entry closes with who is there; nobody waits",
+    {"decoupled", "an entry closes with the replicas that are there, without waiting",
      "Douillard et al. 2026, arXiv:2604.21428, algorithm 1",
      VALUES({"trainer.local_steps_per_round", "24"}, {"trainer.optimizer", "adamw"},
             {"server.diloco.fragments", "24"}, {"server.diloco.fragment_pattern", "balanced"},
@@ -88,7 +88,7 @@ static const diloco_preset presets[] = {
             {"server.diloco.aggregation_weighting", "uniform"}, {"server.diloco.codec", "topk"},
             {"server.diloco.codec_keep", "0.015625"}, {"server.diloco.codec_values", "2bit"},
             {"server.diloco.error_feedback", "0.95"})},
-    /* Plato's contract; what a file of Plato's leaves out is as there: PyTorch's defaults, no
+    /* Plato's contract. Values that a Plato file leaves out are as in Plato: PyTorch's defaults, no
      * clipping, all of the test set after every round. A file that names no preset gets this one.
      */
     {"federated", "DiLoCo over logical clients that are sampled each round (Plato's contract)",
@@ -145,9 +145,9 @@ static const diloco_preset presets[] = {
             {"server.diloco.aggregation_weighting", "num_samples"},
             {"server.diloco.codec", "f32"})},
     /* The baseline. Each replica clips its own gradient to trainer.gradient_clip before it is
-     * sent; the mean of such gradients then is within that norm, too. (A trainer that holds all
-     * gradients would clip the mean itself, which no replica has before the entry; AdamW divides
-     * by the gradient's own size, so a factor between the two hardly moves it.) */
+     * sent; the mean of such gradients then is within that norm, too. (A trainer with all gradients
+     * would clip the mean itself, which no replica has before the entry. AdamW divides by the
+     * gradient's own size, so a factor between the two has little effect.) */
     {"data_parallel", "AdamW on the mean gradient after every step: the baseline DiLoCo saves from",
      "synchronous data-parallel AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101); each "
      "replica clips its own gradient",

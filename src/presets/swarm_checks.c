@@ -1,5 +1,5 @@
-/* swarm_checks.c - refusals and warnings of runs without a log (docs/swarm.md): what nobody decides
- * cannot be asked for. */
+/* swarm_checks.c - refusals and warnings of runs without a log (docs/swarm.md), in which nothing is
+ * decided for all. */
 #include "combine/combine.h"
 #include "presets/checks_parts.h"
 
@@ -17,7 +17,8 @@ static bool pairs(const dl_config *c)
     return no_log(c) && c->swarm_exchange == DL_SWARM_PAIRS;
 }
 
-/* What only a log can do and no row says: a combiner that keeps the last update, and gradients. */
+/* Features that need a log and are in no row: a combiner that keeps the last update, and
+ * gradients. */
 static diloco_status check_logged(const dl_config *c)
 {
     const char *what = NULL;
@@ -87,8 +88,8 @@ const refusal dl_swarm_refusals[] = {dl_check_needs, check_logged, check_folder,
 static void warn_apart(warning *out, const dl_config *c)
 {
     if (no_log(c) && !pairs(c) && c->agree_every == 0)
-        say(out, "swarm.agree_every = 0 with swarm.exchange = \"all\": what one node missed keeps "
-                 "its model apart from the others' for good");
+        say(out, "swarm.agree_every = 0 with swarm.exchange = \"all\": a node that misses an "
+                 "exchange never agrees with the others again");
 }
 
 const warning_row dl_swarm_warnings[] = {{"swarm_apart", warn_apart}, {NULL, NULL}};

@@ -277,17 +277,16 @@ dl_request dl_follow_without(dl_machine *m)
     if (u->damaged)
         return dl_machine_fail(
             m, dl_fail(DILOCO_EPROTO,
-                       "entry %llu cannot be read, and the run has gone on from it to entry %llu: "
-                       "log/%010llu.json was damaged in the store after others had read it. Put a "
-                       "sound copy of that file back, or start this replica again once there is a "
-                       "newer snapshot",
+                       "entry %llu cannot be read, and the run has built on it up to entry "
+                       "%llu: log/%010llu.json was damaged in the store after others had read "
+                       "it. Put a sound copy of that file back, or start this replica again "
+                       "once there is a newer snapshot",
                        damaged, (unsigned long long)dl_open_entry(m), damaged));
     return dl_machine_fail(
-        m,
-        dl_fail(DILOCO_EPROTO,
-                "the run has gone on to entry %llu from one that counts what cannot be read from "
-                "the store, and there is no snapshot behind that yet",
-                (unsigned long long)dl_open_entry(m)));
+        m, dl_fail(DILOCO_EPROTO,
+                   "the run is at entry %llu and builds on an entry whose contributions cannot be "
+                   "read from the store, and there is no later snapshot yet",
+                   (unsigned long long)dl_open_entry(m)));
 }
 
 /* ---- judging the entry's text --------------------------------------------------------------- */
@@ -342,9 +341,9 @@ static dl_request broken_chain(dl_machine *m)
 {
     return dl_machine_fail(
         m, dl_fail(DILOCO_EDIFFERS,
-                   "log/%llu, by %s.%04u, does not follow the entry that was read before it: two "
-                   "committers have written to a store that lets both win; see to it that one is "
-                   "over, and begin again from what the log says now",
+                   "log/%llu, by %s.%04u, does not follow the entry that was read before it: "
+                   "two committers have written to a store that lets both win. Stop one of them "
+                   "for good, then start this replica again",
                    (unsigned long long)dl_open_entry(m), m->applying.entry.committer.replica,
                    (unsigned)m->applying.entry.committer.generation));
 }
@@ -367,7 +366,7 @@ static const char *members_void_reason(const dl_machine *m)
     if (m->applying.entry.n_rejected && !dl_judge_may_reject(m->a.config))
         return "it rejects contributions, and this run uses all that are valid";
     if (m->applying.entry.combined.there && dl_machine_topology(m)->all_combine)
-        return "it names a combined update, and in this run everybody combines";
+        return "it names a combined update, and in this run every replica combines";
     if (m->applying.entry.emptied && !dl_clients_empty_momentum(m->a.config))
         return "it empties the momentum, and this run keeps it";
     if (m->applying.entry.combined.there && m->applying.entry.combined.slices != slices)

@@ -169,7 +169,7 @@ dl_hash dl_bans_digest(const dl_bans *bans)
 
 const char *dl_bans_void_reason(const dl_bans *bans, dl_bans *scratch, const dl_entry *entry)
 {
-    if (!bans) return entry->bans.there ? "it tells of bans, and this run has none" : NULL;
+    if (!bans) return entry->bans.there ? "it names bans, and this run has none" : NULL;
     for (size_t i = 0; i < entry->n_members; i++)
         if (entry->commit && dl_bans_has(bans, entry->members[i].life.replica))
             return "it counts a replica that is banned";

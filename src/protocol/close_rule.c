@@ -90,7 +90,7 @@ static dl_verdict abort_because(const char *reason)
 
 static dl_verdict abort_of_nobody(void)
 {
-    dl_verdict v = abort_because("nobody has trained on it");
+    dl_verdict v = abort_because("no replica has trained on it");
     v.nobody = true;
     return v;
 }

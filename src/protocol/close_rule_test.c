@@ -186,7 +186,7 @@ TEST(p9_an_entry_that_all_have_passed_aborts_at_once)
         }
         const dl_verdict v = look(&t, 1);
         CHECK_INT(DL_VERDICT_ABORT, v.kind);
-        CHECK_STR("nobody has trained on it", v.reason);
+        CHECK_STR("no replica has trained on it", v.reason);
         dl_entry_deinit(&t.owner);
     }
 }

@@ -14,7 +14,8 @@
 #include <string.h>
 
 enum { MAX_HELD = DL_DEALT_MAX }; /* a contribution lists at most this many chunks */
-_Static_assert(DL_HELD_MAX + 1 == DL_DEALT_MAX, "what a member says, and its contribution");
+_Static_assert(DL_HELD_MAX + 1 == DL_DEALT_MAX, "the chunks that a member reports, and its "
+                                                "contribution's");
 
 typedef struct range {
     uint64_t first, end;

@@ -33,7 +33,7 @@ const char *dl_fold_void_reason(const dl_control *control, const dl_entry *entry
         return "prev is not the digest of the entry before";
     if (!dl_hash_equal(entry->base, base)) return "base is not the state before it";
     if (counts_a_replica_twice(entry)) return "it counts a replica twice";
-    if (entry->commit && entry->n_members == 0) return "it commits nobody's contribution";
+    if (entry->commit && entry->n_members == 0) return "it commits no contribution";
     if (!entry->takeover && !dl_fold_may_create(control, &entry->committer))
         return "its committer is not the one that the entry before names";
     return NULL;

@@ -137,7 +137,7 @@ TEST(p7_commit_without_members_is_void)
 {
     pair p = a_pair(true);
     p.entry.n_members = 0;
-    CHECK_CONTAINS("nobody", reason(&p));
+    CHECK_CONTAINS("no contribution", reason(&p));
     done(&p);
 }
 

@@ -280,10 +280,11 @@ dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply)
         if (!dl_machine_mode(m)->chooses_one) note_listed(m, &reply->list.listed[i]);
         if (strcmp(life->replica, m->a.self.replica) != 0) continue;
         if (life->generation > m->a.self.generation) /* P6 */
-            return dl_machine_fail(
-                m,
-                dl_fail(DILOCO_EFENCED, "replica %s has a later life (%u after %u): this one stops",
-                        life->replica, life->generation, m->a.self.generation));
+            return dl_machine_fail(m,
+                                   dl_fail(DILOCO_EFENCED,
+                                           "replica %s has a newer generation (%u after %u): this "
+                                           "process stops",
+                                           life->replica, life->generation, m->a.self.generation));
     }
     return dl_machine_mode(m)->listed(m, reply);
 }

@@ -111,5 +111,5 @@ const char *dl_clients_void_reason(const dl_config *config, const dl_entry *entr
             return "it counts a client that was not asked";
     return asks_all(config, &entry->roster, entry->entry + 1)
                ? NULL
-               : "its roster is not whom the next entry asks";
+               : "its roster is not that of the clients that the next entry asks";
 }

@@ -42,14 +42,14 @@ diloco_status dl_way_can_shard(const dl_config *config)
         return dl_fail(
             DILOCO_EREFUSED,
             "server.diloco.exchange = \"sharded\" combines slices by themselves, and "
-            "server.diloco.rescale = \"%s\" under combiner %s measures what they come to "
-            "together: choose leader or allgather, or leave rescale \"none\"",
+            "server.diloco.rescale = \"%s\" under combiner %s measures their sum: choose leader "
+            "or allgather, or leave rescale \"none\"",
             dl_rescale_choice_names[config->rescale], config->combiner);
     if (config->check_probe > 0)
         return dl_fail(DILOCO_EREFUSED,
-                       "server.diloco.exchange = \"sharded\" lets nobody read whole contributions "
-                       "before it is settled whose count, and check.probe measures with these: "
-                       "choose leader or allgather");
+                       "server.diloco.exchange = \"sharded\" lets no replica read whole "
+                       "contributions before the members are settled, and check.probe measures "
+                       "with these: choose leader or allgather");
     if (!codec || !codec->ranges)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.exchange = \"sharded\" cuts payloads, and those of codec %s "

@@ -322,7 +322,7 @@ TEST(p19_entry_with_a_combined_update_is_void_in_allgather)
     w.digest[2] = w.digest[1];
     next(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
-    CHECK_CONTAINS("everybody combines", w.said);
+    CHECK_CONTAINS("every replica combines", w.said);
     end_world(&w);
 }
 

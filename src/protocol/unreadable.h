@@ -14,7 +14,7 @@
 #include "log/entry.h"
 #include "log/identity.h"
 
-#define DL_UNREAD_VOID "what it counts is not in the store, or is damaged there"
+#define DL_UNREAD_VOID "a contribution that it counts is missing from the store or damaged"
 
 enum { DL_UNREAD_BY = 64 };
 

@@ -137,7 +137,7 @@ TEST(p7_entry_is_accepted_with_one_more_committer_and_needs_a_snapshot)
         rejoin(&w);
     }
     CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->fail.status);
-    CHECK_CONTAINS("the run has gone on to entry 3", diloco_error_text());
+    CHECK_CONTAINS("the run is at entry 3", diloco_error_text());
     end_world(&w);
 }
 

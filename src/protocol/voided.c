@@ -85,7 +85,7 @@ dl_request dl_voided_looked(dl_machine *m, const dl_reply *reply)
         return dl_machine_fail(
             m, dl_fail(m->voiding.lost,
                        "%s; if that cannot be restored, stop every replica, and \"diloco void\" "
-                       "records that the run goes on without this entry",
+                       "records that the run continues without this entry",
                        m->voiding.lost_text));
     if (dl_entry_read_of(later, reply->read.text, reply->read.text_len, m->a.outer,
                          m->a.identity) ||

@@ -159,7 +159,7 @@ diloco_status dl_background_fenced(const dl_background *b)
 {
     const unsigned later = b->later;
     return later ? dl_fail(DILOCO_EFENCED,
-                           "replica %s has a later life (%u after %u): this one stops",
+                           "replica %s has a newer generation (%u after %u): this process stops",
                            b->a.self.replica, later, b->a.self.generation)
                  : DILOCO_OK;
 }

@@ -35,9 +35,10 @@ bool dl_setback_step(dl_setback *s, double loss, char *text, size_t cap)
     if (after <= s->inner + FACTOR * fabs(s->inner) + MORE) return false;
     s->warned = true;
     snprintf(text, cap,
-             "entry %llu: the loss is %.3g behind it (the mean of %d steps), and its members had "
-             "%.3g: its outer step is too long, or one of them moved it. "
-             "server.diloco.outer_learning_rate was %g, outer_momentum %g; its members moved by:%s",
+             "entry %llu: the loss is %.3g after it (the mean of %d steps), and its members had "
+             "%.3g: its outer step is too long, or one member's contribution is bad. Lower the "
+             "outer learning rate. server.diloco.outer_learning_rate was %g, outer_momentum %g; "
+             "its members moved by:%s",
              (unsigned long long)s->entry, after, DL_SETBACK_STEPS, s->inner, s->lr, s->mu,
              s->norms);
     return true;

@@ -25,8 +25,9 @@ TEST(swm30_a_model_far_worse_than_its_members_names_the_outer_step_and_the_norms
     dl_setback s = {.left = 0};
     char text[2048] = "";
     CHECK(after(&s, 2, 9, DL_SETBACK_STEPS, text, sizeof text));
-    CHECK_STR("entry 3: the loss is 9 behind it (the mean of 10 steps), and its members had 2: its "
-              "outer step is too long, or one of them moved it. "
+    CHECK_STR("entry 3: the loss is 9 after it (the mean of 10 steps), and its members had 2: its "
+              "outer step is too long, or one member's contribution is bad. Lower the outer "
+              "learning rate. "
               "server.diloco.outer_learning_rate was 50, outer_momentum 0.9; its members moved by: "
               "r0 1.25 r1 ?",
               text);

@@ -265,8 +265,8 @@ static void take_generation(dl_driver *d, dl_reply *reply)
     const dl_life now = dl_exec_self(d->a.exec);
     if (now.generation == d->a.self.generation) return;
     snprintf(text, sizeof text,
-             "%s goes on as generation %u: a name in c/ of generation %u holds an object that its "
-             "key has not signed",
+             "%s continues as generation %u: a name in c/ of generation %u holds an object that "
+             "its key has not signed",
              now.replica, (unsigned)now.generation, (unsigned)d->a.self.generation);
     dl_event_warn(d->a.record, &d->lines.context, "renewed", text);
     d->a.self.generation = now.generation;

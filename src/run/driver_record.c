@@ -225,7 +225,7 @@ void dl_driver_on_note(void *user, const dl_note *n)
         dl_event_warn(d->a.record, &d->lines.context, "silent", text);
         break;
     case DL_NOTE_LATE:
-        snprintf(text, sizeof text, "entry %llu did not count this replica: it goes on from %s",
+        snprintf(text, sizeof text, "entry %llu did not count this replica: it continues from %s",
                  (unsigned long long)n->entry->entry,
                  d->pace.adopts_uncounted || d->pace.schedule.async ? "the shared model"
                                                                     : "its own parameters");

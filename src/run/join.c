@@ -182,8 +182,8 @@ static void warn_if_machine_differs(diloco_run *run, const dl_local_facts *facts
         return;
     snprintf(
         text, sizeof text,
-        "saved with %s, threads: %u, resumed with %s, threads: %d; the run goes on correctly, its "
-        "training is not bit for bit what it would have been",
+        "saved with %s, threads: %u, resumed with %s, threads: %d; the run is correct, but its "
+        "training is not bit for bit the same",
         facts->isa, facts->threads, isa, threads);
     dl_event_warn(&run->record, &c, "machine", text);
 }
@@ -198,11 +198,10 @@ static void warn_if_state_is_gone(diloco_run *run)
         run->model.has_gradients || dl_config_federated(&run->config) ||
         dl_driver_facts_now(run->driver).entry == 0)
         return;
-    snprintf(
-        text, sizeof text,
-        "replica %s has lived before, and %s/%s holds no state of it: it joins with the shared "
-        "model, and its inner moments begin anew",
-        run->replica, run->folders.local_dir, run->replica);
+    snprintf(text, sizeof text,
+             "replica %s has run before, and %s/%s holds no state of it: it joins with the shared "
+             "model, and its inner moments are reset",
+             run->replica, run->folders.local_dir, run->replica);
     dl_event_warn(&run->record, &c, "no_state", text);
 }
 

@@ -447,7 +447,7 @@ TEST(replica_without_its_local_state_warns_that_moments_restart)
     TOY_OK(t);
     CHECK(!t.end.resumed);
     CHECK_CONTAINS("\"code\":\"no_state\"", t.record);
-    CHECK_CONTAINS("its inner moments begin anew", t.record);
+    CHECK_CONTAINS("its inner moments are reset", t.record);
     free(path), free(t.record);
 }
 
@@ -505,9 +505,9 @@ TEST(a_later_life_elsewhere_fences_the_one_before)
     CHECK_INT(0, pthread_create(&later.thread, NULL, toy_thread, &later));
     wait_for(store, "c/0000000000/r0.0001");
     CHECK_STATUS(DILOCO_EFENCED, toy_train(&first));
-    CHECK_CONTAINS("later life", diloco_error_text());
+    CHECK_CONTAINS("newer generation", diloco_error_text());
     CHECK_STATUS(DILOCO_EFENCED, diloco_step(first.run, NULL)); /* for good */
-    CHECK_CONTAINS("later life", diloco_error_text());
+    CHECK_CONTAINS("newer generation", diloco_error_text());
     toy_close(&first);
     toy_live(&all[1]);
     pthread_join(later.thread, NULL);
@@ -529,7 +529,7 @@ TEST(later_generation_without_uploads_fences_at_a_heartbeat)
     CHECK_INT(0, pthread_create(&later.thread, NULL, toy_thread, &later));
     pthread_join(first.thread, NULL);
     CHECK_STATUS(DILOCO_EFENCED, first.status);
-    CHECK_CONTAINS("later life", first.text);
+    CHECK_CONTAINS("newer generation", first.text);
     toy_live(&all[1]);
     pthread_join(later.thread, NULL);
     TOY_OK(all[1]);

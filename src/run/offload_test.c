@@ -102,7 +102,7 @@ TEST(offload_to_memory_needs_a_device)
     CHECK_OK(diloco_config_set(config, "run.store", "mem://offload", "test"));
     CHECK_OK(diloco_config_set(config, "run.offload", "memory", "test"));
     CHECK_STATUS(DILOCO_EREFUSED, diloco_run_open(&run, config, "r0"));
-    CHECK_CONTAINS("on the CPU it lies in memory already", diloco_error_text());
+    CHECK_CONTAINS("on the CPU it is in memory already", diloco_error_text());
     diloco_config_destroy(config);
 }
 

@@ -43,9 +43,9 @@ static diloco_status check_overlap(const dl_config *c)
                        c->outer_optimizer);
     if (eager && strcmp(c->combiner, "mean") != 0)
         return dl_fail(DILOCO_EREFUSED,
-                       "server.diloco.overlap = \"eager\" takes a replica's own share of the mean "
-                       "at once, and combiner %s gives nobody a share that is known before: take "
-                       "mean, or overlap = \"delayed\"",
+                       "server.diloco.overlap = \"eager\" takes a replica's own share of the "
+                       "mean at once, and with combiner %s no replica knows its share before "
+                       "the entry closes: take mean, or overlap = \"delayed\"",
                        c->combiner);
     return DILOCO_OK;
 }
@@ -81,8 +81,8 @@ static diloco_status check_schedule(const dl_config *c)
                              : "clients.dropout is that of logical clients");
     if (async && c->replicas > 1 && c->on_missing == DL_MISSING_ABORT)
         return dl_fail(DILOCO_EREFUSED,
-                       "run.on_missing = \"abort\" is of entries that wait for somebody, and with "
-                       "server.diloco.schedule = \"async\" none does: leave it \"wait\"");
+                       "run.on_missing = \"abort\" is for entries that wait for replicas, and "
+                       "with server.diloco.schedule = \"async\" none waits: leave it \"wait\"");
     return DILOCO_OK;
 }
 
@@ -104,7 +104,7 @@ static diloco_status check_continuation(const dl_config *c)
     if (!dl_continue_is_asked(c)) return DILOCO_OK;
     if (!dl_outer_of(c)->counts) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
-                   "trainer.init_as = \"continuation\" takes up the outer optimizer's vectors, and "
+                   "trainer.init_as = \"continuation\" restores the outer optimizer's vectors. "
                    "%s also counts its commits, which no file of tensors has: take init_as "
                    "\"model\", or an outer optimizer without a count, such as nesterov",
                    c->outer_optimizer);
@@ -118,17 +118,19 @@ static diloco_status check_roster(const dl_config *c)
     const char *what = NULL;
     if (c->members[0] && policy != DL_CLOSED)
         return dl_fail(DILOCO_EREFUSED,
-                       "run.members lists who may take part, and run.roster = \"%s\" lets in "
-                       "others, too: set run.roster = \"closed\", or leave the list away",
+                       "run.members lists the keys that may take part, and run.roster = \"%s\" "
+                       "admits others, too: set run.roster = \"closed\", or leave the list away",
                        dl_policy_names[policy]);
     if (c->committers[0] && policy == DL_TRUSTED)
         return dl_fail(DILOCO_EREFUSED,
-                       "run.committers lists the keys that may close entries, and with run.roster "
-                       "= \"trusted\" nobody signs any: set run.roster, or leave the list away");
+                       "run.committers lists the keys that may close entries, and with "
+                       "run.roster = \"trusted\" no replica signs: set run.roster, or leave the "
+                       "list away");
     if (policy == DL_TRUSTED) return DILOCO_OK;
-    if (c->total_clients) what = "logical clients (clients.total_clients), who have no keys";
+    if (c->total_clients) what = "logical clients (clients.total_clients), which have no keys";
     if (c->single_committer[0])
-        what = "run.single_committer: its store may create a name twice, so a name is nobody's";
+        what = "run.single_committer: its store may create a name twice, so no replica owns a "
+               "name";
     if (c->exchange != DL_EXCHANGE_AUTO && !dl_way_fits_roster(dl_way_chosen(c->exchange), policy))
         what = "that server.diloco.exchange, in which members combine for others: set it to "
                "allgather";
@@ -189,8 +191,8 @@ diloco_status dl_run_check(const dl_config *c)
     DL_TRY(check_peers(c));
     if (c->offload == DL_OFFLOAD_MEMORY)
         return dl_fail(DILOCO_EREFUSED,
-                       "run.offload = \"memory\" moves outer state off a device, and on the CPU it "
-                       "lies in memory already: take \"disk\", or \"none\"");
+                       "run.offload = \"memory\" moves outer state off a device, and on the CPU "
+                       "it is in memory already: take \"disk\", or \"none\"");
     DL_TRY(dl_simulation_check(c));
     if (c->heartbeat_s > c->patience_s / 3)
         return dl_fail(DILOCO_EINVAL,
@@ -478,9 +480,9 @@ static diloco_status read_and_match(dl_runfile *out, dl_hash *digest, dl_store *
                          strcmp(what->data_digest, out->data_digest) != 0;
     if (differs && out->config.deal == DL_DEAL_LOG) {
         status = dl_fail(DILOCO_EDIFFERS,
-                         "this machine's data is not the data that the log deals (digests %s and "
-                         "%s): give every replica the same files in the same order, or keep data "
-                         "apart with data.deal = \"local\"",
+                         "this machine's data is not the data that the log assigns (digests %s "
+                         "and %s). Give every replica the same files in the same order, or set "
+                         "data.deal = \"local\"",
                          what->data_digest, out->data_digest);
         dl_runfile_deinit(out);
         return status;

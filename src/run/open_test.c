@@ -108,7 +108,7 @@ TEST(a_life_takes_the_next_generation_of_its_own_name)
     file.config.first_life = false;
     CHECK_OK(dl_store_create(store, "gen/r1.9999999", &(dl_span){"x", 1}, 1, NULL, DL_NEVER));
     CHECK_STATUS(DILOCO_EINVAL, dl_run_claim_life(&life, store, "r1", &file, &file.config, NULL));
-    CHECK_CONTAINS("r1.9999999 was its last life", diloco_error_text());
+    CHECK_CONTAINS("r1.9999999 was its last generation", diloco_error_text());
     dl_runfile_deinit(&file);
     dl_store_close(store);
 }

@@ -312,7 +312,7 @@ static diloco_status take_step(bool *is_due, diloco_run *run, const diloco_step_
                        (unsigned long long)samples_a_step(run),
                        (unsigned long long)report->samples);
     if (report && run->trained.due)
-        return dl_fail(DILOCO_EINVAL, "an exchange is under way: call diloco_step with NULL, or "
+        return dl_fail(DILOCO_EINVAL, "an exchange is in flight: call diloco_step with NULL, or "
                                       "diloco_run_perform");
     if (report) count(run, report);
     dl_record_deliver(&run->record);

@@ -615,7 +615,8 @@ TEST(parts_that_cannot_be_are_refused_by_name)
     o.step = NULL;
     check_open(DILOCO_EINVAL, "user:my-nesterov has no step", &outer, NULL, NULL);
     o.name = "a b";
-    check_open(DILOCO_EINVAL, "outer optimizer of the caller's has a name", &outer, NULL, NULL);
+    check_open(DILOCO_EINVAL, "outer optimizer of the caller's: \"a b\" is not a valid name",
+               &outer, NULL, NULL);
     o.size = sizeof o + 8;
     struct {
         diloco_user_outer o;

@@ -142,15 +142,14 @@ diloco_status dl_continue_outer(dl_state *state, const char *from)
 
 void dl_continue_start(dl_continue_text out, const dl_config *config, bool inherited)
 {
-    snprintf(
-        out, sizeof(dl_continue_text),
-        "this run begins with the model and the outer state of \"%.160s\", and is a run of its "
-        "own: the inner optimizer begins %s, and the schedule \"%s\" at its first step; "
-        "parameters.learning_rate.warmup_steps softens that",
-        config->init_from,
-        inherited ? "with the moments that this replica has left there"
-                  : "without moments, since this replica has left none beside it here",
-        config->lr_scheduler);
+    snprintf(out, sizeof(dl_continue_text),
+             "this new run begins with the model and the outer state of \"%.160s\". The inner "
+             "optimizer begins %s, and the schedule \"%s\" at its first step; "
+             "parameters.learning_rate.warmup_steps softens that",
+             config->init_from,
+             inherited ? "with the moments that this replica has left there"
+                       : "without moments, since this replica has left none beside it here",
+             config->lr_scheduler);
 }
 
 /* ---- H of both runs ----------------------------------------------------------------------- */
@@ -192,10 +191,10 @@ static bool advise(dl_continue_text out, const pace *before, const dl_config *co
     if (before->mu == 0 || before->lr == 0) return false;
     if (is_near(config->outer_lr, lr) && is_near(1 - config->outer_mu, 1 - mu)) return false;
     snprintf(out, sizeof(dl_continue_text),
-             "trainer.local_steps_per_round is %g and was %g in the run that goes on here: one "
-             "movement is about %.3g times as long, and a momentum of %g lasts %.3g times as many "
-             "steps; to go on at that run's pace set server.diloco.outer_learning_rate = %.4g and "
-             "server.diloco.outer_momentum = %.4g",
+             "trainer.local_steps_per_round is %g and was %g in the run that continues here. "
+             "One movement is about %.3g times as long, and a momentum of %g lasts %.3g times "
+             "as many steps. To keep that run's pace set server.diloco.outer_learning_rate = "
+             "%.4g and server.diloco.outer_momentum = %.4g",
              (double)config->local_steps, before->local_steps, ratio, before->mu, ratio, lr, mu);
     return true;
 }
@@ -211,9 +210,9 @@ bool dl_continue_pace(dl_continue_text out, const dl_config *config)
     if (!known || now == 0 || now == before.local_steps || outer->n_state == 0) return false;
     if (outer->linear) return advise(out, &before, config);
     snprintf(out, sizeof(dl_continue_text),
-             "trainer.local_steps_per_round is %g and was %g in the run that goes on here: the "
-             "moments of %s are of movements about %.3g times as long, and fit again only after "
-             "some 1 / (1 - server.diloco.outer_beta2) entries; to begin without them set "
+             "trainer.local_steps_per_round is %g and was %g in the run that continues here. "
+             "The moments of %s are of movements about %.3g times as long, and fit again only "
+             "after some 1 / (1 - server.diloco.outer_beta2) entries. To begin without them set "
              "trainer.init_as = \"model\"",
              now, before.local_steps, outer->name, before.local_steps / now);
     return true;

@@ -310,7 +310,7 @@ static diloco_status read_takes(dl_pace_saved *p, dl_json_value array, size_t n_
         dl_take *t = &p->takes[it.index];
         *t = (dl_take){.entry = p->next_adopt + it.index};
         if (it.value.type != DL_JSON_OBJECT)
-            return dl_fail(DILOCO_EPROTO, "what is under way is not an object");
+            return dl_fail(DILOCO_EPROTO, "the in-flight exchange is not an object");
         DL_TRY(dl_json_read_u64(&t->position, it.value, "position", UINT64_MAX));
         DL_TRY(dl_json_read_u32(&t->fragment, it.value, "fragment", (uint32_t)n_fragments - 1));
         DL_TRY(dl_json_read_bool(&t->mute, it.value, "mute"));

@@ -98,7 +98,7 @@ static diloco_status read_later(dl_control *c, dl_json_value root)
 {
     dl_json_value later = dl_json_get(root, "later");
     if (dl_json_count(later) != c->n_later)
-        return dl_fail(DILOCO_EPROTO, "\"later\" does not tell of %zu entries", c->n_later);
+        return dl_fail(DILOCO_EPROTO, "\"later\" does not list %zu entries", c->n_later);
     for (dl_json_iter it = dl_json_each(later); dl_json_next(&it);) {
         dl_terms *t = &c->later[it.index];
         if (it.value.type != DL_JSON_OBJECT)
@@ -188,7 +188,7 @@ static diloco_status check_log(const dl_state *state, dl_store *store, dl_time u
         !dl_hash_equal(dl_ledger_deal(c->ledger).ledger, before.deal.ledger))
         status = dl_fail(DILOCO_EPROTO, "its ledger of the data is not that of %s", key);
     if (!status && c->bans && !dl_hash_equal(dl_bans_digest(c->bans), before.bans.digest))
-        status = dl_fail(DILOCO_EPROTO, "its bans are not those behind %s", key);
+        status = dl_fail(DILOCO_EPROTO, "its bans are not those after %s", key);
     dl_buf_deinit(&text);
     dl_entry_deinit(&before);
     return status;

@@ -412,7 +412,7 @@ TEST(p27_snapshot_has_the_strikes_and_counts_of_its_entry)
     CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
     CHECK_OK(read_newest(&s, UINT64_MAX));
     check_back(&s, 5);
-    CHECK_CONTAINS("its bans are not those behind log/0000000006.json", s.log);
+    CHECK_CONTAINS("its bans are not those after log/0000000006.json", s.log);
     const dl_bans *bans = s.back.control.bans;
     CHECK_INT(2, bans->n_counted);
     CHECK(dl_bans_has_counted(bans, "r1", (dl_hash){.bytes = {2}}));

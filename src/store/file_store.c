@@ -1,11 +1,11 @@
 /* file_store.c - a folder as a store: on one machine, or shared by several (NFS and its kin).
  *
- * The key is the path below the root. An object is written under a temporary name and then
- * given its own (file_upload.c), by link(2), which either makes the name or finds it taken, also
- * over NFS; put uses rename(2), which replaces. Hence
+ * The key is the path below the root. An object is written under a temporary name and then given
+ * its own (file_upload.c). link(2) either makes the name or finds it taken, also over NFS; put uses
+ * rename(2), which replaces. Hence
  *  1. under a key there is at any moment nothing or one whole object;
  *  2. an object that create reported is on disk, and so is every folder above it;
- *  3. what a killed writer leaves behind is in .tmp/, which no listing shows and which
+ *  3. leftovers of a killed writer are in .tmp/, which no listing shows and which
  *     open cleans.
  * Every call finds the root by its path again: a share that was unmounted is missed at once
  * (.tmp/ is not there) and used again when it is back. Below the root no symbolic link is
@@ -76,7 +76,7 @@ static diloco_status no_object(const dl_file_store *fs, const char *key)
 static diloco_status root_is_gone(const dl_file_store *fs)
 {
     return dl_fail(DILOCO_EUNREACHABLE,
-                   "store %s is gone; mount it or move it back, and the run goes on", fs->root);
+                   "store %s is gone; mount it or move it back, and the run resumes", fs->root);
 }
 
 /* ---- folders */
@@ -116,8 +116,8 @@ static bool may_be_cleared(const char *key, size_t len)
            strcmp(folder, "gen") != 0;
 }
 
-/* A file, a link or a pipe stands where a run keeps a folder. It is no object of the run, and no
- * replica could write below it: remove it, and make the folder. */
+/* Replace a file, a link or a pipe that has the name of a run's folder by the folder. It is no
+ * object of the run, and no replica could write below it. */
 static int replace_by_folder(const dl_file_store *fs, int dir, const char *name, const char *key,
                              size_t len)
 {
@@ -209,7 +209,7 @@ static diloco_status find_root(dl_file_store *fs, bool create)
     return sync_ancestors(fs);
 }
 
-/* Only who may create (a writer) puts a .tmp/ into the folder. */
+/* Only a writer, which may create objects, puts a .tmp/ into the folder. */
 static diloco_status find_tmp(dl_file_store *fs, bool create)
 {
     int root, tmp;
@@ -298,8 +298,8 @@ static diloco_status file_create(void *self, const char *key, const dl_span *spa
     return write_object(self, key, spans, n_spans, taken, until);
 }
 
-/* The file is synced before the rename, or a power cut could leave an empty one; that the
- * rename itself lasts nobody needs of a heartbeat. */
+/* The file is synced before the rename, or a power cut could leave an empty one. A heartbeat does
+ * not need a durable rename. */
 static diloco_status file_put(void *self, const char *key, const void *data, size_t len,
                               dl_time until)
 {
@@ -351,8 +351,8 @@ static diloco_status feed(dl_file_store *fs, int fd, const struct stat *before, 
     return DILOCO_OK;
 }
 
-/* What takes a name and is no object reads as a damaged one: a reader that found nothing there
- * would create it in vain, again and again. */
+/* A name that is taken by something other than an object reads as a damaged object. A reader that
+ * found nothing there would try to create it again and again. */
 static diloco_status not_there(dl_file_store *fs, const char *key)
 {
     bool there, is_object;

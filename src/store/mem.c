@@ -1,10 +1,10 @@
-/* mem.c - "mem://name": a store that lives in this process, for tests and for replicas that
- * are threads of one program.
+/* mem.c - "mem://name": a store in this process's memory, for tests and for replicas that are
+ * threads of one program.
  *
  * All handles of a name share one `place`, found in a process-wide list and gone with the
- * last handle. Its objects are in a sorted array of pointers. An object never changes
- * after it was published and is counted, so a reader holds it, not the lock, while its sink
- * runs; a listing looks the next key up again each time, so `found` runs without the lock. */
+ * last handle. Its objects are in a sorted array of pointers. An object never changes after it was
+ * published, and has a reference count. So a reader holds the object, not the lock, while its sink
+ * runs. A listing looks the next key up again each time, so `found` runs without the lock. */
 #include "base/thread.h"
 #include "store/kind.h"
 
@@ -87,7 +87,7 @@ static diloco_status mem_open(void *self, const char *name, bool create, const a
     pthread_mutex_unlock(&places_lock);
 
     if (p) return DILOCO_OK;
-    if (!create) return dl_fail(DILOCO_ENOENT, "mem://%s: nobody has that store open", name);
+    if (!create) return dl_fail(DILOCO_ENOENT, "mem://%s: no handle of that store is open", name);
     return dl_fail(DILOCO_ENOMEM, "mem://%s: no memory", name);
 }
 
@@ -245,7 +245,7 @@ static diloco_status mem_list(void *self, const char *prefix, const char *after,
 {
     mem_store *m = self;
     place *p = m->place;
-    /* The next key is the first one behind `key`; before the first, the one at or behind it. */
+    /* The next key is the first one after `key`; before the first, the one at or after it. */
     char key[DL_KEY_MAX + 1];
     bool behind = after && strcmp(after, prefix) > 0;
     strcpy(key, behind ? after : prefix);

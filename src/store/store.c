@@ -1,9 +1,9 @@
-/* store.c - what every store does the same way. Opening, over the table of kinds: store_open.c.
+/* store.c - the common part of every store. Opening, over the table of kinds: store_open.c.
  *
  * A call here checks the handle (aborted? too late?) and the key, counts, and hands over to
- * the kind. What comes back from a kind is believed no further than it was checked:
+ * the kind. Results of a kind are checked before they are used:
  *  1. a sink hears the length once, before any byte, and gets exactly that many bytes;
- *  2. a listing has only good keys, under the prefix, behind `after`, strictly ascending;
+ *  2. a listing has only good keys, under the prefix, after `after`, strictly ascending;
  *  3. "taken" becomes success or DILOCO_EEXIST by comparing the bytes, here. */
 #include "store/store_parts.h"
 
@@ -38,7 +38,7 @@ bool dl_store_key_ok(const char *key)
     return component_ok(key, strlen(key));
 }
 
-/* A whole folder: "", or a key with a '/' behind it. */
+/* A whole folder: "", or a key followed by '/'. */
 static bool prefix_ok(const char *prefix)
 {
     char key[DL_KEY_MAX + 2];
@@ -63,7 +63,7 @@ static diloco_status bad_key(const char *what, const char *key)
 
 diloco_status dl_store_check(const atomic_bool *aborted, dl_time until, const char *key)
 {
-    if (atomic_load(aborted)) return dl_fail(DILOCO_ECLOSED, "%s: the store was told to stop", key);
+    if (atomic_load(aborted)) return dl_fail(DILOCO_ECLOSED, "%s: the store was aborted", key);
     if (until != DL_NEVER && dl_clock_now() >= until)
         return dl_fail(DILOCO_ETIMEDOUT, "%s: the store did not finish in the time given", key);
     return DILOCO_OK;
@@ -134,7 +134,7 @@ dl_moved *dl_store_tally(const dl_store *store)
     return store->tally;
 }
 
-/* How every call ends: what it moved belongs to the kind of its key. Returns `status`. */
+/* End of every call: count its bytes under the kind of its key. Returns `status`. */
 static diloco_status leave(dl_store *store, const char *key, diloco_status status)
 {
     dl_moved *tally = store->tally;
@@ -378,8 +378,8 @@ static diloco_status listed(void *context, const char *key, size_t len)
     listing *l = context;
     if (!dl_store_key_ok(key) || strncmp(key, l->prefix, strlen(l->prefix)) ||
         strcmp(key, l->last) <= 0)
-        return dl_fail(DILOCO_EPROTO, "store %s lists \"%.80s\" under %s behind \"%s\"", l->url,
-                       key, l->prefix, l->last);
+        return dl_fail(DILOCO_EPROTO, "store %s lists \"%.80s\" under %s after \"%s\"", l->url, key,
+                       l->prefix, l->last);
     strcpy(l->last, key);
     return l->found(l->context, key, len);
 }

@@ -16,7 +16,7 @@ static const dl_store_kind *const kinds[] = {DL_LOCAL_STORES(ROW)
 #endif
 };
 
-/* What -DDILOCO_CLOUD=OFF leaves out, refused by name. */
+/* The kinds that -DDILOCO_CLOUD=OFF leaves out, refused by name. */
 #define NAME(scheme) #scheme,
 static const char *const network_schemes[] = {DL_NETWORK_STORES(NAME)};
 
@@ -29,10 +29,10 @@ static diloco_status unknown_scheme(const char *url, size_t len)
 {
     if (is_scheme("hf", url, len))
         return dl_fail(DILOCO_EREFUSED,
-                       "there are no hf:// stores yet: Hugging Face's hub lets no writer create a "
-                       "name only if it is free, which is how a run decides; keep the run in a "
-                       "folder, a bucket or a hub of ours, and upload what `diloco export --to hf` "
-                       "writes");
+                       "there are no hf:// stores yet. A run needs to create a name only if it "
+                       "is free, and Hugging Face's hub does not offer that. Keep the run in a "
+                       "folder, a bucket or a hub of ours, and upload what `diloco export --to "
+                       "hf` writes");
     for (size_t i = 0; i < sizeof network_schemes / sizeof *network_schemes; i++)
         if (is_scheme(network_schemes[i], url, len))
             return dl_fail(DILOCO_EREFUSED,
@@ -62,7 +62,7 @@ static diloco_status find_kind(const dl_store_kind **kind, const char **place, c
     if (!**place) return dl_fail(DILOCO_EINVAL, "store \"%s\" names no place", url);
     if (*kind == &dl_store_file && separator && **place != '/')
         return dl_fail(DILOCO_EINVAL,
-                       "store %s: behind file:// stands an absolute path; leave file:// out for a "
+                       "store %s: file:// needs an absolute path; leave file:// out for a "
                        "relative one",
                        url);
     return DILOCO_OK;

@@ -1,9 +1,9 @@
 /* user_store.c - see user_store.h: a table of known stores, and the row of store.c that calls their
  * functions.
  *
- * The caller's functions are believed no further than others' (store.c): a status that is none
- * becomes DILOCO_EIO, pieces come behind their length, and what they give back of ours (the
- * reader's, found's status) keeps the sentence that it came with. */
+ * The results of the caller's functions are checked like those of other kinds (store.c). An invalid
+ * status becomes DILOCO_EIO, and pieces have to follow their length. A status of ours that they
+ * return (the reader's, found's) keeps its text. */
 #include "store/user_store.h"
 
 #include "base/sized.h"
@@ -49,8 +49,8 @@ static diloco_status check(const diloco_user_store *s)
     if (len == 0 || len > 26 || strchr(s->name, '/') || strchr(s->name, '=') ||
         !dl_store_key_ok(s->name))
         return dl_fail(DILOCO_EINVAL,
-                       "a store of the caller's has a name of 1 to 26 letters, digits and ._- "
-                       "that does not begin with a dot: \"%.40s\" is none",
+                       "\"%.40s\" is not a valid name for a store of the caller's: take 1 to 26 "
+                       "letters, digits and ._-, not beginning with a dot",
                        s->name ? s->name : "");
     if (s->open && s->close && s->create && s->put && s->read && s->list && s->remove)
         return DILOCO_OK;
@@ -115,7 +115,7 @@ static double left_s(dl_time until)
     return until == DL_NEVER ? (double)INFINITY : fmax(0, dl_seconds(until - dl_clock_now()));
 }
 
-/* What a function of the caller's gave. */
+/* The result of a function of the caller's. */
 static diloco_status said(const user_store *s, const char *what, const char *key,
                           diloco_status status)
 {
@@ -187,14 +187,14 @@ typedef struct relay {
     dl_found_fn found;
     void *context;
     bool begun;
-    diloco_status ours; /* what was given back, with its sentence */
+    diloco_status ours; /* the returned status, with its text */
 } relay;
 
 static diloco_status relay_begin(void *context, size_t len)
 {
     relay *r = context;
     if (r->ours) return r->ours;
-    if (r->begun) return r->ours = dl_fail(DILOCO_EPROTO, "%s: its length was told twice", r->key);
+    if (r->begun) return r->ours = dl_fail(DILOCO_EPROTO, "%s: its length was given twice", r->key);
     r->begun = true;
     return r->ours = r->sink.begin(r->sink.context, len);
 }

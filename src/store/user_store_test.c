@@ -37,7 +37,7 @@ static void destroy_user(const char *url)
 
 static const store_row row_user = {"user", make_user, open_user, destroy_user, false};
 
-/* ---- what is known, and by which name */
+/* ---- the known kinds, and their names */
 
 TEST(a_store_is_found_by_its_name_as_long_as_somebody_has_given_it)
 {
@@ -50,7 +50,7 @@ TEST(a_store_is_found_by_its_name_as_long_as_somebody_has_given_it)
     dl_store_drop_user("mine");
     CHECK_OK(dl_store_open(&store, "user://mine/a", true));
     dl_store_drop_user("mine");
-    store_must_create(store, "k", "still there"); /* what is open continues */
+    store_must_create(store, "k", "still there"); /* an open handle continues */
     store_must_hold(store, "k", "still there");
     dl_store_close(store);
     CHECK_STATUS(DILOCO_EREFUSED, dl_store_open(&store, "user://mine/a", true));
@@ -125,7 +125,7 @@ TEST(what_a_store_says_wrongly_is_an_error_that_names_it)
         diloco_status status;
         const char *says;
     } rows[] = {{"before", DILOCO_EPROTO, "a piece came before the length"},
-                {"twice", DILOCO_EPROTO, "its length was told twice"},
+                {"twice", DILOCO_EPROTO, "its length was given twice"},
                 {"short", DILOCO_EPROTO, "ended after 1 of 2 bytes"},
                 {"long", DILOCO_EPROTO, "longer than the 2 bytes announced"},
                 {"odd", DILOCO_EIO, "odd in user://mine: its read says"}};
@@ -148,7 +148,7 @@ TEST(what_a_store_says_wrongly_is_an_error_that_names_it)
     dl_store_drop_user("mine");
 }
 
-/* Goes on whatever it is told, and in the wrong order. */
+/* Continues whatever status it gets, and in the wrong order. */
 static diloco_status list_deaf(void *user, void *handle, const char *prefix, const char *after,
                                diloco_user_found_fn found, void *context, double timeout_s)
 {
@@ -175,7 +175,7 @@ TEST(a_store_that_does_not_hear_what_it_is_told_is_not_believed)
     add(&s);
     CHECK_OK(dl_store_open(&store, "user://mine/deaf", true));
     CHECK_STATUS(DILOCO_EPROTO, dl_store_list(store, "", NULL, count_found, &n, DL_NEVER));
-    CHECK_CONTAINS("lists \"a\" under  behind \"b\"", diloco_error_text());
+    CHECK_CONTAINS("lists \"a\" under  after \"b\"", diloco_error_text());
     CHECK_INT(1, n);
     dl_store_close(store);
     dl_store_drop_user("mine");

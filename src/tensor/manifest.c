@@ -1,4 +1,4 @@
-/* manifest.c - copy the descriptions, check them, then lay them out.
+/* manifest.c - copy the descriptions, check them, then assign offsets.
  *
  * Both ways in (the caller's array, an untrusted peer's JSON) fill the same array and go through
  * lay_out, so they refuse the same things. A size is checked where it grows: no fragment
@@ -353,6 +353,6 @@ const dl_manifest_tensor *dl_manifest_locate(const dl_manifest *manifest, int fr
         *index_in_tensor = i - t->offset;
         return t;
     }
-    DL_ASSERT(!"the element lies in a tensor");
+    DL_ASSERT(!"the element is in a tensor");
     return NULL;
 }

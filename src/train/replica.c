@@ -184,9 +184,8 @@ static diloco_status offer_probe(replica *r)
 {
     if (r->setup.config.check_probe <= 0) return DILOCO_OK;
     if (dl_data_test_samples(r->setup.data) == 0)
-        return dl_fail(DILOCO_EINVAL,
-                       "check.probe measures on held-out data, and there is none: set "
-                       "data.test_fraction or data.test_path, or leave check.probe 0");
+        return dl_fail(DILOCO_EINVAL, "check.probe needs held-out data: set data.test_fraction or "
+                                      "data.test_path, or leave check.probe 0");
     diloco_run_on_probe(r->run, probe, r);
     return DILOCO_OK;
 }
@@ -237,7 +236,7 @@ static diloco_status stop_here(replica *r)
     DL_TRY(diloco_run_save(r->run));
     return dl_fail(DILOCO_EINTERRUPTED,
                    "%s stopped at step %" PRIu64 " of %" PRIu64
-                   " with its state saved: the same command goes on from here",
+                   " with its state saved: the same command resumes here",
                    r->name, r->now.position, r->now.positions);
 }
 
@@ -319,8 +318,8 @@ static diloco_status create(const diloco_config *config, const diloco_train_hook
     DL_TRY(dl_opening_setup(&s, &exists, config, 1));
     if (exists && config->init_from[0])
         dl_log(DILOCO_LOG_WARN,
-               "trainer.init_from has no effect: the run in %s is there and goes on from where it "
-               "is",
+               "trainer.init_from has no effect: the run in %s exists and resumes from its "
+               "newest entry",
                config->store);
     diloco_status status = dl_opening_run(&run, &s, "create", exists);
     if (!status && hooks) diloco_run_on_record(run, hooks->on_record, hooks->user);

@@ -199,7 +199,7 @@ TEST(a_probe_without_held_out_data_is_refused)
     set(config, "check.probe", "1.5");
     set(config, "data.test_fraction", "0");
     CHECK_STATUS(DILOCO_EINVAL, train(config, "r0", &record));
-    CHECK_CONTAINS("measures on held-out data", diloco_error_text());
+    CHECK_CONTAINS("needs held-out data", diloco_error_text());
     fixture_record_free(&record);
     free(config);
 }
@@ -377,7 +377,7 @@ static void check_resumes_bitwise(const char *preset, const char *H, const char 
     }
     fixture_train(a, &whole, 1);
     CHECK_STATUS(DILOCO_EINTERRUPTED, train(b, "r0", &first));
-    CHECK_CONTAINS("the same command goes on", diloco_error_text());
+    CHECK_CONTAINS("the same command resumes", diloco_error_text());
     CHECK_OK(train(b, "r0", &second));
 
     uint64_t n_first = fixture_count(&first, "step"), n_second = fixture_count(&second, "step");
@@ -464,7 +464,7 @@ static void check_stopped_while_waiting(const char *preset)
     fixture_train(a, whole, 2);
     waiting.stop_at = (uint64_t)b->local_steps;
     CHECK_STATUS(DILOCO_EINTERRUPTED, train(b, "r0", &waiting));
-    CHECK_CONTAINS("the same command goes on", diloco_error_text());
+    CHECK_CONTAINS("the same command resumes", diloco_error_text());
     fixture_train(b, rest, 2);
     size_t n;
     float *expected = fixture_theta(a, &n), *theta = fixture_theta(b, &n);

@@ -101,7 +101,7 @@ static diloco_status read_rows(dl_results *r, const char *text)
     }
     if (ours) return DILOCO_OK;
     return dl_fail(DILOCO_EPROTO,
-                   "%s: line %zu is none of a results file: move the file away, or set "
+                   "%s: line %zu is not a line of a results file: move the file away, or set "
                    "results.result_path",
                    r->path, line);
 }

@@ -182,11 +182,11 @@ TEST(processes_beside_each_other_lose_nothing_of_each_others)
 
 TEST(a_file_that_is_something_else_is_left_alone_and_named)
 {
-    static const char *const texts[][2] = {{"round,accuracy\n1,0.5\n2,x\n", "line 3 is none"},
-                                           {"round,accuracy\n1,0.5,7\n", "line 2 is none"},
-                                           {"round,accuracy\n1,0.5", "line 2 is none"},
-                                           {"a letter\n", "line 1 is none"},
-                                           {"", "line 1 is none"}};
+    static const char *const texts[][2] = {{"round,accuracy\n1,0.5\n2,x\n", "line 3 is not a line"},
+                                           {"round,accuracy\n1,0.5,7\n", "line 2 is not a line"},
+                                           {"round,accuracy\n1,0.5", "line 2 is not a line"},
+                                           {"a letter\n", "line 1 is not a line"},
+                                           {"", "line 1 is not a line"}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         dl_results r;
         char path[DL_PATH_MAX + 1], folder[16];

@@ -23,7 +23,7 @@ static const dl_tracker_kind *const kinds[] = {DL_TRACKERS(ADDRESS)};
 
 void dl_tracker_give_up(dl_tracker *t, const char *why)
 {
-    if (!t->failed) dl_log(DILOCO_LOG_WARN, "run.track: cannot write: %s; training goes on", why);
+    if (!t->failed) dl_log(DILOCO_LOG_WARN, "run.track: cannot write: %s; training continues", why);
     t->failed = true;
     dl_buf_clear(&t->out);
 }

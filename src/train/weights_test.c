@@ -393,7 +393,7 @@ TEST(other_h_than_the_continued_runs_warns_with_matching_momentum)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         dl_config *next = continued_with(path, cases[i].settings);
         if (!cases[i].said) CHECK(!strstr(lines_logged, "goes on here"));
-        if (cases[i].said) CHECK_CONTAINS("was 4 in the run that goes on here", lines_logged);
+        if (cases[i].said) CHECK_CONTAINS("was 4 in the run that continues here", lines_logged);
         if (cases[i].said) CHECK_CONTAINS(cases[i].said, lines_logged);
         if (i == 0) {
             fixture_train(next, &record, 1);
@@ -418,7 +418,7 @@ TEST(the_moments_of_an_adaptive_outer_optimizer_are_said_to_be_of_other_movement
     image_close(&end);
     image_open(&end, first);
     dl_config *next = continued_with(scratch_write("b.st", end.bytes, end.len), after);
-    CHECK_CONTAINS("the moments of fedadam are of movements about 2 times as long", lines_logged);
+    CHECK_CONTAINS("The moments of fedadam are of movements about 2 times as long", lines_logged);
     image_close(&end);
     free(initial), free(first), free(next);
 #undef H

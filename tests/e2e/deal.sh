@@ -1,6 +1,6 @@
 #!/bin/sh
-# data.deal = "log" through kill -9, a joiner and a stop: every dealt sample counts exactly once, as
-# the contributions that entries name list them, and as the last snapshot's ledger sums them up.
+# data.deal = "log" through kill -9, a joiner and a stop: every dealt sample counts exactly once, by
+# the lists of the contributions that entries name, and by the last snapshot's ledger.
 . "$(dirname "$0")/lib.sh"
 
 sed -i 's/^rounds = 6/rounds = 30/; s/^replicas = 2/replicas = 2\nretain = "all"/' tiny.toml
@@ -84,4 +84,4 @@ grep -q 'dealt once' out err || fail "with overlap nobody says what is promised"
 tail -c 40000 text.txt >other.txt
 expect 1 diloco train tiny.toml --store some --set data.train_path=other.txt \
     --set trainer.local_steps_per_round=10
-says "is not the data that the log deals"
+says "is not the data that the log assigns"

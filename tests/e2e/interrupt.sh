@@ -31,7 +31,7 @@ start
 kids=$(children "$parent")
 kill -INT "$parent"
 stopped 130
-says 'the same command goes on: diloco train tiny.toml --set trainer.rounds=60'
+says 'the same command resumes: diloco train tiny.toml --set trainer.rounds=60'
 for pid in $kids; do gone "$pid" || fail "a replica outlived its parent"; done
 expect 0 train --store cut --quiet
 [ "$(digest cut)" = "$want" ] || fail "resumed after SIGINT, the run ends elsewhere"

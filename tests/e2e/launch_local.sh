@@ -171,4 +171,4 @@ expect_error 2 '--replicas 4..2 is neither' diloco launch tiny.toml --replicas 4
 expect_error 2 'launch.secrets holds names' diloco launch tiny.toml --store no --set launch.secrets=A=b
 expect_error 2 'the environment has no NOT_THERE' diloco launch tiny.toml --store no2 --set launch.secrets=NOT_THERE
 expect_error 1 'nothing was launched' diloco launch status whole
-expect_error 3 'mem:// store lives in one process' diloco launch tiny.toml --store mem://x
+expect_error 3 'mem:// store exists in one process' diloco launch tiny.toml --store mem://x

@@ -1,6 +1,6 @@
 #!/bin/sh
-# --link: a run on a slow and lossy link of its own making ends in the bits of one without; the
-# record says which link; doctor and plan look through it; a wrong link is refused.
+# --link: a run on an emulated slow and lossy link ends in the bits of one without. The record names
+# the link, doctor and plan measure through it, and a wrong link is refused.
 . "$(dirname "$0")/lib.sh"
 
 expect 0 diloco train tiny.toml --set trainer.rounds=2 --store plain
@@ -32,7 +32,7 @@ expect 0 diloco plan --params 1e6 --layers 2 --step-seconds 1 --probe slow --lin
 awk -v bps="$(json up_bps <out)" 'BEGIN { exit !(bps > 0 && bps <= 240e6) }' || fail "plan --probe"
 
 expect_error 2 'run.link 10mbot: "10mbot" does not fit' diloco train tiny.toml --link 10mbot
-expect_error 2 'like 10mbit,100ms,1%' diloco doctor slow --link 1%,10mbit
+expect_error 2 'such as 10mbit,100ms,1%' diloco doctor slow --link 1%,10mbit
 expect_error 2 'doctor takes --link with a store' diloco doctor tiny.toml --link 10mbit
 expect_error 2 'loses everything' diloco doctor slow --link 10mbit,100%
 expect_error 2 'a plan counts no losses' diloco plan --params 1e6 --layers 2 --step-seconds 1 \

@@ -48,7 +48,7 @@ near "$(cells --method streaming --sync-every 100 --fragment-layers 3 --tau 1 --
     grep -q '^recommended: ' out || fail "nothing is recommended"
     grep -q '2503.09799' out || fail "advice without a citation"
     # ALG-8
-    grep -q 'outer learning rate does not depend on the size of the model and grows with replicas' out ||
+    grep -q "outer learning rate does not depend on the model's size and grows with replicas" out ||
         fail "no advice on the outer learning rate"
     expect 0 diloco plan $model --link 200mbit,50ms --json --advice
     [ "$(wc -l <out)" = 1 ] || fail "--json is not one object"
@@ -102,8 +102,8 @@ for bits in 16 32; do
         fail "an upload of $(json peak_bits_per_sync <out) bits"
 done
 
-# From a configuration: the model is its own, the step is measured, nothing stays behind. What is
-# recommended can be pasted.
+# From a configuration: the model is its own, the step is measured, and no file is left. The
+# recommended command can be pasted.
 mkdir tmp
 TMPDIR=$PWD/tmp expect 0 diloco plan tiny.toml --link 1gbit,1ms --json
 grep -q '"step_measured":true' out || fail "the step was not measured"

@@ -34,7 +34,7 @@ kill -INT $pid
 code=0
 wait $pid || code=$?
 [ $code = 130 ] || [ $code = 0 ] || fail "stopped with code $code: $(cat log)"
-[ $code = 0 ] || grep -q 'the same command goes on: .*sweep tiny.toml' log || fail "how to go on?"
+[ $code = 0 ] || grep -q 'the same command resumes: .*sweep tiny.toml' log || fail "how to go on?"
 $sweep --out stopped >log 2>&1 &
 pid=$!
 started="$started $pid"

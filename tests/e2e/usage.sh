@@ -43,7 +43,7 @@ refused() {
 refused 2 'bad.toml:3:1: there is no option run.patince; did you mean run.patience?' 'patince = 3'
 refused 2 'bad.toml:3:1: there is no option run.batchsize; did you mean trainer.batch_size?' \
     'batchsize = 3'
-refused 2 'bad.toml:3:1: there is no option run.zzz; diloco options tells all' 'zzz = 1'
+refused 2 'bad.toml:3:1: there is no option run.zzz; diloco options lists all' 'zzz = 1'
 refused 2 'bad.toml:3:8: run.quorum = "1.5" is not a number from 0 to 1' 'quorum=1.5'
 refused 2 'bad.toml:3:' 'x = = 1'
 sed 's/local_steps_per_round = 20/local_steps_per_round = -1/' tiny.toml >zero.toml

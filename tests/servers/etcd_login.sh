@@ -27,7 +27,7 @@ check() { # CODE TEXT URL
     fi
 }
 program=$1
-check 3 "the server is not who it should be" "etcds://$ETCD_TEST_HOST/run"
+check 3 "the server's certificate is not trusted" "etcds://$ETCD_TEST_HOST/run"
 export DILOCO_ETCD_CA="$ETCD_TEST_CERT"
 check 3 "asks for a login" "etcds://$ETCD_TEST_HOST/run"
 export DILOCO_ETCD_USER=replica DILOCO_ETCD_PASSWORD='the/secret+word'

@@ -1,6 +1,6 @@
 #!/bin/sh
 # tls.sh PROGRAM SUITE: over TLS (the fake of gcs_fake.py with a certificate of its own) a store is
-# believed with the right authority or the right key, and with nothing else.
+# trusted only with the right authority or the right key.
 set -eu
 . "$(dirname "$0")/lib.sh"
 command -v openssl >/dev/null || left_out "TLS: no openssl program"
@@ -40,7 +40,7 @@ check() { # CODE TEXT OPTIONS
     fi
 }
 program=$1
-refused="the server is not who it should be"
+refused="the server's certificate is not trusted"
 
 serve right
 check 0 "won: right" "&ca=$dir/right.pem"

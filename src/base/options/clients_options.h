@@ -41,7 +41,7 @@
       "URL of a private store that workers share for the clients' inner state. Default: run.state_dir/clients.", \
       .applies_when = "clients.total_clients") \
     X(CHOICE(dl_payload_choice), payload, "clients.payload", "delta", "", DL_OPTION_AGREE, \
-      "What a client sends: how far its parameters moved (delta), or the parameters (weights). The shared model is the same.", \
+      "Content of a client's upload: how far its parameters moved (delta), or the parameters (weights). The shared model is the same.", \
       .applies_when = "clients.total_clients") \
     X(CHOICE(dl_lost_state_choice), on_lost_state, "clients.on_lost_state", "stop", "", 0, \
       "What happens when a client's state is missing or damaged: stop, or reset its optimizer with a warning.", \

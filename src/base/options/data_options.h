@@ -81,7 +81,7 @@
       "Number of clients of mixed whose classes are a Dirichlet draw, or a list of them, as in \"1, 4,\".", \
       .applies_when = "data.sampler = mixed") \
     X(NAME, algorithm_type, "algorithm.type", "fedavg", "", DL_OPTION_AGREE | DL_OPTION_FIXED, \
-      "What clients and server exchange. Only fedavg, for server.type = diloco, too.") \
+      "Algorithm that clients and server exchange models by. Only fedavg, for server.type = diloco, too.") \
     X(INT(0, 65536), total_silos, "algorithm.total_silos", "0", "silos", DL_OPTION_AGREE, \
       "Silos of orthogonal that share the classes; 0: as many as institution_class_ids names, or one a class.", \
       .applies_when = "data.sampler = orthogonal")

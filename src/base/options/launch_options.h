@@ -35,11 +35,11 @@
     X(TEXT(dl_config_path, 31), launch_gang, "launch.gang", "", "scheduler", 0, \
       "Scheduler that starts all replicas or none on Kubernetes: kueue or volcano; default: each by itself.") \
     X(INT(0, 4096), launch_cpus, "launch.cpus", "0", "cores", 0, \
-      "Cores requested for each replica; 0: what the backend gives.") \
+      "Cores requested for each replica; 0: the backend's default.") \
     X(INT(0, 64), launch_gpus, "launch.gpus", "0", "GPUs", 0, \
       "GPUs requested for each replica.") \
     X(REAL(0, 1e6), launch_memory_gb, "launch.memory", "0", "GB", 0, \
-      "Memory requested for each replica; 0: what the backend gives.") \
+      "Memory requested for each replica; 0: the backend's default.") \
     X(TEXT(dl_config_path, 127), launch_queue, "launch.queue", "", "name", 0, \
       "Queue or partition that replicas are submitted to; default: the backend's own.") \
     X(TEXT(dl_config_path, 127), launch_account, "launch.account", "", "name", 0, \

@@ -68,7 +68,7 @@
     X(PATH, state_dir, "run.state_dir", "", "path", 0, \
       "Folder for the private state of replicas; none keeps none. Default: STORE.local/HOST beside a folder, under runs/ for a URL.") \
     X(CHOICE(dl_policy), roster, "run.roster", "trusted", "", 0, \
-      "Rule for who may take part in a new run: anyone who reaches the store (trusted), or keys that sign (open, invited, closed). See docs/security.md.", \
+      "Rule of admission to a new run: any replica that reaches the store (trusted), or replicas with keys that sign (open, invited, closed). See docs/security.md.", \
       .needs = "swarm.consensus = log") \
     X(PATH, members, "run.members", "", "path", 0, \
       "File of the members of a new run with run.roster = closed, one \"NAME KEY\" a line; diloco id prints a KEY.") \
@@ -124,7 +124,7 @@
       .example = "commit_partial", \
       .needs = "swarm.consensus = log") \
     X(CHOICE(dl_uncounted_choice), on_uncounted, "run.on_uncounted", "adopt", "", DL_OPTION_AGREE, \
-      "What a replica does after an entry that did not count it: adopt the result, or keep training from its own parameters.", \
+      "Action of a replica after an entry that did not count it: adopt the result, or keep training from its own parameters.", \
       .needs = "swarm.consensus = log") \
     X(REAL(0, 0.999999), drop, "run.drop", "0", "of contributions", DL_OPTION_AGREE, \
       "Probability that an entry ignores a contribution as if it were lost; a fault for experiments.", \

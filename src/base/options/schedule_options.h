@@ -36,7 +36,7 @@
       "Grouping of blocks into fragments: every P-th, neighbours, or tensors so that fragments have equal sizes.", \
       .applies_when = "server.diloco.fragments != 1") \
     X(CHOICE(dl_schedule_choice), schedule, "server.diloco.schedule", "offset", "", DL_OPTION_AGREE, \
-      "Time at which fragments are due: each every H steps with an offset of H / P (offset), one in flight every H / P (torchft), or each replica on its own (async).", \
+      "Time at which fragments are due. offset: each fragment every H steps, shifted by H / P; torchft: one in flight every H / P steps; async: each replica on its own.", \
       .needs = "swarm.consensus = log") \
     X(BOOL, dylu, "server.diloco.dynamic_local_steps", "false", "", DL_OPTION_AGREE, \
       "Whether slower replicas take fewer steps in async, so that all contribute equally often (2401.09135).", \

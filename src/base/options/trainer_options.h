@@ -64,7 +64,7 @@
       "Model that a new run starts from: a safetensors file, or a run's folder or URL. Default: random values.", \
       .example = "model/model.safetensors") \
     X(CHOICE(dl_init_choice), init_as, "trainer.init_as", "model", "", 0, \
-      "What init_from gives: exactly the model, or everything that fits of a run's state, outer vectors included (continuation).", \
+      "Part of init_from that is used: exactly the model, or everything that fits of a run's state, outer vectors included (continuation).", \
       .applies_when = "trainer.init_from") \
     X(INT(0, DL_BIG), eval_every, "trainer.eval_every", "1", "rounds", DL_OPTION_AGREE, \
       "Rounds between two evaluations of the shared model; 0: only at the end.") \

@@ -161,7 +161,7 @@ static diloco_status finish(crew *c, diloco_status status)
     dl_screen_draw(&c->report.screen, NULL, 0);
     if (status == DILOCO_EINTERRUPTED) {
         say_again(again, sizeof again, c->args);
-        dl_fail(status, "stopped; nothing is lost, and the same command goes on: %s", again);
+        dl_fail(status, "stopped; nothing is lost, and the same command resumes: %s", again);
     }
     if (!status) dl_report_summary(&c->report, c->config->store);
     if (!status) say_complete(c);

@@ -176,7 +176,8 @@ static void look_at_signals(state *s)
     }
     if (s->requests == 1 && !s->stopping) {
         s->launch->on_notice(s->launch->user,
-                             "stopping after the step under way; again: stop at once");
+                             "stopping after the current step; press Ctrl-C again to stop at "
+                             "once");
         stop_all(s);
     } else {
         s->stopping = true;

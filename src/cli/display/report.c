@@ -187,7 +187,8 @@ void dl_report_wait(dl_report *report, const char *store, uint64_t others)
         snprintf(elsewhere, sizeof elsewhere, ", with %" PRIu64 " replica%s that %s not here",
                  others, dl_plural(others), others == 1 ? "is" : "are");
     snprintf(line, sizeof line,
-             "waiting for entry %" PRIu64 "%s, %s so far; who is missing: diloco status %s --why",
+             "waiting for entry %" PRIu64 "%s, %s so far; to see which replicas are missing: "
+             "diloco status %s --why",
              entry, elsewhere, dl_time_text(so_far, round(dl_seconds(past))),
              dl_shell_word(word, sizeof word, store));
     dl_report_say(report, line);
@@ -388,8 +389,8 @@ static void on_reject(dl_report *report, dl_json_value e)
     char line[TEXT_MAX], who[64], reason[512];
     text(who, sizeof who, e, "replica");
     text(reason, sizeof reason, e, "reason");
-    snprintf(line, sizeof line, "entry %" PRIu64 ": what %s sent was refused: %s", u64(e, "entry"),
-             who, reason);
+    snprintf(line, sizeof line, "entry %" PRIu64 ": contribution of %s rejected: %s",
+             u64(e, "entry"), who, reason);
     if (!said_before(report, line)) dl_report_say(report, line);
 }
 
@@ -436,7 +437,7 @@ void dl_report_event(dl_report *report, size_t replica, dl_json_value event)
     else if (dl_json_is(kind, "round"))
         on_round(report, replica, event, "round");
     else if (dl_json_is(kind, "agreement"))
-        on_round(report, replica, event, "agreement behind round");
+        on_round(report, replica, event, "agreement after round");
     else if (dl_json_is(kind, "abort"))
         on_abort(report, event);
     else if (dl_json_is(kind, "eval"))

@@ -106,7 +106,7 @@ TEST(damage_is_told)
     say(0, "{\"event\":\"reject\",\"entry\":1,\"replica\":\"r7.0000\",\"reason\":\"its "
            "checksum\"}");
     say(0, "{\"event\":\"dispute\",\"entry\":2,\"claimed\":\"aa\",\"computed\":\"bb\"}");
-    end("entry 1: what r7.0000 sent was refused: its checksum\n"
+    end("entry 1: contribution of r7.0000 rejected: its checksum\n"
         "entry 2: void, its committer claims the digest aa; it is bb\n");
 }
 
@@ -286,9 +286,11 @@ TEST(a_wait_of_all_replicas_here_is_told_ever_more_rarely)
     look();
     say(0, waits);
     look();
-    end("waiting for entry 3, with 1 replica that is not here, 11 s so far; who is missing: diloco "
+    end("waiting for entry 3, with 1 replica that is not here, 11 s so far; to see which replicas "
+        "are missing: diloco "
         "status runs/x --why\n"
-        "waiting for entry 3, with 1 replica that is not here, 27 s so far; who is missing: diloco "
+        "waiting for entry 3, with 1 replica that is not here, 27 s so far; to see which replicas "
+        "are missing: diloco "
         "status runs/x --why\n");
 }
 
@@ -308,8 +310,8 @@ TEST(terminal_that_waits_names_the_missing_and_shows_no_time_left)
     dl_report_draw(&report);
     fclose(out);
     dl_report_close(&report);
-    CHECK_CONTAINS("waiting for entry 3, with 1 replica that is not here, 11 s so far; who is "
-                   "missing: diloco status runs/x --why",
+    CHECK_CONTAINS("waiting for entry 3, with 1 replica that is not here, 11 s so far; to see "
+                   "which replicas are missing: diloco status runs/x --why",
                    text + before);
     const char *line = strstr(text + before, "waits 11 s");
     CHECK(line && !strstr(line, "left"));

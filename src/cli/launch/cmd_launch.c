@@ -73,7 +73,9 @@ static diloco_status place_store(launching *l)
 {
     const char *store = l->config->store;
     if (strncmp(store, "mem://", 6) == 0)
-        return dl_fail(DILOCO_EREFUSED, "run.store = \"%s\": a mem:// store lives in one process",
+        return dl_fail(DILOCO_EREFUSED,
+                       "run.store = \"%s\": a mem:// store exists in one "
+                       "process only",
                        store);
     if (strncmp(store, "file://", 7) == 0) store += 7;
     if (!strstr(store, "://") && l->executor->caps.in_image)
@@ -125,7 +127,7 @@ static diloco_status place_program(launching *l)
     return DILOCO_OK;
 }
 
-/* ---- what a replica is given */
+/* ---- the arguments of a replica */
 
 /* Options of a machine that a replica elsewhere gets by itself, or must not have. */
 static bool stays_here(const char *name)
@@ -280,7 +282,7 @@ static diloco_status make_spec(launching *l)
     return l->executor->check(&l->spec);
 }
 
-/* ---- what cannot be launched */
+/* ---- configurations that cannot be launched */
 
 static diloco_status check_kind(const dl_config *config)
 {
@@ -439,7 +441,8 @@ static diloco_status create_and_run(launching *l)
     return run_book(l);
 }
 
-/* What would be sent now. A run that does not exist has no id to name its replicas by. */
+/* The requests that would be sent now. A run that does not exist has no id to name its replicas
+ * by. */
 static diloco_status dry_run(launching *l)
 {
     dl_job *jobs = calloc(l->max, sizeof *jobs);

@@ -16,10 +16,10 @@ static const struct {
 enum { N_NETWORKS = sizeof networks / sizeof networks[0] };
 
 static const char outer_lr[] =
-    "the best outer learning rate does not depend on the size of the model and grows with replicas "
-    "and H: look among .2 .4 .6 .8 1.0 at a small size and keep it (2503.09799); in use are .7 "
-    "with "
-    "8 replicas and H 500 (2311.08105), .4 with 2 replicas, fragments and H 100 (2501.18512)";
+    "the best outer learning rate does not depend on the model's size and grows with replicas "
+    "and H. Try .2 .4 .6 .8 1.0 at a small size and keep the best (2503.09799). Published: .7 "
+    "with 8 replicas and H 500 (2311.08105), .4 with 2 replicas, fragments and H 100 "
+    "(2501.18512)";
 
 /* A Chinchilla run of this model with the best batch, on as many of the paper's chips as give the
  * step its time, at least one a replica. */
@@ -69,12 +69,11 @@ static void print_row(const dl_plan_task *task, uint32_t sync_every, uint32_t re
 
 void dl_plan_print_advice(const dl_plan_task *task, uint32_t sync_every)
 {
-    printf(
-        "\nscaling laws of 2503.09799 (20 tokens a parameter, fitted at H = 30 with AdamW; batch "
-        "in\n"
-        "tokens) and its idealised wall clock with H = %u, on as many chips of 300 TFLOP/s as give "
-        "this\nstep time, over 400, 100 and 10 Gbit/s between replicas\n",
-        sync_every);
+    printf("\n"
+           "scaling laws of 2503.09799: 20 tokens a parameter, fitted at H = 30 with AdamW; batch "
+           "in tokens. Its idealised wall clock with H = %u is on as many chips of 300 TFLOP/s as "
+           "give this step time, over 400, 100 and 10 Gbit/s between replicas\n",
+           sync_every);
     printf("  %-13s %7s %10s %8s %7s %13s %13s %13s\n", "replicas", "loss", "inner lr", "batch",
            "chips", "on 400", "100", "10");
     bool shown = false;

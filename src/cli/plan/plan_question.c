@@ -62,7 +62,7 @@ static diloco_status of_flags(dl_plan_question *q, const dl_args *args)
     if (!has(args, DL_FLAG_STEP_SECONDS))
         return dl_fail(DILOCO_EINVAL, "--step-seconds S is needed: without a CONFIG there is no "
                                       "model to measure it with");
-    if (args->n_sets) return dl_fail(DILOCO_EINVAL, "--set changes a CONFIG, and there is none");
+    if (args->n_sets) return dl_fail(DILOCO_EINVAL, "--set changes a CONFIG: name one");
     dl_config_init(&q->config);
     DL_TRY(positive(&q->task.parameters, args, DL_FLAG_PARAMS, 1e18));
     q->task.steps = 10000;

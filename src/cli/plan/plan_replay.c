@@ -80,8 +80,8 @@ static void print_lines(const dl_playback_result *r, const char *link)
            r->replicas, dl_plural(r->replicas), r->entries, dl_count_text(steps, r->steps), r->tau,
            dl_bytes_text(sent, r->bytes_sent), dl_bytes_text(received, r->bytes_received));
     if (r->absent)
-        printf("note: %" PRIu64 " member%s of the run left no steps in this record; nobody waits "
-               "for them here\n",
+        printf("note: %" PRIu64 " member%s of the run left no steps in this record; the replay "
+               "does not wait for them\n",
                r->absent, dl_plural(r->absent));
     puts("                      wall clock   busy");
     if (r->measured_s > 0)

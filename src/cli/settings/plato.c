@@ -11,7 +11,9 @@
 static const struct {
     const char *key, *fine, *instead;
 } keys[] = {
-    {"general.debug", "false", "run.on_missing = \"commit_partial\" goes on without who is gone"},
+    {"general.debug", "false",
+     "run.on_missing = \"commit_partial\" commits without replicas "
+     "that are gone"},
 
     {"clients.do_test", "false", "the server's evaluation of the shared model is the accuracy"},
     {"clients.comm_simulation", "*", NULL},

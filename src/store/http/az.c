@@ -6,8 +6,8 @@
  *     "name:value\n", sorted; then /account/path, and "\nname:value" for each part of the query
  *
  * signed with HMAC-SHA-256 under the account's key. With a SAS token the query says it all, with
- * a managed identity a bearer token does. Big objects are blocks, committed by a list; blocks
- * that nobody commits the service removes after a week by itself. */
+ * a managed identity a bearer token does. Big objects are blocks, committed by a list; the service
+ * removes blocks that are not committed within a week. */
 #include "store/http/bucket.h"
 #include "store/http/credentials.h"
 
@@ -32,7 +32,7 @@ typedef struct az_store {
     dl_credentials identity;
 } az_store;
 
-/* ---- who we are */
+/* ---- our identity */
 
 /* The value of "Name=value;" in a connection string. */
 static bool part_of(char *out, size_t cap, const char *text, const char *name)
@@ -87,7 +87,7 @@ static diloco_status renew(dl_bucket *b, dl_time until)
     diloco_status status = dl_credentials_azure(&identity, b->web, until);
     if (status) return dl_fail_context(status, "%s", b->label);
     s->identity = identity;
-    b->expires = s->identity.expires ? s->identity.expires + b->skew_s : 0; /* told by our clock */
+    b->expires = s->identity.expires ? s->identity.expires + b->skew_s : 0; /* by our clock */
     return DILOCO_OK;
 }
 
@@ -200,7 +200,7 @@ static diloco_status dress(dl_bucket *b, dl_web_exchange *x, const dl_bucket_req
     return add_headers(s, x, r, path);
 }
 
-/* The service cannot begin behind a name; bucket.c leaves out what comes before. */
+/* The service cannot begin a listing after a name; bucket.c leaves out earlier names. */
 static void list(dl_bucket_request *r, const char *prefix, const char *after, const char *marker,
                  const char *max)
 {
@@ -306,7 +306,8 @@ static diloco_status find_service(az_store *s)
         strcpy(s->account, account);
     else if (!setting(s->account, sizeof s->account, "AZURE_STORAGE_ACCOUNT", "AccountName"))
         return dl_fail(DILOCO_EINVAL,
-                       "%s: of which account? say account=… behind '?', or AZURE_STORAGE_ACCOUNT",
+                       "%s: the account is missing: add ?account=… to the URL, or set "
+                       "AZURE_STORAGE_ACCOUNT",
                        s->b.label);
     if (!is_account(s->account))
         return dl_fail(DILOCO_EINVAL, "%s: that is no name of an account", s->b.label);

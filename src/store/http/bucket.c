@@ -1,13 +1,13 @@
 /* bucket.c - the url, single requests, small objects. Listing: bucket_list.c; big objects:
  * bucket_bulk.c.
  *
- * A create is one conditional PUT: 412 (or 304, as old MinIO says) is "taken", 409 is a race
- * that S3 wants tried again, 501 a service that cannot do it. A PUT that was cut or answered
- * 5xx has an unknown outcome; web.c tries it again, and if it had come through, the second
- * answer is "taken" and store.c finds equal bytes. Nothing here needs a conditional replace.
+ * A create is one conditional PUT: 412 (or 304, as old MinIO says) is "taken", 409 is a race that
+ * S3 wants tried again, 501 a service that cannot do it. A PUT that was cut or answered 5xx has an
+ * unknown outcome, so web.c tries it again. If the first one had succeeded, the second answer is
+ * "taken" and store.c finds equal bytes. Nothing here needs a conditional replace.
  *
  * Signatures hold the time. A refusal whose Date is far from what we signed moves skew_s and is
- * tried again at once; one that says the credentials are out of date has them read again. */
+ * tried again at once. One that says that the credentials are out of date has them read again. */
 #include "store/http/bucket.h"
 
 #include "base/log.h"
@@ -73,14 +73,16 @@ static bool is_known(const dl_bucket *b, const char *name)
 static diloco_status add_option(dl_bucket *b, char *name)
 {
     char *equals = strchr(name, '=');
-    if (!equals) return bad_url(b, "behind the '?' stand option=value, separated by '&'");
+    if (!equals)
+        return bad_url(b, "write options after the '?' as option=value, separated by "
+                          "'&'");
     *equals = '\0';
     dl_bucket_unescape(equals + 1, false);
     if (!is_known(b, name))
         return dl_fail(DILOCO_EINVAL, "%s://%s: there is no option \"%.40s\" (docs/stores.md)",
                        b->dialect->scheme, b->bucket, name);
     if (dl_bucket_option(b, name) || b->n_options == DL_BUCKET_OPTIONS)
-        return dl_fail(DILOCO_EINVAL, "%s://%s: option %s stands twice", b->dialect->scheme,
+        return dl_fail(DILOCO_EINVAL, "%s://%s: option %s is given twice", b->dialect->scheme,
                        b->bucket, name);
     b->options[b->n_options++] = (dl_pair){name, equals + 1};
     return DILOCO_OK;
@@ -328,8 +330,8 @@ static bool is_due(const dl_bucket *b)
     return b->expires && b->expires - RENEW_EARLY_S <= dl_bucket_now(b);
 }
 
-/* Where the ones there are good for a while yet, they do until the endpoint answers, and it is
- * asked again in half a minute; so it is where it still hands out the same. */
+/* Credentials that are still valid are used until the endpoint answers. The endpoint is asked again
+ * after half a minute, also if it returned the same credentials. */
 static diloco_status keep_old(dl_bucket *b, diloco_status status)
 {
     if (!b->stale && b->expires > dl_bucket_now(b)) {
@@ -381,9 +383,10 @@ bool dl_bucket_is_old(const char *then, const dl_web_exchange *x)
 
 /* ---- did it arrive?
  *
- * Services answer a PUT, and a part, with the MD5 of what has arrived: as ETag, in hex (S3, Google
- * and their like; not where they encrypt with keys of the customer's), or as Content-MD5, in base64
- * (Azure). An answer without it, or with another ETag, is none the worse: it tells nothing. */
+ * Services answer a PUT, and a part, with the MD5 of the received bytes. S3, Google and similar
+ * services give it as ETag in hex, unless they encrypt with the customer's keys. Azure gives it as
+ * Content-MD5 in base64. An answer without it, or with another ETag, is no error: it confirms
+ * nothing. */
 
 static bool is_etag(const char *etag, const unsigned char md5[DL_MD5])
 {

@@ -1,23 +1,23 @@
 /* bucket_bulk.c - objects too big for one conditional PUT, below the interface.
  *
- * A big object is uploaded in parts under a name that nobody else uses, .b/<key>/<random>, and
- * *published* by one small conditional PUT at its key: a pointer of 128 bytes with its length,
- * digest and name. The end of a multipart upload is never the publication, because some
+ * A big object is uploaded in parts under a name that no other writer uses, .b/<key>/<random>. One
+ * small conditional PUT at its key *publishes* it: a pointer of 128 bytes with its length, digest
+ * and name. The end of a multipart upload is never the publication, because some
  * services (Ceph RGW 16) ignore its condition. Hence
  *
  *  1. at a key there is at any moment nothing, a small object, or a pointer whose object is
  *     whole and never changes;
- *  2. a pointer leads nowhere but to .b/<its own key>/, whoever wrote it;
+ *  2. a pointer leads only to .b/<its own key>/, whichever writer made it;
  *  3. bytes that would be taken for a pointer are themselves stored by pointer;
  *  4. a listing shows the keys, with the true lengths, and never .b/ (no key begins with a dot).
  *
- * Where the store shows objects that are still being written (option halves), everything that is
- * created is published so, however small: 128 bytes, or fewer that may become a pointer, are
- * nothing until they are one. What replaces (heartbeats) may be seen in halves there, and harms
- * nobody.
+ * Where the store shows objects that are still being written (option halves), every created object
+ * is published this way, however small. 128 bytes, or fewer that may become a pointer, count as
+ * absent until they are one. Replacing objects (heartbeats) may be seen in halves there, which does
+ * no harm.
  *
- * Whoever loses the race removes what it uploaded; who dies before publishing leaves it to a
- * later open, a day afterwards. */
+ * A writer that loses the race removes its upload. If a writer dies before publishing, a later open
+ * removes the upload after a day. */
 #include "store/http/bucket_bulk.h"
 
 #include "base/log.h"
@@ -219,7 +219,7 @@ typedef struct sending {
     const dl_bucket_cut *cut;
     const char *name;
     size_t *left;   /* parts to send: the k-th exchange's is left[k]; */
-    bool *sent;     /* … whether it arrived */
+    bool *sent;     /* whether it arrived */
     dl_span *lanes; /* n_spans for each exchange at once */
     char what[DL_BUCKET_NAME + NAME_MAX_BYTES + 8];
 } sending;
@@ -464,7 +464,8 @@ static diloco_status sweep_one(dl_bucket *b, const char *name, dl_time until)
     DL_TRY(dl_bulk_look_at(b, key, &look, until));
     if (look.is_pointer) name_of(published, key, &look.pointer);
     if (look.is_pointer && !strcmp(published, name)) return DILOCO_OK;
-    dl_log(DILOCO_LOG_INFO, "%s: removing %s, which nobody published in a day", b->label, name);
+    dl_log(DILOCO_LOG_INFO, "%s: removing %s, an upload that was not published within a day",
+           b->label, name);
     return dl_bucket_delete(b, name, until);
 }
 

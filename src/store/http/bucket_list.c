@@ -115,9 +115,9 @@ diloco_status dl_bucket_walk(dl_bucket *b, const char *prefix, const char *after
         size_t n = b->entries.len / sizeof(dl_bucket_entry);
         const dl_bucket_entry *entries = (const dl_bucket_entry *)(const void *)b->entries.data;
         if (p.more && n == 0 && !p.marker[0])
-            return dl_fail(DILOCO_EPROTO, "%s: the listing goes on behind nothing", b->label);
+            return dl_fail(DILOCO_EPROTO, "%s: the listing continues after no key", b->label);
         if (n && strcmp((const char *)b->names.data + entries[n - 1].name_at, last) <= 0)
-            return dl_fail(DILOCO_EPROTO, "%s: the listing does not go on behind %s", b->label,
+            return dl_fail(DILOCO_EPROTO, "%s: the listing does not continue after %s", b->label,
                            last);
         for (size_t i = 0; i < n; i++) {
             const char *name = (const char *)b->names.data + entries[i].name_at;

@@ -87,8 +87,10 @@ static diloco_status none_found(diloco_status status, const char *looked)
     char why[256];
     if (status == DILOCO_ECLOSED) return status;
     snprintf(why, sizeof why, "%s", diloco_error_text());
-    return dl_fail(DILOCO_EINVAL, "no credentials: %s (%s); docs/stores.md tells the ways", looked,
-                   why);
+    return dl_fail(DILOCO_EINVAL,
+                   "no credentials: %s (%s); docs/stores.md lists the ways to "
+                   "give them",
+                   looked, why);
 }
 
 /* ---- the profile */
@@ -218,7 +220,8 @@ static diloco_status from_container(dl_credentials *out, dl_web *web, const char
 }
 
 /* Where a provider's machines answer. `given` (NULL: nothing) was named by the environment; else
- * the address is only asked on the provider's machines. DILOCO_EINVAL: this is none. */
+ * the address is only asked on the provider's machines. Returns DILOCO_EINVAL if it is no such
+ * address. */
 static diloco_status metadata_at(const char **at, const char *given, dl_cloud cloud,
                                  const char *whose, const char *how)
 {

@@ -1,7 +1,7 @@
 /* etcd_wire.c - see etcd_wire.h.
  *
- * A host that does not answer is followed by the next. What etcd refuses is told from what it says:
- * a token that has expired and a lease that is gone are answers, which the caller deals with. */
+ * A host that does not answer is followed by the next. etcd's refusals are recognised by their
+ * text: an expired token and a lease that is gone are answers, which the caller handles. */
 #include "store/http/etcd_wire.h"
 
 #include <openssl/crypto.h>
@@ -28,7 +28,7 @@ diloco_status dl_etcd_decode(dl_buf *out, dl_json_value value)
     const size_t len = (size_t)(value.end - value.at) - 2;
     DL_TRY(dl_buf_reserve(out, len / 4 * 3 + 1));
     const int n = len % 4 ? -1 : EVP_DecodeBlock(out->data, (const unsigned char *)at, (int)len);
-    if (n < 0) return dl_fail(DILOCO_EPROTO, "etcd: what should be base64 is not");
+    if (n < 0) return dl_fail(DILOCO_EPROTO, "etcd: a value is not base64");
     out->len = (size_t)n - (len && at[len - 1] == '=') - (len && at[len - 2] == '=');
     return DILOCO_OK;
 }

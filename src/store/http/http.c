@@ -5,7 +5,7 @@
  * rest). From the environment, so that no secret is in a command line or a run:
  *
  *     DILOCO_HUB_TOKEN       the token; or DILOCO_HUB_TOKEN_FILE, a file whose first line it is
- *     DILOCO_HUB_CA          PEM file: who signed the hub's certificate (a self-signed one: itself)
+ *     DILOCO_HUB_CA          PEM file: signer of the hub's certificate (a self-signed one: itself)
  *     DILOCO_HUB_PIN         "sha256//…": the hub's public key, instead of names and signatures
  *     DILOCO_KEY             this machine's key (base/signature.h), else where it usually is: shown
  * to a hub that asks for one, as a certificate of itself */
@@ -30,8 +30,8 @@ enum {
     PAGE_MAX = 1 << 20, /* bytes of a page of a listing */
     TOKEN_MAX = 4096,
     PEM_MAX = 8192,
-    PREFIX_MAX = 200,      /* so that every key of a run fits behind it */
-    RANGE_BYTES = 4 << 20, /* what is longer is read over several connections at once, … */
+    PREFIX_MAX = 200,      /* so that every key of a run fits after it */
+    RANGE_BYTES = 4 << 20, /* longer objects are read over several connections at once */
     CONNECTIONS = 4,
     PEER_TRIES = 2,
     ASK_FIRST = 1 << 20,  /* bytes of a body that is not sent before the hub has agreed */
@@ -47,7 +47,7 @@ static const size_t WHOLE_BYTES = (size_t)1 << 40;
 typedef struct http_place {
     char *base;          /* "https://host:8765" */
     char *bucket;        /* the path's first component */
-    char *prefix;        /* what stands before every key: "", or "more/" */
+    char *prefix;        /* prefix of every key: "", or "more/" */
     char *authorization; /* the header, or NULL */
     dl_buf cert, secret; /* PEM of this machine's key; empty: it has none */
     char pin[DL_PIN_TEXT];
@@ -65,7 +65,7 @@ typedef struct http_store {
     bool told_of; /* likewise: an event came */
 } http_store;
 
-/* One call: what prepare and finish need. */
+/* One call: the arguments of prepare and finish. */
 typedef struct call {
     const http_store *s;
     const char *method, *key; /* key "": the bucket */
@@ -84,7 +84,7 @@ typedef struct call {
 
 static diloco_status bad_url(const char *place)
 {
-    /* Behind '#' there may be a join line's token, before '@' a password. */
+    /* A join line's token may follow '#', and a password may precede '@'. */
     const size_t shown = strchr(place, '@') ? 0 : strcspn(place, "#");
     return dl_fail(DILOCO_EINVAL,
                    "http://%.*s%s is not the url of a run at a hub: http://HOST:PORT/RUN, RUN of "
@@ -180,7 +180,7 @@ static diloco_status find_certificate(http_place *p)
     return status ? status : use_certificate(p);
 }
 
-/* What a member gives, in place of what the environment has. */
+/* A member's own credentials, in place of those of the environment. */
 static diloco_status take_access(http_place *p, const dl_peer_access *access)
 {
     p->web.patience = access->patience;
@@ -324,7 +324,7 @@ static void http_close(void *self)
 
 /* ---- objects */
 
-/* Does one connection not fill the line? Where the kernel does not tell, it may be so. */
+/* Return true if one connection may not fill the line, or if the kernel does not report it. */
 static bool is_far(const http_store *s)
 {
     const dl_time trip = dl_web_trip(s->web);
@@ -480,7 +480,7 @@ static diloco_status take_page(void *context, dl_web_exchange *x)
         n += !ended;
     }
     if (ended && c->more && n == 0)
-        return dl_fail(DILOCO_EPROTO, "%s: the hub's listing goes on behind nothing", c->what);
+        return dl_fail(DILOCO_EPROTO, "%s: the hub's listing continues after no key", c->what);
     return ended ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "%s: the hub's listing was cut", c->what);
 }
 

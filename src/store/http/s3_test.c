@@ -1,5 +1,5 @@
-/* s3_test.c - the S3 store against a server that follows a script: what it sends, and what it
- * makes of each answer. tests/servers has the real ones. */
+/* s3_test.c - the S3 store against a scripted server: its requests, and its reaction to each
+ * answer. tests/servers has the real ones. */
 #include "store/wrap/layers.h"
 
 #include "check.h"
@@ -72,7 +72,7 @@ static diloco_status create(dl_store *store, bool *taken)
     return dl_store_create(store, "log/1.json", &span, 1, taken, DL_NEVER);
 }
 
-/* ---- what is sent */
+/* ---- the request that is sent */
 
 TEST(a_create_is_one_signed_conditional_put)
 {
@@ -143,7 +143,7 @@ TEST(the_bucket_is_in_the_path_or_in_the_host)
     CHECK_CONTAINS("\r\nHost: 127.0.0.1:", server.requests[0]);
 }
 
-/* ---- what comes of an answer to a create */
+/* ---- the result of an answer to a create */
 
 static diloco_status create_and_close(bool *taken)
 {
@@ -261,7 +261,7 @@ TEST(credentials_that_stay_expired_are_named)
     CHECK_CONTAINS("session token has expired", diloco_error_text());
 }
 
-/* From an endpoint of the container's kind, at the same server: good for so many seconds. */
+/* From an endpoint of the container's kind, at the same server: valid for that many seconds. */
 static void will_hand_out(const char *token, int seconds)
 {
     static char text[512];
@@ -351,7 +351,8 @@ TEST(a_foreign_key_with_a_control_character_does_not_end_a_listing)
                           "<Contents><Key>p/a%2F1</Key><Size>7</Size></Contents>"
                           "<Contents><Key>p/a%2F1%00</Key><Size>8</Size></Contents>"
                           "<EncodingType>url</EncodingType></ListBucketResult>");
-    /* A service that does not know encoding-type: what looks like an escape is the key's own. */
+    /* A service that does not know encoding-type: a text that looks like an escape is part of the
+     * key. */
     will_answer("200 OK", "",
                 LIST_HEAD
                 "<IsTruncated>false</IsTruncated>"
@@ -370,7 +371,7 @@ TEST(a_foreign_key_with_a_control_character_does_not_end_a_listing)
 TEST(a_listing_that_lies_is_refused)
 {
     static const char *const bodies[] = {
-        LIST_HEAD "<IsTruncated>true</IsTruncated></ListBucketResult>", /* behind nothing */
+        LIST_HEAD "<IsTruncated>true</IsTruncated></ListBucketResult>", /* after no key */
         LIST_HEAD "<Contents><Key>q/a</Key></Contents></ListBucketResult>",
         LIST_HEAD "<Contents><Key>p/b</Key></Contents><Contents><Key>p/a</Key></Contents>"
                   "</ListBucketResult>",
@@ -438,7 +439,7 @@ TEST(urls_that_cannot_be_are_refused_before_any_request)
         {"s3://bucket?region=host.org%2F", "no name of a region"},
         {"s3://bucket?region=", "no name of a region"},
         {"s3://bucket?speed=9", "no option \"speed\""},
-        {"s3://bucket?region=a&region=b", "stands twice"},
+        {"s3://bucket?region=a&region=b", "is given twice"},
         {"s3://bucket?region", "option=value"},
         {"s3://bucket?part_mib=0", "part_mib=0 is not a number from 1"},
         {"s3://bucket?parallel=17", "from 1 to 16"},

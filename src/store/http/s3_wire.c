@@ -124,7 +124,7 @@ diloco_status dl_s3_dress(dl_bucket *b, dl_web_exchange *x, const dl_bucket_requ
 void dl_s3_list(dl_bucket_request *r, const char *prefix, const char *after, const char *marker,
                 const char *max)
 {
-    (void)marker; /* a listing continues behind its last key */
+    (void)marker; /* a listing continues after its last key */
     dl_bucket_query(r, "list-type", "2");
     dl_bucket_query(r, "encoding-type", "url"); /* a foreign key may have what XML cannot hold */
     dl_bucket_query(r, "max-keys", max);
@@ -229,10 +229,9 @@ static diloco_status complete(dl_bucket *b, const char *name, upload *u, size_t 
     dl_buf_deinit(&body);
     if (status || !u->gone) return status;
     DL_TRY(dl_bucket_ask(b, &head, note_length, u, 0, until));
-    return u->len == total
-               ? DILOCO_OK
-               : dl_fail(DILOCO_EUNREACHABLE, "%s in %s: its upload was ended by somebody else",
-                         name, b->label);
+    return u->len == total ? DILOCO_OK
+                           : dl_fail(DILOCO_EUNREACHABLE,
+                                     "%s in %s: another process ended its upload", name, b->label);
 }
 
 static diloco_status abandon(dl_bucket *b, const char *name, const char *id, dl_time until)
@@ -271,7 +270,7 @@ diloco_status dl_s3_upload(dl_bucket *b, const char *name, const dl_span *spans,
     return dl_fail(status, "%s%s", text, left ? " (its parts stay until they are swept)" : "");
 }
 
-/* ---- uploads that nobody ended */
+/* ---- unfinished uploads */
 
 typedef struct orphans {
     dl_bucket *b;

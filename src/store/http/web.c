@@ -5,8 +5,8 @@
  *     free --begin--> due --start--> running --settle--> free (finished), or due again, later
  *
  *  1. exchanges begin in order, and number i only when all below i - width + 1 are finished;
- *  2. the first failure of anybody (web->failure) is the batch's: no sink, prepare or finish is
- *     called after it, so its text stands;
+ *  2. the first failure of any exchange (web->failure) is the batch's: no sink, prepare or finish
+ *     is called after it, so its text remains;
  *  3. the loop looks at `until` and the abort flag at least every DL_STORE_SLICE. */
 #include "store/http/web_parts.h"
 
@@ -30,7 +30,7 @@
 #define PAUSE_MAX       (5 * DL_SECOND)
 #define RETRY_AFTER_MAX 30
 #define PATIENCE        (30 * DL_SECOND)
-#define NO_NAME         "a request" /* of an exchange that nobody prepared yet */
+#define NO_NAME         "a request" /* of an exchange that is not prepared yet */
 
 enum { CONNECT_TIMEOUT_S = 10, SEND_BYTES = 512 << 10, RECEIVE_BYTES = 256 << 10 };
 /* ---- making and unmaking */
@@ -141,7 +141,7 @@ static diloco_status begin_sink(dl_web_slot *s)
     if (s->begun || !s->x.sink.begin) return DILOCO_OK;
     s->begun = true;
     curl_easy_getinfo(s->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &len);
-    if (len < 0) return dl_fail(DILOCO_EPROTO, "%s: the server does not tell a length", s->x.what);
+    if (len < 0) return dl_fail(DILOCO_EPROTO, "%s: the server gives no length", s->x.what);
     return s->x.sink.begin(s->x.sink.context, (size_t)len);
 }
 
@@ -419,10 +419,11 @@ static diloco_status broken(dl_web_slot *s, CURLcode code)
         return dl_fail(DILOCO_EINVAL, "%s: %s", what, why);
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_PINNEDPUBKEYNOTMATCH:
-        return dl_fail(DILOCO_EREFUSED, "%s: the server is not who it should be: %s", what, why);
+        return dl_fail(DILOCO_EREFUSED, "%s: the server's certificate is not trusted: %s", what,
+                       why);
     case CURLE_UNSUPPORTED_PROTOCOL: /* HTTP/0.9, that is, anything */
     case CURLE_WEIRD_SERVER_REPLY:
-        return dl_fail(DILOCO_EPROTO, "%s: what answers is no HTTP server: %s", what, why);
+        return dl_fail(DILOCO_EPROTO, "%s: the server does not speak HTTP: %s", what, why);
     default:
         snprintf(s->trouble, sizeof s->trouble, "%s", why);
         return try_again(s);

@@ -1,9 +1,9 @@
 /* web_read.c - ranges into one stream.
  *
  * Range i is bytes [i * range, (i + 1) * range) of the object. The batch is of one exchange until
- * the head of its answer tells the length; then it grows to all. `turn` is the range whose bytes
- * go straight to the sink; a later one is kept in early[i % width] until its turn. A batch
- * begins range i only when all below i - width + 1 are finished, so width places are enough.
+ * the head of its answer gives the length; then it grows to all. `turn` is the range whose bytes go
+ * straight to the sink; a later one is kept in early[i % width] until its turn. A batch begins
+ * range i only when all below i - width + 1 are finished, so width places are enough.
  *
  *  1. the sink hears the length once, and then each byte once, in order;
  *  2. every answer but the first was asked for with If-Match on the first one's ETag, and its
@@ -31,7 +31,7 @@ typedef struct reading {
     bool complete[DL_WEB_WIDTH]; /* that range is finished, and waits for its turn */
 } reading;
 
-/* ---- what an answer is of */
+/* ---- the range and object of an answer */
 
 /* "bytes 0-99/1234"; "bytes 0-0/0" of an empty object, which has no range (RFC 9110, 14.4), is what
  * s3rver says of one that it is still writing. */
@@ -73,7 +73,7 @@ static diloco_status check_head(reading *r, dl_web_exchange *x)
     } else { /* 200: it does not do ranges, which serves for the first one */
         r->whole = true;
         const char *len = dl_web_answer(x, "Content-Length");
-        if (!len) return dl_fail(DILOCO_EPROTO, "%s: the server does not tell a length", x->what);
+        if (!len) return dl_fail(DILOCO_EPROTO, "%s: the server gives no length", x->what);
         total = strtoull(len, NULL, 10);
         if (asked != 0) return dl_fail(DILOCO_EPROTO, "%s: the server does not do ranges", x->what);
     }
@@ -82,7 +82,7 @@ static diloco_status check_head(reading *r, dl_web_exchange *x)
 
 /* ---- bytes */
 
-typedef struct lane { /* of one exchange: who is it? set again for each try */
+typedef struct lane { /* of one exchange: its ETag and range, set again for each try */
     reading *r;
     dl_web_exchange *x;
     bool looked;

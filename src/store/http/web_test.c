@@ -13,7 +13,7 @@ typedef struct asked {
     int again; /* how often finish is not content */
     int port;
 
-    int status; /* what came */
+    int status; /* of the answer */
     char text[256], etag[64];
     dl_time trip;
     size_t delivered[8]; /* at each try */
@@ -188,7 +188,7 @@ TEST(what_does_not_speak_http_is_refused)
     SCRIPT(server, "!SSH-2.0-OpenSSH_9.2\r\n");
     asked a = {.method = "GET", .path = "/"};
     CHECK_STATUS(DILOCO_EPROTO, run_one(&a, &server));
-    CHECK_CONTAINS("no HTTP server", diloco_error_text());
+    CHECK_CONTAINS("does not speak HTTP", diloco_error_text());
     script_stop(&server);
 }
 
@@ -230,7 +230,7 @@ TEST(who_is_not_there_is_unreachable)
 {
     http_script server;
     script_start(&server, NULL, 0);
-    script_stop(&server); /* so nobody listens at its port */
+    script_stop(&server); /* so no process listens at its port */
     asked a = {.method = "GET", .path = "/"};
     CHECK_STATUS(DILOCO_EUNREACHABLE, run_one(&a, &server));
     CHECK_CONTAINS("the thing", diloco_error_text());
