@@ -1,4 +1,4 @@
-/* verdict.h - what the operations of an optimizer step hand to each other in backend memory.
+/* verdict.h - values that the operations of an optimizer step pass to each other in backend memory.
  * Kernels of a device include it, too, so it is the common part of C and C++. */
 #ifndef DL_NN_VERDICT_H
 #define DL_NN_VERDICT_H
@@ -16,9 +16,9 @@ typedef struct dl_verdict {
     float clip_factor; /* 1, or what brings the norm down to `clip` */
 } dl_verdict;
 
-/* What an update needs beside the vectors. */
+/* The scalars of an update. */
 typedef struct dl_hyper {
-    float lr, keep; /* keep: 1 - lr * weight_decay, what decay leaves of a parameter */
+    float lr, keep; /* keep: 1 - lr * weight_decay, the part of a parameter that decay leaves */
     float clip_factor;
     float one_minus_beta1, beta2, one_minus_beta2, root_bc2, eps, step_size;
     float momentum, momentum_weight;

@@ -452,7 +452,7 @@ static uint64_t generation_of(const fields *f)
 }
 
 /* A process that is killed writes no last line, and none at all if it is killed before its record
- * comes to the store. The next process of its replica shows its death. */
+ * reaches the store. The next process of its replica shows its death. */
 static diloco_status take_join(dl_model *m, const char *replica, const fields *f, uint64_t entry)
 {
     dl_lane *lane;

@@ -130,7 +130,7 @@ TEST(a_process_without_a_last_line_has_died_when_the_next_one_joins)
     add_line(&m, "r0", "{\"event\":\"end\",\"entry\":1}");
     add_line(&m, "r0", "{\"event\":\"traffic\"}"); /* of the same process */
     CHECK_INT(6, m.n_happenings);
-    /* Nothing of its first process came to the store. */
+    /* Nothing of its first process reached the store. */
     add_line(&m, "r1", "{\"event\":\"run\",\"life\":\"r1.0001\",\"entry\":1}");
     CHECK_INT(8, m.n_happenings);
     CHECK_STR("death", m.happenings[6].kind);
