@@ -116,9 +116,9 @@ diloco_status dl_run_refuse_twin(const char *replica, dl_store *store)
 /* ---- runs with keys: a name in gen/ without this replica's signature is not this replica's.
  *
  * A replica claims the first free generation after all that it has signed. It finds those by
- * reading. It does not read every name, since anyone may have created a hundred thousand, but the
- * LOOKS names that follow a free one. Generations are created in order. So a signed one is further
- * away only if this replica had to skip that many names. */
+ * reading names in order. It does not read all, since anyone may have created a hundred thousand:
+ * it stops after LOOKS names in a row that it has not signed. Generations are created in order. So
+ * a signed one is further away only if this replica had to skip that many names. */
 
 enum { LOOKS = 256 };
 

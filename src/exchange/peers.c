@@ -345,8 +345,9 @@ static const char *why_not(diloco_status status, const char *reason)
     }
 }
 
-/* After `absent` it may be asked again at once. A member that refuses us may not know our key yet.
- * The pause is at least as long as the request took, or a slow member would cost that each time. */
+/* After `absent` it may be asked again at once. A member that refuses us may not know our key yet,
+ * so its first pause is one heartbeat. A pause is at least as long as the request took, or a slow
+ * member would cost that each time. */
 static void pause_line(const dl_peers *p, row *r, diloco_status status, dl_time took)
 {
     const dl_time patience = dl_time_from_seconds(p->a.config->patience_s);

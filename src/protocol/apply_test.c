@@ -104,7 +104,7 @@ TEST(p7_a_damaged_reading_of_an_entry_is_read_again_first)
     end_world(&w);
 }
 
-TEST(p7_unreadable_entry_is_void_and_leaves_the_roster)
+TEST(p7_an_entry_that_stays_unreadable_is_void_and_changes_nobodys_roster)
 {
     world w;
     make_world(&w, 1);
@@ -461,7 +461,7 @@ TEST_MAIN(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it,
           p13_an_abort_in_the_replicas_absence_leaves_its_training_alone,
           p13_entries_missed_at_the_runs_end_are_adopted_before_done,
           p7_a_damaged_reading_of_an_entry_is_read_again_first,
-          p7_unreadable_entry_is_void_and_leaves_the_roster,
+          p7_an_entry_that_stays_unreadable_is_void_and_changes_nobodys_roster,
           p26_with_a_single_committer_a_broken_chain_stops_the_reader,
           p26_with_a_single_committer_half_an_entry_is_waited_for,
           an_entry_of_another_format_version_stops_the_reader,

@@ -55,9 +55,9 @@ bool dl_closing_is_complete(const dl_closing *c);
 bool dl_closing_has_enough(const dl_closing *c);
 
 /* Returns when an entry that was contributed to at `from` may close without the missing replicas.
- * It is the option, or the longest of a round's time, a sixth of run.patience and the time of four
- * uploads. Without a measured round (0) it is run.patience at least. Each consecutive abort doubles
- * it. */
+ * It is after the option's time, if that is set. Otherwise it is after the larger of a round's time
+ * and a sixth of run.patience, plus the time of four uploads. If no round was measured (0),
+ * run.patience replaces that larger time. Each consecutive abort doubles the whole. */
 dl_time dl_closing_deadline(const dl_config *config, uint64_t n_aborts, dl_time from,
                             double round_s, double upload_s);
 

@@ -99,7 +99,7 @@ TEST(p2_the_learning_rate_of_the_first_entry_is_the_schedules)
 
 /* ---- contributing ----------------------------------------------------------------------- */
 
-TEST(p6_replica_stops_when_it_sees_a_later_generation_of_itself)
+TEST(p6_a_replica_that_sees_a_later_life_of_itself_stops)
 {
     world w;
     make_world(&w, 1);
@@ -742,7 +742,7 @@ TEST_MAIN(p9_claims_count_within_bounds_and_cuts_are_noted,
           p3_saved_training_from_another_base_is_not_sent,
           p4_saved_state_ahead_of_the_log_is_refused,
           p2_the_learning_rate_of_the_first_entry_is_the_schedules,
-          p6_replica_stops_when_it_sees_a_later_generation_of_itself,
+          p6_a_replica_that_sees_a_later_life_of_itself_stops,
           p15_a_former_lifes_contribution_counts_for_the_new_life,
           p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts,
           p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for,
