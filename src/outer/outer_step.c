@@ -348,16 +348,6 @@ static size_t count_local_f32(const dl_outer_step_args *args)
     return n;
 }
 
-/* Dot products say all that the other sums are for. */
-static int count_sums(const dl_combine_plan *plan)
-{
-    if (plan->measure || plan->n_members == 1) return 1;
-    bool even = !plan->combiner->elements;
-    for (size_t m = 1; m < plan->n_members && even; m++)
-        even = plan->coef[m] == plan->coef[0];
-    return even ? 2 : 3;
-}
-
 /* The values that are not known before the contributions are in. */
 static uint64_t bucket_seed(const dl_outer_walk *s)
 {
@@ -421,7 +411,7 @@ static diloco_status make_plan(dl_outer_walk *s, dl_pool *pool)
     }
     if (scratch->rule.mixing == DL_MIX_BUCKETING) measured.bucket_seed = bucket_seed(s);
     dl_combine_plan_finish(plan, &measured);
-    s->n_sums = count_sums(plan);
+    s->n_sums = dl_walk_count_sums(plan);
     /* Of a slice alone the dot product is no fact of the step. */
     for (size_t u = 0; s->args->own && !s->args->count && u < plan->n_used; u++)
         if ((plan->used ? plan->used[u] : u) == s->args->own - 1) s->own = u;

@@ -32,6 +32,7 @@ void dl_walk_discrete(const dl_outer_walk *s);
 /* step_facts.c. The weights of the sum of unit vectors are scaled by the smallest norm, which is
  * returned. A total adds one number of each block. The facts are for the record. */
 double dl_walk_unit_weights(const dl_outer_walk *s);
+int dl_walk_count_sums(const dl_combine_plan *plan); /* of dl_outer_sum */
 double dl_walk_total(const dl_outer_walk *s, const double *sums);
 void dl_walk_facts(const dl_outer_walk *s, double smallest, dl_outer_step_facts *facts);
 

@@ -20,6 +20,16 @@ double dl_walk_unit_weights(const dl_outer_walk *s)
     return smallest;
 }
 
+/* Dot products say all that the other sums are for. */
+int dl_walk_count_sums(const dl_combine_plan *plan)
+{
+    if (plan->measure || plan->n_members == 1) return 1;
+    bool even = !plan->combiner->elements;
+    for (size_t m = 1; m < plan->n_members && even; m++)
+        even = plan->coef[m] == plan->coef[0];
+    return even ? 2 : 3;
+}
+
 double dl_walk_total(const dl_outer_walk *s, const double *sums)
 {
     double sum = 0;

@@ -361,11 +361,11 @@ static void on_eval(dl_report *report, dl_json_value e)
 static bool said_before(dl_report *report, const char *line)
 {
     dl_hash hash = dl_hash_bytes(line, strlen(line));
-    enum { MAX = sizeof report->warned / sizeof *report->warned };
-    size_t kept = report->n_warned < MAX ? report->n_warned : MAX;
+    enum { MAX = sizeof report->said.warned / sizeof *report->said.warned };
+    size_t kept = report->said.n_warned < MAX ? report->said.n_warned : MAX;
     for (size_t i = 0; i < kept; i++)
-        if (dl_hash_equal(report->warned[i], hash)) return true;
-    report->warned[report->n_warned++ % MAX] = hash;
+        if (dl_hash_equal(report->said.warned[i], hash)) return true;
+    report->said.warned[report->said.n_warned++ % MAX] = hash;
     return false;
 }
 

@@ -31,6 +31,8 @@ typedef struct dl_report_said {
     uint64_t evals_next;   /* after the newest evaluation that was said */
     uint64_t evals_behind; /* bit i: that of entry evals_next - 1 - i was, too */
     uint64_t agreements_said;
+    dl_hash warned[32]; /* of warnings */
+    size_t n_warned;
 } dl_report_said;
 
 typedef struct dl_report {
@@ -53,8 +55,6 @@ typedef struct dl_report {
     uint64_t commits, aborts;
     double loss, eval_loss, perplexity, accuracy, loss_after_sync; /* NAN: not known */
     char digest[40];
-    dl_hash warned[32]; /* of warnings that were said */
-    size_t n_warned;
 } dl_report;
 
 /* Progress goes to `out`. DILOCO_ENOMEM. */
