@@ -15,6 +15,14 @@ enum { DL_REPLICA_MAX = 31, DL_LIFE_TEXT = DL_REPLICA_MAX + 1 + 10 + 1 };
 typedef char dl_key[DL_KEY_MAX + 1];
 
 #define DL_LIFE_ANY UINT32_MAX /* as a generation: any */
+
+/* Generations of one replica that have ended, oldest first. */
+enum { DL_FORMERS_MAX = 32 };
+typedef struct dl_formers {
+    uint32_t at[DL_FORMERS_MAX];
+    size_t n;
+} dl_formers;
+
 enum { DL_GENERATION_MAX = 9999999 };
 
 /* One generation of a replica (PROTOCOL: generation). */

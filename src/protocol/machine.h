@@ -336,9 +336,8 @@ typedef struct dl_machine_args {
     const char *run;
     const dl_identity *identity; /* which keys may create entries; NULL: every process may */
     dl_life self;
-    /* A generation of this replica that has certainly ended; if it was the single committer, this
-     * one takes over (P26). Without a name: unknown. */
-    dl_life former;
+    dl_formers formers;  /* of self's replica. If one of them is the single committer, this
+                          * generation takes over from it (P26) */
     dl_control *control; /* of the state, borrowed; the machine advances it */
     dl_pace *pace; /* borrowed; holds the captures; the machine reports applied entries to it */
     const dl_outer *outer;

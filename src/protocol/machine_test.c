@@ -474,7 +474,8 @@ TEST(p26_restarted_single_committer_takes_over)
     world w;
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
-    w.control.committer = w.args.former = life_of("r0", 7);
+    w.control.committer = life_of("r0", 7);
+    w.args.formers = (dl_formers){.at = {5, 7, 9}, .n = 3}; /* 9 ended before it took over */
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK(a->step.draft->takeover && !a->step.draft->commit);

@@ -54,11 +54,15 @@ dl_request dl_decide_compute(dl_machine *m)
     return dl_decide_of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
 }
 
-/* P26: a restarted committer keeps its role. Any other replica needs `diloco takeover`. */
+/* P26: this generation takes over from an ended one of its own. For any other committer an operator
+ * has to run `diloco takeover`. */
 static bool inherits(const dl_machine *m)
 {
     const dl_life *only = &m->a.control->committer;
-    return only->replica[0] && dl_life_equal(only, &m->a.former);
+    if (strcmp(only->replica, m->a.self.replica) != 0) return false;
+    for (size_t i = 0; i < m->a.formers.n; i++)
+        if (m->a.formers.at[i] == only->generation) return true;
+    return false;
 }
 
 static dl_request take_over(dl_machine *m)

@@ -243,13 +243,16 @@ void dl_driver_release(dl_driver *d)
 }
 
 bool dl_driver_saved_now(const dl_driver *d, dl_pace_saved *out, dl_hash *bases,
-                         uint32_t *generation)
+                         uint32_t *generation, dl_formers *formers)
 {
+    const dl_life *only = &dl_driver_control(d)->committer;
     const dl_state *state = dl_exec_state(d->a.exec);
     for (int f = 0; f < state->manifest->n_fragments; f++)
         bases[f] = state->now[f].digest;
     out->weight = d->stops.weight;
     *generation = d->a.self.generation;
+    *formers = (dl_formers){.n = 0};
+    if (only->replica[0] && !dl_life_equal(only, &d->a.self)) *formers = d->a.formers;
     return dl_pace_save(&d->pace, out);
 }
 

@@ -21,7 +21,8 @@ typedef struct dl_driver_args {
     dl_exec *exec;
     dl_record *record;
     const dl_runfile *run;
-    dl_life self, former; /* former: machine.h */
+    dl_life self;
+    dl_formers formers; /* machine.h */
     double store_timeout_s;
     uint64_t early; /* schedule.h: this replica's own */
     bool beside;    /* the exchange has a thread of its own */
@@ -92,7 +93,7 @@ void dl_driver_halt(dl_driver *driver);
  */
 void dl_driver_hold(dl_driver *driver);
 bool dl_driver_saved_now(const dl_driver *driver, dl_pace_saved *out, dl_hash *bases,
-                         uint32_t *generation);
+                         uint32_t *generation, dl_formers *formers);
 void dl_driver_release(dl_driver *driver);
 
 /* Calls `copy` with the current state, which does not change meanwhile. */

@@ -465,7 +465,7 @@ diloco_status dl_exchange_create(dl_driver *d)
         .run = run->id,
         .identity = &run->identity,
         .self = d->a.self,
-        .former = d->a.former,
+        .formers = d->a.formers,
         .control = dl_driver_control(d),
         .pace = &d->pace,
         .outer = state->outer,

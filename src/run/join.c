@@ -136,7 +136,8 @@ static diloco_status save_local(diloco_run *run)
     f.next_sample = run->trained.at.next_sample;
     f.manifest = run->file.manifest.digest;
     f.threads = (uint32_t)dl_pool_size(run->pool);
-    const bool again = dl_driver_saved_now(run->driver, &f.pace, run->room.bases, &f.generation);
+    const bool again =
+        dl_driver_saved_now(run->driver, &f.pace, run->room.bases, &f.generation, &f.formers);
     for (size_t i = 0; i < run->trained.n_fragments; i++) {
         f.fragments[i] = (dl_local_fragment){.stats = run->trained.work[i],
                                              .loss_sum = run->trained.loss_sum[i],
@@ -268,14 +269,18 @@ static diloco_status work_for_clients(void *user, bool *worked)
     return run->workers.hands.work(run->workers.hands.user, worked);
 }
 
-/* This process holds the lock on the state, so the generation that saved it has ended. */
-static dl_life former_life(const diloco_run *run, const dl_local_facts *facts)
+/* The lock on the state proves that the generation which saved it has ended, as have those that it
+ * found ended itself. It may have ended before it took over from one of them. */
+static dl_formers former_lives(const diloco_run *run, const dl_local_facts *facts)
 {
-    dl_life former = {.generation = 0};
-    if (!run->join.resumed || facts->generation == DL_LIFE_ANY) return former;
-    memcpy(former.replica, run->self.replica, sizeof former.replica);
-    former.generation = facts->generation;
-    return former;
+    if (!run->join.resumed || facts->generation == DL_LIFE_ANY) return (dl_formers){.n = 0};
+    dl_formers formers = facts->formers;
+    if (formers.n == DL_FORMERS_MAX) { /* the oldest is forgotten */
+        formers.n--;
+        memmove(formers.at, formers.at + 1, formers.n * sizeof formers.at[0]);
+    }
+    formers.at[formers.n++] = facts->generation;
+    return formers;
 }
 
 static bool may_commit(const diloco_run *run)
@@ -331,7 +336,7 @@ static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
                                  .record = &run->record,
                                  .run = &run->file,
                                  .self = run->self,
-                                 .former = former_life(run, facts),
+                                 .formers = former_lives(run, facts),
                                  .store_timeout_s = run->config.store_timeout_s,
                                  .early = run->join.early,
                                  .beside = run->join.beside,

@@ -257,6 +257,17 @@ static void write_pace(dl_json *j, const dl_pace_saved *p)
     dl_json_end(j);
 }
 
+static void write_formers(dl_json *j, const dl_formers *formers)
+{
+    dl_json_array(j, "formers");
+    for (size_t i = 0; i < formers->n; i++) {
+        dl_json_object(j, NULL);
+        dl_json_u64(j, "generation", formers->at[i]);
+        dl_json_end(j);
+    }
+    dl_json_end(j);
+}
+
 static diloco_status write_facts(dl_buf *out, const dl_local_facts *f)
 {
     dl_json j;
@@ -266,6 +277,7 @@ static diloco_status write_facts(dl_buf *out, const dl_local_facts *f)
     dl_json_str(&j, "run", f->run);
     dl_json_str(&j, "replica", f->replica);
     if (f->generation != DL_LIFE_ANY) dl_json_u64(&j, "generation", f->generation);
+    if (f->formers.n) write_formers(&j, &f->formers);
     write_pace(&j, &f->pace);
     dl_json_u64(&j, "step", f->step);
     dl_json_u64(&j, "shard", f->shard);
@@ -320,6 +332,21 @@ static diloco_status read_takes(dl_pace_saved *p, dl_json_value array, size_t n_
     return DILOCO_OK;
 }
 
+static diloco_status read_formers(dl_formers *formers, dl_json_value array)
+{
+    *formers = (dl_formers){.n = 0};
+    if (array.type == DL_JSON_MISSING) return DILOCO_OK;
+    if (array.type != DL_JSON_ARRAY) return dl_fail(DILOCO_EPROTO, "\"formers\" is not a list");
+    for (dl_json_iter it = dl_json_each(array); dl_json_next(&it);) {
+        if (it.index == DL_FORMERS_MAX || it.value.type != DL_JSON_OBJECT)
+            return dl_fail(DILOCO_EPROTO, "\"formers\" is not a list of at most %d generations",
+                           DL_FORMERS_MAX);
+        DL_TRY(dl_json_read_u32(&formers->at[it.index], it.value, "generation", DL_GENERATION_MAX));
+        formers->n = it.index + 1;
+    }
+    return DILOCO_OK;
+}
+
 static diloco_status read_facts(dl_local_facts *f, const char *text, size_t len)
 {
     dl_json_value o;
@@ -329,6 +356,7 @@ static diloco_status read_facts(dl_local_facts *f, const char *text, size_t len)
     f->generation = DL_LIFE_ANY;
     if (dl_json_get(o, "generation").type != DL_JSON_MISSING)
         DL_TRY(dl_json_read_u32(&f->generation, o, "generation", UINT32_MAX));
+    DL_TRY(read_formers(&f->formers, dl_json_get(o, "formers")));
     DL_TRY(dl_json_read_u64(&f->pace.position, o, "position", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&f->pace.folded, o, "entry", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&f->pace.next_adopt, o, "next_adopt", UINT64_MAX));

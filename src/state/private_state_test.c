@@ -127,10 +127,12 @@ TEST(local_state_comes_back_to_the_bit)
     scene_begin(&s, "round");
     CHECK_STATUS(DILOCO_ENOENT, load(&s, &facts, true));
     saved = s.t;
+    s.facts.formers = (dl_formers){.at = {3, 70000}, .n = 2};
     CHECK_OK(save(&s));
     fill(&s.t, 2);
     CHECK_OK(load(&s, &facts, true));
     CHECK_BYTES(&saved, &s.t, sizeof saved);
+    CHECK(facts.formers.n == 2 && facts.formers.at[0] == 3 && facts.formers.at[1] == 70000);
     CHECK(facts.pace.folded == 12 && facts.pace.position == 6000 && facts.step == UINT64_MAX);
     CHECK(facts.pace.next_adopt == 11 && facts.pace.n_taken == 13);
     CHECK(facts.pace.base == 7 && facts.pace.weight == 0.25f);
@@ -301,6 +303,7 @@ TEST(whole_file_of_another_run_is_refused)
     check_edited("\\\"entry\\\"", "\\\"entri\\\"", DILOCO_EPROTO, "entry");
     check_edited("\\\"mute\\\":true", "\\\"mute\\\":null", DILOCO_EPROTO, "mute");
     check_edited("\\\"base\\\"", "\\\"bass\\\"", DILOCO_EPROTO, "base");
+    check_edited("\\\"threads\\\":2", "\\\"formers\\\":2", DILOCO_EPROTO, "formers");
     check_edited("\"facts\":\"", "\"facts\":1", DILOCO_EPROTO, "safetensors");
     check_edited("\"data_offsets\"", "\"data_offsetz\"", DILOCO_EPROTO, "safetensors");
 }

@@ -75,7 +75,24 @@ hub_dies() {
     ended_well "$1"
 }
 
+# The single committer dies, and then its next generation before it has taken over (PROTOCOL P26). The
+# third one takes over from the first.
+committer_dies_twice() {
+    n=$((n + 1))
+    set -- diloco train tiny.toml --store "$(store)" --set "run.state_dir=state$n" \
+        --set run.single_committer=r0
+    for death in first second; do
+        expect 1 env DIE_AT=before:link:/log/0000000004. DIE_ONCE="$PWD/$death$n" LD_PRELOAD="$shim" \
+            "$@" --set run.restarts=0
+        [ -e "$death$n" ] || fail "$where: no $death death of the committer"
+    done
+    expect 0 timeout 60 "$@"
+    diloco log "$(store)" --json | grep -q 'takes over from r0' || fail "no generation took over"
+    expect 0 diloco verify "$(store)"
+}
+
 if [ "$where" = file ]; then
+    committer_dies_twice
     dies "before upload, its state saved" after:rename:/r1/
     dies "in the middle of an upload" before:link:/c/0000000003/r1.
     dies "behind an upload" after:link:/c/0000000003/r1.
