@@ -45,30 +45,6 @@ TEST(plan_counts_the_combiners_memory)
     free(config);
 }
 
-/* The same file is compiled a second time, and its backends are then trap backends. */
-static bool on_a_device(void)
-{
-    dl_backend *b;
-    CHECK_OK(dl_backend_create(&b, "cpu"));
-    const bool apart = !b->ops->in_host_memory;
-    dl_backend_destroy(b);
-    return apart;
-}
-
-TEST(host_copies_of_a_device_are_planned)
-{
-    diloco_memory_plan p;
-    const uint64_t some = on_a_device();
-    dl_config *config = fixture_config("diloco");
-    CHECK_OK(diloco_train_plan(&p, config));
-    CHECK_INT(some * (2 * p.local + p.moments), p.copies);
-    free(config);
-    config = fixture_config("data_parallel");
-    CHECK_OK(diloco_train_plan(&p, config));
-    CHECK_INT(some * (2 * p.local + p.gradient), p.copies);
-    free(config);
-}
-
 /* ---- against a process that trains */
 
 /* Train in a process of its own; the most memory it had. */
@@ -136,7 +112,7 @@ TEST(alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_paralle
     dl_config *vanilla = wide("diloco"), *parallel = wide("data_parallel");
     CHECK_OK(diloco_train_plan(&p, vanilla));
     const double more = (double)measure(vanilla) - (double)measure(parallel);
-    const double model = 4 * (double)p.parameters + (double)p.copies;
+    const double model = 4 * (double)p.parameters;
     CHECK(model > 8e6); /* so that pages and stacks do not count */
     if (more > 2 * model) CHECK_FAIL("%.1f MB more, the model has %.1f", more * 1e-6, model * 1e-6);
     free(vanilla), free(parallel);
@@ -149,7 +125,6 @@ TEST(the_library_says_what_it_is)
     CHECK(diloco_cores() >= 1);
 }
 
-TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter, host_copies_of_a_device_are_planned,
-          plan_counts_the_combiners_memory,
+TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter, plan_counts_the_combiners_memory,
           alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_parallel,
           plan_matches_the_memory_of_a_training_process, the_library_says_what_it_is)

@@ -78,11 +78,9 @@ typedef struct emulated_last_words {
     char text[EMULATED_TEXT];
 } emulated_last_words;
 
-/* Where both processes map the memory. ThreadSanitizer allows few places. */
-#if defined(__SANITIZE_THREAD__)
-#define EMULATED_BASE 0x2000000000ull
-#else
-#define EMULATED_BASE 0x600000000000ull
+/* Where both processes map the memory: above AddressSanitizer's shadow and below its heap. */
+#ifndef EMULATED_BASE
+#define EMULATED_BASE 0x300000000000ull
 #endif
 #define EMULATED_DEVICE_BYTES (16ull << 30) /* addresses, none is used twice */
 #define EMULATED_PINNED       (EMULATED_BASE + EMULATED_DEVICE_BYTES)

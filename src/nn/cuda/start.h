@@ -21,8 +21,7 @@ static inline void dl_cuda_product(const dl_pass *p, const dl_cuda_product_argum
     DL_CUDA_START(p, "dl_product", a->m * a->n, *a);
 }
 
-/* sum[j] = the sum over i < rows of x[i][j], or added; in an order that depends on rows alone.
- * `partial` f32[dl_cuda_chunks(rows)][columns]. */
+/* Chunks of positions: a thread adds up each, and another pass adds the chunks. */
 static inline size_t dl_cuda_chunks(size_t rows)
 {
     return (rows + DL_CUDA_CHUNK - 1) / DL_CUDA_CHUNK;

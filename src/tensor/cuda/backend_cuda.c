@@ -213,6 +213,7 @@ static void destroy(dl_backend *self)
 {
     gpu *g = (gpu *)self;
     if (g->context && g->cuda.context_set(g->context) == DL_CUDA_SUCCESS) {
+        if (g->stream) (void)g->cuda.stream_wait(g->stream); /* it may still read the stage */
         for (size_t i = 0; i < g->n_modules; i++)
             (void)g->cuda.module_unload(g->modules[i]);
         if (g->stage) (void)g->cuda.host_release(g->stage);
