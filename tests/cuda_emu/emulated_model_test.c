@@ -11,11 +11,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { VOCAB = 70, CONTEXT = 37, MAX_ROWS = 3, MOST = 60000 };
+/* MAX_ROWS * CONTEXT is more than a block of threads. */
+enum { VOCAB = 70, CONTEXT = 37, MAX_ROWS = 7, MOST = 60000 };
 
 typedef struct outcome {
     double loss, eval;
-    uint64_t n_correct;
+    uint64_t n_correct, n_correct_of_equals;
     size_t n;
     float logits[VOCAB], once[MOST], twice[MOST];
 } outcome;
@@ -71,6 +72,10 @@ static void run_model(outcome *out, dl_backend *b, const shape *s)
     CHECK_OK(dl_model_take_loss(model, &loss));
     out->eval = loss.sum;
     CHECK_OK(dl_model_logits(model, out->logits, inputs, 7));
+    dl_backend_zero(b, parameters, out->n * sizeof(float)); /* all logits are equal then */
+    CHECK_OK(dl_model_eval(model, inputs, targets, s->rows));
+    CHECK_OK(dl_model_take_loss(model, &loss));
+    out->n_correct_of_equals = loss.n_correct;
     CHECK_OK(dl_backend_sync(b));
     dl_model_destroy(model);
     dl_pool_destroy(pool);
@@ -103,6 +108,7 @@ static void check_model(const shape *s, size_t ways)
         CHECK_NEAR(want.loss, got.loss, 1e-6 * want.loss);
         CHECK_NEAR(want.eval, got.eval, 1e-6 * want.eval);
         CHECK_INT(want.n_correct, got.n_correct);
+        CHECK_INT(want.n_correct_of_equals, got.n_correct_of_equals);
         check_near(want.once, got.once, want.n, "gradient");
         check_near(want.twice, got.twice, want.n, "added gradient");
         check_near(want.logits, got.logits, VOCAB, "logit");
