@@ -206,7 +206,8 @@ class Packages(unittest.TestCase):
             "WANDB_MODE": "offline", "WANDB_DIR": str(cls.folder), "WANDB_SILENT": "true",
             "MLFLOW_TRACKING_URI": f"sqlite:///{cls.folder}/mlflow.db", "HF_HUB_OFFLINE": "1",
             "TRACKIO_DIR": str(cls.folder / "trackio"), "PYTHONPATH": str(root / "python")}
-        cls.diloco("train", "tiny.toml", "--store", "a", "--quiet")
+        cls.diloco("train", "tiny.toml", "--store", "a", "--quiet", "--set",
+                   "run.track=tensorboard:events")
 
     @classmethod
     def diloco(cls, *args):
@@ -259,6 +260,27 @@ class Packages(unittest.TestCase):
 
     def test_trackio_has_the_curves_of_the_page(self):
         self.check("trackio", read_trackio)
+
+    def test_tensorboard_has_the_curves_of_the_page(self):
+        """A replica writes these files itself while it trains, so no sidecar is needed."""
+        if importlib.util.find_spec("tensorboard") is None:
+            print("left out of track_test: TensorBoard (not installed)")
+            return
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        page, evaluated = self.page(), {}
+        for replica in ("r0", "r1"):
+            events = EventAccumulator(str(self.folder / "events" / replica))
+            events.Reload()
+            for tag in ("loss/entry", "entry/similarity", "entry/update_norm", "entry/members"):
+                curve = {e.step: e.value for e in events.Scalars(tag)}
+                self.assertEqual(sorted(curve), page["entry"], tag)
+                for entry, shown in zip(page["entry"], page[PAGE[tag]]):
+                    self.assertAlmostEqual(curve[entry], shown, delta=1e-5 * max(1, abs(shown)),
+                                           msg=f"{tag} at {entry}")
+            if "loss/validation" in events.Tags()["scalars"]:  # replicas evaluate in turns
+                evaluated.update({e.step: e.value for e in events.Scalars("loss/validation")})
+        for step, shown in zip(page["position"], page["eval"]):
+            self.assertAlmostEqual(evaluated[step], shown, delta=1e-4)
 
     def test_a_missing_package_is_refused_by_name(self):
         done = subprocess.run([_program.path(), "track", "a", "--to", "paper"], cwd=self.folder,
