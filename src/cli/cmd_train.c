@@ -92,8 +92,9 @@ const dl_command dl_command_train = {
     .summary = "start a run, or resume it with the same command",
     .details = "CONFIG is a TOML file; values come from the defaults, the preset, the file and\n"
                "the flags, later ones winning. Without run.store the log is kept in runs/<name\n"
-               "of CONFIG>. Ctrl-C stops after the current step, and the same command resumes,\n"
-               "to equal bits.",
+               "of CONFIG>. A terminal of 72 columns and 18 lines shows the screen of diloco\n"
+               "watch; --quiet does not. Ctrl-C stops after the current step, and the same\n"
+               "command resumes, to equal bits.",
     .flags = DL_FLAGS(DL_FLAG_REPLICAS, DL_FLAG_ROLE, DL_FLAG_STORE, DL_FLAG_COORD, DL_FLAG_SEED,
                       DL_FLAG_PRESET, DL_FLAG_RECORD, DL_FLAG_RUN_LINK, DL_FLAG_SET,
                       DL_FLAG_PRINT_CONFIG, DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
