@@ -11,17 +11,18 @@ import torch
 from ._base import adapter_facts, take_mode
 from ._guards import Unique, check_two, claim, release
 from ._run import Run
-from ._state import check_trains, pieces
+from ._state import KeepInner, check_trains, pieces, take_keep
 from ._torch import Binding, Fragments, named_buffers, named_tensors
 from .errors import DiffersError, InvalidError
 
 
 def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], replica: str,
-         fragments: Fragments, keep_inner_state: bool, extra: Mapping[str, Any],
+         fragments: Fragments, keep_inner_state: KeepInner, extra: Mapping[str, Any],
          options: Dict[str, Any], group: Any = None, pipeline: bool = False) -> Binding:
     """A model and its inner optimizer, bound to a run and joined to it."""
     parameters, buffers = named_tensors(source)
     exchange = take_mode(options)
+    keeps = take_keep(keep_inner_state, options)
     check_two(inner, options.get("outer_optimizer"))
     check_trains(inner, (p for _, p in parameters))
     opened: Any = run
@@ -39,7 +40,7 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
     def buffers_now() -> Mapping[str, Any]:
         return dict(named_buffers(source)) if isinstance(source, torch.nn.Module) else {}
     return Binding(opened, parameters, buffers, fragments=fragments,
-                   private=lambda island: pieces(inner, island, keep_inner_state, extra,
+                   private=lambda island: pieces(inner, island, keeps, extra,
                                                 pipeline),
                    buffers_now=buffers_now, group=group, optimizer=type(inner).__name__,
                    exchange=exchange, facts=adapter_facts(source), pipeline=pipeline)
@@ -82,7 +83,8 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
     ``scheduler``: the inner learning rate's, which ``step`` then steps as well, so that what is
     saved at a due point is whole. ``extra``: other things with ``state_dict`` and
     ``load_state_dict`` of plain values (a data loader's place), saved as they are when ``step`` is
-    called. Inner state is never reset, averaged or sent. ``group``: a process group or device mesh
+    called. Inner state is never reset, averaged or sent. ``keep_inner_state``: True saves it at each due
+    point of the first fragment, "entry:N" every N entries; False does not keep it. ``group``: a process group or device mesh
     whose ranks are one replica, because they hold the same parameters (DDP) or shards of them.
     Rank 0 of them talks to the store. The ranks of FSDP and tensor parallelism are found by their
     mesh. ``pipeline``: each rank of ``group`` has a stage of its own, whose tensors have the names
@@ -97,7 +99,7 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
     def __init__(self, params: Any, inner_optimizer: Any,
                  run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
                  fragments: Fragments = None, scheduler: Any = None,
-                 keep_inner_state: bool = True, extra: Optional[Mapping[str, Any]] = None,
+                 keep_inner_state: KeepInner = True, extra: Optional[Mapping[str, Any]] = None,
                  group: Any = None, pipeline: bool = False, exchange: Optional[str] = None,
                  **options: Any) -> None:
         if exchange is not None:  # a mode, or the run's topology of that name

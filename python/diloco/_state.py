@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import collections
 import json
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+import re
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import torch
 
@@ -338,6 +339,24 @@ def _of_ranks(name: str, mine: Any, island: Island) -> Dict[str, Any]:
     sizes = island.tell(island.gather(mine.room().numel()))
     return {f"{name}.stage{rank}": OfRank(mine if rank == island.rank else None, rank, size, island)
             for rank, size in enumerate(sizes)}
+
+
+KeepInner = Union[bool, str]
+
+
+def take_keep(keep: KeepInner, options: Dict[str, Any]) -> bool:
+    """Whether inner state is kept; "entry:N" also sets how often it is saved. InvalidError: it is
+    neither, or ``options`` has another run.save_every."""
+    if isinstance(keep, bool):
+        return keep
+    match = re.fullmatch(r"entry:([1-9][0-9]*)", keep) if isinstance(keep, str) else None
+    if match is None:
+        raise InvalidError(f"keep_inner_state={keep!r}: it is True, False, or \"entry:N\", which saves "
+                           "the private state every N entries")
+    if options.setdefault("run__save_every", int(match[1])) != int(match[1]):
+        raise InvalidError(f"keep_inner_state={keep!r} and run__save_every="
+                           f"{options['run__save_every']} differ: pass one of them")
+    return True
 
 
 def pieces(inner: Any, island: Island, keep_inner_state: bool, extra: Mapping[str, Any],

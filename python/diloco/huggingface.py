@@ -18,6 +18,7 @@ from transformers import TrainerCallback
 
 from ._optimizer import bind, ranks
 from ._run import Run
+from ._state import KeepInner
 from ._torch import Binding, Fragments
 
 
@@ -50,7 +51,7 @@ class DiLoCoCallback(TrainerCallback):
     """
 
     def __init__(self, run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
-                 fragments: Fragments = None, keep_inner_state: bool = True,
+                 fragments: Fragments = None, keep_inner_state: KeepInner = True,
                  **options: Any) -> None:
         self._what = (run, replica, fragments, keep_inner_state, options)
         self.binding: Optional[Binding] = None

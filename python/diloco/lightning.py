@@ -18,6 +18,7 @@ from lightning.pytorch.callbacks import Callback
 
 from ._optimizer import bind, number, ranks
 from ._run import Run
+from ._state import KeepInner
 from ._torch import Binding, Fragments
 from .errors import RefusedError
 
@@ -82,7 +83,7 @@ class DiLoCoCallback(Callback):
     """
 
     def __init__(self, run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
-                 fragments: Fragments = None, keep_inner_state: bool = True,
+                 fragments: Fragments = None, keep_inner_state: KeepInner = True,
                  samples: Optional[int] = None, **options: Any) -> None:
         super().__init__()
         self._what = (run, replica, fragments, keep_inner_state, options)

@@ -132,6 +132,16 @@ class Arithmetic(InScratch):
         with self.assertRaisesRegex(ValueError, "in fragments 0 and 1"):
             _torch.fragment_numbers(list(model.named_parameters()), [model, model[0]])
 
+    def test_keep_inner_state_says_how_often_it_is_saved(self):
+        for keep, every in ((True, "1"), ("entry:3", "3")):
+            opt = self.optimizer(small(), keep_inner_state=keep, sync_every=2, rounds=3)
+            self.assertEqual(opt.run.setting("run.save_every"), every)
+            opt.close()
+        for keep, options, why in (("entry:0", {}, "every N entries"), ("each", {}, "every N entries"),
+                                   ("entry:2", {"run__save_every": 4}, "pass one of them")):
+            with self.assertRaisesRegex(diloco.InvalidError, why):
+                self.optimizer(small(), keep_inner_state=keep, sync_every=2, rounds=3, **options)
+
     def test_tensors_without_elements_are_left_out(self):
         for restart in (False, True):
             model = small()

@@ -58,21 +58,60 @@ static void narrow_delta(float *g, const float *before, const float *after, size
     dl_delta(g, g, after, n);
 }
 
-/* Computes the movement of the fragment's tensors, or copies their gradients. */
-static void form_g(const dl_exec *x, uint32_t fragment, float *g)
+/* ---- passes over a fragment's floats ----------------------------------------------------
+ *
+ * The threads of the trainer's pool share a pass. Borders are multiples of DL_BLOCK, all is
+ * elementwise, and the norm is a sum of blocks in order: the threads do not show in the bits. A
+ * chunk stays in the cache for all that is done with it. */
+
+enum { CHUNK = 8 * DL_BLOCK };
+
+typedef struct pass {
+    const dl_exec *x;
+    uint32_t fragment;
+    float *g;                /* capturing */
+    float mix;               /* adopting */
+    size_t bad[DL_POOL_MAX]; /* first bad element that each thread met; SIZE_MAX: none */
+} pass;
+
+typedef struct range {
+    size_t begin, end;
+} range;
+
+static bool is_discrete(const dl_local_tensor *t)
 {
-    const float *before = anchor(x, fragment);
-    for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
+    return t->region == DL_INTEGERS || t->region == DL_BOOLEANS;
+}
+
+/* Call fn on tensor i's elements [skip, skip + n), for each tensor that has some in the range. */
+typedef void (*piece_fn)(const pass *p, size_t i, size_t skip, size_t n);
+
+static void each_piece(const pass *p, range r, piece_fn fn)
+{
+    const dl_exec *x = p->x;
+    for (size_t i = x->capture.first[p->fragment]; i < x->capture.first[p->fragment + 1]; i++) {
         const dl_local_tensor *t = &x->capture.local[i];
-        const float *gradient = x->a.gradients ? x->a.gradients[x->capture.tensor_of[i]] : NULL;
-        if (t->region == DL_INTEGERS || t->region == DL_BOOLEANS) continue;
-        if (gradient)
-            memcpy(g + t->begin, gradient, t->count * sizeof *g);
-        else if (narrow_type(x, i))
-            narrow_delta(g + t->begin, before + t->begin, t->data, t->count, narrow_type(x, i));
-        else
-            dl_delta(g + t->begin, before + t->begin, t->data, t->count);
+        const size_t begin = dl_size_max(r.begin, t->begin);
+        const size_t end = dl_size_min(r.end, t->begin + t->count);
+        if (!is_discrete(t) && begin < end) fn(p, i, begin - t->begin, end - begin);
     }
+}
+
+/* How far a tensor moved, or its gradient. */
+static void form_piece(const pass *p, size_t i, size_t skip, size_t n)
+{
+    const dl_exec *x = p->x;
+    const dl_local_tensor *t = &x->capture.local[i];
+    const float *gradient = x->a.gradients ? x->a.gradients[x->capture.tensor_of[i]] : NULL;
+    const float *before = anchor(x, p->fragment) + t->begin + skip;
+    const float *after = (const float *)t->data + skip;
+    float *g = p->g + t->begin + skip;
+    if (gradient)
+        memcpy(g, gradient + skip, n * sizeof *g);
+    else if (narrow_type(x, i))
+        narrow_delta(g, before, after, n, narrow_type(x, i));
+    else
+        dl_delta(g, before, after, n);
 }
 
 static void copy_discrete(const dl_exec *x, uint32_t fragment, unsigned char *out)
@@ -86,10 +125,9 @@ static void copy_discrete(const dl_exec *x, uint32_t fragment, unsigned char *ou
     }
 }
 
-static diloco_status check_g(const dl_exec *x, uint32_t fragment, const float *g, size_t n)
+static diloco_status check_g(const dl_exec *x, uint32_t fragment, const float *g, size_t bad)
 {
-    const size_t bad = dl_first_bad(g, n, DL_ELEMENT_BOUND);
-    if (bad == n) return DILOCO_OK;
+    if (bad == SIZE_MAX) return DILOCO_OK;
     size_t index;
     const dl_manifest_tensor *t =
         dl_manifest_locate(&x->a.run->manifest, (int)fragment, bad, &index);
@@ -100,26 +138,58 @@ static diloco_status check_g(const dl_exec *x, uint32_t fragment, const float *g
                    t->name, index, x->state.control.entry, (double)g[bad]);
 }
 
-static void add_residual(const dl_exec *x, uint32_t fragment, float *g, size_t n)
+static void add_residual(const pass *p, range r)
 {
-    const float beta = (float)x->a.run->config.error_feedback;
-    const float *e = x->capture.residual + x->capture.f32_at[fragment];
-    for (size_t i = 0; i < n; i++)
-        g[i] = fmaf(beta, e[i], g[i]);
+    const float beta = (float)p->x->a.run->config.error_feedback;
+    const float *e = p->x->capture.residual + p->x->capture.f32_at[p->fragment];
+    for (size_t i = r.begin; i < r.end; i++)
+        p->g[i] = fmaf(beta, e[i], p->g[i]);
+}
+
+static void capture_part(void *context, int part, int n_parts)
+{
+    pass *p = context;
+    size_t begin, end;
+    dl_part_range(&begin, &end, n_floats(p->x, p->fragment), DL_BLOCK, part, n_parts);
+    dl_fp_state fp = dl_fp_enter();
+    for (range r = {.begin = begin}; r.begin < end; r.begin = r.end) {
+        r.end = dl_size_min(end, r.begin + CHUNK);
+        each_piece(p, r, form_piece);
+        for (size_t at = r.begin; at < r.end; at += DL_BLOCK)
+            p->x->capture.norm2[at / DL_BLOCK] =
+                dl_block_norm2(p->g + at, dl_size_min(r.end - at, DL_BLOCK));
+        if (p->x->capture.residual) add_residual(p, r);
+        const size_t bad = dl_first_bad(p->g + r.begin, r.end - r.begin, DL_ELEMENT_BOUND);
+        if (r.begin + bad < r.end) p->bad[part] = dl_size_min(p->bad[part], r.begin + bad);
+    }
+    dl_fp_leave(fp);
+}
+
+/* g of a fragment with its residual, and the norm without it. Returns the index of the first
+ * element that is not usable; SIZE_MAX: none. */
+static size_t form_g(const dl_exec *x, uint32_t fragment, float *g, double *norm)
+{
+    pass p = {.x = x, .fragment = fragment, .g = g};
+    size_t bad = SIZE_MAX;
+    double norm2 = 0;
+    for (int part = 0; part < DL_POOL_MAX; part++)
+        p.bad[part] = SIZE_MAX;
+    dl_pool_run(x->a.trainer_pool, capture_part, &p);
+    for (size_t at = 0; at < n_floats(x, fragment); at += DL_BLOCK)
+        norm2 += x->capture.norm2[at / DL_BLOCK];
+    for (int part = 0; part < DL_POOL_MAX; part++)
+        bad = dl_size_min(bad, p.bad[part]);
+    *norm = sqrt(norm2);
+    return bad;
 }
 
 diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment,
                            const dl_train_stats *stats)
 {
-    const size_t n = n_floats(x, fragment);
     dl_capture *c = &x->capture.at[entry % x->capture.n];
     DL_TRY(dl_mirrors_pull(x->a.mirrors, (int)fragment));
     if (x->capture.shares_next) c->g = x->state.next[fragment].theta;
-    dl_fp_state fp = dl_fp_enter();
-    form_g(x, fragment, c->g);
-    c->norm = sqrt(dl_norm2(c->g, n));
-    if (x->capture.residual) add_residual(x, fragment, c->g, n);
-    dl_fp_leave(fp);
+    const size_t bad = form_g(x, fragment, c->g, &c->norm);
     copy_discrete(x, fragment, c->discrete);
     c->entry = entry;
     c->fragment = fragment;
@@ -132,10 +202,28 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment,
     c->base = x->capture.start ? x->capture.start_base[fragment] : x->state.now[fragment].digest;
     c->there = true;
     if (!x->capture.shares_next) dl_state_put_out(&x->state, (int)fragment);
-    return check_g(x, fragment, c->g, n);
+    return check_g(x, fragment, c->g, bad);
 }
 
 /* ---- adopting --------------------------------------------------------------------------- */
+
+static void adopt_piece(const pass *p, size_t i, size_t skip, size_t n)
+{
+    const dl_local_tensor *t = &p->x->capture.local[i];
+    float *local = (float *)t->data + skip;
+    dl_adopt(local, p->x->state.now[p->fragment].theta + t->begin + skip, p->mix, n);
+    if (narrow_type(p->x, i)) dl_round_to(local, local, n, narrow_type(p->x, i));
+}
+
+static void adopt_part(void *context, int part, int n_parts)
+{
+    const pass *p = context;
+    range r;
+    dl_part_range(&r.begin, &r.end, n_floats(p->x, p->fragment), DL_BLOCK, part, n_parts);
+    dl_fp_state fp = dl_fp_enter();
+    each_piece(p, r, adopt_piece);
+    dl_fp_leave(fp);
+}
 
 void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
 {
@@ -146,18 +234,14 @@ void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
     }
     if (dl_mirrors_pull(x->a.mirrors, (int)fragment))
         return; /* the caller of dl_mirrors_check gets the error */
-    dl_fp_state fp = dl_fp_enter();
+    dl_pool_run(x->a.trainer_pool, adopt_part, &(pass){.x = x, .fragment = fragment, .mix = mix});
     for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
         const dl_local_tensor *t = &x->capture.local[i];
-        if (t->region == DL_TRAINED || t->region == DL_AVERAGED) {
-            dl_adopt(t->data, s->theta + t->begin, mix, t->count);
-            if (narrow_type(x, i)) dl_round_to(t->data, t->data, t->count, narrow_type(x, i));
-        } else if (mix != 1 && t->region == DL_INTEGERS)
+        if (mix != 1 && t->region == DL_INTEGERS)
             memcpy(t->data, s->integers + t->begin, t->count * sizeof(int64_t));
-        else if (mix != 1)
+        else if (mix != 1 && t->region == DL_BOOLEANS)
             memcpy(t->data, s->booleans + t->begin, t->count);
     }
-    dl_fp_leave(fp);
     dl_mirrors_push(x->a.mirrors, (int)fragment);
     dl_state_put_out(&x->state, (int)fragment);
 }

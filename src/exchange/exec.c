@@ -122,6 +122,7 @@ static void lay_out_trainer(dl_exec *x, dl_arena *arena)
     x->capture.local = DL_ARENA_ARRAY(arena, dl_local_tensor, x->a.n_tensors);
     x->capture.tensor_of = DL_ARENA_ARRAY(arena, size_t, x->a.n_tensors);
     x->capture.first = DL_ARENA_ARRAY(arena, size_t, n_fragments(x) + 1);
+    x->capture.norm2 = DL_ARENA_ARRAY(arena, double, largest(x).n_trained / DL_BLOCK + 1);
     x->upload.payload = dl_arena_take(arena, x->upload.gap + room);
     if (x->upload.pipelined) x->upload.sent.payload = dl_arena_take(arena, x->upload.gap + room);
     lay_out_beside(x, arena);

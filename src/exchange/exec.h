@@ -39,6 +39,8 @@ typedef struct dl_exec_args {
     diloco_probe_fn probe;   /* check.probe, for a replica that commits; NULL: not measured */
     void *probe_user;
     dl_pool *pool;
+    dl_pool
+        *trainer_pool; /* of the trainer's calls; where `beside`, not `pool`. NULL: no threads */
 } dl_exec_args;
 
 /* Creates an exchange and allocates all its memory. Returns DILOCO_ENOMEM, or DILOCO_EINVAL if an

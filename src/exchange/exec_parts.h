@@ -102,6 +102,7 @@ typedef struct dl_capture_part {
     /* [n] of DL_CONTRIBUTION_HEADER bytes: a capture's facts in the form of its contribution's
      * header, saved beside its arrays. Zeros: no capture. */
     unsigned char *heads;
+    double *norm2; /* [blocks of the largest fragment] of a capture */
     /* f32 of all fragments; fragment f begins at f32_at[f]. NULL: this run does not need it. */
     size_t *f32_at;      /* [n_fragments + 1] */
     float *residual;     /* of error feedback */

@@ -56,10 +56,13 @@ static diloco_status wait_for(dl_driver *d, const dl_stop *stop)
 
 /* ---- stops ------------------------------------------------------------------------------ */
 
-/* Saves once a rotation (P16), or at every stop if a residual would not be consistent later. */
+/* Saves once in run.save_every rotations (P16). If that is each rotation and a residual would not
+ * be consistent later, it saves at every entry. */
 static bool save_is_due(const dl_driver *d, uint64_t entry)
 {
-    return entry % d->pace.schedule.n_fragments == 0 || d->a.run->config.error_feedback > 0;
+    const uint64_t every = d->a.save_every;
+    if (every == 1 && d->a.run->config.error_feedback > 0) return true;
+    return entry % (d->pace.schedule.n_fragments * every) == 0;
 }
 
 static diloco_status take_now(dl_driver *d, uint64_t entry)
@@ -73,20 +76,36 @@ static diloco_status take_now(dl_driver *d, uint64_t entry)
     return status;
 }
 
+static void warn_full(void *driver, const char *why)
+{
+    dl_driver *d = driver;
+    const dl_event_context context = {.replica = d->a.self.replica};
+    dl_event_warn(d->a.record, &context, "unreachable", why);
+}
+
 /* Saves the local state. If the disk is full, it retries for run.store_timeout, as with a store; an
  * interrupt ends that. Nothing is uploaded meanwhile. */
 static diloco_status save(dl_driver *d)
 {
-    const dl_event_context context = {.replica = d->a.self.replica};
     const dl_time patience = dl_time_from_seconds(d->a.store_timeout_s);
     const dl_time give_up = dl_time_after(dl_clock_now(), patience);
     for (bool warned = false;; warned = true) {
         const diloco_status status = d->a.save(d->a.user);
         if (status != DILOCO_EFULL || dl_clock_now() >= give_up || atomic_load(d->a.interrupted))
             return status;
-        if (!warned) dl_event_warn(d->a.record, &context, "unreachable", diloco_error_text());
+        if (!warned) warn_full(d, diloco_error_text());
         dl_clock_sleep(SLICE);
     }
+}
+
+/* Copies the local state, and lets the saver write it. Its contribution is not uploaded before that
+ * is done (driver_exchange.c: contribute). The copy of the last save is written first. */
+static diloco_status save_beside(dl_driver *d)
+{
+    DL_TRY(dl_saver_wait(d->saver, d->a.interrupted));
+    DL_TRY(d->a.copy(d->a.user));
+    dl_saver_begin(d->saver);
+    return DILOCO_OK;
 }
 
 /* Saves before anything of the capture is uploaded. If no other thread uploads, it saves after the
@@ -94,7 +113,7 @@ static diloco_status save(dl_driver *d)
 static diloco_status take(dl_driver *d, uint64_t entry)
 {
     const bool saves = save_is_due(d, entry);
-    if (saves && d->thread.beside) DL_TRY(save(d));
+    if (saves && d->thread.beside) DL_TRY(d->saver ? save_beside(d) : save(d));
     DL_TRY(take_now(d, entry));
     return saves && !d->thread.beside ? save(d) : DILOCO_OK;
 }
@@ -230,6 +249,11 @@ void dl_driver_halt(dl_driver *d)
     dl_driver_settle(d);
     dl_exchange_stop(d);
     dl_background_settle(d->background);
+}
+
+void dl_driver_await_save(dl_driver *d)
+{
+    (void)!dl_saver_wait(d->saver, NULL);
 }
 
 void dl_driver_hold(dl_driver *d)
@@ -413,6 +437,19 @@ static diloco_status make_sending(dl_driver *d)
     return dl_sending_create(&d->sending, &args);
 }
 
+static diloco_status write_state(void *driver)
+{
+    dl_driver *d = driver;
+    return d->a.write(d->a.user);
+}
+
+static diloco_status make_saver(dl_driver *d)
+{
+    const dl_saver_args args = {
+        .write = write_state, .full = warn_full, .user = d, .patience_s = d->a.store_timeout_s};
+    return dl_saver_create(&d->saver, &args);
+}
+
 static diloco_status make(dl_driver *d)
 {
     const dl_background_args background = {.url = d->a.url,
@@ -426,6 +463,7 @@ static diloco_status make(dl_driver *d)
     DL_TRY(make_pace(d));
     DL_TRY(dl_exchange_create(d));
     if (dl_exec_puts_ahead(d->a.exec)) DL_TRY(make_sending(d));
+    if (d->a.copy) DL_TRY(make_saver(d));
     return dl_background_create(&d->background, &background);
 }
 
@@ -454,6 +492,7 @@ void dl_driver_destroy(dl_driver *d)
     if (!d) return;
     dl_exchange_stop(d);
     dl_sending_destroy(d->sending);
+    dl_saver_destroy(d->saver);
     dl_background_destroy(d->background);
     dl_machine_destroy(d->machine);
     dl_arena_deinit(&d->arena);

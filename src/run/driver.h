@@ -24,12 +24,16 @@ typedef struct dl_driver_args {
     dl_life self;
     dl_formers formers; /* machine.h */
     double store_timeout_s;
-    uint64_t early; /* schedule.h: this replica's own */
-    bool beside;    /* the exchange has a thread of its own */
+    uint64_t save_every; /* run.save_every */
+    uint64_t early;      /* schedule.h: this replica's own */
+    bool beside;         /* the exchange has a thread of its own */
     double (*lr)(void *user, uint64_t entry);
     void *lr_user;
     /* Saves the local state before an entry is captured. */
     diloco_status (*save)(void *user);
+    /* The same in two halves, the second beside training; both NULL: training waits for saves. */
+    diloco_status (*copy)(void *user);
+    diloco_status (*write)(void *user); /* on another thread */
     /* Federated; NULL: does nothing. The open entry waits: train one of its sampled clients.
      * *worked: it is worth looking again. */
     diloco_status (*work)(void *user, bool *worked);
@@ -86,6 +90,9 @@ bool dl_driver_done(const dl_driver *driver);
 void dl_driver_settle(dl_driver *driver);
 /* Ends the exchange. */
 void dl_driver_halt(dl_driver *driver);
+
+/* Waits for a save beside training, whatever its result: the caller saves again. */
+void dl_driver_await_save(dl_driver *driver);
 
 /* Between hold and release the log does not move, so everything saved in between is consistent, the
  * residual too. dl_driver_saved_now returns the state to save with the local tensors, and the

@@ -97,6 +97,8 @@ static diloco_status take_snapshot(dl_driver *d, const dl_request *request)
 static void contribute(dl_driver *d, const dl_request *request, dl_reply *reply, dl_time until)
 {
     d->exchange.puts = false;
+    reply->status = dl_saver_wait(d->saver, NULL); /* P16 */
+    if (reply->status) return;
     if (d->sending && dl_sending_now(d->sending) == 1 + request->entry) {
         while (dl_sending_wait(d->sending, SLICE) && !is_to_stop(d))
             ;
@@ -449,6 +451,7 @@ void dl_exchange_stop(dl_driver *d)
 {
     if (!d->thread.started) return;
     atomic_store(&d->thread.quit, true);
+    dl_saver_give_up(d->saver);
     pthread_mutex_lock(&d->thread.lock);
     pthread_cond_broadcast(&d->thread.moved_on);
     pthread_mutex_unlock(&d->thread.lock);

@@ -14,6 +14,7 @@
 #include "run/divergence.h"
 #include "run/driver.h"
 #include "run/due_points.h"
+#include "run/saver.h"
 #include "run/upload_latency.h"
 
 #include <pthread.h>
@@ -73,6 +74,7 @@ struct dl_driver {
     dl_machine *machine;
     dl_background *background;
     dl_sending *sending; /* NULL: uploads are not pipelined */
+    dl_saver *saver;     /* NULL: training waits for saves */
     dl_arena arena;      /* the arrays of the pace and of the trips */
 
     dl_driver_thread thread;

@@ -113,6 +113,7 @@ struct diloco_run {
     dl_run_folders folders;
     dl_peers *peers; /* NULL: run.peers is false */
     dl_pool *pool;
+    dl_pool *trainer_pool; /* owned where it is not `pool`: contributions move beside training */
     dl_exec *exec;
     dl_driver *driver;
 

@@ -128,7 +128,8 @@ static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
     }
 }
 
-static diloco_status save_local(diloco_run *run)
+/* Facts to save with the tensors. The driver is held. */
+static dl_local_facts facts_now(diloco_run *run)
 {
     dl_local_facts f = facts_room(run);
     f.step = run->trained.at.step;
@@ -148,21 +149,37 @@ static diloco_status save_local(diloco_run *run)
     memcpy(f.replica, run->replica, sizeof f.replica);
     snprintf(f.isa, sizeof f.isa, "%s", dl_isa_name(dl_isa_chosen()));
     snprintf(f.program, sizeof f.program, "%s", DILOCO_VERSION);
-    return dl_local_save(run->local, &f, run->model.tensors, run->model.n_tensors,
-                         run->model.privates, run->model.n_privates);
+    return f;
+}
+
+static diloco_status save_local(diloco_run *run, bool copies)
+{
+    const dl_run_model *m = &run->model;
+    dl_run_skip(run);
+    DL_TRY(dl_mirrors_pull(m->mirrors, DL_ALL_FRAGMENTS));
+    dl_driver_hold(run->driver);
+    dl_exec_pack_under_way(run->exec);
+    const dl_local_facts f = facts_now(run);
+    const diloco_status status =
+        copies
+            ? dl_local_copy(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates,
+                            run->trainer_pool)
+            : dl_local_save(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates);
+    dl_driver_release(run->driver);
+    return status;
+}
+
+/* Clients have a private state each, and their process has none. */
+static bool keeps_state(const diloco_run *run)
+{
+    return run->local && !dl_config_federated(&run->config);
 }
 
 diloco_status dl_run_save_local(diloco_run *run)
 {
-    if (!run->local || dl_config_federated(&run->config))
-        return DILOCO_OK; /* clients have their own state */
-    dl_run_skip(run);
-    DL_TRY(dl_mirrors_pull(run->model.mirrors, DL_ALL_FRAGMENTS));
-    dl_driver_hold(run->driver);
-    dl_exec_pack_under_way(run->exec);
-    const diloco_status status = save_local(run);
-    dl_driver_release(run->driver);
-    return status;
+    if (!keeps_state(run)) return DILOCO_OK;
+    dl_driver_await_save(run->driver);
+    return save_local(run, false);
 }
 
 /* Saves the local state at a due point (P16). Gradients are a function of the shared state and the
@@ -171,6 +188,31 @@ static diloco_status save_at_due_point(void *user)
 {
     diloco_run *run = user;
     return run->model.has_gradients ? DILOCO_OK : dl_run_save_local(run);
+}
+
+static diloco_status copy_at_due_point(void *user)
+{
+    return save_local(user, true);
+}
+
+static diloco_status write_copy(void *user)
+{
+    diloco_run *run = user;
+    return dl_local_write(run->local);
+}
+
+/* Take the memory for saves beside training. Without it training waits for them. */
+static bool can_save_beside(diloco_run *run)
+{
+    const dl_run_model *m = &run->model;
+    if (!keeps_state(run) || !run->join.beside || !run->config.save_beside || m->has_gradients)
+        return false;
+    if (!dl_local_reserve(run->local, m->tensors, m->n_tensors, m->privates, m->n_privates,
+                          run->pool))
+        return true;
+    dl_log(DILOCO_LOG_WARN, "%s: training waits while it is saved (run.save_beside)",
+           diloco_error_text());
+    return false;
 }
 
 static void warn_if_machine_differs(diloco_run *run, const dl_local_facts *facts)
@@ -259,7 +301,8 @@ static diloco_status make_exec(diloco_run *run)
         .peers = run->peers,
         .probe = run->config.check_probe > 0 ? run->hooks.probe : NULL,
         .probe_user = run->hooks.probe_user,
-        .pool = run->pool};
+        .pool = run->pool,
+        .trainer_pool = run->trainer_pool};
     return dl_exec_create(&run->exec, &args);
 }
 
@@ -330,6 +373,7 @@ static diloco_status make_peers(diloco_run *run)
 
 static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
 {
+    const bool saves_beside = can_save_beside(run);
     const dl_driver_args args = {.url = dl_store_url(run->store),
                                  .store = run->store,
                                  .exec = run->exec,
@@ -338,11 +382,14 @@ static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
                                  .self = run->self,
                                  .formers = former_lives(run, facts),
                                  .store_timeout_s = run->config.store_timeout_s,
+                                 .save_every = (uint64_t)run->config.save_every,
                                  .early = run->join.early,
                                  .beside = run->join.beside,
                                  .lr = run->hooks.lr,
                                  .lr_user = run->hooks.lr_user,
                                  .save = save_at_due_point,
+                                 .copy = saves_beside ? copy_at_due_point : NULL,
+                                 .write = saves_beside ? write_copy : NULL,
                                  .fresh = dl_run_fresh,
                                  .user = run,
                                  .work = run->workers.hands.work ? work_for_clients : NULL,
@@ -417,6 +464,15 @@ static diloco_status must_be_able_to_probe(const diloco_run *run)
                    "this program has not said how (diloco_run_on_probe)");
 }
 
+/* The exchange may use its pool while the trainer captures, copies and adopts. */
+static diloco_status make_pools(diloco_run *run)
+{
+    const int n_threads = threads_of(&run->config);
+    DL_TRY(dl_pool_create(&run->pool, n_threads));
+    run->trainer_pool = run->pool;
+    return run->join.beside ? dl_pool_create(&run->trainer_pool, n_threads) : DILOCO_OK;
+}
+
 static diloco_status join(diloco_run *run)
 {
     dl_local_facts facts;
@@ -425,7 +481,7 @@ static diloco_status join(diloco_run *run)
     DL_TRY(take_memory(run));
     facts = facts_room(run);
     begin_progress(run);
-    DL_TRY(dl_pool_create(&run->pool, threads_of(&run->config)));
+    DL_TRY(make_pools(run));
     DL_TRY(open_local(run));
     const diloco_status claimed = dl_run_claim_life(&run->self, run->store, run->replica,
                                                     &run->file, &run->config, run->signer);
@@ -472,11 +528,12 @@ void dl_run_unjoin(diloco_run *run)
     dl_exec_destroy(run->exec);
     dl_peers_destroy(run->peers);
     dl_local_close(run->local);
+    if (run->trainer_pool != run->pool) dl_pool_destroy(run->trainer_pool);
     dl_pool_destroy(run->pool);
     run->driver = NULL;
     run->exec = NULL;
     run->peers = NULL;
     run->local = NULL;
-    run->pool = NULL;
+    run->pool = run->trainer_pool = NULL;
     run->join.joined = run->join.resumed = false;
 }

@@ -8,6 +8,7 @@
  * The lock is flock on an open file, so it ends with the process, however that ends. */
 #include "state/private_state.h"
 
+#include "base/free_memory.h"
 #include "base/safetensors.h"
 #include "log/fields.h"
 #include "tensor/manifest.h"
@@ -48,6 +49,8 @@ struct dl_local {
     dl_st_tensor *parts;
     dl_span *spans;
     part_name *names;
+    unsigned char *copy; /* of all parts, one after the other; NULL: none is reserved */
+    size_t copy_len;
 };
 
 /* ---- the folder */
@@ -149,6 +152,7 @@ void dl_local_close(dl_local *local)
     free(local->parts);
     free(local->spans);
     free(local->names);
+    free(local->copy);
     free(local);
 }
 
@@ -376,7 +380,7 @@ static diloco_status read_facts(dl_local_facts *f, const char *text, size_t len)
 
 /* ---- saving */
 
-static diloco_status save(dl_local *local, const dl_local_facts *facts)
+static diloco_status make_header(dl_local *local, const dl_local_facts *facts)
 {
     DL_TRY(write_facts(&local->facts, facts));
     const char *text = dl_buf_str(&local->facts);
@@ -386,14 +390,18 @@ static diloco_status save(dl_local *local, const dl_local_facts *facts)
     DL_TRY(dl_st_header(&local->header, local->parts, local->n_parts, meta,
                         sizeof meta / sizeof *meta));
     local->spans[0] = (dl_span){local->header.data, local->header.len};
+    return DILOCO_OK;
+}
 
+static diloco_status write_file(dl_local *local)
+{
     dl_digest_stream stream;
     char hex[DL_HASH_HEX + 1];
+    memcpy(local->header.data + DIGITS_AT, zeros, DL_HASH_HEX); /* again after an error */
     dl_digest_begin(&stream);
     for (size_t i = 0; i <= local->n_parts; i++)
         dl_digest_add(&stream, local->spans[i].data, local->spans[i].len);
     dl_hash_to_hex(hex, dl_digest_end(&stream));
-    DL_ASSERT(memcmp(local->header.data + DIGITS_AT, zeros, DL_HASH_HEX) == 0);
     memcpy(local->header.data + DIGITS_AT, hex, DL_HASH_HEX);
     return dl_file_write(local->path, local->spans, local->n_parts + 1);
 }
@@ -404,8 +412,76 @@ diloco_status dl_local_save(dl_local *local, const dl_local_facts *facts,
 {
     DL_ASSERT(dl_run_id_ok(facts->run));
     diloco_status status = describe_all(local, tensors, n_tensors, privates, n_privates);
-    if (!status) status = save(local, facts);
+    if (!status) status = make_header(local, facts);
+    return status ? dl_fail_context(status, "local state") : dl_local_write(local);
+}
+
+diloco_status dl_local_write(dl_local *local)
+{
+    const diloco_status status = write_file(local);
     return status ? dl_fail_context(status, "local state") : DILOCO_OK;
+}
+
+/* ---- saving beside training */
+
+typedef struct copying {
+    unsigned char *to;
+    const dl_span *from;
+    size_t n, len;
+} copying;
+
+static void copy_part(void *context, int part, int n_parts)
+{
+    enum { GRAIN = 4096 };
+    const copying *c = context;
+    size_t begin, end, at = 0;
+    dl_part_range(&begin, &end, c->len, GRAIN, part, n_parts);
+    for (size_t i = 0; i < c->n && at < end; at += c->from[i++].len) {
+        const size_t first = dl_size_max(begin, at);
+        const size_t last = dl_size_min(end, at + c->from[i].len);
+        if (first < last)
+            memcpy(c->to + first, (const unsigned char *)c->from[i].data + (first - at),
+                   last - first);
+    }
+}
+
+/* Touch each page, so that the first copy is as fast as the next ones. */
+static void touch_part(void *context, int part, int n_parts)
+{
+    enum { PAGE = 4096 };
+    const copying *c = context;
+    size_t begin, end;
+    dl_part_range(&begin, &end, c->len, PAGE, part, n_parts);
+    if (begin < end) memset(c->to + begin, 0, end - begin);
+}
+
+diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors, size_t n_tensors,
+                               const dl_private *privates, size_t n_privates, dl_pool *pool)
+{
+    DL_TRY(describe_all(local, tensors, n_tensors, privates, n_privates));
+    const size_t len = dl_spans_len(local->spans + 1, local->n_parts);
+    if (len > dl_memory_free() / 2 || !(local->copy = malloc(dl_size_max(len, 1))))
+        return dl_fail(DILOCO_ENOMEM, "no memory for a copy of %zu bytes of private state", len);
+    local->copy_len = len;
+    dl_pool_run(pool, touch_part, &(copying){.to = local->copy, .len = len});
+    return DILOCO_OK;
+}
+
+diloco_status dl_local_copy(dl_local *local, const dl_local_facts *facts,
+                            const diloco_tensor *tensors, size_t n_tensors,
+                            const dl_private *privates, size_t n_privates, dl_pool *pool)
+{
+    DL_ASSERT(dl_run_id_ok(facts->run) && local->copy);
+    diloco_status status = describe_all(local, tensors, n_tensors, privates, n_privates);
+    if (!status) status = make_header(local, facts);
+    if (status) return dl_fail_context(status, "local state");
+    copying c = {local->copy, local->spans + 1, local->n_parts, local->copy_len};
+    DL_ASSERT(dl_spans_len(c.from, c.n) == c.len);
+    dl_pool_run(pool, copy_part, &c);
+    const unsigned char *at = local->copy;
+    for (size_t i = 1; i <= local->n_parts; at += local->spans[i++].len)
+        local->spans[i].data = at;
+    return DILOCO_OK;
 }
 
 /* ---- loading */

@@ -8,6 +8,7 @@
 #define DL_STATE_PRIVATE_STATE_H
 
 #include "base/hash.h"
+#include "base/thread.h"
 #include "log/layout.h"
 #include "log/train_stats.h"
 #include "protocol/pace.h"
@@ -65,6 +66,21 @@ void dl_local_close(dl_local *local);
 DL_MUST_CHECK diloco_status dl_local_save(dl_local *local, const dl_local_facts *facts,
                                           const diloco_tensor *tensors, size_t n_tensors,
                                           const dl_private *privates, size_t n_privates);
+
+/* A save in two halves, so that the second can run beside training: copy what dl_local_save would
+ * write, then write the copy. dl_local_reserve takes the memory of the copies, once, for these
+ * tensors and privates; DILOCO_ENOMEM: they would take more than half of the free memory. */
+DL_MUST_CHECK diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors,
+                                             size_t n_tensors, const dl_private *privates,
+                                             size_t n_privates, dl_pool *pool);
+/* After dl_local_reserve, with tensors and privates of the same sizes. */
+DL_MUST_CHECK diloco_status dl_local_copy(dl_local *local, const dl_local_facts *facts,
+                                          const diloco_tensor *tensors, size_t n_tensors,
+                                          const dl_private *privates, size_t n_privates,
+                                          dl_pool *pool);
+/* Atomic, and may be repeated after an error. On any thread, while no other function works on
+ * `local`. */
+DL_MUST_CHECK diloco_status dl_local_write(dl_local *local);
 
 /* Loads the saved state. The caller sets facts->fragments, n_fragments, pace.takes and
  * pace.fragments. Returns DILOCO_ENOENT if nothing was saved. Returns DILOCO_EPROTO if the file is

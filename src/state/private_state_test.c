@@ -539,7 +539,37 @@ TEST(a_folder_that_cannot_be_made_is_an_error)
     dl_local_close(NULL);
 }
 
-TEST_MAIN(local_state_comes_back_to_the_bit,
+TEST(a_copy_keeps_what_was_there_while_training_continues)
+{
+    scene s;
+    dl_pool *pool;
+    dl_local_facts facts = {.step = 0};
+    scene_begin(&s, "copy");
+    const trainer then = s.t;
+    CHECK_OK(dl_pool_create(&pool, 3));
+    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, pool));
+    for (int round = 0; round < 2; round++) {
+        s.t = then;
+        CHECK_OK(
+            dl_local_copy(s.local, &s.facts, s.tensors, N_TENSORS, s.privates, N_PRIVATES, pool));
+        fill(&s.t, 99); /* the next steps */
+        CHECK_OK(dl_local_write(s.local));
+        CHECK_OK(dl_local_write(s.local)); /* again, as after an error: the same file */
+        CHECK_OK(load(&s, &facts, true));
+        CHECK(!memcmp(&then, &s.t, sizeof then));
+        CHECK(facts.step == s.facts.step);
+    }
+    fill(&s.t, 5); /* and a save that is not beside training still works */
+    const trainer now = s.t;
+    CHECK_OK(save(&s));
+    fill(&s.t, 6);
+    CHECK_OK(load(&s, &facts, true));
+    CHECK(!memcmp(&now, &s.t, sizeof now));
+    dl_pool_destroy(pool);
+    scene_end(&s);
+}
+
+TEST_MAIN(a_copy_keeps_what_was_there_while_training_continues, local_state_comes_back_to_the_bit,
           a_later_save_replaces_an_earlier_one_and_survives_a_restart,
           saving_again_allocates_nothing, tensors_may_stay_as_they_are,
           a_replica_with_nothing_of_its_own_saves_its_facts,

@@ -43,6 +43,21 @@ dies() {
     ended_well "$1"
 }
 
+# dies_beside WHAT DIE_AT SETTING…: a replica of a run with overlap dies, whose state is saved beside
+# training. The run ends and verifies; P16 promises no equal bits here.
+dies_beside() {
+    what=$1
+    at=$2
+    shift 2
+    n=$((n + 1))
+    expect 0 env DIE_AT="$at" DIE_ONCE="$PWD/once$n" LD_PRELOAD="$shim" \
+        diloco train tiny.toml --store "$(store)" --set "run.state_dir=state$n" \
+        --set server.diloco.overlap_steps=5 "$@"
+    grep -q 'was killed by signal 9 (Killed); started again' out || fail "$where: no death $what seen"
+    [ -e "once$n" ] || fail "$where: no replica died $what"
+    digest "$(store)" >digest
+}
+
 # STO-15: every replica does, after its upload; the entry completes from the stored objects, and no
 # replica puts anything again.
 all_die() {
@@ -94,6 +109,10 @@ committer_dies_twice() {
 if [ "$where" = file ]; then
     committer_dies_twice
     dies "before upload, its state saved" after:rename:/r1/
+    dies_beside "while its state is written" before:rename:/r1/
+    dies_beside "after its state was written, before the upload" after:rename:/r1/
+    dies_beside "in the middle of an upload" before:link:/c/0000000003/r1.
+    dies_beside "three entries after its last save" after:link:/c/0000000003/r1. --set run.save_every=5
     dies "in the middle of an upload" before:link:/c/0000000003/r1.
     dies "behind an upload" after:link:/c/0000000003/r1.
     all_die

@@ -67,6 +67,12 @@
       .needs = "swarm.consensus = log") \
     X(PATH, state_dir, "run.state_dir", "", "path", 0, \
       "Folder for the private state of replicas; none keeps none. Default: STORE.local/HOST beside a folder, under runs/ for a URL.") \
+    X(BOOL, save_beside, "run.save_beside", "true", "", 0, \
+      "Save the private state beside training, from a copy of it in memory, where contributions move beside training, too. A replica without free memory of twice its size saves while training waits.", \
+      .applies_when = "swarm.consensus = log") \
+    X(INT(1, 1e6), save_every, "run.save_every", "1", "entries", 0, \
+      "Entries of each fragment from one save of the private state to the next at due points. A replica that is killed resumes from its last save.", \
+      .applies_when = "swarm.consensus = log") \
     X(CHOICE(dl_policy), roster, "run.roster", "trusted", "", 0, \
       "Rule of admission to a new run: any replica that reaches the store (trusted), or replicas with keys that sign (open, invited, closed). See docs/security.md.", \
       .needs = "swarm.consensus = log") \

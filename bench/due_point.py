@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""due_point.py - how long a due point stops a training loop in PyTorch, and what limits it.
+
+    due_point.py [--parameters 500000000] [--steps 24] [--overlap 22] [--pause 1] [--rounds 4]
+                 [--dir .] [--no-save] LIBRARY...
+
+Each LIBRARY is a folder with libdiloco-train.so; the first is the reference. They take turns, each
+in a process of its own: one replica with AdamW on CPU tensors, over a folder. A step is the inner
+optimizer's step and a pause, in which the forward and backward passes would be. The stall is the
+time of opt.step() above the median of all steps, summed over a round. The first round is left out,
+and the last, which has no later steps to overlap with. Let --overlap be long enough for an exchange:
+training waits for a result that is not there yet. Beside it: one copy of the due bytes (parameters
+and moments), and the bandwidths of a save and of a plain file. bench/loop.md has results. Needs:
+diloco on PYTHONPATH, torch.
+"""
+import argparse
+import math
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+TENSORS = 16
+
+
+def replica(args, folder):
+    import torch
+    import diloco
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            n = args.parameters // TENSORS
+            self.w = torch.nn.ParameterList(torch.nn.Parameter(torch.randn(n))
+                                            for _ in range(TENSORS))
+
+    model = Model()
+    for p in model.parameters():
+        p.grad = torch.full_like(p, 1e-3)
+    inner = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    options = {"server.diloco.overlap_steps": args.overlap}
+    if args.no_save:
+        options["run.state_dir"] = "none"
+    took, save = [], math.nan
+    with diloco.DiLoCoOptimizer(model, inner, f"{folder}/run", "r0", sync_every=args.steps,
+                                rounds=args.rounds, codec="int4", replicas=1,
+                                options=options) as opt:
+        while not opt.done:
+            time.sleep(args.pause)
+            began = time.monotonic()
+            opt.step()
+            took.append(time.monotonic() - began)
+            if len(took) == args.steps * (args.rounds - 1):
+                began = time.monotonic()
+                opt.save()
+                save = time.monotonic() - began
+    plain = statistics.median(took)
+    rounds = [took[i * args.steps:(i + 1) * args.steps] for i in range(1, args.rounds - 1)]
+    stall = statistics.median(sum(max(0, t - plain) for t in r) for r in rounds)
+    print(plain, stall, 12 * args.parameters / save)
+
+
+def copy_seconds(n):
+    """Of 12 bytes a parameter, once, into memory that is there already."""
+    import torch
+    a, b, took = torch.ones(3 * n), torch.ones(3 * n), []
+    for _ in range(5):
+        began = time.monotonic()
+        b.copy_(a)
+        took.append(time.monotonic() - began)
+    return statistics.median(took)
+
+
+def disk_rate(folder, n_bytes):
+    """Bytes a second of a plain file, written in pieces and synced."""
+    piece, at = os.urandom(1 << 20) * 32, f"{folder}/plain"
+    began = time.monotonic()
+    fd = os.open(at, os.O_CREAT | os.O_WRONLY)
+    for _ in range(max(1, n_bytes // len(piece))):
+        os.write(fd, piece)
+    os.fsync(fd)
+    os.close(fd)
+    took = time.monotonic() - began
+    os.unlink(at)
+    return max(1, n_bytes // len(piece)) * len(piece) / took
+
+
+def turn(args, folder, library):
+    command = [sys.executable, __file__, "--replica", folder]
+    for name in ("parameters", "steps", "overlap", "pause", "rounds"):
+        command += [f"--{name}", str(getattr(args, name))]
+    out = subprocess.run(command + ["--no-save"] * args.no_save, check=True, capture_output=True,
+                         text=True, env={**os.environ, "DILOCO_LIBRARY": library}).stdout
+    return [float(x) for x in out.split()]
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("libraries", nargs="*")
+    p.add_argument("--parameters", type=int, default=500_000_000)
+    p.add_argument("--steps", type=int, default=24)
+    p.add_argument("--overlap", type=int, default=22)
+    p.add_argument("--pause", type=float, default=1)
+    p.add_argument("--rounds", type=int, default=4)
+    p.add_argument("--turns", type=int, default=3)
+    p.add_argument("--dir", type=pathlib.Path, default=".")
+    p.add_argument("--no-save", action="store_true")
+    p.add_argument("--replica", help=argparse.SUPPRESS)
+    args = p.parse_args()
+    if args.replica:
+        return replica(args, args.replica)
+    due = 12 * args.parameters
+    print(f"{args.parameters:,} parameters, {due / 1e9:.1f} GB due, overlap {args.overlap} of {args.steps}")
+    stalls = {library: [] for library in args.libraries}
+    for number in range(args.turns):
+        for library in args.libraries:
+            with tempfile.TemporaryDirectory(dir=args.dir) as folder:
+                plain, stall, save = turn(args, folder, library)
+                rate = disk_rate(folder, min(due, 1 << 30))
+            stalls[library].append(stall)
+            print(f"turn {number}: {library}: step {plain:.2f} s, stall {stall:.2f} s, "
+                  f"save {save / 1e6:.0f} MB/s; copy {copy_seconds(args.parameters):.2f} s, "
+                  f"disk {rate / 1e6:.0f} MB/s",
+                  flush=True)
+    reference = statistics.median(stalls[args.libraries[0]])
+    for library, seconds in stalls.items():
+        median = statistics.median(seconds)
+        print(f"{library}: {median:.2f} s a round, {reference / median:.1f} times shorter")
+
+
+if __name__ == "__main__":
+    main()

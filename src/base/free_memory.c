@@ -1,0 +1,69 @@
+/* free_memory.c - see free_memory.h.
+ *
+ * A cgroup counts the page cache of its files as used. The kernel drops its inactive part before it
+ * refuses memory, so that part is free here. */
+#include "base/free_memory.h"
+
+#include "base/size.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct cgroup_files {
+    const char *limit, *used, *stat, *cache;
+} cgroup_files;
+
+static const cgroup_files versions[] = {
+    {"memory.max", "memory.current", "memory.stat", "inactive_file"},
+    {"memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat",
+     "total_inactive_file"},
+};
+
+/* The number after `name` at the start of a line; an empty name: the file's first number. */
+static bool read_number(uint64_t *out, const char *path, const char *name)
+{
+    char line[256];
+    FILE *f = fopen(path, "re");
+    bool found = false;
+    const size_t len = strlen(name);
+    while (f && !found && fgets(line, sizeof line, f))
+        found = !strncmp(line, name, len) && sscanf(line + len, "%" SCNu64, out) == 1;
+    if (f) fclose(f);
+    return found;
+}
+
+static bool read_in(uint64_t *out, const char *folder, const char *file, const char *name)
+{
+    char path[4200];
+    const int len = snprintf(path, sizeof path, "%s/%s", folder, file);
+    return len > 0 && (size_t)len < sizeof path && read_number(out, path, name);
+}
+
+static size_t left_by(const char *cgroup, const cgroup_files *f)
+{
+    uint64_t limit, used, cache = 0;
+    if (!read_in(&limit, cgroup, f->limit, "") || !read_in(&used, cgroup, f->used, ""))
+        return SIZE_MAX; /* "max": no limit */
+    (void)read_in(&cache, cgroup, f->stat, f->cache);
+    used -= used < cache ? used : cache;
+    const uint64_t left = limit > used ? limit - used : 0;
+    return left < SIZE_MAX ? (size_t)left : SIZE_MAX;
+}
+
+size_t dl_memory_free_of(const char *meminfo, const char *cgroup)
+{
+    uint64_t kib;
+    size_t least = SIZE_MAX, bytes;
+    if (read_number(&kib, meminfo, "MemAvailable:") && dl_size_mul(&bytes, (size_t)kib, 1024))
+        least = bytes;
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
+        least = dl_size_min(least, left_by(cgroup, &versions[i]));
+    return least;
+}
+
+size_t dl_memory_free(void)
+{
+    return dl_memory_free_of("/proc/meminfo", "/sys/fs/cgroup");
+}

@@ -1,0 +1,17 @@
+/* free_memory.h - how much memory this process may still take. */
+#ifndef DL_BASE_FREE_MEMORY_H
+#define DL_BASE_FREE_MEMORY_H
+
+#include <stddef.h>
+
+/* Bytes that the machine has free, page cache included, and that the memory limit of a container
+ * leaves; SIZE_MAX where neither is known. */
+size_t dl_memory_free(void);
+
+/* The same, with its two places as arguments.
+ *
+ *   meminfo  /proc/meminfo
+ *   cgroup   /sys/fs/cgroup: version 2 itself, or version 1 with a folder "memory" */
+size_t dl_memory_free_of(const char *meminfo, const char *cgroup);
+
+#endif

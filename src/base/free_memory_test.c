@@ -1,0 +1,60 @@
+/* free_memory_test.c - free memory, read from made-up files of the kernel. */
+#include "base/free_memory.h"
+
+#include "base/file.h"
+#include "check.h"
+#include "scratch.h"
+
+static const char *root; /* of the test that runs */
+
+/* Put a file below the root, making its folders. */
+static void put(const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    *strrchr(path, '/') = 0;
+    CHECK_OK(dl_dir_make(path));
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    CHECK_OK(dl_file_write(path, &(dl_span){text, strlen(text)}, 1));
+}
+
+static size_t free_now(void)
+{
+    char meminfo[PATH_MAX], cgroup[PATH_MAX];
+    snprintf(meminfo, sizeof meminfo, "%s/meminfo", root);
+    snprintf(cgroup, sizeof cgroup, "%s/cgroup", root);
+    return dl_memory_free_of(meminfo, cgroup);
+}
+
+TEST(the_least_of_machine_and_container_is_free)
+{
+    root = scratch_folder("2");
+    CHECK(free_now() == SIZE_MAX);
+    put("meminfo", "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable: 7000 kB\n");
+    CHECK(free_now() == 7000 * 1024);
+    put("cgroup/memory.max", "max\n");
+    put("cgroup/memory.current", "5000\n");
+    CHECK(free_now() == 7000 * 1024);
+    put("cgroup/memory.max", "8000\n");
+    CHECK(free_now() == 3000);
+    put("cgroup/memory.stat", "anon 1\ninactive_file 1500\n");
+    CHECK(free_now() == 4500);
+    put("cgroup/memory.max", "2000\n");
+    CHECK(free_now() == 0);
+}
+
+TEST(version_1_has_a_folder)
+{
+    root = scratch_folder("1");
+    put("cgroup/memory/memory.limit_in_bytes", "8000\n");
+    put("cgroup/memory/memory.usage_in_bytes", "5000\n");
+    put("cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 2000\n");
+    CHECK(free_now() == 5000);
+}
+
+TEST(this_machine_has_some)
+{
+    CHECK(dl_memory_free() > 0);
+}
+
+TEST_MAIN(the_least_of_machine_and_container_is_free, version_1_has_a_folder, this_machine_has_some)

@@ -1,0 +1,164 @@
+/* saver_test.c - saves on a thread of their own: begin, wait, failures, a full disk, the end. */
+#include "run/saver.h"
+
+#include "check.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* A disk. The write waits until the test opens the gate, and gives what the test has set. */
+typedef struct disk {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool open, entered; /* guarded */
+    atomic_int n_full;  /* writes that find the disk full */
+    atomic_int n_writes, n_reports;
+    diloco_status status;
+} disk;
+
+static void disk_begin(disk *d)
+{
+    memset(d, 0, sizeof *d);
+    CHECK(!pthread_mutex_init(&d->lock, NULL) && !pthread_cond_init(&d->changed, NULL));
+}
+
+static void open_gate(disk *d)
+{
+    pthread_mutex_lock(&d->lock);
+    d->open = true;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void wait_until_entered(disk *d)
+{
+    pthread_mutex_lock(&d->lock);
+    while (!d->entered)
+        pthread_cond_wait(&d->changed, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static diloco_status write_slowly(void *user)
+{
+    disk *d = user;
+    pthread_mutex_lock(&d->lock);
+    d->entered = true;
+    pthread_cond_broadcast(&d->changed);
+    while (!d->open)
+        pthread_cond_wait(&d->changed, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+    atomic_fetch_add(&d->n_writes, 1);
+    if (atomic_load(&d->n_full) > 0 && atomic_fetch_sub(&d->n_full, 1) > 0)
+        return dl_fail(DILOCO_EFULL, "the disk is full");
+    return d->status ? dl_fail(d->status, "the disk is broken") : DILOCO_OK;
+}
+
+static void hear_full(void *user, const char *why)
+{
+    disk *d = user;
+    if (strstr(why, "full")) atomic_fetch_add(&d->n_reports, 1);
+}
+
+static dl_saver *saver_of(disk *d, double patience_s)
+{
+    dl_saver *s = NULL;
+    const dl_saver_args args = {
+        .write = write_slowly, .full = hear_full, .user = d, .patience_s = patience_s};
+    CHECK_OK(dl_saver_create(&s, &args));
+    return s;
+}
+
+TEST(a_save_is_written_while_the_caller_continues)
+{
+    disk d;
+    disk_begin(&d);
+    dl_saver *s = saver_of(&d, 60);
+    CHECK_OK(dl_saver_wait(s, NULL)); /* none is in progress */
+    dl_saver_begin(s);
+    wait_until_entered(&d); /* begin returned although the write has not */
+    CHECK_INT(0, atomic_load(&d.n_writes));
+    open_gate(&d);
+    CHECK_OK(dl_saver_wait(s, NULL));
+    CHECK_INT(1, atomic_load(&d.n_writes));
+    dl_saver_destroy(s);
+}
+
+TEST(an_interrupt_ends_the_wait_and_not_the_save)
+{
+    disk d;
+    atomic_bool interrupted = true;
+    disk_begin(&d);
+    dl_saver *s = saver_of(&d, 60);
+    dl_saver_begin(s);
+    wait_until_entered(&d);
+    CHECK_STATUS(DILOCO_EINTERRUPTED, dl_saver_wait(s, &interrupted));
+    CHECK(!atomic_load(&interrupted));
+    open_gate(&d);
+    CHECK_OK(dl_saver_wait(s, &interrupted));
+    dl_saver_destroy(s);
+}
+
+TEST(a_failure_is_returned_until_the_next_save_begins)
+{
+    disk d;
+    disk_begin(&d);
+    d.status = DILOCO_EIO;
+    open_gate(&d);
+    dl_saver *s = saver_of(&d, 60);
+    dl_saver_begin(s);
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(DILOCO_EIO, dl_saver_wait(s, NULL));
+        CHECK_CONTAINS("broken", diloco_error_text());
+    }
+    d.status = DILOCO_OK;
+    dl_saver_begin(s);
+    CHECK_OK(dl_saver_wait(s, NULL));
+    dl_saver_destroy(s);
+}
+
+TEST(a_full_disk_is_reported_once_and_written_again)
+{
+    disk d;
+    disk_begin(&d);
+    atomic_store(&d.n_full, 3);
+    open_gate(&d);
+    dl_saver *s = saver_of(&d, 600);
+    dl_saver_begin(s);
+    CHECK_OK(dl_saver_wait(s, NULL));
+    CHECK_INT(4, atomic_load(&d.n_writes));
+    CHECK_INT(1, atomic_load(&d.n_reports));
+    dl_saver_destroy(s);
+}
+
+TEST(a_full_disk_is_given_up_at_the_end_of_the_run)
+{
+    disk d;
+    disk_begin(&d);
+    atomic_store(&d.n_full, INT_MAX);
+    open_gate(&d);
+    dl_saver *s = saver_of(&d, 1e9);
+    dl_saver_begin(s);
+    dl_saver_give_up(s);
+    CHECK_STATUS(DILOCO_EFULL, dl_saver_wait(s, NULL));
+    dl_saver_destroy(s);
+}
+
+TEST(destroying_waits_for_the_write)
+{
+    disk d;
+    disk_begin(&d);
+    open_gate(&d);
+    dl_saver *s = saver_of(&d, 60);
+    dl_saver_begin(s);
+    dl_saver_destroy(s);
+    CHECK_INT(1, atomic_load(&d.n_writes));
+    dl_saver_destroy(NULL);
+    CHECK_OK(dl_saver_wait(NULL, NULL));
+}
+
+TEST_MAIN(a_save_is_written_while_the_caller_continues, an_interrupt_ends_the_wait_and_not_the_save,
+          a_failure_is_returned_until_the_next_save_begins,
+          a_full_disk_is_reported_once_and_written_again,
+          a_full_disk_is_given_up_at_the_end_of_the_run, destroying_waits_for_the_write)
