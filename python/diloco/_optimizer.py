@@ -46,11 +46,6 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
                    exchange=exchange, facts=adapter_facts(source), pipeline=pipeline)
 
 
-def number(loss: Any) -> float:
-    """Of a tensor of one element, or a number."""
-    return float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
-
-
 def ranks(size: int) -> Any:
     """A trainer's own ranks as a group; None: there is one."""
     if size < 2 or not torch.distributed.is_initialized():
@@ -138,7 +133,7 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
             self.scheduler.step()
         report, self._report = self._report, {}
         loss = report.pop("loss", math.nan if result is None else result)
-        self.binding.step(number(loss), **report)
+        self.binding.step(loss, **report)
         return result
 
     @property

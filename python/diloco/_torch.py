@@ -314,6 +314,14 @@ def named_tensors(source: Any) -> Tuple[List[Tuple[str, torch.Tensor]],
     return items, []
 
 
+class Step(NamedTuple):
+    """A step that the run has not counted yet, because its loss is still on the device."""
+
+    loss: _copies.Loss
+    samples: int
+    tokens: int
+
+
 class Binding(Unique):
     """Parameters, buffers and an inner optimizer, bound to a run and joined to it.
 
@@ -353,6 +361,8 @@ class Binding(Unique):
         self._private = private(self.island)
         self._survival = Survival([t for _, t in exchanged if t.requires_grad], optimizer)
         self._run: Optional[Run] = None
+        self._uncounted: List[Step] = []
+        self._may_defer = not isinstance(run, Run)  # else the caller may read it.
         self._until = 0  # steps before the next stop, from the last one
         self._steps = 0  # since the last stop
         self.done = False  # the run has ended, and the tensors are the shared model
@@ -374,10 +384,19 @@ class Binding(Unique):
 
     @property
     def run(self) -> Run:
-        """Rank 0's run. InvalidError: another rank of an island has no run."""
+        """Rank 0's run, with all steps counted. InvalidError: another rank of an island has no
+        run."""
         if self._run is None:
             raise InvalidError("only rank 0 of an island of ranks has the run")
+        self._count(wait=True)
         return self._run
+
+    def _count(self, wait: bool) -> None:
+        """Let the run count steps in their order; without ``wait`` up to the first whose loss is
+        still on the device."""
+        while self._run and self._uncounted and (wait or self._uncounted[0].loss.is_here()):
+            step = self._uncounted.pop(0)
+            self._run.step(step.loss.value(), step.samples, step.tokens)
 
     def _join(self) -> None:
         self._down()  # of a new run these are the first values
@@ -440,9 +459,10 @@ class Binding(Unique):
         self.island.lead(lambda: self.run.theta_into(self.run.places))
         self._up()
 
-    def step(self, loss: float = math.nan, samples: int = 1, tokens: int = 0) -> bool:
+    def step(self, loss: Any = math.nan, samples: int = 1, tokens: int = 0) -> bool:
         """One optimizer step is complete on all ranks; True where the model was exchanged or
-        adopted. Raises what Run.step does."""
+        adopted. ``loss``: a number, or a tensor of one, which a step between two stops does not
+        wait for. Raises what Run.step does."""
         self.check_open()
         if self._has_adopted:
             self._has_adopted = False
@@ -451,13 +471,14 @@ class Binding(Unique):
         self._steps += 1
         if self._until > 0:
             if self._run is not None:
-                self._run.step(loss, samples, tokens)
+                self._uncounted.append(Step(_copies.queue.loss(loss), samples, tokens))
+                self._count(wait=not self._may_defer)
             return False
         if self.island.leads:
             self._survival.before(self._steps)
         self._down()
         self._pack()
-        self._finish(lambda: self.run.step(loss, samples, tokens))
+        self._finish(lambda: self.run.step(_copies.queue.loss(loss).value(), samples, tokens))
         return True
 
     def wait(self) -> None:

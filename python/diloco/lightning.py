@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional, Union
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from ._optimizer import bind, number, ranks
+from ._optimizer import bind, ranks
 from ._run import Run
 from ._state import KeepInner
 from ._torch import Binding, Fragments
@@ -120,7 +120,7 @@ class DiLoCoCallback(Callback):
         loss = outputs.get("loss", math.nan) if isinstance(outputs, dict) else outputs
         samples = self._samples or (rows(batch) * trainer.accumulate_grad_batches *
                                     trainer.world_size)
-        self.binding.step(math.nan if loss is None else number(loss), samples)
+        self.binding.step(math.nan if loss is None else loss, samples)
         if self.binding.done:
             trainer.should_stop = True
 

@@ -16,13 +16,32 @@ from diloco import _copies, _torch
 from torch_test import InScratch, adamw
 
 
+class LateLoss:
+    """A loss that is on a device for some time."""
+
+    def __init__(self, late, loss):
+        self._late, self._loss, self._is_here = late, loss, False
+
+    def is_here(self):
+        self._is_here = self._is_here or self._late.draws(0.3)
+        return self._is_here
+
+    def value(self):
+        self._late.n_waits += not self._is_here
+        self._is_here = True
+        return float(self._loss)
+
+
 class Late:
     """Copies as a device makes them: to host memory late and in any order, until they are waited
     for. Host memory holds other values until then."""
 
     def __init__(self, seed):
         self._random, self._queued = random.Random(seed), []
-        self.n_late = 0
+        self.n_late = self.n_waits = 0
+
+    def draws(self, chance):
+        return self._random.random() < chance
 
     def to_host(self, host, source):
         host.fill_(1)
@@ -30,6 +49,9 @@ class Late:
 
     def to_device(self, target, host):
         target.copy_(host)
+
+    def loss(self, loss):
+        return LateLoss(self, loss)
 
     def wait(self):
         self._random.shuffle(self._queued)
@@ -82,6 +104,34 @@ class LateCopies(InScratch):
                 self.life(f"{self.store}-parts{seed}", 7, save_at=7)
                 self.assertEqualTensors(self.life(f"{self.store}-parts{seed}", 18), plain)
             self.assertGreater(late.n_late, 0)
+
+    def losses(self, store, late):
+        """Train 3 rounds of 4 steps; the rows of the log, and waits for a loss in each step."""
+        model, waits = torch.nn.Linear(6, 1), []
+        with mock.patch.object(_copies, "queue", late), diloco.DiLoCoOptimizer(
+                model, adamw(model), store, sync_every=4, rounds=3) as opt:
+            for step in range(12):
+                opt.report(torch.tensor(1.0 + step), samples=1 + step)
+                before = late.n_waits
+                opt.step()
+                waits.append(late.n_waits - before)
+        return [(r["loss"], r["samples"]) for r in diloco.run(store).history()], waits
+
+    def test_a_step_waits_for_no_loss_before_the_due_point(self):
+        for seed in range(3):
+            rows, waits = self.losses(f"{self.store}-{seed}", Late(seed))
+            self.assertEqual(rows, [(2.5, 10), (6.5, 26), (10.5, 42)])
+            self.assertEqual([w for step, w in enumerate(waits) if step % 4 < 3], [0] * 9)
+            self.assertGreater(sum(waits), 0)
+
+    def test_the_run_has_counted_every_step_when_it_is_looked_at(self):
+        model = torch.nn.Linear(6, 1)
+        with mock.patch.object(_copies, "queue", Late(1)), diloco.DiLoCoOptimizer(
+                model, adamw(model), self.store, sync_every=4, rounds=3) as opt:
+            for step in range(3):
+                opt.report(torch.tensor(1.0), samples=2)
+                opt.step()
+                self.assertEqual((opt.run.now.step, opt.run.now.sample), (step + 1, 2 * (step + 1)))
 
 
 if __name__ == "__main__":
