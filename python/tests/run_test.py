@@ -342,7 +342,7 @@ class Waits(InScratch):
         run.interrupt()
         with self.assertRaises(diloco.Interrupted):
             run.step(samples=3)
-        with self.assertRaisesRegex(diloco.InvalidError, "under way"):
+        with self.assertRaisesRegex(diloco.InvalidError, "in flight"):
             run.step()
         with diloco.Run(self.store, "r1", QUICK) as other:
             other.tensor("w", array.array("f", [1]))
@@ -500,7 +500,7 @@ class OuterOptimizers(InScratch):
             self.replica("r1", None)
         with self.assertRaisesRegex(diloco.DiffersError, "user:heavy-ball in the run, user:other"):
             self.replica("r1", self.heavy_ball("other")[0])
-        with self.assertRaisesRegex(diloco.InvalidError, "a name"):
+        with self.assertRaisesRegex(diloco.InvalidError, "is not a valid name"):
             self.replica("r1", self.heavy_ball("no name")[0])
         with self.assertRaisesRegex(diloco.InvalidError, "at most 2 vectors"):
             self.replica("r1", diloco.OuterOptimizer("many", print, ["a", "b", "c"]))

@@ -56,7 +56,7 @@ TEST(a_line_without_an_end_comes_in_pieces)
 static diloco_status refuse(void *user, const char *line, size_t len)
 {
     (void)user, (void)line, (void)len;
-    return dl_fail(DILOCO_EIO, "nobody reads the output");
+    return dl_fail(DILOCO_EIO, "the reader has closed the output");
 }
 
 TEST(an_error_of_the_reader_ends_it)

@@ -392,7 +392,7 @@ TEST(other_h_than_the_continued_runs_warns_with_matching_momentum)
     const char *path = scratch_write("pace.safetensors", end.bytes, end.len);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         dl_config *next = continued_with(path, cases[i].settings);
-        if (!cases[i].said) CHECK(!strstr(lines_logged, "goes on here"));
+        if (!cases[i].said) CHECK(!strstr(lines_logged, "continues here"));
         if (cases[i].said) CHECK_CONTAINS("was 4 in the run that continues here", lines_logged);
         if (cases[i].said) CHECK_CONTAINS(cases[i].said, lines_logged);
         if (i == 0) {

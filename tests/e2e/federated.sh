@@ -98,7 +98,7 @@ stop "$parent"
 for state in $(find lost.local -path '*/st/*/client*' -type f); do
     printf 'X' | dd of="$state" bs=1 seek=300 conv=notrunc 2>/dev/null
 done
-expect_error 1 'cannot be taken up' diloco train tiny.toml --store lost --quiet --set run.restarts=0
+expect_error 1 'cannot be restored' diloco train tiny.toml --store lost --quiet --set run.restarts=0
 find lost.local -path '*/st/*' -type f -delete
 expect_error 1 'it is gone' diloco train tiny.toml --store lost --quiet --set run.restarts=0
 expect 0 diloco train tiny.toml --store lost --set clients.on_lost_state=reset --record reset.jsonl

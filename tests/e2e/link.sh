@@ -31,7 +31,7 @@ awk -v mb="$(json write_mb_per_s <out)" 'BEGIN { exit !(mb > 0 && mb <= 30) }' |
 expect 0 diloco plan --params 1e6 --layers 2 --step-seconds 1 --probe slow --link 200mbit --json
 awk -v bps="$(json up_bps <out)" 'BEGIN { exit !(bps > 0 && bps <= 240e6) }' || fail "plan --probe"
 
-expect_error 2 'run.link 10mbot: "10mbot" does not fit' diloco train tiny.toml --link 10mbot
+expect_error 2 'run.link 10mbot: "10mbot" is not a link' diloco train tiny.toml --link 10mbot
 expect_error 2 'such as 10mbit,100ms,1%' diloco doctor slow --link 1%,10mbit
 expect_error 2 'doctor takes --link with a store' diloco doctor tiny.toml --link 10mbit
 expect_error 2 'loses everything' diloco doctor slow --link 10mbit,100%

@@ -63,7 +63,7 @@ near "$(cells --method streaming --sync-every 100 --fragment-layers 3 --tau 1 --
     expect_error 2 'needs one link' diloco plan $model --gbit 1 --link 1gbit
     expect_error 2 '--gbit 0' diloco plan $model --gbit 0
     expect_error 2 '--gbit -1' diloco plan $model --gbit -1
-    expect_error 2 'a link is a rate' diloco plan $model --link 50
+    expect_error 2 'is not a link' diloco plan $model --link 50
     expect_error 2 '--exchange' diloco plan $model --gbit 1 --exchange gossip
     expect_error 2 '--latency goes with --gbit' diloco plan $model --link 1gbit --latency 5
     expect_error 2 'goes with --replay only' diloco plan $model --gbit 1 --recorded-link 1gbit

@@ -76,7 +76,7 @@ refused() { # CODE WORDS SETTING
     grep -q "$2" err || fail "$3 is refused in other words: $(cat err)"
     [ ! -e runs ] || fail "something was written before $3 was refused"
 }
-refused 2 'is one of: fedavg' algorithm.type=diloco              # FED-4
+refused 2 'the only algorithm is fedavg' algorithm.type=diloco              # FED-4
 refused 3 'server.type = "pfedgraph" is Plato.s' server.type=pfedgraph
 refused 3 'counts completed optimizer steps' trainer.type=timm   # FED-43
 refused 3 'leave it true' trainer.preserve_optimizer_state=false # FED-44
