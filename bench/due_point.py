@@ -7,8 +7,8 @@
 Each LIBRARY is a folder with libdiloco-train.so; the first is the reference. They take turns, each
 in a process of its own: one replica with AdamW on CPU tensors, over a folder. A step is the inner
 optimizer's step and a pause, in which the forward and backward passes would be. The stall is the
-time of opt.step() above the median of all steps, summed over a round. The first round is left out,
-and the last, which has no later steps to overlap with. Let --overlap be long enough for an exchange:
+time of opt.step() above the median of all steps, in the steps that capture and adopt an entry. The
+first entry is left out, and the last, which has no later steps to overlap with. Let --overlap be long enough for an exchange:
 training waits for a result that is not there yet. Beside it: one copy of the due bytes (parameters
 and moments), and the bandwidths of a save and of a plain file. bench/loop.md has results. Needs:
 diloco on PYTHONPATH, torch.
@@ -58,8 +58,9 @@ def replica(args, folder):
                 opt.save()
                 save = time.monotonic() - began
     plain = statistics.median(took)
-    rounds = [took[i * args.steps:(i + 1) * args.steps] for i in range(1, args.rounds - 1)]
-    stall = statistics.median(sum(max(0, t - plain) for t in r) for r in rounds)
+    stops = range(2 * args.steps - 1, args.steps * (args.rounds - 1), args.steps)  # take; adopt
+    stall = statistics.median(sum(max(0, took[t] - plain) for t in (take, take + args.overlap))
+                              for take in stops)
     print(plain, stall, 12 * args.parameters / save)
 
 
