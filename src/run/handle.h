@@ -43,6 +43,11 @@ typedef struct dl_run_hooks {
     void *probe_user;
 } dl_run_hooks;
 
+typedef struct dl_run_pools {
+    dl_pool *exchange; /* owned */
+    dl_pool *trainer;  /* owned if it is another: contributions move beside training */
+} dl_run_pools;
+
 /* The workers of a federated run. */
 typedef struct dl_run_workers {
     dl_hands hands;
@@ -112,8 +117,7 @@ struct diloco_run {
     dl_local *local; /* NULL: no local state is saved (run.state_dir = "none") */
     dl_run_folders folders;
     dl_peers *peers; /* NULL: run.peers is false */
-    dl_pool *pool;
-    dl_pool *trainer_pool; /* owned where it is not `pool`: contributions move beside training */
+    dl_run_pools pools;
     dl_exec *exec;
     dl_driver *driver;
 

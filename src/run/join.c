@@ -136,7 +136,7 @@ static dl_local_facts facts_now(diloco_run *run)
     f.shard = run->trained.at.shard;
     f.next_sample = run->trained.at.next_sample;
     f.manifest = run->file.manifest.digest;
-    f.threads = (uint32_t)dl_pool_size(run->pool);
+    f.threads = (uint32_t)dl_pool_size(run->pools.exchange);
     const bool again =
         dl_driver_saved_now(run->driver, &f.pace, run->room.bases, &f.generation, &f.formers);
     for (size_t i = 0; i < run->trained.n_fragments; i++) {
@@ -163,7 +163,7 @@ static diloco_status save_local(diloco_run *run, bool copies)
     const diloco_status status =
         copies
             ? dl_local_copy(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates,
-                            run->trainer_pool)
+                            run->pools.trainer)
             : dl_local_save(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates);
     dl_driver_release(run->driver);
     return status;
@@ -208,7 +208,7 @@ static bool can_save_beside(diloco_run *run)
     if (!keeps_state(run) || !run->join.beside || !run->config.save_beside || m->has_gradients)
         return false;
     if (!dl_local_reserve(run->local, m->tensors, m->n_tensors, m->privates, m->n_privates,
-                          run->pool))
+                          run->pools.exchange))
         return true;
     dl_log(DILOCO_LOG_WARN, "%s: training waits while it is saved (run.save_beside)",
            diloco_error_text());
@@ -219,7 +219,7 @@ static void warn_if_machine_differs(diloco_run *run, const dl_local_facts *facts
 {
     const dl_event_context c = {.replica = run->replica};
     const char *isa = dl_isa_name(dl_isa_chosen());
-    const int threads = dl_pool_size(run->pool);
+    const int threads = dl_pool_size(run->pools.exchange);
     char text[256];
     if (!run->join.resumed || (!strcmp(facts->isa, isa) && facts->threads == (uint32_t)threads))
         return;
@@ -301,8 +301,8 @@ static diloco_status make_exec(diloco_run *run)
         .peers = run->peers,
         .probe = run->config.check_probe > 0 ? run->hooks.probe : NULL,
         .probe_user = run->hooks.probe_user,
-        .pool = run->pool,
-        .trainer_pool = run->trainer_pool};
+        .pool = run->pools.exchange,
+        .trainer_pool = run->pools.trainer};
     return dl_exec_create(&run->exec, &args);
 }
 
@@ -468,9 +468,9 @@ static diloco_status must_be_able_to_probe(const diloco_run *run)
 static diloco_status make_pools(diloco_run *run)
 {
     const int n_threads = threads_of(&run->config);
-    DL_TRY(dl_pool_create(&run->pool, n_threads));
-    run->trainer_pool = run->pool;
-    return run->join.beside ? dl_pool_create(&run->trainer_pool, n_threads) : DILOCO_OK;
+    DL_TRY(dl_pool_create(&run->pools.exchange, n_threads));
+    run->pools.trainer = run->pools.exchange;
+    return run->join.beside ? dl_pool_create(&run->pools.trainer, n_threads) : DILOCO_OK;
 }
 
 static diloco_status join(diloco_run *run)
@@ -528,12 +528,12 @@ void dl_run_unjoin(diloco_run *run)
     dl_exec_destroy(run->exec);
     dl_peers_destroy(run->peers);
     dl_local_close(run->local);
-    if (run->trainer_pool != run->pool) dl_pool_destroy(run->trainer_pool);
-    dl_pool_destroy(run->pool);
+    if (run->pools.trainer != run->pools.exchange) dl_pool_destroy(run->pools.trainer);
+    dl_pool_destroy(run->pools.exchange);
     run->driver = NULL;
     run->exec = NULL;
     run->peers = NULL;
     run->local = NULL;
-    run->pool = run->trainer_pool = NULL;
+    run->pools.exchange = run->pools.trainer = NULL;
     run->join.joined = run->join.resumed = false;
 }

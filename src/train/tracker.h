@@ -32,7 +32,8 @@ typedef struct dl_tracker {
  * DILOCO_EIO or DILOCO_ENOENT of its file. Close it with dl_tracker_close, also after an error. */
 DL_MUST_CHECK diloco_status dl_tracker_open(dl_tracker *out, const char *where,
                                             const char *replica);
-/* Writes the run's settings, where the tracker has a place for them. Once, after dl_tracker_open. */
+/* Writes the run's settings, where the tracker has a place for them. Once, after dl_tracker_open.
+ */
 void dl_tracker_settings(dl_tracker *tracker, const dl_config *config);
 void dl_tracker_close(dl_tracker *tracker); /* writes what is left */
 

@@ -2,9 +2,9 @@
  *
  * A request refreshes a view if the last refresh is a second old. So any number of viewers cost the
  * store as much as one. That is a read of the next entry a second, and a look at the replicas (four
- * listings) every five seconds. An entry is read whole when one of them requests it. A refresh stops
- * after a quarter of a second. Then the answer says "loading", and the next request continues.
- * Nothing is ever written. Any thread. */
+ * listings) every five seconds. An entry is read whole when one of them requests it. A refresh
+ * stops after a quarter of a second. Then the answer says "loading", and the next request
+ * continues. Nothing is ever written. Any thread. */
 #ifndef DL_VIEW_VIEW_H
 #define DL_VIEW_VIEW_H
 
