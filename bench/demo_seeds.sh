@@ -1,6 +1,7 @@
 #!/bin/sh
-# demo_seeds.sh PROGRAM TEXT [SEED…]: the demo's three runs from several seeds, for bench/demo.md. a
-# and b are trained as examples/demo.sh does it, c too.
+# demo_seeds.sh PROGRAM TEXT [SEED…]: the demo's three runs from several seeds, for bench/demo.md. a, b
+# and c are trained as in examples/demo.sh. d is data-parallel training with Muon: one replica with the
+# batches of four, which gives the same gradients.
 set -eu
 program=$(readlink -f "$1")
 text=$(readlink -f "$2")
@@ -25,19 +26,22 @@ steps=$("$program" train examples/demo.toml --print-config 2>/dev/null | awk '
     $1 == "trainer.rounds" { rounds = $3 } $1 == "trainer.local_steps_per_round" { h = $3 }
     END { print rounds * h }')
 
-echo "| seed | a, one replica alone | b, four with DiLoCo | c, four data-parallel | a - b |"
+unquantized="--set server.diloco.codec=f32 --set server.diloco.error_feedback=0"
+muon="--preset single --set run.replicas=1 --set trainer.optimizer=muon $unquantized"
+
+echo "| seed | a, one replica | b, four with DiLoCo | c, data-parallel, AdamW | d, data-parallel, Muon |"
 echo "|---|---|---|---|---|"
 for seed in "$@"; do
-    a=$(loss "a$seed" --preset single --set run.replicas=1 --set outer_momentum=0)
+    a=$(loss "a$seed" $muon)
     b=$(loss "b$seed")
     c=$(loss "c$seed" --preset data_parallel --set trainer.local_steps_per_round=1 \
-        --set trainer.rounds="$steps" --set outer_momentum=0)
-    echo "$seed $a $b $c"
+        --set trainer.rounds="$steps" --set parameters.optimizer.lr=3e-3 $unquantized)
+    d=$(loss "d$seed" $muon --set trainer.batch_size=16)
+    echo "$seed $a $b $c $d"
 done | awk '
-    { printf "| %s | %.4f | %.4f | %.4f | %.4f |\n", $1, $2, $3, $4, $2 - $3; fflush()
-      n++; for (i = 2; i <= 4; i++) { sum[i] += $i; square[i] += $i * $i }
-      gap += $2 - $3; gaps += ($2 - $3) ^ 2 }
-    function spread(s, q) { return n > 1 ? sqrt((q - s * s / n) / (n - 1)) : 0 }
-    END { printf "| mean | %.4f | %.4f | %.4f | %.4f |\n", sum[2] / n, sum[3] / n, sum[4] / n, gap / n
-          printf "| spread (standard deviation) | %.4f | %.4f | %.4f | %.4f |\n", spread(sum[2], square[2]),
-              spread(sum[3], square[3]), spread(sum[4], square[4]), spread(gap, gaps) }'
+    { printf "| %s | %.4f | %.4f | %.4f | %.4f |\n", $1, $2, $3, $4, $5; fflush()
+      n++; for (i = 2; i <= 5; i++) { sum[i] += $i; square[i] += $i * $i } }
+    function spread(i) { return n > 1 ? sqrt((square[i] - sum[i] * sum[i] / n) / (n - 1)) : 0 }
+    END { printf "| mean | %.4f | %.4f | %.4f | %.4f |\n", sum[2] / n, sum[3] / n, sum[4] / n, sum[5] / n
+          printf "| spread (standard deviation) | %.4f | %.4f | %.4f | %.4f |\n", spread(2), spread(3),
+              spread(4), spread(5) }'

@@ -3,11 +3,12 @@
 # trained three times:
 #
 #     a  by one replica alone, on the whole text
-#     b  by four replicas with DiLoCo, each on its quarter, which exchange every 30 steps
+#     b  by four replicas with DiLoCo, each on its quarter, which exchange every 10 steps
 #     c  by four replicas that exchange after every step (data-parallel), on the same quarters
 #
-# All three have the same initial parameters, schedule, batch and steps per replica. The demo then
-# compares how well each model predicts text that none has seen, and what b and c sent for it.
+# All three have the same initial parameters, schedule, batch and steps per replica. a and b train with
+# Muon, c with AdamW at its best learning rate: preset data_parallel has no Muon. bench/demo.md has
+# data-parallel training with Muon, too. The demo then compares how well each model predicts text that none has seen, and what b and c sent for it.
 #
 # The text is $DILOCO_DATA (a file or a folder), else tinyshakespeare if it can be downloaded in five
 # seconds, else this project's own sources and documentation. build/demo holds everything, and is
@@ -22,6 +23,7 @@ cd "$(dirname "$0")/.."
 work=build/demo
 config=examples/demo.toml
 steps=600 # of demo.toml: rounds x local_steps_per_round
+unquantized="--set server.diloco.codec=f32 --set server.diloco.error_feedback=0"
 url=https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt
 sha256=86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed
 
@@ -85,11 +87,11 @@ TEXT
 find_text
 
 run a "one replica alone, on the whole text" --preset single --set run.replicas=1 \
-    --set outer_momentum=0
+    --set trainer.optimizer=muon $unquantized
 run b "DiLoCo: four replicas, each on its quarter" --set run.retain=all
 run c "data-parallel: four replicas, each on its quarter, exchange after every step" \
     --preset data_parallel --set trainer.local_steps_per_round=1 --set trainer.rounds=$steps \
-    --set trainer.eval_every=60 --set outer_momentum=0
+    --set trainer.eval_every=60 --set parameters.optimizer.lr=3e-3 $unquantized
 
 printf '\nEvery entry of b can be recomputed from its log:\n'
 "$program" verify $work/b
@@ -100,7 +102,7 @@ printf '\n200 characters that b writes:\n\n'
 printf '\n     %-32s %15s %14s %10s\n' "$steps steps of every replica" "validation loss" \
     "bytes sent" time
 row a "one replica, the whole text" ""
-row b "four replicas, DiLoCo" "$(of bytes_sent $work/b.json)"
+row b "four replicas, DiLoCo with Muon" "$(of bytes_sent $work/b.json)"
 row c "four replicas, data-parallel" "$(of bytes_sent $work/c.json)"
 awk -v a="$(loss_of a)" -v b="$(loss_of b)" -v c="$(loss_of c)" \
     -v b_sent="$(of bytes_sent $work/b.json)" -v c_sent="$(of bytes_sent $work/c.json)" '
