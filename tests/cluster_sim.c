@@ -2,6 +2,7 @@
  *
  *     cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]     (--help)
  *     cluster_sim calm N_REPLICAS EXCHANGE
+ *     cluster_goodput goodput CHIPS LEARNERS [WANTED_PERCENT [REPAIR_S [STEP_S [SEED]]]]
  *
  * Each replica is the real machine on the real formats over a mem:// store inside a faulty
  * wrapper; only time, training and the process are simulated. From the seed come: speeds, slow
@@ -57,6 +58,7 @@ bool sim_chance(sim *s, double p)
 /* An object is new: a replica that waits for it and can be notified looks soon. */
 void sim_tell(sim *s, const char *key)
 {
+    if (strncmp(key, "log/", 4) == 0) s->grew_at = s->now;
     s->recent[s->n_recent++ % SIM_RECENT] =
         (sim_recent){.at = s->now, .key = dl_hash_bytes(key, strlen(key))};
     if (strncmp(key, "c/", 2) != 0 && strncmp(key, "log/", 4) != 0 && strncmp(key, "x/", 2) != 0)
@@ -187,32 +189,47 @@ static void make_members(sim *s, char *path, int fd)
     dl_rng_init(&s->intruder, s->seed, DL_STREAM(DL_STREAM_TEST, 1001), 0);
 }
 
-static void begin(sim *s, uint64_t seed, size_t n, const char *way, double calm)
+/* What is the same in all seeds. */
+typedef struct setting {
+    double calm;                    /* seconds of a request where nothing fails; 0: a storm */
+    double step_s, chips, repair_s; /* calm: sim_goodput.c */
+} setting;
+
+static void begin(sim *s, uint64_t seed, size_t n, const char *way, const setting *set_to)
 {
     char url[64];
     static float first[N_FLOATS];
+    const double calm = set_to->calm;
     memset(s, 0, sizeof *s);
     s->calm = calm;
+    s->step_s = set_to->step_s;
+    s->chips = set_to->chips;
+    s->repair_s = set_to->repair_s;
     if (calm > 0) s->now = SIM_QUIET; /* the faults are over */
     s->seed = seed;
     s->way = way;
     s->keyed = seed % 10 == KEYED && calm <= 0 && strcmp(way, "sharded") != 0;
-    s->n = seed % 4 == 0 && n > SMALL ? SMALL : n;
+    s->n = seed % 4 == 0 && n > SMALL && !s->chips ? SMALL : n;
     dl_rng_init(&s->rng, seed, DL_STREAM(DL_STREAM_TEST, 1000), 0);
     s->p_crash = dl_rng_below(&s->rng, 2) ? 0.006 : 0.001;
-    configure(s);
+    if (s->chips)
+        sim_goodput_configure(s);
+    else
+        configure(s);
     snprintf(url, sizeof url, "mem://sim%llu", (unsigned long long)seed);
     set(&s->config, "run.store", url);
     for (size_t i = 0; i < N_FLOATS; i++)
         first[i] = dl_rng_f32(&s->rng);
-    static const char *const names[MAX_FRAGMENTS] = {"w0", "w1", "w2", "w3"};
+    static char names[MAX_FRAGMENTS][16];
     const size_t part = N_FLOATS / s->n_fragments;
-    for (size_t f = 0; f < s->n_fragments; f++)
+    for (size_t f = 0; f < s->n_fragments; f++) {
+        snprintf(names[f], sizeof names[f], "w%zu", f);
         s->tensors[f] = (diloco_tensor){.name = names[f],
                                         .data = first + f * part,
                                         .n_dims = 1,
                                         .shape = {part},
                                         .fragment = (int)f};
+    }
     const dl_run_creation what = {.config = &s->config,
                                   .tensors = s->tensors,
                                   .n_tensors = s->n_fragments,
@@ -241,12 +258,13 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, double calm)
         r->sleeper = i == 0 && s->n <= SMALL;
         r->told = dl_rng_below(&s->rng, 2) || r->liar;
         if (calm > 0) r->told = true, r->next = s->now;
+        sim_goodput_plan_failure(r);
     }
 }
 
 static double moment(const replica *r)
 {
-    return fmin(r->send_at, fmin(r->next, r->train_at));
+    return fmin(fmin(r->fail_at, r->send_at), fmin(r->next, r->train_at));
 }
 
 static replica *soonest(sim *s)
@@ -267,16 +285,23 @@ static size_t max_events(size_t n)
     return times * times * MAX_EVENTS;
 }
 
-static void run(sim *s, uint64_t seed, size_t n, const char *way, double calm)
+/* Does it not come to an end? A log that is to grow for long is given ten times that long. */
+static bool is_stuck(const sim *s, size_t events)
 {
-    begin(s, seed, n, way, calm);
+    if (s->chips) return s->now > SIM_QUIET + 10 * 24 * ENTRIES * s->step_s;
+    return s->now > GIVE_UP || events > max_events(s->n);
+}
+
+static void run(sim *s, uint64_t seed, size_t n, const char *way, const setting *set_to)
+{
+    begin(s, seed, n, way, set_to);
     size_t events = 0;
     for (replica *r; (r = soonest(s));) {
         s->now = fmax(s->now, moment(r));
         sim_cut(s);
         sim_intrude(s);
         sim_deliver(s);
-        if (s->now > GIVE_UP || ++events > max_events(s->n))
+        if (is_stuck(s, ++events))
             DIE(s, "I4: %s does not come to an end: %zu events in %.0f s", r->name, events, s->now);
         sim_turn(r);
     }
@@ -284,6 +309,7 @@ static void run(sim *s, uint64_t seed, size_t n, const char *way, double calm)
     sim_check_ends(s);
     sim_check_log(s);
     sim_audit(s);
+    if (s->chips) sim_goodput_measure(s);
     dl_entry_deinit(&s->entry);
     dl_runfile_deinit(&s->file);
     dl_store_close(s->store);
@@ -295,7 +321,7 @@ static int run_calm(sim *s, size_t n, const char *way)
     const double request = 0.1;
     const bool leader = !strcmp(way, "leader");
     if (!leader && strcmp(way, "allgather") != 0) return fputs("allgather or leader\n", stderr), 2;
-    run(s, 1, n, way, request);
+    run(s, 1, n, way, &(setting){.calm = request, .step_s = 1});
     const size_t k = (size_t)s->config.fetchers, reads = (n + k - 1) / k;
     const double bound = request * (double)(leader ? 12 + reads : 6 + reads);
     printf("%zu replicas, %s, %.1f s a request: an exchange takes %.1f s, at most %.1f s\n", n, way,
@@ -303,9 +329,31 @@ static int run_calm(sim *s, size_t n, const char *way)
     return s->commits != ENTRIES * n || s->slowest <= 0 || s->slowest > bound * 1.0001;
 }
 
+static double amount(int argc, char **argv, int i, double otherwise)
+{
+    return argc > i ? strtod(argv[i], NULL) : otherwise;
+}
+
+static int run_goodput(sim *s, int argc, char **argv)
+{
+    const double wanted = amount(argc, argv, 4, 0), learners = amount(argc, argv, 3, 0);
+    const uint64_t seed = (uint64_t)amount(argc, argv, 7, 1);
+    const setting set_to = {.calm = 0.1,
+                            .chips = amount(argc, argv, 2, 0),
+                            .repair_s = amount(argc, argv, 5, 30),
+                            .step_s = amount(argc, argv, 6, 2)};
+    if (!(learners >= 1 && learners <= MAX_REPLICAS && set_to.chips >= learners) ||
+        !(set_to.repair_s >= 0 && set_to.step_s > 0) || ENTRIES % 4 != 0)
+        return fputs("CHIPS and LEARNERS, at most 1 learner a chip\n", stderr), 2;
+    run(s, seed, (size_t)learners, "allgather", &set_to);
+    if (100 * s->goodput >= wanted) return 0;
+    return fprintf(stderr, "goodput is less than %g %%\n", wanted), 1;
+}
+
 static const char usage[] =
     "usage: cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]      (1 200 16 allgather)\n"
     "       cluster_sim calm N_REPLICAS EXCHANGE\n"
+    "       cluster_goodput goodput CHIPS LEARNERS [WANTED_PERCENT [REPAIR_S [STEP_S [SEED]]]]\n"
     "\n"
     "Plays N_SEEDS clusters in virtual time, one after the other, and stops at the first that\n"
     "breaks an invariant, with the line that replays it. Every fourth has 3 replicas, of which "
@@ -328,6 +376,7 @@ int main(int argc, char **argv)
     static sim s;
     if (argc == 4 && !strcmp(argv[1], "calm") && number(argv[2], MAX_REPLICAS))
         return run_calm(&s, (size_t)number(argv[2], MAX_REPLICAS), argv[3]);
+    if (argc > 3 && argc < 9 && !strcmp(argv[1], "goodput")) return run_goodput(&s, argc, argv);
     const uint64_t first = argc > 1 ? number(argv[1], UINT32_MAX) : 1;
     const uint64_t many = argc > 2 ? number(argv[2], UINT32_MAX) : 200;
     const uint64_t n = argc > 3 ? number(argv[3], MAX_REPLICAS) : 16;
@@ -335,7 +384,7 @@ int main(int argc, char **argv)
     uint64_t commits = 0, aborts = 0, crashes = 0;
     if (!first || !many || !n || argc > 5) return fputs(usage, stderr), 2;
     for (uint64_t seed = first; seed < first + many; seed++) {
-        run(&s, seed, (size_t)n, way, 0);
+        run(&s, seed, (size_t)n, way, &(setting){.calm = 0});
         commits += s.commits, aborts += s.aborts, crashes += s.crashes;
     }
     printf("seeds %llu to %llu, %llu replicas: %llu commits and %llu aborts folded, %llu crashes\n",

@@ -1,7 +1,7 @@
 /* sim.h - the parts of the cluster simulation. cluster_sim.c makes a cluster and runs it.
  * sim_life.c lets a replica begin and end, and sim_play.c takes its turns. sim_net.c is between it
  * and the store. sim_intruder.c writes without a key, sim_count.c counts events, sim_referee.c
- * judges. */
+ * judges. sim_goodput.c measures the time that is not lost to failures. */
 #ifndef DL_TESTS_SIM_H
 #define DL_TESTS_SIM_H
 
@@ -19,7 +19,20 @@
 #define SIM_REPLICAS 256
 #endif
 
-enum { N_FLOATS = SIM_FLOATS, ENTRIES = 8, MAX_FRAGMENTS = 4, MAX_REPLICAS = SIM_REPLICAS };
+/* How long a log is; a simulation of goodput has a longer one. */
+#ifndef SIM_ENTRIES
+#define SIM_ENTRIES 8
+#endif
+#ifndef SIM_FRAGMENTS
+#define SIM_FRAGMENTS 4
+#endif
+
+enum {
+    N_FLOATS = SIM_FLOATS,
+    ENTRIES = SIM_ENTRIES,
+    MAX_FRAGMENTS = SIM_FRAGMENTS,
+    MAX_REPLICAS = SIM_REPLICAS
+};
 enum {
     SIM_SLOTS = 2 * MAX_REPLICAS,
     SIM_MAX_LATE = 256,
@@ -135,6 +148,7 @@ typedef struct replica {
     bool training;          /* up to train_until; else it waits for an entry */
     uint64_t train_until;
     double cut_until, paused_until, first_beat, last_beat;
+    double fail_at; /* sim_goodput.c; INFINITY: never */
     uint64_t beat_entry;
     dl_life beat_life;              /* whose first_beat that is */
     double clock_began, clock_rate; /* of this generation's clock */
@@ -206,9 +220,11 @@ typedef struct sim {
     uint64_t n_told, n_lies; /* how many there were, and how many the log has taken, */
     uint64_t n_maybe_lies;   /* or has where an audit need not reproduce them */
     uint64_t commits, aborts, crashes;
-    double calm;       /* seconds of every request, where nothing fails; 0: a storm */
-    double taken_at;   /* calm: when the last replica reached the last due point, */
-    double slowest;    /* and the longest from there to an adoption */
+    double calm;     /* seconds of every request, where nothing fails; 0: a storm */
+    double taken_at; /* calm: when the last replica reached the last due point, */
+    double slowest;  /* and the longest from there to an adoption */
+    double step_s;   /* calm: of a step */
+    double chips, repair_s, grew_at, goodput; /* sim_goodput.c; grew_at: the log's last entry */
     bool checks;       /* contributions are judged, and a malicious replica claims too much, too */
     bool dealt, exact; /* the log deals the data; each sample counts exactly once */
     bool keyed;        /* members have keys, and a writer without one writes to the store */
@@ -273,6 +289,13 @@ void sim_drop_late(sim *s); /* at the end */
 
 const dl_signer *sim_signer(size_t i); /* of the i-th replica */
 void sim_intrude(sim *s);              /* at its time, something that has no key */
+
+/* ---- sim_goodput.c ---- */
+
+void sim_goodput_configure(sim *s);
+void sim_goodput_plan_failure(replica *r);
+void sim_goodput_fail(replica *r); /* at its time */
+void sim_goodput_measure(sim *s);  /* at the end, into s->goodput */
 
 /* ---- sim_referee.c ---- */
 

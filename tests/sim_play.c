@@ -128,7 +128,7 @@ static void make_stops(replica *r)
     /* One that sleeps that long finds the objects that it missed collected (P25). */
     const bool sleeps = r->sleeper && r->pace.folded > 0 && sim_chance(s, 0.3);
     const double pace = sim_chance(s, 0.03) ? sim_uniform(s, 5, 60) : sim_uniform(s, 0.9, 1.2);
-    const double took = s->calm > 0 ? steps
+    const double took = s->calm > 0 ? steps * s->step_s
                         : sleeps    ? sim_uniform(s, 200, 900)
                                     : steps * r->speed * pace;
     r->train_at = s->now + took;
@@ -462,7 +462,7 @@ static void start_twin(replica *r)
     twin->speed = r->speed;
     twin->shard = r->shard;
     twin->told = r->told;
-    twin->train_at = twin->send_at = INFINITY;
+    twin->train_at = twin->send_at = twin->fail_at = INFINITY;
     twin->next = s->now + sim_uniform(s, 1, 60);
     r->has_twin = twin->has_twin = true;
     sim_count(SIM_TWIN, true);
@@ -484,6 +484,7 @@ static void pause(replica *r)
 void sim_turn(replica *r)
 {
     sim *s = r->sim;
+    if (r->fail_at <= s->now) return sim_goodput_fail(r);
     if (!r->alive) return sim_come_alive(r);
     if (sim_chance(s, P_PAUSE)) return pause(r);
     if (r->send_at <= s->now)
