@@ -124,18 +124,20 @@ class _Place(NamedTuple):
     name: str
     role: str
     mine: Any  #: tensor or array that the run reads and overwrites
-    memory: Memory
+    memory: Optional[Memory]  #: None: it has no elements, and the run does not have it
 
 
-def _own(value: Any) -> Tuple[Any, Memory]:
+def _own(value: Any) -> Tuple[Any, Optional[Memory]]:
     if _is_torch(value):
         from ._torch import check_tensor, memory_of as tensor_memory
         t = value.detach().cpu().clone().contiguous()
+        if not t.numel():
+            return t, None
         check_tensor("parameters", t)
         return t, tensor_memory(t)
     import numpy
     mine = numpy.array(value, order="C")
-    return mine, memory_of(mine)
+    return mine, memory_of(mine) if mine.size else None
 
 
 class _Model:
@@ -155,7 +157,8 @@ class _Model:
         for i, value in enumerate(values):
             name = self._names[i] if self._names is not None else f"p{i}"
             mine, memory = _own(value)
-            role = "parameter" if memory.dtype in ("float32", "float16", "bfloat16") else "buffer"
+            trains = memory and memory.dtype in ("float32", "float16", "bfloat16")
+            role = "parameter" if trains else "buffer"
             self.places.append(_Place(name, roles.get(name, role), mine, memory))
 
     def shaped(self, values: List[Any]) -> Any:
@@ -266,7 +269,8 @@ def run_clients(make: Optional[Callable[[int], Client]], initial: Any, store: An
     model, room = _Model(initial), bytearray(state_bytes)
     with Run(store, replica, _model="python", **options) as run:
         for place in model.places:
-            run.tensor(place.name, place.memory, role=place.role)
+            if place.memory:
+                run.tensor(place.name, place.memory, role=place.role)
         if state_bytes:
             run.private("client.state", room)
         process: List[_Process] = []
@@ -294,6 +298,7 @@ def evaluate_clients(make: Callable[[int], Client], initial: Any, store: Any,
     """Evaluate a run's shared model on clients' own data: the mean loss by samples, "samples", and
     each client's measures under its number. ``initial`` as for `run_clients`, for the shapes."""
     model, theta = _Model(initial), RunLog(store).theta()
+    theta.update({p.name: p.mine for p in model.places if not p.memory})
     missing = [p.name for p in model.places if p.name not in theta]
     if missing:
         raise InvalidError(f"the run has no {missing[0]}: make the model that the run trains")

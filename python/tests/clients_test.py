@@ -117,6 +117,35 @@ class Arithmetic(InScratch):
         self.assertAlmostEqual(got["loss"], sum(abs(at - k) * k for k in (1, 2, 3)) / 6, places=5)
         self.assertEqual((got["samples"], sorted(got["clients"])), (6, [1, 2, 3]))
 
+    def test_tensors_without_elements_are_given_and_taken_and_add_nothing_to_the_run(self):
+        kinds = [numpy.zeros((0, 3), "float32"), *([torch.zeros(2, 0)] if torch else [])]
+
+        class Filled(diloco.Client):
+            def fit(self, parameters, config):
+                return [p + self.number for p in parameters], 1, {"loss": 1.0}
+
+            def evaluate(self, parameters, config):
+                return float(len(parameters)), 1, {}
+
+        plain = self.run_clients(lambda _: Filled(), store="plain")
+        for i, empty in enumerate(kinds):
+            initial = [empty, numpy.zeros((2, 2), "float32"), empty]
+            last = self.run_clients(lambda _: Filled(), initial, f"run{i}")
+            self.assertEqual([tuple(p.shape) for p in last],
+                             [tuple(empty.shape), (2, 2), tuple(empty.shape)])
+            self.assertEqual(numpy.asarray(last[1]).tolist(), plain[0].tolist())
+            self.assertEqual(list(diloco.run(self.folder / f"run{i}").theta()), ["p1"])
+            got = diloco.evaluate_clients(lambda _: Filled(), initial, self.folder / f"run{i}", [1])
+            self.assertEqual(got["loss"], 3)
+
+    def test_a_result_of_another_shape_in_place_of_no_elements_is_refused(self):
+        class Wrong(diloco.Client):
+            def fit(self, parameters, config):
+                return [parameters[0], numpy.zeros(3, "float32")], 1, {}
+        with self.assertRaisesRegex(diloco.InvalidError, r"p1 with shape \[3\], not \[0\]"):
+            self.run_clients(lambda _: Wrong(),
+                             [numpy.zeros(2, "float32"), numpy.zeros(0, "float32")])
+
 
 class State(InScratch):
     def test_it_comes_back_as_it_was(self):
