@@ -1,6 +1,7 @@
 /* crew.c - names, threads, settings; then processes.c runs the processes and report.c prints. */
 #include "cli/crew/crew.h"
 
+#include "base/host_port.h"
 #include "cli/crew/names.h"
 #include "cli/crew/processes.h"
 #include "cli/display/report.h"
@@ -37,11 +38,17 @@ static diloco_status set_number(dl_config *config, const char *name, int64_t val
     return dl_config_set(config, name, text, "chosen");
 }
 
+/* Return how many replicas this machine runs, before or after it is filled in. */
+static int64_t local_replicas(const dl_config *config)
+{
+    if (config->local_replicas > 0) return config->local_replicas;
+    return dl_config_federated(config) ? 1 : config->replicas;
+}
+
 diloco_status dl_crew_fill_in(dl_config *config)
 {
     if (config->local_replicas == 0)
-        DL_TRY(set_number(config, "run.local_replicas",
-                          dl_config_federated(config) ? 1 : config->replicas));
+        DL_TRY(set_number(config, "run.local_replicas", local_replicas(config)));
     if (config->threads > 0) return DILOCO_OK;
     int64_t threads = diloco_cores() / config->local_replicas;
     return set_number(config, "run.threads", threads > 1 ? threads : 1);
@@ -243,7 +250,6 @@ static diloco_status run(dl_config *config, const dl_args *args, bool join, cons
     return status;
 }
 
-/* Before anything is created or started. */
 static diloco_status check_notify(const dl_config *config)
 {
     if (*config->notify && dl_swarm_is(config))
@@ -252,9 +258,31 @@ static diloco_status check_notify(const dl_config *config)
     return dl_notify_check(config->notify);
 }
 
-diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join)
+/* Only one process of a machine can listen at a port. */
+static diloco_status check_port(const dl_config *config)
+{
+    dl_address listen;
+    const int64_t here = local_replicas(config);
+    if (!config->peers || here < 2) return DILOCO_OK;
+    DL_TRY(dl_address_parse(&listen, config->peers_listen));
+    if (strcmp(listen.port, "0") == 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "run.peers_listen = \"%s\" (%s): %" PRId64
+                   " replicas of this machine cannot share port %s: set port 0, which takes any "
+                   "free port for each, or run one replica here (--replicas 1)",
+                   config->peers_listen, dl_config_origin(config, "run.peers_listen"), here,
+                   listen.port);
+}
+
+diloco_status dl_crew_check(const dl_config *config)
 {
     DL_TRY(check_notify(config));
+    return check_port(config);
+}
+
+diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join)
+{
+    DL_TRY(dl_crew_check(config));
     return run(config, args, join, NULL);
 }
 
@@ -268,7 +296,7 @@ static void keep_line(void *user, const char *line, size_t len)
 diloco_status dl_crew_create_and_run(dl_config *config, const dl_args *args)
 {
     dl_buf created;
-    DL_TRY(check_notify(config));
+    DL_TRY(dl_crew_check(config));
     dl_buf_init(&created, CREATED_MAX);
     const diloco_train_hooks hooks = {.on_record = keep_line, .user = &created};
     diloco_status status = diloco_train_create_with(config, &hooks);

@@ -14,6 +14,11 @@ DL_MUST_CHECK diloco_status dl_crew_run(dl_config *config, const dl_args *args, 
 /* Create the run unless it is there, then dl_crew_run. */
 DL_MUST_CHECK diloco_status dl_crew_create_and_run(dl_config *config, const dl_args *args);
 
+/* Check what concerns the replicas of one machine together, before anything is created or started.
+ * DILOCO_EREFUSED: run.notify in a run without a log. DILOCO_EINVAL: several replicas with one
+ * fixed port in run.peers_listen, or a malformed value. Both functions above call it. */
+DL_MUST_CHECK diloco_status dl_crew_check(const dl_config *config);
+
 /* run.local_replicas and run.threads as they will be. */
 DL_MUST_CHECK diloco_status dl_crew_fill_in(dl_config *config);
 
