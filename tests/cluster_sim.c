@@ -58,17 +58,18 @@ bool sim_chance(sim *s, double p)
 /* An object is new: a replica that waits for it and can be notified looks soon. */
 void sim_tell(sim *s, const char *key)
 {
-    if (strncmp(key, "log/", 4) == 0) s->grew_at = s->now;
+    if (strncmp(key, "log/", 4) == 0) s->calm.grew_at = s->now;
     s->recent[s->n_recent++ % SIM_RECENT] =
         (sim_recent){.at = s->now, .key = dl_hash_bytes(key, strlen(key))};
     if (strncmp(key, "c/", 2) != 0 && strncmp(key, "log/", 4) != 0 && strncmp(key, "x/", 2) != 0)
         return;
     for (size_t i = 0; i < s->n_slots; i++) {
         replica *r = &s->replicas[i];
-        r->missed |= s->calm > 0 && r->request.kind != DL_REQUEST_WAIT;
+        r->missed |= s->calm.request_s > 0 && r->request.kind != DL_REQUEST_WAIT;
         if (!r->alive || !r->told || r->request.kind != DL_REQUEST_WAIT || r->paused_until > s->now)
             continue;
-        r->next = fmin(r->next, s->now + (s->calm > 0 ? s->calm : sim_uniform(s, 0.001, 0.05)));
+        r->next = fmin(r->next, s->now + (s->calm.request_s > 0 ? s->calm.request_s
+                                                                : sim_uniform(s, 0.001, 0.05)));
     }
 }
 
@@ -189,7 +190,7 @@ static void make_members(sim *s, char *path, int fd)
     dl_rng_init(&s->intruder, s->seed, DL_STREAM(DL_STREAM_TEST, 1001), 0);
 }
 
-/* What is the same in all seeds. */
+/* The settings that all seeds share. */
 typedef struct setting {
     double calm;                    /* seconds of a request where nothing fails; 0: a storm */
     double step_s, chips, repair_s; /* calm: sim_goodput.c */
@@ -201,18 +202,18 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, const settin
     static float first[N_FLOATS];
     const double calm = set_to->calm;
     memset(s, 0, sizeof *s);
-    s->calm = calm;
-    s->step_s = set_to->step_s;
-    s->chips = set_to->chips;
-    s->repair_s = set_to->repair_s;
+    s->calm.request_s = calm;
+    s->calm.step_s = set_to->step_s;
+    s->calm.chips = set_to->chips;
+    s->calm.repair_s = set_to->repair_s;
     if (calm > 0) s->now = SIM_QUIET; /* the faults are over */
     s->seed = seed;
     s->way = way;
     s->keyed = seed % 10 == KEYED && calm <= 0 && strcmp(way, "sharded") != 0;
-    s->n = seed % 4 == 0 && n > SMALL && !s->chips ? SMALL : n;
+    s->n = seed % 4 == 0 && n > SMALL && !s->calm.chips ? SMALL : n;
     dl_rng_init(&s->rng, seed, DL_STREAM(DL_STREAM_TEST, 1000), 0);
     s->p_crash = dl_rng_below(&s->rng, 2) ? 0.006 : 0.001;
-    if (s->chips)
+    if (s->calm.chips)
         sim_goodput_configure(s);
     else
         configure(s);
@@ -285,10 +286,10 @@ static size_t max_events(size_t n)
     return times * times * MAX_EVENTS;
 }
 
-/* Does it not come to an end? A log that is to grow for long is given ten times that long. */
+/* Does it never end? A log that is to grow for long is given ten times that long. */
 static bool is_stuck(const sim *s, size_t events)
 {
-    if (s->chips) return s->now > SIM_QUIET + 10 * 24 * ENTRIES * s->step_s;
+    if (s->calm.chips) return s->now > SIM_QUIET + 10 * 24 * ENTRIES * s->calm.step_s;
     return s->now > GIVE_UP || events > max_events(s->n);
 }
 
@@ -309,7 +310,7 @@ static void run(sim *s, uint64_t seed, size_t n, const char *way, const setting 
     sim_check_ends(s);
     sim_check_log(s);
     sim_audit(s);
-    if (s->chips) sim_goodput_measure(s);
+    if (s->calm.chips) sim_goodput_measure(s);
     dl_entry_deinit(&s->entry);
     dl_runfile_deinit(&s->file);
     dl_store_close(s->store);
@@ -325,8 +326,8 @@ static int run_calm(sim *s, size_t n, const char *way)
     const size_t k = (size_t)s->config.fetchers, reads = (n + k - 1) / k;
     const double bound = request * (double)(leader ? 12 + reads : 6 + reads);
     printf("%zu replicas, %s, %.1f s a request: an exchange takes %.1f s, at most %.1f s\n", n, way,
-           request, s->slowest, bound);
-    return s->commits != ENTRIES * n || s->slowest <= 0 || s->slowest > bound * 1.0001;
+           request, s->calm.slowest, bound);
+    return s->commits != ENTRIES * n || s->calm.slowest <= 0 || s->calm.slowest > bound * 1.0001;
 }
 
 static double amount(int argc, char **argv, int i, double otherwise)
@@ -346,7 +347,7 @@ static int run_goodput(sim *s, int argc, char **argv)
         !(set_to.repair_s >= 0 && set_to.step_s > 0) || ENTRIES % 4 != 0)
         return fputs("CHIPS and LEARNERS, at most 1 learner a chip\n", stderr), 2;
     run(s, seed, (size_t)learners, "allgather", &set_to);
-    if (100 * s->goodput >= wanted) return 0;
+    if (100 * s->calm.goodput >= wanted) return 0;
     return fprintf(stderr, "goodput is less than %g %%\n", wanted), 1;
 }
 

@@ -136,6 +136,10 @@ typedef struct local_state { /* the contents of a replica's disk */
     unsigned char own[DL_EXEC_MAX_PRIVATES][(MAX_FRAGMENTS + 1) * SIM_UNDER_WAY];
 } local_state;
 
+typedef struct sim_skew {
+    double began, rate;
+} sim_skew;
+
 typedef struct replica {
     char name[DL_REPLICA_MAX + 1];
     const dl_signer *signer; /* NULL: nothing is signed */
@@ -150,9 +154,9 @@ typedef struct replica {
     double cut_until, paused_until, first_beat, last_beat;
     double fail_at; /* sim_goodput.c; INFINITY: never */
     uint64_t beat_entry;
-    dl_life beat_life;              /* whose first_beat that is */
-    double clock_began, clock_rate; /* of this generation's clock */
-    bool told;                      /* waiting is ended by a change; else it looks now and then */
+    dl_life beat_life; /* whose first_beat that is */
+    sim_skew clock;    /* of this generation */
+    bool told;         /* waiting is ended by a change; else it looks now and then */
     uint64_t n_waits, waits_for, n_writes;
     dl_life life;
     dl_store *store;
@@ -188,6 +192,18 @@ typedef struct sim_recent { /* an object that was created a short while ago */
     dl_hash key;
 } sim_recent;
 
+/* A cluster whose requests all take the same time, and which fails only by the failures of chips.
+ */
+typedef struct sim_calm {
+    double request_s;       /* 0: a storm instead */
+    double taken_at;        /* when the last replica reached the last due point, */
+    double slowest;         /* and the longest from there to an adoption */
+    double step_s;          /* of a step */
+    double chips, repair_s; /* sim_goodput.c */
+    double grew_at;         /* when the log's last entry was created */
+    double goodput;
+} sim_calm;
+
 typedef struct sim {
     uint64_t seed;
     const char *way; /* server.diloco.exchange */
@@ -220,11 +236,7 @@ typedef struct sim {
     uint64_t n_told, n_lies; /* how many there were, and how many the log has taken, */
     uint64_t n_maybe_lies;   /* or has where an audit need not reproduce them */
     uint64_t commits, aborts, crashes;
-    double calm;     /* seconds of every request, where nothing fails; 0: a storm */
-    double taken_at; /* calm: when the last replica reached the last due point, */
-    double slowest;  /* and the longest from there to an adoption */
-    double step_s;   /* calm: of a step */
-    double chips, repair_s, grew_at, goodput; /* sim_goodput.c; grew_at: the log's last entry */
+    sim_calm calm;
     bool checks;       /* contributions are judged, and a malicious replica claims too much, too */
     bool dealt, exact; /* the log deals the data; each sample counts exactly once */
     bool keyed;        /* members have keys, and a writer without one writes to the store */
@@ -295,7 +307,7 @@ void sim_intrude(sim *s);              /* at its time, something that has no key
 void sim_goodput_configure(sim *s);
 void sim_goodput_plan_failure(replica *r);
 void sim_goodput_fail(replica *r); /* at its time */
-void sim_goodput_measure(sim *s);  /* at the end, into s->goodput */
+void sim_goodput_measure(sim *s);  /* at the end, into s->calm.goodput */
 
 /* ---- sim_referee.c ---- */
 

@@ -2,16 +2,16 @@
  *
  * The setting of Decoupled DiLoCo (arXiv:2604.21428): CHIPS chips in N equal learners, and every
  * chip fails once a year in the mean. A failure stops the learner that the chip belongs to for
- * REPAIR_S seconds, in which it gets another chip and reads its state. What the process had in
- * memory is lost; what it had saved at a due point is taken up by its next generation. Failures of
- * a learner that is being repaired begin the repair again.
+ * REPAIR_S seconds, in which it gets another chip and reads its state. The process loses its
+ * memory; its next generation resumes from the state saved at a due point. A failure of a learner
+ * that is being repaired restarts the repair.
  *
  *     goodput = steps that commits counted * seconds a step / (learners * seconds of the run)
  *
  * A step of a fragment counts for that fragment alone, so the steps of all members of all commits
  * are divided by the number of fragments. The steps between a due point and the adoption of its
- * entry count with the next contribution, though the adoption replaces what they made of that one
- * fragment (algorithm 1 of the paper with alpha = 0). Lost are: repairs, steps since the last
+ * entry count with the next contribution. The adoption replaces their result for that one fragment
+ * (algorithm 1 of the paper with alpha = 0). Lost are: repairs, steps since the last
  * contribution that counted, steps that did not fill an interval, and waiting for entries. All
  * times are virtual: a result depends on the seed, and not on the machine. */
 #include "sim.h"
@@ -37,8 +37,8 @@ void sim_goodput_configure(sim *s)
     set(s, "run.replicas", n);
     set(s, "run.state_dir", "none");
     set(s, "run.patience", "120");
-    /* An entry waits for all that are not silent, and never so long that training waits for it. */
-    snprintf(deadline, sizeof deadline, "%g", 0.75 * OVERLAP * s->step_s);
+    /* An entry waits for all that are not silent, but training never waits for an entry. */
+    snprintf(deadline, sizeof deadline, "%g", 0.75 * OVERLAP * s->calm.step_s);
     set(s, "run.on_missing", "commit_partial");
     set(s, "run.deadline", deadline);
     set(s, "trainer.rounds", rounds);
@@ -54,15 +54,16 @@ void sim_goodput_plan_failure(replica *r)
 {
     const sim *s = r->sim;
     r->fail_at = INFINITY;
-    if (s->chips > 0)
-        r->fail_at = s->now - log1p(-sim_uniform(r->sim, 0, 1)) * YEAR * (double)s->n / s->chips;
+    if (s->calm.chips > 0)
+        r->fail_at =
+            s->now - log1p(-sim_uniform(r->sim, 0, 1)) * YEAR * (double)s->n / s->calm.chips;
 }
 
 void sim_goodput_fail(replica *r)
 {
     sim *s = r->sim;
     if (r->alive) sim_crash(r);
-    r->next = s->now + s->repair_s;
+    r->next = s->now + s->calm.repair_s;
     sim_goodput_plan_failure(r);
 }
 
@@ -85,13 +86,14 @@ static double steps_that_count(sim *s)
 
 void sim_goodput_measure(sim *s)
 {
-    const double began = SIM_QUIET, seconds = s->grew_at - began;
-    const double ideal = (double)(ENTRIES / FRAGMENTS) * H * s->step_s;
-    s->goodput = steps_that_count(s) * s->step_s / ((double)s->n * seconds);
+    const double began = SIM_QUIET, seconds = s->calm.grew_at - began;
+    const double ideal = (double)(ENTRIES / FRAGMENTS) * H * s->calm.step_s;
+    s->calm.goodput = steps_that_count(s) * s->calm.step_s / ((double)s->n * seconds);
     printf(
         "%.0f chips, %zu learners, a failure of a learner every %.0f s, repaired in %.0f s, "
         "%.1f s a step: %llu failures in %.0f s; goodput %.2f %%; the log grew at %.2f %% of its "
         "pace\n",
-        s->chips, s->n, s->chips > 0 ? YEAR * (double)s->n / s->chips : 0.0, s->repair_s, s->step_s,
-        (unsigned long long)s->crashes, seconds, 100 * s->goodput, 100 * ideal / seconds);
+        s->calm.chips, s->n, s->calm.chips > 0 ? YEAR * (double)s->n / s->calm.chips : 0.0,
+        s->calm.repair_s, s->calm.step_s, (unsigned long long)s->crashes, seconds,
+        100 * s->calm.goodput, 100 * ideal / seconds);
 }

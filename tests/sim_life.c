@@ -16,19 +16,19 @@ static void set_clock(replica *r)
 {
     sim *s = r->sim;
     const bool far = sim_chance(s, 0.3);
-    r->clock_began = far ? sim_uniform(s, 0, 6 * 3600) : 1;
-    r->clock_rate = far ? sim_uniform(s, 0.95, 1.05) : 1;
-    sim_happened[SIM_SKEWED] += r->clock_began > 3600;
+    r->clock.began = far ? sim_uniform(s, 0, 6 * 3600) : 1;
+    r->clock.rate = far ? sim_uniform(s, 0.95, 1.05) : 1;
+    sim_happened[SIM_SKEWED] += r->clock.began > 3600;
 }
 
 dl_time sim_clock(const replica *r)
 {
-    return dl_time_from_seconds(r->clock_began + r->clock_rate * r->sim->now);
+    return dl_time_from_seconds(r->clock.began + r->clock.rate * r->sim->now);
 }
 
 double sim_moment_of(const replica *r, dl_time clock)
 {
-    return (dl_seconds(clock) - r->clock_began) / r->clock_rate;
+    return (dl_seconds(clock) - r->clock.began) / r->clock.rate;
 }
 
 void sim_bury(replica *r)

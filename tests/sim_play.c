@@ -63,7 +63,7 @@ static bool take(replica *r, dl_stops *stops, uint64_t entry)
     dl_hash began[MAX_FRAGMENTS];
     memcpy(began, r->rests_on, sizeof began);
     if (dl_stop_take(stops, entry)) DIE(s, "%s: %s", r->name, diloco_error_text());
-    s->taken_at = s->now;
+    s->calm.taken_at = s->now;
     const dl_take *t = dl_pace_take(&r->pace, entry);
     sim_count(SIM_MUTE, t && t->mute);
     if (t && !t->mute) sim_check_base(r, entry, began[t->fragment]);
@@ -114,7 +114,8 @@ static void make_stops(replica *r)
         else if (stop.kind == DL_STOP_ADOPT)
             dl_stop_adopt(&stops, stop.entry, &adopted);
         if (stop.kind == DL_STOP_ADOPT && r->request.kind == DL_REQUEST_TRAIN) r->next = s->now;
-        if (stop.kind == DL_STOP_ADOPT) s->slowest = fmax(s->slowest, s->now - s->taken_at);
+        if (stop.kind == DL_STOP_ADOPT)
+            s->calm.slowest = fmax(s->calm.slowest, s->now - s->calm.taken_at);
     }
     const dl_ledger *ledger = dl_exec_state(r->exec)->control.ledger;
     if (ledger)
@@ -128,9 +129,9 @@ static void make_stops(replica *r)
     /* One that sleeps that long finds the objects that it missed collected (P25). */
     const bool sleeps = r->sleeper && r->pace.folded > 0 && sim_chance(s, 0.3);
     const double pace = sim_chance(s, 0.03) ? sim_uniform(s, 5, 60) : sim_uniform(s, 0.9, 1.2);
-    const double took = s->calm > 0 ? steps * s->step_s
-                        : sleeps    ? sim_uniform(s, 200, 900)
-                                    : steps * r->speed * pace;
+    const double took = s->calm.request_s > 0 ? steps * s->calm.step_s
+                        : sleeps              ? sim_uniform(s, 200, 900)
+                                              : steps * r->speed * pace;
     r->train_at = s->now + took;
     sim_count(SIM_SLOW, took > PATIENCE);
 }
@@ -185,17 +186,17 @@ static double calm_duration(replica *r)
     r->n_fetched = r->request.kind == DL_REQUEST_FETCH ? fetched + 1 : 0;
     switch (r->request.kind) {
     case DL_REQUEST_WAIT:
-        if (r->missed) return s->calm; /* changes before it waited */
+        if (r->missed) return s->calm.request_s; /* changes before it waited */
         return fmax(0.001, sim_moment_of(r, r->request.wait.until) - s->now);
     case DL_REQUEST_FETCH:
-        return fetched % (uint64_t)s->config.fetchers ? 0 : s->calm;
+        return fetched % (uint64_t)s->config.fetchers ? 0 : s->calm.request_s;
     case DL_REQUEST_READ:
     case DL_REQUEST_CONTRIBUTE:
     case DL_REQUEST_LIST:
     case DL_REQUEST_COMBINE:
     case DL_REQUEST_FETCH_COMBINED:
     case DL_REQUEST_CREATE:
-        return s->calm;
+        return s->calm.request_s;
     default:
         return 0;
     }
@@ -205,7 +206,7 @@ static double calm_duration(replica *r)
 static double duration(replica *r)
 {
     sim *s = r->sim;
-    if (s->calm > 0 && r->request.kind != DL_REQUEST_TRAIN) return calm_duration(r);
+    if (s->calm.request_s > 0 && r->request.kind != DL_REQUEST_TRAIN) return calm_duration(r);
     switch (r->request.kind) {
     case DL_REQUEST_TRAIN:
         return dl_pace_takes_part(&r->pace, r->pace.folded) ? 0.001 : INFINITY;
@@ -263,9 +264,9 @@ static void begin_sending(replica *r, uint64_t sending)
     sim *s = r->sim;
     if (r->sending) DIE(s, "%s puts two ahead at a time", r->name);
     r->sending = sending;
-    r->send_at = s->now + (s->calm > 0          ? s->calm
-                           : sim_chance(s, 0.3) ? sim_uniform(s, 1, 20)
-                                                : sim_uniform(s, 0.001, 0.05));
+    r->send_at = s->now + (s->calm.request_s > 0 ? s->calm.request_s
+                           : sim_chance(s, 0.3)  ? sim_uniform(s, 1, 20)
+                                                 : sim_uniform(s, 0.001, 0.05));
 }
 
 /* A replica that has seen a newer generation since it began (I7) does not call it back. */

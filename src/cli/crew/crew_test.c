@@ -1,4 +1,4 @@
-/* crew_test.c - see crew.h: what is checked before the replicas of a machine are started. */
+/* crew_test.c - the checks of crew.h before the replicas start. */
 #include "check.h"
 #include "cli/crew/crew.h"
 
