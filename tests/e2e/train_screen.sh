@@ -20,12 +20,13 @@ plain seen >lines
 grep -q '^wide: running, [12] of [12] replicas alive' lines || fail "no screen: $(tail -30 lines)"
 grep -q '^replica   state .*time, newest 24' lines || fail "the replicas have no table"
 grep -q '^r0 .*step .*loss' lines || fail "the replicas have no live lines"
-[ -z "$(awk 'length($0) > 79' lines | grep -v '^\(run\|diloco: stopped\|stopped\|[0-9]* replica\|entry\)' || true)" ] ||
+# The terminal drops output that waits when Ctrl-C is pressed: the line with ^C is in parts.
+[ -z "$(awk 'length($0) > 79 && !/\^C/' lines | grep -v '^\(run\|diloco: stopped\|stopped\|[0-9]* replica\|entry\)' || true)" ] ||
     fail "a line is wider than the terminal: $(awk 'length($0) > 79' lines | head -3)"
 # Rows of a frame: the largest way back up.
 tallest=$(grep -ao "$(printf '\033')\[[0-9]*A" seen | tr -dc '0-9\n' | sort -n | tail -1)
 [ "$tallest" -le 23 ] || fail "a frame has $tallest rows"
-grep -q 'the same command goes on' lines || fail "the stop is not explained"
+grep -q 'the same command resumes' lines || fail "the stop is not explained"
 tail -1 lines | grep -q 'train  ^' && fail "the screen is left on the terminal"
 
 # Lines elsewhere.
