@@ -4,14 +4,28 @@
 #include "base/size.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+enum { ALIGNMENT = 64, SMALL = 2048 }; /* bytes */
+
 struct dl_slot {
-    unsigned char *base; /* mapped, so the payload begins at a page and floats are aligned */
+    unsigned char *base; /* aligned for floats and vectors */
     size_t size;
-    bool in_file;
+    bool in_file, mapped;
 };
+
+/* A mapping takes a page at least, which is much for thousands of small contributions. */
+static diloco_status take_heap(dl_slot *slot)
+{
+    const size_t bytes = dl_size_round_up(slot->size, ALIGNMENT);
+    slot->base = aligned_alloc(ALIGNMENT, bytes);
+    if (!slot->base)
+        return dl_fail(DILOCO_ENOMEM, "no memory for a contribution of %zu bytes", slot->size);
+    memset(slot->base, 0, bytes);
+    return DILOCO_OK;
+}
 
 static diloco_status map_slot(dl_slot *slot, const char *spool_dir)
 {
@@ -25,6 +39,7 @@ static diloco_status map_slot(dl_slot *slot, const char *spool_dir)
     if (base == MAP_FAILED)
         return dl_fail(DILOCO_ENOMEM, "no memory for a contribution of %zu bytes", slot->size);
     slot->base = base;
+    slot->mapped = true;
     slot->in_file = spool_dir != NULL;
     return DILOCO_OK;
 }
@@ -35,7 +50,8 @@ diloco_status dl_slot_create(dl_slot **out, size_t max_bytes, const char *spool_
     dl_slot *slot = calloc(1, sizeof *slot);
     if (!slot) return dl_fail(DILOCO_ENOMEM, "no memory for a slot");
     slot->size = dl_size_max(max_bytes, 1);
-    diloco_status status = map_slot(slot, spool_dir);
+    diloco_status status =
+        spool_dir || slot->size > SMALL ? map_slot(slot, spool_dir) : take_heap(slot);
     if (status)
         free(slot);
     else
@@ -46,7 +62,10 @@ diloco_status dl_slot_create(dl_slot **out, size_t max_bytes, const char *spool_
 void dl_slot_destroy(dl_slot *slot)
 {
     if (!slot) return;
-    munmap(slot->base, slot->size);
+    if (slot->mapped)
+        munmap(slot->base, slot->size);
+    else
+        free(slot->base);
     free(slot);
 }
 
