@@ -15,7 +15,7 @@ import urllib.parse
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COPIED = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "docs/**/*", "bench/**/*",
           "src/*/README.md", "examples/*", "python/examples/*", "configs/**/*", "include/diloco/*", "tests/**/*.txt",
-          "tests/attack/*", "scripts/*")
+          "tests/*/README.md", "tests/attack/*", "scripts/*")
 HEADERS = ("run", "loop", "train", "user", "inspect", "clients", "config", "status", "tensor", "log", "diloco")
 MODULES = ("diloco", "diloco.errors", "diloco.huggingface", "diloco.lightning", "diloco.peft")
 CHAPTERS = {"Tutorials": "docs/tutorial", "How-to": "docs/how-to"}
