@@ -22,8 +22,11 @@ expect 0 diloco verify two
 diloco train tiny.toml --store cut --quiet >out 2>err &
 started=$!
 wait_for has_entry cut 1
-for pid in $(children "$started") "$started"; do kill -9 "$pid" 2>/dev/null || true; done
+kids=$(children "$started")
+# shellcheck disable=SC2086 # several; one may be gone
+kill -9 "$started" $kids 2>/dev/null || true
 wait "$started" || true
+for pid in $kids; do wait_for gone "$pid"; done
 expect 0 diloco train tiny.toml --store cut --quiet
 [ "$(digest cut)" = "$(digest whole)" ] || fail "the resumed run has other bits"
 

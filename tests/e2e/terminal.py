@@ -1,6 +1,7 @@
 """terminal.py COLUMNS LINES [--interrupt TEXT] COMMAND…: run COMMAND on a terminal of that size, and
-write what it wrote. With --interrupt, press Ctrl-C once TEXT was written. The exit code is the
-command's; it is 99 if the command left the terminal with other settings or without a cursor."""
+write what it wrote. With --interrupt, press Ctrl-C when TEXT was written twice. The terminal drops output
+that waits at that moment, but the output between the two is whole. The exit code is the command's. It is
+99 if the command left the terminal with other settings or without a cursor."""
 import fcntl
 import os
 import pty
@@ -28,7 +29,7 @@ while True:
         break
     os.write(1, piece)
     written += piece
-    if awaited and awaited in written:
+    if awaited and written.count(awaited) > 1:
         os.write(terminal, b"\x03")
         awaited = None
 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -1,6 +1,7 @@
 #!/bin/sh
 # A terminal of 40 columns: the live lines and the help of options fit.
 . "$(dirname "$0")/lib.sh"
+export TERM=xterm
 
 terminal() { # COMMAND…: what it writes on that terminal, without movements of the cursor
     python3 "$project/tests/e2e/terminal.py" 40 24 "$@" >raw || return $?

@@ -2,6 +2,7 @@
 # diloco watch: once into a pipe, and on a terminal of 80 columns and 24 lines during a run,
 # until the run is complete.
 . "$(dirname "$0")/lib.sh"
+export TERM=xterm
 
 diloco train tiny.toml --store one --quiet
 expect 0 diloco watch one --once
