@@ -6,7 +6,8 @@
  *                       of the largest fragment
  *     staging           the state's second copy, where an entry is computed before it is committed;
  *                       the replica's own encoded contribution; memory to combine the members; with
- *                       overlap or error feedback the captures in flight and the residual
+ *                       overlap or error feedback the captures in flight and the residual; with
+ *                       run.save_beside a copy of the private state
  *     contributions     a slot for each member of an entry, if they are kept in memory; one for the
  *                       combined update, if one replica combines for all
  *     copies            host copies where the host cannot use the device's memory: the model twice
@@ -89,6 +90,15 @@ static size_t kept_beside(const dl_config *config, const dl_schedule *s, const l
     return floats * sizeof(float) + (eager ? most->room : 0);
 }
 
+/* The copy of the private state that is saved beside training (run.save_beside). */
+static uint64_t saved_copy(const diloco_memory_plan *out, const dl_config *config,
+                           const dl_schedule *s, size_t beside)
+{
+    const bool waits = s->delay == 0 || !config->save_beside || dl_config_federated(config);
+    if (waits || strcmp(config->state_dir, "none") == 0) return 0;
+    return out->local + out->moments + beside;
+}
+
 static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *config,
                                    const dl_manifest *manifest)
 {
@@ -106,8 +116,10 @@ static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *con
     out->momentum = 4 * copy * (uint64_t)outer->n_state;
     dl_combine_rule rule;
     DL_TRY(dl_combine_rule_of(&rule, config));
+    const size_t beside = kept_beside(config, &schedule, &most);
     out->staging =
-        state - out->theta - out->momentum + most.room + kept_beside(config, &schedule, &most) +
+        state - out->theta - out->momentum + most.room + beside +
+        saved_copy(out, config, &schedule, beside) +
         dl_outer_scratch_bytes(manifest, &rule, (size_t)dl_clients_per_round(config), out->threads);
     dl_way way;
     DL_TRY(dl_way_of(&way, config, manifest));
