@@ -94,7 +94,7 @@ static size_t kept_beside(const dl_config *config, const dl_schedule *s, const l
 static uint64_t saved_copy(const diloco_memory_plan *out, const dl_config *config,
                            const dl_schedule *s, size_t beside)
 {
-    const bool waits = s->delay == 0 || !config->save_beside || dl_config_federated(config);
+    const bool waits = s->delay == 0 || !config->save_beside;
     if (waits || strcmp(config->state_dir, "none") == 0) return 0;
     return out->local + out->moments + beside;
 }
