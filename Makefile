@@ -25,7 +25,7 @@ packages-%:
 
 demo: packages-build ## train four replicas on English text and compare
 	@$(call configure)
-	@[ -e $(BUILD)/diloco ] || echo "demo: the program is built first, in about a minute on 2 cores; then it trains three runs in about 80 seconds"
+	@[ -e $(BUILD)/diloco ] || echo "demo: the program is built first, in about a minute on 2 cores; then it trains three runs in about 90 seconds"
 	@cmake --build $(BUILD) --target diloco
 	@examples/demo.sh $(BUILD)/diloco
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# demo.sh PROGRAM: show what DiLoCo is for, in about 80 seconds on 2 cores. The same small GPT is
+# demo.sh PROGRAM: show what DiLoCo is for, in about 90 seconds on 2 cores. The same small GPT is
 # trained three times:
 #
 #     a  by one replica alone, on the whole text
@@ -82,7 +82,7 @@ rm -rf $work/[abc] $work/[abc].local $work/[abc].*json $work/loss.svg
 cat <<TEXT
 This demo trains the same small GPT (0.43 M parameters) three times, for $steps steps of each replica:
 by one replica alone, by four with DiLoCo, and by four with data-parallel training.
-It takes about 80 seconds on 2 cores, and keeps the runs in $work.
+It takes about 90 seconds on 2 cores, and keeps the runs in $work.
 TEXT
 find_text
 
@@ -91,7 +91,7 @@ run a "one replica alone, on the whole text" --preset single --set run.replicas=
 run b "DiLoCo: four replicas, each on its quarter" --set run.retain=all
 run c "data-parallel: four replicas, each on its quarter, exchange after every step" \
     --preset data_parallel --set trainer.local_steps_per_round=1 --set trainer.rounds=$steps \
-    --set trainer.eval_every=60 --set parameters.optimizer.lr=3e-3 $unquantized
+    --set trainer.eval_every=100 --set parameters.optimizer.lr=3e-3 $unquantized
 
 printf '\nEvery entry of b can be recomputed from its log:\n'
 "$program" verify $work/b
