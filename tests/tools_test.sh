@@ -49,7 +49,7 @@ rm "$work/old/cmake"
 printf '#!/bin/sh\ncase $1 in --version) echo cmake version 3.30.0 ;; --build) exit 1 ;; esac\n' >"$work/old/cmake"
 chmod +x "$work/old/cmake"
 refused demo 1
-says 'about a minute on 2 cores; then it trains three runs in about 80 seconds'
+says 'about a minute on 2 cores; then it trains three runs in about 90 seconds'
 rm "$work/old/cmake"
 
 pretend python3 'Python 3.7.3'
