@@ -85,3 +85,51 @@ fits() {
         echo "left out: requests compared with the provider's own description (scripts/packages.sh launch)"
     fi
 }
+
+# sent_nothing: a dry run has neither printed a secret nor sent a request.
+sent_nothing() {
+    ! grep -q swordfish out err || fail "a secret is printed"
+    [ ! -e api/requests.jsonl ] || fail "a dry run sent something"
+}
+
+# launch_again CREATE: kill -9 ends a launcher; the same command creates no job again. CREATE is in each request that
+# creates one, and in no other.
+launch_again() {
+    launcher
+    wait_for has_entries 3
+    kill -9 "$launcher"
+    wait_for gone "$launcher"
+    jobs=$(grep -c "$1" api/requests.jsonl)
+    launcher
+    wait_for has_entries 6
+    [ "$(grep -c "$1" api/requests.jsonl)" = "$jobs" ] || fail "created twice"
+}
+
+# job_of RANK MEMBER: the newest name of this rank, which MEMBER of a request has.
+job_of() { sed -n 's/.*"'"$2"'": "\(diloco-[0-9a-f]*-r'"$1"'-g[0-9]*\)".*/\1/p' api/requests.jsonl | tail -1; }
+
+# kill_in_outage MEMBER: kill -9 of r1 while the API fails: it is LOST, and started again; the run completes. $r1 is its
+# name before.
+kill_in_outage() {
+    r1=$(job_of 1 "$1")
+    wait_for has_replica "$r1"
+    echo 500 >api/fault
+    kill -9 "$(replica_of "$r1")"
+    wait_for grep -q '; trying again' launch.out
+    rm api/fault
+    wait_for grep -q '^r1: LOST: killed by signal 9' launch.out
+    ended 0
+    [ "$(digest "$store")" = "$want" ] || fail "the launched run ends elsewhere"
+    expect 0 diloco launch status "$store"
+    [ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded: $(cat out)"
+}
+
+# cancels: a run in $store is cancelled while it trains. A job that is being stopped still runs.
+cancels() {
+    launcher --set trainer.rounds=9000
+    wait_for has_entries 2
+    expect 0 diloco launch cancel "$store"
+    ended 130
+    expect 0 diloco launch collect "$store"
+    [ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
+}

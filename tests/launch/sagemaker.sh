@@ -22,8 +22,7 @@ expect 0 diloco launch tiny.toml --store "$store" --dry-run --set launch.spot=tr
 grep -qx "X-Amz-Target: SageMaker.CreateTrainingJob" out || fail "not the call"
 grep -q '"StoppingCondition":{"MaxRuntimeInSeconds":600,"MaxWaitTimeInSeconds":87000}' out || fail "not the limits"
 grep -q '"EnableManagedSpotTraining":true' out || fail "not a spot machine"
-! grep -q swordfish out err || fail "a secret is printed"
-[ ! -e api/requests.jsonl ] || fail "a dry run sent something"
+sent_nothing
 
 # Refusals name the option or the cause.
 expect_error 3 'sagemaker has no channel for secrets' diloco launch tiny.toml --store "$store" --set launch.secrets=HOME
@@ -36,42 +35,15 @@ expect_error 3 'The account-level service limit' diloco launch tiny.toml --store
 expect_error 3 'security token included in the request is invalid' \
     env AWS_ACCESS_KEY_ID=AKIAWRONG diloco launch tiny.toml --store "$store"
 
-# A launcher that is killed; the same command starts nothing.
-launcher
-wait_for has_entries 3
-kill -9 "$launcher"
-wait_for gone "$launcher"
-n_jobs() { grep -c CreateTrainingJob api/requests.jsonl; }
-jobs=$(n_jobs)
-launcher
-wait_for has_entries 6
-[ "$(n_jobs)" = "$jobs" ] || fail "created twice"
-
-# kill -9 of a replica while the API fails: LOST, and started again.
-r1=$(sed -n 's/.*"TrainingJobName": "\(diloco-[0-9a-f]*-r1-g[0-9]*\)".*/\1/p' api/requests.jsonl | tail -1)
-wait_for has_replica "$r1"
-echo 500 >api/fault
-kill -9 "$(replica_of "$r1")"
-wait_for grep -q '; trying again' launch.out
-rm api/fault
-wait_for grep -q '^r1: LOST: killed by signal 9' launch.out
-ended 0
-[ "$(digest "$store")" = "$want" ] || fail "the launched run ends elsewhere"
-expect 0 diloco launch status "$store"
-[ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded"
+launch_again CreateTrainingJob
+kill_in_outage TrainingJobName
 expect 0 diloco launch logs "$store" --rank 1 --follow
 grep -q . out || fail "no output of r1"
 ! grep -qI swordfish api/requests.jsonl launch.out launch.err api/logs/* || fail "a secret was sent or printed"
 fits sagemaker
 
-# Cancelled: a job that is stopping still runs.
 store=$(bucket other)
-launcher --set trainer.rounds=9000
-wait_for has_entries 2
-expect 0 diloco launch cancel "$store"
-ended 130
-expect 0 diloco launch collect "$store"
-[ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
+cancels
 
 # moto's server, which checks what it is sent and runs nothing: its jobs are complete at once, the run is not.
 moto=$project/build/venv-launch/bin/moto_server

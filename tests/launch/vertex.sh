@@ -31,8 +31,7 @@ expect 0 diloco launch tiny.toml --store "$store" --dry-run --set launch.spot=tr
 grep -qx "POST $api/v1/projects/team/locations/europe-west4/customJobs" out || fail "not the request"
 grep -q '"scheduling":{"disableRetries":true,"strategy":"SPOT","timeout":"600s"}' out || fail "not the limits"
 grep -q '"acceleratorType":"NVIDIA_L4","acceleratorCount":1' out || fail "not the GPU"
-! grep -q swordfish out err || fail "a secret is printed"
-[ ! -e api/requests.jsonl ] || fail "a dry run sent something"
+sent_nothing
 
 # Refusals name the option or the cause.
 expect_error 3 'vertex has no channel for secrets' diloco launch tiny.toml --store "$store" --set launch.secrets=HOME
@@ -48,40 +47,13 @@ echo '{"type":"external_account"}' >other.json
 expect_error 2 'credentials of type "external_account" are not known here' \
     env GOOGLE_APPLICATION_CREDENTIALS=other.json diloco launch tiny.toml --store "$store"
 
-# A launcher that is killed; the same command starts nothing.
-launcher
-wait_for has_entries 3
-kill -9 "$launcher"
-wait_for gone "$launcher"
-n_jobs() { grep -c '"displayName"' api/requests.jsonl; }
-jobs=$(n_jobs)
-launcher
-wait_for has_entries 6
-[ "$(n_jobs)" = "$jobs" ] || fail "created twice"
-
-# kill -9 of a replica while the API fails: LOST, and started again.
-r1=$(sed -n 's/.*"displayName": "\(diloco-[0-9a-f]*-r1-g[0-9]*\)".*/\1/p' api/requests.jsonl | tail -1)
-wait_for has_replica "$r1"
-echo 500 >api/fault
-kill -9 "$(replica_of "$r1")"
-wait_for grep -q '; trying again' launch.out
-rm api/fault
-wait_for grep -q '^r1: LOST: killed by signal 9' launch.out
-ended 0
-[ "$(digest "$store")" = "$want" ] || fail "the launched run ends elsewhere"
-expect 0 diloco launch status "$store"
-[ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded"
+launch_again '"displayName"'
+kill_in_outage displayName
 expect 0 diloco launch logs "$store" --rank 1 --follow
 cmp -s out api/logs/"${r1%-g*}-g$((${r1##*-g} + 1))" || fail "not the output of r1"
 grep -v '"Authorization": "Bearer swordfish-of-google"' api/requests.jsonl >sent
 ! grep -I 'PRIVATE KEY\|swordfish' sent launch.out launch.err api/logs/* >out || fail "a secret was sent or printed"
 fits vertex
 
-# Cancelled: a job that is being cancelled still runs.
 store=$(bucket other)
-launcher --set trainer.rounds=9000
-wait_for has_entries 2
-expect 0 diloco launch cancel "$store"
-ended 130
-expect 0 diloco launch collect "$store"
-[ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
+cancels
