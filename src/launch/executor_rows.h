@@ -11,7 +11,8 @@
     X(k8s) \
     X(hf_jobs) \
     X(sagemaker) \
-    X(vertex)
+    X(vertex) \
+    X(runpod)
 #else
 #define DL_CLOUD_EXECUTORS(X)
 #endif

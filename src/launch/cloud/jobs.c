@@ -114,7 +114,8 @@ static diloco_status look_at_one(const dl_cloud_rows *rows, dl_rest *rest, dl_jo
         if (dl_rest_is_good(&answer))
             rows->seen(job, answer.json);
         else if (is_gone(rows, &answer))
-            dl_job_set(job, DL_JOB_LOST, -1, "%s no longer has %.180s", rest->name, job->id);
+            dl_job_set(job, rows->stop_deletes ? DL_JOB_CANCELLED : DL_JOB_LOST, -1,
+                       "%s no longer has %.180s", rest->name, job->id);
         else
             status = dl_rest_refused(rest, &call, &answer);
         dl_buf_deinit(&answer.text);
@@ -258,14 +259,9 @@ static void put_variable(dl_json *j, const char *name, const char *value, bool p
     dl_json_end(j);
 }
 
-diloco_status dl_cloud_env(dl_json *j, const char *key, const dl_launch_spec *spec,
-                           const dl_job *job, bool pairs)
+void dl_cloud_put_env(dl_json *j, const dl_launch_spec *spec, const dl_job *job, bool pairs)
 {
     char text[DL_PATH_MAX + 64];
-    if (pairs)
-        dl_json_array(j, key);
-    else
-        dl_json_object(j, key);
     snprintf(text, sizeof text, "%u", job->rank);
     put_variable(j, "DILOCO_RANK", text, pairs);
     put_variable(j, "DILOCO_JOB", job->name, pairs);
@@ -273,6 +269,16 @@ diloco_status dl_cloud_env(dl_json *j, const char *key, const dl_launch_spec *sp
         snprintf(text, sizeof text, "%.*s", (int)strcspn(*e, "="), *e);
         put_variable(j, text, strchr(*e, '=') + 1, pairs);
     }
+}
+
+diloco_status dl_cloud_env(dl_json *j, const char *key, const dl_launch_spec *spec,
+                           const dl_job *job, bool pairs)
+{
+    if (pairs)
+        dl_json_array(j, key);
+    else
+        dl_json_object(j, key);
+    dl_cloud_put_env(j, spec, job, pairs);
     dl_json_end(j);
     return DILOCO_OK;
 }

@@ -30,6 +30,7 @@ typedef struct dl_cloud_rows {
     bool (*is_gone)(const dl_rest_answer *answer);
     /* Is this refusal of `stop` that of a job that is over? NULL: it never is. */
     bool (*is_over)(const dl_rest_answer *answer);
+    bool stop_deletes; /* a job that is gone was stopped: CANCELLED, not LOST */
 } dl_cloud_rows;
 
 DL_MUST_CHECK diloco_status dl_cloud_launch(const dl_cloud_rows *rows, const dl_launch_spec *spec,
@@ -72,6 +73,8 @@ DL_MUST_CHECK diloco_status dl_cloud_line(dl_buf *out, const dl_launch_spec *spe
  * launch.env. */
 DL_MUST_CHECK diloco_status dl_cloud_env(dl_json *j, const char *key, const dl_launch_spec *spec,
                                          const dl_job *job, bool pairs);
+/* The same without the object or array around it, for a caller that has more to add. */
+void dl_cloud_put_env(dl_json *j, const dl_launch_spec *spec, const dl_job *job, bool pairs);
 /* {"NAME":"value"} of launch.secrets, values hidden with spec->dry. */
 void dl_cloud_secrets(dl_json *j, const char *key, const dl_launch_spec *spec);
 

@@ -1,0 +1,212 @@
+/* runpod.c - replicas as pods of RunPod: POST /v1/pods of its REST API, one pod a replica.
+ *
+ * A pod is a rented machine: RunPod starts its container again whenever that ends, and charges for
+ * it until it is deleted. Exit codes and output are not in the API. So a replica counts as running
+ * until its pod is gone, the run's store says when the run is complete, and the launcher then
+ * deletes all pods. Names are not unique, so a pod is searched by its name before it is created. */
+#include "launch/cloud/jobs.h"
+#include "launch/executor_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
+{
+    const char *key = getenv("RUNPOD_API_KEY");
+    DL_TRY(dl_rest_init(rest, spec, "RunPod", "https://rest.runpod.io/v1"));
+    if (spec->dry) return DILOCO_OK;
+    if (!key || !*key || strlen(key) >= sizeof rest->who.token)
+        return dl_fail(DILOCO_EINVAL, "runpod: no API key in RUNPOD_API_KEY: create one in the "
+                                      "console under Settings, API Keys");
+    strcpy(rest->who.token, key);
+    return DILOCO_OK;
+}
+
+/* ---- calls */
+
+static void put_list(dl_json *j, const char *key, const char *only)
+{
+    dl_json_array(j, key);
+    dl_json_str(j, NULL, only);
+    dl_json_end(j);
+}
+
+static int64_t ceiling(double amount)
+{
+    return (int64_t)(amount + 0.999);
+}
+
+static void put_machine(dl_json *j, const dl_config *config)
+{
+    const int64_t gpus = config->launch_gpus;
+    dl_json_str(j, "computeType", gpus ? "GPU" : "CPU");
+    if (gpus) {
+        put_list(j, "gpuTypeIds", config->launch_gpu_type);
+        dl_json_i64(j, "gpuCount", gpus);
+        if (config->launch_cpus)
+            dl_json_i64(j, "minVCPUPerGPU", (config->launch_cpus + gpus - 1) / gpus);
+        if (config->launch_memory_gb > 0)
+            dl_json_i64(j, "minRAMPerGPU", ceiling(config->launch_memory_gb / (double)gpus));
+    } else {
+        if (config->launch_machine[0]) put_list(j, "cpuFlavorIds", config->launch_machine);
+        if (config->launch_cpus) dl_json_i64(j, "vcpuCount", config->launch_cpus);
+    }
+    if (config->launch_region[0]) put_list(j, "dataCenterIds", config->launch_region);
+    if (config->launch_spot) dl_json_bool(j, "interruptible", true);
+    if (config->launch_disk_gb > 0)
+        dl_json_i64(j, "containerDiskInGb", ceiling(config->launch_disk_gb));
+    dl_json_i64(j, "volumeInGb", 0); /* a volume is charged while its pod is stopped, too */
+}
+
+/* Values of secrets are in the account: the request names them. */
+static void put_env(dl_json *j, const dl_launch_spec *spec, const dl_job *job)
+{
+    char text[DL_PATH_MAX + 64];
+    dl_json_object(j, "env");
+    dl_cloud_put_env(j, spec, job, false);
+    for (const char *const *s = spec->secrets; *s; s++) {
+        snprintf(text, sizeof text, "{{ RUNPOD_SECRET_%s }}", *s);
+        dl_json_str(j, *s, text);
+    }
+    dl_json_end(j);
+}
+
+static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    const dl_launch_spec *spec = rest->spec;
+    dl_json *j = &call->json;
+    char rank[16];
+    snprintf(rank, sizeof rank, "%u", job->rank);
+    DL_TRY(dl_rest_path(call, "/pods"));
+    dl_json_object(j, NULL);
+    dl_json_str(j, "name", job->name);
+    dl_json_str(j, "imageName", spec->config->launch_image);
+    put_machine(j, spec->config);
+    put_env(j, spec, job);
+    put_list(j, "dockerEntrypoint", spec->program);
+    DL_TRY(dl_cloud_words(j, "dockerStartCmd", spec, rank, 1));
+    dl_json_end(j);
+    return DILOCO_OK;
+}
+
+static diloco_status created(dl_job *job, dl_json_value answer)
+{
+    return dl_json_read_str(job->id, sizeof job->id, answer, "id");
+}
+
+static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    (void)rest;
+    DL_TRY(dl_rest_path(call, "/pods?name="));
+    return dl_rest_segment(call, job->name);
+}
+
+static void found(dl_job *job, dl_json_value answer)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    for (dl_json_iter it = dl_json_each(answer); dl_json_next(&it);)
+        if (!strcmp(dl_rest_text(name, sizeof name, it.value, "name"), job->name))
+            dl_rest_text(job->id, sizeof job->id, it.value, "id");
+}
+
+/* Of `look` and of `stop`. */
+static diloco_status path_to(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    (void)rest;
+    DL_TRY(dl_rest_path(call, "/pods/"));
+    return dl_rest_segment(call, job->id);
+}
+
+/* A pod that is stopped was interrupted: launch itself only deletes pods. */
+static const dl_cloud_state states[] = {{"RUNNING", DL_JOB_RUNNING},
+                                        {"EXITED", DL_JOB_LOST},
+                                        {"TERMINATED", DL_JOB_CANCELLED},
+                                        {NULL, DL_JOB_LOST}};
+
+static void seen(dl_job *job, dl_json_value answer)
+{
+    char status[64], change[256];
+    dl_rest_text(status, sizeof status, answer, "desiredStatus");
+    dl_rest_text(change, sizeof change, answer, "lastStatusChange");
+    dl_cloud_set(job, states, status, change);
+}
+
+static const dl_cloud_rows rows = {.open = open_rest,
+                                   .create = create,
+                                   .create_method = "POST",
+                                   .created = created,
+                                   .search = search,
+                                   .search_method = "GET",
+                                   .found = found,
+                                   .look = path_to,
+                                   .look_method = "GET",
+                                   .seen = seen,
+                                   .stop = path_to,
+                                   .stop_method = "DELETE",
+                                   .stop_deletes = true};
+
+static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_launch(&rows, spec, jobs, n);
+}
+
+static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_poll(&rows, spec, jobs, n);
+}
+
+static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_cancel(&rows, spec, jobs, n);
+}
+
+static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                          dl_job_line_fn fn, void *user)
+{
+    (void)spec, (void)follow, (void)fn, (void)user;
+    return dl_fail(DILOCO_EREFUSED,
+                   "%s: RunPod's API gives no output: read it in the console, pod %.60s. "
+                   "diloco log shows the entries of the run",
+                   job->name, job->id);
+}
+
+static diloco_status check(const dl_launch_spec *spec)
+{
+    const dl_config *config = spec->config;
+    DL_TRY(
+        dl_cloud_need(config->launch_image, "launch.image", "runpod", "docker.io/you/diloco:0.2"));
+    if (!config->launch_gpus != !config->launch_gpu_type[0])
+        return dl_fail(DILOCO_EINVAL, "runpod needs launch.gpus and launch.gpu_type together, such "
+                                      "as launch.gpus=1 and launch.gpu_type=\"NVIDIA L4\"");
+    if (config->launch_gpus && config->launch_machine[0])
+        return dl_fail(DILOCO_EINVAL, "launch.machine is the flavor of a RunPod CPU pod: leave it "
+                                      "away with launch.gpus");
+    if (!config->launch_gpus && config->launch_memory_gb > 0)
+        return dl_fail(DILOCO_EINVAL, "launch.memory: the flavor of a RunPod CPU pod decides its "
+                                      "memory: set launch.machine and launch.cpus");
+    return DILOCO_OK;
+}
+
+const dl_executor dl_executor_runpod = {
+    .name = "runpod",
+    .needs = "an API key in RUNPOD_API_KEY; launch.image; launch.gpu_type with launch.gpus; "
+             "secrets stored in the account under the same names",
+    .tested = "a fake of this project, which accepts the members of the published API alone. Not "
+              "run against the real one",
+    .options = "|image|machine|cpus|gpus|gpu_type|memory|disk|spot|region|endpoint|",
+    .without = "|dir|grace|timeout|",
+    .caps = {.net = "none",
+             .rank_env = "argument, DILOCO_RANK",
+             .log_api = "none: RunPod's console",
+             .restart = "of a container that ends, until its pod is deleted",
+             .secrets = "secrets of the account",
+             .spot = true,
+             .in_image = true,
+             .must_be_stopped = true},
+    .poll_s = 15,
+    .check = check,
+    .launch = launch,
+    .poll = poll_all,
+    .logs = logs,
+    .cancel = cancel,
+};

@@ -1,0 +1,62 @@
+#!/bin/sh
+# diloco launch --on runpod against a fake of the API. A run completes after a kill, an interruption and an outage of the
+# API, and every pod is deleted. Refusals are named. A secret is in no request.
+. "$(dirname "$0")/cloud_lib.sh"
+serve_hub
+store=$hub/cut
+fake runpod
+export RUNPOD_API_KEY=rpa_test-key
+echo "DILOCO_HUB_TOKEN=$DILOCO_HUB_TOKEN" >api/secrets
+cat >>tiny.toml <<TOML
+[launch]
+executor = "runpod"
+image = "docker.io/alice/diloco:0.2"
+endpoint = "$api"
+poll = 0.2
+TOML
+
+# A dry run prints the request, and sends nothing.
+expect 0 diloco launch tiny.toml --store "$store" --dry-run --set launch.spot=true --set launch.gpus=2 \
+    --set "launch.gpu_type=NVIDIA L4" --set launch.memory=100 --set launch.cpus=9 --set launch.region=EU-RO-1
+grep -qx "POST $api/pods" out || fail "not the request"
+grep -q '"computeType":"GPU","gpuTypeIds":\["NVIDIA L4"\],"gpuCount":2,"minVCPUPerGPU":5,"minRAMPerGPU":50' out ||
+    fail "not the machine: $(cat out)"
+grep -q '"dataCenterIds":\["EU-RO-1"\],"interruptible":true' out || fail "not the region"
+grep -q '"DILOCO_HUB_TOKEN":"{{ RUNPOD_SECRET_DILOCO_HUB_TOKEN }}"' out || fail "not the secret's name"
+sent_nothing
+
+# Refusals name the option or the cause.
+expect_error 2 'launch.image is not set' diloco launch tiny.toml --store "$store" --set launch.image=
+expect_error 2 'launch.gpus and launch.gpu_type together' diloco launch tiny.toml --store "$store" --set launch.gpus=1
+expect_error 2 'set launch.machine and launch.cpus' diloco launch tiny.toml --store "$store" --set launch.memory=8
+expect_error 3 'launch.timeout' diloco launch tiny.toml --store "$store" --set launch.timeout=60
+expect_error 2 'no API key in RUNPOD_API_KEY' env -u RUNPOD_API_KEY diloco launch tiny.toml --store "$store"
+expect_error 3 'check the credentials' env RUNPOD_API_KEY=wrong diloco launch tiny.toml --store "$store"
+
+launch_again dockerEntrypoint
+
+# kill -9 of a replica while the API fails: RunPod itself starts the container again.
+r0=$(job_of 0 name)
+wait_for has_replica "$r0"
+killed=$(replica_of "$r0")
+echo 500 >api/fault
+kill -9 "$killed"
+wait_for grep -q '; trying again' launch.out
+rm api/fault
+is_another() { [ -n "$(replica_of "$r0")" ] && [ "$(replica_of "$r0")" != "$killed" ]; }
+wait_for is_another
+
+# A pod that RunPod takes away: LOST, and the next generation is started.
+r1=$(job_of 1 name)
+echo "$r1" >api/interrupt
+wait_for grep -q '^r1: LOST: EXITED' launch.out
+ended 0
+[ "$(digest hub/cut)" = "$want" ] || fail "the launched run ends elsewhere"
+created=$(grep -c dockerEntrypoint api/requests.jsonl)
+deleted=$(sed -n 's/.*"method": "DELETE", "path": "\([^"]*\)".*/\1/p' api/requests.jsonl | sort -u | grep -c .)
+[ "$created" = "$deleted" ] || fail "$created pods were created, and $deleted deleted: $(cat launch.out)"
+expect_error 3 'gives no output' diloco launch logs "$store" --rank 0
+no_secret_elsewhere no-request-carries-it
+
+store=$hub/other
+cancels
