@@ -119,17 +119,20 @@ no_python() {
     echo "packages.sh: pip could not install them; tests that need them will be left out" >&2
 }
 
-# Into build/venv-launch, in the versions of tests/launch/requirements.txt.
+# Into build/venv-launch, in the versions of tests/launch/requirements.txt and requirements-alone.txt.
 install_for_launch() {
     venv=$root/build/venv-launch
     wanted=$root/tests/launch/requirements.txt
-    cmp -s "$wanted" "$venv/installed.txt" && return
-    echo "installing from PyPI into build/venv-launch: $(grep -v '^#' "$wanted" | tr '\n' ' ')"
+    alone=$root/tests/launch/requirements-alone.txt # without their dependencies
+    cat "$wanted" "$alone" | cmp -s - "$venv/installed.txt" && return
+    echo "installing from PyPI into build/venv-launch: $(cat "$wanted" "$alone" | grep -v '^#' | tr '\n' ' ')"
     mkdir -p "$root/build"
     pip_log=$root/build/venv-launch.log
-    python3 -m venv "$venv" >"$pip_log" 2>&1 && "$venv/bin/pip" install --no-compile -r "$wanted" >>"$pip_log" 2>&1 ||
+    python3 -m venv "$venv" >"$pip_log" 2>&1 &&
+        "$venv/bin/pip" install --no-compile -r "$wanted" >>"$pip_log" 2>&1 &&
+        "$venv/bin/pip" install --no-compile --no-deps -r "$alone" >>"$pip_log" 2>&1 ||
         { no_python; return; }
-    cp "$wanted" "$venv/installed.txt"
+    cat "$wanted" "$alone" >"$venv/installed.txt"
 }
 
 missing=$(missing_packages "$@")

@@ -12,7 +12,8 @@
     X(hf_jobs) \
     X(sagemaker) \
     X(vertex) \
-    X(runpod)
+    X(runpod) \
+    X(azureml)
 #else
 #define DL_CLOUD_EXECUTORS(X)
 #endif

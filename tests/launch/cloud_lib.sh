@@ -108,8 +108,8 @@ launch_again() {
 # job_of RANK MEMBER: the newest name of this rank, which MEMBER of a request has.
 job_of() { sed -n 's/.*"'"$2"'": "\(diloco-[0-9a-f]*-r'"$1"'-g[0-9]*\)".*/\1/p' api/requests.jsonl | tail -1; }
 
-# kill_in_outage MEMBER: kill -9 of r1 while the API fails: it is LOST, and started again; the run completes. $r1 is its
-# name before.
+# kill_in_outage MEMBER [REASON]: kill -9 of r1 while the API fails: it is LOST for this reason, and started again; the run
+# completes. $r1 is its name before.
 kill_in_outage() {
     r1=$(job_of 1 "$1")
     wait_for has_replica "$r1"
@@ -117,7 +117,7 @@ kill_in_outage() {
     kill -9 "$(replica_of "$r1")"
     wait_for grep -q '; trying again' launch.out
     rm api/fault
-    wait_for grep -q '^r1: LOST: killed by signal 9' launch.out
+    wait_for grep -q "^r1: LOST: ${2:-killed by signal 9}" launch.out
     ended 0
     [ "$(digest "$store")" = "$want" ] || fail "the launched run ends elsewhere"
     expect 0 diloco launch status "$store"

@@ -23,6 +23,7 @@ import sys
 import time
 import urllib.parse
 
+from fake_azureml import AzureMl
 from fake_base import Fake, Refused
 from fake_runpod import RunPod
 
@@ -423,7 +424,8 @@ class Vertex(Fake):
         return self.info(job)
 
 
-KINDS = {"hf-jobs": HfJobs, "k8s": Kubernetes, "sagemaker": SageMaker, "vertex": Vertex, "runpod": RunPod}
+KINDS = {"hf-jobs": HfJobs, "k8s": Kubernetes, "sagemaker": SageMaker, "vertex": Vertex, "runpod": RunPod,
+         "azureml": AzureMl}
 
 
 def handler(fake):
@@ -440,7 +442,7 @@ def handler(fake):
 
         def respond(self):
             raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            body = raw.decode() if self.path == "/token" else json.loads(raw) if raw else None
+            body = raw.decode() if self.path.endswith("/token") else json.loads(raw) if raw else None
             self.record(body)
             url = urllib.parse.urlsplit(self.path)
             fault = fake.folder / "fault"

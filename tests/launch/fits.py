@@ -8,6 +8,7 @@ reads FOLDER/requests.jsonl of fake_cloud.py. KIND is
     hf-jobs    the client of huggingface_hub makes the same calls of the same fake, with equal requests
     k8s        the models of the package kubernetes have each member of each object
     sagemaker  the service models of botocore accept each body
+    azureml    the models of azure-ai-ml have each member of each job
     vertex     the discovery documents of google-api-python-client have each call and each member of its body"""
 import json
 import pathlib
@@ -129,6 +130,54 @@ def check_sagemaker(folder):
     return f"{n} requests fit the service models of botocore {botocore.__version__}"
 
 
+# ---- Azure ML
+
+
+def import_azure_models():
+    """The models alone: the package itself imports clients that are not installed."""
+    import importlib.util
+    import types
+    where = importlib.util.find_spec("azure.core").submodule_search_locations[0]
+    folder = pathlib.Path(where).parents[1]
+    for name in ("azure.ai", "azure.ai.ml", "azure.ai.ml._restclient"):
+        module = sys.modules[name] = types.ModuleType(name)
+        module.__path__ = [str(folder / name.replace(".", "/"))]
+    from azure.ai.ml._restclient.arm_ml_service import _version, models
+    return models, _version.VERSION
+
+
+def fit_model(models, value, kind, where):
+    """Raise when a member of the value, or of a model in it, is not in the model."""
+    import typing
+    fields = {name: field for base in reversed(kind.__mro__) for name, field in vars(base).items()
+              if type(field).__name__ == "_RestField"}
+    names = vars(sys.modules[kind.__module__]) | {"_models": models}
+    kinds = typing.get_type_hints(kind, names, names)
+    by_name = {getattr(field, "_rest_name_input", None) or name: name for name, field in fields.items()}
+    for key, item in value.items():
+        assert key in by_name, f"{where}: {kind.__name__} has no member {key}"
+        inner = [k for k in typing.get_args(kinds[by_name[key]]) or (kinds[by_name[key]],) if hasattr(k, "as_dict")]
+        if inner and key == "identity":
+            inner = [models.ManagedIdentity]
+        if inner and key == "properties":
+            inner = [models.CommandJob]
+        if inner:
+            fit_model(models, item, inner[0], f"{where}.{key}")
+
+
+def check_azureml(folder):
+    models, version = import_azure_models()
+    n = 0
+    for request in without_repeats(r for r in read(folder) if r["method"] == "PUT"):
+        body = request["body"]
+        fit_model(models, body, models.JobBase, "job")
+        assert body["properties"]["jobType"] == models.JobType.COMMAND.value
+        assert not {"command", "environmentId"} - set(body["properties"])
+        n += 1
+    assert n
+    return f"{n} jobs fit the models of azure-ai-ml (arm_ml_service {version})"
+
+
 # ---- Vertex AI
 
 
@@ -182,7 +231,8 @@ def check_vertex(folder):
     return f"{n} requests fit the discovery documents of Google: {', '.join(sorted(seen))}"
 
 
-KINDS = {"vertex": check_vertex, "hf-jobs": check_hf_jobs, "k8s": check_k8s, "sagemaker": check_sagemaker}
+KINDS = {"vertex": check_vertex, "hf-jobs": check_hf_jobs, "k8s": check_k8s, "sagemaker": check_sagemaker,
+         "azureml": check_azureml}
 
 if __name__ == "__main__":
     print(KINDS[sys.argv[1]](pathlib.Path(sys.argv[2])))

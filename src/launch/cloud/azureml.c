@@ -1,0 +1,330 @@
+/* azureml.c - replicas as command jobs of Azure Machine Learning: PUT …/jobs/{name} of its resource
+ * provider, one job a replica.
+ *
+ * Names are unique in a workspace. A second PUT of a name changes the first job, so a job is looked
+ * up before it is created. The API has no channel for secrets: replicas reach an az:// store by the
+ * managed identity of their compute target. It has no exit code, so a job that failed may be one
+ * that was killed: it counts as LOST, and launch.restarts bounds how often it is started again. */
+#include "base/clock.h"
+#include "launch/cloud/jobs.h"
+#include "launch/executor_rows.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define API_VERSION "2025-12-01"
+#define PROVIDER    "/providers/Microsoft.MachineLearningServices/workspaces/"
+
+enum { EARLY_S = 60 }; /* a token is renewed this long before it expires */
+
+/* ---- credentials: OAuth 2.0 client credentials of a service principal */
+
+static diloco_status add_field(dl_buf *body, const char *before, const char *value)
+{
+    DL_TRY(dl_buf_addf(body, "%s", before));
+    return dl_web_escape(body, value, false);
+}
+
+static diloco_status write_grant(dl_rest_call *call, const char *tenant, const char *id,
+                                 const char *secret)
+{
+    call->type = "application/x-www-form-urlencoded";
+    DL_TRY(dl_rest_path(call, "/"));
+    DL_TRY(dl_rest_segment(call, tenant));
+    DL_TRY(dl_rest_path(call, "/oauth2/v2.0/token"));
+    DL_TRY(add_field(&call->body, "grant_type=client_credentials&client_id=", id));
+    DL_TRY(add_field(&call->body, "&client_secret=", secret));
+    return add_field(&call->body, "&scope=", "https://management.azure.com/.default");
+}
+
+static diloco_status request_token(dl_credentials *out, const dl_launch_spec *spec)
+{
+    const char *tenant = getenv("AZURE_TENANT_ID"), *id = getenv("AZURE_CLIENT_ID");
+    const char *secret = getenv("AZURE_CLIENT_SECRET"), *host = getenv("AZURE_AUTHORITY_HOST");
+    uint64_t seconds = 0;
+    dl_rest rest;
+    dl_rest_call call;
+    dl_rest_answer answer;
+    if (!tenant || !*tenant || !id || !*id || !secret || !*secret)
+        return dl_fail(DILOCO_EINVAL, "azureml: AZURE_TENANT_ID, AZURE_CLIENT_ID and "
+                                      "AZURE_CLIENT_SECRET of a service principal are not set: "
+                                      "az ad sp create-for-rbac  makes one");
+    DL_TRY(dl_rest_init_at(&rest, spec, "Microsoft Entra ID",
+                           host && *host ? host : "https://login.microsoftonline.com"));
+    dl_rest_call_init(&call, "POST", "a token");
+    diloco_status status = write_grant(&call, tenant, id, secret);
+    if (!status) status = dl_rest_must(&rest, &call, &answer);
+    if (!status) {
+        status = dl_json_read_str(out->token, sizeof out->token, answer.json, "access_token");
+        if (!status) status = dl_json_read_u64(&seconds, answer.json, "expires_in", 86400);
+        out->expires = (int64_t)dl_clock_wall() + (int64_t)seconds;
+        explicit_bzero(answer.text.data, answer.text.cap);
+        dl_buf_deinit(&answer.text);
+    }
+    dl_rest_call_deinit(&call);
+    dl_rest_deinit(&rest);
+    return status;
+}
+
+static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
+{
+    static dl_credentials known;
+    DL_TRY(dl_rest_init(rest, spec, "Azure ML", "https://management.azure.com"));
+    if (spec->dry) return DILOCO_OK;
+    if (!known.token[0] || (int64_t)dl_clock_wall() > known.expires - EARLY_S) {
+        const diloco_status status = request_token(&known, spec);
+        if (status) {
+            explicit_bzero(&known, sizeof known);
+            return status;
+        }
+    }
+    rest->who = known;
+    return DILOCO_OK;
+}
+
+/* ---- names of resources */
+
+/* launch.project is SUBSCRIPTION/GROUP/WORKSPACE. Returns false if it has not three parts. */
+static bool split_project(char part[3][128], const char *project)
+{
+    for (int i = 0; i < 3; i++) {
+        const size_t len = strcspn(project, "/");
+        if (!len || len >= 128 || project[len] != (i < 2 ? '/' : '\0')) return false;
+        snprintf(part[i], 128, "%.*s", (int)len, project);
+        project += len + 1;
+    }
+    return true;
+}
+
+/* The workspace's resource id, which is the begin of every path. */
+static diloco_status add_workspace(dl_buf *out, const dl_config *config)
+{
+    static const char *const before[] = {"/subscriptions/", "/resourceGroups/", PROVIDER};
+    char part[3][128];
+    if (!split_project(part, config->launch_project))
+        return dl_fail(DILOCO_EINVAL,
+                       "launch.project = \"%.100s\": azureml needs it as "
+                       "SUBSCRIPTION/RESOURCE-GROUP/WORKSPACE",
+                       config->launch_project);
+    for (int i = 0; i < 3; i++) {
+        DL_TRY(dl_buf_addf(out, "%s", before[i]));
+        DL_TRY(dl_web_escape(out, part[i], false));
+    }
+    return DILOCO_OK;
+}
+
+/* Write a member that is the id of a resource of the workspace. */
+static diloco_status put_id(dl_json *j, const char *key, const dl_config *config,
+                            const char *format, ...) DL_PRINTF(4, 5);
+static diloco_status put_id(dl_json *j, const char *key, const dl_config *config,
+                            const char *format, ...)
+{
+    char rest[512];
+    va_list args;
+    dl_buf id;
+    va_start(args, format);
+    vsnprintf(rest, sizeof rest, format, args);
+    va_end(args);
+    dl_buf_init(&id, 4096);
+    diloco_status status = add_workspace(&id, config);
+    if (!status) status = dl_buf_addf(&id, "%s", rest);
+    const char *text = status ? NULL : dl_buf_str(&id);
+    if (text) dl_json_str(j, key, text);
+    dl_buf_deinit(&id);
+    return text ? DILOCO_OK : status ? status : dl_fail(DILOCO_ENOMEM, "no memory for an id");
+}
+
+/* ---- calls */
+
+static diloco_status path_to(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    DL_TRY(add_workspace(&call->path, rest->spec->config));
+    DL_TRY(dl_rest_path(call, "/jobs/"));
+    DL_TRY(dl_rest_segment(call, job->name));
+    return dl_rest_path(call, "?api-version=" API_VERSION);
+}
+
+static diloco_status put_command(dl_json *j, const dl_launch_spec *spec, const dl_job *job)
+{
+    char rank[16];
+    dl_buf line;
+    snprintf(rank, sizeof rank, "%u", job->rank);
+    dl_buf_init(&line, 1 << 20);
+    diloco_status status = dl_cloud_line(&line, spec, rank);
+    const char *text = status ? NULL : dl_buf_str(&line);
+    if (text) dl_json_str(j, "command", text);
+    dl_buf_deinit(&line);
+    DL_TRY(status);
+    return text ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for a command");
+}
+
+static void put_limits(dl_json *j, const dl_config *config)
+{
+    char text[32];
+    dl_json_object(j, "resources");
+    dl_json_i64(j, "instanceCount", 1);
+    dl_json_end(j);
+    dl_json_object(j, "identity");
+    dl_json_str(j, "identityType", "Managed");
+    if (config->launch_role[0]) dl_json_str(j, "clientId", config->launch_role);
+    dl_json_end(j);
+    if (config->launch_timeout_s <= 0) return;
+    snprintf(text, sizeof text, "PT%lldS", (long long)(config->launch_timeout_s + 0.999));
+    dl_json_object(j, "limits");
+    dl_json_str(j, "jobLimitsType", "Command");
+    dl_json_str(j, "timeout", text);
+    dl_json_end(j);
+}
+
+static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    const dl_launch_spec *spec = rest->spec;
+    const dl_config *config = spec->config;
+    const char *version = strrchr(config->launch_image, ':');
+    char group[32];
+    dl_json *j = &call->json;
+    DL_TRY(path_to(call, rest, job));
+    snprintf(group, sizeof group, "diloco-%.8s", spec->run);
+    dl_json_object(j, NULL);
+    dl_json_object(j, "properties");
+    dl_json_str(j, "jobType", "Command");
+    dl_json_str(j, "displayName", job->name);
+    dl_json_str(j, "experimentName", group);
+    DL_TRY(put_command(j, spec, job));
+    DL_TRY(put_id(j, "environmentId", config, "/environments/%.*s/versions/%s",
+                  (int)(version - config->launch_image), config->launch_image, version + 1));
+    DL_TRY(put_id(j, "computeId", config, "/computes/%s", config->launch_machine));
+    DL_TRY(dl_cloud_env(j, "environmentVariables", spec, job, false));
+    put_limits(j, config);
+    dl_json_end(j);
+    dl_json_end(j);
+    return DILOCO_OK;
+}
+
+static diloco_status created(dl_job *job, dl_json_value answer)
+{
+    return dl_json_read_str(job->id, sizeof job->id, answer, "name");
+}
+
+static void found(dl_job *job, dl_json_value answer)
+{
+    dl_rest_text(job->id, sizeof job->id, answer, "name");
+}
+
+static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
+{
+    DL_TRY(add_workspace(&call->path, rest->spec->config));
+    DL_TRY(dl_rest_path(call, "/jobs/"));
+    DL_TRY(dl_rest_segment(call, job->name));
+    return dl_rest_path(call, "/cancel?api-version=" API_VERSION);
+}
+
+static bool is_over(const dl_rest_answer *answer)
+{
+    return answer->status == 400 || answer->status == 409;
+}
+
+/* A job that is being cancelled is still paid for: it counts as running until it has ended. */
+static const dl_cloud_state states[] = {
+    {"NotStarted", DL_JOB_PENDING}, {"Queued", DL_JOB_PENDING},
+    {"Preparing", DL_JOB_STARTING}, {"Provisioning", DL_JOB_STARTING},
+    {"Starting", DL_JOB_STARTING},  {"Running", DL_JOB_RUNNING},
+    {"Finalizing", DL_JOB_RUNNING}, {"CancelRequested", DL_JOB_RUNNING},
+    {"Paused", DL_JOB_RUNNING},     {"Completed", DL_JOB_SUCCEEDED},
+    {"Canceled", DL_JOB_CANCELLED}, {"Failed", DL_JOB_LOST},
+    {"NotResponding", DL_JOB_LOST}, {NULL, DL_JOB_LOST}};
+
+static void seen(dl_job *job, dl_json_value answer)
+{
+    char status[64];
+    dl_rest_text(status, sizeof status, answer, "properties.status");
+    dl_cloud_set(job, states, status,
+                 strcmp(status, "Failed") ? "" : "Azure ML reports no exit code");
+}
+
+static const dl_cloud_rows rows = {.open = open_rest,
+                                   .create = create,
+                                   .create_method = "PUT",
+                                   .created = created,
+                                   .search = path_to,
+                                   .search_method = "GET",
+                                   .found = found,
+                                   .look = path_to,
+                                   .look_method = "GET",
+                                   .seen = seen,
+                                   .stop = stop,
+                                   .stop_method = "POST",
+                                   .is_over = is_over};
+
+static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_launch(&rows, spec, jobs, n);
+}
+
+static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_poll(&rows, spec, jobs, n);
+}
+
+static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return dl_cloud_cancel(&rows, spec, jobs, n);
+}
+
+static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                          dl_job_line_fn fn, void *user)
+{
+    char part[3][128] = {"", "", ""};
+    (void)follow, (void)fn, (void)user;
+    (void)split_project(part, spec->config->launch_project);
+    return dl_fail(DILOCO_EREFUSED,
+                   "%s: output of azureml is not read by this version: az ml job stream --name %s "
+                   "--resource-group %s --workspace-name %s  shows it",
+                   job->name, job->name, part[1], part[2]);
+}
+
+static diloco_status check(const dl_launch_spec *spec)
+{
+    static const char name[] = "azureml";
+    const dl_config *config = spec->config;
+    char part[3][128];
+    const char *colon = strrchr(config->launch_image, ':');
+    DL_TRY(dl_cloud_need(config->launch_project, "launch.project", name,
+                         "SUBSCRIPTION/RESOURCE-GROUP/WORKSPACE"));
+    DL_TRY(dl_cloud_need(config->launch_image, "launch.image", name, "diloco:1"));
+    DL_TRY(dl_cloud_need(config->launch_machine, "launch.machine", name, "gpu-cluster"));
+    if (!split_project(part, config->launch_project))
+        return dl_fail(DILOCO_EINVAL,
+                       "launch.project = \"%.100s\": azureml needs it as "
+                       "SUBSCRIPTION/RESOURCE-GROUP/WORKSPACE",
+                       config->launch_project);
+    if (colon && colon > config->launch_image && colon[1] && !strchr(config->launch_image, '/'))
+        return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "launch.image = \"%.100s\": azureml needs an environment of the workspace, as "
+                   "NAME:VERSION; az ml environment create --image IMAGE  makes one of an image",
+                   config->launch_image);
+}
+
+const dl_executor dl_executor_azureml = {
+    .name = "azureml",
+    .needs = "AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET; launch.image, an "
+             "environment of the workspace; launch.machine, a compute target; launch.project",
+    .tested = "a fake of this project; requests fit the models of azure-ai-ml. Not run against "
+              "the real one",
+    .options = "|image|machine|project|role|endpoint|",
+    .without = "|dir|grace|",
+    .caps = {.net = "none",
+             .rank_env = "argument, DILOCO_RANK",
+             .log_api = "az ml job stream",
+             .restart = "of low-priority machines that were taken away",
+             .spot = true,
+             .in_image = true},
+    .poll_s = 15,
+    .check = check,
+    .launch = launch,
+    .poll = poll_all,
+    .logs = logs,
+    .cancel = cancel,
+};

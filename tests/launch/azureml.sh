@@ -1,0 +1,43 @@
+#!/bin/sh
+# diloco launch --on azureml against a fake of the API and of the token service, over the fake of Google Cloud Storage. A
+# run completes after a kill and an outage of the API. Refusals are named, and secrets are refused.
+. "$(dirname "$0")/cloud_lib.sh"
+serve_gcs
+fake azureml
+export AZURE_TENANT_ID=tenant AZURE_CLIENT_ID=app AZURE_CLIENT_SECRET="swordfish of the app" AZURE_AUTHORITY_HOST="$api"
+cat >>tiny.toml <<TOML
+[launch]
+executor = "azureml"
+image = "diloco:2"
+machine = "cluster"
+project = "0000-11/team/ml"
+endpoint = "$api"
+poll = 0.2
+TOML
+
+# A dry run prints the request, and sends nothing.
+workspace=/subscriptions/0000-11/resourceGroups/team/providers/Microsoft.MachineLearningServices/workspaces/ml
+expect 0 diloco launch tiny.toml --store "$store" --dry-run --set launch.timeout=600 --set launch.role=1234
+grep -q "^PUT $api$workspace/jobs/diloco-newrunid-r0-g0?api-version=2025-12-01$" out || fail "not the request"
+grep -q '"limits":{"jobLimitsType":"Command","timeout":"PT600S"}' out || fail "not the limits"
+grep -q '"identity":{"identityType":"Managed","clientId":"1234"}' out || fail "not the identity"
+grep -q "\"environmentId\":\"$workspace/environments/diloco/versions/2\"" out || fail "not the environment"
+sent_nothing
+
+# Refusals name the option or the cause.
+expect_error 3 'azureml has no channel for secrets' diloco launch tiny.toml --store "$store" --set launch.secrets=HOME
+expect_error 2 'SUBSCRIPTION/RESOURCE-GROUP/WORKSPACE' diloco launch tiny.toml --store "$store" --set launch.project=ml
+expect_error 2 'an environment of the workspace' diloco launch tiny.toml --store "$store" --set launch.image=docker.io/a/b:1
+expect_error 3 'launch.gpus' diloco launch tiny.toml --store "$store" --set launch.gpus=1
+expect_error 2 'of a service principal are not set' env -u AZURE_CLIENT_ID diloco launch tiny.toml --store "$store"
+expect_error 3 'AADSTS7000215' env AZURE_CLIENT_SECRET=wrong diloco launch tiny.toml --store "$store"
+expect_error 1 'compute target was not found' diloco launch tiny.toml --store "$store" --set launch.machine=none
+
+launch_again '"displayName"'
+kill_in_outage displayName 'Failed: Azure ML reports no exit code'
+expect_error 3 'az ml job stream' diloco launch logs "$store" --rank 1
+grep -v '"Authorization": "Bearer swordfish-of-azure"\|"/tenant/oauth2' api/requests.jsonl >sent || true
+! grep -I swordfish sent launch.out launch.err api/logs/* >out || fail "a secret was sent or printed"
+fits azureml
+store=$(bucket other)
+cancels
