@@ -302,6 +302,13 @@ static const struct {
     {409, DILOCO_EEXIST, ""},
 };
 
+/* A provider answers 403 to a request beyond a quota, too; its words are the only difference. */
+static bool is_quota(const dl_rest_answer *answer)
+{
+    return answer->status == 403 &&
+           (strcasestr(answer->why, "quota") || strcasestr(answer->why, "limit exceeded"));
+}
+
 diloco_status dl_rest_refused(const dl_rest *rest, const dl_rest_call *call,
                               const dl_rest_answer *answer)
 {
@@ -312,6 +319,7 @@ diloco_status dl_rest_refused(const dl_rest *rest, const dl_rest_call *call,
             status = meanings[i].status;
             advice = meanings[i].advice;
         }
+    if (is_quota(answer)) advice = "; ask for a higher quota, or take another machine or region";
     return dl_fail(status, "%s: %s answered %d%s%.300s%s", call->what, rest->name, answer->status,
                    answer->why[0] ? ": " : "", answer->why, advice);
 }
