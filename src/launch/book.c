@@ -74,6 +74,8 @@ static diloco_status fold_start(dl_book *book, dl_json_value record)
     while (dl_json_next(&it)) {
         DL_TRY(dl_json_as_u64(&rank, it.value, DL_JOBS_MAX - 1));
         dl_book_rank *r = &book->ranks[rank];
+        if (r->started && r->job.state == DL_JOB_LOST) r->orphan = r->job;
+        r->orphan_runs = r->orphan_ran = false;
         r->started = true;
         r->again = false;
         r->started_at = at;

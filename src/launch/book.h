@@ -26,6 +26,9 @@ typedef struct dl_book_rank {
     double started_at;    /* seconds since 1970 */
     char by[33];          /* launcher that announced it */
     dl_time silent_since; /* of this launcher: no answer about it since; 0: it is answered for */
+    dl_job orphan;        /* the last generation that was lost; id "": none, or it has ended */
+    bool orphan_runs;     /* at the last look */
+    bool orphan_ran;      /* at some look since the newest generation was started */
 } dl_book_rank;
 
 typedef struct dl_book {

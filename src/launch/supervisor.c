@@ -66,10 +66,33 @@ static void judge_silence(const dl_control *c, dl_job *job)
     dl_job_set(job, DL_JOB_LOST, -1, "no answer for %.0f s: %.180s", limit, why);
 }
 
+/* A replica that was lost without an answer may run on, and keep the next generation from its
+ * state. Once its executor answers for it, stop it, and remember that it ran. `jobs`: room. */
+static void look_at_orphans(const dl_control *c, dl_job *jobs)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < DL_JOBS_MAX; i++)
+        if (*c->book->ranks[i].orphan.id) {
+            jobs[n] = c->book->ranks[i].orphan;
+            jobs[n++].state = DL_JOB_RUNNING;
+        }
+    if (!n) return;
+    const bool answered = !c->executor->poll(c->spec, jobs, n);
+    for (size_t i = 0; i < n; i++) {
+        dl_book_rank *r = &c->book->ranks[jobs[i].rank];
+        const bool known = answered && !jobs[i].silent;
+        r->orphan_runs = known && !dl_job_is_over(jobs[i].state);
+        r->orphan_ran = r->orphan_ran || r->orphan_runs;
+        if (known && !r->orphan_runs) r->orphan.id[0] = '\0';
+        if (r->orphan_runs) (void)!c->executor->cancel(c->spec, &jobs[i], 1);
+    }
+}
+
 diloco_status dl_control_poll(const dl_control *c)
 {
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
     if (!jobs) return dl_fail(DILOCO_ENOMEM, "no memory to look at the replicas");
+    look_at_orphans(c, jobs);
     const size_t n = gather(jobs, c->book);
     diloco_status status = n ? c->executor->poll(c->spec, jobs, n) : DILOCO_OK;
     for (size_t i = 0; !status && i < n; i++) {
@@ -88,8 +111,14 @@ diloco_status dl_control_poll(const dl_control *c)
 
 /* ---- starting */
 
+static bool failed_beside_orphan(const dl_book_rank *r)
+{
+    return r->started && r->job.state == DL_JOB_FAILED && r->orphan_ran;
+}
+
 static bool may_restart(const dl_control *c, const dl_book_rank *r)
 {
+    if (failed_beside_orphan(r)) return true;
     return dl_job_may_be_restarted(&r->job) && (int64_t)r->lost <= c->spec->config->launch_restarts;
 }
 
@@ -103,6 +132,7 @@ static bool is_open(const dl_control *c, const dl_book_rank *r)
 
 static bool is_wanted(const dl_control *c, const dl_book_rank *r)
 {
+    if (failed_beside_orphan(r) && r->orphan_runs) return false;
     return !r->started || r->again || (dl_job_is_over(r->job.state) && may_restart(c, r));
 }
 
@@ -284,7 +314,8 @@ static bool is_idle(const dl_control *c, bool done)
     for (uint32_t i = 0; i < DL_JOBS_MAX; i++) {
         const dl_book_rank *r = &c->book->ranks[i];
         if (r->started && !dl_job_is_over(r->job.state)) return false;
-        if (!done && i < c->book->max && is_wanted(c, r) && !dl_control_is_spent(c)) return false;
+        const bool missing = is_wanted(c, r) || failed_beside_orphan(r);
+        if (!done && i < c->book->max && missing && !dl_control_is_spent(c)) return false;
     }
     return true;
 }

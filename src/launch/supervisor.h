@@ -7,8 +7,9 @@
  *   3. A run is complete when its store says so. Exit codes alone do not complete it, and replicas
  *      whose exit code is unknown or wrong do not fail a run that is complete.
  *
- * A replica that FAILED is not started again: the next one would fail, too. The exception is exit
- * code 4, the store did not answer. */
+ * A replica that FAILED is not started again: the next one would fail, too. The exceptions are exit
+ * code 4, the store did not answer, and a failure while an earlier generation of it still ran: that
+ * one is stopped first. */
 #ifndef DL_LAUNCH_SUPERVISOR_H
 #define DL_LAUNCH_SUPERVISOR_H
 

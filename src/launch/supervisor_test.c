@@ -15,7 +15,8 @@ static const char run[] = "1f0c2ab9000000000000000000000000";
 enum { RANKS = 4, GENERATIONS = 6 };
 static dl_job_state fate[RANKS][GENERATIONS];
 static int codes[RANKS][GENERATIONS];
-static bool silent[RANKS];
+static bool silent[RANKS]; /* generation 0 until generation 1 is launched */
+static bool stopped[RANKS][GENERATIONS];
 static int launches[RANKS][GENERATIONS], cancels[RANKS];
 static diloco_status launch_fails;
 static int outage;            /* looks that the backend does not answer */
@@ -51,9 +52,9 @@ static diloco_status fake_poll(const dl_launch_spec *spec, dl_job *jobs, size_t 
     }
     for (size_t i = 0; i < n; i++) {
         dl_job *j = &jobs[i];
-        j->silent = silent[j->rank];
+        j->silent = silent[j->rank] && !launches[j->rank][1];
         if (j->silent) continue;
-        if (cancels[j->rank])
+        if (stopped[j->rank][j->generation])
             dl_job_set(j, DL_JOB_CANCELLED, -1, "stopped on request");
         else
             dl_job_set(j, fate[j->rank][j->generation], codes[j->rank][j->generation], "fate");
@@ -71,8 +72,11 @@ static diloco_status fake_logs(const dl_launch_spec *spec, const dl_job *job, bo
 static diloco_status fake_cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     (void)spec;
-    for (size_t i = 0; i < n; i++)
-        cancels[jobs[i].rank] += jobs[i].state != DL_JOB_LOST;
+    for (size_t i = 0; i < n; i++) {
+        if (jobs[i].state == DL_JOB_LOST) continue;
+        cancels[jobs[i].rank]++;
+        stopped[jobs[i].rank][jobs[i].generation] = true;
+    }
     return DILOCO_OK;
 }
 
@@ -115,6 +119,7 @@ static fixture *begin(const char *name, uint32_t n, const char *restarts)
     memset(silent, 0, sizeof silent);
     memset(launches, 0, sizeof launches);
     memset(cancels, 0, sizeof cancels);
+    memset(stopped, 0, sizeof stopped);
     launch_fails = DILOCO_OK;
     outage = 0;
     run_is_done_after = -1;
@@ -213,6 +218,37 @@ TEST(a_replica_without_an_answer_is_lost_after_the_limit)
     silent[0] = true;
     CHECK_STATUS(DILOCO_EIO, dl_control_follow(&f->control));
     CHECK_CONTAINS("r0: LOST: no answer for 0 s", diloco_error_text());
+    dl_book_close(&f->book);
+}
+
+TEST(replica_that_fails_beside_its_orphan_is_started_again_after_the_orphan_has_ended)
+{
+    fixture *f = begin("orphan", 1, "1");
+    CHECK_OK(dl_config_set(&f->config, "launch.lost_after", "0.1", "test"));
+    fate[0][0] = DL_JOB_RUNNING;
+    silent[0] = true;
+    fate[0][1] = DL_JOB_FAILED;
+    codes[0][1] = 2;
+    fate[0][2] = DL_JOB_SUCCEEDED;
+    CHECK_STATUS(DILOCO_EIO, dl_control_follow(&f->control));
+    CHECK_CONTAINS("every replica ended with exit code 0", diloco_error_text());
+    CHECK_INT(1, cancels[0]);
+    CHECK(stopped[0][0]);
+    CHECK_INT(1, launches[0][2]);
+    dl_book_close(&f->book);
+}
+
+TEST(replica_that_fails_after_its_orphan_has_ended_is_not_started_again)
+{
+    fixture *f = begin("ended", 1, "1");
+    CHECK_OK(dl_config_set(&f->config, "launch.lost_after", "0.1", "test"));
+    fate[0][0] = DL_JOB_SUCCEEDED;
+    silent[0] = true;
+    fate[0][1] = DL_JOB_FAILED;
+    codes[0][1] = 2;
+    CHECK_STATUS(DILOCO_EIO, dl_control_follow(&f->control));
+    CHECK_CONTAINS("r0: FAILED", diloco_error_text());
+    CHECK_INT(0, cancels[0] + launches[0][2]);
     dl_book_close(&f->book);
 }
 
@@ -317,6 +353,8 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           a_failed_replica_is_not_started_again_unless_its_store_was_unreachable,
           exit_codes_do_not_complete_a_run_and_do_not_fail_a_complete_one,
           a_replica_without_an_answer_is_lost_after_the_limit,
+          replica_that_fails_beside_its_orphan_is_started_again_after_the_orphan_has_ended,
+          replica_that_fails_after_its_orphan_has_ended_is_not_started_again,
           a_backend_that_fails_for_300_looks_costs_no_replica,
           a_launch_that_the_backend_refuses_is_recorded_and_can_be_repeated,
           what_was_announced_and_not_launched_is_launched_by_the_next_launcher,
