@@ -13,7 +13,8 @@
     X(sagemaker) \
     X(vertex) \
     X(runpod) \
-    X(azureml)
+    X(azureml) \
+    X(skypilot)
 #else
 #define DL_CLOUD_EXECUTORS(X)
 #endif

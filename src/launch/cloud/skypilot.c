@@ -1,0 +1,310 @@
+/* skypilot.c - replicas as managed jobs of SkyPilot, by its own command: sky jobs launch.
+ *
+ * Names of jobs are not unique, so a job is searched by its name before it is launched. SkyPilot
+ * itself starts a job again whose machine was taken away. It reports no exit code, so a job that
+ * failed may be one that was killed: it counts as LOST, and launch.restarts bounds how often it is
+ * started again. Values of secrets go to `sky` by its environment; its arguments have the names. */
+#include "launch/cloud/jobs.h"
+#include "launch/command.h"
+#include "launch/executor_rows.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORDS_MAX = 256, QUEUE_MAX = 64 << 20 };
+
+#define PATIENCE (600 * DL_SECOND) /* the first call starts SkyPilot's server and controller */
+
+/* ---- arguments */
+
+typedef struct words {
+    char *word[WORDS_MAX + 1];
+    size_t n;
+    bool lost; /* no memory, or too many */
+} words;
+
+static void add(words *w, const char *format, ...) DL_PRINTF(2, 3);
+static void add(words *w, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (w->n == WORDS_MAX || vasprintf(&w->word[w->n], format, args) < 0)
+        w->lost = true;
+    else
+        w->n++;
+    va_end(args);
+}
+
+static void add_all(words *w, const char *const *more)
+{
+    for (; *more; more++)
+        add(w, "%s", *more);
+}
+
+static void drop(words *w)
+{
+    while (w->n)
+        free(w->word[--w->n]);
+}
+
+static diloco_status check_words(words *w)
+{
+    w->word[w->n] = NULL;
+    return w->lost ? dl_fail(DILOCO_ENOMEM, "skypilot: too many arguments of sky") : DILOCO_OK;
+}
+
+static void add_machine(words *w, const dl_config *config)
+{
+    add(w, "--image-id");
+    add(w, "docker:%s", config->launch_image);
+    if (config->launch_region[0])
+        add_all(w, (const char *[]){"--infra", config->launch_region, NULL});
+    if (config->launch_machine[0])
+        add_all(w, (const char *[]){"--instance-type", config->launch_machine, NULL});
+    if (config->launch_gpus) {
+        add(w, "--gpus");
+        add(w, "%s:%lld", config->launch_gpu_type, (long long)config->launch_gpus);
+    }
+    if (config->launch_cpus) {
+        add(w, "--cpus");
+        add(w, "%lld+", (long long)config->launch_cpus);
+    }
+    if (config->launch_memory_gb > 0) {
+        add(w, "--memory");
+        add(w, "%g+", config->launch_memory_gb);
+    }
+    if (config->launch_disk_gb > 0) {
+        add(w, "--disk-size");
+        add(w, "%lld", (long long)(config->launch_disk_gb + 0.999));
+    }
+    if (config->launch_spot) add(w, "--use-spot");
+}
+
+static diloco_status fill(words *w, const dl_launch_spec *spec, const dl_job *job)
+{
+    char rank[16];
+    dl_buf line;
+    add_all(w, (const char *[]){"sky", "jobs", "launch", "--yes", "--detach-run", "--name",
+                                job->name, NULL});
+    add_machine(w, spec->config);
+    add(w, "--env");
+    add(w, "DILOCO_RANK=%u", job->rank);
+    add(w, "--env");
+    add(w, "DILOCO_JOB=%s", job->name);
+    for (const char *const *e = spec->env; *e; e++)
+        add_all(w, (const char *[]){"--env", *e, NULL});
+    for (const char *const *s = spec->secrets; *s; s++)
+        add_all(w, (const char *[]){"--secret", *s, NULL});
+    snprintf(rank, sizeof rank, "%u", job->rank);
+    dl_buf_init(&line, 1 << 20);
+    diloco_status status = dl_cloud_line(&line, spec, rank);
+    const char *text = status ? NULL : dl_buf_str(&line);
+    if (text) add(w, "%s", text);
+    if (!text) w->lost = true;
+    dl_buf_deinit(&line);
+    DL_TRY(status);
+    return check_words(w);
+}
+
+/* ---- calls */
+
+/* Run sky. `failed` is the status of a command that fails: its exit code does not say why. */
+static diloco_status run_sky(dl_buf *out, words *w, const char *what, diloco_status failed)
+{
+    dl_command_result result;
+    const dl_command_run run = {
+        .argv = (const char *const *)(uintptr_t)w->word, .most = QUEUE_MAX, .patience = PATIENCE};
+    DL_TRY(check_words(w));
+    DL_TRY(dl_command_do(&result, &run));
+    if (result.exit_code) {
+        dl_buf_deinit(&result.out);
+        return dl_fail(failed, "%s: sky ended with exit code %d: %.300s", what, result.exit_code,
+                       result.err);
+    }
+    if (out)
+        *out = result.out;
+    else
+        dl_buf_deinit(&result.out);
+    return DILOCO_OK;
+}
+
+/* The array of all managed jobs. The caller frees *text. Lines before it are messages. */
+static diloco_status read_queue(dl_json_value *queue, dl_buf *text)
+{
+    words w = {.n = 0};
+    add_all(&w, (const char *[]){"sky", "jobs", "queue", "--all", "--output", "json", NULL});
+    diloco_status status = run_sky(text, &w, "the managed jobs", DILOCO_EUNREACHABLE);
+    drop(&w);
+    DL_TRY(status);
+    const char *all = dl_buf_str(text), *at = all;
+    while (at && *at != '[')
+        at = (at = strchr(at, '\n')) ? at + 1 : NULL;
+    if (at && !dl_json_parse(queue, at, strlen(at))) return DILOCO_OK;
+    dl_buf_deinit(text);
+    return dl_fail(DILOCO_EPROTO, "skypilot:  sky jobs queue --output json  printed no JSON; "
+                                  "SkyPilot 0.14 does");
+}
+
+/* Set the id from the queue; "" if no job has this name. The first one is the newest. */
+static void find(dl_job *job, dl_json_value queue)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    for (dl_json_iter it = dl_json_each(queue); !*job->id && dl_json_next(&it);)
+        if (!strcmp(dl_rest_text(name, sizeof name, it.value, "job_name"), job->name))
+            dl_rest_text(job->id, sizeof job->id, it.value, "job_id");
+}
+
+static diloco_status find_all(dl_job *jobs, size_t n)
+{
+    dl_json_value queue;
+    dl_buf text;
+    DL_TRY(read_queue(&queue, &text));
+    for (size_t i = 0; i < n; i++)
+        find(&jobs[i], queue);
+    dl_buf_deinit(&text);
+    return DILOCO_OK;
+}
+
+static diloco_status print_words(const dl_launch_spec *spec, const words *w)
+{
+    dl_buf line;
+    dl_buf_init(&line, 1 << 20);
+    diloco_status status = DILOCO_OK;
+    for (size_t i = 0; !status && i < w->n; i++) {
+        if (i) status = dl_buf_add(&line, " ", 1);
+        if (!status) status = dl_shell_quote(&line, w->word[i]);
+    }
+    if (!status) fprintf(spec->dry, "%.*s\n", (int)line.len, (const char *)line.data);
+    dl_buf_deinit(&line);
+    return status;
+}
+
+static diloco_status launch_one(const dl_launch_spec *spec, const dl_job *job)
+{
+    words w = {.n = 0};
+    diloco_status status = fill(&w, spec, job);
+    if (!status)
+        status = spec->dry ? print_words(spec, &w) : run_sky(NULL, &w, job->name, DILOCO_EREFUSED);
+    drop(&w);
+    return status;
+}
+
+/* SkyPilot prints no id that a program can read: the queue has it. The queue has answered before a
+ * job is launched, so a launch that fails is a refusal. */
+static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    if (!spec->dry) DL_TRY(find_all(jobs, n));
+    diloco_status status = DILOCO_OK;
+    char why[512] = "";
+    for (size_t i = 0; !status && i < n; i++)
+        if (!*jobs[i].id) status = launch_one(spec, &jobs[i]);
+    if (spec->dry) return status;
+    if (status) snprintf(why, sizeof why, "%s", diloco_error_text());
+    DL_TRY(find_all(jobs, n));
+    return status ? dl_fail(status, "%s", why) : DILOCO_OK;
+}
+
+/* ---- states */
+
+static const dl_cloud_state states[] = {{"PENDING", DL_JOB_PENDING},
+                                        {"SUBMITTED", DL_JOB_PENDING},
+                                        {"STARTING", DL_JOB_STARTING},
+                                        {"RECOVERING", DL_JOB_STARTING},
+                                        {"RUNNING", DL_JOB_RUNNING},
+                                        {"WINDING_DOWN", DL_JOB_RUNNING},
+                                        {"CANCELLING", DL_JOB_RUNNING},
+                                        {"SUCCEEDED", DL_JOB_SUCCEEDED},
+                                        {"CANCELLED", DL_JOB_CANCELLED},
+                                        {"FAILED", DL_JOB_LOST},
+                                        {"FAILED_SETUP", DL_JOB_FAILED},
+                                        {"FAILED_PRECHECKS", DL_JOB_FAILED},
+                                        {"FAILED_NO_RESOURCE", DL_JOB_FAILED},
+                                        {"FAILED_CONTROLLER", DL_JOB_LOST},
+                                        {NULL, DL_JOB_LOST}};
+
+static void see(dl_job *job, dl_json_value queue)
+{
+    char id[32], status[64], why[512];
+    for (dl_json_iter it = dl_json_each(queue); dl_json_next(&it);) {
+        if (strcmp(dl_rest_text(id, sizeof id, it.value, "job_id"), job->id) != 0) continue;
+        dl_rest_text(status, sizeof status, it.value, "status");
+        dl_rest_text(why, sizeof why, it.value, "failure_reason");
+        job->silent = false;
+        dl_cloud_set(job, states, status, why);
+        return;
+    }
+    job->silent = true;
+    snprintf(job->message, sizeof job->message, "SkyPilot no longer lists job %.60s", job->id);
+}
+
+static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    dl_json_value queue;
+    dl_buf text;
+    (void)spec;
+    DL_TRY(read_queue(&queue, &text));
+    for (size_t i = 0; i < n; i++)
+        see(&jobs[i], queue);
+    dl_buf_deinit(&text);
+    return DILOCO_OK;
+}
+
+static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    (void)spec;
+    for (size_t i = 0; i < n; i++) {
+        words w = {.n = 0};
+        add_all(&w, (const char *[]){"sky", "jobs", "cancel", "--yes", jobs[i].id, NULL});
+        const diloco_status status = run_sky(NULL, &w, jobs[i].name, DILOCO_EUNREACHABLE);
+        drop(&w);
+        DL_TRY(status);
+    }
+    return DILOCO_OK;
+}
+
+/* The exit code of sky jobs logs is that of the job, so it is no error here. */
+static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                          dl_job_line_fn fn, void *user)
+{
+    int exit_code;
+    (void)spec;
+    const char *const argv[] = {"sky",   "jobs", "logs", follow ? "--follow" : "--no-follow",
+                                job->id, NULL};
+    return dl_command_lines(&exit_code, argv, NULL, 0, fn, user);
+}
+
+static diloco_status check(const dl_launch_spec *spec)
+{
+    const dl_config *config = spec->config;
+    DL_TRY(dl_cloud_need(config->launch_image, "launch.image", "skypilot",
+                         "docker.io/you/diloco:0.2"));
+    if (!config->launch_gpus != !config->launch_gpu_type[0])
+        return dl_fail(DILOCO_EINVAL, "skypilot needs launch.gpus and launch.gpu_type together, "
+                                      "such as launch.gpus=1 and launch.gpu_type=L4");
+    if (dl_command_exists("sky")) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "skypilot: there is no program sky here: pip install skypilot, "
+                                  "and  sky check  shows the clouds it can use");
+}
+
+const dl_executor dl_executor_skypilot = {
+    .name = "skypilot",
+    .needs = "SkyPilot's command sky, with the credentials of a cloud; launch.image",
+    .tested = "a recorder in place of sky, with the options and the JSON of SkyPilot 0.14.1. Not "
+              "run against the real one",
+    .options = "|image|machine|cpus|gpus|gpu_type|memory|disk|spot|region|",
+    .without = "|dir|grace|timeout|",
+    .caps = {.net = "none",
+             .rank_env = "argument, DILOCO_RANK",
+             .log_api = "sky jobs logs",
+             .restart = "of jobs whose machine was taken away or lost",
+             .secrets = "secrets of the task",
+             .spot = true,
+             .in_image = true},
+    .poll_s = 30,
+    .check = check,
+    .launch = launch,
+    .poll = poll_all,
+    .logs = logs,
+    .cancel = cancel,
+};

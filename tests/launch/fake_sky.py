@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""A recorder in place of SkyPilot's command `sky`: it has the options of version 0.14.1 that launch uses.
+
+A managed job is a process of this machine. The folder SKY_FAKE has requests.jsonl, the arguments of each call; jobs/<id>/
+with name, pid, exit, cancelled and log; and fault: while it exists, each call fails."""
+import argparse
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+folder = pathlib.Path(os.environ["SKY_FAKE"])
+jobs = folder / "jobs"
+
+
+def launch(args):
+    if args.image_id.endswith("/nowhere"):
+        sys.exit(f"no cloud has {args.image_id}")
+    jobs.mkdir(exist_ok=True)
+    job = jobs / str(1 + len(list(jobs.iterdir())))
+    job.mkdir()
+    (job / "name").write_text(args.name, "utf-8")
+    env = {"PATH": os.environ["PATH"], **dict(item.split("=", 1) for item in args.env),
+           **{name: os.environ[name] for name in args.secret}}
+    script = f"{args.entrypoint}\necho $? >{job}/exit.part; mv {job}/exit.part {job}/exit"
+    with open(job / "log", "ab") as log:
+        process = subprocess.Popen(["bash", "-c", script], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                                   env=env, start_new_session=True)
+    (job / "pid").write_text(str(process.pid), "ascii")
+    print("Job submitted, ID:", job.name)
+
+
+def status(job):
+    cancelled, ended = (job / "cancelled").exists(), (job / "exit").exists()
+    if not ended:
+        return "CANCELLING" if cancelled else "RUNNING"
+    if cancelled:
+        return "CANCELLED"
+    return "FAILED" if int((job / "exit").read_text("ascii")) else "SUCCEEDED"
+
+
+def queue(args):
+    assert args.all and args.output == "json"
+    rows = [{"job_id": int(job.name), "job_name": (job / "name").read_text("utf-8"), "status": status(job),
+             "failure_reason": "To see the details, run: sky jobs logs" if status(job) == "FAILED" else None}
+            for job in sorted(jobs.glob("*"), key=lambda job: -int(job.name))]
+    print("Fetching managed job statuses...")
+    print(json.dumps(rows, indent=2))
+
+
+def cancel(args):
+    job = jobs / str(args.job)
+    (job / "cancelled").touch()
+    children = subprocess.run(["pgrep", "-P", (job / "pid").read_text("ascii")], capture_output=True, text=True,
+                              check=False).stdout.split()
+    for child in children:
+        os.kill(int(child), signal.SIGTERM)
+
+
+def logs(args):
+    sys.stdout.write((jobs / str(args.job) / "log").read_text("utf-8", "replace"))
+
+
+def main():
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    calls = parser.add_subparsers(required=True).add_parser("jobs").add_subparsers(required=True)
+    one = calls.add_parser("launch", allow_abbrev=False)
+    one.set_defaults(run=launch)
+    for flag in ("--yes", "--detach-run", "--use-spot"):
+        one.add_argument(flag, action="store_true", required=flag != "--use-spot")
+    for flag in ("--name", "--image-id", "--infra", "--instance-type", "--gpus", "--cpus", "--memory", "--disk-size"):
+        one.add_argument(flag)
+    one.add_argument("--env", action="append", default=[])
+    one.add_argument("--secret", action="append", default=[])
+    one.add_argument("entrypoint")
+    one = calls.add_parser("queue", allow_abbrev=False)
+    one.set_defaults(run=queue)
+    one.add_argument("--all", action="store_true")
+    one.add_argument("--output")
+    one = calls.add_parser("cancel", allow_abbrev=False)
+    one.set_defaults(run=cancel)
+    one.add_argument("--yes", action="store_true", required=True)
+    one.add_argument("job", type=int)
+    one = calls.add_parser("logs", allow_abbrev=False)
+    one.set_defaults(run=logs)
+    one.add_argument("--follow", action=argparse.BooleanOptionalAction)
+    one.add_argument("job", type=int)
+    args = parser.parse_args()
+    with open(folder / "requests.jsonl", "a", encoding="utf-8") as out:
+        out.write(json.dumps({"argv": sys.argv[1:], "name": getattr(args, "name", None)}) + "\n")
+    if (folder / "fault").exists():
+        sys.exit("SkyPilot API server is unreachable.")
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main()

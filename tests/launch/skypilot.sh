@@ -1,0 +1,40 @@
+#!/bin/sh
+# diloco launch --on skypilot with a recorder in place of the command sky. A run completes after a kill and an outage.
+# Refusals are named. A secret is in no argument.
+. "$(dirname "$0")/cloud_lib.sh"
+serve_hub
+store=$hub/cut
+mkdir -p api/logs sky
+ln -s "$project/tests/launch/fake_sky.py" sky/sky
+SKY_FAKE=$PWD/api PATH=$PWD/sky:$PATH
+export SKY_FAKE
+cat >>tiny.toml <<TOML
+[launch]
+executor = "skypilot"
+image = "docker.io/alice/diloco:0.2"
+poll = 0.2
+TOML
+
+# A dry run prints the command, and runs nothing.
+expect 0 diloco launch tiny.toml --store "$store" --dry-run --set launch.spot=true --set launch.gpus=2 \
+    --set launch.gpu_type=L4 --set launch.memory=100 --set launch.cpus=9 --set launch.region=aws/us-east-1
+grep -q '^sky jobs launch --yes --detach-run --name diloco-newrunid-r0-g0 --image-id ' out || fail "not the command: $(cat out)"
+grep -q -- "--infra aws/us-east-1 --gpus .*L4:2.* --cpus .*9+.* --memory .*100+.* --use-spot" out || fail "not the machine"
+grep -q -- "--secret DILOCO_HUB_TOKEN" out || fail "not the secret's name"
+sent_nothing
+
+# Refusals name the option or the cause.
+expect_error 2 'launch.image is not set' diloco launch tiny.toml --store "$store" --set launch.image=
+expect_error 2 'launch.gpus and launch.gpu_type together' diloco launch tiny.toml --store "$store" --set launch.gpus=1
+expect_error 3 'launch.timeout' diloco launch tiny.toml --store "$store" --set launch.timeout=60
+expect_error 2 'no program sky here' env PATH="$work/bin" diloco launch tiny.toml --store "$store"
+expect_error 3 'ended with exit code 1: no cloud has docker:docker.io/nowhere' \
+    diloco launch tiny.toml --store "$store" --set launch.image=docker.io/nowhere
+launch_again '"launch"'
+kill_in_outage name 'FAILED: To see the details'
+expect 0 diloco launch logs "$store" --rank 1
+grep -q . out || fail "no output of r1"
+no_secret_elsewhere no-call-carries-it
+
+store=$hub/other
+cancels
