@@ -9,6 +9,7 @@ reads FOLDER/requests.jsonl of fake_cloud.py. KIND is
     k8s        the models of the package kubernetes have each member of each object
     sagemaker  the service models of botocore accept each body
     azureml    the models of azure-ai-ml have each member of each job
+    skypilot   the source of the command sky has each option of each call, each member of a job, and no other state
     vertex     the discovery documents of google-api-python-client have each call and each member of its body"""
 import json
 import pathlib
@@ -178,6 +179,48 @@ def check_azureml(folder):
     return f"{n} jobs fit the models of azure-ai-ml (arm_ml_service {version})"
 
 
+# ---- SkyPilot
+
+
+def words_in(nodes):
+    import ast
+    return {part for node in nodes for leaf in ast.walk(node)
+            if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str) for part in leaf.value.split("/")}
+
+
+def option_names(commands, flags):
+    """Names of options by function: those of its decorators, and those that several functions share."""
+    import ast
+    functions = [node for node in commands.body if isinstance(node, ast.FunctionDef)]
+    shared = words_in([flags, *(node for node in commands.body if isinstance(node, (ast.Assign, ast.AnnAssign)))])
+    helpers = [node for node in functions if node.name.startswith("_") and "option" in node.name]
+    shared |= words_in(helpers)
+    return {node.name: words_in(node.decorator_list) | shared for node in functions}
+
+
+def check_skypilot(folder):
+    import ast
+    import importlib.metadata
+    import importlib.util
+    source = pathlib.Path(importlib.util.find_spec("sky").submodule_search_locations[0])
+    trees = {name: ast.parse((source / name).read_text("utf-8"))
+             for name in ("client/cli/command.py", "client/cli/flags.py", "schemas/api/responses.py", "jobs/state.py")}
+    options = option_names(trees["client/cli/command.py"], trees["client/cli/flags.py"])
+    calls = read(folder)
+    for call in calls:
+        group, verb, *words = call["argv"]
+        unknown = {word for word in words if word.startswith("--")} - options[f"{group}_{verb}"]
+        assert not unknown, f"sky {group} {verb} has no {unknown}"
+    classes = {node.name: node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    members = {node.target.id for node in classes["ManagedJobRecord"].body if isinstance(node, ast.AnnAssign)}
+    assert {"job_id", "job_name", "status", "failure_reason"} <= members
+    states = {node.value.value for node in classes["ManagedJobStatus"].body if isinstance(node, ast.Assign)}
+    ours = (pathlib.Path(__file__).parents[2] / "src/launch/cloud/skypilot.c").read_text("utf-8")
+    known = set(re.findall(r'\{"([A-Z_]+)", DL_JOB_', ours))
+    assert states == known, states ^ known
+    return f"{len(calls)} calls fit the source of SkyPilot {importlib.metadata.version('skypilot')}"
+
+
 # ---- Vertex AI
 
 
@@ -232,7 +275,7 @@ def check_vertex(folder):
 
 
 KINDS = {"vertex": check_vertex, "hf-jobs": check_hf_jobs, "k8s": check_k8s, "sagemaker": check_sagemaker,
-         "azureml": check_azureml}
+         "azureml": check_azureml, "skypilot": check_skypilot}
 
 if __name__ == "__main__":
     print(KINDS[sys.argv[1]](pathlib.Path(sys.argv[2])))

@@ -35,6 +35,7 @@ kill_in_outage name 'FAILED: To see the details'
 expect 0 diloco launch logs "$store" --rank 1
 grep -q . out || fail "no output of r1"
 no_secret_elsewhere no-call-carries-it
+fits skypilot
 
 store=$hub/other
 cancels

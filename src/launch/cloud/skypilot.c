@@ -290,8 +290,8 @@ static diloco_status check(const dl_launch_spec *spec)
 const dl_executor dl_executor_skypilot = {
     .name = "skypilot",
     .needs = "SkyPilot's command sky, with the credentials of a cloud; launch.image",
-    .tested = "a recorder in place of sky, with the options and the JSON of SkyPilot 0.14.1. Not "
-              "run against the real one",
+    .tested = "a recorder in place of sky; its calls fit the source of SkyPilot 0.14.1. Not run "
+              "against the real one",
     .options = "|image|machine|cpus|gpus|gpu_type|memory|disk|spot|region|",
     .without = "|dir|grace|timeout|",
     .caps = {.net = "none",
