@@ -66,33 +66,10 @@ static void judge_silence(const dl_control *c, dl_job *job)
     dl_job_set(job, DL_JOB_LOST, -1, "no answer for %.0f s: %.180s", limit, why);
 }
 
-/* A replica that was lost without an answer may run on, and keep the next generation from its
- * state. Once its executor answers for it, stop it, and remember that it ran. `jobs`: room. */
-static void look_at_orphans(const dl_control *c, dl_job *jobs)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < DL_JOBS_MAX; i++)
-        if (*c->book->ranks[i].orphan.id) {
-            jobs[n] = c->book->ranks[i].orphan;
-            jobs[n++].state = DL_JOB_RUNNING;
-        }
-    if (!n) return;
-    const bool answered = !c->executor->poll(c->spec, jobs, n);
-    for (size_t i = 0; i < n; i++) {
-        dl_book_rank *r = &c->book->ranks[jobs[i].rank];
-        const bool known = answered && !jobs[i].silent;
-        r->orphan_runs = known && !dl_job_is_over(jobs[i].state);
-        r->orphan_ran = r->orphan_ran || r->orphan_runs;
-        if (known && !r->orphan_runs) r->orphan.id[0] = '\0';
-        if (r->orphan_runs) (void)!c->executor->cancel(c->spec, &jobs[i], 1);
-    }
-}
-
 diloco_status dl_control_poll(const dl_control *c)
 {
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
     if (!jobs) return dl_fail(DILOCO_ENOMEM, "no memory to look at the replicas");
-    look_at_orphans(c, jobs);
     const size_t n = gather(jobs, c->book);
     diloco_status status = n ? c->executor->poll(c->spec, jobs, n) : DILOCO_OK;
     for (size_t i = 0; !status && i < n; i++) {
@@ -203,6 +180,31 @@ static uint32_t last_generation(const dl_book *book)
         if (book->ranks[i].started && next_generation(&book->ranks[i]) > last)
             last = next_generation(&book->ranks[i]);
     return last;
+}
+
+/* A replica that was lost without an answer may run on, and keep the next generation from its
+ * state. Once its executor answers for it, stop it, and remember that it ran. */
+static diloco_status stop_orphans(const dl_control *c)
+{
+    size_t n = 0;
+    dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
+    if (!jobs) return dl_fail(DILOCO_ENOMEM, "no memory to look at lost replicas");
+    for (size_t i = 0; i < DL_JOBS_MAX; i++)
+        if (*c->book->ranks[i].orphan.id) {
+            jobs[n] = c->book->ranks[i].orphan;
+            jobs[n++].state = DL_JOB_RUNNING;
+        }
+    const bool answered = n && !c->executor->poll(c->spec, jobs, n);
+    for (size_t i = 0; i < n; i++) {
+        dl_book_rank *r = &c->book->ranks[jobs[i].rank];
+        const bool known = answered && !jobs[i].silent;
+        r->orphan_runs = known && !dl_job_is_over(jobs[i].state);
+        r->orphan_ran = r->orphan_ran || r->orphan_runs;
+        if (known && !r->orphan_runs) r->orphan.id[0] = '\0';
+        if (r->orphan_runs) (void)!c->executor->cancel(c->spec, &jobs[i], 1);
+    }
+    free(jobs);
+    return DILOCO_OK;
 }
 
 /* A lost replica may still run somewhere, and be paid for: ask it to stop, as far as it hears. */
@@ -342,6 +344,7 @@ static diloco_status incomplete(const dl_control *c)
 static diloco_status look(const dl_control *c, bool *done, bool *idle)
 {
     DL_TRY(dl_book_read(c->book));
+    DL_TRY(stop_orphans(c));
     DL_TRY(dl_control_poll(c));
     DL_TRY(c->is_done(c->user, done));
     if (c->book->cancelled)

@@ -52,6 +52,7 @@ static diloco_status request_token(dl_credentials *out, const dl_launch_spec *sp
                                       "az ad sp create-for-rbac  makes one");
     DL_TRY(dl_rest_init_at(&rest, spec, "Microsoft Entra ID",
                            host && *host ? host : "https://login.microsoftonline.com"));
+    snprintf(rest.who.secret, sizeof rest.who.secret, "%s", secret); /* hidden in error texts */
     dl_rest_call_init(&call, "POST", "a token");
     diloco_status status = write_grant(&call, tenant, id, secret);
     if (!status) status = dl_rest_must(&rest, &call, &answer);
