@@ -3,6 +3,7 @@
  *     cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]     (--help)
  *     cluster_sim calm N_REPLICAS EXCHANGE
  *     cluster_goodput goodput CHIPS LEARNERS [WANTED_PERCENT [REPAIR_S [STEP_S [SEED]]]]
+ *     cluster_few slow REPLICAS REQUEST_S [WANTED_ENTRIES | MOST_SECONDS mute]
  *
  * Each replica is the real machine on the real formats over a mem:// store inside a faulty
  * wrapper; only time, training and the process are simulated. From the seed come: speeds, slow
@@ -43,7 +44,7 @@ enum {
     SMALL = 3,
     KEYED = DL_CRYPTO ? 2 : 10
 };
-static const double GIVE_UP = 20000;
+static const double GIVE_UP = 20000, JOINS_AFTER = 2;
 
 double sim_uniform(sim *s, double a, double b)
 {
@@ -68,7 +69,7 @@ void sim_tell(sim *s, const char *key)
         r->missed |= s->calm.request_s > 0 && r->request.kind != DL_REQUEST_WAIT;
         if (!r->alive || !r->told || r->request.kind != DL_REQUEST_WAIT || r->paused_until > s->now)
             continue;
-        r->next = fmin(r->next, s->now + (s->calm.request_s > 0 ? s->calm.request_s
+        r->next = fmin(r->next, s->now + (s->calm.request_s > 0 ? sim_request_s(r)
                                                                 : sim_uniform(s, 0.001, 0.05)));
     }
 }
@@ -194,6 +195,8 @@ static void make_members(sim *s, char *path, int fd)
 typedef struct setting {
     double calm;                    /* seconds of a request where nothing fails; 0: a storm */
     double step_s, chips, repair_s; /* calm: sim_goodput.c */
+    double slow_s;                  /* calm: sim_slow.c */
+    bool mute;
 } setting;
 
 static void begin(sim *s, uint64_t seed, size_t n, const char *way, const setting *set_to)
@@ -206,6 +209,8 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, const settin
     s->calm.step_s = set_to->step_s;
     s->calm.chips = set_to->chips;
     s->calm.repair_s = set_to->repair_s;
+    s->calm.slow_s = set_to->slow_s;
+    s->calm.mute = set_to->mute;
     if (calm > 0) s->now = SIM_QUIET; /* the faults are over */
     s->seed = seed;
     s->way = way;
@@ -215,6 +220,8 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, const settin
     s->p_crash = dl_rng_below(&s->rng, 2) ? 0.006 : 0.001;
     if (s->calm.chips)
         sim_goodput_configure(s);
+    else if (s->calm.slow_s > 0)
+        sim_slow_configure(s);
     else
         configure(s);
     snprintf(url, sizeof url, "mem://sim%llu", (unsigned long long)seed);
@@ -259,6 +266,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, const settin
         r->sleeper = i == 0 && s->n <= SMALL;
         r->told = dl_rng_below(&s->rng, 2) || r->liar;
         if (calm > 0) r->told = true, r->next = s->now;
+        if (s->calm.slow_s > 0 && i == s->n - 1) r->next = s->now + JOINS_AFTER;
         sim_goodput_plan_failure(r);
     }
 }
@@ -311,6 +319,7 @@ static void run(sim *s, uint64_t seed, size_t n, const char *way, const setting 
     sim_check_log(s);
     sim_audit(s);
     if (s->calm.chips) sim_goodput_measure(s);
+    if (s->calm.slow_s > 0) sim_slow_measure(s);
     dl_entry_deinit(&s->entry);
     dl_runfile_deinit(&s->file);
     dl_store_close(s->store);
@@ -351,10 +360,26 @@ static int run_goodput(sim *s, int argc, char **argv)
     return fprintf(stderr, "goodput is less than %g %%\n", wanted), 1;
 }
 
+static int run_slow(sim *s, int argc, char **argv)
+{
+    const double replicas = amount(argc, argv, 2, 0), wanted = amount(argc, argv, 4, 0);
+    const bool mute = argc > 5 && !strcmp(argv[5], "mute");
+    const setting set_to = {
+        .calm = 0.001, .step_s = 0.016, .slow_s = amount(argc, argv, 3, 0), .mute = mute};
+    if (!(replicas >= 2 && replicas <= MAX_REPLICAS && set_to.slow_s > 0) || (argc > 5 && !mute))
+        return fputs("REPLICAS, at least 2, and SECONDS\n", stderr), 2;
+    run(s, 1, (size_t)replicas, "allgather", &set_to);
+    const double took = s->calm.grew_at - SIM_QUIET;
+    if (mute && took > wanted) return fprintf(stderr, "more than %g s\n", wanted), 1;
+    if (mute || (double)s->calm.counted >= wanted) return 0;
+    return fprintf(stderr, "less than %g entries count it\n", wanted), 1;
+}
+
 static const char usage[] =
     "usage: cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]      (1 200 16 allgather)\n"
     "       cluster_sim calm N_REPLICAS EXCHANGE\n"
     "       cluster_goodput goodput CHIPS LEARNERS [WANTED_PERCENT [REPAIR_S [STEP_S [SEED]]]]\n"
+    "       cluster_few slow REPLICAS REQUEST_S [WANTED_ENTRIES | MOST_SECONDS mute]\n"
     "\n"
     "Plays N_SEEDS clusters in virtual time, one after the other, and stops at the first that\n"
     "breaks an invariant, with the line that replays it. Every fourth has 3 replicas, of which "
@@ -378,6 +403,7 @@ int main(int argc, char **argv)
     if (argc == 4 && !strcmp(argv[1], "calm") && number(argv[2], MAX_REPLICAS))
         return run_calm(&s, (size_t)number(argv[2], MAX_REPLICAS), argv[3]);
     if (argc > 3 && argc < 9 && !strcmp(argv[1], "goodput")) return run_goodput(&s, argc, argv);
+    if (argc > 3 && argc < 7 && !strcmp(argv[1], "slow")) return run_slow(&s, argc, argv);
     const uint64_t first = argc > 1 ? number(argv[1], UINT32_MAX) : 1;
     const uint64_t many = argc > 2 ? number(argv[2], UINT32_MAX) : 200;
     const uint64_t n = argc > 3 ? number(argv[3], MAX_REPLICAS) : 16;

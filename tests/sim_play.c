@@ -182,21 +182,22 @@ static double waiting(replica *r)
 static double calm_duration(replica *r)
 {
     sim *s = r->sim;
+    const double request = sim_request_s(r);
     const uint64_t fetched = r->n_fetched;
     r->n_fetched = r->request.kind == DL_REQUEST_FETCH ? fetched + 1 : 0;
     switch (r->request.kind) {
     case DL_REQUEST_WAIT:
-        if (r->missed) return s->calm.request_s; /* changes before it waited */
+        if (r->missed) return request; /* changes before it waited */
         return fmax(0.001, sim_moment_of(r, r->request.wait.until) - s->now);
     case DL_REQUEST_FETCH:
-        return fetched % (uint64_t)s->config.fetchers ? 0 : s->calm.request_s;
+        return fetched % (uint64_t)s->config.fetchers ? 0 : request;
     case DL_REQUEST_READ:
     case DL_REQUEST_CONTRIBUTE:
     case DL_REQUEST_LIST:
     case DL_REQUEST_COMBINE:
     case DL_REQUEST_FETCH_COMBINED:
     case DL_REQUEST_CREATE:
-        return s->calm.request_s;
+        return request;
     default:
         return 0;
     }
@@ -264,7 +265,7 @@ static void begin_sending(replica *r, uint64_t sending)
     sim *s = r->sim;
     if (r->sending) DIE(s, "%s puts two ahead at a time", r->name);
     r->sending = sending;
-    r->send_at = s->now + (s->calm.request_s > 0 ? s->calm.request_s
+    r->send_at = s->now + (s->calm.request_s > 0 ? sim_request_s(r)
                            : sim_chance(s, 0.3)  ? sim_uniform(s, 1, 20)
                                                  : sim_uniform(s, 0.001, 0.05));
 }
@@ -320,7 +321,7 @@ static void carry_out(replica *r, dl_reply *reply)
     case DL_REQUEST_CONTRIBUTE:
     case DL_REQUEST_CREATE:
         sim_check_life(r);
-        if (is_confirmed(r)) break;
+        if (is_confirmed(r) || sim_slow_is_mute(r)) break;
         dl_exec_do(r->exec, a, reply, DL_NEVER);
         if (a->kind == DL_REQUEST_CREATE && !reply->status && a->step.draft->combined.there &&
             sim_chance(r->sim, 0.03))
@@ -377,7 +378,7 @@ static void act(replica *r)
     sim_count_answer(r, &reply);
     const bool sends = reply.sending == 1 + r->request.entry;
     if (r->request.kind == DL_REQUEST_CONTRIBUTE && !reply.status && !reply.contribute.taken &&
-        !sends)
+        !sends && !sim_slow_is_mute(r))
         sim_check_sent(r, r->request.entry, &r->life);
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
     if (reply.status == DILOCO_EUNREACHABLE) {
@@ -389,6 +390,7 @@ static void act(replica *r)
     r->unsent = 0;
     const dl_request done = r->request;
     if (done.kind == DL_REQUEST_WAIT || done.kind == DL_REQUEST_LIST) r->missed = false;
+    sim_slow_announce(r);
     r->request = dl_machine_next(r->machine, &reply);
     sim_count_request(r);
     sim_check_wait(r);

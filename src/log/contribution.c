@@ -153,6 +153,8 @@ static diloco_status check_origin(reader *r, const dl_contribution_expect *e)
                       "name",
                       f->life.replica, (unsigned)f->life.generation, (unsigned long long)f->entry,
                       (unsigned)f->fragment);
+    /* An announcement is made before the state of its entry is known (P9), and moves nothing. */
+    if (dl_contribution_is_empty(f)) return DILOCO_OK;
     if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {
         char theirs[DL_HASH_HEX + 1], ours[DL_HASH_HEX + 1];
         dl_hash_to_hex(theirs, f->base);

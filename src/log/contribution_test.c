@@ -536,6 +536,19 @@ TEST(p9_one_of_no_samples_is_a_header_alone)
     scene_end(&s);
 }
 
+TEST(p9_announcement_may_be_made_before_the_state_of_its_entry_is_known)
+{
+    scene s;
+    dl_contribution facts;
+    dl_contribution_data data;
+    scene_begin(&s, "mem://contribution-early", NULL);
+    make_empty(&s);
+    s.facts.base.bytes[0] ^= 1;
+    dl_contribution_write_header(s.object, &s.facts);
+    CHECK_OK(fetch(&s, &facts, &data));
+    scene_end(&s);
+}
+
 TEST(p9_one_of_no_samples_that_has_something_else_is_rejected)
 {
     for (int i = 0; i < 6; i++) {
@@ -859,6 +872,7 @@ TEST_MAIN(a_signed_contribution_is_its_own_replicas_alone,
           what_belongs_elsewhere_is_rejected,
           sizes_that_are_not_the_fragments_are_rejected_before_they_are_used,
           p9_one_of_no_samples_is_a_header_alone,
+          p9_announcement_may_be_made_before_the_state_of_its_entry_is_known,
           p9_one_of_no_samples_that_has_something_else_is_rejected,
           values_that_may_not_be_are_rejected_and_named, another_format_version_is_not_counted,
           store_errors_come_through_without_a_reason, a_spool_folder_that_is_not_there_is_an_error,

@@ -18,7 +18,8 @@
  *         +-- SWAP <-- result agrees <-- COMPUTE (unless done) <-- FETCH <-- FOLD
  *
  * A replica that no entry waits for announces itself before TRAIN: it CONTRIBUTEs an empty
- * contribution (gather.c).
+ * contribution. If it was passed over, it also LISTs c/<e>/ and WAITs until another replica is at
+ * the due point of the open entry (gather.c).
  *
  * If one replica combines for all (topology.h), the replica whose turn it is lists and reads
  * contributions. The others read the log until it is their turn. If each member combines a slice,

@@ -26,6 +26,8 @@ enum { MAX_UNREAD = 2 }; /* refused readings of an object before one is believed
 typedef enum dl_phase {
     DL_CATCHING_UP, /* reading entries that exist already */
     DL_TRAINING,
+    DL_SOUNDING,   /* passed over: have the others reached the due point of the open entry? */
+    DL_ALIGNING,   /* they have not: waiting until they do */
     DL_TIMING,     /* async: reading the speeds of all replicas */
     DL_LATE_CHECK, /* after the due point: was the entry committed without us? */
     DL_CONTRIBUTING,
@@ -78,6 +80,11 @@ typedef struct dl_machine_self {
      * saved. */
     uint64_t bases_at;
     uint64_t knock_at;  /* no entry waits for this replica: no announcement before this entry */
+    uint64_t announced; /* 1 + the entry of the last announcement; 0: not yet */
+    /* The log moved on without this replica: it trains from the others' next due point on (P13),
+     * and waits for that no longer than align_until; 0: it does not wait yet. */
+    bool out_of_step;
+    dl_time align_until;
     unsigned n_knocks;  /* announcements since an entry counted this replica */
     uint64_t own_since; /* from this entry on this replica has captures to lose */
     dl_time
@@ -198,6 +205,8 @@ dl_request dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next,
 bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_known *known);
 dl_request dl_machine_go_on(dl_machine *m); /* makes the next request */
 dl_request dl_machine_train(dl_machine *m);
+/* As far as this replica knows, there are no more entries. */
+dl_request dl_machine_caught_up(dl_machine *m);
 bool dl_machine_is_over(const dl_machine *m);
 /* Returns whether contributions are read whole now, and not only the tables of their slices. */
 bool dl_machine_reads_whole(const dl_machine *m);
@@ -243,6 +252,12 @@ bool dl_gather_may_put_ahead(dl_machine *m);
  * it. */
 bool dl_gather_has_to_knock(const dl_machine *m);
 dl_request dl_gather_knock(dl_machine *m);
+/* Returns whether it is time to do so before the log was read to its end. */
+bool dl_gather_falls_back(const dl_machine *m);
+/* Returns whether this replica, which was passed over, waits for the others' next due point before
+ * it trains (P13). dl_gather_align makes the next request of that. */
+bool dl_gather_has_to_align(const dl_machine *m);
+dl_request dl_gather_align(dl_machine *m);
 /* The open entry is captured: contributes, then lists the others' contributions. Later captures are
  * uploaded when the machine would wait (wait_until), since training may wait for the open one. */
 dl_request dl_gather_collect(dl_machine *m);
@@ -257,6 +272,8 @@ bool dl_gather_is_our_turn(const dl_machine *m);
 bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_reply *reply);
 
 /* replies of its phases */
+dl_request dl_gather_sounded(dl_machine *m, const dl_reply *reply);
+dl_request dl_gather_aligned(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_contributed(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_put_ahead(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_confirmed(dl_machine *m, const dl_reply *reply);

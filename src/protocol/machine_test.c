@@ -188,19 +188,47 @@ TEST(p9_claims_count_within_bounds_and_cuts_are_noted)
 TEST(p9_unawaited_replica_announces_itself_before_it_trains)
 {
     world w;
-    make_world(&w, 3);
+    make_world(&w, 1);
     w.args.self = life_of("r2", 0);
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_CONTRIBUTE);
     CHECK(a->contribute.knock && !a->contribute.put_ahead);
-    CHECK_INT(3, a->entry);
+    CHECK_INT(1, a->entry);
+    next(&w, DL_REQUEST_WAIT);
     CHECK_INT(0, w.asked[DL_REQUEST_TRAIN]);
-    take(&w);
-    others_commit(&w, 3, "r1");
+    others_commit(&w, 1, "r1");
     next(&w, DL_REQUEST_CONTRIBUTE);
     CHECK_INT(0, w.noted[DL_NOTE_LATE]);
-    CHECK(w.request.contribute.knock); /* r1 did not see it */
-    CHECK_INT(4, w.request.entry);
+    CHECK(w.request.contribute.knock); /* r1 did not see it: the next one is further ahead */
+    CHECK_INT(3, w.request.entry);
+    end_world(&w);
+}
+
+TEST(p13_unawaited_replica_trains_from_the_others_next_due_point)
+{
+    world w;
+    make_world(&w, 3);
+    w.args.self = life_of("r2", 0);
+    join_run(&w);
+    until(&w, DL_REQUEST_WAIT);
+    CHECK_INT(0, w.asked[DL_REQUEST_TRAIN]);
+    put(&w, 3, "r1", 0);
+    next(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(20, w.pace.position);
+    end_world(&w);
+}
+
+TEST(p13_unawaited_replica_trains_after_patience_if_no_other_contributes)
+{
+    world w;
+    make_world(&w, 3);
+    w.args.self = life_of("r2", 0);
+    join_run(&w);
+    until(&w, DL_REQUEST_WAIT);
+    const dl_time began = w.now;
+    next(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(15, w.pace.position);
+    CHECK(w.now >= dl_time_after(began, dl_time_from_seconds(w.config.patience_s)));
     end_world(&w);
 }
 
@@ -229,7 +257,7 @@ TEST(p9_announcements_without_effect_become_rarer)
         take(&w);
         others_commit(&w, e, "r1");
     }
-    CHECK_INT(1u << 1 | 1u << 2 | 1u << 4, knocked);
+    CHECK_INT(1u << 1 | 1u << 3, knocked); /* the third is for an entry after the last */
     end_world(&w);
 }
 
@@ -749,6 +777,8 @@ TEST_MAIN(p9_claims_count_within_bounds_and_cuts_are_noted,
           p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for,
           p9_a_contribution_from_outside_the_roster_counts,
           p9_unawaited_replica_announces_itself_before_it_trains,
+          p13_unawaited_replica_trains_from_the_others_next_due_point,
+          p13_unawaited_replica_trains_after_patience_if_no_other_contributes,
           p9_awaited_replica_does_not_announce_itself, p9_announcements_without_effect_become_rarer,
           p9_no_announcement_for_an_entry_after_the_last, p9_reader_does_not_announce_itself,
           p9_next_entry_waits_for_an_announced_replica,

@@ -37,7 +37,7 @@ void dl_pace_begin(dl_pace *p, const dl_config *config, uint64_t entries, uint64
     p->one_by_one = p->schedule.overlap != DL_OVERLAP_STEPS;
     p->hands_off = config->total_clients > 0;
     p->reading = true;
-    p->position = p->base = 0;
+    p->position = p->base = p->skip_to = 0;
     p->own_interval = p->schedule.interval;
     p->settled = p->finished = false;
     p->folded = p->n_taken = p->next_adopt = folded;
@@ -86,6 +86,7 @@ void dl_pace_resume(dl_pace *p, const dl_pace_saved *saved)
 void dl_pace_restart(dl_pace *p)
 {
     p->reading = true;
+    p->skip_to = 0;
     if (rules_of(p)->restarted) rules_of(p)->restarted(p);
     all_gone(p);
     all_behind(p);
@@ -134,7 +135,7 @@ dl_stop dl_pace_next(const dl_pace *p)
 
 static dl_stop next(const dl_pace *p)
 {
-    const bool passed_over = p->folded > p->n_taken;
+    const bool passed_over = p->folded > p->n_taken || p->skip_to > p->position;
     if (passed_over && p->next_adopt < p->n_taken) return (dl_stop){DL_STOP_ADOPT, p->next_adopt};
     if (passed_over || some_behind(p)) return (dl_stop){DL_STOP_JUMP, p->folded};
     if (take_due(p)) return (dl_stop){DL_STOP_TAKE, p->n_taken};
@@ -275,6 +276,7 @@ static void jumped(dl_pace *p)
     const uint64_t last = p->folded ? dl_schedule_take(&p->schedule, p->folded - 1) : 0;
     if (p->folded > p->n_taken) p->n_taken = p->next_adopt = p->folded;
     if (last > p->position) p->position = last;
+    if (p->skip_to > p->position) p->position = p->skip_to;
     for (uint64_t f = 0; f < p->schedule.n_fragments; f++) {
         if (p->fragments[f].behind) p->fragments[f].since = p->position;
         p->fragments[f].behind = false;
@@ -287,6 +289,12 @@ static void jumped(dl_pace *p)
 void dl_pace_fall_behind(dl_pace *p)
 {
     p->reading = true;
+}
+
+void dl_pace_align(dl_pace *p, uint64_t entry)
+{
+    DL_ASSERT(entry == p->folded);
+    if (p->n_taken <= entry) p->skip_to = dl_schedule_take(&p->schedule, entry);
 }
 
 void dl_pace_caught_up(dl_pace *p)

@@ -40,6 +40,7 @@ typedef struct dl_pace {
     uint64_t folded;     /* entries that the log has decided */
     uint64_t n_taken;    /* this replica has passed the due points of entries [0, n_taken) */
     uint64_t next_adopt; /* [next_adopt, n_taken) are in flight */
+    uint64_t skip_to;    /* a replica that was passed over continues at this position */
     bool reading;        /* the log was not read to its end yet */
     /* schedule async: n_taken and next_adopt count this replica's own contributions */
     uint64_t base;         /* entries applied when the local tensors were theta */
@@ -118,6 +119,8 @@ void dl_pace_jumped(dl_pace *pace); /* the fragments that moved are adopted */
 
 /* Entries exist that this replica has not read: the trainer waits until they are applied. */
 void dl_pace_fall_behind(dl_pace *pace);
+/* The others have reached the due point of this entry, the open one: the trainer jumps there. */
+void dl_pace_align(dl_pace *pace, uint64_t entry);
 /* Returns n: contributions to entries [0, n) may be uploaded. */
 uint64_t dl_pace_may_put(const dl_pace *pace);
 /* Returns whether this replica has a contribution in flight for the open entry. */

@@ -330,6 +330,40 @@ TEST(an_entry_that_is_read_again_changes_nothing)
 
 /* ---- joining replicas -------------------------------------------------------------------- */
 
+TEST(p13_aligned_replica_adopts_what_is_in_flight_and_jumps_to_the_open_due_point)
+{
+    scene s;
+    begin(&s, overlapped, "adopt");
+    train_to(&s, 100);
+    take(&s, 0);
+    fold(&s, 0, true, false);
+    dl_pace_fall_behind(&s.pace);
+    check_stop(&s, DL_STOP_WAIT, 0);
+    dl_pace_align(&s.pace, 1);
+    dl_pace_caught_up(&s.pace);
+    check_stop(&s, DL_STOP_ADOPT, 0);
+    adopt(&s, 0);
+    check_stop(&s, DL_STOP_JUMP, 0);
+    dl_pace_jumped(&s.pace);
+    CHECK_INT(150, s.pace.position);
+    check_stop(&s, DL_STOP_TAKE, 1);
+    end(&s);
+}
+
+TEST(p13_restart_forgets_the_due_point_to_jump_to)
+{
+    scene s;
+    begin(&s, vanilla, "adopt");
+    dl_pace_fall_behind(&s.pace);
+    dl_pace_align(&s.pace, 0);
+    dl_pace_restart(&s.pace);
+    dl_pace_caught_up(&s.pace);
+    check_stop(&s, DL_STOP_JUMP, 0);
+    dl_pace_jumped(&s.pace);
+    CHECK_INT(0, s.pace.position);
+    end(&s);
+}
+
 TEST(p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment)
 {
     scene s;
@@ -522,6 +556,8 @@ TEST_MAIN(without_overlap_a_due_point_is_a_take_and_then_an_adoption_that_waits,
           p13_skipped_replica_with_keep_jumps_without_theta,
           p13_aborts_move_the_position_and_nothing_else,
           p13_entries_in_flight_are_adopted_before_a_jump,
+          p13_aligned_replica_adopts_what_is_in_flight_and_jumps_to_the_open_due_point,
+          p13_restart_forgets_the_due_point_to_jump_to,
           entry_that_counts_an_earlier_generation_causes_a_jump_with_keep_too,
           an_entry_that_is_read_again_changes_nothing,
           p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment,

@@ -44,8 +44,13 @@ typedef struct phase_row {
 
 /* clang-format off */
 static const phase_row rows[] = {
-[DL_CATCHING_UP]    = {"catching up", ASKS(READ), dl_machine_read_on, 0, FOLLOW | COLLECT},
+[DL_CATCHING_UP]    = {"catching up", ASKS(READ), dl_machine_read_on, 0,
+                       FOLLOW | COLLECT | TO(DL_SOUNDING)},
 [DL_TRAINING]       = {"training", ASKS(TRAIN), dl_machine_trained, 0, GO_ON},
+[DL_SOUNDING]       = {"sounding", ASKS(LIST), dl_gather_sounded, 0,
+                       COLLECT | TO(DL_TRAINING) | TO(DL_TIMING) | TO(DL_LATE_CHECK) |
+                           TO(DL_KNOCKING) | TO(DL_ALIGNING)},
+[DL_ALIGNING]       = {"aligning", ASKS(WAIT), dl_gather_aligned, 0, TO(DL_CATCHING_UP)},
 [DL_TIMING]         = {"timing", ASKS(WATCH), dl_async_timed, 0, TO(DL_TRAINING)},
 [DL_LATE_CHECK]     = {"late check", ASKS(READ), dl_machine_late_checked, 0, FOLLOW | COLLECT},
 [DL_CONTRIBUTING]   = {"contributing", ASKS(CONTRIBUTE), dl_gather_contributed, 0, COLLECT},
@@ -55,7 +60,8 @@ static const phase_row rows[] = {
                        COMMIT | TO(DL_FETCHING) | TO(DL_LOOKING)},
 [DL_FETCHING]       = {"fetching", ASKS(FETCH), dl_gather_fetched, UNREADABLE,
                        COMMIT | TO(DL_FETCHING) | TO(DL_LOOKING) | TO(DL_LISTING)},
-[DL_KNOCKING]       = {"knocking", ASKS(CONTRIBUTE), dl_machine_knocked, 0, TO(DL_TRAINING)},
+[DL_KNOCKING]       = {"knocking", ASKS(CONTRIBUTE), dl_machine_knocked, 0,
+                       TO(DL_TRAINING) | TO(DL_CATCHING_UP)},
 [DL_LOOKING]        = {"looking", ASKS(READ), dl_decide_looked, 0,
                        FOLLOW | CLOSE | TO(DL_SERVING)},
 [DL_WATCHING]       = {"watching", ASKS(WATCH), dl_decide_watched, 0, CLOSE},

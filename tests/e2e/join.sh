@@ -75,9 +75,8 @@ done
     fail "they took each other's place: $(ls five/gen)"
 [ "$(digest five)" = "$(digest five_whole)" ] || fail "five machines end elsewhere than one"
 
-# A joiner that is slower than the others is waited for all the same (P9). A round takes longer than
-# its requests for one entry, otherwise it never reaches the log's end in time. The run is long, so
-# its start may take its time.
+# A joiner that is slower than the others is waited for all the same (P9). The run is long, so its
+# start may take its time. (Requests that take longer than a round: cluster_few slow.)
 diloco train tiny.toml --store slow --set trainer.rounds=500 \
     --set trainer.local_steps_per_round=6000 --quiet >slow.out 2>&1 &
 first=$!
