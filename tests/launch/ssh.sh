@@ -57,7 +57,7 @@ a=$me@127.0.0.1:$(cat sshd/a.port)
 b=$me@127.0.0.1:$(cat sshd/b.port)
 
 # A run waits for a replica that is started again, however long that takes here.
-sed -i 's/^rounds = 6/rounds = 60/; s/^patience = 5/patience = 240/' tiny.toml
+sed -i 's/^rounds = 6/rounds = 100/; s/^patience = 5/patience = 240/' tiny.toml
 sed -i "s|\"text.txt\"|\"$PWD/text.txt\"|" tiny.toml
 cat >>tiny.toml <<TOML
 [launch]
@@ -77,8 +77,8 @@ is_started() {
 }
 replica_of() { children "$(cat "$(folder "$1" "$2")/pid")" | cut -d' ' -f1; }
 has_replica() { is_started "$1" "$2" && [ -n "$(replica_of "$1" "$2")" ]; }
-launcher() {
-    diloco launch tiny.toml --store "$1" --on "ssh://$a,$b" >launch.out 2>launch.err &
+launcher() { # STORE FLAGS…
+    diloco launch tiny.toml --on "ssh://$a,$b" --store "$@" >launch.out 2>launch.err &
     launcher=$!
     started="$started $launcher"
 }
@@ -142,11 +142,11 @@ expect 0 diloco launch status cut
 expect 0 diloco launch logs cut --rank 0
 grep -q . out || fail "no output of r0"
 
-# A program that was changed there is not executed.
+# A program that was changed there is not executed. This run ends when it is cancelled, and not before.
 diloco rm cut >rm.out
 rm -rf far/diloco-*
 echo >>"far/bin/$sum/diloco"
-launcher cut
+launcher cut --set trainer.rounds=9000
 wait_for has_entry cut 3
 cmp -s "$program" "far/bin/$sum/diloco" || fail "a changed program was not replaced"
 expect 0 diloco launch cancel cut
