@@ -114,7 +114,7 @@ TEST(a_big_object_goes_in_parts_and_shows_as_one)
     free(others);
 }
 
-TEST(what_looks_like_a_pointer_comes_back_as_it_was)
+TEST(bytes_that_look_like_a_pointer_read_back_unchanged)
 {
     char url[512];
     unsigned char bytes[DL_POINTER_BYTES];
@@ -153,7 +153,7 @@ TEST(the_probe_finds_one_winner)
     dl_store_close(store);
 }
 
-TEST(a_store_nobody_wrote_to_is_opened_only_to_create)
+TEST(an_empty_store_is_opened_only_to_create)
 {
     char url[512];
     dl_store *store;
@@ -179,7 +179,7 @@ TEST(a_bucket_that_is_not_there_is_named)
 }
 
 /* Of a store of small objects. */
-TEST(what_is_too_long_is_refused)
+TEST(a_name_that_is_too_long_is_refused)
 {
     char url[512];
     make_place(url);
@@ -198,9 +198,9 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_big_object_goes_in_parts_and_shows_as_one),
-        cmocka_unit_test(what_looks_like_a_pointer_comes_back_as_it_was),
+        cmocka_unit_test(bytes_that_look_like_a_pointer_read_back_unchanged),
         cmocka_unit_test(the_probe_finds_one_winner),
-        cmocka_unit_test(a_store_nobody_wrote_to_is_opened_only_to_create),
+        cmocka_unit_test(an_empty_store_is_opened_only_to_create),
         cmocka_unit_test(a_bucket_that_is_not_there_is_named),
     };
     base = getenv("CLOUD_TEST_URL");
@@ -210,8 +210,8 @@ int main(void)
     }
     static const struct CMUnitTest small_tests[] = {
         cmocka_unit_test(the_probe_finds_one_winner),
-        cmocka_unit_test(a_store_nobody_wrote_to_is_opened_only_to_create),
-        cmocka_unit_test(what_is_too_long_is_refused),
+        cmocka_unit_test(an_empty_store_is_opened_only_to_create),
+        cmocka_unit_test(a_name_that_is_too_long_is_refused),
     };
     int failed = strncmp(base, "etcd", 4) ? cmocka_run_group_tests(tests, NULL, NULL)
                                           : cmocka_run_group_tests(small_tests, NULL, NULL);

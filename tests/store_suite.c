@@ -355,7 +355,7 @@ TEST(a_listing_is_in_ascending_byte_order_of_whole_keys)
     CHECK_STR("", store_keys(other, "aa/", NULL));
 }
 
-TEST(a_listing_begins_behind_after)
+TEST(a_listing_starts_after_the_given_key)
 {
     make_tree();
     for (size_t i = 0; i < N_TREE; i++) {
@@ -384,7 +384,7 @@ static diloco_status stop_at_third(void *context, const char *key, size_t len)
     return ++*(size_t *)context == 3 ? DILOCO_EFENCED : DILOCO_OK;
 }
 
-TEST(a_listing_tells_sizes_and_stops_when_told)
+TEST(a_listing_gives_sizes_and_stops_on_request)
 {
     size_t n = 0;
     make_tree();
@@ -537,7 +537,7 @@ static void *see_twenty(void *result)
     return NULL;
 }
 
-TEST(who_waits_sees_what_others_create)
+TEST(a_waiting_reader_sees_objects_that_others_create)
 {
     pthread_t thread;
     diloco_status result = DILOCO_EIO;
@@ -652,7 +652,7 @@ static void *put_for_ever(void *stop)
     return NULL;
 }
 
-TEST(a_reader_of_what_is_replaced_sees_the_old_or_the_new)
+TEST(a_reader_during_a_replacement_sees_the_old_or_the_new_object)
 {
     pthread_t thread;
     atomic_bool stop = false;
@@ -687,7 +687,7 @@ static void *come_and_go(void *stop)
     return (void *)(uintptr_t)status;
 }
 
-TEST(creating_and_listing_go_on_while_others_delete)
+TEST(creates_and_listings_succeed_during_deletes)
 {
     pthread_t thread;
     atomic_bool stop = false;
@@ -729,8 +729,8 @@ int store_suite_run(const store_row *r)
         SUITE(the_longest_key_works_and_a_longer_one_is_refused),
         SUITE(a_prefix_is_a_whole_folder),
         SUITE(a_listing_is_in_ascending_byte_order_of_whole_keys),
-        SUITE(a_listing_begins_behind_after),
-        SUITE(a_listing_tells_sizes_and_stops_when_told),
+        SUITE(a_listing_starts_after_the_given_key),
+        SUITE(a_listing_gives_sizes_and_stops_on_request),
         SUITE(a_folder_of_many_is_listed_in_order),
         SUITE(deleting_is_final_and_may_repeat),
         SUITE(past_its_time_a_call_does_nothing),
@@ -738,11 +738,11 @@ int store_suite_run(const store_row *r)
         SUITE(abort_stops_a_read_between_two_pieces),
         SUITE(abort_ends_a_wait),
         SUITE(a_wait_ends_at_its_time),
-        SUITE(who_waits_sees_what_others_create),
+        SUITE(a_waiting_reader_sees_objects_that_others_create),
         SUITE(counters_count_object_bytes_and_calls),
         SUITE(of_concurrent_creates_of_a_name_exactly_one_wins),
-        SUITE(a_reader_of_what_is_replaced_sees_the_old_or_the_new),
-        SUITE(creating_and_listing_go_on_while_others_delete),
+        SUITE(a_reader_during_a_replacement_sees_the_old_or_the_new_object),
+        SUITE(creates_and_listings_succeed_during_deletes),
     };
     row = r;
     print_message("the store suite over %s\n", row->name);

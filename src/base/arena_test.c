@@ -57,7 +57,7 @@ TEST(memory_is_zeroed_on_both_sides_of_the_mmap_border)
     check_zeroed(3 << 20);
 }
 
-TEST(an_arena_in_a_file_is_zeroed_and_keeps_what_was_put_out)
+TEST(an_arena_in_a_file_is_zeroed_and_keeps_offloaded_values)
 {
     enum { SIZE = (1 << 20) + 100 };
     dl_arena arena;
@@ -97,7 +97,7 @@ TEST(sizes_that_overflow_are_refused_as_no_memory)
     dl_arena_deinit(&arena);
 }
 
-TEST_MAIN(a_measured_layout_fits_exactly, an_arena_in_a_file_is_zeroed_and_keeps_what_was_put_out,
+TEST_MAIN(a_measured_layout_fits_exactly, an_arena_in_a_file_is_zeroed_and_keeps_offloaded_values,
           memory_is_zeroed_on_both_sides_of_the_mmap_border,
           an_arena_of_nothing_gives_pointers_to_nothing,
           sizes_that_overflow_are_refused_as_no_memory)

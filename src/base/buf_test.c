@@ -3,7 +3,7 @@
 
 #include "check.h"
 
-TEST(what_is_added_is_there)
+TEST(added_bytes_are_in_the_buffer)
 {
     dl_buf buf;
     dl_buf_init(&buf, 10000);
@@ -71,6 +71,6 @@ TEST(an_empty_buffer_is_an_empty_string)
     dl_buf_deinit(&buf);
 }
 
-TEST_MAIN(what_is_added_is_there, it_grows_to_its_maximum_and_not_beyond,
+TEST_MAIN(added_bytes_are_in_the_buffer, it_grows_to_its_maximum_and_not_beyond,
           memory_that_cannot_be_had_leaves_it_as_it_was, reserved_memory_is_not_taken_again,
           an_empty_buffer_is_an_empty_string)

@@ -23,7 +23,7 @@ TEST(a_value_that_was_set_is_given_back_with_its_origin)
     diloco_config_destroy(NULL);
 }
 
-TEST(what_is_wrong_changes_nothing_and_names_the_nearest)
+TEST(a_wrong_value_changes_nothing_and_names_the_nearest)
 {
     diloco_config *c = diloco_config_create();
     char value[64];
@@ -50,5 +50,5 @@ TEST(a_value_that_does_not_fit_is_refused_and_not_cut)
 }
 
 TEST_MAIN(a_value_that_was_set_is_given_back_with_its_origin,
-          what_is_wrong_changes_nothing_and_names_the_nearest,
+          a_wrong_value_changes_nothing_and_names_the_nearest,
           a_value_that_does_not_fit_is_refused_and_not_cut)

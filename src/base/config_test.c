@@ -70,7 +70,7 @@ TEST(torchfts_aliases_work)
     CHECK(dl_config_given(&config, "sync_every"));
 }
 
-TEST(what_is_wrong_is_refused_and_unknown_names_have_no_origin)
+TEST(wrong_values_are_refused_and_unknown_names_have_no_origin)
 {
     static dl_config config;
     dl_config_init(&config);
@@ -81,7 +81,7 @@ TEST(what_is_wrong_is_refused_and_unknown_names_have_no_origin)
     CHECK_STR("", dl_config_origin(&config, "no.such"));
 }
 
-TEST(the_digest_changes_with_what_must_agree_and_with_nothing_else)
+TEST(the_digest_changes_exactly_with_options_that_must_agree)
 {
     static dl_config config;
     dl_config_init(&config);
@@ -159,7 +159,7 @@ TEST(digests_of_defaults_and_of_a_value_at_an_edge_of_every_row_are_those_of_the
 TEST_MAIN(defaults_parse_and_are_known_as_such,
           names_and_aliases_are_unique_and_fields_within_the_struct,
           about_twenty_options_are_basic_and_each_takes_its_example_which_is_not_its_default,
-          torchfts_aliases_work, what_is_wrong_is_refused_and_unknown_names_have_no_origin,
-          the_digest_changes_with_what_must_agree_and_with_nothing_else,
+          torchfts_aliases_work, wrong_values_are_refused_and_unknown_names_have_no_origin,
+          the_digest_changes_exactly_with_options_that_must_agree,
           canonical_text_reads_back_to_the_same_bits_for_every_row,
           digests_of_defaults_and_of_a_value_at_an_edge_of_every_row_are_those_of_the_log)

@@ -64,7 +64,7 @@ TEST(spans_are_cut_across_their_borders)
     CHECK_INT(0, dl_spans_cut(NULL, spans, 3, 7, 4));
 }
 
-TEST(spans_are_written_one_behind_the_other_and_replace_the_file)
+TEST(spans_are_written_in_sequence_and_replace_the_file)
 {
     folder = scratch_folder("1");
     dl_span spans[] = {{"one ", 4}, {NULL, 0}, {"two", 3}};
@@ -209,8 +209,7 @@ TEST(a_name_without_a_folder_is_written_here)
     check_content(at("here"), "x");
 }
 
-TEST_MAIN(spans_are_cut_across_their_borders,
-          spans_are_written_one_behind_the_other_and_replace_the_file,
+TEST_MAIN(spans_are_cut_across_their_borders, spans_are_written_in_sequence_and_replace_the_file,
           a_failed_write_leaves_the_old_file_and_no_sibling, a_full_disk_is_named_so,
           missing_folders_and_files_are_named_so, reading_appends_up_to_the_maximum_and_not_beyond,
           a_file_without_a_size_is_read_to_its_end, a_map_shows_the_file,

@@ -174,7 +174,7 @@ TEST(strings_are_decoded)
     CHECK_STR("abc", text);
 }
 
-TEST(typed_reading_takes_what_fits)
+TEST(typed_reading_accepts_values_that_fit)
 {
     dl_json_value v = parsed("{\"i\":-5,\"u\":18446744073709551615,\"x\":2.5e-1,\"f\":\"3f333333\","
                              "\"t\":true,\"n\":false,\"s\":\"text\"}");
@@ -243,7 +243,7 @@ static void check_bad(const char *text, size_t len, const char *part)
     CHECK_INT(DL_JSON_MISSING, v.type);
 }
 
-TEST(what_is_not_json_is_refused)
+TEST(text_that_is_not_json_is_refused)
 {
     static const struct {
         const char *text, *part;
@@ -327,7 +327,7 @@ static void write_members(dl_buf *buf, size_t n, const char *last)
     CHECK_OK(dl_buf_addf(buf, "\"%s\":0}", last));
 }
 
-TEST(many_keys_are_told_apart_and_too_many_refused)
+TEST(many_keys_are_distinguished_and_too_many_refused)
 {
     dl_buf buf;
     dl_json_value v;
@@ -394,7 +394,7 @@ TEST(keys_made_to_collide_are_refused)
     dl_buf_deinit(&buf);
 }
 
-TEST(a_string_ends_at_the_quote_behind_an_even_number_of_backslashes)
+TEST(a_string_ends_at_the_quote_after_an_even_number_of_backslashes)
 {
     static const char text[] = "{\"a\\\\\":\"\\\\\",\"b\":\"\\\"\",\"c\":[\"\\\\\\\"]\",\"\"],\"\":"
                                "\"\\\\\\\\\",\"d\":7}";
@@ -410,13 +410,14 @@ TEST(a_string_ends_at_the_quote_behind_an_even_number_of_backslashes)
     CHECK_INT(7, d);
 }
 
-TEST_MAIN(a_string_ends_at_the_quote_behind_an_even_number_of_backslashes,
+TEST_MAIN(a_string_ends_at_the_quote_after_an_even_number_of_backslashes,
           containers_get_their_commas, numbers_are_short_and_exact, strings_and_keys_are_escaped,
           the_first_error_sticks, the_deepest_nesting_is_written_and_read,
           every_type_is_recognised_as_the_outermost_value, a_walk_meets_all_in_order,
           members_are_found_also_by_escaped_keys, strings_are_decoded,
-          typed_reading_takes_what_fits, typed_reading_refuses_and_names_the_key,
-          what_is_not_json_is_refused, an_error_has_its_line_and_column,
+          typed_reading_accepts_values_that_fit, typed_reading_refuses_and_names_the_key,
+          text_that_is_not_json_is_refused, an_error_has_its_line_and_column,
           every_truncation_of_a_good_text_is_refused, nesting_is_limited,
-          a_key_twice_is_refused_also_when_escaped, many_keys_are_told_apart_and_too_many_refused,
-          objects_nested_to_be_slow_are_refused, keys_made_to_collide_are_refused)
+          a_key_twice_is_refused_also_when_escaped,
+          many_keys_are_distinguished_and_too_many_refused, objects_nested_to_be_slow_are_refused,
+          keys_made_to_collide_are_refused)

@@ -36,7 +36,7 @@ TEST(any_part_may_be_left_out)
     check_link("100ms,2%", 0, 0, 0.1, 0.02);
 }
 
-TEST(what_is_no_link_is_refused_and_the_part_is_named)
+TEST(an_invalid_link_is_refused_and_its_wrong_part_named)
 {
     static const char *const wrong[] = {"",        "50",          "mbit",         "0mbit",
                                         "-1mbit",  "50mbit,",     "50mbit,100",   "50 mbit",
@@ -55,4 +55,4 @@ TEST(what_is_no_link_is_refused_and_the_part_is_named)
 }
 
 TEST_MAIN(rate_delay_and_loss_are_read_with_their_units, any_part_may_be_left_out,
-          what_is_no_link_is_refused_and_the_part_is_named)
+          an_invalid_link_is_refused_and_its_wrong_part_named)

@@ -189,7 +189,7 @@ static void check_refused(const char *name, const char *text, const char *expect
     CHECK_CONTAINS(expected, diloco_error_text());
 }
 
-TEST(a_refusal_says_what_would_do_and_changes_nothing)
+TEST(a_refusal_names_valid_values_and_changes_nothing)
 {
     begin();
     values before = v;
@@ -214,7 +214,7 @@ TEST(a_refusal_says_what_would_do_and_changes_nothing)
         CHECK_STR("default", origins[i].text);
 }
 
-TEST(an_unknown_name_is_told_the_nearest)
+TEST(an_unknown_name_is_answered_with_the_nearest)
 {
     begin();
     check_refused("run.stepz", "1", "did you mean run.steps?");
@@ -277,7 +277,8 @@ TEST(the_digest_is_the_hash_of_the_agreed_lines_in_order_of_names)
 }
 
 TEST_MAIN(defaults_fill_every_field, values_are_set_by_name_and_alias_and_know_their_origin,
-          numbers_are_as_in_toml, a_refusal_says_what_would_do_and_changes_nothing,
-          a_value_is_compared_with_a_text_as_it_would_be_read, an_unknown_name_is_told_the_nearest,
+          numbers_are_as_in_toml, a_refusal_names_valid_values_and_changes_nothing,
+          a_value_is_compared_with_a_text_as_it_would_be_read,
+          an_unknown_name_is_answered_with_the_nearest,
           nearest_looks_at_names_aliases_and_last_components, a_secret_is_never_shown,
           the_digest_is_the_hash_of_the_agreed_lines_in_order_of_names)

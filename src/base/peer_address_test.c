@@ -14,7 +14,7 @@ TEST(an_address_gets_the_scheme_that_is_spoken)
     CHECK_STR("http://[::1]:9", out);
 }
 
-TEST(what_is_no_address_is_refused)
+TEST(an_invalid_address_is_refused)
 {
     static const char *const bad[] = {"",           "host",  "host:",   "host:0", "host:65536",
                                       ":80",        "-a:80", "a b:80",  "u@h:80", "h:80/other",
@@ -24,4 +24,4 @@ TEST(what_is_no_address_is_refused)
         CHECK_STATUS(DILOCO_EINVAL, dl_peer_address(out, bad[i], false));
 }
 
-TEST_MAIN(an_address_gets_the_scheme_that_is_spoken, what_is_no_address_is_refused)
+TEST_MAIN(an_address_gets_the_scheme_that_is_spoken, an_invalid_address_is_refused)

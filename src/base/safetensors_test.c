@@ -110,7 +110,7 @@ static void check_unwritable(dl_st_tensor t, diloco_status status, const char *p
     dl_buf_deinit(&out);
 }
 
-TEST(what_cannot_be_read_back_is_not_written)
+TEST(tensors_that_cannot_be_read_back_are_not_written)
 {
     char long_name[600];
     memset(long_name, 'n', sizeof long_name);
@@ -263,7 +263,7 @@ TEST(holes_overlaps_and_missing_data_are_refused)
 }
 
 TEST_MAIN(a_header_and_its_data_in_one_block_are_read_back, a_file_is_written_whole_and_read_back,
-          no_tensors_are_a_file_too, what_cannot_be_read_back_is_not_written,
+          no_tensors_are_a_file_too, tensors_that_cannot_be_read_back_are_not_written,
           other_types_in_any_order_are_listed_by_place, every_type_has_its_size,
           a_length_that_does_not_fit_is_refused, a_header_that_is_not_as_it_should_be_is_refused,
           holes_overlaps_and_missing_data_are_refused)

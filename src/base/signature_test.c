@@ -68,7 +68,7 @@ TEST(a_made_key_is_its_owners_alone_and_never_replaced)
     CHECK_STATUS(DILOCO_EEXIST, dl_signer_make(scratch_path("mine.pem")));
 }
 
-TEST(a_key_that_others_may_read_or_that_is_none_is_refused)
+TEST(an_invalid_key_or_one_that_others_may_read_is_refused)
 {
     dl_signer *signer;
     CHECK_STATUS(DILOCO_EREFUSED,
@@ -136,7 +136,7 @@ TEST(a_public_key_has_one_text)
     CHECK(!dl_public_parse(&key, text + 1, strlen(text) - 1));
 }
 
-TEST(a_key_is_in_the_persons_configuration_unless_told_otherwise)
+TEST(a_key_is_in_the_user_s_configuration_by_default)
 {
     char path[256], tiny[8];
     CHECK_INT(0, setenv("XDG_CONFIG_HOME", "/x", 1));
@@ -183,11 +183,11 @@ TEST(a_generated_key_signs_and_is_another_each_time)
 #if DL_CRYPTO
 TEST_MAIN(rfc_8032_test_1_gives_its_public_key_and_its_signature,
           a_signature_is_of_one_text_by_one_key, a_made_key_is_its_owners_alone_and_never_replaced,
-          a_key_that_others_may_read_or_that_is_none_is_refused,
+          an_invalid_key_or_one_that_others_may_read_is_refused,
           the_hash_is_the_first_half_of_blake2b_512_in_pieces_too, a_public_key_has_one_text,
-          a_key_is_in_the_persons_configuration_unless_told_otherwise,
-          a_key_has_the_pin_that_others_compute, a_generated_key_signs_and_is_another_each_time)
+          a_key_is_in_the_user_s_configuration_by_default, a_key_has_the_pin_that_others_compute,
+          a_generated_key_signs_and_is_another_each_time)
 #else
 TEST_MAIN(a_build_without_openssl_refuses_keys_by_name, a_public_key_has_one_text,
-          a_key_is_in_the_persons_configuration_unless_told_otherwise)
+          a_key_is_in_the_user_s_configuration_by_default)
 #endif

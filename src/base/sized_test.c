@@ -11,14 +11,14 @@ typedef struct later {
     int a, b, c;
 } later;
 
-TEST(what_an_earlier_caller_lacks_is_zero)
+TEST(members_that_an_earlier_caller_lacks_are_zero)
 {
     known k = {7, 7};
     CHECK_OK(dl_sized_in(&k, sizeof k, &(int){3}, sizeof(int), "known"));
     CHECK(k.a == 3 && k.b == 0);
 }
 
-TEST(a_later_caller_is_served_until_it_uses_what_is_new)
+TEST(a_later_caller_is_served_until_it_uses_a_new_member)
 {
     known k = {7, 7};
     later l = {1, 2, 0};
@@ -30,7 +30,7 @@ TEST(a_later_caller_is_served_until_it_uses_what_is_new)
                    diloco_error_text());
 }
 
-TEST(what_is_given_out_fills_the_callers_struct_and_no_more)
+TEST(results_fill_the_caller_s_struct_and_no_more)
 {
     known k = {1, 2};
     int earlier[2] = {7, 7};
@@ -41,5 +41,6 @@ TEST(what_is_given_out_fills_the_callers_struct_and_no_more)
     CHECK(l.a == 1 && l.b == 2 && l.c == 0);
 }
 
-TEST_MAIN(what_an_earlier_caller_lacks_is_zero, a_later_caller_is_served_until_it_uses_what_is_new,
-          what_is_given_out_fills_the_callers_struct_and_no_more)
+TEST_MAIN(members_that_an_earlier_caller_lacks_are_zero,
+          a_later_caller_is_served_until_it_uses_a_new_member,
+          results_fill_the_caller_s_struct_and_no_more)

@@ -34,7 +34,7 @@ TEST(fail_returns_its_status_and_words_it)
     CHECK_STR("open x: 7", diloco_error_text());
 }
 
-TEST(context_stands_before_the_text_which_may_be_its_own_argument)
+TEST(context_precedes_the_text_which_may_be_its_own_argument)
 {
     dl_fail(DILOCO_EIO, "inner");
     CHECK_INT(DILOCO_EIO, dl_fail_context(DILOCO_EIO, "entry %d", 3));
@@ -93,6 +93,5 @@ TEST(try_returns_the_first_failure)
 
 TEST_MAIN(exit_codes_are_the_documented_ones, every_status_has_a_name_of_its_own,
           fail_returns_its_status_and_words_it,
-          context_stands_before_the_text_which_may_be_its_own_argument,
-          a_long_text_is_cut_at_2047_bytes, the_text_is_the_threads_own,
-          try_returns_the_first_failure)
+          context_precedes_the_text_which_may_be_its_own_argument, a_long_text_is_cut_at_2047_bytes,
+          the_text_is_the_threads_own, try_returns_the_first_failure)

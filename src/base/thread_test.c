@@ -108,7 +108,7 @@ static void take_over(void *context, int part, int n_parts)
     r->numbers[part] = r->next[n_parts - 1 - part];
 }
 
-TEST(what_one_run_writes_the_next_reads)
+TEST(writes_of_one_pool_run_are_visible_to_the_next)
 {
     relay r = {{0}, {0}};
     dl_pool *pool;
@@ -156,5 +156,5 @@ TEST(there_is_at_least_one_core)
 TEST_MAIN(every_part_runs_once_on_its_own_thread_with_signals_blocked,
           the_callers_signal_mask_is_left_alone, no_pool_is_one_part_on_the_caller,
           a_pool_has_1_to_256_threads, a_pool_that_never_ran_can_be_destroyed,
-          what_one_run_writes_the_next_reads, ranges_cover_everything_once_evenly_and_on_the_grain,
-          there_is_at_least_one_core)
+          writes_of_one_pool_run_are_visible_to_the_next,
+          ranges_cover_everything_once_evenly_and_on_the_grain, there_is_at_least_one_core)

@@ -26,7 +26,7 @@ static void check_refused(const char *part, const char *line)
     CHECK_CONTAINS(part, diloco_error_text());
 }
 
-TEST(flags_take_their_value_from_the_next_word_or_behind_an_equals_sign)
+TEST(flags_take_their_value_from_the_next_argument_or_after_an_equals_sign)
 {
     CHECK_OK(parse("train run.toml --seed 3 --store=a=b --set x=1 --json --set=y=2"));
     CHECK_STR("run.toml", args.target);
@@ -62,7 +62,7 @@ TEST(behind_two_dashes_everything_is_a_target)
     CHECK_STR("--odd.toml", args.target);
 }
 
-TEST(unknown_flags_are_told_the_nearest_of_their_command)
+TEST(unknown_flags_are_answered_with_the_nearest_of_their_command)
 {
     check_refused("did you mean --replicas?", "train --replcas 3");
     check_refused("did you mean --json?", "status url --jsno");
@@ -126,10 +126,11 @@ TEST(text_from_outside_cannot_steer_a_terminal)
     CHECK_STR("ab", out);
 }
 
-TEST_MAIN(flags_take_their_value_from_the_next_word_or_behind_an_equals_sign,
+TEST_MAIN(flags_take_their_value_from_the_next_argument_or_after_an_equals_sign,
           a_flag_of_two_commands_is_the_one_of_its_command,
           help_all_is_read_as_a_flag_of_any_command_and_another_value_of_help_is_refused,
           behind_two_dashes_everything_is_a_target,
-          unknown_flags_are_told_the_nearest_of_their_command, wrong_values_and_targets_are_refused,
-          asking_for_help_asks_for_nothing_else, number_flags_say_their_range,
-          near_names_are_found_and_far_ones_are_not, text_from_outside_cannot_steer_a_terminal)
+          unknown_flags_are_answered_with_the_nearest_of_their_command,
+          wrong_values_and_targets_are_refused, asking_for_help_asks_for_nothing_else,
+          number_flags_say_their_range, near_names_are_found_and_far_ones_are_not,
+          text_from_outside_cannot_steer_a_terminal)

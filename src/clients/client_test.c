@@ -93,7 +93,7 @@ TEST(p24_a_state_comes_back_as_it_was)
     end(&s);
 }
 
-TEST(fed_37_a_state_that_is_not_there_or_of_another_contribution_is_not_taken_up)
+TEST(fed_37_an_absent_state_or_one_of_another_contribution_is_not_resumed)
 {
     scene s;
     begin(&s, "mem://other");
@@ -141,7 +141,7 @@ TEST(fed_37_a_damaged_state_is_replaced_when_its_client_is_trained_again)
     end(&s);
 }
 
-TEST(fed_37_another_clients_or_runs_state_under_this_name_is_not_taken_up)
+TEST(fed_37_a_state_of_another_client_or_run_is_not_resumed)
 {
     scene s;
     dl_buf bytes;
@@ -160,7 +160,7 @@ TEST(fed_37_another_clients_or_runs_state_under_this_name_is_not_taken_up)
     end(&s);
 }
 
-TEST(fed_38_a_state_of_another_model_optimizer_schedule_or_shape_is_told_apart)
+TEST(fed_38_a_state_of_another_model_optimizer_schedule_or_shape_is_refused)
 {
     scene s;
     begin(&s, "mem://layout");
@@ -188,7 +188,7 @@ static diloco_status count(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-TEST(p24_only_states_that_nobody_can_ask_for_are_removed)
+TEST(p24_only_states_that_no_replica_can_request_are_removed)
 {
     scene s;
     begin(&s, "mem://collect");
@@ -215,9 +215,9 @@ TEST(p24_only_states_that_nobody_can_ask_for_are_removed)
 }
 
 TEST_MAIN(p24_a_state_comes_back_as_it_was,
-          fed_37_a_state_that_is_not_there_or_of_another_contribution_is_not_taken_up,
+          fed_37_an_absent_state_or_one_of_another_contribution_is_not_resumed,
           fed_37_any_damaged_byte_and_any_missing_one_is_found,
           fed_37_a_damaged_state_is_replaced_when_its_client_is_trained_again,
-          fed_37_another_clients_or_runs_state_under_this_name_is_not_taken_up,
-          fed_38_a_state_of_another_model_optimizer_schedule_or_shape_is_told_apart,
-          p24_only_states_that_nobody_can_ask_for_are_removed)
+          fed_37_a_state_of_another_client_or_run_is_not_resumed,
+          fed_38_a_state_of_another_model_optimizer_schedule_or_shape_is_refused,
+          p24_only_states_that_no_replica_can_request_are_removed)

@@ -26,7 +26,7 @@ TEST(all_bf16_are_exact_and_ties_go_to_the_even_one)
     form_close(&f);
 }
 
-TEST(what_would_round_to_infinity_becomes_the_largest)
+TEST(values_that_would_round_to_infinity_become_the_largest)
 {
     float x[] = {0x1.fffffep127f, -0x1.fffffep127f};
     codec_form f = form_open("bf16", NULL, 1, 2);
@@ -51,5 +51,5 @@ TEST(an_untrusted_infinity_or_nan_is_refused_with_its_index)
 }
 
 TEST_MAIN(all_bf16_are_exact_and_ties_go_to_the_even_one,
-          what_would_round_to_infinity_becomes_the_largest,
+          values_that_would_round_to_infinity_become_the_largest,
           an_untrusted_infinity_or_nan_is_refused_with_its_index)

@@ -262,7 +262,7 @@ static void settles(bench *b, int input)
     CHECK_BYTES(b->decoded, b->again, b->form.n * sizeof *b->again);
 }
 
-TEST(what_was_decoded_encodes_to_itself)
+TEST(decoded_values_encode_to_themselves)
 {
     for_all(settles);
 }
@@ -281,7 +281,7 @@ static void never_adds(bench *b, int input)
     CHECK(b->form.codec->lossy ? error <= size * (1 + 1e-6) : error == 0); /* s is rounded */
 }
 
-TEST(the_residual_is_never_larger_than_what_was_encoded) /* error feedback relies on it */
+TEST(the_residual_is_never_larger_than_the_encoded_values) /* error feedback relies on it */
 {
     for_all(never_adds);
 }
@@ -414,7 +414,7 @@ TEST_MAIN(a_payload_encoded_in_parts_is_the_same,
           a_long_vector_is_encoded_by_all_threads_to_the_same_bytes,
           every_codec_of_the_table_has_a_variant,
           a_payload_passes_its_check_and_decodes_to_numbers_without_negative_zeros,
-          what_was_decoded_encodes_to_itself, the_residual_is_never_larger_than_what_was_encoded,
+          decoded_values_encode_to_themselves, the_residual_is_never_larger_than_the_encoded_values,
           every_instruction_set_gives_the_same_bytes_and_bits, payloads_may_lie_at_any_address,
           another_length_is_refused, untrusted_bytes_are_refused_or_decode_within_the_bound,
           a_value_beyond_the_bound_is_refused_with_its_index)

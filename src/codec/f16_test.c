@@ -44,7 +44,7 @@ TEST(between_two_halves_the_nearest_and_at_a_tie_the_even_one)
     form_close(&f);
 }
 
-TEST(what_is_too_large_becomes_the_largest)
+TEST(values_that_are_too_large_become_the_largest)
 {
     float x[] = {65504, 65520, 1e18f, -1e18f, 65519.9f};
     static const float want[] = {65504, 65504, 65504, -65504, 65504};
@@ -68,5 +68,5 @@ TEST(an_untrusted_infinity_or_nan_is_refused_with_its_index)
 }
 
 TEST_MAIN(all_halves_are_exact, between_two_halves_the_nearest_and_at_a_tie_the_even_one,
-          what_is_too_large_becomes_the_largest,
+          values_that_are_too_large_become_the_largest,
           an_untrusted_infinity_or_nan_is_refused_with_its_index)

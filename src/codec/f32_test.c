@@ -134,7 +134,7 @@ TEST(a_payload_of_another_length_is_refused)
     dl_codec_form_deinit(&form);
 }
 
-TEST(what_is_not_finite_or_beyond_the_bound_is_refused_with_its_index)
+TEST(values_not_finite_or_beyond_the_bound_are_refused_with_their_index)
 {
     static unsigned char payload[4 * N];
     size_t len, index;
@@ -159,4 +159,4 @@ TEST_MAIN(the_table_finds_by_name_and_ends, a_codec_that_is_not_there_has_no_for
           a_form_lists_the_tensors_of_its_fragment_trained_first,
           a_payload_is_the_vector_and_decodes_to_it, no_negative_zero_enters,
           a_view_is_the_payload_where_it_is_aligned, a_payload_of_another_length_is_refused,
-          what_is_not_finite_or_beyond_the_bound_is_refused_with_its_index)
+          values_not_finite_or_beyond_the_bound_are_refused_with_their_index)

@@ -1,7 +1,7 @@
 /* int2_test.c - int2 against its definition: int8's with 1, in pairs of bits. */
 #include "codec_form.h"
 
-TEST(what_is_above_half_of_the_largest_is_sent_as_the_largest)
+TEST(values_above_half_of_the_largest_are_sent_as_the_largest)
 {
     float x[] = {-0.5f, 0.26f, 0.25f, -0.24f, 0.5f};
     static const float want[] = {-0.5f, 0.5f, 0, 0, 0.5f};
@@ -25,5 +25,5 @@ TEST(an_unused_code_and_filled_gaps_are_refused)
     form_close(&f);
 }
 
-TEST_MAIN(what_is_above_half_of_the_largest_is_sent_as_the_largest,
+TEST_MAIN(values_above_half_of_the_largest_are_sent_as_the_largest,
           an_unused_code_and_filled_gaps_are_refused)

@@ -209,7 +209,7 @@ TEST(indices_out_of_order_repeated_outside_too_many_and_too_few_are_refused)
     form_close(&f);
 }
 
-TEST(plain_indices_too_are_refused_out_of_order_outside_and_with_bits_behind)
+TEST(plain_indices_are_refused_out_of_order_out_of_range_and_with_bits_after_the_end)
 {
     float x[100] = {[5] = 3, [70] = -2};
     codec_form f = form_open("topk", OPTIONS(KEEP, "0.02"), 1, 100);
@@ -276,6 +276,6 @@ TEST_MAIN(a_matrix_keeps_the_largest_of_every_64_by_64_also_at_its_edges,
           two_bit_values_are_the_means_of_their_bins, four_values_with_2_bits_are_exact,
           indices_are_in_the_shortest_code_of_elias_and_fano,
           indices_out_of_order_repeated_outside_too_many_and_too_few_are_refused,
-          plain_indices_too_are_refused_out_of_order_outside_and_with_bits_behind,
+          plain_indices_are_refused_out_of_order_out_of_range_and_with_bits_after_the_end,
           values_that_are_not_sound_are_refused,
           a_small_constant_component_is_sent_only_with_error_feedback)

@@ -222,7 +222,7 @@ TEST(an_order_is_stable_and_complete)
     CHECK(dl_median(order, key, 7) == 1 && dl_median(order, key, 2) == 2);
 }
 
-TEST(each_rule_states_what_it_needs_and_bears)
+TEST(each_rule_states_the_members_it_needs_and_tolerates)
 {
     static const struct {
         const char *name;
@@ -352,7 +352,7 @@ TEST(buckets_are_means_of_a_shuffle_that_the_seed_decides)
     CHECK(differs);
 }
 
-TEST(the_geometric_median_of_a_majority_is_where_the_majority_is)
+TEST(the_geometric_median_is_near_an_honest_majority)
 {
     const float values[] = {1, 2, 1, 2, 1, 2, 1e6f, -1e6f, 5e8f, 7};
     scene *s = scene_of("geometric_median", 5, 2, values);
@@ -406,7 +406,7 @@ TEST(centered_clipping_begins_at_the_last_update_and_has_the_values_of_its_defin
     }
 }
 
-TEST(centered_clipping_goes_behind_mixing)
+TEST(centered_clipping_follows_mixing)
 {
     scene *s = scene_of("centered_clip", 8, 3, X);
     double v[3] = {1, -2, 4};
@@ -670,15 +670,15 @@ TEST_MAIN(a_rejected_member_counts_against_f_where_too_few_are_left,
           the_median_of_an_even_number_is_the_mean_of_the_middle_two,
           the_network_sorts_any_number_of_members,
           few_members_are_trimmed_by_any_number_to_the_bits_of_the_formula,
-          an_order_is_stable_and_complete, each_rule_states_what_it_needs_and_bears,
+          an_order_is_stable_and_complete, each_rule_states_the_members_it_needs_and_tolerates,
           swm20_robust_rules_give_the_values_of_their_definitions,
           krum_takes_whole_vectors_squared_distances_and_n_f_2_neighbours,
           krum_breaks_ties_by_the_order_of_members,
           nearest_neighbour_mixing_goes_before_any_robust_rule,
           buckets_are_means_of_a_shuffle_that_the_seed_decides,
-          the_geometric_median_of_a_majority_is_where_the_majority_is,
+          the_geometric_median_is_near_an_honest_majority,
           centered_clipping_begins_at_the_last_update_and_has_the_values_of_its_definition,
-          centered_clipping_goes_behind_mixing,
+          centered_clipping_follows_mixing,
           a_rescaled_rule_has_the_direction_it_had_and_the_median_norm,
           alg1_the_mean_of_three_is_their_mean_and_weights_count,
           clipped_mean_scales_the_longer_half_to_the_median_norm,

@@ -21,7 +21,7 @@ TEST(the_table_finds_by_name_and_ends)
     CHECK(!dl_weighting_at(1000));
 }
 
-TEST(each_rule_counts_what_it_says)
+TEST(each_rule_weighs_by_its_definition)
 {
     dl_member_facts members[] = {
         {.samples = 100, .steps = 5}, {.samples = 300, .steps = 5}, {.samples = 1, .steps = 30}};
@@ -80,7 +80,7 @@ TEST(weights_that_sum_to_more_than_an_integer_holds_are_halved_together)
     CHECK(weight[0] == (float)(1.0 / 3));
 }
 
-TEST_MAIN(the_table_finds_by_name_and_ends, each_rule_counts_what_it_says,
+TEST_MAIN(the_table_finds_by_name_and_ends, each_rule_weighs_by_its_definition,
           tokens2_per_step_is_rounded_once_and_never_overflows,
           a_member_with_no_samples_cannot_count, weights_that_sum_to_nothing_are_refused,
           weights_that_sum_to_more_than_an_integer_holds_are_halved_together)

@@ -67,7 +67,7 @@ TEST(tokens_give_their_text_back)
     dl_bpe_close(bpe);
 }
 
-TEST(what_is_learnt_is_what_hugging_face_learns)
+TEST(learned_merges_equal_those_of_hugging_face)
 {
     const dl_text text = {bpe_text, BPE_TEXT};
     for (int how = 0; how < DL_N_WORDS; how++) {
@@ -192,7 +192,7 @@ static char *with(const char *from, const char *to)
     return text;
 }
 
-TEST(what_would_give_other_tokens_is_refused_by_name)
+TEST(a_tokenizer_that_would_give_other_tokens_is_refused_by_name)
 {
     static const struct {
         const char *from, *to, *says;
@@ -363,8 +363,8 @@ TEST(a_long_word_is_encoded)
 }
 
 TEST_MAIN(tokens_are_those_of_hugging_face, tokens_give_their_text_back,
-          what_is_learnt_is_what_hugging_face_learns, learning_ends_where_no_pair_comes_twice,
+          learned_merges_equal_those_of_hugging_face, learning_ends_where_no_pair_comes_twice,
           parts_of_a_text_give_the_tokens_of_the_whole, ranks_merge_by_their_numbers,
-          what_would_give_other_tokens_is_refused_by_name, merges_come_in_their_order,
+          a_tokenizer_that_would_give_other_tokens_is_refused_by_name, merges_come_in_their_order,
           tokens_are_bytes_or_added_or_special_or_none, a_template_names_the_token_before_a_text,
           damaged_ranks_are_refused, a_file_is_named_in_its_errors, a_long_word_is_encoded)

@@ -75,7 +75,7 @@ TEST(a_length_that_cannot_be_true_is_not_believed)
     check_damaged(len, "");
 }
 
-TEST(bytes_behind_the_end_are_refused)
+TEST(bytes_after_the_end_are_refused)
 {
     size_t len = pack();
     memmove(packed + len + 4, packed + len - 4, 4); /* the length where it is looked for */
@@ -90,4 +90,4 @@ TEST(a_missing_file_is_missing)
 
 TEST_MAIN(plain_and_packed_files_give_the_same, a_packed_file_cut_short_anywhere_is_refused,
           a_changed_byte_is_noticed, a_length_that_cannot_be_true_is_not_believed,
-          bytes_behind_the_end_are_refused, a_missing_file_is_missing)
+          bytes_after_the_end_are_refused, a_missing_file_is_missing)

@@ -125,7 +125,7 @@ TEST(a_folder_with_nothing_to_take_is_refused)
     check_refused(DILOCO_EINVAL, path, ".txt");
 }
 
-TEST(what_is_neither_file_nor_folder_is_refused)
+TEST(a_path_that_is_neither_file_nor_folder_is_refused)
 {
     const char *path = scratch_path("pipe");
     CHECK_INT(0, mkfifo(path, 0666));
@@ -196,6 +196,7 @@ TEST_MAIN(one_file_is_its_bytes, a_list_is_read_in_its_order_over_empty_files,
           links_to_files_are_followed_and_links_to_folders_are_not,
           a_dangling_link_in_a_folder_is_an_error, a_missing_path_is_named,
           nothing_named_is_refused, an_empty_file_is_no_data,
-          a_folder_with_nothing_to_take_is_refused, what_is_neither_file_nor_folder_is_refused,
-          many_files_are_found_again, the_digest_sees_order_sizes_and_ends_but_not_names,
+          a_folder_with_nothing_to_take_is_refused,
+          a_path_that_is_neither_file_nor_folder_is_refused, many_files_are_found_again,
+          the_digest_sees_order_sizes_and_ends_but_not_names,
           the_digest_reads_the_first_and_last_mib_only)

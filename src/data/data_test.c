@@ -75,7 +75,7 @@ static void places(size_t *out, const dl_data *data, size_t shard, uint64_t firs
     }
 }
 
-TEST(every_window_comes_once_an_epoch_and_shards_are_disjoint)
+TEST(every_window_is_read_once_an_epoch_and_shards_are_disjoint)
 {
     enum { SHARDS = 3, LENGTH = 163 }; /* of a shard; 162 / 8 = 20 windows */
     dl_config config = config_of(counting("epoch", SHARDS * LENGTH + 2));
@@ -601,7 +601,7 @@ TEST(a_sampler_deals_windows_of_tokens_unless_it_goes_by_class)
     check_refused(&config, 3, "data.sampler: there is no \"idd\"");
 }
 
-TEST_MAIN(words_alone_need_no_files, every_window_comes_once_an_epoch_and_shards_are_disjoint,
+TEST_MAIN(words_alone_need_no_files, every_window_is_read_once_an_epoch_and_shards_are_disjoint,
           a_shard_of_exactly_one_sequence_will_do,
           the_order_differs_by_epoch_shard_and_seed_and_repeats_otherwise,
           a_position_is_all_that_is_needed,

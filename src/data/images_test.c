@@ -100,7 +100,7 @@ static void check_damaged(const char *name, size_t at, int byte, long cut, const
     CHECK_CONTAINS(name, diloco_error_text());
 }
 
-TEST(wrong_idx_files_are_refused_with_what_is_wrong)
+TEST(wrong_idx_files_are_refused_with_the_reason)
 {
     const char *images = "train-images-idx3-ubyte", *labels = "train-labels-idx1-ubyte";
     check_damaged(images, 3, 1, 0, "not IDX images: it begins with 0x00000801");
@@ -129,7 +129,7 @@ TEST(labels_that_are_missing_or_another_number_are_refused)
     check_wrong(&dl_images_mnist, DILOCO_EPROTO, folder, "4 labels for the 5 images");
 }
 
-TEST(wrong_cifar_files_are_refused_with_what_is_wrong)
+TEST(wrong_cifar_files_are_refused_with_the_reason)
 {
     unsigned char records[2 * CIFAR_RECORD] = {[CIFAR_RECORD] = 10};
     char *folder = scratch_folder("wrong");
@@ -184,7 +184,7 @@ TEST(the_real_cifar10_is_read)
 }
 
 TEST_MAIN(mnist_is_read_from_its_folder_and_from_torchvisions, cifar10_is_read_over_its_batches,
-          a_path_that_is_no_folder_is_named, wrong_idx_files_are_refused_with_what_is_wrong,
+          a_path_that_is_no_folder_is_named, wrong_idx_files_are_refused_with_the_reason,
           labels_that_are_missing_or_another_number_are_refused,
-          wrong_cifar_files_are_refused_with_what_is_wrong, the_real_mnist_is_read,
+          wrong_cifar_files_are_refused_with_the_reason, the_real_mnist_is_read,
           the_real_cifar10_is_read)

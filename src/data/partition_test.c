@@ -177,7 +177,7 @@ TEST(clients_have_no_sample_in_common_where_the_sampler_says_so)
     check_disjoint(uneven());
 }
 
-TEST(fed_28_the_same_key_deals_the_same_another_key_and_client_something_else)
+TEST(fed_28_the_same_key_assigns_the_same_data_and_another_key_or_client_other_data)
 {
     check_reproducible(uneven());
 }
@@ -201,7 +201,7 @@ TEST(both_hold_for_the_labels_of_mnist)
     dl_images_close(&images);
 }
 
-TEST(iid_deals_everything_and_begins_again_where_the_data_is_short)
+TEST(iid_assigns_all_samples_and_repeats_where_data_is_short)
 {
     dl_config config = config_of("iid");
     dl_partition *p = make(&config, uneven(), CLIENTS);
@@ -251,7 +251,7 @@ TEST(noniid_is_as_skewed_as_its_concentration_says)
     CHECK(even > 0.18 && even < 0.3); /* class 9 has 10 of 55 */
 }
 
-TEST(mixed_draws_for_the_clients_named_or_so_many)
+TEST(mixed_draws_for_the_named_clients_or_for_their_number)
 {
     dl_config config = config_of("mixed");
     set(&config, "data.partition_size", "60");
@@ -316,7 +316,7 @@ TEST(orthogonal_silos_see_their_own_classes_only)
         CHECK(largest_share(&config, c, c + 1) > 0.7);
 }
 
-TEST(label_quantity_gives_so_many_classes_and_shares_out_all_samples)
+TEST(label_quantity_gives_each_client_n_classes_and_assigns_all_samples)
 {
     labels all = uneven();
     dl_config config = config_of("label_quantity_noniid");
@@ -337,7 +337,7 @@ TEST(label_quantity_gives_so_many_classes_and_shares_out_all_samples)
     }
 }
 
-TEST(sample_quantity_shares_out_all_samples_and_leaves_nobody_below_the_least)
+TEST(sample_quantity_assigns_all_samples_and_leaves_no_client_below_the_minimum)
 {
     dl_config config = config_of("sample_quantity_noniid");
     set(&config, "data.min_partition_size", "10");
@@ -401,7 +401,7 @@ static void check_refused(const char *sampler, const char *option, const char *v
     CHECK(p == NULL);
 }
 
-TEST(what_cannot_be_dealt_is_refused_by_its_option)
+TEST(an_impossible_partition_is_refused_by_its_option)
 {
     check_refused("noniid", "data.partition_size", "6001", "from 6000 samples, none twice");
     check_refused("orthogonal", "data.partition_size", "400", "from 330 samples, none twice");
@@ -424,14 +424,14 @@ TEST(what_cannot_be_dealt_is_refused_by_its_option)
 }
 
 TEST_MAIN(clients_have_no_sample_in_common_where_the_sampler_says_so,
-          fed_28_the_same_key_deals_the_same_another_key_and_client_something_else,
+          fed_28_the_same_key_assigns_the_same_data_and_another_key_or_client_other_data,
           both_hold_for_the_labels_of_mnist,
-          iid_deals_everything_and_begins_again_where_the_data_is_short,
+          iid_assigns_all_samples_and_repeats_where_data_is_short,
           noniid_is_as_skewed_as_its_concentration_says,
-          mixed_draws_for_the_clients_named_or_so_many,
+          mixed_draws_for_the_named_clients_or_for_their_number,
           orthogonal_gives_each_class_a_silo_where_no_number_is_set,
           orthogonal_silos_see_their_own_classes_only,
-          label_quantity_gives_so_many_classes_and_shares_out_all_samples,
-          sample_quantity_shares_out_all_samples_and_leaves_nobody_below_the_least,
+          label_quantity_gives_each_client_n_classes_and_assigns_all_samples,
+          sample_quantity_assigns_all_samples_and_leaves_no_client_below_the_minimum,
           distribution_has_uneven_sizes_and_uneven_classes, ten_thousand_clients_are_dealt_to,
-          what_cannot_be_dealt_is_refused_by_its_option)
+          an_impossible_partition_is_refused_by_its_option)

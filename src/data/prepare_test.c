@@ -94,7 +94,7 @@ TEST(shards_hold_the_tokens_of_the_texts)
 }
 
 /* As a kill leaves it: some shards, a half-written one, not yet under its name. */
-TEST(what_was_killed_goes_on)
+TEST(a_killed_preparation_resumes)
 {
     dl_bpe *bpe = tokenizer(bpe_gpt2);
     dl_prepared report;
@@ -173,5 +173,5 @@ TEST(no_text_is_refused)
 }
 
 TEST_MAIN(shards_hold_the_tokens_of_the_texts, a_folder_that_no_list_can_name_is_refused,
-          a_text_that_differs_in_the_middle_does_not_mix_in, what_was_killed_goes_on,
+          a_text_that_differs_in_the_middle_does_not_mix_in, a_killed_preparation_resumes,
           another_text_or_tokenizer_does_not_mix_in, no_text_is_refused)

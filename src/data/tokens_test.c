@@ -85,7 +85,7 @@ TEST(a_shard_cut_at_any_byte_is_refused)
     }
 }
 
-TEST(bytes_behind_the_tokens_are_refused)
+TEST(bytes_after_the_tokens_are_refused)
 {
     shard s = make_shard(20240520, 1, 5, some, 5);
     check_refused("longer.bin", s.bytes, s.len + 1, "damaged");
@@ -119,5 +119,5 @@ TEST(a_shard_of_no_tokens_is_no_data)
 
 TEST_MAIN(tokens_come_as_written_across_files,
           the_largest_token_is_found_and_held_against_the_vocabulary,
-          a_shard_cut_at_any_byte_is_refused, bytes_behind_the_tokens_are_refused,
+          a_shard_cut_at_any_byte_is_refused, bytes_after_the_tokens_are_refused,
           another_format_is_refused, counts_that_lie_are_refused, a_shard_of_no_tokens_is_no_data)

@@ -304,7 +304,7 @@ static bool is_ever_sent(const char *feedback)
     return sent;
 }
 
-TEST(a_component_below_the_threshold_is_sent_at_last_with_error_feedback_and_never_without)
+TEST(error_feedback_sends_a_component_below_the_threshold_in_the_end)
 {
     CHECK(is_ever_sent("0.95"));
     CHECK(!is_ever_sent("0"));
@@ -438,7 +438,7 @@ TEST_MAIN(p20_capture_survives_the_computation_of_anothers_entry,
           p17_an_entry_that_does_not_count_it_leaves_the_residual,
           p17_after_an_abort_the_same_movement_is_sent_once_more_and_not_twice_as_much,
           p17_a_counted_contribution_that_is_not_known_here_zeroes_the_residual,
-          a_component_below_the_threshold_is_sent_at_last_with_error_feedback_and_never_without,
+          error_feedback_sends_a_component_below_the_threshold_in_the_end,
           a_replica_takes_its_own_contribution_as_others_decode_it,
           capture_does_not_change_with_further_training,
           missing_capture_is_an_empty_contribution_and_changes_no_other,

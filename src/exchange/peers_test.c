@@ -215,7 +215,7 @@ TEST(wrong_bytes_under_the_right_name_cost_one_reading_and_the_store_has_the_rig
     CHECK_INT(0, p.rejected);
 }
 
-TEST(a_stalled_member_costs_one_time_out)
+TEST(a_stalled_member_costs_one_timeout)
 {
     float theta[TOY_N];
     played p;
@@ -380,7 +380,7 @@ TEST(a_run_that_was_made_to_combine_for_all_is_refused)
 TEST_MAIN(members_that_read_from_peers_end_with_the_same_bits,
           pipelined_upload_is_served_after_the_store_has_it,
           wrong_bytes_under_the_right_name_cost_one_reading_and_the_store_has_the_right_ones,
-          a_stalled_member_costs_one_time_out, a_member_that_has_it_not_may_be_asked_again_at_once,
+          a_stalled_member_costs_one_timeout, a_member_that_has_it_not_may_be_asked_again_at_once,
           members_without_it_are_read_from_the_store, a_key_is_welcome_once_it_is_a_members,
           member_that_joins_after_many_others_is_known,
           the_last_contributions_are_shown_and_no_others,

@@ -276,7 +276,7 @@ TEST(p19_and_with_several_owners_of_each_slice)
 
 /* ---- traffic ----------------------------------------------------------------------------- */
 
-TEST(p19_what_each_replica_writes_and_reads_is_what_the_formulas_say)
+TEST(p19_each_replica_writes_and_reads_the_bytes_of_the_formulas)
 {
     check_volume(scratch_path("sharded"), DL_WAY_SHARDED, "f32");
     check_volume(scratch_path("sharded8"), DL_WAY_SHARDED, "int8");
@@ -466,7 +466,7 @@ TEST_MAIN(a_slice_has_all_bytes_that_its_elements_are_decoded_from,
           p19_and_with_2_to_8_members, p19_and_with_any_rule_that_goes_element_by_element,
           p19_same_states_with_any_rule_or_check_that_measures_members,
           p19_and_with_several_owners_of_each_slice,
-          p19_what_each_replica_writes_and_reads_is_what_the_formulas_say,
+          p19_each_replica_writes_and_reads_the_bytes_of_the_formulas,
           p19_single_malicious_owner_is_found_by_an_audit_only,
           p19_differing_owners_of_a_slice_make_every_replica_read_all_members,
           p19_an_owner_that_is_killed_delays_the_run_and_nothing_else,

@@ -112,7 +112,7 @@ static void hear(void *user, const diloco_progress *p)
     t->positions = p->positions;
 }
 
-TEST(the_time_left_is_told_within_a_round)
+TEST(the_time_left_is_reported_within_a_round)
 {
     told t = {0};
     const diloco_train_hooks hooks = {.on_progress = hear, .user = &t};
@@ -122,7 +122,7 @@ TEST(the_time_left_is_told_within_a_round)
     CHECK_INT(12, t.positions);
 }
 
-TEST(fed_21_epochs_are_an_upper_bound_that_has_to_reach_h)
+TEST(fed_21_epochs_are_an_upper_bound_and_must_reach_h)
 {
     char without[64], with[64];
     fixture_record record = {0};
@@ -239,7 +239,7 @@ TEST(fed_26_31_32_two_rounds_are_a_hand_run_of_2h_steps)
     fixture_record_free(&record);
 }
 
-TEST(fed_27_34_a_clients_stream_goes_on_where_its_last_round_ended)
+TEST(fed_27_34_a_client_s_stream_resumes_where_its_last_round_ended)
 {
     fixture_record record = {0};
     uint64_t end[6] = {0}, rounds[6] = {0}, last[6] = {0}, gaps = 0;
@@ -263,7 +263,7 @@ TEST(fed_27_34_a_clients_stream_goes_on_where_its_last_round_ended)
     fixture_record_free(&record);
 }
 
-TEST(fed_28_the_same_key_asks_and_trains_the_same_and_another_something_else)
+TEST(fed_28_the_same_key_selects_and_trains_alike_and_another_key_differently)
 {
     char one[64], again[64], other[64];
     dl_config *c = federated("federated"), *d = federated("federated"), *e = federated("federated");
@@ -290,7 +290,7 @@ static int see_state(const char *path, const struct stat *info, int type, struct
     return 0;
 }
 
-TEST(fed_30_33_a_clients_state_is_its_inner_moments_and_lies_in_no_run)
+TEST(fed_30_33_a_client_s_state_is_its_inner_moments_and_is_in_no_run)
 {
     fixture_record record = {0};
     dl_config *c = federated("federated");
@@ -376,7 +376,7 @@ static dl_config *unequal(const char *weighting)
 }
 
 /* A client weighs by what it holds, though all train on as much. */
-TEST(fed_11_12_num_samples_weighs_by_what_a_client_holds_and_uniform_does_not)
+TEST(fed_11_12_num_samples_weighs_by_the_samples_of_a_client_and_uniform_does_not)
 {
     char uniform[64], weighted[64];
     fixture_record record = {0};
@@ -415,7 +415,7 @@ static double first_norm(dl_config *c, char digest[64])
     return norm;
 }
 
-TEST(fed_14_the_outer_step_changes_the_model_and_not_what_clients_did_before_it)
+TEST(fed_14_the_outer_step_changes_the_model_and_not_the_clients_updates)
 {
     char one[64], other[64];
     dl_config *c = federated("federated"), *d = federated("federated");
@@ -525,7 +525,7 @@ TEST(fedprox_pulls_each_step_towards_the_model_that_the_round_began_from)
     fixture_record_free(&record);
 }
 
-TEST(what_a_codec_left_out_of_a_client_is_in_its_next_contribution_and_in_nobody_elses)
+TEST(the_residual_of_a_client_is_in_its_next_contribution_and_in_no_other)
 {
     enum { MAX_FLOATS = 1 << 16 };
     static float residual[HAND_CLIENTS][MAX_FLOATS], sent[MAX_FLOATS];
@@ -727,21 +727,21 @@ TEST(a_federated_run_verifies)
 
 TEST_MAIN(a_client_records_the_mean_norm_of_its_gradients_before_clipping,
           fed_20_each_selected_client_takes_exactly_h_steps_each_round,
-          the_time_left_is_told_within_a_round,
-          fed_21_epochs_are_an_upper_bound_that_has_to_reach_h,
+          the_time_left_is_reported_within_a_round,
+          fed_21_epochs_are_an_upper_bound_and_must_reach_h,
           fed_22_accumulation_counts_steps_not_micro_batches,
           fed_23_an_epoch_that_ends_inside_a_window_does_not_raise_the_count,
           fed_24_25_training_stops_inside_an_epoch_and_ends_like_any_other,
           fed_26_31_32_two_rounds_are_a_hand_run_of_2h_steps,
-          fed_27_34_a_clients_stream_goes_on_where_its_last_round_ended,
-          fed_28_the_same_key_asks_and_trains_the_same_and_another_something_else,
-          fed_30_33_a_clients_state_is_its_inner_moments_and_lies_in_no_run,
+          fed_27_34_a_client_s_stream_resumes_where_its_last_round_ended,
+          fed_28_the_same_key_selects_and_trains_alike_and_another_key_differently,
+          fed_30_33_a_client_s_state_is_its_inner_moments_and_is_in_no_run,
           fed_10_outer_sgd_of_rate_1_is_fedavg,
           fed_15_values_and_movements_give_the_same_model_to_the_bit,
-          fed_11_12_num_samples_weighs_by_what_a_client_holds_and_uniform_does_not,
+          fed_11_12_num_samples_weighs_by_the_samples_of_a_client_and_uniform_does_not,
           fedprox_pulls_each_step_towards_the_model_that_the_round_began_from,
-          what_a_codec_left_out_of_a_client_is_in_its_next_contribution_and_in_nobody_elses,
+          the_residual_of_a_client_is_in_its_next_contribution_and_in_no_other,
           simulated_stragglers_are_waited_for_or_dropped_and_named,
           the_same_seed_simulates_the_same_events_whoever_trains,
-          fed_14_the_outer_step_changes_the_model_and_not_what_clients_did_before_it,
+          fed_14_the_outer_step_changes_the_model_and_not_the_clients_updates,
           fed_29_a_server_and_two_workers_end_where_one_process_ends, a_federated_run_verifies)

@@ -89,7 +89,7 @@ static diloco_status read_it(dl_store *store)
     return status;
 }
 
-TEST(who_is_known_reads_and_nobody_else_and_nobody_writes)
+TEST(only_known_peers_read_and_no_peer_writes)
 {
     member m;
     dl_signer *friend, *stranger;
@@ -138,7 +138,7 @@ TEST(who_holds_another_key_than_the_members_is_not_believed)
 }
 
 /* Accepted by the system, and never answered. */
-TEST(a_stalled_member_holds_nobody_up)
+TEST(a_stalled_member_delays_no_other)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
@@ -167,6 +167,6 @@ TEST(everywhere_is_no_address)
     dl_signer_close(m.signer);
 }
 
-TEST_MAIN(who_is_known_reads_and_nobody_else_and_nobody_writes,
-          who_holds_another_key_than_the_members_is_not_believed, a_stalled_member_holds_nobody_up,
+TEST_MAIN(only_known_peers_read_and_no_peer_writes,
+          who_holds_another_key_than_the_members_is_not_believed, a_stalled_member_delays_no_other,
           everywhere_is_no_address)

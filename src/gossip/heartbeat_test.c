@@ -18,7 +18,7 @@ static dl_beat example(void)
                      .done = true};
 }
 
-TEST(what_was_written_reads_back)
+TEST(a_written_heartbeat_reads_back)
 {
     const dl_beat b = example();
     dl_beat back;
@@ -52,7 +52,7 @@ TEST(one_flipped_byte_anywhere_is_refused_and_nothing_is_written)
     dl_buf_deinit(&text);
 }
 
-TEST(a_heartbeat_with_an_address_that_is_none_is_refused)
+TEST(a_heartbeat_with_an_invalid_address_is_refused)
 {
     dl_beat b = example(), back;
     dl_buf text;
@@ -94,6 +94,7 @@ TEST(reading_whom_a_store_knows_stops_where_the_reader_has_enough)
     dl_store_close(store);
 }
 
-TEST_MAIN(reading_whom_a_store_knows_stops_where_the_reader_has_enough, what_was_written_reads_back,
+TEST_MAIN(reading_whom_a_store_knows_stops_where_the_reader_has_enough,
+          a_written_heartbeat_reads_back,
           one_flipped_byte_anywhere_is_refused_and_nothing_is_written,
-          a_heartbeat_with_an_address_that_is_none_is_refused)
+          a_heartbeat_with_an_invalid_address_is_refused)

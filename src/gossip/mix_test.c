@@ -164,7 +164,7 @@ TEST(an_agreement_leaves_the_same_bits_at_both)
     end(&s);
 }
 
-TEST(what_is_not_finite_is_not_sent_and_its_tensor_is_named)
+TEST(non_finite_values_are_not_sent_and_their_tensor_is_named)
 {
     scene s;
     sent a = {.integer = 0};
@@ -202,5 +202,5 @@ TEST_MAIN(pairs_make_nolocos_step_with_the_sign_of_its_code,
           all_make_the_outer_step_of_a_log_from_the_nodes_own_model,
           a_struck_member_leaves_a_robust_step_of_the_others,
           an_agreement_leaves_the_same_bits_at_both,
-          what_is_not_finite_is_not_sent_and_its_tensor_is_named,
+          non_finite_values_are_not_sent_and_their_tensor_is_named,
           a_step_that_overflows_is_refused_and_leaves_the_model)

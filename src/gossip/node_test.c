@@ -57,7 +57,7 @@ TEST(a_round_ends_when_all_that_are_live_have_come)
     CHECK_INT(DL_TODO_TRAIN, dl_node_next(&n, S));
 }
 
-TEST(a_round_ends_at_its_deadline_without_who_stalls_and_does_not_wait_for_it_again)
+TEST(a_round_ends_at_its_deadline_without_a_stalled_node_and_does_not_wait_for_it_again)
 {
     dl_node n = exchanging(3, "all", 2);
     arrive(&n, 0, S);
@@ -131,7 +131,7 @@ TEST(a_node_that_says_it_contributed_and_sends_nothing_is_waited_for_ever_more_s
     CHECK_INT(DL_TODO_WAIT, dl_node_next(&n, now));
 }
 
-TEST(with_fewer_than_min_peers_at_the_deadline_the_round_passes)
+TEST(with_fewer_than_min_peers_at_the_deadline_the_round_is_skipped)
 {
     dl_node n = exchanging(3, "all", 3);
     arrive(&n, 0, S);
@@ -142,7 +142,7 @@ TEST(with_fewer_than_min_peers_at_the_deadline_the_round_passes)
     CHECK_INT(1, n.round);
 }
 
-TEST(nobody_steps_alone_though_all_the_others_are_gone)
+TEST(no_node_steps_alone_after_all_others_left)
 {
     dl_node n = exchanging(3, "all", 2);
     CHECK_INT(DL_TODO_WAIT, dl_node_next(&n, 9 * S));
@@ -161,7 +161,7 @@ TEST(a_second_object_of_a_name_does_not_count_twice)
     CHECK_INT(2, dl_node_set(&n, set));
 }
 
-TEST(what_comes_for_another_round_is_not_taken)
+TEST(a_message_for_another_round_is_not_accepted)
 {
     dl_node n = exchanging(3, "all", 2);
     dl_want want = dl_node_wants(&n, 0, S);
@@ -173,7 +173,7 @@ TEST(what_comes_for_another_round_is_not_taken)
     CHECK_INT(DL_OBJECT_CONTRIBUTION, dl_node_wants(&n, 0, S).object);
 }
 
-TEST(what_was_refused_is_neither_waited_for_nor_counted)
+TEST(a_refused_contribution_is_neither_awaited_nor_counted)
 {
     dl_node n = exchanging(3, "all", 2);
     arrive(&n, 0, S);
@@ -183,7 +183,7 @@ TEST(what_was_refused_is_neither_waited_for_nor_counted)
     CHECK_INT(1, n.ignored[DL_IGNORED_DAMAGED]);
 }
 
-TEST(another_run_another_holder_of_a_name_and_an_older_life_are_counted_and_not_taken)
+TEST(messages_of_another_run_name_holder_or_older_generation_are_counted_and_dropped)
 {
     dl_node n = exchanging(3, "all", 2);
     dl_beat b = beat(3);
@@ -205,7 +205,7 @@ TEST(another_run_another_holder_of_a_name_and_an_older_life_are_counted_and_not_
     CHECK_INT(2, n.ignored[DL_IGNORED_DUPLICATE]);
 }
 
-TEST(no_more_members_than_there_is_room_and_who_is_silent_gives_way)
+TEST(members_are_bounded_and_a_silent_one_is_replaced)
 {
     dl_node n = exchanging(2, "all", 2);
     for (int i = 2; i <= DL_NODE_MAX; i++) {
@@ -308,7 +308,7 @@ TEST(a_joiner_that_copied_the_first_model_waits_for_all_before_the_first_round)
 }
 
 /* The odd one of a round passes at once: a node that starts slowly has a partner all the same. */
-TEST(a_slow_starter_does_not_leave_who_waits_for_it_behind)
+TEST(nodes_wait_for_a_slow_starter_and_keep_up)
 {
     dl_node n;
     const dl_beat self = beat(0);
@@ -373,18 +373,18 @@ TEST(the_last_round_lingers_until_all_are_done)
 }
 
 TEST_MAIN(a_round_ends_when_all_that_are_live_have_come,
-          a_round_ends_at_its_deadline_without_who_stalls_and_does_not_wait_for_it_again,
+          a_round_ends_at_its_deadline_without_a_stalled_node_and_does_not_wait_for_it_again,
           agreement_waits_for_each_node_whose_contribution_came_before_its_heartbeat,
           a_node_that_says_it_contributed_and_sends_nothing_is_waited_for_ever_more_seldom,
-          with_fewer_than_min_peers_at_the_deadline_the_round_passes,
-          nobody_steps_alone_though_all_the_others_are_gone,
-          a_second_object_of_a_name_does_not_count_twice, what_comes_for_another_round_is_not_taken,
-          what_was_refused_is_neither_waited_for_nor_counted,
-          another_run_another_holder_of_a_name_and_an_older_life_are_counted_and_not_taken,
-          no_more_members_than_there_is_room_and_who_is_silent_gives_way,
+          with_fewer_than_min_peers_at_the_deadline_the_round_is_skipped,
+          no_node_steps_alone_after_all_others_left, a_second_object_of_a_name_does_not_count_twice,
+          a_message_for_another_round_is_not_accepted,
+          a_refused_contribution_is_neither_awaited_nor_counted,
+          messages_of_another_run_name_holder_or_older_generation_are_counted_and_dropped,
+          members_are_bounded_and_a_silent_one_is_replaced,
           partners_are_each_others_and_the_odd_one_passes_at_once,
           a_newcomer_copies_the_model_that_most_have,
           a_joiner_that_copied_the_first_model_waits_for_all_before_the_first_round,
-          a_slow_starter_does_not_leave_who_waits_for_it_behind,
+          nodes_wait_for_a_slow_starter_and_keep_up,
           too_few_to_begin_with_is_said_when_the_time_is_over,
           the_last_round_lingers_until_all_are_done)

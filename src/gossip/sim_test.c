@@ -489,7 +489,7 @@ static dl_hash end_of(uint64_t seed, const char *exchange, double *apart)
     return dl_hash_bytes(all, sizeof all);
 }
 
-TEST(with_all_an_agreement_behind_the_last_round_leaves_one_model)
+TEST(with_all_an_agreement_after_the_last_round_leaves_one_model)
 {
     for (uint64_t seed = 1; seed <= 150; seed++) {
         double apart;
@@ -519,7 +519,7 @@ TEST(the_same_arrivals_give_the_same_bits)
     }
 }
 
-TEST(eight_nodes_with_a_delay_each_exchange_in_about_one)
+TEST(eight_nodes_with_one_delay_each_exchange_in_about_one_delay)
 {
     static sim s;
     open_sim(&s, 7, 8, "all");
@@ -533,6 +533,6 @@ TEST(eight_nodes_with_a_delay_each_exchange_in_about_one)
     close_sim(&s);
 }
 
-TEST_MAIN(with_all_an_agreement_behind_the_last_round_leaves_one_model,
+TEST_MAIN(with_all_an_agreement_after_the_last_round_leaves_one_model,
           pairs_stay_within_a_bound_of_each_other, the_same_arrivals_give_the_same_bits,
-          eight_nodes_with_a_delay_each_exchange_in_about_one)
+          eight_nodes_with_one_delay_each_exchange_in_about_one_delay)

@@ -231,7 +231,7 @@ TEST(a_model_of_a_node_that_just_stepped_comes_whole_and_is_agreed_on)
     end(&s);
 }
 
-TEST(what_came_counts_whoever_answers_there_before_the_step)
+TEST(a_received_contribution_counts_whoever_has_the_address_before_the_step)
 {
     size_t set[DL_NODE_MAX + 1];
     for (int k = 0; k < 4; k++) {
@@ -326,7 +326,7 @@ TEST(a_node_makes_itself_known_to_its_peer)
 }
 
 /* The other says nothing here of itself, and may be killed before it does. */
-TEST(whom_a_node_has_met_it_finds_when_it_begins_again)
+TEST(a_restarted_node_finds_the_peers_that_it_met)
 {
     scene s;
     begin(&s);
@@ -358,7 +358,7 @@ TEST(a_nodes_hub_takes_nothing_but_heartbeats_of_others)
 }
 
 /* A reader of the node's folder sees afterwards that it has ended. */
-TEST(what_changes_last_is_said_before_the_end)
+TEST(a_last_change_is_sent_before_the_end)
 {
     for (int i = 0; i < 5; i++) {
         scene s;
@@ -383,9 +383,8 @@ TEST(what_changes_last_is_said_before_the_end)
 
 TEST_MAIN(a_contribution_comes_whole_and_makes_two,
           a_model_of_a_node_that_just_stepped_comes_whole_and_is_agreed_on,
-          what_came_counts_whoever_answers_there_before_the_step,
-          what_changes_last_is_said_before_the_end,
-          whom_a_node_has_met_it_finds_when_it_begins_again,
+          a_received_contribution_counts_whoever_has_the_address_before_the_step,
+          a_last_change_is_sent_before_the_end, a_restarted_node_finds_the_peers_that_it_met,
           a_contribution_that_comes_later_is_heard_of_and_taken,
           an_old_round_is_ignored_and_counted, a_future_round_is_ignored_and_counted,
           another_run_is_ignored_and_counted, anothers_name_is_ignored_and_counted,

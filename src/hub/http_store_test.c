@@ -127,7 +127,7 @@ TEST(an_object_of_many_ranges_comes_back_whole_and_in_order)
 }
 
 /* docs/hub.md: the answer to an object has the digest of what has arrived. */
-TEST(p8_a_hub_tells_what_has_arrived_and_an_answer_that_does_not_is_no_voucher)
+TEST(p8_a_hub_reports_the_received_digest_and_an_answer_without_it_confirms_nothing)
 {
 #define CREATED "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n"
     static const char *const answers[] = {
@@ -158,7 +158,7 @@ static diloco_status no_key(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-TEST(a_listing_that_goes_on_behind_nothing_is_refused)
+TEST(a_listing_that_continues_without_a_key_is_refused)
 {
 #define MORE "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nmore\n"
     static const char *const answers[] = {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", MORE,
@@ -232,7 +232,7 @@ TEST(a_hub_with_tokens_asks_for_one)
     unsetenv("DILOCO_HUB_TOKEN_FILE");
 }
 
-TEST(over_tls_a_client_trusts_the_certificate_or_the_pin_and_nobody_else)
+TEST(over_tls_a_client_trusts_only_the_certificate_or_the_pin)
 {
     char cert[600], key[600], fingerprint[DL_CERT_PRINT], pin[DL_CERT_PIN];
     dl_store *store;
@@ -387,12 +387,12 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         WITH(a_run_at_the_hub_is_a_folder_on_its_disk),
         WITH(an_object_of_many_ranges_comes_back_whole_and_in_order),
-        WITH(p8_a_hub_tells_what_has_arrived_and_an_answer_that_does_not_is_no_voucher),
-        WITH(a_listing_that_goes_on_behind_nothing_is_refused),
+        WITH(p8_a_hub_reports_the_received_digest_and_an_answer_without_it_confirms_nothing),
+        WITH(a_listing_that_continues_without_a_key_is_refused),
         WITH(a_missing_run_is_made_only_when_asked),
         WITH(a_url_is_host_port_and_a_run),
         WITH(a_hub_with_tokens_asks_for_one),
-        WITH(over_tls_a_client_trusts_the_certificate_or_the_pin_and_nobody_else),
+        WITH(over_tls_a_client_trusts_only_the_certificate_or_the_pin),
         WITH(a_hub_that_comes_back_is_used_again),
         WITH(a_run_that_is_gone_is_unreachable_not_empty),
         WITH(the_log_is_not_deleted_and_only_heartbeats_are_replaced),

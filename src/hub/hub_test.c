@@ -66,7 +66,7 @@ static void etag_of(char out[80], const char *request)
     CHECK_INT(1, sscanf(at, "ETag: %79s", out));
 }
 
-TEST(a_put_of_what_is_there_names_what_is_there)
+TEST(a_put_over_an_object_names_the_object)
 {
     char first[80], second[80];
     static const char put[] =
@@ -132,7 +132,7 @@ TEST(a_listing_comes_in_pages)
     CHECK_INT(405, ask("PUT /list?run=run"));
 }
 
-TEST(a_stream_tells_what_changes_under_its_prefixes)
+TEST(a_stream_reports_changes_under_its_prefixes)
 {
     fixture_serve(PLAIN);
     make_run();
@@ -293,7 +293,7 @@ TEST(a_file_of_tokens_is_read_strictly)
     CHECK_STATUS(DILOCO_ENOENT, dl_hub_start(&hub, &none));
 }
 
-TEST(beyond_this_machine_it_listens_with_tls_or_when_told_so_only)
+TEST(it_listens_beyond_loopback_only_with_tls_or_on_request)
 {
     dl_hub *hub;
     dl_hub_options options = {.dir = fixture.dir, .listen = "0.0.0.0:0"};
@@ -751,7 +751,7 @@ TEST(unauthenticated_connections_of_one_address_keep_out_no_client)
     close(other), close(member), close(late);
 }
 
-TEST(a_thousand_idle_connections_cost_little_and_keep_nobody_out)
+TEST(a_thousand_idle_connections_cost_little_and_block_no_client)
 {
     enum { MANY = 1000 };
     static int fds[MANY];
@@ -780,7 +780,7 @@ TEST(a_thousand_idle_connections_cost_little_and_keep_nobody_out)
 
 /* ---- stopping, and a folder that goes */
 
-TEST(stopping_cuts_what_does_not_end_and_leaves_nothing_half_written)
+TEST(stopping_cuts_unfinished_requests_and_leaves_no_partial_object)
 {
     fixture_serve(PLAIN);
     make_run();
@@ -817,16 +817,16 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         HUB_TEST(an_object_is_made_once_read_in_ranges_and_deleted),
         HUB_TEST(an_etag_is_of_one_object_for_all_time),
-        HUB_TEST(a_put_of_what_is_there_names_what_is_there),
+        HUB_TEST(a_put_over_an_object_names_the_object),
         HUB_TEST(requests_follow_each_other_on_one_connection),
         HUB_TEST(a_listing_comes_in_pages),
-        HUB_TEST(a_stream_tells_what_changes_under_its_prefixes),
+        HUB_TEST(a_stream_reports_changes_under_its_prefixes),
         HUB_TEST(metrics_and_health_and_status_answer),
         HUB_TEST(a_scrape_walks_no_folder),
         HUB_TEST(an_answer_that_is_cut_is_counted_as_such_and_an_open_stream_as_one),
         HUB_TEST(without_a_token_only_health_answers),
         HUB_TEST(a_file_of_tokens_is_read_strictly),
-        HUB_TEST(beyond_this_machine_it_listens_with_tls_or_when_told_so_only),
+        HUB_TEST(it_listens_beyond_loopback_only_with_tls_or_on_request),
         HUB_TEST(an_open_hub_answers_to_the_names_of_this_machine_only),
         HUB_TEST(no_path_leads_out_of_the_folder),
         HUB_TEST(names_of_the_hubs_own_are_no_runs),
@@ -843,8 +843,8 @@ int main(int argc, char **argv)
         HUB_TEST(who_says_nothing_or_trickles_a_header_is_hung_up_on),
         HUB_TEST(an_unauthenticated_connection_is_closed_whatever_it_asks_for),
         HUB_TEST(unauthenticated_connections_of_one_address_keep_out_no_client),
-        HUB_TEST(a_thousand_idle_connections_cost_little_and_keep_nobody_out),
-        HUB_TEST(stopping_cuts_what_does_not_end_and_leaves_nothing_half_written),
+        HUB_TEST(a_thousand_idle_connections_cost_little_and_block_no_client),
+        HUB_TEST(stopping_cuts_unfinished_requests_and_leaves_no_partial_object),
         HUB_TEST(a_folder_that_goes_is_missed_and_used_again_when_it_is_back),
     };
     return check_main(argc, argv, tests, sizeof tests / sizeof *tests);

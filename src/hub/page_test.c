@@ -64,7 +64,7 @@ TEST(the_page_runs_its_own_scripts_only_and_sends_nothing_elsewhere)
         }
 }
 
-TEST(a_hub_that_is_not_told_to_has_no_page)
+TEST(a_hub_has_no_page_unless_asked_for)
 {
     fixture_serve((dl_hub_options){.dir = NULL});
     CHECK_INT(404, ask("GET /"));
@@ -98,7 +98,7 @@ TEST(a_run_that_is_a_symbolic_link_is_not_shown)
     CHECK_INT(404, status_of(get("/.page/run?run=out")));
 }
 
-TEST(what_the_page_shows_takes_a_token_where_the_hub_has_any)
+TEST(the_page_s_data_takes_a_token_where_the_hub_has_any)
 {
     static const char *const data[] = {"GET /.page/runs", "GET /.page/run?run=mine",
                                        "GET /.page/entries?run=mine",
@@ -140,7 +140,7 @@ TEST(a_server_that_shows_runs_is_no_store)
 }
 
 /* A log grows by hand: the entry comes only after the subscription is there. */
-TEST(a_viewer_is_told_of_a_new_entry)
+TEST(a_viewer_gets_an_event_for_a_new_entry)
 {
     const char *store = scratch_path("growing");
     char from[700], to[700];
@@ -212,7 +212,7 @@ static void *look_often(void *views)
 
 /* The limits are rates, by the time that the test took: a look (four listings) every five seconds,
  * and one more look at the start. */
-TEST(many_viewers_cost_the_store_what_one_does)
+TEST(many_viewers_cause_the_store_requests_of_one)
 {
     dl_views *views;
     pthread_t threads[VIEWERS];
@@ -237,13 +237,13 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         HUB_TEST(the_page_runs_its_own_scripts_only_and_sends_nothing_elsewhere),
-        HUB_TEST(a_hub_that_is_not_told_to_has_no_page),
+        HUB_TEST(a_hub_has_no_page_unless_asked_for),
         HUB_TEST(a_run_in_the_folder_is_listed_and_shown),
         HUB_TEST(a_run_that_is_a_symbolic_link_is_not_shown),
-        HUB_TEST(what_the_page_shows_takes_a_token_where_the_hub_has_any),
+        HUB_TEST(the_page_s_data_takes_a_token_where_the_hub_has_any),
         HUB_TEST(a_server_that_shows_runs_is_no_store),
-        HUB_TEST(a_viewer_is_told_of_a_new_entry),
-        HUB_TEST(many_viewers_cost_the_store_what_one_does),
+        HUB_TEST(a_viewer_gets_an_event_for_a_new_entry),
+        HUB_TEST(many_viewers_cause_the_store_requests_of_one),
     };
     return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -95,7 +95,7 @@ static bool none_kept(void)
     return !kept();
 }
 
-TEST(parts_of_several_spans_become_one_object_of_everybodys)
+TEST(parts_of_several_spans_become_one_readable_object)
 {
     dl_http_upload u = {.part_bytes = PART};
     bool taken;
@@ -114,7 +114,7 @@ TEST(parts_of_several_spans_become_one_object_of_everybodys)
     dl_http_upload_deinit(&u);
 }
 
-TEST(an_upload_that_broke_goes_on_where_it_was)
+TEST(a_broken_upload_resumes_where_it_stopped)
 {
     dl_http_upload u = {.part_bytes = PART};
     bool taken;
@@ -137,7 +137,7 @@ TEST(an_upload_that_broke_goes_on_where_it_was)
     dl_http_upload_deinit(&u);
 }
 
-TEST(another_object_does_not_go_on_with_the_parts_of_the_one_before)
+TEST(an_object_does_not_resume_with_the_parts_of_another)
 {
     dl_http_upload u = {.part_bytes = PART};
     bool taken;
@@ -223,9 +223,9 @@ TEST(parts_need_a_token_where_the_hub_has_one_and_a_hub_that_lost_them_is_asked_
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        HUB(parts_of_several_spans_become_one_object_of_everybodys),
-        HUB(an_upload_that_broke_goes_on_where_it_was),
-        HUB(another_object_does_not_go_on_with_the_parts_of_the_one_before),
+        HUB(parts_of_several_spans_become_one_readable_object),
+        HUB(a_broken_upload_resumes_where_it_stopped),
+        HUB(an_object_does_not_resume_with_the_parts_of_another),
         HUB(parts_of_an_object_that_will_not_be_made_do_not_stay_on_the_hub),
         HUB(parts_need_a_token_where_the_hub_has_one_and_a_hub_that_lost_them_is_asked_again),
     };

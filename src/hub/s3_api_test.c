@@ -142,7 +142,7 @@ TEST(a_signature_of_a_known_key_is_welcome_and_no_other_is)
     CHECK_INT(401, ask("GET /bkt/a")); /* keys are given, so the other side asks, too */
 }
 
-TEST(what_is_no_claim_is_refused)
+TEST(an_invalid_claim_is_refused)
 {
     static const char *const claims[] = {
         "AWS4-HMAC-SHA256",
@@ -645,7 +645,7 @@ static void check_chunks(const char *expected, const char *body)
     }
 }
 
-TEST(framing_is_taken_off_and_what_is_none_is_refused)
+TEST(chunk_framing_is_removed_and_invalid_framing_refused)
 {
     check_chunks("", "0\r\n\r\n");
     check_chunks("hello world",
@@ -677,7 +677,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         HUB_TEST(key_of_an_object_that_a_pointer_publishes_is_refused_with_advice),
         HUB_TEST(a_signature_of_a_known_key_is_welcome_and_no_other_is),
-        HUB_TEST(what_is_no_claim_is_refused),
+        HUB_TEST(an_invalid_claim_is_refused),
         HUB_TEST(a_body_is_the_one_that_was_signed),
         HUB_TEST(a_checksum_in_a_header_is_checked),
         HUB_TEST(a_checksum_in_a_trailer_and_the_decoded_length_are_checked),
@@ -689,7 +689,7 @@ int main(int argc, char **argv)
         HUB_TEST(parts_become_one_object_at_once_or_not_at_all),
         HUB_TEST(checksums_of_parts_and_of_the_whole_are_checked),
         HUB_TEST(an_upload_is_aborted_and_never_replaces_an_object),
-        HUB_TEST(framing_is_taken_off_and_what_is_none_is_refused),
+        HUB_TEST(chunk_framing_is_removed_and_invalid_framing_refused),
     };
     return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

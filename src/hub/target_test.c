@@ -23,7 +23,7 @@ TEST(a_target_is_a_path_and_parameters_decoded)
     CHECK_INT(0, t.n_params);
 }
 
-TEST(what_is_not_a_target_is_refused)
+TEST(an_invalid_target_is_refused)
 {
     const char *bad[] = {"",      "*",         "run/a",   "http://host/a", "/a%00b",
                          "/a%0",  "/a%zz",     "/a%0a",   "/a?b=%",        "/a?%00=c",
@@ -58,7 +58,7 @@ static void check_range(dl_range expected, uint64_t begin, uint64_t n, const cha
     CHECK_INT(n, k);
 }
 
-TEST(a_range_is_one_piece_of_what_is_there)
+TEST(a_range_is_one_piece_of_the_object)
 {
     check_range(DL_RANGE_NONE, 0, 10, NULL, 10);
     check_range(DL_RANGE_PART, 0, 10, "bytes=0-", 10);
@@ -81,5 +81,5 @@ TEST(a_range_is_one_piece_of_what_is_there)
         check_range(DL_RANGE_NONE, 0, 10, none[i], 10);
 }
 
-TEST_MAIN(a_target_is_a_path_and_parameters_decoded, what_is_not_a_target_is_refused,
-          a_range_is_one_piece_of_what_is_there)
+TEST_MAIN(a_target_is_a_path_and_parameters_decoded, an_invalid_target_is_refused,
+          a_range_is_one_piece_of_the_object)

@@ -111,17 +111,17 @@ static void check_through_hub(dl_way way)
 }
 
 /* STO-11 */
-TEST(p19_what_everybody_moves_through_a_hub_is_what_the_formula_says)
+TEST(p19_replicas_move_the_bytes_of_the_formula_through_a_hub)
 {
     check_through_hub(DL_WAY_ALLGATHER);
 }
 
-TEST(p19_what_a_leader_saves_is_what_the_formula_says)
+TEST(p19_a_leader_saves_the_bytes_of_the_formula)
 {
     check_through_hub(DL_WAY_LEADER);
 }
 
-TEST(p19_what_slices_move_through_a_hub_is_what_the_formula_says)
+TEST(p19_slices_move_the_bytes_of_the_formula_through_a_hub)
 {
     check_through_hub(DL_WAY_SHARDED);
 }
@@ -223,7 +223,7 @@ static double look_and_step(toy *t, const diloco_run_info *now)
 }
 
 /* STO-10 */
-TEST(between_two_entries_a_blocking_run_asks_the_store_nothing_but_heartbeats)
+TEST(between_two_entries_a_blocking_run_requests_only_heartbeats)
 {
     static toy one;
     static between b;
@@ -246,8 +246,8 @@ TEST(between_two_entries_a_blocking_run_asks_the_store_nothing_but_heartbeats)
     diloco_log_set(NULL, NULL, DILOCO_LOG_ERROR);
 }
 
-TEST_MAIN(p19_what_everybody_moves_through_a_hub_is_what_the_formula_says,
-          p19_what_a_leader_saves_is_what_the_formula_says,
-          p19_what_slices_move_through_a_hub_is_what_the_formula_says,
+TEST_MAIN(p19_replicas_move_the_bytes_of_the_formula_through_a_hub,
+          p19_a_leader_saves_the_bytes_of_the_formula,
+          p19_slices_move_the_bytes_of_the_formula_through_a_hub,
           all_bytes_of_a_run_are_counted_by_kind,
-          between_two_entries_a_blocking_run_asks_the_store_nothing_but_heartbeats)
+          between_two_entries_a_blocking_run_requests_only_heartbeats)

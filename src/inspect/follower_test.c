@@ -72,7 +72,7 @@ TEST(each_entry_and_each_line_is_given_once)
     dl_follower_close(f);
 }
 
-TEST(a_read_that_is_out_of_time_goes_on_where_it_was)
+TEST(a_read_that_timed_out_resumes_where_it_stopped)
 {
     toy all[N];
     dl_follower *f;
@@ -92,7 +92,7 @@ TEST(a_read_that_is_out_of_time_goes_on_where_it_was)
     dl_follower_close(f);
 }
 
-TEST(what_a_follower_says_is_what_a_status_says)
+TEST(a_follower_reports_the_values_of_a_status)
 {
     toy all[N];
     dl_follower *f;
@@ -146,7 +146,7 @@ TEST(where_there_is_no_run_there_is_nothing_to_follow)
     CHECK(!f);
 }
 
-TEST_MAIN(each_entry_and_each_line_is_given_once, a_read_that_is_out_of_time_goes_on_where_it_was,
-          what_a_follower_says_is_what_a_status_says,
+TEST_MAIN(each_entry_and_each_line_is_given_once, a_read_that_timed_out_resumes_where_it_stopped,
+          a_follower_reports_the_values_of_a_status,
           an_entry_that_was_changed_breaks_the_chain_after_it,
           where_there_is_no_run_there_is_nothing_to_follow)

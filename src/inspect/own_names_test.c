@@ -92,7 +92,7 @@ static diloco_status stop(void *user, const char *replica, bool begun, bool beat
     return DILOCO_ECLOSED;
 }
 
-TEST(own_names_are_refused_by_an_open_roster_and_the_walk_stops_when_it_is_told_to)
+TEST(own_names_are_refused_by_an_open_roster_and_the_walk_stops_on_request)
 {
     int n = 0;
     toy t = r0_of("closed", "mem://listed");
@@ -114,7 +114,7 @@ TEST(own_names_are_refused_by_an_open_roster_and_the_walk_stops_when_it_is_told_
 }
 
 TEST_MAIN(own_names_have_begun_where_the_key_has_signed_it_and_beat_whatever_end_says,
-          own_names_are_refused_by_an_open_roster_and_the_walk_stops_when_it_is_told_to)
+          own_names_are_refused_by_an_open_roster_and_the_walk_stops_on_request)
 
 #else
 

@@ -265,7 +265,7 @@ TEST(an_invitation_is_to_one_run_whatever_the_store_shows)
     CHECK_STATUS(DILOCO_ENOENT, toy_live(&guest)); /* not ignored */
 }
 
-TEST(a_list_of_committers_names_one_who_can_close_entries)
+TEST(a_list_of_committers_names_one_that_can_close_entries)
 {
     toy t;
     char text[DL_PUBLIC_TEXT + 1];
@@ -364,7 +364,7 @@ static void put_text(dl_store *store, const char *key, const char *text)
     CHECK_OK(dl_store_create(store, key, &span, 1, NULL, DL_NEVER));
 }
 
-TEST(a_committer_meets_who_is_new_though_nothing_was_contributed_yet)
+TEST(a_committer_meets_a_new_replica_before_its_first_contribution)
 {
     toy all[CREW];
     dl_runfile run;
@@ -400,7 +400,7 @@ TEST(a_committer_meets_who_is_new_though_nothing_was_contributed_yet)
     dl_store_close(store);
 }
 
-TEST(what_is_no_admission_keeps_nobody_out)
+TEST(an_invalid_admission_keeps_no_replica_out)
 {
     toy all[CREW];
     dl_runfile run;
@@ -509,7 +509,7 @@ static diloco_verify_report run_with_entry(const char *name, const char *signed_
     return report;
 }
 
-TEST(p7_an_entry_that_no_committer_signed_is_void_and_the_run_goes_on)
+TEST(p7_an_entry_without_a_committer_s_signature_is_void_and_the_run_continues)
 {
     const diloco_verify_report forged = run_with_entry("forged", "mallory", '1', "may not create"),
                                newer = run_with_entry("newer", "mallory", '2', "may not create"),
@@ -598,7 +598,7 @@ TEST(p6_junk_at_its_own_names_does_not_fence_a_replica)
     check_undisturbed((intrusion){.folder = "c", .name = "r1.9", .n = 30, .rest = ""});
 }
 
-TEST(p6_junk_at_the_name_of_what_is_put_ahead_does_not_fence_a_replica)
+TEST(p6_junk_at_the_name_of_a_pipelined_upload_does_not_fence_a_replica)
 {
     run_with(&(intrusion){.policy = "closed",
                           .folder = "c",
@@ -641,7 +641,7 @@ TEST(p6_junk_in_gen_neither_ends_a_name_nor_moves_its_next_generation_far)
     dl_store_close(store);
 }
 
-TEST(a_run_json_that_another_signed_is_none)
+TEST(a_run_json_signed_by_another_key_is_void)
 {
     toy all[CREW];
     dl_runfile run;
@@ -683,7 +683,7 @@ static void check_combination(const char *roster, const char *option, const char
     toy_close(&t);
 }
 
-TEST(what_keys_cannot_hold_is_refused_by_name)
+TEST(names_that_keys_cannot_hold_are_refused_by_name)
 {
     check_combination("open", "run.single_committer", "r0", "run.single_committer");
     check_combination("open", "server.diloco.exchange", "leader", "allgather");
@@ -703,17 +703,17 @@ TEST_MAIN(runs_of_keys_come_to_the_bits_of_a_run_of_trust,
           a_name_belongs_to_the_key_that_it_began_with,
           an_invitation_lets_in_one_replica_once_and_not_for_ever,
           an_invitation_is_to_one_run_whatever_the_store_shows,
-          a_list_of_committers_names_one_who_can_close_entries,
+          a_list_of_committers_names_one_that_can_close_entries,
           a_committer_admits_by_its_own_clock_and_stays_with_it,
-          a_committer_meets_who_is_new_though_nothing_was_contributed_yet,
-          what_is_no_admission_keeps_nobody_out,
-          p7_an_entry_that_no_committer_signed_is_void_and_the_run_goes_on,
+          a_committer_meets_a_new_replica_before_its_first_contribution,
+          an_invalid_admission_keeps_no_replica_out,
+          p7_an_entry_without_a_committer_s_signature_is_void_and_the_run_continues,
           junk_in_c_takes_no_room_from_the_roster,
           p6_junk_at_its_own_names_does_not_fence_a_replica,
-          p6_junk_at_the_name_of_what_is_put_ahead_does_not_fence_a_replica,
+          p6_junk_at_the_name_of_a_pipelined_upload_does_not_fence_a_replica,
           p19_junk_at_the_name_of_a_combined_update_does_not_fence_a_leader,
           p6_junk_in_gen_neither_ends_a_name_nor_moves_its_next_generation_far,
-          a_run_json_that_another_signed_is_none, what_keys_cannot_hold_is_refused_by_name)
+          a_run_json_signed_by_another_key_is_void, names_that_keys_cannot_hold_are_refused_by_name)
 
 #else
 

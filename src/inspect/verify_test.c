@@ -240,7 +240,7 @@ static void wait_for_heartbeat(const char *store, const char *life)
         usleep(1000);
 }
 
-TEST(the_living_are_told_from_the_dead_by_watching)
+TEST(watching_heartbeats_distinguishes_live_replicas_from_dead_ones)
 {
     diloco_run_status s;
     const char *store = scratch_path("watched");
@@ -379,7 +379,7 @@ static diloco_status on_void(void *user, const diloco_log_entry *e)
     return DILOCO_OK;
 }
 
-TEST(status_and_log_go_on_behind_an_entry_that_cannot_be_read)
+TEST(status_and_log_continue_after_an_unreadable_entry)
 {
     diloco_run_status s;
     original o = keep("log/0000000003.json");
@@ -401,7 +401,7 @@ static diloco_status count_one(void *user, const diloco_log_entry *e)
     return DILOCO_OK;
 }
 
-TEST(what_somebody_puts_behind_the_end_is_no_entry)
+TEST(an_object_after_the_end_of_the_log_is_no_entry)
 {
     static const char *const junk[] = {"log/0000000004.json", "log/0000000009.json"};
     diloco_verify_report report;
@@ -438,7 +438,7 @@ static diloco_status note_first(void *context, const char *key, size_t len)
     return DILOCO_ECLOSED;
 }
 
-TEST(a_damaged_snapshot_is_named_and_harms_nobody_who_joins)
+TEST(a_damaged_snapshot_is_named_and_a_joining_replica_uses_another)
 {
     char key[DL_KEY_MAX + 1] = "", part[64];
     dl_store *store;
@@ -512,7 +512,7 @@ static double step_behind_damage(toy *t, const diloco_run_info *now)
     return toy_step(t, now);
 }
 
-TEST(a_contribution_that_the_store_damages_is_refused_and_the_run_goes_on)
+TEST(a_damaged_contribution_is_refused_and_the_run_continues)
 {
     toy all[2];
     char *store = scratch_path("damages");
@@ -543,11 +543,11 @@ TEST_MAIN(a_sound_run_verifies_from_its_beginning, the_log_is_walked_in_order_fr
           the_settings_of_a_run_are_read_from_it, where_no_run_is_every_reader_says_so,
           a_store_is_checked, a_folder_whose_parent_is_not_there_is_not_made_to_be_checked,
           the_status_of_a_finished_run_counts_and_names_everyone, half_of_a_run_is_not_complete,
-          the_living_are_told_from_the_dead_by_watching,
+          watching_heartbeats_distinguishes_live_replicas_from_dead_ones,
           a_damaged_contribution_is_named_by_its_entry,
           a_contribution_that_is_gone_is_named_by_its_entry, a_damaged_or_missing_entry_is_named,
-          status_and_log_go_on_behind_an_entry_that_cannot_be_read,
-          what_somebody_puts_behind_the_end_is_no_entry,
-          a_damaged_snapshot_is_named_and_harms_nobody_who_joins,
+          status_and_log_continue_after_an_unreadable_entry,
+          an_object_after_the_end_of_the_log_is_no_entry,
+          a_damaged_snapshot_is_named_and_a_joining_replica_uses_another,
           a_forged_snapshot_of_a_replica_that_did_not_commit_its_entry_is_passed_over,
-          a_contribution_that_the_store_damages_is_refused_and_the_run_goes_on)
+          a_damaged_contribution_is_refused_and_the_run_continues)

@@ -579,7 +579,7 @@ static void refused(diloco_status status, const char *part, const dl_config *con
     CHECK(!dl_file_exists(path));
 }
 
-TEST(what_a_format_cannot_hold_is_refused)
+TEST(values_that_a_format_cannot_hold_are_refused)
 {
     refused(DILOCO_EINVAL, "there is no format onnx", trained(), "onnx", "f32");
     refused(DILOCO_EINVAL, "dtype f64 is unknown", trained(), "hf", "f64");
@@ -602,4 +602,4 @@ TEST_MAIN(a_model_goes_out_and_comes_in_again_to_the_bit, bf16_and_f16_round_onc
           gguf_has_the_tensors_under_its_own_names, gguf_has_wide_heads_and_slowed_positions,
           gguf_has_the_tokenizer, gguf_says_how_text_is_cut_and_begins,
           a_run_over_bytes_says_so_in_gguf, gguf_refuses_a_tokenizer_that_would_be_read_as_another,
-          what_a_format_cannot_hold_is_refused, formats_are_listed)
+          values_that_a_format_cannot_hold_are_refused, formats_are_listed)

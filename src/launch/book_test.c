@@ -49,7 +49,7 @@ TEST(an_empty_store_has_an_empty_book)
     dl_book_close(&book);
 }
 
-TEST(another_launcher_reads_what_the_first_has_written)
+TEST(another_launcher_reads_the_records_of_the_first)
 {
     dl_book one, two;
     const char *store = new_store("read");
@@ -78,7 +78,7 @@ TEST(another_launcher_reads_what_the_first_has_written)
     dl_book_close(&two);
 }
 
-TEST(of_two_launchers_that_start_one_rank_the_second_is_told)
+TEST(of_two_launchers_that_start_one_rank_the_second_gets_a_message)
 {
     dl_book one, two;
     const char *store = new_store("race");
@@ -93,7 +93,7 @@ TEST(of_two_launchers_that_start_one_rank_the_second_is_told)
     dl_book_close(&two);
 }
 
-TEST(a_state_is_written_behind_the_records_of_another_launcher)
+TEST(a_state_is_written_after_the_records_of_another_launcher)
 {
     dl_book one, two;
     const char *store = new_store("behind");
@@ -112,7 +112,7 @@ TEST(a_state_is_written_behind_the_records_of_another_launcher)
     dl_book_close(&two);
 }
 
-TEST(a_begin_after_a_cancel_starts_what_was_stopped_again)
+TEST(a_begin_after_a_cancel_restarts_the_stopped_replicas)
 {
     dl_book book;
     const uint32_t rank = 0;
@@ -191,9 +191,9 @@ TEST(damaged_records_are_refused)
     }
 }
 
-TEST_MAIN(an_empty_store_has_an_empty_book, another_launcher_reads_what_the_first_has_written,
-          of_two_launchers_that_start_one_rank_the_second_is_told,
-          a_state_is_written_behind_the_records_of_another_launcher,
-          a_begin_after_a_cancel_starts_what_was_stopped_again,
+TEST_MAIN(an_empty_store_has_an_empty_book, another_launcher_reads_the_records_of_the_first,
+          of_two_launchers_that_start_one_rank_the_second_gets_a_message,
+          a_state_is_written_after_the_records_of_another_launcher,
+          a_begin_after_a_cancel_restarts_the_stopped_replicas,
           options_of_launch_are_read_back_and_no_others,
           a_record_of_a_later_format_is_refused_by_its_name, damaged_records_are_refused)

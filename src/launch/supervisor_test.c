@@ -283,7 +283,7 @@ TEST(a_launch_that_the_backend_refuses_is_recorded_and_can_be_repeated)
     dl_book_close(&f->book);
 }
 
-TEST(what_was_announced_and_not_launched_is_launched_by_the_next_launcher)
+TEST(an_announced_start_is_launched_by_the_next_launcher)
 {
     fixture *f = begin("open", 2, "0");
     const uint32_t ranks[] = {0, 1};
@@ -297,7 +297,7 @@ TEST(what_was_announced_and_not_launched_is_launched_by_the_next_launcher)
     dl_book_close(&f->book);
 }
 
-TEST(cancel_stops_all_and_ends_who_follows)
+TEST(cancel_stops_all_replicas_and_ends_the_launches_that_follow)
 {
     fixture *f = begin("cancel", 2, "5");
     fate[0][0] = fate[1][0] = DL_JOB_RUNNING;
@@ -357,7 +357,8 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           replica_that_fails_after_its_orphan_has_ended_is_not_started_again,
           a_backend_that_fails_for_300_looks_costs_no_replica,
           a_launch_that_the_backend_refuses_is_recorded_and_can_be_repeated,
-          what_was_announced_and_not_launched_is_launched_by_the_next_launcher,
-          cancel_stops_all_and_ends_who_follows, ranks_above_the_wanted_number_are_stopped,
+          an_announced_start_is_launched_by_the_next_launcher,
+          cancel_stops_all_replicas_and_ends_the_launches_that_follow,
+          ranks_above_the_wanted_number_are_stopped,
           a_lost_replica_is_not_started_again_once_the_budget_is_used,
           a_request_to_stop_leaves_the_replicas_alone)

@@ -420,7 +420,7 @@ TEST(every_truncation_is_rejected)
     scene_end(&s);
 }
 
-TEST(what_belongs_elsewhere_is_rejected)
+TEST(an_object_of_another_place_is_rejected)
 {
     scene s;
     scene_begin(&s, "mem://foreign", NULL);
@@ -466,7 +466,7 @@ TEST(what_belongs_elsewhere_is_rejected)
     scene_end(&s);
 }
 
-TEST(sizes_that_are_not_the_fragments_are_rejected_before_they_are_used)
+TEST(sizes_other_than_the_fragment_s_are_rejected_before_use)
 {
     static const uint64_t huge[] = {UINT64_MAX, UINT64_MAX - 511, (uint64_t)1 << 61, N + 1, 0};
     scene s;
@@ -566,7 +566,7 @@ TEST(p9_one_of_no_samples_that_has_something_else_is_rejected)
     }
 }
 
-TEST(values_that_may_not_be_are_rejected_and_named)
+TEST(invalid_values_are_rejected_and_named)
 {
     scene s;
     scene_begin(&s, "mem://values", NULL);
@@ -591,7 +591,7 @@ TEST(values_that_may_not_be_are_rejected_and_named)
 }
 
 /* FED-15: of a run whose clients send their final values. */
-TEST(values_become_movements_in_the_slot)
+TEST(values_become_differences_in_the_slot)
 {
     scene s;
     dl_contribution facts;
@@ -784,7 +784,7 @@ TEST(a_signed_contribution_is_its_own_replicas_alone)
 
 /* A contribution that a replica signed, under another run, entry, fragment or generation. First as
  * it is, then with its header changed to match, which only the signature shows. */
-TEST(a_signed_contribution_is_of_no_use_anywhere_else)
+TEST(a_signed_contribution_is_invalid_anywhere_else)
 {
     scene s;
     dl_signer *mine = signer_of("mine.pem");
@@ -860,21 +860,21 @@ TEST(every_flipped_bit_of_a_proof_is_rejected)
 }
 
 TEST_MAIN(a_signed_contribution_is_its_own_replicas_alone,
-          a_signed_contribution_is_of_no_use_anywhere_else,
+          a_signed_contribution_is_invalid_anywhere_else,
           a_body_that_was_not_signed_is_rejected_though_its_digest_fits,
-          every_flipped_bit_of_a_proof_is_rejected, values_become_movements_in_the_slot,
+          every_flipped_bit_of_a_proof_is_rejected, values_become_differences_in_the_slot,
           a_header_reads_back_equal, fields_stand_where_the_format_says,
           every_flipped_bit_of_a_header_is_found, a_header_that_cannot_be_is_refused,
           a_whole_contribution_is_handed_out, contribution_may_be_in_an_unlinked_spool_file,
           a_large_contribution_arrives_in_pieces,
           compressed_contribution_arrives_with_the_original_values, lies_about_packing_are_rejected,
           every_flipped_bit_is_rejected, every_truncation_is_rejected,
-          what_belongs_elsewhere_is_rejected,
-          sizes_that_are_not_the_fragments_are_rejected_before_they_are_used,
+          an_object_of_another_place_is_rejected,
+          sizes_other_than_the_fragment_s_are_rejected_before_use,
           p9_one_of_no_samples_is_a_header_alone,
           p9_announcement_may_be_made_before_the_state_of_its_entry_is_known,
           p9_one_of_no_samples_that_has_something_else_is_rejected,
-          values_that_may_not_be_are_rejected_and_named, another_format_version_is_not_counted,
+          invalid_values_are_rejected_and_named, another_format_version_is_not_counted,
           store_errors_come_through_without_a_reason, a_spool_folder_that_is_not_there_is_an_error,
           a_spool_file_that_cannot_have_its_space_is_an_error_and_leaves_nothing,
           slots_of_any_size_are_aligned_zero_and_as_large_as_asked_for,

@@ -29,7 +29,7 @@ static void train(world_member *m, int from, int to)
     }
 }
 
-TEST(lib_13_a_loop_saved_and_loaded_goes_on_bitwise)
+TEST(lib_13_a_saved_and_loaded_loop_resumes_to_the_bit)
 {
     const char *rows[] = {"nesterov", "adam", "delayed_nesterov", "sgd"};
     for (int k = 0; k < 4; k++) {
@@ -78,7 +78,7 @@ static void check_other(const char *words, const char *path, diloco_loop_options
     diloco_config_destroy(config);
 }
 
-TEST(a_state_of_something_else_is_refused_by_what_differs)
+TEST(a_state_of_another_training_is_refused_and_the_difference_named)
 {
     world w, other;
     const char *path = scratch_path("loop.safetensors");
@@ -140,5 +140,5 @@ TEST(no_damaged_byte_gets_in)
     world_end(&w);
 }
 
-TEST_MAIN(lib_13_a_loop_saved_and_loaded_goes_on_bitwise,
-          a_state_of_something_else_is_refused_by_what_differs, no_damaged_byte_gets_in)
+TEST_MAIN(lib_13_a_saved_and_loaded_loop_resumes_to_the_bit,
+          a_state_of_another_training_is_refused_and_the_difference_named, no_damaged_byte_gets_in)

@@ -310,7 +310,7 @@ TEST(backup_and_restore_copy_all_fragments)
 }
 
 /* A caller that was compiled when the structs ended earlier. */
-TEST(structs_of_an_older_caller_have_the_defaults_behind_their_end)
+TEST(structs_of_an_older_caller_have_the_defaults_after_their_end)
 {
     world_member m = {.w = {0}};
     world alone = {.n_members = 1};
@@ -339,4 +339,4 @@ TEST_MAIN(lib_8_the_schedule_s_limits_are_errors_by_name,
           lib_12_lib_25_the_sign_is_before_minus_after_and_the_step_goes_against_it,
           a_cosine_gives_all_fragments_of_a_round_the_same_rate,
           backup_and_restore_copy_all_fragments,
-          structs_of_an_older_caller_have_the_defaults_behind_their_end)
+          structs_of_an_older_caller_have_the_defaults_after_their_end)

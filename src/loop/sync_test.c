@@ -96,7 +96,7 @@ TEST(lib_14_lib_16_two_replicas_in_one_thread_meet_by_key_in_any_order)
     world_end(&w);
 }
 
-TEST(lib_20_two_replicas_of_4_steps_and_2_entries_end_alike_and_elsewhere)
+TEST(lib_20_two_replicas_of_4_steps_and_2_entries_end_in_the_same_parameters_which_moved)
 {
     world w;
     float before[37];
@@ -135,7 +135,7 @@ static void lib_17_with_cap(size_t cap, int n_all_reduces, const float *want, fl
     world_end(&w);
 }
 
-TEST(lib_17_buckets_that_do_not_divide_give_what_no_buckets_give)
+TEST(lib_17_buckets_that_do_not_divide_give_the_result_without_buckets)
 {
     float plain[37], bucketed[37];
     lib_17_with_cap(0, 3, NULL, plain); /* 6, 6, 25 */
@@ -223,7 +223,7 @@ TEST(lib_19_the_fragment_refused_is_the_next_one_again)
     world_end(&w);
 }
 
-TEST(lib_19_with_keep_local_the_replica_trains_on_from_where_it_is)
+TEST(lib_19_keep_local_trains_on_from_the_replica_s_own_parameters)
 {
     world w;
     float local[37];
@@ -264,7 +264,7 @@ static void check_survives(world *w, diloco_status expected, const char *words)
     train(m), prepare(m), perform(m);
 }
 
-TEST(an_all_reduce_that_cannot_begin_is_voted_down_and_told_by_perform)
+TEST(an_all_reduce_that_cannot_start_is_voted_down_and_reported_by_perform)
 {
     world w;
     begin(&w, 1, (diloco_loop_options){0});
@@ -274,7 +274,7 @@ TEST(an_all_reduce_that_cannot_begin_is_voted_down_and_told_by_perform)
     world_end(&w);
 }
 
-TEST(a_wait_that_fails_is_voted_down_and_told)
+TEST(a_failed_wait_is_voted_down_and_reported)
 {
     world w;
     begin(&w, 1, (diloco_loop_options){0});
@@ -294,7 +294,7 @@ TEST(a_nan_in_the_mean_is_voted_down_and_named)
     world_end(&w);
 }
 
-TEST(what_the_communicator_knows_to_have_failed_is_voted_down)
+TEST(a_step_that_the_communicator_knows_failed_is_voted_down)
 {
     world w;
     bool committed;
@@ -307,7 +307,7 @@ TEST(what_the_communicator_knows_to_have_failed_is_voted_down)
     world_end(&w);
 }
 
-TEST(a_quorum_that_fails_is_told_at_once_and_the_next_step_tries_again)
+TEST(a_failed_quorum_is_reported_at_once_and_the_next_step_retries)
 {
     world w;
     begin(&w, 1, (diloco_loop_options){.sync_every = 2, .fragment_sync_delay = 1});
@@ -334,7 +334,7 @@ TEST(a_mean_beyond_all_bounds_is_voted_down)
     world_end(&w);
 }
 
-TEST(an_outer_step_whose_result_is_not_finite_is_told_behind_the_commit)
+TEST(a_non_finite_outer_step_is_reported_after_the_commit)
 {
     world w;
     bool committed;
@@ -381,7 +381,7 @@ TEST(lib_21_replicas_from_different_theta_are_refused_by_a_communicator_that_com
     world_end(&w);
 }
 
-TEST(lib_24_a_replica_leaves_another_joins_with_the_state_and_the_rest_go_on)
+TEST(lib_24_a_replica_leaves_another_joins_with_the_state_and_the_rest_continue)
 {
     world w;
     begin(&w, 3, (diloco_loop_options){0});
@@ -487,7 +487,7 @@ static diloco_status far_write(void *user, const float *host, size_t tensor, siz
     return f->status;
 }
 
-TEST(tensors_behind_copy_functions_move_as_those_in_memory)
+TEST(tensors_with_copy_functions_move_like_those_in_memory)
 {
     float staging[5];
     far_away f = {.begins = {12, 0, 6}};
@@ -579,20 +579,20 @@ TEST(equal_bits_at_any_number_of_threads)
 
 TEST_MAIN(lib_15_wait_is_called_only_when_the_result_is_adopted,
           lib_14_lib_16_two_replicas_in_one_thread_meet_by_key_in_any_order,
-          lib_20_two_replicas_of_4_steps_and_2_entries_end_alike_and_elsewhere,
-          lib_17_buckets_that_do_not_divide_give_what_no_buckets_give,
+          lib_20_two_replicas_of_4_steps_and_2_entries_end_in_the_same_parameters_which_moved,
+          lib_17_buckets_that_do_not_divide_give_the_result_without_buckets,
           a_step_without_a_quorum_is_due_again_and_can_be_saved,
           lib_19_a_refused_commit_puts_back_the_parameters_and_is_due_again,
           lib_19_the_fragment_refused_is_the_next_one_again,
-          lib_19_with_keep_local_the_replica_trains_on_from_where_it_is,
-          an_all_reduce_that_cannot_begin_is_voted_down_and_told_by_perform,
-          a_wait_that_fails_is_voted_down_and_told, a_nan_in_the_mean_is_voted_down_and_named,
-          what_the_communicator_knows_to_have_failed_is_voted_down,
-          a_quorum_that_fails_is_told_at_once_and_the_next_step_tries_again,
+          lib_19_keep_local_trains_on_from_the_replica_s_own_parameters,
+          an_all_reduce_that_cannot_start_is_voted_down_and_reported_by_perform,
+          a_failed_wait_is_voted_down_and_reported, a_nan_in_the_mean_is_voted_down_and_named,
+          a_step_that_the_communicator_knows_failed_is_voted_down,
+          a_failed_quorum_is_reported_at_once_and_the_next_step_retries,
           a_mean_beyond_all_bounds_is_voted_down,
-          an_outer_step_whose_result_is_not_finite_is_told_behind_the_commit,
+          a_non_finite_outer_step_is_reported_after_the_commit,
           lib_21_replicas_from_different_theta_are_refused_by_a_communicator_that_compares,
-          lib_24_a_replica_leaves_another_joins_with_the_state_and_the_rest_go_on,
+          lib_24_a_replica_leaves_another_joins_with_the_state_and_the_rest_continue,
           lib_10_the_caller_s_outer_optimizer_is_called_once_per_committed_fragment,
-          tensors_behind_copy_functions_move_as_those_in_memory,
+          tensors_with_copy_functions_move_like_those_in_memory,
           equal_bits_at_any_number_of_threads)

@@ -31,7 +31,7 @@ TEST(defaults_are_those_of_transformers)
     CHECK(c.rope_scaling == DL_ROPE_NONE);
 }
 
-TEST(what_is_said_is_honoured)
+TEST(given_settings_are_honoured)
 {
     dl_config c;
     CHECK_OK(read_with(&c, "\"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-05, \"head_dim\": 16, "
@@ -70,7 +70,7 @@ TEST(slowed_positions_are_honoured)
     CHECK(c.rope_scaling == DL_ROPE_NONE);
 }
 
-TEST(what_cannot_be_honoured_is_refused_by_name)
+TEST(unsupported_settings_are_refused_by_name)
 {
     static const char *const rows[][2] = {
         {"\"attention_bias\": true", "attention_bias = true: this model has false"},
@@ -165,7 +165,7 @@ TEST(numbers_beyond_an_options_range_are_refused)
     CHECK_CONTAINS("rope_scaling.factor", diloco_error_text());
 }
 
-TEST(what_is_written_reads_back)
+TEST(a_written_configuration_reads_back)
 {
     static const char *const names[] = {"channels",
                                         "layers",
@@ -222,7 +222,7 @@ TEST(what_is_written_reads_back)
     }
 }
 
-TEST(what_transformers_does_not_load_is_not_written)
+TEST(a_model_that_transformers_does_not_load_is_not_written)
 {
     dl_config c;
     dl_buf text;
@@ -238,8 +238,8 @@ TEST(what_transformers_does_not_load_is_not_written)
     dl_buf_deinit(&text);
 }
 
-TEST_MAIN(defaults_are_those_of_transformers, what_is_said_is_honoured,
-          slowed_positions_are_honoured, what_cannot_be_honoured_is_refused_by_name,
+TEST_MAIN(defaults_are_those_of_transformers, given_settings_are_honoured,
+          slowed_positions_are_honoured, unsupported_settings_are_refused_by_name,
           other_architectures_and_damaged_files_are_refused,
-          numbers_beyond_an_options_range_are_refused, what_is_written_reads_back,
-          what_transformers_does_not_load_is_not_written)
+          numbers_beyond_an_options_range_are_refused, a_written_configuration_reads_back,
+          a_model_that_transformers_does_not_load_is_not_written)

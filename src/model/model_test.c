@@ -110,7 +110,7 @@ TEST(two_halves_accumulated_are_the_whole_batch)
     close_rig(&r);
 }
 
-TEST(a_short_batch_is_what_a_model_planned_for_it_gives)
+TEST(a_short_batch_has_the_result_of_a_model_planned_for_it)
 {
     rig large, small;
     uint64_t n;
@@ -372,7 +372,7 @@ TEST(one_thread_starts_no_other)
     close_rig(&r);
 }
 
-TEST(the_plan_counts_what_create_takes)
+TEST(the_plan_counts_the_memory_of_create)
 {
     rig r;
     dl_model_plan plan, larger;
@@ -462,7 +462,7 @@ TEST(batches_that_do_not_fit_are_refused_and_change_nothing)
 }
 
 TEST_MAIN(two_halves_accumulated_are_the_whole_batch,
-          a_short_batch_is_what_a_model_planned_for_it_gives,
+          a_short_batch_has_the_result_of_a_model_planned_for_it,
           evaluation_gives_the_training_loss_and_leaves_gradients_alone,
           a_batch_without_targets_has_no_loss_and_no_gradient,
           logits_are_those_that_the_loss_is_made_of, the_same_steps_give_the_same_bits,
@@ -471,6 +471,6 @@ TEST_MAIN(two_halves_accumulated_are_the_whole_batch,
           tensors_are_named_and_shaped_as_in_hugging_faces_llama,
           scales_of_queries_and_keys_are_named_as_in_hugging_faces_qwen3,
           hidden_are_the_matrices_between_the_ends, a_training_step_allocates_nothing,
-          one_thread_starts_no_other, the_plan_counts_what_create_takes,
+          one_thread_starts_no_other, the_plan_counts_the_memory_of_create,
           options_that_do_not_fit_are_named, slow_pairs_are_below_fast_ones,
           batches_that_do_not_fit_are_refused_and_change_nothing)

@@ -375,7 +375,7 @@ TEST(frozen_tensors_stay_while_the_others_and_the_buffers_move)
 
 /* ---- batches */
 
-TEST(a_short_batch_is_what_a_model_planned_for_it_gives)
+TEST(a_short_batch_has_the_result_of_a_model_planned_for_it)
 {
     rig *large = new_rig("lenet5", &mnist), *small = new_rig("lenet5", &mnist);
     open_rig(large, "trap", 2, MAX_ROWS), open_rig(small, "trap", 2, 3);
@@ -394,7 +394,7 @@ TEST(a_short_batch_is_what_a_model_planned_for_it_gives)
     close_rig(large), close_rig(small);
 }
 
-TEST(what_is_the_likeliest_is_counted)
+TEST(the_likeliest_class_is_counted)
 {
     rig *r = new_rig("lenet5", &mnist);
     uint64_t n_correct, n_seen = 0;
@@ -489,6 +489,6 @@ TEST_MAIN(lenet5_is_pytorchs, the_mlp_is_pytorchs,
           every_instruction_set_gives_nearly_the_same, tensors_are_named_and_shaped_as_in_pytorch,
           initial_values_are_pytorchs_defaults,
           frozen_tensors_stay_while_the_others_and_the_buffers_move,
-          a_short_batch_is_what_a_model_planned_for_it_gives, what_is_the_likeliest_is_counted,
+          a_short_batch_has_the_result_of_a_model_planned_for_it, the_likeliest_class_is_counted,
           a_training_step_allocates_nothing, options_that_do_not_fit_are_named,
           more_classes_than_the_data_has_are_fine)

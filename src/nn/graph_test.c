@@ -47,7 +47,7 @@ TEST(buffers_alive_together_never_overlap)
     dl_graph_destroy(g);
 }
 
-TEST(data_kept_for_backward_lives_until_then)
+TEST(data_kept_for_backward_is_intact_until_backward)
 {
     dl_graph *g = chain(3);
     size_t bytes, activations;
@@ -61,7 +61,7 @@ TEST(data_kept_for_backward_lives_until_then)
     dl_graph_destroy(g);
 }
 
-TEST(a_plan_takes_what_the_allocation_takes)
+TEST(a_plan_has_the_size_of_the_allocation)
 {
     dl_graph *g = chain(3);
     dl_backend *b;
@@ -271,8 +271,8 @@ TEST(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do_not_
 }
 
 TEST_MAIN(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do_not_change,
-          buffers_alive_together_never_overlap, data_kept_for_backward_lives_until_then,
-          a_plan_takes_what_the_allocation_takes,
+          buffers_alive_together_never_overlap, data_kept_for_backward_is_intact_until_backward,
+          a_plan_has_the_size_of_the_allocation,
           a_shared_weight_is_added_to_by_the_later_of_its_gradients,
           a_graph_too_large_for_any_machine_is_refused,
           every_operation_has_a_name_a_shape_and_both_ways_on_the_cpu,

@@ -341,7 +341,7 @@ TEST(any_number_of_threads_gives_the_same_bits)
     }
 }
 
-TEST(state_that_is_saved_and_loaded_goes_on_to_the_same_bits)
+TEST(a_saved_and_loaded_state_continues_to_the_same_bits)
 {
     static float vector[N];
     EACH_OPTIMIZER(name)
@@ -447,7 +447,7 @@ TEST_MAIN(frozen_tensors_and_buffers_stay_as_they_are,
           a_long_gradient_is_clipped_and_its_norm_is_the_one_before, a_short_gradient_is_left_alone,
           a_gradient_that_is_not_finite_changes_nothing_and_is_named,
           any_number_of_threads_gives_the_same_bits,
-          state_that_is_saved_and_loaded_goes_on_to_the_same_bits,
+          a_saved_and_loaded_state_continues_to_the_same_bits,
           an_unknown_optimizer_names_the_known_ones,
           a_step_is_queued_without_a_read_or_a_wait_of_the_host,
           a_device_without_an_update_refuses_the_optimizer_by_name)

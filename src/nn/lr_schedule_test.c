@@ -55,7 +55,7 @@ TEST(behind_the_end_the_rate_stays_at_its_lowest)
     CHECK_NEAR(0.2, lr_at("wsd", 1000), 1e-12);
 }
 
-TEST(wsd_decays_over_a_tenth_unless_told)
+TEST(wsd_decays_over_a_tenth_by_default)
 {
     defaults();
     CHECK_OK(dl_config_set(&config, "parameters.learning_rate.decay_steps", "0", "test"));
@@ -163,7 +163,7 @@ TEST(an_unknown_schedule_names_the_known_ones)
 }
 
 TEST_MAIN(warm_up_rises_to_the_full_rate_in_every_schedule, each_schedule_falls_as_its_name_says,
-          behind_the_end_the_rate_stays_at_its_lowest, wsd_decays_over_a_tenth_unless_told,
+          behind_the_end_the_rate_stays_at_its_lowest, wsd_decays_over_a_tenth_by_default,
           lambda_is_platos_with_a_first_step_of_zero_and_a_factor_at_each_milestone,
           multi_step_is_pytorchs, warm_ups_and_milestones_in_epochs_are_converted_to_steps,
           epochs_are_of_clients, milestones_are_steps_with_commas_between,

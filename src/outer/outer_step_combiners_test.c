@@ -143,7 +143,7 @@ TEST(every_combiner_gives_the_same_bits_at_any_threads_and_instruction_set_and_t
 }
 
 /* At lr 1, theta moves by the kept part; averaged elements move by their members' mean. */
-TEST(p1_centered_clipping_keeps_its_update_in_the_state_and_goes_on_from_it)
+TEST(p1_centered_clipping_resumes_from_its_update_in_the_state)
 {
     dl_combine_rule rule = rule_of("centered_clip", DL_MIX_NONE);
     world w;
@@ -250,7 +250,7 @@ TEST(where_most_members_send_nothing_so_is_their_geometric_median)
     close_world(&w);
 }
 
-TEST(krum_reads_and_takes_one_member)
+TEST(krum_selects_and_reads_one_member)
 {
     dl_combine_rule rule = rule_of("krum", DL_MIX_NONE);
     world w;
@@ -328,10 +328,10 @@ TEST(robust_combiners_take_the_median_of_integers_and_the_heads_of_booleans)
 }
 
 TEST_MAIN(every_combiner_gives_the_same_bits_at_any_threads_and_instruction_set_and_the_same_facts,
-          p1_centered_clipping_keeps_its_update_in_the_state_and_goes_on_from_it,
+          p1_centered_clipping_resumes_from_its_update_in_the_state,
           a_combiner_by_element_gives_the_bits_of_its_formula,
           rda_keeps_each_tensors_mean_norm_and_embeddings_and_buffers_take_the_mean,
           where_most_members_send_nothing_so_is_their_geometric_median,
-          krum_reads_and_takes_one_member,
+          krum_selects_and_reads_one_member,
           swm19_too_few_members_refuse_the_entry_or_fall_back_to_the_mean,
           robust_combiners_take_the_median_of_integers_and_the_heads_of_booleans)

@@ -20,7 +20,7 @@ static void check_nesterov(const world *w, const float *theta, const float *v)
     CHECK_BYTES(digest.bytes, w->out.digest.bytes, sizeof digest.bytes);
 }
 
-TEST(the_pass_has_the_bits_of_the_formulas_at_any_size_threads_and_instruction_set)
+TEST(the_fused_pass_has_the_bits_of_the_formulas_at_any_size_threads_and_instruction_set)
 {
     static const size_t trained[] = {1, 17, 4095, 4096, 4097, 70001, 600000};
     static const size_t averaged[] = {0, 1, 100, 0, 4096, 300000, 3};
@@ -188,7 +188,7 @@ TEST(integers_and_booleans_pass_through_a_combined_update_as_they_are)
     close_world(&w);
 }
 
-TEST(fed_41_booleans_go_by_the_majority_of_weights_and_ties_are_true)
+TEST(fed_41_booleans_take_the_majority_by_weight_and_ties_are_true)
 {
     world w;
     diloco_tensor t = {
@@ -433,13 +433,13 @@ TEST(a_scratch_of_no_members_or_threads_is_refused)
     dl_manifest_deinit(&manifest);
 }
 
-TEST_MAIN(the_pass_has_the_bits_of_the_formulas_at_any_size_threads_and_instruction_set,
+TEST_MAIN(the_fused_pass_has_the_bits_of_the_formulas_at_any_size_threads_and_instruction_set,
           in_place_gives_the_same_state, sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members,
           fed_39_momentum_is_kept_for_trained_elements_only,
           adamw_decays_matrices_only_wherever_they_lie_in_a_block,
           fed_41_integers_are_averaged_and_rounded_half_up,
           integers_and_booleans_pass_through_a_combined_update_as_they_are,
-          fed_41_booleans_go_by_the_majority_of_weights_and_ties_are_true,
+          fed_41_booleans_take_the_majority_by_weight_and_ties_are_true,
           adoption_writes_the_local_tensors_and_nothing_else,
           a_result_that_is_not_finite_fails_by_name_and_leaves_the_input,
           an_outer_vector_that_is_not_finite_is_named_too,

@@ -158,7 +158,7 @@ TEST(fedyogi_moves_its_second_moment_towards_the_square_and_stays_at_it)
     }
 }
 
-TEST(delayed_nesterov_follows_its_hand_traces)
+TEST(delayed_nesterov_follows_traces_computed_by_hand)
 {
     settings = (dl_outer_settings)SETTINGS;
     /* N 4, c 0: .7 / 4 a push; push 4 adds .7 * .9 m, m = 1; push 8 with m = 1.9 */
@@ -187,7 +187,7 @@ TEST(n_pushes_of_delayed_nesterov_equal_one_nesterov_step_on_their_mean)
     }
 }
 
-TEST(nesterov_on_each_push_amplifies_what_delayed_nesterov_does_not)
+TEST(nesterov_on_each_push_amplifies_and_delayed_nesterov_does_not)
 {
     /* Section 3 of 2401.09135: four equal pushes g. Plain Nesterov moves theta by
      * lr (4 + 4 mu + 3 mu^2 + 2 mu^3 + mu^4) g / 4, delayed Nesterov by lr (1 + mu) g. */
@@ -386,7 +386,7 @@ TEST(a_result_that_is_not_finite_is_noticed_in_theta_and_in_state)
     CHECK(b.bad && isinf(theta));
 }
 
-TEST(what_is_not_finite_is_not_adopted_nor_what_is_behind_it)
+TEST(a_non_finite_fragment_is_not_adopted_nor_are_later_ones)
 {
     enum { BAD = 700 };
     static float theta[DL_BLOCK], local[DL_BLOCK], g[DL_BLOCK];
@@ -410,13 +410,13 @@ TEST_MAIN(the_table_finds_by_name_and_ends, fed_13_nesterov_follows_its_golden_t
           fed_13_heavy_ball_follows_its_hand_trace, fed_8_13_sgd_follows_its_hand_trace,
           the_adaptive_rows_follow_pytorch_and_their_paper,
           fedyogi_moves_its_second_moment_towards_the_square_and_stays_at_it,
-          delayed_nesterov_follows_its_hand_traces,
+          delayed_nesterov_follows_traces_computed_by_hand,
           n_pushes_of_delayed_nesterov_equal_one_nesterov_step_on_their_mean,
-          nesterov_on_each_push_amplifies_what_delayed_nesterov_does_not,
+          nesterov_on_each_push_amplifies_and_delayed_nesterov_does_not,
           schedule_free_follows_its_hand_trace, schedule_free_with_b_0_and_one_entry_is_sgd,
           the_outer_learning_rate_is_constant_or_a_cosine_over_the_entries,
           settings_come_from_their_options, nesterov_without_momentum_is_sgd_and_heavy_ball_too,
           adamw_follows_pytorch, scalars_are_those_of_the_settings_rounded_once,
           every_instruction_set_gives_the_bits_of_plain_c,
           a_result_that_is_not_finite_is_noticed_in_theta_and_in_state,
-          what_is_not_finite_is_not_adopted_nor_what_is_behind_it)
+          a_non_finite_fragment_is_not_adopted_nor_are_later_ones)

@@ -56,7 +56,7 @@ TEST(the_exchange_that_moves_least_depends_on_replicas_and_bits)
 }
 
 /* 4e6 bytes up, 12e6 down, at 1e6 bytes a second: 16 s for each 10 steps of 1 s. */
-TEST(blocking_exchanges_cost_what_they_move)
+TEST(blocking_exchanges_take_the_time_of_their_bytes)
 {
     dl_plan_choice c = blocking(10, 32);
     dl_forecast f = dl_plan_forecast(&task, &c, NULL);
@@ -97,7 +97,7 @@ TEST(prices_count_bytes_requests_and_machine_hours)
 }
 
 /* The first interval has an exchange of one fragment in three only: 2 are missing of 3e8. */
-TEST(long_runs_go_on_as_they_begin)
+TEST(a_forecast_of_a_long_run_extends_its_first_rounds)
 {
     dl_plan_choice c = {.sync_every = 10, .fragments = 3, .bits = 32};
     dl_plan_task longer = task;
@@ -175,7 +175,8 @@ TEST(links_are_read_in_words)
 TEST_MAIN(bits_of_topk_are_those_of_its_format, forecasts_equal_those_of_the_independent_program,
           volumes_are_those_of_the_protocol,
           the_exchange_that_moves_least_depends_on_replicas_and_bits,
-          blocking_exchanges_cost_what_they_move,
+          blocking_exchanges_take_the_time_of_their_bytes,
           an_overlap_of_a_whole_round_leaves_the_busier_direction,
-          prices_count_bytes_requests_and_machine_hours, long_runs_go_on_as_they_begin,
+          prices_count_bytes_requests_and_machine_hours,
+          a_forecast_of_a_long_run_extends_its_first_rounds,
           every_method_has_a_codec_and_comes_with_its_presets_values, links_are_read_in_words)

@@ -140,7 +140,7 @@ TEST(a_run_that_was_tried_on_a_link_names_it)
 
 /* The link is estimated: 0.1 s up, 0.2 s down, so 3 * 21.05 s. Where that is more than was
  * measured, the estimate was wrong, and nothing is taken off. */
-TEST(what_the_recorded_link_does_not_explain_is_added_as_it_was)
+TEST(time_beyond_the_recorded_link_is_added_unchanged)
 {
     two_replicas(3);
     both_end_after(65);
@@ -185,7 +185,7 @@ static void overlapped(void)
     }
 }
 
-TEST(an_overlapped_exchange_costs_only_what_training_does_not_hide)
+TEST(an_overlapped_exchange_costs_only_the_time_beyond_training)
 {
     overlapped();
     dl_playback_result r = play(8e6, 0, NULL, -1);
@@ -204,7 +204,7 @@ TEST(another_tau_can_be_asked_for)
     CHECK_NEAR(63.5, play(8e5, 0, NULL, 4).predicted_s, 1e-6);
 }
 
-TEST(only_the_last_life_of_a_replica_counts)
+TEST(only_the_last_generation_of_a_replica_counts)
 {
     begin();
     steps("r0", 100, 1);
@@ -286,10 +286,10 @@ TEST(a_record_without_steps_or_entries_cannot_be_replayed)
 
 TEST_MAIN(a_blocking_round_is_the_slowest_replica_then_up_down_and_the_outer_step,
           on_its_own_link_a_record_comes_out_as_it_was, a_run_that_was_tried_on_a_link_names_it,
-          what_the_recorded_link_does_not_explain_is_added_as_it_was,
+          time_beyond_the_recorded_link_is_added_unchanged,
           snapshots_hold_up_the_next_contribution_and_the_end,
-          an_overlapped_exchange_costs_only_what_training_does_not_hide,
-          another_tau_can_be_asked_for, only_the_last_life_of_a_replica_counts,
+          an_overlapped_exchange_costs_only_the_time_beyond_training, another_tau_can_be_asked_for,
+          only_the_last_generation_of_a_replica_counts,
           a_member_that_left_no_record_is_counted_and_not_waited_for,
           a_record_with_gaps_is_played_to_its_end, lines_that_are_none_of_a_record_are_refused,
           a_record_without_steps_or_entries_cannot_be_replayed)

@@ -140,7 +140,7 @@ TEST(a_target_off_the_grid_is_said)
     CHECK(beyond);
 }
 
-TEST(what_cannot_be_is_refused_with_its_flag)
+TEST(impossible_values_are_refused_with_their_flag)
 {
     dl_published p = model_1b(DL_PUBLISHED_DILOCO, 100, 100, 16);
     CHECK_STATUS(DILOCO_EREFUSED, dl_published_check(&p));
@@ -161,4 +161,4 @@ TEST_MAIN(the_published_tables_come_out_within_a_grid_step_and_three_quarters_ex
           the_calculators_utilization_equals_that_of_the_independent_program,
           the_calculators_link_is_the_smallest_that_reaches_the_target,
           utilization_never_falls_as_the_link_grows, a_target_off_the_grid_is_said,
-          what_cannot_be_is_refused_with_its_flag)
+          impossible_values_are_refused_with_their_flag)

@@ -68,7 +68,7 @@ TEST(where_nothing_does_the_best_is_named_as_such)
     CHECK_CONTAINS("comes nearest", r.reason);
 }
 
-TEST(only_what_is_offered_is_recommended)
+TEST(recommendations_are_among_the_offered_presets)
 {
     dl_recommendation r = on(1e8, only_f32_diloco);
     CHECK_STR("diloco", r.method->name);
@@ -93,5 +93,5 @@ TEST(short_run_has_at_least_two_exchanges)
 TEST_MAIN(a_link_that_carries_every_step_needs_no_diloco,
           a_good_link_takes_the_plainest_method_and_the_finest_codec,
           a_slow_link_takes_fragments_overlap_and_a_coarse_codec_before_a_longer_interval,
-          where_nothing_does_the_best_is_named_as_such, only_what_is_offered_is_recommended,
-          short_run_has_at_least_two_exchanges)
+          where_nothing_does_the_best_is_named_as_such,
+          recommendations_are_among_the_offered_presets, short_run_has_at_least_two_exchanges)

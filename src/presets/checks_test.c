@@ -20,7 +20,7 @@ static void refused(diloco_status status, const char *part, const char *way_out,
 }
 #define CHANGES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-TEST(unknown_names_are_told_the_nearest_and_where_they_stand)
+TEST(unknown_names_are_answered_with_the_nearest_and_their_place)
 {
     static const char *const rows[][3] = {
         {"server.diloco.outer_optimizer", "nesterv", "did you mean nesterov;"},
@@ -55,7 +55,7 @@ TEST(parts_of_a_callers_own_are_refused_by_name)
             CHANGES("trainer.model_name", "user:mine"));
 }
 
-TEST(what_only_a_log_decides_is_refused_without_one)
+TEST(options_that_only_a_log_decides_are_refused_without_one)
 {
     static const char *const of_logs[][2] = {{"clients.total_clients", "4"},
                                              {"data.deal", "log"},
@@ -111,7 +111,7 @@ TEST(ways_of_overlapping_that_cannot_be_faithful_are_refused)
             CHANGES("server.diloco.overlap_steps", "1"));
 }
 
-TEST(what_has_no_effect_is_warned_about_and_leaves_a_run_faithful)
+TEST(options_without_effect_are_warned_about_and_leave_a_run_faithful)
 {
     dl_config *config = fixture_config("federated");
     set(config, "clients.total_clients", "4");
@@ -197,7 +197,7 @@ TEST(no_local_steps_are_those_of_epochs_which_clients_have)
     free(config);
 }
 
-TEST(fed_4_the_algorithm_of_diloco_is_fedavg_and_another_is_told_the_valid_ones)
+TEST(fed_4_diloco_is_an_alias_of_fedavg_and_an_unknown_algorithm_gets_the_list_of_valid_ones)
 {
     dl_config *config = fixture_config("diloco");
     set(config, "algorithm.type", "fedavg");
@@ -215,7 +215,7 @@ TEST(fed_43_a_trainer_that_does_not_count_steps_is_refused)
             CHANGES("clients.type", "split_learning"));
 }
 
-TEST(fed_5_what_is_out_of_range_or_unknown_is_refused_by_its_key)
+TEST(fed_5_a_value_that_is_unknown_or_out_of_range_is_refused_by_its_key)
 {
     static const char *const rows[][2] = {
         {"server.diloco.outer_momentum", "1.0"},
@@ -256,7 +256,7 @@ TEST(counts_of_replicas_that_contradict_are_refused)
             CHANGES("run.replicas", "5000"));
 }
 
-TEST(a_quorum_of_nobody_is_refused)
+TEST(a_quorum_of_0_is_refused)
 {
     refused(DILOCO_EINVAL, "run.quorum = 0", "above 0", "diloco",
             CHANGES("run.quorum", "0", "run.on_missing", "commit_partial"));
@@ -379,7 +379,7 @@ static void warned(const char *code, const char *part, const char *preset,
     free(config);
 }
 
-TEST(what_is_hardly_meant_is_warned_about_once_each)
+TEST(unlikely_settings_are_warned_about_once_each)
 {
     warned("warmup", "the whole run of 8 steps", "diloco",
            CHANGES("parameters.learning_rate.warmup_steps", "8"));
@@ -519,27 +519,27 @@ TEST(data_is_reported_as_it_will_be_cut)
     free(config);
 }
 
-TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
+TEST_MAIN(unknown_names_are_answered_with_the_nearest_and_their_place,
           parts_of_a_callers_own_are_refused_by_name,
           ways_of_overlapping_that_cannot_be_faithful_are_refused,
-          what_only_a_log_decides_is_refused_without_one,
+          options_that_only_a_log_decides_are_refused_without_one,
           nodes_that_could_never_exchange_are_refused,
-          what_has_no_effect_is_warned_about_and_leaves_a_run_faithful,
+          options_without_effect_are_warned_about_and_leave_a_run_faithful,
           a_value_written_down_that_is_there_anyhow_is_not_warned_about,
           dropping_inner_moments_is_refused_as_unfaithful, a_run_without_a_store_is_refused,
           more_steps_than_can_be_counted_are_refused,
           no_local_steps_are_those_of_epochs_which_clients_have,
-          fed_4_the_algorithm_of_diloco_is_fedavg_and_another_is_told_the_valid_ones,
+          fed_4_diloco_is_an_alias_of_fedavg_and_an_unknown_algorithm_gets_the_list_of_valid_ones,
           fed_43_a_trainer_that_does_not_count_steps_is_refused,
-          fed_5_what_is_out_of_range_or_unknown_is_refused_by_its_key,
+          fed_5_a_value_that_is_unknown_or_out_of_range_is_refused_by_its_key,
           a_heartbeat_slower_than_a_third_of_patience_is_refused,
-          counts_of_replicas_that_contradict_are_refused, a_quorum_of_nobody_is_refused,
+          counts_of_replicas_that_contradict_are_refused, a_quorum_of_0_is_refused,
           data_parallel_exchanges_every_step_with_adamw_or_plain_sgd_or_not_at_all,
           a_delayed_nesterov_that_applies_more_momentum_than_there_is_is_refused,
           swm19_a_combiner_without_its_members_is_refused_before_training,
           swm23_top_k_under_a_combiner_that_sorts_elements_is_refused, preset_single_is_one_replica,
           momentum_of_an_optimizer_that_has_none_is_refused,
           muons_learning_rate_needs_the_schedule_it_follows,
-          what_is_hardly_meant_is_warned_about_once_each, options_without_effect_are_named,
+          unlikely_settings_are_warned_about_once_each, options_without_effect_are_named,
           data_and_model_that_cannot_be_are_found_before_training,
           data_is_reported_as_it_will_be_cut)

@@ -68,7 +68,7 @@ TEST(whole_blocks_go_strided_or_sequentially_and_the_ends_last)
     CHECK(f[0] == 3 && f[N - 1] == 3);
 }
 
-TEST(layers_of_a_fragment_give_more_fragments_to_a_deeper_model)
+TEST(layers_per_fragment_give_a_deeper_model_more_fragments)
 {
     int f[N], n;
     CHECK_OK(assign(f, &n, "0", "3", "strided"));
@@ -109,7 +109,7 @@ TEST(a_model_without_numbers_has_its_modules_as_blocks)
     CHECK(f[0] == 0 && f[1] == 0 && f[2] == 1 && f[3] == 1);
 }
 
-TEST(blocks_of_stages_are_told_apart)
+TEST(blocks_of_different_stages_are_distinguished)
 {
     static const char *const stages[] = {"conv1.weight", "layer1.0.conv1.weight",
                                          "layer1.1.conv1.weight", "layer2.0.conv1.weight",
@@ -138,7 +138,8 @@ TEST(more_fragments_than_there_is_for_are_refused_with_the_range)
 
 TEST_MAIN(one_fragment_is_the_whole_model,
           whole_blocks_go_strided_or_sequentially_and_the_ends_last,
-          layers_of_a_fragment_give_more_fragments_to_a_deeper_model,
+          layers_per_fragment_give_a_deeper_model_more_fragments,
           balanced_fragments_differ_by_less_than_the_largest_tensor,
-          a_model_without_numbers_has_its_modules_as_blocks, blocks_of_stages_are_told_apart,
+          a_model_without_numbers_has_its_modules_as_blocks,
+          blocks_of_different_stages_are_distinguished,
           more_fragments_than_there_is_for_are_refused_with_the_range)

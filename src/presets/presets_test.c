@@ -19,7 +19,7 @@ TEST(a_preset_sets_its_values_and_says_so)
     CHECK_STR("default", dl_config_origin(&config, "parameters.optimizer.lr"));
 }
 
-TEST(alg_3_the_papers_values_are_those_of_preset_diloco)
+TEST(alg_3_preset_diloco_has_the_paper_s_values)
 {
     dl_config_init(&config);
     CHECK_OK(diloco_preset_apply(&config, "diloco"));
@@ -31,7 +31,7 @@ TEST(alg_3_the_papers_values_are_those_of_preset_diloco)
     CHECK_STR("f32", config.codec);
 }
 
-TEST(alg_24_the_papers_values_are_those_of_preset_streaming)
+TEST(alg_24_preset_streaming_has_the_paper_s_values)
 {
     dl_config_init(&config);
     CHECK_OK(diloco_preset_apply(&config, "streaming"));
@@ -108,7 +108,7 @@ TEST(every_preset_passes_the_checks)
     }
 }
 
-TEST(a_misspelt_preset_is_told_the_nearest)
+TEST(a_misspelt_preset_is_answered_with_the_nearest)
 {
     dl_config_init(&config);
     CHECK_STATUS(DILOCO_EINVAL, diloco_preset_apply(&config, "fedavgg"));
@@ -130,9 +130,9 @@ TEST(options_tell_the_values_they_may_have)
     CHECK(diloco_choice_at("no.such.option", 0) == NULL);
 }
 
-TEST_MAIN(a_preset_sets_its_values_and_says_so, alg_3_the_papers_values_are_those_of_preset_diloco,
-          alg_24_the_papers_values_are_those_of_preset_streaming,
-          alg_6_every_preset_cites_its_paper, the_papers_values_are_those_of_preset_muloco,
+TEST_MAIN(a_preset_sets_its_values_and_says_so, alg_3_preset_diloco_has_the_paper_s_values,
+          alg_24_preset_streaming_has_the_paper_s_values, alg_6_every_preset_cites_its_paper,
+          the_papers_values_are_those_of_preset_muloco,
           preset_swarm_takes_500_steps_and_its_range_of_rounds_and_outer_steps_is_accepted,
-          every_preset_passes_the_checks, a_misspelt_preset_is_told_the_nearest,
+          every_preset_passes_the_checks, a_misspelt_preset_is_answered_with_the_nearest,
           options_tell_the_values_they_may_have)

@@ -34,7 +34,7 @@ TEST(p13_position_jumps_to_the_due_point_of_the_missed_entry)
     end_world(&w);
 }
 
-TEST(p13_keep_trains_on_from_its_own_parameters)
+TEST(p13_keep_continues_from_the_replica_s_own_parameters)
 {
     world w;
     make_world(&w, 1);
@@ -104,7 +104,7 @@ TEST(p7_a_damaged_reading_of_an_entry_is_read_again_first)
     end_world(&w);
 }
 
-TEST(p7_an_entry_that_stays_unreadable_is_void_and_changes_nobodys_roster)
+TEST(p7_an_entry_that_stays_unreadable_is_void_and_changes_no_roster)
 {
     world w;
     make_world(&w, 1);
@@ -173,7 +173,7 @@ TEST(an_entry_of_another_format_version_stops_the_reader)
     end_world(&w);
 }
 
-TEST(p7_a_result_that_does_not_match_is_read_afresh_then_disputed_and_void)
+TEST(p7_a_mismatching_result_is_read_again_then_disputed_and_void)
 {
     world w;
     make_world(&w, 1);
@@ -457,15 +457,16 @@ TEST(the_last_entrys_creator_writes_a_final_snapshot_and_is_done)
 
 TEST_MAIN(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it,
           p13_position_jumps_to_the_due_point_of_the_missed_entry,
-          p13_keep_trains_on_from_its_own_parameters, p13_keep_adopts_an_entry_that_counted_it,
+          p13_keep_continues_from_the_replica_s_own_parameters,
+          p13_keep_adopts_an_entry_that_counted_it,
           p13_an_abort_in_the_replicas_absence_leaves_its_training_alone,
           p13_entries_missed_at_the_runs_end_are_adopted_before_done,
           p7_a_damaged_reading_of_an_entry_is_read_again_first,
-          p7_an_entry_that_stays_unreadable_is_void_and_changes_nobodys_roster,
+          p7_an_entry_that_stays_unreadable_is_void_and_changes_no_roster,
           p26_with_a_single_committer_a_broken_chain_stops_the_reader,
           p26_with_a_single_committer_half_an_entry_is_waited_for,
           an_entry_of_another_format_version_stops_the_reader,
-          p7_a_result_that_does_not_match_is_read_afresh_then_disputed_and_void,
+          p7_a_mismatching_result_is_read_again_then_disputed_and_void,
           p7_an_entry_that_counts_a_contribution_which_is_not_valid_is_void,
           fed_17_an_abort_that_empties_the_momentum_is_void_where_the_run_keeps_it,
           p7_a_contribution_that_the_store_damaged_voids_nothing,

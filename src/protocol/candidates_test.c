@@ -145,7 +145,7 @@ TEST(p14_a_contribution_without_a_sample_does_not_count)
     CHECK(!dl_known_counts(t, k));
 }
 
-TEST(p15_of_two_valid_lives_the_newer_one_counts)
+TEST(p15_of_two_valid_generations_the_newer_one_counts)
 {
     table s;
     dl_known_table *t = empty(&s);
@@ -236,15 +236,18 @@ TEST(p10_a_forged_contribution_makes_its_replica_no_hopeless_one)
     CHECK_INT(0, dl_known_n_answered(t, false));
 }
 
-TEST_MAIN(
-    generation_is_added_once, a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept,
-    p10_a_forged_contribution_makes_its_replica_no_hopeless_one,
-    p9_present_skipping_or_hopeless_replica_counts_as_one_answer,
-    p9_object_without_a_contribution_header_is_no_answer,
-    a_full_table_takes_no_more_but_still_finds, p8_unread_contribution_does_not_count,
-    valid_contribution_counts_with_its_facts, p14_a_contribution_without_a_sample_does_not_count,
-    p15_of_two_valid_lives_the_newer_one_counts, p15_invalid_newer_generation_supersedes_nothing,
-    p7_a_contribution_is_invalid_at_its_third_refused_reading, p7_whole_read_outweighs_damaged_ones,
-    p10_a_replica_is_hopeless_once_its_contribution_is_invalid,
-    p10_roster_replica_without_a_counting_contribution_is_missing,
-    the_slots_of_an_entry_are_in_the_order_of_its_members)
+TEST_MAIN(generation_is_added_once,
+          a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept,
+          p10_a_forged_contribution_makes_its_replica_no_hopeless_one,
+          p9_present_skipping_or_hopeless_replica_counts_as_one_answer,
+          p9_object_without_a_contribution_header_is_no_answer,
+          a_full_table_takes_no_more_but_still_finds, p8_unread_contribution_does_not_count,
+          valid_contribution_counts_with_its_facts,
+          p14_a_contribution_without_a_sample_does_not_count,
+          p15_of_two_valid_generations_the_newer_one_counts,
+          p15_invalid_newer_generation_supersedes_nothing,
+          p7_a_contribution_is_invalid_at_its_third_refused_reading,
+          p7_whole_read_outweighs_damaged_ones,
+          p10_a_replica_is_hopeless_once_its_contribution_is_invalid,
+          p10_roster_replica_without_a_counting_contribution_is_missing,
+          the_slots_of_an_entry_are_in_the_order_of_its_members)

@@ -72,7 +72,7 @@ static dl_verdict watched(table *t)
     return dl_closing_watched(&t->c);
 }
 
-TEST(p10_an_entry_closes_when_all_of_the_roster_are_there)
+TEST(p10_an_entry_closes_when_the_whole_roster_has_contributed)
 {
     table t;
     begin(&t);
@@ -129,7 +129,7 @@ TEST(p11_heartbeats_are_looked_at_past_the_deadline_only)
     dl_entry_deinit(&t.owner);
 }
 
-TEST(p12_nobody_there_never_commits)
+TEST(p12_an_entry_without_contributions_never_commits)
 {
     table t;
     begin(&t);
@@ -289,7 +289,7 @@ TEST(p10_wait_waits_for_the_slow)
     dl_entry_deinit(&t.owner);
 }
 
-TEST(p10_wait_never_waits_for_the_silent_and_names_them)
+TEST(p10_wait_skips_silent_replicas_and_names_them)
 {
     table t;
     begin(&t);
@@ -368,10 +368,11 @@ TEST(p10_each_abort_in_a_row_doubles_the_deadline)
     dl_entry_deinit(&t.owner);
 }
 
-TEST_MAIN(p10_an_entry_closes_when_all_of_the_roster_are_there,
+TEST_MAIN(p10_an_entry_closes_when_the_whole_roster_has_contributed,
           close_at_takes_a_quorum_once_its_grace_is_over,
           p10_entry_waits_for_missing_replicas_before_the_deadline,
-          p11_heartbeats_are_looked_at_past_the_deadline_only, p12_nobody_there_never_commits,
+          p11_heartbeats_are_looked_at_past_the_deadline_only,
+          p12_an_entry_without_contributions_never_commits,
           p9_the_first_entry_closes_with_replicas_contributions,
           p9_entry_does_not_wait_for_a_replica_that_skips_it,
           p9_an_entry_that_all_have_passed_aborts_at_once,
@@ -379,7 +380,7 @@ TEST_MAIN(p10_an_entry_closes_when_all_of_the_roster_are_there,
           p9_junk_does_not_answer_for_the_first_entry_before_start_timeout,
           sto_16_replicas_that_start_0_60_and_600_s_late_close_the_first_entry_by_policy,
           p9_the_first_entry_never_closes_with_fewer_than_min_replicas, p10_wait_waits_for_the_slow,
-          p10_wait_never_waits_for_the_silent_and_names_them,
+          p10_wait_skips_silent_replicas_and_names_them,
           p10_commit_partial_commits_with_a_quorum_of_the_roster,
           p10_abort_aborts_with_any_members_present, many_silent_names_are_cut_to_fit_the_reason,
           p11_a_deadline_is_the_option_or_a_round_and_four_uploads,

@@ -125,7 +125,7 @@ TEST(p7_an_entry_on_another_base_is_void_abort_included)
     done(&p);
 }
 
-TEST(p15_an_entry_that_counts_two_lives_of_a_replica_is_void)
+TEST(p15_an_entry_that_counts_two_generations_of_a_replica_is_void)
 {
     pair p = a_pair(true);
     strcpy(p.entry.members[0].life.replica, "b");
@@ -150,7 +150,7 @@ TEST(p4_a_folded_entry_is_the_next_ones_prev)
     done(&p);
 }
 
-TEST(p9_roster_lr_and_mu_of_the_next_entry_come_from_the_entry_abort_included)
+TEST(p9_every_entry_an_abort_too_sets_roster_lr_and_mu_of_the_next)
 {
     for (int commit = 0; commit < 2; commit++) {
         pair p = a_pair(commit);
@@ -305,9 +305,9 @@ TEST_MAIN(p26_only_the_generation_that_the_entry_before_names_may_commit,
           an_entry_that_fits_the_state_before_it_is_not_void, p7_an_entry_of_another_run_is_void,
           p7_an_entry_under_another_number_than_its_own_is_void, p7_entry_with_a_wrong_prev_is_void,
           p7_an_entry_on_another_base_is_void_abort_included,
-          p15_an_entry_that_counts_two_lives_of_a_replica_is_void,
+          p15_an_entry_that_counts_two_generations_of_a_replica_is_void,
           p7_commit_without_members_is_void, p4_a_folded_entry_is_the_next_ones_prev,
-          p9_roster_lr_and_mu_of_the_next_entry_come_from_the_entry_abort_included,
+          p9_every_entry_an_abort_too_sets_roster_lr_and_mu_of_the_next,
           p10_aborts_and_voids_in_a_row_are_counted_until_a_commit,
           p25_the_newest_snapshot_that_was_named_stays_known,
           p7_a_void_entry_keeps_the_roster_but_for_its_committer_and_changes_nothing_else,

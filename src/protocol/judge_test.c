@@ -99,7 +99,7 @@ TEST(without_options_all_are_used)
     says(&c, "- - -");
 }
 
-TEST(swm22_norms_are_held_against_their_median)
+TEST(swm22_norms_are_compared_with_their_median)
 {
     const float x[4][D] = {{1, 0, 0, 0}, {0, 1.5f, 0, 0}, {0, 0, 1000, 0}, {0, 2, 0, 0}};
     court c;
@@ -128,7 +128,7 @@ TEST(one_that_moves_nothing_is_rejected_where_most_move)
     says(&c, "- -");
 }
 
-TEST(swm22_what_is_far_shorter_than_most_is_rejected)
+TEST(swm22_an_update_far_shorter_than_most_is_rejected)
 {
     const float x[5][D] = {{1, 0, 0, 0}, {0, 0.4f, 0, 0}, {0}, {0, 0.1f, 0, 0}, {0, 2, 0, 0}};
     court c;
@@ -154,7 +154,7 @@ TEST(of_two_that_differ_in_length_one_is_used)
     says(&c, "- norm");
 }
 
-TEST(swm22_what_a_replica_has_been_counted_with_before_is_rejected)
+TEST(swm22_an_update_that_was_counted_before_is_rejected)
 {
     court c;
     open_court(&c, 5, honest);
@@ -184,7 +184,7 @@ TEST(where_all_repeat_themselves_all_are_used)
     says(&c, "- -");
 }
 
-TEST(swm22_directions_are_held_against_most_others)
+TEST(swm22_directions_are_compared_with_most_others)
 {
     float x[7][D];
     court c;
@@ -303,11 +303,12 @@ TEST(fault_that_another_may_have_caused_is_no_strike)
 
 TEST_MAIN(p27_contribution_that_raises_the_loss_too_far_is_rejected,
           p27_a_probe_is_its_committers_word_where_the_run_probes, without_options_all_are_used,
-          swm22_norms_are_held_against_their_median,
+          swm22_norms_are_compared_with_their_median,
           one_that_moves_nothing_is_rejected_where_most_move,
-          swm22_what_is_far_shorter_than_most_is_rejected, of_two_that_differ_in_length_one_is_used,
-          swm22_what_a_replica_has_been_counted_with_before_is_rejected,
-          where_all_repeat_themselves_all_are_used, swm22_directions_are_held_against_most_others,
+          swm22_an_update_far_shorter_than_most_is_rejected,
+          of_two_that_differ_in_length_one_is_used,
+          swm22_an_update_that_was_counted_before_is_rejected,
+          where_all_repeat_themselves_all_are_used, swm22_directions_are_compared_with_most_others,
           a_reference_is_of_those_that_are_left, two_that_disagree_are_both_used,
           at_least_one_contribution_is_used, of_equal_bytes_the_first_is_used,
           a_copy_that_was_scaled_is_found_by_its_direction,

@@ -47,7 +47,7 @@ TEST(p11_changed_heartbeat_restarts_the_patience)
     CHECK(silent(&w, "a", 155));
 }
 
-TEST(p11_the_patience_runs_from_our_own_first_sight_however_old_the_heartbeat)
+TEST(p11_patience_counts_from_the_first_look_at_a_heartbeat)
 {
     dl_watch w = fresh();
     see(&w, beat_of("a", 0, "written an hour ago"), 3600);
@@ -70,7 +70,7 @@ TEST(p11_a_first_heartbeat_ends_the_absence)
     CHECK(!silent(&w, "a", 130));
 }
 
-TEST(p9_a_life_that_has_ended_is_silent_at_once)
+TEST(p9_an_ended_generation_is_silent_at_once)
 {
     dl_watch w = fresh();
     dl_seen s = beat_of("a", 0, "1");
@@ -114,9 +114,9 @@ TEST(replica_beyond_a_full_table_is_never_silent)
 
 TEST_MAIN(p11_a_heartbeat_that_stays_the_same_for_patience_is_silent,
           p11_changed_heartbeat_restarts_the_patience,
-          p11_the_patience_runs_from_our_own_first_sight_however_old_the_heartbeat,
+          p11_patience_counts_from_the_first_look_at_a_heartbeat,
           p11_the_absence_of_a_heartbeat_is_watched_like_one,
-          p11_a_first_heartbeat_ends_the_absence, p9_a_life_that_has_ended_is_silent_at_once,
+          p11_a_first_heartbeat_ends_the_absence, p9_an_ended_generation_is_silent_at_once,
           p15_newest_generation_has_to_write_heartbeats,
           p11_other_replicas_heartbeats_say_nothing_of_this_one,
           replica_beyond_a_full_table_is_never_silent)

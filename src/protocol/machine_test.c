@@ -99,7 +99,7 @@ TEST(p2_the_learning_rate_of_the_first_entry_is_the_schedules)
 
 /* ---- contributing ----------------------------------------------------------------------- */
 
-TEST(p6_a_replica_that_sees_a_later_life_of_itself_stops)
+TEST(p6_a_replica_that_sees_a_later_generation_of_itself_stops)
 {
     world w;
     make_world(&w, 1);
@@ -110,7 +110,7 @@ TEST(p6_a_replica_that_sees_a_later_life_of_itself_stops)
     end_world(&w);
 }
 
-TEST(p15_a_former_lifes_contribution_counts_for_the_new_life)
+TEST(p15_a_contribution_of_a_former_generation_counts_for_the_new_one)
 {
     world w;
     make_world(&w, 1);
@@ -129,7 +129,7 @@ TEST(p15_a_former_lifes_contribution_counts_for_the_new_life)
 
 /* ---- collecting -------------------------------------------------------------------------- */
 
-TEST(p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts)
+TEST(p7_a_contribution_with_one_bad_read_is_read_again_and_counts)
 {
     world w;
     make_world(&w, 1);
@@ -546,7 +546,7 @@ TEST(p5_losing_the_race_with_the_same_members_costs_no_second_computation)
     end_world(&w);
 }
 
-TEST(p5_losing_the_race_with_other_members_computes_theirs)
+TEST(p5_losing_the_race_with_other_members_computes_the_winner_s_result)
 {
     world w;
     make_world(&w, 1);
@@ -771,9 +771,9 @@ TEST_MAIN(p9_claims_count_within_bounds_and_cuts_are_noted,
           p3_saved_training_from_another_base_is_not_sent,
           p4_saved_state_ahead_of_the_log_is_refused,
           p2_the_learning_rate_of_the_first_entry_is_the_schedules,
-          p6_a_replica_that_sees_a_later_life_of_itself_stops,
-          p15_a_former_lifes_contribution_counts_for_the_new_life,
-          p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts,
+          p6_a_replica_that_sees_a_later_generation_of_itself_stops,
+          p15_a_contribution_of_a_former_generation_counts_for_the_new_one,
+          p7_a_contribution_with_one_bad_read_is_read_again_and_counts,
           p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for,
           p9_a_contribution_from_outside_the_roster_counts,
           p9_unawaited_replica_announces_itself_before_it_trains,
@@ -798,7 +798,7 @@ TEST_MAIN(p9_claims_count_within_bounds_and_cuts_are_noted,
           p26_restarted_single_committer_takes_over,
           p5_complete_entry_is_created_without_a_look_at_the_log,
           p5_losing_the_race_with_the_same_members_costs_no_second_computation,
-          p5_losing_the_race_with_other_members_computes_theirs,
+          p5_losing_the_race_with_other_members_computes_the_winner_s_result,
           p5_losing_the_race_to_an_abort_is_an_abort,
           p20_replica_whose_contribution_was_counted_trains_on,
           p25_contribution_collected_after_its_listing_ends_no_replica,

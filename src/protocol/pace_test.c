@@ -78,7 +78,7 @@ static dl_adoption adopt(scene *s, uint64_t entry)
 
 /* ---- the usual sequence ----------------------------------------------------------------- */
 
-TEST(without_overlap_a_due_point_is_a_take_and_then_an_adoption_that_waits)
+TEST(without_overlap_a_due_point_is_a_capture_and_then_an_adoption_that_waits)
 {
     scene s;
     begin(&s, vanilla, "adopt");
@@ -141,7 +141,7 @@ TEST(alg_19_with_an_own_overlap_all_is_taken_as_ever_and_adopted_before)
     end(&s);
 }
 
-TEST(an_entry_that_is_decided_early_is_adopted_at_its_time_all_the_same)
+TEST(an_entry_that_is_decided_early_is_adopted_at_its_scheduled_step)
 {
     scene s;
     begin(&s, overlapped, "adopt");
@@ -330,7 +330,7 @@ TEST(an_entry_that_is_read_again_changes_nothing)
 
 /* ---- joining replicas -------------------------------------------------------------------- */
 
-TEST(p13_aligned_replica_adopts_what_is_in_flight_and_jumps_to_the_open_due_point)
+TEST(p13_aligned_replica_adopts_entries_in_flight_and_jumps_to_the_open_due_point)
 {
     scene s;
     begin(&s, overlapped, "adopt");
@@ -544,10 +544,10 @@ TEST(restart_takes_theta_everywhere_and_marks_entries_in_flight_gone)
     end(&s);
 }
 
-TEST_MAIN(without_overlap_a_due_point_is_a_take_and_then_an_adoption_that_waits,
+TEST_MAIN(without_overlap_a_due_point_is_a_capture_and_then_an_adoption_that_waits,
           with_overlap_training_continues_between_capture_and_adoption,
           alg_19_with_an_own_overlap_all_is_taken_as_ever_and_adopted_before,
-          an_entry_that_is_decided_early_is_adopted_at_its_time_all_the_same,
+          an_entry_that_is_decided_early_is_adopted_at_its_scheduled_step,
           at_one_position_a_take_comes_before_an_adoption,
           fragments_that_are_due_together_are_all_taken_before_one_is_adopted,
           last_due_point_ends_training_and_adopts_entries_in_flight,
@@ -556,7 +556,7 @@ TEST_MAIN(without_overlap_a_due_point_is_a_take_and_then_an_adoption_that_waits,
           p13_skipped_replica_with_keep_jumps_without_theta,
           p13_aborts_move_the_position_and_nothing_else,
           p13_entries_in_flight_are_adopted_before_a_jump,
-          p13_aligned_replica_adopts_what_is_in_flight_and_jumps_to_the_open_due_point,
+          p13_aligned_replica_adopts_entries_in_flight_and_jumps_to_the_open_due_point,
           p13_restart_forgets_the_due_point_to_jump_to,
           entry_that_counts_an_earlier_generation_causes_a_jump_with_keep_too,
           an_entry_that_is_read_again_changes_nothing,

@@ -171,7 +171,7 @@ TEST(phases_that_cannot_be_are_refused_by_name)
     CHECK_STATUS(DILOCO_EREFUSED, dl_schedule_of(&s, &c, 1));
 }
 
-TEST(torchft_fires_every_slice_and_tries_an_aborted_fragment_again)
+TEST(torchft_fires_every_slice_and_retries_an_aborted_fragment)
 {
     const dl_schedule s = of("6", "1", "torchft", 3);
     CHECK(dl_schedule_take(&s, 0) == 1 && dl_schedule_adopt(&s, 0) == 2);
@@ -181,7 +181,7 @@ TEST(torchft_fires_every_slice_and_tries_an_aborted_fragment_again)
     CHECK(dl_schedule_ahead(&s) == 1);
 }
 
-TEST(what_cannot_be_is_refused_by_name)
+TEST(impossible_schedules_are_refused_by_name)
 {
     CHECK_STATUS(DILOCO_EREFUSED, refused("server.diloco.overlap_steps", "12", "offset", 2));
     CHECK_OK(refused("server.diloco.overlap_steps", "11", "offset", 2));
@@ -198,5 +198,5 @@ TEST_MAIN(alg_19_an_own_overlap_moves_the_adoption_and_nothing_else,
           phases_of_several_fragments_keep_their_order,
           L_counts_the_due_points_of_the_densest_rounds, phases_that_cannot_be_are_refused_by_name,
           L_counts_the_due_points_within_tau,
-          torchft_fires_every_slice_and_tries_an_aborted_fragment_again,
-          what_cannot_be_is_refused_by_name)
+          torchft_fires_every_slice_and_retries_an_aborted_fragment,
+          impossible_schedules_are_refused_by_name)

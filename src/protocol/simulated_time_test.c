@@ -178,7 +178,7 @@ static double slowest(void)
     return most;
 }
 
-TEST(a_straggler_is_waited_for_under_wait_and_dropped_under_a_deadline)
+TEST(wait_keeps_a_straggler_and_a_deadline_drops_it)
 {
     size_t n;
     CHECK_OK(dl_entry_init(&owner, ASKED));
@@ -267,6 +267,6 @@ TEST_MAIN(clients_are_as_slow_as_their_distribution_says,
           the_same_key_draws_the_same_and_another_something_else,
           transfer_takes_the_slower_of_client_link_and_server_share,
           unavailable_client_is_skipped_and_another_is_drawn,
-          a_straggler_is_waited_for_under_wait_and_dropped_under_a_deadline,
+          wait_keeps_a_straggler_and_a_deadline_drops_it,
           round_closes_a_grace_after_the_first_answers, dropped_client_never_answers,
           round_without_available_clients_is_lost, endless_round_or_invalid_distribution_is_refused)

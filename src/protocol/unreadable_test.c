@@ -104,7 +104,7 @@ static void others_go_on(world *w, const char *second)
         w->digest[e] = w->digest[1];
 }
 
-TEST(p7_its_committer_alone_may_go_on_from_it_in_vain)
+TEST(p7_its_committer_alone_may_build_on_it_in_vain)
 {
     world w;
     begin(&w, false);
@@ -400,7 +400,7 @@ TEST_MAIN(p7_f_committers_may_be_malicious_up_to_a_minority,
           p7_an_entry_of_a_damaged_contribution_is_void_when_no_snapshot_does_without_it,
           p7_so_is_one_of_a_contribution_that_is_not_there,
           p7_a_contribution_that_can_be_read_again_voids_nothing,
-          p7_its_committer_alone_may_go_on_from_it_in_vain,
+          p7_its_committer_alone_may_build_on_it_in_vain,
           p7_entry_is_accepted_with_one_more_committer_and_needs_a_snapshot,
           p7_replica_with_a_damaged_entry_rejoins_after_it,
           p7_with_two_replicas_one_committer_that_continues_is_enough,

@@ -109,7 +109,7 @@ static void verifies_with_one_abort(const char *store)
     CHECK_INT(1, aborts);
 }
 
-TEST(fed_17_a_round_of_nobody_keeps_the_momentum_or_empties_it_as_plato_does)
+TEST(fed_17_a_round_without_clients_keeps_the_momentum_or_zeroes_it_as_plato_does)
 {
     static const double kept[] = {-1.33, -3.227, -3.227, -5.6343};
     static const double emptied[] = {-1.33, -3.227, -3.227, -4.557};
@@ -123,4 +123,4 @@ TEST(fed_17_a_round_of_nobody_keeps_the_momentum_or_empties_it_as_plato_does)
 }
 
 TEST_MAIN(clients_follow_the_worked_trace,
-          fed_17_a_round_of_nobody_keeps_the_momentum_or_empties_it_as_plato_does)
+          fed_17_a_round_without_clients_keeps_the_momentum_or_zeroes_it_as_plato_does)

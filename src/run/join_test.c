@@ -240,7 +240,7 @@ TEST(a_finished_run_is_joined_and_found_done)
 
 /* ---- processes that do not belong to the run -------------------------------------------- */
 
-TEST(another_run_in_the_same_store_is_refused_with_every_difference)
+TEST(another_run_in_the_same_store_is_refused_and_each_difference_is_named)
 {
     toy t = toy_of("r0", scratch_path("two-runs"));
     toy_set(&t, "run.state_dir", "none");
@@ -494,7 +494,7 @@ TEST(the_loser_of_a_race_for_a_name_notes_that_the_name_is_not_its_own)
     free(lost);
 }
 
-TEST(a_later_life_elsewhere_fences_the_one_before)
+TEST(a_later_generation_elsewhere_fences_the_earlier_one)
 {
     toy all[2];
     const char *store = scratch_path("fence");
@@ -542,7 +542,7 @@ TEST_MAIN(killed_replicas_started_again_end_in_the_same_bits,
           interrupted_exchange_continues_when_called_again,
           an_interrupted_exchange_can_be_closed_and_resumed,
           a_finished_run_is_joined_and_found_done,
-          another_run_in_the_same_store_is_refused_with_every_difference,
+          another_run_in_the_same_store_is_refused_and_each_difference_is_named,
           a_replica_of_another_model_is_refused,
           a_replica_of_another_format_or_series_is_refused_at_joining_by_a_sentence,
           a_damaged_run_json_and_a_damaged_first_state_are_refused_and_left_alone,
@@ -550,5 +550,5 @@ TEST_MAIN(killed_replicas_started_again_end_in_the_same_bits,
           replica_without_its_local_state_warns_that_moments_restart,
           a_second_process_of_the_same_replica_here_is_refused_by_the_lock,
           the_loser_of_a_race_for_a_name_notes_that_the_name_is_not_its_own,
-          a_later_life_elsewhere_fences_the_one_before,
+          a_later_generation_elsewhere_fences_the_earlier_one,
           later_generation_without_uploads_fences_at_a_heartbeat)

@@ -551,7 +551,7 @@ TEST(p27_repeated_contribution_is_rejected_with_allgather_and_sharded)
 }
 
 /* r2 is banned by its second entry, and the run ends while it is out. */
-TEST(p27_the_status_tells_who_is_out_until_when_and_why)
+TEST(p27_the_status_names_excluded_replicas_with_end_and_reason)
 {
     toy all[3];
     const char *store = scratch_path("banned");
@@ -690,6 +690,6 @@ TEST_MAIN(p27_a_rejected_member_counts_against_the_combiners_f,
           p27_measures_of_slices_give_verdicts_of_norms_and_directions,
           p27_the_bytes_of_another_are_rejected_where_slices_are_combined,
           p27_repeated_contribution_is_rejected_with_allgather_and_sharded,
-          p27_the_status_tells_who_is_out_until_when_and_why,
+          p27_the_status_names_excluded_replicas_with_end_and_reason,
           p27_a_probing_run_goes_where_the_loss_falls_and_verifies_without_measuring,
           p27_a_run_that_probes_takes_no_replica_that_cannot_and_gives_back_its_error)

@@ -81,7 +81,7 @@ TEST(the_first_creates_a_run_and_the_others_read_it)
     dl_store_close(store);
 }
 
-TEST(a_life_takes_the_next_generation_of_its_own_name)
+TEST(a_restart_takes_the_next_generation_of_its_name)
 {
     dl_config config;
     dl_runfile file;
@@ -258,7 +258,7 @@ TEST(addresses_of_run_peers_are_checked_before_a_run_is_made)
 
 TEST_MAIN(a_store_that_lets_two_creates_win_is_refused_before_anything_is_made,
           the_first_creates_a_run_and_the_others_read_it,
-          a_life_takes_the_next_generation_of_its_own_name,
+          a_restart_takes_the_next_generation_of_its_name,
           p6_one_of_two_simultaneous_claims_of_a_new_name_fails,
           local_state_is_beside_a_folder_and_needs_an_option_elsewhere,
           contributions_spool_to_disk_on_request_or_if_they_are_large, unknown_names_are_refused,

@@ -54,7 +54,7 @@ static double move_apart(toy *t, const diloco_run_info *now)
     return t->name[1] == '0' ? 1 : 2;
 }
 
-TEST(a_commit_says_what_a_hand_computes)
+TEST(a_commit_has_the_values_computed_by_hand)
 {
     toy all[2];
     toy_crew(all, 2, "mem://by-hand", "none");
@@ -300,7 +300,7 @@ TEST(lines_that_the_store_does_not_take_are_kept_for_the_next_time)
     dl_store_close(store);
 }
 
-TEST_MAIN(a_commit_says_what_a_hand_computes, recorded_bytes_are_those_on_the_wire,
+TEST_MAIN(a_commit_has_the_values_computed_by_hand, recorded_bytes_are_those_on_the_wire,
           the_store_holds_the_same_lines_as_the_sink,
           resumed_record_counts_steps_of_all_generations, every_event_has_the_names_of_the_design,
           lines_that_the_store_does_not_take_are_kept_for_the_next_time)

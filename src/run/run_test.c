@@ -185,7 +185,7 @@ static void check_with_malicious(const char *combiner, const char *store, double
     free(all[0].record);
 }
 
-TEST(swm21_one_liar_of_three_moves_the_mean_and_no_robust_rule)
+TEST(swm21_one_byzantine_member_of_three_moves_the_mean_and_no_robust_rule)
 {
     check_with_malicious("mean", "mem://mean", 2.0 * 998 / 3, 1e-3);
     check_with_malicious("median", "mem://median", -2, 1e-6);
@@ -258,7 +258,7 @@ TEST(a_sound_outer_learning_rate_is_not)
     free(all[0].record);
 }
 
-TEST(swm19_a_combiner_that_gives_way_says_so)
+TEST(swm19_a_fallback_to_another_combiner_is_reported)
 {
     toy all[2];
     toy_crew(all, 2, "mem://few", "none");
@@ -313,7 +313,7 @@ static double distance(size_t n_replicas, const char *entries, const char *store
     return sqrt(sum / TOY_N);
 }
 
-TEST(swm36_a_noisy_quadratic_comes_nearer_its_optimum_with_more_entries_and_more_replicas)
+TEST(swm36_a_noisy_quadratic_approaches_its_optimum_with_more_entries_and_replicas)
 {
     const double early = distance(1, "4", "mem://noisy1"), one = distance(1, "16", "mem://noisy2");
     const double soon = distance(8, "4", "mem://noisy3"), eight = distance(8, "16", "mem://noisy4");
@@ -535,7 +535,7 @@ TEST(only_trained_tensors_have_momentum_and_the_others_take_the_mean)
     diloco_free(bytes);
 }
 
-TEST(fed_42_all_floating_gives_momentum_to_buffers_too)
+TEST(fed_42_all_floating_gives_momentum_to_buffers)
 {
     zoo z[2];
     toy all[2];
@@ -577,7 +577,7 @@ static void tell_of_entry_1(toy *t, diloco_run *run, const char *line)
         atomic_store((atomic_bool *)t->user, true);
 }
 
-TEST(a_replica_that_comes_late_is_given_the_shared_model_and_takes_part)
+TEST(a_late_replica_reads_the_shared_model_and_contributes)
 {
     toy all[2];
     atomic_bool committed = false;
@@ -628,7 +628,7 @@ static double see(toy *t, const diloco_run_info *now)
     return toy_step(t, now);
 }
 
-TEST(p18_what_the_log_deals_is_trained_on_once_by_one_replica)
+TEST(p18_data_assigned_by_the_log_is_trained_on_once_by_one_replica)
 {
     toy all[2];
     stream by[2] = {{.n = 0}, {.n = 0}};
@@ -682,19 +682,19 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           schedule_free_trains_from_y_and_shows_x,
           one_replica_with_outer_sgd_of_lr_1_is_plain_training,
           outer_sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members,
-          swm21_one_liar_of_three_moves_the_mean_and_no_robust_rule,
+          swm21_one_byzantine_member_of_three_moves_the_mean_and_no_robust_rule,
           swm31_members_that_point_apart_are_named_once_with_their_data,
           swm30_an_absurd_outer_learning_rate_is_warned_about_with_the_members_norms,
-          a_sound_outer_learning_rate_is_not, swm19_a_combiner_that_gives_way_says_so,
-          swm36_a_noisy_quadratic_comes_nearer_its_optimum_with_more_entries_and_more_replicas,
+          a_sound_outer_learning_rate_is_not, swm19_a_fallback_to_another_combiner_is_reported,
+          swm36_a_noisy_quadratic_approaches_its_optimum_with_more_entries_and_replicas,
           two_replicas_of_different_data_agree_after_each_of_exactly_two_commits,
           h_of_1_with_gradients_and_outer_sgd_is_data_parallel_sgd,
           h_of_1_with_inner_and_outer_sgd_is_data_parallel_sgd,
           only_trained_tensors_have_momentum_and_the_others_take_the_mean,
-          fed_42_all_floating_gives_momentum_to_buffers_too,
+          fed_42_all_floating_gives_momentum_to_buffers,
           two_runs_of_three_replicas_each_live_in_one_process,
-          a_replica_that_comes_late_is_given_the_shared_model_and_takes_part,
+          a_late_replica_reads_the_shared_model_and_contributes,
           contributions_may_wait_on_disk_for_the_outer_step,
-          p18_what_the_log_deals_is_trained_on_once_by_one_replica,
+          p18_data_assigned_by_the_log_is_trained_on_once_by_one_replica,
           p18_a_step_of_other_samples_than_were_dealt_is_refused,
           members_of_one_step_each_are_not_reported_as_pointing_apart)

@@ -247,7 +247,7 @@ TEST(several_contributions_in_flight_follow_the_reference)
         check_shape(&(shape){"offset", "5", mixes[mix], "3", 3, NEVER, {0}});
 }
 
-TEST(alg_19_each_replica_adopts_at_its_own_delay_what_all_took_at_one_step)
+TEST(alg_19_each_replica_adopts_at_its_own_delay_a_capture_of_one_step)
 {
     for (int P = 1; P <= 3; P++)
         for (int mix = 0; mix < 3; mix++) {
@@ -374,7 +374,7 @@ static void check_abort(const char *schedule, const char *tau, int P)
 
 /* The reference tries the same fragment again with torchft's schedule, and a rotation later with
  * the other. Its movement continues and is sent then. */
-TEST(an_aborted_entry_leaves_replicas_where_they_are_and_its_fragment_comes_again)
+TEST(an_aborted_entry_moves_no_replica_and_its_fragment_is_exchanged_again)
 {
     check_abort("torchft", "0", 2);
     check_abort("torchft", "1", 2);
@@ -589,7 +589,7 @@ static void check_order(const char *record, int entry, int t, int tau)
     line_says(adopt, "\"taken_at\":", t, t + tau);
 }
 
-TEST(training_goes_on_while_bytes_move_and_the_record_shows_it)
+TEST(training_continues_while_bytes_move_and_the_record_shows_it)
 {
     static gated at[CREW];
     static trace traces[CREW];
@@ -645,12 +645,12 @@ TEST(each_exchange_moves_one_fragment_and_no_more)
 
 TEST_MAIN(the_offset_schedule_follows_the_paper_to_the_bit,
           several_contributions_in_flight_follow_the_reference,
-          alg_19_each_replica_adopts_at_its_own_delay_what_all_took_at_one_step,
+          alg_19_each_replica_adopts_at_its_own_delay_a_capture_of_one_step,
           the_torchft_schedule_follows_its_rule_to_the_bit_first_firing_included,
           one_fragment_without_overlap_is_vanilla_to_the_bit,
           error_feedback_changes_nothing_where_the_codec_is_exact,
-          an_aborted_entry_leaves_replicas_where_they_are_and_its_fragment_comes_again,
+          an_aborted_entry_moves_no_replica_and_its_fragment_is_exchanged_again,
           replicas_stopped_at_any_step_and_resumed_train_the_same_bits,
           a_replica_that_saves_before_each_step_trains_the_same_bits,
-          training_goes_on_while_bytes_move_and_the_record_shows_it,
+          training_continues_while_bytes_move_and_the_record_shows_it,
           each_exchange_moves_one_fragment_and_no_more)

@@ -490,7 +490,7 @@ TEST(any_other_failure_of_an_outer_optimizer_ends_the_step_with_it)
 /* ---- stop and resume --------------------------------------------------------------------- */
 
 /* LIB-13: stopped, saved and resumed, with the vector in the snapshot and the log. */
-TEST(lib_13_a_run_with_a_caller_s_outer_optimizer_goes_on_bitwise)
+TEST(lib_13_a_run_with_a_caller_s_outer_optimizer_resumes_to_the_bit)
 {
     calls c = {.n = 0};
     const diloco_user_outer outer = my_nesterov(&c);
@@ -664,7 +664,7 @@ TEST_MAIN(a_caller_s_outer_optimizer_that_is_nesterov_gives_the_bits_of_nesterov
           lib_10_a_run_calls_the_caller_s_outer_optimizer_once_per_committed_fragment,
           an_outer_optimizer_that_meets_a_number_gone_wrong_aborts_the_entry,
           any_other_failure_of_an_outer_optimizer_ends_the_step_with_it,
-          lib_13_a_run_with_a_caller_s_outer_optimizer_goes_on_bitwise,
+          lib_13_a_run_with_a_caller_s_outer_optimizer_resumes_to_the_bit,
           replica_without_a_part_of_the_run_is_refused_by_name, no_parts_at_all_are_refused,
           a_codec_that_writes_beyond_its_bound_ends_the_run_with_its_name,
           unknown_part_name_is_refused_at_open, parts_that_cannot_be_are_refused_by_name)

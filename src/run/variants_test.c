@@ -263,7 +263,7 @@ TEST(alg_12_synchronous_replicas_wait_for_the_slow_one)
     CHECK_INT(0, r.most_ahead); /* no replica begins a round before all have ended theirs */
 }
 
-TEST(alg_12_asynchronous_ones_do_not)
+TEST(alg_12_asynchronous_replicas_do_not_wait_for_the_slow_one)
 {
     race r = {.most_ahead = 0};
     members m = {.entries = 0};
@@ -414,7 +414,7 @@ TEST(alg_10_a_run_grows_from_1_replica_to_4_and_shrinks_to_1_again)
 
 /* ---- contributions that are dropped --------------------------------------------------------- */
 
-TEST(alg_11_what_is_dropped_is_drawn_by_seed_entry_and_replica)
+TEST(alg_11_drops_are_drawn_by_seed_entry_and_replica)
 {
     enum { N = 4000 };
     static dl_config config;
@@ -479,9 +479,10 @@ TEST_MAIN(tensors_without_elements_are_taken_and_change_nothing,
           alg_10_a_run_grows_from_1_replica_to_4_and_shrinks_to_1_again,
           alg_32_eager_replaces_a_replicas_own_stale_share_by_its_fresh_one,
           alg_33_a_slower_replica_takes_steps_in_proportion_to_its_speed,
-          alg_12_synchronous_replicas_wait_for_the_slow_one, alg_12_asynchronous_ones_do_not,
+          alg_12_synchronous_replicas_wait_for_the_slow_one,
+          alg_12_asynchronous_replicas_do_not_wait_for_the_slow_one,
           p20_stale_replica_continues_with_an_exchange_thread,
           p20_asynchronous_run_does_not_need_absent_replicas,
           p20_an_asynchronous_runs_outer_learning_rate_falls_over_all_of_its_entries,
-          alg_11_what_is_dropped_is_drawn_by_seed_entry_and_replica,
+          alg_11_drops_are_drawn_by_seed_entry_and_replica,
           alg_34_with_a_quorum_of_2_of_3_entries_commit_with_2_contributions)

@@ -95,7 +95,7 @@ static const char *left(scene *s, const char *prefix)
     return text;
 }
 
-TEST(what_is_older_than_the_second_newest_snapshot_goes)
+TEST(objects_older_than_the_second_newest_snapshot_are_removed)
 {
     scene *s = scene_make("mem://collect", "recent", "60");
     snapshot_at(s, 2);
@@ -119,7 +119,7 @@ TEST(retain_all_keeps_all)
     scene_end(s);
 }
 
-TEST(the_log_and_the_lives_never_go)
+TEST(the_log_and_the_generations_are_never_collected)
 {
     scene *s = scene_make("mem://log", "recent", "60");
     CHECK_OK(dl_store_create(s->store, "gen/r0.0000", &(dl_span){"g", 1}, 1, NULL, DL_NEVER));
@@ -134,7 +134,7 @@ TEST(the_log_and_the_lives_never_go)
     scene_end(s);
 }
 
-TEST(a_live_heartbeat_protects_its_entry_and_a_dead_one_not_for_ever)
+TEST(a_live_heartbeat_protects_its_entry_and_a_dead_one_only_for_a_time)
 {
     scene *s = scene_make("mem://hearts", "recent", "1");
     beat(s, "r8.0000", "{\"entry\":0}"); /* an earlier generation: fenced, protects nothing */
@@ -230,7 +230,7 @@ static void put_entry(scene *s, uint64_t entry, const char *counts, uint64_t bas
 }
 
 /* r0's contributions to bases below 3 have counted. r7's to base 1 has not, and still may. */
-TEST(p25_collection_keeps_only_what_an_asynchronous_entry_may_name)
+TEST(p25_collection_keeps_only_objects_that_an_asynchronous_entry_may_name)
 {
     scene *s = scene_make("mem://unnamed", "recent", "60");
     dl_key key;
@@ -365,13 +365,13 @@ TEST(verify_skips_a_snapshot_whose_contributions_were_deleted)
     dl_store_close(store);
 }
 
-TEST_MAIN(what_is_older_than_the_second_newest_snapshot_goes, retain_all_keeps_all,
+TEST_MAIN(objects_older_than_the_second_newest_snapshot_are_removed, retain_all_keeps_all,
           more_heartbeats_than_there_is_room_for_do_not_stop_collection,
-          the_log_and_the_lives_never_go,
-          a_live_heartbeat_protects_its_entry_and_a_dead_one_not_for_ever,
+          the_log_and_the_generations_are_never_collected,
+          a_live_heartbeat_protects_its_entry_and_a_dead_one_only_for_a_time,
           unreadable_live_heartbeat_protects_everything,
           a_damaged_snapshot_does_not_count_as_the_second,
-          p25_collection_keeps_only_what_an_asynchronous_entry_may_name,
+          p25_collection_keeps_only_objects_that_an_asynchronous_entry_may_name,
           p25_a_void_entrys_roster_lets_nothing_go_that_may_count,
           p25_confirmed_snapshot_is_not_read_back,
           p25_confirmed_snapshot_that_differs_from_its_manifest_is_found,

@@ -539,7 +539,7 @@ TEST(a_folder_that_cannot_be_made_is_an_error)
     dl_local_close(NULL);
 }
 
-TEST(a_copy_keeps_what_was_there_while_training_continues)
+TEST(a_copy_keeps_its_values_while_training_continues)
 {
     scene s;
     dl_pool *pool;
@@ -569,7 +569,7 @@ TEST(a_copy_keeps_what_was_there_while_training_continues)
     scene_end(&s);
 }
 
-TEST_MAIN(a_copy_keeps_what_was_there_while_training_continues, local_state_comes_back_to_the_bit,
+TEST_MAIN(a_copy_keeps_its_values_while_training_continues, local_state_comes_back_to_the_bit,
           a_later_save_replaces_an_earlier_one_and_survives_a_restart,
           saving_again_allocates_nothing, tensors_may_stay_as_they_are,
           a_replica_with_nothing_of_its_own_saves_its_facts,

@@ -213,7 +213,7 @@ TEST(a_snapshot_reads_back_with_its_control_state)
     scene_end(&s);
 }
 
-TEST(the_newest_at_most_before_is_taken_and_the_oldest_on_request)
+TEST(the_newest_snapshot_at_or_before_an_entry_is_chosen_or_the_oldest_on_request)
 {
     scene s;
     scene_begin(&s, "choice");
@@ -569,7 +569,7 @@ TEST(only_a_committers_snapshot_is_one_where_objects_are_signed)
 
 TEST_MAIN(only_a_committers_snapshot_is_one_where_objects_are_signed,
           a_snapshot_reads_back_with_its_control_state,
-          the_newest_at_most_before_is_taken_and_the_oldest_on_request,
+          the_newest_snapshot_at_or_before_an_entry_is_chosen_or_the_oldest_on_request,
           without_a_snapshot_the_run_begins_at_theta0, a_damaged_snapshot_is_skipped_with_a_warning,
           a_damaged_snapshot_of_another_than_the_committer_is_refused,
           a_truncated_or_missing_state_is_skipped, snapshot_without_its_manifest_does_not_count,

@@ -167,7 +167,7 @@ TEST(a_folder_at_a_key_takes_its_name_and_is_no_object)
 }
 
 /* A writer without a key left it there. A run keeps a folder under such a name. */
-TEST(what_is_in_the_way_of_a_folder_of_a_run_is_removed)
+TEST(an_object_in_place_of_a_folder_of_a_run_is_removed)
 {
     dl_store *store = begin();
     char outside[512];
@@ -199,7 +199,7 @@ TEST(what_is_in_the_way_of_a_folder_of_a_run_is_removed)
 }
 
 /* An empty log would look like the log of a run that has just begun. */
-TEST(what_is_in_the_way_of_the_log_is_an_error)
+TEST(an_object_in_place_of_the_log_is_an_error)
 {
     dl_store *store = begin();
     write_file(at("log"), "junk");
@@ -353,7 +353,7 @@ static void *create_one(void *key)
     return (void *)(uintptr_t)status;
 }
 
-TEST(a_wait_is_woken_by_what_happens_under_a_prefix)
+TEST(a_change_under_the_prefix_wakes_a_wait)
 {
     const char *prefixes[] = {"c/0000000001/", "log/"};
     static char keys[][40] = {"c/0000000001/r0.0" /* the folder is not there yet */,
@@ -588,10 +588,9 @@ TEST_MAIN(
     a_missing_root_is_made_with_its_parents_only_when_asked, a_root_that_is_no_folder_is_refused,
     a_reader_leaves_a_folder_as_it_is, foreign_files_are_not_listed, no_symbolic_link_is_followed,
     a_folder_at_a_key_takes_its_name_and_is_no_object,
-    what_is_in_the_way_of_a_folder_of_a_run_is_removed, what_is_in_the_way_of_the_log_is_an_error,
+    an_object_in_place_of_a_folder_of_a_run_is_removed, an_object_in_place_of_the_log_is_an_error,
     an_object_that_changes_while_it_is_read_is_refused, open_removes_old_leftovers_of_the_dead_only,
-    a_root_that_vanished_is_unreachable_and_works_again,
-    a_wait_is_woken_by_what_happens_under_a_prefix, a_full_disk_is_said_and_harms_nothing,
-    a_read_only_store_is_said_and_can_be_read, a_limit_on_file_sizes_is_said_and_harms_nothing,
-    of_eight_processes_that_create_a_name_one_wins,
+    a_root_that_vanished_is_unreachable_and_works_again, a_change_under_the_prefix_wakes_a_wait,
+    a_full_disk_is_said_and_harms_nothing, a_read_only_store_is_said_and_can_be_read,
+    a_limit_on_file_sizes_is_said_and_harms_nothing, of_eight_processes_that_create_a_name_one_wins,
     writers_killed_at_any_moment_leave_whole_objects_only)

@@ -34,7 +34,7 @@ TEST(each_name_of_a_run_is_an_object)
     }
 }
 
-TEST(what_is_above_a_name_of_a_run_is_a_folder)
+TEST(a_prefix_of_a_run_s_names_is_a_folder)
 {
     char above[128];
     for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
@@ -46,7 +46,7 @@ TEST(what_is_above_a_name_of_a_run_is_a_folder)
     }
 }
 
-TEST(what_is_below_a_name_of_a_run_is_wrong)
+TEST(a_key_below_a_name_of_a_run_is_invalid)
 {
     char below[128];
     for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
@@ -65,5 +65,5 @@ TEST(other_names_are_free)
     CHECK_INT(DL_KEY_FREE, dl_run_key_shape("st/run/client/0.x"));
 }
 
-TEST_MAIN(each_name_of_a_run_is_an_object, what_is_above_a_name_of_a_run_is_a_folder,
-          what_is_below_a_name_of_a_run_is_wrong, other_names_are_free)
+TEST_MAIN(each_name_of_a_run_is_an_object, a_prefix_of_a_run_s_names_is_a_folder,
+          a_key_below_a_name_of_a_run_is_invalid, other_names_are_free)

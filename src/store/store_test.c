@@ -89,7 +89,7 @@ TEST(names_that_decide_lie_in_the_coord_and_bytes_in_the_bulk)
     dl_store_close(coord);
 }
 
-TEST(bytes_that_nobody_announced_are_nobodys_until_their_writer_tries_again)
+TEST(unannounced_bytes_have_no_owner_until_their_writer_retries)
 {
     dl_store *s = open_any("mem://bulk" DL_STORE_WITH "mem://coord"),
              *bulk = open_any("mem://bulk");
@@ -111,7 +111,7 @@ TEST(bytes_that_nobody_announced_are_nobodys_until_their_writer_tries_again)
     dl_store_close(bulk);
 }
 
-TEST(what_is_no_announcement_hides_its_own_name_alone)
+TEST(an_invalid_announcement_hides_only_its_own_name)
 {
     dl_store *s = open_any("mem://bulk" DL_STORE_WITH "mem://coord"),
              *coord = open_any("mem://coord");
@@ -169,7 +169,7 @@ TEST(p26_an_unguarded_store_keeps_the_first_of_those_that_come_one_by_one)
 
 /* ---- urls */
 
-TEST(a_folder_may_be_called_what_layers_are_written_with)
+TEST(a_folder_may_have_the_name_of_a_layer_pattern)
 {
     const char *const names[] = {"ours with theirs", "kept unguarded"};
     for (int i = 0; i < 2; i++) {
@@ -184,7 +184,7 @@ TEST(a_folder_may_be_called_what_layers_are_written_with)
     }
 }
 
-TEST(the_server_that_a_url_names_is_told)
+TEST(the_server_of_a_url_is_reported)
 {
     static const char *const of[][2] = {
         {"http://host:1/run", "http://host:1"},
@@ -401,7 +401,7 @@ static int calls_until_a_look(dl_store *store, bool progress)
     return n;
 }
 
-TEST(a_back_off_goes_on_over_calls_that_end_before_it)
+TEST(a_back_off_outlasts_calls_that_end_before_it)
 {
     static const dl_store_kind paid = {.scheme = "paid",
                                        .size = 1,
@@ -571,12 +571,12 @@ static int own_tests(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_that_decide_lie_in_the_coord_and_bytes_in_the_bulk),
-        cmocka_unit_test(bytes_that_nobody_announced_are_nobodys_until_their_writer_tries_again),
-        cmocka_unit_test(what_is_no_announcement_hides_its_own_name_alone),
+        cmocka_unit_test(unannounced_bytes_have_no_owner_until_their_writer_retries),
+        cmocka_unit_test(an_invalid_announcement_hides_only_its_own_name),
         cmocka_unit_test(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy),
         cmocka_unit_test(p26_an_unguarded_store_keeps_the_first_of_those_that_come_one_by_one),
-        cmocka_unit_test(a_folder_may_be_called_what_layers_are_written_with),
-        cmocka_unit_test(the_server_that_a_url_names_is_told),
+        cmocka_unit_test(a_folder_may_have_the_name_of_a_layer_pattern),
+        cmocka_unit_test(the_server_of_a_url_is_reported),
         cmocka_unit_test(unknown_stores_are_refused_by_name_with_the_known_ones),
 #if !DL_CLOUD
         cmocka_unit_test(hugging_faces_hub_is_refused_by_name_with_the_way_out),
@@ -589,7 +589,7 @@ static int own_tests(int argc, char **argv)
         cmocka_unit_test(an_object_of_another_length_than_announced_is_refused),
         cmocka_unit_test(a_listing_out_of_order_or_place_is_refused),
         cmocka_unit_test(a_kind_without_wait_sleeps_and_can_be_aborted),
-        cmocka_unit_test(a_back_off_goes_on_over_calls_that_end_before_it),
+        cmocka_unit_test(a_back_off_outlasts_calls_that_end_before_it),
         cmocka_unit_test(the_probe_accepts_file_and_mem_and_cleans_up),
         cmocka_unit_test(
             a_store_may_recover_from_silence_and_want_of_space_and_a_folder_from_io_errors),

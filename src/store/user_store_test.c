@@ -39,7 +39,7 @@ static const store_row row_user = {"user", make_user, open_user, destroy_user, f
 
 /* ---- the known kinds, and their names */
 
-TEST(a_store_is_found_by_its_name_as_long_as_somebody_has_given_it)
+TEST(a_user_s_store_is_found_by_its_name_while_registered)
 {
     dl_store *store;
     const diloco_user_store s = user_store();
@@ -56,7 +56,7 @@ TEST(a_store_is_found_by_its_name_as_long_as_somebody_has_given_it)
     CHECK_STATUS(DILOCO_EREFUSED, dl_store_open(&store, "user://mine/a", true));
 }
 
-TEST(places_of_one_store_are_told_apart)
+TEST(addresses_within_one_store_are_distinguished)
 {
     dl_store *a, *b;
     const diloco_user_store s = user_store();
@@ -118,7 +118,7 @@ static diloco_status found_one(void *context, const char *key, size_t len)
     return dl_fail(DILOCO_ECLOSED, "seen enough");
 }
 
-TEST(what_a_store_says_wrongly_is_an_error_that_names_it)
+TEST(a_wrong_answer_of_a_store_is_an_error_that_names_it)
 {
     static const struct {
         const char *key;
@@ -166,7 +166,7 @@ static diloco_status count_found(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-TEST(a_store_that_does_not_hear_what_it_is_told_is_not_believed)
+TEST(a_store_that_ignores_its_arguments_is_refused)
 {
     diloco_user_store s = user_store();
     dl_store *store;
@@ -184,11 +184,11 @@ TEST(a_store_that_does_not_hear_what_it_is_told_is_not_believed)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_store_is_found_by_its_name_as_long_as_somebody_has_given_it),
-        cmocka_unit_test(places_of_one_store_are_told_apart),
+        cmocka_unit_test(a_user_s_store_is_found_by_its_name_while_registered),
+        cmocka_unit_test(addresses_within_one_store_are_distinguished),
         cmocka_unit_test(a_store_that_cannot_be_one_is_refused_by_name),
-        cmocka_unit_test(what_a_store_says_wrongly_is_an_error_that_names_it),
-        cmocka_unit_test(a_store_that_does_not_hear_what_it_is_told_is_not_believed),
+        cmocka_unit_test(a_wrong_answer_of_a_store_is_an_error_that_names_it),
+        cmocka_unit_test(a_store_that_ignores_its_arguments_is_refused),
     };
     if (argc > 1) return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
     return cmocka_run_group_tests(tests, NULL, NULL) + store_suite_run(&row_user);

@@ -90,7 +90,7 @@ TEST(sums_reach_beyond_the_range_of_f32)
     CHECK(dl_norm2(small, 1) > 0);
 }
 
-TEST(first_bad_finds_nans_infinities_and_what_is_too_large)
+TEST(first_bad_finds_nans_infinities_and_values_above_the_bound)
 {
     enum { N = DL_BLOCK + 77 };
     static float x[N];
@@ -137,5 +137,6 @@ TEST(the_leaf_hash_is_the_hash_of_base)
 
 TEST_MAIN(delta_is_before_minus_after, adopt_copies_at_0_does_nothing_at_1_and_mixes_between,
           adopt_copies_from_any_place_to_any_place_and_nothing_beside_it, sums_have_the_order_of_b3,
-          sums_reach_beyond_the_range_of_f32, first_bad_finds_nans_infinities_and_what_is_too_large,
+          sums_reach_beyond_the_range_of_f32,
+          first_bad_finds_nans_infinities_and_values_above_the_bound,
           the_leaf_hash_is_the_hash_of_base)

@@ -83,7 +83,7 @@ static void refused_one(diloco_tensor tensor, const char *why)
     refused(&tensor, 1, why);
 }
 
-TEST(what_is_not_a_tensor_is_refused)
+TEST(an_invalid_tensor_is_refused)
 {
     static char long_name[DILOCO_NAME_MAX + 2];
     memset(long_name, 'x', DILOCO_NAME_MAX + 1);
@@ -228,7 +228,7 @@ TEST(names_and_sizes_of_types_are_those_of_safetensors)
 
 TEST_MAIN(regions_are_laid_out_in_manifest_order_trained_first,
           all_floating_trains_every_f32_tensor, an_element_of_the_f32_array_is_found_in_its_tensor,
-          what_is_not_a_tensor_is_refused,
+          an_invalid_tensor_is_refused,
           tensors_of_one_name_or_of_too_many_elements_together_are_refused,
           the_digest_covers_names_types_shapes_roles_fragments_and_order,
           json_gives_the_same_manifest_back, json_of_a_stranger_is_refused_as_such,

@@ -40,7 +40,7 @@ static uint16_t narrowed(float x, const char *dtype)
     return (uint16_t)(out[0] | out[1] << 8);
 }
 
-TEST(values_are_what_ieee_754_says)
+TEST(values_follow_ieee_754)
 {
     CHECK(widened(0x3c00, "F16") == 1.0f && widened(0xc000, "F16") == -2.0f);
     CHECK(widened(0x0001, "F16") == 0x1p-24f && widened(0x03ff, "F16") == 1023 * 0x1p-24f);
@@ -60,7 +60,7 @@ static void check_between(const char *dtype, uint16_t largest)
     }
 }
 
-TEST(what_lies_between_goes_to_the_nearest_ties_to_even)
+TEST(values_between_two_round_to_the_nearest_ties_to_even)
 {
     check_between("F16", 0x7bff);
     check_between("BF16", 0x7f7f);
@@ -106,6 +106,6 @@ TEST(only_these_types_are_known)
     CHECK(!dl_width_known("F64") && !dl_width_known("I64") && !dl_width_known(""));
 }
 
-TEST_MAIN(every_value_of_two_bytes_comes_back, values_are_what_ieee_754_says,
-          what_lies_between_goes_to_the_nearest_ties_to_even, many_values_go_as_each_of_them_does,
+TEST_MAIN(every_value_of_two_bytes_comes_back, values_follow_ieee_754,
+          values_between_two_round_to_the_nearest_ties_to_even, many_values_go_as_each_of_them_does,
           only_these_types_are_known)

@@ -118,7 +118,7 @@ TEST(alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_paralle
     free(vanilla), free(parallel);
 }
 
-TEST(the_library_says_what_it_is)
+TEST(the_library_reports_its_version_and_options)
 {
     CHECK(strlen(diloco_version()) > 0);
     CHECK(strlen(diloco_isa()) > 0);
@@ -127,4 +127,5 @@ TEST(the_library_says_what_it_is)
 
 TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter, plan_counts_the_combiners_memory,
           alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_parallel,
-          plan_matches_the_memory_of_a_training_process, the_library_says_what_it_is)
+          plan_matches_the_memory_of_a_training_process,
+          the_library_reports_its_version_and_options)

@@ -58,7 +58,7 @@ TEST(alg_13_pruning_a_half_halves_the_payload_and_leaves_the_loss_within_1_perce
 
 /* Streaming DiLoCo (2501.18512) finds nothing measurable up to 5 steps; above that there is a
  * warning (checks_test.c). */
-TEST(alg_20_five_steps_of_overlap_cost_little)
+TEST(alg_20_five_steps_of_overlap_cost_little_loss)
 {
     static settings waits = {{"trainer.local_steps_per_round", "8"}, {NULL, NULL}};
     static settings overlaps = {{"trainer.local_steps_per_round", "8"},
@@ -107,7 +107,7 @@ TEST(alg_22_theta_and_momentum_stay_float32_where_contributions_have_four_bits)
     free(out.config);
 }
 
-TEST(alg_23_preset_streaming_sends_a_hundredth_of_what_a_step_by_step_exchange_would)
+TEST(alg_23_preset_streaming_sends_a_hundredth_of_an_exchange_at_every_step)
 {
     static settings papers = {{"trainer.local_steps_per_round", "100"},
                               {"trainer.rounds", "10"}, /* a snapshot is a share of it, not most */
@@ -120,6 +120,6 @@ TEST(alg_23_preset_streaming_sends_a_hundredth_of_what_a_step_by_step_exchange_w
 }
 
 TEST_MAIN(alg_13_pruning_a_half_halves_the_payload_and_leaves_the_loss_within_1_percent,
-          alg_20_five_steps_of_overlap_cost_little,
+          alg_20_five_steps_of_overlap_cost_little_loss,
           alg_22_theta_and_momentum_stay_float32_where_contributions_have_four_bits,
-          alg_23_preset_streaming_sends_a_hundredth_of_what_a_step_by_step_exchange_would)
+          alg_23_preset_streaming_sends_a_hundredth_of_an_exchange_at_every_step)

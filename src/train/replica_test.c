@@ -26,7 +26,7 @@ static diloco_status train(const dl_config *config, const char *name, fixture_re
 
 /* ---- two replicas */
 
-TEST(replicas_on_different_data_agree_after_every_entry_and_move)
+TEST(replicas_on_different_data_move_and_agree_after_every_entry)
 {
     fixture_record records[2] = {{0}};
     dl_config *config = two_replicas();
@@ -153,7 +153,7 @@ TEST(the_record_names_the_settings_that_were_given)
 
 /* A round of H steps sends the bytes of one all-reduce (architecture.md section 9), of a model of
  * realistic size: 70,000 parameters in float32. */
-TEST(swm33_a_round_sends_what_one_all_reduce_sends_and_at_most_a_twentieth_more)
+TEST(swm33_a_round_sends_the_bytes_of_one_all_reduce_and_at_most_a_twentieth_more)
 {
     fixture_record records[2] = {{0}};
     dl_config *config = two_replicas();
@@ -559,10 +559,10 @@ TEST(steps_without_a_finite_gradient_warn_and_after_a_hundred_in_a_row_fail)
     free(config);
 }
 
-TEST_MAIN(replicas_on_different_data_agree_after_every_entry_and_move,
+TEST_MAIN(replicas_on_different_data_move_and_agree_after_every_entry,
           each_due_entry_is_evaluated_by_one_replica_and_the_last_always,
           the_record_has_the_fields_of_the_design, the_record_names_the_settings_that_were_given,
-          swm33_a_round_sends_what_one_all_reduce_sends_and_at_most_a_twentieth_more,
+          swm33_a_round_sends_the_bytes_of_one_all_reduce_and_at_most_a_twentieth_more,
           p27_a_probe_measures_the_shared_model_and_leaves_the_replica_as_it_was,
           a_probe_without_held_out_data_is_refused, the_record_file_has_the_same_lines,
           a_record_that_cannot_be_opened_stops_before_training, warnings_stand_in_the_record,

@@ -58,7 +58,7 @@ static dl_config *created(const char *seed, const char *init_from)
     return config;
 }
 
-TEST(a_run_begins_from_anothers_first_state)
+TEST(a_run_starts_from_the_first_state_of_another)
 {
     dl_config *first = created("1", ""), *other = created("2", "");
     same_beginning(first, other, false);
@@ -69,7 +69,7 @@ TEST(a_run_begins_from_anothers_first_state)
 }
 
 /* The parameters, not the outer momentum that is beside them in the file. */
-TEST(a_run_begins_from_what_another_has_become)
+TEST(a_run_starts_from_the_last_state_of_another)
 {
     fixture_record record = {0};
     dl_config *first = fixture_config("diloco");
@@ -311,7 +311,7 @@ static dl_config *continued(const char *path)
     return continued_with(path, NULL);
 }
 
-TEST(fed_18_what_did_not_change_goes_on_with_its_momentum)
+TEST(fed_18_a_tensor_without_a_change_moves_by_its_momentum)
 {
     fixture_record record = {0};
     image end, begin;
@@ -570,7 +570,7 @@ TEST(fed_19_an_adapters_tensors_are_refused_and_a_name_that_only_resembles_one_i
 }
 
 TEST_MAIN(
-    fed_18_what_did_not_change_goes_on_with_its_momentum,
+    fed_18_a_tensor_without_a_change_moves_by_its_momentum,
     fed_18_only_the_momentum_of_a_tensor_that_changed_restarts_and_that_of_one_that_vanished_is_dropped,
     other_h_than_the_continued_runs_warns_with_matching_momentum,
     the_moments_of_an_adaptive_outer_optimizer_are_said_to_be_of_other_movements,
@@ -578,7 +578,7 @@ TEST_MAIN(
     a_folder_that_holds_no_run_is_named_as_such, a_file_of_which_nothing_fits_is_no_run_to_continue,
     an_outer_optimizer_that_counts_commits_cannot_be_continued,
     fed_19_an_adapters_tensors_are_refused_and_a_name_that_only_resembles_one_is_just_unknown,
-    a_run_begins_from_anothers_first_state, a_run_begins_from_what_another_has_become,
+    a_run_starts_from_the_first_state_of_another, a_run_starts_from_the_last_state_of_another,
     a_run_that_is_there_does_not_read_the_file, a_replica_that_is_the_first_reads_the_file_itself,
     a_file_that_is_not_the_models_is_refused_by_name, a_file_that_cannot_be_read_is_refused,
     values_that_are_not_finite_are_refused)

@@ -72,7 +72,7 @@ TEST(host_cannot_touch_memory_of_the_device)
     dl_backend_destroy(b);
 }
 
-TEST(memory_that_the_device_lacks_is_refused_and_the_backend_goes_on)
+TEST(an_allocation_beyond_the_device_is_refused_and_the_backend_continues)
 {
     dl_backend *b;
     void *x;
@@ -216,7 +216,7 @@ TEST(fault_of_any_call_is_reported_once_and_nothing_hangs)
 }
 
 TEST_MAIN(copies_keep_their_order_however_the_stream_works, host_cannot_touch_memory_of_the_device,
-          memory_that_the_device_lacks_is_refused_and_the_backend_goes_on,
+          an_allocation_beyond_the_device_is_refused_and_the_backend_continues,
           missing_driver_card_or_device_code_is_refused_by_name,
           kernel_that_is_right_runs_in_every_order, mistakes_of_kernels_are_found_and_named,
           missing_barrier_gives_other_results_in_another_order,

@@ -81,7 +81,7 @@ TEST(an_end_without_a_word_is_a_failure)
     CHECK_STR("r0: ended with code 7 and said nothing", diloco_error_text());
 }
 
-TEST(what_is_not_json_is_a_failure)
+TEST(output_that_is_not_json_is_a_failure)
 {
     CHECK_STATUS(DILOCO_EPROTO, run("echo nonsense >&4", 1, 0));
 }
@@ -182,7 +182,7 @@ TEST(the_second_interrupt_kills)
     CHECK_STR("0:ready;0:ready;", heard);
 }
 
-TEST(a_replica_asked_to_stop_by_somebody_else_stops_all)
+TEST(a_replica_that_gets_a_signal_stops_all)
 {
     CHECK_STATUS(DILOCO_EINTERRUPTED, run(EXIT(4), 1, 3));
     CHECK_STR("r0: why", diloco_error_text());
@@ -205,8 +205,8 @@ TEST(a_program_that_is_not_there_is_a_failure)
 
 TEST_MAIN(settings_and_events_reach_the_other_side, a_line_may_come_in_pieces,
           a_failure_stops_the_others_and_is_the_launchs, an_end_without_a_word_is_a_failure,
-          what_is_not_json_is_a_failure, a_killed_replica_is_started_again, restarts_are_counted,
+          output_that_is_not_json_is_a_failure, a_killed_replica_is_started_again,
+          restarts_are_counted,
           a_new_name_that_another_was_quicker_to_take_is_given_up_for_the_next,
           the_first_interrupt_asks_and_the_replicas_end_by_themselves, the_second_interrupt_kills,
-          a_replica_asked_to_stop_by_somebody_else_stops_all,
-          a_program_that_is_not_there_is_a_failure)
+          a_replica_that_gets_a_signal_stops_all, a_program_that_is_not_there_is_a_failure)

@@ -100,7 +100,7 @@ TEST(of_very_many_entries_not_every_one_is_a_line)
         "r0, -\n");
 }
 
-TEST(damage_is_told)
+TEST(damage_is_reported)
 {
     begin(false, false);
     say(0, "{\"event\":\"reject\",\"entry\":1,\"replica\":\"r7.0000\",\"reason\":\"its "
@@ -131,7 +131,7 @@ TEST(strange_events_change_nothing)
     end("");
 }
 
-TEST(the_summary_counts_this_life_only)
+TEST(the_summary_counts_this_process_only)
 {
     begin(false, false);
     say(0, "{\"event\":\"trainer\",\"step\":50}");
@@ -251,7 +251,7 @@ TEST(without_a_terminal_the_time_left_is_a_line_ever_more_rarely)
 }
 
 /* A round of whole epochs is one position of the run. */
-TEST(the_time_left_of_whole_epochs_is_told_in_rounds)
+TEST(the_time_left_of_whole_epochs_is_in_rounds)
 {
     begin(false, false);
     report.begun -= 11 * DL_SECOND;
@@ -265,7 +265,7 @@ static void look(void)
     dl_report_wait(&report, "runs/x", 1);
 }
 
-TEST(a_wait_of_all_replicas_here_is_told_ever_more_rarely)
+TEST(a_wait_of_all_local_replicas_is_reported_at_growing_intervals)
 {
     const char train[] = "{\"event\":\"progress\",\"phase\":\"train\"}",
                waits[] = "{\"event\":\"progress\",\"entry\":3,\"phase\":\"exchange\"}";
@@ -354,12 +354,12 @@ TEST(quiet_report_prints_no_warning)
 TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
           an_evaluation_that_comes_late_is_a_line_too_and_not_the_newest,
           a_warning_comes_once_and_information_only_when_asked_for,
-          of_very_many_entries_not_every_one_is_a_line, damage_is_told, quiet_is_quiet,
-          strange_events_change_nothing, the_summary_counts_this_life_only,
+          of_very_many_entries_not_every_one_is_a_line, damage_is_reported, quiet_is_quiet,
+          strange_events_change_nothing, the_summary_counts_this_process_only,
           the_summary_counts_all_that_was_moved_by_kind,
           traffic_that_lacks_the_exchange_is_not_shown, images_are_not_called_tokens,
           without_a_terminal_the_time_left_is_a_line_ever_more_rarely,
-          the_time_left_of_whole_epochs_is_told_in_rounds, a_live_line_has_all_that_fits,
-          a_wait_of_all_replicas_here_is_told_ever_more_rarely,
+          the_time_left_of_whole_epochs_is_in_rounds, a_live_line_has_all_that_fits,
+          a_wait_of_all_local_replicas_is_reported_at_growing_intervals,
           terminal_that_waits_names_the_missing_and_shows_no_time_left,
           suggested_commands_quote_the_store, quiet_report_prints_no_warning)

@@ -21,7 +21,7 @@ static void begin(void)
     dl_buf_init(&frame, 1 << 16);
 }
 
-TEST(a_frame_goes_up_over_the_last_one_and_clears_what_it_does_not_cover)
+TEST(a_frame_overwrites_the_last_one_and_clears_the_rest)
 {
     const char lines[2][DL_SCREEN_LINE] = {"one", "two"};
     begin();
@@ -32,7 +32,7 @@ TEST(a_frame_goes_up_over_the_last_one_and_clears_what_it_does_not_cover)
     dl_buf_deinit(&frame);
 }
 
-TEST(what_is_said_stays_above_the_frame_in_the_same_write)
+TEST(messages_stay_above_the_frame_in_the_same_write)
 {
     const char lines[1][DL_SCREEN_LINE] = {"live"};
     begin();
@@ -75,8 +75,8 @@ TEST(where_there_is_no_terminal_lines_are_only_printed)
     free(text);
 }
 
-TEST_MAIN(a_frame_goes_up_over_the_last_one_and_clears_what_it_does_not_cover,
-          what_is_said_stays_above_the_frame_in_the_same_write,
+TEST_MAIN(a_frame_overwrites_the_last_one_and_clears_the_rest,
+          messages_stay_above_the_frame_in_the_same_write,
           lines_are_cut_between_characters_one_column_before_the_edge,
           a_terminal_made_narrower_has_wrapped_the_old_lines,
           where_there_is_no_terminal_lines_are_only_printed)

@@ -50,7 +50,7 @@ static char *drawn(const char *store, int columns, int lines, bool utf8)
     return text;
 }
 
-TEST(a_finished_run_has_its_loss_its_replicas_and_who_counted)
+TEST(a_finished_run_has_its_loss_its_replicas_and_the_counted_ones)
 {
     const char *store = scratch_path("watch");
     train(store, 2, "5");
@@ -95,5 +95,5 @@ TEST(a_lost_replica_comes_first_and_is_named)
     CHECK(strstr(text, "\nr1        LOST"));
 }
 
-TEST_MAIN(a_finished_run_has_its_loss_its_replicas_and_who_counted,
+TEST_MAIN(a_finished_run_has_its_loss_its_replicas_and_the_counted_ones,
           replicas_that_do_not_fit_are_counted, a_lost_replica_comes_first_and_is_named)

@@ -83,7 +83,7 @@ TEST(the_defaults_are_the_values_of_preset_diloco)
     dl_buf_deinit(&a), dl_buf_deinit(&b);
 }
 
-TEST(unknown_names_are_told_with_line_column_and_the_nearest)
+TEST(unknown_names_are_reported_with_line_column_and_the_nearest)
 {
     check_refused("run.toml:3:1: there is no option trainer.bacth_size; did you mean "
                   "trainer.batch_size?",
@@ -135,7 +135,7 @@ TEST(flags_that_contradict_each_other_are_refused)
                   "--set run.local_replicas=2 --replicas 3");
 }
 
-TEST(replicas_is_what_runs_here_and_all_of_the_run_unless_that_is_given)
+TEST(replicas_is_the_local_number_and_the_default_of_the_whole_run)
 {
     CHECK_OK(load("", "--replicas 4"));
     CHECK_INT(4, config.replicas);
@@ -162,7 +162,7 @@ static void check_beside(const char *folder, const char *path)
     CHECK_STR(expected, path);
 }
 
-TEST(the_store_is_named_after_the_file_and_the_private_state_lies_beside_it)
+TEST(the_store_is_named_after_the_file_and_the_private_state_is_beside_it)
 {
     CHECK_OK(load("", ""));
     CHECK_STR("runs/run", config.store);
@@ -324,13 +324,13 @@ TEST(platos_words_are_understood_and_its_other_keys_taken_or_refused_by_name)
 TEST_MAIN(later_places_win_and_every_value_remembers_its_own,
           the_file_outranks_its_preset_and_a_flag_outranks_the_files_preset,
           the_defaults_are_the_values_of_preset_diloco,
-          unknown_names_are_told_with_line_column_and_the_nearest,
+          unknown_names_are_reported_with_line_column_and_the_nearest,
           values_out_of_range_or_of_another_type_are_refused_with_their_place,
           text_that_is_not_toml_is_refused_with_its_place, a_list_of_paths_becomes_one_text,
           an_option_and_its_alias_cannot_both_be_in_the_file,
           flags_that_contradict_each_other_are_refused,
-          replicas_is_what_runs_here_and_all_of_the_run_unless_that_is_given,
-          the_store_is_named_after_the_file_and_the_private_state_lies_beside_it,
+          replicas_is_the_local_number_and_the_default_of_the_whole_run,
+          the_store_is_named_after_the_file_and_the_private_state_is_beside_it,
           a_file_that_is_not_there_is_said_so, a_file_includes_another_beside_it_and_wins,
           presets_of_the_federated_family_leave_the_clients_trainer_as_it_is,
           server_type_and_clients_name_the_preset,

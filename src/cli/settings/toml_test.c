@@ -61,7 +61,7 @@ TEST(an_array_of_strings_is_joined_by_commas)
     check_reads("p=a,b c:4@1:1,1:5;q=:4@2:1,2:5;", "p = ['a', \"b c\"]\nq = []\n");
 }
 
-TEST(walking_stops_when_told)
+TEST(walking_stops_on_request)
 {
     seen all = {.stop_after = 1};
     dl_toml_error error;
@@ -110,5 +110,5 @@ TEST(broken_text_is_refused_with_its_place)
 
 TEST_MAIN(tables_and_dotted_keys_become_dotted_names_in_the_order_of_the_text,
           numbers_keep_their_type_and_read_back_to_equal_bits,
-          an_array_of_strings_is_joined_by_commas, walking_stops_when_told,
+          an_array_of_strings_is_joined_by_commas, walking_stops_on_request,
           other_types_are_refused_with_their_place, broken_text_is_refused_with_its_place)

@@ -49,7 +49,7 @@ TEST(arms_are_all_combinations_and_the_first_key_changes_slowest)
     }
 }
 
-TEST(a_trial_has_its_values_its_seed_and_what_was_set)
+TEST(a_trial_has_its_values_its_seed_and_the_given_settings)
 {
     CHECK_OK(read_line("--set-values lr=1e-3,0.002 --set-values preset=diloco,fedavg --seed 11 "
                        "--set trainer.batch_size=3"));
@@ -62,7 +62,7 @@ TEST(a_trial_has_its_values_its_seed_and_what_was_set)
     CHECK_INT(11, sweep.first_seed);
 }
 
-TEST(trials_take_equally_many_steps_where_h_differs)
+TEST(trials_of_different_h_take_the_same_number_of_steps)
 {
     CHECK_OK(read_line("--set-values sync_every=10,60"));
     CHECK_OK(dl_sweep_config(&config, &sweep, &args, 0, 7));
@@ -120,7 +120,7 @@ TEST(rounds_whose_length_is_in_epochs_have_no_equal_steps)
     CHECK_CONTAINS("trainer.epochs", diloco_error_text());
 }
 
-TEST(what_cannot_be_swept_is_refused)
+TEST(options_that_cannot_be_swept_are_refused)
 {
     refused("did you mean trainer.local_steps_per_round?", "--set-values sinc_every=1,2");
     refused("seeds are --seeds N", "--set-values run.seed=1,2");
@@ -157,8 +157,9 @@ TEST(too_many_values_are_refused)
 }
 
 TEST_MAIN(arms_are_all_combinations_and_the_first_key_changes_slowest,
-          a_trial_has_its_values_its_seed_and_what_was_set,
-          trials_take_equally_many_steps_where_h_differs, steps_that_h_does_not_divide_are_refused,
+          a_trial_has_its_values_its_seed_and_the_given_settings,
+          trials_of_different_h_take_the_same_number_of_steps,
+          steps_that_h_does_not_divide_are_refused,
           a_folder_is_named_for_its_values_in_plain_characters,
-          rounds_whose_length_is_in_epochs_have_no_equal_steps, what_cannot_be_swept_is_refused,
-          too_many_values_are_refused)
+          rounds_whose_length_is_in_epochs_have_no_equal_steps,
+          options_that_cannot_be_swept_are_refused, too_many_values_are_refused)

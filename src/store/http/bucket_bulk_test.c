@@ -23,7 +23,7 @@ TEST(a_pointer_has_its_fields_where_the_documentation_says)
     CHECK_BYTES(pointer.id, back.id, DL_POINTER_ID);
 }
 
-TEST(what_differs_in_one_byte_is_no_pointer)
+TEST(bytes_that_differ_in_one_byte_are_no_pointer)
 {
     dl_pointer pointer = {.len = 5}, back;
     unsigned char bytes[DL_POINTER_BYTES];
@@ -94,7 +94,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-TEST(parts_go_first_and_a_pointer_publishes_them)
+TEST(parts_are_uploaded_first_and_a_pointer_publishes_them)
 {
     static const char *const answers[] = {OPENED, NONE, BEGUN, PART, PART, PART, COMPLETE, OK};
     CHECK_OK(create_big(answers, 8));
@@ -208,7 +208,7 @@ TEST(a_listing_shows_no_half_of_a_pointer)
 }
 
 /* Parts of 5 MiB to 5 GiB, 10,000 at most; one PUT takes 5 GiB at most. */
-TEST(sto_12_what_is_long_goes_in_parts_within_the_limits_of_s3)
+TEST(sto_12_a_long_object_is_uploaded_in_parts_within_the_limits_of_s3)
 {
     static const size_t lengths[] = {(16 << 20) + 1, 2000000000, 4000000000, (size_t)5 << 40};
     const dl_bucket b = {.part_bytes = 8 << 20};
@@ -224,7 +224,7 @@ TEST(sto_12_what_is_long_goes_in_parts_within_the_limits_of_s3)
     }
 }
 
-TEST(a_completion_that_says_200_and_means_an_error_is_read)
+TEST(an_error_inside_a_200_completion_is_read)
 {
     static const char *const answers[] = {OPENED,
                                           NONE,
@@ -267,7 +267,7 @@ TEST(a_part_that_fails_ends_the_upload_and_aborts_it)
     CHECK_INT(6, server.n_requests);
 }
 
-TEST(who_loses_the_race_removes_what_it_uploaded)
+TEST(the_loser_of_a_race_removes_its_upload)
 {
     static const char *const answers[] = {
         OPENED,
@@ -288,7 +288,7 @@ TEST(who_loses_the_race_removes_what_it_uploaded)
 
 /* ---- leftovers */
 
-TEST(what_nobody_published_in_a_day_is_removed_at_an_open)
+TEST(an_open_removes_uploads_that_no_replica_published_for_a_day)
 {
     static const char day[] = "Date: Tue, 03 Jan 2040 00:00:00 GMT\r\n";
     static const char uploads[] =
@@ -331,18 +331,18 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pointer_has_its_fields_where_the_documentation_says),
-        cmocka_unit_test(what_differs_in_one_byte_is_no_pointer),
-        ONE(parts_go_first_and_a_pointer_publishes_them),
+        cmocka_unit_test(bytes_that_differ_in_one_byte_are_no_pointer),
+        ONE(parts_are_uploaded_first_and_a_pointer_publishes_them),
         ONE(parts_that_did_not_arrive_before_credentials_expired_are_sent_with_new_ones),
         ONE(where_halves_show_everything_that_is_created_is_published_by_a_pointer),
         ONE(half_a_pointer_is_nothing_yet),
         ONE(a_listing_shows_no_half_of_a_pointer),
-        cmocka_unit_test(sto_12_what_is_long_goes_in_parts_within_the_limits_of_s3),
-        ONE(a_completion_that_says_200_and_means_an_error_is_read),
+        cmocka_unit_test(sto_12_a_long_object_is_uploaded_in_parts_within_the_limits_of_s3),
+        ONE(an_error_inside_a_200_completion_is_read),
         ONE(a_completion_whose_answer_was_lost_is_seen_by_its_object),
         ONE(a_part_that_fails_ends_the_upload_and_aborts_it),
-        ONE(who_loses_the_race_removes_what_it_uploaded),
-        ONE(what_nobody_published_in_a_day_is_removed_at_an_open),
+        ONE(the_loser_of_a_race_removes_its_upload),
+        ONE(an_open_removes_uploads_that_no_replica_published_for_a_day),
     };
     return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -99,7 +99,7 @@ TEST(a_create_is_one_signed_conditional_put)
     CHECK(!strstr(put, "very/secret"));
 }
 
-TEST(p8_what_the_store_tells_of_what_arrived_is_held_against_what_was_sent)
+TEST(p8_the_received_digest_is_compared_with_the_sent_bytes)
 {
     static const struct {
         const char *headers;
@@ -167,7 +167,7 @@ TEST(taken_is_412_and_also_the_304_of_old_servers)
     CHECK(taken);
 }
 
-TEST(a_conflict_and_a_slow_down_are_tried_again)
+TEST(a_conflict_and_a_slow_down_are_retried)
 {
     bool taken;
     will_answer("409 Conflict", "", ERROR("ConditionalRequestConflict"));
@@ -228,7 +228,7 @@ TEST(refusals_are_worded_by_name)
 
 /* ---- clock and credentials */
 
-TEST(a_wrong_clock_is_corrected_by_the_stores)
+TEST(the_store_s_clock_corrects_a_wrong_one)
 {
     bool taken;
     will_answer("403 Forbidden", "Date: Tue, 01 Jan 2030 00:00:00 GMT\r\n",
@@ -320,7 +320,7 @@ static diloco_status note_key(void *context, const char *key, size_t len)
     return dl_buf_addf(context, "%s %zu,", key, len);
 }
 
-TEST(a_listing_goes_on_behind_its_last_key_and_shows_only_ours)
+TEST(a_listing_continues_after_its_last_key_and_shows_only_our_keys)
 {
     dl_buf keys;
     will_answer("200 OK", "",
@@ -368,7 +368,7 @@ TEST(a_foreign_key_with_a_control_character_does_not_end_a_listing)
     dl_store_close(store);
 }
 
-TEST(a_listing_that_lies_is_refused)
+TEST(a_forged_listing_is_refused)
 {
     static const char *const bodies[] = {
         LIST_HEAD "<IsTruncated>true</IsTruncated></ListBucketResult>", /* after no key */
@@ -461,20 +461,20 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         ONE(a_create_is_one_signed_conditional_put),
-        ONE(p8_what_the_store_tells_of_what_arrived_is_held_against_what_was_sent),
+        ONE(p8_the_received_digest_is_compared_with_the_sent_bytes),
         ONE(the_bucket_is_in_the_path_or_in_the_host),
         ONE(taken_is_412_and_also_the_304_of_old_servers),
-        ONE(a_conflict_and_a_slow_down_are_tried_again),
+        ONE(a_conflict_and_a_slow_down_are_retried),
         ONE(a_put_that_was_cut_is_tried_again_and_its_own_bytes_are_success),
         ONE(refusals_are_worded_by_name),
-        ONE(a_wrong_clock_is_corrected_by_the_stores),
+        ONE(the_store_s_clock_corrects_a_wrong_one),
         ONE(expired_credentials_are_read_again),
         ONE(credentials_that_stay_expired_are_named),
         ONE(trouble_that_passes_is_tried_again_under_any_number),
         ONE(credentials_do_until_they_expire_while_their_endpoint_fails),
-        ONE(a_listing_goes_on_behind_its_last_key_and_shows_only_ours),
+        ONE(a_listing_continues_after_its_last_key_and_shows_only_our_keys),
         ONE(a_foreign_key_with_a_control_character_does_not_end_a_listing),
-        ONE(a_listing_that_lies_is_refused),
+        ONE(a_forged_listing_is_refused),
         ONE(p26_a_store_that_refuses_conditions_is_written_without),
         ONE(urls_that_cannot_be_are_refused_before_any_request),
     };

@@ -32,7 +32,7 @@ TEST(events_come_whole_from_any_pieces)
         CHECK_STR("open|run/ |c/1/r0.0 |bare lost| ", read_all(text, piece));
 }
 
-TEST(what_is_no_event_is_passed_over)
+TEST(lines_that_are_no_event_are_skipped)
 {
     CHECK_STR("", read_all("data: not ended\n", 3));
     CHECK_STR("", read_all("event: without data\n\n", 3));
@@ -51,5 +51,5 @@ TEST(a_line_that_is_too_long_loses_its_event_alone)
     CHECK_STR("|first |last ", read_all(text, 100));
 }
 
-TEST_MAIN(events_come_whole_from_any_pieces, what_is_no_event_is_passed_over,
+TEST_MAIN(events_come_whole_from_any_pieces, lines_that_are_no_event_are_skipped,
           a_line_that_is_too_long_loses_its_event_alone)

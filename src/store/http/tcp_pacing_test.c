@@ -63,7 +63,7 @@ TEST(one_slow_moment_does_not_count_beside_the_average)
     CHECK_NEAR(0.85e6, cap_of(line), 1);
 }
 
-TEST(what_is_not_known_changes_nothing)
+TEST(unknown_pacing_changes_nothing)
 {
     dl_line line = with_queue(900 * MS, 3e6);
     line.waits = true;
@@ -80,4 +80,4 @@ TEST(what_is_not_known_changes_nothing)
 TEST_MAIN(a_line_with_a_short_queue_sends_as_it_likes,
           behind_a_long_queue_it_sends_less_than_arrives,
           the_shorter_the_queue_the_sooner_it_is_let_go, no_queue_brings_it_below_half_its_average,
-          one_slow_moment_does_not_count_beside_the_average, what_is_not_known_changes_nothing)
+          one_slow_moment_does_not_count_beside_the_average, unknown_pacing_changes_nothing)

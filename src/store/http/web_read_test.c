@@ -71,7 +71,7 @@ static diloco_status read_script(reader *r, http_script *server, size_t width)
     "HTTP/1.1 206 Partial\r\nETag: \"v1\"\r\nContent-Range: bytes " range                          \
     "\r\nContent-Length: " length "\r\n\r\n" bytes
 
-TEST(an_object_comes_in_ranges_of_the_one_first_seen)
+TEST(ranges_of_an_object_are_of_the_version_first_seen)
 {
     SCRIPT(PART("0-3/10", "4", "0123"), PART("4-7/10", "4", "4567"), PART("8-9/10", "2", "89"));
     CHECK_OK(read_script(&r, &server, 1));
@@ -108,7 +108,7 @@ TEST(an_empty_object_has_no_range)
     script_stop(&server);
 }
 
-TEST(a_range_of_an_object_that_is_still_empty_is_none)
+TEST(a_range_of_an_empty_object_is_empty)
 {
     SCRIPT(PART("0-0/0", "1", "0"), "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n012");
     CHECK_OK(read_script(&r, &server, 4));
@@ -127,7 +127,7 @@ TEST(a_server_without_ranges_sends_all_at_once)
     script_stop(&server);
 }
 
-TEST(a_range_that_breaks_off_goes_on_where_it_was)
+TEST(a_broken_range_resumes_where_it_stopped)
 {
     SCRIPT(PART("0-3/10", "4", "0123"), "!" PART("4-7/10", "4", "45"), PART("6-7/10", "2", "67"),
            PART("8-9/10", "2", "89"));
@@ -137,7 +137,7 @@ TEST(a_range_that_breaks_off_goes_on_where_it_was)
     script_stop(&server);
 }
 
-TEST(two_objects_never_mix)
+TEST(parts_of_two_objects_never_mix)
 {
     static const char *const second[] = {
         "HTTP/1.1 412 Changed\r\nContent-Length: 0\r\n\r\n",
@@ -277,8 +277,8 @@ TEST(ranges_in_any_order_are_one_stream)
     close(listener);
 }
 
-TEST_MAIN(an_object_comes_in_ranges_of_the_one_first_seen, a_small_object_is_one_request,
-          an_empty_object_has_no_range, a_range_of_an_object_that_is_still_empty_is_none,
-          a_server_without_ranges_sends_all_at_once, a_range_that_breaks_off_goes_on_where_it_was,
-          two_objects_never_mix, a_refusal_is_the_sources_to_word,
+TEST_MAIN(ranges_of_an_object_are_of_the_version_first_seen, a_small_object_is_one_request,
+          an_empty_object_has_no_range, a_range_of_an_empty_object_is_empty,
+          a_server_without_ranges_sends_all_at_once, a_broken_range_resumes_where_it_stopped,
+          parts_of_two_objects_never_mix, a_refusal_is_the_sources_to_word,
           ranges_in_any_order_are_one_stream)

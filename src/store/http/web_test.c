@@ -98,7 +98,7 @@ TEST(a_request_arrives_as_it_was_asked_and_the_answer_comes_back)
     script_stop(&server);
 }
 
-TEST(a_header_that_says_nothing_is_none)
+TEST(an_empty_header_is_absent)
 {
     SCRIPT(server, "HTTP/1.1 200 OK\r\nETag:\r\nContent-Length: 0\r\n\r\n",
            "HTTP/1.1 200 OK\r\nETag:  \r\nContent-Length: 0\r\n\r\n");
@@ -110,7 +110,7 @@ TEST(a_header_that_says_nothing_is_none)
     script_stop(&server);
 }
 
-TEST(what_is_sent_is_what_was_prepared)
+TEST(sent_bytes_equal_the_prepared_bytes)
 {
     SCRIPT(server, EMPTY("200 OK"), EMPTY("200 OK"), EMPTY("200 OK"));
     asked put = {.method = "PUT", .path = "/b/k?x=1", .header = "v 1", .body = "the body"};
@@ -138,7 +138,7 @@ TEST(a_header_with_a_line_break_is_refused)
     script_stop(&server);
 }
 
-TEST(an_answer_that_is_not_2xx_says_what_the_server_said)
+TEST(an_error_outside_2xx_has_the_text_of_the_server)
 {
     static const struct {
         const char *answer;
@@ -183,7 +183,7 @@ TEST(an_answer_that_is_longer_than_its_maximum_is_refused)
     script_stop(&server);
 }
 
-TEST(what_does_not_speak_http_is_refused)
+TEST(a_server_that_does_not_speak_http_is_refused)
 {
     SCRIPT(server, "!SSH-2.0-OpenSSH_9.2\r\n");
     asked a = {.method = "GET", .path = "/"};
@@ -194,7 +194,7 @@ TEST(what_does_not_speak_http_is_refused)
 
 /* ---- trying again */
 
-TEST(passing_troubles_are_tried_again)
+TEST(transient_errors_are_retried)
 {
     SCRIPT(server, EMPTY("503 Slow"), "!", OK_BODY("good", "4"));
     asked a = {.method = "PUT", .path = "/", .body = "once more"};
@@ -245,7 +245,7 @@ TEST(finish_may_ask_for_another_try)
     script_stop(&server);
 }
 
-TEST(what_finish_never_likes_is_unreachable_in_the_end)
+TEST(an_answer_that_finish_always_refuses_is_unreachable_in_the_end)
 {
     SCRIPT(server, OK_BODY("", "0"), OK_BODY("", "0"), OK_BODY("", "0"));
     asked a = {.method = "POST", .path = "/", .again = 99};
@@ -315,7 +315,7 @@ TEST(a_sink_with_begin_wants_a_length)
     script_stop(&server);
 }
 
-TEST(a_broken_body_is_resumed_only_by_who_can)
+TEST(only_a_caller_that_can_resume_a_broken_body_does)
 {
     SCRIPT(server, "!" OK_BODY("01234", "10"), "!" OK_BODY("01234", "10"), OK_BODY("56789", "5"));
     listener l = {0};
@@ -489,7 +489,7 @@ TEST(a_batch_of_nothing_is_done)
     dl_web_destroy(NULL);
 }
 
-TEST(escaping_leaves_what_urls_may_hold)
+TEST(escaping_keeps_characters_that_urls_allow)
 {
     dl_buf out;
     dl_buf_init(&out, 100);
@@ -501,18 +501,18 @@ TEST(escaping_leaves_what_urls_may_hold)
     dl_buf_deinit(&out);
 }
 
-TEST_MAIN(a_request_arrives_as_it_was_asked_and_the_answer_comes_back,
-          a_header_that_says_nothing_is_none, what_is_sent_is_what_was_prepared,
-          a_header_with_a_line_break_is_refused,
-          an_answer_that_is_not_2xx_says_what_the_server_said,
-          an_answer_that_is_longer_than_its_maximum_is_refused, what_does_not_speak_http_is_refused,
-          passing_troubles_are_tried_again, after_some_tries_the_server_counts_as_unreachable,
-          who_is_not_there_is_unreachable, finish_may_ask_for_another_try,
-          what_finish_never_likes_is_unreachable_in_the_end,
+TEST_MAIN(a_request_arrives_as_it_was_asked_and_the_answer_comes_back, an_empty_header_is_absent,
+          sent_bytes_equal_the_prepared_bytes, a_header_with_a_line_break_is_refused,
+          an_error_outside_2xx_has_the_text_of_the_server,
+          an_answer_that_is_longer_than_its_maximum_is_refused,
+          a_server_that_does_not_speak_http_is_refused, transient_errors_are_retried,
+          after_some_tries_the_server_counts_as_unreachable, who_is_not_there_is_unreachable,
+          finish_may_ask_for_another_try,
+          an_answer_that_finish_always_refuses_is_unreachable_in_the_end,
           a_sink_hears_the_length_and_then_the_bytes, a_sink_can_stop_the_answer,
-          a_sink_with_begin_wants_a_length, a_broken_body_is_resumed_only_by_who_can,
+          a_sink_with_begin_wants_a_length, only_a_caller_that_can_resume_a_broken_body_does,
           a_server_that_does_not_answer_ends_at_until, abort_ends_a_request,
           a_batch_runs_all_over_few_connections_and_never_too_far_ahead,
           counted_bytes_are_those_of_the_connection_with_each_head_and_body_once,
           the_first_failure_ends_a_batch, a_batch_of_nothing_is_done,
-          escaping_leaves_what_urls_may_hold)
+          escaping_keeps_characters_that_urls_allow)

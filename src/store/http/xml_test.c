@@ -35,7 +35,7 @@ TEST(elements_end_with_their_path_and_text)
     check_walk("A=1;=;", NULL, "<s3:R xmlns:s3=\"u\"><s3:A i=\"2\">1</s3:A></s3:R>");
 }
 
-TEST(what_is_no_such_document_is_refused)
+TEST(another_document_is_refused)
 {
     check_refused("not <R>", "R", "<Error><Code>x</Code></Error>");
     check_refused("no XML", NULL, "");
@@ -70,5 +70,5 @@ TEST(the_caller_can_end_the_walk)
     CHECK_STR("enough", diloco_error_text());
 }
 
-TEST_MAIN(elements_end_with_their_path_and_text, what_is_no_such_document_is_refused,
+TEST_MAIN(elements_end_with_their_path_and_text, another_document_is_refused,
           depth_and_texts_have_limits, the_caller_can_end_the_walk)
