@@ -1,4 +1,8 @@
-/* address.c - from an address to a listening socket. */
+/* address.c - from an address to a listening socket.
+ *
+ * The hub refuses to listen beyond this machine without TLS. So the name is resolved first, and
+ * no socket is bound before all its addresses were found to be allowed. Begin reading at
+ * dl_address_listen. */
 #include "hub/address.h"
 
 #include "store/http/tcp_pacing.h"
@@ -12,6 +16,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* Return true for 127.0.0.0/8 and ::1. "::ffff:127.0.0.1" does not count; the caller then asks
+ * for TLS, which is the safe side. */
 static bool is_loopback(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET) {
@@ -22,6 +28,8 @@ static bool is_loopback(const struct sockaddr *address)
     return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
 }
 
+/* Return a socket that is bound to `a`, listens and does not block, or -1 with errno set. Pacing
+ * is set on the listening socket because accepted connections inherit it. */
 static int open_socket(const struct addrinfo *a)
 {
     int on = 1, off = 0;
@@ -32,6 +40,7 @@ static int open_socket(const struct addrinfo *a)
         dl_line_unpace(fd);
     else
         dl_line_pace(fd);
+    /* One IPv6 socket for "::" serves IPv4 clients too, whatever the system's default is. */
     if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
     int error = errno;
@@ -40,6 +49,8 @@ static int open_socket(const struct addrinfo *a)
     return -1;
 }
 
+/* Replace port 0 by the number that the system chose. The port stays as it is where the socket
+ * cannot be asked. */
 static void read_port(int fd, dl_address *address)
 {
     struct sockaddr_storage bound;
@@ -51,7 +62,8 @@ static void read_port(int fd, dl_address *address)
     snprintf(address->port, sizeof address->port, "%u", port);
 }
 
-/* All addresses of a name are this machine's? */
+/* Return true if every address of the name is this machine's. One other address is enough to
+ * reach the hub from outside. */
 static bool all_loopback(const struct addrinfo *all)
 {
     for (const struct addrinfo *a = all; a; a = a->ai_next)
@@ -59,6 +71,8 @@ static bool all_loopback(const struct addrinfo *all)
     return true;
 }
 
+/* Bind the first address of `host` that can be bound. Returns DILOCO_EREFUSED if the host can be
+ * reached from other machines and `anywhere` is false. Nothing is bound then. */
 static diloco_status listen_on(int *fd, const char *host, const char *port, bool *loopback,
                                bool anywhere)
 {

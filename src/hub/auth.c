@@ -1,4 +1,8 @@
-/* auth.c - see auth.h. */
+/* auth.c - see auth.h.
+ *
+ * Each file is read by dl_file_each_line, which calls add_token, add_key or add_member for a
+ * line. Its error names the file and the line's number. The text of a line is a secret and is in
+ * no message. */
 #include "hub/auth.h"
 
 #include "base/file.h"
@@ -9,6 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
+/* Bounds of the files: bytes of one, members in one, characters of a token. */
 enum { FILE_MAX = 1 << 20, MEMBERS_MAX = 4096, TOKEN_MIN = 16, TOKEN_MAX = 256 };
 
 /* Printable ASCII without spaces. */
@@ -19,6 +24,8 @@ static bool is_word(const char *text, size_t len)
     return len > 0;
 }
 
+/* Keep the SHA-256 of the token only, so a dump of the memory does not show it. The shortest
+ * length keeps tokens from being guessed. */
 static diloco_status add_token(void *context, const char *line, size_t len)
 {
     dl_auth *auth = context;
@@ -38,6 +45,8 @@ diloco_status dl_auth_add_token(dl_auth *auth, const char *token)
     return add_token(auth, token, strlen(token));
 }
 
+/* Split "ACCESS SECRET" at the first blank. '/' is refused in ACCESS because it separates the
+ * parts of a signature's scope (s3_claim.c). */
 static diloco_status add_key(void *context, const char *line, size_t len)
 {
     dl_auth *auth = context;
@@ -60,6 +69,7 @@ static diloco_status add_key(void *context, const char *line, size_t len)
     return DILOCO_OK;
 }
 
+/* The key is the last word of the line. A name before it is for people; access is by key alone. */
 static diloco_status add_member(void *context, const char *line, size_t len)
 {
     dl_auth *auth = context;
@@ -79,6 +89,8 @@ static diloco_status add_member(void *context, const char *line, size_t len)
     return DILOCO_OK;
 }
 
+/* Return DILOCO_EINVAL if a file had only comments. An empty file would otherwise open the hub
+ * to every client. */
 static diloco_status some(size_t n, const char *path, const char *what)
 {
     return n ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "%s holds no %s", path, what);
@@ -115,6 +127,8 @@ bool dl_auth_is_member(const dl_auth *auth, const dl_public *key)
     return false;
 }
 
+/* Compare with every token, also after a match, so the time does not show which token matched.
+ * The header's scheme is matched in any case of letters (RFC 9110, 11.1). */
 bool dl_auth_bearer(const dl_auth *auth, const char *header)
 {
     static const char scheme[] = "Bearer ";
@@ -128,6 +142,8 @@ bool dl_auth_bearer(const dl_auth *auth, const char *header)
     return known;
 }
 
+/* An access key is public, so it is compared in the plain way. Only its secret is compared in
+ * constant time (s3_sign.c). */
 const dl_hub_s3_key *dl_auth_key(const dl_auth *auth, const char *access, size_t len)
 {
     for (size_t i = 0; i < auth->n_keys; i++)

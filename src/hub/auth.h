@@ -11,12 +11,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Tokens and S3 keys each, and characters of one access key or secret. */
 enum { DL_AUTH_MAX = 256, DL_S3_KEY_MAX = 128 };
 
+/* A key pair of the S3 side. The secret is kept as text, because SigV4 derives its signing key
+ * from it. */
 typedef struct dl_hub_s3_key {
     char access[DL_S3_KEY_MAX + 1], secret[DL_S3_KEY_MAX + 1];
 } dl_hub_s3_key;
 
+/* All credentials of a hub, owned by it. They are read at the start and then only compared, so
+ * no lock is needed. */
 typedef struct dl_auth {
     unsigned char tokens[DL_AUTH_MAX][32]; /* SHA-256 of each */
     size_t n_tokens;

@@ -17,6 +17,7 @@
 
 enum { NAMES_MAX = 1024, PEM_MAX = 1 << 20 };
 
+/* Return DILOCO_EIO with the oldest error of OpenSSL in this thread. */
 static diloco_status no_cert(void)
 {
     char text[160];
@@ -30,7 +31,9 @@ static bool is_address(const char *host)
     return inet_pton(AF_INET, host, out) == 1 || inet_pton(AF_INET6, host, out) == 1;
 }
 
-/* "DNS:localhost,IP:127.0.0.1,…"; names only of what a name is made of. */
+/* Write the subject alternative names, "DNS:localhost,IP:127.0.0.1,…". A host name from outside
+ * is left out if it has any other character than names have. A comma in it would add a name of
+ * its own choice to OpenSSL's list. */
 static void list_names(char out[NAMES_MAX], const char *host)
 {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:";
@@ -42,6 +45,8 @@ static void list_names(char out[NAMES_MAX], const char *host)
         snprintf(out + n, NAMES_MAX - (size_t)n, ",%s:%s", is_address(host) ? "IP" : "DNS", host);
 }
 
+/* Add one extension in OpenSSL's text form. The certificate is its own issuer, which the context
+ * has to name. */
 static bool add_extension(X509 *cert, int nid, const char *value)
 {
     X509V3_CTX context;
@@ -53,6 +58,8 @@ static bool add_extension(X509 *cert, int nid, const char *value)
     return ok;
 }
 
+/* Fill in all fields of a certificate of version 3 and sign it. The top bit of the serial number
+ * is cleared, because RFC 5280 (4.1.2.2) asks for a positive number. */
 static bool fill(X509 *cert, EVP_PKEY *key, const char *host)
 {
     unsigned char serial[16];
@@ -69,6 +76,8 @@ static bool fill(X509 *cert, EVP_PKEY *key, const char *host)
               X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
                                          (const unsigned char *)"diloco hub", -1, -1, 0) &&
               X509_set_issuer_name(cert, name) && X509_set_pubkey(cert, key) &&
+              /* CA:TRUE lets a client use the certificate as its own authority (DILOCO_HUB_CA).
+               * pathlen:0 keeps it from issuing other authorities. */
               add_extension(cert, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
               add_extension(cert, NID_key_usage, "critical,digitalSignature,keyCertSign") &&
               add_extension(cert, NID_ext_key_usage, "serverAuth") &&
@@ -78,6 +87,8 @@ static bool fill(X509 *cert, EVP_PKEY *key, const char *host)
     return ok;
 }
 
+/* SHA-256 of the SubjectPublicKeyInfo, the form that curl's --pinnedpubkey and a join line's pin
+ * have. */
 static bool hash_key(unsigned char hash[32], X509 *cert)
 {
     unsigned char *spki = NULL;
@@ -87,6 +98,8 @@ static bool hash_key(unsigned char hash[32], X509 *cert)
     return ok;
 }
 
+/* Write the fingerprint ("AB:CD:…") and the pin as texts. The hash has 32 bytes, so
+ * DL_CERT_PRINT and DL_CERT_PIN hold both. */
 static bool describe(X509 *cert, char fingerprint[DL_CERT_PRINT], char pin[DL_CERT_PIN])
 {
     unsigned char hash[32];
@@ -111,6 +124,8 @@ static diloco_status create_file(int *fd, const char *path, unsigned mode)
     return dl_fail_errno(errno, "create", path);
 }
 
+/* Write a memory BIO into a new file. The file is removed again after an error, so no half of a
+ * key stays. */
 static diloco_status write_pem(BIO *memory, const char *path, unsigned mode)
 {
     char *text;
@@ -123,6 +138,8 @@ static diloco_status write_pem(BIO *memory, const char *path, unsigned mode)
     return status;
 }
 
+/* Write the key before the certificate, and remove the key if the certificate fails. The key's
+ * buffer is a secure BIO, which is cleansed when it is freed. */
 static diloco_status write_both(X509 *cert, EVP_PKEY *key, const char *cert_path,
                                 const char *key_path)
 {

@@ -11,6 +11,8 @@
 
 enum { N_CRC = 3, BLOCK = 1 << 16 };
 
+/* A kind is a CRC (polynomial, crc_bytes) or a hash of OpenSSL (hash). A new kind is one row in
+ * kinds[]; CRCs come first, because a CRC's row is also its row in tables[]. */
 struct dl_checksum_kind {
     const char *header, *element;
     uint64_t polynomial; /* of a CRC, its bits reversed */
@@ -29,6 +31,8 @@ enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static uint64_t tables[N_CRC][8][256]; /* [k][b]: of byte b with k zero bytes after it */
 
+/* Table k is table k-1 moved on by one zero byte. The eight tables together take one step of
+ * eight bytes. */
 static void make_tables(void)
 {
     for (size_t c = 0; c < N_CRC; c++)
@@ -54,6 +58,7 @@ const char *dl_checksum_header(const dl_checksum_kind *kind)
     return kind->header;
 }
 
+/* A CRC begins with all its bits set: 32 ones for a 32-bit kind, in the low half. */
 diloco_status dl_checksum_begin(dl_checksum *c, const dl_checksum_kind *kind)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -68,6 +73,8 @@ diloco_status dl_checksum_begin(dl_checksum *c, const dl_checksum_kind *kind)
     return dl_fail(DILOCO_ENOMEM, "out of memory for a checksum");
 }
 
+/* Eight bytes at a time: byte i of the block has 7-i bytes after it, hence table 7-i. The rest
+ * is taken by one byte each. */
 static uint64_t crc_add(const uint64_t t[8][256], uint64_t crc, const unsigned char *p, size_t len)
 {
     for (; len >= 8; p += 8, len -= 8) {
@@ -103,6 +110,8 @@ diloco_status dl_checksum_add_file(dl_checksum *c, int fd, size_t len)
     return DILOCO_OK;
 }
 
+/* A CRC is inverted at its end and written with its highest byte first. DL_CHECKSUM_TEXT holds
+ * the base64 of 32 bytes, the longest kind. */
 void dl_checksum_end(dl_checksum *c, char text[DL_CHECKSUM_TEXT])
 {
     unsigned char bytes[EVP_MAX_MD_SIZE];

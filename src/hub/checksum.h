@@ -17,10 +17,11 @@ enum { DL_CHECKSUM_TEXT = 48 };
 
 typedef struct dl_checksum_kind dl_checksum_kind;
 
+/* One checksum in progress, owned by its request. Zeroed means that none is computed. */
 typedef struct dl_checksum {
     const dl_checksum_kind *kind; /* NULL: no checksum is computed */
-    uint64_t crc;
-    EVP_MD_CTX *md;
+    uint64_t crc;                 /* state of a CRC, before the final inversion */
+    EVP_MD_CTX *md;               /* state of a hash, owned; NULL for a CRC */
 } dl_checksum;
 
 /* The kind that a header or an XML element names, in any case of letters; NULL: not known. */

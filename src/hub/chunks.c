@@ -9,7 +9,8 @@ static diloco_status bad(const char *what)
     return dl_fail(DILOCO_EPROTO, "the body is not aws-chunked: %s", what);
 }
 
-/* The line is whole, without its end: what comes next? */
+/* Take a whole line without its end, and enter the state that follows from it. Extensions after
+ * ';' are skipped. At most 15 hex digits are read, so a length cannot overflow 64 bits. */
 static diloco_status on_line(dl_chunks *c)
 {
     static const char hex[] = "0123456789abcdefABCDEF";
@@ -40,6 +41,8 @@ static diloco_status on_line(dl_chunks *c)
     return bad("something follows its end");
 }
 
+/* Collect a line, byte by byte. A line longer than DL_CHUNKS_LINE is refused, so no client makes
+ * the hub keep more. A zero byte is refused because lines are compared as C strings. */
 static diloco_status on_byte(dl_chunks *c, char byte)
 {
     if (byte == '\0' || c->state == DL_CHUNKS_OVER) return bad("something follows its end");
@@ -55,6 +58,7 @@ static diloco_status on_byte(dl_chunks *c, char byte)
     return on_line(c);
 }
 
+/* Data is handed on in pieces as large as they arrive. Only lines are read byte by byte. */
 diloco_status dl_chunks_add(dl_chunks *c, const char *data, size_t len, dl_chunks_fn take,
                             void *context)
 {

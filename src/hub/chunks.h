@@ -14,6 +14,7 @@
 
 enum { DL_CHUNKS_LINE = 512 };
 
+/* The part of the body that the next byte belongs to. */
 typedef enum dl_chunks_state {
     DL_CHUNKS_SIZE, /* in a line with a length */
     DL_CHUNKS_DATA,

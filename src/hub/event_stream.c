@@ -14,12 +14,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/* One open stream. The thread of its connection reads it; any thread adds to its queue under
+ * events->lock. */
 struct dl_stream {
     dl_stream *next;
     dl_events *events;
-    int wake, connection;
-    char *base;
-    char *prefixes[DL_STREAM_PREFIXES];
+    int wake, connection; /* eventfd, owned; and the client's socket, borrowed until the close */
+    char *base;           /* "run/", owned; the reported keys are relative to it */
+    char *prefixes[DL_STREAM_PREFIXES]; /* owned; below base */
     size_t n_prefixes;
     dl_buf queue;   /* at most DL_STREAM_QUEUE */
     size_t n_taken; /* of the queue, copied out */
@@ -64,7 +66,8 @@ size_t dl_events_count(dl_events *events)
     return n;
 }
 
-/* The part of the path that the stream reports; NULL: it has not subscribed to it. */
+/* Return the key that the stream reports for `path`, or NULL if it has not subscribed to it. The
+ * result points into `path`. */
 static const char *concerns(const dl_stream *s, const char *path)
 {
     size_t base = strlen(s->base);
@@ -76,6 +79,8 @@ static const char *concerns(const dl_stream *s, const char *path)
     return any ? key : NULL;
 }
 
+/* Add a message to the queue of every stream that the path concerns. The queue is bounded and
+ * nothing waits, so the writer of an object is never held up by a reader. */
 void dl_events_tell(dl_events *events, const char *path)
 {
     pthread_mutex_lock(&events->lock);
@@ -94,6 +99,8 @@ void dl_events_tell(dl_events *events, const char *path)
     pthread_mutex_unlock(&events->lock);
 }
 
+/* Allocate the copies and the eventfd. After an error stream_free releases whatever was made.
+ * The eventfd begins at 1, so the first read returns the "open" event at once. */
 static diloco_status fill(dl_stream *s, const char *base, const char *const *prefixes, size_t n)
 {
     bool full = !(s->base = strdup(base));
@@ -116,6 +123,8 @@ static void stream_free(dl_stream *s)
     free(s);
 }
 
+/* The stream is in the list before the first byte is sent. So a change after "open" is in its
+ * queue, and none is missed between a listing and the subscription. */
 diloco_status dl_stream_open(dl_stream **out, dl_events *events, const char *base,
                              const char *const *prefixes, size_t n, int fd)
 {
@@ -151,7 +160,8 @@ void dl_stream_close(dl_stream *s)
     stream_free(s);
 }
 
-/* true: woken, or BEAT went by; false: the reader is gone. */
+/* Wait for a wake, for the end of the connection, or for DL_STREAM_BEAT. Returns false if the
+ * reader has gone. *beat is true if nothing happened. */
 static bool sleep_until_woken(const dl_stream *s, bool *beat)
 {
     struct pollfd polls[] = {{.fd = s->wake, .events = POLLIN},
@@ -163,6 +173,8 @@ static bool sleep_until_woken(const dl_stream *s, bool *beat)
     return n <= 0 || !polls[1].revents;
 }
 
+/* Copy up to `cap` bytes out of the queue. The queue is emptied once all of it was copied, so
+ * its memory is reused. */
 static size_t take(dl_stream *s, char *out, size_t cap, bool *closed)
 {
     pthread_mutex_lock(&s->events->lock);
@@ -178,6 +190,8 @@ static size_t take(dl_stream *s, char *out, size_t cap, bool *closed)
     return n;
 }
 
+/* Copy out text if there is any, else sleep. A beat also finds a connection that broke without a
+ * word, since sending to it fails. */
 size_t dl_stream_read(dl_stream *s, char *out, size_t cap)
 {
     static const char still[] = ": still here\n\n";

@@ -24,15 +24,18 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+/* Prefixes of one stream, and bytes of its queue. Past that size the reader gets "lost". */
 enum { DL_STREAM_PREFIXES = 16, DL_STREAM_QUEUE = 64 << 10 };
 #define DL_STREAM_BEAT (10 * DL_SECOND)
 
+/* A stream belongs to the connection that opened it; that connection's thread closes it. */
 typedef struct dl_stream dl_stream;
 
+/* All streams of a hub. It has to outlive them. */
 typedef struct dl_events {
     pthread_mutex_t lock; /* guards all below, and the queues */
     dl_stream *streams;
-    bool closed;
+    bool closed; /* no stream waits any more */
 } dl_events;
 
 void dl_events_init(dl_events *events);

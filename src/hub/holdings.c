@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Walks of one bucket before its counts are left as they are. Bytes of a run's name
+ * "bucket/path". */
 enum { TRIES = 3, RUN_MAX = DL_BUCKET_MAX + DL_KEY_MAX + 2 };
 
 void dl_holdings_init(dl_holdings *t)
@@ -36,7 +38,8 @@ void dl_holdings_deinit(dl_holdings *t)
 
 /* ---- rows, under the lock; without memory a row is left out */
 
-/* One more row of `size` bytes, zeroed; NULL: no memory. */
+/* Add one zeroed row of `size` bytes and return it, or NULL if there is no memory. `rows` is the
+ * address of the array, which may move. */
 static void *add_row(void *rows, size_t *n, size_t size)
 {
     char **array = rows;
@@ -46,6 +49,8 @@ static void *add_row(void *rows, size_t *n, size_t size)
     return memset(more + size * (*n)++, 0, size);
 }
 
+/* Return the bucket's row and make a row if the bucket has no row yet. Returns NULL without
+ * memory; the bucket is missing in /metrics until the next walk. */
 static dl_holdings_bucket *find_bucket(dl_holdings *t, const char *name)
 {
     for (size_t i = 0; i < t->n_buckets; i++)
@@ -59,13 +64,16 @@ static dl_holdings_bucket *find_bucket(dl_holdings *t, const char *name)
     return b;
 }
 
-/* The bucket and key "<more>/<folder>/<leaf>" as the run "bucket/more". */
+/* Write the run's name "bucket/more" of a key "<more>/<folder>/<leaf>". The caller has checked
+ * that the key has this form. */
 static void run_of(char out[RUN_MAX], const char *bucket, const char *key, const char *folder)
 {
     const size_t len = (size_t)(strrchr(key, '/') - key) - strlen(folder);
     snprintf(out, RUN_MAX, "%s%s%.*s", bucket, len ? "/" : "", len ? (int)len - 1 : 0, key);
 }
 
+/* Raise the run's number of entries to that of an entry's key, log/<10 digits>.json. The number
+ * never falls, since the log has no gaps and loses no name (P4, P25). */
 static void see_entry(dl_holdings *t, const char *bucket, const char *key)
 {
     char run[RUN_MAX];
@@ -92,14 +100,16 @@ static void free_beat(dl_holdings *t, size_t i)
     t->beats[i] = t->beats[--t->n_beats];
 }
 
-/* Of two names "r0.0000" and "r0.0001": of one replica? */
+/* Return true if two names such as "r0.0000" and "r0.0001" are of one replica. */
 static bool same_replica(const char *a, const char *b)
 {
     const char *dot = strrchr(a, '.');
     return dot && !strncmp(a, b, (size_t)(dot - a) + 1);
 }
 
-/* `at` NULL: it is gone. A heartbeat of an older generation is left out. */
+/* Note the heartbeat of a replica's newest generation; one of an older generation is left out.
+ * `at` NULL means that the heartbeat was removed. Generations have the same number of digits, so
+ * names are compared as text. */
 static void see_beat(dl_holdings *t, const char *bucket, const char *key, const struct timespec *at)
 {
     char run[RUN_MAX];
@@ -126,12 +136,15 @@ static void see_beat(dl_holdings *t, const char *bucket, const char *key, const 
         free(copy), free(name);
 }
 
+/* Return true if the run is in the bucket: "bucket" itself or "bucket/…". */
 static bool is_of(const char *run, const char *bucket)
 {
     const size_t len = strlen(bucket);
     return !strncmp(run, bucket, len) && (!run[len] || run[len] == '/');
 }
 
+/* Remove the rows of the bucket's runs. The last row takes the place of a removed one, so the
+ * loops go downwards. */
 static void forget_runs(dl_holdings *t, const char *bucket)
 {
     for (size_t i = t->n_runs; i-- > 0;)
@@ -157,6 +170,7 @@ static void forget_bucket(dl_holdings *t, const char *bucket)
 
 /* ---- changes */
 
+/* A new bucket is empty, so its counts are known without a walk. */
 void dl_holdings_made(dl_holdings *t, const char *bucket)
 {
     pthread_mutex_lock(&t->lock);
@@ -172,6 +186,7 @@ void dl_holdings_removed(dl_holdings *t, const char *bucket)
     pthread_mutex_unlock(&t->lock);
 }
 
+/* Changes are bracketed by begin and end. A walk is exact only if no bracket was open during it. */
 void dl_holdings_begin(dl_holdings *t, const char *bucket)
 {
     pthread_mutex_lock(&t->lock);
@@ -180,6 +195,8 @@ void dl_holdings_begin(dl_holdings *t, const char *bucket)
     pthread_mutex_unlock(&t->lock);
 }
 
+/* Apply one finished change to the counts. Sums are unsigned and may wrap before the first walk,
+ * which then replaces them. */
 void dl_holdings_end(dl_holdings *t, const char *bucket, const char *key, int64_t now,
                      int64_t before)
 {
@@ -198,6 +215,7 @@ void dl_holdings_end(dl_holdings *t, const char *bucket, const char *key, int64_
 
 /* ---- the walk */
 
+/* One walk of one bucket. It collects into `seen`, so the hub's counters stay usable meanwhile. */
 typedef struct walk {
     dl_holdings seen; /* of one bucket; its own, so not locked */
     const char *root, *bucket;
@@ -206,6 +224,7 @@ typedef struct walk {
     void *context;
 } walk;
 
+/* Called for each object of the bucket. A stopping hub ends the walk by DILOCO_ECLOSED. */
 static diloco_status see(void *context, const char *key, size_t len)
 {
     walk *w = context;
@@ -235,11 +254,15 @@ static void take_runs(dl_holdings *t, walk *w)
     }
 }
 
-/* Returns true when the bucket need not be walked again. */
+/* Walk the bucket once. Returns true if it need not be walked again: nothing changed meanwhile,
+ * or the walk failed. On the `last` try the counts are taken all the same where the bucket had
+ * none, since rough counts are better than no row. */
 static bool walk_once(dl_holdings *t, walk *w, bool last)
 {
     char url[PATH_MAX + 8];
     dl_store *store;
+    /* The counter of changes is read before the walk and compared after it. The lock is free in
+     * between, so traffic is never held up. */
     pthread_mutex_lock(&t->lock);
     dl_holdings_bucket *b = find_bucket(t, w->bucket);
     const uint64_t before = b ? b->n_changes : 0;
@@ -269,6 +292,8 @@ static bool walk_once(dl_holdings *t, walk *w, bool last)
     return status || quiet;
 }
 
+/* Before a walk of all folders: mark every bucket as not seen. With `forget`, after it: drop the
+ * buckets that were not seen. One with a change pending stays, since it may just have been made. */
 static void set_walked(dl_holdings *t, bool forget)
 {
     pthread_mutex_lock(&t->lock);
@@ -303,6 +328,8 @@ void dl_holdings_walk(dl_holdings *t, const char *dir, bool (*is_bucket)(const c
 
 /* ---- writing */
 
+/* Append a name unless it is there. The list is short (one name a run), so a linear search will
+ * do. */
 static diloco_status add_name(dl_buf *out, const char *run)
 {
     const char *all = (const char *)out->data;
@@ -329,6 +356,7 @@ static diloco_status head(dl_buf *out, const char *name, const char *help)
                        name);
 }
 
+/* Write one gauge of all counted buckets. The head is written only if a row follows. */
 static diloco_status write_buckets(dl_buf *out, const dl_holdings *t, const char *name,
                                    const char *help, bool bytes)
 {
@@ -344,6 +372,7 @@ static diloco_status write_buckets(dl_buf *out, const dl_holdings *t, const char
     return DILOCO_OK;
 }
 
+/* Names of buckets, runs and replicas are keys, so they need no escaping in a label. */
 static diloco_status write_rows(dl_buf *out, const dl_holdings *t)
 {
     struct timespec now;

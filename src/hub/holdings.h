@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <time.h>
 
+/* Counts of one bucket. Names in these rows are owned by the row. */
 typedef struct dl_holdings_bucket {
     char *name;
     bool counted;            /* objects and bytes are known */
@@ -29,6 +30,7 @@ typedef struct dl_holdings_beat {
     struct timespec at;
 } dl_holdings_beat;
 
+/* All rows. They are arrays that grow by one, since buckets and runs are few. */
 typedef struct dl_holdings {
     pthread_mutex_t lock; /* guards all below */
     dl_holdings_bucket *buckets;

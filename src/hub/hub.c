@@ -29,6 +29,7 @@
 
 #define CLEAN_EVERY (3600 * DL_SECOND)
 
+/* Limits of memory, threads and files. docs/hub.md (Bounds) promises them to users. */
 enum {
     PEM_MAX = 1 << 20,
     /* Half of it is what one recv takes; a request's headers must fit. Touched only as used. */
@@ -39,21 +40,24 @@ enum {
     SPARE_FILES = 64 /* beside three a connection: its socket, a file, a folder */
 };
 
+/* One connection. libmicrohttpd owns the socket; hub->lock guards the rest. It exists from
+ * MHD_CONNECTION_NOTIFY_STARTED to the end of the connection. */
 struct dl_connection {
     dl_connection *next, **self; /* of the hub's list */
     dl_hub *hub;
     int fd;
-    dl_time since; /* of the last request's end; of an untrusted peer's, the beginning */
-    dl_time ease_at;
-    bool busy, welcome;
-    bool closing; /* shut down here: it does not count any more */
+    dl_time since;      /* of the last request's end; of an untrusted peer's, the beginning */
+    dl_time ease_at;    /* when its line is to be eased next */
+    bool busy, welcome; /* busy: a request is in flight; welcome: access was shown */
+    bool closing;       /* shut down here: it does not count any more */
     unsigned char
         address[16]; /* of the client: IPv4 as ::ffff:a.b.c.d, of IPv6 the first 64 bits */
 };
 
 /* ---- connections */
 
-/* A host with IPv6 has as many addresses as it likes, of one prefix of 64 bits. */
+/* Write the part of the client's address by which connections are counted. A host with IPv6 has
+ * as many addresses as it likes, of one prefix of 64 bits. So only the prefix counts. */
 static void note_address(dl_connection *c, const struct sockaddr *address)
 {
     static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -67,6 +71,8 @@ static void note_address(dl_connection *c, const struct sockaddr *address)
     }
 }
 
+/* Shut the socket down but do not close it: the descriptor is libmicrohttpd's. Its thread sees
+ * the end and closes it. */
 static void close_now(dl_connection *c)
 {
     c->closing = true;
@@ -78,6 +84,7 @@ static void close_now(dl_connection *c)
  * that shows a token at once is served, and a flood from one address closes only that address's
  * connections. Returns the number of connections that are being closed. */
 static unsigned make_room(dl_hub *hub)
+/* The newest connection is first in the list, so the last match of the loop is the oldest one. */
 {
     const unsigned max = hub->options.max_connections;
     const dl_connection *newest = hub->connections;
@@ -91,6 +98,8 @@ static unsigned make_room(dl_hub *hub)
         if (memcmp(c->address, newest->address, sizeof c->address)) continue;
         n_here++, oldest_here = c;
     }
+    /* The limit by address comes first: a flood from one address then never costs a connection
+     * of another address. */
     if (n_here > (max < 4 * STRANGERS_MIN ? STRANGERS_MIN : max / 4))
         close_now(oldest_here);
     else if (n_all > max || (n > STRANGERS_MIN && n > max / 4 * 3))
@@ -106,6 +115,8 @@ static void slow_down(unsigned n_closing)
     if (n_closing > CLOSING_MAX / 2) dl_clock_sleep((n_closing - CLOSING_MAX / 2) * DL_MILLISECOND);
 }
 
+/* libmicrohttpd's notification about a connection's begin and end. It runs in the accepting
+ * thread at the begin, so slow_down holds up accepting and no request. */
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -138,6 +149,8 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
     }
 }
 
+/* A request begins or has ended on this connection. The idle time of a welcome client begins
+ * with the end of its request. */
 void dl_connection_busy(dl_connection *c, bool busy)
 {
     pthread_mutex_lock(&c->hub->lock);
@@ -160,7 +173,8 @@ int dl_connection_fd(const dl_connection *c)
     return c ? c->fd : -1;
 }
 
-/* Idle untrusted peers go sooner where they begin to keep others out. */
+/* Return the time that a client has to show its access. It is one second while three quarters of
+ * the connections are in use, so idle untrusted clients make room. */
 static dl_time unauthenticated_limit(const dl_hub *hub)
 {
     const dl_hub_options *o = &hub->options;
@@ -169,7 +183,8 @@ static dl_time unauthenticated_limit(const dl_hub *hub)
                                                                             : o->unauthenticated;
 }
 
-/* Under the lock a connection in the list is not closed yet, so the descriptor is its own. */
+/* Shut down connections whose time is over. Under the lock a connection in the list is not
+ * closed yet, so its descriptor is its own. */
 static void reap(dl_hub *hub)
 {
     const dl_time now = dl_clock_now(), unauthenticated = unauthenticated_limit(hub);
@@ -179,7 +194,8 @@ static void reap(dl_hub *hub)
     }
 }
 
-/* How long until the next time. */
+/* Let tcp_pacing.h slow busy connections whose packets queue on the way. Returns the time until
+ * the next call. Loopback is not paced. */
 static dl_time ease_lines(dl_hub *hub)
 {
     const dl_time now = dl_clock_now();
@@ -191,7 +207,8 @@ static dl_time ease_lines(dl_hub *hub)
     return any ? DL_SECOND / 10 : DL_SECOND;
 }
 
-/* Opening each bucket as a store cleans what a killed hub left in it, an hour later. */
+/* Clean each bucket of uploads that were cut. Opening a folder store removes temporary files
+ * that are an hour old, which a killed hub has left. */
 static void clean_buckets(const dl_hub *hub)
 {
     DIR *dir = opendir(hub->dir);
@@ -211,6 +228,8 @@ static void clean_buckets(const dl_hub *hub)
     if (dir) closedir(dir);
 }
 
+/* The cleaning runs without the lock, since it walks folders. A hub that only shows runs has
+ * nothing to clean. */
 static void *reaper(void *context)
 {
     dl_hub *hub = context;
@@ -257,6 +276,7 @@ static void *counter(void *context)
     return NULL;
 }
 
+/* ---- callbacks of libmicrohttpd: they only pass on to request.c */
 /* ---- callbacks of libmicrohttpd */
 
 static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd)
@@ -280,13 +300,16 @@ static void on_end(void *cls, struct MHD_Connection *mhd, void **context,
     *context = NULL;
 }
 
-/* target.c decodes. */
+/* Keep libmicrohttpd from decoding the target: target.c does that, and a signature covers the
+ * text as it was sent. */
 static size_t leave_as_is(void *cls, struct MHD_Connection *mhd, char *text)
 {
     (void)cls, (void)mhd;
     return strlen(text);
 }
 
+/* A message of libmicrohttpd may contain bytes of the client. It is cut at a line end, so it
+ * cannot forge a line of our log. */
 static void on_log(void *cls, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 static void on_log(void *cls, const char *format, va_list args)
@@ -300,6 +323,7 @@ static void on_log(void *cls, const char *format, va_list args)
 
 /* ---- starting */
 
+/* Replace each zero option by its default (hub.h). */
 static void fill_in(dl_hub_options *o)
 {
     if (!o->listen) o->listen = DL_HUB_LISTEN;
@@ -311,7 +335,8 @@ static void fill_in(dl_hub_options *o)
     if (!o->slow) o->slow = 30 * DL_SECOND;
 }
 
-/* A connection more than there are descriptors for would be accepted and then fail. */
+/* Raise the limit of open files to three for each connection, or lower the number of
+ * connections. A connection without descriptors would be accepted and then fail. */
 static void fit_files(dl_hub_options *o)
 {
     struct rlimit limit;
@@ -328,6 +353,8 @@ static void fit_files(dl_hub_options *o)
            (unsigned long long)limit.rlim_cur, o->max_connections);
 }
 
+/* Open DIR and remember its device and inode. A request after an unmount then finds another
+ * folder and gets 503 (folder_is_ours), instead of an empty hub. */
 static diloco_status open_folder(dl_hub *hub, const char *path)
 {
     struct stat st;
@@ -339,6 +366,8 @@ static diloco_status open_folder(dl_hub *hub, const char *path)
     return DILOCO_OK;
 }
 
+/* Read all credentials. Client certificates exist only in TLS, so members' keys without a
+ * certificate of the hub are refused. */
 static diloco_status read_secrets(dl_hub *hub, const dl_hub_options *o)
 {
     if (o->token_file) DL_TRY(dl_auth_read_tokens(&hub->auth, o->token_file));
@@ -350,6 +379,8 @@ static diloco_status read_secrets(dl_hub *hub, const dl_hub_options *o)
     return DILOCO_OK;
 }
 
+/* Listen, and write hub->url as clients reach it. The Host header is checked only where a hub on
+ * loopback has no credentials, against DNS rebinding. */
 static diloco_status listen_on(dl_hub *hub, const dl_hub_options *o, int *fd)
 {
     dl_address address;
@@ -371,9 +402,11 @@ static diloco_status read_pem(dl_buf *out, const char *path)
     return dl_buf_str(out) ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory to read %s", path);
 }
 
-/* With all signals blocked in its threads, so that they go to the program's own. */
+/* Start libmicrohttpd. All signals are blocked in its threads (start_threads), so that they go
+ * to the program's own threads. */
 static diloco_status start_daemon(dl_hub *hub, int fd, const char *cert, const char *key)
 {
+    /* TLS 1.3 only, as docs/hub.md promises. */
     static const char versions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3";
     const bool asks = dl_hub_asks_for_keys(hub);
     /* MHD asks clients for certificates where it has an authority; the authority does not
@@ -390,6 +423,9 @@ static diloco_status start_daemon(dl_hub *hub, int fd, const char *cert, const c
         flags |= MHD_USE_TLS;
     else
         tls[0] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+    /* The limit of connections has room for CLOSING_MAX that are being closed, because
+     * libmicrohttpd counts them until their threads end. The time-out is a second above ours, so
+     * the reaper acts first. */
     hub->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, on_step, hub, MHD_OPTION_EXTERNAL_LOGGER, on_log, hub,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
@@ -404,7 +440,8 @@ static diloco_status start_daemon(dl_hub *hub, int fd, const char *cert, const c
                                  hub->tls ? "; do certificate and key belong together?" : "");
 }
 
-/* `thread` NULL: it was not started. */
+/* Set the stop flag under the lock, so neither thread misses the wake between its test and its
+ * wait. `thread` NULL: it was not started. */
 static void stop_thread(dl_hub *hub, const pthread_t *thread)
 {
     pthread_mutex_lock(&hub->lock);
@@ -414,6 +451,8 @@ static void stop_thread(dl_hub *hub, const pthread_t *thread)
     if (thread) pthread_join(*thread, NULL);
 }
 
+/* Threads inherit the blocked signals. After an error every thread that was started has ended,
+ * and the daemon is stopped. */
 static diloco_status start_threads(dl_hub *hub, int fd, const char *cert, const char *key)
 {
     sigset_t all, old;
@@ -430,6 +469,8 @@ static diloco_status start_threads(dl_hub *hub, int fd, const char *cert, const 
     return status;
 }
 
+/* Everything that can fail, in the order in which it can be undone: credentials, folder, page,
+ * listening, threads. The private key is cleansed as soon as libmicrohttpd has its copy. */
 static diloco_status start(dl_hub *hub, const dl_hub_options *o)
 {
     dl_buf cert = {0}, key = {0};
@@ -464,11 +505,13 @@ static void hub_free(dl_hub *hub)
     free(hub);
 }
 
+/* On an error *out is NULL and nothing runs. */
 diloco_status dl_hub_start(dl_hub **out, const dl_hub_options *options)
 {
     *out = NULL;
     dl_hub *hub = calloc(1, sizeof *hub);
     if (!hub) return dl_fail(DILOCO_ENOMEM, "no memory for a hub");
+    /* A client that closes early would otherwise end the program by SIGPIPE. */
     signal(SIGPIPE, SIG_IGN);
     hub->options = *options;
     fill_in(&hub->options);
@@ -511,6 +554,8 @@ uint64_t dl_hub_served(const dl_hub *hub)
     return atomic_load(&hub->metrics.bytes_out);
 }
 
+/* The object was written beside the hub, so its size is not known here. Zero bytes, before and
+ * after, change no count but are seen by entries and heartbeats. */
 void dl_hub_tell(dl_hub *hub, const char *path)
 {
     char bucket[DL_BUCKET_MAX + 1];
@@ -522,6 +567,8 @@ void dl_hub_tell(dl_hub *hub, const char *path)
     dl_holdings_end(&hub->tally, bucket, strchr(path, '/') + 1, 0, 0);
 }
 
+/* Order: accept nothing more, end the threads, wake the event streams, wait for requests in
+ * flight, cut the rest. Nothing uses the hub when it is freed. */
 void dl_hub_stop(dl_hub *hub, dl_time until, bool (*hurry)(void))
 {
     if (!hub) return;

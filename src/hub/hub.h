@@ -15,8 +15,11 @@
 #define DL_HUB_LISTEN          "127.0.0.1:8765"
 #define DL_HUB_MAX_OBJECT      ((uint64_t)16 << 30)
 #define DL_HUB_MAX_CONNECTIONS 1024
+/* Other nodes whose heartbeats a node keeps, and bytes of one (option `node`). */
 enum { DL_HUB_KNOWN = 256, DL_HUB_KNOWN_BYTES = 2048 };
 
+/* Options of dl_hub_start. Texts are borrowed until it returns, except `viewed`, `welcome`,
+ * their users, `names` and `node`, which are used until the stop. */
 typedef struct dl_hub_options {
     const char *dir;                  /* made when it is not there */
     const char *listen;               /* NULL: DL_HUB_LISTEN */
@@ -55,6 +58,8 @@ typedef struct dl_hub_options {
     dl_time idle, unauthenticated, stalled, slow;
 } dl_hub_options;
 
+/* A running hub. Its functions may be called from any thread, except the stop, which is called
+ * once. */
 typedef struct dl_hub dl_hub;
 
 /* Serves, on threads of its own, from here to the stop. DILOCO_EINVAL: an option; beyond this

@@ -10,9 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Bytes of the longest page: each key, its length, a space and a newline. */
 enum { PAGE_MAX_BYTES = DL_LIST_PAGE * (DL_KEY_MAX + 24) + 64 };
 
-/* "bucket[/more]" of ?run=: *base is "more/" or "". */
+/* Read ?run=bucket[/more] into the request and *base, which is "more/" or "". Returns false and
+ * sets *refusal if no run is named or the bucket is missing. */
 static bool find_run(dl_http_request *r, char base[DL_KEY_MAX + 2], dl_answer *refusal)
 {
     const char *run = dl_target_param(&r->target, "run"), *rest = "";
@@ -30,11 +32,14 @@ static bool find_run(dl_http_request *r, char base[DL_KEY_MAX + 2], dl_answer *r
 
 /* ---- listing */
 
+/* The page in progress. `base_len` bytes of each key are left out of it. */
 typedef struct page {
     dl_buf lines;
     size_t base_len, n, limit;
 } page;
 
+/* Returns DILOCO_ECLOSED to end the walk once the page is full. So the last line can say "more"
+ * without counting what follows. */
 static diloco_status add_line(void *context, const char *key, size_t len)
 {
     page *p = context;
@@ -43,6 +48,7 @@ static diloco_status add_line(void *context, const char *key, size_t len)
     return dl_buf_addf(&p->lines, "%zu %s\n", len, key + p->base_len);
 }
 
+/* Fill the page from the bucket's store, in byte order. `after` NULL begins at the first key. */
 static diloco_status fill_page(const dl_http_request *r, page *p, const char *prefix,
                                const char *after)
 {
@@ -69,6 +75,8 @@ dl_answer dl_list_begin(dl_http_request *r)
     if (!find_run(r, base, &refusal)) return refusal;
     if (*limit && (!dl_text_to_u64(&n, limit, strlen(limit)) || n == 0))
         return dl_refuse(r, 400, "", "limit is a number of keys, at least 1");
+    /* Two texts of the query are joined, so each buffer has room for two keys, and a longer
+     * result is refused instead of cut. */
     int prefix_len = snprintf(prefix, sizeof prefix, "%s%s", base, text_param(r, "prefix"));
     int after_len = snprintf(after, sizeof after, "%s%s", base, text_param(r, "after"));
     if ((size_t)prefix_len >= sizeof prefix || (size_t)after_len >= sizeof after)
@@ -84,6 +92,8 @@ dl_answer dl_list_begin(dl_http_request *r)
 
 /* ---- events */
 
+/* libmicrohttpd's reader of an event stream. It may block: each connection has a thread of its
+ * own. */
 static ssize_t read_stream(void *cls, uint64_t at, char *out, size_t cap)
 {
     (void)at;
@@ -96,6 +106,8 @@ static void free_stream(void *cls)
     dl_stream_close(cls);
 }
 
+/* The reply has no length and ends with the connection. Without memory the response is NULL, and
+ * the connection is closed. */
 dl_answer dl_events_begin(dl_http_request *r)
 {
     char base[DL_BUCKET_MAX + DL_KEY_MAX + 4], inner[DL_KEY_MAX + 2];

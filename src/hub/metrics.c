@@ -13,7 +13,8 @@ static const char *const kinds[DL_N_KINDS] = {
     [DL_KIND_STATUS] = "status", [DL_KIND_METRICS] = "metrics",
     [DL_KIND_HEALTH] = "health", [DL_KIND_PAGE] = "page"};
 
-/* The statuses the hub answers; the last stands for any other. */
+/* The statuses that the hub replies with; the last one, 0, is for any other. A new status is one
+ * more number here and in DL_N_CODES. */
 static const unsigned codes[DL_N_CODES] = {200, 201, 204, 206, 304, 400, 401, 403,
                                            404, 405, 408, 409, 411, 412, 413, 414,
                                            416, 421, 500, 501, 503, 507, 0};
@@ -41,6 +42,8 @@ static diloco_status write_requests(dl_buf *out, dl_metrics *m)
     return DILOCO_OK;
 }
 
+/* Write all counters. A row of `rows` is one metric without labels: its name after
+ * "diloco_hub_", its type, its help and its value. */
 diloco_status dl_metrics_write(dl_buf *out, dl_metrics *m, size_t n_streams)
 {
     const struct {

@@ -24,8 +24,11 @@ typedef enum dl_kind {
     DL_N_KINDS
 } dl_kind;
 
+/* Columns of `requests`: codes[] in metrics.c. */
 enum { DL_N_CODES = 24 };
 
+/* Counters are atomic and only rise, `connections` apart. So a scrape takes no lock and never
+ * holds up a request. */
 typedef struct dl_metrics {
     atomic_uint_least64_t requests[DL_N_KINDS][DL_N_CODES];
     atomic_uint_least64_t bytes_in, bytes_out; /* bodies */

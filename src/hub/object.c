@@ -1,7 +1,9 @@
 /* object.c - objects and buckets: GET, HEAD, PUT, DELETE.
  *
- * Existing bytes are never replaced by others, heartbeats apart, and the log is never
- * deleted. A run needs that of its store, and the hub enforces it for every client. */
+ * Existing bytes are never replaced by others, heartbeats apart, and the log is never deleted. A
+ * run needs that of its store (P5, P25, P26), and the hub enforces it for every client. A PUT
+ * has three steps. dl_object_put checks the headers, request.c writes the body to a temporary
+ * file, and put_finish publishes it under its name. */
 #include "base/text.h"
 #include "hub/s3_api.h"
 #include "store/run_keys.h"
@@ -20,7 +22,8 @@ enum { READ_BLOCK = 64 << 10 };
 
 /* ---- keys */
 
-/* The last component that is a folder is `name`: ".../hb/r0.0". */
+/* Return true if the last folder of the key is `name`, as of ".../hb/r0.0". *leaf is then the
+ * part after it. */
 static bool is_in(const char *key, const char *name, const char **leaf)
 {
     const char *slash = strrchr(key, '/');
@@ -62,6 +65,8 @@ static dl_answer refuse_key(dl_http_request *r)
 
 /* ---- reading */
 
+/* The tag has the file's inode, time of writing in nanoseconds, and size. An object is a file
+ * that is made once, so these change whenever the object does. */
 void dl_etag_of(dl_etag out, const struct stat *st)
 {
     snprintf(out, sizeof(dl_etag), "\"%jx-%jx%08lx-%jx\"", (uintmax_t)st->st_ino,
@@ -69,6 +74,7 @@ void dl_etag_of(dl_etag out, const struct stat *st)
              (uintmax_t)st->st_size);
 }
 
+/* The date of RFC 9110 (5.6.7). It is written by hand because strftime follows the locale. */
 void dl_http_date(char out[40], int64_t seconds)
 {
     static const char days[] = "SunMonTueWedThuFriSat";
@@ -82,13 +88,15 @@ void dl_http_date(char out[40], int64_t seconds)
              (unsigned)tm.tm_min % 100, (unsigned)tm.tm_sec % 100);
 }
 
-/* Over TLS the bytes pass through this process, and libmicrohttpd's own reading of a file is by
- * 4 KiB; otherwise it uses sendfile. */
+/* A range of a file that is sent by reads. Over TLS the bytes pass through this process, and
+ * libmicrohttpd's own reading of a file is by 4 KiB. Without TLS it uses sendfile. */
 typedef struct part {
     int fd;
     uint64_t begin;
 } part;
 
+/* A file that became shorter ends the connection by an error. The client then sees a cut reply,
+ * and not a short object that looks whole. */
 static ssize_t read_part(void *cls, uint64_t at, char *out, size_t cap)
 {
     const part *p = cls;
@@ -105,7 +113,8 @@ static void free_part(void *cls)
     free(p);
 }
 
-/* Takes the descriptor over. */
+/* Make a reply of n bytes of the file from `begin` on. It takes the descriptor over, also on
+ * failure. */
 static struct MHD_Response *respond_with_file(const dl_hub *hub, int fd, uint64_t begin, uint64_t n)
 {
     struct MHD_Response *response = NULL;
@@ -121,7 +130,8 @@ static struct MHD_Response *respond_with_file(const dl_hub *hub, int fd, uint64_
     return response;
 }
 
-/* If-Match and If-None-Match of a read; 0: continue. */
+/* Apply If-Match and If-None-Match to a read. Returns 412, 304, or 0 to continue. Clients send
+ * If-Match with ranges, so pieces of two objects are never joined. */
 static unsigned precondition(const dl_http_request *r, const char *etag)
 {
     const char *match = dl_request_header(r, "If-Match");
@@ -138,6 +148,8 @@ static const char *type_of(const char *key)
     return "application/octet-stream";
 }
 
+/* Reply with the object, or with a range of it. Takes the descriptor over. HEAD has the same
+ * headers, and libmicrohttpd leaves the body out. */
 static dl_answer answer_object(dl_http_request *r, int fd, const struct stat *st)
 {
     dl_etag etag;
@@ -179,6 +191,8 @@ dl_answer dl_object_get(dl_http_request *r)
 
 /* ---- writing */
 
+/* A conditional PUT gets 412: the client compares the bytes with its own (P5). A plain PUT gets
+ * 409. */
 static dl_answer refuse_taken(dl_http_request *r)
 {
     if (r->kind == DL_KIND_CREATE)
@@ -187,13 +201,15 @@ static dl_answer refuse_taken(dl_http_request *r)
                      "there is another object of that name; only heartbeats (hb/) are replaced");
 }
 
-/* Return what the bucket, or a folder in it that holds a run.json, makes of the key: the first
- * shape that no object can have, else that of the bucket. */
+/* Return what kind of key this is for the run that contains it. The bucket, and each folder in
+ * it that holds a run.json, may be a run. The first shape that no object can have counts, else
+ * that of the bucket. */
 static dl_key_shape shape_of(const dl_http_request *r, const char *key)
 {
     char path[sizeof r->root + DL_KEY_MAX + sizeof "//run.json"];
     dl_key_shape of_bucket = DL_KEY_FREE;
     struct stat st;
+    /* Each turn takes one more folder of the key as the run's place. */
     for (const char *at = key; at; at = strchr(at, '/')) {
         at += at > key;
         snprintf(path, sizeof path, "%s/%.*srun.json", r->root, (int)(at - key), key);
@@ -205,6 +221,8 @@ static dl_key_shape shape_of(const dl_http_request *r, const char *key)
     return of_bucket;
 }
 
+/* Walk down the key's folders on the disk. A file in place of a folder, or a folder in place of
+ * the object, blocks the key. */
 bool dl_object_is_blocked(dl_http_request *r, const char *key, dl_answer *refusal)
 {
     char path[sizeof r->root + DL_KEY_MAX + 2];
@@ -222,6 +240,7 @@ bool dl_object_is_blocked(dl_http_request *r, const char *key, dl_answer *refusa
         slash = strchr(at + 1, '/');
         if (slash) *slash = '\0';
         if (lstat(path, &st)) return false; /* the rest is free */
+        /* The last component must not be a folder; each one before it must be. */
         if (S_ISDIR(st.st_mode) == !slash) {
             *refusal = dl_refuse(r, 409, "OperationAborted",
                                  "%s: a key cannot be both an object and the folder of another",
@@ -241,6 +260,8 @@ bool dl_object_has_length(dl_http_request *r, dl_answer *refusal)
     return false;
 }
 
+/* Compare two files by blocks. Neither changes meanwhile: one is published and the other is the
+ * caller's. */
 static bool same_bytes(int a, int b)
 {
     char x[16 << 10], y[sizeof x];
@@ -278,7 +299,11 @@ bool dl_object_publish(dl_http_request *r, dl_upload *upload, const char *key, s
                        dl_answer *answer)
 {
     char path[DL_BUCKET_MAX + DL_KEY_MAX + 2];
+    /* Only a heartbeat that is put without a condition replaces (hub.md, Objects). Any other
+     * name is created by link(2), so of two writers at once exactly one wins (P26). */
     bool taken = false, replace = r->kind != DL_KIND_CREATE && dl_key_is_heartbeat(key);
+    /* The attributes are read before publishing: afterwards the name may be another object's
+     * already. */
     if (fstat(upload->fd, st)) memset(st, 0, sizeof *st);
     diloco_status status = upload->fd < 0 ? DILOCO_OK : dl_upload_finish(upload, &r->folder, key);
     const int64_t before = replace ? length_of(r, key) : -1;
@@ -290,6 +315,8 @@ bool dl_object_publish(dl_http_request *r, dl_upload *upload, const char *key, s
     /* A plain PUT of what is there already has succeeded: tools repeat them. */
     if (!status && taken && r->kind != DL_KIND_CREATE && dl_object_is_the_same(r, upload, key, st))
         return true;
+    /* A store error on a blocked key says little, so the cause that the client can act on is
+     * looked for first. */
     if (status || taken) {
         if (!dl_object_is_blocked(r, key, answer))
             *answer = status ? dl_refuse_failed(r, status) : refuse_taken(r);
@@ -313,6 +340,8 @@ static dl_answer put_finish(dl_http_request *r)
     return answer;
 }
 
+/* Return false if the disk has no room for len bytes. It spares a client a long upload that must
+ * fail; the write itself still decides. */
 static bool has_room(const dl_http_request *r, uint64_t len)
 {
     struct statvfs fs;
@@ -329,6 +358,8 @@ bool dl_object_is_there(dl_http_request *r)
     return true;
 }
 
+/* Check everything that the headers show before the first byte of the body is stored. The cheap
+ * checks come first, and the temporary file is made last. */
 dl_answer dl_object_put(dl_http_request *r)
 {
     const char *condition = dl_request_header(r, "If-None-Match");
@@ -346,6 +377,8 @@ dl_answer dl_object_put(dl_http_request *r)
                          r->hub->options.max_object);
     if (!has_room(r, len))
         return dl_refuse(r, 507, "InsufficientStorage", "the hub's disk is full");
+    /* The name may be taken later too; this only spares the upload of bytes that could not be
+     * published. */
     if (condition && dl_object_is_there(r)) return refuse_taken(r);
     if (!dl_object_has_length(r, &refusal)) return refusal;
     if (dl_object_is_blocked(r, r->key, &refusal)) return refusal;
@@ -358,6 +391,8 @@ dl_answer dl_object_put(dl_http_request *r)
     return (dl_answer){0};
 }
 
+/* A bucket is opened for each call. A handle is not kept, since requests run on many threads and
+ * a handle serves one. */
 diloco_status dl_hub_bucket_open(dl_store **out, const dl_http_request *r, bool create)
 {
     char url[sizeof "file://" + sizeof r->root];
@@ -365,6 +400,8 @@ diloco_status dl_hub_bucket_open(dl_store **out, const dl_http_request *r, bool 
     return dl_store_open(out, url, create);
 }
 
+/* Deleting an object that is missing succeeds, so clients may repeat it. The log's keys are
+ * refused, since a deleted name could be decided twice (P25). */
 dl_answer dl_object_delete(dl_http_request *r)
 {
     char path[DL_BUCKET_MAX + DL_KEY_MAX + 2];
@@ -389,6 +426,7 @@ dl_answer dl_object_delete(dl_http_request *r)
 
 /* ---- a node's hub (hub.h) */
 
+/* Ends the listing by DILOCO_EFULL at the DL_HUB_KNOWN-th name. */
 static diloco_status count_key(void *context, const char *key, size_t len)
 {
     size_t *n = context;
@@ -396,6 +434,8 @@ static diloco_status count_key(void *context, const char *key, size_t len)
     return ++*n < DL_HUB_KNOWN ? DILOCO_OK : DILOCO_EFULL;
 }
 
+/* A node of a swarm takes heartbeats of a bounded number of others. A known one may always be
+ * renewed. */
 static bool has_room_for_known(dl_http_request *r)
 {
     dl_store *store;
@@ -407,7 +447,8 @@ static bool has_room_for_known(dl_http_request *r)
     return !status;
 }
 
-/* A write to it: only the heartbeat of another node. */
+/* Refuse every write to a node's hub but the heartbeat of another node. Peers are untrusted, so
+ * size and number are bounded before anything is stored. */
 static bool node_refuses(dl_http_request *r, dl_answer *refusal)
 {
     const char *length = dl_request_header(r, "Content-Length");
@@ -437,6 +478,8 @@ static dl_answer refuse_change(dl_http_request *r)
     return dl_refuse(r, 403, "AccessDenied", "a member's own files are read-only here");
 }
 
+/* Find the handler by the method. Read-only hubs and nodes refuse before the bucket is looked
+ * at, for parts of objects as well. */
 dl_answer dl_object_begin(dl_http_request *r)
 {
     dl_answer refusal;
@@ -463,7 +506,8 @@ dl_answer dl_object_begin(dl_http_request *r)
 
 /* ---- buckets */
 
-/* Made with all that a folder store has, and on disk. */
+/* Make the bucket with all that a folder store has, and sync it to the disk. 201: it is new;
+ * 200: it was there, or the client speaks S3. */
 dl_answer dl_hub_bucket_make(dl_http_request *r)
 {
     dl_store *store;

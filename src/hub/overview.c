@@ -1,6 +1,7 @@
 /* overview.c - /metrics: counts of requests, and of the folders' content. */
 #include "hub/server.h"
 
+/* Bytes of one reply, a bound for a folder with very many runs. */
 enum { TEXT_MAX = 16 << 20 };
 
 dl_answer dl_metrics_begin(dl_http_request *r)

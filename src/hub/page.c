@@ -12,9 +12,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Runs in one reply of the list. A folder of more would make a page that no browser shows well. */
 enum { MOST_RUNS = 500 };
 
-/* Of a run in DIR. */
+/* Write the store's URL of a run in DIR. The name comes from a query, so it has to be a key, and
+ * its bucket a real folder and no symbolic link. */
 static bool url_in_folder(void *user, char url[DL_VIEW_URL], const char *name)
 {
     const dl_hub *hub = user;
@@ -42,6 +44,8 @@ void dl_page_close(dl_hub *hub)
 
 /* ---- answers */
 
+/* Headers of every reply of the page: nothing is cached, guessed by its content, or read by
+ * pages of other sites. */
 static void add_headers(dl_answer answer)
 {
     dl_answer_header(answer, "Cache-Control", "no-store");
@@ -50,6 +54,8 @@ static void add_headers(dl_answer answer)
     dl_answer_header(answer, "Cross-Origin-Resource-Policy", "same-origin");
 }
 
+/* Reply with a file of the page, which the program holds since its build. The policy allows
+ * scripts, styles and connections of this server only. */
 dl_answer dl_page_begin(dl_http_request *r)
 {
     const char *name = strrchr(r->target.path, '/') + 1;
@@ -65,6 +71,7 @@ dl_answer dl_page_begin(dl_http_request *r)
     return answer;
 }
 
+/* Reply with the JSON, or with the failure of making it. Frees `out`. */
 static dl_answer answer_json(dl_http_request *r, dl_buf *out, diloco_status status)
 {
     dl_answer answer;
@@ -95,6 +102,8 @@ static dl_answer refuse_number(dl_http_request *r)
 
 typedef diloco_status (*ask_fn)(dl_buf *out, dl_view *view, const void *what);
 
+/* Find the view of ?run= and let fn write JSON of it. A view is shared by all viewers of the run
+ * (view/view.h) and is given back before the reply is sent. */
 static dl_answer ask(dl_http_request *r, ask_fn fn, const void *what)
 {
     const char *name = dl_target_param(&r->target, "run");
@@ -117,6 +126,7 @@ static diloco_status ask_run(dl_buf *out, dl_view *view, const void *what)
     return dl_view_run_json(out, view, what);
 }
 
+/* Without a parameter a zero is passed on, which view.h reads as its default. */
 dl_answer dl_page_run_begin(dl_http_request *r)
 {
     uint64_t from = 0, to = 0, points = 0, bins = 0;
@@ -157,7 +167,8 @@ dl_answer dl_page_settings_begin(dl_http_request *r)
 
 /* ---- the list of runs */
 
-/* One that cannot be read has a row that says so. */
+/* Add the row of one run. A run that cannot be read has a row that says so, instead of failing
+ * the whole list. */
 static diloco_status add_row(dl_buf *out, dl_views *views, const char *name)
 {
     dl_view *view;
@@ -168,6 +179,7 @@ static diloco_status add_row(dl_buf *out, dl_views *views, const char *name)
         dl_view_let_go(view);
     }
     if (!status || status == DILOCO_ENOMEM) return status;
+    /* A half-written row is removed before the substitute is written. */
     out->len = before;
     dl_json j;
     dl_json_init(&j, out);
@@ -190,8 +202,8 @@ static diloco_status add_rows(dl_buf *out, dl_hub *hub, const dl_buf *names)
     return dl_buf_addf(out, "],\"hub\":%s}", hub->options.viewed ? "false" : "true");
 }
 
-/* The names that the caller gives, or those that the hub has counted: no folder is walked for it.
- */
+/* The names that the caller gives, or those that the hub has counted. No folder is walked for a
+ * list. */
 static diloco_status gather_names(dl_buf *names, dl_hub *hub)
 {
     const char *given = hub->options.names;
@@ -214,6 +226,8 @@ dl_answer dl_page_runs_begin(dl_http_request *r)
 
 /* ---- events of a hub that only shows runs */
 
+/* Report a new entry of the run as if its object had been written through this hub. So the page
+ * uses the same events for both. */
 static void tell_of(dl_hub *hub, const char *name)
 {
     dl_view *view;
@@ -229,6 +243,7 @@ static void tell_of(dl_hub *hub, const char *name)
     dl_events_tell(&hub->events, path);
 }
 
+/* Only runs that a page shows are looked at, and none while no page waits for events. */
 void dl_page_tell(dl_hub *hub)
 {
     if (dl_events_count(&hub->events) == 0) return;

@@ -7,6 +7,8 @@
 #include <gnutls/gnutls.h>
 #include <openssl/x509.h>
 
+/* Read the key of a certificate (DER, untrusted bytes). Returns false for any other kind of key
+ * than Ed25519, or for bytes that are no certificate. */
 static bool key_of(dl_public *out, const unsigned char *der, size_t len)
 {
     size_t n = sizeof out->bytes;
@@ -18,6 +20,8 @@ static bool key_of(dl_public *out, const unsigned char *der, size_t len)
     return ok;
 }
 
+/* libmicrohttpd has no function for the client's certificate, so GnuTLS is asked for the chain
+ * of the TLS connection. The first one is the client's own. */
 bool dl_request_peer(dl_public *out, const dl_http_request *r)
 {
     unsigned n = 0;

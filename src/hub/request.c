@@ -21,10 +21,14 @@
 #include <string.h>
 #include <strings.h>
 
+/* Slower bodies are cut after options.slow seconds, so no client keeps a thread by sending a
+ * byte now and then. */
 enum { MIN_BYTES_PER_S = 1000 };
 
 /* ---- answers */
 
+/* The text is copied, so the caller may free it at once. Without memory the response is NULL,
+ * and the connection is closed. */
 dl_answer dl_answer_text(unsigned status, const char *type, const void *text, size_t len)
 {
     struct MHD_Response *response =
@@ -44,6 +48,8 @@ void dl_answer_header(dl_answer answer, const char *name, const char *value)
     if (answer.response) MHD_add_response_header(answer.response, name, value);
 }
 
+/* A reply in the form that the client reads: text, or S3's XML with `code`. Messages longer than
+ * 511 bytes are cut. */
 dl_answer dl_refuse(dl_http_request *r, unsigned status, const char *code, const char *format, ...)
 {
     char message[512], text[1024];
@@ -56,6 +62,8 @@ dl_answer dl_refuse(dl_http_request *r, unsigned status, const char *code, const
     return dl_answer_text(status, "text/plain; charset=utf-8", text, (size_t)len);
 }
 
+/* Turn a status of the store into a reply. Failures of the disk are logged here and not shown,
+ * because their text names paths of the hub's machine. */
 dl_answer dl_refuse_failed(dl_http_request *r, diloco_status status)
 {
     if (status == DILOCO_ENOENT) return dl_refuse(r, 404, "NoSuchKey", "there is no such object");
@@ -82,6 +90,8 @@ static dl_answer health_begin(dl_http_request *r)
     return dl_answer_text(200, "text/plain", "ok\n", 3);
 }
 
+/* Paths of the hub itself; any other path is a bucket's. A row is a path and its handler: a new
+ * endpoint is one row and its function in server.h. */
 static const struct route {
     const char *path;
     dl_kind kind;
@@ -106,6 +116,7 @@ static const struct route {
 };
 enum { N_ROUTES = sizeof routes / sizeof *routes };
 
+/* A linear search: the table is short, and every name of a bucket is tried against it once. */
 static const struct route *find_route(const char *path)
 {
     for (size_t i = 0; i < N_ROUTES; i++)
@@ -113,6 +124,7 @@ static const struct route *find_route(const char *path)
     return NULL;
 }
 
+/* A bucket cannot have the name of a route, or its objects would be hidden by it. */
 bool dl_hub_bucket_name_ok(const char *name)
 {
     char path[DL_BUCKET_MAX + 2];
@@ -121,6 +133,8 @@ bool dl_hub_bucket_name_ok(const char *name)
     return !find_route(path);
 }
 
+/* `path` is "bucket[/rest]", untrusted and already decoded. r->root may be written even if the
+ * name is invalid, so callers look at the result first. */
 bool dl_request_bucket(dl_http_request *r, const char *path, const char **rest)
 {
     size_t len = strcspn(path, "/");
@@ -140,6 +154,7 @@ bool dl_hub_bucket_there(const dl_http_request *r)
     return lstat(r->root, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* X-Diloco-Missing says that the whole bucket is missing, not only the object. */
 dl_answer dl_refuse_no_bucket(dl_http_request *r)
 {
     dl_answer answer = dl_refuse(r, 404, "NoSuchBucket", "there is no %s here", r->bucket);
@@ -155,7 +170,8 @@ static const struct route *route_of(const dl_http_request *r)
     return route && route->page && !r->hub->views ? NULL : route;
 }
 
-/* A foreign folder (nothing mounted there any more) is not served. */
+/* Return true if DIR is the folder that was opened at the start. After an unmount another folder
+ * has its path, and writing there would split the run in two. */
 static bool folder_is_ours(const dl_hub *hub)
 {
     struct stat st;
@@ -163,8 +179,9 @@ static bool folder_is_ours(const dl_hub *hub)
     return stat(hub->dir, &st) == 0 && st.st_dev == hub->device && st.st_ino == hub->inode;
 }
 
-/* A page of any site can let a browser here ask an open hub on loopback by a name of that
- * site's (DNS rebinding). A client that means this machine names it. */
+/* Return true if the Host header names this machine. A page of any site can let a browser here
+ * ask an open hub on loopback by a name of that site's (DNS rebinding). A client that means this
+ * machine names it. */
 static bool host_is_ours(const dl_http_request *r)
 {
     const char *host = dl_request_header(r, "Host");
@@ -176,7 +193,7 @@ static bool host_is_ours(const dl_http_request *r)
            (!strncmp(host, "127.", 4) && strspn(host, "0123456789.") == len);
 }
 
-/* Does it show a key that may? */
+/* Return true if the client has shown one of the known keys in its certificate. */
 static bool is_known(const dl_http_request *r)
 {
     const dl_hub *hub = r->hub;
@@ -186,6 +203,8 @@ static bool is_known(const dl_http_request *r)
            (hub->options.welcome && hub->options.welcome(hub->options.welcome_user, &peer));
 }
 
+/* Decide on access: a signature of S3, no credentials at all, a member's key, or a token, in
+ * this order. A signed request is judged by its signature alone. */
 static bool is_welcome(dl_http_request *r, dl_answer *refusal)
 {
     const dl_hub *hub = r->hub;
@@ -205,6 +224,8 @@ static bool is_welcome(dl_http_request *r, dl_answer *refusal)
     return false;
 }
 
+/* The target is no route: an object, a bucket, or S3. Asking for encryption is refused first,
+ * since storing in plain text would break a promise. */
 static dl_answer begin_path(dl_http_request *r)
 {
     const char *path = r->target.path + 1;
@@ -222,6 +243,7 @@ static dl_answer begin_path(dl_http_request *r)
     return *r->key ? dl_object_begin(r) : dl_hub_bucket_begin(r);
 }
 
+/* Findings of see_header about the request's headers. */
 typedef struct framing {
     unsigned n_lengths;
     bool bad_name;
@@ -257,6 +279,8 @@ static bool is_framed_badly(dl_http_request *r, dl_answer *refusal)
     return true;
 }
 
+/* Judge a request whose headers are complete. The order matters: framing, before anything trusts
+ * the body's end; access, before anything shows whether an object exists. */
 static dl_answer begin(dl_http_request *r)
 {
     const struct route *route = r->target_status ? NULL : route_of(r);
@@ -271,6 +295,8 @@ static dl_answer begin(dl_http_request *r)
     /* Signed as S3 asks for it, GET / is ListBuckets and not the page. */
     const bool open = route && route->open && !(route->page && dl_hub_s3_is_signed(r));
     if (!open && !is_welcome(r, &refusal)) return refusal;
+    /* On an open route no access was shown, unless the hub asks for none. The client stays
+     * untrusted and keeps its short time limit. */
     if (!open || dl_hub_is_open(r->hub)) dl_connection_welcome(r->connection);
     if (r->hub->options.viewed && !(route && route->viewed && !r->s3))
         return dl_refuse(r, 404, "", "this server shows runs, and stores none");
@@ -297,7 +323,8 @@ static void body_fail(dl_body *b, diloco_status status)
     if (!b->status) b->status = status;
 }
 
-/* A piece of the object itself. */
+/* Take a piece of the object itself, without framing. Its bytes are hashed on the way, so a body
+ * is read once. Returns DILOCO_EFULL past --max-object. */
 static diloco_status body_take(void *context, const void *data, size_t len)
 {
     dl_http_request *r = context;
@@ -315,7 +342,9 @@ static diloco_status body_take(void *context, const void *data, size_t len)
     return dl_upload_add(&b->upload, &r->folder, r->key, data, len, DL_NEVER);
 }
 
-/* Pieces after a failure are thrown away, so that the answer can say what failed. */
+/* Take a piece of the body. Returns false to cut the connection: the body is longer than any may
+ * be, or too slow. Pieces after a failure are thrown away, so that the reply can say what
+ * failed. */
 static bool body_add(dl_http_request *r, const char *data, size_t len)
 {
     dl_body *b = &r->body;
@@ -323,6 +352,7 @@ static bool body_add(dl_http_request *r, const char *data, size_t len)
     dl_time gone = dl_clock_now() - b->began;
     b->received += len;
     atomic_fetch_add(&r->hub->metrics.bytes_in, len);
+    /* A framed body is longer than its object, by lines that DL_TEXT_BODY_MAX covers. */
     if (b->kind == DL_BODY_FILE) limit = r->hub->options.max_object + DL_TEXT_BODY_MAX;
     if (b->received > limit) return false;
     if (gone > r->hub->options.slow && (double)b->received < dl_seconds(gone) * MIN_BYTES_PER_S)
@@ -335,6 +365,8 @@ static bool body_add(dl_http_request *r, const char *data, size_t len)
 
 /* ---- the lifetime of a request */
 
+/* Called before the headers are read. An invalid target is kept as target_status and refused
+ * later, when a reply can be sent. */
 void *dl_request_create(dl_hub *hub, const char *target, struct MHD_Connection *mhd)
 {
     dl_http_request *r = calloc(1, sizeof *r);
@@ -352,6 +384,8 @@ void *dl_request_create(dl_hub *hub, const char *target, struct MHD_Connection *
     return r;
 }
 
+/* Queue the reply and give it up. Returns MHD_NO to close the connection if there is no reply,
+ * for lack of memory. */
 static enum MHD_Result queue(dl_http_request *r, dl_answer answer)
 {
     if (!answer.response) return MHD_NO; /* no memory */
@@ -366,7 +400,8 @@ static enum MHD_Result queue(dl_http_request *r, dl_answer answer)
     return result;
 }
 
-/* Before the body: libmicrohttpd then closes the connection, so only where that is meant. */
+/* Return true if the reply has to be sent before the body arrives. libmicrohttpd then closes the
+ * connection, so only for a client that waits for "100 Continue" or sends a long body. */
 static bool must_answer_now(const dl_http_request *r)
 {
     const char *length = dl_request_header(r, "Content-Length");
@@ -376,8 +411,8 @@ static bool must_answer_now(const dl_http_request *r)
     return length && dl_text_to_u64(&n, length, strlen(length)) && n > DL_TEXT_BODY_MAX;
 }
 
-/* The sender of an object gets the digest of the received bytes, and need not read it back. S3 has
- * its own header for that. */
+/* Begin the digest of the received bytes (B4). The sender compares it and need not read the
+ * object back (P8). S3 has its own header for that. */
 static bool prepare_digest(dl_body *b)
 {
     b->digest = aligned_alloc(_Alignof(dl_digest_stream), sizeof *b->digest);
@@ -393,6 +428,8 @@ static void tell_digest(dl_body *b, dl_answer answer)
     dl_answer_header(answer, "X-Diloco-Digest", hex);
 }
 
+/* All headers are here. A held reply waits until the body was thrown away; otherwise `finish` is
+ * called once the body is whole. */
 static enum MHD_Result first_step(dl_http_request *r, const char *method)
 {
     r->begun = true;
@@ -413,6 +450,8 @@ static enum MHD_Result first_step(dl_http_request *r, const char *method)
     return MHD_YES;
 }
 
+/* Check the body against its framing and its headers. Returns false and sets *refusal on the
+ * first fault. */
 static bool body_is_right(dl_http_request *r, dl_answer *refusal)
 {
     dl_body *b = &r->body;
@@ -428,7 +467,8 @@ static bool body_is_right(dl_http_request *r, dl_answer *refusal)
     return false;
 }
 
-/* An unpublished object is removed before the answer says so. */
+/* The body is whole: check it and let the handler finish. An unpublished object is removed
+ * before the reply says so. */
 static dl_answer finish(dl_http_request *r)
 {
     dl_answer answer;
@@ -438,6 +478,8 @@ static dl_answer finish(dl_http_request *r)
     return answer;
 }
 
+/* libmicrohttpd calls it with the headers, then with each piece, then with *len 0. *len becomes
+ * the number of bytes that are left, always 0. */
 enum MHD_Result dl_request_step(dl_http_request *r, const char *method, const char *data,
                                 size_t *len)
 {
@@ -457,6 +499,8 @@ enum MHD_Result dl_request_step(dl_http_request *r, const char *method, const ch
     return queue(r, answer);
 }
 
+/* Free all that the request owns. in_flight falls last, because dl_hub_stop may free the hub
+ * from then on. */
 void dl_request_end(dl_http_request *r, bool whole)
 {
     dl_hub *hub = r->hub;

@@ -1,4 +1,7 @@
-/* s3_api.c - which operation a request is. */
+/* s3_api.c - which operation a request is.
+ *
+ * Begin with operations[] and dl_hub_s3_begin. Objects are read, put and deleted by object.c;
+ * this file adds S3's XML, the operations on buckets, and deleting several keys. */
 #include "hub/s3_api.h"
 
 #include "base/text.h"
@@ -13,10 +16,12 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Bytes of one reply in XML, and keys in one DeleteObjects (as S3 has it). */
 enum { XML_MAX = 4 << 20, DELETE_MAX = 1000 };
 
 /* ---- XML */
 
+/* Control characters are written as numbers, since XML 1.0 has no other form for most of them. */
 diloco_status dl_hub_s3_add_text(dl_buf *out, const char *text)
 {
     for (; *text; text++) {
@@ -40,6 +45,7 @@ dl_answer dl_hub_s3_answer(dl_http_request *r, dl_buf *out, diloco_status status
     return answer;
 }
 
+/* S3's error document. Without memory the reply has the status alone. */
 dl_answer dl_hub_s3_refuse(unsigned status, const char *code, const char *message)
 {
     dl_buf out;
@@ -66,6 +72,7 @@ void dl_hub_s3_date(char out[32], int64_t seconds)
 
 /* ---- bodies */
 
+/* Read the body into r->body.text, at most DL_TEXT_BODY_MAX bytes, and call `finish` then. */
 dl_answer dl_hub_s3_read_text(dl_http_request *r, dl_handler finish)
 {
     dl_answer refusal = dl_hub_s3_prepare_body(r);
@@ -83,6 +90,8 @@ static dl_answer put(dl_http_request *r)
 
 /* ---- deleting several */
 
+/* One DeleteObjects in progress. Keys are deleted while the body is parsed, and the reply grows
+ * in `out`. */
 typedef struct deletion {
     dl_http_request *r;
     dl_buf out;
@@ -90,6 +99,8 @@ typedef struct deletion {
     bool quiet;
 } deletion;
 
+/* Delete one key by the same function as DELETE, so the log stays protected. `key` is the
+ * parser's and is borrowed for the call. "Quiet" leaves successes out of the reply. */
 static diloco_status delete_one(deletion *d, const char *key)
 {
     d->r->key = key;
@@ -106,6 +117,7 @@ static diloco_status delete_one(deletion *d, const char *key)
                                       "</Message></Error>");
 }
 
+/* Called by the XML walk for each element's text. DELETE_MAX bounds the work of one request. */
 static diloco_status on_delete(void *context, const char *path, const char *text)
 {
     deletion *d = context;
@@ -127,6 +139,7 @@ static dl_answer delete_finish(dl_http_request *r)
     return dl_hub_s3_answer(r, &d.out, status);
 }
 
+/* S3's clients send a checksum of this list. It is checked before any key is deleted. */
 static dl_answer delete_several(dl_http_request *r)
 {
     r->kind = DL_KIND_DELETE;
@@ -143,6 +156,7 @@ static dl_answer location(dl_http_request *r)
     return dl_answer_text(200, "application/xml", text, sizeof text - 1);
 }
 
+/* Versioning is off, which S3 says by an empty document. */
 static dl_answer versioning(dl_http_request *r)
 {
     static const char text[] = DL_S3_XML "<VersioningConfiguration" DL_S3_XMLNS "/>\n";
@@ -156,7 +170,8 @@ static dl_answer head_bucket(dl_http_request *r)
     return dl_answer_empty(200);
 }
 
-/* Return true if only the hub's own files are there. */
+/* Return true if only the hub's own files are there. Any other entry counts as content, files
+ * that no key can name included. So a bucket is never removed with them. */
 static bool is_empty(const char *root)
 {
     DIR *folder = opendir(root);
@@ -175,8 +190,8 @@ static bool remove_below(const char *root, const char *name)
     return rmdir(path) == 0 || errno == ENOENT;
 }
 
-/* Only an empty one: rmdir sees to that. A folder that stays keeps its .tmp/, without which those
- * who have it open would take it for gone. */
+/* Remove the bucket if it is empty; rmdir itself makes sure of that. A folder that stays gets
+ * its .tmp/ back, without which open handles would take the store for gone. */
 static dl_answer remove_bucket(dl_http_request *r)
 {
     char tmp[sizeof r->root + 16];
@@ -194,10 +209,12 @@ static dl_answer remove_bucket(dl_http_request *r)
 
 /* ---- which operation */
 
-/* `param`: it must be in the query, NULL: none of the others may. */
+/* The operations of S3. The first row whose method, kind of path and `param` fit is taken.
+ * `param` has to be in the query; NULL fits any query, so such rows come last. A new operation
+ * is one row. */
 static const struct operation {
     const char *method, *param;
-    bool of_key;
+    bool of_key; /* true: of an object, false: of a bucket */
     dl_handler begin;
 } operations[] = {
     {"GET", "location", false, location},
@@ -218,7 +235,8 @@ static const struct operation {
     {"DELETE", NULL, true, dl_object_delete},
 };
 
-/* A parameter's presence, or copying, asks for a feature that a hub lacks. */
+/* Return true if the request asks for a feature that a hub lacks, by a parameter or by copying.
+ * It is refused, because ignoring "acl" or "versionId" would do something else than was asked. */
 static bool asks_for_more(const dl_http_request *r)
 {
     static const char names[] =
@@ -228,6 +246,8 @@ static bool asks_for_more(const dl_http_request *r)
         "requestPayment restore retention select session tagging torrent versionId versions "
         "website ";
     char word[64];
+    /* Names are looked for with a space on each side, so only a whole word matches. No name in
+     * the list is as long as word[]. */
     for (size_t i = 0; i < r->target.n_params; i++) {
         int len = snprintf(word, sizeof word, " %s ", r->target.params[i].name);
         if ((size_t)len < sizeof word && strstr(names, word)) return true;
@@ -266,6 +286,8 @@ static bool is_published_by_pointer(const char *key)
     return !strncmp(key, ".b/", 3) || strstr(key, "/.b/");
 }
 
+/* Check the path, then the features, then the bucket. So a request that a hub does not support
+ * gets the same reply whether the bucket exists or not. */
 dl_answer dl_hub_s3_begin(dl_http_request *r)
 {
     const char *path = r->target.path + 1;

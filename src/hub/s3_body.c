@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+/* Return true for the signed SHA-256 of a body, in lower case as SigV4 has it. */
 static bool is_hash(const char *text)
 {
     return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
@@ -24,6 +25,7 @@ static EVP_MD_CTX *hasher(const EVP_MD *kind)
 
 /* ---- headers that a signed query may carry in their place */
 
+/* A search for headers by their prefix, and its result. */
 typedef struct search {
     const char *prefix;
     const char *name, *value; /* the first; NULL: none */
@@ -44,6 +46,8 @@ static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *name
     return MHD_YES;
 }
 
+/* A presigned URL carries headers as parameters of its query. Both places are searched, so a
+ * header cannot be hidden in the other one. */
 static search find(const dl_http_request *r, const char *prefix)
 {
     search s = {.prefix = prefix};
@@ -53,6 +57,8 @@ static search find(const dl_http_request *r, const char *prefix)
     return s;
 }
 
+/* All headers of this prefix are refused. A client would otherwise believe that its data is
+ * encrypted on the disk. */
 bool dl_hub_s3_asks_to_encrypt(dl_http_request *r, dl_answer *refusal)
 {
     const search s = find(r, "x-amz-server-side-encryption");
@@ -84,6 +90,8 @@ dl_answer dl_hub_s3_find_checksum(dl_http_request *r, const dl_checksum_kind **k
     return s.n && !*kind ? refuse_kind(r, s.name) : (dl_answer){0};
 }
 
+/* A checksum comes in a header, or in a trailer that x-amz-trailer names. The trailer needs
+ * aws-chunked framing. The checksum is begun here, since its bytes pass by only once. */
 dl_answer dl_hub_s3_prepare_checksum(dl_http_request *r)
 {
     dl_body *b = &r->body;
@@ -109,6 +117,8 @@ static const char *trailer_value(const dl_body *b)
     return at + strspn(at, " \t");
 }
 
+/* The trailer has arrived, so its value is taken now. Returns false and sets *refusal if it is
+ * missing, was not announced, or differs. */
 static bool check_checksum(dl_http_request *r, dl_answer *refusal)
 {
     dl_body *b = &r->body;
@@ -138,6 +148,8 @@ void dl_hub_s3_repeat_checksum(const dl_http_request *r, dl_answer answer)
 
 /* ---- the body */
 
+/* aws-chunked framing inside the body. The decoded length is required, since a cut body would
+ * otherwise look like a whole one. */
 static dl_answer prepare_framing(dl_http_request *r)
 {
     dl_body *b = &r->body;
@@ -152,6 +164,8 @@ static dl_answer prepare_framing(dl_http_request *r)
     return (dl_answer){0};
 }
 
+/* Prepare for the three forms of x-amz-content-sha256: a hash, UNSIGNED-PAYLOAD, or unsigned
+ * chunks with a trailer. Bodies signed chunk by chunk are refused by name. */
 dl_answer dl_hub_s3_prepare_body(dl_http_request *r)
 {
     dl_body *b = &r->body;
@@ -177,6 +191,8 @@ dl_answer dl_hub_s3_prepare_body(dl_http_request *r)
     return framed ? prepare_framing(r) : (dl_answer){0};
 }
 
+/* Compare all that the headers claim with the received bytes. Nothing was published yet, so a
+ * false claim leaves nothing. */
 bool dl_hub_s3_check_body(dl_http_request *r, dl_answer *refusal)
 {
     unsigned char hash[EVP_MAX_MD_SIZE];

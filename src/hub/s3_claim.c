@@ -1,4 +1,5 @@
-/* s3_claim.c - see s3_claim.h. */
+/* s3_claim.c - see s3_claim.h. Only the form is checked; s3_sign.c checks the signature itself.
+ * Each text is copied into a buffer of fixed size and refused if it is longer. */
 #include "hub/s3_claim.h"
 
 #include "base/text.h"
@@ -8,6 +9,7 @@
 #include <strings.h>
 #include <time.h>
 
+/* A week, S3's own limit for a presigned URL. */
 enum { EXPIRES_MAX_S = 7 * 86400 };
 
 static const char algorithm[] = "AWS4-HMAC-SHA256";
@@ -32,7 +34,8 @@ static bool copy(char *out, size_t cap, const char *text)
     return true;
 }
 
-/* An access key has no '/' in it (auth.h). */
+/* Cut "<access>/<day>/<region>/s3/aws4_request" in place. Any other number of parts is refused.
+ * An access key has no '/' in it (auth.h). */
 static bool cut_scope(dl_hub_s3_claim *c)
 {
     const char *parts[5];
@@ -48,6 +51,8 @@ static bool cut_scope(dl_hub_s3_claim *c)
     return strcmp(c->service, "s3") == 0;
 }
 
+/* Cut the list of signed headers at ';'. The Host header has to be among them, or a signature
+ * would hold at another server. */
 static bool cut_names(dl_hub_s3_claim *c)
 {
     c->n_headers = 0;
@@ -95,6 +100,7 @@ bool dl_hub_s3_claim_query(dl_hub_s3_claim *c, const dl_target *t)
            cut_scope(c) && cut_names(c);
 }
 
+/* The form is checked by character before sscanf, which would skip spaces and accept signs. */
 int64_t dl_hub_s3_seconds(const char *date)
 {
     struct tm tm = {0};

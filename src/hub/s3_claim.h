@@ -13,6 +13,7 @@
 
 enum { DL_CLAIM_SCOPE = 512, DL_CLAIM_NAMES = 1024 };
 
+/* One claim. It is filled from untrusted bytes and used within one request, on the stack. */
 typedef struct dl_hub_s3_claim {
     char scope[DL_CLAIM_SCOPE]; /* cut at its '/' into the next four */
     const char *access, *day, *region, *service;

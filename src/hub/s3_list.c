@@ -13,8 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of a page: each key with its XML, and the texts of the request that are repeated,
+ * escaped. */
 enum { PAGE_BYTES = DL_LIST_PAGE * (DL_KEY_MAX + 300) + 8 * DL_TARGET_MAX };
 
+/* One listing in progress. Texts are borrowed from the request. */
 typedef struct listing {
     dl_http_request *r;
     const char *prefix, *after;
@@ -24,6 +27,8 @@ typedef struct listing {
     dl_buf contents;
 } listing;
 
+/* Add a CommonPrefix: the first `len` bytes of the key. It needs no escaping, since a key has
+ * only letters, digits and ._=-/. */
 static diloco_status tell_prefix(listing *l, const char *key, size_t len)
 {
     memcpy(l->last, key, len);
@@ -32,6 +37,7 @@ static diloco_status tell_prefix(listing *l, const char *key, size_t len)
                        l->last);
 }
 
+/* Add one key. Its size is the store's; time and ETag are read from the file. */
 static diloco_status tell_key(listing *l, const char *key, size_t size)
 {
     char path[sizeof l->r->root + DL_KEY_MAX + 2], date[32];
@@ -48,12 +54,15 @@ static diloco_status tell_key(listing *l, const char *key, size_t size)
                        key, date, etag, size);
 }
 
+/* Called for each key of the folder in byte order. Returns DILOCO_ECLOSED to end the walk: past
+ * the prefix, or at the limit. */
 static diloco_status see(void *context, const char *key, size_t size)
 {
     listing *l = context;
     size_t prefix_len = strlen(l->prefix), last_len = strlen(l->last);
     if (strncmp(key, l->prefix, prefix_len) != 0)
         return strcmp(key, l->prefix) < 0 ? DILOCO_OK : DILOCO_ECLOSED; /* after it: done */
+    /* Keys below the last CommonPrefix are a part of it and add nothing. */
     bool in_told = last_len && l->last[last_len - 1] == '/' && !strncmp(key, l->last, last_len);
     if (strcmp(key, l->after) <= 0 || (l->delimited && in_told)) return DILOCO_OK;
     if (l->n == l->limit) {
@@ -65,6 +74,8 @@ static diloco_status see(void *context, const char *key, size_t size)
     return slash ? tell_prefix(l, key, (size_t)(slash + 1 - key)) : tell_key(l, key, size);
 }
 
+/* Walk the folder that holds the prefix. A prefix with a component that no key has is an empty
+ * listing, not an error. */
 static diloco_status walk(listing *l)
 {
     char folder[DL_KEY_MAX + 2];
@@ -81,6 +92,8 @@ static diloco_status walk(listing *l)
     }
     DL_TRY(dl_hub_bucket_open(&store, l->r, false));
     diloco_status status =
+        /* The place to begin after may be any text. Only a valid key lets the store skip;
+         * otherwise see() passes over what is before it. */
         dl_store_list(store, folder, dl_store_key_ok(l->after) ? l->after : NULL, see, l, DL_NEVER);
     dl_store_close(store);
     return status == DILOCO_ECLOSED ? DILOCO_OK : status;
@@ -100,6 +113,8 @@ static const char *param(const dl_http_request *r, const char *name)
     return value ? value : "";
 }
 
+/* The two versions differ in the names of their markers. With encoding-type=url repeated texts
+ * are percent-encoded, since they may hold characters that XML has not. */
 static diloco_status write_list(const listing *l, dl_buf *out)
 {
     const dl_http_request *r = l->r;
@@ -141,6 +156,8 @@ dl_answer dl_hub_s3_list(dl_http_request *r)
     if (*limit && !dl_text_to_u64(&n, limit, strlen(limit)))
         return dl_refuse(r, 400, "InvalidArgument", "max-keys is a number");
     l.limit = n < DL_LIST_PAGE ? n : DL_LIST_PAGE;
+    /* The place to begin after is the last one so far, so a listing that continues after a
+     * CommonPrefix skips its keys. */
     if (strlen(l.after) <= DL_KEY_MAX) strcpy(l.last, l.after);
     dl_buf_init(&l.contents, PAGE_BYTES);
     dl_buf_init(&out, 2 * PAGE_BYTES);

@@ -21,23 +21,27 @@
 #include <time.h>
 #include <unistd.h>
 
+/* An id is 16 random bytes in hex. Numbers of parts are S3's. */
 enum {
     ID_LEN = 32,
     PARTS_MAX = 10000,
     PATH_BYTES = 64, /* ".multipart/<id>/00001" */
     XML_MAX = 4 << 20,
-    KEPT_S = 7 * 86400
+    KEPT_S = 7 * 86400 /* seconds; an upload that is never completed is removed after a week */
 };
 
 typedef char part_path[PATH_BYTES];
 
 /* ---- uploads */
 
+/* An id becomes a part of a path, so only hex digits are accepted. */
 static bool id_ok(const char *id)
 {
     return id && strlen(id) == ID_LEN && strspn(id, "0123456789abcdef") == ID_LEN;
 }
 
+/* Write the path of a file of the upload, below the bucket. Both texts are cut to their length,
+ * so the buffer always suffices. */
 static void path_of(part_path out, const char *id, const char *name)
 {
     snprintf(out, PATH_BYTES, DL_S3_MULTIPART "/%.*s/%.16s", ID_LEN, id, name);
@@ -58,7 +62,8 @@ static bool read_key(char key[DL_KEY_MAX + 1], const dl_http_request *r, const c
     return n > 0;
 }
 
-/* The upload of the query, for the key of the path. */
+/* Return the upload of the query, or NULL with *refusal set. It must be one of the key in the
+ * path, so an id gives access to no other key. */
 static const char *find_upload(dl_http_request *r, dl_answer *refusal)
 {
     char key[DL_KEY_MAX + 1];
@@ -69,7 +74,8 @@ static const char *find_upload(dl_http_request *r, dl_answer *refusal)
     return NULL;
 }
 
-/* Its key first: a part that comes meanwhile finds that, and goes as well. */
+/* Remove an upload. Its key goes first: a part that arrives meanwhile finds no upload at its
+ * end, and is removed as well (part_finish). */
 static void remove_upload(const char *root, const char *id)
 {
     char path[PATH_MAX + 2 * NAME_MAX];
@@ -82,7 +88,8 @@ static void remove_upload(const char *root, const char *id)
     rmdir(path);
 }
 
-/* Call fn for each upload of the bucket. */
+/* Call fn for each upload of the bucket, until it fails. `since` is the time when its folder
+ * last changed. */
 static diloco_status each_upload(const char *root,
                                  diloco_status (*fn)(void *context, const char *id, time_t since),
                                  void *context)
@@ -113,6 +120,7 @@ void dl_multipart_clean(const char *root)
 
 /* ---- beginning */
 
+/* The key is published like an object, so it is on the disk before the client learns the id. */
 static diloco_status write_key(dl_http_request *r, const char *id)
 {
     part_path path;
@@ -127,6 +135,7 @@ static diloco_status write_key(dl_http_request *r, const char *id)
     return status;
 }
 
+/* The id is random, because knowing it is enough to add parts to the upload. */
 static dl_answer create_finish(dl_http_request *r)
 {
     unsigned char random[ID_LEN / 2];
@@ -147,6 +156,8 @@ static dl_answer create_finish(dl_http_request *r)
     return dl_hub_s3_answer(r, &out, status);
 }
 
+/* Refuse early what completing would refuse: a taken name, a blocked key. The upload would be
+ * for nothing. */
 dl_answer dl_multipart_create(dl_http_request *r)
 {
     dl_answer refusal;
@@ -160,6 +171,7 @@ dl_answer dl_multipart_create(dl_http_request *r)
 
 /* ---- parts */
 
+/* Five digits, so that names in byte order are in the order of numbers. */
 static bool part_name(char name[8], const char *text)
 {
     uint64_t n;
@@ -168,7 +180,8 @@ static bool part_name(char name[8], const char *text)
     return true;
 }
 
-/* The same bytes again keep their ETag: a part that was late, and sent once more, may come last. */
+/* Publish a part. The same bytes again keep their ETag: a part that was late, and was sent once
+ * more, may arrive last. */
 static diloco_status publish_part(dl_http_request *r, const char *path, struct stat *st)
 {
     dl_upload *upload = &r->body.upload;
@@ -178,9 +191,12 @@ static diloco_status publish_part(dl_http_request *r, const char *path, struct s
     DL_TRY(dl_upload_publish(upload, &r->folder, path, &taken));
     if (!taken || dl_object_is_the_same(r, upload, path, st)) return DILOCO_OK;
     *st = ours;
+    /* Other bytes replace the part, as S3 has it. Only whole objects are never replaced. */
     return dl_upload_publish(upload, &r->folder, path, NULL);
 }
 
+/* The part is whole. The upload may have been completed or aborted since the request began, so
+ * it is looked for again after publishing. */
 static dl_answer part_finish(dl_http_request *r)
 {
     part_path path;
@@ -205,6 +221,7 @@ static dl_answer part_finish(dl_http_request *r)
     return answer;
 }
 
+/* Check the headers, then receive the part as an object is received (object.c). */
 dl_answer dl_multipart_part(dl_http_request *r)
 {
     char name[8];
@@ -225,6 +242,8 @@ dl_answer dl_multipart_part(dl_http_request *r)
 
 /* ---- completing */
 
+/* One CompleteMultipartUpload in progress. Parts are copied while the list is parsed, so the
+ * list is never held as a whole. */
 typedef struct completion {
     dl_http_request *r;
     const char *id;
@@ -236,7 +255,8 @@ typedef struct completion {
     char part_value[DL_CHECKSUM_TEXT];
 } completion;
 
-/* In the kernel where the file system can (it may even share the blocks). */
+/* Append `len` bytes of a part to the upload. The kernel copies where the file system can; it
+ * may even share the blocks. */
 static diloco_status copy_file(completion *c, int from, size_t len, const char *path)
 {
     static const size_t most = 1u << 30;
@@ -257,7 +277,7 @@ static diloco_status copy_file(completion *c, int from, size_t len, const char *
     return DILOCO_OK;
 }
 
-/* Compare ETags; clients may put quotes around one, or not. */
+/* Return true if two ETags are equal. Clients may put quotes around one, or not. */
 static bool same_etag(const char *a, const char *b)
 {
     char bare[sizeof(dl_etag)];
@@ -265,7 +285,8 @@ static bool same_etag(const char *a, const char *b)
     return strcmp(a, b) == 0 || strcmp(a, bare) == 0;
 }
 
-/* The part again, for the checksums that the client gave of it and of the whole. */
+/* Add the part to the checksums that the client gave of it and of the whole. The bytes are read
+ * once more, after the copy in the kernel. */
 static diloco_status sum_part(completion *c, int fd, size_t len)
 {
     char value[DL_CHECKSUM_TEXT];
@@ -278,6 +299,8 @@ static diloco_status sum_part(completion *c, int fd, size_t len)
     return dl_fail(DILOCO_EPROTO, "part %s has another checksum: %s", c->last, value);
 }
 
+/* The <Part> element has ended: check it and append it. Ascending order is S3's rule, and makes
+ * each part count once. */
 static diloco_status add_part(completion *c)
 {
     part_path path;
@@ -295,6 +318,7 @@ static diloco_status add_part(completion *c)
     c->len += (uint64_t)st.st_size;
     if (!same_etag(c->etag, etag))
         status = dl_fail(DILOCO_EPROTO, "part %s is another one", c->name);
+    /* Checked before the copy, so the temporary file never grows past --max-object. */
     else if (c->len > c->r->hub->options.max_object)
         status = dl_fail(DILOCO_EPROTO, "the parts are longer than an object may be");
     else
@@ -305,6 +329,8 @@ static diloco_status add_part(completion *c)
     return status;
 }
 
+/* Called by the XML walk: first for the elements of a <Part>, then for the <Part> itself.
+ * Unknown elements are skipped. */
 static diloco_status on_part(void *context, const char *path, const char *text)
 {
     completion *c = context;
@@ -322,6 +348,8 @@ static diloco_status on_part(void *context, const char *path, const char *text)
     return strcmp(path, "Part") == 0 ? add_part(c) : DILOCO_OK;
 }
 
+/* Publish the whole object and remove the parts. A taken name leaves the parts, so the client
+ * may compare and abort. */
 static dl_answer publish(completion *c)
 {
     dl_http_request *r = c->r;
@@ -342,7 +370,8 @@ static dl_answer publish(completion *c)
     return dl_hub_s3_answer(r, &out, status);
 }
 
-/* Is the whole what the request says? */
+/* Check the size and the checksum of the whole against the request. Returns DILOCO_EPROTO if one
+ * differs. */
 static diloco_status check_whole(completion *c, const char *want)
 {
     char value[DL_CHECKSUM_TEXT];
@@ -357,6 +386,8 @@ static diloco_status check_whole(completion *c, const char *want)
     return dl_fail(DILOCO_EPROTO, "the object has another checksum: %s", value);
 }
 
+/* The list of parts has arrived. Nothing is under the key before publish(), so each error leaves
+ * the upload as it was. */
 static dl_answer complete_finish(dl_http_request *r)
 {
     completion c = {.r = r};
@@ -403,6 +434,8 @@ dl_answer dl_multipart_abort(dl_http_request *r)
 
 /* ---- listing */
 
+/* A lookup for each possible number keeps the parts in order without sorting. Parts that are not
+ * there are skipped. */
 static diloco_status add_parts(dl_buf *out, const dl_http_request *r, const char *id)
 {
     for (unsigned n = 1; n <= PARTS_MAX; n++) {

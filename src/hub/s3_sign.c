@@ -10,8 +10,11 @@
 #include <strings.h>
 #include <time.h>
 
+/* The allowance for clocks that differ, as S3 has it. */
 enum { SKEW_S = 15 * 60 };
 
+/* Return true if the request claims to be signed. An "AWS" header of an unsupported version
+ * counts too, so it gets an error that says so. */
 bool dl_hub_s3_is_signed(const dl_http_request *r)
 {
     const char *header = dl_request_header(r, "Authorization");
@@ -20,6 +23,8 @@ bool dl_hub_s3_is_signed(const dl_http_request *r)
            dl_target_has(&r->target, "X-Amz-Algorithm");
 }
 
+/* Read the claim from the query, if it has a signature, else from the header. A header without
+ * x-amz-content-sha256 is refused: the body would be unsigned unnoticed. */
 static bool read_claim(dl_hub_s3_claim *c, dl_http_request *r)
 {
     const char *header = dl_request_header(r, "Authorization");
@@ -33,6 +38,7 @@ static bool read_claim(dl_hub_s3_claim *c, dl_http_request *r)
     return r->payload_hash != NULL;
 }
 
+/* The result of a search for x-amz- headers that the signature does not cover. */
 typedef struct extras {
     const dl_hub_s3_claim *claim;
     bool found;
@@ -47,6 +53,8 @@ static enum MHD_Result look_for_extras(void *cls, enum MHD_ValueKind kind, const
     return MHD_YES;
 }
 
+/* The day of the scope has to be that of the date, since the signing key is derived from that
+ * day. */
 static bool in_time(const dl_hub_s3_claim *c)
 {
     int64_t then = dl_hub_s3_seconds(c->date), now = time(NULL);
@@ -69,6 +77,8 @@ static diloco_status list_query(dl_pair query[DL_SIGV4_PAIRS], size_t *n, const 
     return DILOCO_OK;
 }
 
+/* Make the signature that the claim should have. A signed header that was removed on the way
+ * counts as empty, so the signatures differ. */
 static diloco_status sign_again(dl_buf *out, dl_buf *path, const dl_hub_s3_claim *c,
                                 const dl_http_request *r, const dl_hub_s3_key *key)
 {
@@ -97,7 +107,8 @@ static diloco_status sign_again(dl_buf *out, dl_buf *path, const dl_hub_s3_claim
     return dl_sigv4_sign(out, &scope, &request);
 }
 
-/* The signature is the end of what dl_sigv4_sign makes. */
+/* Return true if the signature is right. It is the last DL_SHA256_HEX - 1 bytes of the result of
+ * dl_sigv4_sign. */
 static bool signature_holds(const dl_hub_s3_claim *c, const dl_http_request *r,
                             const dl_hub_s3_key *key)
 {
@@ -120,6 +131,8 @@ static bool refuse(dl_answer *refusal, dl_http_request *r, unsigned status, cons
     return false;
 }
 
+/* The cheap checks come first: form, key, unsigned headers, time. Only then is a signature
+ * computed. */
 bool dl_hub_s3_is_welcome(dl_http_request *r, dl_answer *refusal)
 {
     dl_hub_s3_claim c;

@@ -20,11 +20,15 @@
 #include <microhttpd.h>
 #include <openssl/evp.h>
 
+/* Bytes of a bucket's name, bytes of a body that is kept in memory, keys in one page of a
+ * listing. */
 enum { DL_BUCKET_MAX = 255, DL_TEXT_BODY_MAX = 1 << 20, DL_LIST_PAGE = 1000 };
 
 typedef struct dl_connection dl_connection;
 typedef struct dl_http_request dl_http_request;
 
+/* A hub. Fields without a lock are written at the start only, or are atomic; auth, events and
+ * tally say their own rule. */
 struct dl_hub {
     dl_hub_options options; /* with their defaults filled in; texts not kept */
     char dir[PATH_MAX];     /* absolute */
@@ -50,11 +54,14 @@ struct dl_hub {
 
 /* ---- an answer; response NULL: none yet, send the body */
 
+/* A reply in the making. It is passed by value; the response belongs to the holder. */
 typedef struct dl_answer {
     unsigned status;
     struct MHD_Response *response; /* owned until it is queued */
 } dl_answer;
 
+/* A handler judges a request and returns its reply, or sets request->finish and returns response
+ * NULL. */
 typedef dl_answer (*dl_handler)(dl_http_request *request);
 
 /* Text of that type; copied. */
@@ -75,6 +82,7 @@ typedef enum dl_body_kind {
     DL_BODY_TEXT  /* into `text`, up to DL_TEXT_BODY_MAX */
 } dl_body_kind;
 
+/* The body of one request. All of it belongs to the request and is freed by dl_request_end. */
 typedef struct dl_body {
     dl_body_kind kind;
     dl_time began;
@@ -92,6 +100,7 @@ typedef struct dl_body {
     uint64_t decoded;           /* x-amz-decoded-content-length, where there is framing */
 } dl_body;
 
+/* One request. Only its connection's thread uses it, so it has no lock. */
 struct dl_http_request {
     dl_hub *hub;
     dl_connection *connection;

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Called once for each name of the roster, or once with `replica` NULL if no name has a key.
+ * Names beyond the table are left out. */
 static diloco_status take_key(void *user, const char *roster, const char *owner,
                               const char *replica, const char *key)
 {
@@ -37,6 +39,7 @@ static void add_rejections(dl_json *json, const diloco_rejections *r)
     dl_json_end(json);
 }
 
+/* One replica. Rates are in bytes per second, times in seconds, positions in steps. */
 static void add_replica(dl_json *json, const diloco_replica_status *r)
 {
     dl_json_object(json, NULL);
@@ -63,6 +66,8 @@ static void add_replica(dl_json *json, const diloco_replica_status *r)
     dl_json_end(json);
 }
 
+/* The open entry and the replicas that it waits for. `missing` may be shorter than n_missing,
+ * since the status keeps a bounded number of names. */
 static void add_wait(dl_json *json, const diloco_run_wait *w)
 {
     const size_t told = sizeof w->missing / sizeof w->missing[0];
@@ -90,6 +95,7 @@ static void add_roster(dl_json *json, const dl_roster_view *r)
     dl_json_end(json);
 }
 
+/* The order of the members is for people; programs find them by name. */
 void dl_status_json(dl_json *json, const diloco_run_status *run, const dl_roster_view *roster,
                     const char *store)
 {

@@ -5,7 +5,8 @@
 #include "base/json.h"
 #include <diloco/inspect.h>
 
-/* Whose a run and its names are; the first 256 names. */
+/* The owner of a run and the keys of its names; the first 256 names. About 28 KiB; no heap
+ * memory. */
 typedef struct dl_roster_key {
     char replica[32], key[80];
 } dl_roster_key;

@@ -12,6 +12,7 @@
 
 enum { JSON_MAX = 4 << 20 };
 
+/* Replace `alive` by the age of the heartbeat's file. `folder` is the run's place on the disk. */
 static void see_heartbeats(const char *folder, const diloco_run_status *run)
 {
     char path[PATH_MAX + 64];
@@ -41,6 +42,8 @@ static dl_answer answer_json(dl_http_request *r, const diloco_run_status *run,
     return answer;
 }
 
+/* Read the run by the same functions as `diloco status`, through the folder itself. Returns 404
+ * if the bucket has no run there. */
 dl_answer dl_status_begin(dl_http_request *r)
 {
     const char *name = dl_target_param(&r->target, "run"), *rest = "";

@@ -13,13 +13,16 @@ static int hex(char c)
     return -1;
 }
 
-/* A query may hold any text, and '+' for a space there; a path is ASCII. */
+/* Decode percent-encoding in place. Returns false for '%' without two hex digits and for control
+ * characters, a zero byte included. A query may hold any text, and '+' for a space there; a path
+ * is ASCII. */
 static bool decode(char *text, bool query)
 {
     char *out = text;
     for (const char *at = text; *at; at++) {
         unsigned char c = (unsigned char)*at;
         if (c == '%') {
+            /* hex() of the byte after the end is -1, so a '%' at the end never reads past it. */
             int high = hex(at[1]), low = high < 0 ? -1 : hex(at[2]);
             if (low < 0) return false;
             c = (unsigned char)(high << 4 | low);
@@ -34,6 +37,7 @@ static bool decode(char *text, bool query)
     return true;
 }
 
+/* The parameter is cut before it is decoded, so an encoded '=' or '&' is part of the value. */
 static bool decode_param(dl_param *param, char *text)
 {
     char *value = strchr(text, '=');
@@ -43,6 +47,8 @@ static bool decode_param(dl_param *param, char *text)
     return decode(text, true) && (!value || decode(value, true));
 }
 
+/* Copy the target, cut it at '?' and '&', and decode each piece once. Decoding twice would let
+ * "%252f" become a '/'. */
 diloco_status dl_target_parse(dl_target *out, const char *raw)
 {
     size_t len = strnlen(raw, DL_TARGET_MAX + 1);
@@ -79,6 +85,8 @@ bool dl_target_has(const dl_target *target, const char *name)
     return dl_target_param(target, name) != NULL;
 }
 
+/* Integers are parsed strictly, so no sign, space or overflow passes. A range that goes past the
+ * end is cut to the object's length. */
 dl_range dl_range_parse(uint64_t *begin, uint64_t *n, const char *header, uint64_t len)
 {
     static const char unit[] = "bytes=";

@@ -10,10 +10,12 @@
 
 enum { DL_TARGET_MAX = 4096, DL_TARGET_PARAMS = 32 };
 
+/* A parameter of the query. Both texts point into the target. */
 typedef struct dl_param {
     const char *name, *value; /* decoded; "" where there is no '=' */
 } dl_param;
 
+/* A parsed target. It points into itself, so it must not be copied. */
 typedef struct dl_target {
     const char *path; /* decoded; begins with '/' */
     dl_param params[DL_TARGET_PARAMS];
