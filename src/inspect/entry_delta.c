@@ -1,5 +1,7 @@
-/* entry_delta.c - include/diloco/inspect.h: the movement of each tensor by one entry, from a replay
- * of the log to both of its sides. */
+/* entry_delta.c - include/diloco/inspect.h: the movement of each tensor by one entry.
+ *
+ * The log is replayed to both sides of the entry, and the states are subtracted. Contributions
+ * themselves are not read: the movement is what the outer step made of them. */
 #include "inspect/reader.h"
 #include "inspect/replay.h"
 
@@ -7,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One tensor's values as doubles, which hold every f32 and any sane counter exactly. */
+/* Write one tensor's values as doubles. They hold every f32 exactly, and every counter below
+ * 2^53. Integers and booleans are in arrays of their own, with offsets of their own. */
 static void values_of(double *out, const dl_state *state, const dl_manifest_tensor *t)
 {
     const dl_fragment_state *now = &state->now[t->fragment];
@@ -19,6 +22,8 @@ static void values_of(double *out, const dl_state *state, const dl_manifest_tens
     }
 }
 
+/* Copy all tensors of the state, one after the other in the manifest's order. The caller frees
+ * *out, also after an error. */
 static diloco_status values_of_all(double **out, const dl_state *state)
 {
     const dl_manifest *m = state->manifest;
@@ -34,7 +39,8 @@ static diloco_status values_of_all(double **out, const dl_state *state)
     return DILOCO_OK;
 }
 
-/* `after` becomes the movement. */
+/* Subtract and report each tensor. `after` becomes the movement, theta after minus theta before:
+ * the opposite sign of a pseudo-gradient. */
 static void tell(const dl_manifest *m, const double *before, double *after, diloco_movement_fn fn,
                  void *user)
 {
@@ -54,7 +60,8 @@ static void tell(const dl_manifest *m, const double *before, double *after, dilo
     }
 }
 
-/* The state before `entry`, then the one after it. */
+/* Copy the state before `entry` and the state after it. Returns DILOCO_ENOENT if the log has no
+ * such entry, or if what the replay needs was collected (P25). */
 static diloco_status replay_both(dl_reader *r, double **before, double **after, uint64_t entry)
 {
     dl_replay_report replayed;
@@ -65,6 +72,9 @@ static diloco_status replay_both(dl_reader *r, double **before, double **after, 
                        (unsigned long long)entries, (unsigned long long)entry);
     DL_TRY(dl_reader_exec(r, dl_cores()));
     dl_state *state = dl_exec_state(r->exec);
+    /* The newest snapshot at or before the entry makes the replay as short as it can be.
+     * Contributions are kept from the second-newest snapshot on, so an old entry may be out of
+     * reach. */
     DL_TRY(dl_snapshot_read_newest(state, r->store, &r->file, r->digest, entry, r->pool,
                                    dl_reader_limit()));
     DL_TRY(dl_replay(&replayed, r->exec, &r->file, false, entry, NULL, NULL));

@@ -1,6 +1,8 @@
-/* follower.c - see follower.h. A generation's parts of the record have consecutive numbers, so the
- * first that is missing is the end. A generation that has ended, or has a successor, is read to its
- * end once more and then left alone. */
+/* follower.c - see follower.h.
+ *
+ * A generation's parts of the record have consecutive numbers, so the first that is missing is
+ * the end. A generation that has ended, or has a successor, is read to its end once more and
+ * then left alone. dl_follower_look finds replicas; dl_follower_read reads entries and records. */
 #include "inspect/follower.h"
 
 #include "base/log.h"
@@ -11,8 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of one part of a record, packed and unpacked, and generations that are followed. A store
+ * is untrusted, so both are bounded. */
 enum { PART_MAX = 64 << 20, MOST_LIVES = 65536 };
 
+/* One generation of a replica, and how far its record was read. */
 typedef struct followed {
     dl_life life;
     uint64_t next; /* part */
@@ -20,17 +25,19 @@ typedef struct followed {
     bool over;     /* nothing of it comes any more */
 } followed;
 
+/* The follower owns all of it. Buffers are kept between reads, so following allocates little. */
 struct dl_follower {
     dl_reader reader;
     dl_status_book *book;
-    uint64_t next; /* entry */
-    dl_hash before;
-    followed *lives;
+    uint64_t next;   /* entry */
+    dl_hash before;  /* digest of the text before it; of run.json at first */
+    followed *lives; /* [n_lives], owned; it may move when it grows */
     size_t n_lives;
     bool log_is_read;
-    dl_buf frame, part;
+    dl_buf frame, part; /* a part as stored, and unpacked */
 };
 
+/* Open the run and an empty status. Nothing of the log is read yet. */
 diloco_status dl_follower_open(dl_follower **out, const char *url)
 {
     *out = NULL;
@@ -80,12 +87,15 @@ const dl_runfile *dl_follower_run(const dl_follower *f)
 
 /* ---- the log */
 
+/* One call of dl_follower_read. */
 typedef struct reading {
     dl_follower *f;
     const dl_follower_sink *sink;
     dl_time until;
 } reading;
 
+/* Called for each new entry. It returns DILOCO_ECLOSED once the time is over, which ends the
+ * walk without an error. The count is raised first, so the same entry is not given twice. */
 static diloco_status take_entry(void *user, const dl_entry *raw, const diloco_log_entry *entry)
 {
     const reading *r = user;
@@ -100,6 +110,8 @@ static diloco_status take_entry(void *user, const dl_entry *raw, const diloco_lo
 
 /* ---- the record */
 
+/* Follow one more generation, unless it is followed already. Generations above MOST_LIVES are
+ * left out. */
 static diloco_status add_life(dl_follower *f, const char *replica, uint32_t generation)
 {
     for (size_t i = 0; i < f->n_lives; i++)
@@ -114,6 +126,8 @@ static diloco_status add_life(dl_follower *f, const char *replica, uint32_t gene
     return DILOCO_OK;
 }
 
+/* Each replica has the generations 0 to its newest. Their numbers are not listed again, so names
+ * in gen/ that were skipped cost one read each. */
 static diloco_status note_lives(dl_follower *f)
 {
     const diloco_run_status *run = dl_follower_status(f);
@@ -123,7 +137,8 @@ static diloco_status note_lives(dl_follower *f)
     return DILOCO_OK;
 }
 
-/* Has it a successor, or said that it ends? */
+/* Return true if the generation has a successor or has written end/. Its record then grows no
+ * more. */
 static bool is_past(const dl_follower *f, const dl_life *life)
 {
     const diloco_run_status *run = dl_follower_status(f);
@@ -133,6 +148,7 @@ static bool is_past(const dl_follower *f, const dl_life *life)
     return false;
 }
 
+/* Give each line to the sink. The last one may lack its newline. */
 static diloco_status give_lines(const reading *r, const dl_life *life)
 {
     const char *at = (const char *)r->f->part.data, *end = at + r->f->part.len;
@@ -145,7 +161,8 @@ static diloco_status give_lines(const reading *r, const dl_life *life)
     return DILOCO_OK;
 }
 
-/* *there: the part was there. A damaged one is said and passed over. */
+/* Read the next part and give its lines. *there is false if the part does not exist yet. A
+ * damaged part is logged and skipped, as the rest of the record is still good. */
 static diloco_status read_part(const reading *r, followed *one, bool *there)
 {
     dl_follower *f = r->f;
@@ -163,6 +180,8 @@ static diloco_status read_part(const reading *r, followed *one, bool *there)
     return status ? DILOCO_OK : give_lines(r, &one->life);
 }
 
+/* Read what is new of one generation. `past` is taken before reading: parts that were written
+ * before the end are then found, and one that is missing afterwards never comes. */
 static diloco_status read_life(const reading *r, size_t i)
 {
     const dl_time now = dl_clock_now();
@@ -179,6 +198,8 @@ static diloco_status read_life(const reading *r, size_t i)
     return DILOCO_OK;
 }
 
+/* The log comes first, since people look at the curve before the records. Each of the two stops
+ * at `until`, and the next call continues there. */
 diloco_status dl_follower_read(dl_follower *f, bool *more, const dl_follower_sink *sink,
                                dl_time until)
 {
@@ -197,7 +218,8 @@ diloco_status dl_follower_read(dl_follower *f, bool *more, const dl_follower_sin
     return DILOCO_OK;
 }
 
-/* A run that was removed and made again is another. */
+/* Return DILOCO_EDIFFERS if another run has taken this one's place. A run that was removed and
+ * made again is another. */
 static diloco_status check_run(dl_follower *f)
 {
     dl_hash digest;

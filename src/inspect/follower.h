@@ -9,8 +9,11 @@
 
 #include "inspect/run_status.h"
 
+/* A run that is followed. It has to be closed, and is used by one thread at a time. */
 typedef struct dl_follower dl_follower;
 
+/* The receiver of what is new. Pointers are valid during the call. A status other than OK ends
+ * the reading and is returned. */
 typedef struct dl_follower_sink {
     void *user;
     /* The next entry. `chained`: its prev is the digest of the entry before it. */

@@ -1,5 +1,7 @@
-/* inspect.c - include/diloco/inspect.h: the log as it is, settings, theta. run_status.c and
- * verify.c are the other two parts. Readers write nothing but the probe. */
+/* inspect.c - include/diloco/inspect.h: the log as it is, settings, theta.
+ *
+ * run_status.c and verify.c are the other two parts. Readers write nothing but the probe. All of
+ * them begin with dl_reader_open; only what replays calls dl_reader_exec as well. */
 #include "base/log.h"
 #include "base/sized.h"
 #include "inspect/reader.h"
@@ -13,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* An hour: long enough for a snapshot over a slow link, and no hang for ever. */
 dl_time dl_reader_limit(void)
 {
     return dl_time_after(dl_clock_now(), 3600 * DL_SECOND);
@@ -26,8 +29,8 @@ void dl_reader_close(dl_reader *r)
     dl_store_close(r->store);
 }
 
-/* run.json in the store names a coordination store; a check after both are opened shows that it is
- * the same run. */
+/* Open the run's coordination store beside its own. run.json in the store names it. After both
+ * are opened run.json is read again, through both, so it is that of the run. */
 static diloco_status take_coord(dl_reader *r, const char *url)
 {
     dl_run_store both;
@@ -51,6 +54,8 @@ diloco_status dl_reader_open(dl_reader *r, const char *url)
     return status;
 }
 
+/* Allocate what a replay needs: threads, and two copies of the state. After an error
+ * dl_reader_close releases the rest. */
 diloco_status dl_reader_exec(dl_reader *r, int n_threads)
 {
     DL_TRY(dl_pool_create(&r->pool, n_threads));
@@ -65,6 +70,7 @@ diloco_status dl_reader_exec(dl_reader *r, int n_threads)
 
 /* ---- the log ---------------------------------------------------------------------------- */
 
+/* Write the number of entries that a complete run has, by its configuration. */
 diloco_status dl_reader_total(uint64_t *n, const dl_reader *r)
 {
     dl_schedule s;
@@ -73,14 +79,16 @@ diloco_status dl_reader_total(uint64_t *n, const dl_reader *r)
     return DILOCO_OK;
 }
 
-/* An outer optimizer of the caller's own is not known here. */
+/* Read and check an entry's text by the run's rules. An outer optimizer of the caller's own is
+ * not known here. */
 diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader *r)
 {
     return dl_entry_read_of(out, text->data, text->len, dl_outer_of(&r->file.config),
                             &r->file.identity);
 }
 
-/* How far the log continues without a gap, and the names after the first gap. */
+/* How far the log continues without a gap, and the names after the first gap. A bounded number
+ * of these is kept, as any writer may have put junk there. */
 enum { BEHIND_MAX = 64 };
 typedef struct extent {
     uint64_t n, total; /* entries in a row from 0; of the whole run */
@@ -88,6 +96,8 @@ typedef struct extent {
     size_t n_behind;
 } extent;
 
+/* Called in the order of names. Entries have ten digits, so that is the order of numbers, and
+ * the first other number is a gap. */
 static diloco_status found_entry(void *context, const char *key, size_t len)
 {
     extent *x = context;
@@ -100,8 +110,9 @@ static diloco_status found_entry(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* Any writer may have put junk after the gap. An entry of this run there shows that the
- * log has lost those before it: *n is then after it. */
+/* Look whether the log has lost entries. An entry of this run after a gap shows that those
+ * before it are lost: *n is then after it. Any writer may have put junk there, which changes
+ * nothing. */
 static diloco_status look_behind_gap(uint64_t *n, const extent *x, const dl_reader *r)
 {
     dl_entry entry;
@@ -123,7 +134,8 @@ static diloco_status look_behind_gap(uint64_t *n, const extent *x, const dl_read
     return status;
 }
 
-/* The newest snapshot follows the log, so no entry before it is listed. */
+/* Write the number of entries of the log. The listing begins at the newest snapshot, which
+ * follows the log, so its cost does not grow with the run. */
 diloco_status dl_reader_length(uint64_t *n, const dl_reader *r)
 {
     extent x = {.n = 0};
@@ -141,7 +153,8 @@ diloco_status dl_reader_length(uint64_t *n, const dl_reader *r)
     return look_behind_gap(n, &x, r);
 }
 
-/* An entry, and the memory that a diloco_log_entry of it points into. */
+/* An entry, and the memory that a diloco_log_entry of it points into. One view serves a whole
+ * walk: arrays have room for any entry. */
 typedef struct view {
     dl_entry entry;
     char (*lives)[DL_LIFE_TEXT];
@@ -182,6 +195,8 @@ static diloco_status view_init(view *v)
     return status;
 }
 
+/* Make the public form of the entry that was read. It points into the view and is valid until
+ * the next entry is read. */
 static diloco_log_entry show(view *v)
 {
     const dl_entry *e = &v->entry;
@@ -206,6 +221,7 @@ static diloco_log_entry show(view *v)
     dl_hash_to_hex(v->result, e->result);
     dl_hash_to_hex(v->prev, e->prev);
     dl_life_text(v->committer, &e->committer);
+    /* "" where each reader combined the contributions itself (allgather). */
     v->combined_by[0] = 0;
     if (e->combined.there) dl_life_text(v->combined_by, &e->combined.life);
     return (diloco_log_entry){.entry = e->entry,
@@ -234,7 +250,8 @@ static diloco_log_entry show(view *v)
                               .rejected_for = v->rejected_for};
 }
 
-/* An entry that cannot be read is void, and the run continues after it. */
+/* Make the public form of an entry that cannot be read. It is void, and the run continues after
+ * it (P7.9). The error of the last reading is its reason. */
 static diloco_log_entry show_unreadable(view *v, uint64_t e)
 {
     snprintf(v->reason, sizeof v->reason, "void: it cannot be read: %s", diloco_error_text());
@@ -250,6 +267,8 @@ static diloco_log_entry show_unreadable(view *v, uint64_t e)
                               .prev = ""};
 }
 
+/* The walk ends at the first missing entry, since the log has no gaps (P4). Damaged texts are
+ * shown and chained by their bytes; other errors of the store end the walk. */
 diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn, void *user)
 {
     view v;
@@ -262,6 +281,7 @@ diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn,
         status = dl_entry_get(&v.text, r->store, e, dl_reader_limit());
         if (status == DILOCO_ENOENT) break; /* the log has no gaps: this is its end */
         if (!status) status = dl_reader_entry(&v.entry, &v.text, r);
+        /* A valid entry under another's name is no entry: its text was copied. */
         if (!status && v.entry.entry != e)
             status = dl_fail(DILOCO_EPROTO, "it is a copy of entry %llu",
                              (unsigned long long)v.entry.entry);
@@ -274,6 +294,7 @@ diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn,
     return status == DILOCO_ENOENT ? DILOCO_OK : status;
 }
 
+/* The caller's function and its argument. */
 typedef struct teller {
     diloco_log_entry_fn fn;
     void *user;
@@ -298,6 +319,8 @@ diloco_status diloco_log_walk(const char *url, uint64_t from, diloco_log_entry_f
 
 /* ---- settings --------------------------------------------------------------------------- */
 
+/* The settings of the run as run.json has them, with the URL by which it was reached as
+ * run.store. */
 diloco_status diloco_run_config(diloco_config *config, const char *url)
 {
     dl_reader r;
@@ -311,6 +334,8 @@ diloco_status diloco_run_config(diloco_config *config, const char *url)
 
 /* ---- theta ------------------------------------------------------------------------------ */
 
+/* Copy the state as one safetensors file. The spans point into the state, so the bytes are
+ * copied before it is released. */
 static diloco_status copy_image(dl_buf *out, const dl_state *state, const dl_config *config)
 {
     const size_t cap = dl_state_image_spans(state);
@@ -330,7 +355,8 @@ static diloco_status copy_image(dl_buf *out, const dl_state *state, const dl_con
     return status;
 }
 
-/* A reader of the model gets the one to evaluate. */
+/* Put the parameters that are to be evaluated in the place of theta. They differ for some outer
+ * optimizers (outer.h). */
 static void put_evaluated(dl_state *state)
 {
     for (int f = 0; f < state->manifest->n_fragments; f++) {
@@ -347,6 +373,8 @@ static diloco_status found_any(void *context, const char *key, size_t len)
     return DILOCO_ECLOSED; /* one is enough */
 }
 
+/* Replay to the state after `entries` entries and write it as a file. Settings and manifest are
+ * those of run.json, not the caller's. */
 static diloco_status theta_image(dl_reader *r, dl_buf *out, uint64_t entries)
 {
     uint64_t total;
@@ -362,7 +390,8 @@ static diloco_status theta_image(dl_reader *r, dl_buf *out, uint64_t entries)
     return copy_image(out, state, &r->file.config);
 }
 
-/* The folder that nodes without a log are in has their first model, and none of their own. */
+/* Refuse the folder that holds the nodes of a run without a log: it has their first model, and
+ * no model of its own. A node's own folder has snapshots. */
 static diloco_status must_have_a_model(const dl_reader *r, const char *url)
 {
     if (r->file.config.consensus != DL_CONSENSUS_NONE) return DILOCO_OK;
@@ -411,7 +440,8 @@ diloco_status diloco_store_link(const char *link)
     return dl_store_set_link(link);
 }
 
-/* A folder is made to be tried, but not its parents: those are more likely misspelt. */
+/* Refuse a folder whose parent does not exist: it is more likely misspelt than wanted. The
+ * folder itself is made to be tried. */
 static diloco_status check_parent(const char *url)
 {
     dl_config_path path;
@@ -425,6 +455,7 @@ static diloco_status check_parent(const char *url)
                : dl_fail(DILOCO_ENOENT, "store %s: there is no folder %s", url, parent);
 }
 
+/* The report is written also after an error, as far as the probe came. */
 diloco_status diloco_store_check_sized(diloco_store_report *out, size_t size, const char *url)
 {
     dl_probe probe = {0};

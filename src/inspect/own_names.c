@@ -9,8 +9,10 @@
 #include <diloco/inspect.h>
 #include <stdlib.h>
 
+/* Bytes of one heartbeat; a longer one counts as unchanged. */
 enum { HEARTBEAT_MAX = 1 << 16 };
 
+/* A name of the roster that belongs to the key. */
 typedef struct own_name {
     const char *replica;
     dl_life life; /* its newest, if it has begun */
@@ -23,6 +25,8 @@ typedef struct own_names {
     size_t n;
 } own_names;
 
+/* Look for the newest generation that the key has signed. Names in gen/ that it has not signed
+ * show nothing (P6.4). */
 static diloco_status begin(own_name *name, const dl_reader *r, const dl_public *key)
 {
     const diloco_status status =
@@ -31,6 +35,7 @@ static diloco_status begin(own_name *name, const dl_reader *r, const dl_public *
     return status == DILOCO_ENOENT ? DILOCO_OK : status;
 }
 
+/* Collect the names that the roster gives to this key. One key may have several. */
 static diloco_status find(own_names *out, const dl_reader *r, const dl_public *key)
 {
     const dl_identity *identity = &r->file.identity;
@@ -47,7 +52,8 @@ static diloco_status find(own_names *out, const dl_reader *r, const dl_public *k
     return DILOCO_OK;
 }
 
-/* One that is not there, or too long, counts as unchanged. */
+/* Hash the heartbeat that is stored now. One that is missing or too long counts as unchanged.
+ * Returns only that the store cannot be reached. */
 static diloco_status look(dl_hash *out, dl_buf *text, const dl_reader *r, const own_name *name)
 {
     dl_key key;
@@ -58,7 +64,8 @@ static diloco_status look(dl_hash *out, dl_buf *text, const dl_reader *r, const 
     return status == DILOCO_EUNREACHABLE ? status : DILOCO_OK;
 }
 
-/* How many are left that may still beat; in the first look, all that have begun. */
+/* Look at each name that has begun and has not changed its heartbeat yet. *left is how many may
+ * still do so. The first look only notes the content. */
 static diloco_status look_at_all(size_t *left, own_names *names, dl_buf *text, const dl_reader *r,
                                  bool first)
 {
@@ -75,6 +82,8 @@ static diloco_status look_at_all(size_t *left, own_names *names, dl_buf *text, c
     return DILOCO_OK;
 }
 
+/* Watch for run.patience seconds, the time after which a replica counts as silent (P11). It ends
+ * early once every name has shown itself alive. */
 static diloco_status watch(own_names *names, const dl_reader *r)
 {
     const dl_time patience = dl_time_from_seconds(r->file.config.patience_s);
@@ -91,6 +100,8 @@ static diloco_status watch(own_names *names, const dl_reader *r)
     return status;
 }
 
+/* `key` is a file's path, or NULL for this machine's own key. The key is only compared here;
+ * nothing is signed. */
 static diloco_status walk(dl_reader *r, const char *key, bool watches, diloco_own_name_fn fn,
                           void *user)
 {

@@ -1,10 +1,14 @@
-/* reader.h - a run opened for reading, shared by inspect.c, run_status.c and verify.c. */
+/* reader.h - a run opened for reading, shared by the files of this folder.
+ *
+ * A reader belongs to one thread. It trusts nothing in the store: entries and contributions are
+ * checked as a replica checks them. */
 #ifndef DL_INSPECT_READER_H
 #define DL_INSPECT_READER_H
 
 #include "exchange/exec.h"
 #include <diloco/inspect.h>
 
+/* An open run. Zeroed members were not opened; dl_reader_close skips them. */
 typedef struct dl_reader {
     dl_store *store;
     dl_runfile file;

@@ -7,9 +7,11 @@
 
 #include <string.h>
 
+/* Bytes of one part, and of all the names of a run's parts. */
 enum { PART_MAX = 64 << 20, KEYS_MAX = 256 << 20 };
 
-/* Listing and reading are two: `found` must not use the handle. Keys are kept with their zero. */
+/* Keep the name of a part with its zero byte. The parts are read after the listing, as `found`
+ * must not use the handle. */
 static diloco_status found_part(void *context, const char *key, size_t len)
 {
     dl_life life;
@@ -19,6 +21,7 @@ static diloco_status found_part(void *context, const char *key, size_t len)
     return dl_buf_add(context, key, strlen(key) + 1);
 }
 
+/* Give each line to the caller's function. The last one may lack its newline. */
 static diloco_status walk_lines(const dl_buf *part, diloco_record_line_fn fn, void *user)
 {
     const char *at = (const char *)part->data, *end = at + part->len;

@@ -11,13 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of the names below one folder. */
 enum { KEYS_MAX = 1 << 30 };
 
+/* Every folder that a run may have, in the order of removal: log/ first, as a hub refuses to
+ * remove it. A new folder of a run is one more row. */
 static const char *const folders[] = {"log/",    "c/",     "x/",      "b/",    "snap/",
                                       "gen/",    "hb/",    "end/",    "rec/",  "theta0/",
                                       "invite/", "admit/", "launch/", "probe/"};
 
-/* Is a key below `folder` one that a run has? A run's store may hold other objects, too. */
+/* Return true if a key below `folder` has the form of a run's. The store may hold other objects
+ * too, and these stay. gen/, hb/ and end/ have generations; c/, x/, b/ and snap/ have entries;
+ * others have plain names. */
 static bool is_a_runs(const char *key, const char *folder)
 {
     uint64_t number;
@@ -31,6 +36,7 @@ static bool is_a_runs(const char *key, const char *folder)
     return !strchr(name, '/');
 }
 
+/* The names that were found below one folder. */
 typedef struct found {
     dl_buf keys; /* each with its zero byte */
     const char *folder;
@@ -48,6 +54,8 @@ static dl_time limit(void)
     return dl_time_after(dl_clock_now(), 3600 * DL_SECOND);
 }
 
+/* List first and delete afterwards: a store's handle is not used from within its listing. *n
+ * counts what was removed before an error, too. */
 static diloco_status remove_below(dl_store *store, const char *folder, uint64_t *n)
 {
     found f = {.folder = folder};
@@ -76,6 +84,8 @@ static diloco_status remove_all(const char *url, uint64_t *n)
     return status;
 }
 
+/* Read run.json first: it names the coordination store. A repeated call finds it as long as
+ * anything is left. */
 diloco_status diloco_run_remove(uint64_t *n_objects, const char *url)
 {
     dl_config *run = malloc(sizeof *run);

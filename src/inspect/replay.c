@@ -1,5 +1,8 @@
-/* replay.c - see replay.h. A machine that is configured as a reader only requests to read, fetch,
- * compute and adopt. The first request to train or to end is the end of the log. */
+/* replay.c - see replay.h.
+ *
+ * A machine that is configured as a reader only requests to read, fetch, compute and adopt. The
+ * first request to train or to end is the end of the log. So replays and replicas apply entries
+ * by the same code. */
 #include "inspect/replay.h"
 
 #include "base/log.h"
@@ -9,12 +12,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The report in progress, and the listener of progress. */
 typedef struct replay {
     dl_replay_report *report;
     void (*progress)(void *user, uint64_t done);
     void *user;
 } replay;
 
+/* Note an entry that does not follow from its contributions. "combined" and "verdicts" are wrong
+ * results; any other text is the error of a damaged update. */
 static void on_dispute(dl_replay_report *report, const dl_note *n)
 {
     if (!strcmp(n->text, "result")) return; /* the entry is void, and counted there */
@@ -24,6 +30,8 @@ static void on_dispute(dl_replay_report *report, const dl_note *n)
     if (damaged) snprintf(report->damaged, sizeof report->damaged, "%s", n->text);
 }
 
+/* Called by the machine for each entry that it has applied. Only those count as replayed;
+ * disputes come besides. */
 static void on_note(void *user, const dl_note *n)
 {
     replay *r = user;
@@ -57,7 +65,8 @@ static void on_note(void *user, const dl_note *n)
     if (r->progress) r->progress(r->user, n->entry->entry + 1);
 }
 
-/* A replica that never takes anything: the machine has nothing to do but to read on. */
+/* Make the pace of a replica that never contributes: the machine then only reads on. The layout
+ * is measured first and then placed in one arena. */
 static diloco_status make_pace(dl_pace *pace, dl_arena *arena, const dl_runfile *run,
                                uint64_t entries, uint64_t folded)
 {
@@ -71,6 +80,8 @@ static diloco_status make_pace(dl_pace *pace, dl_arena *arena, const dl_runfile 
     return DILOCO_OK;
 }
 
+/* Answer the machine's requests until it wants to train or to end. One request is in flight at a
+ * time. A failure names the entry at which the replay stopped. */
 static diloco_status replay_all(const dl_machine_args *args, dl_exec *exec)
 {
     dl_machine *machine;
@@ -78,6 +89,8 @@ static diloco_status replay_all(const dl_machine_args *args, dl_exec *exec)
     const dl_machine_start start = {.fragments = state->now, .now = dl_clock_now()};
     DL_TRY(dl_machine_create(&machine, args));
     dl_request request = dl_machine_begin(machine, &start);
+    /* The reply is written by dl_exec_do; its time is set before and after the request, which
+     * may take long. */
     dl_reply reply;
     while (request.kind != DL_REQUEST_TRAIN && request.kind != DL_REQUEST_DONE &&
            request.kind != DL_REQUEST_FAIL) {
@@ -98,6 +111,7 @@ void dl_replay_voids(dl_exec *exec, uint64_t first, uint64_t end)
     dl_decisions_add(&exec->decisions, first, end);
 }
 
+/* The state in `exec` is where the replay begins, and after an error where it stopped. */
 diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run, bool audit,
                         uint64_t entries, void (*progress)(void *user, uint64_t done), void *user)
 {
@@ -128,7 +142,9 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
     return status;
 }
 
-/* The error of the first replay is returned if no later snapshot exists to begin at. */
+/* An audit from the oldest snapshot that works. One whose following contributions are gone is
+ * skipped, as is one of a state that an operator's decision has undone (P7.22). The error of the
+ * first replay is returned if no later snapshot exists to begin at. */
 diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *exec,
                              uint64_t entries, void (*progress)(void *user, uint64_t done),
                              void *user, dl_time until)

@@ -5,6 +5,7 @@
 
 #include "exchange/exec.h"
 
+/* Counts of a replay, and the first of each kind of finding. */
 typedef struct dl_replay_report {
     uint64_t replayed, commits, aborts, voids;
     uint64_t disputes, first_dispute; /* entries whose update was combined, or whose

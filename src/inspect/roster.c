@@ -1,4 +1,5 @@
-/* roster.c - include/diloco/inspect.h: whose a run and its names are, and inviting. */
+/* roster.c - include/diloco/inspect.h: the owner of a run, the keys of its names, and inviting.
+ * Keys are public; an invitation is a secret. */
 #include "base/clock.h"
 #include "exchange/keyring.h"
 #include "inspect/reader.h"
@@ -7,8 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Bytes of all names that are walked. */
 enum { LIST_MAX = 1 << 22 };
 
+/* One walk; the names are collected before their keys are read. */
 typedef struct walk {
     const char *roster;
     char owner[DL_PUBLIC_TEXT];
@@ -24,6 +27,7 @@ static diloco_status tell(const walk *w, const char *replica, const dl_public *k
     return w->fn(w->user, w->roster, w->owner, replica, text);
 }
 
+/* Generation 0 stands for its name, so each name is kept once. */
 static diloco_status found_life(void *context, const char *key, size_t len)
 {
     walk *w = context;
@@ -33,7 +37,8 @@ static diloco_status found_life(void *context, const char *key, size_t len)
     return dl_buf_add(&w->names, life.replica, strlen(life.replica) + 1);
 }
 
-/* Which key each has is asked once the listing is over. */
+/* Report the key of each name that has begun. Keys are looked up once the listing is over, since
+ * both use the store. A name without a valid key is left out. */
 static diloco_status walk_lives(walk *w, dl_reader *r)
 {
     dl_keyring *ring;
@@ -51,6 +56,8 @@ static diloco_status walk_lives(walk *w, dl_reader *r)
     return status;
 }
 
+/* Call fn once for the run, then for each name. A closed roster lists its members; open and
+ * invited ones grow, so their names are in gen/. */
 static diloco_status walk_roster(walk *w, dl_reader *r)
 {
     const dl_identity *identity = &r->file.identity;
@@ -75,6 +82,8 @@ diloco_status diloco_roster_walk(const char *url, diloco_roster_fn fn, void *use
     return status;
 }
 
+/* Only the owner of the run may sign an invitation. It is valid for `seconds` of this machine's
+ * clock. */
 static diloco_status invite(char *out, const dl_reader *r, const dl_signer *signer,
                             uint64_t seconds)
 {
@@ -89,6 +98,7 @@ static diloco_status invite(char *out, const dl_reader *r, const dl_signer *sign
     return dl_invitation_make(out, r->file.id, (uint64_t)dl_clock_wall() + seconds, signer);
 }
 
+/* `out` is a secret: it admits its holder. Nothing is written to the store. */
 diloco_status diloco_invite(char *out, size_t cap, const char *url, const char *key,
                             uint64_t seconds)
 {

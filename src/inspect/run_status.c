@@ -1,6 +1,8 @@
-/* run_status.c - diloco_run_status_read: the participants, their liveness, the progress
- * of the log. Liveness is judged by watching: no clock of another machine is believed (P11).
- * follower.c keeps the same status up to date (run_status.h). */
+/* run_status.c - diloco_run_status_read: the participants, their liveness, the progress of the log.
+ *
+ * Liveness is judged by watching: no clock of another machine is believed (P11). follower.c
+ * keeps the same status up to date (run_status.h). dl_status_book_entry takes the log,
+ * dl_status_book_look all the rest. */
 #include "inspect/run_status.h"
 #include "base/json.h"
 #include "base/sized.h"
@@ -16,15 +18,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Replicas in a status; further ones are left out. The arrays have a fixed size, so a follower
+ * allocates nothing for a look. */
 enum { MAX_REPLICAS = 256 };
 #define ALIVE_S 11.0 /* at least: two of the default heartbeats, and one second */
 
-/* The memory that a diloco_run_status points into. */
+/* The memory that a diloco_run_status points into. The caller of diloco_run_status_read owns it
+ * then; `in_order` is what its `replicas` points to. */
 typedef struct memory {
     diloco_run_wait wait;
     diloco_replica_status replicas[MAX_REPLICAS], *in_order[MAX_REPLICAS];
 } memory;
 
+/* The replicas that were seen, in the order of their names. Row i of each array is of the same
+ * replica. */
 typedef struct watcher {
     diloco_replica_status *replicas;
     size_t n;
@@ -34,6 +41,7 @@ typedef struct watcher {
     bool known[MAX_REPLICAS];      /* its generation has been read */
 } watcher;
 
+/* A status that grows with the log. One thread at a time. */
 struct dl_status_book {
     diloco_run_status run;
     memory *memory; /* that run points into */
@@ -43,6 +51,8 @@ struct dl_status_book {
     dl_time began;
 };
 
+/* Return the row of that name; a new one is put in its place in order. SIZE_MAX: there is no
+ * room. Rows may move, so indexes are valid only until the next call. */
 static size_t replica_index(watcher *w, const char *name)
 {
     size_t at = 0;
@@ -66,6 +76,7 @@ static size_t replica_index(watcher *w, const char *name)
     return at;
 }
 
+/* A newer generation begins with nothing known: its heartbeat, its end and its host are its own. */
 static diloco_status found_gen(void *context, const char *key, size_t len)
 {
     watcher *w = context;
@@ -80,6 +91,7 @@ static diloco_status found_gen(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
+/* The end of an older generation says nothing about the newest. */
 static diloco_status found_end(void *context, const char *key, size_t len)
 {
     watcher *w = context;
@@ -91,6 +103,8 @@ static diloco_status found_end(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
+/* Read the host of a generation once. Its text is untrusted and optional, so a failure leaves
+ * the host empty. */
 static void read_life(diloco_replica_status *r, dl_store *store, dl_buf *text)
 {
     dl_life life = {.generation = r->generation};
@@ -104,7 +118,9 @@ static void read_life(diloco_replica_status *r, dl_store *store, dl_buf *text)
         (void)!dl_json_read_str(r->host, sizeof r->host, json, "host");
 }
 
-/* A heartbeat's numbers; true: its content is not what it was at the last look. */
+/* Read a heartbeat's numbers, and return true if its content is not that of the last look. All
+ * of it is the replica's own claim, for people to read. A field that is missing or damaged keeps
+ * its last value. */
 static bool heartbeat_changed(watcher *w, size_t i, dl_store *store, dl_buf *text)
 {
     diloco_replica_status *r = &w->replicas[i];
@@ -136,7 +152,8 @@ static bool heartbeat_changed(watcher *w, size_t i, dl_store *store, dl_buf *tex
     return changed;
 }
 
-/* An entry that names no update was moved by allgather, whatever the run's way. */
+/* Estimate the bytes that moved for an entry. One that names no update was moved by allgather,
+ * whatever the topology of the run. */
 static void take_volume(diloco_run_status *out, const diloco_log_entry *entry)
 {
     const double n = (double)entry->n_members, each = (double)entry->bytes / n;
@@ -148,6 +165,8 @@ static void take_volume(diloco_run_status *out, const diloco_log_entry *entry)
 
 /* ---- the log */
 
+/* Count a rejection under its reason. Reasons are a short list, but come from the log, so the
+ * table is bounded and others count only in the sum. */
 static void count_rejection(diloco_rejections *r, const char *reason)
 {
     const size_t room = sizeof r->reasons / sizeof r->reasons[0];
@@ -161,7 +180,8 @@ static void count_rejection(diloco_rejections *r, const char *reason)
     r->reasons[i].n++;
 }
 
-/* A commit whose bans do not follow is void, as for every replica (bans.h). */
+/* Count the rejections of one entry and advance the strikes and bans by it. A commit whose bans
+ * do not follow is void, as for every replica (bans.h). */
 static void count_rejected(dl_status_book *b, const dl_entry *entry, uint64_t e)
 {
     const bool counts = entry && entry->commit && !dl_bans_void_reason(b->bans, b->scratch, entry);
@@ -174,6 +194,8 @@ static void count_rejected(dl_status_book *b, const dl_entry *entry, uint64_t e)
     if (b->bans) dl_bans_fold(b->bans, e, counts ? entry : NULL);
 }
 
+/* Entries below `counted` are in the manifest's numbers already; of them only the volume is
+ * taken. */
 diloco_status dl_status_book_entry(void *book, const dl_entry *raw, const diloco_log_entry *entry)
 {
     dl_status_book *b = book;
@@ -198,6 +220,7 @@ static void take_bans(dl_status_book *b)
     b->run.n_banned = dl_bans_n(b->bans);
 }
 
+/* A snapshot after the log's end is not counted: no replica accepts it. */
 static diloco_status found_snapshot(void *context, const char *key, size_t len)
 {
     diloco_run_status *out = context;
@@ -211,6 +234,7 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
 
 /* ---- the wait of the open entry */
 
+/* The open entry's contributors and its roster, compared. */
 typedef struct waiting {
     diloco_run_wait *out;
     uint64_t told_by; /* the entry that names its roster (P9) */
@@ -218,6 +242,8 @@ typedef struct waiting {
     size_t len, room;
 } waiting;
 
+/* Keep each name once, whatever the number of its generations. Names beyond the room are left
+ * out, so a store full of junk costs a bounded memory. */
 static diloco_status found_contribution(void *context, const char *key, size_t len)
 {
     waiting *w = context;
@@ -242,6 +268,8 @@ static bool is_there(const waiting *w, const char *name)
     return false;
 }
 
+/* The entry L before the open one names its roster (P9.1). Every name that has not contributed
+ * is missing. */
 static diloco_status take_roster(void *context, const dl_entry *raw, const diloco_log_entry *entry)
 {
     waiting *w = context;
@@ -258,6 +286,8 @@ static diloco_status take_roster(void *context, const dl_entry *raw, const diloc
     return DILOCO_OK;
 }
 
+/* Find which replicas the open entry waits for. Entries before L have no roster and wait for
+ * run.replicas (P9.2). Asynchronous entries wait for one contribution (P20). */
 static diloco_status see_open_entry(dl_reader *r, diloco_run_status *out)
 {
     static const size_t room = (size_t)1 << 20;
@@ -280,7 +310,8 @@ static diloco_status see_open_entry(dl_reader *r, diloco_run_status *out)
     return status;
 }
 
-/* A heartbeat that was never seen to change may have been written just now. Its own time counts
+/* Judge liveness without waiting. A heartbeat that was seen to change is judged by when it
+ * changed. One that was never seen to change may have been written just now: its own time counts
  * until we have watched for as long as a live replica needs. */
 static void judge_by_age(dl_status_book *b)
 {
@@ -296,6 +327,7 @@ static void judge_by_age(dl_status_book *b)
     }
 }
 
+/* A first look is not a change: the content may be old. */
 static void see_heartbeats(watcher *w, dl_store *store, dl_buf *text)
 {
     for (size_t i = 0; i < w->n; i++) {
@@ -306,6 +338,8 @@ static void see_heartbeats(watcher *w, dl_store *store, dl_buf *text)
     }
 }
 
+/* Look again and again until every replica that was seen has changed its heartbeat, or the time
+ * is over. */
 static void watch_heartbeats(watcher *w, dl_store *store, dl_buf *text, double watch_s)
 {
     const dl_time until = dl_time_after(dl_clock_now(), dl_time_from_seconds(watch_s));
@@ -322,7 +356,8 @@ static void watch_heartbeats(watcher *w, dl_store *store, dl_buf *text, double w
     }
 }
 
-/* With a codec of the caller's own, only the caller knows the choice of "auto". */
+/* Write the exchange topology of the run. With a codec of the caller's own, only the caller
+ * knows the choice of "auto". */
 static diloco_status name_way(diloco_run_status *out, const dl_runfile *f)
 {
     dl_way way;
@@ -334,6 +369,7 @@ static diloco_status name_way(diloco_run_status *out, const dl_runfile *f)
 
 /* ---- the book */
 
+/* Fill in what run.json says. After an error dl_status_book_destroy releases what was made. */
 static diloco_status begin_book(dl_status_book *b, const dl_reader *r)
 {
     const dl_runfile *f = &r->file;
@@ -381,7 +417,9 @@ const diloco_run_status *dl_status_book_run(const dl_status_book *b)
     return &b->run;
 }
 
-/* Of the entries that the manifest counts the newest commit is read, for the volume of an entry. */
+/* Bring an empty book to the log's end. Entries before the newest snapshot are counted by its
+ * manifest. Of these the newest commit is read, for the volume of an entry, if it is at most FEW
+ * entries back. */
 diloco_status dl_status_book_catch_up(dl_status_book *b, dl_reader *r)
 {
     enum { FEW = 64 };
@@ -391,11 +429,13 @@ diloco_status dl_status_book_catch_up(dl_status_book *b, dl_reader *r)
     b->counted = b->run.entries = log.entry;
     b->run.commits = log.commits;
     b->run.aborts = log.entry - log.commits;
+    /* The newest commit has at most log.aborts entries after it, hence the limit. */
     const bool near = log.commits > 0 && log.aborts < FEW && log.aborts < log.entry;
     const uint64_t back = near ? log.aborts + 1 : 0;
     return dl_reader_walk(r, log.entry - back, dl_status_book_entry, b);
 }
 
+/* The four listings come before the heartbeats, since gen/ says whose heartbeats to read. */
 diloco_status dl_status_book_look(dl_status_book *b, dl_reader *r, double watch_s)
 {
     diloco_run_status *out = &b->run;
@@ -422,6 +462,7 @@ diloco_status dl_status_book_look(dl_status_book *b, dl_reader *r, double watch_
     return DILOCO_OK;
 }
 
+/* The status is handed over with its memory; `out` is zeroed after an error. */
 diloco_status diloco_run_status_read_sized(diloco_run_status *out, size_t size, const char *url,
                                            double watch_s)
 {

@@ -5,6 +5,7 @@
 
 #include "inspect/reader.h"
 
+/* It keeps counts, and no entries. It has to be destroyed. */
 typedef struct dl_status_book dl_status_book;
 
 /* DILOCO_ENOMEM; DILOCO_EINVAL: the run's schedule is invalid. The caller destroys it. */

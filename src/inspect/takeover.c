@@ -6,7 +6,9 @@
  * generation.
  *
  * To void an entry, the log is replayed up to the unreadable entry, and then, with all that follows
- * held void, to its end. The abort after it says so. */
+ * held void, to its end. The abort after it says so.
+ *
+ * Both only create one name. If a replica is alive and creates it first, nothing is decided. */
 #include "base/cores.h"
 #include "base/sized.h"
 #include "exchange/generations.h"
@@ -22,9 +24,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* One decision in preparation. Zeroed members were not made; close_takeover releases the rest. */
 typedef struct takeover {
     dl_reader reader;
-    dl_life to;
+    dl_life to; /* the generation that decides */
     dl_draft draft;
     dl_pace pace; /* of a replica that has nothing in flight: the draft asks it for the schedule */
     bool *silent; /* of the roster: none */
@@ -32,6 +35,8 @@ typedef struct takeover {
     dl_bans *bans;      /* NULL: it bans no replica */
 } takeover;
 
+/* Replay from the newest snapshot to the end. It is no audit: the decision needs the state, and
+ * members' contributions may be gone. */
 static diloco_status read_log(takeover *t)
 {
     dl_reader *r = &t->reader;
@@ -44,6 +49,8 @@ static diloco_status read_log(takeover *t)
 
 typedef enum decision { TAKES_OVER, VOIDS } decision;
 
+/* Draft the abort as the run's own machine would: roster, data and bans of the state follow from
+ * the same code, so every reader accepts it. No contribution is known and no replica is silent. */
 static diloco_status make_draft(takeover *t, decision what, uint64_t entry)
 {
     dl_reader *r = &t->reader;
@@ -80,7 +87,9 @@ static diloco_status make_draft(takeover *t, decision what, uint64_t entry)
     return DILOCO_OK;
 }
 
-/* Where members have keys: by this machine's, and read as others will read it. */
+/* Sign the entry where members have keys, by this machine's key. The text is then read as others
+ * will read it, so a key that may not create entries is refused here, before anything is
+ * written. */
 static diloco_status sign(dl_buf *text, const takeover *t)
 {
     const dl_runfile *run = &t->reader.file;
@@ -100,6 +109,8 @@ static diloco_status sign(dl_buf *text, const takeover *t)
                   : DILOCO_OK;
 }
 
+/* Create log/<e>. Returns DILOCO_EEXIST if another process has created it since the replay: the
+ * run is alive, and its decision counts (P5). */
 static diloco_status put_entry(takeover *t, const char *url)
 {
     dl_key key;
@@ -126,6 +137,8 @@ static diloco_status put_entry(takeover *t, const char *url)
     return status;
 }
 
+/* Report the change: from which generation to which. Before the first entry the option names a
+ * replica, and no generation of it. */
 static void say(diloco_takeover_report *out, const takeover *t)
 {
     const dl_control *c = &dl_exec_state(t->reader.exec)->control;
@@ -137,6 +150,7 @@ static void say(diloco_takeover_report *out, const takeover *t)
         dl_life_text(out->from, &c->committer);
 }
 
+/* Check all that must hold for a takeover, and draft it. Nothing is written. */
 static diloco_status find(takeover *t, diloco_takeover_report *out, const char *replica)
 {
     const dl_config *config = &t->reader.file.config;
@@ -183,6 +197,7 @@ diloco_status diloco_takeover_sized(diloco_takeover_report *out, size_t size, co
 
 /* ---- voiding an entry */
 
+/* The draft asks the pace for positions and the end of the run. */
 static diloco_status begin_schedule(takeover *t)
 {
     const dl_runfile *run = &t->reader.file;
@@ -191,7 +206,9 @@ static diloco_status begin_schedule(takeover *t)
     return DILOCO_OK;
 }
 
-/* The replay stops at the entry that cannot be read, with the state before it. */
+/* Find the entry that cannot be read: the replay stops there, with the state before it. Then
+ * replay to the end with that entry and all after it held void, as every replica will after the
+ * decision (P7.20). */
 static diloco_status find_unreadable(takeover *t, diloco_void_report *out)
 {
     dl_reader *r = &t->reader;
@@ -213,6 +230,8 @@ static diloco_status find_unreadable(takeover *t, diloco_void_report *out)
     return DILOCO_OK;
 }
 
+/* Only a run in which no committer may be malicious leaves this to its operator (P7.18). In any
+ * other run the committers decide by what they build on. */
 static diloco_status prepare_void(takeover *t, diloco_void_report *out, const char *replica)
 {
     const dl_runfile *run = &t->reader.file;

@@ -1,5 +1,8 @@
-/* verify.c - diloco_verify: the chain of prev over the whole log, then a replay from the first
- * state whose contributions are all kept, then every snapshot that is left. */
+/* verify.c - diloco_verify: three checks, each of which finds what the others cannot.
+ *
+ * The chain of prev covers the whole log, also where contributions were collected. The replay
+ * computes every state from the first one whose contributions are all kept. The snapshots that
+ * are left are compared with the log. */
 #include "base/log.h"
 #include "base/sized.h"
 #include "inspect/reader.h"
@@ -11,18 +14,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the chain --------------------------------------------------------------------------
+/* ---- the chain
  *
- * An entry whose prev is wrong is void for every replica, and the replay says
- * so. Where the run continued from what such an entry says, it was valid when it was read: then the
- * entry before it has been changed since. */
+ * An entry whose prev is wrong is void for every replica, and the replay says so. Where the run
+ * continued from what such an entry says, it was valid when it was read: then the entry before
+ * it has been changed since. */
 
+/* The newest entry of a fragment that has a wrong prev. It is suspect until the next entry of
+ * the fragment shows what replicas took it for. */
 typedef struct suspect {
     bool there;
     uint64_t entry;
     dl_hash result;
 } suspect;
 
+/* The check in progress. */
 typedef struct chain {
     dl_entry entry;
     dl_buf text;
@@ -47,7 +53,9 @@ static void chain_deinit(chain *c)
     free(c->suspects);
 }
 
-/* An entry that cannot be read is void; its bytes are chained all the same. */
+/* Check that one entry follows the text before it. An entry that cannot be read is void; its
+ * bytes are chained all the same. Decisions of an operator are noted for the replay, which needs
+ * them before it reaches the entries that they void. */
 static diloco_status check_link(chain *c, const dl_reader *r, uint64_t e)
 {
     const dl_entry *entry = &c->entry;
@@ -67,6 +75,8 @@ static diloco_status check_link(chain *c, const dl_reader *r, uint64_t e)
     return DILOCO_OK;
 }
 
+/* Read the whole log, entry by entry. A missing one is a gap, which P4 excludes: the store has
+ * lost it. */
 static diloco_status check_links(chain *c, dl_reader *r, diloco_verify_report *out, uint64_t end)
 {
     for (uint64_t e = 0; e < end; e++) {
@@ -83,7 +93,8 @@ static diloco_status check_links(chain *c, dl_reader *r, diloco_verify_report *o
     return DILOCO_OK;
 }
 
-/* prev of every entry before `end` is the digest of the text before it, or the entry is void. */
+/* Check the chain of entries below `end`. Returns DILOCO_EPROTO if a text was changed after
+ * others had built on it. */
 static diloco_status check_chain(dl_reader *r, diloco_verify_report *out, uint64_t end)
 {
     chain c;
@@ -95,12 +106,14 @@ static diloco_status check_chain(dl_reader *r, diloco_verify_report *out, uint64
 
 /* ---- the replay ------------------------------------------------------------------------- */
 
+/* The caller's listener, with the number of entries. */
 typedef struct relay {
     diloco_verify_fn fn;
     void *user;
     uint64_t total;
 } relay;
 
+/* Passes the replay's progress on, with the total that only this file knows. */
 static void on_progress(void *user, uint64_t done)
 {
     relay *p = user;
@@ -114,6 +127,7 @@ static diloco_status found_any(void *context, const char *key, size_t len)
     return DILOCO_ECLOSED; /* one is enough */
 }
 
+/* Return whether any contribution to entry 0 is left. If so, probably nothing was collected yet. */
 static diloco_status first_is_kept(dl_reader *r, bool *kept)
 {
     dl_key prefix;
@@ -131,7 +145,9 @@ static diloco_status replay(dl_reader *r, diloco_verify_report *out, dl_replay_r
     return dl_replay(replayed, r->exec, &r->file, true, out->entries, on_progress, progress);
 }
 
-/* From theta0 where the first contributions are kept, else from the oldest snapshot. */
+/* Replay from theta0 where the first contributions are kept, else from the oldest snapshot. A
+ * slow replica may have put a contribution after the collection. So after a failure the replay
+ * starts from the snapshot. */
 static diloco_status replay_all(dl_reader *r, diloco_verify_report *out, dl_replay_report *replayed,
                                 relay *progress)
 {
@@ -170,7 +186,8 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
     return n->found ? DILOCO_ECLOSED : DILOCO_OK;
 }
 
-/* A snapshot of an entry that the log does not have is ignored. */
+/* Verify every snapshot against its manifest and the log. One of an entry that the log does not
+ * have is reported and ignored, because no replica would use it. */
 static diloco_status check_snapshots(dl_reader *r, uint64_t end)
 {
     next_snapshot n = {.after = ""};
@@ -192,6 +209,8 @@ static diloco_status check_snapshots(dl_reader *r, uint64_t end)
 
 /* ---- all of it -------------------------------------------------------------------------- */
 
+/* Void entries are errors for an audit even though replicas follow them: an honest run without
+ * faults has none. The snapshots come last, since a broken log explains their faults. */
 static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threads, relay *progress)
 {
     dl_replay_report replayed;
@@ -227,6 +246,8 @@ static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threa
     return check_snapshots(r, out->entries);
 }
 
+/* The report is written also after an error, with the counts up to there. `own` are parts that
+ * the caller supplies, which run.json only names. */
 static diloco_status verify_url(diloco_verify_report *out, size_t size, const char *url,
                                 const struct dl_own_rows *own, int n_threads,
                                 diloco_verify_fn progress, void *user)
