@@ -212,7 +212,7 @@ static diloco_status check_deal(const dl_config *config)
     return DILOCO_OK;
 }
 
-/* train/tracker.h opens it. */
+/* run.track begins with the name of a tracker; train/tracker.h has the list and opens it. */
 static diloco_status check_tracker(const dl_config *config)
 {
 #define BEGIN(name, place) #name ":",
@@ -245,7 +245,7 @@ diloco_status dl_check_config(const dl_config *config)
 {
     DL_TRY(dl_isa_check());
     DL_TRY(dl_preset_check(config->preset));
-    DL_TRY(dl_choices_check(config));
+    DL_TRY(dl_choices_check(config)); /* the checks below look rows up by these names */
     for (size_t i = 0; dl_swarm_refusals[i]; i++)
         DL_TRY(dl_swarm_refusals[i](config));
     DL_TRY(dl_run_check(config)); /* the outer loop alone */

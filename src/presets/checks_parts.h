@@ -11,12 +11,17 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A refusal returns DILOCO_OK, or the error that stops the program. The first one that fails is
+ * the one that is reported. */
 typedef diloco_status (*refusal)(const dl_config *config);
 
-/* Each writes its sentence, or nothing where there is no cause. */
+/* The sentence of one warning. A check writes it, or nothing where there is no cause. Longer
+ * ones are cut. */
 typedef struct warning {
     char text[512];
 } warning;
+/* A warning: its code in the record, which programs read and which is never renamed, and its
+ * check. */
 typedef struct warning_row {
     const char *code;
     void (*check)(warning *out, const dl_config *config);
@@ -41,12 +46,14 @@ static inline void say(warning *out, const char *format, ...)
     va_end(args);
 }
 
+/* Compare a value of the configuration with a name. */
 static inline bool is(const char *value, const char *name)
 {
     return strcmp(value, name) == 0;
 }
 
-/* Did a person write it: not a default, a preset's row, what the run has, or the program chose? */
+/* Return true if a person wrote the option. Defaults, a preset's row, what the run has, and what
+ * the program chose do not count. */
 static inline bool written(const dl_config *config, const char *option)
 {
     const char *origin = dl_config_origin(config, option);
@@ -54,14 +61,15 @@ static inline bool written(const dl_config *config, const char *option)
            strncmp(origin, "preset ", 7) != 0;
 }
 
-/* And is it another value than it would have been anyhow? A file of --print-config has them all. */
+/* Return true if a person wrote another value than the option would have had anyhow. A file of
+ * --print-config has all of them, and none of its lines is a wish. */
 static inline bool by_hand(const dl_config *config, const char *option)
 {
     return written(config, option) && !dl_option_reads(dl_option_find(dl_config_table, option),
                                                        config, dl_preset_gives(config, option));
 }
 
-/* Names of options, with commas. */
+/* Names of options, with commas. A list that is too long is cut. */
 typedef struct option_names {
     char text[384];
 } option_names;
@@ -71,7 +79,7 @@ static inline void add_name(option_names *to, const char *option)
     snprintf(to->text + used, sizeof to->text - used, "%s%s", used ? ", " : "", option);
 }
 
-/* Those of the n options that are there by hand. */
+/* The options of the n that are there by hand. */
 static inline option_names given(const dl_config *config, const char *const *options, size_t n)
 {
     option_names names = {""};

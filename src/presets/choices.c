@@ -1,4 +1,7 @@
-/* choices.c - one row for each option whose values are rows of a table elsewhere. */
+/* choices.c - one row for each option whose values are rows of a table elsewhere.
+ *
+ * Begin with choices[]. A new codec, combiner or model needs no change here, since the tables
+ * are asked for their names. */
 #include "presets/choices.h"
 
 #include "base/own.h"
@@ -13,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Names of one table that are searched for the nearest. */
 enum { MAX_NAMES = 64 };
 
 static const char *preset_at(size_t i)
@@ -45,6 +49,8 @@ static const char *codec_at(size_t i)
     return row ? row->name : NULL;
 }
 
+/* The option, its values, and the place of its text in dl_config. A new option of this kind is
+ * one row. */
 static const struct {
     const char *option;
     dl_name_at name_at;
@@ -64,6 +70,8 @@ static const struct {
 };
 enum { N_CHOICES = sizeof choices / sizeof choices[0] };
 
+/* Return value number i of the option, NULL after the last. The option may be an alias: the name
+ * in its row counts. */
 const char *diloco_choice_at(const char *option, size_t i)
 {
     const dl_option *row = dl_option_find(dl_config_table, option);
@@ -72,7 +80,8 @@ const char *diloco_choice_at(const char *option, size_t i)
     return NULL;
 }
 
-/* The search for a misspelt option's name serves for values as well. */
+/* Return the value that is nearest to a misspelt one, or NULL. The search for a misspelt
+ * option's name serves for values as well. */
 static const char *nearest(dl_name_at name_at, const char *name)
 {
     dl_option rows[MAX_NAMES] = {{0}};
@@ -82,6 +91,7 @@ static const char *nearest(dl_name_at name_at, const char *name)
     return dl_option_nearest(table, name);
 }
 
+/* The error lists all values, since a reader of it has no table. */
 diloco_status dl_choice_in(dl_name_at name_at, const char *option, const char *name)
 {
     char known[512] = "";
@@ -94,13 +104,15 @@ diloco_status dl_choice_in(dl_name_at name_at, const char *option, const char *n
                    near ? "; did you mean " : "", near ? near : "", known);
 }
 
-/* A run that a program of its own began (include/diloco/user.h); this one supplies no parts. */
+/* Return true for a part that a program supplies itself (include/diloco/user.h). This program
+ * has no such part. */
 static bool is_callers_own(const char *option, const char *name)
 {
     return !strncmp(option, "server.diloco.", 14) &&
            !strncmp(name, DL_OWN_MARK, strlen(DL_OWN_MARK));
 }
 
+/* The error begins with the place where the value was written, a file and line or a flag. */
 diloco_status dl_choices_check(const dl_config *config)
 {
     for (size_t k = 0; k < N_CHOICES; k++) {

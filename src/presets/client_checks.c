@@ -1,4 +1,5 @@
-/* client_checks.c - refusals of a federated run (docs/federated.md); see checks.c. */
+/* client_checks.c - refusals of a federated run (docs/federated.md); see checks.c. A new refusal
+ * is a function here and a line in dl_check_clients. */
 #include "combine/combine.h"
 #include "presets/checks.h"
 #include "presets/checks_parts.h"
@@ -7,6 +8,7 @@
 
 #include <inttypes.h>
 
+/* An entry has at most DL_MAX_MEMBERS members, so no more clients can be sampled in a round. */
 static diloco_status check_client_counts(const dl_config *config)
 {
     if (config->per_round > config->total_clients)
@@ -23,6 +25,8 @@ static diloco_status check_client_counts(const dl_config *config)
     return DILOCO_OK;
 }
 
+/* A client begins each round from the shared model. So overlapping rounds, or keeping parameters
+ * between them, has no meaning for it. */
 static diloco_status check_client_loop(const dl_config *config)
 {
     if (config->fragments != 1 || config->overlap_steps > 0 ||
@@ -45,7 +49,8 @@ static diloco_status check_client_loop(const dl_config *config)
     return DILOCO_OK;
 }
 
-/* Other rows' vectors are more than a momentum: a mean of the past, a count's correction. */
+/* plato_compat sets the outer vectors to zero after a round without an eligible client (P10.6).
+ * Other rows' vectors are more than a momentum: a mean of the past, a count's correction. */
 static diloco_status check_plato_compat(const dl_config *config)
 {
     const char *outer = config->outer_optimizer;
@@ -58,6 +63,8 @@ static diloco_status check_plato_compat(const dl_config *config)
         outer);
 }
 
+/* The payload "weights" is parameters, as Plato sends them, and codecs but f32 are made for
+ * movements. */
 static diloco_status check_client_payload(const dl_config *config)
 {
     if (config->payload == DL_PAYLOAD_DELTA || is(config->codec, "f32")) return DILOCO_OK;
@@ -67,6 +74,8 @@ static diloco_status check_client_payload(const dl_config *config)
                    config->codec);
 }
 
+/* A replica derives its deadline from its own rounds (P10); the process of a federated run
+ * trains nothing and has none. */
 static diloco_status check_client_waiting(const dl_config *config)
 {
     if (config->on_missing == DL_MISSING_WAIT || config->deadline_s > 0) return DILOCO_OK;
@@ -77,7 +86,8 @@ static diloco_status check_client_waiting(const dl_config *config)
                    dl_missing_choice_names[config->on_missing]);
 }
 
-/* PROTOCOL P24: private state is not stored beside the contributions. */
+/* PROTOCOL P24: private state is not stored beside the contributions, where every replica could
+ * read it. The comparison is by text, so it finds the same place only in the same spelling. */
 static diloco_status check_client_state(const dl_config *config)
 {
     const size_t len = strlen(config->store);
@@ -96,6 +106,7 @@ static diloco_status check_client_state(const dl_config *config)
     return DILOCO_OK;
 }
 
+/* In order: is it a federated run at all, then each of the checks above. */
 diloco_status dl_check_clients(const dl_config *config)
 {
     if (!dl_config_federated(config)) {

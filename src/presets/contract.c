@@ -15,6 +15,7 @@
 
 /* ---- refusals */
 
+/* Plato names DiLoCo by its server; its algorithm stays fedavg. */
 static diloco_status check_algorithm(const dl_config *config)
 {
     if (is(config->algorithm_type, "fedavg")) return DILOCO_OK;
@@ -43,6 +44,8 @@ static diloco_status check_client_type(const dl_config *config)
                    config->client_type);
 }
 
+/* Processors are Plato's filters on payloads. The manifest fixes the tensors of a contribution,
+ * so a filter could only break it. */
 static diloco_status check_processors(const dl_config *config)
 {
     const bool out = config->outbound[0] != 0;
@@ -55,6 +58,7 @@ static diloco_status check_processors(const dl_config *config)
         out ? "outbound" : "inbound", out ? config->outbound : config->inbound);
 }
 
+/* With "restart" and H below an epoch a client would see only the beginning of its data. */
 static diloco_status check_stream(const dl_config *config)
 {
     if (config->stream == DL_STREAM_PERSISTENT) return DILOCO_OK;
@@ -65,6 +69,7 @@ static diloco_status check_stream(const dl_config *config)
                    dl_stream_choice_names[config->stream]);
 }
 
+/* The list ends with NULL. A new refusal is one more name. */
 const refusal dl_contract_refusals[] = {
     check_algorithm, check_trainer,    check_client_type, check_processors,
     check_stream,    dl_results_check, dl_check_clients,  NULL,
@@ -72,6 +77,8 @@ const refusal dl_contract_refusals[] = {
 
 /* ---- warnings */
 
+/* The contract is that of preset federated; other presets with clients are other algorithms and
+ * are never called unfaithful. */
 static bool diloco(const dl_config *config)
 {
     return dl_config_federated(config) && dl_preset_is(config, "federated");
@@ -142,6 +149,7 @@ static void warn_lost(warning *out, const dl_config *config)
                  "lost, and Plato's contract keeps it: the record says unfaithful");
 }
 
+/* The list ends with NULL. A code that begins with "unfaithful" makes dl_contract_name say so. */
 const warning_row dl_contract_warnings[] = {
     {"unfaithful_optimizer", warn_optimizer}, {"unfaithful_weighting", warn_weights},
     {"unfaithful_combiner", warn_combiner},   {"unfaithful_codec", warn_wire},
@@ -149,6 +157,8 @@ const warning_row dl_contract_warnings[] = {
     {"unfaithful_loss", warn_proximal},       {NULL, NULL},
 };
 
+/* Return the word for the record. It asks the warnings themselves, so the record and the
+ * warnings cannot differ. */
 const char *dl_contract_name(const dl_config *config)
 {
     if (!diloco(config)) return "none";

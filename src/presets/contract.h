@@ -4,8 +4,8 @@
 
 #include "base/config.h"
 
-/* "faithful"; "unfaithful": dl_check_warnings says why; "none": another algorithm. For the record.
- */
+/* Return "faithful", "unfaithful" (dl_check_warnings says why) or "none" (another algorithm), as
+ * a constant text for the record. */
 const char *dl_contract_name(const dl_config *config);
 
 #endif

@@ -1,4 +1,7 @@
-/* fragments.c - see fragments.h. */
+/* fragments.c - see fragments.h.
+ *
+ * The assignment is a function of names and sizes alone. Every replica computes it, and the
+ * manifest's digest shows that they agree. */
 #include "presets/fragments.h"
 
 #include "model/model.h"
@@ -7,11 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A tensor that is in no block: embedding, last norm, head. */
 enum { NO_BLOCK = -1 };
 
 /* ---- blocks ----------------------------------------------------------------------------- */
 
-/* The part of a name up to its first number between dots, "model.layers.3"; 0: it has none. */
+/* Return the length of a name up to its first number between dots, as of "model.layers.3". 0: it
+ * has no number. */
 static size_t block_len(const char *name)
 {
     for (const char *part = name; part; part = strchr(part, '.') ? strchr(part, '.') + 1 : NULL) {
@@ -21,13 +26,14 @@ static size_t block_len(const char *name)
     return 0;
 }
 
+/* Compare the names up to their numbers. */
 static bool same_block(const char *a, const char *b)
 {
     const size_t n = block_len(a);
     return n == block_len(b) && memcmp(a, b, n) == 0;
 }
 
-/* The part of a name before its last dot. */
+/* Return the length of a name before its last dot. */
 static size_t module_len(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -40,7 +46,8 @@ static bool same_module(const char *a, const char *b)
     return n == module_len(b) && memcmp(a, b, n) == 0;
 }
 
-/* The block of tensor i, where it is one of those before it; NO_BLOCK: none of them. */
+/* Return the block of tensor i if an earlier tensor is in it, else NO_BLOCK. Tensors of a block
+ * need not follow each other. */
 static int known_block(const int *block, const diloco_tensor *tensors, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -48,7 +55,8 @@ static int known_block(const int *block, const diloco_tensor *tensors, size_t i)
     return NO_BLOCK;
 }
 
-/* block[n] of each tensor, in the order in which they come; how many there are. */
+/* Write the block of each tensor, numbered in the order in which blocks first appear, and return
+ * their number. A model without numbers has a block for each module. */
 static int find_blocks(int *block, const diloco_tensor *tensors, size_t n)
 {
     int n_blocks = 0;
@@ -65,6 +73,7 @@ static int find_blocks(int *block, const diloco_tensor *tensors, size_t n)
     return n_blocks;
 }
 
+/* Such tensors are one more fragment, the last (`ends`). */
 static bool some_in_no_block(const int *block, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -72,6 +81,8 @@ static bool some_in_no_block(const int *block, size_t n)
     return false;
 }
 
+/* Assign whole blocks to `groups` fragments. `ends` is 1 if there are tensors in no block; the
+ * given number of fragments includes theirs. */
 static diloco_status assign_blocks(int *fragment, int *n_fragments, const diloco_tensor *tensors,
                                    size_t n, const dl_config *c)
 {
@@ -88,6 +99,8 @@ static diloco_status assign_blocks(int *fragment, int *n_fragments, const diloco
             n_blocks + ends);
     for (size_t i = 0; i < n; i++) {
         const int b = fragment[i];
+        /* Strided spreads neighbours over the fragments, which is the paper's default.
+         * Sequential keeps them together, in groups whose sizes differ by one at most. */
         fragment[i] = (int)(b == NO_BLOCK ? groups : strided ? b % groups : b * groups / n_blocks);
     }
     *n_fragments = (int)groups + ends;
@@ -96,11 +109,14 @@ static diloco_status assign_blocks(int *fragment, int *n_fragments, const diloco
 
 /* ---- by size ---------------------------------------------------------------------------- */
 
+/* A tensor with its place in the model, for sorting by size. */
 typedef struct sized {
     const char *name;
     size_t index, count;
 } sized;
 
+/* Equal sizes are ordered by name: qsort keeps no order of its own, and every replica has to get
+ * the same one. */
 static int larger_first(const void *a, const void *b)
 {
     const sized *x = a, *y = b;
@@ -116,6 +132,8 @@ static size_t count_of(const diloco_tensor *t)
     return n;
 }
 
+/* A table of the vocabulary, which is much larger than any other tensor. It would fill a
+ * fragment by itself. */
 static bool is_table(const diloco_tensor *t)
 {
     return strstr(t->name, "embed") || strstr(t->name, "lm_head");
@@ -129,6 +147,7 @@ static size_t smallest_bin(const size_t *bins, size_t n)
     return at;
 }
 
+/* The largest first, each into the smallest bin: the usual greedy rule for bins of equal size. */
 static void fill_bins(int *fragment, size_t *bins, size_t n_bins, sized *all, size_t n)
 {
     qsort(all, n, sizeof *all, larger_first);
@@ -139,6 +158,8 @@ static void fill_bins(int *fragment, size_t *bins, size_t n_bins, sized *all, si
     }
 }
 
+/* Assign by size; bin n_bins, after the others, is that of the tables. The number of tensors
+ * bounds the fragments, so none is empty. */
 static diloco_status assign_balanced(int *fragment, int *n_fragments, const diloco_tensor *tensors,
                                      size_t n, const dl_config *c)
 {
@@ -170,6 +191,7 @@ static diloco_status assign_balanced(int *fragment, int *n_fragments, const dilo
     return ok ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
 }
 
+/* One fragment is all of the model, whatever the pattern. */
 diloco_status dl_fragments_assign(int *fragment, int *n_fragments, const diloco_tensor *tensors,
                                   size_t n, const dl_config *config)
 {
@@ -181,6 +203,7 @@ diloco_status dl_fragments_assign(int *fragment, int *n_fragments, const diloco_
     return assign_blocks(fragment, n_fragments, tensors, n, config);
 }
 
+/* The model is only sketched, without its arrays, so a check of a large model costs no memory. */
 diloco_status dl_fragments_manifest(dl_manifest *out, const dl_config *config,
                                     const dl_sample *sample)
 {

@@ -1,17 +1,20 @@
-/* local_steps.c - see local_steps.h. */
+/* local_steps.c - see local_steps.h. Every worker computes the same number for a client from its
+ * shard alone, so none has to be agreed on. */
 #include "presets/local_steps.h"
 
 #include "protocol/logical_clients.h"
 
 #include <inttypes.h>
 
+/* Micro-batches of one pass; the last one may be short. */
 static uint64_t batches_of(const dl_config *c, uint64_t samples)
 {
     const uint64_t B = (uint64_t)c->batch_size;
     return samples / B + (samples % B > 0);
 }
 
-/* Steps that fit into trainer.epochs passes; UINT64_MAX: there is no bound. */
+/* Return the steps that fit into trainer.epochs passes; UINT64_MAX: there is no bound. A product
+ * that overflows is no bound either. */
 static uint64_t bound(const dl_config *c, uint64_t samples)
 {
     uint64_t all;
@@ -39,6 +42,8 @@ uint64_t dl_local_steps_run(const dl_config *c, uint64_t samples)
     return (uint64_t)c->rounds * dl_local_steps(c, samples);
 }
 
+/* Check every client, since one with little data may be bounded where others are not. The error
+ * names the first of them by its number, from 1. */
 diloco_status dl_local_steps_check(const dl_config *c, const dl_data *data)
 {
     if (!dl_config_federated(c) || c->epochs == 0 || c->local_steps == 0) return DILOCO_OK;

@@ -1,4 +1,9 @@
-/* presets.c - named algorithms as rows of values. A new one is a new row. */
+/* presets.c - named algorithms as rows of values.
+ *
+ * A row has a name, a summary, its citation and its values. A new algorithm is a new row, here
+ * and nowhere else. Values are those of the cited paper where it gives any; a comment above a
+ * row says where it gives none. A row sets only what the algorithm defines: whatever it leaves
+ * out keeps the default of the option. */
 #include "presets/presets.h"
 
 #include "presets/choices.h"
@@ -6,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The values end with a NULL name. */
 #define VALUES(...) ((const diloco_preset_value[]){__VA_ARGS__, {NULL, NULL}})
 
 static const diloco_preset presets[] = {
@@ -32,6 +38,8 @@ static const diloco_preset presets[] = {
             {"server.diloco.outer_learning_rate", "0.7"}, {"server.diloco.outer_momentum", "0.6"},
             {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
             {"server.diloco.codec", "f32"})},
+    /* fragments = 0 leaves their number to the model: one for three blocks each, and one for the
+     * rest. */
     {"streaming", "DiLoCo one fragment at a time, during training, in four bits",
      "Douillard et al. 2025, arXiv:2501.18512, sections 2 and 3",
      VALUES({"trainer.local_steps_per_round", "100"}, {"trainer.optimizer", "adamw"},
@@ -57,6 +65,7 @@ static const diloco_preset presets[] = {
             {"server.diloco.outer_learning_rate", "0.4"}, {"server.diloco.outer_momentum", "0.9"},
             {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
             {"server.diloco.codec", "f32"})},
+    /* dynamic_local_steps gives each replica a number of steps by its speed (the paper's DyLU). */
     {"async", "each replica by itself, its movement applied as soon as it is there",
      "Liu et al. 2024, arXiv:2401.09135, algorithms 3 and 4",
      VALUES({"trainer.local_steps_per_round", "50"}, {"trainer.optimizer", "adamw"},
@@ -79,6 +88,8 @@ static const diloco_preset presets[] = {
             {"server.diloco.combiner", "rda"},
             {"server.diloco.aggregation_weighting", "tokens2_per_step"},
             {"server.diloco.codec", "int4"})},
+    /* codec_keep is 1/64. The outer step is plain SGD with learning rate 1, and the memory is in
+     * the error feedback. */
     {"sparse", "a sixty-fourth of the movement in two bits, the rest remembered",
      "Sarfi et al. 2025, arXiv:2508.15706 (SparseLoCo); clipping as in arXiv:2603.08163",
      VALUES({"trainer.local_steps_per_round", "30"}, {"trainer.optimizer", "adamw"},
@@ -190,6 +201,7 @@ const diloco_preset *diloco_preset_at(size_t i)
     return i < N_PRESETS ? &presets[i] : NULL;
 }
 
+/* Return the row, or NULL for an unknown name. */
 static const diloco_preset *find(const char *name)
 {
     for (size_t i = 0; i < N_PRESETS; i++)
@@ -207,6 +219,8 @@ diloco_status dl_preset_check(const char *name)
     return dl_choice_in(name_at, "preset", name);
 }
 
+/* An unknown preset counts as one without values, because the check of its name reports it
+ * better. */
 const char *dl_preset_gives(const dl_config *config, const char *option)
 {
     const diloco_preset *preset = find(config->preset);
@@ -220,6 +234,7 @@ bool dl_preset_is(const dl_config *config, const char *name)
     return strcmp(config->preset, name) == 0;
 }
 
+/* Each value gets the origin "preset NAME", from which checks see that no person wrote it. */
 diloco_status diloco_preset_apply(diloco_config *config, const char *name)
 {
     char origin[64];

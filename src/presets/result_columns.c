@@ -3,10 +3,13 @@
 
 #include <string.h>
 
+/* In the order of the enum in result_columns.h. A new column is a member there and its name
+ * here. */
 const char *const dl_result_names[DL_RESULTS_COLUMNS] = {"round",     "accuracy",   "elapsed_time",
                                                          "test_loss", "train_loss", "comm_overhead",
                                                          "clients",   "steps",      "samples"};
 
+/* Return the number of a column, or -1. The name is a part of a longer text, hence its length. */
 static int column_of(const char *name, size_t len)
 {
     for (int i = 0; i < DL_RESULTS_COLUMNS; i++)
@@ -30,6 +33,7 @@ bool dl_result_columns_read(int columns[DL_RESULTS_COLUMNS], size_t *n, const ch
     return *n > 0;
 }
 
+/* The error lists the words by hand; it is the only place besides dl_result_names. */
 diloco_status dl_result_columns_choose(int columns[DL_RESULTS_COLUMNS], size_t *n,
                                        const dl_config *config)
 {

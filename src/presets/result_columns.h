@@ -5,6 +5,7 @@
 
 #include "base/config.h"
 
+/* The columns, in the order of dl_result_names. */
 enum {
     DL_RESULTS_ROUND,
     DL_RESULTS_ACCURACY,

@@ -1,13 +1,15 @@
 /* row_checks.c - refusals and warnings that follow from the conditions of the option table.
  *
  * A value is refused if the .needs of its row does not hold. An option that a person gave has no
- * effect, which is a warning, if the .applies_when of its row does not hold (base/condition.h). */
+ * effect, which is a warning, if the .applies_when of its row does not hold (base/condition.h).
+ * So most options need no check of their own: a condition in their row is enough. */
 #include "base/condition.h"
 #include "presets/checks_parts.h"
 
 /* ---- refusals */
 
-/* The reason that an option needs another. */
+/* Return the reason that an option needs another. Without a log nothing can be decided for all,
+ * which is the reason of most. */
 static const char *reason_of(const dl_condition *need)
 {
     return is(need->row->name, "swarm.consensus")
@@ -23,6 +25,8 @@ static const char *quote_of(const dl_option *row)
     return bare ? "" : "\"";
 }
 
+/* The way out is either of the two: the option's default, or a value of the other option that
+ * fits. */
 static diloco_status refuse(const dl_option *row, const dl_condition *need)
 {
     char leave[64] = "empty", take[128];
@@ -37,6 +41,7 @@ static diloco_status refuse(const dl_option *row, const dl_condition *need)
                    leave, take);
 }
 
+/* A value that equals the default is never refused, wherever it was written. */
 diloco_status dl_check_needs(const dl_config *config)
 {
     for (size_t i = 0; i < dl_config_table.n; i++) {
@@ -78,8 +83,8 @@ static const char *code_of(const dl_option *about)
     return dot ? dot + 1 : about->name;
 }
 
-/* Return true, with the condition that does not hold, if the row has no effect: its own condition
- * fails, or that of the option which its condition is about. */
+/* Return true, with the condition that does not hold, if the row has no effect. Either its own
+ * condition fails, or that of the option which its condition is about. */
 static bool is_unmet(dl_condition *out, const dl_option *row, const dl_config *config)
 {
     for (; row->applies_when; row = out->row) {
@@ -89,6 +94,7 @@ static bool is_unmet(dl_condition *out, const dl_option *row, const dl_config *c
     return false;
 }
 
+/* Only an option that a person gave is worth a warning. */
 static bool is_unused(dl_condition *out, const dl_option *row, const dl_config *config)
 {
     return row->applies_when && by_hand(config, row->name) && is_unmet(out, row, config);
@@ -113,7 +119,8 @@ static void add_unused(option_names *names, const dl_option *row, const dl_condi
     add_name(names, name);
 }
 
-/* All unused options from row `first` on whose condition is about the same option. */
+/* Warn of all unused options from row `first` on whose condition is about the same option, in
+ * one sentence. So changing one option gives one warning, and not ten. */
 static void warn_group(const dl_config *config, size_t first, const dl_condition *unmet,
                        dl_warn_fn fn, void *user)
 {
@@ -137,6 +144,7 @@ static void warn_group(const dl_config *config, size_t first, const dl_condition
     fn(user, code_of(about), out.text);
 }
 
+/* `done` marks the options that were warned about, since a group is found at its first row. */
 void dl_warn_unused(const dl_config *config, dl_warn_fn fn, void *user)
 {
     bool done[DL_CONFIG_MAX_OPTIONS] = {false}; /* by row that conditions are about */

@@ -5,8 +5,10 @@
 
 #include <inttypes.h>
 
+/* The most nodes of a run without a log. Each keeps a heartbeat of every other one. */
 enum { NODES_MAX = 64 };
 
+/* These runs have no log, so every node has a model of its own (P23). */
 static bool no_log(const dl_config *c)
 {
     return c->consensus == DL_CONSENSUS_NONE;
@@ -31,6 +33,8 @@ static diloco_status check_logged(const dl_config *c)
                    what);
 }
 
+/* The store is the folder of this machine's nodes, and each node serves its own objects. So the
+ * URL of a server is refused. */
 static diloco_status check_folder(const dl_config *c)
 {
     if (!no_log(c) || !strstr(c->store, "://") || !strncmp(c->store, "file://", 7))
@@ -41,6 +45,8 @@ static diloco_status check_folder(const dl_config *c)
                    c->store);
 }
 
+/* NoLoCo (arXiv:2506.10911) mixes parameters of two nodes, so the payload is exact and its step
+ * is that of momentum or sgd. */
 static diloco_status check_pairs(const dl_config *c)
 {
     if (!pairs(c)) return DILOCO_OK;
@@ -64,6 +70,7 @@ static diloco_status check_pairs(const dl_config *c)
     return DILOCO_OK;
 }
 
+/* With counts that exclude each other no round could move a model. */
 static diloco_status check_nodes(const dl_config *c)
 {
     if (!no_log(c)) return DILOCO_OK;
@@ -82,9 +89,13 @@ static diloco_status check_nodes(const dl_config *c)
     return DILOCO_OK;
 }
 
+/* dl_check_needs is the first: it covers all options that need a log by a condition in their
+ * row. */
 const refusal dl_swarm_refusals[] = {dl_check_needs, check_logged, check_folder,
                                      check_pairs,    check_nodes,  NULL};
 
+/* An exchange without a log never repairs a difference between nodes; agreeing now and then
+ * does. */
 static void warn_apart(warning *out, const dl_config *c)
 {
     if (no_log(c) && !pairs(c) && c->agree_every == 0)
