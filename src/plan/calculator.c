@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+/* Constants of mino98/diloco-calculator; a run is as long as its own. */
 enum { BUCKETS = 128, RUN_INTERVALS = 3, RUN_MIN_STEPS = 2000 };
 
 /* When the last bucket is through a queue that is free from `link` on. The j-th is released at
@@ -19,6 +20,8 @@ static double last_bucket(double link, double first, double apart, double transf
     return fmax(from_first, from_last);
 }
 
+/* Return the number of fragments that are due at step t. Those that are due at the same step
+ * follow each other. */
 static uint64_t fragments_due(const dl_published *p, uint64_t t)
 {
     uint64_t fragment, n = 0, P = dl_published_fragments(p);
@@ -28,6 +31,8 @@ static uint64_t fragments_due(const dl_published *p, uint64_t t)
     return n;
 }
 
+/* Only `now`, the compute stream, and `link`, the end of the queue, move. Waits are FIFO: the
+ * fragments of step t - tau are awaited in the order in which they were sent. */
 double dl_calculator_utilization(const dl_published *p, double gbit)
 {
     double forward = p->step_s / 3, apart = (p->step_s - forward) / BUCKETS;

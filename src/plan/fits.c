@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+/* factor * n ^ exponent, n being the number of parameters. */
 typedef struct power {
     double factor, exponent;
 } power;
@@ -11,6 +12,7 @@ static const struct {
     uint32_t replicas; /* 0: data-parallel */
     power loss, lr, batch;
 } fits[] = {
+    /* the paper's tables 7, 9 and 10, by number of replicas */
     {0, {18.129, -0.0953}, {16319.2, -0.819}, {462.68, 0.281}},
     {1, {18.363, -0.0961}, {74620.6, -0.945}, {27.873, 0.435}},
     {2, {18.768, -0.0969}, {3978.82, -0.780}, {15.749, 0.479}},
@@ -30,6 +32,7 @@ dl_fit dl_fit_for(double n, uint32_t replicas)
             return (dl_fit){.loss = at(fits[i].loss, n),
                             .inner_lr = at(fits[i].lr, n),
                             .batch_tokens = at(fits[i].batch, n)};
+    /* Other numbers of replicas take the joint fit over N and M. */
     return (dl_fit){.loss = 19.226 * pow(n, -0.0985) * pow(replicas, 0.0116),
                     .inner_lr = 22256 * pow(n, -0.8827) * pow(replicas, 0.2929),
                     .batch_tokens = 14.521 * pow(n, 0.4695) * pow(replicas, 0.3399)};
@@ -37,6 +40,7 @@ dl_fit dl_fit_for(double n, uint32_t replicas)
 
 /* ---- idealised wall clock */
 
+/* Constants of appendix A: a chip, and the network within a replica. */
 static const double CHIP_FLOPS = 300e12, INNER_BITS_PER_S = 400e9, INNER_LATENCY_S = 1e-4;
 
 /* Twice the bf16 parameters over the link, as the ring among that part of the chips asks. */

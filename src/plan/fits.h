@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "base/status.h"
 
+/* Predictions for one size of model. */
 typedef struct dl_fit {
     double loss;
     double inner_lr;

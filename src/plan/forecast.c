@@ -15,6 +15,8 @@ enum { GRADIENT_BYTES = 4, STATE_BYTES = 8 }; /* a value: combined; theta and mo
 /* One after another: read log, put c, list; …; create log, read log. */
 static const double REQUESTS_AROUND = 5;
 
+/* Requests are counted as the exchange makes them (docs/protocol.md P19 and Requests). The
+ * longest path decides `requests`, the store's bill `put` and `get`. */
 dl_plan_exchange dl_plan_exchange_of(const dl_plan_task *task, const dl_plan_choice *choice)
 {
     double M = task->replicas, values = task->parameters / choice->fragments;
@@ -127,6 +129,7 @@ static void add_background(dl_forecast *f, const dl_plan_task *task)
     if (task->heartbeat_s > 0) f->n_put += task->replicas * f->wall_s / task->heartbeat_s;
 }
 
+/* Prices are for decimal gigabytes, thousands of requests and hours, as providers quote them. */
 static double cost_of(const dl_forecast *f, const dl_plan_task *task, const dl_prices *p)
 {
     return f->bytes_read / 1e9 * p->egress_per_gb + f->bytes_written / 1e9 * p->ingress_per_gb +
@@ -134,6 +137,7 @@ static double cost_of(const dl_forecast *f, const dl_plan_task *task, const dl_p
            task->replicas * f->wall_s / 3600 * p->machine_hour;
 }
 
+/* The walk gives the time; bytes and requests are those of one exchange times their number. */
 dl_forecast dl_plan_forecast(const dl_plan_task *task, const dl_plan_choice *choice,
                              const dl_prices *prices)
 {

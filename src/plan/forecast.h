@@ -59,6 +59,7 @@ typedef struct dl_plan_link {
 DL_MUST_CHECK diloco_status dl_plan_link_parse(dl_plan_link *out, const char *flag,
                                                const char *text);
 
+/* A training run to forecast, without the choice of a method. */
 typedef struct dl_plan_task {
     double parameters;    /* >= 1 */
     double step_s, steps; /* of each replica; > 0, whole and >= 1 */
@@ -69,6 +70,7 @@ typedef struct dl_plan_task {
 
 enum { DL_PLAN_MAX_FRAGMENTS = 4096 };
 
+/* A method with all its numbers. */
 typedef struct dl_plan_choice {
     uint32_t sync_every;
     uint32_t fragments; /* at most DL_PLAN_MAX_FRAGMENTS */
@@ -96,6 +98,7 @@ typedef struct dl_plan_exchange {
 } dl_plan_exchange;
 dl_plan_exchange dl_plan_exchange_of(const dl_plan_task *task, const dl_plan_choice *choice);
 
+/* Prices of a provider, as quoted on `date`. */
 typedef struct dl_prices {
     char date[32], currency[8];
     double egress_per_gb, ingress_per_gb; /* decimal GB read from and written to the store */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* One bit a value for the map, and 32 for each value that is kept. */
 static double prune_bits(const dl_config *config)
 {
     return 1 + 32 * (1 - config->codec_prune);
@@ -18,6 +19,8 @@ static double index_bits(double k)
     return fmin(k * 12, k * (low + 1) + exp2(12 - low));
 }
 
+/* The number of bits a value, from the options of a run: k indices and k values for each chunk
+ * of 4096. */
 static double topk_bits(const dl_config *config)
 {
     static const struct {
@@ -30,6 +33,7 @@ static double topk_bits(const dl_config *config)
     return (index_bits(k) + (k * bits + scale)) / 4096;
 }
 
+/* A codec here has the size of its payload only; src/codec has the codecs themselves. */
 static const dl_plan_codec codecs[] = {
     {"f32", 32, NULL},
     {"bf16", 16, NULL},
@@ -43,6 +47,8 @@ static const dl_plan_codec codecs[] = {
     {"topk", 64 * (8 + 2) / 4096.0, topk_bits}, /* 64 of 4096: an index of 8 bits, a value of 2 */
 };
 
+/* A method has the numbers of its preset that a forecast needs. A member that is left out is 0:
+ * fragments are then counted from the layers, and training waits. */
 static const dl_plan_method methods[] = {
     {.name = "data_parallel",
      .preset = "data_parallel",
@@ -132,6 +138,8 @@ uint32_t dl_plan_most_interval(const dl_plan_task *task)
     return half < 1 ? 1 : half < UINT32_MAX ? (uint32_t)half : UINT32_MAX;
 }
 
+/* fragments 0 is counted from the layers, as dl_fragments_assign would: blocks in groups, and
+ * one for the rest. */
 dl_plan_choice dl_plan_default(const dl_plan_method *method, uint32_t layers,
                                uint32_t fragment_layers)
 {

@@ -39,6 +39,7 @@ static uint64_t recorded_tau(const dl_playback *r)
     return tau;
 }
 
+/* Equal turns keep the order of the record, since qsort keeps none. */
 static int by_turn(const void *a, const void *b)
 {
     const dl_move *x = a, *y = b;
@@ -88,6 +89,7 @@ static diloco_status number_entries(entry **out, size_t *n, dl_playback *r)
     return DILOCO_OK;
 }
 
+/* The entry exists for every TAKE; a SEND to an entry that was never taken has none. */
 static entry *entry_of(entry *entries, size_t n, const dl_move *m)
 {
     entry key = {.number = m->entry};
@@ -96,6 +98,7 @@ static entry *entry_of(entry *entries, size_t n, const dl_move *m)
 
 /* ---- the play */
 
+/* One play of all replicas on one link. */
 typedef struct play {
     const dl_plan_link *link;
     entry *entries;
@@ -119,6 +122,7 @@ static void play_send(play *g, dl_played *p, dl_move *m)
     e->to_come--;
 }
 
+/* The outer step follows the download; the committer's snapshot runs in the background after it. */
 static void play_take(play *g, dl_played *p, const dl_move *m, const entry *e)
 {
     const dl_move *sent = dl_playback_sent(p, p->at, m->entry);
@@ -149,6 +153,8 @@ static bool play_replica(play *g, dl_played *p, bool alone)
     return p->at > began;
 }
 
+/* Put every replica at its beginning, with the traffic of its join, and count the contributions
+ * that each entry waits for. */
 static void begin_play(play *g, dl_playback *r)
 {
     for (size_t i = 0; i < g->n_entries; i++)
@@ -234,6 +240,8 @@ static dl_plan_link estimated_link(const dl_playback *r)
 
 /* ---- the result */
 
+/* Add one replica to the sums. Measured values exist only where the record has the replica's
+ * end. */
 static void count(dl_playback_result *out, const dl_played *p)
 {
     out->replicas++;
@@ -276,6 +284,8 @@ static void predict(dl_playback_result *out, dl_playback *r, play *g, const dl_p
     if (out->ended) out->measured_utilization /= (double)out->ended;
 }
 
+/* The record is put in order first, then played twice: on its own link and on the link asked
+ * about. */
 diloco_status dl_playback_predict(dl_playback_result *out, dl_playback *r,
                                   const dl_playback_args *args)
 {

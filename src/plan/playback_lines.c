@@ -14,10 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bounds on what a record from outside may make the program keep. LOOK_BACK bounds the search
+ * for a contribution, so a hostile record costs no quadratic time. */
 enum { MAX_REPLICAS = 4096, MAX_MOVES = 1 << 26, LOOK_BACK = 1 << 15 };
 
 /* ---- growing */
 
+/* Make room for `needed` elements of `size` bytes. Returns DILOCO_EPROTO past `max`, and leaves
+ * *array as it was after an error. */
 static diloco_status grow(void **array, size_t *cap, size_t size, size_t needed, size_t max)
 {
     if (needed <= *cap) return DILOCO_OK;
@@ -91,6 +95,7 @@ static diloco_status amount(double *out, dl_json_value object, const char *key)
     return dl_fail(DILOCO_EPROTO, "%s is %g", key, *out);
 }
 
+/* A step's seconds are its tokens over its rate: the record has no duration of its own. */
 static diloco_status take_step(dl_played *p, dl_json_value line)
 {
     double tokens, rate;
@@ -129,6 +134,7 @@ static diloco_status replica_of(char out[DL_PLAYBACK_NAME_CAP], dl_json_value li
     return DILOCO_OK;
 }
 
+/* `p` may move when a member is new, so it is found again by its index. */
 static diloco_status take_commit(dl_playback *r, dl_played *p, dl_json_value line)
 {
     dl_move m = {.kind = DL_MOVE_TAKE, .done = p->n_steps};
@@ -152,6 +158,7 @@ static diloco_status take_commit(dl_playback *r, dl_played *p, dl_json_value lin
     return add_move(p, &m);
 }
 
+/* The end line has the replica's totals, from which settle_bytes takes what belongs to no entry. */
 static diloco_status take_end(dl_played *p, dl_json_value line)
 {
     DL_TRY(amount(&p->utilization, line, "utilization"));
@@ -186,6 +193,7 @@ static diloco_status take_run(dl_playback *r, dl_json_value line)
     return DILOCO_OK;
 }
 
+/* Unknown events are skipped: later versions may add some (docs/architecture.md, section 9). */
 static diloco_status take_event(dl_playback *r, dl_json_value line)
 {
     char event[32], name[DL_PLAYBACK_NAME_CAP];
@@ -203,6 +211,7 @@ static diloco_status take_event(dl_playback *r, dl_json_value line)
     return take_end(p, line);
 }
 
+/* An error names the line by its number. */
 diloco_status dl_playback_line(dl_playback *r, const char *line, size_t len)
 {
     dl_json_value value;

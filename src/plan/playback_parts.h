@@ -12,6 +12,7 @@ typedef enum dl_move_kind {
     DL_MOVE_TAKE  /* a committed entry */
 } dl_move_kind;
 
+/* One move of one replica. Members apply to the kinds that their comments name. */
 typedef struct dl_move {
     dl_move_kind kind;
     bool counted;          /* SEND: its entry names it a member */
@@ -27,6 +28,8 @@ typedef struct dl_move {
     double n_members;      /* TAKE */
 } dl_move;
 
+/* One replica's generation: its moves, and its place in the play. Times are seconds since its
+ * start. */
 typedef struct dl_played {
     char name[DL_PLAYBACK_NAME_CAP];
     dl_move *moves;
@@ -45,6 +48,7 @@ typedef struct dl_played {
     double own_s;                       /* that no link explains */
 } dl_played;
 
+/* A record in memory. It owns the replicas and their moves. */
 struct dl_playback {
     dl_played *replicas;
     size_t n, cap;

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+/* A run is as long as the papers' own. */
 enum { RUN_INTERVALS = 3, RUN_MIN_STEPS = 100 };
 
 static diloco_status check_range(const char *flag, double value, double min, double max)
@@ -59,6 +60,7 @@ static bool layer_is_due(const dl_published *p, uint64_t layer, uint64_t t)
 
 /* ---- the walk */
 
+/* The two streams in progress; see the rules above. */
 typedef struct walk {
     const dl_published *p;
     double slice, transfer;           /* seconds of one */
@@ -66,6 +68,7 @@ typedef struct walk {
     double ready[DL_PLAN_MAX_LAYERS]; /* a layer's last reduction */
 } walk;
 
+/* `waits_for` is the step whose reductions this forward needs, or 0. */
 static void forward(walk *w, uint64_t waits_for)
 {
     for (uint32_t l = 0; l < w->p->layers; l++) {
@@ -75,6 +78,8 @@ static void forward(walk *w, uint64_t waits_for)
     }
 }
 
+/* The top layer comes first. Layer 0 has no backward by activation, hence one slice instead of
+ * two. */
 static void backward(walk *w, uint64_t t, bool sends)
 {
     for (uint32_t l = w->p->layers; l-- > 0;) {
@@ -85,6 +90,7 @@ static void backward(walk *w, uint64_t t, bool sends)
     }
 }
 
+/* Steps that neither send nor wait cost one addition. */
 static double paper_utilization(const dl_published *p, double gbit)
 {
     uint64_t fragment, back = 1 + (uint64_t)p->tau, steps = RUN_INTERVALS * (uint64_t)p->sync_every;
@@ -118,6 +124,7 @@ double dl_published_point(int i)
     return 0.1 * pow(10, 4.0 * i / (DL_PUBLISHED_POINTS - 1));
 }
 
+/* Bisection over the grid: utilisation never falls as the link grows (rule 3). */
 static double paper_link(bool *beyond, const dl_published *p, double target)
 {
     int below = -1, reached = DL_PUBLISHED_POINTS;
@@ -132,6 +139,7 @@ static double paper_link(bool *beyond, const dl_published *p, double target)
     return dl_published_point(below < 0 ? 0 : below);
 }
 
+/* Bisection over the logarithm of the link, 60 halvings: the rest is below any printed digit. */
 static double calculator_link(bool *beyond, const dl_published *p, double target)
 {
     double below = log(1e-6), reached = log(1e6);

@@ -36,6 +36,8 @@ typedef enum dl_published_method {
 
 enum { DL_PLAN_MAX_LAYERS = 4096, DL_PLAN_MAX_SYNC = 1000000, DL_PUBLISHED_POINTS = 50 };
 
+/* A published setting; `step_s` is the compute time of a step in seconds, `bits` those of a
+ * value. */
 typedef struct dl_published {
     dl_published_rules rules;
     dl_published_method method;

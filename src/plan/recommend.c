@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
+/* tau, H and codecs that are tried; docs/planner.md has the papers' reasons. */
 enum { MAX_TAU = 5 }; /* the advice of 2501.18512 */
 static const uint32_t intervals[] = {30, 50, 100, 200, 500};
 static const char *const finest_first[] = {"f32", "bf16", "int8", "int4", "e3m0"};
 
+/* The search in progress: the question, then the answer so far. */
 typedef struct search {
     const dl_plan_task *task;
     uint32_t layers, fragment_layers;
@@ -22,6 +24,8 @@ typedef struct search {
     dl_recommendation best, found;
 } search;
 
+/* Try one candidate. Returns true if it reaches the target; it is then `found`. A candidate that
+ * the program does not offer, or that no schedule allows, is skipped. */
 static bool take(search *s, const char *name, const char *codec, uint32_t H, uint32_t tau)
 {
     dl_recommendation r = {.codec = codec};
@@ -43,6 +47,7 @@ static bool take(search *s, const char *name, const char *codec, uint32_t H, uin
     return r.reached;
 }
 
+/* All candidates of one H, from fine to coarse. */
 static bool take_interval(search *s, uint32_t H)
 {
     for (size_t c = 0; c < sizeof finest_first / sizeof finest_first[0]; c++) {
@@ -53,6 +58,7 @@ static bool take_interval(search *s, uint32_t H)
     return take(s, "sparse", "topk", H, 0);
 }
 
+/* The last interval that fits into the run is half of it, so there are two exchanges at least. */
 static bool look(search *s)
 {
     if (take(s, "data_parallel", "f32", 1, 0)) return true;
@@ -64,6 +70,7 @@ static bool look(search *s)
     return false;
 }
 
+/* Write a candidate in words, for the reason. */
 static void describe(char *out, size_t cap, const dl_recommendation *r)
 {
     if (r->choice.sync_every == 1)
@@ -76,6 +83,7 @@ static void describe(char *out, size_t cap, const dl_recommendation *r)
                  r->codec);
 }
 
+/* The reason compares with the best candidate that was nearer to data-parallel training. */
 static void give_reason(dl_recommendation *out, const search *s)
 {
     char it[96], other[96];
