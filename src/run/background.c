@@ -45,6 +45,8 @@ struct dl_background {
 
 /* ---- helpers ---------------------------------------------------------------------------- */
 
+/* Opens the helper's own store handle and starts its thread. If it fails, helper_stop closes what
+ * exists. */
 static diloco_status helper_start(helper *h, dl_background *b, void *(*body)(void *))
 {
     DL_TRY(dl_store_open(&h->store, b->a.url, false));
@@ -57,6 +59,8 @@ static diloco_status helper_start(helper *h, dl_background *b, void *(*body)(voi
     return DILOCO_OK;
 }
 
+/* Ends the thread after its current work, and closes its handle. A helper that was never started is
+ * fine. */
 static void helper_stop(helper *h)
 {
     if (h->started) {
@@ -87,7 +91,9 @@ static void helper_wait(helper *h, dl_time until)
 
 /* ---- heartbeats ------------------------------------------------------------------------- */
 
-/* Writes the text of a heartbeat and its key. */
+/* Writes the text of a heartbeat and its key. The values that two threads share are copied under
+ * the lock. `beat` and `entry` serve other replicas (P11, P25), and peers add their address. The
+ * other members inform people. */
 static diloco_status write_beat(dl_buf *text, dl_key key, dl_background *b, uint64_t n,
                                 double steps_per_s)
 {
@@ -118,6 +124,8 @@ static diloco_status write_beat(dl_buf *text, dl_key key, dl_background *b, uint
     return dl_json_done(&j);
 }
 
+/* A failed heartbeat is not repeated: the next one follows soon and has newer contents. The
+ * duration of every attempt is measured, also of those that failed. */
 static void beat_once(dl_background *b, dl_buf *text, uint64_t n, double steps_per_s)
 {
     dl_key key;
@@ -164,6 +172,8 @@ diloco_status dl_background_fenced(const dl_background *b)
                  : DILOCO_OK;
 }
 
+/* Steps per second are measured between two heartbeats. The lock is held only to look at `stop` and
+ * to sleep, so a slow store never delays the setters. */
 static void *beat_body(void *context)
 {
     dl_background *b = context;
@@ -232,6 +242,8 @@ void dl_background_beats(dl_background *b, uint64_t *n, double *longest_s)
 
 /* ---- new replicas ------------------------------------------------------------------------- */
 
+/* Looks for invited replicas once per heartbeat. Without a keyring it ends, and new replicas are
+ * admitted when the exchange next lists contributions. */
 static void *meet_body(void *context)
 {
     dl_background *b = context;
@@ -255,6 +267,8 @@ static void *meet_body(void *context)
 
 /* ---- snapshots -------------------------------------------------------------------------- */
 
+/* The collector is used by one thread at a time: the snapshot thread is not busy when this runs
+ * elsewhere. */
 void dl_background_snapshot_here(dl_background *b, dl_store *store)
 {
     const dl_time until = dl_time_after(dl_clock_now(), SNAPSHOT_LIMIT);
@@ -267,6 +281,8 @@ void dl_background_snapshot_here(dl_background *b, dl_store *store)
                (unsigned long long)b->a.state->control.entry, diloco_error_text());
 }
 
+/* A snapshot that was begun is finished even after `stop`, because dl_background_settle waits until
+ * `busy` ends. */
 static void *snap_body(void *context)
 {
     dl_background *b = context;

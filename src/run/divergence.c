@@ -18,6 +18,8 @@ void dl_setback_norm(dl_setback *s, const char *replica, double norm)
         snprintf(s->norms + len, sizeof s->norms - len, " %s ?", replica);
 }
 
+/* A comparison that has begun is finished first, so that frequent adoptions cannot restart it for
+ * ever. */
 void dl_setback_adopt(dl_setback *s, const dl_setback *now)
 {
     if (s->warned || s->left || !isfinite(now->inner)) return;
@@ -26,6 +28,8 @@ void dl_setback_adopt(dl_setback *s, const dl_setback *now)
     s->left = DL_SETBACK_STEPS;
 }
 
+/* The bound has a relative and an absolute part, because losses near zero vary by more than a
+ * fraction of themselves. A NaN loss warns too: the comparison below is false for it. */
 bool dl_setback_step(dl_setback *s, double loss, char *text, size_t cap)
 {
     if (!s->left) return false;

@@ -18,7 +18,8 @@
 /* longest delay before an interrupt takes effect */
 static const dl_time SLICE = 100 * DL_MILLISECOND;
 static const dl_time SMALL_LIMIT = 10 * DL_SECOND; /* for objects that training need not wait for */
-static const dl_time SETTLE_LIMIT = 10 * DL_SECOND;
+static const dl_time SETTLE_LIMIT =
+    10 * DL_SECOND; /* that a clean stop waits for uploads (P16.4) */
 
 /* ---- waiting ---------------------------------------------------------------------------- */
 
@@ -30,6 +31,9 @@ static void wait_a_little(dl_driver *d)
     pthread_cond_timedwait(&d->thread.moved_on, &d->thread.lock, &t);
 }
 
+/* The exchange has its own thread, so the trainer only waits for it. An interrupt is noticed within
+ * one slice, and needs no call to the exchange. If the exchange has failed, its error is returned
+ * with the text that its thread has stored. */
 static diloco_status wait_beside(dl_driver *d, const dl_stop *stop)
 {
     diloco_status status = DILOCO_OK;
@@ -65,6 +69,8 @@ static bool save_is_due(const dl_driver *d, uint64_t entry)
     return entry % (d->pace.schedule.n_fragments * every) == 0;
 }
 
+/* Captures under the lock, and wakes the exchange to upload the capture. The time of the capture
+ * begins the measured trip of the contribution (upload_latency.h). */
 static diloco_status take_now(dl_driver *d, uint64_t entry)
 {
     dl_driver_lock(d);
@@ -109,7 +115,8 @@ static diloco_status save_beside(dl_driver *d)
 }
 
 /* Saves before anything of the capture is uploaded. If no other thread uploads, it saves after the
- * capture. Then the residual of a later generation moves on by that capture, too (P16, P17). */
+ * capture. Then the residual of a later generation moves on by that capture, too (P16, P17). An
+ * exchange with its own thread may upload the capture at once, so the save precedes it there. */
 static diloco_status take(dl_driver *d, uint64_t entry)
 {
     const bool saves = save_is_due(d, entry);
@@ -118,6 +125,7 @@ static diloco_status take(dl_driver *d, uint64_t entry)
     return saves && !d->thread.beside ? save(d) : DILOCO_OK;
 }
 
+/* Writes the record's line for an adoption. A run without overlap has no such lines. */
 static void note_adoption(dl_driver *d, const dl_adopted *a, double waited_s, uint64_t proposed)
 {
     const dl_schedule *s = &d->pace.schedule;
@@ -134,6 +142,9 @@ static void note_adoption(dl_driver *d, const dl_adopted *a, double waited_s, ui
     if (s->delay) dl_event_adopt(d->a.record, d->a.self.replica, &facts);
 }
 
+/* Adopts the applied entry of a contribution, if the pace still has that stop. `waited_s` is the
+ * time that training waited for it. A new comparison of losses begins only if the local tensors
+ * have changed (divergence.h). */
 static void adopt(dl_driver *d, uint64_t entry, double waited_s)
 {
     dl_adopted adopted;
@@ -155,6 +166,8 @@ static void jump(dl_driver *d)
     dl_driver_unlock(d);
 }
 
+/* Waits for the log's last entry, ends the exchange, and writes end/. A missing end/ costs the
+ * others only a wait of run.patience (P11), so that failure is a warning. */
 static diloco_status finish(dl_driver *d)
 {
     DL_TRY(wait_for(d, NULL));
@@ -164,6 +177,10 @@ static diloco_status finish(dl_driver *d)
     return DILOCO_OK;
 }
 
+/* Does what is due at the present position, stop by stop, until a step is due or the run is over.
+ * Each turn asks the pace again, because a wait may have changed what is due. For example, an entry
+ * that closed without this replica turns a TAKE into a JUMP (P13). The error of the exchange is
+ * checked first: its state must not be adopted any more. */
 static diloco_status live(dl_driver *d)
 {
     double before;
@@ -175,10 +192,13 @@ static diloco_status live(dl_driver *d)
         dl_driver_unlock(d);
         if (failed) return dl_fail(failed, "%s", d->outcome.failure);
         if (done) return finish(d);
+        /* The lock is not held here. A stop that has become invalid meanwhile does nothing
+         * (due_points.h). */
         switch (stop.kind) {
         case DL_STOP_NONE:
             return DILOCO_OK;
         case DL_STOP_TAKE:
+            /* P4.3: the fragment's previous entry may still be open. */
             if (!ready) DL_TRY(wait_for(d, &stop));
             DL_TRY(take(d, stop.entry));
             break;
@@ -198,6 +218,8 @@ static diloco_status live(dl_driver *d)
     return DILOCO_OK;
 }
 
+/* Several fragments may be due at one position, hence the loop. It ends at the first stop that
+ * would wait. */
 diloco_status dl_driver_take(dl_driver *d)
 {
     for (;;) {
@@ -210,6 +232,7 @@ diloco_status dl_driver_take(dl_driver *d)
     }
 }
 
+/* The measurement of steps is paused meanwhile, so waiting does not count as training time. */
 diloco_status dl_driver_stop(dl_driver *d)
 {
     dl_trips_pause(&d->trips, dl_clock_now());
@@ -220,6 +243,9 @@ diloco_status dl_driver_stop(dl_driver *d)
 
 /* ---- begin and save --------------------------------------------------------------------- */
 
+/* The weight of a resume is the one that was saved with it: eager's own share must continue with it
+ * (P21.2). The own thread starts only once the log was read to its end, so that reading needs no
+ * lock. */
 diloco_status dl_driver_begin(dl_driver *d, const dl_pace_saved *saved, const dl_hash *bases)
 {
     const dl_config *config = &d->a.run->config;
@@ -234,6 +260,8 @@ diloco_status dl_driver_begin(dl_driver *d, const dl_pace_saved *saved, const dl
     return dl_driver_stop(d);
 }
 
+/* Only the wait is here. The exchange's own thread uploads meanwhile, and without such a thread
+ * nothing is in flight. */
 void dl_driver_settle(dl_driver *d)
 {
     const dl_time until = dl_time_after(dl_clock_now(), SETTLE_LIMIT);
@@ -244,6 +272,8 @@ void dl_driver_settle(dl_driver *d)
     pthread_mutex_unlock(&d->thread.lock);
 }
 
+/* Captures are uploaded first, while the exchange still runs. A snapshot in progress is finished,
+ * since it reads the exchange's state. */
 void dl_driver_halt(dl_driver *d)
 {
     dl_driver_settle(d);
@@ -266,6 +296,8 @@ void dl_driver_release(dl_driver *d)
     dl_driver_unlock(d);
 }
 
+/* The generations that were found ended are saved only while another generation is the single
+ * committer. That is the one case in which a resume may take over from them (P26.4). */
 bool dl_driver_saved_now(const dl_driver *d, dl_pace_saved *out, dl_hash *bases,
                          uint32_t *generation, dl_formers *formers)
 {
@@ -295,6 +327,8 @@ static diloco_status write_end(dl_buf *text, dl_driver *d)
     return dl_json_done(&j);
 }
 
+/* A second call finds the name taken, and the entry of the first call remains in the object. Errors
+ * of the store are returned; the others then wait for run.patience. */
 diloco_status dl_driver_leave(dl_driver *d)
 {
     unsigned char bytes[512];
@@ -314,6 +348,8 @@ diloco_status dl_driver_leave(dl_driver *d)
 
 /* ---- reports ---------------------------------------------------------------------------- */
 
+/* Passes the step's loss to the comparison, and writes its warning. The text has room for the
+ * advice and for the norms of the members. */
 static void look_for_a_setback(dl_driver *d, double loss)
 {
     char text[DL_SETBACK_NORMS + 512];
@@ -322,6 +358,8 @@ static void look_for_a_setback(dl_driver *d, double loss)
         dl_event_warn(d->a.record, &context, "divergence", text);
 }
 
+/* The step in the heartbeat is set without the lock: it is atomic, and heartbeats must not wait for
+ * the exchange. */
 void dl_driver_count_step(dl_driver *d, uint64_t step, double loss)
 {
     look_for_a_setback(d, loss);
@@ -344,6 +382,8 @@ uint64_t dl_driver_position(const dl_driver *d)
     return d->pace.position; /* only the trainer moves it */
 }
 
+/* The ledger changes with each applied entry, so the sample is read under the lock. It belongs to
+ * the entry of this training, which is the next one to capture. */
 bool dl_driver_sample(dl_driver *d, uint64_t *sample)
 {
     dl_driver_lock(d);
@@ -354,6 +394,8 @@ bool dl_driver_sample(dl_driver *d, uint64_t *sample)
     return dealt;
 }
 
+/* A failed exchange makes the present position due. The next call then returns its error, and no
+ * further steps are trained in vain. */
 uint64_t dl_driver_train_until(dl_driver *d)
 {
     dl_driver_lock(d);
@@ -376,6 +418,8 @@ void dl_driver_read_state(dl_driver *d, void (*copy)(void *user, const dl_state 
     dl_driver_unlock(d);
 }
 
+/* The traffic is copied under the lock where the exchange has a thread. Without one it is read from
+ * the handles directly. */
 dl_driver_facts dl_driver_facts_now(dl_driver *d)
 {
     dl_driver_lock(d);
@@ -402,12 +446,16 @@ static void init_lock(dl_driver *d)
     dl_cond_init(&d->thread.moved_on);
 }
 
+/* Lays out the arrays in the arena, or measures them if the arena has no memory (arena.h). */
 static void lay_out(dl_driver *d, dl_arena *arena, const dl_schedule *schedule)
 {
     dl_pace_layout(&d->pace, arena, schedule);
     dl_trips_layout(&d->trips, arena, dl_schedule_ahead(schedule));
 }
 
+/* Derives the schedule from the run's options, allocates the pace's arrays, and connects the stops
+ * to the trainer's tensors. The early adoption is this replica's own and not part of the agreed
+ * schedule. */
 static diloco_status make_pace(dl_driver *d)
 {
     dl_schedule schedule;
@@ -450,6 +498,7 @@ static diloco_status make_saver(dl_driver *d)
     return dl_saver_create(&d->saver, &args);
 }
 
+/* The background threads start last, because snapshots and heartbeats read the exchange's state. */
 static diloco_status make(dl_driver *d)
 {
     const dl_background_args background = {.url = d->a.url,
@@ -467,6 +516,8 @@ static diloco_status make(dl_driver *d)
     return dl_background_create(&d->background, &background);
 }
 
+/* The destroy function accepts a driver that is only partly made, so every failure takes the same
+ * path. */
 diloco_status dl_driver_create(dl_driver **out, const dl_driver_args *args)
 {
     *out = NULL;
@@ -487,6 +538,7 @@ diloco_status dl_driver_create(dl_driver **out, const dl_driver_args *args)
     return DILOCO_OK;
 }
 
+/* The exchange's thread ends first: it uses all the others. */
 void dl_driver_destroy(dl_driver *d)
 {
     if (!d) return;

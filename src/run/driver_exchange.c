@@ -26,6 +26,8 @@ static const dl_time RECORD_LIMIT = 10 * DL_SECOND; /* training need not wait fo
 
 /* ---- requests --------------------------------------------------------------------------- */
 
+/* On its own thread the exchange ends when the trainer says so. On the trainer's thread an
+ * interrupt is the signal. */
 static bool is_to_stop(dl_driver *d)
 {
     return d->thread.beside ? atomic_load(&d->thread.quit) : atomic_load(d->a.interrupted);
@@ -49,7 +51,11 @@ static void watched_of_combined(dl_key out, const dl_driver *d, const dl_request
 }
 
 /* Waits in short slices, so that an interrupt takes effect. dl_store_wait returns OK when it is
- * worth looking. */
+ * worth looking. It watches the log, since any replica may close the entry meanwhile. It watches
+ * contributions only while this replica may close the entry itself, and combined slices only with
+ * `sharded`. `moved` means that something changed since the last look, so the store may look at
+ * once. While `waiting` is set, the heartbeat thread checks for a later generation of this replica
+ * (P6.9). */
 static diloco_status wait_in_slices(dl_driver *d, const dl_request *request)
 {
     dl_key prefix, combined;
@@ -74,7 +80,8 @@ static diloco_status wait_in_slices(dl_driver *d, const dl_request *request)
     return status == DILOCO_ETIMEDOUT ? DILOCO_OK : status;
 }
 
-/* A worker that waits for clients may train one meanwhile. */
+/* A worker that waits for clients may train one meanwhile. If it trained a client, the wait ends at
+ * once, since that client's contribution may close the entry. */
 static diloco_status wait_for_change(dl_driver *d, const dl_request *request)
 {
     bool worked = false;
@@ -83,6 +90,8 @@ static diloco_status wait_for_change(dl_driver *d, const dl_request *request)
     return worked ? DILOCO_OK : wait_in_slices(d, request);
 }
 
+/* The run's last snapshot is written on this thread, because nothing else follows it. Earlier ones
+ * are written beside training. */
 static diloco_status take_snapshot(dl_driver *d, const dl_request *request)
 {
     if (request->snapshot.final)
@@ -93,7 +102,8 @@ static diloco_status take_snapshot(dl_driver *d, const dl_request *request)
 }
 
 /* Uploads a contribution. If its pipelined upload is still in flight, waits for the end of that;
- * reap handles the result. */
+ * reap handles the result. The save must be durable first. Otherwise a killed process could resume
+ * from a state without the capture that its contribution came from. */
 static void contribute(dl_driver *d, const dl_request *request, dl_reply *reply, dl_time until)
 {
     d->exchange.puts = false;
@@ -109,7 +119,9 @@ static void contribute(dl_driver *d, const dl_request *request, dl_reply *reply,
     if (reply->sending) dl_sending_begin(d->sending, request->entry);
 }
 
-/* Handles the result of a pipelined upload. *unsent: as in dl_reply. */
+/* Handles the result of a pipelined upload. *unsent: as in dl_reply. DILOCO_EEXIST means that the
+ * name holds junk. The machine then contributes again, under a later generation (P6.2). Any other
+ * error is final. */
 static diloco_status reap(dl_driver *d, uint64_t *unsent)
 {
     uint64_t entry;
@@ -123,7 +135,9 @@ static diloco_status reap(dl_driver *d, uint64_t *unsent)
     return DILOCO_OK;
 }
 
-/* Requests that need time or threads are carried out here, the rest by exec. */
+/* Requests that need time or threads are carried out here, the rest by exec. A fenced process
+ * carries out nothing, so that it cannot act for its successor (P6). Each attempt has
+ * run.store_timeout for itself. */
 static void carry_out(dl_driver *d, const dl_request *request, dl_reply *reply)
 {
     const dl_time until = dl_time_after(dl_clock_now(), dl_time_from_seconds(d->a.store_timeout_s));
@@ -170,6 +184,8 @@ static bool is_progress(const dl_request *request, const dl_reply *reply)
            request->kind != DL_REQUEST_READ;
 }
 
+/* Writes the record's lines of a request, and notes progress for the next wait. A contribution that
+ * was already in the store is not reported as uploaded. */
 static void after(dl_driver *d, const dl_request *request, const dl_reply *reply)
 {
     if (request->kind == DL_REQUEST_FETCH && reply->fetch.peer)
@@ -183,6 +199,7 @@ static void after(dl_driver *d, const dl_request *request, const dl_reply *reply
                               &dl_exec_measured(d->a.exec)->own);
 }
 
+/* Returns the number of failed calls of all store handles that share the tally. */
 static uint64_t failed_calls(const dl_driver *d)
 {
     const dl_moved *tally = dl_store_tally(d->a.store);
@@ -190,14 +207,17 @@ static uint64_t failed_calls(const dl_driver *d)
 }
 
 /* Returns whether the store has failed in a way that may recover. The caller's own parts (an outer
- * optimizer, a device) report EIO and EFULL, too. */
+ * optimizer, a device) report EIO and EFULL, too. An EIO counts as the store's only if a store
+ * handle has counted a failed call during this request. */
 static bool store_failed(const dl_driver *d, diloco_status status)
 {
     return status == DILOCO_EUNREACHABLE || (dl_store_may_recover(d->a.store, status) &&
                                              failed_calls(d) != d->exchange.failed_before);
 }
 
-/* Returns true if the request is to be carried out again after a pause. */
+/* Returns true if the request is to be carried out again after a pause. The first failure of a
+ * series is reported in the record. A request that succeeds ends the series. Pauses double up to
+ * PAUSE_LONGEST, and a stop ends a pause early. */
 static bool try_again(dl_driver *d, const dl_reply *reply)
 {
     if (!store_failed(d, reply->status)) {
@@ -218,7 +238,9 @@ static bool try_again(dl_driver *d, const dl_reply *reply)
     return true;
 }
 
-/* REJOIN makes a new machine, from the state that it loaded. */
+/* REJOIN makes a new machine, from the state that it loaded. The first REJOIN begins with the bases
+ * of the saved local state, and a later one without: local values fit no more then. The record's
+ * `run` line is written once. */
 static dl_request begin_machine(dl_driver *d)
 {
     const dl_state *state = dl_exec_state(d->a.exec);
@@ -233,6 +255,8 @@ static dl_request begin_machine(dl_driver *d)
     return dl_machine_begin(d->machine, &start);
 }
 
+/* The machine exists only after the first REJOIN. If that fails, the driver itself fails; later
+ * failures are the machine's to judge. */
 static dl_request answer(dl_driver *d, const dl_reply *reply)
 {
     const bool loads = d->exchange.open.kind == DL_REQUEST_REJOIN;
@@ -278,7 +302,9 @@ static void take_generation(dl_driver *d, dl_reply *reply)
 }
 
 /* Gives the machine its reply and opens the next request. `sent` is the result of the pipelined
- * upload. Call it with the lock held. */
+ * upload. Call it with the lock held. After it the trainer may see a new state, so it is woken.
+ * Errors are stored as text here, because the trainer's thread cannot read this thread's error
+ * text. */
 static void apply_reply(dl_driver *d, dl_reply *reply, diloco_status sent)
 {
     reply->sending = d->sending ? dl_sending_now(d->sending) : 0;
@@ -317,6 +343,9 @@ static bool move(dl_driver *d, dl_reply *reply)
     return moved;
 }
 
+/* Carries out one request and opens the next. Long requests run without the lock, so that training
+ * continues. A snapshot reads `now`, hence the wait for it before anything may change. The result
+ * of a pipelined upload is collected after each request, and its failure fails the exchange. */
 static void ask_once(dl_driver *d)
 {
     dl_reply reply;
@@ -326,6 +355,7 @@ static void ask_once(dl_driver *d)
         carry_out(d, &d->exchange.open, &reply);
     else if (move(d, &reply))
         return;
+    /* Before try_again: a repeated request must not delay the result of an upload. */
     const diloco_status sent = reap(d, &d->exchange.unsent);
     if (!sent && try_again(d, &reply)) return; /* nothing has moved */
     dl_driver_lock(d);
@@ -340,6 +370,8 @@ static bool is_idle(const dl_driver *d)
            !dl_pace_takes_part(&d->pace, d->pace.folded);
 }
 
+/* Returns whether an interrupt may end the exchange at this request. Requests that write are
+ * carried out whole. */
 static bool may_stop(const dl_driver *d)
 {
     return d->exchange.open.kind == DL_REQUEST_WAIT || d->exchange.open.kind == DL_REQUEST_FETCH ||
@@ -383,6 +415,8 @@ static bool may_return(const dl_driver *d, const dl_stop *stop)
            (goes_on_by_itself || d->outcome.ended || d->exchange.open.kind == DL_REQUEST_TRAIN);
 }
 
+/* Runs the exchange on the calling thread. It ends once the caller may return, or once the log
+ * waits for the trainer's next capture. */
 static diloco_status drive(dl_driver *d, const dl_stop *stop)
 {
     while (!may_return(d, stop) && !is_idle(d)) {
@@ -414,6 +448,7 @@ diloco_status dl_exchange_begin(dl_driver *d, const dl_hash *bases)
 
 /* ---- a thread of its own ---------------------------------------------------------------- */
 
+/* The record is uploaded in this pause, where it delays no exchange. */
 static void wait_for_the_trainer(dl_driver *d)
 {
     pthread_mutex_lock(&d->thread.lock);
@@ -427,6 +462,8 @@ static void wait_for_the_trainer(dl_driver *d)
     begin_entry(d);
 }
 
+/* The loop of the exchange's own thread. Only this thread sets `ended`, so it reads that without
+ * the lock. */
 static void *body(void *context)
 {
     dl_driver *d = context;
@@ -447,6 +484,7 @@ diloco_status dl_exchange_start(dl_driver *d)
     return DILOCO_OK;
 }
 
+/* A save that waits for disk space is given up, because the thread may be waiting for it. */
 void dl_exchange_stop(dl_driver *d)
 {
     if (!d->thread.started) return;
@@ -459,6 +497,9 @@ void dl_exchange_stop(dl_driver *d)
     d->thread.started = false;
 }
 
+/* Creates the machine, with pointers to what the driver and the exchange own. Returns DILOCO_EINVAL
+ * if an option names no known weighting or combiner. The notes of the machine become lines of the
+ * record (driver_record.c). */
 diloco_status dl_exchange_create(dl_driver *d)
 {
     const dl_runfile *run = d->a.run;

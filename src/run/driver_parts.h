@@ -30,20 +30,26 @@ typedef struct dl_driver_thread {
     atomic_bool was_taken;   /* a capture is to be uploaded, or the next one may be */
 } dl_driver_thread;
 
+/* The end of the exchange, which the trainer reads. The text is a copy, because error texts belong
+ * to a thread. */
 typedef struct dl_driver_outcome {
     bool ended;           /* the log has reached its end, or the exchange has failed */
     diloco_status failed; /* the error */
     char failure[1024];
 } dl_driver_outcome;
 
-/* Used by the trainer's half alone. */
+/* Used by the trainer's half alone. over: the run has ended for this replica. waited_s: seconds
+ * that training has waited for the exchange. */
 typedef struct dl_driver_trainer {
     bool over;
     dl_setback divergence;
     double waited_s;
 } dl_driver_trainer;
 
-/* Used by the exchange's half alone. */
+/* Used by the exchange's half alone. loaded: the first REJOIN has succeeded, so errors go to the
+ * machine from then on. waited, entry_began: for the times in the record's next commit line.
+ * unreachable_since: when the current series of failures began; 0: the store answers. pause: before
+ * the next attempt. */
 typedef struct dl_driver_exchange {
     dl_request open;      /* the current request, or TRAIN, DONE, FAIL */
     const dl_hash *bases; /* for the first REJOIN */

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Returns the traffic for which training waits: of the exchange's handles and of the pipelined
+ * upload's. */
 dl_store_counters dl_exchange_traffic(const dl_driver *d)
 {
     dl_store_counters all = dl_exec_traffic(d->a.exec);
@@ -21,6 +23,8 @@ dl_store_counters dl_exchange_traffic(const dl_driver *d)
     return all;
 }
 
+/* Returns the speed of the link as measured. Either kind of upload may have measured it, and the
+ * faster one is nearer to the link's rate. */
 dl_store_speed dl_exchange_speed(const dl_driver *d)
 {
     dl_store_speed speed = dl_exec_speed(d->a.exec);
@@ -28,6 +32,8 @@ dl_store_speed dl_exchange_speed(const dl_driver *d)
     return speed;
 }
 
+/* Sets the traffic since the last commit's line. Counters only grow, so the difference from what
+ * was reported is exact. */
 static void take_traffic(dl_driver *d)
 {
     const dl_store_counters c = d->traffic;
@@ -107,6 +113,9 @@ static void keep_newest(dl_driver *d, const dl_note *n)
         dl_setback_norm(&d->newest, e->members[i].life.replica, n->norms[i]);
 }
 
+/* Writes the lines of an applied commit, and keeps what later stops need: its facts, its loss and
+ * this replica's weight. exchange_s is the time since the previous entry without the waiting for
+ * others. */
 static void note_commit(dl_driver *d, const dl_note *n)
 {
     const dl_time now = dl_clock_now();
@@ -138,7 +147,9 @@ static void note_commit(dl_driver *d, const dl_note *n)
     note_similarity(d, n->entry);
 }
 
-/* Returns advice for the rejected replica. */
+/* Returns advice for the rejected replica. A row is a reason of dl_judge or of a failed check, with
+ * the text for the operator of that replica. A new reason needs a row; without one it gets the last
+ * line's text. */
 static const char *advice(const char *reason)
 {
     static const char *const known[][2] = {
@@ -159,7 +170,8 @@ static const char *advice(const char *reason)
     return "it does not fit the run";
 }
 
-/* Writes a contribution that the commit rejects. */
+/* Writes a contribution that the commit rejects. The replica itself gets a warning with advice. The
+ * other replicas only log it, since their operators cannot mend it. */
 static void note_judged(dl_driver *d, const dl_note *n)
 {
     char text[512];
@@ -174,6 +186,9 @@ static void note_judged(dl_driver *d, const dl_note *n)
     dl_event_warn(d->a.record, &d->lines.context, "rejected", text);
 }
 
+/* Writes one note of the machine into the record or the log. The machine calls it while it applies
+ * a reply, so the lock is held. A new kind of note needs a case here; the compiler names missing
+ * ones. */
 void dl_driver_on_note(void *user, const dl_note *n)
 {
     dl_driver *d = user;

@@ -1,6 +1,7 @@
 /* due_points.c - see due_points.h. */
 #include "run/due_points.h"
 
+/* Returns whether that stop is still the next one, and may be done. */
 static bool is_here(const dl_stops *s, dl_stop_kind kind, uint64_t entry)
 {
     const dl_stop stop = dl_pace_next(s->pace);
@@ -46,6 +47,8 @@ static void begin_first_round(dl_stops *s, uint64_t entry, uint32_t fragment)
     s->fresh(s->user, fragment);
 }
 
+/* The fragment follows from the schedule, not from the caller. A mute capture takes nothing: the
+ * replica has fewer than H steps on the fragment (P14.1). */
 diloco_status dl_stop_take(dl_stops *s, uint64_t entry)
 {
     if (!is_here(s, DL_STOP_TAKE, entry)) return DILOCO_OK;
@@ -58,7 +61,8 @@ diloco_status dl_stop_take(dl_stops *s, uint64_t entry)
 }
 
 /* Begins the next round where the overlap is one round, whatever the outcome of the entry: its own
- * movement is in flight. */
+ * movement is in flight. If the next capture is already in flight, the round begins from theta
+ * after this replica's own share of it. */
 static dl_adoption begin_next_round(dl_stops *s, const dl_take *taken)
 {
     const uint32_t f = taken->fragment;
@@ -69,6 +73,7 @@ static dl_adoption begin_next_round(dl_stops *s, const dl_take *taken)
     return DL_ADOPT_THETA;
 }
 
+/* Mixes or copies theta. An entry that did not count this replica is copied whole (P13.1). */
 static dl_adoption adopt(dl_stops *s, const dl_take *taken)
 {
     const dl_adoption how = dl_pace_adoption(s->pace, taken);
@@ -77,6 +82,7 @@ static dl_adoption adopt(dl_stops *s, const dl_take *taken)
     return how;
 }
 
+/* *out has a copy of the record, because dl_pace_adopted frees its slot. */
 bool dl_stop_adopt(dl_stops *s, uint64_t entry, dl_adopted *out)
 {
     if (!is_here(s, DL_STOP_ADOPT, entry)) return false;
@@ -88,6 +94,8 @@ bool dl_stop_adopt(dl_stops *s, uint64_t entry, dl_adopted *out)
     return true;
 }
 
+/* Copies theta whole, since a fragment that moved without this replica has nothing of it
+ * (P13.1). */
 void dl_stop_jump(dl_stops *s)
 {
     if (!is_here(s, DL_STOP_JUMP, 0)) return;

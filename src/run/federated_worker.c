@@ -30,6 +30,8 @@ void dl_run_set_hands(diloco_run *run, const dl_hands *hands)
     run->workers.hands = *hands;
 }
 
+/* The position moves to the next due point without a step (P13.7). `due` stays set after an
+ * interrupt, as in diloco_step. */
 diloco_status dl_run_round(diloco_run *run)
 {
     if (diloco_run_done(run)) return DILOCO_OK;
@@ -91,6 +93,8 @@ void dl_run_give_theta(diloco_run *run)
     dl_exec_adopt(run->exec, 0, 0);
 }
 
+/* The steps and tokens of clients count as those of their worker. A contribution that was already
+ * there is not written to the record again. */
 diloco_status dl_run_put_client(diloco_run *run, bool *first, const dl_exec_client *client)
 {
     const dl_train_stats *stats = client->stats;
@@ -105,6 +109,7 @@ diloco_status dl_run_put_client(diloco_run *run, bool *first, const dl_exec_clie
     return DILOCO_OK;
 }
 
+/* It asks for the entry's text alone, and applies nothing. The machine reads it again later. */
 diloco_status dl_run_is_late(diloco_run *run, bool *late)
 {
     const dl_request read = {.kind = DL_REQUEST_READ, .entry = control(run)->entry};
@@ -114,6 +119,8 @@ diloco_status dl_run_is_late(diloco_run *run, bool *late)
     return reply.status;
 }
 
+/* The entry is read from the store, since the state keeps no members of past entries. An abort
+ * counts no client. */
 diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member, uint64_t entry,
                             const char *client)
 {
@@ -134,6 +141,8 @@ diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member, u
     return status;
 }
 
+/* Lists heartbeats and end objects, and updates the watch. The table is allocated at the first
+ * call, because only workers use it. */
 static diloco_status watch_lives(diloco_run *run, dl_reply *reply)
 {
     const dl_request request = {.kind = DL_REQUEST_WATCH};
@@ -148,6 +157,7 @@ static diloco_status watch_lives(diloco_run *run, dl_reply *reply)
     return DILOCO_OK;
 }
 
+/* A worker that was just seen for the first time counts as alive, as in P11. */
 static bool is_live_worker(diloco_run *run, const char *name, dl_time now)
 {
     dl_life whose;
@@ -156,6 +166,9 @@ static bool is_live_worker(diloco_run *run, const char *name, dl_time now)
            !dl_watch_is_silent(&run->workers.watch, name, now, patience, &whose);
 }
 
+/* Every worker computes its place from the same names, so they divide the clients without a
+ * message. Workers that see different sets may train one client twice, which costs time only: equal
+ * names count once. */
 diloco_status dl_run_crew(diloco_run *run, size_t *place, size_t *n)
 {
     dl_reply reply;

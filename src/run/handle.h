@@ -13,7 +13,9 @@
 
 enum { DL_MAX_PRIVATES = 64, DL_MAX_DEVICES = 16 };
 
-/* A replica's progress. The training of each fragment counts from its base. */
+/* A replica's progress. The training of each fragment counts from its base. step: completed steps
+ * of this replica over all generations. next_sample: the first sample of the next step in that
+ * shard. */
 typedef struct dl_progress {
     uint64_t step, shard, next_sample;
 } dl_progress;
@@ -36,6 +38,8 @@ typedef struct dl_run_model {
     dl_base base;       /* owned */
 } dl_run_model;
 
+/* Callbacks of the caller, all optional. lr returns the outer learning rate of an entry; probe
+ * measures a loss for check.probe. */
 typedef struct dl_run_hooks {
     double (*lr)(void *user, uint64_t entry);
     void *lr_user;
@@ -43,6 +47,7 @@ typedef struct dl_run_hooks {
     void *probe_user;
 } dl_run_hooks;
 
+/* Threads for tensor work. A pool serves one caller at a time. */
 typedef struct dl_run_pools {
     dl_pool *exchange; /* owned */
     dl_pool *trainer;  /* owned if it is another: contributions move beside training */
@@ -88,11 +93,15 @@ typedef struct dl_run_room {
     dl_pace_fragment *paces;  /* [P] */
 } dl_run_room;
 
+/* Flags that diloco_run_interrupt sets from any thread or a signal handler. */
 typedef struct dl_run_calls {
     atomic_bool interrupted; /* ever */
     atomic_bool stop;        /* for the current blocking call, or the next */
 } dl_run_calls;
 
+/* One replica in one run. The trainer's thread uses it, apart from `calls`. The exchange and the
+ * background threads use only what the driver was given. The groups are filled in the order open,
+ * register, create, join, train. */
 struct diloco_run {
     dl_config config;
     dl_user *user; /* owned: the caller's own parts; NULL: it has none */

@@ -24,6 +24,11 @@ static diloco_status take_key(diloco_run *run, dl_policy policy)
     return dl_run_signer(&run->signer, &run->config);
 }
 
+/* Creates run.json with theta0, or reads the existing one (public, run.h). A second call does
+ * nothing, so a join after an explicit create costs no request. The device's values are pulled
+ * first, because theta0 is hashed and uploaded from host memory. Options on which replicas must
+ * agree are then taken from run.json (dl_runfile_take). Whether the run has keys may be known only
+ * then, so take_key is called twice. */
 diloco_status diloco_run_create(diloco_run *run)
 {
     if (run->created) return DILOCO_OK;
@@ -65,6 +70,9 @@ static diloco_status open_local(diloco_run *run)
     return dl_run_refuse_twin(run->replica, run->store);
 }
 
+/* Restores the trainer's counters from the saved facts. Position, step, shard and end of the
+ * samples are the same for all fragments. They are saved once and copied into each fragment's
+ * statistics. The mean loss is derived from its sum. */
 static void take_progress(diloco_run *run, const dl_local_facts *f)
 {
     run->trained.at =
@@ -84,6 +92,9 @@ static void take_progress(diloco_run *run, const dl_local_facts *f)
     }
 }
 
+/* Returns empty facts whose arrays are the run's own. They are allocated once (take_memory),
+ * because a save at a due point must not allocate. They are overwritten by the next load or
+ * save. */
 static dl_local_facts facts_room(diloco_run *run)
 {
     return (dl_local_facts){.pace = {.takes = run->room.takes, .fragments = run->room.paces},
@@ -91,7 +102,10 @@ static dl_local_facts facts_room(diloco_run *run)
                             .n_fragments = run->trained.n_fragments};
 }
 
-/* Loads the saved state, if there is any. */
+/* Loads the saved state, if there is any. Returns OK and leaves *facts empty if nothing was saved:
+ * the replica joins with the shared model. A damaged or foreign file is an error and not a reason
+ * to join without it. The operator decides, since moving it away loses the inner moments. Captures
+ * in flight are unpacked here, before the driver's first REJOIN reads the log. */
 static diloco_status load_local(diloco_run *run, dl_local_facts *facts)
 {
     if (!run->local) return DILOCO_OK;
@@ -113,7 +127,8 @@ static diloco_status load_local(diloco_run *run, dl_local_facts *facts)
 }
 
 /* A gradient is not saved. Its step is repeated, since the state that it is a function of is
- * unchanged. */
+ * unchanged. The counters have to be those before that step (P16.6). A resume then repeats the same
+ * step with the same samples. */
 static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
 {
     f->pace.position--;
@@ -128,7 +143,9 @@ static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
     }
 }
 
-/* Facts to save with the tensors. The driver is held. */
+/* Facts to save with the tensors. The driver is held. So the pace, the digests of the bases and the
+ * captures belong to one state of the log. The instruction set and the number of threads are saved
+ * for a warning only: they decide whether training repeats its bits. */
 static dl_local_facts facts_now(diloco_run *run)
 {
     dl_local_facts f = facts_room(run);
@@ -152,6 +169,10 @@ static dl_local_facts facts_now(diloco_run *run)
     return f;
 }
 
+/* Saves, or with `copies` only copies in memory, what P16 lists. The device is pulled before the
+ * lock is taken, since that is slow and only the trainer changes the tensors. Captures are packed
+ * under the lock, since the exchange may send or drop them. Returns DILOCO_EFULL if the disk is
+ * full; the caller retries (driver.c: save). */
 static diloco_status save_local(diloco_run *run, bool copies)
 {
     const dl_run_model *m = &run->model;
@@ -175,6 +196,7 @@ static bool keeps_state(const diloco_run *run)
     return run->local && !dl_config_federated(&run->config);
 }
 
+/* A save beside training may still be writing the same file, so it is awaited first. */
 diloco_status dl_run_save_local(diloco_run *run)
 {
     if (!keeps_state(run)) return DILOCO_OK;
@@ -190,6 +212,8 @@ static diloco_status save_at_due_point(void *user)
     return run->model.has_gradients ? DILOCO_OK : dl_run_save_local(run);
 }
 
+/* The two halves of a save beside training. The trainer copies, and the saver's thread writes the
+ * copy. */
 static diloco_status copy_at_due_point(void *user)
 {
     return save_local(user, true);
@@ -215,6 +239,9 @@ static bool can_save_beside(diloco_run *run)
     return false;
 }
 
+/* Warns in the record if this machine may compute other bits than the one that saved. Vector widths
+ * and the number of threads change the order of the trainer's sums. The shared model is not
+ * affected, since its arithmetic has a fixed order (B3). */
 static void warn_if_machine_differs(diloco_run *run, const dl_local_facts *facts)
 {
     const dl_event_context c = {.replica = run->replica};
@@ -250,6 +277,8 @@ static void warn_if_state_is_gone(diloco_run *run)
 
 /* ---- joining ---------------------------------------------------------------------------- */
 
+/* Returns the number of threads of a pool: run.threads, or this process's part of the cores.
+ * Replicas of one run on one machine divide the cores among them. */
 static int threads_of(const dl_config *c)
 {
     const int64_t local = c->local_replicas ? c->local_replicas : c->replicas;
@@ -280,6 +309,8 @@ static int fetchers_of(const diloco_run *run)
     return (int)(others < given ? given : others < MOST ? others : MOST);
 }
 
+/* Creates the exchange with two copies of the state. One is the current state, which the trainer
+ * may read, and the other is the result of the entry that is being computed. */
 static diloco_status make_exec(diloco_run *run)
 {
     const dl_exec_args args = {
@@ -306,6 +337,7 @@ static diloco_status make_exec(diloco_run *run)
     return dl_exec_create(&run->exec, &args);
 }
 
+/* Adapts the federated worker's callback to the driver's, whose `user` is the run. */
 static diloco_status work_for_clients(void *user, bool *worked)
 {
     diloco_run *run = user;
@@ -326,6 +358,8 @@ static dl_formers former_lives(const diloco_run *run, const dl_local_facts *fact
     return formers;
 }
 
+/* Returns whether this replica may close entries. In a run with keys, only the committers of
+ * run.json may (P7.25). */
 static bool may_commit(const diloco_run *run)
 {
     const dl_identity *identity = &run->file.identity;
@@ -353,6 +387,9 @@ static diloco_status check_peers(const diloco_run *run)
     return DILOCO_OK;
 }
 
+/* Starts serving this replica's contributions to other members, if run.peers is set. The served
+ * objects are kept in the replica's state folder. `reads`: a replica that may commit in a run with
+ * keys serves others, and itself reads from the store alone (P8.6). */
 static diloco_status make_peers(diloco_run *run)
 {
     if (!run->config.peers) return DILOCO_OK;
@@ -371,6 +408,8 @@ static diloco_status make_peers(diloco_run *run)
     return dl_peers_create(&run->peers, &args);
 }
 
+/* Creates the driver, and with it the heartbeats. `follows`: this replica leaves closing to others,
+ * either by choice or because its key is not a committer's. */
 static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
 {
     const bool saves_beside = can_save_beside(run);
@@ -402,7 +441,8 @@ static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
     return dl_driver_create(&run->driver, &args);
 }
 
-/* The exchange's arrays of this replica are private, as inner moments are. */
+/* The exchange's arrays of this replica are private, as inner moments are. They are appended after
+ * the caller's privates, so that dl_run_unjoin can remove them by count. */
 static diloco_status keep_exchanges_own(diloco_run *run)
 {
     const dl_exec_private *p;
@@ -417,6 +457,9 @@ static diloco_status keep_exchanges_own(diloco_run *run)
     return DILOCO_OK;
 }
 
+/* Derives from the schedule whether contributions move during training, and allocates the arrays
+ * per fragment. A join that failed may be repeated; then the arrays exist already. They are freed
+ * by diloco_run_close. */
 static diloco_status take_memory(diloco_run *run)
 {
     dl_schedule schedule;
@@ -437,6 +480,7 @@ static diloco_status take_memory(diloco_run *run)
     return dl_fail(DILOCO_ENOMEM, "no memory for a run");
 }
 
+/* Sets the counters of a replica that has trained nothing. A loaded private state replaces them. */
 static void begin_progress(diloco_run *run)
 {
     run->trained.position = 0;
@@ -464,7 +508,9 @@ static diloco_status must_be_able_to_probe(const diloco_run *run)
                    "this program has not said how (diloco_run_on_probe)");
 }
 
-/* The exchange may use its pool while the trainer captures, copies and adopts. */
+/* The exchange may use its pool while the trainer captures, copies and adopts. If contributions
+ * move beside training, each of the two threads gets a pool of its own: a pool serves one caller at
+ * a time. Otherwise both names refer to the same pool. */
 static diloco_status make_pools(diloco_run *run)
 {
     const int n_threads = threads_of(&run->config);
@@ -473,6 +519,11 @@ static diloco_status make_pools(diloco_run *run)
     return run->join.beside ? dl_pool_create(&run->pools.trainer, n_threads) : DILOCO_OK;
 }
 
+/* Carries out the join in the order of the picture above. The lock on the local state precedes the
+ * claim of a generation, so two processes on one machine cannot both claim. The claim precedes
+ * everything that writes under this name. Private state is loaded before the driver begins, because
+ * REJOIN then reads the log from the entry that was saved. After an error the caller undoes it
+ * (dl_run_unjoin). */
 static diloco_status join(diloco_run *run)
 {
     dl_local_facts facts;
@@ -483,6 +534,8 @@ static diloco_status join(diloco_run *run)
     begin_progress(run);
     DL_TRY(make_pools(run));
     DL_TRY(open_local(run));
+    /* The result is recorded even if the claim failed: a later start here must know that another
+     * machine has the name. */
     const diloco_status claimed = dl_run_claim_life(&run->self, run->store, run->replica,
                                                     &run->file, &run->config, run->signer);
     if (!claimed || (claimed == DILOCO_EFENCED && run->config.first_life))
@@ -493,6 +546,7 @@ static diloco_status join(diloco_run *run)
     DL_TRY(keep_exchanges_own(run));
     DL_TRY(load_local(run, &facts));
     DL_TRY(make_driver(run, &facts)); /* heartbeats begin here, before any large read (P25) */
+    /* The first stop adopts the shared model, so no step may be counted before it has succeeded. */
     run->trained.due = true;
     DL_TRY(dl_driver_begin(run->driver, run->join.resumed ? &facts.pace : NULL, run->room.bases));
     DL_TRY(dl_mirrors_check(run->model.mirrors));
@@ -503,6 +557,9 @@ static diloco_status join(diloco_run *run)
     return DILOCO_OK;
 }
 
+/* Joins the run (public, run.h): creates it if necessary, then resumes or begins as a new replica.
+ * After an error nothing of the join remains, and it may be called again. The record's sink is
+ * called on the thread that joins. */
 diloco_status diloco_run_join(diloco_run *run)
 {
     if (run->join.joined) return dl_fail(DILOCO_EINVAL, "diloco_run_join a second time");
@@ -520,6 +577,8 @@ diloco_status diloco_run_join(diloco_run *run)
     return DILOCO_OK;
 }
 
+/* The driver goes first, because its threads use everything else. The exchange's privates are
+ * removed before the exchange, which owns their names. */
 void dl_run_unjoin(diloco_run *run)
 {
     dl_driver_destroy(run->driver);

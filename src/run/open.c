@@ -26,12 +26,15 @@
 
 static const dl_time LIMIT = 3600 * DL_SECOND; /* for objects of the model's size */
 
+/* Returns the time until which one request for such an object may last. */
 static dl_time limit(void)
 {
     return dl_time_after(dl_clock_now(), LIMIT);
 }
 
-/* Checks the combinations of each kind of overlap (PROTOCOL P21). */
+/* Checks the combinations of each kind of overlap (PROTOCOL P21). `eager` needs an outer step that
+ * is linear in the contributions, with weights that are known before the entry closes. Otherwise a
+ * replica cannot compute its own share. */
 static diloco_status check_overlap(const dl_config *c)
 {
     const bool eager = c->overlap == DL_OVERLAP_EAGER;
@@ -86,6 +89,7 @@ static diloco_status check_schedule(const dl_config *c)
     return DILOCO_OK;
 }
 
+/* Checks that the run's length in steps fits an int64_t, since positions are computed from it. */
 static diloco_status check_length(const dl_config *c)
 {
     if (c->local_steps == 0 && (!dl_config_federated(c) || c->epochs == 0))
@@ -99,6 +103,8 @@ static diloco_status check_length(const dl_config *c)
                    "counted: lower one of them");
 }
 
+/* A file of tensors has the outer vectors, but not the counts that Adam's bias correction or
+ * delayed Nesterov needs. */
 static diloco_status check_continuation(const dl_config *c)
 {
     if (!dl_continue_is_asked(c)) return DILOCO_OK;
@@ -177,6 +183,9 @@ static diloco_status check_peers(const dl_config *c)
     return check_addresses(c);
 }
 
+/* The checks need no store, so wrong options fail before anything is created. Each names the
+ * option, the reason and what to set. A new check of one area goes into the function of that
+ * area. */
 diloco_status dl_run_check(const dl_config *c)
 {
     DL_TRY(check_rows(c));
@@ -220,6 +229,8 @@ static int lease_s(const dl_config *c)
     return (int)fmin(fmax(60, ceil(c->patience_s)), 86400);
 }
 
+/* A coordination store in etcd gets a lease for heartbeats, unless its URL has parameters of its
+ * own. */
 void dl_run_store_url(dl_run_store out, const char *store, const dl_config *c)
 {
     const bool leases = !strncmp(c->coord, "etcd", 4) && !strchr(c->coord, '?');
@@ -236,6 +247,8 @@ static pthread_mutex_t named_lock = PTHREAD_MUTEX_INITIALIZER;
 static char named[NAMED_MAX][DL_STORE_SERVER];
 static size_t n_named;
 
+/* Returns whether this program's own options named the server. Several runs of one process may ask
+ * on different threads, hence the lock. */
 static bool is_named(const char *server)
 {
     bool found = false;
@@ -246,6 +259,8 @@ static bool is_named(const char *server)
     return found;
 }
 
+/* Records the server of run.coord as one that the operator chose. The ring keeps the newest
+ * NAMED_MAX servers; an older one would only be asked about again. */
 void dl_run_name_coord(const dl_config *c)
 {
     char server[DL_STORE_SERVER];
@@ -256,6 +271,7 @@ void dl_run_name_coord(const dl_config *c)
     pthread_mutex_unlock(&named_lock);
 }
 
+/* Returns whether `text` is one of the items of a list that is separated by commas. */
 static bool is_listed(const char *text, const char *list)
 {
     const size_t len = strlen(text);
@@ -264,6 +280,8 @@ static bool is_listed(const char *text, const char *list)
     return false;
 }
 
+/* The variable may list a server or a whole URL. A reader takes this decision before it opens the
+ * coordination store, because opening already sends credentials. */
 diloco_status dl_run_may_ask_coord(const char *store, const dl_config *c)
 {
     char server[DL_STORE_SERVER], of_store[DL_STORE_SERVER];
@@ -280,6 +298,8 @@ diloco_status dl_run_may_ask_coord(const char *store, const dl_config *c)
 
 /* ---- creating --------------------------------------------------------------------------- */
 
+/* Makes the identity of a new run: 128 random bits as 32 hex digits. It is in every header, so that
+ * objects of two runs in one store cannot be confused. */
 static diloco_status random_id(char id[33])
 {
     unsigned char bytes[16];
@@ -290,6 +310,8 @@ static diloco_status random_id(char id[33])
     return DILOCO_OK;
 }
 
+/* Copies the registered tensors into the regions of their fragments. A bf16 or f16 tensor arrives
+ * as its f32 mirror. */
 static void tensors_to_state(dl_state *state, const diloco_tensor *tensors, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -302,6 +324,8 @@ static void tensors_to_state(dl_state *state, const diloco_tensor *tensors, size
     }
 }
 
+/* Fills the outer vectors from the state that the new run continues, and logs advice if its H
+ * differs. */
 static diloco_status continue_outer(dl_state *state, const dl_config *c)
 {
     dl_continue_text pace;
@@ -310,6 +334,7 @@ static diloco_status continue_outer(dl_state *state, const dl_config *c)
     return dl_continue_outer(state, c->init_from);
 }
 
+/* Refuses a model with a NaN or an infinity: every replica would start from it. */
 static diloco_status must_be_finite(const dl_state *state)
 {
     for (int f = 0; f < state->manifest->n_fragments; f++) {
@@ -324,7 +349,8 @@ static diloco_status must_be_finite(const dl_state *state)
     return DILOCO_OK;
 }
 
-/* Computes what run.json records of theta0's bytes. */
+/* Computes what run.json records of theta0's bytes. The cryptographic hash is only needed in a run
+ * with keys, where the owner signs it with run.json. */
 static diloco_status hash_theta0(dl_runfile *file, const dl_span *spans, size_t n)
 {
     dl_digest_stream digest;
@@ -341,6 +367,9 @@ static diloco_status hash_theta0(dl_runfile *file, const dl_span *spans, size_t 
     return DILOCO_OK;
 }
 
+/* Uploads theta0 under the digest of its bytes. Two processes that create the same run upload the
+ * same object, or two objects of which run.json names one. The image is sent from the state's own
+ * memory; only the header is built. */
 static diloco_status put_theta0(dl_runfile *file, dl_store *store, const dl_state *state)
 {
     dl_buf header;
@@ -362,6 +391,9 @@ static diloco_status put_theta0(dl_runfile *file, dl_store *store, const dl_stat
     return status;
 }
 
+/* Makes state 0 from the caller's tensors, checks and hashes it, and uploads it. One copy of the
+ * state suffices, since nothing is computed here. The memory is released before the run's own state
+ * is allocated. */
 static diloco_status put_first_state(dl_runfile *file, dl_store *store, const dl_run_creation *what)
 {
     dl_state state;
@@ -387,7 +419,8 @@ static void log_probe(const char *url, const dl_probe *p)
            p->read_ms, speed);
 }
 
-/* The probe's objects are no longer than the objects of the run. */
+/* The probe's objects are no longer than the objects of the run. A store that could let two
+ * replicas decide one entry is refused (P26). */
 static diloco_status must_create_once(dl_store *store, const dl_run_creation *what,
                                       const dl_manifest *manifest)
 {
@@ -402,6 +435,8 @@ static diloco_status must_create_once(dl_store *store, const dl_run_creation *wh
     return status;
 }
 
+/* Writes run.json. In a run with keys its owner signs the whole text, so no reader can be given
+ * other options. */
 static diloco_status write_runfile(dl_buf *out, const dl_runfile *file, const dl_signer *owner)
 {
     const dl_statement what = dl_runfile_statement(file);
@@ -409,6 +444,7 @@ static diloco_status write_runfile(dl_buf *out, const dl_runfile *file, const dl
     return file->identity.policy == DL_TRUSTED ? DILOCO_OK : dl_sealed_sign(out, 0, owner, &what);
 }
 
+/* theta0 is uploaded first, so a run.json never names an object that does not exist. */
 static diloco_status put_run(dl_runfile *file, dl_store *store, const dl_run_creation *what)
 {
     dl_buf text;
@@ -422,6 +458,9 @@ static diloco_status put_run(dl_runfile *file, dl_store *store, const dl_run_cre
     return status == DILOCO_EEXIST ? DILOCO_OK : status;
 }
 
+/* Creates the run from this process's options. With run.single_committer the store need not create
+ * a name once, so the probe is left out. With a coordination store as well, that store decides
+ * names, and is probed. */
 static diloco_status create(dl_store *store, const dl_run_creation *what,
                             const dl_manifest *manifest)
 {
@@ -440,6 +479,8 @@ static diloco_status create(dl_store *store, const dl_run_creation *what,
     return status;
 }
 
+/* The digest is that of the bytes as read. It is the `prev` of entry 0, so replicas with different
+ * bytes cannot follow one log. */
 diloco_status dl_run_read(dl_runfile *out, dl_hash *digest, dl_store *store)
 {
     dl_buf text;
@@ -456,6 +497,10 @@ diloco_status dl_run_read(dl_runfile *out, dl_hash *digest, dl_store *store)
     return status;
 }
 
+/* Reads run.json and compares it with what this process would have created: options, tensors and
+ * base tensors. Data that differs is an error where the log assigns the data, since a sample's
+ * number must mean the same sample everywhere (P18.3). Elsewhere a warning suffices, because
+ * replicas may have private data. After an error *out is empty. */
 static diloco_status read_and_match(dl_runfile *out, dl_hash *digest, dl_store *store,
                                     const dl_run_creation *what, const dl_manifest *manifest)
 {
@@ -494,6 +539,8 @@ static diloco_status read_and_match(dl_runfile *out, dl_hash *digest, dl_store *
     return DILOCO_OK;
 }
 
+/* It reads first, since most processes find a run. After creating it reads back what the store has,
+ * because another process may have won the race. */
 diloco_status dl_run_create_or_read(dl_runfile *out, dl_hash *digest, dl_store *store,
                                     const dl_run_creation *what)
 {
@@ -515,6 +562,8 @@ diloco_status dl_run_create_or_read(dl_runfile *out, dl_hash *digest, dl_store *
 
 /* ---- this machine's key ----------------------------------------------------------------- */
 
+/* A key that is named by run.key must exist. Only the user's default key is created, so that a
+ * wrong path does not make a new identity. */
 diloco_status dl_run_signer(dl_signer **out, const dl_config *config)
 {
     dl_config_path path;

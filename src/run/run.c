@@ -14,6 +14,9 @@
 
 /* ---- registration ----------------------------------------------------------------------- */
 
+/* Checks everything that needs no store: the machine, the name, the caller's own parts and the
+ * combination of options. The parts come before dl_run_check, because they set the options that
+ * name them. */
 static diloco_status open_run(diloco_run *run, const char *replica, const diloco_user_parts *parts)
 {
     DL_TRY(dl_isa_check());
@@ -30,6 +33,9 @@ static diloco_status open_run(diloco_run *run, const char *replica, const diloco
     return run->config.link[0] ? dl_store_set_link(run->config.link) : DILOCO_OK;
 }
 
+/* Creates a handle for one replica (public, run.h). `size` is the caller's sizeof of
+ * diloco_user_parts, so that an older program may pass a shorter struct. The configuration is
+ * copied. After an error *out is NULL. */
 diloco_status diloco_run_open_with_sized(diloco_run **out, const diloco_config *config,
                                          const char *replica, const diloco_user_parts *parts,
                                          size_t size)
@@ -70,6 +76,9 @@ static diloco_status must_be_joined(const diloco_run *run, const char *what)
     return dl_fail(DILOCO_EINVAL, "%s before diloco_run_join", what);
 }
 
+/* Registers a tensor of the model (public, run.h). The name is copied; the data stays the caller's.
+ * Host memory must be aligned to its type, while a device address is opaque. If one of the arrays
+ * cannot grow, the others keep their new size and n_tensors stays, so the handle is unchanged. */
 diloco_status diloco_run_tensor_sized(diloco_run *run, const diloco_tensor *given, size_t size)
 {
     diloco_tensor seen, *const tensor = &seen;
@@ -101,6 +110,9 @@ diloco_status diloco_run_tensor_sized(diloco_run *run, const diloco_tensor *give
     return DILOCO_OK;
 }
 
+/* Sets the device of the tensors that are registered next; NULL means host memory (public, run.h).
+ * The functions are copied into a block of their own, since tensors keep a pointer to it. alloc and
+ * release are optional together. */
 diloco_status diloco_run_device_sized(diloco_run *run, const diloco_device *device, size_t size)
 {
     diloco_device seen;
@@ -121,6 +133,9 @@ diloco_status diloco_run_device_sized(diloco_run *run, const diloco_device *devi
     return DILOCO_OK;
 }
 
+/* Registers where a tensor's gradient is, so that the replica contributes gradients instead of
+ * movements (P22). The tensor must be registered before. `gradient` is f32 with the tensor's shape
+ * and is borrowed. */
 diloco_status diloco_run_gradient(diloco_run *run, const char *tensor, const float *gradient)
 {
     DL_TRY(must_be_open(run, "diloco_run_gradient"));
@@ -136,6 +151,9 @@ diloco_status diloco_run_gradient(diloco_run *run, const char *tensor, const flo
     return dl_fail(DILOCO_EINVAL, "register tensor %s before its gradient", tensor);
 }
 
+/* Registers bytes that are saved with the local state and never sent (public, run.h). The name
+ * becomes a tensor's name in a safetensors file, hence printable ASCII. The memory is borrowed
+ * until the run is closed, and a resume overwrites it. */
 diloco_status diloco_run_private(diloco_run *run, const char *name, void *data, size_t len)
 {
     if (run->join.joined) return dl_fail(DILOCO_EINVAL, "register %s before diloco_run_join", name);
@@ -158,6 +176,8 @@ diloco_status diloco_run_private(diloco_run *run, const char *name, void *data, 
     return DILOCO_OK;
 }
 
+/* Registers a tensor that is not exchanged but must be equal everywhere, such as a frozen base
+ * under an adapter. Only its digest is kept. */
 diloco_status diloco_run_base(diloco_run *run, const char *name, const char *kind, const void *data,
                               size_t len)
 {
@@ -203,6 +223,8 @@ void diloco_run_on_probe(diloco_run *run, diloco_probe_fn fn, void *user)
     run->hooks.probe_user = user;
 }
 
+/* Ends the current blocking call, or the next one, with DILOCO_EINTERRUPTED. The first flag is kept
+ * for diloco_run_now; the call that it ends clears the second. */
 void diloco_run_interrupt(diloco_run *run)
 {
     atomic_store(&run->calls.interrupted, true);
@@ -211,6 +233,8 @@ void diloco_run_interrupt(diloco_run *run)
 
 /* ---- stepping --------------------------------------------------------------------------- */
 
+/* The range of samples then begins at the next sample, since adopted training drops its samples
+ * (P18.1). */
 void dl_run_fresh(void *user, uint32_t fragment)
 {
     diloco_run *run = user;
@@ -226,6 +250,9 @@ static uint64_t samples_a_step(const diloco_run *run)
     return (uint64_t)(run->config.batch_size * run->config.accumulation);
 }
 
+/* If the log deals the data, it names the next sample itself. Otherwise each skipped position skips
+ * the samples of one step, so that they follow from the position (P18). Fragments with no training
+ * get the new beginning of their range; others keep theirs. */
 void dl_run_skip(diloco_run *run)
 {
     const uint64_t to = dl_driver_position(run->driver);
@@ -248,6 +275,8 @@ static bool deals(const diloco_run *run)
     return run->config.deal == DL_DEAL_LOG;
 }
 
+/* Adds one completed step to all counters. Every fragment counts it, since a step trains the whole
+ * model. The driver is called last: it moves the position that the exchange reads. */
 static void count(diloco_run *run, const diloco_step_report *report)
 {
     dl_progress *p = &run->trained.at;
@@ -271,6 +300,9 @@ static void count(diloco_run *run, const diloco_step_report *report)
     dl_driver_count_step(run->driver, p->step, report->loss);
 }
 
+/* Begins a stop: ends the measured training time, and marks an exchange as in progress. A stop that
+ * was interrupted is already begun. Returns DILOCO_EINVAL if no sample was reported, because a
+ * contribution without samples does not count (P14.2). */
 static diloco_status begin_stop(diloco_run *run)
 {
     if (run->trained.due) return DILOCO_OK;
@@ -283,6 +315,9 @@ static diloco_status begin_stop(diloco_run *run)
     return DILOCO_OK;
 }
 
+/* Carries out all that is due here, and returns once training may continue. `due` stays set after
+ * an error or an interrupt, so the next call resumes the same stop. A copy to a device returns no
+ * status, so its failure is read here. */
 static diloco_status stop(diloco_run *run)
 {
     DL_TRY(begin_stop(run));
@@ -294,7 +329,10 @@ static diloco_status stop(diloco_run *run)
     return DILOCO_OK;
 }
 
-/* Counts a step, unless `given` is NULL. *is_due: something is due at this position. */
+/* Counts a step, unless `given` is NULL. *is_due: something is due at this position. Common part of
+ * diloco_step and diloco_run_prepare, which `what` names in errors. A report is refused while a
+ * stop is in progress: the capture of that position is already made. A step of another size is
+ * refused if the log deals the data, since positions count samples there (P18.8). */
 static diloco_status take_step(bool *is_due, diloco_run *run, const diloco_step_report *given,
                                size_t size, const char *what)
 {
@@ -327,6 +365,8 @@ diloco_status diloco_step_sized(diloco_run *run, const diloco_step_report *given
     return is_due ? stop(run) : DILOCO_OK;
 }
 
+/* The part of diloco_step that does not wait (public, run.h): counts the step, and captures what is
+ * due. Training may continue until diloco_run_perform. */
 diloco_status diloco_run_prepare_sized(diloco_run *run, const diloco_step_report *given,
                                        size_t size, bool *due)
 {
@@ -357,6 +397,8 @@ bool diloco_run_done(const diloco_run *run)
     return run->join.joined && dl_driver_done(run->driver);
 }
 
+/* Returns the position at the run's end, and its number of entries. Both are 0 or the option's
+ * value before the manifest is known. */
 static uint64_t positions_of(const diloco_run *run, uint64_t *entries)
 {
     dl_schedule s;
@@ -367,6 +409,8 @@ static uint64_t positions_of(const diloco_run *run, uint64_t *entries)
     return dl_schedule_end(&s, *entries);
 }
 
+/* Before the join only the trainer's own fields are known. Afterwards the driver's facts are read
+ * under its lock. */
 static diloco_run_info now(const diloco_run *run)
 {
     diloco_run_info info = {.position = run->trained.position,
@@ -397,11 +441,17 @@ void diloco_run_now_sized(const diloco_run *run, diloco_run_info *out, size_t si
     dl_sized_out(out, size, &info, sizeof info);
 }
 
+/* The destination of diloco_run_theta: one place for each tensor, in order of registration; NULL
+ * skips it. */
 typedef struct theta_copy {
     const diloco_run *run;
     void *const *data;
 } theta_copy;
 
+/* Copies the shared model while the driver holds the state. Trained tensors come from the outer
+ * optimizer's view for evaluation, which may differ from theta. A bf16 or f16 tensor is rounded
+ * from its float32 state. The state may be offloaded to disk, so the pages that were read are
+ * released at the end. */
 static void copy_theta(void *user, const dl_state *state)
 {
     const theta_copy *c = user;
@@ -434,6 +484,8 @@ diloco_status diloco_run_theta(const diloco_run *run, void *const *data, size_t 
 
 /* ---- ending ----------------------------------------------------------------------------- */
 
+/* The rates are those of this generation, measured from its join. The digest is of the whole shared
+ * state, so the lines of two replicas can be compared. */
 void dl_run_end_line(diloco_run *run)
 {
     const dl_driver_facts f = dl_driver_facts_now(run->driver);
@@ -460,7 +512,9 @@ void dl_run_end_line(diloco_run *run)
     dl_event_end(&run->record, &c, &end);
 }
 
-/* The line does not count the traffic after it: the line itself and the last heartbeat. */
+/* The line does not count the traffic after it: the line itself and the last heartbeat.
+ * Contributions that moved between members directly are added, since no store handle counts
+ * them. */
 static void traffic_line(diloco_run *run)
 {
     uint64_t sent[DL_N_TRAFFIC], received[DL_N_TRAFFIC];
@@ -491,6 +545,8 @@ static void end_record(diloco_run *run)
     if (run->join.joined || made) dl_record_flush(&run->record, run->store, &life, true, until);
 }
 
+/* Saves for a clean stop (public, run.h). Captures are uploaded first, as far as the store answers
+ * soon (P16.4). */
 diloco_status diloco_run_save(diloco_run *run)
 {
     DL_TRY(must_be_joined(run, "diloco_run_save"));
@@ -504,6 +560,10 @@ diloco_status diloco_run_leave(diloco_run *run)
     return dl_driver_leave(run->driver);
 }
 
+/* Ends the exchange, uploads the record and frees everything (public, run.h). The driver halts
+ * first, because it still writes record lines. The record needs the store. The store's handles may
+ * be those of the caller's own part, so the parts go last. A handle that failed to open may be
+ * closed too. */
 void diloco_run_close(diloco_run *run)
 {
     if (!run) return;

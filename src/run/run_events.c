@@ -8,9 +8,13 @@
 #include <math.h>
 #include <string.h>
 
+/* Bytes: of one line, of gathered lines, from which a part is uploaded, and up to which lines are
+ * kept while the store fails. A part that is small is uploaded once it is PART_AGE old. */
 enum { LINE_MAX = 4 << 20, PART_MAX = 16 << 20, PART_ENOUGH = 256 << 10, PART_KEPT = 4 << 20 };
 static const dl_time PART_AGE = 30 * DL_SECOND;
 
+/* Called by diloco_run_open, on the thread that will own the sink until the join. A record without
+ * memory only warns, since a run must not end for it. */
 void dl_record_init(dl_record *record)
 {
     memset(record, 0, sizeof *record);
@@ -46,6 +50,8 @@ static bool is_owner(const dl_record *record)
     return pthread_equal(record->owner, pthread_self());
 }
 
+/* Appends a line and its newline. If the buffer has reached its maximum, the line is lost with a
+ * warning. */
 static void add_line(dl_buf *to, const char *line, size_t len)
 {
     if (dl_buf_reserve(to, to->len + len + 1)) {
@@ -57,6 +63,8 @@ static void add_line(dl_buf *to, const char *line, size_t len)
     to->len += len + 1;
 }
 
+/* The buffers are exchanged under the lock, and the sink is called without it. So a slow sink
+ * delays no other thread, and a sink may add lines. */
 void dl_record_deliver(dl_record *record)
 {
     pthread_mutex_lock(&record->lock);
@@ -75,6 +83,8 @@ void dl_record_deliver(dl_record *record)
     dl_buf_clear(&record->delivering);
 }
 
+/* The order of lines in the store is that of the calls. The owner delivers the other threads' lines
+ * first, which keeps the sink near that order. */
 void dl_record_line(dl_record *record, const char *line, size_t len)
 {
     const bool owner = is_owner(record);
@@ -104,6 +114,8 @@ static bool take_part(dl_record *record, bool all)
     return enough && record->sending.len > 0;
 }
 
+/* Uploads `sending` as one compressed object. The name has the part's number, so a repeated upload
+ * cannot create a second part. */
 static diloco_status put_part(const dl_record *record, dl_store *store, const dl_life *life,
                               dl_time until)
 {
@@ -115,6 +127,8 @@ static diloco_status put_part(const dl_record *record, dl_store *store, const dl
     return dl_store_create(store, key, &frame, 1, NULL, until);
 }
 
+/* With `all` it repeats until nothing is left. n_parts advances only once a part exists, so that
+ * parts have no gaps. */
 void dl_record_flush(dl_record *record, dl_store *store, const dl_life *life, bool all,
                      dl_time until)
 {
@@ -133,11 +147,15 @@ void dl_record_flush(dl_record *record, dl_store *store, const dl_life *life, bo
 
 /* ---- lines ------------------------------------------------------------------------------ */
 
+/* Each of the two threads builds its line in a buffer of its own. */
 static dl_buf *own_line(dl_record *r)
 {
     return is_owner(r) ? &r->line : &r->line_beside;
 }
 
+/* Begins a line with its event's name; finish adds the time and hands it over. A new event is a
+ * function between these two, a declaration in run_events.h, and a row in docs/architecture.md
+ * section 9. */
 static dl_json begin(dl_record *r, const char *event)
 {
     dl_json j;
@@ -230,6 +248,10 @@ void dl_event_contribution(dl_record *r, const dl_event_context *c, uint64_t ent
     finish(r, &j);
 }
 
+/* Written for each applied commit by every replica. `missing` are replicas that the entry waited
+ * for and did not count. Norms are NaN, written as null, where this replica did not read the
+ * members. Facts about the run come from the entry, and facts about this machine from the
+ * context. */
 void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *entry,
                      const dl_roster *roster, const dl_exec_facts *facts, bool counted)
 {
@@ -358,6 +380,7 @@ void dl_event_probe(dl_record *r, const dl_event_context *c, const dl_entry *ent
     finish(r, &j);
 }
 
+/* Unlike dl_event_reject it reports the committed verdict, with the committer as its author. */
 void dl_event_judged(dl_record *r, const dl_entry *entry, const dl_life *life, const char *reason)
 {
     dl_json j = begin(r, "reject");
@@ -407,6 +430,9 @@ void dl_event_traffic(dl_record *r, const char *replica, const uint64_t sent[DL_
     finish(r, &j);
 }
 
+/* data_parallel_bytes is the traffic of a per-step all-reduce in float32, one way. reduction
+ * compares it with what this generation has sent, and so uses the steps of this generation
+ * alone. */
 void dl_event_end(dl_record *r, const dl_event_context *c, const dl_end_facts *f)
 {
     const double per_step = 4.0 * (double)f->n_floats, here = per_step * (double)f->life_steps;

@@ -24,6 +24,8 @@ struct dl_saver {
 
 /* ---- the thread ------------------------------------------------------------------------- */
 
+/* Writes the copy. A full disk is retried until patience_s is over or the saver gives up; the
+ * caller is informed once. */
 static diloco_status write_state(dl_saver *s)
 {
     const dl_time give_up = dl_time_after(dl_clock_now(), dl_time_from_seconds(s->a.patience_s));
@@ -36,6 +38,7 @@ static diloco_status write_state(dl_saver *s)
     }
 }
 
+/* Writes once per begin. A save that was begun is finished before the thread ends. */
 static void *body(void *context)
 {
     dl_saver *s = context;
@@ -69,11 +72,14 @@ void dl_saver_begin(dl_saver *s)
     pthread_mutex_unlock(&s->lock);
 }
 
+/* Returns whether an interrupt was requested, and clears it. */
 static bool take_down(atomic_bool *interrupted)
 {
     return interrupted && atomic_exchange(interrupted, false);
 }
 
+/* A failed save is returned by every call until the next begin. So neither the trainer nor the
+ * exchange can miss it. */
 diloco_status dl_saver_wait(dl_saver *s, atomic_bool *interrupted)
 {
     diloco_status status = DILOCO_OK;

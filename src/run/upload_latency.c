@@ -19,6 +19,7 @@ void dl_trips_step(dl_trips *t)
     t->steps++;
 }
 
+/* Adds the time since training resumed. A second pause adds nothing. */
 void dl_trips_pause(dl_trips *t, dl_time now)
 {
     if (t->resumed) t->trained += now - t->resumed;
@@ -30,6 +31,8 @@ void dl_trips_taken(dl_trips *t, uint64_t entry, dl_time now)
     t->under_way[entry % t->n] = (dl_trip){.entry = entry, .taken = now};
 }
 
+/* The slot may have the trip of another entry, if this one was captured by an earlier
+ * generation. */
 void dl_trips_folded(dl_trips *t, uint64_t entry, dl_time now)
 {
     dl_trip *trip = &t->under_way[entry % t->n];
@@ -38,6 +41,7 @@ void dl_trips_folded(dl_trips *t, uint64_t entry, dl_time now)
     trip->taken = 0;
 }
 
+/* Converts the longest trip from seconds to steps, by the mean duration of a step so far. */
 uint64_t dl_trips_overlap(const dl_trips *t)
 {
     dl_time longest = 0;

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The caller's parts as rows of the same kind as the library's own. config->own refers to them, so
+ * the config must not outlive this. */
 struct dl_user {
     struct dl_own_rows rows;
     dl_outer_user outer;
@@ -32,6 +34,7 @@ static diloco_status name_it(dl_config *config, const char *option, const char *
                    option, now, dl_config_origin(config, option), name);
 }
 
+/* Checks and copies each part, names it in its option, and enters its row. */
 static diloco_status take_rows(dl_user *u, dl_config *config, const diloco_user_parts *parts)
 {
     if (parts->outer) {
@@ -54,6 +57,8 @@ static diloco_status take_rows(dl_user *u, dl_config *config, const diloco_user_
     return DILOCO_OK;
 }
 
+/* Registers the store under a URL of its own, and sets run.store to it. A place within that store
+ * may be given explicitly. */
 static diloco_status take_store(dl_user *u, dl_config *config, const diloco_user_store *store)
 {
     char url[64];
@@ -69,6 +74,7 @@ static diloco_status take_store(dl_user *u, dl_config *config, const diloco_user
                    config->store, dl_config_origin(config, "run.store"), url);
 }
 
+/* After an error config->own is NULL again, so no option refers to freed memory. */
 diloco_status dl_user_create(dl_user **out, dl_config *config, const diloco_user_parts *parts)
 {
     *out = NULL;
