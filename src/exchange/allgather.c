@@ -10,6 +10,8 @@ static diloco_status prepare(dl_exec *x)
 
 const dl_exec_topology dl_exec_allgather = {.prepare = prepare};
 
+/* A new topology is a row here, a name among dl_way_names, and a file that fills
+ * dl_exec_topology. */
 const dl_exec_topology *dl_exec_topology_of(dl_way way)
 {
     static const dl_exec_topology *const rows[DL_N_WAYS] = {[DL_WAY_ALLGATHER] = &dl_exec_allgather,

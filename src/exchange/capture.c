@@ -19,6 +19,7 @@
 #include <math.h>
 #include <string.h>
 
+/* Returns the floats of a fragment: its trained region, then its averaged one. */
 static size_t n_floats(const dl_exec *x, uint32_t fragment)
 {
     return x->forms[fragment].n;
@@ -50,7 +51,8 @@ static const char *narrow_type(const dl_exec *x, size_t i)
     return dl_dtype_stored(dtype) != dtype ? dl_dtype_name(dtype) : NULL;
 }
 
-/* g = before rounded - after */
+/* g = before rounded - after. `before` is rounded as training began from the rounded value, so
+ * rounding is not counted as movement. */
 static void narrow_delta(float *g, const float *before, const float *after, size_t n,
                          const char *type)
 {
@@ -97,7 +99,8 @@ static void each_piece(const pass *p, range r, piece_fn fn)
     }
 }
 
-/* How far a tensor moved, or its gradient. */
+/* How far a tensor moved, or its gradient. The sign is before minus after, everywhere
+ * (docs/architecture.md section 2). */
 static void form_piece(const pass *p, size_t i, size_t skip, size_t n)
 {
     const dl_exec *x = p->x;
@@ -114,6 +117,8 @@ static void form_piece(const pass *p, size_t i, size_t skip, size_t n)
         dl_delta(g, before, after, n);
 }
 
+/* Copies the fragment's integers and booleans in the manifest's order. They are sent as values, not
+ * as differences. */
 static void copy_discrete(const dl_exec *x, uint32_t fragment, unsigned char *out)
 {
     for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
@@ -125,6 +130,8 @@ static void copy_discrete(const dl_exec *x, uint32_t fragment, unsigned char *ou
     }
 }
 
+/* Returns DILOCO_ENUMERIC and names the tensor of the first bad element. Nothing of such a capture
+ * is sent, since the other replicas would reject it. */
 static diloco_status check_g(const dl_exec *x, uint32_t fragment, const float *g, size_t bad)
 {
     if (bad == SIZE_MAX) return DILOCO_OK;
@@ -138,6 +145,8 @@ static diloco_status check_g(const dl_exec *x, uint32_t fragment, const float *g
                    t->name, index, x->state.control.entry, (double)g[bad]);
 }
 
+/* a = g + beta e, with one rounding (fma). The norm in the record was taken before, so it is that
+ * of the movement alone. */
 static void add_residual(const pass *p, range r)
 {
     const float beta = (float)p->x->a.run->config.error_feedback;
@@ -146,6 +155,8 @@ static void add_residual(const pass *p, range r)
         p->g[i] = fmaf(beta, e[i], p->g[i]);
 }
 
+/* One thread's part of a capture. Formation, norm, residual and check of a chunk follow each other
+ * while it is in the cache. An element beyond DL_ELEMENT_BOUND counts as bad, too. */
 static void capture_part(void *context, int part, int n_parts)
 {
     pass *p = context;
@@ -166,7 +177,8 @@ static void capture_part(void *context, int part, int n_parts)
 }
 
 /* g of a fragment with its residual, and the norm without it. Returns the index of the first
- * element that is not usable; SIZE_MAX: none. */
+ * element that is not usable; SIZE_MAX: none. The block sums are added in index order after the
+ * threads have ended. So the norm has the same bits for every number of threads (B3). */
 static size_t form_g(const dl_exec *x, uint32_t fragment, float *g, double *norm)
 {
     pass p = {.x = x, .fragment = fragment, .g = g};
@@ -183,11 +195,16 @@ static size_t form_g(const dl_exec *x, uint32_t fragment, float *g, double *norm
     return bad;
 }
 
+/* The base is recorded before the log moves on: with overlap the entry is committed later, on
+ * another state (P3). Where the log deals the data, the capture lists the chunks that were used
+ * (P18.10). */
 diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment,
                            const dl_train_stats *stats)
 {
     dl_capture *c = &x->capture.at[entry % x->capture.n];
     DL_TRY(dl_mirrors_pull(x->a.mirrors, (int)fragment));
+    /* The free copy of the state serves as memory. The two copies alternate, so its address differs
+     * between entries. */
     if (x->capture.shares_next) c->g = x->state.next[fragment].theta;
     const size_t bad = form_g(x, fragment, c->g, &c->norm);
     copy_discrete(x, fragment, c->discrete);
@@ -207,6 +224,8 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment,
 
 /* ---- adopting --------------------------------------------------------------------------- */
 
+/* A narrow tensor is rounded to its type after mixing. Training then begins from a value that the
+ * tensor can hold. */
 static void adopt_piece(const pass *p, size_t i, size_t skip, size_t n)
 {
     const dl_local_tensor *t = &p->x->capture.local[i];
@@ -225,6 +244,7 @@ static void adopt_part(void *context, int part, int n_parts)
     dl_fp_leave(fp);
 }
 
+/* Integers and booleans have no mix: unless mix is 1, they are copied. */
 void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
 {
     const dl_fragment_state *s = &x->state.now[fragment];
@@ -246,7 +266,9 @@ void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
     dl_state_put_out(&x->state, (int)fragment);
 }
 
-/* Decodes the encoded capture of an entry (docs/architecture.md section 2). */
+/* Decodes the encoded capture of an entry (docs/architecture.md section 2). Decoding gives the
+ * values that every reader of the contribution uses, not the captured ones. Returns false if the
+ * capture does not exist any more, or if the codec refuses it. */
 static bool decode_share(const dl_exec *x, uint64_t entry, uint32_t fragment)
 {
     const dl_capture *c = dl_exec_captured(x, entry);
@@ -258,7 +280,8 @@ static bool decode_share(const dl_exec *x, uint64_t entry, uint32_t fragment)
 }
 
 /* Moves theta by a share g with momentum v as the outer optimizer does: lr g; lr v; lr (g + mu v).
- */
+ * It uses the fma operations of the outer step, in the same order (P21.2). `step` has the learning
+ * rate and this replica's weight. */
 static void take_share(const dl_exec *x, uint32_t fragment, float weight)
 {
     const char *outer = x->state.outer->name;
@@ -274,6 +297,7 @@ static void take_share(const dl_exec *x, uint32_t fragment, float weight)
     }
 }
 
+/* Rounds the narrow tensors of the round's start, since training begins from rounded values. */
 static void round_start(dl_exec *x, uint32_t fragment)
 {
     for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
@@ -283,6 +307,8 @@ static void round_start(dl_exec *x, uint32_t fragment)
     }
 }
 
+/* Copies the start of the round into the local tensors, integers and booleans from the newest
+ * state. */
 static void start_to_local(dl_exec *x, uint32_t fragment)
 {
     const dl_fragment_state *s = &x->state.now[fragment];
@@ -298,6 +324,8 @@ static void start_to_local(dl_exec *x, uint32_t fragment)
     }
 }
 
+/* The order: theta, then the own share, then rounding, then the copy. A second call for the same
+ * round gives the same start. */
 void dl_exec_begin_round(dl_exec *x, uint32_t fragment, uint64_t entry, float weight)
 {
     const dl_fragment_state *s = &x->state.now[fragment];
@@ -313,7 +341,9 @@ void dl_exec_begin_round(dl_exec *x, uint32_t fragment, uint64_t entry, float we
     dl_mirrors_push(x->a.mirrors, (int)fragment);
 }
 
-/* v <- mu v + g if the entry counted the share, mu v if not; an abort leaves v. */
+/* v <- mu v + g if the entry counted the share, mu v if not; an abort leaves v. The share can be
+ * decoded again, since its capture is unchanged until the adoption. An uncounted share only decays
+ * (P21.5). */
 void dl_exec_decided(dl_exec *x, uint64_t entry, uint32_t fragment, bool commit, bool counted)
 {
     if (!x->capture.own_momentum || !commit) return;
@@ -345,6 +375,8 @@ float *dl_exec_residual(const dl_exec *x, size_t *n)
     return x->capture.residual;
 }
 
+/* The encoding is repeated, since the payload's memory may have been used for another contribution.
+ * The subtraction is a single rounding for each element. */
 void dl_exec_leave_out(dl_exec *x, const dl_capture *c)
 {
     if (!x->capture.residual) return;
@@ -360,6 +392,8 @@ void dl_exec_leave_out(dl_exec *x, const dl_capture *c)
     dl_fp_leave(fp);
 }
 
+/* The entry names the body that it counted. If our capture made the same body, the residual is what
+ * that encoding left out. */
 void dl_exec_settle(dl_exec *x, const dl_request *swap)
 {
     if (!x->capture.residual) return;

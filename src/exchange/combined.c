@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Makes a second set of forms, with codec f32: a combined update is not quantised a second time.
+ * Also called by `sharded`. */
 diloco_status dl_exec_prepare_combined(dl_exec *x)
 {
     const dl_manifest *manifest = &x->a.run->manifest;
@@ -22,6 +24,8 @@ diloco_status dl_exec_prepare_combined(dl_exec *x)
     return DILOCO_OK;
 }
 
+/* The slot has room for the update of any fragment. It is made at the first update, since many
+ * replicas never need one. */
 diloco_status dl_exec_make_combined_slot(dl_exec *x, dl_slot **slot)
 {
     size_t most = 0;
@@ -54,6 +58,8 @@ static size_t head_bytes(const dl_exec *x)
     return DL_CONTRIBUTION_HEADER + (x->ring ? DL_CONTRIBUTION_PROOF : 0);
 }
 
+/* The header of a combined update. It names the entry's base, so an update from another state is
+ * refused. */
 static dl_contribution describe(const dl_exec *x, const dl_request *request, dl_hash body,
                                 double norm)
 {
@@ -76,6 +82,8 @@ static dl_contribution describe(const dl_exec *x, const dl_request *request, dl_
     return c;
 }
 
+/* The store is asked once: a repeated create of the same bytes succeeds. In a run with keys a taken
+ * name may hold junk, and then every replica reads the members (P6.6). */
 static diloco_status put_combined(dl_exec *x, const dl_request *request, dl_hash body,
                                   dl_time until)
 {
@@ -101,6 +109,8 @@ static diloco_status put_combined(dl_exec *x, const dl_request *request, dl_hash
     return status;
 }
 
+/* Combines the members of the draft into the slot. facts.outer then has their norms and
+ * similarities, which readers of the update cannot measure. */
 diloco_status dl_exec_combine_here(dl_exec *x, const dl_request *request)
 {
     const dl_outer_step_args args = dl_exec_step_args(x, request);
@@ -113,6 +123,7 @@ diloco_status dl_exec_combine_here(dl_exec *x, const dl_request *request)
     return DILOCO_OK;
 }
 
+/* An audit combines without uploading, and compares the digest with the entry's (P19.26). */
 static diloco_status combine(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     DL_TRY(dl_exec_combine_here(x, request));
@@ -122,7 +133,8 @@ static diloco_status combine(dl_exec *x, const dl_request *request, dl_reply *re
     return request->step.put ? put_combined(x, request, reply->combined.result, until) : DILOCO_OK;
 }
 
-/* This replica's own combined update is in the slot and is valid, so it is not read (P8). */
+/* This replica's own combined update is in the slot and is valid, so it is not read (P8). Its body
+ * is hashed and checked again, since the slot may have been used for another entry. */
 static bool is_held(dl_exec *x, const dl_request *request, const dl_contribution_expect *expect)
 {
     const dl_combined_at *named = &request->step.draft->combined;
@@ -135,6 +147,9 @@ static bool is_held(dl_exec *x, const dl_request *request, const dl_contribution
                            &index, &norm2);
 }
 
+/* Reads the update that the entry names, and checks it as a contribution is checked. `bound` is
+ * only finiteness, since a sum may exceed the bound of a member's element. Returns DILOCO_EPROTO
+ * with a reason if it is not the named one. */
 static diloco_status collect(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     const dl_combined_at *named = &request->step.draft->combined;
@@ -166,6 +181,7 @@ static diloco_status collect(dl_exec *x, const dl_request *request, dl_reply *re
                    (unsigned long long)request->entry);
 }
 
+/* Computes the outer step from the update in the slot instead of the members. */
 diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next,
                                        const dl_request *request)
 {

@@ -15,7 +15,8 @@
 enum { RENEWALS_MAX = 23 }; /* 2^23 is about DL_GENERATION_MAX */
 
 /* A capture that an earlier generation made from a state that the log does not have is not sent
- * (P3). */
+ * (P3). A base that is older by one is valid where rounds overlap, since such a round may begin
+ * from the state before (P21.4). */
 static bool fits_the_log(const dl_exec *x, const dl_request *request, const dl_capture *c)
 {
     const dl_fragment_state *now = &x->state.now[request->fragment];
@@ -45,6 +46,8 @@ typedef struct object_name {
     dl_life life;
 } object_name;
 
+/* Fills the header for one object from its capture. A contribution without samples is empty: no
+ * arrays and no norm. Its sample range is empty, and its base may be any state (P9.6). */
 static dl_contribution describe(const dl_exec *x, const object_name *name, const dl_capture *from,
                                 size_t payload_len)
 {
@@ -87,6 +90,7 @@ typedef struct former_generations {
     size_t n;
 } former_generations;
 
+/* Adds an earlier generation that the listing shows. Keys ascend, so `at` does. */
 static diloco_status found_former(void *context, const char *key, size_t len)
 {
     former_generations *l = context;
@@ -99,6 +103,8 @@ static diloco_status found_former(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
+/* With a single committer, generations have random numbers (P26.2), and only a listing finds
+ * them. */
 static diloco_status list_former(former_generations *l, dl_exec *x, uint64_t entry, dl_time until)
 {
     dl_key folder;
@@ -117,7 +123,8 @@ static bool generation_before(former_generations *l, uint32_t *g)
 
 /* P15: looks for the same contribution by an earlier generation of this replica. It is called for
  * the first contribution of this generation, and for captures that an earlier one had in flight.
- * Any contribution of those is ours. */
+ * Any contribution of those is ours. A former object counts as ours if it has the same body and
+ * base, so the entry may name either. An empty contribution gives way to any that has samples. */
 static diloco_status find_former(dl_exec *x, const object_name *name, const dl_contribution *ours,
                                  bool nothing, dl_reply *reply, dl_time until)
 {
@@ -141,6 +148,8 @@ static diloco_status find_former(dl_exec *x, const object_name *name, const dl_c
     return DILOCO_OK;
 }
 
+/* The digest covers all spans after the header, and is the body that entries name. Header and spans
+ * stay valid until the next object is made. */
 static void make_header(dl_exec *x, size_t *n_spans, dl_contribution *c, unsigned char *header)
 {
     dl_digest_stream digest;
@@ -155,8 +164,11 @@ static void make_header(dl_exec *x, size_t *n_spans, dl_contribution *c, unsigne
     x->upload.spans[0] = (dl_span){header, DL_CONTRIBUTION_HEADER};
 }
 
-/* Writes header, payload, integers and booleans of `name` to x->upload.spans, and their number
- * to *n_spans. */
+/* Writes header, payload, integers and booleans of `name` to x->upload.spans, and their number to
+ * *n_spans. Encodes into the upload's payload, and compresses in place if the run says so; `gap` is
+ * the room for that. A sliced contribution's object is only the table of digests: its slices are
+ * uploaded on their own. Returns DILOCO_ENUMERIC of the codec. The former object in memory is lost
+ * from the first line on, hence entry_and_1 = 0. */
 static diloco_status make_object(dl_exec *x, size_t *n_spans, const object_name *name,
                                  dl_contribution *c, unsigned char header[DL_CONTRIBUTION_HEADER],
                                  const dl_capture *from)
@@ -200,6 +212,7 @@ static diloco_status sign_object(dl_exec *x, dl_contribution *c, unsigned char *
     return dl_contribution_sign(header, c, x->a.signer, x->upload.spans + 1, n_spans - 1);
 }
 
+/* Sets the facts for the record's line: the capture's, and the time of encoding and signing. */
 static void measure(dl_exec *x, const object_name *name, const dl_capture *from, dl_time began)
 {
     x->facts.own.norm = from->norm;
@@ -208,7 +221,9 @@ static void measure(dl_exec *x, const object_name *name, const dl_capture *from,
     x->facts.own.encode_s = dl_seconds(dl_clock_now() - began);
 }
 
-/* Uploads an object. Returns DILOCO_EEXIST if the name holds other bytes. */
+/* Uploads an object. Returns DILOCO_EEXIST if the name holds other bytes. The measured time
+ * includes the second attempt. `confirmed` is set only if the store answered with the digest of the
+ * sent bytes (P8.2). */
 static diloco_status put(dl_own_facts *facts, bool *confirmed, dl_store *store, uint64_t entry,
                          const dl_life *life, const dl_span *spans, size_t n_spans, dl_time until)
 {
@@ -246,7 +261,9 @@ static diloco_status fenced(const dl_exec *x, diloco_status status, dl_store *st
 }
 
 /* Claims a later generation: first the next number, then numbers at random from a range that
- * doubles. An attacker that creates n names in advance costs about log2(n) generations. */
+ * doubles. An attacker that creates n names in advance costs about log2(n) generations. Returns
+ * DILOCO_EFENCED if gen/ has a later generation that this replica's key has signed: another process
+ * is running. P6.3 has the bound. */
 static diloco_status renew(dl_exec *x, unsigned n)
 {
     dl_life newest = x->a.self, next = x->a.self;
@@ -275,7 +292,9 @@ bool dl_exec_puts_ahead(const dl_exec *x)
 }
 
 /* Keeps the object in x->upload.spans, header first, unchanged until it is sent. The two payloads
- * are swapped; the other parts are small and are copied. */
+ * are swapped; the other parts are small and are copied. The contribution's memory then belongs to
+ * the uploading thread, until dl_exec_sent. Swapping leaves the exchange a payload for its next
+ * object. */
 static void keep_to_send(dl_exec *x, const object_name *name, size_t n_spans,
                          const unsigned char *discrete)
 {
@@ -300,6 +319,8 @@ static void keep_to_send(dl_exec *x, const object_name *name, size_t n_spans,
     s->spans[1].data = s->table;
 }
 
+/* Slices come first, so the object that announces them is complete. It reads nothing of `x` but
+ * `sent` and what never changes, since the exchange works at the same time. */
 diloco_status dl_exec_send(dl_exec *x, dl_store *store, dl_time until)
 {
     dl_sent *s = &x->upload.sent;
@@ -324,6 +345,10 @@ void dl_exec_sent(dl_exec *x)
     if (x->a.peers) dl_peers_show(x->a.peers, x->upload.sent.entry, &x->upload.sent.life);
 }
 
+/* Makes the object, looks for an earlier generation's, and uploads it or hands it over for a
+ * pipelined upload. A repeated request makes the same bytes. The upload is shown to peers only
+ * after the store has it (P8.3). `body` is kept before the upload, since the entry may name it even
+ * if the answer is lost. */
 static diloco_status contribute(dl_exec *x, const dl_request *request, dl_reply *reply,
                                 dl_time until)
 {
@@ -367,6 +392,8 @@ static diloco_status contribute(dl_exec *x, const dl_request *request, dl_reply 
     return fenced(x, status, x->a.store, request->entry, &name.life, until);
 }
 
+/* Each renewal makes and signs the object again, because its name has the generation. RENEWALS_MAX
+ * attempts reach the highest number, so the loop is bounded. */
 diloco_status dl_exec_contribute(dl_exec *x, const dl_request *request, dl_reply *reply,
                                  dl_time until)
 {
@@ -391,7 +418,8 @@ static bool is_made(const dl_exec *x, dl_contribution *facts, dl_contribution_da
                                  x->upload.made.n_spans, expect);
 }
 
-/* The capture's memory may hold the next state by now; the digest shows whether it does. */
+/* The capture's memory may hold the next state by now; the digest shows whether it does. The facts
+ * for the record remain those of the upload. */
 static bool make_again(dl_exec *x, size_t *n_spans, unsigned char *header, const object_name *name,
                        const dl_capture *from)
 {
@@ -403,6 +431,8 @@ static bool make_again(dl_exec *x, size_t *n_spans, unsigned char *header, const
     return same;
 }
 
+/* Slices are excluded: they have their own way (sharded.c: recall_member). The bytes pass the same
+ * checks as those from the store. */
 bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *data, dl_slot *slot,
                     const dl_request *request, const dl_contribution_expect *expect)
 {
@@ -431,6 +461,10 @@ static void put_values(dl_exec *x, dl_capture *c)
     }
 }
 
+/* The private state is made durable before the upload (`keep`), under the digest of the body (P24).
+ * The residual must be advanced before that, although the entry may not count the client. If it
+ * does not, the next worker reads an older state. DILOCO_EEXIST is no error: another worker has
+ * trained the same client first. */
 diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *client,
                                  dl_time until)
 {
@@ -456,6 +490,8 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
 
 /* ---- saved and restored ------------------------------------------------------------------ */
 
+/* A capture's facts are saved as the header of its contribution. An empty slot has zeros, which no
+ * header begins with. */
 void dl_exec_pack_under_way(dl_exec *x)
 {
     for (size_t i = 0; i < x->capture.n; i++) {
@@ -469,6 +505,8 @@ void dl_exec_pack_under_way(dl_exec *x)
     }
 }
 
+/* The saved header is checked like one from the store. The object is made once to learn its body,
+ * which the saved header lacks. */
 static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
 {
     dl_capture *c = &x->capture.at[i];
@@ -493,6 +531,7 @@ static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
     return DILOCO_OK;
 }
 
+/* Marks the captures so that the first REJOIN keeps them. */
 diloco_status dl_exec_unpack_under_way(dl_exec *x)
 {
     for (size_t i = 0; i < x->capture.n && x->capture.keeps_under_way; i++) {

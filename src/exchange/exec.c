@@ -50,6 +50,8 @@ static size_t payload_room(const dl_exec *x)
     return room;
 }
 
+/* The arrays of all captures are adjacent, so one private array saves them all. A capture that
+ * shares the free copy of the state has no array: dl_exec_take sets its `g`. */
 static void lay_out_captures(dl_exec *x, dl_arena *arena)
 {
     const dl_fragment_shape most = largest(x);
@@ -129,6 +131,8 @@ static void lay_out_trainer(dl_exec *x, dl_arena *arena)
     lay_out_captures(x, arena);
 }
 
+/* Lays out all arrays once. The first call has an empty arena and only measures; the second assigns
+ * the addresses. */
 static void layout(dl_exec *x, dl_arena *arena)
 {
     const size_t m = x->a.max_members;
@@ -184,6 +188,9 @@ static diloco_status make_probing(dl_exec *x)
     return dl_probing_create(&x->apply.probing, &args);
 }
 
+/* The order matters: forms give the sizes of payloads, and the schedule gives the number of
+ * captures. Both precede the layout. The topology comes last, because it needs slots and forms.
+ * After an error dl_exec_destroy releases what exists. */
 static diloco_status take_memory(dl_exec *x)
 {
     dl_arena measure = {0};
@@ -324,6 +331,8 @@ static diloco_status probe(dl_exec *x, const dl_request *request, dl_reply *repl
     return DILOCO_OK;
 }
 
+/* The members' data are those of the slots that the machine names. Directions need every pair of
+ * members, and are computed only if a check uses them. */
 static diloco_status do_judge(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     (void)until;
@@ -357,6 +366,7 @@ static diloco_status found_heartbeat(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
+/* An ended generation without a listed heartbeat gets a row of its own. */
 static diloco_status found_end(void *context, const char *key, size_t len)
 {
     dl_exec *x = context;
@@ -372,6 +382,7 @@ static diloco_status found_end(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
+/* Reads the newest heartbeat of each replica, whose hash shows a change (P11.1). */
 static diloco_status do_watch(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     (void)request;
@@ -405,6 +416,7 @@ static size_t n_struck(const dl_entry *e)
     return n;
 }
 
+/* The weights are those of the entry and are not derived again (P2.1). */
 dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_request *request)
 {
     const dl_entry *e = request->step.draft;
@@ -438,6 +450,8 @@ static diloco_status compute(dl_exec *x, dl_fragment_state *next, const dl_reque
                          x->apply.scratch, x->a.pool);
 }
 
+/* A draft is computed into `next`, so a lost race leaves `now` as it was. A reader has one copy and
+ * computes in place. */
 static diloco_status do_compute(dl_exec *x, const dl_request *request, dl_reply *reply,
                                 dl_time until)
 {
@@ -455,6 +469,8 @@ static diloco_status do_compute(dl_exec *x, const dl_request *request, dl_reply 
     return DILOCO_OK;
 }
 
+/* A create without an answer may have succeeded. The machine reads the name back in any case
+ * (P5.3). */
 static diloco_status do_create(dl_exec *x, const dl_request *request, dl_reply *reply,
                                dl_time until)
 {
@@ -472,6 +488,8 @@ static diloco_status do_create(dl_exec *x, const dl_request *request, dl_reply *
     return status == DILOCO_EEXIST ? DILOCO_OK : status; /* P5: losing is normal */
 }
 
+/* The residual advances here and nowhere else, once the entry has counted the contribution
+ * (P17). */
 static diloco_status do_swap(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     (void)reply, (void)until;
@@ -508,6 +526,8 @@ static diloco_status is_collected(dl_exec *x, bool *out, uint64_t entry, dl_time
     return DILOCO_OK;
 }
 
+/* A peer's bytes may have led to this rejoin. So contributions up to the next entry are read from
+ * the store alone from now on (P8.7). */
 static diloco_status do_rejoin(dl_exec *x, const dl_request *request, dl_reply *reply,
                                dl_time until)
 {

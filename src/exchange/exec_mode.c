@@ -39,6 +39,8 @@ static uint64_t last_position(const dl_exec *x, uint64_t entry)
     return dl_schedule_take(&x->schedule, entry + x->state.control.n_later + 1);
 }
 
+/* A table has the mode's differences as data, so no request asks which mode it is in. A new mode is
+ * a table here and a case in dl_exec_mode_of. */
 static const dl_exec_mode rounds = {
     .keeps_under_way = true,
     .may_share_next = true,

@@ -61,6 +61,7 @@ typedef struct dl_gathered {
 } dl_gathered;
 
 enum { DL_SERVED_MAX = 16 };
+/* One plan: its entry, and the replica that wrote it. */
 typedef struct dl_served {
     uint64_t entry;
     dl_life planner;

@@ -48,6 +48,8 @@ typedef struct fetcher {
     fetched *out;
 } fetcher;
 
+/* The first fetcher is the caller's own thread, with its handle and packer. `kept` has a row for
+ * each slot; a row is valid until it is requested or until a request of another kind comes. */
 struct dl_fetchers {
     dl_pool *pool;
     size_t n, n_busy;
@@ -62,6 +64,8 @@ static const double TIMED_BYTES = 256 << 10;
 
 /* ---- create and destroy ------------------------------------------------------------------ */
 
+/* Only the table is made here; handles are opened at the first read. After an error
+ * dl_fetchers_destroy releases what exists. */
 diloco_status dl_fetchers_create(dl_exec *x)
 {
     dl_fetchers *f = x->collect.fetchers = calloc(1, sizeof *f);
@@ -109,6 +113,8 @@ static diloco_status make_ready(dl_exec *x, fetcher *f)
     return DILOCO_OK;
 }
 
+/* Call it from the thread that calls dl_exec_do, when no read is in flight: the handles' counters
+ * are not atomic. */
 dl_store_counters dl_exec_traffic(const dl_exec *x)
 {
     dl_store_counters all = dl_store_counts(x->a.store);
@@ -128,6 +134,8 @@ dl_store_counters dl_exec_traffic(const dl_exec *x)
     return all;
 }
 
+/* Several reads at a time measure the link better than one that waits for each answer, so the
+ * larger value counts. */
 dl_store_speed dl_exec_speed(const dl_exec *x)
 {
     dl_store_speed speed = dl_store_speed_now(x->a.store);
@@ -150,7 +158,9 @@ static uint64_t last_position(const dl_exec *x, uint64_t entry)
 }
 
 /* Where the overlap is one round, a round begins from the state before the entry in flight, or from
- * the newest state (P21). */
+ * the newest state (P21). Returns all that a contribution to this request's entry must match.
+ * Reader and committer derive it from the same state, so every replica accepts the same
+ * contributions. */
 static dl_contribution_expect expectation(const dl_exec *x, const dl_request *request)
 {
     const dl_fragment_state *now = &x->state.now[request->fragment];
@@ -195,7 +205,8 @@ diloco_status dl_exec_make_slot(dl_exec *x, size_t i)
                : dl_slot_create(&x->collect.slots[i], slot_bytes(x), x->a.spool_dir);
 }
 
-/* async: the state before entry b is the base that log/<b> names, or the newest state. */
+/* async: the state before entry b is the base that log/<b> names, or the newest state.
+ * Contributions to an entry that is still open rest on the newest state, which needs no read. */
 static diloco_status read_base(dl_exec *x, const dl_request *request,
                                dl_contribution_expect *expect, dl_time until)
 {
@@ -207,7 +218,9 @@ static diloco_status read_base(dl_exec *x, const dl_request *request,
     return DILOCO_OK;
 }
 
-/* Reads the slices whose digests are in the table. */
+/* Reads the slices whose digests are in the table. A replica that reads a sliced contribution whole
+ * puts the slices together in the slot. The table is copied out first, because the slices overwrite
+ * it. Their elements and booleans are checked as those of a whole contribution are. */
 static diloco_status read_slices(fetcher *f, dl_time until)
 {
     dl_hash table[DL_SLICES_MAX];
@@ -228,6 +241,8 @@ static diloco_status read_slices(fetcher *f, dl_time until)
     return status;
 }
 
+/* Reads the contribution from its owner if run.peers is set, else from the store. A sliced one
+ * yields its table. */
 static diloco_status read_whole(fetcher *f, dl_time until)
 {
     dl_key key;
@@ -248,7 +263,8 @@ static diloco_status read_whole(fetcher *f, dl_time until)
 }
 
 /* Checks whose signature a rejected contribution has, in a run with keys. If the check fails,
- * nothing follows from it. */
+ * nothing follows from it. The result separates a replica's own invalid object from an attacker's
+ * under its name (P10.4). */
 static void see_whose_it_is(fetcher *f, dl_time until)
 {
     bool theirs;
@@ -259,6 +275,8 @@ static void see_whose_it_is(fetcher *f, dl_time until)
                   !theirs;
 }
 
+/* Runs on a fetcher's thread and writes only to its own row and slot. The error's text is copied,
+ * since it belongs to this thread. */
 static void read_one(fetcher *f, dl_time until)
 {
     fetched *out = f->out;
@@ -291,6 +309,9 @@ static diloco_status expect_key(dl_exec *x, fetcher *f, dl_time until)
     return DILOCO_OK;
 }
 
+/* Sets a fetcher up for one read. It runs on the caller's thread, because keys, slots and the state
+ * belong to that. If the contribution needs no read, f->slot is NULL afterwards: the key is
+ * missing, or the bytes are in memory. */
 static diloco_status prepare(dl_exec *x, fetcher *f, const dl_request *request, dl_time until)
 {
     DL_TRY(dl_exec_make_slot(x, request->fetch.slot));
@@ -318,6 +339,7 @@ static diloco_status prepare(dl_exec *x, fetcher *f, const dl_request *request, 
 
 /* ---- several at a time ------------------------------------------------------------------- */
 
+/* Returns whether this contribution was read ahead, in the same form. */
 static bool is_kept(const dl_exec *x, const dl_request *request)
 {
     const fetched *k = &x->collect.fetchers->kept[request->fetch.slot];
@@ -343,6 +365,8 @@ typedef struct errand {
     char text[512];
 } errand;
 
+/* Piece i belongs to thread i mod n_hands. Each thread stops at its first error. Of all errors the
+ * one with the smallest i is kept, so it depends less on timing. */
 static void run_errand(void *context, int part, int n_parts)
 {
     errand *e = context;
@@ -381,7 +405,8 @@ static void read_part(void *context, int part, int n_parts)
     if ((size_t)part < f->n_busy) read_one(&f->at[part], f->until);
 }
 
-/* Measures the speed of the link while all fetchers read. */
+/* Measures the speed of the link while all fetchers read. A single read is already measured by its
+ * own handle. The value is smoothed with the one before. */
 static void measure(dl_fetchers *f, dl_time began)
 {
     double bytes = 0;
@@ -401,6 +426,9 @@ static diloco_status add(dl_exec *x, const dl_request *request, dl_time until)
     return DILOCO_OK;
 }
 
+/* Reads the requested contribution and as many of the next ones as there are fetchers. Those that
+ * are kept already are not read again. The slots of members are about to change, so a slice that
+ * was held there is not valid any more. */
 static diloco_status read_all(dl_exec *x, const dl_request *request, dl_time until)
 {
     dl_fetchers *f = x->collect.fetchers;
@@ -423,6 +451,9 @@ static diloco_status read_all(dl_exec *x, const dl_request *request, dl_time unt
     return DILOCO_OK;
 }
 
+/* `fresh` ignores what is kept, since the caller doubts it (P7.4). The result is given once: a
+ * second request reads again. In a run without keys an object that is junk at a second reading
+ * gives up its slot (P9.15). */
 diloco_status dl_exec_fetch(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     fetched *kept = &x->collect.fetchers->kept[request->fetch.slot];

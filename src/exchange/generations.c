@@ -15,7 +15,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { LIFE_STRIDE = 10000 };
+enum { LIFE_STRIDE = 10000 }; /* of an unguarded store: no two processes should draw one number */
 static const dl_time LIMIT = 3600 * DL_SECOND;
 
 static dl_time limit(void)
@@ -23,6 +23,7 @@ static dl_time limit(void)
     return dl_time_after(dl_clock_now(), LIMIT);
 }
 
+/* The generations of one replica in gen/, as one listing shows them. */
 typedef struct claims {
     const char *replica;
     int64_t newest;      /* -1: does not exist */
@@ -30,6 +31,7 @@ typedef struct claims {
     unsigned char *used; /* [DL_GENERATION_MAX / 8 + 1] one bit for each; NULL: not needed */
 } claims;
 
+/* The names alone say which numbers are used. newest_signed later decides which of them count. */
 static diloco_status found_life(void *context, const char *key, size_t len)
 {
     claims *l = context;
@@ -49,6 +51,8 @@ static diloco_status sign_life(dl_buf *text, const dl_life *life, const dl_runfi
     return run->identity.policy == DL_TRUSTED ? DILOCO_OK : dl_sealed_sign(text, 0, signer, &what);
 }
 
+/* Writes the claim: the process, its machine and its program, for people and for admission. Only
+ * run, replica, generation and invitation are ever checked. */
 static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runfile *run,
                                 const char *invitation)
 {
@@ -135,6 +139,7 @@ static int64_t next_used(const claims *l, int64_t g)
     return g;
 }
 
+/* n restarts at each signed name, so a replica with a long history of its own is read through. */
 static diloco_status newest_signed(claims *l, dl_store *store, const dl_runfile *run,
                                    const dl_public *key)
 {
@@ -150,6 +155,7 @@ static diloco_status newest_signed(claims *l, dl_store *store, const dl_runfile 
     return DILOCO_OK;
 }
 
+/* Unlike a claim it creates nothing. */
 diloco_status dl_run_newest_signed(dl_life *out, dl_store *store, const char *replica,
                                    const dl_runfile *run, const dl_public *key)
 {
@@ -168,7 +174,8 @@ diloco_status dl_run_newest_signed(dl_life *out, dl_store *store, const char *re
 /* ---- claiming ----------------------------------------------------------------------------- */
 
 /* In a run with keys `newest` is the newest that `signer` has signed. Call claims_deinit also after
- * an error. */
+ * an error. `first`: the name has to be new; returns DILOCO_EFENCED if it is not. In a run with
+ * keys the bits of the used names take 1.25 MB. */
 static diloco_status find_claims(claims *out, dl_store *store, const char *replica, bool first,
                                  const dl_runfile *run, const dl_signer *signer)
 {
@@ -198,7 +205,9 @@ static diloco_status is_taken(const claims *l, dl_store *store, const dl_runfile
     return theirs ? dl_run_refuse_twin(l->replica, store) : DILOCO_EEXIST;
 }
 
-/* Claims the first free generation from g on. */
+/* Claims the first free generation from g on. The store creates each name once, so two processes
+ * never get one generation. A taken name is either another generation of this replica, or junk, or
+ * a twin (is_taken). Returns DILOCO_EINVAL if all numbers are used. */
 static diloco_status claim_from(dl_life *out, const claims *l, int64_t g, dl_store *store,
                                 const dl_runfile *run, const dl_signer *signer,
                                 const char *invitation)
@@ -224,6 +233,7 @@ static diloco_status claim_from(dl_life *out, const claims *l, int64_t g, dl_sto
                    l->replica, DL_GENERATION_MAX, dl_store_url(store));
 }
 
+/* Lists, chooses the first number to try, and claims. */
 static diloco_status claim(dl_life *out, dl_store *store, const char *replica, bool first,
                            const dl_runfile *run, const dl_signer *signer, const char *invitation)
 {
@@ -236,6 +246,8 @@ static diloco_status claim(dl_life *out, dl_store *store, const char *replica, b
     return status;
 }
 
+/* A later generation in gen/ means that another process runs as this replica, so this one is fenced
+ * (P6.1). */
 diloco_status dl_run_claim_next(dl_life *out, dl_store *store, const dl_life *self, uint32_t from,
                                 const dl_runfile *run, const dl_signer *signer)
 {
@@ -260,6 +272,9 @@ static int lock_invitations(const dl_config *config)
     return fd;
 }
 
+/* The invitation is used only after the claim, so a failed claim costs none. Its id is part of the
+ * first claim. So a process that is killed in between finds it again (keyring.c: pick). The last
+ * check covers the race for the first generation of a name. */
 static diloco_status claim_life(dl_life *out, dl_store *store, const char *replica,
                                 const dl_runfile *run, const dl_config *config,
                                 const dl_signer *signer)

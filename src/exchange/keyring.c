@@ -14,6 +14,8 @@
 
 enum { TEXT_MAX = 16384, CACHED_MAX = 4096, FILE_MAX = 1 << 16, WHY_MAX = 512 };
 
+/* One thread uses it at a time. `cached` has the keys that were found valid; it starts again when
+ * it is full. `found` and `why` belong to the newest look-up. */
 struct dl_keyring {
     dl_store *store;
     const dl_runfile *run;
@@ -42,7 +44,9 @@ static bool is_bad(diloco_status status)
 
 /* ---- objects ---------------------------------------------------------------------------- */
 
-/* Reads a sealed, signed object about a replica of this run, and the key that signed it. */
+/* Reads a sealed, signed object about a replica of this run, and the key that signed it. Returns
+ * DILOCO_EPROTO if it is no such object, another run's or another replica's, or if the signature is
+ * wrong. `text` holds the object, to which *root refers, until its next use. */
 static diloco_status read_object_of(dl_json_value *root, dl_public *signer, dl_buf *text,
                                     dl_store *store, const char *key, const char *format,
                                     const char *kind, const dl_runfile *run, const dl_life *life,
@@ -69,6 +73,7 @@ static diloco_status read_object(dl_json_value *root, dl_public *signer, dl_buf 
     return read_object_of(root, signer, text, store, key, format, kind, run, &life, until);
 }
 
+/* A store that does not answer is an error. An object that is invalid or missing gives false. */
 diloco_status dl_members_lived(bool *out, dl_store *store, const dl_runfile *run,
                                const dl_life *life, const dl_public *key, dl_time until)
 {
@@ -86,7 +91,8 @@ diloco_status dl_members_lived(bool *out, dl_store *store, const dl_runfile *run
 }
 
 /* Reads gen/<replica>.0000: the key that has the name, and the invitation that it used ("": none).
- */
+ * The first generation binds the name to a key for the whole run: gen/ is never deleted. The id is
+ * checked for its form, since it becomes part of an object's name. */
 static diloco_status read_first_life(dl_public *key, char id[DL_HASH_HEX + 1], dl_buf *text,
                                      dl_store *store, const dl_runfile *run, const char *replica,
                                      dl_time until)
@@ -102,6 +108,7 @@ static diloco_status read_first_life(dl_public *key, char id[DL_HASH_HEX + 1], d
     return dl_run_id_ok(id) ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "\"invitation\" is no id");
 }
 
+/* An invitation names the run and its owner, so one for another run cannot be used here. */
 static bool fits_run(const dl_invitation *i, const dl_runfile *run)
 {
     return !strcmp(i->run, run->id) && dl_public_equal(&i->owner, &run->identity.owner);
@@ -137,6 +144,8 @@ static bool is_trusted(const dl_identity *identity, const dl_public *key)
 
 /* ---- admission -------------------------------------------------------------------------- */
 
+/* Checks that admit/<replica> is of this run, names the key that was found, and is signed by the
+ * owner or a committer. */
 static diloco_status read_admission(const dl_keyring *r, dl_buf *text, const char *replica,
                                     dl_time until)
 {
@@ -154,6 +163,9 @@ static diloco_status read_admission(const dl_keyring *r, dl_buf *text, const cha
     return DILOCO_OK;
 }
 
+/* Creates admit/<replica>, which makes the admission durable: after the invitation has expired,
+ * other committers find it there. An invalid object under that name does not keep the replica
+ * out. */
 static diloco_status admit(dl_keyring *r, const char *replica, dl_time until)
 {
     dl_key name;
@@ -225,6 +237,9 @@ void dl_keyring_destroy(dl_keyring *r)
     free(r);
 }
 
+/* Finds a replica's key in r->found, by gen/, then invite/, then admit/. Returns DILOCO_EPROTO with
+ * the reason if it may not take part. Only a replica that admits looks at the expiry; others follow
+ * its decisions in the log. */
 static diloco_status look_up(dl_keyring *r, const char *replica, dl_time until)
 {
     char id[DL_HASH_HEX + 1];
@@ -237,6 +252,8 @@ static diloco_status look_up(dl_keyring *r, const char *replica, dl_time until)
     return r->admits ? must_be_admitted(r, &invitation, replica, until) : DILOCO_OK;
 }
 
+/* A replica that is refused is not cached, since it may be admitted later. *out is valid until the
+ * next call, because a full cache starts again. */
 diloco_status dl_keyring_find(const dl_public **out, const char **why, dl_keyring *r,
                               const char *replica, dl_time until)
 {
@@ -282,6 +299,7 @@ static bool is_cached(const dl_keyring *r, const char *replica)
     return false;
 }
 
+/* Collects up to NEW_MAX names that have no key here, after the `skip` first ones. */
 static diloco_status found_first_life(void *context, const char *key, size_t len)
 {
     newcomers *c = context;
@@ -302,6 +320,8 @@ bool dl_members_admits(const dl_runfile *run, const dl_signer *signer)
            is_trusted(&run->identity, dl_signer_public(signer));
 }
 
+/* Anyone may create names in gen/. So a call looks at NEW_MAX names, and the next call skips those
+ * that were refused. Every name has its turn, at a bounded cost for each call. */
 diloco_status dl_keyring_meet(dl_keyring *r, dl_time until)
 {
     newcomers c = {.ring = r, .skip = r->refused};
@@ -318,7 +338,8 @@ diloco_status dl_keyring_meet(dl_keyring *r, dl_time until)
 
 /* ---- joining ---------------------------------------------------------------------------- */
 
-/* Returns DILOCO_EREFUSED and the reason if the invitation cannot be used any more. */
+/* Returns DILOCO_EREFUSED and the reason if the invitation cannot be used any more. The expiry is
+ * judged by this machine's clock here, and by a committer's clock at admission. */
 static diloco_status is_usable(const dl_invitation *i, dl_buf *text, dl_store *store,
                                const dl_runfile *run, dl_time until)
 {
@@ -345,8 +366,10 @@ static const char lost[] =
     "Move its folder out of run.state_dir, and join again by another name with an unused "
     "invitation";
 
-/* Picks the first usable line of the file. `id`: only that invitation, whose use was interrupted.
- */
+/* Picks the first usable line of the file. `id`: only that invitation, whose use was interrupted. A
+ * line is an invitation; empty lines and those that begin with # are comments. Spaces and a
+ * carriage return at the end are ignored. The reason of the last refused line is returned if no
+ * line is usable. */
 static diloco_status pick(char out[DL_INVITATION_TEXT], const char *lines, const char *id,
                           dl_buf *text, dl_store *store, const dl_runfile *run, dl_time until)
 {
@@ -369,6 +392,8 @@ static diloco_status pick(char out[DL_INVITATION_TEXT], const char *lines, const
     return status == DILOCO_EPROTO ? dl_fail(DILOCO_EREFUSED, "%s", diloco_error_text()) : status;
 }
 
+/* Reads the file of run.invitation, at most FILE_MAX bytes. Returns DILOCO_EREFUSED if there is no
+ * file or no usable line. */
 static diloco_status find_invitation(char out[DL_INVITATION_TEXT], const char *id, dl_buf *text,
                                      dl_store *store, const dl_runfile *run,
                                      const dl_config *config, dl_time until)
@@ -404,6 +429,9 @@ static diloco_status is_in_time(const dl_invitation *used, dl_buf *text, dl_stor
                    replica);
 }
 
+/* Checks a replica of an open or invited run before it claims a generation. The name must be free
+ * or belong to this key. A name that used an invitation before may only continue with that
+ * invitation. Otherwise an unused invitation is picked into `invitation`. */
 static diloco_status may_join(char invitation[DL_INVITATION_TEXT], dl_buf *text, dl_store *store,
                               const dl_runfile *run, const dl_config *config, const dl_public *ours,
                               const char *replica, dl_time until)
@@ -428,6 +456,8 @@ static diloco_status may_join(char invitation[DL_INVITATION_TEXT], dl_buf *text,
     return find_invitation(invitation, id, text, store, run, config, until);
 }
 
+/* Refuses an invitation for another run before the replica creates anything, so a wrong run.store
+ * shows at once. */
 diloco_status dl_members_fits(const dl_runfile *run, const dl_config *config)
 {
     dl_buf lines;
@@ -450,6 +480,7 @@ diloco_status dl_members_fits(const dl_runfile *run, const dl_config *config)
                                            "owner, than the run in this store");
 }
 
+/* With a closed roster the list of run.json decides alone, and nothing is read. */
 diloco_status dl_members_may_join(char invitation[DL_INVITATION_TEXT], dl_store *store,
                                   const dl_runfile *run, const dl_config *config,
                                   const dl_signer *signer, const char *replica, dl_time until)
@@ -476,6 +507,8 @@ diloco_status dl_members_may_join(char invitation[DL_INVITATION_TEXT], dl_store 
     return status;
 }
 
+/* Creates invite/<id>, which uses the invitation up. The store creates the name once, so of two
+ * replicas with one invitation only the first is admitted. */
 diloco_status dl_members_use_invitation(dl_store *store, const dl_runfile *run,
                                         const dl_signer *signer, const char *replica,
                                         const char *invitation, dl_time until)

@@ -23,6 +23,7 @@
 enum { NEWEST_MAX = 2, LOOKS_NAMED = 64, LOOKS_OTHER = 16, FORGED_BITS = 17 };
 enum { FORGED_CAP = 1 << FORGED_BITS, FORGED_MAX = FORGED_CAP / 4 * 3 };
 
+/* Objects whose signature has to be checked after the listing. `cap` is at most LOOKS_NAMED. */
 typedef struct candidates {
     size_t n, cap;
     dl_listed at[LOOKS_NAMED];
@@ -67,7 +68,8 @@ void dl_lister_destroy(dl_exec *x)
 
 /* ---- known results of checks -------------------------------------------------------------- */
 
-/* The result is never 0. */
+/* The result is never 0. Returns a 64-bit hash of the object's key. A collision would make a valid
+ * object look forged; at a full table its chance is about 2^-46. */
 static uint64_t hash_of(const dl_listed *o)
 {
     dl_key key;
@@ -78,7 +80,8 @@ static uint64_t hash_of(const dl_listed *o)
     return hash | 1;
 }
 
-/* Returns its place in `forged`, or the free place for it. */
+/* Returns its place in `forged`, or the free place for it. Open addressing with linear steps. At
+ * most three quarters of the table are used, so a search ends. */
 static uint64_t *forged_place(const dl_lister *l, const dl_listed *o)
 {
     const uint64_t hash = hash_of(o);
@@ -94,6 +97,8 @@ static void forget_forged(dl_lister *l)
     l->n_forged = 0;
 }
 
+/* A full table is emptied, and the objects in it are checked again. So memory is bounded, whatever
+ * an attacker creates. */
 static void remember_forged(dl_lister *l, const dl_listed *o)
 {
     if (l->n_forged == FORGED_MAX) forget_forged(l);
@@ -130,6 +135,7 @@ static bool is_own(const dl_exec *x, const dl_life *life)
     return !strcmp(life->replica, x->a.self.replica);
 }
 
+/* The rosters of the next entries count, too: their replicas are about to contribute. */
 static bool is_named(const dl_exec *x, const dl_life *life)
 {
     const dl_control *c = &x->state.control;
@@ -141,6 +147,7 @@ static bool is_named(const dl_exec *x, const dl_life *life)
            (identity->policy == DL_CLOSED && dl_identity_member(identity, life->replica) != NULL);
 }
 
+/* Returns an upper bound, since the rosters overlap. */
 static size_t n_named(const dl_exec *x)
 {
     const dl_control *c = &x->state.control;
@@ -181,7 +188,7 @@ static dl_listed *oldest_of(const dl_exec *x, const dl_listed *o)
 }
 
 /* Lists an object. Returns false if there is no space, or NEWEST_MAX newer ones of its replica are
- * listed. */
+ * listed. A newer generation replaces the oldest listed one of its replica. */
 static bool take(dl_exec *x, const dl_listed *o, bool named)
 {
     dl_lister *l = x->collect.lister;
@@ -221,6 +228,8 @@ static bool take_or_keep(dl_exec *x, const dl_listed *o, bool named)
     return keep(named ? &l->named : &l->other, o);
 }
 
+/* Called for each key of the listing. Malformed names are skipped. The store's failure to list, and
+ * not a single object, is an error. */
 static diloco_status found_contribution(void *context, const char *key, size_t len)
 {
     dl_exec *x = context;
@@ -243,6 +252,8 @@ static bool is_listed(const dl_exec *x, const dl_listed *o)
     return false;
 }
 
+/* Reads one header, checks its signature, and keeps the result. A replica without a key counts like
+ * a forged object. */
 static diloco_status look_at(dl_exec *x, const dl_listed *o, bool named, dl_time until)
 {
     const dl_public *key;
@@ -263,7 +274,8 @@ static diloco_status look_at(dl_exec *x, const dl_listed *o, bool named, dl_time
     return DILOCO_OK;
 }
 
-/* Checks first the objects of replicas of which none is listed yet. */
+/* Checks first the objects of replicas of which none is listed yet. So an attacker's many
+ * generations of one name cannot use up the checks of a listing. */
 static diloco_status look_at_all(dl_exec *x, const candidates *c, bool named, dl_time until)
 {
     bool done[LOOKS_NAMED] = {false};
@@ -278,6 +290,8 @@ static diloco_status look_at_all(dl_exec *x, const candidates *c, bool named, dl
 
 /* ---- the request --------------------------------------------------------------------------- */
 
+/* Empties the list, and reserves NEWEST_MAX slots for each named replica (P9.13). Results for
+ * another entry are forgotten where no later entry can name its objects. */
 static void begin(dl_exec *x, uint64_t entry)
 {
     dl_lister *l = x->collect.lister;
@@ -290,6 +304,8 @@ static void begin(dl_exec *x, uint64_t entry)
     x->collect.n_listed = 0;
 }
 
+/* An asynchronous run lists all of c/, from the oldest base that may still count. The result is
+ * sorted by key, whatever order the checks had, so every replica sees one order. */
 diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     dl_key prefix, after;

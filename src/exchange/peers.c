@@ -28,12 +28,15 @@
 #include <string.h>
 #include <unistd.h>
 
+/* BEAT_MAX: bytes of a heartbeat. PAUSES: the longest pause of a line, in units of run.patience.
+ * SLOWER: how many times slower than the link an owner may send. LOOKS: attempts for an object that
+ * its owner does not show yet. */
 enum { BEAT_MAX = 4096, PAUSES = 16, SLOWER = 4, LOOKS = 4 };
 
 static const dl_time WELCOME_WAIT = DL_SECOND / 2, BEAT_LIMIT = 5 * DL_SECOND;
 static const dl_time STALL_LEAST = DL_SECOND, STALL_MOST = 10 * DL_SECOND;
 static const dl_time LOOK_AGAIN = 2 * DL_MILLISECOND; /* times 4 before each further attempt */
-static const double UNMEASURED_BPS = 8e6;
+static const double UNMEASURED_BPS = 8e6;             /* until the link was measured */
 
 typedef struct row {
     char replica[DL_REPLICA_MAX + 1];
@@ -81,6 +84,8 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return at->level > 0 && remove(path) ? -1 : 0;
 }
 
+/* Files of an earlier process are removed: this process shows only what it has uploaded itself.
+ * Symbolic links are not followed. */
 static diloco_status empty_folder(const dl_peers *p)
 {
     dl_config_path run;
@@ -115,7 +120,8 @@ static void made_of(dl_config_path out, const dl_peers *p, uint64_t entry)
     snprintf(out, sizeof(dl_config_path), "%s/made.%" PRIu64, p->a.dir, entry);
 }
 
-/* The file is not synced: the store has the bytes, and after a crash a new process keeps none. */
+/* The file is not synced: the store has the bytes, and after a crash a new process keeps none. A
+ * failure is no error, since the store has the contribution; then it is not served. */
 void dl_peers_keep(dl_peers *p, uint64_t entry, const dl_span *spans, size_t n)
 {
     dl_config_path made;
@@ -130,7 +136,8 @@ void dl_peers_keep(dl_peers *p, uint64_t entry, const dl_span *spans, size_t n)
            diloco_error_text());
 }
 
-/* A contribution that could not be kept is not shown. */
+/* A contribution that could not be kept is not shown. The rename makes it visible whole. The folder
+ * keeps the newest DL_PEERS_KEPT contributions. */
 void dl_peers_show(dl_peers *p, uint64_t entry, const dl_life *life)
 {
     dl_key key;
@@ -166,7 +173,8 @@ static void close_line(dl_peers *p, row *r)
     r->line = NULL;
 }
 
-/* Members leave and others join. A new one takes the row that was unused for longest. */
+/* Members leave and others join. A new one takes the row that was unused for longest. A row that is
+ * busy belongs to a reading thread, and is left. */
 static row *free_row(dl_peers *p)
 {
     row *oldest = NULL;
@@ -217,7 +225,8 @@ static bool is_known(const dl_peers *p, const dl_public *key)
 }
 
 /* A member that reads our contribution has uploaded its own, or soon will; then we learn its key.
- * So wait a little for an unknown key. */
+ * So wait a little for an unknown key. The server's threads call it with a client's key. Returns
+ * true if the key is a member's. */
 static bool welcome(void *user, const dl_public *key)
 {
     dl_peers *p = user;
@@ -232,7 +241,9 @@ static bool welcome(void *user, const dl_public *key)
     return is;
 }
 
-/* Returns the row of the owner, marked busy, or NULL if it cannot be asked now. */
+/* Returns the row of the owner, marked busy, or NULL if it cannot be asked now. NULL if the reader
+ * must use the store, the owner's line is busy or paused, or the owner has dropped the entry by
+ * now. */
 static row *begin_asking(dl_peers *p, const dl_peers_want *w)
 {
     row *found = NULL;
@@ -254,6 +265,7 @@ static row *begin_asking(dl_peers *p, const dl_peers_want *w)
 
 /* ---- requests; without the lock, the row is busy ----------------------------------------- */
 
+/* Returns the time in which a line may be silent: a twelfth of run.patience, within bounds. */
 static dl_time stall_of(const dl_peers *p)
 {
     const dl_time t = dl_time_from_seconds(p->a.config->patience_s / 12);
@@ -278,7 +290,9 @@ typedef struct beat {
     uint64_t entry;
 } beat;
 
-/* Returns DILOCO_ENOENT if the heartbeat has no address, or the store's error. */
+/* Returns DILOCO_ENOENT if the heartbeat has no address, or the store's error. A heartbeat is
+ * untrusted: the address has to be an https:// address that this member may call, with a valid
+ * key. */
 static diloco_status parse_beat(beat *out, const dl_buf *text)
 {
     dl_json_value json;
@@ -293,6 +307,8 @@ static diloco_status parse_beat(beat *out, const dl_buf *text)
     return DILOCO_OK;
 }
 
+/* Reads the owner's heartbeat from the store, at most BEAT_MAX bytes. A missing one is UNREACHABLE
+ * and not ENOENT, since it may appear later. */
 static diloco_status read_beat(beat *out, const dl_peers_want *w)
 {
     dl_key key;
@@ -308,7 +324,8 @@ static diloco_status read_beat(beat *out, const dl_peers_want *w)
 }
 
 /* Opens the line to a member. Returns false if it has no address, or none yet. Among trusted
- * members its heartbeat names its key; a key that the run knows takes precedence. */
+ * members its heartbeat names its key; a key that the run knows takes precedence. The key pins the
+ * connection, so a server with another key is refused. */
 static bool open_line(dl_peers *p, row *r, const dl_peers_want *w)
 {
     beat b;
@@ -362,6 +379,7 @@ static void pause_line(const dl_peers *p, row *r, diloco_status status, dl_time 
     r->ask_at = dl_time_after(dl_clock_now(), r->pause);
 }
 
+/* Called without the lock while the row is busy. A success forgets the pause. */
 static void end_asking(dl_peers *p, row *r, const dl_peers_want *w, diloco_status status,
                        const char *why, dl_time took)
 {
@@ -399,7 +417,8 @@ static diloco_status ask(dl_peers *p, const row *r, dl_contribution *facts,
     return status;
 }
 
-/* Returns true if the contribution was read. */
+/* Returns true if the contribution was read. *why is NULL if the owner was not asked, so that the
+ * record names only real failures. */
 static bool read_from_owner(dl_peers *p, dl_contribution *facts, dl_contribution_data *data,
                             const char **why, const dl_peers_want *w, const char *key)
 {
@@ -423,6 +442,8 @@ static bool read_from_owner(dl_peers *p, dl_contribution *facts, dl_contribution
     return !status;
 }
 
+/* Whatever happens with the owner, the store decides: bytes from a peer never reject a contribution
+ * (P8.7). */
 diloco_status dl_peers_read(dl_peers *p, dl_contribution *facts, dl_contribution_data *data,
                             const char **reason, const char **why, const dl_peers_want *w)
 {
@@ -439,6 +460,8 @@ diloco_status dl_peers_read(dl_peers *p, dl_contribution *facts, dl_contribution
 
 /* ---- the heartbeat's members ------------------------------------------------------------- */
 
+/* The counters of a busy line belong to the thread that reads. They are counted once the line is
+ * free. */
 dl_peers_counts dl_peers_count(dl_peers *p)
 {
     pthread_mutex_lock(&p->lock);
@@ -459,6 +482,8 @@ static const dl_signer *signer_of(const dl_peers *p)
     return p->own ? p->own : p->a.signer;
 }
 
+/* Adds this member's address, key and counts to its heartbeat. The text is public: it has no
+ * secrets. */
 void dl_peers_tell(dl_peers *p, dl_json *j)
 {
     char key[DL_PUBLIC_TEXT];
@@ -480,6 +505,8 @@ static void init_lock(dl_peers *p)
     dl_cond_init(&p->known);
 }
 
+/* A run without keys gets a key for this process alone, which its heartbeat names. The server
+ * starts last, when the folder is empty. */
 static diloco_status start(dl_peers *p)
 {
     p->rows = calloc(p->a.max_members, sizeof *p->rows);
@@ -518,6 +545,7 @@ diloco_status dl_peers_create(dl_peers **out, const dl_peers_args *args)
     return DILOCO_OK;
 }
 
+/* Threads in `welcome` are woken before the server stops, since stopping waits for them. */
 void dl_peers_destroy(dl_peers *p)
 {
     if (!p) return;

@@ -36,12 +36,15 @@ struct dl_sending {
 
 /* ---- the thread --------------------------------------------------------------------------- */
 
+/* Sleeps in slices, so that dl_sending_destroy does not wait for a whole pause. */
 static void pause_for(dl_sending *s, dl_time pause)
 {
     for (dl_time left = pause; left > 0 && !atomic_load(&s->quit); left -= SLICE)
         dl_clock_sleep(left < SLICE ? left : SLICE);
 }
 
+/* Uploads until the store answers or the time is over. A repeated upload is harmless: equal bytes
+ * under a taken name are a success. */
 static diloco_status send(dl_sending *s)
 {
     const dl_time patience = dl_time_from_seconds(s->a.store_timeout_s);
@@ -56,7 +59,8 @@ static diloco_status send(dl_sending *s)
     }
 }
 
-/* Call it with the lock held. */
+/* Call it with the lock held. Copies error, traffic and speed, since the store's handle belongs to
+ * this thread. */
 static void end(dl_sending *s, diloco_status status)
 {
     s->phase = ENDED;
@@ -68,6 +72,7 @@ static void end(dl_sending *s, diloco_status status)
     pthread_cond_broadcast(&s->changed);
 }
 
+/* The lock is released only while it sends. After `quit` a failed upload is not repeated. */
 static void *body(void *context)
 {
     dl_sending *s = context;
@@ -118,6 +123,7 @@ bool dl_sending_wait(dl_sending *s, dl_time longest)
     return under_way;
 }
 
+/* The error's text is set for the calling thread, from the copy. */
 bool dl_sending_reap(dl_sending *s, uint64_t *entry, diloco_status *status)
 {
     pthread_mutex_lock(&s->lock);

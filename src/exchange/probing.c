@@ -21,12 +21,15 @@ typedef struct values {
     const void *integers, *booleans; /* integers may be unaligned */
 } values;
 
-/* Returns the bytes of a tensor in the image. */
+/* Returns the bytes of a tensor in the image. Places are multiples of 64 bytes, so every tensor is
+ * aligned for any type and vector width. */
 static size_t place_bytes(const dl_manifest_tensor *t)
 {
     return dl_size_round_up(t->count * dl_dtype_size(t->dtype), 64);
 }
 
+/* Allocates one model in the trainer's types, and one fragment in float32. Nothing is allocated
+ * while it measures. */
 static diloco_status take_memory(dl_probing *p)
 {
     const dl_manifest *m = p->a.manifest;
@@ -68,6 +71,7 @@ void dl_probing_destroy(dl_probing *p)
     free(p);
 }
 
+/* Writes the tensors of one fragment into the image, each in its registered type. */
 static void fill(dl_probing *p, int fragment, values v)
 {
     for (size_t i = 0; i < p->a.manifest->n_tensors; i++) {
@@ -90,6 +94,8 @@ static values of_state(const dl_fragment_state *s)
     return (values){.theta = s->theta, .integers = s->integers, .booleans = s->booleans};
 }
 
+/* Decodes the contribution as every reader does, and moves theta by it: theta - g. Integers and
+ * booleans are the member's values. */
 static values of_member(dl_probing *p, const dl_fragment_state *s, int fragment,
                         const dl_contribution_data *member)
 {
@@ -106,6 +112,8 @@ static diloco_status measure(const dl_probing *p, double *loss)
     return p->a.measure(p->a.user, loss, (const void *const *)p->data, p->a.manifest->n_tensors);
 }
 
+/* The other fragments keep the state's values throughout. After an error the remaining losses are
+ * not set. */
 diloco_status dl_probing_measure(dl_probing *p, double *loss, const dl_state *state, int fragment,
                                  const dl_contribution_data *members, size_t n)
 {

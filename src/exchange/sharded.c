@@ -33,6 +33,7 @@ static dl_slicing slicing(const dl_exec *x, uint32_t fragment)
                          (size_t)x->a.run->config.replicas);
 }
 
+/* The number of slices follows from run.replicas, so it is the same for every entry and replica. */
 static diloco_status prepare(dl_exec *x)
 {
     const int n = x->a.run->manifest.n_fragments;
@@ -47,6 +48,7 @@ static diloco_status prepare(dl_exec *x)
 
 /* ---- owners and witnesses -------------------------------------------------------------------- */
 
+/* `spans` has room for one more, the digest, by which a reader checks the object. */
 diloco_status dl_service_put(const dl_service *v, dl_owned_key name, dl_span *spans, size_t n,
                              const dl_hash *digest)
 {
@@ -57,6 +59,7 @@ diloco_status dl_service_put(const dl_service *v, dl_owned_key name, dl_span *sp
     return dl_store_create(v->x->a.store, key, spans, n + 1, NULL, v->until);
 }
 
+/* A witness's object is one digest; another length counts as a different result. */
 static diloco_status witness_agrees(bool *differ, dl_hash got, const dl_life *first,
                                     const dl_life *witness, const char *key, dl_store *store,
                                     dl_time until)
@@ -72,6 +75,8 @@ static diloco_status witness_agrees(bool *differ, dl_hash got, const dl_life *fi
     return status;
 }
 
+/* The owners follow from the entry's number and members, so no replica can choose its slice
+ * (P19.3). */
 diloco_status dl_witnesses_agree(bool *differ, const dl_exec *x, const dl_entry *plan,
                                  const dl_life *planner, size_t i, dl_owned_key name, dl_hash got,
                                  dl_store *store, dl_time until)
@@ -124,7 +129,8 @@ diloco_status dl_exec_dispute(dl_exec *x, uint64_t entry, const dl_life *planner
 /* ---- own objects, without reading them back (P8) ------------------------------------------------
  */
 
-/* Returns false if the bytes do not have that digest; the contents of `to` are then invalid. */
+/* Returns false if the bytes do not have that digest; the contents of `to` are then invalid. P8.4:
+ * bytes in memory are used only under the digest that they had when they were sent. */
 static bool copy_slice(const dl_slice_part *to, const dl_slice_part *from, size_t n, dl_hash digest)
 {
     for (size_t k = 0; k < n; k++)
@@ -160,7 +166,8 @@ static bool recall_member(const dl_slice_part *to, size_t n, const dl_service *v
  */
 
 /* Reads the table whose digest the entry's member names as its body. The planner has checked the
- * header. */
+ * header. The table's length is checked before it is copied, and its digest has to be the body that
+ * the plan names. */
 static diloco_status read_table(dl_hash *table, const dl_service *v, dl_store *store,
                                 const dl_member *member)
 {
@@ -184,7 +191,8 @@ static bool is_plan(const dl_served *served, const dl_service *v)
     return served->entry == v->plan->entry && dl_life_equal(&served->planner, v->planner);
 }
 
-/* Reads the slice of member m into slot m. */
+/* Reads the slice of member m into slot m. Only the slice's elements are checked here, since the
+ * rest of the slot is not filled. norm2 is that of the slice. */
 static diloco_status read_member(void *context, dl_store *store, size_t m)
 {
     const dl_service *v = context;
@@ -217,6 +225,8 @@ static diloco_status check_booleans(const dl_service *v)
     return DILOCO_OK;
 }
 
+/* The members' slots are shared with FETCH, hence `there`. The slice is kept, because it is needed
+ * twice if it is measured first. */
 diloco_status dl_service_read(dl_service *v)
 {
     dl_sliced *held = &v->x->combine.sliced;
@@ -241,6 +251,7 @@ dl_outer_step_args dl_service_args(const dl_service *v)
     return args;
 }
 
+/* `measured` has the sums of all slices where the rule needs them; else it is NULL. */
 static diloco_status combine_slice(const dl_service *v, dl_combined *parts)
 {
     dl_exec *x = v->x;
@@ -299,7 +310,8 @@ static diloco_status count_own(dl_service *v)
 }
 
 /* Measures this replica's slices once; sets *all if the others are measured, too. A planner waits
- * for all, because it has to know which members the checks reject. */
+ * for all, because it has to know which members the checks reject. A planner without a slice
+ * measures nothing, and still reads the measures if a check needs them. */
 static diloco_status measure(bool *all, dl_service *v)
 {
     dl_exec *x = v->x;
@@ -339,6 +351,7 @@ static diloco_status serve(dl_exec *x, const dl_entry *plan, const dl_life *plan
 
 /* ---- plans -------------------------------------------------------------------------------- */
 
+/* The planner is usually an owner as well, and serves its own plan at once. */
 static diloco_status plan_slices(dl_exec *x, const dl_request *request, dl_reply *reply,
                                  dl_time until)
 {
@@ -368,6 +381,8 @@ typedef struct plans {
     size_t n;
 } plans;
 
+/* Collects the plans of this entry that were not handled yet. More than DL_SERVED_MAX plans of one
+ * entry wait for the next look. */
 static diloco_status found_plan(void *context, const char *key, size_t len)
 {
     plans *p = context;
@@ -518,6 +533,8 @@ static uint64_t combined_bytes(const dl_slicing *s)
            s->shape.n_booleans + s->n * sizeof(dl_hash);
 }
 
+/* Slices that arrived stay valid for the next attempt. If the digest is not the entry's, all of
+ * them are read again, since any may be damaged. */
 static diloco_status collect(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     DL_TRY(dl_exec_make_combined_slot(x, &x->combine.slot));

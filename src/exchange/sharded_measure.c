@@ -19,7 +19,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { RULES, CHECKS, N_KINDS };
+enum { RULES, CHECKS, N_KINDS }; /* numbers for the combiner, and for check.* */
 
 static dl_outer_step_args facts_of(const dl_exec *x, size_t fragment, size_t n_members)
 {
@@ -35,6 +35,8 @@ static double *numbers_of(const dl_exec *x, int kind)
     return kind == RULES ? x->combine.measures : x->combine.compared.numbers;
 }
 
+/* Returns how many numbers a slice has. It depends on the number of members and on the slice alone,
+ * so every owner uses one layout. */
 static size_t n_numbers(dl_exec *x, int kind, const dl_outer_step_args *args, size_t slice)
 {
     return kind == RULES ? dl_outer_n_measures(args, x->apply.scratch, slice)
@@ -51,6 +53,7 @@ static size_t place_of(dl_exec *x, int kind, size_t fragment, size_t n_members, 
     return n;
 }
 
+/* Allocates the largest number that any entry may need, so measuring allocates nothing. */
 static double *make_numbers(dl_exec *x, int kind)
 {
     size_t most = 0;
@@ -99,6 +102,7 @@ bool dl_exec_measures_slices(const dl_exec *x)
     return dl_measures_are_wanted(x);
 }
 
+/* Witnesses measure, too, and upload only the digest (dl_service_put). */
 diloco_status dl_measures_put(dl_service *v)
 {
     dl_exec *x = v->x;
@@ -137,6 +141,8 @@ static diloco_status all_finite(const dl_slice_part *part, const char *key)
     return DILOCO_OK;
 }
 
+/* Reads the measures of one slice. A number that is not finite would decide the verdicts of every
+ * replica, so such an object counts as missing. */
 static diloco_status gather(void *context, dl_store *store, size_t i)
 {
     gathering *g = context;
@@ -162,6 +168,7 @@ static diloco_status gather(void *context, dl_store *store, size_t i)
                               got, store, v->until);
 }
 
+/* The places are computed before the fetchers start, since they share the scratch memory. */
 diloco_status dl_measures_gather(bool *there, dl_service *v)
 {
     gathering g = {.v = v};
@@ -175,7 +182,9 @@ diloco_status dl_measures_gather(bool *there, dl_service *v)
     return status == DILOCO_ENOENT || status == DILOCO_EPROTO ? DILOCO_OK : status;
 }
 
-/* Checks that need no vector were applied before the plan. */
+/* Checks that need no vector were applied before the plan. Verdicts are the same in every replica,
+ * because the sums are. They only drop the plan: the verdicts in the entry come from whole
+ * contributions (P19.18). */
 diloco_status dl_measures_judge(dl_service *v)
 {
     dl_compared *c = &v->x->combine.compared;

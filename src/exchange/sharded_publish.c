@@ -18,6 +18,8 @@ size_t dl_exec_make_table(dl_exec *x, uint32_t fragment, unsigned char *discrete
     return s.n * sizeof *x->upload.table;
 }
 
+/* A slice has no header; the table has its digest. A name with other bytes means another process of
+ * this replica. */
 static diloco_status put_slice(void *context, dl_store *store, size_t i)
 {
     dl_slices_put *p = context;
@@ -38,6 +40,7 @@ static diloco_status put_slice(void *context, dl_store *store, size_t i)
     return status;
 }
 
+/* One after the other on the uploading thread, since the fetchers belong to the exchange. */
 diloco_status dl_slices_send(dl_slices_put *p, dl_store *store)
 {
     for (size_t i = 0; i < p->slicing.n; i++)
