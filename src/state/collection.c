@@ -11,6 +11,8 @@
 
 enum { HEARTBEAT_MAX = 4096 };
 
+/* One collection. It is on the stack of the snapshot thread, and borrows everything but
+ * `before`. */
 typedef struct sweep {
     dl_collector *collector;
     dl_store *store;
@@ -29,6 +31,7 @@ typedef struct sweep {
 
 /* ---- the second-newest snapshot --------------------------------------------------------- */
 
+/* A later generation of one entry replaces the earlier one, since keys ascend. */
 static diloco_status found_snapshot(void *context, const char *key, size_t len)
 {
     sweep *s = context;
@@ -43,7 +46,9 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
 }
 
 /* Lowers `floor` from the newest snapshot to the next one that reads back whole, or to 0 if no
- * other does. */
+ * other does. Each turn lists again and takes the newest snapshot below the last one, until one is
+ * whole. So no list has to be kept. A snapshot that this process has verified before is not read
+ * again. A store that does not answer ends the collection. */
 static diloco_status find_second(sweep *s)
 {
     dl_collector *c = s->collector;
@@ -64,6 +69,8 @@ static diloco_status find_second(sweep *s)
 
 /* ---- heartbeats ------------------------------------------------------------------------- */
 
+/* Returns whether the replica is on the roster or on the list of a closed run. Only such names may
+ * displace others. */
 static bool is_member(const sweep *s, const char *replica)
 {
     return dl_roster_has(s->counted, replica, NULL) ||
@@ -83,6 +90,8 @@ static size_t place_of(const sweep *s, const char *replica)
     return SIZE_MAX;
 }
 
+/* An earlier generation protects nothing, since it is fenced. A later one starts as not seen yet,
+ * so it counts as alive for run.patience. */
 static diloco_status found_life(void *context, const char *key, size_t len)
 {
     const sweep *s = context;
@@ -108,7 +117,9 @@ static diloco_status found_life(void *context, const char *key, size_t len)
 }
 
 /* Reads the i-th heartbeat. *live is false if it has not changed for run.patience or does not
- * exist. */
+ * exist. Alive is judged by changes that this process saw itself; no clock of another machine is
+ * used (P11.1). `changed` starts at the first look, so a collector that has just begun deletes
+ * nothing of a live replica. */
 static diloco_status look(sweep *s, size_t i, bool *live, uint64_t *entry)
 {
     dl_collector *c = s->collector;
@@ -135,6 +146,8 @@ static diloco_status look(sweep *s, size_t i, bool *live, uint64_t *entry)
     return DILOCO_OK;
 }
 
+/* P25.7. A joining replica writes its heartbeat before it downloads, so the objects that it is
+ * about to read stay. */
 static diloco_status lower_floor_to_heartbeats(sweep *s)
 {
     DL_TRY(dl_store_list(s->store, "hb/", NULL, found_life, s, s->until));
@@ -157,6 +170,8 @@ static bool may_count_after(const sweep *s, const dl_roster *roster, const char 
     return dl_async_may_count(roster, s->floor, &s->run->config, replica, base);
 }
 
+/* Two rosters are asked: the one of the entry before the floor and the newest. A contribution stays
+ * if it may count after either. */
 static bool may_still_count(const sweep *s, const char *key)
 {
     uint64_t base;
@@ -166,7 +181,8 @@ static bool may_still_count(const sweep *s, const char *key)
             may_count_after(s, s->counted, life.replica, base));
 }
 
-/* Collects the objects of an old entry. The walk ends at the floor, since keys ascend. */
+/* Collects the objects of an old entry. The walk ends at the floor, since keys ascend. Returns
+ * DILOCO_ECLOSED to end the walk at the floor, or when a batch is full. */
 static diloco_status found_old(void *context, const char *key, size_t len)
 {
     sweep *s = context;
@@ -179,6 +195,8 @@ static diloco_status found_old(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
+/* A batch is deleted after its listing has ended. The walk then starts again, and finds the next
+ * ones. Keys are kept on the stack, so a collection allocates no list. */
 static diloco_status remove_below(sweep *s, const char *prefix)
 {
     dl_key keys[BATCH];
@@ -208,6 +226,8 @@ static diloco_status read_roster(sweep *s)
     return status;
 }
 
+/* Deletes what the floor allows. Several replicas may collect at once: the floor of each is safe by
+ * itself, and deleting twice is harmless. */
 static diloco_status collect(sweep *s)
 {
     DL_TRY(find_second(s));
@@ -223,6 +243,9 @@ static diloco_status collect(sweep *s)
     return remove_below(s, "c/");
 }
 
+/* A snapshot that is not confirmed and does not read back is an error, and then nothing is deleted.
+ * The new snapshot counts as verified only at the end, for the next collection: `floor` begins
+ * there. */
 diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
                                       const dl_state *state, const dl_runfile *run,
                                       const dl_life *life, const dl_signer *signer, dl_time until)

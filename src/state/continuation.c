@@ -24,12 +24,15 @@ bool dl_continues(const dl_st_tensor *found, const char *dtype, const size_t *sh
 
 /* ---- the source --------------------------------------------------------------------------- */
 
+/* Returns whether trainer.init_from names a run: a URL, or a folder. */
 static bool is_run(const char *from)
 {
     struct stat st;
     return strstr(from, "://") || (stat(from, &st) == 0 && S_ISDIR(st.st_mode));
 }
 
+/* diloco_theta_read replays the run's log to its end and returns an image in memory, which is freed
+ * here. */
 static diloco_status with_run(const char *url, dl_st_fn fn, void *context)
 {
     void *bytes;
@@ -57,6 +60,7 @@ diloco_status dl_init_from(const char *from, dl_st_fn fn, void *context)
 
 enum { NAMES_SHOWN = 8 };
 
+/* Names beyond the first NAMES_SHOWN, or beyond the text's size, are only counted. */
 void dl_tensor_list_add(dl_tensor_list *list, const char *name)
 {
     const size_t used = strlen(list->names), room = sizeof list->names - used;
@@ -80,6 +84,8 @@ static const dl_st_tensor *find_vector(const dl_st *st, const dl_outer *outer, i
     return dl_st_find(st, name);
 }
 
+/* Returns whether the file has the tensor and all of its vectors with the model's type and
+ * shape. */
 static bool goes_on(const dl_st *st, const dl_outer *outer, const dl_manifest_tensor *t)
 {
     const char *type = dl_dtype_name(dl_dtype_stored(t->dtype));
@@ -89,6 +95,7 @@ static bool goes_on(const dl_st *st, const dl_outer *outer, const dl_manifest_te
     return fits;
 }
 
+/* Copies all vectors of one tensor. A tensor that does not match is added to the list. */
 static void take(dl_state *state, const dl_st *st, const dl_manifest_tensor *t,
                  dl_tensor_list *lacking)
 {
@@ -111,6 +118,8 @@ static bool has_tensor(const dl_manifest *m, const char *name)
     return false;
 }
 
+/* Lists the file's tensors that this model does not have. Outer vectors are left out, because their
+ * tensor is listed. */
 static void tell_of_dropped(const dl_state *state, const dl_st *st)
 {
     dl_tensor_list dropped = {0};
@@ -122,6 +131,7 @@ static void tell_of_dropped(const dl_state *state, const dl_st *st)
     dl_tensor_list_warn(&dropped, "not in this model, and left out");
 }
 
+/* Only trained tensors have vectors. An optimizer without vectors (sgd) has nothing to fill. */
 static diloco_status take_all(void *context, const dl_st *st)
 {
     dl_state *state = context;
@@ -158,6 +168,7 @@ typedef struct pace {
     double local_steps, lr, mu; /* NaN: not recorded */
 } pace;
 
+/* Returns a number of the metadata, which has it as text, or NaN if it is missing or no number. */
 static double number_of(dl_json_value metadata, const char *name)
 {
     char text[DL_NUMBER_MAX + 1] = "";
@@ -181,7 +192,9 @@ static bool is_near(double x, double y)
     return fabs(x - y) <= 0.01 * y;
 }
 
-/* Advises on momentum and nesterov. Returns false if the options have the advised values. */
+/* Advises on momentum and nesterov. Returns false if the options have the advised values. gain is
+ * the total movement that a momentum turns one pseudo-gradient into: lr / (1 - mu). It is kept
+ * while mu changes with H. */
 static bool advise(dl_continue_text out, const pace *before, const dl_config *config)
 {
     const double ratio = (double)config->local_steps / before->local_steps;
@@ -199,6 +212,7 @@ static bool advise(dl_continue_text out, const pace *before, const dl_config *co
     return true;
 }
 
+/* The recorded numbers come from a file, so their ranges are checked before they are used. */
 bool dl_continue_pace(dl_continue_text out, const dl_config *config)
 {
     pace before = {(double)NAN, (double)NAN, (double)NAN};

@@ -23,6 +23,8 @@ enum {
 
 /* ---- contents of an image */
 
+/* One list serves writing and reading, so both have the same tensors in the same order. The arrays
+ * are in the arena, and the data in the state. */
 typedef struct parts {
     dl_st_tensor *tensors;
     void **data;
@@ -71,6 +73,7 @@ static void *place_of(const dl_state *state, const dl_manifest_tensor *t)
     return now->theta + t->offset;
 }
 
+/* Called twice: the first call, without memory, only measures names and arrays. */
 static void lay_out(parts *p, const dl_state *state)
 {
     static const diloco_dtype order[] = {DILOCO_I64, DILOCO_F32, DILOCO_BOOL};
@@ -86,6 +89,7 @@ static void lay_out(parts *p, const dl_state *state)
     }
 }
 
+/* After an error nothing is allocated. Release p->arena otherwise. */
 static diloco_status parts_init(parts *p, const dl_state *state)
 {
     parts measured = {.n = 0};
@@ -96,6 +100,7 @@ static diloco_status parts_init(parts *p, const dl_state *state)
     return DILOCO_OK;
 }
 
+/* The element's size comes from the stored type, which is f32 for a narrower tensor. */
 static size_t part_len(const parts *p, size_t i)
 {
     size_t len = dl_st_dtype_size(p->tensors[i].dtype);
@@ -106,6 +111,8 @@ static size_t part_len(const parts *p, size_t i)
 
 /* ---- writing */
 
+/* The three options decide the length of the outer vectors, for a run that continues from this
+ * state (continuation.h). */
 static diloco_status put_header(dl_buf *header, const parts *p, const dl_config *config)
 {
     char steps[24], lr[32], mu[32];
@@ -121,6 +128,7 @@ static diloco_status put_header(dl_buf *header, const parts *p, const dl_config 
     return dl_st_header(header, p->tensors, p->n, meta, sizeof meta / sizeof *meta);
 }
 
+/* The spans refer to the state's memory, so the state must not change before they are written. */
 diloco_status dl_state_image(dl_buf *header, dl_span *spans, size_t cap, size_t *n_spans,
                              const dl_state *state, const dl_config *config)
 {
@@ -140,6 +148,8 @@ diloco_status dl_state_image(dl_buf *header, dl_span *spans, size_t cap, size_t 
 
 /* ---- reading */
 
+/* The header's maximum follows from the run's own tensors. So a hostile length cannot make it
+ * allocate more. */
 void dl_image_reader_init(dl_image_reader *r, dl_state *state)
 {
     *r = (dl_image_reader){.state = state};
@@ -170,7 +180,9 @@ static const dl_st_tensor *find_part(const dl_st *st, const parts *p, size_t i)
     return dl_st_find(st, p->tensors[i].name);
 }
 
-/* Names are unique on both sides, so equal numbers and all parts found means the same set. */
+/* Names are unique on both sides, so equal numbers and all parts found means the same set. Returns
+ * DILOCO_EPROTO if a tensor is missing, unknown, or of another type or shape. targets has the order
+ * of the file, so the data can be copied as it arrives. */
 static diloco_status make_targets(dl_image_reader *r, const dl_st *st, const parts *p)
 {
     char format[16] = "", version[16] = "";
@@ -222,7 +234,8 @@ static diloco_status read_header_len(dl_image_reader *r)
     return DILOCO_OK;
 }
 
-/* Takes bytes of the header from this piece. */
+/* Takes bytes of the header from this piece. Sets *taken. The 8 bytes of the length come first and
+ * then decide how much more belongs to the header. */
 static diloco_status take_header(dl_image_reader *r, size_t *taken, const unsigned char *from,
                                  size_t len)
 {
@@ -234,6 +247,8 @@ static diloco_status take_header(dl_image_reader *r, size_t *taken, const unsign
     return read_header(r);
 }
 
+/* Copies to the current target and moves on at its end. The targets cover exactly the bytes that
+ * the header announced, so no copy leaves a tensor. */
 static size_t take_data(dl_image_reader *r, const unsigned char *from, size_t len)
 {
     dl_image_target *t = &r->targets[r->target];
@@ -252,6 +267,8 @@ static diloco_status on_begin(void *context, size_t len)
     return DILOCO_OK;
 }
 
+/* Takes a piece of any length. The store may send more than it announced, hence the first check.
+ * Every byte is hashed in the order of the file. */
 static diloco_status on_piece(void *context, const void *data, size_t len)
 {
     dl_image_reader *r = context;
@@ -277,6 +294,8 @@ dl_sink dl_image_sink(dl_image_reader *r)
     return (dl_sink){r, on_begin, on_piece};
 }
 
+/* Names the tensor of the first value that is not finite. A NaN in the state would spread to every
+ * replica that adopts it. */
 static diloco_status check_floats(const dl_state *state, int fragment, const float *x, size_t n,
                                   const char *what)
 {
@@ -288,6 +307,8 @@ static diloco_status check_floats(const dl_state *state, int fragment, const flo
     return dl_fail(DILOCO_EPROTO, "element %zu of %s%s is not finite", in_tensor, what, t->name);
 }
 
+/* The region of theta has its trained and averaged floats, and the outer vectors the trained ones
+ * alone. */
 static diloco_status check_fragment(const dl_state *state, int f)
 {
     const dl_fragment_shape *shape = &state->manifest->fragments[f];

@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+/* One object for each fragment, in their order: training since the base, and where its local part
+ * was the shared one. */
 static void write_fragments(dl_json *j, const dl_local_facts *f)
 {
     dl_json_array(j, "fragments");
@@ -24,6 +26,8 @@ static void write_fragments(dl_json *j, const dl_local_facts *f)
     dl_json_end(j);
 }
 
+/* `under_way` has one object for each contribution in flight, in the order of entries. Weights are
+ * bit patterns, so a resume has the same bits. */
 static void write_pace(dl_json *j, const dl_pace_saved *p)
 {
     dl_json_u64(j, "position", p->position);
@@ -57,6 +61,8 @@ static void write_formers(dl_json *j, const dl_formers *formers)
     dl_json_end(j);
 }
 
+/* A new fact is a member here and a read in dl_local_facts_read. Files of earlier versions lack it,
+ * so the reader must accept that or the version must change. */
 diloco_status dl_local_facts_write(dl_buf *out, const dl_local_facts *f)
 {
     dl_json j;
@@ -80,6 +86,8 @@ diloco_status dl_local_facts_write(dl_buf *out, const dl_local_facts *f)
     return dl_json_done(&j);
 }
 
+/* The arrays are the caller's, with the run's number of fragments, so that number is compared
+ * first. */
 static diloco_status read_fragments(dl_local_facts *f, dl_json_value array)
 {
     if (dl_json_count(array) != f->n_fragments)
@@ -102,6 +110,8 @@ static diloco_status read_fragments(dl_local_facts *f, dl_json_value array)
     return DILOCO_OK;
 }
 
+/* The caller's array has DL_PACE_MAX_TAKES rows. The difference is checked for its sign and for
+ * that maximum before any row is written. */
 static diloco_status read_takes(dl_pace_saved *p, dl_json_value array, size_t n_fragments)
 {
     const uint64_t n = p->n_taken - p->next_adopt;
@@ -121,6 +131,7 @@ static diloco_status read_takes(dl_pace_saved *p, dl_json_value array, size_t n_
     return DILOCO_OK;
 }
 
+/* Optional: it is written only for a single committer (P26.4). */
 static diloco_status read_formers(dl_formers *formers, dl_json_value array)
 {
     *formers = (dl_formers){.n = 0};
@@ -136,6 +147,8 @@ static diloco_status read_formers(dl_formers *formers, dl_json_value array)
     return DILOCO_OK;
 }
 
+/* The file's digest was checked, so a wrong member means another program rather than damage. Every
+ * number is still bounded before it is used. */
 diloco_status dl_local_facts_read(dl_local_facts *f, const char *text, size_t len)
 {
     dl_json_value o;

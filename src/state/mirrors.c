@@ -20,6 +20,8 @@ typedef struct mirror {
     unsigned char *raw;
 } mirror;
 
+/* The first failure is kept until the end, since a copy to a device returns no status to its
+ * caller. */
 struct dl_mirrors {
     mirror *all;
     size_t n;
@@ -39,6 +41,7 @@ static size_t raw_len(const mirror *m)
 
 /* ---- memory ----------------------------------------------------------------------------- */
 
+/* A device may provide host memory from which it copies faster, for example pinned memory. */
 static void *take(const diloco_device *device, size_t len)
 {
     return device && device->alloc ? device->alloc(device->user, len) : calloc(len, 1);
@@ -52,6 +55,8 @@ static void give_back(const diloco_device *device, void *memory)
         free(memory);
 }
 
+/* Allocates the copies of one tensor. A narrow device tensor needs two: `raw` for the device's
+ * copy, and `data` for the converted values. After an error `unmake` releases what exists. */
 static diloco_status make(mirror *m, const diloco_tensor *tensor, const diloco_device *device,
                           size_t count)
 {
@@ -92,6 +97,8 @@ static diloco_status make_all(dl_mirrors *m, const diloco_tensor *tensors,
     return DILOCO_OK;
 }
 
+/* The manifest is made only to check the tensors and to count their elements. The tensors' data
+ * changes at the end, so that nothing has changed after an error. */
 diloco_status dl_mirrors_create(dl_mirrors **out, diloco_tensor *tensors,
                                 const diloco_device *const *devices, size_t n)
 {
@@ -147,6 +154,8 @@ diloco_status dl_mirrors_check(const dl_mirrors *m)
     return m && m->failed ? dl_fail(m->failed, "%s", m->text) : DILOCO_OK;
 }
 
+/* All copies are queued, then waited for, then converted. One wait for a fragment is cheaper than
+ * one for each tensor. Values may be in the mirrors after an error, and must not be used. */
 diloco_status dl_mirrors_pull(dl_mirrors *m, int fragment)
 {
     if (!m) return DILOCO_OK;
@@ -170,6 +179,8 @@ diloco_status dl_mirrors_pull(dl_mirrors *m, int fragment)
     return dl_mirrors_check(m);
 }
 
+/* Conversion comes first here. Rounding uses the fixed floating-point environment (B1), since the
+ * trainer may have set another. */
 void dl_mirrors_push(dl_mirrors *m, int fragment)
 {
     if (!m) return;

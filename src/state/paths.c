@@ -15,6 +15,8 @@ diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config)
     return DILOCO_OK;
 }
 
+/* The host's name separates machines that share a network folder: each has a private state of its
+ * own. */
 diloco_status dl_run_state_dir_of(dl_config_path out, const char *store)
 {
     const char *place = store;
@@ -54,6 +56,7 @@ bool dl_run_spools(const dl_config *config, double bytes)
     return many || bytes > (double)config->spool_mb * 1048576;
 }
 
+/* The estimate takes the largest fragment in float32 from each replica that an entry may count. */
 const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const dl_runfile *run)
 {
     size_t most = 0; /* floats of a fragment */

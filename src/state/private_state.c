@@ -40,6 +40,8 @@ enum {
 
 typedef char part_name[NAME_MAX_BYTES];
 
+/* One replica's folder. `lock` is held from open to close. parts, spans and names describe the file
+ * that is written or read, and are kept for the next save. */
 struct dl_local {
     int lock;
     char replica[DL_REPLICA_MAX + 1];
@@ -56,6 +58,8 @@ struct dl_local {
 
 /* ---- the folder */
 
+/* The file has the owner's pid, for the error text of a second process. It is read without a lock,
+ * so only its digits are used. */
 static diloco_status take_lock(dl_local *local, const char *folder, const char *replica)
 {
     char path[PATH_MAX];
@@ -104,6 +108,8 @@ static diloco_status make_path(char out[PATH_MAX], const char *state_dir, const 
     return dl_fail_errno(ENAMETOOLONG, "open the state in", state_dir);
 }
 
+/* The lock comes before the cleaning: half-written files may belong to a process that is still
+ * writing. */
 static diloco_status open_folder(dl_local *local, const char *state_dir, const char *replica)
 {
     char folder[PATH_MAX];
@@ -114,6 +120,7 @@ static diloco_status open_folder(dl_local *local, const char *state_dir, const c
     return remove_leftovers(folder);
 }
 
+/* The assertion guards a path: a replica's name becomes the name of a folder. */
 diloco_status dl_local_open(dl_local **out, const char *state_dir, const char *replica)
 {
     DL_ASSERT(dl_replica_name_ok(replica));
@@ -132,6 +139,8 @@ diloco_status dl_local_open(dl_local **out, const char *state_dir, const char *r
     return status ? dl_fail_context(status, "local state") : DILOCO_OK;
 }
 
+/* The record is an empty file. A failure to write it is ignored, because a later claim finds the
+ * same result in the store. */
 void dl_local_note_claim(dl_local *local, bool lost)
 {
     char path[PATH_MAX];
@@ -167,6 +176,7 @@ static size_t element_count(const diloco_tensor *t)
     return n;
 }
 
+/* The file has the stored type, f32 for a narrower tensor, since the mirror holds the values. */
 static void describe_tensor(dl_st_tensor *part, part_name name, const diloco_tensor *t)
 {
     snprintf(name, sizeof(part_name), "%s", t->name);
@@ -175,6 +185,7 @@ static void describe_tensor(dl_st_tensor *part, part_name name, const diloco_ten
     memcpy(part->shape, t->shape, (size_t)t->n_dims * sizeof *t->shape);
 }
 
+/* The prefix keeps private names apart from the model's tensors. */
 static void describe_private(dl_st_tensor *part, part_name name, const dl_private *p)
 {
     DL_ASSERT(strlen(p->name) <= DILOCO_NAME_MAX && (!p->f32 || p->len % sizeof(float) == 0));
@@ -183,7 +194,8 @@ static void describe_private(dl_st_tensor *part, part_name name, const dl_privat
     part->shape[0] = p->f32 ? p->len / sizeof(float) : p->len;
 }
 
-/* Allocates space for n parts, unless it has exactly that. */
+/* Allocates space for n parts, unless it has exactly that. The number changes only between runs, so
+ * a save allocates nothing after the first. */
 static diloco_status reserve_parts(dl_local *local, size_t n)
 {
     if (local->spans && n == local->n_parts) return DILOCO_OK;
@@ -221,6 +233,8 @@ static diloco_status describe_all(dl_local *local, const diloco_tensor *tensors,
 
 /* ---- saving */
 
+/* Writes the file's header with zeros for the digest. The header is kept in `local`, so
+ * dl_local_write needs no facts. */
 static diloco_status make_header(dl_local *local, const dl_local_facts *facts)
 {
     DL_TRY(dl_local_facts_write(&local->facts, facts));
@@ -234,6 +248,9 @@ static diloco_status make_header(dl_local *local, const dl_local_facts *facts)
     return DILOCO_OK;
 }
 
+/* Hashes all parts, writes the digits into the header, and replaces the file atomically
+ * (base/file.c). A crash leaves the old file or the new one. Returns DILOCO_EFULL if the disk is
+ * full; then the old file is unchanged. */
 static diloco_status write_file(dl_local *local)
 {
     dl_digest_stream stream;
@@ -271,6 +288,7 @@ typedef struct copying {
     size_t n, len;
 } copying;
 
+/* One thread's part of the copy: the bytes [begin, end) of all parts as if they were adjacent. */
 static void copy_part(void *context, int part, int n_parts)
 {
     enum { GRAIN = 4096 };
@@ -296,6 +314,7 @@ static void touch_part(void *context, int part, int n_parts)
     if (begin < end) memset(c->to + begin, 0, end - begin);
 }
 
+/* Half of the free memory is the limit, since the trainer's own needs may still grow. */
 diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors, size_t n_tensors,
                                const dl_private *privates, size_t n_privates, dl_pool *pool)
 {
@@ -308,6 +327,8 @@ diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors, si
     return DILOCO_OK;
 }
 
+/* Afterwards the spans refer to the copy, so the trainer may change its tensors while another
+ * thread writes. */
 diloco_status dl_local_copy(dl_local *local, const dl_local_facts *facts,
                             const diloco_tensor *tensors, size_t n_tensors,
                             const dl_private *privates, size_t n_privates, dl_pool *pool)
@@ -327,6 +348,8 @@ diloco_status dl_local_copy(dl_local *local, const dl_local_facts *facts,
 
 /* ---- loading */
 
+/* Checks the file before any of it is parsed. The stored digits count as zeros, as they did when it
+ * was written. */
 static bool digest_fits(const dl_map *map)
 {
     dl_hash stored;
@@ -342,6 +365,8 @@ static bool digest_fits(const dl_map *map)
     return dl_hash_equal(stored, dl_digest_end(&stream));
 }
 
+/* The text is copied out first, because it is a JSON string inside the metadata and has to be
+ * unescaped. */
 static diloco_status read_facts_text(dl_local_facts *facts, dl_json_value metadata)
 {
     const size_t cap = FACTS_MAX;
@@ -372,7 +397,8 @@ static diloco_status read_metadata(dl_local_facts *facts, dl_json_value metadata
     return read_facts_text(facts, metadata);
 }
 
-/* Opens and checks the file; close both. */
+/* Opens and checks the file; close both. The checks have this order: digest, safetensors header,
+ * format, facts. Only a whole file is parsed. */
 static diloco_status open_file(dl_map *map, dl_st *st, dl_local_facts *facts, const char *path)
 {
     *st = (dl_st){0};
@@ -406,6 +432,7 @@ static diloco_status check_parts(const dl_local *local, const dl_st *st, size_t 
     return DILOCO_OK;
 }
 
+/* Runs only after every part was checked, so it cannot fail halfway. */
 static void copy_parts(const dl_local *local, const dl_st *st, size_t first)
 {
     for (size_t i = first; i < local->n_parts; i++) {
@@ -416,6 +443,8 @@ static void copy_parts(const dl_local *local, const dl_st *st, size_t first)
     }
 }
 
+/* A folder that was copied from another replica or run would pass the digest, and must not be
+ * resumed from. */
 static diloco_status check_owner(const dl_local *local, const dl_local_facts *facts,
                                  const char *run, dl_hash manifest)
 {
@@ -430,6 +459,7 @@ static diloco_status check_owner(const dl_local *local, const dl_local_facts *fa
     return DILOCO_OK;
 }
 
+/* *facts and the tensors change only at the end, so they are unchanged after any error. */
 diloco_status dl_local_load(dl_local *local, dl_local_facts *facts, const char *run,
                             dl_hash manifest, const diloco_tensor *tensors, size_t n_tensors,
                             const dl_private *privates, size_t n_privates, bool load_tensors)
@@ -455,6 +485,7 @@ diloco_status dl_local_load(dl_local *local, dl_local_facts *facts, const char *
 
 /* ---- of another run */
 
+/* Returns the private of that name with the same type and length, or NULL. */
 static const dl_st_tensor *find_private(const dl_st *st, const dl_private *p)
 {
     dl_st_tensor want;
@@ -466,6 +497,7 @@ static const dl_st_tensor *find_private(const dl_st *st, const dl_private *p)
     return fits ? found : NULL;
 }
 
+/* All are looked up before the first is copied: the privates belong together. */
 static bool take_privates(const dl_st *st, const dl_private *privates, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -475,6 +507,8 @@ static bool take_privates(const dl_st *st, const dl_private *privates, size_t n)
     return true;
 }
 
+/* Used by a run that continues from another one: moments may be taken over, tensors come from the
+ * shared model. */
 bool dl_local_inherit(const char *state_dir, const char *replica, const dl_private *privates,
                       size_t n)
 {

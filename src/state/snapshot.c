@@ -31,7 +31,8 @@ typedef struct found {
 } found;
 
 /* Checks that a committer signed this snapshot. Otherwise an untrusted peer wrote it, and it
- * returns EREFUSED. */
+ * returns EREFUSED. Both the key and the statement have to fit: the run, the entry and the writer's
+ * generation are signed. */
 static diloco_status must_be_signed(const dl_buf *text, const dl_runfile *run, const found *which)
 {
     dl_public key;
@@ -45,7 +46,8 @@ static diloco_status must_be_signed(const dl_buf *text, const dl_runfile *run, c
 }
 
 /* Opens the manifest as JSON in *text, and checks that it is this snapshot's, of this run and
- * model. */
+ * model. Every check precedes the read of the image, which may be gigabytes. Returns DILOCO_ENOENT
+ * if there is no manifest, and so no snapshot. */
 static diloco_status open_manifest(dl_json_value *root, dl_buf *text, dl_store *store,
                                    const found *which, const dl_runfile *run, dl_time until)
 {
@@ -74,7 +76,8 @@ static diloco_status open_manifest(dl_json_value *root, dl_buf *text, dl_store *
     return DILOCO_OK;
 }
 
-/* Checks that the image has the length and digest that the manifest names. */
+/* Checks that the image has the length and digest that the manifest names. The signed hash is
+ * compared too where the run has keys, since the fast hash does not resist an attacker. */
 static diloco_status check_image(dl_json_value root, const dl_image_facts *image,
                                  const dl_runfile *run)
 {
@@ -94,6 +97,8 @@ static diloco_status check_image(dl_json_value root, const dl_image_facts *image
                    "state.safetensors is damaged: it is not what the manifest names");
 }
 
+/* The number of later entries is L - 1, which follows from the schedule. The arrays have exactly
+ * that room. */
 static diloco_status read_later(dl_control *c, dl_json_value root)
 {
     dl_json_value later = dl_json_get(root, "later");
@@ -110,6 +115,8 @@ static diloco_status read_later(dl_control *c, dl_json_value root)
     return DILOCO_OK;
 }
 
+/* P26: a single committer is named with its generation, or by its name alone if any generation may
+ * commit. */
 static diloco_status read_committer(dl_life *out, dl_json_value root)
 {
     char text[DL_LIFE_TEXT];
@@ -123,6 +130,8 @@ static diloco_status read_committer(dl_life *out, dl_json_value root)
     return DILOCO_OK;
 }
 
+/* Reads what write_control writes (snapshot_write.c). The ledger and the bans exist only in runs
+ * that need them. */
 static diloco_status read_control(dl_control *c, dl_json_value root)
 {
     DL_TRY(dl_json_read_u64(&c->entry, root, "entry", UINT64_MAX));
@@ -152,6 +161,7 @@ static diloco_status read_fragments(dl_state *state, dl_json_value root)
     return DILOCO_OK;
 }
 
+/* Compares the digests that were computed from the loaded tensors with the manifest's. */
 static diloco_status check_digests(const dl_state *state, dl_json_value root)
 {
     for (dl_json_iter it = dl_json_each(dl_json_get(root, "fragments")); dl_json_next(&it);) {
@@ -165,7 +175,9 @@ static diloco_status check_digests(const dl_state *state, dl_json_value root)
 }
 
 /* A snapshot follows the log if prev is the digest of the entry before it, and that entry gave this
- * state. A snapshot after a void entry is skipped: it may have the void entry's state (P7). */
+ * state. A snapshot after a void entry is skipped: it may have the void entry's state (P7). The
+ * entry before it names the digests of the fragment that it changed, of the ledger and of the bans.
+ * Each is compared, because a snapshot may be of a state that the log never reached. */
 static diloco_status check_log(const dl_state *state, dl_store *store, dl_time until)
 {
     const dl_control *c = &state->control;
@@ -196,6 +208,8 @@ static diloco_status check_log(const dl_state *state, dl_store *store, dl_time u
 
 /* ---- reading a state */
 
+/* Data goes directly into the state's tensors. After an error they are unspecified, and the caller
+ * loads another state. */
 static diloco_status read_image(dl_state *state, dl_image_facts *out, dl_store *store,
                                 const dl_runfile *run, const char *key, dl_time until)
 {
@@ -214,6 +228,7 @@ static diloco_status read_image(dl_state *state, dl_image_facts *out, dl_store *
     return status;
 }
 
+/* Small things come first: control and counters, then the image, then the digests, then the log. */
 static diloco_status load(dl_state *state, dl_json_value root, dl_store *store, const found *which,
                           const dl_runfile *run, dl_pool *pool, dl_time until)
 {
@@ -264,6 +279,8 @@ static void begin_control(dl_control *c, const dl_runfile *run, dl_hash run_dige
     if (c->bans) dl_bans_begin(c->bans);
 }
 
+/* State 0. Its name is the digest of its bytes, and run.json names the digest of its values, so
+ * both are checked. */
 static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runfile *run,
                                  dl_hash run_digest, dl_pool *pool, dl_time until)
 {
@@ -294,6 +311,7 @@ typedef struct listing {
     uint64_t from, before;
 } listing;
 
+/* FOUND_MAX bounds the list, since anyone with write access can create names. */
 static diloco_status on_key(void *context, const char *key, size_t len)
 {
     (void)len;
@@ -328,7 +346,9 @@ static bool is_damage(diloco_status status)
            status == DILOCO_EREFUSED || status == DILOCO_EIO;
 }
 
-/* Tries all listed snapshots in turn. Returns DILOCO_ENOENT if no snapshot is whole. */
+/* Tries all listed snapshots in turn. Returns DILOCO_ENOENT if no snapshot is whole. A failure of
+ * the store ends the search at once: skipping a snapshot for it could choose an older one
+ * needlessly. */
 static diloco_status read_any(dl_state *state, const listing *list, bool newest, dl_store *store,
                               const dl_runfile *run, dl_pool *pool, dl_time until)
 {
@@ -345,6 +365,7 @@ static diloco_status read_any(dl_state *state, const listing *list, bool newest,
     return dl_fail(DILOCO_ENOENT, "no snapshot is whole");
 }
 
+/* theta0 is used only if the caller asks for any entry from 0 on. */
 static diloco_status read_one(dl_state *state, bool newest, listing list, dl_store *store,
                               const dl_runfile *run, dl_hash run_digest, dl_pool *pool,
                               dl_time until)
@@ -377,6 +398,8 @@ diloco_status dl_snapshot_read_oldest(dl_state *state, dl_store *store, const dl
 
 /* ---- the log before one */
 
+/* The counts are bounded by the number of entries, so a manifest cannot claim more commits than
+ * entries. */
 static diloco_status read_log(dl_snapshot_log *out, dl_json_value root, dl_store *store,
                               dl_buf *text, dl_time until)
 {
@@ -414,6 +437,8 @@ static diloco_status read_log_of(dl_snapshot_log *out, dl_store *store, const fo
     return status;
 }
 
+/* Tries the newest snapshot first. A damaged one is skipped, and out->entry stays 0 if none
+ * fits. */
 diloco_status dl_snapshot_read_log(dl_snapshot_log *out, dl_store *store, const dl_runfile *run,
                                    dl_time until)
 {
@@ -446,6 +471,7 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
     return DILOCO_OK;
 }
 
+/* Hashes the image as it arrives, so verifying needs no memory of the model's size. */
 static diloco_status verify_image(dl_json_value root, dl_store *store, const dl_runfile *run,
                                   const char *key, dl_time until)
 {
@@ -459,7 +485,8 @@ static diloco_status verify_image(dl_json_value root, dl_store *store, const dl_
 }
 
 /* The replica that created the entry before a snapshot writes the snapshot (P25). If the log names
- * another committer, or there is no entry before it, no replica of the run has written it. */
+ * another committer, or there is no entry before it, no replica of the run has written it. If the
+ * entry cannot be read, the snapshot counts as damaged and not as forged. */
 static bool is_forged(dl_store *store, const found *which, const dl_runfile *run, dl_time until)
 {
     if (which->entry == 0) return true;
@@ -475,6 +502,8 @@ static bool is_forged(dl_store *store, const found *which, const dl_runfile *run
     return forged;
 }
 
+/* The difference matters to an audit: a damaged snapshot is the store's fault, a forged one an
+ * attacker's. */
 diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life *life,
                                  const dl_runfile *run, dl_time until)
 {

@@ -17,6 +17,8 @@ static void write_committer(dl_json *j, const dl_life *committer)
         dl_json_life(j, "committer", committer);
 }
 
+/* Everything of the control state (P1) that the next entry needs. snapshot.c reads it; a new member
+ * is added to both. */
 static void write_control(dl_json *j, const dl_control *c)
 {
     dl_json_u64(j, "entry", c->entry);
@@ -41,6 +43,7 @@ static void write_control(dl_json *j, const dl_control *c)
     if (c->bans) dl_bans_write(j, c->bans);
 }
 
+/* In a run with keys the committer signs the text, under its generation's name. */
 static diloco_status write_manifest(dl_buf *out, const dl_state *state, const dl_runfile *run,
                                     const dl_life *life, const dl_signer *signer,
                                     const dl_image_facts *image)
@@ -73,6 +76,7 @@ static diloco_status write_manifest(dl_buf *out, const dl_state *state, const dl
     return dl_snapshot_is_signed(run) ? dl_sealed_sign(out, start, signer, &what) : DILOCO_OK;
 }
 
+/* Computes length and hashes of the image in one pass over the state's memory. */
 static diloco_status facts_of(dl_image_facts *out, const dl_span *spans, size_t n, bool strong)
 {
     dl_digest_stream stream;
@@ -90,13 +94,17 @@ static diloco_status facts_of(dl_image_facts *out, const dl_span *spans, size_t 
     return DILOCO_OK;
 }
 
-/* Returns whether the sent image is still the one that the manifest will name. */
+/* Returns whether the sent image is still the one that the manifest will name. The state's memory
+ * could have been damaged during the upload. Then the confirmation would be for other bytes than
+ * the manifest names. */
 static bool is_image(const dl_image_facts *image, const dl_span *spans, size_t n)
 {
     dl_image_facts again;
     return !facts_of(&again, spans, n, false) && dl_hash_equal(again.digest, image->digest);
 }
 
+/* The manifest is created only after the image, so a crash in between leaves no snapshot
+ * (snapshot.c). Its name appears once the image is whole. */
 static diloco_status put(bool *confirmed, dl_store *store, const dl_state *state,
                          const dl_runfile *run, const dl_life *life, const dl_signer *signer,
                          const dl_span *spans, size_t n_spans, dl_time until)

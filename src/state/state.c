@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+/* Lays out one copy of every fragment: theta, outer vectors, integers and booleans
+ * (fragment_state.h). */
 static void lay_out_copy(dl_state *state, dl_fragment_state **copy)
 {
     const dl_manifest *m = state->manifest;
@@ -22,6 +24,8 @@ static void lay_out_roster(dl_arena *arena, dl_roster *roster, size_t max_member
     roster->cap = max_members;
 }
 
+/* Rosters and terms come first, then `now`, then `next`. A reader has no `next`, and needs half of
+ * the memory. */
 static void lay_out(dl_state *state, size_t max_members, int n_copies, size_t ahead)
 {
     dl_control *c = &state->control;
@@ -49,6 +53,7 @@ size_t dl_state_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_
     return measure(manifest, outer, 0, n_copies, 1);
 }
 
+/* max_members bounds the rosters, which entries from other replicas fill. */
 diloco_status dl_state_init_on_disk(dl_state *out, const dl_manifest *manifest,
                                     const dl_outer *outer, size_t max_members, int n_copies,
                                     size_t ahead, const char *folder)
@@ -70,6 +75,7 @@ diloco_status dl_state_init(dl_state *out, const dl_manifest *manifest, const dl
     return dl_state_init_on_disk(out, manifest, outer, max_members, n_copies, ahead, NULL);
 }
 
+/* Only the float arrays are large enough to be worth it. */
 static void put_out(const dl_fragment_state *copy, dl_fragment_shape shape, const dl_outer *outer)
 {
     dl_arena_put_out(copy->theta, (shape.n_trained + shape.n_averaged) * sizeof(float));
@@ -105,6 +111,8 @@ diloco_status dl_state_deal(dl_state *state, const dl_config *config, const dl_s
     return dl_ledger_create(&state->control.ledger, config, schedule, max_members);
 }
 
+/* Pointers are exchanged, not arrays. The old state stays in `next` until the next entry is
+ * computed there. */
 void dl_state_swap(dl_state *state, int fragment)
 {
     dl_fragment_state *now = &state->now[fragment], *next = &state->next[fragment], kept = *now;
@@ -113,6 +121,7 @@ void dl_state_swap(dl_state *state, int fragment)
     *next = kept;
 }
 
+/* Before a fragment's first commit the vector is zero, so theta is evaluated. */
 const float *dl_state_evaluated(const dl_state *state, int fragment)
 {
     const dl_fragment_state *now = &state->now[fragment];

@@ -11,6 +11,8 @@
 #include "outer/outer_step.h"
 #include "protocol/control.h"
 
+/* One thread changes it at a time. `control` has the rosters, terms and counters; its arrays are in
+ * the arena, too. */
 typedef struct dl_state {
     const dl_manifest *manifest; /* borrowed */
     const dl_outer *outer;
