@@ -19,6 +19,8 @@ static bool is_printable(const char *text)
     return true;
 }
 
+/* Names and kinds reach run.json and error texts of other machines, hence printable ASCII with a
+ * maximum. */
 static diloco_status check_name(const dl_base *base, const char *name, const char *kind)
 {
     const size_t len = strlen(name);
@@ -33,6 +35,7 @@ static diloco_status check_name(const dl_base *base, const char *name, const cha
     return DILOCO_OK;
 }
 
+/* The search is linear: a base has thousands of tensors at most, and is made once. */
 diloco_status dl_base_add(dl_base *base, const char *name, const char *kind, dl_hash digest)
 {
     DL_TRY(check_name(base, name, kind));
@@ -77,6 +80,7 @@ static diloco_status read_tensor(dl_base *out, dl_json_value object)
     return dl_base_add(out, name, kind, digest);
 }
 
+/* DL_BASE_MAX bounds the memory that a hostile run.json can make it take. */
 diloco_status dl_base_read(dl_base *out, dl_json_value array)
 {
     diloco_status status = DILOCO_OK;
@@ -91,6 +95,8 @@ diloco_status dl_base_read(dl_base *out, dl_json_value array)
     return status ? dl_fail_context(status, "base") : DILOCO_OK;
 }
 
+/* The first difference is reported by name; a difference in number only if all common tensors are
+ * equal. */
 diloco_status dl_base_matches(const dl_base *run, const dl_base *here)
 {
     for (size_t i = 0; i < dl_size_min(run->n, here->n); i++) {

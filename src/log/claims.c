@@ -11,7 +11,7 @@ const char *dl_claims_refuse(const dl_contribution *c, uint64_t due)
     return NULL;
 }
 
-typedef double (*claim_fn)(const void *of, size_t i);
+typedef double (*claim_fn)(const void *of, size_t i); /* the i-th of the claims; never negative */
 
 /* Doubles that are not negative are in the order of their bits. */
 static double of_bits(uint64_t bits)
@@ -22,7 +22,9 @@ static double of_bits(uint64_t bits)
 }
 
 /* The lower median: the least claim that at least half of them do not exceed, INFINITY of none. It
- * halves the range of possible claims 64 times, so it takes no memory, and n steps a time. */
+ * halves the range of possible claims 64 times, so it takes no memory, and n steps a time. Every
+ * replica gets the same bits, since it only compares. Halving the range of bit patterns needs at
+ * most 64 passes. */
 static double median(const void *of, claim_fn claim, size_t n)
 {
     const double most = INFINITY;
@@ -56,6 +58,8 @@ static uint64_t at_most(uint64_t claim, double most)
     return (double)claim > most ? (uint64_t)most : claim;
 }
 
+/* The factor and the reason for the lower median are in P9.17: a minority of members cannot raise
+ * the bound. */
 void dl_claims_cut(dl_member_facts *facts, size_t n)
 {
     const double samples = DL_CLAIMS_CUT * median(facts, samples_of, n);
@@ -66,6 +70,7 @@ void dl_claims_cut(dl_member_facts *facts, size_t n)
     }
 }
 
+/* A loss that is NaN was not reported. It counts as infinite, so it does not lower the median. */
 static double size_of_loss(const void *of, size_t i)
 {
     const double loss = fabs(((const dl_entry *)of)->members[i].stats.loss);
@@ -79,6 +84,8 @@ static bool is_far(const dl_entry *e, size_t i, double median_loss)
            !isnan(e->members[i].stats.loss);
 }
 
+/* The sum has the order of the members, which every replica knows, so the mean has the same bits.
+ * NaN if no member reported a usable loss. */
 double dl_claims_mean_loss(const dl_entry *e)
 {
     const double middle = median(e, size_of_loss, e->n_members);

@@ -30,6 +30,7 @@ enum { SIGNED_HEADER = DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF };
 
 /* ---- reading a header alone */
 
+/* Bytes of an object's beginning, as they arrive. `want` is the number to read. */
 typedef struct head {
     unsigned char bytes[SIGNED_HEADER];
     size_t len, want;
@@ -45,6 +46,8 @@ static diloco_status take_head(void *context, const void *data, size_t len)
     return h->len == h->want ? DILOCO_ECLOSED : DILOCO_OK;
 }
 
+/* The read is ended once the header has arrived, so a large object costs 512 bytes. Expected values
+ * are not checked; the caller does that. */
 diloco_status dl_contribution_look(dl_contribution *out, dl_store *store, const char *key,
                                    dl_time until)
 {
@@ -57,6 +60,8 @@ diloco_status dl_contribution_look(dl_contribution *out, dl_store *store, const 
 
 /* ---- signed */
 
+/* The kind is part of what is signed, so a signed contribution cannot be presented as a combined
+ * update. */
 static dl_statement statement_of(const dl_contribution *c)
 {
     const bool combined = strcmp(c->codec, DL_CODEC_COMBINED) == 0;
@@ -67,6 +72,8 @@ static dl_statement statement_of(const dl_contribution *c)
                           .life = &c->life};
 }
 
+/* The signature covers the header, and the header has the cryptographic hash of the body. So a
+ * reader can check the signature before the body arrives. */
 diloco_status dl_contribution_sign(unsigned char out[SIGNED_HEADER], dl_contribution *c,
                                    const dl_signer *signer, const dl_span *body, size_t n)
 {
@@ -96,6 +103,7 @@ static size_t discrete_bytes(dl_fragment_shape shape)
     return shape.n_integers * sizeof(int64_t) + shape.n_booleans;
 }
 
+/* `packed` adds the gap that unpacking in place needs (pack.h). */
 size_t dl_contribution_body_max(const dl_codec_form *form, dl_fragment_shape shape, bool packed)
 {
     return form->bound + (packed ? dl_pack_gap(form->bound) : 0) + discrete_bytes(shape);
@@ -127,6 +135,8 @@ static size_t body_max(const dl_contribution_expect *e)
 /* Fail with DILOCO_EPROTO and a reason for the record. */
 #define REJECT(r, word, ...) ((r)->reason = (word), dl_fail(DILOCO_EPROTO, __VA_ARGS__))
 
+/* The object's length is known before any byte of it. It is checked here, so nothing is allocated
+ * or written for an object that is too long. */
 static diloco_status on_begin(void *context, size_t len)
 {
     reader *r = context;
@@ -140,6 +150,8 @@ static diloco_status on_begin(void *context, size_t len)
     return DILOCO_OK;
 }
 
+/* Refuses what belongs to another run, model, name or base. The words "foreign" and "base" separate
+ * them in the record. A late replica's contribution fails at the base. */
 static diloco_status check_origin(reader *r, const dl_contribution_expect *e)
 {
     const dl_contribution *f = &r->facts;
@@ -172,7 +184,9 @@ static diloco_status check_empty(reader *r)
     return has_something ? REJECT(r, "shape", "it is of no samples, and has a body") : DILOCO_OK;
 }
 
-/* Each size is compared with the expected one before it is added to another. */
+/* Each size is compared with the expected one before it is added to another. All numbers of the
+ * header are untrusted. Afterwards the sum of the parts equals the object's length, and each part
+ * fits the slot. */
 static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
 {
     const dl_contribution *f = &r->facts;
@@ -237,6 +251,8 @@ static diloco_status check_signature(const unsigned char *header, const dl_contr
                : dl_fail(DILOCO_EPROTO, "its signature is not of this");
 }
 
+/* Unreadable objects give *out = false: they are not this replica's doing. Only a store that does
+ * not answer is an error. */
 diloco_status dl_contribution_is_by(bool *out, dl_store *store, const char *run, uint64_t entry,
                                     const dl_life *life, const dl_public *key, dl_time until)
 {
@@ -273,6 +289,8 @@ static diloco_status check_proof(reader *r, const dl_contribution_expect *e)
     return DILOCO_OK;
 }
 
+/* The order: identity, signature, sizes, then claims. A compressed body is placed at the slot's
+ * end, and any other at its beginning. */
 static diloco_status check_header(reader *r)
 {
     if (dl_contribution_read_header(&r->facts, r->header, DL_CONTRIBUTION_HEADER)) {
@@ -289,6 +307,8 @@ static diloco_status check_header(reader *r)
     return DILOCO_OK;
 }
 
+/* Takes pieces of any size: first the header, then the body. The body is copied only after every
+ * check of the header has passed. */
 static diloco_status on_piece(void *context, const void *data, size_t len)
 {
     reader *r = context;
@@ -330,6 +350,8 @@ diloco_status dl_contribution_bad_element(const char **reason, const dl_contribu
                    tensor->name, (double)value, (double)e->bound);
 }
 
+/* Decodes nothing: the codec checks the payload's form and its elements in one pass, and measures
+ * its norm. */
 static diloco_status check_payload(reader *r, dl_contribution_data *data)
 {
     const dl_contribution_expect *e = r->expect;
@@ -368,7 +390,9 @@ static diloco_status unpack(reader *r, const unsigned char *body)
     return status;
 }
 
-/* Checks the body, which is complete in the slot. */
+/* Checks the body, which is complete in the slot. The digest comes first: a damaged body is
+ * reported as damage and not as a wrong codec. Integers and booleans follow the payload as it
+ * arrived, so their address is taken before the payload is unpacked. */
 static diloco_status check_body(reader *r, dl_contribution_data *data)
 {
     const dl_contribution_expect *e = r->expect;
@@ -405,6 +429,8 @@ typedef struct source {
     size_t n_spans;
 } source;
 
+/* Reads and checks an object from any source. *reason is set also after an error; *facts and *data
+ * only on success. */
 static diloco_status take_all(dl_contribution *facts, dl_contribution_data *data,
                               const char **reason, dl_slot *slot, const source *from,
                               const dl_contribution_expect *expect)
@@ -436,6 +462,8 @@ static diloco_status give_stored(const source *s, dl_sink sink)
     return dl_store_read(s->store, s->key, sink, s->until);
 }
 
+/* The object is given in the pieces that it has in memory. It takes the same path as one from a
+ * store, so it passes the same checks. */
 static diloco_status give_spans(const source *s, dl_sink sink)
 {
     DL_TRY(sink.begin(sink.context, dl_spans_len(s->spans, s->n_spans)));

@@ -20,6 +20,8 @@ typedef struct cursor {
     bool write; /* else read */
 } cursor;
 
+/* Each walk_ function writes its field or reads it, and moves the cursor on. One list of calls is
+ * the format. */
 static void walk_bytes(cursor *c, void *field, size_t n)
 {
     if (c->write)
@@ -29,6 +31,7 @@ static void walk_bytes(cursor *c, void *field, size_t n)
     c->at += n;
 }
 
+/* Numbers are little-endian on every machine. */
 static void walk_number(cursor *c, uint64_t *value, int n)
 {
     if (!c->write) *value = 0;
@@ -61,7 +64,8 @@ static void walk_f64(cursor *c, double *field)
     memcpy(field, &bits, sizeof bits);
 }
 
-/* docs/formats.md has the offsets of the fields. */
+/* docs/formats.md has the offsets of the fields. A new field goes to the end of this list, into
+ * what was reserved: old readers refuse bytes there that are not zero. */
 static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32_t *header_len)
 {
     char start[sizeof magic];
@@ -103,6 +107,7 @@ static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32
     walk_u64(c, &f->slices);
 }
 
+/* The rest of the header, up to the seal, is zero. */
 void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
                                   const dl_contribution *c)
 {
@@ -142,6 +147,8 @@ static bool is_codec_name(const char *name)
     return true;
 }
 
+/* Checks what a field can hold at all; contribution.c compares with the run. A field's last fault
+ * is reported, and any fault refuses the header. */
 static diloco_status check_fields(const dl_contribution *f)
 {
     const char *bad = NULL;
@@ -165,6 +172,8 @@ static diloco_status check_fields(const dl_contribution *f)
                : DILOCO_OK;
 }
 
+/* The bytes are untrusted: magic and seal are checked before any field is read. *out is unchanged
+ * after an error. */
 diloco_status dl_contribution_read_header(dl_contribution *out, const unsigned char *bytes,
                                           size_t len)
 {

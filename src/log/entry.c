@@ -23,6 +23,8 @@ static const char format[] = "diloco-entry";
 
 /* ---- memory */
 
+/* The four arrays are in one allocation, in descending order of alignment. The multiplication is
+ * checked, since max_members may come from an option. */
 diloco_status dl_entry_init(dl_entry *out, size_t max_members)
 {
     *out = (dl_entry){0};
@@ -46,6 +48,7 @@ void dl_entry_deinit(dl_entry *entry)
 
 /* ---- roster */
 
+/* A binary search. *index is set also if the name is missing. */
 bool dl_roster_has(const dl_roster *roster, const char *name, size_t *index)
 {
     size_t low = 0, high = roster->n;
@@ -63,6 +66,7 @@ bool dl_roster_has(const dl_roster *roster, const char *name, size_t *index)
     return low < roster->n && strcmp(roster->names[low], name) == 0;
 }
 
+/* The order is kept at all times, because the roster is part of the agreed state (P1). */
 bool dl_roster_add(dl_roster *roster, const char *name, uint32_t misses)
 {
     size_t at;
@@ -113,6 +117,8 @@ static diloco_status check_roster(const dl_roster *roster, diloco_status status)
     return DILOCO_OK;
 }
 
+/* The two arrays are read in parallel, and must have the same length. Names are checked at the end,
+ * in one place with the writer's check. */
 diloco_status dl_roster_read(dl_roster *out, dl_json_value object)
 {
     dl_json_value names = dl_json_get(object, "roster"), misses = dl_json_get(object, "misses");
@@ -134,6 +140,8 @@ diloco_status dl_roster_read(dl_roster *out, dl_json_value object)
 
 /* ---- conditions */
 
+/* A weight that is NaN fails the comparison, too. Readers use the weights as they are written
+ * (P2.1), and their sum is not checked. */
 static diloco_status check_members(const dl_entry *e, diloco_status status)
 {
     for (size_t i = 0; i < e->n_members; i++) {
@@ -150,6 +158,7 @@ static diloco_status check_members(const dl_entry *e, diloco_status status)
     return DILOCO_OK;
 }
 
+/* Returns whether it is a word of letters and hyphens, which may be shown on a terminal. */
 static bool is_word(const char *text)
 {
     for (const char *c = text; *c; c++)
@@ -157,6 +166,7 @@ static bool is_word(const char *text)
     return *text != 0;
 }
 
+/* Both lists ascend, so one walk finds a replica that is in both. */
 static diloco_status check_rejected(const dl_entry *e, diloco_status status)
 {
     if (!e->commit && e->n_rejected) return dl_fail(status, "an abort that rejects");
@@ -186,7 +196,8 @@ static diloco_status check_reason(const dl_entry *e, diloco_status status)
     return DILOCO_OK;
 }
 
-/* The divisor of an integer mean, and its bound (outer_step.c). */
+/* The divisor of an integer mean, and its bound (outer_step.c). A sum of 2^63 or more cannot be a
+ * divisor (P2.1). Every check here is made before the sum is used. */
 static diloco_status check_raw(const dl_entry *e, diloco_status status)
 {
     uint64_t sum = 0;
@@ -196,6 +207,8 @@ static diloco_status check_raw(const dl_entry *e, diloco_status status)
     return sum ? DILOCO_OK : dl_fail(status, "the raw weights sum to 0");
 }
 
+/* `status` is what a violation returns: DILOCO_EINVAL to the writer, which has a bug, and
+ * DILOCO_EPROTO to a reader. A new condition belongs here, and in the list at the top. */
 static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_status status)
 {
     DL_TRY(check_members(e, status));
@@ -222,6 +235,8 @@ static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_stat
 
 /* ---- writing */
 
+/* The contribution's entry is written only where it is another one (P20), so entries of rounds stay
+ * short. */
 static void write_member(dl_json *j, const dl_member *m, uint64_t entry)
 {
     dl_json_object(j, NULL);
@@ -273,6 +288,9 @@ static void write_combined(dl_json *j, const dl_combined_at *c)
     dl_json_end(j);
 }
 
+/* `check` runs first, so a replica never publishes an entry that others would call void. Optional
+ * members are left out at their usual value. A new member is optional, or the format's version
+ * changes. */
 diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer *outer)
 {
     DL_ASSERT(dl_run_id_ok(entry->run));
@@ -357,6 +375,7 @@ static diloco_status read_deal(dl_entry_deal *out, dl_json_value root)
     return dl_json_read_hash(&out->ledger, object, "ledger");
 }
 
+/* The number is compared with the room before each row, since the list is untrusted. */
 static diloco_status read_members(dl_entry *out, dl_json_value array)
 {
     if (array.type != DL_JSON_ARRAY) return dl_fail(DILOCO_EPROTO, "\"members\" is not an array");
@@ -389,6 +408,7 @@ static diloco_status read_rejected(dl_entry *out, dl_json_value root)
     return DILOCO_OK;
 }
 
+/* slices is bounded, because readers have arrays of that size. */
 static diloco_status read_combined(dl_combined_at *out, dl_json_value root)
 {
     dl_json_value object = dl_json_get(root, "combined");
@@ -412,6 +432,7 @@ static diloco_status read_kind(bool *commit, dl_json_value root)
     return dl_fail(DILOCO_EPROTO, "\"kind\" is %s, neither commit nor abort", kind);
 }
 
+/* voids is stored as e and kept as e + 1, so 0 can mean that it is absent. */
 static diloco_status read_head(dl_entry *out, dl_json_value root)
 {
     uint32_t max_fragment = DL_MAX_FRAGMENTS - 1;
@@ -439,6 +460,8 @@ static diloco_status read_head(dl_entry *out, dl_json_value root)
                        : dl_json_read_str(out->reason, sizeof out->reason, root, "reason");
 }
 
+/* Scalars are read by the names of the outer optimizer's row. A reader without that row skips
+ * them. */
 static diloco_status read_numbers(dl_entry *out, dl_json_value root, const dl_outer *outer)
 {
     dl_json_value scalars = dl_json_get(root, "scalars");
@@ -460,6 +483,8 @@ static diloco_status read_numbers(dl_entry *out, dl_json_value root, const dl_ou
     return dl_json_read_bool(&out->last, root, "last");
 }
 
+/* The seal is checked before anything else (fields.h). `check` comes last, when every array is
+ * complete. */
 static diloco_status read_all(dl_entry *out, const void *text, size_t len, const dl_outer *outer)
 {
     dl_json_value root;
@@ -473,6 +498,8 @@ static diloco_status read_all(dl_entry *out, const void *text, size_t len, const
     return check(out, outer, DILOCO_EPROTO);
 }
 
+/* An empty text means an object that could not be read (dl_entry_get), and is void as garbage is
+ * (P7.9). */
 diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len, const dl_outer *outer)
 {
     if (!len)
@@ -498,6 +525,8 @@ static diloco_status read_statement(dl_entry *out, const void *text, size_t len)
 /* Readings that have to fail alike before the object, not the connection, is at fault. */
 enum { GET_TRIES = 3 };
 
+/* Three readings that fail alike make the object unreadable. All readers then use the empty text,
+ * so they agree on its digest. */
 diloco_status dl_entry_get(dl_buf *text, dl_store *store, uint64_t entry, dl_time until)
 {
     dl_key key;
@@ -508,6 +537,8 @@ diloco_status dl_entry_get(dl_buf *text, dl_store *store, uint64_t entry, dl_tim
     return status == DILOCO_EPROTO ? DILOCO_OK : status;
 }
 
+/* An entry of another version stops the reader only if a committer signed it (P7.11). Otherwise
+ * anyone could stop a run with a forged version number. */
 diloco_status dl_entry_read_of(dl_entry *out, const void *text, size_t len, const dl_outer *outer,
                                const dl_identity *identity)
 {

@@ -18,6 +18,7 @@ void dl_sealed_begin(dl_json *j, size_t *start, dl_buf *out, const char *format)
     dl_json_i64(j, "version", DL_FORMAT_VERSION);
 }
 
+/* The hash is of the text so far, which lacks the closing brace. */
 diloco_status dl_sealed_end(dl_json *j, size_t start)
 {
     dl_buf *out = j->buf;
@@ -29,6 +30,7 @@ diloco_status dl_sealed_end(dl_json *j, size_t start)
     return status;
 }
 
+/* Looks at the last 45 bytes only. A truncated or changed text fails here, before it is parsed. */
 static bool seal_fits(const char *text, size_t len)
 {
     if (len < DL_SEAL) return false;
@@ -40,6 +42,8 @@ static bool seal_fits(const char *text, size_t len)
            dl_hash_equal(hash, dl_hash_bytes(text, len - DL_SEAL));
 }
 
+/* The version is read last, so an intact object of a later program is reported as such and not as
+ * damage. */
 diloco_status dl_sealed_open(dl_json_value *out, const void *text, size_t len, const char *format)
 {
     char found[32];
@@ -91,6 +95,7 @@ diloco_status dl_json_read_life(dl_life *out, dl_json_value object, const char *
     return dl_fail(DILOCO_EPROTO, "\"%s\" is not a replica with its generation", key);
 }
 
+/* The id becomes part of names and paths, so nothing but hex digits is accepted. */
 bool dl_run_id_ok(const char *id)
 {
     return strnlen(id, DL_HASH_HEX + 1) == DL_HASH_HEX &&

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_MAX = 1 << 20, LIST_MAX = 4096 };
+enum { FILE_MAX = 1 << 20, LIST_MAX = 4096 }; /* bytes of a file; keys in a list */
 
 void dl_identity_deinit(dl_identity *identity)
 {
@@ -24,6 +24,8 @@ const dl_public *dl_identity_member(const dl_identity *identity, const char *rep
     return NULL;
 }
 
+/* In a closed run the key has to be the named member's, so a committer cannot act under another
+ * member's name. Without a list of committers every member of a closed run may commit. */
 bool dl_identity_may_commit(const dl_identity *identity, const dl_public *key, const char *replica)
 {
     const dl_public *named = dl_identity_member(identity, replica);
@@ -36,6 +38,8 @@ bool dl_identity_may_commit(const dl_identity *identity, const dl_public *key, c
 
 /* ---- adding */
 
+/* The list grows by one: lists are short, and made once. LIST_MAX bounds the memory that a hostile
+ * run.json can take. */
 static diloco_status add_committer(dl_identity *to, const dl_public *key)
 {
     if (to->n_committers == LIST_MAX)
@@ -47,6 +51,7 @@ static diloco_status add_committer(dl_identity *to, const dl_public *key)
     return DILOCO_OK;
 }
 
+/* A name has one key. A key may have several names, for replicas on one machine. */
 static diloco_status add_member(dl_identity *to, const char *name, const dl_public *key)
 {
     if (to->n_members == LIST_MAX) return dl_fail(DILOCO_EINVAL, "more than %d members", LIST_MAX);
@@ -74,6 +79,8 @@ static diloco_status add_key_line(void *to, const char *line, size_t len)
     return add_committer(to, &key);
 }
 
+/* A line is NAME, blanks, KEY. An error names what a line has to be; dl_file_each_line adds the
+ * file and the line. */
 static diloco_status add_member_line(void *to, const char *line, size_t len)
 {
     char name[DL_REPLICA_MAX + 1] = "";
@@ -105,6 +112,7 @@ static diloco_status check_committers(const dl_identity *identity, const dl_conf
                          config->committers, config->members);
 }
 
+/* A run without a list of committers has its owner as the only one, unless the roster is closed. */
 static diloco_status make(dl_identity *out, const dl_config *config, const dl_signer *owner)
 {
     out->policy = config->roster;
@@ -140,6 +148,7 @@ static void write_key(dl_json *j, const char *name, const dl_public *key)
     dl_json_str(j, name, text);
 }
 
+/* Lists keep the order of their files. run.json is signed by the owner, so the lists are, too. */
 void dl_identity_write(dl_json *j, const dl_identity *identity)
 {
     char hex[DL_STRONG_HEX + 1];
@@ -168,6 +177,8 @@ static diloco_status as_key(dl_public *out, dl_json_value value)
     return dl_fail(DILOCO_EPROTO, "a key is not ed25519: and 64 hex digits");
 }
 
+/* The counterpart of dl_identity_write. Every key and name is checked, since the text may be
+ * forged. */
 static diloco_status read_lists(dl_identity *out, dl_json_value object)
 {
     const dl_json_value committers = dl_json_get(object, "committers"),
@@ -189,6 +200,7 @@ static diloco_status read_lists(dl_identity *out, dl_json_value object)
     return DILOCO_OK;
 }
 
+/* An unknown roster word belongs to a later program, hence DILOCO_EDIFFERS and not damage. */
 static diloco_status read(dl_identity *out, dl_json_value object)
 {
     char policy[16], hex[DL_STRONG_HEX + 1];
@@ -205,6 +217,8 @@ static diloco_status read(dl_identity *out, dl_json_value object)
     return read_lists(out, object);
 }
 
+/* Errors of the lists (DILOCO_EINVAL) become DILOCO_EPROTO here: the text is at fault, and not the
+ * caller. */
 diloco_status dl_identity_read(dl_identity *out, dl_json_value root)
 {
     const dl_json_value object = dl_json_get(root, "identity");

@@ -13,7 +13,8 @@
 static const char magic[] = "diloco-invitation-1";
 enum { N_PARTS = 6, SIGNED_MAX = 128 };
 
-/* The signed hash: the id and the expiry, beside the run. */
+/* The signed hash: the id and the expiry, beside the run. The run is in the statement, so an
+ * invitation is valid for one run only. */
 static diloco_status hash_of(dl_strong *out, const char *id, uint64_t expires)
 {
     char text[SIGNED_MAX];
@@ -21,6 +22,8 @@ static diloco_status hash_of(dl_strong *out, const char *id, uint64_t expires)
     return dl_strong_bytes(out, text, (size_t)n);
 }
 
+/* The text has six parts with dots in between: magic, run, id, expiry, owner's key and signature.
+ * It is a bearer secret: anyone who has it may use it once. */
 diloco_status dl_invitation_make(char out[DL_INVITATION_TEXT], const char *run, uint64_t expires,
                                  const dl_signer *owner)
 {
@@ -47,6 +50,7 @@ typedef struct part {
     size_t len;
 } part;
 
+/* Returns false unless there are exactly N_PARTS parts. The parts refer to `text`. */
 static bool split(part parts[N_PARTS], const char *text, size_t len)
 {
     size_t n = 0;
@@ -59,6 +63,7 @@ static bool split(part parts[N_PARTS], const char *text, size_t len)
     return false;
 }
 
+/* Copies an id of hex digits; another length or character returns false. */
 static bool take_hex(char out[DL_HASH_HEX + 1], part p)
 {
     unsigned char ignored[DL_HASH_HEX / 2];
@@ -68,6 +73,7 @@ static bool take_hex(char out[DL_HASH_HEX + 1], part p)
     return true;
 }
 
+/* The length is checked first, so every part fits its field. */
 static bool parse(dl_invitation *out, const char *text, size_t len)
 {
     part p[N_PARTS];
@@ -78,6 +84,8 @@ static bool parse(dl_invitation *out, const char *text, size_t len)
            dl_unhex(out->signature.bytes, sizeof out->signature.bytes, p[5].at, p[5].len);
 }
 
+/* It checks that the named owner signed it. Whether that is this run's owner is the caller's
+ * check. */
 diloco_status dl_invitation_read(dl_invitation *out, const char *text, size_t len)
 {
     dl_strong hash;

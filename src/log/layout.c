@@ -22,6 +22,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
+/* A name has no dot and no slash. So it cannot leave its folder in a file store, and the generation
+ * after it is unambiguous. */
 bool dl_replica_name_ok(const char *name)
 {
     size_t len = strnlen(name, DL_REPLICA_MAX + 1);
@@ -43,7 +45,8 @@ void dl_life_text(char out[DL_LIFE_TEXT], const dl_life *life)
     DL_ASSERT(len > 0 && len < DL_LIFE_TEXT);
 }
 
-/* Reads the digits at the beginning of text; *n is their number. */
+/* Reads the digits at the beginning of text; *n is their number. At most DIGITS_MAX digits are
+ * read, so a long name cannot loop for long. */
 static uint64_t read_digits(size_t *n, const char *text, size_t len)
 {
     uint64_t value = 0;
@@ -52,6 +55,7 @@ static uint64_t read_digits(size_t *n, const char *text, size_t len)
     return value;
 }
 
+/* The result is printed again and compared, so "r0.3" and "r0.00003" are not accepted. */
 bool dl_life_parse(dl_life *out, const char *text, size_t len)
 {
     const char *dot = memchr(text, '.', len);
@@ -93,6 +97,8 @@ static int compare_numbers(const char **a, const char **b)
     return memcmp(digits[0], digits[1], n[0]);
 }
 
+/* The order of members decides the order of sums, so it is the same on every machine: bytes and
+ * numbers, no locale. */
 int dl_replica_compare(const char *a, const char *b)
 {
     const char *p = a, *q = b;
@@ -120,6 +126,7 @@ int dl_life_compare(const void *a, const void *b)
 
 /* ---- making keys */
 
+/* A key that does not fit is a bug: its parts have maxima that make it fit. */
 static void put(dl_key out, const char *format, ...) DL_PRINTF(2, 3);
 static void put(dl_key out, const char *format, ...)
 {
@@ -137,6 +144,7 @@ static void put_life(dl_key out, const char *folder, const dl_life *life)
     put(out, "%s%s", folder, text);
 }
 
+/* Entries have 10 digits, so keys sort by entry. */
 static void put_entry_life(dl_key out, const char *folder, uint64_t entry, const dl_life *life,
                            const char *rest)
 {
@@ -263,7 +271,8 @@ void dl_key_record(dl_key out, const dl_life *life, uint64_t part)
 
 /* ---- reading keys */
 
-/* Returns the text after the prefix, or NULL. */
+/* Returns the text after the prefix, or NULL. The parsers below read names that anyone may have
+ * created. Each accepts one spelling, which is checked by printing the key again. */
 static const char *after_prefix(const char *key, const char *prefix)
 {
     size_t len = strlen(prefix);
@@ -349,6 +358,7 @@ bool dl_key_parse_record(dl_life *life, uint64_t *part, const char *key)
     return true;
 }
 
+/* Only the manifest counts: without it there is no snapshot. */
 bool dl_key_parse_snapshot(uint64_t *entry, dl_life *life, const char *key)
 {
     uint64_t e;
@@ -363,6 +373,7 @@ bool dl_key_parse_snapshot(uint64_t *entry, dl_life *life, const char *key)
     return true;
 }
 
+/* Overflow is checked, so a name with many digits cannot look like an old entry. */
 bool dl_key_entry_of(uint64_t *entry, const char *key)
 {
     const char *at = strchr(key, '/');

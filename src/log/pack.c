@@ -17,6 +17,7 @@ struct dl_packer {
     unsigned char frame[DL_PACK_PIECE];
 };
 
+/* One packer serves one thread at a time: it has the scratch pieces. */
 diloco_status dl_packer_create(dl_packer **out)
 {
     *out = NULL;
@@ -42,6 +43,7 @@ void dl_packer_destroy(dl_packer *packer)
     free(packer);
 }
 
+/* Returns the bytes by which the packed form can exceed the payload: a length for each piece. */
 size_t dl_pack_gap(size_t len)
 {
     return (len + DL_PACK_PIECE - 1) / DL_PACK_PIECE * LENGTH;
@@ -49,6 +51,8 @@ size_t dl_pack_gap(size_t len)
 
 /* ---- one piece */
 
+/* Puts the first bytes of all elements first, then the second ones, and so on. Exponents are then
+ * adjacent, which compresses better. A rest shorter than an element is copied as it is. */
 static void shuffle(unsigned char *out, const unsigned char *in, size_t n, size_t width)
 {
     const size_t groups = n / width;
@@ -98,6 +102,8 @@ static size_t pack_piece(dl_packer *p, unsigned char *out, const unsigned char *
     return LENGTH + length;
 }
 
+/* The payload begins `gap` bytes after the buffer's start, and its packed form grows from the
+ * start. It never overtakes what is still to be packed. */
 size_t dl_pack(dl_packer *packer, unsigned char *buffer, size_t gap, size_t len, size_t width)
 {
     unsigned char *out = buffer;
@@ -107,7 +113,9 @@ size_t dl_pack(dl_packer *packer, unsigned char *buffer, size_t gap, size_t len,
     return (size_t)(out - buffer);
 }
 
-/* Unpacks n bytes to out from a piece's `length` bytes, which may be in the same memory. */
+/* Unpacks n bytes to out from a piece's `length` bytes, which may be in the same memory. A piece of
+ * its full length is stored uncompressed. zstd gets the exact size that it may write, so a hostile
+ * frame cannot write more. */
 static diloco_status open_piece(dl_packer *p, unsigned char *out, size_t n, const unsigned char *in,
                                 size_t length, size_t width)
 {
@@ -124,6 +132,8 @@ static diloco_status open_piece(dl_packer *p, unsigned char *out, size_t n, cons
     return DILOCO_OK;
 }
 
+/* Every length is checked against the piece and the rest of the input before it is used. Returns
+ * DILOCO_EPROTO unless exactly `len` bytes result and the input is used up. */
 diloco_status dl_pack_open(dl_packer *packer, unsigned char *out, size_t len,
                            const unsigned char *packed, size_t packed_len, size_t width)
 {

@@ -9,7 +9,10 @@
 #include <string.h>
 
 static const char format[] = "diloco-run";
-enum { VALUE_MAX = DL_PATH_MAX + 64, MAX_LINES = 8 };
+enum {
+    VALUE_MAX = DL_PATH_MAX + 64,
+    MAX_LINES = 8
+}; /* bytes of an option's text; lines of a report */
 
 void dl_runfile_deinit(dl_runfile *file)
 {
@@ -21,6 +24,7 @@ void dl_runfile_deinit(dl_runfile *file)
 
 /* ---- writing */
 
+/* Every AGREE option is written, also at its default: a later program may have another default. */
 static void write_options(dl_json *j, const dl_config *config)
 {
     dl_buf value;
@@ -66,6 +70,7 @@ static const dl_option *find_agreed(const char *name)
     return row && strcmp(row->name, name) == 0 && row->flags & DL_OPTION_AGREE ? row : NULL;
 }
 
+/* An option that is unknown here may change the result, so the run is refused. */
 static diloco_status read_option(dl_runfile *out, dl_json_value options, dl_json_value key)
 {
     char name[128], value[VALUE_MAX];
@@ -79,6 +84,8 @@ static diloco_status read_option(dl_runfile *out, dl_json_value options, dl_json
     return dl_config_set(&out->config, name, value, "run") ? DILOCO_EPROTO : DILOCO_OK;
 }
 
+/* Both directions are checked: unknown options in the file, and options of this program that the
+ * file lacks. */
 static diloco_status read_options(dl_runfile *out, dl_json_value options)
 {
     if (options.type != DL_JSON_OBJECT)
@@ -109,6 +116,8 @@ dl_statement dl_runfile_statement(const dl_runfile *file)
     return (dl_statement){.kind = "run", .run = file->id};
 }
 
+/* The owner's key is in the file that it signs. That proves only that the file is whole; an
+ * invitation says which owner is meant (exchange/keyring.c). */
 static diloco_status read_identity(dl_runfile *out, dl_json_value root, const void *text,
                                    size_t len)
 {
@@ -122,6 +131,8 @@ static diloco_status read_identity(dl_runfile *out, dl_json_value root, const vo
     return dl_config_set(&out->config, "run.roster", dl_policy_names[out->identity.policy], "run");
 }
 
+/* config_digest is computed from the values as this program understands them. A difference means
+ * that its option table reads them otherwise. */
 static diloco_status read_all(dl_runfile *out, const void *text, size_t len)
 {
     dl_json_value root;
@@ -143,6 +154,7 @@ static diloco_status read_all(dl_runfile *out, const void *text, size_t len)
     return dl_base_read(&out->base, dl_json_get(root, "base"));
 }
 
+/* After an error *out is empty, and nothing has to be released. */
 diloco_status dl_runfile_read(dl_runfile *out, const void *text, size_t len)
 {
     memset(out, 0, sizeof *out);
@@ -161,6 +173,8 @@ typedef struct report {
     size_t n_lines;
 } report;
 
+/* Both values are compared as text, as the user would write them. The line says where the local
+ * value comes from. */
 static diloco_status compare_option(report *r, const dl_option *row, const dl_config *run,
                                     const dl_config *here)
 {
@@ -195,6 +209,7 @@ static diloco_status describe(dl_buf *out, const dl_manifest_tensor *t)
     return dl_buf_addf(out, "] in fragment %d", t->fragment);
 }
 
+/* The digest decides; the tensors are compared only to name the first difference. */
 static diloco_status compare_tensors(report *r, const dl_manifest *run, const dl_manifest *here)
 {
     if (dl_hash_equal(run->digest, here->digest) || r->n_lines++ >= MAX_LINES) return DILOCO_OK;
@@ -229,6 +244,8 @@ static diloco_status compare_program(report *r, const dl_runfile *file)
                        file->program, DILOCO_VERSION);
 }
 
+/* Only options that were given here are compared; defaults give way to the run's values. run.roster
+ * is no AGREE option, since run.json has it in its identity. */
 static diloco_status compare_all(report *r, const dl_runfile *file, const dl_config *config,
                                  const dl_manifest *manifest)
 {
@@ -257,6 +274,7 @@ diloco_status dl_runfile_matches(const dl_runfile *file, const dl_config *config
     return status;
 }
 
+/* Returns the bytes of an option's field in the struct of options. */
 static size_t field_size(const dl_option *row)
 {
     switch (row->type) {
@@ -277,6 +295,7 @@ static size_t field_size(const dl_option *row)
     return 0;
 }
 
+/* The field is copied with its type, not through text, so every value stays exact. */
 void dl_runfile_take(dl_config *config, const dl_runfile *file)
 {
     for (size_t i = 0; i < dl_config_table.n; i++) {

@@ -18,6 +18,8 @@ enum {
     PROOF = SIGNER_HEAD + KEY + SIGNATURE_HEAD + DL_SIGNATURE_HEX + 1
 };
 
+/* The signed text has one line for each part, none of which may contain a newline. So two different
+ * statements never have the same text. */
 static size_t say(char out[STATEMENT_MAX], const dl_statement *s, const dl_strong *hash)
 {
     char hex[DL_STRONG_HEX + 1], life[DL_LIFE_TEXT] = "-";
@@ -46,6 +48,8 @@ bool dl_statement_holds(const dl_signature *signature, const dl_public *key,
 
 /* ---- sealed JSON */
 
+/* The signature is put before the seal, and the seal is made again over both. After an error the
+ * text may lack its seal. */
 diloco_status dl_sealed_sign(dl_buf *text, size_t start, const dl_signer *signer,
                              const dl_statement *what)
 {
@@ -65,6 +69,8 @@ diloco_status dl_sealed_sign(dl_buf *text, size_t start, const dl_signer *signer
     return dl_buf_addf(text, ",\"check\":\"%s\"}\n", seal);
 }
 
+/* Finds the proof by its position from the end. It checks the signature only; dl_sealed_open checks
+ * the seal. */
 diloco_status dl_sealed_signer(dl_public *out, const void *text, size_t len,
                                const dl_statement *what)
 {

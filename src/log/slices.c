@@ -14,6 +14,7 @@ static size_t discrete_bytes(dl_fragment_shape shape)
     return shape.n_integers * sizeof(int64_t) + shape.n_booleans;
 }
 
+/* Options that agree decide the number of slices, so every replica cuts alike. */
 dl_slicing dl_slicing_of(const dl_codec_form *form, dl_fragment_shape shape, size_t n_replicas)
 {
     return (dl_slicing){form, shape, dl_cut_count(form->n, n_replicas)};
@@ -40,6 +41,8 @@ static size_t add_discrete(dl_slice_part *out, size_t n, const dl_slicing *s, si
     return n;
 }
 
+/* The codec says which bytes of its payload a range of elements needs. These may be several ranges,
+ * for example scales and values. */
 size_t dl_slice_parts(dl_slice_part out[DL_SLICE_SPANS], const dl_slicing *s, size_t i,
                       unsigned char *payload, unsigned char *discrete)
 {
@@ -52,6 +55,7 @@ size_t dl_slice_parts(dl_slice_part out[DL_SLICE_SPANS], const dl_slicing *s, si
     return add_discrete(out, n, s, i, discrete);
 }
 
+/* G is float32, so a slice of it is one range. */
 size_t dl_slice_combined(dl_slice_part out[DL_SLICE_SPANS], const dl_slicing *s, size_t i, float *g,
                          unsigned char *discrete)
 {
@@ -91,6 +95,8 @@ uint64_t dl_slices_bytes(const dl_slicing *s)
     return all;
 }
 
+/* The slot is laid out as a whole contribution is: payload up to its bound, then integers and
+ * booleans. */
 dl_contribution_data dl_slices_data(const dl_slicing *s, unsigned char *base)
 {
     const unsigned char *integers = base + s->form->bound;
@@ -102,6 +108,7 @@ dl_contribution_data dl_slices_data(const dl_slicing *s, unsigned char *base)
 
 /* ---- reading ---------------------------------------------------------------------------- */
 
+/* Where the bytes of one object go: the parts, filled in order. */
 typedef struct scatter {
     const dl_slice_part *parts;
     size_t n, at, total; /* bytes received, of `total` */
@@ -116,6 +123,7 @@ static diloco_status on_begin(void *context, size_t len)
     return dl_fail(DILOCO_EPROTO, "%zu bytes are not a slice of %zu", len, s->total);
 }
 
+/* A piece may span several parts. */
 static diloco_status on_piece(void *context, const void *data, size_t len)
 {
     scatter *s = context;
@@ -148,6 +156,8 @@ static diloco_status read_parts(const dl_slice_part *parts, size_t n, const char
     return status ? dl_fail_context(status, "%s", key) : DILOCO_OK;
 }
 
+/* With `want` NULL the object itself ends with its digest. That finds damage, and not forgery; the
+ * entry's digest does that. */
 diloco_status dl_slice_read(const dl_slice_part *parts, size_t n, const dl_hash *want, dl_hash *got,
                             const char **reason, dl_store *store, const char *key, dl_time until)
 {
@@ -162,6 +172,8 @@ diloco_status dl_slice_read(const dl_slice_part *parts, size_t n, const dl_hash 
     return dl_fail(DILOCO_EPROTO, "%s is damaged: its digest is another", key);
 }
 
+/* All digests are compared again after the last slice has arrived. A later slice may have
+ * overwritten shared bytes of an earlier one. */
 diloco_status dl_slices_read(const dl_slicing *s, unsigned char *payload, const dl_hash *table,
                              uint64_t entry, const dl_life *life, const char **reason,
                              dl_store *store, dl_time until)

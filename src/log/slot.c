@@ -16,7 +16,8 @@ struct dl_slot {
     bool in_file, mapped;
 };
 
-/* A mapping takes a page at least, which is much for thousands of small contributions. */
+/* A mapping takes a page at least, which is much for thousands of small contributions. The memory
+ * is touched at once, so that a lack of it shows here. */
 static diloco_status take_heap(dl_slot *slot)
 {
     const size_t bytes = dl_size_round_up(slot->size, ALIGNMENT);
@@ -27,6 +28,7 @@ static diloco_status take_heap(dl_slot *slot)
     return DILOCO_OK;
 }
 
+/* The spool file has no name, so it disappears with the process. */
 static diloco_status map_slot(dl_slot *slot, const char *spool_dir)
 {
     int fd = -1, flags = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -44,6 +46,7 @@ static diloco_status map_slot(dl_slot *slot, const char *spool_dir)
     return DILOCO_OK;
 }
 
+/* A slot with a folder is always a file, whatever its size. */
 diloco_status dl_slot_create(dl_slot **out, size_t max_bytes, const char *spool_dir)
 {
     *out = NULL;

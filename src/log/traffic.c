@@ -16,6 +16,8 @@ const char *const dl_traffic_names[DL_N_TRAFFIC] = {
     [DL_TRAFFIC_OTHER] = "other",
 };
 
+/* A row is a folder of the store and its kind. A new folder without a row counts as
+ * DL_TRAFFIC_OTHER. */
 unsigned dl_traffic_kind(const char *key)
 {
     static const struct {

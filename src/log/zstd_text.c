@@ -41,6 +41,7 @@ void dl_zipper_destroy(dl_zipper *z)
     free(z);
 }
 
+/* *frame refers to the zipper's memory until the next call. */
 diloco_status dl_zip(dl_zipper *z, dl_span *frame, const void *text, size_t len)
 {
     const size_t most = ZSTD_compressBound(len);
@@ -55,6 +56,8 @@ diloco_status dl_zip(dl_zipper *z, dl_span *frame, const void *text, size_t len)
     return DILOCO_OK;
 }
 
+/* The frame's own size is checked against the room before anything is allocated. A frame without a
+ * size is refused. */
 diloco_status dl_unzip(dl_buf *out, const void *frame, size_t len)
 {
     const unsigned long long n = ZSTD_getFrameContentSize(frame, len);
