@@ -15,9 +15,10 @@
 
 enum {
     WORLD_MEMBERS = 8,
-    WORLD_ENTRIES = 6,
+    WORLD_ENTRIES = 6, /* of a run; a test may set its pace to a longer one: */
+    WORLD_ROOM = 40,
     WORLD_H = 5,
-    WORLD_PUT = 16,
+    WORLD_PUT = 40,
     WORLD_BYTES = 100 /* of a contribution */
 };
 
@@ -42,8 +43,8 @@ typedef struct world {
     dl_request request;
     dl_time now;
 
-    dl_buf log[WORLD_ENTRIES];
-    dl_hash digest[WORLD_ENTRIES + 1]; /* of the state after i entries */
+    dl_buf log[WORLD_ROOM];
+    dl_hash digest[WORLD_ROOM + 1]; /* of the state after i entries */
     world_put put[WORLD_PUT];
     size_t n_put;
     const char *beating; /* names in spaces: " r1 r2 " have changing heartbeats */
@@ -185,7 +186,7 @@ static inline void make_world(world *w, uint64_t entry)
                               .mu = 0.9f};
     if (entry) CHECK(dl_roster_add(&w->control.roster, "r0", 0));
     if (entry) CHECK(dl_roster_add(&w->control.roster, "r1", 0));
-    for (int i = 0; i < WORLD_ENTRIES; i++)
+    for (int i = 0; i < WORLD_ROOM; i++)
         dl_buf_init(&w->log[i], DL_ENTRY_TEXT_MAX);
     w->digest[entry] = dl_hash_bytes("state", 5);
     const dl_schedule schedule = {
@@ -261,7 +262,7 @@ static inline void end_world(world *w)
     dl_machine_destroy(w->machine);
     dl_arena_deinit(&w->arena);
     dl_entry_deinit(&w->owner);
-    for (int i = 0; i < WORLD_ENTRIES; i++)
+    for (int i = 0; i < WORLD_ROOM; i++)
         dl_buf_deinit(&w->log[i]);
 }
 
@@ -276,6 +277,13 @@ static inline void answer_read(world *w, dl_reply *reply)
     if (w->n_damaged_reads == 0) return;
     w->n_damaged_reads--;
     reply->read.text_len = text->len / 2;
+}
+
+static inline void answer_extent(world *w, dl_reply *reply)
+{
+    uint64_t e = w->request.entry;
+    for (; e < WORLD_ROOM && w->log[e].len && reply->extent.n < w->request.extent.most; e++)
+        reply->extent.n++;
 }
 
 static inline void answer_list(world *w, dl_reply *reply)
@@ -399,6 +407,9 @@ static inline void step(world *w)
         break;
     case DL_REQUEST_READ:
         answer_read(w, &reply);
+        break;
+    case DL_REQUEST_EXTENT:
+        answer_extent(w, &reply);
         break;
     case DL_REQUEST_LIST:
         answer_list(w, &reply);

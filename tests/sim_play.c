@@ -192,6 +192,7 @@ static double calm_duration(replica *r)
     case DL_REQUEST_FETCH:
         return fetched % (uint64_t)s->config.fetchers ? 0 : request;
     case DL_REQUEST_READ:
+    case DL_REQUEST_EXTENT:
     case DL_REQUEST_CONTRIBUTE:
     case DL_REQUEST_LIST:
     case DL_REQUEST_COMBINE:

@@ -571,6 +571,7 @@ static diloco_status do_serve(dl_exec *x, const dl_request *request, dl_reply *r
 
 static const dl_exec_fn handlers[] = {
     [DL_REQUEST_READ] = do_read,
+    [DL_REQUEST_EXTENT] = dl_exec_extent,
     [DL_REQUEST_CONTRIBUTE] = dl_exec_contribute,
     [DL_REQUEST_LIST] = dl_exec_list,
     [DL_REQUEST_FETCH] = dl_exec_fetch,

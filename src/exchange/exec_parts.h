@@ -265,6 +265,8 @@ typedef struct dl_lister dl_lister;
 /* call it after slots and keyring are made */
 DL_MUST_CHECK diloco_status dl_lister_create(dl_exec *x);
 void dl_lister_destroy(dl_exec *x);
+DL_MUST_CHECK diloco_status dl_exec_extent(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                           dl_time until);
 DL_MUST_CHECK diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *reply,
                                          dl_time until);
 /* listing.c: records that this object has the name of the replica's generation but is not signed

@@ -449,7 +449,35 @@ TEST(committer_in_a_roster_of_keys_reads_from_the_store_alone)
     end_world(&w);
 }
 
-TEST_MAIN(parallel_reads_give_the_same_answers_as_serial_ones,
+TEST(extent_of_the_log_ends_at_the_first_gap_and_at_the_bound)
+{
+    static const uint64_t there[] = {0, 1, 2, 3, 5, 1000000};
+    world w;
+    make_world(&w);
+    for (size_t i = 0; i < sizeof there / sizeof *there; i++) {
+        dl_key key;
+        const dl_span span = {"x", 1};
+        dl_key_entry(key, there[i]);
+        CHECK_OK(dl_store_create(w.store, key, &span, 1, NULL, DL_NEVER));
+    }
+    dl_exec *exec = make_exec(&w, &w.lives[0], 1);
+    static const struct {
+        uint64_t entry, most, n;
+    } cases[] = {{0, 10, 4}, {1, 10, 3}, {1, 2, 2}, {4, 10, 0}, {5, 10, 1}, {7, 10, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        dl_reply reply = {.status = DILOCO_OK};
+        const dl_request request = {
+            .kind = DL_REQUEST_EXTENT, .entry = cases[i].entry, .extent.most = cases[i].most};
+        dl_exec_do(exec, &request, &reply, DL_NEVER);
+        CHECK_OK(reply.status);
+        CHECK_INT(cases[i].n, reply.extent.n);
+    }
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
+TEST_MAIN(extent_of_the_log_ends_at_the_first_gap_and_at_the_bound,
+          parallel_reads_give_the_same_answers_as_serial_ones,
           a_store_that_is_away_is_unreachable_for_its_first_readers_too,
           prefetched_contribution_is_not_read_again, other_request_drops_prefetched_contributions,
           a_fresh_reading_is_one, p8_confirmed_upload_is_not_read_back,

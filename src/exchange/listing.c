@@ -1,4 +1,5 @@
-/* listing.c - LIST: the contributions under c/<entry>/ that are worth reading.
+/* listing.c - LIST: the contributions under c/<entry>/ that are worth reading. EXTENT: the entries
+ * of the log.
  *
  * Anyone who can write to the store can put any number of objects there, and the exchange has space
  * for a fixed number. A *named* replica is one that a roster names, one on the list of a closed
@@ -331,4 +332,33 @@ diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *repl
 size_t dl_exec_passed_over(const dl_exec *x)
 {
     return x->collect.lister->n_passed_over;
+}
+
+/* ---- the log ----------------------------------------------------------------------------- */
+
+typedef struct extent {
+    uint64_t first, n, most;
+    bool ended;
+} extent;
+
+static diloco_status found_entry(void *context, const char *key, size_t len)
+{
+    extent *x = context;
+    uint64_t entry;
+    (void)len;
+    if (!dl_key_parse_entry(&entry, key) || entry < x->first + x->n) return DILOCO_OK;
+    x->n += entry == x->first + x->n;
+    x->ended = entry >= x->first + x->n || x->n == x->most; /* a gap ends the log */
+    return x->ended ? DILOCO_ECLOSED : DILOCO_OK;
+}
+
+diloco_status dl_exec_extent(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
+{
+    extent found = {.first = request->entry, .most = request->extent.most};
+    dl_key before;
+    if (request->entry) dl_key_entry(before, request->entry - 1);
+    const diloco_status status = dl_store_list(x->a.store, "log/", request->entry ? before : NULL,
+                                               found_entry, &found, until);
+    reply->extent.n = found.n;
+    return found.ended ? DILOCO_OK : status;
 }

@@ -12,7 +12,7 @@ enum { MAX_TURNS = 8 }; /* deadlines until every replica looks for contributions
 
 /* ---- contributing ------------------------------------------------------------------------ */
 
-static dl_request contribute(dl_machine *m, uint64_t entry, dl_phase next)
+dl_request dl_gather_request(dl_machine *m, uint64_t entry, dl_phase next)
 {
     dl_request a = dl_machine_request(m, DL_REQUEST_CONTRIBUTE, next);
     const dl_take *take = dl_pace_take(m->a.pace, entry);
@@ -27,7 +27,7 @@ dl_request dl_gather_contribute(dl_machine *m)
 {
     dl_machine_mode(m)->begin_put(m);
     const bool ahead = m->self.n_put > dl_open_entry(m);
-    dl_request a = contribute(m, m->self.n_put, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
+    dl_request a = dl_gather_request(m, m->self.n_put, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
     a.contribute.put_ahead = ahead;
     return a;
 }
@@ -73,76 +73,9 @@ dl_time dl_gather_deadline(const dl_machine *m)
                                m->timing.round_s, dl_seconds(m->timing.put_took));
 }
 
-/* ---- announcing (P9) ----
- *
- * No entry waits for a replica that is not in the log's rosters. So a replica that is no faster
- * than the others would never count. It uploads an empty contribution to the open entry, and the
- * first entry whose roster is not decided then waits for it. An upload that takes longer than a
- * round arrives after its entry has closed. So each announcement without effect is followed by one
- * that is twice as far ahead. That also makes those of a replica rare that the run dropped because
- * it is too slow for the deadlines. */
-
-enum { MAX_KNOCK_DOUBLINGS = 16 };
-enum { ENTRIES_TO_READ = 4 }; /* by a joining replica, before it announces itself on the way */
-
 bool dl_gather_has_roster(const dl_machine *m)
 {
     return dl_open_entry(m) > m->a.control->n_later;
-}
-
-static bool is_awaited(const dl_machine *m)
-{
-    const dl_control *c = m->a.control;
-    size_t at;
-    bool found = dl_roster_has(&c->roster, m->a.self.replica, &at);
-    for (size_t i = 0; i < c->n_later && !found; i++)
-        found = dl_roster_has(&c->later[i].roster, m->a.self.replica, &at);
-    return found;
-}
-
-/* Returns how many entries after the open one the next announcement is for. One that came too late
- * was for an entry that had closed, so the next one is further ahead. */
-static uint64_t ahead_of_log(const dl_machine *m)
-{
-    const unsigned n = m->self.n_knocks;
-    return (UINT64_C(1) << (n < MAX_KNOCK_DOUBLINGS ? n : MAX_KNOCK_DOUBLINGS)) - 1;
-}
-
-/* The log may grow faster than this replica reads it. The entry that it announces itself to then
- * makes the others wait until it has read the log. */
-bool dl_gather_falls_back(const dl_machine *m)
-{
-    return m->self.out_of_step && dl_open_entry(m) >= m->voiding.began_at + ENTRIES_TO_READ &&
-           dl_gather_has_to_knock(m);
-}
-
-bool dl_gather_has_to_knock(const dl_machine *m)
-{
-    const dl_pace *p = m->a.pace;
-    const dl_control *c = m->a.control;
-    const uint64_t open = dl_open_entry(m), L = c->n_later + 1;
-    const uint64_t first = open + ahead_of_log(m) + L;
-    if (m->a.reader || !dl_machine_mode(m)->announces) return false;
-    if (!dl_gather_has_roster(m) || c->roster.n == 0 || is_awaited(m)) return false;
-    if (open < m->self.knock_at || m->self.n_put > open || first >= p->entries) return false;
-    if (open < dl_bans_until(c->bans, m->a.self.replica)) return false;
-    return dl_pace_will_be_whole(
-        p, first, dl_schedule_fragment(&p->schedule, first, m->log.n_commits_all + first - open));
-}
-
-dl_request dl_gather_knock(dl_machine *m)
-{
-    const uint64_t open = dl_open_entry(m), entry = open + ahead_of_log(m);
-    DL_ASSERT(m->self.knock_at <= open && m->self.n_put <= open);
-    m->self.knock_at = entry + 1;
-    m->self.n_knocks++;
-    /* A replica that rejoins gives nothing else under a name that it has used. */
-    if (m->self.n_put < m->self.announced) m->self.n_put = m->self.announced;
-    m->self.announced = entry + 1;
-    if (entry == open) m->self.n_put = entry + 1; /* it has given the open entry up */
-    dl_request a = contribute(m, entry, DL_KNOCKING);
-    a.contribute.knock = true;
-    return a;
 }
 
 static bool may_count(const dl_machine *m, const char *replica)
@@ -151,33 +84,7 @@ static bool may_count(const dl_machine *m, const char *replica)
     return !is_banned(m, replica) && (!mode->may_count || mode->may_count(m, replica));
 }
 
-/* ---- aligning (P13) ----
- *
- * A replica that was passed over would train from the due point that it missed. It would reach each
- * later one as long after the others. If no entry waits for it, it waits until another replica has
- * contributed to the open entry, and trains from that due point. */
-
-bool dl_gather_has_to_align(const dl_machine *m)
-{
-    if (!m->self.out_of_step || m->a.reader || !dl_machine_mode(m)->announces) return false;
-    if (!dl_gather_has_roster(m) || m->a.control->roster.n == 0 || is_awaited(m)) return false;
-    if (dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return false;
-    return !m->self.align_until || m->now < m->self.align_until;
-}
-
-dl_request dl_gather_align(dl_machine *m)
-{
-    if (dl_gather_has_to_knock(m)) return dl_gather_knock(m);
-    /* If no other replica is left, this one continues the run. */
-    if (!m->self.align_until)
-        m->self.align_until = dl_time_after(m->now, dl_time_from_seconds(m->a.config->patience_s));
-    dl_request a = dl_machine_request(m, DL_REQUEST_LIST, DL_SOUNDING);
-    a.list.own = dl_machine_mode(m)->list_from(m);
-    return a;
-}
-
-/* Returns a listed generation of this replica that is later than this process, or NULL. */
-static const dl_life *newer_generation(const dl_machine *m, const dl_reply *reply)
+const dl_life *dl_gather_newer(const dl_machine *m, const dl_reply *reply)
 {
     for (size_t i = 0; i < reply->list.n_listed; i++) {
         const dl_life *life = &reply->list.listed[i].life;
@@ -188,42 +95,12 @@ static const dl_life *newer_generation(const dl_machine *m, const dl_reply *repl
     return NULL;
 }
 
-static dl_request fenced(dl_machine *m, const dl_life *by)
+dl_request dl_gather_fenced(dl_machine *m, const dl_life *by)
 {
     return dl_machine_fail(m, dl_fail(DILOCO_EFENCED,
                                       "replica %s has a newer generation (%u after %u): this "
                                       "process stops",
                                       by->replica, by->generation, m->a.self.generation));
-}
-
-static bool others_are_due(const dl_machine *m, const dl_reply *reply)
-{
-    for (size_t i = 0; i < reply->list.n_listed; i++) {
-        const char *name = reply->list.listed[i].life.replica;
-        if (strcmp(name, m->a.self.replica) != 0 &&
-            dl_roster_has(&m->a.control->roster, name, NULL))
-            return true;
-    }
-    return false;
-}
-
-dl_request dl_gather_sounded(dl_machine *m, const dl_reply *reply)
-{
-    const dl_life *newer = newer_generation(m, reply);
-    if (newer) return fenced(m, newer);
-    if (others_are_due(m, reply)) {
-        dl_pace_align(m->a.pace, dl_open_entry(m));
-        return dl_machine_caught_up(m);
-    }
-    dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_ALIGNING);
-    a.wait.until = m->self.align_until;
-    return a;
-}
-
-dl_request dl_gather_aligned(dl_machine *m, const dl_reply *reply)
-{
-    (void)reply;
-    return dl_machine_request(m, DL_REQUEST_READ, DL_CATCHING_UP);
 }
 
 /* ---- one replica combines for all: whose turn is it? (P19) ---- */
@@ -285,7 +162,7 @@ dl_request dl_gather_collect(dl_machine *m)
 {
     const uint64_t open = dl_open_entry(m);
     if (dl_gather_has_to_put(m) && m->self.n_put == open) return dl_gather_contribute(m);
-    if (m->self.sending == 1 + open) return contribute(m, open, DL_CONFIRMING);
+    if (m->self.sending == 1 + open) return dl_gather_request(m, open, DL_CONFIRMING);
     const bool ahead =
         m->a.sends_beside && dl_machine_mode(m)->pipelines && dl_gather_may_put_ahead(m);
     return ahead ? dl_gather_contribute(m) : look_around(m);
@@ -371,13 +248,13 @@ static void note_listed(dl_machine *m, const dl_listed *l)
 
 dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply)
 {
-    const dl_life *newer = newer_generation(m, reply);
+    const dl_life *newer = dl_gather_newer(m, reply);
     for (size_t i = 0; i < reply->list.n_listed; i++) {
         const dl_life *life = &reply->list.listed[i].life;
         if (!may_count(m, life->replica)) continue;
         if (!dl_machine_mode(m)->chooses_one) note_listed(m, &reply->list.listed[i]);
     }
-    if (newer) return fenced(m, newer);
+    if (newer) return dl_gather_fenced(m, newer);
     return dl_machine_mode(m)->listed(m, reply);
 }
 

@@ -164,7 +164,7 @@ dl_request dl_machine_train(dl_machine *m)
 /* Announces this replica, so that others wait for its training, or trains. */
 static dl_request train_or_knock(dl_machine *m)
 {
-    return dl_gather_has_to_knock(m) ? dl_gather_knock(m) : dl_machine_train(m);
+    return dl_joining_has_to_knock(m) ? dl_joining_knock(m) : dl_machine_train(m);
 }
 
 dl_request dl_machine_caught_up(dl_machine *m)
@@ -192,7 +192,7 @@ dl_request dl_machine_go_on(dl_machine *m)
         dl_pace_caught_up(m->a.pace);
         return dl_machine_request(m, DL_REQUEST_DONE, DL_ENDING);
     }
-    if (m->log.behind && dl_gather_falls_back(m)) return dl_gather_knock(m);
+    if (m->log.behind && dl_joining_falls_back(m)) return dl_joining_measure(m);
     if (m->log.behind) return dl_machine_request(m, DL_REQUEST_READ, DL_CATCHING_UP);
     if (dl_machine_mode(m)->go_on && !m->a.reader) return dl_machine_mode(m)->go_on(m);
     if (!dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
@@ -206,7 +206,7 @@ dl_request dl_machine_read_on(dl_machine *m, const dl_reply *reply)
         if (m->self.align_until) m->self.out_of_step = false; /* it trains from that entry's end */
         return dl_follow_text(m, reply);
     }
-    return dl_gather_has_to_align(m) ? dl_gather_align(m) : dl_machine_caught_up(m);
+    return dl_joining_has_to_align(m) ? dl_joining_align(m) : dl_machine_caught_up(m);
 }
 
 /* A movement from a state that the log does not have may not be sent as if from the log's (P3): an
@@ -282,8 +282,7 @@ dl_request dl_machine_late_checked(dl_machine *m, const dl_reply *reply)
 {
     if (!reply->read.text) return dl_gather_collect(m);
     m->log.behind = true; /* it was committed without us: P13 */
-    m->self.out_of_step = true;
-    m->self.align_until = 0;
+    dl_joining_fall_out_of_step(m);
     dl_pace_fall_behind(m->a.pace);
     return dl_follow_text(m, reply);
 }
@@ -293,8 +292,9 @@ dl_request dl_machine_late_checked(dl_machine *m, const dl_reply *reply)
 dl_request dl_machine_knocked(dl_machine *m, const dl_reply *reply)
 {
     (void)reply;
-    return m->log.behind ? dl_machine_request(m, DL_REQUEST_READ, DL_CATCHING_UP)
-                         : dl_machine_train(m);
+    if (!m->log.behind) return dl_machine_train(m);
+    if (dl_joining_falls_back(m)) return dl_joining_measure(m); /* was it too late? */
+    return dl_machine_request(m, DL_REQUEST_READ, DL_CATCHING_UP);
 }
 
 dl_request dl_machine_waited_for_rest(dl_machine *m, const dl_reply *reply)
@@ -351,8 +351,7 @@ dl_request dl_machine_begin(dl_machine *m, const dl_machine_start *start)
     if (dl_open_entry(m) == 0) begin_first_entry(m);
     dl_machine_clear_entry(m);
     m->log.behind = true;
-    m->self.out_of_step = true;
-    m->self.align_until = 0;
+    dl_joining_fall_out_of_step(m);
     DL_ASSERT(m->a.pace->folded >= dl_open_entry(m));
     DL_ASSERT(m->open.known.n == 0); /* invariant 2 */
     const dl_transition move = {

@@ -19,7 +19,8 @@
  *
  * A replica that no entry waits for announces itself before TRAIN: it CONTRIBUTEs an empty
  * contribution. If it was passed over, it also LISTs c/<e>/ and WAITs until another replica is at
- * the due point of the open entry (gather.c).
+ * the due point of the open entry (joining.c). If it reads the log more slowly than the log grows,
+ * it measures the log's EXTENT first, and announces itself at the end of that.
  *
  * If one replica combines for all (topology.h), the replica whose turn it is lists and reads
  * contributions. The others read the log until it is their turn. If each member combines a slice,
@@ -53,6 +54,8 @@ typedef enum dl_request_kind {
     /* wait until the trainer has captured `entry` or was skipped: look at the pace */
     DL_REQUEST_TRAIN,
     DL_REQUEST_READ, /* read log/<entry> */
+    /* count the entries from `entry` on that exist without a gap, by one listing of log/ */
+    DL_REQUEST_EXTENT,
     /* make this generation's object in c/<entry>/ from the capture; put_ahead: it may still be in
      * flight when the request is answered */
     DL_REQUEST_CONTRIBUTE,
@@ -94,6 +97,10 @@ typedef struct dl_ahead {
 } dl_ahead;
 
 /* ---- one struct a kind of request ---- */
+
+typedef struct dl_extent_request {
+    uint64_t most; /* the listing ends after that many entries */
+} dl_extent_request;
 
 typedef struct dl_contribute_request {
     bool put_ahead; /* for a later entry than the open one */
@@ -159,6 +166,7 @@ typedef struct dl_request {
     uint64_t entry;    /* FETCH, CONTRIBUTE: the entry in the contribution's name */
     uint32_t fragment; /* of `entry` */
     union {            /* TRAIN, READ, SERVE, WATCH and DONE have no more fields */
+        dl_extent_request extent;
         dl_contribute_request contribute;
         dl_list_request list;
         dl_fetch_request fetch;
@@ -192,6 +200,10 @@ typedef struct dl_read_reply {
     const void *text; /* the entry's bytes; NULL: it does not exist (status OK) */
     size_t text_len;
 } dl_read_reply;
+
+typedef struct dl_extent_reply {
+    uint64_t n; /* entries that exist, at most `most` */
+} dl_extent_reply;
 
 typedef struct dl_contribute_reply {
     bool taken;         /* the contribution of an earlier generation counts instead */
@@ -258,6 +270,7 @@ typedef struct dl_reply {
 
     union {
         dl_read_reply read;
+        dl_extent_reply extent;
         dl_contribute_reply contribute;
         dl_list_reply list;
         dl_fetch_reply fetch;

@@ -34,9 +34,10 @@ typedef enum dl_phase {
     DL_PUTTING_AHEAD, /* contributing to a later entry than the open one */
     DL_CONFIRMING,    /* the open entry's pipelined upload is still in flight */
     DL_LISTING,
-    DL_FETCHING, /* reading the contributions of the listing */
-    DL_KNOCKING, /* announcing, then training */
-    DL_LOOKING,  /* at log/<e>, between listings */
+    DL_FETCHING,  /* reading the contributions of the listing */
+    DL_KNOCKING,  /* announcing, then training */
+    DL_MEASURING, /* how far the log has grown, while this replica reads it */
+    DL_LOOKING,   /* at log/<e>, between listings */
     DL_WATCHING,
     DL_WAITING,
     DL_JUDGING,     /* the draft's members, before they are used */
@@ -85,8 +86,13 @@ typedef struct dl_machine_self {
      * and waits for that no longer than align_until; 0: it does not wait yet. */
     bool out_of_step;
     dl_time align_until;
-    unsigned n_knocks;  /* announcements since an entry counted this replica */
-    uint64_t own_since; /* from this entry on this replica has captures to lose */
+    unsigned n_knocks;   /* announcements since an entry counted this replica */
+    uint64_t read_from;  /* when it fell out of step: the open entry, */
+    dl_time read_since;  /* and the time; */
+    double entry_s;      /* and how long it took for reading an entry since */
+    uint64_t measure_at; /* the log is not measured before this entry */
+    uint64_t backlog;    /* 1 + the unread entries at the last measurement; 0: not measured yet */
+    uint64_t own_since;  /* from this entry on this replica has captures to lose */
     dl_time
         grace_over;   /* async: the end of the grace after the own entry; 0: it is not committed */
     bool own_damaged; /* async: the store does not return this replica's contribution */
@@ -243,26 +249,21 @@ const char *dl_reply_word(const dl_reply *reply);
 /* Contributes the first capture that is not uploaded. That of the open entry follows a look at the
  * log; a later one goes before any wait. */
 dl_request dl_gather_contribute(dl_machine *m);
+dl_request dl_gather_request(dl_machine *m, uint64_t entry, dl_phase next); /* a CONTRIBUTE */
 dl_request dl_gather_list(dl_machine *m);
 dl_request dl_gather_fetch_next(dl_machine *m); /* the next listed one, or on to the entry */
 bool dl_gather_has_to_put(dl_machine *m);       /* skips mute captures */
 bool dl_gather_has_due(dl_machine *m);          /* in rounds */
 bool dl_gather_may_put_ahead(dl_machine *m);
-/* Returns whether it is time to announce this replica (P9): no entry with a known roster waits for
- * it. */
-bool dl_gather_has_to_knock(const dl_machine *m);
-dl_request dl_gather_knock(dl_machine *m);
-/* Returns whether it is time to do so before the log was read to its end. */
-bool dl_gather_falls_back(const dl_machine *m);
-/* Returns whether this replica, which was passed over, waits for the others' next due point before
- * it trains (P13). dl_gather_align makes the next request of that. */
-bool dl_gather_has_to_align(const dl_machine *m);
-dl_request dl_gather_align(dl_machine *m);
 /* The open entry is captured: contributes, then lists the others' contributions. Later captures are
  * uploaded when the machine would wait (wait_until), since training may wait for the open one. */
 dl_request dl_gather_collect(dl_machine *m);
 dl_time dl_gather_deadline(const dl_machine *m);
 bool dl_gather_has_roster(const dl_machine *m); /* the open entry */
+/* Returns a listed generation of this replica that is later than this process, or NULL (P6).
+ * dl_gather_fenced stops the process for it. */
+const dl_life *dl_gather_newer(const dl_machine *m, const dl_reply *reply);
+dl_request dl_gather_fenced(dl_machine *m, const dl_life *by);
 /* Returns when this replica begins to look for contributions: a deadline after each replica whose
  * turn is earlier. It decides only which replica works, since any may create the log's name (P5).
  */
@@ -272,8 +273,6 @@ bool dl_gather_is_our_turn(const dl_machine *m);
 bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_reply *reply);
 
 /* replies of its phases */
-dl_request dl_gather_sounded(dl_machine *m, const dl_reply *reply);
-dl_request dl_gather_aligned(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_contributed(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_put_ahead(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_confirmed(dl_machine *m, const dl_reply *reply);
@@ -281,6 +280,29 @@ dl_request dl_gather_waited(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_listed_all(dl_machine *m, const dl_reply *reply); /* in rounds */
 dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply);
+
+/* ---- of joining.c ---- */
+
+/* Returns whether it is time to announce this replica (P9): no entry with a known roster waits for
+ * it. */
+bool dl_joining_has_to_knock(const dl_machine *m);
+dl_request dl_joining_knock(dl_machine *m);
+/* The log moved on without this replica: it reads the log, then trains from the others' next due
+ * point on. */
+void dl_joining_fall_out_of_step(dl_machine *m);
+/* Returns whether it is time to measure the log, because this replica may read it more slowly than
+ * it grows. dl_joining_measure makes that request. */
+bool dl_joining_falls_back(const dl_machine *m);
+dl_request dl_joining_measure(dl_machine *m);
+/* Returns whether this replica, which was passed over, waits for the others' next due point before
+ * it trains (P13). dl_joining_align makes the next request of that. */
+bool dl_joining_has_to_align(const dl_machine *m);
+dl_request dl_joining_align(dl_machine *m);
+
+/* replies of its phases */
+dl_request dl_joining_measured(dl_machine *m, const dl_reply *reply);
+dl_request dl_joining_sounded(dl_machine *m, const dl_reply *reply);
+dl_request dl_joining_aligned(dl_machine *m, const dl_reply *reply);
 
 /* ---- of propose.c ---- */
 

@@ -18,7 +18,7 @@ enum { ABSENT = 1, DAMAGED = 2, NUMERIC = 4, EXISTS = 8, ANY = 16 };
 /* The choices of dl_machine_go_on. */
 #define GO_ON                                                                                      \
     (TO(DL_CATCHING_UP) | TO(DL_TRAINING) | TO(DL_TIMING) | TO(DL_LATE_CHECK) | TO(DL_KNOCKING) |  \
-     TO(DL_ENDING))
+     TO(DL_MEASURING) | TO(DL_ENDING))
 /* The choices of dl_gather_collect. */
 #define COLLECT                                                                                    \
     (TO(DL_CONTRIBUTING) | TO(DL_PUTTING_AHEAD) | TO(DL_CONFIRMING) | TO(DL_LISTING) |             \
@@ -47,10 +47,10 @@ static const phase_row rows[] = {
 [DL_CATCHING_UP]    = {"catching up", ASKS(READ), dl_machine_read_on, 0,
                        FOLLOW | COLLECT | TO(DL_SOUNDING)},
 [DL_TRAINING]       = {"training", ASKS(TRAIN), dl_machine_trained, 0, GO_ON},
-[DL_SOUNDING]       = {"sounding", ASKS(LIST), dl_gather_sounded, 0,
+[DL_SOUNDING]       = {"sounding", ASKS(LIST), dl_joining_sounded, 0,
                        COLLECT | TO(DL_TRAINING) | TO(DL_TIMING) | TO(DL_LATE_CHECK) |
                            TO(DL_KNOCKING) | TO(DL_ALIGNING)},
-[DL_ALIGNING]       = {"aligning", ASKS(WAIT), dl_gather_aligned, 0, TO(DL_CATCHING_UP)},
+[DL_ALIGNING]       = {"aligning", ASKS(WAIT), dl_joining_aligned, 0, TO(DL_CATCHING_UP)},
 [DL_TIMING]         = {"timing", ASKS(WATCH), dl_async_timed, 0, TO(DL_TRAINING)},
 [DL_LATE_CHECK]     = {"late check", ASKS(READ), dl_machine_late_checked, 0, FOLLOW | COLLECT},
 [DL_CONTRIBUTING]   = {"contributing", ASKS(CONTRIBUTE), dl_gather_contributed, 0, COLLECT},
@@ -61,7 +61,9 @@ static const phase_row rows[] = {
 [DL_FETCHING]       = {"fetching", ASKS(FETCH), dl_gather_fetched, UNREADABLE,
                        COMMIT | TO(DL_FETCHING) | TO(DL_LOOKING) | TO(DL_LISTING)},
 [DL_KNOCKING]       = {"knocking", ASKS(CONTRIBUTE), dl_machine_knocked, 0,
-                       TO(DL_TRAINING) | TO(DL_CATCHING_UP)},
+                       TO(DL_TRAINING) | TO(DL_CATCHING_UP) | TO(DL_MEASURING)},
+[DL_MEASURING]      = {"measuring", ASKS(EXTENT), dl_joining_measured, 0,
+                       TO(DL_CATCHING_UP) | TO(DL_KNOCKING)},
 [DL_LOOKING]        = {"looking", ASKS(READ), dl_decide_looked, 0,
                        FOLLOW | CLOSE | TO(DL_SERVING)},
 [DL_WATCHING]       = {"watching", ASKS(WATCH), dl_decide_watched, 0, CLOSE},
@@ -157,6 +159,7 @@ const char *dl_request_name(dl_request_kind kind)
     static const char *const names[] = {
         [DL_REQUEST_TRAIN] = "TRAIN",
         [DL_REQUEST_READ] = "READ",
+        [DL_REQUEST_EXTENT] = "EXTENT",
         [DL_REQUEST_CONTRIBUTE] = "CONTRIBUTE",
         [DL_REQUEST_LIST] = "LIST",
         [DL_REQUEST_FETCH] = "FETCH",

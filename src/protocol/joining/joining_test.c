@@ -1,0 +1,89 @@
+/* joining_test.c - a replica that joins a run whose log grows faster than the replica reads it
+ * (P9). tests/sim_slow.c plays it with a whole cluster. */
+#include "machine_world.h"
+
+/* A run of r1 alone, whose log ends before entry 13. r2 joins it at entry 1. */
+static void make_long_world(world *w)
+{
+    make_world(w, 1);
+    w->args.self = life_of("r2", 0);
+    for (uint64_t e = 1; e < 13; e++)
+        others_commit(w, e, "r1");
+    join_run(w);
+    w->pace.entries = WORLD_ROOM;
+}
+
+static void grow(world *w, uint64_t from, uint64_t end)
+{
+    for (uint64_t e = from; e < end; e++)
+        others_commit(w, e, "r1");
+}
+
+/* Until the second measurement of the log, at entry 9. Meanwhile the log grows up to `end`. */
+static void read_eight(world *w, uint64_t end)
+{
+    CHECK_INT(5, until(w, DL_REQUEST_EXTENT)->entry);
+    step(w);
+    grow(w, 13, end);
+    CHECK_INT(9, until(w, DL_REQUEST_EXTENT)->entry);
+    CHECK_INT(0, w->asked[DL_REQUEST_CONTRIBUTE]);
+}
+
+TEST(p9_slow_reader_announces_itself_at_the_end_of_the_log)
+{
+    world w;
+    make_long_world(&w);
+    read_eight(&w, 17);
+    const dl_request *a = next(&w, DL_REQUEST_CONTRIBUTE);
+    CHECK(a->contribute.knock);
+    CHECK_INT(17, a->entry);
+    next(&w, DL_REQUEST_EXTENT); /* did it arrive in time? */
+    until(&w, DL_REQUEST_READ);
+    CHECK_INT(17, next(&w, DL_REQUEST_WAIT)->entry);
+    CHECK_INT(1, w.asked[DL_REQUEST_CONTRIBUTE]);
+    end_world(&w);
+}
+
+TEST(p9_late_announcement_of_a_slow_reader_is_repeated_further_ahead)
+{
+    world w;
+    make_long_world(&w);
+    read_eight(&w, 17);
+    CHECK_INT(17, next(&w, DL_REQUEST_CONTRIBUTE)->entry);
+    grow(&w, 17, 19); /* before it arrives */
+    CHECK_INT(19 + 1, next(&w, DL_REQUEST_CONTRIBUTE)->entry);
+    grow(&w, 19, 21);
+    CHECK_INT(21 + 3, next(&w, DL_REQUEST_CONTRIBUTE)->entry);
+    CHECK_INT(9, next(&w, DL_REQUEST_EXTENT)->entry);
+    CHECK_INT(9, next(&w, DL_REQUEST_READ)->entry);
+    end_world(&w);
+}
+
+TEST(p9_reader_that_catches_up_by_itself_does_not_delay_the_others)
+{
+    world w;
+    make_long_world(&w);
+    read_eight(&w, 16);
+    CHECK_INT(16, next(&w, DL_REQUEST_CONTRIBUTE)->entry);
+    CHECK_INT(16, w.control.entry); /* it has read the log to its end */
+    end_world(&w);
+}
+
+TEST(p9_slow_reader_does_not_make_others_wait_longer_than_patience)
+{
+    for (int s = 0; s < 2; s++) {
+        world w;
+        make_long_world(&w);
+        read_eight(&w, 17);
+        w.now +=
+            dl_time_from_seconds(w.config.patience_s - 0.1 + s); /* for 8 entries; 8 are left */
+        next(&w, s ? DL_REQUEST_READ : DL_REQUEST_CONTRIBUTE);
+        CHECK_INT(!s, w.asked[DL_REQUEST_CONTRIBUTE]);
+        end_world(&w);
+    }
+}
+
+TEST_MAIN(p9_slow_reader_announces_itself_at_the_end_of_the_log,
+          p9_late_announcement_of_a_slow_reader_is_repeated_further_ahead,
+          p9_reader_that_catches_up_by_itself_does_not_delay_the_others,
+          p9_slow_reader_does_not_make_others_wait_longer_than_patience)
