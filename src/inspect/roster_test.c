@@ -685,7 +685,8 @@ static void check_combination(const char *roster, const char *option, const char
 
 TEST(names_that_keys_cannot_hold_are_refused_by_name)
 {
-    check_combination("open", "run.single_committer", "r0", "run.single_committer");
+    for (size_t p = 0; p < 3; p++)
+        check_combination(policies[p], "run.single_committer", "r0", "run.single_committer");
     check_combination("open", "server.diloco.exchange", "leader", "allgather");
     check_combination("invited", "server.diloco.exchange", "leader", "allgather");
     check_combination("closed", "run.state_dir", "none", "run.members");

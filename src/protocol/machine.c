@@ -318,6 +318,8 @@ static void take_facts(dl_machine *m, const dl_reply *reply)
 {
     m->now = reply->now;
     m->self.sending = reply->sending;
+    /* Only a run with keys renews, and it has no single committer, so P26 need not take over. */
+    DL_ASSERT(!reply->renewed || !m->a.control->committer.replica[0]);
     if (reply->renewed) m->a.self.generation = reply->generation;
     if (reply->unsent && m->self.n_put >= reply->unsent) m->self.n_put = reply->unsent - 1;
 }
