@@ -1,4 +1,7 @@
-/* args.c - the flags of all commands in one table, and a command line read with it. */
+/* args.c - the flags of all commands in one table, and a command line read with it.
+ *
+ * A new flag is a member of dl_flag (cli.h), its row here, and its mention in the .flags of the
+ * commands that take it. Help, completion and manual pages are written from the rows. */
 #include "cli/cli.h"
 
 #include "base/option.h"
@@ -6,6 +9,9 @@
 
 #include <string.h>
 
+/* A flag that means different things in two commands has two rows of one name, such as --seed
+ * and --out. A command may list only one of them. A row with an option is short for --set of
+ * that option. */
 const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_HELP] = {"--help", NULL, NULL, "this text"},
     [DL_FLAG_HELP_ALL] = {"--help=all", NULL, NULL, "this text with the advanced options, too"},
@@ -162,6 +168,7 @@ bool dl_flags_have(const dl_flag *list, size_t flag)
     return false;
 }
 
+/* --help is taken by every command, and --help=all by those that have options to show. */
 bool dl_command_takes(const dl_command *command, size_t flag)
 {
     if (flag == DL_FLAG_HELP) return true;
@@ -200,7 +207,8 @@ static diloco_status unknown_flag(const dl_command *command, const char *flag, s
 
 /* ---- reading */
 
-/* The flag that `text` ("--seed", "--seed=3") names among the command's; DL_N_FLAGS: none. */
+/* Return the flag that `text` ("--seed", "--seed=3") names among the command's, or DL_N_FLAGS.
+ * The length excludes the value. */
 static size_t find_flag(const dl_command *command, const char *text, size_t len)
 {
     if (!strcmp(text, "-h")) return DL_FLAG_HELP;
@@ -211,7 +219,8 @@ static size_t find_flag(const dl_command *command, const char *text, size_t len)
     return DL_N_FLAGS;
 }
 
-/* A flag that may be repeated. */
+/* Add the value of a flag that may be repeated. One whose row shows "KEY=VALUE" needs the '=';
+ * later code relies on it. */
 static diloco_status add_to(const char **list, size_t *n, const dl_flag_row *row, const char *value)
 {
     if (strchr(row->value, '=') && !strchr(value, '='))
@@ -224,6 +233,8 @@ static diloco_status add_to(const char **list, size_t *n, const dl_flag_row *row
     return DILOCO_OK;
 }
 
+/* Keep the text of a flag. Giving the same value twice is harmless; two values are a mistake
+ * that would otherwise be silent. */
 static diloco_status take_flag(dl_args *args, size_t flag, const char *value)
 {
     const dl_flag_row *row = &dl_flag_rows[flag];
@@ -238,7 +249,8 @@ static diloco_status take_flag(dl_args *args, size_t flag, const char *value)
     return DILOCO_OK;
 }
 
-/* argv[*at] is a flag; *at stays at the last argument that belongs to it. */
+/* Read the flag at argv[*at]. *at stays at the last argument that belongs to it: the flag
+ * itself, or its value. */
 static diloco_status read_flag(dl_args *args, int *at)
 {
     const char *text = args->argv[*at];
@@ -273,6 +285,8 @@ static diloco_status read_target(dl_args *args, const char *text)
     return DILOCO_OK;
 }
 
+/* "-" alone is a target (stdin), and "--" ends the flags. Parsing stops at --help, so help is
+ * shown whatever else is wrong. */
 diloco_status dl_args_parse(dl_args *out, const dl_command *command, int argc, char **argv,
                             int first)
 {
@@ -288,6 +302,7 @@ diloco_status dl_args_parse(dl_args *out, const dl_command *command, int argc, c
             DL_TRY(read_target(out, text));
         if (out->flags[DL_FLAG_HELP] || out->flags[DL_FLAG_HELP_ALL]) return DILOCO_OK;
     }
+    /* A target in square brackets may be left out. */
     if (!out->target && command->target && command->target[0] != '[')
         return dl_fail(DILOCO_EINVAL, "%s needs a %s; see diloco %s --help", command->name,
                        command->target, command->name);

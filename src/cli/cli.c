@@ -1,4 +1,6 @@
-/* cli.c - from the command line to a command, and from its status to the exit code. */
+/* cli.c - from the command line to a command, and from its status to the exit code.
+ *
+ * Begin with dl_cli_main. Commands are in cmd_*.c, one a file; command_rows.h lists them. */
 #include "cli/cli.h"
 
 #include "base/file.h"
@@ -16,6 +18,8 @@
 
 enum { NAMES_MAX = 64 };
 
+/* Bytes that are no UTF-8 are replaced one by one, so later text stays readable. C1 controls
+ * (0x80 to 0x9F) are replaced too, as some terminals obey them. */
 void dl_printable(char *out, size_t cap, const char *text)
 {
     size_t len = strlen(text), used = 0, n;
@@ -88,7 +92,7 @@ const dl_command dl_command_help = {
     .run = cmd_help,
 };
 
-/* The command of two words, or NULL. */
+/* Return the command of two words, such as "data prepare", or NULL. */
 static const dl_command *find_two(const char *first, const char *second)
 {
     char name[64];
@@ -96,6 +100,8 @@ static const dl_command *find_two(const char *first, const char *second)
     return len > 0 && (size_t)len < sizeof name ? dl_command_find(name) : NULL;
 }
 
+/* Find the command and run it. Two words are tried before one, so "data prepare" is not "data"
+ * with a target. A join line is taken out of argv before anything can print it. */
 static diloco_status run(int argc, char **argv)
 {
     const char *name = argv[1];
@@ -120,7 +126,7 @@ static diloco_status run(int argc, char **argv)
     return command->run(&args);
 }
 
-/* Return true if stdout is a pipe without a reader. */
+/* Return true if stdout is a pipe without a reader, such as a `head` that has ended. */
 static bool output_is_closed(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -129,7 +135,8 @@ static bool output_is_closed(void)
 
 static bool closed; /* seen by dl_flush_output */
 
-/* An error sticks to the stream, so a loss in an earlier flush is reported here, too. */
+/* Flush stdout. An error sticks to the stream, so a loss in an earlier flush is reported here,
+ * too. */
 diloco_status dl_flush_output(void)
 {
     const int error = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
@@ -137,7 +144,7 @@ diloco_status dl_flush_output(void)
     return error ? dl_fail(DILOCO_EIO, "writing the output: %s", strerror(error)) : DILOCO_OK;
 }
 
-/* After the usage: where a newcomer begins. */
+/* After the usage, say where a newcomer begins. */
 static void say_first(FILE *out)
 {
     fputs(dl_file_exists("run.toml")
@@ -148,6 +155,8 @@ static void say_first(FILE *out)
           out);
 }
 
+/* Without arguments the usage is shown, which counts as wrong usage. An error is one line on
+ * stderr, with no control characters. */
 int dl_cli_main(int argc, char **argv)
 {
     if (argc < 2) {

@@ -9,8 +9,11 @@
 
 #include <stdio.h>
 
+/* ---- flags; a row each in args.c */
 /* ---- flags */
 
+/* Numbers of the flags: indexes of dl_flag_rows and of dl_args.flags. The order here is the
+ * order in help. */
 typedef enum dl_flag {
     DL_FLAG_HELP,
     DL_FLAG_HELP_ALL,
@@ -117,6 +120,7 @@ typedef enum dl_flag {
 #define DL_FLAGS(...) ((const dl_flag[]){__VA_ARGS__, DL_N_FLAGS})
 bool dl_flags_have(const dl_flag *list, size_t flag); /* NULL: an empty list */
 
+/* A flag of the command line. */
 typedef struct dl_flag_row {
     const char *name;   /* "--replicas" */
     const char *value;  /* "N"; NULL: a switch */
@@ -129,7 +133,7 @@ extern const dl_flag_row dl_flag_rows[DL_N_FLAGS];
 
 typedef struct dl_args dl_args;
 
-/* Which options a command's --set takes. */
+/* Which options a command's --set takes: none; those that may differ between machines; all. */
 typedef enum dl_sets { DL_SETS_NONE, DL_SETS_MACHINE, DL_SETS_ALL } dl_sets;
 
 /* The words that complete a command's argument, beside or instead of the names of files. */
@@ -141,6 +145,8 @@ typedef enum dl_words {
     DL_WORDS_SHELLS
 } dl_words;
 
+/* A subcommand. It is defined in its own file as dl_command_<name>, and listed in
+ * command_rows.h. */
 typedef struct dl_command {
     const char *name;     /* of one word, or of two: "data prepare" */
     const char *target;   /* "URL", "[CONFIG]" where it may be left out, NULL without one */
@@ -167,6 +173,7 @@ DL_MUST_CHECK diloco_status dl_flush_output(void);
 
 enum { DL_ARGS_MAX_SETS = 128 };
 
+/* A command line, read. Texts are argv's and are borrowed from it. */
 struct dl_args {
     const dl_command *command;
     const char *target;                 /* NULL: not given */

@@ -25,7 +25,7 @@ static void put_presets(void)
         printf("%s%s", i ? " " : "", diloco_preset_at(i)->name);
 }
 
-/* Does the option have a known set of values? */
+/* Return true if the option has a known set of values. */
 static bool has_choices(const dl_option *row)
 {
     return row->choices || row->type == DL_OPTION_BOOL || strcmp(row->name, "preset") == 0;
@@ -60,12 +60,13 @@ static const dl_option *chosen_option(const dl_flag_row *row)
     return option && has_choices(option) ? option : NULL;
 }
 
+/* --set and --set-values have a key of the option table before their '='. */
 static bool takes_key(size_t flag)
 {
     return flag == DL_FLAG_SET || flag == DL_FLAG_SET_VALUES;
 }
 
-/* Is the value a file or a folder? */
+/* Return true if the value is a file or a folder, by the word that stands for it in help. */
 static bool takes_path(const dl_flag_row *row)
 {
     static const char *const words[] = {"FILE", "DIR", "PATH", "LIST", "URL"};
@@ -74,7 +75,8 @@ static bool takes_path(const dl_flag_row *row)
     return false;
 }
 
-/* Print the keys that --set takes and a person may want to change, with `end` after each. */
+/* Print the keys that --set takes and a person may want to change, with `end` after each.
+ * Options with one value only are left out, and with `machine` those that must agree. */
 static void put_keys(bool machine, const char *end)
 {
     const unsigned not = DL_OPTION_FIXED | (machine ? DL_OPTION_AGREE : 0);
@@ -132,8 +134,11 @@ static void put_text(const char *text, const char *escaped, const char *quote)
             printf("%s%c", strchr(escaped, *text) ? "\\" : "", *text);
 }
 
+/* ---- bash: functions with a `case` for each table, then the code that uses them */
 /* ---- bash */
 
+/* The word that is being completed decides: a command, a flag, the value of a flag, or a target.
+ * COMP_WORDBREAKS contains '=', hence the three words. */
 static const char bash_functions[] =
     "# COMP_WORDS has NAME=VALUE as three words.\n"
     "_diloco() {\n"
@@ -254,6 +259,7 @@ static void print_bash(void)
     fputs(bash_functions, stdout);
 }
 
+/* ---- zsh: one _arguments call for each command */
 /* ---- zsh */
 
 static void zsh_choices(void)
@@ -275,7 +281,8 @@ static void zsh_choices(void)
     puts("    *) _files ;;\n    esac\n}");
 }
 
-/* A flag as _arguments reads it: '--replicas=[help]:N: '. */
+/* Print a flag as _arguments reads it: '--replicas=[help]:N: '. '*' before it marks a flag that
+ * may be repeated. */
 static void zsh_flag(const dl_command *c, size_t flag)
 {
     const dl_flag_row *row = &dl_flag_rows[flag];
@@ -316,6 +323,8 @@ static void zsh_command(const dl_command *c)
     puts(" ;;");
 }
 
+/* Commands of two words are found after the first word was read, by shifting the words once
+ * more. */
 static void print_zsh(void)
 {
     fputs("#compdef diloco\n# zsh completion for diloco, written by: diloco completion zsh\n"
@@ -353,6 +362,7 @@ static void print_zsh(void)
     puts("    esac\n}\n_diloco \"$@\"");
 }
 
+/* ---- fish: one `complete` line for each flag of each command */
 /* ---- fish */
 
 static void fish_begin(const dl_command *c)
@@ -363,6 +373,7 @@ static void fish_begin(const dl_command *c)
     fputs("' ", stdout);
 }
 
+/* fish has no '=' in its words' borders, so each value is printed with its key before it. */
 static void fish_choices(void)
 {
     puts("# The keys of its arguments, or after KEY= the values that it may have.\n"
@@ -379,6 +390,7 @@ static void fish_choices(void)
     puts("    case '*'\n        string split -n ' ' -- $argv\n    end\nend");
 }
 
+/* -x: the flag needs a value that is no file; -r: one that may be. */
 static void fish_flag(const dl_command *c, size_t flag)
 {
     const dl_flag_row *row = &dl_flag_rows[flag];

@@ -6,11 +6,14 @@
 
 #include <unistd.h>
 
+/* When the progress was last drawn; it is drawn only on a terminal. */
 typedef struct progress {
     dl_time begin, last;
     bool shown;
 } progress;
 
+/* Draw at most five times a second, and at the end. `total` is known from the start: the size of
+ * the texts. */
 static void on_progress(void *user, uint64_t done, uint64_t total)
 {
     progress *p = user;

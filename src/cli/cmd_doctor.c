@@ -11,12 +11,13 @@
 #include <inttypes.h>
 #include <unistd.h>
 
+/* All that was gathered. A store or a plan is present only where its flag is true. */
 typedef struct checkup {
     uint64_t memory, memory_free; /* bytes; of the machine */
     bool has_store, store_is_refused, has_plan, without_data;
     diloco_store_report store;
     diloco_memory_plan plan;
-    int64_t local_replicas;
+    int64_t local_replicas; /* that the plan is multiplied by */
 } checkup;
 
 static void look_at_machine(checkup *c)
@@ -38,6 +39,8 @@ static diloco_status slow_down(const char *text)
     return diloco_store_link(text);
 }
 
+/* Look at the target: a configuration, or a store's URL. A store that lets two writers create
+ * one name is refused (P26), and its numbers are kept for the report. */
 static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
 {
     const char *link = args->flags[DL_FLAG_RUN_LINK];
@@ -183,6 +186,8 @@ static diloco_status print_json(const checkup *c)
     return dl_print_json(&json, &out);
 }
 
+/* The machine is printed before the store is tried, as that may take two minutes. A refused
+ * store is reported first and returned as the error afterwards. */
 static diloco_status cmd_doctor(const dl_args *args)
 {
     dl_config config;

@@ -43,6 +43,8 @@ static diloco_status print_text_json(const diloco_text_result *r, const char *st
     return dl_print_json(&json, &out);
 }
 
+/* A text of the user's own, with the run's tokenizer. Bits per byte compare models with
+ * different tokenizers. */
 static diloco_status eval_text(const dl_args *args, const dl_config *config)
 {
     diloco_text_result r;

@@ -23,6 +23,8 @@ static diloco_status print_id(const dl_args *args, const char *path, const char 
     return dl_print_json(&json, &buf);
 }
 
+/* Two processes may make the key at once. The one that finds it there opens what the other has
+ * written. */
 static diloco_status cmd_id(const dl_args *args)
 {
     char path[PATH_MAX], id[DL_PUBLIC_TEXT];

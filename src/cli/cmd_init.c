@@ -1,4 +1,6 @@
-/* cmd_init.c - a starter configuration, commented, for a run of some minutes on one machine. */
+/* cmd_init.c - a starter configuration, commented, for a run of some minutes on one machine.
+ *
+ * Begin with put_all, which writes the file from top to bottom. */
 #include "base/config.h"
 #include "base/file.h"
 #include "cli/display/units.h"
@@ -10,12 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* STEPS replaces an interval above LONG; a model gets more blocks above MANY_FRAGMENTS. */
 enum { FILE_MAX = 1 << 16, MAX_MODELS = 32, STEPS = 30, LONG = 50, MANY_FRAGMENTS = 18 };
 
+/* The user's choices, and the values that follow from them. */
 typedef struct starter {
     const char *preset, *summary, *model, *data; /* data: train_path */
     dl_config config;                            /* with the preset's values */
-    bool images;
+    bool images;                                 /* a model of images, not of text */
 } starter;
 
 /* ---- the request */
@@ -38,7 +42,8 @@ static const char *flag_or(const dl_args *args, dl_flag flag, const char *otherw
     return dl_args_has(args, flag) ? args->flags[flag] : otherwise;
 }
 
-/* A text that is there is named by its absolute path, so that the file works in any folder. */
+/* Return the data's path. A text that is there is named by its absolute path, so that the file
+ * works in any folder. `room` holds it. */
 static const char *data_of(char room[PATH_MAX], const dl_args *args, bool images)
 {
     const char *given = flag_or(args, DL_FLAG_TEXT, images ? "data" : "text.txt");
@@ -73,7 +78,8 @@ static diloco_status put_text(dl_buf *out, const char *key, const char *value, c
     return dl_buf_addf(out, "%s%s\n", *comment ? "  # " : "", comment);
 }
 
-/* At least two, and in a run without a log as many as its rounds need. */
+/* Return the number of replicas: at least two, and in a run without a log as many as its rounds
+ * need. */
 static int64_t replicas_of(const starter *s)
 {
     if (strcmp(s->preset, "single") == 0) return 1;
@@ -102,8 +108,8 @@ static diloco_status put_model(dl_buf *out, const starter *s)
                        s->config.fragments > MANY_FRAGMENTS ? 4 : 2);
 }
 
-/* The preset's own interval where it is short; papers' intervals of 500 steps are for long runs. So
- * is their momentum of 0.9: after a few dozen entries it still overshoots. */
+/* The preset's own interval is taken where it is short; papers' intervals of 500 steps are for
+ * long runs. So is their momentum of 0.9: after a few dozen entries it still overshoots. */
 static diloco_status put_trainer(dl_buf *out, const starter *s)
 {
     const int64_t H = s->config.local_steps;
@@ -162,6 +168,7 @@ static void say_next(const starter *s, const char *path)
                s->data, word);
 }
 
+/* An existing file is never overwritten, since it may hold a person's changes. */
 static diloco_status cmd_init(const dl_args *args)
 {
     static starter s; /* too large for some stacks */

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "24h" in seconds: a whole number of s, m, h or d. */
+/* Read "24h" as seconds: a whole number of s, m, h or d. At most nine digits are read, so the
+ * product cannot overflow. */
 static diloco_status read_duration(uint64_t *out, const char *text)
 {
     static const struct {
@@ -22,6 +23,7 @@ static diloco_status read_duration(uint64_t *out, const char *text)
     return dl_fail(DILOCO_EINVAL, "--for %.20s is no time: 90s, 30m, 24h, 7d", text);
 }
 
+/* The invitation is a secret, so it goes to stdout and to no log. */
 static diloco_status cmd_invite(const dl_args *args)
 {
     char text[512];

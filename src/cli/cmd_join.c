@@ -11,6 +11,8 @@ static diloco_status check_data(const dl_config *config)
                                   "add --set data.train_path=FILE");
 }
 
+/* The file or the run may name a number of local replicas; a joining machine runs one by
+ * default. */
 static diloco_status set_local_replicas(dl_config *config, const dl_args *args)
 {
     const char *n = args->flags[DL_FLAG_REPLICAS];
@@ -34,7 +36,8 @@ static diloco_status find_settings(dl_config *config, const dl_args *args)
                    config->store);
 }
 
-/* --rank names one replica of a run with a log, whose members choose their names. */
+/* Refuse --rank where it names nothing. It names one replica of a run with a log; elsewhere
+ * members choose their names. */
 static diloco_status check_rank(const dl_config *config, const dl_args *args)
 {
     if (!dl_args_has(args, DL_FLAG_RANK)) return DILOCO_OK;

@@ -15,6 +15,8 @@ static void print_members(const diloco_log_entry *e)
         printf("%s%s", i ? "," : "", e->members[i]);
 }
 
+/* One line for an entry. The reason of an abort is another machine's text, so it is made
+ * printable. */
 static diloco_status print_line(void *user, const diloco_log_entry *e)
 {
     dl_unit_text bytes;
@@ -44,6 +46,7 @@ static void add_names(dl_json *json, const char *key, const char *const *names, 
     dl_json_end(json);
 }
 
+/* One object a line, so a program can read an endless log line by line. */
 static diloco_status print_json(void *user, const diloco_log_entry *e)
 {
     dl_buf out;
@@ -138,6 +141,8 @@ static diloco_status show(void *user, const diloco_log_entry *e)
     return s->print(NULL, e);
 }
 
+/* An empty result is explained on stderr, with the length of the log, because stdout is for the
+ * entries. */
 static diloco_status print_entries(const char *store, uint64_t from, bool json)
 {
     shown s = {.print = json ? print_json : print_line};
@@ -169,6 +174,7 @@ static bool is_one_answer(const dl_args *args)
            1;
 }
 
+/* Contradictions between flags are found before the store is read. */
 static diloco_status cmd_log(const dl_args *args)
 {
     dl_config_path store;

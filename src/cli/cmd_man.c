@@ -14,7 +14,9 @@ static const char date[] = "2026-11-22"; /* when what the pages say was last loo
 
 /* ---- roff */
 
-/* Text in which nothing is a request or an escape, up to its end or len bytes. */
+/* Print text in which nothing is a request or an escape, up to its end or len bytes. roff reads
+ * a line that begins with '.' or a quote as a request. '-' is escaped, or it would become a
+ * hyphen that cannot be copied. */
 static void put(FILE *out, const char *text, size_t len)
 {
     if (len && strchr(".'", *text)) fputs("\\&", out);
@@ -33,7 +35,7 @@ static void put_line(FILE *out, const char *text)
     fputc('\n', out);
 }
 
-/* Lines as in the help: those that are indented stay lines of their own. */
+/* Print the lines of a help text. Indented lines stay lines of their own, without filling. */
 static void put_lines(FILE *out, const char *text)
 {
     bool verbatim = false;
@@ -59,7 +61,7 @@ static void begin(FILE *out, const char *title, int section, const char *name, c
 
 /* ---- the text of the pages */
 
-/* "data prepare" as "data-prepare". */
+/* Write "data prepare" as "data-prepare". */
 static void page_name(char out[64], const char *prefix, const dl_command *c)
 {
     snprintf(out, 64, "%s%s", prefix, c->name);
@@ -174,6 +176,7 @@ static void write_options(FILE *out)
 
 /* ---- files */
 
+/* `command` NULL: the page of the program (section 1) or of the options (section 5). */
 static diloco_status write_page(const char *folder, const char *name, int section,
                                 const dl_command *command)
 {

@@ -5,10 +5,11 @@
 
 #define FLAGS DL_FLAGS
 
+/* A kind of plan. A new one is a row in modes[] and a case in mode_of. */
 typedef struct plan_mode {
     const char *flag;     /* that asks for it; NULL: none does */
     const dl_flag *takes; /* NULL: the flags of no other mode */
-    bool target;
+    bool target;          /* takes a CONFIG */
     diloco_status (*run)(const dl_args *args);
 } plan_mode;
 
@@ -37,6 +38,8 @@ static const plan_mode *mode_of(const dl_args *args)
     return &modes[2];
 }
 
+/* Every given flag has to be one that the kind of plan reads. A flag without effect would
+ * otherwise be taken for an assumption of the result. */
 static diloco_status check_flags(const dl_args *args, const plan_mode *mode)
 {
     for (size_t i = 0; i < DL_N_FLAGS; i++) {

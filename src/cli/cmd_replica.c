@@ -1,7 +1,7 @@
 /* cmd_replica.c - one replica, as a process that train or join started (processes.h).
  *
  * Its parent listens; when the parent has ended, it stops as if asked to. Lines come from
- * several threads (the log), so each is one write under a lock. */
+ * several threads (the log, the record, progress), so each is one write under a lock. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/crew/processes.h"
@@ -19,6 +19,7 @@ enum { LINE_MAX_BYTES = 1 << 16, SETTINGS_MAX = 1 << 20 };
 
 #define PROGRESS_EVERY (100 * DL_MILLISECOND)
 
+/* Set by a signal or by the end of the parent; the trainer reads it after each step. */
 static volatile int stop;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards writing to the events */
@@ -34,6 +35,8 @@ static void on_signal(int signal)
     ask_to_stop();
 }
 
+/* The first signal asks for a clean stop. A second one is sent by the parent as SIGKILL. SIGPIPE
+ * is ignored, so writing to a parent that has ended is an error and not a death. */
 static void take_signals(void)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
@@ -43,8 +46,11 @@ static void take_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* ---- reporting to the parent */
 /* ---- telling the parent */
 
+/* Send one line. If the parent is gone, nothing listens any more: stop cleanly and keep the
+ * saved state. */
 static void send_line(const void *line, size_t len)
 {
     const dl_span spans[] = {{line, len}, {"\n", 1}};
@@ -87,12 +93,14 @@ static void on_record(void *user, const char *line, size_t len)
     send_line(line, len);
 }
 
+/* The last progress that was sent, to send less of it. */
 typedef struct shown {
-    dl_time at;
-    char phase[16];
+    dl_time at;     /* when it was sent */
+    char phase[16]; /* which it had */
 } shown;
 
-/* Ten times a second is enough for eyes; a change of phase is reported at once. */
+/* Send the progress: at most ten times a second, which is enough for eyes. A change of phase is
+ * reported at once. */
 static void on_progress(void *user, const diloco_progress *p)
 {
     shown *last = user;
@@ -115,6 +123,7 @@ static void on_progress(void *user, const diloco_progress *p)
     send_json(&json, &buf);
 }
 
+/* The last line. The parent then knows the status even where an exit code could not carry it. */
 static void send_exit(diloco_status status)
 {
     dl_buf buf;
@@ -125,8 +134,11 @@ static void send_exit(diloco_status status)
     send_json(&json, &buf);
 }
 
+/* ---- the process */
 /* ---- */
 
+/* Read the settings from the memory file that the parent has passed on. A replica that a person
+ * starts by hand has none. */
 static diloco_status receive_settings(dl_config *config)
 {
     dl_buf text;
@@ -140,6 +152,8 @@ static diloco_status receive_settings(dl_config *config)
                   : DILOCO_OK;
 }
 
+/* The way of training depends on the run: with a log, without one, or with logical clients. Exit
+ * code 0 means only that the status was sent. */
 static diloco_status cmd_replica(const dl_args *args)
 {
     dl_config config;

@@ -25,14 +25,15 @@ typedef struct mark {
 
 typedef struct curve {
     char name[64], label[160];
-    uint64_t replicas;
+    uint64_t replicas;        /* run.replicas */
     dl_buf evaluations, sent; /* mark[] */
     dl_buf points;            /* dl_chart_point[]: steps, bytes of all replicas; loss */
 } curve;
 
 /* ---- reading */
 
-/* A line that is damaged or of another kind says nothing here. */
+/* Keep what a line says about the curve. A damaged line, or one of another kind, says nothing
+ * here. */
 static diloco_status take_line(void *user, const char *line, size_t len)
 {
     curve *c = user;
@@ -64,7 +65,8 @@ static mark *sorted(dl_buf *marks, size_t *n)
     return all;
 }
 
-/* One point for each evaluated entry. A single replica exchanges nothing, whatever it stored. */
+/* Make one point for each evaluated entry, with all bytes that were sent before it. A single
+ * replica exchanges nothing, whatever it stored. */
 static diloco_status join_marks(curve *c)
 {
     size_t n, n_sent, k = 0;
@@ -82,7 +84,7 @@ static diloco_status join_marks(curve *c)
     return DILOCO_OK;
 }
 
-/* "b: diloco, 4 replicas", for a run whose URL ends in /b. */
+/* Name the curve as "b: diloco, 4 replicas", for a run whose URL ends in /b. */
 static diloco_status name_curve(curve *c, const char *store)
 {
     char preset[48], replicas[32];
@@ -107,6 +109,7 @@ static diloco_status name_curve(curve *c, const char *store)
     return DILOCO_OK;
 }
 
+/* A run without an evaluation has no curve, and the error says how to get one. */
 static diloco_status read_curve(curve *c, const char *target)
 {
     dl_config_path store;
@@ -197,6 +200,7 @@ static diloco_status write_picture(const char *path, const curve *curves, size_t
     return status;
 }
 
+/* The end of the name decides the kind of file, before any run is read. */
 static diloco_status check_out(const char *path)
 {
     const char *dot = path ? strrchr(path, '.') : ".svg";
@@ -218,7 +222,7 @@ static diloco_status answer(const dl_args *args, const curve *curves, size_t n)
     return DILOCO_OK;
 }
 
-/* FILE.html and FILE.md need no evaluation, and have everything else. */
+/* Write a whole report. FILE.html and FILE.md need no evaluation, and have everything else. */
 static diloco_status write_page(const dl_args *args, size_t n)
 {
     const char *path = args->flags[DL_FLAG_REPORT_OUT], *urls[MOST_RUNS];

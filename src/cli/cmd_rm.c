@@ -1,7 +1,8 @@
 /* cmd_rm.c - remove a run: its objects in the store, and the private state of its replicas.
  *
- * Only what this program wrote is removed: the run's objects (inspect/remove.c), and in the state
- * folder what replicas keep there. */
+ * Only what this program wrote is removed: the run's objects (inspect/remove.c), and in the
+ * state folder what replicas keep there. The order is: refuse what is alive, then the store,
+ * then the state. So a repeated command continues after a failure. */
 #include "base/file.h"
 #include "cli/crew/names.h"
 #include "cli/display/units.h"
@@ -25,6 +26,7 @@ static bool chosen(const dl_config *config)
     return strcmp(dl_config_origin(config, "run.state_dir"), "chosen") == 0;
 }
 
+/* A replica's folder has a lock, which no other folder has. */
 static bool has_lock(const char *dir, const char *name)
 {
     dl_config_path lock;
@@ -32,8 +34,8 @@ static bool has_lock(const char *dir, const char *name)
     return name[0] != '.' && n > 0 && (size_t)n < sizeof lock && dl_file_exists(lock);
 }
 
-/* A replica's folder, and that of the logical clients. A state folder that was given may be in use
- * for other things, too. */
+/* Return true for a replica's folder, and for that of the logical clients. A state folder that
+ * was given may be in use for other things, too. */
 static bool is_state(const dl_config *config, const char *dir, const char *name)
 {
     return has_lock(dir, name) || (chosen(config) && strcmp(name, "clients") == 0);
@@ -50,7 +52,8 @@ static diloco_status walk_state(const dl_config *config, const char *dir, state_
     return status;
 }
 
-/* The folder that holds a state folder for each host; false: run.state_dir was given. */
+/* Write the folder that holds a state folder for each host. Returns false if run.state_dir was
+ * given. */
 static bool folder_of_hosts(dl_config_path out, const dl_config *config)
 {
     if (!chosen(config)) return false;
@@ -59,6 +62,8 @@ static bool folder_of_hosts(dl_config_path out, const dl_config *config)
     return true;
 }
 
+/* The state of all hosts is removed: with a shared folder, several machines may have left
+ * theirs. */
 static diloco_status walk_states(const dl_config *config, state_fn fn, uint64_t *n)
 {
     dl_config_path hosts, dir;
@@ -86,7 +91,8 @@ static diloco_status refuse_running(const char *dir, const char *name, uint64_t 
                    dir, name);
 }
 
-/* Did a process on this machine hold this name, and is it over? */
+/* Return true if a process on this machine held this name, and is over. Its lock shows that at
+ * once, without watching. */
 static bool ended_here(const dl_config *config, const char *name)
 {
     return has_lock(config->state_dir, name) && !dl_name_runs_here(config->state_dir, name);
@@ -111,7 +117,8 @@ static diloco_status refuse_alive(const diloco_run_status *run, const char *stor
     return DILOCO_OK;
 }
 
-/* Heartbeats of other machines are watched only where a replica may be alive. */
+/* Refuse a run with a replica that is alive. Heartbeats of other machines are watched only where
+ * a replica may be alive. */
 static diloco_status check_heartbeats(const dl_config *config)
 {
     diloco_run_status run;
@@ -129,7 +136,8 @@ static diloco_status check_heartbeats(const dl_config *config)
 
 /* ---- the run */
 
-/* The rest of a folder: unfinished files in .tmp, and the folder itself if it is empty. */
+/* Remove what is left of a folder: unfinished files in .tmp, and the folder itself if it is
+ * empty. A failure is a warning, since the run is gone already. */
 static void remove_folder(const char *store)
 {
     dl_config_path path;
@@ -145,7 +153,8 @@ static void remove_folder(const char *store)
     fprintf(stderr, "diloco: warning: %s is kept: %s\n", folder, strerror(errno));
 }
 
-/* A hub lets no client remove a log. Nothing is gone then: the log is what goes first. */
+/* Remove the objects. A hub lets no client remove a log, and the log is what goes first, so
+ * nothing is gone then. */
 static diloco_status remove_objects(uint64_t *n, const char *store)
 {
     const diloco_status status = diloco_run_remove(n, store);
@@ -169,6 +178,8 @@ static diloco_status remove_run(const char *store)
 
 /* ---- the state */
 
+/* nftw calls it for a folder after all that is in it (FTW_DEPTH), and follows no symbolic link
+ * (FTW_PHYS). */
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
     (void)st, (void)type, (void)at;
@@ -199,6 +210,7 @@ static diloco_status remove_states(const dl_config *config)
 
 /* ---- */
 
+/* Nodes keep their models in their own folders, which this machine cannot know all of. */
 static diloco_status check_kind(const dl_config *run)
 {
     if (!dl_swarm_is(run)) return DILOCO_OK;
@@ -208,6 +220,7 @@ static diloco_status check_kind(const dl_config *run)
                    run->store);
 }
 
+/* A store without a run may still have state of one beside it, which is removed then. */
 static diloco_status cmd_rm(const dl_args *args)
 {
     static dl_config config, run; /* too large for some stacks */

@@ -7,7 +7,8 @@
 
 enum { TOKENS_MAX = 1 << 24 };
 
-/* A byte model may write anything, so what goes to a terminal cannot steer it. */
+/* Print text as it comes. A byte model may write anything, so what goes to a terminal cannot
+ * steer it. A pipe gets the bytes as they are. */
 static void on_text(void *user, const char *text, size_t len)
 {
     const bool *terminal = user;

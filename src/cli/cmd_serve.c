@@ -1,4 +1,6 @@
-/* cmd_serve.c - the hub: started, left alone, stopped by a signal. */
+/* cmd_serve.c - the hub: started, left alone, stopped by a signal.
+ *
+ * The hub itself is src/hub. This file reads its flags, makes what a join line needs, and waits. */
 #include "cli/cli.h"
 
 #if !DL_CLOUD
@@ -39,7 +41,7 @@ static sigset_t stop_signals(void)
     return set;
 }
 
-/* A second signal: has one come since? */
+/* Return true if a second signal has come since. */
 static bool hurry(void)
 {
     sigset_t set = stop_signals();
@@ -88,8 +90,8 @@ static diloco_status read_options(dl_hub_options *o, const dl_args *args)
 
 /* ---- the join line */
 
-/* The files that a hub of a join line makes unless they are given: in DIR/.hub, where no request
- * looks. */
+/* The files that a hub of a join line makes unless they are given. They are in DIR/.hub, whose
+ * name begins with a dot, so no request reaches it. */
 typedef struct made {
     char cert[DL_PATH_MAX + 1], key[DL_PATH_MAX + 1], token[DL_PATH_MAX + 1];
 } made;
@@ -100,7 +102,8 @@ static diloco_status path_of(char out[DL_PATH_MAX + 1], const char *dir, const c
     return n <= DL_PATH_MAX ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "%s: too long a path", dir);
 }
 
-/* A file left by a full disk or a kill is empty, or has another name. */
+/* Return true if the file is there and not empty. A file left by a full disk or a kill is empty,
+ * or has another name. */
 static bool is_made(const char *path)
 {
     struct stat st;
@@ -112,6 +115,8 @@ static diloco_status move(const char *from, const char *to)
     return rename(from, to) ? dl_fail_errno(errno, "rename", from) : DILOCO_OK;
 }
 
+/* Write 32 random bytes in hex, readable by the owner alone, and sync it. O_EXCL after unlink:
+ * the file is a new one, with this mode from the start. */
 static diloco_status write_token(const char *path)
 {
     unsigned char random[32];
@@ -129,6 +134,7 @@ static diloco_status write_token(const char *path)
     return status;
 }
 
+/* The token gets its name last, so a file of that name is whole. */
 static diloco_status make_token(const char *path, const char *dir)
 {
     char new[DL_PATH_MAX + 1];
@@ -138,7 +144,7 @@ static diloco_status make_token(const char *path, const char *dir)
     return move(new, path);
 }
 
-/* The certificate comes last: where it is, its key is. */
+/* Make the certificate and its key. The certificate comes last: where it is, its key is. */
 static diloco_status make_pair(const made *m, const char *dir, const char *host)
 {
     char fingerprint[DL_CERT_PRINT], pin[DL_CERT_PIN], cert[DL_PATH_MAX + 1], key[DL_PATH_MAX + 1];
@@ -156,6 +162,8 @@ static bool is_anywhere(const char *host)
     return !*host || !strcmp(host, "0.0.0.0") || !strcmp(host, "::");
 }
 
+/* Files that were given are kept. The rest is made once and found again by later calls, so a
+ * join line stays valid. */
 static diloco_status make_what_is_missing(dl_hub_options *o, made *m)
 {
     char folder[DL_PATH_MAX + 1];
@@ -179,7 +187,7 @@ static diloco_status make_what_is_missing(dl_hub_options *o, made *m)
     return DILOCO_OK;
 }
 
-/* The first of a file that the hub has found to hold tokens. */
+/* Read the first token of a file that the hub has found to hold tokens. */
 static diloco_status first_token(char out[512], const char *path)
 {
     FILE *file = fopen(path, "r");
@@ -192,7 +200,8 @@ static diloco_status first_token(char out[512], const char *path)
     return out[0] ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "%s holds no token", path);
 }
 
-/* On stdout and nowhere else. A hub for all addresses is called by this machine's name. */
+/* Print the join line, on stdout and nowhere else. A hub for all addresses is called by this
+ * machine's name. The token is wiped from memory afterwards. */
 static diloco_status print_line(const dl_hub *hub, const dl_hub_options *o, const char *run)
 {
     char hash[DL_CERT_KEY_HEX + 1], token[512], host[256] = "";
@@ -220,6 +229,8 @@ static void greet(const dl_hub *hub, const char *dir)
     fflush(stdout);
 }
 
+/* Signals are blocked before the hub starts its threads, which inherit that. The hub is stopped
+ * again if the line cannot be printed. */
 static diloco_status cmd_serve(const dl_args *args)
 {
     sigset_t set = stop_signals();

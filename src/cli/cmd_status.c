@@ -29,7 +29,7 @@ static void print_replicas(const diloco_run_status *run)
     }
 }
 
-/* " norm 3, cosine 1" */
+/* Print the reasons of rejections: " norm 3, cosine 1". */
 static void print_reasons(const diloco_rejections *r)
 {
     for (size_t i = 0; i < r->n_reasons; i++)
@@ -37,7 +37,7 @@ static void print_reasons(const diloco_rejections *r)
     putchar('\n');
 }
 
-/* The replicas whose contributions the log rejects (check.*), and the banned ones. */
+/* Print the replicas whose contributions the log rejects (check.*), and the banned ones. */
 static void print_rejected(const diloco_run_status *run)
 {
     if (run->rejected.n == 0) return;
@@ -69,6 +69,7 @@ static void print_peers(const diloco_run_status *run)
     }
 }
 
+/* A trusted run has no owner, and nothing is printed. */
 static void print_roster(const dl_roster_view *r)
 {
     if (!r->owner[0]) return;
@@ -114,7 +115,7 @@ static diloco_status print_json(const diloco_run_status *run, const dl_roster_vi
     return dl_print_json(&json, &out);
 }
 
-/* Is there a replica that may be alive, and is not known to be? */
+/* Return true if there is a replica that may be alive, and is not known to be. */
 static bool worth_watching(const diloco_run_status *run)
 {
     for (size_t i = 0; i < run->n_replicas; i++)
@@ -122,6 +123,8 @@ static bool worth_watching(const diloco_run_status *run)
     return false;
 }
 
+/* A short look is enough where all replicas have shown themselves. Otherwise heartbeats are
+ * watched for as long as a live replica needs (P11). */
 static diloco_status read_status(diloco_run_status *run, const char *store, bool again)
 {
     DL_TRY(diloco_run_status_read(run, store, LOOK_S));
@@ -133,12 +136,13 @@ static diloco_status read_status(diloco_run_status *run, const char *store, bool
 }
 
 typedef struct shown {
-    const char *store;
-    dl_config *config; /* the run's; NULL without --why */
-    dl_roster_view *roster;
+    const char *store;      /* of the run */
+    dl_config *config;      /* the run's; NULL without --why */
+    dl_roster_view *roster; /* room for it */
     bool json, again, terminal;
 } shown;
 
+/* With --watch a terminal is cleared first; other outputs get one status after the other. */
 static diloco_status show(const shown *s, bool *done)
 {
     diloco_run_status run;
@@ -170,6 +174,7 @@ static diloco_status show_all(const shown *s)
     return status;
 }
 
+/* A node's address, or a folder of nodes, has no log; its nodes are listed instead. */
 static diloco_status cmd_status(const dl_args *args)
 {
     dl_config_path store;

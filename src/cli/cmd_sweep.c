@@ -1,6 +1,6 @@
 /* cmd_sweep.c - the trials of a sweep one after the other, seed by seed, then a table of its arms.
  *
- * All settings are checked before the first trial; nothing is kept here that a later call would
+ * All settings are checked before the first trial. Nothing is kept here that a later call would
  * miss, because each trial's folder holds its result. */
 #include "base/clock.h"
 #include "cli/display/units.h"
@@ -19,12 +19,12 @@ enum { ARM_TEXT = 160 };
 
 typedef struct sweep {
     const dl_args *args;
-    dl_sweep plan;
+    dl_sweep plan;            /* arms and seeds */
     dl_config_path out;       /* folder of all */
     dl_trial_result *results; /* [n_seeds][n_arms] */
     FILE *lines;              /* for people */
     double seconds;           /* of the trials that were run by this call */
-    size_t n_done, n_run;
+    size_t n_done, n_run;     /* finished; trained by this call */
 } sweep;
 
 static size_t n_trials(const sweep *s)
@@ -55,6 +55,7 @@ static diloco_status choose_out(sweep *s)
                    sizeof s->out - 1);
 }
 
+/* The folder's name is made of the values, so the same command finds the same trials. */
 static diloco_status folder_of(dl_config_path path, const sweep *s, size_t arm, uint64_t seed)
 {
     char name[256];
@@ -64,8 +65,8 @@ static diloco_status folder_of(dl_config_path path, const sweep *s, size_t arm, 
     return dl_fail(DILOCO_EINVAL, "--out: the path of a run in it is too long");
 }
 
-/* A mistake in the last arm ends the command before hours of training the others. The trials
- * themselves print their warnings. */
+/* Check the settings of every arm. A mistake in the last arm ends the command before hours of
+ * training the others. The trials themselves print their warnings. */
 static diloco_status check_all(const sweep *s)
 {
     diloco_status status = DILOCO_OK;
@@ -86,6 +87,8 @@ static diloco_status check_all(const sweep *s)
 
 /* ---- the trials */
 
+/* The time left follows from trials of this call; those that were found done say nothing about
+ * it. */
 static void say_result(const sweep *s, const char *text, uint64_t seed, const dl_trial_result *r,
                        bool found)
 {
@@ -101,6 +104,7 @@ static void say_result(const sweep *s, const char *text, uint64_t seed, const dl
     fflush(s->lines);
 }
 
+/* A finished trial is read; any other is trained from where it was stopped. */
 static diloco_status run_one(sweep *s, size_t arm, uint64_t seed)
 {
     char text[ARM_TEXT];
@@ -133,11 +137,13 @@ static diloco_status run_all(sweep *s)
 
 /* ---- the table */
 
+/* Mean and sample standard deviation over the seeds. */
 typedef struct spread {
     double mean, deviation; /* of a sample; 0 for one seed */
 } spread;
 
-/* Of the seeds' losses, or of what an arm's are above the first arm's. */
+/* Return the spread of the seeds' losses, or of their differences from the first arm's. Pairs of
+ * one seed have the same data and initial parameters, so differences vary less than losses. */
 static spread loss_of(const sweep *s, size_t arm, bool above_first)
 {
     double n = (double)s->plan.n_seeds, sum = 0, squares = 0;
@@ -162,6 +168,7 @@ static void means_of(const sweep *s, size_t arm, double *sent, double *seconds)
     }
 }
 
+/* "±" is two bytes in UTF-8 and one column, hence the width. */
 static void print_spread(const sweep *s, spread x, const char *sign)
 {
     char text[48];

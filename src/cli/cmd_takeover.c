@@ -6,6 +6,8 @@
 
 #include <inttypes.h>
 
+/* The consequences are said before anything is done, since this program cannot know whether the
+ * committer is over. */
 static void say_what_it_does(const diloco_takeover_report *r)
 {
     printf("entry %" PRIu64

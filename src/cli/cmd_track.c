@@ -1,9 +1,9 @@
 /* cmd_track.c - the curves of a run in a tracker that people already use: W&B, MLflow, Trackio.
  *
- * This program reads the run, each object of it once, and writes its curves (view/points.h) to a
- * Python process, which speaks to the tracker's own package. The process keeps what it has sent,
- * so a second command continues. Neither the URL of the run nor a secret is given to it as an
- * argument. */
+ * This program reads the run, each object of it once. It writes the curves (view/points.h) to a
+ * Python process, which speaks to the tracker's own package. That process keeps what it has
+ * sent, so a second command continues. Neither the URL of the run nor a secret is given to it as
+ * an argument, since arguments are visible to all users. */
 #include "base/thread.h"
 #include "cli/cli.h"
 #include "cli/display/units.h"
@@ -27,6 +27,8 @@
 enum { LINES_MAX = 16 << 20 };
 #define LAST_RECORDS (2 * dl_time_from_seconds(DL_FOLLOWER_RECORD_S))
 
+/* The Python process. A thread runs it, because reading its output and writing its input at the
+ * same time would otherwise block. */
 typedef struct sidecar {
     const char *argv[16];
     int read_end, write_end; /* of its input; -1: closed */
@@ -38,6 +40,8 @@ typedef struct sidecar {
 
 /* ---- the Python process */
 
+/* Run the process to its end. Closing read_end makes later writes fail at once, so send() does
+ * not hang. */
 static void *run_sidecar(void *of)
 {
     sidecar *s = of;
@@ -48,6 +52,7 @@ static void *run_sidecar(void *of)
     return NULL;
 }
 
+/* Start the process and its thread. Only the flags that its own parser knows are passed on. */
 static diloco_status start(sidecar *s, const dl_args *args)
 {
     static const struct {
@@ -77,7 +82,8 @@ static diloco_status start(sidecar *s, const dl_args *args)
     return dl_fail_errno(error, "start a thread for", s->argv[0]);
 }
 
-/* DILOCO_ECLOSED: the process reads no more; finish() has the reason. */
+/* Write the lines to the process. Returns DILOCO_ECLOSED if it reads no more; finish() has the
+ * reason. */
 static diloco_status send(const sidecar *s, const dl_buf *lines)
 {
     for (size_t at = 0; at < lines->len;) {
@@ -97,7 +103,8 @@ static diloco_status status_of(int exit_code)
     return DILOCO_EIO;
 }
 
-/* Wait for its end. Its standard output is a sentence for the user, after an error the reason. */
+/* Wait for the end of the process. Its standard output is a sentence for the user, after an
+ * error the reason. */
 static diloco_status finish(sidecar *s)
 {
     close(s->write_end);
@@ -128,12 +135,12 @@ static diloco_status finish(sidecar *s)
 
 typedef struct tracking {
     sidecar side;
-    dl_view *view;
-    dl_points points;
-    dl_buf lines;
-    sigset_t signals;
-    bool once, live; /* live: the terminal shows how far it is */
-    uint64_t sent;   /* lines */
+    dl_view *view;    /* the run */
+    dl_points points; /* read from it so far */
+    dl_buf lines;     /* not sent yet */
+    sigset_t signals; /* that end the command */
+    bool once, live;  /* live: the terminal shows how far it is */
+    uint64_t sent;    /* lines */
 } tracking;
 
 static diloco_status send_lines(tracking *t)
@@ -143,7 +150,7 @@ static diloco_status send_lines(tracking *t)
     return status;
 }
 
-/* The run and its settings. */
+/* Send the run and its settings, which come before any point. */
 static diloco_status send_head(tracking *t)
 {
     DL_TRY(dl_view_row_json(&t->lines, t->view));
@@ -165,7 +172,7 @@ static diloco_status send_points(tracking *t)
     return DILOCO_OK;
 }
 
-/* Is the run complete, and has every replica ended? Then nothing more is recorded. */
+/* Return true if the run is complete and every replica has ended. Then nothing more is recorded. */
 static bool is_over(const dl_view *view)
 {
     const diloco_run_status *run = dl_follower_status(view->follower);
@@ -182,7 +189,7 @@ static void show(const tracking *t)
     fflush(stdout);
 }
 
-/* Rest for `ns` nanoseconds. DILOCO_EINTERRUPTED: a signal asked for the end. */
+/* Rest for `ns` nanoseconds. Returns DILOCO_EINTERRUPTED if a signal asked for the end. */
 static diloco_status rest(const tracking *t, dl_time ns)
 {
     const struct timespec time = {.tv_sec = ns / DL_SECOND, .tv_nsec = ns % DL_SECOND};
@@ -201,6 +208,8 @@ static diloco_status read_all(tracking *t)
     return DILOCO_OK;
 }
 
+/* Follow the run to its end. The replicas' last records may come after their last heartbeats, so
+ * it waits two intervals of records more. */
 static diloco_status follow(tracking *t)
 {
     dl_time over = 0; /* when the run was first seen over */
@@ -218,6 +227,7 @@ static diloco_status follow(tracking *t)
     }
 }
 
+/* The error of the process counts more than ours, as ours often only says that it has ended. */
 static diloco_status track(tracking *t, const dl_args *args)
 {
     static const char last[] = "{\"end\":true}\n";
@@ -253,6 +263,7 @@ static diloco_status open_and_track(tracking *t, const dl_run_names *names, cons
     return status;
 }
 
+/* Signals are blocked and read by sigtimedwait, so no handler interrupts a write. */
 static diloco_status cmd_track(const dl_args *args)
 {
     tracking t = {.once = dl_args_has(args, DL_FLAG_TRACK_ONCE), .live = isatty(STDOUT_FILENO)};

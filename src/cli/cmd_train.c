@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Replicas are processes, and memory is not shared between them. */
+/* Refuse a store in memory. Replicas are processes, and memory is not shared between them. */
 static diloco_status check_store(const dl_config *config)
 {
     if (strncmp(config->store, "mem://", 6) != 0) return DILOCO_OK;
@@ -20,8 +20,8 @@ static diloco_status check_store(const dl_config *config)
                    config->store, dl_config_origin(config, "run.store"));
 }
 
-/* A run that is created now cannot use the state of the replicas of an earlier one. This is said
- * before anything is created. */
+/* Refuse state of the replicas of an earlier run, which one that is created now cannot use. It
+ * is said before anything is created. */
 static diloco_status check_leftover(const dl_config *config)
 {
     static dl_config run; /* too large for some stacks */
@@ -49,7 +49,7 @@ static void warn_of_another(const dl_config *config, const dl_args *args)
         fprintf(stderr, "diloco: warning: %s\n", words);
 }
 
-/* Is the run in the store complete, and shorter than is asked for? */
+/* Return true if the run in the store is complete, and shorter than is asked for. */
 static bool is_to_be_longer(const dl_config *config)
 {
     static dl_config settings; /* too large for some stacks */
@@ -62,6 +62,8 @@ static bool is_to_be_longer(const dl_config *config)
     return is;
 }
 
+/* A run with other settings is refused (EDIFFERS). If only its length differs, the error says
+ * how to train on. */
 static diloco_status create_and_train(dl_config *config, const dl_args *args)
 {
     char why[1024], words[DL_ONWARD_MAX];
@@ -73,6 +75,8 @@ static diloco_status create_and_train(dl_config *config, const dl_args *args)
     return dl_fail(status, "%s; %s", why, words);
 }
 
+/* A file to copy for a new command: load the settings, check them, act. --print-config stops
+ * before the checks of the run, to show values that they would refuse. */
 static diloco_status cmd_train(const dl_args *args)
 {
     dl_config config;

@@ -1,7 +1,7 @@
 /* cmd_tune.c - the rungs of a search, one trial after the other, then the settings that won.
  *
- * As with a sweep, each trial's folder holds its result, so a later call of the same command finds
- * what an earlier one has done. */
+ * Begin with run_all. As with a sweep, each trial's folder holds its result, so a later call of
+ * the same command finds what an earlier one has done. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/display/units.h"
@@ -18,7 +18,7 @@
 enum { ARM_TEXT = 400, FILE_MAX = 64 << 20 };
 
 typedef struct candidate {
-    size_t arm;
+    size_t arm;                    /* of the plan's grid */
     double loss, loss_deviation;   /* over the seeds of the rung */
     double above, above_deviation; /* the configuration's own loss, paired by seed */
     double whole_sent;             /* bytes of a replica in a run of the configuration's length */
@@ -28,15 +28,15 @@ typedef struct candidate {
 typedef struct tuning {
     const dl_args *args;
     dl_tune *plan;
-    dl_config_path out;
+    dl_config_path out;    /* folder of the whole search */
     candidate *candidates; /* those of the rung, the configuration's own among them */
     size_t n;
     dl_trial_result *results; /* room for a rung: [n][n_seeds] */
-    dl_buf evidence;
-    dl_json json;
-    FILE *lines;            /* for people */
-    size_t n_done, n_over;  /* trials of this rung; candidates that send too much */
-    double seconds, worked; /* of the trials that this call has run; steps in them */
+    dl_buf evidence;          /* tune.json in the making */
+    dl_json json;             /* writes into evidence */
+    FILE *lines;              /* for people */
+    size_t n_done, n_over;    /* trials of this rung; candidates that send too much */
+    double seconds, worked;   /* of the trials that this call has run; steps in them */
 } tuning;
 
 static const char *arm_text(char text[ARM_TEXT], const tuning *t, size_t arm)
@@ -45,11 +45,13 @@ static const char *arm_text(char text[ARM_TEXT], const tuning *t, size_t arm)
     return text;
 }
 
+/* Unknown volumes are 0 and count as affordable. */
 static bool affordable(const tuning *t, const candidate *c)
 {
     return t->plan->max_sent <= 0 || c->whole_sent <= t->plan->max_sent;
 }
 
+/* The configuration's own candidate is in every rung, so this loop ends. */
 static const candidate *own_of(const tuning *t)
 {
     size_t i = 0;
@@ -78,6 +80,8 @@ static diloco_status path_in(dl_config_path path, const tuning *t, const char *n
     return dl_fail(DILOCO_EINVAL, "--out: the path of %s in it is too long", name);
 }
 
+/* A folder for each number of steps: a shorter trial is no beginning of a longer one
+ * (halving.h). */
 static diloco_status folder_of(dl_config_path path, const tuning *t, uint64_t steps, size_t arm,
                                uint64_t seed)
 {
@@ -89,7 +93,8 @@ static diloco_status folder_of(dl_config_path path, const tuning *t, uint64_t st
 
 /* ---- a trial */
 
-/* Bytes of a replica for each entry of the trial, times the entries of the whole run. */
+/* Return the bytes that a replica would send in the whole run: those of the trial for each
+ * entry, times the entries of the whole run. */
 static double whole_sent(const tuning *t, const dl_trial_result *r, const dl_config *config)
 {
     if (r->entries == 0 || config->replicas == 0) return 0;
@@ -97,6 +102,7 @@ static double whole_sent(const tuning *t, const dl_trial_result *r, const dl_con
            (double)dl_tune_whole_rounds(t->plan, config->local_steps);
 }
 
+/* One object for each trial in tune.json. It is written once the search is over. */
 static void add_evidence(tuning *t, size_t rung, uint64_t seed, const char *folder,
                          const candidate *c, const dl_trial_result *r)
 {
@@ -114,13 +120,14 @@ static void add_evidence(tuning *t, size_t rung, uint64_t seed, const char *fold
     dl_json_end(&t->json);
 }
 
+/* Only the last rung decides, so only it has several seeds. */
 static size_t seeds_of(const tuning *t, size_t rung)
 {
     return rung + 1 == t->plan->halving.n ? (size_t)t->plan->n_seeds : 1;
 }
 
-/* Steps in all trials that are left, or somewhat more: later rungs may have the configuration's own
- * beside their candidates. */
+/* Return the steps in all trials that are left, or somewhat more. Later rungs may have the
+ * configuration's own beside their candidates. */
 static double work_left(const tuning *t, size_t rung)
 {
     const dl_halving *h = &t->plan->halving;
@@ -147,6 +154,8 @@ static void say_result(const tuning *t, size_t rung, const candidate *c, uint64_
     fflush(t->lines);
 }
 
+/* Read or train one trial, and note it. Its steps give the time left, as trials of one rung
+ * differ little. */
 static diloco_status run_one(tuning *t, size_t rung, candidate *c, uint64_t seed,
                              dl_trial_result *r)
 {
@@ -172,8 +181,8 @@ static diloco_status run_one(tuning *t, size_t rung, candidate *c, uint64_t seed
 
 /* ---- a rung */
 
-/* Candidates that send too much, as far as that is known. The configuration's own is compared with
- * anyway. */
+/* Leave out candidates that send too much, as far as that is known. The configuration's own
+ * stays, because all others are compared with it. */
 static void leave_out(tuning *t)
 {
     size_t kept = 0;
@@ -197,8 +206,9 @@ static diloco_status too_much(const tuning *t)
                    dl_bytes_text(least, own_of(t)->whole_sent));
 }
 
-/* Rates and momentum do not change how much an exchange sends, and H does not either. So the first
- * trial says it for all candidates, before hours go into what is too expensive. */
+/* Compute the volume of all candidates from the first trial. Rates and momentum do not change
+ * how much an exchange sends, and H does not either. So no hours go into what is too expensive.
+ * Any other swept option may change the volume, and then nothing is foreseen. */
 static diloco_status foresee(tuning *t)
 {
     static const char *const keys[] = {"parameters.optimizer.lr", "trainer.local_steps_per_round",
@@ -224,6 +234,7 @@ static diloco_status foresee(tuning *t)
     return t->n > 1 || affordable(t, own_of(t)) ? DILOCO_OK : too_much(t);
 }
 
+/* Mean and sample deviation of the losses, or of their differences from `than`, paired by seed. */
 static void mean_of(double *mean, double *deviation, const candidate *c, const candidate *than,
                     size_t n)
 {
@@ -238,6 +249,7 @@ static void mean_of(double *mean, double *deviation, const candidate *c, const c
     *deviation = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
 }
 
+/* Losses that are not finite come last. Equal ones are ordered by arm. */
 static int by_loss(const void *a, const void *b)
 {
     const candidate *x = a, *y = b;
@@ -257,6 +269,8 @@ static void rank(tuning *t, size_t n_seeds)
     qsort(t->candidates, t->n, sizeof *t->candidates, by_loss);
 }
 
+/* Seeds are the outer loop, so every candidate has a result before any has two. The first trial
+ * of the search is followed by foresee(). */
 static diloco_status run_rung(tuning *t, size_t rung)
 {
     const dl_rung *row = &t->plan->halving.rungs[rung];
@@ -271,6 +285,8 @@ static diloco_status run_rung(tuning *t, size_t rung)
         for (size_t i = 0; i < t->n; i++) {
             candidate *c = &t->candidates[i];
             if (k == 0) c->results = &t->results[i * n_seeds];
+            /* Earlier rungs use one seed, the last one others: so the choice of candidates does
+             * not favour their seeds. */
             DL_TRY(run_one(t, rung, c, t->plan->seed + last * (k + 1), &c->results[k]));
             if (rung == 0 && k == 0 && i == 0) DL_TRY(foresee(t));
         }
@@ -279,7 +295,7 @@ static diloco_status run_rung(tuning *t, size_t rung)
     return DILOCO_OK;
 }
 
-/* The better third, and the configuration's own after them where it is not among them. */
+/* Keep the better third, and the configuration's own after them where it is not among them. */
 static void promote(tuning *t, size_t most)
 {
     const candidate own = *own_of(t);
@@ -309,6 +325,7 @@ static const candidate *winner(const tuning *t)
     return NULL;
 }
 
+/* These are set by each trial, and mean nothing in the user's own run. */
 static bool is_of_trials(const char *name)
 {
     static const char *const names[] = {"run.store", "run.state_dir", "run.record"};
@@ -317,7 +334,8 @@ static bool is_of_trials(const char *name)
     return false;
 }
 
-/* The given values and the winner's, for a run of the configuration's length. */
+/* Write the given values and the winner's, for a run of the configuration's length. Defaults and
+ * the preset's values are left out, since the preset is named. */
 static diloco_status add_settings(dl_buf *out, tuning *t, const candidate *best)
 {
     dl_config config, defaults;
@@ -384,7 +402,8 @@ static void print_row(const tuning *t, const candidate *c)
            c->arm ? "" : "  (CONFIG's own)");
 }
 
-/* The best may be outside of the values that were tried. */
+/* Point out values at the edge of their range: the best may be outside of the values that were
+ * tried. */
 static void say_edges(const tuning *t, const candidate *best)
 {
     for (size_t k = 0; best->arm && k < t->plan->grid.n_keys; k++) {
@@ -401,6 +420,7 @@ static void say_edges(const tuning *t, const candidate *best)
     }
 }
 
+/* A gain within the spread of the seeds is reported as no difference. */
 static void print_result(const tuning *t, const candidate *best)
 {
     char path[sizeof(dl_config_path) + 16], word[2 * sizeof path];
@@ -444,6 +464,8 @@ static diloco_status conclude(tuning *t)
 
 /* ---- the command */
 
+/* Room for every rung: the first has n trials, and the last at most FACTOR + 1 candidates with
+ * all seeds. */
 static diloco_status begin(tuning *t)
 {
     DL_TRY(dl_tune_read(t->plan, t->args));

@@ -1,8 +1,8 @@
 /* cmd_ui.c - the page of a run in any store, or of the runs in a folder: a server for one person on
  * this machine, which only reads.
  *
- * Its token is drawn for this process. The browser gets the address in a file that only this user
- * can read, because a command line is visible to every user of the machine. */
+ * Its token is drawn for this process. The browser gets the address in a file that only this
+ * user can read. A command line is visible to every user of the machine. */
 #include "cli/cli.h"
 
 #if !DL_CLOUD
@@ -42,10 +42,12 @@ enum { TOKEN_BYTES = 16, MOST_RUNS = 500 };
 
 extern char **environ;
 
+/* The runs, and what the server needs to show them. It has to outlive the server, which borrows
+ * the names. */
 typedef struct shown {
-    dl_run_names runs;
-    char token[2 * TOKEN_BYTES + 1];
-    char folder[64]; /* of the file for the browser; "": none */
+    dl_run_names runs;               /* with their URLs */
+    char token[2 * TOKEN_BYTES + 1]; /* of this process only */
+    char folder[64];                 /* of the file for the browser; "": none */
 } shown;
 
 /* ---- which runs */
@@ -67,7 +69,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* Every folder of `folder` that is a run. */
+/* Add every folder of `folder` that is a run, by name. */
 static diloco_status add_folder(shown *s, const char *folder)
 {
     struct dirent **all;
@@ -88,6 +90,7 @@ static diloco_status add_folder(shown *s, const char *folder)
     return status;
 }
 
+/* A folder without a run.json may hold runs; any other target is a run itself. */
 static diloco_status add_target(shown *s, const char *target)
 {
     dl_config_path store;
@@ -108,7 +111,7 @@ static diloco_status add_targets(shown *s, const dl_args *args)
     return dl_buf_add(&s->runs.names, "", 1);
 }
 
-/* A run that is not there is said now, not by the page. A folder of runs was looked at. */
+/* Read run.json of each run, so that one that is not there is said now, and not by the page. */
 static diloco_status check_runs(const shown *s)
 {
     const char *u = (const char *)s->runs.urls.data;
@@ -124,6 +127,8 @@ static diloco_status check_runs(const shown *s)
 
 /* ---- the browser */
 
+/* Write a page that leads to the address, into a folder of mode 0700. XDG_RUNTIME_DIR is the
+ * user's own and is emptied at logout. */
 static diloco_status write_address(shown *s, const char *address, char path[128])
 {
     const char *tmp = getenv("XDG_RUNTIME_DIR");
@@ -146,7 +151,8 @@ static diloco_status write_address(shown *s, const char *address, char path[128]
     return status;
 }
 
-/* Whether one opens is not known: xdg-open ends when it has asked for it. */
+/* Start the browser. Whether one opens is not known: xdg-open ends when it has asked for it.
+ * Signals are unblocked in it, since this process has blocked them. */
 static void open_browser(shown *s, const char *address)
 {
     char path[128];
@@ -184,6 +190,8 @@ static void remove_address(const shown *s)
 
 /* ---- */
 
+/* The token comes from the system's random source. The part after '#' is not sent with a
+ * request, so it reaches no log. */
 static diloco_status serve(shown *s, const dl_args *args)
 {
     unsigned char random[TOKEN_BYTES];

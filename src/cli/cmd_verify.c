@@ -15,9 +15,10 @@
 
 typedef struct watch {
     dl_screen screen;
-    dl_time begun, told;
+    dl_time begun, told; /* when it began; when a line was last written */
 } watch;
 
+/* On a terminal the line is drawn again; elsewhere it is a new line now and then. */
 static void on_progress(void *user, uint64_t done, uint64_t total)
 {
     watch *w = user;

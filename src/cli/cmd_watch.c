@@ -13,7 +13,7 @@ static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
     return snprintf(url, DL_VIEW_URL, "%s", (const char *)user) < DL_VIEW_URL;
 }
 
-/* For a pipe: one frame, when all has been read. */
+/* Print one frame, for a pipe, when all has been read. */
 static diloco_status print_once(dl_watch_frame *frame, dl_view *view, const dl_screen *screen)
 {
     int columns, lines;
@@ -39,6 +39,7 @@ static diloco_status draw_again(dl_watch_frame *frame, dl_view *view, dl_screen 
     }
 }
 
+/* The screen and the frame are too large for some stacks. */
 static diloco_status watch(const dl_args *args, char *store)
 {
     dl_views *views;

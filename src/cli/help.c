@@ -12,7 +12,8 @@
 
 enum { WIDTH = 100, NARROWEST = 30, RANGE_MAX = DL_OPTION_TYPE_MAX };
 
-/* Columns of the terminal that is written to, at most WIDTH. */
+/* Return the columns of the terminal that is written to, at most WIDTH. A file or a pipe has
+ * WIDTH. */
 static int width_of(FILE *out)
 {
     struct winsize size;
@@ -21,7 +22,8 @@ static int width_of(FILE *out)
     return size.ws_col < NARROWEST ? NARROWEST : size.ws_col < WIDTH ? size.ws_col : WIDTH;
 }
 
-/* Words of the text, wrapped, every line indented. */
+/* Print the words of the text, wrapped, every line indented. A word that is longer than the line
+ * stays whole. */
 static void wrap(FILE *out, int indent, const char *text)
 {
     const int width = width_of(out);
@@ -80,7 +82,8 @@ static void add_range(char *out, const dl_option *row)
              row->unit);
 }
 
-/* "whole number, 1 to 1024 replicas", "one of wait, abort", … */
+/* Write the type of an option with its range or its values: "whole number, 1 to 1024 replicas",
+ * "one of wait, abort", … */
 void dl_help_option_type(char out[RANGE_MAX], const dl_option *row)
 {
     out[0] = '\0';
@@ -114,6 +117,7 @@ const char *dl_help_option_example(char out[RANGE_MAX], const dl_option *row)
     return out;
 }
 
+/* A condition that holds by default is marked, since it needs no action. */
 static diloco_status add_condition(dl_buf *out, const char *before, const char *text)
 {
     if (!text) return DILOCO_OK;
@@ -135,6 +139,7 @@ const char *dl_help_option_conditions(char out[RANGE_MAX], const dl_option *row)
     return out;
 }
 
+/* The full text of one option. Only basic options have an example. */
 static void print_option(FILE *out, const dl_option *row)
 {
     char text[RANGE_MAX], line[RANGE_MAX + 256];
@@ -193,7 +198,8 @@ static size_t name_others(FILE *out, const dl_option *but, const char *part)
     return n;
 }
 
-/* Return the only option whose name is `word` after its last dot; NULL if none or several are. */
+/* Return the only option whose name is `word` after its last dot; NULL if no option or several
+ * have it. */
 static const dl_option *find_last_word(const char *word)
 {
     const dl_option *found = NULL;
@@ -206,6 +212,7 @@ static const dl_option *find_last_word(const char *word)
     return found;
 }
 
+/* Names are searched before help texts, so a part of a name does not find half of the table. */
 size_t dl_help_options_with(FILE *out, const char *part)
 {
     const dl_option *exact = dl_option_find(dl_config_table, part);
@@ -225,7 +232,7 @@ size_t dl_help_options_with(FILE *out, const char *part)
     return n;
 }
 
-/* Text in a table of Markdown. */
+/* Print text in a table of Markdown, with its special characters escaped. */
 static void put_markdown(FILE *out, const char *text)
 {
     for (; *text; text++)
@@ -235,6 +242,7 @@ static void put_markdown(FILE *out, const char *text)
             fputc(*text, out);
 }
 
+/* One row of docs/options.md; a test compares that page with this output. */
 static void page_row(FILE *out, const dl_option *row)
 {
     char type[RANGE_MAX];
@@ -258,6 +266,7 @@ static void page_head(FILE *out, bool basic)
             basic ? "example | " : "", basic ? "---|---|---|---|---|---|" : "---|---|---|---|---|");
 }
 
+/* Basic options, then the others by section, then those with one value. */
 void dl_help_options_page(FILE *out)
 {
     const dl_option *before = NULL;

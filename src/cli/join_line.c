@@ -1,4 +1,5 @@
-/* join_line.c - see join_line.h. */
+/* join_line.c - see join_line.h. The secret part is never in an error, and is removed from argv
+ * before anything else reads it. */
 #include "cli/join_line.h"
 
 #include "base/signature.h"
@@ -8,7 +9,8 @@
 
 enum { LINE_MAX_BYTES = 4096, PIN_HEX = 64 };
 
-/* In standard base64, with its padding: 32 bytes are 44 characters. */
+/* Write 32 bytes in standard base64, with its padding: 44 characters. DILOCO_HUB_PIN has that
+ * form, as curl's --pinnedpubkey has. */
 static void base64(char out[45], const unsigned char in[32])
 {
     static const char letters[] =
@@ -24,7 +26,8 @@ static void base64(char out[45], const unsigned char in[32])
     out[44] = '\0';
 }
 
-/* Put the part after the # into the environment. */
+/* Put the part after the # into the environment: the hash as a pin, the token as a token. A line
+ * without a token is for a hub that asks for none. */
 static diloco_status take_fragment(const char *fragment)
 {
     unsigned char hash[32];
@@ -41,7 +44,8 @@ static diloco_status take_fragment(const char *fragment)
     return DILOCO_OK;
 }
 
-/* The fragment of an argument, taken and blotted out: the url remains. */
+/* Take the fragment of an argument and blot it out: the URL remains. Other arguments with a '#'
+ * are left alone, as they are no https URLs. */
 static diloco_status take(const char **argument)
 {
     char *text = (char *)(uintptr_t)*argument; /* argv's: ours to write */
@@ -52,7 +56,8 @@ static diloco_status take(const char **argument)
     return status;
 }
 
-/* The url of the first join line; serve --join says other things, too. */
+/* Read the URL of the first join line; serve --join prints other lines, too. The rest of the
+ * buffer is wiped. */
 static diloco_status read_line(char out[LINE_MAX_BYTES], FILE *file, const char *name)
 {
     while (fgets(out, LINE_MAX_BYTES, file)) {
@@ -67,7 +72,8 @@ static diloco_status read_line(char out[LINE_MAX_BYTES], FILE *file, const char 
     return dl_fail(DILOCO_EINVAL, "%s holds no join line: https://HOST:PORT/RUN#…", name);
 }
 
-/* "@FILE" and "-" become the url in it; `line` is valid as long as argv. */
+/* Replace "@FILE" and "-" by the URL in it. `line` has to be valid as long as argv, because the
+ * argument points into it. */
 static diloco_status read_named(const char **argument, char line[LINE_MAX_BYTES])
 {
     const char *name = *argument;
@@ -81,6 +87,8 @@ static diloco_status read_named(const char **argument, char line[LINE_MAX_BYTES]
     return status;
 }
 
+/* The URL and --store may both be join lines, hence two buffers. Only commands whose target is a
+ * URL read it from a file. */
 diloco_status dl_join_line_take(dl_args *args)
 {
     static char lines[2][LINE_MAX_BYTES];

@@ -1,4 +1,5 @@
-/* onward.c - see onward.h. Only folders are looked at; nothing is asked of a store elsewhere. */
+/* onward.c - see onward.h. Only folders are looked at; nothing is asked of a store elsewhere,
+ * since these words are printed where a store may be out of reach. */
 #include "cli/onward.h"
 
 #include "base/file.h"
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Return the path of a folder store, or NULL for a store elsewhere. */
 static const char *folder_of(const char *store)
 {
     const char *folder = strncmp(store, "file://", 7) ? store : store + 7;
@@ -18,7 +20,8 @@ static const char *folder_of(const char *store)
 
 /* ---- continuing from a complete run */
 
-/* The last name in a folder, in the order of bytes; false: it has none. */
+/* Write the last name in a folder, in the order of bytes. Returns false if it has none. Entries
+ * and generations have a fixed number of digits, so that is the newest one. */
 static bool last_name(char out[256], const char *path)
 {
     DIR *dir = opendir(path);
@@ -31,6 +34,8 @@ static bool last_name(char out[256], const char *path)
     return *out != '\0';
 }
 
+/* The newest snapshot is the largest entry below snap/. The words only name it, and check
+ * nothing. */
 static bool newest_state(dl_config_path out, const char *folder)
 {
     char entry[256], life[256];
@@ -44,7 +49,7 @@ static bool newest_state(dl_config_path out, const char *folder)
     return n > 0 && (size_t)n < sizeof(dl_config_path) && dl_file_exists(out);
 }
 
-/* The first of "<store>-2", "<store>-3", … that is not there. */
+/* Write the first of "<store>-2", "<store>-3", … that is not there. */
 static void free_name(dl_config_path out, const char *store)
 {
     const char *folder = folder_of(store);
@@ -74,6 +79,8 @@ void dl_onward_continue(char out[DL_ONWARD_MAX], const char *store)
 
 /* ---- a run beside the configuration file */
 
+/* The store's place follows from the name of the configuration, so a command from another folder
+ * would begin a second run there. */
 bool dl_onward_beside(char out[DL_ONWARD_MAX], const dl_config *config, const char *path)
 {
     const char *slash = path ? strrchr(path, '/') : NULL;

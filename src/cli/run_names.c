@@ -19,7 +19,8 @@ void dl_run_names_deinit(dl_run_names *n)
 static const char *find(const dl_run_names *all, const char *name)
 {
     const char *n = (const char *)all->names.data, *u = (const char *)all->urls.data;
-    for (size_t at = 0, to = 0; at < all->names.len; at += strlen(n + at) + 1) {
+    for (size_t at = 0, to = 0; at < all->names.len;
+         at += strlen(n + at) + 1) { /* offsets of the name and of its URL */
         if (!strcmp(n + at, name)) return u + to;
         to += strlen(u + to) + 1;
     }
@@ -38,6 +39,8 @@ static bool is_fine(char c, bool first)
            c == '=' || c == '-' || (c == '.' && !first);
 }
 
+/* Take the last component of the URL, without characters that a run's name cannot have. A number
+ * makes it unique. */
 static void name_of(char out[DL_VIEW_NAME], const dl_run_names *all, const char *url)
 {
     char base[64];

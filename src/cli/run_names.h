@@ -4,6 +4,8 @@
 
 #include "view/view.h"
 
+/* The runs of one page. Adding may move the texts, so pointers into them are valid until the
+ * next one is added. */
 typedef struct dl_run_names {
     dl_buf names, urls; /* of each run, with its zero byte, in the same order */
 } dl_run_names;

@@ -1,4 +1,5 @@
-/* swarm.c - see swarm.h. */
+/* swarm.c - see swarm.h. A program without the hub (DILOCO_CLOUD=OFF) has no nodes, and each
+ * function then says so. */
 #include "cli/swarm.h"
 
 #include "cli/crew/names.h"
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A node serves its objects below /run, which a person need not know. */
 void dl_swarm_place(dl_config_path store)
 {
     const char *host = strncmp(store, "http", 4) ? NULL : strstr(store, "://");
@@ -85,7 +87,7 @@ diloco_status dl_swarm_train(const dl_config *config, const char *name,
     return dl_gossip_train(config, name, hooks);
 }
 
-/* Is TLS what this node will speak? Then an address without a scheme is https. */
+/* Return true if this node will speak TLS. Then an address without a scheme is https. */
 static bool asks_for_tls(const dl_args *args)
 {
     for (size_t i = 0; i < args->n_sets; i++)
@@ -93,7 +95,7 @@ static bool asks_for_tls(const dl_args *args)
     return false;
 }
 
-/* The node's folder: --store, or --set run.store. */
+/* Write the node's folder: --store, or --set run.store. Two different ones are a contradiction. */
 static diloco_status find_folder(const char **store, const dl_args *args)
 {
     const char *flag = args->flags[DL_FLAG_STORE], *set = NULL;
@@ -105,6 +107,8 @@ static diloco_status find_folder(const char **store, const dl_args *args)
     return DILOCO_OK;
 }
 
+/* Copy the run's settings from the node into the folder, then read them from there. A folder
+ * that has them already is enough, so a node resumes while its peer is down. */
 diloco_status dl_swarm_settings(dl_config *out, const dl_args *args)
 {
     const char *peer = args->flags[DL_FLAG_PEER], *store = NULL;
@@ -122,6 +126,7 @@ diloco_status dl_swarm_settings(dl_config *out, const dl_args *args)
     return dl_config_set(out, "swarm.bootstrap", peer, "--peer");
 }
 
+/* Names of this folder come first, so nodes resume with their models. */
 void dl_swarm_names(dl_replica_name *out, size_t n, const dl_config *config)
 {
     size_t known = dl_names_idle(out, n, config->state_dir);

@@ -8,6 +8,7 @@
 #include "cli/crew/processes.h"
 #include <diloco/train.h>
 
+/* Return true for a run in which every node has a model of its own. */
 static inline bool dl_swarm_is(const dl_config *config)
 {
     return config->consensus == DL_CONSENSUS_NONE;

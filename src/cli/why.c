@@ -1,5 +1,5 @@
-/* why.c - see why.h. The replicas' heartbeats hold the deadlines, each as it derived
- * it (docs/protocol.md, Deadlines); nothing is computed again here. */
+/* why.c - see why.h. The replicas' heartbeats hold the deadlines, each as it derived it
+ * (docs/protocol.md, Deadlines); nothing is computed again here. */
 #include "cli/why.h"
 
 #include "cli/display/units.h"
@@ -16,7 +16,8 @@ static const diloco_replica_status *find(const diloco_run_status *run, const cha
     return NULL;
 }
 
-/* "r2 is alive and trains: 12 of its steps to the due point, about 4.0 s" */
+/* Print one missing replica and what it is doing: "r2 is alive and trains: 12 of its steps to
+ * the due point, about 4.0 s". */
 static void print_missing(const diloco_run_status *run, const char *name)
 {
     const diloco_replica_status *r = find(run, name);
@@ -51,6 +52,7 @@ static void print_open_entry(const diloco_run_status *run, const dl_config *conf
     if (w->n_missing > told) printf("           and %zu more\n", w->n_missing - told);
 }
 
+/* The rule of P10, in words, with the values of this run. */
 static void print_rule(const dl_config *config)
 {
     if (config->close_at > 0)
@@ -90,12 +92,13 @@ static void print_deadlines(const diloco_run_status *run, const dl_config *confi
     }
 }
 
-/* No roster is known yet: the entry waits for replicas that have no names. */
+/* Return true if no roster is known yet: the entry waits for replicas that have no names. */
 static bool is_a_first_entry(const diloco_run_wait *w)
 {
     return w->n_missing == 0 && w->n_there < w->n_awaited;
 }
 
+/* P9.2: the first entries have no deadline. */
 static void print_start(const dl_config *config)
 {
     printf("until then all of run.replicas are waited for, without a deadline; %.4g s after a\n"
@@ -103,6 +106,7 @@ static void print_start(const dl_config *config)
            config->start_timeout_s, config->min_replicas);
 }
 
+/* From what is waited for to why: the open entry, the rule, the deadlines. */
 void dl_print_why(const diloco_run_status *run, const dl_config *config)
 {
     if (run->done) {
