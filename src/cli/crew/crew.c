@@ -1,4 +1,8 @@
-/* crew.c - names, threads, settings; then processes.c runs the processes and report.c prints. */
+/* crew.c - names, threads, settings; then processes.c runs the processes and report.c prints.
+ *
+ * Begin with run_named. The process here trains nothing: it starts the replicas, reads their
+ * events, and reports the end. Everything that can be refused is refused in dl_crew_check,
+ * before the run is created. */
 #include "cli/crew/crew.h"
 
 #include "base/host_port.h"
@@ -17,8 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of the settings, bytes of the line about creating, and how often the report is drawn: on
+ * a terminal, and elsewhere. */
 enum { SETTINGS_MAX = 1 << 20, CREATED_MAX = 1 << 16, TICK_MS = 100, LOOK_MS = 1000 };
 
+/* One call of dl_crew_run. `config` and `args` are borrowed; the rest is owned. */
 typedef struct crew {
     dl_config *config;
     const dl_args *args;
@@ -31,6 +38,7 @@ typedef struct crew {
     bool complete; /* the run was, before anything was started */
 } crew;
 
+/* Values that the program chooses have the origin "chosen", so they do not count as a person's. */
 static diloco_status set_number(dl_config *config, const char *name, int64_t value)
 {
     char text[24];
@@ -38,13 +46,15 @@ static diloco_status set_number(dl_config *config, const char *name, int64_t val
     return dl_config_set(config, name, text, "chosen");
 }
 
-/* Return how many replicas this machine runs, before or after it is filled in. */
+/* Return how many replicas this machine runs, before or after it is filled in. With logical
+ * clients a machine needs one worker. */
 static int64_t local_replicas(const dl_config *config)
 {
     if (config->local_replicas > 0) return config->local_replicas;
     return dl_config_federated(config) ? 1 : config->replicas;
 }
 
+/* The cores are divided evenly. Threads are at least 1, also with more replicas than cores. */
 diloco_status dl_crew_fill_in(dl_config *config)
 {
     if (config->local_replicas == 0)
@@ -56,6 +66,8 @@ diloco_status dl_crew_fill_in(dl_config *config)
 
 /* ---- the first line */
 
+/* Report the run and its progress so far, and the share of this machine. A run that is complete
+ * already is noticed here. */
 static diloco_status say_start(crew *c)
 {
     char line[DL_PATH_MAX + 512];
@@ -95,6 +107,8 @@ static diloco_status say_start(crew *c)
 
 /* ---- while they run */
 
+/* An event of a replica, on the thread of dl_launch_run. All of these callbacks are, so the
+ * report needs no lock. */
 static void on_event(void *user, size_t replica, dl_json_value event)
 {
     crew *c = user;
@@ -107,6 +121,7 @@ static void on_notice(void *user, const char *line)
     dl_report_say(&c->report, line);
 }
 
+/* Called at each tick. Replicas elsewhere are counted, so a wait for them is explained. */
 static void on_tick(void *user)
 {
     crew *c = user;
@@ -116,12 +131,14 @@ static void on_tick(void *user)
                    !dl_config_federated(c->config) && all > c->n ? all - c->n : 0);
 }
 
+/* Another machine has taken the new name of this replica; it gets another one. */
 static diloco_status on_taken(void *user, size_t replica)
 {
     crew *c = user;
     return dl_names_choose_another(c->names, c->n, replica, c->config);
 }
 
+/* /proc/self/exe is this program, also if its file was replaced meanwhile. */
 static diloco_status launch(crew *c)
 {
     static const char *const command[] = {"/proc/self/exe", "replica", NULL};
@@ -142,7 +159,7 @@ static diloco_status launch(crew *c)
     return dl_launch_run(&plan);
 }
 
-/* The command line as it was, quoted for a shell. */
+/* Write the command line as it was, quoted for a shell, so that a person can repeat it. */
 static void say_again(char *out, size_t cap, const dl_args *args)
 {
     char word[1024];
@@ -153,6 +170,7 @@ static void say_again(char *out, size_t cap, const dl_args *args)
                                  dl_shell_word(word, sizeof word, args->argv[i]));
 }
 
+/* A run that was complete before would otherwise end without a word about how to train on. */
 static void say_complete(crew *c)
 {
     char words[DL_ONWARD_MAX], line[DL_ONWARD_MAX + 64];
@@ -162,6 +180,8 @@ static void say_complete(crew *c)
     dl_report_say(&c->report, line);
 }
 
+/* The screen is cleared first. The error's text is kept, and --json is printed for failures as
+ * well. */
 static diloco_status finish(crew *c, diloco_status status)
 {
     char again[1024];
@@ -179,7 +199,8 @@ static diloco_status finish(crew *c, diloco_status status)
     return status;
 }
 
-/* Nothing is drawn yet: before the launch a Ctrl-C ends the process, also within a frame. */
+/* Count the traffic of creating the run. Nothing is drawn yet: before the launch a Ctrl-C ends
+ * the process, also within a frame. */
 static void count_creation(crew *c)
 {
     dl_json_value traffic;
@@ -189,6 +210,8 @@ static void count_creation(crew *c)
         dl_kinds_add(&c->report.kinds, traffic);
 }
 
+/* Names first, since the report shows them; then notifications and the screen, which follow the
+ * run. After the launch they are stopped before the last lines. */
 static diloco_status run_named(crew *c, bool join)
 {
     const dl_args *args = c->args;
@@ -210,6 +233,7 @@ static diloco_status run_named(crew *c, bool join)
     DL_TRY(dl_notify_start(&notify, c->complete ? "" : c->config->notify, c->config->store));
     diloco_status status = launch(c);
     char why[1024];
+    /* The text of the error is saved: stopping the others may replace it. */
     snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
     dl_report_unwatch(&c->report);
     dl_notify_stop(notify);
@@ -217,7 +241,8 @@ static diloco_status run_named(crew *c, bool join)
     return finish(c, status);
 }
 
-/* Nodes of a run without a log keep all that is theirs in one folder. */
+/* Keep the state of nodes in the folder of their run. Nodes of a run without a log keep all that
+ * is theirs in one folder. */
 static diloco_status keep_with_the_nodes(dl_config *config)
 {
     dl_config_path nodes;
@@ -250,6 +275,7 @@ static diloco_status run(dl_config *config, const dl_args *args, bool join, cons
     return status;
 }
 
+/* run.notify reads the log, which a run without consensus lacks. */
 static diloco_status check_notify(const dl_config *config)
 {
     if (*config->notify && dl_swarm_is(config))
@@ -258,7 +284,8 @@ static diloco_status check_notify(const dl_config *config)
     return dl_notify_check(config->notify);
 }
 
-/* Only one process of a machine can listen at a port. */
+/* Refuse several replicas with one fixed port. Only one process of a machine can listen at a
+ * port. */
 static diloco_status check_port(const dl_config *config)
 {
     dl_address listen;
@@ -286,6 +313,8 @@ diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join)
     return run(config, args, join, NULL);
 }
 
+/* Keep the last line of the record, which is the traffic of creating the run. Without memory it
+ * is left out. */
 static void keep_line(void *user, const char *line, size_t len)
 {
     dl_buf *kept = user;
@@ -293,6 +322,8 @@ static void keep_line(void *user, const char *line, size_t len)
     if (dl_buf_add(kept, line, len)) dl_buf_clear(kept);
 }
 
+/* The run is created in this process, so an error of the store is reported before any replica
+ * starts. */
 diloco_status dl_crew_create_and_run(dl_config *config, const dl_args *args)
 {
     dl_buf created;

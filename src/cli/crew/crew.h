@@ -1,5 +1,5 @@
-/* crew.h - the replicas of one machine, from their settings to the last line: the part of
- * train and join after the run exists. */
+/* crew.h - the replicas of one machine, from their settings to the last line: the part of train
+ * and join after the run exists. One call at a time in a process: it takes over the signals. */
 #ifndef DL_CLI_CREW_CREW_H
 #define DL_CLI_CREW_CREW_H
 

@@ -1,7 +1,8 @@
 /* names.c - a listing of the state folder, and one of the run's replicas.
  *
- * Two machines that join in the same moment may choose the same new name. The second to claim its
- * first generation notices (PROTOCOL P6), and gets another (processes.h). */
+ * Two machines that join in the same moment may choose the same new name. The second to claim
+ * its first generation notices (PROTOCOL P6), and gets another (processes.h). So choosing needs
+ * no lock: a wrong choice costs one start of a process. */
 #include "cli/crew/names.h"
 
 #include "hub/status_json.h"
@@ -16,9 +17,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+/* Larger numbers in names are not ours. */
 enum { NUMBERS_MAX = 1 << 20 };
 
-/* "r12" -> 12; false: not one of our names. */
+/* Read "r12" as 12. Returns false for other names, and for a leading zero, which would be
+ * another name of the same number. */
 static bool number_of(uint64_t *out, const char *name, char letter)
 {
     char *end;
@@ -28,7 +31,8 @@ static bool number_of(uint64_t *out, const char *name, char letter)
     return !*end && *out < NUMBERS_MAX;
 }
 
-/* The lock is that of state/private_state.h. */
+/* Return true if a process on this machine holds the name's lock. The lock is that of
+ * state/private_state.h. It is tried without waiting, and released at once. */
 bool dl_name_runs_here(const char *state_dir, const char *name)
 {
     char path[DL_PATH_MAX + 64];
@@ -46,7 +50,8 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Numbers of the names in the state folder, ascending, at most cap. */
+/* Write the numbers of the names in the state folder, ascending, at most cap. They come first,
+ * since their state resumes. */
 static size_t read_state_dir(uint64_t *numbers, size_t cap, const char *state_dir, char letter)
 {
     size_t n = 0;
@@ -59,6 +64,7 @@ static size_t read_state_dir(uint64_t *numbers, size_t cap, const char *state_di
     return n;
 }
 
+/* Any name counts here, as nodes have random ones. */
 size_t dl_names_idle(dl_replica_name *out, size_t n, const char *state_dir)
 {
     size_t found = 0;
@@ -80,7 +86,8 @@ static bool has_file(const char *state_dir, const char *name, const char *file)
     return access(path, F_OK) == 0;
 }
 
-/* A folder without it may be what is left of a name that another machine was quicker to take. */
+/* Return true if the name has saved state. A folder without it may be what is left of a name
+ * that another machine was quicker to take. */
 static bool has_state(const char *state_dir, const char *name)
 {
     return has_file(state_dir, name, "local.safetensors");
@@ -104,8 +111,10 @@ static bool has(const dl_replica_name *names, size_t n, const char *name)
     return false;
 }
 
-/* Is a new replica here kept from this name by one that the run has? Of two machines with one host
- * name that have raced for it, the loser has a note of that (state/private_state.h). */
+/* Return true if a new replica here cannot use this name, because the run has one of that name.
+ * With `join` every such name is taken. Otherwise one of this host may be our own. Of two
+ * machines with one host name that have raced for it, the loser has a note of that
+ * (state/private_state.h). */
 static bool taken(const diloco_run_status *run, const char *state_dir, const char *name, bool join)
 {
     char host[64] = "";
@@ -119,6 +128,7 @@ static bool taken(const diloco_run_status *run, const char *state_dir, const cha
     return false;
 }
 
+/* The facts that a choice of names depends on; borrowed from the caller. */
 typedef struct asked {
     char letter;
     const char *state_dir;
@@ -126,6 +136,8 @@ typedef struct asked {
     bool join;
 } asked;
 
+/* Find the smallest number from *number on whose name is free. The loop ends because a run has a
+ * bounded number of replicas. */
 static void smallest_free(dl_replica_name *out, uint64_t *number, const dl_replica_name *names,
                           size_t n, const asked *a)
 {
@@ -136,6 +148,7 @@ static void smallest_free(dl_replica_name *out, uint64_t *number, const dl_repli
     }
 }
 
+/* First the names that have state here, in order, then new ones. */
 static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t n_known,
                    const asked *a)
 {
@@ -152,6 +165,8 @@ static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t
 
 /* ---- a closed roster: the names that run.json gives to this machine's key */
 
+/* A choice among the names of a closed roster. It is made in up to three passes, by what is
+ * `wanted`. */
 typedef struct listed {
     dl_replica_name *out;
     bool *is_new;
@@ -160,13 +175,16 @@ typedef struct listed {
     enum { RAN_HERE, NEW, SILENT } wanted;
 } listed;
 
-/* Has a process begun as this name with this state folder, and did not lose it to another? */
+/* Return true if a process has begun as this name with this state folder, and did not lose it to
+ * another. */
 static bool ran_here(const char *state_dir, const char *name)
 {
     return has_state(state_dir, name) ||
            (has_file(state_dir, name, "lock") && !has_file(state_dir, name, "lost"));
 }
 
+/* Called for each name that the roster gives to this machine's key. `begun` and `beats` are of
+ * the run; the rest is seen here. */
 static diloco_status choose_own(void *user, const char *replica, bool begun, bool beats)
 {
     listed *l = user;
@@ -180,6 +198,7 @@ static diloco_status choose_own(void *user, const char *replica, bool begun, boo
     return DILOCO_OK;
 }
 
+/* The two causes need different remedies, so they have different texts. */
 static diloco_status refuse_roster(const listed *l)
 {
     if (l->beating)
@@ -195,8 +214,8 @@ static diloco_status refuse_roster(const listed *l)
                    l->chosen, l->n);
 }
 
-/* First those that have run here, then new ones. One that has begun elsewhere is taken only if no
- * process runs as it, which takes run.patience to see. */
+/* Choose among the listed names. First those that have run here, then new ones. One that has
+ * begun elsewhere is taken only if no process runs as it, which takes run.patience to see. */
 static diloco_status choose_listed(dl_replica_name *out, bool *is_new, size_t n,
                                    const dl_config *config)
 {
@@ -212,7 +231,8 @@ static diloco_status choose_listed(dl_replica_name *out, bool *is_new, size_t n,
     return l.chosen == n ? DILOCO_OK : refuse_roster(&l);
 }
 
-/* A new one in place of names[i]. */
+/* Choose a new name in place of names[i]. The others are passed in, so that none of them is
+ * chosen again. */
 static diloco_status choose_another_listed(dl_replica_name *names, size_t n, size_t i,
                                            const dl_config *config)
 {
@@ -237,6 +257,8 @@ static diloco_status choose_another_listed(dl_replica_name *names, size_t n, siz
 
 /* ---- all of them */
 
+/* Servers of logical clients have names of their own, because workers are counted by the letter
+ * r. */
 static asked ask_for(const dl_config *config, const diloco_run_status *run, bool join)
 {
     return (asked){.letter = config->role == DL_ROLE_SERVER ? 's' : 'r',
@@ -245,6 +267,7 @@ static asked ask_for(const dl_config *config, const diloco_run_status *run, bool
                    .join = join};
 }
 
+/* is_new is asked of the run with `join` true: a name that the run has ever had is not new. */
 diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, size_t n, const dl_config *config,
                               bool join)
 {
@@ -267,7 +290,8 @@ diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, size_t n, cons
     return status;
 }
 
-/* A replica that is started again elsewhere keeps its name: the log waits for it by that. */
+/* Name the replica by its rank. A replica that is started again elsewhere keeps its name, since
+ * the log waits for it by that. */
 diloco_status dl_names_of_rank(dl_replica_name *out, const dl_args *args)
 {
     uint64_t rank;
@@ -276,6 +300,7 @@ diloco_status dl_names_of_rank(dl_replica_name *out, const dl_args *args)
     return DILOCO_OK;
 }
 
+/* The name was taken between our look and our claim, so the run is read again. */
 diloco_status dl_names_choose_another(dl_replica_name *names, size_t n, size_t i,
                                       const dl_config *config)
 {

@@ -24,6 +24,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Limits of a line, of a command, and of names that are lost. FREE_FD is above the two
+ * descriptors that a child gets. */
 enum {
     LINE_MAX_BYTES = 4 << 20,
     READ_BYTES = 1 << 16,
@@ -32,6 +34,7 @@ enum {
     NAMES_MAX = 1000 /* that others were quicker to take */
 };
 
+/* One replica. It is used on the caller's thread only. */
 typedef struct replica {
     pid_t pid;   /* 0: not running */
     int events;  /* read end; -1 */
@@ -44,6 +47,7 @@ typedef struct replica {
     bool taken;           /* it said that another process has its new name */
 } replica;
 
+/* One launch. Status and text are of the first failure; later ones are its consequences. */
 typedef struct state {
     const dl_launch *launch;
     replica *replicas;
@@ -55,6 +59,7 @@ typedef struct state {
     char text[1024];      /* its words */
 } state;
 
+/* ---- signals: the handler only counts */
 /* ---- signals */
 
 static volatile sig_atomic_t signals_seen;
@@ -68,11 +73,13 @@ static void on_signal(int signal)
 static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_STOP = sizeof stop_signals / sizeof *stop_signals };
 
+/* The handlers and the mask before the launch, to be put back. */
 typedef struct saved_signals {
     struct sigaction actions[N_STOP];
     sigset_t mask;
 } saved_signals;
 
+/* Blocked signals arrive inside ppoll, which has the old mask. */
 static void take_signals(saved_signals *saved)
 {
     struct sigaction action = {.sa_handler = on_signal};
@@ -93,8 +100,11 @@ static void give_signals_back(const saved_signals *saved)
     sigprocmask(SIG_SETMASK, &saved->mask, NULL);
 }
 
+/* ---- the child, between fork and exec: only async-signal-safe calls */
 /* ---- the child, between fork and exec: only what is async-signal-safe */
 
+/* Become the replica; never returns. Its group of its own keeps a terminal's Ctrl-C away.
+ * PR_SET_PDEATHSIG stops it when this process dies, also by SIGKILL. */
 static void become(const state *s, const char *name, bool is_new, int events, const sigset_t *mask)
 {
     const char *argv[MAX_COMMAND + 3];
@@ -115,12 +125,16 @@ static void become(const state *s, const char *name, bool is_new, int events, co
     int from = fcntl(s->settings, F_DUPFD_CLOEXEC, FREE_FD);
     int to = fcntl(events, F_DUPFD_CLOEXEC, FREE_FD);
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    /* stdin is /dev/null, and stdout goes to stderr, so a library that prints cannot mix with
+     * the parent's output. */
     if (from >= 0 && to >= 0 && null >= 0 && dup2(null, 0) == 0 && dup2(2, 1) == 1 &&
         dup2(from, DL_SETTINGS_FD) == DL_SETTINGS_FD && dup2(to, DL_EVENTS_FD) == DL_EVENTS_FD)
         execv(argv[0], (char *const *)(void *)argv);
     _exit(127);
 }
 
+/* Start replica i. The write end of the pipe is closed here, so the pipe ends when the child
+ * does. */
 static diloco_status start(state *s, size_t i, const sigset_t *mask)
 {
     replica *r = &s->replicas[i];
@@ -151,12 +165,15 @@ static void signal_all(const state *s, int signal)
         if (s->replicas[i].pid > 0) kill(s->replicas[i].pid, signal);
 }
 
+/* Ask all to stop and save. Repeating it changes nothing. */
 static void stop_all(state *s)
 {
     if (!s->stopping) signal_all(s, SIGTERM);
     s->stopping = true;
 }
 
+/* Keep the first failure and stop the others: a run without one of its replicas here would only
+ * wait. */
 static void fail(state *s, diloco_status status, const char *name, const char *text)
 {
     if (!s->status) {
@@ -166,6 +183,8 @@ static void fail(state *s, diloco_status status, const char *name, const char *t
     stop_all(s);
 }
 
+/* The first signal stops cleanly, the second one kills. A signal during a clean stop kills as
+ * well. */
 static void look_at_signals(state *s)
 {
     if (signals_seen == s->requests) return;
@@ -187,6 +206,8 @@ static void look_at_signals(state *s)
 
 /* ---- lines of replicas */
 
+/* The replica's last line. An interrupted one was asked to stop. A fenced one with a new name
+ * lost a race, and gets another name. */
 static void on_exit_event(state *s, size_t i, dl_json_value event)
 {
     replica *r = &s->replicas[i];
@@ -202,13 +223,15 @@ static void on_exit_event(state *s, size_t i, dl_json_value event)
     if (status) fail(s, r->status, s->launch->names[i], text);
 }
 
-/* Return true if it has claimed its generation. */
+/* Return true if the replica has claimed its generation: it reports progress after joining. */
 static bool is_at_work(dl_json_value event)
 {
     return dl_json_is(dl_json_get(event, "event"), "progress") &&
            !dl_json_is(dl_json_get(event, "phase"), "join");
 }
 
+/* A line that is no JSON is a bug, or output of something else on this descriptor; the launch
+ * fails. */
 static void on_line(state *s, size_t i, const char *line, size_t len)
 {
     dl_json_value event;
@@ -222,7 +245,7 @@ static void on_line(state *s, size_t i, const char *line, size_t len)
     }
 }
 
-/* Whole lines are handled, the rest is moved to the front. */
+/* Handle the whole lines and move the rest to the front of the buffer. */
 static void on_bytes(state *s, size_t i)
 {
     dl_buf *line = &s->replicas[i].line;
@@ -235,7 +258,7 @@ static void on_bytes(state *s, size_t i)
     memmove(line->data, begin, line->len);
 }
 
-/* false: the pipe has ended. */
+/* Read what the pipe has. Returns false if it has ended, or if a line is too long to read. */
 static bool read_events(state *s, size_t i)
 {
     char bytes[READ_BYTES];
@@ -253,6 +276,8 @@ static bool read_events(state *s, size_t i)
 
 /* ---- how replicas end */
 
+/* The replica was killed by a signal, such as for lack of memory. It is started again, up to
+ * `restarts` times; its saved state makes that safe (P16). */
 static void killed(state *s, size_t i, int signal, const sigset_t *mask)
 {
     replica *r = &s->replicas[i];
@@ -274,7 +299,7 @@ static void killed(state *s, size_t i, int signal, const sigset_t *mask)
     if (start(s, i, mask)) fail(s, DILOCO_EIO, name, diloco_error_text());
 }
 
-/* By another name, once more. */
+/* Give the replica another name and start it once more. */
 static void rename_and_start(state *s, size_t i, const sigset_t *mask)
 {
     char line[128];
@@ -293,6 +318,7 @@ static void rename_and_start(state *s, size_t i, const sigset_t *mask)
     s->launch->on_notice(s->launch->user, line);
 }
 
+/* Wait for a process whose pipe has ended, and decide what follows. */
 static void collect(state *s, size_t i, const sigset_t *mask)
 {
     replica *r = &s->replicas[i];
@@ -315,6 +341,7 @@ static void collect(state *s, size_t i, const sigset_t *mask)
 
 /* ---- the loop */
 
+/* Returns how many replicas are running. */
 static size_t fill_polls(state *s)
 {
     size_t running = 0;
@@ -325,6 +352,7 @@ static size_t fill_polls(state *s)
     return running;
 }
 
+/* Signals are looked at before each wait, so none is missed (invariant 3). */
 static void listen_to_all(state *s, const sigset_t *mask)
 {
     int tick = s->launch->tick_ms;
@@ -337,6 +365,7 @@ static void listen_to_all(state *s, const sigset_t *mask)
     }
 }
 
+/* The settings are in a memory file and not in argv, where every user could read them. */
 static diloco_status put_settings(state *s)
 {
     s->settings = memfd_create("settings", MFD_CLOEXEC);
@@ -345,6 +374,7 @@ static diloco_status put_settings(state *s)
     return dl_fd_write(s->settings, &span, 1, "the settings");
 }
 
+/* Nothing is started yet, so an error needs no stopping. */
 static diloco_status prepare(state *s)
 {
     size_t n = s->launch->n;
@@ -370,6 +400,7 @@ static void clean_up(state *s)
     if (s->settings >= 0) close(s->settings);
 }
 
+/* A replica that cannot be started stops the others; the loop then waits for all of them. */
 diloco_status dl_launch_run(const dl_launch *launch)
 {
     state s = {.launch = launch, .settings = -1};

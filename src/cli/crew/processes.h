@@ -25,6 +25,7 @@ enum { DL_LAUNCH_MAX = 1024, DL_SETTINGS_FD = 3, DL_EVENTS_FD = 4, DL_REPLICA_NA
 
 typedef char dl_replica_name[DL_REPLICA_NAME_MAX + 1];
 
+/* One launch. Everything is borrowed until dl_launch_run returns. */
 typedef struct dl_launch {
     const char *const *command; /* program and arguments before the name; ends with NULL */
     const dl_replica_name *names;

@@ -1,4 +1,7 @@
-/* chart.c - the SVG of a chart (chart.h). Lengths are in the file's own units, pixels at first. */
+/* chart.c - the SVG of a chart (chart.h). Lengths are in the file's own units, pixels at first.
+ *
+ * Begin with dl_chart_svg. Each panel has a frame: its place, and its two axes. Numbers are
+ * written with one decimal, which is below a pixel. */
 #include "cli/display/chart.h"
 
 #include <math.h>
@@ -30,7 +33,8 @@ typedef struct axis {
 
 /* ---- axes */
 
-/* The smallest of 1, 2 and 5 times a power of ten that is at least `least`. */
+/* Return the smallest of 1, 2 and 5 times a power of ten that is at least `least`. The small
+ * allowance is for rounding. */
 static double nice_step(double least)
 {
     const double power = pow(10, floor(log10(least)));
@@ -41,6 +45,7 @@ static double nice_step(double least)
     return 10 * power;
 }
 
+/* Values that have no place on the axis are left out. */
 static void widen(axis *a, double value)
 {
     if (!isfinite(value) || (a->logarithmic && value <= 0)) return;
@@ -48,11 +53,14 @@ static void widen(axis *a, double value)
     a->high = fmax(a->high, value);
 }
 
-/* Round an axis outwards to its ticks. One without a value, or with a single one, gets a width. */
+/* Round the axis outwards to its ticks. An axis without a value, or with a single one, gets a
+ * width. */
 static void finish(axis *a)
 {
     if (a->low > a->high) a->low = a->high = 1;
     if (a->logarithmic) {
+        /* A logarithmic axis has ticks at powers of ten, and skips some if there would be too
+         * many. */
         const double low = floor(log10(a->low)), high = fmax(ceil(log10(a->high)), low + 1);
         const double every = ceil((high - low) / (MOST_TICKS - 1));
         a->low = pow(10, low), a->high = pow(10, high);
@@ -61,6 +69,7 @@ static void finish(axis *a)
         return;
     }
     if (a->low == a->high) a->high = a->low + fmax(fabs(a->low), 1);
+    /* About five ticks; the loop always reaches the end, since the steps are rounded up. */
     const double step = nice_step((a->high - a->low) / 5);
     a->low = floor(a->low / step + 1e-9) * step;
     for (a->n = 0; a->n < MOST_TICKS; a->n++) {
@@ -72,13 +81,14 @@ static void finish(axis *a)
     }
 }
 
-/* Where a value is between the ends: 0 to 1. */
+/* Return where a value is between the ends, from 0 to 1. */
 static double place(const axis *a, double value)
 {
     if (!a->logarithmic) return (value - a->low) / (a->high - a->low);
     return log10(value / a->low) / log10(a->high / a->low);
 }
 
+/* A series may have no positive value for a logarithmic axis. */
 static bool has_place(const axis *a, double x)
 {
     return !a->logarithmic || x > 0;
@@ -86,7 +96,8 @@ static bool has_place(const axis *a, double x)
 
 /* ---- writing */
 
-/* Text from outside as XML text. */
+/* Add text from outside as XML text. Control characters are replaced, as XML 1.0 has no form for
+ * them. */
 static diloco_status add_text(dl_buf *out, const char *text)
 {
     for (const char *c = text; *c; c++) {
@@ -107,7 +118,7 @@ static diloco_status add_label(dl_buf *out, double x, double y, const char *anch
     return dl_buf_addf(out, "</text>\n");
 }
 
-/* Ticks are round, so few digits say all of them: "200", "5k", "10 MB". */
+/* Write a tick's number. Ticks are round, so few digits say all of them: "200", "5k", "10 MB". */
 static void tick_text(char *out, size_t cap, const dl_chart_panel *panel, double value)
 {
     static const char *const units[] = {"", "k", "M", "G", "T", "P"};
@@ -118,6 +129,7 @@ static void tick_text(char *out, size_t cap, const dl_chart_panel *panel, double
              panel->bytes ? "B" : "");
 }
 
+/* The place of a panel, and its axes. */
 typedef struct frame {
     double left, top; /* of the panel's plotting area */
     axis x, y;
@@ -132,6 +144,7 @@ static double y_of(const frame *f, double y)
     return f->top + PANEL_HEIGHT * (1 - place(&f->y, y));
 }
 
+/* Grid lines and numbers of both axes; y has its title above the panels. */
 static diloco_status add_axes(dl_buf *out, const frame *f, const dl_chart_panel *panel)
 {
     const double right = f->left + PANEL_WIDTH, bottom = f->top + PANEL_HEIGHT;
@@ -154,7 +167,8 @@ static diloco_status add_axes(dl_buf *out, const frame *f, const dl_chart_panel 
     return add_label(out, f->left + PANEL_WIDTH / 2.0, bottom + 36, "middle", panel->title);
 }
 
-/* Series i in panel p. */
+/* Draw series i in panel p: a line, and a dot at its last point. Points that are not finite are
+ * left out. A series without a place is a dashed line at its last y. */
 static diloco_status add_series(dl_buf *out, const frame *f, const dl_chart_series *s, size_t i,
                                 int p)
 {
@@ -178,6 +192,8 @@ static diloco_status add_series(dl_buf *out, const frame *f, const dl_chart_seri
                        x_of(f, last->x[p]), y_of(f, last->y), colour);
 }
 
+/* The x axis begins at 0 unless it is logarithmic; y does not, because losses are compared in
+ * their range. */
 static diloco_status add_panel(dl_buf *out, const dl_chart *chart, int p, double top)
 {
     frame f = {
@@ -200,6 +216,8 @@ static diloco_status add_panel(dl_buf *out, const dl_chart *chart, int p, double
     return DILOCO_OK;
 }
 
+/* Title and legend come first, then the panels side by side. The colours follow the viewer's
+ * dark or light mode. */
 diloco_status dl_chart_svg(dl_buf *out, const dl_chart *chart)
 {
     const double top = TOP + LEGEND * (double)chart->n, height = top + PANEL_HEIGHT + BOTTOM,

@@ -6,13 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Names are written with spaces for people, and with underscores in JSON. */
 static void replace(char *text, char what, char by)
 {
     for (char *c = text; (c = strchr(c, what));)
         *c = by;
 }
 
-/* The index of a kind, a new one if need be; DL_KINDS_MAX: there is no room. */
+/* Return the index of a kind, a new one if need be. DL_KINDS_MAX: there is no room, and the kind
+ * is left out. */
 static size_t find(dl_kinds *k, const char *name)
 {
     size_t i = 0;
@@ -22,6 +24,7 @@ static size_t find(dl_kinds *k, const char *name)
     return i;
 }
 
+/* A record may come from a later version, so unknown kinds are added as they are. */
 static void add(dl_kinds *k, dl_json_value bytes, bool sent)
 {
     dl_json_iter it = dl_json_each(bytes);
@@ -60,7 +63,8 @@ uint64_t dl_kinds_received(const dl_kinds *k)
     return sum;
 }
 
-/* The kind with the most bytes that is not said yet; n: none. */
+/* Return the kind with the most bytes that is not said yet, or n. Kinds without a byte are never
+ * said. */
 static size_t next_largest(const dl_kinds *k, const bool *said)
 {
     size_t best = k->n;
@@ -72,6 +76,7 @@ static size_t next_largest(const dl_kinds *k, const bool *said)
     return best;
 }
 
+/* The text has room for every kind (DL_KINDS_TEXT). */
 const char *dl_kinds_text(char out[DL_KINDS_TEXT], const dl_kinds *k)
 {
     bool said[DL_KINDS_MAX] = {false};

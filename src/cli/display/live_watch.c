@@ -1,5 +1,7 @@
-/* live_watch.c - see live_watch.h. The thread and the owner share the structure; the last of the
- * two frees it. */
+/* live_watch.c - see live_watch.h.
+ *
+ * The thread and the owner share the structure; the last of the two frees it. So a store that
+ * does not answer keeps the thread, and not the program: the owner leaves after STOP_WITHIN. */
 #include "cli/display/live_watch.h"
 
 #include "base/clock.h"
@@ -26,6 +28,7 @@ struct dl_live_watch {
     bool left;          /* the owner did not wait for that */
 };
 
+/* Called by the last user, without the lock. */
 static void destroy(dl_live_watch *w)
 {
     dl_views_destroy(w->views);
@@ -40,13 +43,14 @@ static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
     return snprintf(url, DL_VIEW_URL, "%s", ((dl_live_watch *)user)->store) < DL_VIEW_URL;
 }
 
+/* A folder costs nothing to read, so it is read more often. */
 static bool is_folder(const char *store)
 {
     return !strstr(store, "://") || !strncmp(store, "file://", 7);
 }
 
-/* Return false where the replicas' own lines say more: the store cannot be read, or has no
- * heartbeat yet. */
+/* Draw a frame into w->next. Returns false where the replicas' own lines say more: the store
+ * cannot be read, or has no heartbeat yet. */
 static bool draw(dl_live_watch *w, int columns, int lines)
 {
     dl_view *view;
@@ -58,7 +62,7 @@ static bool draw(dl_live_watch *w, int columns, int lines)
     return shown;
 }
 
-/* Wait until a frame is due. With the lock. */
+/* Wait until a frame is due and its size is known. With the lock. */
 static void wait_for(dl_live_watch *w, dl_time due)
 {
     const struct timespec at = {.tv_sec = due / DL_SECOND, .tv_nsec = due % DL_SECOND};
@@ -68,6 +72,8 @@ static void wait_for(dl_live_watch *w, dl_time due)
         pthread_cond_timedwait(&w->changed, &w->lock, &at);
 }
 
+/* The frame is drawn without the lock, into a buffer of the thread's own, and copied under it.
+ * So the owner never waits for the store. */
 static void *draw_again(void *of)
 {
     dl_live_watch *w = of;
@@ -90,6 +96,7 @@ static void *draw_again(void *of)
     return NULL;
 }
 
+/* The thread is detached: it may outlive the owner's interest in it. */
 dl_live_watch *dl_live_watch_start(const char *store, const char *name)
 {
     pthread_t thread;
@@ -124,6 +131,8 @@ void dl_live_watch_stop(dl_live_watch *w)
     if (ended) destroy(w);
 }
 
+/* The first call gives the size for the first frame. A frame that is wider than the terminal is
+ * not shown. */
 bool dl_live_watch_frame(dl_watch_frame *out, dl_live_watch *w, int columns, int lines)
 {
     if (!w) return false;

@@ -16,19 +16,21 @@
 #include <math.h>
 #include <string.h>
 
-/* Of one entry. */
+/* Sums of one entry, over the records of all replicas. */
 typedef struct sum {
     uint64_t entry, records;
     double written, read, writes, reads;
     double seconds; /* the longest that a replica was at it, waiting for others left out */
 } sum;
 
+/* All entries that were asked for, and the traffic of the whole run by kind. */
 typedef struct sums {
     dl_buf all; /* sum[], ascending */
     dl_kinds kinds;
     uint64_t from;
 } sums;
 
+/* A number of a record; one that is missing, negative or not finite counts as 0. */
 static double number(dl_json_value event, const char *key)
 {
     double value = 0;
@@ -36,7 +38,8 @@ static double number(dl_json_value event, const char *key)
     return is && isfinite(value) && value > 0 ? value : 0;
 }
 
-/* Records come replica by replica, each in order: so usually the next, or the last. */
+/* Find the sum of an entry, or make it in its place. Records come replica by replica, each in
+ * order, so it is usually the next, or the last. */
 static diloco_status find(sum **out, sums *s, uint64_t entry)
 {
     const size_t n = s->all.len / sizeof(sum);
@@ -60,7 +63,7 @@ static diloco_status find(sum **out, sums *s, uint64_t entry)
     return DILOCO_OK;
 }
 
-/* A damaged line, or one of another kind, is skipped. */
+/* Add a line of a record. A damaged line, or one of another kind, is skipped. */
 static diloco_status take_line(void *user, const char *line, size_t len)
 {
     sums *s = user;
@@ -81,12 +84,14 @@ static diloco_status take_line(void *user, const char *line, size_t len)
     return DILOCO_OK;
 }
 
+/* The price of moving the entry. Machine time is not in it. */
 static double cost_of(const sum *s, const dl_prices *p)
 {
     return s->read / 1e9 * p->egress_per_gb + s->written / 1e9 * p->ingress_per_gb +
            s->writes / 1000 * p->put_per_1000 + s->reads / 1000 * p->get_per_1000;
 }
 
+/* All bytes over the longest time that a replica was at it. */
 static double rate_of(const sum *s)
 {
     return s->seconds > 0 ? (s->written + s->read) / s->seconds : 0;
@@ -122,7 +127,8 @@ static diloco_status print_json(const sum *s, const dl_prices *prices)
     return dl_print_json(&json, &out);
 }
 
-/* Of the whole run, so not where only some entries are asked for. */
+/* Print the traffic by kind. It is of the whole run, so it is not printed where only some
+ * entries are asked for. */
 static diloco_status print_kinds(const sums *s, bool json)
 {
     char text[DL_KINDS_TEXT];
@@ -162,6 +168,7 @@ static diloco_status print(const sums *s, const dl_prices *prices, bool json)
     return print_kinds(s, json);
 }
 
+/* The price table is read first: a mistake in it shows before the records are read. */
 diloco_status dl_log_traffic(const dl_args *args, const char *store, uint64_t from)
 {
     dl_prices prices;

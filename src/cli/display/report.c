@@ -1,4 +1,4 @@
-/* report.c - events into a small model, and the model into lines. */
+/* report.c - events into a small model, and the model into lines. Begin with dl_report_event. */
 #include "cli/display/report.h"
 
 #include "cli/cli.h"
@@ -14,9 +14,12 @@
 #define WAIT_TOLD  (10 * DL_SECOND)
 #define SHORT_S    10 /* so little time left is not worth a line */
 
+/* MANY_ENTRIES: from here on not every entry has a line. The last three are rows and columns of
+ * the screen. */
 enum { TEXT_MAX = 1024, MANY_ENTRIES = 100 };
 enum { WATCH_COLUMNS = 72, WATCH_ROWS = 18, LINES_BELOW = 4 };
 
+/* Numbers are NAN until they are known, and are then printed as "-". */
 diloco_status dl_report_open(dl_report *report, const dl_replica_name *names, size_t n, FILE *out,
                              bool quiet, bool verbose)
 {
@@ -54,6 +57,7 @@ void dl_report_unwatch(dl_report *report)
     report->watch = NULL;
 }
 
+/* ---- the live lines: as much as fits of what is known */
 /* ---- the live lines */
 
 /* A field's text, or "-" for a number that is not known yet. */
@@ -125,7 +129,7 @@ typedef struct live_lines {
     int n;
 } live_lines;
 
-/* The screen of `diloco watch`, if there is one and the terminal has room for it. */
+/* Add the screen of `diloco watch`, if there is one and the terminal has room for it. */
 static void add_watch(live_lines *lines, const dl_report *report, int columns, int rows)
 {
     dl_watch_frame frame;
@@ -137,6 +141,7 @@ static void add_watch(live_lines *lines, const dl_report *report, int columns, i
         strcpy(lines->at[lines->n++], frame.lines[i]);
 }
 
+/* Lines of the replicas that fit; the last one counts the rest. */
 static void add_replicas(live_lines *lines, const dl_report *report, int columns, int room)
 {
     const dl_time now = dl_clock_now();
@@ -170,6 +175,7 @@ void dl_report_say(dl_report *report, const char *line)
     if (!report->quiet) dl_screen_say(&report->screen, line);
 }
 
+/* Only a wait of all replicas here is reported: while one trains, the run makes progress. */
 void dl_report_wait(dl_report *report, const char *store, uint64_t others)
 {
     char line[DL_SCREEN_LINE + 1024], elsewhere[64] = "", word[1024];
@@ -196,7 +202,7 @@ void dl_report_wait(dl_report *report, const char *store, uint64_t others)
 
 /* ---- events */
 
-/* A member of an event; an absent one or null reads as 0, NAN or "". */
+/* Return a member of an event; an absent one or null reads as 0, NAN or "". */
 static uint64_t u64(dl_json_value event, const char *key)
 {
     uint64_t value = 0;
@@ -216,6 +222,7 @@ static void text(char *out, size_t cap, dl_json_value event, const char *key)
     dl_printable(out, cap, whole);
 }
 
+/* Lines about the time left come at doubling intervals, so a long run does not fill a log. */
 static void tell_time_left(dl_report *report, const dl_replica_view *view)
 {
     char line[256];
@@ -246,7 +253,8 @@ static void on_progress(dl_report *report, size_t replica, dl_json_value e)
     tell_time_left(report, view);
 }
 
-/* A long run has entries faster than a person reads: then at most one a second is printed. */
+/* Return true if the entry gets a line. A long run has entries faster than a person reads: then
+ * at most one a second is printed. */
 static bool worth_a_line(dl_report *report, size_t replica)
 {
     dl_time now = dl_clock_now();
@@ -264,6 +272,7 @@ static bool is_new(uint64_t *said, uint64_t entry)
     return true;
 }
 
+/* Entries count also where they get no line. */
 static void on_commit(dl_report *report, size_t replica, dl_json_value e)
 {
     char line[256], missing[64] = "", loss[32];
@@ -284,8 +293,8 @@ static void on_commit(dl_report *report, size_t replica, dl_json_value e)
     dl_report_say(report, line);
 }
 
-/* Without a log: the first node's of each round; the participants may differ from node to node.
- */
+/* Report a round of a run without a log: the first node's. Participants may differ from node to
+ * node. */
 static void on_round(dl_report *report, size_t replica, dl_json_value e, const char *what)
 {
     char line[256], missing[64] = "", loss[32], apart[32];
@@ -320,7 +329,8 @@ static void on_abort(dl_report *report, dl_json_value e)
     dl_report_say(report, line);
 }
 
-/* Replicas evaluate in turns, so a slower one's may be read after a later one. */
+/* Return true for an evaluation that was not said yet. Replicas evaluate in turns, so a slower
+ * one's may be read after a later one. The last 64 are kept as bits. */
 static bool is_new_eval(dl_report *r, uint64_t entry)
 {
     enum { KEPT = 64 };
@@ -357,7 +367,7 @@ static void on_eval(dl_report *report, dl_json_value e)
     dl_report_say(report, line);
 }
 
-/* Was this said before? Remembers it. */
+/* Return true if the line was said before, and remember it. The memory is a ring of hashes. */
 static bool said_before(dl_report *report, const char *line)
 {
     dl_hash hash = dl_hash_bytes(line, strlen(line));
@@ -459,8 +469,8 @@ void dl_report_event(dl_report *report, size_t replica, dl_json_value event)
 
 /* ---- the end */
 
-/* Sums over the replicas, of this process only; bytes_sent would otherwise be compared with the
- * steps of processes that sent other bytes. */
+/* Return sums over the replicas, of this process only. Otherwise bytes_sent would be compared
+ * with the steps of processes that sent other bytes. */
 static dl_replica_view sum(const dl_report *report)
 {
     dl_replica_view all = {.step = 0};
@@ -478,8 +488,8 @@ static dl_replica_view sum(const dl_report *report)
     return all;
 }
 
-/* Everything that the processes here have moved. A process that was killed leaves no count, and a
- * node without a log counts its exchanges elsewhere: then the sum is not shown. */
+/* Print everything that the processes here have moved. A process that was killed leaves no
+ * count, and a node without a log counts its exchanges elsewhere. The sum is then not shown. */
 static void say_kinds(dl_report *report, uint64_t exchanged)
 {
     char kinds[DL_KINDS_TEXT], line[DL_KINDS_TEXT + 128];

@@ -16,6 +16,7 @@
 #include "cli/display/live_watch.h"
 #include "cli/display/screen.h"
 
+/* The newest numbers of one replica here, from its events. */
 typedef struct dl_replica_view {
     char phase[32];
     uint64_t step, position, positions, entry, entries;
@@ -35,6 +36,7 @@ typedef struct dl_report_said {
     size_t n_warned;
 } dl_report_said;
 
+/* The report of one launch. One thread. */
 typedef struct dl_report {
     dl_screen screen;
     dl_live_watch *watch; /* NULL: the replicas' lines are all; owned */

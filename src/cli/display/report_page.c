@@ -1,6 +1,8 @@
-/* report_page.c - see report_page.h. The HTML file is the page of a hub with the answers that it
- * would ask for: it needs no server, and its policy lets it ask none. In its JSON every "<" is
- * written \u003c, so no text of a run can end the script that holds it. */
+/* report_page.c - see report_page.h.
+ *
+ * The HTML file is the page of a hub with the answers that it would ask for. It needs no server,
+ * and its policy lets it ask none. In its JSON every "<" is written \u003c, so no text of a run
+ * can end the script that holds it. */
 #include "cli/display/report_page.h"
 
 #include "base/file.h"
@@ -15,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Bytes of the file, entries with details, and rows of the table of losses. */
 enum { LONGEST = 512 << 20, ENTRIES = 200, CURVE_ROWS = 20 };
 
 static bool ends_with(const char *path, const char *end)
@@ -35,6 +38,7 @@ static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
     return dl_run_names_url(user, url, name);
 }
 
+/* The whole log is read before anything is written, as the file is not updated later. */
 static diloco_status read_all(dl_view *view)
 {
     uint64_t entries;
@@ -45,8 +49,10 @@ static diloco_status read_all(dl_view *view)
     return DILOCO_OK;
 }
 
+/* Writes the part of one run. */
 typedef diloco_status (*run_fn)(dl_buf *out, dl_view *view, const char *name);
 
+/* Bring each run up to date and give it to fn. The first error ends the walk. */
 static diloco_status each_run(dl_buf *out, dl_views *views, const dl_run_names *names, run_fn fn)
 {
     const char *all = (const char *)names->names.data;
@@ -63,6 +69,7 @@ static diloco_status each_run(dl_buf *out, dl_views *views, const dl_run_names *
 
 /* ---- FILE.html */
 
+/* Strings are the only place in JSON where "<" can occur, so replacing it changes no value. */
 static diloco_status add_escaped(dl_buf *out, const dl_buf *json)
 {
     size_t from = 0;
@@ -75,6 +82,7 @@ static diloco_status add_escaped(dl_buf *out, const dl_buf *json)
     return dl_buf_add(out, json->data + from, json->len - from);
 }
 
+/* An answer is a member "what name": JSON, of the object that the page looks its requests up in. */
 static diloco_status add_answer(dl_buf *out, const char *what, const char *name, dl_buf *json,
                                 diloco_status status)
 {
@@ -85,6 +93,7 @@ static diloco_status add_answer(dl_buf *out, const char *what, const char *name,
     return status;
 }
 
+/* Answers to the three requests that the page makes for a run. */
 static diloco_status add_run(dl_buf *out, dl_view *view, const char *name)
 {
     dl_buf json;
@@ -101,6 +110,7 @@ static diloco_status add_run(dl_buf *out, dl_view *view, const char *name)
     return status;
 }
 
+/* The row of the run in the page's list. */
 static diloco_status add_row(dl_buf *out, dl_view *view, const char *name)
 {
     dl_buf json;
@@ -122,6 +132,7 @@ static diloco_status add_data(dl_buf *out, dl_views *views, const dl_run_names *
     return dl_buf_addf(out, "]}}};\n");
 }
 
+/* Scripts are inline, so the policy names them; it allows no request at all. */
 static diloco_status add_html(dl_buf *out, dl_views *views, const dl_run_names *names)
 {
     const dl_page_file *css = dl_page_file_find("page.css"), *js = dl_page_file_find("page.js");
@@ -147,9 +158,11 @@ static diloco_status add_html(dl_buf *out, dl_views *views, const dl_run_names *
     return dl_buf_addf(out, "</script>\n</body>\n</html>\n");
 }
 
+/* ---- FILE.md: text for a terminal or a wiki */
 /* ---- FILE.md */
 
-/* Text of a run, in a table: characters that Markdown or HTML would interpret are taken out. */
+/* Add text of a run to a table. Characters that Markdown or HTML would interpret are written as
+ * entities. */
 static diloco_status add_text(dl_buf *out, const char *text)
 {
     for (; *text; text++) {
@@ -169,6 +182,8 @@ static diloco_status add_number(dl_buf *out, double x)
     return isfinite(x) ? dl_buf_addf(out, " %.6g |", x) : dl_buf_addf(out, " – |");
 }
 
+/* At most CURVE_ROWS rows at equal distances, and the last entry. Bytes are summed over all
+ * entries. */
 static diloco_status add_curve(dl_buf *out, const dl_model *m)
 {
     const size_t n = m->n_entries;
@@ -189,6 +204,7 @@ static diloco_status add_curve(dl_buf *out, const dl_model *m)
     return DILOCO_OK;
 }
 
+/* Times are of the whole run, from the replicas' records. */
 static diloco_status add_replicas(dl_buf *out, const dl_view *view)
 {
     const diloco_run_status *run = dl_follower_status(view->follower);
@@ -212,6 +228,7 @@ static diloco_status add_replicas(dl_buf *out, const dl_view *view)
     return DILOCO_OK;
 }
 
+/* Only settings that are equal on every replica, without secrets: the file may be published. */
 static diloco_status add_settings(dl_buf *out, const dl_config *config)
 {
     DL_TRY(dl_buf_addf(out, "\n## Settings that differ from the defaults\n\n"
@@ -259,6 +276,7 @@ static diloco_status add_head(dl_buf *out, const dl_view *view)
                        m->total.n_disputes);
 }
 
+/* The functions below read the view, which needs its lock. */
 static diloco_status add_markdown(dl_buf *out, dl_view *view, const char *name)
 {
     dl_finding findings[DL_FINDINGS];
@@ -278,6 +296,7 @@ static diloco_status add_markdown(dl_buf *out, dl_view *view, const char *name)
     return status;
 }
 
+/* The browser for FILE.pdf is looked for first, before the runs are read. */
 diloco_status dl_report_page_write(const char *path, const char *const *stores, size_t n)
 {
     dl_views *views = NULL;

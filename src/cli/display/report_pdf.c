@@ -1,5 +1,5 @@
-/* report_pdf.c - see report_pdf.h. The browser gets a folder of its own for its profile, the page
- * and the result, so it neither reads nor changes what a person's browser has. */
+/* report_pdf.c - see report_pdf.h. The browser gets a folder of its own for its profile, the
+ * page and the result. So it neither reads nor changes what a person's browser has. */
 #include "cli/display/report_pdf.h"
 
 #include "launch/command.h"
@@ -10,12 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Bytes of the PDF, and of a path. */
 enum { LONGEST = 256 << 20, PATH_ROOM = 512 };
 
 #define PATIENCE (120 * DL_SECOND)
 
 /* ---- the browser */
 
+/* DILOCO_BROWSER names the program; a wrong name is not replaced by another browser. */
 static const char *find_browser(void)
 {
     static const char *const names[] = {"chromium", "chromium-browser", "google-chrome",
@@ -43,12 +45,14 @@ diloco_status dl_report_pdf_check(void)
 
 /* ---- printing */
 
+/* Called for each file of the folder, and then for the folder. */
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at)
 {
     (void)info, (void)type, (void)at;
     return remove(path);
 }
 
+/* Run the browser without a window. It prints the page to report.pdf in the folder. */
 static diloco_status print(dl_command_result *result, const char *folder)
 {
     char profile[PATH_ROOM], output[PATH_ROOM], page[PATH_ROOM];
@@ -73,7 +77,8 @@ static diloco_status print(dl_command_result *result, const char *folder)
                          &(dl_command_run){.argv = argv, .most = 1 << 20, .patience = PATIENCE});
 }
 
-/* Chromium ends with 0 also when it wrote nothing. */
+/* Copy the PDF to its place. Chromium ends with 0 also when it wrote nothing, so the first bytes
+ * are checked. */
 static diloco_status take(const char *path, const char *from, const dl_command_result *result)
 {
     dl_buf pdf;
@@ -89,6 +94,7 @@ static diloco_status take(const char *path, const char *from, const dl_command_r
     return status;
 }
 
+/* The folder is removed in any case, with the profile in it. */
 diloco_status dl_report_pdf_write(const char *path, dl_span html)
 {
     const char *base = getenv("TMPDIR");

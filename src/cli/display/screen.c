@@ -1,5 +1,5 @@
 /* screen.c - the cursor rests at the start of the line below the frame, always visible between
- * frames; so there is nothing to restore, however the program ends. */
+ * frames. So there is nothing to restore, however the program ends. */
 #include "cli/display/screen.h"
 
 #include "base/text.h"
@@ -16,8 +16,10 @@
 #define CLEAR "\x1b[K" /* to the end of the line */
 #define BELOW "\x1b[J" /* to the end of the screen */
 
+/* Bytes of one frame with its control sequences. */
 enum { FRAME_MAX = 1 << 16 };
 
+/* A terminal is used only if it can move its cursor. */
 void dl_screen_open(dl_screen *screen, FILE *out)
 {
     const char *term = getenv("TERM");
@@ -25,6 +27,7 @@ void dl_screen_open(dl_screen *screen, FILE *out)
     screen->live = isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
 }
 
+/* The size is asked for each time, since a window may have changed. */
 void dl_screen_size(const dl_screen *screen, int *columns, int *lines)
 {
     struct winsize size = {0};
@@ -33,6 +36,7 @@ void dl_screen_size(const dl_screen *screen, int *columns, int *lines)
     *lines = known && size.ws_row ? size.ws_row : 24;
 }
 
+/* Only LC_CTYPE is changed, and it is set back at once. */
 bool dl_screen_is_utf8(void)
 {
     setlocale(LC_CTYPE, "");
@@ -41,8 +45,8 @@ bool dl_screen_is_utf8(void)
     return utf8;
 }
 
-/* Bytes of the first `columns` characters, and how many there are. All our text is of
- * characters one column wide. */
+/* Return the bytes of the first `columns` characters, and how many characters these are. All our
+ * text is of characters one column wide. */
 static size_t cut(const char *line, int columns, int *width)
 {
     size_t at = 0, len = strlen(line), n;
@@ -52,7 +56,7 @@ static size_t cut(const char *line, int columns, int *width)
     return at;
 }
 
-/* Rows that the last frame takes now: a narrower terminal has wrapped its lines. */
+/* Return the rows that the last frame takes now. A narrower terminal has wrapped its lines. */
 static int rows_drawn(const dl_screen *screen, int columns)
 {
     int rows = 0;
@@ -61,6 +65,8 @@ static int rows_drawn(const dl_screen *screen, int columns)
     return rows;
 }
 
+/* A frame: hide the cursor, move up over the last one, write each line and clear the rest of it,
+ * clear below. Shorter frames thus leave nothing. */
 diloco_status dl_screen_frame(dl_buf *out, dl_screen *screen, int columns, const char *said, int n)
 {
     int rows = rows_drawn(screen, columns);
@@ -77,6 +83,8 @@ diloco_status dl_screen_frame(dl_buf *out, dl_screen *screen, int columns, const
     return dl_buf_addf(out, BELOW SHOW);
 }
 
+/* Draw the current lines, with `said` above them. More lines than the terminal has would scroll,
+ * so they are left out. */
 static void show(dl_screen *screen, const char *said, int n)
 {
     int columns, rows;
@@ -100,6 +108,7 @@ void dl_screen_draw(dl_screen *screen, const char (*lines)[DL_SCREEN_LINE], int 
     show(screen, NULL, n);
 }
 
+/* Without a terminal the line is printed as it is. */
 void dl_screen_say(dl_screen *screen, const char *line)
 {
     if (screen->live) {

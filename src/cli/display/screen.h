@@ -10,8 +10,10 @@
 
 #include <stdio.h>
 
+/* Lines of a frame, and bytes of a line. */
 enum { DL_SCREEN_MAX_LINES = 64, DL_SCREEN_LINE = 256 };
 
+/* The place of the last frame. One thread. */
 typedef struct dl_screen {
     FILE *out;
     bool live;                       /* a terminal that can move its cursor */

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Three digits: "9.7 MB", "34.1k", "120 GB". The borders are those at which the printed number
+ * would round up. Negative numbers and NAN are 0. */
 static const char *scaled(dl_unit_text out, double value, const char *space, const char *unit)
 {
     static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
@@ -29,6 +31,7 @@ const char *dl_rate_text(dl_unit_text out, double per_second)
     return scaled(out, per_second, "", "");
 }
 
+/* A comma for each three digits, from the right. */
 const char *dl_count_text(dl_unit_text out, uint64_t n)
 {
     char digits[24];
@@ -42,6 +45,7 @@ const char *dl_count_text(dl_unit_text out, uint64_t n)
     return out;
 }
 
+/* The unit is chosen by the rounded value, so "60 s" is never printed for "1 min 00 s". */
 const char *dl_time_text(dl_unit_text out, double seconds)
 {
     if (!(seconds >= 0) || isinf(seconds)) return strcpy(out, "-");
@@ -68,7 +72,8 @@ const char *dl_plural(uint64_t n)
     return n == 1 ? "" : "s";
 }
 
-/* A word that begins with '~' or '#' is special only there; quoting it anywhere is harmless. */
+/* Write a word for a shell. A word that begins with '~' or '#' is special only there; quoting it
+ * anywhere is harmless. */
 const char *dl_shell_word(char *out, size_t cap, const char *text)
 {
     const bool plain = *text && !strpbrk(text, " \t\r\n\"'\\$`*?[]{}()<>|&;#~!^");

@@ -1,4 +1,7 @@
-/* watch.c - see watch.h. Texts of a run come from outside: every line is made printable. */
+/* watch.c - see watch.h. Texts of a run come from outside: every line is made printable.
+ *
+ * Begin with dl_watch_draw. The frame has a head, the curve, findings, and the replicas; each
+ * part takes at most the room that is left. */
 #include "cli/display/watch.h"
 
 #include "cli/cli.h"
@@ -11,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Sizes in columns. WINDOW is in entries, PARTS in the newest of them. */
 enum {
     LEAST_COLUMNS = 40,
     MOST_COLUMNS = 80,
@@ -22,6 +26,8 @@ enum {
     FINDINGS_SHOWN = 4
 };
 
+/* Add one line, cut to the frame's columns. Characters are counted, and not bytes; a newline
+ * becomes a space. */
 static void add(dl_watch_frame *f, const char *format, ...) DL_PRINTF(2, 3);
 static void add(dl_watch_frame *f, const char *format, ...)
 {
@@ -42,7 +48,8 @@ static void add(dl_watch_frame *f, const char *format, ...)
     f->n++;
 }
 
-/* Add a text in lines of at most `columns`; the second and later lines are indented. */
+/* Add a text in lines of at most `columns`. The second and later lines are indented. Lines are
+ * cut at a space where one is near. */
 static void add_wrapped(dl_watch_frame *f, const char *text, int columns)
 {
     const char *indent = "";
@@ -67,6 +74,7 @@ static void add_wrapped(dl_watch_frame *f, const char *text, int columns)
 
 /* ---- the curve */
 
+/* The mean loss of entries [from, to) that have one; NAN if none of them has. */
 static double loss_between(const dl_model *m, size_t from, size_t to)
 {
     double sum = 0;
@@ -76,6 +84,8 @@ static double loss_between(const dl_model *m, size_t from, size_t to)
     return n ? sum / (double)n : NAN;
 }
 
+/* One character for an equal part of the entries: its mean loss, in eight heights between the
+ * least and the greatest. */
 static void add_curve(dl_watch_frame *f, const dl_model *m, int columns, bool utf8)
 {
     static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -99,7 +109,8 @@ static void add_curve(dl_watch_frame *f, const dl_model *m, int columns, bool ut
 
 /* ---- replicas */
 
-/* Shares of the time: # train, ^ encode and upload, . wait, = read and apply. */
+/* Write the shares of the time as a bar: # train, ^ encode and upload, . wait, = read and apply.
+ * Sums are rounded, not parts, so the bar is always full. */
 static void bar_of(char out[BAR + 1], const dl_cell *c)
 {
     const double rest = fmax((double)c->rest_s - (double)c->encode_s - (double)c->put_s, 0);
@@ -118,7 +129,7 @@ static void bar_of(char out[BAR + 1], const dl_cell *c)
     out[BAR] = 0;
 }
 
-/* Participation at the newest entries: + counted, - missing, x rejected. */
+/* Write the participation at the newest entries: + counted, - missing, x rejected. */
 static void parts_of(char *out, const dl_lane *lane, const dl_model *m, size_t n)
 {
     const uint64_t to = m->n_entries, from = to > n ? to - n : 0;
@@ -135,7 +146,7 @@ static void parts_of(char *out, const dl_lane *lane, const dl_model *m, size_t n
     out[k] = 0;
 }
 
-/* Norm of its newest contribution, and the cosine with the combined update. */
+/* Write the norm of the replica's newest contribution, and its cosine with the combined update. */
 static void agreement_of(char *out, size_t cap, const dl_cell *c)
 {
     char norm[16] = "-", cosine[16] = "-";
@@ -144,6 +155,7 @@ static void agreement_of(char *out, size_t cap, const dl_cell *c)
     snprintf(out, cap, " %7s %5s", norm, cosine);
 }
 
+/* One line for a replica; the last two columns are left out on a narrow terminal. */
 static void add_replica(dl_watch_frame *f, const dl_view *view, const diloco_replica_status *r,
                         int columns)
 {
@@ -161,7 +173,7 @@ static void add_replica(dl_watch_frame *f, const dl_view *view, const diloco_rep
     add(f, "%-9.9s %-8s [%s] %s%s %s", r->replica, state, bar, numbers, agrees, parts);
 }
 
-/* The lost first: they are looked for. */
+/* Add the replicas that fit. The lost come first, as they are looked for. */
 static void add_replicas(dl_watch_frame *f, const dl_view *view, int columns, int room)
 {
     const diloco_run_status *run = dl_follower_status(view->follower);
@@ -182,6 +194,8 @@ static void add_replicas(dl_watch_frame *f, const dl_view *view, int columns, in
 
 /* ---- the frame */
 
+/* State, progress, pace and time left. The time left is the mean round times the entries that
+ * are left. */
 static void add_head(dl_watch_frame *f, const dl_view *view, int columns)
 {
     const diloco_run_status *run = dl_follower_status(view->follower);
@@ -208,6 +222,7 @@ static void add_head(dl_watch_frame *f, const dl_view *view, int columns)
         run->entries_total, m->total.n_aborts, times, dl_bytes_text(sent, m->total.bytes));
 }
 
+/* The newest entry that has such a loss; NAN: no entry has. */
 static double newest_loss(const dl_model *m, bool eval)
 {
     for (size_t e = m->n_entries; e > 0; e--) {
@@ -217,6 +232,7 @@ static double newest_loss(const dl_model *m, bool eval)
     return NAN;
 }
 
+/* The curve, then the newest numbers. */
 static void add_loss(dl_watch_frame *f, const dl_view *view, int columns, bool utf8)
 {
     const double loss = newest_loss(&view->model, false), eval = newest_loss(&view->model, true);
@@ -228,6 +244,7 @@ static void add_loss(dl_watch_frame *f, const dl_view *view, int columns, bool u
         add(f, "loss %.4f, validation loss %.4f", loss, eval);
 }
 
+/* The most important findings come first (view.h); a run without one is said to be well. */
 static void add_findings(dl_watch_frame *f, const dl_view *view, int columns, int room)
 {
     static const char *const words[] = {"", "attention: ", "WRONG: "};
@@ -243,6 +260,7 @@ static void add_findings(dl_watch_frame *f, const dl_view *view, int columns, in
     if (f->n > end) f->n = end;
 }
 
+/* The view is locked for the whole frame, so all of it is of one moment. */
 diloco_status dl_watch_draw(dl_watch_frame *f, dl_view *view, int columns, int lines, bool utf8)
 {
     if (columns > MOST_COLUMNS) columns = MOST_COLUMNS;

@@ -6,6 +6,7 @@
 #include "cli/display/screen.h"
 #include "view/view.h"
 
+/* One frame. It is too large for some stacks. */
 typedef struct dl_watch_frame {
     int n;       /* lines */
     int columns; /* that a line has at most */

@@ -1,4 +1,5 @@
-/* cmd_host.c - requests of launch from another machine to this one (launch/remote.h). */
+/* cmd_host.c - requests of launch from another machine to this one (launch/remote.h). The
+ * request comes over ssh on stdin, so no secret of it is in the list of processes. */
 #include "cli/cli.h"
 #include "launch/remote.h"
 

@@ -1,4 +1,8 @@
-/* cmd_launch.c - create a run unless it is there, start its replicas elsewhere, and follow them. */
+/* cmd_launch.c - create a run unless it is there, start its replicas elsewhere, and follow them.
+ *
+ * Begin with launch(). It turns the settings into a spec (launch/executor.h): the program, its
+ * arguments, its environment and its secrets. The book in the store records what was started, so
+ * another call of the command takes over. */
 #include "cli/display/units.h"
 #include "cli/launch/launched.h"
 #include "cli/onward.h"
@@ -10,8 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Arguments of a replica, names in one list, bytes of one option's text. */
 enum { WORDS_MAX = 2 * DL_CONFIG_MAX_OPTIONS + 16, NAMES_MAX = 64, TEXT_MAX = 1 << 20 };
 
+/* One call of the command. It is large, so it is on the heap; the lists own their texts. */
 typedef struct launching {
     dl_config *config;
     const dl_args *args;
@@ -28,6 +34,7 @@ typedef struct launching {
 
 /* ---- lists of text that the launching owns */
 
+/* Append a copy to a list that ends with NULL. */
 static diloco_status add(char **list, size_t most, const char *text, size_t len)
 {
     size_t n = 0;
@@ -51,7 +58,7 @@ static void free_list(char **list)
 
 /* ---- paths */
 
-/* A path as the folder of this process makes it absolute. */
+/* Make a path absolute, by the folder of this process. A replica may run in another folder. */
 static diloco_status absolute(dl_config_path out, const char *path)
 {
     dl_config_path here;
@@ -68,7 +75,8 @@ static diloco_status absolute(dl_config_path out, const char *path)
                : dl_fail(DILOCO_EINVAL, "%.60s…: the path is too long", path);
 }
 
-/* run.store as any process of this machine can open it. */
+/* Write run.store as any process can open it. A folder of this machine is refused for replicas
+ * that run in an image, since they cannot see it. */
 static diloco_status place_store(launching *l)
 {
     const char *store = l->config->store;
@@ -90,7 +98,8 @@ static diloco_status place_store(launching *l)
     return absolute(l->store, store);
 }
 
-/* "<store>.launch", of a URL below runs/; on machines with other files below the login folder. */
+/* Choose the folder for files of the replicas: "<store>.launch"; for a URL one below runs/. On
+ * machines with other files it is below the login folder. */
 static diloco_status place_dir(launching *l)
 {
     const dl_config *config = l->config;
@@ -112,6 +121,8 @@ static diloco_status place_dir(launching *l)
     return (size_t)n < sizeof l->dir ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "set launch.dir");
 }
 
+/* In an image the program is found by its name. Elsewhere it is this very file, so all replicas
+ * run one version. */
 static diloco_status place_program(launching *l)
 {
     if (l->executor->caps.in_image) {
@@ -129,7 +140,8 @@ static diloco_status place_program(launching *l)
 
 /* ---- the arguments of a replica */
 
-/* Options of a machine that a replica elsewhere gets by itself, or must not have. */
+/* Return true for options of a machine that a replica elsewhere gets by itself, or must not
+ * have. Keys and invitations are of one member each. */
 static bool stays_here(const char *name)
 {
     static const char *const names[] = {"run.store",     "run.local_replicas", "run.record",
@@ -140,12 +152,14 @@ static bool stays_here(const char *name)
     return strncmp(name, "launch.", 7) == 0 || strncmp(name, "results.", 8) == 0;
 }
 
+/* Options whose unit is a path are made absolute where the replica sees the same files. */
 static bool is_path(const dl_option *row)
 {
     return strcmp(row->unit, "path") == 0 || strcmp(row->unit, "paths") == 0;
 }
 
-/* Paths, with commas between them, for a replica that sees the same files from another folder. */
+/* Add paths, with commas between them, for a replica that sees the same files from another
+ * folder. URLs and "none" stay as they are. */
 static diloco_status add_paths(dl_buf *out, const char *paths)
 {
     dl_config_path one, whole;
@@ -165,6 +179,7 @@ static diloco_status add_paths(dl_buf *out, const char *paths)
     return DILOCO_OK;
 }
 
+/* Add "--set name=value" for one option. */
 static diloco_status add_option(launching *l, const dl_option *row)
 {
     dl_buf text;
@@ -184,6 +199,8 @@ static diloco_status add_option(launching *l, const dl_option *row)
     return status;
 }
 
+/* The replica joins by its rank, which the executor puts in the place of {rank}. Only values
+ * that a person gave are passed on; the rest follows from the run. */
 static diloco_status make_words(launching *l)
 {
     DL_TRY(add_word(l, "join"));
@@ -200,7 +217,7 @@ static diloco_status make_words(launching *l)
     return DILOCO_OK;
 }
 
-/* Each of a list with commas, without blanks around it. */
+/* Add each item of a list with commas, without blanks around it. */
 static diloco_status add_list(char **list, const char *text)
 {
     while (*text) {
@@ -222,7 +239,8 @@ static bool has(char *const *list, const char *name)
     return false;
 }
 
-/* A hub's token and pin came with the join line: the token is a secret, the pin is not. */
+/* Pass on a hub's token and pin, which came with the join line. The token is a secret and needs
+ * a channel for secrets; the pin is public. */
 static diloco_status add_hub(launching *l)
 {
     const char *pin = getenv("DILOCO_HUB_PIN"), *token = getenv("DILOCO_HUB_TOKEN");
@@ -240,6 +258,8 @@ static diloco_status add_hub(launching *l)
     return add(l->env, NAMES_MAX, text, dl_size_min((size_t)n, sizeof text - 1));
 }
 
+/* A secret's value is never an option, as options are in records. So launch.secrets has names,
+ * and the environment the values. */
 static diloco_status check_lists(const launching *l)
 {
     for (char *const *e = l->env; *e; e++) {
@@ -267,6 +287,7 @@ static diloco_status make_lists(launching *l)
     return add_hub(l);
 }
 
+/* Every executor checks the spec itself, before anything is created. */
 static diloco_status make_spec(launching *l)
 {
     DL_TRY(place_program(l));
@@ -282,6 +303,7 @@ static diloco_status make_spec(launching *l)
     return l->executor->check(&l->spec);
 }
 
+/* ---- configurations that cannot be launched, each refused by name */
 /* ---- configurations that cannot be launched */
 
 static diloco_status check_kind(const dl_config *config)
@@ -301,6 +323,7 @@ static diloco_status check_kind(const dl_config *config)
 
 /* ---- the numbers */
 
+/* DL_JOBS_MAX bounds the book, which has a slot for each rank. */
 static diloco_status choose_numbers(launching *l)
 {
     const char *text = l->args->flags[DL_FLAG_LAUNCH_REPLICAS];
@@ -312,7 +335,8 @@ static diloco_status choose_numbers(launching *l)
     return DILOCO_OK;
 }
 
-/* A new run waits for as many as are launched. */
+/* Let a new run wait for as many replicas as are launched. With A..B it may begin with A
+ * (run.min_replicas). */
 static diloco_status fit_run(launching *l)
 {
     char text[24];
@@ -328,6 +352,7 @@ static diloco_status fit_run(launching *l)
 
 /* ---- running */
 
+/* Progress goes to stdout, as launch has no other output. */
 static void on_notice(void *user, const char *line)
 {
     const launching *l = user;
@@ -336,6 +361,7 @@ static void on_notice(void *user, const char *line)
     (void)!dl_flush_output();
 }
 
+/* Asked by the control loop: the run itself says when it is complete. */
 static diloco_status is_done(void *user, bool *done)
 {
     launching *l = user;
@@ -343,6 +369,7 @@ static diloco_status is_done(void *user, bool *done)
     return dl_launched_run(run, done, l->config->store);
 }
 
+/* The control loop borrows all of it (launch/control.h). */
 static dl_control control_of(launching *l)
 {
     return (dl_control){.spec = &l->spec,
@@ -355,7 +382,8 @@ static dl_control control_of(launching *l)
                         .on_notice = on_notice};
 }
 
-/* Replicas that run with one executor are not found by another one. */
+/* Refuse another executor while replicas run. Replicas that run with one executor are not found
+ * by another one. */
 static diloco_status check_executor(const launching *l)
 {
     for (size_t i = 0; i < DL_JOBS_MAX; i++) {
@@ -371,6 +399,8 @@ static diloco_status check_executor(const launching *l)
     return DILOCO_OK;
 }
 
+/* Begin or continue the book. EEXIST: another launcher was quicker, so its book is read and
+ * compared again. */
 static diloco_status begin(launching *l, const dl_control *control)
 {
     for (;;) {
@@ -386,7 +416,7 @@ static diloco_status begin(launching *l, const dl_control *control)
     }
 }
 
-/* The command line as it was, quoted for a shell. */
+/* Write the command line as it was, quoted for a shell. */
 static void say_again(char *out, size_t cap, const dl_args *args)
 {
     char word[DL_PATH_MAX + 8];
@@ -397,6 +427,7 @@ static void say_again(char *out, size_t cap, const dl_args *args)
                                  dl_shell_word(word, sizeof word, args->argv[i]));
 }
 
+/* Ctrl-C leaves the replicas running, and the text says how to find and how to stop them. */
 static diloco_status say_onward(const launching *l, diloco_status status)
 {
     char again[1024], store[DL_PATH_MAX + 8];
@@ -420,6 +451,7 @@ static diloco_status say_end(launching *l)
     return DILOCO_OK;
 }
 
+/* With --detach the replicas are started once, and no process restarts those that are lost. */
 static diloco_status run_book(launching *l)
 {
     const dl_control control = control_of(l);
@@ -432,6 +464,7 @@ static diloco_status run_book(launching *l)
     return say_end(l);
 }
 
+/* The run exists before the first replica, which joins it. */
 static diloco_status create_and_run(launching *l)
 {
     DL_TRY(diloco_train_create(l->config));
@@ -441,8 +474,8 @@ static diloco_status create_and_run(launching *l)
     return run_book(l);
 }
 
-/* The requests that would be sent now. A run that does not exist has no id to name its replicas
- * by. */
+/* Print the requests that would be sent now, and send nothing. A run that does not exist has no
+ * id to name its replicas by, so an invented id is used. */
 static diloco_status dry_run(launching *l)
 {
     dl_job *jobs = calloc(l->max, sizeof *jobs);
@@ -463,6 +496,8 @@ static diloco_status dry_run(launching *l)
     return status;
 }
 
+/* The order: settings, executor, money, kind, numbers, places, checks. A mistake is reported
+ * before anything costs money. */
 static diloco_status launch(launching *l)
 {
     DL_TRY(dl_settings_load(l->config, l->args));

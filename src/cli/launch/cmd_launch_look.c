@@ -1,4 +1,5 @@
-/* cmd_launch_look.c - the subcommands of launch that work on what was launched before. */
+/* cmd_launch_look.c - the subcommands of launch that work on what was launched before. Each
+ * opens the book of the run (launched.h) and needs no configuration. */
 #include "cli/display/units.h"
 #include "cli/launch/launched.h"
 
@@ -9,6 +10,7 @@ enum { JSON_MAX = 1 << 20 };
 
 /* ---- status */
 
+/* Messages and ids come from a backend, so they are made printable. */
 static void print_job(const dl_job *job)
 {
     char message[DL_JOB_MESSAGE_MAX + 1], id[DL_JOB_ID_MAX + 1];
@@ -18,6 +20,7 @@ static void print_job(const dl_job *job)
            job->name, id, *message ? "  " : "", message, job->silent ? "  (no answer)" : "");
 }
 
+/* The machine time counts all replicas, also those that are over. */
 static void print_status(const dl_launched *l)
 {
     char cost[DL_LAUNCHED_COST];
@@ -32,6 +35,7 @@ static void print_status(const dl_launched *l)
            dl_launched_cost_text(cost, l->book.options, dl_book_machine_seconds(&l->book)));
 }
 
+/* The members are a promise to programs. */
 static void json_job(dl_json *j, const dl_job *job)
 {
     dl_json_object(j, NULL);
@@ -78,6 +82,7 @@ static diloco_status show(const dl_launched *l, const dl_args *args)
     return DILOCO_OK;
 }
 
+/* The backend is asked first, so the states are of now. */
 static diloco_status cmd_launch_status(const dl_args *args)
 {
     dl_launched l;
@@ -103,6 +108,7 @@ const dl_command dl_command_launch_status = {
 
 /* ---- logs */
 
+/* The text in front of each line; "" for a single replica. */
 typedef struct printer {
     const char *before;
 } printer;
@@ -114,6 +120,8 @@ static diloco_status print_line(void *user, const char *line, size_t len)
     return dl_flush_output();
 }
 
+/* Without --rank the outputs are printed one after the other, each line with its replica. A
+ * replica without an id was never started by its backend. */
 static diloco_status print_logs(const dl_launched *l, const dl_args *args)
 {
     uint64_t rank;
@@ -160,6 +168,7 @@ const dl_command dl_command_launch_logs = {
 
 /* ---- cancel, collect, scale */
 
+/* The book is marked as cancelled, so no launcher starts the replicas again. */
 static diloco_status cmd_launch_cancel(const dl_args *args)
 {
     dl_launched l;
@@ -180,6 +189,7 @@ const dl_command dl_command_launch_cancel = {
     .run = cmd_launch_cancel,
 };
 
+/* Ends when every replica is over, or after --timeout. */
 static diloco_status cmd_launch_collect(const dl_args *args)
 {
     dl_launched l;
@@ -207,6 +217,8 @@ const dl_command dl_command_launch_collect = {
     .run = cmd_launch_collect,
 };
 
+/* The new numbers are in the book first, so a launcher that follows the run sees them; surplus
+ * replicas are stopped here. */
 static diloco_status scale(dl_launched *l, const char *text)
 {
     uint32_t min, max;
@@ -245,6 +257,7 @@ const dl_command dl_command_launch_scale = {
 
 /* ---- executors */
 
+/* The abilities of an executor, from its table (launch/executor.h). */
 static void json_executor(dl_json *j, const dl_executor *e)
 {
     dl_json_object(j, NULL);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An empty list of arguments, variables or secrets: looking starts nothing. */
 static const char *const nothing[] = {NULL};
 
 diloco_status dl_launched_run(char id[33], bool *done, const char *store)
@@ -24,6 +25,7 @@ diloco_status dl_launched_run(char id[33], bool *done, const char *store)
     return status;
 }
 
+/* 1 to DL_JOBS_MAX. */
 static bool read_number(uint32_t *out, const char *text, size_t len)
 {
     uint64_t n;
@@ -43,6 +45,7 @@ diloco_status dl_launched_numbers(uint32_t *min, uint32_t *max, const char *text
                    text, DL_JOBS_MAX);
 }
 
+/* The executor and its options come from the book, so a subcommand needs no configuration file. */
 static diloco_status open_book(dl_launched *l)
 {
     char run[33];
@@ -64,6 +67,7 @@ static diloco_status open_book(dl_launched *l)
     return dl_executor_find(&l->executor, &l->spec.on, l->book.executor);
 }
 
+/* After an error nothing is to be closed. */
 diloco_status dl_launched_open(dl_launched *out, const dl_args *args)
 {
     *out = (dl_launched){.config = calloc(1, sizeof *out->config)};
@@ -89,6 +93,7 @@ dl_control dl_launched_control(dl_launched *launched)
 
 /* ---- money */
 
+/* A budget is turned into machine time, which launch can count. So it needs a price. */
 diloco_status dl_launched_limit(double *machine_s, const dl_config *options)
 {
     dl_prices prices;
@@ -102,6 +107,7 @@ diloco_status dl_launched_limit(double *machine_s, const dl_config *options)
     return DILOCO_OK;
 }
 
+/* A missing price table gives "", because the cost is an addition to the text. */
 const char *dl_launched_cost_text(char out[DL_LAUNCHED_COST], const dl_config *options,
                                   double machine_s)
 {
@@ -118,6 +124,7 @@ const char *dl_launched_cost_text(char out[DL_LAUNCHED_COST], const dl_config *o
 
 static volatile int stop;
 
+/* A second signal ends the process at once; the replicas run on. */
 static void on_signal(int signal)
 {
     (void)signal;

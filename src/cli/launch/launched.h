@@ -1,4 +1,4 @@
-/* launched.h - shared by launch and its subcommands. */
+/* launched.h - shared by launch and its subcommands: a run and what was launched for it. */
 #ifndef DL_CLI_LAUNCH_LAUNCHED_H
 #define DL_CLI_LAUNCH_LAUNCHED_H
 

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+/* The rows that the paper fitted by themselves; another number of replicas is one more row. */
 static const uint32_t fitted[] = {0, 1, 2, 4, 8}; /* replicas; 0: data-parallel */
 enum { N_FITTED = sizeof fitted / sizeof fitted[0] };
 
@@ -15,14 +16,15 @@ static const struct {
 } networks[] = {{400, 1e-4}, {100, 1e-3}, {10, 1e-2}};
 enum { N_NETWORKS = sizeof networks / sizeof networks[0] };
 
+/* The paper has no formula for it, so this is a text. */
 static const char outer_lr[] =
     "the best outer learning rate does not depend on the model's size and grows with replicas "
     "and H. Try .2 .4 .6 .8 1.0 at a small size and keep the best (2503.09799). Published: .7 "
     "with 8 replicas and H 500 (2311.08105), .4 with 2 replicas, fragments and H 100 "
     "(2501.18512)";
 
-/* A Chinchilla run of this model with the best batch, on as many of the paper's chips as give the
- * step its time, at least one a replica. */
+/* Return a Chinchilla run of this model with the best batch. It is on as many of the paper's
+ * chips as give the step its time, at least one a replica. */
 static dl_ideal ideal_of(const dl_plan_task *task, uint32_t sync_every, uint32_t replicas)
 {
     dl_ideal i = {.parameters = task->parameters,
@@ -30,11 +32,13 @@ static dl_ideal ideal_of(const dl_plan_task *task, uint32_t sync_every, uint32_t
                   .batch_tokens = dl_fit_for(task->parameters, replicas).batch_tokens,
                   .replicas = replicas,
                   .sync_every = sync_every};
+    /* 6 FLOPs a parameter and token, 300 TFLOP/s a chip (fits.h). */
     i.chips = ceil(6 * i.parameters * i.batch_tokens / (task->step_s * 300e12));
     i.chips = fmax(i.chips, fmax(2, task->replicas));
     return i;
 }
 
+/* Total seconds over one network, with nothing overlapped. */
 static double seconds_on(dl_ideal i, size_t network)
 {
     i.gbit = networks[network].gbit;
@@ -67,6 +71,7 @@ static void print_row(const dl_plan_task *task, uint32_t sync_every, uint32_t re
     putchar('\n');
 }
 
+/* The advice is of the literature and not measured here; the text says so. */
 void dl_plan_print_advice(const dl_plan_task *task, uint32_t sync_every)
 {
     printf("\n"

@@ -1,6 +1,9 @@
-/* plan_answer.c - the planner's answer: every method on this link, the volumes of an exchange, the
- * recommended method and its flags for `diloco train`. It is printed as lines or as one JSON
- * object. */
+/* plan_answer.c - the planner's answer. It has every method on this link, the volumes of an
+ * exchange, the recommended method and its flags for `diloco train`. It is printed as lines or as
+ * one JSON object.
+ *
+ * Begin with dl_plan_answer: the rows are computed first, then one is recommended, then all is
+ * printed. */
 #include "cli/display/units.h"
 #include "cli/plan/plan_pages.h"
 #include "plan/published.h"
@@ -13,6 +16,7 @@
 
 enum { MAX_ROWS = 16, MAX_OPTIONS = 8 };
 
+/* One method on this link. */
 typedef struct row {
     const char *name, *codec, *summary;
     bool offered; /* by this program */
@@ -20,6 +24,7 @@ typedef struct row {
     dl_forecast forecast;
 } row;
 
+/* The whole answer. It is static, as it is too large for some stacks. */
 typedef struct answer {
     const dl_plan_question *q;
     row rows[MAX_ROWS];
@@ -34,6 +39,8 @@ static const dl_prices *prices_of(const dl_plan_question *q)
     return q->has_prices ? &q->prices : NULL;
 }
 
+/* Return true if this program has such a preset or codec, so only what can be run is
+ * recommended. */
 static bool offered(void *user, const char *kind, const char *name)
 {
     const char *option = strcmp(kind, "codec") == 0 ? "server.diloco.codec" : kind, *value;
@@ -45,6 +52,8 @@ static bool offered(void *user, const char *kind, const char *name)
 
 /* ---- the rows */
 
+/* The rule of the schedule (P21): tau below H, or a whole round for methods that are made for
+ * it. */
 static diloco_status check_choice(const char *name, const dl_plan_choice *c, bool round_late)
 {
     if (c->tau < c->sync_every || (round_late && c->tau == c->sync_every)) return DILOCO_OK;
@@ -54,7 +63,8 @@ static diloco_status check_choice(const char *name, const dl_plan_choice *c, boo
                    name, c->tau, c->sync_every, c->sync_every == 1 ? "" : "s", c->sync_every);
 }
 
-/* A method's own interval is of runs longer than some. */
+/* Bound the interval by the length of the run. A method's own interval is of runs longer than
+ * some. */
 static void bound_by_length(dl_plan_choice *c, const dl_plan_task *task)
 {
     const uint32_t most = dl_plan_most_interval(task);
@@ -63,8 +73,8 @@ static void bound_by_length(dl_plan_choice *c, const dl_plan_task *task)
     if (c->tau >= most) c->tau = most - 1;
 }
 
-/* The command line over the method's values: all of it where the method is named; otherwise what it
- * has a use for. */
+/* Put the command line over the method's values: all of it where the method is named. Otherwise
+ * only what the method has a use for, so the rows stay comparable. */
 static diloco_status choose(dl_plan_choice *c, const dl_plan_question *q, const dl_plan_method *m)
 {
     bool named = q->method != NULL, every_step = m->sync_every == 1;
@@ -79,6 +89,7 @@ static diloco_status choose(dl_plan_choice *c, const dl_plan_question *q, const 
     return check_choice(m->name, c, m->delayed);
 }
 
+/* A row whose bits are not its codec's is marked "--bits". */
 static diloco_status add_method(answer *a, const dl_plan_method *m)
 {
     row *r = &a->rows[a->n++];
@@ -92,7 +103,7 @@ static diloco_status add_method(answer *a, const dl_plan_method *m)
     return DILOCO_OK;
 }
 
-/* Bits of a value with CONFIG's codec and its options. */
+/* Write the bits of a value with CONFIG's codec and its options. */
 static diloco_status config_bits(double *out, const dl_config *config)
 {
     const dl_plan_codec *codec = dl_plan_codec_find(config->codec);
@@ -105,6 +116,7 @@ static diloco_status config_bits(double *out, const dl_config *config)
     return DILOCO_OK;
 }
 
+/* The configuration is one more row, so it can be compared with the methods. */
 static diloco_status add_config(answer *a)
 {
     const dl_config *config = &a->q->config;
@@ -126,6 +138,7 @@ static diloco_status add_config(answer *a)
                                  .tau = round_late ? H : (uint32_t)config->overlap_steps,
                                  .bits = bits,
                                  .exchange = a->q->exchange};
+    /* The number of fragments follows from the layers, as in plan/methods.c. */
     if (!r->choice.fragments)
         r->choice.fragments = blocks ? (a->q->layers + blocks - 1) / blocks + 1 : 1;
     if (r->choice.fragments > H) r->choice.fragments = H;
@@ -144,6 +157,7 @@ static diloco_status add_rows(answer *a)
 
 /* ---- what to say to train */
 
+/* "name=value", for --set. */
 static void add_option(answer *a, const char *name, const char *value)
 {
     DL_ASSERT(a->n_options < MAX_OPTIONS);
@@ -157,6 +171,7 @@ static void add_number(answer *a, const char *name, double value)
     add_option(a, name, text);
 }
 
+/* The flags that make `diloco train` do what is recommended. */
 static void fill_options(answer *a)
 {
     const dl_plan_choice *c = &a->best.choice;
@@ -171,6 +186,7 @@ static void fill_options(answer *a)
 
 /* ---- lines */
 
+/* The assumptions, so a reader sees from what the numbers follow. */
 static void print_task(const answer *a)
 {
     const dl_plan_task *t = &a->q->task;
@@ -193,6 +209,7 @@ static void print_task(const answer *a)
                *a->q->prices.currency ? ", in " : "", a->q->prices.currency);
 }
 
+/* '*' marks a method that this program does not have. */
 static void print_row(const answer *a, const row *r)
 {
     const dl_forecast *f = &r->forecast;
@@ -222,6 +239,7 @@ static void print_rows(const answer *a)
     if (!all_offered) puts("* not in this program");
 }
 
+/* All exchanges of the recommended method, since the best one depends on the number of replicas. */
 static void print_volumes(const answer *a)
 {
     dl_plan_choice c = a->best.choice;
@@ -247,6 +265,7 @@ static void print_lines(const answer *a)
     putchar('\n');
 }
 
+/* ---- JSON: the same numbers, with a unit in each name */
 /* ---- JSON */
 
 static void add_task_json(dl_json *json, const answer *a)
@@ -362,6 +381,7 @@ static diloco_status print_json(const answer *a, bool advice)
     return dl_print_json(&json, &out);
 }
 
+/* The recommendation needs the rows' question, not the rows themselves. */
 diloco_status dl_plan_answer(const dl_plan_question *q, const dl_args *args)
 {
     static answer a; /* large */

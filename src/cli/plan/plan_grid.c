@@ -5,8 +5,10 @@
 
 #include <string.h>
 
+/* Targets in one call. */
 enum { MAX_TARGETS = 64 };
 
+/* One row of a published table: a setting, and the link for each target. */
 typedef struct row {
     dl_published p;
     size_t n;
@@ -16,6 +18,7 @@ typedef struct row {
 
 /* ---- the question */
 
+/* Find a name in a short list; the error lists all of them. */
 static diloco_status pick(int *out, const char *flag, const char *name, const char *const *names,
                           int n)
 {
@@ -28,6 +31,7 @@ static diloco_status pick(int *out, const char *flag, const char *name, const ch
     return dl_fail(DILOCO_EINVAL, "%s \"%.60s\" is unknown; there is: %s", flag, name, known);
 }
 
+/* Read "0.5,0.8,0.95". */
 static diloco_status read_targets(row *r, const char *text)
 {
     for (r->n = 0; r->n < MAX_TARGETS; r->n++) {
@@ -47,6 +51,7 @@ static diloco_status read_targets(row *r, const char *text)
     return dl_fail(DILOCO_EINVAL, "--utilization takes at most %d values", MAX_TARGETS);
 }
 
+/* A published model needs all its numbers, as no default would be the paper's. */
 static diloco_status needed(double *out, const dl_args *args, dl_flag flag)
 {
     if (!dl_args_has(args, flag))
@@ -55,6 +60,7 @@ static diloco_status needed(double *out, const dl_args *args, dl_flag flag)
     return dl_args_f64(out, args, flag, 0, 1e18);
 }
 
+/* Enumerators have the order of the names. */
 static diloco_status read_names(dl_published *p, const dl_args *args)
 {
     static const char *const grids[] = {"published", "calculator"};
@@ -69,6 +75,7 @@ static diloco_status read_names(dl_published *p, const dl_args *args)
     return DILOCO_OK;
 }
 
+/* fragment_layers is bounded by the layers before it is checked. */
 static diloco_status read_question(row *r, const dl_args *args)
 {
     dl_published *p = &r->p;
@@ -94,6 +101,7 @@ static diloco_status read_question(row *r, const dl_args *args)
 
 /* ---- the answer */
 
+/* The two kinds of rules answer different questions, so the text says which one. */
 static const char *rules_text(const dl_published *p)
 {
     return p->rules == DL_RULES_PAPER
@@ -144,6 +152,7 @@ static void print_lines(const row *r, const char *method)
                r->beyond[i] ? "  is not enough, and the grid ends here" : "");
 }
 
+/* `beyond` is true where no link of the grid reaches the target. */
 diloco_status dl_plan_grid(const dl_args *args)
 {
     static row r;

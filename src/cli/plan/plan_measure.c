@@ -1,8 +1,9 @@
 /* plan_measure.c - how long a step takes here: train for a few seconds, alone, and look at the
  * record.
  *
- * The run is in a folder of its own that is removed after it; its only entry is never reached. The
- * median of the steps after the first ones, which touch their memory for the first time. */
+ * The run is in a folder of its own that is removed after it; its only entry is never reached.
+ * The result is the median of the steps after the first ones, which touch their memory for the
+ * first time. */
 #include "cli/crew/crew.h"
 #include "cli/plan/plan_pages.h"
 #include <diloco/train.h>
@@ -14,9 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Steps that are left out, that are needed, and that are kept at most. */
 enum { FIRST_STEPS = 3, MIN_STEPS = 8, MAX_STEPS = 200 };
 static const double ENOUGH_S = 5;
 
+/* The steps that were measured. The record's callback fills it; `stop` ends the training. */
 typedef struct meter {
     double seconds[MAX_STEPS];
     size_t n, seen;
@@ -24,6 +27,8 @@ typedef struct meter {
     volatile int stop;
 } meter;
 
+/* Called for each line of the record. Training stops after MAX_STEPS, or after ENOUGH_S seconds
+ * with MIN_STEPS. */
 static void on_line(void *user, const char *line, size_t len)
 {
     meter *m = user;
@@ -52,7 +57,8 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
     return remove(path);
 }
 
-/* One replica that trains alone, and never reaches an entry. */
+/* Change the configuration to one replica that trains alone, and never reaches an entry. It
+ * writes no record, and evaluates nothing. */
 static diloco_status alone_in(dl_config *config, const char *folder)
 {
     static const char *const values[][2] = {
@@ -70,6 +76,7 @@ static diloco_status alone_in(dl_config *config, const char *folder)
     return dl_config_set(config, "run.state_dir", path, "plan");
 }
 
+/* Being stopped by the meter is the expected end. */
 static diloco_status train_in(meter *m, dl_config *config, const char *folder)
 {
     const diloco_train_hooks hooks = {.on_record = on_line, .user = m, .stop = &m->stop};
@@ -82,6 +89,8 @@ static diloco_status train_in(meter *m, dl_config *config, const char *folder)
     return status;
 }
 
+/* The caller's configuration is copied, so it stays as it was. A full disk is reported with its
+ * remedy. */
 diloco_status dl_plan_measure(double *step_s, const dl_config *config)
 {
     static meter m;

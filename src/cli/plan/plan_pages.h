@@ -17,6 +17,8 @@ DL_MUST_CHECK diloco_status dl_plan_replay(const dl_args *args);
 
 /* ---- the planner: its question (plan_question.c) and its answer (plan_answer.c) */
 
+/* The question, read from flags and a configuration. It is large, because it holds the
+ * configuration. */
 typedef struct dl_plan_question {
     dl_config config; /* of args->target, where there is one */
     bool has_config;

@@ -1,4 +1,5 @@
-/* plan_prices.c - the price table that the user supplies: a flat TOML file, every key a row. */
+/* plan_prices.c - the price table that the user supplies: a flat TOML file, every key a row.
+ * This program holds no prices, because they change. */
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/plan/plan_pages.h"
@@ -6,9 +7,11 @@
 
 #include <string.h>
 
+/* Bytes of the file. */
 enum { FILE_MAX = 1 << 16 };
 
 #define AT(field) offsetof(dl_prices, field)
+/* A new price is a row here and a member of dl_prices. */
 static const struct {
     const char *key;
     size_t offset, cap; /* cap: of a text; 0: a number */
@@ -23,12 +26,14 @@ static const struct {
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
+/* The walk's result; the first mistake ends it. */
 typedef struct table {
     dl_prices *out;
     const char *path;
     diloco_status status;
 } table;
 
+/* The place is that of the key, as its name is wrong. */
 static diloco_status unknown_key(const table *t, const dl_toml_value *v)
 {
     const char *names[N_ROWS];
@@ -39,6 +44,7 @@ static diloco_status unknown_key(const table *t, const dl_toml_value *v)
                    v->key_at.line, v->key_at.column, v->key, nearest ? nearest : "egress_per_gb");
 }
 
+/* Texts are made printable, since they are printed beside the cost. */
 static diloco_status take(const table *t, const dl_toml_value *v)
 {
     size_t i = 0;
@@ -69,6 +75,7 @@ static bool on_value(void *user, const dl_toml_value *value)
     return !t->status;
 }
 
+/* The date is required: a cost without the day of its prices misleads later. */
 static diloco_status walk(table *t, const dl_buf *text)
 {
     dl_toml_error error;

@@ -1,5 +1,5 @@
-/* plan_question.c - the planner's question: the model, the run, the link, the prices, and what
- * the command line says over the methods' own values. */
+/* plan_question.c - the planner's question: the model, the run, the link, the prices, and the
+ * values that the command line puts over the methods' own. Begin with dl_plan_ask. */
 #include "cli/crew/crew.h"
 #include "cli/plan/plan_pages.h"
 #include "cli/settings/settings.h"
@@ -24,7 +24,7 @@ diloco_status dl_plan_count(uint32_t *out, const dl_args *args, dl_flag flag, ui
     return DILOCO_OK;
 }
 
-/* A positive number flag; *out stays when it is not given. */
+/* Read a number flag that has to be positive. *out stays when it is not given. */
 static diloco_status positive(double *out, const dl_args *args, dl_flag flag, double max)
 {
     if (!has(args, flag)) return DILOCO_OK;
@@ -35,6 +35,7 @@ static diloco_status positive(double *out, const dl_args *args, dl_flag flag, do
 
 /* ---- the model */
 
+/* diloco_train_plan counts the parameters and the steps; the rest is the configuration's. */
 static diloco_status of_config(dl_plan_question *q, const dl_args *args)
 {
     diloco_memory_plan memory;
@@ -54,6 +55,7 @@ static diloco_status of_config(dl_plan_question *q, const dl_args *args)
     return DILOCO_OK;
 }
 
+/* Without a configuration the run has 2 replicas and 10,000 steps unless flags say otherwise. */
 static diloco_status of_flags(dl_plan_question *q, const dl_args *args)
 {
     if (!has(args, DL_FLAG_PARAMS) || !has(args, DL_FLAG_LAYERS))
@@ -72,7 +74,7 @@ static diloco_status of_flags(dl_plan_question *q, const dl_args *args)
     return dl_plan_count(&q->layers, args, DL_FLAG_LAYERS, 1, DL_PLAN_MAX_LAYERS);
 }
 
-/* A step is measured last, when all else is known to be right. */
+/* Find the seconds of a step. It is measured last, when all else is known to be right. */
 static diloco_status step_time(dl_plan_question *q, const dl_args *args)
 {
     if (has(args, DL_FLAG_STEP_SECONDS))
@@ -87,6 +89,7 @@ static diloco_status step_time(dl_plan_question *q, const dl_args *args)
 
 /* ---- the link */
 
+/* A store that cannot be measured gives no link. MB/s are decimal, hence 8e6 bits. */
 static diloco_status probe(dl_plan_link *link, const char *url)
 {
     diloco_store_report report;
@@ -100,6 +103,8 @@ static diloco_status probe(dl_plan_link *link, const char *url)
     return DILOCO_OK;
 }
 
+/* Exactly one of the three ways to give a link; --probe may go through --link, which slows it
+ * down. */
 static diloco_status link_of(dl_plan_link *link, const dl_args *args)
 {
     double gbit = 0, latency_ms;
@@ -138,6 +143,7 @@ static diloco_status exchange_of(dl_exchange *out, const dl_args *args)
                    "--exchange %.60s is unknown; there is: allgather, leader, sharded", name);
 }
 
+/* -1 marks values that the methods choose. */
 static diloco_status overrides(dl_plan_question *q, const dl_args *args)
 {
     uint64_t n;
@@ -160,6 +166,8 @@ static diloco_status overrides(dl_plan_question *q, const dl_args *args)
     return exchange_of(&q->exchange, args);
 }
 
+/* Everything that can be wrong is read before the link is probed and a step is measured, as both
+ * take time. */
 diloco_status dl_plan_ask(dl_plan_question *q, const dl_args *args)
 {
     *q = (dl_plan_question){.has_config = false};

@@ -15,6 +15,7 @@ static diloco_status take_line(void *user, const char *line, size_t len)
     return dl_playback_line(user, line, len);
 }
 
+/* The file is mapped, as a record may be large. */
 static diloco_status read_file(dl_playback *playback, const char *path)
 {
     dl_map map;
@@ -31,7 +32,7 @@ static diloco_status read_file(dl_playback *playback, const char *path)
     return status ? dl_fail_context(status, "%s", path) : DILOCO_OK;
 }
 
-/* A file is a record, or a CONFIG that names its run; all else is a store. */
+/* Read a record. A file is a record, or a CONFIG that names its run; all else is a store. */
 static diloco_status read_record(dl_playback *playback, const char *target)
 {
     struct stat info;
@@ -72,6 +73,7 @@ static diloco_status print_json(const dl_playback_result *r, const dl_plan_link 
     return dl_print_json(&json, &out);
 }
 
+/* Members without steps in the record are named, since the replay does not wait for them. */
 static void print_lines(const dl_playback_result *r, const char *link)
 {
     dl_unit_text wall, sent, received, steps;
@@ -93,6 +95,7 @@ static void print_lines(const dl_playback_result *r, const char *link)
            100 * r->predicted_utilization);
 }
 
+/* The flags are checked before the record is read. */
 static diloco_status play(dl_playback *playback, const dl_args *args)
 {
     dl_playback_args how = {.tau = -1};

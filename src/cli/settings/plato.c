@@ -1,4 +1,7 @@
-/* plato.c - one row a key of Plato's that is no option, one a value that it spells otherwise. */
+/* plato.c - one row a key of Plato's that is no option, one a value that it spells otherwise.
+ *
+ * docs/contract.md says which of its settings are the same here. Nothing of a Plato file is
+ * ignored in silence: a key is an option, has a row here, or is an error. */
 #include "cli/settings/plato.h"
 
 #include <stdio.h>
@@ -6,8 +9,9 @@
 
 /* ---- keys */
 
-/* fine: the value that asks for nothing; "*": any, as it cannot change the result; NULL: none.
- * A key that ends with '.' is all below it. */
+/* The keys that are no option. `fine` is the value that asks for nothing; "*" is any, as it
+ * cannot change the result; NULL means that no value is. A key that ends with '.' is all below
+ * it. `instead` is the way out. */
 static const struct {
     const char *key, *fine, *instead;
 } keys[] = {
@@ -72,7 +76,8 @@ static const struct {
     {"results.record_clients_accuracy", "false", "the record has each client's loss"},
 };
 
-/* Values of options that are Plato's or torch's. word: one word of the option's list. */
+/* Values of options that are Plato's or torch's, with the way out. word: one word of the
+ * option's list. */
 static const struct {
     const char *key, *word, *instead;
 } values[] = {
@@ -90,6 +95,8 @@ static const struct {
     {"results.types", "processing_time", "take elapsed_time"},
 };
 
+/* Return the way out for a value that is not built here, or NULL. Only a whole word of a list
+ * counts. */
 static const char *instead_of(const char *key, const char *text)
 {
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
@@ -101,18 +108,22 @@ static const char *instead_of(const char *key, const char *text)
     return NULL;
 }
 
+/* Return true if the row is about the key. */
 static bool answers(const char *row, const char *key)
 {
     size_t len = strlen(row);
     return row[len - 1] == '.' ? strncmp(row, key, len) == 0 : strcmp(row, key) == 0;
 }
 
+/* Keys without use are listed in one warning, and not in one each. */
 static void note(dl_plato *plato, const char *key)
 {
     size_t used = strlen(plato->unused);
     snprintf(plato->unused + used, sizeof plato->unused - used, "%s%s", used ? ", " : "", key);
 }
 
+/* The text is as the file has it. Returns true for a key that needs nothing more, also if it is
+ * refused. */
 bool dl_plato_takes(diloco_status *status, dl_plato *plato, const char *key, const char *text,
                     const char *at)
 {
@@ -141,13 +152,15 @@ bool dl_plato_takes(diloco_status *status, dl_plato *plato, const char *key, con
 
 /* ---- words */
 
-/* "5ep": a whole number of epochs. */
+/* Return true for "5ep": a whole number of epochs. */
 static bool is_epochs(const char *text)
 {
     const size_t n = strspn(text, "0123456789");
     return n > 0 && strcmp(text + n, "ep") == 0;
 }
 
+/* The names in a file are exchanged before the option table sees them, so that the table has one
+ * name for each. */
 void dl_plato_words(const char **key, const char **text)
 {
     static const struct {
@@ -169,12 +182,15 @@ void dl_plato_words(const char **key, const char **text)
 
 /* ---- derived values */
 
+/* A file with clients and without a server.type is one of FedAvg, as with Plato. */
 const char *dl_plato_preset(const char *server_type, bool clients)
 {
     if (*server_type == '\0') return clients ? "fedavg" : NULL;
     return clients && strcmp(server_type, "diloco") == 0 ? "federated" : server_type;
 }
 
+/* Types that are known and not built get an answer of their own; any other is left to the option
+ * table. */
 diloco_status dl_plato_server(const char *type)
 {
     static const char *const others[] = {
@@ -189,14 +205,14 @@ diloco_status dl_plato_server(const char *type)
     return DILOCO_OK;
 }
 
-/* Set by a person, not by default or preset? */
+/* Return true if the option was set by a person, and not by default or preset. */
 static bool by_hand(const dl_config *config, const char *option)
 {
     const char *from = dl_config_origin(config, option);
     return strcmp(from, "default") != 0 && strncmp(from, "preset ", 7) != 0;
 }
 
-/* Without a number of steps a client of FedAvg trains whole epochs. */
+/* Set H to whole epochs. Without a number of steps a client of FedAvg trains those. */
 static diloco_status whole_epochs(dl_config *config)
 {
     if (!dl_config_federated(config) || config->epochs == 0 ||
@@ -206,7 +222,8 @@ static diloco_status whole_epochs(dl_config *config)
     return dl_config_set(config, "trainer.local_steps_per_round", "0", "trainer.epochs");
 }
 
-/* torch's Adam is AdamW without decay; with decay it adds it to the gradient, which is another. */
+/* Set the decay to 0 for torch's Adam, which is AdamW without decay. With decay it adds it to
+ * the gradient, which is another algorithm. */
 static diloco_status without_decay(dl_config *config, const dl_plato *plato)
 {
     static const char option[] = "parameters.optimizer.weight_decay";
@@ -219,6 +236,7 @@ static diloco_status without_decay(dl_config *config, const dl_plato *plato)
                    option, config->weight_decay, option);
 }
 
+/* The derived values follow when all is read, since a flag may still change what they depend on. */
 diloco_status dl_plato_finish(dl_config *config, const dl_plato *plato)
 {
     const char *type = dl_server_choice_names[config->server_type];

@@ -1,6 +1,7 @@
 /* settings.c - values in their order: defaults, the preset, the file, --set, the other flags.
  *
- * The preset is named by a flag or in the file, or it follows from the file (plato.h). */
+ * The preset is named by a flag or in the file, or it follows from the file (plato.h). It is
+ * applied before the file, so its name is looked for first. Begin with load(). */
 #include "cli/settings/settings.h"
 
 #include "base/log.h"
@@ -25,13 +26,15 @@ static bool begins(const char *text, const char *with)
 
 /* ---- the flags */
 
-/* The value after "key=" if the text sets that key, else NULL. */
+/* Return the value after "key=" if the text sets that key, else NULL. */
 static const char *value_of(const char *text, const char *key)
 {
     size_t len = strlen(key);
     return begins(text, key) && text[len] == '=' ? text + len + 1 : NULL;
 }
 
+/* Apply one --set. Where the run decides, only options of this machine may be set. args.c has
+ * made sure of the '='. */
 static diloco_status take_set(dl_config *config, dl_plato *plato, const char *text, dl_sets sets)
 {
     char room[128];
@@ -50,7 +53,8 @@ static diloco_status take_set(dl_config *config, dl_plato *plato, const char *te
     return dl_config_set(config, name, value, "--set");
 }
 
-/* A flag that is short for an option. */
+/* Apply a flag that is short for an option. It wins over the file, but not over a different
+ * --set of the same option, which is a contradiction. */
 static diloco_status take_flag(dl_config *config, const dl_args *args, dl_flag flag)
 {
     const dl_flag_row *row = &dl_flag_rows[flag];
@@ -65,6 +69,7 @@ static diloco_status take_flag(dl_config *config, const dl_args *args, dl_flag f
     return dl_fail(DILOCO_EINVAL, "%s and --set %s contradict each other", row->name, row->option);
 }
 
+/* A new flag that is short for an option is one more name in the list. */
 static diloco_status take_flags(dl_config *config, dl_plato *plato, const dl_args *args)
 {
     static const dl_flag shorthands[] = {DL_FLAG_PRESET,  DL_FLAG_STORE, DL_FLAG_COORD,
@@ -85,6 +90,8 @@ static diloco_status contradicts_replicas(const dl_config *config, long long n)
                    n, (long long)config->replicas, dl_config_origin(config, "run.replicas"));
 }
 
+/* The rule for run.replicas: a given value stays where it is large enough. A smaller one in the
+ * file gives way; in --set it is a contradiction. */
 diloco_status dl_settings_replicas(dl_config *config, const char *text)
 {
     const char *origin = dl_config_origin(config, "run.replicas");
@@ -109,6 +116,7 @@ diloco_status dl_settings_replicas(dl_config *config, const char *text)
 
 /* ---- defaults */
 
+/* The name follows from the configuration file's, so the same command finds the same run. */
 static diloco_status default_store(dl_config *config, const char *path)
 {
     dl_config_path store;
@@ -124,8 +132,8 @@ static diloco_status default_store(dl_config *config, const char *path)
     return dl_config_set(config, "run.store", store, "chosen");
 }
 
-/* The place of private state: beside a folder; of a store elsewhere, under runs/ by the name its
- * url makes. Threads of one process (mem://) have none. */
+/* Write the place of private state. It is beside a folder; for a store elsewhere it is under
+ * runs/, by the name that its URL makes. Threads of one process (mem://) have none. */
 static diloco_status state_place(dl_config_path out, const char *store)
 {
     static const char fine[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._=-";
@@ -137,12 +145,14 @@ static diloco_status state_place(dl_config_path out, const char *store)
         return dl_fail(DILOCO_EINVAL, "run.store is too long a path; set run.state_dir");
     while (n > 1 && out[n - 1] == '/')
         out[--n] = '\0';
+    /* Characters that a folder's name may not have become '-'. */
     for (char *at = out + strlen("runs/"); elsewhere && *at; at++)
         if (!strchr(fine, *at)) *at = '-';
     return DILOCO_OK;
 }
 
-/* For each machine its own: <place>.local/<host>. */
+/* Choose the state folder: for each machine its own, <place>.local/<host>. Machines that share a
+ * file system then keep their state apart. */
 static diloco_status default_state_dir(dl_config *config)
 {
     dl_config_path place, dir;
@@ -158,6 +168,7 @@ static diloco_status default_state_dir(dl_config *config)
 
 /* ---- all together */
 
+/* A preset or a server type that is given by a flag counts before the file's. */
 static void name_by_flags(dl_settings_names *n, const dl_args *args)
 {
     for (size_t i = 0; i < args->n_sets; i++) {
@@ -173,15 +184,17 @@ static void name_by_flags(dl_settings_names *n, const dl_args *args)
     snprintf(n->at, sizeof n->at, "--preset");
 }
 
-/* A preset of the federated family, which says what differs from preset federated. */
+/* Return true for a preset of the federated family, which says what differs from preset
+ * federated. */
 static bool varies_federated(const char *preset)
 {
     return begins(preset, "fed") && strcmp(preset, "federated") != 0;
 }
 
-/* Applies a preset with the place that names it. With logical clients, preset federated, which
- * has Plato's defaults, is applied first. A preset that follows from server.type, or is of the
- * federated family, is applied after it. So members of the family have the same inner trainer. */
+/* Apply the preset with the place that names it. With logical clients, preset federated is
+ * applied first, as it has Plato's defaults. A preset that follows from server.type, or is of
+ * the federated family, is applied after it. So members of the family have the same inner
+ * trainer. */
 static diloco_status apply_preset(dl_config *config, const dl_settings_names *n)
 {
     const char *follows = dl_plato_preset(n->server_type, n->clients);
@@ -196,6 +209,7 @@ static diloco_status apply_preset(dl_config *config, const dl_settings_names *n)
     return dl_config_set(config, "preset", name, n->at);
 }
 
+/* The file is read twice: for the names that the preset needs, and then for its values. */
 static diloco_status take_file(dl_config *config, dl_plato *plato, const dl_args *args)
 {
     dl_settings_file *file = NULL;
@@ -212,15 +226,16 @@ static diloco_status take_file(dl_config *config, dl_plato *plato, const dl_args
     return status;
 }
 
-/* A hub may ask for this machine's key before the run's settings are read from it. */
+/* Offer this machine's key to hubs. A hub may ask for it before the run's settings are read from
+ * it. */
 static diloco_status show_key(const dl_config *config)
 {
     if (!config->key[0] || !setenv("DILOCO_KEY", config->key, 1)) return DILOCO_OK;
     return dl_fail(DILOCO_ENOMEM, "no memory for run.key");
 }
 
-/* A coordination store that the user has named may be used, also by a process that finds it in the
- * run. */
+/* Allow the coordination store. One that the user has named may be used, also by a process that
+ * finds it in the run; others in a run.json are not trusted. */
 static diloco_status list_coord(const dl_config *config)
 {
     const char *before = getenv("DILOCO_COORDS");
@@ -235,7 +250,7 @@ static diloco_status list_coord(const dl_config *config)
     return failed ? dl_fail(DILOCO_ENOMEM, "no memory for run.coord") : DILOCO_OK;
 }
 
-/* Accepted keys without use are listed once, and only by commands that train. */
+/* Load all settings. Accepted keys without use are listed once, and only by commands that train. */
 static diloco_status load(dl_config *out, const dl_args *args, bool tell)
 {
     dl_plato plato = {.torchvision = false};
@@ -258,6 +273,7 @@ diloco_status dl_settings_load(dl_config *out, const dl_args *args)
     return load(out, args, true);
 }
 
+/* A file that does not exist counts by its name, so the error is about a configuration file. */
 bool dl_is_config_file(const char *target)
 {
     struct stat info;
@@ -266,7 +282,8 @@ bool dl_is_config_file(const char *target)
     return stat(target, &info) == 0 ? S_ISREG(info.st_mode) : named_so;
 }
 
-/* A file with what --set says of it (run.store among others), or a store itself. */
+/* Load a file with what --set says of it (run.store among others), or take the target as a store
+ * itself. */
 static diloco_status load_target(dl_config *out, const dl_args *args)
 {
     if (dl_is_config_file(args->target)) return load(out, args, false);
@@ -275,6 +292,7 @@ static diloco_status load_target(dl_config *out, const dl_args *args)
     return default_state_dir(out);
 }
 
+/* Commands that only look need the place of a run, and not its other settings. */
 diloco_status dl_settings_of_target(dl_config *out, const dl_args *args)
 {
     dl_plato plato = {.torchvision = false};
@@ -296,6 +314,7 @@ diloco_status dl_settings_store(dl_config_path out, const char *target)
     return DILOCO_OK;
 }
 
+/* One line on stderr for one option. The texts of both values are bounded. */
 static diloco_status tell_difference(const dl_option *row, const dl_config *file,
                                      const dl_config *run)
 {
@@ -312,7 +331,8 @@ static diloco_status tell_difference(const dl_option *row, const dl_config *file
     return status;
 }
 
-/* The file's values that must agree give way to the run's; say so where they differ. */
+/* Report where the file's values differ from the run's. Values that must agree give way to the
+ * run's. */
 static diloco_status tell_differences(const dl_config *file, const dl_config *run)
 {
     for (size_t i = 0; i < dl_config_table.n; i++) {
@@ -324,7 +344,8 @@ static diloco_status tell_differences(const dl_config *file, const dl_config *ru
     return DILOCO_OK;
 }
 
-/* Take the values of the file and the flags that are needed before the run's settings are read. */
+/* Take the values of the file and the flags that are needed before the run's settings are read:
+ * the key and the coordination store. */
 static diloco_status prepare_to_read(const dl_config *file, const dl_args *args)
 {
     dl_plato plato = {.torchvision = false};
@@ -338,6 +359,8 @@ static diloco_status prepare_to_read(const dl_config *file, const dl_args *args)
     return status;
 }
 
+/* Order: the place from the target, the run's settings over it, then the flags of this machine.
+ * A flag that names another store is refused. */
 diloco_status dl_settings_of_run(dl_config *out, const dl_args *args)
 {
     dl_args place = *args; /* flags come last, over what the run says */

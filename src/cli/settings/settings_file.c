@@ -1,5 +1,7 @@
 /* settings_file.c - an included file is walked before the one that includes it, which thereby wins.
- * Each walk has one function for a value; the collected values are in the walker. */
+ *
+ * Each walk has one function for a value; the collected values are in the walker. Errors name
+ * the file, the line and the column. */
 #include "cli/settings/settings_file.h"
 
 #include "base/file.h"
@@ -11,8 +13,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Bytes of a file, of a place, and of a key. */
 enum { FILE_MAX = 1 << 20, PLACE_MAX = DL_PATH_MAX + 32, KEY_MAX = 256 };
 
+/* A file of settings in memory, with the one that it includes. */
 struct dl_settings_file {
     dl_config_path path;
     const char *shown; /* of path: short enough for an origin */
@@ -21,6 +25,7 @@ struct dl_settings_file {
     dl_settings_file *included; /* owned; NULL: none */
 };
 
+/* One walk over a file. The members that a walk does not need are NULL. */
 typedef struct walker {
     const dl_settings_file *file; /* the current one */
     diloco_status status;         /* the first mistake; it ends the walk */
@@ -36,7 +41,8 @@ static bool is_named_toml(const char *path)
     return len >= 5 && strcmp(path + len - 5, ".toml") == 0;
 }
 
-/* After an error of reading it: a first-time user gives the text to train on. */
+/* Explain that a file is no TOML, after an error of reading it. A first-time user gives the text
+ * to train on. */
 static diloco_status say_not_toml(const char *path)
 {
     char why[1024], word[DL_PATH_MAX + 32], set[DL_PATH_MAX + 32];
@@ -49,6 +55,7 @@ static diloco_status say_not_toml(const char *path)
         path, dl_shell_word(word, sizeof word, set), why);
 }
 
+/* The first mistake ends the walk, and is its status. */
 static diloco_status walk(walker *w, const dl_settings_file *file, dl_toml_fn fn)
 {
     dl_toml_error error;
@@ -62,12 +69,14 @@ static diloco_status walk(walker *w, const dl_settings_file *file, dl_toml_fn fn
     return w->status;
 }
 
+/* The included file comes first, so later values replace its own. */
 static diloco_status walk_all(walker *w, const dl_settings_file *file, dl_toml_fn fn)
 {
     if (file->included) DL_TRY(walk(w, file->included, fn));
     return walk(w, file, fn);
 }
 
+/* "run.toml:12:8", as it becomes the origin of a value. */
 static void place(char out[PLACE_MAX], const dl_settings_file *f, dl_toml_place at)
 {
     snprintf(out, PLACE_MAX, "%s:%u:%u", f->shown, at.line, at.column);
@@ -78,6 +87,7 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
+/* Keys of an included file may leave out the section that includes it. */
 static void full_key(char out[KEY_MAX], const dl_settings_file *f, const char *key)
 {
     snprintf(out, KEY_MAX, "%s%s", begins(key, f->section) ? "" : f->section, key);
@@ -85,13 +95,16 @@ static void full_key(char out[KEY_MAX], const dl_settings_file *f, const char *k
 
 /* ---- opening */
 
-/* Of "data.include" the section "data."; "include" is of none. */
+/* Return true for "include" and "data.include". The latter gives the section "data." to the keys
+ * of the file. */
 static bool is_include(const char *key)
 {
     const char *dot = strchr(key, '.');
     return strcmp(dot ? dot + 1 : key, "include") == 0;
 }
 
+/* The included path is relative to the file that names it. Included files include nothing
+ * further. */
 static diloco_status find_included(walker *w, const dl_toml_value *value)
 {
     const char *from = w->file->path, *slash = strrchr(from, '/'), *dot = strchr(value->key, '.');
@@ -115,13 +128,15 @@ static bool on_include(void *user, const dl_toml_value *value)
     return !w->status;
 }
 
-/* Origins hold 95 characters: of a long path only its last component is shown. */
+/* Return a path that an origin has room for. Origins hold 95 characters, so of a long path only
+ * its last component is shown. */
 static const char *short_enough(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return strlen(path) > 72 && slash ? slash + 1 : path;
 }
 
+/* A folder in place of a file is likely a run, so the error says how to join it. */
 static diloco_status read_file(dl_settings_file *f)
 {
     struct stat info;
@@ -140,6 +155,7 @@ static diloco_status read_file(dl_settings_file *f)
                : status;
 }
 
+/* One level of inclusion: read_file does not look for includes. */
 static diloco_status read_all(dl_settings_file *f)
 {
     walker w = {.next = NULL};
@@ -180,6 +196,7 @@ static bool is_preset(const dl_toml_value *value)
     return strcmp(value->key, "preset") == 0 && value->type == DL_TOML_STRING;
 }
 
+/* The last preset or type wins, as with values. */
 static bool on_name(void *user, const dl_toml_value *value)
 {
     walker *w = user;
@@ -204,11 +221,13 @@ diloco_status dl_settings_file_names(dl_settings_names *out, const dl_settings_f
 
 /* ---- values */
 
+/* A list in TOML becomes one text with commas. */
 static bool may_be_list(const dl_option *row)
 {
     return strcmp(row->unit, "paths") == 0 || strcmp(row->unit, "names") == 0;
 }
 
+/* The words for an error about a value of the wrong type. */
 static const char *kind_of(const dl_option *row)
 {
     switch (row->type) {
@@ -226,6 +245,8 @@ static const char *kind_of(const dl_option *row)
     return may_be_list(row) ? "text in quotes, or a list of such" : "text in quotes";
 }
 
+/* Integers are accepted for real options, as 1 is a number too. A text is accepted for a number
+ * of steps only. */
 static bool fits(const dl_option *row, dl_toml_type type)
 {
     switch (row->type) {
@@ -244,7 +265,8 @@ static bool fits(const dl_option *row, dl_toml_type type)
     return type == DL_TOML_STRING || (type == DL_TOML_LIST && may_be_list(row));
 }
 
-/* A second name of the same option is not a second key to TOML. */
+/* Refuse an option that is given twice. A second name of the same option is not a second key to
+ * TOML. */
 static diloco_status check_once(const walker *w, const dl_option *row, const char *at)
 {
     const char *before = dl_config_origin(w->config, row->name), *shown = w->file->shown;
@@ -254,6 +276,7 @@ static diloco_status check_once(const walker *w, const dl_option *row, const cha
                    before);
 }
 
+/* Set one value. An unknown key is reported at the key's place, a wrong value at the value's. */
 static diloco_status take_value(const walker *w, const dl_toml_value *value)
 {
     char at[PLACE_MAX], room[KEY_MAX];
@@ -278,6 +301,7 @@ static bool on_value(void *user, const dl_toml_value *value)
     return !w->status;
 }
 
+/* The preset was applied before, and inclusion is done. */
 diloco_status dl_settings_file_take(dl_config *config, dl_plato *plato,
                                     const dl_settings_file *file)
 {

@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "cli/settings/plato.h"
 
+/* A file that is open. The caller closes it. */
 typedef struct dl_settings_file dl_settings_file;
 
 /* Read the file and what it includes. DILOCO_EINVAL with file:line:column: there is no such file,

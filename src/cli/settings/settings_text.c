@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+/* Bytes of all settings as text. */
 enum { ALL_MAX = 1 << 20 };
 
 static const void *field(const dl_config *config, const dl_option *row)
@@ -14,6 +15,8 @@ static const void *field(const dl_config *config, const dl_option *row)
     return (const char *)config + row->offset;
 }
 
+/* An object for each option, with its value and its origin. Numbers and booleans keep their
+ * types. */
 static diloco_status print_json(const dl_config *config)
 {
     dl_buf out, value;
@@ -46,7 +49,7 @@ static diloco_status print_json(const dl_config *config)
     return status;
 }
 
-/* A value as TOML writes it: text as a JSON string, which is a basic string of TOML. */
+/* Add a value as TOML writes it: text as a JSON string, which is a basic string of TOML. */
 static diloco_status add_toml(dl_buf *out, const dl_option *row, const dl_config *config)
 {
     dl_buf value;
@@ -71,9 +74,9 @@ diloco_status dl_settings_line(dl_buf *out, const dl_option *row, const dl_confi
     return dl_buf_addf(out, "\n");
 }
 
-/* Defaults that ask for something as soon as a person writes them: which preset it is, to wait for
- * members, a share of the data for each. Their lines are comments, so that what is printed can be
- * trained from. */
+/* Return "# " for defaults that ask for something as soon as a person writes them: which preset
+ * it is, to wait for members, a share of the data for each. Their lines are comments, so that
+ * what is printed can be trained from. */
 static const char *unsaid(const dl_option *row, const char *origin)
 {
     static const char *const options[] = {"server.type", "server.synchronous", "data.sampler"};
@@ -82,8 +85,8 @@ static const char *unsaid(const dl_option *row, const char *origin)
     return "";
 }
 
-/* A misspelt choice is refused here as it is in training; a run's own parts are not this program's.
- */
+/* Refuse a misspelt choice here as in training. A run's own parts are not this program's, so any
+ * name of theirs is accepted. */
 static diloco_status check_choice(const dl_option *row, const dl_config *config)
 {
     const char *value = (const char *)config + row->offset, *name = NULL;
@@ -95,6 +98,7 @@ static diloco_status check_choice(const dl_option *row, const dl_config *config)
                    dl_config_origin(config, row->name), row->name, value);
 }
 
+/* The output is a configuration file; each line ends with its origin as a comment. */
 diloco_status dl_settings_print(const dl_config *config, bool json)
 {
     for (size_t i = 0; i < dl_config_table.n; i++)
@@ -116,7 +120,8 @@ diloco_status dl_settings_print(const dl_config *config, bool json)
     return status;
 }
 
-/* An array of [name, value, origin]. No option is a secret that would be lost on the way. */
+/* Write an array of [name, value, origin]. The assertion makes sure that no option is a secret,
+ * which would not be passed on this way. */
 diloco_status dl_settings_write(dl_buf *out, const dl_config *config)
 {
     dl_buf value;
@@ -149,6 +154,8 @@ static diloco_status read_setting(dl_config *config, dl_json_value row)
     return dl_config_set(config, text[0], text[1], text[2]);
 }
 
+/* The text comes from this program, and is checked all the same: the descriptor may be another
+ * file. */
 diloco_status dl_settings_read(dl_config *out, const void *text, size_t len)
 {
     dl_json_value all;

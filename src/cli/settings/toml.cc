@@ -3,8 +3,8 @@
  * exception leaves this file. */
 #include "cli/settings/toml.h"
 
-/* Of some texts toml++ 3.3 asserts what it then checks as well ("[.x]"), and where NDEBUG is
- * defined it lets the compiler assume it; of others (U+02DE behind a value) it says that they
+/* Of some texts toml++ 3.3 asserts what it then checks as well ("[.x]"). Where NDEBUG is
+ * defined, it lets the compiler assume it. Of others (U+02DE after a value) it says that they
  * cannot be. Here it does neither: they are refused. */
 #undef NDEBUG
 #define TOML_ASSERT(expr) static_cast<void>(0)
@@ -38,12 +38,14 @@
 namespace
 {
 
+/* One value of the file, before it is handed out. */
 struct item {
     std::string key, text;
     dl_toml_type type;
     dl_toml_place key_at, at;
 };
 
+/* A mistake with its place; it is thrown and caught within this file. */
 struct refusal {
     std::string text;
     dl_toml_place at;
@@ -54,6 +56,7 @@ dl_toml_place place_of(const toml::source_region &region)
     return {static_cast<unsigned>(region.begin.line), static_cast<unsigned>(region.begin.column)};
 }
 
+/* x - x is 0 for finite numbers only. */
 std::string text_of(double value, dl_toml_place at)
 {
     if (!(value - value == 0)) throw refusal{"infinities and nan are no values here", at};
@@ -62,12 +65,15 @@ std::string text_of(double value, dl_toml_place at)
     return std::string(text, end.ptr);
 }
 
+/* A zero byte would end the text early in C. */
 std::string checked(const std::string &text, dl_toml_place at)
 {
     if (text.find('\0') != std::string::npos) throw refusal{"the text holds a zero byte", at};
     return text;
 }
 
+/* An array of strings becomes one text. A comma inside a string would make two of it, so it is
+ * refused. */
 std::string joined(const toml::array &array)
 {
     std::string all;
@@ -83,6 +89,7 @@ std::string joined(const toml::array &array)
     return all;
 }
 
+/* Every type of TOML is here; those that no option has are refused. */
 void set_value(item &item, const toml::node &node)
 {
     if (const auto *text = node.as_string()) {
@@ -100,6 +107,7 @@ void set_value(item &item, const toml::node &node)
     }
 }
 
+/* Tables are walked recursively; the depth is bounded by toml++. */
 void collect(std::vector<item> &items, const toml::table &table, const std::string &prefix)
 {
     for (auto &&[key, node] : table) {
@@ -115,7 +123,8 @@ void collect(std::vector<item> &items, const toml::table &table, const std::stri
     }
 }
 
-/* Return true if the text has ".2" at this place, a number that TOML refuses. */
+/* Return true if the text has ".2" at this place, a number that TOML refuses. The parser's own
+ * message does not say what is wrong. */
 bool lacks_digit(std::string_view text, dl_toml_place at)
 {
     for (unsigned line = 1; line < at.line; line++)
@@ -124,6 +133,7 @@ bool lacks_digit(std::string_view text, dl_toml_place at)
     return text[at.column - 1] == '.' && text[at.column] >= '0' && text[at.column] <= '9';
 }
 
+/* Values are sorted by their places in the text, as a table of toml++ has them by name. */
 std::vector<item> parse(const char *text, size_t len)
 {
     toml::parse_result result = toml::parse(std::string_view(text, len));
@@ -151,6 +161,8 @@ void put_error(dl_toml_error *error, const char *text, dl_toml_place at)
 
 } // namespace
 
+/* All values are collected before the first call, so fn is not called for a file that is
+ * refused. */
 bool dl_toml_walk(const char *text, size_t len, dl_toml_fn fn, void *user, dl_toml_error *error)
 {
     try {

@@ -26,6 +26,7 @@ typedef enum dl_toml_type {
     DL_TOML_LIST
 } dl_toml_type;
 
+/* A place in the text, for errors. */
 typedef struct dl_toml_place {
     unsigned line, column; /* from 1; the column in characters */
 } dl_toml_place;

@@ -1,16 +1,20 @@
-/* halving.c - how many candidates and steps each rung has. */
+/* halving.c - how many candidates and steps each rung has. The formulas are exact integers, so a
+ * repeated command has the same rungs. */
 #include "cli/sweep/halving.h"
 
 #include "base/size.h"
 
 #include <inttypes.h>
 
+/* Round down to a multiple, and up to the least number of rounds. */
 static uint64_t rounded(uint64_t steps, uint64_t multiple)
 {
     const uint64_t least = DL_HALVING_MIN_ROUNDS * multiple;
     return steps < least ? least : steps / multiple * multiple;
 }
 
+/* The number of rungs follows from the candidates; the last has all steps, and each one before
+ * it a third. */
 diloco_status dl_halving_plan(dl_halving *out, size_t candidates, uint64_t steps, uint64_t multiple)
 {
     uint64_t divisor = 1;

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The share that is promoted, rungs at most, and rounds of the shortest trial. */
 enum { DL_HALVING_FACTOR = 3, DL_HALVING_RUNGS = 16, DL_HALVING_MIN_ROUNDS = 2 };
 
 typedef struct dl_rung {

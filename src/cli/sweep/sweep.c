@@ -7,15 +7,18 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* A folder's name has to fit every common file system. */
 enum { FOLDER_MAX = 200 };
 
 /* ---- reading the flags */
 
+/* Two names are the same option if one is an alias of the other. */
 static bool same_option(const char *a, const char *b)
 {
     return dl_option_find(dl_config_table, a) == dl_option_find(dl_config_table, b);
 }
 
+/* Options that a sweep sets itself would be overwritten, so they are refused by name. */
 static diloco_status check_key(const dl_sweep *s, const char *name)
 {
     static const char *const own[] = {"run.seed", "run.store", "run.state_dir", "run.record"};
@@ -36,6 +39,7 @@ static diloco_status check_key(const dl_sweep *s, const char *name)
     return DILOCO_OK;
 }
 
+/* Values are texts, checked by the option table when a trial's settings are loaded. */
 static diloco_status add_value(dl_sweep_key *key, const char *text, size_t len)
 {
     if (key->n_values == DL_SWEEP_VALUES || len >= DL_SWEEP_TEXT)
@@ -51,7 +55,8 @@ static diloco_status add_value(dl_sweep_key *key, const char *text, size_t len)
     return DILOCO_OK;
 }
 
-/* "key=v1,v2,…" */
+/* Read "key=v1,v2,…". The product of all numbers of values is bounded while it grows, so it
+ * cannot overflow. */
 static diloco_status read_key(dl_sweep *s, const char *text)
 {
     size_t len = strcspn(text, "=");
@@ -71,6 +76,7 @@ static diloco_status read_key(dl_sweep *s, const char *text)
     return dl_fail(DILOCO_EINVAL, "--set-values make more than %d combinations", DL_SWEEP_TRIALS);
 }
 
+/* Return true if the option, by any of its names, is swept. */
 static bool sweeps(const dl_sweep *s, const char *option)
 {
     for (size_t i = 0; i < s->n_keys; i++)
@@ -78,6 +84,7 @@ static bool sweeps(const dl_sweep *s, const char *option)
     return false;
 }
 
+/* A store that is given for all trials would mix their runs. */
 static diloco_status check_given(const dl_config *base)
 {
     static const char *const own[] = {"run.store", "run.record"};
@@ -91,12 +98,13 @@ static diloco_status check_given(const dl_config *base)
     return DILOCO_OK;
 }
 
-/* Do any two trials differ in H, or in what may change it? */
+/* Return true if any two trials may differ in H, or in what may change it. */
 static bool may_change_interval(const dl_sweep *s)
 {
     return sweeps(s, "trainer.local_steps_per_round") || sweeps(s, "preset");
 }
 
+/* Equal steps are the default where H differs, since trials of equal rounds would not compare. */
 diloco_status dl_sweep_read(dl_sweep *out, const dl_args *args)
 {
     dl_config base;
@@ -125,6 +133,7 @@ diloco_status dl_sweep_read(dl_sweep *out, const dl_args *args)
 
 /* ---- an arm */
 
+/* Arms are numbers in a mixed base, with a digit for each key. */
 const char *dl_sweep_value(const dl_sweep *s, size_t arm, size_t k)
 {
     for (size_t i = s->n_keys - 1; i > k; i--)
@@ -142,6 +151,7 @@ void dl_sweep_arm_text(char *out, size_t cap, const dl_sweep *s, size_t arm)
 
 /* ---- a trial */
 
+/* trainer.rounds = steps / H has to be whole. */
 static diloco_status equal_steps(dl_config *config, uint64_t steps)
 {
     char text[24];
@@ -167,6 +177,8 @@ static diloco_status equal_steps(dl_config *config, uint64_t steps)
     return dl_config_set(config, "trainer.rounds", text, "equal steps");
 }
 
+/* A trial's settings are those of the command line with some --set more. Flags that a swept
+ * option replaces are taken away. */
 diloco_status dl_sweep_config(dl_config *out, const dl_sweep *s, const dl_args *args, size_t arm,
                               uint64_t seed)
 {
@@ -186,6 +198,7 @@ diloco_status dl_sweep_config(dl_config *out, const dl_sweep *s, const dl_args *
     return equal_steps(out, s->steps);
 }
 
+/* Characters that some file system refuses are replaced. */
 diloco_status dl_sweep_folder(char *out, size_t cap, const dl_sweep *s, size_t arm, uint64_t seed)
 {
     char text[DL_SWEEP_KEYS * (sizeof s->keys[0].name + DL_SWEEP_TEXT)];

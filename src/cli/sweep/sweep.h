@@ -12,12 +12,14 @@
 
 enum { DL_SWEEP_KEYS = 8, DL_SWEEP_VALUES = 64, DL_SWEEP_TEXT = 256, DL_SWEEP_TRIALS = 4096 };
 
+/* A swept option and its values. */
 typedef struct dl_sweep_key {
     char name[128]; /* as it was given */
     char values[DL_SWEEP_VALUES][DL_SWEEP_TEXT];
     size_t n_values;
 } dl_sweep_key;
 
+/* A sweep. It is large, so it is on the heap. */
 typedef struct dl_sweep {
     dl_sweep_key keys[DL_SWEEP_KEYS];
     size_t n_keys, n_arms; /* n_arms: the product of n_values */

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Bytes of result.json. */
 enum { RESULT_MAX = 1 << 16 };
 
 static diloco_status path_in(dl_config_path out, const char *folder, const char *name)
@@ -30,7 +31,8 @@ static diloco_status path_in(dl_config_path out, const char *folder, const char 
 
 /* ---- the result's file */
 
-/* Of the settings that are equal on every replica. */
+/* Write the digest of the settings that are equal on every replica. A result counts only for the
+ * same settings. */
 static diloco_status digest_of(char hex[DL_HASH_HEX + 1], const dl_config *config)
 {
     dl_hash digest;
@@ -56,6 +58,7 @@ void dl_trial_json(dl_json *j, const dl_trial_result *r)
     dl_json_str(j, "digest", r->digest);
 }
 
+/* dl_file_write replaces the file as a whole, so a result is whole or missing. */
 static diloco_status write_result(const char *folder, const char *config_hex,
                                   const dl_trial_result *r)
 {
@@ -76,6 +79,7 @@ static diloco_status write_result(const char *folder, const char *config_hex,
     return status;
 }
 
+/* A member that is missing makes the result damaged (DILOCO_EPROTO). */
 static diloco_status take_result(dl_trial_result *r, char config_hex[DL_HASH_HEX + 1],
                                  dl_json_value v)
 {
@@ -95,6 +99,8 @@ static diloco_status take_result(dl_trial_result *r, char config_hex[DL_HASH_HEX
     return dl_json_read_str(r->digest, sizeof r->digest, v, "digest");
 }
 
+/* Settings that differ are an error, and not a reason to train again: the folder is someone's
+ * result. */
 diloco_status dl_trial_read(dl_trial_result *out, const dl_config *config, const char *folder)
 {
     char wanted[DL_HASH_HEX + 1], found[DL_HASH_HEX + 1];
@@ -117,12 +123,14 @@ diloco_status dl_trial_read(dl_trial_result *out, const dl_config *config, const
 
 /* ---- the record */
 
+/* A number that is missing or not finite counts as 0. */
 static double number(dl_json_value event, const char *key)
 {
     double value = 0;
     return dl_json_as_f64(&value, dl_json_get(event, key)) || !isfinite(value) ? 0 : value;
 }
 
+/* The digest is that of the last "end" line. */
 static void add_event(dl_trial_result *r, dl_json_value event)
 {
     dl_json_value kind = dl_json_get(event, "event");
@@ -141,7 +149,8 @@ static void add_event(dl_trial_result *r, dl_json_value event)
     }
 }
 
-/* A line that is not whole is where a replica was killed. */
+/* Add up the record. A line that is not whole is where a replica was killed. Times become a
+ * replica's mean. */
 static diloco_status add_record(dl_trial_result *r, const char *path, double replicas)
 {
     dl_map map;
@@ -160,6 +169,8 @@ static diloco_status add_record(dl_trial_result *r, const char *path, double rep
 
 /* ---- a trial */
 
+/* On a terminal a trial shows its progress; elsewhere the lines of many trials would hide the
+ * results. */
 dl_args dl_trial_args(const dl_args *args)
 {
     dl_args inner = *args;
@@ -168,6 +179,7 @@ dl_args dl_trial_args(const dl_args *args)
     return inner;
 }
 
+/* The three options that make a trial independent of others. */
 static diloco_status set_folder(dl_config *config, const char *folder)
 {
     static const char *const options[][2] = {
@@ -180,7 +192,7 @@ static diloco_status set_folder(dl_config *config, const char *folder)
     return dl_dir_make(folder);
 }
 
-/* Needed before hours of training, not after. */
+/* Check that there is data to evaluate on. It is needed before hours of training, not after. */
 static diloco_status check_can_evaluate(const dl_config *config)
 {
     diloco_data_report data;
@@ -190,6 +202,7 @@ static diloco_status check_can_evaluate(const dl_config *config)
                                   "or data.test_fraction above 0");
 }
 
+/* The trial's own JSON would mix with that of the command. */
 static diloco_status train(dl_config *config, const dl_args *args)
 {
     dl_args inner = *args;
@@ -199,6 +212,7 @@ static diloco_status train(dl_config *config, const dl_args *args)
     return dl_crew_create_and_run(config, &inner);
 }
 
+/* The loss is of all validation data, by the shared model after the last entry. */
 static diloco_status measure(dl_trial_result *r, const dl_config *config)
 {
     diloco_eval_result eval;
@@ -215,6 +229,7 @@ static diloco_status measure(dl_trial_result *r, const dl_config *config)
     return status;
 }
 
+/* Read the result, or train on from where an earlier call was stopped, then write it last. */
 diloco_status dl_trial_run(dl_trial_result *out, dl_config *config, const char *folder,
                            const dl_args *args)
 {

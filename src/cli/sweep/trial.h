@@ -11,6 +11,7 @@
 #include "base/config.h"
 #include "cli/cli.h"
 
+/* The numbers of a finished trial. */
 typedef struct dl_trial_result {
     uint64_t entries, parameters;
     uint64_t steps, tokens;              /* of all replicas */

@@ -1,4 +1,7 @@
-/* tune.c - from flags to candidates and rungs. */
+/* tune.c - from flags to candidates and rungs.
+ *
+ * Begin with dl_tune_read. A search is a sweep whose first arm is the configuration itself; its
+ * other arms are the neighbours of that. */
 #include "cli/sweep/tune.h"
 
 #include "base/rng.h"
@@ -8,13 +11,14 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Bytes of one key with its values. */
 enum { KEY_TEXT = 1024 };
 
 typedef char key_text[KEY_TEXT]; /* "key=v,v", as --set-values has it */
 
 /* ---- the values to look among */
 
-/* "name=own", then each value that is not the configuration's own. */
+/* Write "name=own". The values that follow are those that are not the configuration's own. */
 static diloco_status begin_key(key_text out, const char *name, const dl_config *own)
 {
     const dl_option *row = dl_option_find(dl_config_table, name);
@@ -26,6 +30,8 @@ static diloco_status begin_key(key_text out, const char *name, const dl_config *
     return status;
 }
 
+/* The same value in another spelling counts as the own one and is left out, so no candidate is
+ * trained twice. */
 static diloco_status add_value(key_text out, const dl_config *own, const char *value, size_t len)
 {
     const dl_option *row;
@@ -50,6 +56,7 @@ static diloco_status add_number(key_text out, const dl_config *own, double value
     return add_value(out, own, text, strlen(text));
 }
 
+/* Learning rates by factors of two, as their effect is on a logarithmic scale. */
 static diloco_status rates(key_text out, const dl_config *own)
 {
     static const double factors[] = {0.25, 0.5, 2, 4};
@@ -59,6 +66,7 @@ static diloco_status rates(key_text out, const dl_config *own)
     return DILOCO_OK;
 }
 
+/* Values from the papers, for outer options that do not scale with the model. */
 static diloco_status outer_values(key_text out, const dl_config *own, const char *name,
                                   const char *values)
 {
@@ -70,6 +78,7 @@ static diloco_status outer_values(key_text out, const dl_config *own, const char
     return DILOCO_OK;
 }
 
+/* Half of H only where it is a whole number. */
 static diloco_status intervals(key_text out, const dl_config *own)
 {
     DL_TRY(begin_key(out, "sync_every", own));
@@ -77,7 +86,8 @@ static diloco_status intervals(key_text out, const dl_config *own)
     return add_number(out, own, 2 * (double)own->local_steps);
 }
 
-/* A configuration that exchanges after every step, or not at all, has an inner rate alone. */
+/* Choose the keys of the default grid. A configuration that exchanges after every step, or not
+ * at all, has an inner rate alone. */
 static diloco_status default_keys(key_text keys[4], size_t *n, const dl_config *own)
 {
     const bool momentum =
@@ -91,7 +101,7 @@ static diloco_status default_keys(key_text keys[4], size_t *n, const dl_config *
     return outer_values(keys[(*n)++], own, "outer_momentum", "0.6 0.8 0.9");
 }
 
-/* "key=v,v" of the command line with the configuration's own value before the others. */
+/* Write "key=v,v" of the command line with the configuration's own value before the others. */
 static diloco_status given_key(key_text out, const dl_config *own, const char *text)
 {
     char name[128];
@@ -109,6 +119,7 @@ static diloco_status given_key(key_text out, const dl_config *own, const char *t
     return DILOCO_OK;
 }
 
+/* The grid is read by the same function as a sweep's. trainer.rounds belongs to the rungs. */
 static diloco_status read_grid(dl_tune *t, const dl_args *args)
 {
     key_text keys[DL_SWEEP_KEYS];
@@ -132,7 +143,8 @@ static diloco_status read_grid(dl_tune *t, const dl_args *args)
 
 /* ---- candidates */
 
-/* The order in which arms become candidates: the configuration's own first, then a permutation. */
+/* Return arm i in the order in which arms become candidates. The configuration's own is first,
+ * then a permutation by the seed. So more --trials add candidates and change none. */
 static size_t drawn(const dl_tune *t, size_t i)
 {
     return i ? 1 + (size_t)dl_rng_permute(i - 1, t->grid.n_arms - 1, t->seed,
@@ -140,6 +152,7 @@ static size_t drawn(const dl_tune *t, size_t i)
              : 0;
 }
 
+/* Euclid's algorithm; a product that overflows is UINT64_MAX, which no number of steps reaches. */
 static uint64_t common_multiple(uint64_t a, uint64_t b)
 {
     uint64_t x = a, y = b;
@@ -151,7 +164,8 @@ static uint64_t common_multiple(uint64_t a, uint64_t b)
     return a / x > UINT64_MAX / b ? UINT64_MAX : a / x * b;
 }
 
-/* *multiple: of the H of all candidates. */
+/* Choose the candidates: arms that no check refuses. *multiple is the common multiple of their
+ * H, so rungs have whole rounds for each of them. */
 static diloco_status choose(dl_tune *t, const dl_args *args, size_t most, uint64_t *multiple)
 {
     const bool given = args->n_values > 0;
@@ -179,6 +193,8 @@ static diloco_status choose(dl_tune *t, const dl_args *args, size_t most, uint64
     return DILOCO_OK;
 }
 
+/* Seeds of the search are far from the configuration's own, so the result is not fitted to the
+ * user's seed. */
 diloco_status dl_tune_read(dl_tune *t, const dl_args *args)
 {
     uint64_t most, steps, multiple;

@@ -12,6 +12,7 @@ enum { DL_TUNE_MAX_CANDIDATES = 1000, DL_TUNE_CANDIDATES = 27, DL_TUNE_SEEDS = 3
 /* Seeds of a search begin so far above the configuration's, which runs compared later may use. */
 enum { DL_TUNE_SEED_OFFSET = 1000 };
 
+/* A search: its candidates and rungs. It is large, so it is on the heap. */
 typedef struct dl_tune {
     dl_config own;
     dl_sweep grid;
