@@ -27,6 +27,8 @@ typedef struct walk {
 
 /* ---- names */
 
+/* Returns the i-th name in the order of the sort. The stacks may move when they grow, so names are
+ * addressed by offset. */
 static const char *name_at(const dl_file_store *fs, size_t i)
 {
     return (const char *)fs->names.data + ((const uint32_t *)(const void *)fs->order.data)[i];
@@ -67,6 +69,7 @@ static void sort(const dl_file_store *fs, size_t first)
     }
 }
 
+/* Adds a name to both stacks. A folder gets its '/' here, which decides its place in the order. */
 static diloco_status push(dl_file_store *fs, const char *name, bool folder)
 {
     uint32_t at = (uint32_t)fs->names.len; /* the buffer's maximum is below 2^32 */
@@ -85,7 +88,8 @@ static char type_of(int dir, const struct dirent64 *d)
     return S_ISDIR(st.st_mode) ? 'd' : S_ISREG(st.st_mode) ? 'f' : 0;
 }
 
-/* Push the names in a folder that can be (part of) a key. */
+/* Push the names in a folder that can be (part of) a key. Names are checked before they are kept,
+ * so nothing but possible keys is sorted. */
 static diloco_status read_names(walk *w, int dir, size_t key_len)
 {
     dl_file_store *fs = w->fs;
@@ -116,6 +120,8 @@ static bool behind_us(const walk *w, size_t key_len)
     return strncmp(w->key, w->after, key_len) < 0;
 }
 
+/* The folder is opened below its parent without following links, so the walk never leaves the
+ * root. */
 static diloco_status walk_into(walk *w, int dir, size_t key_len)
 {
     if (behind_us(w, key_len)) return DILOCO_OK;
@@ -130,6 +136,8 @@ static diloco_status walk_into(walk *w, int dir, size_t key_len)
     return status;
 }
 
+/* An object that was deleted since its folder was read is not shown. Its length is read only now,
+ * so the stacks have names alone. */
 static diloco_status visit(walk *w, int dir, size_t parent_len)
 {
     struct stat st;
@@ -144,7 +152,8 @@ static diloco_status visit(walk *w, int dir, size_t parent_len)
     return w->found(w->context, w->key, (size_t)st.st_size);
 }
 
-/* w->key holds the folder's own part, key_len bytes, and does so again at the end. */
+/* w->key holds the folder's own part, key_len bytes, and does so again at the end. The recursion is
+ * as deep as a key has components. Both stacks are cut back at the end, also after an error. */
 static diloco_status walk_folder(walk *w, int dir, size_t key_len)
 {
     dl_file_store *fs = w->fs;
@@ -162,6 +171,7 @@ static diloco_status walk_folder(walk *w, int dir, size_t key_len)
     return status;
 }
 
+/* A folder that does not exist has no keys, which is no error. */
 diloco_status dl_file_store_list(void *self, const char *prefix, const char *after,
                                  dl_found_fn found, void *context, dl_time until)
 {

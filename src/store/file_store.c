@@ -31,6 +31,8 @@ enum {
 
 /* ---- errors */
 
+/* A row is an errno with the status that a caller acts on and advice for people. EUNREACHABLE means
+ * that a retry may help; EFULL that space has to be freed. An errno without a row is EIO. */
 diloco_status dl_file_store_fail(const dl_file_store *fs, int error, const char *what,
                                  const char *key)
 {
@@ -86,6 +88,8 @@ int dl_file_store_sync_folder(int fd)
     return fsync(fd) && errno != EINVAL ? -1 : 0;
 }
 
+/* Each call opens the root again. A share that was unmounted leaves an empty folder there, which
+ * must not pass for an empty store: `marked` shows it. */
 static diloco_status open_root(const dl_file_store *fs, int *out)
 {
     *out = open(fs->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -99,6 +103,8 @@ static diloco_status open_root(const dl_file_store *fs, int *out)
     return DILOCO_OK;
 }
 
+/* A folder that another writer made at the same time is fine. The parent is synced, so the folder
+ * survives a power cut. */
 static int make_folder(int dir, const char *name)
 {
     if (mkdirat(dir, name, 0777)) return errno == EEXIST ? 0 : -1;
@@ -129,6 +135,8 @@ static int replace_by_folder(const dl_file_store *fs, int dir, const char *name,
     return openat(dir, name, OPEN_FOLDER);
 }
 
+/* Opens one folder after the other, each without following links. So no key can lead out of the
+ * root, whatever is in it. Replacing is tried only by a writer (`make`). */
 diloco_status dl_file_store_folder(dl_file_store *fs, const char *key, bool make, int *out,
                                    const char **leaf)
 {
@@ -160,6 +168,7 @@ diloco_status dl_file_store_folder(dl_file_store *fs, const char *key, bool make
     return DILOCO_OK;
 }
 
+/* Once .tmp/ was seen, its absence means that the store is gone. */
 diloco_status dl_file_store_tmp(dl_file_store *fs, const char *key, int *out)
 {
     int root;
@@ -176,7 +185,8 @@ diloco_status dl_file_store_tmp(dl_file_store *fs, const char *key, int *out)
 
 /* ---- open and close */
 
-/* The root was made, perhaps with folders above it: put all of them on disk. */
+/* The root was made, perhaps with folders above it: put all of them on disk. Walks up from the root
+ * and syncs each folder, as far as it may be opened. */
 static diloco_status sync_ancestors(const dl_file_store *fs)
 {
     int dir;
@@ -192,6 +202,8 @@ static diloco_status sync_ancestors(const dl_file_store *fs)
     return DILOCO_OK;
 }
 
+/* Without `create` a missing folder is an error, since a run that exists must not be begun again in
+ * an empty place. */
 static diloco_status find_root(dl_file_store *fs, bool create)
 {
     struct stat st;
@@ -222,6 +234,7 @@ static diloco_status find_tmp(dl_file_store *fs, bool create)
     return DILOCO_OK;
 }
 
+/* Everything that a call needs is allocated here, since a round should not allocate. */
 static diloco_status file_open(void *self, const char *place, bool create,
                                const atomic_bool *aborted)
 {
@@ -254,7 +267,8 @@ static void file_close(void *self)
 
 /* ---- writing */
 
-/* Is the name there, and as an object? A folder, a link or a pipe takes a name, too. */
+/* Is the name there, and as an object? A folder, a link or a pipe takes a name, too. Links are not
+ * followed: a link under a key is no object. */
 static diloco_status look(dl_file_store *fs, const char *key, bool *there, bool *is_object)
 {
     int folder;
@@ -272,7 +286,8 @@ static diloco_status look(dl_file_store *fs, const char *key, bool *there, bool 
     return DILOCO_OK;
 }
 
-/* The whole object under a temporary name, then its own; taken == NULL: replaces. */
+/* The whole object under a temporary name, then its own; taken == NULL: replaces. The time limit is
+ * checked once more before the object gets its name, so a late writer publishes nothing. */
 static diloco_status write_object(dl_file_store *fs, const char *key, const dl_span *spans,
                                   size_t n_spans, bool *taken, dl_time until)
 {
@@ -288,6 +303,7 @@ static diloco_status write_object(dl_file_store *fs, const char *key, const dl_s
     return status;
 }
 
+/* Equal bytes under a taken name count as success; store.c compares them. */
 static diloco_status file_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
                                  bool *taken, dl_time until)
 {
@@ -309,6 +325,8 @@ static diloco_status file_put(void *self, const char *key, const void *data, siz
 
 /* ---- reading and deleting */
 
+/* O_NONBLOCK keeps a pipe under that name from blocking the reader. Anything but a regular file
+ * counts as no object. */
 diloco_status dl_file_store_object(dl_file_store *fs, const char *key, int *out, struct stat *st)
 {
     int folder;
@@ -328,6 +346,8 @@ diloco_status dl_file_store_object(dl_file_store *fs, const char *key, int *out,
     return status;
 }
 
+/* The length is given before any byte, and the file may not change while it is read. A file that
+ * shrinks ends early, and store.c reports it as damaged. */
 static diloco_status feed(dl_file_store *fs, int fd, const struct stat *before, const char *key,
                           dl_sink sink, dl_time until)
 {
@@ -393,6 +413,7 @@ static void remove_empty(dl_file_store *fs, const char *key)
     }
 }
 
+/* A name that does not exist is no error. */
 static diloco_status file_remove(void *self, const char *key, dl_time until)
 {
     (void)until; /* a few system calls; entering looked at the clock */

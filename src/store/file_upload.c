@@ -26,6 +26,8 @@ enum {
     PUBLISH_TRIES = 32 /* a delete may remove the emptied folder under our feet */
 };
 
+/* The name has host, process and a number, so two writers never choose the same. O_EXCL makes sure
+ * of it. */
 static int create_tmp(dl_upload *u)
 {
     static atomic_uint number; /* of all handles of this process */
@@ -54,6 +56,7 @@ diloco_status dl_upload_begin(dl_upload *u, dl_file_store *fs, const char *key)
     return status;
 }
 
+/* Writes in pieces, so that an abort or the time limit takes effect in between. */
 diloco_status dl_upload_add(dl_upload *u, const dl_file_store *fs, const char *key,
                             const void *data, size_t len, dl_time until)
 {
@@ -68,6 +71,8 @@ diloco_status dl_upload_add(dl_upload *u, const dl_file_store *fs, const char *k
     return DILOCO_OK;
 }
 
+/* The bytes are on the disk before the object has a name. close may also report a write that failed
+ * on a network file system. */
 diloco_status dl_upload_finish(dl_upload *u, const dl_file_store *fs, const char *key)
 {
     diloco_status status = DILOCO_OK;
@@ -77,6 +82,8 @@ diloco_status dl_upload_finish(dl_upload *u, const dl_file_store *fs, const char
     return status;
 }
 
+/* link(2) fails if the name exists, which makes the creation exclusive; rename(2) replaces. The
+ * folder is synced afterwards, so a power cut does not lose the name. */
 static diloco_status publish_once(const dl_upload *u, dl_file_store *fs, const char *key,
                                   bool *taken)
 {

@@ -23,6 +23,7 @@
 
 enum { EVENTS = IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF };
 
+/* Returns the watch of the folder, or of the nearest one above it that exists. */
 static int watch_one(const dl_file_store *fs, const char *prefix)
 {
     char path[PATH_MAX];
@@ -47,6 +48,7 @@ static void watch_all(dl_file_store *fs, const char *const *prefixes, size_t n)
     fs->told_deaf |= deaf;
 }
 
+/* Returns whether the watches are for exactly these prefixes. */
 static bool is_watched(const dl_file_store *fs, const char *const *prefixes, size_t n)
 {
     size_t at = 0;
@@ -59,6 +61,7 @@ static bool is_watched(const dl_file_store *fs, const char *const *prefixes, siz
     return at == fs->watched.len;
 }
 
+/* Begins with a new inotify instance, which drops the watches of the set before. */
 static void watch_another(dl_file_store *fs, const char *const *prefixes, size_t n)
 {
     if (fs->notify >= 0) close(fs->notify);
@@ -80,6 +83,8 @@ static bool heard(const dl_file_store *fs, dl_time until)
     return ppoll(&events, 1, &t, NULL) > 0;
 }
 
+/* With new watches the wait ends soon with OK, since a change may have come before them. After an
+ * event everything that is queued is read, so one event does not end several waits. */
 diloco_status dl_file_store_wait(void *self, const char *const *prefixes, size_t n, dl_time until)
 {
     dl_file_store *fs = self;

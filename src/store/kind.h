@@ -27,10 +27,15 @@ typedef struct dl_store_kind {
     /* *taken = true and OK when the name is there; store.c compares the bytes. */
     diloco_status (*create)(void *self, const char *key, const dl_span *spans, size_t n_spans,
                             bool *taken, dl_time until);
+    /* Replaces what is there; a reader sees the old object or the new one. */
     diloco_status (*put)(void *self, const char *key, const void *data, size_t len, dl_time until);
+    /* DILOCO_ENOENT if the name is free. The sink hears the length first, then the bytes in
+     * order. */
     diloco_status (*read)(void *self, const char *key, dl_sink sink, dl_time until);
+    /* Keys ascend. A status of `found` other than OK ends the walk and is returned. */
     diloco_status (*list)(void *self, const char *prefix, const char *after, dl_found_fn found,
                           void *context, dl_time until);
+    /* A name that is free is OK. */
     diloco_status (*remove)(void *self, const char *key, dl_time until);
 
     /* Optional: NULL means never. Return true if the store has given a digest of the received bytes

@@ -66,6 +66,8 @@ static void place_free(place *p)
     free(p);
 }
 
+/* Finds the place, or makes it. Handles are counted under the list's lock, so a place cannot
+ * disappear between the search and the count. */
 static diloco_status mem_open(void *self, const char *name, bool create, const atomic_bool *aborted)
 {
     mem_store *m = self;
@@ -91,6 +93,7 @@ static diloco_status mem_open(void *self, const char *name, bool create, const a
     return dl_fail(DILOCO_ENOMEM, "mem://%s: no memory", name);
 }
 
+/* The last handle removes the place and its objects. */
 static void mem_close(void *self)
 {
     place *p = ((mem_store *)self)->place;
@@ -124,17 +127,20 @@ static size_t find(const place *p, const char *key, bool *there)
     return low;
 }
 
+/* An object that a reader still holds survives its removal. */
 static void unref(object *o)
 {
     if (--o->refs == 0) free(o);
 }
 
+/* Every change wakes all waiting handles, and each compares the count with what it has seen. */
 static void tell(place *p)
 {
     p->n_changes++;
     pthread_cond_broadcast(&p->changed);
 }
 
+/* Returns false if there is no memory; then nothing has changed. */
 static bool insert(place *p, size_t at, object *o)
 {
     if (p->n == p->cap) {
@@ -152,6 +158,7 @@ static bool insert(place *p, size_t at, object *o)
 
 /* ---- the calls */
 
+/* Copies the spans into one block. The sum of the lengths is checked for overflow. */
 static object *object_new(const char *key, const dl_span *spans, size_t n_spans)
 {
     size_t size = sizeof(object);
@@ -169,7 +176,8 @@ static object *object_new(const char *key, const dl_span *spans, size_t n_spans)
     return o;
 }
 
-/* Publish, or with `taken` leave alone what is there. */
+/* Publish, or with `taken` leave alone what is there. The object is built before the lock is taken,
+ * so readers never wait for the copy. */
 static diloco_status publish(place *p, const char *key, const dl_span *spans, size_t n_spans,
                              bool *taken)
 {
@@ -211,6 +219,7 @@ static diloco_status mem_put(void *self, const char *key, const void *data, size
     return publish(((mem_store *)self)->place, key, &span, 1, NULL);
 }
 
+/* Gives the object in pieces, as a network store would, and looks at the abort flag in between. */
 static diloco_status feed(const mem_store *m, const object *o, dl_sink sink, dl_time until)
 {
     DL_TRY(sink.begin(sink.context, o->len));
@@ -221,6 +230,7 @@ static diloco_status feed(const mem_store *m, const object *o, dl_sink sink, dl_
     return DILOCO_OK;
 }
 
+/* The reference is taken under the lock, and the sink runs without it. */
 static diloco_status mem_read(void *self, const char *key, dl_sink sink, dl_time until)
 {
     mem_store *m = self;
@@ -240,6 +250,8 @@ static diloco_status mem_read(void *self, const char *key, dl_sink sink, dl_time
     return status;
 }
 
+/* The walk holds no lock while `found` runs, so objects may come and go meanwhile. A key that stays
+ * is shown once. */
 static diloco_status mem_list(void *self, const char *prefix, const char *after, dl_found_fn found,
                               void *context, dl_time until)
 {

@@ -27,6 +27,7 @@ typedef struct attempt {
     char text[TEXT_MAX];
 } attempt;
 
+/* One probe of one store. Each thread writes only its own attempt. */
 typedef struct probe {
     dl_store **handles;
     char key[64];
@@ -38,6 +39,8 @@ typedef struct probe {
 
 /* ---- the race */
 
+/* One handle's part. A name that was taken is a normal outcome; then the winner's bytes are
+ * read. */
 static diloco_status race(probe *p, int me)
 {
     unsigned char mine[SMALL_BYTES];
@@ -57,6 +60,7 @@ static diloco_status race(probe *p, int me)
     return status;
 }
 
+/* The barrier makes the creations as simultaneous as possible. */
 static void race_part(void *context, int part, int n_parts)
 {
     probe *p = context;
@@ -68,6 +72,8 @@ static void race_part(void *context, int part, int n_parts)
     if (a->status) snprintf(a->text, sizeof a->text, "%s", diloco_error_text());
 }
 
+/* Two conditions have to hold: one winner, and every reader gets the winner's bytes. Returns
+ * DILOCO_EREFUSED and says which one failed. */
 static diloco_status judge(dl_probe *out, const probe *p)
 {
     const char *url = dl_store_url(p->handles[0]);
@@ -104,6 +110,7 @@ static diloco_status run_race(dl_probe *out, probe *p)
 
 /* ---- speed */
 
+/* Measures one create and one read of an object, and checks that the same bytes come back. */
 static diloco_status time_object(probe *p, int i, const void *data, size_t len, double *create_s,
                                  double *read_s)
 {
@@ -140,7 +147,8 @@ static double mb_per_s(size_t bytes, double s, double request_s)
 }
 
 /* The large object is probed only where it takes no more than some seconds. A small one's time is
- * that of the request, not of its bytes. */
+ * that of the request, not of its bytes. The speed is that of the longest object that was tried,
+ * without the fixed time of a request. */
 static diloco_status run_throughput(dl_probe *out, probe *p, const void *data)
 {
     size_t len = dl_size_min(MEDIUM_BYTES, p->largest);
@@ -156,6 +164,8 @@ static diloco_status run_throughput(dl_probe *out, probe *p, const void *data)
     return DILOCO_OK;
 }
 
+/* The median of several small objects is the time of a request, so one slow answer does not decide
+ * it. */
 static diloco_status run_speed(dl_probe *out, probe *p)
 {
     double create_s[SMALL_OBJECTS], read_s[SMALL_OBJECTS];
@@ -189,6 +199,8 @@ static void clean_up(probe *p)
     if (status) dl_log(DILOCO_LOG_WARN, "the probe's objects stay: %s", diloco_error_text());
 }
 
+/* The race comes first: a store that fails it is refused without further requests. Objects are
+ * removed in every case. */
 diloco_status dl_store_probe_handles(dl_probe *out, dl_store *handles[DL_PROBE_HANDLES],
                                      size_t largest, dl_time until)
 {

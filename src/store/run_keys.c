@@ -7,6 +7,8 @@
 
 /* A component of a pattern: `*` anything, `@` a replica's generation or generations (these have a
  * dot), `#` a number; else the text itself. */
+/* A row is the form of a run's keys in one folder. A new kind of object in a run needs a row here,
+ * or stores treat its key as free. */
 static const char *const patterns[] = {
     "run.json", "theta0/*",   "gen/*",      "hb/*",
     "end/*",    "invite/*",   "admit/*",    "log/*",
@@ -19,6 +21,7 @@ static size_t component_len(const char *at)
     return strcspn(at, "/");
 }
 
+/* Returns whether one component of a key fits one of a pattern. */
 static bool fits(const char *pattern, const char *name)
 {
     const size_t len = component_len(name);
@@ -40,6 +43,8 @@ static const char *next(const char *at)
     return *at ? at + 1 : at;
 }
 
+/* Walks pattern and key in parallel. If both end together, the key is an object. A rest of the
+ * pattern makes it a folder, and a rest of the key makes it wrong. */
 static dl_key_shape shape_by(const char *pattern, const char *key)
 {
     if (!fits(pattern, key)) return DL_KEY_FREE;
@@ -51,6 +56,7 @@ static dl_key_shape shape_by(const char *pattern, const char *key)
     return *pattern ? DL_KEY_FOLDER : DL_KEY_OBJECT;
 }
 
+/* One pattern that fits suffices, since x/ has several forms. */
 dl_key_shape dl_run_key_shape(const char *key)
 {
     dl_key_shape shape = DL_KEY_FREE;

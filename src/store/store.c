@@ -30,6 +30,8 @@ static bool component_ok(const char *name, size_t len)
     return true;
 }
 
+/* Neither "." nor ".." nor an empty component passes, so a key never leaves its store. A maximum
+ * keeps every key within the limits of all kinds. */
 bool dl_store_key_ok(const char *key)
 {
     if (strnlen(key, DL_KEY_MAX + 1) > DL_KEY_MAX) return false;
@@ -61,6 +63,7 @@ static diloco_status bad_key(const char *what, const char *key)
 
 /* ---- stopping */
 
+/* Called between the steps of a call. `key` is for the text alone. */
 diloco_status dl_store_check(const atomic_bool *aborted, dl_time until, const char *key)
 {
     if (atomic_load(aborted)) return dl_fail(DILOCO_ECLOSED, "%s: the store was aborted", key);
@@ -78,13 +81,15 @@ diloco_status dl_store_sleep(const atomic_bool *aborted, dl_time until)
     }
 }
 
+/* The flag is set first, so a kind that wakes its waiting call finds it set. */
 void dl_store_abort(dl_store *store)
 {
     atomic_store(&store->aborted, true);
     if (store->kind->abort) store->kind->abort(store->self);
 }
 
-/* How every call on one key begins. */
+/* How every call on one key begins. A key may come from another replica's object, so it is checked
+ * at every call. */
 static diloco_status enter(const dl_store *store, const char *key, dl_time until)
 {
     if (!dl_store_key_ok(key)) return bad_key("key", key);
@@ -115,6 +120,7 @@ size_t dl_store_max_object(const dl_store *store)
     return store->max_object;
 }
 
+/* A network store replaces the counts by what went over its connections. */
 dl_store_counters dl_store_counts(const dl_store *store)
 {
     dl_store_counters counts = store->counts;
@@ -134,7 +140,9 @@ dl_moved *dl_store_tally(const dl_store *store)
     return store->tally;
 }
 
-/* End of every call: count its bytes under the kind of its key. Returns `status`. */
+/* End of every call: count its bytes under the kind of its key. Returns `status`. Counters of a
+ * handle only grow. Their growth since the last call is added to the tally, which several threads
+ * share. */
 static diloco_status leave(dl_store *store, const char *key, diloco_status status)
 {
     dl_moved *tally = store->tally;
@@ -153,11 +161,13 @@ static diloco_status leave(dl_store *store, const char *key, diloco_status statu
 
 enum { SMALL_BYTES = 4 << 10, LARGE_BYTES = 256 << 10 };
 
+/* Each new value counts as much as all before, so the mean follows a link that changes. */
 static void take_in(double *mean, double value)
 {
     *mean = *mean > 0 ? (*mean + value) / 2 : value;
 }
 
+/* Small objects measure a request, large ones the link; those in between measure neither well. */
 static void note_speed(dl_store *store, double *bps, size_t len, dl_time began)
 {
     const double s = dl_seconds(dl_clock_now() - began), request_s = store->speed.request_s;
@@ -174,6 +184,7 @@ dl_store_speed dl_store_speed_now(const dl_store *store)
 /* ---- reading */
 
 /* Between the kind and the caller's sink: invariant 1. */
+/* One read: the announced length, and the bytes so far. */
 typedef struct meter {
     dl_store *store;
     const char *key;
@@ -182,6 +193,7 @@ typedef struct meter {
     size_t len, got;
 } meter;
 
+/* A kind that announces a length twice has a bug. */
 static diloco_status meter_begin(void *context, size_t len)
 {
     meter *m = context;
@@ -191,6 +203,8 @@ static diloco_status meter_begin(void *context, size_t len)
     return m->sink.begin ? m->sink.begin(m->sink.context, len) : DILOCO_OK;
 }
 
+/* A kind that gives more bytes than it announced is stopped here, before the caller's buffer could
+ * overflow. */
 static diloco_status meter_piece(void *context, const void *data, size_t len)
 {
     meter *m = context;
@@ -203,6 +217,7 @@ static diloco_status meter_piece(void *context, const void *data, size_t len)
     return m->sink.piece(m->sink.context, data, len);
 }
 
+/* A read that ended early is an error even if the kind reports none. */
 static diloco_status read_object(dl_store *store, const char *key, dl_sink sink, dl_time until)
 {
     DL_TRY(enter(store, key, until));
@@ -228,6 +243,7 @@ typedef struct into_buf {
     const char *key;
 } into_buf;
 
+/* The announced length is compared with the buffer's maximum before memory is taken. */
 static diloco_status into_buf_begin(void *context, size_t len)
 {
     into_buf *into = context;
@@ -274,6 +290,7 @@ static diloco_status compare_begin(void *context, size_t len)
     return len == c->total ? DILOCO_OK : differs(c);
 }
 
+/* Compares with the spans as if they were adjacent. */
 static diloco_status compare_piece(void *context, const void *data, size_t len)
 {
     comparison *c = context;
@@ -287,6 +304,7 @@ static diloco_status compare_piece(void *context, const void *data, size_t len)
     return DILOCO_OK;
 }
 
+/* P5.3: an own create whose answer was lost finds its own bytes, and succeeds. */
 static diloco_status compare(dl_store *store, const char *key, const dl_span *spans, size_t n_spans,
                              dl_time until)
 {
@@ -300,6 +318,8 @@ static diloco_status compare(dl_store *store, const char *key, const dl_span *sp
     return status == DILOCO_EPROTO ? differs(&c) : status; /* it is damaged, or no object */
 }
 
+/* The kind decides whether the name was free. Speed and bytes count only for a create that
+ * wrote. */
 static diloco_status claim_name(dl_store *store, const char *key, const dl_span *spans,
                                 size_t n_spans, bool *taken, dl_time until)
 {
@@ -321,6 +341,7 @@ diloco_status dl_store_claim(dl_store *store, const char *key, const dl_span *sp
     return leave(store, key, claim_name(store, key, spans, n_spans, taken, until));
 }
 
+/* An object that was compared is confirmed, too: its bytes were read back. */
 diloco_status dl_store_create(dl_store *store, const char *key, const dl_span *spans,
                               size_t n_spans, bool *taken, dl_time until)
 {
@@ -373,6 +394,8 @@ typedef struct listing {
     char last[DL_KEY_MAX + 1]; /* the key before, or `after`; "" before any */
 } listing;
 
+/* A listing comes from a server. A key that is malformed, out of order or outside the prefix ends
+ * it, since callers rely on the order. */
 static diloco_status listed(void *context, const char *key, size_t len)
 {
     listing *l = context;
@@ -421,6 +444,9 @@ static void pause_again(dl_store *store)
     store->look_at = dl_time_after(now, pause - pause / 4 * (now / 1000 % 1000) / 1000);
 }
 
+/* The kind may wake it early. Without events it returns at the end of a pause, and the caller
+ * looks. The pause doubles while nothing happens, and continues over calls that ended at
+ * `until`. */
 diloco_status dl_store_wait(dl_store *store, const char *const *prefixes, size_t n_prefixes,
                             bool progress, dl_time until)
 {

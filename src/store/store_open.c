@@ -10,6 +10,7 @@
 #define PAUSE_MAX DL_SECOND
 
 #define ROW(scheme) &dl_store_##scheme,
+/* The table of kinds. kind.h has the list that fills it, so a new kind adds no line here. */
 static const dl_store_kind *const kinds[] = {DL_LOCAL_STORES(ROW)
 #if DL_CLOUD
                                                  DL_NETWORK_STORES(ROW)
@@ -25,6 +26,8 @@ static bool is_scheme(const char *scheme, const char *url, size_t len)
     return strlen(scheme) == len && !memcmp(scheme, url, len);
 }
 
+/* A scheme that this build leaves out, or that no store can have, is refused with its own reason.
+ * Any other text gets the list of known schemes. */
 static diloco_status unknown_scheme(const char *url, size_t len)
 {
     if (is_scheme("hf", url, len))
@@ -49,6 +52,7 @@ static diloco_status unknown_scheme(const char *url, size_t len)
         (int)len + 3, url, (int)len, url, known);
 }
 
+/* Splits "scheme://place". A text without a scheme is a path. *place points into the url. */
 static diloco_status find_kind(const dl_store_kind **kind, const char **place, const char *url)
 {
     const char *separator = strstr(url, "://");
@@ -94,6 +98,8 @@ static bool option_of(char *out, size_t cap, const char *url, const char *name)
     return true;
 }
 
+/* Only the url's text is looked at. A bucket without an endpoint has its provider's server, which
+ * the caller need not allow. */
 void dl_store_server(char *out, size_t cap, const char *url)
 {
     char place[DL_STORE_SERVER];
@@ -108,6 +114,8 @@ void dl_store_server(char *out, size_t cap, const char *url)
     snprintf(out, cap, "%s", *place ? place : "nowhere");
 }
 
+/* Allocates the handle and the kind's state in one block. The kind's defaults for pauses and sizes
+ * are set here. */
 diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind, const char *url, void **self,
                             const atomic_bool **aborted)
 {
@@ -133,6 +141,7 @@ diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind, const cha
     return DILOCO_OK;
 }
 
+/* close runs even after a failed open, so a kind releases what it has. */
 static diloco_status open_one(dl_store **out, const char *url, bool create)
 {
     const dl_store_kind *kind;
@@ -148,7 +157,8 @@ static diloco_status open_one(dl_store **out, const char *url, bool create)
     return status;
 }
 
-/* The first len bytes of a text: a url, or one and DL_STORE_UNGUARDED. */
+/* The first len bytes of a text: a url, or one and DL_STORE_UNGUARDED. A store that is marked as
+ * unguarded is wrapped after it was opened. */
 static diloco_status open_part(dl_store **out, const char *text, size_t len, bool create)
 {
     const size_t mark = strlen(DL_STORE_UNGUARDED);
@@ -163,6 +173,7 @@ static diloco_status open_part(dl_store **out, const char *text, size_t len, boo
     return dl_store_unguarded(out, inner);
 }
 
+/* A text with two stores opens both, or none. Each layer is wrapped around the ones inside it. */
 diloco_status dl_store_open(dl_store **out, const char *url, bool create)
 {
     const char *with = strstr(url, DL_STORE_WITH);

@@ -6,6 +6,8 @@
 
 #include <stddef.h>
 
+/* One handle: the part that every kind has, then the kind's own state. One thread uses it at a
+ * time; only `aborted` is set from others. */
 struct dl_store {
     const dl_store_kind *kind;
     char *url; /* owned */
@@ -16,9 +18,9 @@ struct dl_store {
     bool vouched;           /* of the last create */
     dl_time pause, look_at; /* the last one; when it ends, 0: it is over */
     dl_store_counters counts;
-    dl_moved *tally;           /* NULL: none */
-    dl_store_counters tallied; /* of the counts, what `tally` has */
-    dl_store_speed speed;
+    dl_moved *tally;                            /* NULL: none */
+    dl_store_counters tallied;                  /* of the counts, what `tally` has */
+    dl_store_speed speed;                       /* set by note_speed */
     _Alignas(max_align_t) unsigned char self[]; /* kind->size bytes */
 };
 

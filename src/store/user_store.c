@@ -17,6 +17,8 @@
 
 /* ---- the stores that are known */
 
+/* A store of the caller's that runs of this process may open. It is freed when the last
+ * registration is dropped. */
 typedef struct known {
     struct known *next;
     size_t uses;
@@ -27,6 +29,7 @@ typedef struct known {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
 static known *all;
 
+/* Returns the place of the name in the list, or the end of the list. Call it with the lock held. */
 static known **find(const char *name, size_t len)
 {
     known **at = &all;
@@ -35,6 +38,7 @@ static known **find(const char *name, size_t len)
     return at;
 }
 
+/* Returns whether two registrations have the same functions and the same user pointer. */
 static bool same(const diloco_user_store *a, const diloco_user_store *b)
 {
     return a->user == b->user && a->open == b->open && a->close == b->close &&
@@ -58,6 +62,7 @@ static diloco_status check(const diloco_user_store *s)
                    s->name);
 }
 
+/* A store that is registered twice is counted, so each registration may be dropped on its own. */
 static diloco_status add(const diloco_user_store *s)
 {
     known **at = find(s->name, strlen(s->name));
@@ -76,6 +81,9 @@ static diloco_status add(const diloco_user_store *s)
     return DILOCO_OK;
 }
 
+/* `given->size` is the caller's sizeof, so that an older program may have a shorter struct. The
+ * name is copied; functions and the user pointer must stay valid until the registration is
+ * dropped. */
 diloco_status dl_store_add_user(char name[DL_STORE_USER_NAME], const diloco_user_store *given)
 {
     diloco_user_store s;
@@ -110,6 +118,7 @@ typedef struct user_store {
     bool is_open;
 } user_store;
 
+/* The caller's functions get seconds that remain, since they do not know our clock. */
 static double left_s(dl_time until)
 {
     return until == DL_NEVER ? (double)INFINITY : fmax(0, dl_seconds(until - dl_clock_now()));
@@ -127,6 +136,7 @@ static diloco_status said(const user_store *s, const char *what, const char *key
                    diloco_status_name(status));
 }
 
+/* The functions are copied, so dropping the registration does not affect an open handle. */
 static diloco_status user_open(void *self, const char *place, bool create,
                                const atomic_bool *aborted)
 {
@@ -157,6 +167,7 @@ static void user_close(void *self)
     if (s->is_open) s->store.close(s->store.user, s->handle);
 }
 
+/* The spans become the public type; the bytes are not copied. */
 static diloco_status user_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
                                  bool *taken, dl_time until)
 {
@@ -180,7 +191,8 @@ static diloco_status user_put(void *self, const char *key, const void *data, siz
                 s->store.put(s->store.user, s->handle, key, data, len, left_s(until)));
 }
 
-/* Between the caller's function and what it was handed to call. */
+/* Between the caller's function and what it was handed to call. It has one error of ours: after
+ * that, further calls of the caller's code are answered with it. */
 typedef struct relay {
     const char *key;
     dl_sink sink;
@@ -199,6 +211,7 @@ static diloco_status relay_begin(void *context, size_t len)
     return r->ours = r->sink.begin(r->sink.context, len);
 }
 
+/* The caller's code may give pieces of any length; they are cut to what a sink may get. */
 static diloco_status relay_piece(void *context, const void *data, size_t len)
 {
     relay *r = context;
@@ -210,6 +223,7 @@ static diloco_status relay_piece(void *context, const void *data, size_t len)
     return r->ours;
 }
 
+/* A walk that was ended by our `found` stays ended, even if the caller's code calls on. */
 static diloco_status relay_found(void *context, const char *key, size_t len)
 {
     relay *r = context;
@@ -217,6 +231,7 @@ static diloco_status relay_found(void *context, const char *key, size_t len)
     return r->ours;
 }
 
+/* Our own error takes precedence over the status that the caller's function returned for it. */
 static diloco_status user_read(void *self, const char *key, dl_sink sink, dl_time until)
 {
     user_store *s = self;
@@ -243,6 +258,7 @@ static diloco_status user_remove(void *self, const char *key, dl_time until)
     return said(s, "remove", key, s->store.remove(s->store.user, s->handle, key, left_s(until)));
 }
 
+/* Optional for the caller; it may run on any thread. */
 static void user_abort(void *self)
 {
     user_store *s = self;

@@ -29,6 +29,8 @@ static diloco_status unreachable(const faulty_store *f, const char *key, const c
                    key, dl_store_url(f->inner), when);
 }
 
+/* Draws all numbers in a fixed order before any of them is used. Returns the failure before the
+ * effect, if one was drawn. */
 static diloco_status draw(faulty_store *f, fate *out, const char *key, dl_time until)
 {
     const dl_faults *p = &f->faults;
@@ -49,6 +51,7 @@ static diloco_status draw(faulty_store *f, fate *out, const char *key, dl_time u
     return out->before ? unreachable(f, key, "before") : DILOCO_OK;
 }
 
+/* A fault after the effect is one whose outcome the caller cannot know. */
 static diloco_status finish(const faulty_store *f, const fate *drawn, const char *key,
                             diloco_status status)
 {
@@ -113,6 +116,7 @@ typedef struct spoiler {
     size_t flip_at;   /* SIZE_MAX: nowhere */
 } spoiler;
 
+/* A truncated object announces its shorter length, as a store that lost its end would. */
 static diloco_status spoil_begin(void *context, size_t len)
 {
     spoiler *s = context;
@@ -121,6 +125,7 @@ static diloco_status spoil_begin(void *context, size_t len)
     return s->sink.begin(s->sink.context, s->len);
 }
 
+/* Cuts the piece at the shown length, and flips one bit of one byte. */
 static diloco_status spoil_piece(void *context, const void *data, size_t len)
 {
     spoiler *s = context;

@@ -78,7 +78,8 @@ static dl_time later(dl_time a, dl_time b)
     return a > b ? a : b;
 }
 
-/* Give len bytes that are there from `from` on to the lane; when they will have passed. */
+/* Give len bytes that are there from `from` on to the lane; when they will have passed. A small
+ * object is not delayed by large ones, but delays them: it moves free_at as well. */
 static dl_time give(dl_shaper *shaper, lane *l, size_t len, bool small, dl_time from)
 {
     const dl_time takes = dl_time_from_seconds((double)len / l->bytes_per_s);
@@ -105,7 +106,8 @@ static diloco_status sleep_until(const shaped_store *s, dl_time then, const char
     }
 }
 
-/* A line does not stop while its watcher oversleeps: the next slice follows the previous one. */
+/* A line does not stop while its watcher oversleeps: the next slice follows the previous one. A
+ * large object is sent in quanta of QUANTUM_S, so that others get their turn in between. */
 static diloco_status carry(const shaped_store *s, lane *l, size_t len, bool small, const char *key,
                            dl_time until)
 {
@@ -125,6 +127,7 @@ static diloco_status carry(const shaped_store *s, lane *l, size_t len, bool smal
 
 typedef enum fate { ARRIVES, LOST, ANSWER_LOST } fate;
 
+/* Both numbers are drawn each time, so the sequence of fates depends on the seed alone. */
 static fate draw(dl_shaper *shaper)
 {
     pthread_mutex_lock(&shaper->lock);
@@ -152,6 +155,8 @@ typedef struct request {
     void *context;
 } request;
 
+/* The delay comes first, then the bytes that go up, then the call. A lost request takes the time
+ * and has no effect. */
 static diloco_status try_once(const shaped_store *s, request *r, fate drawn, dl_time until)
 {
     dl_shaper *shaper = s->shaper;
@@ -226,6 +231,7 @@ static diloco_status read_begin(void *context, size_t len)
     return r->sink.begin(r->sink.context, len);
 }
 
+/* The caller gets a piece once the link would have delivered it. */
 static diloco_status read_piece(void *context, const void *data, size_t len)
 {
     request *r = context;
@@ -326,6 +332,8 @@ static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER; /* guards both 
 static dl_shaper *process_link; /* NULL: none. Never freed: handles may outlive a change */
 static char process_text[DL_LINK_TEXT];
 
+/* The same text again is fine. Another one is refused, since open handles already share the
+ * first. */
 diloco_status dl_store_set_link(const char *text)
 {
     dl_link link;

@@ -25,6 +25,8 @@ typedef struct split_store {
 
 typedef enum route { BULK, COORD, NAMED, BOTH } route;
 
+/* A row is a folder and where its objects are. A new folder of a run goes to the bulk without a
+ * row. */
 static route route_of(const char *key)
 {
     static const struct {
@@ -40,6 +42,7 @@ static route route_of(const char *key)
     return BULK;
 }
 
+/* Returns the store that has the object's bytes. */
 static dl_store *holder(const split_store *s, const char *key)
 {
     const route r = route_of(key);
@@ -54,7 +57,8 @@ static diloco_status two_runs(const split_store *s)
                    dl_store_url(s->coord));
 }
 
-/* Invariant 1. */
+/* Invariant 1. The bulk's copy shows a reader of the bulk which coordination store the run has. Any
+ * process may make the copy, since the bytes are the same. */
 static diloco_status copy_run(split_store *s, const char *key, dl_time until)
 {
     dl_buf text;
@@ -67,6 +71,7 @@ static diloco_status copy_run(split_store *s, const char *key, dl_time until)
     return status;
 }
 
+/* Created only after the bytes exist, so an announcement never precedes its object. */
 static diloco_status announce(split_store *s, const char *key, const dl_span *spans, size_t n_spans,
                               dl_time until)
 {
@@ -76,6 +81,8 @@ static diloco_status announce(split_store *s, const char *key, const dl_span *sp
     return dl_store_create(s->coord, key, &span, 1, NULL, until);
 }
 
+/* An object that is announced is created in the bulk with a comparison, because its writer may have
+ * been killed before the announcement. */
 static diloco_status split_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
                                   bool *taken, dl_time until)
 {
@@ -102,6 +109,7 @@ static diloco_status split_put(void *self, const char *key, const void *data, si
     return dl_store_put(holder(self, key), key, data, len, until);
 }
 
+/* The announcement goes first, so no listing shows an object without bytes. */
 static diloco_status split_remove(void *self, const char *key, dl_time until)
 {
     split_store *s = self;
@@ -126,6 +134,7 @@ static diloco_status announced_len(split_store *s, const char *key, size_t *out,
     return status;
 }
 
+/* An object without an announcement does not exist, even if its bytes do (invariant 2). */
 static diloco_status split_read(void *self, const char *key, dl_sink sink, dl_time until)
 {
     split_store *s = self;
@@ -147,6 +156,8 @@ typedef struct collection {
     size_t n, cap;
 } collection;
 
+/* Keeps the keys of a listing, because `found` may not be called while the lengths are read.
+ * LISTED_MAX bounds the memory. */
 static diloco_status collect(void *context, const char *key, size_t len)
 {
     collection *c = context;
@@ -188,6 +199,8 @@ static diloco_status tell(split_store *s, collection *c, dl_found_fn found, void
     return DILOCO_OK;
 }
 
+/* A prefix that one store has is listed there directly. The whole store is listed in both, and the
+ * keys are merged. */
 static diloco_status split_list(void *self, const char *prefix, const char *after,
                                 dl_found_fn found, void *context, dl_time until)
 {
@@ -260,7 +273,8 @@ static const dl_store_kind kind = {
     .abort = split_abort,
 };
 
-/* The run.json of both must be the same; a store without one is accepted. */
+/* The run.json of both must be the same; a store without one is accepted. Two stores of different
+ * runs would mix their objects, so such a pair is refused at the open. */
 static diloco_status compare_runs(split_store *s)
 {
     dl_buf bulk, coord;

@@ -27,6 +27,7 @@ static diloco_status pass(void *context, const void *data, size_t len)
     return DILOCO_OK;
 }
 
+/* The read ends as soon as the length is known. */
 static diloco_status look(unguarded *u, const char *key, bool *there, dl_time until)
 {
     const dl_sink sink = {.context = there, .begin = note_there, .piece = pass};
@@ -35,7 +36,8 @@ static diloco_status look(unguarded *u, const char *key, bool *there, dl_time un
     return *there || status == DILOCO_ENOENT ? DILOCO_OK : status;
 }
 
-/* Did another writer come after us? */
+/* Did another writer come after us? *taken is set if other bytes are there now: another writer came
+ * after this one. */
 static diloco_status read_back(unguarded *u, const char *key, const dl_buf *mine, bool *taken,
                                dl_time until)
 {
@@ -48,7 +50,8 @@ static diloco_status read_back(unguarded *u, const char *key, const dl_buf *mine
     return *taken ? DILOCO_OK : status;
 }
 
-/* A create, which says more than a put where the store half understands it; it may refuse. */
+/* A create, which says more than a put where the store half understands it; it may refuse. A store
+ * that refuses the condition is remembered, so it is asked only once. */
 static diloco_status create_or_put(unguarded *u, const char *key, const dl_buf *mine, bool *taken,
                                    dl_time until)
 {
@@ -68,6 +71,8 @@ static diloco_status write(unguarded *u, const char *key, const dl_buf *mine, bo
     return mine->len && mine->len <= READ_BACK ? read_back(u, key, mine, taken, until) : DILOCO_OK;
 }
 
+/* A reader between look and write may see the old state, and two writers may both succeed. P26
+ * allows only one committer for that reason. */
 static diloco_status unguarded_create(void *self, const char *key, const dl_span *spans,
                                       size_t n_spans, bool *taken, dl_time until)
 {
@@ -153,6 +158,7 @@ static const dl_store_kind kind = {
     .abort = unguarded_abort,
 };
 
+/* Pauses, sizes and errors are those of the inner store. */
 diloco_status dl_store_unguarded(dl_store **out, dl_store *inner)
 {
     void *self;
