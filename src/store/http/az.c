@@ -23,6 +23,7 @@
 
 enum { BLOCKS_MAX = 50000, KEY_BYTES = 128, SETTING = 512, SAS_MAX = 2048 };
 
+/* An Azure store. Exactly one of key, sas and identity is used. */
 typedef struct az_store {
     dl_bucket b;
     char account[128], base[SETTING]; /* base: "https://host[:port][/path]" */
@@ -58,6 +59,7 @@ static bool setting(char *out, size_t cap, const char *variable, const char *par
     return part_of(out, cap, getenv("AZURE_STORAGE_CONNECTION_STRING"), part);
 }
 
+/* Returns DILOCO_EINVAL unless it is base64 of at most KEY_BYTES. */
 static diloco_status decode_key(az_store *s, const char *text)
 {
     size_t len = strlen(text), pad = 0;
@@ -70,6 +72,8 @@ static diloco_status decode_key(az_store *s, const char *text)
     return DILOCO_OK;
 }
 
+/* The order: account key, SAS token, managed identity. Keys and tokens of the environment do not
+ * expire here. */
 static diloco_status renew(dl_bucket *b, dl_time until)
 {
     az_store *s = (az_store *)b;
@@ -110,7 +114,8 @@ static const char *header(const dl_pair *headers, size_t n, const char *name)
     return "";
 }
 
-/* `headers` sorted by name. */
+/* `headers` sorted by name. The order of the lines is the service's. A header that was not sent is
+ * an empty line. */
 static diloco_status string_to_sign(dl_buf *out, const az_store *s, const dl_bucket_request *r,
                                     const char *path, const dl_pair *headers, size_t n)
 {
@@ -136,6 +141,7 @@ static diloco_status string_to_sign(dl_buf *out, const az_store *s, const dl_buc
     return DILOCO_OK;
 }
 
+/* Adds the Authorization header: an HMAC in base64 under the account's key. */
 static diloco_status sign(const az_store *s, dl_web_exchange *x, const dl_bucket_request *r,
                           const char *path, const dl_pair *headers, size_t n)
 {
@@ -153,6 +159,7 @@ static diloco_status sign(const az_store *s, dl_web_exchange *x, const dl_bucket
     return status;
 }
 
+/* The date is the service's, as far as its clock is known (skew_s). */
 static diloco_status add_headers(const az_store *s, dl_web_exchange *x, const dl_bucket_request *r,
                                  const char *path)
 {
@@ -180,6 +187,8 @@ static diloco_status add_headers(const az_store *s, dl_web_exchange *x, const dl
     return s->sas[0] ? DILOCO_OK : dl_web_header(x, "Authorization: Bearer %s", s->identity.token);
 }
 
+/* The path that is signed is the one in the url, escapes included. Names are escaped, so no key can
+ * add a query. */
 static diloco_status dress(dl_bucket *b, dl_web_exchange *x, const dl_bucket_request *r)
 {
     const az_store *s = (const az_store *)b;
@@ -236,6 +245,7 @@ static diloco_status block_request(void *context, size_t index, dl_bucket_reques
     return DILOCO_OK;
 }
 
+/* The list makes the object. Until then its blocks are invisible. */
 static diloco_status commit(dl_bucket *b, const char *name, size_t n, dl_time until)
 {
     dl_buf body;
@@ -258,6 +268,7 @@ static diloco_status commit(dl_bucket *b, const char *name, size_t n, dl_time un
     return status;
 }
 
+/* Blocks are sent several at a time, and their list is committed at the end. */
 static diloco_status upload(dl_bucket *b, const char *name, const dl_span *spans, size_t n_spans,
                             dl_time until)
 {
@@ -296,6 +307,8 @@ static bool is_account(const char *text)
     return *text && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(text);
 }
 
+/* An endpoint may come from a url that another person wrote, so it is checked before credentials go
+ * there. */
 static diloco_status find_service(az_store *s)
 {
     char suffix[128];

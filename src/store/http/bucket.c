@@ -70,6 +70,8 @@ static bool is_known(const dl_bucket *b, const char *name)
     return false;
 }
 
+/* An unknown option is refused, since a misspelt one would be ignored silently. One that is given
+ * twice is ambiguous. */
 static diloco_status add_option(dl_bucket *b, char *name)
 {
     char *equals = strchr(name, '=');
@@ -95,6 +97,7 @@ const char *dl_bucket_option(const dl_bucket *b, const char *name)
     return NULL;
 }
 
+/* *out keeps its default if the option is not given. */
 static diloco_status read_number(const dl_bucket *b, size_t *out, const char *name, size_t max)
 {
     const char *text = dl_bucket_option(b, name);
@@ -117,7 +120,8 @@ static diloco_status read_switch(const dl_bucket *b, bool *out, const char *name
                    b->bucket, name, text);
 }
 
-/* bucket[/prefix][?options], cut in place. */
+/* bucket[/prefix][?options], cut in place. The text is checked before it is repeated anywhere: a
+ * url with credentials is not shown. */
 static diloco_status parse(dl_bucket *b)
 {
     char *query = strchr(b->text, '?'), *slash;
@@ -149,6 +153,7 @@ static diloco_status parse(dl_bucket *b)
     return DILOCO_OK;
 }
 
+/* After an error the kind's close releases what exists. */
 diloco_status dl_bucket_begin(dl_bucket *b, const dl_dialect *dialect, const char *place,
                               const atomic_bool *aborted)
 {
@@ -210,6 +215,7 @@ static diloco_status note_code(void *context, const char *path, const char *text
     return DILOCO_OK;
 }
 
+/* The code is untrusted text, cut at 63 bytes, and only compared. */
 void dl_bucket_code(char code[64], const dl_web_exchange *x)
 {
     code[0] = '\0';
@@ -224,6 +230,8 @@ bool dl_bucket_is_missing(const dl_web_exchange *x)
     return !strcmp(code, "NoSuchBucket") || !strcmp(code, "ContainerNotFound");
 }
 
+/* A row is a service's code with the status for the caller and a text for people. A code without a
+ * row gets the general text of its HTTP status. */
 diloco_status dl_bucket_refusal(const dl_bucket *b, const dl_web_exchange *x)
 {
     static const struct {
@@ -256,7 +264,8 @@ diloco_status dl_bucket_refusal(const dl_bucket *b, const dl_web_exchange *x)
     return dl_web_unexpected(x);
 }
 
-/* Was it the clock? Then from now on it is the service's. */
+/* Was it the clock? Then from now on it is the service's. Only a refusal counts, with a difference
+ * of more than SKEW_S: a wrong Date of a good answer changes nothing. */
 static bool mend_clock(dl_bucket *b, const dl_web_exchange *x)
 {
     int64_t theirs = x->status >= 400 && x->status <= 403 ? dl_web_date(x) : 0;
@@ -287,6 +296,7 @@ bool dl_bucket_mends(dl_bucket *b, dl_web_exchange *x)
     return x->again = mend_clock(b, x) || is_passing(x);
 }
 
+/* Sets b->stale, so that the next request reads the credentials again. */
 bool dl_bucket_has_expired(dl_bucket *b, const dl_web_exchange *x)
 {
     char code[64];
@@ -303,6 +313,8 @@ typedef struct asking {
     char what[DL_KEY_MAX + DL_BUCKET_NAME + 8];
 } asking;
 
+/* Fills the exchange from the request; the dialect adds url, headers and signature. It runs again
+ * for each try, so the signature has the time of that try. */
 static diloco_status prepare(void *context, dl_web_exchange *x)
 {
     asking *a = context;
@@ -315,6 +327,7 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
     return a->b->dialect->dress(a->b, x, a->r);
 }
 
+/* The order: a clock or a passing failure, expired credentials, then the caller's own judgement. */
 static diloco_status finish(void *context, dl_web_exchange *x)
 {
     asking *a = context;
@@ -344,6 +357,8 @@ static diloco_status keep_old(dl_bucket *b, diloco_status status)
                : status;
 }
 
+/* Called before each request. Credentials are read when they were refused, and RENEW_EARLY_S before
+ * they expire. */
 diloco_status dl_bucket_renew(dl_bucket *b, dl_time until)
 {
     const dl_time now = dl_clock_now();
@@ -356,6 +371,7 @@ diloco_status dl_bucket_renew(dl_bucket *b, dl_time until)
     return DILOCO_OK;
 }
 
+/* One second attempt after expired credentials; a second refusal is returned. */
 diloco_status dl_bucket_ask(dl_bucket *b, const dl_bucket_request *r, dl_bucket_answer answer,
                             void *context, size_t max_text, dl_time until)
 {
@@ -405,6 +421,8 @@ static bool is_base64(const char *text, const unsigned char md5[DL_MD5])
     return !strcmp(text, (const char *)base64);
 }
 
+/* `vouched` starts as true for a create, and one part without its digest clears it for the whole
+ * object. */
 void dl_bucket_took(dl_bucket *b, const dl_web_exchange *x)
 {
     unsigned char md5[DL_MD5];
@@ -426,6 +444,8 @@ typedef struct writing {
     bool *taken; /* NULL: a replacing put */
 } writing;
 
+/* Judges the answer to a conditional PUT. 412 is the answer that decides a race; 409 says that the
+ * race is not decided yet. */
 static diloco_status written(void *context, dl_bucket *b, dl_web_exchange *x)
 {
     const writing *w = context;
@@ -494,6 +514,7 @@ diloco_status dl_bucket_delete(dl_bucket *b, const char *name, dl_time until)
     return dl_bucket_ask(b, &r, deleted, NULL, 0, until);
 }
 
+/* The pointer goes first, so no reader follows it to an object that is gone. */
 diloco_status dl_bucket_remove(void *self, const char *key, dl_time until)
 {
     dl_bucket *b = self;
@@ -518,6 +539,7 @@ static diloco_status prepare_read(void *context, dl_web_exchange *x, const char 
     return a->b->dialect->dress(a->b, x, &r);
 }
 
+/* A missing object is ENOENT; a missing bucket is unreachable, since a run was in it. */
 static diloco_status refuse_read(void *context, dl_web_exchange *x)
 {
     asking *a = context;
@@ -528,6 +550,7 @@ static diloco_status refuse_read(void *context, dl_web_exchange *x)
     return dl_bucket_refusal(a->b, x);
 }
 
+/* Large objects are read in ranges, several at a time (web_read.c). */
 diloco_status dl_bucket_read_plain(dl_bucket *b, const char *name, dl_sink sink, dl_time until)
 {
     dl_bucket_request r = {.method = "GET", .name = name};

@@ -70,6 +70,8 @@ typedef struct dl_dialect {
 } dl_dialect;
 
 /* The private state of a store begins with this. */
+/* A handle of a bucket: the url's parts, the HTTP client, and what is known of clock and
+ * credentials. One thread uses it at a time. */
 struct dl_bucket {
     const dl_dialect *dialect;
     const atomic_bool *aborted;

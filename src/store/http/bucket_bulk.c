@@ -76,6 +76,8 @@ void dl_pointer_write(unsigned char out[DL_POINTER_BYTES], const dl_pointer *poi
     memcpy(out + AT_HASH, hash.bytes, sizeof hash.bytes);
 }
 
+/* The bytes may be anything. The hash, the version and the zeros are checked, so no other object
+ * passes for a pointer. */
 bool dl_pointer_read(dl_pointer *out, const void *data, size_t len)
 {
     const unsigned char *in = data;
@@ -100,6 +102,7 @@ static bool may_become_pointer(const void *data, size_t len)
     return len < DL_POINTER_BYTES && (seen == 0 || memcmp(data, MAGIC, seen) == 0);
 }
 
+/* The name is made of the key, so a pointer cannot lead to another key's object. */
 static void name_of(char name[NAME_MAX_BYTES], const char *key, const dl_pointer *pointer)
 {
     size_t at = (size_t)sprintf(name, FOLDER "%.*s/", DL_KEY_MAX, key);
@@ -109,6 +112,8 @@ static void name_of(char name[NAME_MAX_BYTES], const char *key, const dl_pointer
 
 /* ---- looking at what is at a key */
 
+/* The total length comes with the range, so an object that only begins like a pointer is
+ * recognised. */
 static diloco_status looked(void *context, dl_bucket *b, dl_web_exchange *x)
 {
     dl_bulk_look *look = context;
@@ -152,6 +157,7 @@ bool dl_bulk_is(const dl_bucket *b, const dl_span *spans, size_t n_spans)
     return dl_pointer_read(&pointer, bytes, sizeof bytes);
 }
 
+/* Hashes the object, and draws a random name that no other writer has. */
 static diloco_status describe(dl_pointer *out, const dl_span *spans, size_t n_spans)
 {
     dl_digest_stream digest;
@@ -174,6 +180,8 @@ static diloco_status settle_race(dl_bucket *b, const char *key, const char *name
     return *taken ? dl_bucket_delete(b, name, until) : DILOCO_OK;
 }
 
+/* The object is whole before its pointer exists. A crash in between leaves an object without a
+ * pointer, which a sweep removes. */
 diloco_status dl_bulk_publish(dl_bucket *b, const char *key, const dl_span *spans, size_t n_spans,
                               bool *taken, dl_time until)
 {
@@ -224,6 +232,7 @@ typedef struct sending {
     char what[DL_BUCKET_NAME + NAME_MAX_BYTES + 8];
 } sending;
 
+/* Each exchange has its own lane of spans, since several parts are in flight. */
 static diloco_status prepare_part(void *context, dl_web_exchange *x)
 {
     sending *s = context;
@@ -283,6 +292,7 @@ static diloco_status send_parts(sending *s, dl_time until)
     }
 }
 
+/* Memory is taken for the tables alone; the parts are sent from the caller's spans. */
 diloco_status dl_bucket_send(dl_bucket *b, const char *name, const dl_bucket_cut *cut,
                              dl_time until)
 {
@@ -312,6 +322,7 @@ typedef struct sniffer {
     size_t n;
 } sniffer;
 
+/* Only an object of a pointer's length can be one, so all others pass through directly. */
 static diloco_status sniff_begin(void *context, size_t len)
 {
     sniffer *s = context;
@@ -354,6 +365,8 @@ static diloco_status check_piece(void *context, const void *data, size_t len)
     return c->sink.piece(c->sink.context, data, len);
 }
 
+/* The digest is known only at the end, after the caller has the bytes. A mismatch is an error of
+ * the whole read. */
 static diloco_status read_bulk(dl_bucket *b, const char *key, const dl_pointer *pointer,
                                dl_sink sink, dl_time until)
 {
@@ -401,6 +414,8 @@ static dl_hash hash_of(const char *key, dl_hash tag)
     return dl_hash_bytes(text, sizeof tag.bytes + len);
 }
 
+/* Each object that may be a pointer is looked at once, and its length is remembered by key and
+ * ETag. A collision of places only costs another look. */
 diloco_status dl_bulk_size(dl_bucket *b, const char *key, dl_hash tag, size_t *size, bool *there,
                            dl_time until)
 {
@@ -439,6 +454,7 @@ typedef struct candidates {
     dl_rng rng;
 } candidates;
 
+/* Reservoir sampling: each candidate is kept with the same probability, in bounded memory. */
 static diloco_status note_candidate(void *context, dl_bucket *b, const char *name,
                                     const dl_bucket_entry *entry, dl_time until)
 {

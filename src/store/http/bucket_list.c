@@ -13,6 +13,8 @@ enum { SWEPT = 64 };
 
 /* ---- listing */
 
+/* One page of a listing while its XML is read. Entries and names are in the bucket's buffers, which
+ * the next page overwrites. */
 typedef struct page {
     dl_bucket *b;
     const dl_web_exchange *x;
@@ -21,6 +23,8 @@ typedef struct page {
     char marker[DL_BUCKET_NAME];
 } page;
 
+/* Called at the end of each element of the listing. Elements without a key, such as folders, are
+ * skipped. */
 static diloco_status add_entry(page *p)
 {
     dl_bucket *b = p->b;
@@ -57,6 +61,8 @@ static diloco_status strip_names(page *p)
     return DILOCO_OK;
 }
 
+/* The dialect says which path has which value. Values that are too long end the listing, since a
+ * cut marker would repeat a page. */
 static diloco_status on_element(void *context, const char *path, const char *text)
 {
     page *p = context;
@@ -75,6 +81,7 @@ static diloco_status on_element(void *context, const char *path, const char *tex
     return strcmp(path, l->entry) ? DILOCO_OK : add_entry(p);
 }
 
+/* Reads one page. An answer that is not right may say that the bucket does not exist. */
 static diloco_status listed(void *context, dl_bucket *b, dl_web_exchange *x)
 {
     page *p = context;
@@ -91,6 +98,7 @@ static diloco_status listed(void *context, dl_bucket *b, dl_web_exchange *x)
     return dl_bucket_refusal(b, x);
 }
 
+/* `after` and the marker are two ways to continue; the dialect uses one of them. */
 static diloco_status fetch_page(page *p, const char *prefix, const char *after, const char *max,
                                 dl_time until)
 {
@@ -105,6 +113,8 @@ static diloco_status fetch_page(page *p, const char *prefix, const char *after, 
     return dl_bucket_ask(b, &r, listed, p, DL_BUCKET_PAGE, until);
 }
 
+/* Each page has to continue after the last name. So a server that repeats itself cannot keep the
+ * walk running for ever. */
 diloco_status dl_bucket_walk(dl_bucket *b, const char *prefix, const char *after,
                              dl_bucket_visit visit, void *context, dl_time until)
 {
@@ -135,6 +145,8 @@ typedef struct listing {
     void *context;
 } listing;
 
+/* Hidden names, such as .b/, are no keys. An object of a pointer's length is looked at for its true
+ * length. */
 static diloco_status show(void *context, dl_bucket *b, const char *name,
                           const dl_bucket_entry *entry, dl_time until)
 {
@@ -167,6 +179,8 @@ static bool swept_before(const dl_bucket *b)
     return atomic_exchange(&seen[mine % SWEPT], mine | 1) == (mine | 1);
 }
 
+/* Lists one name to see whether the bucket exists and may be listed. Leftovers are removed only by
+ * writers, and a failure to do so is a warning. */
 diloco_status dl_bucket_ready(dl_bucket *b, bool create)
 {
     page p = {.b = b};

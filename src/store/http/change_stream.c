@@ -32,6 +32,7 @@ struct dl_ear {
 
 /* ---- the thread */
 
+/* Runs on the ear's thread. `connected` also stops the waiter from polling. */
 static diloco_status on_piece(void *context, const void *data, size_t len)
 {
     dl_ear *ear = context;
@@ -43,7 +44,8 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
     return DILOCO_OK;
 }
 
-/* As many as a store takes in one subscription; else all keys. */
+/* As many as a store takes in one subscription; else all keys. Returns 0 if one subscription cannot
+ * take all folders; then every key is watched. */
 static size_t folders_len(const dl_ear *ear)
 {
     const char *all = (const char *)ear->folders.data;
@@ -73,7 +75,8 @@ static void pause_a_while(dl_ear *ear)
         pthread_cond_timedwait(&ear->wake, &ear->lock, &until);
 }
 
-/* However a stream ends, there will be another. */
+/* However a stream ends, there will be another. Runs until the end, one stream after the other.
+ * `restart` ends a stream, because its folders have changed. */
 static void *follow(void *context)
 {
     dl_ear *ear = context;
@@ -93,6 +96,8 @@ static void *follow(void *context)
 
 /* ---- making and unmaking */
 
+/* The thread has an HTTP client of its own, since a dl_web belongs to one thread. It blocks all
+ * signals, which are the program's. */
 static diloco_status start(dl_ear *ear)
 {
     dl_web_options options = *ear->a.web;
@@ -133,6 +138,7 @@ diloco_status dl_ear_create(dl_ear **out, const dl_ear_args *args)
     return DILOCO_OK;
 }
 
+/* Ends the stream by `restart`, which its client checks at least ten times a second. */
 void dl_ear_destroy(dl_ear *ear)
 {
     if (!ear) return;
@@ -147,7 +153,8 @@ void dl_ear_destroy(dl_ear *ear)
 
 /* ---- the waiter */
 
-/* Add the first folder of a prefix; true: it is new. */
+/* Add the first folder of a prefix; true: it is new. Folders are only ever added, so the stream
+ * settles after the first waits. */
 static bool add_folder(dl_ear *ear, const char *prefix)
 {
     const char *all = (const char *)ear->folders.data;
@@ -172,6 +179,8 @@ static diloco_status wait_slice(dl_ear *ear, dl_time until)
     return dl_store_check(ear->a.aborted, until, "waiting");
 }
 
+/* Returns OK if an event came since the last wait. Without a stream it returns OK once a second, so
+ * that the caller looks. */
 diloco_status dl_ear_wait(dl_ear *ear, const char *const *prefixes, size_t n, dl_time until)
 {
     bool more = false;

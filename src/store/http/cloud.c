@@ -16,6 +16,7 @@ typedef struct rule {
     bool whole; /* the text is all of the file; else it begins with it */
 } rule;
 
+/* A row is one text of the firmware that shows one provider. A provider may have several rows. */
 static const rule rules[] = {
     {DL_CLOUD_AMAZON, "sys_vendor", "Amazon", false},
     {DL_CLOUD_AMAZON, "board_vendor", "Amazon", false},
@@ -24,6 +25,7 @@ static const rule rules[] = {
     {DL_CLOUD_AZURE, "chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77", true},
 };
 
+/* The files are the firmware's texts, one line each. A file that cannot be read decides nothing. */
 static bool holds(const rule *r)
 {
     char path[1024], text[256] = "";

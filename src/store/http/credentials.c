@@ -26,7 +26,8 @@ static char *trim(char *text)
     return text;
 }
 
-/* Reads one line; *inside follows the sections. */
+/* Reads one line; *inside follows the sections. Returns true if the line sets the wanted name in
+ * the wanted section. A value that does not fit is no value. */
 static bool match_line(char *line, bool *inside, const char *section, const char *name, char *out,
                        size_t cap)
 {
@@ -44,6 +45,7 @@ static bool match_line(char *line, bool *inside, const char *section, const char
            *out;
 }
 
+/* Reads one value of an ini file. The file may have secrets, so its buffer is cleared. */
 bool dl_ini_read(char *out, size_t cap, const char *path, const char *section, const char *name)
 {
     dl_buf file;
@@ -74,6 +76,7 @@ static bool take(char *out, size_t cap, const char *value)
     return value && snprintf(out, cap, "%s", value) < (int)cap;
 }
 
+/* Both keys have to be set. A session token belongs to temporary keys. */
 static bool from_environment(dl_credentials *out)
 {
     const char *token = set("AWS_SESSION_TOKEN");
@@ -82,6 +85,7 @@ static bool from_environment(dl_credentials *out)
            (!token || take(out->token, sizeof out->token, token));
 }
 
+/* Words the final error: where credentials were looked for, and the reason of the last place. */
 static diloco_status none_found(diloco_status status, const char *looked)
 {
     char why[256];
@@ -115,6 +119,7 @@ static void config_section(char section[300])
     snprintf(section, 300, "%s%.280s", is_default ? "" : "profile ", profile());
 }
 
+/* Reads the two keys and the optional token of one section. */
 static bool from_file(dl_credentials *out, const char *path, const char *section)
 {
     dl_ini_read(out->token, sizeof out->token, path, section, "aws_session_token");
@@ -122,6 +127,7 @@ static bool from_file(dl_credentials *out, const char *path, const char *section
            dl_ini_read(out->secret, sizeof out->secret, path, section, "aws_secret_access_key");
 }
 
+/* The credentials file comes before the config file, as in the provider's own tools. */
 static bool from_profile(dl_credentials *out)
 {
     char path[1024], section[300];
@@ -165,6 +171,7 @@ static diloco_status finish(void *context, dl_web_exchange *x)
     return dl_buf_add(a->out, x->text.data, x->text.len);
 }
 
+/* Requests are short: outside the cloud the address leads nowhere, and the caller waits. */
 static diloco_status fetch(dl_web *web, dl_buf *out, const char *method, const char *url,
                            const char *header, dl_time until)
 {
@@ -175,6 +182,8 @@ static diloco_status fetch(dl_web *web, dl_buf *out, const char *method, const c
     return dl_buf_str(out) ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for credentials");
 }
 
+/* The names are those of the metadata service. Expiration is a date; 0 would mean that the
+ * credentials never expire. */
 static diloco_status parse_aws(dl_credentials *out, const dl_buf *json)
 {
     dl_json_value v;
@@ -188,6 +197,7 @@ static diloco_status parse_aws(dl_credentials *out, const dl_buf *json)
     return DILOCO_OK;
 }
 
+/* Returns false if the environment names no container endpoint. */
 static bool container_url(char url[1024])
 {
     const char *relative = set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
@@ -199,6 +209,7 @@ static bool container_url(char url[1024])
     return relative || full;
 }
 
+/* The token file is read at each call, because its contents may be renewed. */
 static diloco_status from_container(dl_credentials *out, dl_web *web, const char *url, dl_buf *buf,
                                     dl_time until)
 {
@@ -253,6 +264,7 @@ static diloco_status from_instance(dl_credentials *out, dl_web *web, dl_buf *buf
     return parse_aws(out, buf);
 }
 
+/* A container's endpoint is named by its environment, and comes before the machine's own. */
 static diloco_status from_endpoints(dl_credentials *out, dl_web *web, dl_buf *buf, dl_time until)
 {
     char url[1024];
@@ -263,6 +275,7 @@ static diloco_status from_endpoints(dl_credentials *out, dl_web *web, dl_buf *bu
     return from_instance(out, web, buf, until);
 }
 
+/* *out is cleared between the places, so that it never mixes two identities. */
 diloco_status dl_credentials_aws(dl_credentials *out, dl_web *web, dl_time until)
 {
     dl_buf buf;
@@ -286,7 +299,8 @@ diloco_status dl_credentials_aws(dl_credentials *out, dl_web *web, dl_time until
 
 /* ---- Google */
 
-/* {"access_token":"…","expires_in":3599}; Azure writes the number as a text. */
+/* {"access_token":"…","expires_in":3599}; Azure writes the number as a text. The expiry is computed
+ * by our clock; the answer has only a duration. */
 static diloco_status parse_token(dl_credentials *out, const dl_buf *json)
 {
     dl_json_value v, lasts;
@@ -305,6 +319,7 @@ static diloco_status parse_token(dl_credentials *out, const dl_buf *json)
     return DILOCO_OK;
 }
 
+/* The answer is a secret, so its buffer is cleared. */
 static diloco_status fetch_token(dl_credentials *out, dl_web *web, const char *url,
                                  const char *header, dl_time until)
 {
@@ -327,6 +342,7 @@ static bool from_boto(dl_credentials *out)
                        "gs_secret_access_key");
 }
 
+/* HMAC keys come first. Without them the instance's service account gives a bearer token. */
 diloco_status dl_credentials_google(dl_credentials *out, dl_web *web, dl_time until)
 {
     char url[512];
@@ -349,6 +365,8 @@ diloco_status dl_credentials_google(dl_credentials *out, dl_web *web, dl_time un
 
 /* ---- Azure */
 
+/* App services name an endpoint and a secret header in the environment. Other machines have the
+ * metadata address. */
 diloco_status dl_credentials_azure(dl_credentials *out, dl_web *web, dl_time until)
 {
     static const char resource[] = "resource=https%3A%2F%2Fstorage.azure.com%2F";

@@ -10,10 +10,10 @@
  * Several hosts of one cluster are separated by commas; a host that does not answer is followed by
  * the next. From the environment, so that no secret is in a command line or a run:
  *
- *     DILOCO_ETCD_USER, DILOCO_ETCD_PASSWORD   the login, and where it may be sent: the same hosts
- *     DILOCO_ETCD_HOSTS                        as in the url, since a url may come from an
- * untrusted peer DILOCO_ETCD_CA, DILOCO_ETCD_PIN          as DILOCO_HUB_CA and DILOCO_HUB_PIN
- * (http.c) */
+ *     DILOCO_ETCD_USER, DILOCO_ETCD_PASSWORD   the login
+ *     DILOCO_ETCD_HOSTS                        hosts that the login may be sent to, as in the url:
+ *                                              a url may come from an untrusted peer
+ *     DILOCO_ETCD_CA, DILOCO_ETCD_PIN          as DILOCO_HUB_CA and DILOCO_HUB_PIN (http.c) */
 #include "store/http/etcd_wire.h"
 
 #include "base/text.h"
@@ -40,6 +40,7 @@ static diloco_status bad_url(const char *place)
         strchr(place, '@') ? "…" : place); /* a password is not repeated */
 }
 
+/* All hosts are of one cluster. An '@' is refused, since a password does not belong into a url. */
 static diloco_status cut_hosts(dl_etcd *s, const char *scheme, const char *hosts, size_t len)
 {
     for (const char *at = hosts, *end = hosts + len; at < end;) {
@@ -57,7 +58,8 @@ static diloco_status cut_hosts(dl_etcd *s, const char *scheme, const char *hosts
     return s->n_hosts ? DILOCO_OK : bad_url(s->place);
 }
 
-/* "host:port,…/prefix?lease=60" */
+/* "host:port,…/prefix?lease=60". The prefix gets its '/' here, so that keys of run1 and run10 do
+ * not mix. */
 static diloco_status cut_place(dl_etcd *s, const char *scheme)
 {
     const char *path = strchr(s->place, '/'), *options = strchr(s->place, '?');
@@ -78,7 +80,9 @@ static diloco_status cut_place(dl_etcd *s, const char *scheme)
     return cut_hosts(s, scheme, s->place, (size_t)(path - s->place));
 }
 
-/* The login goes only where the environment says, encrypted or within this machine. */
+/* The login goes only where the environment says, encrypted or within this machine. Returns
+ * DILOCO_EREFUSED if the url's hosts are not those in the environment, since a url may come from
+ * another person. */
 static diloco_status find_login(dl_etcd *s, const char *scheme)
 {
     const char *hosts = getenv("DILOCO_ETCD_HOSTS");
@@ -121,6 +125,7 @@ static diloco_status add_all(dl_etcd_call *c)
     return dl_buf_addf(&c->body, "}");
 }
 
+/* One read of a single key shows whether the prefix exists and whether the login is valid. */
 static diloco_status open_place(dl_etcd *s, const char *scheme, const char *place, bool create,
                                 const atomic_bool *aborted)
 {
@@ -168,7 +173,8 @@ static void etcd_close(void *self)
 
 /* ---- objects */
 
-/* {"key":…,"value":… without the brace that closes it */
+/* {"key":…,"value":… without the brace that closes it. The length is checked here, because etcd
+ * would refuse the request with a less helpful text. */
 static diloco_status add_object(dl_buf *out, const dl_etcd *s, const char *key,
                                 const dl_span *spans, size_t n_spans)
 {
@@ -192,6 +198,8 @@ static diloco_status add_object(dl_buf *out, const dl_etcd *s, const char *key,
     return status;
 }
 
+/* Version 0 means that the key does not exist. etcd decides the transaction as a whole, so one
+ * creator wins. */
 static diloco_status add_transaction(dl_etcd_call *c, const char *key, const dl_span *spans,
                                      size_t n_spans)
 {
@@ -209,6 +217,8 @@ static diloco_status take_outcome(dl_etcd_call *c, dl_json_value answer)
     return dl_json_read_bool(&c->succeeded, answer, "succeeded");
 }
 
+/* The transaction's answer decides. A lost answer leads to a second transaction, which finds the
+ * own bytes. */
 static diloco_status etcd_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
                                  bool *taken, dl_time until)
 {
@@ -239,6 +249,7 @@ static diloco_status grant(dl_etcd *s, dl_time until)
     return DILOCO_OK;
 }
 
+/* A third of the lease is the interval, so two renewals may be lost. */
 static diloco_status renew(dl_etcd *s, dl_time until)
 {
     dl_etcd_call c = dl_etcd_call_of(s, "lease/keepalive", "");
@@ -250,6 +261,7 @@ static diloco_status renew(dl_etcd *s, dl_time until)
     return DILOCO_OK;
 }
 
+/* *expired is set if etcd does not know the lease any more; then nothing was written. */
 static diloco_status put_leased(dl_etcd *s, const char *key, const dl_span *span, bool *expired,
                                 dl_time until)
 {
@@ -261,6 +273,7 @@ static diloco_status put_leased(dl_etcd *s, const char *key, const dl_span *span
     return DILOCO_OK;
 }
 
+/* An expired lease is granted again, and the put is repeated once. */
 static diloco_status etcd_put(void *self, const char *key, const void *data, size_t len,
                               dl_time until)
 {
@@ -285,6 +298,7 @@ static diloco_status etcd_remove(void *self, const char *key, dl_time until)
     return dl_etcd_ask(&c, made, until);
 }
 
+/* Gives the value in pieces, and looks at the abort flag in between. */
 static diloco_status give(const dl_etcd_call *c, const dl_buf *value)
 {
     DL_TRY(c->sink.begin(c->sink.context, value->len));
@@ -296,6 +310,7 @@ static diloco_status give(const dl_etcd_call *c, const dl_buf *value)
     return DILOCO_OK;
 }
 
+/* c->found is false if the key does not exist. Otherwise the decoded value goes to the sink. */
 static diloco_status take_value(dl_etcd_call *c, dl_json_value answer)
 {
     dl_json_iter it = dl_json_each(dl_json_get(answer, "kvs"));
@@ -331,6 +346,7 @@ static size_t decoded_len(dl_json_value value)
     return len / 4 * 3 - (value.end[-2] == '=') - (value.end[-3] == '=');
 }
 
+/* Keys come from the server: a key outside the prefix, or too long, ends the listing. */
 static diloco_status take_key(dl_etcd_call *c, dl_json_value kv, dl_buf *key)
 {
     const size_t prefix = strlen(c->s->prefix);
@@ -344,6 +360,7 @@ static diloco_status take_key(dl_etcd_call *c, dl_json_value kv, dl_buf *key)
     return c->on_key(c->context, c->last, decoded_len(dl_json_get(kv, "value")));
 }
 
+/* etcd leaves `more` out if it is false. */
 static diloco_status take_page(dl_etcd_call *c, dl_json_value answer)
 {
     dl_buf key;
@@ -367,6 +384,8 @@ static diloco_status add_page(dl_etcd_call *c, const char *after)
     return dl_buf_addf(&c->body, "}");
 }
 
+/* Each page begins after the last key of the page before. The answer has keys and values, so a page
+ * is short. */
 static diloco_status etcd_list(void *self, const char *prefix, const char *after, dl_found_fn found,
                                void *context, dl_time until)
 {
@@ -392,6 +411,7 @@ static diloco_status etcd_list(void *self, const char *prefix, const char *after
 
 /* ---- waiting */
 
+/* One request of the stream: all keys of a folder, from now on. */
 static diloco_status add_watch(dl_buf *out, const dl_etcd *s, const char *folder)
 {
     DL_TRY(dl_buf_addf(out, "{\"create_request\":{"));

@@ -19,6 +19,7 @@ diloco_status dl_etcd_add_base64(dl_buf *out, const void *data, size_t len)
     return DILOCO_OK;
 }
 
+/* A missing value is an empty one: the gateway leaves empty fields out. *out is overwritten. */
 diloco_status dl_etcd_decode(dl_buf *out, dl_json_value value)
 {
     if (value.type != DL_JSON_STRING)
@@ -44,6 +45,7 @@ diloco_status dl_etcd_add_key(dl_buf *out, const dl_etcd *s, const char *name, c
     return dl_buf_addf(out, "\"");
 }
 
+/* The end of a prefix is the prefix with its last byte increased. */
 diloco_status dl_etcd_add_range_end(dl_buf *out, const dl_etcd *s, const char *folder)
 {
     char whole[DL_ETCD_PREFIX_MAX + DL_KEY_MAX + 4];
@@ -68,6 +70,7 @@ diloco_status dl_etcd_add_token(dl_etcd *s, dl_web_exchange *x)
     return status;
 }
 
+/* A second attempt goes to the next host. */
 static diloco_status prepare(void *context, dl_web_exchange *x)
 {
     dl_etcd_call *c = context;
@@ -81,6 +84,7 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
     return dl_etcd_add_token(s, x);
 }
 
+/* The server's text is shown, since etcd has no codes for most refusals. */
 static diloco_status refused(const dl_etcd_call *c, const dl_web_exchange *x, dl_json_value answer)
 {
     char said[200] = "";
@@ -98,6 +102,7 @@ static diloco_status refused(const dl_etcd_call *c, const dl_web_exchange *x, dl
     return dl_fail(login ? DILOCO_EREFUSED : DILOCO_EIO, "%s: etcd says: %s", c->what, said);
 }
 
+/* An expired token and a lost lease are flags and no errors, because the caller can mend them. */
 static diloco_status finish(void *context, dl_web_exchange *x)
 {
     dl_etcd_call *c = context;
@@ -113,6 +118,7 @@ static diloco_status finish(void *context, dl_web_exchange *x)
     return c->unauthorized || c->no_lease ? DILOCO_OK : refused(c, x, answer);
 }
 
+/* The flags are cleared for each attempt, since the answer sets them. */
 static diloco_status run(dl_etcd_call *c, dl_time until)
 {
     const dl_web_batch batch = {.n = 1,
@@ -145,6 +151,8 @@ static diloco_status take_token(dl_etcd_call *c, dl_json_value answer)
     return status;
 }
 
+/* The body has the password and is cleared afterwards. The token is guarded, since the listening
+ * thread uses it too. */
 diloco_status dl_etcd_log_in(dl_etcd *s, dl_time until)
 {
     dl_etcd_call c = dl_etcd_call_of(s, "auth/authenticate", "");
@@ -165,6 +173,8 @@ diloco_status dl_etcd_log_in(dl_etcd *s, dl_time until)
     return status;
 }
 
+/* Frees the request's body in every case. `made` is the status of building it, so callers need no
+ * check of their own. */
 diloco_status dl_etcd_ask(dl_etcd_call *c, diloco_status made, dl_time until)
 {
     diloco_status status = made ? made : run(c, until);

@@ -7,8 +7,8 @@
  *     DILOCO_HUB_TOKEN       the token; or DILOCO_HUB_TOKEN_FILE, a file whose first line it is
  *     DILOCO_HUB_CA          PEM file: signer of the hub's certificate (a self-signed one: itself)
  *     DILOCO_HUB_PIN         "sha256//…": the hub's public key, instead of names and signatures
- *     DILOCO_KEY             this machine's key (base/signature.h), else where it usually is: shown
- * to a hub that asks for one, as a certificate of itself */
+ *     DILOCO_KEY             this machine's key (base/signature.h), else where it usually is.
+ *                            A hub that asks for a certificate gets one of this key. */
 
 #include "base/log.h"
 #include "base/signature.h"
@@ -92,7 +92,8 @@ static diloco_status bad_url(const char *place)
                    (int)dl_size_min(shown, 200), place, shown ? "" : "…");
 }
 
-/* "host:port/bucket/more" */
+/* "host:port/bucket/more". The run's name is checked as a key, since it becomes part of every
+ * path. */
 static diloco_status cut_place(http_place *p, const char *scheme, const char *place)
 {
     const char *path = strchr(place, '/');
@@ -131,6 +132,7 @@ static diloco_status read_token_file(char token[TOKEN_MAX], const char *path)
     return DILOCO_OK;
 }
 
+/* An unencrypted connection to another machine is warned of. */
 static diloco_status find_secrets(http_place *p, const char *scheme)
 {
     const char *given = getenv("DILOCO_HUB_TOKEN"), *path = getenv("DILOCO_HUB_TOKEN_FILE");
@@ -450,7 +452,8 @@ static diloco_status prepare_page(void *context, dl_web_exchange *x)
     return dl_web_escape(&x->url, c->after, false);
 }
 
-/* "<bytes> <key>", "more" or "end". */
+/* "<bytes> <key>", "more" or "end". The line comes from the server: every length is checked before
+ * it is copied. */
 static diloco_status take_line(call *c, const char *line, size_t len, bool *ended)
 {
     const char *space = memchr(line, ' ', len);

@@ -21,6 +21,7 @@ enum { WIDTH = 4, PARTS_MAX = 5000, PART_BYTES = 2 << 20, LINE_MAX = 160 };
 /* The hub copies and syncs all of it before it answers. */
 static const dl_time COMPLETE_PATIENCE = 300 * DL_SECOND;
 
+/* One attempt at an upload. Its id and tags are in `u`, so that a later attempt resumes. */
 typedef struct run {
     dl_http_upload *u;
     dl_web *web;
@@ -60,6 +61,7 @@ static dl_hash digest_of(const dl_span *spans, size_t n)
     return dl_digest_end(&stream);
 }
 
+/* Returns whether the hub's digest of the received bytes is the digest of the sent ones (P8.2). */
 bool dl_http_took(const dl_web_exchange *x)
 {
     const char *told = dl_web_answer(x, "X-Diloco-Digest");
@@ -99,6 +101,7 @@ static diloco_status note_id(void *context, const char *path, const char *text)
     return DILOCO_OK;
 }
 
+/* The id becomes part of later urls, so anything but hex digits is refused. */
 static diloco_status begun(void *context, dl_web_exchange *x)
 {
     run *r = context;
@@ -113,6 +116,7 @@ static diloco_status begun(void *context, dl_web_exchange *x)
     return dl_fail(DILOCO_EPROTO, "%s: an upload began without an id", x->what);
 }
 
+/* `vouched` starts as true, and a part without its digest clears it. */
 static diloco_status begin(run *r, dl_time until)
 {
     dl_http_upload *u = r->u;
@@ -137,6 +141,7 @@ static diloco_status prepare_part(void *context, dl_web_exchange *x)
     return dl_buf_addf(&x->url, "?partNumber=%zu&uploadId=%s", part + 1, r->u->id);
 }
 
+/* 404 means that the hub has lost the upload; any other refusal would come again (`over`). */
 static diloco_status part_sent(void *context, dl_web_exchange *x)
 {
     run *r = context;
@@ -152,6 +157,7 @@ static diloco_status part_sent(void *context, dl_web_exchange *x)
     return DILOCO_OK;
 }
 
+/* Sends only the parts that have no tag yet, so an upload resumes where it was cut. */
 static diloco_status send_missing(run *r, dl_time until)
 {
     dl_web_batch batch = {
@@ -175,6 +181,7 @@ static diloco_status prepare_complete(void *context, dl_web_exchange *x)
     return dl_buf_addf(&x->url, "?uploadId=%s", r->u->id);
 }
 
+/* 404 counts as taken: the first completion may have succeeded, and store.c compares. */
 static diloco_status completed(void *context, dl_web_exchange *x)
 {
     run *r = context;
@@ -192,6 +199,7 @@ static diloco_status write_list(dl_buf *out, const dl_http_upload *u)
     return dl_buf_addf(out, "</CompleteMultipartUpload>");
 }
 
+/* The list has a line for each part, with its ETag, in order. */
 static diloco_status complete(run *r, dl_time until)
 {
     dl_buf list;
@@ -235,6 +243,7 @@ static bool goes_on(dl_http_upload *u, const char *key, dl_hash digest, size_t l
     return u->id[0] && u->len == len && !strcmp(u->key, key) && dl_hash_equal(u->digest, digest);
 }
 
+/* Long objects get longer parts, so that there are at most PARTS_MAX. */
 static diloco_status prepare_run(run *r, size_t *len, dl_hash *digest)
 {
     *len = dl_spans_len(r->spans, r->n_spans);
@@ -247,6 +256,7 @@ static diloco_status prepare_run(run *r, size_t *len, dl_hash *digest)
     return dl_fail(DILOCO_ENOMEM, "%s: no memory to upload it", r->object->key);
 }
 
+/* A kept upload of the same object continues. One of another object is abandoned first. */
 static diloco_status go(run *r, dl_time until)
 {
     dl_http_upload *u = r->u;

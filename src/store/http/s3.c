@@ -31,7 +31,8 @@ static const dl_dialect s3 = {
     .sweep = dl_s3_sweep,
 };
 
-/* The first that is set: the url, the environment, the profile. */
+/* The first that is set: the url, the environment, the profile. Returns NULL if none is set. A
+ * value that does not fit is cut. */
 static const char *choose(char *out, size_t cap, const char *given, const char *const *variables,
                           const char *setting)
 {
@@ -47,6 +48,7 @@ static bool is_region(const char *text)
     return *text && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(text);
 }
 
+/* Without an endpoint the service's host is made of the region. */
 static diloco_status find_service(dl_s3_store *s)
 {
     static const char *const regions[] = {"AWS_REGION", "AWS_DEFAULT_REGION", NULL};

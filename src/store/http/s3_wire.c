@@ -17,6 +17,8 @@ enum { PARTS_MAX = 10000, ETAG_MAX = 128, ID_MAX = 1024, NAME_BYTES = DL_BUCKET_
 
 /* ---- where the service is */
 
+/* The bucket is in the path or in the host's name. Credentials go to that host, so user, path and
+ * query are refused. */
 diloco_status dl_s3_endpoint(dl_s3_store *s, const char *endpoint, bool in_path)
 {
     const char *host = strstr(endpoint, "://");
@@ -40,6 +42,7 @@ diloco_status dl_s3_endpoint(dl_s3_store *s, const char *endpoint, bool in_path)
 
 /* ---- requests */
 
+/* The path's escapes are those that are signed, so the server computes the same signature. */
 static diloco_status add_path(dl_buf *out, const dl_s3_store *s, const char *name)
 {
     if (s->in_path) DL_TRY(dl_buf_addf(out, "/%s", s->b.bucket));
@@ -49,6 +52,8 @@ static diloco_status add_path(dl_buf *out, const dl_s3_store *s, const char *nam
     return dl_web_escape(out, name, true);
 }
 
+/* Adds the Authorization header. `payload` is the body's hash in hex, or the word for an unsigned
+ * one. */
 static diloco_status sign(const dl_s3_store *s, dl_web_exchange *x, const dl_bucket_request *r,
                           const char *path, const dl_pair *headers, size_t n_headers,
                           const char *payload, const char *date)
@@ -75,6 +80,8 @@ static diloco_status sign(const dl_s3_store *s, dl_web_exchange *x, const dl_buc
     return status;
 }
 
+/* Bulk parts over TLS are sent without a hash of their body, which would cost a second pass; the
+ * pointer's digest covers them. */
 static diloco_status dress_signed(const dl_s3_store *s, dl_web_exchange *x,
                                   const dl_bucket_request *r, const char *path)
 {
@@ -106,6 +113,7 @@ static diloco_status dress_bearer(const dl_s3_store *s, dl_web_exchange *x,
     return dl_web_header(x, "Authorization: Bearer %s", s->credentials.token);
 }
 
+/* The path is escaped once, and the same text is signed and sent. */
 diloco_status dl_s3_dress(dl_bucket *b, dl_web_exchange *x, const dl_bucket_request *r)
 {
     const dl_s3_store *s = (const dl_s3_store *)b;
@@ -175,6 +183,7 @@ static diloco_status part_request(void *context, size_t index, dl_bucket_request
     return DILOCO_OK;
 }
 
+/* The ETag goes into the XML of the completion, so characters that XML reserves are refused. */
 static diloco_status part_answer(void *context, size_t index, dl_web_exchange *x)
 {
     upload *u = context;
@@ -185,6 +194,7 @@ static diloco_status part_answer(void *context, size_t index, dl_web_exchange *x
     return DILOCO_OK;
 }
 
+/* A 200 may have an error in its body, since the service answers before it has finished. */
 static diloco_status completed(void *context, dl_bucket *b, dl_web_exchange *x)
 {
     upload *u = context;
@@ -209,6 +219,8 @@ static diloco_status note_length(void *context, dl_bucket *b, dl_web_exchange *x
     return DILOCO_OK;
 }
 
+/* If the upload is gone, a completion before may have succeeded: the length of the object
+ * decides. */
 static diloco_status complete(dl_bucket *b, const char *name, upload *u, size_t n_parts,
                               size_t total, dl_time until)
 {
@@ -241,6 +253,7 @@ static diloco_status abandon(dl_bucket *b, const char *name, const char *id, dl_
     return dl_bucket_ask(b, &r, NULL, NULL, 0, until);
 }
 
+/* The table of ETags has a row for each part, in order. */
 static diloco_status send_all(dl_bucket *b, const char *name, upload *u, const dl_span *spans,
                               size_t n_spans, dl_time until)
 {
@@ -255,6 +268,8 @@ static diloco_status send_all(dl_bucket *b, const char *name, upload *u, const d
     return status;
 }
 
+/* After a failure the parts are removed, within 5 seconds, since they cost money. The first error's
+ * text is kept. */
 diloco_status dl_s3_upload(dl_bucket *b, const char *name, const dl_span *spans, size_t n_spans,
                            dl_time until)
 {
@@ -272,6 +287,8 @@ diloco_status dl_s3_upload(dl_bucket *b, const char *name, const dl_span *spans,
 
 /* ---- unfinished uploads */
 
+/* The unfinished upload that is being read from a listing. `names` of the bucket collects pairs of
+ * name and id. */
 typedef struct orphans {
     dl_bucket *b;
     const dl_web_exchange *x;
@@ -279,6 +296,7 @@ typedef struct orphans {
     bool old;
 } orphans;
 
+/* Collects unfinished uploads below this run's prefix that are more than a day old. */
 static diloco_status note_upload(void *context, const char *path, const char *text)
 {
     orphans *o = context;
@@ -302,6 +320,7 @@ static diloco_status uploads_listed(void *context, dl_bucket *b, dl_web_exchange
                        x->what);
 }
 
+/* Unfinished uploads cost money and are in no listing, so they are looked for on their own. */
 diloco_status dl_s3_sweep(dl_bucket *b, dl_time until)
 {
     char prefix[DL_BUCKET_NAME];

@@ -23,6 +23,7 @@
 
 enum { SHA = 32, DAY = 8, TEXT_MAX = 64 << 10 };
 
+/* Writes the time as the signature wants it, in UTC: 20260131T120000Z. */
 void dl_sigv4_date(char out[DL_SIGV4_DATE], int64_t seconds)
 {
     time_t t = (time_t)seconds;
@@ -104,6 +105,7 @@ static diloco_status escape_pair(char **out, const dl_pair *pair)
     return status || *out ? status : dl_fail(DILOCO_ENOMEM, "no memory for a query");
 }
 
+/* The service sorts by the escaped text, so escaping comes first. */
 diloco_status dl_sigv4_query(dl_buf *out, const dl_pair *query, size_t n)
 {
     char *pairs[DL_SIGV4_PAIRS] = {NULL};
@@ -128,6 +130,7 @@ static int by_name(const void *a, const void *b)
     return strcasecmp(((const dl_pair *)a)->name, ((const dl_pair *)b)->name);
 }
 
+/* Only ASCII is changed, so the locale does not matter. */
 static diloco_status add_lower(dl_buf *out, const char *text)
 {
     for (; *text; text++) {
@@ -164,6 +167,7 @@ static diloco_status signed_names(dl_buf *out, const dl_pair *sorted, size_t n)
 
 /* ---- the four steps */
 
+/* Headers are sorted by lower-case name, and the body's hash is the last line. */
 static diloco_status canonical(dl_buf *out, const dl_sigv4_request *r, const dl_pair *sorted)
 {
     DL_TRY(dl_buf_addf(out, "%s\n%s\n", r->method, r->path));
@@ -188,6 +192,7 @@ static void ending(char out[24], const dl_sigv4_scope *scope)
         *c = (char)tolower((unsigned char)*c);
 }
 
+/* The key is valid for one day, region and service. The buffer with the secret is cleared. */
 static diloco_status derive(unsigned char key[SHA], const dl_sigv4_scope *scope, const char *date)
 {
     dl_buf first;
@@ -205,6 +210,7 @@ static diloco_status derive(unsigned char key[SHA], const dl_sigv4_scope *scope,
     return status;
 }
 
+/* `text` is used twice: for the canonical request, then for the string to sign. */
 static diloco_status sign(char signature[DL_SHA256_HEX], dl_buf *text, const dl_sigv4_scope *scope,
                           const dl_sigv4_request *r, const dl_pair *sorted)
 {
@@ -223,6 +229,8 @@ static diloco_status sign(char signature[DL_SHA256_HEX], dl_buf *text, const dl_
     return status;
 }
 
+/* Appends the whole value of the Authorization header. `r` is not changed; the headers are sorted
+ * in a copy. */
 diloco_status dl_sigv4_sign(dl_buf *out, const dl_sigv4_scope *scope, const dl_sigv4_request *r)
 {
     dl_pair sorted[DL_SIGV4_PAIRS];

@@ -13,6 +13,7 @@ static const char *field(const char *line, const char *name)
     return value + (*value == ' ');
 }
 
+/* An empty line ends an event. Comments, ids and other fields are ignored. */
 static void on_line(dl_sse *s, dl_sse_fn on_event, void *context)
 {
     const char *value;
@@ -28,6 +29,8 @@ static void on_line(dl_sse *s, dl_sse_fn on_event, void *context)
     }
 }
 
+/* Lines may be cut anywhere between two calls. A line that is too long loses its event, and the
+ * stream continues. */
 void dl_sse_add(dl_sse *s, const void *bytes, size_t n, dl_sse_fn on_event, void *context)
 {
     for (const char *at = bytes, *end = at + n; at < end; at++) {

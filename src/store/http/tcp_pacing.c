@@ -30,6 +30,8 @@ void dl_line_unpace(int fd)
     set_control(fd, "reno", 4); /* every kernel has it, and every process may use it */
 }
 
+/* Pure: returns the next cap from what was measured. A sender that had nothing to send learned
+ * nothing, and keeps its cap. */
 double dl_line_cap(const dl_line *line)
 {
     const dl_time allowed = line->shortest > QUEUE ? line->shortest : QUEUE;
@@ -41,6 +43,7 @@ double dl_line_cap(const dl_line *line)
     return fmax(now * (1 - fmin(LESS * over, MOST)), line->average / 2);
 }
 
+/* Returns false if the kernel does not report enough, for example an old one. */
 static bool look(dl_line *line, int fd)
 {
     struct tcp_info info = {0};
@@ -62,6 +65,7 @@ static bool look(dl_line *line, int fd)
     return true;
 }
 
+/* Returns the time until the next look: two round trips, and at least QUEUE. */
 dl_time dl_line_ease(int fd)
 {
     dl_line line;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* Returns NULL where libcurl's own file exists, and its default then applies. */
 const char *dl_trust_pick(const char *given, const char *own, const char *const *places)
 {
     if (given && *given) return given;

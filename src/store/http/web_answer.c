@@ -17,6 +17,7 @@ diloco_status dl_web_add_header(dl_web_slot *s, const char *line)
     return DILOCO_OK;
 }
 
+/* A value with a line break could add a header, so it is refused. */
 diloco_status dl_web_header(dl_web_exchange *x, const char *format, ...)
 {
     char *line;
@@ -32,6 +33,8 @@ diloco_status dl_web_header(dl_web_exchange *x, const char *format, ...)
     return status;
 }
 
+/* Returns NULL if the answer has no such header, or an empty one. The text is valid until the
+ * exchange is cleared. */
 const char *dl_web_answer(const dl_web_exchange *x, const char *name)
 {
     struct curl_header *header;
@@ -39,6 +42,7 @@ const char *dl_web_answer(const dl_web_exchange *x, const char *name)
     return strspn(header->value, "\r\n") == strlen(header->value) ? NULL : header->value;
 }
 
+/* Returns seconds since 1970, or 0 if the text is no date. */
 int64_t dl_web_time(const char *date)
 {
     struct tm tm = {0};
@@ -59,6 +63,7 @@ int64_t dl_web_date(const dl_web_exchange *x)
     return date ? dl_web_time(date) : 0;
 }
 
+/* Everything but RFC 3986's unreserved characters is escaped, as signatures require. */
 diloco_status dl_web_escape(dl_buf *out, const char *text, bool keep_slash)
 {
     static const char hex[] = "0123456789ABCDEF";
@@ -82,7 +87,8 @@ static bool element(char *out, size_t cap, const char *text, const char *open, c
 
 static const char SILENT[] = "without a word";
 
-/* The server's answer in one line without control characters or trailing spaces. */
+/* The server's answer in one line without control characters or trailing spaces. For an error in
+ * XML the code and the message are shown, for any other the beginning of the text. */
 void dl_web_excerpt(char out[TROUBLE_MAX], const dl_web_exchange *x)
 {
     char code[80], message[240];
@@ -112,6 +118,8 @@ static const char *leads_to(const dl_web_exchange *x)
     return url;
 }
 
+/* The server's text is shown only as an excerpt without control characters, since it reaches
+ * terminals. */
 diloco_status dl_web_unexpected(const dl_web_exchange *x)
 {
     char text[TROUBLE_MAX];

@@ -9,6 +9,8 @@
 
 enum { TROUBLE_MAX = 400 };
 
+/* One exchange in flight, with its own curl handle. Slots are reused, so connections and buffers
+ * stay. */
 typedef struct dl_web_slot {
     dl_web_exchange x;
     dl_web *web;
@@ -23,6 +25,7 @@ typedef struct dl_web_slot {
     char error[CURL_ERROR_SIZE];
 } dl_web_slot;
 
+/* One thread uses it. The fields of the batch are valid during dl_web_run. */
 struct dl_web {
     CURLM *multi;
     const atomic_bool *aborted;

@@ -44,6 +44,8 @@ static bool parse_range(const char *text, size_t *begin, size_t *total)
     return a <= b && (b < n || n == 0);
 }
 
+/* The first answer fixes length and ETag. Later ones have to agree, so ranges of two objects never
+ * mix. */
 static diloco_status learn(reading *r, dl_web_exchange *x, size_t total)
 {
     if (r->known) {
@@ -88,6 +90,7 @@ typedef struct lane { /* of one exchange: its ETag and range, set again for each
     bool looked;
 } lane;
 
+/* A range whose turn has not come is kept, and never handed on out of order. */
 static diloco_status on_piece(void *context, const void *data, size_t len)
 {
     lane *l = context;
@@ -128,6 +131,7 @@ typedef struct batch_context {
     lane lanes[DL_WEB_WIDTH];
 } batch_context;
 
+/* A retry asks for the rest of its range only. */
 static diloco_status prepare(void *context, dl_web_exchange *x)
 {
     batch_context *c = context;
@@ -145,6 +149,7 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
     return DILOCO_OK;
 }
 
+/* A range is complete only if exactly its bytes have arrived. */
 static diloco_status finish(void *context, dl_web_exchange *x)
 {
     batch_context *c = context;
@@ -179,6 +184,7 @@ static diloco_status run(reading *r, dl_web *web, dl_time until)
     return dl_web_run(web, &r->batch, until);
 }
 
+/* An object of no bytes has no range, so it is asked for a second time as a whole. */
 diloco_status dl_web_read(dl_web *web, const dl_web_source *source, dl_sink sink, dl_time until)
 {
     reading r = {.source = source, .sink = sink};

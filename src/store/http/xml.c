@@ -6,6 +6,8 @@
 
 enum { DEPTH = 16, PATH = 200, TEXT = 4096 };
 
+/* The state of one parse. The path is kept as text, with its length at each depth, so leaving an
+ * element only cuts it. */
 typedef struct walk {
     XML_Parser parser;
     const char *root, *what;
@@ -19,12 +21,14 @@ typedef struct walk {
     size_t text_len;
 } walk;
 
+/* The first error counts. */
 static void stop(walk *w, diloco_status status)
 {
     if (!w->status) w->status = status;
     XML_StopParser(w->parser, XML_FALSE);
 }
 
+/* Depth and path have fixed maxima, so hostile XML cannot take memory. */
 static void on_start(void *context, const XML_Char *name, const XML_Char **attributes)
 {
     walk *w = context;
@@ -49,6 +53,7 @@ static void on_start(void *context, const XML_Char *name, const XML_Char **attri
     w->path[before + len] = '\0';
 }
 
+/* A text may come in several pieces, which are joined. Its length is bounded. */
 static void on_text(void *context, const XML_Char *text, int len)
 {
     walk *w = context;
@@ -61,6 +66,7 @@ static void on_text(void *context, const XML_Char *text, int len)
     w->text_len += (size_t)len;
 }
 
+/* Blanks around the text are left out. */
 static void on_end(void *context, const XML_Char *name)
 {
     static const char blanks[] = " \t\r\n";
@@ -77,6 +83,7 @@ static void on_end(void *context, const XML_Char *name)
     w->text_len = 0;
 }
 
+/* A document type could define entities that expand without end, so it ends the parse. */
 static void on_doctype(void *context, const XML_Char *name, const XML_Char *system,
                        const XML_Char *public, int internal)
 {
@@ -85,6 +92,8 @@ static void on_doctype(void *context, const XML_Char *name, const XML_Char *syst
     stop(w, dl_fail(DILOCO_EPROTO, "%s: the answer's XML declares a document type", w->what));
 }
 
+/* Calls `element` at the end of each element, with its path below the root and its text. A status
+ * of `element` ends the walk and is returned. */
 diloco_status dl_xml_walk(const void *data, size_t len, const char *root, dl_xml_fn element,
                           void *context, const char *what)
 {
