@@ -2,12 +2,14 @@
 """due_point.py - how long a due point stops a training loop in PyTorch, and what limits it.
 
     due_point.py [--parameters 500000000] [--steps 24] [--overlap 22] [--pause 1] [--rounds 4]
-                 [--dir .] [--no-save] LIBRARY...
+                 [--dir .] [--no-save] LIBRARY[,PACKAGE]...
 
-Each LIBRARY is a folder with libdiloco-train.so; the first is the reference. They take turns, each
+Each LIBRARY is a folder with libdiloco-train.so, and PACKAGE the folder of its Python package if it
+is not the one on PYTHONPATH; the first is the reference. They take turns, each
 in a process of its own: one replica with AdamW on CPU tensors, over a folder. A step is the inner
 optimizer's step and a pause, in which the forward and backward passes would be. The stall is the
-time of opt.step() above the median of all steps, in the steps that capture and adopt an entry. The
+time of opt.step() above the median of all steps, in the steps that capture and adopt an entry. Both
+parts are printed beside their sum. The
 first entry is left out, and the last, which has no later steps to overlap with. Let --overlap be long enough for an exchange:
 training waits for a result that is not there yet. Beside it: one copy of the due bytes (parameters
 and moments), and the bandwidths of a save and of a plain file. bench/loop.md has results. Needs:
@@ -59,9 +61,11 @@ def replica(args, folder):
                 save = time.monotonic() - began
     plain = statistics.median(took)
     stops = range(2 * args.steps - 1, args.steps * (args.rounds - 1), args.steps)  # take; adopt
-    stall = statistics.median(sum(max(0, took[t] - plain) for t in (take, take + args.overlap))
-                              for take in stops)
-    print(plain, stall, 12 * args.parameters / save)
+    takes = [max(0, took[t] - plain) for t in stops]
+    adopts = [max(0, took[t + args.overlap] - plain) for t in stops]
+    stall = statistics.median(map(sum, zip(takes, adopts)))
+    print(plain, stall, statistics.median(takes), statistics.median(adopts),
+          12 * args.parameters / save)
 
 
 def copy_seconds(n):
@@ -93,8 +97,12 @@ def turn(args, folder, library):
     command = [sys.executable, __file__, "--replica", folder]
     for name in ("parameters", "steps", "overlap", "pause", "rounds"):
         command += [f"--{name}", str(getattr(args, name))]
+    place, _, package = library.partition(",")
+    environment = {**os.environ, "DILOCO_LIBRARY": place}
+    if package:
+        environment["PYTHONPATH"] = package
     out = subprocess.run(command + ["--no-save"] * args.no_save, check=True, capture_output=True,
-                         text=True, env={**os.environ, "DILOCO_LIBRARY": library}).stdout
+                         text=True, env=environment).stdout
     return [float(x) for x in out.split()]
 
 
@@ -119,10 +127,11 @@ def main():
     for number in range(args.turns):
         for library in args.libraries:
             with tempfile.TemporaryDirectory(dir=args.dir) as folder:
-                plain, stall, save = turn(args, folder, library)
+                plain, stall, take, adopt, save = turn(args, folder, library)
                 rate = disk_rate(folder, min(due, 1 << 30))
             stalls[library].append(stall)
-            print(f"turn {number}: {library}: step {plain:.2f} s, stall {stall:.2f} s, "
+            print(f"turn {number}: {library}: step {plain:.2f} s, stall {stall:.2f} s "
+                  f"(capture {take:.2f} s, adopt {adopt:.2f} s), "
                   f"save {save / 1e6:.0f} MB/s; copy {copy_seconds(args.parameters):.2f} s, "
                   f"disk {rate / 1e6:.0f} MB/s",
                   flush=True)

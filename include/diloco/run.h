@@ -69,6 +69,21 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_tensor(diloco_run *run,
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private(diloco_run *run, const char *name,
                                                               void *data, size_t len);
 
+/* diloco_run_private_by is diloco_run_private for bytes that the caller puts together, such as the
+ * state of an optimizer. They are written once, to where they are saved from, and only when they
+ * are saved.
+ *
+ *   data  [len] where diloco_run_join restores the bytes, and where they are saved from if there is
+ *         no copy for a save beside training. Memory that is not touched before costs nothing.
+ *   fill  writes all `len` bytes to `to`, which is `data` or aligned to 64 bytes. It is called on
+ *         the caller's thread, in diloco_step, the halves of it, or diloco_run_save. It may not
+ * call functions of this run. A status other than DILOCO_OK is the result of that call, and nothing
+ * is saved. */
+typedef diloco_status (*diloco_fill_fn)(void *user, void *to);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private_by(diloco_run *run, const char *name,
+                                                                 void *data, size_t len,
+                                                                 diloco_fill_fn fill, void *user);
+
 /* diloco_run_join creates the run, with the tensors' present values as its first state, or joins
  * it. To join it reads the newest snapshot, applies the entries after it, and restores this
  * replica's saved private state. The tensors then hold the values to train from.

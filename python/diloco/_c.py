@@ -251,6 +251,7 @@ STRUCTS: Dict[str, Any] = {
 RECORD_FN = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
 LR_FN = CFUNCTYPE(c_double, c_void_p, c_uint64)
 PROBE_FN = CFUNCTYPE(c_int, c_void_p, POINTER(c_double), POINTER(c_void_p), c_size_t)
+FILL_FN = CFUNCTYPE(c_int, c_void_p, c_void_p)
 LOG_FN = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 ENTRY_FN = CFUNCTYPE(c_int, c_void_p, POINTER(LogEntry))
 LINE_FN = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
@@ -276,6 +277,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_run_tensor_sized": (Status, [Handle, POINTER(Tensor), c_size_t]),
     "diloco_run_gradient": (Status, [Handle, c_char_p, c_void_p]),
     "diloco_run_private": (Status, [Handle, c_char_p, c_void_p, c_size_t]),
+    "diloco_run_private_by": (Status, [Handle, c_char_p, c_void_p, c_size_t, FILL_FN, c_void_p]),
     "diloco_run_base": (Status, [Handle, c_char_p, c_char_p, c_void_p, c_size_t]),
     "diloco_run_data_digest": (Status, [Handle, c_char_p]),
     "diloco_run_on_record": (None, [Handle, RECORD_FN, c_void_p]),

@@ -62,6 +62,12 @@ class _Work(NamedTuple):
     then: Optional[Callable[[], Any]]  #: called after it
 
 
+class _Asked(NamedTuple):
+    """A message in place of a value: rank 0 needs something of the other ranks first."""
+
+    what: str
+
+
 class Island:
     """The ranks of one replica, by their numbers in the world. Without ranks there is one."""
 
@@ -141,13 +147,23 @@ class Island:
             self._gloo.recv([room], rank, 0).wait(_WAIT)
         return pickle.loads(ctypes.string_at(room.data_ptr(), room.numel()))
 
+    def ask(self, what: str) -> None:
+        """Rank 0, within `lead`: let the other ranks call its ``helper``."""
+        for rank in range(1, self.size):
+            with self._talking(rank):
+                self._post(rank, _Asked(what))
+
     # ---- calls that all ranks make together ----
 
-    def tell(self, value: Any) -> Any:
-        """Rank 0's value, on all ranks; an exception is raised on all of them."""
+    def tell(self, value: Any, helper: Optional[Callable[[str], None]] = None) -> Any:
+        """Rank 0's value, on all ranks; an exception is raised on all of them. ``helper``: called
+        by the other ranks, which wait for it, with what rank 0 asks for."""
         self.finish()
         if not self.leads:
             value = self._receive(0)
+            while isinstance(value, _Asked) and helper is not None:
+                helper(value.what)
+                value = self._receive(0)
         for rank in range(1, self.size if self.leads else 0):
             with self._talking(rank):
                 self._post(rank, value)
@@ -164,8 +180,10 @@ class Island:
             self._post(0, value)
         return []
 
-    def lead(self, call: Callable[[], Any]) -> Any:
-        """The result of ``call`` on rank 0, or its exception, on all ranks."""
+    def lead(self, call: Callable[[], Any],
+             helper: Optional[Callable[[str], None]] = None) -> Any:
+        """The result of ``call`` on rank 0, or its exception, on all ranks. ``helper``: see
+        `tell`."""
         if self.size == 1:
             return call()
         value = None
@@ -174,7 +192,7 @@ class Island:
                 value = call()
             except BaseException as error:  # noqa: B902: raised again on every rank
                 value = error
-        return self.tell(value)
+        return self.tell(value, helper)
 
     def together(self, call: Callable[[], Any]) -> Any:
         """The result of ``call`` on this rank. An exception of one rank is raised on all ranks."""

@@ -11,7 +11,7 @@ import torch
 from ._base import adapter_facts, take_mode
 from ._guards import Unique, check_two, claim, release
 from ._run import Run
-from ._state import KeepInner, check_trains, pieces, take_keep
+from ._state import KeepInner, check_saves, check_trains, pieces, take_keep
 from ._torch import Binding, Fragments, named_buffers, named_tensors
 from .errors import DiffersError, InvalidError
 
@@ -33,7 +33,9 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
 
         def opened() -> Run:
             return Run(run, replica, _model="torch", **options)
-    elif options:
+    else:
+        check_saves(run, keep_inner_state, options)
+    if isinstance(run, Run) and options:
         raise InvalidError("options belong to the Run that was given: "
                            f"{', '.join(options)}")
 

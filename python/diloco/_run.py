@@ -217,10 +217,13 @@ class Run(Unique):
             _c.check(_c.lib().diloco_run_gradient(self._open, _c.text(name), g.pointer))
             self._kept.append(g)
 
-    def private(self, name: str, data: Any) -> None:
+    def private(self, name: str, data: Any,
+                fill: Optional[Callable[[int], None]] = None) -> None:
         """Register bytes that belong to this replica alone (inner moments, counters): saved
         beside the run, given back on resume, never sent. ``data``: a writable buffer, or a
-        `Memory`."""
+        `Memory`. ``fill``: called with an address whenever the bytes are saved, to write all of
+        them there, instead of keeping them in ``data``, which then is only where a resume finds
+        them. Its exception is that of the step, and nothing is saved. It may not use this run."""
         if isinstance(data, Memory):
             pointer, size = data.pointer, _c.ITEM_SIZES[data.dtype] * math.prod(data.shape)
             kept: Any = data
@@ -228,8 +231,23 @@ class Run(Unique):
             view = memoryview(data).cast("B")
             anchor = ctypes.c_char.from_buffer(view)
             pointer, size, kept = ctypes.addressof(anchor), view.nbytes, (data, anchor)
-        _c.check(_c.lib().diloco_run_private(self._open, _c.text(name), pointer, size))
+        if fill is None:
+            _c.check(_c.lib().diloco_run_private(self._open, _c.text(name), pointer, size))
+        else:
+            callback = self._filling(fill)
+            _c.check(_c.lib().diloco_run_private_by(self._open, _c.text(name), pointer, size,
+                                                    callback, None))
+            self._kept.append(callback)
         self._kept.append(kept)
+
+    def _filling(self, fill: Callable[[int], None]) -> Any:
+        me = weakref.ref(self)
+
+        def deliver(_user: Any, to: int) -> int:
+            run = me()
+            filled = run is not None and run._guard(lambda: fill(to) or True)
+            return 0 if filled else IOFailedError.status
+        return _c.FILL_FN(deliver)
 
     def base(self, name: str, kind: str, data: Any, size: int) -> None:
         """Register a tensor that the model has and that is never exchanged, such as a frozen weight

@@ -162,21 +162,22 @@ class OfRank:
     def room(self) -> torch.Tensor:
         return self._room
 
-    def pack(self) -> None:
+    def pack(self, room: Optional[torch.Tensor] = None) -> None:
+        room = self._room if room is None else room
         if self._piece is not None:
-            self._piece.pack()
-        self._move(to_lead=True)
+            self._piece.pack(room)
+        self._move(room, to_lead=True)
 
     def unpack(self) -> None:
-        self._move(to_lead=False)
+        self._move(self._room, to_lead=False)
         if self._piece is not None:
             self._piece.unpack()
 
-    def _move(self, to_lead: bool) -> None:
+    def _move(self, room: torch.Tensor, to_lead: bool) -> None:
         if self._owner == 0 or not (self._island.leads or self._piece is not None):
             return
         if to_lead == (self._piece is not None):
-            self._island.post(self._room, 0 if to_lead else self._owner)
+            self._island.post(room, 0 if to_lead else self._owner)
         else:
-            self._island.expect(self._room, self._owner if to_lead else 0)
+            self._island.expect(room, self._owner if to_lead else 0)
         self._island.finish()

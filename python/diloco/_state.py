@@ -165,22 +165,23 @@ class InnerState:
     def room(self) -> torch.Tensor:
         return self._room
 
-    def _view(self, slot: Slot, begin: int) -> Optional[torch.Tensor]:
+    def _view(self, room: torch.Tensor, slot: Slot, begin: int) -> Optional[torch.Tensor]:
         if not self._island.leads:
             return None
         n = torch.Size(slot.shape).numel()
-        flat = self._room[begin:begin + n * slot.dtype.itemsize]
+        flat = room[begin:begin + n * slot.dtype.itemsize]
         return flat.view(slot.dtype).reshape(slot.shape)
 
-    def _moved(self, slot: Slot, value: torch.Tensor, begin: int) -> Bound:
-        view = self._view(slot, begin)
+    def _moved(self, room: torch.Tensor, slot: Slot, value: torch.Tensor, begin: int) -> Bound:
+        view = self._view(room, slot, begin)
         return (Sharded(value, self._island, view) if is_sharded(value) else
                 Mirror(value, view) if view is not None else Direct(value))
 
     def _each(self, present: List[bool]) -> List[Tuple[Slot, int]]:
         return [(s, b) for s, b in zip(self._slots, self._begins) if present[s.parameter]]
 
-    def pack(self) -> None:
+    def pack(self, room: Optional[torch.Tensor] = None) -> None:
+        room = self._room if room is None else room
         state, parameters = self._inner.state, all_parameters(self._inner)
         present = [bool(state.get(p)) for p in parameters]
         moved = []
@@ -191,14 +192,14 @@ class InnerState:
             if tuple(value.shape) != slot.shape or value.dtype != slot.dtype:
                 raise RefusedError(f"{type(self._inner).__name__} changed the shape of {slot.name} "
                                    "in its state: pass keep_inner_state=False")
-            moved.append(self._moved(slot, value, begin))
+            moved.append(self._moved(room, slot, value, begin))
         for m in moved:
             m.down()
         self._island.finish()
         _copies.queue.wait()
         if self._island.leads:
-            self._room[:self._flags] = torch.tensor(present, dtype=torch.uint8)
-            self._room[self._json_at:] = self._groups.packed()
+            room[:self._flags] = torch.tensor(present, dtype=torch.uint8)
+            room[self._json_at:] = self._groups.packed()
 
     def unpack(self) -> None:
         state, parameters = self._inner.state, all_parameters(self._inner)
@@ -207,7 +208,7 @@ class InnerState:
         for slot, begin in self._each(present):
             p = parameters[slot.parameter]
             value = _empty(slot, p)
-            self._moved(slot, value, begin).up()
+            self._moved(self._room, slot, value, begin).up()
             self._island.finish()
             if not is_sharded(value):
                 self._island.share(value)
@@ -299,8 +300,8 @@ class Json:
         except ValueError as error:
             raise ProtocolError(f"saved private state is not the text it was: {error}") from None
 
-    def pack(self) -> None:
-        self._room[:] = self.packed()
+    def pack(self, room: Optional[torch.Tensor] = None) -> None:
+        (self._room if room is None else room)[:] = self.packed()
 
     def unpack(self) -> None:
         self.unpack_from(self._island.lead(lambda: self._room))
@@ -321,12 +322,13 @@ class Generators:
     def room(self) -> torch.Tensor:
         return self._room
 
-    def pack(self) -> None:
+    def pack(self, room: Optional[torch.Tensor] = None) -> None:
+        room = self._room if room is None else room
         in_use = torch.cuda.is_available() and torch.cuda.is_initialized()
-        self._room[:self._n] = torch.get_rng_state()
-        self._room[self._n] = in_use
+        room[:self._n] = torch.get_rng_state()
+        room[self._n] = in_use
         if in_use:
-            self._room[self._n + 1:] = torch.cuda.get_rng_state()
+            room[self._n + 1:] = torch.cuda.get_rng_state()
 
     def unpack(self) -> None:
         torch.set_rng_state(self._room[:self._n].clone())
@@ -357,6 +359,16 @@ def take_keep(keep: KeepInner, options: Dict[str, Any]) -> bool:
         raise InvalidError(f"keep_inner_state={keep!r} and run__save_every="
                            f"{options['run__save_every']} differ: pass one of them")
     return True
+
+
+def check_saves(run: Any, keep: KeepInner, options: Dict[str, Any]) -> None:
+    """Remove from ``options`` the option that `take_keep` added. InvalidError: a Run of the caller's
+    own does not save every N entries, as ``keep`` demands."""
+    every = options.pop("run__save_every", None) if isinstance(keep, str) else None
+    if every is not None and run.setting("run.save_every") != str(every):
+        raise InvalidError(f"keep_inner_state={keep!r}, and the Run that was given saves every "
+                           f"{run.setting('run.save_every')} entries: make it with "
+                           f"run__save_every={every}")
 
 
 def pieces(inner: Any, island: Island, keep_inner_state: bool, extra: Mapping[str, Any],

@@ -7,12 +7,13 @@ run's. It is pinned for CUDA tensors. For the shards of a DTensor rank 0 of its 
 Invariants: 1. A mirror is filled just before a step at which something is taken, and copied back
 just after that step's adoption. Between such stops there is no copy and no message between ranks.
 2. Only rank 0 of an island has a run; the others learn from it, after each stop, when the next one
-is. 3. The inner optimizer's state is packed before a stop, since that is where the library saves
-it, so that a resume is bitwise.
+is. 3. The library has the inner optimizer's state packed where it saves it, during a stop, so that
+a resume is bitwise. A stop that saves nothing packs nothing.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import (Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence,
                     Tuple, Union)
@@ -91,6 +92,18 @@ def memory_of(t: torch.Tensor) -> Memory:
 def bytes_of(t: torch.Tensor) -> Memory:
     """A uint8 tensor's memory. Does not need numpy, unlike ``t.numpy()``."""
     return Memory(t.data_ptr(), "bool", tuple(t.shape), t)
+
+
+def filler(name: str, piece: Any, island: Island) -> Callable[[int], None]:
+    """A function that packs a private piece to the address from which the library saves it. All
+    ranks take part. It keeps no reference to the run."""
+    size = piece.room().numel()
+
+    def fill(address: int) -> None:
+        island.ask(name)
+        place = (ctypes.c_ubyte * size).from_address(address)
+        piece.pack(torch.frombuffer(place, dtype=torch.uint8))
+    return fill
 
 
 class Direct:
@@ -328,7 +341,7 @@ class Binding(Unique):
     ``run``: a Run that is not joined yet, or what opens one (called on rank 0 only).
     ``group``: of ranks that hold the same parameters, as one replica; DTensors have their own.
     ``pipeline``: each rank of the group has a stage of its own.
-    ``private``: pieces with ``room()`` (a uint8 tensor or None), ``pack()`` and ``unpack()``.
+    ``private``: pieces with ``room()`` (a uint8 tensor), ``pack(room)`` and ``unpack()``.
     ``buffers_now``: the model's buffers by name as they are when it is called.
     ``exchange``, ``facts``: see `_base`.
     """
@@ -377,7 +390,8 @@ class Binding(Unique):
                 assert m.bound.host is not None
                 self._run.tensor(m.name, memory_of(m.bound.host), role=m.role, fragment=number)
             for name, piece in self._private.items():
-                self._run.private(name, bytes_of(piece.room()))
+                self._run.private(name, bytes_of(piece.room()),
+                                  filler(name, piece, self.island))
         self.island.lead(open_and_register)
         register(self._run, self.island, self._base, facts)
         self._join()
@@ -442,9 +456,9 @@ class Binding(Unique):
             b.up()
         self.island.finish()
 
-    def _pack(self) -> None:
-        for piece in self._private.values():
-            piece.pack()
+    def _pack_mine(self, name: str) -> None:
+        """Rank 0 packs this piece, and needs this rank's part of it."""
+        self._private[name].pack()
 
     def check_open(self) -> None:
         """InvalidError: the run has ended. Before an inner step, so that the tensors stay its
@@ -477,7 +491,6 @@ class Binding(Unique):
         if self.island.leads:
             self._survival.before(self._steps)
         self._down()
-        self._pack()
         self._finish(lambda: self.run.step(_copies.queue.loss(loss).value(), samples, tokens))
         return True
 
@@ -486,7 +499,7 @@ class Binding(Unique):
         self._finish(lambda: self.run.wait())
 
     def _finish(self, call: Callable[[], None]) -> None:
-        self.island.lead(call)
+        self.island.lead(call, self._pack_mine)
         self._up()
         if self.island.leads:
             self._survival.after()
@@ -501,8 +514,7 @@ class Binding(Unique):
     def save(self) -> None:
         """Save what a resume needs, as it is now: the model and the inner state."""
         self._down()
-        self._pack()
-        self.island.lead(lambda: self.run.save())
+        self.island.lead(lambda: self.run.save(), self._pack_mine)
 
     def leave(self) -> None:
         self.island.lead(lambda: self.run.leave())

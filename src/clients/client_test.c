@@ -34,9 +34,11 @@ static void begin(scene *s, const char *url)
     char digest[DL_HASH_HEX + 1];
     memset(s, 0, sizeof *s);
     dl_config_init(&s->config);
-    s->vectors[0] = (dl_private){"exp_avg", s->moments, sizeof s->moments, true};
-    s->vectors[1] = (dl_private){"exp_avg_sq", s->squares, sizeof s->squares, true};
-    s->vectors[2] = (dl_private){"inner.steps", &s->steps, sizeof s->steps, false};
+    s->vectors[0] =
+        (dl_private){.name = "exp_avg", .data = s->moments, .len = sizeof s->moments, .f32 = true};
+    s->vectors[1] = (dl_private){
+        .name = "exp_avg_sq", .data = s->squares, .len = sizeof s->squares, .f32 = true};
+    s->vectors[2] = (dl_private){.name = "inner.steps", .data = &s->steps, .len = sizeof s->steps};
     s->until = dl_time_after(dl_clock_now(), 10 * DL_SECOND);
     CHECK_OK(dl_store_open(&s->store, url, true));
     dl_client_store_init(&s->clients, s->store, RUN, layout_of(s), s->vectors, 3);

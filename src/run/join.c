@@ -451,7 +451,7 @@ static diloco_status keep_exchanges_own(diloco_run *run)
             return dl_fail(DILOCO_EINVAL, "more than %d private pieces",
                            DL_MAX_PRIVATES - DL_EXEC_MAX_PRIVATES);
         run->model.privates[run->model.n_privates++] =
-            (dl_private){p->name, p->data, p->len, p->f32};
+            (dl_private){.name = p->name, .data = p->data, .len = p->len, .f32 = p->f32};
         run->model.n_exchanges++;
     }
     return DILOCO_OK;

@@ -156,6 +156,12 @@ diloco_status diloco_run_gradient(diloco_run *run, const char *tensor, const flo
  * until the run is closed, and a resume overwrites it. */
 diloco_status diloco_run_private(diloco_run *run, const char *name, void *data, size_t len)
 {
+    return diloco_run_private_by(run, name, data, len, NULL, NULL);
+}
+
+diloco_status diloco_run_private_by(diloco_run *run, const char *name, void *data, size_t len,
+                                    diloco_fill_fn fill, void *user)
+{
     if (run->join.joined) return dl_fail(DILOCO_EINVAL, "register %s before diloco_run_join", name);
     const size_t name_len = strlen(name);
     if (!name_len || name_len > DILOCO_NAME_MAX || (len && !data))
@@ -172,7 +178,7 @@ diloco_status diloco_run_private(diloco_run *run, const char *name, void *data, 
     char *copy = strdup(name);
     if (!copy) return dl_fail(DILOCO_ENOMEM, "no memory for %s", name);
     run->model.privates[run->model.n_privates++] =
-        (dl_private){.name = copy, .data = data, .len = len};
+        (dl_private){.name = copy, .data = data, .len = len, .fill = fill, .user = user};
     return DILOCO_OK;
 }
 

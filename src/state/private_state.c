@@ -52,7 +52,7 @@ struct dl_local {
     dl_st_tensor *parts;
     dl_span *spans;
     part_name *names;
-    unsigned char *copy; /* of all parts, one after the other; NULL: none is reserved */
+    unsigned char *copy; /* of all parts, as copied_len places them; NULL: none is reserved */
     size_t copy_len;
 };
 
@@ -264,12 +264,20 @@ static diloco_status write_file(dl_local *local)
     return dl_file_write(local->path, local->spans, local->n_parts + 1);
 }
 
+static diloco_status fill_in_place(const dl_private *privates, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (privates[i].fill) DL_TRY(privates[i].fill(privates[i].user, privates[i].data));
+    return DILOCO_OK;
+}
+
 diloco_status dl_local_save(dl_local *local, const dl_local_facts *facts,
                             const diloco_tensor *tensors, size_t n_tensors,
                             const dl_private *privates, size_t n_privates)
 {
     DL_ASSERT(dl_run_id_ok(facts->run));
-    diloco_status status = describe_all(local, tensors, n_tensors, privates, n_privates);
+    diloco_status status = fill_in_place(privates, n_privates);
+    if (!status) status = describe_all(local, tensors, n_tensors, privates, n_privates);
     if (!status) status = make_header(local, facts);
     return status ? dl_fail_context(status, "local state") : dl_local_write(local);
 }
@@ -288,6 +296,21 @@ typedef struct copying {
     size_t n, len;
 } copying;
 
+/* Bytes of the copy from one part's beginning to the next one's. */
+static size_t copied_len(size_t len)
+{
+    enum { LINE = 64 };
+    return (len + LINE - 1) / LINE * LINE;
+}
+
+static size_t copied_lens(const dl_span *parts, size_t n)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++)
+        len += copied_len(parts[i].len);
+    return len;
+}
+
 /* One thread's part of the copy: the bytes [begin, end) of all parts as if they were adjacent. */
 static void copy_part(void *context, int part, int n_parts)
 {
@@ -295,10 +318,10 @@ static void copy_part(void *context, int part, int n_parts)
     const copying *c = context;
     size_t begin, end, at = 0;
     dl_part_range(&begin, &end, c->len, GRAIN, part, n_parts);
-    for (size_t i = 0; i < c->n && at < end; at += c->from[i++].len) {
+    for (size_t i = 0; i < c->n && at < end; at += copied_len(c->from[i++].len)) {
         const size_t first = dl_size_max(begin, at);
         const size_t last = dl_size_min(end, at + c->from[i].len);
-        if (first < last)
+        if (c->from[i].data && first < last)
             memcpy(c->to + first, (const unsigned char *)c->from[i].data + (first - at),
                    last - first);
     }
@@ -319,8 +342,8 @@ diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors, si
                                const dl_private *privates, size_t n_privates, dl_pool *pool)
 {
     DL_TRY(describe_all(local, tensors, n_tensors, privates, n_privates));
-    const size_t len = dl_spans_len(local->spans + 1, local->n_parts);
-    if (len > dl_memory_free() / 2 || !(local->copy = malloc(dl_size_max(len, 1))))
+    const size_t len = copied_lens(local->spans + 1, local->n_parts);
+    if (len > dl_memory_free() / 2 || !(local->copy = aligned_alloc(64, dl_size_max(len, 64))))
         return dl_fail(DILOCO_ENOMEM, "no memory for a copy of %zu bytes of private state", len);
     local->copy_len = len;
     dl_pool_run(pool, touch_part, &(copying){.to = local->copy, .len = len});
@@ -337,12 +360,18 @@ diloco_status dl_local_copy(dl_local *local, const dl_local_facts *facts,
     diloco_status status = describe_all(local, tensors, n_tensors, privates, n_privates);
     if (!status) status = make_header(local, facts);
     if (status) return dl_fail_context(status, "local state");
-    copying c = {local->copy, local->spans + 1, local->n_parts, local->copy_len};
-    DL_ASSERT(dl_spans_len(c.from, c.n) == c.len);
+    dl_span *parts = local->spans + 1;
+    for (size_t i = 0; i < n_privates; i++)
+        if (privates[i].fill) parts[n_tensors + i].data = NULL;
+    copying c = {local->copy, parts, local->n_parts, local->copy_len};
+    DL_ASSERT(copied_lens(c.from, c.n) == c.len);
     dl_pool_run(pool, copy_part, &c);
-    const unsigned char *at = local->copy;
-    for (size_t i = 1; i <= local->n_parts; at += local->spans[i++].len)
-        local->spans[i].data = at;
+    unsigned char *at = local->copy;
+    for (size_t i = 0; i < local->n_parts; at += copied_len(parts[i++].len)) {
+        const dl_private *p = i < n_tensors ? NULL : &privates[i - n_tensors];
+        if (p && p->fill) DL_TRY(p->fill(p->user, at));
+        parts[i].data = at;
+    }
     return DILOCO_OK;
 }
 

@@ -20,6 +20,10 @@ typedef struct dl_private {
     void *data;
     size_t len; /* bytes; saved as U8[len], or F32[len/4] when f32 */
     bool f32;
+    /* Writes the bytes to `to`, which is `data` or a copy of it, when they are saved. NULL: `data`
+     * has them. */
+    diloco_status (*fill)(void *user, void *to);
+    void *user;
 } dl_private;
 
 typedef struct dl_local_fragment {
@@ -62,7 +66,8 @@ void dl_local_note_claim(dl_local *local, bool lost);
 #define DL_LOCAL_LOST "lost"
 void dl_local_close(dl_local *local);
 
-/* Saves atomically; allocates nothing after the first call. */
+/* Saves atomically; allocates nothing after the first call. Returns also what a `fill` returned;
+ * the file is unchanged then. */
 DL_MUST_CHECK diloco_status dl_local_save(dl_local *local, const dl_local_facts *facts,
                                           const diloco_tensor *tensors, size_t n_tensors,
                                           const dl_private *privates, size_t n_privates);
@@ -73,7 +78,8 @@ DL_MUST_CHECK diloco_status dl_local_save(dl_local *local, const dl_local_facts 
 DL_MUST_CHECK diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors,
                                              size_t n_tensors, const dl_private *privates,
                                              size_t n_privates, dl_pool *pool);
-/* After dl_local_reserve, with tensors and privates of the same sizes. */
+/* After dl_local_reserve, with tensors and privates of the same sizes. A private with `fill` is
+ * written to the copy directly, at a multiple of 64 bytes. */
 DL_MUST_CHECK diloco_status dl_local_copy(dl_local *local, const dl_local_facts *facts,
                                           const diloco_tensor *tensors, size_t n_tensors,
                                           const dl_private *privates, size_t n_privates,

@@ -57,8 +57,9 @@ static void scene_begin(scene *s, const char *name)
     s->tensors[0] = (diloco_tensor){"w", t->w, DILOCO_F32, DILOCO_PARAMETER, 2, {7, 3}, 0};
     s->tensors[1] = (diloco_tensor){"counts", t->counts, DILOCO_I64, DILOCO_BUFFER, 1, {2}, 0};
     s->tensors[2] = (diloco_tensor){"mask", t->mask, DILOCO_BOOL, DILOCO_BUFFER, 1, {3}, 0};
-    s->privates[0] = (dl_private){"moments", t->moments, sizeof t->moments, true};
-    s->privates[1] = (dl_private){"stream", t->stream, sizeof t->stream, false};
+    s->privates[0] =
+        (dl_private){.name = "moments", .data = t->moments, .len = sizeof t->moments, .f32 = true};
+    s->privates[1] = (dl_private){.name = "stream", .data = t->stream, .len = sizeof t->stream};
     s->manifest = dl_hash_bytes("model", 5);
     s->facts = (dl_local_facts){.run = RUN,
                                 .replica = "r0",

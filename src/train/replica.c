@@ -68,9 +68,9 @@ static diloco_status list_privates(replica *r)
 {
     DL_TRY(dl_step_list(&r->step, r->privates, MOST_PRIVATES - 2, &r->n_privates, false));
     r->privates[r->n_privates++] =
-        (dl_private){"inner.rewarming", &r->rewarming, sizeof r->rewarming, false};
+        (dl_private){.name = "inner.rewarming", .data = &r->rewarming, .len = sizeof r->rewarming};
     r->privates[r->n_privates++] =
-        (dl_private){"inner.steps", &r->inner_steps, sizeof r->inner_steps, false};
+        (dl_private){.name = "inner.steps", .data = &r->inner_steps, .len = sizeof r->inner_steps};
     return DILOCO_OK;
 }
 

@@ -1,0 +1,111 @@
+"""saving_test.py - a replica's private state is packed when it is saved, and only then. Skips
+itself (77) without torch."""
+import sys
+import unittest
+from unittest import mock
+
+try:
+    import torch
+except ImportError as error:
+    print(f"left out: the Python package with torch ({error})")
+    sys.exit(77)
+
+import diloco
+from diloco import _state
+from torch_test import QUICK, InScratch, adamw, inner_step, small, values
+
+
+class Saving(InScratch):
+    def counted(self):
+        """The calls of InnerState.pack: whether each is into the piece's own room."""
+        calls, pack = [], _state.InnerState.pack
+
+        def counting(state, room=None):
+            own = state.room().data_ptr()
+            calls.append(room is None or room.data_ptr() == own)
+            pack(state, room)
+        patch = mock.patch.object(_state.InnerState, "pack", counting)
+        patch.start()
+        self.addCleanup(patch.stop)
+        return calls
+
+    def train(self, model, opt, upto=10**6):
+        while not opt.done and opt.run.now.step < upto:
+            inner_step(model, opt, 0, opt.run.now.step)
+
+    def test_stops_that_do_not_save_pack_nothing(self):
+        for delay, save_every, n in ((0, 1, 4), (0, 2, 2), (2, 1, 4), (2, 3, 2)):
+            with self.subTest(delay=delay, save_every=save_every):
+                self.store = self.store.with_name(f"{delay}-{save_every}")
+                calls, model = self.counted(), small()
+                opt = self.optimizer(model, sync_every=4, rounds=4, overlap_steps=delay,
+                                     run__save_every=save_every)
+                self.train(model, opt)
+                self.assertEqual(len(calls), n)
+
+    def test_with_overlap_it_is_packed_into_the_copy_that_is_written(self):
+        calls, model = self.counted(), small()
+        opt = self.optimizer(model, sync_every=4, rounds=3, overlap_steps=2)
+        self.train(model, opt)
+        self.assertEqual(calls, [False] * 3)
+        self.assertFalse(opt.binding._private["torch.optimizer"].room().any())
+
+    def test_a_replica_resumes_from_it_to_the_bit(self):
+        for overlap in (0, 2):
+            with self.subTest(overlap=overlap):
+                options = dict(sync_every=4, rounds=4, overlap_steps=overlap)
+                whole = small()
+                self.store = self.store.with_name(f"whole{overlap}")
+                self.train(whole, self.optimizer(whole, **options))
+                self.store = self.store.with_name(f"stopped{overlap}")
+                model = small()
+                opt = self.optimizer(model, **options)
+                self.train(model, opt, upto=9)
+                opt.close()  # saves nothing: the last due point did
+                again = small(3)
+                opt = self.optimizer(again, **options)
+                self.assertTrue(opt.binding.resumed)
+                self.train(again, opt)
+                self.assertEqualTensors(values(again), values(whole))
+
+    def test_a_state_that_cannot_be_packed_fails_the_step_with_its_own_error(self):
+        for overlap in (0, 1):
+            with self.subTest(overlap=overlap):
+                self.store = self.store.with_name(f"run{overlap}")
+                model = small()
+                inner = adamw(model)
+                opt = self.optimizer(model, inner, sync_every=2, rounds=2, overlap_steps=overlap)
+                inner_step(model, opt, 0, 0)
+                state = inner.state[next(model.parameters())]
+                state["exp_avg"] = state["exp_avg"].double()
+                with mock.patch.object(inner, "step", lambda: None):
+                    with self.assertRaisesRegex(diloco.RefusedError, "changed the shape of exp_avg"):
+                        opt.step()
+
+
+class OwnRun(InScratch):
+    def own(self, keep, **options):
+        run = diloco.Run(self.store, "r0", QUICK, _model="torch", sync_every=2, rounds=4, **options)
+        self.addCleanup(run.close)
+        model = small()
+        opt = diloco.DiLoCoOptimizer(model, adamw(model), run, keep_inner_state=keep)
+        self.addCleanup(opt.close)
+        return model, opt
+
+    def test_a_run_of_the_callers_own_saves_every_n_entries(self):
+        calls, pack = [], _state.InnerState.pack
+        with mock.patch.object(_state.InnerState, "pack",
+                               lambda *a: (calls.append(1), pack(*a))[1]):
+            model, opt = self.own("entry:2", run__save_every=2)
+            while not opt.done:
+                inner_step(model, opt, 0, opt.run.now.step)
+        self.assertEqual(len(calls), 2)
+
+    def test_a_run_that_saves_at_other_entries_is_refused_by_the_option(self):
+        with self.assertRaisesRegex(diloco.InvalidError,
+                                    "saves every 3 entries.*run__save_every=2"):
+            self.own("entry:2", run__save_every=3)
+
+
+if __name__ == "__main__":
+    unittest.main()
