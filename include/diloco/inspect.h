@@ -163,6 +163,13 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_own_names(const char *url, con
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_invite(char *out, size_t cap, const char *url,
                                                          const char *key, uint64_t seconds);
 
+/* diloco_base_walk calls fn with each tensor of the run's base (diloco_run_base), in the order of
+ * registration. The texts are valid during the call. Returns the first status of fn that is not
+ * DILOCO_OK, or the errors of diloco_run_config. */
+typedef diloco_status (*diloco_base_fn)(void *user, const char *name, const char *kind);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_base_walk(const char *url, diloco_base_fn fn,
+                                                            void *user);
+
 /* diloco_run_config sets the options of a run that all its replicas share, with origin "run". If
  * `config` has a run.coord before the call, its server is trusted as the caller's choice: see
  * DILOCO_COORDS in docs/stores.md. */

@@ -243,10 +243,13 @@ class Run(Unique):
     def _filling(self, fill: Callable[[int], None]) -> Any:
         me = weakref.ref(self)
 
+        def filled(to: int) -> bool:
+            fill(to)
+            return True
+
         def deliver(_user: Any, to: int) -> int:
             run = me()
-            filled = run is not None and run._guard(lambda: fill(to) or True)
-            return 0 if filled else IOFailedError.status
+            return 0 if run is not None and run._guard(lambda: filled(to)) else IOFailedError.status
         return _c.FILL_FN(deliver)
 
     def base(self, name: str, kind: str, data: Any, size: int) -> None:

@@ -3,6 +3,7 @@ replica with another base or another adapter is refused by name. Skips itself (7
 the PEFT folder without peft and transformers."""
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 import threading
@@ -21,6 +22,7 @@ except ImportError as error:
     peft = None
 
 import diloco
+from diloco import _program
 
 torch.set_num_threads(1)
 QUICK = {"run.heartbeat": 0.05, "run.patience": 2}
@@ -254,6 +256,19 @@ class Peft(InScratch):
         with torch.no_grad():
             self.assertTrue(torch.equal(loaded(input_ids=ids).logits, model(input_ids=ids).logits))
             self.assertFalse(torch.equal(fresh(input_ids=ids).logits, model(input_ids=ids).logits))
+
+    def test_the_program_exports_the_adapter_without_the_model(self):
+        model = self.model(use_rslora=True)
+        ids = self.trained(model)
+        out = subprocess.run([_program.path(), "export", str(self.store), "--adapter", "--out",
+                              str(self.folder / "adapter")], capture_output=True, text=True)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        loaded = peft.PeftModel.from_pretrained(self.model().unload(), self.folder / "adapter")
+        self.assertEqual(sorted(loaded.peft_config["default"].target_modules),
+                         [f"model.layers.{i}.self_attn.{m}_proj" for i in (0, 1) for m in "qv"])
+        model.eval(), loaded.eval()
+        with torch.no_grad():
+            self.assertTrue(torch.equal(loaded(input_ids=ids).logits, model(input_ids=ids).logits))
 
     def test_the_rank_and_the_scale_are_compared_by_name(self):
         self.trained(self.model())

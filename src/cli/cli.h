@@ -85,6 +85,7 @@ typedef enum dl_flag {
     DL_FLAG_TO, /* from here on: of import and export */
     DL_FLAG_TO_PATH,
     DL_FLAG_DTYPE,
+    DL_FLAG_ADAPTER,
     DL_FLAG_TEXT, /* from here on: of data tokenizer and data prepare */
     DL_FLAG_TOKENIZER,
     DL_FLAG_VOCAB,

@@ -1,8 +1,10 @@
 /* cmd_export.c - a run's model in a form that others read. */
+#include "cli/export_dcp.h"
 #include "cli/settings/settings.h"
 #include <diloco/train.h>
 
 #include <inttypes.h>
+#include <string.h>
 
 static diloco_status print_json(const diloco_export_report *r, const char *format, const char *path)
 {
@@ -25,10 +27,18 @@ static diloco_status cmd_export(const dl_args *args)
     diloco_export_report r;
     const char *format = args->flags[DL_FLAG_TO], *path = args->flags[DL_FLAG_TO_PATH];
     const char *dtype = dl_args_has(args, DL_FLAG_DTYPE) ? args->flags[DL_FLAG_DTYPE] : "f32";
+    if (dl_args_has(args, DL_FLAG_ADAPTER) && !format) format = "peft";
     if (!format || !path)
-        return dl_fail(DILOCO_EINVAL, "export needs --to hf, npz or gguf, and --out PATH");
+        return dl_fail(DILOCO_EINVAL,
+                       "export needs --to hf, npz, gguf, peft or dcp, and --out PATH");
+    if (dl_args_has(args, DL_FLAG_ADAPTER) && strcmp(format, "peft") != 0)
+        return dl_fail(DILOCO_EINVAL, "--adapter is --to peft, and --to %.60s is another format",
+                       format);
     DL_TRY(dl_settings_of_run(&config, args));
-    DL_TRY(diloco_export(&r, &config, format, dtype, path));
+    if (strcmp(format, "dcp") == 0)
+        DL_TRY(dl_export_dcp(&r, &config, dtype, path));
+    else
+        DL_TRY(diloco_export(&r, &config, format, dtype, path));
     if (dl_args_has(args, DL_FLAG_JSON)) return print_json(&r, format, path);
     printf("after %" PRIu64 " entries: %" PRIu64 " tensors as %s in %s\n", r.entry, r.tensors,
            dtype, path);
@@ -38,9 +48,16 @@ static diloco_status cmd_export(const dl_args *args)
 const dl_command dl_command_export = {
     .name = "export",
     .target = "URL|CONFIG",
-    .summary = "a run's model as a Hugging Face folder, npz or gguf",
-    .details = "  diloco export runs/demo --to hf --out model --dtype bf16",
-    .flags = DL_FLAGS(DL_FLAG_TO, DL_FLAG_TO_PATH, DL_FLAG_DTYPE, DL_FLAG_SET, DL_FLAG_JSON),
+    .summary = "a run's model as a Hugging Face or PEFT folder, npz, gguf or DCP",
+    .details =
+        "npz is for numpy, gguf for llama.cpp. --to peft writes the LoRA adapter of a run of\n"
+        "PyTorch. --to dcp writes a checkpoint of torch.distributed: the model, and the state of "
+        "the\n"
+        "outer optimizer, with which diloco.dcp begins another run. It needs torch in the Python\n"
+        "that DILOCO_PYTHON names (default: that of the wheel, or python3).\n"
+        "  diloco export runs/demo --to hf --out model --dtype bf16",
+    .flags = DL_FLAGS(DL_FLAG_TO, DL_FLAG_TO_PATH, DL_FLAG_DTYPE, DL_FLAG_ADAPTER, DL_FLAG_SET,
+                      DL_FLAG_JSON),
     .sets = DL_SETS_MACHINE,
     .run = cmd_export,
 };

@@ -332,6 +332,18 @@ diloco_status diloco_run_config(diloco_config *config, const char *url)
     return status;
 }
 
+diloco_status diloco_base_walk(const char *url, diloco_base_fn fn, void *user)
+{
+    dl_reader r;
+    DL_TRY(dl_reader_open(&r, url));
+    const dl_base *base = &r.file.base;
+    diloco_status status = DILOCO_OK;
+    for (size_t i = 0; i < base->n && !status; i++)
+        status = fn(user, base->tensors[i].name, base->tensors[i].kind);
+    dl_reader_close(&r);
+    return status;
+}
+
 /* ---- theta ------------------------------------------------------------------------------ */
 
 /* Copy the state as one safetensors file. The spans point into the state, so the bytes are

@@ -30,8 +30,8 @@ static diloco_status find_format(const dl_export_format **out, const char *name)
             *out = formats[i];
             return DILOCO_OK;
         }
-    return dl_fail(DILOCO_EINVAL, "there is no format %.60s to export to: take hf, npz or gguf",
-                   name);
+    return dl_fail(DILOCO_EINVAL,
+                   "there is no format %.60s to export to: take hf, npz, gguf or peft", name);
 }
 
 static diloco_status find_dtype(const char **out, const char *name, const dl_export_format *format)
@@ -214,6 +214,39 @@ diloco_status dl_export_tokenizer(dl_bpe **out, const dl_export *e)
     if (!status) return DILOCO_OK;
     dl_bpe_close(*out);
     *out = NULL;
+    return status;
+}
+
+/* ---- a file of a folder */
+
+static diloco_status path_of(char out[4096], const dl_export *e, const char *file)
+{
+    int len = snprintf(out, 4096, "%s/%s", e->to, file);
+    if (len >= 0 && len < 4096) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "%s/%s: the path is too long", e->to, file);
+}
+
+diloco_status dl_export_text(const dl_export *e, const char *file, const dl_buf *text)
+{
+    char path[4096];
+    DL_TRY(path_of(path, e, file));
+    return dl_file_write(path, &(dl_span){text->data, text->len}, 1);
+}
+
+diloco_status dl_export_weights(const dl_export *e, const char *file)
+{
+    static const dl_st_meta meta = {"format", "pt"}; /* transformers asks for it */
+    char path[4096];
+    dl_buf header;
+    DL_TRY(path_of(path, e, file));
+    dl_span *spans = calloc(e->n + 1, sizeof *spans);
+    if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", e->n);
+    for (size_t i = 0; i < e->n; i++)
+        spans[1 + i] = e->data[i];
+    dl_buf_init(&header, DL_ST_HEADER_MAX);
+    diloco_status status = dl_st_write(path, &header, spans, e->tensors, e->n, &meta, 1);
+    dl_buf_deinit(&header);
+    free(spans);
     return status;
 }
 

@@ -28,12 +28,18 @@ typedef struct dl_export_format {
  * DILOCO_EINVAL: no path. DILOCO_EDIFFERS: another's file. */
 DL_MUST_CHECK diloco_status dl_export_tokenizer(dl_bpe **out, const dl_export *export);
 
+/* Write one file of the folder `e->to`. dl_export_weights writes all tensors, as safetensors. */
+DL_MUST_CHECK diloco_status dl_export_text(const dl_export *e, const char *file,
+                                           const dl_buf *text);
+DL_MUST_CHECK diloco_status dl_export_weights(const dl_export *e, const char *file);
+
 /* The list of formats. A new one is a file that defines dl_export_<name>, and its line here. */
 // clang-format off
 #define DL_EXPORT_FORMATS(X) \
     X(hf) \
     X(npz) \
-    X(gguf)
+    X(gguf) \
+    X(peft)
 // clang-format on
 
 #define DL_DECLARE(name) extern const dl_export_format dl_export_##name;

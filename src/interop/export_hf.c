@@ -10,44 +10,13 @@
 
 enum { TEXT_MAX = 256 << 20 };
 
-static diloco_status path_of(char out[4096], const dl_export *e, const char *file)
-{
-    int len = snprintf(out, 4096, "%s/%s", e->to, file);
-    if (len >= 0 && len < 4096) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL, "%s/%s: the path is too long", e->to, file);
-}
-
-static diloco_status write_text(const dl_export *e, const char *file, const dl_buf *text)
-{
-    char path[4096];
-    DL_TRY(path_of(path, e, file));
-    return dl_file_write(path, &(dl_span){text->data, text->len}, 1);
-}
-
-static diloco_status write_weights(const dl_export *e)
-{
-    static const dl_st_meta meta = {"format", "pt"}; /* transformers asks for it */
-    char path[4096];
-    dl_buf header;
-    DL_TRY(path_of(path, e, "model.safetensors"));
-    dl_span *spans = calloc(e->n + 1, sizeof *spans);
-    if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", e->n);
-    for (size_t i = 0; i < e->n; i++)
-        spans[1 + i] = e->data[i];
-    dl_buf_init(&header, DL_ST_HEADER_MAX);
-    diloco_status status = dl_st_write(path, &header, spans, e->tensors, e->n, &meta, 1);
-    dl_buf_deinit(&header);
-    free(spans);
-    return status;
-}
-
 static diloco_status write_texts(const dl_export *e, dl_buf *text, int32_t end_token)
 {
     DL_TRY(dl_hf_generation_write(text, end_token));
-    DL_TRY(write_text(e, "generation_config.json", text));
+    DL_TRY(dl_export_text(e, "generation_config.json", text));
     dl_buf_clear(text);
     DL_TRY(dl_hf_config_write(text, e->config, e->dtype, end_token));
-    return write_text(e, "config.json", text);
+    return dl_export_text(e, "config.json", text);
 }
 
 /* ---- the tokenizer */
@@ -61,7 +30,7 @@ static diloco_status copy_tokenizer(const dl_export *e, const dl_bpe *bpe, dl_bu
     dl_json j;
     DL_TRY(dl_file_read(text, e->config->tokenizer_path));
     if (text->len == 0 || text->data[0] != '{') return DILOCO_OK;
-    DL_TRY(write_text(e, "tokenizer.json", text));
+    DL_TRY(dl_export_text(e, "tokenizer.json", text));
     dl_buf_clear(text);
     dl_json_init(&j, text);
     dl_json_object(&j, NULL);
@@ -69,7 +38,7 @@ static diloco_status copy_tokenizer(const dl_export *e, const dl_bpe *bpe, dl_bu
     if (end) dl_json_strn(&j, "eos_token", end, len);
     dl_json_end(&j);
     DL_TRY(dl_json_done(&j));
-    return write_text(e, "tokenizer_config.json", text);
+    return dl_export_text(e, "tokenizer_config.json", text);
 }
 
 static diloco_status write_tokenizer(const dl_export *e, dl_buf *text, int32_t *end_token)
@@ -92,7 +61,7 @@ static diloco_status write_folder(const dl_export *e)
     DL_TRY(dl_dir_make(e->to));
     dl_buf_init(&text, TEXT_MAX);
     diloco_status status = write_tokenizer(e, &text, &end_token);
-    if (!status) status = write_weights(e);
+    if (!status) status = dl_export_weights(e, "model.safetensors");
     if (!status) status = write_texts(e, &text, end_token);
     dl_buf_deinit(&text);
     return status;

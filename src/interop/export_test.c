@@ -594,7 +594,8 @@ TEST(formats_are_listed)
     CHECK_STR("hf", diloco_export_format_at(0));
     CHECK_STR("npz", diloco_export_format_at(1));
     CHECK_STR("gguf", diloco_export_format_at(2));
-    CHECK(diloco_export_format_at(3) == NULL);
+    CHECK_STR("peft", diloco_export_format_at(3));
+    CHECK(diloco_export_format_at(4) == NULL);
 }
 
 TEST_MAIN(a_model_goes_out_and_comes_in_again_to_the_bit, bf16_and_f16_round_once,
