@@ -30,6 +30,14 @@ typedef enum emulated_order {
     EMULATED_SHUFFLED
 } emulated_order;
 
+/* A mistake of a device, in each launch of one kernel. */
+typedef enum emulated_fault {
+    EMULATED_SOUND,
+    EMULATED_IDLE,       /* the kernel does not run */
+    EMULATED_BLOCK_LOST, /* its last block does not run */
+    EMULATED_BIT_FLIPPED /* bit 22 of one of the 4-byte words that it changed, by seed */
+} emulated_fault;
+
 typedef struct emulated_setup {
     uint64_t seed;
     emulated_when when;
@@ -37,12 +45,16 @@ typedef struct emulated_setup {
     uint64_t memory;  /* bytes of the device; 0: 1 GiB */
     uint64_t fail_at; /* the call that fails, from 1; 0: none */
     int fail_with;    /* its result */
+    emulated_fault fault;
+    char fault_in[64]; /* kernel */
 } emulated_setup;
 
 /* emulated_configure counts calls from 0 again. A device process that died is started again. */
 void emulated_configure(const emulated_setup *setup);
 uint64_t emulated_calls(void);  /* of the driver since then */
 uint64_t emulated_leaked(void); /* bytes of device and pinned memory that are allocated now */
+/* Name of kernel i of the device program. Returns false after the last. The device is open. */
+int emulated_kernel_name(char *out, size_t size, size_t i);
 
 /* ---- between the processes: one request, one reply */
 
@@ -55,6 +67,7 @@ typedef enum emulated_op {
     EMULATED_COPY,
     EMULATED_FILL,
     EMULATED_FIND,
+    EMULATED_NAME, /* of kernel n, to the last words */
     EMULATED_LAUNCH,
     EMULATED_STREAM_CREATE,
     EMULATED_STREAM_DESTROY,

@@ -9,7 +9,7 @@
 static inline diloco_status emulated_open(dl_backend **out, const emulated_setup *setup)
 {
     static const char image[] = "the kernels are in the device program";
-    static const void *const images[] = {image};
+    static const dl_span images[] = {{image, sizeof image}};
     const dl_cuda_source source = {
         .name = "emulated", .library = EMULATED_LIBRARY, .images = images, .n_images = 1};
     emulated_configure(setup);

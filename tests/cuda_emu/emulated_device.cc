@@ -286,14 +286,44 @@ static void run_block(unsigned block, unsigned n)
     } while (pass_barriers(n));
 }
 
+/* A copy of all allocations. */
+static std::vector<uint32_t> words()
+{
+    std::vector<uint32_t> all;
+    for (const auto &p : pieces) {
+        const uint32_t *at = reinterpret_cast<const uint32_t *>(p.first);
+        all.insert(all.end(), at, at + p.second.bytes / 4);
+    }
+    return all;
+}
+
+/* Alters one of the words that are not as they were. */
+static void flip_bit(const std::vector<uint32_t> &before)
+{
+    std::vector<uint32_t *> changed;
+    size_t i = 0;
+    for (const auto &p : pieces) {
+        uint32_t *at = reinterpret_cast<uint32_t *>(p.first);
+        for (uint64_t k = 0; k < p.second.bytes / 4; k++, i++)
+            if (at[k] != before[i]) changed.push_back(&at[k]);
+    }
+    if (!changed.empty()) *changed[next_random() % changed.size()] ^= 1u << 22;
+}
+
 static void launch(const emulated_request &r)
 {
     running = reinterpret_cast<const emulated_kernel *>(r.kernel);
+    const bool faulty = setup.fault && strcmp(setup.fault_in, running->name) == 0;
+    const emulated_fault fault = faulty ? setup.fault : EMULATED_SOUND;
+    const std::vector<uint32_t> before =
+        fault == EMULATED_BIT_FLIPPED ? words() : std::vector<uint32_t>();
     arguments = r.arguments;
     blockDim = emulated_index{r.block, 1, 1};
     gridDim = emulated_index{r.grid, 1, 1};
     for (unsigned block : order_of(r.grid))
-        run_block(block, r.block);
+        if (fault != EMULATED_IDLE && (fault != EMULATED_BLOCK_LOST || block + 1 < r.grid))
+            run_block(block, r.block);
+    if (fault == EMULATED_BIT_FLIPPED) flip_bit(before);
     check_red_zones();
     running = nullptr;
 }
@@ -359,6 +389,15 @@ static int enqueue(const emulated_request &r)
 
 /* ---- requests */
 
+static int name_kernel(uint64_t i)
+{
+    const emulated_kernel *k = emulated_kernel::first;
+    while (k && i--)
+        k = k->next;
+    if (k) snprintf(last_words(), EMULATED_TEXT, "%s", k->name);
+    return k ? 0 : NOT_FOUND;
+}
+
 static emulated_kernel *find(const char *name)
 {
     emulated_kernel *k = emulated_kernel::first;
@@ -386,6 +425,8 @@ static int answer(const emulated_request &r, uint64_t *value)
     case EMULATED_FIND:
         *value = reinterpret_cast<uint64_t>(find(reinterpret_cast<const char *>(r.arguments)));
         return *value ? 0 : NOT_FOUND;
+    case EMULATED_NAME:
+        return name_kernel(r.n);
     case EMULATED_STREAM_CREATE:
         *value = next_stream++;
         streams[*value];

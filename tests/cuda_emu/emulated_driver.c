@@ -194,6 +194,15 @@ static int ask(emulated_request *request, uint64_t *value)
     return leave(code ? code : exchange(request, value));
 }
 
+SHOWN int emulated_kernel_name(char *out, size_t size, size_t i)
+{
+    emulated_request r = {.op = EMULATED_NAME, .n = i};
+    pthread_mutex_lock(&emu.lock);
+    const int code = exchange(&r, NULL);
+    snprintf(out, size, "%s", code ? "" : last_words());
+    return leave(code) == 0;
+}
+
 /* ---- the device */
 
 int cuInit(unsigned flags)

@@ -31,7 +31,7 @@ diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     static unsigned n;
     static const char image[] = "the kernels are in the device program";
-    static const void *const images[] = {image};
+    static const dl_span images[] = {{image, sizeof image}};
     const dl_cuda_source source = {
         .name = "emulated", .library = EMULATED_LIBRARY, .images = images, .n_images = 1};
     pthread_once(&once, configure);

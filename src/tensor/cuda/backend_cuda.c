@@ -202,6 +202,20 @@ void dl_backend_cuda_launch(dl_backend *backend, const dl_cuda_launch *launch)
           launch->kernel);
 }
 
+diloco_status dl_backend_cuda_card(dl_cuda_card *out, dl_backend *backend)
+{
+    gpu *g = (gpu *)backend;
+    size_t memory = 0;
+    *out = (dl_cuda_card){.driver = 0};
+    if (!begin(g) || !check(g, g->cuda.driver_version(&out->driver), "cuDriverGetVersion") ||
+        !check(g, g->cuda.device_name(out->name, sizeof out->name, g->device), "cuDeviceGetName") ||
+        !check(g, g->cuda.device_memory(&memory, g->device), "cuDeviceTotalMem"))
+        return failure(g);
+    out->name[sizeof out->name - 1] = '\0';
+    out->memory = memory;
+    return DILOCO_OK;
+}
+
 static void nothing(dl_backend *self)
 {
     (void)self;
@@ -261,7 +275,8 @@ static diloco_status load_images(gpu *g, const dl_cuda_source *source)
                        g->ops.name);
     DL_ASSERT(source->n_images <= MAX_IMAGES);
     for (size_t i = 0; i < source->n_images; i++) {
-        if (!check(g, g->cuda.module_load(&g->modules[i], source->images[i]), "cuModuleLoadData"))
+        if (!check(g, g->cuda.module_load(&g->modules[i], source->images[i].data),
+                   "cuModuleLoadData"))
             return failure(g);
         g->n_modules++;
     }

@@ -2,13 +2,14 @@
 #ifndef DL_TENSOR_BACKEND_CUDA_H
 #define DL_TENSOR_BACKEND_CUDA_H
 
+#include "base/file.h"
 #include "tensor/backend.h"
 
 /* A driver and the device code for it. */
 typedef struct dl_cuda_source {
-    const char *name;          /* of the backend: "cuda"; the tests' is "emulated" */
-    const char *library;       /* "libcuda.so.1" */
-    const void *const *images; /* [n_images], each what cuModuleLoadData takes */
+    const char *name;      /* of the backend: "cuda"; the tests' is "emulated" */
+    const char *library;   /* "libcuda.so.1" */
+    const dl_span *images; /* [n_images], each what cuModuleLoadData takes */
     size_t n_images;
 } dl_cuda_source;
 
@@ -17,6 +18,14 @@ typedef struct dl_cuda_source {
  * driver fails, DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_backend_cuda(dl_backend **out, const dl_cuda_source *source,
                                             int index);
+
+/* The card of an open backend. */
+typedef struct dl_cuda_card {
+    char name[128];
+    uint64_t memory; /* bytes */
+    int driver;      /* newest CUDA version that the driver supports: 1000 major + 10 minor */
+} dl_cuda_card;
+DL_MUST_CHECK diloco_status dl_backend_cuda_card(dl_cuda_card *out, dl_backend *backend);
 
 /* A kernel by name over n threads, in blocks of DL_GPU_THREADS. Its argument is one struct. */
 typedef struct dl_cuda_launch {

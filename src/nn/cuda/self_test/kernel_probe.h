@@ -1,0 +1,64 @@
+/* kernel_probe.h - one kernel run on a device, its memory compared with what the CPU computes.
+ *
+ * A case takes rooms, which are pieces of one array on the host and of one at equal offsets on the
+ * device. It fills the inputs, runs the kernel, computes the same into the host's array, and
+ * compares. All memory is compared, so a write outside of the outputs is found, too. An output
+ * begins as NaN patterns. */
+#ifndef DL_NN_SELF_TEST_KERNEL_PROBE_H
+#define DL_NN_SELF_TEST_KERNEL_PROBE_H
+
+#include "base/thread.h"
+#include "tensor/backend.h"
+
+enum { DL_PROBE_BYTES = 2 << 20, DL_PROBE_ROOMS = 16 };
+
+typedef struct dl_probe_room {
+    size_t begin, end; /* bytes of the arrays; a gap after it has to stay as it is */
+    double tolerance;  /* 0: equal bits; else floats */
+    bool each;         /* relative to the element itself, not to the largest of the room */
+} dl_probe_room;
+
+typedef struct dl_probe {
+    dl_backend *backend, *cpu; /* the device, and the definition */
+    dl_pool *pool;
+    const char *kernel;        /* of the case */
+    unsigned char *host, *got; /* [DL_PROBE_BYTES]; got: the device's after the kernel */
+    unsigned char *on_device;  /* [DL_PROBE_BYTES] */
+    size_t used;
+    dl_probe_room rooms[DL_PROBE_ROOMS];
+    size_t n_rooms;
+    unsigned seed; /* of the next input */
+} dl_probe;
+
+/* A case of self_test_rows.h. It returns DILOCO_EREFUSED if a result differs. */
+typedef diloco_status (*dl_probe_case)(dl_probe *probe);
+
+/* dl_probe_open takes the memory. Returns DILOCO_ENOMEM. dl_probe_close is fine after an error. */
+DL_MUST_CHECK diloco_status dl_probe_open(dl_probe *probe, dl_backend *backend);
+void dl_probe_close(dl_probe *probe);
+
+/* Forget the rooms: for another run of the same kernel. */
+void dl_probe_begin(dl_probe *probe);
+
+/* A room of n bytes, or of n floats. They give the host's address. Inputs hold values between -1
+ * and 1 other than 0. */
+void *dl_probe_bytes(dl_probe *probe, size_t n);
+float *dl_probe_input(dl_probe *probe, size_t n);
+/* tolerance 0: equal bits. Else relative to the largest element, or with `each` to its own. */
+float *dl_probe_output(dl_probe *probe, size_t n, double tolerance);
+float *dl_probe_each(dl_probe *probe, size_t n, double tolerance);
+/* An input that the kernel changes. */
+float *dl_probe_change(dl_probe *probe, size_t n, double tolerance);
+
+/* The device's address of a room's. */
+#define DL_PROBE_AT(probe, host_address)                                                           \
+    ((void *)((probe)->on_device + ((const unsigned char *)(host_address) - (probe)->host)))
+
+/* Copy all rooms to the device and queue the case's kernel over n threads. */
+void dl_probe_run(dl_probe *probe, size_t n, const void *arguments, size_t size);
+
+/* Wait and compare. Returns DILOCO_EREFUSED with the kernel, the element and both values, or
+ * DILOCO_EIO if the device failed. */
+DL_MUST_CHECK diloco_status dl_probe_compare(dl_probe *probe);
+
+#endif

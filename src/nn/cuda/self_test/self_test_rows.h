@@ -1,0 +1,39 @@
+/* self_test_rows.h - the kernels of the self-test. A new kernel dl_<name> is a line here and a
+ * function dl_probe_<name> in a file of this folder. */
+#ifndef DL_NN_SELF_TEST_ROWS_H
+#define DL_NN_SELF_TEST_ROWS_H
+
+#include "nn/cuda/self_test/kernel_probe.h"
+
+// clang-format off
+#define DL_SELF_TESTS(X) \
+    X(squares) \
+    X(judge) \
+    X(scale) \
+    X(pull) \
+    X(hyper_of_step) \
+    X(adamw) \
+    X(sgd) \
+    X(product) \
+    X(bias_gradient) \
+    X(embedding_forward) \
+    X(embedding_backward) \
+    X(norm_forward) \
+    X(norm_backward) \
+    X(norm_partial) \
+    X(norm_weight) \
+    X(swiglu_forward) \
+    X(swiglu_backward) \
+    X(attention_turn) \
+    X(attention_forward) \
+    X(attention_queries) \
+    X(attention_keys) \
+    X(softmax_of_logits) \
+    X(add_to_tally)
+// clang-format on
+
+#define DL_DECLARE(name) diloco_status dl_probe_##name(dl_probe *probe);
+DL_SELF_TESTS(DL_DECLARE)
+#undef DL_DECLARE
+
+#endif

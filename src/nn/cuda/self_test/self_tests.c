@@ -1,0 +1,32 @@
+/* self_tests.c - see self_tests.h; the cases are in the probe_*.c files. */
+#include "nn/cuda/self_test/self_tests.h"
+
+#include "nn/cuda/self_test/self_test_rows.h"
+
+static const struct {
+    const char *kernel;
+    dl_probe_case run;
+} rows[] = {
+#define ROW(name) {"dl_" #name, dl_probe_##name},
+    DL_SELF_TESTS(ROW)
+#undef ROW
+};
+enum { N_ROWS = sizeof rows / sizeof rows[0] };
+
+const char *dl_cuda_self_test_kernel(size_t i)
+{
+    return i < N_ROWS ? rows[i].kernel : NULL;
+}
+
+diloco_status dl_cuda_self_test(dl_backend *backend)
+{
+    dl_probe probe;
+    diloco_status status = dl_probe_open(&probe, backend);
+    for (size_t i = 0; !status && i < N_ROWS; i++) {
+        probe.kernel = rows[i].kernel;
+        dl_probe_begin(&probe);
+        status = rows[i].run(&probe);
+    }
+    dl_probe_close(&probe);
+    return status;
+}
