@@ -13,64 +13,38 @@
  *    its position passes, or it would be repeated for ever. */
 #include "base/log.h"
 #include "base/sized.h"
-#include "presets/checks.h"
 #include "presets/presets.h"
 #include "state/continuation.h"
 #include "state/paths.h"
 #include "state/private_state.h"
-#include "train/evaluate.h"
 #include "train/opening.h"
-#include "train/progress.h"
-#include "train/recorder.h"
-#include "train/setup.h"
-#include "train/step.h"
-#include "train/stop.h"
+#include "train/replica_loop.h"
 #include <diloco/inspect.h>
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { MOST_PRIVATES = 32 };
 
 typedef struct replica {
-    const char *name;
-    const diloco_train_hooks *hooks; /* or NULL */
-    dl_setup setup;
-    bool exists; /* the run, when this replica looked for its settings */
-    bool data_parallel;
+    dl_replica base;
     bool inherited; /* private state of the run that this one continues from */
-    dl_step step;
-    diloco_run *run;
     dl_private privates[MOST_PRIVATES];
     size_t n_privates;
-    dl_recorder recorder;
-    dl_stop *stop;
-    dl_meter meter;
-    diloco_run_info now;
-    /* Saved with the run's private state: */
-    uint64_t inner_steps;
-    uint64_t rewarming; /* steps of a joiner's warm-up that remain */
 } replica;
-
-static void progress(const replica *r, const char *phase)
-{
-    if (!r->hooks || !r->hooks->on_progress) return;
-    diloco_progress p = dl_meter_progress(&r->meter, &r->now, phase);
-    r->hooks->on_progress(r->hooks->user, &p);
-}
 
 /* ---- opening */
 
 /* Lists this replica's private state. */
 static diloco_status list_privates(replica *r)
 {
-    DL_TRY(dl_step_list(&r->step, r->privates, MOST_PRIVATES - 2, &r->n_privates, false));
+    dl_replica *b = &r->base;
+    DL_TRY(dl_step_list(&b->step, r->privates, MOST_PRIVATES - 2, &r->n_privates, false));
     r->privates[r->n_privates++] =
-        (dl_private){.name = "inner.rewarming", .data = &r->rewarming, .len = sizeof r->rewarming};
+        (dl_private){.name = "inner.rewarming", .data = &b->rewarming, .len = sizeof b->rewarming};
     r->privates[r->n_privates++] =
-        (dl_private){.name = "inner.steps", .data = &r->inner_steps, .len = sizeof r->inner_steps};
+        (dl_private){.name = "inner.steps", .data = &b->inner_steps, .len = sizeof b->inner_steps};
     return DILOCO_OK;
 }
 
@@ -78,236 +52,189 @@ static diloco_status register_privates(replica *r)
 {
     DL_TRY(list_privates(r));
     for (size_t i = 0; i < r->n_privates; i++)
-        DL_TRY(diloco_run_private(r->run, r->privates[i].name, r->privates[i].data,
+        DL_TRY(diloco_run_private(r->base.run, r->privates[i].name, r->privates[i].data,
                                   r->privates[i].len));
     return DILOCO_OK;
 }
 
 /* Returns whether the run continues from another one and has had no step here. */
-static bool begins_from_another(const replica *r)
+static bool begins_from_another(const dl_replica *b)
 {
-    return dl_continue_is_asked(&r->setup.config) && r->now.position == 0 && !r->now.resumed;
+    return dl_continue_is_asked(&b->setup.config) && b->now.position == 0 && !b->now.resumed;
 }
 
 /* Copies the private state that this replica has of the other run, if that was on this machine. */
 static bool inherit(replica *r)
 {
     dl_config_path folder;
-    if (!r->step.inner || dl_run_state_dir_of(folder, r->setup.config.init_from)) return false;
-    return dl_local_inherit(folder, r->name, r->privates, r->n_privates);
+    if (!r->base.step.inner || dl_run_state_dir_of(folder, r->base.setup.config.init_from))
+        return false;
+    return dl_local_inherit(folder, r->base.name, r->privates, r->n_privates);
 }
 
 /* Returns the shard in which its samples are numbered. The log assigns samples of all data, and
  * every shard is all data then. */
-static size_t data_shard(const replica *r)
+static size_t data_shard(const dl_replica *b)
 {
-    return r->setup.config.deal != DL_DEAL_LOG ? (size_t)r->now.shard : 0;
-}
-
-/* ---- the record */
-
-static void record_warning(void *user, const char *code, const char *text)
-{
-    replica *r = user;
-    if (dl_recorder_warn(&r->recorder, code, text))
-        dl_log(DILOCO_LOG_WARN, "the record: %s", diloco_error_text());
-}
-
-/* The run writes "run"; this event has the settings of this machine. */
-static diloco_status record_trainer(replica *r)
-{
-    dl_json *j = dl_recorder_begin(&r->recorder, "trainer");
-    dl_json_u64(j, "generation", r->now.generation);
-    dl_json_u64(j, "shard", (uint64_t)r->now.shard);
-    dl_json_bool(j, "resumed", r->now.resumed);
-    dl_json_u64(j, "step", r->now.step);
-    dl_json_str(j, "program", diloco_version());
-    dl_json_str(j, "isa", diloco_isa());
-    dl_json_i64(j, "threads", r->setup.config.threads);
-    dl_json_str(j, "data", dl_sample_kind_name(r->setup.sample->kind));
-    dl_json_str(j, "data_digest", dl_data_digest(r->setup.data));
-    dl_recorder_put_inner(j, &r->setup.config);
-    DL_TRY(dl_recorder_end(&r->recorder));
-    dl_check_warnings(&r->setup.config, record_warning, r);
-    dl_continue_text pace, start;
-    if (begins_from_another(r)) {
-        dl_continue_start(start, &r->setup.config, r->inherited);
-        record_warning(r, "continuation", start);
-    }
-    if (dl_continue_pace(pace, &r->setup.config)) record_warning(r, "continuation", pace);
-    return DILOCO_OK;
-}
-
-/* ---- the shared model, evaluated */
-
-/* Returns whether the state after entry - 1 is to be evaluated, by this replica. */
-static bool evaluation_due(const replica *r)
-{
-    const dl_config *config = &r->setup.config;
-    uint64_t entry = r->now.entry, every = (uint64_t)config->eval_every * r->now.fragments;
-    if (dl_data_test_samples(r->setup.data) == 0 || !config->server_test) return false;
-    if (entry != r->now.entries && (every == 0 || entry % every != 0)) return false;
-    uint64_t turn = every ? entry / every : entry;
-    return turn % (uint64_t)config->replicas == (uint64_t)r->now.shard;
-}
-
-/* "loss_after_sync" is the shared model's loss on the samples that this replica trains on next. It
- * compares with the entry's inner_loss, the replicas' loss before it. */
-static diloco_status evaluate(replica *r)
-{
-    dl_score held_out, next;
-    progress(r, "eval");
-    DL_TRY(dl_evaluate_shared(&held_out, &next, &r->setup, r->run, data_shard(r)));
-    dl_json *j = dl_recorder_begin(&r->recorder, "eval");
-    dl_json_u64(j, "entry", r->now.entry);
-    dl_json_u64(j, "step", r->now.step);
-    dl_json_f64(j, "loss", held_out.loss);
-    if (r->setup.sample->kind == DL_TOKENS) dl_json_f64(j, "perplexity", exp(held_out.loss));
-    dl_json_f64(j, "accuracy", held_out.accuracy);
-    dl_json_f64(j, "loss_after_sync", next.loss);
-    dl_json_u64(j, "targets", held_out.n_targets);
-    return dl_recorder_end(&r->recorder);
+    return b->setup.config.deal != DL_DEAL_LOG ? (size_t)b->now.shard : 0;
 }
 
 /* check.probe */
 static diloco_status probe(void *user, double *loss, const void *const *data, size_t n)
 {
     dl_score held_out;
-    const replica *r = user;
+    const dl_replica *b = user;
     (void)n;
-    DL_TRY(dl_evaluate_other(&held_out, &r->setup, data));
+    DL_TRY(dl_evaluate_other(&held_out, &b->setup, data));
     *loss = held_out.loss;
     return DILOCO_OK;
 }
 
-static diloco_status offer_probe(replica *r)
+static diloco_status offer_probe(dl_replica *b)
 {
-    if (r->setup.config.check_probe <= 0) return DILOCO_OK;
-    if (dl_data_test_samples(r->setup.data) == 0)
+    if (b->setup.config.check_probe <= 0) return DILOCO_OK;
+    if (dl_data_test_samples(b->setup.data) == 0)
         return dl_fail(DILOCO_EINVAL, "check.probe needs held-out data: set data.test_fraction or "
                                       "data.test_path, or leave check.probe 0");
-    diloco_run_on_probe(r->run, probe, r);
+    diloco_run_on_probe(b->run, probe, b);
+    return DILOCO_OK;
+}
+
+static diloco_status open_run(void *user)
+{
+    replica *r = user;
+    dl_replica *b = &r->base;
+    DL_TRY(dl_step_init(&b->step, &b->setup, dl_preset_is(&b->setup.config, "data_parallel")));
+    DL_TRY(dl_opening_run(&b->run, &b->setup, b->name, b->exists));
+    DL_TRY(register_privates(r));
+    return offer_probe(b);
+}
+
+/* ---- joining */
+
+/* PROTOCOL P14: a replica that joined without moments of its own warms up again, wherever the
+ * schedule is. */
+static void begin_rewarming(dl_replica *b)
+{
+    if (b->step.inner && !b->now.resumed && b->now.position > 0)
+        b->rewarming = (uint64_t)b->setup.config.rewarm_steps;
+}
+
+static void warn_of_continuation(replica *r)
+{
+    dl_continue_text text;
+    dl_replica *b = &r->base;
+    if (begins_from_another(b)) {
+        dl_continue_start(text, &b->setup.config, r->inherited);
+        dl_replica_warn(b, "continuation", text);
+    }
+    if (dl_continue_pace(text, &b->setup.config)) dl_replica_warn(b, "continuation", text);
+}
+
+static diloco_status join(void *user)
+{
+    replica *r = user;
+    dl_replica *b = &r->base;
+    DL_TRY(diloco_run_join(b->run));
+    DL_TRY(dl_opening_check(&b->setup.config));
+    b->now = diloco_run_now(b->run);
+    DL_TRY(dl_data_take(b->setup.data, (size_t)b->now.shard));
+    r->inherited = begins_from_another(b) && inherit(r);
+    dl_staging_push(&b->step.vectors);
+    if (b->step.inner) dl_inner_set_steps(b->step.inner, b->inner_steps);
+    begin_rewarming(b);
+    dl_meter_begin(&b->meter, &b->now);
+    DL_TRY(dl_replica_record_trainer(b)); /* the run writes "run" */
+    warn_of_continuation(r);
     return DILOCO_OK;
 }
 
 /* ---- the loop */
 
-/* PROTOCOL P14: a replica that joined without moments of its own warms up again, wherever the
- * schedule is. */
-static void begin_rewarming(replica *r)
+static diloco_status train_step(dl_replica *b, diloco_step_report *report)
 {
-    if (r->step.inner && !r->now.resumed && r->now.position > 0)
-        r->rewarming = (uint64_t)r->setup.config.rewarm_steps;
-}
-
-static diloco_status train_step(replica *r, diloco_step_report *report)
-{
-    dl_step_facts facts;
     double lr;
-    DL_TRY(dl_schedule_lr(&lr, &r->setup.config, r->now.position, r->now.positions, 0));
-    lr = dl_step_rewarmed(&r->setup.config, r->rewarming, lr);
-    DL_TRY(dl_step_take(&facts, &r->step, data_shard(r), r->now.sample, lr));
-    if (r->rewarming) r->rewarming--;
-    if (r->step.inner) r->inner_steps = dl_inner_steps(r->step.inner);
-    dl_meter_step(&r->meter, &facts);
-    DL_TRY(dl_recorder_check_step(&r->recorder, &facts, r->now.step + 1, -1));
+    dl_step_facts facts;
+    DL_TRY(dl_replica_step(&facts, &lr, b, data_shard(b)));
+    DL_TRY(dl_recorder_check_step(&b->recorder, &facts, b->now.step + 1, -1));
     *report =
         (diloco_step_report){.loss = facts.loss, .samples = facts.samples, .tokens = facts.tokens};
-    return dl_recorder_step(&r->recorder, &facts, lr, r->now.step + 1, r->now.position + 1,
-                            r->now.entry);
+    return dl_recorder_step(&b->recorder, &facts, lr, b->now.step + 1, b->now.position + 1,
+                            b->now.entry);
 }
 
 /* Reports a step to the run. If something is due, the run exchanges, and may wait. */
-static diloco_status report_step(replica *r, const diloco_step_report *report)
+static diloco_status report_step(dl_replica *b, const diloco_step_report *report)
 {
-    const bool due = r->now.position + 1 >= r->now.next_stop;
-    progress(r, due ? "exchange" : "train");
-    DL_TRY(dl_backend_sync(r->setup.backend));
-    if (due) DL_TRY(dl_staging_pull(&r->step.vectors)); /* the run saves them there */
-    DL_TRY(dl_staging_pull(&r->setup.staged_gradients));
-    const diloco_status status = diloco_step(r->run, report);
-    r->now = diloco_run_now(r->run);
+    const bool due = b->now.position + 1 >= b->now.next_stop;
+    dl_replica_progress(b, due ? "exchange" : "train");
+    DL_TRY(dl_backend_sync(b->setup.backend));
+    if (due) DL_TRY(dl_staging_pull(&b->step.vectors)); /* the run saves them there */
+    DL_TRY(dl_staging_pull(&b->setup.staged_gradients));
+    const diloco_status status = diloco_step(b->run, report);
+    b->now = diloco_run_now(b->run);
     return status;
 }
 
-static diloco_status stop_here(replica *r)
+static diloco_status advance(void *user, bool *applied)
 {
-    DL_TRY(dl_staging_pull(&r->step.vectors));
-    DL_TRY(diloco_run_save(r->run));
+    replica *r = user;
+    diloco_step_report report;
+    const uint64_t entry = r->base.now.entry;
+    DL_TRY(train_step(&r->base, &report));
+    const diloco_status status = report_step(&r->base, &report);
+    *applied = r->base.now.entry != entry;
+    return status;
+}
+
+/* "loss_after_sync" is the shared model's loss on the samples that this replica trains on next. It
+ * compares with the entry's inner_loss, the replicas' loss before it. */
+static diloco_status evaluate_in_turn(void *user)
+{
+    replica *r = user;
+    dl_replica *b = &r->base;
+    dl_score held_out, next;
+    const uint64_t replicas = (uint64_t)b->setup.config.replicas;
+    if (!dl_replica_evaluation_due(b)) return DILOCO_OK;
+    if (dl_replica_evaluation_turn(b) % replicas != (uint64_t)b->now.shard) return DILOCO_OK;
+    dl_replica_progress(b, "eval");
+    DL_TRY(dl_evaluate_shared(&held_out, &next, &b->setup, b->run, data_shard(b)));
+    return dl_replica_record_eval(b, &held_out, &next);
+}
+
+static diloco_status stop_here(void *user)
+{
+    replica *r = user;
+    dl_replica *b = &r->base;
+    DL_TRY(dl_staging_pull(&b->step.vectors));
+    DL_TRY(diloco_run_save(b->run));
     return dl_fail(DILOCO_EINTERRUPTED,
                    "%s stopped at step %" PRIu64 " of %" PRIu64
                    " with its state saved: the same command resumes here",
-                   r->name, r->now.position, r->now.positions);
+                   b->name, b->now.position, b->now.positions);
 }
 
-static bool asked_to_stop(const replica *r)
+static bool over(const void *user)
 {
-    return r->now.interrupted || (r->hooks && r->hooks->stop && dl_stop_asked(r->hooks->stop));
+    const replica *r = user;
+    return diloco_run_done(r->base.run);
 }
 
-static diloco_status loop(replica *r)
-{
-    while (!diloco_run_done(r->run)) {
-        diloco_step_report report;
-        uint64_t entry = r->now.entry;
-        DL_TRY(train_step(r, &report));
-        diloco_status status = report_step(r, &report);
-        if (status && status != DILOCO_EINTERRUPTED) return status;
-        if (!status && r->now.entry != entry && evaluation_due(r)) DL_TRY(evaluate(r));
-        if (status || (asked_to_stop(r) && !diloco_run_done(r->run))) return stop_here(r);
-    }
-    return DILOCO_OK;
-}
-
-/* ---- a generation */
-
-static diloco_status join(replica *r)
-{
-    progress(r, "join");
-    DL_TRY(diloco_run_join(r->run));
-    DL_TRY(dl_opening_check(&r->setup.config));
-    r->now = diloco_run_now(r->run);
-    DL_TRY(dl_data_take(r->setup.data, (size_t)r->now.shard));
-    r->inherited = begins_from_another(r) && inherit(r);
-    dl_staging_push(&r->step.vectors);
-    if (r->step.inner) dl_inner_set_steps(r->step.inner, r->inner_steps);
-    begin_rewarming(r);
-    dl_meter_begin(&r->meter, &r->now);
-    return record_trainer(r);
-}
-
-static diloco_status live(replica *r)
-{
-    DL_TRY(dl_step_init(&r->step, &r->setup, r->data_parallel));
-    DL_TRY(dl_opening_run(&r->run, &r->setup, r->name, r->exists));
-    DL_TRY(register_privates(r));
-    DL_TRY(offer_probe(r));
-    DL_TRY(dl_recorder_open(&r->recorder, &r->setup.config, r->name, r->run, r->hooks));
-    DL_TRY(dl_stop_create(&r->stop, r->hooks ? r->hooks->stop : NULL, r->run));
-    DL_TRY(join(r));
-    DL_TRY(loop(r));
-    progress(r, "done");
-    return DILOCO_OK;
-}
+static const dl_replica_ops ops = {.open = open_run,
+                                   .join = join,
+                                   .over = over,
+                                   .advance = advance,
+                                   .applied = evaluate_in_turn,
+                                   .stop = stop_here};
 
 diloco_status diloco_train_sized(const diloco_config *config, const char *name,
                                  const diloco_train_hooks *given, size_t size)
 {
     diloco_train_hooks hooks;
-    replica r = {.name = name, .hooks = given ? &hooks : NULL, .meter = {.loss = NAN}};
+    replica r = {.base = {.name = name, .hooks = given ? &hooks : NULL, .ops = &ops}};
+    r.base.user = &r;
     if (given) DL_TRY(dl_sized_in(&hooks, sizeof hooks, given, size, "diloco_train_hooks"));
-    DL_TRY(dl_opening_setup(&r.setup, &r.exists, config, 0));
-    r.data_parallel = dl_preset_is(&r.setup.config, "data_parallel");
-    diloco_status status = live(&r);
-    char text[2048]; /* the error, which closing may overwrite */
-    snprintf(text, sizeof text, "%s", diloco_error_text());
-    dl_stop_destroy(r.stop);
-    diloco_run_close(r.run);
-    r.recorder.run = NULL;
-    dl_recorder_close(&r.recorder); /* after the run's last line */
-    dl_step_deinit(&r.step);
-    dl_setup_close(&r.setup);
-    return status ? dl_fail(status, "%s", text) : DILOCO_OK;
+    return dl_replica_live(&r.base, config);
 }
 
 static diloco_status create(const diloco_config *config, const diloco_train_hooks *hooks)
