@@ -9,53 +9,35 @@
 
 #include "base/log.h"
 #include "fed/worker.h"
-#include "presets/checks.h"
 #include "presets/contract.h"
 #include "presets/local_steps.h"
-#include "train/evaluate.h"
 #include "train/opening.h"
 #include "train/results.h"
-#include "train/stop.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct life {
-    const char *name;
-    const diloco_train_hooks *hooks; /* or NULL */
-    dl_setup setup;
-    diloco_run *run;
-    dl_worker worker; /* zeroed: a server */
-    dl_recorder recorder;
-    dl_stop *stop;
-    dl_meter meter;
+typedef struct process {
+    dl_replica base;
+    dl_worker worker;   /* zeroed: a server */
     dl_results results; /* of a process that closes entries */
     bool reached;       /* trainer.target_accuracy */
-    diloco_run_info now;
-} life;
+} process;
 
-static bool is_role(const life *l, dl_role_choice role)
+static bool is_role(const process *p, dl_role_choice role)
 {
-    return l->setup.config.role == role;
-}
-
-static void progress(const life *l, const char *phase)
-{
-    if (!l->hooks || !l->hooks->on_progress) return;
-    const diloco_progress p = dl_meter_progress(&l->meter, &l->now, phase);
-    l->hooks->on_progress(l->hooks->user, &p);
+    return p->base.setup.config.role == role;
 }
 
 static diloco_status work(void *user, bool *worked)
 {
-    life *l = user;
-    const diloco_status status = dl_worker_work(&l->worker, worked);
+    process *p = user;
+    const diloco_status status = dl_worker_work(&p->worker, worked);
     if (*worked) {
-        l->now = diloco_run_now(l->run);
-        progress(l, "train");
+        p->base.now = diloco_run_now(p->base.run);
+        dl_replica_progress(&p->base, "train");
     }
     return status;
 }
@@ -63,208 +45,171 @@ static diloco_status work(void *user, bool *worked)
 /* ---- evaluating --------------------------------------------------------------------------- */
 
 /* One of the closers does what follows a round: in turn, by the number in the name. */
-static bool my_turn(const life *l)
+static bool my_turn(const process *p)
 {
-    const dl_config *c = &l->setup.config;
-    const uint64_t every = (uint64_t)c->eval_every;
-    if (is_role(l, DL_ROLE_WORKER)) return false;
-    if (is_role(l, DL_ROLE_SERVER)) return true;
-    const uint64_t turn = every ? l->now.entry / every : l->now.entry;
-    const char *digits = l->name + strcspn(l->name, "0123456789");
-    return turn % (uint64_t)dl_local_replicas(c) ==
-           strtoull(digits, NULL, 10) % (uint64_t)dl_local_replicas(c);
+    if (is_role(p, DL_ROLE_WORKER)) return false;
+    if (is_role(p, DL_ROLE_SERVER)) return true;
+    const uint64_t closers = (uint64_t)dl_local_replicas(&p->base.setup.config);
+    const char *digits = p->base.name + strcspn(p->base.name, "0123456789");
+    return dl_replica_evaluation_turn(&p->base) % closers == strtoull(digits, NULL, 10) % closers;
 }
 
-static bool evaluation_due(const life *l)
+static diloco_status evaluate(dl_score *score, dl_replica *b)
 {
-    const dl_config *c = &l->setup.config;
-    const uint64_t every = (uint64_t)c->eval_every;
-    if (!c->server_test || dl_data_test_samples(l->setup.data) == 0) return false;
-    return l->now.entry == l->now.entries || (every > 0 && l->now.entry % every == 0);
+    dl_replica_progress(b, "eval");
+    DL_TRY(dl_evaluate_shared(score, NULL, &b->setup, b->run, 0));
+    return dl_replica_record_eval(b, score, NULL);
 }
 
-static diloco_status evaluate(dl_score *score, life *l)
+static void see_target(process *p, double accuracy)
 {
-    progress(l, "eval");
-    DL_TRY(dl_evaluate_shared(score, NULL, &l->setup, l->run, 0));
-    dl_json *j = dl_recorder_begin(&l->recorder, "eval");
-    dl_json_u64(j, "entry", l->now.entry);
-    dl_json_u64(j, "step", l->now.step);
-    dl_json_f64(j, "loss", score->loss);
-    if (l->setup.sample->kind == DL_TOKENS) dl_json_f64(j, "perplexity", exp(score->loss));
-    dl_json_f64(j, "accuracy", score->accuracy);
-    dl_json_u64(j, "targets", score->n_targets);
-    return dl_recorder_end(&l->recorder);
-}
-
-static void see_target(life *l, double accuracy)
-{
-    const double target = l->setup.config.target_accuracy;
-    if (target <= 0 || !(accuracy >= target) || diloco_run_done(l->run)) return;
-    l->reached = true;
+    const double target = p->base.setup.config.target_accuracy;
+    if (target <= 0 || !(accuracy >= target) || diloco_run_done(p->base.run)) return;
+    p->reached = true;
     dl_log(DILOCO_LOG_WARN,
            "accuracy %.4f has reached trainer.target_accuracy = %g: stopped after %" PRIu64
            " of %" PRIu64 " rounds",
-           accuracy, target, l->now.entry, l->now.entries);
+           accuracy, target, p->base.now.entry, p->base.now.entries);
 }
 
 /* Another closer of this machine, whose turn it was, may have evaluated what reached it. */
-static void see_others_target(life *l)
+static void see_others_target(process *p)
 {
-    const dl_config *c = &l->setup.config;
-    if (is_role(l, DL_ROLE_WORKER) || c->target_accuracy <= 0) return;
-    if (dl_results_put(&l->results, l->now.entry, NULL)) {
+    const dl_config *c = &p->base.setup.config;
+    if (is_role(p, DL_ROLE_WORKER) || c->target_accuracy <= 0) return;
+    if (dl_results_put(&p->results, p->base.now.entry, NULL)) {
         dl_log(DILOCO_LOG_WARN, "the results file: %s", diloco_error_text());
         return;
     }
-    for (uint64_t round = l->now.entry; round >= 1 && !l->reached; round--)
-        see_target(l, dl_results_accuracy(&l->results, round));
+    for (uint64_t round = p->base.now.entry; round >= 1 && !p->reached; round--)
+        see_target(p, dl_results_accuracy(&p->results, round));
 }
 
 /* Evaluates and puts the row of the results, in the turn's order. Results that cannot be written do
  * not stop training. */
-static diloco_status end_round(life *l)
+static diloco_status end_round(void *user)
 {
     dl_score score;
-    const bool due = evaluation_due(l);
-    if (!my_turn(l)) {
-        see_others_target(l);
+    process *p = user;
+    const bool due = dl_replica_evaluation_due(&p->base);
+    if (!my_turn(p)) {
+        see_others_target(p);
         return DILOCO_OK;
     }
-    if (due) DL_TRY(evaluate(&score, l));
-    if (dl_results_put(&l->results, l->now.entry, due ? &score : NULL))
+    if (due) DL_TRY(evaluate(&score, &p->base));
+    if (dl_results_put(&p->results, p->base.now.entry, due ? &score : NULL))
         dl_log(DILOCO_LOG_WARN, "the results file: %s", diloco_error_text());
-    if (due) see_target(l, score.accuracy);
+    if (due) see_target(p, score.accuracy);
     return DILOCO_OK;
 }
 
 /* A generation that ended between a round and its row left that to the next one. */
-static diloco_status begin_results(life *l)
+static diloco_status begin_results(process *p)
 {
-    const uint64_t entry = l->now.entry;
-    if (is_role(l, DL_ROLE_WORKER)) return DILOCO_OK;
-    DL_TRY(dl_results_open(&l->results, &l->setup.config, entry));
+    const uint64_t entry = p->base.now.entry;
+    if (is_role(p, DL_ROLE_WORKER)) return DILOCO_OK;
+    DL_TRY(dl_results_open(&p->results, &p->base.setup.config, entry));
     if (entry == 0) return DILOCO_OK;
-    const double accuracy = dl_results_accuracy(&l->results, entry);
-    if (isnan(accuracy)) return end_round(l);
-    see_target(l, accuracy);
+    const double accuracy = dl_results_accuracy(&p->results, entry);
+    if (isnan(accuracy)) return end_round(p);
+    see_target(p, accuracy);
     return DILOCO_OK;
 }
 
-/* ---- a generation -------------------------------------------------------------------------------
- */
+/* ---- the operations of a process ------------------------------------------------------------ */
 
-static void record_warning(void *user, const char *code, const char *text)
+static diloco_status open_run(void *user)
 {
-    life *l = user;
-    (void)!dl_recorder_warn(&l->recorder, code, text); /* a record that fails stops nothing */
-}
-
-static diloco_status record_life(life *l)
-{
-    dl_json *j = dl_recorder_begin(&l->recorder, "trainer");
-    dl_json_u64(j, "generation", l->now.generation);
-    dl_json_str(j, "role", dl_role_choice_names[l->setup.config.role]);
-    dl_json_str(j, "contract", dl_contract_name(&l->setup.config));
-    dl_json_i64(j, "clients", l->setup.config.total_clients);
-    dl_json_str(j, "time", l->setup.config.speed_simulation ? "simulated" : "real");
-    dl_json_str(j, "program", diloco_version());
-    dl_json_str(j, "isa", diloco_isa());
-    dl_json_i64(j, "threads", l->setup.config.threads);
-    dl_json_str(j, "data", dl_sample_kind_name(l->setup.sample->kind));
-    dl_json_str(j, "data_digest", dl_data_digest(l->setup.data));
-    DL_TRY(dl_recorder_end(&l->recorder));
-    dl_check_warnings(&l->setup.config, record_warning, l);
+    process *p = user;
+    dl_replica *b = &p->base;
+    const bool serves = is_role(p, DL_ROLE_SERVER);
+    DL_TRY(dl_local_steps_check(&b->setup.config, b->setup.data));
+    DL_TRY(dl_opening_run(&b->run, &b->setup, b->name, b->exists));
+    if (!serves) DL_TRY(dl_worker_open(&p->worker, b));
+    const dl_hands hands = {
+        .work = serves ? NULL : work, .user = p, .follows = is_role(p, DL_ROLE_WORKER)};
+    dl_run_set_hands(b->run, &hands);
     return DILOCO_OK;
 }
 
-static diloco_status join(life *l)
+static diloco_status join(void *user)
 {
-    progress(l, "join");
-    DL_TRY(diloco_run_join(l->run));
-    DL_TRY(dl_opening_check(&l->setup.config));
-    l->now = diloco_run_now(l->run);
-    dl_meter_begin(&l->meter, &l->now);
-    if (!is_role(l, DL_ROLE_SERVER)) DL_TRY(dl_worker_begin(&l->worker));
-    DL_TRY(record_life(l));
-    return begin_results(l);
+    process *p = user;
+    dl_replica *b = &p->base;
+    DL_TRY(diloco_run_join(b->run));
+    DL_TRY(dl_opening_check(&b->setup.config));
+    b->now = diloco_run_now(b->run);
+    dl_meter_begin(&b->meter, &b->now);
+    if (!is_role(p, DL_ROLE_SERVER)) DL_TRY(dl_worker_begin(&p->worker));
+    DL_TRY(dl_replica_record_trainer(b));
+    return begin_results(p);
 }
 
-static diloco_status round_of_run(life *l)
+static void describe(const void *user, dl_json *j)
 {
-    progress(l, "wait");
-    const diloco_status status = dl_run_round(l->run);
-    const uint64_t entry = l->now.entry;
-    l->now = diloco_run_now(l->run);
-    if (l->now.entry != entry) l->meter.ahead = 0;
+    const process *p = user;
+    const dl_config *c = &p->base.setup.config;
+    dl_json_str(j, "role", dl_role_choice_names[c->role]);
+    dl_json_str(j, "contract", dl_contract_name(c));
+    dl_json_i64(j, "clients", c->total_clients);
+    dl_json_str(j, "time", c->speed_simulation ? "simulated" : "real");
+}
+
+static diloco_status wait_for_round(void *user, bool *applied)
+{
+    process *p = user;
+    dl_replica *b = &p->base;
+    dl_replica_progress(b, "wait");
+    const diloco_status status = dl_run_round(b->run);
+    const uint64_t entry = b->now.entry;
+    b->now = diloco_run_now(b->run);
+    *applied = b->now.entry != entry;
+    if (*applied) b->meter.ahead = 0;
     return status;
 }
 
-static bool asked_to_stop(const life *l)
+static bool over(const void *user)
 {
-    return l->now.interrupted || (l->hooks && l->hooks->stop && dl_stop_asked(l->hooks->stop));
+    const process *p = user;
+    return diloco_run_done(p->base.run) || p->reached;
 }
 
-static diloco_status loop(life *l)
+static diloco_status stop_here(void *user)
 {
-    while (!diloco_run_done(l->run) && !l->reached) {
-        const uint64_t entry = l->now.entry;
-        const diloco_status status = round_of_run(l);
-        if (status && status != DILOCO_EINTERRUPTED) return status;
-        if (!status && l->now.entry != entry) DL_TRY(end_round(l));
-        if (status || (asked_to_stop(l) && !diloco_run_done(l->run) && !l->reached))
-            return dl_fail(DILOCO_EINTERRUPTED,
-                           "%s stopped at entry %" PRIu64 " of %" PRIu64
-                           ": the same command resumes here",
-                           l->name, l->now.entry, l->now.entries);
-    }
-    dl_run_leave(l->run);
+    const process *p = user;
+    return dl_fail(DILOCO_EINTERRUPTED,
+                   "%s stopped at entry %" PRIu64 " of %" PRIu64 ": the same command resumes here",
+                   p->base.name, p->base.now.entry, p->base.now.entries);
+}
+
+static diloco_status leave(void *user)
+{
+    const process *p = user;
+    dl_run_leave(p->base.run);
     return DILOCO_OK;
 }
 
-static diloco_status open_worker(life *l)
+static void close_process(void *user)
 {
-    const dl_worker borrowed = {.setup = &l->setup,
-                                .run = l->run,
-                                .recorder = &l->recorder,
-                                .meter = &l->meter,
-                                .now = &l->now,
-                                .hooks = l->hooks};
-    return is_role(l, DL_ROLE_SERVER) ? DILOCO_OK : dl_worker_open(&l->worker, &borrowed);
+    process *p = user;
+    dl_results_close(&p->results);
+    dl_worker_close(&p->worker);
 }
 
-static diloco_status live(life *l, bool exists)
-{
-    DL_TRY(dl_local_steps_check(&l->setup.config, l->setup.data));
-    DL_TRY(dl_opening_run(&l->run, &l->setup, l->name, exists));
-    DL_TRY(open_worker(l));
-    const dl_hands hands = {.work = is_role(l, DL_ROLE_SERVER) ? NULL : work,
-                            .user = l,
-                            .follows = is_role(l, DL_ROLE_WORKER)};
-    dl_run_set_hands(l->run, &hands);
-    DL_TRY(dl_recorder_open(&l->recorder, &l->setup.config, l->name, l->run, l->hooks));
-    DL_TRY(dl_stop_create(&l->stop, l->hooks ? l->hooks->stop : NULL, l->run));
-    DL_TRY(join(l));
-    DL_TRY(loop(l));
-    progress(l, "done");
-    return DILOCO_OK;
-}
+static const dl_replica_ops ops = {.open = open_run,
+                                   .join = join,
+                                   .describe = describe,
+                                   .over = over,
+                                   .advance = wait_for_round,
+                                   .applied = end_round,
+                                   .stop = stop_here,
+                                   .end = leave,
+                                   .close = close_process};
 
 diloco_status dl_fed_train(const dl_config *config, const char *name,
                            const diloco_train_hooks *hooks)
 {
-    life l = {.name = name, .hooks = hooks, .meter = {.loss = NAN}};
-    bool exists;
-    DL_TRY(dl_opening_setup(&l.setup, &exists, config, 0));
-    const diloco_status status = live(&l, exists);
-    char text[2048]; /* the first error, whatever goes wrong in closing */
-    snprintf(text, sizeof text, "%s", diloco_error_text());
-    dl_stop_destroy(l.stop);
-    dl_results_close(&l.results);
-    diloco_run_close(l.run);
-    l.recorder.run = NULL;
-    dl_recorder_close(&l.recorder); /* after the run's last line */
-    dl_worker_close(&l.worker);
-    dl_setup_close(&l.setup);
-    return status ? dl_fail(status, "%s", text) : DILOCO_OK;
+    process p = {.base = {.name = name, .hooks = hooks, .ops = &ops}};
+    p.base.user = &p;
+    return dl_replica_live(&p.base, config);
 }

@@ -7,8 +7,6 @@
 
 #include "presets/local_steps.h"
 #include "protocol/logical_clients.h"
-#include "tensor/isa.h"
-#include "train/stop.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,34 +14,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool asked_to_stop(const dl_worker *w)
-{
-    return w->hooks && w->hooks->stop && dl_stop_asked(w->hooks->stop);
-}
-
 /* ---- opening ---------------------------------------------------------------------------- */
 
 static diloco_status list_vectors(dl_worker *w)
 {
-    DL_TRY(dl_step_list(&w->step, w->vectors, DL_WORKER_MAX_VECTORS - 1, &w->n_vectors, true));
+    dl_replica *r = w->replica;
+    DL_TRY(dl_step_list(&r->step, w->vectors, DL_WORKER_MAX_VECTORS - 1, &w->n_vectors, true));
     w->vectors[w->n_vectors++] =
-        (dl_private){.name = "inner.steps", .data = &w->inner_steps, .len = sizeof w->inner_steps};
+        (dl_private){.name = "inner.steps", .data = &r->inner_steps, .len = sizeof r->inner_steps};
     return DILOCO_OK;
 }
 
 static diloco_status warn(void *worker, const char *text)
 {
     const dl_worker *w = worker;
-    return dl_recorder_warn(w->recorder, "client_state", text);
+    return dl_recorder_warn(&w->replica->recorder, "client_state", text);
 }
 
-diloco_status dl_worker_open(dl_worker *out, const dl_worker *borrowed)
+diloco_status dl_worker_open(dl_worker *out, dl_replica *replica)
 {
-    *out = *borrowed;
-    out->turns =
-        (dl_turns){.config = &out->setup->config, .run = out->run, .warn = warn, .user = out};
-    DL_TRY(dl_step_init(&out->step, out->setup, false));
-    out->step.whole_epochs = true;
+    *out = (dl_worker){.replica = replica};
+    out->turns = (dl_turns){
+        .config = &replica->setup.config, .run = replica->run, .warn = warn, .user = out};
+    DL_TRY(dl_step_init(&replica->step, &replica->setup, false));
+    replica->step.whole_epochs = true;
     DL_TRY(list_vectors(out));
     return dl_turns_open(&out->turns);
 }
@@ -52,7 +46,7 @@ diloco_status dl_worker_open(dl_worker *out, const dl_worker *borrowed)
 static void list_residual(dl_worker *w)
 {
     size_t n;
-    float *residual = dl_run_residual(w->run, &n);
+    float *residual = dl_run_residual(w->replica->run, &n);
     if (!residual) return;
     DL_ASSERT(w->n_vectors < DL_WORKER_MAX_VECTORS);
     w->vectors[w->n_vectors++] = (dl_private){
@@ -68,7 +62,6 @@ diloco_status dl_worker_begin(dl_worker *w)
 void dl_worker_close(dl_worker *w)
 {
     dl_turns_close(&w->turns);
-    dl_step_deinit(&w->step);
 }
 
 /* ---- training it ------------------------------------------------------------------------ */
@@ -85,27 +78,27 @@ typedef struct turn {
 /* The round's clients that are there, and this one as far as it is; the other workers' likewise. */
 static void tell(const turn *t, uint64_t steps)
 {
-    dl_worker *w = t->worker;
-    const size_t n = dl_run_asked(w->run)->n, open = n - w->n_settled;
+    const dl_worker *w = t->worker;
+    dl_meter *meter = &w->replica->meter;
+    const size_t n = dl_run_asked(w->replica->run)->n, open = n - w->n_settled;
     const double part = (double)t->work.steps / (double)steps;
     const double here = part * (double)(w->turns.crew < open ? w->turns.crew : open);
-    const double H = (double)w->setup->config.local_steps;
-    w->meter->ahead = fmax(H, 1) * ((double)w->n_settled + here) / (double)n;
-    if (t->work.steps == 0 && w->meter->training_s <= 0) w->meter->began_ahead = w->meter->ahead;
-    if (!w->hooks || !w->hooks->on_progress) return;
-    const diloco_progress p = dl_meter_progress(w->meter, w->now, "train");
-    w->hooks->on_progress(w->hooks->user, &p);
+    const double H = (double)w->replica->setup.config.local_steps;
+    meter->ahead = fmax(H, 1) * ((double)w->n_settled + here) / (double)n;
+    if (t->work.steps == 0 && meter->training_s <= 0) meter->began_ahead = meter->ahead;
+    dl_replica_progress(w->replica, "train");
 }
 
 /* By the client's own steps (PROTOCOL P13). */
 static diloco_status take_step(turn *t)
 {
-    dl_worker *w = t->worker;
+    dl_replica *r = t->worker->replica;
+    const dl_config *config = &r->setup.config;
     dl_step_facts facts;
-    const uint64_t total = dl_local_steps_run(&w->setup->config, t->work.holds);
-    const uint64_t epoch = dl_local_steps_epoch(&w->setup->config, t->work.holds);
-    DL_TRY(dl_schedule_lr(&t->last_lr, &w->setup->config, t->facts.steps, total, epoch));
-    DL_TRY(dl_step_take(&facts, &w->step, t->work.shard, t->facts.next_sample, t->last_lr));
+    const uint64_t total = dl_local_steps_run(config, t->work.holds);
+    const uint64_t epoch = dl_local_steps_epoch(config, t->work.holds);
+    DL_TRY(dl_schedule_lr(&t->last_lr, config, t->facts.steps, total, epoch));
+    DL_TRY(dl_step_take(&facts, &r->step, t->work.shard, t->facts.next_sample, t->last_lr));
     if (t->work.steps == 0) t->first_lr = t->last_lr;
     t->facts.steps++;
     t->facts.next_sample += facts.samples;
@@ -116,8 +109,8 @@ static diloco_status take_step(turn *t)
     t->seconds += facts.seconds;
     if (facts.applied) t->norm_sum += facts.grad_norm;
     t->n_normed += facts.applied;
-    dl_meter_step(w->meter, &facts);
-    return dl_recorder_check_step(w->recorder, &facts, t->facts.steps, (int64_t)t->facts.client);
+    dl_meter_step(&r->meter, &facts);
+    return dl_recorder_check_step(&r->recorder, &facts, t->facts.steps, (int64_t)t->facts.client);
 }
 
 /* FED-36: beside the contribution, before it. */
@@ -131,7 +124,7 @@ static diloco_status keep(void *user, dl_hash body)
 static diloco_status record(const turn *t, const char *client, bool first)
 {
     const dl_worker *w = t->worker;
-    dl_json *j = dl_recorder_begin(w->recorder, "client");
+    dl_json *j = dl_recorder_begin(&w->replica->recorder, "client");
     dl_json_str(j, "client", client);
     dl_json_u64(j, "entry", w->turns.entry);
     dl_json_u64(j, "steps", t->work.steps);
@@ -150,14 +143,14 @@ static diloco_status record(const turn *t, const char *client, bool first)
             j, "simulated_s",
             dl_simulation_client(&w->turns.simulation, w->turns.entry, t->facts.client).seconds);
     dl_json_str(j, "isa", diloco_isa());
-    dl_json_i64(j, "threads", w->setup->config.threads);
+    dl_json_i64(j, "threads", w->replica->setup.config.threads);
     dl_json_bool(j, "first", first);
-    return dl_recorder_end(w->recorder);
+    return dl_recorder_end(&w->replica->recorder);
 }
 
 static void describe(turn *t)
 {
-    const uint64_t H = (uint64_t)t->worker->setup->config.local_steps;
+    const uint64_t H = (uint64_t)t->worker->replica->setup.config.local_steps;
     t->work.step = t->facts.steps;
     t->work.end_sample = t->facts.next_sample;
     t->work.position = (t->worker->turns.entry + 1) * (H ? H : 1);
@@ -166,33 +159,34 @@ static void describe(turn *t)
 
 static diloco_status put(turn *t, const char *client, bool *first)
 {
-    dl_worker *w = t->worker;
+    dl_replica *r = t->worker->replica;
     dl_exec_client c = {.stats = &t->work, .keep = keep, .user = t};
     snprintf(c.life.replica, sizeof c.life.replica, "%s", client);
-    w->inner_steps = dl_inner_steps(w->step.inner);
+    r->inner_steps = dl_inner_steps(r->step.inner);
     describe(t);
-    DL_TRY(dl_backend_sync(w->setup->backend));
-    DL_TRY(dl_staging_pull(&w->step.vectors)); /* keep() saves them there */
-    return dl_run_put_client(w->run, first, &c);
+    DL_TRY(dl_backend_sync(r->setup.backend));
+    DL_TRY(dl_staging_pull(&r->step.vectors)); /* keep() saves them there */
+    return dl_run_put_client(r->run, first, &c);
 }
 
 /* *done false: asked to stop before the last step, or too late; nothing happened. */
 static diloco_status train(turn *t, bool *done)
 {
     dl_worker *w = t->worker;
-    const uint64_t steps = dl_local_steps(&w->setup->config, t->work.holds);
+    dl_replica *r = w->replica;
+    const uint64_t steps = dl_local_steps(&r->setup.config, t->work.holds);
     bool late;
     *done = false;
-    DL_TRY(dl_data_take(w->setup->data, t->work.shard));
+    DL_TRY(dl_data_take(r->setup.data, t->work.shard));
     DL_TRY(dl_turns_take_up(&w->turns, &t->facts, &late));
     if (late) return DILOCO_OK;
-    dl_staging_push(&w->step.vectors);
-    dl_inner_set_steps(w->step.inner, w->inner_steps);
+    dl_staging_push(&r->step.vectors);
+    dl_inner_set_steps(r->step.inner, r->inner_steps);
     t->work.first_sample = t->facts.next_sample;
-    dl_run_give_theta(w->run);
-    dl_step_anchor(&w->step);
+    dl_run_give_theta(r->run);
+    dl_step_anchor(&r->step);
     w->n_settled = dl_turns_settled(&w->turns);
-    for (tell(t, steps); t->work.steps < steps && !asked_to_stop(w); tell(t, steps))
+    for (tell(t, steps); t->work.steps < steps && !dl_replica_asked_to_stop(r); tell(t, steps))
         DL_TRY(take_step(t));
     *done = t->work.steps == steps;
     return DILOCO_OK;
@@ -204,7 +198,7 @@ static diloco_status train_client(dl_worker *w, const char *client, bool *worked
     const dl_time began = dl_clock_now();
     bool first;
     t.work.shard = t.facts.client - 1;
-    t.work.holds = dl_data_samples(w->setup->data, t.work.shard);
+    t.work.holds = dl_data_samples(w->replica->setup.data, t.work.shard);
     DL_TRY(train(&t, worked));
     if (!*worked) return DILOCO_OK;
     DL_TRY(put(&t, client, &first));
@@ -216,7 +210,7 @@ diloco_status dl_worker_work(void *worker, bool *worked)
 {
     dl_worker *w = worker;
     *worked = false;
-    if (asked_to_stop(w)) return DILOCO_OK;
+    if (dl_replica_asked_to_stop(w->replica)) return DILOCO_OK;
     const char *client;
     DL_TRY(dl_turns_next(&w->turns, &client));
     if (!client) return DILOCO_OK;

@@ -4,22 +4,12 @@
 #define DL_FED_WORKER_H
 
 #include "clients/turns.h"
-#include "train/progress.h"
-#include "train/recorder.h"
+#include "train/replica_loop.h"
 
 enum { DL_WORKER_MAX_VECTORS = 32 };
 
 typedef struct dl_worker {
-    /* borrowed */
-    dl_setup *setup;
-    diloco_run *run;
-    dl_recorder *recorder;
-    dl_meter *meter;
-    const diloco_run_info *now;
-    const diloco_train_hooks *hooks; /* or NULL */
-
-    dl_step step;
-    uint64_t inner_steps; /* of the client in hand; one of its vectors */
+    dl_replica *replica; /* borrowed; its step and inner_steps are of the client in hand */
     dl_private vectors[DL_WORKER_MAX_VECTORS];
     size_t n_vectors;
     dl_turns turns;
@@ -27,7 +17,7 @@ typedef struct dl_worker {
 } dl_worker;
 
 /* After the run is opened, before it is joined. DILOCO_EREFUSED: no private place for states. */
-DL_MUST_CHECK diloco_status dl_worker_open(dl_worker *out, const dl_worker *borrowed);
+DL_MUST_CHECK diloco_status dl_worker_open(dl_worker *out, dl_replica *replica);
 /* After the join. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_worker_begin(dl_worker *w);
 void dl_worker_close(dl_worker *w); /* zeroed is fine */
