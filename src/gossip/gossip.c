@@ -11,11 +11,9 @@
 
 #include "base/log.h"
 #include "gossip/node_parts.h"
-#include "presets/checks.h"
 #include "protocol/logical_clients.h"
 #include "run/open.h"
 #include "train/opening.h"
-#include "train/stop.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -44,17 +42,10 @@ static diloco_run_info now_of(const dl_gossip_life *l)
                              .resumed = l->resumed};
 }
 
-void dl_life_progress(const dl_gossip_life *l, const char *phase)
+void dl_life_progress(dl_gossip_life *l, const char *phase)
 {
-    if (!l->hooks || !l->hooks->on_progress) return;
-    const diloco_run_info now = now_of(l);
-    diloco_progress p = dl_meter_progress(&l->meter, &now, phase);
-    l->hooks->on_progress(l->hooks->user, &p);
-}
-
-static bool asked_to_stop(const dl_gossip_life *l)
-{
-    return l->hooks && l->hooks->stop && dl_stop_asked(l->hooks->stop);
+    l->base.now = now_of(l);
+    dl_replica_progress(&l->base, phase);
 }
 
 /* ---- the inner loop ----------------------------------------------------------------------- */
@@ -71,30 +62,27 @@ static void count_step(dl_gossip_life *l, const dl_step_facts *facts)
     l->trained.tokens += facts->tokens;
     l->trained.steps++;
     l->trained.position++;
-    if (l->trained.rewarming) l->trained.rewarming--;
-    dl_meter_step(&l->meter, facts);
 }
 
 static diloco_status look_for_a_setback(dl_gossip_life *l, double loss)
 {
     char text[DL_SETBACK_NORMS + 512];
     if (!dl_setback_step(&l->trained.setback, loss, text, sizeof text)) return DILOCO_OK;
-    dl_log(DILOCO_LOG_WARN, "%s: %s", l->name, text);
-    return dl_recorder_warn(&l->recorder, "divergence", text);
+    dl_log(DILOCO_LOG_WARN, "%s: %s", l->base.name, text);
+    return dl_recorder_warn(&l->base.recorder, "divergence", text);
 }
 
 static diloco_status take_step(dl_gossip_life *l)
 {
     dl_step_facts facts;
     double lr;
-    DL_TRY(dl_schedule_lr(&lr, dl_gossip_config(l), l->trained.position, positions(l), 0));
-    lr = dl_step_rewarmed(dl_gossip_config(l), l->trained.rewarming, lr);
-    DL_TRY(dl_step_take(&facts, &l->step, (size_t)l->trained.shard, l->trained.next_sample, lr));
+    l->base.now = now_of(l);
+    DL_TRY(dl_replica_step(&facts, &lr, &l->base, (size_t)l->trained.shard));
     count_step(l, &facts);
     dl_life_progress(l, "train");
-    DL_TRY(dl_recorder_check_step(&l->recorder, &facts, l->trained.steps, -1));
+    DL_TRY(dl_recorder_check_step(&l->base.recorder, &facts, l->trained.steps, -1));
     DL_TRY(look_for_a_setback(l, facts.loss));
-    return dl_recorder_step(&l->recorder, &facts, lr, l->trained.steps, l->trained.position,
+    return dl_recorder_step(&l->base.recorder, &facts, lr, l->trained.steps, l->trained.position,
                             l->state.control.entry);
 }
 
@@ -112,13 +100,14 @@ static diloco_status save_here(dl_gossip_life *l)
     return dl_life_save_round(l);
 }
 
-static diloco_status stop_here(dl_gossip_life *l)
+static diloco_status stop_here(void *user)
 {
+    dl_gossip_life *l = user;
     DL_TRY(save_here(l));
     return dl_fail(DILOCO_EINTERRUPTED,
                    "%s stopped at step %" PRIu64 " of %" PRIu64
                    " with its state saved: the same command resumes here",
-                   l->name, l->trained.position, positions(l));
+                   l->base.name, l->trained.position, positions(l));
 }
 
 /* ---- this node's objects ------------------------------------------------------------------ */
@@ -149,7 +138,7 @@ static diloco_status do_train(dl_gossip_life *l)
     const dl_time began = dl_clock_now();
     while (l->trained.position < end) {
         DL_TRY(take_step(l));
-        if (asked_to_stop(l)) return stop_here(l);
+        if (dl_replica_asked_to_stop(&l->base)) return DILOCO_EINTERRUPTED;
     }
     dl_life_progress(l, "exchange");
     l->exchange.train_s = dl_seconds(dl_clock_now() - began);
@@ -189,20 +178,21 @@ void dl_life_start_round(dl_gossip_life *l)
 }
 
 /* As the log has it: in turn, every eval_every rounds; and after the last round each its own. */
-static diloco_status evaluate(dl_gossip_life *l)
+static diloco_status evaluate(void *user)
 {
     dl_score held_out, next;
+    dl_gossip_life *l = user;
+    dl_replica *b = &l->base;
     const dl_config *c = dl_gossip_config(l);
-    const uint64_t round = l->state.control.entry, every = (uint64_t)c->eval_every;
-    const bool last = round == (uint64_t)c->rounds;
-    if (dl_data_test_samples(l->setup.data) == 0 || !c->server_test) return DILOCO_OK;
-    if (!last && (every == 0 || round % every != 0)) return DILOCO_OK;
-    if (!last && round / every % (uint64_t)c->replicas != l->trained.shard) return DILOCO_OK;
-    dl_life_progress(l, "eval");
-    DL_TRY(dl_evaluate(&held_out, &l->setup, (uint64_t)c->eval_batches));
-    DL_TRY(dl_evaluate_samples(&next, &l->setup, (size_t)l->trained.shard, l->trained.next_sample,
+    const uint64_t turn = dl_replica_evaluation_turn(b);
+    if (!dl_replica_evaluation_due(b)) return DILOCO_OK;
+    if (b->now.entry != b->now.entries && turn % (uint64_t)c->replicas != l->trained.shard)
+        return DILOCO_OK;
+    dl_replica_progress(b, "eval");
+    DL_TRY(dl_evaluate(&held_out, &b->setup, (uint64_t)c->eval_batches));
+    DL_TRY(dl_evaluate_samples(&next, &b->setup, (size_t)l->trained.shard, l->trained.next_sample,
                                (size_t)c->batch_size));
-    return dl_life_record_eval(l, &held_out, &next);
+    return dl_replica_record_eval(b, &held_out, &next);
 }
 
 /* An exchange is over, this way or that; `done` moves the node on. */
@@ -222,8 +212,7 @@ static diloco_status finish(dl_gossip_life *l, const char *event, bool stepped,
     if (stepped) dl_life_start_round(l);
     if (l->node.round == round) return DILOCO_OK; /* there is still to agree */
     l->state.control.entry = l->node.round;
-    DL_TRY(dl_life_save_round(l));
-    return l->trained.work.stats.steps ? DILOCO_OK : evaluate(l); /* the tensors are theta */
+    return dl_life_save_round(l);
 }
 
 /* The round's step is made, of these: is it a divergence? */
@@ -245,8 +234,8 @@ static diloco_status say_no_step(dl_gossip_life *l, diloco_status status)
     char text[512];
     snprintf(text, sizeof text, "round %" PRIu64 " moved nothing: %s", l->node.round,
              diloco_error_text());
-    dl_log(DILOCO_LOG_WARN, "%s: %s", l->name, text);
-    return dl_recorder_warn(&l->recorder, "round", text);
+    dl_log(DILOCO_LOG_WARN, "%s: %s", l->base.name, text);
+    return dl_recorder_warn(&l->base.recorder, "round", text);
 }
 
 /* The record and the log say that the agreement of this round did not happen. */
@@ -261,8 +250,8 @@ static diloco_status agreement_missed(dl_gossip_life *l)
              "agreement of round %" PRIu64 " not made: %zu of the %zu models that it needs "
              "(swarm.min_peers) arrived; this node keeps its own model",
              l->node.round, n, l->node.rules.min_peers);
-    dl_log(DILOCO_LOG_WARN, "%s: %s", l->name, text);
-    DL_TRY(dl_recorder_warn(&l->recorder, "agreement", text));
+    dl_log(DILOCO_LOG_WARN, "%s: %s", l->base.name, text);
+    DL_TRY(dl_recorder_warn(&l->base.recorder, "agreement", text));
     return finish(l, "agreement", false, NULL, 0);
 }
 
@@ -274,8 +263,8 @@ static diloco_status warn_fallback(dl_gossip_life *l, size_t n)
              "round %" PRIu64 ": %zu members are too few for combiner %s: their weighted mean is "
              "taken, and one hostile member decides it",
              l->node.round, n, dl_gossip_config(l)->combiner);
-    dl_log(DILOCO_LOG_WARN, "%s: %s", l->name, text);
-    return dl_recorder_warn(&l->recorder, "combiner_fallback", text);
+    dl_log(DILOCO_LOG_WARN, "%s: %s", l->base.name, text);
+    return dl_recorder_warn(&l->base.recorder, "combiner_fallback", text);
 }
 
 static diloco_status do_step(dl_gossip_life *l, bool agree)
@@ -324,17 +313,22 @@ static diloco_status too_few(const dl_gossip_life *l)
     return dl_fail(DILOCO_EUNREACHABLE,
                    "%s found %zu of the %zu nodes that a round needs (swarm.min_peers) in %g s "
                    "(run.start_timeout): check the addresses, and that a node answers there",
-                   l->name, l->node.n_members + 1, l->node.rules.min_peers,
+                   l->base.name, l->node.n_members + 1, l->node.rules.min_peers,
                    dl_gossip_config(l)->start_timeout_s);
 }
 
-static diloco_status do_next(dl_gossip_life *l, bool *over)
+static dl_todo next_action(dl_gossip_life *l)
 {
     dl_wire_lock(l->wire);
     const bool done = l->node.self.done;
     const dl_todo todo = dl_node_next(&l->node, dl_clock_now());
     if (l->node.self.done != done) dl_wire_changed(l->wire);
     dl_wire_unlock(l->wire);
+    return todo;
+}
+
+static diloco_status do_action(dl_gossip_life *l, dl_todo todo)
+{
     switch (todo) {
     case DL_TODO_WAIT:
         return wait(l);
@@ -355,19 +349,28 @@ static diloco_status do_next(dl_gossip_life *l, bool *over)
     case DL_TODO_ALONE:
         return too_few(l);
     case DL_TODO_END:
-        *over = true;
+        l->over = true;
     }
     return DILOCO_OK;
 }
 
-static diloco_status loop(dl_gossip_life *l)
+/* A round that ended applied its entry if the tensors are theta. A copied model was evaluated by
+ * its source. */
+static diloco_status advance(void *user, bool *applied)
 {
-    bool over = false;
-    while (!over) {
-        DL_TRY(do_next(l, &over));
-        if (!over && asked_to_stop(l)) return stop_here(l);
-    }
+    dl_gossip_life *l = user;
+    const dl_todo todo = next_action(l);
+    const uint64_t round = l->node.round;
+    DL_TRY(do_action(l, todo));
+    l->base.now = now_of(l);
+    *applied = todo != DL_TODO_COPY && l->node.round != round && !l->trained.work.stats.steps;
     return DILOCO_OK;
+}
+
+static bool over(const void *user)
+{
+    const dl_gossip_life *l = user;
+    return l->over;
 }
 
 /* ---- a generation -------------------------------------------------------------------------------
@@ -387,8 +390,8 @@ static uint64_t shard_of(const char *name, uint64_t n_shards)
 
 static diloco_status open_model(dl_gossip_life *l)
 {
-    l->model.tensors = l->setup.tensors;
-    l->model.n_tensors = l->setup.n_tensors;
+    l->model.tensors = l->base.setup.tensors;
+    l->model.n_tensors = l->base.setup.n_tensors;
     l->model.data = calloc(l->model.n_tensors, sizeof *l->model.data);
     if (!l->model.data)
         return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", l->model.n_tensors);
@@ -401,11 +404,11 @@ static diloco_status open_model(dl_gossip_life *l)
     DL_TRY(status);
     for (size_t i = 0; i < l->model.n_tensors; i++)
         l->model.data[i] = l->model.tensors[i].data;
-    DL_TRY(dl_step_init(&l->step, &l->setup, false));
+    DL_TRY(dl_step_init(&l->base.step, &l->base.setup, false));
     DL_TRY(dl_life_list_privates(l));
     DL_TRY(dl_state_init(&l->state, &l->run.manifest, dl_outer_find(c->outer_optimizer),
                          DL_NODE_MAX + 1, 2, 1));
-    return dl_mix_create(&l->mix, c, &l->run.manifest, l->setup.pool);
+    return dl_mix_create(&l->mix, c, &l->run.manifest, l->base.setup.pool);
 }
 
 static dl_node_rules rules_of(const dl_config *c)
@@ -455,20 +458,21 @@ static diloco_status open_lines(dl_gossip_life *l)
     return dl_wire_create(&l->wire, &args);
 }
 
-static diloco_status join(dl_gossip_life *l)
+static diloco_status join(void *user)
 {
+    dl_gossip_life *l = user;
     const dl_config *c = dl_gossip_config(l);
     bool resumed, blank = false;
-    DL_TRY(dl_home_open(&l->home, c, l->name));
+    DL_TRY(dl_home_open(&l->home, c, l->base.name));
     DL_TRY(dl_life_resume(l, &resumed));
     if (!resumed) DL_TRY(dl_life_begin(l, &blank));
-    l->trained.shard = shard_of(l->name, dl_clients_shards(c));
-    DL_TRY(dl_data_take(l->setup.data, (size_t)l->trained.shard));
+    l->trained.shard = shard_of(l->base.name, dl_clients_shards(c));
+    DL_TRY(dl_data_take(l->base.setup.data, (size_t)l->trained.shard));
     DL_TRY(dl_home_serve(&l->home, c));
     begin_node(l, resumed, blank);
     DL_TRY(open_lines(l));
-    const diloco_run_info now = now_of(l);
-    dl_meter_begin(&l->meter, &now);
+    l->base.now = now_of(l);
+    dl_meter_begin(&l->base.meter, &l->base.now);
     DL_TRY(dl_life_record_begin(l));
     return blank ? DILOCO_OK : dl_life_save_round(l);
 }
@@ -481,58 +485,56 @@ static diloco_status never_agreed(const dl_gossip_life *l)
                    "%s finished without one of its %" PRIu64 " agreements (swarm.agree_every = "
                    "%" PRId64 "): its model is its own. The record's \"agreement\" lines name the "
                    "members that were missing and count what was ignored",
-                   l->name, l->node.due, dl_gossip_config(l)->agree_every);
+                   l->base.name, l->node.due, dl_gossip_config(l)->agree_every);
 }
 
-static diloco_status live(dl_gossip_life *l)
+static diloco_status open_node(void *user)
 {
     dl_store *shared;
-    const dl_config *c = dl_gossip_config(l);
-    DL_TRY(dl_store_open(&shared, c->store, false));
+    dl_gossip_life *l = user;
+    DL_TRY(dl_store_open(&shared, dl_gossip_config(l)->store, false));
     const diloco_status status = dl_run_read(&l->run, &l->run_digest, shared);
     dl_store_close(shared);
     DL_TRY(status);
     DL_TRY(open_model(l));
-    DL_TRY(dl_recorder_open(&l->recorder, c, l->name, NULL, l->hooks));
-    dl_life_progress(l, "join");
-    DL_TRY(join(l));
-    DL_TRY(loop(l));
-    dl_life_progress(l, "done");
+    l->base.now = now_of(l);
+    return DILOCO_OK;
+}
+
+static diloco_status end(void *user)
+{
+    dl_gossip_life *l = user;
     DL_TRY(dl_life_record_end(l));
     return never_agreed(l);
 }
 
-static void close_life(dl_gossip_life *l)
+static void close_node(void *user)
 {
+    dl_gossip_life *l = user;
     dl_wire_destroy(l->wire);
     dl_home_close(&l->home);
-    dl_recorder_close(&l->recorder);
     dl_mix_destroy(l->mix);
     dl_state_deinit(&l->state);
-    dl_step_deinit(&l->step);
     dl_runfile_deinit(&l->run);
     free(l->model.data);
-    dl_setup_close(&l->setup);
-    free(l);
 }
+
+static const dl_replica_ops ops = {.open = open_node,
+                                   .join = join,
+                                   .over = over,
+                                   .advance = advance,
+                                   .applied = evaluate,
+                                   .stop = stop_here,
+                                   .end = end,
+                                   .close = close_node};
 
 diloco_status dl_gossip_train(const dl_config *config, const char *name,
                               const diloco_train_hooks *hooks)
 {
-    bool exists;
     dl_gossip_life *l = calloc(1, sizeof *l);
     if (!l) return dl_fail(DILOCO_ENOMEM, "no memory for a node");
-    l->name = name;
-    l->hooks = hooks;
-    l->meter.loss = (double)NAN;
-    diloco_status status = dl_opening_setup(&l->setup, &exists, config, 0);
-    if (status) {
-        free(l);
-        return status;
-    }
-    status = live(l);
-    char text[2048]; /* the first error, whatever fails in closing */
-    snprintf(text, sizeof text, "%s", diloco_error_text());
-    close_life(l);
-    return status ? dl_fail(status, "%s", text) : DILOCO_OK;
+    l->base = (dl_replica){.name = name, .hooks = hooks, .ops = &ops, .user = l};
+    const diloco_status status = dl_replica_live(&l->base, config);
+    free(l);
+    return status;
 }

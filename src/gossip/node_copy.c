@@ -17,7 +17,7 @@ static diloco_status read_model(dl_gossip_life *l, dl_state *copy, const char *a
         dl_state_init(copy, &l->run.manifest, l->state.outer, DL_NODE_MAX + 1, 2, 1);
     if (!status) {
         status = dl_snapshot_read_newest(copy, store, &l->run, l->run_digest, UINT64_MAX,
-                                         l->setup.pool, until);
+                                         l->base.setup.pool, until);
         if (!status && copy->control.entry > (uint64_t)dl_gossip_config(l)->rounds)
             status = dl_fail(DILOCO_EPROTO, "it is of round %" PRIu64 " of %" PRId64,
                              copy->control.entry, dl_gossip_config(l)->rounds);
@@ -33,21 +33,21 @@ static diloco_status settle_copy(dl_gossip_life *l, const char *from)
     const uint64_t round = l->state.control.entry;
     char text[DL_ADDRESS_MAX + 96];
     snprintf(text, sizeof text, "copied the model before round %" PRIu64 " from %s", round, from);
-    dl_log(DILOCO_LOG_INFO, "%s: %s", l->name, text);
+    dl_log(DILOCO_LOG_INFO, "%s: %s", l->base.name, text);
     l->trained.position = round * dl_life_round_steps(l);
     if (l->trained.steps == 0 && round > 0)
-        l->trained.rewarming = (uint64_t)dl_gossip_config(l)->rewarm_steps;
+        l->base.rewarming = (uint64_t)dl_gossip_config(l)->rewarm_steps;
     dl_life_start_round(l);
     dl_wire_lock(l->wire);
     dl_node_copied(&l->node, true, round, dl_clock_now());
     dl_wire_unlock(l->wire);
-    DL_TRY(dl_recorder_warn(&l->recorder, "copied", text));
+    DL_TRY(dl_recorder_warn(&l->base.recorder, "copied", text));
     return dl_life_save_round(l);
 }
 
 static diloco_status copy_failed(dl_gossip_life *l, const char *address)
 {
-    dl_log(DILOCO_LOG_WARN, "%s: the model at %s cannot be copied: %s", l->name, address,
+    dl_log(DILOCO_LOG_WARN, "%s: the model at %s cannot be copied: %s", l->base.name, address,
            diloco_error_text());
     dl_wire_lock(l->wire);
     dl_node_copied(&l->node, false, 0, dl_clock_now());

@@ -10,11 +10,7 @@
 #include "gossip/node_dir.h"
 #include "gossip/wire.h"
 #include "run/divergence.h"
-#include "train/evaluate.h"
-#include "train/progress.h"
-#include "train/recorder.h"
-#include "train/step.h"
-#include <diloco/train.h>
+#include "train/replica_loop.h"
 
 /* The model of a node, in memory. */
 typedef struct dl_gossip_model {
@@ -27,13 +23,12 @@ typedef struct dl_gossip_model {
 
 /* The training of a node. */
 typedef struct dl_gossip_trained {
-    uint64_t position;               /* of the run */
-    uint64_t steps;                  /* completed by this node in all its generations */
-    uint64_t next_sample, shard;     /* of its stream */
-    dl_local_fragment work;          /* since theta */
-    uint64_t inner_steps, rewarming; /* saved */
-    dl_setback setback;              /* is the model far worse after the last round? */
-    uint64_t tokens;                 /* of this generation */
+    uint64_t position;           /* of the run */
+    uint64_t steps;              /* completed by this node in all its generations */
+    uint64_t next_sample, shard; /* of its stream */
+    dl_local_fragment work;      /* since theta */
+    dl_setback setback;          /* is the model far worse after the last round? */
+    uint64_t tokens;             /* of this generation */
 } dl_gossip_trained;
 
 /* The exchange of one round. */
@@ -46,14 +41,9 @@ typedef struct dl_gossip_exchange {
 } dl_gossip_exchange;
 
 typedef struct dl_gossip_life {
-    const char *name;
-    const diloco_train_hooks *hooks; /* or NULL */
-    dl_setup setup;
+    dl_replica base;
     dl_runfile run;
     dl_hash run_digest;
-    dl_step step;
-    dl_recorder recorder;
-    dl_meter meter;
 
     dl_home home;
     dl_state state;
@@ -61,6 +51,7 @@ typedef struct dl_gossip_life {
     dl_node node;
     dl_wire *wire;
     bool resumed;
+    bool over; /* the node has no further action */
 
     dl_gossip_model model;
     dl_gossip_trained trained;
@@ -69,7 +60,7 @@ typedef struct dl_gossip_life {
 
 static inline const dl_config *dl_gossip_config(const dl_gossip_life *l)
 {
-    return &l->setup.config;
+    return &l->base.setup.config;
 }
 
 static inline uint64_t dl_life_round_steps(const dl_gossip_life *l)
@@ -79,7 +70,7 @@ static inline uint64_t dl_life_round_steps(const dl_gossip_life *l)
 
 /* gossip.c: report to the hooks the phase of this node; make the tensors theta, before the first
  * step of a round. */
-void dl_life_progress(const dl_gossip_life *l, const char *phase);
+void dl_life_progress(dl_gossip_life *l, const char *phase);
 void dl_life_start_round(dl_gossip_life *l);
 
 /* node_copy.c: take the model of the node that l->node has chosen. A source that fails is a
@@ -108,9 +99,6 @@ DL_MUST_CHECK diloco_status dl_life_record_begin(dl_gossip_life *l);
 DL_MUST_CHECK diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event,
                                                     bool stepped, const dl_mix_facts *facts,
                                                     double outer_s);
-/* The loss of the model: on held-out data, and on the samples that are trained on next. */
-DL_MUST_CHECK diloco_status dl_life_record_eval(dl_gossip_life *l, const dl_score *held_out,
-                                                const dl_score *next);
 DL_MUST_CHECK diloco_status dl_life_record_end(dl_gossip_life *l);
 
 #endif

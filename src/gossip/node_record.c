@@ -3,23 +3,13 @@
  * was decided for all: "consensus":"none". */
 #include "gossip/node_parts.h"
 
-#include "base/log.h"
-#include "data/data.h"
-#include "presets/checks.h"
 #include "run/run_events.h"
 
 #include <math.h>
 
-static void record_warning(void *user, const char *code, const char *text)
-{
-    dl_gossip_life *l = user;
-    if (dl_recorder_warn(&l->recorder, code, text))
-        dl_log(DILOCO_LOG_WARN, "the record: %s", diloco_error_text());
-}
-
 diloco_status dl_life_record_begin(dl_gossip_life *l)
 {
-    dl_json *j = dl_recorder_begin(&l->recorder, "run");
+    dl_json *j = dl_recorder_begin(&l->base.recorder, "run");
     dl_json_str(j, "run", l->run.id);
     dl_json_str(j, "consensus", "none");
     dl_json_str(j, "exchange", dl_swarm_exchange_choice_names[dl_gossip_config(l)->swarm_exchange]);
@@ -29,21 +19,8 @@ diloco_status dl_life_record_begin(dl_gossip_life *l)
     dl_json_u64(j, "fragments", 1);
     dl_event_put_outer(j, dl_gossip_config(l));
     if (dl_gossip_config(l)->link[0]) dl_json_str(j, "link", dl_gossip_config(l)->link);
-    DL_TRY(dl_recorder_end(&l->recorder));
-    j = dl_recorder_begin(&l->recorder, "trainer");
-    dl_json_u64(j, "generation", l->home.life.generation);
-    dl_json_u64(j, "shard", l->trained.shard);
-    dl_json_bool(j, "resumed", l->resumed);
-    dl_json_u64(j, "step", l->trained.steps);
-    dl_json_str(j, "program", diloco_version());
-    dl_json_str(j, "isa", diloco_isa());
-    dl_json_i64(j, "threads", dl_gossip_config(l)->threads);
-    dl_json_str(j, "data", dl_sample_kind_name(l->setup.sample->kind));
-    dl_json_str(j, "data_digest", dl_data_digest(l->setup.data));
-    dl_recorder_put_inner(j, dl_gossip_config(l));
-    DL_TRY(dl_recorder_end(&l->recorder));
-    dl_check_warnings(dl_gossip_config(l), record_warning, l);
-    return DILOCO_OK;
+    DL_TRY(dl_recorder_end(&l->base.recorder));
+    return dl_replica_record_trainer(&l->base);
 }
 
 /* Its members, and the live nodes that were not in it, by name. */
@@ -56,7 +33,7 @@ static void record_members(dl_gossip_life *l, dl_json *j)
     dl_json_array(j, "members");
     for (size_t i = 0; i < k; i++)
         dl_json_str(j, NULL,
-                    set[i] == DL_NODE_MAX ? l->name : n->members[set[i]].beat.life.replica);
+                    set[i] == DL_NODE_MAX ? l->base.name : n->members[set[i]].beat.life.replica);
     dl_json_end(j);
     dl_json_array(j, "missing");
     for (size_t i = 0; i < n->n_members; i++)
@@ -84,7 +61,7 @@ diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event, bool
     char digest[DL_HASH_HEX + 1];
     const double exchange_s = dl_seconds(dl_clock_now() - l->exchange.trained_at) - outer_s;
     traffic(l, &sent, &received);
-    dl_json *j = dl_recorder_begin(&l->recorder, event);
+    dl_json *j = dl_recorder_begin(&l->base.recorder, event);
     dl_json_str(j, "consensus", "none");
     dl_json_u64(j, "round", l->node.round);
     dl_json_bool(j, "stepped", stepped);
@@ -109,7 +86,7 @@ diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event, bool
     dl_json_str(j, "digest", digest);
     l->exchange.bytes_sent = sent;
     l->exchange.bytes_received = received;
-    return dl_recorder_end(&l->recorder);
+    return dl_recorder_end(&l->base.recorder);
 }
 
 diloco_status dl_life_record_end(dl_gossip_life *l)
@@ -120,7 +97,7 @@ diloco_status dl_life_record_end(dl_gossip_life *l)
     dl_wire_lock(l->wire);
     traffic(l, &sent, &received);
     dl_wire_unlock(l->wire);
-    dl_json *j = dl_recorder_begin(&l->recorder, "end");
+    dl_json *j = dl_recorder_begin(&l->base.recorder, "end");
     dl_json_str(j, "consensus", "none");
     dl_json_u64(j, "entry", l->node.round);
     dl_json_u64(j, "steps", l->trained.steps);
@@ -131,22 +108,8 @@ diloco_status dl_life_record_end(dl_gossip_life *l)
     dl_json_u64(j, "bytes_received", received);
     dl_json_f64(j, "data_parallel_bytes",
                 4.0 * (double)l->run.manifest.n_parameters * (double)l->trained.steps);
-    const double wall = dl_meter_wall(&l->meter);
-    dl_json_f64(j, "utilization", wall > 0 ? l->meter.training_s / wall : NAN);
+    const double wall = dl_meter_wall(&l->base.meter);
+    dl_json_f64(j, "utilization", wall > 0 ? l->base.meter.training_s / wall : NAN);
     dl_json_str(j, "model", digest);
-    return dl_recorder_end(&l->recorder);
-}
-
-diloco_status dl_life_record_eval(dl_gossip_life *l, const dl_score *held_out, const dl_score *next)
-{
-    dl_json *j = dl_recorder_begin(&l->recorder, "eval");
-    dl_json_str(j, "consensus", "none");
-    dl_json_u64(j, "entry", l->state.control.entry);
-    dl_json_u64(j, "step", l->trained.steps);
-    dl_json_f64(j, "loss", held_out->loss);
-    if (l->setup.sample->kind == DL_TOKENS) dl_json_f64(j, "perplexity", exp(held_out->loss));
-    dl_json_f64(j, "accuracy", held_out->accuracy);
-    dl_json_f64(j, "loss_after_sync", next->loss);
-    dl_json_u64(j, "targets", held_out->n_targets);
-    return dl_recorder_end(&l->recorder);
+    return dl_recorder_end(&l->base.recorder);
 }

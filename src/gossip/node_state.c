@@ -14,27 +14,25 @@
 
 diloco_status dl_life_list_privates(dl_gossip_life *l)
 {
-    DL_TRY(dl_step_list(&l->step, l->model.privates, DL_HOME_PRIVATES - 2, &l->model.n_privates,
-                        true));
-    l->model.privates[l->model.n_privates++] = (dl_private){.name = "inner.steps",
-                                                            .data = &l->trained.inner_steps,
-                                                            .len = sizeof l->trained.inner_steps};
-    l->model.privates[l->model.n_privates++] = (dl_private){.name = "inner.rewarming",
-                                                            .data = &l->trained.rewarming,
-                                                            .len = sizeof l->trained.rewarming};
+    DL_TRY(dl_step_list(&l->base.step, l->model.privates, DL_HOME_PRIVATES - 2,
+                        &l->model.n_privates, true));
+    l->model.privates[l->model.n_privates++] = (dl_private){
+        .name = "inner.steps", .data = &l->base.inner_steps, .len = sizeof l->base.inner_steps};
+    l->model.privates[l->model.n_privates++] = (dl_private){
+        .name = "inner.rewarming", .data = &l->base.rewarming, .len = sizeof l->base.rewarming};
     return DILOCO_OK;
 }
 
 diloco_status dl_life_pull_tensors(dl_gossip_life *l)
 {
-    DL_TRY(dl_staging_pull(&l->setup.staged_parameters));
-    return dl_staging_pull(&l->setup.staged_counters);
+    DL_TRY(dl_staging_pull(&l->base.setup.staged_parameters));
+    return dl_staging_pull(&l->base.setup.staged_counters);
 }
 
 static void push_tensors(dl_gossip_life *l)
 {
-    dl_staging_push(&l->setup.staged_parameters);
-    dl_staging_push(&l->setup.staged_counters);
+    dl_staging_push(&l->base.setup.staged_parameters);
+    dl_staging_push(&l->base.setup.staged_counters);
 }
 
 void dl_life_adopt(dl_gossip_life *l)
@@ -57,14 +55,14 @@ diloco_status dl_life_save_private(dl_gossip_life *l)
                         .n_fragments = 1,
                         .manifest = l->run.manifest.digest,
                         .threads = (uint32_t)dl_gossip_config(l)->threads};
-    l->trained.inner_steps = dl_inner_steps(l->step.inner);
+    l->base.inner_steps = dl_inner_steps(l->base.step.inner);
     l->trained.work.base = l->state.now[0].digest;
     memcpy(f.run, l->run.id, sizeof f.run);
-    snprintf(f.replica, sizeof f.replica, "%s", l->name);
+    snprintf(f.replica, sizeof f.replica, "%s", l->base.name);
     snprintf(f.isa, sizeof f.isa, "%s", diloco_isa());
     snprintf(f.program, sizeof f.program, "%s", diloco_version());
     DL_TRY(dl_life_pull_tensors(l));
-    DL_TRY(dl_staging_pull(&l->step.vectors));
+    DL_TRY(dl_staging_pull(&l->base.step.vectors));
     return dl_local_save(l->home.local, &f, l->model.tensors, l->model.n_tensors, l->model.privates,
                          l->model.n_privates);
 }
@@ -82,13 +80,13 @@ static diloco_status load_private(dl_gossip_life *l, uint64_t *round)
     DL_TRY(dl_local_load(l->home.local, &f, l->run.id, l->run.manifest.digest, l->model.tensors,
                          l->model.n_tensors, l->model.privates, l->model.n_privates, true));
     push_tensors(l);
-    dl_staging_push(&l->step.vectors);
+    dl_staging_push(&l->base.step.vectors);
     *round = f.pace.folded;
     l->trained.position = f.pace.position;
     l->trained.steps = f.step;
     l->trained.next_sample = f.next_sample;
     l->home.life.generation = f.generation + 1;
-    dl_inner_set_steps(l->step.inner, l->trained.inner_steps);
+    dl_inner_set_steps(l->base.step.inner, l->base.inner_steps);
     return DILOCO_OK;
 }
 
@@ -103,7 +101,7 @@ diloco_status dl_life_resume(dl_gossip_life *l, bool *resumed)
         return dl_fail_context(status, "move %s away to join without it", l->home.dir);
     DL_TRY(status);
     status = dl_snapshot_read_newest(&l->state, l->home.store, &l->run, l->run_digest, round,
-                                     l->setup.pool, DL_NEVER);
+                                     l->base.setup.pool, DL_NEVER);
     const bool fits = !status && l->state.control.entry == round &&
                       dl_hash_equal(l->state.now[0].digest, l->trained.work.base);
     if (!fits)
@@ -122,7 +120,7 @@ diloco_status dl_life_begin(dl_gossip_life *l, bool *blank)
     dl_store *shared;
     DL_TRY(dl_store_open(&shared, dl_gossip_config(l)->store, false));
     const diloco_status status = dl_snapshot_read_newest(&l->state, shared, &l->run, l->run_digest,
-                                                         0, l->setup.pool, DL_NEVER);
+                                                         0, l->base.setup.pool, DL_NEVER);
     dl_store_close(shared);
     *blank = status == DILOCO_ENOENT;
     if (*blank) return DILOCO_OK;
