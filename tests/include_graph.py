@@ -17,7 +17,8 @@ The dl_folder rows of CMakeLists.txt are the law:
            with its name
   size     a directory of src/ has at most 60 files and 7,200 lines, tests not counted
   own      a header of OWN is included by its own folder alone
-  door     each folder of src/ has a README.md, which says what it holds and where to begin
+  door     each folder of src/ has a README.md, which says what it holds and where to begin; the
+           folders of GUESTS include only headers of others that those folders' README.md names
 """
 
 import re
@@ -32,6 +33,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SOURCES = {".c", ".h", ".cc", ".cu", ".cuh"}
 FILES_MAX, LINES_MAX = 60, 7200
 OWN = {"nn/enter.h"}  # it opens the memory of a device to operations
+GUESTS = {"fed", "gossip"}  # kinds of runs beside train; src/base has tools for all
 HEAD = re.compile(r"/\* (\w+\.(?:c|h|cc))\b(?! *\*/)")
 C11_HEADERS = {
     f"{name}.h"
@@ -92,6 +94,10 @@ def fault_in_source(root, rows, folder, is_test, quote, name):
     target = name.split("/")[0]
     if name in OWN and target != folder:
         return f'"{name}" belongs to {target} alone'
+    if folder in GUESTS and not is_test and target not in (folder, "base"):
+        door = root / "src" / target / "README.md"
+        if door.is_file() and f"`{Path(name).name}`" not in door.read_text(encoding="utf-8"):
+            return f'"{name}" is not named in src/{target}/README.md, which {folder} is held to'
     if target not in allowed:
         return f'{folder} may not use {target} ("{name}"); it uses: {" ".join(sorted(allowed))}'
     return None
@@ -164,11 +170,16 @@ def report(root):
 
 GOOD = {
     "CMakeLists.txt": "dl_folder(base USES LINK m)\n"
-    "dl_folder(run  USES base\n     LINK)\ndl_folder(nn   USES base LINK dnnl)\ndl_folder(cli USES base LINK)\n",
+    "dl_folder(run  USES base\n     LINK)\ndl_folder(nn   USES base LINK dnnl)\ndl_folder(cli USES base LINK)\n"
+    "dl_folder(fed USES base run LINK)\n",
     "include/diloco/run.h": "#include <diloco/status.h>\n#include <stdint.h>\n",
     "include/diloco/status.h": "",
     "src/base/a.h": "#include <diloco/status.h>\n",
-    **{f"src/{folder}/README.md": "" for folder in ("base", "run", "nn", "cli")},
+    **{f"src/{folder}/README.md": "" for folder in ("base", "nn", "cli", "fed")},
+    "src/run/README.md": "- `b.h`\n",
+    "src/run/own.h": "",
+    "src/fed/fed.c": '#include "run/b.h"\n#include "base/a.h"\n',
+    "src/fed/fed_test.c": '#include "run/own.h"\n',
     "src/run/b.h": '#include "base/a.h"\n#include <unistd.h>\n',
     "src/run/b_test.c": '#include "run/b.h"\n#include "check.h"\n',
     "src/nn/c.c": '#include "base/a.h"\n#include "nn/enter.h"\n',
@@ -181,6 +192,7 @@ WRONG = [  # file, line added to it, what is said
     ("src/nn/c.c", '  #  include "run/b.h"', "src/nn/c.c:3: nn may not use run"),
     ("src/cli/main.c", '#include "run/b.h"', "src/cli/main.c:3: cli may not use run"),
     ("src/run/b.h", '#include "nn/enter.h"', 'src/run/b.h:3: "nn/enter.h" belongs to nn alone'),
+    ("src/fed/fed.c", '#include "run/own.h"', 'src/fed/fed.c:3: "run/own.h" is not named in src/run/README.md'),
     ("src/run/b.h", '#include "a.h"', "src/run/b.h:3: there is no src/a.h"),
     ("src/run/b.h", '#include "check.h"', "src/run/b.h:3: there is no src/check.h"),
     ("src/run/b.h", '#include "diloco/run.h"', "src/run/b.h:3: public headers"),
@@ -192,8 +204,8 @@ WRONG = [  # file, line added to it, what is said
     ("src/nn/e.c", "\n" * 7200, "src/nn: 3 files of 7203 lines"),
     ("include/diloco/run.h", '#include "base/a.h"', "include/diloco/run.h:3: a public header"),
     ("include/diloco/run.h", "#include <unistd.h>", "include/diloco/run.h:3: a public header"),
-    ("CMakeLists.txt", "dl_folder(x USES y LINK)\ndl_folder(y USES x LINK)", "CMakeLists.txt:6: x uses y"),
-    ("CMakeLists.txt", "dl_folder(base USES LINK)", "CMakeLists.txt:6: folder base has two rows"),
+    ("CMakeLists.txt", "dl_folder(x USES y LINK)\ndl_folder(y USES x LINK)", "CMakeLists.txt:7: x uses y"),
+    ("CMakeLists.txt", "dl_folder(base USES LINK)", "CMakeLists.txt:7: folder base has two rows"),
     ("CMakeLists.txt", "dl_folder(z)", "CMakeLists.txt:1: dl_folder rows that cannot be read"),
 ]
 
