@@ -89,19 +89,19 @@ static void warn_full(void *driver, const char *why)
     dl_event_warn(d->a.record, &context, "unreachable", why);
 }
 
+static diloco_status save_here(void *driver)
+{
+    const dl_driver *d = driver;
+    return d->a.save(d->a.user);
+}
+
 /* Saves the local state. If the disk is full, it retries for run.store_timeout, as with a store; an
  * interrupt ends that. Nothing is uploaded meanwhile. */
 static diloco_status save(dl_driver *d)
 {
-    const dl_time patience = dl_time_from_seconds(d->a.store_timeout_s);
-    const dl_time give_up = dl_time_after(dl_clock_now(), patience);
-    for (bool warned = false;; warned = true) {
-        const diloco_status status = d->a.save(d->a.user);
-        if (status != DILOCO_EFULL || dl_clock_now() >= give_up || atomic_load(d->a.interrupted))
-            return status;
-        if (!warned) warn_full(d, diloco_error_text());
-        dl_clock_sleep(SLICE);
-    }
+    const dl_saver_args args = {
+        .write = save_here, .full = warn_full, .user = d, .patience_s = d->a.store_timeout_s};
+    return dl_saver_save(&args, d->a.interrupted);
 }
 
 /* Copies the local state, and lets the saver write it. Its contribution is not uploaded before that

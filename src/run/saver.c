@@ -22,21 +22,18 @@ struct dl_saver {
     char text[1024];      /* of status */
 };
 
-/* ---- the thread ------------------------------------------------------------------------- */
-
-/* Writes the copy. A full disk is retried until patience_s is over or the saver gives up; the
- * caller is informed once. */
-static diloco_status write_state(dl_saver *s)
+diloco_status dl_saver_save(const dl_saver_args *a, atomic_bool *gives_up)
 {
-    const dl_time give_up = dl_time_after(dl_clock_now(), dl_time_from_seconds(s->a.patience_s));
+    const dl_time end = dl_time_after(dl_clock_now(), dl_time_from_seconds(a->patience_s));
     for (bool reported = false;; reported = true) {
-        const diloco_status status = s->a.write(s->a.user);
-        if (status != DILOCO_EFULL || dl_clock_now() >= give_up || atomic_load(&s->gives_up))
-            return status;
-        if (!reported) s->a.full(s->a.user, diloco_error_text());
+        const diloco_status status = a->write(a->user);
+        if (status != DILOCO_EFULL || dl_clock_now() >= end || atomic_load(gives_up)) return status;
+        if (!reported) a->full(a->user, diloco_error_text());
         dl_clock_sleep(SLICE);
     }
 }
+
+/* ---- the thread ------------------------------------------------------------------------- */
 
 /* Writes once per begin. A save that was begun is finished before the thread ends. */
 static void *body(void *context)
@@ -49,7 +46,7 @@ static void *body(void *context)
             continue;
         }
         pthread_mutex_unlock(&s->lock);
-        const diloco_status status = write_state(s);
+        const diloco_status status = dl_saver_save(&s->a, &s->gives_up);
         pthread_mutex_lock(&s->lock);
         s->status = status;
         snprintf(s->text, sizeof s->text, "%s", status ? diloco_error_text() : "");

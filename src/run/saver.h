@@ -15,11 +15,15 @@
 typedef struct dl_saver dl_saver;
 
 typedef struct dl_saver_args {
-    diloco_status (*write)(void *user);        /* on the saver's thread */
+    diloco_status (*write)(void *user);
     void (*full)(void *user, const char *why); /* the disk is full: once for each save */
     void *user;
     double patience_s; /* seconds for which a full disk is tried again */
 } dl_saver_args;
+
+/* Saves on this thread. If the disk is full, it reports that once, and tries again until the
+ * patience is over or *gives_up is set. Returns what the last `write` returned. */
+DL_MUST_CHECK diloco_status dl_saver_save(const dl_saver_args *args, atomic_bool *gives_up);
 
 /* DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_saver_create(dl_saver **out, const dl_saver_args *args);
