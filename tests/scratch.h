@@ -6,10 +6,12 @@
 #ifndef DL_TESTS_SCRATCH_H
 #define DL_TESTS_SCRATCH_H
 
+#include <errno.h>
 #include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,6 +68,21 @@ static inline char *scratch_write(const char *name, const void *data, size_t len
     scratch_need(fwrite(data, 1, len, file) == len, path);
     scratch_need(fclose(file) == 0, path);
     return path;
+}
+
+/* Write a text file below a folder of the scratch folder, making the folders between. */
+static inline void scratch_write_below(const char *folder, const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
+        *slash = 0;
+        scratch_need(mkdir(path, 0777) == 0 || errno == EEXIST, path);
+    }
+    FILE *file = fopen(path, "wb");
+    scratch_need(file != NULL, path);
+    scratch_need(fputs(text, file) >= 0, path);
+    scratch_need(fclose(file) == 0, path);
 }
 
 #endif

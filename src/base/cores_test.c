@@ -1,21 +1,14 @@
 /* cores_test.c - quotas read from made-up cgroup trees of both versions. */
 #include "base/cores.h"
 
-#include "base/file.h"
 #include "check.h"
 #include "scratch.h"
 
 static const char *root; /* of the test that runs */
 
-/* Put a file below the root, making its folders. */
 static void put(const char *name, const char *text)
 {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    *strrchr(path, '/') = 0;
-    CHECK_OK(dl_dir_make(path));
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    CHECK_OK(dl_file_write(path, &(dl_span){text, strlen(text)}, 1));
+    scratch_write_below(root, name, text);
 }
 
 static int cores(void)

@@ -1,21 +1,14 @@
 /* free_memory_test.c - free memory, read from made-up files of the kernel. */
 #include "base/free_memory.h"
 
-#include "base/file.h"
 #include "check.h"
 #include "scratch.h"
 
 static const char *root; /* of the test that runs */
 
-/* Put a file below the root, making its folders. */
 static void put(const char *name, const char *text)
 {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    *strrchr(path, '/') = 0;
-    CHECK_OK(dl_dir_make(path));
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    CHECK_OK(dl_file_write(path, &(dl_span){text, strlen(text)}, 1));
+    scratch_write_below(root, name, text);
 }
 
 static size_t free_now(void)
