@@ -2,6 +2,7 @@
  * (docs/protocol.md, Deadlines); nothing is computed again here. */
 #include "cli/why.h"
 
+#include "base/run_kind.h"
 #include "cli/display/units.h"
 #include "hub/status_json.h"
 
@@ -41,7 +42,7 @@ static void print_open_entry(const diloco_run_status *run, const dl_config *conf
 {
     const diloco_run_wait *w = run->wait;
     const size_t told = sizeof w->missing / sizeof w->missing[0];
-    if (config->schedule == DL_SCHEDULE_ASYNC) {
+    if (dl_run_kind_of(config)->one_by_one) {
         printf("waits for  entry %" PRIu64 ": the next contribution of any replica\n", w->entry);
         return;
     }
@@ -114,7 +115,7 @@ void dl_print_why(const diloco_run_status *run, const dl_config *config)
         return;
     }
     print_open_entry(run, config);
-    if (config->schedule == DL_SCHEDULE_ASYNC) return;
+    if (dl_run_kind_of(config)->one_by_one) return;
     if (is_a_first_entry(run->wait)) {
         print_start(config);
         return;

@@ -5,6 +5,7 @@
  * dl_status_book_look all the rest. */
 #include "inspect/run_status.h"
 #include "base/json.h"
+#include "base/run_kind.h"
 #include "base/sized.h"
 #include "inspect/reader.h"
 #include "protocol/bans.h"
@@ -295,7 +296,7 @@ static diloco_status see_open_entry(dl_reader *r, diloco_run_status *out)
     DL_TRY(dl_schedule_of(&s, &r->file.config, r->file.manifest.n_fragments));
     const uint64_t ahead = dl_schedule_ahead(&s);
     *out->wait = (diloco_run_wait){.entry = out->entries, .n_awaited = 1};
-    if (s.async) return DILOCO_OK;
+    if (dl_run_kind_of(&r->file.config)->one_by_one) return DILOCO_OK;
     out->wait->position = dl_schedule_take(&s, out->entries);
     out->wait->n_awaited = (size_t)r->file.config.replicas;
     dl_key prefix;

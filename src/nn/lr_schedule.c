@@ -2,6 +2,7 @@
  *
  * Warm-up ends when step = warmup_steps; the decays see x, the part of what follows that is
  * over, in [0, 1]. */
+#include "base/run_kind.h"
 #include "nn/inner.h"
 
 #include <math.h>
@@ -41,7 +42,7 @@ static bool next_milestone(const char **at, double *step, uint64_t epoch)
 static diloco_status check_epochs(const dl_config *config)
 {
     const bool counts = config->warmup_epochs > 0 || strstr(config->milestones, "ep") != NULL;
-    if (!counts || dl_config_federated(config)) return DILOCO_OK;
+    if (!counts || dl_run_kind_of(config)->has_epochs) return DILOCO_OK;
     return dl_fail(
         DILOCO_EINVAL,
         "parameters.learning_rate.%s counts epochs, which are a client's passes over its "

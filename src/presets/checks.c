@@ -4,6 +4,7 @@
 #include "presets/checks.h"
 
 #include "base/log.h"
+#include "base/run_kind.h"
 #include "base/sized.h"
 #include "codec/codec.h"
 #include "combine/combine.h"
@@ -60,7 +61,7 @@ static diloco_status check_faithful(const dl_config *config)
 
 static diloco_status check_counts(const dl_config *config)
 {
-    if (config->local_replicas > config->replicas && !dl_config_federated(config))
+    if (config->local_replicas > config->replicas && dl_run_kind_of(config)->processes)
         return dl_fail(DILOCO_EINVAL,
                        "run.local_replicas = %" PRId64 " is more than run.replicas = %" PRId64
                        ": a machine cannot run more replicas than there are shards for; raise "
@@ -104,7 +105,7 @@ static diloco_status check_data_parallel(const dl_config *config)
                        ", its phases \"%s\": leave them "
                        "1 and empty, or take preset diloco",
                        config->local_steps, config->local_steps_phases);
-    if (overlaps(config) || config->schedule == DL_SCHEDULE_ASYNC)
+    if (overlaps(config) || dl_run_kind_of(config)->one_by_one)
         return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel exchanges the whole gradient and waits for it: "
                        "server.diloco.fragments, overlap and schedule are DiLoCo's; leave them, or "
@@ -160,8 +161,7 @@ static diloco_status check_schedule(const dl_config *config)
                        "server.diloco.fragment_pattern = \"balanced\" fills a number of fragments, "
                        "and server.diloco.fragments = 0 leaves it to the blocks: set a number, or "
                        "take \"strided\"");
-    if (config->fragments == 0 && config->schedule == DL_SCHEDULE_ASYNC)
-        fragments = 2; /* or more */
+    if (config->fragments == 0 && dl_run_kind_of(config)->one_by_one) fragments = 2; /* or more */
     return dl_schedule_of(&schedule, config, fragments);
 }
 
@@ -197,19 +197,13 @@ static diloco_status check_muon(const dl_config *config)
 static diloco_status check_deal(const dl_config *config)
 {
     if (config->deal != DL_DEAL_LOG) return DILOCO_OK;
-    if (config->schedule == DL_SCHEDULE_ASYNC)
-        return dl_fail(DILOCO_EREFUSED,
-                       "data.deal = \"log\" deals samples from due point to due point, and "
-                       "server.diloco.schedule = \"async\" has none: take data.deal \"local\", or "
-                       "schedule \"offset\"");
+    const char *no_deal = dl_run_kind_of(config)->no_deal;
+    if (no_deal) return dl_fail(DILOCO_EREFUSED, "%s", no_deal);
     const bool whole = is(config->sampler, "whole") || is(config->sampler, "all_inclusive");
-    if (dl_config_federated(config) || (!whole && written(config, "data.sampler")))
-        return dl_fail(DILOCO_EREFUSED,
-                       "%s data of its own, and data.deal = \"log\" deals the samples of all the "
-                       "data to all: leave one of them away",
-                       dl_config_federated(config) ? "clients.total_clients gives each client"
-                                                   : "data.sampler gives each replica");
-    return DILOCO_OK;
+    if (whole || !written(config, "data.sampler")) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "data.sampler gives each replica data of its own, and data.deal = \"log\" deals "
+                   "the samples of all the data to all: leave one of them away");
 }
 
 /* run.track begins with the name of a tracker; train/tracker.h has the list and opens it. */
@@ -347,8 +341,8 @@ static void warn_overlap(warning *out, const dl_config *config)
 
 static void warn_async(warning *out, const dl_config *config)
 {
-    const bool async = config->schedule == DL_SCHEDULE_ASYNC;
-    if (async && !is(config->outer_optimizer, "delayed_nesterov") &&
+    const bool one_by_one = dl_run_kind_of(config)->one_by_one;
+    if (one_by_one && !is(config->outer_optimizer, "delayed_nesterov") &&
         !is(config->outer_optimizer, "sgd"))
         say(out,
             "server.diloco.schedule = \"async\" with outer_optimizer %s: momentum of movements "
@@ -515,7 +509,7 @@ static void warn_on_uncounted(warning *out, const dl_config *config)
             "run.on_uncounted = \"keep\" has no effect with server.diloco.overlap = \"%s\": the "
             "next round has begun when an entry is decided",
             dl_overlap_names[config->overlap]);
-    else if (config->schedule == DL_SCHEDULE_ASYNC)
+    else if (dl_run_kind_of(config)->one_by_one)
         say(out,
             "run.on_uncounted = \"keep\" has no effect with server.diloco.schedule = \"async\": "
             "a replica waits for the entry that counts it");
@@ -533,7 +527,7 @@ static void warn_eager(warning *out, const dl_config *config)
 
 static void warn_delayed_nesterov(warning *out, const dl_config *config)
 {
-    if (is(config->outer_optimizer, "delayed_nesterov") && config->schedule != DL_SCHEDULE_ASYNC)
+    if (is(config->outer_optimizer, "delayed_nesterov") && !dl_run_kind_of(config)->one_by_one)
         say(out,
             "outer optimizer delayed_nesterov is for movements that come one by one "
             "(2401.09135), and moves the model by 1 / server.diloco.outer_buffer of each; with "
@@ -544,7 +538,7 @@ static void warn_delayed_nesterov(warning *out, const dl_config *config)
 static void warn_waiting(warning *out, const dl_config *config)
 {
     option_names names = {""};
-    if (config->schedule != DL_SCHEDULE_ASYNC) return;
+    if (!dl_run_kind_of(config)->one_by_one) return;
     if (config->deadline_s > 0) add_name(&names, "run.deadline");
     if (config->close_at > 0) add_name(&names, "run.close_at");
     if (config->on_missing == DL_MISSING_COMMIT_PARTIAL) add_name(&names, "run.on_missing");

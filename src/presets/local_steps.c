@@ -2,6 +2,7 @@
  * shard alone, so none has to be agreed on. */
 #include "presets/local_steps.h"
 
+#include "base/run_kind.h"
 #include "protocol/logical_clients.h"
 
 #include <inttypes.h>
@@ -46,7 +47,7 @@ uint64_t dl_local_steps_run(const dl_config *c, uint64_t samples)
  * names the first of them by its number, from 1. */
 diloco_status dl_local_steps_check(const dl_config *c, const dl_data *data)
 {
-    if (!dl_config_federated(c) || c->epochs == 0 || c->local_steps == 0) return DILOCO_OK;
+    if (!dl_run_kind_of(c)->has_epochs || c->epochs == 0 || c->local_steps == 0) return DILOCO_OK;
     for (size_t i = 0; i < dl_clients_shards(c); i++) {
         const uint64_t samples = dl_data_samples(data, i), steps = bound(c, samples);
         if (samples == 0 || steps >= (uint64_t)c->local_steps) continue;

@@ -1,6 +1,7 @@
 /* close_rule.c - see close_rule.h for the table. */
 #include "protocol/close_rule.h"
 
+#include "base/run_kind.h"
 #include "protocol/judge.h"
 #include "protocol/logical_clients.h"
 
@@ -123,7 +124,7 @@ static dl_time grace(const dl_closing *c)
 /* Clients have no heartbeats, so they are never silent: some worker will train them. */
 static bool waits_for_clients(const dl_closing *c)
 {
-    return dl_config_federated(c->config) && c->config->on_missing == DL_MISSING_WAIT;
+    return !dl_run_kind_of(c->config)->processes && c->config->on_missing == DL_MISSING_WAIT;
 }
 
 static size_t n_awaited(const dl_closing *c)

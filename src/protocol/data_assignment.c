@@ -8,6 +8,7 @@
 #include "protocol/data_assignment.h"
 
 #include "base/arena.h"
+#include "base/run_kind.h"
 #include "protocol/logical_clients.h"
 
 #include <stdlib.h>
@@ -79,11 +80,8 @@ diloco_status dl_ledger_create(dl_ledger **out, const dl_config *c, const dl_sch
     dl_arena measure = {0};
     *out = NULL;
     if (c->deal != DL_DEAL_LOG) return DILOCO_OK;
-    if (schedule->async)
-        return dl_fail(DILOCO_EREFUSED,
-                       "data.deal = \"log\" deals samples from due point to due point, and "
-                       "server.diloco.schedule = \"async\" has none: take data.deal \"local\", or "
-                       "schedule \"offset\"");
+    const dl_run_kind *kind = dl_run_kind_of(c);
+    if (kind->one_by_one) return dl_fail(DILOCO_EREFUSED, "%s", kind->no_deal);
     dl_ledger *l = calloc(1, sizeof *l);
     if (!l) return dl_fail(DILOCO_ENOMEM, "no memory for the deal of the data");
     l->schedule = *schedule;

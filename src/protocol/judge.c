@@ -7,6 +7,7 @@
  * honest if most members are, and its own vector is not in it. */
 #include "protocol/judge.h"
 
+#include "base/run_kind.h"
 #include "combine/combine.h"
 
 #include "combine/order.h"
@@ -75,15 +76,8 @@ diloco_status dl_judge_check(const dl_config *config)
                        "contributions that snapshots keep in mind: lower it",
                        config->check_repeat, dl_clients_max_members(config), MOST_COUNTED);
     if (!dl_judge_is_on(config)) return DILOCO_OK;
-    if (config->schedule == DL_SCHEDULE_ASYNC)
-        return dl_fail(DILOCO_EREFUSED,
-                       "check.* compares the contributions to an entry, and with "
-                       "server.diloco.schedule = \"async\" each is one: leave the section away, "
-                       "or take schedule \"offset\"");
-    if (dl_config_federated(config))
-        return dl_fail(DILOCO_EREFUSED,
-                       "check.* judges replicas, and logical clients (clients.total_clients) come "
-                       "and go with the draw: leave the section away");
+    const char *no_checks = dl_run_kind_of(config)->no_checks;
+    if (no_checks) return dl_fail(DILOCO_EREFUSED, "%s", no_checks);
     return check_probe(config);
 }
 

@@ -6,6 +6,7 @@
  *  2. position never falls, and a due point that was passed is captured or jumped, once.
  *  3. folded > n_taken only between two steps: the trainer then adopts what is in flight, and
  *     jumps. */
+#include "base/run_kind.h"
 #include "protocol/pace_parts.h"
 
 static const dl_pace_rules in_rounds;
@@ -35,7 +36,7 @@ void dl_pace_begin(dl_pace *p, const dl_config *config, uint64_t entries, uint64
     p->entries = entries;
     p->adopts_uncounted = config->on_uncounted == DL_UNCOUNTED_ADOPT;
     p->one_by_one = p->schedule.overlap != DL_OVERLAP_STEPS;
-    p->hands_off = config->total_clients > 0;
+    p->hands_off = !dl_run_kind_of(config)->processes;
     p->reading = true;
     p->position = p->base = p->skip_to = 0;
     p->own_interval = p->schedule.interval;
@@ -194,6 +195,12 @@ static uint64_t train_until(const dl_pace *p)
     if (p->n_taken < p->entries) until = dl_schedule_take(&p->schedule, p->n_taken);
     if (p->next_adopt < p->n_taken && adopt_at(p) < until) until = adopt_at(p);
     return until;
+}
+
+uint64_t dl_pace_needed_from(const dl_pace *p, uint64_t open)
+{
+    const dl_pace_rules *rules = rules_of(p);
+    return rules->needed_from ? rules->needed_from(p, open) : open;
 }
 
 bool dl_pace_done(const dl_pace *p)

@@ -100,6 +100,9 @@ bool dl_pace_ready(const dl_pace *pace, dl_stop stop);
 uint64_t dl_pace_train_until(const dl_pace *pace);
 /* Returns whether every entry is applied and adopted: the run is over for this replica. */
 bool dl_pace_done(const dl_pace *pace);
+/* Returns the first entry whose contributions this replica still needs while entry `open` is open.
+ */
+uint64_t dl_pace_needed_from(const dl_pace *pace, uint64_t open);
 
 /* Records a capture. `awaited`: an entry waits for this replica by name. Returns the record for the
  * caller to fill. */

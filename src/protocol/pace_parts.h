@@ -19,6 +19,8 @@ typedef struct dl_pace_rules {
     void (*adopted)(dl_pace *p, const dl_take *take, dl_adoption how);
     void (*jumped)(dl_pace *p);
     void (*fold)(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted);
+    /* optional; NULL: from the open entry on */
+    uint64_t (*needed_from)(const dl_pace *p, uint64_t open);
     /* optional: a saved pace was loaded; the log is read again; it was read to its end */
     void (*resumed)(dl_pace *p);
     void (*restarted)(dl_pace *p);

@@ -1,6 +1,7 @@
 /* topology.c - see topology.h. */
 #include "protocol/topology.h"
 
+#include "base/run_kind.h"
 #include "codec/codec.h"
 #include "log/contribution.h"
 #include "outer/outer_step.h"
@@ -136,7 +137,7 @@ diloco_status dl_way_of(dl_way *out, const dl_config *config, const dl_manifest 
     choice c = {.N = (double)config->replicas, .may = {[DL_WAY_ALLGATHER] = true}};
     dl_combine_rule rule;
     *out = DL_WAY_ALLGATHER;
-    if (config->schedule == DL_SCHEDULE_ASYNC || dl_config_federated(config)) return DILOCO_OK;
+    if (dl_run_kind_of(config)->no_exchange) return DILOCO_OK;
     if (config->exchange != DL_EXCHANGE_AUTO) {
         *out = dl_way_chosen(config->exchange);
         return DILOCO_OK;

@@ -1,6 +1,7 @@
 /* unreadable.c - see unreadable.h. */
 #include "protocol/unreadable.h"
 
+#include "base/run_kind.h"
 #include "combine/combine.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@ size_t dl_unread_liars(const dl_config *config, const dl_identity *identity,
                        const dl_roster *roster)
 {
     size_t n = (size_t)config->replicas; /* a roster may have shrunk; clients close nothing */
-    if (!dl_config_federated(config)) n = dl_size_max(n, roster->n);
+    if (dl_run_kind_of(config)->processes) n = dl_size_max(n, roster->n);
     if (config->single_committer[0]) n = 1;
     if (identity && identity->n_committers) n = dl_size_min(n, identity->n_committers);
     dl_combine_rule rule;

@@ -268,12 +268,10 @@ static dl_request answer(dl_driver *d, const dl_reply *reply)
 
 /* ---- the loop --------------------------------------------------------------------------- */
 
-/* Returns the first entry whose contributions this replica still needs (P25). In an asynchronous
- * run its own contribution is stored under its base. */
+/* Returns the first entry whose contributions this replica still needs (P25). */
 static uint64_t needed_from(const dl_driver *d)
 {
-    const uint64_t entry = dl_driver_control(d)->entry;
-    return d->pace.schedule.async && d->pace.base < entry ? d->pace.base : entry;
+    return dl_pace_needed_from(&d->pace, dl_driver_control(d)->entry);
 }
 
 static void update_heartbeats(dl_driver *d)

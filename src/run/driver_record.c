@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/own.h"
+#include "base/run_kind.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -242,8 +243,9 @@ void dl_driver_on_note(void *user, const dl_note *n)
     case DL_NOTE_LATE:
         snprintf(text, sizeof text, "entry %llu did not count this replica: it continues from %s",
                  (unsigned long long)n->entry->entry,
-                 d->pace.adopts_uncounted || d->pace.schedule.async ? "the shared model"
-                                                                    : "its own parameters");
+                 d->pace.adopts_uncounted || dl_run_kind_of(&d->a.run->config)->one_by_one
+                     ? "the shared model"
+                     : "its own parameters");
         dl_event_warn(d->a.record, &d->lines.context, "late", text);
         break;
     case DL_NOTE_DEADLINE:

@@ -4,6 +4,7 @@
  *     --> newest snapshot, the entries after it --> train
  *
  * A failure on the way undoes everything before it, so that a caller may try again. */
+#include "base/run_kind.h"
 #include "run/handle.h"
 
 #include "base/log.h"
@@ -193,7 +194,7 @@ static diloco_status save_local(diloco_run *run, bool copies)
 /* Clients have a private state each, and their process has none. */
 static bool keeps_state(const diloco_run *run)
 {
-    return run->local && !dl_config_federated(&run->config);
+    return run->local && dl_run_kind_of(&run->config)->processes;
 }
 
 /* A save beside training may still be writing the same file, so it is awaited first. */
@@ -265,7 +266,7 @@ static void warn_if_state_is_gone(diloco_run *run)
     const dl_event_context c = {.replica = run->replica};
     char text[sizeof run->folders.local_dir + 256];
     if (!run->local || run->join.resumed || !dl_run_has_lived(&run->self, &run->config) ||
-        run->model.has_gradients || dl_config_federated(&run->config) ||
+        run->model.has_gradients || !dl_run_kind_of(&run->config)->processes ||
         dl_driver_facts_now(run->driver).entry == 0)
         return;
     snprintf(text, sizeof text,

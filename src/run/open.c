@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/own.h"
 #include "base/peer_address.h"
+#include "base/run_kind.h"
 #include "log/fields.h"
 #include "protocol/judge.h"
 #include "protocol/logical_clients.h"
@@ -56,33 +57,22 @@ static diloco_status check_overlap(const dl_config *c)
 /* Checks the combinations of the schedule (P20), and of logical clients, which are no processes. */
 static diloco_status check_schedule(const dl_config *c)
 {
-    const bool async = c->schedule == DL_SCHEDULE_ASYNC;
-    if (async && strcmp(c->combiner, "mean") != 0)
+    const dl_run_kind *kind = dl_run_kind_of(c);
+    if (kind->one_by_one && strcmp(c->combiner, "mean") != 0)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.schedule = \"async\" applies each contribution alone: "
                        "combiner %s has nothing to combine; take mean, or schedule \"offset\"",
                        c->combiner);
     const bool gathers = c->exchange == DL_EXCHANGE_AUTO || c->exchange == DL_EXCHANGE_ALLGATHER;
-    if (async && !gathers)
-        return dl_fail(DILOCO_EREFUSED,
-                       "server.diloco.exchange = \"%s\" combines what several have contributed, "
-                       "and with server.diloco.schedule = \"async\" each contribution is an entry: "
-                       "leave it \"auto\", or take schedule \"offset\"",
-                       dl_exchange_choice_names[c->exchange]);
-    if (dl_config_federated(c) && !gathers)
-        return dl_fail(DILOCO_EREFUSED,
-                       "server.diloco.exchange = \"%s\" goes round the members of an entry, and "
-                       "with clients.total_clients these are clients, not processes: leave it "
-                       "\"auto\"",
-                       dl_exchange_choice_names[c->exchange]);
-    if (c->drop > 0 && (async || dl_config_federated(c)))
+    if (kind->no_exchange && !gathers)
+        return dl_fail(DILOCO_EREFUSED, "server.diloco.exchange = \"%s\" %s",
+                       dl_exchange_choice_names[c->exchange], kind->no_exchange);
+    if (kind->no_drop && c->drop > 0)
         return dl_fail(DILOCO_EREFUSED,
                        "run.drop passes over contributions that are waited for together, and %s: "
                        "leave it 0",
-                       async ? "with server.diloco.schedule = \"async\" a replica waits for the "
-                               "entry that counts its own"
-                             : "clients.dropout is that of logical clients");
-    if (async && c->replicas > 1 && c->on_missing == DL_MISSING_ABORT)
+                       kind->no_drop);
+    if (kind->one_by_one && c->replicas > 1 && c->on_missing == DL_MISSING_ABORT)
         return dl_fail(DILOCO_EREFUSED,
                        "run.on_missing = \"abort\" is for entries that wait for replicas, and "
                        "with server.diloco.schedule = \"async\" none waits: leave it \"wait\"");
@@ -92,7 +82,7 @@ static diloco_status check_schedule(const dl_config *c)
 /* Checks that the run's length in steps fits an int64_t, since positions are computed from it. */
 static diloco_status check_length(const dl_config *c)
 {
-    if (c->local_steps == 0 && (!dl_config_federated(c) || c->epochs == 0))
+    if (c->local_steps == 0 && (!dl_run_kind_of(c)->has_epochs || c->epochs == 0))
         return dl_fail(DILOCO_EINVAL,
                        "trainer.local_steps_per_round = 0 leaves the steps of a round to "
                        "trainer.epochs, which logical clients have (clients.total_clients): set "

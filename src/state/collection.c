@@ -21,8 +21,7 @@ typedef struct sweep {
     uint64_t second; /* entry of the newest snapshot below `floor`; 0: no such snapshot */
     dl_life second_life;
     uint64_t floor;
-    bool async;
-    dl_entry before; /* async: the entry before `floor`, */
+    dl_entry before; /* async: the entry before `floor`; else without room for members */
     /* async: shows which contributions to bases before the floor have counted. */
     const dl_roster *counted;
     dl_key *keys; /* keys to delete together */
@@ -176,7 +175,7 @@ static bool may_still_count(const sweep *s, const char *key)
 {
     uint64_t base;
     dl_life life;
-    return s->async && dl_key_parse_contribution(&base, &life, key) &&
+    return s->before.members && dl_key_parse_contribution(&base, &life, key) &&
            (may_count_after(s, &s->before.roster, life.replica, base) ||
             may_count_after(s, s->counted, life.replica, base));
 }
@@ -236,8 +235,7 @@ static diloco_status collect(sweep *s)
     if (s->floor == 0) return DILOCO_OK;
     /* Snapshots first, so that a remaining snapshot has the contributions after it. */
     DL_TRY(remove_below(s, "snap/"));
-    s->async = s->run->config.schedule == DL_SCHEDULE_ASYNC;
-    if (s->async) DL_TRY(read_roster(s));
+    if (s->run->config.schedule == DL_SCHEDULE_ASYNC) DL_TRY(read_roster(s));
     DL_TRY(remove_below(s, "x/"));
     DL_TRY(remove_below(s, "b/"));
     return remove_below(s, "c/");

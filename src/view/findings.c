@@ -1,5 +1,6 @@
 /* findings.c - a run's problems and their causes, in sentences: for the page, the terminal and the
  * report. A replica is compared with the median of the others over the newest entries. */
+#include "base/run_kind.h"
 #include "view/parts.h"
 
 #include <inttypes.h>
@@ -72,7 +73,7 @@ static void rule_text(char *out, size_t cap, const dl_config *config)
 {
     char patience[32];
     time_text(patience, config->patience_s);
-    if (config->schedule == DL_SCHEDULE_ASYNC)
+    if (dl_run_kind_of(config)->one_by_one)
         snprintf(out, cap, "The others continue without it.");
     else if (config->on_missing == DL_MISSING_WAIT)
         snprintf(out, cap,

@@ -6,6 +6,7 @@
 #include "cli/crew/crew.h"
 
 #include "base/host_port.h"
+#include "base/run_kind.h"
 #include "cli/crew/names.h"
 #include "cli/crew/processes.h"
 #include "cli/display/report.h"
@@ -51,7 +52,7 @@ static diloco_status set_number(dl_config *config, const char *name, int64_t val
 static int64_t local_replicas(const dl_config *config)
 {
     if (config->local_replicas > 0) return config->local_replicas;
-    return dl_config_federated(config) ? 1 : config->replicas;
+    return dl_run_kind_of(config)->processes ? config->replicas : 1;
 }
 
 /* The cores are divided evenly. Threads are at least 1, also with more replicas than cores. */
@@ -128,7 +129,7 @@ static void on_tick(void *user)
     const uint64_t all = (uint64_t)c->config->replicas;
     dl_report_draw(&c->report);
     dl_report_wait(&c->report, c->config->store,
-                   !dl_config_federated(c->config) && all > c->n ? all - c->n : 0);
+                   dl_run_kind_of(c->config)->processes && all > c->n ? all - c->n : 0);
 }
 
 /* Another machine has taken the new name of this replica; it gets another one. */

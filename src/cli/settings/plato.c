@@ -3,6 +3,7 @@
  * docs/contract.md says which of its settings are the same here. Nothing of a Plato file is
  * ignored in silence: a key is an option, has a row here, or is an error. */
 #include "cli/settings/plato.h"
+#include "base/run_kind.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -215,7 +216,7 @@ static bool by_hand(const dl_config *config, const char *option)
 /* Set H to whole epochs. Without a number of steps a client of FedAvg trains those. */
 static diloco_status whole_epochs(dl_config *config)
 {
-    if (!dl_config_federated(config) || config->epochs == 0 ||
+    if (!dl_run_kind_of(config)->has_epochs || config->epochs == 0 ||
         by_hand(config, "trainer.local_steps_per_round") ||
         strcmp(config->preset, "federated") == 0)
         return DILOCO_OK;

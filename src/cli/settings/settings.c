@@ -5,6 +5,7 @@
 #include "cli/settings/settings.h"
 
 #include "base/log.h"
+#include "base/run_kind.h"
 #include "cli/settings/plato.h"
 #include "cli/settings/settings_file.h"
 #include <diloco/inspect.h>
@@ -107,7 +108,8 @@ diloco_status dl_settings_replicas(dl_config *config, const char *text)
     if (local_by_set && before != config->local_replicas)
         return dl_fail(DILOCO_EINVAL, "--replicas and --set run.local_replicas contradict each "
                                       "other");
-    if (dl_config_federated(config)) return DILOCO_OK; /* members are clients, not processes */
+    if (!dl_run_kind_of(config)->processes)
+        return DILOCO_OK; /* members are clients, not processes */
     bool too_few = config->replicas < config->local_replicas;
     if (by_set && too_few) return contradicts_replicas(config, config->local_replicas);
     if ((by_set || by_file) && !too_few) return DILOCO_OK;

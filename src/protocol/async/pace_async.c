@@ -104,6 +104,12 @@ static void caught_up(dl_pace *p)
     if (p->reading && !is_in_flight(p) && p->base != p->folded) p->fragments[0].behind = true;
 }
 
+/* Its own contribution is stored under its base. */
+static uint64_t needed_from(const dl_pace *p, uint64_t open)
+{
+    return p->base < open ? p->base : open;
+}
+
 void dl_pace_settle(dl_pace *p)
 {
     DL_ASSERT(p->schedule.async);
@@ -130,6 +136,7 @@ const dl_pace_rules dl_pace_async = {
     .adopted = adopted,
     .jumped = jumped,
     .fold = fold,
+    .needed_from = needed_from,
     .resumed = resumed,
     .restarted = restarted,
     .caught_up = caught_up,
