@@ -27,7 +27,8 @@ typedef struct warning_row {
     void (*check)(warning *out, const dl_config *config);
 } warning_row;
 
-/* contract.c: of runs with clients; they end with NULL. */
+/* refusals.c: of every configuration; contract.c: of runs with clients. They end with NULL. */
+extern const refusal dl_refusals[];
 extern const refusal dl_contract_refusals[];
 extern const warning_row dl_contract_warnings[];
 /* row_checks.c: of rows whose conditions do not hold. DILOCO_EREFUSED. */
@@ -50,6 +51,12 @@ static inline void say(warning *out, const char *format, ...)
 static inline bool is(const char *value, const char *name)
 {
     return strcmp(value, name) == 0;
+}
+
+static inline bool overlaps(const dl_config *config)
+{
+    return config->fragments != 1 || config->overlap_steps > 0 ||
+           config->overlap != DL_OVERLAP_STEPS;
 }
 
 /* Return true if a person wrote the option. Defaults, a preset's row, what the run has, and what
