@@ -344,6 +344,8 @@ static void add_resources(arguments *a, const dl_config *config)
     if (config->launch_account[0]) add_arg(a, "--account=%s", config->launch_account);
     if (config->launch_timeout_s > 0) /* whole minutes, rounded up */
         add_arg(a, "--time=%.0f", (config->launch_timeout_s + 59.5) / 60);
+    else /* a limit of the partition: the replica saves, ends, and is submitted again */
+        add_arg(a, "--signal=B:TERM@%.0f", config->launch_grace_s + 0.5);
 }
 
 /* "--array=0,2,5" */

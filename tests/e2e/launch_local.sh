@@ -86,6 +86,29 @@ grep -q . out || fail "no output of r0"
 expect 0 diloco launch tiny.toml --store cut
 [ "$(folder 0 2)$(folder 1 2)" = "" ] || fail "replicas were started for a complete run"
 
+# A machine that is taken away sends SIGTERM to each process, more than once. The replica saves and ends by itself.
+# It is started again.
+diloco rm cut >/dev/null
+rm -rf cut.launch
+launcher
+wait_for has_entry cut 3
+wait_for has_replica 0 0
+replica=$(replica_of 0 0)
+all="$replica $(children "$replica")"
+f=$(folder 0 0)
+noticed() {
+    # shellcheck disable=SC2086 # several; some have ended
+    kill -TERM $all 2>/dev/null
+    ended "$f"
+}
+wait_for noticed
+[ "$(cat "$f/exit")" = "exit 130" ] || fail "a replica that was given notice ends with $(cat "$f/exit")"
+wait_for grep -q '^r0: LOST: stopped by its machine, state saved' launch.out
+code=0
+wait "$launcher" || code=$?
+[ $code = 0 ] || fail "after a notice the launch ends with $code: $(cat launch.err)"
+[ "$(digest cut)" = "$want" ] || fail "after a notice the run ends elsewhere"
+
 # Cancelled: no replica is left, its state is saved, and launch continues from there.
 diloco rm cut >/dev/null
 rm -rf cut.launch

@@ -153,7 +153,7 @@ said_pending() { [ "$(grep -c "^r$1: PENDING" launch.out)" -ge "$2" ]; }
 # The script that would be sent, without the secret.
 export DILOCO_TEST_WORD=swordfish
 expect 0 diloco launch tiny.toml --store cut --dry-run --set launch.secrets=DILOCO_TEST_WORD --set launch.memory=2
-grep -q '^sbatch --parsable --job-name=diloco-newrunid-g0 .* --cpus-per-task=1 --mem=2000M --array=0,1 <<' out ||
+grep -q '^sbatch --parsable --job-name=diloco-newrunid-g0 .* --cpus-per-task=1 --mem=2000M --signal=B:TERM@30 --array=0,1 <<' out ||
     fail "not the command"
 grep -q "^export DILOCO_TEST_WORD='\*\*\*'" out || fail "not the secret's name"
 ! grep -q swordfish out err || fail "a secret is printed"
@@ -206,6 +206,15 @@ start_now 0 $generation 1
 [ "$node_1" != "$node" ] || start_now 1 $generation 2
 wait_for grep -q '^r0: RUNNING: .*requeued by Slurm: restart' launch.out
 scontrol update "nodename=$node" state=resume 2>/dev/null || true # it may have registered again by itself
+
+# The notice before a partition's time limit, as --signal sends it: the replica saves and ends by itself, and is
+# submitted again.
+wait_for has_replica "$r0"
+scancel --signal=TERM --batch "$(task 0 $generation)"
+wait_for grep -q '^r0: LOST: stopped by its machine, state saved' launch.out
+noticed_again() { [ -n "$(folder 0 2)" ]; }
+wait_for noticed_again
+! grep -q 'killed' "cut.launch/$r0/log" || fail "a replica did not leave in time"
 
 # kill -9 of a replica: LOST, and submitted again.
 wait_for has_replica "$r1"

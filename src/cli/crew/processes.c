@@ -64,10 +64,11 @@ typedef struct state {
 
 static volatile sig_atomic_t signals_seen;
 
+/* Only Ctrl-C counts twice. Schedulers repeat SIGTERM while a replica saves, and kill it when its
+ * time is over. */
 static void on_signal(int signal)
 {
-    (void)signal;
-    signals_seen = signals_seen + 1;
+    if (signal == SIGINT || !signals_seen) signals_seen = signals_seen + 1;
 }
 
 static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};

@@ -15,7 +15,7 @@
  *                          started again by the name that on_taken gives it
  *     ended with an error  the others are stopped; its error becomes the launch's
  *     SIGINT, SIGTERM, SIGHUP to the parent: first, all are asked to stop (SIGTERM) and save;
- *     again, all are killed at once. A replica whose parent dies is sent SIGTERM. */
+ *     at a SIGINT after it, all are killed at once. A replica whose parent dies is sent SIGTERM. */
 #ifndef DL_CLI_CREW_PROCESSES_H
 #define DL_CLI_CREW_PROCESSES_H
 

@@ -9,7 +9,7 @@
 
 static const dl_replica_name names[2] = {"r0", "r1"};
 static char heard[4096], notices[1024];
-static bool interrupt_at_event; /* raise SIGINT here at each event "ready" */
+static int signal_at_event; /* not 0: raise it here at each event "ready" */
 
 static void on_event(void *user, size_t replica, dl_json_value event)
 {
@@ -18,7 +18,7 @@ static void on_event(void *user, size_t replica, dl_json_value event)
     (void)user;
     CHECK_OK(dl_json_read_str(kind, sizeof kind, event, "event"));
     snprintf(heard + used, sizeof heard - used, "%zu:%s;", replica, kind);
-    if (interrupt_at_event && strcmp(kind, "ready") == 0) raise(SIGINT);
+    if (signal_at_event && strcmp(kind, "ready") == 0) raise(signal_at_event);
 }
 
 static void on_notice(void *user, const char *line)
@@ -109,12 +109,12 @@ TEST(restarts_are_counted)
 
 TEST(the_first_interrupt_asks_and_the_replicas_end_by_themselves)
 {
-    interrupt_at_event = true;
+    signal_at_event = SIGINT;
     CHECK_STATUS(DILOCO_EINTERRUPTED,
                  run("stop() { " SAY("saved") EXIT(4) "exit; }; trap stop TERM; " SAY(
                          "ready") "while :; do sleep 0.02; done",
                      1, 3));
-    interrupt_at_event = false;
+    signal_at_event = 0;
     CHECK_STR("0:ready;0:saved;", heard);
     CHECK_CONTAINS("stopping", notices);
 }
@@ -174,12 +174,24 @@ TEST(a_new_name_that_another_was_quicker_to_take_is_given_up_for_the_next)
 
 TEST(the_second_interrupt_kills)
 {
-    interrupt_at_event = true;
+    signal_at_event = SIGINT;
     CHECK_STATUS(DILOCO_EINTERRUPTED, run("again() { " SAY("ready") "}; trap again TERM; " SAY(
                                               "ready") "while :; do sleep 0.02; done",
                                           1, 3));
-    interrupt_at_event = false;
+    signal_at_event = 0;
     CHECK_STR("0:ready;0:ready;", heard);
+}
+
+TEST(repeated_terminations_leave_time_to_save)
+{
+    signal_at_event = SIGTERM;
+    CHECK_STATUS(DILOCO_EINTERRUPTED,
+                 run("n=0; again() { n=$((n + 1)); " SAY("ready") "}; trap again TERM; " SAY(
+                         "ready") "while [ $n = 0 ]; do sleep 0.02; done; sleep 0.2; " SAY("saved")
+                         EXIT(4),
+                     1, 3));
+    signal_at_event = 0;
+    CHECK_STR("0:ready;0:ready;0:saved;", heard);
 }
 
 TEST(a_replica_that_gets_a_signal_stops_all)
@@ -209,4 +221,5 @@ TEST_MAIN(settings_and_events_reach_the_other_side, a_line_may_come_in_pieces,
           restarts_are_counted,
           a_new_name_that_another_was_quicker_to_take_is_given_up_for_the_next,
           the_first_interrupt_asks_and_the_replicas_end_by_themselves, the_second_interrupt_kills,
-          a_replica_that_gets_a_signal_stops_all, a_program_that_is_not_there_is_a_failure)
+          repeated_terminations_leave_time_to_save, a_replica_that_gets_a_signal_stops_all,
+          a_program_that_is_not_there_is_a_failure)
