@@ -14,7 +14,8 @@
     X(vertex) \
     X(runpod) \
     X(azureml) \
-    X(skypilot)
+    X(skypilot) \
+    X(modal)
 #else
 #define DL_CLOUD_EXECUTORS(X)
 #endif

@@ -9,6 +9,7 @@ reads FOLDER/requests.jsonl of fake_cloud.py. KIND is
     k8s        the models of the package kubernetes have each member of each object
     sagemaker  the service models of botocore accept each body
     azureml    the models of azure-ai-ml have each member of each job
+    modal      the package modal has each call, with these arguments, and each kind of error
     skypilot   the source of the command sky has each option of each call, each member of a job, and no other state
     vertex     the discovery documents of google-api-python-client have each call and each member of its body"""
 import json
@@ -221,6 +222,31 @@ def check_skypilot(folder):
     return f"{len(calls)} calls fit the source of SkyPilot {importlib.metadata.version('skypilot')}"
 
 
+# ---- Modal
+
+
+def check_modal(folder):
+    import importlib.metadata
+    import inspect
+    import modal
+    script = (pathlib.Path(__file__).parents[2] / "src/launch/cloud/modal.c").read_text("utf-8")
+    for name in re.findall(r"modal\.exception\.(\w+)", script):
+        assert issubclass(getattr(modal.exception, name), modal.exception.Error), name
+    calls = read(folder)
+    for call in calls:
+        function, is_method = modal, call["call"].startswith("Sandbox.logs.")
+        if is_method:
+            function = modal._logs_manager._SandboxLogsManager
+        for name in call["call"].split(".")[2 if is_method else 0:]:
+            owner, function = function, getattr(function, name)
+        kwargs = {key: value for key, value in call["kwargs"].items() if value is not None}
+        parameters = inspect.signature(function).parameters
+        takes_self = next(iter(parameters), None) == "self"
+        inspect.signature(function).bind(*([owner] if takes_self else []), *call["args"], **kwargs)
+    seen = sorted({call["call"] for call in calls})
+    return f"{len(calls)} calls fit the package modal {importlib.metadata.version('modal')}: {', '.join(seen)}"
+
+
 # ---- Vertex AI
 
 
@@ -275,7 +301,7 @@ def check_vertex(folder):
 
 
 KINDS = {"vertex": check_vertex, "hf-jobs": check_hf_jobs, "k8s": check_k8s, "sagemaker": check_sagemaker,
-         "azureml": check_azureml, "skypilot": check_skypilot}
+         "azureml": check_azureml, "skypilot": check_skypilot, "modal": check_modal}
 
 if __name__ == "__main__":
     print(KINDS[sys.argv[1]](pathlib.Path(sys.argv[2])))

@@ -1,0 +1,360 @@
+/* modal.c - replicas as sandboxes of Modal, by its own command: modal run.
+ *
+ * Modal's command has no call for sandboxes, but it runs a script: the text below, which makes the
+ * calls of one request and prints the answers. A sandbox has its replica's name in the app
+ * diloco-<run>; it is searched by that name before it is created. Values of secrets go to `modal`
+ * by its environment; the script has the names. */
+#include "launch/cloud/jobs.h"
+#include "launch/command.h"
+#include "launch/executor_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCRIPT_MAX = 16 << 20, ANSWER_MAX = 16 << 20, DAY_S = 86400, CODE_TIMEOUT = 124 };
+
+#define PATIENCE (600 * DL_SECOND) /* the first call may build the image */
+
+/* An entry of the answers is {"id"}, {"error", "again"}, or {"id", "code", "stopped", "gone"}. */
+static const char *const script[] = {
+    "import datetime, json",
+    "import modal",
+    "",
+    "app = modal.App(\"diloco-launch\")",
+    "away = (modal.exception.ConnectionError, modal.exception.ServiceError,",
+    "        modal.exception.InternalError, modal.exception.TimeoutError)",
+    "",
+    "def create(job):",
+    "    of_name = lambda: modal.Sandbox.from_name(asked[\"app\"], job[\"name\"],",
+    "                                              include_terminated=True)",
+    "    try:",
+    "        return {\"id\": of_name().object_id}",
+    "    except modal.exception.NotFoundError:",
+    "        pass",
+    "    image = modal.Image.from_registry(asked[\"image\"], add_python=\"3.12\").entrypoint([])",
+    "    secrets = [modal.Secret.from_local_environ(asked[\"secrets\"])]",
+    "    try:",
+    "        return {\"id\": modal.Sandbox.create(",
+    "            *job[\"words\"], app=modal.App.lookup(asked[\"app\"], create_if_missing=True),",
+    "            name=job[\"name\"], image=image, env=job[\"env\"], secrets=secrets,",
+    "            **asked[\"machine\"]).object_id}",
+    "    except modal.exception.AlreadyExistsError:",
+    "        return {\"id\": of_name().object_id}",
+    "",
+    "def look(job):",
+    "    sandbox = modal.Sandbox.from_id(job[\"id\"])",
+    "    code = sandbox.poll()",
+    "    stopped = code is not None and \"diloco-stopped\" in sandbox.get_tags()",
+    "    return {\"id\": job[\"id\"], \"code\": code, \"stopped\": stopped}",
+    "",
+    "def runs(sandbox):",
+    "    return not isinstance(sandbox.poll(), int)",
+    "",
+    "def stop(job):",
+    "    sandbox = modal.Sandbox.from_id(job[\"id\"])",
+    "    if runs(sandbox):",
+    "        sandbox.set_tags({\"diloco-stopped\": \"1\"})",
+    "        sandbox.terminate()",
+    "    return {\"id\": job[\"id\"]}",
+    "",
+    "def logs(job, follow):",
+    "    sandbox = modal.Sandbox.from_id(job[\"id\"])",
+    "    begin = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)",
+    "    if follow and runs(sandbox):",
+    "        entries = sandbox.logs.stream()",
+    "    else:",
+    "        entries = sandbox.logs.fetch(since=begin)",
+    "    for entry in entries:",
+    "        print(entry.message, end=\"\", flush=True)",
+    "",
+    "def answer(job):",
+    "    try:",
+    "        return {\"create\": create, \"look\": look, \"stop\": stop}[asked[\"what\"]](job)",
+    "    except modal.exception.Error as error:",
+    "        if \"id\" in job and isinstance(error, modal.exception.NotFoundError):",
+    "            return {\"id\": job[\"id\"], \"gone\": True}",
+    "        return {\"error\": str(error), \"again\": isinstance(error, away)}",
+    "",
+    "@app.local_entrypoint()",
+    "def main():",
+    "    if asked[\"what\"] == \"logs\":",
+    "        logs(asked[\"jobs\"][0], asked[\"follow\"])",
+    "    else:",
+    "        print(\"\\n\" + json.dumps({\"answers\": [answer(job) for job in asked[\"jobs\"]]}))",
+    "",
+};
+
+/* ---- requests */
+
+static void put_machine(dl_json *j, const dl_config *config)
+{
+    char gpu[160];
+    dl_json_object(j, "machine");
+    dl_json_i64(j, "timeout",
+                config->launch_timeout_s > 0 ? (int64_t)(config->launch_timeout_s + 0.999) : DAY_S);
+    if (config->launch_cpus) dl_json_f64(j, "cpu", (double)config->launch_cpus);
+    if (config->launch_memory_gb > 0)
+        dl_json_i64(j, "memory", (int64_t)(config->launch_memory_gb * 1000 / 1.048576));
+    if (config->launch_region[0]) dl_json_str(j, "region", config->launch_region);
+    if (config->launch_gpus) {
+        snprintf(gpu, sizeof gpu, "%.127s:%lld", config->launch_gpu_type,
+                 (long long)config->launch_gpus);
+        dl_json_str(j, "gpu", gpu);
+    }
+    dl_json_end(j);
+}
+
+static void put_spec(dl_json *j, const dl_launch_spec *spec)
+{
+    char app[32];
+    snprintf(app, sizeof app, "diloco-%.8s", spec->run);
+    dl_json_str(j, "app", app);
+    dl_json_str(j, "image", spec->config->launch_image);
+    put_machine(j, spec->config);
+    dl_json_array(j, "secrets");
+    for (const char *const *s = spec->secrets; *s; s++)
+        dl_json_str(j, NULL, *s);
+    dl_json_end(j);
+}
+
+static diloco_status put_job(dl_json *j, const dl_launch_spec *spec, const dl_job *job, bool create)
+{
+    char rank[16];
+    diloco_status status = DILOCO_OK;
+    dl_json_object(j, NULL);
+    if (create) {
+        snprintf(rank, sizeof rank, "%u", job->rank);
+        dl_json_str(j, "name", job->name);
+        status = dl_cloud_words(j, "words", spec, rank, 0);
+        if (!status) status = dl_cloud_env(j, "env", spec, job, false);
+    } else {
+        dl_json_str(j, "id", job->id);
+    }
+    dl_json_end(j);
+    return status;
+}
+
+static diloco_status put_request(dl_buf *out, const dl_launch_spec *spec, const char *what,
+                                 const dl_job *jobs, size_t n, bool follow)
+{
+    dl_json j;
+    const bool create = strcmp(what, "create") == 0;
+    diloco_status status = DILOCO_OK;
+    dl_json_init(&j, out);
+    dl_json_object(&j, NULL);
+    dl_json_str(&j, "what", what);
+    dl_json_bool(&j, "follow", follow);
+    if (create) put_spec(&j, spec);
+    dl_json_array(&j, "jobs");
+    for (size_t i = 0; !status && i < n; i++)
+        status = put_job(&j, spec, &jobs[i], create);
+    dl_json_end(&j);
+    dl_json_end(&j);
+    DL_TRY(status);
+    return dl_json_done(&j);
+}
+
+/* The script with its request, which is a text of JSON in a string of Python. */
+static diloco_status write_script(dl_buf *out, const dl_launch_spec *spec, const char *what,
+                                  const dl_job *jobs, size_t n, bool follow)
+{
+    dl_buf request, quoted;
+    dl_json j;
+    dl_buf_init(&request, SCRIPT_MAX);
+    dl_buf_init(&quoted, SCRIPT_MAX);
+    diloco_status status = put_request(&request, spec, what, jobs, n, follow);
+    if (!status) {
+        dl_json_init(&j, &quoted);
+        dl_json_strn(&j, NULL, (const char *)request.data, request.len);
+        status = dl_json_done(&j);
+    }
+    for (size_t i = 0; !status && i < sizeof script / sizeof *script; i++)
+        status = dl_buf_addf(out, "%s\n", script[i]);
+    if (!status)
+        status = dl_buf_addf(out, "asked = json.loads(%.*s)\n", (int)quoted.len,
+                             (const char *)quoted.data);
+    dl_buf_deinit(&request);
+    dl_buf_deinit(&quoted);
+    return status;
+}
+
+/* ---- calls */
+
+static const char *const command[] = {"modal", "run", "--quiet", "-", NULL};
+
+/* The array of answers: one for each job. It is in the last line that begins with a brace. */
+static diloco_status find_answers(dl_json_value *answers, dl_buf *text, size_t n)
+{
+    const char *at = dl_buf_str(text), *last = NULL;
+    dl_json_value whole;
+    for (; at; at = (at = strchr(at, '\n')) ? at + 1 : NULL)
+        if (*at == '{') last = at;
+    if (last && !dl_json_parse(&whole, last, strcspn(last, "\n"))) {
+        *answers = dl_json_get(whole, "answers");
+        if (dl_json_count(*answers) == n) return DILOCO_OK;
+    }
+    return dl_fail(DILOCO_EPROTO, "modal: its script printed no answers; Modal 1.6 does");
+}
+
+/* Run the script. The caller frees *text. */
+static diloco_status ask(dl_json_value *answers, dl_buf *text, const dl_launch_spec *spec,
+                         const char *what, const dl_job *jobs, size_t n)
+{
+    dl_command_result result;
+    dl_buf in;
+    dl_buf_init(&in, SCRIPT_MAX);
+    diloco_status status = write_script(&in, spec, what, jobs, n, false);
+    const dl_command_run run = {
+        .argv = command, .in = in.data, .in_len = in.len, .most = ANSWER_MAX, .patience = PATIENCE};
+    if (!status) status = dl_command_do(&result, &run);
+    dl_buf_deinit(&in);
+    DL_TRY(status);
+    *text = result.out;
+    if (result.exit_code)
+        status = dl_fail(DILOCO_EUNREACHABLE, "modal run ended with exit code %d: %.300s",
+                         result.exit_code, result.err);
+    else
+        status = find_answers(answers, text, n);
+    if (status) dl_buf_deinit(text);
+    return status;
+}
+
+/* Does the answer hold an error? */
+static diloco_status check_answer(dl_json_value answer, const dl_job *job)
+{
+    char why[400];
+    bool again;
+    if (!*dl_rest_text(why, sizeof why, answer, "error")) return DILOCO_OK;
+    if (dl_json_read_bool(&again, answer, "again")) again = true;
+    return dl_fail(again ? DILOCO_EUNREACHABLE : DILOCO_EREFUSED, "%s: modal: %s", job->name, why);
+}
+
+static void set_id(dl_job *job, dl_json_value answer)
+{
+    dl_rest_text(job->id, sizeof job->id, answer, "id");
+}
+
+static void see(dl_job *job, dl_json_value answer, const dl_config *config)
+{
+    bool gone, stopped;
+    uint64_t code;
+    job->silent = false;
+    if (dl_json_read_bool(&gone, answer, "gone")) gone = false;
+    if (dl_json_read_bool(&stopped, answer, "stopped")) stopped = false;
+    if (gone)
+        dl_job_set(job, DL_JOB_LOST, -1, "Modal no longer knows this sandbox");
+    else if (dl_json_read_u64(&code, answer, "code", 255))
+        dl_job_set(job, DL_JOB_RUNNING, -1, "%s", "");
+    else if (stopped)
+        dl_job_set(job, DL_JOB_CANCELLED, (int)code, "stopped on request");
+    else if (code == CODE_TIMEOUT && config->launch_timeout_s > 0)
+        dl_job_set(job, DL_JOB_FAILED, -1, "launch.timeout is over");
+    else if (code == CODE_TIMEOUT)
+        dl_job_set(job, DL_JOB_LOST, -1, "stopped by Modal after a day, the longest time it has");
+    else
+        dl_cloud_set_ended(job, (int)code);
+}
+
+/* Give each answer to its job. One error is returned after the others have been used. */
+static diloco_status ask_all(const dl_launch_spec *spec, const char *what, dl_job *jobs, size_t n)
+{
+    dl_json_value answers;
+    dl_buf text;
+    size_t i = 0;
+    diloco_status status = DILOCO_OK;
+    if (!n) return DILOCO_OK;
+    DL_TRY(ask(&answers, &text, spec, what, jobs, n));
+    for (dl_json_iter it = dl_json_each(answers); dl_json_next(&it); i++) {
+        const diloco_status one = check_answer(it.value, &jobs[i]);
+        if (one && !status) status = one;
+        if (one) continue;
+        if (strcmp(what, "create") == 0) set_id(&jobs[i], it.value);
+        if (strcmp(what, "look") == 0) see(&jobs[i], it.value, spec->config);
+    }
+    dl_buf_deinit(&text);
+    return status;
+}
+
+/* ---- the row */
+
+static diloco_status print_script(const dl_launch_spec *spec, const dl_job *jobs, size_t n)
+{
+    dl_buf text;
+    dl_buf_init(&text, SCRIPT_MAX);
+    const diloco_status status = write_script(&text, spec, "create", jobs, n, false);
+    if (!status)
+        fprintf(spec->dry, "modal run --quiet - <<'END'\n%.*sEND\n", (int)text.len,
+                (const char *)text.data);
+    dl_buf_deinit(&text);
+    return status;
+}
+
+static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return spec->dry ? print_script(spec, jobs, n) : ask_all(spec, "create", jobs, n);
+}
+
+static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return ask_all(spec, "look", jobs, n);
+}
+
+static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return ask_all(spec, "stop", jobs, n);
+}
+
+static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                          dl_job_line_fn fn, void *user)
+{
+    dl_buf in;
+    int exit_code = 0;
+    dl_buf_init(&in, SCRIPT_MAX);
+    diloco_status status = write_script(&in, spec, "logs", job, 1, follow);
+    if (!status) status = dl_command_lines(&exit_code, command, in.data, in.len, fn, user);
+    dl_buf_deinit(&in);
+    DL_TRY(status);
+    return exit_code ? dl_fail(DILOCO_EUNREACHABLE, "%s: modal run ended with exit code %d",
+                               job->name, exit_code)
+                     : DILOCO_OK;
+}
+
+static diloco_status check(const dl_launch_spec *spec)
+{
+    const dl_config *config = spec->config;
+    DL_TRY(
+        dl_cloud_need(config->launch_image, "launch.image", "modal", "docker.io/you/diloco:0.2"));
+    if (!config->launch_gpus != !config->launch_gpu_type[0])
+        return dl_fail(DILOCO_EINVAL, "modal needs launch.gpus and launch.gpu_type together, such "
+                                      "as launch.gpus=1 and launch.gpu_type=L4");
+    if (config->launch_timeout_s > DAY_S)
+        return dl_fail(DILOCO_EINVAL,
+                       "launch.timeout = %g: Modal stops a sandbox after %d seconds "
+                       "at the latest",
+                       config->launch_timeout_s, DAY_S);
+    if (dl_command_exists("modal")) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "modal: there is no program modal here: pip install modal, and  "
+                                  "modal setup  makes a token");
+}
+
+const dl_executor dl_executor_modal = {
+    .name = "modal",
+    .needs = "Modal's command modal, version 1.6, with a token; launch.image",
+    .tested = "a recorder in place of modal; its calls fit the package modal 1.6.4. Not run "
+              "against the real one",
+    .options = "|image|cpus|gpus|gpu_type|memory|region|",
+    .without = "|dir|grace|",
+    .caps = {.net = "none",
+             .rank_env = "argument, DILOCO_RANK",
+             .log_api = "logs of the sandbox",
+             .restart = "no",
+             .secrets = "secrets of the sandbox",
+             .spot = true,
+             .in_image = true},
+    .poll_s = 15,
+    .check = check,
+    .launch = launch,
+    .poll = poll_all,
+    .logs = logs,
+    .cancel = cancel,
+};

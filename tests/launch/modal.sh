@@ -1,0 +1,41 @@
+#!/bin/sh
+# diloco launch --on modal with a recorder in place of the command modal. A run completes after a kill and an outage.
+# Refusals are named. A secret is in no argument and in no script.
+. "$(dirname "$0")/cloud_lib.sh"
+serve_hub
+store=$hub/cut
+mkdir -p api/logs modal
+ln -s "$project/tests/launch/fake_modal.py" modal/modal
+MODAL_FAKE=$PWD/api PATH=$PWD/modal:$PATH
+export MODAL_FAKE
+cat >>tiny.toml <<TOML
+[launch]
+executor = "modal"
+image = "docker.io/alice/diloco:0.2"
+poll = 0.2
+TOML
+
+# A dry run prints the script, and runs nothing.
+expect 0 diloco launch tiny.toml --store "$store" --dry-run --set launch.gpus=2 --set launch.gpu_type=L4 \
+    --set launch.memory=100 --set launch.cpus=9 --set launch.region=eu --set launch.timeout=3600
+grep -q '^modal run --quiet - <<' out || fail "not the command: $(cat out)"
+grep -q '\\"timeout\\":3600,\\"cpu\\":9,\\"memory\\":95367,\\"region\\":\\"eu\\",\\"gpu\\":\\"L4:2\\"' out || fail "not the machine"
+grep -q '\\"secrets\\":\[\\"DILOCO_HUB_TOKEN\\"\]' out || fail "not the secret's name"
+sent_nothing
+
+# Refusals name the option or the cause.
+expect_error 2 'launch.image is not set' diloco launch tiny.toml --store "$store" --set launch.image=
+expect_error 2 'launch.gpus and launch.gpu_type together' diloco launch tiny.toml --store "$store" --set launch.gpus=1
+expect_error 2 '86400 seconds at the latest' diloco launch tiny.toml --store "$store" --set launch.timeout=90000
+expect_error 2 'no program modal here' env PATH="$work/bin" diloco launch tiny.toml --store "$store"
+expect_error 3 'modal: no registry has docker.io/nowhere' \
+    diloco launch tiny.toml --store "$store" --set launch.image=docker.io/nowhere
+launch_again '"Sandbox.create"'
+kill_in_outage name
+expect 0 diloco launch logs "$store" --rank 1
+grep -q . out || fail "no output of r1"
+no_secret_elsewhere no-call-carries-it
+
+store=$hub/other
+cancels
+fits modal
