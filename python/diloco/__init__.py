@@ -5,6 +5,7 @@
     Run              one replica of a run over buffers of any kind, without torch
     Client           a logical client of a federated run; run_clients, evaluate_clients
     launch_local     replicas on this machine, one process each
+    launch           replicas on other machines, by an executor; Executor is the base of your own
     run              a run's log, status, settings and shared model
     plan             time, traffic and cost of a run before it is started
     peft             a run's shared adapter as a PEFT folder
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, List
 from . import errors
 from ._clients import Client, evaluate_clients, run_clients
 from ._config import Config, presets
+from ._launch import (Executor, Handle, Launched, Replica, Status, launch, register_executor)
 from ._local import Place, ReplicaFailed, launch_local
 from ._log import RunLog, run
 from ._outer import OuterOptimizer, OuterStep
@@ -58,10 +60,11 @@ def __dir__() -> List[str]:
 
 
 __all__ = [
-    "Client", "ClosedError", "Config", "DiLoCo", "DiLoCoOptimizer", "DiffersError", "Error", "FencedError",
-    "FullError", "IOFailedError", "Interrupted", "InvalidError", "LibraryError", "Memory",
+    "Client", "ClosedError", "Config", "DiLoCo", "DiLoCoOptimizer", "DiffersError", "Error", "Executor", "FencedError",
+    "FullError", "Handle", "IOFailedError", "Interrupted", "InvalidError", "Launched", "LibraryError", "Memory",
     "NoMemoryError", "NotThereError", "NumericError",
     "OuterOptimizer", "OuterStep", "Place", "ProtocolError", "RefusedError", "ReplicaFailed",
-    "Run", "RunInfo", "RunLog", "TakenError", "TimedOutError", "UnreachableError", "__version__",
-    "errors", "evaluate_clients", "launch_local", "plan", "presets", "run", "run_clients",
+    "Replica", "Run", "RunInfo", "RunLog", "Status", "TakenError", "TimedOutError", "UnreachableError", "__version__",
+    "errors", "evaluate_clients", "launch", "launch_local", "plan", "presets", "register_executor", "run",
+    "run_clients",
 ]

@@ -155,6 +155,8 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_DRY_RUN] = {"--dry-run", NULL, NULL,
                          "print what would be sent, without secrets, and send nothing"},
     [DL_FLAG_DETACH] = {"--detach", NULL, NULL, "start the replicas and return"},
+    [DL_FLAG_PREPARE] = {"--prepare", NULL, NULL,
+                         "create the run, start nothing, and print as JSON what each replica runs"},
     [DL_FLAG_FOLLOW] = {"--follow", NULL, NULL, "keep reading until the replicas end"},
     [DL_FLAG_BUDGET] = {"--budget", "COST", "launch.budget",
                         "cost of machine time after which no replica is started"},

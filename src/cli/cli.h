@@ -105,6 +105,7 @@ typedef enum dl_flag {
     DL_FLAG_LAUNCH_REPLICAS,
     DL_FLAG_DRY_RUN,
     DL_FLAG_DETACH,
+    DL_FLAG_PREPARE,
     DL_FLAG_FOLLOW,
     DL_FLAG_TIMEOUT,
     DL_FLAG_NO_BROWSER, /* of ui */

@@ -496,6 +496,37 @@ static diloco_status dry_run(launching *l)
     return status;
 }
 
+static void json_list(dl_json *j, const char *key, char *const *list)
+{
+    dl_json_array(j, key);
+    for (; *list; list++)
+        dl_json_str(j, NULL, *list);
+    dl_json_end(j);
+}
+
+/* Create the run, and print what a replica runs, for an executor outside this program. */
+static diloco_status prepare(launching *l)
+{
+    dl_buf buf;
+    dl_json j;
+    DL_TRY(diloco_train_create(l->config));
+    DL_TRY(dl_launched_run(l->run, &l->done, l->config->store));
+    dl_buf_init(&buf, TEXT_MAX);
+    dl_json_init(&j, &buf);
+    dl_json_object(&j, NULL);
+    dl_json_str(&j, "run", l->run);
+    dl_json_str(&j, "store", l->store);
+    dl_json_u64(&j, "min", l->min);
+    dl_json_u64(&j, "max", l->max);
+    dl_json_str(&j, "program", l->program);
+    json_list(&j, "argv", l->words);
+    json_list(&j, "env", l->env);
+    json_list(&j, "secrets", l->secrets);
+    dl_json_i64(&j, "restarts", l->config->launch_restarts);
+    dl_json_end(&j);
+    return dl_print_json(&j, &buf);
+}
+
 /* The order: settings, executor, money, kind, numbers, places, checks. A mistake is reported
  * before anything costs money. */
 static diloco_status launch(launching *l)
@@ -515,6 +546,7 @@ static diloco_status launch(launching *l)
     DL_TRY(place_store(l));
     DL_TRY(diloco_train_check(l->config));
     DL_TRY(make_spec(l));
+    if (dl_args_has(l->args, DL_FLAG_PREPARE)) return prepare(l);
     return dl_args_has(l->args, DL_FLAG_DRY_RUN) ? dry_run(l) : create_and_run(l);
 }
 
@@ -550,7 +582,7 @@ const dl_command dl_command_launch = {
                "  diloco launch run.toml --on ssh://alice@a,alice@b --replicas 2",
     .flags = DL_FLAGS(DL_FLAG_ON, DL_FLAG_LAUNCH_REPLICAS, DL_FLAG_STORE, DL_FLAG_COORD,
                       DL_FLAG_SEED, DL_FLAG_PRESET, DL_FLAG_BUDGET, DL_FLAG_DRY_RUN, DL_FLAG_DETACH,
-                      DL_FLAG_SET, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
+                      DL_FLAG_PREPARE, DL_FLAG_SET, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
     .sets = DL_SETS_ALL,
     .run = cmd_launch,
 };

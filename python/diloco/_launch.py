@@ -1,0 +1,286 @@
+"""Replicas on other machines: `launch` starts them by an executor of the program, or by one that
+a Python class defines, and returns what follows, reads and stops them."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import json
+import os
+import subprocess
+import time
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Type
+
+from . import _program
+from ._config import option_text
+from ._log import run
+from ._plan import run_program
+from .errors import Error, InvalidError, TimedOutError, UnreachableError
+
+_OVER = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
+_ANSWERS_NO_STORE = 4  # the exit code of a replica whose store did not answer
+
+
+@dataclasses.dataclass(frozen=True)
+class Replica:
+    """One replica in one generation, as an executor starts it."""
+
+    rank: int  #: its number
+    generation: int  #: how often this rank was started before
+    name: str  #: "diloco-<run>-r<rank>-g<generation>"; started at most once
+    program: str  #: this machine's `diloco`
+    argv: List[str]  #: its arguments
+    env: Dict[str, str]  #: variables, DILOCO_RANK and DILOCO_JOB among them
+    secrets: Dict[str, str] = dataclasses.field(repr=False)  #: for the backend's secret channel
+
+
+@dataclasses.dataclass
+class Handle:
+    """A replica that was started."""
+
+    rank: int  #: its number
+    generation: int  #: how often this rank was started before
+    name: str  #: in the executor's console
+    id: Any = None  #: how the backend names it
+
+
+@dataclasses.dataclass
+class Status:
+    """A replica's state when it was polled (docs/launch.md has the states)."""
+
+    state: str  #: PENDING, STARTING, RUNNING, SUCCEEDED, FAILED, CANCELLED or LOST
+    exit_code: Optional[int] = None  #: None: not known
+    message: str = ""  #: for a person
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.state in _OVER
+
+
+class Executor(abc.ABC):
+    """Base of executors in Python. A subclass has a `backend_name` and is registered by
+    `register_executor`. A name that is launched a second time starts nothing."""
+
+    backend_name = ""  #: the name that `launch(on=…)` takes
+    supports_inter_replica_network = False  #: whether replicas reach each other
+
+    @abc.abstractmethod
+    def launch_replicas(self, replicas: Sequence[Replica]) -> List[Handle]:
+        """Start these, and return their handles in the same order."""
+
+    @abc.abstractmethod
+    def poll(self, handle: Handle) -> Status:
+        """The state now. UnreachableError: the backend does not answer."""
+
+    @abc.abstractmethod
+    def stream_logs(self, handle: Handle, follow: bool = False) -> Iterator[str]:
+        """The output, line by line; with ``follow`` until the replica has ended."""
+
+    @abc.abstractmethod
+    def cancel(self, handle: Handle) -> None:
+        """Stop it. One that has ended is no error."""
+
+
+_registered: Dict[str, Type[Executor]] = {}
+
+
+def register_executor(kind: Type[Executor]) -> Type[Executor]:
+    """Make a subclass of `Executor` known to `launch` by its backend_name; usable as a decorator.
+    InvalidError: it has no name, or the program has an executor of this name."""
+    name = kind.backend_name
+    if not name or name in _of_program():
+        raise InvalidError(f"backend_name = {name!r}: choose a name that  diloco launch executors  "
+                           "does not list")
+    _registered[name] = kind
+    return kind
+
+
+def _of_program() -> Dict[str, Dict[str, Any]]:
+    return {row["name"]: row for row in json.loads(run_program("launch", "executors", "--json"))}
+
+
+def launch(config: Any, on: str = "local", *, replicas: Any = None, store: Any = None,
+           options: Optional[Mapping[str, Any]] = None) -> Launched:
+    """Create the run of this configuration file unless it exists, start its replicas with the
+    executor ``on``, and return without waiting for them.
+
+    ``on``: "local", "slurm", "ssh://a,b" and what else `diloco launch executors` lists, or the
+    name of a registered `Executor`. ``replicas``: a number or "4..16". ``store``: the run's URL.
+    ``options``: settings by name, those of [launch] among them.
+
+    Error and its kin, by the program's exit code and with its sentence.
+    """
+    arguments = [os.fspath(config)]
+    if replicas is not None:
+        arguments += ["--replicas", str(replicas)]
+    if store is not None:
+        arguments += ["--store", os.fspath(store)]
+    for name, value in (options or {}).items():
+        arguments += ["--set", f"{name}={option_text(value)}"]
+    prepared = json.loads(run_program("launch", *arguments, "--prepare", *_place(on)))
+    if on in _registered:
+        return _ByClass(prepared, _registered[on]())
+    launched = _ByProgram(prepared, on, arguments)
+    launched.start()
+    return launched
+
+
+def _place(on: str) -> List[str]:
+    return [] if on in _registered else ["--on", on]
+
+
+class Launched(abc.ABC):
+    """The replicas that `launch` has started."""
+
+    backend_name: str  #: of their executor
+    supports_inter_replica_network: bool  #: whether replicas reach each other
+
+    def __init__(self, prepared: Mapping[str, Any]) -> None:
+        self.store: str = prepared["store"]  #: the run's URL
+        self._run: str = prepared["run"]
+
+    @property
+    @abc.abstractmethod
+    def handles(self) -> List[Handle]:
+        """The newest generation of each rank, in the order of ranks."""
+
+    @abc.abstractmethod
+    def poll(self) -> List[Status]:
+        """The state of each handle."""
+
+    @abc.abstractmethod
+    def stream_logs(self, rank: int, follow: bool = False) -> Iterator[str]:
+        """The output of a replica, line by line; with ``follow`` until it has ended."""
+
+    @abc.abstractmethod
+    def cancel(self) -> None:
+        """Stop all. `launch` starts them again."""
+
+    @abc.abstractmethod
+    def follow(self) -> None:
+        """Start lost replicas again until the run is complete. Error: every replica has ended, and
+        the run is not complete."""
+
+    def collect(self, timeout: Optional[float] = None) -> List[Status]:
+        """Wait until all are over, at most ``timeout`` seconds; their states. TimedOutError."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            states = self.poll()
+            if all(state.is_over for state in states):
+                return states
+            if until is not None and time.monotonic() > until:
+                running = [h.name for h, s in zip(self.handles, states) if not s.is_over]
+                raise TimedOutError(f"after {timeout} s these replicas are not over: "
+                                    f"{', '.join(running)}")
+            time.sleep(0.2)
+
+
+class _ByProgram(Launched):
+    """An executor of the program; its book is in the run's store."""
+
+    def __init__(self, prepared: Mapping[str, Any], on: str, arguments: List[str]) -> None:
+        super().__init__(prepared)
+        self.backend_name = on.split("://")[0]
+        net = _of_program()[self.backend_name]["net"]
+        self.supports_inter_replica_network = net != "none"
+        self._call = ["launch", *arguments, "--on", on, "--quiet"]
+
+    def start(self) -> None:
+        run_program(*self._call, "--detach")
+
+    def _rows(self) -> List[Dict[str, Any]]:
+        rows: List[Dict[str, Any]] = json.loads(
+            run_program("launch", "status", self.store, "--json"))["replicas"]
+        return rows
+
+    @property
+    def handles(self) -> List[Handle]:
+        return [Handle(r["rank"], r["generation"], r["name"], r["id"]) for r in self._rows()]
+
+    def poll(self) -> List[Status]:
+        return [Status(r["state"], r["exit_code"], r["message"]) for r in self._rows()]
+
+    def stream_logs(self, rank: int, follow: bool = False) -> Iterator[str]:
+        words = [_program.path(), "launch", "logs", self.store, "--rank", str(rank)]
+        with subprocess.Popen([*words, *(["--follow"] if follow else [])], text=True,
+                              errors="replace", stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            assert process.stdout and process.stderr
+            try:
+                for line in process.stdout:
+                    yield line.rstrip("\n")
+                said = process.stderr.read().strip()
+            finally:
+                process.terminate()  # the reader may have stopped early
+        if process.returncode > 0:
+            raise Error(said.removeprefix("diloco: "))
+
+    def cancel(self) -> None:
+        run_program("launch", "cancel", self.store)
+
+    def follow(self) -> None:
+        run_program(*self._call)
+
+
+class _ByClass(Launched):
+    """A Python executor. The record of what was started is in this object alone."""
+
+    def __init__(self, prepared: Mapping[str, Any], executor: Executor) -> None:
+        super().__init__(prepared)
+        self._prepared, self._executor = prepared, executor
+        self.backend_name = executor.backend_name
+        self.supports_inter_replica_network = executor.supports_inter_replica_network
+        self._handles = executor.launch_replicas(
+            [self._replica(rank, 0) for rank in range(prepared["max"])])
+
+    def _replica(self, rank: int, generation: int) -> Replica:
+        of = self._prepared
+        name = f"diloco-{self._run[:8]}-r{rank}-g{generation}"
+        given = dict(item.split("=", 1) for item in of["env"])
+        return Replica(rank, generation, name, of["program"],
+                       [str(rank) if word == "{rank}" else word for word in of["argv"]],
+                       {"DILOCO_RANK": str(rank), "DILOCO_JOB": name, **given},
+                       {key: os.environ[key] for key in of["secrets"]})
+
+    @property
+    def handles(self) -> List[Handle]:
+        return list(self._handles)
+
+    def poll(self) -> List[Status]:
+        return [self._executor.poll(handle) for handle in self._handles]
+
+    def stream_logs(self, rank: int, follow: bool = False) -> Iterator[str]:
+        return self._executor.stream_logs(self._handles[rank], follow)
+
+    def cancel(self) -> None:
+        for handle in self._handles:
+            self._executor.cancel(handle)
+
+    def _restart(self, states: Sequence[Status]) -> bool:
+        """Start the next generation of lost replicas. False: nothing was started."""
+        started = False
+        for i, (handle, state) in enumerate(zip(self._handles, states)):
+            lost = state.state == "LOST" or (state.state == "FAILED" and
+                                             state.exit_code == _ANSWERS_NO_STORE)
+            if lost and handle.generation < self._prepared["restarts"]:
+                again = self._replica(handle.rank, handle.generation + 1)
+                self._handles[i] = self._executor.launch_replicas([again])[0]
+                started = True
+        return started
+
+    def follow(self) -> None:
+        while True:
+            try:
+                states = self.poll()
+                done = run(self.store).status()["done"]
+            except UnreachableError:
+                time.sleep(1)
+                continue
+            if done and all(state.is_over for state in states):
+                return
+            if not done and not self._restart(states) and all(s.is_over for s in states):
+                ends = [f"{h.name}: {s.state}: {s.message}" for h, s in zip(self._handles, states)]
+                raise Error("every replica is over, and the run is not complete: "
+                            + "; ".join(ends))
+            time.sleep(0.2)

@@ -1,0 +1,140 @@
+"""launch_test.py - diloco.launch: an executor of the program, and one that a class of the user's defines."""
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import tempfile
+import unittest
+
+import diloco
+
+CONFIG = """
+preset = "diloco"
+[run]
+replicas = 2
+threads = 1
+heartbeat = 0.5
+patience = 240
+[trainer]
+rounds = 12
+local_steps_per_round = 10
+batch_size = 2
+eval_batches = 2
+[parameters.model]
+layers = 1
+heads = 2
+channels = 32
+context = 32
+[data]
+train_path = "text.txt"
+[launch]
+poll = 0.1
+"""
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        self.before = os.getcwd()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, self.before)
+        os.chdir(folder.name)
+        pathlib.Path("run.toml").write_text(CONFIG, "utf-8")
+        draw = random.Random(7)
+        words = ["".join(draw.choices("aeinrst", k=4)) for _ in range(50)]
+        pathlib.Path("text.txt").write_text(" ".join(draw.choices(words, k=12000)), "utf-8")
+
+    def digest(self, store):
+        return diloco.run(store).verify()["digest"]
+
+
+class OfTheProgram(Folder):
+    def test_replicas_are_started_followed_read_and_collected(self):
+        launched = diloco.launch("run.toml", store="run", options={"trainer.rounds": 4})
+        self.assertEqual(launched.backend_name, "local")
+        self.assertTrue(launched.supports_inter_replica_network)
+        self.assertEqual([h.rank for h in launched.handles], [0, 1])
+        launched.follow()
+        self.assertEqual([s.state for s in launched.collect(60)], ["SUCCEEDED", "SUCCEEDED"])
+        self.assertTrue(list(launched.stream_logs(1, follow=True)))
+        self.assertTrue(diloco.run("run").status()["done"])
+
+    def test_cancelled_replicas_are_over(self):
+        launched = diloco.launch("run.toml", store="run", options={"trainer.rounds": 100000})
+        launched.cancel()
+        self.assertEqual([s.state for s in launched.collect(60)], ["CANCELLED", "CANCELLED"])
+
+    def test_an_error_has_the_programs_sentence(self):
+        with self.assertRaisesRegex(diloco.InvalidError, "there is no executor sulrm"):
+            diloco.launch("run.toml", on="sulrm", store="run")
+        with self.assertRaisesRegex(diloco.InvalidError, "does not list"):
+            diloco.register_executor(type("Local", (diloco.Executor,), {"backend_name": "local"}))
+
+
+class Processes(diloco.Executor):
+    """Replicas as children of this process."""
+
+    backend_name = "test-processes"
+    supports_inter_replica_network = True
+
+    def __init__(self):
+        self.processes = {}
+
+    def launch_replicas(self, replicas):
+        for r in replicas:
+            if r.name not in self.processes:
+                with open(r.name, "wb") as log:
+                    self.processes[r.name] = subprocess.Popen(
+                        [r.program, *r.argv], stdout=log, stderr=log, env={**os.environ, **r.env, **r.secrets})
+        return [diloco.Handle(r.rank, r.generation, r.name, self.processes[r.name].pid) for r in replicas]
+
+    def poll(self, handle):
+        code = self.processes[handle.name].poll()
+        if code is None:
+            return diloco.Status("RUNNING")
+        if code < 0:
+            return diloco.Status("LOST", None, f"killed by signal {-code}")
+        return diloco.Status("FAILED" if code else "SUCCEEDED", code)
+
+    def stream_logs(self, handle, follow=False):
+        with open(handle.name, encoding="utf-8", errors="replace") as lines:
+            yield from (line.rstrip("\n") for line in lines)
+
+    def cancel(self, handle):
+        self.processes[handle.name].terminate()
+
+
+class OfAClass(Folder):
+    def setUp(self):
+        super().setUp()
+        diloco.register_executor(Processes)
+        os.environ["DILOCO_TEST_WORD"] = "swordfish"
+        self.addCleanup(os.environ.pop, "DILOCO_TEST_WORD")
+
+    def test_a_killed_replica_is_started_again_and_the_run_ends_where_it_would_have(self):
+        diloco.launch("run.toml", store="whole").follow()
+        launched = diloco.launch("run.toml", on="test-processes", store="run",
+                                 options={"launch.secrets": "DILOCO_TEST_WORD"})
+        self.assertEqual(launched.backend_name, "test-processes")
+        os.kill(launched.handles[1].id, signal.SIGKILL)
+        launched.follow()
+        self.assertEqual([h.generation for h in launched.handles], [0, 1])
+        self.assertEqual([s.state for s in launched.collect(60)], ["SUCCEEDED", "SUCCEEDED"])
+        self.assertTrue(list(launched.stream_logs(0)))
+        self.assertEqual(self.digest("run"), self.digest("whole"))
+
+    def test_a_secret_is_in_no_text_of_a_replica(self):
+        seen = []
+        kind = type("Nothing", (Processes,), {
+            "backend_name": "test-nothing",
+            "launch_replicas": lambda self, replicas: seen.extend(replicas) or [
+                diloco.Handle(r.rank, r.generation, r.name) for r in replicas]})
+        diloco.register_executor(kind)
+        diloco.launch("run.toml", on="test-nothing", store="run", options={"launch.secrets": "DILOCO_TEST_WORD"})
+        self.assertEqual(seen[0].secrets, {"DILOCO_TEST_WORD": "swordfish"})
+        self.assertNotIn("swordfish", repr(seen))
+
+
+if __name__ == "__main__":
+    unittest.main()
