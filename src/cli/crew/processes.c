@@ -94,10 +94,13 @@ static void take_signals(saved_signals *saved)
     sigprocmask(SIG_BLOCK, &block, &saved->mask);
 }
 
+/* A process that was asked to stop still has to end with its exit code: a scheduler's next SIGTERM
+ * must not kill it before that. */
 static void give_signals_back(const saved_signals *saved)
 {
     for (size_t i = 0; i < N_STOP; i++)
-        sigaction(stop_signals[i], &saved->actions[i], NULL);
+        if (!signals_seen || stop_signals[i] == SIGINT)
+            sigaction(stop_signals[i], &saved->actions[i], NULL);
     sigprocmask(SIG_SETMASK, &saved->mask, NULL);
 }
 

@@ -192,6 +192,7 @@ TEST(repeated_terminations_leave_time_to_save)
                      1, 3));
     signal_at_event = 0;
     CHECK_STR("0:ready;0:ready;0:saved;", heard);
+    raise(SIGTERM); /* until the process has ended */
 }
 
 TEST(a_replica_that_gets_a_signal_stops_all)
