@@ -171,8 +171,10 @@ TEST(a_bucket_that_is_not_there_is_named)
 {
     char url[512];
     dl_store *store;
-    const char *options = strchr(base, '?');
-    snprintf(url, sizeof url, "%.*sno-such-bucket%s", (int)(strstr(base, "://") + 3 - base), base,
+    const char *options = strchr(base, '?'), *bucket = options ? options : base + strlen(base);
+    while (bucket[-1] != '/')
+        bucket--;
+    snprintf(url, sizeof url, "%.*sno-such-bucket%s", (int)(bucket - base), base,
              options ? options : "");
     CHECK_STATUS(DILOCO_ENOENT, dl_store_open(&store, url, true));
     CHECK_CONTAINS("no-such-bucket: there is no such bucket", diloco_error_text());

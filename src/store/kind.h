@@ -69,6 +69,7 @@ typedef struct dl_store_kind {
     X(s3) \
     X(gs) \
     X(az) \
+    X(hf) \
     X(etcd) \
     X(etcds)
 // clang-format on

@@ -30,12 +30,6 @@ static bool is_scheme(const char *scheme, const char *url, size_t len)
  * Any other text gets the list of known schemes. */
 static diloco_status unknown_scheme(const char *url, size_t len)
 {
-    if (is_scheme("hf", url, len))
-        return dl_fail(DILOCO_EREFUSED,
-                       "there are no hf:// stores yet. A run needs to create a name only if it "
-                       "is free, and Hugging Face's hub does not offer that. Keep the run in a "
-                       "folder, a bucket or a hub of ours, and upload what `diloco export --to "
-                       "hf` writes");
     for (size_t i = 0; i < sizeof network_schemes / sizeof *network_schemes; i++)
         if (is_scheme(network_schemes[i], url, len))
             return dl_fail(DILOCO_EREFUSED,

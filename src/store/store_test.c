@@ -227,16 +227,10 @@ TEST(unknown_stores_are_refused_by_name_with_the_known_ones)
 }
 
 #if !DL_CLOUD
-/* not built, and said so with the way out. */
-TEST(hugging_faces_hub_is_refused_by_name_with_the_way_out)
-{
-    check_refused(DILOCO_EREFUSED, "hf://user/run", "no hf:// stores yet");
-    check_refused(DILOCO_EREFUSED, "hf://user/run", "export --to hf");
-}
-
 TEST(a_store_that_this_build_leaves_out_is_refused_by_name)
 {
     check_refused(DILOCO_EREFUSED, "s3://bucket/x", "s3:// stores are left out");
+    check_refused(DILOCO_EREFUSED, "hf://buckets/a/b/c", "hf:// stores are left out");
 }
 #endif
 
@@ -579,7 +573,6 @@ static int own_tests(int argc, char **argv)
         cmocka_unit_test(the_server_of_a_url_is_reported),
         cmocka_unit_test(unknown_stores_are_refused_by_name_with_the_known_ones),
 #if !DL_CLOUD
-        cmocka_unit_test(hugging_faces_hub_is_refused_by_name_with_the_way_out),
         cmocka_unit_test(a_store_that_this_build_leaves_out_is_refused_by_name),
 #endif
         cmocka_unit_test(a_url_names_a_place),

@@ -45,6 +45,7 @@ diloco_status dl_s3_endpoint(dl_s3_store *s, const char *endpoint, bool in_path)
 /* The path's escapes are those that are signed, so the server computes the same signature. */
 static diloco_status add_path(dl_buf *out, const dl_s3_store *s, const char *name)
 {
+    if (s->owner[0]) DL_TRY(dl_buf_addf(out, "/%s", s->owner));
     if (s->in_path) DL_TRY(dl_buf_addf(out, "/%s", s->b.bucket));
     if (!name) return s->in_path ? DILOCO_OK : dl_buf_add(out, "/", 1);
     DL_TRY(dl_buf_add(out, "/", 1));

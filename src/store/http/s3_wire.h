@@ -10,6 +10,7 @@ typedef struct dl_s3_store {
     dl_bucket b;
     const char *vendor, *word, *service; /* "AWS4", "amz", "s3" */
     char region[64];
+    char owner[97]; /* the part of the path before the bucket; "" */
     char base[544]; /* "https://host:port" of the url, the bucket in it or not */
     char host[512]; /* "host:port" of the header */
     bool in_path;   /* the bucket is in the path, not in the host */

@@ -64,6 +64,7 @@ static diloco_status fill(dl_web *web, const dl_web_options *options)
         s->web = web;
         s->x.slot = s;
         dl_buf_init(&s->x.url, DL_WEB_URL);
+        dl_buf_init(&s->elsewhere, DL_WEB_URL);
         if (!(s->easy = curl_easy_init())) return dl_fail(DILOCO_ENOMEM, "libcurl: no memory");
     }
     return DILOCO_OK;
@@ -92,6 +93,7 @@ void dl_web_destroy(dl_web *web)
         curl_easy_cleanup(s->easy);
         curl_slist_free_all(s->headers);
         dl_buf_deinit(&s->x.url);
+        dl_buf_deinit(&s->elsewhere);
         dl_buf_deinit(&s->x.text);
     }
     curl_multi_cleanup(web->multi);
@@ -207,7 +209,7 @@ static int on_debug(CURL *easy, curl_infotype type, char *data, size_t len, void
 /* ---- starting one */
 
 /* Proxies of the environment are for hosts outside. */
-static bool is_near(const char *url)
+bool dl_web_is_near(const char *url)
 {
     static const char *const near[] = {"127.", "localhost", "[::1]", "169.254."};
     const char *host = strstr(url, "://");
@@ -286,7 +288,7 @@ static void set_options(dl_web_slot *s, const char *url)
     curl_easy_setopt(easy, CURLOPT_VERBOSE, 1L); /* for the debug function, which prints nothing */
     curl_easy_setopt(easy, CURLOPT_DEBUGFUNCTION, on_debug);
     curl_easy_setopt(easy, CURLOPT_DEBUGDATA, s);
-    const bool near = is_near(url);
+    const bool near = dl_web_is_near(url);
     if (near) curl_easy_setopt(easy, CURLOPT_PROXY, "");
     curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, near ? on_near_socket : on_socket);
     s->ease_at = near ? DL_NEVER : 0;
@@ -334,6 +336,7 @@ static diloco_status start(dl_web_slot *s)
     dl_web *web = s->web;
     clear(s);
     DL_TRY(web->batch->prepare(web->batch->context, &s->x));
+    DL_TRY(dl_web_apply_redirect(s));
     const char *url = dl_buf_str(&s->x.url);
     if (!url) return dl_fail(DILOCO_ENOMEM, "%s: no memory for a request", s->x.what);
     DL_TRY(dl_web_add_header(s, s->x.expect ? "Expect: 100-continue" : "Expect:"));
@@ -357,6 +360,7 @@ static diloco_status start_those_due(dl_web *web)
             s->x.attempt = 0;
             s->x.delivered = 0;
             s->begun = false;
+            dl_web_forget_redirect(s);
             s->trouble[0] = '\0';
             s->state = DUE;
             s->due = now;
@@ -402,6 +406,7 @@ static diloco_status try_again(dl_web_slot *s)
     dl_log(DILOCO_LOG_DEBUG, "%s: %s; trying again in %.1f s", x->what, s->trouble,
            dl_seconds(pause));
     x->attempt++;
+    dl_web_forget_redirect(s);
     s->due = dl_time_after(dl_clock_now(), pause);
     s->state = DUE;
     return DILOCO_OK;
@@ -443,7 +448,14 @@ static diloco_status answered(dl_web_slot *s)
     dl_web_exchange *x = &s->x;
     const dl_web_batch *batch = s->web->batch;
     char said[TROUBLE_MAX];
+    bool elsewhere;
     note_status(s);
+    DL_TRY(dl_web_note_redirect(s, &elsewhere));
+    if (elsewhere) {
+        s->due = dl_clock_now();
+        s->state = DUE;
+        return DILOCO_OK;
+    }
     if (!passing(x->status)) {
         if (good(x) && x->sink.piece) DL_TRY(begin_sink(s)); /* of an empty body */
         diloco_status status = batch->finish ? batch->finish(batch->context, x)

@@ -11,7 +11,8 @@
  *     then DILOCO_EUNREACHABLE. So *a request may have had its effect more than once*: a
  *     conditional write that was cut answers its second try with "taken", and the bytes decide;
  *   - TLS: the server's certificate and name are verified; DILOCO_EREFUSED when they are wrong;
- *   - HTTP/1.1, no redirects, no cookies, no proxy for loopback and link-local addresses;
+ *   - HTTP/1.1, no redirects but where an exchange `follows` them, no cookies, no proxy for
+ * loopback and link-local addresses;
  *   - an error text names `what`, never a url or a header: those may hold secrets.
  *
  * SIGPIPE is kept from the program. Allocates in every call: a sync over a network store does. */
@@ -71,6 +72,7 @@ typedef struct dl_web_exchange {
     bool expect;      /* ask before sending the body (Expect: 100-continue) */
     dl_time patience; /* how long nothing may move; 0: the options' */
     bool lists;       /* a page of a listing, which is billed like a write */
+    bool follows;     /* a GET whose redirections are followed (web_redirect.c) */
 
     /* Where the body of a 2xx answer goes, in order, as it arrives, at most DL_STORE_PIECE at once.
      * `begin`, when it is there, gets the length first (an answer without one is DILOCO_EPROTO

@@ -19,6 +19,8 @@ typedef struct dl_web_slot {
     enum { FREE, DUE, RUNNING } state;
     dl_time due;
     dl_time ease_at;           /* the line is looked at */
+    dl_buf elsewhere;          /* where a redirection leads; empty: to where `prepare` says */
+    int hops;                  /* redirections that were followed */
     bool begun;                /* the sink has heard the length */
     size_t span, offset;       /* the part of the body that was sent */
     char trouble[TROUBLE_MAX]; /* why the last try was not the last */
@@ -49,5 +51,16 @@ struct dl_web {
 DL_MUST_CHECK diloco_status dl_web_add_header(dl_web_slot *s, const char *line);
 /* The server's explanation in one line without control characters. */
 void dl_web_excerpt(char out[TROUBLE_MAX], const dl_web_exchange *x);
+
+/* Return whether a url is one of this machine or its network segment. */
+bool dl_web_is_near(const char *url);
+
+/* ---- web_redirect.c ---- */
+
+/* Set *yes if the answer is a redirection to be followed; s->elsewhere then has its address. */
+DL_MUST_CHECK diloco_status dl_web_note_redirect(dl_web_slot *s, bool *yes);
+/* Replace url and headers that `prepare` has written by those of s->elsewhere, if it is set. */
+DL_MUST_CHECK diloco_status dl_web_apply_redirect(dl_web_slot *s);
+void dl_web_forget_redirect(dl_web_slot *s);
 
 #endif
