@@ -20,6 +20,8 @@ static size_t round_up(size_t n)
     return n > SIZE_MAX - DL_ARENA_ALIGN ? SIZE_MAX : dl_size_round_up(n, DL_ARENA_ALIGN);
 }
 
+/* Memory from mmap is zero and takes no page before its first use. Memory from the heap is zeroed
+ * here, so both are alike. */
 diloco_status dl_arena_init(dl_arena *arena, size_t size)
 {
     *arena = (dl_arena){0};
@@ -38,6 +40,8 @@ diloco_status dl_arena_init(dl_arena *arena, size_t size)
     return DILOCO_OK;
 }
 
+/* The file has no name, so its space is free again after a crash. Space is taken at once: a full
+ * disk shows here, and not as a signal at a write. */
 diloco_status dl_arena_init_file(dl_arena *arena, size_t size, const char *folder, const char *what)
 {
     int fd;
@@ -52,6 +56,7 @@ diloco_status dl_arena_init_file(dl_arena *arena, size_t size, const char *folde
     return DILOCO_OK;
 }
 
+/* Only whole pages inside the range leave. A page that it shares with other data stays. */
 void dl_arena_put_out(void *data, size_t n)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
@@ -71,6 +76,7 @@ void dl_arena_deinit(dl_arena *arena)
     *arena = (dl_arena){0};
 }
 
+/* A measuring arena saturates at SIZE_MAX, so an overflow makes dl_arena_init fail. */
 void *dl_arena_take(dl_arena *arena, size_t n)
 {
     size_t piece = round_up(n);

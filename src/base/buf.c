@@ -23,6 +23,8 @@ void dl_buf_deinit(dl_buf *buf)
     *buf = (dl_buf){0};
 }
 
+/* The maximum is checked before memory is taken, so outside data cannot make a buffer grow beyond
+ * it. After an error the buffer is unchanged. */
 diloco_status dl_buf_reserve(dl_buf *buf, size_t n)
 {
     DL_ASSERT(buf->max > 0);
@@ -39,6 +41,7 @@ diloco_status dl_buf_reserve(dl_buf *buf, size_t n)
     return DILOCO_OK;
 }
 
+/* The sum is checked, so an absurd n fails at the maximum and not by overflow. */
 diloco_status dl_buf_add(dl_buf *buf, const void *data, size_t n)
 {
     size_t len;
@@ -49,6 +52,7 @@ diloco_status dl_buf_add(dl_buf *buf, const void *data, size_t n)
     return DILOCO_OK;
 }
 
+/* Formats into the room that is left, and once more after growing if that was too small. */
 diloco_status dl_buf_addf(dl_buf *buf, const char *format, ...)
 {
     DL_TRY(dl_buf_reserve(buf, buf->len));
@@ -67,6 +71,7 @@ diloco_status dl_buf_addf(dl_buf *buf, const char *format, ...)
     }
 }
 
+/* The zero byte is outside cap, so it never counts as content and never needs a larger maximum. */
 const char *dl_buf_str(dl_buf *buf)
 {
     if (dl_buf_reserve(buf, buf->len)) return NULL;

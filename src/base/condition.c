@@ -6,7 +6,7 @@
 
 enum { NAME_MAX = 128, VALUE_MAX = 64 };
 
-/* Copy the first of "a|b"; its length. */
+/* Copy the first of "a|b"; its length. A value that does not fit is a bug of the table. */
 static size_t first_value(char out[VALUE_MAX], const char *values)
 {
     const size_t len = strcspn(values, "|");
@@ -15,6 +15,8 @@ static size_t first_value(char out[VALUE_MAX], const char *values)
     return len;
 }
 
+/* The text is part of the option table, so a mistake in it is a bug. It refers to the row's text,
+ * which is static. */
 dl_condition dl_condition_read(dl_option_table table, const char *text)
 {
     char name[NAME_MAX];
@@ -36,6 +38,7 @@ dl_condition dl_condition_read(dl_option_table table, const char *text)
     return c;
 }
 
+/* Values are compared as the option's type reads them, so "1" and "1.0" are equal for a REAL. */
 bool dl_condition_holds(const dl_condition *c, const void *values)
 {
     char value[VALUE_MAX];
@@ -47,6 +50,7 @@ bool dl_condition_holds(const dl_condition *c, const void *values)
     }
 }
 
+/* Appends the condition for people: "a = x, y or z". */
 diloco_status dl_condition_words(dl_buf *out, const dl_condition *c)
 {
     char value[VALUE_MAX];

@@ -12,6 +12,8 @@ DL_OPTION_MODULES(NAMES_OF)
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers" /* most rows leave members out */
+/* One row of the table from one X(…) of a module's list. The kind sets type and range
+ * (option_rows.h); further members may follow the help. */
 #define ROW(kind, field_, name_, fallback_, unit_, flags_, ...)                                    \
     {.name = name_,                                                                                \
      .offset = offsetof(dl_config, field_),                                                        \
@@ -28,6 +30,7 @@ _Static_assert(sizeof rows / sizeof rows[0] <= DL_CONFIG_MAX_OPTIONS, "grow orig
 
 const dl_option_table dl_config_table = {rows, sizeof rows / sizeof rows[0]};
 
+/* The struct is zeroed first, so that padding and unused bytes of texts are equal everywhere. */
 void dl_config_init(dl_config *config)
 {
     memset(config, 0, sizeof *config);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Returns NULL without memory; no error text is set. Every option has its default. */
 diloco_config *diloco_config_create(void)
 {
     dl_config *config = malloc(sizeof *config);
@@ -16,12 +17,15 @@ void diloco_config_destroy(diloco_config *config)
     free(config);
 }
 
+/* `origin` is shown in errors and by diloco_config_origin; NULL means "program". */
 diloco_status diloco_config_set(diloco_config *config, const char *name, const char *value,
                                 const char *origin)
 {
     return dl_config_set(config, name, value, origin ? origin : "program");
 }
 
+/* The value is written as canonical text, which diloco_config_set reads back. A text that does not
+ * fit is an error, and out is unchanged. */
 diloco_status diloco_config_get(const diloco_config *config, const char *name, char *out,
                                 size_t cap)
 {

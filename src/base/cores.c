@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* First line of a file, or false. */
+/* First line of a file, or false. Files of /proc and /sys have no size, so they are read by
+ * line. */
 static bool read_line(char *line, int size, const char *path)
 {
     FILE *f = fopen(path, "re");
@@ -22,6 +23,7 @@ static bool read_line(char *line, int size, const char *path)
     return got;
 }
 
+/* Returns the quota in cores, rounded up: half a core still runs one thread. INT_MAX: no quota. */
 static int quota_cores(long long quota_us, long long period_us)
 {
     if (quota_us <= 0 || period_us <= 0) return INT_MAX;
@@ -59,6 +61,7 @@ static int least_upwards(const char *root, const char *below)
     }
 }
 
+/* Returns whether the list of a version 1 hierarchy has the controller "cpu". */
 static bool has_cpu(const char *controllers)
 {
     char list[256];
@@ -66,6 +69,8 @@ static bool has_cpu(const char *controllers)
     return strstr(list, ",cpu,") != NULL;
 }
 
+/* A version 2 line has no controllers. A version 1 line counts if it has the controller "cpu". The
+ * least limit of all counts. */
 int dl_cgroup_cores(const char *membership, const char *mount)
 {
     FILE *f = fopen(membership, "re");
@@ -88,6 +93,7 @@ int dl_cgroup_cores(const char *membership, const char *mount)
     return least;
 }
 
+/* The affinity mask and the quota both limit; the smaller one counts. */
 int dl_cores(void)
 {
     cpu_set_t mask[8]; /* 8192 cores; the kernel refuses a mask shorter than its own */

@@ -28,6 +28,7 @@ static double split(int *e, double x)
     return x;
 }
 
+/* Returns 2^e exactly, for exponents of normal numbers. */
 static double power_of_two(int e)
 {
     double x;
@@ -36,6 +37,8 @@ static double power_of_two(int e)
     return x;
 }
 
+/* m is within [1/sqrt 2, sqrt 2), where the series converges fastest. ln 2 in two parts keeps e ln
+ * 2 exact for every exponent. */
 double dl_draw_log(double x)
 {
     enum { TERMS = 12 }; /* s^2 <= .0295, so the next is below 2^-60 */
@@ -51,6 +54,8 @@ double dl_draw_log(double x)
     return e * LN2_HIGH + (e * LN2_LOW + 2 * s * sum);
 }
 
+/* k is chosen so that |r| is small, and 2^k is exact. The series is summed from its smallest
+ * term. */
 double dl_draw_exp(double x)
 {
     enum { TERMS = 16 }; /* .35^16 / 16! is below 2^-60 */
@@ -69,6 +74,8 @@ static double open_unit(dl_rng *rng)
     return dl_rng_f64(rng) + 0x1p-54;
 }
 
+/* The polar method needs a logarithm and a root, and no sine. The second normal of each pair is not
+ * used, so a draw has no state. */
 double dl_draw_normal(dl_rng *rng)
 {
     double x, y, s;
@@ -80,7 +87,7 @@ double dl_draw_normal(dl_rng *rng)
     return x * sqrt(-2 * dl_draw_log(s) / s);
 }
 
-/* Of a shape >= 1. */
+/* Of a shape >= 1. The acceptance test is done in logarithms, so large shapes do not overflow. */
 static double log_gamma_from_one(dl_rng *rng, double shape)
 {
     double d = shape - 1.0 / 3, c = 1 / sqrt(9 * d);
@@ -94,6 +101,7 @@ static double log_gamma_from_one(dl_rng *rng, double shape)
     }
 }
 
+/* Below 1 the factor U^(1/a) would underflow; its logarithm does not. */
 double dl_draw_log_gamma(dl_rng *rng, double shape)
 {
     DL_ASSERT(shape > 0);
@@ -102,6 +110,8 @@ double dl_draw_log_gamma(dl_rng *rng, double shape)
     return log_gamma_from_one(rng, shape + 1) + more;
 }
 
+/* The largest logarithm is subtracted before the exponential. So at least one part is not zero,
+ * whatever the concentration. */
 void dl_draw_dirichlet(double *out, size_t n, double concentration, dl_rng *rng)
 {
     double largest = -INFINITY, sum = 0;

@@ -15,6 +15,7 @@
 
 enum { WRITE_MAX = 1 << 30, READ_STEP = 1 << 16 };
 
+/* `what` is a verb phrase: "open", "sync". */
 diloco_status dl_fail_errno(int error, const char *what, const char *path)
 {
     char text[256];
@@ -26,6 +27,8 @@ diloco_status dl_fail_errno(int error, const char *what, const char *path)
 
 /* ---- reading */
 
+/* A regular file's size is checked against the buffer's maximum first. Files without a size, such
+ * as pipes, are read in steps up to that maximum. */
 static diloco_status read_all(dl_buf *out, int fd, const char *path)
 {
     struct stat st;
@@ -51,6 +54,7 @@ static diloco_status read_all(dl_buf *out, int fd, const char *path)
     }
 }
 
+/* After an error the buffer has its former content. */
 diloco_status dl_file_read(dl_buf *out, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -69,6 +73,7 @@ void dl_map_let_go(void *base, size_t len)
     (void)madvise(base, len, MADV_DONTNEED); /* advice */
 }
 
+/* The descriptor is closed at once; the mapping keeps the file. Only regular files are mapped. */
 diloco_status dl_map_open(dl_map *out, const char *path)
 {
     *out = (dl_map){0};
@@ -100,6 +105,8 @@ bool dl_file_exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
+/* Lines are numbered from 1, comments and empty ones included, so the number in an error is the
+ * editor's. */
 diloco_status dl_file_each_line(const char *path, size_t most, dl_line_fn fn, void *context)
 {
     dl_buf file;
@@ -123,6 +130,7 @@ diloco_status dl_file_each_line(const char *path, size_t most, dl_line_fn fn, vo
 
 /* ---- spans */
 
+/* The spans are in memory, so their sum fits a size_t; anything else is a bug. */
 size_t dl_spans_len(const dl_span *spans, size_t n)
 {
     size_t total = 0;
@@ -133,6 +141,7 @@ size_t dl_spans_len(const dl_span *spans, size_t n)
     return total;
 }
 
+/* The output refers to the same memory. It needs as much room as the input. */
 size_t dl_spans_cut(dl_span *out, const dl_span *spans, size_t n, size_t skip, size_t len)
 {
     size_t n_out = 0;
@@ -148,6 +157,8 @@ size_t dl_spans_cut(dl_span *out, const dl_span *spans, size_t n, size_t skip, s
 
 /* ---- writing */
 
+/* A short write continues where it ended. WRITE_MAX keeps a single call below the system's
+ * limit. */
 diloco_status dl_fd_write(int fd, const dl_span *spans, size_t n_spans, const char *name_for_errors)
 {
     for (size_t i = 0; i < n_spans; i++) {
@@ -180,6 +191,7 @@ static int open_sibling(char *name, size_t size, const char *path)
     }
 }
 
+/* The rename is durable only once the folder is on disk. */
 static diloco_status sync_parent(const char *path)
 {
     char parent[PATH_MAX] = ".";
@@ -192,6 +204,8 @@ static diloco_status sync_parent(const char *path)
     return dl_dir_sync(parent);
 }
 
+/* The order gives the promise: bytes on disk, then the name, then the folder. A crash at any point
+ * leaves the old file or the new one under the name. */
 diloco_status dl_file_write(const char *path, const dl_span *spans, size_t n_spans)
 {
     char sibling[PATH_MAX];
@@ -209,6 +223,7 @@ diloco_status dl_file_write(const char *path, const dl_span *spans, size_t n_spa
     return sync_parent(path);
 }
 
+/* The name is removed before the space is taken, so a process that is killed leaves nothing. */
 diloco_status dl_file_nameless(int *fd, const char *folder, const char *what, size_t size)
 {
     char path[PATH_MAX], task[64];
@@ -226,6 +241,7 @@ diloco_status dl_file_nameless(int *fd, const char *folder, const char *what, si
 
 /* ---- folders */
 
+/* A folder that exists is fine, also if another process has just made it. */
 static diloco_status make_one(const char *path)
 {
     if (mkdir(path, 0777) == 0) return DILOCO_OK;
@@ -235,6 +251,7 @@ static diloco_status make_one(const char *path)
     return dl_fail_errno(error, "make folder", path);
 }
 
+/* Makes each folder of the path in turn, from the top. */
 diloco_status dl_dir_make(const char *path)
 {
     char part[PATH_MAX];
@@ -251,6 +268,7 @@ diloco_status dl_dir_make(const char *path)
     return make_one(part);
 }
 
+/* A folder that cannot be synced, such as on some network file systems, is fine. */
 diloco_status dl_dir_sync(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -15,6 +15,8 @@ typedef struct cgroup_files {
     const char *limit, *used, *stat, *cache;
 } cgroup_files;
 
+/* A row is a version of cgroups: its files below the mount, and the name of the inactive cache in
+ * the statistics. */
 static const cgroup_files versions[] = {
     {"memory.max", "memory.current", "memory.stat", "inactive_file"},
     {"memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat",
@@ -34,6 +36,7 @@ static bool read_number(uint64_t *out, const char *path, const char *name)
     return found;
 }
 
+/* Reads a number of a file in a folder; false if there is no such file or number. */
 static bool read_in(uint64_t *out, const char *folder, const char *file, const char *name)
 {
     char path[4200];
@@ -41,6 +44,7 @@ static bool read_in(uint64_t *out, const char *folder, const char *file, const c
     return len > 0 && (size_t)len < sizeof path && read_number(out, path, name);
 }
 
+/* Returns SIZE_MAX if the cgroup has no limit or is of the other version. */
 static size_t left_by(const char *cgroup, const cgroup_files *f)
 {
     uint64_t limit, used, cache = 0;
@@ -52,6 +56,7 @@ static size_t left_by(const char *cgroup, const cgroup_files *f)
     return left < SIZE_MAX ? (size_t)left : SIZE_MAX;
 }
 
+/* The smallest of the machine's free memory and the containers' limits counts. */
 size_t dl_memory_free_of(const char *meminfo, const char *cgroup)
 {
     uint64_t kib;

@@ -14,6 +14,7 @@ typedef struct streams {
 _Static_assert(sizeof(streams) <= sizeof(dl_digest_stream), "grow dl_digest_stream");
 _Static_assert(_Alignof(streams) <= _Alignof(dl_digest_stream), "align dl_digest_stream");
 
+/* The canonical form is big-endian, so a hash has the same bytes on every machine. */
 static dl_hash canonical(XXH128_hash_t value)
 {
     XXH128_canonical_t c;
@@ -41,6 +42,7 @@ dl_hash dl_digest_bytes(const void *data, size_t n)
     return dl_digest_end(&stream);
 }
 
+/* Not in constant time: hashes are no secrets. */
 bool dl_hash_equal(dl_hash a, dl_hash b)
 {
     return memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
@@ -58,6 +60,7 @@ void dl_hash_to_hex(char hex[DL_HASH_HEX + 1], dl_hash hash)
     hex[DL_HASH_HEX] = 0;
 }
 
+/* Lower case only: a hash has exactly one text. */
 static int digit_value(char c)
 {
     if (c >= '0' && c <= '9') return c - '0';
@@ -81,6 +84,7 @@ static streams *open_up(dl_digest_stream *stream)
     return (streams *)(void *)stream->state;
 }
 
+/* Puts the leaf's hash into the upper level and begins the next leaf. */
 static void end_leaf(streams *s)
 {
     dl_hash hash = canonical(XXH3_128bits_digest(&s->leaf));
@@ -89,6 +93,7 @@ static void end_leaf(streams *s)
     s->in_leaf = 0;
 }
 
+/* XXH3_INITSTATE is needed because the states are on the stack and not from XXH3_createState. */
 void dl_digest_begin(dl_digest_stream *stream)
 {
     streams *s = open_up(stream);
@@ -99,6 +104,7 @@ void dl_digest_begin(dl_digest_stream *stream)
     s->in_leaf = 0;
 }
 
+/* Pieces may have any length; the leaves are cut at 1 MiB of the whole data. */
 void dl_digest_add(dl_digest_stream *stream, const void *data, size_t n)
 {
     streams *s = open_up(stream);
@@ -113,6 +119,7 @@ void dl_digest_add(dl_digest_stream *stream, const void *data, size_t n)
     }
 }
 
+/* The last leaf may be shorter. A digest of no bytes has no leaf at all. */
 dl_hash dl_digest_end(dl_digest_stream *stream)
 {
     streams *s = open_up(stream);

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The last colon separates the port, so an IPv6 address needs brackets. The host may be empty:
+ * every address. */
 diloco_status dl_address_parse(dl_address *out, const char *text)
 {
     const char *colon = strrchr(text, ':'), *host = text;

@@ -37,6 +37,7 @@ static void add_char(dl_json *j, const char *c, size_t len)
     }
 }
 
+/* Text that is not UTF-8 is an error, so a writer never makes a text that a reader would refuse. */
 static void add_string(dl_json *j, const char *s, size_t len)
 {
     uint32_t code;
@@ -52,6 +53,8 @@ static void add_string(dl_json *j, const char *s, size_t len)
     add(j, "\"", 1);
 }
 
+/* The two bit fields have a bit for each depth: whether a comma is due, and whether the level is an
+ * array. A key where none belongs is a bug. */
 static void begin(dl_json *j, const char *key)
 {
     uint64_t bit = (uint64_t)1 << j->depth;
@@ -66,6 +69,8 @@ static void begin(dl_json *j, const char *key)
     }
 }
 
+/* Depth is limited, so the bit fields suffice. Exceeding it is a bug of the writer, since no
+ * outside data decides its depth. */
 static void open_container(dl_json *j, const char *key, bool array)
 {
     DL_ASSERT(j->depth < DL_JSON_DEPTH);
@@ -86,6 +91,7 @@ void dl_json_array(dl_json *j, const char *key)
     open_container(j, key, true);
 }
 
+/* The innermost container is closed, whichever kind it is. */
 void dl_json_end(dl_json *j)
 {
     DL_ASSERT(j->depth > 0);
@@ -119,6 +125,7 @@ void dl_json_u64(dl_json *j, const char *key, uint64_t value)
     if (!j->status) j->status = dl_buf_addf(j->buf, "%" PRIu64, value);
 }
 
+/* JSON has no NaN and no infinity, so both become null. */
 void dl_json_f64(dl_json *j, const char *key, double value)
 {
     char text[32] = "null";
@@ -127,6 +134,7 @@ void dl_json_f64(dl_json *j, const char *key, double value)
     add(j, text, strlen(text));
 }
 
+/* The bit pattern as hex is exact, and no reader has to parse a decimal (P2.1). */
 void dl_json_f32_bits(dl_json *j, const char *key, float value)
 {
     uint32_t bits;
@@ -169,6 +177,7 @@ static const char *type_name(dl_json_type type)
     return names[type];
 }
 
+/* The error names the key and both types, for people who write such a file by hand. */
 static diloco_status check_type(dl_json_value value, dl_json_type type, const char *key)
 {
     if (value.type == type) return DILOCO_OK;
@@ -180,6 +189,8 @@ static diloco_status check_type(dl_json_value value, dl_json_type type, const ch
 /* The number's own text, at most 40 bytes of it, for "%.*s". */
 #define NUMBER_TEXT(value) (int)dl_size_min((size_t)((value).end - (value).at), 40), (value).at
 
+/* Numbers are text until here, so 64-bit integers keep every digit. "1.0" and "1e3" are no whole
+ * numbers. */
 static diloco_status as_u64(uint64_t *out, dl_json_value value, uint64_t max, const char *key)
 {
     uint64_t got;
@@ -191,6 +202,7 @@ static diloco_status as_u64(uint64_t *out, dl_json_value value, uint64_t max, co
     return DILOCO_OK;
 }
 
+/* A number beyond a double's range is refused, so no infinity enters this way. */
 static diloco_status as_f64(double *out, dl_json_value value, const char *key)
 {
     DL_TRY(check_type(value, DL_JSON_NUMBER, key));
@@ -200,6 +212,8 @@ static diloco_status as_f64(double *out, dl_json_value value, const char *key)
     return DILOCO_OK;
 }
 
+/* Decodes twice: first only the length, so nothing is written if it does not fit. A zero byte would
+ * end the C string early, so it is refused. */
 static diloco_status as_str(char *out, size_t cap, dl_json_value value, const char *key)
 {
     DL_TRY(check_type(value, DL_JSON_STRING, key));
@@ -248,6 +262,7 @@ diloco_status dl_json_read_f64(double *out, dl_json_value object, const char *ke
     return as_f64(out, dl_json_get(object, key), key);
 }
 
+/* Exactly 8 lower-case hex digits: each value has one text. */
 diloco_status dl_json_read_f32_bits(float *out, dl_json_value object, const char *key)
 {
     dl_json_value value = dl_json_get(object, key);

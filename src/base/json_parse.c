@@ -23,6 +23,7 @@ typedef struct parser {
     const char *wrong; /* the error at `at`; NULL so far */
 } parser;
 
+/* The first error counts, since it is at the place that `at` shows. */
 static bool fail(parser *p, const char *wrong)
 {
     if (!p->wrong) p->wrong = wrong;
@@ -63,7 +64,8 @@ static bool hex4(uint32_t *out, const char *s)
     return true;
 }
 
-/* At a backslash. A surrogate must be the high one of a pair of escapes. */
+/* At a backslash. A surrogate must be the high one of a pair of escapes. A pair of escapes encodes
+ * one character above 0xFFFF. Half of a pair has no UTF-8 form, so it is refused. */
 static bool parse_escape(parser *p)
 {
     size_t left = (size_t)(p->end - p->at);
@@ -86,6 +88,7 @@ static bool parse_escape(parser *p)
     return true;
 }
 
+/* Checks escapes and UTF-8, so that later functions may decode without checks. */
 static bool parse_string(parser *p)
 {
     uint32_t code;
@@ -116,6 +119,8 @@ static bool parse_array(parser *p)
     return next_is(p, ']') || fail(p, "expected , or ]");
 }
 
+/* The number of members is limited here, and their keys are compared once the object is
+ * complete. */
 static bool parse_members(parser *p)
 {
     if (next_is(p, '}')) return true;
@@ -133,6 +138,7 @@ static bool parse_members(parser *p)
 
 static bool keys_differ(parser *p, const char *object);
 
+/* The depth limits the recursion, and so the stack. */
 static bool parse_container(parser *p)
 {
     const char *at = p->at;
@@ -152,6 +158,7 @@ static bool parse_word(parser *p, const char *word)
     return true;
 }
 
+/* The first character decides the type. A number's grammar is dl_number_len's. */
 static bool parse_value(parser *p)
 {
     skip_space(p);
@@ -192,6 +199,7 @@ static dl_json_type type_of(char first)
     return DL_JSON_NUMBER;
 }
 
+/* Line and column are counted only for an error. */
 static diloco_status fail_at(const char *start, const parser *p)
 {
     size_t line = 1, column = 1;
@@ -232,6 +240,7 @@ static const char *string_end(const char *at)
     }
 }
 
+/* Brackets inside strings do not count, so strings are skipped whole. */
 static const char *container_end(const char *at)
 {
     int depth = 0;
@@ -271,6 +280,8 @@ dl_json_iter dl_json_each(dl_json_value container)
     return it;
 }
 
+/* Sets key and value to the next member or element. The text was checked, so separators need no
+ * check. */
 bool dl_json_next(dl_json_iter *it)
 {
     if (it->next == it->end) return false;
@@ -304,6 +315,8 @@ size_t dl_json_count(dl_json_value container)
 
 /* ---- strings */
 
+/* Decodes one character of a checked string, and moves *at past it. Returns false at the closing
+ * quote. */
 bool dl_json_char(uint32_t *code, const char **at)
 {
     const char *s = *at;
@@ -328,6 +341,7 @@ bool dl_json_char(uint32_t *code, const char **at)
     return true;
 }
 
+/* Compares decoded characters, so an escaped key equals its plain form. */
 bool dl_json_is(dl_json_value string, const char *text)
 {
     if (string.type != DL_JSON_STRING) return false;
@@ -361,6 +375,7 @@ enum { SLOTS = 16384, PER_PASS = SLOTS / 4 };
  * more is a text made to be slow: such objects nested in each other. */
 enum { WORK_PER_BYTE = 128 };
 
+/* Over decoded characters, so two spellings of a key have one hash. */
 static uint32_t key_hash(const char *key) /* FNV-1a, over characters */
 {
     uint32_t hash = 2166136261u, code;
@@ -380,6 +395,7 @@ static bool same_string(parser *p, const char *a, const char *b)
     }
 }
 
+/* The bound is a multiple of the text's length, so parsing stays linear in it for any input. */
 static bool is_too_much_work(const parser *p)
 {
     return p->work / WORK_PER_BYTE > p->len;
@@ -404,6 +420,8 @@ static bool place_key(parser *p, const char **slots, size_t n_slots, size_t firs
     return fail(p, "too many members in one object");
 }
 
+/* An attacker can choose keys with equal hashes. Such keys make searches long, and the work limit
+ * ends them. */
 static bool keys_differ(parser *p, const char *object)
 {
     const char *slots[SLOTS];

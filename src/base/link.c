@@ -12,11 +12,13 @@ typedef struct unit {
     double factor;
 } unit;
 
+/* Units by the part that they identify. A new unit is an element before the NULL. */
 static const unit rates[] = {{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {NULL, 0}};
 static const unit times[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {NULL, 0}};
 static const unit shares[] = {{"%", 1e-2}, {NULL, 0}};
 
-/* The number and unit that all len bytes of text are. */
+/* The number and unit that all len bytes of text are. The unit has to be the whole rest of the
+ * text. Negative numbers are refused. */
 static bool read_with_unit(double *out, const char *text, size_t len, const unit *units)
 {
     double value;
@@ -30,6 +32,7 @@ static bool read_with_unit(double *out, const char *text, size_t len, const unit
     return false;
 }
 
+/* "up/down", or one rate for both directions. A rate of 0 would be no link. */
 static bool read_rates(dl_link *out, const char *text, size_t len)
 {
     const char *slash = memchr(text, '/', len);
@@ -49,6 +52,8 @@ static int read_part(dl_link *out, const char *text, size_t len)
     return -1;
 }
 
+/* Each part has to come after the ones before it, so none is given twice. *out is unchanged after
+ * an error. */
 diloco_status dl_link_parse(dl_link *out, const char *what, const char *text)
 {
     dl_link link = {0};

@@ -5,10 +5,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* The sink of the program; NULL: lines are dropped. */
 static diloco_log_fn sink;
 static void *sink_user;
 static diloco_log_level sink_level;
 
+/* Lines above `level` are not built at all. */
 void diloco_log_set(diloco_log_fn fn, void *user, diloco_log_level level)
 {
     sink = fn;
@@ -23,6 +25,7 @@ static void make_one_line(char *line)
         if ((unsigned char)*line < ' ' || *line == 127) *line = '?';
 }
 
+/* The sink runs on the calling thread. A line that is too long is cut. */
 void dl_log(diloco_log_level level, const char *format, ...)
 {
     if (!sink || level > sink_level) return;

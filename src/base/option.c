@@ -39,8 +39,9 @@ static bool set_bool(void *field, const char *text, expected *want)
     return true;
 }
 
-/* A number's text without the _ between its digits and a leading +, as TOML has them;
- * its length, or 0. */
+/* A number's text without the _ between its digits and a leading +, as TOML has them; its length,
+ * or 0. TOML allows "1_000" and "+5", and JSON does not. The result is checked by the number's own
+ * parser. */
 static size_t plain_number(char out[DL_NUMBER_MAX + 1], const char *text)
 {
     size_t n = 0;
@@ -63,6 +64,8 @@ static void want_range(expected *want, const dl_option *row, const char *kind)
              *row->unit ? " " : "", row->unit);
 }
 
+/* "it" and "ep" are Plato's units, allowed for steps and epochs. The range is compared as double,
+ * which is exact for the limits in the table. */
 static bool set_int(void *field, const dl_option *row, const char *text, expected *want)
 {
     char plain[DL_NUMBER_MAX + 1];
@@ -78,6 +81,7 @@ static bool set_int(void *field, const dl_option *row, const char *text, expecte
     return true;
 }
 
+/* A value that is not finite has no text that passes, so no option is NaN. */
 static bool set_real(void *field, const dl_option *row, const char *text, expected *want)
 {
     char plain[DL_NUMBER_MAX + 1];
@@ -91,6 +95,7 @@ static bool set_real(void *field, const dl_option *row, const char *text, expect
     return true;
 }
 
+/* Control characters of both sets are refused: a value may be shown on a terminal. */
 static bool is_plain_text(const char *text, size_t len)
 {
     uint32_t code;
@@ -101,6 +106,7 @@ static bool is_plain_text(const char *text, size_t len)
     return true;
 }
 
+/* The field has row->max + 1 bytes, so a text of at most that many fits with its zero byte. */
 static bool set_text(void *field, const dl_option *row, const char *text, expected *want)
 {
     size_t len = strlen(text), max = (size_t)row->max;
@@ -113,6 +119,7 @@ static bool set_text(void *field, const dl_option *row, const char *text, expect
     return true;
 }
 
+/* Quotes and backslashes are excluded, so a name needs no escaping anywhere. */
 static bool is_name(const char *text)
 {
     size_t len = strlen(text);
@@ -133,6 +140,7 @@ static bool set_name(void *field, const char *text, expected *want)
     return true;
 }
 
+/* The index in the list is the enum's value (choice.h). */
 static bool set_choice(void *field, const dl_option *row, const char *text, expected *want)
 {
     size_t len = 0;
@@ -147,6 +155,8 @@ static bool set_choice(void *field, const dl_option *row, const char *text, expe
     return false;
 }
 
+/* The field has the type that its row says; the table and the struct come from one list. A new type
+ * needs a case here and in the functions below. */
 static bool set_field(void *field, const dl_option *row, const char *text, expected *want)
 {
     switch (row->type) {
@@ -169,11 +179,13 @@ static bool set_field(void *field, const dl_option *row, const char *text, expec
 
 /* ---- the table */
 
+/* An alias is another name of the same row, such as torchft's. */
 static bool answers_to(const dl_option *row, const char *name)
 {
     return strcmp(row->name, name) == 0 || (row->alias && strcmp(row->alias, name) == 0);
 }
 
+/* A linear search: the table has a few hundred rows, and lookups are rare. */
 const dl_option *dl_option_find(dl_option_table table, const char *name)
 {
     for (size_t i = 0; i < table.n; i++)
@@ -181,6 +193,7 @@ const dl_option *dl_option_find(dl_option_table table, const char *name)
     return NULL;
 }
 
+/* The nearest name is offered, because most unknown names are misspelt. */
 static diloco_status no_such_option(dl_option_table table, const char *name, const char *origin)
 {
     const char *nearest = dl_option_nearest(table, name);
@@ -191,6 +204,7 @@ static diloco_status no_such_option(dl_option_table table, const char *name, con
                    nearest);
 }
 
+/* A secret's value is not repeated in the error. The origin is recorded only on success. */
 static diloco_status set_row(const dl_option *row, void *values, dl_origin *from, const char *text,
                              const char *origin)
 {
@@ -202,6 +216,7 @@ static diloco_status set_row(const dl_option *row, void *values, dl_origin *from
     return DILOCO_OK;
 }
 
+/* After an error value and origin are as before. */
 diloco_status dl_option_set(dl_option_table table, void *values, dl_origin *origins,
                             const char *name, const char *text, const char *origin)
 {
@@ -210,6 +225,8 @@ diloco_status dl_option_set(dl_option_table table, void *values, dl_origin *orig
     return set_row(row, values, &origins[row - table.rows], text, origin);
 }
 
+/* A default goes through the same parser as any text, so a wrong default is found at the first
+ * start. */
 void dl_options_defaults(dl_option_table table, void *values, dl_origin *origins)
 {
     for (size_t i = 0; i < table.n; i++) {
@@ -219,6 +236,7 @@ void dl_options_defaults(dl_option_table table, void *values, dl_origin *origins
     }
 }
 
+/* A CHOICE gives the name of its value, from the list of the enum. */
 const char *dl_option_string(const dl_option *row, const void *values)
 {
     const void *field = const_field_of(values, row);
@@ -226,6 +244,7 @@ const char *dl_option_string(const dl_option *row, const void *values)
     return row->type == DL_OPTION_TEXT || row->type == DL_OPTION_NAME ? field : NULL;
 }
 
+/* Texts are compared up to their zero byte, whatever follows it. */
 bool dl_option_equal(const dl_option *row, const void *a, const void *b)
 {
     const void *x = const_field_of(a, row), *y = const_field_of(b, row);
@@ -245,6 +264,7 @@ bool dl_option_equal(const dl_option *row, const void *a, const void *b)
     return strcmp(x, y) == 0;
 }
 
+/* The text is parsed as the option's type, so "1e3" equals 1000 for a REAL. */
 bool dl_option_reads(const dl_option *row, const void *values, const char *text)
 {
     const void *is = const_field_of(values, row);
@@ -271,6 +291,7 @@ static diloco_status add_real(dl_buf *out, double value)
     return dl_buf_addf(out, "%s", text);
 }
 
+/* The text reads back to the same bits. A secret never becomes text. */
 diloco_status dl_option_text(dl_buf *out, const dl_option *row, const void *values)
 {
     const void *field = const_field_of(values, row);
@@ -293,7 +314,8 @@ diloco_status dl_option_text(dl_buf *out, const dl_option *row, const void *valu
     return DILOCO_OK;
 }
 
-/* The AGREE row whose name follows `after` in byte order; NULL after the last. */
+/* The AGREE row whose name follows `after` in byte order; NULL after the last. Rows are taken in
+ * the order of their names, so the order of the table does not change the digest. */
 static const dl_option *next_agreed(dl_option_table table, const char *after)
 {
     const dl_option *next = NULL;
@@ -318,6 +340,7 @@ static diloco_status add_agreed(dl_buf *out, dl_option_table table, const void *
     return DILOCO_OK;
 }
 
+/* Replicas with equal values have equal digests, however the values were given. */
 diloco_status dl_options_digest(dl_hash *out, dl_option_table table, const void *values)
 {
     dl_buf lines;
@@ -331,7 +354,8 @@ diloco_status dl_options_digest(dl_hash *out, dl_option_table table, const void 
 /* ---- misspelt names */
 
 /* Edits between two names: a letter put in, left out, changed, or swapped with its neighbour
- * (optimal string alignment), row by row; NEAR_MAX for names that are longer. */
+ * (optimal string alignment), row by row; NEAR_MAX for names that are longer. Three rows of the
+ * matrix suffice, since a swap looks two rows back. */
 static size_t distance(const char *a, const char *b)
 {
     size_t rows[3][NEAR_MAX + 1], *above = rows[0], *last = rows[1], *row = rows[2];
@@ -383,6 +407,8 @@ static size_t farthest(const char *name, const char *nearest)
     return dl_size_max(len / (right ? 2 : 3), 1);
 }
 
+/* Each row gets the smallest of several distances: of the whole name, of the last component, of the
+ * alias. A beginning or a word of the name counts as near. */
 const char *dl_option_nearest(dl_option_table table, const char *name)
 {
     const char *last = last_component(name), *nearest = NULL;

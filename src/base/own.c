@@ -3,12 +3,15 @@
 
 #include <string.h>
 
+/* The characters are those of a component of a key, since names reach objects. */
 static bool is_good(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
            c == '_' || c == '-';
 }
 
+/* The mark keeps names of callers apart from those of the library's own rows, now and in later
+ * versions. */
 diloco_status dl_own_name(dl_config_name out, const char *what, const char *name)
 {
     const size_t mark = strlen(DL_OWN_MARK), most = DL_OPTION_NAME_MAX - mark;
@@ -26,6 +29,8 @@ diloco_status dl_own_name(dl_config_name out, const char *what, const char *name
     return DILOCO_OK;
 }
 
+/* A run of another program may name a part that only that program has. The text says so, since the
+ * name alone looks like a mistake. */
 diloco_status dl_no_row(const char *what, const char *name)
 {
     if (strncmp(name, DL_OWN_MARK, strlen(DL_OWN_MARK)) != 0)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Digits only, from 1 to 65535. */
 static bool is_port(const char *text, size_t len)
 {
     char port[8];
@@ -15,7 +16,8 @@ static bool is_port(const char *text, size_t len)
     return n > 0 && n < 65536;
 }
 
-/* A name, an IPv4 address, or an IPv6 one in brackets. */
+/* A name, an IPv4 address, or an IPv6 one in brackets. A conservative set of characters: the name
+ * goes into urls and error texts. */
 static bool is_host(const char *text, size_t len)
 {
     static const char name[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-";
@@ -26,6 +28,8 @@ static bool is_host(const char *text, size_t len)
     return strspn(text, name) >= len && text[0] != '-' && text[0] != '.';
 }
 
+/* The text may come from another replica's heartbeat. Only host and port are taken over, so it
+ * cannot add a path, a query or credentials. */
 diloco_status dl_peer_address(char out[DL_ADDRESS_MAX + 1], const char *text, bool tls)
 {
     const char *scheme = tls ? "https://" : "http://", *at = text;

@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+/* Ten rounds of multiply, exchange and key; the counter is the position, so there is no state. */
 void dl_philox(uint32_t out[4], uint64_t seed, uint64_t stream, uint64_t counter)
 {
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -30,6 +31,7 @@ void dl_rng_init(dl_rng *rng, uint64_t seed, uint64_t stream, uint64_t counter)
     *rng = (dl_rng){.seed = seed, .stream = stream, .counter = counter};
 }
 
+/* One block has four words, which are used one after the other. */
 uint32_t dl_rng_u32(dl_rng *rng)
 {
     if (rng->left == 0) {
@@ -56,16 +58,19 @@ uint64_t dl_rng_below(dl_rng *rng, uint64_t n)
     return x % n;
 }
 
+/* 24 bits fit a float exactly, so every value is a multiple of 2^-24. */
 float dl_rng_f32(dl_rng *rng)
 {
     return (float)(dl_rng_u32(rng) >> 8) * 0x1p-24f;
 }
 
+/* 53 bits fit a double exactly. */
 double dl_rng_f64(dl_rng *rng)
 {
     return (double)(dl_rng_u64(rng) >> 11) * 0x1p-53;
 }
 
+/* Element i depends on i alone, so any part of the sequence may be computed by itself. */
 void dl_rng_normal(float *out, size_t n, uint64_t seed, uint64_t stream)
 {
     for (size_t i = 0; i < n; i += 2) {
@@ -81,8 +86,9 @@ void dl_rng_normal(float *out, size_t n, uint64_t seed, uint64_t stream)
 
 enum { FEISTEL_ROUNDS = 8 }; /* 4 suffice for large halves (Luby, Rackoff 1988); small n mix less */
 
-/* One permutation of [0, 2^(2 half)). The round function's counter holds the round above
- * the half's at most 32 bits. */
+/* One permutation of [0, 2^(2 half)). The round function's counter holds the round above the half's
+ * at most 32 bits. A Feistel network is a permutation for any round function, so no two numbers
+ * meet. */
 static uint64_t feistel(uint64_t x, unsigned half, uint64_t seed, uint64_t stream)
 {
     uint64_t mask = ((uint64_t)1 << half) - 1, left = x >> half, right = x & mask;
@@ -96,6 +102,8 @@ static uint64_t feistel(uint64_t x, unsigned half, uint64_t seed, uint64_t strea
     return left << half | right;
 }
 
+/* The network permutes the numbers below a power of four that is at least n. A result outside [0,
+ * n) is permuted again, which ends because the permutation has cycles (cycle walking). */
 uint64_t dl_rng_permute(uint64_t i, uint64_t n, uint64_t seed, uint64_t stream)
 {
     DL_ASSERT(i < n);

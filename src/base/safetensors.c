@@ -14,6 +14,8 @@
 enum { PREFIX = 8, ALIGN = 64 };
 static const char metadata_key[] = "__metadata__";
 
+/* A row is a type of the format and the bytes of an element. A type without a row cannot be read or
+ * written. */
 static const struct {
     const char *name;
     size_t size;
@@ -42,6 +44,8 @@ static bool size_of(size_t *bytes, const dl_st_tensor *t)
 
 /* ---- writing */
 
+/* Sets the tensor's place after the one before it. Overflow is checked, since shapes may come from
+ * a caller. */
 static diloco_status place(dl_st_tensor *t, size_t begin)
 {
     size_t bytes;
@@ -73,6 +77,8 @@ static void put_tensor(dl_json *j, const dl_st_tensor *t)
     dl_json_end(j);
 }
 
+/* Metadata comes first, so that its place in the file is fixed (state/private_state.c relies on
+ * it). */
 static diloco_status put_json(dl_buf *out, const dl_st_tensor *tensors, size_t n,
                               const dl_st_meta *meta, size_t n_meta)
 {
@@ -89,7 +95,8 @@ static diloco_status put_json(dl_buf *out, const dl_st_tensor *tensors, size_t n
     return dl_json_done(&j);
 }
 
-/* The padded JSON after room for its length, then the length. */
+/* The padded JSON after room for its length, then the length. The padding makes the data begin at a
+ * multiple of ALIGN. The written JSON is parsed once, which finds a name that is used twice. */
 static diloco_status put_header(dl_buf *out, const dl_st_tensor *tensors, size_t n,
                                 const dl_st_meta *meta, size_t n_meta)
 {
@@ -126,6 +133,7 @@ diloco_status dl_st_header(dl_buf *out, dl_st_tensor *tensors, size_t n, const d
     return status;
 }
 
+/* Each span's length has to be the one that its tensor's shape says. */
 diloco_status dl_st_write(const char *path, dl_buf *header, dl_span *spans, dl_st_tensor *tensors,
                           size_t n, const dl_st_meta *meta, size_t n_meta)
 {
@@ -141,6 +149,7 @@ diloco_status dl_st_write(const char *path, dl_buf *header, dl_span *spans, dl_s
 
 /* ---- reading */
 
+/* The length is compared with the file and with the maximum before the header is parsed. */
 static diloco_status open_header(dl_json_value *header, dl_st *st, const unsigned char *bytes,
                                  size_t len)
 {
@@ -158,6 +167,7 @@ static diloco_status open_header(dl_json_value *header, dl_st *st, const unsigne
     return dl_json_parse(header, bytes + PREFIX, (size_t)length);
 }
 
+/* The format allows only texts there. */
 static diloco_status check_metadata(dl_json_value metadata)
 {
     if (metadata.type == DL_JSON_MISSING) return DILOCO_OK;
@@ -167,7 +177,8 @@ static diloco_status check_metadata(dl_json_value metadata)
     return good ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "%s is not an object of texts", metadata_key);
 }
 
-/* Up to `max` sizes of an array; how many there are. */
+/* Up to `max` sizes of an array; how many there are. The number of elements is checked before any
+ * is stored. */
 static diloco_status read_sizes(size_t *out, int *n, int max, dl_json_value object, const char *key)
 {
     dl_json_value array = dl_json_get(object, key);
@@ -182,6 +193,7 @@ static diloco_status read_sizes(size_t *out, int *n, int max, dl_json_value obje
     return DILOCO_OK;
 }
 
+/* *out is the table's own text, so it stays valid after the file is closed. */
 static diloco_status read_dtype(const char **out, dl_json_value object)
 {
     char name[16];
@@ -194,7 +206,7 @@ static diloco_status read_dtype(const char **out, dl_json_value object)
     return dl_fail(DILOCO_EPROTO, "dtype %s is not known", name);
 }
 
-/* All but the name. */
+/* All but the name. Shape, type and offsets have to agree, so later code needs only one of them. */
 static diloco_status read_tensor(dl_st_tensor *t, dl_json_value object)
 {
     size_t offsets[2], bytes;
@@ -213,6 +225,7 @@ static diloco_status read_tensor(dl_st_tensor *t, dl_json_value object)
     return DILOCO_OK;
 }
 
+/* Tensors without bytes come before the one at the same place. */
 static int by_place(const void *a, const void *b)
 {
     const dl_st_tensor *x = a, *y = b;
@@ -220,6 +233,7 @@ static int by_place(const void *a, const void *b)
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
+/* Without holes and overlaps, every byte of the data belongs to one tensor. */
 static diloco_status check_places(const dl_st *st)
 {
     size_t at = 0;
@@ -261,6 +275,8 @@ static diloco_status read_table(dl_st *st, dl_json_value header)
     return check_places(st);
 }
 
+/* The tensors refer to `bytes`, which must stay valid. Names are copied, since JSON may have them
+ * escaped. */
 diloco_status dl_st_open(dl_st *out, const void *bytes, size_t len)
 {
     dl_json_value header;
@@ -282,6 +298,7 @@ void dl_st_close(dl_st *st)
     *st = (dl_st){0};
 }
 
+/* Maps the file while fn runs; the tensors are not valid afterwards. */
 diloco_status dl_st_with_file(const char *path, dl_st_fn fn, void *context)
 {
     dl_map map;
@@ -296,6 +313,7 @@ diloco_status dl_st_with_file(const char *path, dl_st_fn fn, void *context)
     return status;
 }
 
+/* A linear search, since tensors are sorted by place and not by name. */
 const dl_st_tensor *dl_st_find(const dl_st *st, const char *name)
 {
     for (size_t i = 0; i < st->n; i++)

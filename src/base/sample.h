@@ -12,6 +12,7 @@ typedef enum dl_sample_kind {
 
 enum { DL_SAMPLE_MAX_CHANNELS = 4, DL_SAMPLE_MAX_SIDE = 4096 };
 
+/* The shape of one sample. Data sources and models agree on it before training. */
 typedef struct dl_sample {
     dl_sample_kind kind;
     size_t length;                  /* targets: T, or 1 for an image */

@@ -31,6 +31,7 @@ static int digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+/* Exactly n bytes of lower-case hex, so a key or signature has one text. */
 bool dl_unhex(unsigned char *out, size_t n, const char *text, size_t len)
 {
     if (len != 2 * n) return false;
@@ -47,12 +48,14 @@ bool dl_public_equal(const dl_public *a, const dl_public *b)
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
 
+/* The scheme's name is part of the text, so that another kind of key may follow. */
 void dl_public_text(char out[DL_PUBLIC_TEXT], const dl_public *key)
 {
     memcpy(out, scheme, sizeof scheme);
     dl_hex(out + sizeof scheme - 1, key->bytes, sizeof key->bytes);
 }
 
+/* Returns false for any other length, scheme or digit. */
 bool dl_public_parse(dl_public *out, const char *text, size_t len)
 {
     const size_t head = sizeof scheme - 1;
@@ -60,6 +63,7 @@ bool dl_public_parse(dl_public *out, const char *text, size_t len)
            dl_unhex(out->bytes, sizeof out->bytes, text + head, len - head);
 }
 
+/* The place follows the XDG rule: $XDG_CONFIG_HOME, else ~/.config. A relative path is ignored. */
 diloco_status dl_signer_path(char *out, size_t cap)
 {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -76,6 +80,7 @@ diloco_status dl_signer_path(char *out, size_t cap)
 
 #if !DL_CRYPTO
 
+/* Builds without OpenSSL have these functions alone. A run with keys is then refused by name. */
 static diloco_status refuse(void)
 {
     return dl_fail(DILOCO_EREFUSED,
@@ -178,6 +183,8 @@ diloco_status dl_strong_bytes(dl_strong *out, const void *data, size_t n)
 
 enum { FILE_MAX = 4096 };
 
+/* A private key and its public half. It is not changed after it was opened, so threads may share
+ * it. */
 struct dl_signer {
     EVP_PKEY *key;
     dl_public known;
@@ -190,6 +197,7 @@ static diloco_status no_crypto(const char *what)
 
 /* ---- a key's file */
 
+/* Folders are made with mode 0700, since they hold a secret. */
 static diloco_status make_folders(const char *path)
 {
     char folder[PATH_MAX];
@@ -207,6 +215,8 @@ static diloco_status make_folders(const char *path)
     return DILOCO_OK;
 }
 
+/* The mode is set at the creation, so the key is never readable by others, not even for a
+ * moment. */
 static diloco_status write_aside(const char *path, BIO *memory)
 {
     char *text;
@@ -236,6 +246,7 @@ static diloco_status write_new(const char *path, BIO *memory)
     return status;
 }
 
+/* The key's text is in OpenSSL's secure memory, which is cleared when it is freed. */
 static diloco_status make_key(const char *path)
 {
     DL_TRY(make_folders(path));
@@ -258,7 +269,8 @@ diloco_status dl_signer_make(const char *path)
                            "no key can be stored here; name another file with run.key or --key");
 }
 
-/* The file, after a check that no other user could read or change it. */
+/* The file, after a check that no other user could read or change it. The check is made on the open
+ * file, so the file cannot be exchanged between check and read. */
 static diloco_status read_private(char text[FILE_MAX], size_t *len, const char *path)
 {
     struct stat st;
@@ -284,6 +296,7 @@ static int no_password(char *out, int cap, int writing, void *user)
     return -1; /* never ask at the terminal */
 }
 
+/* Returns false unless it is an Ed25519 key. */
 static bool find_public(dl_signer *signer)
 {
     size_t n = sizeof signer->known.bytes;
@@ -292,6 +305,7 @@ static bool find_public(dl_signer *signer)
            n == sizeof signer->known.bytes;
 }
 
+/* A key with a password is refused: no process may wait for a terminal. */
 static diloco_status take_key(dl_signer *signer, const char *text, size_t len, const char *path)
 {
     BIO *memory = BIO_new_mem_buf(text, (int)len);
@@ -301,6 +315,7 @@ static diloco_status take_key(dl_signer *signer, const char *text, size_t len, c
     return dl_fail(DILOCO_EPROTO, "%s holds no Ed25519 key in PEM without a password", path);
 }
 
+/* The file's text is cleared on every path. After an error *out is NULL. */
 diloco_status dl_signer_open(dl_signer **out, const char *path)
 {
     char text[FILE_MAX];
@@ -318,6 +333,7 @@ diloco_status dl_signer_open(dl_signer **out, const char *path)
     return status;
 }
 
+/* A key for this process alone, which is never written to disk. */
 diloco_status dl_signer_generate(dl_signer **out)
 {
     dl_signer *signer = *out = calloc(1, sizeof *signer);
@@ -361,6 +377,8 @@ diloco_status dl_public_pin(char out[DL_PIN_TEXT], const dl_public *key)
 
 enum { YEARS = 20 }; /* a peer that trusts the certificate checks only the key */
 
+/* A peer trusts the key and nothing else, so name, serial number and issuer are the same in every
+ * certificate. */
 static bool fill_certificate(X509 *cert, EVP_PKEY *key)
 {
     X509_NAME *name = X509_get_subject_name(cert);
@@ -381,6 +399,7 @@ static diloco_status take_bio(dl_buf *out, BIO *memory)
     return dl_buf_add(out, text, (size_t)len);
 }
 
+/* `secret` gets the private key: clear it with dl_cleanse. */
 diloco_status dl_signer_certificate(dl_buf *cert, dl_buf *secret, const dl_signer *signer)
 {
     X509 *x = X509_new();
@@ -405,6 +424,7 @@ void dl_cleanse(dl_buf *secret)
 
 /* ---- signatures */
 
+/* Ed25519 needs no random numbers, so equal data gives equal signatures. */
 diloco_status dl_sign(dl_signature *out, const dl_signer *signer, const void *data, size_t len)
 {
     size_t n = sizeof out->bytes;
@@ -415,6 +435,7 @@ diloco_status dl_sign(dl_signature *out, const dl_signer *signer, const void *da
     return ok ? DILOCO_OK : no_crypto("sign");
 }
 
+/* Any failure, also one of OpenSSL itself, counts as a wrong signature. */
 bool dl_verify(const dl_signature *signature, const dl_public *key, const void *data, size_t len)
 {
     EVP_PKEY *known =
@@ -434,6 +455,7 @@ struct dl_strong_stream {
     EVP_MD_CTX *context;
 };
 
+/* A stream is on the heap: OpenSSL's context has no fixed size. */
 diloco_status dl_strong_begin(dl_strong_stream **out)
 {
     dl_strong_stream *s = *out = calloc(1, sizeof *s);
@@ -451,6 +473,7 @@ void dl_strong_add(dl_strong_stream *stream, const void *data, size_t n)
     DL_ASSERT(EVP_DigestUpdate(stream->context, data, n) == 1);
 }
 
+/* BLAKE2b-512 cut to its first 32 bytes. It ends the stream. */
 dl_strong dl_strong_end(dl_strong_stream *stream)
 {
     unsigned char all[EVP_MAX_MD_SIZE];

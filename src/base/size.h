@@ -17,6 +17,7 @@ static inline bool dl_size_mul(size_t *out, size_t a, size_t b)
     return !__builtin_mul_overflow(a, b, out);
 }
 
+/* Rounds n up to a multiple of `to`, which is not 0. n + to must not overflow. */
 static inline size_t dl_size_round_up(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+/* A newer caller may pass a longer struct, as long as it leaves the members that are unknown here
+ * at 0. */
 diloco_status dl_sized_in(void *to, size_t known, const void *from, size_t size, const char *what)
 {
     const unsigned char *bytes = from;
@@ -19,6 +21,7 @@ diloco_status dl_sized_in(void *to, size_t known, const void *from, size_t size,
     return DILOCO_OK;
 }
 
+/* The caller's struct may be longer or shorter than the library's. */
 void dl_sized_out(void *out, size_t size, const void *from, size_t known)
 {
     memset(out, 0, size);

@@ -11,6 +11,8 @@ enum { TEXT_MAX = 2048 }; /* with its zero byte */
 
 static _Thread_local char text[TEXT_MAX];
 
+/* A row for each status: its name in texts, and the exit code of a program that ends with it. A new
+ * status needs a row. */
 static const struct {
     const char *name;
     int exit_code;
@@ -48,6 +50,7 @@ int diloco_exit_code(diloco_status status)
     return (unsigned)status < DILOCO_N_STATUS ? statuses[status].exit_code : 1;
 }
 
+/* The text belongs to the calling thread, and the next failure there replaces it. */
 diloco_status dl_fail(diloco_status status, const char *format, ...)
 {
     char made[TEXT_MAX];
@@ -59,6 +62,7 @@ diloco_status dl_fail(diloco_status status, const char *format, ...)
     return status;
 }
 
+/* The text is cut at its end if both do not fit, so the context always shows. */
 diloco_status dl_fail_context(diloco_status status, const char *format, ...)
 {
     char made[TEXT_MAX];
@@ -73,6 +77,7 @@ diloco_status dl_fail_context(diloco_status status, const char *format, ...)
     return status;
 }
 
+/* A bug ends the process at once: continuing could publish wrong state. */
 void dl_assert_failed(const char *condition, const char *file, int line)
 {
     fprintf(stderr, "diloco: bug at %s:%d: %s does not hold\n", file, line, condition);

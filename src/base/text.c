@@ -24,6 +24,8 @@ static size_t skip_digits(const char *s, size_t n, size_t i)
     return i;
 }
 
+/* The grammar is JSON's: no leading zeros, no plus sign, digits on both sides of a point. Returns 0
+ * if no number begins there. */
 size_t dl_number_len(const char *s, size_t n)
 {
     size_t i = n > 0 && s[0] == '-';
@@ -50,6 +52,7 @@ static bool whole_number(char out[DL_NUMBER_MAX + 1], const char *s, size_t n)
     return true;
 }
 
+/* The whole text has to be digits: "1.0" and "1e3" are refused, since strtoll stops before them. */
 bool dl_text_to_i64(int64_t *out, const char *s, size_t n)
 {
     char text[DL_NUMBER_MAX + 1], *end;
@@ -61,6 +64,7 @@ bool dl_text_to_i64(int64_t *out, const char *s, size_t n)
     return true;
 }
 
+/* strtoull would accept a minus sign and wrap, so it is refused first. */
 bool dl_text_to_u64(uint64_t *out, const char *s, size_t n)
 {
     char text[DL_NUMBER_MAX + 1], *end;
@@ -72,6 +76,8 @@ bool dl_text_to_u64(uint64_t *out, const char *s, size_t n)
     return true;
 }
 
+/* "C" for all categories at once is a static object of the C library, so nothing is allocated or
+ * has to be freed. */
 static locale_t c_locale(void)
 {
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -79,6 +85,7 @@ static locale_t c_locale(void)
     return c;
 }
 
+/* Returns false for a number that is too large for a double. */
 bool dl_text_to_f64(double *out, const char *s, size_t n)
 {
     char text[DL_NUMBER_MAX + 1];
@@ -89,6 +96,7 @@ bool dl_text_to_f64(double *out, const char *s, size_t n)
     return true;
 }
 
+/* Allows ".5" in addition, which people write and JSON does not have. */
 bool dl_text_to_real(double *out, const char *s, size_t n)
 {
     char whole[DL_NUMBER_MAX + 1];
@@ -100,6 +108,8 @@ bool dl_text_to_real(double *out, const char *s, size_t n)
     return dl_text_to_f64(out, whole, (size_t)len);
 }
 
+/* Nine digits suffice for every value that was a float; other doubles get 17, which read back
+ * exactly. */
 void dl_text_from_f64(char out[32], double value)
 {
     DL_ASSERT(isfinite(value));
@@ -109,6 +119,8 @@ void dl_text_from_f64(char out[32], double value)
     uselocale(before);
 }
 
+/* Refuses overlong forms, surrogates and values above 0x10FFFF, so each character has one
+ * encoding. */
 size_t dl_utf8_char(uint32_t *code, const char *s, size_t n)
 {
     const unsigned char *b = (const unsigned char *)s;
@@ -130,6 +142,7 @@ size_t dl_utf8_char(uint32_t *code, const char *s, size_t n)
     return len;
 }
 
+/* Returns the number of bytes. `code` is a valid character. */
 size_t dl_utf8_put(char out[4], uint32_t code)
 {
     if (code < 0x80) {

@@ -21,6 +21,7 @@
 enum { SPINS_PER_LOOK = 32 };
 static const dl_time spin_time = 20 * 1000; /* ns: about what sleeping and waking cost */
 
+/* One thread of a pool. Its part number is fixed, so the split is the same in every run. */
 typedef struct worker {
     dl_pool *pool;
     pthread_t thread;
@@ -41,6 +42,7 @@ struct dl_pool {
     worker workers[];
 };
 
+/* Spares the core's other thread while this one spins. */
 static void relax(void)
 {
 #if defined(__x86_64__)
@@ -50,6 +52,7 @@ static void relax(void)
 #endif
 }
 
+/* Acquire pairs with the release in begin_generation: fn and context are then visible. */
 static bool new_generation(dl_pool *pool, unsigned seen)
 {
     return atomic_load_explicit(&pool->generation, memory_order_acquire) != seen;
@@ -78,6 +81,7 @@ static void wait_for(dl_pool *pool, pthread_cond_t *wake, bool (*ready)(dl_pool 
     pthread_mutex_unlock(&pool->lock);
 }
 
+/* The broadcast is made under the lock, so a worker that is about to sleep does not miss it. */
 static void begin_generation(dl_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
@@ -86,6 +90,7 @@ static void begin_generation(dl_pool *pool)
     pthread_mutex_unlock(&pool->lock);
 }
 
+/* Only the last part wakes the caller. */
 static void finish_part(dl_pool *pool)
 {
     if (atomic_fetch_sub_explicit(&pool->pending, 1, memory_order_acq_rel) > 1) return;
@@ -117,6 +122,7 @@ int dl_thread_start(pthread_t *out, void *(*body)(void *context), void *context)
     return error;
 }
 
+/* Wall time may jump, and would then end waits early or late. */
 void dl_cond_init(pthread_cond_t *out)
 {
     pthread_condattr_t monotonic;
@@ -126,6 +132,7 @@ void dl_cond_init(pthread_cond_t *out)
     pthread_condattr_destroy(&monotonic);
 }
 
+/* n_workers counts the started threads, so that a failed start can be undone. */
 static int start_workers(dl_pool *pool)
 {
     int error = 0;
@@ -137,6 +144,8 @@ static int start_workers(dl_pool *pool)
     return error;
 }
 
+/* The pool spins only if each of its threads has a core. Otherwise spinning would take the core
+ * from the thread that it waits for. */
 diloco_status dl_pool_create(dl_pool **out, int n_threads)
 {
     *out = NULL;
@@ -161,6 +170,8 @@ diloco_status dl_pool_create(dl_pool **out, int n_threads)
     return DILOCO_OK;
 }
 
+/* `stop` is set before a new generation wakes the workers, which then end. No work may be
+ * running. */
 void dl_pool_destroy(dl_pool *pool)
 {
     if (!pool) return;
@@ -179,6 +190,7 @@ int dl_pool_size(const dl_pool *pool)
     return pool ? pool->n_threads : 1;
 }
 
+/* The release of begin_generation makes fn and context visible to the workers. */
 void dl_pool_run(dl_pool *pool, dl_part_fn fn, void *context)
 {
     if (dl_pool_size(pool) == 1) {
@@ -199,6 +211,7 @@ static size_t blocks_before(size_t n_blocks, size_t part, size_t n_parts)
     return n_blocks / n_parts * part + dl_size_min(part, n_blocks % n_parts);
 }
 
+/* The first n_blocks mod n_parts parts have one block more. A part may be empty. */
 void dl_part_range(size_t *begin, size_t *end, size_t n, size_t grain, int part, int n_parts)
 {
     DL_ASSERT(grain > 0 && part >= 0 && part < n_parts);

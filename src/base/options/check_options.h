@@ -5,6 +5,7 @@
 #include "base/option_rows.h"
 
 // clang-format off
+/* P27: verdicts follow from these values, so all of them agree. protocol/judge.c reads them. */
 #define DL_CHECK_OPTIONS(X) \
     X(REAL(0, 1e6), check_norm, "check.norm", "0", "median norms", DL_OPTION_AGREE, \
       "Multiple of the median norm above which a contribution is rejected; contributions of zeros are, too. 0: no check.", \

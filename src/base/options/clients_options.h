@@ -5,14 +5,19 @@
 #include "base/option_rows.h"
 
 // clang-format off
+/* A client's upload: its movement, or its parameters after training (exchange/contribute.c). A
+ * reader turns parameters into a movement before it uses them. */
 #define DL_PAYLOADS(X) \
     X(DL_PAYLOAD_DELTA, "delta") \
     X(DL_PAYLOAD_WEIGHTS, "weights")
 
+/* A worker that finds no valid private state of a client stops, or trains it with inner moments of
+ * zero (clients/turns.c). */
 #define DL_LOST_STATES(X) \
     X(DL_LOST_STATE_STOP, "stop") \
     X(DL_LOST_STATE_RESET, "reset")
 
+/* Distributions of a simulated client's extra seconds (protocol/simulated_time.c). */
 #define DL_SLEEPS(X) \
     X(DL_SLEEP_NORMAL, "normal") \
     X(DL_SLEEP_UNIFORM, "uniform") \
@@ -24,6 +29,8 @@
     X(dl_lost_state_choice, DL_LOST_STATES) \
     X(dl_sleep_choice, DL_SLEEPS)
 
+/* Logical clients of a federated run (docs/federated.md), and the simulation of their speed and
+ * presence. */
 #define DL_CLIENTS_OPTIONS(X) \
     X(NAME, client_type, "clients.type", "simple", "", DL_OPTION_AGREE | DL_OPTION_FIXED, \
       "Kind of logical client. Only simple, which trains.") \

@@ -5,15 +5,21 @@
 #include "base/option_rows.h"
 
 // clang-format off
+/* The length of a robust result: as the rule gives it, or the median of the members' norms
+ * (combine/combine.c). */
 #define DL_RESCALES(X) \
     X(DL_RESCALE_NONE, "none") \
     X(DL_RESCALE_MEDIAN_NORM, "median_norm")
 
+/* A mixing step before a robust combiner: none, nearest-neighbour mixing, or bucketing.
+ * combine/combine_plan.c turns it into coefficients of the members. */
 #define DL_MIXINGS(X) \
     X(DL_MIX_NONE, "none") \
     X(DL_MIX_NNM, "nnm") \
     X(DL_MIX_BUCKETING, "bucketing")
 
+/* An entry with fewer members than its rule needs is refused, or takes the weighted mean with a
+ * warning (combine/combine.c). */
 #define DL_FALLBACKS(X) \
     X(DL_FALLBACK_REFUSE, "refuse") \
     X(DL_FALLBACK_MEAN, "mean")
@@ -23,6 +29,7 @@
     X(dl_mixing, DL_MIXINGS) \
     X(dl_fallback_choice, DL_FALLBACKS)
 
+/* How the members of an entry become one movement (src/combine). */
 #define DL_COMBINE_OPTIONS(X) \
     X(NAME, combiner, "server.diloco.combiner", "mean", "", DL_OPTION_AGREE, \
       "Rule by which contributions become one update.", \

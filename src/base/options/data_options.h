@@ -5,14 +5,19 @@
 #include "base/option_rows.h"
 
 // clang-format off
+/* P18: each replica reads its own shard, or the log assigns chunks of common data
+ * (protocol/data_assignment.c). */
 #define DL_DEALS(X) \
     X(DL_DEAL_LOCAL, "local") \
     X(DL_DEAL_LOG, "log")
 
+/* A client's next samples follow its last ones. `restart` exists to be refused by name
+ * (clients/turns.c). */
 #define DL_STREAMS(X) \
     X(DL_STREAM_PERSISTENT, "persistent") \
     X(DL_STREAM_RESTART, "restart")
 
+/* Classes within a silo of the orthogonal sampler (data/sampler_orthogonal.c). */
 #define DL_LABELS(X) \
     X(DL_LABELS_IID, "iid") \
     X(DL_LABELS_NONIID, "noniid")
@@ -22,6 +27,7 @@
     X(dl_stream_choice, DL_STREAMS) \
     X(dl_labels_choice, DL_LABELS)
 
+/* The source of samples, and their partition among clients or replicas (src/data). */
 #define DL_DATA_OPTIONS(X) \
     X(NAME, datasource, "data.datasource", "text", "", DL_OPTION_AGREE, \
       "Kind of the training data.") \

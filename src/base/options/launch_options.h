@@ -5,6 +5,8 @@
 #include "base/option_rows.h"
 
 // clang-format off
+/* Used by `diloco launch` alone. None of them reaches a replica's arithmetic, so none has to
+ * agree. */
 #define DL_LAUNCH_OPTIONS(X) \
     X(PATH, launch_executor, "launch.executor", "local", "executor", 0, \
       "Executor that diloco launch starts replicas with; diloco launch executors lists them.") \

@@ -5,6 +5,8 @@
 #include "base/option_rows.h"
 
 // clang-format off
+/* Scalings of rotary positions: nn/rope.c computes them, model/hf_config.c reads them from a
+ * model's configuration. */
 #define DL_ROPE_SCALINGS(X) \
     X(DL_ROPE_NONE, "none") \
     X(DL_ROPE_LINEAR, "linear") \
@@ -13,6 +15,8 @@
 #define DL_MODEL_CHOICES(X) \
     X(dl_rope_scaling, DL_ROPE_SCALINGS)
 
+/* The model's shape (src/model). The manifest that follows from it has to agree, whatever these
+ * say. */
 #define DL_MODEL_OPTIONS(X) \
     X(INT(1, 4096), layers, "parameters.model.layers", "4", "", DL_OPTION_AGREE, \
       "Transformer blocks of the model.", \

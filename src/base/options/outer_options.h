@@ -5,6 +5,7 @@
 #include "base/option_rows.h"
 
 // clang-format off
+/* Plato's names of servers. Each is the name of a preset, which sets the other options. */
 #define DL_SERVERS(X) \
     X(DL_SERVER_DILOCO, "diloco") \
     X(DL_SERVER_FEDAVG, "fedavg") \
@@ -14,10 +15,14 @@
     X(DL_SERVER_FEDYOGI, "fedyogi") \
     X(DL_SERVER_FEDADAGRAD, "fedadagrad")
 
+/* The outer learning rate over the rounds of a run (outer/outer_schedule.c). The entry has its
+ * value, so no replica computes a cosine that has to agree (P2.1). */
 #define DL_OUTER_LRS(X) \
     X(DL_OUTER_LR_CONSTANT, "constant") \
     X(DL_OUTER_LR_COSINE, "cosine")
 
+/* The outer optimizer moves trained parameters, or every floating tensor. The manifest's regions
+ * follow from it. */
 #define DL_APPLIES(X) \
     X(DL_APPLY_PARAMETERS, "parameters") \
     X(DL_APPLY_ALL_FLOATING, "all_floating")
@@ -27,6 +32,8 @@
     X(dl_outer_lr_choice, DL_OUTER_LRS) \
     X(dl_apply_choice, DL_APPLIES)
 
+/* The outer step. Options with LIVE may change during a run, and then only through an entry
+ * (P2.2). */
 #define DL_OUTER_OPTIONS(X) \
     X(CHOICE(dl_server_choice), server_type, "server.type", "diloco", "", DL_OPTION_AGREE, \
       "Preset when none is named. With clients and no other value it is fedavg, as in Plato.") \

@@ -5,6 +5,7 @@
 #include "base/option_rows.h"
 
 // clang-format off
+/* Where a process writes its results for people. Nothing here changes training. */
 #define DL_RESULTS_OPTIONS(X) \
     X(PATH, result_types, "results.types", "round, accuracy, elapsed_time", "columns", 0, \
       "Columns of the results file of a federated run.", \

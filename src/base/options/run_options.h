@@ -6,35 +6,45 @@
 #include "base/option_rows.h"
 
 // clang-format off
+/* The admission rule of a run, fixed at its creation (log/identity.h). DL_TRUSTED is 0: a run
+ * without keys. */
 #define DL_POLICIES(X) \
     X(DL_TRUSTED, "trusted") \
     X(DL_OPEN, "open") \
     X(DL_INVITED, "invited") \
     X(DL_CLOSED, "closed")
 
+/* P10: the action of an entry past its deadline (protocol/close_rule.c). */
 #define DL_MISSINGS(X) \
     X(DL_MISSING_WAIT, "wait") \
     X(DL_MISSING_COMMIT_PARTIAL, "commit_partial") \
     X(DL_MISSING_ABORT, "abort")
 
+/* P13.4: the action of a replica whose contribution an entry did not count (protocol/pace.c). */
 #define DL_UNCOUNTEDS(X) \
     X(DL_UNCOUNTED_ADOPT, "adopt") \
     X(DL_UNCOUNTED_KEEP, "keep")
 
+/* P25: `all` turns collection off, so that an audit can replay from entry 0
+ * (state/collection.c). */
 #define DL_RETAINS(X) \
     X(DL_RETAIN_RECENT, "recent") \
     X(DL_RETAIN_ALL, "all")
 
+/* Contributions wait in memory or on disk; `auto` decides by their size (state/paths.c). */
 #define DL_SPOOLS(X) \
     X(DL_SPOOL_AUTO, "auto") \
     X(DL_SPOOL_MEMORY, "memory") \
     X(DL_SPOOL_DISK, "disk")
 
+/* The outer state between two uses of a fragment: in memory, or in a file (state/paths.c). `memory`
+ * is refused on the CPU (run/open.c). */
 #define DL_OFFLOADS(X) \
     X(DL_OFFLOAD_NONE, "none") \
     X(DL_OFFLOAD_MEMORY, "memory") \
     X(DL_OFFLOAD_DISK, "disk")
 
+/* The work of a process in a federated run (fed/fed.c). */
 #define DL_ROLES(X) \
     X(DL_ROLE_BOTH, "both") \
     X(DL_ROLE_SERVER, "server") \
@@ -55,6 +65,8 @@
     X(csv, "FILE")
 #define DL_TRACKER_FORM(name, place) " " #name ":" place ","
 
+/* Options with AGREE are written into run.json, and a replica takes them from there. The others
+ * belong to one machine or one process. */
 #define DL_RUN_OPTIONS(X) \
     X(NAME, preset, "preset", "diloco", "", DL_OPTION_AGREE, \
       "Name of the algorithm whose values a run starts from; `diloco presets` lists them.", \

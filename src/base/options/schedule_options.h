@@ -5,16 +5,22 @@
 #include "base/option_rows.h"
 
 // clang-format off
+/* The assignment of tensors to fragments (presets/fragments.c). Every replica computes it from the
+ * tensors' names and sizes. */
 #define DL_PATTERNS(X) \
     X(DL_PATTERN_STRIDED, "strided") \
     X(DL_PATTERN_SEQUENTIAL, "sequential") \
     X(DL_PATTERN_BALANCED, "balanced")
 
+/* The order of due points (protocol/schedule.c). `async` has none: each replica contributes at its
+ * own pace (P20). */
 #define DL_SCHEDULES(X) \
     X(DL_SCHEDULE_OFFSET, "offset") \
     X(DL_SCHEDULE_TORCHFT, "torchft") \
     X(DL_SCHEDULE_ASYNC, "async")
 
+/* P21: a result is adopted tau steps later, or a whole round later. `eager` also applies the own
+ * share at once (exchange/capture.c). */
 #define DL_OVERLAPS(X) \
     X(DL_OVERLAP_STEPS, "steps") \
     X(DL_OVERLAP_DELAYED, "delayed") \
@@ -25,6 +31,7 @@
     X(dl_schedule_choice, DL_SCHEDULES) \
     X(dl_overlap, DL_OVERLAPS)
 
+/* Fragments, due points and overlap. protocol/schedule.c computes every due point from these. */
 #define DL_SCHEDULE_OPTIONS(X) \
     X(INT(0, 4096), fragments, "server.diloco.fragments", "1", "fragments", DL_OPTION_AGREE, \
       "P: parts of the model that are synchronised one after another; 0: by fragment_layers.", \

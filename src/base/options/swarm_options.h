@@ -5,10 +5,12 @@
 #include "base/option_rows.h"
 
 // clang-format off
+/* A run follows a log, or its nodes exchange without one (P23, gossip/node.c). */
 #define DL_CONSENSUSES(X) \
     X(DL_CONSENSUS_LOG, "log") \
     X(DL_CONSENSUS_NONE, "none")
 
+/* Without a log: movements among all nodes, or parameters between seeded pairs (gossip/mix.c). */
 #define DL_SWARM_EXCHANGES(X) \
     X(DL_SWARM_ALL, "all") \
     X(DL_SWARM_PAIRS, "pairs")
@@ -17,6 +19,8 @@
     X(dl_consensus_choice, DL_CONSENSUSES) \
     X(dl_swarm_exchange_choice, DL_SWARM_EXCHANGES)
 
+/* Options of runs without a log. src/presets/swarm_checks.c refuses combinations that such a run
+ * cannot have. */
 #define DL_SWARM_OPTIONS(X) \
     X(CHOICE(dl_consensus_choice), consensus, "swarm.consensus", "log", "", DL_OPTION_AGREE, \
       "Whether a log decides every entry for all replicas. none: nodes exchange with each other, and each keeps its own model.") \

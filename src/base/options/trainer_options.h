@@ -6,10 +6,12 @@
 #include "base/option_rows.h"
 
 // clang-format off
+/* The part of trainer.init_from that a new run begins with (state/continuation.h). */
 #define DL_INITS(X) \
     X(DL_INIT_MODEL, "model") \
     X(DL_INIT_CONTINUATION, "continuation")
 
+/* The tensors that weight decay applies to (nn/inner.c). */
 #define DL_DECAYED(X) \
     X(DL_DECAYED_MATRICES, "matrices") \
     X(DL_DECAYED_ALL, "all")
@@ -18,6 +20,8 @@
     X(dl_init_choice, DL_INITS) \
     X(dl_decayed_choice, DL_DECAYED)
 
+/* The inner training: steps, optimizer, schedule, evaluation. A caller of the library trains by
+ * itself, and uses only those that the log needs. */
 #define DL_TRAINER_OPTIONS(X) \
     X(NAME, trainer_type, "trainer.type", "basic", "", DL_OPTION_AGREE | DL_OPTION_FIXED, \
       "Kind of trainer. Only basic, which counts completed optimizer steps.") \

@@ -5,15 +5,19 @@
 #include "base/option_rows.h"
 
 // clang-format off
+/* The encoding of the values that topk keeps (codec/topk.c). */
 #define DL_CODEC_VALUES(X) \
     X(DL_CODEC_VALUES_F32, "f32") \
     X(DL_CODEC_VALUES_INT8, "int8") \
     X(DL_CODEC_VALUES_2BIT, "2bit")
 
+/* Lossless compression of payloads, piece by piece (log/pack.c). */
 #define DL_COMPRESSIONS(X) \
     X(DL_COMPRESSION_NONE, "none") \
     X(DL_COMPRESSION_ZSTD, "zstd")
 
+/* P19: how contributions become one update. `auto` chooses by the bytes that each replica reads
+ * (protocol/topology.c). */
 #define DL_EXCHANGES(X) \
     X(DL_EXCHANGE_AUTO, "auto") \
     X(DL_EXCHANGE_ALLGATHER, "allgather") \
@@ -25,6 +29,8 @@
     X(dl_compression_choice, DL_COMPRESSIONS) \
     X(dl_exchange_choice, DL_EXCHANGES)
 
+/* The form of contributions between replicas: codec, error feedback, compression, exchange
+ * topology. */
 #define DL_WIRE_OPTIONS(X) \
     X(NAME, codec, "server.diloco.codec", "f32", "", DL_OPTION_AGREE, \
       "Encoding of a contribution on the wire. Default: four bytes for each parameter.", \
