@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+/* After choosing, theta - 2f values are kept of each element: 3 or more with 4f + 3. */
 static size_t needed(const dl_combine_rule *rule)
 {
     return 4 * rule->byzantine + 3;
@@ -22,6 +23,9 @@ static size_t tolerated(const dl_combine_rule *rule, size_t n)
     return rule->byzantine;
 }
 
+/* The first part of `room` is dl_krum_scores's own; the scores and the flags follow. Of equal
+ * scores the first input is chosen. An input that is gone scores infinity, so it never wins
+ * again. */
 static size_t choose(size_t *chosen, const dl_combine_view *view)
 {
     size_t n_chosen = view->n - 2 * view->rule->byzantine, n = 0;
@@ -55,6 +59,8 @@ static inline DL_BODY void window_reach(float *reach, const float *tile, size_t 
     }
 }
 
+/* All 2f + 1 windows are tried. Only a strictly nearer one replaces the best so far, so of two
+ * equally near windows the one with the smaller values counts. */
 static inline DL_BODY void bulyan_body(float *G, const float *const *x, size_t n_inputs, size_t f,
                                        float *room, size_t n)
 {

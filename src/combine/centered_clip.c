@@ -28,7 +28,8 @@ static size_t tolerated(const dl_combine_rule *rule, size_t n)
     return (n - 1) / 2;
 }
 
-/* distance[i] of input i from v = sum c_j x_j + c_n previous. */
+/* distance[i] of input i from v = sum c_j x_j + c_n previous. ||x_i - v||^2 is expanded into dot
+ * products. Rounding may leave it slightly negative, hence the maximum with 0. */
 static void distances(double *distance, const double *c, const dl_combine_view *view)
 {
     const double *previous = view->previous;
@@ -45,6 +46,8 @@ static void distances(double *distance, const double *c, const dl_combine_view *
         distance[i] = sqrt(fmax(0, distance[i] + v2));
 }
 
+/* Each input gets its clipped share of the step, and the former v gets the rest. So the
+ * coefficients still sum to 1. */
 static void clip(double *c, const dl_combine_view *view)
 {
     size_t n = view->n;
@@ -61,6 +64,7 @@ static void clip(double *c, const dl_combine_view *view)
     c[n] *= left;
 }
 
+/* v starts at the previous update. Without one, that update is a vector of zeros. */
 static void coefficients(double *c, const dl_combine_view *view)
 {
     for (size_t i = 0; i < view->n; i++)

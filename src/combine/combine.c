@@ -25,6 +25,8 @@ const dl_combiner *dl_combiner_find(const char *name)
     return NULL;
 }
 
+/* The caller's own combiner is found by its name in the configuration, like the others. dl_own_name
+ * decides which names are free. */
 const dl_combiner *dl_combiner_of(const dl_config *config)
 {
     const dl_combiner *own = config->own ? config->own->combiner : NULL;
@@ -55,12 +57,15 @@ diloco_status dl_combine_rule_of(dl_combine_rule *out, const dl_config *config)
     return dl_no_row("combiner", config->combiner);
 }
 
+/* The last bucket may be short, hence the rounding up. */
 size_t dl_combine_inputs(const dl_combine_rule *rule, size_t n_members)
 {
     if (rule->mixing != DL_MIX_BUCKETING) return n_members;
     return (n_members + rule->bucket_size - 1) / rule->bucket_size;
 }
 
+/* With bucketing, `inputs` buckets exist from the first member after inputs - 1 full buckets on.
+ * Nearest-neighbour mixing needs a majority of honest members. */
 size_t dl_combine_needed(const dl_combine_rule *rule)
 {
     size_t inputs = rule->combiner->needed(rule);
@@ -69,6 +74,8 @@ size_t dl_combine_needed(const dl_combine_rule *rule)
     return inputs;
 }
 
+/* Bucketing does not change the number: one hostile member spoils one bucket, so f buckets of
+ * hostile members bear f of them. */
 size_t dl_combine_tolerated(const dl_combine_rule *rule, size_t n_members)
 {
     if (n_members < dl_combine_needed(rule)) return 0;
@@ -76,6 +83,7 @@ size_t dl_combine_tolerated(const dl_combine_rule *rule, size_t n_members)
     return rule->mixing == DL_MIX_NNM ? dl_size_min(f, rule->byzantine) : f;
 }
 
+/* The original rule is returned if no lower f is enough, so the error names what was configured. */
 dl_combine_rule dl_combine_after(const dl_combine_rule *rule, size_t n_members, size_t n_rejected)
 {
     dl_combine_rule less = *rule;
@@ -89,6 +97,7 @@ dl_combine_rule dl_combine_after(const dl_combine_rule *rule, size_t n_members, 
 
 /* ---- before training */
 
+/* A mixed input is a mean of several members, so no single weight belongs to it. */
 static diloco_status check_mixing(const dl_combine_rule *rule)
 {
     if (rule->mixing == DL_MIX_NONE || rule->combiner->ignores_weights) return DILOCO_OK;
@@ -98,6 +107,8 @@ static diloco_status check_mixing(const dl_combine_rule *rule)
                    rule->combiner->name);
 }
 
+/* Each way in which a round may close early has its own minimum, and each error names the option to
+ * raise. */
 static diloco_status check_members(const dl_combine_rule *rule, const dl_config *config)
 {
     const size_t needed = dl_combine_needed(rule), clients = dl_config_per_round(config);
@@ -146,6 +157,8 @@ static diloco_status check_codec(const dl_combine_rule *rule, const dl_config *c
                    rule->combiner->name, codec->name);
 }
 
+/* The joining process calls this before training. A rule that no entry could satisfy would fail at
+ * the first commit otherwise. */
 diloco_status dl_combine_check(const dl_config *config)
 {
     dl_combine_rule rule;

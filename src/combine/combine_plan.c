@@ -14,6 +14,8 @@
 #include <math.h>
 #include <string.h>
 
+/* A size that overflows becomes SIZE_MAX, which the arena refuses. The matrices have n + 1 rows,
+ * since the previous update may follow the members. */
 void dl_combine_plan_layout(dl_combine_plan *plan, dl_arena *arena, const dl_combine_rule *rule,
                             size_t max_members, size_t max_parts)
 {
@@ -41,6 +43,8 @@ void dl_combine_plan_layout(dl_combine_plan *plan, dl_arena *arena, const dl_com
     plan->scratch.chosen = DL_ARENA_ARRAY(arena, size_t, n);
 }
 
+/* A plan that falls back is planned as the plain mean: nothing is mixed. The facts of the step say
+ * so. */
 diloco_status dl_combine_plan_begin(dl_combine_plan *plan, const dl_combine_rule *rule,
                                     size_t n_members, size_t n_rejected)
 {
@@ -86,6 +90,7 @@ const double *dl_combine_plan_gram(const dl_combine_plan *plan)
     return plan->measure ? plan->scratch.whole : NULL;
 }
 
+/* The previous update is not among the rows here, since nothing is combined. */
 void dl_combine_plan_measure(dl_combine_plan *plan, const dl_combine_rule *rule, size_t n_members)
 {
     plan->n_members = plan->n_rows = n_members;
@@ -117,7 +122,9 @@ static void mix_nearest(dl_combine_plan *plan, size_t f)
     }
 }
 
-/* Bucketing (Karimireddy et al. 2022, arXiv:2006.09365): means of groups of a shuffle. */
+/* Bucketing (Karimireddy et al. 2022, arXiv:2006.09365): means of groups of a shuffle. Every reader
+ * draws the same shuffle. The seed is a digest of the state and of the members' norms, so it is
+ * unknown until the contributions are in. */
 static void mix_buckets(dl_combine_plan *plan, size_t size, uint64_t seed)
 {
     size_t n = plan->n_members;
@@ -154,6 +161,7 @@ static void mix_gram(dl_combine_plan *plan)
     plan->scratch.inputs_previous[n_inputs] = plan->scratch.previous[n];
 }
 
+/* Mixed dot products are wanted only by combiners that measure, or for the mixing itself. */
 static void mix(dl_combine_plan *plan, const dl_combine_rule *rule,
                 const dl_combine_measured *measured)
 {
@@ -169,6 +177,8 @@ static void mix(dl_combine_plan *plan, const dl_combine_rule *rule,
 
 /* ---- coefficients */
 
+/* The inputs of one part: the members, or their mixtures. A mixture's norm is read from the
+ * diagonal of the mixed dot products. */
 static dl_combine_view view_of(dl_combine_plan *plan, const dl_combine_rule *rule,
                                const dl_combine_measured *measured, size_t part)
 {
@@ -190,7 +200,8 @@ static dl_combine_view view_of(dl_combine_plan *plan, const dl_combine_rule *rul
     return v;
 }
 
-/* The median of the members' norms, and 0 of nothing by nothing. */
+/* The median of the members' norms, and 0 of nothing by nothing. Every reader computes the scale
+ * from the same facts, so no result is sent. */
 static double scale_to_median(dl_combine_plan *plan, const double *norm2, double own2)
 {
     double median = sqrt(dl_median(plan->scratch.order, norm2, plan->n_members));
@@ -242,7 +253,8 @@ static void linear_part(dl_combine_plan *plan, const dl_combine_view *view,
     }
 }
 
-/* Inputs that take part; of mixed ones their sums' coefficients. */
+/* Inputs that take part; of mixed ones their sums' coefficients. A combiner without `choose` takes
+ * all. */
 static void by_element(dl_combine_plan *plan, const dl_combine_view *view)
 {
     size_t n = plan->n_members, n_chosen = plan->n_inputs;
@@ -276,6 +288,7 @@ static void drop_unused(dl_combine_plan *plan, size_t n_rows)
     plan->n_used = n_used;
 }
 
+/* By element there is one part only, since such combiners never measure by tensor. */
 void dl_combine_plan_finish(dl_combine_plan *plan, const dl_combine_measured *measured)
 {
     const dl_combine_rule *rule = &plan->rule;

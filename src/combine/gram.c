@@ -5,6 +5,7 @@
 
 enum { LANES = 16, GROUP = 4 };
 
+/* The pairwise order of PROTOCOL B3: changing it changes the bits. */
 static inline DL_BODY double folded(double *lane)
 {
     for (size_t stride = LANES / 2; stride; stride /= 2)
@@ -13,6 +14,8 @@ static inline DL_BODY double folded(double *lane)
     return lane[0];
 }
 
+/* A product of two float32 is exact in float64, so fusing it with the sum changes no bit. The rest
+ * starts again at lane 0, as in dl_block_dot. */
 static inline DL_BODY void dots_body(double *sums, const float *x, const float *const *y, size_t n)
 {
     double s0[LANES] = {0}, s1[LANES] = {0}, s2[LANES] = {0}, s3[LANES] = {0};
@@ -38,6 +41,8 @@ static inline DL_BODY void dots_body(double *sums, const float *x, const float *
 DL_KERNEL(dots, (double *sums, const float *x, const float *const *y, size_t n),
           dots_body(sums, x, y, n))
 
+/* Only the lower triangle is computed. In the last group of a row member a itself fills the places
+ * without a member, and those products are dropped. */
 void dl_gram_block(double *sums, const float *const *x, size_t n_members, size_t n)
 {
     DL_ASSERT(n <= DL_BLOCK);

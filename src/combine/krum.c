@@ -11,6 +11,8 @@
 
 #include <math.h>
 
+/* The distances are added in ascending order, so the sum depends on the values alone. view->order
+ * is overwritten. */
 static double sum_of_nearest(const dl_combine_view *view, const bool *gone, size_t i,
                              size_t n_nearest)
 {
@@ -24,6 +26,7 @@ static double sum_of_nearest(const dl_combine_view *view, const bool *gone, size
     return sum;
 }
 
+/* In Bulyan's last rounds few inputs may be left; each is scored by its nearest one then. */
 void dl_krum_scores(double *score, const dl_combine_view *view, const bool *gone, size_t n_left)
 {
     size_t f = view->rule->byzantine, n_nearest = n_left > f + 3 ? n_left - f - 2 : 1;
@@ -42,6 +45,7 @@ static size_t tolerated(const dl_combine_rule *rule, size_t n)
     return rule->byzantine;
 }
 
+/* The coefficients sum to 1. Inputs that were not chosen get 0. */
 static void mean_of_best(double *c, const dl_combine_view *view, size_t n_best)
 {
     double *score = view->room + view->n;

@@ -17,6 +17,7 @@ static size_t needed(const dl_combine_rule *rule)
     return 1;
 }
 
+/* One member with a huge value moves the mean anywhere. */
 static size_t tolerated(const dl_combine_rule *rule, size_t n)
 {
     (void)rule, (void)n;

@@ -9,12 +9,15 @@ static size_t needed(const dl_combine_rule *rule)
     return 2 * rule->byzantine + 1;
 }
 
+/* A minority of hostile values cannot move the middle one beyond the honest ones. The configured f
+ * only sets how many members are needed. */
 static size_t tolerated(const dl_combine_rule *rule, size_t n)
 {
     (void)rule;
     return (n - 1) / 2;
 }
 
+/* A median is the trimmed mean that drops all but the middle one or two. */
 static void elements(float *G, const float *const *x, size_t n_inputs, const dl_combine_rule *rule,
                      float *room, size_t n)
 {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+/* The rules below give integers. A sum of integers does not depend on the order of members. */
 static uint64_t uniform(const dl_member_facts *member)
 {
     (void)member;
@@ -64,6 +65,8 @@ static uint64_t fit(uint64_t *raw, size_t n)
     }
 }
 
+/* A weight is rounded to float32 once, after the division in float64. The sum can be 0 though each
+ * member has samples, since steps may be 0. */
 diloco_status dl_weights(uint64_t *raw, float *weight, const dl_weighting *rule,
                          const dl_member_facts *members, size_t n)
 {

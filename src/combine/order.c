@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+/* Ties go by index, so the order is total and every machine finds the same one. */
 static bool before(const double *key, size_t a, size_t b)
 {
     return key[a] < key[b] || (key[a] == key[b] && a < b);
@@ -20,6 +21,8 @@ static void sink(size_t *heap, const double *key, size_t i, size_t n)
     heap[i] = moving;
 }
 
+/* The first loop makes a heap with the largest at the root. Each turn of the second moves the root
+ * to the end of what is left. */
 void dl_order(size_t *order, const double *key, size_t n)
 {
     for (size_t i = 0; i < n; i++)

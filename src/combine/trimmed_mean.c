@@ -37,6 +37,7 @@ static inline DL_BODY void few_body(float *G, const float *const *x, size_t n_in
 /* clang-format on */
 EACH_FEW(FEW)
 
+/* Numbers of members that are common have kernels of their own; false: this one has none. */
 static bool middle_of_few(float *G, const float *const *x, size_t n_inputs, size_t drop, size_t n)
 {
 #define IS(n_inputs_, drop_)                                                                       \
@@ -51,6 +52,7 @@ static bool middle_of_few(float *G, const float *const *x, size_t n_inputs, size
 
 /* ---- any number: a tile of rows in memory -------------------------------------------------- */
 
+/* The room holds one tile: DL_SORT_LANES elements of each input. */
 static inline DL_BODY void many_body(float *G, const float *const *x, size_t n_inputs, size_t drop,
                                      float *room, size_t n)
 {

@@ -13,12 +13,15 @@ static size_t needed(const dl_combine_rule *rule)
     return u->needed ? u->needed : 1;
 }
 
+/* The record of an entry claims nothing for a rule that this library cannot judge. */
 static size_t tolerated(const dl_combine_rule *rule, size_t n)
 {
     (void)rule, (void)n;
     return 0;
 }
 
+/* The caller's code runs with the control word of the other combiners, so the result has the same
+ * bits in every process (PROTOCOL B1). */
 static void coefficients(double *c, const dl_combine_view *view)
 {
     const diloco_user_combiner *u = view->rule->combiner->context;
@@ -40,6 +43,8 @@ static void elements(float *G, const float *const *x, size_t n_inputs, const dl_
         G[i] += 0.0f;
 }
 
+/* The struct is copied, and u->name then refers to the copy. Exactly one of the two functions
+ * decides the kind. */
 diloco_status dl_combiner_user_init(dl_combiner_user *out, const diloco_user_combiner *given)
 {
     diloco_user_combiner *u = &out->given;
