@@ -3,6 +3,9 @@
 #include "codec/blocks.h"
 #include "codec/codec_rows.h"
 
+/* The bias is just below half of the last place kept, plus that place's own bit: so halves go to
+ * the even neighbour. The carry may run into the exponent, which is right; only past the largest
+ * finite value is it cut. */
 static inline DL_BODY void encode_body(unsigned char *codes, const float *x, size_t n)
 {
     dl_u16 *out = (dl_u16 *)codes;
@@ -17,6 +20,8 @@ static inline DL_BODY void encode_body(unsigned char *codes, const float *x, siz
 DL_KERNEL(encode_blocks, (unsigned char *codes, unsigned char *scales, const float *x, size_t n),
           ((void)scales, encode_body(codes, x, n)))
 
+/* The lower half becomes zero. The sum with 0.0f turns a negative zero into a positive one
+ * (PROTOCOL B2). */
 static inline DL_BODY void decode_body(float *out, const unsigned char *codes, size_t n)
 {
     const dl_u16 *in = (const dl_u16 *)codes;
@@ -28,6 +33,7 @@ DL_KERNEL(decode_blocks,
           (float *out, const unsigned char *codes, const unsigned char *scales, size_t n),
           ((void)scales, decode_body(out, codes, n)))
 
+/* There are no scales; the shared code of blocks.c then lays out codes alone. */
 static const dl_block_kind kind = {.bits = 16, .encode = encode_blocks, .decode = decode_blocks};
 
 const dl_codec dl_codec_bf16 = {

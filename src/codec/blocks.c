@@ -16,6 +16,7 @@ static size_t code_bytes(const dl_block_kind *kind, size_t n)
                             : (n * kind->bits + 31) / 32 * 4; /* whole blocks, whole words */
 }
 
+/* All scales precede the codes, so this is also where the codes begin. */
 static size_t scale_bytes(const dl_codec_form *form)
 {
     return form->codec->blocks->scaled ? form->n_units * sizeof(float) : 0;
@@ -41,6 +42,8 @@ static size_t block_from(const dl_codec_tensor *t, size_t i)
     return dl_size_min(t->count, dl_size_round_up(into, DL_CODEC_BLOCK));
 }
 
+/* A block that crosses `first` belongs to the part before. So each block is written by one thread,
+ * and its scale sees all of its elements. */
 void dl_blocks_encode_part(const dl_codec_form *form, unsigned char *out, const float *g,
                            size_t first, size_t n)
 {
@@ -88,6 +91,8 @@ static void part_of_block(const reader *r, float *out, size_t from, size_t to)
     memcpy(out, room + (from - begin), (to - from) * sizeof *out);
 }
 
+/* At most three pieces: the rest of a block, whole blocks, and the begin of a block. A tensor's
+ * short last block counts as whole where it is wanted to its end. */
 static void decode_range(const reader *r, float *out, size_t from, size_t to)
 {
     size_t head = dl_size_min(to, dl_size_round_up(from, DL_CODEC_BLOCK));
@@ -97,6 +102,7 @@ static void decode_range(const reader *r, float *out, size_t from, size_t to)
     if (tail < to) part_of_block(r, out + (tail - from), tail, to);
 }
 
+/* A range may span several tensors; each has its own reader. */
 void dl_blocks_decode(const dl_codec_form *form, float *out, const unsigned char *payload,
                       size_t len, size_t first, size_t n)
 {
@@ -154,6 +160,8 @@ static inline DL_BODY void find_lowest_body(uint32_t *found, const unsigned char
 DL_KERNEL(find_lowest, (uint32_t * found, const unsigned char *p, size_t n, uint32_t high),
           find_lowest_body(found, p, n, high))
 
+/* As unsigned numbers, the bits of negative floats, infinities and NaNs are all above those of the
+ * largest finite float. */
 static inline DL_BODY void count_bad_scales_body(size_t *found, const unsigned char *p, size_t n)
 {
     size_t sum = 0;
@@ -164,7 +172,8 @@ static inline DL_BODY void count_bad_scales_body(size_t *found, const unsigned c
 DL_KERNEL(count_bad_scales, (size_t * found, const unsigned char *p, size_t n),
           count_bad_scales_body(found, p, n))
 
-/* Are the bits after the last element of a tensor's short block zero? */
+/* Are the bits after the last element of a tensor's short block zero? No encoder writes other bits
+ * there, and decode ignores them. */
 static bool rest_is_zero(const dl_block_kind *kind, const unsigned char *codes, size_t count)
 {
     size_t n = count % DL_CODEC_BLOCK, h = code_bytes(kind, n) / 4;
@@ -185,6 +194,8 @@ static bool codes_are_sound(const dl_block_kind *kind, const unsigned char *code
     return !found;
 }
 
+/* The length decides first: every later read is within it. Codes of 16 bits need no check, since
+ * their values are tested when they are decoded. */
 diloco_status dl_blocks_check(const dl_codec_form *form, const unsigned char *payload, size_t len)
 {
     const dl_block_kind *kind = form->codec->blocks;

@@ -22,6 +22,7 @@ const dl_codec *dl_codec_find(const char *name)
     return NULL;
 }
 
+/* The caller's own codec is found by its name in the configuration, like the others. */
 const dl_codec *dl_codec_of(const dl_config *config)
 {
     const dl_codec *own = config->own ? config->own->codec : NULL;
@@ -36,6 +37,7 @@ static bool in_array(const dl_manifest_tensor *t, int fragment, dl_region region
     return t->fragment == fragment && t->region == region && t->count > 0;
 }
 
+/* A matrix has its first dimension as rows; a vector or a scalar is one row. */
 static dl_codec_tensor tensor_of(const dl_manifest_tensor *t)
 {
     size_t rows_of = t->n_dims >= 2 ? t->shape[0] : 1;
@@ -43,6 +45,8 @@ static dl_codec_tensor tensor_of(const dl_manifest_tensor *t)
         .begin = t->offset, .count = t->count, .rows = rows_of, .cols = t->count / rows_of};
 }
 
+/* The fragment's array holds all trained regions before the averaged ones, so the manifest is
+ * walked once for each region. dl_codec_tensor_of relies on ascending `begin`. */
 static diloco_status list_tensors(dl_codec_form *form, const dl_manifest *manifest, int fragment)
 {
     for (size_t i = 0; i < manifest->n_tensors; i++)
@@ -60,6 +64,7 @@ static diloco_status list_tensors(dl_codec_form *form, const dl_manifest *manife
     return DILOCO_OK;
 }
 
+/* On success the form owns the list of tensors; a failed layout frees it here. */
 diloco_status dl_codec_form_init(dl_codec_form *out, const dl_config *config,
                                  const dl_manifest *manifest, int fragment)
 {
@@ -87,6 +92,7 @@ void dl_codec_form_deinit(dl_codec_form *form)
     *form = (dl_codec_form){0};
 }
 
+/* Bisection by the tensors' first elements. */
 const dl_codec_tensor *dl_codec_tensor_of(const dl_codec_form *form, size_t i)
 {
     const dl_codec_tensor *low = form->tensors, *high = low + form->n_tensors;
@@ -111,6 +117,8 @@ typedef struct encoding {
     const float *g;
 } encoding;
 
+/* Parts begin at multiples of DL_BLOCK. A codec's block at such an edge belongs to one part
+ * alone. */
 static void encode_part(void *context, int part, int n_parts)
 {
     const encoding *e = context;
@@ -119,6 +127,8 @@ static void encode_part(void *context, int part, int n_parts)
     e->form->codec->encode_part(e->form, e->out, e->g, begin, end - begin);
 }
 
+/* Only codecs of constant length encode in parts, so the length is the bound. A caller's own codec
+ * may claim any length, hence the comparison. */
 diloco_status dl_codec_encode(const dl_codec_form *form, unsigned char *out, size_t *len,
                               const float *g, dl_pool *pool)
 {
@@ -171,6 +181,8 @@ static diloco_status check_values(const dl_codec_form *form, const unsigned char
     return DILOCO_OK;
 }
 
+/* The form is checked first: decode trusts lengths, indices and codes from then on. The walk ends
+ * at the first offending element, so a hostile payload costs at most one decoding. */
 diloco_status dl_codec_check(const dl_codec_form *form, const unsigned char *payload, size_t len,
                              float bound, size_t *index, double *norm2)
 {
@@ -186,6 +198,7 @@ diloco_status dl_codec_check(const dl_codec_form *form, const unsigned char *pay
     return DILOCO_OK;
 }
 
+/* The reader has the bytes of a slice alone, not a whole payload. */
 diloco_status dl_codec_check_part(const dl_codec_form *form, const unsigned char *payload,
                                   float bound, size_t first, size_t n, double *norm2)
 {
@@ -193,6 +206,7 @@ diloco_status dl_codec_check_part(const dl_codec_form *form, const unsigned char
     return check_values(form, payload, form->bound, bound, first, first + n, &index, norm2);
 }
 
+/* The walk is the one that other readers make, so `out` has their bits. */
 void dl_codec_round_trip(const dl_codec_form *form, float *out, const unsigned char *payload,
                          size_t len)
 {

@@ -22,6 +22,7 @@ static diloco_status lay_out(dl_codec_form *form)
     return DILOCO_OK;
 }
 
+/* A payload inside a larger object may begin at any byte. */
 static bool aligned(const void *p)
 {
     return (uintptr_t)p % _Alignof(float) == 0;
@@ -35,6 +36,8 @@ static const float *elements(const unsigned char *in, float *room, size_t n)
     return room;
 }
 
+/* A block at a time goes by way of `room`, since `out` may be unaligned and memcpy has no
+ * demands. */
 static void encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g)
 {
     dl_fp_state saved = dl_fp_enter();
@@ -48,6 +51,8 @@ static void encode(const dl_codec_form *form, unsigned char *out, size_t *len, c
     dl_fp_leave(saved);
 }
 
+/* Any four bytes are a float. dl_codec_check refuses the infinite ones and those that are not
+ * numbers. */
 static diloco_status check(const dl_codec_form *form, const unsigned char *payload, size_t len)
 {
     (void)payload;
@@ -57,6 +62,7 @@ static diloco_status check(const dl_codec_form *form, const unsigned char *paylo
     return DILOCO_OK;
 }
 
+/* The unaligned bytes are copied into `out` itself and made canonical there. */
 static void decode(const dl_codec_form *form, float *out, const unsigned char *payload, size_t len,
                    size_t first, size_t n)
 {
@@ -65,6 +71,7 @@ static void decode(const dl_codec_form *form, float *out, const unsigned char *p
     dl_isa_call(canonical)(out, elements(in, out, n), n);
 }
 
+/* The view may hold negative zeros, as codec.h says: a combiner adds 0.0f to each element. */
 static const float *view(const unsigned char *payload, size_t first)
 {
     return aligned(payload) ? (const float *)(const void *)payload + first : NULL;

@@ -35,6 +35,7 @@ static size_t values_at(const dl_codec_form *form)
     return map_at(form) + (form->n + 7) / 8;
 }
 
+/* The number follows from the row's length alone, so a payload has one length. */
 static size_t sent_of_row(const dl_codec_form *form, size_t m)
 {
     return m - (size_t)(form->options.prune * (double)m);
@@ -91,7 +92,8 @@ static float *align(unsigned char *p)
     return (float *)(void *)(p + (0 - (uintptr_t)p) % _Alignof(float));
 }
 
-/* Map the row of m elements that begins at bit `begin`. */
+/* Map the row of m elements that begins at bit `begin`. The sign of the sum is turned to minus,
+ * since the order puts negative values first. The row's copy leaves the input untouched. */
 static void map_row(const dl_codec_form *form, unsigned char *map, float *turned, const float *x,
                     size_t begin, size_t m)
 {
@@ -107,7 +109,8 @@ static void map_row(const dl_codec_form *form, unsigned char *map, float *turned
     }
 }
 
-/* Starts and values, from the map. */
+/* Starts and values, from the map. Each start makes its block readable without counting the bits
+ * before it. */
 static void put_values(const dl_codec_form *form, unsigned char *out, const float *g)
 {
     unsigned char *values = out + values_at(form);
@@ -137,6 +140,8 @@ static void encode(const dl_codec_form *form, unsigned char *out, size_t *len, c
 
 /* ---- checking and decoding ------------------------------------------------------------------ */
 
+/* Every start is compared with the count of the map's bits before it. So decode can begin at any
+ * block and never reads past the values. */
 static diloco_status check(const dl_codec_form *form, const unsigned char *payload, size_t len)
 {
     const unsigned char *map = payload + map_at(form);
@@ -159,6 +164,8 @@ static diloco_status check(const dl_codec_form *form, const unsigned char *paylo
     return DILOCO_OK;
 }
 
+/* The start gives the first value's place; from there the map's bits and the values advance
+ * together. */
 static void decode(const dl_codec_form *form, float *out, const unsigned char *payload, size_t len,
                    size_t first, size_t n)
 {

@@ -9,6 +9,7 @@ enum {
     MOST_GROUPS = 1024
 };
 
+/* A comparison is added as 0 or 1, so the loop has no branch. */
 static inline DL_BODY void count_body(uint32_t *count, const float *x, size_t n, dl_order order,
                                       int32_t least)
 {
@@ -20,6 +21,7 @@ static inline DL_BODY void count_body(uint32_t *count, const float *x, size_t n,
 DL_KERNEL(count_from, (uint32_t * count, const float *x, size_t n, dl_order order, int32_t least),
           count_body(count, x, n, order, least))
 
+/* Counts of a block fit 32 bits; their sum need not. */
 static size_t count_all(const float *x, size_t n, dl_order order, int32_t least)
 {
     size_t sum = 0;
@@ -31,6 +33,7 @@ static size_t count_all(const float *x, size_t n, dl_order order, int32_t least)
     return sum;
 }
 
+/* The search starts at the largest key, since the k largest are near it. */
 static inline DL_BODY void largest_body(int32_t *largest, const float *x, size_t n, dl_order order)
 {
     int32_t most = INT32_MIN;
@@ -105,6 +108,8 @@ DL_KERNEL(largest_of_groups,
           (float *most, size_t n_groups, const float *x, size_t n, dl_order order),
           group_body(most, n_groups, x, n, order))
 
+/* The k-th largest of the groups' maxima is reached by k elements at least, one of each of k
+ * groups. With too many groups the exact selection is taken. */
 int32_t dl_select_bound(const float *x, size_t n, size_t k, dl_order order)
 {
     float most[MOST_GROUPS];

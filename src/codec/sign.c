@@ -24,12 +24,14 @@ static inline DL_BODY float factor_of(float s)
     return s;
 }
 
+/* A negative zero is not below 0, so it counts as plus. */
 static inline DL_BODY uint32_t code_of(float x, float unused)
 {
     (void)unused;
     return x < 0;
 }
 
+/* The code is in the highest bit, a float's sign; an encoder's scale is not negative. */
 static inline DL_BODY float value_of(uint32_t code, float s)
 {
     return dl_float_of(dl_bits_of(s) | code);

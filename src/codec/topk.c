@@ -61,6 +61,7 @@ typedef struct chunk {
     size_t at; /* its record, from the tensor's first byte */
 } chunk;
 
+/* Rounded to the nearest count, at least 1, so a chunk always sends something. */
 static size_t kept(const dl_codec_form *form, size_t m)
 {
     size_t k = (size_t)(form->options.keep * (double)m + 0.5);
@@ -98,6 +99,8 @@ static size_t value_bytes(dl_codec_values_choice kind, size_t k)
     return (k + 3) / 4;
 }
 
+/* The sizes of a record depend on its shape alone, so the four shapes are laid out once for each
+ * tensor. */
 static grid grid_of(const dl_codec_form *form, const dl_codec_tensor *t)
 {
     bool run = t->rows == 1 || t->cols == 1;
@@ -123,6 +126,7 @@ static grid grid_of(const dl_codec_form *form, const dl_codec_tensor *t)
     return g;
 }
 
+/* A record's place is arithmetic: whole rows of chunks above it, then whole chunks to its left. */
 static chunk chunk_at(const grid *g, size_t down, size_t across)
 {
     size_t whole_across = g->cols / g->width;
@@ -150,6 +154,7 @@ static size_t kept_of_tensor(const grid *g)
     return sum;
 }
 
+/* The last chunk's end is the tensor's end. */
 static diloco_status lay_out(dl_codec_form *form)
 {
     size_t most = 0; /* values of a tensor: 2bit lays them down before it knows their codes */
@@ -191,6 +196,7 @@ static const float *elements_of(float *room, const float *x, const grid *g, cons
 
 static const dl_order by_size = {0x7fffffff, 0};
 
+/* Eight marks at once, one in each byte. */
 static uint64_t eight_at(const unsigned char *marks, size_t i)
 {
     uint64_t eight;
@@ -217,7 +223,8 @@ static size_t candidates(uint16_t *indices, const float *elements, size_t m, siz
     return n;
 }
 
-/* The k indices, ascending, and the values there without negative zeros. */
+/* The k indices, ascending, and the values there without negative zeros. The candidates include all
+ * of the k largest; a second, exact selection among these few decides ties. */
 static void choose(uint16_t *indices, float *values, const float *elements, size_t m, size_t k)
 {
     float found[CHUNK];
@@ -248,6 +255,7 @@ typedef struct statistics {
     double sums[N_CODES], counts[N_CODES];
 } statistics;
 
+/* The first of two passes over a tensor's values: the statistics that set the codes. */
 static void add_value(statistics *s, float x)
 {
     s->n++;
@@ -255,6 +263,7 @@ static void add_value(statistics *s, float x)
     s->squares += (double)x * (double)x;
 }
 
+/* Rounding may make the sum of squared deviations slightly negative, hence the maximum with 0. */
 static void set_scale(statistics *s)
 {
     s->mean = s->sum / s->n;
@@ -262,6 +271,7 @@ static void set_scale(statistics *s)
     s->scale = 6 * sqrt(variance) / N_CODES;
 }
 
+/* The second pass. With a scale of 0 all values share one code. */
 static unsigned next_code(statistics *s, float x)
 {
     double place = s->scale > 0 ? ((double)x - s->mean) / s->scale : 0;
@@ -281,6 +291,7 @@ static void put_2bit(unsigned char *out, const unsigned char *values, size_t k, 
     }
 }
 
+/* A code that no value has gets 0. */
 static void put_codebook(unsigned char *out, const statistics *s)
 {
     for (size_t code = 0; code < N_CODES; code++)
@@ -375,6 +386,8 @@ static diloco_status check_coding(const unsigned char *record, const coding *c)
     return DILOCO_OK;
 }
 
+/* Indices are a hostile peer's numbers until this has passed: decode writes to places that it
+ * computes from them. */
 static diloco_status check_indices(const unsigned char *record, const chunk *c)
 {
     places p = places_of(&c->indices, record);
@@ -388,6 +401,8 @@ static diloco_status check_indices(const unsigned char *record, const chunk *c)
     return DILOCO_OK;
 }
 
+/* A scale must be finite and not negative, and no code may be one that the encoder does not
+ * make. */
 static diloco_status check_values(const dl_codec_form *form, const unsigned char *in, size_t k)
 {
     dl_codec_values_choice kind = values_of(form);
@@ -478,6 +493,8 @@ static void scatter(const dl_codec_form *form, float *out, const unsigned char *
     }
 }
 
+/* Within one row of elements only some chunks across are needed; a range of several rows needs
+ * all. */
 static void decode_tensor(const dl_codec_form *form, float *out, const unsigned char *records,
                           const grid *g, size_t from, size_t to)
 {
@@ -494,6 +511,7 @@ static void decode_tensor(const dl_codec_form *form, float *out, const unsigned 
         }
 }
 
+/* Elements that were not sent are 0. */
 static void decode(const dl_codec_form *form, float *out, const unsigned char *payload, size_t len,
                    size_t first, size_t n)
 {

@@ -15,6 +15,8 @@ static const diloco_user_codec *of(const dl_codec_form *form)
     return form->codec->context;
 }
 
+/* The caller's bound is asked once for each form. A bound of 0 bytes for some elements is refused
+ * as a mistake. */
 static diloco_status lay_out(dl_codec_form *form)
 {
     const diloco_user_codec *u = of(form);
@@ -24,6 +26,8 @@ static diloco_status lay_out(dl_codec_form *form)
                    form->codec->name, form->bound, form->n);
 }
 
+/* The control word is set as for the codecs here, so the caller's arithmetic has the same bits
+ * everywhere (PROTOCOL B1). */
 static void encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g)
 {
     const diloco_user_codec *u = of(form);
@@ -32,6 +36,8 @@ static void encode(const dl_codec_form *form, unsigned char *out, size_t *len, c
     dl_fp_leave(saved);
 }
 
+/* The length is compared first; the other bytes are judged by the caller's function, on which the
+ * safety of its decode rests. */
 static diloco_status check(const dl_codec_form *form, const unsigned char *payload, size_t len)
 {
     const diloco_user_codec *u = of(form);
@@ -40,6 +46,7 @@ static diloco_status check(const dl_codec_form *form, const unsigned char *paylo
                    form->codec->name, form->n);
 }
 
+/* The added zero makes a positive zero of a negative one. */
 static void decode(const dl_codec_form *form, float *out, const unsigned char *payload, size_t len,
                    size_t first, size_t n)
 {
@@ -49,6 +56,7 @@ static void decode(const dl_codec_form *form, float *out, const unsigned char *p
         out[i] += 0.0f;
 }
 
+/* All four functions are needed; without a check, a peer's bytes would reach decode unseen. */
 diloco_status dl_codec_user_init(dl_codec_user *out, const diloco_user_codec *given)
 {
     diloco_user_codec *u = &out->given;
