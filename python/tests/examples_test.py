@@ -21,6 +21,9 @@ EXAMPLES = ROOT / "python/examples"
 MNIST = ROOT.parent / "shared/data/mnist"
 TRANSFORMERS = all(importlib.util.find_spec(m) for m in ("transformers", "accelerate"))
 PEFT = TRANSFORMERS and importlib.util.find_spec("peft") is not None
+LIGHTNING = importlib.util.find_spec("lightning") is not None
+if not LIGHTNING:
+    print("left out: the example with Lightning's Trainer (no lightning)")
 if not PEFT:
     print("left out: the example that trains an adapter (no peft)")
 if not TRANSFORMERS:
@@ -99,16 +102,27 @@ class Examples(unittest.TestCase):
         out = self.said(start(self.folder, sys.executable, EXAMPLES / "mnist.py", data))
         self.assertGreater(float(out.split()[1]), 0.85)
 
-    @unittest.skipUnless(TRANSFORMERS, "no accelerate")
-    def test_two_replicas_by_accelerates_loop_end_with_one_model(self):
-        data = MNIST if MNIST.is_dir() else drawn_digits(self.folder)
-        replicas = [start(self.folder, sys.executable, EXAMPLES / "mnist_accelerate.py", data,
-                          "run", f"r{r}") for r in range(2)]
+    def check_two_replicas(self, script, data):
+        """Both members of every entry, and one model in the end; at most 60 lines are not those of a
+        plain script."""
+        marked = [line for line in (EXAMPLES / script).read_text().splitlines() if "# diloco" in line]
+        self.assertLessEqual(len(marked), 60)
+        replicas = [start(self.folder, sys.executable, EXAMPLES / script, data, "run", f"r{r}")
+                    for r in range(2)]
         first, second = [self.said(p) for p in replicas]
         self.assertEqual(first, second)
         self.assertGreater(float(first.split()[1]), 0.8)
         self.assertEqual([len(row["members"]) for row in
                           diloco.run(self.folder / "run").history()], [2] * 6)
+
+    @unittest.skipUnless(TRANSFORMERS, "no accelerate")
+    def test_two_replicas_by_accelerates_loop_end_with_one_model(self):
+        self.check_two_replicas("mnist_accelerate.py",
+                                MNIST if MNIST.is_dir() else drawn_digits(self.folder))
+
+    @unittest.skipUnless(LIGHTNING, "no lightning")
+    def test_two_replicas_by_lightnings_trainer_end_with_one_model(self):
+        self.check_two_replicas("mnist_lightning.py", drawn_digits(self.folder))
 
     def test_mnist_by_100_logical_clients(self):
         data = MNIST
