@@ -250,11 +250,10 @@ static diloco_log_entry show(view *v)
                               .rejected_for = v->rejected_for};
 }
 
-/* Make the public form of an entry that cannot be read. It is void, and the run continues after
- * it (P7.9). The error of the last reading is its reason. */
-static diloco_log_entry show_unreadable(view *v, uint64_t e)
+/* A void entry: the run continues after it. The error text says why it is void. */
+static diloco_log_entry show_void(view *v, uint64_t e)
 {
-    snprintf(v->reason, sizeof v->reason, "void: it cannot be read: %s", diloco_error_text());
+    snprintf(v->reason, sizeof v->reason, "void: %s", diloco_error_text());
     return (diloco_log_entry){.entry = e,
                               .committer = "",
                               .reason = v->reason,
@@ -267,6 +266,22 @@ static diloco_log_entry show_unreadable(view *v, uint64_t e)
                               .prev = ""};
 }
 
+/* Reads the entry. Returns DILOCO_EPROTO if it is void. A commit's prev is left to
+ * verify: if the run continued from the commit, the entry before it was changed since. */
+static diloco_status read_view(view *v, const dl_reader *r, uint64_t e, const dl_hash *before)
+{
+    dl_buf_clear(&v->text);
+    diloco_status status = dl_entry_get(&v->text, r->store, e, dl_reader_limit());
+    if (!status) status = dl_reader_entry(&v->entry, &v->text, r);
+    if (!status && v->entry.entry != e)
+        status = dl_fail(DILOCO_EPROTO, "it is a copy of entry %llu",
+                         (unsigned long long)v->entry.entry);
+    if (status == DILOCO_EPROTO) return dl_fail_context(status, "it cannot be read");
+    if (!status && before && !v->entry.commit && !dl_hash_equal(v->entry.prev, *before))
+        return dl_fail(DILOCO_EPROTO, "its prev is not the digest of the entry before it");
+    return status;
+}
+
 /* The walk ends at the first missing entry, since the log has no gaps (P4). Damaged texts are
  * shown and chained by their bytes; other errors of the store end the walk. */
 diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn, void *user)
@@ -277,17 +292,12 @@ diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn,
     DL_TRY(view_init(&v));
     diloco_status status = DILOCO_OK;
     for (uint64_t e = from; e < total && !status; e++) {
-        dl_buf_clear(&v.text);
-        status = dl_entry_get(&v.text, r->store, e, dl_reader_limit());
-        if (status == DILOCO_ENOENT) break; /* the log has no gaps: this is its end */
-        if (!status) status = dl_reader_entry(&v.entry, &v.text, r);
-        /* A valid entry under another's name is no entry: its text was copied. */
-        if (!status && v.entry.entry != e)
-            status = dl_fail(DILOCO_EPROTO, "it is a copy of entry %llu",
-                             (unsigned long long)v.entry.entry);
+        const dl_hash before = e ? r->text : r->digest;
+        status = read_view(&v, r, e, e && e == from ? NULL : &before);
+        /* DILOCO_ENOENT: the log has no gaps, so this is its end */
         if (status && status != DILOCO_EPROTO) break;
         r->text = dl_hash_bytes(v.text.data, v.text.len);
-        const diloco_log_entry shown = status ? show_unreadable(&v, e) : show(&v);
+        const diloco_log_entry shown = status ? show_void(&v, e) : show(&v);
         status = fn(user, status ? NULL : &v.entry, &shown);
     }
     view_deinit(&v);

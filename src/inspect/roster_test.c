@@ -422,7 +422,12 @@ TEST(an_invalid_admission_keeps_no_replica_out)
 /* ---- objects of an untrusted peer -------------------------------------------------------------
  */
 
-/* An abort that fits the log in everything but perhaps its format's version, as log/<1>. */
+enum { TOO_LONG = 0, WRONG_PREV = 1 }; /* as a version */
+static const char TRUSTED[] = "";      /* as a signer */
+
+/* An abort that fits the log in everything but perhaps its format's version or its prev, as
+ * log/<1>.
+ */
 static void put_abort(dl_store *store, const dl_runfile *run, const char *signed_by, char version)
 {
     dl_buf text;
@@ -433,6 +438,7 @@ static void put_abort(dl_store *store, const dl_runfile *run, const char *signed
     CHECK_OK(dl_store_get(store, &text, "log/0000000000.json", DL_NEVER));
     CHECK_OK(dl_entry_read(&e, text.data, text.len, outer));
     e.prev = dl_hash_bytes(text.data, text.len);
+    if (version == WRONG_PREV) e.prev.bytes[0] ^= 1;
     e.base = e.result;
     e.entry = 1;
     e.position += 3;
@@ -441,8 +447,9 @@ static void put_abort(dl_store *store, const dl_runfile *run, const char *signed
     snprintf(e.reason, sizeof e.reason, "because I say so");
     dl_buf_clear(&text);
     CHECK_OK(dl_entry_write(&text, &e, outer));
-    *(strstr((char *)text.data, "\"version\":1") + strlen("\"version\":")) = version;
-    if (signed_by) {
+    if (version != WRONG_PREV)
+        *(strstr((char *)text.data, "\"version\":1") + strlen("\"version\":")) = version;
+    if (signed_by && signed_by != TRUSTED) {
         dl_signer *signer = signer_of(signed_by);
         const dl_statement what = dl_entry_statement(&e);
         CHECK_OK(dl_sealed_sign(&text, 0, signer, &what));
@@ -474,8 +481,6 @@ static diloco_status entry_1_is_void(void *user, const diloco_log_entry *e)
     return DILOCO_OK;
 }
 
-enum { TOO_LONG = 0 }; /* as a version */
-
 /* A run of one, whose entry 1 another party puts: it continues to its end. Returns the report of
  * verify. */
 static diloco_verify_report run_with_entry(const char *name, const char *signed_by, char version,
@@ -489,8 +494,8 @@ static diloco_verify_report run_with_entry(const char *name, const char *signed_
     toy_keep(url);
     toy t = toy_of("r0", url);
     toy_set(&t, "run.state_dir", scratch_folder(name));
-    toy_set(&t, "run.roster", "open");
-    toy_set(&t, "run.key", key_of("r0"));
+    if (signed_by != TRUSTED) toy_set(&t, "run.roster", "open");
+    if (signed_by != TRUSTED) toy_set(&t, "run.key", key_of("r0"));
     t.stop_after = 4;
     CHECK_OK(toy_live(&t));
     dl_store *store = store_of(url);
@@ -523,6 +528,12 @@ TEST(p7_an_entry_without_a_committer_s_signature_is_void_and_the_run_continues)
     CHECK_INT(1, too_long.voids);
     CHECK_INT(0, honest.voids); /* so it is the signature that it failed for */
     CHECK_INT(1, honest.aborts);
+}
+
+TEST(p7_an_abort_with_a_wrong_prev_is_void_for_replicas_verify_and_log)
+{
+    CHECK_INT(1, run_with_entry("prev", "r0", WRONG_PREV, "prev").voids);
+    CHECK_INT(1, run_with_entry("prev_trusted", TRUSTED, WRONG_PREV, "prev").voids);
 }
 
 /* ---- a writer without a key ------------------------------------------------------ */
@@ -709,6 +720,7 @@ TEST_MAIN(runs_of_keys_come_to_the_bits_of_a_run_of_trust,
           a_committer_meets_a_new_replica_before_its_first_contribution,
           an_invalid_admission_keeps_no_replica_out,
           p7_an_entry_without_a_committer_s_signature_is_void_and_the_run_continues,
+          p7_an_abort_with_a_wrong_prev_is_void_for_replicas_verify_and_log,
           junk_in_c_takes_no_room_from_the_roster,
           p6_junk_at_its_own_names_does_not_fence_a_replica,
           p6_junk_at_the_name_of_a_pipelined_upload_does_not_fence_a_replica,
