@@ -96,6 +96,23 @@ TEST(preset_swarm_takes_500_steps_and_its_range_of_rounds_and_outer_steps_is_acc
     }
 }
 
+/* So that a comparison of two of them on one file is one of their rules. fedprox has its own term.
+ */
+TEST(presets_of_the_federated_family_leave_the_inner_trainer_alone)
+{
+    static const char *const family[] = {"fedavg",  "fedavgm", "fedprox",
+                                         "fedadam", "fedyogi", "fedadagrad"};
+    for (size_t i = 0; i < sizeof family / sizeof *family; i++) {
+        const diloco_preset *p = NULL;
+        for (size_t k = 0; (p = diloco_preset_at(k)) && strcmp(p->name, family[i]) != 0;)
+            k++;
+        CHECK(p);
+        for (const diloco_preset_value *v = p->values; v->name; v++)
+            CHECK(!strncmp(v->name, "server.diloco.", 14) ||
+                  !strcmp(v->name, "trainer.proximal_mu"));
+    }
+}
+
 TEST(every_preset_passes_the_checks)
 {
     for (size_t i = 0; diloco_preset_at(i); i++) {
@@ -134,5 +151,6 @@ TEST_MAIN(a_preset_sets_its_values_and_says_so, alg_3_preset_diloco_has_the_pape
           alg_24_preset_streaming_has_the_paper_s_values, alg_6_every_preset_cites_its_paper,
           the_papers_values_are_those_of_preset_muloco,
           preset_swarm_takes_500_steps_and_its_range_of_rounds_and_outer_steps_is_accepted,
+          presets_of_the_federated_family_leave_the_inner_trainer_alone,
           every_preset_passes_the_checks, a_misspelt_preset_is_answered_with_the_nearest,
           options_tell_the_values_they_may_have)
