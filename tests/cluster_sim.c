@@ -35,6 +35,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 enum {
@@ -400,6 +401,9 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "--help")) return fputs(usage, stdout) < 0;
     static sim s;
+    /* A replica's arenas are large, and a small run uses little of them: huge pages would be most
+     * of the memory of thousands. */
+    (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     if (argc == 4 && !strcmp(argv[1], "calm") && number(argv[2], MAX_REPLICAS))
         return run_calm(&s, (size_t)number(argv[2], MAX_REPLICAS), argv[3]);
     if (argc > 3 && argc < 9 && !strcmp(argv[1], "goodput")) return run_goodput(&s, argc, argv);
