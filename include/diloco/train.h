@@ -154,6 +154,26 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_train_plan(diloco_memory_pla
     return diloco_train_plan_sized(out, sizeof *out, config);
 }
 
+/* A card that trainer.device names. */
+typedef struct diloco_device_report {
+    char card[128];  /* its name; empty if it could not be opened */
+    uint64_t memory; /* bytes */
+    int driver;      /* newest CUDA version that the driver supports: 1000 major + 10 minor */
+    int kernels;     /* whose results on it were those of the CPU */
+} diloco_device_report;
+/* diloco_device_check opens a card ("cuda", "cuda:N") and compares each kernel's results with the
+ * CPU's. Returns DILOCO_EINVAL for another name, DILOCO_EREFUSED if the driver, the card or device
+ * code is missing or a result is wrong, DILOCO_EIO if the device fails. After an error the report
+ * has what was found before. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_device_check_sized(diloco_device_report *out,
+                                                                     size_t size,
+                                                                     const char *device);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_device_check(diloco_device_report *out,
+                                                                 const char *device)
+{
+    return diloco_device_check_sized(out, sizeof *out, device);
+}
+
 /* A description of the data. Images count as tokens; their vocab is the number of classes, and
  * their context is 1. */
 typedef struct diloco_data_report {

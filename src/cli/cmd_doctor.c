@@ -1,4 +1,5 @@
-/* cmd_doctor.c - look before training: the machine; a store; the memory a run will take.
+/* cmd_doctor.c - look before training: the machine and its card; a store; the memory a run will
+ * take.
  *
  * A section is a plain struct of numbers, gathered first and then printed as lines or as JSON. */
 #include "base/link.h"
@@ -9,6 +10,7 @@
 #include <diloco/train.h>
 
 #include <inttypes.h>
+#include <string.h>
 #include <unistd.h>
 
 /* All that was gathered. A store or a plan is present only where its flag is true. */
@@ -18,6 +20,9 @@ typedef struct checkup {
     diloco_store_report store;
     diloco_memory_plan plan;
     int64_t local_replicas; /* that the plan is multiplied by */
+    bool has_card;          /* which agrees with the CPU */
+    diloco_device_report card;
+    char no_card[512]; /* why not */
 } checkup;
 
 static void look_at_machine(checkup *c)
@@ -25,6 +30,15 @@ static void look_at_machine(checkup *c)
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     c->memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
     c->memory_free = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * page;
+}
+
+/* A machine without a card is no error, unless its configuration wants one. */
+static diloco_status look_at_card(checkup *c, const char *device)
+{
+    const diloco_status status = diloco_device_check(&c->card, device);
+    c->has_card = !status;
+    if (status) snprintf(c->no_card, sizeof c->no_card, "%s", diloco_error_text());
+    return status;
 }
 
 static diloco_status slow_down(const char *text)
@@ -46,7 +60,10 @@ static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
     const char *link = args->flags[DL_FLAG_RUN_LINK];
     if (link && (!args->target || dl_is_config_file(args->target)))
         return dl_fail(DILOCO_EINVAL, "doctor takes --link with a store's URL");
-    if (!args->target) return DILOCO_OK;
+    if (!args->target) {
+        (void)!look_at_card(c, "cuda");
+        return DILOCO_OK;
+    }
     if (!dl_is_config_file(args->target)) {
         if (args->n_sets)
             return dl_fail(DILOCO_EINVAL, "doctor takes --set with a CONFIG, not with a store");
@@ -63,7 +80,8 @@ static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
     c->without_data = !*config->train_path;
     c->has_plan = true;
     c->local_replicas = config->local_replicas;
-    return diloco_train_plan(&c->plan, config);
+    DL_TRY(diloco_train_plan(&c->plan, config));
+    return strcmp(config->device, "cpu") == 0 ? DILOCO_OK : look_at_card(c, config->device);
 }
 
 /* ---- lines */
@@ -101,6 +119,20 @@ static void print_plan(const checkup *c)
     printf("%" PRId64 " here: %s of %s%s\n", c->local_replicas,
            dl_bytes_text(all, (double)together), dl_bytes_text(memory, (double)c->memory),
            together > c->memory ? ": MORE THAN THIS MACHINE HAS" : "");
+}
+
+static void print_card(const checkup *c)
+{
+    const diloco_device_report *r = &c->card;
+    dl_unit_text memory;
+    if (r->card[0])
+        printf("  card           %s, %s, driver for CUDA %d.%d\n", r->card,
+               dl_bytes_text(memory, (double)r->memory), r->driver / 1000, r->driver % 1000 / 10);
+    if (c->has_card)
+        printf("  kernels        all %d give the CPU's results\n", r->kernels);
+    else
+        printf("  %-14s %s%s\n", r->card[0] ? "kernels" : "card",
+               r->card[0] ? "" : "none: ", c->no_card);
 }
 
 static void print_store(const checkup *c, const char *url)
@@ -144,6 +176,19 @@ static void add_store(dl_json *json, const checkup *c)
     dl_json_end(json);
 }
 
+static void add_card(dl_json *json, const checkup *c)
+{
+    const diloco_device_report *r = &c->card;
+    dl_json_object(json, "gpu");
+    dl_json_str(json, "card", r->card);
+    dl_json_u64(json, "memory", r->memory);
+    dl_json_i64(json, "driver", r->driver);
+    dl_json_i64(json, "kernels", r->kernels);
+    dl_json_bool(json, "usable", c->has_card);
+    dl_json_str(json, "problem", c->no_card);
+    dl_json_end(json);
+}
+
 static void add_plan(dl_json *json, const checkup *c)
 {
     const diloco_memory_plan *p = &c->plan;
@@ -180,6 +225,7 @@ static diloco_status print_json(const checkup *c)
     dl_json_str(&json, "isa", diloco_isa());
     dl_json_u64(&json, "memory", c->memory);
     dl_json_u64(&json, "memory_free", c->memory_free);
+    if (c->has_card || c->no_card[0]) add_card(&json, c);
     if (c->has_store) add_store(&json, c);
     if (c->has_plan) add_plan(&json, c);
     dl_json_end(&json);
@@ -203,8 +249,9 @@ static diloco_status cmd_doctor(const dl_args *args)
         if (status && !c.store_is_refused) return status;
         DL_TRY(print_json(&c));
     } else {
+        if (c.has_card || c.no_card[0]) print_card(&c);
         if (c.has_store) print_store(&c, args->target);
-        if (c.has_plan && !status) print_plan(&c);
+        if (c.has_plan && (!status || c.no_card[0])) print_plan(&c);
     }
     return status ? dl_fail(status, "%s", why) : DILOCO_OK;
 }

@@ -17,3 +17,5 @@ endforeach()
 # this flag defers it.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/nn/cpu/vec_test.c PROPERTIES COMPILE_OPTIONS
                             "-fopenmp-simd;-Wno-psabi")
+
+dl_device_code(dl_nn ${PROJECT_SOURCE_DIR}/src/nn/cuda/device_code.c)

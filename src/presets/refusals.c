@@ -189,8 +189,9 @@ static diloco_status check_tracker(const dl_config *config)
 
 static diloco_status check_device(const dl_config *config)
 {
-    const char *backend;
-    return dl_backend_of_device(&backend, config->device);
+    dl_device kind;
+    int index;
+    return dl_device_of_name(&kind, &index, config->device); /* this machine may not train */
 }
 
 const refusal dl_refusals[] = {

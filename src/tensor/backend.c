@@ -23,34 +23,32 @@ diloco_status dl_backend_create(dl_backend **out, const char *name)
 }
 
 /* "cuda", or "cuda:" and the number of a card. */
-static bool is_cuda(const char *device)
+static bool is_cuda(int *index, const char *name)
 {
     static const char cuda[] = "cuda";
     const size_t len = sizeof cuda - 1;
-    if (strncmp(device, cuda, len) != 0) return false;
-    if (!device[len]) return true;
-    const char *digits = device + len + 1;
+    *index = 0;
+    if (strncmp(name, cuda, len) != 0) return false;
+    if (!name[len]) return true;
+    const char *digits = name + len + 1;
     const size_t n = strspn(digits, "0123456789");
-    return device[len] == ':' && n >= 1 && n <= 2 && !digits[n];
+    if (name[len] != ':' || n < 1 || n > 2 || digits[n]) return false;
+    *index = digits[0] - '0';
+    if (n == 2) *index = 10 * *index + digits[1] - '0';
+    return true;
 }
 
-diloco_status dl_backend_of_device(const char **name, const char *device)
+diloco_status dl_device_of_name(dl_device *kind, int *index, const char *name)
 {
-    *name = NULL;
-    if (strcmp(device, "cpu") == 0) {
-        *name = "cpu";
-        return DILOCO_OK;
-    }
-    if (is_cuda(device))
-        return dl_fail(
-            DILOCO_EREFUSED,
-            "trainer.device = \"%s\": this program has no backend for GPUs yet: set cpu, or"
-            " train by PyTorch with the Python package",
-            device);
+    *index = 0;
+    *kind = DL_DEVICE_CPU;
+    if (strcmp(name, "cpu") == 0) return DILOCO_OK;
+    *kind = DL_DEVICE_CUDA;
+    if (is_cuda(index, name)) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
                    "trainer.device = \"%s\": no such device: set cpu, cuda or cuda:N, where N is "
                    "the number of a card",
-                   device);
+                   name);
 }
 
 void dl_backend_destroy(dl_backend *backend)

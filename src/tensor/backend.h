@@ -55,10 +55,9 @@ struct dl_backend {
  * else dies of SIGSEGV. DILOCO_EINVAL names the known ones; DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_backend_create(dl_backend **out, const char *name);
 
-/* dl_backend_of_device gives the row of a device by the name of trainer.device: "cpu", "cuda" or
- * "cuda:N". Returns DILOCO_EINVAL for another name, and DILOCO_EREFUSED for a GPU: there is no
- * backend for one yet. */
-DL_MUST_CHECK diloco_status dl_backend_of_device(const char **name, const char *device);
+/* dl_device_of_name reads a name of trainer.device: "cpu", "cuda" (card 0) or "cuda:N". It opens
+ * nothing (nn/device.h does). Returns DILOCO_EINVAL for another name. */
+DL_MUST_CHECK diloco_status dl_device_of_name(dl_device *kind, int *index, const char *name);
 
 /* NULL is fine. All its memory was released before: the trap backend insists. */
 void dl_backend_destroy(dl_backend *backend);

@@ -73,22 +73,23 @@ TEST(an_unknown_backend_names_the_known_ones)
     CHECK_CONTAINS("trap", diloco_error_text());
 }
 
-TEST(a_device_is_the_cpu_or_a_gpu_which_is_refused_or_unknown)
+TEST(a_device_is_the_cpu_or_a_card_by_its_number_or_unknown)
 {
-    static const char *const gpus[] = {"cuda", "cuda:0", "cuda:12"};
+    static const char *const cards[] = {"cuda", "cuda:0", "cuda:7", "cuda:12"};
+    static const int indexes[] = {0, 0, 7, 12};
     static const char *const unknown[] = {"",       "gpu",     "CUDA",     "cuda:", "cuda:-1",
                                           "cuda:x", "cuda:0 ", "cuda:100", "cudas", "trap"};
-    const char *name;
-    CHECK_OK(dl_backend_of_device(&name, "cpu"));
-    CHECK_STR("cpu", name);
-    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
-        CHECK_STATUS(DILOCO_EREFUSED, dl_backend_of_device(&name, gpus[i]));
-        CHECK(name == NULL);
-        CHECK_CONTAINS(gpus[i], diloco_error_text());
-        CHECK_CONTAINS("no backend for GPUs", diloco_error_text());
+    dl_device kind;
+    int index;
+    CHECK_OK(dl_device_of_name(&kind, &index, "cpu"));
+    CHECK(kind == DL_DEVICE_CPU);
+    for (size_t i = 0; i < sizeof cards / sizeof cards[0]; i++) {
+        CHECK_OK(dl_device_of_name(&kind, &index, cards[i]));
+        CHECK(kind == DL_DEVICE_CUDA);
+        CHECK_INT(indexes[i], index);
     }
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
-        CHECK_STATUS(DILOCO_EINVAL, dl_backend_of_device(&name, unknown[i]));
+        CHECK_STATUS(DILOCO_EINVAL, dl_device_of_name(&kind, &index, unknown[i]));
         CHECK_CONTAINS("cpu, cuda or cuda:N", diloco_error_text());
     }
 }
@@ -135,5 +136,5 @@ TEST(the_trap_backend_kills_a_host_that_looks_inside)
 
 TEST_MAIN(copies_and_zero_move_bytes_on_every_backend, an_empty_piece_is_a_valid_pointer,
           more_than_there_is_says_how_much, an_unknown_backend_names_the_known_ones,
-          a_device_is_the_cpu_or_a_gpu_which_is_refused_or_unknown,
+          a_device_is_the_cpu_or_a_card_by_its_number_or_unknown,
           the_trap_backend_kills_a_host_that_looks_inside)

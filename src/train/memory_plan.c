@@ -153,13 +153,16 @@ static void plan_data(diloco_memory_plan *out, const dl_config *config, const dl
     out->data += batch * (uint64_t)config->batch_size;
 }
 
-/* find_device says which device runs the graph and whether the host can use its memory. */
+/* find_device says which device runs the graph and whether the host can use its memory. A card is
+ * not opened: the plan may be for another machine. */
 static diloco_status find_device(dl_device *device, bool *in_host_memory, const dl_config *config)
 {
-    const char *name;
+    int index;
     dl_backend *backend;
-    DL_TRY(dl_backend_of_device(&name, config->device));
-    DL_TRY(dl_backend_create(&backend, name));
+    *in_host_memory = false;
+    DL_TRY(dl_device_of_name(device, &index, config->device));
+    if (*device != DL_DEVICE_CPU) return DILOCO_OK;
+    DL_TRY(dl_backend_create(&backend, "cpu"));
     *device = backend->ops->device;
     *in_host_memory = backend->ops->in_host_memory;
     dl_backend_destroy(backend);

@@ -1,6 +1,7 @@
 /* setup.c - opening in order, closing in the reverse one. */
 #include "train/setup.h"
 
+#include "nn/device.h"
 #include "train/weights.h"
 #include <diloco/inspect.h>
 
@@ -113,15 +114,13 @@ static diloco_status take_memory(dl_setup *s)
 
 static diloco_status open_all(dl_setup *s, size_t n_shards)
 {
-    const char *backend;
     DL_TRY(n_shards ? dl_data_open(&s->data, &s->config, n_shards)
                     : dl_data_open_words(&s->data, &s->config));
     s->sample = dl_data_sample(s->data);
     DL_TRY(resolve_vocab(s));
     DL_TRY(resolve_tokenizer(s));
     DL_TRY(dl_pool_create(&s->pool, (int)s->config.threads));
-    DL_TRY(dl_backend_of_device(&backend, s->config.device));
-    DL_TRY(dl_backend_create(&s->backend, backend));
+    DL_TRY(dl_device_open(&s->backend, s->config.device));
     DL_TRY(dl_model_create(&s->model, &s->config, s->sample, s->max_rows, s->backend, s->pool));
     return take_memory(s);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""device_code_test.py NVCC [CUOBJDUMP]: nvcc's output for the kernels (src/**/*.cu), without a GPU.
+"""device_code_test.py NVCC CUOBJDUMP FLAGS: nvcc's output for the kernels (src/**/*.cu), without a GPU.
 
     compiles    each file for each target, as one fatbin, without a warning
     registers   no kernel spills registers to memory
@@ -7,8 +7,8 @@
     exact       in the files of EXACT no product and sum become one fma unless the source writes it;
                 no denormal is flushed; divisions and roots are rounded correctly
 
-The last two are read from PTX: its ".rn" forbids the assembler to contract. With cuobjdump the machine
-code is read, too."""
+The last two are read from PTX: its ".rn" forbids the assembler to contract. With cuobjdump (else "") the
+machine code is read, too. FLAGS are those of the build (cmake/device_code.cmake)."""
 import pathlib
 import re
 import subprocess
@@ -17,9 +17,6 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXACT = {"gradient_kernels.cu", "inner_kernels.cu"}  # the others use expf and logf of nvcc's library
-FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Werror", "all-warnings", f"-I{ROOT}/src", f"-I{ROOT}/include"]
-TARGETS = [f"-gencode=arch=compute_{n},code=sm_{n}" for n in (80, 90, 100, 120)]
-TARGETS.append("-gencode=arch=compute_80,code=compute_80")
 
 
 def run(*command):
@@ -52,17 +49,17 @@ def faults_of_machine_code(name, text):
 
 
 def main():
-    nvcc, cuobjdump = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+    nvcc, cuobjdump, *flags = sys.argv[1:]
+    common = [flag for flag in flags if not flag.startswith("-gencode")]
     files, problems = sorted((ROOT / "src").rglob("*.cu")), []
     with tempfile.TemporaryDirectory() as folder:
         for file in files:
             out = pathlib.Path(folder) / file.stem
-            text = run(nvcc, "-fatbin", "--threads", 2, *FLAGS, *TARGETS, "-Xptxas", "-v", file, "-o",
-                       f"{out}.fatbin")
+            text = run(nvcc, "-fatbin", "--threads", 2, *flags, "-Xptxas", "-v", file, "-o", f"{out}.fatbin")
             spills = [int(n) for n in re.findall(r"(\d+) bytes spill", text)]
             if not spills or any(spills):
                 problems.append(f"{file.name}: bytes of spilled registers: {spills}")
-            run(nvcc, "-ptx", "-arch=compute_80", *FLAGS, file, "-o", f"{out}.ptx")
+            run(nvcc, "-ptx", "-arch=compute_80", *common, file, "-o", f"{out}.ptx")
             ptx = pathlib.Path(f"{out}.ptx").read_text()
             problems += [f"{file.name}: {what}" for what in faults_of_ptx(file.name, file.read_text(), ptx)]
             if cuobjdump:

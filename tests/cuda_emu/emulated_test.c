@@ -88,17 +88,20 @@ TEST(an_allocation_beyond_the_device_is_refused_and_the_backend_continues)
 TEST(missing_driver_card_or_device_code_is_refused_by_name)
 {
     dl_backend *b;
+    static const dl_span images[] = {{"", 1}};
     dl_cuda_source source = {.name = "emulated", .library = "libnosuchdriver.so.1"};
     CHECK_STATUS(DILOCO_EREFUSED, dl_backend_cuda(&b, &source, 0));
     CHECK(b == NULL);
+    CHECK_CONTAINS("without device code", diloco_error_text());
+    source.images = images;
+    source.n_images = 1;
+    CHECK_STATUS(DILOCO_EREFUSED, dl_backend_cuda(&b, &source, 0));
     CHECK_CONTAINS("libnosuchdriver.so.1", diloco_error_text());
     source.library = "libm.so.6";
     CHECK_STATUS(DILOCO_EREFUSED, dl_backend_cuda(&b, &source, 0));
     CHECK_CONTAINS("cuInit", diloco_error_text());
     source.library = EMULATED_LIBRARY;
     emulated_configure(&(emulated_setup){.seed = 1});
-    CHECK_STATUS(DILOCO_EREFUSED, dl_backend_cuda(&b, &source, 0));
-    CHECK_CONTAINS("without device code", diloco_error_text());
     CHECK_STATUS(DILOCO_EREFUSED, dl_backend_cuda(&b, &source, 1));
     CHECK_CONTAINS("no emulated device 1", diloco_error_text());
     CHECK_INT(0, emulated_leaked());

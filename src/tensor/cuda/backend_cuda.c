@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGE = 8 << 20, MAX_IMAGES = 8, MAX_KERNELS = 128 };
+enum { STAGE = 8 << 20, MAX_KERNELS = 128 };
 
 typedef struct kernel {
     const char *name;
@@ -27,7 +27,7 @@ typedef struct gpu {
     dl_cuda cuda;
     int device;
     void *context, *stream;
-    void *modules[MAX_IMAGES];
+    void *modules[DL_CUDA_MAX_IMAGES];
     size_t n_modules;
     kernel kernels[MAX_KERNELS]; /* found so far */
     size_t n_kernels;
@@ -209,6 +209,7 @@ diloco_status dl_backend_cuda_card(dl_cuda_card *out, dl_backend *backend)
     *out = (dl_cuda_card){.driver = 0};
     if (!begin(g) || !check(g, g->cuda.driver_version(&out->driver), "cuDriverGetVersion") ||
         !check(g, g->cuda.device_name(out->name, sizeof out->name, g->device), "cuDeviceGetName") ||
+        !check(g, g->cuda.device_uuid(out->uuid, g->device), "cuDeviceGetUuid") ||
         !check(g, g->cuda.device_memory(&memory, g->device), "cuDeviceTotalMem"))
         return failure(g);
     out->name[sizeof out->name - 1] = '\0';
@@ -268,12 +269,6 @@ static diloco_status find_card(gpu *g, int index)
 
 static diloco_status load_images(gpu *g, const dl_cuda_source *source)
 {
-    if (source->n_images == 0)
-        return dl_fail(DILOCO_EREFUSED,
-                       "this program was built without device code for the %s"
-                       " backend: build it where nvcc is, or train on the CPU",
-                       g->ops.name);
-    DL_ASSERT(source->n_images <= MAX_IMAGES);
     for (size_t i = 0; i < source->n_images; i++) {
         if (!check(g, g->cuda.module_load(&g->modules[i], source->images[i].data),
                    "cuModuleLoadData"))
@@ -286,6 +281,12 @@ static diloco_status load_images(gpu *g, const dl_cuda_source *source)
 static diloco_status open_gpu(gpu *g, const dl_cuda_source *source, int index)
 {
     void *stage = NULL;
+    if (source->n_images == 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "this program was built without device code for the %s backend: build it"
+                       " where nvcc is, or train on the CPU (trainer.device = \"cpu\")",
+                       g->ops.name);
+    DL_ASSERT(source->n_images <= DL_CUDA_MAX_IMAGES);
     DL_TRY(dl_cuda_load(&g->cuda, source->library));
     DL_TRY(find_card(g, index));
     if (!check(g, g->cuda.context_retain(&g->context, g->device), "cuDevicePrimaryCtxRetain") ||

@@ -5,6 +5,8 @@
 #include "base/file.h"
 #include "tensor/backend.h"
 
+enum { DL_CUDA_MAX_IMAGES = 16 };
+
 /* A driver and the device code for it. */
 typedef struct dl_cuda_source {
     const char *name;      /* of the backend: "cuda"; the tests' is "emulated" */
@@ -22,6 +24,7 @@ DL_MUST_CHECK diloco_status dl_backend_cuda(dl_backend **out, const dl_cuda_sour
 /* The card of an open backend. */
 typedef struct dl_cuda_card {
     char name[128];
+    unsigned char uuid[16];
     uint64_t memory; /* bytes */
     int driver;      /* newest CUDA version that the driver supports: 1000 major + 10 minor */
 } dl_cuda_card;

@@ -19,6 +19,7 @@
     X(device_count, cuDeviceGetCount, (int *n)) \
     X(device_get, cuDeviceGet, (int *device, int index)) \
     X(device_name, cuDeviceGetName, (char *name, int len, int device)) \
+    X(device_uuid, cuDeviceGetUuid_v2, (unsigned char uuid[16], int device)) \
     X(device_memory, cuDeviceTotalMem_v2, (size_t *bytes, int device)) \
     X(context_retain, cuDevicePrimaryCtxRetain, (void **context, int device)) \
     X(context_release, cuDevicePrimaryCtxRelease_v2, (int device)) \

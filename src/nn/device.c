@@ -1,0 +1,142 @@
+/* device.c - see device.h. */
+#include "nn/device.h"
+
+#include "base/hash.h"
+#include "base/sized.h"
+#include "nn/cuda/device_code.h"
+#include "nn/cuda/self_test/self_tests.h"
+#include "tensor/cuda/backend_cuda.h"
+#include <diloco/train.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY = 512 };
+
+/* ---- the results of cards that passed: a file each, which holds its key */
+
+static bool key_of(char key[KEY], const dl_cuda_card *card, const dl_span *images, size_t n)
+{
+    char hex[DL_HASH_HEX + 1], uuid[DL_HASH_HEX + 1];
+    dl_hash codes[DL_CUDA_MAX_IMAGES], id;
+    for (size_t i = 0; i < n; i++)
+        codes[i] = dl_hash_bytes(images[i].data, images[i].len);
+    dl_hash_to_hex(hex, dl_hash_bytes(codes, n * sizeof codes[0]));
+    memcpy(id.bytes, card->uuid, sizeof id.bytes);
+    dl_hash_to_hex(uuid, id);
+    const int len = snprintf(key, KEY, "passed: driver %d, card %s %s, code %s, diloco %s\n",
+                             card->driver, card->name, uuid, hex, DILOCO_VERSION);
+    return len > 0 && len < KEY;
+}
+
+/* The folder of results, in `out`. Returns false if the user has none. */
+static bool folder_of(char out[KEY])
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = -1;
+    if (cache && cache[0] == '/')
+        n = snprintf(out, KEY, "%s/diloco/devices", cache);
+    else if (home && home[0] == '/')
+        n = snprintf(out, KEY, "%s/.cache/diloco/devices", home);
+    return n > 0 && n < KEY;
+}
+
+static bool path_of(char out[2 * KEY], const char *folder, const char *key)
+{
+    char hex[DL_HASH_HEX + 1];
+    dl_hash_to_hex(hex, dl_hash_bytes(key, strlen(key)));
+    return snprintf(out, 2 * KEY, "%s/%s", folder, hex) > 0;
+}
+
+static bool has_passed(const char *key)
+{
+    char folder[KEY], path[2 * KEY];
+    dl_buf text;
+    dl_buf_init(&text, KEY);
+    const bool found = folder_of(folder) && path_of(path, folder, key) &&
+                       dl_file_read(&text, path) == DILOCO_OK && text.len == strlen(key) &&
+                       memcmp(text.data, key, text.len) == 0;
+    dl_buf_deinit(&text);
+    return found;
+}
+
+/* A folder that cannot be written costs a self-test at the next start, and nothing else. */
+static void keep_passed(const char *key)
+{
+    char folder[KEY], path[2 * KEY];
+    const dl_span text = {key, strlen(key)};
+    if (!folder_of(folder) || !path_of(path, folder, key) || dl_dir_make(folder)) return;
+    const diloco_status ignored = dl_file_write(path, &text, 1);
+    (void)ignored;
+}
+
+/* ---- a card */
+
+static diloco_status test(dl_backend *backend, const dl_cuda_card *card, const dl_span *images,
+                          size_t n, bool fresh)
+{
+    char key[KEY];
+    const bool has_key = key_of(key, card, images, n);
+    if (!fresh && has_key && has_passed(key)) return DILOCO_OK;
+    DL_TRY(dl_cuda_self_test(backend));
+    if (has_key) keep_passed(key);
+    return DILOCO_OK;
+}
+
+static diloco_status open_card(dl_backend **out, dl_cuda_card *card, int index, bool fresh)
+{
+    dl_span images[DL_CUDA_MAX_IMAGES];
+    dl_backend *backend;
+    dl_cuda_source source = {.name = "cuda", .library = "libcuda.so.1", .images = images};
+    source.n_images = dl_device_code(images, DL_CUDA_MAX_IMAGES);
+    *out = NULL;
+    DL_TRY(dl_backend_cuda(&backend, &source, index));
+    diloco_status status = dl_backend_cuda_card(card, backend);
+    if (!status) status = test(backend, card, images, source.n_images, fresh);
+    if (status)
+        dl_backend_destroy(backend);
+    else
+        *out = backend;
+    return status;
+}
+
+/* ---- */
+
+diloco_status dl_device_open(dl_backend **out, const char *device)
+{
+    dl_device kind;
+    dl_cuda_card card;
+    int index;
+    *out = NULL;
+    DL_TRY(dl_device_of_name(&kind, &index, device));
+    if (kind == DL_DEVICE_CPU) return dl_backend_create(out, "cpu");
+    return open_card(out, &card, index, false);
+}
+
+static diloco_status check_card(diloco_device_report *out, const char *device)
+{
+    dl_device kind;
+    dl_backend *backend;
+    dl_cuda_card card = {.driver = 0};
+    int index;
+    DL_TRY(dl_device_of_name(&kind, &index, device));
+    if (kind == DL_DEVICE_CPU) return dl_fail(DILOCO_EINVAL, "the CPU is no card to check");
+    const diloco_status status = open_card(&backend, &card, index, true);
+    memcpy(out->card, card.name, sizeof out->card);
+    out->memory = card.memory;
+    out->driver = card.driver;
+    if (status) return status;
+    while (dl_cuda_self_test_kernel((size_t)out->kernels))
+        out->kernels++;
+    dl_backend_destroy(backend);
+    return DILOCO_OK;
+}
+
+diloco_status diloco_device_check_sized(diloco_device_report *out, size_t size, const char *device)
+{
+    diloco_device_report report = {.driver = 0};
+    const diloco_status status = check_card(&report, device);
+    dl_sized_out(out, size, &report, sizeof report);
+    return status;
+}

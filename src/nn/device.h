@@ -1,0 +1,14 @@
+/* device.h - the backend of a device by the name of trainer.device. */
+#ifndef DL_NN_DEVICE_H
+#define DL_NN_DEVICE_H
+
+#include "tensor/backend.h"
+
+/* dl_device_open opens "cpu", "cuda" (the first card) or "cuda:N". A card's kernels are compared
+ * with the CPU first (nn/cuda/self_test/). The result of a card that passed is kept in the user's
+ * cache folder, by driver, card and device code. Returns DILOCO_EINVAL for another name,
+ * DILOCO_EREFUSED if the driver, the card or device code is missing or a kernel's result is wrong,
+ * DILOCO_EIO if the device fails, DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_device_open(dl_backend **out, const char *device);
+
+#endif

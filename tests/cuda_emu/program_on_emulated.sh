@@ -1,0 +1,61 @@
+#!/bin/sh
+# program_on_emulated.sh PROGRAM DRIVER CODE: trainer.device = "cuda" in the whole program, with the emulated
+# driver in place of libcuda.so.1. CODE is "yes" if the program has device code.
+. "$(dirname "$0")/../e2e/lib.sh"
+driver=$(readlink -f "$2")
+XDG_CACHE_HOME=$PWD/cache
+export XDG_CACHE_HOME
+mkdir broken emulated
+ln -s "$driver" emulated/libcuda.so.1
+: >broken/libcuda.so.1
+short="--set trainer.rounds=2 --set trainer.local_steps_per_round=3"
+
+expect_error 2 'no such device: set cpu, cuda or cuda:N' diloco train tiny.toml --set trainer.device=gpu
+
+if [ "$3" != yes ]; then
+    expect_error 3 'built without device code' diloco train tiny.toml $short --set trainer.device=cuda
+    exit 0
+fi
+
+# A machine without a driver, whatever this one has.
+LD_LIBRARY_PATH=broken
+export LD_LIBRARY_PATH
+expect 0 diloco doctor
+grep -q '^  card           none: the driver of the GPU cannot be loaded: ' out || fail "doctor names no cause"
+expect_error 3 'the driver of the GPU cannot be loaded' diloco train tiny.toml $short --set trainer.device=cuda
+[ "$(wc -l <err)" = 1 ] || fail "more than one sentence"
+[ ! -e runs ] || fail "a run was created"
+
+LD_LIBRARY_PATH=emulated
+
+expect 0 diloco doctor --json
+[ "$(json card <out)" = "emulated device" ] && [ "$(json usable <out)" = true ] || fail "doctor --json"
+expect_error 3 'there is no cuda device 1' diloco train tiny.toml $short --set trainer.device=cuda:1
+
+# Two replicas on the card and one on the CPU: one state. A replica on the card is killed, and rejoins.
+diloco train tiny.toml $short --store mixed --set run.replicas=3 --replicas 2 --set trainer.device=cuda \
+    --record card.jsonl >card.out 2>&1 &
+card=$!
+started=$card
+wait_for test -e mixed/run.json
+diloco join mixed --set data.train_path=text.txt --record cpu.jsonl >cpu.out 2>&1 &
+cpu=$!
+started="$started $cpu"
+wait_for has_entry mixed 0
+kill -9 "$(children $card | cut -d' ' -f1)" 2>/dev/null || true # it may be done
+wait $card || fail "the replicas on the card: $(cat card.out)"
+wait $cpu || fail "the replica on the CPU: $(cat cpu.out)"
+[ "$(cat cpu.jsonl card.jsonl | grep '"event":"end"' | grep -o '"digest":"[^"]*"' | sort | uniq -c |
+    awk '{ print $1 }')" = 3 ] || fail "the replicas end in other states"
+expect 0 diloco verify mixed
+
+# The result of the self-test is kept, and a card that computes wrongly is refused by its kernel.
+[ "$(find cache -type f | wc -l)" = 1 ] || fail "not one result in the cache"
+grep -q '^passed: driver 13000, card emulated device ' "$(find cache -type f)" || fail "the cache's key"
+EMULATED_FAULT=dl_swiglu_backward
+export EMULATED_FAULT
+expect_error 3 'kernel dl_swiglu_backward gives a wrong result on the cuda device' \
+    env XDG_CACHE_HOME="$PWD/other" diloco train tiny.toml $short --set trainer.device=cuda
+[ ! -d other ] || fail "a card that failed has a result in the cache"
+expect 0 diloco doctor
+grep -q '^  kernels        kernel dl_swiglu_backward gives a wrong result' out || fail "doctor uses the cache"
