@@ -323,21 +323,24 @@ static void update_part(void *context, int part, int n_parts)
 /* The tensors whose rule takes them whole, one after the other. */
 static void update_matrices(const dl_inner *o)
 {
+    const dl_device device = o->backend->ops->device;
     for (size_t i = 0; i < o->n_segments; i++) {
         const segment *s = &o->segments[i];
         const group *g = &o->groups[s->group];
-        if (!s->trains || !g->rule->matrix[DL_DEVICE_CPU]) continue;
+        if (!s->trains || !g->rule->matrix[device]) continue;
         dl_inner_matrix m = {.p = o->parameters + s->begin,
                              .g = o->gradient.values + s->begin,
                              .rows = s->rows,
                              .columns = s->columns,
                              .hyper = o->hyper,
+                             .verdict = o->gradient.verdict,
+                             .muon_steps = (int)o->config.muon_steps,
                              .sizes = &o->sizes,
                              .scratch = o->scratch,
                              .pool = o->pool,
                              .backend = o->backend};
         vectors_at(m.vectors, g, s->at);
-        g->rule->matrix[DL_DEVICE_CPU](&m);
+        g->rule->matrix[device](&m);
     }
 }
 
@@ -361,7 +364,7 @@ static void update_on_cuda(dl_inner *o)
     for (size_t i = 0; i < o->n_segments; i++) {
         const segment *s = &o->segments[i];
         const group *g = &o->groups[s->group];
-        if (!s->trains) continue;
+        if (!s->trains || !g->rule->update[DL_DEVICE_CUDA]) continue;
         dl_inner_part a = {.p = o->parameters + s->begin,
                            .g = o->gradient.values + s->begin,
                            .n = s->end - s->begin,
@@ -372,6 +375,7 @@ static void update_on_cuda(dl_inner *o)
         vectors_at(a.vectors, g, s->at);
         g->rule->update[DL_DEVICE_CUDA](&a);
     }
+    update_matrices(o);
 }
 
 /* ---- a step, on any device ----------------------------------------------------------- */

@@ -16,6 +16,7 @@
 #include "nn/inner_rows.h"
 
 #include "base/arena.h"
+#include "nn/cuda/start.h"
 #include "nn/gemm.h"
 #include "tensor/kernels.h"
 
@@ -194,6 +195,101 @@ static void matrix(const dl_inner_matrix *m)
     dl_pool_run(m->pool, apply_part, &w);
 }
 
+/* ---- a matrix, on a GPU. workspaces[0] is 1 / |u|. */
+
+typedef struct product {
+    float *c;
+    const float *a, *b;
+    size_t m, n, k;
+    bool a_transposed, b_transposed;
+} product;
+
+static void start_product(dl_backend *backend, const product *p)
+{
+    const dl_cuda_product_arguments a = {.c = p->c,
+                                         .a = p->a,
+                                         .b = p->b,
+                                         .m = p->m,
+                                         .n = p->n,
+                                         .k = p->k,
+                                         .a_row = p->a_transposed ? 1 : p->k,
+                                         .a_column = p->a_transposed ? p->m : 1,
+                                         .b_row = p->b_transposed ? 1 : p->n,
+                                         .b_column = p->b_transposed ? p->k : 1};
+    dl_cuda_product_on(backend, &a);
+}
+
+static void start_blend(dl_backend *backend, const dl_cuda_blend_arguments *a)
+{
+    dl_backend_cuda_launch(backend, &(dl_cuda_launch){"dl_muon_blend", a->n, a, sizeof *a});
+}
+
+static void start_momentum(const work *w)
+{
+    const dl_inner_matrix *m = w->m;
+    const size_t blocks = (w->n + DL_BLOCK - 1) / DL_BLOCK;
+    const dl_cuda_muon_arguments u = {.u = w->x,
+                                      .momentum = m->vectors[0],
+                                      .g = m->g,
+                                      .n = w->n,
+                                      .hyper = m->hyper,
+                                      .verdict = m->verdict};
+    const dl_cuda_squares_arguments squares = {w->x, w->n, w->squares};
+    const dl_cuda_inverse_arguments inverse = {w->squares, blocks, w->workspaces, EPS};
+    const dl_cuda_blend_arguments scaled = {
+        .y = w->x, .x = w->x, .factor = w->workspaces, .n = w->n, .a = 1};
+    dl_backend_cuda_launch(m->backend, &(dl_cuda_launch){"dl_muon_momentum", w->n, &u, sizeof u});
+    dl_backend_cuda_launch(m->backend, &(dl_cuda_launch){"dl_squares", blocks * DL_CUDA_LANES,
+                                                         &squares, sizeof squares});
+    dl_backend_cuda_launch(m->backend,
+                           &(dl_cuda_launch){"dl_muon_inverse", 1, &inverse, sizeof inverse});
+    start_blend(m->backend, &scaled);
+}
+
+static void start_iteration(const work *w)
+{
+    const size_t rows = w->m->rows, columns = w->m->columns, side = w->side;
+    const bool tall = rows > columns;
+    dl_backend *b = w->m->backend;
+    const product gram = {w->s, w->x, w->x, side, side, w->n / side, tall, !tall};
+    const product square = {w->mix, w->s, w->s, side, side, side, false, false};
+    const product next = {.c = w->next,
+                          .a = tall ? w->x : w->mix,
+                          .b = tall ? w->mix : w->x,
+                          .m = rows,
+                          .n = columns,
+                          .k = side};
+    start_product(b, &gram);
+    start_product(b, &square);
+    start_blend(
+        b, &(dl_cuda_blend_arguments){.y = w->mix, .x = w->s, .n = side * side, .a = B, .b = C});
+    start_product(b, &next);
+    start_blend(b, &(dl_cuda_blend_arguments){.y = w->next, .x = w->x, .n = w->n, .a = A, .b = 1});
+}
+
+static void matrix_on_cuda(const dl_inner_matrix *m)
+{
+    work w = {.m = m, .n = m->rows * m->columns, .side = dl_size_min(m->rows, m->columns)};
+    const int n_threads = dl_pool_size(m->pool);
+    layout(&w, &(dl_arena){.base = m->scratch, .size = scratch(m->sizes, n_threads)}, m->sizes,
+           n_threads);
+    start_momentum(&w);
+    for (int i = 0; i < m->muon_steps; i++) {
+        start_iteration(&w);
+        float *x = w.x;
+        w.x = w.next;
+        w.next = x;
+    }
+    const dl_cuda_apply_arguments a = {.p = m->p,
+                                       .x = w.x,
+                                       .n = w.n,
+                                       .scale =
+                                           0.2f * sqrtf((float)dl_size_max(m->rows, m->columns)),
+                                       .hyper = m->hyper,
+                                       .verdict = m->verdict};
+    dl_backend_cuda_launch(m->backend, &(dl_cuda_launch){"dl_muon_apply", a.n, &a, sizeof a});
+}
+
 static size_t n_vectors(const dl_config *config)
 {
     (void)config;
@@ -203,6 +299,6 @@ static size_t n_vectors(const dl_config *config)
 const dl_rule dl_rule_muon = {
     .n_vectors = n_vectors,
     .vectors = {"momentum_buffer"},
-    .matrix = {[DL_DEVICE_CPU] = matrix},
+    .matrix = {[DL_DEVICE_CPU] = matrix, [DL_DEVICE_CUDA] = matrix_on_cuda},
     .scratch = scratch,
 };

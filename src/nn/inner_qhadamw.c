@@ -6,6 +6,7 @@
  *
  * The gradient keeps a share 1 - w of each update, so b1 may be so close to 1 that m remembers more
  * than the H steps between two exchanges (arXiv:2510.05361). w = 1 is AdamW. */
+#include "nn/cuda/columns.h"
 #include "nn/inner_rows.h"
 
 #include "tensor/kernels.h"
@@ -45,5 +46,5 @@ static size_t n_vectors(const dl_config *config)
 const dl_rule dl_rule_qhadamw = {
     .n_vectors = n_vectors,
     .vectors = {"exp_avg", "exp_avg_sq"},
-    .update = {[DL_DEVICE_CPU] = update},
+    .update = {[DL_DEVICE_CPU] = update, [DL_DEVICE_CUDA] = dl_cuda_qhadamw},
 };

@@ -17,6 +17,8 @@ typedef struct dl_inner_matrix {
     float *vectors[DL_RULE_VECTORS];
     size_t rows, columns;
     const dl_hyper *hyper;
+    const dl_verdict *verdict;   /* as in dl_inner_part */
+    int muon_steps;              /* hyper's, for a host that cannot read it */
     const dl_inner_sizes *sizes; /* scratch is for these */
     dl_backend *backend;
     void *scratch; /* rule->scratch bytes, anything in it */

@@ -8,6 +8,7 @@
  * over x, which no operation needs by then. dw is added up by thread, then over the threads in
  * order. */
 #include "nn/cpu/vec.h"
+#include "nn/cuda/start.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"
 
@@ -134,11 +135,61 @@ static void backward(const dl_pass *p)
             dw[i] += ((const float *)p->scratch)[(size_t)part * n + i];
 }
 
+/* ---- on a GPU */
+
+/* r, then the chunks' sums. */
+static size_t scratch_on_cuda(const dl_graph *g, const dl_node *node)
+{
+    const attributes *a = attributes_of(node);
+    const size_t positions = g->target.max_rows * g->max_length;
+    return (positions * (a->heads + a->kv_heads) + dl_cuda_chunks(positions) * 2 * a->dim) *
+           sizeof(float);
+}
+
+static dl_cuda_qk_norm_arguments arguments_of(const dl_pass *p)
+{
+    const attributes *a = attributes_of(p->node);
+    return (dl_cuda_qk_norm_arguments){.x = dl_data(p, p->node->in[0]),
+                                       .w = dl_weight_data(p),
+                                       .positions = p->positions,
+                                       .heads = a->heads,
+                                       .kv_heads = a->kv_heads,
+                                       .dim = a->dim,
+                                       .eps = a->eps};
+}
+
+static void forward_on_cuda(const dl_pass *p)
+{
+    dl_cuda_qk_norm_arguments a = arguments_of(p);
+    a.y = dl_data(p, p->node->out[0]);
+    DL_CUDA_START(p, "dl_qk_norm_forward", a.positions * (a.heads + 2 * a.kv_heads) * DL_CUDA_WARP,
+                  a);
+}
+
+static void backward_on_cuda(const dl_pass *p)
+{
+    dl_cuda_qk_norm_arguments a = arguments_of(p);
+    const size_t heads = a.heads + a.kv_heads, width = 2 * a.dim;
+    a.dy = dl_grad(p, p->node->out[0]);
+    a.dx = dl_grad(p, p->node->in[0]);
+    a.r = p->scratch;
+    a.partial = a.r + a.positions * heads;
+    const dl_cuda_norm_arguments sum = {.partial = a.partial,
+                                        .dw = dl_weight_grad(p),
+                                        .positions = a.positions,
+                                        .width = width,
+                                        .dw_adds = dl_weight_adds(p)};
+    DL_CUDA_START(p, "dl_qk_norm_roots", a.positions * heads * DL_CUDA_WARP, a);
+    DL_CUDA_START(p, "dl_qk_norm_partial", dl_cuda_chunks(a.positions) * width, a);
+    DL_CUDA_START(p, "dl_norm_weight", width, sum);
+    DL_CUDA_START(p, "dl_qk_norm_backward", a.positions * (heads + a.kv_heads) * DL_CUDA_WARP, a);
+}
+
 const dl_op dl_op_qk_norm = {
     .name = "qk_norm",
     .keeps = DL_KEEP_IN0,
     .shape = shape,
-    .scratch = {[DL_DEVICE_CPU] = scratch},
-    .forward = {[DL_DEVICE_CPU] = forward},
-    .backward = {[DL_DEVICE_CPU] = backward},
+    .scratch = {[DL_DEVICE_CPU] = scratch, [DL_DEVICE_CUDA] = scratch_on_cuda},
+    .forward = {[DL_DEVICE_CPU] = forward, [DL_DEVICE_CUDA] = forward_on_cuda},
+    .backward = {[DL_DEVICE_CPU] = backward, [DL_DEVICE_CUDA] = backward_on_cuda},
 };

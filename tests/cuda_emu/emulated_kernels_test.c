@@ -136,7 +136,14 @@ TEST(first_value_that_is_not_finite_is_found_and_zeros_follow)
 
 /* ---- an optimizer */
 
-enum { VECTOR = 300, ROWS = 5, COLUMNS = 103, ALL = VECTOR + ROWS * COLUMNS + 7, STEPS = 4 };
+enum {
+    VECTOR = 300,
+    ROWS = 5,
+    COLUMNS = 103,
+    ALL = VECTOR + ROWS * COLUMNS + 7,
+    STEPS = 4,
+    ROOMS = 4 /* the model and up to three vectors */
+};
 static const diloco_tensor tensors[] = {
     {.name = "vector", .n_dims = 1, .shape = {VECTOR}},
     {.name = "matrix", .n_dims = 2, .shape = {ROWS, COLUMNS}},
@@ -144,7 +151,7 @@ static const diloco_tensor tensors[] = {
 };
 
 /* STEPS steps, the third with a gradient that is not finite. The model, and its moments. */
-static void train(float out[3 * ALL], dl_backend *b, const char *optimizer)
+static void train(float out[ROOMS * ALL], dl_backend *b, const char *optimizer)
 {
     dl_config config;
     dl_inner *inner;
@@ -158,7 +165,9 @@ static void train(float out[3 * ALL], dl_backend *b, const char *optimizer)
     CHECK_OK(dl_config_set(&config, "parameters.optimizer.momentum", "0.9", "test"));
     CHECK_OK(dl_pool_create(&pool, 1));
     float *parameters = room(b, sizeof p), *gradients = room(b, sizeof g);
+    const bool hidden[] = {false, true, false}; /* the matrix, for Muon */
     const dl_inner_model model = {.tensors = tensors,
+                                  .hidden = hidden,
                                   .n_tensors = 3,
                                   .parameters = parameters,
                                   .gradients = gradients,
@@ -179,9 +188,11 @@ static void train(float out[3 * ALL], dl_backend *b, const char *optimizer)
     }
     CHECK_INT(STEPS - 1, dl_inner_steps(inner));
     dl_backend_copy_out(b, out, parameters, sizeof p);
-    memset(out + ALL, 0, 2 * sizeof p);
-    for (size_t v = 0, n; v < dl_inner_n_vectors(inner); v++)
-        dl_backend_copy_out(b, out + (v + 1) * ALL, dl_inner_vector(inner, v, &n), sizeof p);
+    memset(out + ALL, 0, (ROOMS - 1) * sizeof p);
+    for (size_t v = 0, n; v < dl_inner_n_vectors(inner); v++) {
+        const float *vector = dl_inner_vector(inner, v, &n);
+        dl_backend_copy_out(b, out + (v + 1) * ALL, vector, n * sizeof *vector);
+    }
     CHECK_OK(dl_backend_sync(b));
     dl_inner_destroy(inner);
     dl_backend_release(b, parameters);
@@ -190,9 +201,12 @@ static void train(float out[3 * ALL], dl_backend *b, const char *optimizer)
     dl_backend_destroy(b);
 }
 
+/* Each step rounds a few times. Muon's iteration enlarges what rounding does to a small singular
+ * value, by up to 3.4 each time; its updates are about 2e-3. */
 static void check_optimizer(const char *name)
 {
-    static float want[3 * ALL], first[3 * ALL], got[3 * ALL];
+    const double tolerance = strcmp(name, "muon") == 0 ? 1e-4 : 8e-7;
+    static float want[ROOMS * ALL], first[ROOMS * ALL], got[ROOMS * ALL];
     dl_backend *b;
     CHECK_OK(dl_backend_create(&b, "cpu"));
     train(want, b, name);
@@ -204,37 +218,16 @@ static void check_optimizer(const char *name)
         CHECK_BYTES(first, got, sizeof got);
         CHECK_INT(0, emulated_leaked());
     }
-    for (size_t i = 0; i < 3 * ALL; i++) /* each step rounds a few times */
-        CHECK_NEAR(want[i], got[i], 8e-7 * (1e-3 + fabs((double)want[i])));
+    for (size_t i = 0; i < ROOMS * ALL; i++)
+        CHECK_NEAR(want[i], got[i], tolerance * (1e-3 + fabs((double)want[i])));
 }
 
 TEST(optimizers_follow_the_cpu_and_have_the_same_bits_in_every_order)
 {
-    check_optimizer("adamw");
-    check_optimizer("sgd");
-}
-
-TEST(optimizer_without_kernels_is_refused_by_name)
-{
-    for (size_t i = 0; dl_inner_name_at(i); i++) {
-        dl_config config;
-        dl_backend *b;
-        dl_inner *inner = NULL;
-        const bool has_kernels =
-            strcmp(dl_inner_name_at(i), "adamw") == 0 || strcmp(dl_inner_name_at(i), "sgd") == 0;
-        if (has_kernels) continue;
-        dl_config_init(&config);
-        CHECK_OK(dl_config_set(&config, "trainer.optimizer", dl_inner_name_at(i), "test"));
-        CHECK_OK(emulated_open(&b, &(emulated_setup){.seed = 1}));
-        const dl_inner_model model = {.tensors = tensors, .n_tensors = 3, .backend = b};
-        CHECK_STATUS(DILOCO_EREFUSED, dl_inner_create(&inner, &config, &model));
-        CHECK_CONTAINS(dl_inner_name_at(i), diloco_error_text());
-        CHECK_CONTAINS("the emulated backend", diloco_error_text());
-        dl_backend_destroy(b);
-    }
+    for (size_t i = 0; dl_inner_name_at(i); i++)
+        check_optimizer(dl_inner_name_at(i));
 }
 
 TEST_MAIN(pull_norm_and_scale_have_the_bits_of_the_cpu,
           first_value_that_is_not_finite_is_found_and_zeros_follow,
-          optimizers_follow_the_cpu_and_have_the_same_bits_in_every_order,
-          optimizer_without_kernels_is_refused_by_name)
+          optimizers_follow_the_cpu_and_have_the_same_bits_in_every_order)

@@ -22,17 +22,18 @@ typedef struct outcome {
 } outcome;
 
 typedef struct shape {
-    const char *heads, *kv_heads, *tied, *z_loss;
+    const char *heads, *kv_heads, *tied, *z_loss, *qk_norm;
     size_t rows;
 } shape;
 
 static void configure(dl_config *config, const shape *s)
 {
     const char *const options[][2] = {
-        {"parameters.model.layers", "2"},       {"parameters.model.channels", "24"},
-        {"parameters.model.heads", s->heads},   {"parameters.model.kv_heads", s->kv_heads},
-        {"parameters.model.context", "37"},     {"parameters.model.tied", s->tied},
-        {"parameters.model.z_loss", s->z_loss}, {"parameters.model.ffn", "40"}};
+        {"parameters.model.layers", "2"},        {"parameters.model.channels", "24"},
+        {"parameters.model.heads", s->heads},    {"parameters.model.kv_heads", s->kv_heads},
+        {"parameters.model.context", "37"},      {"parameters.model.tied", s->tied},
+        {"parameters.model.z_loss", s->z_loss},  {"parameters.model.ffn", "40"},
+        {"parameters.model.qk_norm", s->qk_norm}};
     dl_config_init(config);
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
         CHECK_OK(dl_config_set(config, options[i][0], options[i][1], "test"));
@@ -120,9 +121,9 @@ static void check_model(const shape *s, size_t ways)
 
 TEST(gpt_has_the_gradients_of_the_cpu_and_the_same_bits_in_every_order)
 {
-    check_model(&(shape){"4", "2", "true", "0", 2}, 3);
-    check_model(&(shape){"2", "2", "false", "0.001", MAX_ROWS}, 2);
-    check_model(&(shape){"3", "1", "true", "0.001", 1}, 2);
+    check_model(&(shape){"4", "2", "true", "0", "false", 2}, 3);
+    check_model(&(shape){"2", "2", "false", "0.001", "true", MAX_ROWS}, 2);
+    check_model(&(shape){"3", "1", "true", "0.001", "true", 1}, 2);
 }
 
 TEST(model_with_operations_without_kernels_is_refused_by_name)
@@ -131,14 +132,20 @@ TEST(model_with_operations_without_kernels_is_refused_by_name)
     dl_backend *b;
     dl_model *model;
     dl_pool *pool;
-    const dl_sample sample = dl_sample_tokens(VOCAB, CONTEXT);
+    const dl_sample sample = {.kind = DL_IMAGES,
+                              .length = 1,
+                              .classes = 10,
+                              .channels = 1,
+                              .height = 28,
+                              .width = 28,
+                              .deviation = {1}};
     const emulated_setup setup = {.seed = 1};
-    configure(&config, &(shape){"4", "2", "true", "0", 1});
-    CHECK_OK(dl_config_set(&config, "parameters.model.qk_norm", "true", "test"));
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "trainer.model_name", "lenet5", "test"));
     CHECK_OK(emulated_open(&b, &setup));
     CHECK_OK(dl_pool_create(&pool, 1));
     CHECK_STATUS(DILOCO_EREFUSED, dl_model_create(&model, &config, &sample, 1, b, pool));
-    CHECK_CONTAINS("the emulated backend has no operation qk_norm", diloco_error_text());
+    CHECK_CONTAINS("the emulated backend has no operation image", diloco_error_text());
     dl_pool_destroy(pool);
     dl_backend_destroy(b);
     CHECK_INT(0, emulated_leaked());

@@ -13,6 +13,7 @@ void dl_cuda_pull(const dl_gradient *gradient, const dl_pull *pull);
 void dl_cuda_hyper(dl_backend *backend, dl_hyper *out, const dl_verdict *verdict,
                    const dl_hyper_options *options);
 void dl_cuda_adamw(const dl_inner_part *part);
+void dl_cuda_qhadamw(const dl_inner_part *part);
 void dl_cuda_sgd(const dl_inner_part *part);
 
 #endif

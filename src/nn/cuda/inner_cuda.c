@@ -11,7 +11,7 @@ void dl_cuda_hyper(dl_backend *backend, dl_hyper *out, const dl_verdict *verdict
     dl_backend_cuda_launch(backend, &(dl_cuda_launch){"dl_hyper_of_step", 1, &a, sizeof a});
 }
 
-void dl_cuda_adamw(const dl_inner_part *part)
+static void start_with_moments(const dl_inner_part *part, const char *kernel)
 {
     const dl_cuda_adamw_arguments a = {.p = part->p,
                                        .m = part->vectors[0],
@@ -21,7 +21,17 @@ void dl_cuda_adamw(const dl_inner_part *part)
                                        .hyper = part->hyper,
                                        .verdict = part->verdict,
                                        .decays = part->decays};
-    dl_backend_cuda_launch(part->backend, &(dl_cuda_launch){"dl_adamw", a.n, &a, sizeof a});
+    dl_backend_cuda_launch(part->backend, &(dl_cuda_launch){kernel, a.n, &a, sizeof a});
+}
+
+void dl_cuda_adamw(const dl_inner_part *part)
+{
+    start_with_moments(part, "dl_adamw");
+}
+
+void dl_cuda_qhadamw(const dl_inner_part *part)
+{
+    start_with_moments(part, "dl_qhadamw");
 }
 
 void dl_cuda_sgd(const dl_inner_part *part)

@@ -59,6 +59,42 @@ typedef struct dl_cuda_sgd_arguments {
     int decays;
 } dl_cuda_sgd_arguments;
 
+/* u is the update before it is made orthogonal. */
+typedef struct dl_cuda_muon_arguments {
+    float *u, *momentum;
+    const float *g;
+    uint64_t n;
+    const dl_hyper *hyper;
+    const dl_verdict *verdict;
+} dl_cuda_muon_arguments;
+
+/* *out: 1 / max(root of the sum, eps) */
+typedef struct dl_cuda_inverse_arguments {
+    const double *squares;
+    uint64_t n;
+    float *out;
+    float eps;
+} dl_cuda_inverse_arguments;
+
+/* y = a x + b y, or a x where b is 0; a is multiplied by *factor unless that is NULL. x may be y.
+ */
+typedef struct dl_cuda_blend_arguments {
+    float *y;
+    const float *x, *factor;
+    uint64_t n;
+    float a, b;
+} dl_cuda_blend_arguments;
+
+/* p = keep p - lr scale x */
+typedef struct dl_cuda_apply_arguments {
+    float *p;
+    const float *x;
+    uint64_t n;
+    float scale;
+    const dl_hyper *hyper;
+    const dl_verdict *verdict;
+} dl_cuda_apply_arguments;
+
 /* ---- operations of a model */
 
 typedef struct dl_cuda_product_arguments {
@@ -95,6 +131,15 @@ typedef struct dl_cuda_norm_arguments {
     float eps;
     int ds_adds, dw_adds;
 } dl_cuda_norm_arguments;
+
+/* A warp for each head of each position. w f32[2][dim]: scales of queries and of keys. r
+ * f32[positions][heads + kv_heads]. Backward writes the gradient to dx, which may be x. */
+typedef struct dl_cuda_qk_norm_arguments {
+    const float *x, *w, *dy;
+    float *y, *r, *dx, *partial;
+    uint64_t positions, heads, kv_heads, dim;
+    float eps;
+} dl_cuda_qk_norm_arguments;
 
 typedef struct dl_cuda_swiglu_arguments {
     float *x; /* [positions][2][width]; backward writes the gradient over it */

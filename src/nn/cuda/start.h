@@ -16,9 +16,13 @@ enum { DL_CUDA_WARP = 32 };
 
 /* C[m][n] = A B + bias, or added to C. A(i, l) is a[i * a_row + l * a_column], B(l, j) is
  * b[l * b_row + j * b_column]. bias f32[n] may be NULL. */
+static inline void dl_cuda_product_on(dl_backend *backend, const dl_cuda_product_arguments *a)
+{
+    dl_backend_cuda_launch(backend, &(dl_cuda_launch){"dl_product", a->m * a->n, a, sizeof *a});
+}
 static inline void dl_cuda_product(const dl_pass *p, const dl_cuda_product_arguments *a)
 {
-    DL_CUDA_START(p, "dl_product", a->m * a->n, *a);
+    dl_cuda_product_on(p->graph->backend, a);
 }
 
 /* Chunks of positions: a thread adds up each, and another pass adds the chunks. */

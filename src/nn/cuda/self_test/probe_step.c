@@ -181,6 +181,12 @@ diloco_status dl_probe_adamw(dl_probe *p)
     return moments(p, &dl_rule_adamw, false);
 }
 
+diloco_status dl_probe_qhadamw(dl_probe *p)
+{
+    DL_TRY(moments(p, &dl_rule_qhadamw, true));
+    return moments(p, &dl_rule_qhadamw, false);
+}
+
 static diloco_status sgd(dl_probe *p, size_t n_vectors, bool skipped)
 {
     const update u = begin_update(p, n_vectors, skipped);

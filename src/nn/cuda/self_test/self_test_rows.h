@@ -13,7 +13,12 @@
     X(pull) \
     X(hyper_of_step) \
     X(adamw) \
+    X(qhadamw) \
     X(sgd) \
+    X(muon_momentum) \
+    X(muon_inverse) \
+    X(muon_blend) \
+    X(muon_apply) \
     X(product) \
     X(bias_gradient) \
     X(embedding_forward) \
@@ -22,6 +27,10 @@
     X(norm_backward) \
     X(norm_partial) \
     X(norm_weight) \
+    X(qk_norm_forward) \
+    X(qk_norm_roots) \
+    X(qk_norm_partial) \
+    X(qk_norm_backward) \
     X(swiglu_forward) \
     X(swiglu_backward) \
     X(attention_turn) \
