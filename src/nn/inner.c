@@ -389,20 +389,23 @@ static const struct {
     [DL_DEVICE_CUDA] = {.hyper = hyper_on_cuda, .update = update_on_cuda},
 };
 
-/* Every function that the rules have for the CPU is there for the device, too. */
-static diloco_status check_device(const row *r, const dl_backend *backend)
+diloco_status dl_rule_check(const dl_rule *rule, const char *optimizer, const dl_backend *backend)
 {
     const dl_device device = backend->ops->device;
-    bool complete = passes[device].hyper && passes[device].update;
-    for (int k = 0; k < N_GROUPS; k++) {
-        const dl_rule *rule = r->rules[k];
-        if (rule->update[DL_DEVICE_CPU] && !rule->update[device]) complete = false;
-        if (rule->matrix[DL_DEVICE_CPU] && !rule->matrix[device]) complete = false;
-    }
-    if (complete) return DILOCO_OK;
+    if (passes[device].hyper && passes[device].update &&
+        (rule->update[device] || !rule->update[DL_DEVICE_CPU]) &&
+        (rule->matrix[device] || !rule->matrix[DL_DEVICE_CPU]))
+        return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "the %s backend has no optimizer %s (trainer.optimizer): train on the CPU",
-                   backend->ops->name, r->name);
+                   backend->ops->name, optimizer);
+}
+
+static diloco_status check_device(const row *r, const dl_backend *backend)
+{
+    for (int k = 0; k < N_GROUPS; k++)
+        DL_TRY(dl_rule_check(r->rules[k], r->name, backend));
+    return DILOCO_OK;
 }
 
 static void run(dl_inner *o, void (*pass)(dl_inner *o))

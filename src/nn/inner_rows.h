@@ -52,6 +52,11 @@ typedef struct dl_rule {
     size_t (*scratch)(const dl_inner_sizes *sizes, int n_threads);
 } dl_rule;
 
+/* dl_rule_check returns DILOCO_EREFUSED, with the optimizer's name, if the rule lacks a function
+ * for the backend's device that it has for the CPU. */
+DL_MUST_CHECK diloco_status dl_rule_check(const dl_rule *rule, const char *optimizer,
+                                          const dl_backend *backend);
+
 /* The list of optimizers: the name, its rule of hidden matrices and that of everything else. A new
  * one is a file that defines dl_rule_<rule>, and its line here. */
 // clang-format off
