@@ -2,7 +2,7 @@
 #
 #   libdiloco        base … inspect: embeds in any trainer
 #   libdiloco-train  nn, model, data, presets, interop, train, clients on top of it
-#   diloco           fed, plan, view, hub, launch, notify and cli, with both in it
+#   diloco           fed, plan, view, hub, launch, fetch, notify and cli, with both in it
 #
 # A folder that has no sources yet is left out, and what needs it is not built.
 
@@ -55,7 +55,7 @@ endif()
 if(TARGET dl_train AND TARGET dl_plan AND TARGET dl_cli)
   add_executable(diloco src/cli/main.c $<TARGET_OBJECTS:dl_cli> $<TARGET_OBJECTS:dl_fed>
                  $<TARGET_OBJECTS:dl_plan> $<TARGET_OBJECTS:dl_view> $<TARGET_OBJECTS:dl_hub>
-                 $<TARGET_OBJECTS:dl_launch> $<TARGET_OBJECTS:dl_notify>
+                 $<TARGET_OBJECTS:dl_launch> $<TARGET_OBJECTS:dl_fetch> $<TARGET_OBJECTS:dl_notify>
                  $<TARGET_OBJECTS:dl_gossip>)
   target_link_libraries(diloco PRIVATE dl_flags diloco_train_static ${server})
   set_property(TARGET diloco PROPERTY LINKER_LANGUAGE CXX)

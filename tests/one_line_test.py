@@ -119,7 +119,7 @@ KINDS = [
      "#include <stddef.h>\n" + listed("diloco/train.h", "diloco_preset_at", "->name")),
 ]
 # The folders of the program's own parts, which are in neither library.
-PROGRAM = ("cli", "fed", "gossip", "hub", "launch", "notify", "plan", "view")
+PROGRAM = ("cli", "fed", "fetch", "gossip", "hub", "launch", "notify", "plan", "view")
 
 
 def run(command):

@@ -1,6 +1,7 @@
 /* cmd_eval.c - the loss of a run's model on its validation data, or on any text. */
 #include "cli/display/units.h"
 #include "cli/settings/settings.h"
+#include "fetch/fetch_data.h"
 #include <diloco/train.h>
 
 #include <inttypes.h>
@@ -68,6 +69,7 @@ static diloco_status cmd_eval(const dl_args *args)
         return dl_fail(DILOCO_EINVAL,
                        "the run does not hold its data: add --set data.train_path=FILE (or "
                        "data.test_path)");
+    DL_TRY(dl_fetch_data(&config));
     DL_TRY(diloco_eval(&result, &config));
     if (dl_args_has(args, DL_FLAG_JSON)) return print_json(&result, config.store);
     dl_count_text(targets, result.targets);

@@ -2,6 +2,7 @@
 #include "cli/crew/crew.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
+#include "fetch/fetch_data.h"
 #include <diloco/train.h>
 
 static diloco_status check_data(const dl_config *config)
@@ -59,6 +60,7 @@ static diloco_status cmd_join(const dl_args *args)
     if (dl_args_has(args, DL_FLAG_PRINT_CONFIG))
         return dl_settings_print(&config, dl_args_has(args, DL_FLAG_JSON));
     DL_TRY(check_data(&config));
+    DL_TRY(dl_fetch_data(&config));
     DL_TRY(diloco_train_check(&config));
     return dl_crew_run(&config, args, true);
 }

@@ -32,12 +32,14 @@
     X(NAME, datasource, "data.datasource", "text", "", DL_OPTION_AGREE, \
       "Kind of the training data.") \
     X(PATH, train_path, "data.train_path", "", "paths", 0, \
-      "Training data on this machine: text files or folders, with commas, or the folder of an image set.", \
+      "Training data: text files or folders with commas, the folder of an image set, or addresses such as s3://bucket/shards/.", \
       .alias = "data.data_path", \
       .example = "books/") \
     X(PATH, test_path, "data.test_path", "", "paths", 0, \
       "Validation data on this machine. Default: the image set's own, or the end of the training data (data.test_fraction).", \
       .example = "valid.txt") \
+    X(PATH, data_cache, "data.cache", "", "path", 0, \
+      "Folder for data that is fetched from a store. Default: ~/.cache/diloco/data.") \
     X(REAL(0, 0.9), test_fraction, "data.test_fraction", "0.1", "", DL_OPTION_AGREE, \
       "Share held out from the end of the training data when there is no validation data.") \
     X(BOOL, augment, "data.augment", "true", "", DL_OPTION_AGREE, \

@@ -8,6 +8,7 @@
 #include "cli/onward.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
+#include "fetch/fetch_data.h"
 #include <diloco/train.h>
 
 #include <stdlib.h>
@@ -531,6 +532,7 @@ static diloco_status prepare(launching *l)
  * before anything costs money. */
 static diloco_status launch(launching *l)
 {
+    const bool is_dry = dl_args_has(l->args, DL_FLAG_DRY_RUN);
     DL_TRY(dl_settings_load(l->config, l->args));
     if (dl_args_has(l->args, DL_FLAG_ON))
         DL_TRY(dl_config_set(l->config, "launch.executor", l->args->flags[DL_FLAG_ON], "--on"));
@@ -544,10 +546,12 @@ static diloco_status launch(launching *l)
     DL_TRY(choose_numbers(l));
     DL_TRY(fit_run(l));
     DL_TRY(place_store(l));
-    DL_TRY(diloco_train_check(l->config));
     DL_TRY(make_spec(l));
+    if (is_dry && dl_fetch_is_needed(l->config)) return dry_run(l);
+    DL_TRY(dl_fetch_data(l->config)); /* the run records its digest; replicas fetch their own */
+    DL_TRY(diloco_train_check(l->config));
     if (dl_args_has(l->args, DL_FLAG_PREPARE)) return prepare(l);
-    return dl_args_has(l->args, DL_FLAG_DRY_RUN) ? dry_run(l) : create_and_run(l);
+    return is_dry ? dry_run(l) : create_and_run(l);
 }
 
 static diloco_status cmd_launch(const dl_args *args)

@@ -1,0 +1,255 @@
+/* fetch_data.c - see fetch_data.h. */
+#include "fetch/fetch_data.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "store/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NAME_BYTES = 512, FOLDER_BYTES = DL_PATH_MAX, FILE_BYTES = DL_PATH_MAX + 2 * NAME_BYTES };
+
+/* One address: a prefix of a store, and what is wanted of it. */
+typedef struct source {
+    dl_config_path url;     /* of the prefix, with its options */
+    char key[NAME_BYTES];   /* one object; "": all of the prefix */
+    char label[NAME_BYTES]; /* the prefix without options, for a person */
+    char folder[FOLDER_BYTES];
+    dl_store *store;
+    size_t n, n_fetched;
+} source;
+
+bool dl_fetch_is_needed(const dl_config *config)
+{
+    return strstr(config->train_path, "://") || strstr(config->test_path, "://");
+}
+
+/* ---- the address */
+
+static bool has_data(const char *url)
+{
+    static const char *const schemes[] = {"s3://", "gs://", "az://", "hf://", "file://"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+        if (strncmp(url, schemes[i], strlen(schemes[i])) == 0) return true;
+    return false;
+}
+
+static diloco_status split(source *s, const char *url)
+{
+    const size_t len = strcspn(url, "?");
+    size_t at = len;
+    if (!has_data(url))
+        return dl_fail(DILOCO_EINVAL,
+                       "%.200s: training data is read from s3://, gs://, az://, hf:// "
+                       "and file:// addresses, and from files",
+                       url);
+    while (at && url[at - 1] != '/')
+        at--;
+    const char *host = strstr(url, "://") + 3;
+    if (url + at <= host || len - at >= sizeof s->key)
+        return dl_fail(DILOCO_EINVAL, "%.200s: name a prefix with a / at its end, or an object",
+                       url);
+    snprintf(s->key, sizeof s->key, "%.*s", (int)(len - at), url + at);
+    snprintf(s->url, sizeof s->url, "%.*s%s", (int)(at - 1), url, url + len);
+    snprintf(s->label, sizeof s->label, "%.*s", (int)(at - 1), url);
+    return DILOCO_OK;
+}
+
+/* ---- the cache */
+
+static diloco_status choose_cache(char out[FOLDER_BYTES], const dl_config *config)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = 0;
+    if (config->data_cache[0])
+        n = snprintf(out, FOLDER_BYTES, "%s", config->data_cache);
+    else if (cache && *cache == '/')
+        n = snprintf(out, FOLDER_BYTES, "%s/diloco/data", cache);
+    else if (home && *home == '/')
+        n = snprintf(out, FOLDER_BYTES, "%s/.cache/diloco/data", home);
+    if (n > 0 && n < FOLDER_BYTES - 64) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "data.cache: there is no home folder for fetched data, or its "
+                                  "path is too long: set data.cache");
+}
+
+static void path_of(char out[FILE_BYTES], const source *s, const char *kind, const char *key)
+{
+    snprintf(out, FILE_BYTES, "%s/%s%s%s", s->folder, kind, *key ? "/" : "", key);
+}
+
+static diloco_status open_folder(source *s, int *lock, const dl_config *config)
+{
+    char cache[FOLDER_BYTES], path[FILE_BYTES], hex[DL_HASH_HEX + 1];
+    struct flock whole = {.l_type = F_WRLCK};
+    DL_TRY(choose_cache(cache, config));
+    dl_hash_to_hex(hex, dl_hash_bytes(s->url, strlen(s->url)));
+    snprintf(s->folder, sizeof s->folder, "%.*s/%.16s", FOLDER_BYTES - 32, cache, hex);
+    path_of(path, s, "files", "");
+    DL_TRY(dl_dir_make(path));
+    path_of(path, s, "digests", "");
+    DL_TRY(dl_dir_make(path));
+    path_of(path, s, "lock", "");
+    *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*lock < 0) return dl_fail_errno(errno, "open", path);
+    while (fcntl(*lock, F_OFD_SETLKW, &whole) && errno == EINTR)
+        ;
+    return DILOCO_OK;
+}
+
+/* Does the cache have this object, undamaged? */
+static bool is_whole(const source *s, const char *key)
+{
+    char path[FILE_BYTES], hex[DL_HASH_HEX + 1], text[DL_HASH_HEX + 32];
+    dl_buf noted;
+    dl_map map;
+    path_of(path, s, "digests", key);
+    dl_buf_init(&noted, sizeof text);
+    const bool has_note = dl_file_exists(path) && !dl_file_read(&noted, path);
+    const char *want = has_note ? dl_buf_str(&noted) : NULL;
+    path_of(path, s, "files", key);
+    bool whole = want && dl_file_exists(path) && !dl_map_open(&map, path);
+    if (whole) {
+        dl_hash_to_hex(hex, dl_digest_bytes(map.data, map.len));
+        snprintf(text, sizeof text, "%s %zu\n", hex, map.len);
+        whole = strcmp(text, want) == 0;
+        dl_map_close(&map);
+    }
+    dl_buf_deinit(&noted);
+    return whole;
+}
+
+/* ---- one object */
+
+typedef struct arriving {
+    int fd;
+    const char *path;
+    size_t len;
+    dl_digest_stream digest;
+} arriving;
+
+static diloco_status on_piece(void *context, const void *data, size_t len)
+{
+    arriving *a = context;
+    const dl_span span = {data, len};
+    dl_digest_add(&a->digest, data, len);
+    a->len += len;
+    return dl_fd_write(a->fd, &span, 1, a->path);
+}
+
+static diloco_status receive(source *s, arriving *a, const char *key)
+{
+    a->fd = open(a->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (a->fd < 0) return dl_fail_errno(errno, "open", a->path);
+    dl_digest_begin(&a->digest);
+    diloco_status status =
+        dl_store_read(s->store, key, (dl_sink){.context = a, .piece = on_piece}, DL_NEVER);
+    if (!status && fsync(a->fd)) status = dl_fail_errno(errno, "write", a->path);
+    close(a->fd);
+    return status;
+}
+
+static diloco_status fetch_one(source *s, const char *key)
+{
+    char part[FILE_BYTES], path[FILE_BYTES], hex[DL_HASH_HEX + 1], text[DL_HASH_HEX + 32];
+    s->n++;
+    if (is_whole(s, key)) return DILOCO_OK;
+    path_of(part, s, "part", "");
+    arriving a = {.path = part};
+    diloco_status status = receive(s, &a, key);
+    if (status) return dl_fail_context(status, "fetch %s/%s into %s", s->label, key, s->folder);
+    dl_hash_to_hex(hex, dl_digest_end(&a.digest));
+    const int n = snprintf(text, sizeof text, "%s %zu\n", hex, a.len);
+    path_of(path, s, "digests", key);
+    const dl_span span = {text, (size_t)n};
+    DL_TRY(dl_file_write(path, &span, 1));
+    path_of(path, s, "files", key);
+    if (rename(part, path)) return dl_fail_errno(errno, "rename into", path);
+    s->n_fetched++;
+    dl_log(DILOCO_LOG_INFO, "%s/%s: %zu bytes fetched", s->label, key, a.len);
+    return DILOCO_OK;
+}
+
+/* ---- one address */
+
+typedef struct names {
+    dl_buf text; /* each with its zero */
+} names;
+
+static diloco_status on_found(void *context, const char *key, size_t len)
+{
+    names *found = context;
+    (void)len;
+    return strchr(key, '/') ? DILOCO_OK : dl_buf_add(&found->text, key, strlen(key) + 1);
+}
+
+static diloco_status fetch_all(source *s)
+{
+    names found;
+    dl_buf_init(&found.text, 64 << 20);
+    diloco_status status = dl_store_list(s->store, "", NULL, on_found, &found, DL_NEVER);
+    const char *at = (const char *)found.text.data, *end = at ? at + found.text.len : NULL;
+    for (; !status && at && at < end; at += strlen(at) + 1)
+        status = fetch_one(s, at);
+    dl_buf_deinit(&found.text);
+    if (!status && !s->n)
+        status = dl_fail(DILOCO_ENOENT, "%s/: no object is directly below this prefix", s->label);
+    return status;
+}
+
+static diloco_status fetch(source *s, dl_buf *out, const dl_config *config)
+{
+    char path[FILE_BYTES];
+    int lock = -1;
+    DL_TRY(dl_store_open(&s->store, s->url, false));
+    diloco_status status = open_folder(s, &lock, config);
+    if (!status) status = *s->key ? fetch_one(s, s->key) : fetch_all(s);
+    dl_store_close(s->store);
+    if (lock >= 0) close(lock);
+    DL_TRY(status);
+    path_of(path, s, "files", s->key);
+    return dl_buf_add(out, path, strlen(path));
+}
+
+/* Replace the addresses in a list with commas. */
+static diloco_status fetch_list(dl_config_path list, const dl_config *config, const char *option)
+{
+    char one[sizeof(dl_config_path)];
+    dl_buf out;
+    diloco_status status = DILOCO_OK;
+    dl_buf_init(&out, sizeof(dl_config_path) - 1);
+    for (const char *at = list; !status && *at;) {
+        const size_t len = strcspn(at, ",");
+        const size_t blank = strspn(at, " ");
+        snprintf(one, sizeof one, "%.*s", (int)(len > blank ? len - blank : 0), at + blank);
+        if (out.len) status = dl_buf_add(&out, ",", 1);
+        if (!status && strstr(one, "://")) {
+            source s = {.n = 0};
+            status = split(&s, one);
+            if (!status) status = fetch(&s, &out, config);
+        } else if (!status) {
+            status = dl_buf_add(&out, one, strlen(one));
+        }
+        at += len + (at[len] == ',');
+    }
+    if (!status && out.len) {
+        memcpy(list, out.data, out.len);
+        list[out.len] = '\0';
+    }
+    dl_buf_deinit(&out);
+    return status ? dl_fail_context(status, "%s", option) : DILOCO_OK;
+}
+
+diloco_status dl_fetch_data(dl_config *config)
+{
+    if (!dl_fetch_is_needed(config)) return DILOCO_OK;
+    DL_TRY(fetch_list(config->train_path, config, "data.train_path"));
+    return fetch_list(config->test_path, config, "data.test_path");
+}
