@@ -308,9 +308,12 @@ static diloco_status make_script(dl_buf *out, const dl_launch_spec *spec, uint32
                        "echo \"%s  $program\" | sha256sum -c --status || "
                        "{ echo 'the program was changed'; exit 1; }\n",
                        digest));
+    /* A signal to the script alone is passed on, also one that comes before the replica does. */
+    DL_TRY(dl_buf_addf(out, "asked= replica=\ntrap 'asked=1; [ -z \"$replica\" ] || "
+                            "kill -TERM $replica 2>/dev/null' TERM\n"));
     DL_TRY(add_command(out, spec));
     /* Slurm signals every process of the job when it stops it: the replica ends by itself. */
-    return dl_buf_addf(out, " &\nreplica=$!\ntrap 'kill -TERM $replica 2>/dev/null' TERM\n"
+    return dl_buf_addf(out, " &\nreplica=$!\n[ -z \"$asked\" ] || kill -TERM $replica 2>/dev/null\n"
                             "wait $replica\ncode=$?\n"
                             "while kill -0 $replica 2>/dev/null; do wait $replica; code=$?; done\n"
                             "echo \"exit $code ${SLURM_RESTART_COUNT:-0}\" >\"$name/exit.tmp\" && "

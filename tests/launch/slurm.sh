@@ -208,8 +208,9 @@ wait_for grep -q '^r0: RUNNING: .*requeued by Slurm: restart' launch.out
 scontrol update "nodename=$node" state=resume 2>/dev/null || true # it may have registered again by itself
 
 # The notice before a partition's time limit, as --signal sends it: the replica saves and ends by itself, and is
-# submitted again.
+# submitted again. First it has to train, and so to be ready for signals.
 wait_for has_replica "$r0"
+wait_for has_entry cut $(($(find cut/log -name '*.json' | wc -l) + 3))
 scancel --signal=TERM --batch "$(task 0 $generation)"
 wait_for grep -q '^r0: LOST: stopped by its machine, state saved' launch.out
 noticed_again() { [ -n "$(folder 0 2)" ]; }
