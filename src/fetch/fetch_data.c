@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "store/store.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,7 +25,7 @@ typedef struct source {
     char label[NAME_BYTES]; /* the prefix without options, for a person */
     char folder[FOLDER_BYTES];
     dl_store *store;
-    size_t n, n_fetched;
+    size_t n; /* objects */
 } source;
 
 bool dl_fetch_is_needed(const dl_config *config)
@@ -99,9 +100,10 @@ static diloco_status open_folder(source *s, int *lock, const dl_config *config)
     path_of(path, s, "lock", "");
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*lock < 0) return dl_fail_errno(errno, "open", path);
-    while (fcntl(*lock, F_OFD_SETLKW, &whole) && errno == EINTR)
+    int failed;
+    while ((failed = fcntl(*lock, F_OFD_SETLKW, &whole)) && errno == EINTR)
         ;
-    return DILOCO_OK;
+    return failed ? dl_fail_errno(errno, "lock", path) : DILOCO_OK;
 }
 
 /* Does the cache have this object, undamaged? */
@@ -172,7 +174,6 @@ static diloco_status fetch_one(source *s, const char *key)
     DL_TRY(dl_file_write(path, &span, 1));
     path_of(path, s, "files", key);
     if (rename(part, path)) return dl_fail_errno(errno, "rename into", path);
-    s->n_fetched++;
     dl_log(DILOCO_LOG_INFO, "%s/%s: %zu bytes fetched", s->label, key, a.len);
     return DILOCO_OK;
 }
@@ -190,6 +191,31 @@ static diloco_status on_found(void *context, const char *key, size_t len)
     return strchr(key, '/') ? DILOCO_OK : dl_buf_add(&found->text, key, strlen(key) + 1);
 }
 
+static bool is_listed(const dl_buf *found, const char *key)
+{
+    const char *at = (const char *)found->data, *end = at ? at + found->len : NULL;
+    while (at && at < end && strcmp(at, key) != 0)
+        at += strlen(at) + 1;
+    return at && at < end;
+}
+
+/* Remove files whose objects are gone: a folder is read whole. */
+static diloco_status remove_others(const source *s, const dl_buf *found)
+{
+    char path[FILE_BYTES];
+    diloco_status status = DILOCO_OK;
+    path_of(path, s, "files", "");
+    DIR *dir = opendir(path);
+    if (!dir) return dl_fail_errno(errno, "read", path);
+    for (const struct dirent *entry; !status && (entry = readdir(dir));) {
+        if (entry->d_name[0] == '.' || is_listed(found, entry->d_name)) continue;
+        path_of(path, s, "files", entry->d_name);
+        if (unlink(path)) status = dl_fail_errno(errno, "remove", path);
+    }
+    closedir(dir);
+    return status;
+}
+
 static diloco_status fetch_all(source *s)
 {
     names found;
@@ -198,6 +224,7 @@ static diloco_status fetch_all(source *s)
     const char *at = (const char *)found.text.data, *end = at ? at + found.text.len : NULL;
     for (; !status && at && at < end; at += strlen(at) + 1)
         status = fetch_one(s, at);
+    if (!status && s->n) status = remove_others(s, &found.text);
     dl_buf_deinit(&found.text);
     if (!status && !s->n)
         status = dl_fail(DILOCO_ENOENT, "%s/: no object is directly below this prefix", s->label);

@@ -19,8 +19,8 @@
 /* Is one of the two paths the address of a store? */
 bool dl_fetch_is_needed(const dl_config *config);
 
-/* Fetch the missing objects, and set both paths to the files of the cache. Both stay as they were
- * on error.
+/* Fetch the missing objects, and set both paths to the files of the cache. A path whose fetch
+ * fails stays as it was.
  *
  * DILOCO_EINVAL: a scheme without data, or no place for the cache. DILOCO_ENOENT: no such object,
  * or an empty prefix. DILOCO_EFULL and DILOCO_EIO: the cache's disk. Also the store's errors. */

@@ -38,6 +38,11 @@ expect 0 diloco eval fetched --set "data.train_path=$address"
 [ "$(number a.txt)" = "$a" ] || fail "a whole file was fetched again after a stop"
 cmp -s "$folder/files/b.txt" shards/b.txt || fail "the rest of a stopped fetch is not there"
 
+# A file whose object is gone is not read.
+echo more >"$folder/files/old.txt"
+expect 0 diloco eval fetched --set "data.train_path=$address"
+[ ! -e "$folder/files/old.txt" ] || fail "a file without its object is still there"
+
 # One object, another folder, and a list of both kinds.
 expect 0 train --store one --set "data.train_path=file://$here/shards/a.txt, shards/b.txt" --set data.cache=elsewhere
 [ "$(digest one)" = "$(digest files)" ] || fail "over one object and one file the run ends elsewhere"
