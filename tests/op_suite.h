@@ -70,7 +70,7 @@ static void sink_forward(const dl_pass *p)
     for (int k = 0; k < DL_NODE_MAX_IN; k++)
         for (size_t i = 0; p->node->in[k] >= 0 && i < p->positions * dl_width(p, p->node->in[k]);
              i++)
-            p->graph->tally->loss += (double)sink_factor(i) * dl_data(p, p->node->in[k])[i];
+            p->graph->pass.tally->loss += (double)sink_factor(i) * dl_data(p, p->node->in[k])[i];
 }
 
 static void sink_backward(const dl_pass *p)
@@ -145,10 +145,10 @@ static inline void op_open(op_rig *r, const op_case *c, op_build build, const ch
     for (size_t i = 0; c->vocab && i < c->rows * c->length; i++)
         tokens[i] = (int32_t)((i * i * 3 + i) % c->vocab);
     size_t bytes = c->rows * c->length * sizeof *tokens;
-    if (c->vocab) dl_backend_copy_in(r->backend, r->graph->inputs, tokens, bytes);
+    if (c->vocab) dl_backend_copy_in(r->backend, r->graph->pass.inputs, tokens, bytes);
     for (size_t i = 4; i < c->rows * c->length; i += 5)
         tokens[i] = -1;
-    if (c->vocab) dl_backend_copy_in(r->backend, r->graph->targets, tokens, bytes);
+    if (c->vocab) dl_backend_copy_in(r->backend, r->graph->pass.targets, tokens, bytes);
     free(tokens);
 }
 
@@ -166,10 +166,10 @@ static inline double op_run(op_rig *r, dl_mode mode, bool accumulate)
     dl_tally tally;
     r->batch.mode = mode;
     r->batch.accumulate = accumulate;
-    dl_backend_zero(r->backend, r->graph->tally, sizeof tally);
+    dl_backend_zero(r->backend, r->graph->pass.tally, sizeof tally);
     dl_backend_copy_in(r->backend, r->graph->parameters, r->host, r->n * sizeof(float));
     dl_graph_run(r->graph, &r->batch);
-    dl_backend_copy_out(r->backend, &tally, r->graph->tally, sizeof tally);
+    dl_backend_copy_out(r->backend, &tally, r->graph->pass.tally, sizeof tally);
     return tally.loss;
 }
 

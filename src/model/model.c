@@ -277,11 +277,11 @@ static diloco_status load_inputs(dl_model *model, const void *inputs, size_t row
                        " length 1 to %zu",
                        rows, length, g->target.max_rows, g->max_length);
     if (model->sample.kind == DL_IMAGES) {
-        dl_backend_copy_in(g->backend, g->images, inputs, rows * g->image_bytes);
+        dl_backend_copy_in(g->backend, g->pass.images, inputs, rows * g->image_bytes);
         return DILOCO_OK;
     }
     DL_TRY(check_tokens(model, inputs, rows * length, "input", false));
-    dl_backend_copy_in(g->backend, g->inputs, inputs, rows * length * sizeof(int32_t));
+    dl_backend_copy_in(g->backend, g->pass.inputs, inputs, rows * length * sizeof(int32_t));
     return DILOCO_OK;
 }
 
@@ -292,7 +292,7 @@ static diloco_status run(dl_model *model, const void *inputs, const int32_t *tar
     size_t n = rows * g->max_length, counted = 0;
     DL_TRY(load_inputs(model, inputs, rows, g->max_length));
     DL_TRY(check_tokens(model, targets, n, "target", true));
-    dl_backend_copy_in(g->backend, g->targets, targets, n * sizeof *targets);
+    dl_backend_copy_in(g->backend, g->pass.targets, targets, n * sizeof *targets);
     for (size_t i = 0; i < n; i++)
         counted += targets[i] >= 0;
     batch.rows = rows;
@@ -321,8 +321,8 @@ diloco_status dl_model_take_loss(dl_model *model, dl_model_loss *out)
     dl_graph *g = model->graph;
     dl_tally tally;
     DL_TRY(dl_backend_sync(g->backend));
-    dl_backend_copy_out(g->backend, &tally, g->tally, sizeof tally);
-    dl_backend_zero(g->backend, g->tally, sizeof tally);
+    dl_backend_copy_out(g->backend, &tally, g->pass.tally, sizeof tally);
+    dl_backend_zero(g->backend, g->pass.tally, sizeof tally);
     *out = (dl_model_loss){tally.loss, model->n_targets, tally.n_correct};
     model->n_targets = 0;
     return DILOCO_OK;
@@ -333,11 +333,11 @@ diloco_status dl_model_logits(dl_model *model, float *logits, const void *input,
     dl_graph *g = model->graph;
     DL_TRY(load_inputs(model, input, 1, n));
     dl_graph_run(g, &(dl_batch){.rows = 1, .length = n, .mode = DL_PREDICT});
-    dl_backend_copy_out(g->backend, logits, g->logits, g->n_logits * sizeof *logits);
+    dl_backend_copy_out(g->backend, logits, g->pass.logits, g->n_logits * sizeof *logits);
     return DILOCO_OK;
 }
 
 void dl_model_profile(dl_model *model, struct dl_profile *profile)
 {
-    model->graph->profile = profile;
+    model->graph->pass.profile = profile;
 }

@@ -37,9 +37,9 @@ diloco_status dl_graph_create(dl_graph **out, int max_nodes, int max_weights, si
         *out = NULL;
         return dl_fail(DILOCO_ENOMEM, "no memory for a graph of %d operations", max_nodes);
     }
-    g->max_nodes = max_nodes;
-    g->max_values = max_values;
-    g->max_weights = max_weights;
+    g->room.nodes = max_nodes;
+    g->room.values = max_values;
+    g->room.weights = max_weights;
     g->target = *target;
     g->max_length = max_length;
     return DILOCO_OK;
@@ -59,7 +59,7 @@ void dl_graph_destroy(dl_graph *g)
 DL_PRINTF(3, 0)
 static int next_weight(dl_graph *g, const dl_weight *what, const char *name, va_list args)
 {
-    DL_ASSERT(g->n_weights < g->max_weights);
+    DL_ASSERT(g->n_weights < g->room.weights);
     dl_weight *w = &g->weights[g->n_weights];
     size_t *offset = what->dtype == DILOCO_I64 ? &g->n_counters : &g->n_parameters;
     *w = *what;
@@ -129,7 +129,7 @@ static int new_buffer(dl_graph *g)
 
 static int new_value(dl_graph *g, size_t width, diloco_dtype element)
 {
-    DL_ASSERT(g->n_values < g->max_values);
+    DL_ASSERT(g->n_values < g->room.values);
     g->values[g->n_values] = (dl_value){.width = width,
                                         .element = element,
                                         .data = new_buffer(g),
@@ -160,7 +160,7 @@ static void note_shared_weight(dl_graph *g, const dl_node *node)
 dl_node *dl_graph_add(dl_graph *g, const dl_op *op, int in0, int in1, int weight, int n_weights,
                       const void *attributes, size_t attributes_size)
 {
-    DL_ASSERT(g->n_nodes < g->max_nodes);
+    DL_ASSERT(g->n_nodes < g->room.nodes);
     dl_node *node = &g->nodes[g->n_nodes];
     *node = (dl_node){.op = op,
                       .in = {in0, in1},
@@ -312,15 +312,15 @@ static void layout(dl_graph *g, dl_arena *arena, size_t activation_bytes)
     g->parameters = DL_ARENA_ARRAY(arena, float, g->n_parameters);
     g->gradients = DL_ARENA_ARRAY(arena, float, g->n_parameters);
     g->counters = DL_ARENA_ARRAY(arena, int64_t, g->n_counters);
-    g->inputs = DL_ARENA_ARRAY(arena, int32_t, positions);
-    g->targets = DL_ARENA_ARRAY(arena, int32_t, positions);
-    g->images = dl_arena_take(arena, product(g->target.max_rows, g->image_bytes));
-    g->logits = DL_ARENA_ARRAY(arena, float, g->n_logits);
-    g->tally = DL_ARENA_ARRAY(arena, dl_tally, 1);
+    g->pass.inputs = DL_ARENA_ARRAY(arena, int32_t, positions);
+    g->pass.targets = DL_ARENA_ARRAY(arena, int32_t, positions);
+    g->pass.images = dl_arena_take(arena, product(g->target.max_rows, g->image_bytes));
+    g->pass.logits = DL_ARENA_ARRAY(arena, float, g->n_logits);
+    g->pass.tally = DL_ARENA_ARRAY(arena, dl_tally, 1);
     for (int i = 0; i < g->n_nodes; i++)
         g->nodes[i].constant = dl_arena_take(arena, g->nodes[i].constant_bytes);
-    g->activations = dl_arena_take(arena, activation_bytes);
-    g->scratch = dl_arena_take(arena, scratch);
+    g->work.activations = dl_arena_take(arena, activation_bytes);
+    g->work.scratch = dl_arena_take(arena, scratch);
 }
 
 diloco_status dl_graph_plan(dl_graph *g, size_t *bytes, size_t *activation_bytes)
@@ -342,19 +342,19 @@ diloco_status dl_graph_plan(dl_graph *g, size_t *bytes, size_t *activation_bytes
 static void run_one(dl_graph *g, const dl_batch *batch, const dl_node *node, dl_op_fn fn, int way)
 {
     if (!fn) return;
-    dl_time begin = g->profile ? dl_clock_now() : 0;
+    dl_time begin = g->pass.profile ? dl_clock_now() : 0;
     dl_pass pass = {.graph = g,
                     .node = node,
                     .batch = *batch,
                     .positions = batch->rows * batch->length,
                     .pool = g->pool,
-                    .scratch = g->scratch};
+                    .scratch = g->work.scratch};
     dl_backend_enter(g->backend);
     fn(&pass);
     dl_backend_leave(g->backend);
-    for (size_t i = 0; g->profile && dl_op_at(i); i++)
+    for (size_t i = 0; g->pass.profile && dl_op_at(i); i++)
         if (dl_op_at(i) == node->op)
-            g->profile->seconds[i][way] += dl_seconds(dl_clock_now() - begin);
+            g->pass.profile->seconds[i][way] += dl_seconds(dl_clock_now() - begin);
 }
 
 /* An operation may do without a function, but then on every device: a column that is empty where

@@ -110,7 +110,9 @@ typedef struct dl_graph {
     dl_buffer *buffers;
     dl_weight *weights;
     int n_nodes, n_values, n_buffers, n_weights;
-    int max_nodes, max_values, max_weights;
+    struct { /* the most that the arrays have room for */
+        int nodes, values, weights;
+    } room;
     size_t n_parameters, n_counters;
     size_t n_logits;    /* width of what DL_PREDICT gives */
     size_t image_bytes; /* of one row, where rows are images; else 0 */
@@ -121,12 +123,16 @@ typedef struct dl_graph {
     void *memory;
     float *parameters, *gradients;
     int64_t *counters;
-    unsigned char *activations, *scratch;
-    int32_t *inputs, *targets; /* i32[max_rows][max_length] */
-    uint8_t *images;           /* u8[max_rows][image_bytes] */
-    float *logits;             /* f32[n_logits], of DL_PREDICT */
-    dl_tally *tally;           /* since it was zeroed */
-    dl_profile *profile;       /* NULL: not measured */
+    struct { /* memory of one pass */
+        unsigned char *activations, *scratch;
+    } work;
+    struct {                       /* what a pass reads and gives */
+        int32_t *inputs, *targets; /* i32[max_rows][max_length] */
+        uint8_t *images;           /* u8[max_rows][image_bytes] */
+        float *logits;             /* f32[n_logits], of DL_PREDICT */
+        dl_tally *tally;           /* since it was zeroed */
+        dl_profile *profile;       /* NULL: not measured */
+    } pass;
 } dl_graph;
 
 /* dl_graph_create makes a graph without nodes, with room for max_nodes and max_weights. Returns

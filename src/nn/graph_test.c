@@ -72,8 +72,8 @@ TEST(a_plan_has_the_size_of_the_allocation)
     CHECK_OK(dl_pool_create(&pool, 2));
     CHECK_OK(dl_graph_allocate(g, b, pool));
     CHECK((unsigned char *)g->parameters == (unsigned char *)g->memory);
-    CHECK(g->scratch >= g->activations + activations);
-    CHECK(g->scratch < (unsigned char *)g->memory + bytes);
+    CHECK(g->work.scratch >= g->work.activations + activations);
+    CHECK(g->work.scratch < (unsigned char *)g->memory + bytes);
     dl_graph_destroy(g);
     dl_pool_destroy(pool);
     dl_backend_destroy(b);
@@ -248,8 +248,8 @@ TEST(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do_not_
     for (int i = 0; i < ROWS * LENGTH; i++)
         tokens[i] = i % 17;
     dl_backend_copy_in(backend, g->parameters, host, n * sizeof *host);
-    dl_backend_copy_in(backend, g->inputs, tokens, sizeof tokens);
-    dl_backend_copy_in(backend, g->targets, tokens, sizeof tokens);
+    dl_backend_copy_in(backend, g->pass.inputs, tokens, sizeof tokens);
+    dl_backend_copy_in(backend, g->pass.targets, tokens, sizeof tokens);
 
     const dl_batch batch = {.rows = ROWS, .length = LENGTH, .mode = DL_TRAIN, .gain = 1};
     dl_graph_run(g, &batch);

@@ -57,7 +57,7 @@ const dl_op *dl_op_at(size_t i);
 /* Places of a node's data. */
 static inline float *dl_buffer_place(const dl_graph *g, int buffer)
 {
-    return (float *)(void *)(g->activations + g->buffers[buffer].offset);
+    return (float *)(void *)(g->work.activations + g->buffers[buffer].offset);
 }
 static inline float *dl_data(const dl_pass *p, int value)
 {

@@ -37,14 +37,15 @@ static void losses_part(void *context, int part, int n_parts)
     float *x = dl_data(p, p->node->in[0]);
     dl_part_range(&begin, &end, p->positions, 1, part, n_parts);
     for (size_t i = begin; i < end; i++)
-        losses[i] = dl_softmax_loss(x + i * width, width, p->graph->targets[i], p->batch.gain, 0);
+        losses[i] =
+            dl_softmax_loss(x + i * width, width, p->graph->pass.targets[i], p->batch.gain, 0);
 }
 
 static void all_losses(const dl_pass *p)
 {
     dl_pass copy = *p;
     dl_pool_run(p->pool, losses_part, &copy);
-    dl_tally_add(p->graph->tally, p->scratch, p->positions);
+    dl_tally_add(p->graph->pass.tally, p->scratch, p->positions);
 }
 
 static void forward(const dl_pass *p)
@@ -52,7 +53,7 @@ static void forward(const dl_pass *p)
     if (p->batch.mode == DL_EVAL) all_losses(p);
     if (p->batch.mode == DL_PREDICT) {
         size_t width = dl_width(p, p->node->in[0]);
-        memcpy(p->graph->logits, dl_data(p, p->node->in[0]) + (p->positions - 1) * width,
+        memcpy(p->graph->pass.logits, dl_data(p, p->node->in[0]) + (p->positions - 1) * width,
                width * sizeof(float));
     }
 }

@@ -39,7 +39,7 @@ TEST(the_loss_and_the_correct_ones_are_those_of_the_counted_targets)
         }
         for (int mode = DL_TRAIN; mode <= DL_EVAL; mode++) {
             CHECK_NEAR(want, op_run(&r, (dl_mode)mode, false), 1e-5 * want);
-            dl_backend_copy_out(r.backend, &tally, r.graph->tally, sizeof tally);
+            dl_backend_copy_out(r.backend, &tally, r.graph->pass.tally, sizeof tally);
             CHECK_INT(correct, tally.n_correct);
         }
         op_close(&r);
@@ -56,9 +56,9 @@ TEST(of_equal_logits_only_the_first_is_the_answer)
     op_open(&r, &c, build, "cpu", 1);
     for (size_t i = 0; i < r.n; i++)
         r.host[i] = 0.5f;
-    dl_backend_copy_in(r.backend, r.graph->targets, targets, sizeof targets);
+    dl_backend_copy_in(r.backend, r.graph->pass.targets, targets, sizeof targets);
     CHECK_NEAR(3 * log(4), op_run(&r, DL_EVAL, false), 1e-5);
-    dl_backend_copy_out(r.backend, &tally, r.graph->tally, sizeof tally);
+    dl_backend_copy_out(r.backend, &tally, r.graph->pass.tally, sizeof tally);
     CHECK_INT(1, tally.n_correct);
     op_close(&r);
 }

@@ -26,7 +26,7 @@ static void gather(void *context, int part, int n_parts)
     float *x = dl_data(p, p->node->out[0]);
     dl_part_range(&begin, &end, p->positions, 1, part, n_parts);
     for (size_t i = begin; i < end; i++)
-        memcpy(x + i * width, table + (size_t)p->graph->inputs[i] * width, width * sizeof *x);
+        memcpy(x + i * width, table + (size_t)p->graph->pass.inputs[i] * width, width * sizeof *x);
 }
 
 static void forward(const dl_pass *p)
@@ -46,7 +46,7 @@ static void scatter(void *context, int part, int n_parts)
     for (size_t row = 0; row < w->rows && !dl_weight_adds(p); row++)
         memset(table + row * width + begin, 0, (end - begin) * sizeof *table);
     for (size_t i = 0; i < p->positions; i++) {
-        float *to = table + (size_t)p->graph->inputs[i] * width;
+        float *to = table + (size_t)p->graph->pass.inputs[i] * width;
         const float *from = dx + i * width;
         for (size_t c = begin; c < end; c++)
             to[c] += from[c];
@@ -64,7 +64,7 @@ static void backward(const dl_pass *p)
 static dl_cuda_embedding_arguments arguments_of(const dl_pass *p)
 {
     const dl_weight *w = &p->graph->weights[p->node->weight];
-    return (dl_cuda_embedding_arguments){.tokens = p->graph->inputs,
+    return (dl_cuda_embedding_arguments){.tokens = p->graph->pass.inputs,
                                          .positions = p->positions,
                                          .width = w->columns,
                                          .rows = w->rows,

@@ -92,8 +92,8 @@ static void losses_part(void *context, int part, int n_parts)
     dl_gemm_range(&begin, &end, b->n, part, n_parts);
     for (size_t i = begin; i < end; i++)
         b->losses[b->first + i] =
-            dl_softmax_loss(b->logits + i * b->vocab, b->vocab, p->graph->targets[b->first + i],
-                            p->batch.gain, b->z_loss);
+            dl_softmax_loss(b->logits + i * b->vocab, b->vocab,
+                            p->graph->pass.targets[b->first + i], p->batch.gain, b->z_loss);
     if (p->batch.mode != DL_TRAIN) return;
     dl_gemm_args dx = {'N',         'N',       b->n,
                        b->channels, b->vocab,  dl_grad(p, p->node->in[0]) + at,
@@ -125,7 +125,7 @@ static void all_blocks(const dl_pass *p)
         dl_pool_run(p->pool, losses_part, &b);
         if (p->batch.mode == DL_TRAIN) dl_pool_run(p->pool, weight_part, &b);
     }
-    dl_tally_add(p->graph->tally, b.losses, p->positions);
+    dl_tally_add(p->graph->pass.tally, b.losses, p->positions);
 }
 
 /* Logits of the last position of the one sequence. */
@@ -137,7 +137,7 @@ static void predict(const dl_pass *p)
                            1,
                            b.vocab,
                            b.channels,
-                           p->graph->logits,
+                           p->graph->pass.logits,
                            b.x + (p->positions - 1) * b.channels,
                            b.weight,
                            false};
@@ -214,7 +214,7 @@ static void all_blocks_on_cuda(const dl_pass *p)
     for (b.first = 0; b.first < p->positions; b.first += b.n) {
         b.n = dl_size_min(step, p->positions - b.first);
         const dl_cuda_loss_arguments a = {.logits = b.logits,
-                                          .targets = p->graph->targets + b.first,
+                                          .targets = p->graph->pass.targets + b.first,
                                           .losses = losses + b.first,
                                           .n = b.n,
                                           .vocab = b.vocab,
@@ -224,8 +224,8 @@ static void all_blocks_on_cuda(const dl_pass *p)
         DL_CUDA_START(p, "dl_softmax_of_logits", a.n * DL_CUDA_WARP, a);
         if (p->batch.mode == DL_TRAIN) gradients_on_cuda(&b);
     }
-    const dl_cuda_tally_arguments sum = {.loss = &p->graph->tally->loss,
-                                         .n_correct = &p->graph->tally->n_correct,
+    const dl_cuda_tally_arguments sum = {.loss = &p->graph->pass.tally->loss,
+                                         .n_correct = &p->graph->pass.tally->n_correct,
                                          .losses = losses,
                                          .n = p->positions};
     DL_CUDA_START(p, "dl_add_to_tally", 1, sum);
@@ -235,7 +235,7 @@ static void forward_on_cuda(const dl_pass *p)
 {
     const block b = block_of(p);
     if (p->batch.mode == DL_EVAL) all_blocks_on_cuda(p);
-    if (p->batch.mode == DL_PREDICT) logits_on_cuda(&b, p->graph->logits, p->positions - 1, 1);
+    if (p->batch.mode == DL_PREDICT) logits_on_cuda(&b, p->graph->pass.logits, p->positions - 1, 1);
 }
 
 const dl_op dl_op_head_loss = {

@@ -104,7 +104,7 @@ static void images(void *context, int part, int n_parts)
     float *numbers = p->scratch, *to = dl_data(p, p->node->out[0]);
     dl_part_range(&begin, &end, rows, 1, part, n_parts);
     for (size_t row = begin; row < end; row++)
-        convert(numbers + row * padded, p->graph->images + row * p->graph->image_bytes, a);
+        convert(numbers + row * padded, p->graph->pass.images + row * p->graph->image_bytes, a);
     for (size_t place = 0; place < dl_window_out_places(w); place++) {
         size_t at = (place / w->out_width * pitch + place % w->out_width) * w->stride;
         for (size_t row = begin; row < end; row++)

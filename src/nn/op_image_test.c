@@ -55,7 +55,7 @@ static void check_image(const op_case *c, const char *backend, int threads)
     CHECK_INT(24, r.graph->image_bytes);
     for (size_t i = 0; i < c->rows * 24; i++)
         bytes[i] = byte_at(i / 24, i % 24 / 12, i % 12);
-    dl_backend_copy_in(r.backend, r.graph->images, bytes, c->rows * 24);
+    dl_backend_copy_in(r.backend, r.graph->pass.images, bytes, c->rows * 24);
     CHECK_NEAR(unfolded(c), op_run(&r, DL_EVAL, false), 1e-5);
     op_run(&r, DL_TRAIN, false); /* nothing to train */
     op_close(&r);

@@ -138,9 +138,9 @@ static void train(replica *r, uint64_t step)
 {
     dl_batch batch = {.rows = ROWS, .length = 1, .mode = DL_TRAIN, .gain = 1.0f / ROWS};
     for (size_t i = 0; i < ROWS * r->graph->image_bytes; i++)
-        r->graph->images[i] = (uint8_t)(i * i + 31 * i * (size_t)(r->index + 2) + 7 * step);
+        r->graph->pass.images[i] = (uint8_t)(i * i + 31 * i * (size_t)(r->index + 2) + 7 * step);
     for (size_t i = 0; i < ROWS; i++)
-        r->graph->targets[i] = (int32_t)((i + step + (size_t)r->index) % 3);
+        r->graph->pass.targets[i] = (int32_t)((i + step + (size_t)r->index) % 3);
     dl_graph_run(r->graph, &batch);
     must(dl_inner_step(r->inner, 0.05));
 }
