@@ -155,10 +155,10 @@ static inline dl_entry entry_by(world *w, uint64_t number, const char *committer
     }
     for (int i = 0; i < w->args.outer->n_scalars; i++)
         e.scalars[i] = 0.5f;
-    e.next_lr = 0.7f;
-    e.next_mu = 0.9f;
+    e.next.lr = 0.7f;
+    e.next.mu = 0.9f;
     e.result = commit ? result_of(&e) : e.base;
-    if (!commit) strcpy(e.reason, "silent");
+    if (!commit) strcpy(e.abort.reason, "silent");
     return e;
 }
 

@@ -65,9 +65,9 @@ static void count_commit(const replica *r, const dl_entry *entry)
 
 static void count_abort(sim *s, const dl_entry *entry)
 {
-    sim_count(SIM_NO_QUORUM, strstr(entry->reason, "no quorum") != NULL);
-    sim_count(SIM_ABORT_RULE, strstr(entry->reason, "not all") != NULL);
-    sim_count(SIM_SILENT, strstr(entry->reason, "silent:") != NULL);
+    sim_count(SIM_NO_QUORUM, strstr(entry->abort.reason, "no quorum") != NULL);
+    sim_count(SIM_ABORT_RULE, strstr(entry->abort.reason, "not all") != NULL);
+    sim_count(SIM_SILENT, strstr(entry->abort.reason, "silent:") != NULL);
     s->aborts++;
 }
 

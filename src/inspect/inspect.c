@@ -229,7 +229,7 @@ static diloco_log_entry show(view *v)
                               .fragment = e->fragment,
                               .position = e->position,
                               .committer = v->committer,
-                              .reason = e->reason,
+                              .reason = e->abort.reason,
                               .n_members = e->n_members,
                               .members = v->members,
                               .weights = v->weights,

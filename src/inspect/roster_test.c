@@ -444,7 +444,7 @@ static void put_abort(dl_store *store, const dl_runfile *run, const char *signed
     e.position += 3;
     e.commit = e.last = false;
     e.n_members = 0;
-    snprintf(e.reason, sizeof e.reason, "because I say so");
+    snprintf(e.abort.reason, sizeof e.abort.reason, "because I say so");
     dl_buf_clear(&text);
     CHECK_OK(dl_entry_write(&text, &e, outer));
     if (version != WRONG_PREV)

@@ -62,8 +62,8 @@ static diloco_status check_link(chain *c, const dl_reader *r, uint64_t e)
     const diloco_status status = dl_reader_entry(&c->entry, &c->text, r);
     if (status) return status == DILOCO_EPROTO ? DILOCO_OK : status;
     const bool follows = dl_hash_equal(entry->prev, c->before);
-    if (follows && entry->voids && dl_unread_is_operators(&r->file.config, &r->file.identity))
-        dl_replay_voids(r->exec, entry->voids - 1, e);
+    if (follows && entry->abort.voids && dl_unread_is_operators(&r->file.config, &r->file.identity))
+        dl_replay_voids(r->exec, entry->abort.voids - 1, e);
     if (entry->fragment >= c->n_fragments) return DILOCO_OK;
     suspect *s = &c->suspects[entry->fragment];
     if (s->there && dl_hash_equal(entry->base, s->result))

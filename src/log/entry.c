@@ -189,8 +189,8 @@ static diloco_status check_rejected(const dl_entry *e, diloco_status status)
 
 static diloco_status check_reason(const dl_entry *e, diloco_status status)
 {
-    if (!*e->reason) return dl_fail(status, "an abort without a reason");
-    for (const char *c = e->reason; *c; c++)
+    if (!*e->abort.reason) return dl_fail(status, "an abort without a reason");
+    for (const char *c = e->abort.reason; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f) /* it reaches terminals */
             return dl_fail(status, "the reason has a control character");
     return DILOCO_OK;
@@ -215,12 +215,12 @@ static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_stat
     DL_TRY(check_rejected(e, status));
     if (e->commit && e->n_members) DL_TRY(check_raw(e, status));
     if (e->commit && e->n_members == 0) return dl_fail(status, "a commit without members");
-    if (e->emptied && (e->commit || e->n_members > 0))
+    if (e->abort.emptied && (e->commit || e->n_members > 0))
         return dl_fail(status, "it empties the momentum, and commits or has members");
-    if (!e->commit && !e->emptied && !dl_hash_equal(e->base, e->result))
+    if (!e->commit && !e->abort.emptied && !dl_hash_equal(e->base, e->result))
         return dl_fail(status, "an abort whose result is not its base");
-    if (e->commit && e->takeover) return dl_fail(status, "a takeover that commits");
-    if (e->voids && (e->commit || e->emptied || e->voids > e->entry))
+    if (e->commit && e->abort.takeover) return dl_fail(status, "a takeover that commits");
+    if (e->abort.voids && (e->commit || e->abort.emptied || e->abort.voids > e->entry))
         return dl_fail(status, "it voids an entry, but is not a later abort");
     if (!e->commit) DL_TRY(check_reason(e, status));
     if (!e->commit && e->combined.there)
@@ -228,7 +228,7 @@ static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_stat
     for (int i = 0; outer && i < outer->n_scalars; i++)
         if (!isfinite(e->scalars[i]))
             return dl_fail(status, "scalar %s is not finite", outer->scalar_names[i]);
-    if (!isfinite(e->next_lr) || !isfinite(e->next_mu))
+    if (!isfinite(e->next.lr) || !isfinite(e->next.mu))
         return dl_fail(status, "the next lr or mu is not finite");
     return check_roster(&e->roster, status);
 }
@@ -307,10 +307,10 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
     dl_json_hash(&j, "prev", entry->prev);
     dl_json_hash(&j, "base", entry->base);
     dl_json_hash(&j, "result", entry->result);
-    if (!entry->commit) dl_json_str(&j, "reason", entry->reason);
-    if (entry->emptied) dl_json_bool(&j, "emptied", true);
-    if (entry->takeover) dl_json_bool(&j, "takeover", true);
-    if (entry->voids) dl_json_u64(&j, "voids", entry->voids - 1);
+    if (!entry->commit) dl_json_str(&j, "reason", entry->abort.reason);
+    if (entry->abort.emptied) dl_json_bool(&j, "emptied", true);
+    if (entry->abort.takeover) dl_json_bool(&j, "takeover", true);
+    if (entry->abort.voids) dl_json_u64(&j, "voids", entry->abort.voids - 1);
     dl_json_array(&j, "members");
     for (size_t i = 0; i < entry->n_members; i++)
         write_member(&j, &entry->members[i], entry->entry);
@@ -325,8 +325,8 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
     if (entry->simulated_s > 0) dl_json_f64(&j, "simulated_s", entry->simulated_s);
     dl_json_u64(&j, "snapshot", entry->snapshot);
     dl_roster_write(&j, &entry->roster);
-    dl_json_f32_bits(&j, "next_lr", entry->next_lr);
-    dl_json_f32_bits(&j, "next_mu", entry->next_mu);
+    dl_json_f32_bits(&j, "next_lr", entry->next.lr);
+    dl_json_f32_bits(&j, "next_mu", entry->next.mu);
     write_deal(&j, &entry->deal);
     if (entry->bans.there) dl_json_hash(&j, "bans", entry->bans.digest);
     dl_json_bool(&j, "last", entry->last);
@@ -445,19 +445,20 @@ static diloco_status read_head(dl_entry *out, dl_json_value root)
     DL_TRY(dl_json_read_hash(&out->prev, root, "prev"));
     DL_TRY(dl_json_read_hash(&out->base, root, "base"));
     DL_TRY(dl_json_read_hash(&out->result, root, "result"));
-    memset(out->reason, 0, sizeof out->reason);
-    out->takeover = out->emptied = false;
-    out->voids = 0;
+    memset(out->abort.reason, 0, sizeof out->abort.reason);
+    out->abort.takeover = out->abort.emptied = false;
+    out->abort.voids = 0;
     if (dl_json_get(root, "voids").type != DL_JSON_MISSING) {
-        DL_TRY(dl_json_read_u64(&out->voids, root, "voids", UINT64_MAX - 1));
-        out->voids++;
+        DL_TRY(dl_json_read_u64(&out->abort.voids, root, "voids", UINT64_MAX - 1));
+        out->abort.voids++;
     }
     if (dl_json_get(root, "emptied").type != DL_JSON_MISSING)
-        DL_TRY(dl_json_read_bool(&out->emptied, root, "emptied"));
+        DL_TRY(dl_json_read_bool(&out->abort.emptied, root, "emptied"));
     if (dl_json_get(root, "takeover").type != DL_JSON_MISSING)
-        DL_TRY(dl_json_read_bool(&out->takeover, root, "takeover"));
-    return out->commit ? DILOCO_OK
-                       : dl_json_read_str(out->reason, sizeof out->reason, root, "reason");
+        DL_TRY(dl_json_read_bool(&out->abort.takeover, root, "takeover"));
+    return out->commit
+               ? DILOCO_OK
+               : dl_json_read_str(out->abort.reason, sizeof out->abort.reason, root, "reason");
 }
 
 /* Scalars are read by the names of the outer optimizer's row. A reader without that row skips
@@ -475,8 +476,8 @@ static diloco_status read_numbers(dl_entry *out, dl_json_value root, const dl_ou
     if (dl_json_get(root, "simulated_s").type != DL_JSON_MISSING)
         DL_TRY(dl_json_read_f64(&out->simulated_s, root, "simulated_s"));
     DL_TRY(dl_json_read_u64(&out->snapshot, root, "snapshot", UINT64_MAX));
-    DL_TRY(dl_json_read_f32_bits(&out->next_lr, root, "next_lr"));
-    DL_TRY(dl_json_read_f32_bits(&out->next_mu, root, "next_mu"));
+    DL_TRY(dl_json_read_f32_bits(&out->next.lr, root, "next_lr"));
+    DL_TRY(dl_json_read_f32_bits(&out->next.mu, root, "next_mu"));
     DL_TRY(read_deal(&out->deal, root));
     out->bans.there = dl_json_get(root, "bans").type != DL_JSON_MISSING;
     if (out->bans.there) DL_TRY(dl_json_read_hash(&out->bans.digest, root, "bans"));

@@ -86,15 +86,19 @@ typedef struct dl_entry {
     size_t n_rejected;                   /* with the members at most cap_members */
     dl_combined_at combined;             /* of a commit */
     float scalars[DL_OUTER_MAX_SCALARS]; /* in the order of the outer optimizer's row */
-    char reason[DL_REASON_MAX + 1];      /* of an abort */
-    bool emptied;       /* an abort without members that zeroes the outer vectors (plato_compat) */
-    bool takeover;      /* an abort by which its committer becomes the single one (P26) */
-    uint64_t voids;     /* an abort by an operator: 1 + the entry that it voids (P7); 0: none */
+    struct {                             /* of an abort; zero in a commit */
+        char reason[DL_REASON_MAX + 1];
+        bool emptied;   /* it has no members, and zeroes the outer vectors (plato_compat) */
+        bool takeover;  /* its committer becomes the single one (P26) */
+        uint64_t voids; /* by an operator: 1 + the entry that it voids (P7); 0: it voids none */
+    } abort;
     double simulated_s; /* that the round took in simulated time (simulated_time.h); else 0 */
     double loss;        /* mean of the members' */
     uint64_t snapshot;  /* newest snapshot the committer knows of */
     dl_roster roster;   /* for entry e + L */
-    float next_lr, next_mu; /* for entry e + L */
+    struct {            /* for entry e + L */
+        float lr, mu;
+    } next;
     dl_entry_deal deal;
     dl_entry_bans bans;
     bool last; /* no entry follows */

@@ -56,8 +56,8 @@ static dl_entry an_entry(void)
         e.scalars[i] = 0.1f * (float)(i + 1);
     e.loss = 2.25;
     e.snapshot = 8;
-    e.next_lr = 0.7f;
-    e.next_mu = 0.9f;
+    e.next.lr = 0.7f;
+    e.next.mu = 0.9f;
     return e;
 }
 
@@ -83,7 +83,7 @@ TEST(a_commit_reads_back_equal)
     CHECK_INT(0, back.roster.misses[2]); /* r10 was put in first */
     CHECK(isnan(back.members[0].stats.loss) && back.members[1].stats.loss == 1.0 / 3);
     CHECK(back.members[2].weight == 1.0f / 3 && back.members[2].raw == RAW);
-    CHECK(back.next_lr == 0.7f && back.next_mu == 0.9f && !back.last);
+    CHECK(back.next.lr == 0.7f && back.next.mu == 0.9f && !back.last);
     CHECK(back.simulated_s == e.simulated_s);
     again = written(&back); /* and everything else by its text */
     CHECK_INT(text.len, again.len);
@@ -109,7 +109,7 @@ TEST(an_entry_that_names_a_combined_update_reads_back)
     CHECK_BYTES(text.data, again.data, text.len);
     e.commit = false;
     e.result = e.base;
-    strcpy(e.reason, "silent");
+    strcpy(e.abort.reason, "silent");
     CHECK_STATUS(DILOCO_EINVAL, dl_entry_write(&again, &e, nesterov()));
     CHECK_CONTAINS("names a combined update", diloco_error_text());
     dl_buf_deinit(&again);
@@ -125,13 +125,13 @@ TEST(an_abort_reads_back_with_its_reason)
     e.result = e.base;
     e.n_members = 0;
     e.last = true;
-    strcpy(e.reason, "2 of 4 before the deadline; \xc3\xa9 is text too");
+    strcpy(e.abort.reason, "2 of 4 before the deadline; \xc3\xa9 is text too");
     dl_buf text = written(&e);
     CHECK_OK(dl_entry_init(&back, 4));
     CHECK_OK(dl_entry_read(&back, text.data, text.len, nesterov()));
     CHECK(!back.commit && back.last);
     CHECK_INT(0, back.n_members);
-    CHECK_STR(e.reason, back.reason);
+    CHECK_STR(e.abort.reason, back.abort.reason);
     dl_buf_deinit(&text);
     dl_entry_deinit(&back);
     dl_entry_deinit(&e);
@@ -186,22 +186,22 @@ TEST(fed_17_abort_without_members_may_name_its_resulting_state)
 {
     dl_entry e = an_entry(), back;
     e.commit = false;
-    e.emptied = true;
-    strcpy(e.reason, "nobody has trained on it");
+    e.abort.emptied = true;
+    strcpy(e.abort.reason, "nobody has trained on it");
     check_refused(&e, "it empties the momentum, and commits or has members");
     e = an_entry(); /* the former is freed */
-    e.emptied = true;
+    e.abort.emptied = true;
     check_refused(&e, "it empties the momentum, and commits or has members");
 
     e = an_entry();
     e.commit = false;
-    e.emptied = true;
+    e.abort.emptied = true;
     e.n_members = 0;
-    strcpy(e.reason, "nobody has trained on it");
+    strcpy(e.abort.reason, "nobody has trained on it");
     dl_buf text = written(&e);
     CHECK_OK(dl_entry_init(&back, 4));
     CHECK_OK(dl_entry_read(&back, text.data, text.len, nesterov()));
-    CHECK(back.emptied && !back.commit && !dl_hash_equal(back.base, back.result));
+    CHECK(back.abort.emptied && !back.commit && !dl_hash_equal(back.base, back.result));
     dl_buf_deinit(&text);
     dl_entry_deinit(&back);
     dl_entry_deinit(&e);
@@ -230,7 +230,7 @@ TEST(entry_that_no_reader_accepts_is_not_written)
     e.scalars[0] = INFINITY;
     check_refused(&e, "scalar");
     e = an_entry();
-    e.next_mu = NAN;
+    e.next.mu = NAN;
     check_refused(&e, "next");
 
     e = an_entry();
@@ -239,7 +239,7 @@ TEST(entry_that_no_reader_accepts_is_not_written)
 
     e = an_entry();
     e.commit = false;
-    strcpy(e.reason, "why");
+    strcpy(e.abort.reason, "why");
     check_refused(&e, "result is not its base");
     e = an_entry();
     e.commit = false;
@@ -250,7 +250,7 @@ TEST(entry_that_no_reader_accepts_is_not_written)
     e = an_entry();
     e.commit = false;
     e.result = e.base;
-    strcpy(e.reason, "clear\x1b[2J");
+    strcpy(e.abort.reason, "clear\x1b[2J");
     check_refused(&e, "control character");
 
     e = an_entry();
@@ -481,7 +481,7 @@ TEST(p27_rejections_are_distinct_not_members_and_have_a_word)
     e = a_rejecting_entry();
     e.commit = false;
     e.result = e.base;
-    strcpy(e.reason, "silent");
+    strcpy(e.abort.reason, "silent");
     cannot_reject(&e, "an abort that rejects");
 }
 

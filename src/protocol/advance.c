@@ -106,7 +106,8 @@ static void folded(dl_machine *m, bool valid, bool counted)
     } else {
         dl_machine_mode(m)->fold_void(m);
     }
-    if (commit || (valid && m->applying.entry.emptied)) m->log.digest[f] = m->applying.entry.result;
+    if (commit || (valid && m->applying.entry.abort.emptied))
+        m->log.digest[f] = m->applying.entry.result;
     if (commit) {
         m->log.n_commits[f]++;
         m->log.n_commits_all++;
@@ -159,7 +160,7 @@ static const double *norms_of_members(dl_machine *m)
 dl_request dl_follow_take(dl_machine *m)
 {
     DL_ASSERT(m->applying.entry.commit ||
-              m->applying.entry.emptied); /* no other entry moves the state */
+              m->applying.entry.abort.emptied); /* no other entry moves the state */
     const dl_member *self = own_member(m, &m->applying.entry);
     const bool counted = counts_what_we_did(m, &m->applying.entry);
     dl_request a = dl_machine_request(m, DL_REQUEST_SWAP, DL_SWAPPING);

@@ -361,13 +361,13 @@ static const char *members_void_reason(const dl_machine *m)
     const uint64_t slices = m->a.slices ? m->a.slices[dl_machine_fragment(m)] : 0;
     const char *why = dl_bans_void_reason(m->a.control->bans, m->open.bans, &m->applying.entry);
     if (why) return why;
-    if (m->applying.entry.voids && !dl_unread_is_operators(m->a.config, m->a.identity))
+    if (m->applying.entry.abort.voids && !dl_unread_is_operators(m->a.config, m->a.identity))
         return "it voids an entry, and in this run committers decide that by what they build on";
     if (m->applying.entry.n_rejected && !dl_judge_may_reject(m->a.config))
         return "it rejects contributions, and this run uses all that are valid";
     if (m->applying.entry.combined.there && dl_machine_topology(m)->all_combine)
         return "it names a combined update, and in this run every replica combines";
-    if (m->applying.entry.emptied && !dl_clients_empty_momentum(m->a.config))
+    if (m->applying.entry.abort.emptied && !dl_clients_empty_momentum(m->a.config))
         return "it empties the momentum, and this run keeps it";
     if (m->applying.entry.combined.there && m->applying.entry.combined.slices != slices)
         return "it names an update in other slices than this run's";
@@ -411,8 +411,8 @@ dl_request dl_follow_text(dl_machine *m, const dl_reply *reply)
     if (why && replay_may_tell(m)) return rejoin(m, dl_open_entry(m) ? dl_open_entry(m) - 1 : 0);
     if (why && goes_on_without_us(m)) return dl_follow_without(m);
     if (why) return dl_follow_void(m, why);
-    return m->applying.entry.commit || m->applying.entry.emptied ? follow_commit(m)
-                                                                 : dl_follow_abort(m);
+    return m->applying.entry.commit || m->applying.entry.abort.emptied ? follow_commit(m)
+                                                                       : dl_follow_abort(m);
 }
 
 /* The members do not give the combined update that the entry names. That update still defines the

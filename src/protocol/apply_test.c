@@ -218,7 +218,7 @@ TEST(fed_17_an_abort_that_empties_the_momentum_is_void_where_the_run_keeps_it)
     make_world(&w, 1);
     w.config.plato_compat = true; /* of clients alone, and this run has no clients */
     dl_entry e = entry_by(&w, 1, "r1", false, NULL, 0);
-    e.emptied = true;
+    e.abort.emptied = true;
     e.result = dl_hash_bytes("emptied", 7);
     write_entry(&w, &e);
     join_run(&w);

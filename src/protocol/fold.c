@@ -34,7 +34,7 @@ const char *dl_fold_void_reason(const dl_control *control, const dl_entry *entry
     if (!dl_hash_equal(entry->base, base)) return "base is not the state before it";
     if (counts_a_replica_twice(entry)) return "it counts a replica twice";
     if (entry->commit && entry->n_members == 0) return "it commits no contribution";
-    if (!entry->takeover && !dl_fold_may_create(control, &entry->committer))
+    if (!entry->abort.takeover && !dl_fold_may_create(control, &entry->committer))
         return "its committer is not the one that the entry before names";
     return NULL;
 }
@@ -107,8 +107,8 @@ void dl_fold(dl_control *control, const dl_entry *entry, dl_hash digest)
     if (entry->snapshot > control->snapshot) control->snapshot = entry->snapshot;
     control->last = entry->last;
     if (control->committer.replica[0]) control->committer = entry->committer;
-    told->lr = entry->next_lr;
-    told->mu = entry->next_mu;
+    told->lr = entry->next.lr;
+    told->mu = entry->next.mu;
     dl_roster_copy(&told->roster, &entry->roster);
     settle(control, told);
     if (control->ledger) dl_ledger_fold(control->ledger, entry, &entry->roster);

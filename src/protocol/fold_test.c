@@ -40,8 +40,8 @@ static pair a_pair(bool commit)
     p.entry.entry = 7;
     p.entry.prev = p.control.prev;
     p.entry.base = p.base;
-    p.entry.next_lr = 0.5f;
-    p.entry.next_mu = 0.8f;
+    p.entry.next.lr = 0.5f;
+    p.entry.next.mu = 0.8f;
     strcpy(p.entry.run, RUN);
     strcpy(p.entry.committer.replica, "b");
     add_member(&p.entry, "a", 0);
@@ -293,7 +293,7 @@ TEST(p26_takeover_names_another_committer_and_a_void_entry_none)
     CHECK_STR("a", p.control.committer.replica);
     p.entry.entry = 8;
     p.entry.prev = p.control.prev;
-    p.entry.takeover = true;
+    p.entry.abort.takeover = true;
     CHECK(!reason(&p));
     dl_fold(&p.control, &p.entry, hash_of("text"));
     CHECK_STR("b", p.control.committer.replica);

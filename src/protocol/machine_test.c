@@ -92,7 +92,7 @@ TEST(p2_the_learning_rate_of_the_first_entry_is_the_schedules)
     put(&w, 0, "r1", 0);
     join_run(&w);
     CHECK(w.control.lr == 0.25f);
-    CHECK(until(&w, DL_REQUEST_CREATE)->step.draft->next_lr ==
+    CHECK(until(&w, DL_REQUEST_CREATE)->step.draft->next.lr ==
           1.25f); /* and of the next, entry by entry */
     end_world(&w);
 }
@@ -151,7 +151,7 @@ TEST(p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for)
     CHECK_INT(1, w.noted[DL_NOTE_REJECT]);
     CHECK_STR("checksum", w.said);
     CHECK(!a->step.draft->commit);
-    CHECK_STR("silent: r1", a->step.draft->reason);
+    CHECK_STR("silent: r1", a->step.draft->abort.reason);
     end_world(&w);
 }
 
@@ -433,7 +433,7 @@ TEST(p4_a_draft_continues_the_chain)
     CHECK(dl_hash_equal(d->prev, w.control.prev) && dl_hash_equal(d->base, w.digest[1]));
     CHECK(dl_hash_equal(d->result, result_of(d)));
     CHECK(d->members[0].weight == 0.5f && d->members[1].weight == 0.5f);
-    CHECK(d->next_lr == (float)w.config.outer_lr && !d->last);
+    CHECK(d->next.lr == (float)w.config.outer_lr && !d->last);
     end_world(&w);
 }
 
@@ -446,7 +446,7 @@ TEST(b2_a_step_that_is_not_finite_becomes_an_abort)
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK(!a->step.draft->commit && a->step.draft->n_members == 2);
-    CHECK_CONTAINS("inf", a->step.draft->reason);
+    CHECK_CONTAINS("inf", a->step.draft->abort.reason);
     CHECK(dl_hash_equal(a->step.draft->result, a->step.draft->base));
     end_world(&w);
 }
@@ -506,8 +506,8 @@ TEST(p26_restarted_single_committer_takes_over)
     w.args.formers = (dl_formers){.at = {5, 7, 9}, .n = 3}; /* 9 ended before it took over */
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
-    CHECK(a->step.draft->takeover && !a->step.draft->commit);
-    CHECK_STR("r0.0000 takes over from r0", a->step.draft->reason);
+    CHECK(a->step.draft->abort.takeover && !a->step.draft->commit);
+    CHECK_STR("r0.0000 takes over from r0", a->step.draft->abort.reason);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.control.committer.generation);
     end_world(&w);

@@ -169,16 +169,16 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     d->base = d->result = from->base;
     d->snapshot = from->snapshot;
     const uint64_t later = d->entry + a->control->n_later + 1;
-    d->next_lr =
+    d->next.lr =
         (float)(a->lr ? a->lr(a->lr_user, later)
                       : dl_outer_lr(a->config, dl_schedule_round(&a->pace->schedule, later)));
-    d->next_mu = (float)a->config->outer_mu;
+    d->next.mu = (float)a->config->outer_mu;
     memset(d->scalars, 0, sizeof d->scalars);
     d->last = d->entry + 1 >= a->pace->entries;
-    d->reason[0] = 0;
+    d->abort.reason[0] = 0;
     d->combined.there = false;
-    d->takeover = d->emptied = false;
-    d->voids = 0;
+    d->abort.takeover = d->abort.emptied = false;
+    d->abort.voids = 0;
     d->simulated_s = from->simulated_s;
     snprintf(d->run, sizeof d->run, "%s", a->run);
     put_members(draft, from->known, a);
@@ -231,7 +231,7 @@ diloco_status dl_draft_commit(dl_draft *draft, const dl_draft_source *from)
 void dl_draft_abort(dl_draft *draft, const dl_draft_source *from, const char *reason)
 {
     begin(draft, from, false);
-    snprintf(draft->entry.reason, sizeof draft->entry.reason, "%s", reason);
+    snprintf(draft->entry.abort.reason, sizeof draft->entry.abort.reason, "%s", reason);
 }
 
 void dl_draft_takeover(dl_draft *draft, const dl_draft_source *from)
@@ -239,18 +239,19 @@ void dl_draft_takeover(dl_draft *draft, const dl_draft_source *from)
     const dl_life *before = &from->args->control->committer, *self = &from->args->self;
     dl_draft_abort(draft, from, "");
     DL_ASSERT(before->replica[0]);
-    draft->entry.takeover = true;
-    snprintf(draft->entry.reason, sizeof draft->entry.reason, "%s.%04u takes over from %s",
-             self->replica, (unsigned)self->generation, before->replica);
+    draft->entry.abort.takeover = true;
+    snprintf(draft->entry.abort.reason, sizeof draft->entry.abort.reason,
+             "%s.%04u takes over from %s", self->replica, (unsigned)self->generation,
+             before->replica);
 }
 
 void dl_draft_void(dl_draft *draft, const dl_draft_source *from, uint64_t entry)
 {
     dl_draft_abort(draft, from, "");
     DL_ASSERT(entry < draft->entry.entry);
-    draft->entry.voids = entry + 1;
-    snprintf(draft->entry.reason, sizeof draft->entry.reason, "an operator voids entry %llu",
-             (unsigned long long)entry);
+    draft->entry.abort.voids = entry + 1;
+    snprintf(draft->entry.abort.reason, sizeof draft->entry.abort.reason,
+             "an operator voids entry %llu", (unsigned long long)entry);
 }
 
 /* Compares bits, not numbers, as entries have them (P2). */

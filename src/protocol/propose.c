@@ -27,7 +27,7 @@ static dl_draft_source draft_source(const dl_machine *m)
 static dl_request create(dl_machine *m)
 {
     DL_ASSERT(m->open.draft.entry.entry == dl_open_entry(m));
-    DL_ASSERT(m->open.draft.entry.takeover || !m->a.follows); /* a follower closes nothing */
+    DL_ASSERT(m->open.draft.entry.abort.takeover || !m->a.follows); /* a follower closes nothing */
     dl_request a = dl_machine_request(m, DL_REQUEST_CREATE, DL_CREATING);
     a.step.draft = &m->open.draft.entry;
     return a;
@@ -110,7 +110,7 @@ static dl_request draft_emptied(dl_machine *m, const char *reason)
 {
     const dl_draft_source from = draft_source(m);
     dl_draft_abort(&m->open.draft, &from, reason);
-    m->open.draft.entry.emptied = true;
+    m->open.draft.entry.abort.emptied = true;
     return dl_decide_of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
 }
 

@@ -242,7 +242,7 @@ static void begin_voided(world *w, int n_bad)
     others_commit(w, 1, "r1");
     w->put[0].n_bad = n_bad;
     dl_entry e = entry_by(w, 2, "r1", false, NULL, 0);
-    e.voids = 2;
+    e.abort.voids = 2;
     e.base = e.result = w->digest[1];
     write_entry(w, &e);
 }
@@ -293,7 +293,7 @@ TEST(p7_two_decisions_are_both_remembered)
     const dl_hash before = w.digest[1], prev = w.control.prev;
     others_commit(&w, 1, "r1");
     dl_entry e = entry_by(&w, 2, "r1", false, NULL, 0);
-    e.voids = 2;
+    e.abort.voids = 2;
     e.base = e.result = before;
     write_entry(&w, &e);
     join_run(&w);
@@ -306,7 +306,7 @@ TEST(p7_two_decisions_are_both_remembered)
     CHECK_INT(3, w.control.entry);
     others_commit(&w, 3, "r1");
     e = entry_by(&w, 4, "r1", false, NULL, 0);
-    e.voids = 4;
+    e.abort.voids = 4;
     e.base = e.result = before;
     write_entry(&w, &e);
     w.control.entry = 1; /* and the only snapshot is from before both */

@@ -89,7 +89,7 @@ dl_request dl_voided_looked(dl_machine *m, const dl_reply *reply)
                        m->voiding.lost_text));
     if (dl_entry_read_of(later, reply->read.text, reply->read.text_len, m->a.outer,
                          m->a.identity) ||
-        later->entry != m->voiding.look || later->voids != dl_open_entry(m) + 1)
+        later->entry != m->voiding.look || later->abort.voids != dl_open_entry(m) + 1)
         return look_on(m);
     keep_in_mind(m, dl_open_entry(m), m->voiding.look);
     return dl_follow_void(m, DL_VOIDED);
@@ -106,19 +106,20 @@ static bool goes_back_for(const dl_machine *m, uint64_t first, uint64_t end)
 bool dl_voided_sets_back(const dl_machine *m)
 {
     const dl_entry *e = &m->applying.entry;
-    return e->voids && !m->a.reader && e->entry == dl_open_entry(m) && e->voids <= e->entry &&
-           goes_back_for(m, e->voids - 1, e->entry) && strcmp(e->run, m->a.run) == 0 &&
-           dl_hash_equal(e->prev, m->a.control->prev) &&
+    return e->abort.voids && !m->a.reader && e->entry == dl_open_entry(m) &&
+           e->abort.voids <= e->entry && goes_back_for(m, e->abort.voids - 1, e->entry) &&
+           strcmp(e->run, m->a.run) == 0 && dl_hash_equal(e->prev, m->a.control->prev) &&
            !dl_hash_equal(e->base, m->log.digest[dl_machine_fragment(m)]) &&
            dl_unread_is_operators(m->a.config, m->a.identity);
 }
 
 dl_request dl_voided_go_back(dl_machine *m)
 {
-    DL_ASSERT(m->applying.entry.voids > 0 && m->applying.entry.voids <= dl_open_entry(m));
-    keep_in_mind(m, m->applying.entry.voids - 1, dl_open_entry(m));
+    DL_ASSERT(m->applying.entry.abort.voids > 0 &&
+              m->applying.entry.abort.voids <= dl_open_entry(m));
+    keep_in_mind(m, m->applying.entry.abort.voids - 1, dl_open_entry(m));
     dl_request a = dl_machine_request(m, DL_REQUEST_REJOIN, DL_OVER);
-    a.entry = before_undone(&m->voiding.decisions, m->applying.entry.voids - 1);
+    a.entry = before_undone(&m->voiding.decisions, m->applying.entry.abort.voids - 1);
     a.rejoin.voided = true;
     return a;
 }

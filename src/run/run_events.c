@@ -323,7 +323,7 @@ void dl_event_abort(dl_record *r, const dl_event_context *c, const dl_entry *ent
     dl_json_str(&j, "replica", c->replica);
     dl_json_u64(&j, "entry", entry->entry);
     dl_json_u64(&j, "fragment", entry->fragment);
-    dl_json_str(&j, "reason", entry->reason);
+    dl_json_str(&j, "reason", entry->abort.reason);
     put_members(&j, "present", entry);
     finish(r, &j);
 }

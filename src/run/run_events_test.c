@@ -220,7 +220,7 @@ TEST(every_event_has_the_names_of_the_design)
     e.members[0].life = (dl_life){.replica = "r0"};
     e.n_members = 1;
     e.committer = life;
-    snprintf(e.reason, sizeof e.reason, "silent: \"r7\"\n");
+    snprintf(e.abort.reason, sizeof e.abort.reason, "silent: \"r7\"\n");
 
     dl_event_run(&r, &run, &life, 3, DL_WAY_LEADER);
     dl_event_contribution(&r, &c, 3, &facts.own);

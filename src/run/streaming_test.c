@@ -335,7 +335,7 @@ static void write_abort(const char *url, uint64_t entry)
     e.committer = (dl_life){.replica = "r9"};
     e.commit = false;
     e.n_members = 0;
-    snprintf(e.reason, sizeof e.reason, "a test of the one after it");
+    snprintf(e.abort.reason, sizeof e.abort.reason, "a test of the one after it");
     dl_buf_clear(&text);
     dl_key_entry(key, entry);
     if (dl_entry_write(&text, &e, dl_outer_find("nesterov"))) abort();

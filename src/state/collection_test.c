@@ -220,7 +220,7 @@ static void put_entry(scene *s, uint64_t entry, const char *counts, uint64_t bas
     e.members[0].entry = base;
     strcpy(e.committer.replica, counts);
     strcpy(e.run, s->run.id);
-    e.next_lr = e.next_mu = 0.5f;
+    e.next.lr = e.next.mu = 0.5f;
     CHECK(dl_roster_add(&e.roster, counts, (uint32_t)base + 1));
     dl_buf_init(&text, 65536);
     CHECK_OK(dl_entry_write(&text, &e, dl_outer_find("nesterov")));

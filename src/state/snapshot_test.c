@@ -109,7 +109,7 @@ static void put_log_of(scene *s, const dl_life *committer, uint32_t fragment, dl
     dl_buf text;
     CHECK_OK(dl_entry_init(&e, 1));
     strcpy(e.run, RUN);
-    strcpy(e.reason, "made for a test"); /* an abort needs no members */
+    strcpy(e.abort.reason, "made for a test"); /* an abort needs no members */
     e.entry = s->state.control.entry - 1;
     e.fragment = fragment;
     e.committer = *committer;

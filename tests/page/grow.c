@@ -95,7 +95,7 @@ static void grow_log(dl_reader *r, uint64_t n, size_t replicas, bool hostile)
             entry.commit = false;
             entry.result = entry.base;
             entry.loss = NAN;
-            snprintf(entry.reason, sizeof entry.reason, "%s",
+            snprintf(entry.abort.reason, sizeof entry.abort.reason, "%s",
                      "<img src=x onerror=\"window.owned=1\"><svg onload=window.owned=1>");
         }
         dl_buf_clear(&text);
