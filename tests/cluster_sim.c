@@ -61,17 +61,19 @@ bool sim_chance(sim *s, double p)
 void sim_tell(sim *s, const char *key)
 {
     if (strncmp(key, "log/", 4) == 0) s->calm.grew_at = s->now;
-    s->recent[s->n_recent++ % SIM_RECENT] =
+    s->net.recent[s->net.n_recent++ % SIM_RECENT] =
         (sim_recent){.at = s->now, .key = dl_hash_bytes(key, strlen(key))};
     if (strncmp(key, "c/", 2) != 0 && strncmp(key, "log/", 4) != 0 && strncmp(key, "x/", 2) != 0)
         return;
     for (size_t i = 0; i < s->n_slots; i++) {
         replica *r = &s->replicas[i];
-        r->missed |= s->calm.request_s > 0 && r->request.kind != DL_REQUEST_WAIT;
-        if (!r->alive || !r->told || r->request.kind != DL_REQUEST_WAIT || r->paused_until > s->now)
+        r->calm.missed |= s->calm.request_s > 0 && r->request.kind != DL_REQUEST_WAIT;
+        if (!r->now.alive || !r->wait.told || r->request.kind != DL_REQUEST_WAIT ||
+            r->fault.paused_until > s->now)
             continue;
-        r->next = fmin(r->next, s->now + (s->calm.request_s > 0 ? sim_request_s(r)
-                                                                : sim_uniform(s, 0.001, 0.05)));
+        r->time.next =
+            fmin(r->time.next,
+                 s->now + (s->calm.request_s > 0 ? sim_request_s(r) : sim_uniform(s, 0.001, 0.05)));
     }
 }
 
@@ -86,21 +88,21 @@ static void set(dl_config *c, const char *name, const char *value)
 /* Every third seed deals its data. A step is of one sample. */
 static void choose_deal(sim *s)
 {
-    s->dealt = s->seed % 3 == 0 && !s->schedule.async;
-    s->exact = s->dealt && s->n_fragments == 1 && s->schedule.delay == 0;
-    if (s->dealt) set(&s->config, "data.deal", "log");
+    s->kind.dealt = s->seed % 3 == 0 && !s->schedule.async;
+    s->kind.exact = s->kind.dealt && s->n_fragments == 1 && s->schedule.delay == 0;
+    if (s->kind.dealt) set(&s->config, "data.deal", "log");
     set(&s->config, "trainer.batch_size", "1");
-    if (s->exact) set(&s->config, "run.on_uncounted", "adopt");
-    if (s->exact) set(&s->config, "server.diloco.local_mix", "0");
+    if (s->kind.exact) set(&s->config, "run.on_uncounted", "adopt");
+    if (s->kind.exact) set(&s->config, "server.diloco.local_mix", "0");
 }
 
 /* In every other seed, where there is more than one contribution to an entry; sharded, in half of
  * the seeds with several owners of a slice. A banned replica owns no slice to forge. */
 static void choose_checks(sim *s)
 {
-    const bool sharded = !strcmp(s->way, "sharded");
-    s->checks = s->seed % (sharded ? 4 : 2) == (sharded ? 2 : 0) && !s->schedule.async;
-    if (!s->checks) return;
+    const bool sharded = !strcmp(s->kind.way, "sharded");
+    s->kind.checks = s->seed % (sharded ? 4 : 2) == (sharded ? 2 : 0) && !s->schedule.async;
+    if (!s->kind.checks) return;
     set(&s->config, "check.norm", "100");
     set(&s->config, "check.cosine", "-0.99");
     set(&s->config, "check.repeat", "2");
@@ -115,7 +117,7 @@ static void choose_rule(sim *s)
 {
     static const char *const rules[] = {"krum", "geometric_median", "centered_clip",
                                         "rda",  "clipped_mean",     "bulyan"};
-    if (strcmp(s->way, "sharded") != 0 || s->schedule.async || s->seed % 3 == 0) return;
+    if (strcmp(s->kind.way, "sharded") != 0 || s->schedule.async || s->seed % 3 == 0) return;
     set(&s->config, "server.diloco.combiner",
         rules[dl_rng_below(&s->rng, sizeof rules / sizeof *rules)]);
     set(&s->config, "server.diloco.robust_fallback", "mean");
@@ -166,13 +168,13 @@ static void configure(sim *s)
     set(&s->config, "run.retain", dl_rng_below(&s->rng, 2) ? "all" : "recent");
     set(&s->config, "run.snapshot_every", "5");
     set(&s->config, "run.state_dir", "none");
-    set(&s->config, "server.diloco.exchange", s->way);
+    set(&s->config, "server.diloco.exchange", s->kind.way);
     choose_shape(s);
 }
 
 static void name_of(const sim *s, size_t i, char *out, size_t cap)
 {
-    const bool twin = s->dealt && s->seed % 9 == 0 && i == 2; /* sits where r1 sits */
+    const bool twin = s->kind.dealt && s->seed % 9 == 0 && i == 2; /* sits where r1 sits */
     snprintf(out, cap, twin ? "q1" : "r%zu", i);
 }
 
@@ -189,7 +191,7 @@ static void make_members(sim *s, char *path, int fd)
     if (!list || fclose(list)) DIE(s, "%s is not written", path);
     set(&s->config, "run.roster", "closed");
     set(&s->config, "run.members", path);
-    dl_rng_init(&s->intruder, s->seed, DL_STREAM(DL_STREAM_TEST, 1001), 0);
+    dl_rng_init(&s->intruder.rng, s->seed, DL_STREAM(DL_STREAM_TEST, 1001), 0);
 }
 
 /* The settings that all seeds share. */
@@ -214,8 +216,8 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, const settin
     s->calm.mute = set_to->mute;
     if (calm > 0) s->now = SIM_QUIET; /* the faults are over */
     s->seed = seed;
-    s->way = way;
-    s->keyed = seed % 10 == KEYED && calm <= 0 && strcmp(way, "sharded") != 0;
+    s->kind.way = way;
+    s->kind.keyed = seed % 10 == KEYED && calm <= 0 && strcmp(way, "sharded") != 0;
     s->n = seed % 4 == 0 && n > SMALL && !s->calm.chips ? SMALL : n;
     dl_rng_init(&s->rng, seed, DL_STREAM(DL_STREAM_TEST, 1000), 0);
     s->p_crash = dl_rng_below(&s->rng, 2) ? 0.006 : 0.001;
@@ -243,45 +245,45 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, const settin
                                   .tensors = s->tensors,
                                   .n_tensors = s->n_fragments,
                                   .data_digest = "",
-                                  .signer = s->keyed ? sim_signer(0) : NULL};
+                                  .signer = s->kind.keyed ? sim_signer(0) : NULL};
     char members[] = "/tmp/diloco-members-XXXXXX";
-    const int fd = s->keyed ? mkstemp(members) : -1;
-    if (s->keyed) make_members(s, members, fd);
-    if (dl_entry_init(&s->entry, dl_clients_max_members(&s->config)) ||
+    const int fd = s->kind.keyed ? mkstemp(members) : -1;
+    if (s->kind.keyed) make_members(s, members, fd);
+    if (dl_entry_init(&s->truth.entry, dl_clients_max_members(&s->config)) ||
         dl_store_open(&s->store, url, true) ||
         dl_run_create_or_read(&s->file, &s->file_digest, s->store, &what))
         DIE(s, "%s", diloco_error_text());
-    if (s->keyed) unlink(members);
+    if (s->kind.keyed) unlink(members);
     const bool liar = dl_rng_below(&s->rng, 4) == 0 && calm <= 0;
     s->n_slots = s->n;
     for (size_t i = 0; i < s->n; i++) {
         replica *r = &s->replicas[i];
         name_of(s, i, r->name, sizeof r->name);
-        r->signer = s->keyed ? sim_signer(i) : NULL;
+        r->signer = s->kind.keyed ? sim_signer(i) : NULL;
         r->sim = s;
-        r->speed = sim_uniform(s, 0.5, 2);
-        r->shard = i;
-        r->train_at = r->send_at = INFINITY;
-        r->next = sim_uniform(s, 0, dl_rng_below(&s->rng, 6) ? 20 : 300); /* some join late */
-        r->liar = liar && i == s->n - 1;
-        r->sleeper = i == 0 && s->n <= SMALL;
-        r->told = dl_rng_below(&s->rng, 2) || r->liar;
-        if (calm > 0) r->told = true, r->next = s->now;
-        if (s->calm.slow_s > 0 && i == s->n - 1) r->next = s->now + JOINS_AFTER;
+        r->time.speed = sim_uniform(s, 0.5, 2);
+        r->data.shard = i;
+        r->trainer.at = r->upload.at = INFINITY;
+        r->time.next = sim_uniform(s, 0, dl_rng_below(&s->rng, 6) ? 20 : 300); /* some join late */
+        r->kind.liar = liar && i == s->n - 1;
+        r->kind.sleeper = i == 0 && s->n <= SMALL;
+        r->wait.told = dl_rng_below(&s->rng, 2) || r->kind.liar;
+        if (calm > 0) r->wait.told = true, r->time.next = s->now;
+        if (s->calm.slow_s > 0 && i == s->n - 1) r->time.next = s->now + JOINS_AFTER;
         sim_goodput_plan_failure(r);
     }
 }
 
 static double moment(const replica *r)
 {
-    return fmin(fmin(r->fail_at, r->send_at), fmin(r->next, r->train_at));
+    return fmin(fmin(r->fault.fail_at, r->upload.at), fmin(r->time.next, r->trainer.at));
 }
 
 static replica *soonest(sim *s)
 {
     replica *first = NULL;
     for (size_t i = 0; i < s->n_slots; i++)
-        if (!s->replicas[i].done && (!first || moment(&s->replicas[i]) < moment(first)))
+        if (!s->replicas[i].now.done && (!first || moment(&s->replicas[i]) < moment(first)))
             first = &s->replicas[i];
     return first;
 }
@@ -321,7 +323,7 @@ static void run(sim *s, uint64_t seed, size_t n, const char *way, const setting 
     sim_audit(s);
     if (s->calm.chips) sim_goodput_measure(s);
     if (s->calm.slow_s > 0) sim_slow_measure(s);
-    dl_entry_deinit(&s->entry);
+    dl_entry_deinit(&s->truth.entry);
     dl_runfile_deinit(&s->file);
     dl_store_close(s->store);
 }
@@ -337,7 +339,8 @@ static int run_calm(sim *s, size_t n, const char *way)
     const double bound = request * (double)(leader ? 12 + reads : 6 + reads);
     printf("%zu replicas, %s, %.1f s a request: an exchange takes %.1f s, at most %.1f s\n", n, way,
            request, s->calm.slowest, bound);
-    return s->commits != ENTRIES * n || s->calm.slowest <= 0 || s->calm.slowest > bound * 1.0001;
+    return s->count.commits != ENTRIES * n || s->calm.slowest <= 0 ||
+           s->calm.slowest > bound * 1.0001;
 }
 
 static double amount(int argc, char **argv, int i, double otherwise)
@@ -416,7 +419,7 @@ int main(int argc, char **argv)
     if (!first || !many || !n || argc > 5) return fputs(usage, stderr), 2;
     for (uint64_t seed = first; seed < first + many; seed++) {
         run(&s, seed, (size_t)n, way, &(setting){.calm = 0});
-        commits += s.commits, aborts += s.aborts, crashes += s.crashes;
+        commits += s.count.commits, aborts += s.count.aborts, crashes += s.count.crashes;
     }
     printf("seeds %llu to %llu, %llu replicas: %llu commits and %llu aborts folded, %llu crashes\n",
            (unsigned long long)first, (unsigned long long)(first + many - 1), (unsigned long long)n,

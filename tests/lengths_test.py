@@ -25,8 +25,6 @@ LONG_FILES = {"src/launch/slurm.c": 604}
 LARGE_STRUCTS = {
     "src/base/config.h: diloco_config": 237,  # composed of the options of every module
     "tests/machine_world.h: world": 37,
-    "tests/sim.h: replica": 54,
-    "tests/sim.h: sim": 48,
     "tests/toy_run.h: toy": 27,
 }
 

@@ -143,36 +143,66 @@ typedef struct sim_skew {
 typedef struct replica {
     char name[DL_REPLICA_MAX + 1];
     const dl_signer *signer; /* NULL: nothing is signed */
-    bool alive, done, ended, liar, sleeper, has_trained, has_twin, saw_later;
-    double next, train_at;  /* virtual seconds: the exchange's, the trainer's next moment */
-    double send_at;         /* that of the pipelined upload */
-    uint64_t unsent;        /* dl_reply's, for the next answer */
-    uint64_t sending, sent; /* 1 + its entry; 1 + the one before it; 0: none */
-    double beat, speed;     /* seconds a step */
-    bool training;          /* up to train_until; else it waits for an entry */
-    uint64_t train_until;
-    double cut_until, paused_until, first_beat, last_beat;
-    double fail_at; /* sim_goodput.c; INFINITY: never */
-    uint64_t beat_entry;
-    dl_life beat_life; /* whose first_beat that is */
-    sim_skew clock;    /* of this generation */
-    bool told;         /* waiting is ended by a change; else it looks now and then */
-    uint64_t n_waits, waits_for, n_writes;
+    struct {
+        bool liar, sleeper, has_twin;
+    } kind;
+    struct {
+        bool alive, done, ended, has_trained, saw_later;
+    } now;
+    struct {            /* virtual seconds */
+        double next;    /* the exchange's next moment */
+        double speed;   /* of a step */
+        sim_skew clock; /* of this generation */
+    } time;
+    struct {
+        double at;      /* the trainer's next moment */
+        bool active;    /* up to `until`; else it waits for an entry */
+        uint64_t until; /* a position */
+    } trainer;
+    struct {                    /* pipelined */
+        double at;              /* its next moment */
+        uint64_t unsent;        /* dl_reply's, for the next answer */
+        uint64_t sending, sent; /* 1 + its entry; 1 + the one before it; 0: none */
+    } upload;
+    struct {
+        double next, first, last; /* moments; `first` is of `life` */
+        uint64_t entry, n;
+        dl_life life;
+    } beat;
+    struct {
+        double cut_until, paused_until;
+        double fail_at; /* sim_goodput.c; INFINITY: never */
+    } fault;
+    struct {
+        bool told; /* it is ended by a change; else it looks now and then */
+        uint64_t n, until_n;
+    } wait;
+    struct {
+        uint64_t writes, crashes;
+    } count;
     dl_life life;
     dl_store *store;
     dl_exec *exec;
     dl_machine *machine;
     dl_request request;
-    dl_transition moves[SIM_MOVES]; /* a ring of the machine's last moves */
-    size_t n_moves;
-    float w[N_FLOATS];
-    dl_hash rests_on[MAX_FRAGMENTS]; /* I6: the state that w was last taken from */
-    diloco_tensor tensors[MAX_FRAGMENTS];
-    dl_arena arena;
+    struct {
+        dl_transition moves[SIM_MOVES]; /* a ring of the machine's last moves */
+        size_t n;
+    } trace;
+    struct {
+        float w[N_FLOATS];
+        dl_hash rests_on[MAX_FRAGMENTS]; /* I6: the state that w was last taken from */
+        diloco_tensor tensors[MAX_FRAGMENTS];
+        dl_arena arena;
+    } model;
     dl_pace pace;
-    uint64_t step, next_sample, shard, beats, n_crashes;
-    uint64_t n_fetched; /* calm: one after the other */
-    bool missed;        /* calm: something changed while it did not wait */
+    struct {
+        uint64_t step, next_sample, shard;
+    } data;
+    struct {
+        uint64_t n_fetched; /* one after the other */
+        bool missed;        /* something changed while it did not wait */
+    } calm;
     dl_train_stats work[MAX_FRAGMENTS];
     local_state disk;
     struct sim *sim;
@@ -209,7 +239,12 @@ typedef struct sim_calm {
 
 typedef struct sim {
     uint64_t seed;
-    const char *way; /* server.diloco.exchange */
+    struct {
+        const char *way; /* server.diloco.exchange */
+        bool checks; /* contributions are judged, and a malicious replica claims too much, too */
+        bool dealt, exact; /* the log deals the data; each sample counts exactly once */
+        bool keyed;        /* members have keys, and a writer without one writes to the store */
+    } kind;
     dl_rng rng;
     double now, p_crash;
     dl_config config;
@@ -221,34 +256,39 @@ typedef struct sim {
     size_t n_fragments;
     dl_schedule schedule;
     diloco_tensor tensors[MAX_FRAGMENTS]; /* of the template; each replica has its own data */
-    dl_hash digest[ENTRIES + 1];          /* I1: after this many entries */
-    bool known[ENTRIES + 1];
-    dl_hash moved[ENTRIES]; /* of its fragment, after a commit */
-    bool has_moved[ENTRIES];
-    dl_hash text[ENTRIES]; /* I2 */
-    bool read[ENTRIES];
-    dl_entry entry; /* read to see whether a text is damaged */
-    sim_late late[SIM_MAX_LATE];
-    size_t n_late;
-    sim_recent recent[SIM_RECENT]; /* a ring */
-    size_t n_recent;
-    double next_cut;
-    dl_hash damaged[MAX_LIES]; /* keys of objects that a malicious replica has damaged */
-    uint64_t n_damaged;
-    dl_hash lies[MAX_LIES];  /* bodies of a malicious replica's combined updates */
-    uint64_t n_told, n_lies; /* how many there were, and how many the log has taken, */
-    uint64_t n_maybe_lies;   /* or has where an audit need not reproduce them */
-    uint64_t commits, aborts, crashes;
+    struct {                              /* of the referee */
+        dl_hash digest[ENTRIES + 1];      /* I1: after this many entries */
+        bool known[ENTRIES + 1];
+        dl_hash moved[ENTRIES]; /* of its fragment, after a commit */
+        bool has_moved[ENTRIES];
+        dl_hash text[ENTRIES]; /* I2 */
+        bool read[ENTRIES];
+        dl_entry entry; /* read to see whether a text is damaged */
+    } truth;
+    struct {
+        sim_late late[SIM_MAX_LATE];
+        size_t n_late;
+        sim_recent recent[SIM_RECENT]; /* a ring */
+        size_t n_recent;
+        double next_cut;
+    } net;
+    struct {                       /* of malicious replicas */
+        dl_hash damaged[MAX_LIES]; /* keys of objects that one has damaged */
+        uint64_t n_damaged;
+        dl_hash bodies[MAX_LIES]; /* of their combined updates */
+        uint64_t n_told, n_taken; /* number of updates; of those that the log has taken, */
+        uint64_t n_maybe;         /* or has where an audit need not reproduce them */
+    } lies;
+    struct {
+        uint64_t commits, aborts, crashes, too_long;
+        uint64_t samples; /* of dealt data that counted */
+        bool all;         /* all contributions were there to count them */
+    } count;
     sim_calm calm;
-    bool checks;       /* contributions are judged, and a malicious replica claims too much, too */
-    bool dealt, exact; /* the log deals the data; each sample counts exactly once */
-    bool keyed;        /* members have keys, and a writer without one writes to the store */
-    dl_rng intruder;
-    double next_intrusion;
-    uint64_t n_too_long;
-    uint64_t counted; /* samples of dealt data, and whether all contributions were there to count
-                       * them */
-    bool all_counted;
+    struct {
+        dl_rng rng;
+        double next;
+    } intruder;
 } sim;
 
 #define DIE(s, ...)                                                                                \
@@ -256,7 +296,7 @@ typedef struct sim {
         fprintf(stderr, "seed %llu at %.3f s: ", (unsigned long long)(s)->seed, (s)->now);         \
         fprintf(stderr, __VA_ARGS__);                                                              \
         fprintf(stderr, "\nreplay: cluster_sim %llu 1 %zu %s\n", (unsigned long long)(s)->seed,    \
-                (s)->n, (s)->way);                                                                 \
+                (s)->n, (s)->kind.way);                                                            \
         sim_print_moves(s);                                                                        \
         exit(1);                                                                                   \
     } while (0)

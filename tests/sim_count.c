@@ -16,7 +16,7 @@ void sim_count(sim_happening what, bool happened)
 void sim_on_move(void *user, const dl_transition *move)
 {
     replica *r = user;
-    r->moves[r->n_moves++ % SIM_MOVES] = *move;
+    r->trace.moves[r->trace.n++ % SIM_MOVES] = *move;
 }
 
 void sim_print_moves(const sim *s)
@@ -24,8 +24,8 @@ void sim_print_moves(const sim *s)
     char text[DL_TRANSITION_TEXT];
     for (size_t i = 0; i < s->n_slots; i++) {
         const replica *r = &s->replicas[i];
-        for (size_t k = r->n_moves < SIM_MOVES ? 0 : r->n_moves - SIM_MOVES; k < r->n_moves; k++) {
-            dl_transition_text(text, sizeof text, &r->moves[k % SIM_MOVES]);
+        for (size_t k = r->trace.n < SIM_MOVES ? 0 : r->trace.n - SIM_MOVES; k < r->trace.n; k++) {
+            dl_transition_text(text, sizeof text, &r->trace.moves[k % SIM_MOVES]);
             fprintf(stderr, "  %s.%u %s\n", r->name, (unsigned)r->life.generation, text);
         }
     }
@@ -60,7 +60,7 @@ static void count_commit(const replica *r, const dl_entry *entry)
     sim_count(SIM_EARLY_START, entry->entry == 0 && entry->n_members < r->sim->n);
     sim_count(SIM_BY_ALL, dl_exec_way(r->exec) == DL_WAY_SHARDED && !entry->combined.there);
     sim_count(SIM_PARTIAL, is_partial(r->sim, &dl_exec_state(r->exec)->control, entry));
-    r->sim->commits++;
+    r->sim->count.commits++;
 }
 
 static void count_abort(sim *s, const dl_entry *entry)
@@ -68,7 +68,7 @@ static void count_abort(sim *s, const dl_entry *entry)
     sim_count(SIM_NO_QUORUM, strstr(entry->abort.reason, "no quorum") != NULL);
     sim_count(SIM_ABORT_RULE, strstr(entry->abort.reason, "not all") != NULL);
     sim_count(SIM_SILENT, strstr(entry->abort.reason, "silent:") != NULL);
-    s->aborts++;
+    s->count.aborts++;
 }
 
 void sim_on_note(void *user, const dl_note *n)

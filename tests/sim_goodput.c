@@ -45,7 +45,7 @@ void sim_goodput_configure(sim *s)
     set(s, "trainer.batch_size", "1");
     set(s, "trainer.local_steps_per_round", "24");
     set(s, "server.diloco.overlap_steps", "2");
-    set(s, "server.diloco.exchange", s->way);
+    set(s, "server.diloco.exchange", s->kind.way);
     if (dl_schedule_of(&s->schedule, &s->config, FRAGMENTS)) DIE(s, "%s", diloco_error_text());
 }
 
@@ -53,17 +53,17 @@ void sim_goodput_configure(sim *s)
 void sim_goodput_plan_failure(replica *r)
 {
     const sim *s = r->sim;
-    r->fail_at = INFINITY;
+    r->fault.fail_at = INFINITY;
     if (s->calm.chips > 0)
-        r->fail_at =
+        r->fault.fail_at =
             s->now - log1p(-sim_uniform(r->sim, 0, 1)) * YEAR * (double)s->n / s->calm.chips;
 }
 
 void sim_goodput_fail(replica *r)
 {
     sim *s = r->sim;
-    if (r->alive) sim_crash(r);
-    r->next = s->now + s->calm.repair_s;
+    if (r->now.alive) sim_crash(r);
+    r->time.next = s->now + s->calm.repair_s;
     sim_goodput_plan_failure(r);
 }
 
@@ -75,10 +75,10 @@ static double steps_that_count(sim *s)
     for (uint64_t e = 0; e < ENTRIES; e++) {
         dl_buf_clear(&text);
         if (dl_entry_get(&text, s->store, e, DL_NEVER) ||
-            dl_entry_read(&s->entry, text.data, text.len, dl_outer_find("nesterov")))
+            dl_entry_read(&s->truth.entry, text.data, text.len, dl_outer_find("nesterov")))
             DIE(s, "%s", diloco_error_text());
-        for (size_t i = 0; s->entry.commit && i < s->entry.n_members; i++)
-            steps += fmin((double)s->entry.members[i].stats.steps + OVERLAP, H);
+        for (size_t i = 0; s->truth.entry.commit && i < s->truth.entry.n_members; i++)
+            steps += fmin((double)s->truth.entry.members[i].stats.steps + OVERLAP, H);
     }
     dl_buf_deinit(&text);
     return steps / FRAGMENTS;
@@ -94,6 +94,6 @@ void sim_goodput_measure(sim *s)
         "%.1f s a step: %llu failures in %.0f s; goodput %.2f %%; the log grew at %.2f %% of its "
         "pace\n",
         s->calm.chips, s->n, s->calm.chips > 0 ? YEAR * (double)s->n / s->calm.chips : 0.0,
-        s->calm.repair_s, s->calm.step_s, (unsigned long long)s->crashes, seconds,
+        s->calm.repair_s, s->calm.step_s, (unsigned long long)s->count.crashes, seconds,
         100 * s->calm.goodput, 100 * ideal / seconds);
 }

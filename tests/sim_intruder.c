@@ -62,7 +62,7 @@ const dl_signer *sim_signer(size_t i)
 
 static uint64_t below(sim *s, uint64_t n)
 {
-    return dl_rng_below(&s->intruder, n);
+    return dl_rng_below(&s->intruder.rng, n);
 }
 
 static uint64_t open_entry(const sim *s)
@@ -70,7 +70,7 @@ static uint64_t open_entry(const sim *s)
     uint64_t open = 0;
     for (size_t i = 0; i < s->n_slots; i++) {
         const replica *r = &s->replicas[i];
-        if (r->alive && dl_exec_state(r->exec)->control.entry > open)
+        if (r->now.alive && dl_exec_state(r->exec)->control.entry > open)
             open = dl_exec_state(r->exec)->control.entry;
     }
     return open;
@@ -184,7 +184,7 @@ static void draw_content(sim *s, dl_buf *out)
         status = dl_buf_add(out, random, sizeof random);
         break;
     case 3:
-        if (s->n_too_long++ < TOO_LONG_MAX) status = dl_buf_add(out, zeros, sizeof zeros);
+        if (s->count.too_long++ < TOO_LONG_MAX) status = dl_buf_add(out, zeros, sizeof zeros);
         break;
     default:
         copy_another(s, out);
@@ -230,8 +230,8 @@ static void create_crowd(sim *s)
 void sim_intrude(sim *s)
 {
     dl_key key;
-    if (!s->keyed || s->now < s->next_intrusion || s->now >= SIM_QUIET) return;
-    s->next_intrusion = s->now + 0.2 + 5 * dl_rng_f64(&s->intruder);
+    if (!s->kind.keyed || s->now < s->intruder.next || s->now >= SIM_QUIET) return;
+    s->intruder.next = s->now + 0.2 + 5 * dl_rng_f64(&s->intruder.rng);
     if (below(s, 20) == 0) create_crowd(s);
     draw_key(s, key);
     create(s, key);

@@ -16,19 +16,19 @@ static void set_clock(replica *r)
 {
     sim *s = r->sim;
     const bool far = sim_chance(s, 0.3);
-    r->clock.began = far ? sim_uniform(s, 0, 6 * 3600) : 1;
-    r->clock.rate = far ? sim_uniform(s, 0.95, 1.05) : 1;
-    sim_happened[SIM_SKEWED] += r->clock.began > 3600;
+    r->time.clock.began = far ? sim_uniform(s, 0, 6 * 3600) : 1;
+    r->time.clock.rate = far ? sim_uniform(s, 0.95, 1.05) : 1;
+    sim_happened[SIM_SKEWED] += r->time.clock.began > 3600;
 }
 
 dl_time sim_clock(const replica *r)
 {
-    return dl_time_from_seconds(r->clock.began + r->clock.rate * r->sim->now);
+    return dl_time_from_seconds(r->time.clock.began + r->time.clock.rate * r->sim->now);
 }
 
 double sim_moment_of(const replica *r, dl_time clock)
 {
-    return (dl_seconds(clock) - r->clock.began) / r->clock.rate;
+    return (dl_seconds(clock) - r->time.clock.began) / r->time.clock.rate;
 }
 
 void sim_bury(replica *r)
@@ -36,13 +36,13 @@ void sim_bury(replica *r)
     dl_machine_destroy(r->machine);
     dl_exec_destroy(r->exec);
     dl_store_close(r->store);
-    dl_arena_deinit(&r->arena);
+    dl_arena_deinit(&r->model.arena);
     r->machine = NULL;
     r->exec = NULL;
     r->store = NULL;
-    r->alive = false;
-    r->sending = r->sent = 0;
-    r->send_at = INFINITY;
+    r->now.alive = false;
+    r->upload.sending = r->upload.sent = 0;
+    r->upload.at = INFINITY;
 }
 
 /* Also in an order that no driver has: the saved state is right at any moment. */
@@ -56,10 +56,10 @@ void sim_save(replica *r)
         r->disk.bases[f] = dl_exec_state(r->exec)->now[f].digest;
         sim_count(SIM_SAVED_BEHIND, r->pace.fragments[f].behind);
     }
-    r->disk.step = r->step;
-    r->disk.next_sample = r->next_sample;
-    memcpy(r->disk.w, r->w, sizeof r->w);
-    memcpy(r->disk.rests_on, r->rests_on, sizeof r->rests_on);
+    r->disk.step = r->data.step;
+    r->disk.next_sample = r->data.next_sample;
+    memcpy(r->disk.w, r->model.w, sizeof r->model.w);
+    memcpy(r->disk.rests_on, r->model.rests_on, sizeof r->model.rests_on);
     memcpy(r->disk.work, r->work, sizeof r->work);
     dl_exec_pack_under_way(r->exec);
     const dl_exec_private *p;
@@ -85,19 +85,19 @@ void sim_crash(replica *r)
 {
     sim *s = r->sim;
     sim_count(SIM_DIED_BETWEEN, has_only_measured(r->exec));
-    if (r->has_trained && sim_chance(s, 0.3)) {
+    if (r->now.has_trained && sim_chance(s, 0.3)) {
         sim_count(SIM_STOPPED, true);
         sim_save(r);
     }
     sim_bury(r);
-    s->crashes++;
-    r->n_crashes++;
+    s->count.crashes++;
+    r->count.crashes++;
     if (sim_chance(s, 0.15)) {
         sim_count(SIM_LOST_STATE, r->disk.there);
         r->disk.there = false;
     }
-    r->next = s->now + sim_uniform(s, 0.1, sim_chance(s, 0.2) ? 400 : 20);
-    r->train_at = INFINITY;
+    r->time.next = s->now + sim_uniform(s, 0.1, sim_chance(s, 0.2) ? 400 : 20);
+    r->trainer.at = INFINITY;
 }
 
 static diloco_status open_faulty(replica *r)
@@ -125,8 +125,8 @@ static diloco_status make_pace(replica *r)
 {
     dl_arena measure = {0};
     dl_pace_layout(&r->pace, &measure, &r->sim->schedule);
-    DL_TRY(dl_arena_init(&r->arena, measure.used));
-    dl_pace_layout(&r->pace, &r->arena, &r->sim->schedule);
+    DL_TRY(dl_arena_init(&r->model.arena, measure.used));
+    dl_pace_layout(&r->pace, &r->model.arena, &r->sim->schedule);
     dl_pace_begin(&r->pace, &r->sim->config, ENTRIES, 0);
     return DILOCO_OK;
 }
@@ -157,17 +157,17 @@ static diloco_status make_machine(replica *r)
 void sim_fresh(void *user, uint32_t fragment)
 {
     replica *r = user;
-    r->work[fragment] = (dl_train_stats){.shard = r->shard,
-                                         .step = r->step,
-                                         .first_sample = r->next_sample,
-                                         .end_sample = r->next_sample};
-    r->rests_on[fragment] = dl_exec_state(r->exec)->now[fragment].digest;
+    r->work[fragment] = (dl_train_stats){.shard = r->data.shard,
+                                         .step = r->data.step,
+                                         .first_sample = r->data.next_sample,
+                                         .end_sample = r->data.next_sample};
+    r->model.rests_on[fragment] = dl_exec_state(r->exec)->now[fragment].digest;
 }
 
 /* The disk's contents, if there are any. */
 static void take_up(replica *r)
 {
-    r->step = r->next_sample = 0;
+    r->data.step = r->data.next_sample = 0;
     for (uint32_t f = 0; f < r->sim->n_fragments; f++)
         sim_fresh(r, f);
     if (!r->disk.there) return;
@@ -175,8 +175,8 @@ static void take_up(replica *r)
     r->disk.pace.fragments = r->disk.fragments;
     dl_pace_resume(&r->pace, &r->disk.pace);
     sim_count(SIM_RESUMED_UNDER_WAY, r->disk.pace.n_taken > r->disk.pace.next_adopt);
-    memcpy(r->w, r->disk.w, sizeof r->w);
-    memcpy(r->rests_on, r->disk.rests_on, sizeof r->rests_on);
+    memcpy(r->model.w, r->disk.w, sizeof r->model.w);
+    memcpy(r->model.rests_on, r->disk.rests_on, sizeof r->model.rests_on);
     memcpy(r->work, r->disk.work, sizeof r->work);
     const dl_exec_private *p;
     for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++)
@@ -184,8 +184,8 @@ static void take_up(replica *r)
     if (dl_exec_state(r->exec)->control.entry <= r->disk.pace.folded &&
         dl_exec_unpack_under_way(r->exec))
         DIE(r->sim, "%s: %s", r->name, diloco_error_text());
-    r->step = r->disk.step;
-    r->next_sample = r->disk.next_sample;
+    r->data.step = r->disk.step;
+    r->data.next_sample = r->disk.next_sample;
 }
 
 static diloco_status load_state(replica *r)
@@ -201,12 +201,12 @@ static diloco_status load_state(replica *r)
 static diloco_status live(replica *r)
 {
     sim *s = r->sim;
-    memcpy(r->tensors, s->tensors, sizeof r->tensors);
+    memcpy(r->model.tensors, s->tensors, sizeof r->model.tensors);
     for (size_t f = 0; f < s->n_fragments; f++)
-        r->tensors[f].data = r->w + f * (N_FLOATS / s->n_fragments);
+        r->model.tensors[f].data = r->model.w + f * (N_FLOATS / s->n_fragments);
     dl_exec_args args = {.run = &s->file,
                          .run_digest = s->file_digest,
-                         .tensors = r->tensors,
+                         .tensors = r->model.tensors,
                          .n_tensors = s->n_fragments,
                          .max_members = dl_clients_max_members(&s->config),
                          .beside = s->schedule.delay > 0,
@@ -224,8 +224,8 @@ static diloco_status live(replica *r)
     DL_TRY(make_machine(r));
     take_up(r);
     sim_begin_machine(r, r->disk.there);
-    r->alive = true;
-    r->training = r->saw_later = false;
+    r->now.alive = true;
+    r->trainer.active = r->now.saw_later = false;
     return DILOCO_OK;
 }
 
@@ -237,28 +237,28 @@ void sim_come_alive(replica *r)
         DIE(s, "I4: %s cannot join: %s", r->name, diloco_error_text());
     if (status) { /* the store did not answer: the launcher starts it again */
         sim_bury(r);
-        r->next = s->now + sim_uniform(s, 1, 5);
+        r->time.next = s->now + sim_uniform(s, 1, 5);
         return;
     }
-    r->next = s->now;
-    r->train_at = INFINITY; /* once the log is read */
-    r->beat = s->now;
+    r->time.next = s->now;
+    r->trainer.at = INFINITY; /* once the log is read */
+    r->beat.next = s->now;
 }
 
 static void beat(replica *r)
 {
     char text[160];
     dl_key key;
-    snprintf(text, sizeof text, "{\"beat\":%llu,\"entry\":%llu}", (unsigned long long)r->beats++,
+    snprintf(text, sizeof text, "{\"beat\":%llu,\"entry\":%llu}", (unsigned long long)r->beat.n++,
              (unsigned long long)dl_exec_state(r->exec)->control.entry);
     dl_key_heartbeat(key, &r->life);
     if (!dl_store_put(r->store, key, text, strlen(text), DL_NEVER)) {
-        if (!dl_life_equal(&r->beat_life, &r->life)) r->first_beat = r->sim->now;
-        r->beat_life = r->life;
-        r->beat_entry = dl_exec_state(r->exec)->control.entry;
-        r->last_beat = r->sim->now;
+        if (!dl_life_equal(&r->beat.life, &r->life)) r->beat.first = r->sim->now;
+        r->beat.life = r->life;
+        r->beat.entry = dl_exec_state(r->exec)->control.entry;
+        r->beat.last = r->sim->now;
     }
-    r->beat = r->sim->now + HEARTBEAT;
+    r->beat.next = r->sim->now + HEARTBEAT;
 }
 
 /* Heartbeats are due all the time; they are put when a reader looks at them. */
@@ -266,6 +266,6 @@ void sim_beat_all(sim *s)
 {
     for (size_t i = 0; i < s->n_slots; i++) {
         replica *r = &s->replicas[i];
-        if (r->alive && s->now >= r->beat && s->now >= r->paused_until) beat(r);
+        if (r->now.alive && s->now >= r->beat.next && s->now >= r->fault.paused_until) beat(r);
     }
 }

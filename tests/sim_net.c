@@ -27,9 +27,9 @@ static diloco_status later(replica *r, int kind, double delay, const char *key,
                            const dl_span *spans, size_t n_spans)
 {
     sim *s = r->sim;
-    if (s->n_late == SIM_MAX_LATE) return DILOCO_OK; /* as good as lost */
-    sim_late *l = &s->late[s->n_late++];
-    *l = (sim_late){.at = s->now + delay, .kind = kind, .writer = r, .n_writes = r->n_writes};
+    if (s->net.n_late == SIM_MAX_LATE) return DILOCO_OK; /* as good as lost */
+    sim_late *l = &s->net.late[s->net.n_late++];
+    *l = (sim_late){.at = s->now + delay, .kind = kind, .writer = r, .n_writes = r->count.writes};
     snprintf(l->key, sizeof l->key, "%s", key);
     dl_buf_init(&l->bytes, SIZE_MAX / 2);
     for (size_t i = 0; i < n_spans; i++)
@@ -49,20 +49,20 @@ static void arrive(sim *s, const sim_late *l)
     else
         status = dl_store_delete(s->store, l->key, DL_NEVER);
     if (status && status != DILOCO_EEXIST) DIE(s, "a late write: %s", diloco_error_text());
-    sim_happened[SIM_REORDERED] += l->writer->n_writes > l->n_writes;
+    sim_happened[SIM_REORDERED] += l->writer->count.writes > l->n_writes;
     sim_happened[SIM_LATE_CREATED] += l->kind == CREATE && !taken;
     sim_tell(s, l->key);
 }
 
 void sim_deliver(sim *s)
 {
-    for (size_t i = 0; i < s->n_late;) {
-        sim_late l = s->late[i];
+    for (size_t i = 0; i < s->net.n_late;) {
+        sim_late l = s->net.late[i];
         if (l.at > s->now) {
             i++;
             continue;
         }
-        s->late[i] = s->late[--s->n_late];
+        s->net.late[i] = s->net.late[--s->net.n_late];
         arrive(s, &l);
         dl_buf_deinit(&l.bytes);
     }
@@ -70,19 +70,19 @@ void sim_deliver(sim *s)
 
 void sim_drop_late(sim *s)
 {
-    while (s->n_late)
-        dl_buf_deinit(&s->late[--s->n_late].bytes);
+    while (s->net.n_late)
+        dl_buf_deinit(&s->net.late[--s->net.n_late].bytes);
 }
 
 /* ---- cutting off -------------------------------------------------------------------------- */
 
 void sim_cut(sim *s)
 {
-    if (s->now < s->next_cut) return;
-    s->next_cut = s->now + sim_uniform(s, 20, 300);
+    if (s->now < s->net.next_cut) return;
+    s->net.next_cut = s->now + sim_uniform(s, 20, 300);
     const double until = s->now + sim_uniform(s, 2, 90);
     for (size_t i = 0; i < s->n_slots; i++)
-        if (sim_chance(s, P_CUT)) s->replicas[i].cut_until = until;
+        if (sim_chance(s, P_CUT)) s->replicas[i].fault.cut_until = until;
 }
 
 /* ---- one request -------------------------------------------------------------------------- */
@@ -96,7 +96,7 @@ static diloco_status unanswered(const net *n, const char *key, sim_happening how
 static diloco_status way_there(const net *n, const char *key)
 {
     sim *s = n->r->sim;
-    if (n->r->cut_until > s->now) return unanswered(n, key, SIM_CUT);
+    if (n->r->fault.cut_until > s->now) return unanswered(n, key, SIM_CUT);
     return sim_chance(s, P_LOST) ? unanswered(n, key, SIM_LOST) : DILOCO_OK;
 }
 
@@ -116,7 +116,7 @@ static bool is_late(const net *n, int kind, const char *key, const dl_span *span
         DIE(s, "%s", diloco_error_text());
     sim_happened[SIM_DELAYED] += late;
     sim_happened[SIM_TWICE] += twice;
-    n->r->n_writes++;
+    n->r->count.writes++;
     return late;
 }
 
@@ -129,7 +129,7 @@ static void lie_about_slice(sim *s, dl_buf *whole)
     whole->data[1] ^= 1;
     const dl_hash seal = dl_digest_bytes(whole->data, len);
     memcpy(whole->data + len, &seal, sizeof seal);
-    s->lies[s->n_told++ % MAX_LIES] = dl_digest_bytes(&seal, sizeof seal);
+    s->lies.bodies[s->lies.n_told++ % MAX_LIES] = dl_digest_bytes(&seal, sizeof seal);
 }
 
 /* A malicious replica's contribution, or a slice of it, whose body does not fit its header: no
@@ -145,9 +145,9 @@ static bool is_believed(const net *n, const char *key)
 {
     const sim *s = n->r->sim;
     const dl_hash hash = dl_hash_bytes(key, strlen(key));
-    if (!n->r->liar || s->now >= SIM_QUIET || hash.bytes[0] % 2) return false;
-    for (size_t i = 0; i < MAX_LIES && i < s->n_damaged; i++)
-        if (dl_hash_equal(s->damaged[i], hash)) return true;
+    if (!n->r->kind.liar || s->now >= SIM_QUIET || hash.bytes[0] % 2) return false;
+    for (size_t i = 0; i < MAX_LIES && i < s->lies.n_damaged; i++)
+        if (dl_hash_equal(s->lies.damaged[i], hash)) return true;
     return false;
 }
 
@@ -180,7 +180,7 @@ static diloco_status create_damaged(const net *n, const char *key, const dl_span
     }
     sim *s = n->r->sim;
     if (!status && !*taken && !is_slice_for_all(key))
-        s->damaged[s->n_damaged++ % MAX_LIES] = dl_hash_bytes(key, strlen(key));
+        s->lies.damaged[s->lies.n_damaged++ % MAX_LIES] = dl_hash_bytes(key, strlen(key));
     dl_buf_deinit(&whole);
     return status;
 }
@@ -194,7 +194,7 @@ static diloco_status net_create(void *self, const char *key, const dl_span *span
     if (is_late(n, CREATE, key, spans, n_spans)) return unanswered(n, key, SIM_LOST);
     const bool own = !strncmp(key, "c/", 2) || !strncmp(key, "b/", 2) || is_slice_for_all(key);
     const bool lie =
-        n->r->liar && own && sim_chance(s, is_slice_for_all(key) ? P_LIE_SLICE : P_LIE);
+        n->r->kind.liar && own && sim_chance(s, is_slice_for_all(key) ? P_LIE_SLICE : P_LIE);
     diloco_status status = lie ? create_damaged(n, key, spans, n_spans, taken, until)
                                : dl_store_create(n->inner, key, spans, n_spans, taken, until);
     if (*taken) status = DILOCO_OK; /* the bytes are compared once more above us */
@@ -254,7 +254,7 @@ static diloco_status found_stale(void *context, const char *key, size_t len)
     const stale *v = context;
     const dl_hash hash = dl_hash_bytes(key, strlen(key));
     for (size_t i = 0; i < SIM_RECENT; i++) {
-        const sim_recent *young = &v->s->recent[i];
+        const sim_recent *young = &v->s->net.recent[i];
         if (young->at <= v->since || !dl_hash_equal(young->key, hash)) continue;
         sim_happened[SIM_STALE]++;
         return DILOCO_OK;

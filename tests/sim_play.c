@@ -12,7 +12,7 @@ static const double PATIENCE = 30, P_PAUSE = 0.0005, P_BOAST = 0.2;
 static float pull(const replica *r, uint64_t sample, size_t i)
 {
     uint32_t block[4];
-    const uint64_t shard = r->sim->dealt ? 0 : r->shard;
+    const uint64_t shard = r->sim->kind.dealt ? 0 : r->data.shard;
     dl_philox(block, r->sim->seed, DL_STREAM(DL_STREAM_TEST, shard), sample * PULLS + i);
     return (float)block[0] / 4294967296.0f - 0.5f;
 }
@@ -23,24 +23,24 @@ static void train_a_step(replica *r)
 {
     float pulls[PULLS];
     for (size_t i = 0; i < PULLS; i++)
-        pulls[i] = pull(r, r->next_sample, i);
+        pulls[i] = pull(r, r->data.next_sample, i);
     for (size_t i = 0; i < N_FLOATS; i++)
-        r->w[i] -= 0.01f * (r->w[i] + pulls[i % PULLS]);
-    if (r->liar && r->sim->checks && sim_chance(r->sim, P_BOAST)) {
-        r->w[0] += 1e4f;
+        r->model.w[i] -= 0.01f * (r->model.w[i] + pulls[i % PULLS]);
+    if (r->kind.liar && r->sim->kind.checks && sim_chance(r->sim, P_BOAST)) {
+        r->model.w[0] += 1e4f;
         sim_count(SIM_BOAST, true);
     }
     r->pace.position++;
-    r->next_sample++;
-    r->step++;
+    r->data.next_sample++;
+    r->data.step++;
     sim_count(SIM_TRAINED_BESIDE, r->pace.next_adopt < r->pace.n_taken);
     for (size_t f = 0; f < r->sim->n_fragments; f++) {
         dl_train_stats *w = &r->work[f];
         w->steps++;
         w->samples++;
         w->tokens += 3;
-        w->end_sample = r->next_sample;
-        w->step = r->step;
+        w->end_sample = r->data.next_sample;
+        w->step = r->data.step;
         w->position = r->pace.position;
     }
 }
@@ -61,14 +61,14 @@ static bool take(replica *r, dl_stops *stops, uint64_t entry)
     if (entry % s->n_fragments == 0 || s->schedule.async) sim_save(r);
     if (sim_chance(s, s->p_crash)) return sim_crash(r), false;
     dl_hash began[MAX_FRAGMENTS];
-    memcpy(began, r->rests_on, sizeof began);
+    memcpy(began, r->model.rests_on, sizeof began);
     if (dl_stop_take(stops, entry)) DIE(s, "%s: %s", r->name, diloco_error_text());
     s->calm.taken_at = s->now;
     const dl_take *t = dl_pace_take(&r->pace, entry);
     sim_count(SIM_MUTE, t && t->mute);
     if (t && !t->mute) sim_check_base(r, entry, began[t->fragment]);
-    if (t && !t->mute && r->liar) lie_about_base(r, entry);
-    if (r->request.kind == DL_REQUEST_TRAIN) r->next = s->now;
+    if (t && !t->mute && r->kind.liar) lie_about_base(r, entry);
+    if (r->request.kind == DL_REQUEST_TRAIN) r->time.next = s->now;
     return true;
 }
 
@@ -76,9 +76,10 @@ static void jump(replica *r, dl_stops *stops)
 {
     const uint64_t from = r->pace.position;
     dl_stop_jump(stops);
-    r->next_sample += r->pace.position - from; /* skipped steps (P13) */
+    r->data.next_sample += r->pace.position - from; /* skipped steps (P13) */
     for (size_t f = 0; f < r->sim->n_fragments; f++)
-        if (r->work[f].steps == 0) r->work[f].first_sample = r->work[f].end_sample = r->next_sample;
+        if (r->work[f].steps == 0)
+            r->work[f].first_sample = r->work[f].end_sample = r->data.next_sample;
 }
 
 /* Without overlap the exchange finishes an entry before the trainer continues. */
@@ -102,7 +103,7 @@ static void make_stops(replica *r)
                       .fresh = sim_fresh,
                       .user = r};
     dl_adopted adopted;
-    r->train_at = INFINITY;
+    r->trainer.at = INFINITY;
     for (;;) {
         const dl_stop stop = dl_pace_next(&r->pace);
         if (stop.kind == DL_STOP_NONE) break;
@@ -113,43 +114,45 @@ static void make_stops(replica *r)
             return;
         else if (stop.kind == DL_STOP_ADOPT)
             dl_stop_adopt(&stops, stop.entry, &adopted);
-        if (stop.kind == DL_STOP_ADOPT && r->request.kind == DL_REQUEST_TRAIN) r->next = s->now;
+        if (stop.kind == DL_STOP_ADOPT && r->request.kind == DL_REQUEST_TRAIN)
+            r->time.next = s->now;
         if (stop.kind == DL_STOP_ADOPT)
             s->calm.slowest = fmax(s->calm.slowest, s->now - s->calm.taken_at);
     }
     const dl_ledger *ledger = dl_exec_state(r->exec)->control.ledger;
     if (ledger)
-        (void)dl_ledger_sample(ledger, r->pace.n_taken, r->name, r->pace.position, &r->next_sample);
-    r->train_until = dl_pace_train_until(&r->pace);
-    if (r->train_until == UINT64_MAX) return; /* all is done, but for the log's end */
-    const double steps = (double)(r->train_until - r->pace.position);
-    r->training = true;
-    sim_count(SIM_LATE_JOINER, !r->has_trained && r->pace.folded > 0);
-    r->has_trained = true;
+        (void)dl_ledger_sample(ledger, r->pace.n_taken, r->name, r->pace.position,
+                               &r->data.next_sample);
+    r->trainer.until = dl_pace_train_until(&r->pace);
+    if (r->trainer.until == UINT64_MAX) return; /* all is done, but for the log's end */
+    const double steps = (double)(r->trainer.until - r->pace.position);
+    r->trainer.active = true;
+    sim_count(SIM_LATE_JOINER, !r->now.has_trained && r->pace.folded > 0);
+    r->now.has_trained = true;
     /* One that sleeps that long finds the objects that it missed collected (P25). */
-    const bool sleeps = r->sleeper && r->pace.folded > 0 && sim_chance(s, 0.3);
+    const bool sleeps = r->kind.sleeper && r->pace.folded > 0 && sim_chance(s, 0.3);
     const double pace = sim_chance(s, 0.03) ? sim_uniform(s, 5, 60) : sim_uniform(s, 0.9, 1.2);
     const double took = s->calm.request_s > 0 ? steps * s->calm.step_s
                         : sleeps              ? sim_uniform(s, 200, 900)
-                                              : steps * r->speed * pace;
-    r->train_at = s->now + took;
+                                              : steps * r->time.speed * pace;
+    r->trainer.at = s->now + took;
     sim_count(SIM_SLOW, took > PATIENCE);
 }
 
 static void trainer_turn(replica *r)
 {
-    if (r->training && sim_chance(r->sim, r->sim->p_crash)) return sim_crash(r);
-    while (r->training && r->pace.position < r->train_until)
+    if (r->trainer.active && sim_chance(r->sim, r->sim->p_crash)) return sim_crash(r);
+    while (r->trainer.active && r->pace.position < r->trainer.until)
         train_a_step(r);
-    r->training = false;
+    r->trainer.active = false;
     make_stops(r);
 }
 
 /* After every answer: does the trainer wait for something? */
 static void wake_trainer(replica *r)
 {
-    if (r->pace.reading || r->training || r->train_at <= r->sim->now) return;
-    r->train_at = r->sim->now;
+    if (r->pace.reading || r->trainer.active || r->trainer.at <= r->sim->now) return;
+    r->trainer.at = r->sim->now;
 }
 
 /* ---- asks of the exchange */
@@ -157,7 +160,7 @@ static void wake_trainer(replica *r)
 static void rejoin(replica *r)
 {
     dl_reply reply = {.kind = r->request.kind, .now = sim_clock(r)};
-    r->next = r->sim->now + 1;
+    r->time.next = r->sim->now + 1;
     dl_exec_do(r->exec, &r->request, &reply, DL_NEVER);
     if (reply.status) return; /* asked again */
     dl_pace_restart(&r->pace);
@@ -171,10 +174,10 @@ static double waiting(replica *r)
 {
     sim *s = r->sim;
     const double until = sim_moment_of(r, r->request.wait.until) - s->now;
-    if (r->waits_for != r->request.entry) r->n_waits = 0;
-    r->waits_for = r->request.entry;
-    const double pause = fmin(0.05 * (double)(1 << (r->n_waits < 6 ? r->n_waits++ : 6)), 2);
-    const double longest = r->told ? sim_uniform(s, 1, 6) : pause * sim_uniform(s, 0.5, 1.5);
+    if (r->wait.until_n != r->request.entry) r->wait.n = 0;
+    r->wait.until_n = r->request.entry;
+    const double pause = fmin(0.05 * (double)(1 << (r->wait.n < 6 ? r->wait.n++ : 6)), 2);
+    const double longest = r->wait.told ? sim_uniform(s, 1, 6) : pause * sim_uniform(s, 0.5, 1.5);
     return until < 0.49 ? fmin(until, longest) : longest;
 }
 
@@ -183,11 +186,11 @@ static double calm_duration(replica *r)
 {
     sim *s = r->sim;
     const double request = sim_request_s(r);
-    const uint64_t fetched = r->n_fetched;
-    r->n_fetched = r->request.kind == DL_REQUEST_FETCH ? fetched + 1 : 0;
+    const uint64_t fetched = r->calm.n_fetched;
+    r->calm.n_fetched = r->request.kind == DL_REQUEST_FETCH ? fetched + 1 : 0;
     switch (r->request.kind) {
     case DL_REQUEST_WAIT:
-        if (r->missed) return request; /* changes before it waited */
+        if (r->calm.missed) return request; /* changes before it waited */
         return fmax(0.001, sim_moment_of(r, r->request.wait.until) - s->now);
     case DL_REQUEST_FETCH:
         return fetched % (uint64_t)s->config.fetchers ? 0 : request;
@@ -215,7 +218,7 @@ static double duration(replica *r)
     case DL_REQUEST_WAIT:
         return fmax(0.001, waiting(r));
     default:
-        if (r->liar) return 0.001; /* so that it creates more than its share of the entries */
+        if (r->kind.liar) return 0.001; /* so that it creates more than its share of the entries */
         return sim_chance(s, 0.01) ? sim_uniform(s, 1, 40) : sim_uniform(s, 0.001, 0.05);
     }
 }
@@ -232,7 +235,7 @@ static void combine_wrongly(replica *r, dl_reply *reply)
     request.step.draft = &draft;
     dl_exec_do(r->exec, &request, reply, DL_NEVER);
     sim *s = r->sim;
-    s->lies[s->n_told++ % MAX_LIES] = reply->combined.result;
+    s->lies.bodies[s->lies.n_told++ % MAX_LIES] = reply->combined.result;
 }
 
 /* The combined update is lost once it is named: the members give it again. */
@@ -240,7 +243,7 @@ static void lose_combined(const replica *r)
 {
     const dl_combined_at *combined = &r->request.step.draft->combined;
     dl_key key;
-    if (r->liar) return;
+    if (r->kind.liar) return;
     dl_key_combined(key, r->request.entry, &combined->life);
     const dl_entry *e = r->request.step.draft;
     if (combined->slices)
@@ -264,11 +267,11 @@ static void probe(replica *r, dl_reply *reply)
 static void begin_sending(replica *r, uint64_t sending)
 {
     sim *s = r->sim;
-    if (r->sending) DIE(s, "%s puts two ahead at a time", r->name);
-    r->sending = sending;
-    r->send_at = s->now + (s->calm.request_s > 0 ? sim_request_s(r)
-                           : sim_chance(s, 0.3)  ? sim_uniform(s, 1, 20)
-                                                 : sim_uniform(s, 0.001, 0.05));
+    if (r->upload.sending) DIE(s, "%s puts two ahead at a time", r->name);
+    r->upload.sending = sending;
+    r->upload.at = s->now + (s->calm.request_s > 0 ? sim_request_s(r)
+                             : sim_chance(s, 0.3)  ? sim_uniform(s, 1, 20)
+                                                   : sim_uniform(s, 0.001, 0.05));
 }
 
 /* A replica that has seen a newer generation since it began (I7) does not call it back. */
@@ -279,27 +282,28 @@ static void sending_turn(replica *r)
     const diloco_status status = dl_exec_send(r->exec, r->store, DL_NEVER);
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
     if (status == DILOCO_EUNREACHABLE) {
-        r->send_at = s->now + sim_uniform(s, 0.1, r->cut_until > s->now ? 8 : 2);
+        r->upload.at = s->now + sim_uniform(s, 0.1, r->fault.cut_until > s->now ? 8 : 2);
         return;
     }
     const bool in_vain = status == DILOCO_EEXIST; /* its name holds junk */
-    if (!status) sim_check_sent(r, r->sending - 1, &r->exec->upload.sent.life);
-    if (in_vain) r->unsent = r->sending;
-    r->sent = in_vain ? 0 : r->sending;
-    r->sending = 0;
-    r->send_at = INFINITY;
+    if (!status) sim_check_sent(r, r->upload.sending - 1, &r->exec->upload.sent.life);
+    if (in_vain) r->upload.unsent = r->upload.sending;
+    r->upload.sent = in_vain ? 0 : r->upload.sending;
+    r->upload.sending = 0;
+    r->upload.at = INFINITY;
     if (status && !in_vain)
         r->request = (dl_request){.kind = DL_REQUEST_FAIL, .fail.status = status};
     if ((status && !in_vain) || r->request.kind == DL_REQUEST_WAIT)
-        r->next = fmin(r->next, s->now + 0.001);
+        r->time.next = fmin(r->time.next, s->now + 0.001);
 }
 
 /* The open entry's upload is pipelined, and is not there yet: that is not answered. */
 static bool waits_for_sending(replica *r)
 {
     const dl_request *a = &r->request;
-    if (a->kind != DL_REQUEST_CONTRIBUTE || !r->sending || r->sending != 1 + a->entry) return false;
-    r->next = r->send_at + 0.001;
+    if (a->kind != DL_REQUEST_CONTRIBUTE || !r->upload.sending || r->upload.sending != 1 + a->entry)
+        return false;
+    r->time.next = r->upload.at + 0.001;
     return true;
 }
 
@@ -307,7 +311,8 @@ static bool waits_for_sending(replica *r)
 static bool is_confirmed(const replica *r)
 {
     const dl_request *a = &r->request;
-    return a->kind == DL_REQUEST_CONTRIBUTE && !a->contribute.put_ahead && r->sent == 1 + a->entry;
+    return a->kind == DL_REQUEST_CONTRIBUTE && !a->contribute.put_ahead &&
+           r->upload.sent == 1 + a->entry;
 }
 
 static void carry_out(replica *r, dl_reply *reply)
@@ -330,7 +335,7 @@ static void carry_out(replica *r, dl_reply *reply)
         break;
     case DL_REQUEST_SNAPSHOT: /* a joiner has to trust snapshots that fit the log: the malicious
                                * replica's, too */
-        if (!r->liar) dl_exec_do(r->exec, a, reply, DL_NEVER);
+        if (!r->kind.liar) dl_exec_do(r->exec, a, reply, DL_NEVER);
         break;
     case DL_REQUEST_SERVE: {
         const size_t before = r->exec->combine.n_served;
@@ -339,7 +344,7 @@ static void carry_out(replica *r, dl_reply *reply)
         break;
     }
     case DL_REQUEST_COMBINE:
-        if (r->liar && a->step.put && dl_exec_way(r->exec) == DL_WAY_LEADER &&
+        if (r->kind.liar && a->step.put && dl_exec_way(r->exec) == DL_WAY_LEADER &&
             r->sim->now < SIM_QUIET && (a->entry + r->life.generation) % 3 == 0)
             combine_wrongly(r, reply);
         else
@@ -349,12 +354,12 @@ static void carry_out(replica *r, dl_reply *reply)
         dl_exec_do(r->exec, a, reply, DL_NEVER);
     }
     if (reply->sending) begin_sending(r, reply->sending);
-    reply->sending = r->sending;
+    reply->sending = r->upload.sending;
     if (a->kind == DL_REQUEST_JUDGE && a->judge.probe) probe(r, reply);
     if (a->kind == DL_REQUEST_LIST && !reply->status) sim_see_lives(r, reply);
     if (a->kind == DL_REQUEST_READ && reply->read.text && !reply->status)
         sim_check_text(r->sim, a->entry, reply->read.text, reply->read.text_len);
-    if (a->kind == DL_REQUEST_COMPUTE && r->liar && !reply->status && sim_chance(r->sim, 0.3))
+    if (a->kind == DL_REQUEST_COMPUTE && r->kind.liar && !reply->status && sim_chance(r->sim, 0.3))
         reply->compute.result.bytes[3] ^= 0x10; /* a committer that flips a bit (P7) */
 }
 
@@ -383,14 +388,14 @@ static void act(replica *r)
         sim_check_sent(r, r->request.entry, &r->life);
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
     if (reply.status == DILOCO_EUNREACHABLE) {
-        r->next = s->now + sim_uniform(s, 0.1, r->cut_until > s->now ? 8 : 2);
+        r->time.next = s->now + sim_uniform(s, 0.1, r->fault.cut_until > s->now ? 8 : 2);
         return;
     }
-    reply.unsent = r->unsent;
+    reply.unsent = r->upload.unsent;
     reply.renewed = reply.generation > 0;
-    r->unsent = 0;
+    r->upload.unsent = 0;
     const dl_request done = r->request;
-    if (done.kind == DL_REQUEST_WAIT || done.kind == DL_REQUEST_LIST) r->missed = false;
+    if (done.kind == DL_REQUEST_WAIT || done.kind == DL_REQUEST_LIST) r->calm.missed = false;
     sim_slow_announce(r);
     r->request = dl_machine_next(r->machine, &reply);
     sim_count_request(r);
@@ -402,17 +407,17 @@ static void act(replica *r)
 static void stop_for_good(replica *r)
 {
     sim_bury(r);
-    r->done = true;
-    r->next = r->train_at = r->send_at = INFINITY;
+    r->now.done = true;
+    r->time.next = r->trainer.at = r->upload.at = INFINITY;
 }
 
 static void end_if_done(replica *r)
 {
     sim *s = r->sim;
-    if (!r->alive || r->request.kind != DL_REQUEST_DONE || !dl_pace_done(&r->pace)) return;
+    if (!r->now.alive || r->request.kind != DL_REQUEST_DONE || !dl_pace_done(&r->pace)) return;
     if (dl_exec_state(r->exec)->control.entry != ENTRIES) DIE(s, "%s ended early", r->name);
     sim_check_digest(r);
-    r->ended = true;
+    r->now.ended = true;
     stop_for_good(r);
 }
 
@@ -424,11 +429,11 @@ static void fail(replica *r)
     const bool fenced = why == DILOCO_EFENCED;
     const bool stops = why == DILOCO_EPROTO || why == DILOCO_EDIFFERS;
     /* One that had accepted its own result finds in its saved state that all others are wrong. */
-    if (r->liar && stops) r->disk.there = false;
-    if ((fenced && !r->liar && !r->has_twin) || (stops && !r->liar))
+    if (r->kind.liar && stops) r->disk.there = false;
+    if ((fenced && !r->kind.liar && !r->kind.has_twin) || (stops && !r->kind.liar))
         DIE(r->sim, "%s stops: %s", r->name, diloco_error_text());
-    sim_count(SIM_FENCED, fenced && r->has_twin);
-    if (fenced && r->has_twin)
+    sim_count(SIM_FENCED, fenced && r->kind.has_twin);
+    if (fenced && r->kind.has_twin)
         stop_for_good(r);
     else
         sim_crash(r);
@@ -442,7 +447,7 @@ static void exchange_turn(replica *r)
         rejoin(r);
         break;
     case DL_REQUEST_DONE:
-        r->next = INFINITY; /* the trainer has the last word */
+        r->time.next = INFINITY; /* the trainer has the last word */
         wake_trainer(r);
         return;
     case DL_REQUEST_FAIL:
@@ -450,25 +455,25 @@ static void exchange_turn(replica *r)
     default:
         act(r);
     }
-    if (r->alive && r->next <= s->now) r->next = s->now + duration(r);
+    if (r->now.alive && r->time.next <= s->now) r->time.next = s->now + duration(r);
 }
 
 /* A paused replica is taken for dead and started again elsewhere, without its disk. */
 static void start_twin(replica *r)
 {
     sim *s = r->sim;
-    if (r->has_twin || r->liar || s->n_slots == SIM_SLOTS) return;
+    if (r->kind.has_twin || r->kind.liar || s->n_slots == SIM_SLOTS) return;
     replica *twin = &s->replicas[s->n_slots++];
     memset(twin, 0, sizeof *twin);
     memcpy(twin->name, r->name, sizeof twin->name);
     twin->sim = s;
     twin->signer = r->signer;
-    twin->speed = r->speed;
-    twin->shard = r->shard;
-    twin->told = r->told;
-    twin->train_at = twin->send_at = twin->fail_at = INFINITY;
-    twin->next = s->now + sim_uniform(s, 1, 60);
-    r->has_twin = twin->has_twin = true;
+    twin->time.speed = r->time.speed;
+    twin->data.shard = r->data.shard;
+    twin->wait.told = r->wait.told;
+    twin->trainer.at = twin->upload.at = twin->fault.fail_at = INFINITY;
+    twin->time.next = s->now + sim_uniform(s, 1, 60);
+    r->kind.has_twin = twin->kind.has_twin = true;
     sim_count(SIM_TWIN, true);
 }
 
@@ -477,10 +482,10 @@ static void pause(replica *r)
 {
     sim *s = r->sim;
     const double pause = sim_uniform(s, 1, sim_chance(s, 0.5) ? 20 : 400);
-    r->paused_until = s->now + pause;
-    r->next = fmax(r->next, r->paused_until);
-    r->train_at += pause;
-    r->send_at += pause;
+    r->fault.paused_until = s->now + pause;
+    r->time.next = fmax(r->time.next, r->fault.paused_until);
+    r->trainer.at += pause;
+    r->upload.at += pause;
     sim_count(SIM_PAUSED, pause > PATIENCE);
     if (pause > PATIENCE && sim_chance(s, 0.5)) start_twin(r);
 }
@@ -488,12 +493,12 @@ static void pause(replica *r)
 void sim_turn(replica *r)
 {
     sim *s = r->sim;
-    if (r->fail_at <= s->now) return sim_goodput_fail(r);
-    if (!r->alive) return sim_come_alive(r);
+    if (r->fault.fail_at <= s->now) return sim_goodput_fail(r);
+    if (!r->now.alive) return sim_come_alive(r);
     if (sim_chance(s, P_PAUSE)) return pause(r);
-    if (r->send_at <= s->now)
+    if (r->upload.at <= s->now)
         sending_turn(r);
-    else if (r->train_at <= s->now)
+    else if (r->trainer.at <= s->now)
         trainer_turn(r);
     else
         exchange_turn(r);

@@ -62,19 +62,19 @@ void sim_check_digest(replica *r)
     const dl_state *state = dl_exec_state(r->exec);
     const uint64_t e = state->control.entry;
     const dl_hash all = state_hash(state);
-    if (r->liar || e > ENTRIES) return;
-    if (s->known[e] && !dl_hash_equal(s->digest[e], all))
+    if (r->kind.liar || e > ENTRIES) return;
+    if (s->truth.known[e] && !dl_hash_equal(s->truth.digest[e], all))
         DIE(s, "I1: %s has another state after %llu entries", r->name, (unsigned long long)e);
-    s->known[e] = true;
-    s->digest[e] = all;
+    s->truth.known[e] = true;
+    s->truth.digest[e] = all;
 }
 
 void sim_check_moved(replica *r, const dl_request *swap)
 {
     sim_check_digest(r);
-    if (r->liar) return;
-    r->sim->moved[swap->entry] = dl_exec_state(r->exec)->now[swap->fragment].digest;
-    r->sim->has_moved[swap->entry] = true;
+    if (r->kind.liar) return;
+    r->sim->truth.moved[swap->entry] = dl_exec_state(r->exec)->now[swap->fragment].digest;
+    r->sim->truth.has_moved[swap->entry] = true;
 }
 
 /* ---- generations and heartbeats */
@@ -84,13 +84,13 @@ void sim_see_lives(replica *r, const dl_reply *listing)
     for (size_t i = 0; i < listing->list.n_listed; i++) {
         const dl_life *life = &listing->list.listed[i].life;
         if (!strcmp(life->replica, r->name) && life->generation > r->life.generation)
-            r->saw_later = true;
+            r->now.saw_later = true;
     }
 }
 
 void sim_check_life(const replica *r)
 {
-    if (r->saw_later)
+    if (r->now.saw_later)
         DIE(r->sim, "I7: %s.%u goes on, though it has seen a later life of its own", r->name,
             (unsigned)r->life.generation);
 }
@@ -103,11 +103,12 @@ void sim_check_removal(const sim *s, const char *key)
     if (s->schedule.async || !dl_key_parse_contribution(&entry, &life, key)) return;
     for (size_t i = 0; i < s->n_slots; i++) {
         const replica *r = &s->replicas[i];
-        const bool beats = r->alive && dl_life_equal(&r->beat_life, &r->life) && !r->has_twin &&
-                           r->last_beat == s->now && s->now - r->first_beat > SIM_STALEST;
-        if (beats && r->beat_entry <= entry)
+        const bool beats = r->now.alive && dl_life_equal(&r->beat.life, &r->life) &&
+                           !r->kind.has_twin && r->beat.last == s->now &&
+                           s->now - r->beat.first > SIM_STALEST;
+        if (beats && r->beat.entry <= entry)
             DIE(s, "I8: %s is removed, and %s has just said that it is at entry %llu", key, r->name,
-                (unsigned long long)r->beat_entry);
+                (unsigned long long)r->beat.entry);
     }
 }
 
@@ -129,7 +130,7 @@ void sim_check_ends(const sim *s)
     for (size_t i = 0; i < s->n; i++) {
         bool ended = false;
         for (size_t k = i; k < s->n_slots; k++)
-            ended |= s->replicas[k].ended && !strcmp(s->replicas[k].name, s->replicas[i].name);
+            ended |= s->replicas[k].now.ended && !strcmp(s->replicas[k].name, s->replicas[i].name);
         if (!ended) DIE(s, "I4: no life of %s comes to the end", s->replicas[i].name);
     }
 }
@@ -137,7 +138,7 @@ void sim_check_ends(const sim *s)
 void sim_check_base(const replica *r, uint64_t entry, dl_hash began)
 {
     const dl_capture *c = dl_exec_captured(r->exec, entry);
-    if (r->liar) return; /* it may have voided a valid entry */
+    if (r->kind.liar) return; /* it may have voided a valid entry */
     if (r->sim->config.on_uncounted == DL_UNCOUNTED_KEEP)
         return; /* continues from its own parameters */
     if (!c || !dl_hash_equal(began, c->base))
@@ -150,12 +151,12 @@ void sim_check_base(const replica *r, uint64_t entry, dl_hash began)
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len)
 {
     const dl_hash digest = dl_hash_bytes(text, len);
-    if (e >= ENTRIES || (s->read[e] && dl_hash_equal(s->text[e], digest))) return;
-    if (dl_entry_read_of(&s->entry, text, len, dl_outer_find("nesterov"), &s->file.identity))
+    if (e >= ENTRIES || (s->truth.read[e] && dl_hash_equal(s->truth.text[e], digest))) return;
+    if (dl_entry_read_of(&s->truth.entry, text, len, dl_outer_find("nesterov"), &s->file.identity))
         return;
-    if (s->read[e]) DIE(s, "I2: entry %llu changed", (unsigned long long)e);
-    s->read[e] = true;
-    s->text[e] = digest;
+    if (s->truth.read[e]) DIE(s, "I2: entry %llu changed", (unsigned long long)e);
+    s->truth.read[e] = true;
+    s->truth.text[e] = digest;
 }
 
 void sim_audit(sim *s)
@@ -179,17 +180,18 @@ void sim_audit(sim *s)
     if (got) DIE(s, "I5: the audit stops: %s", diloco_error_text());
     if (state->control.entry != ENTRIES)
         DIE(s, "I5: the audit ends at %llu", (unsigned long long)state->control.entry);
-    if (!dl_hash_equal(state_hash(state), s->digest[ENTRIES]))
+    if (!dl_hash_equal(state_hash(state), s->truth.digest[ENTRIES]))
         DIE(s, "I5: the audit gives another state");
     const dl_ledger *ledger = state->control.ledger;
-    if (s->exact && s->all_counted &&
-        s->counted + dl_ledger_open(ledger) != dl_ledger_cursor(ledger))
+    if (s->kind.exact && s->count.all &&
+        s->count.samples + dl_ledger_open(ledger) != dl_ledger_cursor(ledger))
         DIE(s, "I3: %llu samples were counted, %llu of %llu dealt ones were not",
-            (unsigned long long)s->counted, (unsigned long long)dl_ledger_open(ledger),
+            (unsigned long long)s->count.samples, (unsigned long long)dl_ledger_open(ledger),
             (unsigned long long)dl_ledger_cursor(ledger));
-    if (all && (report.disputes < s->n_lies || report.disputes > s->n_lies + s->n_maybe_lies))
+    if (all &&
+        (report.disputes < s->lies.n_taken || report.disputes > s->lies.n_taken + s->lies.n_maybe))
         DIE(s, "P19: the audit disputes %llu updates of %llu", (unsigned long long)report.disputes,
-            (unsigned long long)s->n_lies);
+            (unsigned long long)s->lies.n_taken);
     sim_happened[SIM_LIE_FOUND] += report.disputes;
     dl_exec_destroy(exec);
 }
@@ -280,7 +282,7 @@ static void check_dealt(ranges *r, const dl_contribution *c)
                     (unsigned long long)c->entry, c->life.replica);
         r->dealt[r->n_dealt][0] = first;
         r->dealt[r->n_dealt++][1] = end;
-        r->s->counted += end - first;
+        r->s->count.samples += end - first;
     }
 }
 
@@ -300,7 +302,7 @@ static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_life *lif
         if (in_order(s) && !dl_hash_equal(c.base, base))
             DIE(s, "I6: entry %llu counts what %s began from another state", (unsigned long long)e,
                 life->replica);
-        if (!s->dealt && c.stats.first_sample < r->end[c.stats.shard])
+        if (!s->kind.dealt && c.stats.first_sample < r->end[c.stats.shard])
             DIE(s,
                 "I3: samples of shard %llu count twice: entry %llu has [%llu, %llu), counted "
                 "before %llu",
@@ -309,7 +311,7 @@ static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_life *lif
                 (unsigned long long)r->end[c.stats.shard]);
         r->end[c.stats.shard] = c.stats.end_sample;
     }
-    s->all_counted &= got == DILOCO_OK;
+    s->count.all &= got == DILOCO_OK;
     dl_buf_deinit(&bytes);
 }
 
@@ -339,16 +341,16 @@ static void check_bans(const sim *s, outlaws *o, const dl_entry *entry)
 
 static bool is_lie(const sim *s, const dl_combined_at *combined)
 {
-    for (size_t i = 0; combined->there && i < MAX_LIES && i < s->n_told; i++)
-        if (dl_hash_equal(combined->body, s->lies[i])) return true;
+    for (size_t i = 0; combined->there && i < MAX_LIES && i < s->lies.n_told; i++)
+        if (dl_hash_equal(combined->body, s->lies.bodies[i])) return true;
     return false;
 }
 
 static bool is_damaged_at(const sim *s, const dl_key key)
 {
     const dl_hash hash = dl_hash_bytes(key, strlen(key));
-    for (size_t i = 0; i < MAX_LIES && i < s->n_damaged; i++)
-        if (dl_hash_equal(s->damaged[i], hash)) return true;
+    for (size_t i = 0; i < MAX_LIES && i < s->lies.n_damaged; i++)
+        if (dl_hash_equal(s->lies.damaged[i], hash)) return true;
     return false;
 }
 
@@ -387,22 +389,22 @@ static void count_lies(sim *s, const dl_entry *entry, bool valid)
 {
     const bool combined = entry->combined.there, lie = is_lie(s, &entry->combined);
     const bool seen = lie || (combined && counts_damage(s, entry));
-    const bool all_look = strcmp(s->way, "allgather") == 0;
-    s->n_lies += valid && seen;
-    s->n_maybe_lies += (!valid && seen) || (!seen && !all_look && rejects_damage(s, entry));
+    const bool all_look = strcmp(s->kind.way, "allgather") == 0;
+    s->lies.n_taken += valid && seen;
+    s->lies.n_maybe += (!valid && seen) || (!seen && !all_look && rejects_damage(s, entry));
 }
 
 void sim_check_log(sim *s)
 {
-    dl_entry *entry = &s->entry;
+    dl_entry *entry = &s->truth.entry;
     dl_buf text;
     static ranges r;
     static outlaws o;
     memset(&r, 0, sizeof r);
     o.n = 0;
     r.s = s;
-    s->counted = 0;
-    s->all_counted = true;
+    s->count.samples = 0;
+    s->count.all = true;
     const dl_outer *outer = dl_outer_find("nesterov");
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     for (uint64_t e = 0; e < ENTRIES; e++) {
@@ -412,15 +414,15 @@ void sim_check_log(sim *s)
         sim_check_text(s, e, text.data, text.len);
         const diloco_status unread =
             dl_entry_read_of(entry, text.data, text.len, outer, &s->file.identity);
-        if (unread && s->keyed) continue; /* an intruder's: void */
+        if (unread && s->kind.keyed) continue; /* an intruder's: void */
         if (unread) DIE(s, "I2: %s", diloco_error_text());
         const bool valid =
-            entry->commit && dl_hash_equal(entry->result, s->moved[e]); /* not void */
-        if (entry->commit && s->has_moved[e] && !valid)
+            entry->commit && dl_hash_equal(entry->result, s->truth.moved[e]); /* not void */
+        if (entry->commit && s->truth.has_moved[e] && !valid)
             DIE(s, "I1: entry %llu was taken up, and its result is another", (unsigned long long)e);
         if (valid) check_bans(s, &o, entry);
         count_lies(s, entry, valid);
-        if (!s->dealt && !in_order(s))
+        if (!s->kind.dealt && !in_order(s))
             continue; /* dealt once (P18), or, async, by a replica's own position */
         for (size_t i = 0; valid && i < entry->n_members; i++)
             check_member(&r, e, entry->base, &entry->members[i].life);

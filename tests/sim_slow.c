@@ -55,7 +55,7 @@ void sim_slow_configure(sim *s)
     set(s, "trainer.rounds", rounds);
     set(s, "trainer.batch_size", "1");
     set(s, "trainer.local_steps_per_round", "5");
-    set(s, "server.diloco.exchange", s->way);
+    set(s, "server.diloco.exchange", s->kind.way);
     if (dl_schedule_of(&s->schedule, &s->config, 1)) DIE(s, "%s", diloco_error_text());
 }
 
@@ -75,10 +75,10 @@ void sim_slow_measure(sim *s)
     for (uint64_t e = 0; e < ENTRIES; e++) {
         dl_buf_clear(&text);
         if (dl_entry_get(&text, s->store, e, DL_NEVER) ||
-            dl_entry_read(&s->entry, text.data, text.len, dl_outer_find("nesterov")))
+            dl_entry_read(&s->truth.entry, text.data, text.len, dl_outer_find("nesterov")))
             DIE(s, "%s", diloco_error_text());
-        awaited += dl_roster_has(&s->entry.roster, slow, NULL);
-        if (!has_member(&s->entry, slow)) continue;
+        awaited += dl_roster_has(&s->truth.entry.roster, slow, NULL);
+        if (!has_member(&s->truth.entry, slow)) continue;
         first = first < e ? first : e;
         n++;
     }
