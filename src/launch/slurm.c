@@ -12,6 +12,7 @@
 #include "launch/executor_rows.h"
 #include "launch/host.h"
 #include "launch/program.h"
+#include "launch/slurm_script.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -250,18 +251,6 @@ static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n
 
 /* ---- submitting */
 
-/* export NAME='value' for each of the variables. */
-static diloco_status add_exports(dl_buf *out, const dl_launch_spec *spec)
-{
-    for (const char *const *e = spec->env; *e; e++) {
-        DL_TRY(dl_buf_addf(out, "export "));
-        DL_TRY(dl_buf_addf(out, "%.*s=", (int)strcspn(*e, "="), *e));
-        DL_TRY(dl_shell_quote(out, strchr(*e, '=') + 1));
-        DL_TRY(dl_buf_addf(out, "\n"));
-    }
-    return DILOCO_OK;
-}
-
 static diloco_status add_secrets(dl_buf *out, const dl_launch_spec *spec, bool hide)
 {
     for (const char *const *s = spec->secrets; *s; s++) {
@@ -271,53 +260,6 @@ static diloco_status add_secrets(dl_buf *out, const dl_launch_spec *spec, bool h
         DL_TRY(dl_buf_addf(out, "\n"));
     }
     return DILOCO_OK;
-}
-
-/* The words of a replica for a shell, with the rank as $rank. */
-static diloco_status add_command(dl_buf *out, const dl_launch_spec *spec)
-{
-    static const char mark[] = "@rank@";
-    char **words;
-    DL_TRY(dl_replica_words(&words, spec, "", mark));
-    diloco_status status = dl_buf_addf(out, "\"$program\"");
-    for (char **word = words + 1; !status && *word; word++) {
-        const char *at = strstr(*word, mark);
-        status = dl_buf_addf(out, " ");
-        if (!status && at && strlen(*word) == strlen(mark))
-            status = dl_buf_addf(out, "\"$rank\"");
-        else if (!status)
-            status = dl_shell_quote(out, *word);
-    }
-    dl_words_free(words);
-    return status;
-}
-
-static diloco_status make_script(dl_buf *out, const dl_launch_spec *spec, uint32_t generation,
-                                 const char *digest)
-{
-    DL_TRY(dl_buf_addf(out, "#!/bin/sh\numask 077\nrank=$SLURM_ARRAY_TASK_ID\ndir="));
-    DL_TRY(dl_shell_quote(out, spec->dir));
-    DL_TRY(dl_buf_addf(out,
-                       "\nname=diloco-%.8s-r$rank-g%u\nprogram=$dir/bin/%s/diloco\n"
-                       "cd \"$dir\" && mkdir -p \"$name\" && rm -f \"$name/exit\" || exit 1\n"
-                       "export DILOCO_RANK=\"$rank\" DILOCO_JOB=\"$name\"\n",
-                       spec->run, generation, digest));
-    DL_TRY(add_exports(out, spec));
-    if (*spec->secrets) DL_TRY(dl_buf_addf(out, ". \"$dir/secrets\" || exit 1\n"));
-    DL_TRY(dl_buf_addf(out,
-                       "echo \"%s  $program\" | sha256sum -c --status || "
-                       "{ echo 'the program was changed'; exit 1; }\n",
-                       digest));
-    /* A signal to the script alone is passed on, also one that comes before the replica does. */
-    DL_TRY(dl_buf_addf(out, "asked= replica=\ntrap 'asked=1; [ -z \"$replica\" ] || "
-                            "kill -TERM $replica 2>/dev/null' TERM\n"));
-    DL_TRY(add_command(out, spec));
-    /* Slurm signals every process of the job when it stops it: the replica ends by itself. */
-    return dl_buf_addf(out, " &\nreplica=$!\n[ -z \"$asked\" ] || kill -TERM $replica 2>/dev/null\n"
-                            "wait $replica\ncode=$?\n"
-                            "while kill -0 $replica 2>/dev/null; do wait $replica; code=$?; done\n"
-                            "echo \"exit $code ${SLURM_RESTART_COUNT:-0}\" >\"$name/exit.tmp\" && "
-                            "mv \"$name/exit.tmp\" \"$name/exit\"\nexit $code\n");
 }
 
 typedef struct arguments {
@@ -446,7 +388,7 @@ static diloco_status submit_jobs(const dl_launch_spec *spec, dl_job **jobs, size
     dl_buf_init(&array, SCRIPT_MAX);
     make_arguments(a, spec, jobs[0]->generation);
     diloco_status status = dl_program_digest(digest, spec->program);
-    if (!status) status = make_script(&script, spec, jobs[0]->generation, digest);
+    if (!status) status = dl_slurm_script(&script, spec, jobs[0]->generation, digest);
     if (!status) status = make_array(&array, all, n);
     const char *list = status ? NULL : dl_buf_str(&array);
     if (list) {
