@@ -158,6 +158,8 @@ static diloco_status write_both(X509 *cert, EVP_PKEY *key, const char *cert_path
     return status;
 }
 
+/* Make the key and the certificate in memory, and write them last, so a failure of OpenSSL
+ * leaves no file. */
 diloco_status dl_cert_make(const char *cert_path, const char *key_path, const char *host,
                            char fingerprint[DL_CERT_PRINT], char pin[DL_CERT_PIN])
 {
@@ -172,6 +174,7 @@ diloco_status dl_cert_make(const char *cert_path, const char *key_path, const ch
     return status;
 }
 
+/* The file may be the user's own; only its first certificate is read, as a server shows it. */
 diloco_status dl_cert_key_hash(char out[DL_CERT_KEY_HEX + 1], const char *cert_path)
 {
     dl_buf text;

@@ -97,6 +97,7 @@ void dl_checksum_add(dl_checksum *c, const void *data, size_t len)
         c->crc = crc_add((const uint64_t(*)[256])tables[c->kind - kinds], c->crc, data, len);
 }
 
+/* The file is read from its start by pread, so its offset stays as it is. */
 diloco_status dl_checksum_add_file(dl_checksum *c, int fd, size_t len)
 {
     char block[BLOCK];

@@ -47,6 +47,8 @@ static void wake(const dl_stream *s)
     (void)n;
 }
 
+/* Each reader finds `closed` when it wakes, and ends its reply. Streams that are opened later
+ * end at once. */
 void dl_events_close(dl_events *events)
 {
     pthread_mutex_lock(&events->lock);
@@ -148,6 +150,8 @@ diloco_status dl_stream_open(dl_stream **out, dl_events *events, const char *bas
     return DILOCO_OK;
 }
 
+/* The lock keeps a writer from adding to the stream while it leaves the list; afterwards only
+ * this thread knows it. */
 void dl_stream_close(dl_stream *s)
 {
     if (!s) return;

@@ -306,6 +306,8 @@ static void set_walked(dl_holdings *t, bool forget)
     pthread_mutex_unlock(&t->lock);
 }
 
+/* Folders that are no buckets, such as .hub, are skipped. After an early stop nothing is
+ * forgotten, because the walk has not seen all buckets. */
 void dl_holdings_walk(dl_holdings *t, const char *dir, bool (*is_bucket)(const char *name),
                       bool (*stop)(void *context), void *context)
 {
@@ -338,6 +340,7 @@ static diloco_status add_name(dl_buf *out, const char *run)
     return dl_buf_add(out, run, strlen(run) + 1);
 }
 
+/* A run without an entry yet is found by its heartbeats. */
 diloco_status dl_holdings_names(dl_buf *out, dl_holdings *t)
 {
     diloco_status status = DILOCO_OK;

@@ -494,6 +494,7 @@ static diloco_status start(dl_hub *hub, const dl_hub_options *o)
     return status;
 }
 
+/* No thread of the hub runs any more. */
 static void hub_free(dl_hub *hub)
 {
     dl_page_close(hub);

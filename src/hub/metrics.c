@@ -27,6 +27,7 @@ void dl_metrics_count(dl_metrics *metrics, dl_kind kind, unsigned status)
     atomic_fetch_add(&metrics->requests[kind][i], 1);
 }
 
+/* Counters that are 0 are left out, as most pairs of kind and status never occur. */
 static diloco_status write_requests(dl_buf *out, dl_metrics *m)
 {
     DL_TRY(dl_buf_addf(out, "# HELP diloco_hub_requests_total Requests answered.\n"

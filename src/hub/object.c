@@ -180,6 +180,8 @@ static dl_answer answer_object(dl_http_request *r, int fd, const struct stat *st
     return answer;
 }
 
+/* The descriptor stays open for the whole reply. So an object that is deleted meanwhile is still
+ * sent whole. */
 dl_answer dl_object_get(dl_http_request *r)
 {
     struct stat st;
@@ -272,6 +274,8 @@ static bool same_bytes(int a, int b)
     }
 }
 
+/* Compare the upload with the object of that name. *st is of the object that is there, also
+ * where the bytes differ. */
 bool dl_object_is_the_same(dl_http_request *r, const dl_upload *upload, const char *key,
                            struct stat *st)
 {
@@ -327,6 +331,8 @@ bool dl_object_publish(dl_http_request *r, dl_upload *upload, const char *key, s
     return true;
 }
 
+/* The object is on the disk and reported when the reply is queued; its ETag is that of the
+ * published file. */
 static dl_answer put_finish(dl_http_request *r)
 {
     dl_answer answer;
@@ -520,6 +526,8 @@ dl_answer dl_hub_bucket_make(dl_http_request *r)
     return dl_answer_empty(there || r->s3 ? 200 : 201);
 }
 
+/* A bucket is made only by a PUT of its own path: no PUT of an object makes one, so a misspelt
+ * run is an error. */
 dl_answer dl_hub_bucket_begin(dl_http_request *r)
 {
     r->kind = DL_KIND_BUCKET;

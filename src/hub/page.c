@@ -190,6 +190,7 @@ static diloco_status add_row(dl_buf *out, dl_views *views, const char *name)
     return dl_json_done(&j);
 }
 
+/* At most MOST_RUNS rows; the name list ends with its length, or at an empty name. */
 static diloco_status add_rows(dl_buf *out, dl_hub *hub, const dl_buf *names)
 {
     const char *all = (const char *)names->data;

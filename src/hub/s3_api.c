@@ -127,6 +127,8 @@ static diloco_status on_delete(void *context, const char *path, const char *text
     return delete_one(d, text);
 }
 
+/* Keys are deleted while the list is parsed. A fault of the list ends it, and the keys before it
+ * stay deleted, as in S3. */
 static dl_answer delete_finish(dl_http_request *r)
 {
     deletion d = {.r = r};
@@ -255,6 +257,7 @@ static bool asks_for_more(const dl_http_request *r)
     return dl_request_header(r, "x-amz-copy-source") != NULL;
 }
 
+/* A path without a key is a bucket's. */
 static const struct operation *find_operation(const dl_http_request *r)
 {
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {

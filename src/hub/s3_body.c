@@ -78,6 +78,7 @@ static dl_answer refuse_kind(dl_http_request *r, const char *name)
                      "%.80s: a hub computes CRC32, CRC32C, CRC64NVME, SHA1 and SHA256", name);
 }
 
+/* More than one checksum in a request is refused, since a client may mean either. */
 dl_answer dl_hub_s3_find_checksum(dl_http_request *r, const dl_checksum_kind **kind,
                                   const char **value)
 {

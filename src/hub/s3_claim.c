@@ -72,6 +72,8 @@ bool dl_hub_s3_claim_signs(const dl_hub_s3_claim *c, const char *header)
     return false;
 }
 
+/* Fields may come in any order. Each is looked for by its name, and a missing one makes the
+ * claim invalid. */
 bool dl_hub_s3_claim_header(dl_hub_s3_claim *c, const char *authorization)
 {
     size_t len = sizeof algorithm - 1;
@@ -84,6 +86,7 @@ bool dl_hub_s3_claim_header(dl_hub_s3_claim *c, const char *authorization)
            cut_scope(c) && cut_names(c);
 }
 
+/* The expiry is bounded, so no URL is valid for ever. */
 bool dl_hub_s3_claim_query(dl_hub_s3_claim *c, const dl_target *t)
 {
     const char *expires = dl_target_param(t, "X-Amz-Expires");

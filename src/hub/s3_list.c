@@ -177,6 +177,7 @@ static diloco_status add_bucket(dl_http_request *r, dl_buf *out)
                        r->bucket, date);
 }
 
+/* Folders whose names are no buckets are not shown, the hub's own among them. */
 dl_answer dl_hub_s3_list_buckets(dl_http_request *r)
 {
     const char *rest;

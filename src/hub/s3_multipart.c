@@ -423,6 +423,7 @@ dl_answer dl_multipart_complete(dl_http_request *r)
     return find_upload(r, &refusal) ? dl_hub_s3_read_text(r, complete_finish) : refusal;
 }
 
+/* Aborting twice is 404 the second time, as the upload is gone. */
 dl_answer dl_multipart_abort(dl_http_request *r)
 {
     dl_answer refusal;
@@ -491,6 +492,7 @@ static diloco_status add_upload(void *context, const char *id, time_t since)
                        key, id, date);
 }
 
+/* All uploads are listed at once: they are few, and old ones are removed. */
 dl_answer dl_multipart_uploads(dl_http_request *r)
 {
     dl_buf out;

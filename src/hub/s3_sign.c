@@ -44,6 +44,7 @@ typedef struct extras {
     bool found;
 } extras;
 
+/* A proxy between could add an x-amz- header that changes the meaning of a signed request. */
 static enum MHD_Result look_for_extras(void *cls, enum MHD_ValueKind kind, const char *name,
                                        const char *value)
 {

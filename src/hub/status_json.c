@@ -84,6 +84,7 @@ static void add_wait(dl_json *json, const diloco_run_wait *w)
     dl_json_end(json);
 }
 
+/* A trusted run has no keys, so the members are missing. */
 static void add_roster(dl_json *json, const dl_roster_view *r)
 {
     dl_json_str(json, "roster", r->roster);
