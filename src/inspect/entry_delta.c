@@ -83,6 +83,7 @@ static diloco_status replay_both(dl_reader *r, double **before, double **after, 
     return values_of_all(after, state);
 }
 
+/* Memory is that of a replay and twice the model in doubles. */
 diloco_status diloco_movement_walk(const char *url, uint64_t entry, diloco_movement_fn fn,
                                    void *user)
 {

@@ -59,6 +59,7 @@ diloco_status dl_follower_open(dl_follower **out, const char *url)
     return status;
 }
 
+/* Members that were not made are zero, which each of these calls accepts. */
 void dl_follower_close(dl_follower *f)
 {
     if (!f) return;

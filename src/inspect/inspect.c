@@ -43,6 +43,8 @@ static diloco_status take_coord(dl_reader *r, const char *url)
     return dl_run_read(&r->file, &r->digest, r->store);
 }
 
+/* An instruction set that DILOCO_ISA names and this machine lacks is refused first. After an
+ * error nothing is open. */
 diloco_status dl_reader_open(dl_reader *r, const char *url)
 {
     memset(r, 0, sizeof *r);
@@ -177,6 +179,7 @@ static void view_deinit(view *v)
     free(v->weights);
 }
 
+/* Each array has room for the largest entry, so a walk allocates nothing. */
 static diloco_status view_init(view *v)
 {
     memset(v, 0, sizeof *v);
@@ -317,6 +320,7 @@ static diloco_status tell(void *user, const dl_entry *entry, const diloco_log_en
     return t->fn(t->user, shown);
 }
 
+/* The public form of dl_reader_walk: entries as a program sees them. */
 diloco_status diloco_log_walk(const char *url, uint64_t from, diloco_log_entry_fn fn, void *user)
 {
     dl_reader r;

@@ -54,6 +54,7 @@ static diloco_status walk_parts(dl_store *store, const dl_buf *keys, dl_buf *fra
     return DILOCO_OK;
 }
 
+/* The names are listed before any part is read. The bounds are for a hostile store. */
 diloco_status diloco_record_walk(const char *url, diloco_record_line_fn fn, void *user)
 {
     dl_reader r;

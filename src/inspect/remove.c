@@ -71,6 +71,7 @@ static diloco_status remove_below(dl_store *store, const char *folder, uint64_t 
     return status;
 }
 
+/* run.json is deleted last. It is what a repeated call, and any other reader, finds the run by. */
 static diloco_status remove_all(const char *url, uint64_t *n)
 {
     dl_store *store;

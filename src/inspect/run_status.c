@@ -211,6 +211,7 @@ diloco_status dl_status_book_entry(void *book, const dl_entry *raw, const diloco
     return DILOCO_OK;
 }
 
+/* Strikes and bans are those after the last entry that was counted. */
 static void take_bans(dl_status_book *b)
 {
     for (size_t i = 0; i < b->watcher.n; i++) {

@@ -181,6 +181,7 @@ static void close_takeover(takeover *t)
     dl_reader_close(&t->reader);
 }
 
+/* The report is written also after an error: zeros, or the change that would have been made. */
 diloco_status diloco_takeover_sized(diloco_takeover_report *out, size_t size, const char *url,
                                     const char *replica, bool really)
 {
