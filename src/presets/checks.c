@@ -389,30 +389,30 @@ static void warn_threads(warning *out, const dl_config *config)
 }
 
 static const warning_row warnings[] = {
-    {"warmup", warn_warmup},
-    {"decay", warn_decay},
-    {"rewarm", warn_rewarm},
-    {"z_loss", warn_z_loss},
-    {"outer_learning_rate", warn_outer_lr},
-    {"overlap", warn_overlap},
-    {"async", warn_async},
-    {"codec", warn_codec},
-    {"error_feedback", warn_error_feedback},
-    {"no_feedback", warn_no_feedback},
-    {"lossy_gradients", warn_lossy_gradients},
-    {"local_mix", warn_local_mix},
-    {"on_uncounted", warn_on_uncounted},
-    {"eager", warn_eager},
-    {"delayed_nesterov", warn_delayed_nesterov},
-    {"waiting", warn_waiting},
-    {"grace", warn_grace},
-    {"outer_options", warn_outer_options},
-    {"outer_lr_schedule", warn_outer_schedule},
-    {"combiner_options", warn_combiner_options},
-    {"aggregation_weighting", warn_weighting},
-    {"no_validation", warn_eval},
-    {"deal", warn_deal},
-    {"threads", warn_threads},
+    {"warmup", warn_warmup},                     /* warm-up is as long as the run */
+    {"decay", warn_decay},                       /* decay is longer than the run */
+    {"rewarm", warn_rewarm},                     /* a joiner counts before it is warm */
+    {"z_loss", warn_z_loss},                     /* outweighs the loss */
+    {"outer_learning_rate", warn_outer_lr},      /* overshoots, or never moves */
+    {"overlap", warn_overlap},                   /* longer than the paper advises */
+    {"async", warn_async},                       /* momentum of single movements */
+    {"codec", warn_codec},                       /* options of other codecs */
+    {"error_feedback", warn_error_feedback},     /* of an exact codec */
+    {"no_feedback", warn_no_feedback},           /* a codec that needs it */
+    {"lossy_gradients", warn_lossy_gradients},   /* no longer the baseline */
+    {"local_mix", warn_local_mix},               /* no effect, or nothing is adopted */
+    {"on_uncounted", warn_on_uncounted},         /* "keep" has no effect */
+    {"eager", warn_eager},                       /* differs from the paper's rule */
+    {"delayed_nesterov", warn_delayed_nesterov}, /* in a synchronous run */
+    {"waiting", warn_waiting},                   /* asynchronous entries wait for no member */
+    {"grace", warn_grace},                       /* slack without an overlap */
+    {"outer_options", warn_outer_options},       /* of other outer optimizers */
+    {"outer_lr_schedule", warn_outer_schedule},  /* no effect on gradients */
+    {"combiner_options", warn_combiner_options}, /* of other combiners */
+    {"aggregation_weighting", warn_weighting},   /* ignored by the combiner */
+    {"no_validation", warn_eval},                /* nothing to evaluate on */
+    {"deal", warn_deal},                         /* weaker than exactly once per epoch */
+    {"threads", warn_threads},                   /* more than there are cores */
 };
 
 static void warn(const warning_row *row, const dl_config *config, dl_warn_fn fn, void *user)

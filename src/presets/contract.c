@@ -25,6 +25,7 @@ static diloco_status check_algorithm(const dl_config *config)
                    config->algorithm_type);
 }
 
+/* Plato's trainer "basic" is the one whose steps this program counts. */
 static diloco_status check_trainer(const dl_config *config)
 {
     if (is(config->trainer_type, "basic")) return DILOCO_OK;
@@ -35,6 +36,7 @@ static diloco_status check_trainer(const dl_config *config)
         config->trainer_type);
 }
 
+/* Other kinds of clients do other local work than DiLoCo's. */
 static diloco_status check_client_type(const dl_config *config)
 {
     if (is(config->client_type, "simple")) return DILOCO_OK;
@@ -84,6 +86,7 @@ static bool diloco(const dl_config *config)
     return dl_config_federated(config) && dl_preset_is(config, "federated");
 }
 
+/* Each of the following warns of one setting that the contract does not have. */
 static void warn_optimizer(warning *out, const dl_config *config)
 {
     const char *outer = config->outer_optimizer;

@@ -18,6 +18,8 @@ static int column_of(const char *name, size_t len)
     return -1;
 }
 
+/* A word may be followed by commas and spaces in any number. A column that is there twice is
+ * refused, since programs read the file by its head. */
 bool dl_result_columns_read(int columns[DL_RESULTS_COLUMNS], size_t *n, const char *text)
 {
     *n = 0;
