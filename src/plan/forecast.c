@@ -49,6 +49,7 @@ static bool moves_less(const dl_plan_exchange *a, const dl_plan_exchange *b)
     return x != y ? x < y : a->sent + a->received < b->sent + b->received;
 }
 
+/* Volumes of one exchange are enough: their number does not depend on the topology. */
 dl_exchange dl_plan_cheapest(const dl_plan_task *task, dl_plan_choice choice)
 {
     dl_exchange best = DL_ALLGATHER;

@@ -60,6 +60,7 @@ dl_move *dl_playback_sent(dl_played *p, size_t end, uint64_t entry)
 
 /* ---- lines to moves */
 
+/* A member that no line is from gets a row too; it is counted as absent later. */
 static diloco_status find_replica(dl_played **out, dl_playback *r, const char *name)
 {
     for (size_t i = 0; i < r->n; i++)

@@ -21,6 +21,7 @@ static diloco_status check_range(const char *flag, double value, double min, dou
     return dl_fail(DILOCO_EINVAL, "%s %g is not in the range from %g to %g", flag, value, min, max);
 }
 
+/* Ranges keep the walk's arrays and loops within bounds. */
 diloco_status dl_published_check(const dl_published *p)
 {
     DL_TRY(check_range("--params", p->parameters, 1, 1e18));

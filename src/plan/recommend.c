@@ -106,6 +106,8 @@ static void give_reason(dl_recommendation *out, const search *s)
                  it, 100 * out->forecast.utilization, other, 100 * s->best.forecast.utilization);
 }
 
+/* Without a candidate that reaches the target the best one is recommended, and the reason says
+ * so. */
 diloco_status dl_plan_recommend(dl_recommendation *out, const dl_plan_task *task, uint32_t layers,
                                 uint32_t fragment_layers, dl_exchange exchange, double target,
                                 const dl_prices *prices, dl_plan_offered offered, void *user)
