@@ -254,6 +254,8 @@ static diloco_status keep_with_the_nodes(dl_config *config)
     return dl_config_set(config, "run.state_dir", nodes, "chosen");
 }
 
+/* Name, start and watch the replicas, then free all. Everything is allocated before the first
+ * process starts, so a lack of memory stops nothing half-way. */
 static diloco_status run(dl_config *config, const dl_args *args, bool join, const dl_buf *created)
 {
     if (dl_swarm_is(config)) DL_TRY(keep_with_the_nodes(config));

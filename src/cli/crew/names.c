@@ -93,6 +93,7 @@ static bool has_state(const char *state_dir, const char *name)
     return has_file(state_dir, name, "local.safetensors");
 }
 
+/* Any saved state counts, of whichever name: it belongs to the run that was there. */
 bool dl_names_any_state(const char *state_dir)
 {
     bool found = false;

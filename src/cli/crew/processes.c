@@ -395,6 +395,7 @@ static diloco_status prepare(state *s)
     return put_settings(s);
 }
 
+/* All children have been waited for; their pipes were closed by collect(). */
 static void clean_up(state *s)
 {
     for (size_t i = 0; s->replicas && i < s->launch->n; i++)

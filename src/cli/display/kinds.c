@@ -91,6 +91,7 @@ const char *dl_kinds_text(char out[DL_KINDS_TEXT], const dl_kinds *k)
     return out;
 }
 
+/* The names become the record's members again, so a program reads both alike. */
 static void put(dl_json *j, const char *key, const dl_kinds *k, bool sent)
 {
     dl_json_object(j, key);

@@ -115,6 +115,8 @@ dl_live_watch *dl_live_watch_start(const char *store, const char *name)
     return w;
 }
 
+/* Ask the thread to end and wait at most STOP_WITHIN. A thread in a slow request then owns the
+ * structure (`left`), and frees it when it ends. */
 void dl_live_watch_stop(dl_live_watch *w)
 {
     if (!w) return;

@@ -155,6 +155,7 @@ static diloco_status print_kinds(const sums *s, bool json)
     return dl_print_json(&j, &out);
 }
 
+/* A table for people, or one object a line; the kinds come last in both. */
 static diloco_status print(const sums *s, const dl_prices *prices, bool json)
 {
     const sum *at = (const sum *)(const void *)s->all.data;

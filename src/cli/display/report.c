@@ -155,6 +155,8 @@ static void add_replicas(live_lines *lines, const dl_report *report, int columns
         snprintf(lines->at[lines->n - 1], DL_SCREEN_LINE, "… and %zu more", report->n - i + 1);
 }
 
+/* Draw the screen and the replicas' lines, at most ten times a second. The lower lines are for
+ * the replicas; the screen of the run gets the rest. */
 void dl_report_draw(dl_report *report)
 {
     live_lines lines = {.n = 0};
@@ -238,6 +240,7 @@ static void tell_time_left(dl_report *report, const dl_replica_view *view)
     dl_report_say(report, line);
 }
 
+/* Progress changes the model only; the next drawing shows it. */
 static void on_progress(dl_report *report, size_t replica, dl_json_value e)
 {
     dl_replica_view *view = &report->views[replica];
@@ -317,6 +320,7 @@ static void on_round(dl_report *report, size_t replica, dl_json_value e, const c
     dl_report_say(report, line);
 }
 
+/* An abort is reported by every replica, and printed once. */
 static void on_abort(dl_report *report, dl_json_value e)
 {
     char line[256], reason[128];
@@ -346,6 +350,7 @@ static bool is_new_eval(dl_report *r, uint64_t entry)
     return true;
 }
 
+/* Only the newest evaluation enters the summary, but each gets a line. */
 static void on_eval(dl_report *report, dl_json_value e)
 {
     char line[256], loss[32], second[48];
@@ -415,6 +420,8 @@ static void on_dispute(dl_report *report, dl_json_value e)
     if (!said_before(report, line)) dl_report_say(report, line);
 }
 
+/* Numbers of an "end" line are of the replica's process; untrusted sizes are bounded before the
+ * conversion. */
 static void on_end(dl_report *report, size_t replica, dl_json_value e)
 {
     dl_replica_view *view = &report->views[replica];
@@ -433,6 +440,8 @@ static void on_trainer(dl_report *report, size_t replica, dl_json_value e)
     report->images = dl_json_is(dl_json_get(e, "data"), "images");
 }
 
+/* Any event but a log line shows that the replica is at work, so the time of a wait is counted
+ * from here. Unknown kinds are ignored: later versions may add some. */
 void dl_report_event(dl_report *report, size_t replica, dl_json_value event)
 {
     dl_json_value kind = dl_json_get(event, "event");
@@ -503,6 +512,7 @@ static void say_kinds(dl_report *report, uint64_t exchanged)
     dl_report_say(report, line);
 }
 
+/* The comparison with data-parallel training is printed only where it is clearly larger. */
 static void say_traffic(dl_report *report, const dl_replica_view *all)
 {
     char line[256];
@@ -521,6 +531,7 @@ static void say_traffic(dl_report *report, const dl_replica_view *all)
     dl_report_say(report, line);
 }
 
+/* The digest is printed with the command that checks it. */
 void dl_report_summary(dl_report *report, const char *store)
 {
     char line[DL_SCREEN_LINE + 1024], word[1024];

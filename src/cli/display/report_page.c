@@ -252,6 +252,7 @@ static diloco_status add_settings(dl_buf *out, const dl_config *config)
     return DILOCO_OK;
 }
 
+/* State, model and volumes of the run, then the result of following its chain. */
 static diloco_status add_head(dl_buf *out, const dl_view *view)
 {
     const diloco_run_status *run = dl_follower_status(view->follower);

@@ -29,6 +29,7 @@ static const char *find_browser(void)
     return NULL;
 }
 
+/* Called before a run is read as well, so that a missing browser is reported at once. */
 diloco_status dl_report_pdf_check(void)
 {
     const char *given = getenv("DILOCO_BROWSER");

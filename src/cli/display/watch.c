@@ -29,6 +29,7 @@ enum {
 /* Add one line, cut to the frame's columns. Characters are counted, and not bytes; a newline
  * becomes a space. */
 static void add(dl_watch_frame *f, const char *format, ...) DL_PRINTF(2, 3);
+/* `format` is ours; its arguments may be texts of the run. */
 static void add(dl_watch_frame *f, const char *format, ...)
 {
     char text[1024];

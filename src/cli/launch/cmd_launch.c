@@ -307,6 +307,8 @@ static diloco_status make_spec(launching *l)
 /* ---- configurations that cannot be launched, each refused by name */
 /* ---- configurations that cannot be launched */
 
+/* Replicas get no keys: a key is a member's own and must not travel. So only rosters that need
+ * no key of the owner's choice are launched. */
 static diloco_status check_kind(const dl_config *config)
 {
     if (dl_swarm_is(config))
@@ -554,6 +556,7 @@ static diloco_status launch(launching *l)
     return is_dry ? dry_run(l) : create_and_run(l);
 }
 
+/* The settings are large, hence the heap. All that was opened is closed after any error. */
 static diloco_status cmd_launch(const dl_args *args)
 {
     launching *l = calloc(1, sizeof *l);

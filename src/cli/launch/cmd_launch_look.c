@@ -146,6 +146,7 @@ static diloco_status print_logs(const dl_launched *l, const dl_args *args)
     return dl_fail(DILOCO_ENOENT, "no replica was started");
 }
 
+/* --follow does not end by itself, so it reads one replica only. */
 static diloco_status cmd_launch_logs(const dl_args *args)
 {
     dl_launched l;
@@ -287,6 +288,8 @@ static diloco_status print_executors_json(void)
     return dl_print_json(&j, &buf);
 }
 
+/* One block for each executor: its URL, its needs, and the answers to the usual questions about
+ * a backend. */
 static diloco_status cmd_launch_executors(const dl_args *args)
 {
     if (dl_args_has(args, DL_FLAG_JSON)) return print_executors_json();

@@ -13,6 +13,7 @@
 /* An empty list of arguments, variables or secrets: looking starts nothing. */
 static const char *const nothing[] = {NULL};
 
+/* `id` stays as it was if there is no run. */
 diloco_status dl_launched_run(char id[33], bool *done, const char *store)
 {
     diloco_run_status run;
@@ -34,6 +35,7 @@ static bool read_number(uint32_t *out, const char *text, size_t len)
     return true;
 }
 
+/* "4..16" or "4", which means both ends. */
 diloco_status dl_launched_numbers(uint32_t *min, uint32_t *max, const char *text)
 {
     const char *dots = strstr(text, "..");
@@ -132,6 +134,8 @@ static void on_signal(int signal)
     stop = 1;
 }
 
+/* The handlers stay in place until the process ends. Replicas are other processes elsewhere, so
+ * a signal here reaches none of them. */
 const volatile int *dl_launched_stop(void)
 {
     struct sigaction action = {.sa_handler = on_signal};

@@ -57,6 +57,7 @@ static void name_of(char out[32], uint32_t replicas)
         snprintf(out, 32, "data-parallel");
 }
 
+/* One number of replicas: the fit, and the ideal time over each network. */
 static void print_row(const dl_plan_task *task, uint32_t sync_every, uint32_t replicas)
 {
     dl_fit f = dl_fit_for(task->parameters, replicas);
@@ -110,6 +111,7 @@ static void add_row(dl_json *json, const dl_plan_task *task, uint32_t sync_every
     dl_json_end(json);
 }
 
+/* The rows are those of the printed table, with the networks beside them. */
 void dl_plan_add_advice(dl_json *json, const dl_plan_task *task, uint32_t sync_every)
 {
     bool shown = false;

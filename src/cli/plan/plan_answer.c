@@ -224,6 +224,7 @@ static void print_row(const answer *a, const row *r)
     putchar('\n');
 }
 
+/* The legend is below the table, as its words are too long for the columns. */
 static void print_rows(const answer *a)
 {
     bool all_offered = true;
@@ -324,6 +325,7 @@ static void add_rows_json(dl_json *json, const answer *a)
     dl_json_end(json);
 }
 
+/* The recommended values are given twice: as numbers, and as --set for `diloco train`. */
 static void add_best_json(dl_json *json, const answer *a)
 {
     const dl_recommendation *b = &a->best;

@@ -90,6 +90,8 @@ static diloco_status walk(table *t, const dl_buf *text)
     return DILOCO_OK;
 }
 
+/* All members are 0 or "" unless the file gives them, so a table of egress prices alone is
+ * allowed. */
 diloco_status dl_plan_prices(dl_prices *out, const char *path)
 {
     dl_buf text;

@@ -129,6 +129,7 @@ static diloco_status link_of(dl_plan_link *link, const dl_args *args)
 
 /* ---- values over the methods' own */
 
+/* Without the flag it is allgather, as with `diloco train`. */
 static diloco_status exchange_of(dl_exchange *out, const dl_args *args)
 {
     const char *name = args->flags[DL_FLAG_EXCHANGE];

@@ -119,6 +119,7 @@ static diloco_status play(dl_playback *playback, const dl_args *args)
     return DILOCO_OK;
 }
 
+/* The playback holds all moves of the record, and is freed in any case. */
 diloco_status dl_plan_replay(const dl_args *args)
 {
     dl_playback *playback;

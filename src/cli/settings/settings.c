@@ -307,6 +307,7 @@ diloco_status dl_settings_of_target(dl_config *out, const dl_args *args)
     return list_coord(out);
 }
 
+/* Only the place of the run is needed, so a target is loaded as if for train. */
 diloco_status dl_settings_store(dl_config_path out, const char *target)
 {
     dl_config config;

@@ -165,6 +165,7 @@ static diloco_status read_all(dl_settings_file *f)
     return !status && f->included ? read_file(f->included) : status;
 }
 
+/* Included files are read here too, so later walks cannot fail on the disk. */
 diloco_status dl_settings_file_open(dl_settings_file **out, const char *path)
 {
     dl_settings_file *f = calloc(1, sizeof *f);

@@ -41,6 +41,7 @@ static diloco_status digest_of(char hex[DL_HASH_HEX + 1], const dl_config *confi
     return DILOCO_OK;
 }
 
+/* result.json, sweep --json and tune.json have these same members. */
 void dl_trial_json(dl_json *j, const dl_trial_result *r)
 {
     dl_json_u64(j, "entries", r->entries);
