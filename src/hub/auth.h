@@ -17,7 +17,7 @@ enum { DL_AUTH_MAX = 256, DL_S3_KEY_MAX = 128 };
 /* A key pair of the S3 side. The secret is kept as text, because SigV4 derives its signing key
  * from it. */
 typedef struct dl_hub_s3_key {
-    char access[DL_S3_KEY_MAX + 1], secret[DL_S3_KEY_MAX + 1];
+    char access[DL_S3_KEY_MAX + 1], secret[DL_S3_KEY_MAX + 1]; /* printable, without spaces */
 } dl_hub_s3_key;
 
 /* All credentials of a hub, owned by it. They are read at the start and then only compared, so
@@ -25,7 +25,7 @@ typedef struct dl_hub_s3_key {
 typedef struct dl_auth {
     unsigned char tokens[DL_AUTH_MAX][32]; /* SHA-256 of each */
     size_t n_tokens;
-    dl_hub_s3_key keys[DL_AUTH_MAX];
+    dl_hub_s3_key keys[DL_AUTH_MAX]; /* of --s3-keys */
     size_t n_keys;
     dl_public *members; /* [n_members], owned: keys whose certificates give access */
     size_t n_members;

@@ -14,9 +14,9 @@ enum { N_CRC = 3, BLOCK = 1 << 16 };
 /* A kind is a CRC (polynomial, crc_bytes) or a hash of OpenSSL (hash). A new kind is one row in
  * kinds[]; CRCs come first, because a CRC's row is also its row in tables[]. */
 struct dl_checksum_kind {
-    const char *header, *element;
-    uint64_t polynomial; /* of a CRC, its bits reversed */
-    size_t crc_bytes;    /* 0: no CRC */
+    const char *header, *element; /* names in a request: as a header, as an element of XML */
+    uint64_t polynomial;          /* of a CRC, its bits reversed */
+    size_t crc_bytes;             /* 0: no CRC */
     const EVP_MD *(*hash)(void);
 };
 

@@ -27,7 +27,7 @@ typedef struct dl_chunks { /* zeroed at first */
     dl_chunks_state state;
     uint64_t left; /* of the chunk */
     char line[DL_CHUNKS_LINE];
-    size_t line_len;
+    size_t line_len;              /* of the line so far */
     char trailer[DL_CHUNKS_LINE]; /* "name:value"; "": none came */
 } dl_chunks;
 

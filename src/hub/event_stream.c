@@ -17,8 +17,8 @@
 /* One open stream. The thread of its connection reads it; any thread adds to its queue under
  * events->lock. */
 struct dl_stream {
-    dl_stream *next;
-    dl_events *events;
+    dl_stream *next;      /* of the list; guarded by its lock */
+    dl_events *events;    /* that the stream is in */
     int wake, connection; /* eventfd, owned; and the client's socket, borrowed until the close */
     char *base;           /* "run/", owned; the reported keys are relative to it */
     char *prefixes[DL_STREAM_PREFIXES]; /* owned; below base */

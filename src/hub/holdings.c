@@ -219,8 +219,8 @@ void dl_holdings_end(dl_holdings *t, const char *bucket, const char *key, int64_
 typedef struct walk {
     dl_holdings seen; /* of one bucket; its own, so not locked */
     const char *root, *bucket;
-    uint64_t objects, bytes;
-    bool (*stop)(void *context);
+    uint64_t objects, bytes;     /* so far */
+    bool (*stop)(void *context); /* true ends the walk */
     void *context;
 } walk;
 

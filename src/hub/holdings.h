@@ -12,7 +12,7 @@
 
 /* Counts of one bucket. Names in these rows are owned by the row. */
 typedef struct dl_holdings_bucket {
-    char *name;
+    char *name;              /* owned */
     bool counted;            /* objects and bytes are known */
     uint64_t objects, bytes; /* wrap where a change comes before they are known */
     uint64_t n_changes;      /* begun */
@@ -34,8 +34,8 @@ typedef struct dl_holdings_beat {
 typedef struct dl_holdings {
     pthread_mutex_t lock; /* guards all below */
     dl_holdings_bucket *buckets;
-    dl_holdings_run *runs;
-    dl_holdings_beat *beats;
+    dl_holdings_run *runs;   /* in no order */
+    dl_holdings_beat *beats; /* in no order */
     size_t n_buckets, n_runs, n_beats;
 } dl_holdings;
 

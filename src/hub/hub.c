@@ -45,7 +45,7 @@ enum {
 struct dl_connection {
     dl_connection *next, **self; /* of the hub's list */
     dl_hub *hub;
-    int fd;
+    int fd;             /* libmicrohttpd's */
     dl_time since;      /* of the last request's end; of an untrusted peer's, the beginning */
     dl_time ease_at;    /* when its line is to be eased next */
     bool busy, welcome; /* busy: a request is in flight; welcome: access was shown */

@@ -38,13 +38,13 @@ typedef struct dl_hub_options {
     /* Serve the page of these runs, and no store: dir is not looked at. `viewed` says where a run
      * is; `names` are all of them, each with its zero byte and the last with two. NULL: a hub. */
     bool (*viewed)(void *user, char url[DL_VIEW_URL], const char *name);
-    void *viewed_user;
+    void *viewed_user; /* its first argument */
     const char *names;
 
     /* NULL, or: return true if this key gives access. Besides members_file; needs TLS. From the
      * connection's own thread, so it may wait for a moment. */
     bool (*welcome)(void *user, const dl_public *key);
-    void *welcome_user;
+    void *welcome_user; /* its first argument */
 
     /* Serve a node of a run without a log (docs/swarm.md), by that name: objects are its own,
      * made in the folder beside the hub, and others only read them. Others may put

@@ -34,8 +34,8 @@ static bool find_run(dl_http_request *r, char base[DL_KEY_MAX + 2], dl_answer *r
 
 /* The page in progress. `base_len` bytes of each key are left out of it. */
 typedef struct page {
-    dl_buf lines;
-    size_t base_len, n, limit;
+    dl_buf lines;              /* the reply */
+    size_t base_len, n, limit; /* of the run's part of a key; keys so far; keys at most */
 } page;
 
 /* Returns DILOCO_ECLOSED to end the walk once the page is full. So the last line can say "more"

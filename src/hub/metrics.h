@@ -30,9 +30,9 @@ enum { DL_N_CODES = 24 };
 /* Counters are atomic and only rise, `connections` apart. So a scrape takes no lock and never
  * holds up a request. */
 typedef struct dl_metrics {
-    atomic_uint_least64_t requests[DL_N_KINDS][DL_N_CODES];
-    atomic_uint_least64_t bytes_in, bytes_out; /* bodies */
-    atomic_uint_least64_t cut;                 /* requests whose connection ended first */
+    atomic_uint_least64_t requests[DL_N_KINDS][DL_N_CODES]; /* by kind and by place in codes[] */
+    atomic_uint_least64_t bytes_in, bytes_out;              /* bodies */
+    atomic_uint_least64_t cut; /* requests whose connection ended first */
     atomic_uint connections;
 } dl_metrics;
 

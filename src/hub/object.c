@@ -91,8 +91,8 @@ void dl_http_date(char out[40], int64_t seconds)
 /* A range of a file that is sent by reads. Over TLS the bytes pass through this process, and
  * libmicrohttpd's own reading of a file is by 4 KiB. Without TLS it uses sendfile. */
 typedef struct part {
-    int fd;
-    uint64_t begin;
+    int fd;         /* owned */
+    uint64_t begin; /* of the range, in bytes */
 } part;
 
 /* A file that became shorter ends the connection by an error. The client then sees a cut reply,

@@ -245,8 +245,8 @@ static dl_answer begin_path(dl_http_request *r)
 
 /* Findings of see_header about the request's headers. */
 typedef struct framing {
-    unsigned n_lengths;
-    bool bad_name;
+    unsigned n_lengths; /* headers that say where the body ends */
+    bool bad_name;      /* a name that RFC 9110 does not allow */
 } framing;
 
 /* A name is letters, digits and some signs (RFC 9110, 5.6.2). libmicrohttpd takes a space before

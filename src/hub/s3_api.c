@@ -94,9 +94,9 @@ static dl_answer put(dl_http_request *r)
  * in `out`. */
 typedef struct deletion {
     dl_http_request *r;
-    dl_buf out;
-    size_t n;
-    bool quiet;
+    dl_buf out; /* the reply */
+    size_t n;   /* keys so far */
+    bool quiet; /* only errors are reported */
 } deletion;
 
 /* Delete one key by the same function as DELETE, so the log stays protected. `key` is the

@@ -27,7 +27,7 @@ static EVP_MD_CTX *hasher(const EVP_MD *kind)
 
 /* A search for headers by their prefix, and its result. */
 typedef struct search {
-    const char *prefix;
+    const char *prefix;       /* of the headers that are looked for */
     const char *name, *value; /* the first; NULL: none */
     unsigned n;
 } search;

@@ -20,9 +20,9 @@ typedef struct dl_hub_s3_claim {
     char names[DL_CLAIM_NAMES]; /* cut at its ';' into the next */
     const char *headers[DL_SIGV4_PAIRS];
     size_t n_headers;
-    char signature[DL_SHA256_HEX];
-    const char *date; /* of the query; NULL: in a header */
-    int64_t expires;  /* seconds; -1: not in the query */
+    char signature[DL_SHA256_HEX]; /* in hex, as given */
+    const char *date;              /* of the query; NULL: in a header */
+    int64_t expires;               /* seconds; -1: not in the query */
 } dl_hub_s3_claim;
 
 /* From the header's value, or the query. false: it is no such claim for s3, or it leaves the

@@ -20,9 +20,9 @@ enum { PAGE_BYTES = DL_LIST_PAGE * (DL_KEY_MAX + 300) + 8 * DL_TARGET_MAX };
 /* One listing in progress. Texts are borrowed from the request. */
 typedef struct listing {
     dl_http_request *r;
-    const char *prefix, *after;
+    const char *prefix, *after; /* prefix of keys; the key or text to begin after */
     bool delimited, version2, escaped, truncated;
-    size_t n, limit;
+    size_t n, limit;           /* keys so far; keys at most */
     char last[DL_KEY_MAX + 2]; /* the last key or CommonPrefix of the answer */
     dl_buf contents;
 } listing;

@@ -246,9 +246,9 @@ dl_answer dl_multipart_part(dl_http_request *r)
  * list is never held as a whole. */
 typedef struct completion {
     dl_http_request *r;
-    const char *id;
-    dl_upload upload;
-    uint64_t len;
+    const char *id;        /* of the upload */
+    dl_upload upload;      /* of the whole object */
+    uint64_t len;          /* of the parts so far, in bytes */
     char name[8], last[8]; /* of the part being read; of the one before */
     dl_etag etag;
     dl_checksum part, whole; /* of what the client gave one of */

@@ -34,12 +34,12 @@ struct dl_hub {
     char dir[PATH_MAX];     /* absolute */
     dev_t device;           /* of dir, at start: another folder in its place is not ours */
     ino_t inode;
-    char url[320];
+    char url[320];                /* for clients, without a path */
     bool tls, loopback, any_host; /* any_host: the Host header is not looked at */
     dl_auth auth;
-    dl_events events;
-    dl_metrics metrics;
-    dl_holdings tally;
+    dl_events events;      /* lock of its own */
+    dl_metrics metrics;    /* atomic */
+    dl_holdings tally;     /* lock of its own */
     dl_views *views;       /* NULL: no page */
     atomic_bool stopping;  /* no new requests */
     atomic_bool never;     /* stays false: an argument of dl_file_store */
@@ -49,14 +49,14 @@ struct dl_hub {
     pthread_t reaper, counter; /* counter: of the folders, or of new entries (page.c) */
     pthread_mutex_t lock;      /* guards connections */
     pthread_cond_t stop;
-    dl_connection *connections;
+    dl_connection *connections; /* guarded by lock */
 };
 
 /* ---- an answer; response NULL: none yet, send the body */
 
 /* A reply in the making. It is passed by value; the response belongs to the holder. */
 typedef struct dl_answer {
-    unsigned status;
+    unsigned status;               /* of HTTP */
     struct MHD_Response *response; /* owned until it is queued */
 } dl_answer;
 
@@ -85,7 +85,7 @@ typedef enum dl_body_kind {
 /* The body of one request. All of it belongs to the request and is freed by dl_request_end. */
 typedef struct dl_body {
     dl_body_kind kind;
-    dl_time began;
+    dl_time began;        /* when the first piece was awaited */
     uint64_t received;    /* as it came over the wire */
     uint64_t len;         /* of the object */
     diloco_status status; /* the first failure; later bytes are thrown away */
@@ -105,10 +105,10 @@ struct dl_http_request {
     dl_hub *hub;
     dl_connection *connection;
     struct MHD_Connection *mhd;
-    char method[8];
-    diloco_status target_status;
+    char method[8];              /* cut if it is longer, and then not known */
+    diloco_status target_status; /* of parsing the target; refused in begin() */
     dl_target target;
-    dl_time began;
+    dl_time began;            /* for the log */
     bool begun, s3;           /* s3: signed so, and answered so */
     const char *payload_hash; /* of x-amz-content-sha256; NULL: none */
     dl_kind kind;

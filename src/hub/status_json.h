@@ -8,7 +8,7 @@
 /* The owner of a run and the keys of its names; the first 256 names. About 28 KiB; no heap
  * memory. */
 typedef struct dl_roster_key {
-    char replica[32], key[80];
+    char replica[32], key[80]; /* as text */
 } dl_roster_key;
 typedef struct dl_roster_view {
     char roster[16], owner[80]; /* owner "": all are trusted */
