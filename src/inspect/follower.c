@@ -27,13 +27,13 @@ typedef struct followed {
 
 /* The follower owns all of it. Buffers are kept between reads, so following allocates little. */
 struct dl_follower {
-    dl_reader reader;
-    dl_status_book *book;
-    uint64_t next;   /* entry */
-    dl_hash before;  /* digest of the text before it; of run.json at first */
-    followed *lives; /* [n_lives], owned; it may move when it grows */
+    dl_reader reader;     /* owned */
+    dl_status_book *book; /* owned: counts of what was read */
+    uint64_t next;        /* entry */
+    dl_hash before;       /* digest of the text before it; of run.json at first */
+    followed *lives;      /* [n_lives], owned; it may move when it grows */
     size_t n_lives;
-    bool log_is_read;
+    bool log_is_read;   /* the last read reached its end */
     dl_buf frame, part; /* a part as stored, and unpacked */
 };
 
@@ -91,8 +91,8 @@ const dl_runfile *dl_follower_run(const dl_follower *f)
 /* One call of dl_follower_read. */
 typedef struct reading {
     dl_follower *f;
-    const dl_follower_sink *sink;
-    dl_time until;
+    const dl_follower_sink *sink; /* of the caller */
+    dl_time until;                /* when to stop */
 } reading;
 
 /* Called for each new entry. It returns DILOCO_ECLOSED once the time is over, which ends the

@@ -15,7 +15,7 @@ typedef struct dl_follower dl_follower;
 /* The receiver of what is new. Pointers are valid during the call. A status other than OK ends
  * the reading and is returned. */
 typedef struct dl_follower_sink {
-    void *user;
+    void *user; /* passed to both */
     /* The next entry. `chained`: its prev is the digest of the entry before it. */
     diloco_status (*entry)(void *user, const diloco_log_entry *entry, bool chained);
     /* The next line of a generation's record (docs/architecture.md section 9), without its newline.

@@ -95,7 +95,7 @@ enum { BEHIND_MAX = 64 };
 typedef struct extent {
     uint64_t n, total; /* entries in a row from 0; of the whole run */
     uint64_t behind[BEHIND_MAX];
-    size_t n_behind;
+    size_t n_behind; /* of those names */
 } extent;
 
 /* Called in the order of names. Entries have ten digits, so that is the order of numbers, and
@@ -159,12 +159,12 @@ diloco_status dl_reader_length(uint64_t *n, const dl_reader *r)
  * walk: arrays have room for any entry. */
 typedef struct view {
     dl_entry entry;
-    char (*lives)[DL_LIFE_TEXT];
-    const char **members, **roster, **rejected, **rejected_for;
-    float *weights;
-    char base[DL_HASH_HEX + 1], result[DL_HASH_HEX + 1], prev[DL_HASH_HEX + 1];
+    char (*lives)[DL_LIFE_TEXT]; /* [DL_MAX_MEMBERS], owned: members, then those rejected */
+    const char **members, **roster, **rejected, **rejected_for; /* [DL_MAX_MEMBERS] each, owned */
+    float *weights;                                             /* [DL_MAX_MEMBERS], owned */
+    char base[DL_HASH_HEX + 1], result[DL_HASH_HEX + 1], prev[DL_HASH_HEX + 1]; /* as hex */
     char committer[DL_LIFE_TEXT], combined_by[DL_LIFE_TEXT], reason[256];
-    dl_buf text;
+    dl_buf text; /* of the entry, as stored */
 } view;
 
 static void view_deinit(view *v)

@@ -14,8 +14,8 @@ enum { HEARTBEAT_MAX = 1 << 16 };
 
 /* A name of the roster that belongs to the key. */
 typedef struct own_name {
-    const char *replica;
-    dl_life life; /* its newest, if it has begun */
+    const char *replica; /* of the run file */
+    dl_life life;        /* its newest, if it has begun */
     bool begun, beats;
     dl_hash seen; /* of its heartbeat at the first look */
 } own_name;

@@ -10,10 +10,10 @@
 
 /* An open run. Zeroed members were not opened; dl_reader_close skips them. */
 typedef struct dl_reader {
-    dl_store *store;
-    dl_runfile file;
-    dl_hash digest; /* of run.json */
-    dl_hash text;   /* of the entry that a walk shows: the next entry's prev has to equal it */
+    dl_store *store; /* owned */
+    dl_runfile file; /* run.json, checked */
+    dl_hash digest;  /* of run.json */
+    dl_hash text;    /* of the entry that a walk shows: the next entry's prev has to equal it */
     dl_pool *pool;
     dl_exec *exec; /* NULL until dl_reader_exec */
 } dl_reader;

@@ -15,7 +15,7 @@
 /* The report in progress, and the listener of progress. */
 typedef struct replay {
     dl_replay_report *report;
-    void (*progress)(void *user, uint64_t done);
+    void (*progress)(void *user, uint64_t done); /* NULL, or called after each entry */
     void *user;
 } replay;
 

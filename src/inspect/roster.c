@@ -13,8 +13,8 @@ enum { LIST_MAX = 1 << 22 };
 
 /* One walk; the names are collected before their keys are read. */
 typedef struct walk {
-    const char *roster;
-    char owner[DL_PUBLIC_TEXT];
+    const char *roster;         /* of run.roster */
+    char owner[DL_PUBLIC_TEXT]; /* "": a trusted run */
     diloco_roster_fn fn;
     void *user;
     dl_buf names; /* names that have begun, a zero byte after each */

@@ -27,16 +27,16 @@ enum { MAX_REPLICAS = 256 };
 /* The memory that a diloco_run_status points into. The caller of diloco_run_status_read owns it
  * then; `in_order` is what its `replicas` points to. */
 typedef struct memory {
-    diloco_run_wait wait;
+    diloco_run_wait wait; /* of the open entry */
     diloco_replica_status replicas[MAX_REPLICAS], *in_order[MAX_REPLICAS];
 } memory;
 
 /* The replicas that were seen, in the order of their names. Row i of each array is of the same
  * replica. */
 typedef struct watcher {
-    diloco_replica_status *replicas;
-    size_t n;
-    dl_hash content[MAX_REPLICAS]; /* of replicas[i]'s heartbeat */
+    diloco_replica_status *replicas; /* [MAX_REPLICAS], in the book's memory */
+    size_t n;                        /* rows in use */
+    dl_hash content[MAX_REPLICAS];   /* of replicas[i]'s heartbeat */
     dl_time changed[MAX_REPLICAS]; /* when a look first found this content; 0: at the first look */
     double written[MAX_REPLICAS];  /* as the heartbeat itself says, seconds since 1970 */
     bool known[MAX_REPLICAS];      /* its generation has been read */
@@ -44,8 +44,8 @@ typedef struct watcher {
 
 /* A status that grows with the log. One thread at a time. */
 struct dl_status_book {
-    diloco_run_status run;
-    memory *memory; /* that run points into */
+    diloco_run_status run; /* the public form */
+    memory *memory;        /* that run points into */
     watcher watcher;
     dl_bans *bans, *scratch; /* NULL where the run has none */
     uint64_t counted;        /* entries that a snapshot's manifest has counted */
@@ -238,9 +238,9 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
 
 /* The open entry's contributors and its roster, compared. */
 typedef struct waiting {
-    diloco_run_wait *out;
-    uint64_t told_by; /* the entry that names its roster (P9) */
-    char *there;      /* names of the replicas present, each with a zero byte after it */
+    diloco_run_wait *out; /* the wait that is filled in */
+    uint64_t told_by;     /* the entry that names its roster (P9) */
+    char *there;          /* names of the replicas present, each with a zero byte after it */
     size_t len, room;
 } waiting;
 

@@ -26,8 +26,8 @@
 
 /* One decision in preparation. Zeroed members were not made; close_takeover releases the rest. */
 typedef struct takeover {
-    dl_reader reader;
-    dl_life to; /* the generation that decides */
+    dl_reader reader; /* opened at the start; its replay has the state */
+    dl_life to;       /* the generation that decides */
     dl_draft draft;
     dl_pace pace; /* of a replica that has nothing in flight: the draft asks it for the schedule */
     bool *silent; /* of the roster: none */

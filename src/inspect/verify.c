@@ -23,15 +23,15 @@
 /* The newest entry of a fragment that has a wrong prev. It is suspect until the next entry of
  * the fragment shows what replicas took it for. */
 typedef struct suspect {
-    bool there;
-    uint64_t entry;
-    dl_hash result;
+    bool there;     /* the next two are set */
+    uint64_t entry; /* with the wrong prev */
+    dl_hash result; /* that it claims */
 } suspect;
 
 /* The check in progress. */
 typedef struct chain {
-    dl_entry entry;
-    dl_buf text;
+    dl_entry entry;    /* room for any entry */
+    dl_buf text;       /* of it */
     dl_hash before;    /* digest of the text before */
     suspect *suspects; /* [n_fragments] its newest entry, if its prev is wrong */
     size_t n_fragments;
@@ -110,7 +110,7 @@ static diloco_status check_chain(dl_reader *r, diloco_verify_report *out, uint64
 typedef struct relay {
     diloco_verify_fn fn;
     void *user;
-    uint64_t total;
+    uint64_t total; /* entries of the log */
 } relay;
 
 /* Passes the replay's progress on, with the total that only this file knows. */
@@ -171,8 +171,8 @@ static diloco_status replay_all(dl_reader *r, diloco_verify_report *out, dl_repl
 
 /* One listed snapshot at a time: the store is not to be used from within a listing. */
 typedef struct next_snapshot {
-    dl_key after;
-    bool found;
+    dl_key after; /* the key that was listed last; "": none yet */
+    bool found;   /* the next two are set */
     uint64_t entry;
     dl_life life;
 } next_snapshot;
