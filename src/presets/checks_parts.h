@@ -18,12 +18,12 @@ typedef diloco_status (*refusal)(const dl_config *config);
 /* The sentence of one warning. A check writes it, or nothing where there is no cause. Longer
  * ones are cut. */
 typedef struct warning {
-    char text[512];
+    char text[512]; /* "": there is no cause */
 } warning;
 /* A warning: its code in the record, which programs read and which is never renamed, and its
  * check. */
 typedef struct warning_row {
-    const char *code;
+    const char *code; /* "eager"; NULL ends a table */
     void (*check)(warning *out, const dl_config *config);
 } warning_row;
 
@@ -78,7 +78,7 @@ static inline bool by_hand(const dl_config *config, const char *option)
 
 /* Names of options, with commas. A list that is too long is cut. */
 typedef struct option_names {
-    char text[384];
+    char text[384]; /* cut where there are too many */
 } option_names;
 static inline void add_name(option_names *to, const char *option)
 {

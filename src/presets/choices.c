@@ -53,8 +53,8 @@ static const char *codec_at(size_t i)
  * one row. */
 static const struct {
     const char *option;
-    dl_name_at name_at;
-    size_t offset;
+    dl_name_at name_at; /* of its table */
+    size_t offset;      /* of a text in dl_config */
 } choices[] = {
     {"preset", preset_at, offsetof(dl_config, preset)},
     {"server.diloco.outer_optimizer", outer_at, offsetof(dl_config, outer_optimizer)},

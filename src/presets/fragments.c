@@ -111,8 +111,8 @@ static diloco_status assign_blocks(int *fragment, int *n_fragments, const diloco
 
 /* A tensor with its place in the model, for sorting by size. */
 typedef struct sized {
-    const char *name;
-    size_t index, count;
+    const char *name;    /* borrowed */
+    size_t index, count; /* of the tensor; elements */
 } sized;
 
 /* Equal sizes are ordered by name: qsort keeps no order of its own, and every replica has to get
