@@ -28,13 +28,13 @@ enum { SETTINGS_MAX = 1 << 20, CREATED_MAX = 1 << 16, TICK_MS = 100, LOOK_MS = 1
 
 /* One call of dl_crew_run. `config` and `args` are borrowed; the rest is owned. */
 typedef struct crew {
-    dl_config *config;
-    const dl_args *args;
-    size_t n;
-    dl_replica_name *names;
-    bool *is_new;
-    dl_buf settings;
-    const dl_buf *created; /* the line with the traffic of creating the run; NULL: no such line */
+    dl_config *config;      /* the caller's; run.local_replicas and run.threads are filled in */
+    const dl_args *args;    /* borrowed */
+    size_t n;               /* replicas here */
+    dl_replica_name *names; /* [n], owned */
+    bool *is_new;           /* [n], owned: the run has never had the name */
+    dl_buf settings;        /* for the replicas, as text; owned */
+    const dl_buf *created;  /* the line with the traffic of creating the run; NULL: no such line */
     dl_report report;
     bool complete; /* the run was, before anything was started */
 } crew;

@@ -131,10 +131,10 @@ static bool taken(const diloco_run_status *run, const char *state_dir, const cha
 
 /* The facts that a choice of names depends on; borrowed from the caller. */
 typedef struct asked {
-    char letter;
-    const char *state_dir;
-    const diloco_run_status *run;
-    bool join;
+    char letter;                  /* 'r', or 's' of a server */
+    const char *state_dir;        /* of this machine */
+    const diloco_run_status *run; /* as it was a moment ago */
+    bool join;                    /* every name that the run has is taken */
 } asked;
 
 /* Find the smallest number from *number on whose name is free. The loop ends because a run has a
@@ -169,11 +169,11 @@ static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t
 /* A choice among the names of a closed roster. It is made in up to three passes, by what is
  * `wanted`. */
 typedef struct listed {
-    dl_replica_name *out;
-    bool *is_new;
-    size_t n, chosen, beating;
+    dl_replica_name *out;      /* [n], of the caller */
+    bool *is_new;              /* [n]: chosen as new ones */
+    size_t n, chosen, beating; /* wanted; found; running elsewhere */
     const char *state_dir;
-    enum { RAN_HERE, NEW, SILENT } wanted;
+    enum { RAN_HERE, NEW, SILENT } wanted; /* by this pass */
 } listed;
 
 /* Return true if a process has begun as this name with this state folder, and did not lose it to

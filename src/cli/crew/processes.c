@@ -49,11 +49,11 @@ typedef struct replica {
 
 /* One launch. Status and text are of the first failure; later ones are its consequences. */
 typedef struct state {
-    const dl_launch *launch;
-    replica *replicas;
-    struct pollfd *polls;
-    int settings; /* a memory file, read by every child */
-    int requests; /* to stop, that were seen */
+    const dl_launch *launch; /* borrowed */
+    replica *replicas;       /* [launch->n], owned */
+    struct pollfd *polls;    /* [launch->n], owned: one for each pipe */
+    int settings;            /* a memory file, read by every child */
+    int requests;            /* to stop, that were seen */
     bool stopping;
     diloco_status status; /* the first failure */
     char text[1024];      /* its words */
@@ -76,7 +76,7 @@ enum { N_STOP = sizeof stop_signals / sizeof *stop_signals };
 
 /* The handlers and the mask before the launch, to be put back. */
 typedef struct saved_signals {
-    struct sigaction actions[N_STOP];
+    struct sigaction actions[N_STOP]; /* in the order of stop_signals */
     sigset_t mask;
 } saved_signals;
 

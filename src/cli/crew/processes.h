@@ -31,9 +31,9 @@ typedef struct dl_launch {
     const dl_replica_name *names;
     const bool *is_new; /* [n] the name was unused when it was chosen; NULL: not one */
     size_t n;
-    const dl_buf *settings;
-    int64_t restarts;
-    int tick_ms; /* how often on_tick is called; 0: never */
+    const dl_buf *settings; /* read by each of them at DL_SETTINGS_FD */
+    int64_t restarts;       /* of one replica, after signals */
+    int tick_ms;            /* how often on_tick is called; 0: never */
 
     void *user; /* of these, called on the caller's thread: */
     void (*on_event)(void *user, size_t replica, dl_json_value event);

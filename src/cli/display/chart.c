@@ -25,10 +25,10 @@ enum { N_COLOURS = sizeof colours / sizeof *colours };
 
 /* The range of an axis: from low to high, or their logarithms. */
 typedef struct axis {
-    double low, high;
+    double low, high; /* ends, in values */
     bool logarithmic;
-    int n;
-    double ticks[MOST_TICKS];
+    int n;                    /* ticks */
+    double ticks[MOST_TICKS]; /* ascending, in values */
 } axis;
 
 /* ---- axes */

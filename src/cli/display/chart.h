@@ -16,7 +16,7 @@ typedef struct dl_chart_point {
 /* In a panel whose axis is logarithmic a series without a positive x has no place. Its last y is
  * drawn there as a dashed line across the panel. */
 typedef struct dl_chart_series {
-    const char *label;
+    const char *label;            /* in the legend */
     const dl_chart_point *points; /* by ascending x; at least one */
     size_t n;
 } dl_chart_series;
@@ -28,10 +28,10 @@ typedef struct dl_chart_panel {
 } dl_chart_panel;
 
 typedef struct dl_chart {
-    const char *title, *y_title;
+    const char *title, *y_title; /* above the chart; above the panels */
     dl_chart_panel panels[DL_CHART_PANELS];
-    const dl_chart_series *series;
-    size_t n; /* 1 to 8 */
+    const dl_chart_series *series; /* [n], borrowed */
+    size_t n;                      /* 1 to 8 */
 } dl_chart;
 
 /* Appends the SVG. Labels and titles may be any text. DILOCO_ENOMEM; DILOCO_EFULL: out->max. */

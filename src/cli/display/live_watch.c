@@ -15,17 +15,17 @@
 #define STOP_WITHIN  DL_SECOND
 
 struct dl_live_watch {
-    char store[DL_VIEW_URL], name[DL_VIEW_NAME];
-    dl_views *views; /* the thread's own, as are the next two */
+    char store[DL_VIEW_URL], name[DL_VIEW_NAME]; /* never changed after the start */
+    dl_views *views;                             /* the thread's own, as are the next two */
     dl_watch_frame next;
-    bool utf8;
+    bool utf8;            /* of the terminal */
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
-    dl_watch_frame frame;
-    int columns, lines; /* 0: nothing was asked for yet */
-    bool known;         /* `frame` is the run as it was a moment ago */
-    bool stop, ended;   /* the owner wants the thread to end; it has */
-    bool left;          /* the owner did not wait for that */
+    dl_watch_frame frame; /* the newest one */
+    int columns, lines;   /* 0: nothing was asked for yet */
+    bool known;           /* `frame` is the run as it was a moment ago */
+    bool stop, ended;     /* the owner wants the thread to end; it has */
+    bool left;            /* the owner did not wait for that */
 };
 
 /* Called by the last user, without the lock. */

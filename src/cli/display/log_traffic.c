@@ -18,8 +18,8 @@
 
 /* Sums of one entry, over the records of all replicas. */
 typedef struct sum {
-    uint64_t entry, records;
-    double written, read, writes, reads;
+    uint64_t entry, records;             /* records: lines that were added */
+    double written, read, writes, reads; /* bytes; requests */
     double seconds; /* the longest that a replica was at it, waiting for others left out */
 } sum;
 
@@ -27,7 +27,7 @@ typedef struct sum {
 typedef struct sums {
     dl_buf all; /* sum[], ascending */
     dl_kinds kinds;
-    uint64_t from;
+    uint64_t from; /* the first entry that is shown */
 } sums;
 
 /* A number of a record; one that is missing, negative or not finite counts as 0. */

@@ -126,7 +126,7 @@ static dl_replica_view drawn_view(const dl_report *report, size_t replica, dl_ti
 
 typedef struct live_lines {
     char at[DL_SCREEN_MAX_LINES][DL_SCREEN_LINE];
-    int n;
+    int n; /* lines in use */
 } live_lines;
 
 /* Add the screen of `diloco watch`, if there is one and the terminal has room for it. */

@@ -18,9 +18,9 @@
 
 /* The newest numbers of one replica here, from its events. */
 typedef struct dl_replica_view {
-    char phase[32];
-    uint64_t step, position, positions, entry, entries;
-    double loss, tokens_per_s, eta_s;
+    char phase[32];                                     /* "train", "exchange", …; printable */
+    uint64_t step, position, positions, entry, entries; /* as in diloco_progress */
+    double loss, tokens_per_s, eta_s;                   /* eta_s < 0: not known */
     /* Of its "trainer" and "end": steps of earlier processes and of all; the rest of this
      * process, but data_parallel_bytes, which are of all. */
     uint64_t first_step, steps, tokens, bytes_sent, bytes_received, data_parallel_bytes;
@@ -43,7 +43,7 @@ typedef struct dl_report {
     bool quiet, verbose;
     bool images; /* not tokens */
     const dl_replica_name *names;
-    size_t n;
+    size_t n;               /* replicas here */
     dl_replica_view *views; /* owned */
     dl_time begun, drawn, entry_told;
     dl_time left_told; /* when the time left was printed; 0: not yet */
@@ -54,7 +54,7 @@ typedef struct dl_report {
 
     /* Of the run, from whichever replica says it first. */
     dl_report_said said;
-    uint64_t commits, aborts;
+    uint64_t commits, aborts; /* of entries; in a run without a log, of rounds */
     double loss, eval_loss, perplexity, accuracy, loss_after_sync; /* NAN: not known */
     char digest[40];
 } dl_report;

@@ -20,16 +20,16 @@ enum { WORDS_MAX = 2 * DL_CONFIG_MAX_OPTIONS + 16, NAMES_MAX = 64, TEXT_MAX = 1 
 
 /* One call of the command. It is large, so it is on the heap; the lists own their texts. */
 typedef struct launching {
-    dl_config *config;
+    dl_config *config; /* owned by cmd_launch */
     const dl_args *args;
-    dl_launch_spec spec;
-    const dl_executor *executor;
-    dl_book book;
-    uint32_t min, max;
-    double most_machine_s;
-    char run[33];
-    bool done;
-    dl_config_path dir, store, program;
+    dl_launch_spec spec;                /* points into the rest */
+    const dl_executor *executor;        /* a row of the table */
+    dl_book book;                       /* open from create_and_run on */
+    uint32_t min, max;                  /* replicas: wanted at least, at most */
+    double most_machine_s;              /* seconds that the budget buys; 0: no limit */
+    char run[33];                       /* its id */
+    bool done;                          /* the run is complete */
+    dl_config_path dir, store, program; /* as the replicas see them */
     char *words[WORDS_MAX + 1], *env[NAMES_MAX + 1], *secrets[NAMES_MAX + 1]; /* owned */
 } launching;
 

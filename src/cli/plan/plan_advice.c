@@ -12,7 +12,7 @@ enum { N_FITTED = sizeof fitted / sizeof fitted[0] };
 
 /* The networks between replicas that the paper compares. */
 static const struct {
-    double gbit, latency_s;
+    double gbit, latency_s; /* of one request */
 } networks[] = {{400, 1e-4}, {100, 1e-3}, {10, 1e-2}};
 enum { N_NETWORKS = sizeof networks / sizeof networks[0] };
 

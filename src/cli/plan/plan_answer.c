@@ -18,18 +18,18 @@ enum { MAX_ROWS = 16, MAX_OPTIONS = 8 };
 
 /* One method on this link. */
 typedef struct row {
-    const char *name, *codec, *summary;
-    bool offered; /* by this program */
+    const char *name, *codec, *summary; /* constants, or of CONFIG */
+    bool offered;                       /* by this program */
     dl_plan_choice choice;
     dl_forecast forecast;
 } row;
 
 /* The whole answer. It is static, as it is too large for some stacks. */
 typedef struct answer {
-    const dl_plan_question *q;
-    row rows[MAX_ROWS];
+    const dl_plan_question *q; /* borrowed */
+    row rows[MAX_ROWS];        /* in the order of the table */
     size_t n;
-    dl_recommendation best;
+    dl_recommendation best;        /* with its reason */
     char options[MAX_OPTIONS][96]; /* of best, for `diloco train` */
     size_t n_options;
 } answer;

@@ -11,9 +11,9 @@ enum { MAX_TARGETS = 64 };
 /* One row of a published table: a setting, and the link for each target. */
 typedef struct row {
     dl_published p;
-    size_t n;
-    double target[MAX_TARGETS], gbit[MAX_TARGETS];
-    bool beyond[MAX_TARGETS];
+    size_t n;                                      /* targets */
+    double target[MAX_TARGETS], gbit[MAX_TARGETS]; /* utilisation in (0, 1); link */
+    bool beyond[MAX_TARGETS];                      /* even the largest link does not reach it */
 } row;
 
 /* ---- the question */

@@ -21,10 +21,10 @@ static const double ENOUGH_S = 5;
 
 /* The steps that were measured. The record's callback fills it; `stop` ends the training. */
 typedef struct meter {
-    double seconds[MAX_STEPS];
-    size_t n, seen;
-    double total;
-    volatile int stop;
+    double seconds[MAX_STEPS]; /* of each step that counts */
+    size_t n, seen;            /* kept; with those that were left out */
+    double total;              /* seconds of all steps */
+    volatile int stop;         /* 1 ends the training */
 } meter;
 
 /* Called for each line of the record. Training stops after MAX_STEPS, or after ENOUGH_S seconds

@@ -25,14 +25,14 @@ typedef struct dl_plan_question {
     bool measured_step; /* task.step_s was measured here */
     bool has_prices;
     dl_prices prices;
-    dl_plan_task task;
-    uint32_t layers, fragment_layers;
-    double target; /* utilisation */
+    dl_plan_task task;                /* numbers of the model, the run and the link */
+    uint32_t layers, fragment_layers; /* blocks of the model; blocks of a fragment */
+    double target;                    /* utilisation */
     dl_exchange exchange;
     const dl_plan_method *method; /* only this one; NULL: all */
     /* values of the command line over the methods' own; < 0: none */
     int64_t sync_every, tau;
-    double bits;
+    double bits; /* of a value on the wire */
 } dl_plan_question;
 
 /* From flags, CONFIG, the probe and a short training run. DILOCO_EINVAL, DILOCO_EREFUSED, and what

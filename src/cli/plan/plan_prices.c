@@ -28,9 +28,9 @@ enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 /* The walk's result; the first mistake ends it. */
 typedef struct table {
-    dl_prices *out;
-    const char *path;
-    diloco_status status;
+    dl_prices *out;       /* of the caller */
+    const char *path;     /* for errors */
+    diloco_status status; /* the first mistake */
 } table;
 
 /* The place is that of the key, as its name is wrong. */

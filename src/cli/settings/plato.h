@@ -13,9 +13,9 @@ enum { DL_PLATO_NOTES = 1024 };
 
 /* Keys that were accepted and are not used, with commas between; all zero at first. */
 typedef struct dl_plato {
-    char unused[DL_PLATO_NOTES];
-    bool torchvision; /* data.dataset_name says which set */
-    bool adam;        /* trainer.optimizer is torch's Adam: AdamW without decay */
+    char unused[DL_PLATO_NOTES]; /* cut where there are too many */
+    bool torchvision;            /* data.dataset_name says which set */
+    bool adam;                   /* trainer.optimizer is torch's Adam: AdamW without decay */
 } dl_plato;
 
 /* Plato's words in ours: "trainer.optimizer" = "AdamW" is "adamw", "data.dataset_name" is

@@ -18,8 +18,8 @@ enum { FILE_MAX = 1 << 20, PLACE_MAX = DL_PATH_MAX + 32, KEY_MAX = 256 };
 
 /* A file of settings in memory, with the one that it includes. */
 struct dl_settings_file {
-    dl_config_path path;
-    const char *shown; /* of path: short enough for an origin */
+    dl_config_path path; /* as given, or relative to the including file */
+    const char *shown;   /* of path: short enough for an origin */
     dl_buf text;
     char section[KEY_MAX];      /* "data.", where [data] includes it; else "" */
     dl_settings_file *included; /* owned; NULL: none */
@@ -30,8 +30,8 @@ typedef struct walker {
     const dl_settings_file *file; /* the current one */
     diloco_status status;         /* the first mistake; it ends the walk */
     dl_settings_names *names;
-    dl_config *config;
-    dl_plato *plato;
+    dl_config *config;      /* that the values are set in */
+    dl_plato *plato;        /* notes about Plato's keys */
     dl_settings_file *next; /* the next file to include */
 } walker;
 

@@ -40,15 +40,15 @@ namespace
 
 /* One value of the file, before it is handed out. */
 struct item {
-    std::string key, text;
+    std::string key, text; /* joined by dots; as flat text */
     dl_toml_type type;
-    dl_toml_place key_at, at;
+    dl_toml_place key_at, at; /* of the key; of the value */
 };
 
 /* A mistake with its place; it is thrown and caught within this file. */
 struct refusal {
     std::string text;
-    dl_toml_place at;
+    dl_toml_place at; /* where it is */
 };
 
 dl_toml_place place_of(const toml::source_region &region)

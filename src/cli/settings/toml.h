@@ -33,10 +33,10 @@ typedef struct dl_toml_place {
 
 /* Texts are valid during the call. */
 typedef struct dl_toml_value {
-    const char *key;
-    const char *text;
+    const char *key;  /* joined by dots */
+    const char *text; /* of the value, without quotes */
     dl_toml_type type;
-    dl_toml_place key_at, at;
+    dl_toml_place key_at, at; /* of the key; of the value */
 } dl_toml_value;
 
 /* false stops the walk. */

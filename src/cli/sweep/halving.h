@@ -17,13 +17,13 @@
 enum { DL_HALVING_FACTOR = 3, DL_HALVING_RUNGS = 16, DL_HALVING_MIN_ROUNDS = 2 };
 
 typedef struct dl_rung {
-    size_t candidates;
-    uint64_t steps; /* of a replica */
+    size_t candidates; /* that begin in it */
+    uint64_t steps;    /* of a replica */
 } dl_rung;
 
 typedef struct dl_halving {
     dl_rung rungs[DL_HALVING_RUNGS];
-    size_t n;
+    size_t n; /* rungs */
 } dl_halving;
 
 /* candidates > 0 in the first rung, `steps` in the last. Steps of each rung are a multiple of

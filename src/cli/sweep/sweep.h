@@ -21,8 +21,8 @@ typedef struct dl_sweep_key {
 
 /* A sweep. It is large, so it is on the heap. */
 typedef struct dl_sweep {
-    dl_sweep_key keys[DL_SWEEP_KEYS];
-    size_t n_keys, n_arms; /* n_arms: the product of n_values */
+    dl_sweep_key keys[DL_SWEEP_KEYS]; /* in the order of the command line */
+    size_t n_keys, n_arms;            /* n_arms: the product of n_values */
     uint64_t first_seed, n_seeds;
     uint64_t steps; /* of a replica in every trial; 0: as the settings say */
 } dl_sweep;

@@ -13,7 +13,7 @@
 
 /* The numbers of a finished trial. */
 typedef struct dl_trial_result {
-    uint64_t entries, parameters;
+    uint64_t entries, parameters;        /* of the run; of the model */
     uint64_t steps, tokens;              /* of all replicas */
     uint64_t bytes_sent, bytes_received; /* of all replicas, about entries; framing included */
     double data_parallel_bytes;          /* bytes of a float32 all-reduce of the same steps */

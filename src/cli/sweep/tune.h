@@ -14,8 +14,8 @@ enum { DL_TUNE_SEED_OFFSET = 1000 };
 
 /* A search: its candidates and rungs. It is large, so it is on the heap. */
 typedef struct dl_tune {
-    dl_config own;
-    dl_sweep grid;
+    dl_config own;                       /* the configuration itself */
+    dl_sweep grid;                       /* the arms around it */
     size_t arms[DL_TUNE_MAX_CANDIDATES]; /* of the grid; the first is 0 */
     size_t n, n_refused; /* candidates; arms left out because a check refuses them */
     dl_halving halving;
