@@ -79,12 +79,14 @@ static diloco_status say_start(crew *c)
     const bool federated = dl_config_federated(config);
     diloco_run_status run;
     diloco_status status = diloco_run_status_read(&run, config->store, 0);
+    /* A run whose status cannot be read cannot be joined either, so the error ends the command. */
     if (!status) {
         snprintf(line, sizeof line,
                  "run %.8s in %s: preset %s, %s parameters, %" PRIu64 " of %" PRIu64
                  " entries done",
                  run.run, place, run.preset, dl_count_text(parameters, run.parameters), run.entries,
                  run.entries_total);
+        /* Without a log a run has rounds, and no entries that count for all. */
         if (dl_swarm_is(config))
             snprintf(line, sizeof line,
                      "run %.8s in %s: preset %s, %s parameters, %" PRId64
@@ -100,6 +102,7 @@ static diloco_status say_start(crew *c)
                  config->threads, dl_plural((uint64_t)config->threads), diloco_cores(),
                  dl_plural((uint64_t)diloco_cores()), diloco_isa());
         dl_report_say(&c->report, line);
+        /* The replicas are started all the same: they find the run complete, and end. */
         c->complete = run.done;
     }
     diloco_run_status_free(&run);
@@ -150,6 +153,7 @@ static diloco_status launch(crew *c)
         .n = c->n,
         .settings = &c->settings,
         .restarts = c->config->restarts,
+        /* Drawing needs a quick tick; without a screen the tick only looks for waits. */
         .tick_ms = c->report.screen.live ? TICK_MS : LOOK_MS,
         .user = c,
         .on_event = on_event,
@@ -268,6 +272,7 @@ static diloco_status run(dl_config *config, const dl_args *args, bool join, cons
     c.names = calloc(c.n, sizeof *c.names);
     c.is_new = calloc(c.n, sizeof *c.is_new);
     dl_buf_init(&c.settings, SETTINGS_MAX);
+    /* dl_report_close accepts a zeroed report, so an early error needs no case of its own. */
     diloco_status status = c.names && c.is_new
                                ? run_named(&c, join)
                                : dl_fail(DILOCO_ENOMEM, "no memory for %zu names", c.n);

@@ -239,6 +239,7 @@ static diloco_status choose_another_listed(dl_replica_name *names, size_t n, siz
 {
     dl_replica_name *more = malloc((n + 1) * sizeof *more);
     bool *is_new = calloc(n + 1, sizeof *is_new);
+    /* The names in use are already "chosen", so choose_own skips them and adds one. */
     listed l = {.out = more, .is_new = is_new, .n = n + 1, .chosen = n, .wanted = NEW};
     l.state_dir = config->state_dir;
     diloco_status status = DILOCO_OK;
@@ -281,9 +282,12 @@ diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, size_t n, cons
     diloco_status status = DILOCO_OK;
     if (!known) status = dl_fail(DILOCO_ENOMEM, "no memory to name the replicas");
     if (!status) status = diloco_run_status_read(&run, config->store, 0);
+    /* `run` is zeroed after an error, and is then not looked at. */
     const asked a = ask_for(config, &run, join);
     if (!status)
         choose(out, n, known, read_state_dir(known, DL_LAUNCH_MAX, a.state_dir, a.letter), &a);
+    /* Another machine may have chosen a name since; it is noticed when the generation is claimed
+     * (P6.5). */
     for (size_t i = 0; i < n && !status; i++)
         is_new[i] = !taken(&run, a.state_dir, out[i], true);
     free(known);
@@ -310,6 +314,7 @@ diloco_status dl_names_choose_another(dl_replica_name *names, size_t n, size_t i
     dl_replica_name name;
     dl_roster_view roster;
     DL_TRY(dl_roster_view_read(&roster, config->store));
+    /* In a closed roster only listed names are allowed. */
     if (!strcmp(roster.roster, "closed")) return choose_another_listed(names, n, i, config);
     const diloco_status status = diloco_run_status_read(&run, config->store, 0);
     const asked a = ask_for(config, &run, true);

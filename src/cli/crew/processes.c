@@ -193,6 +193,7 @@ static void look_at_signals(state *s)
 {
     if (signals_seen == s->requests) return;
     s->requests = signals_seen;
+    /* A failure keeps its own text, also if a signal follows it. */
     if (!s->status) {
         s->status = DILOCO_EINTERRUPTED;
         snprintf(s->text, sizeof s->text, "stopped on request");
@@ -203,6 +204,7 @@ static void look_at_signals(state *s)
                              "once");
         stop_all(s);
     } else {
+        /* Nothing is lost by SIGKILL: the saved state is that of the last due point (P16). */
         s->stopping = true;
         signal_all(s, SIGKILL);
     }
@@ -287,6 +289,7 @@ static void killed(state *s, size_t i, int signal, const sigset_t *mask)
     replica *r = &s->replicas[i];
     const char *name = s->launch->names[i];
     char line[256];
+    /* A replica that dies while all are stopped needs no restart. */
     if (s->stopping) return;
     if (r->restarts == s->launch->restarts) {
         snprintf(line, sizeof line,
@@ -300,6 +303,7 @@ static void killed(state *s, size_t i, int signal, const sigset_t *mask)
              name, signal, strsignal(signal), (long long)r->restarts,
              (long long)s->launch->restarts);
     s->launch->on_notice(s->launch->user, line);
+    /* The same name and the same state folder: the next generation resumes. */
     if (start(s, i, mask)) fail(s, DILOCO_EIO, name, diloco_error_text());
 }
 
@@ -309,6 +313,7 @@ static void rename_and_start(state *s, size_t i, const sigset_t *mask)
     char line[128];
     dl_replica_name before;
     if (s->stopping) return;
+    /* on_taken replaces the name in place. */
     memcpy(before, s->launch->names[i], sizeof before);
     s->replicas[i].lost++;
     diloco_status status = s->launch->on_taken(s->launch->user, i);
@@ -317,6 +322,7 @@ static void rename_and_start(state *s, size_t i, const sigset_t *mask)
         fail(s, status, before, diloco_error_text());
         return;
     }
+    /* The person sees the new name, as lines and folders have it from here on. */
     snprintf(line, sizeof line, "another machine was quicker to take the name %s: this is %s",
              before, s->launch->names[i]);
     s->launch->on_notice(s->launch->user, line);
@@ -413,10 +419,12 @@ diloco_status dl_launch_run(const dl_launch *launch)
     diloco_status status = prepare(&s);
     if (!status) {
         take_signals(&saved);
+        /* The first failure ends the starting; the loop then waits for those that run. */
         for (size_t i = 0; i < launch->n && !s.status; i++)
             if (start(&s, i, &saved.mask))
                 fail(&s, DILOCO_EIO, launch->names[i], diloco_error_text());
         listen_to_all(&s, &saved.mask);
+        /* From here on a Ctrl-C ends this process as usual. */
         give_signals_back(&saved);
         if (s.status) status = dl_fail(s.status, "%s", s.text);
     }

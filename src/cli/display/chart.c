@@ -148,6 +148,7 @@ static double y_of(const frame *f, double y)
 static diloco_status add_axes(dl_buf *out, const frame *f, const dl_chart_panel *panel)
 {
     const double right = f->left + PANEL_WIDTH, bottom = f->top + PANEL_HEIGHT;
+    /* y: lines across, numbers to the left. */
     for (int i = 0; i < f->y.n; i++) {
         char text[32];
         const double y = y_of(f, f->y.ticks[i]);
@@ -156,6 +157,7 @@ static diloco_status add_axes(dl_buf *out, const frame *f, const dl_chart_panel 
             dl_buf_addf(out, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>\n", f->left, y, right));
         DL_TRY(add_label(out, f->left - 6, y + 4, "end", text));
     }
+    /* x: lines down, numbers below. */
     for (int i = 0; i < f->x.n; i++) {
         char text[32];
         const double x = x_of(f, f->x.ticks[i]);
@@ -174,12 +176,14 @@ static diloco_status add_series(dl_buf *out, const frame *f, const dl_chart_seri
 {
     const char *colour = colours[i % N_COLOURS];
     const dl_chart_point *last = &s->points[s->n - 1];
+    /* No place on this axis: a dashed line at the last value. */
     if (!has_place(&f->x, last->x[p]))
         return dl_buf_addf(out,
                            "<path class=\"line\" stroke=\"%s\" stroke-dasharray=\"6 5\" "
                            "d=\"M%.1f %.1fh%d\"/>\n",
                            colour, f->left, y_of(f, last->y), PANEL_WIDTH);
     DL_TRY(dl_buf_addf(out, "<path class=\"line\" stroke=\"%s\" d=\"", colour));
+    /* The first point moves the pen, the others draw. */
     char step = 'M';
     for (const dl_chart_point *at = s->points; at <= last; at++) {
         if (!has_place(&f->x, at->x[p]) || !isfinite(at->y)) continue;
@@ -201,12 +205,14 @@ static diloco_status add_panel(dl_buf *out, const dl_chart *chart, int p, double
         .top = top,
         .x = {.low = INFINITY, .high = -INFINITY, .logarithmic = chart->panels[p].logarithmic},
         .y = {.low = INFINITY, .high = -INFINITY}};
+    /* The range of the panel is that of all its series, so they compare. */
     for (size_t i = 0; i < chart->n; i++) {
         for (size_t k = 0; k < chart->series[i].n; k++) {
             widen(&f.x, chart->series[i].points[k].x[p]);
             widen(&f.y, chart->series[i].points[k].y);
         }
     }
+    /* Steps and bytes begin at 0. */
     if (!f.x.logarithmic) widen(&f.x, 0);
     finish(&f.x);
     finish(&f.y);
@@ -228,6 +234,7 @@ diloco_status dl_chart_svg(dl_buf *out, const dl_chart *chart)
                        "font-size=\"12\">\n<title>",
                        width, height, width, height));
     DL_TRY(add_text(out, chart->title));
+    /* The style is in the file itself; media queries follow the viewer's settings. */
     DL_TRY(dl_buf_addf(out, "</title>\n<style>\n"
                             "rect{fill:#fff}text{fill:#222}.grid{stroke:#ddd;fill:none}\n"
                             ".line{stroke-width:2;fill:none;stroke-linejoin:round}\n"
@@ -237,6 +244,7 @@ diloco_status dl_chart_svg(dl_buf *out, const dl_chart *chart)
                             "<g font-size=\"15\" font-weight=\"bold\">\n"));
     DL_TRY(add_label(out, LEFT, 26, "start", chart->title));
     DL_TRY(dl_buf_addf(out, "</g>\n"));
+    /* One line of the legend for each series. */
     for (size_t i = 0; i < chart->n; i++) {
         const double y = 44 + LEGEND * (double)i;
         DL_TRY(dl_buf_addf(out, "<path class=\"line\" stroke=\"%s\" d=\"M%d %.1fh22\"/>\n",

@@ -82,9 +82,11 @@ static void *draw_again(void *of)
     while (wait_for(w, due), !w->stop) {
         const int columns = w->columns, lines = w->lines;
         pthread_mutex_unlock(&w->lock);
+        /* Without the lock: this may take as long as the store does. */
         const bool drawn = draw(w, columns, lines), more = drawn && w->next.reading;
         due = dl_clock_now() + (more ? 0 : is_folder(w->store) ? EVERY_FOLDER : EVERY_STORE);
         pthread_mutex_lock(&w->lock);
+        /* A frame that could not be drawn leaves the last one in place, but not `known`. */
         w->known = drawn;
         if (drawn) w->frame = w->next;
     }
@@ -92,6 +94,7 @@ static void *draw_again(void *of)
     pthread_cond_broadcast(&w->changed);
     const bool left = w->left;
     pthread_mutex_unlock(&w->lock);
+    /* `left` was read under the lock, so exactly one of the two frees it. */
     if (left) destroy(w);
     return NULL;
 }
@@ -104,6 +107,7 @@ dl_live_watch *dl_live_watch_start(const char *store, const char *name)
     if (!w) return NULL;
     snprintf(w->store, sizeof w->store, "%s", store);
     snprintf(w->name, sizeof w->name, "%s", name);
+    /* Before the thread starts, as it changes the locale for a moment. */
     w->utf8 = dl_screen_is_utf8();
     pthread_mutex_init(&w->lock, NULL);
     dl_cond_init(&w->changed);

@@ -44,6 +44,7 @@ static diloco_status find(sum **out, sums *s, uint64_t entry)
 {
     const size_t n = s->all.len / sizeof(sum);
     sum *at = (sum *)(void *)s->all.data;
+    /* A binary search: the sums are in ascending order. */
     size_t low = 0, high = n;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
@@ -52,6 +53,7 @@ static diloco_status find(sum **out, sums *s, uint64_t entry)
         else
             high = middle;
     }
+    /* A new entry: make room in its place. The buffer may move. */
     if (low == n || at[low].entry != entry) {
         const sum none = {.entry = entry};
         DL_TRY(dl_buf_add(&s->all, &none, sizeof none));

@@ -28,6 +28,7 @@ diloco_status dl_report_open(dl_report *report, const dl_replica_name *names, si
         report->loss_after_sync = NAN;
     report->begun = report->heard = dl_clock_now();
     dl_screen_open(&report->screen, out);
+    /* --quiet draws nothing, on a terminal as well. */
     if (quiet) report->screen.live = false;
     report->views = calloc(n, sizeof *report->views);
     if (!report->views) return dl_fail(DILOCO_ENOMEM, "no memory for %zu replicas' lines", n);
@@ -185,6 +186,7 @@ void dl_report_wait(dl_report *report, const char *store, uint64_t others)
     uint64_t entry = UINT64_MAX;
     const dl_time past = dl_clock_now() - report->heard;
     if (past < (report->wait_told ? 2 * report->wait_told : WAIT_TOLD)) return;
+    /* One replica that trains is enough to say nothing. */
     for (size_t i = 0; i < report->n; i++) {
         const dl_replica_view *view = &report->views[i];
         if (strcmp(view->phase, "exchange") != 0) return;
@@ -287,6 +289,7 @@ static void on_commit(dl_report *report, size_t replica, dl_json_value e)
     report->loss = f64(e, "inner_loss");
     text(report->digest, sizeof report->digest, e, "digest");
     const size_t n_members = dl_json_count(dl_json_get(e, "members"));
+    /* Counted above, also where no line is printed. */
     if (!worth_a_line(report, replica)) return;
     if (n_missing) snprintf(missing, sizeof missing, " (%zu missing)", n_missing);
     snprintf(line, sizeof line, "entry %" PRIu64 ": %zu replica%s%s, loss %s, %s sent by %s, %s",
@@ -306,6 +309,7 @@ static void on_round(dl_report *report, size_t replica, dl_json_value e, const c
     const size_t n_members = dl_json_count(dl_json_get(e, "members"));
     bool stepped = false;
     if (dl_json_read_bool(&stepped, e, "stepped")) stepped = false;
+    /* Rounds and agreements have numbers of their own. */
     uint64_t *said = *what == 'r' ? &report->said.entries_said : &report->said.agreements_said;
     if (!is_new(said, round)) return;
     if (*what == 'r') report->loss = f64(e, "inner_loss");
@@ -357,6 +361,7 @@ static void on_eval(dl_report *report, dl_json_value e)
     const uint64_t entry = u64(e, "entry");
     const double perplexity = f64(e, "perplexity"), accuracy = f64(e, "accuracy");
     if (!is_new_eval(report, entry)) return;
+    /* A later evaluation than any before it: it is the one of the summary. */
     if (entry + 1 == report->said.evals_next) {
         report->eval_loss = f64(e, "loss");
         report->perplexity = perplexity;

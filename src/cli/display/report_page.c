@@ -137,6 +137,7 @@ static diloco_status add_html(dl_buf *out, dl_views *views, const dl_run_names *
 {
     const dl_page_file *css = dl_page_file_find("page.css"), *js = dl_page_file_find("page.js");
     if (!css || !js) return dl_fail(DILOCO_EREFUSED, "this program was built without its page");
+    /* The head of web/'s page, with the style and the script inside. */
     DL_TRY(dl_buf_addf(out,
                        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
@@ -152,6 +153,7 @@ static diloco_status add_html(dl_buf *out, dl_views *views, const dl_run_names *
                        "<button id=\"theme\" type=\"button\">Dark or light</button></header>\n"
                        "<main id=\"main\" tabindex=\"-1\"></main>\n"
                        "<noscript><p>This report needs JavaScript.</p></noscript>\n<script>\n"));
+    /* The data come before the script that reads them. */
     DL_TRY(add_data(out, views, names));
     DL_TRY(dl_buf_addf(out, "</script>\n<script>\n"));
     DL_TRY(dl_buf_add(out, js->bytes, js->len));
@@ -194,6 +196,7 @@ static diloco_status add_curve(dl_buf *out, const dl_model *m)
         const dl_mark *mark = &m->marks[e];
         dl_unit_text sent;
         bytes += mark->bytes;
+        /* Rows at equal distances over the log, and the last entry always. */
         if (e + 1 < n && e < row * n / CURVE_ROWS) continue;
         row++;
         DL_TRY(dl_buf_addf(out, "| %zu | %" PRIu64 " |", e, mark->position));
@@ -214,6 +217,7 @@ static diloco_status add_replicas(dl_buf *out, const dl_view *view)
     for (size_t i = 0; i < run->n_replicas; i++) {
         const diloco_replica_status *r = run->replicas[i];
         const dl_lane *lane = dl_model_lane(&view->model, r->replica), none = {.n = 0};
+        /* A replica without a record has a row of zeros. */
         const dl_lane *l = lane ? lane : &none;
         const dl_cell sum = dl_lane_sum(l, view->model.shift, 0, UINT64_MAX);
         dl_unit_text train, put, wait, sent, received;
@@ -236,6 +240,7 @@ static diloco_status add_settings(dl_buf *out, const dl_config *config)
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         dl_buf text;
+        /* Options of a machine, secrets and defaults are left out. */
         if (!(row->flags & DL_OPTION_AGREE) || row->flags & DL_OPTION_SECRET ||
             dl_option_reads(row, config, row->fallback))
             continue;
@@ -243,6 +248,7 @@ static diloco_status add_settings(dl_buf *out, const dl_config *config)
         diloco_status status = dl_option_text(&text, row, config);
         const char *value = status ? NULL : dl_buf_str(&text);
         if (!status && !value) status = dl_fail(DILOCO_ENOMEM, "no memory for a setting");
+        /* Names and defaults are of this program, so only the value is escaped. */
         if (!status) status = dl_buf_addf(out, "| %s | ", row->name);
         if (!status) status = add_text(out, value);
         if (!status) status = dl_buf_addf(out, " | %s |\n", row->fallback);
@@ -281,6 +287,7 @@ static diloco_status add_head(dl_buf *out, const dl_view *view)
 static diloco_status add_markdown(dl_buf *out, dl_view *view, const char *name)
 {
     dl_finding findings[DL_FINDINGS];
+    /* Runs in one file are separated by an empty line. */
     DL_TRY(dl_buf_addf(out, "%s# %s\n\n", out->len ? "\n" : "", name));
     pthread_mutex_lock(&view->lock);
     diloco_status status = add_head(out, view);

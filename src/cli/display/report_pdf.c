@@ -98,9 +98,11 @@ static diloco_status take(const char *path, const char *from, const dl_command_r
 /* The folder is removed in any case, with the profile in it. */
 diloco_status dl_report_pdf_write(const char *path, dl_span html)
 {
+    /* The system's folder for temporary files, or the user's own. */
     const char *base = getenv("TMPDIR");
     char folder[PATH_ROOM / 2], file[PATH_ROOM];
     dl_command_result result = {0};
+    /* Looked for again, since a run may have taken a while to read. */
     DL_TRY(dl_report_pdf_check());
     const int n = snprintf(folder, sizeof folder, "%s/diloco-XXXXXX", base ? base : "/tmp");
     if (n >= (int)sizeof folder) return dl_fail(DILOCO_EINVAL, "TMPDIR is too long");

@@ -40,6 +40,7 @@ static void add(dl_watch_frame *f, const char *format, ...)
     va_end(args);
     dl_printable(f->lines[f->n], sizeof f->lines[0], text);
     int columns = 0;
+    /* A continuation byte of UTF-8 (10xxxxxx) takes no column. */
     for (char *c = f->lines[f->n]; *c; c++) {
         if (*c == '\n') *c = ' ';
         columns += ((unsigned char)*c & 0xC0) != 0x80;
@@ -95,6 +96,7 @@ static void add_curve(dl_watch_frame *f, const dl_model *m, int columns, bool ut
     const size_t room = (size_t)columns - 5, n = m->n_entries < room ? m->n_entries : room;
     double at[MOST_COLUMNS], low = INFINITY, high = -INFINITY;
     char text[4 * MOST_COLUMNS] = "";
+    /* Entries are divided evenly among the columns, so a long run is averaged. */
     for (size_t i = 0; i < n; i++) {
         at[i] = loss_between(m, i * m->n_entries / n, (i + 1) * m->n_entries / n);
         if (isnan(at[i])) continue;
@@ -102,6 +104,7 @@ static void add_curve(dl_watch_frame *f, const dl_model *m, int columns, bool ut
     }
     if (n == 0 || low > high) return;
     for (size_t i = 0; i < n; i++) {
+        /* All losses equal: the middle height. */
         const double place = high > low ? (at[i] - low) / (high - low) : 0.5;
         strcat(text, isnan(at[i]) ? " " : heights[(int)fmin(place * 8, 7)]);
     }
@@ -120,6 +123,7 @@ static void bar_of(char out[BAR + 1], const dl_cell *c)
     const double all = parts[0] + parts[1] + parts[2] + parts[3];
     double sum = 0;
     int n = 0;
+    /* A part ends where the rounded sum up to it ends. */
     for (int p = 0; p < 4 && all > 0; p++) {
         sum += parts[p];
         while (n < (int)lround(BAR * sum / all))
@@ -183,7 +187,9 @@ static void add_replicas(dl_watch_frame *f, const dl_view *view, int columns, in
     add(f, "%-9s %-8s  %-*s  %8s %8s%s", "replica", "state", BAR, "time, newest 24", "step",
         "steps", columns >= WIDE ? "    norm   cos counted" : "");
     room--;
+    /* One line is kept for the number of those that do not fit. */
     const size_t fits = run->n_replicas <= (size_t)room ? run->n_replicas : (size_t)room - 1;
+    /* The lost in the first pass, all others in the second. */
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < run->n_replicas && shown < fits; i++) {
             const diloco_replica_status *r = run->replicas[i];
@@ -211,6 +217,7 @@ static void add_head(dl_watch_frame *f, const dl_view *view, int columns)
         run->n_replicas, view->more ? " (reading …)" : "");
     const int room = columns - 2;
     const uint64_t total = run->entries_total ? run->entries_total : 1;
+    /* A complete run fills the bar exactly, since both numbers are then equal. */
     const int full = (int)((double)room * (double)m->n_entries / (double)total);
     for (int i = 0; i < room; i++)
         bar[i] = i < full ? '=' : ' ';
@@ -264,6 +271,7 @@ static void add_findings(dl_watch_frame *f, const dl_view *view, int columns, in
 /* The view is locked for the whole frame, so all of it is of one moment. */
 diloco_status dl_watch_draw(dl_watch_frame *f, dl_view *view, int columns, int lines, bool utf8)
 {
+    /* Narrower terminals get lines that wrap; wider ones get no longer lines. */
     if (columns > MOST_COLUMNS) columns = MOST_COLUMNS;
     if (columns < LEAST_COLUMNS) columns = LEAST_COLUMNS;
     if (lines > DL_SCREEN_MAX_LINES) lines = DL_SCREEN_MAX_LINES;
@@ -273,10 +281,12 @@ diloco_status dl_watch_draw(dl_watch_frame *f, dl_view *view, int columns, int l
     if (!status) {
         f->done = dl_follower_status(view->follower)->done;
         f->idle = !strcmp(dl_view_state(view), "empty") || !strcmp(dl_view_state(view), "stopped");
+        /* More of the log is to be read, so the caller draws again at once. */
         f->reading = view->more;
         add_head(f, view, columns);
         add_loss(f, view, columns, utf8);
         add_findings(f, view, columns, 8);
+        /* One line is for the legend, and one stays free. */
         add_replicas(f, view, columns, lines - 1 - f->n - 1);
         if (f->n < lines)
             add(f, "# train  ^ upload  . wait  = apply;  + counted  - missing  x rejected");

@@ -86,12 +86,14 @@ static diloco_status place_store(launching *l)
                        "run.store = \"%s\": a mem:// store exists in one "
                        "process only",
                        store);
+    /* "file://" is the same as a path. */
     if (strncmp(store, "file://", 7) == 0) store += 7;
     if (!strstr(store, "://") && l->executor->caps.in_image)
         return dl_fail(DILOCO_EREFUSED,
                        "run.store = \"%s\": replicas of %s run in an image and see no folder of "
                        "this machine; serve it with diloco serve, or use s3://, gs:// or az://",
                        store, l->executor->name);
+    /* A URL means the same on every machine. */
     if (strstr(store, "://")) {
         memcpy(l->store, store, sizeof l->store);
         return DILOCO_OK;
@@ -106,6 +108,7 @@ static diloco_status place_dir(launching *l)
     const dl_config *config = l->config;
     const char *given = config->launch_dir;
     char below[64];
+    /* A path on other machines is theirs, so it is not made absolute here. */
     if (*given && !l->executor->caps.same_files) {
         memcpy(l->dir, given, sizeof l->dir);
         return DILOCO_OK;
@@ -117,6 +120,7 @@ static diloco_status place_dir(launching *l)
         strcpy(l->dir, below);
         return DILOCO_OK;
     }
+    /* The store has no folder here, so the files get one below runs/. */
     if (l->store[0] != '/') return absolute(l->dir, below);
     const int n = snprintf(l->dir, sizeof l->dir, "%.1000s.launch", l->store);
     return (size_t)n < sizeof l->dir ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "set launch.dir");
@@ -164,6 +168,7 @@ static bool is_path(const dl_option *row)
 static diloco_status add_paths(dl_buf *out, const char *paths)
 {
     dl_config_path one, whole;
+    /* One path after the other; blanks after a comma are the list's, not the path's. */
     for (bool first = true; *paths; first = false) {
         const size_t len = strcspn(paths, ",");
         const size_t blank = strspn(paths, " ");
@@ -187,12 +192,14 @@ static diloco_status add_option(launching *l, const dl_option *row)
     dl_buf_init(&text, TEXT_MAX);
     const char *value = dl_option_string(row, l->config);
     diloco_status status = dl_buf_addf(&text, "%s=", row->name);
+    /* Only where the replica sees the same files does an absolute path mean anything. */
     if (!status && value && is_path(row) && l->executor->caps.same_files)
         status = add_paths(&text, value);
     else if (!status && value)
         status = dl_buf_add(&text, value, strlen(value));
     else if (!status)
         status = dl_option_text(&text, row, l->config);
+    /* The text ends with a zero byte; without memory it is NULL. */
     const char *all = status ? NULL : dl_buf_str(&text);
     if (!status) status = add_word(l, "--set");
     if (!status) status = all ? add_word(l, all) : dl_fail(DILOCO_ENOMEM, "no memory");
@@ -263,11 +270,13 @@ static diloco_status add_hub(launching *l)
  * and the environment the values. */
 static diloco_status check_lists(const launching *l)
 {
+    /* Environment: a name and a value, both in the open. */
     for (char *const *e = l->env; *e; e++) {
         const char *equals = strchr(*e, '=');
         if (!equals || equals == *e)
             return dl_fail(DILOCO_EINVAL, "launch.env: %.40s: write it as NAME=VALUE", *e);
     }
+    /* Secrets: names only. The values come from this process's environment. */
     for (char *const *s = l->secrets; *s; s++) {
         if (strchr(*s, '='))
             return dl_fail(DILOCO_EINVAL,
@@ -484,6 +493,7 @@ static diloco_status dry_run(launching *l)
     dl_job *jobs = calloc(l->max, sizeof *jobs);
     if (!jobs) return dl_fail(DILOCO_ENOMEM, "no memory for the replicas");
     diloco_status status = dl_launched_run(l->run, &l->done, l->config->store);
+    /* The invented id appears in the names of the replicas only. */
     if (status == DILOCO_ENOENT) {
         strcpy(l->run, "newrunid");
         printf("# %s holds no run: it would be created, and its id would replace newrunid\n",
@@ -491,6 +501,7 @@ static diloco_status dry_run(launching *l)
         status = DILOCO_OK;
     }
     if (!status) status = place_dir(l);
+    /* With `dry` set an executor prints its requests, with "***" for secrets. */
     l->spec.dry = stdout;
     for (uint32_t i = 0; i < l->max; i++)
         dl_job_init(&jobs[i], l->run, i, 0);
@@ -538,11 +549,13 @@ static diloco_status launch(launching *l)
     DL_TRY(dl_settings_load(l->config, l->args));
     if (dl_args_has(l->args, DL_FLAG_ON))
         DL_TRY(dl_config_set(l->config, "launch.executor", l->args->flags[DL_FLAG_ON], "--on"));
+    /* The executor decides which options and places are possible, so it comes before them. */
     DL_TRY(dl_executor_find(&l->executor, &l->spec.on, l->config->launch_executor));
     DL_TRY(dl_executor_check_options(l->executor, l->config));
     if (dl_args_has(l->args, DL_FLAG_BUDGET))
         DL_TRY(
             dl_config_set(l->config, "launch.budget", l->args->flags[DL_FLAG_BUDGET], "--budget"));
+    /* Prices are read before anything is started. */
     DL_TRY(dl_launched_limit(&l->most_machine_s, l->config));
     DL_TRY(check_kind(l->config));
     DL_TRY(choose_numbers(l));
@@ -566,6 +579,7 @@ static diloco_status cmd_launch(const dl_args *args)
     if (!status) {
         l->config = config;
         l->args = args;
+        /* launch() may end at any point; these accept what was not opened. */
         status = launch(l);
         dl_book_close(&l->book);
         free_list(l->words);

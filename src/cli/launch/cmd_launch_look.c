@@ -132,9 +132,11 @@ static diloco_status print_logs(const dl_launched *l, const dl_args *args)
         char before[24] = "";
         const dl_job *job = &l->book.ranks[i].job;
         if (!l->book.ranks[i].started || (one && i != rank)) continue;
+        /* A rank that was asked for by number deserves a reason. */
         if (one && !*job->id)
             return dl_fail(DILOCO_ENOENT, "r%u has no output: it was not started (%s)", i,
                            *job->message ? job->message : "a launcher is about to");
+        /* Of all ranks, those without output are left out. */
         if (!*job->id) continue;
         if (!one) snprintf(before, sizeof before, "r%u: ", i);
         printer p = {before};
@@ -198,8 +200,10 @@ static diloco_status cmd_launch_collect(const dl_args *args)
     DL_TRY(dl_args_f64(&timeout_s, args, DL_FLAG_TIMEOUT, 0, 1e9));
     DL_TRY(dl_launched_open(&l, args));
     dl_control control = dl_launched_control(&l);
+    /* Ctrl-C ends the waiting, and not the replicas. */
     control.stop = dl_launched_stop();
     diloco_status status = dl_control_collect(&control, timeout_s);
+    /* The run may have become complete while we waited. */
     if (!status) {
         char run[33];
         status = dl_launched_run(run, &l.done, l.config->store);

@@ -52,6 +52,7 @@ static diloco_status open_book(dl_launched *l)
 {
     char run[33];
     const char *store = l->config->store;
+    /* The run's id names its book. */
     DL_TRY(dl_launched_run(run, &l->done, store));
     DL_TRY(dl_book_open(&l->book, store, run));
     if (!l->book.begun)
@@ -59,6 +60,7 @@ static diloco_status open_book(dl_launched *l)
                        "nothing was launched for the run in %s: diloco launch "
                        "CONFIG starts its replicas",
                        store);
+    /* To look at jobs needs no program and no arguments. */
     l->spec = (dl_launch_spec){.run = l->book.run,
                                .config = l->book.options,
                                .dir = l->book.dir,

@@ -82,6 +82,7 @@ void dl_plan_print_advice(const dl_plan_task *task, uint32_t sync_every)
            sync_every);
     printf("  %-13s %7s %10s %8s %7s %13s %13s %13s\n", "replicas", "loss", "inner lr", "batch",
            "chips", "on 400", "100", "10");
+    /* The task's own number of replicas is shown once, also if it is among the fitted ones. */
     bool shown = false;
     for (size_t i = 0; i < N_FITTED; i++) {
         print_row(task, sync_every, fitted[i]);

@@ -191,6 +191,7 @@ static void print_task(const answer *a)
 {
     const dl_plan_task *t = &a->q->task;
     dl_unit_text n, step, compute, up, down, latency, steps;
+    /* Measured step times are marked, as they are of this machine. */
     printf("model   %s parameters, %u layers; %s a step%s\n",
            dl_count_text(n, (uint64_t)t->parameters), a->q->layers, dl_time_text(step, t->step_s),
            a->q->measured_step ? ", measured here with one replica" : "");

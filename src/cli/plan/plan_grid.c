@@ -42,6 +42,7 @@ static diloco_status read_targets(row *r, const char *text)
                            "--utilization \"%.*s\" is not between 0 and 1; write 0.5,0.8,0.95",
                            (int)dl_size_min(len, 40), text);
         r->target[r->n] = u;
+        /* The last target of the list. */
         if (!text[len]) {
             r->n++;
             return DILOCO_OK;
@@ -85,6 +86,7 @@ static diloco_status read_question(row *r, const dl_args *args)
     DL_TRY(read_names(p, args));
     DL_TRY(needed(&p->parameters, args, DL_FLAG_PARAMS));
     DL_TRY(needed(&layers, args, DL_FLAG_LAYERS));
+    /* These three are required; counts are then read as whole numbers. */
     DL_TRY(needed(&p->step_s, args, DL_FLAG_STEP_SECONDS));
     DL_TRY(dl_plan_count(&p->layers, args, DL_FLAG_LAYERS, 1, DL_PLAN_MAX_LAYERS));
     DL_TRY(dl_plan_count(&p->fragment_layers, args, DL_FLAG_FRAGMENT_LAYERS,
@@ -94,7 +96,9 @@ static diloco_status read_question(row *r, const dl_args *args)
     DL_TRY(dl_args_f64(&p->bits, args, DL_FLAG_BITS, 16, 64));
     DL_TRY(dl_args_u64(&tau, args, DL_FLAG_TAU, 0, DL_PLAN_MAX_SYNC));
     p->tau = (uint32_t)tau;
+    /* Data-parallel training exchanges after every step by definition. */
     if (p->method == DL_PUBLISHED_DATA_PARALLEL) p->sync_every = 1;
+    /* The targets of the papers' tables. */
     DL_TRY(read_targets(r, targets ? targets : "0.5,0.8,0.9,0.95,0.99"));
     return dl_published_check(p);
 }

@@ -93,6 +93,7 @@ static diloco_status train_in(meter *m, dl_config *config, const char *folder)
  * remedy. */
 diloco_status dl_plan_measure(double *step_s, const dl_config *config)
 {
+    /* Both are large, hence static; this is called once. */
     static meter m;
     static dl_config own;
     const char *tmp = getenv("TMPDIR");
@@ -106,12 +107,14 @@ diloco_status dl_plan_measure(double *step_s, const dl_config *config)
     fprintf(stderr,
             "diloco: training for some seconds to measure a step (or give --step-seconds)\n");
     diloco_status status = train_in(&m, &own, folder);
+    /* The folder is removed before the result is looked at. */
     nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     if (status == DILOCO_EFULL)
         return dl_fail_context(status, "no step was measured; set TMPDIR to a folder with free "
                                        "space, or give --step-seconds");
     if (status) return status;
     qsort(m.seconds, m.n, sizeof m.seconds[0], ascending);
+    /* The median, as other programs disturb some steps. */
     *step_s = m.seconds[m.n / 2];
     return DILOCO_OK;
 }

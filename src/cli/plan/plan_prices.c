@@ -53,6 +53,7 @@ static diloco_status take(const table *t, const dl_toml_value *v)
         i++;
     if (i == N_ROWS) return unknown_key(t, v);
     char *field = (char *)t->out + rows[i].offset;
+    /* Text: a date or a currency. */
     if (rows[i].cap) {
         if (v->type != DL_TOML_STRING || !*v->text || strlen(v->text) >= rows[i].cap)
             return dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s is text in quotes, below %zu bytes",
@@ -60,6 +61,7 @@ static diloco_status take(const table *t, const dl_toml_value *v)
         dl_printable(field, rows[i].cap, v->text);
         return DILOCO_OK;
     }
+    /* A number of either of TOML's kinds. NAN fails the comparison, too. */
     bool is_number = v->type == DL_TOML_INTEGER || v->type == DL_TOML_FLOAT;
     if (!is_number || !dl_text_to_f64(&number, v->text, strlen(v->text)) || !(number >= 0))
         return dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s is a number, at least 0", t->path, v->at.line,

@@ -43,6 +43,7 @@ static diloco_status of_config(dl_plan_question *q, const dl_args *args)
         return dl_fail(DILOCO_EINVAL, "CONFIG says what the model is; --params and --layers go "
                                       "without one");
     DL_TRY(dl_settings_load(&q->config, args));
+    /* The step time depends on the threads of a replica, so these are chosen as for training. */
     DL_TRY(dl_crew_fill_in(&q->config));
     DL_TRY(diloco_train_plan(&memory, &q->config));
     q->has_config = true;
@@ -50,6 +51,7 @@ static diloco_status of_config(dl_plan_question *q, const dl_args *args)
     q->task.parameters = (double)memory.parameters;
     q->task.steps = (double)memory.steps;
     q->task.replicas = (uint32_t)q->config.replicas;
+    /* Background traffic is part of the forecast (P25). */
     q->task.heartbeat_s = q->config.heartbeat_s;
     q->task.snapshot_s = q->config.snapshot_s;
     return DILOCO_OK;
@@ -67,6 +69,7 @@ static diloco_status of_flags(dl_plan_question *q, const dl_args *args)
     if (args->n_sets) return dl_fail(DILOCO_EINVAL, "--set changes a CONFIG: name one");
     dl_config_init(&q->config);
     DL_TRY(positive(&q->task.parameters, args, DL_FLAG_PARAMS, 1e18));
+    /* Defaults of a plan without a configuration. */
     q->task.steps = 10000;
     q->task.replicas = 2;
     q->task.heartbeat_s = q->config.heartbeat_s;
@@ -109,6 +112,7 @@ static diloco_status link_of(dl_plan_link *link, const dl_args *args)
 {
     double gbit = 0, latency_ms;
     const bool probes = has(args, DL_FLAG_PROBE);
+    /* --link with --probe counts as one: the probe goes through that link. */
     const int n = has(args, DL_FLAG_GBIT) + (has(args, DL_FLAG_LINK) || probes);
     if (n != 1)
         return dl_fail(DILOCO_EINVAL,
