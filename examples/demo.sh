@@ -22,7 +22,7 @@ data=${DILOCO_DATA:+$(readlink -f "$DILOCO_DATA")}
 cd "$(dirname "$0")/.."
 work=build/demo
 config=examples/demo.toml
-steps=600 # of demo.toml: rounds x local_steps_per_round
+steps=560 # of demo.toml: rounds x local_steps_per_round
 unquantized="--set server.diloco.codec=f32 --set server.diloco.error_feedback=0"
 url=https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt
 sha256=86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed
@@ -91,7 +91,7 @@ run a "one replica alone, on the whole text" --preset single --set run.replicas=
 run b "DiLoCo: four replicas, each on its quarter" --set run.retain=all
 run c "data-parallel: four replicas, each on its quarter, exchange after every step" \
     --preset data_parallel --set trainer.local_steps_per_round=1 --set trainer.rounds=$steps \
-    --set trainer.eval_every=100 --set parameters.optimizer.lr=3e-3 $unquantized
+    --set trainer.eval_every=80 --set parameters.optimizer.lr=3e-3 $unquantized
 
 printf '\nEvery entry of b can be recomputed from its log:\n'
 "$program" verify $work/b
