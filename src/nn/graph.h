@@ -126,7 +126,7 @@ typedef struct dl_graph {
     struct { /* memory of one pass */
         unsigned char *activations, *scratch;
     } work;
-    struct {                       /* what a pass reads and gives */
+    struct {                       /* inputs and results of a pass */
         int32_t *inputs, *targets; /* i32[max_rows][max_length] */
         uint8_t *images;           /* u8[max_rows][image_bytes] */
         float *logits;             /* f32[n_logits], of DL_PREDICT */

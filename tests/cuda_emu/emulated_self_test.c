@@ -1,5 +1,5 @@
-/* emulated_self_test.c - the self-test of a device: each kernel passes on a sound device in every
- * order, and each fault of a device in any kernel is found by that kernel's name. */
+/* emulated_self_test.c - the self-test of a device. Each kernel passes on a sound device in every
+ * order. Each fault of a device in any kernel is found by that kernel's name. */
 #include "emulated_backend.h"
 
 #include "nn/cuda/self_test/self_tests.h"

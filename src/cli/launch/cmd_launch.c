@@ -59,23 +59,6 @@ static void free_list(char **list)
 
 /* ---- paths */
 
-/* Make a path absolute, by the folder of this process. A replica may run in another folder. */
-static diloco_status absolute(dl_config_path out, const char *path)
-{
-    dl_config_path here;
-    int n;
-    if (path[0] == '/')
-        n = snprintf(out, sizeof(dl_config_path), "%s", path);
-    else if (!getcwd(here, sizeof here))
-        return dl_fail(DILOCO_EIO, "the working folder has no path");
-    else
-        n = snprintf(out, sizeof(dl_config_path), "%s/%s", here,
-                     strncmp(path, "./", 2) ? path : path + 2);
-    return n > 0 && (size_t)n < sizeof(dl_config_path)
-               ? DILOCO_OK
-               : dl_fail(DILOCO_EINVAL, "%.60s…: the path is too long", path);
-}
-
 /* Write run.store as any process can open it. A folder of this machine is refused for replicas
  * that run in an image, since they cannot see it. */
 static diloco_status place_store(launching *l)
@@ -98,7 +81,7 @@ static diloco_status place_store(launching *l)
         memcpy(l->store, store, sizeof l->store);
         return DILOCO_OK;
     }
-    return absolute(l->store, store);
+    return dl_launched_path(l->store, store);
 }
 
 /* Choose the folder for files of the replicas: "<store>.launch"; for a URL one below runs/. On
@@ -113,7 +96,7 @@ static diloco_status place_dir(launching *l)
         memcpy(l->dir, given, sizeof l->dir);
         return DILOCO_OK;
     }
-    if (*given) return absolute(l->dir, given);
+    if (*given) return dl_launched_path(l->dir, given);
     snprintf(below, sizeof below, "%s/%.8s",
              l->executor->caps.same_files ? "runs/launch" : ".diloco/launch", l->run);
     if (!l->executor->caps.same_files) {
@@ -121,7 +104,7 @@ static diloco_status place_dir(launching *l)
         return DILOCO_OK;
     }
     /* The store has no folder here, so the files get one below runs/. */
-    if (l->store[0] != '/') return absolute(l->dir, below);
+    if (l->store[0] != '/') return dl_launched_path(l->dir, below);
     const int n = snprintf(l->dir, sizeof l->dir, "%.1000s.launch", l->store);
     return (size_t)n < sizeof l->dir ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "set launch.dir");
 }
@@ -135,7 +118,7 @@ static diloco_status place_program(launching *l)
         snprintf(l->program, sizeof l->program, "%s", *named ? named : "diloco");
         return DILOCO_OK;
     }
-    if (l->config->launch_binary[0]) return absolute(l->program, l->config->launch_binary);
+    if (l->config->launch_binary[0]) return dl_launched_path(l->program, l->config->launch_binary);
     const ssize_t n = readlink("/proc/self/exe", l->program, sizeof l->program - 1);
     if (n <= 0)
         return dl_fail(DILOCO_EIO, "this program's own file is not known: set launch.binary");
@@ -178,7 +161,7 @@ static diloco_status add_paths(dl_buf *out, const char *paths)
         if (strstr(one, "://") || strcmp(one, "none") == 0)
             memcpy(whole, one, sizeof whole);
         else
-            DL_TRY(absolute(whole, one));
+            DL_TRY(dl_launched_path(whole, one));
         DL_TRY(dl_buf_add(out, whole, strlen(whole)));
         paths += len + (paths[len] == ',');
     }
@@ -314,7 +297,6 @@ static diloco_status make_spec(launching *l)
 }
 
 /* ---- configurations that cannot be launched, each refused by name */
-/* ---- configurations that cannot be launched */
 
 /* Replicas get no keys: a key is a member's own and must not travel. So only rosters that need
  * no key of the owner's choice are launched. */

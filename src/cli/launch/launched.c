@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* An empty list of arguments, variables or secrets: looking starts nothing. */
 static const char *const nothing[] = {NULL};
@@ -145,4 +146,20 @@ const volatile int *dl_launched_stop(void)
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
     return &stop;
+}
+
+diloco_status dl_launched_path(dl_config_path out, const char *path)
+{
+    dl_config_path here;
+    int n;
+    if (path[0] == '/')
+        n = snprintf(out, sizeof(dl_config_path), "%s", path);
+    else if (!getcwd(here, sizeof here))
+        return dl_fail(DILOCO_EIO, "the working folder has no path");
+    else
+        n = snprintf(out, sizeof(dl_config_path), "%s/%s", here,
+                     strncmp(path, "./", 2) ? path : path + 2);
+    return n > 0 && (size_t)n < sizeof(dl_config_path)
+               ? DILOCO_OK
+               : dl_fail(DILOCO_EINVAL, "%.60s…: the path is too long", path);
 }

@@ -22,6 +22,10 @@ dl_control dl_launched_control(dl_launched *launched);
 /* "3" or "4..16". DILOCO_EINVAL. */
 DL_MUST_CHECK diloco_status dl_launched_numbers(uint32_t *min, uint32_t *max, const char *text);
 
+/* Make a path absolute, by the folder of this process. A replica may run in another folder.
+ * DILOCO_EINVAL: it is too long. */
+DL_MUST_CHECK diloco_status dl_launched_path(dl_config_path out, const char *path);
+
 /* The run's id, and whether it is complete. DILOCO_ENOENT: no run there. */
 DL_MUST_CHECK diloco_status dl_launched_run(char id[33], bool *done, const char *store);
 
