@@ -156,3 +156,27 @@ size_t dl_utf8_put(char out[4], uint32_t code)
     out[0] = (char)(marks | code);
     return len;
 }
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9'                 ? c - '0'
+           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                : -1;
+}
+
+/* "%00" is invalid because it would end the text. */
+bool dl_text_unescape(char *text, bool plus_is_space)
+{
+    char *out = text;
+    bool valid = true;
+    for (; *text; out++) {
+        const int high = *text == '%' ? hex_digit(text[1]) : -1;
+        const int low = high >= 0 ? hex_digit(text[2]) : -1;
+        const bool escaped = low >= 0 && (high || low);
+        valid = valid && (escaped || *text != '%');
+        *out = escaped ? (char)(high << 4 | low) : plus_is_space && *text == '+' ? ' ' : *text;
+        text += escaped ? 3 : 1;
+    }
+    *out = '\0';
+    return valid;
+}

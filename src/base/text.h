@@ -24,6 +24,11 @@ bool dl_text_to_real(double *out, const char *s, size_t n);
 /* A finite number with 9 digits, or with 17 when those 9 do not read back to equal bits. */
 void dl_text_from_f64(char out[32], double value);
 
+/* Decodes the %XX escapes of a URL in place; a plus is a space if plus_is_space. Returns false if
+ * an escape is invalid: "%00", or a '%' without two hex digits. An invalid escape stays as it is.
+ */
+bool dl_text_unescape(char *text, bool plus_is_space);
+
 /* Bytes of the UTF-8 character that s begins with (RFC 3629: shortest form, no
  * surrogates), and which one it is; 0 when it begins with none. */
 size_t dl_utf8_char(uint32_t *code, const char *s, size_t n);

@@ -144,8 +144,30 @@ TEST(number_of_a_person_may_begin_with_the_point)
     CHECK(!dl_text_to_real(&x, full, DL_NUMBER_MAX));
 }
 
+TEST(percent_escapes_are_decoded_and_invalid_ones_are_refused)
+{
+    static const char *const good[][3] = {{"a%2Fb%2fc", "a/b/c", "a/b/c"},
+                                          {"a+b", "a+b", "a b"},
+                                          {"%2B%25", "+%", "+%"},
+                                          {"", "", ""}};
+    char text[32];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        for (int plus = 0; plus < 2; plus++) {
+            strcpy(text, good[i][0]);
+            CHECK(dl_text_unescape(text, plus));
+            CHECK_STR(good[i][1 + plus], text);
+        }
+    static const char *const bad[] = {"x%a", "x%", "%+1", "% 5", "%00", "%g1", "%1g", "%-1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        strcpy(text, bad[i]);
+        CHECK(!dl_text_unescape(text, false));
+        CHECK_STR(bad[i], text);
+    }
+}
+
 TEST_MAIN(numbers_are_those_of_json, integers_are_exact_up_to_their_borders,
           doubles_beyond_the_largest_or_too_long_are_refused,
           doubles_are_written_short_and_read_back_to_equal_bits,
           the_programs_locale_changes_nothing, utf8_round_trips_at_the_borders_of_its_lengths,
-          malformed_utf8_is_refused, number_of_a_person_may_begin_with_the_point)
+          malformed_utf8_is_refused, number_of_a_person_may_begin_with_the_point,
+          percent_escapes_are_decoded_and_invalid_ones_are_refused)

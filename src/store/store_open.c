@@ -1,5 +1,7 @@
 /* store_open.c - opening a store by its url, over the table of kinds. */
 #include "store/store_parts.h"
+
+#include "base/text.h"
 #include "store/wrap/shaped.h"
 
 #include <stdio.h>
@@ -73,7 +75,8 @@ diloco_status dl_store_check_url(const char *url)
     return find_kind(&kind, &place, url);
 }
 
-/* The value of a bucket's option, its %-escapes undone; false: the url does not have it. */
+/* Copies the value of a bucket's option with its %-escapes decoded. Returns false if the url does
+ * not have it. A value that is too long or has an invalid escape is "": opening refuses it. */
 static bool option_of(char *out, size_t cap, const char *url, const char *name)
 {
     const size_t len = strlen(name);
@@ -81,14 +84,13 @@ static bool option_of(char *out, size_t cap, const char *url, const char *name)
     while (at && (strncmp(at + 1, name, len) != 0 || at[1 + len] != '='))
         at = strchr(at + 1, '&');
     if (!at) return false;
-    size_t n = 0;
-    for (at += 2 + len; *at && *at != '&' && n + 1 < cap; at++) {
-        unsigned byte;
-        const bool escaped = *at == '%' && sscanf(at + 1, "%2x", &byte) == 1;
-        out[n++] = escaped ? (char)byte : *at;
-        if (escaped) at += 2;
-    }
-    out[n] = '\0';
+    at += 2 + len;
+    const size_t value = strcspn(at, "&");
+    *out = '\0';
+    if (value >= cap) return true;
+    memcpy(out, at, value);
+    out[value] = '\0';
+    if (!dl_text_unescape(out, false)) *out = '\0';
     return true;
 }
 

@@ -11,6 +11,7 @@
 #include "store/http/bucket.h"
 
 #include "base/log.h"
+#include "base/text.h"
 #include "store/http/bucket_bulk.h"
 #include "store/http/web_read.h"
 #include "store/http/xml.h"
@@ -39,27 +40,6 @@ static diloco_status bad_url(const dl_bucket *b, const char *why)
     return dl_fail(DILOCO_EINVAL, "%s://%s: %s", b->dialect->scheme, b->bucket, why);
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'                 ? c - '0'
-           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                : -1;
-}
-
-/* In place. "%00" stays as it is, for it would end the text. */
-void dl_bucket_unescape(char *text, bool plus_is_space)
-{
-    char *out = text;
-    for (; *text; out++) {
-        int high = *text == '%' ? hex_digit(text[1]) : -1;
-        int low = high >= 0 ? hex_digit(text[2]) : -1;
-        bool escaped = low >= 0 && (high || low);
-        *out = escaped ? (char)(high << 4 | low) : plus_is_space && *text == '+' ? ' ' : *text;
-        text += escaped ? 3 : 1;
-    }
-    *out = '\0';
-}
-
 static bool is_known(const dl_bucket *b, const char *name)
 {
     static const char *const common[] = {"endpoint", "ca", "pin", "part_mib", "parallel", "halves"};
@@ -79,9 +59,12 @@ static diloco_status add_option(dl_bucket *b, char *name)
         return bad_url(b, "write options after the '?' as option=value, separated by "
                           "'&'");
     *equals = '\0';
-    dl_bucket_unescape(equals + 1, false);
     if (!is_known(b, name))
         return dl_fail(DILOCO_EINVAL, "%s://%s: there is no option \"%.40s\" (docs/stores.md)",
+                       b->dialect->scheme, b->bucket, name);
+    if (!dl_text_unescape(equals + 1, false))
+        return dl_fail(DILOCO_EINVAL,
+                       "%s://%s: option %s has an invalid %%-escape; write a percent sign as %%25",
                        b->dialect->scheme, b->bucket, name);
     if (dl_bucket_option(b, name) || b->n_options == DL_BUCKET_OPTIONS)
         return dl_fail(DILOCO_EINVAL, "%s://%s: option %s is given twice", b->dialect->scheme,

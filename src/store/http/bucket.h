@@ -100,9 +100,6 @@ const char *dl_bucket_option(const dl_bucket *b, const char *name); /* NULL: not
 /* The end of an open: is the bucket there, may we list it? Sweeps when `create`. DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_bucket_ready(dl_bucket *b, bool create);
 
-/* Decode %XX of a url or of a listed name, in place; in a listing a plus is a space. */
-void dl_bucket_unescape(char *text, bool plus_is_space);
-
 /* Seconds since 1970, by the service's clock as far as we know it. */
 int64_t dl_bucket_now(const dl_bucket *b);
 

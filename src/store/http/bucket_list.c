@@ -2,6 +2,7 @@
 #include "store/http/bucket.h"
 
 #include "base/log.h"
+#include "base/text.h"
 #include "store/http/bucket_bulk.h"
 #include "store/http/xml.h"
 
@@ -52,7 +53,7 @@ static diloco_status strip_names(page *p)
     const size_t len = strlen(b->prefix);
     for (size_t i = 0; i < b->entries.len / sizeof *entries; i++) {
         char *name = (char *)b->names.data + entries[i].name_at;
-        if (p->escaped) dl_bucket_unescape(name, true);
+        if (p->escaped) (void)dl_text_unescape(name, true); /* a foreign name may be anything */
         if (strncmp(name, b->prefix, len))
             return dl_fail(DILOCO_EPROTO, "%s: the listing has a key that is not under the prefix",
                            b->label);

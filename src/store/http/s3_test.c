@@ -432,6 +432,8 @@ TEST(urls_that_cannot_be_are_refused_before_any_request)
         {"s3://bucket?endpoint=http://u:secret@host", "without user or path"},
         {"s3://bucket?endpoint=ftp://host", "http(s)://"},
         {"s3://bucket?endpoint=http://host/path", "without user or path"},
+        {"s3://bucket?endpoint=http://host%a", "option endpoint has an invalid %-escape"},
+        {"s3://bucket?endpoint=http://host%00", "option endpoint has an invalid %-escape"},
         {"s3://bucket/../p", "a prefix is"},
         {"s3:///p", "no name of a bucket"},
         {"s3://buck%et/p", "no name of a bucket"},
