@@ -231,7 +231,24 @@ TEST(unknown_stores_are_refused_by_name_with_the_known_ones)
     check_refused(DILOCO_EINVAL, "://x", "no :// stores");
 }
 
-#if !DL_CLOUD
+#if DL_CLOUD
+/* The hosts are of the reserved domain .invalid, which no resolver knows. */
+TEST(a_password_of_etcd_does_not_go_unencrypted_to_a_name_that_begins_like_this_machine)
+{
+    static const char *const hosts[] = {"localhost.invalid:2379", "127.0.0.1.invalid:2379"};
+    char url[80];
+    setenv("DILOCO_ETCD_USER", "user", 1);
+    setenv("DILOCO_ETCD_PASSWORD", "password", 1);
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        setenv("DILOCO_ETCD_HOSTS", hosts[i], 1);
+        snprintf(url, sizeof url, "etcd://%s/run", hosts[i]);
+        check_refused(DILOCO_EREFUSED, url, "a password goes over etcds:// only");
+    }
+    unsetenv("DILOCO_ETCD_USER");
+    unsetenv("DILOCO_ETCD_PASSWORD");
+    unsetenv("DILOCO_ETCD_HOSTS");
+}
+#else
 TEST(a_store_that_this_build_leaves_out_is_refused_by_name)
 {
     check_refused(DILOCO_EREFUSED, "s3://bucket/x", "s3:// stores are left out");
@@ -577,7 +594,10 @@ static int own_tests(int argc, char **argv)
         cmocka_unit_test(a_folder_may_have_the_name_of_a_layer_pattern),
         cmocka_unit_test(the_server_of_a_url_is_reported),
         cmocka_unit_test(unknown_stores_are_refused_by_name_with_the_known_ones),
-#if !DL_CLOUD
+#if DL_CLOUD
+        cmocka_unit_test(
+            a_password_of_etcd_does_not_go_unencrypted_to_a_name_that_begins_like_this_machine),
+#else
         cmocka_unit_test(a_store_that_this_build_leaves_out_is_refused_by_name),
 #endif
         cmocka_unit_test(a_url_names_a_place),

@@ -16,6 +16,7 @@
  *     DILOCO_ETCD_CA, DILOCO_ETCD_PIN          as DILOCO_HUB_CA and DILOCO_HUB_PIN (http.c) */
 #include "store/http/etcd_wire.h"
 
+#include "base/host_port.h"
 #include "base/text.h"
 
 #include <openssl/crypto.h>
@@ -103,8 +104,7 @@ static diloco_status find_login(dl_etcd *s, const char *scheme)
             "in DILOCO_ETCD_HOSTS, which should be \"%.*s\" if these are right",
             s->place, (int)len, s->place);
     for (size_t i = 0; i < s->n_hosts; i++)
-        if (strcmp(scheme, "https") != 0 && !strstr(s->hosts[i], "://127.") &&
-            !strstr(s->hosts[i], "://localhost") && !strstr(s->hosts[i], "://[::1]"))
+        if (strcmp(scheme, "https") != 0 && !dl_url_is_loopback(s->hosts[i]))
             return dl_fail(DILOCO_EREFUSED, "etcd://%s: a password goes over etcds:// only",
                            s->place);
     return DILOCO_OK;

@@ -10,6 +10,7 @@
  *     DILOCO_KEY             this machine's key (base/signature.h), else where it usually is.
  *                            A hub that asks for a certificate gets one of this key. */
 
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/signature.h"
 #include "base/text.h"
@@ -144,8 +145,7 @@ static diloco_status find_secrets(http_place *p, const char *scheme)
     else if (path)
         DL_TRY(read_token_file(token, path));
     if (!*token) return DILOCO_OK;
-    if (strcmp(scheme, "https") != 0 && !strstr(p->base, "://127.") &&
-        !strstr(p->base, "://localhost") && !strstr(p->base, "://[::1]"))
+    if (strcmp(scheme, "https") != 0 && !dl_url_is_loopback(p->base))
         dl_log(DILOCO_LOG_WARN, "the token goes to %s unencrypted; use https://", p->base);
     int made = asprintf(&p->authorization, "Authorization: Bearer %s", token);
     OPENSSL_cleanse(token, sizeof token);

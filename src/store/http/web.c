@@ -10,6 +10,7 @@
  *  3. the loop looks at `until` and the abort flag at least every DL_STORE_SLICE. */
 #include "store/http/web_parts.h"
 
+#include "base/host_port.h"
 #include "base/log.h"
 #include "store/http/tcp_pacing.h"
 #include "store/http/trust.h"
@@ -208,16 +209,6 @@ static int on_debug(CURL *easy, curl_infotype type, char *data, size_t len, void
 
 /* ---- starting one */
 
-/* Proxies of the environment are for hosts outside. */
-bool dl_web_is_near(const char *url)
-{
-    static const char *const near[] = {"127.", "localhost", "[::1]", "169.254."};
-    const char *host = strstr(url, "://");
-    for (size_t i = 0; host && i < sizeof near / sizeof *near; i++)
-        if (!strncasecmp(host + 3, near[i], strlen(near[i]))) return true;
-    return false;
-}
-
 static void set_tls(const dl_web_slot *s)
 {
     const dl_web *web = s->web;
@@ -288,7 +279,7 @@ static void set_options(dl_web_slot *s, const char *url)
     curl_easy_setopt(easy, CURLOPT_VERBOSE, 1L); /* for the debug function, which prints nothing */
     curl_easy_setopt(easy, CURLOPT_DEBUGFUNCTION, on_debug);
     curl_easy_setopt(easy, CURLOPT_DEBUGDATA, s);
-    const bool near = dl_web_is_near(url);
+    const bool near = dl_url_is_near(url); /* proxies of the environment are for other hosts */
     if (near) curl_easy_setopt(easy, CURLOPT_PROXY, "");
     curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, near ? on_near_socket : on_socket);
     s->ease_at = near ? DL_NEVER : 0;

@@ -52,9 +52,6 @@ DL_MUST_CHECK diloco_status dl_web_add_header(dl_web_slot *s, const char *line);
 /* The server's explanation in one line without control characters. */
 void dl_web_excerpt(char out[TROUBLE_MAX], const dl_web_exchange *x);
 
-/* Return whether a url is one of this machine or its network segment. */
-bool dl_web_is_near(const char *url);
-
 /* ---- web_redirect.c ---- */
 
 /* Set *yes if the answer is a redirection to be followed; s->elsewhere then has its address. */

@@ -5,6 +5,9 @@
  * TLS to plain HTTP is not followed, and none from outside to this machine. */
 #include "store/http/web_parts.h"
 
+#include "base/host_port.h"
+
+#include <arpa/inet.h>
 #include <string.h>
 #include <strings.h>
 
@@ -15,12 +18,32 @@ static bool is_tls(const char *url)
     return strncasecmp(url, "https://", 8) == 0;
 }
 
+/* Returns whether a host could be one of this machine or its network segment. It errs on the side
+ * of true, since a redirection to such a host is refused: "127.1" and "0x7f000001" are loopback,
+ * too. */
+static bool may_be_near(const char *url)
+{
+    static const char *const near[] = {"127.", "localhost", "[::1]", "169.254."};
+    const char *host = strstr(url, "://");
+    for (size_t i = 0; host && i < sizeof near / sizeof *near; i++)
+        if (!strncasecmp(host + 3, near[i], strlen(near[i]))) return true;
+    char number[64];
+    struct in_addr in;
+    const size_t len = host ? strcspn(host + 3, ":/?#") : 0;
+    if (!len || len >= sizeof number) return dl_url_is_near(url);
+    memcpy(number, host + 3, len);
+    number[len] = '\0';
+    if (!inet_aton(number, &in)) return dl_url_is_near(url);
+    const uint32_t address = ntohl(in.s_addr);
+    return address >> 24 == 127 || address >> 24 == 0 || address >> 16 == 0xA9FE;
+}
+
 /* May a read at `from` be continued at `url`? The answer's header is untrusted. */
 static bool may_follow(const char *url, const char *from)
 {
     const char *host = strstr(url, "://");
     if (!is_tls(url) && (strncasecmp(url, "http://", 7) != 0 || is_tls(from))) return false;
-    if (dl_web_is_near(url) && !dl_web_is_near(from)) return false;
+    if (may_be_near(url) && !dl_url_is_near(from)) return false;
     if (memchr(host + 3, '@', strcspn(host + 3, "/?#"))) return false;
     for (const char *c = url; *c; c++)
         if (*c <= ' ' || *c > '~') return false;
