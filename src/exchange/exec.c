@@ -350,6 +350,18 @@ static diloco_status do_judge(dl_exec *x, const dl_request *request, dl_reply *r
     return DILOCO_OK;
 }
 
+/* Adds a row. Two rows stay reserved for each named replica, for its heartbeat and its end. So
+ * unnamed keys that sort first displace no member (P11). */
+static void add_seen(dl_exec *x, const dl_seen *s)
+{
+    dl_collect_part *c = &x->collect;
+    const bool named = dl_exec_is_named(x, &s->life);
+    const size_t reserved = dl_size_min(c->cap_seen, 2 * dl_exec_n_named(x));
+    if (c->n_seen == c->cap_seen || (!named && c->n_seen_other >= c->cap_seen - reserved)) return;
+    c->n_seen_other += !named;
+    c->seen[c->n_seen++] = *s;
+}
+
 /* Keeps the newest generation of each replica; a listing has them one after the other. */
 static diloco_status found_heartbeat(void *context, const char *key, size_t len)
 {
@@ -359,7 +371,7 @@ static diloco_status found_heartbeat(void *context, const char *key, size_t len)
     if (!dl_key_parse_life(&s.life, key, "hb/")) return DILOCO_OK;
     dl_seen *last = x->collect.n_seen ? &x->collect.seen[x->collect.n_seen - 1] : NULL;
     if (!last || strcmp(last->life.replica, s.life.replica) != 0) {
-        if (x->collect.n_seen < x->collect.cap_seen) x->collect.seen[x->collect.n_seen++] = s;
+        add_seen(x, &s);
     } else if (s.life.generation > last->life.generation) {
         *last = s;
     }
@@ -378,7 +390,7 @@ static diloco_status found_end(void *context, const char *key, size_t len)
             x->collect.seen[i].ended = true;
             return DILOCO_OK;
         }
-    if (x->collect.n_seen < x->collect.cap_seen) x->collect.seen[x->collect.n_seen++] = s;
+    add_seen(x, &s);
     return DILOCO_OK;
 }
 
@@ -386,7 +398,7 @@ static diloco_status found_end(void *context, const char *key, size_t len)
 static diloco_status do_watch(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     (void)request;
-    x->collect.n_seen = 0;
+    x->collect.n_seen = x->collect.n_seen_other = 0;
     DL_TRY(dl_store_list(x->a.store, "hb/", NULL, found_heartbeat, x, until));
     for (size_t i = 0; i < x->collect.n_seen; i++) {
         dl_key key;

@@ -138,6 +138,7 @@ typedef struct dl_collect_part {
     size_t n_listed;
     dl_seen *seen; /* [cap_seen] */
     size_t n_seen, cap_seen;
+    size_t n_seen_other; /* rows of unnamed replicas */
     dl_contribution fetched;
     /* Contributions to earlier entries are read from the store alone. A REJOIN raises it, since the
      * store may hold other bytes than this replica applied. */
@@ -271,6 +272,10 @@ DL_MUST_CHECK diloco_status dl_exec_list(dl_exec *x, const dl_request *request, 
                                          dl_time until);
 /* listing.c: records that this object has the name of the replica's generation but is not signed
  * with its key. */
+/* Return whether a roster, the list of a closed run or this replica has that name. */
+bool dl_exec_is_named(const dl_exec *x, const dl_life *life);
+/* Return an upper bound of the number of such names. */
+size_t dl_exec_n_named(const dl_exec *x);
 void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_life *life);
 
 /* sharded_publish.c: returns the slices of a fragment; n 0: contributions are whole. */

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "exchange/generations.h"
+#include "log/layout.h"
 #include "run/open.h"
 #include "scratch.h"
 #include "store/kind.h"
@@ -226,6 +227,49 @@ TEST(other_request_drops_prefetched_contributions)
     dl_exec_do(exec, &read, &reply, DL_NEVER);
     CHECK_OK(reply.status);
     CHECK_INT(DILOCO_EPROTO, fetch(exec, &second).status);
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
+static void put_life(const world *w, void (*name)(dl_key, const dl_life *), const char *replica)
+{
+    dl_key key;
+    dl_life life = {.generation = 0};
+    snprintf(life.replica, sizeof life.replica, "%s", replica);
+    name(key, &life);
+    CHECK_OK(dl_store_create(w->store, key, &(dl_span){"beat", 4}, 1, NULL, DL_NEVER));
+}
+
+/* 200 names that sort first are more than the rows of a watch. */
+TEST(p11_unlisted_heartbeats_do_not_silence_members)
+{
+    world w;
+    char name[16];
+    bool beats[2] = {false}, ended = false;
+    make_world(&w);
+    for (int i = 0; i < 200; i++) {
+        snprintf(name, sizeof name, "a%03d", i);
+        put_life(&w, dl_key_heartbeat, name);
+        put_life(&w, dl_key_end, name);
+    }
+    put_life(&w, dl_key_heartbeat, w.lives[0].replica);
+    put_life(&w, dl_key_heartbeat, "zz");
+    put_life(&w, dl_key_end, "zz");
+    dl_exec *exec = make_exec(&w, &w.lives[0], 1);
+    dl_roster *roster = &dl_exec_state(exec)->control.roster;
+    strcpy(roster->names[0], "zz");
+    roster->n = 1;
+    const dl_request watch = {.kind = DL_REQUEST_WATCH};
+    dl_reply reply = {.status = DILOCO_OK};
+    dl_exec_do(exec, &watch, &reply, DL_NEVER);
+    CHECK_OK(reply.status);
+    for (size_t i = 0; i < reply.watch.n_seen; i++) {
+        const dl_seen *s = &reply.watch.seen[i];
+        beats[0] |= !strcmp(s->life.replica, w.lives[0].replica);
+        beats[1] |= !strcmp(s->life.replica, "zz");
+        ended |= !strcmp(s->life.replica, "zz") && s->ended;
+    }
+    CHECK(beats[0] && beats[1] && ended);
     dl_exec_destroy(exec);
     end_world(&w);
 }
@@ -480,8 +524,8 @@ TEST_MAIN(extent_of_the_log_ends_at_the_first_gap_and_at_the_bound,
           parallel_reads_give_the_same_answers_as_serial_ones,
           a_store_that_is_away_is_unreachable_for_its_first_readers_too,
           prefetched_contribution_is_not_read_again, other_request_drops_prefetched_contributions,
-          a_fresh_reading_is_one, p8_confirmed_upload_is_not_read_back,
-          p8_sent_bytes_or_capture_are_enough_without_reading,
+          p11_unlisted_heartbeats_do_not_silence_members, a_fresh_reading_is_one,
+          p8_confirmed_upload_is_not_read_back, p8_sent_bytes_or_capture_are_enough_without_reading,
           p8_overwritten_or_unconfirmed_contribution_is_read_back,
           doubtful_contribution_is_read_from_the_store_alone,
           committer_in_a_roster_of_keys_reads_from_the_store_alone)

@@ -137,7 +137,7 @@ static bool is_own(const dl_exec *x, const dl_life *life)
 }
 
 /* The rosters of the next entries count, too: their replicas are about to contribute. */
-static bool is_named(const dl_exec *x, const dl_life *life)
+bool dl_exec_is_named(const dl_exec *x, const dl_life *life)
 {
     const dl_control *c = &x->state.control;
     const dl_identity *identity = &x->a.run->identity;
@@ -149,7 +149,7 @@ static bool is_named(const dl_exec *x, const dl_life *life)
 }
 
 /* Returns an upper bound, since the rosters overlap. */
-static size_t n_named(const dl_exec *x)
+size_t dl_exec_n_named(const dl_exec *x)
 {
     const dl_control *c = &x->state.control;
     size_t n = 1 + c->roster.n;
@@ -237,7 +237,7 @@ static diloco_status found_contribution(void *context, const char *key, size_t l
     dl_listed o = {.len = len};
     if (!dl_key_parse_contribution(&o.entry, &o.life, key)) return DILOCO_OK;
     if (x->mode->is_of_use && !x->mode->is_of_use(x, &o)) return DILOCO_OK;
-    const bool named = is_named(x, &o.life);
+    const bool named = dl_exec_is_named(x, &o.life);
     const bool taken = x->ring ? take_or_keep(x, &o, named)
                                : !*forged_place(x->collect.lister, &o) && take(x, &o, named);
     x->collect.lister->n_passed_over += !taken;
@@ -296,7 +296,7 @@ static diloco_status look_at_all(dl_exec *x, const candidates *c, bool named, dl
 static void begin(dl_exec *x, uint64_t entry)
 {
     dl_lister *l = x->collect.lister;
-    const size_t reserved = dl_size_min(x->collect.n_slots, NEWEST_MAX * n_named(x));
+    const size_t reserved = dl_size_min(x->collect.n_slots, NEWEST_MAX * dl_exec_n_named(x));
     if (x->mode->forgets_junk && l->forged_for != entry && l->n_forged) forget_forged(l);
     l->forged_for = entry;
     l->other_room = x->collect.n_slots - reserved;
