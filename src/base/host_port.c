@@ -27,7 +27,7 @@ diloco_status dl_address_parse(dl_address *out, const char *text)
     return DILOCO_OK;
 }
 
-/* Copies the host of "scheme://user@host:port/path". Returns false if there is none. An IPv6
+/* Copies the host of "scheme://user@host:port/path". Returns false if the URL has no host. An IPv6
  * address loses its brackets and sets *v6. */
 static bool host_of(char host[DL_HOST_MAX + 1], bool *v6, const char *url)
 {
