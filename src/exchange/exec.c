@@ -350,73 +350,6 @@ static diloco_status do_judge(dl_exec *x, const dl_request *request, dl_reply *r
     return DILOCO_OK;
 }
 
-/* Adds a row. Two rows stay reserved for each named replica, for its heartbeat and its end. So
- * unnamed keys that sort first displace no member (P11). */
-static void add_seen(dl_exec *x, const dl_seen *s)
-{
-    dl_collect_part *c = &x->collect;
-    const bool named = dl_exec_is_named(x, &s->life);
-    const size_t reserved = dl_size_min(c->cap_seen, 2 * dl_exec_n_named(x));
-    if (c->n_seen == c->cap_seen || (!named && c->n_seen_other >= c->cap_seen - reserved)) return;
-    c->n_seen_other += !named;
-    c->seen[c->n_seen++] = *s;
-}
-
-/* Keeps the newest generation of each replica; a listing has them one after the other. */
-static diloco_status found_heartbeat(void *context, const char *key, size_t len)
-{
-    dl_exec *x = context;
-    dl_seen s = {.ended = false};
-    (void)len;
-    if (!dl_key_parse_life(&s.life, key, "hb/")) return DILOCO_OK;
-    dl_seen *last = x->collect.n_seen ? &x->collect.seen[x->collect.n_seen - 1] : NULL;
-    if (!last || strcmp(last->life.replica, s.life.replica) != 0) {
-        add_seen(x, &s);
-    } else if (s.life.generation > last->life.generation) {
-        *last = s;
-    }
-    return DILOCO_OK;
-}
-
-/* An ended generation without a listed heartbeat gets a row of its own. */
-static diloco_status found_end(void *context, const char *key, size_t len)
-{
-    dl_exec *x = context;
-    dl_seen s = {.ended = true};
-    (void)len;
-    if (!dl_key_parse_life(&s.life, key, "end/")) return DILOCO_OK;
-    for (size_t i = 0; i < x->collect.n_seen; i++)
-        if (dl_life_equal(&x->collect.seen[i].life, &s.life)) {
-            x->collect.seen[i].ended = true;
-            return DILOCO_OK;
-        }
-    add_seen(x, &s);
-    return DILOCO_OK;
-}
-
-/* Reads the newest heartbeat of each replica, whose hash shows a change (P11.1). */
-static diloco_status do_watch(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
-{
-    (void)request;
-    x->collect.n_seen = x->collect.n_seen_other = 0;
-    DL_TRY(dl_store_list(x->a.store, "hb/", NULL, found_heartbeat, x, until));
-    for (size_t i = 0; i < x->collect.n_seen; i++) {
-        dl_key key;
-        dl_key_heartbeat(key, &x->collect.seen[i].life);
-        dl_buf_clear(&x->text);
-        const diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
-        if (status && status != DILOCO_ENOENT && status != DILOCO_EPROTO) return status;
-        x->collect.seen[i].content = dl_hash_bytes(x->text.data, x->text.len);
-        dl_json_value beat;
-        if (x->mode->reads_speeds && !dl_json_parse(&beat, x->text.data, x->text.len))
-            (void)!dl_json_read_f64_or_nan(&x->collect.seen[i].steps_per_s, beat, "steps_per_s");
-    }
-    DL_TRY(dl_store_list(x->a.store, "end/", NULL, found_end, x, until));
-    reply->watch.seen = x->collect.seen;
-    reply->watch.n_seen = x->collect.n_seen;
-    return DILOCO_OK;
-}
-
 /* ---- deciding --------------------------------------------------------------------------- */
 
 /* Returns the number of members rejected for what only they can have done. */
@@ -594,7 +527,7 @@ static const dl_exec_fn handlers[] = {
     [DL_REQUEST_COMPUTE] = do_compute,
     [DL_REQUEST_CREATE] = do_create,
     [DL_REQUEST_SWAP] = do_swap,
-    [DL_REQUEST_WATCH] = do_watch,
+    [DL_REQUEST_WATCH] = dl_exec_watch,
     [DL_REQUEST_REJOIN] = do_rejoin,
     [DL_REQUEST_SNAPSHOT] = do_snapshot,
 };

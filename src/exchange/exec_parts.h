@@ -270,12 +270,15 @@ DL_MUST_CHECK diloco_status dl_exec_extent(dl_exec *x, const dl_request *request
                                            dl_time until);
 DL_MUST_CHECK diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *reply,
                                          dl_time until);
+/* listing.c: return whether a roster, the list of a closed run or this replica has that name. */
+bool dl_exec_is_named(const dl_exec *x, const dl_life *life);
+/* listing.c: return an upper bound of the number of such names. */
+size_t dl_exec_n_named(const dl_exec *x);
+/* watch_heartbeats.c */
+DL_MUST_CHECK diloco_status dl_exec_watch(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                          dl_time until);
 /* listing.c: records that this object has the name of the replica's generation but is not signed
  * with its key. */
-/* Return whether a roster, the list of a closed run or this replica has that name. */
-bool dl_exec_is_named(const dl_exec *x, const dl_life *life);
-/* Return an upper bound of the number of such names. */
-size_t dl_exec_n_named(const dl_exec *x);
 void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_life *life);
 
 /* sharded_publish.c: returns the slices of a fragment; n 0: contributions are whole. */
