@@ -121,7 +121,7 @@ static double median(const double *x, int n)
     return sorted[n / 2];
 }
 
-static void tell(const bench_case *cases, size_t n_cases, int rounds)
+static void report(const bench_case *cases, size_t n_cases, int rounds)
 {
     printf("%-28s %8s  %s\n", "combiner", "ms", "times the mean");
     for (size_t k = 0; k < n_cases; k++) {
@@ -157,7 +157,7 @@ int main(int argc, char **argv)
         }
     printf("%zu elements, %zu members, %d rounds, %d threads, %s\n", b.n, b.n_members, rounds,
            threads, dl_isa_name(dl_isa_chosen()));
-    tell(cases, n_cases, rounds);
+    report(cases, n_cases, rounds);
     for (size_t k = 0; k < n_cases; k++)
         dl_outer_scratch_destroy(cases[k].scratch);
     dl_codec_form_deinit(&b.form);

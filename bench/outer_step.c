@@ -224,7 +224,7 @@ static int yardstick_of(int r)
     return -1;
 }
 
-static void tell(double seconds[N_ROWS][MAX_ROUNDS], int rounds, size_t n)
+static void report(double seconds[N_ROWS][MAX_ROUNDS], int rounds, size_t n)
 {
     printf("%-32s %8s %8s %8s  %s\n", "case", "ms", "GB/s", "ratio", "goal");
     for (int r = 0; r < N_ROWS; r++) {
@@ -265,7 +265,7 @@ int main(int argc, char **argv)
         }
     printf("%zu elements, %d rounds, %d threads, %s\n", n, rounds, threads,
            dl_isa_name(dl_isa_chosen()));
-    tell(seconds, rounds, n);
+    report(seconds, rounds, n);
     dl_outer_scratch_destroy(b.scratch);
     dl_manifest_deinit(&b.manifest);
     dl_arena_deinit(&b.arena);

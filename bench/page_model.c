@@ -67,12 +67,12 @@ static void add_records(dl_model *m, const char *replica, uint64_t e)
 
 static void fill(dl_model *m, uint64_t n, size_t replicas)
 {
-    static char names[MOST_REPLICAS][16], lives[MOST_REPLICAS][24];
+    static char names[MOST_REPLICAS][16], generations[MOST_REPLICAS][24];
     static const char *members[MOST_REPLICAS];
     for (size_t i = 0; i < replicas; i++) {
         snprintf(names[i], sizeof names[i], "r%zu", i);
-        snprintf(lives[i], sizeof lives[i], "r%zu.0000", i);
-        members[i] = lives[i];
+        snprintf(generations[i], sizeof generations[i], "r%zu.0000", i);
+        members[i] = generations[i];
     }
     for (uint64_t e = m->n_entries; e < n; e++) {
         const diloco_log_entry entry = {.entry = e,

@@ -35,7 +35,7 @@ typedef struct bench {
     dl_schedule schedule;
     uint64_t n_entries; /* of the whole run */
     dl_time now, beat;
-    dl_life *lives; /* [n] */
+    dl_generation *generations; /* [n] */
     size_t n;
     /* r0's */
     dl_exec *exec;
@@ -115,7 +115,7 @@ static diloco_status keep_nothing(void *user, dl_hash body)
 /* The other replicas contribute to the open entry, each from the shared model. */
 static void contribute_others(bench *b)
 {
-    const uint64_t position = dl_schedule_take(&b->schedule, open_entry(b));
+    const uint64_t position = dl_schedule_capture(&b->schedule, open_entry(b));
     for (size_t i = 1; i < b->n; i++) {
         bool first;
         const dl_train_stats work = {.step = position,
@@ -127,10 +127,11 @@ static void contribute_others(bench *b)
                                      .end_sample = position,
                                      .position = position,
                                      .loss = 1};
-        const dl_exec_client client = {.life = b->lives[i], .stats = &work, .keep = keep_nothing};
+        const dl_exec_client client = {
+            .generation = b->generations[i], .stats = &work, .keep = keep_nothing};
         dl_exec_adopt(b->exec, 0, 0);
         move(b, i);
-        need_ok(dl_exec_put_client(b->exec, &first, &client, DL_NEVER), client.life.replica);
+        need_ok(dl_exec_put_client(b->exec, &first, &client, DL_NEVER), client.generation.replica);
     }
     dl_exec_adopt(b->exec, 0, 0);
     b->others_put = 1 + open_entry(b);
@@ -142,7 +143,7 @@ static void train(bench *b)
     dl_stops stops = {.exec = b->exec,
                       .pace = &b->pace,
                       .config = &b->file.config,
-                      .replica = b->lives[0].replica,
+                      .replica = b->generations[0].replica,
                       .work = &b->work,
                       .fresh = fresh,
                       .user = b};
@@ -152,7 +153,8 @@ static void train(bench *b)
         if (stop.kind != DL_STOP_NONE && !dl_pace_ready(&b->pace, stop)) return;
         if (stop.kind == DL_STOP_JUMP) dl_stop_jump(&stops);
         if (stop.kind == DL_STOP_ADOPT) dl_stop_adopt(&stops, stop.entry, &adopted);
-        if (stop.kind == DL_STOP_TAKE) return need_ok(dl_stop_take(&stops, stop.entry), "capture");
+        if (stop.kind == DL_STOP_CAPTURE)
+            return need_ok(dl_stop_capture(&stops, stop.entry), "capture");
         if (stop.kind != DL_STOP_NONE) continue;
         if (dl_pace_train_until(&b->pace) == UINT64_MAX) return;
         if (b->others_put != 1 + open_entry(b)) contribute_others(b);
@@ -171,9 +173,9 @@ static void beat_all(bench *b)
             snprintf(text, sizeof text,
                      "{\"replica\":\"%s\",\"generation\":%u,\"beat\":%" PRIu64 ",\"step\":%" PRIu64
                      ",\"position\":%" PRIu64 ",\"entry\":%" PRIu64 ",\"steps_per_s\":%g}",
-                     b->lives[i].replica, (unsigned)b->lives[i].generation, (uint64_t)b->now,
-                     b->step, b->pace.position, open_entry(b), 1 / SECONDS);
-        dl_key_heartbeat(key, &b->lives[i]);
+                     b->generations[i].replica, (unsigned)b->generations[i].number,
+                     (uint64_t)b->now, b->step, b->pace.position, open_entry(b), 1 / SECONDS);
+        dl_key_heartbeat(key, &b->generations[i]);
         need_ok(dl_store_put(b->store, key, text, (size_t)n, DL_NEVER), key);
     }
     b->beat = dl_time_after(b->now, dl_time_from_seconds(HEARTBEAT));
@@ -191,13 +193,13 @@ static void make_machine(bench *b)
     const dl_machine_args args = {.config = &b->file.config,
                                   .run = b->file.id,
                                   .identity = &b->file.identity,
-                                  .self = b->lives[0],
+                                  .self = b->generations[0],
                                   .control = &state->control,
                                   .pace = &b->pace,
                                   .outer = state->outer,
                                   .weighting = dl_weighting_find(b->file.config.weighting),
                                   .combiner = dl_combiner_find(b->file.config.combiner),
-                                  .way = dl_exec_way(b->exec),
+                                  .topology = dl_exec_topology_kind(b->exec),
                                   .max_members = state->control.roster.cap,
                                   .snapshot_bytes = 8 * b->file.manifest.n_parameters};
     need_ok(dl_machine_create(&b->machine, &args), b->url);
@@ -220,13 +222,14 @@ static void make_tensors(bench *b)
     }
 }
 
-static void claim_lives(bench *b)
+static void claim_generations(bench *b)
 {
-    b->lives = need(b->n, sizeof *b->lives);
+    b->generations = need(b->n, sizeof *b->generations);
     for (size_t i = 0; i < b->n; i++) {
         char name[DL_REPLICA_MAX + 1];
         snprintf(name, sizeof name, "r%zu", i);
-        need_ok(dl_run_claim_life(&b->lives[i], b->store, name, &b->file, &b->file.config, NULL),
+        need_ok(dl_run_claim_generation(&b->generations[i], b->store, name, &b->file,
+                                        &b->file.config, NULL),
                 name);
     }
 }
@@ -243,11 +246,11 @@ static void begin_pace(bench *b)
 static void join(bench *b)
 {
     make_tensors(b);
-    claim_lives(b);
+    claim_generations(b);
     const dl_exec_args args = {.store = b->store,
                                .run = &b->file,
                                .run_digest = b->digest,
-                               .self = b->lives[0],
+                               .self = b->generations[0],
                                .tensors = b->tensors,
                                .n_tensors = b->file.manifest.n_tensors,
                                .max_members = dl_clients_max_members(&b->file.config),

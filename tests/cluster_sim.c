@@ -58,7 +58,7 @@ bool sim_chance(sim *s, double p)
 }
 
 /* An object is new: a replica that waits for it and can be notified looks soon. */
-void sim_tell(sim *s, const char *key)
+void sim_notify(sim *s, const char *key)
 {
     if (strncmp(key, "log/", 4) == 0) s->calm.grew_at = s->now;
     s->net.recent[s->net.n_recent++ % SIM_RECENT] =
@@ -88,9 +88,9 @@ static void set(dl_config *c, const char *name, const char *value)
 /* Every third seed deals its data. A step is of one sample. */
 static void choose_deal(sim *s)
 {
-    s->kind.dealt = s->seed % 3 == 0 && !s->schedule.async;
-    s->kind.exact = s->kind.dealt && s->n_fragments == 1 && s->schedule.delay == 0;
-    if (s->kind.dealt) set(&s->config, "data.deal", "log");
+    s->kind.assigned = s->seed % 3 == 0 && !s->schedule.async;
+    s->kind.exact = s->kind.assigned && s->n_fragments == 1 && s->schedule.delay == 0;
+    if (s->kind.assigned) set(&s->config, "data.deal", "log");
     set(&s->config, "trainer.batch_size", "1");
     if (s->kind.exact) set(&s->config, "run.on_uncounted", "adopt");
     if (s->kind.exact) set(&s->config, "server.diloco.local_mix", "0");
@@ -100,7 +100,7 @@ static void choose_deal(sim *s)
  * the seeds with several owners of a slice. A banned replica owns no slice to forge. */
 static void choose_checks(sim *s)
 {
-    const bool sharded = !strcmp(s->kind.way, "sharded");
+    const bool sharded = !strcmp(s->kind.topology, "sharded");
     s->kind.checks = s->seed % (sharded ? 4 : 2) == (sharded ? 2 : 0) && !s->schedule.async;
     if (!s->kind.checks) return;
     set(&s->config, "check.norm", "100");
@@ -117,7 +117,7 @@ static void choose_rule(sim *s)
 {
     static const char *const rules[] = {"krum", "geometric_median", "centered_clip",
                                         "rda",  "clipped_mean",     "bulyan"};
-    if (strcmp(s->kind.way, "sharded") != 0 || s->schedule.async || s->seed % 3 == 0) return;
+    if (strcmp(s->kind.topology, "sharded") != 0 || s->schedule.async || s->seed % 3 == 0) return;
     set(&s->config, "server.diloco.combiner",
         rules[dl_rng_below(&s->rng, sizeof rules / sizeof *rules)]);
     set(&s->config, "server.diloco.robust_fallback", "mean");
@@ -168,13 +168,13 @@ static void configure(sim *s)
     set(&s->config, "run.retain", dl_rng_below(&s->rng, 2) ? "all" : "recent");
     set(&s->config, "run.snapshot_every", "5");
     set(&s->config, "run.state_dir", "none");
-    set(&s->config, "server.diloco.exchange", s->kind.way);
+    set(&s->config, "server.diloco.exchange", s->kind.topology);
     choose_shape(s);
 }
 
 static void name_of(const sim *s, size_t i, char *out, size_t cap)
 {
-    const bool twin = s->kind.dealt && s->seed % 9 == 0 && i == 2; /* sits where r1 sits */
+    const bool twin = s->kind.assigned && s->seed % 9 == 0 && i == 2; /* sits where r1 sits */
     snprintf(out, cap, twin ? "q1" : "r%zu", i);
 }
 
@@ -202,7 +202,7 @@ typedef struct setting {
     bool mute;
 } setting;
 
-static void begin(sim *s, uint64_t seed, size_t n, const char *way, const setting *set_to)
+static void begin(sim *s, uint64_t seed, size_t n, const char *topology, const setting *set_to)
 {
     char url[64];
     static float first[N_FLOATS];
@@ -216,8 +216,8 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, const settin
     s->calm.mute = set_to->mute;
     if (calm > 0) s->now = SIM_QUIET; /* the faults are over */
     s->seed = seed;
-    s->kind.way = way;
-    s->kind.keyed = seed % 10 == KEYED && calm <= 0 && strcmp(way, "sharded") != 0;
+    s->kind.topology = topology;
+    s->kind.keyed = seed % 10 == KEYED && calm <= 0 && strcmp(topology, "sharded") != 0;
     s->n = seed % 4 == 0 && n > SMALL && !s->calm.chips ? SMALL : n;
     dl_rng_init(&s->rng, seed, DL_STREAM(DL_STREAM_TEST, 1000), 0);
     s->p_crash = dl_rng_below(&s->rng, 2) ? 0.006 : 0.001;
@@ -254,7 +254,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, const settin
         dl_run_create_or_read(&s->file, &s->file_digest, s->store, &what))
         DIE(s, "%s", diloco_error_text());
     if (s->kind.keyed) unlink(members);
-    const bool liar = dl_rng_below(&s->rng, 4) == 0 && calm <= 0;
+    const bool byzantine = dl_rng_below(&s->rng, 4) == 0 && calm <= 0;
     s->n_slots = s->n;
     for (size_t i = 0; i < s->n; i++) {
         replica *r = &s->replicas[i];
@@ -265,9 +265,9 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, const settin
         r->data.shard = i;
         r->trainer.at = r->upload.at = INFINITY;
         r->time.next = sim_uniform(s, 0, dl_rng_below(&s->rng, 6) ? 20 : 300); /* some join late */
-        r->kind.liar = liar && i == s->n - 1;
+        r->kind.byzantine = byzantine && i == s->n - 1;
         r->kind.sleeper = i == 0 && s->n <= SMALL;
-        r->wait.told = dl_rng_below(&s->rng, 2) || r->kind.liar;
+        r->wait.told = dl_rng_below(&s->rng, 2) || r->kind.byzantine;
         if (calm > 0) r->wait.told = true, r->time.next = s->now;
         if (s->calm.slow_s > 0 && i == s->n - 1) r->time.next = s->now + JOINS_AFTER;
         sim_goodput_plan_failure(r);
@@ -304,9 +304,9 @@ static bool is_stuck(const sim *s, size_t events)
     return s->now > GIVE_UP || events > max_events(s->n);
 }
 
-static void run(sim *s, uint64_t seed, size_t n, const char *way, const setting *set_to)
+static void run(sim *s, uint64_t seed, size_t n, const char *topology, const setting *set_to)
 {
-    begin(s, seed, n, way, set_to);
+    begin(s, seed, n, topology, set_to);
     size_t events = 0;
     for (replica *r; (r = soonest(s));) {
         s->now = fmax(s->now, moment(r));
@@ -329,16 +329,17 @@ static void run(sim *s, uint64_t seed, size_t n, const char *way, const setting 
 }
 
 /* SWM-16: of each entry, for the replica that waits longest. */
-static int run_calm(sim *s, size_t n, const char *way)
+static int run_calm(sim *s, size_t n, const char *topology)
 {
     const double request = 0.1;
-    const bool leader = !strcmp(way, "leader");
-    if (!leader && strcmp(way, "allgather") != 0) return fputs("allgather or leader\n", stderr), 2;
-    run(s, 1, n, way, &(setting){.calm = request, .step_s = 1});
+    const bool leader = !strcmp(topology, "leader");
+    if (!leader && strcmp(topology, "allgather") != 0)
+        return fputs("allgather or leader\n", stderr), 2;
+    run(s, 1, n, topology, &(setting){.calm = request, .step_s = 1});
     const size_t k = (size_t)s->config.fetchers, reads = (n + k - 1) / k;
     const double bound = request * (double)(leader ? 12 + reads : 6 + reads);
-    printf("%zu replicas, %s, %.1f s a request: an exchange takes %.1f s, at most %.1f s\n", n, way,
-           request, s->calm.slowest, bound);
+    printf("%zu replicas, %s, %.1f s a request: an exchange takes %.1f s, at most %.1f s\n", n,
+           topology, request, s->calm.slowest, bound);
     return s->count.commits != ENTRIES * n || s->calm.slowest <= 0 ||
            s->calm.slowest > bound * 1.0001;
 }
@@ -414,16 +415,16 @@ int main(int argc, char **argv)
     const uint64_t first = argc > 1 ? number(argv[1], UINT32_MAX) : 1;
     const uint64_t many = argc > 2 ? number(argv[2], UINT32_MAX) : 200;
     const uint64_t n = argc > 3 ? number(argv[3], MAX_REPLICAS) : 16;
-    const char *way = argc > 4 ? argv[4] : "allgather";
+    const char *topology = argc > 4 ? argv[4] : "allgather";
     uint64_t commits = 0, aborts = 0, crashes = 0;
     if (!first || !many || !n || argc > 5) return fputs(usage, stderr), 2;
     for (uint64_t seed = first; seed < first + many; seed++) {
-        run(&s, seed, (size_t)n, way, &(setting){.calm = 0});
+        run(&s, seed, (size_t)n, topology, &(setting){.calm = 0});
         commits += s.count.commits, aborts += s.count.aborts, crashes += s.count.crashes;
     }
     printf("seeds %llu to %llu, %llu replicas: %llu commits and %llu aborts folded, %llu crashes\n",
            (unsigned long long)first, (unsigned long long)(first + many - 1), (unsigned long long)n,
            (unsigned long long)commits, (unsigned long long)aborts, (unsigned long long)crashes);
     sim_print_happenings();
-    return many >= ENOUGH_SEEDS && !sim_all_happened(way);
+    return many >= ENOUGH_SEEDS && !sim_all_happened(topology);
 }

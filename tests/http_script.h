@@ -20,8 +20,8 @@
 enum { SCRIPT_REQUESTS = 64, SCRIPT_REQUEST_BYTES = 2 << 20, SCRIPT_PEERS = 32 };
 
 typedef struct http_script {
-    const char *const *answers;
-    size_t n_answers;
+    const char *const *responses;
+    size_t n_responses;
     int listener, port;
     pthread_t thread;
     atomic_bool stop;
@@ -59,8 +59,8 @@ static inline void script_hang_up(http_script *s, size_t i)
 static inline bool script_answer(http_script *s, size_t i)
 {
     size_t k = atomic_load(&s->n_requests) - 1;
-    const char *answer = k < s->n_answers
-                             ? s->answers[k]
+    const char *answer = k < s->n_responses
+                             ? s->responses[k]
                              : "HTTP/1.1 500 Off the script\r\nContent-Length: 0\r\n\r\n";
     bool cut = *answer == '!';
     if (*answer == '?') return true;
@@ -125,11 +125,11 @@ static inline void *script_serve(void *context)
     return NULL;
 }
 
-static inline void script_start(http_script *s, const char *const *answers, size_t n)
+static inline void script_start(http_script *s, const char *const *responses, size_t n)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
-    *s = (http_script){.answers = answers, .n_answers = n};
+    *s = (http_script){.responses = responses, .n_responses = n};
     s->listener = socket(AF_INET, SOCK_STREAM, 0);
     CHECK(s->listener >= 0);
     CHECK_INT(0, bind(s->listener, (struct sockaddr *)&at, sizeof at));

@@ -24,7 +24,7 @@ enum {
 
 typedef struct world_put { /* an object under c/ */
     uint64_t entry;
-    dl_life life;
+    dl_generation generation;
     int n_bad;       /* readings that will be refused; -1: all */
     const char *why; /* NULL: "checksum" */
     uint64_t samples;
@@ -69,18 +69,18 @@ typedef struct world {
     bool counted;
 } world;
 
-static inline dl_life life_of(const char *replica, uint32_t generation)
+static inline dl_generation generation_of(const char *replica, uint32_t number)
 {
-    dl_life life = {.generation = generation};
-    snprintf(life.replica, sizeof life.replica, "%s", replica);
-    return life;
+    dl_generation generation = {.number = number};
+    snprintf(generation.replica, sizeof generation.replica, "%s", replica);
+    return generation;
 }
 
-static inline dl_hash body_of(uint64_t entry, const dl_life *life)
+static inline dl_hash body_of(uint64_t entry, const dl_generation *generation)
 {
-    char text[DL_LIFE_TEXT + 32];
+    char text[DL_GENERATION_TEXT + 32];
     const int len = snprintf(text, sizeof text, "%llu/%s.%u", (unsigned long long)entry,
-                             life->replica, life->generation);
+                             generation->replica, generation->number);
     return dl_hash_bytes(text, (size_t)len);
 }
 
@@ -115,8 +115,8 @@ static inline world_put *put(world *w, uint64_t entry, const char *replica, uint
 {
     CHECK(w->n_put < WORLD_PUT);
     world_put *p = &w->put[w->n_put++];
-    *p =
-        (world_put){.entry = entry, .life = life_of(replica, generation), .samples = 5, .norm2 = 1};
+    *p = (world_put){
+        .entry = entry, .generation = generation_of(replica, generation), .samples = 5, .norm2 = 1};
     return p;
 }
 
@@ -137,7 +137,7 @@ static inline dl_entry entry_by(world *w, uint64_t number, const char *committer
     e.commit = commit;
     e.entry = number;
     e.position = (number + 1) * WORLD_H;
-    e.committer = life_of(committer, 0);
+    e.committer = generation_of(committer, 0);
     e.prev = w->args.control->prev;
     if (number && w->log[number - 1].len)
         e.prev = dl_hash_bytes(w->log[number - 1].data, w->log[number - 1].len);
@@ -145,13 +145,13 @@ static inline dl_entry entry_by(world *w, uint64_t number, const char *committer
     strcpy(e.run, RUN);
     for (; e.n_members < n; e.n_members++) {
         dl_member *m = &e.members[e.n_members];
-        *m = (dl_member){.life = life_of(members[e.n_members], 0),
+        *m = (dl_member){.generation = generation_of(members[e.n_members], 0),
                          .entry = number,
                          .raw = 1,
                          .weight = 1.0f / (float)n,
                          .bytes = WORLD_BYTES};
-        m->body = body_of(number, &m->life);
-        CHECK(dl_roster_add(&e.roster, m->life.replica, 0));
+        m->body = body_of(number, &m->generation);
+        CHECK(dl_roster_add(&e.roster, m->generation.replica, 0));
     }
     for (int i = 0; i < w->args.outer->n_scalars; i++)
         e.scalars[i] = 0.5f;
@@ -199,7 +199,7 @@ static inline void make_world(world *w, uint64_t entry)
     w->beating = " r0 r1 ";
     w->args = (dl_machine_args){.config = &w->config,
                                 .run = RUN,
-                                .self = life_of("r0", 0),
+                                .self = generation_of("r0", 0),
                                 .control = &w->control,
                                 .pace = &w->pace,
                                 .outer = dl_outer_find("nesterov"),
@@ -232,22 +232,22 @@ static inline void join_run(world *w)
 }
 
 /* A process whose former one had read `folded` entries, and was at `position` on that state. */
-static inline void resume_on(world *w, uint64_t folded, uint64_t position, dl_hash base)
+static inline void resume_on(world *w, uint64_t applied, uint64_t position, dl_hash base)
 {
     dl_pace_fragment fragment = {.since = 0};
     const dl_pace_saved saved = {.position = position,
-                                 .folded = folded,
-                                 .next_adopt = folded,
-                                 .n_taken = folded,
+                                 .applied = applied,
+                                 .next_adopt = applied,
+                                 .n_captured = applied,
                                  .fragments = &fragment};
     dl_pace_begin(&w->pace, &w->config, WORLD_ENTRIES, w->control.entry);
     dl_pace_resume(&w->pace, &saved);
     begin_machine(w, &base);
 }
 
-static inline void resume_run(world *w, uint64_t folded, uint64_t position)
+static inline void resume_run(world *w, uint64_t applied, uint64_t position)
 {
-    resume_on(w, folded, position, w->digest[folded]);
+    resume_on(w, applied, position, w->digest[applied]);
 }
 
 /* The answer to REJOIN: the same state again. */
@@ -292,8 +292,8 @@ static inline void answer_list(world *w, dl_reply *reply)
     reply->list.listed = listed;
     for (size_t i = 0; i < w->n_put; i++)
         if (w->pace.schedule.async || w->put[i].entry == w->request.entry)
-            listed[reply->list.n_listed++] =
-                (dl_listed){.entry = w->put[i].entry, .life = w->put[i].life, .len = WORLD_BYTES};
+            listed[reply->list.n_listed++] = (dl_listed){
+                .entry = w->put[i].entry, .generation = w->put[i].generation, .len = WORLD_BYTES};
 }
 
 static inline void answer_fetch(world *w, dl_reply *reply)
@@ -302,12 +302,13 @@ static inline void answer_fetch(world *w, dl_reply *reply)
     reply->status = DILOCO_ENOENT;
     for (size_t i = 0; i < w->n_put; i++) {
         world_put *p = &w->put[i];
-        if (p->entry != w->request.entry || !dl_life_equal(&p->life, &w->request.fetch.life))
+        if (p->entry != w->request.entry ||
+            !dl_generation_equal(&p->generation, &w->request.fetch.generation))
             continue;
         reply->status = p->n_bad ? DILOCO_EPROTO : DILOCO_OK;
         reply->fetch.reason = p->why ? p->why : "checksum";
         if (p->n_bad > 0) p->n_bad--;
-        facts = (dl_contribution){.body = body_of(p->entry, &p->life),
+        facts = (dl_contribution){.body = body_of(p->entry, &p->generation),
                                   .stats.samples = p->samples,
                                   .stats.steps = WORLD_H};
         reply->fetch.facts = &facts;
@@ -328,7 +329,7 @@ static inline void answer_watch(world *w, dl_reply *reply)
     for (int i = 0; i < 2; i++) {
         const char *name = i ? "r1" : "r0", *padded = i ? " r1 " : " r0 ";
         const dl_time beat = strstr(w->beating, padded) ? w->now : 0;
-        seen[i] = (dl_seen){.life = life_of(name, 0),
+        seen[i] = (dl_seen){.generation = generation_of(name, 0),
                             .content = dl_hash_bytes(&beat, sizeof beat),
                             .steps_per_s = w->speed[i]};
     }
@@ -369,10 +370,10 @@ static inline void make_stops(world *w)
             dl_pace_jumped(&w->pace);
             w->n_jumps++;
         } else if (stop.kind == DL_STOP_ADOPT && dl_pace_ready(&w->pace, stop)) {
-            const dl_take *take = dl_pace_take(&w->pace, stop.entry);
-            w->how = dl_pace_adoption(&w->pace, take);
+            const dl_pace_capture *capture = dl_pace_in_flight(&w->pace, stop.entry);
+            w->how = dl_pace_adoption(&w->pace, capture);
             w->n_adopted += w->how != DL_ADOPT_NOTHING;
-            dl_pace_adopted(&w->pace, take, w->how);
+            dl_pace_adopted(&w->pace, capture, w->how);
         } else {
             return;
         }
@@ -385,7 +386,7 @@ static inline void answer_train(world *w)
     make_stops(w);
     w->pace.position = dl_pace_train_until(&w->pace);
     w->now += dl_time_from_seconds(w->train_s);
-    if (dl_pace_next(&w->pace).kind == DL_STOP_TAKE) dl_pace_taken(&w->pace, 0, true);
+    if (dl_pace_next(&w->pace).kind == DL_STOP_CAPTURE) dl_pace_captured(&w->pace, 0, true);
 }
 
 /* Answer the open request. */
@@ -399,7 +400,7 @@ static inline void step(world *w)
     case DL_REQUEST_CONTRIBUTE:
         w->now += dl_time_from_seconds(w->upload_s);
         reply.contribute.taken = w->taken;
-        if (!w->taken) put(w, w->request.entry, w->args.self.replica, w->args.self.generation);
+        if (!w->taken) put(w, w->request.entry, w->args.self.replica, w->args.self.number);
         break;
     case DL_REQUEST_WAIT:
         w->now += w->request.wait.until - w->now < DL_SECOND / 2 ? w->request.wait.until - w->now
@@ -453,7 +454,7 @@ static inline void step(world *w)
 }
 
 /* Train to the due point, and look whether the entry exists already. */
-static inline void take(world *w)
+static inline void capture(world *w)
 {
     while (w->request.kind != DL_REQUEST_TRAIN)
         step(w);

@@ -25,7 +25,7 @@ QUESTIONS = {
     "has it logical clients?": (
         r"\bdl_config_federated\(|\btotal_clients\s*(?:[<>!=]|\?|&&|\|\|)",
         {"logical_clients", "simulated_time", "run_kind"}, 12, 2),
-    "who combines?": (r"(?:[!=]=\s*|case\s+)DL_WAY_(?:ALLGATHER|LEADER|SHARDED)\b",
+    "who combines?": (r"(?:[!=]=\s*|case\s+)DL_TOPOLOGY_(?:ALLGATHER|LEADER|SHARDED)\b",
                       {"topology"}, 3, 0),
 }
 LEAST_ASSERTIONS = 10  # a 1,000 lines

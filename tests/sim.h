@@ -1,7 +1,7 @@
 /* sim.h - the parts of the cluster simulation. cluster_sim.c makes a cluster and runs it.
- * sim_life.c lets a replica begin and end, and sim_play.c takes its turns. sim_net.c is between it
- * and the store. sim_intruder.c writes without a key, sim_count.c counts events, sim_referee.c
- * judges. sim_goodput.c measures the time that is not lost to failures. */
+ * sim_generation.c lets a replica begin and end, and sim_play.c takes its turns. sim_net.c is
+ * between it and the store. sim_intruder.c writes without a key, sim_count.c counts events,
+ * sim_referee.c judges. sim_goodput.c measures the time that is not lost to failures. */
 #ifndef DL_TESTS_SIM_H
 #define DL_TESTS_SIM_H
 
@@ -43,7 +43,7 @@ enum {
     MAX_LIES = 64
 };
 
-#define SIM_UNDER_WAY                                                                              \
+#define SIM_IN_FLIGHT                                                                              \
     (N_FLOATS * 4 > DL_CONTRIBUTION_HEADER ? N_FLOATS * 4 : DL_CONTRIBUTION_HEADER)
 #define SIM_BAN_AFTER   "1"
 #define SIM_BAN_ENTRIES "2"
@@ -59,22 +59,22 @@ enum {
     X(REORDERED, "writes that arrived behind a later one of the same writer")                      \
     X(TWICE, "writes that arrived twice")                                                          \
     X(STALE, "objects that a stale listing left out")                                              \
-    X(SKEWED, "lives whose clock was more than an hour off")                                       \
+    X(SKEWED, "generations whose clock was more than an hour off")                                 \
     X(PAUSED, "replicas paused for longer than run.patience")                                      \
     X(TWIN, "replicas started again elsewhere while they were only paused")                        \
-    X(FENCED, "lives that stopped because of a later one")                                         \
+    X(FENCED, "generations that stopped because of a later one")                                   \
     X(SLOW, "stretches of training longer than run.patience")                                      \
     X(LIE, "contributions that a liar damaged")                                                    \
     X(LIE_BASE, "contributions that name a state that never was")                                  \
     X(READ_AFRESH, "contributions read again because a reading was damaged or doubted")            \
     X(LATE_JOINER, "replicas that joined after the first entry")                                   \
-    X(KNOCKED, "knocks of a replica that no entry waited for")                                     \
-    X(FROM_SNAPSHOT, "lives that began from a snapshot")                                           \
+    X(ANNOUNCED, "announcements of a replica that no entry waited for")                            \
+    X(FROM_SNAPSHOT, "generations that began from a snapshot")                                     \
     X(LOST_STATE, "replicas that lost their local state")                                          \
-    X(STOPPED, "lives that ended in order, their state saved at any moment")                       \
-    X(SAVED_BEHIND, "lives that saved before they took over what they had missed")                 \
+    X(STOPPED, "generations that ended in order, their state saved at any moment")                 \
+    X(SAVED_BEHIND, "generations that saved before they took over what they had missed")           \
     X(TAKEOVER, "contributions of a former life taken over")                                       \
-    X(FOLDED_BESIDE, "entries folded while a contribution was under way")                          \
+    X(APPLIED_BESIDE, "entries folded while a contribution was under way")                         \
     X(LOST_RACE, "entries that somebody else had created first")                                   \
     X(EARLY_START, "first entries with fewer than run.replicas")                                   \
     X(PARTIAL, "commits without all of the roster (commit_partial)")                               \
@@ -86,7 +86,7 @@ enum {
     X(AHEAD, "contributions put while an earlier entry was open")                                  \
     X(TRAINED_BESIDE, "steps taken while a contribution moved")                                    \
     X(MUTE, "due points that a joiner had too little for")                                         \
-    X(RESUMED_UNDER_WAY, "lives that began with contributions under way")                          \
+    X(RESUMED_IN_FLIGHT, "generations that began with contributions in flight")                    \
     X(LATE_ADOPT, "replicas passed over that took the shared model (adopt)")                       \
     X(LATE_KEEP, "replicas passed over that trained on (keep)")                                    \
     X(BOAST, "movements that a liar made too long")                                                \
@@ -125,7 +125,7 @@ extern uint64_t sim_happened[SIM_N_HAPPENINGS]; /* over all seeds */
 typedef struct local_state { /* the contents of a replica's disk */
     bool there;
     dl_pace_saved pace;
-    dl_take takes[DL_PACE_MAX_TAKES];
+    dl_pace_capture captures[DL_PACE_MAX_CAPTURES];
     dl_pace_fragment fragments[MAX_FRAGMENTS];
     dl_hash bases[MAX_FRAGMENTS], rests_on[MAX_FRAGMENTS];
     float w[N_FLOATS];
@@ -133,7 +133,7 @@ typedef struct local_state { /* the contents of a replica's disk */
     dl_train_stats work[MAX_FRAGMENTS];
     /* the exec's privates: up to MAX_FRAGMENTS + 1 headers and movements of contributions in
      * flight */
-    unsigned char own[DL_EXEC_MAX_PRIVATES][(MAX_FRAGMENTS + 1) * SIM_UNDER_WAY];
+    unsigned char own[DL_EXEC_MAX_PRIVATES][(MAX_FRAGMENTS + 1) * SIM_IN_FLIGHT];
 } local_state;
 
 typedef struct sim_skew {
@@ -144,7 +144,7 @@ typedef struct replica {
     char name[DL_REPLICA_MAX + 1];
     const dl_signer *signer; /* NULL: nothing is signed */
     struct {
-        bool liar, sleeper, has_twin;
+        bool byzantine, sleeper, has_twin;
     } kind;
     struct {
         bool alive, done, ended, has_trained, saw_later;
@@ -167,7 +167,7 @@ typedef struct replica {
     struct {
         double next, first, last; /* moments; `first` is of `life` */
         uint64_t entry, n;
-        dl_life life;
+        dl_generation generation;
     } beat;
     struct {
         double cut_until, paused_until;
@@ -180,7 +180,7 @@ typedef struct replica {
     struct {
         uint64_t writes, crashes;
     } count;
-    dl_life life;
+    dl_generation generation;
     dl_store *store;
     dl_exec *exec;
     dl_machine *machine;
@@ -240,10 +240,10 @@ typedef struct sim_calm {
 typedef struct sim {
     uint64_t seed;
     struct {
-        const char *way; /* server.diloco.exchange */
+        const char *topology; /* server.diloco.exchange */
         bool checks; /* contributions are judged, and a malicious replica claims too much, too */
-        bool dealt, exact; /* the log deals the data; each sample counts exactly once */
-        bool keyed;        /* members have keys, and a writer without one writes to the store */
+        bool assigned, exact; /* the log deals the data; each sample counts exactly once */
+        bool keyed;           /* members have keys, and a writer without one writes to the store */
     } kind;
     dl_rng rng;
     double now, p_crash;
@@ -275,9 +275,9 @@ typedef struct sim {
     struct {                       /* of malicious replicas */
         dl_hash damaged[MAX_LIES]; /* keys of objects that one has damaged */
         uint64_t n_damaged;
-        dl_hash bodies[MAX_LIES]; /* of their combined updates */
-        uint64_t n_told, n_taken; /* number of updates; of those that the log has taken, */
-        uint64_t n_maybe;         /* or has where an audit need not reproduce them */
+        dl_hash bodies[MAX_LIES];    /* of their combined updates */
+        uint64_t n_told, n_captured; /* number of updates; of those that the log has taken, */
+        uint64_t n_maybe;            /* or has where an audit need not reproduce them */
     } lies;
     struct {
         uint64_t commits, aborts, crashes, too_long;
@@ -296,7 +296,7 @@ typedef struct sim {
         fprintf(stderr, "seed %llu at %.3f s: ", (unsigned long long)(s)->seed, (s)->now);         \
         fprintf(stderr, __VA_ARGS__);                                                              \
         fprintf(stderr, "\nreplay: cluster_sim %llu 1 %zu %s\n", (unsigned long long)(s)->seed,    \
-                (s)->n, (s)->kind.way);                                                            \
+                (s)->n, (s)->kind.topology);                                                       \
         sim_print_moves(s);                                                                        \
         exit(1);                                                                                   \
     } while (0)
@@ -304,10 +304,10 @@ typedef struct sim {
 /* ---- cluster_sim.c ---- */
 
 double sim_uniform(sim *s, double a, double b);
-bool sim_chance(sim *s, double p);      /* never, once the faults stop */
-void sim_tell(sim *s, const char *key); /* that object is new */
+bool sim_chance(sim *s, double p);        /* never, once the faults stop */
+void sim_notify(sim *s, const char *key); /* that object is new */
 
-/* ---- sim_life.c ---- */
+/* ---- sim_generation.c ---- */
 
 dl_time sim_clock(const replica *r);                   /* its own, now */
 double sim_moment_of(const replica *r, dl_time clock); /* the virtual second of a time on it */
@@ -365,18 +365,18 @@ void sim_slow_measure(sim *s);           /* at the end, into s->calm.counted */
 void sim_check_digest(replica *r);                        /* I1, in the current state */
 void sim_check_moved(replica *r, const dl_request *swap); /* I1, after a SWAP */
 /* I9, of what was put */
-void sim_check_sent(const replica *r, uint64_t entry, const dl_life *life);
+void sim_check_sent(const replica *r, uint64_t entry, const dl_generation *generation);
 void sim_check_base(const replica *r, uint64_t entry, dl_hash began);  /* I6, of what is taken */
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len); /* I2, of a good reading */
-void sim_see_lives(replica *r, const dl_reply *listing);               /* I7 */
-void sim_check_life(const replica *r);                                 /* I7 */
+void sim_see_generations(replica *r, const dl_reply *listing);         /* I7 */
+void sim_check_generation(const replica *r);                           /* I7 */
 void sim_check_removal(const sim *s, const char *key);                 /* I8 */
 void sim_check_ends(const sim *s);                                     /* I4 */
 void sim_check_wait(const replica *r);                                 /* I4, async */
 void sim_check_log(sim *s); /* I1 to I3, I6, I10, at the end */
 void sim_audit(sim *s);     /* I5, I3 of dealt data */
-void sim_count_shared_seat(const replica *r, const dl_entry *entry);
+void sim_count_shared_slot(const replica *r, const dl_entry *entry);
 void sim_print_happenings(void);
-bool sim_all_happened(const char *way); /* names what did not, on stderr */
+bool sim_all_happened(const char *topology); /* names what did not, on stderr */
 
 #endif

@@ -26,7 +26,7 @@ void sim_print_moves(const sim *s)
         const replica *r = &s->replicas[i];
         for (size_t k = r->trace.n < SIM_MOVES ? 0 : r->trace.n - SIM_MOVES; k < r->trace.n; k++) {
             dl_transition_text(text, sizeof text, &r->trace.moves[k % SIM_MOVES]);
-            fprintf(stderr, "  %s.%u %s\n", r->name, (unsigned)r->life.generation, text);
+            fprintf(stderr, "  %s.%u %s\n", r->name, (unsigned)r->generation.number, text);
         }
     }
 }
@@ -40,7 +40,7 @@ static bool is_partial(const sim *s, const dl_control *control, const dl_entry *
     for (size_t i = 0; i < control->roster.n; i++) {
         bool there = false;
         for (size_t k = 0; k < entry->n_members; k++)
-            there |= !strcmp(entry->members[k].life.replica, control->roster.names[i]);
+            there |= !strcmp(entry->members[k].generation.replica, control->roster.names[i]);
         if (!there) return true;
     }
     return false;
@@ -55,10 +55,11 @@ static bool is_out_of_turn(const dl_control *control, const dl_entry *entry)
 
 static void count_commit(const replica *r, const dl_entry *entry)
 {
-    sim_count_shared_seat(r, entry);
+    sim_count_shared_slot(r, entry);
     sim_count(SIM_OUT_OF_TURN, is_out_of_turn(&dl_exec_state(r->exec)->control, entry));
     sim_count(SIM_EARLY_START, entry->entry == 0 && entry->n_members < r->sim->n);
-    sim_count(SIM_BY_ALL, dl_exec_way(r->exec) == DL_WAY_SHARDED && !entry->combined.there);
+    sim_count(SIM_BY_ALL,
+              dl_exec_topology_kind(r->exec) == DL_TOPOLOGY_SHARDED && !entry->combined.there);
     sim_count(SIM_PARTIAL, is_partial(r->sim, &dl_exec_state(r->exec)->control, entry));
     r->sim->count.commits++;
 }
@@ -85,7 +86,7 @@ void sim_on_note(void *user, const dl_note *n)
         break;
     case DL_NOTE_VOID:
         sim_count(SIM_VOID, true);
-        sim_count(SIM_UNREADABLE, !strcmp(n->text, DL_UNREAD_VOID));
+        sim_count(SIM_UNREADABLE, !strcmp(n->text, DL_UNREADABLE_VOID));
         break;
     case DL_NOTE_REJECT:
         sim_count(SIM_REJECT, true);
@@ -123,14 +124,15 @@ void sim_count_answer(const replica *r, const dl_reply *reply)
     const bool combine = a->kind == DL_REQUEST_COMBINE, took = a->kind == DL_REQUEST_FETCH_COMBINED;
     sim_count(SIM_COMBINED, combine && a->step.put);
     sim_count(SIM_RECOMBINED, combine && !a->step.put);
-    sim_count(SIM_TOOK_COMBINED, took && !dl_life_equal(&a->step.draft->combined.life, &r->life));
+    sim_count(SIM_TOOK_COMBINED,
+              took && !dl_generation_equal(&a->step.draft->combined.generation, &r->generation));
     const bool put = a->kind == DL_REQUEST_CONTRIBUTE;
     sim_count(SIM_TAKEOVER, put && reply->contribute.taken);
-    sim_count(SIM_KNOCKED, put && a->contribute.knock);
+    sim_count(SIM_ANNOUNCED, put && a->contribute.announce);
     const dl_capture *taken = put ? dl_exec_captured(r->exec, a->entry) : NULL;
-    sim_count(SIM_HELD, taken && taken->dealt.n > 1);
+    sim_count(SIM_HELD, taken && taken->assigned.n > 1);
     sim_count(SIM_AHEAD, put && a->entry > dl_exec_state(r->exec)->control.entry);
-    sim_count(SIM_FOLDED_BESIDE, a->kind == DL_REQUEST_SWAP && reply->sending);
+    sim_count(SIM_APPLIED_BESIDE, a->kind == DL_REQUEST_SWAP && reply->sending);
     sim_count(SIM_LOST_RACE, a->kind == DL_REQUEST_CREATE && reply->create.taken);
 }
 

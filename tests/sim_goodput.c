@@ -45,7 +45,7 @@ void sim_goodput_configure(sim *s)
     set(s, "trainer.batch_size", "1");
     set(s, "trainer.local_steps_per_round", "24");
     set(s, "server.diloco.overlap_steps", "2");
-    set(s, "server.diloco.exchange", s->kind.way);
+    set(s, "server.diloco.exchange", s->kind.topology);
     if (dl_schedule_of(&s->schedule, &s->config, FRAGMENTS)) DIE(s, "%s", diloco_error_text());
 }
 

@@ -77,22 +77,23 @@ static uint64_t open_entry(const sim *s)
 }
 
 /* A current generation, the next one, or the last possible one. */
-static dl_life draw_life(sim *s)
+static dl_generation draw_generation(sim *s)
 {
     const replica *r = &s->replicas[below(s, s->n)];
-    dl_life life = {.generation = r->life.generation + (uint32_t)below(s, 3)};
-    snprintf(life.replica, sizeof life.replica, "%s", r->name);
-    if (below(s, 8) == 0) life.generation = DL_GENERATION_MAX;
+    dl_generation generation = {.number = r->generation.number + (uint32_t)below(s, 3)};
+    snprintf(generation.replica, sizeof generation.replica, "%s", r->name);
+    if (below(s, 8) == 0) generation.number = DL_GENERATION_MAX;
     if (below(s, 8) == 0)
-        snprintf(life.replica, sizeof life.replica, "a%llu", (unsigned long long)below(s, 1000));
-    return life;
+        snprintf(generation.replica, sizeof generation.replica, "a%llu",
+                 (unsigned long long)below(s, 1000));
+    return generation;
 }
 
 /* All patterns of docs/formats.md. */
 static void draw_key(sim *s, dl_key key)
 {
     const uint64_t entry = open_entry(s) + below(s, 4), far = below(s, 50) ? entry : 9999999999;
-    const dl_life life = draw_life(s), other = draw_life(s);
+    const dl_generation generation = draw_generation(s), other = draw_generation(s);
     const dl_hash hash = dl_hash_bytes(&entry, sizeof entry);
     char id[DL_HASH_HEX + 1];
     dl_hash_to_hex(id, hash);
@@ -102,43 +103,43 @@ static void draw_key(sim *s, dl_key key)
         dl_key_entry(key, entry);
         break;
     case 2:
-        dl_key_gen(key, &life);
+        dl_key_gen(key, &generation);
         break;
     case 3:
-        dl_key_end(key, &life);
+        dl_key_end(key, &generation);
         break;
     case 4:
-        dl_key_heartbeat(key, &life);
+        dl_key_heartbeat(key, &generation);
         break;
     case 5:
-        dl_key_snapshot(key, far, &life, below(s, 2) ? "manifest.json" : "state.safetensors");
+        dl_key_snapshot(key, far, &generation, below(s, 2) ? "manifest.json" : "state.safetensors");
         break;
     case 6:
-        dl_key_combined(key, entry, &life);
+        dl_key_combined(key, entry, &generation);
         break;
     case 7:
-        dl_key_slice(key, entry, below(s, 4), &life);
+        dl_key_slice(key, entry, below(s, 4), &generation);
         break;
     case 8:
-        dl_key_combined_slice(key, entry, below(s, 4), &life, &other);
+        dl_key_combined_slice(key, entry, below(s, 4), &generation, &other);
         break;
     case 9:
-        dl_key_plan(key, entry, &life);
+        dl_key_plan(key, entry, &generation);
         break;
     case 10:
         dl_key_invite(key, id);
         break;
     case 11:
-        dl_key_admit(key, life.replica);
+        dl_key_admit(key, generation.replica);
         break;
     case 12:
-        dl_key_record(key, &life, below(s, 3));
+        dl_key_record(key, &generation, below(s, 3));
         break;
     case 13:
         dl_key_theta0(key, hash);
         break;
     default:
-        dl_key_contribution(key, entry, &life);
+        dl_key_contribution(key, entry, &generation);
     }
 }
 
@@ -202,7 +203,7 @@ static void create(sim *s, const char *key)
     const diloco_status status = dl_store_create(s->store, key, &span, 1, &taken, DL_NEVER);
     if (status && status != DILOCO_EEXIST) DIE(s, "an intruder's %s: %s", key, diloco_error_text());
     sim_happened[SIM_INTRUDED] += !taken;
-    if (!taken) sim_tell(s, key);
+    if (!taken) sim_notify(s, key);
     dl_buf_deinit(&bytes);
 }
 
@@ -211,14 +212,14 @@ static void create_crowd(sim *s)
 {
     const uint64_t entry = open_entry(s) + below(s, 3), n = below(s, CROWD_MAX);
     const bool of_one = below(s, 2);
-    dl_life life = draw_life(s);
+    dl_generation generation = draw_generation(s);
     for (uint64_t i = 0; i < n; i++) {
         dl_key key;
         if (of_one)
-            life.generation = (uint32_t)i;
+            generation.number = (uint32_t)i;
         else
-            snprintf(life.replica, sizeof life.replica, "a%llu", (unsigned long long)i);
-        dl_key_contribution(key, entry, &life);
+            snprintf(generation.replica, sizeof generation.replica, "a%llu", (unsigned long long)i);
+        dl_key_contribution(key, entry, &generation);
         const dl_span span = {"junk", 4};
         bool taken;
         const diloco_status status = dl_store_create(s->store, key, &span, 1, &taken, DL_NEVER);

@@ -51,7 +51,7 @@ static void arrive(sim *s, const sim_late *l)
     if (status && status != DILOCO_EEXIST) DIE(s, "a late write: %s", diloco_error_text());
     sim_happened[SIM_REORDERED] += l->writer->count.writes > l->n_writes;
     sim_happened[SIM_LATE_CREATED] += l->kind == CREATE && !taken;
-    sim_tell(s, l->key);
+    sim_notify(s, l->key);
 }
 
 void sim_deliver(sim *s)
@@ -123,7 +123,7 @@ static bool is_late(const net *n, int kind, const char *key, const dl_span *span
 /* ---- the store ---------------------------------------------------------------------------- */
 
 /* A slice for all, sealed as if it were right: its owner leaves something out (P19). */
-static void lie_about_slice(sim *s, dl_buf *whole)
+static void forge_slice(sim *s, dl_buf *whole)
 {
     const size_t len = whole->len - sizeof(dl_hash);
     whole->data[1] ^= 1;
@@ -145,7 +145,7 @@ static bool is_believed(const net *n, const char *key)
 {
     const sim *s = n->r->sim;
     const dl_hash hash = dl_hash_bytes(key, strlen(key));
-    if (!n->r->kind.liar || s->now >= SIM_QUIET || hash.bytes[0] % 2) return false;
+    if (!n->r->kind.byzantine || s->now >= SIM_QUIET || hash.bytes[0] % 2) return false;
     for (size_t i = 0; i < MAX_LIES && i < s->lies.n_damaged; i++)
         if (dl_hash_equal(s->lies.damaged[i], hash)) return true;
     return false;
@@ -172,7 +172,7 @@ static diloco_status create_damaged(const net *n, const char *key, const dl_span
         status = dl_buf_add(&whole, spans[i].data, spans[i].len);
     if (!status) {
         if (is_slice_for_all(key) && is_whole_update(n->r->sim))
-            lie_about_slice(n->r->sim, &whole);
+            forge_slice(n->r->sim, &whole);
         else
             damage(&whole);
         const dl_span span = {whole.data, whole.len};
@@ -193,12 +193,12 @@ static diloco_status net_create(void *self, const char *key, const dl_span *span
     DL_TRY(way_there(n, key));
     if (is_late(n, CREATE, key, spans, n_spans)) return unanswered(n, key, SIM_LOST);
     const bool own = !strncmp(key, "c/", 2) || !strncmp(key, "b/", 2) || is_slice_for_all(key);
-    const bool lie =
-        n->r->kind.liar && own && sim_chance(s, is_slice_for_all(key) ? P_LIE_SLICE : P_LIE);
-    diloco_status status = lie ? create_damaged(n, key, spans, n_spans, taken, until)
-                               : dl_store_create(n->inner, key, spans, n_spans, taken, until);
+    const bool forged =
+        n->r->kind.byzantine && own && sim_chance(s, is_slice_for_all(key) ? P_LIE_SLICE : P_LIE);
+    diloco_status status = forged ? create_damaged(n, key, spans, n_spans, taken, until)
+                                  : dl_store_create(n->inner, key, spans, n_spans, taken, until);
     if (*taken) status = DILOCO_OK; /* the bytes are compared once more above us */
-    if (!status && !*taken) sim_tell(s, key);
+    if (!status && !*taken) sim_notify(s, key);
     return way_back(n, key, status);
 }
 

@@ -12,7 +12,7 @@ static const double PATIENCE = 30, P_PAUSE = 0.0005, P_BOAST = 0.2;
 static float pull(const replica *r, uint64_t sample, size_t i)
 {
     uint32_t block[4];
-    const uint64_t shard = r->sim->kind.dealt ? 0 : r->data.shard;
+    const uint64_t shard = r->sim->kind.assigned ? 0 : r->data.shard;
     dl_philox(block, r->sim->seed, DL_STREAM(DL_STREAM_TEST, shard), sample * PULLS + i);
     return (float)block[0] / 4294967296.0f - 0.5f;
 }
@@ -26,14 +26,14 @@ static void train_a_step(replica *r)
         pulls[i] = pull(r, r->data.next_sample, i);
     for (size_t i = 0; i < N_FLOATS; i++)
         r->model.w[i] -= 0.01f * (r->model.w[i] + pulls[i % PULLS]);
-    if (r->kind.liar && r->sim->kind.checks && sim_chance(r->sim, P_BOAST)) {
+    if (r->kind.byzantine && r->sim->kind.checks && sim_chance(r->sim, P_BOAST)) {
         r->model.w[0] += 1e4f;
         sim_count(SIM_BOAST, true);
     }
     r->pace.position++;
     r->data.next_sample++;
     r->data.step++;
-    sim_count(SIM_TRAINED_BESIDE, r->pace.next_adopt < r->pace.n_taken);
+    sim_count(SIM_TRAINED_BESIDE, r->pace.next_adopt < r->pace.n_captured);
     for (size_t f = 0; f < r->sim->n_fragments; f++) {
         dl_train_stats *w = &r->work[f];
         w->steps++;
@@ -46,7 +46,7 @@ static void train_a_step(replica *r)
 }
 
 /* A malicious replica names a state that never existed (P3). */
-static void lie_about_base(replica *r, uint64_t entry)
+static void forge_base(replica *r, uint64_t entry)
 {
     dl_capture *c = dl_exec_captured(r->exec, entry);
     if (!c || !sim_chance(r->sim, 0.2)) return;
@@ -55,19 +55,19 @@ static void lie_about_base(replica *r, uint64_t entry)
 }
 
 /* False: it crashed. */
-static bool take(replica *r, dl_stops *stops, uint64_t entry)
+static bool capture(replica *r, dl_stops *stops, uint64_t entry)
 {
     sim *s = r->sim;
     if (entry % s->n_fragments == 0 || s->schedule.async) sim_save(r);
     if (sim_chance(s, s->p_crash)) return sim_crash(r), false;
     dl_hash began[MAX_FRAGMENTS];
     memcpy(began, r->model.rests_on, sizeof began);
-    if (dl_stop_take(stops, entry)) DIE(s, "%s: %s", r->name, diloco_error_text());
+    if (dl_stop_capture(stops, entry)) DIE(s, "%s: %s", r->name, diloco_error_text());
     s->calm.taken_at = s->now;
-    const dl_take *t = dl_pace_take(&r->pace, entry);
+    const dl_pace_capture *t = dl_pace_in_flight(&r->pace, entry);
     sim_count(SIM_MUTE, t && t->mute);
     if (t && !t->mute) sim_check_base(r, entry, began[t->fragment]);
-    if (t && !t->mute && r->kind.liar) lie_about_base(r, entry);
+    if (t && !t->mute && r->kind.byzantine) forge_base(r, entry);
     if (r->request.kind == DL_REQUEST_TRAIN) r->time.next = s->now;
     return true;
 }
@@ -87,7 +87,7 @@ static bool may_stop(const replica *r, dl_stop stop)
 {
     const bool beside = r->sim->schedule.delay > 0;
     const bool idle = r->request.kind == DL_REQUEST_TRAIN || r->request.kind == DL_REQUEST_DONE;
-    if (stop.kind != DL_STOP_TAKE && !beside && !idle) return false;
+    if (stop.kind != DL_STOP_CAPTURE && !beside && !idle) return false;
     return dl_pace_ready(&r->pace, stop);
 }
 
@@ -110,7 +110,7 @@ static void make_stops(replica *r)
         if (!may_stop(r, stop)) return;
         if (stop.kind == DL_STOP_JUMP)
             jump(r, &stops);
-        else if (stop.kind == DL_STOP_TAKE && !take(r, &stops, stop.entry))
+        else if (stop.kind == DL_STOP_CAPTURE && !capture(r, &stops, stop.entry))
             return;
         else if (stop.kind == DL_STOP_ADOPT)
             dl_stop_adopt(&stops, stop.entry, &adopted);
@@ -121,16 +121,16 @@ static void make_stops(replica *r)
     }
     const dl_ledger *ledger = dl_exec_state(r->exec)->control.ledger;
     if (ledger)
-        (void)dl_ledger_sample(ledger, r->pace.n_taken, r->name, r->pace.position,
+        (void)dl_ledger_sample(ledger, r->pace.n_captured, r->name, r->pace.position,
                                &r->data.next_sample);
     r->trainer.until = dl_pace_train_until(&r->pace);
     if (r->trainer.until == UINT64_MAX) return; /* all is done, but for the log's end */
     const double steps = (double)(r->trainer.until - r->pace.position);
     r->trainer.active = true;
-    sim_count(SIM_LATE_JOINER, !r->now.has_trained && r->pace.folded > 0);
+    sim_count(SIM_LATE_JOINER, !r->now.has_trained && r->pace.applied > 0);
     r->now.has_trained = true;
     /* One that sleeps that long finds the objects that it missed collected (P25). */
-    const bool sleeps = r->kind.sleeper && r->pace.folded > 0 && sim_chance(s, 0.3);
+    const bool sleeps = r->kind.sleeper && r->pace.applied > 0 && sim_chance(s, 0.3);
     const double pace = sim_chance(s, 0.03) ? sim_uniform(s, 5, 60) : sim_uniform(s, 0.9, 1.2);
     const double took = s->calm.request_s > 0 ? steps * s->calm.step_s
                         : sleeps              ? sim_uniform(s, 200, 900)
@@ -214,11 +214,12 @@ static double duration(replica *r)
     if (s->calm.request_s > 0 && r->request.kind != DL_REQUEST_TRAIN) return calm_duration(r);
     switch (r->request.kind) {
     case DL_REQUEST_TRAIN:
-        return dl_pace_takes_part(&r->pace, r->pace.folded) ? 0.001 : INFINITY;
+        return dl_pace_participates(&r->pace, r->pace.applied) ? 0.001 : INFINITY;
     case DL_REQUEST_WAIT:
         return fmax(0.001, waiting(r));
     default:
-        if (r->kind.liar) return 0.001; /* so that it creates more than its share of the entries */
+        if (r->kind.byzantine)
+            return 0.001; /* so that it creates more than its share of the entries */
         return sim_chance(s, 0.01) ? sim_uniform(s, 1, 40) : sim_uniform(s, 0.001, 0.05);
     }
 }
@@ -243,13 +244,13 @@ static void lose_combined(const replica *r)
 {
     const dl_combined_at *combined = &r->request.step.draft->combined;
     dl_key key;
-    if (r->kind.liar) return;
-    dl_key_combined(key, r->request.entry, &combined->life);
+    if (r->kind.byzantine) return;
+    dl_key_combined(key, r->request.entry, &combined->generation);
     const dl_entry *e = r->request.step.draft;
     if (combined->slices)
         dl_key_combined_slice(key, e->entry, 0,
-                              &e->members[dl_slice_owner(0, 0, e->entry, e->n_members)].life,
-                              &combined->life);
+                              &e->members[dl_slice_owner(0, 0, e->entry, e->n_members)].generation,
+                              &combined->generation);
     if (dl_store_delete(r->sim->store, key, DL_NEVER)) DIE(r->sim, "%s", diloco_error_text());
 }
 
@@ -286,7 +287,7 @@ static void sending_turn(replica *r)
         return;
     }
     const bool in_vain = status == DILOCO_EEXIST; /* its name holds junk */
-    if (!status) sim_check_sent(r, r->upload.sending - 1, &r->exec->upload.sent.life);
+    if (!status) sim_check_sent(r, r->upload.sending - 1, &r->exec->upload.sent.generation);
     if (in_vain) r->upload.unsent = r->upload.sending;
     r->upload.sent = in_vain ? 0 : r->upload.sending;
     r->upload.sending = 0;
@@ -326,7 +327,7 @@ static void carry_out(replica *r, dl_reply *reply)
         break;
     case DL_REQUEST_CONTRIBUTE:
     case DL_REQUEST_CREATE:
-        sim_check_life(r);
+        sim_check_generation(r);
         if (is_confirmed(r) || sim_slow_is_mute(r)) break;
         dl_exec_do(r->exec, a, reply, DL_NEVER);
         if (a->kind == DL_REQUEST_CREATE && !reply->status && a->step.draft->combined.there &&
@@ -335,7 +336,7 @@ static void carry_out(replica *r, dl_reply *reply)
         break;
     case DL_REQUEST_SNAPSHOT: /* a joiner has to trust snapshots that fit the log: the malicious
                                * replica's, too */
-        if (!r->kind.liar) dl_exec_do(r->exec, a, reply, DL_NEVER);
+        if (!r->kind.byzantine) dl_exec_do(r->exec, a, reply, DL_NEVER);
         break;
     case DL_REQUEST_SERVE: {
         const size_t before = r->exec->combine.n_served;
@@ -344,8 +345,9 @@ static void carry_out(replica *r, dl_reply *reply)
         break;
     }
     case DL_REQUEST_COMBINE:
-        if (r->kind.liar && a->step.put && dl_exec_way(r->exec) == DL_WAY_LEADER &&
-            r->sim->now < SIM_QUIET && (a->entry + r->life.generation) % 3 == 0)
+        if (r->kind.byzantine && a->step.put &&
+            dl_exec_topology_kind(r->exec) == DL_TOPOLOGY_LEADER && r->sim->now < SIM_QUIET &&
+            (a->entry + r->generation.number) % 3 == 0)
             combine_wrongly(r, reply);
         else
             dl_exec_do(r->exec, a, reply, DL_NEVER);
@@ -356,10 +358,11 @@ static void carry_out(replica *r, dl_reply *reply)
     if (reply->sending) begin_sending(r, reply->sending);
     reply->sending = r->upload.sending;
     if (a->kind == DL_REQUEST_JUDGE && a->judge.probe) probe(r, reply);
-    if (a->kind == DL_REQUEST_LIST && !reply->status) sim_see_lives(r, reply);
+    if (a->kind == DL_REQUEST_LIST && !reply->status) sim_see_generations(r, reply);
     if (a->kind == DL_REQUEST_READ && reply->read.text && !reply->status)
         sim_check_text(r->sim, a->entry, reply->read.text, reply->read.text_len);
-    if (a->kind == DL_REQUEST_COMPUTE && r->kind.liar && !reply->status && sim_chance(r->sim, 0.3))
+    if (a->kind == DL_REQUEST_COMPUTE && r->kind.byzantine && !reply->status &&
+        sim_chance(r->sim, 0.3))
         reply->compute.result.bytes[3] ^= 0x10; /* a committer that flips a bit (P7) */
 }
 
@@ -367,10 +370,10 @@ static void carry_out(replica *r, dl_reply *reply)
  * (driver_exchange.c). */
 static void take_generation(replica *r, dl_reply *reply)
 {
-    const dl_life now = dl_exec_self(r->exec);
-    sim_count(SIM_RENEWED, now.generation > r->life.generation);
-    reply->generation = now.generation;
-    r->life = now;
+    const dl_generation now = dl_exec_self(r->exec);
+    sim_count(SIM_RENEWED, now.number > r->generation.number);
+    reply->generation = now.number;
+    r->generation = now;
 }
 
 static void act(replica *r)
@@ -385,7 +388,7 @@ static void act(replica *r)
     const bool sends = reply.sending == 1 + r->request.entry;
     if (r->request.kind == DL_REQUEST_CONTRIBUTE && !reply.status && !reply.contribute.taken &&
         !sends && !sim_slow_is_mute(r))
-        sim_check_sent(r, r->request.entry, &r->life);
+        sim_check_sent(r, r->request.entry, &r->generation);
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
     if (reply.status == DILOCO_EUNREACHABLE) {
         r->time.next = s->now + sim_uniform(s, 0.1, r->fault.cut_until > s->now ? 8 : 2);
@@ -429,8 +432,8 @@ static void fail(replica *r)
     const bool fenced = why == DILOCO_EFENCED;
     const bool stops = why == DILOCO_EPROTO || why == DILOCO_EDIFFERS;
     /* One that had accepted its own result finds in its saved state that all others are wrong. */
-    if (r->kind.liar && stops) r->disk.there = false;
-    if ((fenced && !r->kind.liar && !r->kind.has_twin) || (stops && !r->kind.liar))
+    if (r->kind.byzantine && stops) r->disk.there = false;
+    if ((fenced && !r->kind.byzantine && !r->kind.has_twin) || (stops && !r->kind.byzantine))
         DIE(r->sim, "%s stops: %s", r->name, diloco_error_text());
     sim_count(SIM_FENCED, fenced && r->kind.has_twin);
     if (fenced && r->kind.has_twin)
@@ -462,7 +465,7 @@ static void exchange_turn(replica *r)
 static void start_twin(replica *r)
 {
     sim *s = r->sim;
-    if (r->kind.has_twin || r->kind.liar || s->n_slots == SIM_SLOTS) return;
+    if (r->kind.has_twin || r->kind.byzantine || s->n_slots == SIM_SLOTS) return;
     replica *twin = &s->replicas[s->n_slots++];
     memset(twin, 0, sizeof *twin);
     memcpy(twin->name, r->name, sizeof twin->name);

@@ -24,17 +24,18 @@ void sim_print_happenings(void)
         printf("%8llu %s\n", (unsigned long long)sim_happened[i], happenings[i]);
 }
 
-bool sim_all_happened(const char *way)
+bool sim_all_happened(const char *topology)
 {
     bool all = true;
-    const int n = !strcmp(way, "allgather") ? SIM_FIRST_OF_LEADER
-                  : !strcmp(way, "leader")  ? SIM_FIRST_OF_SHARDED
-                                            : SIM_N_HAPPENINGS;
+    const int n = !strcmp(topology, "allgather") ? SIM_FIRST_OF_LEADER
+                  : !strcmp(topology, "leader")  ? SIM_FIRST_OF_SHARDED
+                                                 : SIM_N_HAPPENINGS;
     for (int i = 0; i < n; i++) {
         const bool wide = (size_t)N_FLOATS > DL_BLOCK;
-        const bool whole = i == SIM_PROBED || i == SIM_FOLDED_BESIDE; /* not of what is in slices */
+        const bool whole =
+            i == SIM_PROBED || i == SIM_APPLIED_BESIDE; /* not of what is in slices */
         const bool keyed = i == SIM_INTRUDED || i == SIM_RENEWED || i == SIM_PASSED_OVER;
-        if (sim_happened[i] || ((whole || keyed) && !strcmp(way, "sharded"))) continue;
+        if (sim_happened[i] || ((whole || keyed) && !strcmp(topology, "sharded"))) continue;
         if (i == SIM_UNREADABLE && n != SIM_FIRST_OF_LEADER) continue; /* one reads it, for all */
         if (i == (wide ? SIM_LIE_FOUND : SIM_DIED_BETWEEN)) continue;  /* sim_net.c says why */
         fprintf(stderr, "not once: %s\n", happenings[i]);
@@ -62,7 +63,7 @@ void sim_check_digest(replica *r)
     const dl_state *state = dl_exec_state(r->exec);
     const uint64_t e = state->control.entry;
     const dl_hash all = state_hash(state);
-    if (r->kind.liar || e > ENTRIES) return;
+    if (r->kind.byzantine || e > ENTRIES) return;
     if (s->truth.known[e] && !dl_hash_equal(s->truth.digest[e], all))
         DIE(s, "I1: %s has another state after %llu entries", r->name, (unsigned long long)e);
     s->truth.known[e] = true;
@@ -72,40 +73,40 @@ void sim_check_digest(replica *r)
 void sim_check_moved(replica *r, const dl_request *swap)
 {
     sim_check_digest(r);
-    if (r->kind.liar) return;
+    if (r->kind.byzantine) return;
     r->sim->truth.moved[swap->entry] = dl_exec_state(r->exec)->now[swap->fragment].digest;
     r->sim->truth.has_moved[swap->entry] = true;
 }
 
 /* ---- generations and heartbeats */
 
-void sim_see_lives(replica *r, const dl_reply *listing)
+void sim_see_generations(replica *r, const dl_reply *listing)
 {
     for (size_t i = 0; i < listing->list.n_listed; i++) {
-        const dl_life *life = &listing->list.listed[i].life;
-        if (!strcmp(life->replica, r->name) && life->generation > r->life.generation)
+        const dl_generation *generation = &listing->list.listed[i].generation;
+        if (!strcmp(generation->replica, r->name) && generation->number > r->generation.number)
             r->now.saw_later = true;
     }
 }
 
-void sim_check_life(const replica *r)
+void sim_check_generation(const replica *r)
 {
     if (r->now.saw_later)
         DIE(r->sim, "I7: %s.%u goes on, though it has seen a later life of its own", r->name,
-            (unsigned)r->life.generation);
+            (unsigned)r->generation.number);
 }
 
 /* A heartbeat counts as seen when it is put just now and its name is old enough for any listing. */
 void sim_check_removal(const sim *s, const char *key)
 {
     uint64_t entry;
-    dl_life life;
-    if (s->schedule.async || !dl_key_parse_contribution(&entry, &life, key)) return;
+    dl_generation generation;
+    if (s->schedule.async || !dl_key_parse_contribution(&entry, &generation, key)) return;
     for (size_t i = 0; i < s->n_slots; i++) {
         const replica *r = &s->replicas[i];
-        const bool beats = r->now.alive && dl_life_equal(&r->beat.life, &r->life) &&
-                           !r->kind.has_twin && r->beat.last == s->now &&
-                           s->now - r->beat.first > SIM_STALEST;
+        const bool beats =
+            r->now.alive && dl_generation_equal(&r->beat.generation, &r->generation) &&
+            !r->kind.has_twin && r->beat.last == s->now && s->now - r->beat.first > SIM_STALEST;
         if (beats && r->beat.entry <= entry)
             DIE(s, "I8: %s is removed, and %s has just said that it is at entry %llu", key, r->name,
                 (unsigned long long)r->beat.entry);
@@ -120,7 +121,7 @@ void sim_check_wait(const replica *r)
     if (r->request.kind != DL_REQUEST_WAIT || r->request.wait.until != DL_NEVER ||
         !p->schedule.async)
         return;
-    if (p->n_taken > p->next_adopt && p->takes[0].counted)
+    if (p->n_captured > p->next_adopt && p->captures[0].counted)
         DIE(r->sim, "I4: %s waits for an entry, and entry %llu is behind its own", r->name,
             (unsigned long long)r->request.entry);
 }
@@ -138,7 +139,7 @@ void sim_check_ends(const sim *s)
 void sim_check_base(const replica *r, uint64_t entry, dl_hash began)
 {
     const dl_capture *c = dl_exec_captured(r->exec, entry);
-    if (r->kind.liar) return; /* it may have voided a valid entry */
+    if (r->kind.byzantine) return; /* it may have voided a valid entry */
     if (r->sim->config.on_uncounted == DL_UNCOUNTED_KEEP)
         return; /* continues from its own parameters */
     if (!c || !dl_hash_equal(began, c->base))
@@ -188,28 +189,29 @@ void sim_audit(sim *s)
         DIE(s, "I3: %llu samples were counted, %llu of %llu dealt ones were not",
             (unsigned long long)s->count.samples, (unsigned long long)dl_ledger_open(ledger),
             (unsigned long long)dl_ledger_cursor(ledger));
-    if (all &&
-        (report.disputes < s->lies.n_taken || report.disputes > s->lies.n_taken + s->lies.n_maybe))
+    if (all && (report.disputes < s->lies.n_captured ||
+                report.disputes > s->lies.n_captured + s->lies.n_maybe))
         DIE(s, "P19: the audit disputes %llu updates of %llu", (unsigned long long)report.disputes,
-            (unsigned long long)s->lies.n_taken);
+            (unsigned long long)s->lies.n_captured);
     sim_happened[SIM_LIE_FOUND] += report.disputes;
     dl_exec_destroy(exec);
 }
 
-void sim_count_shared_seat(const replica *r, const dl_entry *entry)
+void sim_count_shared_slot(const replica *r, const dl_entry *entry)
 {
     uint64_t mine, theirs, len;
     const dl_ledger *l = dl_exec_state(r->exec)->control.ledger;
     for (size_t i = 0; l && i < entry->n_members; i++)
-        if (strcmp(entry->members[i].life.replica, r->name) != 0 &&
+        if (strcmp(entry->members[i].generation.replica, r->name) != 0 &&
             dl_ledger_chunk(l, entry->entry, r->name, &mine, &len) &&
-            dl_ledger_chunk(l, entry->entry, entry->members[i].life.replica, &theirs, &len))
+            dl_ledger_chunk(l, entry->entry, entry->members[i].generation.replica, &theirs, &len))
             sim_happened[SIM_SHARED_SEAT] += mine == theirs;
 }
 
 /* The floats that were sent, after the header, or slice by slice; and the expected header. */
 static diloco_status read_sent(dl_hash *body, dl_buf *bytes, const replica *r, uint64_t entry,
-                               const dl_contribution *c, const dl_life *life, size_t head)
+                               const dl_contribution *c, const dl_generation *generation,
+                               size_t head)
 {
     dl_hash table[DL_SLICES_MAX];
     if (c->slices == 0) {
@@ -220,7 +222,7 @@ static diloco_status read_sent(dl_hash *body, dl_buf *bytes, const replica *r, u
     for (size_t i = 0; i < c->slices; i++) {
         const size_t at = bytes->len;
         dl_key key;
-        dl_key_slice(key, entry, i, life);
+        dl_key_slice(key, entry, i, generation);
         DL_TRY(dl_store_get(r->sim->store, bytes, key, DL_NEVER));
         table[i] = dl_digest_bytes(bytes->data + at, bytes->len - at);
     }
@@ -229,12 +231,12 @@ static diloco_status read_sent(dl_hash *body, dl_buf *bytes, const replica *r, u
 }
 
 /* The header's norm was taken with the movement, the payload is what was encoded later. */
-void sim_check_sent(const replica *r, uint64_t entry, const dl_life *life)
+void sim_check_sent(const replica *r, uint64_t entry, const dl_generation *generation)
 {
     dl_key key;
     dl_buf bytes;
     dl_contribution c;
-    dl_key_contribution(key, entry, life);
+    dl_key_contribution(key, entry, generation);
     dl_buf_init(&bytes, 1 << 20);
     const diloco_status got = dl_store_get(r->sim->store, &bytes, key, DL_NEVER);
     if (got || dl_contribution_read_header(&c, bytes.data, bytes.len)) {
@@ -245,7 +247,7 @@ void sim_check_sent(const replica *r, uint64_t entry, const dl_life *life)
     }
     dl_hash body;
     const size_t head = DL_CONTRIBUTION_HEADER + (c.is_signed ? DL_CONTRIBUTION_PROOF : 0);
-    if (read_sent(&body, &bytes, r, entry, &c, life, head))
+    if (read_sent(&body, &bytes, r, entry, &c, generation, head))
         DIE(r->sim, "I9: %s", diloco_error_text());
     const float *g = (const float *)(bytes.data + head);
     const double norm = sqrt(dl_norm2(g, c.n_floats));
@@ -260,8 +262,8 @@ void sim_check_sent(const replica *r, uint64_t entry, const dl_life *life)
 typedef struct ranges {
     sim *s;
     uint64_t end[MAX_REPLICAS];
-    uint64_t dealt[ENTRIES * MAX_REPLICAS * DL_DEALT_MAX][2];
-    size_t n_dealt;
+    uint64_t assigned[ENTRIES * MAX_REPLICAS * DL_ASSIGNED_MAX][2];
+    size_t n_assigned;
 } ranges;
 
 /* One fragment, waited for: an entry is of the state before it, and of the samples after it. */
@@ -271,38 +273,38 @@ static bool in_order(const sim *s)
 }
 
 /* Dealt chunks overlap with no other that counted. */
-static void check_dealt(ranges *r, const dl_contribution *c)
+static void check_assigned(ranges *r, const dl_contribution *c)
 {
-    for (uint64_t i = 0; i < c->dealt.n; i++) {
-        const uint64_t first = c->dealt.first[i], end = first + c->dealt.len;
-        for (size_t k = 0; k < r->n_dealt; k++)
-            if (first < r->dealt[k][1] && r->dealt[k][0] < end)
+    for (uint64_t i = 0; i < c->assigned.n; i++) {
+        const uint64_t first = c->assigned.first[i], end = first + c->assigned.len;
+        for (size_t k = 0; k < r->n_assigned; k++)
+            if (first < r->assigned[k][1] && r->assigned[k][0] < end)
                 DIE(r->s, "I3: dealt samples [%llu, %llu) count twice, again in entry %llu by %s",
                     (unsigned long long)first, (unsigned long long)end,
-                    (unsigned long long)c->entry, c->life.replica);
-        r->dealt[r->n_dealt][0] = first;
-        r->dealt[r->n_dealt++][1] = end;
+                    (unsigned long long)c->entry, c->generation.replica);
+        r->assigned[r->n_assigned][0] = first;
+        r->assigned[r->n_assigned++][1] = end;
         r->s->count.samples += end - first;
     }
 }
 
-static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_life *life)
+static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_generation *generation)
 {
     sim *s = r->s;
     dl_key key;
     dl_buf bytes;
     dl_contribution c;
-    dl_key_contribution(key, e, life);
+    dl_key_contribution(key, e, generation);
     dl_buf_init(&bytes, 1 << 20);
     const diloco_status got = dl_store_get(s->store, &bytes, key, DL_NEVER);
     if (got == DILOCO_OK) {
         if (dl_contribution_read_header(&c, bytes.data, bytes.len))
             DIE(s, "I3: %s", diloco_error_text());
-        check_dealt(r, &c);
+        check_assigned(r, &c);
         if (in_order(s) && !dl_hash_equal(c.base, base))
             DIE(s, "I6: entry %llu counts what %s began from another state", (unsigned long long)e,
-                life->replica);
-        if (!s->kind.dealt && c.stats.first_sample < r->end[c.stats.shard])
+                generation->replica);
+        if (!s->kind.assigned && c.stats.first_sample < r->end[c.stats.shard])
             DIE(s,
                 "I3: samples of shard %llu count twice: entry %llu has [%llu, %llu), counted "
                 "before %llu",
@@ -326,7 +328,7 @@ static void check_bans(const sim *s, outlaws *o, const dl_entry *entry)
 {
     for (size_t i = 0; i < entry->n_members; i++)
         for (size_t k = 0; k < o->n; k++) {
-            if (strcmp(o->names[k], entry->members[i].life.replica) != 0) continue;
+            if (strcmp(o->names[k], entry->members[i].generation.replica) != 0) continue;
             if (entry->entry < o->until[k])
                 DIE(s, "I10: entry %llu counts %s, which is banned until entry %llu",
                     (unsigned long long)entry->entry, o->names[k], (unsigned long long)o->until[k]);
@@ -334,12 +336,12 @@ static void check_bans(const sim *s, outlaws *o, const dl_entry *entry)
     for (size_t i = 0; i < entry->n_rejected; i++) {
         const char *why = entry->rejected[i].reason;
         if (strcmp(why, "norm") != 0 && strcmp(why, "cosine") != 0) continue;
-        strcpy(o->names[o->n], entry->rejected[i].life.replica);
+        strcpy(o->names[o->n], entry->rejected[i].generation.replica);
         o->until[o->n++] = entry->entry + 1 + strtoull(SIM_BAN_ENTRIES, NULL, 10);
     }
 }
 
-static bool is_lie(const sim *s, const dl_combined_at *combined)
+static bool is_forged(const sim *s, const dl_combined_at *combined)
 {
     for (size_t i = 0; combined->there && i < MAX_LIES && i < s->lies.n_told; i++)
         if (dl_hash_equal(combined->body, s->lies.bodies[i])) return true;
@@ -354,13 +356,13 @@ static bool is_damaged_at(const sim *s, const dl_key key)
     return false;
 }
 
-static bool is_damaged(const sim *s, uint64_t entry, const dl_life *life)
+static bool is_damaged(const sim *s, uint64_t entry, const dl_generation *generation)
 {
     dl_key key;
-    dl_key_contribution(key, entry, life);
+    dl_key_contribution(key, entry, generation);
     bool any = is_damaged_at(s, key);
     for (size_t i = 0; i < DL_SLICES_MAX && !any; i++) {
-        dl_key_slice(key, entry, i, life);
+        dl_key_slice(key, entry, i, generation);
         any = is_damaged_at(s, key);
     }
     return any;
@@ -372,7 +374,7 @@ static bool counts_damage(const sim *s, const dl_entry *entry)
 {
     bool any = false;
     for (size_t i = 0; i < entry->n_members; i++)
-        any |= is_damaged(s, entry->members[i].entry, &entry->members[i].life);
+        any |= is_damaged(s, entry->members[i].entry, &entry->members[i].generation);
     return any;
 }
 
@@ -381,16 +383,16 @@ static bool rejects_damage(const sim *s, const dl_entry *entry)
 {
     bool any = false;
     for (size_t i = 0; i < entry->n_rejected; i++)
-        any |= is_damaged(s, entry->entry, &entry->rejected[i].life);
+        any |= is_damaged(s, entry->entry, &entry->rejected[i].generation);
     return any;
 }
 
-static void count_lies(sim *s, const dl_entry *entry, bool valid)
+static void count_forged(sim *s, const dl_entry *entry, bool valid)
 {
-    const bool combined = entry->combined.there, lie = is_lie(s, &entry->combined);
-    const bool seen = lie || (combined && counts_damage(s, entry));
-    const bool all_look = strcmp(s->kind.way, "allgather") == 0;
-    s->lies.n_taken += valid && seen;
+    const bool combined = entry->combined.there, forged = is_forged(s, &entry->combined);
+    const bool seen = forged || (combined && counts_damage(s, entry));
+    const bool all_look = strcmp(s->kind.topology, "allgather") == 0;
+    s->lies.n_captured += valid && seen;
     s->lies.n_maybe += (!valid && seen) || (!seen && !all_look && rejects_damage(s, entry));
 }
 
@@ -421,11 +423,11 @@ void sim_check_log(sim *s)
         if (entry->commit && s->truth.has_moved[e] && !valid)
             DIE(s, "I1: entry %llu was taken up, and its result is another", (unsigned long long)e);
         if (valid) check_bans(s, &o, entry);
-        count_lies(s, entry, valid);
-        if (!s->kind.dealt && !in_order(s))
+        count_forged(s, entry, valid);
+        if (!s->kind.assigned && !in_order(s))
             continue; /* dealt once (P18), or, async, by a replica's own position */
         for (size_t i = 0; valid && i < entry->n_members; i++)
-            check_member(&r, e, entry->base, &entry->members[i].life);
+            check_member(&r, e, entry->base, &entry->members[i].generation);
     }
     dl_buf_deinit(&text);
 }

@@ -26,14 +26,14 @@ double sim_request_s(const replica *r)
 bool sim_slow_is_mute(const replica *r)
 {
     return r->sim->calm.mute && is_slow(r) && r->request.kind == DL_REQUEST_CONTRIBUTE &&
-           !r->request.contribute.knock;
+           !r->request.contribute.announce;
 }
 
 void sim_slow_announce(replica *r)
 {
     if (!r->sim->calm.mute || !is_slow(r)) return;
-    r->machine->self.n_knocks = 0;
-    r->machine->self.knock_at = 0;
+    r->machine->self.n_announcements = 0;
+    r->machine->self.announce_at = 0;
 }
 
 static void set(sim *s, const char *name, const char *value)
@@ -55,14 +55,14 @@ void sim_slow_configure(sim *s)
     set(s, "trainer.rounds", rounds);
     set(s, "trainer.batch_size", "1");
     set(s, "trainer.local_steps_per_round", "5");
-    set(s, "server.diloco.exchange", s->kind.way);
+    set(s, "server.diloco.exchange", s->kind.topology);
     if (dl_schedule_of(&s->schedule, &s->config, 1)) DIE(s, "%s", diloco_error_text());
 }
 
 static bool has_member(const dl_entry *e, const char *name)
 {
     for (size_t i = 0; e->commit && i < e->n_members; i++)
-        if (!strcmp(e->members[i].life.replica, name)) return true;
+        if (!strcmp(e->members[i].generation.replica, name)) return true;
     return false;
 }
 

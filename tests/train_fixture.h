@@ -138,40 +138,40 @@ static inline uint64_t fixture_whole(dl_json_value event, const char *key)
 
 /* ---- replicas as threads */
 
-typedef struct fixture_life {
+typedef struct fixture_replica {
     const dl_config *config;
     char name[8];
     fixture_record *record;
     diloco_status status;
     char text[512];
     pthread_t thread;
-} fixture_life;
+} fixture_replica;
 
-static inline void *fixture_live(void *user)
+static inline void *fixture_run(void *user)
 {
-    fixture_life *life = user;
+    fixture_replica *replica = user;
     diloco_train_hooks hooks = {.on_progress = fixture_on_progress,
                                 .on_record = fixture_on_record,
-                                .user = life->record,
-                                .stop = &life->record->stop};
-    life->status = diloco_train(life->config, life->name, &hooks);
-    snprintf(life->text, sizeof life->text, "%s", life->status ? diloco_error_text() : "");
+                                .user = replica->record,
+                                .stop = &replica->record->stop};
+    replica->status = diloco_train(replica->config, replica->name, &hooks);
+    snprintf(replica->text, sizeof replica->text, "%s", replica->status ? diloco_error_text() : "");
     return NULL;
 }
 
 /* Run replicas r0 … to the end; records[n] are filled. */
 static inline void fixture_train(const dl_config *config, fixture_record *records, size_t n)
 {
-    static fixture_life lives[FIXTURE_MAX_REPLICAS];
+    static fixture_replica replicas[FIXTURE_MAX_REPLICAS];
     for (size_t i = 0; i < n; i++) {
-        lives[i] = (fixture_life){.config = config, .record = &records[i]};
-        snprintf(lives[i].name, sizeof lives[i].name, "r%zu", i);
-        CHECK_INT(0, pthread_create(&lives[i].thread, NULL, fixture_live, &lives[i]));
+        replicas[i] = (fixture_replica){.config = config, .record = &records[i]};
+        snprintf(replicas[i].name, sizeof replicas[i].name, "r%zu", i);
+        CHECK_INT(0, pthread_create(&replicas[i].thread, NULL, fixture_run, &replicas[i]));
     }
     for (size_t i = 0; i < n; i++)
-        pthread_join(lives[i].thread, NULL);
+        pthread_join(replicas[i].thread, NULL);
     for (size_t i = 0; i < n; i++)
-        if (lives[i].status) CHECK_FAIL("%s: %s", lives[i].name, lives[i].text);
+        if (replicas[i].status) CHECK_FAIL("%s: %s", replicas[i].name, replicas[i].text);
 }
 
 /* ---- parameters */

@@ -40,12 +40,12 @@ static inline diloco_status volume_add_bytes(void *user, const diloco_log_entry 
 }
 
 /* Within 2 %. */
-static inline void check_volume(const char *store, dl_way way, const char *codec)
+static inline void check_volume(const char *store, dl_topology_kind way, const char *codec)
 {
     static toy all[VOLUME_CREW];
     double sent = 0, received = 0, contributions = 0;
     toy_crew(all, VOLUME_CREW, store, "none");
-    toy_set_all(all, VOLUME_CREW, "server.diloco.exchange", dl_way_names[way]);
+    toy_set_all(all, VOLUME_CREW, "server.diloco.exchange", dl_topology_names[way]);
     toy_set_all(all, VOLUME_CREW, "server.diloco.codec", codec);
     toy_set_all(all, VOLUME_CREW, "trainer.rounds", "6");
     toy_set_all(all, VOLUME_CREW, "run.retain", "all");
@@ -66,7 +66,7 @@ static inline void check_volume(const char *store, dl_way way, const char *codec
     const double S = contributions / (VOLUME_ENTRIES * VOLUME_CREW);
     const double F = 4.0 * (VOLUME_FLOATS + TOY_N), n = VOLUME_ENTRIES - 1;
     const bool reads_back = strncmp(store, "http", 4) != 0; /* P8 */
-    const dl_volume want = dl_way_volume(way, VOLUME_CREW, S, F, reads_back);
+    const dl_volume want = dl_topology_volume(way, VOLUME_CREW, S, F, reads_back);
     CHECK_NEAR(n * want.written, sent, 0.02 * n * want.written);
     CHECK_NEAR(n * want.read, received, 0.02 * n * want.read);
 }

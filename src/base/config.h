@@ -57,7 +57,7 @@ enum { DL_CONFIG_MAX_OPTIONS = 256 };
 typedef struct diloco_config {
     DL_OPTION_MODULES(DL_MODULE_FIELDS)
 
-    bool first_life; /* no option, but of one start: the name was free when it was chosen */
+    bool first_generation; /* no option, but of one start: the name was free when it was chosen */
 
     dl_origin origins[DL_CONFIG_MAX_OPTIONS]; /* by row */
 

@@ -163,7 +163,7 @@ static diloco_status cmd_replica(const dl_args *args)
     take_signals();
     dl_swarm_use_peers();
     DL_TRY(receive_settings(&config));
-    config.first_life = dl_args_has(args, DL_FLAG_NEW);
+    config.first_generation = dl_args_has(args, DL_FLAG_NEW);
     diloco_log_set(on_log, NULL, DILOCO_LOG_INFO);
     diloco_status status = dl_swarm_is(&config) ? dl_swarm_train(&config, args->target, &hooks)
                            : dl_config_federated(&config)

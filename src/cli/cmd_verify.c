@@ -15,7 +15,7 @@
 
 typedef struct watch {
     dl_screen screen;
-    dl_time begun, told; /* when it began; when a line was last written */
+    dl_time begun, reported; /* when it began; when a line was last written */
 } watch;
 
 /* On a terminal the line is drawn again; elsewhere it is a new line now and then. */
@@ -25,8 +25,8 @@ static void on_progress(void *user, uint64_t done, uint64_t total)
     char lines[1][DL_SCREEN_LINE];
     dl_unit_text rate, left;
     dl_time now = dl_clock_now();
-    if (now - w->told < (w->screen.live ? DRAW_EVERY : LINE_EVERY)) return;
-    w->told = now;
+    if (now - w->reported < (w->screen.live ? DRAW_EVERY : LINE_EVERY)) return;
+    w->reported = now;
     double seconds = dl_seconds(now - w->begun);
     double per_s = seconds > 0 ? (double)done / seconds : 0;
     snprintf(lines[0], sizeof lines[0],
@@ -79,7 +79,7 @@ static diloco_status cmd_verify(const dl_args *args)
 {
     dl_config_path store;
     diloco_verify_report report;
-    watch w = {.begun = dl_clock_now(), .told = dl_clock_now()};
+    watch w = {.begun = dl_clock_now(), .reported = dl_clock_now()};
     DL_TRY(dl_settings_store(store, args->target));
     DL_TRY(dl_swarm_refuse(store, "verify"));
     dl_screen_open(&w.screen, stderr);

@@ -38,14 +38,14 @@ static bool last_name(char out[256], const char *path)
  * nothing. */
 static bool newest_state(dl_config_path out, const char *folder)
 {
-    char entry[256], life[256];
+    char entry[256], generation[256];
     dl_config_path path;
     snprintf(path, sizeof path, "%s/snap", folder);
     if (!last_name(entry, path)) return false;
     snprintf(path, sizeof path, "%s/snap/%s", folder, entry);
-    if (!last_name(life, path)) return false;
+    if (!last_name(generation, path)) return false;
     const int n = snprintf(out, sizeof(dl_config_path), "%s/snap/%s/%s/state.safetensors", folder,
-                           entry, life);
+                           entry, generation);
     return n > 0 && (size_t)n < sizeof(dl_config_path) && dl_file_exists(out);
 }
 

@@ -41,16 +41,16 @@ static void print_missing(const diloco_run_status *run, const char *name)
 static void print_open_entry(const diloco_run_status *run, const dl_config *config)
 {
     const diloco_run_wait *w = run->wait;
-    const size_t told = sizeof w->missing / sizeof w->missing[0];
+    const size_t reported = sizeof w->missing / sizeof w->missing[0];
     if (dl_run_kind_of(config)->one_by_one) {
         printf("waits for  entry %" PRIu64 ": the next contribution of any replica\n", w->entry);
         return;
     }
     printf("waits for  entry %" PRIu64 ": %zu of %zu contributions are there\n", w->entry,
            w->n_there, w->n_awaited);
-    for (size_t i = 0; i < w->n_missing && i < told; i++)
+    for (size_t i = 0; i < w->n_missing && i < reported; i++)
         print_missing(run, w->missing[i]);
-    if (w->n_missing > told) printf("           and %zu more\n", w->n_missing - told);
+    if (w->n_missing > reported) printf("           and %zu more\n", w->n_missing - reported);
 }
 
 /* The rule of P10, in words, with the values of this run. */

@@ -88,11 +88,11 @@ void dl_turns_close(dl_turns *t)
 static diloco_status begin_entry(dl_turns *t)
 {
     if (t->entry == dl_run_open_entry(t->run)) return DILOCO_OK;
-    DL_TRY(dl_run_crew(t->run, &t->place, &t->crew));
+    DL_TRY(dl_run_live_workers(t->run, &t->place, &t->n_workers));
     t->entry = dl_run_open_entry(t->run);
     t->idle_since = 0;
     if (t->simulated)
-        (void)dl_simulation_round(t->simulated, &t->simulation, t->entry, dl_run_asked(t->run));
+        (void)dl_simulation_round(t->simulated, &t->simulation, t->entry, dl_run_sampled(t->run));
     return DILOCO_OK;
 }
 
@@ -101,28 +101,28 @@ static diloco_status begin_entry(dl_turns *t)
 static bool is_awaited(const dl_turns *t, size_t i)
 {
     if (t->simulated && !t->simulated[i].awaited) return false;
-    return !dl_run_is_there(t->run, dl_run_asked(t->run)->names[i]);
+    return !dl_run_has_contribution(t->run, dl_run_sampled(t->run)->names[i]);
 }
 
 size_t dl_turns_settled(const dl_turns *t)
 {
     size_t n = 0;
-    for (size_t i = 0; i < dl_run_asked(t->run)->n; i++)
+    for (size_t i = 0; i < dl_run_sampled(t->run)->n; i++)
         n += !is_awaited(t, i);
     return n;
 }
 
 static const char *own_turn(const dl_turns *t)
 {
-    const dl_roster *asked = dl_run_asked(t->run);
-    for (size_t i = t->place; i < asked->n; i += t->crew)
+    const dl_roster *asked = dl_run_sampled(t->run);
+    for (size_t i = t->place; i < asked->n; i += t->n_workers)
         if (is_awaited(t, i)) return asked->names[i];
     return NULL;
 }
 
 static const char *others_turn(dl_turns *t)
 {
-    const dl_roster *asked = dl_run_asked(t->run);
+    const dl_roster *asked = dl_run_sampled(t->run);
     const dl_time now = dl_clock_now(), twice = 2 * t->client_took;
     if (!t->idle_since) t->idle_since = now;
     if (now - t->idle_since < (twice > SHORTEST_PATIENCE ? twice : SHORTEST_PATIENCE)) return NULL;

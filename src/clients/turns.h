@@ -24,11 +24,11 @@ typedef struct dl_turns {
     dl_store *private_store;
     dl_client_store clients;
 
-    bool fresh;          /* the client that was taken up last has no state: its vectors are zero */
-    uint64_t entry;      /* of what follows */
-    size_t place, crew;  /* this worker among the live ones */
-    dl_time idle_since;  /* own clients are done; 0: not yet */
-    dl_time client_took; /* training one, the last time; the caller sets it */
+    bool fresh;     /* the client that was taken up last has no state: its vectors are zero */
+    uint64_t entry; /* of what follows */
+    size_t place, n_workers; /* this worker among the live ones */
+    dl_time idle_since;      /* own clients are done; 0: not yet */
+    dl_time client_took;     /* training one, the last time; the caller sets it */
 } dl_turns;
 
 /* Open the place of the clients' states: clients.state, or a folder of run.state_dir. Before the

@@ -20,23 +20,23 @@
 
 enum { MAX_VECTORS = 62, LINE_MAX = 4096 }; /* of client.c's spans, without its header */
 
-typedef struct hands {
+typedef struct user_worker {
     diloco_run *run;
     diloco_clients given;
     dl_config config; /* as it was opened; run.store and private places do not change at the join */
     dl_turns turns;
     dl_private vectors[MAX_VECTORS];
     size_t n_vectors;
-} hands;
+} user_worker;
 
 /* One client's turn. */
 typedef struct turn {
-    hands *hands;
+    user_worker *user_worker;
     dl_client_facts facts;
     dl_train_stats work;
 } turn;
 
-static diloco_status record(const hands *h, const char *name, const turn *t, bool first)
+static diloco_status record(const user_worker *h, const char *name, const turn *t, bool first)
 {
     dl_buf line;
     dl_json j;
@@ -72,7 +72,8 @@ static diloco_status warn(void *user, const char *text)
 }
 
 /* A client takes H steps, or none where it has no samples (FED-20). */
-static diloco_status check_report(const hands *h, const char *name, const diloco_client_report *r)
+static diloco_status check_report(const user_worker *h, const char *name,
+                                  const diloco_client_report *r)
 {
     const uint64_t H = (uint64_t)h->turns.config->local_steps;
     if (r->holds == 0 && (r->steps || r->samples))
@@ -95,7 +96,7 @@ static diloco_status check_report(const hands *h, const char *name, const diloco
 
 static void describe(turn *t, const diloco_client_report *r)
 {
-    const uint64_t H = (uint64_t)t->hands->turns.config->local_steps;
+    const uint64_t H = (uint64_t)t->user_worker->turns.config->local_steps;
     const uint64_t first = t->facts.next_sample;
     t->facts.steps += r->steps;
     t->facts.next_sample += r->samples;
@@ -106,7 +107,7 @@ static void describe(turn *t, const diloco_client_report *r)
                                .shard = t->facts.client - 1,
                                .first_sample = first,
                                .end_sample = t->facts.next_sample,
-                               .position = (t->hands->turns.entry + 1) * (H ? H : 1),
+                               .position = (t->user_worker->turns.entry + 1) * (H ? H : 1),
                                .loss = r->holds ? r->loss : NAN,
                                .holds = r->holds};
 }
@@ -114,18 +115,18 @@ static void describe(turn *t, const diloco_client_report *r)
 static diloco_status keep(void *user, dl_hash body)
 {
     turn *t = user;
-    return dl_turns_keep(&t->hands->turns, &t->facts, body);
+    return dl_turns_keep(&t->user_worker->turns, &t->facts, body);
 }
 
-static diloco_status train_client(hands *h, const char *name, bool *worked)
+static diloco_status train_client(user_worker *h, const char *name, bool *worked)
 {
-    turn t = {.hands = h, .facts = {.client = dl_client_number(name)}};
+    turn t = {.user_worker = h, .facts = {.client = dl_client_number(name)}};
     dl_exec_client c = {.stats = &t.work, .keep = keep, .user = &t};
     diloco_client_report report = {.loss = NAN};
     bool late, first;
     DL_TRY(dl_turns_take_up(&h->turns, &t.facts, &late));
     if (late) return DILOCO_OK;
-    dl_run_give_theta(h->run);
+    dl_run_load_theta(h->run);
     const diloco_client_turn ask = {.client = t.facts.client,
                                     .entry = h->turns.entry,
                                     .steps = t.facts.steps,
@@ -134,7 +135,7 @@ static diloco_status train_client(hands *h, const char *name, bool *worked)
     DL_TRY(h->given.fit(h->given.user, &ask, &report));
     DL_TRY(check_report(h, name, &report));
     describe(&t, &report);
-    snprintf(c.life.replica, sizeof c.life.replica, "%s", name);
+    snprintf(c.generation.replica, sizeof c.generation.replica, "%s", name);
     const diloco_status status = dl_run_put_client(h->run, &first, &c);
     if (status) return dl_fail_context(status, "%s", name);
     *worked = true;
@@ -143,7 +144,7 @@ static diloco_status train_client(hands *h, const char *name, bool *worked)
 
 static diloco_status work(void *user, bool *worked)
 {
-    hands *h = user;
+    user_worker *h = user;
     const dl_time began = dl_clock_now();
     const char *client;
     *worked = false;
@@ -159,7 +160,7 @@ static diloco_status work(void *user, bool *worked)
  */
 
 /* The residual of its codec is the client's, as its private pieces are. */
-static diloco_status list_vectors(hands *h)
+static diloco_status list_vectors(user_worker *h)
 {
     size_t n;
     const dl_private *mine = dl_run_privates(h->run, &n);
@@ -170,7 +171,7 @@ static diloco_status list_vectors(hands *h)
     return DILOCO_OK;
 }
 
-static void list_residual(hands *h)
+static void list_residual(user_worker *h)
 {
     size_t n;
     float *residual = dl_run_residual(h->run, &n);
@@ -179,7 +180,7 @@ static void list_residual(hands *h)
         .name = "diloco.residual", .data = residual, .len = n * sizeof *residual, .f32 = true};
 }
 
-static diloco_status join(hands *h, bool trains)
+static diloco_status join(user_worker *h, bool trains)
 {
     DL_TRY(diloco_run_join(h->run));
     h->config = *dl_run_config(h->run); /* those that were not given are the run's now */
@@ -189,7 +190,7 @@ static diloco_status join(hands *h, bool trains)
     return dl_turns_begin(&h->turns, h->vectors, h->n_vectors);
 }
 
-static diloco_status loop(hands *h)
+static diloco_status loop(user_worker *h)
 {
     while (!diloco_run_done(h->run)) {
         const uint64_t entry = diloco_run_now(h->run).entry;
@@ -198,15 +199,15 @@ static diloco_status loop(hands *h)
         if (status || now.interrupted)
             return status ? status : dl_fail(DILOCO_EINTERRUPTED, "interrupted");
         if (now.entry == entry) continue;
-        dl_run_give_theta(h->run);
+        dl_run_load_theta(h->run);
         if (h->given.round) DL_TRY(h->given.round(h->given.user, entry));
     }
-    dl_run_give_theta(h->run);
+    dl_run_load_theta(h->run);
     dl_run_leave(h->run);
     return DILOCO_OK;
 }
 
-static diloco_status live(hands *h)
+static diloco_status live(user_worker *h)
 {
     const bool serves = h->config.role == DL_ROLE_SERVER;
     if (!dl_config_federated(&h->config))
@@ -218,16 +219,16 @@ static diloco_status live(hands *h)
     DL_TRY(dl_check_clients(&h->config));
     DL_TRY(list_vectors(h));
     if (!serves) DL_TRY(dl_turns_open(&h->turns));
-    const dl_hands calls = {
+    const dl_worker_hooks calls = {
         .work = serves ? NULL : work, .user = h, .follows = h->config.role == DL_ROLE_WORKER};
-    dl_run_set_hands(h->run, &calls);
+    dl_run_set_worker_hooks(h->run, &calls);
     DL_TRY(join(h, !serves));
     return loop(h);
 }
 
 diloco_status diloco_clients_run_sized(diloco_run *run, const diloco_clients *clients, size_t size)
 {
-    hands h = {.run = run};
+    user_worker h = {.run = run};
     DL_TRY(dl_sized_in(&h.given, sizeof h.given, clients, size, "diloco_clients"));
     h.config = *dl_run_config(run);
     h.turns = (dl_turns){.config = &h.config, .run = run, .warn = warn};

@@ -538,7 +538,7 @@ TEST(training_images_of_cifar10_are_augmented_by_their_place_in_the_stream)
 
 /* ---- shards by samplers */
 
-static void check_dealt(const dl_data *data, size_t shard, int times[60])
+static void check_assigned(const dl_data *data, size_t shard, int times[60])
 {
     unsigned char image[MNIST_PIXELS];
     int32_t label;
@@ -569,7 +569,7 @@ TEST(a_sampler_deals_images_and_a_shard_that_it_draws_has_to_be_taken)
             memcpy(before, times, sizeof before);
             CHECK_INT(20, dl_data_samples(data, shard));
             CHECK_OK(dl_data_take(data, shard));
-            check_dealt(data, shard, times);
+            check_assigned(data, shard, times);
             for (size_t i = 0; i < 60; i++)
                 CHECK(times[i] - before[i] <= 1); /* none twice in an epoch */
         }

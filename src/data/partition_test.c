@@ -116,14 +116,14 @@ static summary summarize(const dl_partition *p, uint64_t n_samples, size_t clien
     return summarize_all(p, n_samples, clients, true);
 }
 
-static const char *const dealt[] = {"iid",
-                                    "noniid",
-                                    "mixed",
-                                    "orthogonal",
-                                    "label_quantity_noniid",
-                                    "sample_quantity_noniid",
-                                    "distribution_noniid"};
-enum { N_DEALT = sizeof dealt / sizeof dealt[0] };
+static const char *const assigned[] = {"iid",
+                                       "noniid",
+                                       "mixed",
+                                       "orthogonal",
+                                       "label_quantity_noniid",
+                                       "sample_quantity_noniid",
+                                       "distribution_noniid"};
+enum { N_DEALT = sizeof assigned / sizeof assigned[0] };
 
 /* Settings under which a sampler deals n samples to 50 clients. */
 static dl_config fitting(const char *sampler, uint64_t n)
@@ -141,10 +141,10 @@ static dl_config fitting(const char *sampler, uint64_t n)
 static void check_disjoint(labels all)
 {
     for (size_t k = 0; k < N_DEALT; k++) {
-        dl_config config = fitting(dealt[k], all.n);
+        dl_config config = fitting(assigned[k], all.n);
         dl_partition *p = make(&config, all, CLIENTS);
         summary s = summarize(p, all.n, CLIENTS);
-        CHECK(s.most_owners == 1 || dl_sampler_overlaps(dealt[k]));
+        CHECK(s.most_owners == 1 || dl_sampler_overlaps(assigned[k]));
         dl_partition_destroy(p);
     }
 }
@@ -164,7 +164,7 @@ static uint64_t digest(const dl_config *config, labels all, size_t client)
 static void check_reproducible(labels all)
 {
     for (size_t k = 0; k < N_DEALT; k++) {
-        dl_config config = fitting(dealt[k], all.n), other = config;
+        dl_config config = fitting(assigned[k], all.n), other = config;
         set(&other, "data.random_seed", "2");
         CHECK(digest(&config, all, 3) == digest(&config, all, 3));
         CHECK(digest(&config, all, 3) != digest(&config, all, 4));
@@ -374,17 +374,17 @@ TEST(distribution_has_uneven_sizes_and_uneven_classes)
 TEST(ten_thousand_clients_are_dealt_to)
 {
     for (size_t k = 0; k < N_DEALT; k++) {
-        dl_config config = fitting(dealt[k], N);
+        dl_config config = fitting(assigned[k], N);
         set(&config, "data.partition_size", "40");
         set(&config, "data.min_partition_size", "1");
         labels all = uneven();
         dl_partition *p;
-        if (strstr(dealt[k], "quantity") || strstr(dealt[k], "distribution")) {
+        if (strstr(assigned[k], "quantity") || strstr(assigned[k], "distribution")) {
             CHECK_STATUS(DILOCO_EINVAL, try(&p, &config, all, 10000)); /* 6000 samples */
             continue;
         }
         p = make(&config, all, 10000);
-        summary s = summarize_all(p, N, 10000, strcmp(dealt[k], "iid") != 0);
+        summary s = summarize_all(p, N, 10000, strcmp(assigned[k], "iid") != 0);
         CHECK_INT(400000, s.total);
         dl_partition_destroy(p);
     }

@@ -100,7 +100,7 @@ TEST(another_format_is_refused)
     check_refused("version.bin", s.bytes, s.len, "version 7");
 }
 
-TEST(counts_that_lie_are_refused)
+TEST(wrong_counts_are_refused)
 {
     const uint32_t lies[] = {0, 4, 6, 0x7fffffff, 0x80000000, 0x80000005, 0xffffffff};
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
@@ -120,4 +120,4 @@ TEST(a_shard_of_no_tokens_is_no_data)
 TEST_MAIN(tokens_come_as_written_across_files,
           the_largest_token_is_found_and_held_against_the_vocabulary,
           a_shard_cut_at_any_byte_is_refused, bytes_after_the_tokens_are_refused,
-          another_format_is_refused, counts_that_lie_are_refused, a_shard_of_no_tokens_is_no_data)
+          another_format_is_refused, wrong_counts_are_refused, a_shard_of_no_tokens_is_no_data)

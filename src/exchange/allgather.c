@@ -10,13 +10,14 @@ static diloco_status prepare(dl_exec *x)
 
 const dl_exec_topology dl_exec_allgather = {.prepare = prepare};
 
-/* A new topology is a row here, a name among dl_way_names, and a file that fills
+/* A new topology is a row here, a name among dl_topology_names, and a file that fills
  * dl_exec_topology. */
-const dl_exec_topology *dl_exec_topology_of(dl_way way)
+const dl_exec_topology *dl_exec_topology_of(dl_topology_kind topology_kind)
 {
-    static const dl_exec_topology *const rows[DL_N_WAYS] = {[DL_WAY_ALLGATHER] = &dl_exec_allgather,
-                                                            [DL_WAY_LEADER] = &dl_exec_leader,
-                                                            [DL_WAY_SHARDED] = &dl_exec_sharded};
-    DL_ASSERT((unsigned)way < DL_N_WAYS);
-    return rows[way];
+    static const dl_exec_topology *const rows[DL_N_TOPOLOGIES] = {
+        [DL_TOPOLOGY_ALLGATHER] = &dl_exec_allgather,
+        [DL_TOPOLOGY_LEADER] = &dl_exec_leader,
+        [DL_TOPOLOGY_SHARDED] = &dl_exec_sharded};
+    DL_ASSERT((unsigned)topology_kind < DL_N_TOPOLOGIES);
+    return rows[topology_kind];
 }

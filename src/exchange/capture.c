@@ -198,8 +198,8 @@ static size_t form_g(const dl_exec *x, uint32_t fragment, float *g, double *norm
 /* The base is recorded before the log moves on: with overlap the entry is committed later, on
  * another state (P3). Where the log deals the data, the capture lists the chunks that were used
  * (P18.10). */
-diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment,
-                           const dl_train_stats *stats)
+diloco_status dl_exec_capture(dl_exec *x, uint64_t entry, uint32_t fragment,
+                              const dl_train_stats *stats)
 {
     dl_capture *c = &x->capture.at[entry % x->capture.n];
     DL_TRY(dl_mirrors_pull(x->a.mirrors, (int)fragment));
@@ -212,10 +212,10 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment,
     c->fragment = fragment;
     c->restored = c->confirmed = false;
     c->stats = *stats;
-    c->dealt = (dl_dealt){.n = 0};
+    c->assigned = (dl_assigned){.n = 0};
     if (x->state.control.ledger)
         dl_ledger_list(x->state.control.ledger, entry, x->a.self.replica, stats->samples,
-                       &c->dealt);
+                       &c->assigned);
     c->base = x->capture.start ? x->capture.start_base[fragment] : x->state.now[fragment].digest;
     c->there = true;
     if (!x->capture.shares_next) dl_state_put_out(&x->state, (int)fragment);

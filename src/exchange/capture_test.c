@@ -41,7 +41,7 @@ static void make_exec(world *w)
                          .max_members = 2,
                          .beside = w->config.overlap_steps > 0,
                          .n_copies = 2};
-    CHECK_OK(dl_run_claim_life(&args.self, w->store, "r0", &w->file, &w->file.config, NULL));
+    CHECK_OK(dl_run_claim_generation(&args.self, w->store, "r0", &w->file, &w->file.config, NULL));
     CHECK_OK(dl_exec_create(&w->exec, &args));
     w->state = dl_exec_state(w->exec);
 }
@@ -107,10 +107,10 @@ static dl_reply carry_out(world *w, const dl_request *request)
     return reply;
 }
 
-static void take(world *w, uint64_t entry, uint32_t fragment)
+static void capture(world *w, uint64_t entry, uint32_t fragment)
 {
     const dl_train_stats work = {.steps = 4, .samples = 4, .position = 4 + entry};
-    CHECK_OK(dl_exec_take(w->exec, entry, fragment, &work));
+    CHECK_OK(dl_exec_capture(w->exec, entry, fragment, &work));
 }
 
 static dl_reply put(world *w, uint64_t entry, uint32_t fragment)
@@ -126,7 +126,7 @@ static void fetch(world *w, uint64_t entry, uint32_t fragment, uint32_t generati
     const dl_request request = {.kind = DL_REQUEST_FETCH,
                                 .entry = entry,
                                 .fragment = fragment,
-                                .fetch.life = {.replica = "r0", .generation = generation}};
+                                .fetch.generation = {.replica = "r0", .number = generation}};
     w->state->control.entry = entry;
     const dl_reply reply = carry_out(w, &request);
     w->facts = *reply.fetch.facts;
@@ -161,7 +161,7 @@ static void commit(world *w, uint64_t entry, uint32_t fragment, bool counted)
 
 static void contribute_and_commit(world *w, uint64_t entry, uint32_t fragment)
 {
-    take(w, entry, fragment);
+    capture(w, entry, fragment);
     (void)put(w, entry, fragment);
     fetch(w, entry, fragment, 0);
     commit(w, entry, fragment, true);
@@ -225,7 +225,7 @@ TEST(p17_an_entry_that_does_not_count_it_leaves_the_residual)
     contribute_and_commit(&w, 0, A);
     memcpy(was, residual(&w), sizeof was);
     move(&w, g);
-    take(&w, 2, A);
+    capture(&w, 2, A);
     (void)put(&w, 2, A);
     fetch(&w, 2, A, 0);
     CHECK_BYTES(was, residual(&w), sizeof was); /* captured, uploaded, and not decided */
@@ -244,11 +244,11 @@ TEST(p17_after_an_abort_the_same_movement_is_sent_once_more_and_not_twice_as_muc
     move(&w, g);
     contribute_and_commit(&w, 0, A);
     move(&w, g);
-    take(&w, 2, A);
+    capture(&w, 2, A);
     (void)put(&w, 2, A);
     fetch(&w, 2, A, 0);
     const dl_hash first = w.facts.body; /* entry 2 aborts: no SWAP, no adoption */
-    take(&w, 4, A);
+    capture(&w, 4, A);
     (void)put(&w, 4, A);
     fetch(&w, 4, A, 0);
     CHECK(dl_hash_equal(first, w.facts.body));
@@ -270,7 +270,7 @@ TEST(p17_a_counted_contribution_that_is_not_known_here_zeroes_the_residual)
         CHECK(residual(&w)[0] > 0);
         move(&w, g);
         const uint64_t entry = 4 * (uint64_t)other + 2;
-        take(&w, entry, A);
+        capture(&w, entry, A);
         (void)put(&w, entry, A);
         fetch(&w, entry, A, 0);
         const dl_request rejoin = {.kind = DL_REQUEST_REJOIN, .entry = 0};
@@ -339,11 +339,11 @@ TEST(p20_capture_survives_the_computation_of_anothers_entry)
     for (int i = 0; i < N; i++)
         g[i] = 0.5f * (float)(i + 1);
     move(&w, g);
-    take(&w, 0, A); /* the other replica's, committed below */
+    capture(&w, 0, A); /* the other replica's, committed below */
     (void)put(&w, 0, A);
     fetch(&w, 0, A, 0);
     move(&w, g);
-    take(&w, 1, A);
+    capture(&w, 1, A);
     commit(&w, 0, A, false);
     const dl_capture *taken = dl_exec_captured(w.exec, 1);
     CHECK(taken != NULL);
@@ -360,7 +360,7 @@ TEST(capture_does_not_change_with_further_training)
     make_world(&w, "f32", "0");
     for (int i = 0; i < N; i++)
         w.a[i] = -1;
-    take(&w, 0, A);
+    capture(&w, 0, A);
     for (int i = 0; i < N; i++)
         w.a[i] = -7;
     (void)put(&w, 0, A);
@@ -377,7 +377,7 @@ TEST(missing_capture_is_an_empty_contribution_and_changes_no_other)
     make_world(&w, "f32", "0");
     w.counts[0] = 7, w.counts[1] = -8;
     w.b[1] = -2;
-    take(&w, 2, B); /* in the first capture, as entry 0 would be */
+    capture(&w, 2, B); /* in the first capture, as entry 0 would be */
     (void)put(&w, 1, B);
     fetch(&w, 1, B, 0);
     CHECK_INT(0, w.facts.stats.samples);
@@ -396,14 +396,14 @@ TEST(p15_earlier_generations_contribution_is_not_replaced_by_an_empty_one)
     world w;
     make_world(&w, "f32", "0");
     w.a[0] = -1;
-    take(&w, 0, A);
+    capture(&w, 0, A);
     CHECK(!put(&w, 0, A).contribute.taken);
     dl_exec_destroy(w.exec);
     make_exec(&w); /* theta is zero again, as it was */
     dl_state_rehash(w.state, NULL);
     const dl_reply reply = put(&w, 0, A);
     CHECK(reply.contribute.taken);
-    CHECK_INT(0, reply.contribute.takes_over.generation);
+    CHECK_INT(0, reply.contribute.takes_over.number);
     CHECK(!put(&w, 1, A).contribute.taken); /* the earlier generation had not uploaded it */
     end_world(&w);
 }
@@ -417,7 +417,7 @@ TEST(a_contribution_may_be_put_again)
     make_world(&w, "topk", "0.5");
     one_large(g);
     move(&w, g);
-    take(&w, 0, A);
+    capture(&w, 0, A);
     (void)put(&w, 0, A);
     (void)put(&w, 0, A);
     end_world(&w);
@@ -428,7 +428,7 @@ TEST(a_movement_that_is_not_finite_is_refused_by_name)
     world w;
     make_world(&w, "f32", "0");
     w.a[17] = NAN;
-    CHECK_STATUS(DILOCO_ENUMERIC, dl_exec_take(w.exec, 0, A, &(dl_train_stats){.steps = 1}));
+    CHECK_STATUS(DILOCO_ENUMERIC, dl_exec_capture(w.exec, 0, A, &(dl_train_stats){.steps = 1}));
     CHECK_CONTAINS("a[17]", diloco_error_text());
     end_world(&w);
 }

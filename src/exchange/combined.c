@@ -64,7 +64,7 @@ static dl_contribution describe(const dl_exec *x, const dl_request *request, dl_
                                 double norm)
 {
     const dl_fragment_shape *s = &x->a.run->manifest.fragments[request->fragment];
-    dl_contribution c = {.life = x->a.self,
+    dl_contribution c = {.generation = x->a.self,
                          .entry = request->entry,
                          .fragment = request->fragment,
                          .codec = DL_CODEC_COMBINED,
@@ -141,7 +141,7 @@ static bool is_held(dl_exec *x, const dl_request *request, const dl_contribution
     const unsigned char *body = dl_slot_bytes(x->combine.slot);
     size_t index;
     double norm2;
-    return x->combine.confirmed && dl_life_equal(&named->life, &x->a.self) &&
+    return x->combine.confirmed && dl_generation_equal(&named->generation, &x->a.self) &&
            dl_hash_equal(dl_digest_bytes(body, body_bytes(x, request->fragment)), named->body) &&
            !dl_codec_check(expect->form, body, expect->form->n * sizeof(float), expect->bound,
                            &index, &norm2);
@@ -156,7 +156,7 @@ static diloco_status collect(dl_exec *x, const dl_request *request, dl_reply *re
     dl_contribution_expect expect = {.run = x->a.run->id,
                                      .entry = request->entry,
                                      .fragment = request->fragment,
-                                     .life = named->life,
+                                     .generation = named->generation,
                                      .base = request->step.draft->base,
                                      .also_base = request->step.draft->base,
                                      .manifest = x->a.run->manifest.digest,
@@ -168,11 +168,12 @@ static diloco_status collect(dl_exec *x, const dl_request *request, dl_reply *re
     dl_contribution_data data; /* the parts of the slot, never compressed */
     dl_key key;
     DL_TRY(dl_exec_make_combined_slot(x, &x->combine.slot));
-    DL_TRY(dl_exec_key_of(&expect.key, &reply->combined.reason, x, named->life.replica, until));
-    x->combine.here = x->combine.here && dl_life_equal(&named->life, &x->a.self);
+    DL_TRY(
+        dl_exec_key_of(&expect.key, &reply->combined.reason, x, named->generation.replica, until));
+    x->combine.here = x->combine.here && dl_generation_equal(&named->generation, &x->a.self);
     if (is_held(x, request, &expect)) return DILOCO_OK;
     x->combine.confirmed = false;
-    dl_key_combined(key, request->entry, &named->life);
+    dl_key_combined(key, request->entry, &named->generation);
     DL_TRY(dl_contribution_fetch(&x->collect.fetched, &data, &reply->combined.reason,
                                  x->combine.slot, x->a.store, key, &expect, until));
     if (dl_hash_equal(x->collect.fetched.body, named->body)) return DILOCO_OK;

@@ -29,7 +29,7 @@ static bool fits_the_log(const dl_exec *x, const dl_request *request, const dl_c
 static dl_capture captured_or_nothing(const dl_exec *x, const dl_request *request)
 {
     const dl_capture *c = dl_exec_captured(x, request->entry);
-    if (c && !request->contribute.knock && fits_the_log(x, request, c)) return *c;
+    if (c && !request->contribute.announce && fits_the_log(x, request, c)) return *c;
     return (dl_capture){
         .entry = request->entry, .base = x->state.now[request->fragment].digest, .stats.loss = NAN};
 }
@@ -43,7 +43,7 @@ bool dl_exec_sends_values(const dl_exec *x)
 typedef struct object_name {
     uint64_t entry;
     uint32_t fragment;
-    dl_life life;
+    dl_generation generation;
 } object_name;
 
 /* Fills the header for one object from its capture. A contribution without samples is empty: no
@@ -52,8 +52,8 @@ static dl_contribution describe(const dl_exec *x, const object_name *name, const
                                 size_t payload_len)
 {
     const dl_fragment_shape *s = &x->a.run->manifest.fragments[name->fragment];
-    const bool dealt = from->dealt.n > 0; /* assigned chunks are no range of samples */
-    dl_contribution c = {.life = name->life,
+    const bool assigned = from->assigned.n > 0; /* assigned chunks are no range of samples */
+    dl_contribution c = {.generation = name->generation,
                          .entry = name->entry,
                          .fragment = name->fragment,
                          .stats = from->stats,
@@ -64,8 +64,8 @@ static dl_contribution describe(const dl_exec *x, const object_name *name, const
                          .n_integers = s->n_integers,
                          .n_booleans = s->n_booleans,
                          .payload_len = payload_len,
-                         .dealt = from->dealt};
-    if (dealt) c.stats.shard = c.stats.first_sample = c.stats.end_sample = 0;
+                         .assigned = from->assigned};
+    if (assigned) c.stats.shard = c.stats.first_sample = c.stats.end_sample = 0;
     const dl_slicing slices = dl_exec_slicing(x, name->fragment);
     if (slices.n && c.stats.samples) c.slices = slices.n, c.bulk = dl_slices_bytes(&slices);
     if (c.stats.samples == 0) {
@@ -81,10 +81,10 @@ static dl_contribution describe(const dl_exec *x, const object_name *name, const
 }
 
 /* The earlier generations that may have contributed: every smaller number. Where numbers are random
- * (dl_run_claim_life), only those that a listing shows. */
+ * (dl_run_claim_generation), only those that a listing shows. */
 enum { FORMER_MAX = 64 };
 typedef struct former_generations {
-    const dl_life *self;
+    const dl_generation *self;
     bool listed;
     uint32_t at[FORMER_MAX]; /* ascending */
     size_t n;
@@ -95,11 +95,11 @@ static diloco_status found_former(void *context, const char *key, size_t len)
 {
     former_generations *l = context;
     uint64_t entry;
-    dl_life life;
+    dl_generation generation;
     (void)len;
-    if (dl_key_parse_contribution(&entry, &life, key) && l->n < FORMER_MAX &&
-        !strcmp(life.replica, l->self->replica) && life.generation < l->self->generation)
-        l->at[l->n++] = life.generation;
+    if (dl_key_parse_contribution(&entry, &generation, key) && l->n < FORMER_MAX &&
+        !strcmp(generation.replica, l->self->replica) && generation.number < l->self->number)
+        l->at[l->n++] = generation.number;
     return DILOCO_OK;
 }
 
@@ -129,13 +129,13 @@ static diloco_status find_former(dl_exec *x, const object_name *name, const dl_c
                                  bool nothing, dl_reply *reply, dl_time until)
 {
     former_generations former;
-    uint32_t g = x->a.self.generation;
+    uint32_t g = x->a.self.number;
     DL_TRY(list_former(&former, x, name->entry, until));
     while (!reply->contribute.taken && generation_before(&former, &g)) {
-        dl_life life = x->a.self;
-        life.generation = g;
+        dl_generation generation = x->a.self;
+        generation.number = g;
         dl_key key;
-        dl_key_contribution(key, name->entry, &life);
+        dl_key_contribution(key, name->entry, &generation);
         dl_contribution c;
         const diloco_status status = dl_contribution_look(&c, x->a.store, key, until);
         if (dl_store_may_recover(x->a.store, status) || status == DILOCO_ETIMEDOUT) return status;
@@ -143,7 +143,7 @@ static diloco_status find_former(dl_exec *x, const object_name *name, const dl_c
         reply->contribute.taken =
             nothing ? c.stats.samples > 0
                     : dl_hash_equal(c.body, ours->body) && dl_hash_equal(c.base, ours->base);
-        reply->contribute.takes_over = life;
+        reply->contribute.takes_over = generation;
     }
     return DILOCO_OK;
 }
@@ -225,11 +225,12 @@ static void measure(dl_exec *x, const object_name *name, const dl_capture *from,
  * includes the second attempt. `confirmed` is set only if the store answered with the digest of the
  * sent bytes (P8.2). */
 static diloco_status put(dl_own_facts *facts, bool *confirmed, dl_store *store, uint64_t entry,
-                         const dl_life *life, const dl_span *spans, size_t n_spans, dl_time until)
+                         const dl_generation *generation, const dl_span *spans, size_t n_spans,
+                         dl_time until)
 {
     dl_key key;
     const dl_time began = dl_clock_now();
-    dl_key_contribution(key, entry, life);
+    dl_key_contribution(key, entry, generation);
     diloco_status status = dl_store_create(store, key, spans, n_spans, NULL, until);
     if (status == DILOCO_EEXIST) /* the bytes read back for the comparison may have been damaged */
         status = dl_store_create(store, key, spans, n_spans, NULL, until);
@@ -244,16 +245,17 @@ static diloco_status put(dl_own_facts *facts, bool *confirmed, dl_store *store, 
  * identity. In a run with keys those bytes are signed. Returns DILOCO_EEXIST if they are not: then
  * the name holds junk, and this replica needs another generation. */
 static diloco_status fenced(const dl_exec *x, diloco_status status, dl_store *store, uint64_t entry,
-                            const dl_life *life, dl_time until)
+                            const dl_generation *generation, dl_time until)
 {
     bool signed_by_us = true;
     if (status != DILOCO_EEXIST) return status;
     if (x->ring && x->a.signer)
-        DL_TRY(dl_contribution_is_by(&signed_by_us, store, x->a.run->id, entry, life,
+        DL_TRY(dl_contribution_is_by(&signed_by_us, store, x->a.run->id, entry, generation,
                                      dl_signer_public(x->a.signer), until));
     if (!signed_by_us)
         return dl_fail(DILOCO_EEXIST, "the name of contribution %llu of %s.%04u holds junk",
-                       (unsigned long long)entry, life->replica, (unsigned)life->generation);
+                       (unsigned long long)entry, generation->replica,
+                       (unsigned)generation->number);
     return dl_fail(DILOCO_EFENCED,
                    "this replica's contribution to entry %llu is there with other bytes: "
                    "another process runs as %s; stop one",
@@ -266,20 +268,20 @@ static diloco_status fenced(const dl_exec *x, diloco_status status, dl_store *st
  * is running. P6.3 has the bound. */
 static diloco_status renew(dl_exec *x, unsigned n)
 {
-    dl_life newest = x->a.self, next = x->a.self;
-    uint32_t random, from = x->a.self.generation + 1;
+    dl_generation newest = x->a.self, next = x->a.self;
+    uint32_t random, from = x->a.self.number + 1;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) random = 0;
     from += random % (UINT32_C(1) << dl_size_min(n, RENEWALS_MAX));
     /* A claim without an answer may have created the name; then it is ours. */
-    if (x->upload.claimed > newest.generation) newest.generation = x->upload.claimed;
+    if (x->upload.claimed > newest.number) newest.number = x->upload.claimed;
     const diloco_status status =
         dl_run_claim_next(&next, x->a.store, &newest, from, x->a.run, x->a.signer);
-    if (next.generation > x->upload.claimed) x->upload.claimed = next.generation;
-    if (!status) x->a.self.generation = next.generation;
+    if (next.number > x->upload.claimed) x->upload.claimed = next.number;
+    if (!status) x->a.self.number = next.number;
     return status;
 }
 
-dl_life dl_exec_self(const dl_exec *x)
+dl_generation dl_exec_self(const dl_exec *x)
 {
     return x->a.self;
 }
@@ -305,7 +307,7 @@ static void keep_to_send(dl_exec *x, const object_name *name, size_t n_spans,
     s->payload = x->upload.payload;
     x->upload.payload = free_payload;
     s->entry = name->entry;
-    s->life = name->life;
+    s->generation = name->generation;
     s->facts = x->facts.own;
     s->n_spans = n_spans;
     memcpy(s->spans, x->upload.spans, n_spans * sizeof *s->spans);
@@ -326,15 +328,15 @@ diloco_status dl_exec_send(dl_exec *x, dl_store *store, dl_time until)
     dl_sent *s = &x->upload.sent;
     dl_slices_put slices = {.slicing = s->slicing,
                             .entry = s->entry,
-                            .life = s->life,
+                            .generation = s->generation,
                             .payload = s->payload,
                             .discrete = s->discrete,
                             .until = until};
     DL_TRY(dl_slices_send(&slices, store));
     const diloco_status status =
-        put(&s->facts, &s->confirmed, store, s->entry, &s->life, s->spans, s->n_spans, until);
+        put(&s->facts, &s->confirmed, store, s->entry, &s->generation, s->spans, s->n_spans, until);
     s->confirmed &= dl_slices_are_confirmed(&slices);
-    return fenced(x, status, store, s->entry, &s->life, until);
+    return fenced(x, status, store, s->entry, &s->generation, until);
 }
 
 void dl_exec_sent(dl_exec *x)
@@ -342,7 +344,7 @@ void dl_exec_sent(dl_exec *x)
     x->facts.own = x->upload.sent.facts;
     dl_capture *c = dl_exec_captured(x, x->upload.sent.entry);
     if (c) c->confirmed = x->upload.sent.confirmed;
-    if (x->a.peers) dl_peers_show(x->a.peers, x->upload.sent.entry, &x->upload.sent.life);
+    if (x->a.peers) dl_peers_show(x->a.peers, x->upload.sent.entry, &x->upload.sent.generation);
 }
 
 /* Makes the object, looks for an earlier generation's, and uploads it or hands it over for a
@@ -377,19 +379,19 @@ static diloco_status contribute(dl_exec *x, const dl_request *request, dl_reply 
     }
     dl_slices_put slices = {.slicing = dl_exec_slicing(x, request->fragment),
                             .entry = request->entry,
-                            .life = name.life,
+                            .generation = name.generation,
                             .payload = x->upload.payload,
                             .discrete = from.discrete,
                             .until = until};
     if (c.slices) DL_TRY(dl_exec_put_slices(x, &slices));
     bool confirmed;
     const diloco_status status = put(&x->facts.own, &confirmed, x->a.store, request->entry,
-                                     &name.life, x->upload.spans, n_spans, until);
-    if (!status && x->a.peers) dl_peers_show(x->a.peers, request->entry, &name.life);
+                                     &name.generation, x->upload.spans, n_spans, until);
+    if (!status && x->a.peers) dl_peers_show(x->a.peers, request->entry, &name.generation);
     if (!nothing)
         dl_exec_captured(x, request->entry)->confirmed =
             confirmed && dl_slices_are_confirmed(&slices);
-    return fenced(x, status, x->a.store, request->entry, &name.life, until);
+    return fenced(x, status, x->a.store, request->entry, &name.generation, until);
 }
 
 /* Each renewal makes and signs the object again, because its name has the generation. RENEWALS_MAX
@@ -440,7 +442,8 @@ bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *da
     size_t n_spans;
     const char *reason; /* if it is invalid, the read from the store gives the reason */
     const dl_capture *c = dl_exec_captured(x, request->entry);
-    if (!c || !c->confirmed || expect->slices || !dl_life_equal(&request->fetch.life, &x->a.self))
+    if (!c || !c->confirmed || expect->slices ||
+        !dl_generation_equal(&request->fetch.generation, &x->a.self))
         return false;
     const object_name name = {request->entry, request->fragment, x->a.self};
     return is_made(x, facts, data, slot, request, expect) ||
@@ -469,11 +472,11 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
                                  dl_time until)
 {
     const dl_time began = dl_clock_now();
-    const object_name name = {.entry = x->state.control.entry, .life = client->life};
+    const object_name name = {.entry = x->state.control.entry, .generation = client->generation};
     unsigned char header[DL_CONTRIBUTION_HEADER];
     dl_contribution c;
     size_t n_spans;
-    DL_TRY(dl_exec_take(x, name.entry, name.fragment, client->stats));
+    DL_TRY(dl_exec_capture(x, name.entry, name.fragment, client->stats));
     dl_capture *from = dl_exec_captured(x, name.entry);
     if (dl_exec_sends_values(x)) put_values(x, from);
     /* the client's residual: saved with its state before it is known to count */
@@ -482,8 +485,8 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
     measure(x, &name, from, began);
     DL_TRY(client->keep(client->user, c.body));
     bool confirmed; /* the next client reuses the memory of this one */
-    const diloco_status status = put(&x->facts.own, &confirmed, x->a.store, name.entry, &name.life,
-                                     x->upload.spans, n_spans, until);
+    const diloco_status status = put(&x->facts.own, &confirmed, x->a.store, name.entry,
+                                     &name.generation, x->upload.spans, n_spans, until);
     *first = status != DILOCO_EEXIST;
     return *first ? status : DILOCO_OK;
 }
@@ -492,14 +495,15 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
 
 /* A capture's facts are saved as the header of its contribution. An empty slot has zeros, which no
  * header begins with. */
-void dl_exec_pack_under_way(dl_exec *x)
+void dl_exec_pack_in_flight(dl_exec *x)
 {
     for (size_t i = 0; i < x->capture.n; i++) {
         const dl_capture *c = &x->capture.at[i];
-        const object_name of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
+        const object_name of = {
+            .entry = c->entry, .fragment = c->fragment, .generation = x->a.self};
         unsigned char *head = x->capture.heads + i * DL_CONTRIBUTION_HEADER;
         memset(head, 0, DL_CONTRIBUTION_HEADER);
-        if (!c->there || !x->capture.keeps_under_way) continue;
+        if (!c->there || !x->capture.keeps_in_flight) continue;
         const dl_contribution facts = describe(x, &of, c, 0);
         dl_contribution_write_header(head, &facts);
     }
@@ -520,10 +524,10 @@ static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
     c->fragment = f.fragment;
     c->base = f.base;
     c->norm = f.norm;
-    c->dealt = f.dealt;
+    c->assigned = f.assigned;
     c->stats = f.stats;
     /* The entry may have counted it since; its member then names this body. */
-    const object_name of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
+    const object_name of = {.entry = c->entry, .fragment = c->fragment, .generation = x->a.self};
     unsigned char again[DL_CONTRIBUTION_HEADER];
     size_t n_spans;
     DL_TRY(make_object(x, &n_spans, &of, &f, again, c));
@@ -532,9 +536,9 @@ static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
 }
 
 /* Marks the captures so that the first REJOIN keeps them. */
-diloco_status dl_exec_unpack_under_way(dl_exec *x)
+diloco_status dl_exec_unpack_in_flight(dl_exec *x)
 {
-    for (size_t i = 0; i < x->capture.n && x->capture.keeps_under_way; i++) {
+    for (size_t i = 0; i < x->capture.n && x->capture.keeps_in_flight; i++) {
         const unsigned char *head = x->capture.heads + i * DL_CONTRIBUTION_HEADER;
         if (head[0]) DL_TRY(unpack(x, i, head));
     }

@@ -51,7 +51,7 @@ static size_t payload_room(const dl_exec *x)
 }
 
 /* The arrays of all captures are adjacent, so one private array saves them all. A capture that
- * shares the free copy of the state has no array: dl_exec_take sets its `g`. */
+ * shares the free copy of the state has no array: dl_exec_capture sets its `g`. */
 static void lay_out_captures(dl_exec *x, dl_arena *arena)
 {
     const dl_fragment_shape most = largest(x);
@@ -69,8 +69,8 @@ static void lay_out_captures(dl_exec *x, dl_arena *arena)
         x->capture.at[i].discrete = d + i * discrete;
     }
     /* Otherwise nothing is in flight when the state is saved, or a resume drops it. */
-    x->capture.keeps_under_way = x->mode->keeps_under_way && !x->capture.shares_next;
-    if (!x->capture.keeps_under_way) return;
+    x->capture.keeps_in_flight = x->mode->keeps_in_flight && !x->capture.shares_next;
+    if (!x->capture.keeps_in_flight) return;
     const dl_exec_private all[] = {
         {"diloco.under_way", g, floats * sizeof *g, true},
         {"diloco.under_way_discrete", d, n * discrete, false},
@@ -202,8 +202,8 @@ static diloco_status take_memory(dl_exec *x)
     x->capture.n = ahead;
     x->capture.shares_next = ahead == 1 && !x->a.beside && x->mode->may_share_next &&
                              x->a.run->config.error_feedback == 0;
-    DL_TRY(dl_way_of(&x->combine.way, &x->a.run->config, &x->a.run->manifest));
-    x->combine.topology = dl_exec_topology_of(x->combine.way);
+    DL_TRY(dl_topology_choose(&x->combine.topology_kind, &x->a.run->config, &x->a.run->manifest));
+    x->combine.topology = dl_exec_topology_of(x->combine.topology_kind);
     x->upload.pipelined = ahead > 1 && x->a.beside && x->a.tensors;
     layout(x, &measure);
     DL_TRY(dl_arena_init(&x->arena, measure.used));
@@ -213,7 +213,7 @@ static diloco_status take_memory(dl_exec *x)
     if (!outer) return dl_no_row("outer optimizer", x->a.run->config.outer_optimizer);
     DL_TRY(dl_state_init_on_disk(&x->state, &x->a.run->manifest, outer, x->a.max_members,
                                  x->a.n_copies, ahead, x->a.offload_dir));
-    DL_TRY(dl_state_deal(&x->state, &x->a.run->config, &x->schedule, x->a.max_members));
+    DL_TRY(dl_state_assign_data(&x->state, &x->a.run->config, &x->schedule, x->a.max_members));
     DL_TRY(dl_fetchers_create(x));
     DL_TRY(dl_lister_create(x));
     if (x->a.probe) DL_TRY(make_probing(x));
@@ -279,9 +279,9 @@ dl_state *dl_exec_state(dl_exec *x)
 {
     return &x->state;
 }
-dl_way dl_exec_way(const dl_exec *x)
+dl_topology_kind dl_exec_topology_kind(const dl_exec *x)
 {
-    return x->combine.way;
+    return x->combine.topology_kind;
 }
 const uint64_t *dl_exec_slices(const dl_exec *x)
 {
@@ -371,7 +371,7 @@ dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_request *request)
         if (!combined) x->apply.members[i] = x->collect.held[request->step.slots[i]];
         x->apply.weight[i] = e->members[i].weight;
         x->apply.raw[i] = e->members[i].raw;
-        if (!combined && dl_life_equal(&e->members[i].life, &x->a.self)) own = i + 1;
+        if (!combined && dl_generation_equal(&e->members[i].generation, &x->a.self)) own = i + 1;
     }
     dl_outer_step_args args = {.manifest = &x->a.run->manifest,
                                .fragment = (int)request->fragment,

@@ -21,7 +21,7 @@ typedef struct dl_exec_args {
     dl_store *store; /* borrowed, as all pointers here */
     const dl_runfile *run;
     dl_hash run_digest; /* of the bytes of run.json, which is `prev` of entry 0 */
-    dl_life self;
+    dl_generation self;
     /* The trainer's tensors, or their mirrors, in manifest order. NULL: this is a reader. */
     const diloco_tensor *tensors;
     dl_mirrors *mirrors; /* of the tensors that have one; NULL: no mirrors */
@@ -51,15 +51,15 @@ void dl_exec_destroy(dl_exec *exec);
 dl_state *dl_exec_state(dl_exec *exec);
 /* Returns the current generation of this replica. A CONTRIBUTE may have claimed a later one (P6).
  * Call it from the thread that calls dl_exec_do. */
-dl_life dl_exec_self(const dl_exec *exec);
+dl_generation dl_exec_self(const dl_exec *exec);
 
 /* ---- the trainer's side: capture.c ---- */
 
 /* Captures the movement of the fragment's local tensors at the due point of `entry`, to contribute
  * it later while training continues. Returns DILOCO_ENUMERIC and names the tensor if a value is not
  * finite. */
-DL_MUST_CHECK diloco_status dl_exec_take(dl_exec *exec, uint64_t entry, uint32_t fragment,
-                                         const dl_train_stats *stats);
+DL_MUST_CHECK diloco_status dl_exec_capture(dl_exec *exec, uint64_t entry, uint32_t fragment,
+                                            const dl_train_stats *stats);
 /* Copies theta into the fragment's local tensors, which keep the part `mix` of their own values
  * (docs/architecture.md section 2). */
 void dl_exec_adopt(dl_exec *exec, uint32_t fragment, float mix);
@@ -86,8 +86,8 @@ const dl_exec_private *dl_exec_private_at(const dl_exec *exec, size_t i);
 /* Call the first before these arrays are saved, and the second after they are loaded, before the
  * first REJOIN. Captures in flight are then in flight again. Returns DILOCO_EPROTO if a saved
  * capture is invalid. */
-void dl_exec_pack_under_way(dl_exec *exec);
-DL_MUST_CHECK diloco_status dl_exec_unpack_under_way(dl_exec *exec);
+void dl_exec_pack_in_flight(dl_exec *exec);
+DL_MUST_CHECK diloco_status dl_exec_unpack_in_flight(dl_exec *exec);
 
 /* Returns the residual of error feedback, f32[n], or NULL. With logical clients it belongs to the
  * current client: load it before the client trains, and save it with the client's state. */
@@ -99,7 +99,7 @@ float *dl_exec_residual(const dl_exec *exec, size_t *n);
  * is returned and nothing is uploaded. *first is false if the name holds other bytes, from a worker
  * with other arithmetic; then those count. Do not call it during dl_exec_do. */
 typedef struct dl_exec_client {
-    dl_life life;
+    dl_generation generation;
     const dl_train_stats *stats;
     diloco_status (*keep)(void *user, dl_hash body);
     void *user;
@@ -135,7 +135,7 @@ dl_store_counters dl_exec_traffic(const dl_exec *exec);
 dl_store_speed dl_exec_speed(const dl_exec *exec);
 
 /* Returns the exchange topology of this run. */
-dl_way dl_exec_way(const dl_exec *exec);
+dl_topology_kind dl_exec_topology_kind(const dl_exec *exec);
 /* Writes the prefix of the objects that LIST finds for an entry. */
 void dl_exec_listed_under(dl_key out, const dl_exec *exec, uint64_t entry);
 /* Returns whether the owners of slices measure the members before they combine (P19). */

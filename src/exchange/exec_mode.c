@@ -12,9 +12,10 @@
 static bool may_count_now(const dl_exec *x, const dl_listed *o)
 {
     const dl_control *c = &x->state.control;
-    const bool own = !strcmp(o->life.replica, x->a.self.replica);
-    if (own && o->life.generation > x->a.self.generation) return true;
-    return dl_async_may_count(&c->roster, c->entry, &x->a.run->config, o->life.replica, o->entry);
+    const bool own = !strcmp(o->generation.replica, x->a.self.replica);
+    if (own && o->generation.number > x->a.self.number) return true;
+    return dl_async_may_count(&c->roster, c->entry, &x->a.run->config, o->generation.replica,
+                              o->entry);
 }
 
 /* No contribution from before can still be named. Without a limit of staleness that is the oldest
@@ -36,20 +37,20 @@ static uint64_t oldest_base(const dl_exec *x, uint64_t own)
  * the positions are their own. */
 static uint64_t last_position(const dl_exec *x, uint64_t entry)
 {
-    return dl_schedule_take(&x->schedule, entry + x->state.control.n_later + 1);
+    return dl_schedule_capture(&x->schedule, entry + x->state.control.n_later + 1);
 }
 
 /* A table has the mode's differences as data, so no request asks which mode it is in. A new mode is
  * a table here and a case in dl_exec_mode_of. */
 static const dl_exec_mode rounds = {
-    .keeps_under_way = true,
+    .keeps_in_flight = true,
     .may_share_next = true,
     .forgets_junk = true,
     .last_position = last_position,
 };
 
 static const dl_exec_mode clients = {
-    .keeps_under_way = true,
+    .keeps_in_flight = true,
     .may_share_next = true,
     .may_send_values = true,
     .forgets_junk = true,

@@ -21,7 +21,7 @@ typedef struct dl_capture {
     unsigned char *discrete; /* its integers, then its booleans */
     dl_train_stats stats;
     dl_hash base;
-    dl_dealt dealt;
+    dl_assigned assigned;
     double norm;  /* of the movement, without the residual */
     dl_hash body; /* of the contribution made from it; only the exchange's thread uses it */
     /* the store confirmed the upload by checksum (dl_store_vouches), slices included */
@@ -32,7 +32,7 @@ typedef struct dl_capture {
  * changes only `confirmed` and `facts`. */
 typedef struct dl_sent {
     uint64_t entry;
-    dl_life life;
+    dl_generation generation;
     unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
     unsigned char *payload, *discrete; /* NULL: uploads are not pipelined */
     /* n 0: not sliced. Otherwise the slices are uploaded first, then `table`. */
@@ -54,7 +54,7 @@ typedef struct dl_made {
 /* Slices of a combined update that were read into the slot of combined updates. */
 typedef struct dl_gathered {
     uint64_t entry;
-    dl_life planner;
+    dl_generation planner;
     bool have[DL_SLICES_MAX], agreed[DL_SLICES_MAX]; /* agreed: all owners of the slice agree */
     dl_hash digest[DL_SLICES_MAX];
     bool disputed; /* owners of a slice differ, so the plan yields no update */
@@ -64,7 +64,7 @@ enum { DL_SERVED_MAX = 16 };
 /* One plan: its entry, and the replica that wrote it. */
 typedef struct dl_served {
     uint64_t entry;
-    dl_life planner;
+    dl_generation planner;
 } dl_served;
 
 /* The slice of a plan's members that the slots hold now. A FETCH overwrites it. */
@@ -98,7 +98,7 @@ typedef struct dl_capture_part {
     dl_capture *at;         /* [n] entry e in e mod n */
     size_t n;
     bool shares_next;     /* the one capture is in the state's free copy */
-    bool keeps_under_way; /* captures are saved with the local state */
+    bool keeps_in_flight; /* captures are saved with the local state */
     bool unpacked;        /* captures in flight belong to the state that is loaded next */
     /* [n] of DL_CONTRIBUTION_HEADER bytes: a capture's facts in the form of its contribution's
      * header, saved beside its arrays. Zeros: no capture. */
@@ -161,12 +161,12 @@ typedef struct dl_exec_topology {
     dl_exec_fn combine; /* DL_REQUEST_COMBINE, of a planner or an audit */
 } dl_exec_topology;
 extern const dl_exec_topology dl_exec_allgather, dl_exec_leader, dl_exec_sharded;
-const dl_exec_topology *dl_exec_topology_of(dl_way way);
+const dl_exec_topology *dl_exec_topology_of(dl_topology_kind topology_kind);
 
 /* Combining for other replicas, or using another replica's combined update (combined.c, sharded.c).
  */
 typedef struct dl_combine_part {
-    dl_way way;
+    dl_topology_kind topology_kind;
     const dl_exec_topology *topology;
     dl_codec_form *plain; /* [n_fragments] of combined updates; NULL: every replica combines */
     dl_slot *slot;        /* of the newest combined update; NULL: not allocated */
@@ -199,7 +199,7 @@ typedef struct dl_apply_part {
 
 /* The differences between the modes of a run (exec_mode.c). */
 typedef struct dl_exec_mode {
-    bool keeps_under_way; /* captures in flight are saved, and a resume continues with them */
+    bool keeps_in_flight; /* captures in flight are saved, and a resume continues with them */
     bool may_share_next;  /* no other entry is computed between a capture and its upload */
     bool may_send_values; /* contributions may hold values instead of movements */
     bool reads_speeds;    /* WATCH reads the steps per second from heartbeats */
@@ -271,7 +271,7 @@ DL_MUST_CHECK diloco_status dl_exec_extent(dl_exec *x, const dl_request *request
 DL_MUST_CHECK diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *reply,
                                          dl_time until);
 /* listing.c: return whether a roster, the list of a closed run or this replica has that name. */
-bool dl_exec_is_named(const dl_exec *x, const dl_life *life);
+bool dl_exec_is_named(const dl_exec *x, const dl_generation *generation);
 /* listing.c: return an upper bound of the number of such names. */
 size_t dl_exec_n_named(const dl_exec *x);
 /* watch_heartbeats.c */
@@ -279,7 +279,7 @@ DL_MUST_CHECK diloco_status dl_exec_watch(dl_exec *x, const dl_request *request,
                                           dl_time until);
 /* listing.c: records that this object has the name of the replica's generation but is not signed
  * with its key. */
-void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_life *life);
+void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_generation *generation);
 
 /* sharded_publish.c: returns the slices of a fragment; n 0: contributions are whole. */
 dl_slicing dl_exec_slicing(const dl_exec *x, uint32_t fragment);
@@ -290,7 +290,7 @@ size_t dl_exec_make_table(dl_exec *x, uint32_t fragment, unsigned char *discrete
 typedef struct dl_slices_put {
     dl_slicing slicing;
     uint64_t entry;
-    dl_life life;
+    dl_generation generation;
     unsigned char *payload, *discrete;
     dl_time until;
     bool confirmed[DL_SLICES_MAX]; /* out: the store confirmed the slice by checksum */

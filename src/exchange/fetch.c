@@ -25,7 +25,7 @@
 typedef struct fetched {
     bool there, whole, forged;
     uint64_t entry;
-    dl_life life;
+    dl_generation generation;
     diloco_status status;
     const char *reason;
     /* why it was not read from its owner; NULL: it was, or the owner was not asked */
@@ -169,7 +169,7 @@ static dl_contribution_expect expectation(const dl_exec *x, const dl_request *re
     return (dl_contribution_expect){.run = x->a.run->id,
                                     .entry = request->entry,
                                     .fragment = request->fragment,
-                                    .life = request->fetch.life,
+                                    .generation = request->fetch.generation,
                                     .base = now->digest,
                                     .also_base = lags ? now->before : now->digest,
                                     .manifest = x->a.run->manifest.digest,
@@ -229,7 +229,8 @@ static diloco_status read_slices(fetcher *f, dl_time until)
     const dl_slicing s = {f->expect.form, f->expect.shape, (size_t)f->expect.slices};
     unsigned char *base = dl_slot_bytes(f->slot);
     memcpy(table, base, s.n * sizeof *table);
-    DL_TRY(dl_slices_read(&s, base, table, out->entry, &out->life, &out->reason, f->store, until));
+    DL_TRY(dl_slices_read(&s, base, table, out->entry, &out->generation, &out->reason, f->store,
+                          until));
     *f->data = dl_slices_data(&s, base);
     diloco_status status = dl_codec_check(s.form, f->data->payload, f->data->len, f->expect.bound,
                                           &index, &f->data->norm2);
@@ -248,7 +249,7 @@ static diloco_status read_whole(fetcher *f, dl_time until)
     dl_key key;
     fetched *out = f->out;
     const dl_peers_want want = {.entry = out->entry,
-                                .life = out->life,
+                                .generation = out->generation,
                                 .slot = f->slot,
                                 .store = f->store,
                                 .expect = &f->expect,
@@ -257,7 +258,7 @@ static diloco_status read_whole(fetcher *f, dl_time until)
                                 .until = until};
     if (f->peers)
         return dl_peers_read(f->peers, &out->facts, f->data, &out->reason, &out->peer, &want);
-    dl_key_contribution(key, out->entry, &out->life);
+    dl_key_contribution(key, out->entry, &out->generation);
     return dl_contribution_fetch(&out->facts, f->data, &out->reason, f->slot, f->store, key,
                                  &f->expect, until);
 }
@@ -270,8 +271,8 @@ static void see_whose_it_is(fetcher *f, dl_time until)
     bool theirs;
     fetched *out = f->out;
     if (!f->expect.key) return;
-    out->forged = !dl_contribution_is_by(&theirs, f->store, f->expect.run, out->entry, &out->life,
-                                         f->expect.key, until) &&
+    out->forged = !dl_contribution_is_by(&theirs, f->store, f->expect.run, out->entry,
+                                         &out->generation, f->expect.key, until) &&
                   !theirs;
 }
 
@@ -297,14 +298,15 @@ static diloco_status expect_key(dl_exec *x, fetcher *f, dl_time until)
 {
     const dl_public *key;
     fetched *out = f->out;
-    const diloco_status status = dl_exec_key_of(&key, &out->reason, x, out->life.replica, until);
+    const diloco_status status =
+        dl_exec_key_of(&key, &out->reason, x, out->generation.replica, until);
     if (status && status != DILOCO_EPROTO) return status;
     out->status = status;
     out->there = status == DILOCO_EPROTO;
     if (status) snprintf(out->text, sizeof out->text, "%s", diloco_error_text());
     if (status) f->slot = NULL;
     if (key) f->key = *key;
-    if (key && x->a.peers) dl_peers_know(x->a.peers, out->life.replica, key);
+    if (key && x->a.peers) dl_peers_know(x->a.peers, out->generation.replica, key);
     f->expect.key = key ? &f->key : NULL;
     return DILOCO_OK;
 }
@@ -324,7 +326,7 @@ static diloco_status prepare(dl_exec *x, fetcher *f, const dl_request *request, 
     f->fresh = request->fetch.fresh || request->entry < x->collect.disputed;
     f->out = &x->collect.fetchers->kept[request->fetch.slot];
     *f->out = (fetched){.entry = request->entry,
-                        .life = request->fetch.life,
+                        .generation = request->fetch.generation,
                         .whole = request->fetch.whole,
                         .reason = "base"};
     DL_TRY(read_base(x, request, &f->expect, until));
@@ -344,7 +346,7 @@ static bool is_kept(const dl_exec *x, const dl_request *request)
 {
     const fetched *k = &x->collect.fetchers->kept[request->fetch.slot];
     return k->there && k->whole == request->fetch.whole && k->entry == request->entry &&
-           dl_life_equal(&k->life, &request->fetch.life);
+           dl_generation_equal(&k->generation, &request->fetch.generation);
 }
 
 void dl_exec_forget_fetched(dl_exec *x)
@@ -358,20 +360,20 @@ typedef struct errand {
     dl_fetchers *f;
     dl_errand_fn fn;
     void *context;
-    size_t n, n_hands;
+    size_t n, n_handles;
     pthread_mutex_t lock; /* guards the first error: */
     size_t failed;
     diloco_status status;
     char text[512];
 } errand;
 
-/* Piece i belongs to thread i mod n_hands. Each thread stops at its first error. Of all errors the
- * one with the smallest i is kept, so it depends less on timing. */
+/* Piece i belongs to thread i mod n_handles. Each thread stops at its first error. Of all errors
+ * the one with the smallest i is kept, so it depends less on timing. */
 static void run_errand(void *context, int part, int n_parts)
 {
     errand *e = context;
     (void)n_parts;
-    for (size_t i = (size_t)part; (size_t)part < e->n_hands && i < e->n; i += e->n_hands) {
+    for (size_t i = (size_t)part; (size_t)part < e->n_handles && i < e->n; i += e->n_handles) {
         const diloco_status status = e->fn(e->context, e->f->at[part].store, i);
         if (!status) continue;
         pthread_mutex_lock(&e->lock);
@@ -389,8 +391,8 @@ diloco_status dl_fetchers_run(dl_exec *x, size_t n, dl_errand_fn fn, void *conte
 {
     dl_fetchers *f = x->collect.fetchers;
     errand e = {.f = f, .fn = fn, .context = context, .n = n, .failed = SIZE_MAX};
-    e.n_hands = dl_size_min(n, f->n);
-    for (size_t i = 0; i < e.n_hands; i++)
+    e.n_handles = dl_size_min(n, f->n);
+    for (size_t i = 0; i < e.n_handles; i++)
         DL_TRY(make_ready(x, &f->at[i]));
     pthread_mutex_init(&e.lock, NULL);
     dl_pool_run(f->pool, run_errand, &e);
@@ -442,7 +444,7 @@ static diloco_status read_all(dl_exec *x, const dl_request *request, dl_time unt
     for (size_t i = 0; i < request->fetch.n_ahead && f->n_busy < f->n; i++) {
         dl_request next = *request;
         next.entry = request->fetch.ahead[i].entry;
-        next.fetch.life = request->fetch.ahead[i].life;
+        next.fetch.generation = request->fetch.ahead[i].generation;
         next.fetch.slot = request->fetch.ahead[i].slot;
         if (!is_kept(x, &next)) DL_TRY(add(x, &next, until));
     }
@@ -465,7 +467,7 @@ diloco_status dl_exec_fetch(dl_exec *x, const dl_request *request, dl_reply *rep
     reply->fetch.forged = kept->forged;
     const bool is_junk = !x->ring && request->fetch.fresh && x->mode->forgets_junk &&
                          kept->status && dl_judge_is_junk(kept->reason);
-    if (kept->forged || is_junk) dl_exec_note_forged(x, request->entry, &request->fetch.life);
+    if (kept->forged || is_junk) dl_exec_note_forged(x, request->entry, &request->fetch.generation);
     if (kept->status) return dl_fail(kept->status, "%s", kept->text);
     reply->fetch.facts = &kept->facts;
     reply->fetch.norm2 = x->collect.held[request->fetch.slot].norm2;

@@ -19,10 +19,10 @@ typedef struct world {
     dl_hash digest;
     float w[N];
     diloco_tensor tensor;
-    dl_life lives[CREW];
+    dl_generation generations[CREW];
 } world;
 
-static dl_exec *make_exec_with(world *w, const dl_life *self, int n_fetchers, dl_peers *peers)
+static dl_exec *make_exec_with(world *w, const dl_generation *self, int n_fetchers, dl_peers *peers)
 {
     dl_exec *exec;
     const dl_exec_args args = {.store = w->store,
@@ -40,7 +40,7 @@ static dl_exec *make_exec_with(world *w, const dl_life *self, int n_fetchers, dl
     return exec;
 }
 
-static dl_exec *make_exec(world *w, const dl_life *self, int n_fetchers)
+static dl_exec *make_exec(world *w, const dl_generation *self, int n_fetchers)
 {
     return make_exec_with(w, self, n_fetchers, NULL);
 }
@@ -53,11 +53,12 @@ static dl_exec *contribute(world *w, size_t who)
     const dl_train_stats work = {.steps = 1, .samples = 1, .position = 1};
     const dl_request request = {.kind = DL_REQUEST_CONTRIBUTE, .entry = 0};
     snprintf(name, sizeof name, "r%zu", who);
-    CHECK_OK(dl_run_claim_life(&w->lives[who], w->store, name, &w->file, &w->file.config, NULL));
-    dl_exec *exec = make_exec(w, &w->lives[who], 1);
+    CHECK_OK(dl_run_claim_generation(&w->generations[who], w->store, name, &w->file,
+                                     &w->file.config, NULL));
+    dl_exec *exec = make_exec(w, &w->generations[who], 1);
     for (size_t i = 0; i < N; i++)
         w->w[i] = (float)(who + 1) * (float)i;
-    CHECK_OK(dl_exec_take(exec, 0, 0, &work));
+    CHECK_OK(dl_exec_capture(exec, 0, 0, &work));
     dl_exec_do(exec, &request, &reply, DL_NEVER);
     CHECK_OK(reply.status);
     return exec;
@@ -102,7 +103,7 @@ static void replace(world *w, size_t who, const char *bytes)
 {
     dl_key key;
     const dl_span span = {bytes, strlen(bytes)};
-    dl_key_contribution(key, 0, &w->lives[who]);
+    dl_key_contribution(key, 0, &w->generations[who]);
     CHECK_OK(dl_store_delete(w->store, key, DL_NEVER));
     if (*bytes) CHECK_OK(dl_store_create(w->store, key, &span, 1, NULL, DL_NEVER));
 }
@@ -115,10 +116,11 @@ typedef struct answer {
 
 static dl_request fetch_of(const world *w, size_t who, dl_ahead *ahead)
 {
-    dl_request request = {.kind = DL_REQUEST_FETCH,
-                          .fetch = {.life = w->lives[who], .slot = who, .ahead = ahead}};
+    dl_request request = {
+        .kind = DL_REQUEST_FETCH,
+        .fetch = {.generation = w->generations[who], .slot = who, .ahead = ahead}};
     for (size_t i = who + 1; ahead && i < CREW; i++)
-        ahead[request.fetch.n_ahead++] = (dl_ahead){.life = w->lives[i], .slot = i};
+        ahead[request.fetch.n_ahead++] = (dl_ahead){.generation = w->generations[i], .slot = i};
     return request;
 }
 
@@ -139,7 +141,7 @@ static answer fetch(dl_exec *exec, const dl_request *request)
 static void fetch_all(answer out[CREW], world *w, int n_fetchers)
 {
     dl_ahead ahead[CREW];
-    dl_exec *exec = make_exec(w, &w->lives[0], n_fetchers);
+    dl_exec *exec = make_exec(w, &w->generations[0], n_fetchers);
     for (size_t i = 0; i < CREW; i++) {
         const dl_request request = fetch_of(w, i, ahead);
         out[i] = fetch(exec, &request);
@@ -179,7 +181,7 @@ TEST(a_store_that_is_away_is_unreachable_for_its_first_readers_too)
     dl_ahead ahead[CREW];
     const char *store = scratch_path("store"), *away = scratch_path("away");
     make_world_at(&w, store);
-    dl_exec *exec = make_exec(&w, &w.lives[0], CREW);
+    dl_exec *exec = make_exec(&w, &w.generations[0], CREW);
     CHECK_INT(0, rename(store, away));
     for (size_t i = 0; i < CREW; i++) {
         const dl_request request = fetch_of(&w, i, ahead);
@@ -199,7 +201,7 @@ TEST(prefetched_contribution_is_not_read_again)
     world w;
     dl_ahead ahead[CREW];
     make_world(&w);
-    dl_exec *exec = make_exec(&w, &w.lives[0], 3);
+    dl_exec *exec = make_exec(&w, &w.generations[0], 3);
     const uint64_t before = dl_exec_traffic(exec).n_get;
     for (size_t i = 0; i < CREW; i++) {
         const dl_request request = fetch_of(&w, i, ahead);
@@ -216,7 +218,7 @@ TEST(other_request_drops_prefetched_contributions)
     world w;
     dl_ahead ahead[CREW];
     make_world(&w);
-    dl_exec *exec = make_exec(&w, &w.lives[0], CREW);
+    dl_exec *exec = make_exec(&w, &w.generations[0], CREW);
     const dl_request read = {.kind = DL_REQUEST_READ}, first = fetch_of(&w, 0, ahead);
     dl_reply reply = {.status = DILOCO_OK};
     CHECK_OK(fetch(exec, &first).status);
@@ -231,12 +233,13 @@ TEST(other_request_drops_prefetched_contributions)
     end_world(&w);
 }
 
-static void put_life(const world *w, void (*name)(dl_key, const dl_life *), const char *replica)
+static void put_generation(const world *w, void (*name)(dl_key, const dl_generation *),
+                           const char *replica)
 {
     dl_key key;
-    dl_life life = {.generation = 0};
-    snprintf(life.replica, sizeof life.replica, "%s", replica);
-    name(key, &life);
+    dl_generation generation = {.number = 0};
+    snprintf(generation.replica, sizeof generation.replica, "%s", replica);
+    name(key, &generation);
     CHECK_OK(dl_store_create(w->store, key, &(dl_span){"beat", 4}, 1, NULL, DL_NEVER));
 }
 
@@ -249,13 +252,13 @@ TEST(p11_unlisted_heartbeats_do_not_silence_members)
     make_world(&w);
     for (int i = 0; i < 200; i++) {
         snprintf(name, sizeof name, "a%03d", i);
-        put_life(&w, dl_key_heartbeat, name);
-        put_life(&w, dl_key_end, name);
+        put_generation(&w, dl_key_heartbeat, name);
+        put_generation(&w, dl_key_end, name);
     }
-    put_life(&w, dl_key_heartbeat, w.lives[0].replica);
-    put_life(&w, dl_key_heartbeat, "zz");
-    put_life(&w, dl_key_end, "zz");
-    dl_exec *exec = make_exec(&w, &w.lives[0], 1);
+    put_generation(&w, dl_key_heartbeat, w.generations[0].replica);
+    put_generation(&w, dl_key_heartbeat, "zz");
+    put_generation(&w, dl_key_end, "zz");
+    dl_exec *exec = make_exec(&w, &w.generations[0], 1);
     dl_roster *roster = &dl_exec_state(exec)->control.roster;
     strcpy(roster->names[0], "zz");
     roster->n = 1;
@@ -265,9 +268,9 @@ TEST(p11_unlisted_heartbeats_do_not_silence_members)
     CHECK_OK(reply.status);
     for (size_t i = 0; i < reply.watch.n_seen; i++) {
         const dl_seen *s = &reply.watch.seen[i];
-        beats[0] |= !strcmp(s->life.replica, w.lives[0].replica);
-        beats[1] |= !strcmp(s->life.replica, "zz");
-        ended |= !strcmp(s->life.replica, "zz") && s->ended;
+        beats[0] |= !strcmp(s->generation.replica, w.generations[0].replica);
+        beats[1] |= !strcmp(s->generation.replica, "zz");
+        ended |= !strcmp(s->generation.replica, "zz") && s->ended;
     }
     CHECK(beats[0] && beats[1] && ended);
     dl_exec_destroy(exec);
@@ -279,7 +282,7 @@ TEST(a_fresh_reading_is_one)
     world w;
     dl_ahead ahead[CREW];
     make_world(&w);
-    dl_exec *exec = make_exec(&w, &w.lives[0], CREW);
+    dl_exec *exec = make_exec(&w, &w.generations[0], CREW);
     const dl_request first = fetch_of(&w, 0, ahead);
     dl_request second = fetch_of(&w, 1, NULL);
     CHECK_OK(fetch(exec, &first).status);
@@ -308,7 +311,7 @@ static void make_world_of_nobody(world *w, const char *compression, bool vouches
 static dl_exec *put_and_lose(world *w, answer *stored)
 {
     dl_exec *exec = contribute(w, 0);
-    dl_exec *other = make_exec(w, &w->lives[0], 1);
+    dl_exec *other = make_exec(w, &w->generations[0], 1);
     const dl_request request = fetch_of(w, 0, NULL);
     *stored = fetch(other, &request);
     CHECK_OK(stored->status);
@@ -411,7 +414,7 @@ static diloco_status open_line(void *self, dl_store **out, const char *address,
 }
 
 /* Publishes in each member's heartbeat that it serves its contributions. */
-static void tell_all(const world *w, dl_peers *p)
+static void report_all(const world *w, dl_peers *p)
 {
     for (size_t i = 0; i < CREW; i++) {
         dl_buf text;
@@ -421,10 +424,10 @@ static void tell_all(const world *w, dl_peers *p)
         dl_json_init(&j, &text);
         dl_json_object(&j, NULL);
         dl_json_u64(&j, "entry", 0);
-        dl_peers_tell(p, &j);
+        dl_peers_report(p, &j);
         dl_json_end(&j);
         CHECK_OK(dl_json_done(&j));
-        dl_key_heartbeat(key, &w->lives[i]);
+        dl_key_heartbeat(key, &w->generations[i]);
         CHECK_OK(dl_store_put(w->store, key, text.data, text.len, DL_NEVER));
         dl_buf_deinit(&text);
     }
@@ -440,7 +443,7 @@ static dl_peers *make_peers(world *w, const char *dir, bool reads)
     served = w;
     dl_peers_use(&kind);
     CHECK_OK(dl_peers_create(&p, &args));
-    tell_all(w, p);
+    report_all(w, p);
     return p;
 }
 
@@ -462,7 +465,7 @@ TEST(doubtful_contribution_is_read_from_the_store_alone)
     if (!DL_CRYPTO) skip();
     make_world(&w);
     dl_peers *p = make_peers(&w, scratch_path("doubted"), true);
-    dl_exec *exec = make_exec_with(&w, &w.lives[0], 3, p);
+    dl_exec *exec = make_exec_with(&w, &w.generations[0], 3, p);
     const dl_request rejoin = {.kind = DL_REQUEST_REJOIN, .entry = UINT64_MAX};
     dl_reply reply = {.status = DILOCO_OK};
     dl_exec_do(exec, &rejoin, &reply, DL_NEVER); /* a process begins */
@@ -485,7 +488,7 @@ TEST(committer_in_a_roster_of_keys_reads_from_the_store_alone)
     if (!DL_CRYPTO) skip();
     make_world(&w);
     dl_peers *p = make_peers(&w, scratch_path("committer"), false);
-    dl_exec *exec = make_exec_with(&w, &w.lives[0], 3, p);
+    dl_exec *exec = make_exec_with(&w, &w.generations[0], 3, p);
     CHECK_INT(0, from_owners(exec, &w, p, false));
     CHECK(dl_peers_count(p).from_store > 0);
     dl_exec_destroy(exec);
@@ -504,7 +507,7 @@ TEST(extent_of_the_log_ends_at_the_first_gap_and_at_the_bound)
         dl_key_entry(key, there[i]);
         CHECK_OK(dl_store_create(w.store, key, &span, 1, NULL, DL_NEVER));
     }
-    dl_exec *exec = make_exec(&w, &w.lives[0], 1);
+    dl_exec *exec = make_exec(&w, &w.generations[0], 1);
     static const struct {
         uint64_t entry, most, n;
     } cases[] = {{0, 10, 4}, {1, 10, 3}, {1, 2, 2}, {4, 10, 0}, {5, 10, 1}, {7, 10, 0}};

@@ -15,7 +15,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { LIFE_STRIDE = 10000 }; /* of an unguarded store: no two processes should draw one number */
+enum {
+    GENERATION_STRIDE = 10000
+}; /* of an unguarded store: no two processes should draw one number */
 static const dl_time LIMIT = 3600 * DL_SECOND;
 
 static dl_time limit(void)
@@ -32,29 +34,30 @@ typedef struct claims {
 } claims;
 
 /* The names alone say which numbers are used. newest_signed later decides which of them count. */
-static diloco_status found_life(void *context, const char *key, size_t len)
+static diloco_status found_generation(void *context, const char *key, size_t len)
 {
     claims *l = context;
-    dl_life life;
+    dl_generation generation;
     (void)len;
-    if (!dl_key_parse_life(&life, key, "gen/") || strcmp(life.replica, l->replica) != 0)
+    if (!dl_key_parse_generation(&generation, key, "gen/") ||
+        strcmp(generation.replica, l->replica) != 0)
         return DILOCO_OK;
-    if ((int64_t)life.generation > l->last) l->newest = l->last = life.generation;
-    if (l->used) l->used[life.generation / 8] |= (unsigned char)(1 << life.generation % 8);
+    if ((int64_t)generation.number > l->last) l->newest = l->last = generation.number;
+    if (l->used) l->used[generation.number / 8] |= (unsigned char)(1 << generation.number % 8);
     return DILOCO_OK;
 }
 
-static diloco_status sign_life(dl_buf *text, const dl_life *life, const dl_runfile *run,
-                               const dl_signer *signer)
+static diloco_status sign_generation(dl_buf *text, const dl_generation *generation,
+                                     const dl_runfile *run, const dl_signer *signer)
 {
-    const dl_statement what = {.kind = "life", .run = run->id, .life = life};
+    const dl_statement what = {.kind = "life", .run = run->id, .generation = generation};
     return run->identity.policy == DL_TRUSTED ? DILOCO_OK : dl_sealed_sign(text, 0, signer, &what);
 }
 
 /* Writes the claim: the process, its machine and its program, for people and for admission. Only
  * run, replica, generation and invitation are ever checked. */
-static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runfile *run,
-                                const char *invitation)
+static diloco_status write_generation(dl_buf *text, const dl_generation *generation,
+                                      const dl_runfile *run, const char *invitation)
 {
     dl_invitation i;
     char host[64] = "";
@@ -64,8 +67,8 @@ static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runf
     dl_buf_clear(text);
     dl_sealed_begin(&j, &start, text, "diloco-life");
     dl_json_str(&j, "run", run->id);
-    dl_json_str(&j, "replica", life->replica);
-    dl_json_u64(&j, "generation", life->generation);
+    dl_json_str(&j, "replica", generation->replica);
+    dl_json_u64(&j, "generation", generation->number);
     dl_json_str(&j, "host", host);
     dl_json_i64(&j, "pid", (int64_t)getpid());
     dl_json_f64(&j, "time", dl_clock_wall()); /* makes two claims of one generation differ */
@@ -79,21 +82,21 @@ static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runf
     return dl_sealed_end(&j, start);
 }
 
-diloco_status dl_run_newest_life(dl_life *out, dl_store *store, const char *replica)
+diloco_status dl_run_newest_generation(dl_generation *out, dl_store *store, const char *replica)
 {
     claims l = {.replica = replica, .newest = -1, .last = -1};
-    DL_TRY(dl_store_list(store, "gen/", NULL, found_life, &l, limit()));
+    DL_TRY(dl_store_list(store, "gen/", NULL, found_generation, &l, limit()));
     if (l.newest < 0)
         return dl_fail(DILOCO_ENOENT, "no replica %s has ever been in %s", replica,
                        dl_store_url(store));
-    *out = (dl_life){.generation = (uint32_t)l.newest};
+    *out = (dl_generation){.number = (uint32_t)l.newest};
     snprintf(out->replica, sizeof out->replica, "%s", replica);
     return DILOCO_OK;
 }
 
-bool dl_run_has_lived(const dl_life *life, const dl_config *config)
+bool dl_run_is_restart(const dl_generation *generation, const dl_config *config)
 {
-    return life->generation >= (config->single_committer[0] ? 2 * LIFE_STRIDE : 1);
+    return generation->number >= (config->single_committer[0] ? 2 * GENERATION_STRIDE : 1);
 }
 
 /* Returns the number after all existing ones, in an unguarded store at a random distance. */
@@ -104,7 +107,7 @@ static diloco_status first_generation(int64_t *out, const claims *l, const dl_ru
     if (!run->config.single_committer[0]) return DILOCO_OK;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         return dl_fail(DILOCO_EIO, "no random bytes: %s", strerror(errno));
-    *out = (l->newest / LIFE_STRIDE + 1) * LIFE_STRIDE + random % LIFE_STRIDE;
+    *out = (l->newest / GENERATION_STRIDE + 1) * GENERATION_STRIDE + random % GENERATION_STRIDE;
     return DILOCO_OK;
 }
 
@@ -147,26 +150,26 @@ static diloco_status newest_signed(claims *l, dl_store *store, const dl_runfile 
     l->newest = -1;
     for (int n = 0; n < LOOKS && g <= l->last; n++, g = next_used(l, g + 1)) {
         bool theirs;
-        dl_life life = {.generation = (uint32_t)g};
-        snprintf(life.replica, sizeof life.replica, "%s", l->replica);
-        DL_TRY(dl_members_lived(&theirs, store, run, &life, key, limit()));
+        dl_generation generation = {.number = (uint32_t)g};
+        snprintf(generation.replica, sizeof generation.replica, "%s", l->replica);
+        DL_TRY(dl_members_has_generation(&theirs, store, run, &generation, key, limit()));
         if (theirs) l->newest = g, n = 0;
     }
     return DILOCO_OK;
 }
 
 /* Unlike a claim it creates nothing. */
-diloco_status dl_run_newest_signed(dl_life *out, dl_store *store, const char *replica,
+diloco_status dl_run_newest_signed(dl_generation *out, dl_store *store, const char *replica,
                                    const dl_runfile *run, const dl_public *key)
 {
     claims l = {.replica = replica, .newest = -1, .used = calloc(DL_GENERATION_MAX / 8 + 1, 1)};
     if (!l.used) return dl_fail(DILOCO_ENOMEM, "out of memory for the generations of %s", replica);
-    diloco_status status = dl_store_list(store, "gen/", NULL, found_life, &l, limit());
+    diloco_status status = dl_store_list(store, "gen/", NULL, found_generation, &l, limit());
     if (!status) status = newest_signed(&l, store, run, key);
     free(l.used);
     if (!status && l.newest < 0)
         status = dl_fail(DILOCO_ENOENT, "this key has signed no generation of %s", replica);
-    if (!status) *out = (dl_life){.generation = (uint32_t)l.newest};
+    if (!status) *out = (dl_generation){.number = (uint32_t)l.newest};
     if (!status) snprintf(out->replica, sizeof out->replica, "%s", replica);
     return status;
 }
@@ -183,7 +186,7 @@ static diloco_status find_claims(claims *out, dl_store *store, const char *repli
     const bool keyed = run->identity.policy != DL_TRUSTED;
     if (keyed && !(out->used = calloc(DL_GENERATION_MAX / 8 + 1, 1)))
         return dl_fail(DILOCO_ENOMEM, "out of memory for the generations of %s", replica);
-    DL_TRY(dl_store_list(store, "gen/", NULL, found_life, out, limit()));
+    DL_TRY(dl_store_list(store, "gen/", NULL, found_generation, out, limit()));
     if (keyed) DL_TRY(newest_signed(out, store, run, dl_signer_public(signer)));
     return first && out->newest >= 0 ? dl_run_refuse_twin(replica, store) : DILOCO_OK;
 }
@@ -196,19 +199,20 @@ static void claims_deinit(claims *l)
 /* The name exists. Returns DILOCO_OK if the next one may be tried: not if another process has just
  * begun as this replica, which had no generation a moment ago. */
 static diloco_status is_taken(const claims *l, dl_store *store, const dl_runfile *run,
-                              const dl_life *life, const dl_signer *signer)
+                              const dl_generation *generation, const dl_signer *signer)
 {
     bool theirs = true;
     if (l->newest >= 0) return DILOCO_EEXIST;
     if (l->used)
-        DL_TRY(dl_members_lived(&theirs, store, run, life, dl_signer_public(signer), limit()));
+        DL_TRY(dl_members_has_generation(&theirs, store, run, generation, dl_signer_public(signer),
+                                         limit()));
     return theirs ? dl_run_refuse_twin(l->replica, store) : DILOCO_EEXIST;
 }
 
 /* Claims the first free generation from g on. The store creates each name once, so two processes
  * never get one generation. A taken name is either another generation of this replica, or junk, or
  * a twin (is_taken). Returns DILOCO_EINVAL if all numbers are used. */
-static diloco_status claim_from(dl_life *out, const claims *l, int64_t g, dl_store *store,
+static diloco_status claim_from(dl_generation *out, const claims *l, int64_t g, dl_store *store,
                                 const dl_runfile *run, const dl_signer *signer,
                                 const char *invitation)
 {
@@ -217,12 +221,12 @@ static diloco_status claim_from(dl_life *out, const claims *l, int64_t g, dl_sto
     diloco_status status = DILOCO_EEXIST;
     for (; status == DILOCO_EEXIST && g <= DL_GENERATION_MAX; g++) {
         if (l->used && is_used(l, g)) continue;
-        *out = (dl_life){.generation = (uint32_t)g};
+        *out = (dl_generation){.number = (uint32_t)g};
         snprintf(out->replica, sizeof out->replica, "%s", l->replica);
         dl_key key;
         dl_key_gen(key, out);
-        status = write_life(&text, out, run, invitation);
-        if (!status) status = sign_life(&text, out, run, signer);
+        status = write_generation(&text, out, run, invitation);
+        if (!status) status = sign_generation(&text, out, run, signer);
         const dl_span span = {text.data, text.len};
         if (!status) status = dl_store_create(store, key, &span, 1, NULL, limit());
         if (status == DILOCO_EEXIST) status = is_taken(l, store, run, out, signer);
@@ -234,7 +238,7 @@ static diloco_status claim_from(dl_life *out, const claims *l, int64_t g, dl_sto
 }
 
 /* Lists, chooses the first number to try, and claims. */
-static diloco_status claim(dl_life *out, dl_store *store, const char *replica, bool first,
+static diloco_status claim(dl_generation *out, dl_store *store, const char *replica, bool first,
                            const dl_runfile *run, const dl_signer *signer, const char *invitation)
 {
     claims l;
@@ -248,16 +252,16 @@ static diloco_status claim(dl_life *out, dl_store *store, const char *replica, b
 
 /* A later generation in gen/ means that another process runs as this replica, so this one is fenced
  * (P6.1). */
-diloco_status dl_run_claim_next(dl_life *out, dl_store *store, const dl_life *self, uint32_t from,
-                                const dl_runfile *run, const dl_signer *signer)
+diloco_status dl_run_claim_next(dl_generation *out, dl_store *store, const dl_generation *self,
+                                uint32_t from, const dl_runfile *run, const dl_signer *signer)
 {
     claims l;
     diloco_status status = find_claims(&l, store, self->replica, false, run, signer);
-    if (!status && l.newest > (int64_t)self->generation)
+    if (!status && l.newest > (int64_t)self->number)
         status = dl_fail(DILOCO_EFENCED,
                          "replica %s has a newer generation (%u after %u): this "
                          "process stops",
-                         self->replica, (unsigned)l.newest, self->generation);
+                         self->replica, (unsigned)l.newest, self->number);
     if (!status) status = claim_from(out, &l, (int64_t)from, store, run, signer, "");
     claims_deinit(&l);
     return status;
@@ -275,12 +279,12 @@ static int lock_invitations(const dl_config *config)
 /* The invitation is used only after the claim, so a failed claim costs none. Its id is part of the
  * first claim. So a process that is killed in between finds it again (keyring.c: pick). The last
  * check covers the race for the first generation of a name. */
-static diloco_status claim_life(dl_life *out, dl_store *store, const char *replica,
-                                const dl_runfile *run, const dl_config *config,
-                                const dl_signer *signer)
+static diloco_status claim_generation(dl_generation *out, dl_store *store, const char *replica,
+                                      const dl_runfile *run, const dl_config *config,
+                                      const dl_signer *signer)
 {
     char invitation[DL_INVITATION_TEXT] = "", none[DL_INVITATION_TEXT];
-    const bool keyed = run->identity.policy != DL_TRUSTED, first = config->first_life;
+    const bool keyed = run->identity.policy != DL_TRUSTED, first = config->first_generation;
     claims l;
     if (keyed && first) { /* whichever key the name has */
         const diloco_status status = find_claims(&l, store, replica, first, run, signer);
@@ -293,18 +297,18 @@ static diloco_status claim_life(dl_life *out, dl_store *store, const char *repli
     if (invitation[0])
         DL_TRY(dl_members_use_invitation(store, run, signer, replica, invitation, limit()));
     /* Another replica may have claimed the first generation of this name in the meantime. */
-    if (keyed && out->generation > 0)
+    if (keyed && out->number > 0)
         DL_TRY(dl_members_may_join(none, store, run, config, signer, replica, limit()));
     return DILOCO_OK;
 }
 
-diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
-                                const dl_runfile *run, const dl_config *config,
-                                const dl_signer *signer)
+diloco_status dl_run_claim_generation(dl_generation *out, dl_store *store, const char *replica,
+                                      const dl_runfile *run, const dl_config *config,
+                                      const dl_signer *signer)
 {
     DL_TRY(dl_members_fits(run, config));
     const int lock = lock_invitations(config);
-    const diloco_status status = claim_life(out, store, replica, run, config, signer);
+    const diloco_status status = claim_generation(out, store, replica, run, config, signer);
     if (lock >= 0) close(lock);
     return status;
 }

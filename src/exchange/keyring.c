@@ -29,11 +29,11 @@ struct dl_keyring {
     char why[WHY_MAX];
 };
 
-static dl_life first_life(const char *replica)
+static dl_generation first_generation(const char *replica)
 {
-    dl_life life = {.generation = 0};
-    snprintf(life.replica, sizeof life.replica, "%s", replica);
-    return life;
+    dl_generation generation = {.number = 0};
+    snprintf(generation.replica, sizeof generation.replica, "%s", replica);
+    return generation;
 }
 
 /* Returns whether the object is invalid, as opposed to a store that does not answer. */
@@ -49,17 +49,17 @@ static bool is_bad(diloco_status status)
  * wrong. `text` holds the object, to which *root refers, until its next use. */
 static diloco_status read_object_of(dl_json_value *root, dl_public *signer, dl_buf *text,
                                     dl_store *store, const char *key, const char *format,
-                                    const char *kind, const dl_runfile *run, const dl_life *life,
-                                    dl_time until)
+                                    const char *kind, const dl_runfile *run,
+                                    const dl_generation *generation, dl_time until)
 {
     char theirs[DL_HASH_HEX + 1], name[DL_REPLICA_MAX + 1];
-    const dl_statement what = {.kind = kind, .run = run->id, .life = life};
+    const dl_statement what = {.kind = kind, .run = run->id, .generation = generation};
     dl_buf_clear(text);
     DL_TRY(dl_store_get(store, text, key, until));
     DL_TRY(dl_sealed_open(root, text->data, text->len, format));
     DL_TRY(dl_json_read_run(theirs, *root));
     DL_TRY(dl_json_read_str(name, sizeof name, *root, "replica"));
-    if (strcmp(theirs, run->id) != 0 || strcmp(name, life->replica) != 0)
+    if (strcmp(theirs, run->id) != 0 || strcmp(name, generation->replica) != 0)
         return dl_fail(DILOCO_EPROTO, "it is another run's or replica's");
     return dl_sealed_signer(signer, text->data, text->len, &what);
 }
@@ -69,22 +69,23 @@ static diloco_status read_object(dl_json_value *root, dl_public *signer, dl_buf 
                                  const char *kind, const dl_runfile *run, const char *replica,
                                  dl_time until)
 {
-    const dl_life life = first_life(replica);
-    return read_object_of(root, signer, text, store, key, format, kind, run, &life, until);
+    const dl_generation generation = first_generation(replica);
+    return read_object_of(root, signer, text, store, key, format, kind, run, &generation, until);
 }
 
 /* A store that does not answer is an error. An object that is invalid or missing gives false. */
-diloco_status dl_members_lived(bool *out, dl_store *store, const dl_runfile *run,
-                               const dl_life *life, const dl_public *key, dl_time until)
+diloco_status dl_members_has_generation(bool *out, dl_store *store, const dl_runfile *run,
+                                        const dl_generation *generation, const dl_public *key,
+                                        dl_time until)
 {
     dl_key name;
     dl_json_value root;
     dl_public by;
     dl_buf text;
-    dl_key_gen(name, life);
+    dl_key_gen(name, generation);
     dl_buf_init(&text, TEXT_MAX);
-    const diloco_status status =
-        read_object_of(&root, &by, &text, store, name, "diloco-life", "life", run, life, until);
+    const diloco_status status = read_object_of(&root, &by, &text, store, name, "diloco-life",
+                                                "life", run, generation, until);
     dl_buf_deinit(&text);
     *out = !status && dl_public_equal(&by, key);
     return status && !is_bad(status) ? status : DILOCO_OK;
@@ -93,14 +94,14 @@ diloco_status dl_members_lived(bool *out, dl_store *store, const dl_runfile *run
 /* Reads gen/<replica>.0000: the key that has the name, and the invitation that it used ("": none).
  * The first generation binds the name to a key for the whole run: gen/ is never deleted. The id is
  * checked for its form, since it becomes part of an object's name. */
-static diloco_status read_first_life(dl_public *key, char id[DL_HASH_HEX + 1], dl_buf *text,
-                                     dl_store *store, const dl_runfile *run, const char *replica,
-                                     dl_time until)
+static diloco_status read_first_generation(dl_public *key, char id[DL_HASH_HEX + 1], dl_buf *text,
+                                           dl_store *store, const dl_runfile *run,
+                                           const char *replica, dl_time until)
 {
     dl_key name;
     dl_json_value root;
-    const dl_life life = first_life(replica);
-    dl_key_gen(name, &life);
+    const dl_generation generation = first_generation(replica);
+    dl_key_gen(name, &generation);
     DL_TRY(read_object(&root, key, text, store, name, "diloco-life", "life", run, replica, until));
     id[0] = '\0';
     if (dl_json_get(root, "invitation").type == DL_JSON_MISSING) return DILOCO_OK;
@@ -152,13 +153,13 @@ static diloco_status read_admission(const dl_keyring *r, dl_buf *text, const cha
     dl_key name;
     dl_json_value root;
     dl_public by;
-    char key[DL_PUBLIC_TEXT], told[DL_PUBLIC_TEXT];
+    char key[DL_PUBLIC_TEXT], reported[DL_PUBLIC_TEXT];
     dl_key_admit(name, replica);
     DL_TRY(read_object(&root, &by, text, r->store, name, "diloco-admission", "admission", r->run,
                        replica, until));
-    DL_TRY(dl_json_read_str(told, sizeof told, root, "key"));
+    DL_TRY(dl_json_read_str(reported, sizeof reported, root, "key"));
     dl_public_text(key, &r->found);
-    if (!is_trusted(&r->run->identity, &by) || strcmp(key, told) != 0)
+    if (!is_trusted(&r->run->identity, &by) || strcmp(key, reported) != 0)
         return dl_fail(DILOCO_EPROTO, "its admission is not signed by a key that may admit");
     return DILOCO_OK;
 }
@@ -172,8 +173,8 @@ static diloco_status admit(dl_keyring *r, const char *replica, dl_time until)
     dl_json j;
     size_t start;
     char key[DL_PUBLIC_TEXT];
-    const dl_life life = first_life(replica);
-    const dl_statement what = {.kind = "admission", .run = r->run->id, .life = &life};
+    const dl_generation generation = first_generation(replica);
+    const dl_statement what = {.kind = "admission", .run = r->run->id, .generation = &generation};
     dl_public_text(key, &r->found);
     dl_buf_clear(&r->text);
     dl_sealed_begin(&j, &start, &r->text, "diloco-admission");
@@ -244,7 +245,7 @@ static diloco_status look_up(dl_keyring *r, const char *replica, dl_time until)
 {
     char id[DL_HASH_HEX + 1];
     dl_invitation invitation;
-    DL_TRY(read_first_life(&r->found, id, &r->text, r->store, r->run, replica, until));
+    DL_TRY(read_first_generation(&r->found, id, &r->text, r->store, r->run, replica, until));
     if (r->run->identity.policy == DL_OPEN || is_trusted(&r->run->identity, &r->found))
         return DILOCO_OK;
     if (!id[0]) return dl_fail(DILOCO_EPROTO, "it came without an invitation");
@@ -300,17 +301,18 @@ static bool is_cached(const dl_keyring *r, const char *replica)
 }
 
 /* Collects up to NEW_MAX names that have no key here, after the `skip` first ones. */
-static diloco_status found_first_life(void *context, const char *key, size_t len)
+static diloco_status found_first_generation(void *context, const char *key, size_t len)
 {
     newcomers *c = context;
-    dl_life life;
+    dl_generation generation;
     (void)len;
-    if (!dl_key_parse_life(&life, key, "gen/") || life.generation != 0) return DILOCO_OK;
-    if (is_cached(c->ring, life.replica) || c->n == NEW_MAX) return DILOCO_OK;
+    if (!dl_key_parse_generation(&generation, key, "gen/") || generation.number != 0)
+        return DILOCO_OK;
+    if (is_cached(c->ring, generation.replica) || c->n == NEW_MAX) return DILOCO_OK;
     if (c->skip > 0)
         c->skip--;
     else
-        strcpy(c->names[c->n++], life.replica);
+        strcpy(c->names[c->n++], generation.replica);
     return DILOCO_OK;
 }
 
@@ -325,7 +327,7 @@ bool dl_members_admits(const dl_runfile *run, const dl_signer *signer)
 diloco_status dl_keyring_meet(dl_keyring *r, dl_time until)
 {
     newcomers c = {.ring = r, .skip = r->refused};
-    DL_TRY(dl_store_list(r->store, "gen/", NULL, found_first_life, &c, until));
+    DL_TRY(dl_store_list(r->store, "gen/", NULL, found_first_generation, &c, until));
     if (c.n < NEW_MAX) r->refused = 0; /* the next call begins with the first */
     for (size_t i = 0; i < c.n; i++) {
         const dl_public *key;
@@ -439,7 +441,7 @@ static diloco_status may_join(char invitation[DL_INVITATION_TEXT], dl_buf *text,
     dl_public key;
     dl_invitation used;
     char id[DL_HASH_HEX + 1] = "";
-    const diloco_status status = read_first_life(&key, id, text, store, run, replica, until);
+    const diloco_status status = read_first_generation(&key, id, text, store, run, replica, until);
     if (status && status != DILOCO_ENOENT && !is_bad(status)) return status;
     if (status != DILOCO_ENOENT && (status || !dl_public_equal(&key, ours)))
         return dl_fail(DILOCO_EREFUSED,
@@ -518,8 +520,8 @@ diloco_status dl_members_use_invitation(dl_store *store, const dl_runfile *run,
     dl_json j;
     size_t start;
     dl_invitation i;
-    const dl_life life = first_life(replica);
-    const dl_statement what = {.kind = "invite", .run = run->id, .life = &life};
+    const dl_generation generation = first_generation(replica);
+    const dl_statement what = {.kind = "invite", .run = run->id, .generation = &generation};
     DL_TRY(dl_invitation_read(&i, invitation, strlen(invitation)));
     dl_buf_init(&text, TEXT_MAX);
     dl_sealed_begin(&j, &start, &text, "diloco-invite");

@@ -39,9 +39,10 @@ DL_MUST_CHECK diloco_status dl_keyring_meet(dl_keyring *ring, dl_time until);
 
 /* Sets *out to whether the object of that generation in gen/ is valid and signed by that key.
  * Returns the store's errors as they are. */
-DL_MUST_CHECK diloco_status dl_members_lived(bool *out, dl_store *store, const dl_runfile *run,
-                                             const dl_life *life, const dl_public *key,
-                                             dl_time until);
+DL_MUST_CHECK diloco_status dl_members_has_generation(bool *out, dl_store *store,
+                                                      const dl_runfile *run,
+                                                      const dl_generation *generation,
+                                                      const dl_public *key, dl_time until);
 
 /* Returns DILOCO_EREFUSED if no line of run.invitation is for this run, whatever its roster. So a
  * store cannot lead an invited replica into another run. */

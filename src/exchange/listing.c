@@ -35,7 +35,8 @@ struct dl_lister {
     uint64_t *forged;
     size_t n_forged;
     uint64_t forged_for; /* the entry of these objects, if forgets_junk */
-    dl_life *known;      /* [n_known] the newest generation of each replica that signed an object */
+    dl_generation
+        *known; /* [n_known] the newest generation of each replica that signed an object */
     size_t n_known, cap_known;
     size_t n_other, other_room; /* places of unnamed replicas */
     bool listing;               /* objects come in the order of their keys */
@@ -75,7 +76,7 @@ static uint64_t hash_of(const dl_listed *o)
 {
     dl_key key;
     uint64_t hash;
-    dl_key_contribution(key, o->entry, &o->life);
+    dl_key_contribution(key, o->entry, &o->generation);
     const dl_hash all = dl_hash_bytes(key, strlen(key));
     memcpy(&hash, all.bytes, sizeof hash);
     return hash | 1;
@@ -108,44 +109,44 @@ static void remember_forged(dl_lister *l, const dl_listed *o)
     *place = hash_of(o);
 }
 
-void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_life *life)
+void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_generation *generation)
 {
-    const dl_listed o = {.entry = entry, .life = *life};
+    const dl_listed o = {.entry = entry, .generation = *generation};
     remember_forged(x->collect.lister, &o);
 }
 
-static dl_life *known_of(const dl_lister *l, const char *replica)
+static dl_generation *known_of(const dl_lister *l, const char *replica)
 {
     for (size_t i = 0; i < l->n_known; i++)
         if (!strcmp(l->known[i].replica, replica)) return &l->known[i];
     return NULL;
 }
 
-static void remember_signed(dl_lister *l, const dl_life *life)
+static void remember_signed(dl_lister *l, const dl_generation *generation)
 {
-    dl_life *known = known_of(l, life->replica);
+    dl_generation *known = known_of(l, generation->replica);
     if (!known && l->n_known == l->cap_known) l->n_known = 0; /* they are found again */
-    if (!known) *(known = &l->known[l->n_known++]) = *life;
-    if (life->generation > known->generation) *known = *life;
+    if (!known) *(known = &l->known[l->n_known++]) = *generation;
+    if (generation->number > known->number) *known = *generation;
 }
 
 /* ---- whether an object is signed ---------------------------------------------------------- */
 
-static bool is_own(const dl_exec *x, const dl_life *life)
+static bool is_own(const dl_exec *x, const dl_generation *generation)
 {
-    return !strcmp(life->replica, x->a.self.replica);
+    return !strcmp(generation->replica, x->a.self.replica);
 }
 
 /* The rosters of the next entries count, too: their replicas are about to contribute. */
-bool dl_exec_is_named(const dl_exec *x, const dl_life *life)
+bool dl_exec_is_named(const dl_exec *x, const dl_generation *generation)
 {
     const dl_control *c = &x->state.control;
     const dl_identity *identity = &x->a.run->identity;
-    bool named = is_own(x, life) || dl_roster_has(&c->roster, life->replica, NULL);
+    bool named = is_own(x, generation) || dl_roster_has(&c->roster, generation->replica, NULL);
     for (size_t i = 0; i < c->n_later && !named; i++)
-        named = dl_roster_has(&c->later[i].roster, life->replica, NULL);
-    return named ||
-           (identity->policy == DL_CLOSED && dl_identity_member(identity, life->replica) != NULL);
+        named = dl_roster_has(&c->later[i].roster, generation->replica, NULL);
+    return named || (identity->policy == DL_CLOSED &&
+                     dl_identity_member(identity, generation->replica) != NULL);
 }
 
 /* Returns an upper bound, since the rosters overlap. */
@@ -166,8 +167,8 @@ static int compare(const void *a, const void *b)
     const dl_listed *x = a, *y = b;
     dl_key first, second;
     if (x->entry != y->entry) return x->entry < y->entry ? -1 : 1;
-    dl_key_contribution(first, x->entry, &x->life);
-    dl_key_contribution(second, y->entry, &y->life);
+    dl_key_contribution(first, x->entry, &x->generation);
+    dl_key_contribution(second, y->entry, &y->generation);
     return strcmp(first, second);
 }
 
@@ -179,10 +180,11 @@ static dl_listed *oldest_of(const dl_exec *x, const dl_listed *o)
     size_t n = 0;
     for (size_t i = x->collect.n_listed; i-- > 0;) {
         dl_listed *it = &x->collect.listed[i];
-        const bool same = it->entry == o->entry && !strcmp(it->life.replica, o->life.replica);
+        const bool same =
+            it->entry == o->entry && !strcmp(it->generation.replica, o->generation.replica);
         if (!same && x->collect.lister->listing) break; /* one replica's keys are adjacent */
         if (!same) continue;
-        if (!oldest || it->life.generation < oldest->life.generation) oldest = it;
+        if (!oldest || it->generation.number < oldest->generation.number) oldest = it;
         n++;
     }
     return n < NEWEST_MAX ? NULL : oldest;
@@ -195,7 +197,7 @@ static bool take(dl_exec *x, const dl_listed *o, bool named)
     dl_lister *l = x->collect.lister;
     dl_listed *oldest = oldest_of(x, o);
     if (oldest) {
-        if (o->life.generation < oldest->life.generation) return false;
+        if (o->generation.number < oldest->generation.number) return false;
         l->in_order = false;
         return *oldest = *o, true;
     }
@@ -221,10 +223,11 @@ static bool keep(candidates *c, const dl_listed *o)
 static bool take_or_keep(dl_exec *x, const dl_listed *o, bool named)
 {
     dl_lister *l = x->collect.lister;
-    const dl_life *known = known_of(l, o->life.replica);
+    const dl_generation *known = known_of(l, o->generation.replica);
     if (x->a.run->identity.policy == DL_CLOSED && !named) return false;
     if (*forged_place(l, o)) return false;
-    if (dl_life_equal(&o->life, &x->a.self) || (known && dl_life_equal(&o->life, known)))
+    if (dl_generation_equal(&o->generation, &x->a.self) ||
+        (known && dl_generation_equal(&o->generation, known)))
         return take(x, o, named);
     return keep(named ? &l->named : &l->other, o);
 }
@@ -235,9 +238,9 @@ static diloco_status found_contribution(void *context, const char *key, size_t l
 {
     dl_exec *x = context;
     dl_listed o = {.len = len};
-    if (!dl_key_parse_contribution(&o.entry, &o.life, key)) return DILOCO_OK;
+    if (!dl_key_parse_contribution(&o.entry, &o.generation, key)) return DILOCO_OK;
     if (x->mode->is_of_use && !x->mode->is_of_use(x, &o)) return DILOCO_OK;
-    const bool named = dl_exec_is_named(x, &o.life);
+    const bool named = dl_exec_is_named(x, &o.generation);
     const bool taken = x->ring ? take_or_keep(x, &o, named)
                                : !*forged_place(x->collect.lister, &o) && take(x, &o, named);
     x->collect.lister->n_passed_over += !taken;
@@ -248,7 +251,7 @@ static bool is_listed(const dl_exec *x, const dl_listed *o)
 {
     for (size_t i = 0; i < x->collect.n_listed; i++)
         if (x->collect.listed[i].entry == o->entry &&
-            !strcmp(x->collect.listed[i].life.replica, o->life.replica))
+            !strcmp(x->collect.listed[i].generation.replica, o->generation.replica))
             return true;
     return false;
 }
@@ -260,13 +263,13 @@ static diloco_status look_at(dl_exec *x, const dl_listed *o, bool named, dl_time
     const dl_public *key;
     const char *reason;
     bool theirs = false;
-    const diloco_status status = dl_exec_key_of(&key, &reason, x, o->life.replica, until);
+    const diloco_status status = dl_exec_key_of(&key, &reason, x, o->generation.replica, until);
     if (status && status != DILOCO_EPROTO) return status;
     if (!status)
-        DL_TRY(dl_contribution_is_by(&theirs, x->a.store, x->a.run->id, o->entry, &o->life, key,
-                                     until));
+        DL_TRY(dl_contribution_is_by(&theirs, x->a.store, x->a.run->id, o->entry, &o->generation,
+                                     key, until));
     if (theirs) {
-        remember_signed(x->collect.lister, &o->life);
+        remember_signed(x->collect.lister, &o->generation);
         theirs = take(x, o, named);
     } else {
         remember_forged(x->collect.lister, o);

@@ -138,14 +138,14 @@ void dl_peers_keep(dl_peers *p, uint64_t entry, const dl_span *spans, size_t n)
 
 /* A contribution that could not be kept is not shown. The rename makes it visible whole. The folder
  * keeps the newest DL_PEERS_KEPT contributions. */
-void dl_peers_show(dl_peers *p, uint64_t entry, const dl_life *life)
+void dl_peers_show(dl_peers *p, uint64_t entry, const dl_generation *generation)
 {
     dl_key key;
     dl_config_path path, folder, made;
     char *oldest = p->shown[p->n_shown % DL_PEERS_KEPT];
     made_of(made, p, entry);
     if (access(made, F_OK)) return;
-    dl_key_contribution(key, entry, life);
+    dl_key_contribution(key, entry, generation);
     path_of(path, p, key);
     snprintf(folder, sizeof folder, "%s", path);
     *strrchr(folder, '/') = '\0';
@@ -247,15 +247,15 @@ static bool welcome(void *user, const dl_public *key)
 static row *begin_asking(dl_peers *p, const dl_peers_want *w)
 {
     row *found = NULL;
-    if (!p->a.reads || w->store_only || !strcmp(w->life.replica, p->a.replica)) return NULL;
+    if (!p->a.reads || w->store_only || !strcmp(w->generation.replica, p->a.replica)) return NULL;
     pthread_mutex_lock(&p->lock);
-    row *r = row_of(p, w->life.replica);
-    if (r && !r->busy && w->life.generation > r->generation) { /* the old line is useless */
+    row *r = row_of(p, w->generation.replica);
+    if (r && !r->busy && w->generation.number > r->generation) { /* the old line is useless */
         close_line(p, r);
-        r->generation = w->life.generation;
+        r->generation = w->generation.number;
         r->ask_at = r->pause = 0;
     }
-    if (r && !r->busy && w->life.generation == r->generation && dl_clock_now() >= r->ask_at &&
+    if (r && !r->busy && w->generation.number == r->generation && dl_clock_now() >= r->ask_at &&
         !(r->line && r->entry > w->entry + DL_PEERS_KEPT))
         found = r;
     if (found) found->busy = true;
@@ -314,7 +314,7 @@ static diloco_status read_beat(beat *out, const dl_peers_want *w)
     dl_key key;
     dl_buf text;
     dl_time until = dl_time_after(dl_clock_now(), BEAT_LIMIT);
-    dl_key_heartbeat(key, &w->life);
+    dl_key_heartbeat(key, &w->generation);
     dl_buf_init(&text, BEAT_MAX);
     diloco_status status = dl_store_get(w->store, &text, key, until < w->until ? until : w->until);
     if (status == DILOCO_ENOENT) status = dl_fail(DILOCO_EUNREACHABLE, "no heartbeat yet");
@@ -385,7 +385,7 @@ static void end_asking(dl_peers *p, row *r, const dl_peers_want *w, diloco_statu
 {
     if (status)
         dl_log(DILOCO_LOG_DEBUG, "entry %llu: %s's contribution comes from the store (%s): %s",
-               (unsigned long long)w->entry, w->life.replica, why, diloco_error_text());
+               (unsigned long long)w->entry, w->generation.replica, why, diloco_error_text());
     pthread_mutex_lock(&p->lock);
     if (status)
         pause_line(p, r, status, took);
@@ -448,7 +448,7 @@ diloco_status dl_peers_read(dl_peers *p, dl_contribution *facts, dl_contribution
                             const char **reason, const char **why, const dl_peers_want *w)
 {
     dl_key key;
-    dl_key_contribution(key, w->entry, &w->life);
+    dl_key_contribution(key, w->entry, &w->generation);
     *reason = "";
     if (read_from_owner(p, facts, data, why, w, key)) return DILOCO_OK;
     DL_TRY(dl_contribution_fetch(facts, data, reason, w->slot, w->store, key, w->expect, w->until));
@@ -484,7 +484,7 @@ static const dl_signer *signer_of(const dl_peers *p)
 
 /* Adds this member's address, key and counts to its heartbeat. The text is public: it has no
  * secrets. */
-void dl_peers_tell(dl_peers *p, dl_json *j)
+void dl_peers_report(dl_peers *p, dl_json *j)
 {
     char key[DL_PUBLIC_TEXT];
     dl_public_text(key, dl_signer_public(signer_of(p)));

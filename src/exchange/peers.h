@@ -74,7 +74,7 @@ void dl_peers_destroy(dl_peers *p); /* NULL is fine */
 /* Keep a contribution of this process before its upload, and show it once the store has it: then
  * others may read it. A disk error is a warning. Call both from one thread. */
 void dl_peers_keep(dl_peers *p, uint64_t entry, const dl_span *spans, size_t n);
-void dl_peers_show(dl_peers *p, uint64_t entry, const dl_life *life);
+void dl_peers_show(dl_peers *p, uint64_t entry, const dl_generation *generation);
 
 /* Records the key of a member of a roster of keys. Any thread may call this and the functions
  * below. */
@@ -83,7 +83,7 @@ void dl_peers_know(dl_peers *p, const char *replica, const dl_public *key);
 /* The arguments of dl_contribution_fetch, and: */
 typedef struct dl_peers_want {
     uint64_t entry;
-    dl_life life;
+    dl_generation generation;
     dl_slot *slot;
     dl_store *store; /* the caller's own handle */
     const dl_contribution_expect *expect;
@@ -107,6 +107,6 @@ typedef struct dl_peers_counts {
 dl_peers_counts dl_peers_count(dl_peers *p);
 
 /* Writes the heartbeat's members address, peer_key, from_peers and from_store. */
-void dl_peers_tell(dl_peers *p, dl_json *heartbeat);
+void dl_peers_report(dl_peers *p, dl_json *heartbeat);
 
 #endif

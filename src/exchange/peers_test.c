@@ -21,7 +21,7 @@ static struct {
     size_t n, n_opened;
     dl_faults faults; /* of all lines */
     bool nowhere;     /* lines lead to a folder with nothing in it */
-    size_t n_strangers;
+    size_t n_untrusted;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static diloco_status fake_serve(void **out, char address[DL_ADDRESS_MAX + 1],
@@ -57,7 +57,7 @@ static diloco_status fake_open(void *self, dl_store **out, const char *address,
     (void)self, (void)patience;
     pthread_mutex_lock(&fake.lock);
     const size_t i = strtoul(address + strlen("https://peer:"), NULL, 10) - 1000;
-    if (i >= fake.n || !dl_public_equal(key, &fake.keys[i])) fake.n_strangers++;
+    if (i >= fake.n || !dl_public_equal(key, &fake.keys[i])) fake.n_untrusted++;
     snprintf(url, sizeof url, "file://%s/%s", fake.dirs[i], fake.nowhere ? "empty" : "run");
     const dl_faults faults = fake.faults;
     fake.n_opened++;
@@ -75,7 +75,7 @@ static void fresh_fake(void)
 {
     if (!DL_CRYPTO) skip();
     dl_peers_use(&fakes);
-    fake.n = fake.n_opened = fake.n_strangers = 0;
+    fake.n = fake.n_opened = fake.n_untrusted = 0;
     fake.faults = (dl_faults){.seed = 1};
     fake.nowhere = false;
 }
@@ -180,7 +180,7 @@ TEST(members_that_read_from_peers_end_with_the_same_bits)
     plain(theta);
     play(&p, "direct", "true", "60");
     CHECK_BYTES(theta, p.theta, sizeof theta);
-    CHECK_INT(0, fake.n_strangers);
+    CHECK_INT(0, fake.n_untrusted);
     CHECK(fake.n_opened > 0 && fake.n_opened <= CREW * (CREW - 1)); /* once per process */
     CHECK(p.from_peers > 0);
     CHECK(p.from_store > 0); /* own contributions are read back */
@@ -314,7 +314,7 @@ TEST(the_last_contributions_are_shown_and_no_others)
 {
     dl_config config;
     char dir[600], path[700];
-    const dl_life life = {.replica = "r0", .generation = 3};
+    const dl_generation generation = {.replica = "r0", .number = 3};
     const dl_span span = {"bytes", 5};
     fresh_fake();
     snprintf(dir, sizeof dir, "%s", scratch_path("kept"));
@@ -323,7 +323,7 @@ TEST(the_last_contributions_are_shown_and_no_others)
         snprintf(path, sizeof path, "%s/run/c/%010llu/r0.0003", dir, (unsigned long long)e);
         dl_peers_keep(p, e, &span, 1);
         CHECK(!dl_file_exists(path)); /* the store does not have it yet */
-        dl_peers_show(p, e, &life);
+        dl_peers_show(p, e, &generation);
         CHECK(dl_file_exists(path));
     }
     for (uint64_t e = 0; e < DL_PEERS_KEPT + 2; e++) {

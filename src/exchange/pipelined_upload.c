@@ -1,8 +1,8 @@
 /* pipelined_upload.c - see pipelined_upload.h.
  *
- *     IDLE --begin--> UNDER_WAY --uploaded, or given up--> ENDED --reap--> IDLE
+ *     IDLE --begin--> IN_FLIGHT --uploaded, or given up--> ENDED --reap--> IDLE
  *
- * `lock` guards the marked fields. While UNDER_WAY, only the thread uses its store and the
+ * `lock` guards the marked fields. While IN_FLIGHT, only the thread uses its store and the
  * contribution that dl_exec made, without the lock. */
 #include "exchange/pipelined_upload.h"
 
@@ -16,7 +16,7 @@
 static const dl_time SLICE = 100 * DL_MILLISECOND; /* longest delay before it sees the end */
 static const dl_time PAUSE_FIRST = 50 * DL_MILLISECOND, PAUSE_LONGEST = 5 * DL_SECOND;
 
-typedef enum phase { IDLE, UNDER_WAY, ENDED } phase;
+typedef enum phase { IDLE, IN_FLIGHT, ENDED } phase;
 
 struct dl_sending {
     dl_sending_args a;
@@ -78,7 +78,7 @@ static void *body(void *context)
     dl_sending *s = context;
     pthread_mutex_lock(&s->lock);
     while (!atomic_load(&s->quit)) {
-        if (s->phase == UNDER_WAY) {
+        if (s->phase == IN_FLIGHT) {
             pthread_mutex_unlock(&s->lock);
             const diloco_status status = send(s);
             pthread_mutex_lock(&s->lock);
@@ -97,7 +97,7 @@ void dl_sending_begin(dl_sending *s, uint64_t entry)
 {
     pthread_mutex_lock(&s->lock);
     DL_ASSERT(s->phase == IDLE);
-    s->phase = UNDER_WAY;
+    s->phase = IN_FLIGHT;
     s->entry = entry;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
@@ -116,11 +116,11 @@ bool dl_sending_wait(dl_sending *s, dl_time longest)
     const dl_time until = dl_time_after(dl_clock_now(), longest);
     const struct timespec t = {until / DL_SECOND, until % DL_SECOND};
     pthread_mutex_lock(&s->lock);
-    while (s->phase == UNDER_WAY && dl_clock_now() < until)
+    while (s->phase == IN_FLIGHT && dl_clock_now() < until)
         pthread_cond_timedwait(&s->changed, &s->lock, &t);
-    const bool under_way = s->phase == UNDER_WAY;
+    const bool in_flight = s->phase == IN_FLIGHT;
     pthread_mutex_unlock(&s->lock);
-    return under_way;
+    return in_flight;
 }
 
 /* The error's text is set for the calling thread, from the copy. */

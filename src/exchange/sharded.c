@@ -42,7 +42,7 @@ static diloco_status prepare(dl_exec *x)
     if (!x->combine.slices) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
     for (int f = 0; f < n; f++)
         x->combine.slices[f] = slicing(x, (uint32_t)f).n;
-    DL_TRY(dl_way_owners(&x->combine.n_owners, &x->a.run->config));
+    DL_TRY(dl_topology_n_owners(&x->combine.n_owners, &x->a.run->config));
     return dl_measures_prepare(x);
 }
 
@@ -60,8 +60,8 @@ diloco_status dl_service_put(const dl_service *v, dl_owned_key name, dl_span *sp
 }
 
 /* A witness's object is one digest; another length counts as a different result. */
-static diloco_status witness_agrees(bool *differ, dl_hash got, const dl_life *first,
-                                    const dl_life *witness, const char *key, dl_store *store,
+static diloco_status witness_agrees(bool *differ, dl_hash got, const dl_generation *first,
+                                    const dl_generation *witness, const char *key, dl_store *store,
                                     dl_time until)
 {
     dl_buf said;
@@ -78,37 +78,39 @@ static diloco_status witness_agrees(bool *differ, dl_hash got, const dl_life *fi
 /* The owners follow from the entry's number and members, so no replica can choose its slice
  * (P19.3). */
 diloco_status dl_witnesses_agree(bool *differ, const dl_exec *x, const dl_entry *plan,
-                                 const dl_life *planner, size_t i, dl_owned_key name, dl_hash got,
-                                 dl_store *store, dl_time until)
+                                 const dl_generation *planner, size_t i, dl_owned_key name,
+                                 dl_hash got, dl_store *store, dl_time until)
 {
-    const dl_life *first = &plan->members[dl_slice_owner(i, 0, plan->entry, plan->n_members)].life;
+    const dl_generation *first =
+        &plan->members[dl_slice_owner(i, 0, plan->entry, plan->n_members)].generation;
     for (size_t nth = 1; nth < dl_size_min(x->combine.n_owners, plan->n_members); nth++) {
         const size_t owner = dl_slice_owner(i, nth, plan->entry, plan->n_members);
         dl_key key;
-        name(key, plan->entry, i, &plan->members[owner].life, planner);
-        DL_TRY(witness_agrees(differ, got, first, &plan->members[owner].life, key, store, until));
+        name(key, plan->entry, i, &plan->members[owner].generation, planner);
+        DL_TRY(witness_agrees(differ, got, first, &plan->members[owner].generation, key, store,
+                              until));
     }
     return DILOCO_OK;
 }
 
-static void begin_gathering(dl_gathered *g, uint64_t entry, const dl_life *planner)
+static void begin_gathering(dl_gathered *g, uint64_t entry, const dl_generation *planner)
 {
-    if (g->entry == entry && dl_life_equal(&g->planner, planner)) return;
+    if (g->entry == entry && dl_generation_equal(&g->planner, planner)) return;
     memset(g, 0, sizeof *g);
     g->entry = entry;
     g->planner = *planner;
 }
 
 /* Only its planner acts on a plan that yields no update. */
-static bool drop_own(dl_exec *x, uint64_t entry, const dl_life *planner)
+static bool drop_own(dl_exec *x, uint64_t entry, const dl_generation *planner)
 {
-    if (!dl_life_equal(planner, &x->a.self)) return false;
+    if (!dl_generation_equal(planner, &x->a.self)) return false;
     begin_gathering(&x->combine.gathered, entry, planner);
     x->combine.gathered.disputed = true;
     return true;
 }
 
-diloco_status dl_exec_drop_plan(dl_exec *x, uint64_t entry, const dl_life *planner)
+diloco_status dl_exec_drop_plan(dl_exec *x, uint64_t entry, const dl_generation *planner)
 {
     if (drop_own(x, entry, planner))
         dl_log(DILOCO_LOG_INFO, "entry %llu: every replica reads all members: %s",
@@ -116,7 +118,7 @@ diloco_status dl_exec_drop_plan(dl_exec *x, uint64_t entry, const dl_life *plann
     return DILOCO_EPROTO;
 }
 
-diloco_status dl_exec_dispute(dl_exec *x, uint64_t entry, const dl_life *planner)
+diloco_status dl_exec_dispute(dl_exec *x, uint64_t entry, const dl_generation *planner)
 {
     if (!drop_own(x, entry, planner)) return DILOCO_EPROTO;
     dl_log(DILOCO_LOG_WARN,
@@ -157,7 +159,8 @@ static bool recall_member(const dl_slice_part *to, size_t n, const dl_service *v
     const dl_sent *sent = &x->upload.sent;
     const dl_capture *c = dl_exec_captured(x, member->entry);
     return c && c->confirmed && member->entry >= x->collect.disputed &&
-           dl_life_equal(&member->life, &x->a.self) && dl_hash_equal(member->body, c->body) &&
+           dl_generation_equal(&member->generation, &x->a.self) &&
+           dl_hash_equal(member->body, c->body) &&
            (copy_made(to, n, v, x->upload.payload, x->upload.table, c) ||
             (sent->payload && copy_made(to, n, v, sent->payload, sent->table, c)));
 }
@@ -175,7 +178,7 @@ static diloco_status read_table(dl_hash *table, const dl_service *v, dl_store *s
     dl_key key;
     dl_buf bytes;
     dl_buf_init(&bytes, DL_CONTRIBUTION_HEADER + len);
-    dl_key_contribution(key, member->entry, &member->life);
+    dl_key_contribution(key, member->entry, &member->generation);
     diloco_status status = dl_store_get(store, &bytes, key, v->until);
     if (!status && bytes.len != DL_CONTRIBUTION_HEADER + len)
         status = dl_fail(DILOCO_EPROTO, "%s is no table of %zu slices", key, v->s.n);
@@ -188,7 +191,7 @@ static diloco_status read_table(dl_hash *table, const dl_service *v, dl_store *s
 
 static bool is_plan(const dl_served *served, const dl_service *v)
 {
-    return served->entry == v->plan->entry && dl_life_equal(&served->planner, v->planner);
+    return served->entry == v->plan->entry && dl_generation_equal(&served->planner, v->planner);
 }
 
 /* Reads the slice of member m into slot m. Only the slice's elements are checked here, since the
@@ -206,7 +209,7 @@ static diloco_status read_member(void *context, dl_store *store, size_t m)
     const size_t n = dl_slice_parts(parts, &v->s, v->slice, base, base + v->s.form->bound);
     if (!recall_member(parts, n, v, member)) {
         DL_TRY(read_table(table, v, store, member));
-        dl_key_slice(key, member->entry, v->slice, &member->life);
+        dl_key_slice(key, member->entry, v->slice, &member->generation);
         DL_TRY(dl_slice_read(parts, n, &table[v->slice], &got, &reason, store, key, v->until));
     }
     dl_slice_floats(&first, &count, &v->s, v->slice);
@@ -221,7 +224,7 @@ static diloco_status check_booleans(const dl_service *v)
         for (size_t i = 0; i < v->s.shape.n_booleans; i++)
             if (v->x->collect.held[m].booleans[i] > 1)
                 return dl_fail(DILOCO_EPROTO, "boolean %zu of %s is neither 0 nor 1", i,
-                               v->plan->members[m].life.replica);
+                               v->plan->members[m].generation.replica);
     return DILOCO_OK;
 }
 
@@ -297,7 +300,7 @@ static diloco_status each_own(dl_service *v, diloco_status (*fn)(dl_service *v))
         for (v->nth = 0; v->nth < n; v->nth++) {
             const size_t owner = dl_slice_owner(v->slice, v->nth, v->plan->entry, n_members);
             /* an earlier generation of ours counts, too */
-            v->owner = &v->plan->members[owner].life;
+            v->owner = &v->plan->members[owner].generation;
             if (!strcmp(v->owner->replica, v->x->a.self.replica)) DL_TRY(fn(v));
         }
     return DILOCO_OK;
@@ -316,7 +319,7 @@ static diloco_status measure(bool *all, dl_service *v)
 {
     dl_exec *x = v->x;
     DL_TRY(each_own(v, count_own));
-    if (!v->n_own && !(x->combine.compared.numbers && dl_life_equal(v->planner, &x->a.self)))
+    if (!v->n_own && !(x->combine.compared.numbers && dl_generation_equal(v->planner, &x->a.self)))
         return DILOCO_OK;
     if (!is_plan(&x->combine.measured, v)) DL_TRY(each_own(v, dl_measures_put));
     x->combine.measured = (dl_served){v->plan->entry, *v->planner};
@@ -325,14 +328,15 @@ static diloco_status measure(bool *all, dl_service *v)
     return dl_exec_drop_plan(x, v->plan->entry, v->planner);
 }
 
-static void note_served(dl_exec *x, uint64_t entry, const dl_life *planner)
+static void note_served(dl_exec *x, uint64_t entry, const dl_generation *planner)
 {
     x->combine.served[x->combine.n_served++ % DL_SERVED_MAX] = (dl_served){entry, *planner};
 }
 
 /* Combines this replica's slices of a plan. If they are measured first, the other owners' measures
  * are needed, too; until they exist this plan is tried again. */
-static diloco_status serve(dl_exec *x, const dl_entry *plan, const dl_life *planner, dl_time until)
+static diloco_status serve(dl_exec *x, const dl_entry *plan, const dl_generation *planner,
+                           dl_time until)
 {
     bool all = true;
     dl_service v = {.x = x,
@@ -365,11 +369,11 @@ static diloco_status plan_slices(dl_exec *x, const dl_request *request, dl_reply
     return serve(x, request->step.draft, &x->a.self, until);
 }
 
-static bool was_served(const dl_exec *x, uint64_t entry, const dl_life *planner)
+static bool was_served(const dl_exec *x, uint64_t entry, const dl_generation *planner)
 {
     for (size_t i = 0; i < DL_SERVED_MAX && i < x->combine.n_served; i++)
         if (x->combine.served[i].entry == entry &&
-            dl_life_equal(&x->combine.served[i].planner, planner))
+            dl_generation_equal(&x->combine.served[i].planner, planner))
             return true;
     return false;
 }
@@ -377,7 +381,7 @@ static bool was_served(const dl_exec *x, uint64_t entry, const dl_life *planner)
 typedef struct plans {
     dl_exec *x;
     uint64_t entry;
-    dl_life at[DL_SERVED_MAX];
+    dl_generation at[DL_SERVED_MAX];
     size_t n;
 } plans;
 
@@ -387,7 +391,7 @@ static diloco_status found_plan(void *context, const char *key, size_t len)
 {
     plans *p = context;
     uint64_t entry;
-    dl_life planner;
+    dl_generation planner;
     (void)len;
     if (!dl_key_parse_plan(&entry, &planner, key) || entry != p->entry ||
         was_served(p->x, entry, &planner))
@@ -405,7 +409,7 @@ static bool fits(const dl_exec *x, const dl_request *request)
            dl_hash_equal(plan->base, x->state.now[request->fragment].digest);
 }
 
-static diloco_status read_plan(dl_exec *x, const dl_request *request, const dl_life *planner,
+static diloco_status read_plan(dl_exec *x, const dl_request *request, const dl_generation *planner,
                                dl_time until)
 {
     dl_key key;
@@ -475,7 +479,7 @@ static diloco_status hear_witnesses(gathering *g, dl_store *store, size_t i)
 {
     dl_exec *x = g->x;
     if (g->entry->combined.bytes > 0 || x->combine.gathered.agreed[i]) return DILOCO_OK;
-    DL_TRY(dl_witnesses_agree(&g->differ[i], x, g->entry, &g->entry->combined.life, i,
+    DL_TRY(dl_witnesses_agree(&g->differ[i], x, g->entry, &g->entry->combined.generation, i,
                               dl_key_combined_slice, x->combine.gathered.digest[i], store,
                               g->until));
     x->combine.gathered.agreed[i] = true;
@@ -489,7 +493,7 @@ static bool recall_combined(const dl_slice_part *to, size_t n, const gathering *
     const dl_own_slices *own = &x->combine.own;
     dl_slice_part from[DL_SLICE_SPANS];
     if (!own->confirmed[i] || own->plan.entry != g->entry->entry ||
-        !dl_life_equal(&own->plan.planner, &g->entry->combined.life))
+        !dl_generation_equal(&own->plan.planner, &g->entry->combined.generation))
         return false;
     const dl_combined held = dl_exec_combined_parts(x, x->combine.serving, g->entry->fragment);
     dl_slice_combined(from, &g->s, i, held.g, held.integers);
@@ -506,8 +510,8 @@ static diloco_status read_combined_slice(gathering *g, dl_store *store, size_t i
     dl_key key;
     if (x->combine.gathered.have[i]) return DILOCO_OK;
     const size_t n = dl_slice_combined(parts, &g->s, i, held.g, held.integers);
-    dl_key_combined_slice(key, g->entry->entry, i, &g->entry->members[owner].life,
-                          &g->entry->combined.life);
+    dl_key_combined_slice(key, g->entry->entry, i, &g->entry->members[owner].generation,
+                          &g->entry->combined.generation);
     if (recall_combined(parts, n, g, i))
         x->combine.gathered.digest[i] = x->combine.own.digest[i];
     else
@@ -549,14 +553,14 @@ static diloco_status collect(dl_exec *x, const dl_request *request, dl_reply *re
         return dl_fail(DILOCO_EPROTO, "entry %llu names %llu slices, the fragment has %zu",
                        (unsigned long long)request->entry, (unsigned long long)named->slices,
                        g.s.n);
-    begin_gathering(&x->combine.gathered, request->entry, &named->life);
+    begin_gathering(&x->combine.gathered, request->entry, &named->generation);
     reply->combined.reason = "checksum";
     if (x->combine.gathered.disputed)
         return dl_fail(DILOCO_EPROTO, "entry %llu: owners of a slice differ",
                        (unsigned long long)request->entry);
     const diloco_status status = dl_fetchers_run(x, g.s.n, gather_slice, &g);
     for (size_t i = 0; status == DILOCO_EPROTO && i < g.s.n; i++)
-        if (g.differ[i]) return dl_exec_dispute(x, request->entry, &named->life);
+        if (g.differ[i]) return dl_exec_dispute(x, request->entry, &named->generation);
     if (status) return status;
     reply->combined.result = digest_of(x->combine.gathered.digest, g.s.n);
     reply->combined.len = combined_bytes(&g.s);

@@ -160,7 +160,7 @@ static diloco_status gather(void *context, dl_store *store, size_t i)
             parts[n++] = (dl_slice_part){(unsigned char *)(numbers + place[0]),
                                          (place[1] - place[0]) * sizeof *numbers};
     }
-    dl_key_measured_slice(key, v->plan->entry, i, &v->plan->members[owner].life, v->planner);
+    dl_key_measured_slice(key, v->plan->entry, i, &v->plan->members[owner].generation, v->planner);
     DL_TRY(dl_slice_read(parts, n, NULL, &got, &reason, store, key, v->until));
     for (size_t k = 0; k < n; k++)
         DL_TRY(all_finite(&parts[k], key));
@@ -196,7 +196,8 @@ diloco_status dl_measures_judge(dl_service *v)
     c->judge.n = known.n;
     for (size_t m = 0; m < known.n; m++) {
         const dl_member *member = &v->plan->members[m];
-        c->rows[m] = (dl_known){.life = member->life, .worth = DL_VALID, .whole = true};
+        c->rows[m] =
+            (dl_known){.generation = member->generation, .validity = DL_VALID, .whole = true};
         c->rows[m].facts.body = member->body;
         c->rows[m].norm2 = norm2[m];
         c->judge.slots[m] = m;
@@ -207,6 +208,6 @@ diloco_status dl_measures_judge(dl_service *v)
             return dl_fail(DILOCO_EPROTO,
                            "the measurements of %s by the owners of slices "
                            "reject it as %s",
-                           c->rows[m].life.replica, c->rows[m].refused);
+                           c->rows[m].generation.replica, c->rows[m].refused);
     return DILOCO_OK;
 }

@@ -29,13 +29,13 @@ static diloco_status put_slice(void *context, dl_store *store, size_t i)
     const size_t n = dl_slice_parts(parts, &p->slicing, i, p->payload, p->discrete);
     for (size_t k = 0; k < n; k++)
         spans[k] = (dl_span){parts[k].data, parts[k].len};
-    dl_key_slice(key, p->entry, i, &p->life);
+    dl_key_slice(key, p->entry, i, &p->generation);
     diloco_status status = dl_store_create(store, key, spans, n, NULL, p->until);
     if (status == DILOCO_EEXIST) /* the bytes read back for the comparison may have been damaged */
         status = dl_store_create(store, key, spans, n, NULL, p->until);
     if (status == DILOCO_EEXIST)
         return dl_fail(DILOCO_EFENCED, "%s holds other bytes: another process runs as %s; stop one",
-                       key, p->life.replica);
+                       key, p->generation.replica);
     p->confirmed[i] = !status && dl_store_vouches(store);
     return status;
 }

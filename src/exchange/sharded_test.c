@@ -151,13 +151,14 @@ static results log_of(const char *store)
 static toy crew[MOST];
 static extras extra[MOST];
 
-static void make_crew(int n, const char *store, const char *way, const char *const (*settings)[2])
+static void make_crew(int n, const char *store, const char *topology,
+                      const char *const (*settings)[2])
 {
     toy_crew(crew, n, store, "none");
     toy_set_all(crew, n, "run.retain", "all");
     toy_set_all(crew, n, "run.on_missing", "wait");
     toy_set_all(crew, n, "trainer.rounds", "3");
-    toy_set_all(crew, n, "server.diloco.exchange", way);
+    toy_set_all(crew, n, "server.diloco.exchange", topology);
     for (; settings && (*settings)[0]; settings++)
         toy_set_all(crew, n, (*settings)[0], (*settings)[1]);
     memset(extra, 0, sizeof extra);
@@ -169,12 +170,13 @@ static void make_crew(int n, const char *store, const char *way, const char *con
     }
 }
 
-static results run_of(int n, const char *name, const char *way, const char *const (*settings)[2])
+static results run_of(int n, const char *name, const char *topology,
+                      const char *const (*settings)[2])
 {
     char store[96];
-    snprintf(store, sizeof store, "mem://sharded.%s.%d.%s", name, n, way);
+    snprintf(store, sizeof store, "mem://sharded.%s.%d.%s", name, n, topology);
     toy_keep(store);
-    make_crew(n, store, way, settings);
+    make_crew(n, store, topology, settings);
     toy_live_all(crew, n);
     for (int i = 0; i < n; i++)
         TOY_OK(crew[i]);
@@ -278,8 +280,8 @@ TEST(p19_and_with_several_owners_of_each_slice)
 
 TEST(p19_each_replica_writes_and_reads_the_bytes_of_the_formulas)
 {
-    check_volume(scratch_path("sharded"), DL_WAY_SHARDED, "f32");
-    check_volume(scratch_path("sharded8"), DL_WAY_SHARDED, "int8");
+    check_volume(scratch_path("sharded"), DL_TOPOLOGY_SHARDED, "f32");
+    check_volume(scratch_path("sharded8"), DL_TOPOLOGY_SHARDED, "int8");
 }
 
 /* ---- an owner that is killed ------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 static void add_seen(dl_exec *x, const dl_seen *s)
 {
     dl_collect_part *c = &x->collect;
-    const bool named = dl_exec_is_named(x, &s->life);
+    const bool named = dl_exec_is_named(x, &s->generation);
     const size_t reserved = dl_size_min(c->cap_seen, 2 * dl_exec_n_named(x));
     if (c->n_seen == c->cap_seen || (!named && c->n_seen_other >= c->cap_seen - reserved)) return;
     c->n_seen_other += !named;
@@ -24,11 +24,11 @@ static diloco_status found_heartbeat(void *context, const char *key, size_t len)
     dl_exec *x = context;
     dl_seen s = {.ended = false};
     (void)len;
-    if (!dl_key_parse_life(&s.life, key, "hb/")) return DILOCO_OK;
+    if (!dl_key_parse_generation(&s.generation, key, "hb/")) return DILOCO_OK;
     dl_seen *last = x->collect.n_seen ? &x->collect.seen[x->collect.n_seen - 1] : NULL;
-    if (!last || strcmp(last->life.replica, s.life.replica) != 0) {
+    if (!last || strcmp(last->generation.replica, s.generation.replica) != 0) {
         add_seen(x, &s);
-    } else if (s.life.generation > last->life.generation) {
+    } else if (s.generation.number > last->generation.number) {
         *last = s;
     }
     return DILOCO_OK;
@@ -40,9 +40,9 @@ static diloco_status found_end(void *context, const char *key, size_t len)
     dl_exec *x = context;
     dl_seen s = {.ended = true};
     (void)len;
-    if (!dl_key_parse_life(&s.life, key, "end/")) return DILOCO_OK;
+    if (!dl_key_parse_generation(&s.generation, key, "end/")) return DILOCO_OK;
     for (size_t i = 0; i < x->collect.n_seen; i++)
-        if (dl_life_equal(&x->collect.seen[i].life, &s.life)) {
+        if (dl_generation_equal(&x->collect.seen[i].generation, &s.generation)) {
             x->collect.seen[i].ended = true;
             return DILOCO_OK;
         }
@@ -58,7 +58,7 @@ diloco_status dl_exec_watch(dl_exec *x, const dl_request *request, dl_reply *rep
     DL_TRY(dl_store_list(x->a.store, "hb/", NULL, found_heartbeat, x, until));
     for (size_t i = 0; i < x->collect.n_seen; i++) {
         dl_key key;
-        dl_key_heartbeat(key, &x->collect.seen[i].life);
+        dl_key_heartbeat(key, &x->collect.seen[i].generation);
         dl_buf_clear(&x->text);
         const diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
         if (status && status != DILOCO_ENOENT && status != DILOCO_EPROTO) return status;

@@ -126,9 +126,9 @@ static diloco_status open_run(void *user)
     DL_TRY(dl_local_steps_check(&b->setup.config, b->setup.data));
     DL_TRY(dl_opening_run(&b->run, &b->setup, b->name, b->exists));
     if (!serves) DL_TRY(dl_worker_open(&p->worker, b));
-    const dl_hands hands = {
+    const dl_worker_hooks worker_hooks = {
         .work = serves ? NULL : work, .user = p, .follows = is_role(p, DL_ROLE_WORKER)};
-    dl_run_set_hands(b->run, &hands);
+    dl_run_set_worker_hooks(b->run, &worker_hooks);
     return DILOCO_OK;
 }
 

@@ -574,10 +574,10 @@ TEST(the_residual_of_a_client_is_in_its_next_contribution_and_in_no_other)
 
 static void *live_role(void *user)
 {
-    fixture_life *life = user;
-    const diloco_train_hooks hooks = {.on_record = fixture_on_record, .user = life->record};
-    life->status = dl_fed_train(life->config, life->name, &hooks);
-    snprintf(life->text, sizeof life->text, "%s", life->status ? diloco_error_text() : "");
+    fixture_replica *replica = user;
+    const diloco_train_hooks hooks = {.on_record = fixture_on_record, .user = replica->record};
+    replica->status = dl_fed_train(replica->config, replica->name, &hooks);
+    snprintf(replica->text, sizeof replica->text, "%s", replica->status ? diloco_error_text() : "");
     return NULL;
 }
 
@@ -654,21 +654,21 @@ TEST(the_same_seed_simulates_the_same_events_whoever_trains)
     static const char *const names[] = {"r0", "r1"};
     char alone[64], apart[64];
     fixture_record one = {0}, two[2] = {{0}};
-    fixture_life lives[2];
+    fixture_replica replicas[2];
     dl_config *c = simulated("commit_partial"), *base = simulated("commit_partial");
     live(c, &one);
     digest_of(alone, &one);
     for (size_t i = 0; i < 2; i++) {
         dl_config *own = copied(base);
         set(own, "run.local_replicas", "2");
-        lives[i] = (fixture_life){.config = own, .record = &two[i]};
-        snprintf(lives[i].name, sizeof lives[i].name, "%s", names[i]);
-        CHECK_INT(0, pthread_create(&lives[i].thread, NULL, live_role, &lives[i]));
+        replicas[i] = (fixture_replica){.config = own, .record = &two[i]};
+        snprintf(replicas[i].name, sizeof replicas[i].name, "%s", names[i]);
+        CHECK_INT(0, pthread_create(&replicas[i].thread, NULL, live_role, &replicas[i]));
     }
     for (size_t i = 0; i < 2; i++)
-        pthread_join(lives[i].thread, NULL);
+        pthread_join(replicas[i].thread, NULL);
     for (size_t i = 0; i < 2; i++)
-        if (lives[i].status) CHECK_FAIL("%s: %s", lives[i].name, lives[i].text);
+        if (replicas[i].status) CHECK_FAIL("%s: %s", replicas[i].name, replicas[i].text);
     digest_of(apart, &two[0]);
     CHECK_STR(alone, apart);
     for (size_t e = 0; e < 5; e++) {
@@ -691,20 +691,20 @@ TEST(fed_29_a_server_and_two_workers_end_where_one_process_ends)
     static const char *const names[] = {"s0", "r0", "r1"};
     char alone[64], apart[64];
     fixture_record records[3] = {{0}};
-    fixture_life lives[3];
+    fixture_replica replicas[3];
     run_to_digest(alone, federated("federated"));
     dl_config *base = federated("federated");
     for (size_t i = 0; i < 3; i++) {
         dl_config *c = copied(base);
         set(c, "run.role", roles[i]);
-        lives[i] = (fixture_life){.config = c, .record = &records[i]};
-        snprintf(lives[i].name, sizeof lives[i].name, "%s", names[i]);
-        CHECK_INT(0, pthread_create(&lives[i].thread, NULL, live_role, &lives[i]));
+        replicas[i] = (fixture_replica){.config = c, .record = &records[i]};
+        snprintf(replicas[i].name, sizeof replicas[i].name, "%s", names[i]);
+        CHECK_INT(0, pthread_create(&replicas[i].thread, NULL, live_role, &replicas[i]));
     }
     for (size_t i = 0; i < 3; i++)
-        pthread_join(lives[i].thread, NULL);
+        pthread_join(replicas[i].thread, NULL);
     for (size_t i = 0; i < 3; i++)
-        if (lives[i].status) CHECK_FAIL("%s: %s", lives[i].name, lives[i].text);
+        if (replicas[i].status) CHECK_FAIL("%s: %s", replicas[i].name, replicas[i].text);
     digest_of(apart, &records[0]);
     CHECK_STR(alone, apart);
     CHECK_INT(0, fixture_count(&records[0], "client"));

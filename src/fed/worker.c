@@ -76,13 +76,13 @@ typedef struct turn {
 } turn;
 
 /* The round's clients that are there, and this one as far as it is; the other workers' likewise. */
-static void tell(const turn *t, uint64_t steps)
+static void report(const turn *t, uint64_t steps)
 {
     const dl_worker *w = t->worker;
     dl_meter *meter = &w->replica->meter;
-    const size_t n = dl_run_asked(w->replica->run)->n, open = n - w->n_settled;
+    const size_t n = dl_run_sampled(w->replica->run)->n, open = n - w->n_settled;
     const double part = (double)t->work.steps / (double)steps;
-    const double here = part * (double)(w->turns.crew < open ? w->turns.crew : open);
+    const double here = part * (double)(w->turns.n_workers < open ? w->turns.n_workers : open);
     const double H = (double)w->replica->setup.config.local_steps;
     meter->ahead = fmax(H, 1) * ((double)w->n_settled + here) / (double)n;
     if (t->work.steps == 0 && meter->training_s <= 0) meter->began_ahead = meter->ahead;
@@ -161,7 +161,7 @@ static diloco_status put(turn *t, const char *client, bool *first)
 {
     dl_replica *r = t->worker->replica;
     dl_exec_client c = {.stats = &t->work, .keep = keep, .user = t};
-    snprintf(c.life.replica, sizeof c.life.replica, "%s", client);
+    snprintf(c.generation.replica, sizeof c.generation.replica, "%s", client);
     r->inner_steps = dl_inner_steps(r->step.inner);
     describe(t);
     DL_TRY(dl_backend_sync(r->setup.backend));
@@ -183,10 +183,10 @@ static diloco_status train(turn *t, bool *done)
     dl_staging_push(&r->step.vectors);
     dl_inner_set_steps(r->step.inner, r->inner_steps);
     t->work.first_sample = t->facts.next_sample;
-    dl_run_give_theta(r->run);
+    dl_run_load_theta(r->run);
     dl_step_anchor(&r->step);
     w->n_settled = dl_turns_settled(&w->turns);
-    for (tell(t, steps); t->work.steps < steps && !dl_replica_asked_to_stop(r); tell(t, steps))
+    for (report(t, steps); t->work.steps < steps && !dl_replica_asked_to_stop(r); report(t, steps))
         DL_TRY(take_step(t));
     *done = t->work.steps == steps;
     return DILOCO_OK;

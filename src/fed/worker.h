@@ -22,8 +22,8 @@ DL_MUST_CHECK diloco_status dl_worker_open(dl_worker *out, dl_replica *replica);
 DL_MUST_CHECK diloco_status dl_worker_begin(dl_worker *w);
 void dl_worker_close(dl_worker *w); /* zeroed is fine */
 
-/* A dl_hands.work: train one client that the open entry still misses, if it is this worker's turn.
- * A client whose entry is asked to stop meanwhile is left as it was. */
+/* A dl_worker_hooks.work: train one client that the open entry still misses, if it is this worker's
+ * turn. A client whose entry is asked to stop meanwhile is left as it was. */
 DL_MUST_CHECK diloco_status dl_worker_work(void *worker, bool *worked);
 
 #endif

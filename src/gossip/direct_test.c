@@ -45,7 +45,7 @@ static void find_address(member *m)
     dl_buf_init(&text, 4096);
     dl_json_init(&j, &text);
     dl_json_object(&j, NULL);
-    dl_peers_tell(m->peers, &j);
+    dl_peers_report(m->peers, &j);
     dl_json_end(&j);
     CHECK_OK(dl_json_done(&j));
     CHECK_OK(dl_json_parse(&json, text.data, text.len));
@@ -92,21 +92,21 @@ static diloco_status read_it(dl_store *store)
 TEST(only_known_peers_read_and_no_peer_writes)
 {
     member m;
-    dl_signer *friend, *stranger;
+    dl_signer *friend, *untrusted;
     const dl_span span = {"bytes", 5};
-    const dl_life life = {.replica = "r0"};
+    const dl_generation generation = {.replica = "r0"};
     CHECK_OK(open_member(&m, "r0", "127.0.0.1:0"));
     find_address(&m);
     CHECK(!strncmp(m.address, "https://127.0.0.1:", 18));
     CHECK_OK(dl_signer_generate(&friend));
-    CHECK_OK(dl_signer_generate(&stranger));
+    CHECK_OK(dl_signer_generate(&untrusted));
     const dl_public *its = dl_signer_public(m.signer);
     dl_peers_know(m.peers, "r1", dl_signer_public(friend));
     dl_peers_keep(m.peers, 7, &span, 1);
     dl_store *line = line_of(&m, friend, its, LONG);
-    dl_store *other = line_of(&m, stranger, its, LONG);
+    dl_store *other = line_of(&m, untrusted, its, LONG);
     CHECK_STATUS(DILOCO_ENOENT, read_it(line));
-    dl_peers_show(m.peers, 7, &life);
+    dl_peers_show(m.peers, 7, &generation);
     CHECK_OK(read_it(line));
     CHECK_STATUS(DILOCO_EREFUSED, read_it(other));
     CHECK_STATUS(DILOCO_EREFUSED, dl_store_create(line, "c/0000000008/r0.0000", &span, 1, NULL,
@@ -118,7 +118,7 @@ TEST(only_known_peers_read_and_no_peer_writes)
     dl_store_close(line);
     dl_store_close(other);
     dl_signer_close(friend);
-    dl_signer_close(stranger);
+    dl_signer_close(untrusted);
     close_member(&m);
 }
 

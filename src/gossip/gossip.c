@@ -23,14 +23,14 @@
 
 #define SLICE (50 * DL_MILLISECOND) /* between looks at whether to stop */
 
-static uint64_t positions(const dl_gossip_life *l)
+static uint64_t positions(const dl_gossip_process *l)
 {
-    return (uint64_t)dl_gossip_config(l)->rounds * dl_life_round_steps(l);
+    return (uint64_t)dl_gossip_config(l)->rounds * dl_gossip_round_steps(l);
 }
 
-static diloco_run_info now_of(const dl_gossip_life *l)
+static diloco_run_info now_of(const dl_gossip_process *l)
 {
-    return (diloco_run_info){.generation = l->home.life.generation,
+    return (diloco_run_info){.generation = l->home.generation.number,
                              .entry = l->node.round,
                              .entries = (uint64_t)dl_gossip_config(l)->rounds,
                              .position = l->trained.position,
@@ -42,7 +42,7 @@ static diloco_run_info now_of(const dl_gossip_life *l)
                              .resumed = l->resumed};
 }
 
-void dl_life_progress(dl_gossip_life *l, const char *phase)
+void dl_gossip_progress(dl_gossip_process *l, const char *phase)
 {
     l->base.now = now_of(l);
     dl_replica_progress(&l->base, phase);
@@ -50,7 +50,7 @@ void dl_life_progress(dl_gossip_life *l, const char *phase)
 
 /* ---- the inner loop ----------------------------------------------------------------------- */
 
-static void count_step(dl_gossip_life *l, const dl_step_facts *facts)
+static void count_step(dl_gossip_process *l, const dl_step_facts *facts)
 {
     dl_local_fragment *work = &l->trained.work;
     if (work->stats.steps == 0) work->stats.first_sample = l->trained.next_sample;
@@ -64,45 +64,45 @@ static void count_step(dl_gossip_life *l, const dl_step_facts *facts)
     l->trained.position++;
 }
 
-static diloco_status look_for_a_setback(dl_gossip_life *l, double loss)
+static diloco_status look_for_divergence(dl_gossip_process *l, double loss)
 {
-    char text[DL_SETBACK_NORMS + 512];
-    if (!dl_setback_step(&l->trained.setback, loss, text, sizeof text)) return DILOCO_OK;
+    char text[DL_DIVERGENCE_NORMS + 512];
+    if (!dl_divergence_step(&l->trained.divergence, loss, text, sizeof text)) return DILOCO_OK;
     dl_log(DILOCO_LOG_WARN, "%s: %s", l->base.name, text);
     return dl_recorder_warn(&l->base.recorder, "divergence", text);
 }
 
-static diloco_status take_step(dl_gossip_life *l)
+static diloco_status take_step(dl_gossip_process *l)
 {
     dl_step_facts facts;
     double lr;
     l->base.now = now_of(l);
     DL_TRY(dl_replica_step(&facts, &lr, &l->base, (size_t)l->trained.shard));
     count_step(l, &facts);
-    dl_life_progress(l, "train");
+    dl_gossip_progress(l, "train");
     DL_TRY(dl_recorder_check_step(&l->base.recorder, &facts, l->trained.steps, -1));
-    DL_TRY(look_for_a_setback(l, facts.loss));
+    DL_TRY(look_for_divergence(l, facts.loss));
     return dl_recorder_step(&l->base.recorder, &facts, lr, l->trained.steps, l->trained.position,
                             l->state.control.entry);
 }
 
 /* After a step its model is not saved until it is agreed on. A node that stops then does not wait
  * for the agreement: it resumes from the step, and the others agree without it. */
-static diloco_status save_here(dl_gossip_life *l)
+static diloco_status save_here(dl_gossip_process *l)
 {
     dl_wire_lock(l->wire);
     const bool owes_agreement =
         l->node.phase >= DL_PHASE_PUBLISH && l->node.phase <= DL_PHASE_AGREE;
     const uint64_t next = l->node.round + 1;
     dl_wire_unlock(l->wire);
-    if (!owes_agreement) return dl_life_save_private(l);
+    if (!owes_agreement) return dl_gossip_save_private(l);
     l->state.control.entry = next;
-    return dl_life_save_round(l);
+    return dl_gossip_save_round(l);
 }
 
 static diloco_status stop_here(void *user)
 {
-    dl_gossip_life *l = user;
+    dl_gossip_process *l = user;
     DL_TRY(save_here(l));
     return dl_fail(DILOCO_EINTERRUPTED,
                    "%s stopped at step %" PRIu64 " of %" PRIu64
@@ -112,13 +112,14 @@ static diloco_status stop_here(void *user)
 
 /* ---- this node's objects ------------------------------------------------------------------ */
 
-static diloco_status publish(dl_gossip_life *l, dl_object object)
+static diloco_status publish(dl_gossip_process *l, dl_object object)
 {
     dl_span spans[3];
     size_t n_spans;
     const dl_local_fragment *work = &l->trained.work;
     dl_contribution *c = object == DL_OBJECT_MODEL ? &l->exchange.own_model : &l->exchange.own;
-    *c = (dl_contribution){.life = l->home.life, .entry = l->node.round, .stats = work->stats};
+    *c = (dl_contribution){
+        .generation = l->home.generation, .entry = l->node.round, .stats = work->stats};
     c->stats.position = l->trained.position;
     c->stats.step = l->trained.steps;
     c->stats.shard = l->trained.shard;
@@ -126,21 +127,21 @@ static diloco_status publish(dl_gossip_life *l, dl_object object)
     c->stats.loss = work->stats.steps ? work->loss_sum / (double)work->stats.steps : NAN;
     if (!work->stats.steps) c->stats.first_sample = c->stats.end_sample;
     memcpy(c->run, l->run.id, sizeof c->run);
-    DL_TRY(dl_life_pull_tensors(l));
+    DL_TRY(dl_gossip_pull_tensors(l));
     DL_TRY(dl_mix_own(l->mix, object, &l->state, l->model.data, c, &l->exchange.input, spans,
                       &n_spans));
     return dl_home_put(&l->home, object, l->node.round, c, spans, n_spans);
 }
 
-static diloco_status do_train(dl_gossip_life *l)
+static diloco_status do_train(dl_gossip_process *l)
 {
-    const uint64_t end = (l->node.round + 1) * dl_life_round_steps(l);
+    const uint64_t end = (l->node.round + 1) * dl_gossip_round_steps(l);
     const dl_time began = dl_clock_now();
     while (l->trained.position < end) {
         DL_TRY(take_step(l));
         if (dl_replica_asked_to_stop(&l->base)) return DILOCO_EINTERRUPTED;
     }
-    dl_life_progress(l, "exchange");
+    dl_gossip_progress(l, "exchange");
     l->exchange.train_s = dl_seconds(dl_clock_now() - began);
     DL_TRY(publish(l, DL_OBJECT_CONTRIBUTION));
     dl_wire_lock(l->wire);
@@ -159,7 +160,7 @@ static diloco_status do_train(dl_gossip_life *l)
 /* ---- steps -------------------------------------------------------------------------------- */
 
 /* The objects that came, by name, with this node's own. */
-static size_t inputs_of(dl_gossip_life *l, dl_mix_input *inputs, size_t *n_struck)
+static size_t inputs_of(dl_gossip_process *l, dl_mix_input *inputs, size_t *n_struck)
 {
     size_t set[DL_NODE_MAX + 1];
     dl_wire_lock(l->wire);
@@ -171,9 +172,9 @@ static size_t inputs_of(dl_gossip_life *l, dl_mix_input *inputs, size_t *n_struc
     return n;
 }
 
-void dl_life_start_round(dl_gossip_life *l)
+void dl_gossip_start_round(dl_gossip_process *l)
 {
-    dl_life_adopt(l);
+    dl_gossip_adopt(l);
     l->trained.work = (dl_local_fragment){.stats.first_sample = l->trained.next_sample};
 }
 
@@ -181,7 +182,7 @@ void dl_life_start_round(dl_gossip_life *l)
 static diloco_status evaluate(void *user)
 {
     dl_score held_out, next;
-    dl_gossip_life *l = user;
+    dl_gossip_process *l = user;
     dl_replica *b = &l->base;
     const dl_config *c = dl_gossip_config(l);
     const uint64_t turn = dl_replica_evaluation_turn(b);
@@ -196,12 +197,12 @@ static diloco_status evaluate(void *user)
 }
 
 /* An exchange is over, this way or that; `done` moves the node on. */
-static diloco_status finish(dl_gossip_life *l, const char *event, bool stepped,
+static diloco_status finish(dl_gossip_process *l, const char *event, bool stepped,
                             const dl_mix_facts *facts, double outer_s)
 {
     const uint64_t round = l->node.round;
     dl_wire_lock(l->wire);
-    const diloco_status status = dl_life_record_exchange(l, event, stepped, facts, outer_s);
+    const diloco_status status = dl_gossip_record_exchange(l, event, stepped, facts, outer_s);
     if (stepped) l->node.self.divergence = facts->outer.divergence;
     if (!strcmp(event, "round"))
         dl_node_stepped(&l->node, stepped, dl_clock_now());
@@ -209,26 +210,26 @@ static diloco_status finish(dl_gossip_life *l, const char *event, bool stepped,
         dl_node_agreed(&l->node, stepped, dl_clock_now());
     dl_wire_unlock(l->wire);
     DL_TRY(status);
-    if (stepped) dl_life_start_round(l);
+    if (stepped) dl_gossip_start_round(l);
     if (l->node.round == round) return DILOCO_OK; /* there is still to agree */
     l->state.control.entry = l->node.round;
-    return dl_life_save_round(l);
+    return dl_gossip_save_round(l);
 }
 
 /* The round's step is made, of these: is it a divergence? */
-static void begin_setback(dl_gossip_life *l, const dl_mix_input *inputs, size_t n)
+static void begin_divergence(dl_gossip_process *l, const dl_mix_input *inputs, size_t n)
 {
     const dl_config *c = dl_gossip_config(l);
-    dl_setback now = {.entry = l->node.round, .lr = c->outer_lr, .mu = c->outer_mu};
+    dl_divergence now = {.entry = l->node.round, .lr = c->outer_lr, .mu = c->outer_mu};
     for (size_t i = 0; i < n; i++) {
         now.inner += inputs[i].facts->stats.loss / (double)n;
-        dl_setback_norm(&now, inputs[i].facts->life.replica, inputs[i].facts->norm);
+        dl_divergence_norm(&now, inputs[i].facts->generation.replica, inputs[i].facts->norm);
     }
-    dl_setback_adopt(&l->trained.setback, &now);
+    dl_divergence_adopt(&l->trained.divergence, &now);
 }
 
 /* A step that cannot be made is skipped: theta stays, and a warning says so. */
-static diloco_status say_no_step(dl_gossip_life *l, diloco_status status)
+static diloco_status say_no_step(dl_gossip_process *l, diloco_status status)
 {
     if (status != DILOCO_ENUMERIC && status != DILOCO_EINVAL) return status;
     char text[512];
@@ -239,7 +240,7 @@ static diloco_status say_no_step(dl_gossip_life *l, diloco_status status)
 }
 
 /* The record and the log say that the agreement of this round did not happen. */
-static diloco_status agreement_missed(dl_gossip_life *l)
+static diloco_status agreement_missed(dl_gossip_process *l)
 {
     char text[192];
     size_t set[DL_NODE_MAX + 1];
@@ -256,7 +257,7 @@ static diloco_status agreement_missed(dl_gossip_life *l)
 }
 
 /* The record says that a robust combiner gave way. */
-static diloco_status warn_fallback(dl_gossip_life *l, size_t n)
+static diloco_status warn_fallback(dl_gossip_process *l, size_t n)
 {
     char text[256];
     snprintf(text, sizeof text,
@@ -267,7 +268,7 @@ static diloco_status warn_fallback(dl_gossip_life *l, size_t n)
     return dl_recorder_warn(&l->base.recorder, "combiner_fallback", text);
 }
 
-static diloco_status do_step(dl_gossip_life *l, bool agree)
+static diloco_status do_step(dl_gossip_process *l, bool agree)
 {
     dl_mix_input inputs[DL_NODE_MAX + 1];
     dl_mix_facts facts = {.n_alike = 0};
@@ -279,15 +280,15 @@ static diloco_status do_step(dl_gossip_life *l, bool agree)
               : dl_mix_step(l->mix, &l->state, inputs, n, struck, l->node.round, &facts);
     const bool stepped = !status;
     if (status) DL_TRY(say_no_step(l, status));
-    if (stepped && !agree) begin_setback(l, inputs, n);
+    if (stepped && !agree) begin_divergence(l, inputs, n);
     if (stepped && facts.outer.fell_back) DL_TRY(warn_fallback(l, n));
     return finish(l, agree ? "agreement" : "round", stepped, &facts,
                   dl_seconds(dl_clock_now() - began));
 }
 
-static diloco_status do_publish(dl_gossip_life *l)
+static diloco_status do_publish(dl_gossip_process *l)
 {
-    dl_life_progress(l, "exchange");
+    dl_gossip_progress(l, "exchange");
     DL_TRY(publish(l, DL_OBJECT_MODEL));
     dl_wire_lock(l->wire);
     l->exchange.trained_at = dl_clock_now();
@@ -298,17 +299,17 @@ static diloco_status do_publish(dl_gossip_life *l)
 
 /* ---- the loop ----------------------------------------------------------------------------- */
 
-static diloco_status wait(dl_gossip_life *l)
+static diloco_status wait(dl_gossip_process *l)
 {
     dl_wire_lock(l->wire);
     const dl_time slice = dl_time_after(dl_clock_now(), SLICE);
     dl_wire_wait(l->wire, l->node.until < slice ? l->node.until : slice);
     dl_wire_unlock(l->wire);
-    dl_life_progress(l, "wait");
+    dl_gossip_progress(l, "wait");
     return DILOCO_OK;
 }
 
-static diloco_status too_few(const dl_gossip_life *l)
+static diloco_status too_few(const dl_gossip_process *l)
 {
     return dl_fail(DILOCO_EUNREACHABLE,
                    "%s found %zu of the %zu nodes that a round needs (swarm.min_peers) in %g s "
@@ -317,7 +318,7 @@ static diloco_status too_few(const dl_gossip_life *l)
                    dl_gossip_config(l)->start_timeout_s);
 }
 
-static dl_todo next_action(dl_gossip_life *l)
+static dl_todo next_action(dl_gossip_process *l)
 {
     dl_wire_lock(l->wire);
     const bool done = l->node.self.done;
@@ -327,13 +328,13 @@ static dl_todo next_action(dl_gossip_life *l)
     return todo;
 }
 
-static diloco_status do_action(dl_gossip_life *l, dl_todo todo)
+static diloco_status do_action(dl_gossip_process *l, dl_todo todo)
 {
     switch (todo) {
     case DL_TODO_WAIT:
         return wait(l);
     case DL_TODO_COPY:
-        return dl_life_copy(l);
+        return dl_gossip_copy(l);
     case DL_TODO_TRAIN:
         return do_train(l);
     case DL_TODO_STEP:
@@ -358,7 +359,7 @@ static diloco_status do_action(dl_gossip_life *l, dl_todo todo)
  * its source. */
 static diloco_status advance(void *user, bool *applied)
 {
-    dl_gossip_life *l = user;
+    dl_gossip_process *l = user;
     const dl_todo todo = next_action(l);
     const uint64_t round = l->node.round;
     DL_TRY(do_action(l, todo));
@@ -369,7 +370,7 @@ static diloco_status advance(void *user, bool *applied)
 
 static bool over(const void *user)
 {
-    const dl_gossip_life *l = user;
+    const dl_gossip_process *l = user;
     return l->over;
 }
 
@@ -388,7 +389,7 @@ static uint64_t shard_of(const char *name, uint64_t n_shards)
     return hash.bytes[0] % n_shards;
 }
 
-static diloco_status open_model(dl_gossip_life *l)
+static diloco_status open_model(dl_gossip_process *l)
 {
     l->model.tensors = l->base.setup.tensors;
     l->model.n_tensors = l->base.setup.n_tensors;
@@ -405,7 +406,7 @@ static diloco_status open_model(dl_gossip_life *l)
     for (size_t i = 0; i < l->model.n_tensors; i++)
         l->model.data[i] = l->model.tensors[i].data;
     DL_TRY(dl_step_init(&l->base.step, &l->base.setup, false));
-    DL_TRY(dl_life_list_privates(l));
+    DL_TRY(dl_gossip_list_privates(l));
     DL_TRY(dl_state_init(&l->state, &l->run.manifest, dl_outer_find(c->outer_optimizer),
                          DL_NODE_MAX + 1, 2, 1));
     return dl_mix_create(&l->mix, c, &l->run.manifest, l->base.setup.pool);
@@ -427,10 +428,10 @@ static dl_node_rules rules_of(const dl_config *c)
         .grace = 2 * dl_time_from_seconds(heartbeat)};
 }
 
-static void begin_node(dl_gossip_life *l, bool resumed, bool blank)
+static void begin_node(dl_gossip_process *l, bool resumed, bool blank)
 {
     const dl_node_rules rules = rules_of(dl_gossip_config(l));
-    dl_beat self = {.life = l->home.life,
+    dl_beat self = {.generation = l->home.generation,
                     .digest = l->state.now[0].digest,
                     .step = l->trained.steps,
                     .divergence = NAN};
@@ -442,7 +443,7 @@ static void begin_node(dl_gossip_life *l, bool resumed, bool blank)
     l->node.blank = blank;
 }
 
-static diloco_status open_lines(dl_gossip_life *l)
+static diloco_status open_lines(dl_gossip_process *l)
 {
     const dl_config *c = dl_gossip_config(l);
     const dl_wire_args args = {.node = &l->node,
@@ -453,19 +454,19 @@ static diloco_status open_lines(dl_gossip_life *l)
                                .tls = c->cert[0] != '\0',
                                .heartbeat = dl_time_from_seconds(c->heartbeat_s),
                                .link = c->link,
-                               .tell = dl_home_tell,
+                               .report = dl_home_report,
                                .user = &l->home};
     return dl_wire_create(&l->wire, &args);
 }
 
 static diloco_status join(void *user)
 {
-    dl_gossip_life *l = user;
+    dl_gossip_process *l = user;
     const dl_config *c = dl_gossip_config(l);
     bool resumed, blank = false;
     DL_TRY(dl_home_open(&l->home, c, l->base.name));
-    DL_TRY(dl_life_resume(l, &resumed));
-    if (!resumed) DL_TRY(dl_life_begin(l, &blank));
+    DL_TRY(dl_gossip_resume(l, &resumed));
+    if (!resumed) DL_TRY(dl_gossip_begin(l, &blank));
     l->trained.shard = shard_of(l->base.name, dl_clients_shards(c));
     DL_TRY(dl_data_take(l->base.setup.data, (size_t)l->trained.shard));
     DL_TRY(dl_home_serve(&l->home, c));
@@ -473,12 +474,12 @@ static diloco_status join(void *user)
     DL_TRY(open_lines(l));
     l->base.now = now_of(l);
     dl_meter_begin(&l->base.meter, &l->base.now);
-    DL_TRY(dl_life_record_begin(l));
-    return blank ? DILOCO_OK : dl_life_save_round(l);
+    DL_TRY(dl_gossip_record_begin(l));
+    return blank ? DILOCO_OK : dl_gossip_save_round(l);
 }
 
 /* A swarm that asks for agreements and never made one has as many models as nodes. */
-static diloco_status never_agreed(const dl_gossip_life *l)
+static diloco_status never_agreed(const dl_gossip_process *l)
 {
     if (!l->node.due || l->node.agreed) return DILOCO_OK;
     return dl_fail(DILOCO_EUNREACHABLE,
@@ -491,7 +492,7 @@ static diloco_status never_agreed(const dl_gossip_life *l)
 static diloco_status open_node(void *user)
 {
     dl_store *shared;
-    dl_gossip_life *l = user;
+    dl_gossip_process *l = user;
     DL_TRY(dl_store_open(&shared, dl_gossip_config(l)->store, false));
     const diloco_status status = dl_run_read(&l->run, &l->run_digest, shared);
     dl_store_close(shared);
@@ -503,14 +504,14 @@ static diloco_status open_node(void *user)
 
 static diloco_status end(void *user)
 {
-    dl_gossip_life *l = user;
-    DL_TRY(dl_life_record_end(l));
+    dl_gossip_process *l = user;
+    DL_TRY(dl_gossip_record_end(l));
     return never_agreed(l);
 }
 
 static void close_node(void *user)
 {
-    dl_gossip_life *l = user;
+    dl_gossip_process *l = user;
     dl_wire_destroy(l->wire);
     dl_home_close(&l->home);
     dl_mix_destroy(l->mix);
@@ -531,7 +532,7 @@ static const dl_replica_ops ops = {.open = open_node,
 diloco_status dl_gossip_train(const dl_config *config, const char *name,
                               const diloco_train_hooks *hooks)
 {
-    dl_gossip_life *l = calloc(1, sizeof *l);
+    dl_gossip_process *l = calloc(1, sizeof *l);
     if (!l) return dl_fail(DILOCO_ENOMEM, "no memory for a node");
     l->base = (dl_replica){.name = name, .hooks = hooks, .ops = &ops, .user = l};
     const diloco_status status = dl_replica_live(&l->base, config);

@@ -4,16 +4,16 @@
 #include "base/clock.h"
 #include "train_fixture.h"
 
-typedef struct life {
-    fixture_life of; /* its status and text are dl_gossip_train's */
-    bool leaves;     /* it is stopped in its second round, once the other node trains */
+typedef struct participant {
+    fixture_replica of; /* its status and text are dl_gossip_train's */
+    bool leaves;        /* it is stopped in its second round, once the other node trains */
     volatile int *other_trains;
-} life;
+} participant;
 
 /* The two nodes signal each other through one flag, so no outcome depends on which is faster. */
 static void on_progress(void *user, const diloco_progress *p)
 {
-    life *l = user;
+    participant *l = user;
     if (strcmp(p->phase, "train") != 0) return;
     if (!l->leaves) {
         __atomic_store_n(l->other_trains, 1, __ATOMIC_RELAXED);
@@ -26,12 +26,12 @@ static void on_progress(void *user, const diloco_progress *p)
 
 static void on_record(void *user, const char *line, size_t len)
 {
-    fixture_on_record(((life *)user)->of.record, line, len);
+    fixture_on_record(((participant *)user)->of.record, line, len);
 }
 
 static void *live(void *user)
 {
-    life *l = user;
+    participant *l = user;
     const diloco_train_hooks hooks = {
         .on_progress = on_progress, .on_record = on_record, .user = l, .stop = &l->of.record->stop};
     l->of.status = dl_gossip_train(l->of.config, l->of.name, &hooks);
@@ -52,33 +52,34 @@ static dl_config *nodes(const char *n, const char *combiner)
 }
 
 /* All to their end; the last one leaves early where `leaves` says so. */
-static void run(life *lives, fixture_record *records, size_t n, const dl_config *config,
-                bool leaves)
+static void run(participant *participants, fixture_record *records, size_t n,
+                const dl_config *config, bool leaves)
 {
     volatile int trains = 0;
     CHECK_OK(diloco_train_create(config));
     for (size_t i = 0; i < n; i++) {
-        lives[i] = (life){.of = {.config = config, .record = &records[i]},
-                          .leaves = leaves && i + 1 == n,
-                          .other_trains = &trains};
-        snprintf(lives[i].of.name, sizeof lives[i].of.name, "r%zu", i);
-        CHECK_INT(0, pthread_create(&lives[i].of.thread, NULL, live, &lives[i]));
+        participants[i] = (participant){.of = {.config = config, .record = &records[i]},
+                                        .leaves = leaves && i + 1 == n,
+                                        .other_trains = &trains};
+        snprintf(participants[i].of.name, sizeof participants[i].of.name, "r%zu", i);
+        CHECK_INT(0, pthread_create(&participants[i].of.thread, NULL, live, &participants[i]));
     }
     for (size_t i = 0; i < n; i++)
-        pthread_join(lives[i].of.thread, NULL);
+        pthread_join(participants[i].of.thread, NULL);
 }
 
 TEST(nodes_that_agree_after_the_last_round_end_with_one_model)
 {
-    static life lives[2];
+    static participant participants[2];
     fixture_record records[2] = {{0}};
     char digests[2][33];
     double loss[2];
     dl_config *config = nodes("2", "mean");
     set(config, "run.deadline", "60");
-    run(lives, records, 2, config, false);
+    run(participants, records, 2, config, false);
     for (int i = 0; i < 2; i++) {
-        if (lives[i].of.status) CHECK_FAIL("%s: %s", lives[i].of.name, lives[i].of.text);
+        if (participants[i].of.status)
+            CHECK_FAIL("%s: %s", participants[i].of.name, participants[i].of.text);
         CHECK_INT(1, fixture_count(&records[i], "agreement"));
         CHECK(fixture_number(fixture_nth(&records[i], "step", 0), "grad_norm") > 0);
         for (size_t k = 0; k < 2; k++) /* it contributed exactly the steps that it trained */
@@ -129,15 +130,15 @@ TEST(a_node_that_is_stopped_resumes_bitwise)
 
 TEST(a_node_that_never_agreed_ends_with_an_error)
 {
-    static life lives[2];
+    static participant participants[2];
     fixture_record records[2] = {{0}};
     dl_config *config = nodes("2", "mean");
     set(config, "run.deadline", "1");
-    run(lives, records, 2, config, true);
-    CHECK_STATUS(DILOCO_EINTERRUPTED, lives[1].of.status);
-    CHECK_STATUS(DILOCO_EUNREACHABLE, lives[0].of.status);
+    run(participants, records, 2, config, true);
+    CHECK_STATUS(DILOCO_EINTERRUPTED, participants[1].of.status);
+    CHECK_STATUS(DILOCO_EUNREACHABLE, participants[0].of.status);
     CHECK_CONTAINS("r0 finished without one of its 1 agreements (swarm.agree_every = 2)",
-                   lives[0].of.text);
+                   participants[0].of.text);
     CHECK_INT(0, fixture_whole(fixture_nth(&records[0], "end", 0), "agreed"));
     bool warned = false;
     for (size_t i = 0; i < records[0].n; i++)
@@ -151,15 +152,16 @@ TEST(a_node_that_never_agreed_ends_with_an_error)
 /* The median of f = 1 needs three members, and the third has left before its second round's end. */
 TEST(a_round_in_which_a_robust_combiner_gives_way_is_warned_about)
 {
-    static life lives[3];
+    static participant participants[3];
     fixture_record records[3] = {{0}};
     dl_config *config = nodes("3", "median");
     set(config, "run.patience", "3");
     set(config, "run.deadline", "60");
-    run(lives, records, 3, config, true);
+    run(participants, records, 3, config, true);
     for (int i = 0; i < 3; i++) {
         bool warned = false;
-        if (i < 2 && lives[i].of.status) CHECK_FAIL("%s: %s", lives[i].of.name, lives[i].of.text);
+        if (i < 2 && participants[i].of.status)
+            CHECK_FAIL("%s: %s", participants[i].of.name, participants[i].of.text);
         for (size_t k = 0; k < records[i].n; k++)
             warned |= strstr(records[i].lines[k], "\"code\":\"combiner_fallback\"") != NULL;
         CHECK(i == 2 || warned);

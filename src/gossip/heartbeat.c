@@ -14,7 +14,7 @@ diloco_status dl_beat_write(dl_buf *out, const dl_beat *b)
     size_t start;
     dl_sealed_begin(&j, &start, out, format);
     dl_json_str(&j, "run", b->run);
-    dl_json_life(&j, "life", &b->life);
+    dl_json_generation(&j, "life", &b->generation);
     dl_json_str(&j, "id", b->id);
     dl_json_str(&j, "address", b->address);
     dl_json_u64(&j, "contributed", b->contributed);
@@ -43,7 +43,7 @@ static diloco_status read(dl_beat *b, const void *text, size_t len)
     if (len > DL_BEAT_MAX) return dl_fail(DILOCO_EPROTO, "%zu bytes are no heartbeat", len);
     DL_TRY(dl_sealed_open(&root, text, len, format));
     DL_TRY(dl_json_read_run(b->run, root));
-    DL_TRY(dl_json_read_life(&b->life, root, "life"));
+    DL_TRY(dl_json_read_generation(&b->generation, root, "life"));
     DL_TRY(dl_json_read_str(b->id, sizeof b->id, root, "id"));
     DL_TRY(dl_json_read_str(b->address, sizeof b->address, root, "address"));
     DL_TRY(dl_json_read_u64(&b->contributed, root, "contributed", INT64_MAX));

@@ -14,7 +14,7 @@ enum { DL_BEAT_MAX = 2048 }; /* bytes */
 
 typedef struct dl_beat {
     char run[33];
-    dl_life life;
+    dl_generation generation;
     char id[DL_HASH_HEX + 1]; /* random, of the node's folder: distinguishes two nodes of one
                                * name */
     char address[DL_ADDRESS_MAX + 1];

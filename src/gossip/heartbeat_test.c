@@ -6,7 +6,7 @@
 static dl_beat example(void)
 {
     return (dl_beat){.run = "0123456789abcdef0123456789abcdef",
-                     .life = {.replica = "r3", .generation = 2},
+                     .generation = {.replica = "r3", .number = 2},
                      .id = "00000000000000000000000000000007",
                      .address = "https://a.example:8800",
                      .contributed = 12,
@@ -27,7 +27,7 @@ TEST(a_written_heartbeat_reads_back)
     CHECK_OK(dl_beat_write(&text, &b));
     CHECK_OK(dl_beat_read(&back, text.data, text.len));
     CHECK_STR(b.address, back.address);
-    CHECK_STR("r3", back.life.replica);
+    CHECK_STR("r3", back.generation.replica);
     CHECK_INT(12, back.contributed);
     CHECK_INT(1, back.ignored);
     CHECK(back.done && back.divergence == 0.5);

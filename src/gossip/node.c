@@ -38,7 +38,7 @@ static size_t place_of(const dl_node *n, const char *name, bool *known, dl_time 
     size_t silent = NONE;
     *known = true;
     for (size_t i = 0; i < n->n_members; i++) {
-        if (!strcmp(n->members[i].beat.life.replica, name)) return i;
+        if (!strcmp(n->members[i].beat.generation.replica, name)) return i;
         if (!dl_node_is_live(n, i, now)) silent = i;
     }
     *known = false;
@@ -53,12 +53,12 @@ size_t dl_node_heard(dl_node *n, const dl_beat *b, dl_time now)
         dl_node_ignored(n, DL_IGNORED_FOREIGN);
         return NONE;
     }
-    const size_t i = place_of(n, b->life.replica, &known, now);
+    const size_t i = place_of(n, b->generation.replica, &known, now);
     if (i == NONE) return NONE;
     dl_node_member *m = &n->members[i];
     const bool taken = known && strcmp(m->beat.id, b->id) != 0 && dl_node_is_live(n, i, now);
-    if (taken || !strcmp(b->life.replica, n->self.life.replica) ||
-        (known && !taken && m->beat.life.generation > b->life.generation &&
+    if (taken || !strcmp(b->generation.replica, n->self.generation.replica) ||
+        (known && !taken && m->beat.generation.number > b->generation.number &&
          !strcmp(m->beat.id, b->id))) {
         dl_node_ignored(n, DL_IGNORED_DUPLICATE);
         return NONE;
@@ -149,7 +149,7 @@ static int by_name(const void *a, const void *b)
 /* Of `all`, with this node; their number. */
 static size_t sort_names(named *all, size_t k, const dl_node *n)
 {
-    all[k++] = (named){n->self.life.replica, NONE};
+    all[k++] = (named){n->self.generation.replica, NONE};
     qsort(all, k, sizeof *all, by_name);
     return k;
 }
@@ -159,7 +159,7 @@ size_t dl_node_set(const dl_node *n, size_t out[DL_NODE_MAX + 1])
     named all[DL_NODE_MAX + 1];
     size_t k = 0;
     for (size_t i = 0; i < n->n_members; i++)
-        if (n->members[i].got) all[k++] = (named){n->members[i].beat.life.replica, i};
+        if (n->members[i].got) all[k++] = (named){n->members[i].beat.generation.replica, i};
     k = sort_names(all, k, n);
     for (size_t i = 0; i < k; i++)
         out[i] = all[i].place;
@@ -185,7 +185,7 @@ static void draw_partner(dl_node *n, dl_time now)
         const dl_node_member *m = &n->members[i];
         const bool there = (!m->late || m->beat.contributed > n->round) && n->round >= m->waited_at;
         if (dl_node_is_live(n, i, now) && there && in_reach(n, i))
-            all[k++] = (named){m->beat.life.replica, i};
+            all[k++] = (named){m->beat.generation.replica, i};
     }
     k = sort_names(all, k, n);
     dl_rng rng;

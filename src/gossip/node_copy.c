@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* *copy is made, and to be freed on OK. */
-static diloco_status read_model(dl_gossip_life *l, dl_state *copy, const char *address)
+static diloco_status read_model(dl_gossip_process *l, dl_state *copy, const char *address)
 {
     dl_store *store;
     const dl_time until =
@@ -28,24 +28,24 @@ static diloco_status read_model(dl_gossip_life *l, dl_state *copy, const char *a
 }
 
 /* Its own moments stay, if it has any; a node that never trained here warms up again. */
-static diloco_status settle_copy(dl_gossip_life *l, const char *from)
+static diloco_status settle_copy(dl_gossip_process *l, const char *from)
 {
     const uint64_t round = l->state.control.entry;
     char text[DL_ADDRESS_MAX + 96];
     snprintf(text, sizeof text, "copied the model before round %" PRIu64 " from %s", round, from);
     dl_log(DILOCO_LOG_INFO, "%s: %s", l->base.name, text);
-    l->trained.position = round * dl_life_round_steps(l);
+    l->trained.position = round * dl_gossip_round_steps(l);
     if (l->trained.steps == 0 && round > 0)
         l->base.rewarming = (uint64_t)dl_gossip_config(l)->rewarm_steps;
-    dl_life_start_round(l);
+    dl_gossip_start_round(l);
     dl_wire_lock(l->wire);
     dl_node_copied(&l->node, true, round, dl_clock_now());
     dl_wire_unlock(l->wire);
     DL_TRY(dl_recorder_warn(&l->base.recorder, "copied", text));
-    return dl_life_save_round(l);
+    return dl_gossip_save_round(l);
 }
 
-static diloco_status copy_failed(dl_gossip_life *l, const char *address)
+static diloco_status copy_failed(dl_gossip_process *l, const char *address)
 {
     dl_log(DILOCO_LOG_WARN, "%s: the model at %s cannot be copied: %s", l->base.name, address,
            diloco_error_text());
@@ -55,11 +55,11 @@ static diloco_status copy_failed(dl_gossip_life *l, const char *address)
     return DILOCO_OK;
 }
 
-diloco_status dl_life_copy(dl_gossip_life *l)
+diloco_status dl_gossip_copy(dl_gossip_process *l)
 {
     char address[DL_ADDRESS_MAX + 1];
     dl_state copy;
-    dl_life_progress(l, "join");
+    dl_gossip_progress(l, "join");
     dl_wire_lock(l->wire);
     const uint64_t least = l->node.fresh ? 0 : l->node.round + 1;
     dl_wire_address(address, l->wire, l->node.source);

@@ -80,7 +80,7 @@ static diloco_status copy_run(dl_home *h, const dl_config *config)
 diloco_status dl_home_open(dl_home *out, const dl_config *config, const char *name)
 {
     *out = (dl_home){.local = NULL};
-    snprintf(out->life.replica, sizeof out->life.replica, "%s", name);
+    snprintf(out->generation.replica, sizeof out->generation.replica, "%s", name);
     diloco_status status = find_paths(out, config, name);
     if (!status) status = find_id(out);
     if (!status) status = copy_run(out, config);
@@ -101,7 +101,7 @@ diloco_status dl_home_serve(dl_home *h, const dl_config *config)
                                     .key_file = config->cert_key[0] ? config->cert_key : NULL,
                                     .token_file = tokens,
                                     .insecure = config->insecure,
-                                    .node = h->life.replica};
+                                    .node = h->generation.replica};
     DL_TRY(dl_hub_start(&h->hub, &options));
     const dl_reached reached = {.listen = config->listen,
                                 .listen_option = "swarm.listen",
@@ -120,12 +120,12 @@ void dl_home_close(dl_home *h)
     *h = (dl_home){.local = NULL};
 }
 
-void dl_home_tell(void *home, const char *key)
+void dl_home_report(void *home, const char *key)
 {
     dl_home *h = home;
     char path[sizeof "run/" + DL_KEY_MAX];
     snprintf(path, sizeof path, "run/%s", key);
-    if (h->hub) dl_hub_tell(h->hub, path);
+    if (h->hub) dl_hub_report(h->hub, path);
 }
 
 /* ---- objects ------------------------------------------------------------------------------ */
@@ -140,10 +140,10 @@ diloco_status dl_home_put(dl_home *h, dl_object object, uint64_t round,
     dl_contribution_write_header(header, facts);
     all[0] = (dl_span){header, sizeof header};
     memcpy(all + 1, spans, n_spans * sizeof *spans);
-    dl_key_contribution(key, round, &h->life);
+    dl_key_contribution(key, round, &h->generation);
     if (object == DL_OBJECT_MODEL) key[0] = 'a';
     DL_TRY(dl_store_create(h->store, key, all, n_spans + 1, NULL, DL_NEVER));
-    dl_home_tell(h, key);
+    dl_home_report(h, key);
     return DILOCO_OK;
 }
 
@@ -183,7 +183,7 @@ static uint64_t less(uint64_t round, uint64_t n)
 diloco_status dl_home_put_model(dl_home *h, const dl_state *state, const dl_runfile *run)
 {
     const uint64_t round = state->control.entry;
-    DL_TRY(dl_snapshot_write(NULL, h->store, state, run, &h->life, NULL, DL_NEVER));
+    DL_TRY(dl_snapshot_write(NULL, h->store, state, run, &h->generation, NULL, DL_NEVER));
     DL_TRY(remove_old(h, "snap/", less(round, KEEP_MODELS - 1)));
     DL_TRY(remove_old(h, "c/", less(round, DL_NODE_KEEP)));
     return remove_old(h, "a/", less(round, DL_NODE_KEEP));

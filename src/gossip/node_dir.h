@@ -18,7 +18,7 @@ typedef struct dl_home {
     dl_store *store;                           /* of bucket */
     dl_hub *hub;
     char address[DL_ADDRESS_MAX + 1];
-    dl_life life;
+    dl_generation generation;
 } dl_home;
 
 /* Make the folder of node `name` under config's run.store, lock it, copy run.json into it. Then
@@ -28,7 +28,7 @@ DL_MUST_CHECK diloco_status dl_home_open(dl_home *out, const dl_config *config, 
 DL_MUST_CHECK diloco_status dl_home_serve(dl_home *home, const dl_config *config);
 void dl_home_close(dl_home *home); /* zeroed is fine */
 
-void dl_home_tell(void *home, const char *key); /* its changes, for listeners */
+void dl_home_report(void *home, const char *key); /* its changes, for listeners */
 
 /* An object of this generation to a round: header and spans. The same again is fine. */
 DL_MUST_CHECK diloco_status dl_home_put(dl_home *home, dl_object object, uint64_t round,

@@ -27,7 +27,7 @@ typedef struct dl_gossip_trained {
     uint64_t steps;              /* completed by this node in all its generations */
     uint64_t next_sample, shard; /* of its stream */
     dl_local_fragment work;      /* since theta */
-    dl_setback setback;          /* is the model far worse after the last round? */
+    dl_divergence divergence;    /* is the model far worse after the last round? */
     uint64_t tokens;             /* of this generation */
 } dl_gossip_trained;
 
@@ -40,7 +40,7 @@ typedef struct dl_gossip_exchange {
     uint64_t bytes_sent, bytes_received; /* as of the last round */
 } dl_gossip_exchange;
 
-typedef struct dl_gossip_life {
+typedef struct dl_gossip_process {
     dl_replica base;
     dl_runfile run;
     dl_hash run_digest;
@@ -56,49 +56,49 @@ typedef struct dl_gossip_life {
     dl_gossip_model model;
     dl_gossip_trained trained;
     dl_gossip_exchange exchange;
-} dl_gossip_life;
+} dl_gossip_process;
 
-static inline const dl_config *dl_gossip_config(const dl_gossip_life *l)
+static inline const dl_config *dl_gossip_config(const dl_gossip_process *l)
 {
     return &l->base.setup.config;
 }
 
-static inline uint64_t dl_life_round_steps(const dl_gossip_life *l)
+static inline uint64_t dl_gossip_round_steps(const dl_gossip_process *l)
 {
     return (uint64_t)dl_gossip_config(l)->local_steps;
 }
 
 /* gossip.c: report to the hooks the phase of this node; make the tensors theta, before the first
  * step of a round. */
-void dl_life_progress(dl_gossip_life *l, const char *phase);
-void dl_life_start_round(dl_gossip_life *l);
+void dl_gossip_progress(dl_gossip_process *l, const char *phase);
+void dl_gossip_start_round(dl_gossip_process *l);
 
 /* node_copy.c: take the model of the node that l->node has chosen. A source that fails is a
  * warning, and the node chooses again. */
-DL_MUST_CHECK diloco_status dl_life_copy(dl_gossip_life *l);
+DL_MUST_CHECK diloco_status dl_gossip_copy(dl_gossip_process *l);
 
 /* node_state.c: after the step is made, before the first of the others. */
-DL_MUST_CHECK diloco_status dl_life_list_privates(dl_gossip_life *l);
+DL_MUST_CHECK diloco_status dl_gossip_list_privates(dl_gossip_process *l);
 /* The model's values into the host places that `data` and `tensors` name. */
-DL_MUST_CHECK diloco_status dl_life_pull_tensors(dl_gossip_life *l);
+DL_MUST_CHECK diloco_status dl_gossip_pull_tensors(dl_gossip_process *l);
 /* theta and buffers of the state into the model. */
-void dl_life_adopt(dl_gossip_life *l);
+void dl_gossip_adopt(dl_gossip_process *l);
 /* Read the saved state of an earlier generation, with the model that it rests on: *resumed. Returns
  * DILOCO_EPROTO or DILOCO_EDIFFERS if it cannot be used; the text says what to do. */
-DL_MUST_CHECK diloco_status dl_life_resume(dl_gossip_life *l, bool *resumed);
+DL_MUST_CHECK diloco_status dl_gossip_resume(dl_gossip_process *l, bool *resumed);
 /* The run's first model, into the tensors too. *blank: this machine does not have it. */
-DL_MUST_CHECK diloco_status dl_life_begin(dl_gossip_life *l, bool *blank);
-DL_MUST_CHECK diloco_status dl_life_save_private(dl_gossip_life *l);
+DL_MUST_CHECK diloco_status dl_gossip_begin(dl_gossip_process *l, bool *blank);
+DL_MUST_CHECK diloco_status dl_gossip_save_private(dl_gossip_process *l);
 /* The state before l->state.control.entry: made durable, then announced. */
-DL_MUST_CHECK diloco_status dl_life_save_round(dl_gossip_life *l);
+DL_MUST_CHECK diloco_status dl_gossip_save_round(dl_gossip_process *l);
 
 /* node_record.c */
-DL_MUST_CHECK diloco_status dl_life_record_begin(dl_gossip_life *l);
+DL_MUST_CHECK diloco_status dl_gossip_record_begin(dl_gossip_process *l);
 /* The result of an exchange: "round" of contributions, "agreement" of models. With the lock, while
  * the node knows the members that came. */
-DL_MUST_CHECK diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event,
-                                                    bool stepped, const dl_mix_facts *facts,
-                                                    double outer_s);
-DL_MUST_CHECK diloco_status dl_life_record_end(dl_gossip_life *l);
+DL_MUST_CHECK diloco_status dl_gossip_record_exchange(dl_gossip_process *l, const char *event,
+                                                      bool stepped, const dl_mix_facts *facts,
+                                                      double outer_s);
+DL_MUST_CHECK diloco_status dl_gossip_record_end(dl_gossip_process *l);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-diloco_status dl_life_record_begin(dl_gossip_life *l)
+diloco_status dl_gossip_record_begin(dl_gossip_process *l)
 {
     dl_json *j = dl_recorder_begin(&l->base.recorder, "run");
     dl_json_str(j, "run", l->run.id);
@@ -24,7 +24,7 @@ diloco_status dl_life_record_begin(dl_gossip_life *l)
 }
 
 /* Its members, and the live nodes that were not in it, by name. */
-static void record_members(dl_gossip_life *l, dl_json *j)
+static void record_members(dl_gossip_process *l, dl_json *j)
 {
     size_t set[DL_NODE_MAX + 1];
     const dl_node *n = &l->node;
@@ -33,13 +33,14 @@ static void record_members(dl_gossip_life *l, dl_json *j)
     dl_json_array(j, "members");
     for (size_t i = 0; i < k; i++)
         dl_json_str(j, NULL,
-                    set[i] == DL_NODE_MAX ? l->base.name : n->members[set[i]].beat.life.replica);
+                    set[i] == DL_NODE_MAX ? l->base.name
+                                          : n->members[set[i]].beat.generation.replica);
     dl_json_end(j);
     dl_json_array(j, "missing");
     for (size_t i = 0; i < n->n_members; i++)
         if (!n->members[i].got && (n->members[i].late || !dl_node_is_live(n, i, now)) &&
             (!n->rules.pairs || i == n->partner))
-            dl_json_str(j, NULL, n->members[i].beat.life.replica);
+            dl_json_str(j, NULL, n->members[i].beat.generation.replica);
     dl_json_end(j);
     dl_json_object(j, "ignored");
     for (int why = 0; why < DL_N_IGNORED; why++)
@@ -48,14 +49,14 @@ static void record_members(dl_gossip_life *l, dl_json *j)
 }
 
 /* The bytes that this node requested, and those that others read from it. */
-static void traffic(const dl_gossip_life *l, uint64_t *sent, uint64_t *received)
+static void traffic(const dl_gossip_process *l, uint64_t *sent, uint64_t *received)
 {
     dl_wire_traffic(l->wire, sent, received);
     *sent += dl_hub_served(l->home.hub);
 }
 
-diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event, bool stepped,
-                                      const dl_mix_facts *facts, double outer_s)
+diloco_status dl_gossip_record_exchange(dl_gossip_process *l, const char *event, bool stepped,
+                                        const dl_mix_facts *facts, double outer_s)
 {
     uint64_t sent, received;
     char digest[DL_HASH_HEX + 1];
@@ -89,7 +90,7 @@ diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event, bool
     return dl_recorder_end(&l->base.recorder);
 }
 
-diloco_status dl_life_record_end(dl_gossip_life *l)
+diloco_status dl_gossip_record_end(dl_gossip_process *l)
 {
     uint64_t sent, received;
     char digest[DL_HASH_HEX + 1];

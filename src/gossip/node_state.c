@@ -12,7 +12,7 @@
 
 /* ---- private state ------------------------------------------------------------------------ */
 
-diloco_status dl_life_list_privates(dl_gossip_life *l)
+diloco_status dl_gossip_list_privates(dl_gossip_process *l)
 {
     DL_TRY(dl_step_list(&l->base.step, l->model.privates, DL_HOME_PRIVATES - 2,
                         &l->model.n_privates, true));
@@ -23,31 +23,31 @@ diloco_status dl_life_list_privates(dl_gossip_life *l)
     return DILOCO_OK;
 }
 
-diloco_status dl_life_pull_tensors(dl_gossip_life *l)
+diloco_status dl_gossip_pull_tensors(dl_gossip_process *l)
 {
     DL_TRY(dl_staging_pull(&l->base.setup.staged_parameters));
     return dl_staging_pull(&l->base.setup.staged_counters);
 }
 
-static void push_tensors(dl_gossip_life *l)
+static void push_tensors(dl_gossip_process *l)
 {
     dl_staging_push(&l->base.setup.staged_parameters);
     dl_staging_push(&l->base.setup.staged_counters);
 }
 
-void dl_life_adopt(dl_gossip_life *l)
+void dl_gossip_adopt(dl_gossip_process *l)
 {
     dl_mix_adopt(&l->state, l->model.data);
     push_tensors(l);
 }
 
-diloco_status dl_life_save_private(dl_gossip_life *l)
+diloco_status dl_gossip_save_private(dl_gossip_process *l)
 {
     dl_pace_fragment pace = {.since = 0};
     dl_local_facts f = {.pace = {.position = l->trained.position,
-                                 .folded = l->state.control.entry,
+                                 .applied = l->state.control.entry,
                                  .fragments = &pace},
-                        .generation = l->home.life.generation,
+                        .generation = l->home.generation.number,
                         .step = l->trained.steps,
                         .shard = l->trained.shard,
                         .next_sample = l->trained.next_sample,
@@ -61,7 +61,7 @@ diloco_status dl_life_save_private(dl_gossip_life *l)
     snprintf(f.replica, sizeof f.replica, "%s", l->base.name);
     snprintf(f.isa, sizeof f.isa, "%s", diloco_isa());
     snprintf(f.program, sizeof f.program, "%s", diloco_version());
-    DL_TRY(dl_life_pull_tensors(l));
+    DL_TRY(dl_gossip_pull_tensors(l));
     DL_TRY(dl_staging_pull(&l->base.step.vectors));
     return dl_local_save(l->home.local, &f, l->model.tensors, l->model.n_tensors, l->model.privates,
                          l->model.n_privates);
@@ -70,28 +70,28 @@ diloco_status dl_life_save_private(dl_gossip_life *l)
 /* ---- the model that a generation begins from ----------------------------------------------------
  */
 
-static diloco_status load_private(dl_gossip_life *l, uint64_t *round)
+static diloco_status load_private(dl_gossip_process *l, uint64_t *round)
 {
     dl_pace_fragment pace;
-    dl_take takes[1];
-    dl_local_facts f = {.pace = {.takes = takes, .fragments = &pace},
+    dl_pace_capture captures[1];
+    dl_local_facts f = {.pace = {.captures = captures, .fragments = &pace},
                         .fragments = &l->trained.work,
                         .n_fragments = 1};
     DL_TRY(dl_local_load(l->home.local, &f, l->run.id, l->run.manifest.digest, l->model.tensors,
                          l->model.n_tensors, l->model.privates, l->model.n_privates, true));
     push_tensors(l);
     dl_staging_push(&l->base.step.vectors);
-    *round = f.pace.folded;
+    *round = f.pace.applied;
     l->trained.position = f.pace.position;
     l->trained.steps = f.step;
     l->trained.next_sample = f.next_sample;
-    l->home.life.generation = f.generation + 1;
+    l->home.generation.number = f.generation + 1;
     dl_inner_set_steps(l->base.step.inner, l->base.inner_steps);
     return DILOCO_OK;
 }
 
 /* The saved state, with the model that it rests on. false: there is nothing (whole). */
-diloco_status dl_life_resume(dl_gossip_life *l, bool *resumed)
+diloco_status dl_gossip_resume(dl_gossip_process *l, bool *resumed)
 {
     uint64_t round;
     *resumed = false;
@@ -115,7 +115,7 @@ diloco_status dl_life_resume(dl_gossip_life *l, bool *resumed)
 }
 
 /* The run's first model, where this machine has it. */
-diloco_status dl_life_begin(dl_gossip_life *l, bool *blank)
+diloco_status dl_gossip_begin(dl_gossip_process *l, bool *blank)
 {
     dl_store *shared;
     DL_TRY(dl_store_open(&shared, dl_gossip_config(l)->store, false));
@@ -125,15 +125,15 @@ diloco_status dl_life_begin(dl_gossip_life *l, bool *blank)
     *blank = status == DILOCO_ENOENT;
     if (*blank) return DILOCO_OK;
     DL_TRY(status);
-    dl_life_adopt(l);
+    dl_gossip_adopt(l);
     return DILOCO_OK;
 }
 
 /* Of the state before l->state.control.entry: made durable, then announced. */
-diloco_status dl_life_save_round(dl_gossip_life *l)
+diloco_status dl_gossip_save_round(dl_gossip_process *l)
 {
     DL_TRY(dl_home_put_model(&l->home, &l->state, &l->run));
-    DL_TRY(dl_life_save_private(l));
+    DL_TRY(dl_gossip_save_private(l));
     dl_wire_lock(l->wire);
     l->node.self.state = l->state.control.entry;
     l->node.self.digest = l->state.now[0].digest;

@@ -10,7 +10,7 @@ static const char run[] = "0123456789abcdef0123456789abcdef";
 static dl_beat beat(int i)
 {
     dl_beat b = {.run = "0123456789abcdef0123456789abcdef"};
-    snprintf(b.life.replica, sizeof b.life.replica, "r%d", i);
+    snprintf(b.generation.replica, sizeof b.generation.replica, "r%d", i);
     snprintf(b.id, sizeof b.id, "%032x", (unsigned)i + 1);
     snprintf(b.address, sizeof b.address, "http://n:%d", i + 1);
     return b;
@@ -195,9 +195,9 @@ TEST(messages_of_another_run_name_holder_or_older_generation_are_counted_and_dro
     CHECK_INT(DL_NODE_MAX, dl_node_heard(&n, &b, S));
     CHECK_INT(1, n.ignored[DL_IGNORED_DUPLICATE]);
     b = beat(1);
-    b.life.generation = 1;
+    b.generation.number = 1;
     CHECK_INT(0, dl_node_heard(&n, &b, S));
-    b.life.generation = 0;
+    b.generation.number = 0;
     CHECK_INT(DL_NODE_MAX, dl_node_heard(&n, &b, S));
     CHECK_INT(2, n.ignored[DL_IGNORED_DUPLICATE]);
     b = beat(0);
@@ -242,13 +242,13 @@ TEST(partners_are_each_others_and_the_odd_one_passes_at_once)
         CHECK_INT(DL_TODO_TRAIN, dl_node_next(&all[i], 0));
         dl_node_trained(&all[i], 0);
         const size_t p = all[i].partner;
-        partner[i] = p == DL_NODE_MAX ? "" : all[i].members[p].beat.life.replica;
+        partner[i] = p == DL_NODE_MAX ? "" : all[i].members[p].beat.generation.replica;
         CHECK_INT(p == DL_NODE_MAX ? DL_TODO_PASS : DL_TODO_WAIT, dl_node_next(&all[i], S));
     }
     int alone = 0;
     for (int i = 0; i < N; i++) {
         alone += !*partner[i];
-        if (*partner[i]) CHECK_STR(beat(i).life.replica, partner[atoi(partner[i] + 1)]);
+        if (*partner[i]) CHECK_STR(beat(i).generation.replica, partner[atoi(partner[i] + 1)]);
     }
     CHECK_INT(1, alone);
 }
@@ -274,10 +274,10 @@ TEST(a_newcomer_copies_the_model_that_most_have)
         dl_node_heard(&n, &b, S);
     }
     CHECK_INT(DL_TODO_COPY, dl_node_next(&n, S));
-    CHECK_STR("r2", n.members[n.source].beat.life.replica);
+    CHECK_STR("r2", n.members[n.source].beat.generation.replica);
     dl_node_copied(&n, false, 0, S); /* not there: another */
     CHECK_INT(DL_TODO_COPY, dl_node_next(&n, S));
-    CHECK(strcmp("r2", n.members[n.source].beat.life.replica) != 0);
+    CHECK(strcmp("r2", n.members[n.source].beat.generation.replica) != 0);
     dl_node_copied(&n, true, 5, S);
     CHECK_INT(DL_TODO_TRAIN, dl_node_next(&n, S));
     CHECK_INT(5, n.round);

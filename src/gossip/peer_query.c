@@ -61,12 +61,12 @@ void dl_gossip_name(char out[32])
 static void show(dl_gossip_status *out, const dl_beat *b, bool reached)
 {
     size_t i = 0;
-    while (i < out->n && strcmp(out->peers[i].name, b->life.replica) != 0)
+    while (i < out->n && strcmp(out->peers[i].name, b->generation.replica) != 0)
         i++;
     if (i == DL_GOSSIP_PEERS || (i < out->n && out->peers[i].reached)) return;
     if (i == out->n) out->n++;
     dl_gossip_peer *p = &out->peers[i];
-    *p = (dl_gossip_peer){.generation = b->life.generation,
+    *p = (dl_gossip_peer){.generation = b->generation.number,
                           .round = b->contributed,
                           .stepped = b->stepped,
                           .step = b->step,
@@ -74,7 +74,7 @@ static void show(dl_gossip_status *out, const dl_beat *b, bool reached)
                           .divergence = b->divergence,
                           .done = b->done,
                           .reached = reached};
-    snprintf(p->name, sizeof p->name, "%s", b->life.replica);
+    snprintf(p->name, sizeof p->name, "%s", b->generation.replica);
     snprintf(p->address, sizeof p->address, "%s", b->address);
     dl_hash_to_hex(p->digest, b->digest);
 }

@@ -17,11 +17,11 @@
 
 enum { N_MAX = 8, FLOATS = 12, TICK_MS = 10, KEPT = 64 };
 
-static uint64_t under_way; /* the seed */
+static uint64_t current_seed; /* the seed */
 
 #define HOLDS(condition)                                                                           \
     do {                                                                                           \
-        if (!(condition)) CHECK_FAIL("seed %" PRIu64 ": not so: %s", under_way, #condition);       \
+        if (!(condition)) CHECK_FAIL("seed %" PRIu64 ": not so: %s", current_seed, #condition);    \
     } while (0)
 
 typedef struct object {
@@ -148,8 +148,8 @@ static void start(sim *s, size_t i, uint32_t generation)
     sim_node *x = &s->nodes[i];
     const dl_node_rules rules = rules_of(s);
     dl_beat self = {.run = "0123456789abcdef0123456789abcdef", .divergence = (double)NAN};
-    snprintf(self.life.replica, sizeof self.life.replica, "r%zu", i);
-    self.life.generation = generation;
+    snprintf(self.generation.replica, sizeof self.generation.replica, "r%zu", i);
+    self.generation.number = generation;
     snprintf(self.id, sizeof self.id, "%032zx", i + 1);
     snprintf(self.address, sizeof self.address, "http://node:%zu", i + 1);
     take(x, generation ? &x->snapshot : &x->first);
@@ -167,7 +167,7 @@ static void open_sim(sim *s, uint64_t seed, size_t n, const char *exchange)
         {.name = "w", .dtype = DILOCO_F32, .n_dims = 1, .shape = {FLOATS}},
         {.name = "steps", .dtype = DILOCO_I64, .role = DILOCO_BUFFER, .n_dims = 1, .shape = {1}}};
     *s = (sim){.seed = seed, .n = n, .delay = 100 * DL_MILLISECOND, .now = DL_SECOND};
-    under_way = seed;
+    current_seed = seed;
     dl_rng_init(&s->rng, seed, DL_STREAM(DL_STREAM_TEST, 77), 0);
     dl_config_init(&s->config);
     const bool pairs = exchange[0] == 'p';
@@ -214,7 +214,7 @@ static void publish(sim *s, sim_node *x, dl_object kind)
     size_t n_spans;
     *o = (object){.there = true,
                   .facts = {.entry = x->node.round, .stats.steps = 5, .stats.samples = 10}};
-    o->facts.life = x->node.self.life;
+    o->facts.generation = x->node.self.generation;
     CHECK_OK(dl_mix_own(s->mix, kind, &x->state, data, &o->facts, &input, spans, &n_spans));
     HOLDS(input.data.len <= sizeof o->payload);
     memcpy(o->payload, input.data.payload, input.data.len);
@@ -247,9 +247,9 @@ static size_t gather(const sim *s, const sim_node *x, dl_mix_input *inputs)
     const size_t n = dl_node_set(&x->node, set);
     for (size_t i = 0; i < n; i++) {
         const object *o = &x->own;
-        size_t who = number_of(x->node.self.life.replica);
+        size_t who = number_of(x->node.self.generation.replica);
         if (set[i] != DL_NODE_MAX) {
-            who = number_of(x->node.members[set[i]].beat.life.replica);
+            who = number_of(x->node.members[set[i]].beat.generation.replica);
             o = &x->peers[who].got;
         }
         HOLDS(!(seen >> who & 1));
@@ -317,7 +317,7 @@ static bool reaches(const sim *s, size_t a, size_t b)
 
 static void copy(sim *s, sim_node *x, size_t i)
 {
-    const size_t from = number_of(x->node.members[x->node.source].beat.life.replica);
+    const size_t from = number_of(x->node.members[x->node.source].beat.generation.replica);
     const bool can = reaches(s, i, from) && s->nodes[from].snapshot.round >= x->node.round;
     if (can) {
         take(x, &s->nodes[from].snapshot);
@@ -373,7 +373,7 @@ static void act(sim *s, size_t i)
 static size_t member_of(const sim_node *x, size_t j)
 {
     for (size_t m = 0; m < x->node.n_members; m++)
-        if (number_of(x->node.members[m].beat.life.replica) == j) return m;
+        if (number_of(x->node.members[m].beat.generation.replica) == j) return m;
     return DL_NODE_MAX;
 }
 
@@ -427,7 +427,7 @@ static void revive(sim *s)
     for (size_t i = 0; i < s->n; i++) {
         sim_node *x = &s->nodes[i];
         if (!x->up && !x->gone && (s->now >= s->heals || chance(s, 0.005)))
-            start(s, i, x->node.self.life.generation + 1);
+            start(s, i, x->node.self.generation.number + 1);
     }
     if (s->now >= s->heals) s->split = 0;
 }

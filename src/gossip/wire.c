@@ -46,15 +46,15 @@ static dl_ignored why_foreign(dl_line *l, const char *key, const dl_contribution
 {
     dl_contribution c;
     if (dl_contribution_look(&c, l->store, key, dl_soon(ASK)) || strcmp(c.run, e->run) != 0 ||
-        strcmp(c.life.replica, e->life.replica) != 0)
+        strcmp(c.generation.replica, e->generation.replica) != 0)
         return DL_IGNORED_FOREIGN;
     if (c.entry == e->entry) return DL_IGNORED_FOREIGN;
     return c.entry < e->entry ? DL_IGNORED_OLD : DL_IGNORED_FUTURE;
 }
 
-static void key_of(dl_key key, dl_object object, uint64_t round, const dl_life *life)
+static void key_of(dl_key key, dl_object object, uint64_t round, const dl_generation *generation)
 {
-    dl_key_contribution(key, round, life);
+    dl_key_contribution(key, round, generation);
     if (object == DL_OBJECT_MODEL) key[0] = 'a';
 }
 
@@ -93,7 +93,7 @@ static void wait_for_it(dl_line *l, dl_time until)
 {
     static const char *const folders[] = {"c/", "a/", "me/"};
     if (until > l->hear_at) until = l->hear_at;
-    l->told = !dl_store_wait(l->store, folders, 3, false, until);
+    l->reported = !dl_store_wait(l->store, folders, 3, false, until);
 }
 
 static void fetch(dl_line *l, dl_want want, const char *run)
@@ -104,13 +104,13 @@ static void fetch(dl_line *l, dl_want want, const char *run)
     dl_contribution_data data;
     const char *reason = "";
     dl_key key;
-    l->told = false;
+    l->reported = false;
     l->asked = want;
     dl_contribution_expect e = dl_mix_expect(w->a.mix, want.object);
     e.run = run;
     e.entry = want.round;
-    e.life = l->life;
-    key_of(key, want.object, want.round, &l->life);
+    e.generation = l->generation;
+    key_of(key, want.object, want.round, &l->generation);
     diloco_status status = make_slot(l, which, &e);
     if (!status)
         status = dl_contribution_fetch(&facts, &data, &reason, l->slot[which], l->store, key, &e,
@@ -177,7 +177,7 @@ static bool fetches_first(dl_line *l)
     dl_want want = {.object = DL_OBJECT_NONE};
     if (l->member != NOBODY) want = dl_node_wants(l->wire->a.node, l->member, dl_clock_now());
     dl_wire_unlock(l->wire);
-    return want.object && (l->told || want.object != was.object || want.round != was.round);
+    return want.object && (l->reported || want.object != was.object || want.round != was.round);
 }
 
 static void *live(void *context)
@@ -191,7 +191,7 @@ static void *live(void *context)
         const bool over = w->stopping;
         dl_wire_unlock(w);
         const bool hears = dl_clock_now() >= l->hear_at && !fetches_first(l);
-        if (over || (hears && !dl_line_hear(l))) break;
+        if (over || (hears && !dl_line_listen(l))) break;
         const dl_want want = next_want(l);
         if (want.object) fetch(l, want, w->a.node->self.run);
     }
@@ -263,7 +263,7 @@ static void say(dl_wire *w)
     if (dl_store_put(w->home, DL_KEY_BEAT, text, len, DL_NEVER))
         dl_log(DILOCO_LOG_WARN, "this node's heartbeat: %s", diloco_error_text());
     else
-        w->a.tell(w->a.user, DL_KEY_BEAT);
+        w->a.report(w->a.user, DL_KEY_BEAT);
 }
 
 /* The next member that is not noted yet. */
@@ -291,11 +291,11 @@ static void note(dl_wire *w)
     dl_buf_init(&text, DL_BEAT_MAX);
     while (next_met(&beat, w)) {
         dl_key key;
-        dl_key_known(key, beat.life.replica);
+        dl_key_known(key, beat.generation.replica);
         dl_buf_clear(&text);
         if (dl_beat_write(&text, &beat) ||
             dl_store_put(w->home, key, text.data, text.len, dl_soon(ASK)))
-            dl_log(DILOCO_LOG_WARN, "the address of %s: %s", beat.life.replica,
+            dl_log(DILOCO_LOG_WARN, "the address of %s: %s", beat.generation.replica,
                    diloco_error_text());
     }
     dl_buf_deinit(&text);

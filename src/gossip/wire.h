@@ -25,7 +25,7 @@ typedef struct dl_wire_args {
     bool tls;              /* addresses without a scheme are https */
     dl_time heartbeat;
     const char *link; /* run.link: lines are seen through it, the own folder is not */
-    void (*tell)(void *user, const char *key); /* an own object has changed */
+    void (*report)(void *user, const char *key); /* an own object has changed */
     void *user;
 } dl_wire_args;
 

@@ -32,13 +32,14 @@ static bool is_held(const dl_line *l, const dl_beat *beat)
     if (l->member == NOBODY || !n->members[l->member].got) return false;
     const dl_beat *its = &n->members[l->member].beat;
     return strcmp(its->id, beat->id) || strcmp(its->run, beat->run) ||
-           strcmp(its->life.replica, beat->life.replica) ||
-           its->life.generation > beat->life.generation;
+           strcmp(its->generation.replica, beat->generation.replica) ||
+           its->generation.number > beat->generation.number;
 }
 
 static bool same_node(const dl_beat *a, const dl_beat *b)
 {
-    return !strcmp(a->id, b->id) && !strcmp(a->run, b->run) && dl_life_equal(&a->life, &b->life);
+    return !strcmp(a->id, b->id) && !strcmp(a->run, b->run) &&
+           dl_generation_equal(&a->generation, &b->generation);
 }
 
 /* Each node that answers in a member's place counts once, however often it is heard. */
@@ -60,9 +61,9 @@ static void take_beat(dl_line *l, const dl_beat *beat)
         return;
     }
     const size_t i = dl_node_heard(w->a.node, beat, dl_clock_now());
-    l->stranger = i == NOBODY;
-    l->life = beat->life;
-    if (l->stranger)
+    l->untrusted = i == NOBODY;
+    l->generation = beat->generation;
+    if (l->untrusted)
         l->member = NOBODY;
     else if (l->member != i)
         l->member = NOBODY, take_over(l, i), l->met = true, l->beat = *beat;
@@ -79,7 +80,7 @@ static void make_known(dl_line *l)
     dl_wire_lock(w);
     const size_t len = w->beat.len;
     if (len) memcpy(text, w->beat.data, len);
-    dl_key_known(key, w->a.node->self.life.replica);
+    dl_key_known(key, w->a.node->self.generation.replica);
     dl_wire_unlock(w);
     if (len && dl_store_put(l->store, key, text, len, dl_soon(ASK)))
         dl_log(DILOCO_LOG_DEBUG, "%s does not take our address: %s", l->address,
@@ -120,7 +121,7 @@ static bool is_wanted(dl_line *l)
 }
 
 /* false: the peer was silent for too long. */
-bool dl_line_hear(dl_line *l)
+bool dl_line_listen(dl_line *l)
 {
     dl_beat beat;
     dl_wire *w = l->wire;
@@ -138,7 +139,7 @@ bool dl_line_hear(dl_line *l)
     dl_wire_lock(w);
     dl_time every = dl_wire_in_a_hurry(w->a.node) ? QUICK : w->a.heartbeat;
     if (every > w->a.heartbeat) every = w->a.heartbeat;
-    if (l->stranger) every = patience;
+    if (l->untrusted) every = patience;
     dl_wire_unlock(w);
     l->hear_at = dl_time_after(now, every);
     return now - l->heard < 2 * patience;

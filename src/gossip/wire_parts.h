@@ -26,12 +26,12 @@ typedef struct dl_line {
     /* The thread's own: */
     dl_store *store; /* aborted by others under the lock */
     dl_slot *slot[2];
-    dl_life life;
+    dl_generation generation;
     dl_time heard, hear_at;
     unsigned n_heard;
     dl_beat impostor; /* the last that answered in a member's place and was counted */
-    bool stranger;    /* this node itself, or a node that it does not accept */
-    bool told;        /* the peer has something new since the last fetch */
+    bool untrusted;   /* this node itself, or a node that it does not accept */
+    bool reported;    /* the peer has something new since the last fetch */
     dl_want asked;    /* the last fetch */
 } dl_line;
 
@@ -63,6 +63,6 @@ bool dl_wire_in_a_hurry(const dl_node *n);
 /* Take the addresses that a store lists under hb/; `l`: the line whose store it is, or NULL. */
 void dl_line_learn(dl_wire *w, dl_store *store, dl_line *l);
 /* Read the peer's heartbeat. Returns false if the peer was silent for too long. */
-bool dl_line_hear(dl_line *l);
+bool dl_line_listen(dl_line *l);
 
 #endif

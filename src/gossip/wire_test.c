@@ -55,7 +55,7 @@ static void open_peer(peer *p, const char *name, int number)
     const dl_hub_options options = {.dir = p->root, .listen = "127.0.0.1:0", .node = name};
     CHECK_OK(dl_hub_start(&p->hub, &options));
     p->beat = (dl_beat){.run = RUN};
-    snprintf(p->beat.life.replica, sizeof p->beat.life.replica, "%s", name);
+    snprintf(p->beat.generation.replica, sizeof p->beat.generation.replica, "%s", name);
     snprintf(p->beat.id, sizeof p->beat.id, "%032x", (unsigned)number);
     CHECK_OK(dl_peer_address(p->beat.address, dl_hub_url(p->hub), false));
     put_beat(p);
@@ -67,7 +67,7 @@ static void close_peer(peer *p)
     dl_store_close(p->store);
 }
 
-static void tell(void *user, const char *key)
+static void report(void *user, const char *key)
 {
     (void)user, (void)key;
 }
@@ -96,7 +96,7 @@ static void begin(scene *s)
                                .bootstrap = s->other.beat.address,
                                .heartbeat = 100 * DL_MILLISECOND,
                                .link = "",
-                               .tell = tell};
+                               .report = report};
     CHECK_OK(dl_wire_create(&s->wire, &args));
 }
 
@@ -122,7 +122,7 @@ static void serve(scene *s, const char *run, uint64_t entry, const char *name, b
     dl_key key;
     void *data[1] = {s->local};
     snprintf(facts.run, sizeof facts.run, "%s", run);
-    snprintf(facts.life.replica, sizeof facts.life.replica, "%s", name);
+    snprintf(facts.generation.replica, sizeof facts.generation.replica, "%s", name);
     for (int i = 0; i < N; i++)
         s->local[i] = (float)i;
     CHECK_OK(
@@ -131,7 +131,7 @@ static void serve(scene *s, const char *run, uint64_t entry, const char *name, b
     all[0] = (dl_span){header, sizeof header};
     memcpy(all + 1, spans, n * sizeof *spans);
     if (damaged) all[1].len--;
-    dl_key_contribution(key, 3, &s->other.beat.life);
+    dl_key_contribution(key, 3, &s->other.beat.generation);
     CHECK_OK(dl_store_create(s->other.store, key, all, n + 1, NULL, DL_NEVER));
 }
 
@@ -151,12 +151,12 @@ static void serve_model(scene *s)
     dl_key key;
     void *data[1] = {s->local};
     memcpy(facts.run, RUN, sizeof facts.run);
-    snprintf(facts.life.replica, sizeof facts.life.replica, "other");
+    snprintf(facts.generation.replica, sizeof facts.generation.replica, "other");
     CHECK_OK(dl_mix_own(s->mix, DL_OBJECT_MODEL, &s->state, data, &facts, &input, spans, &n));
     dl_contribution_write_header(header, &facts);
     all[0] = (dl_span){header, sizeof header};
     memcpy(all + 1, spans, n * sizeof *spans);
-    dl_key_contribution(key, 3, &s->other.beat.life);
+    dl_key_contribution(key, 3, &s->other.beat.generation);
     key[0] = 'a';
     CHECK_OK(dl_store_create(s->other.store, key, all, n + 1, NULL, DL_NEVER));
 }
@@ -242,7 +242,7 @@ TEST(a_received_contribution_counts_whoever_has_the_address_before_the_step)
         dl_beat *beat = &s.other.beat;
         if (k == 0) beat->id[0] = 'f';
         if (k == 1) beat->run[0] = 'f';
-        if (k == 2) strcpy(beat->life.replica, "another");
+        if (k == 2) strcpy(beat->generation.replica, "another");
         if (k == 3) memcpy(beat->id, s.self.beat.id, sizeof beat->id);
         put_beat(&s.other);
         dl_clock_sleep(DL_SECOND); /* ten heartbeats */
@@ -268,7 +268,7 @@ TEST(a_contribution_that_comes_later_is_heard_of_and_taken)
     dl_wire_changed(s.wire);
     dl_wire_unlock(s.wire);
     serve(&s, RUN, 3, "other", false);
-    dl_hub_tell(s.other.hub, "run/c/0000000003/other.0000");
+    dl_hub_report(s.other.hub, "run/c/0000000003/other.0000");
     dl_wire_lock(s.wire);
     while (!over(&s))
         dl_wire_wait(s.wire, dl_clock_now() + DL_SECOND);

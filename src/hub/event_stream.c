@@ -83,7 +83,7 @@ static const char *concerns(const dl_stream *s, const char *path)
 
 /* Add a message to the queue of every stream that the path concerns. The queue is bounded and
  * nothing waits, so the writer of an object is never held up by a reader. */
-void dl_events_tell(dl_events *events, const char *path)
+void dl_events_report(dl_events *events, const char *path)
 {
     pthread_mutex_lock(&events->lock);
     for (dl_stream *s = events->streams; s; s = s->next) {

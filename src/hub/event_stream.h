@@ -46,7 +46,7 @@ void dl_events_close(dl_events *events);
 size_t dl_events_count(dl_events *events); /* streams that are open */
 
 /* Report a change of "run/key". */
-void dl_events_tell(dl_events *events, const char *path);
+void dl_events_report(dl_events *events, const char *path);
 
 /* `base` ("run/") is left out of the reported keys; prefixes follow it, none: all.
  * `fd` is the reader's connection: when it ends, so does the stream. DILOCO_ENOMEM;

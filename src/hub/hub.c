@@ -263,7 +263,7 @@ static void *counter(void *context)
     const bool viewed = hub->options.viewed;
     while (!is_stopping(hub)) {
         if (viewed)
-            dl_page_tell(hub);
+            dl_page_report(hub);
         else
             dl_holdings_walk(&hub->tally, hub->dir, dl_hub_bucket_name_ok, is_stopping, hub);
         const dl_time next = dl_clock_now() + (viewed ? DL_SECOND : CLEAN_EVERY);
@@ -557,11 +557,11 @@ uint64_t dl_hub_served(const dl_hub *hub)
 
 /* The object was written beside the hub, so its size is not known here. Zero bytes, before and
  * after, change no count but are seen by entries and heartbeats. */
-void dl_hub_tell(dl_hub *hub, const char *path)
+void dl_hub_report(dl_hub *hub, const char *path)
 {
     char bucket[DL_BUCKET_MAX + 1];
     snprintf(bucket, sizeof bucket, "%.*s", (int)strcspn(path, "/"), path);
-    dl_events_tell(&hub->events, path);
+    dl_events_report(&hub->events, path);
     if (!strchr(path, '/')) return;
     dl_holdings_begin(&hub->tally,
                       bucket); /* whether it is new is not known: the next walk counts it */

@@ -75,7 +75,7 @@ bool dl_hub_is_open(const dl_hub *hub);    /* it asks for no token and no signat
 uint64_t dl_hub_served(const dl_hub *hub);
 
 /* This program made or changed DIR/<path> itself: report it to waiting readers. Any thread. */
-void dl_hub_tell(dl_hub *hub, const char *path);
+void dl_hub_report(dl_hub *hub, const char *path);
 
 /* Accept nothing more, let requests in progress finish until then, cut the rest, free. NULL is
  * fine. `hurry` (may be NULL) ends the waiting when it becomes true. */

@@ -15,7 +15,7 @@ enum { PAGE_MAX_BYTES = DL_LIST_PAGE * (DL_KEY_MAX + 24) + 64 };
 
 /* Read ?run=bucket[/more] into the request and *base, which is "more/" or "". Returns false and
  * sets *refusal if no run is named or the bucket is missing. */
-static bool find_run(dl_http_request *r, char base[DL_KEY_MAX + 2], dl_answer *refusal)
+static bool find_run(dl_http_request *r, char base[DL_KEY_MAX + 2], dl_response *refusal)
 {
     const char *run = dl_target_param(&r->target, "run"), *rest = "";
     bool ok = run && dl_request_bucket(r, run, &rest) && (!*rest || dl_store_key_ok(rest));
@@ -66,12 +66,12 @@ static const char *text_param(const dl_http_request *r, const char *name)
     return value ? value : "";
 }
 
-dl_answer dl_list_begin(dl_http_request *r)
+dl_response dl_list_begin(dl_http_request *r)
 {
     char base[DL_KEY_MAX + 2], prefix[2 * DL_KEY_MAX + 4], after[2 * DL_KEY_MAX + 4];
     const char *limit = text_param(r, "limit");
     uint64_t n = DL_LIST_PAGE;
-    dl_answer refusal;
+    dl_response refusal;
     if (!find_run(r, base, &refusal)) return refusal;
     if (*limit && (!dl_text_to_u64(&n, limit, strlen(limit)) || n == 0))
         return dl_refuse(r, 400, "", "limit is a number of keys, at least 1");
@@ -84,10 +84,10 @@ dl_answer dl_list_begin(dl_http_request *r)
     page p = {.base_len = strlen(base), .limit = n < DL_LIST_PAGE ? n : DL_LIST_PAGE};
     dl_buf_init(&p.lines, PAGE_MAX_BYTES);
     diloco_status status = fill_page(r, &p, prefix, *text_param(r, "after") ? after : NULL);
-    dl_answer answer = status ? dl_refuse_failed(r, status)
-                              : dl_answer_text(200, "text/plain", p.lines.data, p.lines.len);
+    dl_response reply = status ? dl_refuse_failed(r, status)
+                               : dl_response_text(200, "text/plain", p.lines.data, p.lines.len);
     dl_buf_deinit(&p.lines);
-    return answer;
+    return reply;
 }
 
 /* ---- events */
@@ -108,14 +108,14 @@ static void free_stream(void *cls)
 
 /* The reply has no length and ends with the connection. Without memory the response is NULL, and
  * the connection is closed. */
-dl_answer dl_events_begin(dl_http_request *r)
+dl_response dl_events_begin(dl_http_request *r)
 {
     char base[DL_BUCKET_MAX + DL_KEY_MAX + 4], inner[DL_KEY_MAX + 2];
     const char *prefixes[DL_STREAM_PREFIXES];
     size_t n = 0;
     dl_stream *stream;
-    dl_answer answer = {200, NULL};
-    if (!find_run(r, inner, &answer)) return answer;
+    dl_response reply = {200, NULL};
+    if (!find_run(r, inner, &reply)) return reply;
     for (size_t i = 0; i < r->target.n_params; i++) {
         if (strcmp(r->target.params[i].name, "prefix") != 0) continue;
         if (n == DL_STREAM_PREFIXES)
@@ -126,11 +126,11 @@ dl_answer dl_events_begin(dl_http_request *r)
     if (dl_stream_open(&stream, &r->hub->events, base, prefixes, n,
                        dl_connection_fd(r->connection)))
         return dl_refuse(r, 503, "", "%s", diloco_error_text());
-    answer.response =
+    reply.response =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 4096, read_stream, stream, free_stream);
-    if (!answer.response) dl_stream_close(stream);
-    dl_answer_header(answer, "Content-Type", "text/event-stream");
-    dl_answer_header(answer, "Cache-Control", "no-store");
-    dl_answer_header(answer, "X-Accel-Buffering", "no"); /* a proxy in between must not wait */
-    return answer;
+    if (!reply.response) dl_stream_close(stream);
+    dl_response_header(reply, "Content-Type", "text/event-stream");
+    dl_response_header(reply, "Cache-Control", "no-store");
+    dl_response_header(reply, "X-Accel-Buffering", "no"); /* a proxy in between must not wait */
+    return reply;
 }

@@ -55,7 +55,7 @@ bool dl_key_is_kept(const char *key)
     return dl_key_is_entry(key);
 }
 
-static dl_answer refuse_key(dl_http_request *r)
+static dl_response refuse_key(dl_http_request *r)
 {
     return dl_refuse(r, 400, "InvalidArgument",
                      "that is not the name of an object: 1 to %d bytes in components of letters, "
@@ -150,7 +150,7 @@ static const char *type_of(const char *key)
 
 /* Reply with the object, or with a range of it. Takes the descriptor over. HEAD has the same
  * headers, and libmicrohttpd leaves the body out. */
-static dl_answer answer_object(dl_http_request *r, int fd, const struct stat *st)
+static dl_response reply_object(dl_http_request *r, int fd, const struct stat *st)
 {
     dl_etag etag;
     char date[40], range[96];
@@ -160,42 +160,42 @@ static dl_answer answer_object(dl_http_request *r, int fd, const struct stat *st
     dl_range kind = dl_range_parse(&begin, &n, dl_request_header(r, "Range"), len);
     if (failed || kind == DL_RANGE_BEYOND) {
         close(fd);
-        if (failed == 304) return dl_answer_empty(304);
+        if (failed == 304) return dl_response_empty(304);
         if (failed) return dl_refuse(r, 412, "PreconditionFailed", "the object is another one");
         return dl_refuse(r, 416, "InvalidRange", "the object has %" PRIu64 " bytes", len);
     }
-    dl_answer answer = {kind == DL_RANGE_PART ? 206 : 200, NULL};
-    answer.response = respond_with_file(r->hub, fd, begin, n);
+    dl_response reply = {kind == DL_RANGE_PART ? 206 : 200, NULL};
+    reply.response = respond_with_file(r->hub, fd, begin, n);
     r->sent = strcmp(r->method, "HEAD") ? n : 0;
     dl_http_date(date, st->st_mtim.tv_sec);
-    dl_answer_header(answer, "ETag", etag);
-    dl_answer_header(answer, "Last-Modified", date);
-    dl_answer_header(answer, "Accept-Ranges", "bytes");
-    dl_answer_header(answer, "Content-Type", type_of(r->key));
+    dl_response_header(reply, "ETag", etag);
+    dl_response_header(reply, "Last-Modified", date);
+    dl_response_header(reply, "Accept-Ranges", "bytes");
+    dl_response_header(reply, "Content-Type", type_of(r->key));
     if (kind == DL_RANGE_PART) {
         snprintf(range, sizeof range, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, begin,
                  begin + n - 1, len);
-        dl_answer_header(answer, "Content-Range", range);
+        dl_response_header(reply, "Content-Range", range);
     }
-    return answer;
+    return reply;
 }
 
 /* The descriptor stays open for the whole reply. So an object that is deleted meanwhile is still
  * sent whole. */
-dl_answer dl_object_get(dl_http_request *r)
+dl_response dl_object_get(dl_http_request *r)
 {
     struct stat st;
     int fd;
     r->kind = strcmp(r->method, "HEAD") ? DL_KIND_GET : DL_KIND_HEAD;
     diloco_status status = dl_file_store_object(&r->folder, r->key, &fd, &st);
-    return status ? dl_refuse_failed(r, status) : answer_object(r, fd, &st);
+    return status ? dl_refuse_failed(r, status) : reply_object(r, fd, &st);
 }
 
 /* ---- writing */
 
 /* A conditional PUT gets 412: the client compares the bytes with its own (P5). A plain PUT gets
  * 409. */
-static dl_answer refuse_taken(dl_http_request *r)
+static dl_response refuse_taken(dl_http_request *r)
 {
     if (r->kind == DL_KIND_CREATE)
         return dl_refuse(r, 412, "PreconditionFailed", "there is an object of that name");
@@ -225,7 +225,7 @@ static dl_key_shape shape_of(const dl_http_request *r, const char *key)
 
 /* Walk down the key's folders on the disk. A file in place of a folder, or a folder in place of
  * the object, blocks the key. */
-bool dl_object_is_blocked(dl_http_request *r, const char *key, dl_answer *refusal)
+bool dl_object_is_blocked(dl_http_request *r, const char *key, dl_response *refusal)
 {
     char path[sizeof r->root + DL_KEY_MAX + 2];
     struct stat st;
@@ -254,7 +254,7 @@ bool dl_object_is_blocked(dl_http_request *r, const char *key, dl_answer *refusa
     return false;
 }
 
-bool dl_object_has_length(dl_http_request *r, dl_answer *refusal)
+bool dl_object_has_length(dl_http_request *r, dl_response *refusal)
 {
     if (dl_request_header(r, "Content-Length") || dl_request_header(r, "Transfer-Encoding"))
         return true;
@@ -300,7 +300,7 @@ static int64_t length_of(dl_http_request *r, const char *key)
 }
 
 bool dl_object_publish(dl_http_request *r, dl_upload *upload, const char *key, struct stat *st,
-                       dl_answer *answer)
+                       dl_response *reply)
 {
     char path[DL_BUCKET_MAX + DL_KEY_MAX + 2];
     /* Only a heartbeat that is put without a condition replaces (hub.md, Objects). Any other
@@ -322,28 +322,28 @@ bool dl_object_publish(dl_http_request *r, dl_upload *upload, const char *key, s
     /* A store error on a blocked key says little, so the cause that the client can act on is
      * looked for first. */
     if (status || taken) {
-        if (!dl_object_is_blocked(r, key, answer))
-            *answer = status ? dl_refuse_failed(r, status) : refuse_taken(r);
+        if (!dl_object_is_blocked(r, key, reply))
+            *reply = status ? dl_refuse_failed(r, status) : refuse_taken(r);
         return false;
     }
     snprintf(path, sizeof path, "%s/%s", r->bucket, key);
-    dl_events_tell(&r->hub->events, path);
+    dl_events_report(&r->hub->events, path);
     return true;
 }
 
 /* The object is on the disk and reported when the reply is queued; its ETag is that of the
  * published file. */
-static dl_answer put_finish(dl_http_request *r)
+static dl_response put_finish(dl_http_request *r)
 {
-    dl_answer answer;
+    dl_response reply;
     dl_etag etag;
     struct stat st;
-    if (!dl_object_publish(r, &r->body.upload, r->key, &st, &answer)) return answer;
-    answer = dl_answer_empty(r->s3 ? 200 : 201);
+    if (!dl_object_publish(r, &r->body.upload, r->key, &st, &reply)) return reply;
+    reply = dl_response_empty(r->s3 ? 200 : 201);
     dl_etag_of(etag, &st);
-    dl_answer_header(answer, "ETag", etag);
-    dl_hub_s3_repeat_checksum(r, answer);
-    return answer;
+    dl_response_header(reply, "ETag", etag);
+    dl_hub_s3_repeat_checksum(r, reply);
+    return reply;
 }
 
 /* Return false if the disk has no room for len bytes. It spares a client a long upload that must
@@ -366,12 +366,12 @@ bool dl_object_is_there(dl_http_request *r)
 
 /* Check everything that the headers show before the first byte of the body is stored. The cheap
  * checks come first, and the temporary file is made last. */
-dl_answer dl_object_put(dl_http_request *r)
+dl_response dl_object_put(dl_http_request *r)
 {
     const char *condition = dl_request_header(r, "If-None-Match");
     const char *length = dl_request_header(r, "Content-Length");
     uint64_t len = 0;
-    dl_answer refusal;
+    dl_response refusal;
     r->kind = condition ? DL_KIND_CREATE : DL_KIND_PUT;
     if ((condition && strcmp(condition, "*") != 0) || dl_request_header(r, "If-Match"))
         return dl_refuse(r, 400, "InvalidArgument", "the condition of a PUT is If-None-Match: *");
@@ -394,7 +394,7 @@ dl_answer dl_object_put(dl_http_request *r)
     if (status) return dl_refuse_failed(r, status);
     r->body.kind = DL_BODY_FILE;
     r->finish = put_finish;
-    return (dl_answer){0};
+    return (dl_response){0};
 }
 
 /* A bucket is opened for each call. A handle is not kept, since requests run on many threads and
@@ -408,7 +408,7 @@ diloco_status dl_hub_bucket_open(dl_store **out, const dl_http_request *r, bool 
 
 /* Deleting an object that is missing succeeds, so clients may repeat it. The log's keys are
  * refused, since a deleted name could be decided twice (P25). */
-dl_answer dl_object_delete(dl_http_request *r)
+dl_response dl_object_delete(dl_http_request *r)
 {
     char path[DL_BUCKET_MAX + DL_KEY_MAX + 2];
     dl_store *store;
@@ -426,8 +426,8 @@ dl_answer dl_object_delete(dl_http_request *r)
     dl_store_close(store);
     if (status) return dl_refuse_failed(r, status);
     snprintf(path, sizeof path, "%s/%s", r->bucket, r->key);
-    dl_events_tell(&r->hub->events, path);
-    return dl_answer_empty(204);
+    dl_events_report(&r->hub->events, path);
+    return dl_response_empty(204);
 }
 
 /* ---- a node's hub (hub.h) */
@@ -455,7 +455,7 @@ static bool has_room_for_known(dl_http_request *r)
 
 /* Refuse every write to a node's hub but the heartbeat of another node. Peers are untrusted, so
  * size and number are bounded before anything is stored. */
-static bool node_refuses(dl_http_request *r, dl_answer *refusal)
+static bool node_refuses(dl_http_request *r, dl_response *refusal)
 {
     const char *length = dl_request_header(r, "Content-Length");
     const bool known = !strncmp(r->key, "hb/", 3) && !strchr(r->key + 3, '/');
@@ -479,16 +479,16 @@ static bool is_read(const dl_http_request *r)
     return !strcmp(r->method, "GET") || !strcmp(r->method, "HEAD");
 }
 
-static dl_answer refuse_change(dl_http_request *r)
+static dl_response refuse_change(dl_http_request *r)
 {
     return dl_refuse(r, 403, "AccessDenied", "a member's own files are read-only here");
 }
 
 /* Find the handler by the method. Read-only hubs and nodes refuse before the bucket is looked
  * at, for parts of objects as well. */
-dl_answer dl_object_begin(dl_http_request *r)
+dl_response dl_object_begin(dl_http_request *r)
 {
-    dl_answer refusal;
+    dl_response refusal;
     static const struct {
         const char *method;
         dl_handler begin;
@@ -504,17 +504,17 @@ dl_answer dl_object_begin(dl_http_request *r)
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (strcmp(methods[i].method, r->method) == 0)
             return dl_hub_bucket_there(r) ? methods[i].begin(r) : dl_refuse_no_bucket(r);
-    dl_answer answer =
+    dl_response reply =
         dl_refuse(r, 405, "MethodNotAllowed", "an object takes GET, HEAD, PUT, DELETE");
-    dl_answer_header(answer, "Allow", "GET, HEAD, PUT, DELETE");
-    return answer;
+    dl_response_header(reply, "Allow", "GET, HEAD, PUT, DELETE");
+    return reply;
 }
 
 /* ---- buckets */
 
 /* Make the bucket with all that a folder store has, and sync it to the disk. 201: it is new;
  * 200: it was there, or the client speaks S3. */
-dl_answer dl_hub_bucket_make(dl_http_request *r)
+dl_response dl_hub_bucket_make(dl_http_request *r)
 {
     dl_store *store;
     r->kind = DL_KIND_BUCKET;
@@ -523,12 +523,12 @@ dl_answer dl_hub_bucket_make(dl_http_request *r)
     if (status) return dl_refuse_failed(r, status);
     dl_store_close(store);
     if (!there) dl_holdings_made(&r->hub->tally, r->bucket);
-    return dl_answer_empty(there || r->s3 ? 200 : 201);
+    return dl_response_empty(there || r->s3 ? 200 : 201);
 }
 
 /* A bucket is made only by a PUT of its own path: no PUT of an object makes one, so a misspelt
  * run is an error. */
-dl_answer dl_hub_bucket_begin(dl_http_request *r)
+dl_response dl_hub_bucket_begin(dl_http_request *r)
 {
     r->kind = DL_KIND_BUCKET;
     if (r->hub->options.read_only && !is_read(r)) return refuse_change(r);
@@ -536,13 +536,13 @@ dl_answer dl_hub_bucket_begin(dl_http_request *r)
         return dl_refuse(r, 403, "AccessDenied", "this is a node's: it is only read");
     if (strcmp(r->method, "PUT") == 0) {
         r->finish = dl_hub_bucket_make;
-        return (dl_answer){0};
+        return (dl_response){0};
     }
     if (strcmp(r->method, "HEAD") == 0 || strcmp(r->method, "GET") == 0)
-        return dl_hub_bucket_there(r) ? dl_answer_empty(200) : dl_refuse_no_bucket(r);
-    dl_answer answer = dl_refuse(r, 405, "MethodNotAllowed",
-                                 "a run takes PUT and HEAD; "
-                                 "/list?run=RUN lists it");
-    dl_answer_header(answer, "Allow", "GET, HEAD, PUT");
-    return answer;
+        return dl_hub_bucket_there(r) ? dl_response_empty(200) : dl_refuse_no_bucket(r);
+    dl_response reply = dl_refuse(r, 405, "MethodNotAllowed",
+                                  "a run takes PUT and HEAD; "
+                                  "/list?run=RUN lists it");
+    dl_response_header(reply, "Allow", "GET, HEAD, PUT");
+    return reply;
 }

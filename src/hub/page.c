@@ -46,46 +46,47 @@ void dl_page_close(dl_hub *hub)
 
 /* Headers of every reply of the page: nothing is cached, guessed by its content, or read by
  * pages of other sites. */
-static void add_headers(dl_answer answer)
+static void add_headers(dl_response reply)
 {
-    dl_answer_header(answer, "Cache-Control", "no-store");
-    dl_answer_header(answer, "X-Content-Type-Options", "nosniff");
-    dl_answer_header(answer, "Referrer-Policy", "no-referrer");
-    dl_answer_header(answer, "Cross-Origin-Resource-Policy", "same-origin");
+    dl_response_header(reply, "Cache-Control", "no-store");
+    dl_response_header(reply, "X-Content-Type-Options", "nosniff");
+    dl_response_header(reply, "Referrer-Policy", "no-referrer");
+    dl_response_header(reply, "Cross-Origin-Resource-Policy", "same-origin");
 }
 
 /* Reply with a file of the page, which the program holds since its build. The policy allows
  * scripts, styles and connections of this server only. */
-dl_answer dl_page_begin(dl_http_request *r)
+dl_response dl_page_begin(dl_http_request *r)
 {
     const char *name = strrchr(r->target.path, '/') + 1;
     const dl_page_file *file = dl_page_file_find(*name ? name : "index.html");
     if (!file) return dl_refuse(r, 404, "", "this program was built without its page");
-    dl_answer answer = dl_answer_text(200, file->type, file->bytes, file->len);
-    add_headers(answer);
-    dl_answer_header(answer, "Content-Security-Policy",
-                     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-                     "img-src 'self' data:; base-uri 'none'; form-action 'none'; "
-                     "frame-ancestors 'none'");
-    dl_answer_header(answer, "Cross-Origin-Opener-Policy", "same-origin");
-    return answer;
+    dl_response reply = dl_response_text(200, file->type, file->bytes, file->len);
+    add_headers(reply);
+    dl_response_header(
+        reply, "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'");
+    dl_response_header(reply, "Cross-Origin-Opener-Policy", "same-origin");
+    return reply;
 }
 
 /* Reply with the JSON, or with the failure of making it. Frees `out`. */
-static dl_answer answer_json(dl_http_request *r, dl_buf *out, diloco_status status)
+static dl_response reply_json(dl_http_request *r, dl_buf *out, diloco_status status)
 {
-    dl_answer answer;
+    dl_response reply;
     if (status == DILOCO_ENOENT || status == DILOCO_EDIFFERS)
-        answer = dl_refuse(r, 404, "", "there is no such run");
+        reply = dl_refuse(r, 404, "", "there is no such run");
     else if (status == DILOCO_EUNREACHABLE)
-        answer = dl_refuse(r, 503, "", "the run's store does not answer");
+        reply = dl_refuse(r, 503, "", "the run's store does not answer");
     else if (status)
-        answer = dl_refuse_failed(r, status);
+        reply = dl_refuse_failed(r, status);
     else
-        answer = dl_answer_text(200, "application/json", out->data, out->len);
-    add_headers(answer);
+        reply = dl_response_text(200, "application/json", out->data, out->len);
+    add_headers(reply);
     dl_buf_deinit(out);
-    return answer;
+    return reply;
 }
 
 /* A number of the request; *value stays where it has none. */
@@ -95,7 +96,7 @@ static bool number(uint64_t *value, const dl_http_request *r, const char *name)
     return !text || dl_text_to_u64(value, text, strlen(text));
 }
 
-static dl_answer refuse_number(dl_http_request *r)
+static dl_response refuse_number(dl_http_request *r)
 {
     return dl_refuse(r, 400, "", "%s: from, to, n, points and bins are numbers", r->target.path);
 }
@@ -104,7 +105,7 @@ typedef diloco_status (*ask_fn)(dl_buf *out, dl_view *view, const void *what);
 
 /* Find the view of ?run= and let fn write JSON of it. A view is shared by all viewers of the run
  * (view/view.h) and is given back before the reply is sent. */
-static dl_answer ask(dl_http_request *r, ask_fn fn, const void *what)
+static dl_response ask(dl_http_request *r, ask_fn fn, const void *what)
 {
     const char *name = dl_target_param(&r->target, "run");
     dl_view *view;
@@ -118,7 +119,7 @@ static dl_answer ask(dl_http_request *r, ask_fn fn, const void *what)
         status = fn(&out, view, what);
         dl_view_let_go(view);
     }
-    return answer_json(r, &out, status);
+    return reply_json(r, &out, status);
 }
 
 static diloco_status ask_run(dl_buf *out, dl_view *view, const void *what)
@@ -127,7 +128,7 @@ static diloco_status ask_run(dl_buf *out, dl_view *view, const void *what)
 }
 
 /* Without a parameter a zero is passed on, which view.h reads as its default. */
-dl_answer dl_page_run_begin(dl_http_request *r)
+dl_response dl_page_run_begin(dl_http_request *r)
 {
     uint64_t from = 0, to = 0, points = 0, bins = 0;
     if (!number(&from, r, "from") || !number(&to, r, "to") || !number(&points, r, "points") ||
@@ -147,7 +148,7 @@ static diloco_status ask_entries(dl_buf *out, dl_view *view, const void *what)
     return dl_view_entries_json(out, view, asked->from, asked->n);
 }
 
-dl_answer dl_page_entries_begin(dl_http_request *r)
+dl_response dl_page_entries_begin(dl_http_request *r)
 {
     range asked = {0, 50};
     if (!number(&asked.from, r, "from") || !number(&asked.n, r, "n")) return refuse_number(r);
@@ -160,7 +161,7 @@ static diloco_status ask_settings(dl_buf *out, dl_view *view, const void *what)
     return dl_view_settings_json(out, view);
 }
 
-dl_answer dl_page_settings_begin(dl_http_request *r)
+dl_response dl_page_settings_begin(dl_http_request *r)
 {
     return ask(r, ask_settings, NULL);
 }
@@ -214,7 +215,7 @@ static diloco_status gather_names(dl_buf *names, dl_hub *hub)
     return DILOCO_OK;
 }
 
-dl_answer dl_page_runs_begin(dl_http_request *r)
+dl_response dl_page_runs_begin(dl_http_request *r)
 {
     dl_buf out, names;
     dl_buf_init(&out, DL_VIEW_JSON_MAX);
@@ -222,7 +223,7 @@ dl_answer dl_page_runs_begin(dl_http_request *r)
     diloco_status status = gather_names(&names, r->hub);
     if (!status) status = add_rows(&out, r->hub, &names);
     dl_buf_deinit(&names);
-    return answer_json(r, &out, status);
+    return reply_json(r, &out, status);
 }
 
 /* ---- events of a hub that only shows runs */
@@ -241,11 +242,11 @@ static void tell_of(dl_hub *hub, const char *name)
     if (status || !grown) return;
     snprintf(path, sizeof path, "%s/log/%010llu.json", name,
              (unsigned long long)(entries ? entries - 1 : 0));
-    dl_events_tell(&hub->events, path);
+    dl_events_report(&hub->events, path);
 }
 
 /* Only runs that a page shows are looked at, and none while no page waits for events. */
-void dl_page_tell(dl_hub *hub)
+void dl_page_report(dl_hub *hub)
 {
     if (dl_events_count(&hub->events) == 0) return;
     for (const char *name = hub->options.names; name && *name; name += strlen(name) + 1)

@@ -29,25 +29,25 @@ static const char *get(const char *target)
 /* The answer of a view that has read the whole run: each answer reads for a limited time before. */
 static const char *get_run(const char *target)
 {
-    const char *answer = get(target);
-    while (strstr(answer, "\"reading\":true"))
-        answer = get(target);
-    return answer;
+    const char *reply = get(target);
+    while (strstr(reply, "\"reading\":true"))
+        reply = get(target);
+    return reply;
 }
 
 TEST(the_page_runs_its_own_scripts_only_and_sends_nothing_elsewhere)
 {
     fixture_serve((dl_hub_options){.page = true});
-    const char *answer = get("/");
-    CHECK_INT(200, status_of(answer));
+    const char *reply = get("/");
+    CHECK_INT(200, status_of(reply));
     CHECK_CONTAINS(
         "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; "
         "connect-src 'self';",
-        answer);
-    CHECK_CONTAINS("X-Content-Type-Options: nosniff\r\n", answer);
-    CHECK_CONTAINS("frame-ancestors 'none'", answer);
-    CHECK_CONTAINS("<script src=\"/.page/page.js\" defer></script>", answer);
-    CHECK(!strstr(answer, "https://"));
+        reply);
+    CHECK_CONTAINS("X-Content-Type-Options: nosniff\r\n", reply);
+    CHECK_CONTAINS("frame-ancestors 'none'", reply);
+    CHECK_CONTAINS("<script src=\"/.page/page.js\" defer></script>", reply);
+    CHECK(!strstr(reply, "https://"));
     CHECK_INT(200, ask("GET /.page/page.js"));
     CHECK_INT(200, ask("HEAD /.page/page.css"));
     CHECK_INT(404, status_of(get("/.page/run?run=none")));
@@ -77,10 +77,10 @@ TEST(a_run_in_the_folder_is_listed_and_shown)
     fixture_serve((dl_hub_options){.page = true});
     while (!strstr(get("/.page/runs"), "\"name\":\"mine\"")) /* until the first walk has seen it */
         usleep(10000);
-    const char *answer = get_run("/.page/run?run=mine&points=10");
-    CHECK_INT(200, status_of(answer));
-    CHECK_CONTAINS("\"state\":\"complete\"", answer);
-    CHECK_CONTAINS("\"entry\":[0,1,2]", answer);
+    const char *reply = get_run("/.page/run?run=mine&points=10");
+    CHECK_INT(200, status_of(reply));
+    CHECK_CONTAINS("\"state\":\"complete\"", reply);
+    CHECK_CONTAINS("\"entry\":[0,1,2]", reply);
     CHECK_CONTAINS("\"entries\":[{\"entry\":1,", get("/.page/entries?run=mine&from=1&n=1"));
     CHECK_CONTAINS("\"name\":\"trainer.rounds\",\"value\":\"3\"", get("/.page/settings?run=mine"));
     CHECK_INT(404, status_of(get("/.page/run?run=../mine")));

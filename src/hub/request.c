@@ -29,28 +29,29 @@ enum { MIN_BYTES_PER_S = 1000 };
 
 /* The text is copied, so the caller may free it at once. Without memory the response is NULL,
  * and the connection is closed. */
-dl_answer dl_answer_text(unsigned status, const char *type, const void *text, size_t len)
+dl_response dl_response_text(unsigned status, const char *type, const void *text, size_t len)
 {
     struct MHD_Response *response =
         MHD_create_response_from_buffer(len, (void *)(uintptr_t)text, MHD_RESPMEM_MUST_COPY);
-    dl_answer answer = {status, response};
-    dl_answer_header(answer, "Content-Type", type);
-    return answer;
+    dl_response reply = {status, response};
+    dl_response_header(reply, "Content-Type", type);
+    return reply;
 }
 
-dl_answer dl_answer_empty(unsigned status)
+dl_response dl_response_empty(unsigned status)
 {
-    return (dl_answer){status, MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT)};
+    return (dl_response){status, MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT)};
 }
 
-void dl_answer_header(dl_answer answer, const char *name, const char *value)
+void dl_response_header(dl_response reply, const char *name, const char *value)
 {
-    if (answer.response) MHD_add_response_header(answer.response, name, value);
+    if (reply.response) MHD_add_response_header(reply.response, name, value);
 }
 
 /* A reply in the form that the client reads: text, or S3's XML with `code`. Messages longer than
  * 511 bytes are cut. */
-dl_answer dl_refuse(dl_http_request *r, unsigned status, const char *code, const char *format, ...)
+dl_response dl_refuse(dl_http_request *r, unsigned status, const char *code, const char *format,
+                      ...)
 {
     char message[512], text[1024];
     va_list args;
@@ -59,12 +60,12 @@ dl_answer dl_refuse(dl_http_request *r, unsigned status, const char *code, const
     va_end(args);
     if (r->s3) return dl_hub_s3_refuse(status, code, message);
     int len = snprintf(text, sizeof text, "%s\n", message);
-    return dl_answer_text(status, "text/plain; charset=utf-8", text, (size_t)len);
+    return dl_response_text(status, "text/plain; charset=utf-8", text, (size_t)len);
 }
 
 /* Turn a status of the store into a reply. Failures of the disk are logged here and not shown,
  * because their text names paths of the hub's machine. */
-dl_answer dl_refuse_failed(dl_http_request *r, diloco_status status)
+dl_response dl_refuse_failed(dl_http_request *r, diloco_status status)
 {
     if (status == DILOCO_ENOENT) return dl_refuse(r, 404, "NoSuchKey", "there is no such object");
     if (status == DILOCO_EINVAL || status == DILOCO_EPROTO)
@@ -84,10 +85,10 @@ const char *dl_request_header(const dl_http_request *r, const char *name)
     return MHD_lookup_connection_value(r->mhd, MHD_HEADER_KIND, name);
 }
 
-static dl_answer health_begin(dl_http_request *r)
+static dl_response health_begin(dl_http_request *r)
 {
     (void)r; /* that the folder is there was seen on the way here */
-    return dl_answer_text(200, "text/plain", "ok\n", 3);
+    return dl_response_text(200, "text/plain", "ok\n", 3);
 }
 
 /* Paths of the hub itself; any other path is a bucket's. A row is a path and its handler: a new
@@ -155,11 +156,11 @@ bool dl_hub_bucket_there(const dl_http_request *r)
 }
 
 /* X-Diloco-Missing says that the whole bucket is missing, not only the object. */
-dl_answer dl_refuse_no_bucket(dl_http_request *r)
+dl_response dl_refuse_no_bucket(dl_http_request *r)
 {
-    dl_answer answer = dl_refuse(r, 404, "NoSuchBucket", "there is no %s here", r->bucket);
-    dl_answer_header(answer, "X-Diloco-Missing", "bucket");
-    return answer;
+    dl_response reply = dl_refuse(r, 404, "NoSuchBucket", "there is no %s here", r->bucket);
+    dl_response_header(reply, "X-Diloco-Missing", "bucket");
+    return reply;
 }
 
 /* ---- may it? */
@@ -205,7 +206,7 @@ static bool is_known(const dl_http_request *r)
 
 /* Decide on access: a signature of S3, no credentials at all, a member's key, or a token, in
  * this order. A signed request is judged by its signature alone. */
-static bool is_welcome(dl_http_request *r, dl_answer *refusal)
+static bool is_welcome(dl_http_request *r, dl_response *refusal)
 {
     const dl_hub *hub = r->hub;
     if (dl_hub_s3_is_signed(r)) {
@@ -220,16 +221,16 @@ static bool is_welcome(dl_http_request *r, dl_answer *refusal)
                   "this hub asks for a token that it knows: "
                   "Authorization: Bearer <token>%s",
                   dl_hub_asks_for_keys(hub) ? ", or for a certificate of a member's key" : "");
-    dl_answer_header(*refusal, "WWW-Authenticate", "Bearer realm=\"diloco hub\"");
+    dl_response_header(*refusal, "WWW-Authenticate", "Bearer realm=\"diloco hub\"");
     return false;
 }
 
 /* The target is no route: an object, a bucket, or S3. Asking for encryption is refused first,
  * since storing in plain text would break a promise. */
-static dl_answer begin_path(dl_http_request *r)
+static dl_response begin_path(dl_http_request *r)
 {
     const char *path = r->target.path + 1;
-    dl_answer refusal;
+    dl_response refusal;
     if (dl_hub_s3_asks_to_encrypt(r, &refusal)) return refusal;
     if (r->s3) return dl_hub_s3_begin(r);
     if (!*path)
@@ -265,7 +266,7 @@ static enum MHD_Result see_header(void *context, enum MHD_ValueKind kind, const 
 
 /* Where a body ends has to be said once, lest a proxy in front, or libmicrohttpd itself, reads
  * another end. The connection ends: later bytes on it may be a part of the body. */
-static bool is_framed_badly(dl_http_request *r, dl_answer *refusal)
+static bool is_framed_badly(dl_http_request *r, dl_response *refusal)
 {
     framing f = {0};
     MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, see_header, &f);
@@ -275,16 +276,16 @@ static bool is_framed_badly(dl_http_request *r, dl_answer *refusal)
         *refusal = dl_refuse(r, 400, "InvalidRequest", "the body's length is given more than once");
     else
         return false;
-    dl_answer_header(*refusal, "Connection", "close");
+    dl_response_header(*refusal, "Connection", "close");
     return true;
 }
 
 /* Judge a request whose headers are complete. The order matters: framing, before anything trusts
  * the body's end; access, before anything shows whether an object exists. */
-static dl_answer begin(dl_http_request *r)
+static dl_response begin(dl_http_request *r)
 {
     const struct route *route = r->target_status ? NULL : route_of(r);
-    dl_answer refusal = {0};
+    dl_response refusal = {0};
     if (is_framed_badly(r, &refusal)) return refusal;
     if (r->target_status) return dl_refuse(r, 400, "", "%s", diloco_error_text());
     if (atomic_load(&r->hub->stopping)) return dl_refuse(r, 503, "", "this hub is stopping");
@@ -304,7 +305,7 @@ static dl_answer begin(dl_http_request *r)
     r->kind = route->kind;
     if (strcmp(r->method, "GET") != 0 && strcmp(r->method, "HEAD") != 0) {
         refusal = dl_refuse(r, 405, "", "%s is read only", route->path);
-        dl_answer_header(refusal, "Allow", "GET, HEAD");
+        dl_response_header(refusal, "Allow", "GET, HEAD");
         return refusal;
     }
     return route->begin(r);
@@ -386,15 +387,15 @@ void *dl_request_create(dl_hub *hub, const char *target, struct MHD_Connection *
 
 /* Queue the reply and give it up. Returns MHD_NO to close the connection if there is no reply,
  * for lack of memory. */
-static enum MHD_Result queue(dl_http_request *r, dl_answer answer)
+static enum MHD_Result queue(dl_http_request *r, dl_response reply)
 {
-    if (!answer.response) return MHD_NO; /* no memory */
-    if (atomic_load(&r->hub->stopping)) dl_answer_header(answer, "Connection", "close");
+    if (!reply.response) return MHD_NO; /* no memory */
+    if (atomic_load(&r->hub->stopping)) dl_response_header(reply, "Connection", "close");
     set_timeout(r, r->hub->options.stalled);
-    enum MHD_Result result = MHD_queue_response(r->mhd, answer.status, answer.response);
-    MHD_destroy_response(answer.response);
+    enum MHD_Result result = MHD_queue_response(r->mhd, reply.status, reply.response);
+    MHD_destroy_response(reply.response);
     if (result == MHD_NO) return result;
-    r->status = answer.status;
+    r->status = reply.status;
     /* Before its first byte leaves: a client with this answer then finds itself in the metrics. */
     dl_metrics_count(&r->hub->metrics, r->kind, r->status);
     return result;
@@ -402,7 +403,7 @@ static enum MHD_Result queue(dl_http_request *r, dl_answer answer)
 
 /* Return true if the reply has to be sent before the body arrives. libmicrohttpd then closes the
  * connection, so only for a client that waits for "100 Continue" or sends a long body. */
-static bool must_answer_now(const dl_http_request *r)
+static bool must_reply_now(const dl_http_request *r)
 {
     const char *length = dl_request_header(r, "Content-Length");
     uint64_t n = 0;
@@ -420,12 +421,12 @@ static bool prepare_digest(dl_body *b)
     return b->digest;
 }
 
-static void tell_digest(dl_body *b, dl_answer answer)
+static void tell_digest(dl_body *b, dl_response reply)
 {
     char hex[DL_HASH_HEX + 1];
-    if (!b->digest || answer.status > 299 || !answer.response) return;
+    if (!b->digest || reply.status > 299 || !reply.response) return;
     dl_hash_to_hex(hex, dl_digest_end(b->digest));
-    dl_answer_header(answer, "X-Diloco-Digest", hex);
+    dl_response_header(reply, "X-Diloco-Digest", hex);
 }
 
 /* All headers are here. A held reply waits until the body was thrown away; otherwise `finish` is
@@ -437,10 +438,10 @@ static enum MHD_Result first_step(dl_http_request *r, const char *method)
     if (r->connection) dl_connection_busy(r->connection, true);
     snprintf(r->method, sizeof r->method, "%s", method);
     r->held = begin(r);
-    if (r->held.response && must_answer_now(r)) {
-        dl_answer answer = r->held;
+    if (r->held.response && must_reply_now(r)) {
+        dl_response reply = r->held;
         r->held.response = NULL;
-        return queue(r, answer);
+        return queue(r, reply);
     }
     if (!r->held.response && !r->finish) return MHD_NO; /* no memory */
     if (r->held.response) r->body.kind = DL_BODY_NONE;
@@ -452,7 +453,7 @@ static enum MHD_Result first_step(dl_http_request *r, const char *method)
 
 /* Check the body against its framing and its headers. Returns false and sets *refusal on the
  * first fault. */
-static bool body_is_right(dl_http_request *r, dl_answer *refusal)
+static bool body_is_right(dl_http_request *r, dl_response *refusal)
 {
     dl_body *b = &r->body;
     if (b->chunks && !b->status) b->status = dl_chunks_end(b->chunks);
@@ -469,13 +470,13 @@ static bool body_is_right(dl_http_request *r, dl_answer *refusal)
 
 /* The body is whole: check it and let the handler finish. An unpublished object is removed
  * before the reply says so. */
-static dl_answer finish(dl_http_request *r)
+static dl_response finish(dl_http_request *r)
 {
-    dl_answer answer;
-    if (body_is_right(r, &answer)) answer = r->finish(r);
+    dl_response reply;
+    if (body_is_right(r, &reply)) reply = r->finish(r);
     dl_upload_discard(&r->body.upload);
-    tell_digest(&r->body, answer);
-    return answer;
+    tell_digest(&r->body, reply);
+    return reply;
 }
 
 /* libmicrohttpd calls it with the headers, then with each piece, then with *len 0. *len becomes
@@ -490,13 +491,13 @@ enum MHD_Result dl_request_step(dl_http_request *r, const char *method, const ch
         return ok ? MHD_YES : MHD_NO;
     }
     if (r->status) return MHD_YES;
-    dl_answer answer = r->held;
+    dl_response reply = r->held;
     r->held.response = NULL;
-    if (!answer.response) {
+    if (!reply.response) {
         set_timeout(r, 0); /* syncing may take long, and is not the client's fault */
-        answer = finish(r);
+        reply = finish(r);
     }
-    return queue(r, answer);
+    return queue(r, reply);
 }
 
 /* Free all that the request owns. in_flight falls last, because dl_hub_stop may free the hub

@@ -37,16 +37,16 @@ diloco_status dl_hub_s3_add_text(dl_buf *out, const char *text)
     return DILOCO_OK;
 }
 
-dl_answer dl_hub_s3_answer(dl_http_request *r, dl_buf *out, diloco_status status)
+dl_response dl_hub_s3_response(dl_http_request *r, dl_buf *out, diloco_status status)
 {
-    dl_answer answer = status ? dl_refuse_failed(r, status)
-                              : dl_answer_text(200, "application/xml", out->data, out->len);
+    dl_response reply = status ? dl_refuse_failed(r, status)
+                               : dl_response_text(200, "application/xml", out->data, out->len);
     dl_buf_deinit(out);
-    return answer;
+    return reply;
 }
 
 /* S3's error document. Without memory the reply has the status alone. */
-dl_answer dl_hub_s3_refuse(unsigned status, const char *code, const char *message)
+dl_response dl_hub_s3_refuse(unsigned status, const char *code, const char *message)
 {
     dl_buf out;
     dl_buf_init(&out, XML_MAX);
@@ -56,10 +56,10 @@ dl_answer dl_hub_s3_refuse(unsigned status, const char *code, const char *messag
                                                        : "InvalidRequest");
     if (!failed) failed = dl_hub_s3_add_text(&out, message);
     if (!failed) failed = dl_buf_addf(&out, "</Message></Error>\n");
-    dl_answer answer = failed ? dl_answer_empty(status)
-                              : dl_answer_text(status, "application/xml", out.data, out.len);
+    dl_response reply = failed ? dl_response_empty(status)
+                               : dl_response_text(status, "application/xml", out.data, out.len);
     dl_buf_deinit(&out);
-    return answer;
+    return reply;
 }
 
 void dl_hub_s3_date(char out[32], int64_t seconds)
@@ -73,18 +73,18 @@ void dl_hub_s3_date(char out[32], int64_t seconds)
 /* ---- bodies */
 
 /* Read the body into r->body.text, at most DL_TEXT_BODY_MAX bytes, and call `finish` then. */
-dl_answer dl_hub_s3_read_text(dl_http_request *r, dl_handler finish)
+dl_response dl_hub_s3_read_text(dl_http_request *r, dl_handler finish)
 {
-    dl_answer refusal = dl_hub_s3_prepare_body(r);
+    dl_response refusal = dl_hub_s3_prepare_body(r);
     if (refusal.response) return refusal;
     r->body.kind = DL_BODY_TEXT;
     r->finish = finish;
-    return (dl_answer){0};
+    return (dl_response){0};
 }
 
-static dl_answer put(dl_http_request *r)
+static dl_response put(dl_http_request *r)
 {
-    dl_answer refusal = dl_hub_s3_prepare_body(r);
+    dl_response refusal = dl_hub_s3_prepare_body(r);
     return refusal.response ? refusal : dl_object_put(r);
 }
 
@@ -104,14 +104,14 @@ typedef struct deletion {
 static diloco_status delete_one(deletion *d, const char *key)
 {
     d->r->key = key;
-    dl_answer answer = dl_store_key_ok(key) ? dl_object_delete(d->r)
-                                            : dl_refuse(d->r, 400, "InvalidArgument", "no key");
-    if (answer.response) MHD_destroy_response(answer.response);
+    dl_response reply = dl_store_key_ok(key) ? dl_object_delete(d->r)
+                                             : dl_refuse(d->r, 400, "InvalidArgument", "no key");
+    if (reply.response) MHD_destroy_response(reply.response);
     d->r->key = "";
-    if (answer.status == 204 && d->quiet) return DILOCO_OK;
-    DL_TRY(dl_buf_addf(&d->out, answer.status == 204 ? "<Deleted><Key>" : "<Error><Key>"));
+    if (reply.status == 204 && d->quiet) return DILOCO_OK;
+    DL_TRY(dl_buf_addf(&d->out, reply.status == 204 ? "<Deleted><Key>" : "<Error><Key>"));
     DL_TRY(dl_hub_s3_add_text(&d->out, key));
-    return dl_buf_addf(&d->out, answer.status == 204
+    return dl_buf_addf(&d->out, reply.status == 204
                                     ? "</Key></Deleted>"
                                     : "</Key><Code>AccessDenied</Code><Message>not deleted"
                                       "</Message></Error>");
@@ -129,7 +129,7 @@ static diloco_status on_delete(void *context, const char *path, const char *text
 
 /* Keys are deleted while the list is parsed. A fault of the list ends it, and the keys before it
  * stay deleted, as in S3. */
-static dl_answer delete_finish(dl_http_request *r)
+static dl_response delete_finish(dl_http_request *r)
 {
     deletion d = {.r = r};
     dl_buf_init(&d.out, XML_MAX);
@@ -138,38 +138,38 @@ static dl_answer delete_finish(dl_http_request *r)
         status = dl_xml_walk(r->body.text.data, r->body.text.len, "Delete", on_delete, &d,
                              "the keys to delete");
     if (!status) status = dl_buf_addf(&d.out, "</DeleteResult>\n");
-    return dl_hub_s3_answer(r, &d.out, status);
+    return dl_hub_s3_response(r, &d.out, status);
 }
 
 /* S3's clients send a checksum of this list. It is checked before any key is deleted. */
-static dl_answer delete_several(dl_http_request *r)
+static dl_response delete_several(dl_http_request *r)
 {
     r->kind = DL_KIND_DELETE;
-    dl_answer refusal = dl_hub_s3_prepare_checksum(r);
+    dl_response refusal = dl_hub_s3_prepare_checksum(r);
     return refusal.response ? refusal : dl_hub_s3_read_text(r, delete_finish);
 }
 
 /* ---- buckets */
 
-static dl_answer location(dl_http_request *r)
+static dl_response location(dl_http_request *r)
 {
     static const char text[] = DL_S3_XML "<LocationConstraint" DL_S3_XMLNS "/>\n";
     r->kind = DL_KIND_BUCKET;
-    return dl_answer_text(200, "application/xml", text, sizeof text - 1);
+    return dl_response_text(200, "application/xml", text, sizeof text - 1);
 }
 
 /* Versioning is off, which S3 says by an empty document. */
-static dl_answer versioning(dl_http_request *r)
+static dl_response versioning(dl_http_request *r)
 {
     static const char text[] = DL_S3_XML "<VersioningConfiguration" DL_S3_XMLNS "/>\n";
     r->kind = DL_KIND_BUCKET;
-    return dl_answer_text(200, "application/xml", text, sizeof text - 1);
+    return dl_response_text(200, "application/xml", text, sizeof text - 1);
 }
 
-static dl_answer head_bucket(dl_http_request *r)
+static dl_response head_bucket(dl_http_request *r)
 {
     r->kind = DL_KIND_BUCKET;
-    return dl_answer_empty(200);
+    return dl_response_empty(200);
 }
 
 /* Return true if only the hub's own files are there. Any other entry counts as content, files
@@ -194,14 +194,14 @@ static bool remove_below(const char *root, const char *name)
 
 /* Remove the bucket if it is empty; rmdir itself makes sure of that. A folder that stays gets
  * its .tmp/ back, without which open handles would take the store for gone. */
-static dl_answer remove_bucket(dl_http_request *r)
+static dl_response remove_bucket(dl_http_request *r)
 {
     char tmp[sizeof r->root + 16];
     r->kind = DL_KIND_BUCKET;
     if (is_empty(r->root) && remove_below(r->root, DL_S3_MULTIPART)) {
         if (remove_below(r->root, DL_FILE_TMP) && rmdir(r->root) == 0) {
             dl_holdings_removed(&r->hub->tally, r->bucket);
-            return dl_answer_empty(204);
+            return dl_response_empty(204);
         }
         snprintf(tmp, sizeof tmp, "%s/" DL_FILE_TMP, r->root);
         (void)mkdir(tmp, 0777); /* another thread was faster */
@@ -274,7 +274,7 @@ bool dl_hub_is_of_parts(const dl_http_request *r)
     return dl_target_has(&r->target, "uploads") || dl_target_has(&r->target, "uploadId");
 }
 
-dl_answer dl_hub_parts_begin(dl_http_request *r)
+dl_response dl_hub_parts_begin(dl_http_request *r)
 {
     const struct operation *o = find_operation(r);
     r->payload_hash = "UNSIGNED-PAYLOAD"; /* the connection guards it, as it does a whole object */
@@ -291,7 +291,7 @@ static bool is_published_by_pointer(const char *key)
 
 /* Check the path, then the features, then the bucket. So a request that a hub does not support
  * gets the same reply whether the bucket exists or not. */
-dl_answer dl_hub_s3_begin(dl_http_request *r)
+dl_response dl_hub_s3_begin(dl_http_request *r)
 {
     const char *path = r->target.path + 1;
     if (!*path && strcmp(r->method, "GET") == 0) return dl_hub_s3_list_buckets(r);
@@ -309,7 +309,7 @@ dl_answer dl_hub_s3_begin(dl_http_request *r)
     if (asks_for_more(r)) return dl_refuse(r, 501, "NotImplemented", "a hub does not do that");
     if (!*r->key && strcmp(r->method, "PUT") == 0) {
         r->finish = dl_hub_bucket_make;
-        return (dl_answer){0};
+        return (dl_response){0};
     }
     if (!dl_hub_bucket_there(r)) return dl_refuse_no_bucket(r);
     const struct operation *o = find_operation(r);

@@ -10,43 +10,44 @@
 
 bool dl_hub_s3_is_signed(const dl_http_request *r);
 /* s3_sign.c: does the signature hold? Else *refusal. */
-bool dl_hub_s3_is_welcome(dl_http_request *r, dl_answer *refusal);
-dl_answer dl_hub_s3_refuse(unsigned status, const char *code, const char *message);
+bool dl_hub_s3_is_welcome(dl_http_request *r, dl_response *refusal);
+dl_response dl_hub_s3_refuse(unsigned status, const char *code, const char *message);
 
 /* s3_body.c: read the headers about the body: its SHA-256, its MD5, framing to take off. A
  * refusal, or response NULL: continue. */
-dl_answer dl_hub_s3_prepare_body(dl_http_request *r);
+dl_response dl_hub_s3_prepare_body(dl_http_request *r);
 /* The same of its x-amz-checksum-* header or trailer. Of the request that completes an upload such
  * a header is the whole object's. */
-dl_answer dl_hub_s3_prepare_checksum(dl_http_request *r);
+dl_response dl_hub_s3_prepare_checksum(dl_http_request *r);
 /* The one x-amz-checksum-<kind> of the headers or of a signed query: *kind and *value, or NULL
  * both. A refusal where the kind is not known or there are two. */
-dl_answer dl_hub_s3_find_checksum(dl_http_request *r, const dl_checksum_kind **kind,
-                                  const char **value);
+dl_response dl_hub_s3_find_checksum(dl_http_request *r, const dl_checksum_kind **kind,
+                                    const char **value);
 /* The body is whole: is it what the headers say? Else *refusal. */
-bool dl_hub_s3_check_body(dl_http_request *r, dl_answer *refusal);
+bool dl_hub_s3_check_body(dl_http_request *r, dl_response *refusal);
 /* Repeat the checksum that was checked. */
-void dl_hub_s3_repeat_checksum(const dl_http_request *r, dl_answer answer);
+void dl_hub_s3_repeat_checksum(const dl_http_request *r, dl_response reply);
 /* `finish` of a body of XML. */
-dl_answer dl_hub_s3_read_text(dl_http_request *r, dl_handler finish);
+dl_response dl_hub_s3_read_text(dl_http_request *r, dl_handler finish);
 
 /* Append text as XML's, "&" and its kin escaped. */
 DL_MUST_CHECK diloco_status dl_hub_s3_add_text(dl_buf *out, const char *text);
 /* The XML in `out` as an answer; frees it. `status`: that of filling it. */
-dl_answer dl_hub_s3_answer(dl_http_request *r, dl_buf *out, diloco_status status);
+dl_response dl_hub_s3_response(dl_http_request *r, dl_buf *out, diloco_status status);
 /* "2026-01-31T12:00:00.000Z" */
 void dl_hub_s3_date(char out[32], int64_t seconds);
 
-dl_answer dl_hub_s3_list(dl_http_request *r); /* s3_list.c: objects of a bucket, versions 1 and 2 */
-dl_answer dl_hub_s3_list_buckets(dl_http_request *r);
+dl_response dl_hub_s3_list(
+    dl_http_request *r); /* s3_list.c: objects of a bucket, versions 1 and 2 */
+dl_response dl_hub_s3_list_buckets(dl_http_request *r);
 
 /* s3_multipart.c */
-dl_answer dl_multipart_create(dl_http_request *r);
-dl_answer dl_multipart_part(dl_http_request *r);
-dl_answer dl_multipart_complete(dl_http_request *r);
-dl_answer dl_multipart_abort(dl_http_request *r);
-dl_answer dl_multipart_parts(dl_http_request *r);
-dl_answer dl_multipart_uploads(dl_http_request *r);
+dl_response dl_multipart_create(dl_http_request *r);
+dl_response dl_multipart_part(dl_http_request *r);
+dl_response dl_multipart_complete(dl_http_request *r);
+dl_response dl_multipart_abort(dl_http_request *r);
+dl_response dl_multipart_parts(dl_http_request *r);
+dl_response dl_multipart_uploads(dl_http_request *r);
 /* Remove uploads of the bucket in that folder that are older than a week. */
 void dl_multipart_clean(const char *root);
 

@@ -86,13 +86,13 @@ static const char *s3_ask(s3 q)
 #define S3(...) status_of(s3_ask((s3){__VA_ARGS__}))
 
 /* The text between <tag> and </tag>, in a static buffer. */
-static const char *inside(const char *answer, const char *tag)
+static const char *inside(const char *reply, const char *tag)
 {
     static char out[4][600];
     static int which;
     char open[80];
     snprintf(open, sizeof open, "<%s>", tag);
-    const char *at = strstr(answer, open);
+    const char *at = strstr(reply, open);
     if (!at) return "";
     at += strlen(open);
     snprintf(out[++which % 4], 600, "%.*s", (int)strcspn(at, "<"), at);
@@ -124,21 +124,21 @@ TEST(a_signature_of_a_known_key_is_welcome_and_no_other_is)
     CHECK_CONTAINS("\r\n\r\nhello", s3_ask((s3){.method = "GET", .path = "/bkt/a"}));
     CHECK_INT(200, S3(.method = "HEAD", .path = "/bkt"));
 
-    const char *answer = s3_ask((s3){.method = "GET", .path = "/bkt/a", .secret = "another"});
-    CHECK_INT(403, status_of(answer));
-    CHECK_STR("SignatureDoesNotMatch", inside(answer, "Code"));
-    answer = s3_ask((s3){.method = "GET", .path = "/bkt/a", .access = "NOBODY"});
-    CHECK_STR("InvalidAccessKeyId", inside(answer, "Code"));
-    answer = s3_ask((s3){.method = "GET", .path = "/bkt/a", .sent_path = "/bkt/b"});
-    CHECK_STR("SignatureDoesNotMatch", inside(answer, "Code"));
-    answer = s3_ask((s3){.method = "GET", .path = "/bkt/a", .tamper = "x-amz-acl: public\r\n"});
-    CHECK_STR("AccessDenied", inside(answer, "Code"));
+    const char *reply = s3_ask((s3){.method = "GET", .path = "/bkt/a", .secret = "another"});
+    CHECK_INT(403, status_of(reply));
+    CHECK_STR("SignatureDoesNotMatch", inside(reply, "Code"));
+    reply = s3_ask((s3){.method = "GET", .path = "/bkt/a", .access = "NOBODY"});
+    CHECK_STR("InvalidAccessKeyId", inside(reply, "Code"));
+    reply = s3_ask((s3){.method = "GET", .path = "/bkt/a", .sent_path = "/bkt/b"});
+    CHECK_STR("SignatureDoesNotMatch", inside(reply, "Code"));
+    reply = s3_ask((s3){.method = "GET", .path = "/bkt/a", .tamper = "x-amz-acl: public\r\n"});
+    CHECK_STR("AccessDenied", inside(reply, "Code"));
     dl_sigv4_date(old, time(NULL) - 1000);
     dl_sigv4_date(soon, time(NULL) + 1000);
-    answer = s3_ask((s3){.method = "GET", .path = "/bkt/a", .date = old});
-    CHECK_STR("RequestTimeTooSkewed", inside(answer, "Code"));
-    answer = s3_ask((s3){.method = "GET", .path = "/bkt/a", .date = soon});
-    CHECK_STR("RequestTimeTooSkewed", inside(answer, "Code"));
+    reply = s3_ask((s3){.method = "GET", .path = "/bkt/a", .date = old});
+    CHECK_STR("RequestTimeTooSkewed", inside(reply, "Code"));
+    reply = s3_ask((s3){.method = "GET", .path = "/bkt/a", .date = soon});
+    CHECK_STR("RequestTimeTooSkewed", inside(reply, "Code"));
     CHECK_INT(401, ask("GET /bkt/a")); /* keys are given, so the other side asks, too */
 }
 
@@ -177,20 +177,20 @@ TEST(a_body_is_the_one_that_was_signed)
     serve_s3();
     CHECK_INT(200, S3(.method = "PUT", .path = "/bkt"));
     static const char other[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    const char *answer =
+    const char *reply =
         s3_ask((s3){.method = "PUT", .path = "/bkt/a", .body = "not abc", .payload = other});
-    CHECK_INT(400, status_of(answer));
-    CHECK_STR("XAmzContentSHA256Mismatch", inside(answer, "Code"));
+    CHECK_INT(400, status_of(reply));
+    CHECK_STR("XAmzContentSHA256Mismatch", inside(reply, "Code"));
     CHECK_INT(200, S3(.method = "PUT", .path = "/bkt/a", .body = "abc", .payload = other));
     CHECK_INT(200,
               S3(.method = "PUT", .path = "/bkt/b", .body = "abc", .payload = "UNSIGNED-PAYLOAD"));
     CHECK_INT(200, S3(.method = "PUT", .path = "/bkt/c", .body = "abc",
                       .header = {"Content-MD5", "kAFQmDzST7DWlj99KOF/cg=="}));
-    answer = s3_ask((s3){.method = "PUT",
-                         .path = "/bkt/d",
-                         .body = "abd",
-                         .header = {"Content-MD5", "kAFQmDzST7DWlj99KOF/cg=="}});
-    CHECK_STR("BadDigest", inside(answer, "Code"));
+    reply = s3_ask((s3){.method = "PUT",
+                        .path = "/bkt/d",
+                        .body = "abd",
+                        .header = {"Content-MD5", "kAFQmDzST7DWlj99KOF/cg=="}});
+    CHECK_STR("BadDigest", inside(reply, "Code"));
     CHECK_INT(404, S3(.method = "GET", .path = "/bkt/d"));
     CHECK_INT(501, S3(.method = "PUT", .path = "/bkt/d",
                       .payload = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"));
@@ -225,24 +225,24 @@ TEST(a_checksum_in_a_header_is_checked)
     serve_s3();
     CHECK_INT(200, S3(.method = "PUT", .path = "/bkt"));
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
-        const char *answer = put_abc("/bkt/a", right[i][0], right[i][1]);
-        CHECK_INT(200, status_of(answer));
+        const char *reply = put_abc("/bkt/a", right[i][0], right[i][1]);
+        CHECK_INT(200, status_of(reply));
         snprintf(header, sizeof header, "%s: %s\r\n", right[i][0], right[i][1]);
-        CHECK_CONTAINS(header, answer);
-        answer = put_abc("/bkt/b", right[i][0], right[(i + 1) % 5][1]);
-        CHECK_INT(400, status_of(answer));
-        CHECK_STR("BadDigest", inside(answer, "Code"));
+        CHECK_CONTAINS(header, reply);
+        reply = put_abc("/bkt/b", right[i][0], right[(i + 1) % 5][1]);
+        CHECK_INT(400, status_of(reply));
+        CHECK_STR("BadDigest", inside(reply, "Code"));
     }
     CHECK_INT(404, S3(.method = "GET", .path = "/bkt/b"));
-    const char *answer = put_abc("/bkt/b", "x-amz-checksum-xxhash64", "AAAAAAAAAAA=");
-    CHECK_INT(501, status_of(answer));
-    CHECK_CONTAINS("x-amz-checksum-xxhash64", answer);
-    answer = s3_ask((s3){.method = "PUT",
-                         .path = "/bkt/b",
-                         .body = "abc",
-                         .header = {"x-amz-checksum-crc32", "NSRBwg=="},
-                         .more = {{"x-amz-checksum-sha1", "qZk+NkcGgWq6PiVxeFDCbJzQ2J0="}}});
-    CHECK_INT(400, status_of(answer));
+    const char *reply = put_abc("/bkt/b", "x-amz-checksum-xxhash64", "AAAAAAAAAAA=");
+    CHECK_INT(501, status_of(reply));
+    CHECK_CONTAINS("x-amz-checksum-xxhash64", reply);
+    reply = s3_ask((s3){.method = "PUT",
+                        .path = "/bkt/b",
+                        .body = "abc",
+                        .header = {"x-amz-checksum-crc32", "NSRBwg=="},
+                        .more = {{"x-amz-checksum-sha1", "qZk+NkcGgWq6PiVxeFDCbJzQ2J0="}}});
+    CHECK_INT(400, status_of(reply));
     CHECK_INT(200, status_of(put_abc("/bkt/c", "x-amz-sdk-checksum-algorithm", "CRC32")));
     CHECK_INT(0, count_files("hub/bkt/.tmp"));
 }
@@ -285,10 +285,10 @@ TEST(a_checksum_in_a_trailer_and_the_decoded_length_are_checked)
     serve_s3();
     CHECK_INT(200, S3(.method = "PUT", .path = "/bkt"));
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        const char *answer =
+        const char *reply =
             put_framed(refused[i].trailers, refused[i].announced, refused[i].length);
-        CHECK_INT(refused[i].status, status_of(answer));
-        CHECK_STR(refused[i].code, inside(answer, "Code"));
+        CHECK_INT(refused[i].status, status_of(reply));
+        CHECK_STR(refused[i].code, inside(reply, "Code"));
         CHECK_INT(404, S3(.method = "GET", .path = "/bkt/a"));
     }
     CHECK_INT(200, status_of(put_framed(line, crc, "5")));
@@ -302,9 +302,9 @@ TEST(encryption_is_refused_by_name)
     static const char key[] = "x-amz-server-side-encryption-customer-key";
     serve_s3();
     CHECK_INT(200, S3(.method = "PUT", .path = "/bkt"));
-    const char *answer = put_abc("/bkt/a", key, "AAAA");
-    CHECK_INT(501, status_of(answer));
-    CHECK_CONTAINS(key, answer);
+    const char *reply = put_abc("/bkt/a", key, "AAAA");
+    CHECK_INT(501, status_of(reply));
+    CHECK_CONTAINS(key, reply);
     CHECK_INT(501, status_of(put_abc("/bkt/a", "x-amz-server-side-encryption", "aws:kms")));
     CHECK_INT(404, S3(.method = "GET", .path = "/bkt/a"));
     CHECK_INT(200, status_of(put_abc("/bkt/a", "x-amz-meta-a", "b")));
@@ -372,9 +372,9 @@ static void list_all(char out[2000], bool version2, const char *prefix, const ch
         q.query[n++] = (dl_pair){"max-keys", page};
         if (*delimiter) q.query[n++] = (dl_pair){"delimiter", delimiter};
         if (*after) q.query[n++] = (dl_pair){version2 ? "continuation-token" : "marker", after};
-        const char *answer = s3_ask(q);
-        CHECK_INT(200, status_of(answer));
-        for (const char *at = answer; (at = strchr(at, '<')); at++) {
+        const char *reply = s3_ask(q);
+        CHECK_INT(200, status_of(reply));
+        for (const char *at = reply; (at = strchr(at, '<')); at++) {
             const char *end = strchr(at + 1, '<');
             bool key = !strncmp(at, "<Contents><Key>", 15);
             bool common = !strncmp(at, "<CommonPrefixes><Prefix>", 24);
@@ -383,9 +383,9 @@ static void list_all(char out[2000], bool version2, const char *prefix, const ch
             end = strchr(at, '<');
             snprintf(out + strlen(out), 2000 - strlen(out), "%.*s ", (int)(end - at), at);
         }
-        if (strcmp(inside(answer, "IsTruncated"), "true") != 0) return;
+        if (strcmp(inside(reply, "IsTruncated"), "true") != 0) return;
         snprintf(after, sizeof after, "%s",
-                 inside(answer, version2 ? "NextContinuationToken" : "NextMarker"));
+                 inside(reply, version2 ? "NextContinuationToken" : "NextMarker"));
     }
     CHECK_FAIL("a listing by %s does not end", page);
 }
@@ -396,13 +396,14 @@ static void expect_list(char out[2000], const char *prefix, const char *delimite
     char last[100] = "";
     out[0] = '\0';
     for (size_t i = 0; i < N_TREE; i++) {
-        char told[100];
+        char reported[100];
         if (strncmp(tree[i], prefix, strlen(prefix)) != 0) continue;
         const char *slash = *delimiter ? strchr(tree[i] + strlen(prefix), '/') : NULL;
-        snprintf(told, sizeof told, "%.*s", (int)(slash ? slash + 1 - tree[i] : 99), tree[i]);
-        if (strcmp(told, last) == 0) continue;
-        strcpy(last, told);
-        snprintf(out + strlen(out), 2000 - strlen(out), "%s ", told);
+        snprintf(reported, sizeof reported, "%.*s", (int)(slash ? slash + 1 - tree[i] : 99),
+                 tree[i]);
+        if (strcmp(reported, last) == 0) continue;
+        strcpy(last, reported);
+        snprintf(out + strlen(out), 2000 - strlen(out), "%s ", reported);
     }
 }
 
@@ -423,15 +424,15 @@ TEST(listings_are_right_for_every_prefix_delimiter_and_page)
                     CHECK_STR(expected, got);
                 }
         }
-    const char *answer = s3_ask((s3){
+    const char *reply = s3_ask((s3){
         .method = "GET", .path = "/bkt", .query = {{"list-type", "2"}, {"start-after", "a/b0"}}});
-    CHECK_STR("a0", inside(answer, "Key"));
-    answer = s3_ask(
+    CHECK_STR("a0", inside(reply, "Key"));
+    reply = s3_ask(
         (s3){.method = "GET", .path = "/bkt", .query = {{"list-type", "2"}, {"max-keys", "0"}}});
-    CHECK_STR("false", inside(answer, "IsTruncated")); /* or a paging client would never end */
-    answer = s3_ask((s3){
+    CHECK_STR("false", inside(reply, "IsTruncated")); /* or a paging client would never end */
+    reply = s3_ask((s3){
         .method = "GET", .path = "/bkt", .query = {{"prefix", "<&>"}, {"encoding-type", "url"}}});
-    CHECK_STR("%3C%26%3E", inside(answer, "Prefix"));
+    CHECK_STR("%3C%26%3E", inside(reply, "Prefix"));
     CHECK_CONTAINS("<Prefix>&lt;&amp;&gt;</Prefix>",
                    s3_ask((s3){.method = "GET", .path = "/bkt", .query = {{"prefix", "<&>"}}}));
     CHECK_INT(501, S3(.method = "GET", .path = "/bkt", .query = {{"delimiter", "-"}}));
@@ -448,18 +449,18 @@ TEST(several_are_deleted_but_never_the_log)
     CHECK_INT(200, S3(.method = "PUT", .path = "/bkt"));
     CHECK_INT(200, S3(.method = "PUT", .path = "/bkt/a", .body = "x"));
     CHECK_INT(200, S3(.method = "PUT", .path = "/bkt/run/log/0000000001.json", .body = "x"));
-    const char *answer = s3_ask((s3){
+    const char *reply = s3_ask((s3){
         .method = "POST",
         .path = "/bkt",
         .query = {{"delete", ""}},
         .body = "<Delete><Object><Key>a</Key></Object><Object><Key>none</Key></Object><Object><Key>"
                 "run/log/0000000001.json</Key></Object><Object><Key>../secret</Key></Object>"
                 "</Delete>"});
-    CHECK_INT(200, status_of(answer));
+    CHECK_INT(200, status_of(reply));
     CHECK_CONTAINS("<Deleted><Key>a</Key></Deleted><Deleted><Key>none</Key></Deleted><Error><Key>"
                    "run/log/0000000001.json</Key>",
-                   answer);
-    CHECK_CONTAINS("<Error><Key>../secret</Key>", answer);
+                   reply);
+    CHECK_CONTAINS("<Error><Key>../secret</Key>", reply);
     CHECK_INT(404, S3(.method = "GET", .path = "/bkt/a"));
     CHECK_INT(200, S3(.method = "GET", .path = "/bkt/run/log/0000000001.json"));
     CHECK_INT(400, S3(.method = "POST", .path = "/bkt", .query = {{"delete", ""}}, .body = "<x/>"));
@@ -489,23 +490,23 @@ TEST(a_bucket_that_is_not_empty_stays_whole)
 
 static void begin_upload(char id[64], const char *path)
 {
-    const char *answer = s3_ask((s3){.method = "POST", .path = path, .query = {{"uploads", ""}}});
-    CHECK_INT(200, status_of(answer));
-    snprintf(id, 64, "%s", inside(answer, "UploadId"));
+    const char *reply = s3_ask((s3){.method = "POST", .path = path, .query = {{"uploads", ""}}});
+    CHECK_INT(200, status_of(reply));
+    snprintf(id, 64, "%s", inside(reply, "UploadId"));
     CHECK_INT(32, strlen(id));
 }
 
 static int send_part(char etag[80], const char *path, const char *id, const char *number,
                      const char *body)
 {
-    const char *answer = s3_ask((s3){.method = "PUT",
-                                     .path = path,
-                                     .body = body,
-                                     .query = {{"partNumber", number}, {"uploadId", id}}});
-    const char *at = strstr(answer, "ETag: ");
+    const char *reply = s3_ask((s3){.method = "PUT",
+                                    .path = path,
+                                    .body = body,
+                                    .query = {{"partNumber", number}, {"uploadId", id}}});
+    const char *at = strstr(reply, "ETag: ");
     etag[0] = '\0';
     if (at) CHECK_INT(1, sscanf(at, "ETag: %79s", etag));
-    return status_of(answer);
+    return status_of(reply);
 }
 
 static int complete(const char *path, const char *id, const char *parts)

@@ -59,7 +59,7 @@ static search find(const dl_http_request *r, const char *prefix)
 
 /* All headers of this prefix are refused. A client would otherwise believe that its data is
  * encrypted on the disk. */
-bool dl_hub_s3_asks_to_encrypt(dl_http_request *r, dl_answer *refusal)
+bool dl_hub_s3_asks_to_encrypt(dl_http_request *r, dl_response *refusal)
 {
     const search s = find(r, "x-amz-server-side-encryption");
     if (!s.n) return false;
@@ -72,15 +72,15 @@ bool dl_hub_s3_asks_to_encrypt(dl_http_request *r, dl_answer *refusal)
 
 /* ---- checksums */
 
-static dl_answer refuse_kind(dl_http_request *r, const char *name)
+static dl_response refuse_kind(dl_http_request *r, const char *name)
 {
     return dl_refuse(r, 501, "NotImplemented",
                      "%.80s: a hub computes CRC32, CRC32C, CRC64NVME, SHA1 and SHA256", name);
 }
 
 /* More than one checksum in a request is refused, since a client may mean either. */
-dl_answer dl_hub_s3_find_checksum(dl_http_request *r, const dl_checksum_kind **kind,
-                                  const char **value)
+dl_response dl_hub_s3_find_checksum(dl_http_request *r, const dl_checksum_kind **kind,
+                                    const char **value)
 {
     const search s = find(r, DL_CHECKSUM_PREFIX);
     *kind = s.n ? dl_checksum_find(s.name) : NULL;
@@ -88,17 +88,17 @@ dl_answer dl_hub_s3_find_checksum(dl_http_request *r, const dl_checksum_kind **k
     if (s.n > 1)
         return dl_refuse(r, 400, "InvalidRequest",
                          "a request has at most one " DL_CHECKSUM_PREFIX "<name> header");
-    return s.n && !*kind ? refuse_kind(r, s.name) : (dl_answer){0};
+    return s.n && !*kind ? refuse_kind(r, s.name) : (dl_response){0};
 }
 
 /* A checksum comes in a header, or in a trailer that x-amz-trailer names. The trailer needs
  * aws-chunked framing. The checksum is begun here, since its bytes pass by only once. */
-dl_answer dl_hub_s3_prepare_checksum(dl_http_request *r)
+dl_response dl_hub_s3_prepare_checksum(dl_http_request *r)
 {
     dl_body *b = &r->body;
     const char *trailer = dl_request_header(r, "x-amz-trailer");
     const dl_checksum_kind *kind;
-    dl_answer refusal = dl_hub_s3_find_checksum(r, &kind, &b->checksum_value);
+    dl_response refusal = dl_hub_s3_find_checksum(r, &kind, &b->checksum_value);
     if (refusal.response) return refusal;
     if (trailer && (kind || !b->chunks))
         return dl_refuse(r, 400, "InvalidRequest",
@@ -106,7 +106,7 @@ dl_answer dl_hub_s3_prepare_checksum(dl_http_request *r)
     if (trailer && !(kind = dl_checksum_find(trailer))) return refuse_kind(r, trailer);
     if (kind && dl_checksum_begin(&b->checksum, kind))
         return dl_refuse(r, 500, "InternalError", "out of memory");
-    return (dl_answer){0};
+    return (dl_response){0};
 }
 
 /* The value of the trailer, or NULL: it is not the one that was announced. */
@@ -120,7 +120,7 @@ static const char *trailer_value(const dl_body *b)
 
 /* The trailer has arrived, so its value is taken now. Returns false and sets *refusal if it is
  * missing, was not announced, or differs. */
-static bool check_checksum(dl_http_request *r, dl_answer *refusal)
+static bool check_checksum(dl_http_request *r, dl_response *refusal)
 {
     dl_body *b = &r->body;
     char value[DL_CHECKSUM_TEXT];
@@ -140,18 +140,18 @@ static bool check_checksum(dl_http_request *r, dl_answer *refusal)
     return false;
 }
 
-void dl_hub_s3_repeat_checksum(const dl_http_request *r, dl_answer answer)
+void dl_hub_s3_repeat_checksum(const dl_http_request *r, dl_response reply)
 {
     const dl_body *b = &r->body;
     if (b->checksum.kind)
-        dl_answer_header(answer, dl_checksum_header(b->checksum.kind), b->checksum_value);
+        dl_response_header(reply, dl_checksum_header(b->checksum.kind), b->checksum_value);
 }
 
 /* ---- the body */
 
 /* aws-chunked framing inside the body. The decoded length is required, since a cut body would
  * otherwise look like a whole one. */
-static dl_answer prepare_framing(dl_http_request *r)
+static dl_response prepare_framing(dl_http_request *r)
 {
     dl_body *b = &r->body;
     const char *length = dl_request_header(r, "x-amz-decoded-content-length");
@@ -162,12 +162,12 @@ static dl_answer prepare_framing(dl_http_request *r)
                          "aws-chunked framing needs x-amz-decoded-content-length");
     if (!dl_text_to_u64(&b->decoded, length, strlen(length)))
         return dl_refuse(r, 400, "InvalidArgument", "x-amz-decoded-content-length is a number");
-    return (dl_answer){0};
+    return (dl_response){0};
 }
 
 /* Prepare for the three forms of x-amz-content-sha256: a hash, UNSIGNED-PAYLOAD, or unsigned
  * chunks with a trailer. Bodies signed chunk by chunk are refused by name. */
-dl_answer dl_hub_s3_prepare_body(dl_http_request *r)
+dl_response dl_hub_s3_prepare_body(dl_http_request *r)
 {
     dl_body *b = &r->body;
     const char *hash = r->payload_hash, *encoding = dl_request_header(r, "Content-Encoding");
@@ -189,12 +189,12 @@ dl_answer dl_hub_s3_prepare_body(dl_http_request *r)
         b->md5 = hasher(EVP_md5());
         if (!b->md5) return dl_refuse(r, 500, "InternalError", "out of memory");
     }
-    return framed ? prepare_framing(r) : (dl_answer){0};
+    return framed ? prepare_framing(r) : (dl_response){0};
 }
 
 /* Compare all that the headers claim with the received bytes. Nothing was published yet, so a
  * false claim leaves nothing. */
-bool dl_hub_s3_check_body(dl_http_request *r, dl_answer *refusal)
+bool dl_hub_s3_check_body(dl_http_request *r, dl_response *refusal)
 {
     unsigned char hash[EVP_MAX_MD_SIZE];
     char text[2 * EVP_MAX_MD_SIZE + 1];

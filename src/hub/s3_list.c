@@ -139,7 +139,7 @@ static diloco_status write_list(const listing *l, dl_buf *out)
     return dl_buf_addf(out, "</ListBucketResult>\n");
 }
 
-dl_answer dl_hub_s3_list(dl_http_request *r)
+dl_response dl_hub_s3_list(dl_http_request *r)
 {
     const char *delimiter = param(r, "delimiter"), *limit = param(r, "max-keys");
     uint64_t n = DL_LIST_PAGE;
@@ -164,7 +164,7 @@ dl_answer dl_hub_s3_list(dl_http_request *r)
     diloco_status status = walk(&l);
     if (!status) status = write_list(&l, &out);
     dl_buf_deinit(&l.contents);
-    return dl_hub_s3_answer(r, &out, status);
+    return dl_hub_s3_response(r, &out, status);
 }
 
 static diloco_status add_bucket(dl_http_request *r, dl_buf *out)
@@ -178,7 +178,7 @@ static diloco_status add_bucket(dl_http_request *r, dl_buf *out)
 }
 
 /* Folders whose names are no buckets are not shown, the hub's own among them. */
-dl_answer dl_hub_s3_list_buckets(dl_http_request *r)
+dl_response dl_hub_s3_list_buckets(dl_http_request *r)
 {
     const char *rest;
     dl_buf out;
@@ -192,5 +192,5 @@ dl_answer dl_hub_s3_list_buckets(dl_http_request *r)
             status = add_bucket(r, &out);
     if (dir) closedir(dir);
     if (!status) status = dl_buf_addf(&out, "</Buckets></ListAllMyBucketsResult>\n");
-    return dl_hub_s3_answer(r, &out, status);
+    return dl_hub_s3_response(r, &out, status);
 }

@@ -64,7 +64,7 @@ static bool read_key(char key[DL_KEY_MAX + 1], const dl_http_request *r, const c
 
 /* Return the upload of the query, or NULL with *refusal set. It must be one of the key in the
  * path, so an id gives access to no other key. */
-static const char *find_upload(dl_http_request *r, dl_answer *refusal)
+static const char *find_upload(dl_http_request *r, dl_response *refusal)
 {
     char key[DL_KEY_MAX + 1];
     const char *id = dl_target_param(&r->target, "uploadId");
@@ -136,7 +136,7 @@ static diloco_status write_key(dl_http_request *r, const char *id)
 }
 
 /* The id is random, because knowing it is enough to add parts to the upload. */
-static dl_answer create_finish(dl_http_request *r)
+static dl_response create_finish(dl_http_request *r)
 {
     unsigned char random[ID_LEN / 2];
     char id[ID_LEN + 1];
@@ -153,20 +153,20 @@ static dl_answer create_finish(dl_http_request *r)
                                    "</Bucket><Key>%s</Key><UploadId>%s</UploadId>"
                                    "</InitiateMultipartUploadResult>\n",
                          r->bucket, r->key, id);
-    return dl_hub_s3_answer(r, &out, status);
+    return dl_hub_s3_response(r, &out, status);
 }
 
 /* Refuse early what completing would refuse: a taken name, a blocked key. The upload would be
  * for nothing. */
-dl_answer dl_multipart_create(dl_http_request *r)
+dl_response dl_multipart_create(dl_http_request *r)
 {
-    dl_answer refusal;
+    dl_response refusal;
     r->kind = DL_KIND_MULTIPART;
     if (dl_request_header(r, "If-None-Match") && dl_object_is_there(r))
         return dl_refuse(r, 412, "PreconditionFailed", "there is an object of that name");
     if (dl_object_is_blocked(r, r->key, &refusal)) return refusal;
     r->finish = create_finish;
-    return (dl_answer){0};
+    return (dl_response){0};
 }
 
 /* ---- parts */
@@ -197,13 +197,13 @@ static diloco_status publish_part(dl_http_request *r, const char *path, struct s
 
 /* The part is whole. The upload may have been completed or aborted since the request began, so
  * it is looked for again after publishing. */
-static dl_answer part_finish(dl_http_request *r)
+static dl_response part_finish(dl_http_request *r)
 {
     part_path path;
     char name[8];
     struct stat st;
     dl_etag etag;
-    dl_answer refusal;
+    dl_response refusal;
     const char *id = find_upload(r, &refusal);
     if (!id || !part_name(name, dl_target_param(&r->target, "partNumber"))) return refusal;
     path_of(path, id, name);
@@ -214,18 +214,18 @@ static dl_answer part_finish(dl_http_request *r)
         remove_upload(r->root, id);
         return refusal;
     }
-    dl_answer answer = dl_answer_empty(200);
+    dl_response reply = dl_response_empty(200);
     dl_etag_of(etag, &st);
-    dl_answer_header(answer, "ETag", etag);
-    dl_hub_s3_repeat_checksum(r, answer);
-    return answer;
+    dl_response_header(reply, "ETag", etag);
+    dl_hub_s3_repeat_checksum(r, reply);
+    return reply;
 }
 
 /* Check the headers, then receive the part as an object is received (object.c). */
-dl_answer dl_multipart_part(dl_http_request *r)
+dl_response dl_multipart_part(dl_http_request *r)
 {
     char name[8];
-    dl_answer refusal = {0};
+    dl_response refusal = {0};
     if (!find_upload(r, &refusal)) return refusal;
     if (!part_name(name, dl_target_param(&r->target, "partNumber")))
         return dl_refuse(r, 400, "InvalidArgument", "partNumber is 1 to %d", PARTS_MAX);
@@ -237,7 +237,7 @@ dl_answer dl_multipart_part(dl_http_request *r)
     if (status) return dl_refuse_failed(r, status);
     r->body.kind = DL_BODY_FILE;
     r->finish = part_finish;
-    return (dl_answer){0};
+    return (dl_response){0};
 }
 
 /* ---- completing */
@@ -350,14 +350,14 @@ static diloco_status on_part(void *context, const char *path, const char *text)
 
 /* Publish the whole object and remove the parts. A taken name leaves the parts, so the client
  * may compare and abort. */
-static dl_answer publish(completion *c)
+static dl_response publish(completion *c)
 {
     dl_http_request *r = c->r;
     struct stat st;
     dl_etag etag;
-    dl_answer answer;
+    dl_response reply;
     dl_buf out;
-    if (!dl_object_publish(r, &c->upload, r->key, &st, &answer)) return answer;
+    if (!dl_object_publish(r, &c->upload, r->key, &st, &reply)) return reply;
     remove_upload(r->root, c->id);
     dl_etag_of(etag, &st);
     dl_buf_init(&out, XML_MAX);
@@ -367,7 +367,7 @@ static dl_answer publish(completion *c)
                               "</Location><Bucket>%s</Bucket><Key>%s</Key><ETag>%s</ETag>"
                               "</CompleteMultipartUploadResult>\n",
                     r->hub->url, r->bucket, r->key, r->bucket, r->key, etag);
-    return dl_hub_s3_answer(r, &out, status);
+    return dl_hub_s3_response(r, &out, status);
 }
 
 /* Check the size and the checksum of the whole against the request. Returns DILOCO_EPROTO if one
@@ -388,18 +388,18 @@ static diloco_status check_whole(completion *c, const char *want)
 
 /* The list of parts has arrived. Nothing is under the key before publish(), so each error leaves
  * the upload as it was. */
-static dl_answer complete_finish(dl_http_request *r)
+static dl_response complete_finish(dl_http_request *r)
 {
     completion c = {.r = r};
     const dl_checksum_kind *kind;
     const char *want;
-    dl_answer answer = dl_hub_s3_find_checksum(r, &kind, &want);
-    if (answer.response) return answer;
+    dl_response reply = dl_hub_s3_find_checksum(r, &kind, &want);
+    if (reply.response) return reply;
     if (want && strchr(want, '-'))
         return dl_refuse(r, 501, "NotImplemented",
                          "a hub does not compute checksums of checksums (COMPOSITE)");
-    c.id = find_upload(r, &answer);
-    if (!c.id) return answer;
+    c.id = find_upload(r, &reply);
+    if (!c.id) return reply;
     if (dl_request_header(r, "If-None-Match")) r->kind = DL_KIND_CREATE;
     diloco_status status = dl_upload_begin(&c.upload, &r->folder, r->key);
     if (status) return dl_refuse_failed(r, status);
@@ -408,29 +408,29 @@ static dl_answer complete_finish(dl_http_request *r)
         status = dl_xml_walk(r->body.text.data, r->body.text.len, "CompleteMultipartUpload",
                              on_part, &c, "the list of parts");
     if (!status) status = check_whole(&c, want);
-    answer = status == DILOCO_EPROTO ? dl_refuse(r, 400, "InvalidPart", "%s", diloco_error_text())
-             : status                ? dl_refuse_failed(r, status)
-                                     : publish(&c);
+    reply = status == DILOCO_EPROTO ? dl_refuse(r, 400, "InvalidPart", "%s", diloco_error_text())
+            : status                ? dl_refuse_failed(r, status)
+                                    : publish(&c);
     dl_upload_discard(&c.upload);
     dl_checksum_deinit(&c.part);
     dl_checksum_deinit(&c.whole);
-    return answer;
+    return reply;
 }
 
-dl_answer dl_multipart_complete(dl_http_request *r)
+dl_response dl_multipart_complete(dl_http_request *r)
 {
-    dl_answer refusal = {0};
+    dl_response refusal = {0};
     return find_upload(r, &refusal) ? dl_hub_s3_read_text(r, complete_finish) : refusal;
 }
 
 /* Aborting twice is 404 the second time, as the upload is gone. */
-dl_answer dl_multipart_abort(dl_http_request *r)
+dl_response dl_multipart_abort(dl_http_request *r)
 {
-    dl_answer refusal;
+    dl_response refusal;
     const char *id = find_upload(r, &refusal);
     if (!id) return refusal;
     remove_upload(r->root, id);
-    return dl_answer_empty(204);
+    return dl_response_empty(204);
 }
 
 /* ---- listing */
@@ -458,10 +458,10 @@ static diloco_status add_parts(dl_buf *out, const dl_http_request *r, const char
     return DILOCO_OK;
 }
 
-dl_answer dl_multipart_parts(dl_http_request *r)
+dl_response dl_multipart_parts(dl_http_request *r)
 {
     dl_buf out;
-    dl_answer refusal;
+    dl_response refusal;
     const char *id = find_upload(r, &refusal);
     if (!id) return refusal;
     dl_buf_init(&out, XML_MAX);
@@ -472,7 +472,7 @@ dl_answer dl_multipart_parts(dl_http_request *r)
         r->bucket, r->key, id, PARTS_MAX);
     if (!status) status = add_parts(&out, r, id);
     if (!status) status = dl_buf_addf(&out, "</ListPartsResult>\n");
-    return dl_hub_s3_answer(r, &out, status);
+    return dl_hub_s3_response(r, &out, status);
 }
 
 typedef struct uploads {
@@ -493,7 +493,7 @@ static diloco_status add_upload(void *context, const char *id, time_t since)
 }
 
 /* All uploads are listed at once: they are few, and old ones are removed. */
-dl_answer dl_multipart_uploads(dl_http_request *r)
+dl_response dl_multipart_uploads(dl_http_request *r)
 {
     dl_buf out;
     r->kind = DL_KIND_MULTIPART;
@@ -505,5 +505,5 @@ dl_answer dl_multipart_uploads(dl_http_request *r)
                     r->bucket);
     if (!status) status = each_upload(r->root, add_upload, &(uploads){r, &out});
     if (!status) status = dl_buf_addf(&out, "</ListMultipartUploadsResult>\n");
-    return dl_hub_s3_answer(r, &out, status);
+    return dl_hub_s3_response(r, &out, status);
 }

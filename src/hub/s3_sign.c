@@ -125,7 +125,7 @@ static bool signature_holds(const dl_hub_s3_claim *c, const dl_http_request *r,
     return holds;
 }
 
-static bool refuse(dl_answer *refusal, dl_http_request *r, unsigned status, const char *code,
+static bool refuse(dl_response *refusal, dl_http_request *r, unsigned status, const char *code,
                    const char *message)
 {
     *refusal = dl_refuse(r, status, code, "%s", message);
@@ -134,7 +134,7 @@ static bool refuse(dl_answer *refusal, dl_http_request *r, unsigned status, cons
 
 /* The cheap checks come first: form, key, unsigned headers, time. Only then is a signature
  * computed. */
-bool dl_hub_s3_is_welcome(dl_http_request *r, dl_answer *refusal)
+bool dl_hub_s3_is_welcome(dl_http_request *r, dl_response *refusal)
 {
     dl_hub_s3_claim c;
     if (!read_claim(&c, r))

@@ -55,24 +55,24 @@ struct dl_hub {
 /* ---- an answer; response NULL: none yet, send the body */
 
 /* A reply in the making. It is passed by value; the response belongs to the holder. */
-typedef struct dl_answer {
+typedef struct dl_response {
     unsigned status;               /* of HTTP */
     struct MHD_Response *response; /* owned until it is queued */
-} dl_answer;
+} dl_response;
 
 /* A handler judges a request and returns its reply, or sets request->finish and returns response
  * NULL. */
-typedef dl_answer (*dl_handler)(dl_http_request *request);
+typedef dl_response (*dl_handler)(dl_http_request *request);
 
 /* Text of that type; copied. */
-dl_answer dl_answer_text(unsigned status, const char *type, const void *text, size_t len);
-dl_answer dl_answer_empty(unsigned status);
-void dl_answer_header(dl_answer answer, const char *name, const char *value);
+dl_response dl_response_text(unsigned status, const char *type, const void *text, size_t len);
+dl_response dl_response_empty(unsigned status);
+void dl_response_header(dl_response reply, const char *name, const char *value);
 /* The error: a line of text, or S3's XML with that code. */
-dl_answer dl_refuse(dl_http_request *r, unsigned status, const char *code, const char *format, ...)
-    DL_PRINTF(4, 5);
+dl_response dl_refuse(dl_http_request *r, unsigned status, const char *code, const char *format,
+                      ...) DL_PRINTF(4, 5);
 /* A failure of the folder's; its own words go to the log, not to the client. */
-dl_answer dl_refuse_failed(dl_http_request *r, diloco_status status);
+dl_response dl_refuse_failed(dl_http_request *r, diloco_status status);
 
 /* ---- a request */
 
@@ -120,7 +120,7 @@ struct dl_http_request {
 
     dl_body body;
     dl_handler finish; /* when the body is whole */
-    dl_answer held;    /* until the body was thrown away */
+    dl_response held;  /* until the body was thrown away */
     unsigned status;   /* answered; 0: not yet */
     uint64_t sent;     /* object bytes in the answer */
 };
@@ -135,7 +135,7 @@ DL_MUST_CHECK diloco_status dl_hub_bucket_open(dl_store **out, const dl_http_req
                                                bool create);
 /* Is the bucket there? Else a refusal. */
 bool dl_hub_bucket_there(const dl_http_request *r);
-dl_answer dl_refuse_no_bucket(dl_http_request *r);
+dl_response dl_refuse_no_bucket(dl_http_request *r);
 /* May that name be a bucket? Not those of the hub's own paths. */
 bool dl_hub_bucket_name_ok(const char *name);
 /* Split "bucket/rest" of a ?run= parameter (or of the path) into r->bucket, r->root and *rest. */
@@ -143,50 +143,51 @@ bool dl_request_bucket(dl_http_request *r, const char *path, const char **rest);
 
 /* ---- handlers */
 
-dl_answer dl_object_begin(dl_http_request *r); /* object.c: GET, HEAD, PUT, DELETE of a key */
-dl_answer dl_object_get(dl_http_request *r);
-dl_answer dl_object_put(dl_http_request *r);
-dl_answer dl_object_delete(dl_http_request *r);
-dl_answer dl_hub_bucket_begin(dl_http_request *r); /* object.c: PUT, HEAD of a bucket */
-dl_answer dl_hub_bucket_make(dl_http_request *r);
-dl_answer dl_list_begin(dl_http_request *r);    /* list.c: /list */
-dl_answer dl_events_begin(dl_http_request *r);  /* list.c: /events */
-dl_answer dl_status_begin(dl_http_request *r);  /* status_page.c: /status.json */
-dl_answer dl_metrics_begin(dl_http_request *r); /* overview.c: /metrics */
+dl_response dl_object_begin(dl_http_request *r); /* object.c: GET, HEAD, PUT, DELETE of a key */
+dl_response dl_object_get(dl_http_request *r);
+dl_response dl_object_put(dl_http_request *r);
+dl_response dl_object_delete(dl_http_request *r);
+dl_response dl_hub_bucket_begin(dl_http_request *r); /* object.c: PUT, HEAD of a bucket */
+dl_response dl_hub_bucket_make(dl_http_request *r);
+dl_response dl_list_begin(dl_http_request *r);    /* list.c: /list */
+dl_response dl_events_begin(dl_http_request *r);  /* list.c: /events */
+dl_response dl_status_begin(dl_http_request *r);  /* status_page.c: /status.json */
+dl_response dl_metrics_begin(dl_http_request *r); /* overview.c: /metrics */
 
 /* page.c: the page, its data, and the list of runs. */
-dl_answer dl_page_begin(dl_http_request *r);
-dl_answer dl_page_runs_begin(dl_http_request *r);
-dl_answer dl_page_run_begin(dl_http_request *r);
-dl_answer dl_page_entries_begin(dl_http_request *r);
-dl_answer dl_page_settings_begin(dl_http_request *r);
+dl_response dl_page_begin(dl_http_request *r);
+dl_response dl_page_runs_begin(dl_http_request *r);
+dl_response dl_page_run_begin(dl_http_request *r);
+dl_response dl_page_entries_begin(dl_http_request *r);
+dl_response dl_page_settings_begin(dl_http_request *r);
 /* With options.page or .viewed: prepare, and free. */
 DL_MUST_CHECK diloco_status dl_page_open(dl_hub *hub);
 void dl_page_close(dl_hub *hub);
 /* With options.viewed: once a second, report new entries to the pages that wait for events. */
-void dl_page_tell(dl_hub *hub);
+void dl_page_report(dl_hub *hub);
 
-dl_answer dl_hub_s3_begin(dl_http_request *r); /* s3_api.c: whatever is signed as S3 asks for it */
+dl_response dl_hub_s3_begin(
+    dl_http_request *r); /* s3_api.c: whatever is signed as S3 asks for it */
 
 /* s3_body.c: true: the request asks for encryption, which a hub does not have; *refusal says so. */
-bool dl_hub_s3_asks_to_encrypt(dl_http_request *r, dl_answer *refusal);
+bool dl_hub_s3_asks_to_encrypt(dl_http_request *r, dl_response *refusal);
 /* s3_api.c: objects in parts by S3's requests, for every client that is welcome. */
 bool dl_hub_is_of_parts(const dl_http_request *r);
-dl_answer dl_hub_parts_begin(dl_http_request *r);
+dl_response dl_hub_parts_begin(dl_http_request *r);
 
 /* Write what is in `upload` under the key; true: it is there, and *st is of it. false: *answer says
  * why not. */
 bool dl_object_publish(dl_http_request *r, dl_upload *upload, const char *key, struct stat *st,
-                       dl_answer *answer);
+                       dl_response *reply);
 /* Does the key hold the bytes of a finished upload? Then *st is of what is there. */
 bool dl_object_is_the_same(dl_http_request *r, const dl_upload *upload, const char *key,
                            struct stat *st);
 bool dl_object_is_there(dl_http_request *r);
 /* true: an object has the name of one of the key's folders, or a folder the key's name; *refusal
  * says so. */
-bool dl_object_is_blocked(dl_http_request *r, const char *key, dl_answer *refusal);
+bool dl_object_is_blocked(dl_http_request *r, const char *key, dl_response *refusal);
 /* Does the request say where its body ends? Else *refusal. */
-bool dl_object_has_length(dl_http_request *r, dl_answer *refusal);
+bool dl_object_has_length(dl_http_request *r, dl_response *refusal);
 /* May a plain PUT replace it? Heartbeats only. */
 bool dl_key_is_heartbeat(const char *key);
 bool dl_key_is_entry(const char *key); /* ends with log/<10 digits>.json */

@@ -70,7 +70,7 @@ static void add_replica(dl_json *json, const diloco_replica_status *r)
  * since the status keeps a bounded number of names. */
 static void add_wait(dl_json *json, const diloco_run_wait *w)
 {
-    const size_t told = sizeof w->missing / sizeof w->missing[0];
+    const size_t reported = sizeof w->missing / sizeof w->missing[0];
     dl_json_object(json, "waits_for");
     dl_json_u64(json, "entry", w->entry);
     dl_json_u64(json, "position", w->position);
@@ -78,7 +78,7 @@ static void add_wait(dl_json *json, const diloco_run_wait *w)
     dl_json_u64(json, "there", w->n_there);
     dl_json_u64(json, "n_missing", w->n_missing);
     dl_json_array(json, "missing");
-    for (size_t i = 0; i < w->n_missing && i < told; i++)
+    for (size_t i = 0; i < w->n_missing && i < reported; i++)
         dl_json_str(json, NULL, w->missing[i]);
     dl_json_end(json);
     dl_json_end(json);

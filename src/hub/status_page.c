@@ -25,8 +25,8 @@ static void see_heartbeats(const char *folder, const diloco_run_status *run)
     }
 }
 
-static dl_answer answer_json(dl_http_request *r, const diloco_run_status *run,
-                             const dl_roster_view *roster, const char *store)
+static dl_response reply_json(dl_http_request *r, const diloco_run_status *run,
+                              const dl_roster_view *roster, const char *store)
 {
     dl_buf out;
     dl_json json;
@@ -35,16 +35,16 @@ static dl_answer answer_json(dl_http_request *r, const diloco_run_status *run,
     dl_status_json(&json, run, roster, store);
     diloco_status status = dl_json_done(&json);
     if (!status) status = dl_buf_add(&out, "\n", 1);
-    dl_answer answer = status ? dl_refuse_failed(r, status)
-                              : dl_answer_text(200, "application/json", out.data, out.len);
-    dl_answer_header(answer, "Cache-Control", "no-store");
+    dl_response reply = status ? dl_refuse_failed(r, status)
+                               : dl_response_text(200, "application/json", out.data, out.len);
+    dl_response_header(reply, "Cache-Control", "no-store");
     dl_buf_deinit(&out);
-    return answer;
+    return reply;
 }
 
 /* Read the run by the same functions as `diloco status`, through the folder itself. Returns 404
  * if the bucket has no run there. */
-dl_answer dl_status_begin(dl_http_request *r)
+dl_response dl_status_begin(dl_http_request *r)
 {
     const char *name = dl_target_param(&r->target, "run"), *rest = "";
     char url[PATH_MAX + 8], store[1024];
@@ -61,10 +61,10 @@ dl_answer dl_status_begin(dl_http_request *r)
     diloco_status status = diloco_run_status_read(&run, url, 0);
     if (!status) status = dl_roster_view_read(&roster, url);
     if (!status) see_heartbeats(url + strlen("file://"), &run);
-    dl_answer answer = status == DILOCO_ENOENT
-                           ? dl_refuse(r, 404, "", "there is no run in %s", name)
-                       : status ? dl_refuse_failed(r, status)
-                                : answer_json(r, &run, &roster, store);
+    dl_response reply = status == DILOCO_ENOENT
+                            ? dl_refuse(r, 404, "", "there is no run in %s", name)
+                        : status ? dl_refuse_failed(r, status)
+                                 : reply_json(r, &run, &roster, store);
     diloco_run_status_free(&run);
-    return answer;
+    return reply;
 }

@@ -64,15 +64,15 @@ static void note_request(void *user, diloco_log_level level, const char *line)
 /* Of each entry but the first, before which replicas join, each replica uploads once. With
  * allgather it downloads all others' contributions. With a leader it downloads one update, and the
  * leader all contributions. Uploads that the hub confirms are not read back (P8). */
-static void check_requests(const asked *a, dl_way way)
+static void check_requests(const asked *a, dl_topology_kind topology)
 {
     const unsigned n = VOLUME_CREW;
     for (int e = 1; e < VOLUME_ENTRIES; e++) {
         for (int i = 0; i < VOLUME_CREW; i++)
             CHECK_INT(1, a->puts[e][i]);
-        CHECK_INT(way == DL_WAY_LEADER ? n - 1 : n * (n - 1), a->gets[e]);
-        CHECK_INT(way == DL_WAY_LEADER ? 1 : 0, a->combined_puts[e]);
-        CHECK_INT(way == DL_WAY_LEADER ? n - 1 : 0, a->combined_gets[e]);
+        CHECK_INT(topology == DL_TOPOLOGY_LEADER ? n - 1 : n * (n - 1), a->gets[e]);
+        CHECK_INT(topology == DL_TOPOLOGY_LEADER ? 1 : 0, a->combined_puts[e]);
+        CHECK_INT(topology == DL_TOPOLOGY_LEADER ? n - 1 : 0, a->combined_gets[e]);
     }
 }
 
@@ -91,39 +91,39 @@ static void check_slices(const asked *a)
     }
 }
 
-static void check_through_hub(dl_way way)
+static void check_through_hub(dl_topology_kind topology)
 {
     dl_hub *hub;
     char url[300];
-    const dl_hub_options options = {.dir = scratch_path(dl_way_names[way]),
+    const dl_hub_options options = {.dir = scratch_path(dl_topology_names[topology]),
                                     .listen = "127.0.0.1:0"};
     requests = (asked){.lock = PTHREAD_MUTEX_INITIALIZER};
     diloco_log_set(note_request, &requests, DILOCO_LOG_DEBUG);
     CHECK_OK(dl_hub_start(&hub, &options));
     snprintf(url, sizeof url, "%s/run", dl_hub_url(hub));
-    check_volume(url, way, "f32");
+    check_volume(url, topology, "f32");
     dl_hub_stop(hub, dl_time_after(dl_clock_now(), DL_SECOND), NULL);
     diloco_log_set(NULL, NULL, DILOCO_LOG_ERROR);
-    if (way == DL_WAY_SHARDED)
+    if (topology == DL_TOPOLOGY_SHARDED)
         check_slices(&requests);
     else
-        check_requests(&requests, way);
+        check_requests(&requests, topology);
 }
 
 /* STO-11 */
 TEST(p19_replicas_move_the_bytes_of_the_formula_through_a_hub)
 {
-    check_through_hub(DL_WAY_ALLGATHER);
+    check_through_hub(DL_TOPOLOGY_ALLGATHER);
 }
 
 TEST(p19_a_leader_saves_the_bytes_of_the_formula)
 {
-    check_through_hub(DL_WAY_LEADER);
+    check_through_hub(DL_TOPOLOGY_LEADER);
 }
 
 TEST(p19_slices_move_the_bytes_of_the_formula_through_a_hub)
 {
-    check_through_hub(DL_WAY_SHARDED);
+    check_through_hub(DL_TOPOLOGY_SHARDED);
 }
 
 /* ---- by kind */

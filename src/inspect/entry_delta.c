@@ -41,20 +41,20 @@ static diloco_status values_of_all(double **out, const dl_state *state)
 
 /* Subtract and report each tensor. `after` becomes the movement, theta after minus theta before:
  * the opposite sign of a pseudo-gradient. */
-static void tell(const dl_manifest *m, const double *before, double *after, diloco_movement_fn fn,
-                 void *user)
+static void report(const dl_manifest *m, const double *before, double *after, diloco_movement_fn fn,
+                   void *user)
 {
     for (size_t i = 0; i < m->n_tensors; i++) {
         const dl_manifest_tensor *t = &m->tensors[i];
-        diloco_movement told = {.tensor = t->name, .delta = after, .count = t->count};
+        diloco_movement reported = {.tensor = t->name, .delta = after, .count = t->count};
         double sum = 0;
         for (size_t k = 0; k < t->count; k++) {
             after[k] -= before[k];
             sum += after[k] * after[k];
-            told.largest = fmax(told.largest, fabs(after[k]));
+            reported.largest = fmax(reported.largest, fabs(after[k]));
         }
-        told.norm = sqrt(sum);
-        fn(user, &told);
+        reported.norm = sqrt(sum);
+        fn(user, &reported);
         before += t->count;
         after += t->count;
     }
@@ -91,7 +91,7 @@ diloco_status diloco_movement_walk(const char *url, uint64_t entry, diloco_movem
     double *before = NULL, *after = NULL;
     DL_TRY(dl_reader_open(&r, url));
     const diloco_status status = replay_both(&r, &before, &after, entry);
-    if (!status) tell(&r.file.manifest, before, after, fn, user);
+    if (!status) report(&r.file.manifest, before, after, fn, user);
     free(before);
     free(after);
     dl_reader_close(&r);

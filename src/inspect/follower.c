@@ -15,11 +15,11 @@
 
 /* Bytes of one part of a record, packed and unpacked, and generations that are followed. A store
  * is untrusted, so both are bounded. */
-enum { PART_MAX = 64 << 20, MOST_LIVES = 65536 };
+enum { PART_MAX = 64 << 20, MOST_GENERATIONS = 65536 };
 
 /* One generation of a replica, and how far its record was read. */
 typedef struct followed {
-    dl_life life;
+    dl_generation generation;
     uint64_t next; /* part */
     dl_time asked; /* when its next part was last missing; 0: never */
     bool over;     /* nothing of it comes any more */
@@ -27,12 +27,12 @@ typedef struct followed {
 
 /* The follower owns all of it. Buffers are kept between reads, so following allocates little. */
 struct dl_follower {
-    dl_reader reader;     /* owned */
-    dl_status_book *book; /* owned: counts of what was read */
-    uint64_t next;        /* entry */
-    dl_hash before;       /* digest of the text before it; of run.json at first */
-    followed *lives;      /* [n_lives], owned; it may move when it grows */
-    size_t n_lives;
+    dl_reader reader;      /* owned */
+    dl_status_book *book;  /* owned: counts of what was read */
+    uint64_t next;         /* entry */
+    dl_hash before;        /* digest of the text before it; of run.json at first */
+    followed *generations; /* [n_generations], owned; it may move when it grows */
+    size_t n_generations;
     bool log_is_read;   /* the last read reached its end */
     dl_buf frame, part; /* a part as stored, and unpacked */
 };
@@ -67,7 +67,7 @@ void dl_follower_close(dl_follower *f)
     dl_reader_close(&f->reader);
     dl_buf_deinit(&f->frame);
     dl_buf_deinit(&f->part);
-    free(f->lives);
+    free(f->generations);
     free(f);
 }
 
@@ -111,52 +111,54 @@ static diloco_status take_entry(void *user, const dl_entry *raw, const diloco_lo
 
 /* ---- the record */
 
-/* Follow one more generation, unless it is followed already. Generations above MOST_LIVES are
+/* Follow one more generation, unless it is followed already. Generations above MOST_GENERATIONS are
  * left out. */
-static diloco_status add_life(dl_follower *f, const char *replica, uint32_t generation)
+static diloco_status add_generation(dl_follower *f, const char *replica, uint32_t generation)
 {
-    for (size_t i = 0; i < f->n_lives; i++)
-        if (f->lives[i].life.generation == generation && !strcmp(f->lives[i].life.replica, replica))
+    for (size_t i = 0; i < f->n_generations; i++)
+        if (f->generations[i].generation.number == generation &&
+            !strcmp(f->generations[i].generation.replica, replica))
             return DILOCO_OK;
-    if (f->n_lives == MOST_LIVES) return DILOCO_OK;
-    followed *more = realloc(f->lives, (f->n_lives + 1) * sizeof *more);
+    if (f->n_generations == MOST_GENERATIONS) return DILOCO_OK;
+    followed *more = realloc(f->generations, (f->n_generations + 1) * sizeof *more);
     if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for a replica's record");
-    f->lives = more;
-    more[f->n_lives] = (followed){.life = {.generation = generation}};
-    snprintf(more[f->n_lives++].life.replica, sizeof more->life.replica, "%s", replica);
+    f->generations = more;
+    more[f->n_generations] = (followed){.generation = {.number = generation}};
+    snprintf(more[f->n_generations++].generation.replica, sizeof more->generation.replica, "%s",
+             replica);
     return DILOCO_OK;
 }
 
 /* Each replica has the generations 0 to its newest. Their numbers are not listed again, so names
  * in gen/ that were skipped cost one read each. */
-static diloco_status note_lives(dl_follower *f)
+static diloco_status note_generations(dl_follower *f)
 {
     const diloco_run_status *run = dl_follower_status(f);
     for (size_t i = 0; i < run->n_replicas; i++)
         for (uint32_t g = 0; g <= run->replicas[i]->generation; g++)
-            DL_TRY(add_life(f, run->replicas[i]->replica, g));
+            DL_TRY(add_generation(f, run->replicas[i]->replica, g));
     return DILOCO_OK;
 }
 
 /* Return true if the generation has a successor or has written end/. Its record then grows no
  * more. */
-static bool is_past(const dl_follower *f, const dl_life *life)
+static bool is_past(const dl_follower *f, const dl_generation *generation)
 {
     const diloco_run_status *run = dl_follower_status(f);
     for (size_t i = 0; i < run->n_replicas; i++)
-        if (!strcmp(run->replicas[i]->replica, life->replica))
-            return run->replicas[i]->generation > life->generation || run->replicas[i]->ended;
+        if (!strcmp(run->replicas[i]->replica, generation->replica))
+            return run->replicas[i]->generation > generation->number || run->replicas[i]->ended;
     return false;
 }
 
 /* Give each line to the sink. The last one may lack its newline. */
-static diloco_status give_lines(const reading *r, const dl_life *life)
+static diloco_status give_lines(const reading *r, const dl_generation *generation)
 {
     const char *at = (const char *)r->f->part.data, *end = at + r->f->part.len;
     while (at < end) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         const char *stop = newline ? newline : end;
-        if (stop > at) DL_TRY(r->sink->line(r->sink->user, life, at, (size_t)(stop - at)));
+        if (stop > at) DL_TRY(r->sink->line(r->sink->user, generation, at, (size_t)(stop - at)));
         at = newline ? newline + 1 : end;
     }
     return DILOCO_OK;
@@ -168,7 +170,7 @@ static diloco_status read_part(const reading *r, followed *one, bool *there)
 {
     dl_follower *f = r->f;
     dl_key key;
-    dl_key_record(key, &one->life, one->next);
+    dl_key_record(key, &one->generation, one->next);
     dl_buf_clear(&f->frame);
     dl_buf_clear(&f->part);
     diloco_status status = dl_store_get(f->reader.store, &f->frame, key, dl_reader_limit());
@@ -178,18 +180,18 @@ static diloco_status read_part(const reading *r, followed *one, bool *there)
     if (status && status != DILOCO_EPROTO) return status;
     if (status) dl_log(DILOCO_LOG_WARN, "%s: %s", key, diloco_error_text());
     one->next++;
-    return status ? DILOCO_OK : give_lines(r, &one->life);
+    return status ? DILOCO_OK : give_lines(r, &one->generation);
 }
 
 /* Read what is new of one generation. `past` is taken before reading: parts that were written
  * before the end are then found, and one that is missing afterwards never comes. */
-static diloco_status read_life(const reading *r, size_t i)
+static diloco_status read_generation(const reading *r, size_t i)
 {
     const dl_time now = dl_clock_now();
-    followed *one = &r->f->lives[i];
+    followed *one = &r->f->generations[i];
     const bool due = !one->asked || dl_seconds(now - one->asked) >= DL_FOLLOWER_RECORD_S;
     if (one->over || !due) return DILOCO_OK;
-    const bool past = is_past(r->f, &one->life);
+    const bool past = is_past(r->f, &one->generation);
     bool there = true;
     while (there && dl_clock_now() < r->until)
         DL_TRY(read_part(r, one, &there));
@@ -211,8 +213,8 @@ diloco_status dl_follower_read(dl_follower *f, bool *more, const dl_follower_sin
     if (status == DILOCO_ECLOSED) return DILOCO_OK;
     DL_TRY(status);
     f->log_is_read = true;
-    for (size_t i = 0; i < f->n_lives; i++) {
-        DL_TRY(read_life(&r, i));
+    for (size_t i = 0; i < f->n_generations; i++) {
+        DL_TRY(read_generation(&r, i));
         if (dl_clock_now() >= until) return DILOCO_OK;
     }
     *more = false;
@@ -239,5 +241,5 @@ diloco_status dl_follower_look(dl_follower *f)
 {
     DL_TRY(check_run(f));
     DL_TRY(dl_status_book_look(f->book, &f->reader, -1));
-    return note_lives(f);
+    return note_generations(f);
 }

@@ -20,7 +20,8 @@ typedef struct dl_follower_sink {
     diloco_status (*entry)(void *user, const diloco_log_entry *entry, bool chained);
     /* The next line of a generation's record (docs/architecture.md section 9), without its newline.
      */
-    diloco_status (*line)(void *user, const dl_life *life, const char *line, size_t len);
+    diloco_status (*line)(void *user, const dl_generation *generation, const char *line,
+                          size_t len);
 } dl_follower_sink;
 
 /* DILOCO_ENOENT: no run there. The caller closes it. */

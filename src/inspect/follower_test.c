@@ -19,10 +19,11 @@ static diloco_status take_entry(void *user, const diloco_log_entry *entry, bool 
     return DILOCO_OK;
 }
 
-static diloco_status take_line(void *user, const dl_life *life, const char *line, size_t len)
+static diloco_status take_line(void *user, const dl_generation *generation, const char *line,
+                               size_t len)
 {
     taken *t = user;
-    (void)life, (void)line;
+    (void)generation, (void)line;
     t->lines++;
     t->bytes += len + 1;
     return DILOCO_OK;

@@ -159,11 +159,12 @@ diloco_status dl_reader_length(uint64_t *n, const dl_reader *r)
  * walk: arrays have room for any entry. */
 typedef struct view {
     dl_entry entry;
-    char (*lives)[DL_LIFE_TEXT]; /* [DL_MAX_MEMBERS], owned: members, then those rejected */
+    char (*generations)[DL_GENERATION_TEXT]; /* [DL_MAX_MEMBERS], owned: members, then those
+                                                rejected */
     const char **members, **roster, **rejected, **rejected_for; /* [DL_MAX_MEMBERS] each, owned */
     float *weights;                                             /* [DL_MAX_MEMBERS], owned */
     char base[DL_HASH_HEX + 1], result[DL_HASH_HEX + 1], prev[DL_HASH_HEX + 1]; /* as hex */
-    char committer[DL_LIFE_TEXT], combined_by[DL_LIFE_TEXT], reason[256];
+    char committer[DL_GENERATION_TEXT], combined_by[DL_GENERATION_TEXT], reason[256];
     dl_buf text; /* of the entry, as stored */
 } view;
 
@@ -171,7 +172,7 @@ static void view_deinit(view *v)
 {
     dl_entry_deinit(&v->entry);
     dl_buf_deinit(&v->text);
-    free(v->lives);
+    free(v->generations);
     free(v->members);
     free(v->rejected);
     free(v->rejected_for);
@@ -184,15 +185,15 @@ static diloco_status view_init(view *v)
 {
     memset(v, 0, sizeof *v);
     dl_buf_init(&v->text, DL_ENTRY_TEXT_MAX);
-    v->lives = calloc(DL_MAX_MEMBERS, sizeof *v->lives);
+    v->generations = calloc(DL_MAX_MEMBERS, sizeof *v->generations);
     v->members = calloc(DL_MAX_MEMBERS, sizeof *v->members);
     v->roster = calloc(DL_MAX_MEMBERS, sizeof *v->roster);
     v->rejected = calloc(DL_MAX_MEMBERS, sizeof *v->rejected);
     v->rejected_for = calloc(DL_MAX_MEMBERS, sizeof *v->rejected_for);
     v->weights = calloc(DL_MAX_MEMBERS, sizeof *v->weights);
     diloco_status status = dl_entry_init(&v->entry, DL_MAX_MEMBERS);
-    if (!status &&
-        (!v->lives || !v->members || !v->roster || !v->weights || !v->rejected || !v->rejected_for))
+    if (!status && (!v->generations || !v->members || !v->roster || !v->weights || !v->rejected ||
+                    !v->rejected_for))
         status = dl_fail(DILOCO_ENOMEM, "no memory to read the log");
     if (status) view_deinit(v);
     return status;
@@ -205,17 +206,17 @@ static diloco_log_entry show(view *v)
     const dl_entry *e = &v->entry;
     uint64_t bytes = 0, steps = 0, samples = 0;
     for (size_t i = 0; i < e->n_members; i++) {
-        dl_life_text(v->lives[i], &e->members[i].life);
-        v->members[i] = v->lives[i];
+        dl_generation_text(v->generations[i], &e->members[i].generation);
+        v->members[i] = v->generations[i];
         v->weights[i] = e->members[i].weight;
         bytes += e->members[i].bytes;
         steps += e->members[i].stats.steps;
         samples += e->members[i].stats.samples;
     }
     for (size_t i = 0; i < e->n_rejected; i++) { /* with the members at most DL_MAX_MEMBERS */
-        char *life = v->lives[e->n_members + i];
-        dl_life_text(life, &e->rejected[i].life);
-        v->rejected[i] = life;
+        char *generation = v->generations[e->n_members + i];
+        dl_generation_text(generation, &e->rejected[i].generation);
+        v->rejected[i] = generation;
         v->rejected_for[i] = e->rejected[i].reason;
     }
     for (size_t i = 0; i < e->roster.n; i++)
@@ -223,10 +224,10 @@ static diloco_log_entry show(view *v)
     dl_hash_to_hex(v->base, e->base);
     dl_hash_to_hex(v->result, e->result);
     dl_hash_to_hex(v->prev, e->prev);
-    dl_life_text(v->committer, &e->committer);
+    dl_generation_text(v->committer, &e->committer);
     /* "" where each reader combined the contributions itself (allgather). */
     v->combined_by[0] = 0;
-    if (e->combined.there) dl_life_text(v->combined_by, &e->combined.life);
+    if (e->combined.there) dl_generation_text(v->combined_by, &e->combined.generation);
     return (diloco_log_entry){.entry = e->entry,
                               .commit = e->commit,
                               .fragment = e->fragment,
@@ -313,7 +314,7 @@ typedef struct teller {
     void *user;
 } teller;
 
-static diloco_status tell(void *user, const dl_entry *entry, const diloco_log_entry *shown)
+static diloco_status report_entry(void *user, const dl_entry *entry, const diloco_log_entry *shown)
 {
     const teller *t = user;
     (void)entry;
@@ -326,7 +327,7 @@ diloco_status diloco_log_walk(const char *url, uint64_t from, diloco_log_entry_f
     dl_reader r;
     teller t = {fn, user};
     DL_TRY(dl_reader_open(&r, url));
-    const diloco_status status = dl_reader_walk(&r, from, tell, &t);
+    const diloco_status status = dl_reader_walk(&r, from, report_entry, &t);
     dl_reader_close(&r);
     return status;
 }

@@ -14,8 +14,8 @@ enum { HEARTBEAT_MAX = 1 << 16 };
 
 /* A name of the roster that belongs to the key. */
 typedef struct own_name {
-    const char *replica; /* of the run file */
-    dl_life life;        /* its newest, if it has begun */
+    const char *replica;      /* of the run file */
+    dl_generation generation; /* its newest, if it has begun */
     bool begun, beats;
     dl_hash seen; /* of its heartbeat at the first look */
 } own_name;
@@ -30,7 +30,7 @@ typedef struct own_names {
 static diloco_status begin(own_name *name, const dl_reader *r, const dl_public *key)
 {
     const diloco_status status =
-        dl_run_newest_signed(&name->life, r->store, name->replica, &r->file, key);
+        dl_run_newest_signed(&name->generation, r->store, name->replica, &r->file, key);
     name->begun = !status;
     return status == DILOCO_ENOENT ? DILOCO_OK : status;
 }
@@ -57,7 +57,7 @@ static diloco_status find(own_names *out, const dl_reader *r, const dl_public *k
 static diloco_status look(dl_hash *out, dl_buf *text, const dl_reader *r, const own_name *name)
 {
     dl_key key;
-    dl_key_heartbeat(key, &name->life);
+    dl_key_heartbeat(key, &name->generation);
     dl_buf_clear(text);
     const diloco_status status = dl_store_get(r->store, text, key, dl_reader_limit());
     *out = status ? (dl_hash){{0}} : dl_hash_bytes(text->data, text->len);

@@ -14,10 +14,10 @@ enum { PART_MAX = 64 << 20, KEYS_MAX = 256 << 20 };
  * must not use the handle. */
 static diloco_status found_part(void *context, const char *key, size_t len)
 {
-    dl_life life;
+    dl_generation generation;
     uint64_t part;
     (void)len;
-    if (!dl_key_parse_record(&life, &part, key)) return DILOCO_OK;
+    if (!dl_key_parse_record(&generation, &part, key)) return DILOCO_OK;
     return dl_buf_add(context, key, strlen(key) + 1);
 }
 

@@ -26,12 +26,12 @@ static const char *const folders[] = {"log/",    "c/",     "x/",      "b/",    "
 static bool is_a_runs(const char *key, const char *folder)
 {
     uint64_t number;
-    dl_life life;
+    dl_generation generation;
     const char *name = key + strlen(folder);
     if (strchr("gh", *folder) || strcmp(folder, "end/") == 0)
-        return dl_key_parse_life(&life, key, folder);
+        return dl_key_parse_generation(&generation, key, folder);
     if (strcmp(folder, "log/") == 0) return dl_key_parse_entry(&number, key);
-    if (strcmp(folder, "rec/") == 0) return dl_key_parse_record(&life, &number, key);
+    if (strcmp(folder, "rec/") == 0) return dl_key_parse_record(&generation, &number, key);
     if (strchr("cxbs", *folder)) return dl_key_entry_of(&number, key);
     return !strchr(name, '/');
 }

@@ -68,7 +68,7 @@ static void on_note(void *user, const dl_note *n)
 /* Make the pace of a replica that never contributes: the machine then only reads on. The layout
  * is measured first and then placed in one arena. */
 static diloco_status make_pace(dl_pace *pace, dl_arena *arena, const dl_runfile *run,
-                               uint64_t entries, uint64_t folded)
+                               uint64_t entries, uint64_t applied)
 {
     dl_schedule schedule;
     dl_arena measure = {0};
@@ -76,7 +76,7 @@ static diloco_status make_pace(dl_pace *pace, dl_arena *arena, const dl_runfile 
     dl_pace_layout(pace, &measure, &schedule);
     DL_TRY(dl_arena_init(arena, measure.used));
     dl_pace_layout(pace, arena, &schedule);
-    dl_pace_begin(pace, &run->config, entries, folded);
+    dl_pace_begin(pace, &run->config, entries, applied);
     return DILOCO_OK;
 }
 
@@ -123,14 +123,14 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
     const dl_machine_args args = {.config = &run->config,
                                   .run = run->id,
                                   .identity = &run->identity,
-                                  .self = {.generation = 0}, /* a reader has no name */
+                                  .self = {.number = 0}, /* a reader has no name */
                                   .control = &state->control,
                                   .pace = &pace,
                                   .outer = state->outer,
                                   .weighting = dl_weighting_find(run->config.weighting),
                                   .combiner = dl_combiner_of(&run->config),
                                   .max_members = state->control.roster.cap,
-                                  .way = dl_exec_way(exec),
+                                  .topology = dl_exec_topology_kind(exec),
                                   .slices = dl_exec_slices(exec),
                                   .reader = true,
                                   .audits = audit,

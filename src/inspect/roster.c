@@ -20,7 +20,7 @@ typedef struct walk {
     dl_buf names; /* names that have begun, a zero byte after each */
 } walk;
 
-static diloco_status tell(const walk *w, const char *replica, const dl_public *key)
+static diloco_status report(const walk *w, const char *replica, const dl_public *key)
 {
     char text[DL_PUBLIC_TEXT];
     dl_public_text(text, key);
@@ -28,28 +28,28 @@ static diloco_status tell(const walk *w, const char *replica, const dl_public *k
 }
 
 /* Generation 0 stands for its name, so each name is kept once. */
-static diloco_status found_life(void *context, const char *key, size_t len)
+static diloco_status found_generation(void *context, const char *key, size_t len)
 {
     walk *w = context;
-    dl_life life;
+    dl_generation generation;
     (void)len;
-    if (!dl_key_parse_life(&life, key, "gen/") || life.generation) return DILOCO_OK;
-    return dl_buf_add(&w->names, life.replica, strlen(life.replica) + 1);
+    if (!dl_key_parse_generation(&generation, key, "gen/") || generation.number) return DILOCO_OK;
+    return dl_buf_add(&w->names, generation.replica, strlen(generation.replica) + 1);
 }
 
 /* Report the key of each name that has begun. Keys are looked up once the listing is over, since
  * both use the store. A name without a valid key is left out. */
-static diloco_status walk_lives(walk *w, dl_reader *r)
+static diloco_status walk_generations(walk *w, dl_reader *r)
 {
     dl_keyring *ring;
-    DL_TRY(dl_store_list(r->store, "gen/", NULL, found_life, w, dl_reader_limit()));
+    DL_TRY(dl_store_list(r->store, "gen/", NULL, found_generation, w, dl_reader_limit()));
     DL_TRY(dl_keyring_create(&ring, r->store, &r->file, NULL));
     diloco_status status = DILOCO_OK;
     for (size_t at = 0; at < w->names.len && !status;) {
         const char *name = (const char *)w->names.data + at, *why;
         const dl_public *key;
         status = dl_keyring_find(&key, &why, ring, name, dl_reader_limit());
-        if (!status && key) status = tell(w, name, key);
+        if (!status && key) status = report(w, name, key);
         at += strlen(name) + 1;
     }
     dl_keyring_destroy(ring);
@@ -64,9 +64,10 @@ static diloco_status walk_roster(walk *w, dl_reader *r)
     w->roster = dl_policy_names[identity->policy];
     if (identity->policy != DL_TRUSTED) dl_public_text(w->owner, &identity->owner);
     DL_TRY(w->fn(w->user, w->roster, w->owner, NULL, NULL));
-    if (identity->policy == DL_OPEN || identity->policy == DL_INVITED) return walk_lives(w, r);
+    if (identity->policy == DL_OPEN || identity->policy == DL_INVITED)
+        return walk_generations(w, r);
     for (size_t i = 0; i < identity->n_members; i++)
-        DL_TRY(tell(w, identity->members[i].replica, &identity->members[i].key));
+        DL_TRY(report(w, identity->members[i].replica, &identity->members[i].key));
     return DILOCO_OK;
 }
 

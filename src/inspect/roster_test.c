@@ -162,7 +162,7 @@ static void check_refused(toy *t, const char *part, const char *way_out)
     CHECK_CONTAINS(way_out, t->text);
 }
 
-static toy stranger_of(const char *name, const char *url, const char *key)
+static toy newcomer_of(const char *name, const char *url, const char *key)
 {
     toy t = toy_of(name, url);
     toy_set(&t, "run.state_dir", "none");
@@ -176,11 +176,11 @@ TEST(a_member_that_a_closed_list_does_not_have_is_refused_by_name)
     char key[DL_PUBLIC_TEXT];
     crew_of(all, "mem://list", "closed");
     create(&all[0]);
-    toy mallory = stranger_of("r3", "mem://list", "mallory");
+    toy mallory = newcomer_of("r3", "mem://list", "mallory");
     check_refused(&mallory, "r3 with the key", "a new run is needed");
     public_of(key, "mallory");
     CHECK_CONTAINS(key, mallory.text);
-    mallory = stranger_of("r1", "mem://list", "mallory");
+    mallory = newcomer_of("r1", "mem://list", "mallory");
     check_refused(&mallory, "belongs to another key", "run.key");
 }
 
@@ -189,61 +189,62 @@ TEST(a_name_belongs_to_the_key_that_it_began_with)
     toy all[CREW];
     crew_of(all, "mem://names", "open");
     toy_live_all(all, CREW);
-    toy again = stranger_of("r1", "mem://names", "r1");
+    toy again = newcomer_of("r1", "mem://names", "r1");
     CHECK_OK(toy_live(&again));
     CHECK_INT(1, again.end.generation);
-    toy mallory = stranger_of("r1", "mem://names", "mallory");
+    toy mallory = newcomer_of("r1", "mem://names", "mallory");
     check_refused(&mallory, "the name r1 belongs to another key", "another name");
 }
 
 TEST(an_invitation_lets_in_one_replica_once_and_not_for_ever)
 {
-    toy all[CREW], guest, second;
+    toy all[CREW], newcomer, second;
     crew_of(all, "mem://guests", "invited");
     create(&all[0]);
-    guest = stranger_of("r7", "mem://guests", "guest");
-    check_refused(&guest, "by invitation only", "diloco invite");
+    newcomer = newcomer_of("r7", "mem://guests", "guest");
+    check_refused(&newcomer, "by invitation only", "diloco invite");
 
     const char *good = invite("mem://guests", "r0", 3600);
-    guest = stranger_of("r7", "mem://guests", "guest");
-    toy_set(&guest, "run.invitation", good);
-    CHECK_OK(toy_open(&guest));
-    CHECK_OK(diloco_run_join(guest.run));
-    toy_close(&guest);
-    second = stranger_of("r8", "mem://guests", "second");
+    newcomer = newcomer_of("r7", "mem://guests", "guest");
+    toy_set(&newcomer, "run.invitation", good);
+    CHECK_OK(toy_open(&newcomer));
+    CHECK_OK(diloco_run_join(newcomer.run));
+    toy_close(&newcomer);
+    second = newcomer_of("r8", "mem://guests", "second");
     toy_set(&second, "run.invitation", good);
     check_refused(&second, "used already", "another");
-    second = stranger_of("r8", "mem://guests", "guest"); /* his key, another name */
+    second = newcomer_of("r8", "mem://guests", "guest"); /* his key, another name */
     toy_set(&second, "run.invitation", good);
     check_refused(&second, "used already", "another");
 
-    second = stranger_of("r8", "mem://guests", "second");
+    second = newcomer_of("r8", "mem://guests", "second");
     toy_set(&second, "run.invitation", invite("mem://guests", "r0", -1));
     check_refused(&second, "expired", "another");
-    second = stranger_of("r8", "mem://guests", "second");
+    second = newcomer_of("r8", "mem://guests", "second");
     toy_set(&second, "run.invitation", invite("mem://guests", "mallory", 3600));
     check_refused(&second, "another run", "invitation");
     crew_of(all, "mem://guests2", "invited");
     create(&all[0]);
-    second = stranger_of("r8", "mem://guests", "second");
+    second = newcomer_of("r8", "mem://guests", "second");
     toy_set(&second, "run.invitation", invite("mem://guests2", "r0", 3600));
     check_refused(&second, "another run", "invitation");
 
-    guest = stranger_of("r7", "mem://guests", "guest"); /* an admitted replica needs it no more */
-    CHECK_OK(toy_open(&guest));
-    CHECK_OK(diloco_run_join(guest.run));
-    toy_close(&guest);
+    newcomer =
+        newcomer_of("r7", "mem://guests", "guest"); /* an admitted replica needs it no more */
+    CHECK_OK(toy_open(&newcomer));
+    CHECK_OK(diloco_run_join(newcomer.run));
+    toy_close(&newcomer);
 }
 
 /* A party that can write to the store puts its own run there: one that asks no replica for a key,
  * or that trusts the guest's. */
 TEST(an_invitation_is_to_one_run_whatever_the_store_shows)
 {
-    toy owner, guest;
+    toy owner, newcomer;
     char line[DL_PUBLIC_TEXT + 1];
     const char *urls[] = {"mem://theirs", "mem://trusting"};
     toy_keep("mem://ours");
-    owner = stranger_of("r0", "mem://ours", "r0");
+    owner = newcomer_of("r0", "mem://ours", "r0");
     toy_set(&owner, "run.roster", "invited");
     create(&owner);
     const char *good = invite("mem://ours", "r0", 3600);
@@ -252,17 +253,17 @@ TEST(an_invitation_is_to_one_run_whatever_the_store_shows)
     const char *committers = scratch_write("guests", line, strlen(line));
     for (int i = 0; i < 2; i++) {
         toy_keep(urls[i]);
-        toy mallory = stranger_of("r0", urls[i], "mallory");
+        toy mallory = newcomer_of("r0", urls[i], "mallory");
         if (i) toy_set(&mallory, "run.roster", "invited");
         if (i) toy_set(&mallory, "run.committers", committers);
         create(&mallory);
-        guest = stranger_of("r7", urls[i], "guest");
-        toy_set(&guest, "run.invitation", good);
-        check_refused(&guest, "another run", "owner");
+        newcomer = newcomer_of("r7", urls[i], "guest");
+        toy_set(&newcomer, "run.invitation", good);
+        check_refused(&newcomer, "another run", "owner");
     }
-    guest = stranger_of("r7", "mem://theirs", "guest");
-    toy_set(&guest, "run.invitation", "/nonexistent");
-    CHECK_STATUS(DILOCO_ENOENT, toy_live(&guest)); /* not ignored */
+    newcomer = newcomer_of("r7", "mem://theirs", "guest");
+    toy_set(&newcomer, "run.invitation", "/nonexistent");
+    CHECK_STATUS(DILOCO_ENOENT, toy_live(&newcomer)); /* not ignored */
 }
 
 TEST(a_list_of_committers_names_one_that_can_close_entries)
@@ -270,13 +271,13 @@ TEST(a_list_of_committers_names_one_that_can_close_entries)
     toy t;
     char text[DL_PUBLIC_TEXT + 1];
     toy_keep("mem://nobody");
-    t = stranger_of("r0", "mem://nobody", "r0");
+    t = newcomer_of("r0", "mem://nobody", "r0");
     toy_set(&t, "run.roster", "invited");
     toy_set(&t, "run.committers", scratch_write("none", "# nobody\n", 9));
     CHECK_STATUS(DILOCO_EINVAL, toy_live(&t));
     CHECK_CONTAINS("lists no committer", t.text);
     public_of(text, "mallory");
-    t = stranger_of("r0", "mem://nobody", "r0");
+    t = newcomer_of("r0", "mem://nobody", "r0");
     toy_set(&t, "run.roster", "closed");
     toy_set(&t, "run.members", members_file(2));
     toy_set(&t, "run.committers", scratch_write("other", text, strlen(text)));
@@ -294,14 +295,14 @@ static void begin_as(dl_store *store, const dl_runfile *run, const char *name, c
     dl_key place;
     dl_invitation i;
     char invitation[DL_INVITATION_TEXT] = "";
-    dl_life life = {.generation = 0};
+    dl_generation generation = {.number = 0};
     dl_signer *signer = signer_of(key);
-    const dl_statement what = {.kind = "life", .run = run->id, .life = &life};
+    const dl_statement what = {.kind = "life", .run = run->id, .generation = &generation};
     FILE *f = fopen(file, "r");
     CHECK(f && fgets(invitation, sizeof invitation, f));
     fclose(f);
     CHECK_OK(dl_invitation_read(&i, invitation, strlen(invitation)));
-    snprintf(life.replica, sizeof life.replica, "%s", name);
+    snprintf(generation.replica, sizeof generation.replica, "%s", name);
     dl_buf_init(&text, 4096);
     dl_sealed_begin(&j, &start, &text, "diloco-life");
     dl_json_str(&j, "run", run->id);
@@ -310,7 +311,7 @@ static void begin_as(dl_store *store, const dl_runfile *run, const char *name, c
     dl_json_str(&j, "invitation", i.id);
     CHECK_OK(dl_sealed_end(&j, start));
     CHECK_OK(dl_sealed_sign(&text, start, signer, &what));
-    dl_key_gen(place, &life);
+    dl_key_gen(place, &generation);
     CHECK_OK(dl_store_create(store, place, &(dl_span){text.data, text.len}, 1, NULL, DL_NEVER));
     CHECK_OK(dl_members_use_invitation(store, run, signer, name, invitation, DL_NEVER));
     dl_buf_deinit(&text);
@@ -393,7 +394,7 @@ TEST(a_committer_meets_a_new_replica_before_its_first_contribution)
     dl_keyring_destroy(ring);
     dl_signer_close(signer);
 
-    toy late = stranger_of("late", "mem://meet", "late"); /* it would train for nothing */
+    toy late = newcomer_of("late", "mem://meet", "late"); /* it would train for nothing */
     check_refused(&late, "expired before a committer had seen it", "another name");
     dl_buf_deinit(&admission);
     dl_runfile_deinit(&run);

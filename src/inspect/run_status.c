@@ -81,13 +81,13 @@ static size_t replica_index(watcher *w, const char *name)
 static diloco_status found_gen(void *context, const char *key, size_t len)
 {
     watcher *w = context;
-    dl_life life;
+    dl_generation generation;
     (void)len;
-    if (!dl_key_parse_life(&life, key, "gen/")) return DILOCO_OK;
-    const size_t i = replica_index(w, life.replica);
-    if (i == SIZE_MAX || life.generation <= w->replicas[i].generation) return DILOCO_OK;
+    if (!dl_key_parse_generation(&generation, key, "gen/")) return DILOCO_OK;
+    const size_t i = replica_index(w, generation.replica);
+    if (i == SIZE_MAX || generation.number <= w->replicas[i].generation) return DILOCO_OK;
     diloco_replica_status *r = &w->replicas[i];
-    r->generation = life.generation;
+    r->generation = generation.number;
     r->ended = r->seen = r->alive = w->known[i] = false;
     return DILOCO_OK;
 }
@@ -96,23 +96,24 @@ static diloco_status found_gen(void *context, const char *key, size_t len)
 static diloco_status found_end(void *context, const char *key, size_t len)
 {
     watcher *w = context;
-    dl_life life;
+    dl_generation generation;
     (void)len;
-    if (!dl_key_parse_life(&life, key, "end/")) return DILOCO_OK;
-    const size_t i = replica_index(w, life.replica);
-    if (i != SIZE_MAX && w->replicas[i].generation == life.generation) w->replicas[i].ended = true;
+    if (!dl_key_parse_generation(&generation, key, "end/")) return DILOCO_OK;
+    const size_t i = replica_index(w, generation.replica);
+    if (i != SIZE_MAX && w->replicas[i].generation == generation.number)
+        w->replicas[i].ended = true;
     return DILOCO_OK;
 }
 
 /* Read the host of a generation once. Its text is untrusted and optional, so a failure leaves
  * the host empty. */
-static void read_life(diloco_replica_status *r, dl_store *store, dl_buf *text)
+static void read_generation(diloco_replica_status *r, dl_store *store, dl_buf *text)
 {
-    dl_life life = {.generation = r->generation};
+    dl_generation generation = {.number = r->generation};
     dl_key key;
     dl_json_value json;
-    memcpy(life.replica, r->replica, sizeof life.replica);
-    dl_key_gen(key, &life);
+    memcpy(generation.replica, r->replica, sizeof generation.replica);
+    dl_key_gen(key, &generation);
     dl_buf_clear(text);
     if (dl_store_get(store, text, key, dl_reader_limit()) == DILOCO_OK &&
         dl_json_parse(&json, text->data, text->len) == DILOCO_OK)
@@ -125,11 +126,11 @@ static void read_life(diloco_replica_status *r, dl_store *store, dl_buf *text)
 static bool heartbeat_changed(watcher *w, size_t i, dl_store *store, dl_buf *text)
 {
     diloco_replica_status *r = &w->replicas[i];
-    dl_life life = {.generation = r->generation};
+    dl_generation generation = {.number = r->generation};
     dl_key key;
     dl_json_value json;
-    memcpy(life.replica, r->replica, sizeof life.replica);
-    dl_key_heartbeat(key, &life);
+    memcpy(generation.replica, r->replica, sizeof generation.replica);
+    dl_key_heartbeat(key, &generation);
     dl_buf_clear(text);
     if (dl_store_get(store, text, key, dl_reader_limit())) return false;
     r->seen = true;
@@ -158,8 +159,9 @@ static bool heartbeat_changed(watcher *w, size_t i, dl_store *store, dl_buf *tex
 static void take_volume(diloco_run_status *out, const diloco_log_entry *entry)
 {
     const double n = (double)entry->n_members, each = (double)entry->bytes / n;
-    const dl_way way = entry->combined_by[0] ? DL_WAY_LEADER : DL_WAY_ALLGATHER;
-    const dl_volume v = dl_way_volume(way, n, each, (double)entry->combined_bytes, true);
+    const dl_topology_kind topology =
+        entry->combined_by[0] ? DL_TOPOLOGY_LEADER : DL_TOPOLOGY_ALLGATHER;
+    const dl_volume v = dl_topology_volume(topology, n, each, (double)entry->combined_bytes, true);
     out->entry_written = (uint64_t)v.written;
     out->entry_read = (uint64_t)v.read;
 }
@@ -187,12 +189,12 @@ static void count_rejected(dl_status_book *b, const dl_entry *entry, uint64_t e)
 {
     const bool counts = entry && entry->commit && !dl_bans_void_reason(b->bans, b->scratch, entry);
     for (size_t i = 0; counts && i < entry->n_rejected; i++) {
-        const size_t who = replica_index(&b->watcher, entry->rejected[i].life.replica);
+        const size_t who = replica_index(&b->watcher, entry->rejected[i].generation.replica);
         count_rejection(&b->run.rejected, entry->rejected[i].reason);
         if (who != SIZE_MAX)
             count_rejection(&b->memory->replicas[who].rejected, entry->rejected[i].reason);
     }
-    if (b->bans) dl_bans_fold(b->bans, e, counts ? entry : NULL);
+    if (b->bans) dl_bans_apply(b->bans, e, counts ? entry : NULL);
 }
 
 /* Entries below `counted` are in the manifest's numbers already; of them only the volume is
@@ -227,9 +229,10 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
 {
     diloco_run_status *out = context;
     uint64_t entry;
-    dl_life life;
+    dl_generation generation;
     (void)len;
-    if (dl_key_parse_snapshot(&entry, &life, key) && entry > out->snapshot && entry <= out->entries)
+    if (dl_key_parse_snapshot(&entry, &generation, key) && entry > out->snapshot &&
+        entry <= out->entries)
         out->snapshot = entry;
     return DILOCO_OK;
 }
@@ -250,14 +253,15 @@ static diloco_status found_contribution(void *context, const char *key, size_t l
 {
     waiting *w = context;
     uint64_t entry;
-    dl_life life;
+    dl_generation generation;
     (void)len;
-    if (!dl_key_parse_contribution(&entry, &life, key) || entry != w->out->entry) return DILOCO_OK;
-    const size_t n = strlen(life.replica) + 1;
+    if (!dl_key_parse_contribution(&entry, &generation, key) || entry != w->out->entry)
+        return DILOCO_OK;
+    const size_t n = strlen(generation.replica) + 1;
     for (size_t at = 0; at < w->len; at += strlen(w->there + at) + 1)
-        if (!strcmp(w->there + at, life.replica)) return DILOCO_OK; /* another generation's */
+        if (!strcmp(w->there + at, generation.replica)) return DILOCO_OK; /* another generation's */
     if (w->len + n > w->room) return DILOCO_OK;
-    memcpy(w->there + w->len, life.replica, n);
+    memcpy(w->there + w->len, generation.replica, n);
     w->len += n;
     w->out->n_there++;
     return DILOCO_OK;
@@ -298,7 +302,7 @@ static diloco_status see_open_entry(dl_reader *r, diloco_run_status *out)
     const uint64_t ahead = dl_schedule_ahead(&s);
     *out->wait = (diloco_run_wait){.entry = out->entries, .n_awaited = 1};
     if (dl_run_kind_of(&r->file.config)->one_by_one) return DILOCO_OK;
-    out->wait->position = dl_schedule_take(&s, out->entries);
+    out->wait->position = dl_schedule_capture(&s, out->entries);
     out->wait->n_awaited = (size_t)r->file.config.replicas;
     dl_key prefix;
     waiting w = {.out = out->wait, .there = malloc(room), .room = room};
@@ -334,7 +338,7 @@ static void see_heartbeats(watcher *w, dl_store *store, dl_buf *text)
 {
     for (size_t i = 0; i < w->n; i++) {
         const bool first = !w->known[i];
-        if (first) read_life(&w->replicas[i], store, text);
+        if (first) read_generation(&w->replicas[i], store, text);
         w->known[i] = true;
         if (heartbeat_changed(w, i, store, text)) w->changed[i] = first ? 0 : dl_clock_now();
     }
@@ -360,11 +364,11 @@ static void watch_heartbeats(watcher *w, dl_store *store, dl_buf *text, double w
 
 /* Write the exchange topology of the run. With a codec of the caller's own, only the caller
  * knows the choice of "auto". */
-static diloco_status name_way(diloco_run_status *out, const dl_runfile *f)
+static diloco_status name_topology(diloco_run_status *out, const dl_runfile *f)
 {
-    dl_way way;
-    const diloco_status status = dl_way_of(&way, &f->config, &f->manifest);
-    const char *name = status ? "auto" : dl_way_names[way];
+    dl_topology_kind topology;
+    const diloco_status status = dl_topology_choose(&topology, &f->config, &f->manifest);
+    const char *name = status ? "auto" : dl_topology_names[topology];
     snprintf(out->exchange, sizeof out->exchange, "%s", name);
     return status == DILOCO_EREFUSED ? DILOCO_OK : status;
 }
@@ -390,7 +394,7 @@ static diloco_status begin_book(dl_status_book *b, const dl_reader *r)
     out->alive_s = fmax(ALIVE_S, 2 * f->config.heartbeat_s + 1);
     out->parameters = f->manifest.n_parameters;
     DL_TRY(dl_reader_total(&out->entries_total, r));
-    DL_TRY(name_way(out, f));
+    DL_TRY(name_topology(out, f));
     DL_TRY(dl_bans_create(&b->bans, &f->config, room));
     return dl_bans_create(&b->scratch, &f->config, room);
 }

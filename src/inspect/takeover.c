@@ -15,7 +15,7 @@
 #include "inspect/reader.h"
 #include "inspect/replay.h"
 #include "log/signed.h"
-#include "protocol/fold.h"
+#include "protocol/control_apply.h"
 #include "protocol/proposal.h"
 #include "protocol/unreadable.h"
 #include "run/open.h"
@@ -27,7 +27,7 @@
 /* One decision in preparation. Zeroed members were not made; close_takeover releases the rest. */
 typedef struct takeover {
     dl_reader reader; /* opened at the start; its replay has the state */
-    dl_life to;       /* the generation that decides */
+    dl_generation to; /* the generation that decides */
     dl_draft draft;
     dl_pace pace; /* of a replica that has nothing in flight: the draft asks it for the schedule */
     bool *silent; /* of the roster: none */
@@ -143,11 +143,11 @@ static void say(diloco_takeover_report *out, const takeover *t)
 {
     const dl_control *c = &dl_exec_state(t->reader.exec)->control;
     out->entry = c->entry;
-    dl_life_text(out->to, &t->to);
-    if (c->committer.generation == DL_LIFE_ANY)
+    dl_generation_text(out->to, &t->to);
+    if (c->committer.number == DL_GENERATION_ANY)
         snprintf(out->from, sizeof out->from, "%s", c->committer.replica);
     else
-        dl_life_text(out->from, &c->committer);
+        dl_generation_text(out->from, &c->committer);
 }
 
 /* Check all that must hold for a takeover, and draft it. Nothing is written. */
@@ -157,8 +157,8 @@ static diloco_status find(takeover *t, diloco_takeover_report *out, const char *
     if (!config->single_committer[0])
         return dl_fail(DILOCO_EINVAL, "this run has no run.single_committer: the first "
                                       "committer decides, and there is nothing to take over");
-    DL_TRY(
-        dl_run_newest_life(&t->to, t->reader.store, replica ? replica : config->single_committer));
+    DL_TRY(dl_run_newest_generation(&t->to, t->reader.store,
+                                    replica ? replica : config->single_committer));
     DL_TRY(read_log(t));
     say(out, t);
     DL_TRY(dl_schedule_of(&t->pace.schedule, &t->reader.file.config,
@@ -167,7 +167,7 @@ static diloco_status find(takeover *t, diloco_takeover_report *out, const char *
         dl_schedule_entries(&t->pace.schedule, (uint64_t)t->reader.file.config.rounds);
     if (dl_exec_state(t->reader.exec)->control.entry >= t->pace.entries)
         return dl_fail(DILOCO_EINVAL, "the run is complete");
-    if (dl_fold_may_create(&dl_exec_state(t->reader.exec)->control, &t->to))
+    if (dl_control_may_create(&dl_exec_state(t->reader.exec)->control, &t->to))
         return dl_fail(DILOCO_EINVAL, "%s is the committer already", out->to);
     return make_draft(t, TAKES_OVER, 0);
 }
@@ -236,17 +236,17 @@ static diloco_status find_unreadable(takeover *t, diloco_void_report *out)
 static diloco_status prepare_void(takeover *t, diloco_void_report *out, const char *replica)
 {
     const dl_runfile *run = &t->reader.file;
-    if (!dl_unread_is_operators(&run->config, &run->identity))
+    if (!dl_unreadable_may_void(&run->config, &run->identity))
         return dl_fail(DILOCO_EINVAL,
                        "this run has enough committers to decide whether an unreadable entry is "
                        "void: there is nothing to do");
     DL_TRY(find_unreadable(t, out));
     if (!replica) return DILOCO_OK;
-    DL_TRY(dl_run_newest_life(&t->to, t->reader.store, replica));
-    dl_life_text(out->by, &t->to);
+    DL_TRY(dl_run_newest_generation(&t->to, t->reader.store, replica));
+    dl_generation_text(out->by, &t->to);
     DL_TRY(begin_schedule(t));
     if (out->at >= t->pace.entries) return dl_fail(DILOCO_EINVAL, "the run is complete");
-    if (!dl_fold_may_create(&dl_exec_state(t->reader.exec)->control, &t->to))
+    if (!dl_control_may_create(&dl_exec_state(t->reader.exec)->control, &t->to))
         return dl_fail(DILOCO_EINVAL, "%s does not create entries of this run: name its committer",
                        out->by);
     return make_draft(t, VOIDS, out->entry);

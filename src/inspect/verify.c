@@ -62,7 +62,7 @@ static diloco_status check_link(chain *c, const dl_reader *r, uint64_t e)
     const diloco_status status = dl_reader_entry(&c->entry, &c->text, r);
     if (status) return status == DILOCO_EPROTO ? DILOCO_OK : status;
     const bool follows = dl_hash_equal(entry->prev, c->before);
-    if (follows && entry->abort.voids && dl_unread_is_operators(&r->file.config, &r->file.identity))
+    if (follows && entry->abort.voids && dl_unreadable_may_void(&r->file.config, &r->file.identity))
         dl_replay_voids(r->exec, entry->abort.voids - 1, e);
     if (entry->fragment >= c->n_fragments) return DILOCO_OK;
     suspect *s = &c->suspects[entry->fragment];
@@ -174,14 +174,14 @@ typedef struct next_snapshot {
     dl_key after; /* the key that was listed last; "": none yet */
     bool found;   /* the next two are set */
     uint64_t entry;
-    dl_life life;
+    dl_generation generation;
 } next_snapshot;
 
 static diloco_status found_snapshot(void *context, const char *key, size_t len)
 {
     next_snapshot *n = context;
     (void)len;
-    n->found = dl_key_parse_snapshot(&n->entry, &n->life, key);
+    n->found = dl_key_parse_snapshot(&n->entry, &n->generation, key);
     memcpy(n->after, key, strlen(key) + 1);
     return n->found ? DILOCO_ECLOSED : DILOCO_OK;
 }
@@ -197,7 +197,7 @@ static diloco_status check_snapshots(dl_reader *r, uint64_t end)
                                              found_snapshot, &n, dl_reader_limit());
         if (status && status != DILOCO_ECLOSED) return status;
         if (!n.found) return DILOCO_OK;
-        status = dl_snapshot_verify(r->store, n.entry, &n.life, &r->file, dl_reader_limit());
+        status = dl_snapshot_verify(r->store, n.entry, &n.generation, &r->file, dl_reader_limit());
         if (status == DILOCO_ENOENT) continue; /* collected meanwhile */
         if (status == DILOCO_EREFUSED || (status && n.entry > end)) {
             dl_log(DILOCO_LOG_WARN, "%s: no replica accepts it", diloco_error_text());

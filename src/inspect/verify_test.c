@@ -232,10 +232,10 @@ TEST(half_of_a_run_is_not_complete)
     }
 }
 
-static void wait_for_heartbeat(const char *store, const char *life)
+static void wait_for_heartbeat(const char *store, const char *generation)
 {
     char path[1024];
-    snprintf(path, sizeof path, "%s/hb/%s", store, life);
+    snprintf(path, sizeof path, "%s/hb/%s", store, generation);
     while (access(path, F_OK))
         usleep(1000);
 }
@@ -457,13 +457,14 @@ TEST(a_damaged_snapshot_is_named_and_a_joining_replica_uses_another)
 }
 
 /* Puts a manifest at snap/<entry>/<generation>/, of this text, verifies, and takes it away. */
-static diloco_status verify_with(unsigned entry, const char *life, const char *text, size_t len)
+static diloco_status verify_with(unsigned entry, const char *generation, const char *text,
+                                 size_t len)
 {
     char key[DL_KEY_MAX + 1];
     dl_store *store;
     diloco_verify_report report;
     CHECK_OK(dl_store_open(&store, sound(), false));
-    snprintf(key, sizeof key, "snap/%010u/%s/manifest.json", entry, life);
+    snprintf(key, sizeof key, "snap/%010u/%s/manifest.json", entry, generation);
     CHECK_OK(dl_store_create(store, key, &(dl_span){text, len}, 1, NULL, DL_NEVER));
     const diloco_status status = diloco_verify(&report, sound(), 1, NULL, NULL);
     CHECK_OK(dl_store_delete(store, key, DL_NEVER));

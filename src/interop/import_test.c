@@ -266,7 +266,7 @@ static void refused(diloco_status status, const char *part, const char *folder)
     CHECK(!dl_file_exists(to)); /* nothing was made */
 }
 
-TEST(an_index_cannot_lead_out_of_its_folder_or_lie)
+TEST(index_with_forged_sizes_or_paths_out_of_its_folder_is_refused)
 {
     static const struct {
         const char *file, *says;
@@ -404,7 +404,8 @@ TEST(imported_configuration_names_its_weights_from_any_folder)
 }
 
 TEST_MAIN(logits_are_those_of_transformers, values_of_every_width_come_through_exactly,
-          a_model_may_be_cut_into_several_files, an_index_cannot_lead_out_of_its_folder_or_lie,
+          a_model_may_be_cut_into_several_files,
+          index_with_forged_sizes_or_paths_out_of_its_folder_is_refused,
           a_tensor_in_two_files_is_refused, tensors_must_be_those_that_the_configuration_says,
           a_tied_head_that_is_another_matrix_is_refused, a_folder_that_lacks_something_is_refused,
           values_that_are_not_finite_are_refused_by_the_tensor_name,

@@ -69,7 +69,7 @@ static dl_statement statement_of(const dl_contribution *c)
                           .run = c->run,
                           .entry = c->entry,
                           .fragment = c->fragment,
-                          .life = &c->life};
+                          .generation = &c->generation};
 }
 
 /* The signature covers the header, and the header has the cryptographic hash of the body. So a
@@ -159,12 +159,13 @@ static diloco_status check_origin(reader *r, const dl_contribution_expect *e)
         return REJECT(r, "foreign", "it belongs to run %s, this is run %s", f->run, e->run);
     if (!dl_hash_equal(f->manifest, e->manifest))
         return REJECT(r, "foreign", "it was made for another model");
-    if (!dl_life_equal(&f->life, &e->life) || f->entry != e->entry || f->fragment != e->fragment)
+    if (!dl_generation_equal(&f->generation, &e->generation) || f->entry != e->entry ||
+        f->fragment != e->fragment)
         return REJECT(r, "foreign",
                       "it is %s.%04u's for entry %llu, fragment %u: it is stored under another "
                       "name",
-                      f->life.replica, (unsigned)f->life.generation, (unsigned long long)f->entry,
-                      (unsigned)f->fragment);
+                      f->generation.replica, (unsigned)f->generation.number,
+                      (unsigned long long)f->entry, (unsigned)f->fragment);
     /* An announcement is made before the state of its entry is known (P9), and moves nothing. */
     if (dl_contribution_is_empty(f)) return DILOCO_OK;
     if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {
@@ -221,11 +222,11 @@ static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
 }
 
 /* If the run assigns no data, the header must name none. */
-static diloco_status check_dealt(reader *r, const dl_contribution_expect *e)
+static diloco_status check_assigned(reader *r, const dl_contribution_expect *e)
 {
     const char *why = NULL;
     if (e->ledger) why = e->refuses(e->ledger, &r->facts);
-    if (!e->ledger && r->facts.dealt.n) why = "it names dealt samples, and this run deals none";
+    if (!e->ledger && r->facts.assigned.n) why = "it names dealt samples, and this run deals none";
     return why ? REJECT(r, "dealt", "%s", why) : DILOCO_OK;
 }
 
@@ -254,7 +255,8 @@ static diloco_status check_signature(const unsigned char *header, const dl_contr
 /* Unreadable objects give *out = false: they are not this replica's doing. Only a store that does
  * not answer is an error. */
 diloco_status dl_contribution_is_by(bool *out, dl_store *store, const char *run, uint64_t entry,
-                                    const dl_life *life, const dl_public *key, dl_time until)
+                                    const dl_generation *generation, const dl_public *key,
+                                    dl_time until)
 {
     head h = {.want = SIGNED_HEADER};
     const dl_sink sink = {.context = &h, .piece = take_head};
@@ -262,13 +264,14 @@ diloco_status dl_contribution_is_by(bool *out, dl_store *store, const char *run,
     dl_public by;
     dl_key name;
     *out = false;
-    dl_key_contribution(name, entry, life);
+    dl_key_contribution(name, entry, generation);
     const diloco_status status = dl_store_read(store, name, sink, until);
     if (h.len < h.want)
         return status == DILOCO_EPROTO || status == DILOCO_ENOENT ? DILOCO_OK : status;
     if (dl_contribution_read_header(&c, h.bytes, h.len) || !c.is_signed) return DILOCO_OK;
     if (check_signature(h.bytes, &c, &by) || !dl_public_equal(&by, key)) return DILOCO_OK;
-    *out = !strcmp(c.run, run) && c.entry == entry && dl_life_equal(&c.life, life);
+    *out =
+        !strcmp(c.run, run) && c.entry == entry && dl_generation_equal(&c.generation, generation);
     return DILOCO_OK;
 }
 
@@ -283,9 +286,10 @@ static diloco_status check_proof(reader *r, const dl_contribution_expect *e)
     if (!e->key) return DILOCO_OK;
     memcpy(by.bytes, proof, sizeof by.bytes);
     if (!dl_public_equal(&by, e->key))
-        return REJECT(r, "signature", "it is signed with another key than %s's", e->life.replica);
+        return REJECT(r, "signature", "it is signed with another key than %s's",
+                      e->generation.replica);
     if (check_signature(r->header, &r->facts, &by))
-        return REJECT(r, "signature", "its signature is not %s's of this", e->life.replica);
+        return REJECT(r, "signature", "its signature is not %s's of this", e->generation.replica);
     return DILOCO_OK;
 }
 
@@ -300,7 +304,7 @@ static diloco_status check_header(reader *r)
     DL_TRY(check_origin(r, r->expect));
     DL_TRY(check_proof(r, r->expect));
     DL_TRY(check_sizes(r, r->expect));
-    DL_TRY(check_dealt(r, r->expect));
+    DL_TRY(check_assigned(r, r->expect));
     DL_TRY(check_claims(r, r->expect));
     dl_digest_begin(&r->digest);
     r->at = r->expect->packer ? r->room - (r->total - r->head) : 0;

@@ -23,17 +23,17 @@ typedef enum dl_packing { DL_PACKING_NONE = 0, DL_PACKING_ZSTD = 1 } dl_packing;
 
 /* The chunks of the common data that a contribution was trained on (data_assignment.h). n is 0 if
  * the run does not assign data. */
-enum { DL_DEALT_MAX = 16 };
-typedef struct dl_dealt {
+enum { DL_ASSIGNED_MAX = 16 };
+typedef struct dl_assigned {
     uint64_t n, len; /* chunks, of len samples each */
     /* the first sample of each: of the assignments of the n entries up to the contribution's own */
-    uint64_t first[DL_DEALT_MAX];
-} dl_dealt;
+    uint64_t first[DL_ASSIGNED_MAX];
+} dl_assigned;
 typedef struct dl_ledger dl_ledger;
 
 typedef struct dl_contribution {
     char run[33];
-    dl_life life;
+    dl_generation generation;
     uint64_t entry;
     uint32_t fragment;
     char codec[DL_REPLICA_MAX + 1];
@@ -46,7 +46,7 @@ typedef struct dl_contribution {
     dl_hash body;          /* dl_digest_bytes of all bytes after the header */
     uint64_t packing;      /* a dl_packing */
     uint64_t unpacked_len; /* bytes of the uncompressed payload; 0 without packing */
-    dl_dealt dealt;
+    dl_assigned assigned;
     bool is_signed;   /* its proof follows the header */
     dl_strong strong; /* if signed: of all bytes after header and proof */
     /* If not 0, payload, integers and booleans are in this many objects under b/. The body is then
@@ -73,7 +73,7 @@ DL_MUST_CHECK diloco_status dl_contribution_look(dl_contribution *out, dl_store 
  * It is false if the object does not exist. Reads the header and its proof. Returns store errors.
  */
 DL_MUST_CHECK diloco_status dl_contribution_is_by(bool *out, dl_store *store, const char *run,
-                                                  uint64_t entry, const dl_life *life,
+                                                  uint64_t entry, const dl_generation *generation,
                                                   const dl_public *key, dl_time until);
 
 /* Signs `body`, the parts after the header: sets is_signed and strong, and writes header and proof.
@@ -83,14 +83,14 @@ dl_contribution_sign(unsigned char out[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_
                      dl_contribution *c, const dl_signer *signer, const dl_span *body, size_t n);
 
 /* Returns why a contribution's assigned samples are refused, or NULL. */
-typedef const char *(*dl_dealt_rule)(const dl_ledger *ledger, const dl_contribution *facts);
+typedef const char *(*dl_assigned_rule)(const dl_ledger *ledger, const dl_contribution *facts);
 
 /* The values that a contribution must have to count in this entry. */
 typedef struct dl_contribution_expect {
     const char *run;
     uint64_t entry;
     uint32_t fragment;
-    dl_life life; /* from the key */
+    dl_generation generation; /* from the key */
     dl_hash base;
     dl_hash also_base; /* another valid base; equal to `base` if there is no other */
     bool any_base;     /* any base is valid: without a log each node has its own */
@@ -102,11 +102,11 @@ typedef struct dl_contribution_expect {
     /* Payloads are values (DL_CODEC_WEIGHTS): they are subtracted from these to get movements.
      * NULL: payloads are movements. */
     const float *before;
-    dl_packer *packer;       /* NULL: payloads are not compressed */
-    const dl_ledger *ledger; /* NULL: the run does not assign data */
-    dl_dealt_rule refuses;   /* with a ledger: judges the samples that the header names */
-    uint64_t due;            /* the last position that the replica can have reached; 0: not known */
-    float bound;             /* largest absolute value of an element */
+    dl_packer *packer;        /* NULL: payloads are not compressed */
+    const dl_ledger *ledger;  /* NULL: the run does not assign data */
+    dl_assigned_rule refuses; /* with a ledger: judges the samples that the header names */
+    uint64_t due; /* the last position that the replica can have reached; 0: not known */
+    float bound;  /* largest absolute value of an element */
     /* The number of slices and their total bytes; then only the table of their digests is read. 0:
      * the contribution is whole. */
     uint64_t slices, bulk;

@@ -74,8 +74,8 @@ static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32
     walk_u32(c, version);
     walk_u32(c, header_len);
     walk_bytes(c, f->run, DL_HASH_HEX);
-    walk_bytes(c, f->life.replica, NAME);
-    walk_u32(c, &f->life.generation);
+    walk_bytes(c, f->generation.replica, NAME);
+    walk_u32(c, &f->generation.number);
     walk_u32(c, &f->fragment);
     walk_u64(c, &f->entry);
     walk_bytes(c, f->codec, NAME);
@@ -98,10 +98,10 @@ static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32
     walk_bytes(c, f->body.bytes, sizeof f->body.bytes);
     walk_u64(c, &f->packing);
     walk_u64(c, &f->unpacked_len);
-    walk_u64(c, &f->dealt.n);
-    walk_u64(c, &f->dealt.len);
-    for (size_t i = 0; i < DL_DEALT_MAX; i++)
-        walk_u64(c, &f->dealt.first[i]);
+    walk_u64(c, &f->assigned.n);
+    walk_u64(c, &f->assigned.len);
+    for (size_t i = 0; i < DL_ASSIGNED_MAX; i++)
+        walk_u64(c, &f->assigned.first[i]);
     walk_u64(c, &f->stats.holds);
     walk_bytes(c, f->strong.bytes, sizeof f->strong.bytes);
     walk_u64(c, &f->slices);
@@ -111,14 +111,14 @@ static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32
 void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
                                   const dl_contribution *c)
 {
-    DL_ASSERT(dl_run_id_ok(c->run) && dl_life_ok(&c->life) && *c->codec);
+    DL_ASSERT(dl_run_id_ok(c->run) && dl_generation_ok(&c->generation) && *c->codec);
     dl_contribution copy = *c;
     uint32_t version = DL_FORMAT_VERSION;
     uint32_t header_len = c->is_signed ? SIGNED_HEADER : DL_CONTRIBUTION_HEADER;
     /* only zeros follow the end of a name */
-    memset(copy.life.replica, 0, NAME);
+    memset(copy.generation.replica, 0, NAME);
     memset(copy.codec, 0, NAME);
-    memcpy(copy.life.replica, c->life.replica, strlen(c->life.replica));
+    memcpy(copy.generation.replica, c->generation.replica, strlen(c->generation.replica));
     memcpy(copy.codec, c->codec, strnlen(c->codec, NAME - 1));
 
     memset(out, 0, DL_CONTRIBUTION_HEADER);
@@ -153,8 +153,9 @@ static diloco_status check_fields(const dl_contribution *f)
 {
     const char *bad = NULL;
     if (!dl_run_id_ok(f->run)) bad = "run";
-    if (!padded(f->life.replica) || !dl_replica_name_ok(f->life.replica)) bad = "replica";
-    if (f->life.generation > DL_GENERATION_MAX) bad = "generation";
+    if (!padded(f->generation.replica) || !dl_replica_name_ok(f->generation.replica))
+        bad = "replica";
+    if (f->generation.number > DL_GENERATION_MAX) bad = "generation";
     if (!padded(f->codec) || !is_codec_name(f->codec)) bad = "codec";
     if (f->fragment >= DL_MAX_FRAGMENTS) bad = "fragment";
     if (isinf(f->stats.loss)) bad = "loss";
@@ -165,9 +166,9 @@ static diloco_status check_fields(const dl_contribution *f)
     for (size_t i = f->is_signed ? sizeof f->strong.bytes : 0; i < sizeof f->strong.bytes; i++)
         if (f->strong.bytes[i]) bad = "hash";
     if (f->slices > DL_SLICES_MAX) bad = "slices";
-    if (f->dealt.n > DL_DEALT_MAX || (f->dealt.n == 0 && f->dealt.len)) bad = "dealt";
-    for (size_t i = bad ? DL_DEALT_MAX : f->dealt.n; i < DL_DEALT_MAX; i++)
-        if (f->dealt.first[i]) bad = "dealt";
+    if (f->assigned.n > DL_ASSIGNED_MAX || (f->assigned.n == 0 && f->assigned.len)) bad = "dealt";
+    for (size_t i = bad ? DL_ASSIGNED_MAX : f->assigned.n; i < DL_ASSIGNED_MAX; i++)
+        if (f->assigned.first[i]) bad = "dealt";
     return bad ? dl_fail(DILOCO_EPROTO, "contribution header: %s has no possible value", bad)
                : DILOCO_OK;
 }

@@ -79,9 +79,9 @@ static void scene_begin(scene *s, const char *url, const char *spool_dir)
     CHECK_OK(dl_store_open(&s->store, url, true));
     for (int i = 0; i < N; i++)
         s->g[i] = 0.5f - (float)i;
-    dl_life life = {"r7", 3};
+    dl_generation generation = {"r7", 3};
     s->facts = (dl_contribution){.run = RUN,
-                                 .life = life,
+                                 .generation = generation,
                                  .entry = 12,
                                  .fragment = 0,
                                  .codec = "f32",
@@ -104,7 +104,7 @@ static void scene_begin(scene *s, const char *url, const char *spool_dir)
     s->expect = (dl_contribution_expect){.run = RUN,
                                          .entry = 12,
                                          .fragment = 0,
-                                         .life = life,
+                                         .generation = generation,
                                          .base = s->facts.base,
                                          .also_base = s->facts.base,
                                          .manifest = s->manifest.digest,
@@ -114,7 +114,7 @@ static void scene_begin(scene *s, const char *url, const char *spool_dir)
                                          .tensors = &s->manifest};
     CHECK_INT(BODY, dl_contribution_body_max(&s->form, s->expect.shape, false));
     CHECK_OK(dl_slot_create(&s->slot, BODY, spool_dir));
-    dl_key_contribution(s->key, 12, &life);
+    dl_key_contribution(s->key, 12, &generation);
     make_object(s);
 }
 
@@ -167,7 +167,7 @@ TEST(a_header_reads_back_equal)
     check_equal(&s.facts, &back);
     CHECK(back.stats.tokens == UINT64_MAX && back.stats.loss == 3.25 &&
           back.stats.end_sample == 48000);
-    CHECK_STR("r7", back.life.replica);
+    CHECK_STR("r7", back.generation.replica);
     CHECK_STR("f32", back.codec);
     s.facts.stats.loss = NAN;
     make_object(&s);
@@ -366,7 +366,7 @@ TEST(compressed_contribution_arrives_with_the_original_values)
     end_packed(&s);
 }
 
-TEST(lies_about_packing_are_rejected)
+TEST(wrong_packing_is_rejected)
 {
     scene s;
     scene_begin(&s, "mem://lies", NULL);
@@ -435,11 +435,11 @@ TEST(an_object_of_another_place_is_rejected)
     check_rejected(&s, DILOCO_EPROTO, "foreign", "another model");
 
     s.facts = good;
-    strcpy(s.facts.life.replica, "r8");
+    strcpy(s.facts.generation.replica, "r8");
     make_object(&s);
     check_rejected(&s, DILOCO_EPROTO, "foreign", "r8.0003");
     s.facts = good;
-    s.facts.life.generation = 4;
+    s.facts.generation.number = 4;
     make_object(&s);
     check_rejected(&s, DILOCO_EPROTO, "foreign", "r7.0004");
     s.facts = good;
@@ -452,7 +452,7 @@ TEST(an_object_of_another_place_is_rejected)
     check_rejected(&s, DILOCO_EPROTO, "foreign", "fragment 1");
 
     s.facts = good;
-    s.facts.dealt = (dl_dealt){.n = 1, .len = 10};
+    s.facts.assigned = (dl_assigned){.n = 1, .len = 10};
     make_object(&s);
     check_rejected(&s, DILOCO_EPROTO, "dealt", "this run deals none");
 
@@ -798,9 +798,11 @@ TEST(a_signed_contribution_is_invalid_anywhere_else)
         s.expect = here;
         if (k == 0) memcpy(forged.run, OTHER, sizeof forged.run), s.expect.run = OTHER;
         if (k == 1) forged.entry = s.expect.entry = 13;
-        if (k == 2) forged.life.generation = s.expect.life.generation = 4;
+        if (k == 2) forged.generation.number = s.expect.generation.number = 4;
         if (k == 3) forged.norm = 1e6; /* a fact in the header */
-        if (k == 4) memcpy(forged.life.replica, "r8", 3), memcpy(s.expect.life.replica, "r8", 3);
+        if (k == 4)
+            memcpy(forged.generation.replica, "r8", 3),
+                memcpy(s.expect.generation.replica, "r8", 3);
         change_header(&s, &was);
         if (k != 3) check_rejected(&s, DILOCO_EPROTO, "foreign", "");
         change_header(&s, &forged);
@@ -828,7 +830,7 @@ TEST(a_body_that_was_not_signed_is_rejected_though_its_digest_fits)
     forged.body = dl_digest_bytes(body, BODY);
     dl_contribution_write_header(s.object, &forged);
     const dl_statement what = {
-        .kind = "contribution", .run = RUN, .entry = 12, .life = &forged.life};
+        .kind = "contribution", .run = RUN, .entry = 12, .generation = &forged.generation};
     CHECK_OK(dl_strong_bytes(&hash, s.object, DL_CONTRIBUTION_HEADER));
     CHECK_OK(dl_statement_sign(&signature, mine, &what, &hash));
     memcpy(s.object + DL_CONTRIBUTION_HEADER + 32, signature.bytes, sizeof signature.bytes);
@@ -867,7 +869,7 @@ TEST_MAIN(a_signed_contribution_is_its_own_replicas_alone,
           every_flipped_bit_of_a_header_is_found, a_header_that_cannot_be_is_refused,
           a_whole_contribution_is_handed_out, contribution_may_be_in_an_unlinked_spool_file,
           a_large_contribution_arrives_in_pieces,
-          compressed_contribution_arrives_with_the_original_values, lies_about_packing_are_rejected,
+          compressed_contribution_arrives_with_the_original_values, wrong_packing_is_rejected,
           every_flipped_bit_is_rejected, every_truncation_is_rejected,
           an_object_of_another_place_is_rejected,
           sizes_other_than_the_fragment_s_are_rejected_before_use,

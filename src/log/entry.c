@@ -3,7 +3,7 @@
  * The conditions on an entry are in one place, `check`; the writer and the reader both call it,
  * so nothing is ever written that others would refuse to read.
  *
- * 1. Members ascend in dl_life_compare order and no replica is there twice.
+ * 1. Members ascend in dl_generation_compare order and no replica is there twice.
  * 2. Weights are finite and in [0, 1]; scalars and the next lr and mu are finite.
  * 3. A commit has a member. An abort has a reason and changes nothing: result is base.
  * 4. The roster ascends in dl_replica_compare order.
@@ -148,12 +148,12 @@ static diloco_status check_members(const dl_entry *e, diloco_status status)
         const dl_member *m = &e->members[i], *before = i ? m - 1 : NULL;
         if (!(m->weight >= 0 && m->weight <= 1))
             return dl_fail(status, "weight %g of %s is not in [0, 1]", (double)m->weight,
-                           m->life.replica);
-        if (before && strcmp(before->life.replica, m->life.replica) == 0)
-            return dl_fail(status, "replica %s is counted twice", m->life.replica);
-        if (before && dl_life_compare(before, m) >= 0)
-            return dl_fail(status, "member %s is not in order after %s", m->life.replica,
-                           before->life.replica);
+                           m->generation.replica);
+        if (before && strcmp(before->generation.replica, m->generation.replica) == 0)
+            return dl_fail(status, "replica %s is counted twice", m->generation.replica);
+        if (before && dl_generation_compare(before, m) >= 0)
+            return dl_fail(status, "member %s is not in order after %s", m->generation.replica,
+                           before->generation.replica);
     }
     return DILOCO_OK;
 }
@@ -175,14 +175,14 @@ static diloco_status check_rejected(const dl_entry *e, diloco_status status)
     for (size_t i = 0, m = 0; i < e->n_rejected; i++) {
         const dl_rejected *r = &e->rejected[i];
         if (!is_word(r->reason)) return dl_fail(status, "rejected for what is no reason");
-        if (i && dl_replica_compare(r[-1].life.replica, r->life.replica) >= 0)
-            return dl_fail(status, "rejected %s is not in order after %s", r->life.replica,
-                           r[-1].life.replica);
+        if (i && dl_replica_compare(r[-1].generation.replica, r->generation.replica) >= 0)
+            return dl_fail(status, "rejected %s is not in order after %s", r->generation.replica,
+                           r[-1].generation.replica);
         while (m < e->n_members &&
-               dl_replica_compare(e->members[m].life.replica, r->life.replica) < 0)
+               dl_replica_compare(e->members[m].generation.replica, r->generation.replica) < 0)
             m++;
-        if (m < e->n_members && !strcmp(e->members[m].life.replica, r->life.replica))
-            return dl_fail(status, "%s is a member and rejected", r->life.replica);
+        if (m < e->n_members && !strcmp(e->members[m].generation.replica, r->generation.replica))
+            return dl_fail(status, "%s is a member and rejected", r->generation.replica);
     }
     return DILOCO_OK;
 }
@@ -240,7 +240,7 @@ static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_stat
 static void write_member(dl_json *j, const dl_member *m, uint64_t entry)
 {
     dl_json_object(j, NULL);
-    dl_json_life(j, "life", &m->life);
+    dl_json_generation(j, "life", &m->generation);
     if (m->entry != entry) dl_json_u64(j, "entry", m->entry);
     dl_json_hash(j, "body", m->body);
     dl_json_u64(j, "raw", m->raw);
@@ -260,7 +260,7 @@ static void write_rejected(dl_json *j, const dl_entry *e)
     dl_json_array(j, "rejected");
     for (size_t i = 0; i < e->n_rejected; i++) {
         dl_json_object(j, NULL);
-        dl_json_life(j, "life", &e->rejected[i].life);
+        dl_json_generation(j, "life", &e->rejected[i].generation);
         dl_json_u64(j, "bytes", e->rejected[i].bytes);
         dl_json_str(j, "reason", e->rejected[i].reason);
         dl_json_end(j);
@@ -268,20 +268,20 @@ static void write_rejected(dl_json *j, const dl_entry *e)
     dl_json_end(j);
 }
 
-static void write_deal(dl_json *j, const dl_entry_deal *deal)
+static void write_assignment(dl_json *j, const dl_entry_assignment *assignment)
 {
-    if (!deal->there) return;
+    if (!assignment->there) return;
     dl_json_object(j, "deal");
-    dl_json_u64(j, "cursor", deal->cursor);
-    dl_json_u64(j, "each", deal->len);
-    dl_json_hash(j, "ledger", deal->ledger);
+    dl_json_u64(j, "cursor", assignment->cursor);
+    dl_json_u64(j, "each", assignment->len);
+    dl_json_hash(j, "ledger", assignment->ledger);
     dl_json_end(j);
 }
 
 static void write_combined(dl_json *j, const dl_combined_at *c)
 {
     dl_json_object(j, "combined");
-    dl_json_life(j, "life", &c->life);
+    dl_json_generation(j, "life", &c->generation);
     dl_json_hash(j, "body", c->body);
     dl_json_u64(j, "bytes", c->bytes);
     if (c->slices) dl_json_u64(j, "slices", c->slices);
@@ -303,7 +303,7 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
     dl_json_u64(&j, "entry", entry->entry);
     dl_json_u64(&j, "fragment", entry->fragment);
     dl_json_u64(&j, "position", entry->position);
-    dl_json_life(&j, "committer", &entry->committer);
+    dl_json_generation(&j, "committer", &entry->committer);
     dl_json_hash(&j, "prev", entry->prev);
     dl_json_hash(&j, "base", entry->base);
     dl_json_hash(&j, "result", entry->result);
@@ -327,7 +327,7 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
     dl_roster_write(&j, &entry->roster);
     dl_json_f32_bits(&j, "next_lr", entry->next.lr);
     dl_json_f32_bits(&j, "next_mu", entry->next.mu);
-    write_deal(&j, &entry->deal);
+    write_assignment(&j, &entry->assignment);
     if (entry->bans.there) dl_json_hash(&j, "bans", entry->bans.digest);
     dl_json_bool(&j, "last", entry->last);
     return dl_sealed_end(&j, start);
@@ -339,7 +339,7 @@ dl_statement dl_entry_statement(const dl_entry *entry)
                           .run = entry->run,
                           .entry = entry->entry,
                           .fragment = entry->fragment,
-                          .life = &entry->committer};
+                          .generation = &entry->committer};
 }
 
 /* ---- reading */
@@ -347,7 +347,7 @@ dl_statement dl_entry_statement(const dl_entry *entry)
 static diloco_status read_member(dl_member *m, uint64_t entry, dl_json_value object)
 {
     if (object.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "it is not an object");
-    DL_TRY(dl_json_read_life(&m->life, object, "life"));
+    DL_TRY(dl_json_read_generation(&m->generation, object, "life"));
     m->entry = entry;
     if (dl_json_get(object, "entry").type != DL_JSON_MISSING)
         DL_TRY(dl_json_read_u64(&m->entry, object, "entry", UINT32_MAX));
@@ -364,10 +364,10 @@ static diloco_status read_member(dl_member *m, uint64_t entry, dl_json_value obj
     return dl_json_read_f64_or_nan(&m->stats.loss, object, "loss");
 }
 
-static diloco_status read_deal(dl_entry_deal *out, dl_json_value root)
+static diloco_status read_assignment(dl_entry_assignment *out, dl_json_value root)
 {
     dl_json_value object = dl_json_get(root, "deal");
-    *out = (dl_entry_deal){.there = object.type != DL_JSON_MISSING};
+    *out = (dl_entry_assignment){.there = object.type != DL_JSON_MISSING};
     if (!out->there) return DILOCO_OK;
     if (object.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "\"deal\" is not an object");
     DL_TRY(dl_json_read_u64(&out->cursor, object, "cursor", UINT64_MAX));
@@ -401,7 +401,7 @@ static diloco_status read_rejected(dl_entry *out, dl_json_value root)
         dl_rejected *r = &out->rejected[out->n_rejected];
         if (it.value.type != DL_JSON_OBJECT)
             return dl_fail(DILOCO_EPROTO, "rejected %zu is not an object", it.index);
-        DL_TRY(dl_json_read_life(&r->life, it.value, "life"));
+        DL_TRY(dl_json_read_generation(&r->generation, it.value, "life"));
         DL_TRY(dl_json_read_u64(&r->bytes, it.value, "bytes", UINT64_MAX));
         DL_TRY(dl_json_read_str(r->reason, sizeof r->reason, it.value, "reason"));
     }
@@ -416,7 +416,7 @@ static diloco_status read_combined(dl_combined_at *out, dl_json_value root)
     if (!out->there) return DILOCO_OK;
     if (object.type != DL_JSON_OBJECT)
         return dl_fail(DILOCO_EPROTO, "\"combined\" is not an object");
-    DL_TRY(dl_json_read_life(&out->life, object, "life"));
+    DL_TRY(dl_json_read_generation(&out->generation, object, "life"));
     DL_TRY(dl_json_read_hash(&out->body, object, "body"));
     if (dl_json_get(object, "slices").type != DL_JSON_MISSING)
         DL_TRY(dl_json_read_u64(&out->slices, object, "slices", DL_SLICES_MAX));
@@ -441,7 +441,7 @@ static diloco_status read_head(dl_entry *out, dl_json_value root)
     DL_TRY(dl_json_read_u64(&out->entry, root, "entry", UINT64_MAX));
     DL_TRY(dl_json_read_u32(&out->fragment, root, "fragment", max_fragment));
     DL_TRY(dl_json_read_u64(&out->position, root, "position", UINT64_MAX));
-    DL_TRY(dl_json_read_life(&out->committer, root, "committer"));
+    DL_TRY(dl_json_read_generation(&out->committer, root, "committer"));
     DL_TRY(dl_json_read_hash(&out->prev, root, "prev"));
     DL_TRY(dl_json_read_hash(&out->base, root, "base"));
     DL_TRY(dl_json_read_hash(&out->result, root, "result"));
@@ -478,7 +478,7 @@ static diloco_status read_numbers(dl_entry *out, dl_json_value root, const dl_ou
     DL_TRY(dl_json_read_u64(&out->snapshot, root, "snapshot", UINT64_MAX));
     DL_TRY(dl_json_read_f32_bits(&out->next.lr, root, "next_lr"));
     DL_TRY(dl_json_read_f32_bits(&out->next.mu, root, "next_mu"));
-    DL_TRY(read_deal(&out->deal, root));
+    DL_TRY(read_assignment(&out->assignment, root));
     out->bans.there = dl_json_get(root, "bans").type != DL_JSON_MISSING;
     if (out->bans.there) DL_TRY(dl_json_read_hash(&out->bans.digest, root, "bans"));
     return dl_json_read_bool(&out->last, root, "last");
@@ -520,7 +520,7 @@ static diloco_status read_statement(dl_entry *out, const void *text, size_t len)
     DL_TRY(dl_json_read_run(out->run, root));
     DL_TRY(dl_json_read_u64(&out->entry, root, "entry", UINT64_MAX));
     DL_TRY(dl_json_read_u32(&out->fragment, root, "fragment", UINT32_MAX));
-    return dl_json_read_life(&out->committer, root, "committer");
+    return dl_json_read_generation(&out->committer, root, "committer");
 }
 
 /* Readings that have to fail alike before the object, not the connection, is at fault. */

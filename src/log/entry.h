@@ -17,7 +17,7 @@
 enum { DL_ENTRY_TEXT_MAX = 4 << 20, DL_REASON_MAX = 95, DL_HELD_MAX = 15, DL_WORD_MAX = 15 };
 
 typedef struct dl_member {
-    dl_life life;
+    dl_generation generation;
     uint64_t entry; /* under which the contribution is stored: this one, or an earlier one (P20) */
     dl_hash body;   /* the contribution's body digest */
     uint64_t raw;   /* raw weight */
@@ -29,7 +29,7 @@ typedef struct dl_member {
 
 /* A contribution that a commit does not count, and why: a word of judge.h. */
 typedef struct dl_rejected {
-    dl_life life;
+    dl_generation generation;
     uint64_t bytes; /* bytes of the object */
     char reason[DL_WORD_MAX + 1];
 } dl_rejected;
@@ -41,17 +41,17 @@ typedef struct dl_entry_bans {
 } dl_entry_bans;
 
 /* The data that an entry deals (data_assignment.h). */
-typedef struct dl_entry_deal {
+typedef struct dl_entry_assignment {
     bool there;      /* else data is local */
     uint64_t cursor; /* after the newest deal that it makes, */
     uint64_t len;    /* samples in a chunk */
     dl_hash ledger;  /* of the whole ledger after it */
-} dl_entry_deal;
+} dl_entry_assignment;
 
 /* The combined update of the members, by the entry's committer, under x/ (P19). */
 typedef struct dl_combined_at {
     bool there; /* else every reader combines */
-    dl_life life;
+    dl_generation generation;
     dl_hash body;
     uint64_t bytes;  /* of the object, */
     uint64_t slices; /* or the number of slices, each combined by another member as `life` has
@@ -76,11 +76,12 @@ typedef struct dl_entry {
     uint64_t entry;
     uint32_t fragment;
     uint64_t position;
-    dl_life committer;
+    dl_generation committer;
     dl_hash prev; /* dl_hash_bytes of log/<e-1>.json; of run.json for entry 0 */
     dl_hash base,
         result; /* state digests of the fragment; an abort has result = base, unless emptied */
-    dl_member *members; /* [n_members], in dl_life_compare order; of an abort: those present */
+    dl_member
+        *members; /* [n_members], in dl_generation_compare order; of an abort: those present */
     size_t n_members, cap_members;
     dl_rejected *rejected;               /* [n_rejected], likewise in order; of a commit */
     size_t n_rejected;                   /* with the members at most cap_members */
@@ -99,7 +100,7 @@ typedef struct dl_entry {
     struct {            /* for entry e + L */
         float lr, mu;
     } next;
-    dl_entry_deal deal;
+    dl_entry_assignment assignment;
     dl_entry_bans bans;
     bool last; /* no entry follows */
 } dl_entry;

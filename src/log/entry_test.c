@@ -18,11 +18,11 @@ static const dl_outer *nesterov(void)
     return outer;
 }
 
-static dl_life life_of(const char *replica, uint32_t generation)
+static dl_generation generation_of(const char *replica, uint32_t number)
 {
-    dl_life life = {.generation = generation};
-    snprintf(life.replica, sizeof life.replica, "%s", replica);
-    return life;
+    dl_generation generation = {.number = number};
+    snprintf(generation.replica, sizeof generation.replica, "%s", replica);
+    return generation;
 }
 
 static dl_entry an_entry(void)
@@ -35,12 +35,12 @@ static dl_entry an_entry(void)
     e.entry = 12;
     e.fragment = 3;
     e.position = 18446744073709551615u;
-    e.committer = life_of("r10", 9999999);
+    e.committer = generation_of("r10", 9999999);
     e.prev = dl_hash_bytes("prev", 4);
     e.base = dl_hash_bytes("base", 4);
     e.result = dl_hash_bytes("result", 6);
     for (size_t i = 0; i < 3; i++) {
-        e.members[i] = (dl_member){.life = life_of(names[i], (uint32_t)i),
+        e.members[i] = (dl_member){.generation = generation_of(names[i], (uint32_t)i),
                                    .body = dl_hash_bytes(names[i], 2),
                                    .raw = i == 2 ? RAW : i + 1,
                                    .weight = 1.0f / 3,
@@ -98,12 +98,12 @@ TEST(an_entry_that_names_a_combined_update_reads_back)
 {
     dl_entry e = an_entry(), back;
     e.combined = (dl_combined_at){
-        .there = true, .life = life_of("r2", 4), .body = e.base, .bytes = 123456789012};
+        .there = true, .generation = generation_of("r2", 4), .body = e.base, .bytes = 123456789012};
     dl_buf text = written(&e);
     CHECK_OK(dl_entry_init(&back, 3));
     CHECK_OK(dl_entry_read(&back, text.data, text.len, nesterov()));
     CHECK(back.combined.there && back.combined.bytes == 123456789012);
-    CHECK(dl_life_equal(&e.combined.life, &back.combined.life));
+    CHECK(dl_generation_equal(&e.combined.generation, &back.combined.generation));
     CHECK_BYTES(e.base.bytes, back.combined.body.bytes, sizeof e.base.bytes);
     dl_buf again = written(&back);
     CHECK_BYTES(text.data, again.data, text.len);
@@ -159,7 +159,7 @@ TEST(an_entry_of_version_1_is_still_read)
     CHECK_OK(dl_entry_init(&back, 2));
     CHECK_OK(dl_entry_read(&back, text, sizeof text - 1, nesterov()));
     CHECK_INT(2, back.n_members);
-    CHECK_STR("r10", back.members[1].life.replica);
+    CHECK_STR("r10", back.members[1].generation.replica);
     CHECK(back.members[0].weight == 0.5f);
     CHECK_INT(1, back.roster.misses[0]);
     dl_buf again = written(&back);
@@ -216,7 +216,7 @@ TEST(entry_that_no_reader_accepts_is_not_written)
     check_refused(&e, "member r0 is not in order after r2");
 
     e = an_entry();
-    e.members[1].life = life_of("r0", 7);
+    e.members[1].generation = generation_of("r0", 7);
     check_refused(&e, "replica r0 is counted twice");
 
     e = an_entry();
@@ -410,7 +410,7 @@ TEST(a_thousand_members_fit_into_the_longest_text)
         char name[DL_REPLICA_MAX + 1];
         snprintf(name, sizeof name, "a-name-of-thirty-one-bytes-%04zu", i);
         e.members[i] = sample.members[1];
-        e.members[i].life = life_of(name, 9999999);
+        e.members[i].generation = generation_of(name, 9999999);
         CHECK(dl_roster_add(&e.roster, name, UINT32_MAX));
     }
     dl_buf text = written(&e);
@@ -427,7 +427,8 @@ TEST(a_thousand_members_fit_into_the_longest_text)
 static dl_entry a_rejecting_entry(void)
 {
     dl_entry e = an_entry();
-    e.rejected[0] = (dl_rejected){.life = life_of("r3", 7), .bytes = 99, .reason = "non-finite"};
+    e.rejected[0] =
+        (dl_rejected){.generation = generation_of("r3", 7), .bytes = 99, .reason = "non-finite"};
     e.n_rejected = 1;
     e.bans = (dl_entry_bans){.there = true, .digest = dl_hash_bytes("bans", 4)};
     return e;
@@ -440,7 +441,7 @@ TEST(p27_rejections_and_bans_read_back_equal)
     CHECK_OK(dl_entry_init(&back, 4));
     CHECK_OK(dl_entry_read(&back, text.data, text.len, nesterov()));
     CHECK_INT(1, back.n_rejected);
-    CHECK(dl_life_equal(&e.rejected[0].life, &back.rejected[0].life));
+    CHECK(dl_generation_equal(&e.rejected[0].generation, &back.rejected[0].generation));
     CHECK_INT(99, back.rejected[0].bytes);
     CHECK_STR("non-finite", back.rejected[0].reason);
     CHECK(back.bans.there && dl_hash_equal(back.bans.digest, e.bans.digest));
@@ -464,7 +465,7 @@ static void cannot_reject(dl_entry *e, const char *why)
 TEST(p27_rejections_are_distinct_not_members_and_have_a_word)
 {
     dl_entry e = a_rejecting_entry();
-    e.rejected[0].life = life_of("r2", 8);
+    e.rejected[0].generation = generation_of("r2", 8);
     cannot_reject(&e, "r2 is a member and rejected");
     e = a_rejecting_entry();
     e.rejected[1] = e.rejected[0];
@@ -472,7 +473,7 @@ TEST(p27_rejections_are_distinct_not_members_and_have_a_word)
     cannot_reject(&e, "rejected r3 is not in order after r3");
     e = a_rejecting_entry();
     e.rejected[1] = e.rejected[0];
-    e.rejected[1].life = life_of("r4", 0);
+    e.rejected[1].generation = generation_of("r4", 0);
     e.n_rejected = 2; /* with three members */
     cannot_reject(&e, "more than 4 members and rejected");
     e = a_rejecting_entry();

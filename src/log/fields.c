@@ -72,10 +72,10 @@ void dl_json_hash(dl_json *j, const char *key, dl_hash hash)
     dl_json_strn(j, key, hex, DL_HASH_HEX);
 }
 
-void dl_json_life(dl_json *j, const char *key, const dl_life *life)
+void dl_json_generation(dl_json *j, const char *key, const dl_generation *generation)
 {
-    char text[DL_LIFE_TEXT];
-    dl_life_text(text, life);
+    char text[DL_GENERATION_TEXT];
+    dl_generation_text(text, generation);
     dl_json_str(j, key, text);
 }
 
@@ -87,11 +87,11 @@ diloco_status dl_json_read_hash(dl_hash *out, dl_json_value object, const char *
     return dl_fail(DILOCO_EPROTO, "\"%s\" is not %d hex digits", key, DL_HASH_HEX);
 }
 
-diloco_status dl_json_read_life(dl_life *out, dl_json_value object, const char *key)
+diloco_status dl_json_read_generation(dl_generation *out, dl_json_value object, const char *key)
 {
-    char text[DL_LIFE_TEXT];
+    char text[DL_GENERATION_TEXT];
     DL_TRY(dl_json_read_str(text, sizeof text, object, key));
-    if (dl_life_parse(out, text, strlen(text))) return DILOCO_OK;
+    if (dl_generation_parse(out, text, strlen(text))) return DILOCO_OK;
     return dl_fail(DILOCO_EPROTO, "\"%s\" is not a replica with its generation", key);
 }
 

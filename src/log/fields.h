@@ -27,11 +27,12 @@ DL_MUST_CHECK diloco_status dl_sealed_open(dl_json_value *out, const void *text,
                                            const char *format);
 
 void dl_json_hash(dl_json *j, const char *key, dl_hash hash);
-void dl_json_life(dl_json *j, const char *key, const dl_life *life);
+void dl_json_generation(dl_json *j, const char *key, const dl_generation *generation);
 
 /* As dl_json_read_*; DILOCO_EPROTO names the key. */
 DL_MUST_CHECK diloco_status dl_json_read_hash(dl_hash *out, dl_json_value object, const char *key);
-DL_MUST_CHECK diloco_status dl_json_read_life(dl_life *out, dl_json_value object, const char *key);
+DL_MUST_CHECK diloco_status dl_json_read_generation(dl_generation *out, dl_json_value object,
+                                                    const char *key);
 /* A run's id: 32 lower-case hex digits. */
 DL_MUST_CHECK diloco_status dl_json_read_run(char out[DL_HASH_HEX + 1], dl_json_value object);
 /* Reads null as NaN, as dl_json_f64 writes it. */

@@ -104,7 +104,7 @@ static dl_json_value parsed(const char *text)
 TEST(members_that_do_not_fit_are_named)
 {
     dl_hash hash;
-    dl_life life;
+    dl_generation generation;
     char run[DL_HASH_HEX + 1];
     double d;
     float f;
@@ -114,7 +114,7 @@ TEST(members_that_do_not_fit_are_named)
                "\"d\":null,\"f\":\"7f800000\",\"u\":9,\"s\":\"text\"}");
     CHECK_STATUS(DILOCO_EPROTO, dl_json_read_hash(&hash, o, "h"));
     CHECK_CONTAINS("\"h\"", diloco_error_text());
-    CHECK_STATUS(DILOCO_EPROTO, dl_json_read_life(&life, o, "l"));
+    CHECK_STATUS(DILOCO_EPROTO, dl_json_read_generation(&generation, o, "l"));
     CHECK_CONTAINS("\"l\"", diloco_error_text());
     CHECK_STATUS(DILOCO_EPROTO, dl_json_read_run(run, o));
     CHECK_STATUS(DILOCO_EPROTO, dl_json_read_finite_bits(&f, o, "f"));

@@ -33,16 +33,17 @@ bool dl_replica_name_ok(const char *name)
     return true;
 }
 
-bool dl_life_ok(const dl_life *life)
+bool dl_generation_ok(const dl_generation *generation)
 {
-    return dl_replica_name_ok(life->replica) && life->generation <= DL_GENERATION_MAX;
+    return dl_replica_name_ok(generation->replica) && generation->number <= DL_GENERATION_MAX;
 }
 
-void dl_life_text(char out[DL_LIFE_TEXT], const dl_life *life)
+void dl_generation_text(char out[DL_GENERATION_TEXT], const dl_generation *generation)
 {
-    DL_ASSERT(dl_life_ok(life));
-    int len = snprintf(out, DL_LIFE_TEXT, "%s.%04u", life->replica, (unsigned)life->generation);
-    DL_ASSERT(len > 0 && len < DL_LIFE_TEXT);
+    DL_ASSERT(dl_generation_ok(generation));
+    int len = snprintf(out, DL_GENERATION_TEXT, "%s.%04u", generation->replica,
+                       (unsigned)generation->number);
+    DL_ASSERT(len > 0 && len < DL_GENERATION_TEXT);
 }
 
 /* Reads the digits at the beginning of text; *n is their number. At most DIGITS_MAX digits are
@@ -56,27 +57,27 @@ static uint64_t read_digits(size_t *n, const char *text, size_t len)
 }
 
 /* The result is printed again and compared, so "r0.3" and "r0.00003" are not accepted. */
-bool dl_life_parse(dl_life *out, const char *text, size_t len)
+bool dl_generation_parse(dl_generation *out, const char *text, size_t len)
 {
     const char *dot = memchr(text, '.', len);
     if (!dot || dot - text > DL_REPLICA_MAX) return false;
-    dl_life life = {0};
-    memcpy(life.replica, text, (size_t)(dot - text));
+    dl_generation generation = {0};
+    memcpy(generation.replica, text, (size_t)(dot - text));
     size_t n_digits, rest = len - (size_t)(dot + 1 - text);
-    uint64_t generation = read_digits(&n_digits, dot + 1, rest);
-    if (!dl_replica_name_ok(life.replica) || generation > DL_GENERATION_MAX) return false;
-    life.generation = (uint32_t)generation;
+    uint64_t number = read_digits(&n_digits, dot + 1, rest);
+    if (!dl_replica_name_ok(generation.replica) || number > DL_GENERATION_MAX) return false;
+    generation.number = (uint32_t)number;
 
-    char again[DL_LIFE_TEXT];
-    dl_life_text(again, &life);
+    char again[DL_GENERATION_TEXT];
+    dl_generation_text(again, &generation);
     if (strlen(again) != len || memcmp(again, text, len) != 0) return false;
-    *out = life;
+    *out = generation;
     return true;
 }
 
-bool dl_life_equal(const dl_life *a, const dl_life *b)
+bool dl_generation_equal(const dl_generation *a, const dl_generation *b)
 {
-    return a->generation == b->generation && strcmp(a->replica, b->replica) == 0;
+    return a->number == b->number && strcmp(a->replica, b->replica) == 0;
 }
 
 /* Compares the numbers at the beginning of *a and *b, by length without leading zeros, then by
@@ -116,12 +117,12 @@ int dl_replica_compare(const char *a, const char *b)
     return strcmp(a, b); /* equal except leading zeros: r02 < r2 */
 }
 
-int dl_life_compare(const void *a, const void *b)
+int dl_generation_compare(const void *a, const void *b)
 {
-    const dl_life *x = a, *y = b;
+    const dl_generation *x = a, *y = b;
     int order = dl_replica_compare(x->replica, y->replica);
     if (order) return order;
-    return x->generation < y->generation ? -1 : x->generation > y->generation;
+    return x->number < y->number ? -1 : x->number > y->number;
 }
 
 /* ---- making keys */
@@ -137,35 +138,35 @@ static void put(dl_key out, const char *format, ...)
     DL_ASSERT(len > 0 && len <= DL_KEY_MAX);
 }
 
-static void put_life(dl_key out, const char *folder, const dl_life *life)
+static void put_generation(dl_key out, const char *folder, const dl_generation *generation)
 {
-    char text[DL_LIFE_TEXT];
-    dl_life_text(text, life);
+    char text[DL_GENERATION_TEXT];
+    dl_generation_text(text, generation);
     put(out, "%s%s", folder, text);
 }
 
 /* Entries have 10 digits, so keys sort by entry. */
-static void put_entry_life(dl_key out, const char *folder, uint64_t entry, const dl_life *life,
-                           const char *rest)
+static void put_entry_generation(dl_key out, const char *folder, uint64_t entry,
+                                 const dl_generation *generation, const char *rest)
 {
-    char text[DL_LIFE_TEXT];
-    dl_life_text(text, life);
+    char text[DL_GENERATION_TEXT];
+    dl_generation_text(text, generation);
     put(out, "%s%010llu/%s%s", folder, (unsigned long long)entry, text, rest);
 }
 
-void dl_key_gen(dl_key out, const dl_life *life)
+void dl_key_gen(dl_key out, const dl_generation *generation)
 {
-    put_life(out, "gen/", life);
+    put_generation(out, "gen/", generation);
 }
 
-void dl_key_end(dl_key out, const dl_life *life)
+void dl_key_end(dl_key out, const dl_generation *generation)
 {
-    put_life(out, "end/", life);
+    put_generation(out, "end/", generation);
 }
 
-void dl_key_heartbeat(dl_key out, const dl_life *life)
+void dl_key_heartbeat(dl_key out, const dl_generation *generation)
 {
-    put_life(out, "hb/", life);
+    put_generation(out, "hb/", generation);
 }
 
 void dl_key_entry(dl_key out, uint64_t entry)
@@ -173,9 +174,9 @@ void dl_key_entry(dl_key out, uint64_t entry)
     put(out, "log/%010llu.json", (unsigned long long)entry);
 }
 
-void dl_key_contribution(dl_key out, uint64_t entry, const dl_life *life)
+void dl_key_contribution(dl_key out, uint64_t entry, const dl_generation *generation)
 {
-    put_entry_life(out, "c/", entry, life, "");
+    put_entry_generation(out, "c/", entry, generation, "");
 }
 
 void dl_key_contributions(dl_key out, uint64_t entry)
@@ -183,40 +184,40 @@ void dl_key_contributions(dl_key out, uint64_t entry)
     put(out, "c/%010llu/", (unsigned long long)entry);
 }
 
-void dl_key_combined(dl_key out, uint64_t entry, const dl_life *life)
+void dl_key_combined(dl_key out, uint64_t entry, const dl_generation *generation)
 {
-    put_entry_life(out, "x/", entry, life, "");
+    put_entry_generation(out, "x/", entry, generation, "");
 }
 
 static void put_slice(dl_key out, const char *folder, uint64_t entry, size_t slice,
-                      const dl_life *life)
+                      const dl_generation *generation)
 {
-    char text[DL_LIFE_TEXT];
-    dl_life_text(text, life);
+    char text[DL_GENERATION_TEXT];
+    dl_generation_text(text, generation);
     put(out, "%s%010llu/%04zu/%s", folder, (unsigned long long)entry, slice, text);
 }
 
-void dl_key_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *life)
+void dl_key_slice(dl_key out, uint64_t entry, size_t slice, const dl_generation *generation)
 {
-    put_slice(out, "b/", entry, slice, life);
+    put_slice(out, "b/", entry, slice, generation);
 }
 
-void dl_key_combined_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *owner,
-                           const dl_life *planner)
+void dl_key_combined_slice(dl_key out, uint64_t entry, size_t slice, const dl_generation *owner,
+                           const dl_generation *planner)
 {
-    char text[DL_LIFE_TEXT];
-    dl_life_text(text, planner);
+    char text[DL_GENERATION_TEXT];
+    dl_generation_text(text, planner);
     put_slice(out, "x/", entry, slice, owner);
     const size_t len = strlen(out);
     snprintf(out + len, sizeof(dl_key) - len, "=%s", text);
 }
 
-void dl_key_measured_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *owner,
-                           const dl_life *planner)
+void dl_key_measured_slice(dl_key out, uint64_t entry, size_t slice, const dl_generation *owner,
+                           const dl_generation *planner)
 {
-    char from[DL_LIFE_TEXT], to[DL_LIFE_TEXT];
-    dl_life_text(from, owner);
-    dl_life_text(to, planner);
+    char from[DL_GENERATION_TEXT], to[DL_GENERATION_TEXT];
+    dl_generation_text(from, owner);
+    dl_generation_text(to, planner);
     put(out, "x/%010llu/measured/%04zu/%s=%s", (unsigned long long)entry, slice, from, to);
 }
 
@@ -230,19 +231,19 @@ void dl_key_plans(dl_key out, uint64_t entry)
     put(out, "x/%010llu/plan/", (unsigned long long)entry);
 }
 
-void dl_key_plan(dl_key out, uint64_t entry, const dl_life *planner)
+void dl_key_plan(dl_key out, uint64_t entry, const dl_generation *planner)
 {
-    char text[DL_LIFE_TEXT];
-    dl_life_text(text, planner);
+    char text[DL_GENERATION_TEXT];
+    dl_generation_text(text, planner);
     put(out, "x/%010llu/plan/%s", (unsigned long long)entry, text);
 }
 
-void dl_key_snapshot(dl_key out, uint64_t entry, const dl_life *life, const char *file)
+void dl_key_snapshot(dl_key out, uint64_t entry, const dl_generation *generation, const char *file)
 {
     char rest[64];
     int len = snprintf(rest, sizeof rest, "/%s", file);
     DL_ASSERT(len > 0 && (size_t)len < sizeof rest);
-    put_entry_life(out, "snap/", entry, life, rest);
+    put_entry_generation(out, "snap/", entry, generation, rest);
 }
 
 void dl_key_theta0(dl_key out, dl_hash digest)
@@ -262,10 +263,10 @@ void dl_key_admit(dl_key out, const char *replica)
     put(out, "admit/%s", replica);
 }
 
-void dl_key_record(dl_key out, const dl_life *life, uint64_t part)
+void dl_key_record(dl_key out, const dl_generation *generation, uint64_t part)
 {
-    char text[DL_LIFE_TEXT];
-    dl_life_text(text, life);
+    char text[DL_GENERATION_TEXT];
+    dl_generation_text(text, generation);
     put(out, "rec/%s/%010llu.jsonl.zst", text, (unsigned long long)part);
 }
 
@@ -279,10 +280,10 @@ static const char *after_prefix(const char *key, const char *prefix)
     return strncmp(key, prefix, len) == 0 ? key + len : NULL;
 }
 
-bool dl_key_parse_life(dl_life *out, const char *key, const char *folder)
+bool dl_key_parse_generation(dl_generation *out, const char *key, const char *folder)
 {
     const char *text = after_prefix(key, folder);
-    return text && dl_life_parse(out, text, strlen(text));
+    return text && dl_generation_parse(out, text, strlen(text));
 }
 
 bool dl_key_parse_entry(uint64_t *entry, const char *key)
@@ -299,8 +300,8 @@ bool dl_key_parse_entry(uint64_t *entry, const char *key)
 }
 
 /* Parses "<folder><entry>/<replica>.<generation>"; *rest follows it. */
-static bool parse_entry_life(uint64_t *entry, dl_life *life, const char **rest, const char *key,
-                             const char *folder)
+static bool parse_entry_generation(uint64_t *entry, dl_generation *generation, const char **rest,
+                                   const char *key, const char *folder)
 {
     const char *text = after_prefix(key, folder);
     if (!text) return false;
@@ -310,29 +311,30 @@ static bool parse_entry_life(uint64_t *entry, dl_life *life, const char **rest, 
     if (*text++ != '/') return false;
     size_t len = strcspn(text, "/");
     *rest = text + len;
-    return dl_life_parse(life, text, len);
+    return dl_generation_parse(generation, text, len);
 }
 
-bool dl_key_parse_contribution(uint64_t *entry, dl_life *life, const char *key)
+bool dl_key_parse_contribution(uint64_t *entry, dl_generation *generation, const char *key)
 {
     uint64_t e;
-    dl_life who;
+    dl_generation who;
     const char *rest;
-    if (!parse_entry_life(&e, &who, &rest, key, "c/")) return false;
+    if (!parse_entry_generation(&e, &who, &rest, key, "c/")) return false;
     dl_key again;
     dl_key_contribution(again, e, &who);
     if (strcmp(again, key) != 0) return false;
     *entry = e;
-    *life = who;
+    *generation = who;
     return true;
 }
 
-bool dl_key_parse_plan(uint64_t *entry, dl_life *planner, const char *key)
+bool dl_key_parse_plan(uint64_t *entry, dl_generation *planner, const char *key)
 {
     uint64_t e;
-    dl_life who;
+    dl_generation who;
     const char *leaf = strrchr(key, '/');
-    if (!dl_key_entry_of(&e, key) || !leaf || !dl_life_parse(&who, leaf + 1, strlen(leaf + 1)))
+    if (!dl_key_entry_of(&e, key) || !leaf ||
+        !dl_generation_parse(&who, leaf + 1, strlen(leaf + 1)))
         return false;
     dl_key again;
     dl_key_plan(again, e, &who);
@@ -342,34 +344,34 @@ bool dl_key_parse_plan(uint64_t *entry, dl_life *planner, const char *key)
     return true;
 }
 
-bool dl_key_parse_record(dl_life *life, uint64_t *part, const char *key)
+bool dl_key_parse_record(dl_generation *generation, uint64_t *part, const char *key)
 {
-    dl_life who;
+    dl_generation who;
     const char *text = after_prefix(key, "rec/");
     const size_t len = text ? strcspn(text, "/") : 0;
-    if (!text || !text[len] || !dl_life_parse(&who, text, len)) return false;
+    if (!text || !text[len] || !dl_generation_parse(&who, text, len)) return false;
     size_t n_digits;
     const uint64_t k = read_digits(&n_digits, text + len + 1, strlen(text + len + 1));
     dl_key again;
     dl_key_record(again, &who, k);
     if (strcmp(again, key) != 0) return false;
-    *life = who;
+    *generation = who;
     *part = k;
     return true;
 }
 
 /* Only the manifest counts: without it there is no snapshot. */
-bool dl_key_parse_snapshot(uint64_t *entry, dl_life *life, const char *key)
+bool dl_key_parse_snapshot(uint64_t *entry, dl_generation *generation, const char *key)
 {
     uint64_t e;
-    dl_life who;
+    dl_generation who;
     const char *rest;
-    if (!parse_entry_life(&e, &who, &rest, key, "snap/")) return false;
+    if (!parse_entry_generation(&e, &who, &rest, key, "snap/")) return false;
     dl_key again;
     dl_key_snapshot(again, e, &who, "manifest.json");
     if (strcmp(again, key) != 0) return false;
     *entry = e;
-    *life = who;
+    *generation = who;
     return true;
 }
 

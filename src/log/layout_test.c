@@ -4,16 +4,16 @@
 
 #include "check.h"
 
-static dl_life life_of(const char *replica, uint32_t generation)
+static dl_generation generation_of(const char *replica, uint32_t number)
 {
-    dl_life life = {.generation = generation};
-    snprintf(life.replica, sizeof life.replica, "%s", replica);
-    return life;
+    dl_generation generation = {.number = number};
+    snprintf(generation.replica, sizeof generation.replica, "%s", replica);
+    return generation;
 }
 
 TEST(names_follow_the_layout)
 {
-    dl_life r0 = life_of("r0", 3);
+    dl_generation r0 = generation_of("r0", 3);
     dl_key key;
     dl_key_gen(key, &r0);
     CHECK_STR("gen/r0.0003", key);
@@ -45,54 +45,56 @@ TEST(names_are_read_back)
     static const uint32_t generations[] = {0, 9999, 10000, 9999999};
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         for (size_t k = 0; k < sizeof generations / sizeof *generations; k++) {
-            dl_life life = life_of("A-long_name-of-31-bytes-0123456", generations[k]), back;
+            dl_generation generation =
+                              generation_of("A-long_name-of-31-bytes-0123456", generations[k]),
+                          back;
             uint64_t entry;
             dl_key key;
-            dl_key_contribution(key, entries[i], &life);
+            dl_key_contribution(key, entries[i], &generation);
             CHECK(dl_key_parse_contribution(&entry, &back, key));
-            CHECK(entry == entries[i] && dl_life_equal(&life, &back));
-            dl_key_snapshot(key, entries[i], &life, "manifest.json");
+            CHECK(entry == entries[i] && dl_generation_equal(&generation, &back));
+            dl_key_snapshot(key, entries[i], &generation, "manifest.json");
             CHECK(dl_key_parse_snapshot(&entry, &back, key));
-            CHECK(entry == entries[i] && dl_life_equal(&life, &back));
-            dl_key_record(key, &life, entries[i]);
+            CHECK(entry == entries[i] && dl_generation_equal(&generation, &back));
+            dl_key_record(key, &generation, entries[i]);
             CHECK(dl_key_parse_record(&back, &entry, key));
-            CHECK(entry == entries[i] && dl_life_equal(&life, &back));
+            CHECK(entry == entries[i] && dl_generation_equal(&generation, &back));
             dl_key_entry(key, entries[i]);
             CHECK(dl_key_parse_entry(&entry, key));
             CHECK(entry == entries[i]);
-            dl_key_heartbeat(key, &life);
-            CHECK(dl_key_parse_life(&back, key, "hb/"));
-            CHECK(dl_life_equal(&life, &back));
+            dl_key_heartbeat(key, &generation);
+            CHECK(dl_key_parse_generation(&back, key, "hb/"));
+            CHECK(dl_generation_equal(&generation, &back));
         }
     }
 }
 
 TEST(a_name_has_one_spelling)
 {
-    static const char *const lives[] = {"",
-                                        "hb/",
-                                        "hb/r0",
-                                        "hb/r0.",
-                                        "hb/r0.1",
-                                        "hb/r0.001",
-                                        "hb/r0.00001",
-                                        "hb/.0001",
-                                        "hb/r0.0001x",
-                                        "hb/r0.0001/",
-                                        "hb/r 0.01",
-                                        "hb/r0.-001",
-                                        "hb/r0.+001",
-                                        "hb/r0. 001",
-                                        "hb/r0.10000000",
-                                        "gen/r0.00",
-                                        "hb/a/b.0001",
-                                        "hb/r0.0.0001",
-                                        "hb/r0.18446744073709551617",
-                                        "hb/a-name-of-thirty-two-bytes-01234.0001"};
-    dl_life life = life_of("kept", 1);
-    for (size_t i = 0; i < sizeof lives / sizeof *lives; i++)
-        CHECK(!dl_key_parse_life(&life, lives[i], "hb/"));
-    CHECK_STR("kept", life.replica);
+    static const char *const generations[] = {"",
+                                              "hb/",
+                                              "hb/r0",
+                                              "hb/r0.",
+                                              "hb/r0.1",
+                                              "hb/r0.001",
+                                              "hb/r0.00001",
+                                              "hb/.0001",
+                                              "hb/r0.0001x",
+                                              "hb/r0.0001/",
+                                              "hb/r 0.01",
+                                              "hb/r0.-001",
+                                              "hb/r0.+001",
+                                              "hb/r0. 001",
+                                              "hb/r0.10000000",
+                                              "gen/r0.00",
+                                              "hb/a/b.0001",
+                                              "hb/r0.0.0001",
+                                              "hb/r0.18446744073709551617",
+                                              "hb/a-name-of-thirty-two-bytes-01234.0001"};
+    dl_generation generation = generation_of("kept", 1);
+    for (size_t i = 0; i < sizeof generations / sizeof *generations; i++)
+        CHECK(!dl_key_parse_generation(&generation, generations[i], "hb/"));
+    CHECK_STR("kept", generation.replica);
 
     static const char *const entries[] = {"log/12.json",
                                           "log/00000000012.json",
@@ -112,13 +114,13 @@ TEST(a_name_has_one_spelling)
         "c/0000000012/r0.3",     "x/0000000012/r0.0003", "c/0000000012/r0.0003/more",
         "c/00000000012/r0.0003", "c/0000000012r0.0003"};
     for (size_t i = 0; i < sizeof contributions / sizeof *contributions; i++)
-        CHECK(!dl_key_parse_contribution(&entry, &life, contributions[i]));
+        CHECK(!dl_key_parse_contribution(&entry, &generation, contributions[i]));
 
     static const char *const snapshots[] = {
         "snap/0000000012/r0.0003", "snap/0000000012/r0.0003/state.safetensors",
         "snap/0000000012/r0.0003/manifest.json/x", "snap/12/r0.0003/manifest.json"};
     for (size_t i = 0; i < sizeof snapshots / sizeof *snapshots; i++)
-        CHECK(!dl_key_parse_snapshot(&entry, &life, snapshots[i]));
+        CHECK(!dl_key_parse_snapshot(&entry, &generation, snapshots[i]));
     static const char *const records[] = {"rec/",
                                           "rec/r0.0003",
                                           "rec/r0.0003/",
@@ -127,7 +129,7 @@ TEST(a_name_has_one_spelling)
                                           "rec/r0.0003/0000000001.jsonl",
                                           "rec/r0.3/0000000001.jsonl.zst"};
     for (size_t i = 0; i < sizeof records / sizeof *records; i++)
-        CHECK(!dl_key_parse_record(&life, &entry, records[i]));
+        CHECK(!dl_key_parse_record(&generation, &entry, records[i]));
     CHECK_INT(5, entry);
 }
 
@@ -176,11 +178,12 @@ TEST(replicas_sort_by_the_numbers_in_their_names)
 
 TEST(generations_of_a_replica_sort_by_number)
 {
-    dl_life a = life_of("r2", 9), b = life_of("r2", 10), c = life_of("r10", 0);
-    CHECK(dl_life_compare(&a, &b) < 0 && dl_life_compare(&b, &a) > 0);
-    CHECK(dl_life_compare(&b, &c) < 0);
-    CHECK_INT(0, dl_life_compare(&a, &a));
-    CHECK(!dl_life_equal(&a, &b) && dl_life_equal(&a, &a));
+    dl_generation a = generation_of("r2", 9), b = generation_of("r2", 10),
+                  c = generation_of("r10", 0);
+    CHECK(dl_generation_compare(&a, &b) < 0 && dl_generation_compare(&b, &a) > 0);
+    CHECK(dl_generation_compare(&b, &c) < 0);
+    CHECK_INT(0, dl_generation_compare(&a, &a));
+    CHECK(!dl_generation_equal(&a, &b) && dl_generation_equal(&a, &a));
 }
 
 TEST_MAIN(names_follow_the_layout, names_are_read_back, a_name_has_one_spelling,

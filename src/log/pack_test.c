@@ -67,7 +67,7 @@ static void refused(dl_packer *packer, const unsigned char *packed, size_t packe
     free(exact), free(out);
 }
 
-TEST(lies_about_lengths_are_refused)
+TEST(wrong_lengths_are_refused)
 {
     enum { N = 8000 };
     static unsigned char buffer[4 + N];
@@ -126,6 +126,6 @@ TEST(changed_bytes_are_refused_or_give_other_bytes_of_the_same_length)
 }
 
 TEST_MAIN(packing_and_unpacking_in_place_restore_the_bytes,
-          the_same_payload_packs_to_the_same_bytes, lies_about_lengths_are_refused,
+          the_same_payload_packs_to_the_same_bytes, wrong_lengths_are_refused,
           frame_beyond_its_length_is_refused,
           changed_bytes_are_refused_or_give_other_bytes_of_the_same_length)

@@ -22,12 +22,12 @@ enum {
  * statements never have the same text. */
 static size_t say(char out[STATEMENT_MAX], const dl_statement *s, const dl_strong *hash)
 {
-    char hex[DL_STRONG_HEX + 1], life[DL_LIFE_TEXT] = "-";
-    if (s->life) dl_life_text(life, s->life);
+    char hex[DL_STRONG_HEX + 1], generation[DL_GENERATION_TEXT] = "-";
+    if (s->generation) dl_generation_text(generation, s->generation);
     dl_hex(hex, hash->bytes, sizeof hash->bytes);
     const int n = snprintf(out, STATEMENT_MAX,
                            "diloco-signature-1\n%s\n%s\n%" PRIu64 "\n%" PRIu32 "\n%s\n%s\n",
-                           s->kind, s->run, s->entry, s->fragment, life, hex);
+                           s->kind, s->run, s->entry, s->fragment, generation, hex);
     DL_ASSERT(n > 0 && n < STATEMENT_MAX);
     return (size_t)n;
 }

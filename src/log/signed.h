@@ -20,7 +20,7 @@ typedef struct dl_statement {
     const char *run;
     uint64_t entry;
     uint32_t fragment;
-    const dl_life *life; /* NULL: no generation's */
+    const dl_generation *generation; /* NULL: no generation's */
 } dl_statement;
 
 DL_MUST_CHECK diloco_status dl_statement_sign(dl_signature *out, const dl_signer *signer,

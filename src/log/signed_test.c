@@ -35,9 +35,9 @@ TEST(signed_text_is_sealed_and_names_its_signer)
     dl_public by;
     dl_buf text;
     dl_json_value root;
-    const dl_life life = {"r1", 2};
+    const dl_generation generation = {"r1", 2};
     const dl_statement what = {
-        .kind = "note", .run = RUN, .entry = 4, .fragment = 1, .life = &life};
+        .kind = "note", .run = RUN, .entry = 4, .fragment = 1, .generation = &generation};
     dl_buf_init(&text, 4096);
     CHECK_OK(dl_buf_add(&text, "before", 6));
     write_note(&text, "hello");
@@ -47,10 +47,11 @@ TEST(signed_text_is_sealed_and_names_its_signer)
     CHECK_OK(dl_sealed_signer(&by, text.data + 6, text.len - 6, &what));
     CHECK(dl_public_equal(&by, dl_signer_public(a)));
 
-    const dl_life later = {"r1", 3};
-    const dl_statement others[] = {{"entry", RUN, 4, 1, &life}, {"note", OTHER, 4, 1, &life},
-                                   {"note", RUN, 5, 1, &life},  {"note", RUN, 4, 2, &life},
-                                   {"note", RUN, 4, 1, &later}, {"note", RUN, 4, 1, NULL}};
+    const dl_generation later = {"r1", 3};
+    const dl_statement others[] = {
+        {"entry", RUN, 4, 1, &generation}, {"note", OTHER, 4, 1, &generation},
+        {"note", RUN, 5, 1, &generation},  {"note", RUN, 4, 2, &generation},
+        {"note", RUN, 4, 1, &later},       {"note", RUN, 4, 1, NULL}};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         CHECK_STATUS(DILOCO_EPROTO, dl_sealed_signer(&by, text.data + 6, text.len - 6, &others[i]));
         CHECK_CONTAINS("not of this object", diloco_error_text());

@@ -175,7 +175,7 @@ diloco_status dl_slice_read(const dl_slice_part *parts, size_t n, const dl_hash 
 /* All digests are compared again after the last slice has arrived. A later slice may have
  * overwritten shared bytes of an earlier one. */
 diloco_status dl_slices_read(const dl_slicing *s, unsigned char *payload, const dl_hash *table,
-                             uint64_t entry, const dl_life *life, const char **reason,
+                             uint64_t entry, const dl_generation *generation, const char **reason,
                              dl_store *store, dl_time until)
 {
     dl_slice_part parts[DL_SLICE_SPANS];
@@ -184,7 +184,7 @@ diloco_status dl_slices_read(const dl_slicing *s, unsigned char *payload, const 
     for (size_t i = 0; i < s->n; i++) {
         dl_key key;
         const size_t n = dl_slice_parts(parts, s, i, payload, discrete);
-        dl_key_slice(key, entry, i, life);
+        dl_key_slice(key, entry, i, generation);
         DL_TRY(dl_slice_read(parts, n, &table[i], &got, reason, store, key, until));
     }
     for (size_t i = 0; i < s->n; i++) {
@@ -192,7 +192,7 @@ diloco_status dl_slices_read(const dl_slicing *s, unsigned char *payload, const 
         if (dl_hash_equal(dl_slice_digest(parts, n), table[i])) continue;
         *reason = "codec";
         return dl_fail(DILOCO_EPROTO, "slices of %s for entry %llu do not fit together",
-                       life->replica, (unsigned long long)entry);
+                       generation->replica, (unsigned long long)entry);
     }
     return DILOCO_OK;
 }

@@ -63,7 +63,7 @@ dl_contribution_data dl_slices_data(const dl_slicing *s, unsigned char *base);
  * discrete. Returns the errors of dl_slice_read. */
 DL_MUST_CHECK diloco_status dl_slices_read(const dl_slicing *s, unsigned char *payload,
                                            const dl_hash *table, uint64_t entry,
-                                           const dl_life *life, const char **reason,
+                                           const dl_generation *generation, const char **reason,
                                            dl_store *store, dl_time until);
 
 #endif

@@ -270,7 +270,7 @@ static void give_back_memory(diloco_loop *loop)
 static diloco_status take_all(diloco_loop *loop)
 {
     for (uint32_t f = 0; f < loop->options.fragments; f++)
-        DL_TRY(dl_loop_take(loop, (int)f));
+        DL_TRY(dl_loop_capture(loop, (int)f));
     return DILOCO_OK;
 }
 

@@ -78,7 +78,7 @@ DL_MUST_CHECK diloco_status dl_loop_delta(diloco_loop *loop, int fragment);
 /* local = theta + mix (local - theta) */
 DL_MUST_CHECK diloco_status dl_loop_adopt(diloco_loop *loop, int fragment, float mix);
 /* theta = local */
-DL_MUST_CHECK diloco_status dl_loop_take(diloco_loop *loop, int fragment);
+DL_MUST_CHECK diloco_status dl_loop_capture(diloco_loop *loop, int fragment);
 /* The outer step of our optimizer with g, and dl_loop_adopt, in one pass. DILOCO_ENUMERIC. */
 DL_MUST_CHECK diloco_status dl_loop_outer_step(diloco_loop *loop, int fragment, float mix);
 /* DILOCO_ENUMERIC: an element of g is not finite, or so large that a step could overflow. */

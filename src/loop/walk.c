@@ -214,7 +214,7 @@ diloco_status dl_loop_adopt(diloco_loop *loop, int fragment, float mix)
     return run_all(&w);
 }
 
-diloco_status dl_loop_take(diloco_loop *loop, int fragment)
+diloco_status dl_loop_capture(diloco_loop *loop, int fragment)
 {
     walk w = walk_of(loop, fragment, take_piece);
     w.reads = true;

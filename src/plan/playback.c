@@ -3,19 +3,19 @@
  *
  *     STEP    clock += its seconds
  *     SEND e  after encoding, the contribution goes up the link, beside the clock
- *     TAKE e  when all that entry e counts is up, it comes down; the clock waits for it
+ *     APPLY e when all that entry e counts is up, it comes down; the clock waits for it
  *
- * 1. A replica's moves are in the order of its record, but a TAKE comes tau steps after its SEND: a
- *    recorded entry may have been there earlier than it was due.
- * 2. A TAKE is played when every counted SEND of its entry has been. Replicas take turns until none
- *    can move; if some are left then, the record lacks a contribution, and they continue without.
+ * 1. A replica's moves are in the order of its record, but an APPLY comes tau steps after its SEND.
+ * A recorded entry may have been there earlier than it was due.
+ * 2. An APPLY is played when every counted SEND of its entry has been. Replicas take turns until
+ * none can move; if some are left then, the record lacks a contribution, and they continue without.
  */
 #include "plan/playback_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { PUT_REQUESTS = 2, TAKE_REQUESTS = 2 /* and one for each member */ };
+enum { PUT_REQUESTS = 2, APPLY_REQUESTS = 2 /* and one for each member */ };
 
 typedef struct entry {
     uint64_t number, to_come; /* counted contributions that are not up yet */
@@ -32,7 +32,8 @@ static uint64_t recorded_tau(const dl_playback *r)
         dl_played *p = &r->replicas[i];
         for (size_t k = 0; k < p->n; k++) {
             const dl_move *m = &p->moves[k];
-            const dl_move *sent = m->kind == DL_MOVE_TAKE ? dl_playback_sent(p, k, m->entry) : NULL;
+            const dl_move *sent =
+                m->kind == DL_MOVE_APPLY ? dl_playback_sent(p, k, m->entry) : NULL;
             if (sent && m->done - sent->done > tau) tau = m->done - sent->done;
         }
     }
@@ -54,8 +55,8 @@ static void hold_back(dl_played *p, uint64_t tau)
         dl_move *m = &p->moves[k];
         m->index = k;
         m->turn = 4 * m->done + (unsigned)m->kind;
-        const dl_move *sent = m->kind == DL_MOVE_TAKE ? dl_playback_sent(p, k, m->entry) : NULL;
-        if (sent && sent->done + tau > m->done) m->turn = 4 * (sent->done + tau) + DL_MOVE_TAKE;
+        const dl_move *sent = m->kind == DL_MOVE_APPLY ? dl_playback_sent(p, k, m->entry) : NULL;
+        if (sent && sent->done + tau > m->done) m->turn = 4 * (sent->done + tau) + DL_MOVE_APPLY;
     }
     if (p->n) qsort(p->moves, p->n, sizeof *p->moves, by_turn);
 }
@@ -79,7 +80,7 @@ static diloco_status number_entries(entry **out, size_t *n, dl_playback *r)
     if (!*out) return dl_fail(DILOCO_ENOMEM, "no memory for the record");
     for (size_t i = 0; i < r->n; i++)
         for (size_t k = 0; k < r->replicas[i].n; k++)
-            if (r->replicas[i].moves[k].kind == DL_MOVE_TAKE)
+            if (r->replicas[i].moves[k].kind == DL_MOVE_APPLY)
                 (*out)[(*n)++].number = r->replicas[i].moves[k].entry;
     qsort(*out, *n, sizeof **out, by_number);
     size_t kept = 0;
@@ -89,7 +90,7 @@ static diloco_status number_entries(entry **out, size_t *n, dl_playback *r)
     return DILOCO_OK;
 }
 
-/* The entry exists for every TAKE; a SEND to an entry that was never taken has none. */
+/* The entry exists for every APPLY; a SEND to an entry that was never taken has none. */
 static entry *entry_of(entry *entries, size_t n, const dl_move *m)
 {
     entry key = {.number = m->entry};
@@ -123,12 +124,12 @@ static void play_send(play *g, dl_played *p, dl_move *m)
 }
 
 /* The outer step follows the download; the committer's snapshot runs in the background after it. */
-static void play_take(play *g, dl_played *p, const dl_move *m, const entry *e)
+static void play_apply(play *g, dl_played *p, const dl_move *m, const entry *e)
 {
     const dl_move *sent = dl_playback_sent(p, p->at, m->entry);
     double begin = fmax(p->down, fmax(e->up, sent ? sent->up_at : 0));
     p->down = begin + seconds_on(g->link, 0, m->bytes);
-    double there = p->down + (TAKE_REQUESTS + m->n_members) * g->link->latency_s + m->seconds;
+    double there = p->down + (APPLY_REQUESTS + m->n_members) * g->link->latency_s + m->seconds;
     p->clock = fmax(p->clock, there);
     double n = (double)p->n_committed;
     if (m->committer)
@@ -144,11 +145,11 @@ static bool play_replica(play *g, dl_played *p, bool alone)
         dl_move *m = &p->moves[p->at];
         if (m->kind == DL_MOVE_STEP) p->clock += m->seconds;
         if (m->kind == DL_MOVE_SEND) play_send(g, p, m);
-        if (m->kind != DL_MOVE_TAKE) continue;
+        if (m->kind != DL_MOVE_APPLY) continue;
         const entry *e = entry_of(g->entries, g->n_entries, m);
         if (e->to_come && !alone) break;
         alone = false;
-        play_take(g, p, m, e);
+        play_apply(g, p, m, e);
     }
     return p->at > began;
 }
@@ -199,20 +200,20 @@ static void settle_bytes(dl_played *p)
 {
     double up = 0, down = 0, most = 0;
     dl_move *first = NULL;
-    size_t n_takes = 0;
+    size_t n_applied = 0;
     p->n_committed = 0;
     for (size_t k = 0; k < p->n; k++) {
         dl_move *m = &p->moves[k];
         if (m->kind == DL_MOVE_SEND) up += m->bytes;
-        if (m->kind != DL_MOVE_TAKE) continue;
+        if (m->kind != DL_MOVE_APPLY) continue;
         down += m->recorded_bytes;
-        n_takes++;
+        n_applied++;
         p->n_committed += m->committer;
         if (first) most = fmax(most, m->recorded_bytes);
         if (!first) first = m;
         m->bytes = m->recorded_bytes;
     }
-    if (n_takes > 1) first->bytes = fmin(first->recorded_bytes, most);
+    if (n_applied > 1) first->bytes = fmin(first->recorded_bytes, most);
     p->head_down = first ? first->recorded_bytes - first->bytes : 0;
     p->tail_up = fmax(0, p->end_up - up);
     p->tail_down = fmax(0, p->end_down - down);
@@ -248,7 +249,7 @@ static void count(dl_playback_result *out, const dl_played *p)
     for (size_t k = 0; k < p->n; k++) {
         out->steps += p->moves[k].kind == DL_MOVE_STEP;
         if (p->moves[k].kind == DL_MOVE_SEND) out->bytes_sent += p->moves[k].bytes;
-        if (p->moves[k].kind == DL_MOVE_TAKE) out->bytes_received += p->moves[k].bytes;
+        if (p->moves[k].kind == DL_MOVE_APPLY) out->bytes_received += p->moves[k].bytes;
     }
     if (!(p->utilization > 0)) return;
     out->ended++;

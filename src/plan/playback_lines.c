@@ -2,7 +2,7 @@
  *
  *     step           STEP    its seconds are tokens / tokens_per_s
  *     contribution   SEND
- *     commit         TAKE, and whether the last SEND counted
+ *     commit         APPLY, and whether the last SEND counted
  *     run            a generation begins: earlier lines are forgotten
  *
  * Sizes come from a file: everything grows by doubling up to a limit. */
@@ -138,7 +138,7 @@ static diloco_status replica_of(char out[DL_PLAYBACK_NAME_CAP], dl_json_value li
 /* `p` may move when a member is new, so it is found again by its index. */
 static diloco_status take_commit(dl_playback *r, dl_played *p, dl_json_value line)
 {
-    dl_move m = {.kind = DL_MOVE_TAKE, .done = p->n_steps};
+    dl_move m = {.kind = DL_MOVE_APPLY, .done = p->n_steps};
     char name[DL_PLAYBACK_NAME_CAP];
     DL_TRY(dl_json_read_u64(&m.entry, line, "entry", UINT64_MAX));
     DL_TRY(amount(&m.recorded_bytes, line, "bytes_received"));

@@ -9,23 +9,23 @@ enum { DL_PLAYBACK_NAME_CAP = 64 };
 typedef enum dl_move_kind {
     DL_MOVE_STEP, /* an inner step */
     DL_MOVE_SEND, /* a contribution */
-    DL_MOVE_TAKE  /* a committed entry */
+    DL_MOVE_APPLY /* a committed entry */
 } dl_move_kind;
 
 /* One move of one replica. Members apply to the kinds that their comments name. */
 typedef struct dl_move {
     dl_move_kind kind;
     bool counted;          /* SEND: its entry names it a member */
-    bool committer;        /* TAKE: it created the entry, and so makes the snapshots after it */
+    bool committer;        /* APPLY: it created the entry, and so makes the snapshots after it */
     uint64_t done;         /* steps of its replica before it, its own included */
-    uint64_t entry;        /* SEND, TAKE */
+    uint64_t entry;        /* SEND, APPLY */
     uint64_t turn, index;  /* order of the play, and of the record */
-    double seconds;        /* STEP: of it; SEND: encoding; TAKE: the outer step */
-    double bytes;          /* SEND: up; TAKE: down, in the play */
-    double recorded_bytes; /* TAKE */
+    double seconds;        /* STEP: of it; SEND: encoding; APPLY: the outer step */
+    double bytes;          /* SEND: up; APPLY: down, in the play */
+    double recorded_bytes; /* APPLY */
     double put_s;          /* SEND */
     double up_at;          /* SEND, in the play: when it is in the store */
-    double n_members;      /* TAKE */
+    double n_members;      /* APPLY */
 } dl_move;
 
 /* One replica's generation: its moves, and its place in the play. Times are seconds since its

@@ -372,7 +372,7 @@ static void warn_eval(warning *out, const dl_config *config)
 /* PROTOCOL P18: the guarantees of assigned data. */
 static void warn_deal(warning *out, const dl_config *config)
 {
-    if (config->deal == DL_DEAL_LOG && !dl_deal_is_exact(config))
+    if (config->deal == DL_DEAL_LOG && !dl_assignment_is_exact(config))
         say(out, "data.deal = \"log\": a sample is dealt once in an epoch, and exactly once it "
                  "counts only with one fragment, no overlap, server.diloco.local_mix = 0 and "
                  "run.on_uncounted = \"adopt\"");

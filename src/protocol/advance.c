@@ -6,7 +6,7 @@
 #include "protocol/machine_parts.h"
 
 #include "log/claims.h"
-#include "protocol/fold.h"
+#include "protocol/control_apply.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,8 @@
 static const dl_member *own_member(const dl_machine *m, const dl_entry *entry)
 {
     for (size_t i = 0; i < entry->n_members; i++)
-        if (!strcmp(entry->members[i].life.replica, m->a.self.replica)) return &entry->members[i];
+        if (!strcmp(entry->members[i].generation.replica, m->a.self.replica))
+            return &entry->members[i];
     return NULL;
 }
 
@@ -64,33 +65,33 @@ static void note_rejected(dl_machine *m)
 {
     const dl_bans *bans = m->a.control->bans;
     if (bans) dl_bans_copy(m->open.bans, bans);
-    if (bans) dl_bans_fold(m->open.bans, m->applying.entry.entry, &m->applying.entry);
+    if (bans) dl_bans_apply(m->open.bans, m->applying.entry.entry, &m->applying.entry);
     const dl_claims_medians medians = dl_claims_medians_of(&m->applying.entry);
     for (size_t i = 0; i < m->applying.entry.n_members && dl_machine_mode(m)->cuts_claims; i++) {
         const char *what = dl_claims_what_is_cut(&m->applying.entry, i, &medians);
         if (what)
             dl_machine_note(m, (dl_note){.kind = DL_NOTE_CUT,
                                          .entry = &m->applying.entry,
-                                         .life = m->applying.entry.members[i].life,
+                                         .generation = m->applying.entry.members[i].generation,
                                          .text = what});
     }
     for (size_t i = 0; i < m->applying.entry.n_rejected; i++) {
         const dl_rejected *r = &m->applying.entry.rejected[i];
-        const uint64_t until = dl_bans_until(m->open.bans, r->life.replica);
+        const uint64_t until = dl_bans_until(m->open.bans, r->generation.replica);
         dl_machine_note(m, (dl_note){.kind = DL_NOTE_JUDGED,
                                      .entry = &m->applying.entry,
-                                     .life = r->life,
+                                     .generation = r->generation,
                                      .text = r->reason});
-        if (until && !dl_bans_has(bans, r->life.replica))
+        if (until && !dl_bans_has(bans, r->generation.replica))
             dl_machine_note(m, (dl_note){.kind = DL_NOTE_BANNED,
                                          .entry = &m->applying.entry,
-                                         .life = r->life,
+                                         .generation = r->generation,
                                          .until = until});
     }
 }
 
 /* Invariant 1: the log advances only here. */
-static void folded(dl_machine *m, bool valid, bool counted)
+static void applied(dl_machine *m, bool valid, bool counted)
 {
     const uint64_t e = dl_open_entry(m);
     const uint32_t f = dl_machine_fragment(m);
@@ -101,10 +102,10 @@ static void folded(dl_machine *m, bool valid, bool counted)
               dl_hash_equal(m->applying.entry.prev, m->a.control->prev)); /* as one chain */
     if (commit) note_rejected(m);
     if (valid) {
-        dl_fold(m->a.control, &m->applying.entry, m->applying.digest);
+        dl_control_apply(m->a.control, &m->applying.entry, m->applying.digest);
         count_towards_snapshot(m);
     } else {
-        dl_machine_mode(m)->fold_void(m);
+        dl_machine_mode(m)->apply_void(m);
     }
     if (commit || (valid && m->applying.entry.abort.emptied))
         m->log.digest[f] = m->applying.entry.result;
@@ -114,32 +115,32 @@ static void folded(dl_machine *m, bool valid, bool counted)
     } else if (ledger && dl_ledger_is_exact(ledger)) {
         dl_pace_aborted(m->a.pace, e, dl_ledger_holds(ledger));
     }
-    if (counted) m->self.n_knocks = 0, m->self.knock_at = 0;
-    dl_pace_fold(m->a.pace, e, f, commit, counted);
+    if (counted) m->self.n_announcements = 0, m->self.announce_at = 0;
+    dl_pace_apply(m->a.pace, e, f, commit, counted);
     dl_machine_compare_bases(m);
     dl_machine_clear_entry(m);
     DL_ASSERT(dl_open_entry(m) == e + 1);
-    DL_ASSERT(m->a.pace->folded > e);
+    DL_ASSERT(m->a.pace->applied > e);
     DL_ASSERT(m->open.known.n == 0); /* invariant 2 of machine.c */
 }
 
-static dl_request fold_abort(dl_machine *m, bool valid)
+static dl_request apply_abort(dl_machine *m, bool valid)
 {
     DL_ASSERT(!valid || !m->applying.entry.commit);
     if (valid) dl_machine_note(m, (dl_note){.kind = DL_NOTE_ABORT, .entry = &m->applying.entry});
-    folded(m, valid, false);
-    return m->rejoining.parted ? dl_follow_without(m) : dl_machine_go_on(m);
+    applied(m, valid, false);
+    return m->rejoining.parted ? dl_apply_without(m) : dl_machine_go_on(m);
 }
 
-dl_request dl_follow_abort(dl_machine *m)
+dl_request dl_apply_abort(dl_machine *m)
 {
-    return fold_abort(m, true);
+    return apply_abort(m, true);
 }
 
-dl_request dl_follow_void(dl_machine *m, const char *why)
+dl_request dl_apply_void(dl_machine *m, const char *why)
 {
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_VOID, .entry = &m->applying.entry, .text = why});
-    return fold_abort(m, false);
+    return apply_abort(m, false);
 }
 
 /* ---- a commit: make sure, compute, take ---------------------------------------------------- */
@@ -148,16 +149,16 @@ dl_request dl_follow_void(dl_machine *m, const char *why)
 static const double *norms_of_members(dl_machine *m)
 {
     for (size_t i = 0; i < m->applying.entry.n_members; i++) {
-        const dl_known *k = dl_known_find(&m->open.known, &m->applying.entry.members[i].life);
-        m->applying.norms[i] = !k || k->worth != DL_VALID ? NAN
-                               : k->whole                 ? sqrt(k->norm2)
-                                                          : k->facts.norm;
+        const dl_known *k = dl_known_find(&m->open.known, &m->applying.entry.members[i].generation);
+        m->applying.norms[i] = !k || k->validity != DL_VALID ? NAN
+                               : k->whole                    ? sqrt(k->norm2)
+                                                             : k->facts.norm;
     }
     return m->applying.norms;
 }
 
 /* The computed state is the entry's: take it. */
-dl_request dl_follow_take(dl_machine *m)
+dl_request dl_apply_swap(dl_machine *m)
 {
     DL_ASSERT(m->applying.entry.commit ||
               m->applying.entry.abort.emptied); /* no other entry moves the state */
@@ -176,17 +177,17 @@ dl_request dl_follow_take(dl_machine *m)
     return a;
 }
 
-dl_request dl_follow_swapped(dl_machine *m, const dl_reply *reply)
+dl_request dl_apply_swapped(dl_machine *m, const dl_reply *reply)
 {
     (void)reply;
     const bool ours = m->open.created;
     DL_ASSERT(m->applying.entry.entry == dl_open_entry(m));
-    folded(m, true, counts_what_we_did(m, &m->applying.entry));
-    if (m->rejoining.parted) return dl_follow_without(m);
+    applied(m, true, counts_what_we_did(m, &m->applying.entry));
+    if (m->rejoining.parted) return dl_apply_without(m);
     return ours && snapshot_is_due(m) ? snapshot(m) : dl_machine_go_on(m);
 }
 
-dl_request dl_follow_snapshotted(dl_machine *m, const dl_reply *reply)
+dl_request dl_apply_snapshotted(dl_machine *m, const dl_reply *reply)
 {
     (void)reply;
     return dl_machine_go_on(m);

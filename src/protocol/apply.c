@@ -12,7 +12,7 @@
  * The committer decided (P5): nothing here depends on whether it was this replica. */
 #include "protocol/machine_parts.h"
 
-#include "protocol/fold.h"
+#include "protocol/control_apply.h"
 #include "protocol/logical_clients.h"
 #include "protocol/voided.h"
 
@@ -30,7 +30,7 @@ static dl_request dispute(dl_machine *m, dl_hash computed)
                                  .text = "result",
                                  .claimed = m->applying.entry.result,
                                  .computed = computed});
-    return dl_follow_void(m, "its result is not what its members give");
+    return dl_apply_void(m, "its result is not what its members give");
 }
 
 static dl_request of_entry(dl_machine *m, dl_request_kind kind, dl_phase next)
@@ -44,14 +44,14 @@ static dl_request of_entry(dl_machine *m, dl_request_kind kind, dl_phase next)
 /* Returns whether it is the contribution that the entry names. */
 static bool is_named(const dl_known *k, const dl_member *member)
 {
-    const uint64_t held = k->facts.dealt.n ? k->facts.dealt.n - 1 : 0;
-    return k->worth == DL_VALID && k->whole && dl_hash_equal(k->facts.body, member->body) &&
+    const uint64_t held = k->facts.assigned.n ? k->facts.assigned.n - 1 : 0;
+    return k->validity == DL_VALID && k->whole && dl_hash_equal(k->facts.body, member->body) &&
            held == member->held;
 }
 
-static dl_request fold_compute(dl_machine *m)
+static dl_request apply_compute(dl_machine *m)
 {
-    return of_entry(m, DL_REQUEST_COMPUTE, DL_FOLD_COMPUTING);
+    return of_entry(m, DL_REQUEST_COMPUTE, DL_APPLY_COMPUTING);
 }
 
 /* P27: a replica that reads every contribution checks the verdicts itself. One that uses another
@@ -73,7 +73,7 @@ static dl_rejected named(const dl_machine *m, size_t i)
     const dl_entry *e = &m->applying.entry;
     DL_ASSERT(i < e->n_members + e->n_rejected);
     if (i >= e->n_members) return e->rejected[i - e->n_members];
-    return (dl_rejected){.life = e->members[i].life, .bytes = e->members[i].bytes};
+    return (dl_rejected){.generation = e->members[i].generation, .bytes = e->members[i].bytes};
 }
 
 /* Returns whether the contribution, as far as it was read, is what the entry says. */
@@ -81,12 +81,12 @@ static bool is_as_named(const dl_machine *m, size_t i, const dl_known *k)
 {
     if (i < m->applying.entry.n_members) return is_named(k, &m->applying.entry.members[i]);
     const char *reason = m->applying.entry.rejected[i - m->applying.entry.n_members].reason;
-    return k->worth == DL_VALID || (k->worth == DL_INVALID && !strcmp(k->refused, reason));
+    return k->validity == DL_VALID || (k->validity == DL_INVALID && !strcmp(k->refused, reason));
 }
 
 /* Judges the members, and the rejected ones that are valid, in the order in which the committer
  * judged them. */
-static dl_request fold_judge(dl_machine *m)
+static dl_request apply_judge(dl_machine *m)
 {
     const dl_entry *e = &m->applying.entry;
     DL_ASSERT(e->n_members + e->n_rejected <= m->a.max_members);
@@ -94,13 +94,16 @@ static dl_request fold_judge(dl_machine *m)
     for (size_t i = 0, r = 0; i < e->n_members || r < e->n_rejected;) {
         const bool rejected =
             i == e->n_members ||
-            (r < e->n_rejected && dl_life_compare(&e->rejected[r].life, &e->members[i].life) < 0);
-        const dl_life *life = rejected ? &e->rejected[r++].life : &e->members[i++].life;
-        const dl_known *k = dl_known_find(&m->open.known, life);
-        DL_ASSERT(k); /* fold_gather has fetched each */
-        if (k->worth == DL_VALID) m->judge.slots[m->judge.n++] = dl_known_slot(&m->open.known, k);
+            (r < e->n_rejected &&
+             dl_generation_compare(&e->rejected[r].generation, &e->members[i].generation) < 0);
+        const dl_generation *generation =
+            rejected ? &e->rejected[r++].generation : &e->members[i++].generation;
+        const dl_known *k = dl_known_find(&m->open.known, generation);
+        DL_ASSERT(k); /* apply_gather has fetched each */
+        if (k->validity == DL_VALID)
+            m->judge.slots[m->judge.n++] = dl_known_slot(&m->open.known, k);
     }
-    dl_request a = dl_machine_request(m, DL_REQUEST_JUDGE, DL_FOLD_JUDGING);
+    dl_request a = dl_machine_request(m, DL_REQUEST_JUDGE, DL_APPLY_JUDGING);
     a.judge.slots = m->judge.slots;
     a.judge.n_slots = m->judge.n;
     a.judge.whole = dl_judge_has_whole(&m->judge, &m->open.known);
@@ -108,24 +111,25 @@ static dl_request fold_judge(dl_machine *m)
 }
 
 /* All members were fetched. */
-static dl_request fold_members(dl_machine *m)
+static dl_request apply_members(dl_machine *m)
 {
     DL_ASSERT(m->applying.member >= m->applying.entry.n_members);
     dl_known_slots(m->applying.slots, &m->open.known, &m->applying.entry);
-    if (looks_at_verdicts(m) && !m->applying.judged) return fold_judge(m);
-    if (m->applying.entry.combined.there) return of_entry(m, DL_REQUEST_COMBINE, DL_FOLD_COMBINING);
-    return fold_compute(m);
+    if (looks_at_verdicts(m) && !m->applying.judged) return apply_judge(m);
+    if (m->applying.entry.combined.there)
+        return of_entry(m, DL_REQUEST_COMBINE, DL_APPLY_COMBINING);
+    return apply_compute(m);
 }
 
 static bool entry_names(const void *context, const dl_known *known)
 {
     const dl_machine *m = context;
     for (size_t i = 0; i < m->applying.entry.n_members + m->applying.entry.n_rejected; i++) {
-        const dl_life *life =
+        const dl_generation *generation =
             i < m->applying.entry.n_members
-                ? &m->applying.entry.members[i].life
-                : &m->applying.entry.rejected[i - m->applying.entry.n_members].life;
-        if (dl_life_equal(life, &known->life)) return true;
+                ? &m->applying.entry.members[i].generation
+                : &m->applying.entry.rejected[i - m->applying.entry.n_members].generation;
+        if (dl_generation_equal(generation, &known->generation)) return true;
     }
     return false;
 }
@@ -136,7 +140,7 @@ static dl_known *known_named(dl_machine *m, size_t i)
 {
     const dl_rejected it = named(m, i);
     const bool member = i < m->applying.entry.n_members;
-    return dl_known_replace(&m->open.known, &it.life,
+    return dl_known_replace(&m->open.known, &it.generation,
                             member ? m->applying.entry.members[i].entry : m->applying.entry.entry,
                             it.bytes, entry_names, m);
 }
@@ -144,7 +148,7 @@ static dl_known *known_named(dl_machine *m, size_t i)
 static dl_request fetch_named(dl_machine *m, const dl_known *known)
 {
     const bool again = m->applying.n_recomputed > 0;
-    dl_request a = dl_machine_fetch(m, known, DL_FOLD_FETCHING, again);
+    dl_request a = dl_machine_fetch(m, known, DL_APPLY_FETCHING, again);
     for (size_t i = m->applying.member + 1; i < n_named(m) && !again; i++) {
         const dl_known *k = known_named(m, i);
         if (!k || (!is_as_named(m, i, k) && !dl_machine_look_ahead(m, &a, k))) break;
@@ -153,7 +157,7 @@ static dl_request fetch_named(dl_machine *m, const dl_known *known)
 }
 
 /* Fetches each member's contribution unless it is held, then computes. */
-static dl_request fold_gather(dl_machine *m)
+static dl_request apply_gather(dl_machine *m)
 {
     for (; m->applying.member < n_named(m); m->applying.member++) {
         const dl_known *k = known_named(m, m->applying.member);
@@ -164,23 +168,23 @@ static dl_request fold_gather(dl_machine *m)
         if (!is_as_named(m, m->applying.member, k) || m->applying.n_recomputed)
             return fetch_named(m, k);
     }
-    return fold_members(m);
+    return apply_members(m);
 }
 
 /* Uses its committer's combined update. An audit uses the members, and so does a replica that
  * cannot read the combined update. */
-static dl_request fold_gather_or_fetch(dl_machine *m)
+static dl_request apply_gather_or_fetch(dl_machine *m)
 {
     m->applying.member = 0;
     const bool combines = (m->a.audits || m->applying.recombines) && !m->applying.disputed;
     if (m->applying.entry.combined.there && !combines)
-        return of_entry(m, DL_REQUEST_FETCH_COMBINED, DL_FOLD_COMBINED);
-    return fold_gather(m);
+        return of_entry(m, DL_REQUEST_FETCH_COMBINED, DL_APPLY_COMBINED);
+    return apply_gather(m);
 }
 
-static size_t n_liars(const dl_machine *m)
+static size_t max_byzantine(const dl_machine *m)
 {
-    return dl_unread_liars(m->a.config, m->a.identity, &m->a.control->roster);
+    return dl_unreadable_max_byzantine(m->a.config, m->a.identity, &m->a.control->roster);
 }
 
 /* Rejoins from a snapshot of `before` entries or fewer. */
@@ -208,16 +212,16 @@ static bool may_start(dl_machine *m, uint64_t after, unsigned most)
  * more committers build on it than may be malicious (unreadable.h). */
 static dl_request cannot_be_read(dl_machine *m, diloco_status status)
 {
-    dl_unread *u = &m->rejoining.unread[dl_machine_fragment(m)];
-    dl_unread_meet(u, &m->applying.entry, n_liars(m));
+    dl_unreadable *u = &m->rejoining.unreadable[dl_machine_fragment(m)];
+    dl_unreadable_record(u, &m->applying.entry, max_byzantine(m));
     /* A replay may begin before collected contributions: verify has later snapshots. */
     const bool kept = m->a.config->retain == DL_RETAIN_ALL;
     const bool collected = m->a.reader && status == DILOCO_ENOENT && !kept;
-    if (may_start(m, u->after, u->stands || status == DILOCO_ENOENT ? MAX_STARTS : 1))
+    if (may_start(m, u->after, u->accepted || status == DILOCO_ENOENT ? MAX_STARTS : 1))
         return rejoin(m, UINT64_MAX);
-    if (u->stands && !collected && !n_liars(m)) return dl_voided_look(m, status);
-    if (u->stands || collected) return dl_machine_fail(m, status);
-    return dl_follow_void(m, DL_UNREAD_VOID);
+    if (u->accepted && !collected && !max_byzantine(m)) return dl_voided_look(m, status);
+    if (u->accepted || collected) return dl_machine_fail(m, status);
+    return dl_apply_void(m, DL_UNREADABLE_VOID);
 }
 
 /* An audit can continue without it, since its committer has combined it for all. */
@@ -228,14 +232,14 @@ static dl_request audit_without(dl_machine *m)
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE,
                                  .entry = &m->applying.entry,
                                  .text = diloco_error_text()});
-    return fold_gather_or_fetch(m);
+    return apply_gather_or_fetch(m);
 }
 
 static dl_request contribution_lost(dl_machine *m, diloco_status status, const char *how)
 {
     status = dl_fail(status, "entry %llu needs the contribution of %s, which is %s in the store",
                      (unsigned long long)m->applying.entry.entry,
-                     named(m, m->applying.member).life.replica, how);
+                     named(m, m->applying.member).generation.replica, how);
     const bool combined =
         m->applying.entry.combined.there && !m->applying.recombines && status != DILOCO_ENOENT;
     return combined ? audit_without(m) : cannot_be_read(m, status);
@@ -250,28 +254,28 @@ static dl_request combined_lost(dl_machine *m)
                 "entry %llu is of an update that %s has combined, which cannot be read from x/ and "
                 "is not what its members give",
                 (unsigned long long)m->applying.entry.entry,
-                m->applying.entry.combined.life.replica));
+                m->applying.entry.combined.generation.replica));
 }
 
 /* This entry builds on one that we treated as void because we could not read it. Have enough
  * committers built on it that we must accept it? */
 static bool goes_on_without_us(dl_machine *m)
 {
-    dl_unread *u = &m->rejoining.unread[dl_machine_fragment(m)];
-    const bool stood = u->stands;
+    dl_unreadable *u = &m->rejoining.unreadable[dl_machine_fragment(m)];
+    const bool stood = u->accepted;
     const bool ours =
         !strcmp(m->applying.entry.run, m->a.run) && m->applying.entry.entry == dl_open_entry(m);
-    if (!ours || !dl_unread_carries(u, &m->applying.entry)) return false;
-    dl_unread_follow(u, &m->applying.entry, n_liars(m));
-    if (u->stands && !stood) m->rejoining.started_for = 0;
-    return u->stands;
+    if (!ours || !dl_unreadable_is_base_of(u, &m->applying.entry)) return false;
+    dl_unreadable_support(u, &m->applying.entry, max_byzantine(m));
+    if (u->accepted && !stood) m->rejoining.started_for = 0;
+    return u->accepted;
 }
 
 /* The run continued without us: rejoin from after that entry, once there is a snapshot. */
-dl_request dl_follow_without(dl_machine *m)
+dl_request dl_apply_without(dl_machine *m)
 {
     m->rejoining.parted = false;
-    const dl_unread *u = &m->rejoining.unread[dl_machine_fragment(m)];
+    const dl_unreadable *u = &m->rejoining.unreadable[dl_machine_fragment(m)];
     const unsigned long long damaged = u->after - 1;
     if (may_start(m, dl_open_entry(m), MAX_STARTS)) return rejoin(m, UINT64_MAX);
     if (u->damaged)
@@ -300,14 +304,15 @@ static bool is_suspect(dl_machine *m)
 }
 
 /* An entry that no replica can read counts as an abort without a committer. */
-static dl_request fold_unreadable(dl_machine *m)
+static dl_request apply_unreadable(dl_machine *m)
 {
-    dl_unread_meet_damaged(&m->rejoining.unread[dl_machine_fragment(m)], dl_open_entry(m));
+    dl_unreadable_record_damaged(&m->rejoining.unreadable[dl_machine_fragment(m)],
+                                 dl_open_entry(m));
     m->applying.entry.n_members = m->applying.entry.n_rejected = 0;
-    m->applying.entry.committer = (dl_life){.generation = 0};
+    m->applying.entry.committer = (dl_generation){.number = 0};
     m->applying.entry.entry = dl_open_entry(m);
     m->applying.entry.commit = false;
-    return dl_follow_void(m, diloco_error_text());
+    return dl_apply_void(m, diloco_error_text());
 }
 
 /* Returns whether it follows our state. */
@@ -345,7 +350,7 @@ static dl_request broken_chain(dl_machine *m)
                    "two committers have written to a store that lets both win. Stop one of them "
                    "for good, then start this replica again",
                    (unsigned long long)dl_open_entry(m), m->applying.entry.committer.replica,
-                   (unsigned)m->applying.entry.committer.generation));
+                   (unsigned)m->applying.entry.committer.number));
 }
 
 static dl_request follow_commit(dl_machine *m)
@@ -353,7 +358,7 @@ static dl_request follow_commit(dl_machine *m)
     const bool have_it = m->open.computed &&
                          dl_draft_same_step(&m->applying.entry, &m->open.draft.entry) &&
                          dl_hash_equal(m->applying.entry.result, m->open.draft_result);
-    return have_it ? dl_follow_take(m) : fold_gather_or_fetch(m);
+    return have_it ? dl_apply_swap(m) : apply_gather_or_fetch(m);
 }
 
 static const char *members_void_reason(const dl_machine *m)
@@ -361,7 +366,7 @@ static const char *members_void_reason(const dl_machine *m)
     const uint64_t slices = m->a.slices ? m->a.slices[dl_machine_fragment(m)] : 0;
     const char *why = dl_bans_void_reason(m->a.control->bans, m->open.bans, &m->applying.entry);
     if (why) return why;
-    if (m->applying.entry.abort.voids && !dl_unread_is_operators(m->a.config, m->a.identity))
+    if (m->applying.entry.abort.voids && !dl_unreadable_may_void(m->a.config, m->a.identity))
         return "it voids an entry, and in this run committers decide that by what they build on";
     if (m->applying.entry.n_rejected && !dl_judge_may_reject(m->a.config))
         return "it rejects contributions, and this run uses all that are valid";
@@ -385,34 +390,34 @@ static dl_request wait_for_the_rest(dl_machine *m)
 }
 
 /* log/<e> exists: its committer has decided. */
-dl_request dl_follow_text(dl_machine *m, const dl_reply *reply)
+dl_request dl_apply_text(dl_machine *m, const dl_reply *reply)
 {
     DL_ASSERT(reply->read.text);
     m->applying.digest = dl_hash_bytes(reply->read.text, reply->read.text_len);
-    m->applying.n_recomputed = m->n_unread = 0;
+    m->applying.n_recomputed = m->n_refused_reads = 0;
     m->applying.recombines = m->applying.disputed = m->applying.judged = false;
-    const diloco_status unread = dl_entry_read_of(&m->applying.entry, reply->read.text,
-                                                  reply->read.text_len, m->a.outer, m->a.identity);
+    const diloco_status unreadable = dl_entry_read_of(
+        &m->applying.entry, reply->read.text, reply->read.text_len, m->a.outer, m->a.identity);
     /* whole, but of another version */
-    if (unread == DILOCO_EDIFFERS) return dl_machine_fail(m, unread);
+    if (unreadable == DILOCO_EDIFFERS) return dl_machine_fail(m, unreadable);
     const uint32_t f = dl_machine_fragment(m);
-    const char *why = unread ? NULL
-                             : dl_fold_void_reason(m->a.control, &m->applying.entry, m->a.run, f,
-                                                   m->log.digest[f]);
-    if (!unread && !why) why = members_void_reason(m);
-    if ((unread || why) && is_suspect(m))
-        return unread && m->a.control->committer.replica[0]
+    const char *why = unreadable ? NULL
+                                 : dl_control_void_reason(m->a.control, &m->applying.entry,
+                                                          m->a.run, f, m->log.digest[f]);
+    if (!unreadable && !why) why = members_void_reason(m);
+    if ((unreadable || why) && is_suspect(m))
+        return unreadable && m->a.control->committer.replica[0]
                    ? wait_for_the_rest(m)
                    : dl_machine_request(m, DL_REQUEST_READ, DL_READING_BACK);
-    if (unread) return fold_unreadable(m);
-    if (dl_voided_is(m)) return dl_follow_void(m, DL_VOIDED);
+    if (unreadable) return apply_unreadable(m);
+    if (dl_voided_is(m)) return dl_apply_void(m, DL_VOIDED);
     if (dl_voided_sets_back(m)) return dl_voided_go_back(m);
     if (why && two_have_written(m)) return broken_chain(m);
     if (why && replay_may_tell(m)) return rejoin(m, dl_open_entry(m) ? dl_open_entry(m) - 1 : 0);
-    if (why && goes_on_without_us(m)) return dl_follow_without(m);
-    if (why) return dl_follow_void(m, why);
+    if (why && goes_on_without_us(m)) return dl_apply_without(m);
+    if (why) return dl_apply_void(m, why);
     return m->applying.entry.commit || m->applying.entry.abort.emptied ? follow_commit(m)
-                                                                       : dl_follow_abort(m);
+                                                                       : dl_apply_abort(m);
 }
 
 /* The members do not give the combined update that the entry names. That update still defines the
@@ -428,14 +433,14 @@ static dl_request members_do_not_give_it(dl_machine *m, dl_hash computed)
                                  .text = "combined",
                                  .claimed = m->applying.entry.combined.body,
                                  .computed = computed});
-    return fold_gather_or_fetch(m);
+    return apply_gather_or_fetch(m);
 }
 
 /* A member will never be valid, or is not what the entry says. */
 static dl_request member_is_bad(dl_machine *m)
 {
     if (m->applying.entry.combined.there) return members_do_not_give_it(m, (dl_hash){{0}});
-    return dl_follow_void(m, "a contribution that it counts is not valid");
+    return dl_apply_void(m, "a contribution that it counts is not valid");
 }
 
 /* If every replica reads all contributions, the entry is void for all. Otherwise only an audit has
@@ -443,11 +448,11 @@ static dl_request member_is_bad(dl_machine *m)
 static dl_request verdicts_are_wrong(dl_machine *m)
 {
     if (dl_machine_topology(m)->all_combine)
-        return dl_follow_void(m, "its verdicts are not what its contributions give");
+        return dl_apply_void(m, "its verdicts are not what its contributions give");
     dl_machine_note(
         m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->applying.entry, .text = "verdicts"});
     m->applying.judged = true;
-    return fold_members(m);
+    return apply_members(m);
 }
 
 /* A rejected contribution moves nothing: an audit reports that it cannot check it, and continues.
@@ -458,11 +463,11 @@ static dl_request verdict_unseen(dl_machine *m)
     snprintf(text, sizeof text,
              "entry %llu rejects the contribution of %s, which is damaged in the store",
              (unsigned long long)m->applying.entry.entry,
-             named(m, m->applying.member).life.replica);
+             named(m, m->applying.member).generation.replica);
     dl_machine_note(m,
                     (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->applying.entry, .text = text});
     m->applying.judged = true;
-    return fold_members(m);
+    return apply_members(m);
 }
 
 static bool verdicts_agree(const dl_machine *m)
@@ -470,7 +475,7 @@ static bool verdicts_agree(const dl_machine *m)
     const dl_entry *e = &m->applying.entry;
     for (size_t i = 0; i < n_named(m); i++) {
         const dl_rejected it = named(m, i);
-        const dl_known *k = dl_known_find(&m->open.known, &it.life);
+        const dl_known *k = dl_known_find(&m->open.known, &it.generation);
         const bool refused = i >= e->n_members;
         if (!refused && k->refused) return false;
         if (refused && !dl_judge_agrees(m->a.config, k->refused, it.reason)) return false;
@@ -478,61 +483,62 @@ static bool verdicts_agree(const dl_machine *m)
     return true;
 }
 
-dl_request dl_follow_judged(dl_machine *m, const dl_reply *reply)
+dl_request dl_apply_judged(dl_machine *m, const dl_reply *reply)
 {
     dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->open.known, reply->judge.gram);
     const bool agree = verdicts_agree(m);
     if (!agree && !m->applying.n_recomputed++)
-        return fold_gather_or_fetch(m); /* from freshly read bytes */
+        return apply_gather_or_fetch(m); /* from freshly read bytes */
     if (!agree) return verdicts_are_wrong(m);
     m->applying.judged = true;
-    return fold_members(m);
+    return apply_members(m);
 }
 
-dl_request dl_follow_fetched(dl_machine *m, const dl_reply *reply)
+dl_request dl_apply_fetched(dl_machine *m, const dl_reply *reply)
 {
     const size_t i = m->applying.member;
     const dl_rejected it = named(m, i);
-    dl_known *k = dl_known_find(&m->open.known, &it.life);
+    dl_known *k = dl_known_find(&m->open.known, &it.generation);
     DL_ASSERT(i < n_named(m) && k);
     if (reply->status == DILOCO_ENOENT) return contribution_lost(m, DILOCO_ENOENT, "gone");
-    if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
+    if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_APPLY_FETCHING, true);
     /* The body fits the header, and the header its hash: its replica wrote it this way. */
-    if (k->worth == DL_INVALID && dl_judge_is_damage(k->refused))
+    if (k->validity == DL_INVALID && dl_judge_is_damage(k->refused))
         return i < m->applying.entry.n_members || dl_machine_topology(m)->all_combine
                    ? contribution_lost(m, DILOCO_EPROTO, "damaged")
                    : verdict_unseen(m);
     if (!is_as_named(m, i, k))
         return i < m->applying.entry.n_members ? member_is_bad(m) : verdicts_are_wrong(m);
     m->applying.member++;
-    return fold_gather(m);
+    return apply_gather(m);
 }
 
 /* The combined update was read, or its members are needed. */
-dl_request dl_follow_fetched_combined(dl_machine *m, const dl_reply *reply)
+dl_request dl_apply_fetched_combined(dl_machine *m, const dl_reply *reply)
 {
-    if (!reply->status) return fold_compute(m);
-    if (m->n_unread++ < MAX_UNREAD) return of_entry(m, DL_REQUEST_FETCH_COMBINED, DL_FOLD_COMBINED);
+    if (!reply->status) return apply_compute(m);
+    if (m->n_refused_reads++ < MAX_REFUSED_READS)
+        return of_entry(m, DL_REQUEST_FETCH_COMBINED, DL_APPLY_COMBINED);
     if (m->applying.disputed) return combined_lost(m);
     m->applying.recombines = true;
-    return fold_gather_or_fetch(m);
+    return apply_gather_or_fetch(m);
 }
 
-dl_request dl_follow_combined(dl_machine *m, const dl_reply *reply)
+dl_request dl_apply_combined(dl_machine *m, const dl_reply *reply)
 {
     const bool agrees =
         !reply->status && dl_hash_equal(reply->combined.result, m->applying.entry.combined.body);
-    if (agrees) return fold_compute(m);
-    if (!m->applying.n_recomputed++) return fold_gather_or_fetch(m); /* from freshly read bytes */
+    if (agrees) return apply_compute(m);
+    if (!m->applying.n_recomputed++) return apply_gather_or_fetch(m); /* from freshly read bytes */
     return members_do_not_give_it(m, reply->combined.result);
 }
 
-dl_request dl_follow_computed(dl_machine *m, const dl_reply *reply)
+dl_request dl_apply_computed(dl_machine *m, const dl_reply *reply)
 {
     if (reply->status == DILOCO_ENUMERIC) return dispute(m, (dl_hash){{0}});
     /* from the caller's own optimizer */
     if (reply->status) return dl_machine_fail(m, reply->status);
-    if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_follow_take(m);
+    if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_apply_swap(m);
     if (m->applying.n_recomputed++) return dispute(m, reply->compute.result);
-    return fold_gather_or_fetch(m); /* P7: judge from freshly read bytes */
+    return apply_gather_or_fetch(m); /* P7: judge from freshly read bytes */
 }

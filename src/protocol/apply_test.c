@@ -8,10 +8,10 @@ TEST(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it)
     world w;
     make_world(&w, 1);
     join_run(&w);
-    take(&w); /* trained; meanwhile: */
+    capture(&w); /* trained; meanwhile: */
     others_commit(&w, 1, "r1");
     CHECK_INT(2, until(&w, DL_REQUEST_CONTRIBUTE)->entry);
-    CHECK(w.request.contribute.knock); /* entry 1 waits for r1 alone from now on */
+    CHECK(w.request.contribute.announce); /* entry 1 waits for r1 alone from now on */
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_LATE]);
     CHECK(w.how == DL_ADOPT_THETA && !w.counted);
@@ -23,7 +23,7 @@ TEST(p13_position_jumps_to_the_due_point_of_the_missed_entry)
     world w;
     make_world(&w, 1);
     join_run(&w);
-    take(&w);
+    capture(&w);
     others_commit(&w, 1, "r1");
     others_commit(&w, 2, "r1");
     others_commit(&w, 3, "r1");
@@ -40,7 +40,7 @@ TEST(p13_keep_continues_from_the_replica_s_own_parameters)
     make_world(&w, 1);
     option(&w, "run.on_uncounted", "keep");
     resume_run(&w, 1, 5);
-    take(&w);
+    capture(&w);
     others_commit(&w, 1, "r1");
     next(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.asked[DL_REQUEST_SWAP]);
@@ -67,7 +67,7 @@ TEST(p13_an_abort_in_the_replicas_absence_leaves_its_training_alone)
     world w;
     make_world(&w, 1);
     resume_run(&w, 1, 5);
-    take(&w);
+    capture(&w);
     const dl_entry e = entry_by(&w, 1, "r1", false, NULL, 0);
     write_entry(&w, &e);
     next(&w, DL_REQUEST_TRAIN);
@@ -81,7 +81,7 @@ TEST(p13_entries_missed_at_the_runs_end_are_adopted_before_done)
     world w;
     make_world(&w, WORLD_ENTRIES - 1);
     join_run(&w);
-    take(&w);
+    capture(&w);
     others_commit(&w, WORLD_ENTRIES - 1, "r1");
     next(&w, DL_REQUEST_DONE);
     CHECK(w.how == DL_ADOPT_THETA && dl_pace_done(&w.pace));
@@ -133,7 +133,7 @@ TEST(p26_with_a_single_committer_a_broken_chain_stops_the_reader)
     world w;
     make_world(&w, 1);
     others_commit(&w, 1, "r1");
-    w.control.committer = life_of("r1", DL_LIFE_ANY);
+    w.control.committer = generation_of("r1", DL_GENERATION_ANY);
     w.control.prev.bytes[0] ^= 1; /* the entry that was read before has been overwritten */
     join_run(&w);
     CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_REQUEST_FAIL)->fail.status);
@@ -147,7 +147,7 @@ TEST(p26_with_a_single_committer_half_an_entry_is_waited_for)
     world w;
     make_world(&w, 1);
     others_commit(&w, 1, "r1");
-    w.control.committer = life_of("r1", DL_LIFE_ANY);
+    w.control.committer = generation_of("r1", DL_GENERATION_ANY);
     w.n_damaged_reads = 1;
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_WAIT);
@@ -179,9 +179,9 @@ TEST(p7_a_mismatching_result_is_read_again_then_disputed_and_void)
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
     const char *members[] = {"r1"};
-    dl_entry lie = entry_by(&w, 1, "r1", true, members, 1);
-    lie.result.bytes[0] ^= 1;
-    write_entry(&w, &lie);
+    dl_entry forged = entry_by(&w, 1, "r1", true, members, 1);
+    forged.result.bytes[0] ^= 1;
+    write_entry(&w, &forged);
     w.digest[2] = w.digest[1]; /* a void entry changes nothing */
     join_run(&w);
     until(&w, DL_REQUEST_TRAIN);
@@ -247,9 +247,9 @@ TEST(p7_an_entry_that_counts_other_bytes_than_the_contribution_has_is_void)
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
     const char *members[] = {"r1"};
-    dl_entry lie = entry_by(&w, 1, "r1", true, members, 1);
-    lie.members[0].body.bytes[5] ^= 1;
-    write_entry(&w, &lie);
+    dl_entry forged = entry_by(&w, 1, "r1", true, members, 1);
+    forged.members[0].body.bytes[5] ^= 1;
+    write_entry(&w, &forged);
     join_run(&w);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_CONTAINS("not valid", w.said);
@@ -395,7 +395,7 @@ TEST(p25_a_snapshot_that_another_committer_names_is_as_good)
     make_world(&w, 1);
     w.train_s = 400;
     join_run(&w);
-    take(&w);
+    capture(&w);
     put(&w, 1, "r1", 0);
     const char *members[] = {"r1"};
     dl_entry e = entry_by(&w, 1, "r1", true, members, 1);
@@ -417,7 +417,7 @@ TEST(p25_replica_that_did_not_create_the_entry_writes_no_snapshot)
     put(&w, 1, "r1", 0);
     join_run(&w);
     dl_entry theirs = *until(&w, DL_REQUEST_CREATE)->step.draft;
-    theirs.committer = life_of("r1", 0);
+    theirs.committer = generation_of("r1", 0);
     write_entry(&w, &theirs);
     next(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.asked[DL_REQUEST_SNAPSHOT]);

@@ -101,12 +101,12 @@ static void keep(dl_bans *bans, const dl_member *m)
 {
     size_t n = 0, oldest = 0;
     for (size_t i = bans->n_counted; i-- > 0;)
-        if (!strcmp(bans->counted[i].replica, m->life.replica)) n++, oldest = i;
+        if (!strcmp(bans->counted[i].replica, m->generation.replica)) n++, oldest = i;
     if (n == bans->repeat) forget(bans, oldest);
     if (bans->n_counted == bans->cap_counted) forget(bans, 0);
     dl_counted *row = &bans->counted[bans->n_counted++];
     *row = (dl_counted){.body = m->body};
-    memcpy(row->replica, m->life.replica, strlen(m->life.replica));
+    memcpy(row->replica, m->generation.replica, strlen(m->generation.replica));
 }
 
 static void strike(dl_bans *bans, uint64_t e, const char *replica)
@@ -133,13 +133,13 @@ static void end_bans(dl_bans *bans, uint64_t open)
     bans->n = left;
 }
 
-void dl_bans_fold(dl_bans *bans, uint64_t e, const dl_entry *entry)
+void dl_bans_apply(dl_bans *bans, uint64_t e, const dl_entry *entry)
 {
     for (size_t i = 0; entry && entry->commit && bans->repeat && i < entry->n_members; i++)
         keep(bans, &entry->members[i]);
     for (size_t i = 0; bans->after && entry && i < entry->n_rejected; i++)
         if (dl_judge_strikes(entry->rejected[i].reason))
-            strike(bans, e, entry->rejected[i].life.replica);
+            strike(bans, e, entry->rejected[i].generation.replica);
     end_bans(bans, e + 1);
     DL_ASSERT(bans->n <= bans->cap);
     DL_ASSERT(bans->n_counted <= bans->cap_counted);
@@ -171,13 +171,13 @@ const char *dl_bans_void_reason(const dl_bans *bans, dl_bans *scratch, const dl_
 {
     if (!bans) return entry->bans.there ? "it names bans, and this run has none" : NULL;
     for (size_t i = 0; i < entry->n_members; i++)
-        if (entry->commit && dl_bans_has(bans, entry->members[i].life.replica))
+        if (entry->commit && dl_bans_has(bans, entry->members[i].generation.replica))
             return "it counts a replica that is banned";
     for (size_t i = 0; i < entry->n_rejected; i++)
-        if (dl_bans_has(bans, entry->rejected[i].life.replica))
+        if (dl_bans_has(bans, entry->rejected[i].generation.replica))
             return "it rejects a replica that is banned";
     dl_bans_copy(scratch, bans);
-    dl_bans_fold(scratch, entry->entry, entry);
+    dl_bans_apply(scratch, entry->entry, entry);
     if (entry->bans.there && dl_hash_equal(entry->bans.digest, dl_bans_digest(scratch)))
         return NULL;
     return "its bans are not what follows from it";

@@ -54,7 +54,7 @@ size_t dl_bans_n(const dl_bans *bans); /* how many are banned now */
 bool dl_bans_has_counted(const dl_bans *bans, const char *name, dl_hash body);
 
 /* Advances by entry number e with its members and rejections; `entry` NULL: it is void. */
-void dl_bans_fold(dl_bans *bans, uint64_t e, const dl_entry *entry);
+void dl_bans_apply(dl_bans *bans, uint64_t e, const dl_entry *entry);
 dl_hash dl_bans_digest(const dl_bans *bans);
 
 /* Returns why the entry is void, or NULL. It may count or reject a banned replica, or its digest

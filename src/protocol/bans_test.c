@@ -28,10 +28,10 @@ static void close_scene(scene *s)
     dl_entry_deinit(&s->entry);
 }
 
-static void name(dl_life *life, const char *replica)
+static void name(dl_generation *generation, const char *replica)
 {
-    *life = (dl_life){.generation = 0};
-    snprintf(life->replica, sizeof life->replica, "%s", replica);
+    *generation = (dl_generation){.number = 0};
+    snprintf(generation->replica, sizeof generation->replica, "%s", replica);
 }
 
 /* The next entry counts `member` and rejects `rejected`. */
@@ -39,16 +39,16 @@ static void next(scene *s, const char *member, const char *rejected, const char 
 {
     dl_entry *e = &s->entry;
     e->n_members = e->n_rejected = 0;
-    name(&e->members[e->n_members++].life, member);
+    name(&e->members[e->n_members++].generation, member);
     if (rejected) {
-        name(&e->rejected[0].life, rejected);
+        name(&e->rejected[0].generation, rejected);
         snprintf(e->rejected[e->n_rejected++].reason, sizeof e->rejected[0].reason, "%s", reason);
     }
 }
 
-static void fold(scene *s)
+static void apply(scene *s)
 {
-    dl_bans_fold(s->bans, s->entry.entry, &s->entry);
+    dl_bans_apply(s->bans, s->entry.entry, &s->entry);
     s->entry.entry++;
 }
 
@@ -68,19 +68,19 @@ TEST(p27_replica_is_banned_for_ban_entries_after_ban_after_rejections)
 {
     scene s;
     open_scene(&s, "2", "3");
-    next(&s, "b", "a", "norm"), fold(&s);
+    next(&s, "b", "a", "norm"), apply(&s);
     CHECK(!dl_bans_has(s.bans, "a"));
-    next(&s, "b", NULL, NULL), fold(&s); /* not consecutive */
-    next(&s, "b", "a", "non-finite"), fold(&s);
+    next(&s, "b", NULL, NULL), apply(&s); /* not consecutive */
+    next(&s, "b", "a", "non-finite"), apply(&s);
     CHECK(dl_bans_has(s.bans, "a") && !dl_bans_has(s.bans, "b"));
     CHECK_INT(6, dl_bans_until(s.bans, "a")); /* entries 3, 4 and 5 go without it */
     CHECK_INT(1, dl_bans_n(s.bans));
     for (int e = 3; e < 6; e++) {
         CHECK(dl_bans_has(s.bans, "a"));
-        next(&s, "b", NULL, NULL), fold(&s);
+        next(&s, "b", NULL, NULL), apply(&s);
     }
     CHECK(!dl_bans_has(s.bans, "a") && s.bans->n == 0); /* and starts without strikes */
-    next(&s, "b", "a", "norm"), fold(&s);
+    next(&s, "b", "a", "norm"), apply(&s);
     CHECK(!dl_bans_has(s.bans, "a"));
     close_scene(&s);
 }
@@ -89,11 +89,11 @@ TEST(p27_voids_pass_time_and_copies_are_no_strikes)
 {
     scene s;
     open_scene(&s, "1", "1");
-    next(&s, "b", "a", "copy"), fold(&s);
+    next(&s, "b", "a", "copy"), apply(&s);
     CHECK(!dl_bans_has(s.bans, "a"));
-    next(&s, "b", "a", "zero"), fold(&s);
+    next(&s, "b", "a", "zero"), apply(&s);
     CHECK(dl_bans_has(s.bans, "a"));
-    dl_bans_fold(s.bans, 2, NULL);
+    dl_bans_apply(s.bans, 2, NULL);
     CHECK(!dl_bans_has(s.bans, "a"));
     close_scene(&s);
 }
@@ -104,7 +104,7 @@ TEST(full_table_gives_no_more_strikes)
     scene s;
     open_scene(&s, "1", "9");
     for (size_t i = 0; i < 5; i++)
-        next(&s, "x", names[i], "norm"), fold(&s);
+        next(&s, "x", names[i], "norm"), apply(&s);
     CHECK(dl_bans_has(s.bans, "d") && !dl_bans_has(s.bans, "e"));
     close_scene(&s);
 }
@@ -127,7 +127,7 @@ static void count(scene *s, const char *replica, unsigned char e)
 {
     next(s, replica, "r", "norm");
     s->entry.members[0].body = body_of(e);
-    fold(s);
+    apply(s);
 }
 
 TEST(p27_repeat_keeps_counted_bodies_without_bans)
@@ -146,7 +146,7 @@ TEST(p27_repeat_keeps_counted_bodies_without_bans)
     CHECK(!dl_bans_has(s.bans, "r") && dl_bans_strikes(s.bans, "r") == 0);
     s.entry.commit = false; /* an abort's members were present, no more */
     count(&s, "b", 3);
-    dl_bans_fold(s.bans, 5, NULL);
+    dl_bans_apply(s.bans, 5, NULL);
     CHECK(!dl_bans_has_counted(s.bans, "b", body_of(3)));
     dl_bans_begin(s.bans);
     CHECK(!dl_bans_has_counted(s.bans, "b", body_of(9)));
@@ -173,10 +173,10 @@ TEST(p27_entry_with_a_banned_replica_or_other_bans_is_void)
     next(&s, "b", "a", "norm");
     CHECK_CONTAINS("not what follows", dl_bans_void_reason(s.bans, s.scratch, &s.entry));
     dl_bans_copy(s.scratch, s.bans);
-    dl_bans_fold(s.scratch, 0, &s.entry);
+    dl_bans_apply(s.scratch, 0, &s.entry);
     s.entry.bans = (dl_entry_bans){.there = true, .digest = dl_bans_digest(s.scratch)};
     CHECK(dl_bans_void_reason(s.bans, s.scratch, &s.entry) == NULL);
-    fold(&s);
+    apply(&s);
     next(&s, "a", NULL, NULL);
     CHECK_CONTAINS("counts a replica that is banned",
                    dl_bans_void_reason(s.bans, s.scratch, &s.entry));
@@ -200,8 +200,8 @@ TEST(bans_survive_their_text_and_damaged_ones_are_refused)
     open_memory(&s, "3");
     s.bans->after = 1;
     count(&s, "a", 7);
-    next(&s, "b", "a", "norm"), fold(&s);
-    next(&s, "b", "c", "bound"), fold(&s);
+    next(&s, "b", "a", "norm"), apply(&s);
+    next(&s, "b", "c", "bound"), apply(&s);
     dl_buf_init(&text, 1 << 16);
     dl_json_init(&j, &text);
     dl_json_object(&j, NULL);

@@ -8,30 +8,32 @@
 
 enum { DOUBTS_ALLOWED = 2 }; /* refused reads before one counts */
 
-dl_known *dl_known_find(const dl_known_table *table, const dl_life *life)
+dl_known *dl_known_find(const dl_known_table *table, const dl_generation *generation)
 {
     for (size_t i = 0; i < table->n; i++)
-        if (dl_life_equal(&table->at[i].life, life)) return &table->at[i];
+        if (dl_generation_equal(&table->at[i].generation, generation)) return &table->at[i];
     return NULL;
 }
 
-dl_known *dl_known_add(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len)
+dl_known *dl_known_add(dl_known_table *table, const dl_generation *generation, uint64_t entry,
+                       size_t len)
 {
     DL_ASSERT(table->n <= table->cap);
-    dl_known *k = dl_known_find(table, life);
+    dl_known *k = dl_known_find(table, generation);
     if (k || table->n == table->cap) return k;
     k = &table->at[table->n++];
-    *k = (dl_known){.life = *life, .entry = entry, .len = len};
+    *k = (dl_known){.generation = *generation, .entry = entry, .len = len};
     return k;
 }
 
-dl_known *dl_known_replace(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len,
-                           dl_known_keep_fn keep, const void *context)
+dl_known *dl_known_replace(dl_known_table *table, const dl_generation *generation, uint64_t entry,
+                           size_t len, dl_known_keep_fn keep, const void *context)
 {
-    dl_known *k = dl_known_add(table, life, entry, len);
+    dl_known *k = dl_known_add(table, generation, entry, len);
     for (size_t i = 0; i < table->n && !k; i++)
         if (!keep(context, &table->at[i]))
-            *(k = &table->at[i]) = (dl_known){.life = *life, .entry = entry, .len = len};
+            *(k = &table->at[i]) =
+                (dl_known){.generation = *generation, .entry = entry, .len = len};
     return k;
 }
 
@@ -44,13 +46,13 @@ size_t dl_known_slot(const dl_known_table *table, const dl_known *known)
 void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *entry)
 {
     for (size_t i = 0; i < entry->n_members; i++)
-        slots[i] = dl_known_slot(table, dl_known_find(table, &entry->members[i].life));
+        slots[i] = dl_known_slot(table, dl_known_find(table, &entry->members[i].generation));
 }
 
 void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2)
 {
     DL_ASSERT(facts);
-    known->worth = DL_VALID;
+    known->validity = DL_VALID;
     known->facts = *facts;
     known->norm2 = norm2;
     known->refused = NULL;
@@ -60,7 +62,7 @@ bool dl_known_doubt(dl_known *known, const char *reason)
 {
     if (!dl_judge_is_damage(reason)) known->doubt = reason;
     if (known->n_doubts++ < DOUBTS_ALLOWED) return true;
-    known->worth = DL_INVALID;
+    known->validity = DL_INVALID;
     known->refused = known->doubt ? known->doubt : reason;
     DL_ASSERT(known->refused); /* an invalid one has a reason */
     return false;
@@ -69,20 +71,21 @@ bool dl_known_doubt(dl_known *known, const char *reason)
 void dl_known_read_whole(dl_known_table *table)
 {
     for (size_t i = 0; i < table->n; i++)
-        if (table->at[i].worth == DL_VALID && !table->at[i].whole) table->at[i].worth = DL_UNREAD;
+        if (table->at[i].validity == DL_VALID && !table->at[i].whole)
+            table->at[i].validity = DL_UNREAD;
 }
 
 static bool is_of(const dl_known *known, const char *replica)
 {
-    return strcmp(known->life.replica, replica) == 0;
+    return strcmp(known->generation.replica, replica) == 0;
 }
 
 static bool is_superseded(const dl_known_table *table, const dl_known *known)
 {
     for (size_t i = 0; i < table->n; i++) {
         const dl_known *other = &table->at[i];
-        if (other->worth == DL_VALID && is_of(other, known->life.replica) &&
-            other->life.generation > known->life.generation)
+        if (other->validity == DL_VALID && is_of(other, known->generation.replica) &&
+            other->generation.number > known->generation.number)
             return true;
     }
     return false;
@@ -90,7 +93,7 @@ static bool is_superseded(const dl_known_table *table, const dl_known *known)
 
 bool dl_known_counts(const dl_known_table *table, const dl_known *known)
 {
-    return known->worth == DL_VALID && known->facts.stats.samples > 0 && !known->refused &&
+    return known->validity == DL_VALID && known->facts.stats.samples > 0 && !known->refused &&
            !is_superseded(table, known);
 }
 
@@ -118,7 +121,7 @@ bool dl_known_passes(const dl_known_table *table, const char *replica)
 {
     for (size_t i = 0; i < table->n; i++) {
         const dl_known *k = &table->at[i];
-        if (k->worth == DL_VALID && k->facts.stats.samples == 0 && is_of(k, replica) &&
+        if (k->validity == DL_VALID && k->facts.stats.samples == 0 && is_of(k, replica) &&
             !is_superseded(table, k))
             return true;
     }
@@ -137,7 +140,7 @@ size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster)
 bool dl_known_is_hopeless(const dl_known_table *table, const char *replica)
 {
     for (size_t i = 0; i < table->n; i++)
-        if (table->at[i].worth == DL_INVALID && !table->at[i].forged &&
+        if (table->at[i].validity == DL_INVALID && !table->at[i].forged &&
             is_of(&table->at[i], replica))
             return true;
     return false;
@@ -146,14 +149,14 @@ bool dl_known_is_hopeless(const dl_known_table *table, const char *replica)
 static bool is_first_of_its_replica(const dl_known_table *table, size_t i)
 {
     for (size_t k = 0; k < i; k++)
-        if (is_of(&table->at[k], table->at[i].life.replica)) return false;
+        if (is_of(&table->at[k], table->at[i].generation.replica)) return false;
     return true;
 }
 
 static bool has_put_junk_alone(const dl_known_table *table, const char *replica)
 {
     for (size_t i = 0; i < table->n; i++)
-        if (is_of(&table->at[i], replica) && table->at[i].worth == DL_INVALID &&
+        if (is_of(&table->at[i], replica) && table->at[i].validity == DL_INVALID &&
             !table->at[i].forged && !dl_judge_is_junk(table->at[i].refused))
             return false;
     return true;
@@ -163,7 +166,7 @@ size_t dl_known_n_answered(const dl_known_table *table, bool junk_too)
 {
     size_t n = 0;
     for (size_t i = 0; i < table->n; i++) {
-        const char *replica = table->at[i].life.replica;
+        const char *replica = table->at[i].generation.replica;
         if (!is_first_of_its_replica(table, i)) continue;
         n += dl_known_is_there(table, replica) || dl_known_passes(table, replica) ||
              (dl_known_is_hopeless(table, replica) &&

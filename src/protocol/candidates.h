@@ -9,13 +9,13 @@
 #include "log/contribution.h"
 #include "log/entry.h"
 
-typedef enum dl_worth { DL_UNREAD, DL_VALID, DL_INVALID } dl_worth;
+typedef enum dl_validity { DL_UNREAD, DL_VALID, DL_INVALID } dl_validity;
 
 typedef struct dl_known {
-    dl_life life;
+    dl_generation generation;
     uint64_t entry; /* the entry in its name; its base if the run is asynchronous */
     size_t len;
-    dl_worth worth;
+    dl_validity validity;
     bool whole;        /* of a valid one: all of it was read (slices.h) */
     bool forged;       /* of an invalid one: its replica's key has not signed it */
     unsigned n_doubts; /* refused reads */
@@ -32,14 +32,15 @@ typedef struct dl_known_table {
     size_t n, cap;
 } dl_known_table;
 
-dl_known *dl_known_find(const dl_known_table *table, const dl_life *life);
+dl_known *dl_known_find(const dl_known_table *table, const dl_generation *generation);
 /* Returns the one of that generation, after adding it if need be, or NULL if there is no space. */
-dl_known *dl_known_add(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len);
+dl_known *dl_known_add(dl_known_table *table, const dl_generation *generation, uint64_t entry,
+                       size_t len);
 /* Does the same; if there is no space, it replaces one that `keep` does not keep. Returns NULL if
  * it keeps all. */
 typedef bool (*dl_known_keep_fn)(const void *context, const dl_known *known);
-dl_known *dl_known_replace(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len,
-                           dl_known_keep_fn keep, const void *context);
+dl_known *dl_known_replace(dl_known_table *table, const dl_generation *generation, uint64_t entry,
+                           size_t len, dl_known_keep_fn keep, const void *context);
 size_t dl_known_slot(const dl_known_table *table, const dl_known *known);
 /* Sets slots[i] to the slot of entry's member i; each is in the table. */
 void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *entry);

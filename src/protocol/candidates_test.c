@@ -16,17 +16,17 @@ static dl_known_table *empty(table *t)
     return &t->t;
 }
 
-static dl_life life_of(const char *replica, uint32_t generation)
+static dl_generation generation_of(const char *replica, uint32_t number)
 {
-    dl_life life = {.generation = generation};
-    snprintf(life.replica, sizeof life.replica, "%s", replica);
-    return life;
+    dl_generation generation = {.number = number};
+    snprintf(generation.replica, sizeof generation.replica, "%s", replica);
+    return generation;
 }
 
-static dl_known *add(dl_known_table *t, const char *replica, uint32_t generation)
+static dl_known *add(dl_known_table *t, const char *replica, uint32_t number)
 {
-    const dl_life life = life_of(replica, generation);
-    return dl_known_add(t, &life, 0, 100);
+    const dl_generation generation = generation_of(replica, number);
+    return dl_known_add(t, &generation, 0, 100);
 }
 
 static dl_known *add_valid(dl_known_table *t, const char *replica, uint32_t generation)
@@ -59,17 +59,17 @@ TEST(a_full_table_takes_no_more_but_still_finds)
 static bool is_not_b(const void *context, const dl_known *known)
 {
     (void)context;
-    return strcmp(known->life.replica, "b") != 0;
+    return strcmp(known->generation.replica, "b") != 0;
 }
 
 TEST(a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept)
 {
     table s;
     dl_known_table *t = empty(&s);
-    const dl_life d = life_of("d", 0), e = life_of("e", 0);
+    const dl_generation d = generation_of("d", 0), e = generation_of("e", 0);
     add(t, "a", 0), add_valid(t, "b", 0), add(t, "c", 0);
     dl_known *k = dl_known_replace(t, &d, 7, 100, is_not_b, NULL);
-    CHECK(k == &s.rows[1] && k->worth == DL_UNREAD);
+    CHECK(k == &s.rows[1] && k->validity == DL_UNREAD);
     CHECK_INT(7, k->entry);
     CHECK(dl_known_replace(t, &d, 7, 100, is_not_b, NULL) == k); /* it is in the table */
     CHECK(dl_known_replace(t, &e, 7, 100, is_not_b, NULL) == NULL);
@@ -102,7 +102,7 @@ TEST(p9_object_without_a_contribution_header_is_no_answer)
     dl_known_table *t = empty(&s);
     for (size_t i = 0; i < 3; i++) {
         dl_known *k = add(t, "a", 0);
-        *k = (dl_known){.life = k->life};
+        *k = (dl_known){.generation = k->generation};
         while (dl_known_doubt(k, junk[i])) {
         }
         CHECK_INT(0, dl_known_n_answered(t, false));
@@ -110,7 +110,7 @@ TEST(p9_object_without_a_contribution_header_is_no_answer)
     }
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         dl_known *k = add(t, "a", 0);
-        *k = (dl_known){.life = k->life};
+        *k = (dl_known){.generation = k->generation};
         while (dl_known_doubt(k, own[i])) {
         }
         CHECK_INT(1, dl_known_n_answered(t, false));
@@ -172,9 +172,9 @@ TEST(p7_a_contribution_is_invalid_at_its_third_refused_reading)
     dl_known_table *t = empty(&s);
     dl_known *k = add(t, "a", 0);
     CHECK(dl_known_doubt(k, "bound") && dl_known_doubt(k, "bound"));
-    CHECK(k->worth == DL_UNREAD && !dl_known_is_hopeless(t, "a"));
+    CHECK(k->validity == DL_UNREAD && !dl_known_is_hopeless(t, "a"));
     CHECK(!dl_known_doubt(k, "bound"));
-    CHECK(k->worth == DL_INVALID);
+    CHECK(k->validity == DL_INVALID);
 }
 
 TEST(p7_whole_read_outweighs_damaged_ones)
@@ -217,7 +217,8 @@ TEST(the_slots_of_an_entry_are_in_the_order_of_its_members)
     table s;
     size_t slots[2];
     dl_known_table *t = empty(&s);
-    dl_member members[] = {{.life = life_of("a", 0)}, {.life = life_of("c", 2)}};
+    dl_member members[] = {{.generation = generation_of("a", 0)},
+                           {.generation = generation_of("c", 2)}};
     const dl_entry entry = {.members = members, .n_members = 2};
     add(t, "c", 2), add(t, "b", 0), add(t, "a", 0);
     dl_known_slots(slots, t, &entry);

@@ -29,7 +29,7 @@ static void begin(table *t)
     t->control = (dl_control){.entry = 3, .roster = t->owner.roster};
     t->known = (dl_known_table){.at = t->rows, .cap = ROOM};
     for (int i = 0; i < 4; i++) {
-        char name[DL_LIFE_TEXT];
+        char name[DL_GENERATION_TEXT];
         snprintf(name, sizeof name, "r%d", i);
         CHECK(dl_roster_add(&t->control.roster, name, 0));
     }
@@ -44,9 +44,9 @@ static void begin(table *t)
 static void there(table *t, int first, int last)
 {
     for (int i = first; i <= last; i++) {
-        dl_life life = {.generation = 0};
-        snprintf(life.replica, sizeof life.replica, "r%d", i);
-        dl_known_accept(dl_known_add(&t->known, &life, 0, 9),
+        dl_generation generation = {.number = 0};
+        snprintf(generation.replica, sizeof generation.replica, "r%d", i);
+        dl_known_accept(dl_known_add(&t->known, &generation, 0, 9),
                         &(dl_contribution){.stats.samples = 1}, 1);
     }
 }
@@ -54,10 +54,10 @@ static void there(table *t, int first, int last)
 /* Replica i skips this entry. */
 static void passes(table *t, int i)
 {
-    dl_life life = {.generation = 0};
-    snprintf(life.replica, sizeof life.replica, "r%d", i);
-    dl_known_accept(dl_known_add(&t->known, &life, 0, 9), &(dl_contribution){.stats.samples = 0},
-                    0);
+    dl_generation generation = {.number = 0};
+    snprintf(generation.replica, sizeof generation.replica, "r%d", i);
+    dl_known_accept(dl_known_add(&t->known, &generation, 0, 9),
+                    &(dl_contribution){.stats.samples = 0}, 0);
 }
 
 static dl_verdict look(table *t, int at_s)
@@ -209,9 +209,9 @@ TEST(p9_the_first_entry_closes_with_min_replicas_from_start_timeout_on)
 
 static void junk(table *t, const char *name)
 {
-    dl_life life = {.generation = 0};
-    snprintf(life.replica, sizeof life.replica, "%s", name);
-    dl_known *k = dl_known_add(&t->known, &life, 0, 9);
+    dl_generation generation = {.number = 0};
+    snprintf(generation.replica, sizeof generation.replica, "%s", name);
+    dl_known *k = dl_known_add(&t->known, &generation, 0, 9);
     while (dl_known_doubt(k, "header")) {
     }
 }
@@ -331,7 +331,7 @@ TEST(many_silent_names_are_cut_to_fit_the_reason)
     begin(&t);
     t.control.roster.n = 0;
     for (int i = 0; i < ROOM; i++) {
-        char name[DL_LIFE_TEXT];
+        char name[DL_GENERATION_TEXT];
         snprintf(name, sizeof name, "a-replica-of-a-long-name-%d", i);
         CHECK(dl_roster_add(&t.control.roster, name, 0));
         t.silent[i] = true;

@@ -1,5 +1,5 @@
 /* control.h - the control state of a run (PROTOCOL P1): the result of the log's entries, apart from
- * the tensors. Applying an entry changes it (fold.h), and snapshots store it. */
+ * the tensors. Applying an entry changes it (control_apply.h), and snapshots store it. */
 #ifndef DL_PROTOCOL_CONTROL_H
 #define DL_PROTOCOL_CONTROL_H
 
@@ -19,9 +19,9 @@ typedef struct dl_control {
     bool last;         /* the run has ended */
     dl_ledger *ledger; /* owned by the state; NULL: the log assigns no data */
     dl_bans *bans;     /* owned by the state; NULL: the run has none (bans.h) */
-    /* run.single_committer: only it may create the entry (P26). Its generation may be DL_LIFE_ANY.
-     * Without a name any replica may. */
-    dl_life committer;
+    /* run.single_committer: only it may create the entry (P26). Its generation may be
+     * DL_GENERATION_ANY. Without a name any replica may. */
+    dl_generation committer;
 } dl_control;
 
 #endif

@@ -1,20 +1,20 @@
 /* data_assignment.h - the log assigns the data (PROTOCOL P18; data.deal = "log"): which samples of
  * the common data a replica trains on for an entry, and which have counted.
  *
- * Samples are numbered epoch after epoch. Each entry has a deal: one *chunk* for each seat, with
- * the samples of the steps up to its due point. The first seats are its roster's, in order. After
- * them come seats for guests, replicas that are not on the roster. The number in a guest's name
- * gives its seat, so a joining replica needs no reply from others.
+ * Samples are numbered epoch after epoch. Each entry has an assignment: one *chunk* for each slot,
+ * with the samples of the steps up to its due point. The first slots are its roster's, in order.
+ * After them come slots for unlisted replicas, which are not on the roster. The number in an
+ * unlisted replica's name gives its slot, so a joining replica needs no reply from others.
  *
  *     cursor         first sample that was never assigned
  *     returned       assigned, and free again: assigned next, before samples from the cursor on
- *     deals          of the entries that are not settled yet, and of the next `ahead` ones
+ *     assignments    of the entries that are not settled yet, and of the next `ahead` ones
  *
  * All other samples below the cursor have counted. The ledger is part of the state: a function of
  * the applied entries. *Exact* means one fragment, no overlap, local_mix 0, adopt. Then a commit
  * counts the chunks that its members used since their base, and returns every other one. An abort
  * leaves them held, except at H = 1, where a contribution may be a gradient and is lost with the
- * abort. After DL_DEALT_MAX consecutive aborts all are returned, and every replica starts from
+ * abort. After DL_ASSIGNED_MAX consecutive aborts all are returned, and every replica starts from
  * theta. So each sample counts exactly once. Otherwise, with fragments or overlap, samples that
  * were assigned to a roster are never assigned again. */
 #ifndef DL_PROTOCOL_DATA_ASSIGNMENT_H
@@ -36,7 +36,7 @@ void dl_ledger_copy(dl_ledger *to, const dl_ledger *from);
  * was made of. For a configuration alone, it does not know fragments that only the tensors define.
  */
 bool dl_ledger_is_exact(const dl_ledger *ledger);
-bool dl_deal_is_exact(const dl_config *config);
+bool dl_assignment_is_exact(const dl_config *config);
 
 /* Finds the chunk of a replica for an entry. Returns false if the entry is settled or its data not
  * assigned yet. */
@@ -53,20 +53,21 @@ uint64_t dl_ledger_open(const dl_ledger *ledger);
 
 /* Lists the chunks that a contribution of `samples` samples, captured now for `entry`, used. */
 void dl_ledger_list(const dl_ledger *ledger, uint64_t entry, const char *replica, uint64_t samples,
-                    dl_dealt *out);
+                    dl_assigned *out);
 /* Returns why the contribution may not count, or NULL. It may use a chunk that is another's, has
  * counted, was returned or was never assigned. One without samples uses none. */
 const char *dl_ledger_refuses(const dl_ledger *ledger, const dl_contribution *facts);
-/* Returns whether it may be a member with the entry's other ones. Two guests may have one seat. */
+/* Returns whether it may be a member with the entry's other ones. Two unlisted replicas may have
+ * one slot. */
 bool dl_ledger_has_room(const dl_ledger *ledger, const dl_entry *entry, const dl_member *member);
 
 /* Applies the next entry; `entry` NULL: a void one. `newest`: the newest known roster. */
-void dl_ledger_fold(dl_ledger *ledger, const dl_entry *entry, const dl_roster *newest);
+void dl_ledger_apply(dl_ledger *ledger, const dl_entry *entry, const dl_roster *newest);
 /* Returns whether samples of aborted entries are held. Exact: if not, every replica starts from
  * theta after an abort. */
 bool dl_ledger_holds(const dl_ledger *ledger);
 /* Returns what the entry records of the ledger after it. */
-dl_entry_deal dl_ledger_deal(const dl_ledger *ledger);
+dl_entry_assignment dl_ledger_assignment(const dl_ledger *ledger);
 /* Returns whether this ledger and the entry give that record. `scratch` is overwritten. */
 bool dl_ledger_gives(const dl_ledger *ledger, dl_ledger *scratch, const dl_entry *entry);
 /* Returns why the entry's members or assignments make it void, or NULL. */

@@ -15,10 +15,10 @@ enum { MAX_TURNS = 8 }; /* deadlines until every replica looks for contributions
 dl_request dl_gather_request(dl_machine *m, uint64_t entry, dl_phase next)
 {
     dl_request a = dl_machine_request(m, DL_REQUEST_CONTRIBUTE, next);
-    const dl_take *take = dl_pace_take(m->a.pace, entry);
+    const dl_pace_capture *capture = dl_pace_in_flight(m->a.pace, entry);
     a.entry = entry;
-    a.fragment = take && !take->gone
-                     ? take->fragment
+    a.fragment = capture && !capture->gone
+                     ? capture->fragment
                      : dl_schedule_fragment(&m->a.pace->schedule, entry, m->log.n_commits_all);
     return a;
 }
@@ -48,10 +48,10 @@ bool dl_gather_has_due(dl_machine *m)
     const dl_pace *p = m->a.pace;
     if (m->self.n_put < dl_open_entry(m)) m->self.n_put = dl_open_entry(m);
     while (m->self.n_put < dl_pace_may_put(p)) {
-        const dl_take *take = dl_pace_take(p, m->self.n_put);
+        const dl_pace_capture *capture = dl_pace_in_flight(p, m->self.n_put);
         const bool banned = m->self.n_put < dl_bans_until(m->a.control->bans, m->a.self.replica);
         const bool announced = m->self.announced == m->self.n_put + 1; /* its name is taken */
-        if (!banned && !announced && (!take || !take->mute)) return true;
+        if (!banned && !announced && (!capture || !capture->mute)) return true;
         m->self.n_put++;
     }
     return false;
@@ -84,23 +84,25 @@ static bool may_count(const dl_machine *m, const char *replica)
     return !is_banned(m, replica) && (!mode->may_count || mode->may_count(m, replica));
 }
 
-const dl_life *dl_gather_newer(const dl_machine *m, const dl_reply *reply)
+const dl_generation *dl_gather_newer(const dl_machine *m, const dl_reply *reply)
 {
     for (size_t i = 0; i < reply->list.n_listed; i++) {
-        const dl_life *life = &reply->list.listed[i].life;
-        if (strcmp(life->replica, m->a.self.replica) != 0 || !may_count(m, life->replica)) continue;
-        if (life->generation > m->a.self.generation) /* P6 */
-            return life;
+        const dl_generation *generation = &reply->list.listed[i].generation;
+        if (strcmp(generation->replica, m->a.self.replica) != 0 ||
+            !may_count(m, generation->replica))
+            continue;
+        if (generation->number > m->a.self.number) /* P6 */
+            return generation;
     }
     return NULL;
 }
 
-dl_request dl_gather_fenced(dl_machine *m, const dl_life *by)
+dl_request dl_gather_fenced(dl_machine *m, const dl_generation *by)
 {
     return dl_machine_fail(m, dl_fail(DILOCO_EFENCED,
                                       "replica %s has a newer generation (%u after %u): this "
                                       "process stops",
-                                      by->replica, by->generation, m->a.self.generation));
+                                      by->replica, by->number, m->a.self.number));
 }
 
 /* ---- one replica combines for all: whose turn is it? (P19) ---- */
@@ -133,8 +135,8 @@ static void rank_among(dl_machine *m, const dl_reply *reply)
 {
     m->open.rank = 0;
     for (size_t i = 0; i < reply->list.n_listed; i++) {
-        const char *name = reply->list.listed[i].life.replica;
-        const bool again = i && !strcmp(reply->list.listed[i - 1].life.replica, name);
+        const char *name = reply->list.listed[i].generation.replica;
+        const bool again = i && !strcmp(reply->list.listed[i - 1].generation.replica, name);
         m->open.rank += !again && dl_replica_compare(name, m->a.self.replica) < 0;
     }
 }
@@ -203,11 +205,11 @@ dl_request dl_gather_put_ahead(dl_machine *m, const dl_reply *reply)
 
 static dl_request fetch_these(dl_machine *m)
 {
-    DL_ASSERT(m->open.known.at[m->open.fetching].worth == DL_UNREAD);
+    DL_ASSERT(m->open.known.at[m->open.fetching].validity == DL_UNREAD);
     dl_request a = dl_machine_fetch(m, &m->open.known.at[m->open.fetching], DL_FETCHING, false);
     for (size_t i = m->open.fetching + 1; i < m->open.known.n; i++) {
         const dl_known *k = &m->open.known.at[i];
-        if (k->worth == DL_UNREAD && !dl_machine_look_ahead(m, &a, k)) break;
+        if (k->validity == DL_UNREAD && !dl_machine_look_ahead(m, &a, k)) break;
     }
     return a;
 }
@@ -215,8 +217,8 @@ static dl_request fetch_these(dl_machine *m)
 dl_request dl_gather_fetch_next(dl_machine *m)
 {
     for (; m->open.fetching < m->open.known.n; m->open.fetching++)
-        if (m->open.known.at[m->open.fetching].worth == DL_UNREAD) return fetch_these(m);
-    if (dl_decide_is_complete(m)) return dl_decide_close(m);
+        if (m->open.known.at[m->open.fetching].validity == DL_UNREAD) return fetch_these(m);
+    if (dl_propose_is_complete(m)) return dl_propose_close(m);
     return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
 }
 
@@ -229,29 +231,29 @@ static bool is_on_roster(const dl_machine *m, const char *replica)
 /* A replica on the roster may take the place of one that no entry waits for. */
 static bool keep_for_roster(const void *context, const dl_known *known)
 {
-    return is_on_roster(context, known->life.replica);
+    return is_on_roster(context, known->generation.replica);
 }
 
 /* Any replica may take the place of junk. */
 static bool keep_for_others(const void *context, const dl_known *known)
 {
-    const bool is_junk = known->worth == DL_INVALID && dl_judge_is_junk(known->refused);
-    return !is_junk || is_on_roster(context, known->life.replica);
+    const bool is_junk = known->validity == DL_INVALID && dl_judge_is_junk(known->refused);
+    return !is_junk || is_on_roster(context, known->generation.replica);
 }
 
 static void note_listed(dl_machine *m, const dl_listed *l)
 {
-    const bool awaited = is_on_roster(m, l->life.replica);
-    dl_known_replace(&m->open.known, &l->life, dl_open_entry(m), l->len,
+    const bool awaited = is_on_roster(m, l->generation.replica);
+    dl_known_replace(&m->open.known, &l->generation, dl_open_entry(m), l->len,
                      awaited ? keep_for_roster : keep_for_others, m);
 }
 
 dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply)
 {
-    const dl_life *newer = dl_gather_newer(m, reply);
+    const dl_generation *newer = dl_gather_newer(m, reply);
     for (size_t i = 0; i < reply->list.n_listed; i++) {
-        const dl_life *life = &reply->list.listed[i].life;
-        if (!may_count(m, life->replica)) continue;
+        const dl_generation *generation = &reply->list.listed[i].generation;
+        if (!may_count(m, generation->replica)) continue;
         if (!dl_machine_mode(m)->chooses_one) note_listed(m, &reply->list.listed[i]);
     }
     if (newer) return dl_gather_fenced(m, newer);
@@ -276,8 +278,9 @@ bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_reply *reply)
     }
     if (dl_known_doubt(known, reply->fetch.reason)) return true;
     known->forged = reply->fetch.forged;
-    dl_machine_note(m,
-                    (dl_note){.kind = DL_NOTE_REJECT, .life = known->life, .text = known->refused});
+    dl_machine_note(
+        m,
+        (dl_note){.kind = DL_NOTE_REJECT, .generation = known->generation, .text = known->refused});
     return false;
 }
 

@@ -115,7 +115,7 @@ bool dl_judge_has_rejected(const dl_known_table *known, const char *replica)
 {
     for (size_t i = 0; i < known->n; i++) {
         const dl_known *k = &known->at[i];
-        if (k->worth == DL_INVALID && !strcmp(k->life.replica, replica) &&
+        if (k->validity == DL_INVALID && !strcmp(k->generation.replica, replica) &&
             dl_judge_names(k->refused))
             return true;
     }
@@ -145,7 +145,7 @@ static double cosine(const dl_judge *j, const double *gram, size_t a, size_t b)
 
 static bool repeats(const dl_known *k, const dl_bans *bans)
 {
-    return dl_bans_has_counted(bans, k->life.replica, k->facts.body);
+    return dl_bans_has_counted(bans, k->generation.replica, k->facts.body);
 }
 
 /* If all members repeat themselves, as trainers may that have converged, no repeat is refused. */
@@ -227,7 +227,7 @@ void dl_judge_all(dl_judge *j, const dl_config *config, const dl_bans *bans, dl_
                   const double *gram)
 {
     for (size_t i = 0; i < j->n; i++) {
-        DL_ASSERT(j->slots[i] < known->n && at(j, known, i)->worth == DL_VALID);
+        DL_ASSERT(j->slots[i] < known->n && at(j, known, i)->validity == DL_VALID);
         at(j, known, i)->refused = NULL;
         j->norm[i] = sqrt(at(j, known, i)->norm2);
     }

@@ -28,13 +28,13 @@ static void open_court(court *c, size_t n, const float (*x)[D])
     dl_judge_layout(&c->judge, &c->arena, N);
     c->known = (dl_known_table){.at = c->rows, .cap = N};
     for (size_t i = 0; i < n; i++) {
-        dl_life life = {.generation = 0};
+        dl_generation generation = {.number = 0};
         double norm2 = 0;
-        snprintf(life.replica, sizeof life.replica, "r%zu", i);
+        snprintf(generation.replica, sizeof generation.replica, "r%zu", i);
         memcpy(c->x[i], x[i], sizeof c->x[i]);
         for (size_t d = 0; d < D; d++)
             norm2 += (double)x[i][d] * (double)x[i][d];
-        dl_known *k = dl_known_add(&c->known, &life, 0, 100);
+        dl_known *k = dl_known_add(&c->known, &generation, 0, 100);
         const dl_contribution facts = {.stats.samples = 1,
                                        .body = dl_hash_bytes(x[i], sizeof x[i])};
         dl_known_accept(k, &facts, norm2);
@@ -57,8 +57,9 @@ static void count(court *c, const char *repeat, size_t i)
     if (!c->bans) CHECK_OK(dl_bans_create(&c->bans, &c->config, N));
     CHECK_OK(dl_entry_init(&e, N));
     e.commit = true;
-    e.members[e.n_members++] = (dl_member){.life = c->rows[i].life, .body = c->rows[i].facts.body};
-    dl_bans_fold(c->bans, 0, &e);
+    e.members[e.n_members++] =
+        (dl_member){.generation = c->rows[i].generation, .body = c->rows[i].facts.body};
+    dl_bans_apply(c->bans, 0, &e);
     dl_entry_deinit(&e);
 }
 

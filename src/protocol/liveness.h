@@ -11,7 +11,7 @@
 enum { DL_WATCH_MAX = 4096 };
 
 typedef struct dl_watched {
-    dl_life life;
+    dl_generation generation;
     dl_hash content;
     dl_time changed; /* when we first saw this content */
     bool ended;
@@ -29,6 +29,6 @@ void dl_watch_see(dl_watch *watch, const dl_seen *seen, size_t n_seen, dl_time n
  * `patience`. Begins to watch a replica that was never seen. *whose is set if it is silent.
  * Replicas beyond the table's size are never silent. */
 bool dl_watch_is_silent(dl_watch *watch, const char *replica, dl_time now, dl_time patience,
-                        dl_life *whose);
+                        dl_generation *whose);
 
 #endif

@@ -13,8 +13,9 @@ static dl_watch fresh(void)
 
 static dl_seen beat_of(const char *replica, uint32_t generation, const char *content)
 {
-    dl_seen s = {.life.generation = generation, .content = dl_hash_bytes(content, strlen(content))};
-    snprintf(s.life.replica, sizeof s.life.replica, "%s", replica);
+    dl_seen s = {.generation.number = generation,
+                 .content = dl_hash_bytes(content, strlen(content))};
+    snprintf(s.generation.replica, sizeof s.generation.replica, "%s", replica);
     return s;
 }
 
@@ -25,7 +26,7 @@ static void see(dl_watch *w, dl_seen seen, int at_s)
 
 static bool silent(dl_watch *w, const char *replica, int at_s)
 {
-    dl_life whose;
+    dl_generation whose;
     return dl_watch_is_silent(w, replica, at_s * DL_SECOND, PATIENCE, &whose);
 }
 
@@ -82,14 +83,14 @@ TEST(p9_an_ended_generation_is_silent_at_once)
 TEST(p15_newest_generation_has_to_write_heartbeats)
 {
     dl_watch w = fresh();
-    dl_life whose;
+    dl_generation whose;
     see(&w, beat_of("a", 0, "1"), 0);
     see(&w, beat_of("a", 2, "1"), 100);
     see(&w, beat_of("a", 1, "1"), 100);
     CHECK(!silent(&w, "a", 129));
     see(&w, beat_of("a", 1, "2"), 129); /* heartbeats of an earlier generation do not count */
     CHECK(dl_watch_is_silent(&w, "a", 130 * DL_SECOND, PATIENCE, &whose));
-    CHECK_INT(2, whose.generation);
+    CHECK_INT(2, whose.number);
 }
 
 TEST(p11_other_replicas_heartbeats_say_nothing_of_this_one)

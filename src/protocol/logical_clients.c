@@ -107,7 +107,7 @@ const char *dl_clients_void_reason(const dl_config *config, const dl_entry *entr
                                    const dl_roster *asked)
 {
     for (size_t i = 0; i < entry->n_members; i++)
-        if (!dl_roster_has(asked, entry->members[i].life.replica, NULL))
+        if (!dl_roster_has(asked, entry->members[i].generation.replica, NULL))
             return "it counts a client that was not asked";
     return asks_all(config, &entry->roster, entry->entry + 1)
                ? NULL

@@ -93,7 +93,7 @@ static void add_member(dl_entry *e, const char *name)
 {
     dl_member *m = &e->members[e->n_members++];
     *m = (dl_member){.weight = 1};
-    snprintf(m->life.replica, sizeof m->life.replica, "%s", name);
+    snprintf(m->generation.replica, sizeof m->generation.replica, "%s", name);
 }
 
 TEST(p7_entry_that_samples_or_counts_other_clients_is_void)
@@ -146,10 +146,10 @@ static void open_table(table *t)
 
 static void put(table *t, size_t i, uint64_t samples)
 {
-    dl_life life = {.generation = 0};
-    memcpy(life.replica, t->control.roster.names[i], sizeof life.replica);
-    dl_known *k = dl_known_add(&t->known, &life, 0, 100);
-    const dl_contribution facts = {.life = life, .stats.samples = samples};
+    dl_generation generation = {.number = 0};
+    memcpy(generation.replica, t->control.roster.names[i], sizeof generation.replica);
+    dl_known *k = dl_known_add(&t->known, &generation, 0, 100);
+    const dl_contribution facts = {.generation = generation, .stats.samples = samples};
     dl_known_accept(k, &facts, 1);
 }
 

@@ -26,7 +26,7 @@ static void layout(dl_machine *m, dl_arena *arena)
     m->log.digest = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
     m->self.bases = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
     m->log.n_commits = DL_ARENA_ARRAY(arena, uint64_t, m->a.pace->schedule.n_fragments);
-    m->rejoining.unread = DL_ARENA_ARRAY(arena, dl_unread, m->a.pace->schedule.n_fragments);
+    m->rejoining.unreadable = DL_ARENA_ARRAY(arena, dl_unreadable, m->a.pace->schedule.n_fragments);
     m->open.silent = DL_ARENA_ARRAY(arena, bool, m->a.max_members);
     m->applying.slots = DL_ARENA_ARRAY(arena, size_t, m->a.max_members);
     m->applying.norms = DL_ARENA_ARRAY(arena, double, m->a.max_members);
@@ -120,7 +120,7 @@ dl_request dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next,
 {
     dl_request a = dl_machine_request(m, DL_REQUEST_FETCH, next);
     a.entry = known->entry;
-    a.fetch.life = known->life;
+    a.fetch.generation = known->generation;
     a.fetch.slot = dl_known_slot(&m->open.known, known);
     a.fetch.fresh = fresh;
     a.fetch.whole = dl_machine_reads_whole(m);
@@ -131,8 +131,9 @@ bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_known *kno
 {
     if (fetch->fetch.n_ahead == DL_AHEAD_MAX) return false;
     fetch->fetch.ahead = m->ahead;
-    m->ahead[fetch->fetch.n_ahead++] = (dl_ahead){
-        .entry = known->entry, .life = known->life, .slot = dl_known_slot(&m->open.known, known)};
+    m->ahead[fetch->fetch.n_ahead++] = (dl_ahead){.entry = known->entry,
+                                                  .generation = known->generation,
+                                                  .slot = dl_known_slot(&m->open.known, known)};
     return true;
 }
 
@@ -162,7 +163,7 @@ dl_request dl_machine_train(dl_machine *m)
 }
 
 /* Announces this replica, so that others wait for its training, or trains. */
-static dl_request train_or_knock(dl_machine *m)
+static dl_request train_or_announce(dl_machine *m)
 {
     return dl_joining_has_to_knock(m) ? dl_joining_knock(m) : dl_machine_train(m);
 }
@@ -174,14 +175,15 @@ dl_request dl_machine_caught_up(dl_machine *m)
     m->self.align_until = 0;
     m->log.behind = false;
     dl_pace_caught_up(m->a.pace);
-    if (dl_open_entry(m) < m->a.pace->folded && m->self.has_bases)
+    if (dl_open_entry(m) < m->a.pace->applied && m->self.has_bases)
         return dl_machine_fail(
             m, dl_fail(DILOCO_EDIFFERS,
                        "this replica's saved state is for entry %llu, the log has only %llu: the "
                        "store lost entries; move the state folder away to join as a new replica",
                        (unsigned long long)m->self.bases_at, (unsigned long long)dl_open_entry(m)));
     if (dl_machine_mode(m)->go_on && !m->a.reader) return dl_machine_mode(m)->go_on(m);
-    if (m->a.reader || !dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
+    if (m->a.reader || !dl_pace_participates(m->a.pace, dl_open_entry(m)))
+        return train_or_announce(m);
     m->timing.due_at = m->now;
     return dl_gather_collect(m);
 }
@@ -195,7 +197,7 @@ dl_request dl_machine_go_on(dl_machine *m)
     if (m->log.behind && dl_joining_falls_back(m)) return dl_joining_measure(m);
     if (m->log.behind) return dl_machine_request(m, DL_REQUEST_READ, DL_CATCHING_UP);
     if (dl_machine_mode(m)->go_on && !m->a.reader) return dl_machine_mode(m)->go_on(m);
-    if (!dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
+    if (!dl_pace_participates(m->a.pace, dl_open_entry(m))) return train_or_announce(m);
     m->timing.due_at = m->now;
     return dl_machine_request(m, DL_REQUEST_READ, DL_LATE_CHECK);
 }
@@ -204,7 +206,7 @@ dl_request dl_machine_read_on(dl_machine *m, const dl_reply *reply)
 {
     if (reply->read.text) {
         if (m->self.align_until) m->self.out_of_step = false; /* it trains from that entry's end */
-        return dl_follow_text(m, reply);
+        return dl_apply_text(m, reply);
     }
     return dl_joining_has_to_align(m) ? dl_joining_align(m) : dl_machine_caught_up(m);
 }
@@ -218,8 +220,8 @@ void dl_machine_compare_bases(dl_machine *m)
         if (dl_hash_equal(m->self.bases[f], m->log.digest[f])) continue;
         m->a.pace->fragments[f].behind = true;
         /* that generation read an entry that this one could not */
-        if (!m->rejoining.unread[f].after) continue;
-        m->rejoining.unread[f].stands = m->rejoining.parted = true;
+        if (!m->rejoining.unreadable[f].after) continue;
+        m->rejoining.unreadable[f].accepted = m->rejoining.parted = true;
         m->rejoining.started_for = 0;
     }
     m->self.has_bases = false;
@@ -240,8 +242,8 @@ static void take_start(dl_machine *m, const dl_machine_start *start)
     m->snapshots.known = m->a.control->snapshot;
     m->self.has_bases =
         start->bases != NULL && dl_machine_mode(m)->has_due_points; /* pace.c: dl_pace_caught_up */
-    m->self.bases_at = start->bases ? m->a.pace->folded : 0;
-    m->self.own_since = start->bases ? m->a.pace->folded : UINT64_MAX;
+    m->self.bases_at = start->bases ? m->a.pace->applied : 0;
+    m->self.own_since = start->bases ? m->a.pace->applied : UINT64_MAX;
 }
 
 /* No entry contains the terms of the first L entries. */
@@ -263,12 +265,12 @@ static void measure_round(dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
     const dl_schedule *s = &p->schedule;
-    const bool jumps = p->folded && dl_machine_mode(m)->has_due_points;
-    const uint64_t last = jumps ? dl_schedule_take(s, p->folded - 1) : 0;
+    const bool jumps = p->applied && dl_machine_mode(m)->has_due_points;
+    const uint64_t last = jumps ? dl_schedule_capture(s, p->applied - 1) : 0;
     const uint64_t from = m->timing.train_from > last ? m->timing.train_from : last;
     if (p->position <= from) return;
     m->timing.round_s = dl_seconds(m->now - m->timing.train_began) / (double)(p->position - from) *
-                        (double)dl_schedule_interval(s, p->folded) / (double)s->n_fragments;
+                        (double)dl_schedule_interval(s, p->applied) / (double)s->n_fragments;
 }
 
 dl_request dl_machine_trained(dl_machine *m, const dl_reply *reply)
@@ -284,12 +286,12 @@ dl_request dl_machine_late_checked(dl_machine *m, const dl_reply *reply)
     m->log.behind = true; /* it was committed without us: P13 */
     dl_joining_fall_out_of_step(m);
     dl_pace_fall_behind(m->a.pace);
-    return dl_follow_text(m, reply);
+    return dl_apply_text(m, reply);
 }
 
 /* ---- one move ---------------------------------------------------------------------------- */
 
-dl_request dl_machine_knocked(dl_machine *m, const dl_reply *reply)
+dl_request dl_machine_announced(dl_machine *m, const dl_reply *reply)
 {
     (void)reply;
     if (!m->log.behind) return dl_machine_train(m);
@@ -320,7 +322,7 @@ static void take_facts(dl_machine *m, const dl_reply *reply)
     m->self.sending = reply->sending;
     /* Only a run with keys renews, and it has no single committer, so P26 need not take over. */
     DL_ASSERT(!reply->renewed || !m->a.control->committer.replica[0]);
-    if (reply->renewed) m->a.self.generation = reply->generation;
+    if (reply->renewed) m->a.self.number = reply->generation;
     if (reply->unsent && m->self.n_put >= reply->unsent) m->self.n_put = reply->unsent - 1;
 }
 
@@ -331,7 +333,7 @@ dl_request dl_machine_next(dl_machine *m, const dl_reply *reply)
     const dl_transition move = {.entry = dl_open_entry(m),
                                 .from = dl_phase_name(from),
                                 .replied = m->requested,
-                                .reply = dl_reply_word(reply)};
+                                .reply = dl_reply_text(reply)};
     take_facts(m, reply);
     const dl_request next = dl_phase_handle(m, reply);
     DL_ASSERT(dl_phase_leads_to(from, m->phase));
@@ -348,13 +350,13 @@ dl_request dl_machine_begin(dl_machine *m, const dl_machine_start *start)
         m->self.has_bases = false;
         dl_pace_restart(m->a.pace);
     }
-    if (m->a.pace->folded < dl_open_entry(m)) m->a.pace->folded = dl_open_entry(m);
+    if (m->a.pace->applied < dl_open_entry(m)) m->a.pace->applied = dl_open_entry(m);
     dl_machine_compare_bases(m);
     if (dl_open_entry(m) == 0) begin_first_entry(m);
     dl_machine_clear_entry(m);
     m->log.behind = true;
     dl_joining_fall_out_of_step(m);
-    DL_ASSERT(m->a.pace->folded >= dl_open_entry(m));
+    DL_ASSERT(m->a.pace->applied >= dl_open_entry(m));
     DL_ASSERT(m->open.known.n == 0); /* invariant 2 */
     const dl_transition move = {
         .entry = dl_open_entry(m), .from = "start", .replied = DL_REQUEST_REJOIN, .reply = "done"};

@@ -92,7 +92,7 @@ typedef enum dl_request_kind {
 enum { DL_AHEAD_MAX = 15 };
 typedef struct dl_ahead {
     uint64_t entry;
-    dl_life life;
+    dl_generation generation;
     size_t slot;
 } dl_ahead;
 
@@ -104,7 +104,7 @@ typedef struct dl_extent_request {
 
 typedef struct dl_contribute_request {
     bool put_ahead; /* for a later entry than the open one */
-    bool knock;     /* announce: an empty contribution, despite a capture; P9 */
+    bool announce;  /* announce: an empty contribution, despite a capture; P9 */
 } dl_contribute_request;
 
 typedef struct dl_list_request {
@@ -113,7 +113,7 @@ typedef struct dl_list_request {
 } dl_list_request;
 
 typedef struct dl_fetch_request {
-    dl_life life;
+    dl_generation generation;
     size_t slot;
     bool fresh; /* from the store again, even if it is cached */
     bool whole; /* all of it; else, if it is sliced, the table of its slices */
@@ -182,7 +182,7 @@ typedef struct dl_request {
 
 /* A heartbeat as seen: its replica's generation, and a hash of its content. */
 typedef struct dl_seen {
-    dl_life life;
+    dl_generation generation;
     dl_hash content;
     bool ended; /* the end object of that generation exists */
     double steps_per_s;
@@ -190,7 +190,7 @@ typedef struct dl_seen {
 
 typedef struct dl_listed {
     uint64_t entry; /* the entry in its name */
-    dl_life life;
+    dl_generation generation;
     size_t len;
 } dl_listed;
 
@@ -206,8 +206,8 @@ typedef struct dl_extent_reply {
 } dl_extent_reply;
 
 typedef struct dl_contribute_reply {
-    bool taken;         /* the contribution of an earlier generation counts instead */
-    dl_life takes_over; /* that generation */
+    bool taken;               /* the contribution of an earlier generation counts instead */
+    dl_generation takes_over; /* that generation */
 } dl_contribute_reply;
 
 typedef struct dl_list_reply {
@@ -302,7 +302,7 @@ typedef enum dl_note_kind {
 typedef struct dl_note {
     dl_note_kind kind;
     const dl_entry *entry;
-    dl_life life;
+    dl_generation generation;
     const char *text;
     dl_hash claimed, computed;
     double seconds;
@@ -349,10 +349,10 @@ typedef struct dl_machine_args {
     const dl_config *config; /* the run's */
     const char *run;
     const dl_identity *identity; /* which keys may create entries; NULL: every process may */
-    dl_life self;
-    dl_formers formers;  /* of self's replica. If one of them is the single committer, this
-                          * generation takes over from it (P26) */
-    dl_control *control; /* of the state, borrowed; the machine advances it */
+    dl_generation self;
+    dl_former_generations formers; /* of self's replica. If one of them is the single committer,
+                                    * this generation takes over from it (P26) */
+    dl_control *control;           /* of the state, borrowed; the machine advances it */
     dl_pace *pace; /* borrowed; holds the captures; the machine reports applied entries to it */
     const dl_outer *outer;
     const dl_weighting *weighting;
@@ -364,7 +364,7 @@ typedef struct dl_machine_args {
     bool reader;            /* a replay: it does not rejoin, but reports what is wrong */
     bool audits;            /* combines the members of combined updates, and compares */
     dl_decisions decisions; /* the operator's decisions that are known (voided.h) */
-    dl_way way;
+    dl_topology_kind topology;
     dl_simulation simulation;                 /* of clients' time; zeroed: not simulated */
     const uint64_t *slices;                   /* [P] of an update, if sharded; else NULL */
     double (*lr)(void *user, uint64_t entry); /* outer lr of an entry; NULL: the option's */

@@ -21,7 +21,7 @@
 #include "protocol/topology/topology_rules.h"
 #include "protocol/unreadable.h"
 
-enum { MAX_UNREAD = 2 }; /* refused readings of an object before one is believed */
+enum { MAX_REFUSED_READS = 2 }; /* refused readings of an object before one is believed */
 
 typedef enum dl_phase {
     DL_CATCHING_UP, /* reading entries that exist already */
@@ -34,10 +34,10 @@ typedef enum dl_phase {
     DL_PUTTING_AHEAD, /* contributing to a later entry than the open one */
     DL_CONFIRMING,    /* the open entry's pipelined upload is still in flight */
     DL_LISTING,
-    DL_FETCHING,  /* reading the contributions of the listing */
-    DL_KNOCKING,  /* announcing, then training */
-    DL_MEASURING, /* how far the log has grown, while this replica reads it */
-    DL_LOOKING,   /* at log/<e>, between listings */
+    DL_FETCHING,   /* reading the contributions of the listing */
+    DL_ANNOUNCING, /* announcing, then training */
+    DL_MEASURING,  /* how far the log has grown, while this replica reads it */
+    DL_LOOKING,    /* at log/<e>, between listings */
     DL_WATCHING,
     DL_WAITING,
     DL_JUDGING,     /* the draft's members, before they are used */
@@ -50,13 +50,13 @@ typedef enum dl_phase {
     DL_DRAFTING, /* computing the draft */
     DL_CREATING,
     DL_READING_BACK,
-    DL_HALF_READ,     /* waiting for the rest of what a store showed too early */
-    DL_FINDING_VOID,  /* looking for a decision that the open entry is void */
-    DL_FOLD_FETCHING, /* fetching what the entry names and we do not have */
-    DL_FOLD_JUDGING,
-    DL_FOLD_COMBINED, /* fetching its committer's combined update */
-    DL_FOLD_COMBINING,
-    DL_FOLD_COMPUTING,
+    DL_HALF_READ,      /* waiting for the rest of what a store showed too early */
+    DL_FINDING_VOID,   /* looking for a decision that the open entry is void */
+    DL_APPLY_FETCHING, /* fetching what the entry names and we do not have */
+    DL_APPLY_JUDGING,
+    DL_APPLY_COMBINED, /* fetching its committer's combined update */
+    DL_APPLY_COMBINING,
+    DL_APPLY_COMPUTING,
     DL_SWAPPING,
     DL_SNAPSHOTTING,
     DL_ENDING,
@@ -80,19 +80,19 @@ typedef struct dl_machine_self {
     /* The entry whose state they are; the saved state knows the entries before it. 0: nothing was
      * saved. */
     uint64_t bases_at;
-    uint64_t knock_at;  /* no entry waits for this replica: no announcement before this entry */
-    uint64_t announced; /* 1 + the entry of the last announcement; 0: not yet */
+    uint64_t announce_at; /* no entry waits for this replica: no announcement before this entry */
+    uint64_t announced;   /* 1 + the entry of the last announcement; 0: not yet */
     /* The log moved on without this replica: it trains from the others' next due point on (P13),
      * and waits for that no longer than align_until; 0: it does not wait yet. */
     bool out_of_step;
     dl_time align_until;
-    unsigned n_knocks;   /* announcements since an entry counted this replica */
-    uint64_t read_from;  /* when it fell out of step: the open entry, */
-    dl_time read_since;  /* and the time; */
-    double entry_s;      /* and how long it took for reading an entry since */
-    uint64_t measure_at; /* the log is not measured before this entry */
-    uint64_t backlog;    /* 1 + the unread entries at the last measurement; 0: not measured yet */
-    uint64_t own_since;  /* from this entry on this replica has captures to lose */
+    unsigned n_announcements; /* announcements since an entry counted this replica */
+    uint64_t read_from;       /* when it fell out of step: the open entry, */
+    dl_time read_since;       /* and the time; */
+    double entry_s;           /* and how long it took for reading an entry since */
+    uint64_t measure_at;      /* the log is not measured before this entry */
+    uint64_t backlog;   /* 1 + the unread entries at the last measurement; 0: not measured yet */
+    uint64_t own_since; /* from this entry on this replica has captures to lose */
     dl_time
         grace_over;   /* async: the end of the grace after the own entry; 0: it is not committed */
     bool own_damaged; /* async: the store does not return this replica's contribution */
@@ -143,10 +143,10 @@ typedef struct dl_applying {
 
 /* Entries because of which this replica rejoined, or that it could not read (unreadable.h). */
 typedef struct dl_rejoining {
-    uint64_t rejoined_at; /* 1 + the last entry whose base or ledger was not ours; 0: none */
-    dl_unread *unread;    /* [P] the last entry that names unreadable bytes */
-    uint64_t started_for; /* 1 + the last entry because of which the replica rejoined */
-    unsigned n_starts;    /* how often it did for that one */
+    uint64_t rejoined_at;      /* 1 + the last entry whose base or ledger was not ours; 0: none */
+    dl_unreadable *unreadable; /* [P] the last entry that names unreadable bytes */
+    uint64_t started_for;      /* 1 + the last entry because of which the replica rejoined */
+    unsigned n_starts;         /* how often it did for that one */
     /* an earlier generation of this replica built on an entry that this one treats as void */
     bool parted;
 } dl_rejoining;
@@ -174,7 +174,7 @@ struct dl_machine {
     dl_request_kind requested;    /* the kind of the open request */
     dl_ahead ahead[DL_AHEAD_MAX]; /* of the last FETCH */
     dl_judge judge;               /* of the draft, or of the entry being applied */
-    unsigned n_unread;            /* refused readings of the combined update of either */
+    unsigned n_refused_reads;     /* refused readings of the combined update of either */
 
     dl_machine_log log;
     dl_machine_self self;
@@ -200,7 +200,7 @@ static inline const dl_mode *dl_machine_mode(const dl_machine *m)
 
 static inline const dl_topology *dl_machine_topology(const dl_machine *m)
 {
-    return dl_topology_of(m->a.way);
+    return dl_topology_of(m->a.topology);
 }
 
 /* Makes a request about the open entry; its reply is handled in phase `next`. */
@@ -223,7 +223,7 @@ void dl_machine_clear_entry(dl_machine *m);
 
 /* replies of its phases */
 dl_request dl_machine_read_on(dl_machine *m, const dl_reply *reply);
-dl_request dl_machine_knocked(dl_machine *m, const dl_reply *reply);
+dl_request dl_machine_announced(dl_machine *m, const dl_reply *reply);
 dl_request dl_machine_trained(dl_machine *m, const dl_reply *reply);
 dl_request dl_machine_late_checked(dl_machine *m, const dl_reply *reply);
 dl_request dl_machine_waited_for_rest(dl_machine *m, const dl_reply *reply);
@@ -242,7 +242,7 @@ bool dl_phase_leads_to(dl_phase from, dl_phase to);
 /* Calls the handler of the machine's phase. A failure that it does not handle stops the machine. */
 dl_request dl_phase_handle(dl_machine *m, const dl_reply *reply);
 /* Returns one static word for the result of a request. */
-const char *dl_reply_word(const dl_reply *reply);
+const char *dl_reply_text(const dl_reply *reply);
 
 /* ---- of gather.c ---- */
 
@@ -262,8 +262,8 @@ dl_time dl_gather_deadline(const dl_machine *m);
 bool dl_gather_has_roster(const dl_machine *m); /* the open entry */
 /* Returns a listed generation of this replica that is later than this process, or NULL (P6).
  * dl_gather_fenced stops the process for it. */
-const dl_life *dl_gather_newer(const dl_machine *m, const dl_reply *reply);
-dl_request dl_gather_fenced(dl_machine *m, const dl_life *by);
+const dl_generation *dl_gather_newer(const dl_machine *m, const dl_reply *reply);
+dl_request dl_gather_fenced(dl_machine *m, const dl_generation *by);
 /* Returns when this replica begins to look for contributions: a deadline after each replica whose
  * turn is earlier. It decides only which replica works, since any may create the log's name (P5).
  */
@@ -308,53 +308,53 @@ dl_request dl_joining_aligned(dl_machine *m, const dl_reply *reply);
 
 /* Returns whether everything that the open entry waits for has arrived, and we may close it. Then
  * no look at the log is needed: creating the entry shows whether it exists (P5). */
-bool dl_decide_is_complete(const dl_machine *m);
-dl_request dl_decide_close(dl_machine *m);
-bool dl_decide_may_create(const dl_machine *m); /* P26 */
-dl_request dl_decide_draft_commit(dl_machine *m);
-dl_request dl_decide_draft_abort(dl_machine *m, const char *reason);
-dl_request dl_decide_wait_until(dl_machine *m, dl_time until);
+bool dl_propose_is_complete(const dl_machine *m);
+dl_request dl_propose_close(dl_machine *m);
+bool dl_propose_may_create(const dl_machine *m); /* P26 */
+dl_request dl_propose_draft_commit(dl_machine *m);
+dl_request dl_propose_draft_abort(dl_machine *m, const char *reason);
+dl_request dl_propose_wait_until(dl_machine *m, dl_time until);
 /* Acts on the close rule's verdict on the open entry, if it is this replica's turn. */
-dl_request dl_decide_look_to_close(dl_machine *m);
-dl_request dl_decide_of_draft(dl_machine *m, dl_request_kind kind, dl_phase next);
-dl_request dl_decide_compute(dl_machine *m); /* the draft's step, from what is held */
+dl_request dl_propose_look_to_close(dl_machine *m);
+dl_request dl_propose_of_draft(dl_machine *m, dl_request_kind kind, dl_phase next);
+dl_request dl_propose_compute(dl_machine *m); /* the draft's step, from what is held */
 
 /* replies of its phases */
-dl_request dl_decide_looked(dl_machine *m, const dl_reply *reply); /* at log/<e> */
-dl_request dl_decide_served(dl_machine *m, const dl_reply *reply);
-dl_request dl_decide_watched(dl_machine *m, const dl_reply *reply);
-dl_request dl_decide_judged(dl_machine *m, const dl_reply *reply);
-dl_request dl_decide_combined(dl_machine *m, const dl_reply *reply);
-dl_request dl_decide_read_own(dl_machine *m, const dl_reply *reply);
-dl_request dl_decide_drafted(dl_machine *m, const dl_reply *reply);
-dl_request dl_decide_created(dl_machine *m, const dl_reply *reply);
-dl_request dl_decide_read_back(dl_machine *m, const dl_reply *reply);
+dl_request dl_propose_looked(dl_machine *m, const dl_reply *reply); /* at log/<e> */
+dl_request dl_propose_served(dl_machine *m, const dl_reply *reply);
+dl_request dl_propose_watched(dl_machine *m, const dl_reply *reply);
+dl_request dl_propose_judged(dl_machine *m, const dl_reply *reply);
+dl_request dl_propose_combined(dl_machine *m, const dl_reply *reply);
+dl_request dl_propose_read_own(dl_machine *m, const dl_reply *reply);
+dl_request dl_propose_drafted(dl_machine *m, const dl_reply *reply);
+dl_request dl_propose_created(dl_machine *m, const dl_reply *reply);
+dl_request dl_propose_read_back(dl_machine *m, const dl_reply *reply);
 
 /* ---- of topology_sharded.c: replies of its phases ---- */
 
-dl_request dl_decide_awaited(dl_machine *m, const dl_reply *reply);
-dl_request dl_decide_awaited_look(dl_machine *m, const dl_reply *reply);
-dl_request dl_decide_awaited_serve(dl_machine *m, const dl_reply *reply);
+dl_request dl_propose_awaited(dl_machine *m, const dl_reply *reply);
+dl_request dl_propose_awaited_look(dl_machine *m, const dl_reply *reply);
+dl_request dl_propose_awaited_serve(dl_machine *m, const dl_reply *reply);
 
 /* ---- of apply.c: replies of its phases ---- */
 
-dl_request dl_follow_text(dl_machine *m, const dl_reply *reply); /* log/<e> exists */
+dl_request dl_apply_text(dl_machine *m, const dl_reply *reply); /* log/<e> exists */
 /* rejoins after an entry that we cannot read and others could */
-dl_request dl_follow_without(dl_machine *m);
-dl_request dl_follow_fetched(dl_machine *m, const dl_reply *reply);
-dl_request dl_follow_judged(dl_machine *m, const dl_reply *reply);
-dl_request dl_follow_fetched_combined(dl_machine *m, const dl_reply *reply);
-dl_request dl_follow_combined(dl_machine *m, const dl_reply *reply);
-dl_request dl_follow_computed(dl_machine *m, const dl_reply *reply);
+dl_request dl_apply_without(dl_machine *m);
+dl_request dl_apply_fetched(dl_machine *m, const dl_reply *reply);
+dl_request dl_apply_judged(dl_machine *m, const dl_reply *reply);
+dl_request dl_apply_fetched_combined(dl_machine *m, const dl_reply *reply);
+dl_request dl_apply_combined(dl_machine *m, const dl_reply *reply);
+dl_request dl_apply_computed(dl_machine *m, const dl_reply *reply);
 
 /* ---- of advance.c ---- */
 
-dl_request dl_follow_void(dl_machine *m, const char *why); /* the entry is void */
-dl_request dl_follow_abort(dl_machine *m);                 /* it is a valid abort */
-dl_request dl_follow_take(dl_machine *m); /* take the computed state, which is the entry's */
+dl_request dl_apply_void(dl_machine *m, const char *why); /* the entry is void */
+dl_request dl_apply_abort(dl_machine *m);                 /* it is a valid abort */
+dl_request dl_apply_swap(dl_machine *m); /* take the computed state, which is the entry's */
 
 /* replies of its phases */
-dl_request dl_follow_swapped(dl_machine *m, const dl_reply *reply);
-dl_request dl_follow_snapshotted(dl_machine *m, const dl_reply *reply);
+dl_request dl_apply_swapped(dl_machine *m, const dl_reply *reply);
+dl_request dl_apply_snapshotted(dl_machine *m, const dl_reply *reply);
 
 #endif

@@ -114,14 +114,14 @@ TEST(p15_a_contribution_of_a_former_generation_counts_for_the_new_one)
 {
     world w;
     make_world(&w, 1);
-    w.args.self = life_of("r0", 4);
+    w.args.self = generation_of("r0", 4);
     w.taken = true;
     put(&w, 1, "r0", 3);
     put(&w, 1, "r1", 0);
     resume_run(&w, 1, 10);
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK_INT(2, a->step.draft->n_members);
-    CHECK_INT(3, a->step.draft->members[0].life.generation);
+    CHECK_INT(3, a->step.draft->members[0].generation.number);
     until(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted && w.how == DL_ADOPT_MIX);
     end_world(&w);
@@ -189,17 +189,17 @@ TEST(p9_unawaited_replica_announces_itself_before_it_trains)
 {
     world w;
     make_world(&w, 1);
-    w.args.self = life_of("r2", 0);
+    w.args.self = generation_of("r2", 0);
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_CONTRIBUTE);
-    CHECK(a->contribute.knock && !a->contribute.put_ahead);
+    CHECK(a->contribute.announce && !a->contribute.put_ahead);
     CHECK_INT(1, a->entry);
     next(&w, DL_REQUEST_WAIT);
     CHECK_INT(0, w.asked[DL_REQUEST_TRAIN]);
     others_commit(&w, 1, "r1");
     next(&w, DL_REQUEST_CONTRIBUTE);
     CHECK_INT(0, w.noted[DL_NOTE_LATE]);
-    CHECK(w.request.contribute.knock); /* r1 did not see it: the next one is further ahead */
+    CHECK(w.request.contribute.announce); /* r1 did not see it: the next one is further ahead */
     CHECK_INT(3, w.request.entry);
     end_world(&w);
 }
@@ -208,7 +208,7 @@ TEST(p13_unawaited_replica_trains_from_the_others_next_due_point)
 {
     world w;
     make_world(&w, 3);
-    w.args.self = life_of("r2", 0);
+    w.args.self = generation_of("r2", 0);
     join_run(&w);
     until(&w, DL_REQUEST_WAIT);
     CHECK_INT(0, w.asked[DL_REQUEST_TRAIN]);
@@ -222,7 +222,7 @@ TEST(p13_unawaited_replica_trains_after_patience_if_no_other_contributes)
 {
     world w;
     make_world(&w, 3);
-    w.args.self = life_of("r2", 0);
+    w.args.self = generation_of("r2", 0);
     join_run(&w);
     until(&w, DL_REQUEST_WAIT);
     const dl_time began = w.now;
@@ -237,7 +237,7 @@ TEST(p9_awaited_replica_does_not_announce_itself)
     world w;
     make_world(&w, 3);
     join_run(&w);
-    CHECK(!until(&w, DL_REQUEST_CONTRIBUTE)->contribute.knock);
+    CHECK(!until(&w, DL_REQUEST_CONTRIBUTE)->contribute.announce);
     CHECK_INT(1, w.asked[DL_REQUEST_TRAIN]);
     end_world(&w);
 }
@@ -245,19 +245,20 @@ TEST(p9_awaited_replica_does_not_announce_itself)
 TEST(p9_announcements_without_effect_become_rarer)
 {
     world w;
-    unsigned knocked = 0;
+    unsigned announced = 0;
     make_world(&w, 1);
-    w.args.self = life_of("r2", 0);
+    w.args.self = generation_of("r2", 0);
     w.beating = " r1 ";
     join_run(&w);
     for (uint64_t e = 1; e + 1 < WORLD_ENTRIES; e++) {
         until(&w, DL_REQUEST_TRAIN);
         for (size_t i = 0; i < w.n_put; i++)
-            if (w.put[i].entry == e && !strcmp(w.put[i].life.replica, "r2")) knocked |= 1u << e;
-        take(&w);
+            if (w.put[i].entry == e && !strcmp(w.put[i].generation.replica, "r2"))
+                announced |= 1u << e;
+        capture(&w);
         others_commit(&w, e, "r1");
     }
-    CHECK_INT(1u << 1 | 1u << 3, knocked); /* the third is for an entry after the last */
+    CHECK_INT(1u << 1 | 1u << 3, announced); /* the third is for an entry after the last */
     end_world(&w);
 }
 
@@ -265,10 +266,10 @@ TEST(p9_no_announcement_for_an_entry_after_the_last)
 {
     world w;
     make_world(&w, WORLD_ENTRIES - 1);
-    w.args.self = life_of("r2", 0);
+    w.args.self = generation_of("r2", 0);
     join_run(&w);
     until(&w, DL_REQUEST_CONTRIBUTE);
-    CHECK(!w.request.contribute.knock);
+    CHECK(!w.request.contribute.announce);
     end_world(&w);
 }
 
@@ -276,7 +277,7 @@ TEST(p9_reader_does_not_announce_itself)
 {
     world w;
     make_world(&w, 3);
-    w.args.self = life_of("r2", 0);
+    w.args.self = generation_of("r2", 0);
     w.args.reader = true;
     join_run(&w);
     until(&w, DL_REQUEST_TRAIN);
@@ -467,7 +468,7 @@ TEST(p26_replica_waits_for_the_single_committer)
     world w;
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
-    w.control.committer = life_of("r1", 0);
+    w.control.committer = generation_of("r1", 0);
     join_run(&w);
     until(&w, DL_REQUEST_WAIT);
     until(&w, DL_REQUEST_WAIT);
@@ -481,7 +482,7 @@ TEST(p26_other_generation_decides_only_if_the_log_names_none)
     world w;
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
-    w.control.committer = life_of("r0", 7);
+    w.control.committer = generation_of("r0", 7);
     join_run(&w);
     until(&w, DL_REQUEST_WAIT);
     until(&w, DL_REQUEST_WAIT);
@@ -489,11 +490,11 @@ TEST(p26_other_generation_decides_only_if_the_log_names_none)
     end_world(&w);
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
-    w.control.committer = life_of("r0", DL_LIFE_ANY);
+    w.control.committer = generation_of("r0", DL_GENERATION_ANY);
     join_run(&w);
     CHECK(until(&w, DL_REQUEST_CREATE)->step.draft->commit);
     until(&w, DL_REQUEST_TRAIN);
-    CHECK_INT(0, w.control.committer.generation); /* from here on only this generation */
+    CHECK_INT(0, w.control.committer.number); /* from here on only this generation */
     end_world(&w);
 }
 
@@ -502,14 +503,15 @@ TEST(p26_restarted_single_committer_takes_over)
     world w;
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
-    w.control.committer = life_of("r0", 7);
-    w.args.formers = (dl_formers){.at = {5, 7, 9}, .n = 3}; /* 9 ended before it took over */
+    w.control.committer = generation_of("r0", 7);
+    w.args.formers =
+        (dl_former_generations){.at = {5, 7, 9}, .n = 3}; /* 9 ended before it took over */
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK(a->step.draft->abort.takeover && !a->step.draft->commit);
     CHECK_STR("r0.0000 takes over from r0", a->step.draft->abort.reason);
     until(&w, DL_REQUEST_TRAIN);
-    CHECK_INT(0, w.control.committer.generation);
+    CHECK_INT(0, w.control.committer.number);
     end_world(&w);
 }
 
@@ -536,7 +538,7 @@ TEST(p5_losing_the_race_with_the_same_members_costs_no_second_computation)
     put(&w, 1, "r1", 0);
     join_run(&w);
     dl_entry theirs = *until(&w, DL_REQUEST_CREATE)->step.draft;
-    theirs.committer = life_of("r1", 0);
+    theirs.committer = generation_of("r1", 0);
     write_entry(&w, &theirs);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.asked[DL_REQUEST_COMPUTE]);
@@ -592,7 +594,7 @@ TEST(p20_replica_whose_contribution_was_counted_trains_on)
     const char *own[] = {"r0"};
     dl_entry counts = entry_by(&w, 2, "r1", true, own, 1);
     counts.members[0].entry = 1;
-    counts.members[0].body = body_of(1, &counts.members[0].life);
+    counts.members[0].body = body_of(1, &counts.members[0].generation);
     counts.result = result_of(&counts);
     CHECK(dl_roster_add(&counts.roster, "r0", 2)); /* 1 + the newest base that counted */
     CHECK(dl_roster_add(&counts.roster, "r1", 2));
@@ -683,7 +685,7 @@ TEST(p17_contribution_in_flight_of_an_earlier_generation_is_not_sent_twice)
     const dl_entry counts = entry_by(&w, 1, "r1", true, own, 1);
     put(&w, 1, "r0", 0);
     write_entry(&w, &counts);
-    w.args.self.generation = 1;
+    w.args.self.number = 1;
     resume_run(&w, 1, 5);
     CHECK(until(&w, DL_REQUEST_SWAP)->swap.counted);
     until(&w, DL_REQUEST_TRAIN);

@@ -2,7 +2,7 @@
  * rounds as well. */
 #include "protocol/mode.h"
 
-#include "protocol/fold.h"
+#include "protocol/control_apply.h"
 #include "protocol/logical_clients.h"
 #include "protocol/machine_parts.h"
 
@@ -34,20 +34,20 @@ static const char *void_reason(const dl_machine *m)
     const char *why = foreign_member(m);
     if (why) return why;
     if (!ledger)
-        return m->applying.entry.deal.there ? "it deals data, and this run deals none" : NULL;
+        return m->applying.entry.assignment.there ? "it deals data, and this run deals none" : NULL;
     return dl_ledger_void_reason(ledger, m->open.scratch, &m->applying.entry);
 }
 
-static void fold_void(dl_machine *m)
+static void apply_void(dl_machine *m)
 {
-    dl_fold_void(m->a.control, &m->applying.entry, m->applying.digest);
+    dl_control_apply_void(m->a.control, &m->applying.entry, m->applying.digest);
 }
 
 static bool has_put_all(const dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
     return (m->self.n_put >= dl_pace_may_put(p) && !m->self.sending) ||
-           dl_open_entry(m) >= p->n_taken;
+           dl_open_entry(m) >= p->n_captured;
 }
 
 static void begin_put(dl_machine *m)
@@ -66,7 +66,7 @@ const dl_mode dl_mode_rounds = {
     .next_roster = dl_draft_next_roster,
     .counts_in_flight = counts_in_flight,
     .void_reason = void_reason,
-    .fold_void = fold_void,
+    .apply_void = apply_void,
     .has_to_put = dl_gather_has_due,
     .has_put_all = has_put_all,
     .begin_put = begin_put,
@@ -102,9 +102,9 @@ static const char *clients_void_reason(const dl_machine *m)
                : dl_clients_void_reason(m->a.config, &m->applying.entry, &m->a.control->roster);
 }
 
-static void fold_void_of_clients(dl_machine *m)
+static void apply_void_of_clients(dl_machine *m)
 {
-    fold_void(m);
+    apply_void(m);
     dl_clients_sample(&m->a.control->roster, m->a.config, dl_open_entry(m));
 }
 
@@ -116,7 +116,7 @@ const dl_mode dl_mode_clients = {
     .may_count = is_asked,
     .counts_in_flight = counts_in_flight,
     .void_reason = clients_void_reason,
-    .fold_void = fold_void_of_clients,
+    .apply_void = apply_void_of_clients,
     .has_to_put = dl_gather_has_due,
     .has_put_all = has_put_all,
     .begin_put = begin_put,

@@ -25,7 +25,7 @@ typedef struct dl_mode {
     bool (*may_count)(const dl_machine *m, const char *replica);
     bool (*counts_in_flight)(const dl_machine *m, const dl_member *own);
     const char *(*void_reason)(const dl_machine *m); /* of the entry that is being applied */
-    void (*fold_void)(dl_machine *m);
+    void (*apply_void)(dl_machine *m);
 
     /* ---- contributing and collecting ---- */
     bool (*has_to_put)(dl_machine *m);

@@ -7,18 +7,18 @@
 
 typedef struct dl_pace_rules {
     bool counts_own; /* captures are counted by this replica, not by entries of the log */
-    dl_take *(*take)(const dl_pace *p, uint64_t entry);
+    dl_pace_capture *(*capture)(const dl_pace *p, uint64_t entry);
     dl_stop (*next)(const dl_pace *p);
     bool (*may_adopt)(const dl_pace *p, uint64_t entry);
-    bool (*takes_part)(const dl_pace *p, uint64_t entry);
+    bool (*participates)(const dl_pace *p, uint64_t entry);
     uint64_t (*train_until)(const dl_pace *p);
     bool (*done)(const dl_pace *p);
     /* the entry of this replica's capture number n */
     uint64_t (*entry_of)(const dl_pace *p, uint64_t n);
-    bool (*is_mute)(const dl_pace *p, const dl_take *take, bool awaited);
-    void (*adopted)(dl_pace *p, const dl_take *take, dl_adoption how);
+    bool (*is_mute)(const dl_pace *p, const dl_pace_capture *capture, bool awaited);
+    void (*adopted)(dl_pace *p, const dl_pace_capture *capture, dl_adoption how);
     void (*jumped)(dl_pace *p);
-    void (*fold)(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted);
+    void (*apply)(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted);
     /* optional; NULL: from the open entry on */
     uint64_t (*needed_from)(const dl_pace *p, uint64_t open);
     /* optional: a saved pace was loaded; the log is read again; it was read to its end */

@@ -10,7 +10,7 @@ typedef struct scene {
     dl_pace pace;
     dl_arena arena;
     dl_config config;
-    dl_take takes[DL_PACE_MAX_TAKES];
+    dl_pace_capture captures[DL_PACE_MAX_CAPTURES];
     dl_pace_fragment fragments[8];
 } scene;
 
@@ -44,7 +44,7 @@ static void check_stop(const scene *s, dl_stop_kind kind, uint64_t entry)
 {
     const dl_stop stop = dl_pace_next(&s->pace);
     CHECK_INT(kind, stop.kind);
-    if (kind == DL_STOP_TAKE || kind == DL_STOP_ADOPT) CHECK_INT(entry, stop.entry);
+    if (kind == DL_STOP_CAPTURE || kind == DL_STOP_ADOPT) CHECK_INT(entry, stop.entry);
 }
 
 /* Trains to the next stop, which can be done. */
@@ -54,23 +54,23 @@ static void train_to(scene *s, uint64_t position)
     s->pace.position = position;
 }
 
-static const dl_take *take(scene *s, uint64_t entry)
+static const dl_pace_capture *capture(scene *s, uint64_t entry)
 {
-    check_stop(s, DL_STOP_TAKE, entry);
-    return dl_pace_taken(&s->pace, (uint32_t)(entry % s->pace.schedule.n_fragments), true);
+    check_stop(s, DL_STOP_CAPTURE, entry);
+    return dl_pace_captured(&s->pace, (uint32_t)(entry % s->pace.schedule.n_fragments), true);
 }
 
-static void fold(scene *s, uint64_t entry, bool commit, bool counted)
+static void apply(scene *s, uint64_t entry, bool commit, bool counted)
 {
-    dl_pace_fold(&s->pace, entry, (uint32_t)(entry % s->pace.schedule.n_fragments), commit,
-                 counted);
+    dl_pace_apply(&s->pace, entry, (uint32_t)(entry % s->pace.schedule.n_fragments), commit,
+                  counted);
 }
 
 static dl_adoption adopt(scene *s, uint64_t entry)
 {
     check_stop(s, DL_STOP_ADOPT, entry);
     CHECK(dl_pace_ready(&s->pace, dl_pace_next(&s->pace)));
-    const dl_take *t = dl_pace_take(&s->pace, entry);
+    const dl_pace_capture *t = dl_pace_in_flight(&s->pace, entry);
     const dl_adoption how = dl_pace_adoption(&s->pace, t);
     dl_pace_adopted(&s->pace, t, how);
     return how;
@@ -83,11 +83,11 @@ TEST(without_overlap_a_due_point_is_a_capture_and_then_an_adoption_that_waits)
     scene s;
     begin(&s, vanilla, "adopt");
     train_to(&s, 5);
-    take(&s, 0);
+    capture(&s, 0);
     check_stop(&s, DL_STOP_ADOPT, 0);
     CHECK(!dl_pace_ready(&s.pace, dl_pace_next(&s.pace)));
     CHECK_INT(5, dl_pace_train_until(&s.pace)); /* no step before that */
-    fold(&s, 0, true, true);
+    apply(&s, 0, true, true);
     CHECK_INT(DL_ADOPT_MIX, adopt(&s, 0));
     check_stop(&s, DL_STOP_NONE, 0);
     CHECK_INT(10, dl_pace_train_until(&s.pace));
@@ -100,17 +100,18 @@ TEST(with_overlap_training_continues_between_capture_and_adoption)
     scene s;
     begin(&s, overlapped, "adopt");
     train_to(&s, 100);
-    take(&s, 0);
+    capture(&s, 0);
     train_to(&s, 150);
-    take(&s, 1); /* two in flight: L = 2 */
-    CHECK(dl_pace_take(&s.pace, 0) && dl_pace_take(&s.pace, 1) && !dl_pace_take(&s.pace, 2));
+    capture(&s, 1); /* two in flight: L = 2 */
+    CHECK(dl_pace_in_flight(&s.pace, 0) && dl_pace_in_flight(&s.pace, 1) &&
+          !dl_pace_in_flight(&s.pace, 2));
     train_to(&s, 160);
     CHECK(!dl_pace_ready(&s.pace, dl_pace_next(&s.pace)));
-    fold(&s, 0, true, true);
+    apply(&s, 0, true, true);
     CHECK_INT(DL_ADOPT_MIX, adopt(&s, 0));
     CHECK_INT(160, s.pace.fragments[0].since);
     CHECK_INT(0, s.pace.fragments[1].since);
-    CHECK(!dl_pace_take(&s.pace, 0));
+    CHECK(!dl_pace_in_flight(&s.pace, 0));
     train_to(&s, 200);
     end(&s);
 }
@@ -122,20 +123,20 @@ TEST(alg_19_with_an_own_overlap_all_is_taken_as_ever_and_adopted_before)
     own.early = 50;
     begin(&s, own, "adopt");
     train_to(&s, 100);
-    take(&s, 0);
+    capture(&s, 0);
     train_to(&s, 110);
     CHECK(!dl_pace_ready(&s.pace, dl_pace_next(&s.pace)));
-    fold(&s, 0, true, true);
+    apply(&s, 0, true, true);
     CHECK_INT(DL_ADOPT_MIX, adopt(&s, 0));
     train_to(&s, 150);
-    take(&s, 1);
+    capture(&s, 1);
     /* no early adoption: it waits, and a resume does not repeat the capture */
     s.pace.schedule.early = 60;
     check_stop(&s, DL_STOP_ADOPT, 1);
-    dl_pace_saved saved = {.takes = s.takes, .fragments = s.fragments};
+    dl_pace_saved saved = {.captures = s.captures, .fragments = s.fragments};
     CHECK(!dl_pace_save(&s.pace, &saved));
-    CHECK_INT(2, saved.n_taken);
-    fold(&s, 1, true, true);
+    CHECK_INT(2, saved.n_captured);
+    apply(&s, 1, true, true);
     CHECK_INT(DL_ADOPT_MIX, adopt(&s, 1));
     train_to(&s, 200);
     end(&s);
@@ -146,8 +147,8 @@ TEST(an_entry_that_is_decided_early_is_adopted_at_its_scheduled_step)
     scene s;
     begin(&s, overlapped, "adopt");
     train_to(&s, 100);
-    take(&s, 0);
-    fold(&s, 0, true, true);
+    capture(&s, 0);
+    apply(&s, 0, true, true);
     check_stop(&s, DL_STOP_NONE, 0);
     train_to(&s, 150);
     end(&s);
@@ -155,29 +156,29 @@ TEST(an_entry_that_is_decided_early_is_adopted_at_its_scheduled_step)
 
 /* docs/architecture.md section 2: first the due fragment is captured, then the due entry is
  * adopted. */
-TEST(at_one_position_a_take_comes_before_an_adoption)
+TEST(at_one_position_a_capture_comes_before_an_adoption)
 {
     const dl_schedule tie = {.interval = 100, .n_fragments = 2, .delay = 50};
     scene s;
     begin(&s, tie, "adopt");
     train_to(&s, 100);
-    take(&s, 0);
-    fold(&s, 0, true, true);
+    capture(&s, 0);
+    apply(&s, 0, true, true);
     train_to(&s, 150);
-    take(&s, 1);
+    capture(&s, 1);
     adopt(&s, 0);
     end(&s);
 }
 
-TEST(fragments_that_are_due_together_are_all_taken_before_one_is_adopted)
+TEST(fragments_that_are_due_together_are_all_captured_before_one_is_adopted)
 {
     const dl_schedule two_a_step = {.interval = 2, .n_fragments = 4};
     scene s;
     begin(&s, two_a_step, "adopt");
     train_to(&s, 2);
-    take(&s, 0);
-    take(&s, 1);
-    fold(&s, 0, true, true);
+    capture(&s, 0);
+    capture(&s, 1);
+    apply(&s, 0, true, true);
     adopt(&s, 0);
     check_stop(&s, DL_STOP_ADOPT, 1);
     CHECK(!dl_pace_ready(&s.pace, dl_pace_next(&s.pace)));
@@ -195,8 +196,8 @@ TEST(last_due_point_ends_training_and_adopts_entries_in_flight)
             adopt(&s, dl_pace_next(&s.pace).entry);
         while (dl_pace_next(&s.pace).kind == DL_STOP_NONE)
             s.pace.position = dl_pace_train_until(&s.pace);
-        take(&s, e);
-        fold(&s, e, true, true);
+        capture(&s, e);
+        apply(&s, e, true, true);
     }
     CHECK_INT(dl_schedule_end(&overlapped, ENTRIES), s.pace.position);
     CHECK(!dl_pace_done(&s.pace));
@@ -215,8 +216,8 @@ static dl_adoption adoption(const char *on_uncounted, bool commit, bool counted)
     scene s;
     begin(&s, vanilla, on_uncounted);
     train_to(&s, 5);
-    take(&s, 0);
-    fold(&s, 0, commit, counted);
+    capture(&s, 0);
+    apply(&s, 0, commit, counted);
     const dl_adoption how = adopt(&s, 0);
     CHECK_INT(how == DL_ADOPT_NOTHING ? 0 : 5, s.pace.fragments[0].since);
     end(&s);
@@ -243,7 +244,7 @@ static void pass_over(scene *s, const char *on_uncounted, bool commit)
     check_stop(s, DL_STOP_WAIT, 0);
     CHECK(!dl_pace_ready(&s->pace, dl_pace_next(&s->pace)));
     for (uint64_t e = 0; e < 4; e++)
-        fold(s, e, commit, false);
+        apply(s, e, commit, false);
     dl_pace_caught_up(&s->pace);
     check_stop(s, DL_STOP_JUMP, 0);
 }
@@ -258,7 +259,7 @@ TEST(p13_skipped_replica_jumps_to_the_last_due_point_and_takes_theta)
     CHECK_INT(20, s.pace.fragments[0].since);
     CHECK(!s.pace.fragments[0].behind);
     train_to(&s, 25);
-    take(&s, 4);
+    capture(&s, 4);
     end(&s);
 }
 
@@ -288,11 +289,11 @@ TEST(p13_entries_in_flight_are_adopted_before_a_jump)
     scene s;
     begin(&s, overlapped, "adopt");
     train_to(&s, 100);
-    take(&s, 0);
+    capture(&s, 0);
     s.pace.position = 120;
     dl_pace_fall_behind(&s.pace);
-    fold(&s, 0, true, true);
-    fold(&s, 1, true, false); /* captured by the others at 150 */
+    apply(&s, 0, true, true);
+    apply(&s, 1, true, false); /* captured by the others at 150 */
     dl_pace_caught_up(&s.pace);
     CHECK_INT(DL_ADOPT_MIX, adopt(&s, 0)); /* 40 steps before its time */
     check_stop(&s, DL_STOP_JUMP, 0);
@@ -302,7 +303,7 @@ TEST(p13_entries_in_flight_are_adopted_before_a_jump)
     CHECK_INT(120, s.pace.fragments[0].since);
     CHECK_INT(150, s.pace.fragments[1].since);
     train_to(&s, 200);
-    take(&s, 2);
+    capture(&s, 2);
     end(&s);
 }
 
@@ -310,7 +311,7 @@ TEST(entry_that_counts_an_earlier_generation_causes_a_jump_with_keep_too)
 {
     scene s;
     begin(&s, vanilla, "keep");
-    fold(&s, 0, true, true); /* not captured by this generation */
+    apply(&s, 0, true, true); /* not captured by this generation */
     check_stop(&s, DL_STOP_JUMP, 0);
     CHECK(s.pace.fragments[0].behind);
     end(&s);
@@ -321,9 +322,9 @@ TEST(an_entry_that_is_read_again_changes_nothing)
     scene s;
     begin(&s, vanilla, "adopt");
     train_to(&s, 5);
-    take(&s, 0);
-    fold(&s, 0, true, true);
-    fold(&s, 0, false, false);
+    capture(&s, 0);
+    apply(&s, 0, true, true);
+    apply(&s, 0, false, false);
     CHECK_INT(DL_ADOPT_MIX, adopt(&s, 0));
     end(&s);
 }
@@ -335,8 +336,8 @@ TEST(p13_aligned_replica_adopts_entries_in_flight_and_jumps_to_the_open_due_poin
     scene s;
     begin(&s, overlapped, "adopt");
     train_to(&s, 100);
-    take(&s, 0);
-    fold(&s, 0, true, false);
+    capture(&s, 0);
+    apply(&s, 0, true, false);
     dl_pace_fall_behind(&s.pace);
     check_stop(&s, DL_STOP_WAIT, 0);
     dl_pace_align(&s.pace, 1);
@@ -346,7 +347,7 @@ TEST(p13_aligned_replica_adopts_entries_in_flight_and_jumps_to_the_open_due_poin
     check_stop(&s, DL_STOP_JUMP, 0);
     dl_pace_jumped(&s.pace);
     CHECK_INT(150, s.pace.position);
-    check_stop(&s, DL_STOP_TAKE, 1);
+    check_stop(&s, DL_STOP_CAPTURE, 1);
     end(&s);
 }
 
@@ -368,30 +369,30 @@ TEST(p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment)
 {
     scene s;
     begin(&s, overlapped, "adopt");
-    fold(&s, 0, true, false);
-    fold(&s, 1, true, false);
-    fold(&s, 2, true, false);
+    apply(&s, 0, true, false);
+    apply(&s, 1, true, false);
+    apply(&s, 2, true, false);
     dl_pace_jumped(&s.pace);
     CHECK_INT(200, s.pace.position);
     train_to(&s, 250);
-    CHECK(!dl_pace_taken(&s.pace, 1, false)->mute); /* 50 steps on it: more than 40 */
-    fold(&s, 3, true, false);
+    CHECK(!dl_pace_captured(&s.pace, 1, false)->mute); /* 50 steps on it: more than 40 */
+    apply(&s, 3, true, false);
     train_to(&s, 300);
-    CHECK(!dl_pace_taken(&s.pace, 0, false)->mute);
+    CHECK(!dl_pace_captured(&s.pace, 0, false)->mute);
     end(&s);
 
     const dl_schedule short_tau = {.interval = 100, .n_fragments = 2, .delay = 1};
     begin(&s, short_tau, "adopt");
     for (uint64_t e = 0; e < 3; e++)
-        fold(&s, e, true, false);
+        apply(&s, e, true, false);
     dl_pace_jumped(&s.pace);
     train_to(&s, 250);
-    CHECK(dl_pace_taken(&s.pace, 1, false)->mute); /* 50 of 99 */
+    CHECK(dl_pace_captured(&s.pace, 1, false)->mute); /* 50 of 99 */
     train_to(&s, 251);
-    fold(&s, 3, true, false);
+    apply(&s, 3, true, false);
     CHECK_INT(DL_ADOPT_THETA, adopt(&s, 3));
     train_to(&s, 300);
-    CHECK(!dl_pace_taken(&s.pace, 0, false)->mute);
+    CHECK(!dl_pace_captured(&s.pace, 0, false)->mute);
     end(&s);
 }
 
@@ -401,7 +402,7 @@ TEST(p14_joining_replica_knows_its_first_whole_contribution)
     const dl_schedule short_tau = {.interval = 100, .n_fragments = 2, .delay = 1};
     begin(&s, short_tau, "adopt");
     for (uint64_t e = 0; e < 3; e++)
-        fold(&s, e, true, false);
+        apply(&s, e, true, false);
     for (int jumped = 0; jumped < 2; jumped++) { /* it will begin at 200 */
         CHECK(!dl_pace_will_be_whole(&s.pace, 3, 1));
         CHECK(dl_pace_will_be_whole(&s.pace, 4, 0));
@@ -416,11 +417,11 @@ TEST(p14_awaited_replica_is_never_mute)
     scene s;
     begin(&s, overlapped, "adopt");
     for (uint64_t e = 0; e < 3; e++)
-        fold(&s, e, true, false);
+        apply(&s, e, true, false);
     dl_pace_jumped(&s.pace);
     train_to(&s, 250);
     s.pace.fragments[1].since = 249;
-    CHECK(!dl_pace_taken(&s.pace, 1, true)->mute);
+    CHECK(!dl_pace_captured(&s.pace, 1, true)->mute);
     end(&s);
 }
 
@@ -428,7 +429,7 @@ TEST(p14_awaited_replica_is_never_mute)
 
 static bool save(scene *s, dl_pace_saved *saved)
 {
-    *saved = (dl_pace_saved){.takes = s->takes, .fragments = s->fragments};
+    *saved = (dl_pace_saved){.captures = s->captures, .fragments = s->fragments};
     return dl_pace_save(&s->pace, saved);
 }
 
@@ -448,41 +449,41 @@ TEST(p16_resume_has_the_earlier_generations_entries_in_flight)
     dl_pace_saved saved;
     begin(&before, overlapped, "adopt");
     train_to(&before, 100);
-    take(&before, 0);
+    capture(&before, 0);
     train_to(&before, 150);
-    take(&before, 1);
-    fold(&before, 0, true, true);
+    capture(&before, 1);
+    apply(&before, 0, true, true);
     before.pace.position = 155;
     CHECK(!save(&before, &saved));
     resume(&after, &overlapped, &saved);
     CHECK_INT(155, after.pace.position);
-    CHECK(dl_pace_take(&after.pace, 0)->gone && dl_pace_take(&after.pace, 1)->gone);
+    CHECK(dl_pace_in_flight(&after.pace, 0)->gone && dl_pace_in_flight(&after.pace, 1)->gone);
     train_to(&after, 160);
     CHECK_INT(DL_ADOPT_MIX, adopt(&after, 0)); /* decided before the save */
-    fold(&after, 1, true, true);
+    apply(&after, 1, true, true);
     train_to(&after, 200);
-    const dl_take *t = take(&after, 2);
+    const dl_pace_capture *t = capture(&after, 2);
     CHECK(!t->gone && !t->mute);
     train_to(&after, 210);
     CHECK_INT(DL_ADOPT_MIX, adopt(&after, 1)); /* decided after it */
     end(&before), end(&after);
 }
 
-TEST(p16_without_overlap_a_take_that_is_not_decided_is_taken_again)
+TEST(p16_without_overlap_a_capture_that_is_not_decided_is_repeated)
 {
     scene before, after;
     dl_pace_saved saved;
     begin(&before, vanilla, "adopt");
     train_to(&before, 5);
     CHECK(!save(&before, &saved));
-    take(&before, 0);
+    capture(&before, 0);
     CHECK(save(&before, &saved));
-    CHECK_INT(0, saved.n_taken);
+    CHECK_INT(0, saved.n_captured);
     resume(&after, &vanilla, &saved);
-    CHECK(!take(&after, 0)->gone);
+    CHECK(!capture(&after, 0)->gone);
     end(&after);
 
-    fold(&before, 0, true, true); /* decided, and not adopted yet */
+    apply(&before, 0, true, true); /* decided, and not adopted yet */
     CHECK(!save(&before, &saved));
     resume(&after, &vanilla, &saved);
     CHECK_INT(DL_ADOPT_MIX, adopt(&after, 0));
@@ -495,7 +496,7 @@ TEST(p3_resume_knows_which_fragments_have_to_adopt_theta)
     dl_pace_saved saved;
     begin(&before, overlapped, "adopt");
     before.pace.position = 90;
-    fold(&before, 0, true, false); /* read, but the trainer did not know it when it saved */
+    apply(&before, 0, true, false); /* read, but the trainer did not know it when it saved */
     save(&before, &saved);
     resume(&after, &overlapped, &saved);
     check_stop(&after, DL_STOP_JUMP, 0);
@@ -509,7 +510,7 @@ TEST(p14_a_resume_knows_since_when_it_trains_on_a_fragment)
     dl_pace_saved saved;
     begin(&before, vanilla, "adopt");
     for (uint64_t e = 0; e < 3; e++)
-        fold(&before, e, true, false);
+        apply(&before, e, true, false);
     dl_pace_jumped(&before.pace);
     before.pace.position = 17;
     save(&before, &saved);
@@ -525,9 +526,9 @@ TEST(restart_takes_theta_everywhere_and_marks_entries_in_flight_gone)
     scene s;
     begin(&s, overlapped, "adopt");
     train_to(&s, 100);
-    take(&s, 0);
+    capture(&s, 0);
     train_to(&s, 150);
-    take(&s, 1);
+    capture(&s, 1);
     dl_pace_restart(&s.pace);
     check_stop(&s, DL_STOP_WAIT, 0);
     dl_pace_caught_up(&s.pace);
@@ -535,11 +536,11 @@ TEST(restart_takes_theta_everywhere_and_marks_entries_in_flight_gone)
     check_stop(&s, DL_STOP_JUMP, 0);
     dl_pace_jumped(&s.pace);
     CHECK_INT(150, s.pace.position);
-    CHECK(dl_pace_take(&s.pace, 0)->gone && dl_pace_take(&s.pace, 1)->gone);
+    CHECK(dl_pace_in_flight(&s.pace, 0)->gone && dl_pace_in_flight(&s.pace, 1)->gone);
     train_to(&s, 160);
     check_stop(&s, DL_STOP_ADOPT, 0);
     CHECK(!dl_pace_ready(&s.pace, dl_pace_next(&s.pace)));
-    fold(&s, 0, true, false);
+    apply(&s, 0, true, false);
     CHECK_INT(DL_ADOPT_THETA, adopt(&s, 0));
     end(&s);
 }
@@ -548,8 +549,8 @@ TEST_MAIN(without_overlap_a_due_point_is_a_capture_and_then_an_adoption_that_wai
           with_overlap_training_continues_between_capture_and_adoption,
           alg_19_with_an_own_overlap_all_is_taken_as_ever_and_adopted_before,
           an_entry_that_is_decided_early_is_adopted_at_its_scheduled_step,
-          at_one_position_a_take_comes_before_an_adoption,
-          fragments_that_are_due_together_are_all_taken_before_one_is_adopted,
+          at_one_position_a_capture_comes_before_an_adoption,
+          fragments_that_are_due_together_are_all_captured_before_one_is_adopted,
           last_due_point_ends_training_and_adopts_entries_in_flight,
           adoption_follows_from_the_counted_members,
           p13_skipped_replica_jumps_to_the_last_due_point_and_takes_theta,
@@ -563,7 +564,7 @@ TEST_MAIN(without_overlap_a_due_point_is_a_capture_and_then_an_adoption_that_wai
           p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment,
           p14_joining_replica_knows_its_first_whole_contribution, p14_awaited_replica_is_never_mute,
           p16_resume_has_the_earlier_generations_entries_in_flight,
-          p16_without_overlap_a_take_that_is_not_decided_is_taken_again,
+          p16_without_overlap_a_capture_that_is_not_decided_is_repeated,
           p3_resume_knows_which_fragments_have_to_adopt_theta,
           p14_a_resume_knows_since_when_it_trains_on_a_fragment,
           restart_takes_theta_everywhere_and_marks_entries_in_flight_gone)

@@ -17,8 +17,8 @@ enum { ABSENT = 1, DAMAGED = 2, NUMERIC = 4, EXISTS = 8, ANY = 16 };
 
 /* The choices of dl_machine_go_on. */
 #define GO_ON                                                                                      \
-    (TO(DL_CATCHING_UP) | TO(DL_TRAINING) | TO(DL_TIMING) | TO(DL_LATE_CHECK) | TO(DL_KNOCKING) |  \
-     TO(DL_MEASURING) | TO(DL_ENDING))
+    (TO(DL_CATCHING_UP) | TO(DL_TRAINING) | TO(DL_TIMING) | TO(DL_LATE_CHECK) |                    \
+     TO(DL_ANNOUNCING) | TO(DL_MEASURING) | TO(DL_ENDING))
 /* The choices of dl_gather_collect. */
 #define COLLECT                                                                                    \
     (TO(DL_CONTRIBUTING) | TO(DL_PUTTING_AHEAD) | TO(DL_CONFIRMING) | TO(DL_LISTING) |             \
@@ -29,10 +29,10 @@ enum { ABSENT = 1, DAMAGED = 2, NUMERIC = 4, EXISTS = 8, ANY = 16 };
     (COMMIT | TO(DL_WAITING) | TO(DL_WATCHING) | TO(DL_CONTRIBUTING) | TO(DL_PUTTING_AHEAD))
 /* The phases that check a commit before it is applied. */
 #define VERIFY                                                                                     \
-    (TO(DL_FOLD_FETCHING) | TO(DL_FOLD_JUDGING) | TO(DL_FOLD_COMBINED) | TO(DL_FOLD_COMBINING) |   \
-     TO(DL_FOLD_COMPUTING))
-/* The choices of dl_follow_text. */
-#define FOLLOW (GO_ON | VERIFY | TO(DL_SWAPPING) | TO(DL_READING_BACK) | TO(DL_HALF_READ))
+    (TO(DL_APPLY_FETCHING) | TO(DL_APPLY_JUDGING) | TO(DL_APPLY_COMBINED) |                        \
+     TO(DL_APPLY_COMBINING) | TO(DL_APPLY_COMPUTING))
+/* The choices of dl_apply_text. */
+#define APPLY (GO_ON | VERIFY | TO(DL_SWAPPING) | TO(DL_READING_BACK) | TO(DL_HALF_READ))
 
 typedef struct phase_row {
     const char *name;
@@ -45,14 +45,14 @@ typedef struct phase_row {
 /* clang-format off */
 static const phase_row rows[] = {
 [DL_CATCHING_UP]    = {"catching up", ASKS(READ), dl_machine_read_on, 0,
-                       FOLLOW | COLLECT | TO(DL_SOUNDING)},
+                       APPLY | COLLECT | TO(DL_SOUNDING)},
 [DL_TRAINING]       = {"training", ASKS(TRAIN), dl_machine_trained, 0, GO_ON},
 [DL_SOUNDING]       = {"sounding", ASKS(LIST), dl_joining_sounded, 0,
                        COLLECT | TO(DL_TRAINING) | TO(DL_TIMING) | TO(DL_LATE_CHECK) |
-                           TO(DL_KNOCKING) | TO(DL_ALIGNING)},
+                           TO(DL_ANNOUNCING) | TO(DL_ALIGNING)},
 [DL_ALIGNING]       = {"aligning", ASKS(WAIT), dl_joining_aligned, 0, TO(DL_CATCHING_UP)},
 [DL_TIMING]         = {"timing", ASKS(WATCH), dl_async_timed, 0, TO(DL_TRAINING)},
-[DL_LATE_CHECK]     = {"late check", ASKS(READ), dl_machine_late_checked, 0, FOLLOW | COLLECT},
+[DL_LATE_CHECK]     = {"late check", ASKS(READ), dl_machine_late_checked, 0, APPLY | COLLECT},
 [DL_CONTRIBUTING]   = {"contributing", ASKS(CONTRIBUTE), dl_gather_contributed, 0, COLLECT},
 [DL_PUTTING_AHEAD]  = {"putting ahead", ASKS(CONTRIBUTE), dl_gather_put_ahead, 0, COLLECT},
 [DL_CONFIRMING]     = {"confirming", ASKS(CONTRIBUTE), dl_gather_confirmed, 0, COLLECT},
@@ -60,43 +60,43 @@ static const phase_row rows[] = {
                        COMMIT | TO(DL_FETCHING) | TO(DL_LOOKING)},
 [DL_FETCHING]       = {"fetching", ASKS(FETCH), dl_gather_fetched, UNREADABLE,
                        COMMIT | TO(DL_FETCHING) | TO(DL_LOOKING) | TO(DL_LISTING)},
-[DL_KNOCKING]       = {"knocking", ASKS(CONTRIBUTE), dl_machine_knocked, 0,
+[DL_ANNOUNCING]       = {"announcing", ASKS(CONTRIBUTE), dl_machine_announced, 0,
                        TO(DL_TRAINING) | TO(DL_CATCHING_UP) | TO(DL_MEASURING)},
 [DL_MEASURING]      = {"measuring", ASKS(EXTENT), dl_joining_measured, 0,
-                       TO(DL_CATCHING_UP) | TO(DL_KNOCKING)},
-[DL_LOOKING]        = {"looking", ASKS(READ), dl_decide_looked, 0,
-                       FOLLOW | CLOSE | TO(DL_SERVING)},
-[DL_WATCHING]       = {"watching", ASKS(WATCH), dl_decide_watched, 0, CLOSE},
+                       TO(DL_CATCHING_UP) | TO(DL_ANNOUNCING)},
+[DL_LOOKING]        = {"looking", ASKS(READ), dl_propose_looked, 0,
+                       APPLY | CLOSE | TO(DL_SERVING)},
+[DL_WATCHING]       = {"watching", ASKS(WATCH), dl_propose_watched, 0, CLOSE},
 [DL_WAITING]        = {"waiting", ASKS(WAIT), dl_gather_waited, 0, COLLECT},
-[DL_JUDGING]        = {"judging", ASKS(JUDGE), dl_decide_judged, 0,
+[DL_JUDGING]        = {"judging", ASKS(JUDGE), dl_propose_judged, 0,
                        TO(DL_COMBINING) | TO(DL_DRAFTING) | TO(DL_CREATING)},
-[DL_SERVING]        = {"serving", ASKS(SERVE), dl_decide_served, 0, CLOSE},
-[DL_COMBINING]      = {"combining", ASKS(COMBINE), dl_decide_combined, UNREADABLE | EXISTS,
+[DL_SERVING]        = {"serving", ASKS(SERVE), dl_propose_served, 0, CLOSE},
+[DL_COMBINING]      = {"combining", ASKS(COMBINE), dl_propose_combined, UNREADABLE | EXISTS,
                        TO(DL_READING_OWN) | TO(DL_DRAFTING) | TO(DL_CREATING) | TO(DL_LISTING)},
-[DL_READING_OWN]    = {"reading own", ASKS(FETCH_COMBINED), dl_decide_read_own, UNREADABLE,
+[DL_READING_OWN]    = {"reading own", ASKS(FETCH_COMBINED), dl_propose_read_own, UNREADABLE,
                        TO(DL_READING_OWN) | TO(DL_AWAITING) | TO(DL_DRAFTING) | TO(DL_LISTING)},
-[DL_AWAITING]       = {"awaiting", ASKS(WAIT), dl_decide_awaited, 0, TO(DL_AWAITING_LOOK)},
-[DL_AWAITING_LOOK]  = {"awaiting, look", ASKS(READ), dl_decide_awaited_look, 0,
-                       FOLLOW | TO(DL_AWAITING_SERVE)},
-[DL_AWAITING_SERVE] = {"awaiting, serve", ASKS(SERVE), dl_decide_awaited_serve, 0,
+[DL_AWAITING]       = {"awaiting", ASKS(WAIT), dl_propose_awaited, 0, TO(DL_AWAITING_LOOK)},
+[DL_AWAITING_LOOK]  = {"awaiting, look", ASKS(READ), dl_propose_awaited_look, 0,
+                       APPLY | TO(DL_AWAITING_SERVE)},
+[DL_AWAITING_SERVE] = {"awaiting, serve", ASKS(SERVE), dl_propose_awaited_serve, 0,
                        TO(DL_READING_OWN)},
-[DL_DRAFTING]       = {"drafting", ASKS(COMPUTE), dl_decide_drafted, NUMERIC, TO(DL_CREATING)},
-[DL_CREATING]       = {"creating", ASKS(CREATE), dl_decide_created, 0, TO(DL_READING_BACK)},
-[DL_READING_BACK]   = {"reading back", ASKS(READ), dl_decide_read_back, 0, FOLLOW},
+[DL_DRAFTING]       = {"drafting", ASKS(COMPUTE), dl_propose_drafted, NUMERIC, TO(DL_CREATING)},
+[DL_CREATING]       = {"creating", ASKS(CREATE), dl_propose_created, 0, TO(DL_READING_BACK)},
+[DL_READING_BACK]   = {"reading back", ASKS(READ), dl_propose_read_back, 0, APPLY},
 [DL_HALF_READ]      = {"half read", ASKS(WAIT), dl_machine_waited_for_rest, 0, TO(DL_READING_BACK)},
 [DL_FINDING_VOID]   = {"finding void", ASKS(READ), dl_voided_looked, 0,
                        GO_ON | TO(DL_FINDING_VOID)},
-[DL_FOLD_FETCHING]  = {"fold, fetching", ASKS(FETCH), dl_follow_fetched, UNREADABLE,
+[DL_APPLY_FETCHING]  = {"apply, fetching", ASKS(FETCH), dl_apply_fetched, UNREADABLE,
                        GO_ON | VERIFY | TO(DL_FINDING_VOID)},
-[DL_FOLD_JUDGING]   = {"fold, judging", ASKS(JUDGE), dl_follow_judged, 0, GO_ON | VERIFY},
-[DL_FOLD_COMBINED]  = {"fold, combined", ASKS(FETCH_COMBINED), dl_follow_fetched_combined,
+[DL_APPLY_JUDGING]   = {"apply, judging", ASKS(JUDGE), dl_apply_judged, 0, GO_ON | VERIFY},
+[DL_APPLY_COMBINED]  = {"apply, combined", ASKS(FETCH_COMBINED), dl_apply_fetched_combined,
                        UNREADABLE, GO_ON | VERIFY | TO(DL_FINDING_VOID)},
-[DL_FOLD_COMBINING] = {"fold, combining", ASKS(COMBINE), dl_follow_combined, NUMERIC,
+[DL_APPLY_COMBINING] = {"apply, combining", ASKS(COMBINE), dl_apply_combined, NUMERIC,
                        GO_ON | VERIFY | TO(DL_FINDING_VOID)},
-[DL_FOLD_COMPUTING] = {"fold, computing", ASKS(COMPUTE), dl_follow_computed, NUMERIC,
+[DL_APPLY_COMPUTING] = {"apply, computing", ASKS(COMPUTE), dl_apply_computed, NUMERIC,
                        GO_ON | VERIFY | TO(DL_SWAPPING)},
-[DL_SWAPPING]       = {"swapping", ASKS(SWAP), dl_follow_swapped, 0, GO_ON | TO(DL_SNAPSHOTTING)},
-[DL_SNAPSHOTTING]   = {"snapshotting", ASKS(SNAPSHOT), dl_follow_snapshotted, ANY, GO_ON},
+[DL_SWAPPING]       = {"swapping", ASKS(SWAP), dl_apply_swapped, 0, GO_ON | TO(DL_SNAPSHOTTING)},
+[DL_SNAPSHOTTING]   = {"snapshotting", ASKS(SNAPSHOT), dl_apply_snapshotted, ANY, GO_ON},
 [DL_ENDING]         = {"ending", ASKS(DONE), NULL, 0, 0},
 [DL_OVER]           = {"over", ASKS(FAIL) | ASKS(REJOIN), NULL, 0, 0},
 };
@@ -182,7 +182,7 @@ const char *dl_request_name(dl_request_kind kind)
     return names[kind];
 }
 
-const char *dl_reply_word(const dl_reply *reply)
+const char *dl_reply_text(const dl_reply *reply)
 {
     if (reply->status) return diloco_status_name(reply->status);
     switch (reply->kind) {

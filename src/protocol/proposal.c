@@ -3,7 +3,7 @@
 
 #include "base/rng.h"
 #include "log/claims.h"
-#include "protocol/fold.h"
+#include "protocol/control_apply.h"
 #include "protocol/judge.h"
 #include "protocol/mode.h"
 
@@ -24,19 +24,20 @@ static void put_member(dl_entry *d, const dl_member *member)
 {
     DL_ASSERT(d->n_members < d->cap_members);
     size_t at = d->n_members++;
-    for (; at > 0 && dl_life_compare(&d->members[at - 1].life, &member->life) > 0; at--)
+    for (; at > 0 && dl_generation_compare(&d->members[at - 1].generation, &member->generation) > 0;
+         at--)
         d->members[at] = d->members[at - 1];
     d->members[at] = *member;
 }
 
 static dl_member member_of(const dl_known *k)
 {
-    return (dl_member){.life = k->life,
+    return (dl_member){.generation = k->generation,
                        .entry = k->entry,
                        .body = k->facts.body,
                        .stats = k->facts.stats,
                        .bytes = k->len + k->facts.bulk,
-                       .held = k->facts.dealt.n ? (uint32_t)(k->facts.dealt.n - 1) : 0};
+                       .held = k->facts.assigned.n ? (uint32_t)(k->facts.assigned.n - 1) : 0};
 }
 
 /* The refused ones kept their places until here: a replica that took one would not have been judged
@@ -45,7 +46,7 @@ static void leave_out_refused(dl_entry *d, const dl_known_table *known)
 {
     size_t left = 0;
     for (size_t i = 0; i < d->n_members; i++) {
-        const dl_known *k = dl_known_find(known, &d->members[i].life);
+        const dl_known *k = dl_known_find(known, &d->members[i].generation);
         DL_ASSERT(k);
         if (!k->refused) d->members[left++] = d->members[i];
     }
@@ -68,8 +69,8 @@ static void await_dropped(dl_entry *d, const dl_known_table *known, const dl_con
 {
     for (size_t i = 0; i < known->n; i++) {
         const dl_known *k = &known->at[i];
-        if (k->worth == DL_VALID && dl_draft_drops(config, d->entry, k->life.replica))
-            dl_roster_add(&d->roster, k->life.replica, 0);
+        if (k->validity == DL_VALID && dl_draft_drops(config, d->entry, k->generation.replica))
+            dl_roster_add(&d->roster, k->generation.replica, 0);
     }
 }
 
@@ -78,7 +79,7 @@ static void await_passing(dl_entry *d, const dl_known_table *known)
 {
     size_t at;
     for (size_t i = 0; i < known->n; i++) {
-        const char *name = known->at[i].life.replica;
+        const char *name = known->at[i].generation.replica;
         if (dl_known_passes(known, name) && !dl_roster_has(&d->roster, name, &at))
             dl_roster_add(&d->roster, name, 0);
     }
@@ -86,7 +87,7 @@ static void await_passing(dl_entry *d, const dl_known_table *known)
 
 void dl_draft_next_roster(dl_entry *d, const dl_draft_source *from)
 {
-    dl_fold_next_roster(&d->roster, from->args->control, d, from->silent);
+    dl_control_next_roster(&d->roster, from->args->control, d, from->silent);
     await_dropped(d, from->known, from->args->config);
     await_passing(d, from->known);
 }
@@ -98,8 +99,8 @@ static void put_members(dl_draft *draft, const dl_known_table *known, const dl_m
     d->n_members = 0;
     for (size_t i = 0; i < known->n && d->n_members < d->cap_members; i++) {
         const dl_known *k = &known->at[i];
-        if (dl_draft_drops(a->config, d->entry, k->life.replica)) continue;
-        const bool refused = k->worth == DL_VALID && dl_known_is_refused(known, k);
+        if (dl_draft_drops(a->config, d->entry, k->generation.replica)) continue;
+        const bool refused = k->validity == DL_VALID && dl_known_is_refused(known, k);
         if (!dl_known_counts(known, k) && !refused) continue;
         const dl_member member = member_of(k);
         if (!ledger || dl_ledger_has_room(ledger, d, &member)) put_member(d, &member);
@@ -111,9 +112,9 @@ static void put_members(dl_draft *draft, const dl_known_table *known, const dl_m
 static bool is_named(const dl_entry *d, const char *replica)
 {
     for (size_t i = 0; i < d->n_members; i++)
-        if (!strcmp(d->members[i].life.replica, replica)) return true;
+        if (!strcmp(d->members[i].generation.replica, replica)) return true;
     for (size_t i = 0; i < d->n_rejected; i++)
-        if (!strcmp(d->rejected[i].life.replica, replica)) return true;
+        if (!strcmp(d->rejected[i].generation.replica, replica)) return true;
     return false;
 }
 
@@ -123,11 +124,12 @@ static void put_rejected(dl_entry *d, const dl_known_table *known)
     for (size_t i = 0; i < known->n && d->n_members + d->n_rejected < d->cap_members; i++) {
         const dl_known *k = &known->at[i];
         if (!dl_known_is_refused(known, k) || !dl_judge_names(k->refused)) continue;
-        if (is_named(d, k->life.replica)) continue;
+        if (is_named(d, k->generation.replica)) continue;
         size_t at = d->n_rejected++;
-        for (; at > 0 && dl_life_compare(&d->rejected[at - 1].life, &k->life) > 0; at--)
+        for (; at > 0 && dl_generation_compare(&d->rejected[at - 1].generation, &k->generation) > 0;
+             at--)
             d->rejected[at] = d->rejected[at - 1];
-        d->rejected[at] = (dl_rejected){.life = k->life, .bytes = k->len};
+        d->rejected[at] = (dl_rejected){.generation = k->generation, .bytes = k->len};
         snprintf(d->rejected[at].reason, sizeof d->rejected[at].reason, "%s", k->refused);
     }
     DL_ASSERT(d->n_members + d->n_rejected <= d->cap_members);
@@ -139,19 +141,19 @@ static void put_bans(dl_entry *d, const dl_draft_source *from)
     d->bans = (dl_entry_bans){.there = bans != NULL};
     if (!bans) return;
     dl_bans_copy(from->bans, bans);
-    dl_bans_fold(from->bans, d->entry, d);
+    dl_bans_apply(from->bans, d->entry, d);
     d->bans.digest = dl_bans_digest(from->bans);
 }
 
 /* Sets the data assignment: the ledger after the draft. */
-static void put_deal(dl_entry *d, const dl_draft_source *from)
+static void put_assignment(dl_entry *d, const dl_draft_source *from)
 {
     const dl_ledger *ledger = from->args->control->ledger;
-    d->deal = (dl_entry_deal){.there = false};
+    d->assignment = (dl_entry_assignment){.there = false};
     if (!ledger) return;
     dl_ledger_copy(from->scratch, ledger);
-    dl_ledger_fold(from->scratch, d, &d->roster);
-    d->deal = dl_ledger_deal(from->scratch);
+    dl_ledger_apply(from->scratch, d, &d->roster);
+    d->assignment = dl_ledger_assignment(from->scratch);
 }
 
 /* Sets the common fields of a commit and an abort; lr, mu and the roster are those of entry e + L
@@ -163,7 +165,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     d->commit = commit;
     d->entry = a->control->entry;
     d->fragment = from->fragment;
-    d->position = dl_schedule_take(&a->pace->schedule, d->entry);
+    d->position = dl_schedule_capture(&a->pace->schedule, d->entry);
     d->committer = a->self;
     d->prev = a->control->prev;
     d->base = d->result = from->base;
@@ -186,7 +188,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     if (commit && dl_judge_may_reject(a->config)) put_rejected(d, from->known);
     d->loss = dl_claims_mean_loss(d);
     dl_mode_of(a)->next_roster(d, from);
-    put_deal(d, from);
+    put_assignment(d, from);
     put_bans(d, from);
 }
 
@@ -236,13 +238,12 @@ void dl_draft_abort(dl_draft *draft, const dl_draft_source *from, const char *re
 
 void dl_draft_takeover(dl_draft *draft, const dl_draft_source *from)
 {
-    const dl_life *before = &from->args->control->committer, *self = &from->args->self;
+    const dl_generation *before = &from->args->control->committer, *self = &from->args->self;
     dl_draft_abort(draft, from, "");
     DL_ASSERT(before->replica[0]);
     draft->entry.abort.takeover = true;
     snprintf(draft->entry.abort.reason, sizeof draft->entry.abort.reason,
-             "%s.%04u takes over from %s", self->replica, (unsigned)self->generation,
-             before->replica);
+             "%s.%04u takes over from %s", self->replica, (unsigned)self->number, before->replica);
 }
 
 void dl_draft_void(dl_draft *draft, const dl_draft_source *from, uint64_t entry)
@@ -265,7 +266,7 @@ static bool same_rejected(const dl_entry *a, const dl_entry *b)
 {
     if (a->n_rejected != b->n_rejected) return false;
     for (size_t i = 0; i < a->n_rejected; i++)
-        if (!dl_life_equal(&a->rejected[i].life, &b->rejected[i].life) ||
+        if (!dl_generation_equal(&a->rejected[i].generation, &b->rejected[i].generation) ||
             strcmp(a->rejected[i].reason, b->rejected[i].reason) != 0)
             return false;
     return true;

@@ -1,7 +1,7 @@
 /* propose.c - closes the open entry: decides how (close_rule.h), drafts the entry, and creates
  * log/<e>. A draft counts only once it is read back under its name (P5, P26). */
 #include "protocol/close_rule.h"
-#include "protocol/fold.h"
+#include "protocol/control_apply.h"
 #include "protocol/logical_clients.h"
 #include "protocol/machine_parts.h"
 
@@ -33,14 +33,14 @@ static dl_request create(dl_machine *m)
     return a;
 }
 
-dl_request dl_decide_draft_abort(dl_machine *m, const char *reason)
+dl_request dl_propose_draft_abort(dl_machine *m, const char *reason)
 {
     const dl_draft_source from = draft_source(m);
     dl_draft_abort(&m->open.draft, &from, reason);
     return create(m);
 }
 
-dl_request dl_decide_of_draft(dl_machine *m, dl_request_kind kind, dl_phase next)
+dl_request dl_propose_of_draft(dl_machine *m, dl_request_kind kind, dl_phase next)
 {
     dl_request a = dl_machine_request(m, kind, next);
     a.step.draft = &m->open.draft.entry;
@@ -49,19 +49,19 @@ dl_request dl_decide_of_draft(dl_machine *m, dl_request_kind kind, dl_phase next
     return a;
 }
 
-dl_request dl_decide_compute(dl_machine *m)
+dl_request dl_propose_compute(dl_machine *m)
 {
-    return dl_decide_of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
+    return dl_propose_of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
 }
 
 /* P26: this generation takes over from an ended one of its own. For any other committer an operator
  * has to run `diloco takeover`. */
 static bool inherits(const dl_machine *m)
 {
-    const dl_life *only = &m->a.control->committer;
+    const dl_generation *only = &m->a.control->committer;
     if (strcmp(only->replica, m->a.self.replica) != 0) return false;
     for (size_t i = 0; i < m->a.formers.n; i++)
-        if (m->a.formers.at[i] == only->generation) return true;
+        if (m->a.formers.at[i] == only->number) return true;
     return false;
 }
 
@@ -72,19 +72,19 @@ static dl_request take_over(dl_machine *m)
     return create(m);
 }
 
-bool dl_decide_may_create(const dl_machine *m)
+bool dl_propose_may_create(const dl_machine *m)
 {
-    return !m->a.follows && dl_fold_may_create(m->a.control, &m->a.self);
+    return !m->a.follows && dl_control_may_create(m->a.control, &m->a.self);
 }
 
 /* P27: judges the contributions that would count, before any is used. */
 static dl_request judge(dl_machine *m)
 {
     for (size_t i = 0; i < m->open.known.n; i++)
-        if (m->open.known.at[i].worth == DL_VALID) m->open.known.at[i].refused = NULL;
+        if (m->open.known.at[i].validity == DL_VALID) m->open.known.at[i].refused = NULL;
     const dl_draft_source from = draft_source(m);
     if (dl_draft_commit(&m->open.draft, &from))
-        return dl_decide_draft_abort(m, diloco_error_text());
+        return dl_propose_draft_abort(m, diloco_error_text());
     m->judge.n = m->open.draft.entry.n_members;
     DL_ASSERT(m->judge.n <= m->a.max_members);
     memcpy(m->judge.slots, m->open.draft.slots, m->judge.n * sizeof m->judge.slots[0]);
@@ -96,11 +96,11 @@ static dl_request judge(dl_machine *m)
     return a;
 }
 
-dl_request dl_decide_draft_commit(dl_machine *m)
+dl_request dl_propose_draft_commit(dl_machine *m)
 {
     const dl_draft_source from = draft_source(m);
     if (dl_draft_commit(&m->open.draft, &from))
-        return dl_decide_draft_abort(m, diloco_error_text());
+        return dl_propose_draft_abort(m, diloco_error_text());
     return dl_machine_topology(m)->combine(m);
 }
 
@@ -111,12 +111,12 @@ static dl_request draft_emptied(dl_machine *m, const char *reason)
     const dl_draft_source from = draft_source(m);
     dl_draft_abort(&m->open.draft, &from, reason);
     m->open.draft.entry.abort.emptied = true;
-    return dl_decide_of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
+    return dl_propose_of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
 }
 
 static dl_request commit(dl_machine *m)
 {
-    return dl_judge_may_reject(m->a.config) ? judge(m) : dl_decide_draft_commit(m);
+    return dl_judge_may_reject(m->a.config) ? judge(m) : dl_propose_draft_commit(m);
 }
 
 /* The draft still has every contribution that was judged, in the order of the judge's slots. */
@@ -127,16 +127,16 @@ static void use_probe(dl_machine *m, const double *probed)
     dl_judge_probed(&m->judge, m->a.config, &m->open.known, probed);
 }
 
-dl_request dl_decide_judged(dl_machine *m, const dl_reply *reply)
+dl_request dl_propose_judged(dl_machine *m, const dl_reply *reply)
 {
     if (reply->status) return dl_machine_fail(m, reply->status); /* from the trainer's probe */
     DL_ASSERT(m->judge.n == m->open.draft.entry.n_members);
     dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->open.known, reply->judge.gram);
     if (reply->judge.probed) use_probe(m, reply->judge.probed);
-    return dl_decide_draft_commit(m);
+    return dl_propose_draft_commit(m);
 }
 
-dl_request dl_decide_wait_until(dl_machine *m, dl_time until)
+dl_request dl_propose_wait_until(dl_machine *m, dl_time until)
 {
     if (dl_gather_may_put_ahead(m)) return dl_gather_contribute(m);
     dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_WAITING);
@@ -147,7 +147,7 @@ dl_request dl_decide_wait_until(dl_machine *m, dl_time until)
 /* It is other replicas' turn. */
 static dl_request wait_for_the_log(dl_machine *m)
 {
-    dl_request a = dl_decide_wait_until(m, dl_gather_turn(m));
+    dl_request a = dl_propose_wait_until(m, dl_gather_turn(m));
     if (a.kind == DL_REQUEST_WAIT) a.wait.log_only = dl_gather_has_roster(m);
     if (a.kind == DL_REQUEST_WAIT) a.wait.for_plan = true;
     return a;
@@ -170,17 +170,17 @@ static dl_closing closing(const dl_machine *m)
 static dl_request obey(dl_machine *m, const dl_verdict *verdict)
 {
     DL_ASSERT(verdict->kind != DL_VERDICT_ABORT || verdict->reason[0]);
-    if (!dl_decide_may_create(m))
-        return dl_decide_wait_until(m, DL_NEVER); /* P26: another replica has to close it */
+    if (!dl_propose_may_create(m))
+        return dl_propose_wait_until(m, DL_NEVER); /* P26: another replica has to close it */
     switch (verdict->kind) {
     case DL_VERDICT_COMMIT:
         return commit(m);
     case DL_VERDICT_ABORT:
         return verdict->nobody && dl_clients_empty_momentum(m->a.config)
                    ? draft_emptied(m, verdict->reason)
-                   : dl_decide_draft_abort(m, verdict->reason);
+                   : dl_propose_draft_abort(m, verdict->reason);
     case DL_VERDICT_WAIT:
-        return dl_decide_wait_until(m, verdict->until);
+        return dl_propose_wait_until(m, verdict->until);
     case DL_VERDICT_WATCH:
         break;
     }
@@ -191,7 +191,7 @@ static dl_request obey(dl_machine *m, const dl_verdict *verdict)
 static double slack(const dl_machine *m)
 {
     const dl_schedule *s = &m->a.pace->schedule;
-    const double interval = (double)dl_schedule_interval(s, m->a.pace->folded);
+    const double interval = (double)dl_schedule_interval(s, m->a.pace->applied);
     const double step_s = m->timing.round_s * (double)s->n_fragments / interval;
     return fmax(0, (double)s->delay * step_s -
                        dl_seconds(m->now - m->timing.due_at + m->timing.put_took));
@@ -206,7 +206,7 @@ static void see_whether_enough(dl_machine *m)
     DL_ASSERT(m->open.slack_s >= 0);
 }
 
-dl_request dl_decide_look_to_close(dl_machine *m)
+dl_request dl_propose_look_to_close(dl_machine *m)
 {
     if (!dl_gather_is_our_turn(m)) return wait_for_the_log(m);
     see_whether_enough(m);
@@ -215,15 +215,15 @@ dl_request dl_decide_look_to_close(dl_machine *m)
     return obey(m, &verdict);
 }
 
-bool dl_decide_is_complete(const dl_machine *m)
+bool dl_propose_is_complete(const dl_machine *m)
 {
     if (!dl_machine_topology(m)->all_combine || dl_machine_mode(m)->looked) return false;
-    if (!dl_decide_may_create(m) || inherits(m)) return false;
+    if (!dl_propose_may_create(m) || inherits(m)) return false;
     const dl_closing c = closing(m);
     return dl_closing_is_complete(&c);
 }
 
-dl_request dl_decide_close(dl_machine *m)
+dl_request dl_propose_close(dl_machine *m)
 {
     return commit(m);
 }
@@ -234,15 +234,15 @@ static void find_silent(dl_machine *m)
     const dl_time patience = dl_time_from_seconds(m->a.config->patience_s);
     for (size_t i = 0; i < roster->n; i++) {
         const char *name = roster->names[i];
-        dl_life whose;
+        dl_generation whose;
         const bool quiet = dl_watch_is_silent(&m->open.watch, name, m->now, patience, &whose);
         if (quiet && !m->open.silent[i] && !dl_known_is_there(&m->open.known, name))
-            dl_machine_note(m, (dl_note){.kind = DL_NOTE_SILENT, .life = whose});
+            dl_machine_note(m, (dl_note){.kind = DL_NOTE_SILENT, .generation = whose});
         m->open.silent[i] = quiet || dl_known_is_hopeless(&m->open.known, name);
     }
 }
 
-dl_request dl_decide_watched(dl_machine *m, const dl_reply *reply)
+dl_request dl_propose_watched(dl_machine *m, const dl_reply *reply)
 {
     dl_watch_see(&m->open.watch, reply->watch.seen, reply->watch.n_seen, m->now);
     find_silent(m);
@@ -251,37 +251,37 @@ dl_request dl_decide_watched(dl_machine *m, const dl_reply *reply)
     return obey(m, &verdict);
 }
 
-dl_request dl_decide_looked(dl_machine *m, const dl_reply *reply)
+dl_request dl_propose_looked(dl_machine *m, const dl_reply *reply)
 {
-    if (reply->read.text) return dl_follow_text(m, reply);
+    if (reply->read.text) return dl_apply_text(m, reply);
     if (inherits(m)) return take_over(m);
     if (dl_machine_mode(m)->looked) return dl_machine_mode(m)->looked(m);
-    if (m->a.follows) return dl_decide_wait_until(m, DL_NEVER);
+    if (m->a.follows) return dl_propose_wait_until(m, DL_NEVER);
     return dl_machine_topology(m)->look(m);
 }
 
-dl_request dl_decide_served(dl_machine *m, const dl_reply *reply)
+dl_request dl_propose_served(dl_machine *m, const dl_reply *reply)
 {
     (void)reply;
-    return dl_decide_look_to_close(m);
+    return dl_propose_look_to_close(m);
 }
 
 /* ---- creating the entry ------------------------------------------------------------------ */
 
-dl_request dl_decide_combined(dl_machine *m, const dl_reply *reply)
+dl_request dl_propose_combined(dl_machine *m, const dl_reply *reply)
 {
     return dl_machine_topology(m)->combined(m, reply);
 }
 
-dl_request dl_decide_read_own(dl_machine *m, const dl_reply *reply)
+dl_request dl_propose_read_own(dl_machine *m, const dl_reply *reply)
 {
     return dl_machine_topology(m)->read_own(m, reply);
 }
 
-dl_request dl_decide_drafted(dl_machine *m, const dl_reply *reply)
+dl_request dl_propose_drafted(dl_machine *m, const dl_reply *reply)
 {
     if (reply->status == DILOCO_ENUMERIC)
-        return dl_decide_draft_abort(m, diloco_error_text()); /* B2 */
+        return dl_propose_draft_abort(m, diloco_error_text()); /* B2 */
     /* from the caller's own optimizer */
     if (reply->status) return dl_machine_fail(m, reply->status);
     DL_ASSERT(!m->open.created && m->open.draft.entry.entry == dl_open_entry(m));
@@ -290,7 +290,7 @@ dl_request dl_decide_drafted(dl_machine *m, const dl_reply *reply)
     return create(m);
 }
 
-dl_request dl_decide_created(dl_machine *m, const dl_reply *reply)
+dl_request dl_propose_created(dl_machine *m, const dl_reply *reply)
 {
     DL_ASSERT(!m->open.created); /* P5: an entry is created once */
     m->open.created = !reply->create.taken;
@@ -298,9 +298,9 @@ dl_request dl_decide_created(dl_machine *m, const dl_reply *reply)
     return dl_machine_request(m, DL_REQUEST_READ, DL_READING_BACK);
 }
 
-dl_request dl_decide_read_back(dl_machine *m, const dl_reply *reply)
+dl_request dl_propose_read_back(dl_machine *m, const dl_reply *reply)
 {
-    if (reply->read.text) return dl_follow_text(m, reply);
+    if (reply->read.text) return dl_apply_text(m, reply);
     return dl_machine_fail(
         m, dl_fail(DILOCO_EREFUSED,
                    "the store took log/%llu and does not give it back: it cannot carry a run",

@@ -155,7 +155,7 @@ uint64_t dl_schedule_steps(const dl_schedule *s, uint64_t rounds)
     return before;
 }
 
-uint64_t dl_schedule_take(const dl_schedule *s, uint64_t entry)
+uint64_t dl_schedule_capture(const dl_schedule *s, uint64_t entry)
 {
     const uint64_t P = s->n_fragments;
     uint64_t before;
@@ -170,12 +170,12 @@ uint64_t dl_schedule_interval(const dl_schedule *s, uint64_t entry)
     uint64_t before;
     if (s->n_phases == 0) return s->interval;
     if (entry < P) return steps_of(s, 0, &before);
-    return dl_schedule_take(s, entry) - dl_schedule_take(s, entry - P);
+    return dl_schedule_capture(s, entry) - dl_schedule_capture(s, entry - P);
 }
 
 uint64_t dl_schedule_adopt(const dl_schedule *s, uint64_t entry)
 {
-    return dl_schedule_take(s, entry) + s->delay - s->early;
+    return dl_schedule_capture(s, entry) + s->delay - s->early;
 }
 
 uint32_t dl_schedule_fragment(const dl_schedule *s, uint64_t entry, uint64_t n_commits)
@@ -190,7 +190,7 @@ static size_t ahead_in(const dl_schedule *s, uint64_t round)
     size_t most = 1;
     for (uint64_t e = round * s->n_fragments; e < (round + 1) * s->n_fragments; e++) {
         size_t n = 1;
-        while (dl_schedule_take(s, e + n) <= dl_schedule_take(s, e) + s->delay)
+        while (dl_schedule_capture(s, e + n) <= dl_schedule_capture(s, e) + s->delay)
             n++;
         if (n > most) most = n;
     }
@@ -226,5 +226,5 @@ uint64_t dl_schedule_round(const dl_schedule *s, uint64_t entry)
 uint64_t dl_schedule_end(const dl_schedule *s, uint64_t entries)
 {
     if (s->async) return entries / s->replicas * s->interval;
-    return entries ? dl_schedule_take(s, entries - 1) : 0;
+    return entries ? dl_schedule_capture(s, entries - 1) : 0;
 }

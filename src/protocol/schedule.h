@@ -12,9 +12,9 @@
  * The first rounds may have an interval of their own (trainer.local_steps_phases). With H_k of
  * round k, t = H_0 + … + H_k + floor(p H_(k+1) / P) in round k = e / P.
  *
- * An entry is captured at `take`, and adopted at `adopt` = take + tau. The overlap of `delayed` and
- * `eager` is one round: tau = H (PROTOCOL P21). A replica may have a smaller tau of its own. It
- * captures when all do, and adopts before them (2501.18512 section 2.3). */
+ * An entry is captured at `capture`, and adopted at `adopt` = capture + tau. The overlap of
+ * `delayed` and `eager` is one round: tau = H (PROTOCOL P21). A replica may have a smaller tau of
+ * its own. It captures when all do, and adopts before them (2501.18512 section 2.3). */
 #ifndef DL_PROTOCOL_SCHEDULE_H
 #define DL_PROTOCOL_SCHEDULE_H
 
@@ -46,7 +46,7 @@ DL_MUST_CHECK diloco_status dl_schedule_of(dl_schedule *out, const dl_config *co
                                            int n_fragments);
 
 /* Return the positions of entry e; both never fall with e. */
-uint64_t dl_schedule_take(const dl_schedule *s, uint64_t entry);
+uint64_t dl_schedule_capture(const dl_schedule *s, uint64_t entry);
 uint64_t dl_schedule_adopt(const dl_schedule *s, uint64_t entry);
 
 /* Returns the steps between two due points of a fragment, the second of which is entry e's. */

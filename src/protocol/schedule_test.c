@@ -36,8 +36,8 @@ TEST(alg_19_an_own_overlap_moves_the_adoption_and_nothing_else)
     CHECK_OK(dl_config_set(&c, "server.diloco.own_overlap_steps", "7", "test"));
     CHECK_OK(dl_schedule_of(&own, &c, 2));
     for (uint64_t e = 0; e < 10; e++) {
-        CHECK_INT(dl_schedule_take(&all, e), dl_schedule_take(&own, e));
-        CHECK_INT(dl_schedule_take(&all, e) + 7, dl_schedule_adopt(&own, e));
+        CHECK_INT(dl_schedule_capture(&all, e), dl_schedule_capture(&own, e));
+        CHECK_INT(dl_schedule_capture(&all, e) + 7, dl_schedule_adopt(&own, e));
     }
     /* which the log says about all replicas */
     CHECK_INT(dl_schedule_ahead(&all), dl_schedule_ahead(&own));
@@ -52,7 +52,7 @@ TEST(one_fragment_is_due_every_H_steps)
 {
     const dl_schedule s = of("5", "0", "offset", 1);
     for (uint64_t e = 0; e < 4; e++) {
-        CHECK(dl_schedule_take(&s, e) == (e + 1) * 5);
+        CHECK(dl_schedule_capture(&s, e) == (e + 1) * 5);
         CHECK(dl_schedule_adopt(&s, e) == (e + 1) * 5);
         CHECK(dl_schedule_fragment(&s, e, e) == 0);
     }
@@ -72,7 +72,7 @@ TEST(the_first_partial_interval_is_skipped)
     const dl_schedule s = of("100", "1", "offset", 2);
     const uint64_t at[] = {100, 150, 200, 250, 300, 350};
     for (uint64_t e = 0; e < 6; e++) {
-        CHECK(dl_schedule_take(&s, e) == at[e]);
+        CHECK(dl_schedule_capture(&s, e) == at[e]);
         CHECK(dl_schedule_adopt(&s, e) == at[e] + 1);
         CHECK(dl_schedule_fragment(&s, e, 0) == e % 2);
     }
@@ -85,9 +85,9 @@ TEST(every_fragment_is_due_when_its_offset_and_H_say_so)
 {
     const dl_schedule s = of("7", "0", "offset", 3);
     for (uint64_t e = 0; e < 30; e++) {
-        const uint64_t p = dl_schedule_fragment(&s, e, 0), t = dl_schedule_take(&s, e);
+        const uint64_t p = dl_schedule_fragment(&s, e, 0), t = dl_schedule_capture(&s, e);
         CHECK((t - p * 7 / 3) % 7 == 0 && t >= 7);
-        if (e) CHECK(dl_schedule_take(&s, e - 1) <= t);
+        if (e) CHECK(dl_schedule_capture(&s, e - 1) <= t);
     }
 }
 
@@ -118,7 +118,7 @@ TEST(first_rounds_may_be_shorter)
     const uint64_t at[] = {10, 20, 30, 50, 70, 170, 270};
     const uint64_t interval[] = {10, 10, 10, 20, 20, 100, 100};
     for (uint64_t e = 0; e < 7; e++) {
-        CHECK_INT(at[e], dl_schedule_take(&s, e));
+        CHECK_INT(at[e], dl_schedule_capture(&s, e));
         CHECK_INT(interval[e], dl_schedule_interval(&s, e));
         CHECK_INT(at[e], dl_schedule_steps(&s, e + 1));
     }
@@ -133,7 +133,7 @@ TEST(phases_of_several_fragments_keep_their_order)
     const uint64_t at[] = {10, 15, 20, 70, 120, 170, 220};
     const uint64_t interval[] = {10, 10, 10, 55, 100, 100, 100};
     for (uint64_t e = 0; e < 7; e++) {
-        CHECK_INT(at[e], dl_schedule_take(&s, e));
+        CHECK_INT(at[e], dl_schedule_capture(&s, e));
         CHECK_INT(interval[e], dl_schedule_interval(&s, e));
         CHECK_INT(at[e] + 4, dl_schedule_adopt(&s, e));
     }
@@ -174,8 +174,8 @@ TEST(phases_that_cannot_be_are_refused_by_name)
 TEST(torchft_fires_every_slice_and_retries_an_aborted_fragment)
 {
     const dl_schedule s = of("6", "1", "torchft", 3);
-    CHECK(dl_schedule_take(&s, 0) == 1 && dl_schedule_adopt(&s, 0) == 2);
-    CHECK(dl_schedule_take(&s, 4) == 9 && dl_schedule_adopt(&s, 4) == 10);
+    CHECK(dl_schedule_capture(&s, 0) == 1 && dl_schedule_adopt(&s, 0) == 2);
+    CHECK(dl_schedule_capture(&s, 4) == 9 && dl_schedule_adopt(&s, 4) == 10);
     CHECK(dl_schedule_fragment(&s, 4, 4) == 1);
     CHECK(dl_schedule_fragment(&s, 5, 4) == 1); /* entry 4 aborted */
     CHECK(dl_schedule_ahead(&s) == 1);

@@ -6,35 +6,36 @@
 #include "log/contribution.h"
 #include "outer/outer_step.h"
 
-const char *const dl_way_names[DL_N_WAYS] = {"allgather", "leader", "sharded"};
+const char *const dl_topology_names[DL_N_TOPOLOGIES] = {"allgather", "leader", "sharded"};
 
-dl_volume dl_way_volume(dl_way way, double N, double S, double F, bool reads_back)
+dl_volume dl_topology_volume(dl_topology_kind topology, double N, double S, double F,
+                             bool reads_back)
 {
     const double others = reads_back ? N : N - 1; /* and its own */
-    switch (way) {
-    case DL_WAY_ALLGATHER:
+    switch (topology) {
+    case DL_TOPOLOGY_ALLGATHER:
         return (dl_volume){.written = N * S, .read = N * others * S};
-    case DL_WAY_LEADER:
-    case DL_WAY_SHARDED:
-    case DL_N_WAYS:
+    case DL_TOPOLOGY_LEADER:
+    case DL_TOPOLOGY_SHARDED:
+    case DL_N_TOPOLOGIES:
         break;
     }
     return (dl_volume){.written = N * S + F, .read = others * (S + F)};
 }
 
-bool dl_way_fits_roster(dl_way way, dl_policy policy)
+bool dl_topology_fits_roster(dl_topology_kind topology, dl_policy policy)
 {
-    return policy == DL_TRUSTED || way == DL_WAY_ALLGATHER ||
-           (policy == DL_CLOSED && way == DL_WAY_LEADER);
+    return policy == DL_TRUSTED || topology == DL_TOPOLOGY_ALLGATHER ||
+           (policy == DL_CLOSED && topology == DL_TOPOLOGY_LEADER);
 }
 
-double dl_way_busiest(dl_way way, double N, double S, double F)
+double dl_topology_busiest(dl_topology_kind topology, double N, double S, double F)
 {
-    if (way == DL_WAY_SHARDED) return S + F / N + S + F;
-    return way == DL_WAY_LEADER ? S + F + N * S + F : S + N * S;
+    if (topology == DL_TOPOLOGY_SHARDED) return S + F / N + S + F;
+    return topology == DL_TOPOLOGY_LEADER ? S + F + N * S + F : S + N * S;
 }
 
-diloco_status dl_way_can_shard(const dl_config *config)
+diloco_status dl_topology_can_shard(const dl_config *config)
 {
     dl_combine_rule rule;
     const dl_codec *codec = dl_codec_of(config);
@@ -63,7 +64,7 @@ diloco_status dl_way_can_shard(const dl_config *config)
     return DILOCO_OK;
 }
 
-diloco_status dl_way_owners(size_t *out, const dl_config *config)
+diloco_status dl_topology_n_owners(size_t *out, const dl_config *config)
 {
     dl_combine_rule rule;
     const size_t replicas = (size_t)config->replicas;
@@ -95,7 +96,8 @@ static diloco_status find_sizes(double *contribution, double *floats, const dl_c
     return DILOCO_OK;
 }
 
-diloco_status dl_way_largest(size_t *out, const dl_config *config, const dl_manifest *manifest)
+diloco_status dl_topology_max_contribution(size_t *out, const dl_config *config,
+                                           const dl_manifest *manifest)
 {
     double contribution, floats;
     DL_TRY(find_sizes(&contribution, &floats, config, manifest));
@@ -106,49 +108,52 @@ diloco_status dl_way_largest(size_t *out, const dl_config *config, const dl_mani
 typedef struct choice {
     double N, S, F;
     size_t owners;
-    bool may[DL_N_WAYS];
+    bool may[DL_N_TOPOLOGIES];
 } choice;
 
-static double all(dl_way way, const choice *c)
+static double all(dl_topology_kind topology, const choice *c)
 {
-    const dl_volume v = dl_way_volume(way, c->N, c->S, c->F, true);
-    const double again = way == DL_WAY_SHARDED ? (double)(c->owners - 1) * c->N * c->S : 0;
+    const dl_volume v = dl_topology_volume(topology, c->N, c->S, c->F, true);
+    const double again =
+        topology == DL_TOPOLOGY_SHARDED ? (double)(c->owners - 1) * c->N * c->S : 0;
     return v.written + v.read + again;
 }
 
-static bool is_better(dl_way a, dl_way b, const choice *c)
+static bool is_better(dl_topology_kind a, dl_topology_kind b, const choice *c)
 {
     const double x = all(a, c), y = all(b, c);
     return x != y ? x < y
-                  : dl_way_busiest(a, c->N, c->S, c->F) < dl_way_busiest(b, c->N, c->S, c->F);
+                  : dl_topology_busiest(a, c->N, c->S, c->F) <
+                        dl_topology_busiest(b, c->N, c->S, c->F);
 }
 
-static dl_way cheapest(const choice *c)
+static dl_topology_kind cheapest(const choice *c)
 {
-    dl_way best = DL_WAY_ALLGATHER;
-    if (c->N * c->S < DL_WAY_SMALL) return best;
-    for (int w = 0; w < DL_N_WAYS; w++)
-        if (c->may[w] && is_better((dl_way)w, best, c)) best = (dl_way)w;
+    dl_topology_kind best = DL_TOPOLOGY_ALLGATHER;
+    if (c->N * c->S < DL_TOPOLOGY_SMALL) return best;
+    for (int w = 0; w < DL_N_TOPOLOGIES; w++)
+        if (c->may[w] && is_better((dl_topology_kind)w, best, c)) best = (dl_topology_kind)w;
     return best;
 }
 
-diloco_status dl_way_of(dl_way *out, const dl_config *config, const dl_manifest *manifest)
+diloco_status dl_topology_choose(dl_topology_kind *out, const dl_config *config,
+                                 const dl_manifest *manifest)
 {
-    choice c = {.N = (double)config->replicas, .may = {[DL_WAY_ALLGATHER] = true}};
+    choice c = {.N = (double)config->replicas, .may = {[DL_TOPOLOGY_ALLGATHER] = true}};
     dl_combine_rule rule;
-    *out = DL_WAY_ALLGATHER;
+    *out = DL_TOPOLOGY_ALLGATHER;
     if (dl_run_kind_of(config)->no_exchange) return DILOCO_OK;
     if (config->exchange != DL_EXCHANGE_AUTO) {
-        *out = dl_way_chosen(config->exchange);
+        *out = dl_topology_named(config->exchange);
         return DILOCO_OK;
     }
     DL_TRY(find_sizes(&c.S, &c.F, config, manifest));
-    DL_TRY(dl_way_owners(&c.owners, config));
+    DL_TRY(dl_topology_n_owners(&c.owners, config));
     DL_TRY(dl_combine_rule_of(&rule, config));
-    c.may[DL_WAY_LEADER] = dl_combine_tolerated(&rule, (size_t)config->replicas) == 0;
-    c.may[DL_WAY_SHARDED] =
-        dl_way_fits_roster(DL_WAY_SHARDED, config->roster) && !dl_way_can_shard(config);
+    c.may[DL_TOPOLOGY_LEADER] = dl_combine_tolerated(&rule, (size_t)config->replicas) == 0;
+    c.may[DL_TOPOLOGY_SHARDED] = dl_topology_fits_roster(DL_TOPOLOGY_SHARDED, config->roster) &&
+                                 !dl_topology_can_shard(config);
     *out = cheapest(&c);
-    if (!dl_way_fits_roster(*out, config->roster)) *out = DL_WAY_ALLGATHER;
+    if (!dl_topology_fits_roster(*out, config->roster)) *out = DL_TOPOLOGY_ALLGATHER;
     return DILOCO_OK;
 }

@@ -4,33 +4,33 @@
 
 /* ---- the formulas ------------------------------------------------------------------------ */
 
-static double volume(dl_way way, double n, double s, double f)
+static double volume(dl_topology_kind topology, double n, double s, double f)
 {
-    const dl_volume v = dl_way_volume(way, n, s, f, true);
+    const dl_volume v = dl_topology_volume(topology, n, s, f, true);
     return v.written + v.read;
 }
 
 TEST(p19_the_volumes_are_those_of_the_protocol)
 {
-    CHECK_NEAR(8 + 64, volume(DL_WAY_ALLGATHER, 8, 1, 1), 0);
-    CHECK_NEAR(8 + 1 + 8 + 8, volume(DL_WAY_LEADER, 8, 1, 1), 0);
-    CHECK_NEAR(8 + 8, dl_way_volume(DL_WAY_LEADER, 8, 1, 1, true).read, 0);
-    CHECK_NEAR(64 - 8, dl_way_volume(DL_WAY_ALLGATHER, 8, 1, 1, false).read, 0); /* P8 */
-    CHECK_NEAR(7 + 7, dl_way_volume(DL_WAY_LEADER, 8, 1, 1, false).read, 0);
-    CHECK_NEAR(7 + 7, dl_way_volume(DL_WAY_SHARDED, 8, 1, 1, false).read, 0);
-    CHECK_NEAR(volume(DL_WAY_LEADER, 8, 1, 1), volume(DL_WAY_SHARDED, 8, 1, 1), 0);
-    CHECK_NEAR(1 + 8, dl_way_busiest(DL_WAY_ALLGATHER, 8, 1, 1), 0);
-    CHECK_NEAR(1 + 1 + 8 + 1, dl_way_busiest(DL_WAY_LEADER, 8, 1, 1), 0);
-    CHECK_NEAR(1 + 0.125 + 1 + 1, dl_way_busiest(DL_WAY_SHARDED, 8, 1, 1), 0);
+    CHECK_NEAR(8 + 64, volume(DL_TOPOLOGY_ALLGATHER, 8, 1, 1), 0);
+    CHECK_NEAR(8 + 1 + 8 + 8, volume(DL_TOPOLOGY_LEADER, 8, 1, 1), 0);
+    CHECK_NEAR(8 + 8, dl_topology_volume(DL_TOPOLOGY_LEADER, 8, 1, 1, true).read, 0);
+    CHECK_NEAR(64 - 8, dl_topology_volume(DL_TOPOLOGY_ALLGATHER, 8, 1, 1, false).read, 0); /* P8 */
+    CHECK_NEAR(7 + 7, dl_topology_volume(DL_TOPOLOGY_LEADER, 8, 1, 1, false).read, 0);
+    CHECK_NEAR(7 + 7, dl_topology_volume(DL_TOPOLOGY_SHARDED, 8, 1, 1, false).read, 0);
+    CHECK_NEAR(volume(DL_TOPOLOGY_LEADER, 8, 1, 1), volume(DL_TOPOLOGY_SHARDED, 8, 1, 1), 0);
+    CHECK_NEAR(1 + 8, dl_topology_busiest(DL_TOPOLOGY_ALLGATHER, 8, 1, 1), 0);
+    CHECK_NEAR(1 + 1 + 8 + 1, dl_topology_busiest(DL_TOPOLOGY_LEADER, 8, 1, 1), 0);
+    CHECK_NEAR(1 + 0.125 + 1 + 1, dl_topology_busiest(DL_TOPOLOGY_SHARDED, 8, 1, 1), 0);
 }
 
 /* Returns the topology of a run with that many replicas and a model of n floats. */
-static dl_way way_of(const char *replicas, size_t n, const char *codec, const char *exchange,
-                     const char *schedule)
+static dl_topology_kind topology_of(const char *replicas, size_t n, const char *codec,
+                                    const char *exchange, const char *schedule)
 {
     static dl_config config;
     dl_manifest manifest;
-    dl_way way;
+    dl_topology_kind topology;
     const diloco_tensor t = {.name = "w", .n_dims = 1, .shape = {n}};
     dl_config_init(&config);
     CHECK_OK(dl_config_set(&config, "run.replicas", replicas, "test"));
@@ -38,23 +38,25 @@ static dl_way way_of(const char *replicas, size_t n, const char *codec, const ch
     CHECK_OK(dl_config_set(&config, "server.diloco.exchange", exchange, "test"));
     CHECK_OK(dl_config_set(&config, "server.diloco.schedule", schedule, "test"));
     CHECK_OK(dl_manifest_init(&manifest, &t, 1, false));
-    CHECK_OK(dl_way_of(&way, &config, &manifest));
+    CHECK_OK(dl_topology_choose(&topology, &config, &manifest));
     dl_manifest_deinit(&manifest);
-    return way;
+    return topology;
 }
 
-TEST(p19_auto_takes_the_way_that_moves_the_fewest_bytes)
+TEST(p19_auto_chooses_the_topology_that_moves_the_fewest_bytes)
 {
     enum { BIG = 10 << 20 };
-    CHECK_INT(DL_WAY_SHARDED, way_of("8", BIG, "f32", "auto", "offset"));
-    CHECK_INT(DL_WAY_LEADER, way_of("8", BIG, "prune", "auto", "offset")); /* it cannot be sliced */
-    CHECK_INT(DL_WAY_ALLGATHER, way_of("2", BIG, "bf16", "auto", "offset"));
-    CHECK_INT(DL_WAY_ALLGATHER, way_of("8", BIG, "int4", "auto", "offset")); /* up to about 9 */
-    CHECK_INT(DL_WAY_SHARDED, way_of("12", BIG, "int4", "auto", "offset"));
-    CHECK_INT(DL_WAY_ALLGATHER, way_of("8", 500000, "f32", "auto", "offset")); /* small */
-    CHECK_INT(DL_WAY_ALLGATHER, way_of("8", BIG, "f32", "auto", "async"));
-    CHECK_INT(DL_WAY_ALLGATHER, way_of("8", BIG, "f32", "allgather", "offset"));
-    CHECK_INT(DL_WAY_LEADER, way_of("2", 10, "f32", "leader", "offset"));
+    CHECK_INT(DL_TOPOLOGY_SHARDED, topology_of("8", BIG, "f32", "auto", "offset"));
+    CHECK_INT(DL_TOPOLOGY_LEADER,
+              topology_of("8", BIG, "prune", "auto", "offset")); /* it cannot be sliced */
+    CHECK_INT(DL_TOPOLOGY_ALLGATHER, topology_of("2", BIG, "bf16", "auto", "offset"));
+    CHECK_INT(DL_TOPOLOGY_ALLGATHER,
+              topology_of("8", BIG, "int4", "auto", "offset")); /* up to about 9 */
+    CHECK_INT(DL_TOPOLOGY_SHARDED, topology_of("12", BIG, "int4", "auto", "offset"));
+    CHECK_INT(DL_TOPOLOGY_ALLGATHER, topology_of("8", 500000, "f32", "auto", "offset")); /* small */
+    CHECK_INT(DL_TOPOLOGY_ALLGATHER, topology_of("8", BIG, "f32", "auto", "async"));
+    CHECK_INT(DL_TOPOLOGY_ALLGATHER, topology_of("8", BIG, "f32", "allgather", "offset"));
+    CHECK_INT(DL_TOPOLOGY_LEADER, topology_of("2", 10, "f32", "leader", "offset"));
 }
 
 /* If members may be malicious, no single one is trusted. */
@@ -63,21 +65,22 @@ TEST(p19_robust_rule_gives_each_slice_f_plus_one_owners)
     static const struct {
         const char *combiner, *byzantine, *owners, *exchange;
         size_t n;
-        dl_way way;
-    } rows[] = {{"mean", "1", "0", "leader", 1, DL_WAY_LEADER},
-                {"clipped_mean", "1", "0", "auto", 1, DL_WAY_SHARDED},
-                {"median", "1", "0", "auto", 2, DL_WAY_SHARDED},
-                {"median", "3", "0", "auto", 4, DL_WAY_SHARDED},
-                {"median", "3", "7", "auto", 7, DL_WAY_ALLGATHER}, /* 64 read against 7 x 8 + 16 */
-                {"krum", "2", "0", "sharded", 3, DL_WAY_SHARDED},
-                {"mean", "1", "5", "sharded", 5, DL_WAY_SHARDED},
-                {"mean", "1", "9", "sharded", 8, DL_WAY_SHARDED}};
+        dl_topology_kind topology;
+    } rows[] = {
+        {"mean", "1", "0", "leader", 1, DL_TOPOLOGY_LEADER},
+        {"clipped_mean", "1", "0", "auto", 1, DL_TOPOLOGY_SHARDED},
+        {"median", "1", "0", "auto", 2, DL_TOPOLOGY_SHARDED},
+        {"median", "3", "0", "auto", 4, DL_TOPOLOGY_SHARDED},
+        {"median", "3", "7", "auto", 7, DL_TOPOLOGY_ALLGATHER}, /* 64 read against 7 x 8 + 16 */
+        {"krum", "2", "0", "sharded", 3, DL_TOPOLOGY_SHARDED},
+        {"mean", "1", "5", "sharded", 5, DL_TOPOLOGY_SHARDED},
+        {"mean", "1", "9", "sharded", 8, DL_TOPOLOGY_SHARDED}};
     const diloco_tensor t = {.name = "w", .n_dims = 1, .shape = {10 << 20}};
     dl_manifest manifest;
     CHECK_OK(dl_manifest_init(&manifest, &t, 1, false));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         static dl_config config;
-        dl_way way;
+        dl_topology_kind topology;
         size_t n;
         dl_config_init(&config);
         CHECK_OK(dl_config_set(&config, "run.replicas", "8", "test"));
@@ -85,10 +88,10 @@ TEST(p19_robust_rule_gives_each_slice_f_plus_one_owners)
         CHECK_OK(dl_config_set(&config, "server.diloco.byzantine", rows[i].byzantine, "test"));
         CHECK_OK(dl_config_set(&config, "server.diloco.slice_owners", rows[i].owners, "test"));
         CHECK_OK(dl_config_set(&config, "server.diloco.exchange", rows[i].exchange, "test"));
-        CHECK_OK(dl_way_owners(&n, &config));
-        CHECK_OK(dl_way_of(&way, &config, &manifest));
+        CHECK_OK(dl_topology_n_owners(&n, &config));
+        CHECK_OK(dl_topology_choose(&topology, &config, &manifest));
         CHECK_INT(rows[i].n, n);
-        CHECK_INT(rows[i].way, way);
+        CHECK_INT(rows[i].topology, topology);
     }
     dl_manifest_deinit(&manifest);
 }
@@ -106,7 +109,7 @@ TEST(p19_run_that_cannot_be_sharded_is_refused_by_name)
         dl_config_init(&config);
         CHECK_OK(dl_config_set(&config, "server.diloco.combiner", "median", "test"));
         CHECK_OK(dl_config_set(&config, rows[i].name, rows[i].value, "test"));
-        CHECK_STATUS(DILOCO_EREFUSED, dl_way_can_shard(&config));
+        CHECK_STATUS(DILOCO_EREFUSED, dl_topology_can_shard(&config));
         CHECK_CONTAINS(rows[i].says, diloco_error_text());
     }
 }
@@ -117,7 +120,7 @@ TEST(p19_run_that_cannot_be_sharded_is_refused_by_name)
 static void make_led(world *w, uint64_t entry)
 {
     make_world(w, entry);
-    w->args.way = DL_WAY_LEADER;
+    w->args.topology = DL_TOPOLOGY_LEADER;
 }
 
 /* Makes a correct entry of r1's that names the combined update of r0 and r1. */
@@ -125,7 +128,8 @@ static dl_entry led_by_r1(world *w, uint64_t number)
 {
     static const char *const both[] = {"r0", "r1"};
     dl_entry e = entry_by(w, number, "r1", true, both, 2);
-    e.combined = (dl_combined_at){.there = true, .life = life_of("r1", 0), .bytes = WORLD_BYTES};
+    e.combined =
+        (dl_combined_at){.there = true, .generation = generation_of("r1", 0), .bytes = WORLD_BYTES};
     e.combined.body = update_of(&e);
     return e;
 }
@@ -142,7 +146,7 @@ TEST(p19_replica_on_turn_combines_reads_back_and_names_the_update)
     next(&w, DL_REQUEST_FETCH_COMBINED);
     const dl_entry *draft = until(&w, DL_REQUEST_CREATE)->step.draft;
     CHECK(draft->combined.there && dl_hash_equal(draft->combined.body, update_of(draft)));
-    CHECK_STR("r0", draft->combined.life.replica);
+    CHECK_STR("r0", draft->combined.generation.replica);
     CHECK_INT(WORLD_BYTES, draft->combined.bytes);
     next(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.asked[DL_REQUEST_COMPUTE]); /* not once more for the entry */
@@ -194,7 +198,7 @@ TEST(p19_first_contributor_combines_before_there_is_a_roster)
     CHECK_INT(1, w.asked[DL_REQUEST_COMBINE]);
     end_world(&w);
     make_led(&w, 0);
-    w.args.self = life_of("r2", 0);
+    w.args.self = generation_of("r2", 0);
     put(&w, 0, "r1", 0);
     join_run(&w);
     CHECK(!until(&w, DL_REQUEST_WAIT)->wait.log_only);
@@ -255,7 +259,7 @@ TEST(p19_unreadable_update_that_members_do_not_give_needs_a_snapshot)
     end_world(&w);
 }
 
-static void audit(world *w, bool lie)
+static void audit(world *w, bool forged)
 {
     make_led(w, 1);
     w->args.reader = w->args.audits = true;
@@ -263,7 +267,7 @@ static void audit(world *w, bool lie)
     put(w, 1, "r1", 0);
     const dl_entry e = led_by_r1(w, 1);
     write_entry(w, &e);
-    w->lies = lie; /* the auditor's result differs */
+    w->lies = forged; /* the auditor's result differs */
     join_run(w);
     until(w, DL_REQUEST_TRAIN);
 }
@@ -316,7 +320,7 @@ TEST(p19_entry_with_a_combined_update_is_void_in_allgather)
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    take(&w);
+    capture(&w);
     const dl_entry e = led_by_r1(&w, 1);
     write_entry(&w, &e);
     w.digest[2] = w.digest[1];
@@ -333,7 +337,7 @@ static const uint64_t slices_of[] = {4};
 static void make_sharded(world *w, uint64_t entry)
 {
     make_world(w, entry);
-    w->args.way = DL_WAY_SHARDED;
+    w->args.topology = DL_TOPOLOGY_SHARDED;
     w->args.slices = slices_of;
 }
 
@@ -460,7 +464,7 @@ TEST(p19_an_entry_of_other_slices_is_void)
 }
 
 TEST_MAIN(p19_the_volumes_are_those_of_the_protocol,
-          p19_auto_takes_the_way_that_moves_the_fewest_bytes,
+          p19_auto_chooses_the_topology_that_moves_the_fewest_bytes,
           p19_robust_rule_gives_each_slice_f_plus_one_owners,
           p19_run_that_cannot_be_sharded_is_refused_by_name,
           p19_replica_on_turn_plans_and_names_the_slices,

@@ -14,39 +14,40 @@
 #include "log/entry.h"
 #include "log/identity.h"
 
-#define DL_UNREAD_VOID "a contribution that it counts is missing from the store or damaged"
+#define DL_UNREADABLE_VOID "a contribution that it counts is missing from the store or damaged"
 
-enum { DL_UNREAD_BY = 64 };
+enum { DL_UNREADABLE_MAX_SUPPORTERS = 64 };
 
 /* The last such entry of a fragment; zeroed: there was no such entry. */
-typedef struct dl_unread {
+typedef struct dl_unreadable {
     uint64_t after; /* the entry after it */
     dl_hash state;  /* the state after it, and after the entries built on it */
     bool damaged;   /* its text was unreadable, so its state is known once an entry builds on it */
     bool unknown;   /* no entry has built on it yet */
-    bool stands;
-    size_t n_by;
-    char by[DL_UNREAD_BY][DL_REPLICA_MAX + 1]; /* the committers of it and of those entries */
-} dl_unread;
+    bool accepted;
+    size_t n_supporters;
+    char supporters[DL_UNREADABLE_MAX_SUPPORTERS]
+                   [DL_REPLICA_MAX + 1]; /* the committers of it and of those entries */
+} dl_unreadable;
 
 /* Returns how many committers may be malicious. That is as many as the run's combiner tolerates, at
  * least one, and at most a minority of the replicas that may close entries. With 0 an unreadable
  * object is the store's fault. */
-size_t dl_unread_liars(const dl_config *config, const dl_identity *identity,
-                       const dl_roster *roster);
+size_t dl_unreadable_max_byzantine(const dl_config *config, const dl_identity *identity,
+                                   const dl_roster *roster);
 
 /* Returns whether an operator may void an unreadable entry (voided.h): only if no committer may be
  * malicious. */
-bool dl_unread_is_operators(const dl_config *config, const dl_identity *identity);
+bool dl_unreadable_may_void(const dl_config *config, const dl_identity *identity);
 
 /* Records such an entry. If it is known, nothing changes. */
-void dl_unread_meet(dl_unread *unread, const dl_entry *entry, size_t n_liars);
+void dl_unreadable_record(dl_unreadable *unreadable, const dl_entry *entry, size_t max_byzantine);
 /* Records an entry whose text is unreadable. It is void until more committers build on it than may
  * be malicious. */
-void dl_unread_meet_damaged(dl_unread *unread, uint64_t entry);
+void dl_unreadable_record_damaged(dl_unreadable *unreadable, uint64_t entry);
 /* Returns whether this entry builds on it, and not on this replica's state. */
-bool dl_unread_carries(const dl_unread *unread, const dl_entry *entry);
+bool dl_unreadable_is_base_of(const dl_unreadable *unreadable, const dl_entry *entry);
 /* This entry does: its committer supports both. */
-void dl_unread_follow(dl_unread *unread, const dl_entry *entry, size_t n_liars);
+void dl_unreadable_support(dl_unreadable *unreadable, const dl_entry *entry, size_t max_byzantine);
 
 #endif

@@ -10,7 +10,7 @@ TEST(p7_f_committers_may_be_malicious_up_to_a_minority)
     dl_identity identity = {.policy = DL_INVITED, .n_committers = 1};
     const struct {
         const char *replicas, *combiner;
-        size_t liars;
+        size_t max_byzantine;
     } rows[] = {{"1", "mean", 0}, {"2", "mean", 0},   {"3", "mean", 1},
                 {"9", "mean", 1}, {"9", "median", 4}, {"9", "krum", 3}};
     make_world(&w, 1);
@@ -18,14 +18,15 @@ TEST(p7_f_committers_may_be_malicious_up_to_a_minority)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         option(&w, "run.replicas", rows[i].replicas);
         option(&w, "server.diloco.combiner", rows[i].combiner);
-        CHECK_INT(rows[i].liars, dl_unread_liars(&w.config, NULL, &w.control.roster));
+        CHECK_INT(rows[i].max_byzantine,
+                  dl_unreadable_max_byzantine(&w.config, NULL, &w.control.roster));
     }
     option(&w, "run.replicas", "1");
     CHECK(dl_roster_add(&w.control.roster, "r2", 0)); /* more than at the beginning */
-    CHECK_INT(1, dl_unread_liars(&w.config, NULL, &w.control.roster));
-    CHECK_INT(0, dl_unread_liars(&w.config, &identity, &w.control.roster));
+    CHECK_INT(1, dl_unreadable_max_byzantine(&w.config, NULL, &w.control.roster));
+    CHECK_INT(0, dl_unreadable_max_byzantine(&w.config, &identity, &w.control.roster));
     option(&w, "run.single_committer", "r1");
-    CHECK_INT(0, dl_unread_liars(&w.config, NULL, &w.control.roster));
+    CHECK_INT(0, dl_unreadable_max_byzantine(&w.config, NULL, &w.control.roster));
     end_world(&w);
 }
 
@@ -58,7 +59,7 @@ TEST(p7_an_entry_of_a_damaged_contribution_is_void_when_no_snapshot_does_without
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(6, w.asked[DL_REQUEST_FETCH]); /* three readings before, three after */
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
-    CHECK_STR(DL_UNREAD_VOID, w.said);
+    CHECK_STR(DL_UNREADABLE_VOID, w.said);
     CHECK(!dl_roster_has(&w.control.roster, "r1", NULL));
     CHECK_INT(2, w.control.entry);
     end_world(&w);

@@ -53,7 +53,7 @@ static void keep_in_mind(dl_machine *m, uint64_t first, uint64_t end)
 {
     DL_ASSERT(first < end);
     dl_decisions_add(&m->voiding.decisions, first, end);
-    m->rejoining.unread[dl_machine_fragment(m)] = (dl_unread){.after = 0};
+    m->rejoining.unreadable[dl_machine_fragment(m)] = (dl_unreadable){.after = 0};
 }
 
 bool dl_voided_is(const dl_machine *m)
@@ -92,7 +92,7 @@ dl_request dl_voided_looked(dl_machine *m, const dl_reply *reply)
         later->entry != m->voiding.look || later->abort.voids != dl_open_entry(m) + 1)
         return look_on(m);
     keep_in_mind(m, dl_open_entry(m), m->voiding.look);
-    return dl_follow_void(m, DL_VOIDED);
+    return dl_apply_void(m, DL_VOIDED);
 }
 
 /* Returns true if the decision is new, or if this machine began from a state that it has undone, as
@@ -110,7 +110,7 @@ bool dl_voided_sets_back(const dl_machine *m)
            e->abort.voids <= e->entry && goes_back_for(m, e->abort.voids - 1, e->entry) &&
            strcmp(e->run, m->a.run) == 0 && dl_hash_equal(e->prev, m->a.control->prev) &&
            !dl_hash_equal(e->base, m->log.digest[dl_machine_fragment(m)]) &&
-           dl_unread_is_operators(m->a.config, m->a.identity);
+           dl_unreadable_may_void(m->a.config, m->a.identity);
 }
 
 dl_request dl_voided_go_back(dl_machine *m)

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIFE_MAX = 16384 }; /* bytes of an object under gen/ */
+enum { GENERATION_OBJECT_MAX = 16384 }; /* bytes of an object under gen/ */
 static const dl_time SNAPSHOT_LIMIT = 3600 * DL_SECOND, BEAT_LIMIT = 10 * DL_SECOND;
 
 /* A thread that waits for work or for the end. */
@@ -101,14 +101,14 @@ static diloco_status write_beat(dl_buf *text, dl_key key, dl_background *b, uint
     pthread_mutex_lock(&b->beat.lock);
     const dl_store_speed speed = b->speed;
     const double deadline_s = b->deadline_s;
-    const dl_life self = b->a.self;
+    const dl_generation self = b->a.self;
     pthread_mutex_unlock(&b->beat.lock);
     dl_key_heartbeat(key, &self);
     dl_buf_clear(text);
     dl_json_init(&j, text);
     dl_json_object(&j, NULL);
     dl_json_str(&j, "replica", self.replica);
-    dl_json_u64(&j, "generation", self.generation);
+    dl_json_u64(&j, "generation", self.number);
     dl_json_u64(&j, "beat", n); /* changes even when nothing else does (P11) */
     dl_json_u64(&j, "step", b->step);
     dl_json_u64(&j, "position", b->position);
@@ -119,7 +119,7 @@ static diloco_status write_beat(dl_buf *text, dl_key key, dl_background *b, uint
     dl_json_f64(&j, "down_bps", speed.down_bps);
     dl_json_f64(&j, "request_s", speed.request_s);
     dl_json_f64(&j, "deadline_s", deadline_s);
-    if (b->a.peers) dl_peers_tell(b->a.peers, &j);
+    if (b->a.peers) dl_peers_report(b->a.peers, &j);
     dl_json_end(&j);
     return dl_json_done(&j);
 }
@@ -150,16 +150,16 @@ static void look_for_later(dl_background *b)
 {
     dl_key key;
     dl_buf text;
-    dl_life next = b->a.self;
+    dl_generation next = b->a.self;
     const dl_config *c = &b->a.run->config;
     if (b->a.run->identity.policy != DL_TRUSTED || c->single_committer[0]) return;
-    if (!b->waiting || b->later || next.generation == DL_GENERATION_MAX) return;
-    next.generation++;
+    if (!b->waiting || b->later || next.number == DL_GENERATION_MAX) return;
+    next.number++;
     dl_key_gen(key, &next);
-    dl_buf_init(&text, LIFE_MAX);
+    dl_buf_init(&text, GENERATION_OBJECT_MAX);
     const diloco_status status =
         dl_store_get(b->beat.store, &text, key, dl_time_after(dl_clock_now(), BEAT_LIMIT));
-    if (!status) b->later = next.generation;
+    if (!status) b->later = next.number;
     dl_buf_deinit(&text);
 }
 
@@ -168,7 +168,7 @@ diloco_status dl_background_fenced(const dl_background *b)
     const unsigned later = b->later;
     return later ? dl_fail(DILOCO_EFENCED,
                            "replica %s has a newer generation (%u after %u): this process stops",
-                           b->a.self.replica, later, b->a.self.generation)
+                           b->a.self.replica, later, b->a.self.number)
                  : DILOCO_OK;
 }
 
@@ -220,7 +220,7 @@ void dl_background_set_entry(dl_background *b, uint64_t entry)
 void dl_background_set_generation(dl_background *b, uint32_t generation)
 {
     pthread_mutex_lock(&b->beat.lock);
-    b->a.self.generation = generation;
+    b->a.self.number = generation;
     pthread_mutex_unlock(&b->beat.lock);
 }
 
@@ -273,7 +273,7 @@ void dl_background_snapshot_here(dl_background *b, dl_store *store)
 {
     const dl_time until = dl_time_after(dl_clock_now(), SNAPSHOT_LIMIT);
     pthread_mutex_lock(&b->beat.lock);
-    const dl_life self = b->a.self;
+    const dl_generation self = b->a.self;
     pthread_mutex_unlock(&b->beat.lock);
     if (dl_snapshot_and_collect(&b->collector, store, b->a.state, b->a.run, &self, b->a.signer,
                                 until))

@@ -16,7 +16,7 @@ typedef struct dl_background_args {
     dl_moved *tally;       /* counts its handles' traffic; NULL: not counted */
     const dl_runfile *run; /* borrowed, as all pointers here */
     const dl_state *state;
-    dl_life self;
+    dl_generation self;
     const dl_signer *signer; /* NULL: the run has no keys */
     dl_peers *peers;         /* NULL: the replica serves no peers */
 } dl_background_args;

@@ -9,7 +9,7 @@
  * by some tenths. Above this, the step has ruined the model. */
 static const double FACTOR = 0.5, MORE = 0.5;
 
-void dl_setback_norm(dl_setback *s, const char *replica, double norm)
+void dl_divergence_norm(dl_divergence *s, const char *replica, double norm)
 {
     const size_t len = strlen(s->norms);
     if (isfinite(norm))
@@ -20,22 +20,22 @@ void dl_setback_norm(dl_setback *s, const char *replica, double norm)
 
 /* A comparison that has begun is finished first, so that frequent adoptions cannot restart it for
  * ever. */
-void dl_setback_adopt(dl_setback *s, const dl_setback *now)
+void dl_divergence_adopt(dl_divergence *s, const dl_divergence *now)
 {
     if (s->warned || s->left || !isfinite(now->inner)) return;
     *s = *now;
     s->sum = 0;
-    s->left = DL_SETBACK_STEPS;
+    s->left = DL_DIVERGENCE_STEPS;
 }
 
 /* The bound has a relative and an absolute part, because losses near zero vary by more than a
  * fraction of themselves. A NaN loss warns too: the comparison below is false for it. */
-bool dl_setback_step(dl_setback *s, double loss, char *text, size_t cap)
+bool dl_divergence_step(dl_divergence *s, double loss, char *text, size_t cap)
 {
     if (!s->left) return false;
     s->sum += loss;
     if (--s->left) return false;
-    const double after = s->sum / DL_SETBACK_STEPS;
+    const double after = s->sum / DL_DIVERGENCE_STEPS;
     if (after <= s->inner + FACTOR * fabs(s->inner) + MORE) return false;
     s->warned = true;
     snprintf(text, cap,
@@ -43,7 +43,7 @@ bool dl_setback_step(dl_setback *s, double loss, char *text, size_t cap)
              "%.3g: its outer step is too long, or one member's contribution is bad. Lower the "
              "outer learning rate. server.diloco.outer_learning_rate was %g, outer_momentum %g; "
              "its members moved by:%s",
-             (unsigned long long)s->entry, after, DL_SETBACK_STEPS, s->inner, s->lr, s->mu,
+             (unsigned long long)s->entry, after, DL_DIVERGENCE_STEPS, s->inner, s->lr, s->mu,
              s->norms);
     return true;
 }

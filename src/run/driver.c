@@ -1,6 +1,6 @@
 /* driver.c - the trainer's half of a driver, which carries out the stops of the pace:
  *
- *     TAKE   save, and capture the fragment's movement, for the exchange to upload
+ *     CAPTURE   save, and capture the fragment's movement, for the exchange to upload
  *     ADOPT  wait until the log has the entry; copy theta into the local tensors
  *     JUMP   copy theta of fragments that moved without us, and continue from the last due point
  *            (P13) */
@@ -74,8 +74,8 @@ static bool save_is_due(const dl_driver *d, uint64_t entry)
 static diloco_status take_now(dl_driver *d, uint64_t entry)
 {
     dl_driver_lock(d);
-    const diloco_status status = dl_stop_take(&d->stops, entry);
-    dl_trips_taken(&d->trips, entry, dl_clock_now());
+    const diloco_status status = dl_stop_capture(&d->stops, entry);
+    dl_upload_latency_captured(&d->latency, entry, dl_clock_now());
     atomic_store(&d->thread.was_taken, true);
     if (d->thread.beside) pthread_cond_broadcast(&d->thread.moved_on);
     dl_driver_unlock(d);
@@ -117,7 +117,7 @@ static diloco_status save_beside(dl_driver *d)
 /* Saves before anything of the capture is uploaded. If no other thread uploads, it saves after the
  * capture. Then the residual of a later generation moves on by that capture, too (P16, P17). An
  * exchange with its own thread may upload the capture at once, so the save precedes it there. */
-static diloco_status take(dl_driver *d, uint64_t entry)
+static diloco_status capture(dl_driver *d, uint64_t entry)
 {
     const bool saves = save_is_due(d, entry);
     if (saves && d->thread.beside) DL_TRY(d->saver ? save_beside(d) : save(d));
@@ -131,10 +131,10 @@ static void note_adoption(dl_driver *d, const dl_adopted *a, double waited_s, ui
     const dl_schedule *s = &d->pace.schedule;
     static const char *const takes[] = {
         [DL_ADOPT_NOTHING] = "nothing", [DL_ADOPT_MIX] = "mix", [DL_ADOPT_THETA] = "theta"};
-    const dl_adopt_facts facts = {.entry = a->take.entry,
-                                  .taken_at = a->take.position,
+    const dl_adopt_facts facts = {.entry = a->capture.entry,
+                                  .taken_at = a->capture.position,
                                   .position = d->pace.position,
-                                  .fragment = a->take.fragment,
+                                  .fragment = a->capture.fragment,
                                   .takes = takes[a->how],
                                   .overlap = s->delay - s->early,
                                   .proposed = proposed,
@@ -150,9 +150,9 @@ static void adopt(dl_driver *d, uint64_t entry, double waited_s)
     dl_adopted adopted;
     dl_driver_lock(d);
     const bool done = dl_stop_adopt(&d->stops, entry, &adopted);
-    const uint64_t proposed = dl_trips_overlap(&d->trips);
+    const uint64_t proposed = dl_upload_latency_overlap(&d->latency);
     if (done && adopted.how != DL_ADOPT_NOTHING)
-        dl_setback_adopt(&d->trainer.divergence, &d->newest);
+        dl_divergence_adopt(&d->trainer.divergence, &d->newest);
     atomic_store(&d->thread.was_taken, true); /* the next capture may be uploaded */
     if (d->thread.beside) pthread_cond_broadcast(&d->thread.moved_on);
     dl_driver_unlock(d);
@@ -179,7 +179,7 @@ static diloco_status finish(dl_driver *d)
 
 /* Does what is due at the present position, stop by stop, until a step is due or the run is over.
  * Each turn asks the pace again, because a wait may have changed what is due. For example, an entry
- * that closed without this replica turns a TAKE into a JUMP (P13). The error of the exchange is
+ * that closed without this replica turns a CAPTURE into a JUMP (P13). The error of the exchange is
  * checked first: its state must not be adopted any more. */
 static diloco_status live(dl_driver *d)
 {
@@ -197,10 +197,10 @@ static diloco_status live(dl_driver *d)
         switch (stop.kind) {
         case DL_STOP_NONE:
             return DILOCO_OK;
-        case DL_STOP_TAKE:
+        case DL_STOP_CAPTURE:
             /* P4.3: the fragment's previous entry may still be open. */
             if (!ready) DL_TRY(wait_for(d, &stop));
-            DL_TRY(take(d, stop.entry));
+            DL_TRY(capture(d, stop.entry));
             break;
         case DL_STOP_ADOPT:
             before = d->trainer.waited_s;
@@ -220,24 +220,24 @@ static diloco_status live(dl_driver *d)
 
 /* Several fragments may be due at one position, hence the loop. It ends at the first stop that
  * would wait. */
-diloco_status dl_driver_take(dl_driver *d)
+diloco_status dl_driver_capture(dl_driver *d)
 {
     for (;;) {
         dl_driver_lock(d);
         const dl_stop stop = dl_pace_next(&d->pace);
         const bool ready = dl_pace_ready(&d->pace, stop);
         dl_driver_unlock(d);
-        if (d->trainer.over || stop.kind != DL_STOP_TAKE || !ready) return DILOCO_OK;
-        DL_TRY(take(d, stop.entry));
+        if (d->trainer.over || stop.kind != DL_STOP_CAPTURE || !ready) return DILOCO_OK;
+        DL_TRY(capture(d, stop.entry));
     }
 }
 
 /* The measurement of steps is paused meanwhile, so waiting does not count as training time. */
 diloco_status dl_driver_stop(dl_driver *d)
 {
-    dl_trips_pause(&d->trips, dl_clock_now());
+    dl_upload_latency_pause(&d->latency, dl_clock_now());
     const diloco_status status = live(d);
-    dl_trips_train(&d->trips, dl_clock_now());
+    dl_upload_latency_train(&d->latency, dl_clock_now());
     return status;
 }
 
@@ -299,16 +299,16 @@ void dl_driver_release(dl_driver *d)
 /* The generations that were found ended are saved only while another generation is the single
  * committer. That is the one case in which a resume may take over from them (P26.4). */
 bool dl_driver_saved_now(const dl_driver *d, dl_pace_saved *out, dl_hash *bases,
-                         uint32_t *generation, dl_formers *formers)
+                         uint32_t *generation, dl_former_generations *formers)
 {
-    const dl_life *only = &dl_driver_control(d)->committer;
+    const dl_generation *only = &dl_driver_control(d)->committer;
     const dl_state *state = dl_exec_state(d->a.exec);
     for (int f = 0; f < state->manifest->n_fragments; f++)
         bases[f] = state->now[f].digest;
     out->weight = d->stops.weight;
-    *generation = d->a.self.generation;
-    *formers = (dl_formers){.n = 0};
-    if (only->replica[0] && !dl_life_equal(only, &d->a.self)) *formers = d->a.formers;
+    *generation = d->a.self.number;
+    *formers = (dl_former_generations){.n = 0};
+    if (only->replica[0] && !dl_generation_equal(only, &d->a.self)) *formers = d->a.formers;
     return dl_pace_save(&d->pace, out);
 }
 
@@ -321,7 +321,7 @@ static diloco_status write_end(dl_buf *text, dl_driver *d)
     dl_json_init(&j, text);
     dl_json_object(&j, NULL);
     dl_json_str(&j, "replica", d->a.self.replica);
-    dl_json_u64(&j, "generation", d->a.self.generation);
+    dl_json_u64(&j, "generation", d->a.self.number);
     dl_json_u64(&j, "entry", entry);
     dl_json_end(&j);
     return dl_json_done(&j);
@@ -350,11 +350,11 @@ diloco_status dl_driver_leave(dl_driver *d)
 
 /* Passes the step's loss to the comparison, and writes its warning. The text has room for the
  * advice and for the norms of the members. */
-static void look_for_a_setback(dl_driver *d, double loss)
+static void look_for_divergence(dl_driver *d, double loss)
 {
-    char text[DL_SETBACK_NORMS + 512];
+    char text[DL_DIVERGENCE_NORMS + 512];
     const dl_event_context context = {.replica = d->a.self.replica};
-    if (dl_setback_step(&d->trainer.divergence, loss, text, sizeof text))
+    if (dl_divergence_step(&d->trainer.divergence, loss, text, sizeof text))
         dl_event_warn(d->a.record, &context, "divergence", text);
 }
 
@@ -362,10 +362,10 @@ static void look_for_a_setback(dl_driver *d, double loss)
  * the exchange. */
 void dl_driver_count_step(dl_driver *d, uint64_t step, double loss)
 {
-    look_for_a_setback(d, loss);
+    look_for_divergence(d, loss);
     dl_driver_lock(d);
     d->pace.position++;
-    dl_trips_step(&d->trips);
+    dl_upload_latency_step(&d->latency);
     dl_driver_unlock(d);
     dl_background_set_step(d->background, step, d->pace.position);
 }
@@ -388,10 +388,10 @@ bool dl_driver_sample(dl_driver *d, uint64_t *sample)
 {
     dl_driver_lock(d);
     const dl_ledger *ledger = dl_driver_control(d)->ledger;
-    const bool dealt = ledger && dl_ledger_sample(ledger, d->pace.n_taken, d->a.self.replica,
-                                                  d->pace.position, sample);
+    const bool assigned = ledger && dl_ledger_sample(ledger, d->pace.n_captured, d->a.self.replica,
+                                                     d->pace.position, sample);
     dl_driver_unlock(d);
-    return dealt;
+    return assigned;
 }
 
 /* A failed exchange makes the present position due. The next call then returns its error, and no
@@ -425,7 +425,7 @@ dl_driver_facts dl_driver_facts_now(dl_driver *d)
     dl_driver_lock(d);
     if (!d->thread.started) d->traffic = dl_exchange_traffic(d);
     dl_driver_facts facts = {.entry = dl_driver_control(d)->entry,
-                             .generation = d->a.self.generation,
+                             .generation = d->a.self.number,
                              .position = d->pace.position,
                              .loss = d->loss,
                              .bytes_sent = d->traffic.bytes_sent,
@@ -450,7 +450,7 @@ static void init_lock(dl_driver *d)
 static void lay_out(dl_driver *d, dl_arena *arena, const dl_schedule *schedule)
 {
     dl_pace_layout(&d->pace, arena, schedule);
-    dl_trips_layout(&d->trips, arena, dl_schedule_ahead(schedule));
+    dl_upload_latency_layout(&d->latency, arena, dl_schedule_ahead(schedule));
 }
 
 /* Derives the schedule from the run's options, allocates the pace's arrays, and connects the stops

@@ -2,8 +2,8 @@
  * the trainer it carries out the stops of the pace.
  *
  * With tau = 0 all of it happens inside dl_driver_stop, on the caller's thread. Where contributions
- * are uploaded during training (or between dl_driver_take and dl_driver_stop), the exchange has a
- * thread of its own. The trainer then only captures and adopts, and waits if a result is due that
+ * are uploaded during training (or between dl_driver_capture and dl_driver_stop), the exchange has
+ * a thread of its own. The trainer then only captures and adopts, and waits if a result is due that
  * has not arrived. */
 #ifndef DL_RUN_DRIVER_H
 #define DL_RUN_DRIVER_H
@@ -21,8 +21,8 @@ typedef struct dl_driver_args {
     dl_exec *exec;
     dl_record *record;
     const dl_runfile *run;
-    dl_life self;
-    dl_formers formers; /* machine.h */
+    dl_generation self;
+    dl_former_generations formers; /* machine.h */
     double store_timeout_s;
     uint64_t save_every; /* run.save_every */
     uint64_t early;      /* schedule.h: this replica's own */
@@ -81,7 +81,7 @@ uint64_t dl_driver_train_until(dl_driver *driver);
 DL_MUST_CHECK diloco_status dl_driver_stop(dl_driver *driver);
 
 /* Does the part of dl_driver_stop that does not wait: captures, and starts the upload. */
-DL_MUST_CHECK diloco_status dl_driver_take(dl_driver *driver);
+DL_MUST_CHECK diloco_status dl_driver_capture(dl_driver *driver);
 
 bool dl_driver_done(const dl_driver *driver);
 
@@ -100,7 +100,7 @@ void dl_driver_await_save(dl_driver *driver);
  */
 void dl_driver_hold(dl_driver *driver);
 bool dl_driver_saved_now(const dl_driver *driver, dl_pace_saved *out, dl_hash *bases,
-                         uint32_t *generation, dl_formers *formers);
+                         uint32_t *generation, dl_former_generations *formers);
 void dl_driver_release(dl_driver *driver);
 
 /* Calls `copy` with the current state, which does not change meanwhile. */

@@ -63,7 +63,7 @@ static diloco_status wait_in_slices(dl_driver *d, const dl_request *request)
     watched_of_combined(combined, d, request);
     const char *prefixes[3] = {"log/"};
     size_t n = 1;
-    if (dl_exec_way(d->a.exec) == DL_WAY_SHARDED) prefixes[n++] = combined;
+    if (dl_exec_topology_kind(d->a.exec) == DL_TOPOLOGY_SHARDED) prefixes[n++] = combined;
     if (!request->wait.log_only) prefixes[n++] = prefix;
     const dl_time began = dl_clock_now();
     diloco_status status = DILOCO_ETIMEDOUT;
@@ -189,7 +189,7 @@ static bool is_progress(const dl_request *request, const dl_reply *reply)
 static void after(dl_driver *d, const dl_request *request, const dl_reply *reply)
 {
     if (request->kind == DL_REQUEST_FETCH && reply->fetch.peer)
-        dl_event_peer(d->a.record, &d->lines.context, request->entry, &request->fetch.life,
+        dl_event_peer(d->a.record, &d->lines.context, request->entry, &request->fetch.generation,
                       reply->fetch.peer);
     if (reply->status) return;
     warn_passed_over(d, request);
@@ -249,7 +249,7 @@ static dl_request begin_machine(dl_driver *d)
     d->exchange.bases = NULL; /* for a second REJOIN */
     if (!d->exchange.loaded)
         dl_event_run(d->a.record, d->a.run, &d->a.self, state->control.entry,
-                     dl_exec_way(d->a.exec));
+                     dl_exec_topology_kind(d->a.exec));
     if (d->exchange.loaded) dl_pace_restart(&d->pace);
     d->exchange.loaded = true;
     return dl_machine_begin(d->machine, &start);
@@ -286,17 +286,17 @@ static void update_heartbeats(dl_driver *d)
 static void take_generation(dl_driver *d, dl_reply *reply)
 {
     char text[256];
-    const dl_life now = dl_exec_self(d->a.exec);
-    if (now.generation == d->a.self.generation) return;
+    const dl_generation now = dl_exec_self(d->a.exec);
+    if (now.number == d->a.self.number) return;
     snprintf(text, sizeof text,
              "%s continues as generation %u: a name in c/ of generation %u holds an object that "
              "its key has not signed",
-             now.replica, (unsigned)now.generation, (unsigned)d->a.self.generation);
+             now.replica, (unsigned)now.number, (unsigned)d->a.self.number);
     dl_event_warn(d->a.record, &d->lines.context, "renewed", text);
-    d->a.self.generation = now.generation;
-    reply->generation = now.generation;
+    d->a.self.number = now.number;
+    reply->generation = now.number;
     reply->renewed = true;
-    dl_background_set_generation(d->background, now.generation);
+    dl_background_set_generation(d->background, now.number);
 }
 
 /* Gives the machine its reply and opens the next request. `sent` is the result of the pipelined
@@ -365,7 +365,7 @@ static void ask_once(dl_driver *d)
 static bool is_idle(const dl_driver *d)
 {
     return d->exchange.open.kind == DL_REQUEST_TRAIN &&
-           !dl_pace_takes_part(&d->pace, d->pace.folded);
+           !dl_pace_participates(&d->pace, d->pace.applied);
 }
 
 /* Returns whether an interrupt may end the exchange at this request. Requests that write are
@@ -439,7 +439,7 @@ diloco_status dl_exchange_begin(dl_driver *d, const dl_hash *bases)
     const dl_stop read = {DL_STOP_WAIT, 0};
     d->exchange.bases = bases;
     d->exchange.open =
-        (dl_request){.kind = DL_REQUEST_REJOIN, .entry = bases ? d->pace.folded : UINT64_MAX};
+        (dl_request){.kind = DL_REQUEST_REJOIN, .entry = bases ? d->pace.applied : UINT64_MAX};
     begin_entry(d);
     return drive(d, &read);
 }
@@ -513,7 +513,7 @@ diloco_status dl_exchange_create(dl_driver *d)
         .outer = state->outer,
         .weighting = dl_weighting_find(run->config.weighting),
         .combiner = dl_combiner_of(&run->config),
-        .way = dl_exec_way(d->a.exec),
+        .topology = dl_exec_topology_kind(d->a.exec),
         .slices = dl_exec_slices(d->a.exec),
         .max_members = state->control.roster.cap,
         .snapshot_bytes = dl_state_bytes(&run->manifest, state->outer, 1),

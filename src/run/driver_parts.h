@@ -42,7 +42,7 @@ typedef struct dl_driver_outcome {
  * that training has waited for the exchange. */
 typedef struct dl_driver_trainer {
     bool over;
-    dl_setback divergence;
+    dl_divergence divergence;
     double waited_s;
 } dl_driver_trainer;
 
@@ -76,7 +76,7 @@ typedef struct dl_driver_lines {
 struct dl_driver {
     dl_driver_args a;
     /* a.self with the generation in which this process began: the name of its record */
-    dl_life began;
+    dl_generation began;
     dl_machine *machine;
     dl_background *background;
     dl_sending *sending; /* NULL: uploads are not pipelined */
@@ -88,9 +88,9 @@ struct dl_driver {
     dl_driver_outcome outcome; /* guarded */
     dl_store_counters traffic; /* guarded */
     double loss;               /* guarded */
-    dl_setback newest;         /* guarded: the last commit, for a comparison of losses */
+    dl_divergence newest;      /* guarded: the last commit, for a comparison of losses */
     dl_stops stops;            /* guarded */
-    dl_trips trips;            /* guarded */
+    dl_upload_latency latency; /* guarded */
 
     dl_driver_trainer trainer;
     dl_driver_exchange exchange;

@@ -97,7 +97,7 @@ static void note_similarity(dl_driver *d, const dl_entry *entry)
                  (unsigned long long)entry->entry, similarity);
     for (size_t i = 0; i < entry->n_members && len > 0 && (size_t)len < sizeof text; i++)
         len += snprintf(text + len, sizeof text - (size_t)len, " %s %llu",
-                        entry->members[i].life.replica,
+                        entry->members[i].generation.replica,
                         (unsigned long long)entry->members[i].stats.samples);
     dl_event_warn(d->a.record, &d->lines.context, "similarity", text);
 }
@@ -106,12 +106,12 @@ static void note_similarity(dl_driver *d, const dl_entry *entry)
 static void keep_newest(dl_driver *d, const dl_note *n)
 {
     const dl_entry *e = n->entry;
-    d->newest = (dl_setback){.entry = e->entry,
-                             .inner = e->loss,
-                             .lr = (double)dl_driver_control(d)->lr,
-                             .mu = (double)dl_driver_control(d)->mu};
+    d->newest = (dl_divergence){.entry = e->entry,
+                                .inner = e->loss,
+                                .lr = (double)dl_driver_control(d)->lr,
+                                .mu = (double)dl_driver_control(d)->mu};
     for (size_t i = 0; i < e->n_members; i++)
-        dl_setback_norm(&d->newest, e->members[i].life.replica, n->norms[i]);
+        dl_divergence_norm(&d->newest, e->members[i].generation.replica, n->norms[i]);
 }
 
 /* Writes the lines of an applied commit, and keeps what later stops need: its facts, its loss and
@@ -120,7 +120,7 @@ static void keep_newest(dl_driver *d, const dl_note *n)
 static void note_commit(dl_driver *d, const dl_note *n)
 {
     const dl_time now = dl_clock_now();
-    dl_trips_folded(&d->trips, n->entry->entry, now);
+    dl_upload_latency_applied(&d->latency, n->entry->entry, now);
     take_traffic(d);
     d->lines.context.speed = dl_exchange_speed(d);
     d->lines.context.deadline_s = d->lines.deadline_s;
@@ -133,7 +133,7 @@ static void note_commit(dl_driver *d, const dl_note *n)
     d->lines.context.lr = dl_driver_control(d)->lr;
     keep_newest(d, n);
     for (size_t i = 0; i < n->entry->n_members; i++)
-        if (!strcmp(n->entry->members[i].life.replica, d->a.self.replica))
+        if (!strcmp(n->entry->members[i].generation.replica, d->a.self.replica))
             d->stops.weight = n->entry->members[i].weight;
     dl_event_commit(d->a.record, &d->lines.context, n->entry, &dl_driver_control(d)->roster,
                     dl_exec_measured(d->a.exec), n->counted);
@@ -176,10 +176,10 @@ static const char *advice(const char *reason)
 static void note_judged(dl_driver *d, const dl_note *n)
 {
     char text[512];
-    dl_event_judged(d->a.record, n->entry, &n->life, n->text);
-    if (strcmp(n->life.replica, d->a.self.replica) != 0) {
+    dl_event_judged(d->a.record, n->entry, &n->generation, n->text);
+    if (strcmp(n->generation.replica, d->a.self.replica) != 0) {
         dl_log(DILOCO_LOG_WARN, "entry %llu: the contribution of %s is rejected: %s",
-               (unsigned long long)n->entry->entry, n->life.replica, n->text);
+               (unsigned long long)n->entry->entry, n->generation.replica, n->text);
         return;
     }
     snprintf(text, sizeof text, "entry %llu rejects this replica's contribution (%s): %s",
@@ -194,7 +194,7 @@ void dl_driver_on_note(void *user, const dl_note *n)
 {
     dl_driver *d = user;
     const uint64_t entry = dl_driver_control(d)->entry;
-    char life[DL_LIFE_TEXT], text[512];
+    char generation[DL_GENERATION_TEXT], text[512];
     switch (n->kind) {
     case DL_NOTE_COMMIT:
         note_commit(d, n);
@@ -207,9 +207,9 @@ void dl_driver_on_note(void *user, const dl_note *n)
                          &n->entry->committer, n->text);
         break;
     case DL_NOTE_REJECT:
-        dl_event_reject(d->a.record, &d->lines.context, entry, &n->life, n->text);
+        dl_event_reject(d->a.record, &d->lines.context, entry, &n->generation, n->text);
         dl_log(DILOCO_LOG_WARN, "entry %llu: a contribution of %s is refused: %s",
-               (unsigned long long)entry, n->life.replica, diloco_error_text());
+               (unsigned long long)entry, n->generation.replica, diloco_error_text());
         break;
     case DL_NOTE_PROBED:
         dl_event_probe(d->a.record, &d->lines.context, n->entry, n->probed);
@@ -220,13 +220,13 @@ void dl_driver_on_note(void *user, const dl_note *n)
     case DL_NOTE_CUT:
         snprintf(text, sizeof text,
                  "entry %llu: %s claims far more %s than the others, and counts with less",
-                 (unsigned long long)entry, n->life.replica, n->text);
+                 (unsigned long long)entry, n->generation.replica, n->text);
         dl_event_warn(d->a.record, &d->lines.context, "claim", text);
         break;
     case DL_NOTE_BANNED:
         snprintf(text, sizeof text,
                  "%s is banned until entry %llu: %llu of its contributions were rejected",
-                 n->life.replica, (unsigned long long)n->until,
+                 n->generation.replica, (unsigned long long)n->until,
                  (unsigned long long)d->a.run->config.ban_after);
         dl_event_warn(d->a.record, &d->lines.context, "banned", text);
         break;
@@ -235,8 +235,8 @@ void dl_driver_on_note(void *user, const dl_note *n)
         dl_event_warn(d->a.record, &d->lines.context, "void", text);
         break;
     case DL_NOTE_SILENT:
-        dl_life_text(life, &n->life);
-        snprintf(text, sizeof text, "%s is silent: no new heartbeat in %g s", life,
+        dl_generation_text(generation, &n->generation);
+        snprintf(text, sizeof text, "%s is silent: no new heartbeat in %g s", generation,
                  d->a.run->config.patience_s);
         dl_event_warn(d->a.record, &d->lines.context, "silent", text);
         break;

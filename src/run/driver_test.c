@@ -370,12 +370,12 @@ static dl_entry read_entry(dl_store *store, uint64_t number, dl_hash *digest)
     return e;
 }
 
-static dl_contribution read_facts(dl_store *store, uint64_t entry, const dl_life *life)
+static dl_contribution read_facts(dl_store *store, uint64_t entry, const dl_generation *generation)
 {
     dl_contribution c;
     dl_key key;
     dl_buf bytes;
-    dl_key_contribution(key, entry, life);
+    dl_key_contribution(key, entry, generation);
     dl_buf_init(&bytes, 1 << 20);
     if (dl_store_get(store, &bytes, key, DL_NEVER) ||
         dl_contribution_read_header(&c, bytes.data, bytes.len))
@@ -393,7 +393,7 @@ static void write_forged_entry(const char *url)
     dl_key key;
     if (dl_store_open(&store, url, false)) abort();
     dl_entry e = read_entry(store, 0, &prev);
-    const dl_life r0 = {.replica = "r0"};
+    const dl_generation r0 = {.replica = "r0"};
     const dl_contribution c = read_facts(store, 1, &r0);
     e.entry = 1;
     e.position = 6;
@@ -401,14 +401,14 @@ static void write_forged_entry(const char *url)
     e.base = e.result;
     e.result.bytes[3] ^= 16;
     e.n_members = 1;
-    e.members[0].life = r0;
+    e.members[0].generation = r0;
     e.members[0].entry = 1;
     e.members[0].body = c.body;
     e.members[0].weight = 1;
     e.members[0].raw = 1;
     e.members[0].stats.loss = c.stats.loss;
     e.loss = c.stats.loss;
-    e.committer = (dl_life){.replica = "r1"};
+    e.committer = (dl_generation){.replica = "r1"};
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     dl_key_entry(key, 1);
     if (dl_entry_write(&text, &e, dl_outer_find("nesterov"))) abort();

@@ -40,7 +40,7 @@ static void begin_first_round(dl_stops *s, uint64_t entry, uint32_t fragment)
 {
     const dl_schedule *schedule = &s->pace->schedule;
     if (schedule->overlap == DL_OVERLAP_STEPS) return;
-    if (entry >= schedule->n_fragments && dl_pace_take(s->pace, entry - schedule->n_fragments))
+    if (entry >= schedule->n_fragments && dl_pace_in_flight(s->pace, entry - schedule->n_fragments))
         return;
     dl_exec_begin_round(s->exec, fragment, entry, own_weight(s));
     s->pace->fragments[fragment].since = s->pace->position;
@@ -49,13 +49,13 @@ static void begin_first_round(dl_stops *s, uint64_t entry, uint32_t fragment)
 
 /* The fragment follows from the schedule, not from the caller. A mute capture takes nothing: the
  * replica has fewer than H steps on the fragment (P14.1). */
-diloco_status dl_stop_take(dl_stops *s, uint64_t entry)
+diloco_status dl_stop_capture(dl_stops *s, uint64_t entry)
 {
-    if (!is_here(s, DL_STOP_TAKE, entry)) return DILOCO_OK;
+    if (!is_here(s, DL_STOP_CAPTURE, entry)) return DILOCO_OK;
     const uint64_t n_commits = dl_state_commits(dl_exec_state(s->exec));
     const uint32_t f = dl_schedule_fragment(&s->pace->schedule, entry, n_commits);
-    const dl_take *taken = dl_pace_taken(s->pace, f, is_awaited(s, entry));
-    if (!taken->mute) DL_TRY(dl_exec_take(s->exec, entry, f, &s->work[f]));
+    const dl_pace_capture *captured = dl_pace_captured(s->pace, f, is_awaited(s, entry));
+    if (!captured->mute) DL_TRY(dl_exec_capture(s->exec, entry, f, &s->work[f]));
     begin_first_round(s, entry, f);
     return DILOCO_OK;
 }
@@ -63,22 +63,22 @@ diloco_status dl_stop_take(dl_stops *s, uint64_t entry)
 /* Begins the next round where the overlap is one round, whatever the outcome of the entry: its own
  * movement is in flight. If the next capture is already in flight, the round begins from theta
  * after this replica's own share of it. */
-static dl_adoption begin_next_round(dl_stops *s, const dl_take *taken)
+static dl_adoption begin_next_round(dl_stops *s, const dl_pace_capture *captured)
 {
-    const uint32_t f = taken->fragment;
-    const uint64_t next = taken->entry + s->pace->schedule.n_fragments;
-    const bool under_way = dl_pace_take(s->pace, next) != NULL;
-    dl_exec_decided(s->exec, taken->entry, f, taken->commit, taken->counted);
-    dl_exec_begin_round(s->exec, f, under_way ? next : DL_NO_ENTRY, own_weight(s));
+    const uint32_t f = captured->fragment;
+    const uint64_t next = captured->entry + s->pace->schedule.n_fragments;
+    const bool in_flight = dl_pace_in_flight(s->pace, next) != NULL;
+    dl_exec_decided(s->exec, captured->entry, f, captured->commit, captured->counted);
+    dl_exec_begin_round(s->exec, f, in_flight ? next : DL_NO_ENTRY, own_weight(s));
     return DL_ADOPT_THETA;
 }
 
 /* Mixes or copies theta. An entry that did not count this replica is copied whole (P13.1). */
-static dl_adoption adopt(dl_stops *s, const dl_take *taken)
+static dl_adoption adopt(dl_stops *s, const dl_pace_capture *captured)
 {
-    const dl_adoption how = dl_pace_adoption(s->pace, taken);
+    const dl_adoption how = dl_pace_adoption(s->pace, captured);
     const float mix = how == DL_ADOPT_MIX ? (float)s->config->local_mix : 0;
-    if (how != DL_ADOPT_NOTHING) dl_exec_adopt(s->exec, taken->fragment, mix);
+    if (how != DL_ADOPT_NOTHING) dl_exec_adopt(s->exec, captured->fragment, mix);
     return how;
 }
 
@@ -87,10 +87,10 @@ bool dl_stop_adopt(dl_stops *s, uint64_t entry, dl_adopted *out)
 {
     if (!is_here(s, DL_STOP_ADOPT, entry)) return false;
     const bool rounds = s->pace->schedule.overlap != DL_OVERLAP_STEPS;
-    out->take = *dl_pace_take(s->pace, entry);
-    out->how = rounds ? begin_next_round(s, &out->take) : adopt(s, &out->take);
-    dl_pace_adopted(s->pace, &out->take, out->how);
-    if (out->how != DL_ADOPT_NOTHING) s->fresh(s->user, out->take.fragment);
+    out->capture = *dl_pace_in_flight(s->pace, entry);
+    out->how = rounds ? begin_next_round(s, &out->capture) : adopt(s, &out->capture);
+    dl_pace_adopted(s->pace, &out->capture, out->how);
+    if (out->how != DL_ADOPT_NOTHING) s->fresh(s->user, out->capture.fragment);
     return true;
 }
 

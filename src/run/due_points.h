@@ -20,12 +20,12 @@ typedef struct dl_stops {
 } dl_stops;
 
 /* Each carries out the next stop of dl_pace_next, if it is of this kind and may be done now, else
- * does nothing. The log may have advanced since the caller looked. dl_stop_take returns
- * DILOCO_ENUMERIC of dl_exec_take. */
-DL_MUST_CHECK diloco_status dl_stop_take(dl_stops *s, uint64_t entry);
+ * does nothing. The log may have advanced since the caller looked. dl_stop_capture returns
+ * DILOCO_ENUMERIC of dl_exec_capture. */
+DL_MUST_CHECK diloco_status dl_stop_capture(dl_stops *s, uint64_t entry);
 /* Returns false if nothing was done. */
 typedef struct dl_adopted {
-    dl_take take;
+    dl_pace_capture capture;
     dl_adoption how;
 } dl_adopted;
 bool dl_stop_adopt(dl_stops *s, uint64_t entry, dl_adopted *out);

@@ -25,9 +25,9 @@ const dl_private *dl_run_privates(const diloco_run *run, size_t *n)
     return run->model.privates;
 }
 
-void dl_run_set_hands(diloco_run *run, const dl_hands *hands)
+void dl_run_set_worker_hooks(diloco_run *run, const dl_worker_hooks *worker_hooks)
 {
-    run->workers.hands = *hands;
+    run->workers.worker_hooks = *worker_hooks;
 }
 
 /* The position moves to the next due point without a step (P13.7). `due` stays set after an
@@ -68,7 +68,7 @@ static const dl_control *control(const diloco_run *run)
     return &dl_exec_state(run->exec)->control;
 }
 
-const dl_roster *dl_run_asked(const diloco_run *run)
+const dl_roster *dl_run_sampled(const diloco_run *run)
 {
     return &control(run)->roster;
 }
@@ -78,17 +78,17 @@ uint64_t dl_run_open_entry(const diloco_run *run)
     return control(run)->entry;
 }
 
-bool dl_run_is_there(const diloco_run *run, const char *client)
+bool dl_run_has_contribution(const diloco_run *run, const char *client)
 {
     size_t n;
     const dl_listed *listed = dl_exec_listed(run->exec, &n);
     for (size_t i = 0; i < n; i++)
-        if (listed[i].entry == control(run)->entry && !strcmp(listed[i].life.replica, client))
+        if (listed[i].entry == control(run)->entry && !strcmp(listed[i].generation.replica, client))
             return true;
     return false;
 }
 
-void dl_run_give_theta(diloco_run *run)
+void dl_run_load_theta(diloco_run *run)
 {
     dl_exec_adopt(run->exec, 0, 0);
 }
@@ -98,11 +98,12 @@ void dl_run_give_theta(diloco_run *run)
 diloco_status dl_run_put_client(diloco_run *run, bool *first, const dl_exec_client *client)
 {
     const dl_train_stats *stats = client->stats;
-    const dl_event_context context = {.replica = client->life.replica, .codec = run->config.codec};
+    const dl_event_context context = {.replica = client->generation.replica,
+                                      .codec = run->config.codec};
     DL_TRY(dl_exec_put_client(run->exec, first, client, limit(run)));
     run->trained.at.step += stats->steps;
-    run->trained.life_steps += stats->steps;
-    run->trained.life_tokens += stats->tokens;
+    run->trained.generation_steps += stats->steps;
+    run->trained.generation_tokens += stats->tokens;
     if (*first)
         dl_event_contribution(&run->record, &context, control(run)->entry,
                               &dl_exec_measured(run->exec)->own);
@@ -132,7 +133,7 @@ diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member, u
     diloco_status status = dl_entry_get(&text, run->store, entry, limit(run));
     if (!status) status = dl_entry_read(&e, text.data, text.len, dl_exec_state(run->exec)->outer);
     for (size_t i = 0; !status && e.commit && i < e.n_members; i++) {
-        if (strcmp(e.members[i].life.replica, client) != 0) continue;
+        if (strcmp(e.members[i].generation.replica, client) != 0) continue;
         *member = e.members[i];
         *counted = true;
     }
@@ -143,7 +144,7 @@ diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member, u
 
 /* Lists heartbeats and end objects, and updates the watch. The table is allocated at the first
  * call, because only workers use it. */
-static diloco_status watch_lives(diloco_run *run, dl_reply *reply)
+static diloco_status watch_generations(diloco_run *run, dl_reply *reply)
 {
     const dl_request request = {.kind = DL_REQUEST_WATCH};
     if (!run->workers.watch.at)
@@ -160,7 +161,7 @@ static diloco_status watch_lives(diloco_run *run, dl_reply *reply)
 /* A worker that was just seen for the first time counts as alive, as in P11. */
 static bool is_live_worker(diloco_run *run, const char *name, dl_time now)
 {
-    dl_life whose;
+    dl_generation whose;
     const dl_time patience = dl_time_from_seconds(run->config.patience_s);
     return name[0] == run->self.replica[0] &&
            !dl_watch_is_silent(&run->workers.watch, name, now, patience, &whose);
@@ -169,14 +170,14 @@ static bool is_live_worker(diloco_run *run, const char *name, dl_time now)
 /* Every worker computes its place from the same names, so they divide the clients without a
  * message. Workers that see different sets may train one client twice, which costs time only: equal
  * names count once. */
-diloco_status dl_run_crew(diloco_run *run, size_t *place, size_t *n)
+diloco_status dl_run_live_workers(diloco_run *run, size_t *place, size_t *n)
 {
     dl_reply reply;
     *place = 0;
     *n = 1;
-    DL_TRY(watch_lives(run, &reply));
+    DL_TRY(watch_generations(run, &reply));
     for (size_t i = 0; i < reply.watch.n_seen; i++) {
-        const char *name = reply.watch.seen[i].life.replica;
+        const char *name = reply.watch.seen[i].generation.replica;
         const int order = dl_replica_compare(name, run->self.replica);
         if (order == 0 || !is_live_worker(run, name, reply.now)) continue;
         *place += order < 0;

@@ -2,10 +2,10 @@
  * every replica does, and contributes nothing of its own. While an entry waits, it may train the
  * clients that the entry samples.
  *
- *     dl_run_set_hands; diloco_run_join
+ *     dl_run_set_worker_hooks; diloco_run_join
  *     until diloco_run_done: dl_run_round      the tensors are theta of the next entry then
- *         work: one of dl_run_asked that dl_run_is_there does not know:
- *             dl_run_give_theta; train; dl_run_put_client
+ *         work: one of dl_run_sampled that dl_run_has_contribution does not know:
+ *             dl_run_load_theta; train; dl_run_put_client
  *
  * All calls are made on the thread that joined. */
 #ifndef DL_RUN_FEDERATED_WORKER_H
@@ -16,14 +16,14 @@
 #include "state/private_state.h"
 #include <diloco/run.h>
 
-typedef struct dl_hands {
+typedef struct dl_worker_hooks {
     /* Trains one client; *worked: something may have been uploaded. NULL: this process trains no
      * clients. After DILOCO_EUNREACHABLE it is called again after a pause; other errors end the run
      * here. */
     diloco_status (*work)(void *user, bool *worked);
     void *user;
     bool follows; /* other replicas close entries */
-} dl_hands;
+} dl_worker_hooks;
 
 /* Returns the options that this process was given; after the join, with those of the run. */
 const dl_config *dl_run_config(const diloco_run *run);
@@ -31,7 +31,7 @@ const dl_config *dl_run_config(const diloco_run *run);
 const dl_private *dl_run_privates(const diloco_run *run, size_t *n);
 
 /* Call it before the join. `hands` is copied. */
-void dl_run_set_hands(diloco_run *run, const dl_hands *hands);
+void dl_run_set_worker_hooks(diloco_run *run, const dl_worker_hooks *worker_hooks);
 
 /* Waits until the open entry is decided and adopted. As diloco_step: after DILOCO_EINTERRUPTED,
  * call it again to continue. */
@@ -46,11 +46,11 @@ float *dl_run_residual(const diloco_run *run, size_t *n); /* dl_exec_residual */
 
 /* ---- inside `work` ---- */
 
-const dl_roster *dl_run_asked(const diloco_run *run); /* the open entry's clients */
+const dl_roster *dl_run_sampled(const diloco_run *run); /* the open entry's clients */
 uint64_t dl_run_open_entry(const diloco_run *run);
 /* Returns whether a worker has uploaded this client's contribution, as of the last look. */
-bool dl_run_is_there(const diloco_run *run, const char *client);
-void dl_run_give_theta(diloco_run *run);
+bool dl_run_has_contribution(const diloco_run *run, const char *client);
+void dl_run_load_theta(diloco_run *run);
 /* See dl_exec_put_client. Writes a line to the record. */
 DL_MUST_CHECK diloco_status dl_run_put_client(diloco_run *run, bool *first,
                                               const dl_exec_client *client);
@@ -64,6 +64,6 @@ DL_MUST_CHECK diloco_status dl_run_member(diloco_run *run, bool *counted, dl_mem
 /* Returns the number of live workers of this run, and this one's place in the order of their names.
  * It uses heartbeats and end objects (P11). Workers' names begin with the same letter, a server's
  * with another. */
-DL_MUST_CHECK diloco_status dl_run_crew(diloco_run *run, size_t *place, size_t *n);
+DL_MUST_CHECK diloco_status dl_run_live_workers(diloco_run *run, size_t *place, size_t *n);
 
 #endif

@@ -22,16 +22,16 @@ static diloco_status keep_nothing(void *user, dl_hash body)
 static diloco_status work(void *user, bool *worked)
 {
     hand *h = user;
-    const dl_roster *asked = dl_run_asked(h->run);
+    const dl_roster *asked = dl_run_sampled(h->run);
     *worked = false;
     for (size_t i = 0; i < asked->n && !*worked; i++) {
-        if (dl_run_is_there(h->run, asked->names[i])) continue;
+        if (dl_run_has_contribution(h->run, asked->names[i])) continue;
         const bool has = dl_run_open_entry(h->run) != h->nobody_at;
         const dl_train_stats did = {.samples = has, .steps = has, .tokens = has, .holds = has};
         dl_exec_client c = {.stats = &did, .keep = keep_nothing};
         bool first;
-        memcpy(c.life.replica, asked->names[i], sizeof c.life.replica);
-        dl_run_give_theta(h->run);
+        memcpy(c.generation.replica, asked->names[i], sizeof c.generation.replica);
+        dl_run_load_theta(h->run);
         for (int k = 0; k < TOY_N && has; k++)
             h->w[k] -= 1;
         const diloco_status status = dl_run_put_client(h->run, &first, &c);
@@ -57,7 +57,7 @@ static void open_run(hand *h, diloco_config *config, const char *store, const ch
     CHECK_OK(diloco_run_open(&h->run, config, "r0"));
     const diloco_tensor w = {.name = "w", .data = h->w, .n_dims = 1, .shape = {TOY_N}};
     CHECK_OK(diloco_run_tensor(h->run, &w));
-    dl_run_set_hands(h->run, &(dl_hands){.work = work, .user = h});
+    dl_run_set_worker_hooks(h->run, &(dl_worker_hooks){.work = work, .user = h});
 }
 
 /* Sets out[] to w after each of the four rounds. */
@@ -69,7 +69,7 @@ static void live(double out[4], const char *store, const char *compat, uint64_t 
     CHECK_OK(diloco_run_join(h.run));
     for (int e = 0; e < 4; e++) {
         CHECK_OK(dl_run_round(h.run));
-        dl_run_give_theta(h.run);
+        dl_run_load_theta(h.run);
         out[e] = (double)h.w[0];
     }
     CHECK(diloco_run_done(h.run));

@@ -55,8 +55,8 @@ typedef struct dl_run_pools {
 
 /* The workers of a federated run. */
 typedef struct dl_run_workers {
-    dl_hands hands;
-    dl_watch watch; /* which other workers are alive; owned, NULL until dl_run_crew */
+    dl_worker_hooks worker_hooks;
+    dl_watch watch; /* which other workers are alive; owned, NULL until dl_run_live_workers */
 } dl_run_workers;
 
 /* How this replica has joined. */
@@ -78,19 +78,19 @@ typedef struct dl_run_trained {
     dl_train_stats *work; /* [P] */
     double *loss_sum;     /* [P] over work[f].steps */
     size_t n_fragments;
-    diloco_step_report last;          /* the step before a stop: undone if gradients are sent */
-    uint64_t position;                /* of the last step or stop */
-    bool due;                         /* a stop is in progress */
-    uint64_t life_steps, life_tokens; /* of this generation */
-    dl_time began, trained_since, training; /* training: time between stops */
+    diloco_step_report last; /* the step before a stop: undone if gradients are sent */
+    uint64_t position;       /* of the last step or stop */
+    bool due;                /* a stop is in progress */
+    uint64_t generation_steps, generation_tokens; /* of this generation */
+    dl_time began, trained_since, training;       /* training: time between stops */
 } dl_run_trained;
 
 /* Memory for saving and loading. */
 typedef struct dl_run_room {
-    dl_local_fragment *saved; /* [P] */
-    dl_hash *bases;           /* [P] */
-    dl_take *takes;           /* [DL_PACE_MAX_TAKES] */
-    dl_pace_fragment *paces;  /* [P] */
+    dl_local_fragment *saved;  /* [P] */
+    dl_hash *bases;            /* [P] */
+    dl_pace_capture *captures; /* [DL_PACE_MAX_CAPTURES] */
+    dl_pace_fragment *paces;   /* [P] */
 } dl_run_room;
 
 /* Flags that diloco_run_interrupt sets from any thread or a signal handler. */
@@ -122,7 +122,7 @@ struct diloco_run {
 
     /* From diloco_run_join. */
     dl_run_joining join;
-    dl_life self;
+    dl_generation self;
     dl_local *local; /* NULL: no local state is saved (run.state_dir = "none") */
     dl_run_folders folders;
     dl_peers *peers; /* NULL: run.peers is false */

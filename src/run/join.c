@@ -66,7 +66,7 @@ static diloco_status open_local(diloco_run *run)
     if (strcmp(run->config.state_dir, "none") == 0) return DILOCO_OK;
     DL_TRY(dl_run_state_dir(run->folders.local_dir, &run->config));
     const diloco_status status = dl_local_open(&run->local, run->folders.local_dir, run->replica);
-    if (status != DILOCO_EINVAL || !run->config.first_life) return status;
+    if (status != DILOCO_EINVAL || !run->config.first_generation) return status;
     /* a process on this machine has the lock */
     return dl_run_refuse_twin(run->replica, run->store);
 }
@@ -98,7 +98,7 @@ static void take_progress(diloco_run *run, const dl_local_facts *f)
  * save. */
 static dl_local_facts facts_room(diloco_run *run)
 {
-    return (dl_local_facts){.pace = {.takes = run->room.takes, .fragments = run->room.paces},
+    return (dl_local_facts){.pace = {.captures = run->room.captures, .fragments = run->room.paces},
                             .fragments = run->room.saved,
                             .n_fragments = run->trained.n_fragments};
 }
@@ -124,7 +124,7 @@ static diloco_status load_local(diloco_run *run, dl_local_facts *facts)
     dl_mirrors_push(run->model.mirrors, DL_ALL_FRAGMENTS);
     run->join.resumed = true;
     take_progress(run, facts);
-    return dl_exec_unpack_under_way(run->exec);
+    return dl_exec_unpack_in_flight(run->exec);
 }
 
 /* A gradient is not saved. Its step is repeated, since the state that it is a function of is
@@ -180,7 +180,7 @@ static diloco_status save_local(diloco_run *run, bool copies)
     dl_run_skip(run);
     DL_TRY(dl_mirrors_pull(m->mirrors, DL_ALL_FRAGMENTS));
     dl_driver_hold(run->driver);
-    dl_exec_pack_under_way(run->exec);
+    dl_exec_pack_in_flight(run->exec);
     const dl_local_facts f = facts_now(run);
     const diloco_status status =
         copies
@@ -265,7 +265,7 @@ static void warn_if_state_is_gone(diloco_run *run)
 {
     const dl_event_context c = {.replica = run->replica};
     char text[sizeof run->folders.local_dir + 256];
-    if (!run->local || run->join.resumed || !dl_run_has_lived(&run->self, &run->config) ||
+    if (!run->local || run->join.resumed || !dl_run_is_restart(&run->self, &run->config) ||
         run->model.has_gradients || !dl_run_kind_of(&run->config)->processes ||
         dl_driver_facts_now(run->driver).entry == 0)
         return;
@@ -342,16 +342,17 @@ static diloco_status make_exec(diloco_run *run)
 static diloco_status work_for_clients(void *user, bool *worked)
 {
     diloco_run *run = user;
-    return run->workers.hands.work(run->workers.hands.user, worked);
+    return run->workers.worker_hooks.work(run->workers.worker_hooks.user, worked);
 }
 
 /* The lock on the state proves that the generation which saved it has ended, as have those that it
  * found ended itself. It may have ended before it took over from one of them. */
-static dl_formers former_lives(const diloco_run *run, const dl_local_facts *facts)
+static dl_former_generations former_generations(const diloco_run *run, const dl_local_facts *facts)
 {
-    if (!run->join.resumed || facts->generation == DL_LIFE_ANY) return (dl_formers){.n = 0};
-    dl_formers formers = facts->formers;
-    if (formers.n == DL_FORMERS_MAX) { /* the oldest is forgotten */
+    if (!run->join.resumed || facts->generation == DL_GENERATION_ANY)
+        return (dl_former_generations){.n = 0};
+    dl_former_generations formers = facts->formers;
+    if (formers.n == DL_FORMER_GENERATIONS_MAX) { /* the oldest is forgotten */
         formers.n--;
         memmove(formers.at, formers.at + 1, formers.n * sizeof formers.at[0]);
     }
@@ -372,14 +373,14 @@ static bool may_commit(const diloco_run *run)
  * each other, and a committer in a roster of keys reads from the store (P8). */
 static diloco_status check_peers(const diloco_run *run)
 {
-    dl_way way;
-    DL_TRY(dl_way_of(&way, &run->config, &run->file.manifest));
-    if (way != DL_WAY_ALLGATHER)
+    dl_topology_kind topology;
+    DL_TRY(dl_topology_choose(&topology, &run->config, &run->file.manifest));
+    if (topology != DL_TOPOLOGY_ALLGATHER)
         return dl_fail(DILOCO_EREFUSED,
                        "run.peers = true moves whole contributions between members, and this run "
                        "combines them by \"%s\": make it with server.diloco.exchange = "
                        "\"allgather\", or leave run.peers false",
-                       dl_way_names[way]);
+                       dl_topology_names[topology]);
     if (run->file.identity.policy == DL_CLOSED && run->file.identity.n_committers == 0)
         return dl_fail(DILOCO_EREFUSED,
                        "run.peers = true spares nothing where every member of a roster of keys "
@@ -420,7 +421,7 @@ static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
                                  .record = &run->record,
                                  .run = &run->file,
                                  .self = run->self,
-                                 .formers = former_lives(run, facts),
+                                 .formers = former_generations(run, facts),
                                  .store_timeout_s = run->config.store_timeout_s,
                                  .save_every = (uint64_t)run->config.save_every,
                                  .early = run->join.early,
@@ -432,10 +433,10 @@ static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
                                  .write = saves_beside ? write_copy : NULL,
                                  .fresh = dl_run_fresh,
                                  .user = run,
-                                 .work = run->workers.hands.work ? work_for_clients : NULL,
+                                 .work = run->workers.worker_hooks.work ? work_for_clients : NULL,
                                  .signer = run->signer,
                                  .peers = run->peers,
-                                 .follows = run->workers.hands.follows || !may_commit(run),
+                                 .follows = run->workers.worker_hooks.follows || !may_commit(run),
                                  .trace_protocol = run->config.trace_protocol,
                                  .trained = run->trained.work,
                                  .interrupted = &run->calls.stop};
@@ -473,10 +474,10 @@ static diloco_status take_memory(diloco_run *run)
     run->trained.loss_sum = calloc(n, sizeof *run->trained.loss_sum);
     run->room.saved = calloc(n, sizeof *run->room.saved);
     run->room.bases = calloc(n, sizeof *run->room.bases);
-    run->room.takes = calloc(DL_PACE_MAX_TAKES, sizeof *run->room.takes);
+    run->room.captures = calloc(DL_PACE_MAX_CAPTURES, sizeof *run->room.captures);
     run->room.paces = calloc(n, sizeof *run->room.paces);
     if (run->trained.work && run->trained.loss_sum && run->room.saved && run->room.bases &&
-        run->room.takes && run->room.paces)
+        run->room.captures && run->room.paces)
         return DILOCO_OK;
     return dl_fail(DILOCO_ENOMEM, "no memory for a run");
 }
@@ -537,9 +538,9 @@ static diloco_status join(diloco_run *run)
     DL_TRY(open_local(run));
     /* The result is recorded even if the claim failed: a later start here must know that another
      * machine has the name. */
-    const diloco_status claimed = dl_run_claim_life(&run->self, run->store, run->replica,
-                                                    &run->file, &run->config, run->signer);
-    if (!claimed || (claimed == DILOCO_EFENCED && run->config.first_life))
+    const diloco_status claimed = dl_run_claim_generation(&run->self, run->store, run->replica,
+                                                          &run->file, &run->config, run->signer);
+    if (!claimed || (claimed == DILOCO_EFENCED && run->config.first_generation))
         dl_local_note_claim(run->local, claimed != DILOCO_OK);
     if (claimed) return claimed;
     DL_TRY(make_peers(run));

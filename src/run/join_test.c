@@ -469,7 +469,7 @@ TEST(a_second_process_of_the_same_replica_here_is_refused_by_the_lock)
 static diloco_status claim_new(toy *t)
 {
     CHECK_OK(toy_open(t));
-    t->run->config.first_life = true;
+    t->run->config.first_generation = true;
     const diloco_status status = diloco_run_join(t->run);
     toy_close(t);
     return status;

@@ -40,7 +40,7 @@ TEST(p27_commit_names_rejected_replica_and_reason)
     CHECK_INT(2, w.request.step.draft->n_members);
     CHECK_NEAR(0.5, w.request.step.draft->members[0].weight, 0);
     CHECK_INT(1, w.request.step.draft->n_rejected);
-    CHECK_STR("r2", w.request.step.draft->rejected[0].life.replica);
+    CHECK_STR("r2", w.request.step.draft->rejected[0].generation.replica);
     CHECK_STR("norm", w.request.step.draft->rejected[0].reason);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_JUDGED]);
@@ -127,7 +127,7 @@ static void others_judge(world *w, size_t n_members, const char *rejects)
     put(w, 1, "r0", 0);
     dl_entry e = entry_by(w, 1, "r1", true, names, n_members);
     if (rejects) {
-        e.rejected[0] = (dl_rejected){.life = life_of("r2", 0), .bytes = WORLD_BYTES};
+        e.rejected[0] = (dl_rejected){.generation = generation_of("r2", 0), .bytes = WORLD_BYTES};
         snprintf(e.rejected[e.n_rejected++].reason, DL_WORD_MAX + 1, "%s", rejects);
     }
     write_entry(w, &e);
@@ -160,7 +160,7 @@ TEST(p27_reader_of_a_combined_update_accepts_verdicts_that_an_audit_disputes)
     world w;
     for (int audit = 0; audit < 2; audit++) {
         make_court(&w, "0");
-        w.args.way = DL_WAY_LEADER;
+        w.args.topology = DL_TOPOLOGY_LEADER;
         w.args.reader = w.args.audits = audit;
         put_three(&w, 1);
         others_judge(&w, 2, "cosine");
@@ -176,7 +176,7 @@ TEST(p27_audit_continues_if_a_rejected_contribution_is_unreadable)
 {
     world w;
     make_court(&w, "0");
-    w.args.way = DL_WAY_LEADER;
+    w.args.topology = DL_TOPOLOGY_LEADER;
     w.args.reader = w.args.audits = true;
     put_three(&w, 1);
     w.put[1].n_bad = -1;
@@ -207,7 +207,7 @@ TEST(p27_committer_probes_and_names_rejections_in_the_entry)
     CHECK_INT(1, w.noted[DL_NOTE_PROBED]);
     CHECK_INT(2, w.request.step.draft->n_members);
     CHECK_INT(1, w.request.step.draft->n_rejected);
-    CHECK_STR("r2", w.request.step.draft->rejected[0].life.replica);
+    CHECK_STR("r2", w.request.step.draft->rejected[0].generation.replica);
     CHECK_STR("probe", w.request.step.draft->rejected[0].reason);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.noted[DL_NOTE_VOID] + w.noted[DL_NOTE_BANNED]); /* it is no strike */
@@ -521,14 +521,14 @@ static diloco_status see_repeats(void *n_rejected, const diloco_log_entry *e)
 /* A ban that has ended is still remembered, and an audit knows of it wherever it begins. */
 TEST(p27_repeated_contribution_is_rejected_with_allgather_and_sharded)
 {
-    static const char *const ways[] = {"allgather", "sharded"};
+    static const char *const topologies[] = {"allgather", "sharded"};
     for (size_t w = 0; w < 2; w++) {
         toy all[3];
         const char *store = scratch_path(w ? "repeats_sharded" : "repeats");
         diloco_verify_report report;
         size_t n_rejected = 0;
         toy_crew(all, 3, store, "none");
-        toy_set_all(all, 3, "server.diloco.exchange", ways[w]);
+        toy_set_all(all, 3, "server.diloco.exchange", topologies[w]);
         toy_set_all(all, 3, "trainer.local_steps_per_round", "1");
         toy_set_all(all, 3, "trainer.rounds", "7");
         toy_set_all(all, 3, "run.snapshot_every", "0.001");

@@ -46,16 +46,16 @@ typedef struct variant {
     int fragments;
 } variant;
 
-static results run_of(const variant *v, const char *way)
+static results run_of(const variant *v, const char *topology)
 {
     toy all[CREW];
     char store[96], name[64];
-    snprintf(name, sizeof name, "%s.%s", v->name, way);
+    snprintf(name, sizeof name, "%s.%s", v->name, topology);
     snprintf(store, sizeof store, "mem://%s", name);
     toy_keep(store);
     toy_crew(all, CREW, store, "none");
     toy_set_all(all, CREW, "run.retain", "all");
-    toy_set_all(all, CREW, "server.diloco.exchange", way);
+    toy_set_all(all, CREW, "server.diloco.exchange", topology);
     for (size_t k = 0; v->settings[k][0]; k++)
         toy_set_all(all, CREW, v->settings[k][0], v->settings[k][1]);
     for (int i = 0; i < CREW; i++)
@@ -108,9 +108,9 @@ TEST(p19_leader_run_has_the_states_of_an_allgather)
 
 TEST(p19_leader_run_moves_the_bytes_of_the_formulas)
 {
-    check_volume(scratch_path("allgather"), DL_WAY_ALLGATHER, "f32");
-    check_volume(scratch_path("leader"), DL_WAY_LEADER, "f32");
-    check_volume(scratch_path("leader4"), DL_WAY_LEADER, "int4");
+    check_volume(scratch_path("allgather"), DL_TOPOLOGY_ALLGATHER, "f32");
+    check_volume(scratch_path("leader"), DL_TOPOLOGY_LEADER, "f32");
+    check_volume(scratch_path("leader4"), DL_TOPOLOGY_LEADER, "int4");
 }
 
 TEST(p19_each_replica_combines_in_its_turn)

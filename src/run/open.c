@@ -127,7 +127,8 @@ static diloco_status check_roster(const dl_config *c)
     if (c->single_committer[0])
         what = "run.single_committer: its store may create a name twice, so no replica owns a "
                "name";
-    if (c->exchange != DL_EXCHANGE_AUTO && !dl_way_fits_roster(dl_way_chosen(c->exchange), policy))
+    if (c->exchange != DL_EXCHANGE_AUTO &&
+        !dl_topology_fits_roster(dl_topology_named(c->exchange), policy))
         what = "that server.diloco.exchange, in which members combine for others: set it to "
                "allgather";
     if (what)
@@ -207,7 +208,7 @@ diloco_status dl_run_check(const dl_config *c)
                        "run.min_replicas is %lld, more than run.replicas (%lld): lower it",
                        (long long)c->min_replicas, (long long)c->replicas);
     DL_TRY(dl_combine_check(c));
-    return c->exchange != DL_EXCHANGE_SHARDED ? DILOCO_OK : dl_way_can_shard(c);
+    return c->exchange != DL_EXCHANGE_SHARDED ? DILOCO_OK : dl_topology_can_shard(c);
 }
 
 /* ---- the store ------------------------------------------------------------------------------ */
@@ -417,7 +418,7 @@ static diloco_status must_create_once(dl_store *store, const dl_run_creation *wh
     dl_probe probe;
     size_t largest;
     const dl_time until = dl_time_after(dl_clock_now(), 120 * DL_SECOND);
-    DL_TRY(dl_way_largest(&largest, what->config, manifest));
+    DL_TRY(dl_topology_max_contribution(&largest, what->config, manifest));
     const diloco_status status =
         what->probe ? dl_store_probe_handles(&probe, what->probe, largest, until)
                     : dl_store_probe(&probe, dl_store_url(store), largest, what->tally, until);

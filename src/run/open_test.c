@@ -34,7 +34,7 @@ TEST(a_store_that_lets_two_creates_win_is_refused_before_anything_is_made)
     CHECK_OK(dl_store_open(&store, "mem://lies", true));
     for (int i = 0; i < DL_PROBE_HANDLES; i++) {
         CHECK_OK(dl_store_open(&inner, "mem://lies", true));
-        CHECK_OK(dl_store_faulty(&handles[i], inner, (dl_faults){.lie_on_create = true}));
+        CHECK_OK(dl_store_faulty(&handles[i], inner, (dl_faults){.win_every_create = true}));
     }
     what.probe = handles;
     CHECK_STATUS(DILOCO_EREFUSED, dl_run_create_or_read(&file, &digest, store, &what));
@@ -86,28 +86,30 @@ TEST(a_restart_takes_the_next_generation_of_its_name)
     dl_config config;
     dl_runfile file;
     dl_hash digest;
-    dl_life life;
+    dl_generation generation;
     dl_store *store;
     dl_run_creation what = creation_of(&config);
     CHECK_OK(dl_store_open(&store, "mem://lives", true));
     CHECK_OK(dl_run_create_or_read(&file, &digest, store, &what));
     for (uint32_t g = 0; g < 3; g++) {
-        CHECK_OK(dl_run_claim_life(&life, store, "r1", &file, &file.config, NULL));
-        CHECK_STR("r1", life.replica);
-        CHECK_INT(g, life.generation);
+        CHECK_OK(dl_run_claim_generation(&generation, store, "r1", &file, &file.config, NULL));
+        CHECK_STR("r1", generation.replica);
+        CHECK_INT(g, generation.number);
     }
-    CHECK_OK(dl_run_claim_life(&life, store, "r10", &file, &file.config, NULL));
-    CHECK_INT(0, life.generation);
+    CHECK_OK(dl_run_claim_generation(&generation, store, "r10", &file, &file.config, NULL));
+    CHECK_INT(0, generation.number);
     CHECK_OK(dl_store_create(store, "gen/r1.0007", &(dl_span){"x", 1}, 1, NULL, DL_NEVER));
-    CHECK_OK(dl_run_claim_life(&life, store, "r1", &file, &file.config, NULL));
-    CHECK_INT(8, life.generation);
+    CHECK_OK(dl_run_claim_generation(&generation, store, "r1", &file, &file.config, NULL));
+    CHECK_INT(8, generation.number);
     CHECK(holds(store, "gen/r1.0008"));
-    file.config.first_life = true; /* it was free when it was chosen */
-    CHECK_STATUS(DILOCO_EFENCED, dl_run_claim_life(&life, store, "r1", &file, &file.config, NULL));
-    CHECK_OK(dl_run_claim_life(&life, store, "r2", &file, &file.config, NULL));
-    file.config.first_life = false;
+    file.config.first_generation = true; /* it was free when it was chosen */
+    CHECK_STATUS(DILOCO_EFENCED,
+                 dl_run_claim_generation(&generation, store, "r1", &file, &file.config, NULL));
+    CHECK_OK(dl_run_claim_generation(&generation, store, "r2", &file, &file.config, NULL));
+    file.config.first_generation = false;
     CHECK_OK(dl_store_create(store, "gen/r1.9999999", &(dl_span){"x", 1}, 1, NULL, DL_NEVER));
-    CHECK_STATUS(DILOCO_EINVAL, dl_run_claim_life(&life, store, "r1", &file, &file.config, NULL));
+    CHECK_STATUS(DILOCO_EINVAL,
+                 dl_run_claim_generation(&generation, store, "r1", &file, &file.config, NULL));
     CHECK_CONTAINS("r1.9999999 was its last generation", diloco_error_text());
     dl_runfile_deinit(&file);
     dl_store_close(store);
@@ -148,7 +150,7 @@ TEST(p6_one_of_two_simultaneous_claims_of_a_new_name_fails)
     dl_config config;
     dl_runfile file;
     dl_hash digest;
-    dl_life life;
+    dl_generation generation;
     dl_store *store, *earlier;
     const atomic_bool *aborted;
     void *self;
@@ -157,12 +159,12 @@ TEST(p6_one_of_two_simultaneous_claims_of_a_new_name_fails)
     CHECK_OK(dl_run_create_or_read(&file, &digest, store, &what));
     CHECK_OK(dl_store_wrap(&earlier, &before_kind, "before", &self, &aborted));
     CHECK_OK(dl_store_open(&((before *)self)->inner, "mem://twins", false));
-    CHECK_OK(dl_run_claim_life(&life, store, "r1", &file, &file.config, NULL));
+    CHECK_OK(dl_run_claim_generation(&generation, store, "r1", &file, &file.config, NULL));
     CHECK_STATUS(DILOCO_EFENCED,
-                 dl_run_claim_life(&life, earlier, "r1", &file, &file.config, NULL));
+                 dl_run_claim_generation(&generation, earlier, "r1", &file, &file.config, NULL));
     CHECK_CONTAINS("took the name r1", diloco_error_text());
     CHECK(!holds(store, "gen/r1.0001")); /* and the other object remains */
-    CHECK_OK(dl_run_claim_life(&life, earlier, "r2", &file, &file.config, NULL));
+    CHECK_OK(dl_run_claim_generation(&generation, earlier, "r2", &file, &file.config, NULL));
     dl_runfile_deinit(&file);
     dl_store_close(earlier);
     dl_store_close(store);

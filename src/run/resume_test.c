@@ -182,16 +182,16 @@ TEST(p16_eager_resumes_with_its_own_momentum_and_weight)
 #if !SANITIZED
 static _Atomic(dl_driver *) watched;
 static int n_moved, n_apart; /* under its lock, as the next two: the last values seen */
-static uint64_t folded;
+static uint64_t applied;
 static dl_hash digest;
 
 static void look(const dl_driver *d)
 {
     const dl_hash now = dl_exec_state(d->a.exec)->now[0].digest;
     const bool moved = n_moved == 0 || !dl_hash_equal(now, digest);
-    if (n_moved > 0 && moved && d->pace.folded == folded) n_apart++;
+    if (n_moved > 0 && moved && d->pace.applied == applied) n_apart++;
     n_moved += moved;
-    folded = d->pace.folded;
+    applied = d->pace.applied;
     digest = now;
 }
 

@@ -262,9 +262,10 @@ static uint64_t samples_a_step(const diloco_run *run)
 void dl_run_skip(diloco_run *run)
 {
     const uint64_t to = dl_driver_position(run->driver);
-    const bool dealt = dl_driver_sample(run->driver, &run->trained.at.next_sample);
-    if (to == run->trained.position && !dealt) return;
-    if (!dealt) run->trained.at.next_sample += (to - run->trained.position) * samples_a_step(run);
+    const bool assigned = dl_driver_sample(run->driver, &run->trained.at.next_sample);
+    if (to == run->trained.position && !assigned) return;
+    if (!assigned)
+        run->trained.at.next_sample += (to - run->trained.position) * samples_a_step(run);
     for (uint32_t f = 0; f < run->trained.n_fragments; f++)
         if (run->trained.work[f].steps == 0) dl_run_fresh(run, f);
     run->trained.position = to;
@@ -287,8 +288,8 @@ static void count(diloco_run *run, const diloco_step_report *report)
 {
     dl_progress *p = &run->trained.at;
     run->trained.last = *report;
-    run->trained.life_steps++;
-    run->trained.life_tokens += report->tokens;
+    run->trained.generation_steps++;
+    run->trained.generation_tokens += report->tokens;
     run->trained.position++;
     p->step++;
     p->next_sample += report->samples;
@@ -382,7 +383,7 @@ diloco_status diloco_run_prepare_sized(diloco_run *run, const diloco_step_report
     if (!is_due) return DILOCO_OK;
     DL_TRY(begin_stop(run));
     if (due) *due = true;
-    return dl_driver_take(run->driver);
+    return dl_driver_capture(run->driver);
 }
 
 diloco_status diloco_run_perform(diloco_run *run)
@@ -422,7 +423,7 @@ static diloco_run_info now(const diloco_run *run)
     diloco_run_info info = {.position = run->trained.position,
                             .step = run->trained.at.step,
                             .sample = run->trained.at.next_sample,
-                            .generation = run->self.generation,
+                            .generation = run->self.number,
                             .shard = (int)run->trained.at.shard,
                             .resumed = run->join.resumed,
                             .interrupted = atomic_load(&run->calls.interrupted),
@@ -536,7 +537,7 @@ void diloco_run_close(diloco_run *run)
     free(run->trained.loss_sum);
     free(run->room.saved);
     free(run->room.bases);
-    free(run->room.takes);
+    free(run->room.captures);
     free(run->room.paces);
     dl_user_destroy(run->user); /* after the store's handles */
     free(run);

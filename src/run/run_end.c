@@ -10,11 +10,11 @@ void dl_run_end_line(diloco_run *run)
     const dl_state *state = dl_exec_state(run->exec);
     const dl_event_context c = {.replica = run->replica};
     const double alone = run->config.alone_tokens_per_s;
-    const double rate = wall > 0 ? (double)run->trained.life_tokens / wall : 0;
+    const double rate = wall > 0 ? (double)run->trained.generation_tokens / wall : 0;
     const dl_end_facts end = {.entry = state->control.entry,
                               .steps = run->trained.at.step,
-                              .life_steps = run->trained.life_steps,
-                              .tokens = run->trained.life_tokens,
+                              .generation_steps = run->trained.generation_steps,
+                              .tokens = run->trained.generation_tokens,
                               .bytes_sent = f.bytes_sent,
                               .bytes_received = f.bytes_received,
                               .background_sent = f.background_sent,
@@ -53,11 +53,12 @@ void dl_run_end_record(diloco_run *run)
 {
     const bool made = atomic_load(&run->traffic.sent[DL_TRAFFIC_FIRST_MODEL]) > 0;
     const dl_time until = dl_time_after(dl_clock_now(), 10 * DL_SECOND);
-    dl_life life = {.replica = "_create"};
+    dl_generation generation = {.replica = "_create"};
     if (run->join.joined) {
-        life = run->self;
-        dl_record_flush(&run->record, run->store, &life, true, until);
+        generation = run->self;
+        dl_record_flush(&run->record, run->store, &generation, true, until);
     }
     traffic_line(run);
-    if (run->join.joined || made) dl_record_flush(&run->record, run->store, &life, true, until);
+    if (run->join.joined || made)
+        dl_record_flush(&run->record, run->store, &generation, true, until);
 }

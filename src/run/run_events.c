@@ -116,24 +116,24 @@ static bool take_part(dl_record *record, bool all)
 
 /* Uploads `sending` as one compressed object. The name has the part's number, so a repeated upload
  * cannot create a second part. */
-static diloco_status put_part(const dl_record *record, dl_store *store, const dl_life *life,
-                              dl_time until)
+static diloco_status put_part(const dl_record *record, dl_store *store,
+                              const dl_generation *generation, dl_time until)
 {
     dl_key key;
     dl_span frame;
     if (!record->zipper) return dl_fail(DILOCO_ENOMEM, "no memory to compress it");
-    dl_key_record(key, life, record->n_parts);
+    dl_key_record(key, generation, record->n_parts);
     DL_TRY(dl_zip(record->zipper, &frame, record->sending.data, record->sending.len));
     return dl_store_create(store, key, &frame, 1, NULL, until);
 }
 
 /* With `all` it repeats until nothing is left. n_parts advances only once a part exists, so that
  * parts have no gaps. */
-void dl_record_flush(dl_record *record, dl_store *store, const dl_life *life, bool all,
+void dl_record_flush(dl_record *record, dl_store *store, const dl_generation *generation, bool all,
                      dl_time until)
 {
     while (take_part(record, all)) {
-        const diloco_status status = put_part(record, store, life, until);
+        const diloco_status status = put_part(record, store, generation, until);
         /* EEXIST: an upload with an unknown outcome has created the part. */
         if (!status || status == DILOCO_EEXIST) record->n_parts++;
         if (status && record->sending.len < PART_KEPT) return;
@@ -176,10 +176,10 @@ static void finish(dl_record *r, dl_json *j)
         dl_record_line(r, (const char *)own_line(r)->data, own_line(r)->len);
 }
 
-static void put_life(dl_json *j, const char *key, const dl_life *life)
+static void put_generation(dl_json *j, const char *key, const dl_generation *generation)
 {
-    char text[DL_LIFE_TEXT];
-    dl_life_text(text, life);
+    char text[DL_GENERATION_TEXT];
+    dl_generation_text(text, generation);
     dl_json_str(j, key, text);
 }
 
@@ -194,14 +194,14 @@ static void put_members(dl_json *j, const char *key, const dl_entry *entry)
 {
     dl_json_array(j, key);
     for (size_t i = 0; i < entry->n_members; i++)
-        dl_json_str(j, NULL, entry->members[i].life.replica);
+        dl_json_str(j, NULL, entry->members[i].generation.replica);
     dl_json_end(j);
 }
 
 static bool is_member(const dl_entry *entry, const char *replica)
 {
     for (size_t i = 0; i < entry->n_members; i++)
-        if (!strcmp(entry->members[i].life.replica, replica)) return true;
+        if (!strcmp(entry->members[i].generation.replica, replica)) return true;
     return false;
 }
 
@@ -213,8 +213,8 @@ void dl_event_put_outer(dl_json *j, const dl_config *config)
     dl_json_f64(j, "outer_momentum", config->outer_mu);
 }
 
-void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint64_t entry,
-                  dl_way way)
+void dl_event_run(dl_record *r, const dl_runfile *run, const dl_generation *generation,
+                  uint64_t entry, dl_topology_kind topology)
 {
     dl_json j = begin(r, "run");
     dl_json_str(&j, "run", run->id);
@@ -223,8 +223,8 @@ void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint
     dl_json_u64(&j, "params", run->manifest.n_parameters);
     dl_json_i64(&j, "fragments", run->manifest.n_fragments);
     dl_event_put_outer(&j, &run->config);
-    dl_json_str(&j, "exchange", dl_way_names[way]);
-    put_life(&j, "life", life);
+    dl_json_str(&j, "exchange", dl_topology_names[topology]);
+    put_generation(&j, "life", generation);
     dl_json_u64(&j, "entry", entry);
     dl_json_str(&j, "isa", dl_isa_name(dl_isa_chosen()));
     if (*dl_store_link()) dl_json_str(&j, "link", dl_store_link());
@@ -296,8 +296,8 @@ void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *en
     dl_json_f64(&j, "up_bps", c->speed.up_bps);
     dl_json_f64(&j, "down_bps", c->speed.down_bps);
     dl_json_f64(&j, "request_s", c->speed.request_s);
-    put_life(&j, "committer", &entry->committer);
-    if (entry->combined.there) put_life(&j, "combined_by", &entry->combined.life);
+    put_generation(&j, "committer", &entry->committer);
+    if (entry->combined.there) put_generation(&j, "combined_by", &entry->combined.generation);
     put_hash(&j, "digest", entry->result);
     finish(r, &j);
 }
@@ -329,7 +329,7 @@ void dl_event_abort(dl_record *r, const dl_event_context *c, const dl_entry *ent
 }
 
 void dl_event_dispute(dl_record *r, const dl_event_context *c, uint64_t entry, dl_hash claimed,
-                      dl_hash computed, const dl_life *committer, const char *what)
+                      dl_hash computed, const dl_generation *committer, const char *what)
 {
     dl_json j = begin(r, "dispute");
     dl_json_str(&j, "replica", c->replica);
@@ -337,32 +337,32 @@ void dl_event_dispute(dl_record *r, const dl_event_context *c, uint64_t entry, d
     dl_json_str(&j, "of", what);
     put_hash(&j, "claimed", claimed);
     put_hash(&j, "computed", computed);
-    put_life(&j, "committer", committer);
+    put_generation(&j, "committer", committer);
     finish(r, &j);
 }
 
 /* Writes an event about another replica's contribution, as this replica sees it. */
 static void seen_of(dl_record *r, const dl_event_context *c, const char *event, uint64_t entry,
-                    const dl_life *life, const char *reason)
+                    const dl_generation *generation, const char *reason)
 {
     dl_json j = begin(r, event);
     dl_json_u64(&j, "entry", entry);
-    put_life(&j, "replica", life);
+    put_generation(&j, "replica", generation);
     dl_json_str(&j, "reason", reason);
     dl_json_str(&j, "by", c->replica);
     finish(r, &j);
 }
 
-void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
-                     const char *reason)
+void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry,
+                     const dl_generation *generation, const char *reason)
 {
-    seen_of(r, c, "reject", entry, life, reason);
+    seen_of(r, c, "reject", entry, generation, reason);
 }
 
-void dl_event_peer(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
-                   const char *reason)
+void dl_event_peer(dl_record *r, const dl_event_context *c, uint64_t entry,
+                   const dl_generation *generation, const char *reason)
 {
-    seen_of(r, c, "peer", entry, life, reason);
+    seen_of(r, c, "peer", entry, generation, reason);
 }
 
 void dl_event_probe(dl_record *r, const dl_event_context *c, const dl_entry *entry,
@@ -381,13 +381,14 @@ void dl_event_probe(dl_record *r, const dl_event_context *c, const dl_entry *ent
 }
 
 /* Unlike dl_event_reject it reports the committed verdict, with the committer as its author. */
-void dl_event_judged(dl_record *r, const dl_entry *entry, const dl_life *life, const char *reason)
+void dl_event_judged(dl_record *r, const dl_entry *entry, const dl_generation *generation,
+                     const char *reason)
 {
     dl_json j = begin(r, "reject");
     dl_json_u64(&j, "entry", entry->entry);
-    put_life(&j, "replica", life);
+    put_generation(&j, "replica", generation);
     dl_json_str(&j, "reason", reason);
-    put_life(&j, "by", &entry->committer);
+    put_generation(&j, "by", &entry->committer);
     dl_json_bool(&j, "committed", true);
     finish(r, &j);
 }
@@ -435,7 +436,8 @@ void dl_event_traffic(dl_record *r, const char *replica, const uint64_t sent[DL_
  * alone. */
 void dl_event_end(dl_record *r, const dl_event_context *c, const dl_end_facts *f)
 {
-    const double per_step = 4.0 * (double)f->n_floats, here = per_step * (double)f->life_steps;
+    const double per_step = 4.0 * (double)f->n_floats,
+                 here = per_step * (double)f->generation_steps;
     dl_json j = begin(r, "end");
     dl_json_str(&j, "replica", c->replica);
     dl_json_u64(&j, "entry", f->entry);

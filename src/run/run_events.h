@@ -38,7 +38,7 @@ void dl_record_line(dl_record *record, const char *line, size_t len);
 /* Uploads the gathered lines to rec/ if they are many or old, or if `all`. Lines that could not be
  * uploaded are kept for the next call, and dropped with a warning if they are many. So the record
  * never stops a run. */
-void dl_record_flush(dl_record *record, dl_store *store, const dl_life *life, bool all,
+void dl_record_flush(dl_record *record, dl_store *store, const dl_generation *generation, bool all,
                      dl_time until);
 
 typedef struct dl_event_context {
@@ -59,8 +59,8 @@ typedef struct dl_event_context {
 /* Writes the outer loop's settings as members of the open object. */
 void dl_event_put_outer(dl_json *j, const dl_config *config);
 
-void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint64_t entry,
-                  dl_way way);
+void dl_event_run(dl_record *r, const dl_runfile *run, const dl_generation *generation,
+                  uint64_t entry, dl_topology_kind topology);
 void dl_event_contribution(dl_record *r, const dl_event_context *c, uint64_t entry,
                            const dl_own_facts *facts);
 void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *entry,
@@ -77,18 +77,18 @@ typedef struct dl_adopt_facts {
 void dl_event_adopt(dl_record *r, const char *replica, const dl_adopt_facts *facts);
 void dl_event_abort(dl_record *r, const dl_event_context *c, const dl_entry *entry);
 void dl_event_dispute(dl_record *r, const dl_event_context *c, uint64_t entry, dl_hash claimed,
-                      dl_hash computed, const dl_life *committer, const char *what);
+                      dl_hash computed, const dl_generation *committer, const char *what);
 /* Writes the results of check.probe that this replica measured before it drafted the entry. */
 void dl_event_probe(dl_record *r, const dl_event_context *c, const dl_entry *entry,
                     const double *probed);
 /* Write a contribution that this replica rejects, and one that a commit rejects. */
-void dl_event_judged(dl_record *record, const dl_entry *entry, const dl_life *life,
+void dl_event_judged(dl_record *record, const dl_entry *entry, const dl_generation *generation,
                      const char *reason);
-void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
-                     const char *reason);
+void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry,
+                     const dl_generation *generation, const char *reason);
 /* Writes that a contribution came from the store, and why not from its owner (peers.h). */
-void dl_event_peer(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
-                   const char *reason);
+void dl_event_peer(dl_record *r, const dl_event_context *c, uint64_t entry,
+                   const dl_generation *generation, const char *reason);
 void dl_event_warn(dl_record *r, const dl_event_context *c, const char *code, const char *text);
 
 /* Writes all bytes that this process has moved for the run so far, by kind. */
@@ -98,7 +98,7 @@ void dl_event_traffic(dl_record *r, const char *replica, const uint64_t sent[DL_
 typedef struct dl_end_facts {
     uint64_t entry, n_floats;
     uint64_t steps; /* of all generations; everything else is of this one */
-    uint64_t life_steps, tokens;
+    uint64_t generation_steps, tokens;
     uint64_t bytes_sent, bytes_received;           /* by the exchange */
     uint64_t background_sent, background_received; /* snapshots and heartbeats */
     uint64_t heartbeats;

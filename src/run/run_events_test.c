@@ -204,7 +204,7 @@ TEST(every_event_has_the_names_of_the_design)
     dl_record r;
     dl_entry e;
     dl_roster roster;
-    const dl_life life = {.replica = "r1", .generation = 2};
+    const dl_generation generation = {.replica = "r1", .number = 2};
     const dl_event_context c = {.replica = "r0", .codec = "f32"};
     const dl_exec_facts facts = {.own.norm = 1,
                                  .outer = {.similarity = (double)NAN, .combiner = "mean"}};
@@ -217,19 +217,19 @@ TEST(every_event_has_the_names_of_the_design)
     CHECK_OK(dl_entry_init(&e, 4));
     roster = e.roster;
     CHECK(dl_roster_add(&roster, "r0", 0) && dl_roster_add(&roster, "r7", 1));
-    e.members[0].life = (dl_life){.replica = "r0"};
+    e.members[0].generation = (dl_generation){.replica = "r0"};
     e.n_members = 1;
-    e.committer = life;
+    e.committer = generation;
     snprintf(e.abort.reason, sizeof e.abort.reason, "silent: \"r7\"\n");
 
-    dl_event_run(&r, &run, &life, 3, DL_WAY_LEADER);
+    dl_event_run(&r, &run, &generation, 3, DL_TOPOLOGY_LEADER);
     dl_event_contribution(&r, &c, 3, &facts.own);
     dl_event_commit(&r, &c, &e, &roster, &facts, true);
     dl_event_probe(&r, &c, &e, (const double[]){2.5, 3});
     dl_event_adopt(&r, "r0", &(dl_adopt_facts){.entry = 3, .takes = "mix"});
     dl_event_abort(&r, &c, &e);
-    dl_event_dispute(&r, &c, 3, (dl_hash){{1}}, (dl_hash){{2}}, &life, "result");
-    dl_event_reject(&r, &c, 3, &life, "checksum");
+    dl_event_dispute(&r, &c, 3, (dl_hash){{1}}, (dl_hash){{2}}, &generation, "result");
+    dl_event_reject(&r, &c, 3, &generation, "checksum");
     dl_event_warn(&r, &c, "late", "entry 3 \xe2\x80\x94 \"quoted\"");
     dl_event_end(&r, &c, &(dl_end_facts){.entry = 4, .throughput_ratio = 0.5});
     dl_event_traffic(&r, "r0", (const uint64_t[DL_N_TRAFFIC]){[DL_TRAFFIC_LOG] = 3, [0] = 1},
@@ -274,7 +274,7 @@ TEST(lines_that_the_store_does_not_take_are_kept_for_the_next_time)
 {
     static const char line[] = "{\"event\":\"x\"}", kept[] = "{\"event\":\"x\"}\n";
     const char *url = scratch_path("record"), *away = scratch_path("record-away");
-    const dl_life life = {.replica = "r0"};
+    const dl_generation generation = {.replica = "r0"};
     dl_record r;
     dl_store *store;
     dl_buf text;
@@ -282,14 +282,14 @@ TEST(lines_that_the_store_does_not_take_are_kept_for_the_next_time)
     dl_buf_init(&text, 4096);
     CHECK_OK(dl_store_open(&store, url, true));
     dl_record_line(&r, line, sizeof line - 1);
-    dl_record_flush(&r, store, &life, false, DL_NEVER); /* not yet: neither old nor much */
+    dl_record_flush(&r, store, &generation, false, DL_NEVER); /* not yet: neither old nor much */
     CHECK_STATUS(DILOCO_ENOENT,
                  dl_store_get(store, &text, "rec/r0.0000/0000000000.jsonl.zst", DL_NEVER));
     CHECK_INT(0, rename(url, away));
-    dl_record_flush(&r, store, &life, true, DL_NEVER);
+    dl_record_flush(&r, store, &generation, true, DL_NEVER);
     CHECK_INT(0, rename(away, url));
     dl_record_line(&r, line, sizeof line - 1);
-    dl_record_flush(&r, store, &life, true, DL_NEVER);
+    dl_record_flush(&r, store, &generation, true, DL_NEVER);
     for (int part = 0; part < 2; part++) { /* lines kept from before are first, unchanged */
         read_part(&text, store, part);
         CHECK_INT(sizeof kept - 1, text.len);

@@ -650,7 +650,7 @@ TEST(p18_data_assigned_by_the_log_is_trained_on_once_by_one_replica)
     }
 }
 
-TEST(p18_a_step_of_other_samples_than_were_dealt_is_refused)
+TEST(p18_a_step_of_other_samples_than_assigned_is_refused)
 {
     toy all[1];
     toy_crew(all, 1, "mem://dealt-otherwise", "none");
@@ -696,5 +696,5 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           a_late_replica_reads_the_shared_model_and_contributes,
           contributions_may_wait_on_disk_for_the_outer_step,
           p18_data_assigned_by_the_log_is_trained_on_once_by_one_replica,
-          p18_a_step_of_other_samples_than_were_dealt_is_refused,
+          p18_a_step_of_other_samples_than_assigned_is_refused,
           members_of_one_step_each_are_not_reported_as_pointing_apart)

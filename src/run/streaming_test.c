@@ -58,7 +58,7 @@ typedef struct reference {
     float theta[TOY_N], momentum[TOY_N];
     flight flights[MAX_FLIGHTS];
     int first, n_flights; /* in the air: flights[first .. n_flights), modulo */
-    int taken, commits;
+    int captured, commits;
 } reference;
 
 /* Returns the fragment that is due after step t, or -1. */
@@ -75,7 +75,7 @@ static void snapshot(reference *r, int fragment, int t)
 {
     flight *f = &r->flights[r->n_flights++ % MAX_FLIGHTS];
     *f = (flight){.fragment = fragment};
-    f->aborted = r->taken++ == r->s->aborted;
+    f->aborted = r->captured++ == r->s->aborted;
     for (int m = 0; m < CREW; m++) {
         f->adopt[m] = t + own_tau(r->s, m);
         for (int i = 0; i < TOY_N; i++)
@@ -141,11 +141,11 @@ static void follow(trace out[CREW], float theta[TOY_N], const shape *s)
     for (int m = 0; m < CREW; m++)
         r.side[m] = toy_of("", "");
     int t = 0;
-    while (r.taken < (int)entries_of(s)) {
+    while (r.captured < (int)entries_of(s)) {
         take_step(&r, out, ++t);
         const int p = due(&r, t);
         if (p >= 0) snapshot(&r, p, t);
-        const bool last = r.taken == (int)entries_of(s); /* nothing to train for */
+        const bool last = r.captured == (int)entries_of(s); /* nothing to train for */
         for (int f = r.first; f < r.n_flights; f++)
             if (land(&r, &r.flights[f % MAX_FLIGHTS], t, last) && f == r.first) r.first++;
     }
@@ -318,7 +318,7 @@ static void write_abort(const char *url, uint64_t entry)
     dl_entry e;
     dl_contribution c;
     dl_key key;
-    const dl_life r0 = {.replica = "r0"};
+    const dl_generation r0 = {.replica = "r0"};
     if (dl_store_open(&store, url, false) || dl_entry_init(&e, 8)) abort();
     dl_key_contribution(key, entry, &r0);
     dl_buf theirs = wait_and_read(store, key);
@@ -332,7 +332,7 @@ static void write_abort(const char *url, uint64_t entry)
     e.fragment = c.fragment;
     e.position = c.stats.position;
     e.base = e.result = c.base;
-    e.committer = (dl_life){.replica = "r9"};
+    e.committer = (dl_generation){.replica = "r9"};
     e.commit = false;
     e.n_members = 0;
     snprintf(e.abort.reason, sizeof e.abort.reason, "a test of the one after it");
@@ -351,7 +351,7 @@ static uint64_t taken_at(const toy *t, uint64_t entry)
 {
     dl_schedule s;
     if (dl_schedule_of(&s, &t->run->config, t->fragments)) abort();
-    return dl_schedule_take(&s, entry);
+    return dl_schedule_capture(&s, entry);
 }
 
 /* r1 makes the entry abort before its last step to entry 1. */
@@ -473,20 +473,20 @@ static diloco_status wait_for_steps(const gate *g, const char *key, uint64_t n)
 }
 
 static diloco_status gate_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
-                                 bool *taken, dl_time until)
+                                 bool *captured, dl_time until)
 {
     const gate *g = self;
     const dl_config *config = &g->t->run->config;
-    dl_life life;
+    dl_generation generation;
     uint64_t entry;
-    if (dl_key_parse_contribution(&entry, &life, key)) {
+    if (dl_key_parse_contribution(&entry, &generation, key)) {
         dl_schedule s;
         DL_TRY(dl_schedule_of(&s, config, g->t->fragments));
         const uint64_t n = (uint64_t)config->rounds * s.n_fragments;
         const uint64_t end = dl_schedule_end(&s, n), adopt = dl_schedule_adopt(&s, entry);
         DL_TRY(wait_for_steps(g, key, adopt < end ? adopt : end));
     }
-    return dl_store_create(g->inner, key, spans, n_spans, taken, until);
+    return dl_store_create(g->inner, key, spans, n_spans, captured, until);
 }
 
 static diloco_status gate_put(void *self, const char *key, const void *data, size_t len,
@@ -616,10 +616,10 @@ TEST(training_continues_while_bytes_move_and_the_record_shows_it)
 
 static diloco_status check_size(void *context, const char *key, size_t len)
 {
-    dl_life life;
+    dl_generation generation;
     uint64_t entry;
     int *n = context;
-    if (!dl_key_parse_contribution(&entry, &life, key)) return DILOCO_EINVAL;
+    if (!dl_key_parse_contribution(&entry, &generation, key)) return DILOCO_EINVAL;
     const int f = (int)entry % 4;
     CHECK_INT(DL_CONTRIBUTION_HEADER + 4 * (toy_begin(f + 1, 4) - toy_begin(f, 4)), len);
     ++*n;

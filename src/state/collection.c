@@ -19,7 +19,7 @@ typedef struct sweep {
     const dl_runfile *run;
     dl_time until;
     uint64_t second; /* entry of the newest snapshot below `floor`; 0: no such snapshot */
-    dl_life second_life;
+    dl_generation second_generation;
     uint64_t floor;
     dl_entry before; /* async: the entry before `floor`; else without room for members */
     /* async: shows which contributions to bases before the floor have counted. */
@@ -35,11 +35,11 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
 {
     sweep *s = context;
     uint64_t entry;
-    dl_life life;
+    dl_generation generation;
     (void)len;
-    if (dl_key_parse_snapshot(&entry, &life, key) && entry < s->floor && entry >= s->second) {
+    if (dl_key_parse_snapshot(&entry, &generation, key) && entry < s->floor && entry >= s->second) {
         s->second = entry;
-        s->second_life = life;
+        s->second_generation = generation;
     }
     return DILOCO_OK;
 }
@@ -56,10 +56,11 @@ static diloco_status find_second(sweep *s)
         DL_TRY(dl_store_list(s->store, "snap/", NULL, found_snapshot, s, s->until));
         s->floor = s->second;
         if (s->second == 0) return DILOCO_OK;
-        if (s->second == c->verified_entry && dl_life_equal(&s->second_life, &c->verified_life))
+        if (s->second == c->verified_entry &&
+            dl_generation_equal(&s->second_generation, &c->verified_generation))
             return DILOCO_OK;
         const diloco_status status =
-            dl_snapshot_verify(s->store, s->second, &s->second_life, s->run, s->until);
+            dl_snapshot_verify(s->store, s->second, &s->second_generation, s->run, s->until);
         if (status != DILOCO_EPROTO && status != DILOCO_ENOENT && status != DILOCO_EREFUSED)
             return status;
         dl_log(DILOCO_LOG_WARN, "%s: it does not count", diloco_error_text());
@@ -82,23 +83,23 @@ static size_t place_of(const sweep *s, const char *replica)
 {
     dl_collector *c = s->collector;
     for (size_t i = 0; i < c->n_seen; i++)
-        if (!strcmp(c->seen[i].life.replica, replica)) return i;
+        if (!strcmp(c->seen[i].generation.replica, replica)) return i;
     if (c->n_seen < DL_COLLECTOR_LIVES) return c->n_seen++;
     for (size_t i = is_member(s, replica) ? c->n_seen : 0; i-- > 0;)
-        if (!is_member(s, c->seen[i].life.replica)) return i;
+        if (!is_member(s, c->seen[i].generation.replica)) return i;
     return SIZE_MAX;
 }
 
 /* An earlier generation protects nothing, since it is fenced. A later one starts as not seen yet,
  * so it counts as alive for run.patience. */
-static diloco_status found_life(void *context, const char *key, size_t len)
+static diloco_status found_generation(void *context, const char *key, size_t len)
 {
     const sweep *s = context;
     dl_collector *c = s->collector;
-    dl_life life;
+    dl_generation generation;
     (void)len;
-    if (!dl_key_parse_life(&life, key, "hb/")) return DILOCO_OK;
-    const size_t i = place_of(s, life.replica);
+    if (!dl_key_parse_generation(&generation, key, "hb/")) return DILOCO_OK;
+    const size_t i = place_of(s, generation.replica);
     if (i == SIZE_MAX) {
         if (!c->crowded)
             dl_log(DILOCO_LOG_WARN,
@@ -108,10 +109,10 @@ static diloco_status found_life(void *context, const char *key, size_t len)
         c->crowded = true;
         return DILOCO_OK;
     }
-    const bool same = !strcmp(c->seen[i].life.replica, life.replica);
-    if (same && c->seen[i].life.generation >= life.generation) return DILOCO_OK;
+    const bool same = !strcmp(c->seen[i].generation.replica, generation.replica);
+    if (same && c->seen[i].generation.number >= generation.number) return DILOCO_OK;
     memset(&c->seen[i], 0, sizeof c->seen[i]);
-    c->seen[i].life = life;
+    c->seen[i].generation = generation;
     return DILOCO_OK;
 }
 
@@ -125,7 +126,7 @@ static diloco_status look(sweep *s, size_t i, bool *live, uint64_t *entry)
     unsigned char bytes[HEARTBEAT_MAX];
     dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
     dl_key key;
-    dl_key_heartbeat(key, &c->seen[i].life);
+    dl_key_heartbeat(key, &c->seen[i].generation);
     const diloco_status status = dl_store_get(s->store, &text, key, s->until);
     *live = false;
     if (status == DILOCO_ENOENT || status == DILOCO_EPROTO) return DILOCO_OK;
@@ -149,7 +150,7 @@ static diloco_status look(sweep *s, size_t i, bool *live, uint64_t *entry)
  * about to read stay. */
 static diloco_status lower_floor_to_heartbeats(sweep *s)
 {
-    DL_TRY(dl_store_list(s->store, "hb/", NULL, found_life, s, s->until));
+    DL_TRY(dl_store_list(s->store, "hb/", NULL, found_generation, s, s->until));
     for (size_t i = 0; i < s->collector->n_seen; i++) {
         bool live;
         uint64_t entry;
@@ -174,10 +175,10 @@ static bool may_count_after(const sweep *s, const dl_roster *roster, const char 
 static bool may_still_count(const sweep *s, const char *key)
 {
     uint64_t base;
-    dl_life life;
-    return s->before.members && dl_key_parse_contribution(&base, &life, key) &&
-           (may_count_after(s, &s->before.roster, life.replica, base) ||
-            may_count_after(s, s->counted, life.replica, base));
+    dl_generation generation;
+    return s->before.members && dl_key_parse_contribution(&base, &generation, key) &&
+           (may_count_after(s, &s->before.roster, generation.replica, base) ||
+            may_count_after(s, s->counted, generation.replica, base));
 }
 
 /* Collects the objects of an old entry. The walk ends at the floor, since keys ascend. Returns
@@ -246,15 +247,16 @@ static diloco_status collect(sweep *s)
  * there. */
 diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
                                       const dl_state *state, const dl_runfile *run,
-                                      const dl_life *life, const dl_signer *signer, dl_time until)
+                                      const dl_generation *generation, const dl_signer *signer,
+                                      dl_time until)
 {
     const uint64_t entry = state->control.entry;
     bool confirmed;
     const diloco_status written =
-        dl_snapshot_write(&confirmed, store, state, run, life, signer, until);
+        dl_snapshot_write(&confirmed, store, state, run, generation, signer, until);
     dl_state_put_out_all(state);
     if (written) return written;
-    if (!confirmed) DL_TRY(dl_snapshot_verify(store, entry, life, run, until));
+    if (!confirmed) DL_TRY(dl_snapshot_verify(store, entry, generation, run, until));
     if (run->config.retain == DL_RETAIN_ALL) return DILOCO_OK;
 
     sweep s = {.collector = collector,
@@ -267,6 +269,6 @@ diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
         dl_log(DILOCO_LOG_WARN, "old objects stay in the store for now: %s", diloco_error_text());
     dl_entry_deinit(&s.before);
     collector->verified_entry = entry;
-    collector->verified_life = *life;
+    collector->verified_generation = *generation;
     return DILOCO_OK;
 }

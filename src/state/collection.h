@@ -11,7 +11,7 @@
 enum { DL_COLLECTOR_LIVES = 1024 };
 typedef struct dl_collector {
     struct {
-        dl_life life;
+        dl_generation generation;
         dl_hash content;
         dl_time changed;        /* when this content was first seen */
     } seen[DL_COLLECTOR_LIVES]; /* the newest generation of each replica */
@@ -19,7 +19,7 @@ typedef struct dl_collector {
     bool crowded;            /* more replicas have heartbeats, which was reported */
     dl_time now;             /* 0: use the clock; else simulated time */
     uint64_t verified_entry; /* 0: no snapshot was verified */
-    dl_life verified_life;
+    dl_generation verified_generation;
 } dl_collector;
 
 /* Writes a snapshot of `now` and reads it back, unless the store confirms it. Unless run.retain is
@@ -28,7 +28,7 @@ typedef struct dl_collector {
  * run.patience. A failure to collect is logged, and a failure to write is returned. */
 DL_MUST_CHECK diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
                                                     const dl_state *state, const dl_runfile *run,
-                                                    const dl_life *life, const dl_signer *signer,
-                                                    dl_time until);
+                                                    const dl_generation *generation,
+                                                    const dl_signer *signer, dl_time until);
 
 #endif

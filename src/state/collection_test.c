@@ -20,7 +20,7 @@ typedef struct scene {
 
 static scene *scene_make(const char *url, const char *retain, const char *patience)
 {
-    static const dl_life r0 = {.replica = "r0"};
+    static const dl_generation r0 = {.replica = "r0"};
     scene *s = calloc(1, sizeof *s);
     dl_config config;
     dl_hash digest;
@@ -57,13 +57,13 @@ static void snapshot_at(scene *s, uint64_t entry)
 {
     s->state.control.entry = entry;
     CHECK_OK(dl_snapshot_and_collect(&s->collector, s->store, &s->state, &s->run,
-                                     &(dl_life){.replica = "r0"}, NULL, DL_NEVER));
+                                     &(dl_generation){.replica = "r0"}, NULL, DL_NEVER));
 }
 
-static void beat(scene *s, const char *life, const char *text)
+static void beat(scene *s, const char *generation, const char *text)
 {
     char key[64];
-    snprintf(key, sizeof key, "hb/%s", life);
+    snprintf(key, sizeof key, "hb/%s", generation);
     CHECK_OK(dl_store_put(s->store, key, text, strlen(text), DL_NEVER));
 }
 
@@ -171,11 +171,11 @@ TEST(unreadable_live_heartbeat_protects_everything)
 TEST(more_heartbeats_than_there_is_room_for_do_not_stop_collection)
 {
     scene *s = scene_make("mem://crowded-heartbeats", "recent", "1");
-    char life[32];
+    char generation[32];
     roster_of(s, "r0", "r7");
     for (int i = 0; i < 2 * DL_COLLECTOR_LIVES; i++) {
-        snprintf(life, sizeof life, "a%d.0000", i);
-        beat(s, life, "{\"entry\":9}");
+        snprintf(generation, sizeof generation, "a%d.0000", i);
+        beat(s, generation, "{\"entry\":9}");
     }
     s->collector.now = DL_SECOND;
     beat(s, "r7.0001", "{\"entry\":3,\"beat\":1}");
@@ -216,7 +216,7 @@ static void put_entry(scene *s, uint64_t entry, const char *counts, uint64_t bas
     e.entry = entry;
     e.n_members = 1;
     e.members[0] = (dl_member){.raw = 1, .weight = 1};
-    strcpy(e.members[0].life.replica, counts);
+    strcpy(e.members[0].generation.replica, counts);
     e.members[0].entry = base;
     strcpy(e.committer.replica, counts);
     strcpy(e.run, s->run.id);
@@ -235,7 +235,7 @@ TEST(p25_collection_keeps_only_objects_that_an_asynchronous_entry_may_name)
     scene *s = scene_make("mem://unnamed", "recent", "60");
     dl_key key;
     CHECK_OK(dl_config_set(&s->run.config, "server.diloco.schedule", "async", "test"));
-    dl_key_contribution(key, 1, &(dl_life){.replica = "r7"});
+    dl_key_contribution(key, 1, &(dl_generation){.replica = "r7"});
     CHECK_OK(dl_store_create(s->store, key, &(dl_span){"c", 1}, 1, NULL, DL_NEVER));
     CHECK(dl_roster_add(&s->state.control.roster, "r0", 7));
     put_entry(s, 4, "r0", 2);
@@ -308,7 +308,7 @@ TEST(p25_confirmed_snapshot_that_differs_from_its_manifest_is_found)
     s->state.control.entry = 2;
     CHECK_STATUS(DILOCO_EPROTO,
                  dl_snapshot_and_collect(&s->collector, s->store, &s->state, &s->run,
-                                         &(dl_life){.replica = "r0"}, NULL, DL_NEVER));
+                                         &(dl_generation){.replica = "r0"}, NULL, DL_NEVER));
     CHECK_INT(0, s->collector.verified_entry);
     scene_end(s);
     dl_store_drop_user("mine");
@@ -355,8 +355,8 @@ TEST(verify_skips_a_snapshot_whose_contributions_were_deleted)
     CHECK_OK(dl_store_open(&store, "mem://straggler", false));
     for (int i = 0; i < 2; i++) {
         dl_key key;
-        const dl_life life = {.replica = {'r', (char)('0' + i)}};
-        dl_key_contribution(key, first, &life);
+        const dl_generation generation = {.replica = {'r', (char)('0' + i)}};
+        dl_key_contribution(key, first, &generation);
         CHECK_OK(dl_store_delete(store, key, DL_NEVER));
     }
     CHECK_OK(diloco_verify(&report, "mem://straggler", 1, NULL, NULL));

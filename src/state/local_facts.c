@@ -31,14 +31,14 @@ static void write_fragments(dl_json *j, const dl_local_facts *f)
 static void write_pace(dl_json *j, const dl_pace_saved *p)
 {
     dl_json_u64(j, "position", p->position);
-    dl_json_u64(j, "entry", p->folded);
+    dl_json_u64(j, "entry", p->applied);
     dl_json_u64(j, "next_adopt", p->next_adopt);
-    dl_json_u64(j, "n_taken", p->n_taken);
+    dl_json_u64(j, "n_taken", p->n_captured);
     dl_json_u64(j, "base_entry", p->base);
     dl_json_f32_bits(j, "weight", p->weight);
     dl_json_array(j, "under_way");
-    for (uint64_t e = p->next_adopt; e < p->n_taken; e++) {
-        const dl_take *t = &p->takes[e - p->next_adopt];
+    for (uint64_t e = p->next_adopt; e < p->n_captured; e++) {
+        const dl_pace_capture *t = &p->captures[e - p->next_adopt];
         dl_json_object(j, NULL);
         dl_json_u64(j, "position", t->position);
         dl_json_u64(j, "fragment", t->fragment);
@@ -50,7 +50,7 @@ static void write_pace(dl_json *j, const dl_pace_saved *p)
     dl_json_end(j);
 }
 
-static void write_formers(dl_json *j, const dl_formers *formers)
+static void write_formers(dl_json *j, const dl_former_generations *formers)
 {
     dl_json_array(j, "formers");
     for (size_t i = 0; i < formers->n; i++) {
@@ -71,7 +71,7 @@ diloco_status dl_local_facts_write(dl_buf *out, const dl_local_facts *f)
     dl_json_object(&j, NULL);
     dl_json_str(&j, "run", f->run);
     dl_json_str(&j, "replica", f->replica);
-    if (f->generation != DL_LIFE_ANY) dl_json_u64(&j, "generation", f->generation);
+    if (f->generation != DL_GENERATION_ANY) dl_json_u64(&j, "generation", f->generation);
     if (f->formers.n) write_formers(&j, &f->formers);
     write_pace(&j, &f->pace);
     dl_json_u64(&j, "step", f->step);
@@ -110,16 +110,16 @@ static diloco_status read_fragments(dl_local_facts *f, dl_json_value array)
     return DILOCO_OK;
 }
 
-/* The caller's array has DL_PACE_MAX_TAKES rows. The difference is checked for its sign and for
+/* The caller's array has DL_PACE_MAX_CAPTURES rows. The difference is checked for its sign and for
  * that maximum before any row is written. */
-static diloco_status read_takes(dl_pace_saved *p, dl_json_value array, size_t n_fragments)
+static diloco_status read_captures(dl_pace_saved *p, dl_json_value array, size_t n_fragments)
 {
-    const uint64_t n = p->n_taken - p->next_adopt;
-    if (p->next_adopt > p->n_taken || n > DL_PACE_MAX_TAKES || dl_json_count(array) != n)
+    const uint64_t n = p->n_captured - p->next_adopt;
+    if (p->next_adopt > p->n_captured || n > DL_PACE_MAX_CAPTURES || dl_json_count(array) != n)
         return dl_fail(DILOCO_EPROTO, "\"under_way\" is not what n_taken and next_adopt say");
     for (dl_json_iter it = dl_json_each(array); dl_json_next(&it);) {
-        dl_take *t = &p->takes[it.index];
-        *t = (dl_take){.entry = p->next_adopt + it.index};
+        dl_pace_capture *t = &p->captures[it.index];
+        *t = (dl_pace_capture){.entry = p->next_adopt + it.index};
         if (it.value.type != DL_JSON_OBJECT)
             return dl_fail(DILOCO_EPROTO, "the in-flight exchange is not an object");
         DL_TRY(dl_json_read_u64(&t->position, it.value, "position", UINT64_MAX));
@@ -132,15 +132,15 @@ static diloco_status read_takes(dl_pace_saved *p, dl_json_value array, size_t n_
 }
 
 /* Optional: it is written only for a single committer (P26.4). */
-static diloco_status read_formers(dl_formers *formers, dl_json_value array)
+static diloco_status read_formers(dl_former_generations *formers, dl_json_value array)
 {
-    *formers = (dl_formers){.n = 0};
+    *formers = (dl_former_generations){.n = 0};
     if (array.type == DL_JSON_MISSING) return DILOCO_OK;
     if (array.type != DL_JSON_ARRAY) return dl_fail(DILOCO_EPROTO, "\"formers\" is not a list");
     for (dl_json_iter it = dl_json_each(array); dl_json_next(&it);) {
-        if (it.index == DL_FORMERS_MAX || it.value.type != DL_JSON_OBJECT)
+        if (it.index == DL_FORMER_GENERATIONS_MAX || it.value.type != DL_JSON_OBJECT)
             return dl_fail(DILOCO_EPROTO, "\"formers\" is not a list of at most %d generations",
-                           DL_FORMERS_MAX);
+                           DL_FORMER_GENERATIONS_MAX);
         DL_TRY(dl_json_read_u32(&formers->at[it.index], it.value, "generation", DL_GENERATION_MAX));
         formers->n = it.index + 1;
     }
@@ -155,17 +155,17 @@ diloco_status dl_local_facts_read(dl_local_facts *f, const char *text, size_t le
     DL_TRY(dl_json_parse(&o, text, len));
     DL_TRY(dl_json_read_run(f->run, o));
     DL_TRY(dl_json_read_str(f->replica, sizeof f->replica, o, "replica"));
-    f->generation = DL_LIFE_ANY;
+    f->generation = DL_GENERATION_ANY;
     if (dl_json_get(o, "generation").type != DL_JSON_MISSING)
         DL_TRY(dl_json_read_u32(&f->generation, o, "generation", UINT32_MAX));
     DL_TRY(read_formers(&f->formers, dl_json_get(o, "formers")));
     DL_TRY(dl_json_read_u64(&f->pace.position, o, "position", UINT64_MAX));
-    DL_TRY(dl_json_read_u64(&f->pace.folded, o, "entry", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&f->pace.applied, o, "entry", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&f->pace.next_adopt, o, "next_adopt", UINT64_MAX));
-    DL_TRY(dl_json_read_u64(&f->pace.n_taken, o, "n_taken", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&f->pace.n_captured, o, "n_taken", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&f->pace.base, o, "base_entry", UINT64_MAX));
     DL_TRY(dl_json_read_finite_bits(&f->pace.weight, o, "weight"));
-    DL_TRY(read_takes(&f->pace, dl_json_get(o, "under_way"), f->n_fragments));
+    DL_TRY(read_captures(&f->pace, dl_json_get(o, "under_way"), f->n_fragments));
     DL_TRY(dl_json_read_u64(&f->step, o, "step", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&f->shard, o, "shard", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&f->next_sample, o, "next_sample", UINT64_MAX));

@@ -495,9 +495,10 @@ diloco_status dl_local_load(dl_local *local, dl_local_facts *facts, const char *
 {
     dl_map map;
     dl_st st;
-    dl_local_facts read = {.pace = {.takes = facts->pace.takes, .fragments = facts->pace.fragments},
-                           .fragments = facts->fragments,
-                           .n_fragments = facts->n_fragments};
+    dl_local_facts read = {
+        .pace = {.captures = facts->pace.captures, .fragments = facts->pace.fragments},
+        .fragments = facts->fragments,
+        .n_fragments = facts->n_fragments};
     size_t first = load_tensors ? 0 : n_tensors;
     DL_TRY(describe_all(local, tensors, n_tensors, privates, n_privates));
     DL_TRY(open_file(&map, &st, &read, local->path));

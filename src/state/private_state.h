@@ -36,8 +36,9 @@ typedef struct dl_local_facts {
     char run[33];
     char replica[DL_REPLICA_MAX + 1];
     dl_pace_saved pace;
-    uint32_t generation; /* of the generation that saved it; DL_LIFE_ANY: not recorded */
-    dl_formers formers;  /* that it found ended: one of them may be the single committer (P26) */
+    uint32_t generation; /* of the generation that saved it; DL_GENERATION_ANY: not recorded */
+    dl_former_generations
+        formers; /* that it found ended: one of them may be the single committer (P26) */
     uint64_t step, shard, next_sample;
     dl_local_fragment *fragments; /* [n_fragments], the caller's */
     size_t n_fragments;

@@ -34,7 +34,7 @@ typedef struct scene {
     dl_private privates[N_PRIVATES];
     dl_local_facts facts;
     dl_local_fragment fragments[N_FRAGMENTS], fragments_back[N_FRAGMENTS];
-    dl_take takes[2], takes_back[DL_PACE_MAX_TAKES];
+    dl_pace_capture captures[2], captures_back[DL_PACE_MAX_CAPTURES];
     dl_pace_fragment paces[N_FRAGMENTS], paces_back[N_FRAGMENTS];
     dl_hash manifest;
     char folder[PATH_MAX], path[PATH_MAX + 64];
@@ -63,7 +63,7 @@ static void scene_begin(scene *s, const char *name)
     s->manifest = dl_hash_bytes("model", 5);
     s->facts = (dl_local_facts){.run = RUN,
                                 .replica = "r0",
-                                .pace = {6000, 12, 11, 13, 7, 0.25f, s->takes, s->paces},
+                                .pace = {6000, 12, 11, 13, 7, 0.25f, s->captures, s->paces},
                                 .step = UINT64_MAX,
                                 .shard = 1,
                                 .next_sample = 46000,
@@ -80,8 +80,9 @@ static void scene_begin(scene *s, const char *name)
             .base = dl_hash_bytes(&f, sizeof f)};
     s->paces[0] = (dl_pace_fragment){.since = 5500};
     s->paces[1] = (dl_pace_fragment){.since = 5750, .behind = true};
-    s->takes[0] = (dl_take){.entry = 11, .position = 5990, .commit = true, .counted = true};
-    s->takes[1] = (dl_take){.entry = 12, .position = 6000, .fragment = 1, .mute = true};
+    s->captures[0] =
+        (dl_pace_capture){.entry = 11, .position = 5990, .commit = true, .counted = true};
+    s->captures[1] = (dl_pace_capture){.entry = 12, .position = 6000, .fragment = 1, .mute = true};
     snprintf(s->folder, sizeof s->folder, "%s", scratch_path(name));
     snprintf(s->path, sizeof s->path, "%s/r0/local.safetensors", s->folder);
     CHECK_OK(dl_local_open(&s->local, s->folder, "r0"));
@@ -99,7 +100,7 @@ static diloco_status save(scene *s)
 
 static diloco_status load(scene *s, dl_local_facts *facts, bool load_tensors)
 {
-    facts->pace.takes = s->takes_back;
+    facts->pace.captures = s->captures_back;
     facts->pace.fragments = s->paces_back;
     facts->fragments = s->fragments_back;
     facts->n_fragments = N_FRAGMENTS;
@@ -128,17 +129,17 @@ TEST(local_state_comes_back_to_the_bit)
     scene_begin(&s, "round");
     CHECK_STATUS(DILOCO_ENOENT, load(&s, &facts, true));
     saved = s.t;
-    s.facts.formers = (dl_formers){.at = {3, 70000}, .n = 2};
+    s.facts.formers = (dl_former_generations){.at = {3, 70000}, .n = 2};
     CHECK_OK(save(&s));
     fill(&s.t, 2);
     CHECK_OK(load(&s, &facts, true));
     CHECK_BYTES(&saved, &s.t, sizeof saved);
     CHECK(facts.formers.n == 2 && facts.formers.at[0] == 3 && facts.formers.at[1] == 70000);
-    CHECK(facts.pace.folded == 12 && facts.pace.position == 6000 && facts.step == UINT64_MAX);
-    CHECK(facts.pace.next_adopt == 11 && facts.pace.n_taken == 13);
+    CHECK(facts.pace.applied == 12 && facts.pace.position == 6000 && facts.step == UINT64_MAX);
+    CHECK(facts.pace.next_adopt == 11 && facts.pace.n_captured == 13);
     CHECK(facts.pace.base == 7 && facts.pace.weight == 0.25f);
     for (size_t k = 0; k < 2; k++) {
-        const dl_take *t = &s.takes_back[k], *was = &s.takes[k];
+        const dl_pace_capture *t = &s.captures_back[k], *was = &s.captures[k];
         CHECK(t->entry == was->entry && t->position == was->position);
         CHECK(t->fragment == was->fragment && t->mute == was->mute);
         CHECK(t->commit == was->commit && t->counted == was->counted);
@@ -221,7 +222,7 @@ TEST(a_replica_with_nothing_of_its_own_saves_its_facts)
     dl_local_facts facts;
     scene_begin(&s, "nothing");
     CHECK_OK(dl_local_save(s.local, &s.facts, NULL, 0, NULL, 0));
-    facts.pace.takes = s.takes_back;
+    facts.pace.captures = s.captures_back;
     facts.pace.fragments = s.paces_back;
     facts.fragments = s.fragments_back;
     facts.n_fragments = N_FRAGMENTS;

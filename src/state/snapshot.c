@@ -27,7 +27,7 @@ enum { TEXT_MAX = DL_ENTRY_TEXT_MAX, FOUND_MAX = 1 << 26 };
 
 typedef struct found {
     uint64_t entry;
-    dl_life life;
+    dl_generation generation;
 } found;
 
 /* Checks that a committer signed this snapshot. Otherwise an untrusted peer wrote it, and it
@@ -36,12 +36,12 @@ typedef struct found {
 static diloco_status must_be_signed(const dl_buf *text, const dl_runfile *run, const found *which)
 {
     dl_public key;
-    const dl_statement what = dl_snapshot_statement(run->id, which->entry, &which->life);
+    const dl_statement what = dl_snapshot_statement(run->id, which->entry, &which->generation);
     if (!dl_snapshot_is_signed(run)) return DILOCO_OK;
     const diloco_status status = dl_sealed_signer(&key, text->data, text->len, &what);
     if (status == DILOCO_EPROTO) return dl_fail(DILOCO_EREFUSED, "%s", diloco_error_text());
     DL_TRY(status);
-    if (dl_identity_may_commit(&run->identity, &key, which->life.replica)) return DILOCO_OK;
+    if (dl_identity_may_commit(&run->identity, &key, which->generation.replica)) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED, "it is signed by a key that may not write snapshots");
 }
 
@@ -55,19 +55,19 @@ static diloco_status open_manifest(dl_json_value *root, dl_buf *text, dl_store *
     dl_key key;
     char theirs[DL_HASH_HEX + 1];
     uint64_t entry;
-    dl_life life;
+    dl_generation generation;
     dl_hash model;
-    dl_key_snapshot(key, which->entry, &which->life, "manifest.json");
+    dl_key_snapshot(key, which->entry, &which->generation, "manifest.json");
     DL_TRY(dl_store_get(store, text, key, until));
     DL_TRY(dl_sealed_open(root, text->data, text->len, DL_SNAPSHOT_FORMAT));
     DL_TRY(must_be_signed(text, run, which));
     DL_TRY(dl_json_read_run(theirs, *root));
     DL_TRY(dl_json_read_u64(&entry, *root, "entry", UINT64_MAX));
-    DL_TRY(dl_json_read_life(&life, *root, "life"));
+    DL_TRY(dl_json_read_generation(&generation, *root, "life"));
     DL_TRY(dl_json_read_hash(&model, *root, "manifest_digest"));
     if (strcmp(theirs, run->id) != 0)
         return dl_fail(DILOCO_EPROTO, "it belongs to run %s, this is run %s", theirs, run->id);
-    if (entry != which->entry || !dl_life_equal(&life, &which->life))
+    if (entry != which->entry || !dl_generation_equal(&generation, &which->generation))
         return dl_fail(DILOCO_EPROTO, "it is another snapshot's manifest");
     if (!dl_hash_equal(model, manifest->digest))
         return dl_fail(DILOCO_EPROTO, "it is of another model");
@@ -117,13 +117,13 @@ static diloco_status read_later(dl_control *c, dl_json_value root)
 
 /* P26: a single committer is named with its generation, or by its name alone if any generation may
  * commit. */
-static diloco_status read_committer(dl_life *out, dl_json_value root)
+static diloco_status read_committer(dl_generation *out, dl_json_value root)
 {
-    char text[DL_LIFE_TEXT];
-    *out = (dl_life){.generation = DL_LIFE_ANY};
+    char text[DL_GENERATION_TEXT];
+    *out = (dl_generation){.number = DL_GENERATION_ANY};
     if (dl_json_get(root, "committer").type == DL_JSON_MISSING) return DILOCO_OK;
     DL_TRY(dl_json_read_str(text, sizeof text, root, "committer"));
-    if (strchr(text, '.')) return dl_json_read_life(out, root, "committer");
+    if (strchr(text, '.')) return dl_json_read_generation(out, root, "committer");
     if (!dl_replica_name_ok(text))
         return dl_fail(DILOCO_EPROTO, "\"committer\" is no name of a replica");
     memcpy(out->replica, text, strlen(text) + 1);
@@ -197,7 +197,7 @@ static diloco_status check_log(const dl_state *state, dl_store *store, dl_time u
     if (!status && !dl_hash_equal(before.result, state->now[before.fragment].digest))
         status = dl_fail(DILOCO_EPROTO, "it is not the result of %s", key);
     if (!status && c->ledger &&
-        !dl_hash_equal(dl_ledger_deal(c->ledger).ledger, before.deal.ledger))
+        !dl_hash_equal(dl_ledger_assignment(c->ledger).ledger, before.assignment.ledger))
         status = dl_fail(DILOCO_EPROTO, "its ledger of the data is not that of %s", key);
     if (!status && c->bans && !dl_hash_equal(dl_bans_digest(c->bans), before.bans.digest))
         status = dl_fail(DILOCO_EPROTO, "its bans are not those after %s", key);
@@ -236,7 +236,7 @@ static diloco_status load(dl_state *state, dl_json_value root, dl_store *store, 
     dl_image_facts image;
     DL_TRY(read_control(&state->control, root));
     DL_TRY(read_fragments(state, root));
-    dl_key_snapshot(key, which->entry, &which->life, "state.safetensors");
+    dl_key_snapshot(key, which->entry, &which->generation, "state.safetensors");
     DL_TRY(read_image(state, &image, store, run, key, until));
     DL_TRY(check_image(root, &image, run));
     dl_state_rehash(state, pool);
@@ -265,7 +265,7 @@ static void begin_control(dl_control *c, const dl_runfile *run, dl_hash run_dige
     c->entry = c->n_aborts = c->snapshot = 0;
     c->prev = run_digest;
     c->last = false;
-    c->committer = (dl_life){.generation = DL_LIFE_ANY};
+    c->committer = (dl_generation){.number = DL_GENERATION_ANY};
     snprintf(c->committer.replica, sizeof c->committer.replica, "%s", run->config.single_committer);
     c->roster.n = 0;
     c->lr = (float)run->config.outer_lr;
@@ -317,7 +317,7 @@ static diloco_status on_key(void *context, const char *key, size_t len)
     (void)len;
     listing *list = context;
     found f = {0};
-    if (!dl_key_parse_snapshot(&f.entry, &f.life, key)) return DILOCO_OK;
+    if (!dl_key_parse_snapshot(&f.entry, &f.generation, key)) return DILOCO_OK;
     if (f.entry < list->from || f.entry > list->before) return DILOCO_OK;
     return dl_buf_add(&list->found, &f, sizeof f);
 }
@@ -326,7 +326,7 @@ static int older_first(const void *a, const void *b)
 {
     const found *x = a, *y = b;
     if (x->entry != y->entry) return x->entry < y->entry ? -1 : 1;
-    return dl_life_compare(&x->life, &y->life);
+    return dl_generation_compare(&x->generation, &y->generation);
 }
 
 /* Lists snapshots, oldest first. The caller deinits list->found, also after an error. */
@@ -359,8 +359,8 @@ static diloco_status read_any(dl_state *state, const listing *list, bool newest,
         diloco_status status = read_snapshot(state, store, which, run, pool, until);
         if (!is_damage(status)) return status;
         dl_log(DILOCO_LOG_WARN, "snapshot of entry %llu by %s.%04u skipped: %s",
-               (unsigned long long)which->entry, which->life.replica,
-               (unsigned)which->life.generation, diloco_error_text());
+               (unsigned long long)which->entry, which->generation.replica,
+               (unsigned)which->generation.number, diloco_error_text());
     }
     return dl_fail(DILOCO_ENOENT, "no snapshot is whole");
 }
@@ -496,7 +496,7 @@ static bool is_forged(dl_store *store, const found *which, const dl_runfile *run
     diloco_status status = dl_entry_init(&before, DL_MAX_MEMBERS);
     if (!status) status = dl_entry_get(&text, store, which->entry - 1, until);
     if (!status) status = dl_entry_read(&before, text.data, text.len, dl_outer_of(&run->config));
-    const bool forged = !status && !dl_life_equal(&before.committer, &which->life);
+    const bool forged = !status && !dl_generation_equal(&before.committer, &which->generation);
     dl_entry_deinit(&before);
     dl_buf_deinit(&text);
     return forged;
@@ -504,15 +504,15 @@ static bool is_forged(dl_store *store, const found *which, const dl_runfile *run
 
 /* The difference matters to an audit: a damaged snapshot is the store's fault, a forged one an
  * attacker's. */
-diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life *life,
+diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_generation *generation,
                                  const dl_runfile *run, dl_time until)
 {
     dl_buf text;
     dl_json_value root;
     dl_key key;
-    found which = {entry, *life};
+    found which = {entry, *generation};
     dl_buf_init(&text, TEXT_MAX);
-    dl_key_snapshot(key, entry, life, "state.safetensors");
+    dl_key_snapshot(key, entry, generation, "state.safetensors");
     diloco_status status = open_manifest(&root, &text, store, &which, run, until);
     /* In a run with keys an unreadable manifest is one that no committer has signed. */
     if (status == DILOCO_EPROTO && dl_snapshot_is_signed(run))
@@ -522,7 +522,7 @@ diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life 
         is_forged(store, &which, run, until))
         status = dl_fail(DILOCO_EREFUSED,
                          "it is damaged, and %s.%04u did not create the entry before it",
-                         life->replica, (unsigned)life->generation);
+                         generation->replica, (unsigned)generation->number);
     dl_buf_deinit(&text);
     return status ? dl_fail_context(status, "snapshot of entry %llu", (unsigned long long)entry)
                   : DILOCO_OK;

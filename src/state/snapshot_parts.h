@@ -16,9 +16,9 @@ typedef struct dl_image_facts {
 } dl_image_facts;
 
 static inline dl_statement dl_snapshot_statement(const char *run, uint64_t entry,
-                                                 const dl_life *life)
+                                                 const dl_generation *generation)
 {
-    return (dl_statement){.kind = "snapshot", .run = run, .entry = entry, .life = life};
+    return (dl_statement){.kind = "snapshot", .run = run, .entry = entry, .generation = generation};
 }
 
 static inline bool dl_snapshot_is_signed(const dl_runfile *run)

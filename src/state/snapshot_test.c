@@ -16,7 +16,7 @@ static const diloco_tensor tensors[] = {
     {"counts", NULL, DILOCO_I64, DILOCO_BUFFER, 1, {2}, 1},
 };
 
-static const dl_life r0 = {"r0", 0}, r1 = {"r1", 2};
+static const dl_generation r0 = {"r0", 0}, r1 = {"r1", 2};
 
 typedef struct scene {
     dl_runfile run;
@@ -102,7 +102,7 @@ static void scene_end(scene *s)
 }
 
 /* Writes log/<e-1>, whose result for that fragment is `result`. The state's prev is its digest. */
-static void put_log_of(scene *s, const dl_life *committer, uint32_t fragment, dl_hash result)
+static void put_log_of(scene *s, const dl_generation *committer, uint32_t fragment, dl_hash result)
 {
     dl_entry e;
     dl_key key;
@@ -130,18 +130,18 @@ static void put_log(scene *s, uint32_t fragment, dl_hash result)
     put_log_of(s, &r0, fragment, result);
 }
 
-static void put_snapshot_after(scene *s, uint64_t entry, const dl_life *life,
-                               const dl_life *committer)
+static void put_snapshot_after(scene *s, uint64_t entry, const dl_generation *generation,
+                               const dl_generation *committer)
 {
     fill(&s->state, entry);
     put_log_of(s, committer, 1, s->state.now[1].digest);
-    CHECK_OK(dl_snapshot_write(NULL, s->store, &s->state, &s->run, life, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s->store, &s->state, &s->run, generation, NULL, DL_NEVER));
 }
 
 /* Writes a snapshot in the name of the entry's committer, as a run does. */
-static void put_snapshot(scene *s, uint64_t entry, const dl_life *life)
+static void put_snapshot(scene *s, uint64_t entry, const dl_generation *generation)
 {
-    put_snapshot_after(s, entry, life, life);
+    put_snapshot_after(s, entry, generation, generation);
 }
 
 static diloco_status read_newest(scene *s, uint64_t before)
@@ -389,9 +389,9 @@ static void count(scene *s, unsigned char body)
     dl_entry e;
     CHECK_OK(dl_entry_init(&e, 2));
     e.commit = true;
-    e.members[e.n_members++] = (dl_member){.life = r1, .body = {.bytes = {body}}};
-    e.rejected[e.n_rejected++] = (dl_rejected){.life = r0, .reason = "norm"};
-    dl_bans_fold(s->state.control.bans, 4, &e);
+    e.members[e.n_members++] = (dl_member){.generation = r1, .body = {.bytes = {body}}};
+    e.rejected[e.n_rejected++] = (dl_rejected){.generation = r0, .reason = "norm"};
+    dl_bans_apply(s->state.control.bans, 4, &e);
     dl_entry_deinit(&e);
 }
 
@@ -534,12 +534,12 @@ TEST(writing_twice_is_a_retry_and_writing_another_is_refused)
 TEST(only_a_committers_snapshot_is_one_where_objects_are_signed)
 {
     scene s;
-    dl_signer *owner, *stranger;
+    dl_signer *owner, *untrusted;
     if (!DL_CRYPTO) skip();
     CHECK_OK(dl_signer_make(scratch_path("owner.pem")));
     CHECK_OK(dl_signer_make(scratch_path("stranger.pem")));
     CHECK_OK(dl_signer_open(&owner, scratch_path("owner.pem")));
-    CHECK_OK(dl_signer_open(&stranger, scratch_path("stranger.pem")));
+    CHECK_OK(dl_signer_open(&untrusted, scratch_path("stranger.pem")));
     scene_begin(&s, "signed");
     s.run.identity.policy = DL_OPEN;
     s.run.identity.committers = malloc(sizeof(dl_public));
@@ -552,7 +552,7 @@ TEST(only_a_committers_snapshot_is_one_where_objects_are_signed)
     CHECK_OK(dl_snapshot_verify(s.store, 5, &r0, &s.run, DL_NEVER));
     fill(&s.state, 9);
     put_log(&s, 1, s.state.now[1].digest);
-    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r1, stranger, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r1, untrusted, DL_NEVER));
     CHECK_STATUS(DILOCO_EREFUSED, dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
     CHECK_CONTAINS("may not write snapshots", diloco_error_text());
     copy_object(&s, 5, 6, "state.safetensors");
@@ -564,7 +564,7 @@ TEST(only_a_committers_snapshot_is_one_where_objects_are_signed)
     CHECK_CONTAINS("may not write snapshots", s.log);
     scene_end(&s);
     dl_signer_close(owner);
-    dl_signer_close(stranger);
+    dl_signer_close(untrusted);
 }
 
 TEST_MAIN(only_a_committers_snapshot_is_one_where_objects_are_signed,

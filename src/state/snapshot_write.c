@@ -8,13 +8,13 @@
 enum { TEXT_MAX = DL_ENTRY_TEXT_MAX };
 
 /* P26: the name alone, of any generation. */
-static void write_committer(dl_json *j, const dl_life *committer)
+static void write_committer(dl_json *j, const dl_generation *committer)
 {
     if (!committer->replica[0]) return;
-    if (committer->generation == DL_LIFE_ANY)
+    if (committer->number == DL_GENERATION_ANY)
         dl_json_str(j, "committer", committer->replica);
     else
-        dl_json_life(j, "committer", committer);
+        dl_json_generation(j, "committer", committer);
 }
 
 /* Everything of the control state (P1) that the next entry needs. snapshot.c reads it; a new member
@@ -45,14 +45,14 @@ static void write_control(dl_json *j, const dl_control *c)
 
 /* In a run with keys the committer signs the text, under its generation's name. */
 static diloco_status write_manifest(dl_buf *out, const dl_state *state, const dl_runfile *run,
-                                    const dl_life *life, const dl_signer *signer,
+                                    const dl_generation *generation, const dl_signer *signer,
                                     const dl_image_facts *image)
 {
     dl_json j;
     size_t start;
     dl_sealed_begin(&j, &start, out, DL_SNAPSHOT_FORMAT);
     dl_json_str(&j, "run", run->id);
-    dl_json_life(&j, "life", life);
+    dl_json_generation(&j, "life", generation);
     dl_json_hash(&j, "manifest_digest", state->manifest->digest);
     dl_json_u64(&j, "bytes", image->bytes);
     dl_json_hash(&j, "digest", image->digest);
@@ -72,7 +72,7 @@ static diloco_status write_manifest(dl_buf *out, const dl_state *state, const dl
     }
     dl_json_end(&j);
     DL_TRY(dl_sealed_end(&j, start));
-    const dl_statement what = dl_snapshot_statement(run->id, state->control.entry, life);
+    const dl_statement what = dl_snapshot_statement(run->id, state->control.entry, generation);
     return dl_snapshot_is_signed(run) ? dl_sealed_sign(out, start, signer, &what) : DILOCO_OK;
 }
 
@@ -106,20 +106,21 @@ static bool is_image(const dl_image_facts *image, const dl_span *spans, size_t n
 /* The manifest is created only after the image, so a crash in between leaves no snapshot
  * (snapshot.c). Its name appears once the image is whole. */
 static diloco_status put(bool *confirmed, dl_store *store, const dl_state *state,
-                         const dl_runfile *run, const dl_life *life, const dl_signer *signer,
-                         const dl_span *spans, size_t n_spans, dl_time until)
+                         const dl_runfile *run, const dl_generation *generation,
+                         const dl_signer *signer, const dl_span *spans, size_t n_spans,
+                         dl_time until)
 {
     dl_key key;
     dl_buf text;
     dl_image_facts image;
     DL_TRY(facts_of(&image, spans, n_spans, dl_snapshot_is_signed(run)));
-    dl_key_snapshot(key, state->control.entry, life, "state.safetensors");
+    dl_key_snapshot(key, state->control.entry, generation, "state.safetensors");
     DL_TRY(dl_store_create(store, key, spans, n_spans, NULL, until));
     *confirmed = dl_store_vouches(store) && is_image(&image, spans, n_spans);
 
     dl_buf_init(&text, TEXT_MAX);
-    diloco_status status = write_manifest(&text, state, run, life, signer, &image);
-    dl_key_snapshot(key, state->control.entry, life, "manifest.json");
+    diloco_status status = write_manifest(&text, state, run, generation, signer, &image);
+    dl_key_snapshot(key, state->control.entry, generation, "manifest.json");
     if (!status)
         status = dl_store_create(store, key, &(dl_span){text.data, text.len}, 1, NULL, until);
     *confirmed = *confirmed && !status && dl_store_vouches(store);
@@ -128,8 +129,8 @@ static diloco_status put(bool *confirmed, dl_store *store, const dl_state *state
 }
 
 diloco_status dl_snapshot_write(bool *confirmed, dl_store *store, const dl_state *state,
-                                const dl_runfile *run, const dl_life *life, const dl_signer *signer,
-                                dl_time until)
+                                const dl_runfile *run, const dl_generation *generation,
+                                const dl_signer *signer, dl_time until)
 {
     bool ignored;
     dl_buf header;
@@ -139,7 +140,7 @@ diloco_status dl_snapshot_write(bool *confirmed, dl_store *store, const dl_state
     dl_buf_init(&header, DL_ST_HEADER_MAX);
     diloco_status status = dl_state_image(&header, spans, cap, &n_spans, state, &run->config);
     if (!status)
-        status = put(confirmed ? confirmed : &ignored, store, state, run, life, signer, spans,
+        status = put(confirmed ? confirmed : &ignored, store, state, run, generation, signer, spans,
                      n_spans, until);
     dl_buf_deinit(&header);
     free(spans);

@@ -104,8 +104,8 @@ void dl_state_deinit(dl_state *state)
     *state = (dl_state){0};
 }
 
-diloco_status dl_state_deal(dl_state *state, const dl_config *config, const dl_schedule *schedule,
-                            size_t max_members)
+diloco_status dl_state_assign_data(dl_state *state, const dl_config *config,
+                                   const dl_schedule *schedule, size_t max_members)
 {
     DL_TRY(dl_bans_create(&state->control.bans, config, max_members));
     return dl_ledger_create(&state->control.ledger, config, schedule, max_members);

@@ -39,8 +39,8 @@ void dl_state_put_out_all(const dl_state *state);
 void dl_state_deinit(dl_state *state);
 /* Makes the ledger if the log assigns the run's data (data_assignment.h), and the bans if the run
  * bans (bans.h), as before entry 0. Call it once. Returns DILOCO_ENOMEM. */
-DL_MUST_CHECK diloco_status dl_state_deal(dl_state *state, const dl_config *config,
-                                          const dl_schedule *schedule, size_t max_members);
+DL_MUST_CHECK diloco_status dl_state_assign_data(dl_state *state, const dl_config *config,
+                                                 const dl_schedule *schedule, size_t max_members);
 size_t dl_state_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_copies);
 /* next becomes now, and `before` the digest of the old now */
 void dl_state_swap(dl_state *state, int fragment);
@@ -76,8 +76,8 @@ DL_MUST_CHECK diloco_status dl_state_load_image(dl_state *state, const void *byt
  * (dl_store_vouches), and the image is the one in the manifest. */
 DL_MUST_CHECK diloco_status dl_snapshot_write(bool *confirmed, dl_store *store,
                                               const dl_state *state, const dl_runfile *run,
-                                              const dl_life *life, const dl_signer *signer,
-                                              dl_time until);
+                                              const dl_generation *generation,
+                                              const dl_signer *signer, dl_time until);
 /* Reads the newest snapshot of at most `before` entries (UINT64_MAX: any) that is whole and has its
  * digests, else theta0. Sets state->now and control. Damaged ones are skipped with a warning.
  * Returns DILOCO_EPROTO or DILOCO_ENOENT if theta0 is damaged or missing, too, and store errors as
@@ -103,7 +103,8 @@ DL_MUST_CHECK diloco_status dl_snapshot_read_log(dl_snapshot_log *out, dl_store 
  * Returns DILOCO_EREFUSED if no replica of the run has written it. In a run with keys this means
  * that no committer has signed it. Elsewhere it is damaged, and the log names another committer of
  * the entry before it. Returns DILOCO_ENOENT. */
-DL_MUST_CHECK diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life *life,
+DL_MUST_CHECK diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry,
+                                               const dl_generation *generation,
                                                const dl_runfile *run, dl_time until);
 
 #endif

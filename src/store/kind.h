@@ -126,8 +126,8 @@ typedef struct dl_faults {
     double p_unreachable_before, p_unreachable_after; /* per call */
     double p_truncate, p_flip;                        /* per read: a shorter object; one bit */
     double p_delay, delay_s;
-    bool lie_on_create; /* lets a second create of a name win: it overwrites */
-    bool vouch;         /* says of all that is created that it has arrived as it was sent */
+    bool win_every_create; /* lets a second create of a name win: it overwrites */
+    bool vouch;            /* says of all that is created that it has arrived as it was sent */
 } dl_faults;
 DL_MUST_CHECK diloco_status dl_store_faulty(dl_store **out, dl_store *inner, dl_faults faults);
 

@@ -134,7 +134,7 @@ static void unref(object *o)
 }
 
 /* Every change wakes all waiting handles, and each compares the count with what it has seen. */
-static void tell(place *p)
+static void notify(place *p)
 {
     p->n_changes++;
     pthread_cond_broadcast(&p->changed);
@@ -195,7 +195,7 @@ static diloco_status publish(place *p, const char *key, const dl_span *spans, si
     } else {
         kept = insert(p, at, o);
     }
-    if (kept) tell(p);
+    if (kept) notify(p);
     pthread_mutex_unlock(&p->lock);
 
     if (!kept) free(o);
@@ -289,7 +289,7 @@ static diloco_status mem_remove(void *self, const char *key, dl_time until)
         unref(p->objects[at]);
         p->n--;
         memmove(p->objects + at, p->objects + at + 1, (p->n - at) * sizeof(object *));
-        tell(p);
+        notify(p);
     }
     pthread_mutex_unlock(&p->lock);
     return DILOCO_OK;

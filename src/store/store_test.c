@@ -309,65 +309,65 @@ TEST(mem_stores_of_different_names_are_different)
 
 /* ---- results of a kind are checked */
 
-typedef struct liar {
+typedef struct faulty {
     int dummy;
-} liar;
+} faulty;
 
-static size_t liar_announces, liar_gives;
-static const char *const *liar_keys; /* until NULL */
+static size_t faulty_announces, faulty_gives;
+static const char *const *faulty_keys; /* until NULL */
 
-static void liar_close(void *self)
+static void faulty_close(void *self)
 {
     (void)self;
 }
 
-static diloco_status liar_read(void *self, const char *key, dl_sink sink, dl_time until)
+static diloco_status faulty_read(void *self, const char *key, dl_sink sink, dl_time until)
 {
     (void)self, (void)key, (void)until;
-    DL_TRY(sink.begin(sink.context, liar_announces));
-    for (size_t i = 0; i < liar_gives; i++)
+    DL_TRY(sink.begin(sink.context, faulty_announces));
+    for (size_t i = 0; i < faulty_gives; i++)
         DL_TRY(sink.piece(sink.context, "x", 1));
     return DILOCO_OK;
 }
 
-static diloco_status liar_list(void *self, const char *prefix, const char *after, dl_found_fn found,
-                               void *context, dl_time until)
+static diloco_status faulty_list(void *self, const char *prefix, const char *after,
+                                 dl_found_fn found, void *context, dl_time until)
 {
     (void)self, (void)prefix, (void)after, (void)until;
-    for (const char *const *key = liar_keys; *key; key++)
+    for (const char *const *key = faulty_keys; *key; key++)
         DL_TRY(found(context, *key, 1));
     return DILOCO_OK;
 }
 
-static const dl_store_kind liar_kind = {.scheme = "liar",
-                                        .size = sizeof(liar),
-                                        .close = liar_close,
-                                        .read = liar_read,
-                                        .list = liar_list};
+static const dl_store_kind faulty_kind = {.scheme = "liar",
+                                          .size = sizeof(faulty),
+                                          .close = faulty_close,
+                                          .read = faulty_read,
+                                          .list = faulty_list};
 
-static dl_store *open_liar(void)
+static dl_store *open_faulty(void)
 {
     void *self;
     const atomic_bool *aborted;
     dl_store *store;
-    CHECK_OK(dl_store_wrap(&store, &liar_kind, "liar://", &self, &aborted));
+    CHECK_OK(dl_store_wrap(&store, &faulty_kind, "liar://", &self, &aborted));
     return store;
 }
 
 TEST(an_object_of_another_length_than_announced_is_refused)
 {
-    dl_store *store = open_liar();
+    dl_store *store = open_faulty();
     dl_buf buf;
     dl_buf_init(&buf, 100);
-    liar_announces = 5;
-    liar_gives = 4;
+    faulty_announces = 5;
+    faulty_gives = 4;
     CHECK_STATUS(DILOCO_EPROTO, dl_store_get(store, &buf, "k", DL_NEVER));
     CHECK_CONTAINS("ended after 4 of 5 bytes", diloco_error_text());
-    liar_gives = 6;
+    faulty_gives = 6;
     CHECK_STATUS(DILOCO_EPROTO, dl_store_get(store, &buf, "k", DL_NEVER));
     CHECK_CONTAINS("longer than the 5 bytes announced", diloco_error_text());
     CHECK_INT(0, buf.len);
-    liar_announces = SIZE_MAX; /* refused before any memory is asked for */
+    faulty_announces = SIZE_MAX; /* refused before any memory is asked for */
     CHECK_STATUS(DILOCO_EPROTO, dl_store_get(store, &buf, "k", DL_NEVER));
     CHECK(buf.cap <= 100);
     dl_buf_deinit(&buf);
@@ -384,9 +384,9 @@ TEST(a_listing_out_of_order_or_place_is_refused)
 {
     static const char *const lists[][3] = {{"c/b", "c/a"}, {"c/a", "c/a"}, {"d/a"}, {"c/../d"},
                                            {"c/"},         {"c"},          {"c/0"} /* = after */};
-    dl_store *store = open_liar();
+    dl_store *store = open_faulty();
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        liar_keys = lists[i];
+        faulty_keys = lists[i];
         CHECK_STATUS(DILOCO_EPROTO, dl_store_list(store, "c/", "c/0", ignore, NULL, DL_NEVER));
     }
     dl_store_close(store);
@@ -394,7 +394,7 @@ TEST(a_listing_out_of_order_or_place_is_refused)
 
 TEST(a_kind_without_wait_sleeps_and_can_be_aborted)
 {
-    dl_store *store = open_liar();
+    dl_store *store = open_faulty();
     const char *prefix = "c/";
     CHECK_OK(dl_store_wait(store, &prefix, 1, true, DL_NEVER)); /* returns to look again */
     CHECK_STATUS(DILOCO_ETIMEDOUT, dl_store_wait(store, &prefix, 1, true, dl_clock_now() + 1));
@@ -423,7 +423,7 @@ TEST(a_back_off_outlasts_calls_that_end_before_it)
                                        .size = 1,
                                        .pause_min = 20 * DL_MILLISECOND,
                                        .pause_max = 80 * DL_MILLISECOND,
-                                       .close = liar_close};
+                                       .close = faulty_close};
     void *self;
     const atomic_bool *aborted;
     dl_store *store;
@@ -568,7 +568,7 @@ static void check_probe_of_faulty(diloco_status expected, dl_faults faults, cons
 
 TEST(the_probe_refuses_a_store_that_lets_several_win)
 {
-    check_probe_of_faulty(DILOCO_EREFUSED, (dl_faults){.lie_on_create = true},
+    check_probe_of_faulty(DILOCO_EREFUSED, (dl_faults){.win_every_create = true},
                           "let 8 of 8 concurrent creates of one name win");
     check_probe_of_faulty(DILOCO_EREFUSED, (dl_faults){.p_flip = 1}, "");
     check_probe_of_faulty(DILOCO_EUNREACHABLE, (dl_faults){.p_unreachable_before = 1},

@@ -178,7 +178,7 @@ TEST(json_gives_the_same_manifest_back)
     "{\"tensors\":[{\"name\":" name ",\"dtype\":" dtype ",\"role\":" role ",\"shape\":" shape      \
     ",\"fragment\":" fragment "}]}"
 
-TEST(json_of_a_stranger_is_refused_as_such)
+TEST(untrusted_json_is_refused_as_such)
 {
     static const char *const bad[] = {
         "{}",
@@ -231,5 +231,5 @@ TEST_MAIN(regions_are_laid_out_in_manifest_order_trained_first,
           an_invalid_tensor_is_refused,
           tensors_of_one_name_or_of_too_many_elements_together_are_refused,
           the_digest_covers_names_types_shapes_roles_fragments_and_order,
-          json_gives_the_same_manifest_back, json_of_a_stranger_is_refused_as_such,
+          json_gives_the_same_manifest_back, untrusted_json_is_refused_as_such,
           names_and_sizes_of_types_are_those_of_safetensors)

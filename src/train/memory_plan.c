@@ -121,12 +121,12 @@ static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *con
         state - out->theta - out->momentum + most.room + beside +
         saved_copy(out, config, &schedule, beside) +
         dl_outer_scratch_bytes(manifest, &rule, (size_t)dl_clients_per_round(config), out->threads);
-    dl_way way;
-    DL_TRY(dl_way_of(&way, config, manifest));
-    snprintf(out->exchange, sizeof out->exchange, "%s", dl_way_names[way]);
+    dl_topology_kind topology;
+    DL_TRY(dl_topology_choose(&topology, config, manifest));
+    snprintf(out->exchange, sizeof out->exchange, "%s", dl_topology_names[topology]);
     uint64_t slots =
         (uint64_t)dl_clients_per_round(config) * (DL_CONTRIBUTION_HEADER + most.payload);
-    if (way == DL_WAY_LEADER) slots += most.floats * sizeof(float);
+    if (topology == DL_TOPOLOGY_LEADER) slots += most.floats * sizeof(float);
     out->contributions = dl_run_spools(config, (double)slots) ? 0 : slots;
     return DILOCO_OK;
 }

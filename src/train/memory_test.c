@@ -61,16 +61,16 @@ int posix_memalign(void **out, size_t align, size_t n)
  * calls are counted. */
 static atomic_int n_inside;
 
-typedef struct life {
+typedef struct process {
     const dl_config *config;
     const char *name;
     bool inside;
     diloco_status status;
-} life;
+} process;
 
 static void watch(void *user, const diloco_progress *p)
 {
-    life *l = user;
+    process *l = user;
     bool inside = p->entry >= 3 && p->position + 1 < p->positions;
     if (inside != l->inside) atomic_fetch_add(&n_inside, inside ? 1 : -1);
     l->inside = inside;
@@ -79,7 +79,7 @@ static void watch(void *user, const diloco_progress *p)
 
 static void *live(void *user)
 {
-    life *l = user;
+    process *l = user;
     diloco_train_hooks hooks = {.on_progress = watch, .user = l};
     l->status = diloco_train(l->config, l->name, &hooks);
     return NULL;
@@ -94,7 +94,7 @@ static void check_preset(const char *preset)
     set(config, "trainer.rounds", "12");
     set(config, "run.snapshot_every",
         "1000000"); /* one may allocate, and would where this is slow */
-    life a = {.config = config, .name = "r0"}, b = {.config = config, .name = "r1"};
+    process a = {.config = config, .name = "r0"}, b = {.config = config, .name = "r1"};
     CHECK_INT(0, pthread_create(&thread, NULL, live, &b));
     live(&a);
     pthread_join(thread, NULL);

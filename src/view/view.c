@@ -140,10 +140,11 @@ static diloco_status take_entry(void *user, const diloco_log_entry *entry, bool 
     return dl_model_entry(&view->model, entry, chained);
 }
 
-static diloco_status take_line(void *user, const dl_life *life, const char *line, size_t len)
+static diloco_status take_line(void *user, const dl_generation *generation, const char *line,
+                               size_t len)
 {
     dl_view *view = user;
-    return dl_model_line(&view->model, life->replica, line, len);
+    return dl_model_line(&view->model, generation->replica, line, len);
 }
 
 static diloco_status refresh(dl_view *view)

@@ -128,22 +128,22 @@ static diloco_status cell_of(dl_cell **out, dl_model *m, dl_lane *lane, uint64_t
 }
 
 /* The cell of a replica, or of a generation ("r0.0001"), at an entry. NULL: it has no lane. */
-static diloco_status find_cell(dl_cell **out, dl_model *m, const char *life, uint64_t entry)
+static diloco_status find_cell(dl_cell **out, dl_model *m, const char *generation, uint64_t entry)
 {
     char replica[32];
     dl_lane *lane;
-    const char *dot = strrchr(life, '.');
-    const size_t len = dot ? (size_t)(dot - life) : strlen(life);
+    const char *dot = strrchr(generation, '.');
+    const size_t len = dot ? (size_t)(dot - generation) : strlen(generation);
     *out = NULL;
     if (len == 0 || len >= sizeof replica || entry >= MOST_ENTRIES) return DILOCO_OK;
-    snprintf(replica, sizeof replica, "%.*s", (int)len, life);
+    snprintf(replica, sizeof replica, "%.*s", (int)len, generation);
     DL_TRY(lane_of(&lane, m, replica));
     if (!lane) return DILOCO_OK;
     DL_TRY(cell_of(out, m, lane, entry));
     if (dot) {
-        const unsigned long generation = strtoul(dot + 1, NULL, 10);
-        if (generation > (*out)->generation && generation < UINT16_MAX)
-            (*out)->generation = (uint16_t)generation;
+        const unsigned long number = strtoul(dot + 1, NULL, 10);
+        if (number > (*out)->generation && number < UINT16_MAX)
+            (*out)->generation = (uint16_t)number;
     }
     return DILOCO_OK;
 }
@@ -166,10 +166,10 @@ static dl_happening *happening(dl_model *m, const char *kind, uint64_t entry, do
     return h;
 }
 
-static diloco_status mark_part(dl_model *m, const char *life, uint64_t entry, dl_part part)
+static diloco_status mark_part(dl_model *m, const char *generation, uint64_t entry, dl_part part)
 {
     dl_cell *cell;
-    DL_TRY(find_cell(&cell, m, life, entry));
+    DL_TRY(find_cell(&cell, m, generation, entry));
     if (cell) cell->parts |= (uint16_t)part;
     return DILOCO_OK;
 }
@@ -445,9 +445,9 @@ static void take_run(dl_model *m, const fields *f, uint64_t entry)
 /* The generation of a "run" line; 0 if it has none. */
 static uint64_t generation_of(const fields *f)
 {
-    char life[48];
-    text_of(life, sizeof life, f, F_LIFE);
-    const char *dot = strrchr(life, '.');
+    char generation[48];
+    text_of(generation, sizeof generation, f, F_LIFE);
+    const char *dot = strrchr(generation, '.');
     return dot ? strtoul(dot + 1, NULL, 10) : 0;
 }
 

@@ -182,7 +182,7 @@ static void send_again(attack *a, const char *leaf)
     free(bytes);
 }
 
-static void lie(attack *a, const char *leaf)
+static void forged(attack *a, const char *leaf)
 {
     const bool follows =
         is(a, "alie") || is(a, "ipm") || is(a, "ipm_small") || is(a, "mimic") || is(a, "copy");
@@ -216,12 +216,12 @@ static void rewrite(unsigned char *bytes, size_t len, const char *folder, const 
     unsigned char *body = bytes + DL_CONTRIBUTION_HEADER;
     a.g = (float *)(void *)body;
     a.n = (size_t)a.header.n_floats;
-    lie(&a, leaf);
+    forged(&a, leaf);
     a.header.body = dl_digest_bytes(body, len - DL_CONTRIBUTION_HEADER);
     dl_contribution_write_header(bytes, &a.header);
 }
 
-static int is_liars(const struct dirent *d)
+static int is_byzantine(const struct dirent *d)
 {
     size_t rank;
     return is_attacker(d->d_name, &rank);
@@ -235,7 +235,7 @@ static bool bear_witness(dl_hash *said, const char *folder)
     bool found = false;
     for (int i = 0; i < ACCOMPLICE_WAITS && !found; i++) {
         if (i) usleep(WAIT_US / 10);
-        for (int k = scandir(folder, &names, is_liars, by_name); k-- > 0 && !found;) {
+        for (int k = scandir(folder, &names, is_byzantine, by_name); k-- > 0 && !found;) {
             char path[2048];
             size_t len;
             snprintf(path, sizeof path, "%s/%s", folder, names[k]->d_name);

@@ -43,7 +43,7 @@ static void fetch(const unsigned char *object, size_t size, const dl_contributio
     if (!packer && dl_packer_create(&packer)) abort();
     dl_contribution_expect expect = {.run = told->run,
                                      .entry = told->entry,
-                                     .life = told->life,
+                                     .generation = told->generation,
                                      .base = told->base,
                                      .also_base = told->base,
                                      .manifest = told->manifest,

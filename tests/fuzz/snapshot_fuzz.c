@@ -15,7 +15,7 @@ static dl_store *store;
 
 static void set_up(void)
 {
-    const dl_life life = {"r0", 0};
+    const dl_generation generation = {"r0", 0};
     strcpy(run.id, "0123456789abcdef0123456789abcdef");
     dl_config_init(&run.config);
     if (dl_manifest_init(&run.manifest, tensors, 1, false) ||
@@ -24,16 +24,16 @@ static void set_up(void)
         abort();
     dl_state_rehash(&state, NULL);
     state.control.entry = 3;
-    if (dl_snapshot_write(NULL, store, &state, &run, &life, NULL, DL_NEVER)) abort();
+    if (dl_snapshot_write(NULL, store, &state, &run, &generation, NULL, DL_NEVER)) abort();
 }
 
 static void check(const void *text, size_t len)
 {
-    const dl_life life = {"r0", 0};
+    const dl_generation generation = {"r0", 0};
     if (dl_store_delete(store, manifest_key, DL_NEVER) ||
         dl_store_create(store, manifest_key, &(dl_span){text, len}, 1, NULL, DL_NEVER))
         abort();
-    (void)!dl_snapshot_verify(store, 3, &life, &run, DL_NEVER);
+    (void)!dl_snapshot_verify(store, 3, &generation, &run, DL_NEVER);
     /* There is no log here, so nothing that is written of an entry can fit it. */
     if (!dl_snapshot_read_newest(&state, store, &run, (dl_hash){{0}}, UINT64_MAX, NULL, DL_NEVER))
         abort();

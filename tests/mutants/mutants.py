@@ -26,12 +26,12 @@ MUTANTS = [
         ("src/protocol/propose.c", """    case DL_VERDICT_ABORT:
         return verdict->nobody && dl_clients_empty_momentum(m->a.config)
                    ? draft_emptied(m, verdict->reason)
-                   : dl_decide_draft_abort(m, verdict->reason);
+                   : dl_propose_draft_abort(m, verdict->reason);
 """, """    case DL_VERDICT_ABORT:
         if (verdict->nobody && dl_clients_empty_momentum(m->a.config)) return draft_emptied(m, verdict->reason);
         dl_draft_abort(&m->open.draft, &(dl_draft_source){.args = &m->a, .known = &m->open.known, .silent = m->open.silent}, verdict->reason);
-        dl_pace_fold(m->a.pace, dl_open_entry(m), dl_machine_fragment(m), false, false);
-        dl_fold(m->a.control, &m->open.draft.entry, m->a.control->prev);
+        dl_pace_apply(m->a.pace, dl_open_entry(m), dl_machine_fragment(m), false, false);
+        dl_control_apply(m->a.control, &m->open.draft.entry, m->a.control->prev);
         dl_machine_clear_entry(m);
         return dl_machine_go_on(m);
 """),
@@ -47,12 +47,12 @@ MUTANTS = [
 """),
         ("src/protocol/propose.c", """    /* P26, and P5: losing is normal */
     return dl_machine_request(m, DL_REQUEST_READ, DL_READING_BACK);
-""", """    return dl_follow_text(m, reply);
+""", """    return dl_apply_text(m, reply);
 """),
-        ("src/protocol/phases.c", "dl_decide_created, 0, TO(DL_READING_BACK)", "dl_decide_created, 0, FOLLOW")]),
+        ("src/protocol/phases.c", "dl_propose_created, 0, TO(DL_READING_BACK)", "dl_propose_created, 0, APPLY")]),
     Mutant("no_fencing", "P6", "who sees a later life of itself goes on", [
-        ("src/protocol/gather.c", "if (life->generation > m->a.self.generation) /* P6 */",
-         "if (life->generation == UINT32_MAX)")]),
+        ("src/protocol/gather.c", "if (generation->number > m->a.self.number) /* P6 */",
+         "if (generation->number == UINT32_MAX)")]),
     Mutant("junk_fences", "P6", "an object that nobody signed, at a replica's own name, fences it", [
         ("src/exchange/contribute.c", "    if (!signed_by_us)\n", "    if (!signed_by_us && store == NULL)\n")]),
     Mutant("any_later_life", "P6", "whatever has the name of a later life is listed, signed or not", [
@@ -62,10 +62,10 @@ MUTANTS = [
     Mutant("long_entry", "P7", "an object that is too long for an entry is a failure of its reader", [
         ("src/log/entry.c", "return status == DILOCO_EPROTO ? DILOCO_OK : status;", "return status;")]),
     Mutant("any_result", "P7", "a commit is taken up though its result is not what its members give", [
-        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_follow_take(m);",
-         "if (reply->status == DILOCO_OK) return dl_follow_take(m);")]),
+        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_apply_swap(m);",
+         "if (reply->status == DILOCO_OK) return dl_apply_swap(m);")]),
     Mutant("any_stands", "P7", "who cannot read what an entry counts waits for it, whoever stands by it", [
-        ("src/protocol/unreadable.c", "u->stands |= u->n_by > n_liars;", "u->stands |= u->n_by > n_liars * 0;")]),
+        ("src/protocol/unreadable.c", "u->accepted |= u->n_supporters > max_byzantine;", "u->accepted |= u->n_supporters > max_byzantine * 0;")]),
     Mutant("first_reading", "P7", "an entry is judged by one reading of it", [
         ("src/protocol/apply.c", "if (dl_hash_equal(m->applying.suspect, m->applying.digest)) return false;",
          "if (m->applying.n_recomputed == 0) return false;")]),
@@ -90,10 +90,10 @@ MUTANTS = [
     reply->read.text = x->text.data;""", """    if (status == DILOCO_ENOENT || status == DILOCO_EUNREACHABLE) return DILOCO_OK;
     reply->read.text = x->text.data;""")]),
     Mutant("count_twice", "P15", "two lives of a replica both count", [
-        ("src/protocol/candidates.c", "other->life.generation > known->life.generation)", "other->life.generation == UINT32_MAX)"),
-        ("src/log/entry.c", "if (before && strcmp(before->life.replica, m->life.replica) == 0)",
-         "if (before && strcmp(before->life.replica, m->life.replica) == 9)"),
-        ("src/protocol/fold.c", 'if (counts_a_replica_twice(entry)) return "it counts a replica twice";',
+        ("src/protocol/candidates.c", "other->generation.number > known->generation.number)", "other->generation.number == UINT32_MAX)"),
+        ("src/log/entry.c", "if (before && strcmp(before->generation.replica, m->generation.replica) == 0)",
+         "if (before && strcmp(before->generation.replica, m->generation.replica) == 9)"),
+        ("src/protocol/control_apply.c", 'if (counts_a_replica_twice(entry)) return "it counts a replica twice";',
          'if (counts_a_replica_twice(entry) && entry->n_members == 0) return "it counts a replica twice";')]),
     Mutant("no_bans", "P27", "what a banned replica sends counts", [
         ("src/protocol/bans.c", "return dl_bans_until(bans, name) > 0;",
@@ -111,24 +111,24 @@ MUTANTS = [
 """, """    if (m->self.has_bases && dl_open_entry(m) > m->self.bases_at) m->self.has_bases = false;
 """)], first=141),
     Mutant("passed_over", "P13", "who was passed over sends what it moved from its own state", [
-        ("src/protocol/pace.c", """    } else if (entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {
+        ("src/protocol/pace.c", """    } else if (entry >= p->n_captured && commit && (counted || p->adopts_uncounted)) {
         p->fragments[fragment].behind = true;
     }
 """, "    }\n")]),
     Mutant("collect_from_the_living", "P25", "collection does not look at heartbeats", [
         ("src/state/collection.c", "if (live && entry < s->floor) s->floor = entry;", "(void)entry;")]),
     Mutant("own_roster", "P9", "whom a replica waits for is whom it has not itself seen silent", [
-        ("src/protocol/advance.c", """        dl_fold(m->a.control, &m->applying.entry, m->applying.digest);
-""", """        dl_fold(m->a.control, &m->applying.entry, m->applying.digest);
+        ("src/protocol/advance.c", """        dl_control_apply(m->a.control, &m->applying.entry, m->applying.digest);
+""", """        dl_control_apply(m->a.control, &m->applying.entry, m->applying.digest);
         if (m->a.control->roster.n && m->open.silent[m->a.control->roster.n - 1]) m->a.control->roster.n--;
 """)]),
     Mutant("two_uses_of_a_slot", "P19", "slices are served over what was read whole for a draft", [
-        ("src/protocol/topology/topology_sharded.c", "    if (m->open.by_all) return dl_decide_look_to_close(m);\n", "")], "sharded", 21),
+        ("src/protocol/topology/topology_sharded.c", "    if (m->open.by_all) return dl_propose_look_to_close(m);\n", "")], "sharded", 21),
     Mutant("any_slice", "P19", "an update is taken up whatever its slices are", [
         ("src/exchange/sharded.c", "if (named->bytes == 0 || dl_hash_equal(reply->combined.result, named->body)) return DILOCO_OK;",
          "if (reply->combined.len) return DILOCO_OK;"),
-        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_follow_take(m);",
-         "if (m->applying.entry.combined.there || dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_follow_take(m);")],
+        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_apply_swap(m);",
+         "if (m->applying.entry.combined.there || dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_apply_swap(m);")],
         "sharded", 21),
     Mutant("one_array", "P20", "async computes entries of others where it keeps what it took", [
         ("src/exchange/exec.c", " && x->mode->may_share_next", "")]),

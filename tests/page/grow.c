@@ -35,17 +35,17 @@ static dl_time no_limit(void)
     return dl_time_after(dl_clock_now(), 60 * DL_SECOND);
 }
 
-static dl_life life_of(size_t replica)
+static dl_generation generation_of(size_t replica)
 {
-    dl_life life = {.generation = 0};
-    snprintf(life.replica, sizeof life.replica, "r%zu", replica);
-    return life;
+    dl_generation generation = {.number = 0};
+    snprintf(generation.replica, sizeof generation.replica, "r%zu", replica);
+    return generation;
 }
 
-static int by_life(const void *a, const void *b)
+static int by_generation(const void *a, const void *b)
 {
     const dl_member *x = a, *y = b;
-    return dl_life_compare(&x->life, &y->life);
+    return dl_generation_compare(&x->generation, &y->generation);
 }
 
 static double loss_at(uint64_t e)
@@ -85,12 +85,12 @@ static void grow_log(dl_reader *r, uint64_t n, size_t replicas, bool hostile)
         entry.roster.n = 0;
         for (size_t i = 0; i < replicas; i++) {
             members[i] = one;
-            members[i].life = life_of(i);
+            members[i].generation = generation_of(i);
             members[i].weight = 1 / (float)replicas;
         }
-        qsort(members, replicas, sizeof *members, by_life);
+        qsort(members, replicas, sizeof *members, by_generation);
         for (size_t i = 0; i < replicas; i++)
-            (void)dl_roster_add(&entry.roster, members[i].life.replica, 0);
+            (void)dl_roster_add(&entry.roster, members[i].generation.replica, 0);
         if (hostile && e % 4 == 3) {
             entry.commit = false;
             entry.result = entry.base;
@@ -112,7 +112,7 @@ static void grow_log(dl_reader *r, uint64_t n, size_t replicas, bool hostile)
 static void add_record(dl_store *store, size_t i, uint64_t n, uint64_t steps, bool hostile,
                        bool slow)
 {
-    const dl_life life = life_of(i);
+    const dl_generation generation = generation_of(i);
     dl_zipper *zipper;
     dl_buf text;
     dl_key key;
@@ -121,7 +121,7 @@ static void add_record(dl_store *store, size_t i, uint64_t n, uint64_t steps, bo
     check(dl_zipper_create(&zipper, 1 << 20));
     dl_buf_init(&text, 64 << 20);
     check(dl_buf_addf(&text, "{\"event\":\"run\",\"life\":\"%s.0000\",\"entry\":0,\"time\":%.3f}\n",
-                      life.replica, now - 10 * (double)n));
+                      generation.replica, now - 10 * (double)n));
     if (hostile)
         check(dl_buf_addf(&text, "{\"event\":\"warn\",\"code\":\"x\",\"text\":\"%s\"}\n", nasty));
     for (uint64_t e = 0; e < n; e++) {
@@ -131,11 +131,11 @@ static void add_record(dl_store *store, size_t i, uint64_t n, uint64_t steps, bo
                           "{\"event\":\"step\",\"replica\":\"%s\",\"step\":%" PRIu64
                           ",\"position\":%" PRIu64 ",\"entry\":%" PRIu64
                           ",\"tokens\":1000,\"samples\":10,\"loss\":%.4f,\"tokens_per_s\":%.3f}\n",
-                          life.replica, steps * e, steps * e, e, loss_at(e), 1000 / train));
+                          generation.replica, steps * e, steps * e, e, loss_at(e), 1000 / train));
         check(dl_buf_addf(&text,
                           "{\"event\":\"contribution\",\"replica\":\"%s\",\"entry\":%" PRIu64
                           ",\"pseudo_grad_norm\":%.3f,\"encode_s\":0.1,\"put_s\":0.4}\n",
-                          life.replica, e, 1 + 5 / (1 + (double)e / 100)));
+                          generation.replica, e, 1 + 5 / (1 + (double)e / 100)));
         check(dl_buf_addf(
             &text,
             "{\"event\":\"commit\",\"replica\":\"%s\",\"entry\":%" PRIu64
@@ -143,12 +143,12 @@ static void add_record(dl_store *store, size_t i, uint64_t n, uint64_t steps, bo
             "\"own_similarity\":%.3f,\"bytes_sent\":500000,\"bytes_received\":4000000,\"requests_"
             "read\":10,"
             "\"requests_write\":3,\"wait_s\":%.2f,\"exchange_s\":0.9,\"time\":%.3f}\n",
-            life.replica, e, 0.3 + 0.6 / (1 + (double)e / 200), 3 / (1 + (double)e / 100),
+            generation.replica, e, 0.3 + 0.6 / (1 + (double)e / 200), 3 / (1 + (double)e / 100),
             0.9 - 0.05 * (double)(i % 8), 9 - train, end));
         if (text.len < 256 << 10 && e + 1 < n) continue;
         dl_span frame;
         check(dl_zip(zipper, &frame, text.data, text.len));
-        dl_key_record(key, &life, part);
+        dl_key_record(key, &generation, part);
         (void)!dl_store_delete(store, key, no_limit()); /* of the run that was the model */
         check(dl_store_create(store, key, &frame, 1, NULL, no_limit()));
         part++;
@@ -161,13 +161,14 @@ static void add_record(dl_store *store, size_t i, uint64_t n, uint64_t steps, bo
 static void add_replica(dl_store *store, size_t i, uint64_t n, uint64_t steps, bool hostile,
                         bool slow)
 {
-    const dl_life life = life_of(i);
+    const dl_generation generation = generation_of(i);
     dl_buf text;
     dl_key key;
     dl_buf_init(&text, 1 << 16);
-    dl_key_gen(key, &life);
+    dl_key_gen(key, &generation);
     check(dl_buf_addf(&text, "{\"replica\":\"%s\",\"generation\":0,\"host\":\"%.60s\"}",
-                      life.replica, hostile ? "<img src=x onerror=window.owned=1>" : "machine"));
+                      generation.replica,
+                      hostile ? "<img src=x onerror=window.owned=1>" : "machine"));
     (void)!dl_store_delete(store, key, no_limit());
     check(dl_store_create(store, key, &(dl_span){text.data, text.len}, 1, NULL, no_limit()));
     dl_buf_clear(&text);
@@ -176,11 +177,11 @@ static void add_replica(dl_store *store, size_t i, uint64_t n, uint64_t steps, b
         "{\"replica\":\"%s\",\"generation\":0,\"beat\":1,\"step\":%" PRIu64 ",\"position\":%" PRIu64
         ",\"entry\":%" PRIu64 ",\"steps_per_s\":3.3,\"time\":%.3f,\"up_bps\":1e7,\"down_bps\":5e7,"
         "\"request_s\":0.02,\"deadline_s\":20,\"address\":\"%s\"}",
-        life.replica, steps * n, steps * n, n, dl_clock_wall(), hostile ? nasty : ""));
-    dl_key_heartbeat(key, &life);
+        generation.replica, steps * n, steps * n, n, dl_clock_wall(), hostile ? nasty : ""));
+    dl_key_heartbeat(key, &generation);
     check(dl_store_put(store, key, text.data, text.len, no_limit()));
     dl_buf_deinit(&text);
-    dl_key_end(key, &life);
+    dl_key_end(key, &generation);
     (void)!dl_store_delete(store, key, no_limit());
     if (slow) check(dl_store_create(store, key, &(dl_span){"{}", 2}, 1, NULL, no_limit()));
     add_record(store, i, n, steps, hostile, slow);

@@ -43,7 +43,7 @@ typedef struct replica {
     int lost;             /* number of names for it that others took first */
     bool is_new;          /* its name is, and nothing was done by it yet */
     diloco_status status; /* of its "exit" event */
-    bool told;            /* it said how it ended */
+    bool reported;        /* it said how it ended */
     bool taken;           /* it said that another process has its new name */
 } replica;
 
@@ -156,7 +156,7 @@ static diloco_status start(state *s, size_t i, const sigset_t *mask)
     setpgid(pid, pid); /* on both sides, as either may come first */
     r->pid = pid;
     r->events = ends[0];
-    r->told = r->taken = false;
+    r->reported = r->taken = false;
     dl_buf_clear(&r->line);
     return DILOCO_OK;
 }
@@ -221,7 +221,7 @@ static void on_exit_event(state *s, size_t i, dl_json_value event)
     char text[sizeof s->text];
     if (dl_json_read_u64(&status, event, "status", DILOCO_N_STATUS - 1)) return;
     if (dl_json_read_str(text, sizeof text, event, "text")) strcpy(text, "failed");
-    r->told = true;
+    r->reported = true;
     r->status = (diloco_status)status;
     if (status == DILOCO_EINTERRUPTED && s->stopping) return;
     r->taken = status == DILOCO_EFENCED && r->is_new && r->lost < NAMES_MAX;
@@ -343,7 +343,7 @@ static void collect(state *s, size_t i, const sigset_t *mask)
         killed(s, i, WTERMSIG(how), mask);
     } else if (r->taken) {
         rename_and_start(s, i, mask);
-    } else if (!r->told) {
+    } else if (!r->reported) {
         snprintf(text, sizeof text, "ended with code %d and said nothing", WEXITSTATUS(how));
         fail(s, DILOCO_EIO, s->launch->names[i], text);
     }

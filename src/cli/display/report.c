@@ -185,14 +185,14 @@ void dl_report_wait(dl_report *report, const char *store, uint64_t others)
     dl_unit_text so_far;
     uint64_t entry = UINT64_MAX;
     const dl_time past = dl_clock_now() - report->heard;
-    if (past < (report->wait_told ? 2 * report->wait_told : WAIT_TOLD)) return;
+    if (past < (report->wait_reported ? 2 * report->wait_reported : WAIT_TOLD)) return;
     /* One replica that trains is enough to say nothing. */
     for (size_t i = 0; i < report->n; i++) {
         const dl_replica_view *view = &report->views[i];
         if (strcmp(view->phase, "exchange") != 0) return;
         if (view->entry < entry) entry = view->entry;
     }
-    report->wait_told = past;
+    report->wait_reported = past;
     if (others)
         snprintf(elsewhere, sizeof elsewhere, ", with %" PRIu64 " replica%s that %s not here",
                  others, dl_plural(others), others == 1 ? "is" : "are");
@@ -227,14 +227,14 @@ static void text(char *out, size_t cap, dl_json_value event, const char *key)
 }
 
 /* Lines about the time left come at doubling intervals, so a long run does not fill a log. */
-static void tell_time_left(dl_report *report, const dl_replica_view *view)
+static void report_time_left(dl_report *report, const dl_replica_view *view)
 {
     char line[256];
     dl_unit_text position, positions, left;
     const dl_time past = dl_clock_now() - report->begun;
-    const dl_time next = report->left_told ? 2 * report->left_told : 10 * DL_SECOND;
+    const dl_time next = report->left_reported ? 2 * report->left_reported : 10 * DL_SECOND;
     if (report->screen.live || past < next || !(view->eta_s >= SHORT_S)) return;
-    report->left_told = past;
+    report->left_reported = past;
     const bool rounds = view->entries > 0 && view->positions == view->entries;
     snprintf(line, sizeof line, "about %s left, at %s %s of %s",
              dl_time_text(left, ceil(view->eta_s)), rounds ? "round" : "step",
@@ -255,7 +255,7 @@ static void on_progress(dl_report *report, size_t replica, dl_json_value e)
     view->tokens_per_s = f64(e, "tokens_per_s");
     view->eta_s = f64(e, "eta_s");
     text(view->phase, sizeof view->phase, e, "phase");
-    tell_time_left(report, view);
+    report_time_left(report, view);
 }
 
 /* Return true if the entry gets a line. A long run has entries faster than a person reads: then
@@ -264,8 +264,8 @@ static bool worth_a_line(dl_report *report, size_t replica)
 {
     dl_time now = dl_clock_now();
     bool many = report->views[replica].entries > MANY_ENTRIES;
-    if (many && report->entry_told && now - report->entry_told < DL_SECOND) return false;
-    report->entry_told = now;
+    if (many && report->entry_reported && now - report->entry_reported < DL_SECOND) return false;
+    report->entry_reported = now;
     return true;
 }
 
@@ -452,7 +452,7 @@ void dl_report_event(dl_report *report, size_t replica, dl_json_value event)
     dl_json_value kind = dl_json_get(event, "event");
     if (!dl_json_is(kind, "log")) {
         report->heard = dl_clock_now();
-        report->wait_told = 0;
+        report->wait_reported = 0;
     }
     if (dl_json_is(kind, "progress"))
         on_progress(report, replica, event);

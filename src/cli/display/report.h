@@ -45,10 +45,10 @@ typedef struct dl_report {
     const dl_replica_name *names;
     size_t n;               /* replicas here */
     dl_replica_view *views; /* owned */
-    dl_time begun, drawn, entry_told;
-    dl_time left_told; /* when the time left was printed; 0: not yet */
-    dl_time heard;     /* the newest event that is no mere log line */
-    dl_time wait_told; /* when the wait was printed; 0: not this one yet */
+    dl_time begun, drawn, entry_reported;
+    dl_time left_reported; /* when the time left was printed; 0: not yet */
+    dl_time heard;         /* the newest event that is no mere log line */
+    dl_time wait_reported; /* when the wait was printed; 0: not this one yet */
 
     dl_kinds kinds; /* of all processes here, creating included */
 

@@ -94,7 +94,7 @@ TEST(of_very_many_entries_not_every_one_is_a_line)
         say(0, commit);
     }
     CHECK_INT(3, report.commits);
-    report.entry_told -= 2 * DL_SECOND;
+    report.entry_reported -= 2 * DL_SECOND;
     say(0, "{\"event\":\"commit\",\"entry\":3}");
     end("entry 0: 0 replicas, loss -, 0 B sent by r0, -\nentry 3: 0 replicas, loss -, 0 B sent by "
         "r0, -\n");

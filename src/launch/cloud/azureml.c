@@ -45,7 +45,7 @@ static diloco_status request_token(dl_credentials *out, const dl_launch_spec *sp
     uint64_t seconds = 0;
     dl_rest rest;
     dl_rest_call call;
-    dl_rest_answer answer;
+    dl_rest_response response;
     if (!tenant || !*tenant || !id || !*id || !secret || !*secret)
         return dl_fail(DILOCO_EINVAL, "azureml: AZURE_TENANT_ID, AZURE_CLIENT_ID and "
                                       "AZURE_CLIENT_SECRET of a service principal are not set: "
@@ -55,13 +55,13 @@ static diloco_status request_token(dl_credentials *out, const dl_launch_spec *sp
     snprintf(rest.who.secret, sizeof rest.who.secret, "%s", secret); /* hidden in error texts */
     dl_rest_call_init(&call, "POST", "a token");
     diloco_status status = write_grant(&call, tenant, id, secret);
-    if (!status) status = dl_rest_must(&rest, &call, &answer);
+    if (!status) status = dl_rest_must(&rest, &call, &response);
     if (!status) {
-        status = dl_json_read_str(out->token, sizeof out->token, answer.json, "access_token");
-        if (!status) status = dl_json_read_u64(&seconds, answer.json, "expires_in", 86400);
+        status = dl_json_read_str(out->token, sizeof out->token, response.json, "access_token");
+        if (!status) status = dl_json_read_u64(&seconds, response.json, "expires_in", 86400);
         out->expires = (int64_t)dl_clock_wall() + (int64_t)seconds;
-        explicit_bzero(answer.text.data, answer.text.cap);
-        dl_buf_deinit(&answer.text);
+        explicit_bzero(response.text.data, response.text.cap);
+        dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
     dl_rest_deinit(&rest);
@@ -203,14 +203,14 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return DILOCO_OK;
 }
 
-static diloco_status created(dl_job *job, dl_json_value answer)
+static diloco_status created(dl_job *job, dl_json_value response)
 {
-    return dl_json_read_str(job->id, sizeof job->id, answer, "name");
+    return dl_json_read_str(job->id, sizeof job->id, response, "name");
 }
 
-static void found(dl_job *job, dl_json_value answer)
+static void found(dl_job *job, dl_json_value response)
 {
-    dl_rest_text(job->id, sizeof job->id, answer, "name");
+    dl_rest_text(job->id, sizeof job->id, response, "name");
 }
 
 static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
@@ -221,9 +221,9 @@ static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job 
     return dl_rest_path(call, "/cancel?api-version=" API_VERSION);
 }
 
-static bool is_over(const dl_rest_answer *answer)
+static bool is_over(const dl_rest_response *response)
 {
-    return answer->status == 400 || answer->status == 409;
+    return response->status == 400 || response->status == 409;
 }
 
 /* A job that is being cancelled is still paid for: it counts as running until it has ended. */
@@ -236,10 +236,10 @@ static const dl_cloud_state states[] = {
     {"Canceled", DL_JOB_CANCELLED}, {"Failed", DL_JOB_LOST},
     {"NotResponding", DL_JOB_LOST}, {NULL, DL_JOB_LOST}};
 
-static void seen(dl_job *job, dl_json_value answer)
+static void seen(dl_job *job, dl_json_value response)
 {
     char status[64];
-    dl_rest_text(status, sizeof status, answer, "properties.status");
+    dl_rest_text(status, sizeof status, response, "properties.status");
     dl_cloud_set(job, states, status,
                  strcmp(status, "Failed") ? "" : "Azure ML reports no exit code");
 }

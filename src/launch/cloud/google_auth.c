@@ -125,7 +125,7 @@ static diloco_status request_token(dl_credentials *out, const dl_launch_spec *sp
     uint64_t seconds = 0;
     dl_rest rest;
     dl_rest_call call;
-    dl_rest_answer answer;
+    dl_rest_response response;
     if (!*dl_rest_text(uri, sizeof uri, file, "token_uri")) strcpy(uri, TOKEN_URI);
     dl_rest_text(type, sizeof type, file, "type");
     const bool account = strcmp(type, "service_account") == 0;
@@ -139,13 +139,13 @@ static diloco_status request_token(dl_credentials *out, const dl_launch_spec *sp
     call.type = FORM;
     diloco_status status =
         account ? write_account(&call.body, file, uri) : write_user(&call.body, file);
-    if (!status) status = dl_rest_must(&rest, &call, &answer);
+    if (!status) status = dl_rest_must(&rest, &call, &response);
     if (!status) {
-        status = dl_json_read_str(out->token, sizeof out->token, answer.json, "access_token");
-        if (!status) status = dl_json_read_u64(&seconds, answer.json, "expires_in", 86400);
+        status = dl_json_read_str(out->token, sizeof out->token, response.json, "access_token");
+        if (!status) status = dl_json_read_u64(&seconds, response.json, "expires_in", 86400);
         out->expires = (int64_t)dl_clock_wall() + (int64_t)seconds;
-        explicit_bzero(answer.text.data, answer.text.cap);
-        dl_buf_deinit(&answer.text);
+        explicit_bzero(response.text.data, response.text.cap);
+        dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
     dl_rest_deinit(&rest);

@@ -48,13 +48,13 @@ static diloco_status find_token(char *out, size_t cap)
 static diloco_status ask_name(dl_rest *rest)
 {
     dl_rest_call call;
-    dl_rest_answer answer;
+    dl_rest_response response;
     dl_rest_call_init(&call, "GET", "the token's user");
     diloco_status status = dl_rest_path(&call, "/api/whoami-v2");
-    if (!status) status = dl_rest_must(rest, &call, &answer);
+    if (!status) status = dl_rest_must(rest, &call, &response);
     if (!status) {
-        dl_rest_text(rest->project, sizeof rest->project, answer.json, "name");
-        dl_buf_deinit(&answer.text);
+        dl_rest_text(rest->project, sizeof rest->project, response.json, "name");
+        dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
     if (!status && !rest->project[0])
@@ -115,9 +115,9 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return DILOCO_OK;
 }
 
-static diloco_status created(dl_job *job, dl_json_value answer)
+static diloco_status created(dl_job *job, dl_json_value response)
 {
-    return dl_json_read_str(job->id, sizeof job->id, answer, "id");
+    return dl_json_read_str(job->id, sizeof job->id, response, "id");
 }
 
 static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
@@ -126,10 +126,10 @@ static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return dl_rest_segment(call, job->name);
 }
 
-static void found(dl_job *job, dl_json_value answer)
+static void found(dl_job *job, dl_json_value response)
 {
     char name[DL_JOB_NAME_MAX + 1];
-    for (dl_json_iter it = dl_json_each(answer); dl_json_next(&it);)
+    for (dl_json_iter it = dl_json_each(response); dl_json_next(&it);)
         if (!strcmp(dl_rest_text(name, sizeof name, it.value, "labels.name"), job->name))
             dl_rest_text(job->id, sizeof job->id, it.value, "id");
 }
@@ -144,11 +144,11 @@ static const dl_cloud_state states[] = {
     {"COMPLETED", DL_JOB_SUCCEEDED}, {"ERROR", DL_JOB_FAILED},    {"CANCELED", DL_JOB_CANCELLED},
     {"DELETED", DL_JOB_CANCELLED},   {NULL, DL_JOB_LOST}};
 
-static void seen(dl_job *job, dl_json_value answer)
+static void seen(dl_job *job, dl_json_value response)
 {
     char stage[64], message[256];
-    dl_rest_text(stage, sizeof stage, answer, "status.stage");
-    dl_rest_text(message, sizeof message, answer, "status.message");
+    dl_rest_text(stage, sizeof stage, response, "status.stage");
+    dl_rest_text(message, sizeof message, response, "status.message");
     const int code = dl_cloud_code_in(message);
     if (!strcmp(stage, "ERROR") && code > 0)
         dl_cloud_set_ended(job, code);
@@ -162,9 +162,9 @@ static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job 
 }
 
 /* Of a job that is over. */
-static bool is_over(const dl_rest_answer *answer)
+static bool is_over(const dl_rest_response *response)
 {
-    return answer->status == 400 || answer->status == 409;
+    return response->status == 400 || response->status == 409;
 }
 
 static const dl_cloud_rows rows = {.open = open_rest,

@@ -10,13 +10,13 @@
 typedef diloco_status (*write_fn)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
 
 /* Make one call about a job; the caller frees answer->text. */
-static diloco_status ask(dl_rest *rest, dl_rest_answer *answer, write_fn write, const char *method,
-                         const dl_job *job, bool once, dl_rest_call *call)
+static diloco_status ask(dl_rest *rest, dl_rest_response *response, write_fn write,
+                         const char *method, const dl_job *job, bool once, dl_rest_call *call)
 {
     dl_rest_call_init(call, method, job->name);
     call->once = once;
     diloco_status status = write(call, rest, job);
-    if (!status) status = dl_rest_do(rest, call, answer);
+    if (!status) status = dl_rest_do(rest, call, response);
     return status;
 }
 
@@ -25,45 +25,46 @@ static diloco_status ask(dl_rest *rest, dl_rest_answer *answer, write_fn write, 
 static diloco_status search_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
 {
     dl_rest_call call;
-    dl_rest_answer answer;
-    diloco_status status = ask(rest, &answer, rows->search, rows->search_method, job, false, &call);
+    dl_rest_response response;
+    diloco_status status =
+        ask(rest, &response, rows->search, rows->search_method, job, false, &call);
     if (!status) {
-        if (dl_rest_is_good(&answer))
-            rows->found(job, answer.json);
-        else if (answer.status != 404)
-            status = dl_rest_refused(rest, &call, &answer);
-        dl_buf_deinit(&answer.text);
+        if (dl_rest_is_good(&response))
+            rows->found(job, response.json);
+        else if (response.status != 404)
+            status = dl_rest_refused(rest, &call, &response);
+        dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
     return status;
 }
 
 static diloco_status read_created(const dl_cloud_rows *rows, const dl_rest *rest,
-                                  const dl_rest_call *call, const dl_rest_answer *answer,
+                                  const dl_rest_call *call, const dl_rest_response *response,
                                   dl_job *job)
 {
-    if (dl_rest_is_good(answer)) {
-        DL_TRY(rows->created(job, answer->json));
+    if (dl_rest_is_good(response)) {
+        DL_TRY(rows->created(job, response->json));
         dl_job_set(job, DL_JOB_PENDING, -1, "%s", "");
         return DILOCO_OK;
     }
-    if (rows->is_taken && rows->is_taken(answer)) { /* an earlier launch of this name */
+    if (rows->is_taken && rows->is_taken(response)) { /* an earlier launch of this name */
         snprintf(job->id, sizeof job->id, "%s", job->name);
         return DILOCO_OK;
     }
-    return dl_rest_refused(rest, call, answer);
+    return dl_rest_refused(rest, call, response);
 }
 
 static diloco_status create_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
 {
     dl_rest_call call;
-    dl_rest_answer answer;
+    dl_rest_response response;
     /* A call that is repeated would start a second machine where names are not unique. */
     diloco_status status =
-        ask(rest, &answer, rows->create, rows->create_method, job, rows->found != NULL, &call);
+        ask(rest, &response, rows->create, rows->create_method, job, rows->found != NULL, &call);
     if (!status) {
-        status = read_created(rows, rest, &call, &answer, job);
-        dl_buf_deinit(&answer.text);
+        status = read_created(rows, rest, &call, &response, job);
+        dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
     return status;
@@ -99,26 +100,26 @@ diloco_status dl_cloud_launch(const dl_cloud_rows *rows, const dl_launch_spec *s
 
 /* ---- looking */
 
-static bool is_gone(const dl_cloud_rows *rows, const dl_rest_answer *answer)
+static bool is_gone(const dl_cloud_rows *rows, const dl_rest_response *response)
 {
-    return rows->is_gone ? rows->is_gone(answer) : answer->status == 404;
+    return rows->is_gone ? rows->is_gone(response) : response->status == 404;
 }
 
 static diloco_status look_at_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
 {
     dl_rest_call call;
-    dl_rest_answer answer;
-    diloco_status status = ask(rest, &answer, rows->look, rows->look_method, job, false, &call);
+    dl_rest_response response;
+    diloco_status status = ask(rest, &response, rows->look, rows->look_method, job, false, &call);
     if (!status) {
         job->silent = false;
-        if (dl_rest_is_good(&answer))
-            rows->seen(job, answer.json);
-        else if (is_gone(rows, &answer))
+        if (dl_rest_is_good(&response))
+            rows->seen(job, response.json);
+        else if (is_gone(rows, &response))
             dl_job_set(job, rows->stop_deletes ? DL_JOB_CANCELLED : DL_JOB_LOST, -1,
                        "%s no longer has %.180s", rest->name, job->id);
         else
-            status = dl_rest_refused(rest, &call, &answer);
-        dl_buf_deinit(&answer.text);
+            status = dl_rest_refused(rest, &call, &response);
+        dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
     return status;
@@ -140,13 +141,13 @@ diloco_status dl_cloud_poll(const dl_cloud_rows *rows, const dl_launch_spec *spe
 static diloco_status stop_one(const dl_cloud_rows *rows, dl_rest *rest, const dl_job *job)
 {
     dl_rest_call call;
-    dl_rest_answer answer;
-    diloco_status status = ask(rest, &answer, rows->stop, rows->stop_method, job, false, &call);
+    dl_rest_response response;
+    diloco_status status = ask(rest, &response, rows->stop, rows->stop_method, job, false, &call);
     if (!status) {
-        const bool over = rows->is_over && rows->is_over(&answer);
-        if (!dl_rest_is_good(&answer) && !is_gone(rows, &answer) && !over)
-            status = dl_rest_refused(rest, &call, &answer);
-        dl_buf_deinit(&answer.text);
+        const bool over = rows->is_over && rows->is_over(&response);
+        if (!dl_rest_is_good(&response) && !is_gone(rows, &response) && !over)
+            status = dl_rest_refused(rest, &call, &response);
+        dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
     return status;

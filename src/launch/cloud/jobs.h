@@ -19,17 +19,17 @@ typedef struct dl_cloud_rows {
     const char *create_method, *search_method, *look_method, *stop_method;
 
     /* Set the id from the answer to `create`. */
-    diloco_status (*created)(dl_job *job, dl_json_value answer);
+    diloco_status (*created)(dl_job *job, dl_json_value response);
     /* Set the id from the answer to `search` when the job is in it. NULL: names are unique, the
      * backend refuses a second job of a name, and `is_taken` recognises that refusal. */
-    void (*found)(dl_job *job, dl_json_value answer);
-    bool (*is_taken)(const dl_rest_answer *answer);
+    void (*found)(dl_job *job, dl_json_value response);
+    bool (*is_taken)(const dl_rest_response *response);
     /* Set state, exit code and message from the answer to `look`. */
-    void (*seen)(dl_job *job, dl_json_value answer);
+    void (*seen)(dl_job *job, dl_json_value response);
     /* Is this refusal of `look` or `stop` that of a job that does not exist? NULL: a 404. */
-    bool (*is_gone)(const dl_rest_answer *answer);
+    bool (*is_gone)(const dl_rest_response *response);
     /* Is this refusal of `stop` that of a job that is over? NULL: it never is. */
-    bool (*is_over)(const dl_rest_answer *answer);
+    bool (*is_over)(const dl_rest_response *response);
     bool stop_deletes; /* a job that is gone was stopped: CANCELLED, not LOST */
 } dl_cloud_rows;
 

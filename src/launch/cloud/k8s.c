@@ -31,19 +31,19 @@ static void split_id(char name[DL_JOB_NAME_MAX + 1], uint32_t *index, const char
  * replaced. */
 static diloco_status post(dl_rest *rest, dl_rest_call *call, const char *name, bool renew)
 {
-    dl_rest_answer answer;
+    dl_rest_response response;
     if (rest->spec->dry) return dl_rest_print(rest, call);
-    DL_TRY(dl_rest_do(rest, call, &answer));
+    DL_TRY(dl_rest_do(rest, call, &response));
     diloco_status status = DILOCO_OK;
-    if (!dl_rest_is_good(&answer) && answer.status != 409)
-        status = dl_rest_refused(rest, call, &answer);
-    const bool taken = answer.status == 409;
-    dl_buf_deinit(&answer.text);
+    if (!dl_rest_is_good(&response) && response.status != 409)
+        status = dl_rest_refused(rest, call, &response);
+    const bool taken = response.status == 409;
+    dl_buf_deinit(&response.text);
     if (status || !taken || !renew) return status;
     call->method = "PUT";
     DL_TRY(dl_rest_path(call, "/%s", name));
-    DL_TRY(dl_rest_must(rest, call, &answer));
-    dl_buf_deinit(&answer.text);
+    DL_TRY(dl_rest_must(rest, call, &response));
+    dl_buf_deinit(&response.text);
     return DILOCO_OK;
 }
 
@@ -128,29 +128,29 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 /* ---- looking */
 
 /* GET into `answer`, whose text the caller frees; a 404 is no error. */
-static diloco_status get(dl_rest *rest, dl_rest_answer *answer, const char *before,
+static diloco_status get(dl_rest *rest, dl_rest_response *response, const char *before,
                          const char *after, const char *name)
 {
     dl_rest_call call;
     dl_rest_call_init(&call, "GET", name);
     diloco_status status = dl_rest_path(&call, "%s%s%s%s", before, rest->project, after, name);
-    if (!status) status = dl_rest_do(rest, &call, answer);
-    if (!status && !dl_rest_is_good(answer) && answer->status != 404) {
-        status = dl_rest_refused(rest, &call, answer);
-        dl_buf_deinit(&answer->text);
+    if (!status) status = dl_rest_do(rest, &call, response);
+    if (!status && !dl_rest_is_good(response) && response->status != 404) {
+        status = dl_rest_refused(rest, &call, response);
+        dl_buf_deinit(&response->text);
     }
     dl_rest_call_deinit(&call);
     return status;
 }
 
-static diloco_status get_job(dl_rest *rest, dl_rest_answer *answer, const char *name)
+static diloco_status get_job(dl_rest *rest, dl_rest_response *response, const char *name)
 {
-    return get(rest, answer, "/apis/batch/v1/namespaces/", "/jobs/", name);
+    return get(rest, response, "/apis/batch/v1/namespaces/", "/jobs/", name);
 }
 
-static diloco_status get_pods(dl_rest *rest, dl_rest_answer *answer, const char *name)
+static diloco_status get_pods(dl_rest *rest, dl_rest_response *response, const char *name)
 {
-    return get(rest, answer, "/api/v1/namespaces/", "/pods?labelSelector=job-name%3D", name);
+    return get(rest, response, "/api/v1/namespaces/", "/pods?labelSelector=job-name%3D", name);
 }
 
 /* All jobs of the list that belong to one Job. */
@@ -158,7 +158,7 @@ static diloco_status poll_group(dl_rest *rest, dl_job *jobs, size_t n, const cha
 {
     char other[DL_JOB_NAME_MAX + 1];
     uint32_t index;
-    dl_rest_answer job, pods;
+    dl_rest_response job, pods;
     DL_TRY(get_job(rest, &job, name));
     const diloco_status status = get_pods(rest, &pods, name);
     for (size_t i = 0; !status && i < n; i++) {
@@ -212,14 +212,14 @@ static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n
 static diloco_status remove_object(dl_rest *rest, const char *what, const char *path)
 {
     dl_rest_call call;
-    dl_rest_answer answer;
+    dl_rest_response response;
     dl_rest_call_init(&call, "DELETE", what);
     diloco_status status = dl_rest_path(&call, "%s", path);
-    if (!status) status = dl_rest_do(rest, &call, &answer);
+    if (!status) status = dl_rest_do(rest, &call, &response);
     if (!status) {
-        if (!dl_rest_is_good(&answer) && answer.status != 404)
-            status = dl_rest_refused(rest, &call, &answer);
-        dl_buf_deinit(&answer.text);
+        if (!dl_rest_is_good(&response) && response.status != 404)
+            status = dl_rest_refused(rest, &call, &response);
+        dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
     return status;
@@ -229,7 +229,7 @@ static diloco_status delete_pods(dl_rest *rest, const dl_job *jobs, size_t n, co
 {
     char other[DL_JOB_NAME_MAX + 1], pod[256], phase[64], path[DL_REST_BASE + 512];
     uint32_t index;
-    dl_rest_answer pods;
+    dl_rest_response pods;
     diloco_status status = get_pods(rest, &pods, name);
     if (status) return status;
     for (size_t i = 0; !status && i < n; i++) {
@@ -281,7 +281,7 @@ static diloco_status cancel_group(dl_rest *rest, dl_job *jobs, size_t n, const c
 {
     char path[DL_REST_BASE + 256];
     bool ours, others;
-    dl_rest_answer job;
+    dl_rest_response job;
     DL_TRY(get_job(rest, &job, name));
     find_unfinished(&ours, &others, job.json, jobs, n, name);
     dl_buf_deinit(&job.text);
@@ -318,7 +318,7 @@ static diloco_status find_pod(char out[256], dl_rest *rest, const dl_job *job)
 {
     char name[DL_JOB_NAME_MAX + 1];
     uint32_t index;
-    dl_rest_answer pods;
+    dl_rest_response pods;
     split_id(name, &index, job->id);
     DL_TRY(get_pods(rest, &pods, name));
     dl_rest_text(out, 256, dl_k8s_pod(pods.json, index), "metadata.name");

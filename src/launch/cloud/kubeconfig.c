@@ -119,7 +119,7 @@ static diloco_status run_exec(dl_rest *rest, dl_json_value exec)
 {
     char *words[EXEC_WORDS + 1] = {NULL};
     dl_command_result result;
-    dl_json_value answer;
+    dl_json_value response;
     diloco_status status = exec_words(words, exec);
     if (!status) {
         const dl_command_run run = {.argv = (const char *const *)words, .most = FILE_BYTES};
@@ -133,10 +133,10 @@ static diloco_status run_exec(dl_rest *rest, dl_json_value exec)
                          "k8s: the program that kubectl's context names for "
                          "credentials ended with %d: %.200s",
                          result.exit_code, result.err);
-    if (!status) status = dl_json_parse(&answer, result.out.data, result.out.len);
+    if (!status) status = dl_json_parse(&response, result.out.data, result.out.len);
     if (!status)
         status = dl_json_read_str(rest->who.token, sizeof rest->who.token,
-                                  dl_json_get(answer, "status"), "token");
+                                  dl_json_get(response, "status"), "token");
     if (result.out.data) explicit_bzero(result.out.data, result.out.cap);
     dl_buf_deinit(&result.out);
     return status;

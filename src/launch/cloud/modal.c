@@ -220,30 +220,30 @@ static diloco_status ask(dl_json_value *answers, dl_buf *text, const dl_launch_s
 }
 
 /* Does the answer hold an error? */
-static diloco_status check_answer(dl_json_value answer, const dl_job *job)
+static diloco_status check_answer(dl_json_value response, const dl_job *job)
 {
     char why[400];
     bool again;
-    if (!*dl_rest_text(why, sizeof why, answer, "error")) return DILOCO_OK;
-    if (dl_json_read_bool(&again, answer, "again")) again = true;
+    if (!*dl_rest_text(why, sizeof why, response, "error")) return DILOCO_OK;
+    if (dl_json_read_bool(&again, response, "again")) again = true;
     return dl_fail(again ? DILOCO_EUNREACHABLE : DILOCO_EREFUSED, "%s: modal: %s", job->name, why);
 }
 
-static void set_id(dl_job *job, dl_json_value answer)
+static void set_id(dl_job *job, dl_json_value response)
 {
-    dl_rest_text(job->id, sizeof job->id, answer, "id");
+    dl_rest_text(job->id, sizeof job->id, response, "id");
 }
 
-static void see(dl_job *job, dl_json_value answer, const dl_config *config)
+static void see(dl_job *job, dl_json_value response, const dl_config *config)
 {
     bool gone, stopped;
     uint64_t code;
     job->silent = false;
-    if (dl_json_read_bool(&gone, answer, "gone")) gone = false;
-    if (dl_json_read_bool(&stopped, answer, "stopped")) stopped = false;
+    if (dl_json_read_bool(&gone, response, "gone")) gone = false;
+    if (dl_json_read_bool(&stopped, response, "stopped")) stopped = false;
     if (gone)
         dl_job_set(job, DL_JOB_LOST, -1, "Modal no longer knows this sandbox");
-    else if (dl_json_read_u64(&code, answer, "code", 255))
+    else if (dl_json_read_u64(&code, response, "code", 255))
         dl_job_set(job, DL_JOB_RUNNING, -1, "%s", "");
     else if (stopped)
         dl_job_set(job, DL_JOB_CANCELLED, (int)code, "stopped on request");

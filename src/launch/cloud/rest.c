@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_MAX_BYTES = DL_WEB_URL, ANSWER_MAX = 16 << 20, N_HEADERS = 2 };
+enum { PATH_MAX_BYTES = DL_WEB_URL, RESPONSE_MAX = 16 << 20, N_HEADERS = 2 };
 #define CALL_TIME (120 * DL_SECOND)
 #define LOG_DONE  (5 * DL_SECOND)         /* of a log that is not followed */
 #define LOG_QUIET (24 * 3600 * DL_SECOND) /* a replica may print nothing for that long */
@@ -110,7 +110,7 @@ diloco_status dl_rest_segment(dl_rest_call *call, const char *text)
 typedef struct exchange {
     dl_rest *rest;
     dl_rest_call *call;
-    dl_rest_answer *answer;
+    dl_rest_response *response;
     dl_span body;
     dl_lines *lines;    /* NULL: the body is kept in `answer` */
     dl_web_exchange *x; /* of lines */
@@ -192,8 +192,8 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
 static diloco_status finish(void *context, dl_web_exchange *x)
 {
     const exchange *e = context;
-    e->answer->status = x->status;
-    return dl_buf_add(&e->answer->text, x->text.data, x->text.len);
+    e->response->status = x->status;
+    return dl_buf_add(&e->response->text, x->text.data, x->text.len);
 }
 
 /* ---- the backend's words */
@@ -241,7 +241,7 @@ static void clean(const dl_rest *rest, char *text)
     if (rest->who.secret[0]) hide(text, rest->who.secret);
 }
 
-static void find_why(const dl_rest *rest, dl_rest_answer *a)
+static void find_why(const dl_rest *rest, dl_rest_response *a)
 {
     static const char *const places[] = {"error.message", "message", "Message", "error_description",
                                          "error",         "detail",  "title"};
@@ -263,35 +263,36 @@ static diloco_status run(dl_rest *rest, exchange *e, dl_time until)
     if (e->call->json.not_first) DL_TRY(dl_json_done(&e->call->json)); /* the body is JSON */
     const dl_web_batch batch = {.n = 1,
                                 .width = 1,
-                                .max_text = ANSWER_MAX,
+                                .max_text = RESPONSE_MAX,
                                 .context = e,
                                 .prepare = prepare,
                                 .finish = finish};
-    e->answer->text.len = 0;
+    e->response->text.len = 0;
     return dl_web_run(*web, &batch, until);
 }
 
-diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call, dl_rest_answer *answer)
+diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call, dl_rest_response *response)
 {
-    exchange e = {.rest = rest, .call = call, .answer = answer};
-    *answer = (dl_rest_answer){.status = 0};
-    dl_buf_init(&answer->text, ANSWER_MAX);
+    exchange e = {.rest = rest, .call = call, .response = response};
+    *response = (dl_rest_response){.status = 0};
+    dl_buf_init(&response->text, RESPONSE_MAX);
     diloco_status status = run(rest, &e, dl_time_after(dl_clock_now(), CALL_TIME));
     if (status == DILOCO_ETIMEDOUT)
         status = dl_fail(DILOCO_EUNREACHABLE, "%s: %s does not answer", call->what, rest->name);
     if (status) {
-        dl_buf_deinit(&answer->text);
+        dl_buf_deinit(&response->text);
         return status;
     }
-    if (!answer->text.len || dl_json_parse(&answer->json, answer->text.data, answer->text.len))
-        answer->json = (dl_json_value){.type = DL_JSON_MISSING};
-    if (!dl_rest_is_good(answer)) find_why(rest, answer);
+    if (!response->text.len ||
+        dl_json_parse(&response->json, response->text.data, response->text.len))
+        response->json = (dl_json_value){.type = DL_JSON_MISSING};
+    if (!dl_rest_is_good(response)) find_why(rest, response);
     return DILOCO_OK;
 }
 
 /* The status of an error and what to do about it. */
 static const struct {
-    int answer;
+    int response;
     diloco_status status;
     const char *advice;
 } meanings[] = {
@@ -303,53 +304,54 @@ static const struct {
 };
 
 /* A provider answers 403 to a request beyond a quota, too; its words are the only difference. */
-static bool is_quota(const dl_rest_answer *answer)
+static bool is_quota(const dl_rest_response *response)
 {
-    return answer->status == 403 &&
-           (strcasestr(answer->why, "quota") || strcasestr(answer->why, "limit exceeded"));
+    return response->status == 403 &&
+           (strcasestr(response->why, "quota") || strcasestr(response->why, "limit exceeded"));
 }
 
 diloco_status dl_rest_refused(const dl_rest *rest, const dl_rest_call *call,
-                              const dl_rest_answer *answer)
+                              const dl_rest_response *response)
 {
     diloco_status status = DILOCO_EREFUSED;
     const char *advice = "";
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-        if (meanings[i].answer == answer->status) {
+        if (meanings[i].response == response->status) {
             status = meanings[i].status;
             advice = meanings[i].advice;
         }
-    if (is_quota(answer)) advice = "; ask for a higher quota, or take another machine or region";
-    return dl_fail(status, "%s: %s answered %d%s%.300s%s", call->what, rest->name, answer->status,
-                   answer->why[0] ? ": " : "", answer->why, advice);
+    if (is_quota(response)) advice = "; ask for a higher quota, or take another machine or region";
+    return dl_fail(status, "%s: %s answered %d%s%.300s%s", call->what, rest->name, response->status,
+                   response->why[0] ? ": " : "", response->why, advice);
 }
 
-diloco_status dl_rest_must(dl_rest *rest, dl_rest_call *call, dl_rest_answer *answer)
+diloco_status dl_rest_must(dl_rest *rest, dl_rest_call *call, dl_rest_response *response)
 {
-    DL_TRY(dl_rest_do(rest, call, answer));
-    if (dl_rest_is_good(answer)) return DILOCO_OK;
-    const diloco_status status = dl_rest_refused(rest, call, answer);
-    dl_buf_deinit(&answer->text);
+    DL_TRY(dl_rest_do(rest, call, response));
+    if (dl_rest_is_good(response)) return DILOCO_OK;
+    const diloco_status status = dl_rest_refused(rest, call, response);
+    dl_buf_deinit(&response->text);
     return status;
 }
 
 diloco_status dl_rest_lines(dl_rest *rest, dl_rest_call *call, dl_job_line_fn fn, void *user)
 {
     dl_lines lines;
-    dl_rest_answer answer = {.status = 0};
-    exchange e = {.rest = rest, .call = call, .answer = &answer, .lines = &lines};
+    dl_rest_response response = {.status = 0};
+    exchange e = {.rest = rest, .call = call, .response = &response, .lines = &lines};
     dl_lines_init(&lines, fn, user);
-    dl_buf_init(&answer.text, ANSWER_MAX);
+    dl_buf_init(&response.text, RESPONSE_MAX);
     diloco_status status = run(rest, &e, DL_NEVER);
     if (status == DILOCO_EUNREACHABLE && call->quiet_ends && e.began)
         status = DILOCO_OK;
-    else if (!status && !dl_rest_is_good(&answer)) {
-        if (!answer.text.len || dl_json_parse(&answer.json, answer.text.data, answer.text.len))
-            answer.json = (dl_json_value){.type = DL_JSON_MISSING};
-        find_why(rest, &answer);
-        status = dl_rest_refused(rest, call, &answer);
+    else if (!status && !dl_rest_is_good(&response)) {
+        if (!response.text.len ||
+            dl_json_parse(&response.json, response.text.data, response.text.len))
+            response.json = (dl_json_value){.type = DL_JSON_MISSING};
+        find_why(rest, &response);
+        status = dl_rest_refused(rest, call, &response);
     }
-    dl_buf_deinit(&answer.text);
+    dl_buf_deinit(&response.text);
     return dl_lines_end(&lines, status);
 }
 

@@ -58,26 +58,28 @@ DL_MUST_CHECK diloco_status dl_rest_path(dl_rest_call *call, const char *format,
 /* Append one segment of the path, escaped. */
 DL_MUST_CHECK diloco_status dl_rest_segment(dl_rest_call *call, const char *text);
 
-typedef struct dl_rest_answer {
+typedef struct dl_rest_response {
     int status;
     dl_buf text;
     dl_json_value json;    /* MISSING: the body is not JSON */
     char why[DL_REST_WHY]; /* of a refusal: the backend's own words */
-} dl_rest_answer;
+} dl_rest_response;
 
-static inline bool dl_rest_is_good(const dl_rest_answer *answer)
+static inline bool dl_rest_is_good(const dl_rest_response *response)
 {
-    return answer->status >= 200 && answer->status < 300;
+    return response->status >= 200 && response->status < 300;
 }
 
 /* Make the call; the caller frees answer->text. Any HTTP status below 500, other than 408 and 429,
  * is DILOCO_OK. DILOCO_EUNREACHABLE: no connection, or the backend kept failing. */
-DL_MUST_CHECK diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call, dl_rest_answer *answer);
+DL_MUST_CHECK diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call,
+                                       dl_rest_response *response);
 /* The error of an answer that is no success, with the way out for missing credentials. */
 diloco_status dl_rest_refused(const dl_rest *rest, const dl_rest_call *call,
-                              const dl_rest_answer *answer);
+                              const dl_rest_response *response);
 /* Make the call, and turn every answer but a 2xx into its error. */
-DL_MUST_CHECK diloco_status dl_rest_must(dl_rest *rest, dl_rest_call *call, dl_rest_answer *answer);
+DL_MUST_CHECK diloco_status dl_rest_must(dl_rest *rest, dl_rest_call *call,
+                                         dl_rest_response *response);
 /* Make the call, and give each line of its body to fn as it arrives, in bounded memory. A 404 is
  * DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_rest_lines(dl_rest *rest, dl_rest_call *call, dl_job_line_fn fn,

@@ -89,9 +89,9 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return DILOCO_OK;
 }
 
-static diloco_status created(dl_job *job, dl_json_value answer)
+static diloco_status created(dl_job *job, dl_json_value response)
 {
-    return dl_json_read_str(job->id, sizeof job->id, answer, "id");
+    return dl_json_read_str(job->id, sizeof job->id, response, "id");
 }
 
 static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
@@ -101,10 +101,10 @@ static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return dl_rest_segment(call, job->name);
 }
 
-static void found(dl_job *job, dl_json_value answer)
+static void found(dl_job *job, dl_json_value response)
 {
     char name[DL_JOB_NAME_MAX + 1];
-    for (dl_json_iter it = dl_json_each(answer); dl_json_next(&it);)
+    for (dl_json_iter it = dl_json_each(response); dl_json_next(&it);)
         if (!strcmp(dl_rest_text(name, sizeof name, it.value, "name"), job->name))
             dl_rest_text(job->id, sizeof job->id, it.value, "id");
 }
@@ -123,11 +123,11 @@ static const dl_cloud_state states[] = {{"RUNNING", DL_JOB_RUNNING},
                                         {"TERMINATED", DL_JOB_CANCELLED},
                                         {NULL, DL_JOB_LOST}};
 
-static void seen(dl_job *job, dl_json_value answer)
+static void seen(dl_job *job, dl_json_value response)
 {
     char status[64], change[256];
-    dl_rest_text(status, sizeof status, answer, "desiredStatus");
-    dl_rest_text(change, sizeof change, answer, "lastStatusChange");
+    dl_rest_text(status, sizeof status, response, "desiredStatus");
+    dl_rest_text(change, sizeof change, response, "lastStatusChange");
     dl_cloud_set(job, states, status, change);
 }
 

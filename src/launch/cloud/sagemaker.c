@@ -111,36 +111,36 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return DILOCO_OK;
 }
 
-static diloco_status created(dl_job *job, dl_json_value answer)
+static diloco_status created(dl_job *job, dl_json_value response)
 {
-    (void)answer;
+    (void)response;
     snprintf(job->id, sizeof job->id, "%s", job->name);
     return DILOCO_OK;
 }
 
-static bool is_type(const dl_rest_answer *answer, const char *type)
+static bool is_type(const dl_rest_response *response, const char *type)
 {
     char text[128];
-    return answer->status == 400 &&
-           strstr(dl_rest_text(text, sizeof text, answer->json, "__type"), type);
+    return response->status == 400 &&
+           strstr(dl_rest_text(text, sizeof text, response->json, "__type"), type);
 }
 
-static bool is_taken(const dl_rest_answer *answer)
+static bool is_taken(const dl_rest_response *response)
 {
-    return is_type(answer, "ResourceInUse") ||
-           (is_type(answer, "Validation") && strstr(answer->why, "already exists"));
+    return is_type(response, "ResourceInUse") ||
+           (is_type(response, "Validation") && strstr(response->why, "already exists"));
 }
 
-static bool is_gone(const dl_rest_answer *answer)
+static bool is_gone(const dl_rest_response *response)
 {
-    return is_type(answer, "ResourceNotFound") ||
-           (is_type(answer, "Validation") &&
-            (strstr(answer->why, "not found") || strstr(answer->why, "ould not find")));
+    return is_type(response, "ResourceNotFound") ||
+           (is_type(response, "Validation") &&
+            (strstr(response->why, "not found") || strstr(response->why, "ould not find")));
 }
 
-static bool is_over(const dl_rest_answer *answer)
+static bool is_over(const dl_rest_response *response)
 {
-    return is_type(answer, "Validation") && strstr(answer->why, "status");
+    return is_type(response, "Validation") && strstr(response->why, "status");
 }
 
 static diloco_status put_name(dl_rest_call *call, const char *target, const dl_job *job)
@@ -184,12 +184,12 @@ static const dl_cloud_state secondary[] = {{"Starting", DL_JOB_PENDING},
                                            {"Uploading", DL_JOB_RUNNING},
                                            {NULL, DL_JOB_LOST}};
 
-static void seen(dl_job *job, dl_json_value answer)
+static void seen(dl_job *job, dl_json_value response)
 {
     char status[64], step[64], why[512];
-    dl_rest_text(status, sizeof status, answer, "TrainingJobStatus");
-    dl_rest_text(step, sizeof step, answer, "SecondaryStatus");
-    dl_rest_text(why, sizeof why, answer, "FailureReason");
+    dl_rest_text(status, sizeof status, response, "TrainingJobStatus");
+    dl_rest_text(step, sizeof step, response, "SecondaryStatus");
+    dl_rest_text(why, sizeof why, response, "FailureReason");
     const int code = dl_cloud_code_in(why);
     if (!strcmp(status, "Failed") && code > 0)
         dl_cloud_set_ended(job, code);
@@ -241,22 +241,22 @@ typedef struct reading {
 static diloco_status find_stream(reading *r, dl_rest *rest, const dl_job *job)
 {
     dl_rest_call call;
-    dl_rest_answer answer;
+    dl_rest_response response;
     dl_rest_call_init(&call, "POST", job->name);
     diloco_status status = begin(&call, "Logs_20140328.DescribeLogStreams");
     dl_json_object(&call.json, NULL);
     dl_json_str(&call.json, "logGroupName", LOG_GROUP);
     dl_json_str(&call.json, "logStreamNamePrefix", job->id);
     dl_json_end(&call.json);
-    if (!status) status = dl_rest_do(rest, &call, &answer);
+    if (!status) status = dl_rest_do(rest, &call, &response);
     if (!status) {
-        if (dl_rest_is_good(&answer))
-            for (dl_json_iter it = dl_json_each(dl_json_get(answer.json, "logStreams"));
+        if (dl_rest_is_good(&response))
+            for (dl_json_iter it = dl_json_each(dl_json_get(response.json, "logStreams"));
                  !r->stream[0] && dl_json_next(&it);)
                 dl_rest_text(r->stream, sizeof r->stream, it.value, "logStreamName");
-        else if (!is_type(&answer, "ResourceNotFound"))
-            status = dl_rest_refused(rest, &call, &answer);
-        dl_buf_deinit(&answer.text);
+        else if (!is_type(&response, "ResourceNotFound"))
+            status = dl_rest_refused(rest, &call, &response);
+        dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
     return status;
@@ -281,7 +281,7 @@ static diloco_status give_events(const reading *r, dl_json_value events)
 static diloco_status read_page(reading *r, dl_rest *rest, const dl_job *job, bool *end)
 {
     dl_rest_call call;
-    dl_rest_answer answer;
+    dl_rest_response response;
     char next[sizeof r->token];
     dl_rest_call_init(&call, "POST", job->name);
     diloco_status status = begin(&call, "Logs_20140328.GetLogEvents");
@@ -291,13 +291,13 @@ static diloco_status read_page(reading *r, dl_rest *rest, const dl_job *job, boo
     dl_json_bool(&call.json, "startFromHead", true);
     if (r->token[0]) dl_json_str(&call.json, "nextToken", r->token);
     dl_json_end(&call.json);
-    if (!status) status = dl_rest_must(rest, &call, &answer);
+    if (!status) status = dl_rest_must(rest, &call, &response);
     if (!status) {
-        status = give_events(r, dl_json_get(answer.json, "events"));
-        dl_rest_text(next, sizeof next, answer.json, "nextForwardToken");
+        status = give_events(r, dl_json_get(response.json, "events"));
+        dl_rest_text(next, sizeof next, response.json, "nextForwardToken");
         *end = !next[0] || !strcmp(next, r->token);
         memcpy(r->token, next, sizeof next);
-        dl_buf_deinit(&answer.text);
+        dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
     return status;

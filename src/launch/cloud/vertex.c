@@ -118,9 +118,9 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return DILOCO_OK;
 }
 
-static diloco_status created(dl_job *job, dl_json_value answer)
+static diloco_status created(dl_job *job, dl_json_value response)
 {
-    return dl_json_read_str(job->id, sizeof job->id, answer, "name");
+    return dl_json_read_str(job->id, sizeof job->id, response, "name");
 }
 
 static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
@@ -131,10 +131,10 @@ static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return dl_rest_path(call, "%%22");
 }
 
-static void found(dl_job *job, dl_json_value answer)
+static void found(dl_job *job, dl_json_value response)
 {
     char name[DL_JOB_NAME_MAX + 1];
-    for (dl_json_iter it = dl_json_each(dl_json_get(answer, "customJobs")); dl_json_next(&it);)
+    for (dl_json_iter it = dl_json_each(dl_json_get(response, "customJobs")); dl_json_next(&it);)
         if (!strcmp(dl_rest_text(name, sizeof name, it.value, "displayName"), job->name))
             dl_rest_text(job->id, sizeof job->id, it.value, "name");
 }
@@ -151,10 +151,10 @@ static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job 
     return dl_rest_path(call, "/v1/%s:cancel", job->id);
 }
 
-static bool is_over(const dl_rest_answer *answer)
+static bool is_over(const dl_rest_response *response)
 {
     char text[64];
-    return !strcmp(dl_rest_text(text, sizeof text, answer->json, "error.status"),
+    return !strcmp(dl_rest_text(text, sizeof text, response->json, "error.status"),
                    "FAILED_PRECONDITION");
 }
 
@@ -169,11 +169,11 @@ static const dl_cloud_state states[] = {
     {"JOB_STATE_FAILED", DL_JOB_FAILED},       {"JOB_STATE_EXPIRED", DL_JOB_FAILED},
     {"JOB_STATE_CANCELLED", DL_JOB_CANCELLED}, {NULL, DL_JOB_LOST}};
 
-static void seen(dl_job *job, dl_json_value answer)
+static void seen(dl_job *job, dl_json_value response)
 {
     char state[64], why[512];
-    dl_rest_text(state, sizeof state, answer, "state");
-    dl_rest_text(why, sizeof why, answer, "error.message");
+    dl_rest_text(state, sizeof state, response, "state");
+    dl_rest_text(why, sizeof why, response, "error.message");
     const int code = dl_cloud_code_in(why);
     if (!strcmp(state, "JOB_STATE_FAILED") && code > 0)
         dl_cloud_set_ended(job, code);
@@ -266,16 +266,16 @@ static diloco_status read_pages(reading *r, dl_rest *rest, const dl_job *job)
     r->token[0] = '\0';
     do {
         dl_rest_call call;
-        dl_rest_answer answer;
+        dl_rest_response response;
         dl_rest_call_init(&call, "POST", job->name);
         diloco_status status = write_query(&call, rest, job, r, since);
-        if (!status) status = dl_rest_must(rest, &call, &answer);
+        if (!status) status = dl_rest_must(rest, &call, &response);
         if (!status) {
-            for (dl_json_iter it = dl_json_each(dl_json_get(answer.json, "entries"));
+            for (dl_json_iter it = dl_json_each(dl_json_get(response.json, "entries"));
                  !status && dl_json_next(&it);)
                 status = give_entry(r, it.value);
-            dl_rest_text(r->token, sizeof r->token, answer.json, "nextPageToken");
-            dl_buf_deinit(&answer.text);
+            dl_rest_text(r->token, sizeof r->token, response.json, "nextPageToken");
+            dl_buf_deinit(&response.text);
         }
         dl_rest_call_deinit(&call);
         DL_TRY(status);

@@ -25,16 +25,16 @@ bool dl_async_may_count(const dl_roster *roster, uint64_t entry, const dl_config
 /* Returns whether it will never count. A replica's generations are tried from the oldest on. */
 static bool is_refused(const dl_known_table *refused, const dl_listed *l)
 {
-    const dl_known *k = dl_known_find(refused, &l->life);
+    const dl_known *k = dl_known_find(refused, &l->generation);
     if (!k || k->entry < l->entry) return false;
-    return k->entry > l->entry || k->worth == DL_INVALID ||
-           (k->worth == DL_VALID && k->facts.stats.samples == 0);
+    return k->entry > l->entry || k->validity == DL_INVALID ||
+           (k->validity == DL_VALID && k->facts.stats.samples == 0);
 }
 
 static bool is_before(const dl_listed *a, const dl_listed *b)
 {
     if (a->entry != b->entry) return a->entry < b->entry;
-    return dl_life_compare(&a->life, &b->life) < 0;
+    return dl_generation_compare(&a->generation, &b->generation) < 0;
 }
 
 size_t dl_async_choose(const dl_control *control, const dl_config *config, const dl_listed *listed,
@@ -43,7 +43,7 @@ size_t dl_async_choose(const dl_control *control, const dl_config *config, const
     size_t best = SIZE_MAX;
     for (size_t i = 0; i < n; i++) {
         const dl_listed *l = &listed[i];
-        if (!dl_async_may_count(&control->roster, control->entry, config, l->life.replica,
+        if (!dl_async_may_count(&control->roster, control->entry, config, l->generation.replica,
                                 l->entry))
             continue;
         if (is_refused(refused, l)) continue;
@@ -61,7 +61,7 @@ const char *dl_async_void_reason(const dl_control *control, const dl_config *con
     const dl_member *m = &entry->members[0];
     if (m->entry > entry->entry) return "its contribution is from a state that was not yet";
     if (dl_async_is_too_old(config, entry->entry, m->entry)) return "its contribution is too old";
-    if (counted_before(&control->roster, m->life.replica, m->entry))
+    if (counted_before(&control->roster, m->generation.replica, m->entry))
         return "its contribution was counted before";
     return NULL;
 }
@@ -71,7 +71,7 @@ void dl_async_next_roster(dl_roster *out, const dl_control *control, const dl_en
     dl_roster_copy(out, &control->roster);
     for (size_t i = 0; i < entry->n_members; i++) {
         const dl_member *m = &entry->members[i];
-        dl_roster_add(out, m->life.replica, (uint32_t)m->entry + 1);
+        dl_roster_add(out, m->generation.replica, (uint32_t)m->entry + 1);
     }
 }
 

@@ -3,7 +3,7 @@
  * contribution that is present. It waits until its own is committed, and for the grace after that.
  * async.h has what an entry may name. */
 #include "protocol/async/async.h"
-#include "protocol/fold.h"
+#include "protocol/control_apply.h"
 #include "protocol/machine_parts.h"
 
 #include <math.h>
@@ -13,9 +13,9 @@
 static bool is_in_vain(const dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
-    if (p->n_taken == p->next_adopt || p->takes[0].counted) return false;
+    if (p->n_captured == p->next_adopt || p->captures[0].counted) return false;
     return m->self.own_damaged ||
-           dl_async_is_too_old(m->a.config, dl_open_entry(m), p->takes[0].entry);
+           dl_async_is_too_old(m->a.config, dl_open_entry(m), p->captures[0].entry);
 }
 
 static void let_go(dl_machine *m)
@@ -31,11 +31,11 @@ static dl_request go_on(dl_machine *m)
     dl_pace *p = m->a.pace;
     if (is_in_vain(m)) let_go(m);
     m->self.own_damaged = false;
-    const bool own_stands = p->n_taken > p->next_adopt && p->takes[0].counted;
+    const bool own_stands = p->n_captured > p->next_adopt && p->captures[0].counted;
     if (own_stands && !m->self.grace_over)
         m->self.grace_over = dl_time_after(m->now, dl_time_from_seconds(m->a.config->grace_s));
     if (own_stands && m->now >= m->self.grace_over) dl_pace_settle(p);
-    if (dl_pace_takes_part(p, dl_open_entry(m)))
+    if (dl_pace_participates(p, dl_open_entry(m)))
         return dl_machine_request(m, DL_REQUEST_READ, DL_LATE_CHECK);
     m->self.grace_over = 0;
     if (m->a.config->dylu) return dl_machine_request(m, DL_REQUEST_WATCH, DL_TIMING);
@@ -45,10 +45,10 @@ static dl_request go_on(dl_machine *m)
 /* Returns true if the last heartbeat of a replica does not say how fast it is now. */
 static bool is_gone(dl_machine *m, const dl_seen *s)
 {
-    dl_life whose;
+    dl_generation whose;
     const dl_time patience = dl_time_from_seconds(m->a.config->patience_s);
     return s->ended ||
-           dl_watch_is_silent(&m->open.watch, s->life.replica, m->now, patience, &whose);
+           dl_watch_is_silent(&m->open.watch, s->generation.replica, m->now, patience, &whose);
 }
 
 dl_request dl_async_timed(dl_machine *m, const dl_reply *reply)
@@ -58,7 +58,7 @@ dl_request dl_async_timed(dl_machine *m, const dl_reply *reply)
     for (size_t i = 0; i < reply->watch.n_seen; i++) {
         const dl_seen *s = &reply->watch.seen[i];
         if (!is_gone(m, s)) fastest = fmax(fastest, s->steps_per_s);
-        if (!strcmp(s->life.replica, m->a.self.replica)) own = s->steps_per_s;
+        if (!strcmp(s->generation.replica, m->a.self.replica)) own = s->steps_per_s;
     }
     m->a.pace->own_interval = dl_async_interval(m->a.pace->schedule.interval, own, fastest);
     return dl_machine_train(m);
@@ -72,11 +72,11 @@ static dl_request listed(dl_machine *m, const dl_reply *reply)
     m->open.fetching = m->open.known.n;
     if (i == SIZE_MAX) return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
     const dl_listed *l = &reply->list.listed[i];
-    dl_known *k = dl_known_add(&m->open.known, &l->life, l->entry, l->len);
+    dl_known *k = dl_known_add(&m->open.known, &l->generation, l->entry, l->len);
     if (!k)
         return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING); /* no room: all were refused */
     if (k->entry != l->entry) /* its older one will never count */
-        *k = (dl_known){.life = l->life, .entry = l->entry, .len = l->len};
+        *k = (dl_known){.generation = l->generation, .entry = l->entry, .len = l->len};
     m->open.fetching = dl_known_slot(&m->open.known, k);
     return dl_gather_fetch_next(m);
 }
@@ -84,7 +84,7 @@ static dl_request listed(dl_machine *m, const dl_reply *reply)
 static bool own_is_damaged(const dl_machine *m)
 {
     const dl_known *own = dl_known_find(&m->open.known, &m->a.self);
-    return own && own->worth == DL_INVALID && dl_pace_take(m->a.pace, own->entry);
+    return own && own->validity == DL_INVALID && dl_pace_in_flight(m->a.pace, own->entry);
 }
 
 /* Any contribution that is present closes the entry, except in the grace after our own. If the
@@ -93,32 +93,32 @@ static bool own_is_damaged(const dl_machine *m)
 static dl_request looked(dl_machine *m)
 {
     m->self.own_damaged = own_is_damaged(m);
-    if (dl_known_n_counting(&m->open.known) > 0 && dl_decide_may_create(m))
-        return dl_decide_draft_commit(m);
-    if (m->self.own_damaged && dl_decide_may_create(m))
-        return dl_decide_draft_abort(m, "the store damaged the contribution");
+    if (dl_known_n_counting(&m->open.known) > 0 && dl_propose_may_create(m))
+        return dl_propose_draft_commit(m);
+    if (m->self.own_damaged && dl_propose_may_create(m))
+        return dl_propose_draft_abort(m, "the store damaged the contribution");
     if (m->self.grace_over && m->now >= m->self.grace_over) return dl_machine_go_on(m);
-    return dl_decide_wait_until(m, m->self.grace_over ? m->self.grace_over : DL_NEVER);
+    return dl_propose_wait_until(m, m->self.grace_over ? m->self.grace_over : DL_NEVER);
 }
 
 /* ---- the table ---------------------------------------------------------------------------- */
 
 static bool is_in_flight(const dl_machine *m)
 {
-    return m->a.pace->n_taken > m->a.pace->next_adopt;
+    return m->a.pace->n_captured > m->a.pace->next_adopt;
 }
 
 static void next_roster(dl_entry *draft, const dl_draft_source *from)
 {
     const dl_known *k =
-        draft->n_members ? dl_known_find(from->known, &draft->members[0].life) : NULL;
+        draft->n_members ? dl_known_find(from->known, &draft->members[0].generation) : NULL;
     if (k) draft->position = k->facts.stats.position;
     dl_async_next_roster(&draft->roster, from->args->control, draft);
 }
 
 static bool counts_in_flight(const dl_machine *m, const dl_member *own)
 {
-    return dl_pace_take(m->a.pace, own->entry) != NULL;
+    return dl_pace_in_flight(m->a.pace, own->entry) != NULL;
 }
 
 static const char *void_reason(const dl_machine *m)
@@ -126,30 +126,30 @@ static const char *void_reason(const dl_machine *m)
     return dl_async_void_reason(m->a.control, m->a.config, &m->applying.entry);
 }
 
-static void fold_void(dl_machine *m)
+static void apply_void(dl_machine *m)
 {
-    m->applying.entry.committer = (dl_life){.generation = 0};
-    dl_fold_void(m->a.control, &m->applying.entry, m->applying.digest);
+    m->applying.entry.committer = (dl_generation){.number = 0};
+    dl_control_apply_void(m->a.control, &m->applying.entry, m->applying.digest);
 }
 
 static bool has_to_put(dl_machine *m)
 {
-    return is_in_flight(m) && m->self.n_put <= m->a.pace->takes[0].entry;
+    return is_in_flight(m) && m->self.n_put <= m->a.pace->captures[0].entry;
 }
 
 static bool has_put_all(const dl_machine *m)
 {
-    return !is_in_flight(m) || m->self.n_put > m->a.pace->takes[0].entry;
+    return !is_in_flight(m) || m->self.n_put > m->a.pace->captures[0].entry;
 }
 
 static void begin_put(dl_machine *m)
 {
-    m->self.n_put = m->a.pace->takes[0].entry;
+    m->self.n_put = m->a.pace->captures[0].entry;
 }
 
 static uint64_t list_from(const dl_machine *m)
 {
-    return is_in_flight(m) ? m->a.pace->takes[0].entry : dl_open_entry(m);
+    return is_in_flight(m) ? m->a.pace->captures[0].entry : dl_open_entry(m);
 }
 
 const dl_mode dl_mode_async = {
@@ -158,7 +158,7 @@ const dl_mode dl_mode_async = {
     .next_roster = next_roster,
     .counts_in_flight = counts_in_flight,
     .void_reason = void_reason,
-    .fold_void = fold_void,
+    .apply_void = apply_void,
     .has_to_put = has_to_put,
     .has_put_all = has_put_all,
     .begin_put = begin_put,

@@ -4,21 +4,22 @@
 
 static bool is_in_flight(const dl_pace *p)
 {
-    return p->n_taken > p->next_adopt;
+    return p->n_captured > p->next_adopt;
 }
 
-static dl_take *take_of(const dl_pace *p, uint64_t entry)
+static dl_pace_capture *capture_of(const dl_pace *p, uint64_t entry)
 {
-    return is_in_flight(p) && p->takes[0].entry == entry ? &p->takes[0] : NULL;
+    return is_in_flight(p) && p->captures[0].entry == entry ? &p->captures[0] : NULL;
 }
 
 static dl_stop next(const dl_pace *p)
 {
-    const bool over = p->folded >= p->entries;
-    if (p->fragments[0].behind || (over && !p->finished)) return (dl_stop){DL_STOP_JUMP, p->folded};
-    if (is_in_flight(p)) return (dl_stop){DL_STOP_ADOPT, p->takes[0].entry};
+    const bool over = p->applied >= p->entries;
+    if (p->fragments[0].behind || (over && !p->finished))
+        return (dl_stop){DL_STOP_JUMP, p->applied};
+    if (is_in_flight(p)) return (dl_stop){DL_STOP_ADOPT, p->captures[0].entry};
     if (!over && p->position >= p->fragments[0].since + p->own_interval)
-        return (dl_stop){DL_STOP_TAKE, p->base};
+        return (dl_stop){DL_STOP_CAPTURE, p->base};
     return (dl_stop){DL_STOP_NONE, 0};
 }
 
@@ -28,7 +29,7 @@ static bool may_adopt(const dl_pace *p, uint64_t entry)
     return p->settled || !is_in_flight(p); /* it was dropped meanwhile */
 }
 
-static bool takes_part(const dl_pace *p, uint64_t entry)
+static bool participates(const dl_pace *p, uint64_t entry)
 {
     (void)entry;
     return is_in_flight(p) && !p->settled;
@@ -50,25 +51,25 @@ static uint64_t entry_of(const dl_pace *p, uint64_t n)
     return p->base;
 }
 
-static bool is_mute(const dl_pace *p, const dl_take *take, bool awaited)
+static bool is_mute(const dl_pace *p, const dl_pace_capture *capture, bool awaited)
 {
-    (void)p, (void)take, (void)awaited;
+    (void)p, (void)capture, (void)awaited;
     return false;
 }
 
 /* The local tensors are theta now. */
 static void begin_from_theta(dl_pace *p)
 {
-    p->base = p->folded;
+    p->base = p->applied;
     p->fragments[0].since = p->position;
-    p->next_adopt = p->n_taken;
+    p->next_adopt = p->n_captured;
     p->settled = false;
-    p->finished = p->folded >= p->entries;
+    p->finished = p->applied >= p->entries;
 }
 
-static void adopted(dl_pace *p, const dl_take *take, dl_adoption how)
+static void adopted(dl_pace *p, const dl_pace_capture *capture, dl_adoption how)
 {
-    (void)take, (void)how;
+    (void)capture, (void)how;
     begin_from_theta(p);
 }
 
@@ -78,13 +79,13 @@ static void jumped(dl_pace *p)
     begin_from_theta(p);
 }
 
-static void fold(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted)
+static void apply(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted)
 {
     (void)entry;
     if (!is_in_flight(p) || !counted) return;
-    p->takes->fragment = fragment;
-    p->takes->commit = commit;
-    p->takes->counted = counted;
+    p->captures->fragment = fragment;
+    p->captures->commit = commit;
+    p->captures->counted = counted;
 }
 
 static void resumed(dl_pace *p)
@@ -95,13 +96,13 @@ static void resumed(dl_pace *p)
 /* Otherwise nothing would be uploaded, and the replica would wait for it. */
 static void restarted(dl_pace *p)
 {
-    p->next_adopt = p->n_taken;
+    p->next_adopt = p->n_captured;
 }
 
 /* Training on another state is useless without that state. */
 static void caught_up(dl_pace *p)
 {
-    if (p->reading && !is_in_flight(p) && p->base != p->folded) p->fragments[0].behind = true;
+    if (p->reading && !is_in_flight(p) && p->base != p->applied) p->fragments[0].behind = true;
 }
 
 /* Its own contribution is stored under its base. */
@@ -119,23 +120,23 @@ void dl_pace_settle(dl_pace *p)
 void dl_pace_let_go(dl_pace *p)
 {
     DL_ASSERT(p->schedule.async);
-    p->next_adopt = p->n_taken;
+    p->next_adopt = p->n_captured;
     p->fragments[0].behind = true;
 }
 
 const dl_pace_rules dl_pace_async = {
     .counts_own = true,
-    .take = take_of,
+    .capture = capture_of,
     .next = next,
     .may_adopt = may_adopt,
-    .takes_part = takes_part,
+    .participates = participates,
     .train_until = train_until,
     .done = done,
     .entry_of = entry_of,
     .is_mute = is_mute,
     .adopted = adopted,
     .jumped = jumped,
-    .fold = fold,
+    .apply = apply,
     .needed_from = needed_from,
     .resumed = resumed,
     .restarted = restarted,

@@ -19,7 +19,7 @@
  * measures where that is, and announces itself there. The entry that waits for it lets it read the
  * rest. */
 
-enum { MAX_KNOCK_DOUBLINGS = 16 };
+enum { MAX_ANNOUNCE_DOUBLINGS = 16 };
 enum { ENTRIES_TO_READ = 4 }; /* between two measurements of the log, at least */
 enum { MOST_UNREAD = 1000 };  /* one page of a listing of S3 */
 
@@ -37,8 +37,8 @@ static bool is_awaited(const dl_machine *m)
  * was for an entry that had closed, so the next one is further ahead. */
 static uint64_t ahead_of_log(const dl_machine *m)
 {
-    const unsigned n = m->self.n_knocks;
-    return (UINT64_C(1) << (n < MAX_KNOCK_DOUBLINGS ? n : MAX_KNOCK_DOUBLINGS)) - 1;
+    const unsigned n = m->self.n_announcements;
+    return (UINT64_C(1) << (n < MAX_ANNOUNCE_DOUBLINGS ? n : MAX_ANNOUNCE_DOUBLINGS)) - 1;
 }
 
 /* Returns whether an announcement for this entry has an effect if it arrives in time. */
@@ -49,7 +49,7 @@ static bool may_announce(const dl_machine *m, uint64_t entry)
     const uint64_t open = dl_open_entry(m), first = entry + c->n_later + 1;
     if (m->a.reader || !dl_machine_mode(m)->announces) return false;
     if (!dl_gather_has_roster(m) || c->roster.n == 0 || is_awaited(m)) return false;
-    if (open < m->self.knock_at || m->self.n_put > open || first >= p->entries) return false;
+    if (open < m->self.announce_at || m->self.n_put > open || first >= p->entries) return false;
     if (open < dl_bans_until(c->bans, m->a.self.replica)) return false;
     return dl_pace_will_be_whole(
         p, first, dl_schedule_fragment(&p->schedule, first, m->log.n_commits_all + first - open));
@@ -63,16 +63,16 @@ bool dl_joining_has_to_knock(const dl_machine *m)
 static dl_request announce(dl_machine *m, uint64_t entry)
 {
     const uint64_t open = dl_open_entry(m);
-    DL_ASSERT(m->self.knock_at <= open && m->self.n_put <= open && entry >= open);
-    m->self.n_knocks++;
+    DL_ASSERT(m->self.announce_at <= open && m->self.n_put <= open && entry >= open);
+    m->self.n_announcements++;
     /* A replica that rejoins gives nothing else under a name that it has used. If it has not read
      * the entry of the last announcement yet, that entry has closed. */
     if (m->self.n_put < m->self.announced && m->self.announced <= open)
         m->self.n_put = m->self.announced;
     m->self.announced = entry + 1;
     if (entry == open) m->self.n_put = entry + 1; /* it has given the open entry up */
-    dl_request a = dl_gather_request(m, entry, DL_KNOCKING);
-    a.contribute.knock = true;
+    dl_request a = dl_gather_request(m, entry, DL_ANNOUNCING);
+    a.contribute.announce = true;
     return a;
 }
 
@@ -80,7 +80,7 @@ dl_request dl_joining_knock(dl_machine *m)
 {
     const uint64_t entry = dl_open_entry(m) + ahead_of_log(m);
     const dl_request a = announce(m, entry);
-    m->self.knock_at = entry + 1;
+    m->self.announce_at = entry + 1;
     return a;
 }
 
@@ -128,32 +128,32 @@ static bool is_in_time(const dl_machine *m, uint64_t end)
     return m->self.announced > end;
 }
 
-static bool is_slower_than_log(const dl_machine *m, uint64_t unread)
+static bool is_slower_than_log(const dl_machine *m, uint64_t unreadable)
 {
-    return m->self.backlog && unread + 1 >= m->self.backlog;
+    return m->self.backlog && unreadable + 1 >= m->self.backlog;
 }
 
 /* Reads on. A replica that gains on the log reads half of the rest before it measures again. */
-static dl_request read_on(dl_machine *m, uint64_t unread)
+static dl_request read_on(dl_machine *m, uint64_t unreadable)
 {
-    const bool gains = m->self.backlog && unread / 2 > ENTRIES_TO_READ;
-    m->self.measure_at = dl_open_entry(m) + (gains ? unread / 2 : ENTRIES_TO_READ);
-    m->self.backlog = 1 + unread;
+    const bool gains = m->self.backlog && unreadable / 2 > ENTRIES_TO_READ;
+    m->self.measure_at = dl_open_entry(m) + (gains ? unreadable / 2 : ENTRIES_TO_READ);
+    m->self.backlog = 1 + unreadable;
     return dl_machine_request(m, DL_REQUEST_READ, DL_CATCHING_UP);
 }
 
 dl_request dl_joining_measured(dl_machine *m, const dl_reply *reply)
 {
-    const uint64_t open = dl_open_entry(m), unread = reply->extent.n, end = open + unread;
+    const uint64_t open = dl_open_entry(m), unreadable = reply->extent.n, end = open + unreadable;
     const double took_s = dl_seconds(m->now - m->self.read_since);
     DL_ASSERT(open > m->self.read_from);
     if (m->self.announced <= open) m->self.entry_s = took_s / (double)(open - m->self.read_from);
     if (is_in_time(m, end))
-        m->self.knock_at = m->self.announced;
-    else if (is_slower_than_log(m, unread) && unread <= most_unread(m) &&
+        m->self.announce_at = m->self.announced;
+    else if (is_slower_than_log(m, unreadable) && unreadable <= most_unread(m) &&
              may_announce(m, end + ahead_of_log(m)))
         return announce(m, end + ahead_of_log(m));
-    return read_on(m, unread);
+    return read_on(m, unreadable);
 }
 
 /* ---- aligning (P13) ----
@@ -166,7 +166,7 @@ bool dl_joining_has_to_align(const dl_machine *m)
 {
     if (!m->self.out_of_step || m->a.reader || !dl_machine_mode(m)->announces) return false;
     if (!dl_gather_has_roster(m) || m->a.control->roster.n == 0 || is_awaited(m)) return false;
-    if (dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return false;
+    if (dl_pace_participates(m->a.pace, dl_open_entry(m))) return false;
     return !m->self.align_until || m->now < m->self.align_until;
 }
 
@@ -184,7 +184,7 @@ dl_request dl_joining_align(dl_machine *m)
 static bool others_are_due(const dl_machine *m, const dl_reply *reply)
 {
     for (size_t i = 0; i < reply->list.n_listed; i++) {
-        const char *name = reply->list.listed[i].life.replica;
+        const char *name = reply->list.listed[i].generation.replica;
         if (strcmp(name, m->a.self.replica) != 0 &&
             dl_roster_has(&m->a.control->roster, name, NULL))
             return true;
@@ -194,7 +194,7 @@ static bool others_are_due(const dl_machine *m, const dl_reply *reply)
 
 dl_request dl_joining_sounded(dl_machine *m, const dl_reply *reply)
 {
-    const dl_life *newer = dl_gather_newer(m, reply);
+    const dl_generation *newer = dl_gather_newer(m, reply);
     if (newer) return dl_gather_fenced(m, newer);
     if (others_are_due(m, reply)) {
         dl_pace_align(m->a.pace, dl_open_entry(m));

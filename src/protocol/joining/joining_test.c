@@ -6,7 +6,7 @@
 static void make_long_world(world *w)
 {
     make_world(w, 1);
-    w->args.self = life_of("r2", 0);
+    w->args.self = generation_of("r2", 0);
     for (uint64_t e = 1; e < 13; e++)
         others_commit(w, e, "r1");
     join_run(w);
@@ -35,7 +35,7 @@ TEST(p9_slow_reader_announces_itself_at_the_end_of_the_log)
     make_long_world(&w);
     read_eight(&w, 17);
     const dl_request *a = next(&w, DL_REQUEST_CONTRIBUTE);
-    CHECK(a->contribute.knock);
+    CHECK(a->contribute.announce);
     CHECK_INT(17, a->entry);
     next(&w, DL_REQUEST_EXTENT); /* did it arrive in time? */
     until(&w, DL_REQUEST_READ);

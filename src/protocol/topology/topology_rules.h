@@ -19,6 +19,6 @@ typedef struct dl_topology {
 
 extern const dl_topology dl_topology_allgather, dl_topology_leader, dl_topology_sharded;
 
-const dl_topology *dl_topology_of(dl_way way);
+const dl_topology *dl_topology_of(dl_topology_kind topology);
 
 #endif

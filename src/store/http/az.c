@@ -263,7 +263,7 @@ static diloco_status commit(dl_bucket *b, const char *name, size_t n, dl_time un
     dl_span span = {body.data, body.len};
     r.body = &span;
     r.n_body = 1;
-    if (!status) status = dl_bucket_ask(b, &r, NULL, NULL, 0, until);
+    if (!status) status = dl_bucket_send_request(b, &r, NULL, NULL, 0, until);
     dl_buf_deinit(&body);
     return status;
 }

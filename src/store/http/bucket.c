@@ -170,7 +170,7 @@ void dl_bucket_close(void *self)
 
 void dl_bucket_traffic(const void *self, dl_store_counters *counts)
 {
-    dl_web_tell_traffic(counts, ((const dl_bucket *)self)->web);
+    dl_web_add_traffic(counts, ((const dl_bucket *)self)->web);
 }
 
 /* ---- one request */
@@ -240,7 +240,7 @@ diloco_status dl_bucket_refusal(const dl_bucket *b, const dl_web_exchange *x)
         if (!strcmp(code, known[i].code))
             return dl_fail(known[i].status, "%s: %s (%d %s)", x->what, known[i].text, x->status,
                            code);
-    const char *region = dl_web_answer(x, "x-amz-bucket-region");
+    const char *region = dl_web_response_header(x, "x-amz-bucket-region");
     if (region && (x->status / 100 == 3 || !strcmp(code, "AuthorizationHeaderMalformed")))
         return dl_fail(DILOCO_EINVAL, "%s: the bucket is in another region: add region=%.40s",
                        b->label, region);
@@ -291,7 +291,7 @@ bool dl_bucket_has_expired(dl_bucket *b, const dl_web_exchange *x)
 typedef struct asking {
     dl_bucket *b;
     const dl_bucket_request *r;
-    dl_bucket_answer answer;
+    dl_bucket_response_fn answer;
     void *context;
     char what[DL_KEY_MAX + DL_BUCKET_NAME + 8];
 } asking;
@@ -355,8 +355,9 @@ diloco_status dl_bucket_renew(dl_bucket *b, dl_time until)
 }
 
 /* One second attempt after expired credentials; a second refusal is returned. */
-diloco_status dl_bucket_ask(dl_bucket *b, const dl_bucket_request *r, dl_bucket_answer answer,
-                            void *context, size_t max_text, dl_time until)
+diloco_status dl_bucket_send_request(dl_bucket *b, const dl_bucket_request *r,
+                                     dl_bucket_response_fn answer, void *context, size_t max_text,
+                                     dl_time until)
 {
     asking a = {.b = b, .r = r, .answer = answer, .context = context};
     dl_web_batch batch = {.n = 1,
@@ -409,10 +410,11 @@ static bool is_base64(const char *text, const unsigned char md5[DL_MD5])
 void dl_bucket_took(dl_bucket *b, const dl_web_exchange *x)
 {
     unsigned char md5[DL_MD5];
-    const char *etag = dl_web_answer(x, "ETag"), *told = dl_web_answer(x, "Content-MD5");
+    const char *etag = dl_web_response_header(x, "ETag"),
+               *reported = dl_web_response_header(x, "Content-MD5");
     if (!b->vouched) return;
-    b->vouched = (etag || told) && !dl_md5(md5, x->body, x->n_body) &&
-                 ((etag && is_etag(etag, md5)) || (told && is_base64(told, md5)));
+    b->vouched = (etag || reported) && !dl_md5(md5, x->body, x->n_body) &&
+                 ((etag && is_etag(etag, md5)) || (reported && is_base64(reported, md5)));
 }
 
 bool dl_bucket_vouches(const void *self)
@@ -461,7 +463,7 @@ diloco_status dl_bucket_put_small(dl_bucket *b, const char *key, const dl_span *
     writing w = {key, taken};
     dl_bucket_request r = {.method = "PUT", .name = key, .body = spans, .n_body = n_spans};
     if (taken) dl_bucket_header(&r, b->dialect->if_absent.name, b->dialect->if_absent.value);
-    return dl_bucket_ask(b, &r, written, &w, 0, until);
+    return dl_bucket_send_request(b, &r, written, &w, 0, until);
 }
 
 diloco_status dl_bucket_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
@@ -494,7 +496,7 @@ static diloco_status deleted(void *context, dl_bucket *b, dl_web_exchange *x)
 diloco_status dl_bucket_delete(dl_bucket *b, const char *name, dl_time until)
 {
     dl_bucket_request r = {.method = "DELETE", .name = name};
-    return dl_bucket_ask(b, &r, deleted, NULL, 0, until);
+    return dl_bucket_send_request(b, &r, deleted, NULL, 0, until);
 }
 
 /* The pointer goes first, so no reader follows it to an object that is gone. */

@@ -105,10 +105,10 @@ int64_t dl_bucket_now(const dl_bucket *b);
 
 /* One request. `answer` (NULL: any 2xx is right, dl_bucket_refusal what is not) sees what comes
  * after clock and credentials were mended. */
-typedef diloco_status (*dl_bucket_answer)(void *context, dl_bucket *b, dl_web_exchange *x);
-DL_MUST_CHECK diloco_status dl_bucket_ask(dl_bucket *b, const dl_bucket_request *r,
-                                          dl_bucket_answer answer, void *context, size_t max_text,
-                                          dl_time until);
+typedef diloco_status (*dl_bucket_response_fn)(void *context, dl_bucket *b, dl_web_exchange *x);
+DL_MUST_CHECK diloco_status dl_bucket_send_request(dl_bucket *b, const dl_bucket_request *r,
+                                                   dl_bucket_response_fn answer, void *context,
+                                                   size_t max_text, dl_time until);
 
 /* A big body in parts of b->part_bytes or more, several at once. `request` fills in all but the
  * body for part `index`; `answer` (may be NULL) sees its 2xx. */

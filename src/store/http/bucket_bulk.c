@@ -122,7 +122,7 @@ static diloco_status looked(void *context, dl_bucket *b, dl_web_exchange *x)
     if (x->status == 404 && !dl_bucket_is_missing(x)) return DILOCO_OK;
     look->there = x->status == 200 || x->status == 206 || x->status == 416; /* 416: it is empty */
     if (!look->there) return dl_bucket_refusal(b, x);
-    const char *range = dl_web_answer(x, "Content-Range");
+    const char *range = dl_web_response_header(x, "Content-Range");
     if (x->status == 206 && (!range || sscanf(range, "bytes %*u-%*u/%llu", &total) != 1))
         return dl_fail(DILOCO_EPROTO, "%s: a part came without its place", x->what);
     look->is_pointer = x->status != 416 && total == x->text.len &&
@@ -136,7 +136,7 @@ diloco_status dl_bulk_look_at(dl_bucket *b, const char *key, dl_bulk_look *out, 
 {
     dl_bucket_request r = {.method = "GET", .name = key};
     dl_bucket_header(&r, "Range", "bytes=0-127");
-    return dl_bucket_ask(b, &r, looked, out, 0, until);
+    return dl_bucket_send_request(b, &r, looked, out, 0, until);
 }
 
 /* ---- publishing */

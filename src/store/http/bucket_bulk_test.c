@@ -62,12 +62,12 @@ static http_script server;
 static unsigned char *big; /* 2 parts of a MiB and a bit */
 enum { BIG = (2 << 20) + 5 };
 
-static diloco_status create_big(const char *const *answers, size_t n)
+static diloco_status create_big(const char *const *responses, size_t n)
 {
     char url[256];
     dl_store *store;
     dl_span span = {big, BIG};
-    script_start(&server, answers, n);
+    script_start(&server, responses, n);
     snprintf(url, sizeof url, "s3://bucket/p?part_mib=1&parallel=1&endpoint=http://127.0.0.1:%d",
              server.port);
     CHECK_OK(dl_store_open(&store, url, false));
@@ -96,8 +96,8 @@ static int tear_down(void **state)
 
 TEST(parts_are_uploaded_first_and_a_pointer_publishes_them)
 {
-    static const char *const answers[] = {OPENED, NONE, BEGUN, PART, PART, PART, COMPLETE, OK};
-    CHECK_OK(create_big(answers, 8));
+    static const char *const responses[] = {OPENED, NONE, BEGUN, PART, PART, PART, COMPLETE, OK};
+    CHECK_OK(create_big(responses, 8));
     CHECK_INT(8, server.n_requests);
     CHECK_CONTAINS("GET /bucket/p/c/1/r0 ", server.requests[1]); /* free? */
     CHECK_CONTAINS("POST /bucket/p/.b/c/1/r0/", server.requests[2]);
@@ -116,7 +116,7 @@ TEST(parts_are_uploaded_first_and_a_pointer_publishes_them)
 
 TEST(parts_that_did_not_arrive_before_credentials_expired_are_sent_with_new_ones)
 {
-    static const char *const answers[] = {
+    static const char *const responses[] = {
         OPENED,
         NONE,
         BEGUN,
@@ -126,7 +126,7 @@ TEST(parts_that_did_not_arrive_before_credentials_expired_are_sent_with_new_ones
         PART,
         COMPLETE,
         OK};
-    CHECK_OK(create_big(answers, 9));
+    CHECK_OK(create_big(responses, 9));
     CHECK_INT(9, server.n_requests);
     CHECK_CONTAINS("?partNumber=1&", server.requests[3]);
     CHECK_CONTAINS("?partNumber=2&", server.requests[4]);
@@ -139,11 +139,11 @@ TEST(parts_that_did_not_arrive_before_credentials_expired_are_sent_with_new_ones
 
 /* ---- stores that show halves */
 
-static dl_store *open_halves(const char *const *answers, size_t n)
+static dl_store *open_halves(const char *const *responses, size_t n)
 {
     char url[256];
     dl_store *store;
-    script_start(&server, answers, n);
+    script_start(&server, responses, n);
     snprintf(url, sizeof url, "s3://bucket/p?halves=yes&endpoint=http://127.0.0.1:%d", server.port);
     CHECK_OK(dl_store_open(&store, url, false));
     return store;
@@ -151,9 +151,9 @@ static dl_store *open_halves(const char *const *answers, size_t n)
 
 TEST(where_halves_show_everything_that_is_created_is_published_by_a_pointer)
 {
-    static const char *const answers[] = {OPENED, NONE, OK, OK, OK};
+    static const char *const responses[] = {OPENED, NONE, OK, OK, OK};
     const dl_span span = {"hello", 5};
-    dl_store *store = open_halves(answers, 5);
+    dl_store *store = open_halves(responses, 5);
     CHECK_OK(dl_store_create(store, "log/1", &span, 1, NULL, DL_NEVER));
     CHECK_CONTAINS("PUT /bucket/p/.b/log/1/", server.requests[2]);
     CHECK_CONTAINS("hello", server.requests[2]);
@@ -168,10 +168,10 @@ TEST(where_halves_show_everything_that_is_created_is_published_by_a_pointer)
 
 TEST(half_a_pointer_is_nothing_yet)
 {
-    static const char *const answers[] = {OPENED, BODY("0"), BODY("3") "DLB",
-                                          BODY("20") "DLBULKP1\1------------", BODY("4") "beat"};
+    static const char *const responses[] = {OPENED, BODY("0"), BODY("3") "DLB",
+                                            BODY("20") "DLBULKP1\1------------", BODY("4") "beat"};
     dl_buf out;
-    dl_store *store = open_halves(answers, 5);
+    dl_store *store = open_halves(responses, 5);
     dl_buf_init(&out, 100);
     for (int i = 0; i < 3; i++) {
         CHECK_STATUS(DILOCO_ENOENT, dl_store_get(store, &out, "log/1", DL_NEVER));
@@ -197,11 +197,11 @@ TEST(a_listing_shows_no_half_of_a_pointer)
         "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>p/c/1</Key><Size>9</Size>"
         "</Contents><Contents><Key>p/c/2</Key><Size>9</Size></Contents></ListBucketResult>";
     static char listed[512];
-    const char *const answers[] = {OPENED, listed, BODY("9") "DLBULKP1\1", BODY("9") "not so it"};
+    const char *const responses[] = {OPENED, listed, BODY("9") "DLBULKP1\1", BODY("9") "not so it"};
     int n = 0;
     snprintf(listed, sizeof listed, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s",
              sizeof page - 1, page);
-    dl_store *store = open_halves(answers, 4);
+    dl_store *store = open_halves(responses, 4);
     CHECK_OK(dl_store_list(store, "c/", NULL, note_listed, &n, DL_NEVER));
     CHECK_INT(1, n);
     dl_store_close(store);
@@ -226,16 +226,16 @@ TEST(sto_12_a_long_object_is_uploaded_in_parts_within_the_limits_of_s3)
 
 TEST(an_error_inside_a_200_completion_is_read)
 {
-    static const char *const answers[] = {OPENED,
-                                          NONE,
-                                          BEGUN,
-                                          PART,
-                                          PART,
-                                          PART,
-                                          BODY("41") "<Error><Code>InternalError</Code></Error>",
-                                          BODY("39") "<Error><Code>InvalidPart</Code></Error>",
-                                          OK};
-    CHECK_STATUS(DILOCO_EPROTO, create_big(answers, 9));
+    static const char *const responses[] = {OPENED,
+                                            NONE,
+                                            BEGUN,
+                                            PART,
+                                            PART,
+                                            PART,
+                                            BODY("41") "<Error><Code>InternalError</Code></Error>",
+                                            BODY("39") "<Error><Code>InvalidPart</Code></Error>",
+                                            OK};
+    CHECK_STATUS(DILOCO_EPROTO, create_big(responses, 9));
     CHECK_CONTAINS("InvalidPart", diloco_error_text());
     CHECK_CONTAINS("DELETE /bucket/p/.b/c/1/r0/", server.requests[8]); /* nothing is left over */
     CHECK_CONTAINS("?uploadId=an%2Fid ", server.requests[8]);
@@ -243,7 +243,7 @@ TEST(an_error_inside_a_200_completion_is_read)
 
 TEST(a_completion_whose_answer_was_lost_is_seen_by_its_object)
 {
-    static const char *const answers[] = {
+    static const char *const responses[] = {
         OPENED,
         NONE,
         BEGUN,
@@ -254,22 +254,22 @@ TEST(a_completion_whose_answer_was_lost_is_seen_by_its_object)
         "HTTP/1.1 404 No\r\nContent-Length: 40\r\n\r\n<Error><Code>NoSuchUpload</Code></Error>",
         "HTTP/1.1 200 OK\r\nContent-Length: 2097157\r\n\r\n",
         OK};
-    CHECK_OK(create_big(answers, 10));
+    CHECK_OK(create_big(responses, 10));
     CHECK_CONTAINS("HEAD /bucket/p/.b/c/1/r0/", server.requests[8]);
 }
 
 TEST(a_part_that_fails_ends_the_upload_and_aborts_it)
 {
-    static const char *const answers[] = {
+    static const char *const responses[] = {
         OPENED, NONE, BEGUN, PART, "HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n", OK};
-    CHECK_STATUS(DILOCO_EIO, create_big(answers, 6));
+    CHECK_STATUS(DILOCO_EIO, create_big(responses, 6));
     CHECK_CONTAINS("DELETE /bucket/p/.b/c/1/r0/", server.requests[5]);
     CHECK_INT(6, server.n_requests);
 }
 
 TEST(the_loser_of_a_race_removes_its_upload)
 {
-    static const char *const answers[] = {
+    static const char *const responses[] = {
         OPENED,
         NONE,
         BEGUN,
@@ -281,7 +281,7 @@ TEST(the_loser_of_a_race_removes_its_upload)
         "HTTP/1.1 206 P\r\nContent-Range: bytes 0-4/5\r\nContent-Length: 5\r\n\r\nother",
         OK,
         "HTTP/1.1 206 P\r\nContent-Range: bytes 0-4/5\r\nContent-Length: 5\r\n\r\nother"};
-    CHECK_STATUS(DILOCO_EEXIST, create_big(answers, 11));
+    CHECK_STATUS(DILOCO_EEXIST, create_big(responses, 11));
     CHECK_CONTAINS("GET /bucket/p/c/1/r0 ", server.requests[8]);
     CHECK_CONTAINS("DELETE /bucket/p/.b/c/1/r0/", server.requests[9]);
 }
@@ -313,8 +313,8 @@ TEST(an_open_removes_uploads_that_no_replica_published_for_a_day)
              strlen(uploads), uploads);
     snprintf(second, sizeof second, "HTTP/1.1 200 OK\r\n%sContent-Length: %zu\r\n\r\n%s", day,
              strlen(parts), parts);
-    const char *const answers[] = {OPENED, first, OK, third, second, NONE, OK};
-    script_start(&server, answers, 7);
+    const char *const responses[] = {OPENED, first, OK, third, second, NONE, OK};
+    script_start(&server, responses, 7);
     snprintf(url, sizeof url, "s3://bucket/p?endpoint=http://127.0.0.1:%d", server.port);
     CHECK_OK(dl_store_open(&store, url, true));
     dl_store_close(store);

@@ -111,7 +111,7 @@ static diloco_status fetch_page(page *p, const char *prefix, const char *after, 
     strcpy(marker, p->marker);
     p->marker[0] = '\0';
     b->dialect->list(&r, whole, after ? behind : NULL, marker, max);
-    return dl_bucket_ask(b, &r, listed, p, DL_BUCKET_PAGE, until);
+    return dl_bucket_send_request(b, &r, listed, p, DL_BUCKET_PAGE, until);
 }
 
 /* Each page has to continue after the last name. So a server that repeats itself cannot keep the

@@ -12,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY_AGAIN (DL_SECOND / 2)
-#define LOOK_DEAF DL_SECOND
+#define TRY_AGAIN           (DL_SECOND / 2)
+#define LOOK_WITHOUT_STREAM DL_SECOND
 
 enum { FOLDERS_MAX = 4096, ALL_FOLDERS = 14 /* more: all keys; the hub takes 16 prefixes */ };
 
-struct dl_ear {
-    dl_ear_args a;
+struct dl_change_stream {
+    dl_change_stream_args a;
     dl_web *web;
     pthread_t thread;
     dl_time looked; /* without a stream; the waiter's */
@@ -35,62 +35,62 @@ struct dl_ear {
 /* Runs on the ear's thread. `connected` also stops the waiter from polling. */
 static diloco_status on_piece(void *context, const void *data, size_t len)
 {
-    dl_ear *ear = context;
-    if (ear->a.hear && !ear->a.hear(ear->a.context, data, len)) return DILOCO_OK;
-    pthread_mutex_lock(&ear->lock);
-    ear->heard = ear->connected = true;
-    pthread_cond_signal(&ear->wake);
-    pthread_mutex_unlock(&ear->lock);
+    dl_change_stream *stream = context;
+    if (stream->a.is_event && !stream->a.is_event(stream->a.context, data, len)) return DILOCO_OK;
+    pthread_mutex_lock(&stream->lock);
+    stream->heard = stream->connected = true;
+    pthread_cond_signal(&stream->wake);
+    pthread_mutex_unlock(&stream->lock);
     return DILOCO_OK;
 }
 
 /* As many as a store takes in one subscription; else all keys. Returns 0 if one subscription cannot
  * take all folders; then every key is watched. */
-static size_t folders_len(const dl_ear *ear)
+static size_t folders_len(const dl_change_stream *stream)
 {
-    const char *all = (const char *)ear->folders.data;
+    const char *all = (const char *)stream->folders.data;
     size_t n = 0;
-    for (size_t at = 0; at < ear->folders.len; at += strlen(all + at) + 1)
+    for (size_t at = 0; at < stream->folders.len; at += strlen(all + at) + 1)
         if (!all[at] || ++n > ALL_FOLDERS) return 0;
-    return ear->folders.len;
+    return stream->folders.len;
 }
 
 static diloco_status prepare(void *context, dl_web_exchange *x)
 {
-    dl_ear *ear = context;
-    x->sink = (dl_sink){.context = ear, .piece = on_piece};
-    pthread_mutex_lock(&ear->lock);
-    diloco_status status =
-        ear->a.prepare(ear->a.context, x, (const char *)ear->folders.data, folders_len(ear));
-    pthread_mutex_unlock(&ear->lock);
+    dl_change_stream *stream = context;
+    x->sink = (dl_sink){.context = stream, .piece = on_piece};
+    pthread_mutex_lock(&stream->lock);
+    diloco_status status = stream->a.prepare(
+        stream->a.context, x, (const char *)stream->folders.data, folders_len(stream));
+    pthread_mutex_unlock(&stream->lock);
     return status;
 }
 
 /* For a while, or until it is over. With the lock. */
-static void pause_a_while(dl_ear *ear)
+static void pause_a_while(dl_change_stream *stream)
 {
     dl_time t = dl_clock_now() + TRY_AGAIN;
     struct timespec until = {.tv_sec = t / DL_SECOND, .tv_nsec = t % DL_SECOND};
-    while (!ear->quit && !atomic_load(&ear->restart) && dl_clock_now() < t)
-        pthread_cond_timedwait(&ear->wake, &ear->lock, &until);
+    while (!stream->quit && !atomic_load(&stream->restart) && dl_clock_now() < t)
+        pthread_cond_timedwait(&stream->wake, &stream->lock, &until);
 }
 
 /* However a stream ends, there will be another. Runs until the end, one stream after the other.
  * `restart` ends a stream, because its folders have changed. */
 static void *follow(void *context)
 {
-    dl_ear *ear = context;
-    const dl_web_batch batch = {.n = 1, .width = 1, .context = ear, .prepare = prepare};
-    pthread_mutex_lock(&ear->lock);
-    while (!ear->quit) {
-        atomic_store(&ear->restart, false);
-        pthread_mutex_unlock(&ear->lock);
-        diloco_status status = dl_web_run(ear->web, &batch, DL_NEVER);
-        pthread_mutex_lock(&ear->lock);
-        ear->connected = false;
-        if (status != DILOCO_ECLOSED) pause_a_while(ear);
+    dl_change_stream *stream = context;
+    const dl_web_batch batch = {.n = 1, .width = 1, .context = stream, .prepare = prepare};
+    pthread_mutex_lock(&stream->lock);
+    while (!stream->quit) {
+        atomic_store(&stream->restart, false);
+        pthread_mutex_unlock(&stream->lock);
+        diloco_status status = dl_web_run(stream->web, &batch, DL_NEVER);
+        pthread_mutex_lock(&stream->lock);
+        stream->connected = false;
+        if (status != DILOCO_ECLOSED) pause_a_while(stream);
     }
-    pthread_mutex_unlock(&ear->lock);
+    pthread_mutex_unlock(&stream->lock);
     return NULL;
 }
 
@@ -98,108 +98,110 @@ static void *follow(void *context)
 
 /* The thread has an HTTP client of its own, since a dl_web belongs to one thread. It blocks all
  * signals, which are the program's. */
-static diloco_status start(dl_ear *ear)
+static diloco_status start(dl_change_stream *stream)
 {
-    dl_web_options options = *ear->a.web;
+    dl_web_options options = *stream->a.web;
     sigset_t all, old;
     options.tries = 1; /* the thread tries again by itself */
-    DL_TRY(dl_web_create(&ear->web, &options, &ear->restart));
+    DL_TRY(dl_web_create(&stream->web, &options, &stream->restart));
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int failed = pthread_create(&ear->thread, NULL, follow, ear);
+    int failed = pthread_create(&stream->thread, NULL, follow, stream);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return failed ? dl_fail(DILOCO_ENOMEM, "the system starts no more threads") : DILOCO_OK;
 }
 
-static void ear_free(dl_ear *ear)
+static void ear_free(dl_change_stream *stream)
 {
-    dl_web_destroy(ear->web);
-    dl_buf_deinit(&ear->folders);
-    pthread_cond_destroy(&ear->wake);
-    pthread_mutex_destroy(&ear->lock);
-    free(ear);
+    dl_web_destroy(stream->web);
+    dl_buf_deinit(&stream->folders);
+    pthread_cond_destroy(&stream->wake);
+    pthread_mutex_destroy(&stream->lock);
+    free(stream);
 }
 
-diloco_status dl_ear_create(dl_ear **out, const dl_ear_args *args)
+diloco_status dl_change_stream_create(dl_change_stream **out, const dl_change_stream_args *args)
 {
     *out = NULL;
-    dl_ear *ear = calloc(1, sizeof *ear);
-    if (!ear) return dl_fail(DILOCO_ENOMEM, "no memory to follow a store's events");
-    ear->a = *args;
-    dl_buf_init(&ear->folders, FOLDERS_MAX);
-    pthread_mutex_init(&ear->lock, NULL);
-    dl_cond_init(&ear->wake);
-    diloco_status status = start(ear);
+    dl_change_stream *stream = calloc(1, sizeof *stream);
+    if (!stream) return dl_fail(DILOCO_ENOMEM, "no memory to follow a store's events");
+    stream->a = *args;
+    dl_buf_init(&stream->folders, FOLDERS_MAX);
+    pthread_mutex_init(&stream->lock, NULL);
+    dl_cond_init(&stream->wake);
+    diloco_status status = start(stream);
     if (status) {
-        ear_free(ear);
+        ear_free(stream);
         return status;
     }
-    *out = ear;
+    *out = stream;
     return DILOCO_OK;
 }
 
 /* Ends the stream by `restart`, which its client checks at least ten times a second. */
-void dl_ear_destroy(dl_ear *ear)
+void dl_change_stream_destroy(dl_change_stream *stream)
 {
-    if (!ear) return;
-    pthread_mutex_lock(&ear->lock);
-    ear->quit = true;
-    atomic_store(&ear->restart, true);
-    pthread_cond_broadcast(&ear->wake);
-    pthread_mutex_unlock(&ear->lock);
-    pthread_join(ear->thread, NULL);
-    ear_free(ear);
+    if (!stream) return;
+    pthread_mutex_lock(&stream->lock);
+    stream->quit = true;
+    atomic_store(&stream->restart, true);
+    pthread_cond_broadcast(&stream->wake);
+    pthread_mutex_unlock(&stream->lock);
+    pthread_join(stream->thread, NULL);
+    ear_free(stream);
 }
 
 /* ---- the waiter */
 
 /* Add the first folder of a prefix; true: it is new. Folders are only ever added, so the stream
  * settles after the first waits. */
-static bool add_folder(dl_ear *ear, const char *prefix)
+static bool add_folder(dl_change_stream *stream, const char *prefix)
 {
-    const char *all = (const char *)ear->folders.data;
+    const char *all = (const char *)stream->folders.data;
     size_t len = strcspn(prefix, "/");
     if (prefix[len]) len++;
-    for (size_t at = 0; at < ear->folders.len; at += strlen(all + at) + 1)
+    for (size_t at = 0; at < stream->folders.len; at += strlen(all + at) + 1)
         if (!all[at] || (strlen(all + at) == len && !memcmp(all + at, prefix, len))) return false;
     char folder[DL_KEY_MAX + 2];
     memcpy(folder, prefix, len);
     folder[len] = '\0';
     /* No room: then all keys from here on, for which there is always some. */
-    if (ear->folders.len + len + 2 > FOLDERS_MAX) folder[len = 0] = '\0';
-    return dl_buf_add(&ear->folders, folder, len + 1) == DILOCO_OK;
+    if (stream->folders.len + len + 2 > FOLDERS_MAX) folder[len = 0] = '\0';
+    return dl_buf_add(&stream->folders, folder, len + 1) == DILOCO_OK;
 }
 
-static diloco_status wait_slice(dl_ear *ear, dl_time until)
+static diloco_status wait_slice(dl_change_stream *stream, dl_time until)
 {
     dl_time slice = dl_time_after(dl_clock_now(), DL_STORE_SLICE);
     if (slice > until) slice = until;
     struct timespec t = {.tv_sec = slice / DL_SECOND, .tv_nsec = slice % DL_SECOND};
-    pthread_cond_timedwait(&ear->wake, &ear->lock, &t);
-    return dl_store_check(ear->a.aborted, until, "waiting");
+    pthread_cond_timedwait(&stream->wake, &stream->lock, &t);
+    return dl_store_check(stream->a.aborted, until, "waiting");
 }
 
 /* Returns OK if an event came since the last wait. Without a stream it returns OK once a second, so
  * that the caller looks. */
-diloco_status dl_ear_wait(dl_ear *ear, const char *const *prefixes, size_t n, dl_time until)
+diloco_status dl_change_stream_wait(dl_change_stream *stream, const char *const *prefixes, size_t n,
+                                    dl_time until)
 {
     bool more = false;
     diloco_status status = DILOCO_OK;
-    pthread_mutex_lock(&ear->lock);
+    pthread_mutex_lock(&stream->lock);
     for (size_t i = 0; i < n; i++)
-        more |= add_folder(ear, prefixes[i]);
+        more |= add_folder(stream, prefixes[i]);
     if (more) {
-        atomic_store(&ear->restart, true);
-        pthread_cond_broadcast(&ear->wake);
+        atomic_store(&stream->restart, true);
+        pthread_cond_broadcast(&stream->wake);
     }
-    while (!ear->heard && !status)
-        status = wait_slice(ear, until);
-    if (ear->heard && status != DILOCO_ECLOSED) status = DILOCO_OK;
-    if (!status) ear->heard = false;
-    bool deaf = !ear->connected;
-    pthread_mutex_unlock(&ear->lock);
-    if (status == DILOCO_ETIMEDOUT && deaf && dl_clock_now() - ear->looked > LOOK_DEAF) {
-        ear->looked = dl_clock_now();
+    while (!stream->heard && !status)
+        status = wait_slice(stream, until);
+    if (stream->heard && status != DILOCO_ECLOSED) status = DILOCO_OK;
+    if (!status) stream->heard = false;
+    bool deaf = !stream->connected;
+    pthread_mutex_unlock(&stream->lock);
+    if (status == DILOCO_ETIMEDOUT && deaf &&
+        dl_clock_now() - stream->looked > LOOK_WITHOUT_STREAM) {
+        stream->looked = dl_clock_now();
         return DILOCO_OK;
     }
     return status;

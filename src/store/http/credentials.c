@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { FILE_MAX = 1 << 20, ANSWER_MAX = 64 << 10 };
+enum { FILE_MAX = 1 << 20, RESPONSE_MAX = 64 << 10 };
 #define METADATA_HOST "169.254.169.254"
 #define METADATA      "http://" METADATA_HOST
 #define METADATA_TIME (3 * DL_SECOND) /* outside a cloud its address leads nowhere */
@@ -284,7 +284,7 @@ diloco_status dl_credentials_aws(dl_credentials *out, dl_web *web, dl_time until
     *out = (dl_credentials){.expires = 0};
     if (from_profile(out)) return DILOCO_OK;
     *out = (dl_credentials){.expires = 0};
-    dl_buf_init(&buf, ANSWER_MAX);
+    dl_buf_init(&buf, RESPONSE_MAX);
     diloco_status status = from_endpoints(out, web, &buf, until);
     if (buf.data) OPENSSL_cleanse(buf.data, buf.len);
     dl_buf_deinit(&buf);
@@ -324,7 +324,7 @@ static diloco_status fetch_token(dl_credentials *out, dl_web *web, const char *u
                                  const char *header, dl_time until)
 {
     dl_buf buf;
-    dl_buf_init(&buf, ANSWER_MAX);
+    dl_buf_init(&buf, RESPONSE_MAX);
     diloco_status status = fetch(web, &buf, "GET", url, header, until);
     if (!status) status = parse_token(out, &buf);
     if (buf.data) OPENSSL_cleanse(buf.data, buf.len);

@@ -179,13 +179,13 @@ TEST(firmware_names_the_provider)
 
 TEST(an_instance_is_asked_in_version_two)
 {
-    static const char *const answers[] = {"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nsession",
-                                          "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nmy-role\n",
-                                          JSON("2030-01-31T12:00:00Z")};
+    static const char *const responses[] = {"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nsession",
+                                            "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nmy-role\n",
+                                            JSON("2030-01-31T12:00:00Z")};
     http_script server;
     dl_credentials found;
     char at[64];
-    script_start(&server, answers, 3);
+    script_start(&server, responses, 3);
     snprintf(at, sizeof at, "http://127.0.0.1:%d", server.port);
     unsetenv("AWS_EC2_METADATA_DISABLED");
     setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", at, 1);
@@ -204,13 +204,13 @@ TEST(an_instance_is_asked_in_version_two)
 
 TEST(a_container_hands_out_credentials_against_its_token)
 {
-    static const char *const answers[] = {JSON("2030-01-31T12:00:00Z"),
-                                          "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
-                                          "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"};
+    static const char *const responses[] = {JSON("2030-01-31T12:00:00Z"),
+                                            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+                                            "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"};
     http_script server;
     dl_credentials found;
     char url[64], path[128];
-    script_start(&server, answers, 3);
+    script_start(&server, responses, 3);
     snprintf(url, sizeof url, "http://127.0.0.1:%d/creds?id=1", server.port);
     write_file("token", "from-file\n");
     snprintf(path, sizeof path, "%s/token", folder);
@@ -229,13 +229,13 @@ TEST(a_container_hands_out_credentials_against_its_token)
 
 TEST(google_takes_hmac_keys_or_the_instances_token)
 {
-    static const char *const answers[] = {"HTTP/1.1 200 OK\r\nContent-Length: 43\r\n\r\n"
-                                          "{\"access_token\":\"ya29.x\",\"expires_in\":3599}"};
+    static const char *const responses[] = {"HTTP/1.1 200 OK\r\nContent-Length: 43\r\n\r\n"
+                                            "{\"access_token\":\"ya29.x\",\"expires_in\":3599}"};
     http_script server;
     dl_credentials found;
     dl_web *web;
     char host[64], path[128];
-    script_start(&server, answers, 1);
+    script_start(&server, responses, 1);
     snprintf(host, sizeof host, "127.0.0.1:%d", server.port);
     setenv("GCE_METADATA_HOST", host, 1);
     snprintf(path, sizeof path, "%s/config", folder);
@@ -264,14 +264,14 @@ TEST(google_takes_hmac_keys_or_the_instances_token)
 
 TEST(azures_identity_is_a_token_of_the_machine)
 {
-    static const char *const answers[] = {"HTTP/1.1 200 OK\r\nContent-Length: 41\r\n\r\n"
-                                          "{\"access_token\":\"eyJ0\",\"expires_in\":\"60\"}",
-                                          "HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n"};
+    static const char *const responses[] = {"HTTP/1.1 200 OK\r\nContent-Length: 41\r\n\r\n"
+                                            "{\"access_token\":\"eyJ0\",\"expires_in\":\"60\"}",
+                                            "HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n"};
     http_script server;
     dl_credentials found;
     dl_web *web;
     char at[64];
-    script_start(&server, answers, 2);
+    script_start(&server, responses, 2);
     snprintf(at, sizeof at, "http://127.0.0.1:%d", server.port);
     setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", at, 1);
     CHECK_OK(dl_web_create(&web, NULL, &aborted));

@@ -140,7 +140,7 @@ static diloco_status open_place(dl_etcd *s, const char *scheme, const char *plac
     if (s->user) DL_TRY(dl_etcd_log_in(s, DL_NEVER));
     dl_etcd_call c = dl_etcd_call_of(s, "kv/range", "");
     c.take = take_whether_any;
-    DL_TRY(dl_etcd_ask(&c, add_all(&c), DL_NEVER));
+    DL_TRY(dl_etcd_send(&c, add_all(&c), DL_NEVER));
     if (!c.found && !create)
         return dl_fail(DILOCO_ENOENT, "nothing is stored under etcd://%s", place);
     return DILOCO_OK;
@@ -161,7 +161,7 @@ static diloco_status etcds_open(void *self, const char *place, bool create,
 static void etcd_close(void *self)
 {
     dl_etcd *s = self;
-    dl_ear_destroy(s->ear);
+    dl_change_stream_destroy(s->stream);
     dl_web_destroy(s->web);
     dl_buf_deinit(&s->watch);
     for (size_t i = 0; i < s->n_hosts; i++)
@@ -224,7 +224,7 @@ static diloco_status etcd_create(void *self, const char *key, const dl_span *spa
 {
     dl_etcd_call c = dl_etcd_call_of(self, "kv/txn", key);
     c.take = take_outcome;
-    DL_TRY(dl_etcd_ask(&c, add_transaction(&c, key, spans, n_spans), until));
+    DL_TRY(dl_etcd_send(&c, add_transaction(&c, key, spans, n_spans), until));
     *taken = !c.succeeded;
     return DILOCO_OK;
 }
@@ -242,7 +242,7 @@ static diloco_status grant(dl_etcd *s, dl_time until)
 {
     dl_etcd_call c = dl_etcd_call_of(s, "lease/grant", "");
     c.take = take_lease;
-    DL_TRY(dl_etcd_ask(
+    DL_TRY(dl_etcd_send(
         &c, dl_buf_addf(&c.body, "{\"TTL\":\"%llu\"}", (unsigned long long)s->lease_s), until));
     s->lease = c.lease;
     s->renewed = dl_clock_now();
@@ -255,8 +255,8 @@ static diloco_status renew(dl_etcd *s, dl_time until)
     dl_etcd_call c = dl_etcd_call_of(s, "lease/keepalive", "");
     const dl_time third = (dl_time)s->lease_s * DL_SECOND / 3;
     if (dl_clock_now() - s->renewed < third) return DILOCO_OK;
-    DL_TRY(dl_etcd_ask(&c, dl_buf_addf(&c.body, "{\"ID\":\"%llu\"}", (unsigned long long)s->lease),
-                       until));
+    DL_TRY(dl_etcd_send(&c, dl_buf_addf(&c.body, "{\"ID\":\"%llu\"}", (unsigned long long)s->lease),
+                        until));
     s->renewed = dl_clock_now();
     return DILOCO_OK;
 }
@@ -268,7 +268,7 @@ static diloco_status put_leased(dl_etcd *s, const char *key, const dl_span *span
     dl_etcd_call c = dl_etcd_call_of(s, "kv/put", key);
     diloco_status made = add_object(&c.body, s, key, span, 1);
     if (!made) made = dl_buf_addf(&c.body, ",\"lease\":\"%llu\"}", (unsigned long long)s->lease);
-    DL_TRY(dl_etcd_ask(&c, made, until));
+    DL_TRY(dl_etcd_send(&c, made, until));
     *expired = c.no_lease;
     return DILOCO_OK;
 }
@@ -295,7 +295,7 @@ static diloco_status etcd_remove(void *self, const char *key, dl_time until)
     diloco_status made = dl_buf_addf(&c.body, "{");
     if (!made) made = dl_etcd_add_key(&c.body, self, "key", key, -1);
     if (!made) made = dl_buf_addf(&c.body, "}");
-    return dl_etcd_ask(&c, made, until);
+    return dl_etcd_send(&c, made, until);
 }
 
 /* Gives the value in pieces, and looks at the abort flag in between. */
@@ -317,7 +317,7 @@ static diloco_status take_value(dl_etcd_call *c, dl_json_value answer)
     dl_buf value;
     c->found = dl_json_next(&it);
     if (!c->found) return DILOCO_OK;
-    dl_buf_init(&value, DL_ETCD_ANSWER_MAX);
+    dl_buf_init(&value, DL_ETCD_RESPONSE_MAX);
     diloco_status status = dl_etcd_decode(&value, dl_json_get(it.value, "value"));
     if (!status) status = give(c, &value);
     dl_buf_deinit(&value);
@@ -332,7 +332,7 @@ static diloco_status etcd_read(void *self, const char *key, dl_sink sink, dl_tim
     diloco_status made = dl_buf_addf(&c.body, "{");
     if (!made) made = dl_etcd_add_key(&c.body, self, "key", key, -1);
     if (!made) made = dl_buf_addf(&c.body, "}");
-    DL_TRY(dl_etcd_ask(&c, made, until));
+    DL_TRY(dl_etcd_send(&c, made, until));
     return c.found ? DILOCO_OK : dl_fail(DILOCO_ENOENT, "%s is not in etcd://%s", key, c.s->place);
 }
 
@@ -402,7 +402,7 @@ static diloco_status etcd_list(void *self, const char *prefix, const char *after
         c.prefix = prefix;
         c.on_key = found;
         c.context = context;
-        DL_TRY(dl_etcd_ask(&c, add_page(&c, *from ? from : NULL), until));
+        DL_TRY(dl_etcd_send(&c, add_page(&c, *from ? from : NULL), until));
         more = c.more && *c.last;
         strcpy(from, c.last);
     }
@@ -436,22 +436,22 @@ static diloco_status prepare_watch(void *context, dl_web_exchange *x, const char
     s->watch_span = (dl_span){s->watch.data, s->watch.len};
     x->body = &s->watch_span;
     x->n_body = 1;
-    DL_TRY(dl_buf_addf(&x->url, "%s/v3/watch", s->hosts[s->ear_host++ % s->n_hosts]));
+    DL_TRY(dl_buf_addf(&x->url, "%s/v3/watch", s->hosts[s->stream_host++ % s->n_hosts]));
     return dl_etcd_add_token(s, x);
 }
 
 static diloco_status etcd_wait(void *self, const char *const *prefixes, size_t n, dl_time until)
 {
     dl_etcd *s = self;
-    const dl_ear_args args = {
+    const dl_change_stream_args args = {
         .web = &s->options, .aborted = s->aborted, .context = s, .prepare = prepare_watch};
-    if (!s->ear) DL_TRY(dl_ear_create(&s->ear, &args));
-    return dl_ear_wait(s->ear, prefixes, n, until);
+    if (!s->stream) DL_TRY(dl_change_stream_create(&s->stream, &args));
+    return dl_change_stream_wait(s->stream, prefixes, n, until);
 }
 
 static void etcd_traffic(const void *self, dl_store_counters *counts)
 {
-    dl_web_tell_traffic(counts, ((const dl_etcd *)self)->web);
+    dl_web_add_traffic(counts, ((const dl_etcd *)self)->web);
 }
 
 #define OF(name, opener)                                                                           \

@@ -123,7 +123,7 @@ static diloco_status run(dl_etcd_call *c, dl_time until)
 {
     const dl_web_batch batch = {.n = 1,
                                 .width = 1,
-                                .max_text = DL_ETCD_ANSWER_MAX,
+                                .max_text = DL_ETCD_RESPONSE_MAX,
                                 .context = c,
                                 .prepare = prepare,
                                 .finish = finish};
@@ -175,7 +175,7 @@ diloco_status dl_etcd_log_in(dl_etcd *s, dl_time until)
 
 /* Frees the request's body in every case. `made` is the status of building it, so callers need no
  * check of their own. */
-diloco_status dl_etcd_ask(dl_etcd_call *c, diloco_status made, dl_time until)
+diloco_status dl_etcd_send(dl_etcd_call *c, diloco_status made, dl_time until)
 {
     diloco_status status = made ? made : run(c, until);
     if (!status && c->unauthorized) {

@@ -10,7 +10,7 @@
 
 enum {
     DL_ETCD_OBJECT_MAX = 1 << 20,
-    DL_ETCD_ANSWER_MAX = 96 << 20, /* bytes: a page of the largest objects in base64 */
+    DL_ETCD_RESPONSE_MAX = 96 << 20, /* bytes: a page of the largest objects in base64 */
     DL_ETCD_PREFIX_MAX = 200,
     DL_ETCD_HOSTS_MAX = 8,
     DL_ETCD_TOKEN_MAX = 1024,
@@ -30,10 +30,10 @@ typedef struct dl_etcd {
     uint64_t lease;              /* 0: none yet */
     dl_time renewed;
 
-    dl_ear *ear;  /* NULL until the first wait */
-    dl_buf watch; /* the listening thread's: its request, */
+    dl_change_stream *stream; /* NULL until the first wait */
+    dl_buf watch;             /* the listening thread's: its request, */
     dl_span watch_span;
-    size_t ear_host; /* and where */
+    size_t stream_host; /* and where */
 
     pthread_mutex_t lock; /* guards token */
     char token[DL_ETCD_TOKEN_MAX];
@@ -76,7 +76,7 @@ diloco_status dl_etcd_add_range_end(dl_buf *out, const dl_etcd *s, const char *f
 dl_etcd_call dl_etcd_call_of(dl_etcd *s, const char *path, const char *key);
 /* A request, a second time where the token has expired. Lets go of the body; with `made` not OK
  * that is all it does, and returns it. */
-diloco_status dl_etcd_ask(dl_etcd_call *c, diloco_status made, dl_time until);
+diloco_status dl_etcd_send(dl_etcd_call *c, diloco_status made, dl_time until);
 diloco_status dl_etcd_add_token(dl_etcd *s, dl_web_exchange *x); /* any thread */
 diloco_status dl_etcd_log_in(dl_etcd *s, dl_time until);
 

@@ -57,13 +57,13 @@ static int set_up(void **state)
 /* The gateway answers the open, and redirects the read to `where`. */
 static diloco_status read_redirected(const char *where)
 {
-    static const char *answers[4];
+    static const char *responses[4];
     snprintf(location, sizeof location,
              "HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n", where);
-    answers[0] = ONE_KEY;
+    responses[0] = ONE_KEY;
     for (size_t i = 1; i < 4; i++)
-        answers[i] = location;
-    script_start(&gateway, answers, 4);
+        responses[i] = location;
+    script_start(&gateway, responses, 4);
     const diloco_status status = read_object();
     script_stop(&gateway);
     return status;
@@ -71,9 +71,9 @@ static diloco_status read_redirected(const char *where)
 
 TEST(requests_have_the_owner_in_their_path_and_are_signed_for_one_region)
 {
-    static const char *const answers[] = {ONE_KEY,
-                                          ANSWER("200 OK", "ETag: \"e\"\r\n", "hello", "5")};
-    script_start(&gateway, answers, 2);
+    static const char *const responses[] = {ONE_KEY,
+                                            ANSWER("200 OK", "ETag: \"e\"\r\n", "hello", "5")};
+    script_start(&gateway, responses, 2);
     CHECK_OK(read_object());
     CHECK_STR("hello", text);
     CHECK_CONTAINS("GET /alice/things?encoding-type=url", gateway.requests[0]);
@@ -85,9 +85,9 @@ TEST(requests_have_the_owner_in_their_path_and_are_signed_for_one_region)
 
 TEST(a_redirected_read_takes_no_credentials_along)
 {
-    static const char *const answers[] = {ANSWER("200 OK", "ETag: \"e\"\r\n", "hello", "5")};
+    static const char *const responses[] = {ANSWER("200 OK", "ETag: \"e\"\r\n", "hello", "5")};
     char where[128];
-    script_start(&other, answers, 1);
+    script_start(&other, responses, 1);
     snprintf(where, sizeof where, "http://localhost:%d/x?token=1", other.port);
     CHECK_OK(read_redirected(where));
     CHECK_STR("hello", text);
@@ -112,8 +112,8 @@ TEST(redirections_that_are_not_followed_are_refused)
 TEST(redirections_without_an_end_are_refused)
 {
     char where[64], redirect[160];
-    const char *answers[] = {ONE_KEY, redirect, redirect, redirect, redirect};
-    script_start(&gateway, answers, 5);
+    const char *responses[] = {ONE_KEY, redirect, redirect, redirect, redirect};
+    script_start(&gateway, responses, 5);
     snprintf(where, sizeof where, "http://127.0.0.1:%d/again", gateway.port);
     snprintf(redirect, sizeof redirect,
              "HTTP/1.1 307 There\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n", where);
@@ -124,9 +124,9 @@ TEST(redirections_without_an_end_are_refused)
 
 TEST(keys_of_another_provider_are_not_sent)
 {
-    static const char *const answers[] = {ONE_KEY};
+    static const char *const responses[] = {ONE_KEY};
     setenv("AWS_ACCESS_KEY_ID", "AKIATEST", 1);
-    script_start(&gateway, answers, 1);
+    script_start(&gateway, responses, 1);
     CHECK_STATUS(DILOCO_EREFUSED, read_object());
     CHECK_CONTAINS("does not begin with HFAK", diloco_error_text());
     CHECK_INT(0, (int)gateway.n_requests);

@@ -61,9 +61,9 @@ typedef struct http_store {
     dl_web *web;
     bool vouched; /* the last create's answer had the digest of what was sent */
     dl_http_upload upload;
-    dl_ear *ear;  /* NULL until the first wait */
-    dl_sse sse;   /* of the ear's thread */
-    bool told_of; /* likewise: an event came */
+    dl_change_stream *stream; /* NULL until the first wait */
+    dl_sse sse;               /* of the ear's thread */
+    bool told_of;             /* likewise: an event came */
 } http_store;
 
 /* One call: the arguments of prepare and finish. */
@@ -234,7 +234,7 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
 /* A bucket that was there at open and is not now: its disk is away, perhaps. */
 static diloco_status refused(const dl_web_exchange *x)
 {
-    if (x->status == 404 && dl_web_answer(x, "X-Diloco-Missing"))
+    if (x->status == 404 && dl_web_response_header(x, "X-Diloco-Missing"))
         return dl_fail(DILOCO_EUNREACHABLE, "%s: the hub does not have that run any more", x->what);
     if (x->status == 401)
         return dl_fail(DILOCO_EREFUSED,
@@ -311,7 +311,7 @@ static diloco_status https_open(void *self, const char *place, bool create,
 static void http_close(void *self)
 {
     http_store *s = self;
-    dl_ear_destroy(s->ear);
+    dl_change_stream_destroy(s->stream);
     dl_http_upload_deinit(&s->upload);
     dl_web_destroy(s->web);
     if (s->place.authorization)
@@ -408,7 +408,7 @@ static diloco_status prepare_read(void *context, dl_web_exchange *x, const char 
 static diloco_status refuse_read(void *context, dl_web_exchange *x)
 {
     const call *c = context;
-    if (x->status == 404 && !dl_web_answer(x, "X-Diloco-Missing"))
+    if (x->status == 404 && !dl_web_response_header(x, "X-Diloco-Missing"))
         return dl_fail(DILOCO_ENOENT, "%s is not in %s", c->key, c->s->place.base);
     return refused(x);
 }
@@ -533,7 +533,7 @@ static void on_event(void *context, const char *event, const char *data)
     ((http_store *)context)->told_of = true;
 }
 
-static bool hear(void *context, const void *data, size_t len)
+static bool is_event(void *context, const void *data, size_t len)
 {
     http_store *s = context;
     s->told_of = false;
@@ -544,18 +544,18 @@ static bool hear(void *context, const void *data, size_t len)
 static diloco_status http_wait(void *self, const char *const *prefixes, size_t n, dl_time until)
 {
     http_store *s = self;
-    const dl_ear_args args = {.web = &s->place.web,
-                              .aborted = s->aborted,
-                              .context = s,
-                              .prepare = prepare_events,
-                              .hear = hear};
-    if (!s->ear) DL_TRY(dl_ear_create(&s->ear, &args));
-    return dl_ear_wait(s->ear, prefixes, n, until);
+    const dl_change_stream_args args = {.web = &s->place.web,
+                                        .aborted = s->aborted,
+                                        .context = s,
+                                        .prepare = prepare_events,
+                                        .is_event = is_event};
+    if (!s->stream) DL_TRY(dl_change_stream_create(&s->stream, &args));
+    return dl_change_stream_wait(s->stream, prefixes, n, until);
 }
 
 static void http_traffic(const void *self, dl_store_counters *counts)
 {
-    dl_web_tell_traffic(counts, ((const http_store *)self)->web);
+    dl_web_add_traffic(counts, ((const http_store *)self)->web);
 }
 
 #define OF(name, opener)                                                                           \

@@ -64,9 +64,9 @@ static dl_hash digest_of(const dl_span *spans, size_t n)
 /* Returns whether the hub's digest of the received bytes is the digest of the sent ones (P8.2). */
 bool dl_http_took(const dl_web_exchange *x)
 {
-    const char *told = dl_web_answer(x, "X-Diloco-Digest");
+    const char *reported = dl_web_response_header(x, "X-Diloco-Digest");
     dl_hash digest;
-    return told && dl_hash_from_hex(&digest, told, strlen(told)) &&
+    return reported && dl_hash_from_hex(&digest, reported, strlen(reported)) &&
            dl_hash_equal(digest, digest_of(x->body, x->n_body));
 }
 
@@ -146,7 +146,7 @@ static diloco_status part_sent(void *context, dl_web_exchange *x)
 {
     run *r = context;
     char *tag = r->u->tags[r->missing[x->index]];
-    const char *etag = dl_web_answer(x, "ETag");
+    const char *etag = dl_web_response_header(x, "ETag");
     r->gone |= x->status == 404;
     r->over |= !right(x) && x->status != 404;
     if (!right(x)) return r->object->refused(x);

@@ -15,24 +15,24 @@
 #define ERROR(code) "<Error><Code>" code "</Code><Message>in words</Message></Error>"
 
 enum { MAX_ANSWERS = 24 };
-static char *answers[MAX_ANSWERS];
-static size_t n_answers;
+static char *responses[MAX_ANSWERS];
+static size_t n_responses;
 static http_script server;
 
 /* The next answer: "404 Not Found", more header lines each with its "\r\n", a body. */
 static void will_answer(const char *status, const char *headers, const char *body)
 {
-    CHECK(n_answers < MAX_ANSWERS);
-    CHECK(asprintf(&answers[n_answers++], "HTTP/1.1 %s\r\n%sContent-Length: %zu\r\n\r\n%s", status,
-                   headers, strlen(body), body) > 0);
+    CHECK(n_responses < MAX_ANSWERS);
+    CHECK(asprintf(&responses[n_responses++], "HTTP/1.1 %s\r\n%sContent-Length: %zu\r\n\r\n%s",
+                   status, headers, strlen(body), body) > 0);
 }
 
 /* Stop the server, and keep only the answer to an open. */
 static void start_over(void)
 {
     script_stop(&server);
-    while (n_answers > 1)
-        free(answers[--n_answers]);
+    while (n_responses > 1)
+        free(responses[--n_responses]);
 }
 
 /* A store whose open finds one key; then the answers of `will_answer` come. */
@@ -40,7 +40,7 @@ static dl_store *open_bucket(const char *options)
 {
     char url[512];
     dl_store *store;
-    script_start(&server, (const char *const *)answers, n_answers);
+    script_start(&server, (const char *const *)responses, n_responses);
     snprintf(url, sizeof url, "s3://bucket/p?endpoint=http://127.0.0.1:%d%s", server.port, options);
     CHECK_OK(dl_store_open(&store, url, false));
     return store;
@@ -52,7 +52,7 @@ static int set_up(void **state)
     setenv("AWS_ACCESS_KEY_ID", "AKID", 1);
     setenv("AWS_SECRET_ACCESS_KEY", "very/secret", 1);
     unsetenv("AWS_SESSION_TOKEN");
-    n_answers = 0;
+    n_responses = 0;
     will_answer("200 OK", "", ONE_KEY);
     return 0;
 }
@@ -61,8 +61,8 @@ static int tear_down(void **state)
 {
     (void)state;
     script_stop(&server);
-    for (size_t i = 0; i < n_answers; i++)
-        free(answers[i]);
+    for (size_t i = 0; i < n_responses; i++)
+        free(responses[i]);
     return 0;
 }
 
@@ -135,7 +135,7 @@ TEST(the_bucket_is_in_the_path_or_in_the_host)
 {
     char url[512];
     dl_store *store;
-    script_start(&server, (const char *const *)answers, n_answers);
+    script_start(&server, (const char *const *)responses, n_responses);
     snprintf(url, sizeof url, "s3://127/p?style=host&endpoint=http://0.0.1:%d", server.port);
     CHECK_OK(dl_store_open(&store, url, false)); /* 127.0.0.1, by its bucket */
     dl_store_close(store);
@@ -192,7 +192,7 @@ TEST(trouble_that_passes_is_tried_again_under_any_number)
 TEST(a_put_that_was_cut_is_tried_again_and_its_own_bytes_are_success)
 {
     bool taken;
-    answers[n_answers++] = strdup("!");
+    responses[n_responses++] = strdup("!");
     will_answer("412 Precondition Failed", "", "");
     will_answer("206 Partial", "Content-Range: bytes 0-4/5\r\n", "hello");
     CHECK_OK(create_and_close(&taken));
@@ -281,7 +281,7 @@ static dl_store *open_with_endpoint(void)
     dl_store *store;
     unsetenv("AWS_ACCESS_KEY_ID");
     setenv("HOME", home, 1);
-    script_start(&server, (const char *const *)answers, n_answers);
+    script_start(&server, (const char *const *)responses, n_responses);
     snprintf(where, sizeof where, "http://127.0.0.1:%d/creds", server.port);
     setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", where, 1);
     snprintf(url, sizeof url, "s3://bucket/p?endpoint=http://127.0.0.1:%d", server.port);
@@ -292,8 +292,8 @@ static dl_store *open_with_endpoint(void)
 TEST(credentials_do_until_they_expire_while_their_endpoint_fails)
 {
     bool taken;
-    free(answers[--n_answers]);  /* credentials come first */
-    will_hand_out("first", 100); /* so that they are due at once */
+    free(responses[--n_responses]); /* credentials come first */
+    will_hand_out("first", 100);    /* so that they are due at once */
     will_answer("200 OK", "", ONE_KEY);
     will_answer("200 OK", "", "");
     will_answer("400 Bad Request", "", ERROR("ExpiredToken"));

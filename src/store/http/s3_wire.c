@@ -188,7 +188,7 @@ static diloco_status part_request(void *context, size_t index, dl_bucket_request
 static diloco_status part_answer(void *context, size_t index, dl_web_exchange *x)
 {
     upload *u = context;
-    const char *etag = dl_web_answer(x, "ETag");
+    const char *etag = dl_web_response_header(x, "ETag");
     if (!etag || snprintf(u->etags[index], ETAG_MAX, "%s", etag) >= ETAG_MAX ||
         strpbrk(etag, "<>&"))
         return dl_fail(DILOCO_EPROTO, "%s: part %zu came back without an ETag", x->what, index + 1);
@@ -215,7 +215,7 @@ static diloco_status note_length(void *context, dl_bucket *b, dl_web_exchange *x
 {
     upload *u = context;
     if (x->status < 200 || x->status > 299) return dl_bucket_refusal(b, x);
-    const char *len = dl_web_answer(x, "Content-Length");
+    const char *len = dl_web_response_header(x, "Content-Length");
     u->len = len ? strtoull(len, NULL, 10) : 0;
     return DILOCO_OK;
 }
@@ -238,10 +238,10 @@ static diloco_status complete(dl_bucket *b, const char *name, upload *u, size_t 
     dl_span span = {body.data, body.len};
     r.body = &span;
     r.n_body = 1;
-    if (!status) status = dl_bucket_ask(b, &r, completed, u, 0, until);
+    if (!status) status = dl_bucket_send_request(b, &r, completed, u, 0, until);
     dl_buf_deinit(&body);
     if (status || !u->gone) return status;
-    DL_TRY(dl_bucket_ask(b, &head, note_length, u, 0, until));
+    DL_TRY(dl_bucket_send_request(b, &head, note_length, u, 0, until));
     return u->len == total ? DILOCO_OK
                            : dl_fail(DILOCO_EUNREACHABLE,
                                      "%s in %s: another process ended its upload", name, b->label);
@@ -251,7 +251,7 @@ static diloco_status abandon(dl_bucket *b, const char *name, const char *id, dl_
 {
     dl_bucket_request r = {.method = "DELETE", .name = name};
     dl_bucket_query(&r, "uploadId", id);
-    return dl_bucket_ask(b, &r, NULL, NULL, 0, until);
+    return dl_bucket_send_request(b, &r, NULL, NULL, 0, until);
 }
 
 /* The table of ETags has a row for each part, in order. */
@@ -278,7 +278,7 @@ diloco_status dl_s3_upload(dl_bucket *b, const char *name, const dl_span *spans,
     upload u = {.gone = false};
     dl_bucket_request r = {.method = "POST", .name = name};
     dl_bucket_query(&r, "uploads", "");
-    DL_TRY(dl_bucket_ask(b, &r, begun, &u, 0, until));
+    DL_TRY(dl_bucket_send_request(b, &r, begun, &u, 0, until));
     diloco_status status = send_all(b, name, &u, spans, n_spans, until);
     if (!status) return DILOCO_OK;
     snprintf(text, sizeof text, "%s", diloco_error_text());
@@ -330,7 +330,7 @@ diloco_status dl_s3_sweep(dl_bucket *b, dl_time until)
     snprintf(prefix, sizeof prefix, "%s.b/", b->prefix);
     dl_bucket_query(&r, "uploads", "");
     dl_bucket_query(&r, "prefix", prefix);
-    DL_TRY(dl_bucket_ask(b, &r, uploads_listed, &o, 4 << 20, until));
+    DL_TRY(dl_bucket_send_request(b, &r, uploads_listed, &o, 4 << 20, until));
     for (size_t at = 0; at < b->names.len;) {
         const char *name = (const char *)b->names.data + at, *id = name + strlen(name) + 1;
         DL_TRY(abandon(b, name, id, until));

@@ -111,7 +111,7 @@ dl_web_traffic dl_web_counts(const dl_web *web)
     return web->traffic;
 }
 
-void dl_web_tell_traffic(dl_store_counters *counts, const dl_web *web)
+void dl_web_add_traffic(dl_store_counters *counts, const dl_web *web)
 {
     counts->bytes_sent = web->traffic.sent;
     counts->bytes_received = web->traffic.received;
@@ -379,7 +379,7 @@ static dl_time pause_before(dl_web_slot *s)
     dl_time pause = PAUSE_MIN << (s->x.attempt < 6 ? s->x.attempt : 6);
     if (pause > PAUSE_MAX) pause = PAUSE_MAX;
     pause = (dl_time)((double)pause * (0.5 + 0.5 * dl_rng_f64(&s->web->jitter)));
-    const char *asked = s->x.status ? dl_web_answer(&s->x, "Retry-After") : NULL;
+    const char *asked = s->x.status ? dl_web_response_header(&s->x, "Retry-After") : NULL;
     long seconds = asked ? strtol(asked, NULL, 10) : 0;
     if (seconds > RETRY_AFTER_MAX) seconds = RETRY_AFTER_MAX;
     return seconds > 0 && seconds * DL_SECOND > pause ? seconds * DL_SECOND : pause;

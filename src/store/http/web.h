@@ -54,7 +54,7 @@ typedef struct dl_web_traffic {
 } dl_web_traffic;
 dl_web_traffic dl_web_counts(const dl_web *web);
 /* The bytes, as in a kind's `traffic`. */
-void dl_web_tell_traffic(dl_store_counters *counts, const dl_web *web);
+void dl_web_add_traffic(dl_store_counters *counts, const dl_web *web);
 
 /* Round trip of the line, as the kernel measured it, without the server's own time. The shortest so
  * far; 0: not known. */
@@ -99,7 +99,7 @@ DL_MUST_CHECK diloco_status dl_web_header(dl_web_exchange *x, const char *format
 
 /* In `finish` (and the sink): the value of a header of the answer, NULL when the answer lacks it.
  * Valid until the next call. */
-const char *dl_web_answer(const dl_web_exchange *x, const char *name);
+const char *dl_web_response_header(const dl_web_exchange *x, const char *name);
 
 /* Seconds since 1970 of a date as HTTP writes it, or as ISO 8601 does, in UTC; 0: it is no date. */
 int64_t dl_web_time(const char *date);

@@ -1,4 +1,4 @@
-/* web_parts.h - the inside of a dl_web: shared by web.c, which has the loop, and web_answer.c. */
+/* web_parts.h - the inside of a dl_web: shared by web.c, which has the loop, and web_response.c. */
 #ifndef DL_STORE_HTTP_WEB_PARTS_H
 #define DL_STORE_HTTP_WEB_PARTS_H
 
@@ -46,7 +46,7 @@ struct dl_web {
     dl_web_slot slots[DL_WEB_WIDTH];
 };
 
-/* ---- web_answer.c ---- */
+/* ---- web_response.c ---- */
 
 DL_MUST_CHECK diloco_status dl_web_add_header(dl_web_slot *s, const char *line);
 /* The server's explanation in one line without control characters. */

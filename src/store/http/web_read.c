@@ -53,7 +53,7 @@ static diloco_status learn(reading *r, dl_web_exchange *x, size_t total)
         return dl_fail(DILOCO_EPROTO, "%s: %zu bytes long at first, %zu now", x->what, r->total,
                        total);
     }
-    const char *etag = dl_web_answer(x, "ETag");
+    const char *etag = dl_web_response_header(x, "ETag");
     r->known = true;
     r->total = total;
     if (!r->whole && total > 0) r->batch.n = (total - 1) / r->source->range + 1;
@@ -67,14 +67,15 @@ static diloco_status check_head(reading *r, dl_web_exchange *x)
 {
     size_t asked = x->index * r->source->range + x->delivered, begin = 0, total;
     if (x->status == 206) {
-        if (!parse_range(dl_web_answer(x, "Content-Range"), &begin, &total) || begin != asked)
+        if (!parse_range(dl_web_response_header(x, "Content-Range"), &begin, &total) ||
+            begin != asked)
             return dl_fail(DILOCO_EPROTO, "%s: the server sent other bytes than it was asked for",
                            x->what);
         r->empty = total == 0 && !r->known;
         if (r->empty) return DILOCO_OK;
     } else { /* 200: it does not do ranges, which serves for the first one */
         r->whole = true;
-        const char *len = dl_web_answer(x, "Content-Length");
+        const char *len = dl_web_response_header(x, "Content-Length");
         if (!len) return dl_fail(DILOCO_EPROTO, "%s: the server gives no length", x->what);
         total = strtoull(len, NULL, 10);
         if (asked != 0) return dl_fail(DILOCO_EPROTO, "%s: the server does not do ranges", x->what);

@@ -148,10 +148,10 @@ TEST(parts_of_two_objects_never_mix)
         "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789",
     };
     for (size_t i = 0; i < sizeof second / sizeof *second; i++) {
-        const char *answers[] = {PART("0-3/10", "4", "0123"), second[i]};
+        const char *responses[] = {PART("0-3/10", "4", "0123"), second[i]};
         http_script server;
         reader r;
-        script_start(&server, answers, 2);
+        script_start(&server, responses, 2);
         CHECK_STATUS(DILOCO_EPROTO, read_script(&r, &server, 1));
         CHECK_CONTAINS("the object", diloco_error_text());
         script_stop(&server);

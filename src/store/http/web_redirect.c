@@ -60,7 +60,7 @@ diloco_status dl_web_note_redirect(dl_web_slot *s, bool *yes)
     dl_web_exchange *x = &s->x;
     *yes = false;
     if (!x->follows || !is_redirection(x->status) || s->hops == HOPS_MAX) return DILOCO_OK;
-    const char *url = dl_web_answer(x, "Location"), *from = dl_buf_str(&x->url);
+    const char *url = dl_web_response_header(x, "Location"), *from = dl_buf_str(&x->url);
     if (!url || !from || !may_follow(url, from)) return DILOCO_OK;
     dl_buf_clear(&s->elsewhere);
     DL_TRY(dl_buf_add(&s->elsewhere, url, strlen(url)));

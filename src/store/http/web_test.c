@@ -45,7 +45,7 @@ static diloco_status finish(void *context, dl_web_exchange *x)
 {
     asked *a = context;
     a->status = x->status;
-    const char *etag = dl_web_answer(x, "etag");
+    const char *etag = dl_web_response_header(x, "etag");
     snprintf(a->etag, sizeof a->etag, "%s", etag ? etag : "none");
     snprintf(a->text, sizeof a->text, "%s", x->text.len ? dl_buf_str(&x->text) : "");
     x->again = a->again-- > 0;
@@ -77,9 +77,9 @@ static diloco_status run_one(asked *a, const http_script *script)
 }
 
 #define SCRIPT(name, ...)                                                                          \
-    static const char *const name##_answers[] = {__VA_ARGS__};                                     \
+    static const char *const name##_responses[] = {__VA_ARGS__};                                   \
     http_script name;                                                                              \
-    script_start(&name, name##_answers, sizeof name##_answers / sizeof *name##_answers)
+    script_start(&name, name##_responses, sizeof name##_responses / sizeof *name##_responses)
 
 #define OK_BODY(text, length) "HTTP/1.1 200 OK\r\nContent-Length: " length "\r\n\r\n" text
 #define EMPTY(status)         "HTTP/1.1 " status "\r\nContent-Length: 0\r\n\r\n"
@@ -215,9 +215,9 @@ TEST(after_some_tries_the_server_counts_as_unreachable)
                                           EMPTY("504 x"),
                                           "!"};
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++) {
-        const char *answers[] = {passing[i], passing[i], passing[i], OK_BODY("", "0")};
+        const char *responses[] = {passing[i], passing[i], passing[i], OK_BODY("", "0")};
         http_script server;
-        script_start(&server, answers, 4);
+        script_start(&server, responses, 4);
         asked a = {.method = "GET", .path = "/"};
         CHECK_STATUS(DILOCO_EUNREACHABLE, run_one(&a, &server));
         CHECK_CONTAINS("in 3 tries", diloco_error_text());
@@ -444,13 +444,13 @@ static size_t lengths(const char *const *texts, size_t n)
 TEST(counted_bytes_are_those_of_the_connection_with_each_head_and_body_once)
 {
     enum { BODY = 1 << 20 };
-    static const char *const answers[] = {EMPTY("503 x"), EMPTY("200 OK"), OK_BODY("123", "3"),
-                                          EMPTY("200 OK")};
+    static const char *const responses[] = {EMPTY("503 x"), EMPTY("200 OK"), OK_BODY("123", "3"),
+                                            EMPTY("200 OK")};
     http_script server;
     dl_web *web;
     char *body = calloc(1, BODY + 1);
     memset(body, 'b', BODY);
-    script_start(&server, answers, 4);
+    script_start(&server, responses, 4);
     asked all[] = {{.method = "PUT", .path = "/k", .body = body}, /* twice, the first in vain */
                    {.method = "GET", .path = "/k"},
                    {.method = "POST", .path = "/p", .body = "a short one"}};
@@ -464,7 +464,7 @@ TEST(counted_bytes_are_those_of_the_connection_with_each_head_and_body_once)
     const dl_web_traffic traffic = dl_web_counts(web);
     CHECK_INT(4, traffic.n_requests);
     CHECK_INT(lengths((const char *const *)server.requests, 4), traffic.sent);
-    CHECK_INT(lengths(answers, 4), traffic.received);
+    CHECK_INT(lengths(responses, 4), traffic.received);
     dl_web_destroy(web);
     script_stop(&server);
     free(body);

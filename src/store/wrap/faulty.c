@@ -81,7 +81,7 @@ static diloco_status faulty_create(void *self, const char *key, const dl_span *s
     fate drawn;
     DL_TRY(draw(f, &drawn, key, until));
     diloco_status status;
-    if (f->faults.lie_on_create) {
+    if (f->faults.win_every_create) {
         status = overwrite(f, key, spans, n_spans, until);
     } else {
         status = dl_store_claim(f->inner, key, spans, n_spans, taken, until);

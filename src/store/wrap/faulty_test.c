@@ -107,11 +107,11 @@ TEST(a_flip_changes_exactly_one_bit)
     end();
 }
 
-TEST(a_lie_lets_every_create_win)
+TEST(win_every_create_lets_every_create_win)
 {
     dl_span one = {"one", 3}, two[] = {{"t", 1}, {"wo", 2}};
     bool taken = true;
-    begin((dl_faults){.lie_on_create = true});
+    begin((dl_faults){.win_every_create = true});
     CHECK_OK(dl_store_create(broken, "log/1", &one, 1, &taken, DL_NEVER));
     CHECK(!taken);
     CHECK_OK(dl_store_create(broken, "log/1", two, 2, &taken, DL_NEVER));
@@ -170,5 +170,5 @@ TEST(equal_seeds_give_equal_faults)
 
 TEST_MAIN(unreachable_before_leaves_no_effect, unreachable_after_leaves_the_effect,
           a_retry_after_an_unknown_outcome_is_success, truncation_gives_a_shorter_object,
-          a_flip_changes_exactly_one_bit, a_lie_lets_every_create_win,
+          a_flip_changes_exactly_one_bit, win_every_create_lets_every_create_win,
           a_delay_ends_with_the_time_given_or_with_abort, equal_seeds_give_equal_faults)

@@ -185,8 +185,8 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const found_key *)a)->key, ((const found_key *)b)->key);
 }
 
-static diloco_status tell(split_store *s, collection *c, dl_found_fn found, void *context,
-                          dl_time until)
+static diloco_status notify(split_store *s, collection *c, dl_found_fn found, void *context,
+                            dl_time until)
 {
     for (size_t i = 0; i < c->n; i++) {
         found_key *f = &c->at[i];
@@ -213,7 +213,7 @@ static diloco_status split_list(void *self, const char *prefix, const char *afte
     c.of_bulk = true;
     if (!status && !*prefix) status = dl_store_list(s->bulk, "", after, collect, &c, until);
     if (!status && c.n) qsort(c.at, c.n, sizeof *c.at, by_key);
-    if (!status) status = tell(s, &c, found, context, until);
+    if (!status) status = notify(s, &c, found, context, until);
     collection_free(&c);
     return status;
 }

@@ -1,6 +1,6 @@
-/* fold.c - see fold.h. Everything here is a function of its arguments, so every replica and every
- * auditor computes the same. */
-#include "protocol/fold.h"
+/* control_apply.c - see control_apply.h. Everything here is a function of its arguments, so every
+ * replica and every auditor computes the same. */
+#include "protocol/control_apply.h"
 
 #include <string.h>
 
@@ -10,21 +10,21 @@ enum { MISSES_ALLOWED = 1 };
 static bool counts_a_replica_twice(const dl_entry *entry)
 {
     for (size_t i = 1; i < entry->n_members; i++)
-        if (!strcmp(entry->members[i - 1].life.replica, entry->members[i].life.replica))
+        if (!strcmp(entry->members[i - 1].generation.replica, entry->members[i].generation.replica))
             return true;
     return false;
 }
 
-bool dl_fold_may_create(const dl_control *control, const dl_life *life)
+bool dl_control_may_create(const dl_control *control, const dl_generation *generation)
 {
-    const dl_life *only = &control->committer;
+    const dl_generation *only = &control->committer;
     if (!only->replica[0]) return true;
-    if (strcmp(only->replica, life->replica) != 0) return false;
-    return only->generation == DL_LIFE_ANY || only->generation == life->generation;
+    if (strcmp(only->replica, generation->replica) != 0) return false;
+    return only->number == DL_GENERATION_ANY || only->number == generation->number;
 }
 
-const char *dl_fold_void_reason(const dl_control *control, const dl_entry *entry, const char *run,
-                                uint32_t fragment, dl_hash base)
+const char *dl_control_void_reason(const dl_control *control, const dl_entry *entry,
+                                   const char *run, uint32_t fragment, dl_hash base)
 {
     if (strcmp(entry->run, run) != 0) return "it is of another run";
     if (entry->entry != control->entry) return "its number is not that of its name";
@@ -34,7 +34,7 @@ const char *dl_fold_void_reason(const dl_control *control, const dl_entry *entry
     if (!dl_hash_equal(entry->base, base)) return "base is not the state before it";
     if (counts_a_replica_twice(entry)) return "it counts a replica twice";
     if (entry->commit && entry->n_members == 0) return "it commits no contribution";
-    if (!entry->abort.takeover && !dl_fold_may_create(control, &entry->committer))
+    if (!entry->abort.takeover && !dl_control_may_create(control, &entry->committer))
         return "its committer is not the one that the entry before names";
     return NULL;
 }
@@ -90,7 +90,7 @@ static void leave_out(dl_roster *r, const char *replica)
 static void ban(dl_control *c, uint64_t e, const dl_entry *entry)
 {
     if (!c->bans) return;
-    dl_bans_fold(c->bans, e, entry);
+    dl_bans_apply(c->bans, e, entry);
     for (size_t i = 0; i < c->bans->n; i++) {
         if (!c->bans->at[i].until) continue;
         leave_out(&c->roster, c->bans->at[i].replica);
@@ -99,42 +99,42 @@ static void ban(dl_control *c, uint64_t e, const dl_entry *entry)
     }
 }
 
-void dl_fold(dl_control *control, const dl_entry *entry, dl_hash digest)
+void dl_control_apply(dl_control *control, const dl_entry *entry, dl_hash digest)
 {
-    dl_terms room, *told = move_up(control, &room);
+    dl_terms room, *terms = move_up(control, &room);
     advance(control, digest);
     control->n_aborts = entry->commit ? 0 : control->n_aborts + 1;
     if (entry->snapshot > control->snapshot) control->snapshot = entry->snapshot;
     control->last = entry->last;
     if (control->committer.replica[0]) control->committer = entry->committer;
-    told->lr = entry->next.lr;
-    told->mu = entry->next.mu;
-    dl_roster_copy(&told->roster, &entry->roster);
-    settle(control, told);
-    if (control->ledger) dl_ledger_fold(control->ledger, entry, &entry->roster);
+    terms->lr = entry->next.lr;
+    terms->mu = entry->next.mu;
+    dl_roster_copy(&terms->roster, &entry->roster);
+    settle(control, terms);
+    if (control->ledger) dl_ledger_apply(control->ledger, entry, &entry->roster);
     ban(control, entry->entry, entry);
 }
 
-void dl_fold_void(dl_control *control, const dl_entry *entry, dl_hash digest)
+void dl_control_apply_void(dl_control *control, const dl_entry *entry, dl_hash digest)
 {
     const dl_terms before = newest(control);
-    dl_terms room, *told = move_up(control, &room);
+    dl_terms room, *terms = move_up(control, &room);
     advance(control, digest);
     control->n_aborts++;
-    told->lr = before.lr;
-    told->mu = before.mu;
-    if (control->n_later) dl_roster_copy(&told->roster, &before.roster);
-    leave_out(&told->roster, entry->committer.replica);
-    settle(control, told);
+    terms->lr = before.lr;
+    terms->mu = before.mu;
+    if (control->n_later) dl_roster_copy(&terms->roster, &before.roster);
+    leave_out(&terms->roster, entry->committer.replica);
+    settle(control, terms);
     const dl_terms now = newest(control);
-    if (control->ledger) dl_ledger_fold(control->ledger, NULL, &now.roster);
+    if (control->ledger) dl_ledger_apply(control->ledger, NULL, &now.roster);
     ban(control, control->entry - 1, NULL);
 }
 
 static bool has_member(const dl_entry *entry, const char *replica)
 {
     for (size_t i = 0; i < entry->n_members; i++)
-        if (!strcmp(entry->members[i].life.replica, replica)) return true;
+        if (!strcmp(entry->members[i].generation.replica, replica)) return true;
     return false;
 }
 
@@ -145,8 +145,8 @@ static bool is_silent(const dl_control *control, const char *name, const bool *s
     return dl_roster_has(&control->roster, name, &at) && silent[at];
 }
 
-void dl_fold_next_roster(dl_roster *out, const dl_control *control, const dl_entry *entry,
-                         const bool *silent)
+void dl_control_next_roster(dl_roster *out, const dl_control *control, const dl_entry *entry,
+                            const bool *silent)
 {
     const dl_terms before = newest(control);
     out->n = 0;
@@ -159,5 +159,5 @@ void dl_fold_next_roster(dl_roster *out, const dl_control *control, const dl_ent
         dl_roster_add(out, name, misses);
     }
     for (size_t i = 0; i < entry->n_members; i++)
-        dl_roster_add(out, entry->members[i].life.replica, 0);
+        dl_roster_add(out, entry->members[i].generation.replica, 0);
 }

@@ -1,4 +1,4 @@
-/* sim_life.c - a simulated replica's generation, as diloco_run_join begins it: its clock, its
+/* sim_generation.c - a simulated replica's generation, as diloco_run_join begins it: its clock, its
  * store, its disk, its heartbeats, its end. */
 #include "exchange/exec_parts.h"
 #include "exchange/generations.h"
@@ -49,7 +49,7 @@ void sim_bury(replica *r)
 void sim_save(replica *r)
 {
     r->disk.there = true;
-    r->disk.pace.takes = r->disk.takes;
+    r->disk.pace.captures = r->disk.captures;
     r->disk.pace.fragments = r->disk.fragments;
     (void)dl_pace_save(&r->pace, &r->disk.pace);
     for (size_t f = 0; f < r->sim->n_fragments; f++) {
@@ -61,7 +61,7 @@ void sim_save(replica *r)
     memcpy(r->disk.w, r->model.w, sizeof r->model.w);
     memcpy(r->disk.rests_on, r->model.rests_on, sizeof r->model.rests_on);
     memcpy(r->disk.work, r->work, sizeof r->work);
-    dl_exec_pack_under_way(r->exec);
+    dl_exec_pack_in_flight(r->exec);
     const dl_exec_private *p;
     for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++) {
         if (p->len > sizeof r->disk.own[i]) DIE(r->sim, "%s is too long to save", p->name);
@@ -76,7 +76,7 @@ static bool has_only_measured(const dl_exec *x)
     if (!m->planner.replica[0] || m->entry != x->state.control.entry) return false;
     for (size_t i = 0; i < DL_SERVED_MAX && i < x->combine.n_served; i++)
         if (x->combine.served[i].entry == m->entry &&
-            dl_life_equal(&x->combine.served[i].planner, &m->planner))
+            dl_generation_equal(&x->combine.served[i].planner, &m->planner))
             return false;
     return true;
 }
@@ -139,13 +139,13 @@ static diloco_status make_machine(replica *r)
         .config = &s->file.config,
         .run = s->file.id,
         .identity = &s->file.identity,
-        .self = r->life,
+        .self = r->generation,
         .control = &dl_exec_state(r->exec)->control,
         .pace = &r->pace,
         .outer = state->outer,
         .weighting = dl_weighting_find("uniform"),
         .combiner = dl_combiner_find("mean"),
-        .way = dl_exec_way(r->exec),
+        .topology = dl_exec_topology_kind(r->exec),
         .sends_beside = dl_exec_puts_ahead(r->exec),
         .slices = dl_exec_slices(r->exec),
         .max_members = state->control.roster.cap,
@@ -171,18 +171,18 @@ static void take_up(replica *r)
     for (uint32_t f = 0; f < r->sim->n_fragments; f++)
         sim_fresh(r, f);
     if (!r->disk.there) return;
-    r->disk.pace.takes = r->disk.takes;
+    r->disk.pace.captures = r->disk.captures;
     r->disk.pace.fragments = r->disk.fragments;
     dl_pace_resume(&r->pace, &r->disk.pace);
-    sim_count(SIM_RESUMED_UNDER_WAY, r->disk.pace.n_taken > r->disk.pace.next_adopt);
+    sim_count(SIM_RESUMED_IN_FLIGHT, r->disk.pace.n_captured > r->disk.pace.next_adopt);
     memcpy(r->model.w, r->disk.w, sizeof r->model.w);
     memcpy(r->model.rests_on, r->disk.rests_on, sizeof r->model.rests_on);
     memcpy(r->work, r->disk.work, sizeof r->work);
     const dl_exec_private *p;
     for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++)
         memcpy(p->data, r->disk.own[i], p->len);
-    if (dl_exec_state(r->exec)->control.entry <= r->disk.pace.folded &&
-        dl_exec_unpack_under_way(r->exec))
+    if (dl_exec_state(r->exec)->control.entry <= r->disk.pace.applied &&
+        dl_exec_unpack_in_flight(r->exec))
         DIE(r->sim, "%s: %s", r->name, diloco_error_text());
     r->data.step = r->disk.step;
     r->data.next_sample = r->disk.next_sample;
@@ -192,7 +192,7 @@ static diloco_status load_state(replica *r)
 {
     dl_reply reply = {.status = DILOCO_OK};
     const dl_request request = {.kind = DL_REQUEST_REJOIN,
-                                .entry = r->disk.there ? r->disk.pace.folded : UINT64_MAX};
+                                .entry = r->disk.there ? r->disk.pace.applied : UINT64_MAX};
     dl_exec_do(r->exec, &request, &reply, DL_NEVER);
     return reply.status;
 }
@@ -214,9 +214,10 @@ static diloco_status live(replica *r)
                          .n_copies = 2};
     set_clock(r);
     DL_TRY(open_faulty(r));
-    DL_TRY(dl_run_claim_life(&r->life, r->store, r->name, &s->file, &s->file.config, r->signer));
+    DL_TRY(dl_run_claim_generation(&r->generation, r->store, r->name, &s->file, &s->file.config,
+                                   r->signer));
     args.store = r->store;
-    args.self = r->life;
+    args.self = r->generation;
     DL_TRY(dl_exec_create(&r->exec, &args));
     DL_TRY(load_state(r));
     sim_count(SIM_FROM_SNAPSHOT, dl_exec_state(r->exec)->control.entry > 0);
@@ -251,10 +252,10 @@ static void beat(replica *r)
     dl_key key;
     snprintf(text, sizeof text, "{\"beat\":%llu,\"entry\":%llu}", (unsigned long long)r->beat.n++,
              (unsigned long long)dl_exec_state(r->exec)->control.entry);
-    dl_key_heartbeat(key, &r->life);
+    dl_key_heartbeat(key, &r->generation);
     if (!dl_store_put(r->store, key, text, strlen(text), DL_NEVER)) {
-        if (!dl_life_equal(&r->beat.life, &r->life)) r->beat.first = r->sim->now;
-        r->beat.life = r->life;
+        if (!dl_generation_equal(&r->beat.generation, &r->generation)) r->beat.first = r->sim->now;
+        r->beat.generation = r->generation;
         r->beat.entry = dl_exec_state(r->exec)->control.entry;
         r->beat.last = r->sim->now;
     }

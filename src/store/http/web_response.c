@@ -1,5 +1,5 @@
-/* web_answer.c - functions that prepare and finish may call: headers, dates, and the meaning of an
- * unexpected answer. */
+/* web_response.c - functions that prepare and finish may call: headers, dates, and the meaning of
+ * an unexpected answer. */
 #include "store/http/web_parts.h"
 
 #include <ctype.h>
@@ -35,7 +35,7 @@ diloco_status dl_web_header(dl_web_exchange *x, const char *format, ...)
 
 /* Returns NULL if the answer has no such header, or an empty one. The text is valid until the
  * exchange is cleared. */
-const char *dl_web_answer(const dl_web_exchange *x, const char *name)
+const char *dl_web_response_header(const dl_web_exchange *x, const char *name)
 {
     struct curl_header *header;
     if (curl_easy_header(x->slot->easy, name, 0, CURLH_HEADER, -1, &header)) return NULL;
@@ -59,7 +59,7 @@ int64_t dl_web_time(const char *date)
 
 int64_t dl_web_date(const dl_web_exchange *x)
 {
-    const char *date = dl_web_answer(x, "Date");
+    const char *date = dl_web_response_header(x, "Date");
     return date ? dl_web_time(date) : 0;
 }
 
@@ -112,7 +112,7 @@ void dl_web_excerpt(char out[TROUBLE_MAX], const dl_web_exchange *x)
 /* Where a redirection leads, if it can be shown; NULL: nowhere, or it is odd, or has secrets. */
 static const char *leads_to(const dl_web_exchange *x)
 {
-    const char *url = x->status / 100 == 3 ? dl_web_answer(x, "Location") : NULL;
+    const char *url = x->status / 100 == 3 ? dl_web_response_header(x, "Location") : NULL;
     for (const char *c = url; c && *c; c++)
         if (*c <= ' ' || *c > '~' || *c == '?' || *c == '@') return NULL;
     return url;

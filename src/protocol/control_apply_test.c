@@ -1,5 +1,5 @@
-/* fold_test.c - the control state's half of the fold: P4, P5, P7, P9, P10. */
-#include "protocol/fold.h"
+/* control_apply_test.c - the control state's half of an applied entry: P4, P5, P7, P9, P10. */
+#include "protocol/control_apply.h"
 
 #include "check.h"
 
@@ -21,8 +21,8 @@ static dl_hash hash_of(const char *text)
 static void add_member(dl_entry *e, const char *replica, uint32_t generation)
 {
     dl_member *m = &e->members[e->n_members++];
-    *m = (dl_member){.life.generation = generation, .weight = 1};
-    snprintf(m->life.replica, sizeof m->life.replica, "%s", replica);
+    *m = (dl_member){.generation.number = generation, .weight = 1};
+    snprintf(m->generation.replica, sizeof m->generation.replica, "%s", replica);
 }
 
 /* Entry 7 of a run whose roster is a, b, c; a and b are counted. */
@@ -57,7 +57,7 @@ static void done(pair *p)
 
 static const char *reason(const pair *p)
 {
-    return dl_fold_void_reason(&p->control, &p->entry, RUN, 0, p->base);
+    return dl_control_void_reason(&p->control, &p->entry, RUN, 0, p->base);
 }
 
 static const char *names_of(const dl_roster *roster)
@@ -76,7 +76,7 @@ static const char *names_of(const dl_roster *roster)
 static const char *next_roster(pair *p, bool a, bool b, bool c)
 {
     const bool silent[] = {a, b, c};
-    dl_fold_next_roster(&p->entry.roster, &p->control, &p->entry, silent);
+    dl_control_next_roster(&p->entry.roster, &p->control, &p->entry, silent);
     return names_of(&p->entry.roster);
 }
 
@@ -128,7 +128,7 @@ TEST(p7_an_entry_on_another_base_is_void_abort_included)
 TEST(p15_an_entry_that_counts_two_generations_of_a_replica_is_void)
 {
     pair p = a_pair(true);
-    strcpy(p.entry.members[0].life.replica, "b");
+    strcpy(p.entry.members[0].generation.replica, "b");
     CHECK_CONTAINS("twice", reason(&p));
     done(&p);
 }
@@ -141,10 +141,10 @@ TEST(p7_commit_without_members_is_void)
     done(&p);
 }
 
-TEST(p4_a_folded_entry_is_the_next_ones_prev)
+TEST(p4_an_applied_entry_is_the_next_ones_prev)
 {
     pair p = a_pair(true);
-    dl_fold(&p.control, &p.entry, hash_of("text"));
+    dl_control_apply(&p.control, &p.entry, hash_of("text"));
     CHECK_INT(8, p.control.entry);
     CHECK(dl_hash_equal(hash_of("text"), p.control.prev));
     done(&p);
@@ -156,7 +156,7 @@ TEST(p9_every_entry_an_abort_too_sets_roster_lr_and_mu_of_the_next)
         pair p = a_pair(commit);
         CHECK(dl_roster_add(&p.entry.roster, "d", 1));
         p.entry.last = true;
-        dl_fold(&p.control, &p.entry, hash_of("text"));
+        dl_control_apply(&p.control, &p.entry, hash_of("text"));
         CHECK_STR("d:1", names_of(&p.control.roster));
         CHECK(p.control.lr == 0.5f && p.control.mu == 0.8f && p.control.last);
         done(&p);
@@ -166,12 +166,12 @@ TEST(p9_every_entry_an_abort_too_sets_roster_lr_and_mu_of_the_next)
 TEST(p10_aborts_and_voids_in_a_row_are_counted_until_a_commit)
 {
     pair p = a_pair(false);
-    dl_fold(&p.control, &p.entry, hash_of("1"));
-    dl_fold_void(&p.control, &p.entry, hash_of("2"));
-    dl_fold(&p.control, &p.entry, hash_of("3"));
+    dl_control_apply(&p.control, &p.entry, hash_of("1"));
+    dl_control_apply_void(&p.control, &p.entry, hash_of("2"));
+    dl_control_apply(&p.control, &p.entry, hash_of("3"));
     CHECK_INT(3, p.control.n_aborts);
     p.entry.commit = true;
-    dl_fold(&p.control, &p.entry, hash_of("4"));
+    dl_control_apply(&p.control, &p.entry, hash_of("4"));
     CHECK_INT(0, p.control.n_aborts);
     done(&p);
 }
@@ -180,9 +180,9 @@ TEST(p25_the_newest_snapshot_that_was_named_stays_known)
 {
     pair p = a_pair(true);
     p.entry.snapshot = 5;
-    dl_fold(&p.control, &p.entry, hash_of("1"));
+    dl_control_apply(&p.control, &p.entry, hash_of("1"));
     p.entry.snapshot = 3; /* a committer that did not know of it */
-    dl_fold(&p.control, &p.entry, hash_of("2"));
+    dl_control_apply(&p.control, &p.entry, hash_of("2"));
     CHECK_INT(5, p.control.snapshot);
     done(&p);
 }
@@ -191,7 +191,7 @@ TEST(p7_a_void_entry_keeps_the_roster_but_for_its_committer_and_changes_nothing_
 {
     pair p = a_pair(true);
     p.entry.snapshot = 6;
-    dl_fold_void(&p.control, &p.entry, hash_of("text"));
+    dl_control_apply_void(&p.control, &p.entry, hash_of("text"));
     CHECK_INT(8, p.control.entry);
     CHECK(dl_hash_equal(hash_of("text"), p.control.prev));
     CHECK_STR("a:0 c:0", names_of(&p.control.roster));
@@ -204,7 +204,7 @@ TEST(p7_void_entry_of_an_unlisted_committer_leaves_the_roster)
 {
     pair p = a_pair(true);
     strcpy(p.entry.committer.replica, "z");
-    dl_fold_void(&p.control, &p.entry, hash_of("text"));
+    dl_control_apply_void(&p.control, &p.entry, hash_of("text"));
     CHECK_STR("a:0 b:0 c:0", names_of(&p.control.roster));
     done(&p);
 }
@@ -266,19 +266,19 @@ TEST(p10_present_replica_stays_even_if_its_heartbeat_is_silent)
 TEST(p26_only_the_generation_that_the_entry_before_names_may_commit)
 {
     pair p = a_pair(true);
-    p.entry.committer.generation = 2;
+    p.entry.committer.number = 2;
     strcpy(p.control.committer.replica, "b");
-    p.control.committer.generation = DL_LIFE_ANY;
+    p.control.committer.number = DL_GENERATION_ANY;
     CHECK(!reason(&p));
-    dl_fold(&p.control, &p.entry, hash_of("text"));
-    CHECK_INT(2, p.control.committer.generation);
+    dl_control_apply(&p.control, &p.entry, hash_of("text"));
+    CHECK_INT(2, p.control.committer.number);
     p.entry.entry = 8;
     p.entry.prev = p.control.prev;
     CHECK(!reason(&p));
-    p.entry.committer.generation = 3; /* another generation of it */
+    p.entry.committer.number = 3; /* another generation of it */
     CHECK_CONTAINS("committer", reason(&p));
     strcpy(p.entry.committer.replica, "a");
-    p.entry.committer.generation = 2;
+    p.entry.committer.number = 2;
     CHECK_CONTAINS("committer", reason(&p));
     done(&p);
 }
@@ -287,15 +287,15 @@ TEST(p26_takeover_names_another_committer_and_a_void_entry_none)
 {
     pair p = a_pair(false);
     strcpy(p.control.committer.replica, "a");
-    p.control.committer.generation = 1;
+    p.control.committer.number = 1;
     CHECK_CONTAINS("committer", reason(&p));
-    dl_fold_void(&p.control, &p.entry, hash_of("void"));
+    dl_control_apply_void(&p.control, &p.entry, hash_of("void"));
     CHECK_STR("a", p.control.committer.replica);
     p.entry.entry = 8;
     p.entry.prev = p.control.prev;
     p.entry.abort.takeover = true;
     CHECK(!reason(&p));
-    dl_fold(&p.control, &p.entry, hash_of("text"));
+    dl_control_apply(&p.control, &p.entry, hash_of("text"));
     CHECK_STR("b", p.control.committer.replica);
     done(&p);
 }
@@ -306,7 +306,7 @@ TEST_MAIN(p26_only_the_generation_that_the_entry_before_names_may_commit,
           p7_an_entry_under_another_number_than_its_own_is_void, p7_entry_with_a_wrong_prev_is_void,
           p7_an_entry_on_another_base_is_void_abort_included,
           p15_an_entry_that_counts_two_generations_of_a_replica_is_void,
-          p7_commit_without_members_is_void, p4_a_folded_entry_is_the_next_ones_prev,
+          p7_commit_without_members_is_void, p4_an_applied_entry_is_the_next_ones_prev,
           p9_every_entry_an_abort_too_sets_roster_lr_and_mu_of_the_next,
           p10_aborts_and_voids_in_a_row_are_counted_until_a_commit,
           p25_the_newest_snapshot_that_was_named_stays_known,
