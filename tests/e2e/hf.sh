@@ -24,7 +24,7 @@ for to in npz gguf; do
     [ -s next.$to ] || fail "no next.$to"
 done
 
-expect_error 2 'export needs --to hf, npz or gguf, and --out PATH' diloco export next --out x
+expect_error 2 'export needs --to hf, npz, gguf, peft or dcp, and --out PATH' diloco export next --out x
 expect_error 2 'there is no format onnx' diloco export next --to onnx --out x
 expect_error 3 'npz files have no bf16' diloco export next --to npz --out x --dtype bf16
 expect_error 2 'import needs --out DIR' diloco import model
