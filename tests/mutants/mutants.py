@@ -103,13 +103,13 @@ MUTANTS = [
     Mutant("any_base", "P3, P7", "contributions count from whatever state they began", [
         ("src/log/contribution.c", "if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {",
          "if (f->n_floats == UINT64_MAX) {")]),
-    Mutant("resumed_unread", "P3, P16", "a resumed life goes on from its own state, whatever was decided meanwhile", [
+    Mutant("resumed_unread", "P3, P16", "a resumed generation continues from its own state, whatever was decided meanwhile", [
         ("src/protocol/machine.c", """    if (m->self.has_bases && dl_open_entry(m) > m->self.bases_at) {
         m->self.has_bases = false;
         dl_pace_restart(m->a.pace);
     }
 """, """    if (m->self.has_bases && dl_open_entry(m) > m->self.bases_at) m->self.has_bases = false;
-""")], first=141),
+""")]),
     Mutant("passed_over", "P13", "who was passed over sends what it moved from its own state", [
         ("src/protocol/pace.c", """    } else if (entry >= p->n_captured && commit && (counted || p->adopts_uncounted)) {
         p->fragments[fragment].behind = true;
