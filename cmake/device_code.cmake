@@ -15,8 +15,8 @@ list(APPEND dl_nvcc_flags -gencode=arch=compute_${oldest},code=compute_${oldest}
 find_program(DILOCO_NVCC nvcc)
 
 function(dl_device_code target source)
-  if(NOT DILOCO_CUDA OR NOT DILOCO_NVCC)
-    message(STATUS "left out: kernels for GPUs (needs nvcc and DILOCO_CUDA=ON)")
+  if(NOT DILOCO_CUDA OR NOT DILOCO_NVCC OR NOT CMAKE_CXX_COMPILER) # nvcc runs a C++ compiler
+    message(STATUS "left out: kernels for GPUs (needs nvcc, a C++ compiler and DILOCO_CUDA=ON)")
     return()
   endif()
   set(folder ${PROJECT_BINARY_DIR}/device_code)
