@@ -2,7 +2,7 @@
  * backward, through the model's own graph.
  *
  * Tolerance: both add up f32 in other orders and have other exponentials, with an error of some
- * roundings of the largest term. 2e-5 of a tensor's largest gradient is above that; a wrong index
+ * roundings of the largest term. 1e-5 of a tensor's largest gradient is above that; a wrong index
  * or a missing term is far beyond it. */
 #include "emulated_backend.h"
 
@@ -54,8 +54,10 @@ static void run_model(outcome *out, dl_backend *b, const shape *s)
     out->n = dl_model_n_parameters(model);
     CHECK(out->n <= MOST);
     dl_model_initial(model, out->once, 1);
-    for (size_t i = 0; i < out->n; i++) /* livelier than at the start of training */
-        out->once[i] *= 5;
+    /* Gradients are larger than at the start of training. With more than 2, attention with qk_norm
+     * is so peaked that roundings of its logits change gradients by 5e-5. */
+    for (size_t i = 0; i < out->n; i++)
+        out->once[i] *= 2;
     for (int i = 0; i < MAX_ROWS * CONTEXT; i++) {
         inputs[i] = (i * i + 3 * i) % VOCAB;
         targets[i] = i % 9 == 4 ? -1 : (i * 5 + 1) % VOCAB;
@@ -90,7 +92,7 @@ static void check_near(const float *want, const float *got, size_t n, const char
         largest = fmax(largest, fabs((double)want[i]));
     CHECK(largest > 0);
     for (size_t i = 0; i < n; i++)
-        if (!(fabs((double)want[i] - (double)got[i]) <= 2e-5 * largest))
+        if (!(fabs((double)want[i] - (double)got[i]) <= 1e-5 * largest))
             CHECK_FAIL("%s %zu of %zu is %g, on the CPU %g, the largest %g", what, i, n,
                        (double)got[i], (double)want[i], largest);
 }
