@@ -13,22 +13,27 @@
  * much overlap. After SIM_QUIET virtual seconds the faults stop.
  *
  * Held, every seed:
- *   I1  equal states at equal entries, rosters included, in all generations of all replicas but a
- * malicious one's I2  an entry that was read never reads otherwise later, and the log has no gap I3
- * no sample of a shard counts twice (one fragment, tau = 0); of dealt data none counts twice in any
- * shape, and with one fragment, tau = 0 every one below the cursor that is neither returned nor
- * held has counted I4  when faults stop, the run continues to its end; where it is asynchronous no
- * replica whose own has counted waits for an entry I5  an audit from theta0 (retain = all) or the
- * oldest snapshot gives the same last digest I6  a contribution began from the state that it names
- * (but for on_uncounted = keep, and a malicious one's), and a counted one from the state before its
- * entry (but async's) I7  a process that has seen a later generation of itself does nothing more I8
- * what a live heartbeat needs is not collected I9  a replica sends its own capture I10 a replica
- * that was rejected too often counts in no entry until its ban is over. In every tenth seed members
- * have keys, and a writer without one creates objects of any kind under any names (sim_intruder.c):
- * no replica may stop for it. Calm, nothing fails and every request takes 0.1 s: the time of an
- * exchange is compared with the formula of docs/protocol.md, "Requests". A failing seed is printed;
- * it replays exactly. And a check that cannot fail is a defect: over many seeds every kind of fault
- * in sim.h must have happened. */
+ *   I1   equal states at equal entries, rosters included, in all generations of all replicas but a
+ *        malicious one's
+ *   I2   an entry that was read never reads otherwise later, and the log has no gap
+ *   I3   no sample of a shard counts twice (one fragment, tau = 0). Of dealt data none counts twice
+ *        in any shape; with one fragment, tau = 0, every one below the cursor that is neither
+ *        returned nor held has counted
+ *   I4   when faults stop, the run continues to its end; where it is asynchronous no replica whose
+ *        own contribution has counted waits for an entry
+ *   I5   an audit from theta0 (retain = all) or the oldest snapshot gives the same last digest
+ *   I6   a contribution began from the state that it names (but for on_uncounted = keep, and a
+ *        malicious one's), and a counted one from the state before its entry (but async's)
+ *   I7   a process that has seen a later generation of itself does nothing more
+ *   I8   what a live heartbeat needs is not collected
+ *   I9   a replica sends its own capture
+ *   I10  a replica that was rejected too often counts in no entry until its ban is over
+ * In every tenth seed members have keys, and a writer without one creates objects of any kind under
+ * any names (sim_intruder.c): no replica may stop for it. Calm, nothing fails and every request
+ * takes 0.1 s: the time of an exchange is compared with the formula of docs/protocol.md,
+ * "Requests". A failing seed is printed; it replays exactly (sim_random.c). And a check that cannot
+ * fail is a defect: over many seeds every kind of fault in sim.h must have happened.
+ */
 #include "protocol/logical_clients.h"
 #include "run/open.h"
 #include "sim.h"
@@ -220,6 +225,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *topology, const s
     s->kind.keyed = seed % 10 == KEYED && calm <= 0 && strcmp(topology, "sharded") != 0;
     s->n = seed % 4 == 0 && n > SMALL && !s->calm.chips ? SMALL : n;
     dl_rng_init(&s->rng, seed, DL_STREAM(DL_STREAM_TEST, 1000), 0);
+    sim_seed_random(seed);
     s->p_crash = dl_rng_below(&s->rng, 2) ? 0.006 : 0.001;
     if (s->calm.chips)
         sim_goodput_configure(s);

@@ -307,6 +307,10 @@ double sim_uniform(sim *s, double a, double b);
 bool sim_chance(sim *s, double p);        /* never, once the faults stop */
 void sim_notify(sim *s, const char *key); /* that object is new */
 
+/* ---- sim_random.c ---- */
+
+void sim_seed_random(uint64_t seed);
+
 /* ---- sim_generation.c ---- */
 
 dl_time sim_clock(const replica *r);                   /* its own, now */

@@ -257,6 +257,7 @@ diloco_status dl_run_claim_next(dl_generation *out, dl_store *store, const dl_ge
 {
     claims l;
     diloco_status status = find_claims(&l, store, self->replica, false, run, signer);
+    if (l.newest < (int64_t)self->number) l.newest = (int64_t)self->number; /* a stale listing */
     if (!status && l.newest > (int64_t)self->number)
         status = dl_fail(DILOCO_EFENCED,
                          "replica %s has a newer generation (%u after %u): this "

@@ -170,6 +170,30 @@ TEST(p6_one_of_two_simultaneous_claims_of_a_new_name_fails)
     dl_store_close(store);
 }
 
+/* Its claim from r1.0001 was created, and not answered. */
+TEST(p6_a_renewal_with_a_stale_listing_passes_over_its_own_earlier_claim)
+{
+    dl_config config;
+    dl_runfile file;
+    dl_hash digest;
+    dl_generation first, next;
+    dl_store *store, *earlier;
+    const atomic_bool *aborted;
+    void *self;
+    dl_run_creation what = creation_of(&config);
+    CHECK_OK(dl_store_open(&store, "mem://renewal", true));
+    CHECK_OK(dl_run_create_or_read(&file, &digest, store, &what));
+    CHECK_OK(dl_store_wrap(&earlier, &before_kind, "before", &self, &aborted));
+    CHECK_OK(dl_store_open(&((before *)self)->inner, "mem://renewal", false));
+    CHECK_OK(dl_run_claim_generation(&first, store, "r1", &file, &file.config, NULL));
+    CHECK_OK(dl_run_claim_next(&next, store, &first, 1, &file, NULL));
+    CHECK_OK(dl_run_claim_next(&next, earlier, &first, 1, &file, NULL));
+    CHECK_INT(2, next.number);
+    dl_runfile_deinit(&file);
+    dl_store_close(earlier);
+    dl_store_close(store);
+}
+
 TEST(local_state_is_beside_a_folder_and_needs_an_option_elsewhere)
 {
     dl_config config;
@@ -262,6 +286,7 @@ TEST_MAIN(a_store_that_lets_two_creates_win_is_refused_before_anything_is_made,
           the_first_creates_a_run_and_the_others_read_it,
           a_restart_takes_the_next_generation_of_its_name,
           p6_one_of_two_simultaneous_claims_of_a_new_name_fails,
+          p6_a_renewal_with_a_stale_listing_passes_over_its_own_earlier_claim,
           local_state_is_beside_a_folder_and_needs_an_option_elsewhere,
           contributions_spool_to_disk_on_request_or_if_they_are_large, unknown_names_are_refused,
           a_round_without_a_step_is_refused_also_where_the_caller_trains,
