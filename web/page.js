@@ -34,9 +34,10 @@
   // ---- numbers for people
 
   const known = (x) => typeof x === "number" && Number.isFinite(x);
+  const grouped = new Intl.NumberFormat("en-US"); // made once: toLocaleString makes one for each number
   const number = (x, digits = 4) => {
     if (!known(x)) return "–";
-    if (Number.isInteger(x) && Math.abs(x) < 1e15) return x.toLocaleString("en-US");
+    if (Number.isInteger(x) && Math.abs(x) < 1e15) return grouped.format(x);
     return Math.abs(x) >= 1e5 || (x !== 0 && Math.abs(x) < 1e-3) ? x.toExponential(2) : String(+x.toPrecision(digits));
   };
   const scaled = (x, unit) => {

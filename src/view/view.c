@@ -10,6 +10,7 @@
 #define REFRESH_EVERY DL_SECOND
 #define LOOK_EVERY    (5 * DL_SECOND)
 #define BUDGET        (DL_SECOND / 4)
+#define FIRST_BUDGET  (DL_SECOND / 20) /* a list of runs brings up many for the first time */
 #define FORGET_AFTER  (600 * DL_SECOND)
 #define WATCHED_FOR   (30 * DL_SECOND)
 
@@ -157,7 +158,8 @@ static diloco_status refresh(dl_view *view)
         DL_TRY(dl_follower_look(view->follower));
         view->looked = dl_clock_now();
     }
-    DL_TRY(dl_follower_read(view->follower, &view->more, &sink, dl_time_after(now, BUDGET)));
+    const dl_time until = dl_time_after(now, first ? FIRST_BUDGET : BUDGET);
+    DL_TRY(dl_follower_read(view->follower, &view->more, &sink, until));
     view->in_log = !dl_follower_has_log(view->follower);
     if (!loading && !view->in_log && view->model.n_entries > before && before > 0)
         view->grown = dl_clock_wall();
