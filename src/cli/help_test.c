@@ -119,6 +119,8 @@ TEST(the_page_has_a_row_for_every_option)
     CHECK(last && strstr(last, "\n| `trainer.type` | only basic |"));
     CHECK_CONTAINS("| `--set run.replicas=4` | every replica |", text);
     CHECK_CONTAINS("one of wait, commit\\_partial, abort | `wait`", text);
+    CHECK_CONTAINS("Needs swarm.consensus = log (the default).", text);
+    CHECK_CONTAINS("Only with trainer.init\\_from. |", text); /* by default it is not set */
     free(text);
     text = NULL;
 }
