@@ -17,6 +17,8 @@ export ASAN_OPTIONS="log_path=$reports/address:allocator_may_return_null=1:verif
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS="log_path=$reports/thread:allocator_may_return_null=1"
 
+temporary=$build/Testing/Temporary
+rm -f "$temporary/LastTestsFailed.log"
 ctest --test-dir "$build" --output-on-failure -j "$(($(nproc) + 1))" "$@" 2>&1 | tee "$out" |
     grep -v '^Internal ctest\|^Total Test time\|^$'
 
@@ -30,8 +32,16 @@ for report in $(grep -l '^SUMMARY' "$reports"/* 2>/dev/null); do
     failed=$((failed + 1))
 done
 
+# Once more at the end, and short: a test that failed may have printed thousands of lines.
+[ ! -e "$temporary/LastTestsFailed.log" ] || while IFS=: read -r number name; do
+    echo "-- $name failed; its last lines:"
+    awk -v head="^$number/[0-9]+ Test(ing)?: $name\$" '$0 ~ head { on = 1 } on { print }
+        on && $0 == "<end of output>" { exit }' "$temporary/LastTest.log" |
+        sed '/^<end of output>$/d' | tail -n 25
+done <"$temporary/LastTestsFailed.log"
+
 # Tests say on a line of their own what this machine does not let them do.
-sed -n 's/.*\(left out: .*\)/\1/p' "$build/Testing/Temporary/LastTest.log" 2>/dev/null | sort -u
+sed -n 's/.*\(left out: .*\)/\1/p' "$temporary/LastTest.log" 2>/dev/null | sort -u
 [ "$skipped" -eq 0 ] || echo "left out: $skipped tests skipped themselves"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

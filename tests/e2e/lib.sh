@@ -75,12 +75,12 @@ digest() {
     json digest <verify.json
 }
 
-# wait_for COMMAND…: until it succeeds; WAIT_S (60) seconds at most.
+# wait_for COMMAND…: until it succeeds; WAIT_S (240) seconds at most, since a busy machine may be slow.
 wait_for() {
     tries=0
     until "$@"; do
         tries=$((tries + 1))
-        [ $tries -lt $((20 * ${WAIT_S:-60})) ] || fail "waited ${WAIT_S:-60} s for: $*"
+        [ $tries -lt $((20 * ${WAIT_S:-240})) ] || fail "waited ${WAIT_S:-240} s for: $*"
         sleep 0.05
     done
 }
