@@ -181,6 +181,7 @@ bool dl_command_takes(const dl_command *command, size_t flag)
 
 /* ---- misspelt names: the option table's search, over a table of names alone */
 
+/* More than the flags of a command, the commands or the presets that are searched. */
 enum { NAMES_MAX = 64 };
 
 const char *dl_nearest(const char *const *names, size_t n, const char *name)
@@ -192,6 +193,7 @@ const char *dl_nearest(const char *const *names, size_t n, const char *name)
     return dl_option_nearest((dl_option_table){rows, n}, name);
 }
 
+/* Compose the error for a flag that the command lacks. Only flags of this command are suggested. */
 static diloco_status unknown_flag(const dl_command *command, const char *flag, size_t len)
 {
     const char *names[DL_N_FLAGS], *nearest;
@@ -276,6 +278,8 @@ static diloco_status read_flag(dl_args *args, int *at)
     return take_flag(args, flag, value ? value : args->argv[++*at]);
 }
 
+/* Keep the one argument that is no flag. A second one is an error, as it is often a misspelt flag's
+ * value. */
 static diloco_status read_target(dl_args *args, const char *text)
 {
     if (!args->command->target)
@@ -317,6 +321,8 @@ bool dl_args_has(const dl_args *args, dl_flag flag)
     return args->flags[flag] != NULL;
 }
 
+/* The text has to be a number as a whole: "10k", "-1" and "1.5" are refused, and nothing is
+ * rounded. */
 diloco_status dl_args_u64(uint64_t *out, const dl_args *args, dl_flag flag, uint64_t fallback,
                           uint64_t max)
 {
@@ -327,6 +333,7 @@ diloco_status dl_args_u64(uint64_t *out, const dl_args *args, dl_flag flag, uint
                    dl_flag_rows[flag].name, text, (unsigned long long)max);
 }
 
+/* Infinities and NAN are refused, because the comparison with `max` fails for them. */
 diloco_status dl_args_f64(double *out, const dl_args *args, dl_flag flag, double fallback,
                           double max)
 {

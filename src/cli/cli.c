@@ -36,6 +36,7 @@ void dl_printable(char *out, size_t cap, const char *text)
     out[used] = '\0';
 }
 
+/* The text is printed only if it is complete: after an error stdout gets nothing. */
 diloco_status dl_print_json(dl_json *json, dl_buf *buf)
 {
     diloco_status status = dl_json_done(json);
@@ -44,6 +45,8 @@ diloco_status dl_print_json(dl_json *json, dl_buf *buf)
     return status;
 }
 
+/* The library calls this from any thread. One fprintf is one line, since stderr is locked during
+ * it. */
 static void log_line(void *user, diloco_log_level level, const char *line)
 {
     (void)user;
@@ -61,6 +64,7 @@ void dl_log_to_stderr(const dl_args *args)
                                                       : DILOCO_LOG_WARN);
 }
 
+/* Compose the error for a command that does not exist. Hidden commands are not suggested. */
 static diloco_status unknown_command(const char *name)
 {
     const char *names[NAMES_MAX], *nearest;
@@ -73,6 +77,7 @@ static diloco_status unknown_command(const char *name)
     return dl_fail(DILOCO_EINVAL, "there is no command %.60s; see diloco help", name);
 }
 
+/* `diloco help COMMAND` prints the same text as `diloco COMMAND --help`. */
 static diloco_status cmd_help(const dl_args *args)
 {
     const dl_command *command = args->target ? dl_command_find(args->target) : NULL;
@@ -166,7 +171,7 @@ int dl_cli_main(int argc, char **argv)
     }
     diloco_status status = run(argc, argv);
     if (!status) status = dl_flush_output();
-    if (closed) return 128 + SIGPIPE; /* as if the signal, which is ignored, had ended us */
+    if (closed) return 128 + SIGPIPE; /* as if SIGPIPE, which a parent may ignore, had ended us */
     if (status) {
         char text[2048];
         dl_printable(text, sizeof text, diloco_error_text());

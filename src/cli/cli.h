@@ -10,7 +10,6 @@
 #include <stdio.h>
 
 /* ---- flags; a row each in args.c */
-/* ---- flags */
 
 /* Numbers of the flags: indexes of dl_flag_rows and of dl_args.flags. The order here is the
  * order in help. */

@@ -19,6 +19,7 @@ static void put_parts(const char *list)
         putchar(*list == '|' ? ' ' : *list);
 }
 
+/* Print the names of all presets, with one blank between them. */
 static void put_presets(void)
 {
     for (size_t i = 0; diloco_preset_at(i); i++)
@@ -48,6 +49,7 @@ static void put_values(const dl_option *row, const char *before)
         printf("%s%s%s", i ? " " : "", before, choice);
 }
 
+/* Print the option's values without anything in front of them. */
 static void put_choices(const dl_option *row)
 {
     put_values(row, "");
@@ -85,6 +87,7 @@ static void put_keys(bool machine, const char *end)
             printf("%s%s", dl_config_table.rows[i].name, end);
 }
 
+/* Print the first words of all commands that help shows. A blank ends each one. */
 static void put_commands(void)
 {
     for (const dl_command *c, *const *at = dl_commands; (c = *at); at++)
@@ -135,7 +138,6 @@ static void put_text(const char *text, const char *escaped, const char *quote)
 }
 
 /* ---- bash: functions with a `case` for each table, then the code that uses them */
-/* ---- bash */
 
 /* The word that is being completed decides: a command, a flag, the value of a flag, or a target.
  * COMP_WORDBREAKS contains '=', hence the three words. */
@@ -172,6 +174,8 @@ static const char bash_functions[] =
     "}\n"
     "complete -o default -F _diloco diloco\n";
 
+/* Print a function that echoes the flags of command $1. --help is first, as every command has
+ * it. */
 static void bash_flags(void)
 {
     puts("_diloco_flags() {\n    case $1 in");
@@ -185,6 +189,7 @@ static void bash_flags(void)
     puts("    esac\n}");
 }
 
+/* Print a function that echoes the words which the argument of command $1 may be. */
 static void bash_targets(void)
 {
     puts("_diloco_targets() {\n    case $1 in");
@@ -197,6 +202,8 @@ static void bash_targets(void)
     puts("    esac\n}");
 }
 
+/* Print a function that echoes the keys which --set of command $1 takes. join and its like take
+ * those of the machine alone. */
 static void bash_keys(void)
 {
     puts("_diloco_keys_of() {\n    case $1 in");
@@ -206,6 +213,8 @@ static void bash_keys(void)
     puts("    *) echo \"$_diloco_keys\" ;;\n    esac\n}");
 }
 
+/* Print a function for the value of a flag. Flags of one name in two rows have the first row's
+ * values, because `case` takes the first pattern that matches. */
 static void bash_values(void)
 {
     puts("# The values of flag $1 of command $2. Returns 1 if it takes none, 2 if they are files.\n"
@@ -228,6 +237,7 @@ static void bash_values(void)
     puts("    *) return 1 ;;\n    esac\n}");
 }
 
+/* Print a function that echoes the values of option $1, for the word after "--set KEY=". */
 static void bash_choices(void)
 {
     puts("_diloco_choices() {\n    case $1 in");
@@ -241,6 +251,8 @@ static void bash_choices(void)
     puts("    esac\n}");
 }
 
+/* The lists of words are variables and functions, so the code that uses them is the same text for
+ * every version of the program. */
 static void print_bash(void)
 {
     fputs("# bash completion for diloco, written by: diloco completion bash\n_diloco_commands='",
@@ -260,8 +272,9 @@ static void print_bash(void)
 }
 
 /* ---- zsh: one _arguments call for each command */
-/* ---- zsh */
 
+/* Print the function that completes KEY=VALUE. `compset -P` removes the key from the word, and the
+ * removed part then chooses the values. */
 static void zsh_choices(void)
 {
     puts("# KEY, or after its = the values that it may have. The last argument names the keys.\n"
@@ -308,6 +321,8 @@ static void zsh_flag(const dl_command *c, size_t flag)
     putchar('\'');
 }
 
+/* Print the call of _arguments for one command: its flags, then its argument. An argument without a
+ * list of words is completed with second words of commands and with files. */
 static void zsh_command(const dl_command *c)
 {
     printf("    '%s') _arguments", c->name);
@@ -363,8 +378,8 @@ static void print_zsh(void)
 }
 
 /* ---- fish: one `complete` line for each flag of each command */
-/* ---- fish */
 
+/* Print the start of a `complete` line with its condition: the words of this command were given. */
 static void fish_begin(const dl_command *c)
 {
     const size_t len = strcspn(c->name, " ");
@@ -410,6 +425,8 @@ static void fish_flag(const dl_command *c, size_t flag)
     puts("'");
 }
 
+/* Print the lines of one command. Its own name is offered only while no command was given (-f: and
+ * no file). */
 static void fish_command(const dl_command *c)
 {
     if (!strchr(c->name, ' ')) {
@@ -425,6 +442,8 @@ static void fish_command(const dl_command *c)
     puts("'");
 }
 
+/* Keys are printed with "=" after them, so that fish completes the key and the user types the
+ * value. */
 static void print_fish(void)
 {
     fputs("# fish completion for diloco, written by: diloco completion fish\n"
@@ -439,6 +458,7 @@ static void print_fish(void)
         if (c->summary) fish_command(c);
 }
 
+/* The script goes to stdout. The build redirects it into a file, and a user may source it. */
 static diloco_status cmd_completion(const dl_args *args)
 {
     if (strcmp(args->target, "bash") == 0)

@@ -1,4 +1,7 @@
-/* cmd_data_prepare.c - text into token shards, with progress. */
+/* cmd_data_prepare.c - text into token shards, with progress.
+ *
+ * diloco_data_prepare encodes the texts on all cores. Shards that an earlier call has completed are
+ * kept, so the same command resumes after a kill. The progress goes to stderr. */
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/display/units.h"
@@ -28,6 +31,7 @@ static void on_progress(void *user, uint64_t done, uint64_t total)
     if (done == total) fputc('\n', stderr);
 }
 
+/* Print one object. `found` counts the shards that an earlier call has left complete. */
 static diloco_status print_json(const diloco_prepare_report *r, const char *path, double seconds)
 {
     dl_buf out;
@@ -46,6 +50,8 @@ static diloco_status print_json(const diloco_prepare_report *r, const char *path
     return dl_print_json(&json, &out);
 }
 
+/* The printed flags name the folder and the tokenizer, since a run needs both to read the
+ * tokens. */
 static diloco_status cmd_data_prepare(const dl_args *args)
 {
     diloco_prepare_report r;

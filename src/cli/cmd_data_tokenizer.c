@@ -1,8 +1,12 @@
-/* cmd_data_tokenizer.c - a byte-pair tokenizer from text. */
+/* cmd_data_tokenizer.c - a byte-pair tokenizer from text.
+ *
+ * diloco_tokenizer_train merges the most frequent pair of tokens until the vocabulary has its size.
+ * The result is a tokenizer.json, which Hugging Face's libraries read as well. */
 #include "cli/cli.h"
 #include "cli/display/units.h"
 #include <diloco/train.h>
 
+/* Print one object. `vocab` is the size that was reached, which may be less than --vocab. */
 static diloco_status print_json(const diloco_tokenizer_report *r, const char *path)
 {
     dl_buf out;
@@ -19,6 +23,8 @@ static diloco_status print_json(const diloco_tokenizer_report *r, const char *pa
     return dl_print_json(&json, &out);
 }
 
+/* Fewer tokens than asked for are no error: a short text has no more pairs that occur twice. The
+ * bounds of --vocab are those of diloco_tokenizer_train. */
 static diloco_status cmd_data_tokenizer(const dl_args *args)
 {
     diloco_tokenizer_report r;

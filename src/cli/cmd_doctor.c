@@ -25,6 +25,8 @@ typedef struct checkup {
     char no_card[512]; /* why not */
 } checkup;
 
+/* Read the machine's physical memory. `memory_free` excludes the page cache, so it is a low
+ * estimate. */
 static void look_at_machine(checkup *c)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -41,6 +43,8 @@ static diloco_status look_at_card(checkup *c, const char *device)
     return status;
 }
 
+/* Put the simulated link in front of the store. A loss of 100 % is refused: no request would
+ * end. */
 static diloco_status slow_down(const char *text)
 {
     dl_link link;
@@ -86,6 +90,7 @@ static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
 
 /* ---- lines */
 
+/* Print one part of the plan; with `parameters` not 0 also its size per parameter. */
 static void print_bytes(const char *name, uint64_t bytes, uint64_t parameters)
 {
     dl_unit_text text;
@@ -94,6 +99,8 @@ static void print_bytes(const char *name, uint64_t bytes, uint64_t parameters)
     putchar('\n');
 }
 
+/* Print the memory of one replica by its parts, then that of all replicas here. The parts are those
+ * of diloco_memory_plan, in bytes. */
 static void print_plan(const checkup *c)
 {
     const diloco_memory_plan *p = &c->plan;
@@ -121,6 +128,7 @@ static void print_plan(const checkup *c)
            together > c->memory ? ": MORE THAN THIS MACHINE HAS" : "");
 }
 
+/* Print the accelerator, and whether its kernels give the results of the CPU. */
 static void print_card(const checkup *c)
 {
     const diloco_device_report *r = &c->card;
@@ -135,6 +143,7 @@ static void print_card(const checkup *c)
                r->card[0] ? "" : "none: ", c->no_card);
 }
 
+/* Print the result of the probe. Speeds are of this machine's link and of this moment. */
 static void print_store(const checkup *c, const char *url)
 {
     const diloco_store_report *s = &c->store;
@@ -147,6 +156,7 @@ static void print_store(const checkup *c, const char *url)
            s->read_mb_per_s);
 }
 
+/* Print the facts that need no store and no configuration. */
 static void print_machine(const checkup *c)
 {
     dl_unit_text memory, left;
@@ -159,6 +169,7 @@ static void print_machine(const checkup *c)
 
 /* ---- JSON */
 
+/* Add the member "store". A refused store has no speeds, as they were not measured. */
 static void add_store(dl_json *json, const checkup *c)
 {
     const diloco_store_report *s = &c->store;
@@ -176,6 +187,7 @@ static void add_store(dl_json *json, const checkup *c)
     dl_json_end(json);
 }
 
+/* Add the member "gpu". `problem` is "" for a usable card. */
 static void add_card(dl_json *json, const checkup *c)
 {
     const diloco_device_report *r = &c->card;
@@ -189,6 +201,7 @@ static void add_card(dl_json *json, const checkup *c)
     dl_json_end(json);
 }
 
+/* Add the member "plan": bytes of one replica, by part. */
 static void add_plan(dl_json *json, const checkup *c)
 {
     const diloco_memory_plan *p = &c->plan;
@@ -213,6 +226,7 @@ static void add_plan(dl_json *json, const checkup *c)
     dl_json_end(json);
 }
 
+/* Print one object. A member that was not looked at is absent. */
 static diloco_status print_json(const checkup *c)
 {
     dl_buf out;

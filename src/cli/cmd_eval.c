@@ -1,4 +1,8 @@
-/* cmd_eval.c - the loss of a run's model on its validation data, or on any text. */
+/* cmd_eval.c - the loss of a run's model on its validation data, or on any text.
+ *
+ * Settings that must agree come from the run; the data is a copy on this machine. diloco_eval reads
+ * the newest shared model from the store and computes the mean loss of its targets. With --text the
+ * data of the run is not needed. */
 #include "cli/display/units.h"
 #include "cli/settings/settings.h"
 #include "fetch/fetch_data.h"
@@ -18,6 +22,7 @@ static void begin_json(dl_json *json, dl_buf *out, const char *store, uint64_t e
     dl_json_u64(json, "targets", targets);
 }
 
+/* Print one object. Images have no perplexity, because their targets are classes. */
 static diloco_status print_json(const diloco_eval_result *r, const char *store)
 {
     dl_buf out;
@@ -30,6 +35,7 @@ static diloco_status print_json(const diloco_eval_result *r, const char *store)
     return dl_print_json(&json, &out);
 }
 
+/* Print one object for a text, with its bytes: they are the denominator of bits per byte. */
 static diloco_status print_text_json(const diloco_text_result *r, const char *store)
 {
     dl_buf out;
@@ -58,6 +64,7 @@ static diloco_status eval_text(const dl_args *args, const dl_config *config)
     return DILOCO_OK;
 }
 
+/* Data at an address such as s3:// is downloaded to this machine first (fetch/fetch_data.h). */
 static diloco_status cmd_eval(const dl_args *args)
 {
     dl_config config;

@@ -1,4 +1,8 @@
-/* cmd_export.c - a run's model in a form that others read. */
+/* cmd_export.c - a run's model in a form that others read.
+ *
+ * diloco_export writes hf, npz, gguf and peft. The checkpoint of torch.distributed ("dcp") is
+ * written by torch itself, in a Python process (export_dcp.h). Both read the newest state of the
+ * run from its store, so no replica has to run. */
 #include "cli/export_dcp.h"
 #include "cli/settings/settings.h"
 #include <diloco/train.h>
@@ -6,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Print one object. `entries` is the number of entries that the exported state has applied. */
 static diloco_status print_json(const diloco_export_report *r, const char *format, const char *path)
 {
     dl_buf out;
@@ -21,6 +26,8 @@ static diloco_status print_json(const diloco_export_report *r, const char *forma
     return dl_print_json(&json, &out);
 }
 
+/* The flags are checked before the store is read, since a large model may take minutes to read.
+ * --adapter is a second spelling of --to peft. */
 static diloco_status cmd_export(const dl_args *args)
 {
     dl_config config;

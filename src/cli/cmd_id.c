@@ -1,9 +1,14 @@
-/* cmd_id.c - this machine's key: made if it does not exist, and its public half shown. */
+/* cmd_id.c - this machine's key: made if it does not exist, and its public half shown.
+ *
+ * The key is an Ed25519 key in a PEM file with mode 0600. Its public half is what an owner writes
+ * into a roster. Nothing of a run is read. */
 #include "base/signature.h"
 #include "cli/cli.h"
 
 #include <limits.h>
 
+/* Print the public key on stdout. That a key was made is said on stderr, so a script gets the key
+ * alone. */
 static diloco_status print_id(const dl_args *args, const char *path, const char *id, bool made)
 {
     if (!dl_args_has(args, DL_FLAG_JSON)) {

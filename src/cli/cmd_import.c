@@ -1,4 +1,7 @@
-/* cmd_import.c - a model of Hugging Face's as what a run can begin from. */
+/* cmd_import.c - a model of Hugging Face's as what a run can begin from.
+ *
+ * diloco_import reads Hugging Face's config.json and safetensors, and writes the same values under
+ * this project's names. This file reads the flags and prints the command that trains the result. */
 #include "base/config.h"
 #include "cli/cli.h"
 #include "cli/display/units.h"
@@ -6,6 +9,7 @@
 
 #include <inttypes.h>
 
+/* Print one object. `positions` is the longest text, in tokens, that the model was made for. */
 static diloco_status print_json(const diloco_import_report *r, const char *to)
 {
     dl_buf out;
@@ -22,6 +26,8 @@ static diloco_status print_json(const diloco_import_report *r, const char *to)
     return dl_print_json(&json, &out);
 }
 
+/* The printed command names model.toml, which sets the architecture and trainer.init_from. Only the
+ * path of the training data is missing in it. */
 static diloco_status cmd_import(const dl_args *args)
 {
     diloco_import_report r;

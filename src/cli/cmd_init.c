@@ -24,6 +24,7 @@ typedef struct starter {
 
 /* ---- the request */
 
+/* Refuse a model that this program does not have, with the nearest name. */
 static diloco_status check_model(const char *name)
 {
     const char *names[MAX_MODELS], *nearest;
@@ -37,6 +38,7 @@ static diloco_status check_model(const char *name)
                    name, nearest ? "; did you mean " : "", nearest ? nearest : "");
 }
 
+/* Return the text of a flag, or the default. The text is argv's. */
 static const char *flag_or(const dl_args *args, dl_flag flag, const char *otherwise)
 {
     return dl_args_has(args, flag) ? args->flags[flag] : otherwise;
@@ -51,6 +53,8 @@ static const char *data_of(char room[PATH_MAX], const dl_args *args, bool images
     return whole ? whole : given;
 }
 
+/* Read the flags, and apply the preset to a configuration of defaults, from which values are
+ * taken. */
 static diloco_status ask(starter *s, const dl_args *args, char room[PATH_MAX])
 {
     s->preset = flag_or(args, DL_FLAG_PRESET, "diloco");
@@ -68,6 +72,8 @@ static diloco_status ask(starter *s, const dl_args *args, char room[PATH_MAX])
 
 /* ---- the file */
 
+/* Add a line `key = "value"  # comment`. The value may hold quotes or other characters of the
+ * user's. */
 static diloco_status put_text(dl_buf *out, const char *key, const char *value, const char *comment)
 {
     dl_json j; /* a JSON string is a TOML string as well */
@@ -86,6 +92,7 @@ static int64_t replicas_of(const starter *s)
     return dl_swarm_is(&s->config) && s->config.min_peers > 2 ? s->config.min_peers : 2;
 }
 
+/* Add [run]. The store is a comment: its default follows from the name of the file. */
 static diloco_status put_run(dl_buf *out, const starter *s)
 {
     DL_TRY(dl_buf_addf(out,
@@ -129,6 +136,7 @@ static diloco_status put_trainer(dl_buf *out, const starter *s)
     return s->images ? DILOCO_OK : put_model(out, s);
 }
 
+/* Add [data]. The image set follows from the model, since each has its own shape of images. */
 static diloco_status put_data(dl_buf *out, const starter *s)
 {
     const bool cifar = strncmp(s->model, "resnet", 6) == 0;
@@ -139,6 +147,7 @@ static diloco_status put_data(dl_buf *out, const starter *s)
                               : "text files or folders, with commas");
 }
 
+/* Write the whole file. Tables come last, because keys after a table belong to it. */
 static diloco_status put_all(dl_buf *out, const starter *s, const char *path)
 {
     char word[DL_PATH_MAX + 8];
@@ -155,6 +164,7 @@ static diloco_status put_all(dl_buf *out, const starter *s, const char *path)
 
 /* ---- */
 
+/* Print the next command. Data that is missing is named, as training could not begin without it. */
 static void say_next(const starter *s, const char *path)
 {
     char word[DL_PATH_MAX + 8];

@@ -1,4 +1,7 @@
-/* cmd_invite.c - an invitation to a run, on stdout and nowhere else. */
+/* cmd_invite.c - an invitation to a run, on stdout and nowhere else.
+ *
+ * The owner's key signs the invitation, so only the machine that has this key can make one. The
+ * library composes the line; this file reads its time of validity. */
 #include "cli/settings/settings.h"
 #include <diloco/inspect.h>
 

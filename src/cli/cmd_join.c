@@ -1,10 +1,15 @@
-/* cmd_join.c - take part in an existing run. Settings that must agree come from the run. */
+/* cmd_join.c - take part in an existing run. Settings that must agree come from the run.
+ *
+ * Settings that must agree come from the run. Only options of this machine may be set, such as the
+ * path of its data. Everything that can be refused is refused before a process starts; then
+ * crew/crew.h runs the replicas to their end. */
 #include "cli/crew/crew.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "fetch/fetch_data.h"
 #include <diloco/train.h>
 
+/* Refuse to join without data. A path in the run would be one of the machine that created it. */
 static diloco_status check_data(const dl_config *config)
 {
     if (*config->train_path) return DILOCO_OK;
@@ -23,6 +28,8 @@ static diloco_status set_local_replicas(dl_config *config, const dl_args *args)
     return dl_config_set(config, "run.local_replicas", "1", "default of join");
 }
 
+/* Load the settings of the run. A run with a log is found by its URL, and a run without one by the
+ * address of a node (--peer). --store names a folder only in the second case. */
 static diloco_status find_settings(dl_config *config, const dl_args *args)
 {
     if (dl_args_has(args, DL_FLAG_PEER)) return dl_swarm_settings(config, args);
@@ -51,6 +58,7 @@ static diloco_status check_rank(const dl_config *config, const dl_args *args)
     return DILOCO_OK;
 }
 
+/* --print-config stops before the data is looked for, so it works on a machine without a copy. */
 static diloco_status cmd_join(const dl_args *args)
 {
     dl_config config;

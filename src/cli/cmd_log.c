@@ -1,5 +1,9 @@
 /* cmd_log.c - the entries of a log, a line each; or what one of them moved, a line a tensor; or
- * what they cost to move (log_traffic.c). */
+ * what they cost to move (log_traffic.c).
+ *
+ * diloco_log_walk reads the entries in order and gives each to a callback, so the memory does not
+ * grow with the log. The kinds of answer exclude each other, and cmd_log picks one. Lines of the
+ * records (--events) are printed as replicas wrote them. */
 #include "cli/display/log_traffic.h"
 #include "cli/display/units.h"
 #include "cli/settings/settings.h"
@@ -9,6 +13,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+/* Print the generations that the entry counts, with commas between them. */
 static void print_members(const diloco_log_entry *e)
 {
     for (size_t i = 0; i < e->n_members; i++)
@@ -38,6 +43,7 @@ static diloco_status print_line(void *user, const diloco_log_entry *e)
     return DILOCO_OK;
 }
 
+/* Add an array of names; an empty one is written as well, so a program finds the member. */
 static void add_names(dl_json *json, const char *key, const char *const *names, size_t n)
 {
     dl_json_array(json, key);
@@ -85,12 +91,16 @@ static diloco_status print_json(void *user, const diloco_log_entry *e)
 
 /* ---- --moved ------------------------------------------------------------------------------ */
 
+/* Print one tensor: its number of values, the norm of the change, and the largest absolute
+ * change. */
 static void print_movement(void *user, const diloco_movement *m)
 {
     (void)user;
     printf("%-40s %12zu  norm %-12.6g largest %.6g\n", m->tensor, m->count, m->norm, m->largest);
 }
 
+/* Add one tensor as an object of the array "tensors". A callback cannot fail; the JSON writer keeps
+ * the first error, and dl_json_done reports it. */
 static void add_movement(void *user, const diloco_movement *m)
 {
     dl_json *json = user;
@@ -102,6 +112,8 @@ static void add_movement(void *user, const diloco_movement *m)
     dl_json_end(json);
 }
 
+/* Print one object for the entry. Nothing is printed after an error, since half an object is no
+ * JSON. */
 static diloco_status print_moved_json(const char *store, uint64_t entry)
 {
     dl_buf out;
@@ -119,6 +131,8 @@ static diloco_status print_moved_json(const char *store, uint64_t entry)
     return status;
 }
 
+/* The entry is replayed from the newest snapshot before it, so its contributions have to be
+ * kept. */
 static diloco_status print_moved(const dl_args *args, const char *store)
 {
     uint64_t entry;
@@ -134,6 +148,7 @@ typedef struct shown {
     uint64_t n;
 } shown;
 
+/* Count the entry, then print it. The count shows later whether the answer was empty. */
 static diloco_status show(void *user, const diloco_log_entry *e)
 {
     shown *s = user;
@@ -159,6 +174,7 @@ static diloco_status print_entries(const char *store, uint64_t from, bool json)
 
 /* ---- --events ----------------------------------------------------------------------------- */
 
+/* Print a line of a record as it is: it is one JSON object already. */
 static diloco_status print_event(void *user, const char *line, size_t len)
 {
     (void)user;
@@ -167,6 +183,7 @@ static diloco_status print_event(void *user, const char *line, size_t len)
     return DILOCO_OK;
 }
 
+/* Return true if at most one of the flags is given that replace the list of entries. */
 static bool is_one_answer(const dl_args *args)
 {
     return dl_args_has(args, DL_FLAG_MOVED) + dl_args_has(args, DL_FLAG_TRAFFIC) +

@@ -29,6 +29,7 @@ static void put(FILE *out, const char *text, size_t len)
             fputc(text[i], out);
 }
 
+/* Print text and end the line. Text that begins with '.' is escaped, as in put(). */
 static void put_line(FILE *out, const char *text)
 {
     put(out, text, SIZE_MAX);
@@ -50,6 +51,7 @@ static void put_lines(FILE *out, const char *text)
     if (verbatim) fputs(".fi\n.RE\n", out);
 }
 
+/* Print the head of a page: title line, and the NAME section that `apropos` searches. */
 static void begin(FILE *out, const char *title, int section, const char *name, const char *what)
 {
     fprintf(out, ".\\\" written by diloco man\n.TH %s %d \"%s\" \"diloco %s\"\n.SH NAME\n", title,
@@ -69,6 +71,8 @@ static void page_name(char out[64], const char *prefix, const dl_command *c)
         if (*at == ' ') *at = '-';
 }
 
+/* Print the flags of a command as tagged paragraphs (.TP), each with its option if it is short for
+ * one. */
 static void put_flags(FILE *out, const dl_command *c)
 {
     fputs(".SH OPTIONS\n", out);
@@ -85,6 +89,7 @@ static void put_flags(FILE *out, const dl_command *c)
     }
 }
 
+/* Write the page of one command. Its title is in capitals, by convention of manual pages. */
 static void write_command(FILE *out, const dl_command *c)
 {
     char title[64], name[64] = "";
@@ -107,6 +112,7 @@ static void write_command(FILE *out, const dl_command *c)
     fputs(".SH SEE ALSO\n.BR diloco (1),\n.BR diloco_config (5)\n", out);
 }
 
+/* Write diloco.1: the commands, each with a reference to its page, and the exit codes. */
 static void write_program(FILE *out)
 {
     char name[64];
@@ -127,6 +133,8 @@ static void write_program(FILE *out)
           out);
 }
 
+/* Print one option as a tagged paragraph: meaning, conditions, type, default, and the scope of its
+ * value. */
 static void put_option(FILE *out, const dl_option *row)
 {
     char type[DL_OPTION_TYPE_MAX], example[DL_OPTION_TYPE_MAX];
@@ -151,6 +159,7 @@ static void put_option(FILE *out, const dl_option *row)
             row->flags & DL_OPTION_SECRET ? "; never printed" : "");
 }
 
+/* Write diloco_config.5. Basic options come first and are not repeated in their sections. */
 static void write_options(FILE *out)
 {
     const dl_option *before = NULL;
@@ -196,6 +205,7 @@ static diloco_status write_page(const char *folder, const char *name, int sectio
     return DILOCO_OK;
 }
 
+/* Hidden commands have no page. Existing pages in the folder are overwritten. */
 static diloco_status cmd_man(const dl_args *args)
 {
     char name[64];

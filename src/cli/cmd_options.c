@@ -1,7 +1,12 @@
-/* cmd_options.c - every option, those that a part of a name finds, or the page docs/options.md. */
+/* cmd_options.c - every option, those that a part of a name finds, or the page docs/options.md.
+ *
+ * The option table (base/config.h) is the only source; help.c writes the text. The page is part of
+ * the documentation, and a test compares it with this output. */
 #include "base/config.h"
 #include "cli/help.h"
 
+/* Compose the error for a word that neither a name nor a help text contains, with the nearest
+ * name. */
 static diloco_status none_found(const char *part)
 {
     const char *nearest = dl_option_nearest(dl_config_table, part);
@@ -14,6 +19,7 @@ static diloco_status none_found(const char *part)
                    part);
 }
 
+/* Without a target the advanced options are listed, too, and those with one value are left out. */
 static diloco_status cmd_options(const dl_args *args)
 {
     const bool page = dl_args_has(args, DL_FLAG_MARKDOWN);

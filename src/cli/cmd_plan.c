@@ -13,6 +13,7 @@ typedef struct plan_mode {
     diloco_status (*run)(const dl_args *args);
 } plan_mode;
 
+/* The third kind of plan: ask, then answer. The question holds a whole configuration. */
 static diloco_status forecast(const dl_args *args)
 {
     static dl_plan_question question; /* too large for some stacks */
@@ -20,6 +21,7 @@ static diloco_status forecast(const dl_args *args)
     return dl_plan_answer(&question, args);
 }
 
+/* Flags of each kind, for check_flags. The last row has no list: it takes what is left. */
 static const plan_mode modes[] = {
     {"--grid",
      FLAGS(DL_FLAG_GRID, DL_FLAG_PARAMS, DL_FLAG_LAYERS, DL_FLAG_STEP_SECONDS, DL_FLAG_METHOD,
@@ -31,6 +33,7 @@ static const plan_mode modes[] = {
     {NULL, NULL, true, forecast},
 };
 
+/* --grid wins over --replay; check_flags then refuses the other one. */
 static const plan_mode *mode_of(const dl_args *args)
 {
     if (dl_args_has(args, DL_FLAG_GRID)) return &modes[0];
@@ -58,6 +61,7 @@ static diloco_status check_flags(const dl_args *args, const plan_mode *mode)
                         : DILOCO_OK;
 }
 
+/* The flags are checked before anything is read or measured. */
 static diloco_status cmd_plan(const dl_args *args)
 {
     const plan_mode *mode = mode_of(args);

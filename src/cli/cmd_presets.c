@@ -1,4 +1,8 @@
-/* cmd_presets.c - named algorithms: where they come from, and every value. */
+/* cmd_presets.c - named algorithms: where they come from, and every value.
+ *
+ * A preset is a name, a citation and a list of option values (src/presets). Without a name this
+ * command prints those lists. With a name it prints a whole configuration, which can be saved as a
+ * file and trained from. */
 #include "cli/settings/settings.h"
 #include <diloco/train.h>
 
@@ -6,6 +10,7 @@
 
 enum { MAX_PRESETS = 32 };
 
+/* Add one preset as an object; values are texts, as a configuration file has them. */
 static void add_preset(dl_json *json, const diloco_preset *preset)
 {
     dl_json_object(json, NULL);
@@ -37,6 +42,7 @@ static diloco_status print_json(const diloco_preset *one)
     return dl_print_json(&json, &out);
 }
 
+/* Print one preset with its citation and only the values that it sets. */
 static void print_preset(const diloco_preset *preset)
 {
     printf("%s - %s\n    %s\n", preset->name, preset->summary, preset->citation);
@@ -44,6 +50,7 @@ static void print_preset(const diloco_preset *preset)
         printf("    %s = %s\n", v->name, v->value);
 }
 
+/* Find a preset by its name. Returns DILOCO_EINVAL for an unknown name, with the nearest one. */
 static diloco_status find(const diloco_preset **out, const char *name)
 {
     const char *names[MAX_PRESETS];

@@ -24,6 +24,7 @@ static volatile int stop;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards writing to the events */
 
+/* Async-signal-safe: called by the handler and by any thread. */
 static void ask_to_stop(void)
 {
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED); /* another thread reads it */
@@ -47,7 +48,6 @@ static void take_signals(void)
 }
 
 /* ---- reporting to the parent */
-/* ---- telling the parent */
 
 /* Send one line. If the parent is gone, nothing listens any more: stop cleanly and keep the
  * saved state. */
@@ -59,6 +59,8 @@ static void send_line(const void *line, size_t len)
     pthread_mutex_unlock(&lock);
 }
 
+/* End the object and send it. A line that is too long is left out: progress is not worth an
+ * error. */
 static void send_json(dl_json *json, dl_buf *buf)
 {
     dl_json_end(json);
@@ -66,6 +68,7 @@ static void send_json(dl_json *json, dl_buf *buf)
     dl_buf_deinit(buf);
 }
 
+/* Begin an event of this kind; send_json ends it and frees the buffer. */
 static void begin(dl_json *json, dl_buf *buf, const char *event)
 {
     dl_buf_init(buf, LINE_MAX_BYTES);
@@ -74,6 +77,7 @@ static void begin(dl_json *json, dl_buf *buf, const char *event)
     dl_json_str(json, "event", event);
 }
 
+/* A line of the library's log. Any thread of the replica may call it. */
 static void on_log(void *user, diloco_log_level level, const char *line)
 {
     dl_buf buf;
@@ -87,6 +91,7 @@ static void on_log(void *user, diloco_log_level level, const char *line)
     send_json(&json, &buf);
 }
 
+/* The record goes to the parent as it is written to the store, line by line. */
 static void on_record(void *user, const char *line, size_t len)
 {
     (void)user;
@@ -135,7 +140,6 @@ static void send_exit(diloco_status status)
 }
 
 /* ---- the process */
-/* ---- */
 
 /* Read the settings from the memory file that the parent has passed on. A replica that a person
  * starts by hand has none. */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Runs in one report, which is the number of colours of a chart; bytes of a curve's buffers. */
 enum { MOST_RUNS = 8, LONGEST_RECORD = 1 << 26 };
 
 /* One line of a record: an evaluation after that many entries, or a replica's traffic
@@ -51,12 +52,14 @@ static diloco_status take_line(void *user, const char *line, size_t len)
     return DILOCO_OK;
 }
 
+/* Ascending by entry. Records come replica by replica, so marks of one entry are apart at first. */
 static int by_entry(const void *a, const void *b)
 {
     const mark *x = a, *y = b;
     return (x->entry > y->entry) - (x->entry < y->entry);
 }
 
+/* Sort the marks in place and return them, with their number. The array belongs to the buffer. */
 static mark *sorted(dl_buf *marks, size_t *n)
 {
     *n = marks->len / sizeof(mark);
@@ -127,12 +130,14 @@ static diloco_status read_curve(curve *c, const char *target)
 
 /* ---- answers */
 
+/* Return the points of a curve and their number; valid until the buffer changes. */
 static const dl_chart_point *points_of(const curve *c, size_t *n)
 {
     *n = c->points.len / sizeof(dl_chart_point);
     return (const dl_chart_point *)(const void *)c->points.data;
 }
 
+/* Print the last point of each curve: one line for a run. */
 static void print_table(const curve *curves, size_t n)
 {
     printf("%-36s %10s %16s %12s\n", "run", "steps", "validation loss", "bytes sent");
@@ -147,6 +152,7 @@ static void print_table(const curve *curves, size_t n)
     }
 }
 
+/* Print all points of all curves as one object. */
 static diloco_status print_json(const curve *curves, size_t n)
 {
     dl_buf out;
@@ -177,6 +183,8 @@ static diloco_status print_json(const curve *curves, size_t n)
     return dl_print_json(&json, &out);
 }
 
+/* Write both panels, loss against steps and against bytes, as one SVG file. The x axis of bytes is
+ * logarithmic, because methods differ by orders of magnitude there. */
 static diloco_status write_picture(const char *path, const curve *curves, size_t n)
 {
     dl_buf out;
@@ -212,6 +220,7 @@ static diloco_status check_out(const char *path)
                    path);
 }
 
+/* Write the picture before the table, so an error of the disk leaves no output on stdout. */
 static diloco_status answer(const dl_args *args, const curve *curves, size_t n)
 {
     const char *path = args->flags[DL_FLAG_REPORT_OUT];
@@ -242,6 +251,8 @@ static diloco_status write_page(const dl_args *args, size_t n)
     return DILOCO_OK;
 }
 
+/* The kind of the output file decides what is read: a whole report opens views of the runs, and
+ * curves need the records alone. Each curve is freed in any case. */
 static diloco_status cmd_report(const dl_args *args)
 {
     curve curves[MOST_RUNS];

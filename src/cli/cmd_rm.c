@@ -21,6 +21,7 @@
 
 typedef diloco_status (*state_fn)(const char *dir, const char *name, uint64_t *n);
 
+/* Return true if this program has chosen the state folder. All that is in it is then a run's. */
 static bool chosen(const dl_config *config)
 {
     return strcmp(dl_config_origin(config, "run.state_dir"), "chosen") == 0;
@@ -41,6 +42,7 @@ static bool is_state(const dl_config *config, const char *dir, const char *name)
     return has_lock(dir, name) || (chosen(config) && strcmp(name, "clients") == 0);
 }
 
+/* Call fn for each replica's state in one folder. A folder that does not exist has none. */
 static diloco_status walk_state(const dl_config *config, const char *dir, state_fn fn, uint64_t *n)
 {
     DIR *folder = opendir(dir);
@@ -83,6 +85,7 @@ static diloco_status walk_states(const dl_config *config, state_fn fn, uint64_t 
 
 /* ---- is a replica alive? */
 
+/* Refuse to continue if a process holds the lock of this state; otherwise count it. */
 static diloco_status refuse_running(const char *dir, const char *name, uint64_t *n)
 {
     ++*n;
@@ -98,6 +101,7 @@ static bool ended_here(const dl_config *config, const char *name)
     return has_lock(config->state_dir, name) && !dl_name_runs_here(config->state_dir, name);
 }
 
+/* Return true if some replica may be alive that this machine knows nothing about. */
 static bool worth_watching(const diloco_run_status *run, const dl_config *config)
 {
     for (size_t i = 0; i < run->n_replicas; i++)
@@ -105,6 +109,7 @@ static bool worth_watching(const diloco_run_status *run, const dl_config *config
     return false;
 }
 
+/* Refuse if a heartbeat has changed. A replica that has said that it leaves cannot be alive. */
 static diloco_status refuse_alive(const diloco_run_status *run, const char *store)
 {
     for (size_t i = 0; i < run->n_replicas; i++) {
@@ -167,6 +172,7 @@ static diloco_status remove_objects(uint64_t *n, const char *store)
                    why);
 }
 
+/* Remove the objects, then the folder if nothing else is in it. */
 static diloco_status remove_run(const char *store)
 {
     uint64_t n = 0;
@@ -186,6 +192,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
+/* Remove one replica's state, and print its path, so a person sees what is gone. */
 static diloco_status remove_state(const char *dir, const char *name, uint64_t *n)
 {
     dl_config_path path;
@@ -199,6 +206,7 @@ static diloco_status remove_state(const char *dir, const char *name, uint64_t *n
     return DILOCO_OK;
 }
 
+/* Remove all state of the run, then the folder of the hosts if it is empty. */
 static diloco_status remove_states(const dl_config *config)
 {
     uint64_t n = 0;

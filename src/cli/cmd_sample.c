@@ -1,4 +1,7 @@
-/* cmd_sample.c - text from a run's model, as it comes. */
+/* cmd_sample.c - text from a run's model, as it comes.
+ *
+ * diloco_sample reads the newest shared model and the run's tokenizer, and gives each piece of text
+ * to a callback. The prompt is printed first, so the output is one continuous text. */
 #include "cli/settings/settings.h"
 #include <diloco/train.h>
 
@@ -20,6 +23,7 @@ static void on_text(void *user, const char *text, size_t len)
     fflush(stdout);
 }
 
+/* All flags are read before the run is, so a mistake is reported at once. */
 static diloco_status cmd_sample(const dl_args *args)
 {
     dl_config config;

@@ -31,6 +31,8 @@ static diloco_status cmd_serve(const dl_args *args)
 
 #define FINISH_TIME (10 * DL_SECOND) /* for requests in flight, at the end */
 
+/* Return the signals that end the hub. They are blocked in all threads and read by sigwait, so no
+ * handler runs. */
 static sigset_t stop_signals(void)
 {
     sigset_t set;
@@ -48,6 +50,8 @@ static bool hurry(void)
     return sigtimedwait(&set, NULL, &(struct timespec){0}) > 0;
 }
 
+/* Write a new certificate and key, and print how clients trust it. Besides the host of --listen the
+ * certificate is for localhost, this host's name and the loopback addresses. */
 static diloco_status make_cert(const dl_args *args)
 {
     const char *cert = args->flags[DL_FLAG_CERT], *key = args->flags[DL_FLAG_KEY];
@@ -64,6 +68,7 @@ static diloco_status make_cert(const dl_args *args)
     return DILOCO_OK;
 }
 
+/* Read the flags into the hub's options. A bound that is 0 is the hub's default. */
 static diloco_status read_options(dl_hub_options *o, const dl_args *args)
 {
     uint64_t max_object, max_connections;
@@ -96,6 +101,7 @@ typedef struct made {
     char cert[DL_PATH_MAX + 1], key[DL_PATH_MAX + 1], token[DL_PATH_MAX + 1];
 } made;
 
+/* Write DIR/.hub/NAME, or the folder itself for a NAME of "". */
 static diloco_status path_of(char out[DL_PATH_MAX + 1], const char *dir, const char *name)
 {
     const int n = snprintf(out, DL_PATH_MAX + 1, "%s/.hub%s%s", dir, *name ? "/" : "", name);
@@ -110,6 +116,7 @@ static bool is_made(const char *path)
     return stat(path, &st) == 0 && st.st_size > 0;
 }
 
+/* Give a finished file its name. Within a folder, rename() replaces the old file at once. */
 static diloco_status move(const char *from, const char *to)
 {
     return rename(from, to) ? dl_fail_errno(errno, "rename", from) : DILOCO_OK;
@@ -157,6 +164,7 @@ static diloco_status make_pair(const made *m, const char *dir, const char *host)
     return move(cert, m->cert);
 }
 
+/* Return true for an address that stands for all of this machine. A client cannot connect to it. */
 static bool is_anywhere(const char *host)
 {
     return !*host || !strcmp(host, "0.0.0.0") || !strcmp(host, "::");
@@ -220,6 +228,7 @@ static diloco_status print_line(const dl_hub *hub, const dl_hub_options *o, cons
     return DILOCO_OK;
 }
 
+/* Print the addresses. An open hub is named as such, since every client may then write. */
 static void greet(const dl_hub *hub, const char *dir)
 {
     printf("serving %s at %s%s\n", dir, dl_hub_url(hub),

@@ -1,4 +1,9 @@
-/* cmd_status.c - describe a run, its progress and its participants. */
+/* cmd_status.c - describe a run, its progress and its participants.
+ *
+ * The run's status, its roster and, with --why, its settings are read from the store. Nothing is
+ * written there. A replica counts as alive only if its heartbeat changes while this command
+ * watches, so the command may take some seconds. With --watch it repeats until the run is
+ * complete. */
 #include "base/clock.h"
 #include "cli/display/units.h"
 #include "cli/settings/settings.h"
@@ -14,6 +19,8 @@
 #define LOOK_S  0.3 /* to see whether there is anything to watch for */
 #define AGAIN_S 2.0
 
+/* Print one line for each replica, by its newest generation. Hosts come from other machines, so
+ * they are made printable. */
 static void print_replicas(const diloco_run_status *run)
 {
     if (run->n_replicas == 0) return;
@@ -52,6 +59,8 @@ static void print_rejected(const diloco_run_status *run)
     }
 }
 
+/* Print the address of each replica that serves its contributions directly (run.peers), and the
+ * bytes that it read from members and from the store. Without such a replica nothing is printed. */
 static void print_peers(const diloco_run_status *run)
 {
     bool any = false;
@@ -78,6 +87,8 @@ static void print_roster(const dl_roster_view *r)
         printf("           %-12s %s\n", r->keys[i].replica, r->keys[i].key);
 }
 
+/* Print the run, its progress and its participants. The volume of the newest commit is computed by
+ * the formulas of P19, so it is of all replicas together and needs no record. */
 static void print_status(const diloco_run_status *run, const dl_roster_view *roster,
                          const char *store)
 {
@@ -104,6 +115,7 @@ static void print_status(const diloco_run_status *run, const dl_roster_view *ros
     print_peers(run);
 }
 
+/* Print the same facts as one object on one line, which the hub serves as /status.json, too. */
 static diloco_status print_json(const diloco_run_status *run, const dl_roster_view *roster,
                                 const char *store)
 {
@@ -162,6 +174,7 @@ static diloco_status show(const shown *s, bool *done)
     return status;
 }
 
+/* Show the status once, or every AGAIN_S seconds until the run is complete or an error occurs. */
 static diloco_status show_all(const shown *s)
 {
     bool done;

@@ -1,5 +1,8 @@
 /* cmd_takeover.c - another process becomes the single committer of a run (PROTOCOL P26). Without
- * --replica it only says what it would do. */
+ * --replica it only says what it would do.
+ *
+ * The library finds the newest generation of the replica and creates the abort at the log's end.
+ * This file prints the consequences first, and acts only if a replica is named. */
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include <diloco/inspect.h>
@@ -20,6 +23,8 @@ static void say_what_it_does(const diloco_takeover_report *r)
            r->entry, r->to, r->from, r->from);
 }
 
+/* Without --replica the report names the replica of run.single_committer, which is the usual
+ * choice. */
 static diloco_status cmd_takeover(const dl_args *args)
 {
     dl_config_path store;

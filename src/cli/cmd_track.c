@@ -95,6 +95,8 @@ static diloco_status send(const sidecar *s, const dl_buf *lines)
     return DILOCO_OK;
 }
 
+/* Return the status whose exit code the process ended with, so ours is the same; any other is an
+ * error of the tracker. */
 static diloco_status status_of(int exit_code)
 {
     static const diloco_status known[] = {DILOCO_EINVAL, DILOCO_EREFUSED, DILOCO_EUNREACHABLE};
@@ -143,6 +145,8 @@ typedef struct tracking {
     uint64_t sent;    /* lines */
 } tracking;
 
+/* Send what is collected, and empty the buffer in any case: after an error nothing is sent
+ * again. */
 static diloco_status send_lines(tracking *t)
 {
     const diloco_status status = send(&t->side, &t->lines);
@@ -160,6 +164,7 @@ static diloco_status send_head(tracking *t)
     return send_lines(t);
 }
 
+/* Send new points in parts of bounded size. "flush" lets the process note what it has sent. */
 static diloco_status send_points(tracking *t)
 {
     static const char flush[] = "{\"flush\":true}\n";
@@ -181,6 +186,7 @@ static bool is_over(const dl_view *view)
     return run->done;
 }
 
+/* Draw the progress over the line before. It is drawn on a terminal only. */
 static void show(const tracking *t)
 {
     if (!t->live) return;
@@ -197,6 +203,8 @@ static diloco_status rest(const tracking *t, dl_time ns)
     return dl_fail(DILOCO_EINTERRUPTED, "stopped; the same command continues");
 }
 
+/* Read to the end of the log. A long log is read in several steps, and a signal ends it between
+ * two. */
 static diloco_status read_all(tracking *t)
 {
     uint64_t entries;
@@ -245,11 +253,13 @@ static diloco_status track(tracking *t, const dl_args *args)
     return dl_fail(status, "%s", why);
 }
 
+/* Map the view's name to the URL of the run. */
 static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
 {
     return dl_run_names_url(user, url, name);
 }
 
+/* Open the one run. The views and their memory are freed before the names, which they borrow. */
 static diloco_status open_and_track(tracking *t, const dl_run_names *names, const dl_args *args)
 {
     dl_views *views;

@@ -52,11 +52,13 @@ typedef struct shown {
 
 /* ---- which runs */
 
+/* Called by the server's threads. The names do not change after the start, so no lock is needed. */
 static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
 {
     return dl_run_names_url(&((shown *)user)->runs, url, name);
 }
 
+/* Return true if the folder is the store of a run. */
 static bool has_run(const char *folder)
 {
     char path[DL_PATH_MAX + 512];
@@ -64,6 +66,7 @@ static bool has_run(const char *folder)
     return access(path, F_OK) == 0;
 }
 
+/* The order of bytes, which is the same in every locale. */
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
@@ -103,6 +106,7 @@ static diloco_status add_target(shown *s, const char *target)
     return add_folder(s, folder);
 }
 
+/* Add the runs of all targets, then an empty name, which ends the list for the server. */
 static diloco_status add_targets(shown *s, const dl_args *args)
 {
     DL_TRY(add_target(s, args->target));
@@ -179,6 +183,7 @@ static void open_browser(shown *s, const char *address)
     posix_spawn_file_actions_destroy(&quiet);
 }
 
+/* Remove the browser's file and its folder. The browser has read it long before. */
 static void remove_address(const shown *s)
 {
     char path[128];

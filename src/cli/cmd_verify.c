@@ -1,4 +1,7 @@
-/* cmd_verify.c - replay a log and compare every digest. */
+/* cmd_verify.c - replay a log and compare every digest.
+ *
+ * diloco_verify recomputes each entry from its contributions on all cores, and stops at the first
+ * digest that differs. This file draws its progress on stderr, so stdout has the result alone. */
 #include "base/clock.h"
 #include "cli/display/screen.h"
 #include "cli/display/units.h"
@@ -39,6 +42,7 @@ static void on_progress(void *user, uint64_t done, uint64_t total)
         dl_screen_say(&w->screen, lines[0]);
 }
 
+/* Print one object. `status` is always "verified": a digest that differs is an error instead. */
 static diloco_status print_json(const diloco_verify_report *r, const char *store)
 {
     dl_buf out;
@@ -61,6 +65,8 @@ static diloco_status print_json(const diloco_verify_report *r, const char *store
     return dl_print_json(&json, &out);
 }
 
+/* Print the counts and the final digest. Entries before the first snapshot that is kept can only be
+ * checked by their chain, and the text says so. */
 static void print_report(const diloco_verify_report *r)
 {
     printf("verified: %" PRIu64 " entries chained, %" PRIu64 " replayed from entry %" PRIu64
@@ -75,6 +81,7 @@ static void print_report(const diloco_verify_report *r)
     printf("state after entry %" PRIu64 ": %s\n", r->entries ? r->entries - 1 : 0, r->digest);
 }
 
+/* The progress line is removed before the result or the error is printed. */
 static diloco_status cmd_verify(const dl_args *args)
 {
     dl_config_path store;

@@ -1,11 +1,16 @@
 /* cmd_void.c - an operator's decision that an entry is void (PROTOCOL P7). Without --replica it
- * only says what it would do. */
+ * only says what it would do.
+ *
+ * diloco_void finds the entry that cannot be read, and with a replica's name creates the abort.
+ * This file prints what is lost by it. The check that no replica is alive is the library's. */
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include <diloco/inspect.h>
 
 #include <inttypes.h>
 
+/* Without --replica this is a dry run, because the decision cannot be taken back: an abort in the
+ * log is as final as any entry. */
 static diloco_status cmd_void(const dl_args *args)
 {
     dl_config_path store;

@@ -1,4 +1,8 @@
-/* cmd_watch.c - a run in the terminal, kept up to date. */
+/* cmd_watch.c - a run in the terminal, kept up to date.
+ *
+ * A view reads the run from its store (view/view.h), dl_watch_draw makes a frame of text, and the
+ * screen draws it in place. Each frame reads at most for a moment, so a long log appears step by
+ * step. The cursor is visible between frames, so Ctrl-C may end the program at any time. */
 #include "cli/display/watch.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
@@ -7,6 +11,7 @@
 
 #include <stdlib.h>
 
+/* Map the view's name to a store. There is one run, so every name is its URL. */
 static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
 {
     (void)name;
@@ -26,6 +31,8 @@ static diloco_status print_once(dl_watch_frame *frame, dl_view *view, const dl_s
     return dl_flush_output();
 }
 
+/* Draw a frame each second until the run is complete. While the log is still being read, the next
+ * frame follows at once. The size is asked for each time, since a window may change. */
 static diloco_status draw_again(dl_watch_frame *frame, dl_view *view, dl_screen *screen)
 {
     const bool utf8 = dl_screen_is_utf8();
@@ -63,6 +70,7 @@ static diloco_status watch(const dl_args *args, char *store)
     return status;
 }
 
+/* A run without a log has no entries to draw, so it is refused before a screen is opened. */
 static diloco_status cmd_watch(const dl_args *args)
 {
     dl_config_path store;

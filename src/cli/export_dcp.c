@@ -1,5 +1,9 @@
 /* export_dcp.c - see export_dcp.h. The state goes to the process as a safetensors file, which it
- * removes. */
+ * removes.
+ *
+ * The sequence is: check the dtype and the folder, write the state beside the future checkpoint,
+ * run Python, remove the file. A checkpoint exists if its ".metadata" does, which torch writes
+ * last. */
 #include "cli/export_dcp.h"
 
 #include "base/file.h"
@@ -12,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Join a folder and a file name. Returns DILOCO_EINVAL if the path has more than 4095 bytes. */
 static diloco_status path_of(char out[4096], const char *folder, const char *file)
 {
     const int len = snprintf(out, 4096, "%s/%s", folder, file);
@@ -38,6 +43,8 @@ static diloco_status write_state(diloco_export_report *out, const dl_config *con
     return status;
 }
 
+/* Run diloco.dcp on the state. PYTHONSAFEPATH keeps the current folder out of Python's module path.
+ * A large model may take long, so there is no time limit. */
 static diloco_status convert(const char *state, const char *to)
 {
     const char *python = getenv("DILOCO_PYTHON");
@@ -58,6 +65,7 @@ static diloco_status convert(const char *state, const char *to)
                    python, r.exit_code, r.err);
 }
 
+/* The file of the state is removed after an error, too; the folder stays. */
 diloco_status dl_export_dcp(diloco_export_report *out, const dl_config *config, const char *dtype,
                             const char *to)
 {

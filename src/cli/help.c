@@ -1,5 +1,9 @@
 /* help.c - every line comes from a row of a table: commands, flags, options. A section of
- * options is the name up to its last dot. */
+ * options is the name up to its last dot.
+ *
+ * A text is wrapped at the terminal's width, at most WIDTH columns. Options are printed in the
+ * order of the table, and the page docs/options.md is made by the same functions, so help and page
+ * agree. */
 #include "cli/help.h"
 
 #include "base/condition.h"
@@ -44,12 +48,15 @@ static void wrap(FILE *out, int indent, const char *text)
 
 /* ---- options */
 
+/* A name without a dot, such as "preset", is in no section: 0. */
 int dl_help_section(const dl_option *row)
 {
     const char *dot = strrchr(row->name, '.');
     return dot ? (int)(dot - row->name) : 0;
 }
 
+/* Rows of one section are neighbours in the table, so two neighbours are compared and nothing is
+ * sorted. */
 bool dl_help_begins_section(const dl_option *row, const dl_option *before)
 {
     int len = dl_help_section(row);
@@ -57,12 +64,15 @@ bool dl_help_begins_section(const dl_option *row, const dl_option *before)
            strncmp(row->name, before->name, (size_t)len);
 }
 
+/* Append to a text of at most RANGE_MAX bytes. A longer text is cut. */
 static void add_text(char *out, const char *text)
 {
     size_t used = strlen(out);
     snprintf(out + used, RANGE_MAX - used, "%s", text);
 }
 
+/* Append the values, with commas. A row with no list of its own has the names of a table of the
+ * library, such as the models. */
 static void add_choices(char *out, const dl_option *row)
 {
     const char *c;
@@ -72,6 +82,7 @@ static void add_choices(char *out, const dl_option *row)
     }
 }
 
+/* Append "1 to 1024 replicas". The bounds are doubles, and are written as short as reads back. */
 static void add_range(char *out, const dl_option *row)
 {
     char min[32], max[32];
@@ -111,6 +122,7 @@ void dl_help_option_type(char out[RANGE_MAX], const dl_option *row)
     }
 }
 
+/* Only basic options have an example; the caller checks that row->example is not NULL. */
 const char *dl_help_option_example(char out[RANGE_MAX], const dl_option *row)
 {
     snprintf(out, RANGE_MAX, "--set %s=%s", row->name, row->example);
@@ -129,6 +141,7 @@ static diloco_status add_condition(dl_buf *out, const char *before, const char *
     return dl_buf_addf(out, by_default ? " (the default)." : ".");
 }
 
+/* After an error the text is "": help without a condition is better than no help. */
 const char *dl_help_option_conditions(char out[RANGE_MAX], const dl_option *row)
 {
     dl_buf text;
@@ -157,6 +170,7 @@ static void print_option(FILE *out, const dl_option *row)
     wrap(out, 6, line);
 }
 
+/* With `all` every option but those with one value is printed, otherwise the basic ones. */
 void dl_help_options(FILE *out, bool machine, bool all)
 {
     const dl_option *before = NULL;
@@ -176,16 +190,20 @@ void dl_help_options(FILE *out, bool machine, bool all)
     }
 }
 
+/* Return true if the text contains the part, in any case of letters. NULL contains nothing. */
 static bool holds(const char *text, const char *part)
 {
     return text && strcasestr(text, part);
 }
 
+/* Return true if the option's name or its alias contains the part. */
 static bool is_named(const dl_option *row, const char *part)
 {
     return holds(row->name, part) || holds(row->alias, part);
 }
 
+/* Print the names of other options with this part, after the one that is explained. Returns their
+ * number. */
 static size_t name_others(FILE *out, const dl_option *but, const char *part)
 {
     size_t n = 0;
@@ -261,6 +279,7 @@ static void page_row(FILE *out, const dl_option *row)
             row->flags & DL_OPTION_SECRET ? ", secret" : "");
 }
 
+/* Print the head of a Markdown table. Basic options have one more column, an example. */
 static void page_head(FILE *out, bool basic)
 {
     fprintf(out, "\n| option | values | default | meaning | %sagree |\n|%s\n",
@@ -313,6 +332,8 @@ void dl_help_options_page(FILE *out)
 
 /* ---- commands */
 
+/* Hidden commands (no summary) are left out: `host`, `replica` and `man` are started by
+ * programs. */
 void dl_help_program(FILE *out)
 {
     fprintf(out,
@@ -332,11 +353,13 @@ void dl_help_program(FILE *out)
           out);
 }
 
+/* Write "--replicas N", or "--json" for a switch. */
 static void flag_name(char out[64], const dl_flag_row *row)
 {
     snprintf(out, 64, "%s%s%s", row->name, row->value ? " " : "", row->value ? row->value : "");
 }
 
+/* Print the flags of a command in a column that is as wide as the longest of them. */
 static void print_flags(FILE *out, const dl_command *command)
 {
     char name[64];
@@ -355,6 +378,7 @@ static void print_flags(FILE *out, const dl_command *command)
     }
 }
 
+/* A command without --set has no options to print, and then the text ends with its flags. */
 void dl_help_command(FILE *out, const dl_command *command, bool all)
 {
     fprintf(out, "usage: diloco %s%s%s%s\n\n%s\n", command->name, command->target ? " " : "",

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The bounds are those of 1024 runs with names and URLs of full length. */
 void dl_run_names_init(dl_run_names *n)
 {
     dl_buf_init(&n->names, 1 << 20);
@@ -16,6 +17,8 @@ void dl_run_names_deinit(dl_run_names *n)
     dl_buf_deinit(&n->urls);
 }
 
+/* Return the URL of a name, or NULL. Both lists are walked in step, because entries have no fixed
+ * length. */
 static const char *find(const dl_run_names *all, const char *name)
 {
     const char *n = (const char *)all->names.data, *u = (const char *)all->urls.data;
@@ -27,12 +30,15 @@ static const char *find(const dl_run_names *all, const char *name)
     return NULL;
 }
 
+/* Returns false for an unknown or an empty name. */
 bool dl_run_names_url(const dl_run_names *n, char url[DL_VIEW_URL], const char *name)
 {
     const char *found = *name ? find(n, name) : NULL;
     return found && snprintf(url, DL_VIEW_URL, "%s", found) < DL_VIEW_URL;
 }
 
+/* Return true if the character may be in the name of a hub's run. A first '.' would hide the
+ * run. */
 static bool is_fine(char c, bool first)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -58,6 +64,7 @@ static void name_of(char out[DL_VIEW_NAME], const dl_run_names *all, const char 
         snprintf(out, DL_VIEW_NAME, "%s-%d", n ? base : "run", i);
 }
 
+/* After an error the two lists may differ in length, so the caller gives the page up. */
 diloco_status dl_run_names_add(dl_run_names *n, const char *url)
 {
     char name[DL_VIEW_NAME];

@@ -1,5 +1,9 @@
 /* swarm.c - see swarm.h. A program without the hub (DILOCO_CLOUD=OFF) has no nodes, and each
- * function then says so. */
+ * function then says so.
+ *
+ * A node trains by gossip (src/gossip) and keeps its objects in a folder of its machine. This file
+ * answers the questions that commands have about such runs: is it one, what are the settings, which
+ * names do the nodes here have, and what is their status. */
 #include "cli/swarm.h"
 
 #include "cli/crew/names.h"
@@ -18,6 +22,7 @@ void dl_swarm_place(dl_config_path store)
         strcat(store, "/run");
 }
 
+/* A store that cannot be read is not one: the command that follows reports the error itself. */
 bool dl_swarm_is_at(const char *store)
 {
     dl_config *run = malloc(sizeof *run);
@@ -28,6 +33,7 @@ bool dl_swarm_is_at(const char *store)
     return is;
 }
 
+/* Reads run.json once more than the command needs; that is one small request. */
 diloco_status dl_swarm_refuse(const char *store, const char *command)
 {
     if (!dl_swarm_is_at(store)) return DILOCO_OK;
@@ -39,6 +45,7 @@ diloco_status dl_swarm_refuse(const char *store, const char *command)
 
 #if !DL_CLOUD
 
+/* The error of every function that needs the hub, in a program built without it. */
 static diloco_status left_out(void)
 {
     return dl_fail(DILOCO_EREFUSED, "swarm.consensus = \"none\" needs the hub, which this program "
@@ -136,6 +143,8 @@ void dl_swarm_names(dl_replica_name *out, size_t n, const dl_config *config)
 
 /* ---- status */
 
+/* Print a line for each node. `divergence` is the root mean square distance of the models that the
+ * node saw last from their mean. */
 static void print_peers(const dl_gossip_status *s, const char *store)
 {
     printf("run        %s at %s\n", s->run, store);
@@ -154,6 +163,8 @@ static void print_peers(const dl_gossip_status *s, const char *store)
     }
 }
 
+/* Print the same as one object. Member names are part of the documented output and stay as they
+ * are. */
 static diloco_status print_json(const dl_gossip_status *s, const char *store)
 {
     dl_buf out;
@@ -187,6 +198,8 @@ static diloco_status print_json(const dl_gossip_status *s, const char *store)
     return dl_print_json(&j, &out);
 }
 
+/* The status has room for DL_GOSSIP_PEERS nodes and is too large for some stacks, hence the
+ * heap. */
 diloco_status dl_swarm_status(const char *store, bool json)
 {
     dl_gossip_status *s = malloc(sizeof *s);

@@ -1,5 +1,8 @@
 /* why.c - see why.h. The replicas' heartbeats hold the deadlines, each as it derived it
- * (docs/protocol.md, Deadlines); nothing is computed again here. */
+ * (docs/protocol.md, Deadlines); nothing is computed again here.
+ *
+ * Each function prints one part of the answer, from what is missing to the rule that ends the wait.
+ * The first entries have no roster and no deadline, and asynchronous runs wait for no replica. */
 #include "cli/why.h"
 
 #include "base/run_kind.h"
@@ -10,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Return the newest generation of this name, or NULL if the run has none. */
 static const diloco_replica_status *find(const diloco_run_status *run, const char *name)
 {
     for (size_t i = 0; i < run->n_replicas; i++)
@@ -38,6 +42,8 @@ static void print_missing(const diloco_run_status *run, const char *name)
     printf("\n");
 }
 
+/* Print the open entry with the number of its contributions, and each missing replica. At most 64
+ * are named in the status; the others are counted. */
 static void print_open_entry(const diloco_run_status *run, const dl_config *config)
 {
     const diloco_run_wait *w = run->wait;
@@ -71,6 +77,8 @@ static void print_rule(const dl_config *config)
         printf("past the   deadline it aborts (run.on_missing = abort)\n");
 }
 
+/* Print the fixed deadline of the run, or the derived one of each replica with the measurements
+ * that it follows from. Replicas that have ended have none. */
 static void print_deadlines(const diloco_run_status *run, const dl_config *config)
 {
     if (config->deadline_s > 0) {

@@ -119,6 +119,7 @@ static void on_event(void *user, size_t replica, dl_json_value event)
     dl_report_event(&c->report, replica, event);
 }
 
+/* A sentence for a person, such as "r1 was killed by signal 9 (Killed); …". */
 static void on_notice(void *user, const char *line)
 {
     crew *c = user;
@@ -309,12 +310,14 @@ static diloco_status check_port(const dl_config *config)
                    listen.port);
 }
 
+/* Both checks read the configuration alone, so they cost nothing. */
 diloco_status dl_crew_check(const dl_config *config)
 {
     DL_TRY(check_notify(config));
     return check_port(config);
 }
 
+/* The run exists already: join has read its settings from it. */
 diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join)
 {
     DL_TRY(dl_crew_check(config));

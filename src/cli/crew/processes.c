@@ -60,7 +60,6 @@ typedef struct state {
 } state;
 
 /* ---- signals: the handler only counts */
-/* ---- signals */
 
 static volatile sig_atomic_t signals_seen;
 
@@ -105,7 +104,6 @@ static void give_signals_back(const saved_signals *saved)
 }
 
 /* ---- the child, between fork and exec: only async-signal-safe calls */
-/* ---- the child, between fork and exec: only what is async-signal-safe */
 
 /* Become the replica; never returns. Its group of its own keeps a terminal's Ctrl-C away.
  * PR_SET_PDEATHSIG stops it when this process dies, also by SIGKILL. */
@@ -163,6 +161,7 @@ static diloco_status start(state *s, size_t i, const sigset_t *mask)
 
 /* ---- stopping */
 
+/* Send a signal to every replica that runs, and not to its process group. */
 static void signal_all(const state *s, int signal)
 {
     for (size_t i = 0; i < s->launch->n; i++)

@@ -1,4 +1,7 @@
-/* kinds.c - see kinds.h. */
+/* kinds.c - see kinds.h.
+ *
+ * A replica writes a "traffic" line when its process ends (docs/architecture.md section 9). The
+ * kinds are found by name in an array of at most DL_KINDS_MAX, in the order of their first line. */
 #include "cli/display/kinds.h"
 
 #include "cli/display/units.h"
@@ -40,6 +43,7 @@ static void add(dl_kinds *k, dl_json_value bytes, bool sent)
     }
 }
 
+/* A line without "sent" or "received" still counts as a process that has ended. */
 void dl_kinds_add(dl_kinds *k, dl_json_value traffic)
 {
     add(k, dl_json_get(traffic, "sent"), true);
@@ -47,6 +51,7 @@ void dl_kinds_add(dl_kinds *k, dl_json_value traffic)
     k->lines++;
 }
 
+/* Bytes on the wire, framing included. */
 uint64_t dl_kinds_sent(const dl_kinds *k)
 {
     uint64_t sum = 0;
@@ -55,6 +60,7 @@ uint64_t dl_kinds_sent(const dl_kinds *k)
     return sum;
 }
 
+/* Bytes on the wire, framing included. */
 uint64_t dl_kinds_received(const dl_kinds *k)
 {
     uint64_t sum = 0;

@@ -39,6 +39,7 @@ diloco_status dl_report_open(dl_report *report, const dl_replica_name *names, si
     return DILOCO_OK;
 }
 
+/* Stops the thread of the screen before the views are freed. */
 void dl_report_close(dl_report *report)
 {
     dl_report_unwatch(report);
@@ -59,7 +60,6 @@ void dl_report_unwatch(dl_report *report)
 }
 
 /* ---- the live lines: as much as fits of what is known */
-/* ---- the live lines */
 
 /* A field's text, or "-" for a number that is not known yet. */
 static const char *known(char out[32], int digits, double value)

@@ -20,12 +20,14 @@
 /* Bytes of the file, entries with details, and rows of the table of losses. */
 enum { LONGEST = 512 << 20, ENTRIES = 200, CURVE_ROWS = 20 };
 
+/* Return true if the path has this ending and a name before it: ".md" alone is no report. */
 static bool ends_with(const char *path, const char *end)
 {
     const size_t len = strlen(path), n = strlen(end);
     return len > n && !strcmp(path + len - n, end);
 }
 
+/* The case of letters counts: FILE.HTML is not taken. */
 bool dl_report_page_takes(const char *path)
 {
     return ends_with(path, ".html") || ends_with(path, ".pdf") || ends_with(path, ".md");
@@ -33,6 +35,7 @@ bool dl_report_page_takes(const char *path)
 
 /* ---- runs */
 
+/* Map the name of a run in the report to its URL, for the views. */
 static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
 {
     return dl_run_names_url(user, url, name);
@@ -123,6 +126,8 @@ static diloco_status add_row(dl_buf *out, dl_view *view, const char *name)
     return status;
 }
 
+/* Add the script that holds all answers. "runs" is the answer to the list of runs; hub is false, so
+ * the page offers nothing that needs a server. */
 static diloco_status add_data(dl_buf *out, dl_views *views, const dl_run_names *names)
 {
     DL_TRY(dl_buf_addf(out, "window.dilocoReport={answers:{"));
@@ -161,7 +166,6 @@ static diloco_status add_html(dl_buf *out, dl_views *views, const dl_run_names *
 }
 
 /* ---- FILE.md: text for a terminal or a wiki */
-/* ---- FILE.md */
 
 /* Add text of a run to a table. Characters that Markdown or HTML would interpret are written as
  * entities. */
@@ -179,6 +183,7 @@ static diloco_status add_text(dl_buf *out, const char *text)
     return DILOCO_OK;
 }
 
+/* Add a cell of a table; a number that is not known is a dash. */
 static diloco_status add_number(dl_buf *out, double x)
 {
     return isfinite(x) ? dl_buf_addf(out, " %.6g |", x) : dl_buf_addf(out, " – |");

@@ -1,4 +1,7 @@
-/* units.c - three digits are enough for a person; a count is exact. */
+/* units.c - three digits are enough for a person; a count is exact.
+ *
+ * Every function writes into the caller's text and keeps no state, so any thread may call it.
+ * Values that are negative, infinite or NAN have a text, too, because they come from records. */
 #include "cli/display/units.h"
 
 #include <inttypes.h>
@@ -21,11 +24,13 @@ static const char *scaled(dl_unit_text out, double value, const char *space, con
     return out;
 }
 
+/* Prefixes are decimal, as networks and providers count: 1 kB is 1000 bytes. */
 const char *dl_bytes_text(dl_unit_text out, double bytes)
 {
     return scaled(out, bytes, " ", "B");
 }
 
+/* Without a unit: the caller adds "tok/s", "bit/s" or none. */
 const char *dl_rate_text(dl_unit_text out, double per_second)
 {
     return scaled(out, per_second, "", "");
@@ -67,6 +72,7 @@ const char *dl_time_text(dl_unit_text out, double seconds)
     return out;
 }
 
+/* Returns the ending of an English plural, for "%s%s" with a noun. */
 const char *dl_plural(uint64_t n)
 {
     return n == 1 ? "" : "s";

@@ -53,6 +53,7 @@ static void json_job(dl_json *j, const dl_job *job)
     dl_json_end(j);
 }
 
+/* Print the book as one object. Ranks that were never started are left out. */
 static diloco_status print_status_json(const dl_launched *l)
 {
     dl_buf buf;
@@ -75,6 +76,7 @@ static diloco_status print_status_json(const dl_launched *l)
     return dl_print_json(&j, &buf);
 }
 
+/* Print the book, as lines or as JSON. */
 static diloco_status show(const dl_launched *l, const dl_args *args)
 {
     if (dl_args_has(args, DL_FLAG_JSON)) return print_status_json(l);
@@ -113,6 +115,7 @@ typedef struct printer {
     const char *before;
 } printer;
 
+/* Called for each line of output, which ends without a newline. A closed pipe ends the reading. */
 static diloco_status print_line(void *user, const char *line, size_t len)
 {
     const printer *p = user;
@@ -237,6 +240,7 @@ static diloco_status scale(dl_launched *l, const char *text)
     return DILOCO_OK;
 }
 
+/* Without --replicas nothing is opened, since there is no number to change to. */
 static diloco_status cmd_launch_scale(const dl_args *args)
 {
     dl_launched l;
@@ -279,6 +283,7 @@ static void json_executor(dl_json *j, const dl_executor *e)
     dl_json_end(j);
 }
 
+/* Print all executors as one array, in the order of the table. */
 static diloco_status print_executors_json(void)
 {
     dl_buf buf;

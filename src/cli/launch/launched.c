@@ -83,6 +83,7 @@ diloco_status dl_launched_open(dl_launched *out, const dl_args *args)
     return status;
 }
 
+/* Accepts a structure that was opened in part. */
 void dl_launched_close(dl_launched *launched)
 {
     dl_book_close(&launched->book);
@@ -90,6 +91,8 @@ void dl_launched_close(dl_launched *launched)
     launched->config = NULL;
 }
 
+/* The control has no callbacks: only `diloco launch` prints notices while it follows the replicas.
+ * The caller may still set `stop`. */
 dl_control dl_launched_control(dl_launched *launched)
 {
     return (dl_control){
@@ -148,6 +151,7 @@ const volatile int *dl_launched_stop(void)
     return &stop;
 }
 
+/* "./" at the beginning is dropped; other dots stay, since a symbolic link may be among them. */
 diloco_status dl_launched_path(dl_config_path out, const char *path)
 {
     dl_config_path here;

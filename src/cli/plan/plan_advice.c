@@ -49,6 +49,7 @@ static double seconds_on(dl_ideal i, size_t network)
 
 /* ---- lines */
 
+/* Write the name of a row: the number of replicas, or "data-parallel" for 0. */
 static void name_of(char out[32], uint32_t replicas)
 {
     if (replicas)
@@ -94,6 +95,7 @@ void dl_plan_print_advice(const dl_plan_task *task, uint32_t sync_every)
 
 /* ---- JSON */
 
+/* Add one number of replicas as an object, with a time for each network. */
 static void add_row(dl_json *json, const dl_plan_task *task, uint32_t sync_every, uint32_t replicas)
 {
     dl_fit f = dl_fit_for(task->parameters, replicas);

@@ -34,6 +34,7 @@ typedef struct answer {
     size_t n_options;
 } answer;
 
+/* Return the price table, or NULL: a forecast without prices has a cost of 0. */
 static const dl_prices *prices_of(const dl_plan_question *q)
 {
     return q->has_prices ? &q->prices : NULL;
@@ -147,6 +148,7 @@ static diloco_status add_config(answer *a)
     return DILOCO_OK;
 }
 
+/* Compute all rows, or the row of --method alone. CONFIG's own row is the last. */
 static diloco_status add_rows(answer *a)
 {
     const dl_plan_method *m;
@@ -164,6 +166,7 @@ static void add_option(answer *a, const char *name, const char *value)
     snprintf(a->options[a->n_options++], sizeof a->options[0], "%s=%s", name, value);
 }
 
+/* Add an option with a whole number as its value. */
 static void add_number(answer *a, const char *name, double value)
 {
     char text[32];
@@ -256,6 +259,7 @@ static void print_volumes(const answer *a)
     }
 }
 
+/* Print the assumptions, the table, the exchanges, and the recommendation with its flags. */
 static void print_lines(const answer *a)
 {
     print_task(a);
@@ -268,8 +272,8 @@ static void print_lines(const answer *a)
 }
 
 /* ---- JSON: the same numbers, with a unit in each name */
-/* ---- JSON */
 
+/* Add the assumptions as the member "task". */
 static void add_task_json(dl_json *json, const answer *a)
 {
     const dl_plan_task *t = &a->q->task;
@@ -287,6 +291,7 @@ static void add_task_json(dl_json *json, const answer *a)
     dl_json_end(json);
 }
 
+/* Add the values of a method to the open object. */
 static void add_choice_json(dl_json *json, const dl_plan_choice *c, const char *codec)
 {
     dl_json_u64(json, "sync_every", c->sync_every);
@@ -296,6 +301,7 @@ static void add_choice_json(dl_json *json, const dl_plan_choice *c, const char *
     dl_json_f64(json, "bits", c->bits);
 }
 
+/* Add a forecast to the open object. Sizes are bits for one replica and bytes for the store. */
 static void add_forecast_json(dl_json *json, const dl_forecast *f, bool priced)
 {
     dl_json_f64(json, "utilization", f->utilization);
@@ -310,6 +316,7 @@ static void add_forecast_json(dl_json *json, const dl_forecast *f, bool priced)
     if (priced) dl_json_f64(json, "cost", f->cost);
 }
 
+/* Add the table as the member "methods". */
 static void add_rows_json(dl_json *json, const answer *a)
 {
     dl_json_array(json, "methods");
@@ -355,6 +362,7 @@ static void add_best_json(dl_json *json, const answer *a)
     dl_json_end(json);
 }
 
+/* Add the price table with its date, as a cost is worth nothing without it. */
 static void add_prices_json(dl_json *json, const dl_prices *p)
 {
     dl_json_object(json, "prices");
@@ -368,6 +376,7 @@ static void add_prices_json(dl_json *json, const dl_prices *p)
     dl_json_end(json);
 }
 
+/* Print the whole answer as one object. */
 static diloco_status print_json(const answer *a, bool advice)
 {
     dl_buf out;

@@ -113,6 +113,7 @@ static const char *rules_text(const dl_published *p)
                : "mino98/diloco-calculator: 128 buckets, the smallest link that reaches the target";
 }
 
+/* Print one object: first the arrays of the table, then the setting that they are of. */
 static diloco_status print_json(const row *r, const char *method)
 {
     dl_buf out;
@@ -146,6 +147,7 @@ static diloco_status print_json(const row *r, const char *method)
     return dl_print_json(&json, &out);
 }
 
+/* Print one line for each target, below the setting that all of them have. */
 static void print_lines(const row *r, const char *method)
 {
     printf("%s every %u step%s, tau %u, %g bits, by the rules of\n%s\n\n", method, r->p.sync_every,

@@ -45,12 +45,14 @@ static void on_line(void *user, const char *line, size_t len)
         __atomic_store_n(&m->stop, 1, __ATOMIC_RELAXED);
 }
 
+/* The order for the median. No NAN reaches it: on_line refuses rates that are not positive. */
 static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
 }
 
+/* nftw calls it for each file, and for a folder after all that is in it (FTW_DEPTH). */
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
 {
     (void)info, (void)kind, (void)where;

@@ -70,6 +70,7 @@ static diloco_status take(const table *t, const dl_toml_value *v)
     return DILOCO_OK;
 }
 
+/* The first mistake ends the walk. */
 static bool on_value(void *user, const dl_toml_value *value)
 {
     table *t = user;

@@ -9,11 +9,13 @@
 
 #include <string.h>
 
+/* A short name, as this file asks for many flags. */
 static bool has(const dl_args *args, dl_flag flag)
 {
     return dl_args_has(args, flag);
 }
 
+/* A count of 0 is refused by name: as a divisor or a length it would have no meaning. */
 diloco_status dl_plan_count(uint32_t *out, const dl_args *args, dl_flag flag, uint32_t fallback,
                             uint32_t max)
 {

@@ -1,4 +1,8 @@
-/* plan_replay.c - `diloco plan --replay`: the record of a finished run on another link. */
+/* plan_replay.c - `diloco plan --replay`: the record of a finished run on another link.
+ *
+ * plan/playback.h has the rules. This file finds the record, gives its lines to the playback, and
+ * prints the prediction beside the measured time. A record is a file, or is read from the run's
+ * store. */
 #include "base/file.h"
 #include "cli/display/units.h"
 #include "cli/plan/plan_pages.h"
@@ -10,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* The adapter of diloco_record_walk to the playback. */
 static diloco_status take_line(void *user, const char *line, size_t len)
 {
     return dl_playback_line(user, line, len);
@@ -47,6 +52,7 @@ static diloco_status read_record(dl_playback *playback, const char *target)
 
 /* ---- the answer */
 
+/* Print one object. Times as recorded are absent if the record has no end. */
 static diloco_status print_json(const dl_playback_result *r, const dl_plan_link *link)
 {
     dl_buf out;

@@ -20,6 +20,7 @@ enum { ALL_MAX = 1 << 20 };
 
 /* ---- one value */
 
+/* Return true if the text begins with this prefix. */
 static bool begins(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
@@ -83,6 +84,7 @@ static diloco_status take_flags(dl_config *config, dl_plato *plato, const dl_arg
     return DILOCO_OK;
 }
 
+/* Compose the error for more replicas here than the run has by --set. */
 static diloco_status contradicts_replicas(const dl_config *config, long long n)
 {
     return dl_fail(DILOCO_EINVAL,
@@ -270,6 +272,7 @@ static diloco_status load(dl_config *out, const dl_args *args, bool tell)
     return default_state_dir(out);
 }
 
+/* Only this entry warns of Plato's keys without effect, since its caller trains or checks a run. */
 diloco_status dl_settings_load(dl_config *out, const dl_args *args)
 {
     return load(out, args, true);

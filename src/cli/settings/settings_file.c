@@ -35,6 +35,7 @@ typedef struct walker {
     dl_settings_file *next; /* the next file to include */
 } walker;
 
+/* A file of this name is meant as TOML, so its first mistake is reported as such. */
 static bool is_named_toml(const char *path)
 {
     const size_t len = strlen(path);
@@ -82,6 +83,7 @@ static void place(char out[PLACE_MAX], const dl_settings_file *f, dl_toml_place 
     snprintf(out, PLACE_MAX, "%s:%u:%u", f->shown, at.line, at.column);
 }
 
+/* Return true if the text begins with this prefix; "" begins every text. */
 static bool begins(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
@@ -121,6 +123,7 @@ static diloco_status find_included(walker *w, const dl_toml_value *value)
                : dl_fail(DILOCO_EINVAL, "%s: the path that %s names is too long", from, value->key);
 }
 
+/* The walk's function that looks for included files, and takes no value. */
 static bool on_include(void *user, const dl_toml_value *value)
 {
     walker *w = user;
@@ -182,6 +185,7 @@ diloco_status dl_settings_file_open(dl_settings_file **out, const char *path)
     return status;
 }
 
+/* Closes the included file as well. */
 void dl_settings_file_close(dl_settings_file *f)
 {
     if (!f) return;
@@ -192,6 +196,7 @@ void dl_settings_file_close(dl_settings_file *f)
 
 /* ---- names */
 
+/* A preset of another type than text is left to the option table, which refuses it. */
 static bool is_preset(const dl_toml_value *value)
 {
     return strcmp(value->key, "preset") == 0 && value->type == DL_TOML_STRING;
@@ -213,6 +218,7 @@ static bool on_name(void *user, const dl_toml_value *value)
     return true;
 }
 
+/* Unknown keys and wrong values are no errors yet; dl_settings_file_take reports them. */
 diloco_status dl_settings_file_names(dl_settings_names *out, const dl_settings_file *file)
 {
     walker w = {.names = out};
@@ -295,6 +301,7 @@ static diloco_status take_value(const walker *w, const dl_toml_value *value)
     return dl_config_set(w->config, key, text, at);
 }
 
+/* The preset and inclusion have been handled; every other key is a value. */
 static bool on_value(void *user, const dl_toml_value *value)
 {
     walker *w = user;

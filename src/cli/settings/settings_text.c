@@ -10,6 +10,7 @@
 /* Bytes of all settings as text. */
 enum { ALL_MAX = 1 << 20 };
 
+/* Return the place of an option's value in the configuration; its type is that of the row. */
 static const void *field(const dl_config *config, const dl_option *row)
 {
     return (const char *)config + row->offset;
@@ -67,6 +68,7 @@ static diloco_status add_toml(dl_buf *out, const dl_option *row, const dl_config
     return status;
 }
 
+/* On an error `out` may have a part of the line. */
 diloco_status dl_settings_line(dl_buf *out, const dl_option *row, const dl_config *config)
 {
     DL_TRY(dl_buf_addf(out, "%s = ", row->name));
@@ -146,6 +148,8 @@ diloco_status dl_settings_write(dl_buf *out, const dl_config *config)
     return status ? status : dl_json_done(&json);
 }
 
+/* Read one row. More than three texts are ignored; fewer leave "", which the option table
+ * refuses. */
 static diloco_status read_setting(dl_config *config, dl_json_value row)
 {
     char text[3][DL_PATH_MAX + 1] = {"", "", ""};

@@ -51,6 +51,7 @@ struct refusal {
     dl_toml_place at; /* where it is */
 };
 
+/* toml++ counts lines and columns from 1, as dl_toml_place does. */
 dl_toml_place place_of(const toml::source_region &region)
 {
     return {static_cast<unsigned>(region.begin.line), static_cast<unsigned>(region.begin.column)};
@@ -153,6 +154,7 @@ std::vector<item> parse(const char *text, size_t len)
     return items;
 }
 
+/* The text is cut to the room of the error. */
 void put_error(dl_toml_error *error, const char *text, dl_toml_place at)
 {
     std::snprintf(error->text, sizeof error->text, "%s", text);

@@ -27,16 +27,19 @@ typedef struct sweep {
     size_t n_done, n_run;     /* finished; trained by this call */
 } sweep;
 
+/* At most DL_SWEEP_TRIALS, as dl_sweep_read has checked. */
 static size_t n_trials(const sweep *s)
 {
     return s->plan.n_arms * (size_t)s->plan.n_seeds;
 }
 
+/* Return the place of a trial's result, whether it has been filled or not. */
 static dl_trial_result *result_of(const sweep *s, size_t arm, uint64_t seed)
 {
     return &s->results[(size_t)(seed - s->plan.first_seed) * s->plan.n_arms + arm];
 }
 
+/* Return a replica's mean time in the run: steps, waiting for others, and exchange. */
 static double seconds_of(const dl_trial_result *r)
 {
     return r->train_s + r->wait_s + r->exchange_s;
@@ -44,6 +47,7 @@ static double seconds_of(const dl_trial_result *r)
 
 /* ---- before */
 
+/* Choose the folder of all trials: --out, or sweeps/ with the configuration's name. */
 static diloco_status choose_out(sweep *s)
 {
     const char *given = s->args->flags[DL_FLAG_OUT], *slash = strrchr(s->args->target, '/');
@@ -127,6 +131,7 @@ static diloco_status run_one(sweep *s, size_t arm, uint64_t seed)
     return DILOCO_OK;
 }
 
+/* Seeds are the outer loop, so all arms have one result before any has two. */
 static diloco_status run_all(sweep *s)
 {
     for (uint64_t k = 0; k < s->plan.n_seeds; k++)
@@ -158,6 +163,7 @@ static spread loss_of(const sweep *s, size_t arm, bool above_first)
     return (spread){sum, n > 1 ? sqrt(squares / (n - 1)) : 0};
 }
 
+/* Write the means over the seeds: bytes of all replicas, and a replica's seconds. */
 static void means_of(const sweep *s, size_t arm, double *sent, double *seconds)
 {
     *sent = *seconds = 0;
@@ -179,6 +185,7 @@ static void print_spread(const sweep *s, spread x, const char *sign)
     printf("  %-*s", s->plan.n_seeds > 1 ? 18 : 8, text); /* the sign is two bytes, one column */
 }
 
+/* Print one line for each arm. Differences are from the first arm, paired by seed. */
 static void print_table(const sweep *s)
 {
     int width = 4, number = s->plan.n_seeds > 1 ? 17 : 8;
@@ -210,6 +217,7 @@ static void print_table(const sweep *s)
 
 /* ---- --json */
 
+/* Add the member "values": the swept options of this arm, as texts. */
 static void add_values(dl_json *j, const sweep *s, size_t arm)
 {
     dl_json_object(j, "values");
@@ -218,6 +226,7 @@ static void add_values(dl_json *j, const sweep *s, size_t arm)
     dl_json_end(j);
 }
 
+/* Add every trial with its folder, in the order in which they were run. */
 static diloco_status add_trials(dl_json *j, const sweep *s)
 {
     dl_json_array(j, "trials");
@@ -237,6 +246,7 @@ static diloco_status add_trials(dl_json *j, const sweep *s)
     return DILOCO_OK;
 }
 
+/* Add the means and sample deviations of each arm, as the table has them. */
 static void add_arms(dl_json *j, const sweep *s)
 {
     dl_json_array(j, "arms");
@@ -257,6 +267,7 @@ static void add_arms(dl_json *j, const sweep *s)
     dl_json_end(j);
 }
 
+/* Print the trials and the arms as one object. */
 static diloco_status print_json(const sweep *s)
 {
     dl_buf out;
@@ -274,6 +285,8 @@ static diloco_status print_json(const sweep *s)
     return status;
 }
 
+/* The order is: read the flags, check every arm, train, print. Results of finished trials stay in
+ * their folders after any error. */
 static diloco_status cmd_sweep(const dl_args *args)
 {
     sweep *s = calloc(1, sizeof *s);

@@ -39,6 +39,7 @@ typedef struct tuning {
     double seconds, worked;   /* of the trials that this call has run; steps in them */
 } tuning;
 
+/* Write the values of an arm, "lr=1e-3 sync_every=50". Returns text. */
 static const char *arm_text(char text[ARM_TEXT], const tuning *t, size_t arm)
 {
     dl_sweep_arm_text(text, ARM_TEXT, &t->plan->grid, arm);
@@ -62,6 +63,7 @@ static const candidate *own_of(const tuning *t)
 
 /* ---- before */
 
+/* Choose the folder of the search: --out, or tuned/ with the configuration's name. */
 static diloco_status choose_out(tuning *t)
 {
     const char *given = t->args->flags[DL_FLAG_TUNE_OUT], *slash = strrchr(t->args->target, '/');
@@ -73,6 +75,7 @@ static diloco_status choose_out(tuning *t)
                    sizeof t->out - 1);
 }
 
+/* Join the folder of the search and a name. Returns DILOCO_EINVAL if the path is too long. */
 static diloco_status path_in(dl_config_path path, const tuning *t, const char *name)
 {
     int n = snprintf(path, sizeof(dl_config_path), "%s/%s", t->out, name);
@@ -138,6 +141,7 @@ static double work_left(const tuning *t, size_t rung)
     return steps;
 }
 
+/* Print the result of a trial with an estimate of the time left, unless --quiet. */
 static void say_result(const tuning *t, size_t rung, const candidate *c, uint64_t seed,
                        const dl_trial_result *r, bool found)
 {
@@ -195,6 +199,7 @@ static void leave_out(tuning *t)
     t->n = kept;
 }
 
+/* Compose the error for a limit that no candidate keeps. */
 static diloco_status too_much(const tuning *t)
 {
     dl_unit_text least, most;
@@ -259,6 +264,7 @@ static int by_loss(const void *a, const void *b)
     return x->arm < y->arm ? -1 : x->arm > y->arm; /* equal on every machine */
 }
 
+/* Compute the means over the seeds of the rung, and sort the candidates, the best first. */
 static void rank(tuning *t, size_t n_seeds)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -306,6 +312,7 @@ static void promote(tuning *t, size_t most)
     if (!among) t->candidates[t->n++] = own;
 }
 
+/* Run rung by rung; after each but the last the better third is promoted. */
 static diloco_status run_all(tuning *t)
 {
     const dl_halving *h = &t->plan->halving;
@@ -318,6 +325,7 @@ static diloco_status run_all(tuning *t)
 
 /* ---- the result */
 
+/* Return the best candidate that keeps --max-sent, or NULL. Candidates are sorted by loss. */
 static const candidate *winner(const tuning *t)
 {
     for (size_t i = 0; i < t->n; i++)
@@ -353,6 +361,7 @@ static diloco_status add_settings(dl_buf *out, tuning *t, const candidate *best)
     return DILOCO_OK;
 }
 
+/* Write a file in the folder of the search, as a whole: an older one is replaced at once. */
 static diloco_status write_file(const tuning *t, const char *name, const dl_buf *text)
 {
     dl_config_path path;
@@ -361,6 +370,7 @@ static diloco_status write_file(const tuning *t, const char *name, const dl_buf 
     return dl_file_write(path, &span, 1);
 }
 
+/* Write tuned.toml, a configuration for `diloco train`, with the winner's values in its head. */
 static diloco_status write_settings(tuning *t, const candidate *best)
 {
     dl_buf out;
@@ -377,6 +387,7 @@ static diloco_status write_settings(tuning *t, const candidate *best)
     return status;
 }
 
+/* End the list of trials, add the winner's values and numbers, and end the whole object. */
 static void finish_evidence(tuning *t, const candidate *best)
 {
     dl_json_end(&t->json);
@@ -393,6 +404,7 @@ static void finish_evidence(tuning *t, const candidate *best)
     dl_json_end(&t->json);
 }
 
+/* Print one candidate: its loss, the difference from the configuration's own, and its traffic. */
 static void print_row(const tuning *t, const candidate *c)
 {
     char text[ARM_TEXT];
@@ -446,6 +458,7 @@ static void print_result(const tuning *t, const candidate *best)
            dl_shell_word(word, sizeof word, path));
 }
 
+/* Write both files before anything is printed, so a printed result can always be found. */
 static diloco_status conclude(tuning *t)
 {
     const candidate *best = winner(t);
@@ -484,6 +497,8 @@ static diloco_status begin(tuning *t)
     return DILOCO_OK;
 }
 
+/* The plan is large, hence the heap. After any error the trials' folders stay, and the same command
+ * continues. */
 static diloco_status cmd_tune(const dl_args *args)
 {
     tuning t = {.args = args, .lines = dl_args_has(args, DL_FLAG_JSON) ? stderr : stdout};

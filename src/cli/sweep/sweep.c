@@ -141,6 +141,8 @@ const char *dl_sweep_value(const dl_sweep *s, size_t arm, size_t k)
     return s->keys[k].values[arm % s->keys[k].n_values];
 }
 
+/* A text that does not fit is cut. Names are written as the user has given them, aliases
+ * included. */
 void dl_sweep_arm_text(char *out, size_t cap, const dl_sweep *s, size_t arm)
 {
     *out = '\0';

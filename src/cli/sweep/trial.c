@@ -22,6 +22,7 @@
 /* Bytes of result.json. */
 enum { RESULT_MAX = 1 << 16 };
 
+/* Join the trial's folder and a name. Returns DILOCO_EINVAL if the path is too long. */
 static diloco_status path_in(dl_config_path out, const char *folder, const char *name)
 {
     int n = snprintf(out, sizeof(dl_config_path), "%s/%s", folder, name);

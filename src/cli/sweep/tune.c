@@ -49,6 +49,7 @@ static diloco_status add_value(key_text out, const dl_config *own, const char *v
                    name, KEY_TEXT - 1);
 }
 
+/* Add a value with four digits, which is more than a search can distinguish. */
 static diloco_status add_number(key_text out, const dl_config *own, double value)
 {
     char text[40];
@@ -222,6 +223,7 @@ diloco_status dl_tune_read(dl_tune *t, const dl_args *args)
     return dl_halving_plan(&t->halving, t->n, steps, multiple);
 }
 
+/* The grid's number of steps is changed for this trial; that is why the plan is not const. */
 diloco_status dl_tune_config(dl_config *out, dl_tune *t, const dl_args *args, size_t arm,
                              uint64_t steps, uint64_t seed)
 {
@@ -229,6 +231,7 @@ diloco_status dl_tune_config(dl_config *out, dl_tune *t, const dl_args *args, si
     return dl_sweep_config(out, &t->grid, args, arm, seed);
 }
 
+/* Rounded up, so no candidate trains for fewer steps than the configuration. */
 uint64_t dl_tune_whole_rounds(const dl_tune *t, int64_t local_steps)
 {
     return (t->whole_steps + (uint64_t)local_steps - 1) / (uint64_t)local_steps;
