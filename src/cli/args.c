@@ -1,7 +1,9 @@
 /* args.c - the flags of all commands in one table, and a command line read with it.
  *
  * A new flag is a member of dl_flag (cli.h), its row here, and its mention in the .flags of the
- * commands that take it. Help, completion and manual pages are written from the rows. */
+ * commands that take it. Help, completion and manual pages are written from the rows. Parsing
+ * copies nothing: dl_args holds pointers into argv. The value of an option is checked later by the
+ * option table, so a flag that is short for an option has no rule of its own here. */
 #include "cli/cli.h"
 
 #include "base/option.h"

@@ -106,7 +106,8 @@ static const dl_command *find_two(const char *first, const char *second)
 }
 
 /* Find the command and run it. Two words are tried before one, so "data prepare" is not "data"
- * with a target. A join line is taken out of argv before anything can print it. */
+ * with a target. A join line is taken out of argv before the command sees it. Errors of the parsing
+ * come earlier, and may quote the first 100 bytes of an argument. */
 static diloco_status run(int argc, char **argv)
 {
     const char *name = argv[1];

@@ -117,11 +117,12 @@ typedef enum dl_flag {
     DL_N_FLAGS
 } dl_flag;
 
-/* A list of flags in a row of a table. */
+/* A list of flags in a row of a table. It is an array literal that DL_N_FLAGS ends, so it needs no
+ * length beside it. */
 #define DL_FLAGS(...) ((const dl_flag[]){__VA_ARGS__, DL_N_FLAGS})
 bool dl_flags_have(const dl_flag *list, size_t flag); /* NULL: an empty list */
 
-/* A flag of the command line. */
+/* A flag of the command line. All texts are constants. */
 typedef struct dl_flag_row {
     const char *name;   /* "--replicas" */
     const char *value;  /* "N"; NULL: a switch */
@@ -134,7 +135,7 @@ extern const dl_flag_row dl_flag_rows[DL_N_FLAGS];
 
 typedef struct dl_args dl_args;
 
-/* Which options a command's --set takes: none; those that may differ between machines; all. */
+/* Options that --set of a command takes: none, those that may differ between machines, or all. */
 typedef enum dl_sets { DL_SETS_NONE, DL_SETS_MACHINE, DL_SETS_ALL } dl_sets;
 
 /* The words that complete a command's argument, beside or instead of the names of files. */
@@ -146,8 +147,8 @@ typedef enum dl_words {
     DL_WORDS_SHELLS
 } dl_words;
 
-/* A subcommand. It is defined in its own file as dl_command_<name>, and listed in
- * command_rows.h. */
+/* A subcommand. It is defined in its own file as dl_command_<name>, and listed in command_rows.h.
+ * All members are constants, and the program never changes them. */
 typedef struct dl_command {
     const char *name;     /* of one word, or of two: "data prepare" */
     const char *target;   /* "URL", "[CONFIG]" where it may be left out, NULL without one */
@@ -167,14 +168,17 @@ bool dl_command_takes(const dl_command *command, size_t flag);
 
 const dl_command *dl_command_find(const char *name); /* NULL: none */
 
-/* DILOCO_EIO: stdout has not taken all that was written. */
+/* dl_flush_output writes out what stdout has buffered. Returns DILOCO_EIO if it did not take all
+ * that was written, also in an earlier flush. A pipe without a reader makes dl_cli_main end with
+ * the exit code of SIGPIPE. */
 DL_MUST_CHECK diloco_status dl_flush_output(void);
 
 /* ---- arguments */
 
 enum { DL_ARGS_MAX_SETS = 128 };
 
-/* A command line, read. Texts are argv's and are borrowed from it. */
+/* A command line after parsing. Texts are argv's and are borrowed from it. A flag that the command
+ * does not take is never set. */
 struct dl_args {
     const dl_command *command;
     const char *target;                 /* NULL: not given */
@@ -189,37 +193,44 @@ struct dl_args {
     char **argv;
 };
 
-/* argv[first] … of a command; texts stay argv's. DILOCO_EINVAL: an unknown flag (the nearest is
- * named), one without its value, one given twice, a missing target or one too many. With --help
- * nothing else is asked for. */
+/* dl_args_parse reads argv[first] and the following words as flags and target of `command`. The
+ * texts stay argv's. With --help parsing stops, so nothing else is required. Returns DILOCO_EINVAL
+ * for an unknown flag (with the nearest name), a flag without its value or given twice with two
+ * values, a missing target, or a second one. */
 DL_MUST_CHECK diloco_status dl_args_parse(dl_args *out, const dl_command *command, int argc,
                                           char **argv, int first);
 bool dl_args_has(const dl_args *args, dl_flag flag);
-/* A number flag, `fallback` when not given. DILOCO_EINVAL with the range. */
+/* dl_args_u64 and dl_args_f64 read the value of a number flag: a number from 0 to `max`, `fallback`
+ * if the flag was not given. They return DILOCO_EINVAL, with the range, for any other text. */
 DL_MUST_CHECK diloco_status dl_args_u64(uint64_t *out, const dl_args *args, dl_flag flag,
                                         uint64_t fallback, uint64_t max);
 DL_MUST_CHECK diloco_status dl_args_f64(double *out, const dl_args *args, dl_flag flag,
                                         double fallback, double max);
 
-/* The name nearest to a misspelt one, or NULL when none is near. */
+/* dl_nearest returns the name in names[n] that is nearest to a misspelt one, or NULL if none is
+ * near. n is at most 64. The result is one of the given pointers. */
 const char *dl_nearest(const char *const *names, size_t n, const char *name);
 
 /* ---- the program */
 
-/* Run the command line; the exit code. Errors go to stderr as one line. */
+/* dl_cli_main runs the command line and returns the exit code of the process (diloco_exit_code). An
+ * error is one line on stderr. It is called once in a process, by the main thread. */
 int dl_cli_main(int argc, char **argv);
 
 /* ---- output */
 
-/* Finish the JSON and write it to stdout as one line; frees the buffer either way. */
+/* dl_print_json ends the JSON and writes it to stdout as one line. It frees `buf` in any case.
+ * Returns the first error of the writer (DILOCO_ENOMEM, DILOCO_EFULL); then nothing is printed. */
 DL_MUST_CHECK diloco_status dl_print_json(dl_json *json, dl_buf *buf);
 
-/* Text from outside for a terminal or for JSON: control characters but newlines, and what is
- * not UTF-8, become '?'. Cut at cap, between characters. */
+/* dl_printable copies text from outside for a terminal or for JSON. Control characters except
+ * newlines become '?', and so do bytes that are not UTF-8. The copy is cut to `cap` bytes with its
+ * zero byte, between two characters. */
 void dl_printable(char *out, size_t cap, const char *text);
 
-/* Lines of the library's log to stderr: warnings and errors; all with --verbose; errors alone with
- * --quiet, but for serve. */
+/* dl_log_to_stderr sends the library's log to stderr: warnings and errors by default, everything
+ * with --verbose, errors alone with --quiet. Warnings of serve are always printed, as a hub has no
+ * record. */
 void dl_log_to_stderr(const dl_args *args);
 
 #endif

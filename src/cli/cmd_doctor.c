@@ -1,7 +1,9 @@
 /* cmd_doctor.c - look before training: the machine and its card; a store; the memory a run will
  * take.
  *
- * A section is a plain struct of numbers, gathered first and then printed as lines or as JSON. */
+ * A section is a plain struct of numbers, gathered first and then printed as lines or as JSON. A
+ * card is compared with the CPU, kernel by kernel. A store is probed for the property that a run
+ * needs: of several concurrent creates of one name exactly one may win (P26). */
 #include "base/link.h"
 #include "cli/crew/crew.h"
 #include "cli/display/units.h"

@@ -143,6 +143,7 @@ static diloco_status print_moved(const dl_args *args, const char *store)
 
 /* ---- the entries ----------------------------------------------------------------------------- */
 
+/* The printer of an entry, and the number of entries printed so far. */
 typedef struct shown {
     diloco_log_entry_fn print;
     uint64_t n;

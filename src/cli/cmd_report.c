@@ -1,5 +1,8 @@
 /* cmd_report.c - the curves of one run, or of several side by side, from their records: a table,
- * one JSON object, or a picture (chart.h). It only reads. */
+ * one JSON object, or a picture (chart.h). It only reads.
+ *
+ * A curve joins two kinds of record lines: evaluations, and the bytes of each entry. A whole report
+ * (HTML, PDF or Markdown) is written by display/report_page.c from views of the runs instead. */
 #include "base/file.h"
 #include "cli/display/chart.h"
 #include "cli/display/report_page.h"
@@ -24,6 +27,7 @@ typedef struct mark {
     double value; /* loss; bytes */
 } mark;
 
+/* One run of the report. The buffers are owned; cmd_report frees them. */
 typedef struct curve {
     char name[64], label[160];
     uint64_t replicas;        /* run.replicas */

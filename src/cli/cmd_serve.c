@@ -1,6 +1,8 @@
 /* cmd_serve.c - the hub: started, left alone, stopped by a signal.
  *
- * The hub itself is src/hub. This file reads its flags, makes what a join line needs, and waits. */
+ * The hub itself is src/hub. This file reads its flags, makes what a join line needs, and waits.
+ * With --join it also makes a certificate, its key and a token in DIR/.hub, once, and prints the
+ * line that a second machine joins with. Begin with cmd_serve. */
 #include "cli/cli.h"
 
 #if !DL_CLOUD

@@ -147,6 +147,7 @@ static diloco_status read_status(diloco_run_status *run, const char *store, bool
     return diloco_run_status_read(run, store, watch_s);
 }
 
+/* One call of the command: where to read, what to print, and in which form. */
 typedef struct shown {
     const char *store;      /* of the run */
     dl_config *config;      /* the run's; NULL without --why */

@@ -24,6 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
+/* LINES_MAX: bytes of lines that wait to be sent, far above one part of points. LAST_RECORDS: the
+ * time in which the last records of a run arrive. */
 enum { LINES_MAX = 16 << 20 };
 #define LAST_RECORDS (2 * dl_time_from_seconds(DL_FOLLOWER_RECORD_S))
 
@@ -135,6 +137,7 @@ static diloco_status finish(sidecar *s)
 
 /* ---- the run */
 
+/* One call of the command. The view is borrowed while it runs; points and lines are owned. */
 typedef struct tracking {
     sidecar side;
     dl_view *view;    /* the run */

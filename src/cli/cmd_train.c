@@ -1,4 +1,8 @@
-/* cmd_train.c - start a run or resume it: check everything first, then create, then train. */
+/* cmd_train.c - start a run or resume it: check everything first, then create, then train.
+ *
+ * The order is from cheap to final. Settings and store are checked first, then the data is fetched
+ * and everything is checked that can be known wrong before training. Only then is a run created,
+ * since most of its settings are fixed from then on. crew/crew.h starts the replicas. */
 #include "cli/crew/crew.h"
 #include "cli/crew/names.h"
 #include "cli/display/units.h"

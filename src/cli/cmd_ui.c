@@ -1,8 +1,10 @@
 /* cmd_ui.c - the page of a run in any store, or of the runs in a folder: a server for one person on
  * this machine, which only reads.
  *
- * Its token is drawn for this process. The browser gets the address in a file that only this
- * user can read. A command line is visible to every user of the machine. */
+ * Its token is drawn for this process. The browser gets the address in a file that only this user
+ * can read. A command line is visible to every user of the machine. The server is a hub without a
+ * folder (hub/hub.h): it serves the page and JSON of the runs that were named, and takes no writes.
+ * Main waits for a signal while the hub's threads answer. */
 #include "cli/cli.h"
 
 #if !DL_CLOUD

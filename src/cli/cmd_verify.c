@@ -16,6 +16,7 @@
 #define LINE_EVERY (5 * DL_SECOND)
 #define DRAW_EVERY (100 * DL_MILLISECOND)
 
+/* The progress of one verification: where it is drawn, and when. */
 typedef struct watch {
     dl_screen screen;
     dl_time begun, reported; /* when it began; when a line was last written */

@@ -1,5 +1,9 @@
 /* command_rows.h - the list of subcommands, in the order that help shows them. A new one is a file
- * that defines dl_command_<name>, and its line here. */
+ * that defines dl_command_<name>, and its line here.
+ *
+ * The list is an X macro: commands.c makes the table of it, and this file declares each command.
+ * The order is by task: begin a run, take part, look at it, repair it, use its model, prepare data,
+ * compare settings. The last two commands are started by programs and not shown. */
 #ifndef DL_CLI_COMMAND_ROWS_H
 #define DL_CLI_COMMAND_ROWS_H
 

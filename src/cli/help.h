@@ -5,14 +5,15 @@
 #include "base/option.h"
 #include "cli/cli.h"
 
+/* dl_help_program prints the usage: every command that is not hidden, with its summary. */
 void dl_help_program(FILE *out);
 
 /* Print the help of a command. It ends with the options of --set: also the advanced ones with
  * `all`, otherwise the basic ones. */
 void dl_help_command(FILE *out, const dl_command *command, bool all);
 
-/* Print options by section: with `machine` those that may differ between replicas, without `all`
- * the basic ones. */
+/* dl_help_options prints options by section. With `machine` only those that may differ between
+ * replicas, without `all` only the basic ones. Options with one value are never printed here. */
 void dl_help_options(FILE *out, bool machine, bool all);
 void dl_help_options_page(FILE *out); /* docs/options.md */
 
@@ -25,12 +26,14 @@ const char *dl_help_option_example(char out[DL_OPTION_TYPE_MAX], const dl_option
 /* "Only with run.peers. Needs swarm.consensus = log (the default)."; "" of an option without
  * conditions. Returns out. */
 const char *dl_help_option_conditions(char out[DL_OPTION_TYPE_MAX], const dl_option *row);
+/* dl_help_section returns how many characters of the option's name are its section's: 3 for
+ * "run.seed", 0 without a section. */
 int dl_help_section(const dl_option *row);
 bool dl_help_begins_section(const dl_option *row, const dl_option *before); /* NULL: none */
 
-/* Print the options whose name or alias contains `part`, of any case; otherwise those
- * whose help does. An exact name, alias or last word of a name explains that option alone and
- * names the others. Returns the number of options found. */
+/* dl_help_options_with prints the options whose name or alias contains `part`, in any case of
+ * letters. If none does, it prints those whose help text does. An exact name, alias or last word of
+ * a name explains that option alone and names the others. Returns the number of options found. */
 size_t dl_help_options_with(FILE *out, const char *part);
 
 #endif

@@ -11,9 +11,10 @@
 
 #include "cli/cli.h"
 
-/* The URL and --store of a command: a join line becomes its url; "-" and "@FILE" the url of the
- * first join line that stdin or the file holds. DILOCO_EINVAL: it is no join line (the text never
- * holds the part after the #). */
+/* dl_join_line_take replaces the target and --store of a command. A join line becomes its URL; "-"
+ * and "@FILE" become the URL of the first join line that stdin or the file holds. It is called
+ * once, before anything prints argv. Returns DILOCO_EINVAL if the text is no join line; the error
+ * never holds the part after the #. */
 DL_MUST_CHECK diloco_status dl_join_line_take(dl_args *args);
 
 #endif

@@ -1,5 +1,8 @@
 /* onward.c - see onward.h. Only folders are looked at; nothing is asked of a store elsewhere,
- * since these words are printed where a store may be out of reach. */
+ * since these words are printed where a store may be out of reach.
+ *
+ * Two situations surprise a user of a second `diloco train`. The run is complete, so nothing would
+ * train; or the command was given in another folder, so it would begin a second run. */
 #include "cli/onward.h"
 
 #include "base/file.h"

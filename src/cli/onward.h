@@ -7,13 +7,14 @@
 
 enum { DL_ONWARD_MAX = 3 * DL_PATH_MAX };
 
-/* "To train on from its end, begin a new run: the same command with --store …". The run in `store`
- * is complete; of a folder the words name its newest state. */
+/* dl_onward_continue writes how to train on from a complete run in `store`: "to train on from its
+ * end, begin a new run: the same command with --store …". For a folder the text names its newest
+ * snapshot. Nothing is read from a store elsewhere. */
 void dl_onward_continue(char out[DL_ONWARD_MAX], const char *store);
 
-/* Where the configuration file `path` is in another folder, and a run of that name is in
- * runs/ beside it: words that name both, and return true. The store was chosen, not given, and
- * holds no run yet. */
+/* dl_onward_beside returns true if the configuration file `path` is in another folder, and a run of
+ * the same name exists in runs/ beside it. The store then was not given, and holds no run yet. The
+ * text names both. Returns false otherwise, with `out` unchanged. */
 bool dl_onward_beside(char out[DL_ONWARD_MAX], const dl_config *config, const char *path);
 
 /* The run's place for a person: run.store, or its absolute path where it is a folder that follows

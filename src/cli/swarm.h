@@ -14,28 +14,37 @@ static inline bool dl_swarm_is(const dl_config *config)
     return config->consensus == DL_CONSENSUS_NONE;
 }
 
-/* From here on this process can do run.peers; where it was built without the hub, nothing. */
+/* dl_swarm_use_peers lets this process serve its contributions to members (run.peers). It does
+ * nothing in a program that was built without the hub. */
 void dl_swarm_use_peers(void);
 
-/* As diloco_train, of a node. */
+/* dl_swarm_train trains one node of this name to the end of the run, as diloco_train trains a
+ * replica. Returns DILOCO_EREFUSED in a program without the hub; otherwise as dl_gossip_train. */
 DL_MUST_CHECK diloco_status dl_swarm_train(const dl_config *config, const char *name,
                                            const diloco_train_hooks *hooks);
 
-/* join --peer: the run of that node, into the folder --store (default runs/swarm), and its
- * settings. A folder that has a run already needs no answer. */
+/* dl_swarm_settings copies the run of the node at --peer into the folder --store (default
+ * runs/swarm) and loads its settings. If that folder has a run already, the node need not answer.
+ * Returns DILOCO_EINVAL for a URL beside --peer, and DILOCO_EUNREACHABLE or DILOCO_ETIMEDOUT
+ * without a node. */
 DL_MUST_CHECK diloco_status dl_swarm_settings(dl_config *out, const dl_args *args);
 
-/* Names of n nodes here: those of this folder that are not running, then new ones. */
+/* dl_swarm_names writes the names of n nodes of this machine: first those in the state folder that
+ * no process uses, so they resume, then new random ones. */
 void dl_swarm_names(dl_replica_name *out, size_t n, const dl_config *config);
 
-/* "http://HOST:PORT", a node's address, becomes the url of what it serves. */
+/* dl_swarm_place turns "http://HOST:PORT", the address of a node, into the URL of the objects that
+ * it serves. Any other text is left alone. */
 void dl_swarm_place(dl_config_path store);
 
-/* Does `store` name a node, or a folder of nodes? */
+/* dl_swarm_is_at returns true if `store` is a node's address or a folder of nodes. A store that
+ * cannot be read gives false. */
 bool dl_swarm_is_at(const char *store);
+/* dl_swarm_status prints the nodes at `store`, as lines or as one JSON object. */
 DL_MUST_CHECK diloco_status dl_swarm_status(const char *store, bool json);
 
-/* Refuse a command that needs a log: DILOCO_EREFUSED, named. */
+/* dl_swarm_refuse returns DILOCO_EREFUSED if the run in `store` has no log. `command` is the verb
+ * of the error: "verify". */
 DL_MUST_CHECK diloco_status dl_swarm_refuse(const char *store, const char *command);
 
 #endif

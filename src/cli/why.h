@@ -1,4 +1,7 @@
-/* why.h - the wait of a run, and its reason: `diloco status --why`. */
+/* why.h - the wait of a run, and its reason: `diloco status --why`.
+ *
+ * "Why" is answered from heartbeats and the log alone, as they were when the status was read.
+ * Nothing is written, and no replica is asked. */
 #ifndef DL_CLI_WHY_H
 #define DL_CLI_WHY_H
 

@@ -11,7 +11,8 @@
  * and run.threads. DILOCO_EINTERRUPTED: stopped on request; the text says how to resume. */
 DL_MUST_CHECK diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join);
 
-/* Create the run unless it is there, then dl_crew_run. */
+/* dl_crew_create_and_run creates the run in this process unless it exists, then runs its replicas
+ * here as dl_crew_run does. Returns DILOCO_EDIFFERS if the store has a run with other settings. */
 DL_MUST_CHECK diloco_status dl_crew_create_and_run(dl_config *config, const dl_args *args);
 
 /* Check what concerns the replicas of one machine together, before anything is created or started.
@@ -19,7 +20,8 @@ DL_MUST_CHECK diloco_status dl_crew_create_and_run(dl_config *config, const dl_a
  * fixed port in run.peers_listen, or a malformed value. Both functions above call it. */
 DL_MUST_CHECK diloco_status dl_crew_check(const dl_config *config);
 
-/* run.local_replicas and run.threads as they will be. */
+/* dl_crew_fill_in sets run.local_replicas and run.threads where they are 0, as training will use
+ * them. Cores are divided evenly among the local replicas; a replica has at least one thread. */
 DL_MUST_CHECK diloco_status dl_crew_fill_in(dl_config *config);
 
 #endif

@@ -24,13 +24,15 @@ DL_MUST_CHECK diloco_status dl_names_of_rank(dl_replica_name *out, const dl_args
 DL_MUST_CHECK diloco_status dl_names_choose_another(dl_replica_name *names, size_t n, size_t i,
                                                     const dl_config *config);
 
-/* Does a process on this machine run as this name? It then holds the lock in its folder. */
+/* dl_name_runs_here returns true if a process on this machine runs as this name. That process holds
+ * the lock in the name's folder; the answer may be outdated when the caller reads it. */
 bool dl_name_runs_here(const char *state_dir, const char *name);
 
-/* Is there saved state of any replica in a state folder? */
+/* dl_names_any_state returns true if the state folder has saved state of any replica. */
 bool dl_names_any_state(const char *state_dir);
 
-/* List at most n names in a state folder that no process uses now. Returns their number. */
+/* dl_names_idle lists at most n names in a state folder that no process uses now. Returns their
+ * number. The order is that of the folder. */
 size_t dl_names_idle(dl_replica_name *out, size_t n, const char *state_dir);
 
 #endif

@@ -21,8 +21,11 @@
 
 #include "base/json.h"
 
+/* Bounds: replicas of one launch and characters of a name. The descriptors are those of the child,
+ * next to its stdin, stdout and stderr. */
 enum { DL_LAUNCH_MAX = 1024, DL_SETTINGS_FD = 3, DL_EVENTS_FD = 4, DL_REPLICA_NAME_MAX = 31 };
 
+/* A name without its generation, such as "r0". */
 typedef char dl_replica_name[DL_REPLICA_NAME_MAX + 1];
 
 /* One launch. Everything is borrowed until dl_launch_run returns. */

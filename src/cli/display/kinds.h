@@ -7,6 +7,7 @@
 
 enum { DL_KINDS_MAX = 16 };
 
+/* Sums by kind, in the order in which kinds were first seen. All zero at first; one thread. */
 typedef struct dl_kinds {
     size_t n, lines; /* kinds; "traffic" lines that were added */
     struct {
@@ -15,7 +16,8 @@ typedef struct dl_kinds {
     } at[DL_KINDS_MAX];
 } dl_kinds;
 
-/* Add a "traffic" line. A member that is no number counts as 0. */
+/* dl_kinds_add adds a "traffic" line. A member that is no number counts as 0. After DL_KINDS_MAX
+ * kinds further kinds are left out. */
 void dl_kinds_add(dl_kinds *kinds, dl_json_value traffic);
 
 uint64_t dl_kinds_sent(const dl_kinds *kinds); /* of all kinds */

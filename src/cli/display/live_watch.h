@@ -9,15 +9,19 @@
 
 typedef struct dl_live_watch dl_live_watch;
 
-/* Return NULL if there is no memory or no thread for it: progress is then shown without the frame.
- * `name` is the run's name on the screen. */
+/* dl_live_watch_start starts the thread for the run in `store`. `name` is the run's name on the
+ * screen. Both texts are copied. Returns NULL if there is no memory or no thread for it: progress
+ * is then shown without the frame. The caller stops it with dl_live_watch_stop. */
 dl_live_watch *dl_live_watch_start(const char *store, const char *name);
 
-/* The thread ends within a second, or stays in its request until the process ends. NULL is fine. */
+/* dl_live_watch_stop ends the thread and waits at most a second for it. A thread in a slow request
+ * continues until its request or the process ends, and frees its memory itself. NULL is
+ * accepted. */
 void dl_live_watch_stop(dl_live_watch *watch);
 
-/* Copy the newest frame and have the next one drawn for this size. Return false before the first
- * frame, and while the store cannot be read. NULL has no frame. */
+/* dl_live_watch_frame copies the newest frame and has the next one drawn for this size. It never
+ * waits for the store. Returns false before the first frame, while the store cannot be read, and
+ * for NULL. */
 bool dl_live_watch_frame(dl_watch_frame *out, dl_live_watch *watch, int columns, int lines);
 
 #endif

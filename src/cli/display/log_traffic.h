@@ -1,4 +1,7 @@
-/* log_traffic.h - `diloco log --traffic`. */
+/* log_traffic.h - `diloco log --traffic`.
+ *
+ * Bytes, requests and times are those that replicas have recorded in the store, summed over all
+ * replicas. A price table turns them into a cost. */
 #ifndef DL_CLI_DISPLAY_LOG_TRAFFIC_H
 #define DL_CLI_DISPLAY_LOG_TRAFFIC_H
 

@@ -126,8 +126,8 @@ static diloco_status add_row(dl_buf *out, dl_view *view, const char *name)
     return status;
 }
 
-/* Add the script that holds all answers. "runs" is the answer to the list of runs; hub is false, so
- * the page offers nothing that needs a server. */
+/* Add the script that holds all answers. "runs" is the answer to the list of runs. With `hub` false
+ * the page opens a single run at once. */
 static diloco_status add_data(dl_buf *out, dl_views *views, const dl_run_names *names)
 {
     DL_TRY(dl_buf_addf(out, "window.dilocoReport={answers:{"));

@@ -1,4 +1,7 @@
-/* report_pdf.h - an HTML report on paper, printed by a browser of this machine. */
+/* report_pdf.h - an HTML report on paper, printed by a browser of this machine.
+ *
+ * PDF is the HTML report printed by Chromium or Chrome without a window, so both show the same
+ * page. */
 #ifndef DL_CLI_DISPLAY_REPORT_PDF_H
 #define DL_CLI_DISPLAY_REPORT_PDF_H
 

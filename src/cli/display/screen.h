@@ -22,6 +22,8 @@ typedef struct dl_screen {
     char lines[DL_SCREEN_MAX_LINES][DL_SCREEN_LINE];
 } dl_screen;
 
+/* dl_screen_open prepares drawing to `out`, which is borrowed. Nothing is written yet. There is no
+ * close: between two frames the terminal is in its usual state. */
 void dl_screen_open(dl_screen *screen, FILE *out);
 
 /* Columns and lines of the terminal; 80 and 24 where it does not say. */
@@ -34,10 +36,13 @@ bool dl_screen_is_utf8(void);
 /* Replace the last frame by n lines, of which as many are shown as fit. */
 void dl_screen_draw(dl_screen *screen, const char (*lines)[DL_SCREEN_LINE], int n);
 
-/* A line that stays, above the frame, in the same write. */
+/* dl_screen_say prints a line that stays, above the frame and in the same write. Without a terminal
+ * it is a plain line. */
 void dl_screen_say(dl_screen *screen, const char *line);
 
-/* One frame as bytes, of screen->lines: as dl_screen_draw (said NULL) and _say write it. */
+/* dl_screen_frame appends one frame as bytes: n lines of screen->lines, with `said` above them
+ * unless it is NULL. dl_screen_draw and dl_screen_say write these bytes; tests read them. Returns
+ * DILOCO_ENOMEM, or DILOCO_EFULL if `out` is too small. */
 DL_MUST_CHECK diloco_status dl_screen_frame(dl_buf *out, dl_screen *screen, int columns,
                                             const char *said, int n);
 

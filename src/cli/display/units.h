@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Room for one text of the functions below, which all fit. Two texts in one printf need two of
+ * them. */
 typedef char dl_unit_text[32];
 
 /* Each writes into out and returns it. */

@@ -16,8 +16,9 @@ typedef struct dl_watch_frame {
     bool reading; /* not all of it has been read yet */
 } dl_watch_frame;
 
-/* Refresh the view and draw it. `utf8`: curves are of block characters, else of ASCII. Errors are
- * those of a refresh (view.h). */
+/* dl_watch_draw refreshes the view and draws it into *out, which no other thread uses. columns and
+ * lines are bounded to what a frame has room for. `utf8`: curves are of block characters, otherwise
+ * of ASCII. Errors are those of a refresh (view.h); the frame then has no lines. */
 DL_MUST_CHECK diloco_status dl_watch_draw(dl_watch_frame *out, dl_view *view, int columns,
                                           int lines, bool utf8);
 

@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+/* The reply is one JSON object on stdout; the output of a replica follows it if logs are
+ * requested. */
 static diloco_status cmd_host(const dl_args *args)
 {
     (void)args;

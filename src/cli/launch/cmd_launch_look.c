@@ -1,5 +1,8 @@
 /* cmd_launch_look.c - the subcommands of launch that work on what was launched before. Each
- * opens the book of the run (launched.h) and needs no configuration. */
+ * opens the book of the run (launched.h) and needs no configuration.
+ *
+ * status asks the executor for the state of each replica. logs, cancel and collect act through the
+ * executor, and scale changes the book. None of them starts a replica: only launch does. */
 #include "cli/display/units.h"
 #include "cli/launch/launched.h"
 

@@ -1,4 +1,7 @@
-/* launched.c - see launched.h. */
+/* launched.c - see launched.h.
+ *
+ * The book in the store (launch/book.h) records which replicas were launched, with which executor
+ * and options. Subcommands work from it, so they run on any machine that reaches the store. */
 #include "cli/launch/launched.h"
 
 #include "base/text.h"

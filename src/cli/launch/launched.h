@@ -1,4 +1,8 @@
-/* launched.h - shared by launch and its subcommands: a run and what was launched for it. */
+/* launched.h - shared by launch and its subcommands: a run and what was launched for it.
+ *
+ * A subcommand opens the book with dl_launched_open, takes a control of it with
+ * dl_launched_control, and closes it. launch itself uses the helpers below: numbers, paths, the
+ * run's id, money and signals. */
 #ifndef DL_CLI_LAUNCH_LAUNCHED_H
 #define DL_CLI_LAUNCH_LAUNCHED_H
 
@@ -14,19 +18,27 @@ typedef struct dl_launched {
     bool done; /* the run was complete when it was opened */
 } dl_launched;
 
-/* DILOCO_ENOENT: no run, or nothing was launched for it. */
+/* dl_launched_open opens the run and the book that args->target leads to. The caller closes *out;
+ * after an error there is nothing to close. Returns DILOCO_ENOENT if there is no run, or nothing
+ * was launched for it; other errors are those of the settings and of the store. */
 DL_MUST_CHECK diloco_status dl_launched_open(dl_launched *out, const dl_args *args);
+/* dl_launched_close frees everything in *launched. Replicas that were launched run on. */
 void dl_launched_close(dl_launched *launched);
+/* dl_launched_control returns a control of the opened book (launch/supervisor.h). It borrows from
+ * *launched, which must not move or be closed while the control is in use. */
 dl_control dl_launched_control(dl_launched *launched);
 
-/* "3" or "4..16". DILOCO_EINVAL. */
+/* dl_launched_numbers reads "3" as 3 and 3, and "4..16" as 4 and 16. Returns DILOCO_EINVAL for any
+ * other text, and for a number above DL_JOBS_MAX. */
 DL_MUST_CHECK diloco_status dl_launched_numbers(uint32_t *min, uint32_t *max, const char *text);
 
-/* Make a path absolute, by the folder of this process. A replica may run in another folder.
- * DILOCO_EINVAL: it is too long. */
+/* dl_launched_path makes a path absolute, by the folder of this process, as a replica may run in
+ * another one. Returns DILOCO_EINVAL if the result is too long, and DILOCO_EIO if this process's
+ * folder has no path. */
 DL_MUST_CHECK diloco_status dl_launched_path(dl_config_path out, const char *path);
 
-/* The run's id, and whether it is complete. DILOCO_ENOENT: no run there. */
+/* dl_launched_run writes the run's id, and whether the run is complete. Both stay as they were
+ * after an error. Returns DILOCO_ENOENT if the store has no run. */
 DL_MUST_CHECK diloco_status dl_launched_run(char id[33], bool *done, const char *store);
 
 /* The machine time that launch.budget buys by the prices of launch.prices; 0: no limit.
@@ -38,8 +50,9 @@ enum { DL_LAUNCHED_COST = 192 };
 const char *dl_launched_cost_text(char out[DL_LAUNCHED_COST], const dl_config *options,
                                   double machine_s);
 
-/* From here on the first SIGINT, SIGTERM or SIGHUP sets this to 1, and the second one ends the
- * process. */
+/* dl_launched_stop installs handlers for SIGINT, SIGTERM and SIGHUP for the rest of the process.
+ * The first such signal sets the returned flag to 1, and the second one ends the process with code
+ * 130. */
 const volatile int *dl_launched_stop(void);
 
 #endif

@@ -1,5 +1,8 @@
 /* plan_advice.c - `diloco plan --advice`: loss, inner learning rate and batch by the scaling laws
- * of 2503.09799, its idealised wall clock, and what is known about the outer learning rate. */
+ * of 2503.09799, its idealised wall clock, and what is known about the outer learning rate.
+ *
+ * The fits are power laws of the number of parameters (src/plan/fits.h). They are of the paper's
+ * own setting, so they are printed beside a plan and do not enter its recommendation. */
 #include "cli/display/units.h"
 #include "cli/plan/plan_pages.h"
 #include "plan/fits.h"

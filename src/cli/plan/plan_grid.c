@@ -1,4 +1,7 @@
-/* plan_grid.c - `diloco plan --grid`: the links of published tables, from their models. */
+/* plan_grid.c - `diloco plan --grid`: the links of published tables, from their models.
+ *
+ * src/plan/published.h has the rules of both models. Model and step time have to be given. The
+ * answer is a link in Gbit/s for each target of compute utilisation (docs/planner.md). */
 #include "base/text.h"
 #include "cli/plan/plan_pages.h"
 #include "plan/published.h"

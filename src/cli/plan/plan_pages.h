@@ -1,4 +1,8 @@
-/* plan_pages.h - shared by the files of `diloco plan`. */
+/* plan_pages.h - shared by the files of `diloco plan`.
+ *
+ * `diloco plan` has three kinds of answer: a forecast (question, then answer), the published tables
+ * (--grid), and a replay of a record (--replay). cmd_plan.c picks one. The models themselves are in
+ * src/plan, which prints nothing. */
 #ifndef DL_CLI_PLAN_PLAN_PAGES_H
 #define DL_CLI_PLAN_PLAN_PAGES_H
 
@@ -35,21 +39,28 @@ typedef struct dl_plan_question {
     double bits; /* of a value on the wire */
 } dl_plan_question;
 
-/* From flags, CONFIG, the probe and a short training run. DILOCO_EINVAL, DILOCO_EREFUSED, and what
- * the store and the training say. */
+/* dl_plan_ask reads the question from flags, CONFIG, the probe and a short training run. The last
+ * two take seconds, so every mistake in the flags is reported before them. Returns DILOCO_EINVAL,
+ * DILOCO_EREFUSED, and the errors of the store and of training. */
 DL_MUST_CHECK diloco_status dl_plan_ask(dl_plan_question *out, const dl_args *args);
 
-/* plan_prices.c: a price table, of `log` too; DILOCO_EINVAL with file:line:column. */
+/* dl_plan_prices reads a price table (plan_prices.c; `log` and `launch` use it, too). Returns
+ * DILOCO_EINVAL with file:line:column for a mistake in it, and for a file that does not exist. */
 DL_MUST_CHECK diloco_status dl_plan_prices(dl_prices *out, const char *path);
 
-/* plan_measure.c: seconds of a step of this CONFIG on this machine, as one of run.local_replicas.
- * Trains for a few seconds in a folder that goes away; says so on stderr. */
+/* dl_plan_measure measures the seconds of an optimizer step of this CONFIG on this machine, with
+ * the threads of one of run.local_replicas (plan_measure.c). It trains for a few seconds in a
+ * temporary folder, and reports that on stderr. It is not reentrant. Returns DILOCO_EIO without
+ * such a folder, DILOCO_EINVAL if no step was measured, and the errors of training. */
 DL_MUST_CHECK diloco_status dl_plan_measure(double *step_s, const dl_config *config);
 
 /* plan_advice.c: the advice of scaling laws, as lines, and as the member "advice". */
 void dl_plan_print_advice(const dl_plan_task *task, uint32_t sync_every);
 void dl_plan_add_advice(dl_json *json, const dl_plan_task *task, uint32_t sync_every);
 
+/* dl_plan_answer computes and prints the whole answer, as lines or with --json as one object. It is
+ * not reentrant. Returns DILOCO_EREFUSED for a tau that is not below H, and for a codec of CONFIG
+ * whose size is not known. */
 DL_MUST_CHECK diloco_status dl_plan_answer(const dl_plan_question *q, const dl_args *args);
 
 #endif

@@ -1,5 +1,8 @@
 /* plan_prices.c - the price table that the user supplies: a flat TOML file, every key a row.
- * This program holds no prices, because they change. */
+ * This program holds no prices, because they change.
+ *
+ * Keys are written straight into dl_prices by their offsets. A misspelt key is an error, since a
+ * price of 0 in its place would make a plan look cheap. */
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/plan/plan_pages.h"

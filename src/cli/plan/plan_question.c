@@ -1,5 +1,8 @@
 /* plan_question.c - the planner's question: the model, the run, the link, the prices, and the
- * values that the command line puts over the methods' own. Begin with dl_plan_ask. */
+ * values that the command line puts over the methods' own. Begin with dl_plan_ask.
+ *
+ * Each part has its own function. The cheap parts come first: settings, overrides, prices. Then the
+ * link may be probed, and the time of a step may be measured by training for seconds. */
 #include "cli/crew/crew.h"
 #include "cli/plan/plan_pages.h"
 #include "cli/settings/settings.h"

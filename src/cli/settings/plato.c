@@ -1,7 +1,9 @@
 /* plato.c - one row a key of Plato's that is no option, one a value that it spells otherwise.
  *
- * docs/contract.md says which of its settings are the same here. Nothing of a Plato file is
- * ignored in silence: a key is an option, has a row here, or is an error. */
+ * docs/contract.md says which of its settings are the same here. Nothing of a Plato file is ignored
+ * in silence: a key is an option, has a row here, or is an error. The calls have an order:
+ * dl_plato_preset and dl_plato_server choose the preset, dl_plato_takes and dl_plato_words see each
+ * key, and dl_plato_finish follows all flags. */
 #include "cli/settings/plato.h"
 #include "base/run_kind.h"
 

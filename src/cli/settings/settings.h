@@ -24,8 +24,11 @@ DL_MUST_CHECK diloco_status dl_settings_of_run(dl_config *out, const dl_args *ar
  * read from the store. DILOCO_EINVAL: an empty target; otherwise as dl_settings_load. */
 DL_MUST_CHECK diloco_status dl_settings_of_target(dl_config *out, const dl_args *args);
 
-/* The store that a URL or a TOML file (its run.store) names. */
+/* dl_settings_store writes the store that a URL or a TOML file (by its run.store) names. Returns
+ * DILOCO_EINVAL for a file with a mistake. */
 DL_MUST_CHECK diloco_status dl_settings_store(dl_config_path out, const char *target);
+/* dl_is_config_file returns true if the target is a regular file, or is named *.toml and does not
+ * exist. A folder is a store. */
 bool dl_is_config_file(const char *target);
 
 /* --replicas N: N on this machine, and run.replicas = N where the file or --set do not give
@@ -35,11 +38,12 @@ DL_MUST_CHECK diloco_status dl_settings_replicas(dl_config *config, const char *
 /* All values with their places, as TOML that reads back, or as one JSON object. */
 DL_MUST_CHECK diloco_status dl_settings_print(const dl_config *config, bool json);
 
-/* One value as a line of TOML: `name = value`. */
+/* dl_settings_line appends one value as a line of TOML: `name = value`. */
 DL_MUST_CHECK diloco_status dl_settings_line(dl_buf *out, const dl_option *row,
                                              const dl_config *config);
 
-/* All values and places to another process of this program, and back. */
+/* dl_settings_write appends all values and their places, and dl_settings_read reads them in another
+ * process of this program. The format is private to one version and is stored nowhere. */
 DL_MUST_CHECK diloco_status dl_settings_write(dl_buf *out, const dl_config *config);
 DL_MUST_CHECK diloco_status dl_settings_read(dl_config *out, const void *text, size_t len);
 

@@ -27,7 +27,9 @@ typedef struct dl_settings_names {
 DL_MUST_CHECK diloco_status dl_settings_file_names(dl_settings_names *out,
                                                    const dl_settings_file *file);
 
-/* All values but the preset. DILOCO_EINVAL, DILOCO_EREFUSED as dl_settings_load says. */
+/* dl_settings_file_take sets all values of the file but the preset, with their places as origins.
+ * It notes Plato's keys in *plato. Returns DILOCO_EINVAL or DILOCO_EREFUSED as dl_settings_load
+ * does; the values before the mistake are then set. */
 DL_MUST_CHECK diloco_status dl_settings_file_take(dl_config *config, dl_plato *plato,
                                                   const dl_settings_file *file);
 

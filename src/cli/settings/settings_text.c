@@ -1,5 +1,9 @@
 /* settings_text.c - a configuration as text: for people, for programs, and for a process that
- * this one starts. */
+ * this one starts.
+ *
+ * Three forms have one source, the option table. dl_settings_print writes TOML or JSON with the
+ * origin of each value. dl_settings_write and dl_settings_read carry a configuration to a replica's
+ * process. */
 #include "cli/settings/settings.h"
 
 #include "base/own.h"

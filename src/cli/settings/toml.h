@@ -47,8 +47,9 @@ typedef struct dl_toml_error {
     dl_toml_place at;
 } dl_toml_error;
 
-/* Call fn for every value, in the order of the text. false: the text is not what is said above
- * (nothing was called then), or there is no memory; *error says why. Stopping is no error. */
+/* dl_toml_walk calls fn for every value, in the order of the text, until fn returns false. Returns
+ * false if the text is not as described above, or if there is no memory; *error has the reason, and
+ * fn was not called. A walk that fn has stopped returns true. */
 bool dl_toml_walk(const char *text, size_t len, dl_toml_fn fn, void *user, dl_toml_error *error);
 
 #ifdef __cplusplus

@@ -17,6 +17,7 @@
 
 enum { ARM_TEXT = 160 };
 
+/* One call of the command, on the heap because the plan is large. `results` is owned. */
 typedef struct sweep {
     const dl_args *args;
     dl_sweep plan;            /* arms and seeds */

@@ -17,6 +17,8 @@
 
 enum { ARM_TEXT = 400, FILE_MAX = 64 << 20 };
 
+/* One arm of the grid that is still in the search. Each rung overwrites the numbers. `results`
+ * points into the room of the search. */
 typedef struct candidate {
     size_t arm;                    /* of the plan's grid */
     double loss, loss_deviation;   /* over the seeds of the rung */
@@ -25,6 +27,7 @@ typedef struct candidate {
     dl_trial_result *results;      /* one for each seed of the rung */
 } candidate;
 
+/* One call of the command. plan, candidates and results are owned; cmd_tune frees them. */
 typedef struct tuning {
     const dl_args *args;
     dl_tune *plan;

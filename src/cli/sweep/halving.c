@@ -1,5 +1,8 @@
 /* halving.c - how many candidates and steps each rung has. The formulas are exact integers, so a
- * repeated command has the same rungs. */
+ * repeated command has the same rungs.
+ *
+ * Rung r of n trains each of its candidates for steps / 3^(n - 1 - r) steps. Every rung thus costs
+ * about as many steps as the last one, which is what makes successive halving cheap. */
 #include "cli/sweep/halving.h"
 
 #include "base/size.h"

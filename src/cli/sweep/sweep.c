@@ -1,5 +1,8 @@
 /* sweep.c - from flags to settings. A trial's settings are the command line's with a --set for
- * each swept value and for the seed, so whatever holds for --set holds here. */
+ * each swept value and for the seed, so whatever holds for --set holds here.
+ *
+ * An arm is a number below n_arms, read as a number in mixed base with a digit for each swept
+ * option. So no list of combinations is kept, and equal commands number their arms equally. */
 #include "cli/sweep/sweep.h"
 
 #include "cli/settings/settings.h"

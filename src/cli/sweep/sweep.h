@@ -10,6 +10,8 @@
 #include "base/config.h"
 #include "cli/cli.h"
 
+/* Bounds: swept options, values of one, bytes of a value, and trials in all. They keep a sweep's
+ * memory fixed; a command line that exceeds one is refused. */
 enum { DL_SWEEP_KEYS = 8, DL_SWEEP_VALUES = 64, DL_SWEEP_TEXT = 256, DL_SWEEP_TRIALS = 4096 };
 
 /* A swept option and its values. */
@@ -36,7 +38,8 @@ DL_MUST_CHECK diloco_status dl_sweep_read(dl_sweep *out, const dl_args *args);
 /* Value of key k in an arm; the first key changes slowest. */
 const char *dl_sweep_value(const dl_sweep *sweep, size_t arm, size_t k);
 
-/* "outer_lr=0.4 preset=diloco" */
+/* dl_sweep_arm_text writes the values of an arm, "outer_lr=0.4 preset=diloco", cut to `cap` bytes.
+ * A sweep without swept options has one arm, whose text is "". */
 void dl_sweep_arm_text(char *out, size_t cap, const dl_sweep *sweep, size_t arm);
 
 /* The settings of a trial. trainer.rounds is such that all trials take equally many steps, where
@@ -45,8 +48,9 @@ void dl_sweep_arm_text(char *out, size_t cap, const dl_sweep *sweep, size_t arm)
 DL_MUST_CHECK diloco_status dl_sweep_config(dl_config *out, const dl_sweep *sweep,
                                             const dl_args *args, size_t arm, uint64_t seed);
 
-/* Its folder's name: the values, then the seed, in characters that every file system takes.
- * DILOCO_EINVAL: too long. */
+/* dl_sweep_folder writes the name of a trial's folder: the values, then the seed, in characters
+ * that every file system takes. The same values give the same name. Returns DILOCO_EINVAL if the
+ * name is longer than file systems take. */
 DL_MUST_CHECK diloco_status dl_sweep_folder(char *out, size_t cap, const dl_sweep *sweep,
                                             size_t arm, uint64_t seed);
 

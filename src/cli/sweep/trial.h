@@ -35,11 +35,11 @@ DL_MUST_CHECK diloco_status dl_trial_read(dl_trial_result *out, const dl_config 
 DL_MUST_CHECK diloco_status dl_trial_run(dl_trial_result *out, dl_config *config,
                                          const char *folder, const dl_args *args);
 
-/* The flags for a trial of a command that runs many: a run's own lines appear only on a terminal,
- * or with --verbose. */
+/* dl_trial_args returns the flags for a trial of a command that runs many. A run's own lines then
+ * appear only on a terminal, or with --verbose. The texts are borrowed from args. */
 dl_args dl_trial_args(const dl_args *args);
 
-/* The result's members, into an object that is open. */
+/* dl_trial_json adds the result's members to the object that is open. */
 void dl_trial_json(dl_json *json, const dl_trial_result *result);
 
 #endif

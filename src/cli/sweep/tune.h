@@ -7,6 +7,8 @@
 #include "cli/sweep/halving.h"
 #include "cli/sweep/sweep.h"
 
+/* The most candidates of a search; then the defaults of --trials (27, which makes rungs of 27, 9
+ * and 3 candidates) and of --seeds. */
 enum { DL_TUNE_MAX_CANDIDATES = 1000, DL_TUNE_CANDIDATES = 27, DL_TUNE_SEEDS = 3 };
 
 /* Seeds of a search begin so far above the configuration's, which runs compared later may use. */
@@ -32,12 +34,13 @@ typedef struct dl_tune {
  * --set-values that a check refuses. */
 DL_MUST_CHECK diloco_status dl_tune_read(dl_tune *out, const dl_args *args);
 
-/* The settings of a candidate's trial of `steps` steps. */
+/* dl_tune_config writes the settings of a candidate's trial of `steps` steps; 0: the steps that the
+ * settings give. It changes tune->grid.steps. Errors are those of dl_sweep_config. */
 DL_MUST_CHECK diloco_status dl_tune_config(dl_config *out, dl_tune *tune, const dl_args *args,
                                            size_t arm, uint64_t steps, uint64_t seed);
 
-/* Rounds of the configuration's whole run with `local_steps` of a candidate: at least as many
- * steps. */
+/* dl_tune_whole_rounds returns the rounds of a whole run with H = local_steps > 0. Rounded up, they
+ * have at least as many steps as the configuration's own run. */
 uint64_t dl_tune_whole_rounds(const dl_tune *tune, int64_t local_steps);
 
 #endif
