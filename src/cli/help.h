@@ -17,9 +17,10 @@ void dl_help_command(FILE *out, const dl_command *command, bool all);
 void dl_help_options(FILE *out, bool machine, bool all);
 void dl_help_options_page(FILE *out); /* docs/options.md */
 
-/* Of an option: "whole number, 1 to 1024 replicas", "one of wait, abort"; and how many characters
- * of its name are its section's. */
+/* Bytes of the texts about an option that the functions below write. Longer texts are cut. */
 enum { DL_OPTION_TYPE_MAX = 400 };
+/* dl_help_option_type writes the type and range of an option: "whole number, 1 to 1024 replicas",
+ * "one of wait, abort". */
 void dl_help_option_type(char out[DL_OPTION_TYPE_MAX], const dl_option *row);
 /* "--set run.replicas=4", of a basic option. Returns out. */
 const char *dl_help_option_example(char out[DL_OPTION_TYPE_MAX], const dl_option *row);

@@ -6,9 +6,11 @@
 #include "base/config.h"
 #include "cli/cli.h"
 
-/* run.local_replicas (0: all of run.replicas) replicas of the run in config->store, each in a
- * process, to the end; progress, summary and --json as args say. Fills in run.local_replicas
- * and run.threads. DILOCO_EINTERRUPTED: stopped on request; the text says how to resume. */
+/* dl_crew_run runs run.local_replicas (0: all of run.replicas) replicas of the run in config->store
+ * to their end, each in a process. Progress, summary and --json are printed as args say. It fills
+ * in run.local_replicas and run.threads. `join`: names of other machines and processes are not
+ * used. Returns DILOCO_EINTERRUPTED if it was stopped on request, with how to resume; otherwise the
+ * first error of a replica. */
 DL_MUST_CHECK diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join);
 
 /* dl_crew_create_and_run creates the run in this process unless it exists, then runs its replicas

@@ -10,17 +10,21 @@
 #include "cli/cli.h"
 #include "cli/crew/processes.h"
 
-/* n names for the run in config's store, which is there already. `join`: names that live on
- * other machines, or in another process here, are passed over; otherwise (train, the same
- * command again) only those of other machines are. is_new: no process has used it yet.
- * Of a closed roster, the names of the key here; one that has begun elsewhere only if its heartbeat
- * does not change. DILOCO_EREFUSED: the roster has too few. DILOCO_EUNREACHABLE, …: the store. */
+/* dl_names_choose chooses n names for replicas of the existing run in config's store. out and
+ * is_new are arrays [n]; is_new: the run has never had the name. With `join` names that run on
+ * other machines, or in another process here, are not chosen. Without it (train, which the same
+ * command resumes) only those of other machines are left out. In a closed roster the names are
+ * those of the key here. One that has begun elsewhere is chosen only if its heartbeat does not
+ * change, which takes run.patience to see. Returns DILOCO_EREFUSED if the roster has too few names,
+ * and the errors of the store. */
 DL_MUST_CHECK diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, size_t n,
                                             const dl_config *config, bool join);
 
-/* The name of the replica that --rank N numbers: rN. DILOCO_EINVAL. */
+/* dl_names_of_rank writes the name that --rank N gives: rN. Returns DILOCO_EINVAL for a number that
+ * is no rank. */
 DL_MUST_CHECK diloco_status dl_names_of_rank(dl_replica_name *out, const dl_args *args);
-/* Replace names[i] by the smallest name that is unused, and not one of names. Errors as above. */
+/* dl_names_choose_another replaces names[i] by the smallest unused name that is not in names[n].
+ * Errors are those of dl_names_choose; names[i] then stays. */
 DL_MUST_CHECK diloco_status dl_names_choose_another(dl_replica_name *names, size_t n, size_t i,
                                                     const dl_config *config);
 

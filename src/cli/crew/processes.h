@@ -46,9 +46,11 @@ typedef struct dl_launch {
                               size_t replica); /* OK: names[replica] is another new one */
 } dl_launch;
 
-/* Run all to their end. DILOCO_EINTERRUPTED: stopped on request, or killed at the second one.
- * Otherwise the first replica's error that came, with its name before its text; DILOCO_EIO:
- * killed too often, or the system gave no process. Takes over the three signals meanwhile. */
+/* dl_launch_run runs all replicas to their end, and takes over the three signals meanwhile.
+ * Callbacks are called on the caller's thread. No child is left after it returns. Returns
+ * DILOCO_EINTERRUPTED if it was stopped on request, or killed at the second one. Otherwise it
+ * returns the first error of a replica, with its name before the text. DILOCO_EIO: a replica was
+ * killed too often, or the system started no process. */
 DL_MUST_CHECK diloco_status dl_launch_run(const dl_launch *launch);
 
 #endif

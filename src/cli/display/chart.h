@@ -34,7 +34,8 @@ typedef struct dl_chart {
     size_t n;                      /* 1 to 8 */
 } dl_chart;
 
-/* Appends the SVG. Labels and titles may be any text. DILOCO_ENOMEM; DILOCO_EFULL: out->max. */
+/* dl_chart_svg appends the SVG to `out`. Labels and titles may be any text: they are escaped.
+ * Returns DILOCO_ENOMEM, or DILOCO_EFULL at out->max; `out` then has a part of the picture. */
 DL_MUST_CHECK diloco_status dl_chart_svg(dl_buf *out, const dl_chart *chart);
 
 #endif

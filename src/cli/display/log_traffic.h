@@ -7,8 +7,9 @@
 
 #include "cli/cli.h"
 
-/* Print the traffic of each commit from entry `from` on, of all replicas together: a line each.
- * DILOCO_ENOENT: the run has no record yet; DILOCO_EINVAL: of the price table. */
+/* dl_log_traffic prints a line for each commit from entry `from` on: the traffic of all replicas
+ * together. With `from` 0 all bytes of the run by kind follow. Returns DILOCO_ENOENT if the run has
+ * no record yet, and DILOCO_EINVAL for a mistake in the price table. */
 DL_MUST_CHECK diloco_status dl_log_traffic(const dl_args *args, const char *store, uint64_t from);
 
 #endif

@@ -59,7 +59,8 @@ typedef struct dl_report {
     char digest[40];
 } dl_report;
 
-/* Progress goes to `out`. DILOCO_ENOMEM. */
+/* dl_report_open begins a report of n replicas, whose names are borrowed and may change meanwhile.
+ * Progress goes to `out`. Returns DILOCO_ENOMEM; the report may be closed then, too. */
 DL_MUST_CHECK diloco_status dl_report_open(dl_report *report, const dl_replica_name *names,
                                            size_t n, FILE *out, bool quiet, bool verbose);
 void dl_report_close(dl_report *report); /* zeroed is fine */
@@ -68,19 +69,23 @@ void dl_report_close(dl_report *report); /* zeroed is fine */
 void dl_report_watch(dl_report *report, const char *store);
 void dl_report_unwatch(dl_report *report);
 
+/* dl_report_event takes one event of names[replica] (processes.h). Unknown events and members are
+ * ignored. Lines that it causes are printed at once. */
 void dl_report_event(dl_report *report, size_t replica, dl_json_value event);
 void dl_report_say(dl_report *report, const char *line); /* unless quiet */
 void dl_report_draw(dl_report *report);
 
-/* Called now and then: says what is waited for where no replica here has anything else to do. The
- * run has `others` replicas that are not here. */
+/* dl_report_wait is called at each tick. It prints what is waited for if no replica here has
+ * anything else to do. `others`: replicas of the run that are not here. */
 void dl_report_wait(dl_report *report, const char *store, uint64_t others);
 
-/* A replica's live line for a terminal of that many columns; unit: "tok" or "img". */
+/* dl_report_line writes a replica's live line for a terminal of that many columns; unit: "tok" or
+ * "img". Parts that do not fit are left out. */
 void dl_report_line(char out[DL_SCREEN_LINE], const char *name, const dl_replica_view *view,
                     const char *unit, int columns);
 
-/* After the end: a few lines; or the object {"status":…}. */
+/* dl_report_summary prints a few lines after the end. dl_report_json prints the object {"status":…}
+ * on stdout, with a status that may be an error's. */
 void dl_report_summary(dl_report *report, const char *store);
 DL_MUST_CHECK diloco_status dl_report_json(const dl_report *report, const char *store,
                                            diloco_status status);

@@ -8,11 +8,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Does the file's name end so that this writes it? */
+/* dl_report_page_takes returns true if the ending of the name is one that dl_report_page_write
+ * writes. */
 bool dl_report_page_takes(const char *path);
 
-/* `stores`: URLs of n runs. DILOCO_ENOENT: one of them has no run; DILOCO_EIO, DILOCO_EFULL: the
- * file; DILOCO_EREFUSED: the program was built without its page, or FILE.pdf needs a browser. */
+/* dl_report_page_write reads the n runs at `stores` (URLs) and writes one report of them to `path`,
+ * which is replaced as a whole. Returns DILOCO_ENOENT if one of them has no run, and DILOCO_EIO or
+ * DILOCO_EFULL for the file. Returns DILOCO_EREFUSED if the program was built without its page, or
+ * FILE.pdf needs a browser. */
 DL_MUST_CHECK diloco_status dl_report_page_write(const char *path, const char *const *stores,
                                                  size_t n);
 

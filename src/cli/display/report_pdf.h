@@ -7,12 +7,13 @@
 
 #include "base/file.h"
 
-/* DILOCO_EREFUSED: there is no browser. The program is DILOCO_BROWSER, or Chromium or Chrome under
- * one of their names. */
+/* dl_report_pdf_check returns DILOCO_EREFUSED if there is no browser. The program is
+ * DILOCO_BROWSER, or Chromium or Chrome under one of their names. */
 DL_MUST_CHECK diloco_status dl_report_pdf_check(void);
 
-/* Print the page to a new file. DILOCO_EREFUSED: as above. DILOCO_EIO: the browser failed, with
- * what it said. DILOCO_ETIMEDOUT: it took more than two minutes. DILOCO_EFULL: the disk. */
+/* dl_report_pdf_write prints the page `html` to the file `path`, which is replaced as a whole.
+ * Returns DILOCO_EREFUSED as above, DILOCO_EIO if the browser failed, with its output,
+ * DILOCO_ETIMEDOUT after two minutes, and DILOCO_EFULL for a full disk. */
 DL_MUST_CHECK diloco_status dl_report_pdf_write(const char *path, dl_span html);
 
 #endif

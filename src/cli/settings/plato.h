@@ -18,25 +18,28 @@ typedef struct dl_plato {
     bool adam;                   /* trainer.optimizer is torch's Adam: AdamW without decay */
 } dl_plato;
 
-/* Plato's words in ours: "trainer.optimizer" = "AdamW" is "adamw", "data.dataset_name" is
- * data.datasource. *key and *text are exchanged or left alone. */
+/* dl_plato_words exchanges Plato's names for ours: "trainer.optimizer" = "AdamW" becomes "adamw",
+ * and the key "data.dataset_name" becomes "data.datasource". *key and *text are set to constants or
+ * stay. */
 void dl_plato_words(const char **key, const char **text);
 
-/* DILOCO_EREFUSED: a server.type of Plato's that is not built here. */
+/* dl_plato_server returns DILOCO_EREFUSED for a server.type that Plato has and this program does
+ * not. Other names, unknown ones included, are left to the option table. */
 DL_MUST_CHECK diloco_status dl_plato_server(const char *type);
 
-/* Is it a key of Plato's that is no option? Then *status: DILOCO_OK, it is taken and needs nothing
- * more; DILOCO_EREFUSED names it, its place and the way out. */
+/* dl_plato_takes returns true if the key needs nothing more: it is one of Plato's that is no option
+ * here. *status is then DILOCO_OK if the key is accepted, and otherwise DILOCO_EREFUSED with its
+ * name, its place `at` and an alternative. `text` is the value as the file has it. */
 bool dl_plato_takes(diloco_status *status, dl_plato *plato, const char *key, const char *text,
                     const char *at);
 
-/* The preset of a file that names none: by server.type; with clients and no server.type fedavg.
- * NULL: it says nothing. */
+/* dl_plato_preset returns the preset of a file that names none. It follows from server.type; with
+ * clients and no server.type ("") it is "fedavg". NULL: nothing follows. */
 const char *dl_plato_preset(const char *server_type, bool clients);
 
-/* Derive values from the file when all is read: H of whole epochs, the data's path.
- * DILOCO_EINVAL: server.type and preset contradict; Torchvision without a set's name.
- * DILOCO_EREFUSED: Adam with weight decay. */
+/* dl_plato_finish derives values after everything is read: H of whole epochs, the path of the data.
+ * Returns DILOCO_EINVAL if server.type and preset contradict each other, or Torchvision comes
+ * without the name of a set. Returns DILOCO_EREFUSED for torch's Adam with weight decay. */
 DL_MUST_CHECK diloco_status dl_plato_finish(dl_config *config, const dl_plato *plato);
 
 #endif

@@ -9,19 +9,25 @@
 #include "base/config.h"
 #include "cli/cli.h"
 
-/* args->target (a TOML file, or NULL) and the flags. run.store and run.state_dir are filled
- * in where they were not given. DILOCO_EINVAL with file:line:column, or the flag: a key that is
- * no option (the nearest is named), of another type, out of range, not a choice, or said twice and
- * differently. DILOCO_ENOENT, DILOCO_EIO: the file. */
+/* dl_settings_load reads args->target (a TOML file; NULL: none) and the flags into *out. run.store
+ * and run.state_dir are filled in where they were not given. Accepted keys without effect are
+ * listed in one warning. Two variables of the environment are set: the key and the coordination
+ * store that the user has named. Returns DILOCO_EINVAL, with file:line:column or the flag, for a
+ * key that is no option; the nearest is named. So it does for a value of another type, out of
+ * range, not a choice, or given twice and differently. Returns DILOCO_EREFUSED for a setting of
+ * Plato's that is not built here, and DILOCO_EIO if the file cannot be read. */
 DL_MUST_CHECK diloco_status dl_settings_load(dl_config *out, const dl_args *args);
 
-/* The settings of the run that args->target (a URL, or a TOML file that names one) leads to.
- * Options that must agree come from the run, the rest from the file and --set. DILOCO_EINVAL: --set
- * of an option that must agree, or of a run.store that is not the URL. */
+/* dl_settings_of_run loads the settings of the run that args->target leads to: a URL, or a TOML
+ * file that names one. Options that must agree come from the run, the rest from the file and --set.
+ * Values of the file that differ from the run's are reported on stderr. Returns DILOCO_EINVAL for
+ * --set of an option that must agree, or of a run.store that is not the URL; other errors are those
+ * of diloco_run_config. */
 DL_MUST_CHECK diloco_status dl_settings_of_run(dl_config *out, const dl_args *args);
 
-/* run.store and run.state_dir of a URL or a TOML file, with what --set says of them; nothing is
- * read from the store. DILOCO_EINVAL: an empty target; otherwise as dl_settings_load. */
+/* dl_settings_of_target loads run.store and run.state_dir of a URL or a TOML file, and the flags
+ * over them. Nothing is read from the store. Returns DILOCO_EINVAL for an empty target; otherwise
+ * as dl_settings_load. */
 DL_MUST_CHECK diloco_status dl_settings_of_target(dl_config *out, const dl_args *args);
 
 /* dl_settings_store writes the store that a URL or a TOML file (by its run.store) names. Returns
@@ -31,11 +37,13 @@ DL_MUST_CHECK diloco_status dl_settings_store(dl_config_path out, const char *ta
  * exist. A folder is a store. */
 bool dl_is_config_file(const char *target);
 
-/* --replicas N: N on this machine, and run.replicas = N where the file or --set do not give
- * it. A smaller one in the file gives way; in --set it is a contradiction. */
+/* dl_settings_replicas applies --replicas N: N replicas on this machine, and run.replicas = N
+ * unless the file or --set give it. A smaller run.replicas of the file is replaced. Returns
+ * DILOCO_EINVAL if a smaller one is in --set, or N is less than 1. */
 DL_MUST_CHECK diloco_status dl_settings_replicas(dl_config *config, const char *text);
 
-/* All values with their places, as TOML that reads back, or as one JSON object. */
+/* dl_settings_print prints all values with their places: TOML that can be read back, or one JSON
+ * object. Returns DILOCO_EINVAL for a choice that does not exist. */
 DL_MUST_CHECK diloco_status dl_settings_print(const dl_config *config, bool json);
 
 /* dl_settings_line appends one value as a line of TOML: `name = value`. */

@@ -13,8 +13,9 @@
 /* A file that is open. The caller closes it. */
 typedef struct dl_settings_file dl_settings_file;
 
-/* Read the file and what it includes. DILOCO_EINVAL with file:line:column: there is no such file,
- * it is not TOML. DILOCO_EIO, DILOCO_ENOMEM. On error there is nothing to close. */
+/* dl_settings_file_open reads the file and the one that it includes into memory. The caller closes
+ * *out. Returns DILOCO_EINVAL with file:line:column if a file does not exist, is a folder, or is
+ * not TOML; DILOCO_EIO or DILOCO_ENOMEM otherwise. After an error *out is NULL. */
 DL_MUST_CHECK diloco_status dl_settings_file_open(dl_settings_file **out, const char *path);
 void dl_settings_file_close(dl_settings_file *file); /* NULL is fine */
 

@@ -26,9 +26,9 @@ typedef struct dl_halving {
     size_t n; /* rungs */
 } dl_halving;
 
-/* candidates > 0 in the first rung, `steps` in the last. Steps of each rung are a multiple of
- * `multiple` > 0, rounded down, and at least DL_HALVING_MIN_ROUNDS of it. DILOCO_EINVAL: `steps`
- * are fewer than that. */
+/* dl_halving_plan writes the rungs for `candidates` > 0 and `steps` of a replica in the last one.
+ * The steps of each rung are a multiple of `multiple` > 0, rounded down, and at least
+ * DL_HALVING_MIN_ROUNDS of it. Returns DILOCO_EINVAL if `steps` are fewer than that. */
 DL_MUST_CHECK diloco_status dl_halving_plan(dl_halving *out, size_t candidates, uint64_t steps,
                                             uint64_t multiple);
 

@@ -29,22 +29,23 @@ typedef struct dl_sweep {
     uint64_t steps; /* of a replica in every trial; 0: as the settings say */
 } dl_sweep;
 
-/* From --set-values, --seeds, --equal-steps and the settings of the target. DILOCO_EINVAL: an
- * unknown option, a value it does not take, or the same twice. So are an option that a sweep itself
- * sets (run.seed, the store, the record), too many trials, or --equal-steps with swept
- * trainer.rounds. */
+/* dl_sweep_read reads --set-values, --seeds, --equal-steps and the settings of the target. Returns
+ * DILOCO_EINVAL for an unknown option, a value or option that is given twice, or too many trials.
+ * So it does for an option that a sweep itself sets (run.seed, the store, the record), and for
+ * --equal-steps with swept trainer.rounds. Values are checked later, by dl_sweep_config. */
 DL_MUST_CHECK diloco_status dl_sweep_read(dl_sweep *out, const dl_args *args);
 
-/* Value of key k in an arm; the first key changes slowest. */
+/* dl_sweep_value returns the value of key k < n_keys in an arm < n_arms. The first key changes
+ * slowest. */
 const char *dl_sweep_value(const dl_sweep *sweep, size_t arm, size_t k);
 
 /* dl_sweep_arm_text writes the values of an arm, "outer_lr=0.4 preset=diloco", cut to `cap` bytes.
  * A sweep without swept options has one arm, whose text is "". */
 void dl_sweep_arm_text(char *out, size_t cap, const dl_sweep *sweep, size_t arm);
 
-/* The settings of a trial. trainer.rounds is such that all trials take equally many steps, where
- * that is asked for or H differs from the target's. DILOCO_EINVAL: as dl_settings_load, or that
- * number is not a multiple of H. */
+/* dl_sweep_config loads the settings of a trial. trainer.rounds is set so that all trials take
+ * equally many steps, if that is asked for or H differs from the target's. Returns DILOCO_EINVAL as
+ * dl_settings_load does, or if the steps are no multiple of H. */
 DL_MUST_CHECK diloco_status dl_sweep_config(dl_config *out, const dl_sweep *sweep,
                                             const dl_args *args, size_t arm, uint64_t seed);
 

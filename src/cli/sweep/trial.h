@@ -22,16 +22,17 @@ typedef struct dl_trial_result {
     char digest[40];                     /* of the state after the last entry */
 } dl_trial_result;
 
-/* Is there a result in the folder? It is read, and nothing else is done, if it is of these
- * settings. DILOCO_ENOENT: none. DILOCO_EDIFFERS: of other ones. DILOCO_EPROTO: damaged. */
+/* dl_trial_read reads the result in the folder if it is of these settings. Nothing else is done.
+ * Returns DILOCO_ENOENT if there is no result, DILOCO_EDIFFERS if it is of other settings, and
+ * DILOCO_EPROTO if it is damaged. */
 DL_MUST_CHECK diloco_status dl_trial_read(dl_trial_result *out, const dl_config *config,
                                           const char *folder);
 
-/* As above; without a result, train config's run to its end, evaluate, and write the result.
- * Its store, state and record are set to the folder's. It continues where an earlier call was
- * stopped. args: flags --quiet, --verbose, and the command to continue. DILOCO_EINTERRUPTED: the
- * same call continues. DILOCO_EINVAL, DILOCO_EREFUSED: the settings; DILOCO_EIO, …: the folder, or
- * a replica's error. */
+/* dl_trial_run reads the result as above. Without one it trains config's run to its end, evaluates,
+ * and writes the result. Store, state and record of `config` are set to the folder's. A call that
+ * was stopped is continued by the next one. args: --quiet, --verbose, and the command to continue.
+ * Returns DILOCO_EINTERRUPTED if it was stopped, DILOCO_EINVAL or DILOCO_EREFUSED for the settings,
+ * and the error of a replica or of the folder. */
 DL_MUST_CHECK diloco_status dl_trial_run(dl_trial_result *out, dl_config *config,
                                          const char *folder, const dl_args *args);
 

@@ -27,11 +27,12 @@ typedef struct dl_tune {
     double max_sent; /* bytes of a replica in its whole run; 0: any */
 } dl_tune;
 
-/* From --set-values (default: learning rates, outer momentum and H around the configuration's),
- * --trials, --steps, --seeds, --max-sent and the settings of the target. More arms than --trials
- * are drawn from by the seed. An arm that a check refuses is left out of the default grid.
- * DILOCO_EINVAL, DILOCO_EREFUSED: as dl_sweep_read, swept trainer.rounds, too few steps, an arm of
- * --set-values that a check refuses. */
+/* dl_tune_read plans a search from --set-values (default: learning rates, outer momentum and H
+ * around the configuration's), --trials, --steps, --seeds, --max-sent and the settings of the
+ * target. If there are more arms than --trials, candidates are drawn by the seed. An arm of the
+ * default grid that a check refuses is left out. Returns DILOCO_EINVAL or DILOCO_EREFUSED as
+ * dl_sweep_read does, and for swept trainer.rounds, too few steps, or an arm of --set-values that a
+ * check refuses. */
 DL_MUST_CHECK diloco_status dl_tune_read(dl_tune *out, const dl_args *args);
 
 /* dl_tune_config writes the settings of a candidate's trial of `steps` steps; 0: the steps that the
