@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* More than there are commands. */
 enum { NAMES_MAX = 64 };
 
 /* Bytes that are no UTF-8 are replaced one by one, so later text stays readable. C1 controls

@@ -220,7 +220,7 @@ int dl_cli_main(int argc, char **argv);
 /* ---- output */
 
 /* dl_print_json ends the JSON and writes it to stdout as one line. It frees `buf` in any case.
- * Returns the first error of the writer (DILOCO_ENOMEM, DILOCO_EFULL); then nothing is printed. */
+ * Returns the first error of the writer (DILOCO_ENOMEM, DILOCO_EPROTO); then nothing is printed. */
 DL_MUST_CHECK diloco_status dl_print_json(dl_json *json, dl_buf *buf);
 
 /* dl_printable copies text from outside for a terminal or for JSON. Control characters except

@@ -63,6 +63,7 @@ static diloco_status slow_down(const char *text)
  * one name is refused (P26), and its numbers are kept for the report. */
 static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
 {
+    /* --link slows down the store that is probed; a configuration has run.link for that. */
     const char *link = args->flags[DL_FLAG_RUN_LINK];
     if (link && (!args->target || dl_is_config_file(args->target)))
         return dl_fail(DILOCO_EINVAL, "doctor takes --link with a store's URL");
@@ -260,6 +261,7 @@ static diloco_status cmd_doctor(const dl_args *args)
     if (!json) print_machine(&c);
     fflush(stdout); /* a store may take its time */
     diloco_status status = look(&c, args, &config);
+    /* Printing calls the library, which may replace the text of the error. */
     snprintf(why, sizeof why, "%s", diloco_error_text());
     if (json) {
         if (status && !c.store_is_refused) return status;

@@ -192,6 +192,7 @@ static diloco_status cmd_init(const dl_args *args)
     if (dl_file_exists(path))
         return dl_fail(DILOCO_EEXIST, "%s is there already: move it away, or name another folder",
                        path);
+    /* The file is composed in memory and written at once, so a mistake leaves no half of it. */
     DL_TRY(ask(&s, args, room));
     if (folder) DL_TRY(dl_dir_make(folder));
     dl_buf_init(&text, FILE_MAX);

@@ -22,6 +22,7 @@ static diloco_status check_data(const dl_config *config)
 static diloco_status set_local_replicas(dl_config *config, const dl_args *args)
 {
     const char *n = args->flags[DL_FLAG_REPLICAS];
+    /* run.replicas is the run's and stays: a replica that joins may be one more than it says. */
     if (n) DL_TRY(dl_config_set(config, "run.local_replicas", n, "--replicas"));
     if (config->local_replicas > 0) return DILOCO_OK;
     if (n) return dl_fail(DILOCO_EINVAL, "--replicas %.20s: at least one is needed", n);

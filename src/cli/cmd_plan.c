@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+/* A shorter name keeps a row of the table below on few lines. */
 #define FLAGS DL_FLAGS
 
 /* A kind of plan. A new one is a row in modes[] and a case in mode_of. */

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+/* Room for the names that a misspelt one is compared with; more presets would not be suggested. */
 enum { MAX_PRESETS = 32 };
 
 /* Add one preset as an object; values are texts, as a configuration file has them. */

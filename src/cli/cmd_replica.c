@@ -15,8 +15,10 @@
 #include <signal.h>
 #include <string.h>
 
+/* Bytes of one event, and of the settings from the parent, which crew.c bounds equally. */
 enum { LINE_MAX_BYTES = 1 << 16, SETTINGS_MAX = 1 << 20 };
 
+/* The parent draws at most ten times a second, so more progress would not be seen. */
 #define PROGRESS_EVERY (100 * DL_MILLISECOND)
 
 /* Set by a signal or by the end of the parent; the trainer reads it after each step. */
@@ -167,6 +169,7 @@ static diloco_status cmd_replica(const dl_args *args)
     take_signals();
     dl_swarm_use_peers();
     DL_TRY(receive_settings(&config));
+    /* With --new another generation of this name means that another machine was quicker (P6). */
     config.first_generation = dl_args_has(args, DL_FLAG_NEW);
     diloco_log_set(on_log, NULL, DILOCO_LOG_INFO);
     diloco_status status = dl_swarm_is(&config) ? dl_swarm_train(&config, args->target, &hooks)

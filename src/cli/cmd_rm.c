@@ -129,6 +129,7 @@ static diloco_status check_heartbeats(const dl_config *config)
     diloco_run_status run;
     diloco_status status = diloco_run_status_read(&run, config->store, 0);
     if (!status && worth_watching(&run, config)) {
+        /* A heartbeat of a live replica changes within this time. */
         const double seconds = run.alive_s;
         fprintf(stderr, "watching heartbeats for %.0f s …\n", seconds);
         diloco_run_status_free(&run);
@@ -237,6 +238,7 @@ static diloco_status cmd_rm(const dl_args *args)
     dl_config_init(&run);
     const diloco_status there = diloco_run_config(&run, config.store);
     if (there && there != DILOCO_ENOENT) return there;
+    /* Locks first: they are of this machine, and need no waiting. Nothing is removed yet. */
     DL_TRY(walk_states(&config, refuse_running, &n_states));
     if (there && n_states == 0)
         return dl_fail(DILOCO_ENOENT, "%s holds no run, and there is no state of one in %s",

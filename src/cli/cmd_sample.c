@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The most tokens of one call, so a mistyped number ends as an error and not as hours of text. */
 enum { TOKENS_MAX = 1 << 24 };
 
 /* Print text as it comes. A byte model may write anything, so what goes to a terminal cannot

@@ -256,6 +256,7 @@ static diloco_status cmd_serve(const dl_args *args)
                        "--join %s: a run's name is of letters, digits and ._=-, "
                        "perhaps in folders",
                        run);
+    /* The certificate and the token have to exist before the hub starts, which reads both. */
     DL_TRY(read_options(&options, args));
     if (run) DL_TRY(make_what_is_missing(&options, &files));
     pthread_sigmask(SIG_BLOCK, &set, NULL);

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* Seconds: of the first look at heartbeats, and between two statuses of --watch. */
 #define LOOK_S  0.3 /* to see whether there is anything to watch for */
 #define AGAIN_S 2.0
 

@@ -76,6 +76,7 @@ static diloco_status start(sidecar *s, const dl_args *args)
     if (pipe2(ends, O_CLOEXEC)) return dl_fail_errno(errno, "make a pipe for", s->argv[0]);
     s->read_end = ends[0];
     s->write_end = ends[1];
+    /* A write to a process that has ended is then an error (EPIPE), which send() reports. */
     signal(SIGPIPE, SIG_IGN);
     setenv("PYTHONSAFEPATH", "1", 0); /* a module of the current folder is no tracker */
     const int error = dl_thread_start(&s->thread, run_sidecar, s);
@@ -226,6 +227,7 @@ static diloco_status follow(tracking *t)
     dl_time over = 0; /* when the run was first seen over */
     DL_TRY(read_all(t));
     DL_TRY(send_head(t));
+    /* A run that is over, and one with --once, is sent as it was read. Any other is followed. */
     const bool whole = t->once || is_over(t->view);
     for (;;) {
         DL_TRY(send_points(t));
@@ -249,6 +251,7 @@ static diloco_status track(tracking *t, const dl_args *args)
         status = dl_buf_add(&t->lines, last, sizeof last - 1);
         if (!status) status = send_lines(t);
     }
+    /* Our own reason is kept, since waiting for the process may set another one. */
     char why[512];
     snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
     const diloco_status ended = finish(&t->side);

@@ -40,6 +40,7 @@ static diloco_status cmd_ui(const dl_args *args)
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* 128 random bits, too many to guess; and runs of one folder that are shown. */
 enum { TOKEN_BYTES = 16, MOST_RUNS = 500 };
 
 extern char **environ;
@@ -103,6 +104,7 @@ static diloco_status add_target(shown *s, const char *target)
     DL_TRY(dl_swarm_refuse(store, "show"));
     const char *folder = strncmp(store, "file://", 7) ? store : store + 7;
     struct stat st;
+    /* A store elsewhere cannot be listed for runs, so its URL has to name one. */
     if (strstr(folder, "://") || has_run(folder) || stat(folder, &st) || !S_ISDIR(st.st_mode))
         return dl_run_names_add(&s->runs, store);
     return add_folder(s, folder);
@@ -146,6 +148,7 @@ static diloco_status write_address(shown *s, const char *address, char path[128]
     }
     char text[1024];
     snprintf(path, 128, "%s/open.html", s->folder);
+    /* The page redirects at once. The address with its token is in the file and in no argument. */
     const int len = snprintf(text, sizeof text,
                              "<!doctype html><meta charset=utf-8><title>diloco</title>"
                              "<meta http-equiv=refresh content=\"0;url=%s\">",
@@ -209,12 +212,15 @@ static diloco_status serve(shown *s, const dl_args *args)
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         return dl_fail(DILOCO_EIO, "no random bytes");
     dl_hex(s->token, random, sizeof random);
+    /* Blocked before the hub starts its threads, which inherit the mask. So only sigwait below
+     * receives these signals. */
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     const char *listen = args->flags[DL_FLAG_LISTEN];
+    /* Port 0 of the loopback address is any free port, and no other machine can connect to it. */
     const dl_hub_options options = {.listen = listen ? listen : "127.0.0.1:0",
                                     .token = s->token,
                                     .viewed = url_of,

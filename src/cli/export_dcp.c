@@ -80,6 +80,7 @@ diloco_status dl_export_dcp(diloco_export_report *out, const dl_config *config, 
     if (access(path, F_OK) == 0)
         return dl_fail(DILOCO_EEXIST, "%s has a checkpoint: give --out another folder", to);
     DL_TRY(dl_dir_make(to));
+    /* In the folder itself, since a temporary folder may be too small for the state. */
     DL_TRY(path_of(path, to, "state.part"));
     diloco_status status = write_state(out, config, path);
     if (!status) status = convert(path, to);

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+/* Columns: of a page without a terminal, and of the narrowest terminal that lines are wrapped for.
+ * Bytes of the texts about an option. */
 enum { WIDTH = 100, NARROWEST = 30, RANGE_MAX = DL_OPTION_TYPE_MAX };
 
 /* Return the columns of the terminal that is written to, at most WIDTH. A file or a pipe has

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes that are read of a line at once; hex digits of a SHA-256. */
 enum { LINE_MAX_BYTES = 4096, PIN_HEX = 64 };
 
 /* Write 32 bytes in standard base64, with its padding: 44 characters. DILOCO_HUB_PIN has that
@@ -39,6 +40,7 @@ static diloco_status take_fragment(const char *fragment)
                        "that is no join line: 64 hex digits, a dot and a token have to follow "
                        "the #, as diloco serve --join prints them");
     base64(pin + strlen(pin), hash);
+    /* Replicas inherit the variables. Other users of the machine cannot read them. */
     if (setenv("DILOCO_HUB_PIN", pin, 1) || (token && setenv("DILOCO_HUB_TOKEN", token, 1)))
         return dl_fail(DILOCO_ENOMEM, "no memory for a join line");
     return DILOCO_OK;

@@ -13,7 +13,7 @@ typedef struct dl_run_names {
 void dl_run_names_init(dl_run_names *names);
 void dl_run_names_deinit(dl_run_names *names);
 /* dl_run_names_add names a run by the last component of its URL. A name that is taken gets a number
- * after it: "run-2". Returns DILOCO_ENOMEM, or DILOCO_EFULL for too many runs. */
+ * after it: "run-2". Returns DILOCO_ENOMEM, or DILOCO_EPROTO for too many runs. */
 DL_MUST_CHECK diloco_status dl_run_names_add(dl_run_names *names, const char *url);
 /* dl_run_names_url writes the URL of the run that has this name. Returns false if none has it. */
 bool dl_run_names_url(const dl_run_names *names, char url[DL_VIEW_URL], const char *name);

@@ -191,6 +191,7 @@ static void say_complete(crew *c)
 static diloco_status finish(crew *c, diloco_status status)
 {
     char again[1024];
+    /* The live lines end here; later lines stay on the terminal. */
     dl_screen_draw(&c->report.screen, NULL, 0);
     if (status == DILOCO_EINTERRUPTED) {
         say_again(again, sizeof again, c->args);

@@ -44,6 +44,7 @@ bool dl_name_runs_here(const char *state_dir, const char *name)
     return held;
 }
 
+/* Ascending; the difference of two unsigned numbers would wrap. */
 static int by_number(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -79,6 +80,7 @@ size_t dl_names_idle(dl_replica_name *out, size_t n, const char *state_dir)
     return found;
 }
 
+/* Return true if the name's folder has this file. A path that is too long does not exist. */
 static bool has_file(const char *state_dir, const char *name, const char *file)
 {
     char path[DL_PATH_MAX + 64];
@@ -105,6 +107,7 @@ bool dl_names_any_state(const char *state_dir)
     return found;
 }
 
+/* Return true if the name is among names[n]. */
 static bool has(const dl_replica_name *names, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 
+/* More than the kinds of a record (docs/architecture.md section 9), with room for later ones. */
 enum { DL_KINDS_MAX = 16 };
 
 /* Sums by kind, in the order in which kinds were first seen. All zero at first; one thread. */

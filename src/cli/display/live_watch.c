@@ -37,6 +37,7 @@ static void destroy(dl_live_watch *w)
     free(w);
 }
 
+/* The view's name is only for the screen; there is one run, at the store of this watch. */
 static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
 {
     (void)name;

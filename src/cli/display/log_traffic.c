@@ -99,6 +99,8 @@ static double rate_of(const sum *s)
     return s->seconds > 0 ? (s->written + s->read) / s->seconds : 0;
 }
 
+/* Print one entry. The rate is over the longest exchange that a replica had, so waiting is not in
+ * it. */
 static void print_line(const sum *s, const dl_prices *prices)
 {
     dl_unit_text written, read, rate;
@@ -109,6 +111,7 @@ static void print_line(const sum *s, const dl_prices *prices)
     putchar('\n');
 }
 
+/* Print one entry as an object. "cost" is absent without prices. */
 static diloco_status print_json(const sum *s, const dl_prices *prices)
 {
     dl_buf out;

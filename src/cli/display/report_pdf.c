@@ -85,6 +85,7 @@ static diloco_status take(const char *path, const char *from, const dl_command_r
     dl_buf pdf;
     dl_buf_init(&pdf, LONGEST);
     diloco_status status = dl_file_read(&pdf, from);
+    /* The signature of a PDF file, by ISO 32000. */
     const bool printed = !status && pdf.len > 5 && !memcmp(pdf.data, "%PDF-", 5);
     if (printed)
         status = dl_file_write(path, &(dl_span){pdf.data, pdf.len}, 1);

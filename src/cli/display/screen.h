@@ -42,7 +42,7 @@ void dl_screen_say(dl_screen *screen, const char *line);
 
 /* dl_screen_frame appends one frame as bytes: n lines of screen->lines, with `said` above them
  * unless it is NULL. dl_screen_draw and dl_screen_say write these bytes; tests read them. Returns
- * DILOCO_ENOMEM, or DILOCO_EFULL if `out` is too small. */
+ * DILOCO_ENOMEM, or DILOCO_EPROTO if `out` is too small. */
 DL_MUST_CHECK diloco_status dl_screen_frame(dl_buf *out, dl_screen *screen, int columns,
                                             const char *said, int n);
 

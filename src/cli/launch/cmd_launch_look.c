@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Bytes of one answer, with room for DL_JOBS_MAX replicas. */
 enum { JSON_MAX = 1 << 20 };
 
 /* ---- status */

@@ -14,6 +14,8 @@
 #include <math.h>
 #include <string.h>
 
+/* Methods of the table with CONFIG's row, and options of a recommendation; add_option asserts the
+ * latter. */
 enum { MAX_ROWS = 16, MAX_OPTIONS = 8 };
 
 /* One method on this link. */

@@ -28,6 +28,7 @@ static diloco_status read_file(dl_playback *playback, const char *path)
     diloco_status status = DILOCO_OK;
     const char *at = (const char *)map.data, *end = at + map.len;
     while (!status && at < end) {
+        /* The last line may lack its newline; empty lines are skipped. */
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         const char *stop = newline ? newline : end;
         if (stop > at) status = dl_playback_line(playback, at, (size_t)(stop - at));
@@ -117,6 +118,7 @@ static diloco_status play(dl_playback *playback, const dl_args *args)
         how.recorded = &recorded;
     }
     DL_TRY(dl_args_u64(&tau, args, DL_FLAG_TAU, 0, 1000000));
+    /* Without --tau it stays -1: as recorded. */
     if (dl_args_has(args, DL_FLAG_TAU)) how.tau = (int64_t)tau;
     DL_TRY(read_record(playback, args->flags[DL_FLAG_REPLAY]));
     DL_TRY(dl_playback_predict(&result, playback, &how));

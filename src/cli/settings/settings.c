@@ -126,6 +126,8 @@ static diloco_status default_store(dl_config *config, const char *path)
     dl_config_path store;
     const char *slash = path ? strrchr(path, '/') : NULL;
     const char *name = slash ? slash + 1 : path ? path : "run";
+    /* "exp.v2.toml" is the run "exp". A name that begins with a dot has no such part: it is
+     * "run". */
     size_t len = strcspn(name, ".");
     if (*config->store) return DILOCO_OK;
     if (len == 0) name = "run", len = 3;
@@ -163,6 +165,7 @@ static diloco_status default_state_dir(dl_config *config)
     char host[64] = "";
     if (*config->state_dir || begins(config->store, "mem://")) return DILOCO_OK;
     DL_TRY(state_place(place, config->store));
+    /* A machine without a name still needs a folder. */
     if (gethostname(host, sizeof host - 1) || !*host) strcpy(host, "host");
     int n = snprintf(dir, sizeof dir, "%s.local/%s", place, host);
     if (n < 0 || (size_t)n >= sizeof dir)
@@ -372,6 +375,7 @@ diloco_status dl_settings_of_run(dl_config *out, const dl_args *args)
     dl_args place = *args; /* flags come last, over what the run says */
     memset(place.flags, 0, sizeof place.flags);
     DL_TRY(load_target(out, &place));
+    /* The file's values are kept: diloco_run_config overwrites those that must agree. */
     dl_config file = *out;
     DL_TRY(prepare_to_read(&file, args));
     DL_TRY(diloco_run_config(out, file.store));

@@ -167,6 +167,7 @@ static diloco_status read_setting(dl_config *config, dl_json_value row)
 diloco_status dl_settings_read(dl_config *out, const void *text, size_t len)
 {
     dl_json_value all;
+    /* Every option is in the text, so no default of this process remains. */
     dl_config_init(out);
     DL_TRY(dl_json_parse(&all, text, len));
     for (dl_json_iter it = dl_json_each(all); dl_json_next(&it);)

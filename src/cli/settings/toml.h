@@ -18,6 +18,7 @@
 extern "C" {
 #endif
 
+/* The types that an option may have. A value's text is without quotes in each of them. */
 typedef enum dl_toml_type {
     DL_TOML_STRING,
     DL_TOML_INTEGER,
@@ -42,6 +43,7 @@ typedef struct dl_toml_value {
 /* false stops the walk. */
 typedef bool (*dl_toml_fn)(void *user, const dl_toml_value *value);
 
+/* Why a text was refused, and where. Filled in by the function that returns false. */
 typedef struct dl_toml_error {
     char text[256]; /* without the place */
     dl_toml_place at;

@@ -28,8 +28,10 @@ diloco_status dl_halving_plan(dl_halving *out, size_t candidates, uint64_t steps
                        " steps, the common multiple of all values of "
                        "trainer.local_steps_per_round: take more steps, or other values",
                        steps, DL_HALVING_MIN_ROUNDS, multiple);
+    /* One rung for each division by the factor, until at most three candidates are left. */
     for (size_t c = candidates; c > DL_HALVING_FACTOR && out->n < DL_HALVING_RUNGS; out->n++)
         c = (c + DL_HALVING_FACTOR - 1) / DL_HALVING_FACTOR;
+    /* From the last rung, which has all steps, back to the first. */
     for (size_t r = out->n; r-- > 0; divisor *= DL_HALVING_FACTOR)
         out->rungs[r].steps = rounded(steps / divisor, multiple);
     for (size_t r = 0; r < out->n; r++) {

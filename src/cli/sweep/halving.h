@@ -16,11 +16,13 @@
 /* The share that is promoted, rungs at most, and rounds of the shortest trial. */
 enum { DL_HALVING_FACTOR = 3, DL_HALVING_RUNGS = 16, DL_HALVING_MIN_ROUNDS = 2 };
 
+/* One rung: all its candidates train for equally many steps, from the beginning. */
 typedef struct dl_rung {
     size_t candidates; /* that begin in it */
     uint64_t steps;    /* of a replica */
 } dl_rung;
 
+/* All rungs, the first with the most candidates and the fewest steps. */
 typedef struct dl_halving {
     dl_rung rungs[DL_HALVING_RUNGS];
     size_t n; /* rungs */

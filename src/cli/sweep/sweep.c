@@ -69,6 +69,7 @@ static diloco_status read_key(dl_sweep *s, const char *text)
     snprintf(key->name, sizeof key->name, "%.*s", (int)dl_size_min(len, sizeof key->name - 1),
              text);
     DL_TRY(check_key(s, key->name));
+    /* `at` is at the '=' or at a comma; the value begins one character later. */
     for (const char *at = text + len; *at; at += len) {
         len = strcspn(++at, ",");
         DL_TRY(add_value(key, at, len));
@@ -197,6 +198,7 @@ diloco_status dl_sweep_config(dl_config *out, const dl_sweep *s, const dl_args *
     }
     snprintf(texts[s->n_keys], sizeof texts[0], "run.seed=%" PRIu64, seed);
     with.sets[with.n_sets++] = texts[s->n_keys];
+    /* --seed would contradict the trial's own --set run.seed. */
     with.flags[DL_FLAG_SEED] = NULL;
     if (sweeps(s, "preset")) with.flags[DL_FLAG_PRESET] = NULL;
     DL_TRY(dl_settings_load(out, &with));

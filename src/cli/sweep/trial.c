@@ -158,6 +158,7 @@ static diloco_status add_record(dl_trial_result *r, const char *path, double rep
     dl_map map;
     DL_TRY(dl_map_open(&map, path));
     const char *at = (const char *)map.data, *end = at + map.len, *newline;
+    /* A last line without a newline is left out: its process was killed while it wrote. */
     for (; at < end && (newline = memchr(at, '\n', (size_t)(end - at))); at = newline + 1) {
         dl_json_value event;
         if (!dl_json_parse(&event, at, (size_t)(newline - at))) add_event(r, event);
@@ -227,6 +228,8 @@ static diloco_status measure(dl_trial_result *r, const dl_config *config)
                            .perplexity = eval.perplexity};
     diloco_run_status_free(&run);
     if (!status) status = add_record(r, config->record, (double)config->replicas);
+    /* One float32 for each parameter and step, which is what a replica sends in an ideal
+     * all-reduce. */
     r->data_parallel_bytes = (double)sizeof(float) * (double)r->parameters * (double)r->steps;
     return status;
 }
