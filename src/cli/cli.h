@@ -1,7 +1,10 @@
 /* cli.h - the program: a table of subcommands, a table of flags, and what commands share.
  *
- * The program speaks to the libraries through include/diloco only, and uses src/base beside.
- * A subcommand is a file cmd_*.c and a row in commands.c; a flag is a row in args.c. */
+ * The program speaks to the libraries through include/diloco, and uses src/base and the program's
+ * other rooms, such as src/hub and src/launch. A subcommand is a file cmd_*.c and a line in
+ * command_rows.h; a flag is a row in args.c. dl_cli_main parses the command line into dl_args,
+ * which a command gets as its only argument. A command returns a status, and the exit code follows
+ * from that. */
 #ifndef DL_CLI_CLI_H
 #define DL_CLI_CLI_H
 

@@ -1,4 +1,4 @@
-/* cmd_join.c - take part in an existing run. Settings that must agree come from the run.
+/* cmd_join.c - take part in an existing run.
  *
  * Settings that must agree come from the run. Only options of this machine may be set, such as the
  * path of its data. Everything that can be refused is refused before a process starts; then

@@ -1,7 +1,7 @@
 /* cmd_plan.c - which of the three kinds of plan is asked for, and whether the flags fit it.
  *
- * The kinds share their flags but not their meaning, so a table lists the flags of each kind.
- * src/plan has the models, and src/cli/plan the pages. */
+ * The kinds share some flags, so a table lists those that each kind reads. src/plan has the models,
+ * and src/cli/plan the pages. */
 #include "cli/plan/plan_pages.h"
 
 #include <string.h>

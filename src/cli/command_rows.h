@@ -3,7 +3,7 @@
  *
  * The list is an X macro: commands.c makes the table of it, and this file declares each command.
  * The order is by task: begin a run, take part, look at it, repair it, use its model, prepare data,
- * compare settings. The last two commands are started by programs and not shown. */
+ * compare settings. Help does not show man, host and replica, which programs start. */
 #ifndef DL_CLI_COMMAND_ROWS_H
 #define DL_CLI_COMMAND_ROWS_H
 

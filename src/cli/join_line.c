@@ -1,5 +1,5 @@
-/* join_line.c - see join_line.h. The secret part is never in an error, and is removed from argv
- * before anything else reads it. */
+/* join_line.c - see join_line.h. The secret part is in no error of this file, and is removed
+ * from argv as soon as the command line is parsed. */
 #include "cli/join_line.h"
 
 #include "base/signature.h"

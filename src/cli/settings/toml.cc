@@ -1,6 +1,7 @@
-/* toml.cc - toml++ behind toml.h. Its tables are sorted by name, so all values are collected
- * first and handed out by their places; a refusal therefore comes before any call. No
- * exception leaves this file. */
+/* toml.cc - the C interface of toml.h over toml++.
+ *
+ * Tables of toml++ are sorted by name, so all values are collected first and given to the caller by
+ * their places. A refusal therefore comes before any call. No exception leaves this file. */
 #include "cli/settings/toml.h"
 
 /* Of some texts toml++ 3.3 asserts what it then checks as well ("[.x]"). Where NDEBUG is

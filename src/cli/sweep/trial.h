@@ -1,10 +1,10 @@
-/* trial.h - one run of an experiment: train these settings in this folder, once, and say what came
- * of it. The engine of sweeps.
+/* trial.h - one run of an experiment: train these settings in this folder, once, and return the
+ * result. The engine of sweeps and searches.
  *
  *     FOLDER/store/          the run's log
  *     FOLDER/state/          private state of its replicas
  *     FOLDER/record.jsonl    the record of all processes of all replicas
- *     FOLDER/result.json     the result; written last, so where it is, the trial is done */
+ *     FOLDER/result.json     the result; written last: a trial that has it is done */
 #ifndef DL_CLI_SWEEP_TRIAL_H
 #define DL_CLI_SWEEP_TRIAL_H
 
