@@ -240,6 +240,13 @@ static diloco_status add_to(const char **list, size_t *n, const dl_flag_row *row
     return DILOCO_OK;
 }
 
+/* Returns how much of an argument an error may show, for "%.*s". The part of a join line after the
+ * # is a secret. */
+static int shown(const char *text)
+{
+    return (int)strnlen(text, dl_size_min(strcspn(text, "#"), 100));
+}
+
 /* Keep the text of a flag. Giving the same value twice is harmless; two values are a mistake
  * that would otherwise be silent. */
 static diloco_status take_flag(dl_args *args, size_t flag, const char *value)
@@ -250,8 +257,8 @@ static diloco_status take_flag(dl_args *args, size_t flag, const char *value)
     if (flag == DL_FLAG_COMPARE) return add_to(args->compared, &args->n_compared, row, value);
     if (flag == DL_FLAG_SET_VALUES) return add_to(args->values, &args->n_values, row, value);
     if (args->flags[flag] && strcmp(args->flags[flag], value) != 0)
-        return dl_fail(DILOCO_EINVAL, "%s is given twice: %.100s and %.100s", name,
-                       args->flags[flag], value);
+        return dl_fail(DILOCO_EINVAL, "%s is given twice: %.*s and %.*s", name,
+                       shown(args->flags[flag]), args->flags[flag], shown(value), value);
     args->flags[flag] = value;
     return DILOCO_OK;
 }
@@ -285,11 +292,12 @@ static diloco_status read_flag(dl_args *args, int *at)
 static diloco_status read_target(dl_args *args, const char *text)
 {
     if (!args->command->target)
-        return dl_fail(DILOCO_EINVAL, "%s takes no argument, but \"%.100s\" is given",
-                       args->command->name, text);
+        return dl_fail(DILOCO_EINVAL, "%s takes no argument, but \"%.*s\" is given",
+                       args->command->name, shown(text), text);
     if (args->target)
-        return dl_fail(DILOCO_EINVAL, "%s takes one %s, but \"%.100s\" and \"%.100s\" are given",
-                       args->command->name, args->command->target, args->target, text);
+        return dl_fail(DILOCO_EINVAL, "%s takes one %s, but \"%.*s\" and \"%.*s\" are given",
+                       args->command->name, args->command->target, shown(args->target),
+                       args->target, shown(text), text);
     args->target = text;
     return DILOCO_OK;
 }

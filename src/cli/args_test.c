@@ -82,6 +82,18 @@ TEST(wrong_values_and_targets_are_refused)
     CHECK_OK(parse("train --seed 1 --seed 1"));
 }
 
+TEST(errors_show_no_secret_of_a_join_line)
+{
+    static const char *const lines[] = {
+        "join https://h:1/run#0123.secret extra", "join extra https://h:1/run#0123.secret",
+        "train --store https://h:1/a#0123.secret --store=b", "presets https://h:1/run#0123.secret"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        CHECK_STATUS(DILOCO_EINVAL, parse(lines[i]));
+        CHECK_CONTAINS("https://h:1/", diloco_error_text());
+        CHECK(!strchr(diloco_error_text(), '#') && !strstr(diloco_error_text(), "secret"));
+    }
+}
+
 TEST(asking_for_help_asks_for_nothing_else)
 {
     CHECK_OK(parse("status --help"));
@@ -131,6 +143,6 @@ TEST_MAIN(flags_take_their_value_from_the_next_argument_or_after_an_equals_sign,
           help_all_is_read_as_a_flag_of_any_command_and_another_value_of_help_is_refused,
           behind_two_dashes_everything_is_a_target,
           unknown_flags_are_answered_with_the_nearest_of_their_command,
-          wrong_values_and_targets_are_refused, asking_for_help_asks_for_nothing_else,
-          number_flags_say_their_range, near_names_are_found_and_far_ones_are_not,
-          text_from_outside_cannot_steer_a_terminal)
+          wrong_values_and_targets_are_refused, errors_show_no_secret_of_a_join_line,
+          asking_for_help_asks_for_nothing_else, number_flags_say_their_range,
+          near_names_are_found_and_far_ones_are_not, text_from_outside_cannot_steer_a_terminal)

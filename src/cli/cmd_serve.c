@@ -20,6 +20,7 @@ static diloco_status cmd_serve(const dl_args *args)
 #include "hub/hub.h"
 
 #include "base/config.h"
+#include "base/file.h"
 #include "base/signature.h"
 
 #include <errno.h>
@@ -32,6 +33,7 @@ static diloco_status cmd_serve(const dl_args *args)
 #include <unistd.h>
 
 #define FINISH_TIME (10 * DL_SECOND) /* for requests in flight, at the end */
+enum { FIRST_LINE = 512 }; /* more than the hub accepts of a token */
 
 /* Return the signals that end the hub. They are blocked in all threads and read by sigwait, so no
  * handler runs. */
@@ -197,24 +199,29 @@ static diloco_status make_what_is_missing(dl_hub_options *o, made *m)
     return DILOCO_OK;
 }
 
-/* Read the first token of a file that the hub has found to hold tokens. */
-static diloco_status first_token(char out[512], const char *path)
+/* A dl_line_fn that keeps the first line; context: of FIRST_LINE bytes. */
+static diloco_status keep_first(void *context, const char *line, size_t len)
 {
-    FILE *file = fopen(path, "r");
-    if (!file) return dl_fail(DILOCO_ENOENT, "there is no file %s", path);
-    do
-        out[0] = '\0';
-    while (fgets(out, 512, file) && (out[0] == '#' || out[0] == '\n' || out[0] == '\r'));
-    fclose(file);
-    out[strcspn(out, " \r\n")] = '\0';
-    return out[0] ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "%s holds no token", path);
+    char *out = context;
+    if (out[0]) return DILOCO_OK;
+    if (len >= FIRST_LINE)
+        return dl_fail(DILOCO_EINVAL, "a token of more than %d characters", FIRST_LINE - 1);
+    memcpy(out, line, len);
+    return DILOCO_OK;
+}
+
+/* Read the first token of a file that the hub has found to hold tokens, by the hub's own rules. */
+static diloco_status first_token(char out[FIRST_LINE], const char *path)
+{
+    memset(out, 0, FIRST_LINE);
+    return dl_file_each_line(path, 1 << 20, keep_first, out);
 }
 
 /* Print the join line, on stdout and nowhere else. A hub for all addresses is called by this
  * machine's name. The token is wiped from memory afterwards. */
 static diloco_status print_line(const dl_hub *hub, const dl_hub_options *o, const char *run)
 {
-    char hash[DL_CERT_KEY_HEX + 1], token[512], host[256] = "";
+    char hash[DL_CERT_KEY_HEX + 1], token[FIRST_LINE], host[256] = "";
     const char *url = dl_hub_url(hub);
     dl_address address = {0};
     DL_TRY(dl_cert_key_hash(hash, o->cert_file));

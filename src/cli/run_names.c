@@ -18,11 +18,11 @@ void dl_run_names_deinit(dl_run_names *n)
 }
 
 /* Return the URL of a name, or NULL. Both lists are walked in step, because entries have no fixed
- * length. */
+ * length. An empty name without a URL may end the names. */
 static const char *find(const dl_run_names *all, const char *name)
 {
     const char *n = (const char *)all->names.data, *u = (const char *)all->urls.data;
-    for (size_t at = 0, to = 0; at < all->names.len;
+    for (size_t at = 0, to = 0; at < all->names.len && to < all->urls.len;
          at += strlen(n + at) + 1) { /* offsets of the name and of its URL */
         if (!strcmp(n + at, name)) return u + to;
         to += strlen(u + to) + 1;
