@@ -1,5 +1,9 @@
 /* loop.c - options, registering, memory (include/diloco/loop.h).
  *
+ * create() copies the options and checks them. tensor() only lists. start() sorts the tensors by
+ * fragment, gives each its range, and takes all memory from one arena. So later calls do not
+ * allocate, except save and load.
+ *
  * A struct of the caller's may be older or newer than this library: base/sized.h. */
 #include "loop/loop.h"
 #include "base/hash.h"
@@ -9,10 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGING = 1 << 20 }; /* elements copied at a time when the caller gives no staging */
+/* Elements of the staging buffer (4 MiB) if the caller supplies none. It is at most one
+ * fragment. */
+enum { STAGING = 1 << 20 };
 
 /* ---- options */
 
+/* One fragment is in flight at a time, as in torchft's DiLoCo class. Each has H/P steps, so H has
+ * to be a multiple of P and the delay shorter than that. */
 static diloco_status check_schedule(const diloco_loop_options *o)
 {
     if (o->sync_every < o->fragments)
@@ -45,7 +53,8 @@ static diloco_status check_options(const diloco_loop_options *o)
     return DILOCO_OK;
 }
 
-/* A loop continues for as long as it is called. */
+/* A loop has no last round. A learning rate schedule that ends therefore needs an explicit
+ * trainer.rounds; its default is the length of a run, not of this loop. */
 static diloco_status check_outer(const dl_config *config)
 {
     DL_TRY(dl_outer_check(config));
@@ -60,6 +69,8 @@ static diloco_status check_outer(const dl_config *config)
         dl_outer_lr_choice_names[config->outer_lr_schedule]);
 }
 
+/* Copy and check the options. Afterwards the loop holds no pointer to the caller's structs, except
+ * functions, `user` pointers and the staging buffer. */
 static diloco_status take_options(diloco_loop *loop, const diloco_loop_options *options,
                                   const diloco_communicator *communicator)
 {
@@ -116,6 +127,8 @@ diloco_status diloco_loop_create(diloco_loop **out, const diloco_loop_options *o
 
 /* ---- tensors */
 
+/* The search for an equal name is linear in the tensors, so registering T of them costs T²/2
+ * comparisons. Models have hundreds of tensors. */
 static diloco_status check_tensor(const diloco_loop *loop, const diloco_tensor *t)
 {
     size_t len = t->name ? strnlen(t->name, DILOCO_NAME_MAX + 1) : 0;
@@ -141,6 +154,7 @@ static diloco_status check_tensor(const diloco_loop *loop, const diloco_tensor *
     return DILOCO_OK;
 }
 
+/* The product of the dimensions, 1 for a scalar. The size in bytes has to fit size_t as well. */
 static diloco_status count_elements(size_t *count, const diloco_tensor *t)
 {
     *count = 1;
@@ -174,6 +188,8 @@ diloco_status diloco_loop_tensor_sized(diloco_loop *loop, const diloco_tensor *g
 
 /* ---- start */
 
+/* Order by fragment, then by registering order: qsort is not stable, and the order is part of the
+ * layout that replicas agree on. */
 static int by_fragment(const void *a, const void *b)
 {
     const dl_loop_tensor *x = a, *y = b;
@@ -182,7 +198,8 @@ static int by_fragment(const void *a, const void *b)
     return x->number < y->number ? -1 : 1;
 }
 
-/* The place of each tensor and each fragment. */
+/* Sort the tensors, and set the range of each tensor and each fragment. Every fragment needs a
+ * tensor: an empty one would make an entry without an all-reduce. */
 static diloco_status place_tensors(diloco_loop *loop)
 {
     if (loop->n_tensors > 0)
@@ -207,7 +224,8 @@ static diloco_status place_tensors(diloco_loop *loop)
     return DILOCO_OK;
 }
 
-/* The ranges of g that are one all-reduce each. */
+/* Cut a fragment into the ranges of g that are one all-reduce each. A bucket may cross tensors;
+ * only the last one may be shorter than bucket_bytes. reduce->part has 32 bits. */
 static diloco_status cut_parts(const diloco_loop *loop, dl_loop_fragment *fragment)
 {
     size_t cap = loop->options.bucket_bytes / sizeof(float);
@@ -227,6 +245,8 @@ static diloco_status cut_parts(const diloco_loop *loop, dl_loop_fragment *fragme
     return DILOCO_OK;
 }
 
+/* Take all arrays from `arena`. take_memory calls it twice, first with an arena that only
+ * measures. */
 static void lay_out(diloco_loop *loop, dl_arena *arena)
 {
     size_t largest = 0;
@@ -242,6 +262,8 @@ static void lay_out(diloco_loop *loop, dl_arena *arena)
     }
 }
 
+/* On an error the caller gives back what was taken. A caller's staging buffer replaces the loop's
+ * own. */
 static diloco_status take_memory(diloco_loop *loop)
 {
     for (uint32_t f = 0; f < loop->options.fragments; f++)
@@ -255,6 +277,7 @@ static diloco_status take_memory(diloco_loop *loop)
     return dl_pool_create(&loop->pool, n_threads);
 }
 
+/* Undo take_memory, also a part of it, so that start() may be tried again. */
 static void give_back_memory(diloco_loop *loop)
 {
     dl_pool_destroy(loop->pool);
@@ -274,6 +297,8 @@ static diloco_status take_all(diloco_loop *loop)
     return DILOCO_OK;
 }
 
+/* After an error the loop is as before start, and start may be called again: with another tensor
+ * registered, for example. */
 diloco_status diloco_loop_start(diloco_loop *loop)
 {
     if (loop->started) return dl_fail(DILOCO_EINVAL, "the loop was started before");
@@ -285,6 +310,8 @@ diloco_status diloco_loop_start(diloco_loop *loop)
     return status;
 }
 
+/* The communicator may still write to g, so each all-reduce is waited for before g is freed. The
+ * results of the waits no longer matter. */
 void diloco_loop_destroy(diloco_loop *loop)
 {
     if (!loop) return;

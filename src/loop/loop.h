@@ -1,13 +1,15 @@
 /* loop.h - the parts of a diloco_loop, shared by the files of src/loop.
  *
- *   loop.c   options, registering, memory
- *   sync.c   when, and the two halves of a synchronisation
- *   walk.c   the passes over a fragment's memory
- *   loop_image.c  the outer state as a file
+ *     loop.c        options, registering, memory
+ *     sync.c        the schedule, and the two halves of a synchronisation
+ *     walk.c        the passes over a fragment's memory
+ *     loop_image.c  the outer state as a file
  *
- * Memory: theta and each outer vector hold all fragments one after the other, each fragment's
- * tensors in registering order without gaps, so that a bucket is a range. g serves whichever
- * fragment is in flight. */
+ * Memory: theta and each outer vector hold all fragments one after the other. Within a fragment the
+ * tensors follow each other in registering order without gaps, so that a bucket is a range. g has
+ * the size of the largest fragment and serves the one that is in flight.
+ *
+ * A loop is used by one thread at a time. The pool's threads run only inside a pass of walk.c. */
 #ifndef DL_LOOP_LOOP_H
 #define DL_LOOP_LOOP_H
 
@@ -16,56 +18,78 @@
 #include "outer/outer.h"
 #include <diloco/loop.h>
 
+/* A registered tensor. The caller owns its data, and keeps it at the same address until destroy. */
 typedef struct dl_loop_tensor {
-    diloco_tensor about; /* data NULL: by copy */
+    /* As registered; `name` points to the copy below. data NULL: only options.copy reaches the
+     * values. */
+    diloco_tensor about;
     char *name;          /* owned, as about.name */
     size_t number;       /* in registering order over all fragments */
     size_t begin, count; /* elements of its fragment */
     bool decay;          /* a matrix, for rules that treat them differently */
 } dl_loop_tensor;
 
-/* A range of g that is one all-reduce. */
+/* A range of g that is one all-reduce: a tensor, or a bucket of options.bucket_bytes. All replicas
+ * cut a fragment into the same parts. */
 typedef struct dl_loop_part {
+    /* Elements of the fragment, from its first one. */
     size_t begin, n;
     const char *tensor; /* NULL: a bucket */
+    /* Of the communicator, from all_reduce until wait. */
     void *handle;
 } dl_loop_part;
 
+/* A fragment's place in the shared memory. start() sets all of it; only `commits` changes later. */
 typedef struct dl_loop_fragment {
     size_t first, n_tensors; /* in loop->tensors, which are in fragment order from start on */
     size_t begin, n;         /* elements of theta and the vectors */
     dl_loop_part *parts;     /* owned */
     size_t n_parts;
+    /* Outer steps that were applied to this fragment. A caller may change it through
+     * diloco_loop_view. */
     uint64_t commits;
     bool in_memory; /* all its tensors are float32 in memory */
 } dl_loop_fragment;
 
-/* Of the synchronisation that is in flight. */
+/* The synchronisation in flight, from prepare until perform. */
 typedef struct dl_loop_flight {
-    int fragment; /* -1: none */
+    /* -1: nothing is in flight. */
+    int fragment;
+    /* All-reduces that began. Exactly these have to be waited for, whatever failed later. */
     size_t n_begun;
-    diloco_status status; /* the first error so far, and its text */
+    /* The first error since start_quorum, and its text. perform() votes no for it, and returns
+     * it. */
+    diloco_status status;
     char text[512];
 } dl_loop_flight;
 
+/* All state of one handle. theta, the vectors and g are in `arena`; staging is, too, unless
+ * options.copy has a buffer. */
 struct diloco_loop {
     diloco_loop_options options; /* .config and .copy point to nothing or to the copies below */
     diloco_communicator communicator;
     diloco_loop_copy copy;
     dl_config config;
     const dl_outer *outer; /* NULL: options.outer */
-    uint64_t interval;     /* H/P */
+    /* H/P: steps between two synchronisations, of whichever fragments. */
+    uint64_t interval;
 
     dl_loop_tensor *tensors; /* owned */
     size_t n_tensors;
     dl_loop_fragment *fragments; /* owned, [P] */
 
+    /* diloco_loop_start succeeded: the members down to `staging` are valid, and no tensor can be
+     * added. */
     bool started;
     dl_arena arena;
     dl_pool *pool;
-    size_t n; /* elements of all fragments */
+    /* Elements of all fragments together: the length of theta and of each vector. */
+    size_t n;
     float *theta, *vectors[DL_OUTER_MAX_STATE], *g, *staging;
 
+    /* step: since a synchronisation was last due, below `interval`. entry: that of the last
+     * prepare. commits and refused: votes with yes and no; commits is the sum over the
+     * fragments. */
     uint64_t step, entry, commits, refused;
     dl_loop_flight flight;
 };

@@ -1,9 +1,13 @@
 /* loop_image.c - the outer state as a safetensors file (include/diloco/loop.h; docs/formats.md).
  *
- * It has one tensor for each vector of each registered tensor, "theta.<name>" first, and three
- * metadata. They are format, facts (a JSON object as text with the values that have to be equal,
- * and the counters) and the digest of the facts and the data. A load checks all of it before it
- * changes anything. */
+ * The file has one tensor for each vector of each registered tensor, "theta.<name>" first, and
+ * three metadata:
+ *
+ *     format   "diloco-loop-1"
+ *     facts    a JSON object as text: the values that have to be equal, and the counters
+ *     digest   of the facts and the data
+ *
+ * The bytes of a file are untrusted. A load checks all of it before it changes anything. */
 #include "base/hash.h"
 #include "base/safetensors.h"
 #include "loop/loop.h"
@@ -15,12 +19,16 @@
 static const char format[] = "diloco-loop-1";
 
 enum {
-    HEADER_PER_TENSOR = 512, /* bytes; a name may be escaped */
+    /* Bounds of the buffers in bytes: of a tensor in the header, with its name, shape and two
+     * offsets, and of the facts without and for each fragment. */
+    HEADER_PER_TENSOR = 512, /* a name may be escaped */
     FACTS_FIXED = 256,
     FACTS_PER_FRAGMENT = 24,
     NAME_MAX_HERE = DILOCO_NAME_MAX + 32 /* with "momentum." */
 };
 
+/* Vectors in the file: theta, then those of the outer optimizer. With options.outer theta is the
+ * only one, since the caller's optimizer keeps its own state. */
 static int n_vectors(const diloco_loop *loop)
 {
     return 1 + (loop->outer ? loop->outer->n_state : 0);
@@ -31,6 +39,7 @@ static const char *vector_name(const diloco_loop *loop, int v)
     return v == 0 ? "theta" : loop->outer->state_names[v - 1];
 }
 
+/* The place of tensor t in vector v, in the loop's memory. */
 static float *vector_of(const diloco_loop *loop, int v, const dl_loop_tensor *t)
 {
     float *all = v == 0 ? loop->theta : loop->vectors[v - 1];
@@ -42,6 +51,8 @@ static size_t facts_max(const diloco_loop *loop)
     return FACTS_FIXED + (size_t)loop->options.fragments * FACTS_PER_FRAGMENT;
 }
 
+/* "outer", "sync_every" and the number of "commits" have to be equal at a load. "step" and
+ * "commits" are the counters that a load restores. */
 static diloco_status write_facts(dl_buf *out, const diloco_loop *loop)
 {
     dl_json j;
@@ -60,7 +71,8 @@ static diloco_status write_facts(dl_buf *out, const diloco_loop *loop)
 
 /* ---- save */
 
-/* A file in the making. */
+/* A file before it is written: a list of tensors and where their bytes are. The data itself is not
+ * copied; the spans point into theta and the vectors. */
 typedef struct image {
     dl_st_tensor *tensors;
     char (*names)[NAME_MAX_HERE];
@@ -92,6 +104,8 @@ static void image_deinit(image *im)
     free(im->spans);
 }
 
+/* The order is that of the file, and the digest depends on it: all of theta, then vector by
+ * vector. */
 static void list_tensors(image *im, const diloco_loop *loop)
 {
     size_t i = 0;
@@ -106,6 +120,7 @@ static void list_tensors(image *im, const diloco_loop *loop)
         }
 }
 
+/* The digest covers the facts, too: a file whose counters were changed is refused. */
 static void digest_of(char hex[DL_HASH_HEX + 1], const char *facts, const dl_span *spans, size_t n)
 {
     dl_digest_stream stream;
@@ -129,6 +144,7 @@ static diloco_status write_image(image *im, const diloco_loop *loop, const char 
                        sizeof meta / sizeof meta[0]);
 }
 
+/* dl_st_write replaces the file as a whole. A save that is interrupted leaves the earlier file. */
 diloco_status diloco_loop_save(const diloco_loop *loop, const char *path)
 {
     DL_TRY(dl_loop_idle(loop, "save"));
@@ -141,6 +157,8 @@ diloco_status diloco_loop_save(const diloco_loop *loop, const char *path)
 
 /* ---- load */
 
+/* Find the tensor of the file that belongs to vector v of t. Returns DILOCO_EDIFFERS if the file
+ * has none, or if its type or shape differs. */
 static diloco_status find_tensor(const dl_st_tensor **found, const diloco_loop *loop,
                                  const dl_st *st, int v, const dl_loop_tensor *t)
 {
@@ -154,6 +172,8 @@ static diloco_status find_tensor(const dl_st_tensor **found, const diloco_loop *
     return same ? DILOCO_OK : dl_fail(DILOCO_EDIFFERS, "%s has another type or shape", name);
 }
 
+/* Read the facts, and compare those that have to be equal. *step is below H/P, as the loop's own
+ * counter is. The bound of each commit counter keeps their sum from overflowing. */
 static diloco_status read_facts(char *facts, diloco_loop *loop, uint64_t *step, uint64_t *commits)
 {
     dl_json_value v;
@@ -178,6 +198,8 @@ static diloco_status read_facts(char *facts, diloco_loop *loop, uint64_t *step, 
     return DILOCO_OK;
 }
 
+/* Check that the file has exactly the tensors of this loop, and then its digest. The number is
+ * compared first, so that no unknown tensor remains. */
 static diloco_status check_data(const diloco_loop *loop, const dl_st *st, const char *facts)
 {
     char found[DL_HASH_HEX + 1], said[DL_HASH_HEX + 1];
@@ -194,7 +216,8 @@ static diloco_status check_data(const diloco_loop *loop, const dl_st *st, const 
     return strcmp(found, said) == 0 ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "its digest is not right");
 }
 
-/* After the checks nothing can fail. */
+/* Copy everything into the loop. All checks have passed, so no find_tensor can fail here: the loop
+ * never holds half of a file. */
 static diloco_status adopt_image(diloco_loop *loop, const dl_st *st, uint64_t step,
                                  const uint64_t *commits)
 {
@@ -224,6 +247,8 @@ static diloco_status read_image(diloco_loop *loop, const dl_st *st, char *facts,
     return adopt_image(loop, st, step, commits);
 }
 
+/* `facts` has the size that this loop's own facts can have. A longer text in the file is an
+ * error. */
 diloco_status dl_loop_load_image(diloco_loop *loop, const void *bytes, size_t len)
 {
     dl_st st = {0};

@@ -1,17 +1,19 @@
-/* sync.c - when, and the two halves of a synchronisation (include/diloco/loop.h).
+/* sync.c - the schedule, and the two halves of a synchronisation (include/diloco/loop.h).
  *
  *      idle --prepare--> in flight --perform--> idle
  *
  * 1. Between the halves g belongs to the communicator.
- * 2. Every all-reduce that began is waited for, whatever went wrong beside it.
- * 3. Once prepared, this replica votes, so that no replica waits for it; an error
- *    since start_quorum is kept in `flight` and is the vote. */
+ * 2. Every all-reduce that began is waited for, whatever failed meanwhile.
+ * 3. Once prepared, this replica votes, so that no other replica waits for it. An error since
+ *    start_quorum is kept in `flight`, and makes the vote a no. */
 #include "loop/loop.h"
 
 #include <stdio.h>
 
 /* ---- prepare */
 
+/* Keep the first error and its text: later ones are usually its consequences. The text is copied,
+ * because the thread's error text is overwritten by each new error. */
 static diloco_status keep(dl_loop_flight *flight, diloco_status status)
 {
     if (status && !flight->status) {
@@ -21,6 +23,8 @@ static diloco_status keep(dl_loop_flight *flight, diloco_status status)
     return status;
 }
 
+/* Begin the all-reduce of part i. The communicator owns that range of g from here until wait
+ * returns. */
 static diloco_status begin_part(diloco_loop *loop, int fragment, uint32_t i)
 {
     dl_loop_part *part = &loop->fragments[fragment].parts[i];
@@ -38,6 +42,8 @@ static diloco_status begin_part(diloco_loop *loop, int fragment, uint32_t i)
                    (unsigned long long)loop->entry, fragment, i, diloco_status_name(status));
 }
 
+/* An error of start_quorum is returned at once, since no other replica counts on this one yet. From
+ * there on errors are kept: this replica has to take part in the vote. */
 diloco_status diloco_loop_prepare(diloco_loop *loop)
 {
     DL_TRY(dl_loop_idle(loop, "prepare"));
@@ -57,6 +63,9 @@ diloco_status diloco_loop_prepare(diloco_loop *loop)
 
 /* ---- perform */
 
+/* Wait for all parts, then look for errors in this order: of a wait, of the mean's values, of
+ * the communicator. The values are checked only if no wait failed, as g may be half written
+ * otherwise. */
 static void wait_for_all(diloco_loop *loop, int fragment)
 {
     const diloco_communicator *c = &loop->communicator;
@@ -75,7 +84,8 @@ static void wait_for_all(diloco_loop *loop, int fragment)
                                     (unsigned long long)loop->entry, fragment));
 }
 
-/* A vote that fails is a no. */
+/* Agree with the other replicas whether the entry commits. A vote that fails counts as a no, and
+ * its error is kept. */
 static bool vote(diloco_loop *loop)
 {
     const diloco_communicator *c = &loop->communicator;
@@ -87,6 +97,8 @@ static bool vote(diloco_loop *loop)
     return well && commit && !status;
 }
 
+/* One step of the caller's own outer optimizer. theta is its to change even if it fails, so an
+ * error leaves a state that only a load repairs. */
 static diloco_status outer_of_user(diloco_loop *loop, int fragment, float mix)
 {
     const dl_loop_fragment *f = &loop->fragments[fragment];
@@ -102,6 +114,8 @@ static diloco_status outer_of_user(diloco_loop *loop, int fragment, float mix)
     return dl_loop_adopt(loop, fragment, mix);
 }
 
+/* The vote was yes, so the counters advance even if the step fails: the other replicas have applied
+ * it. The caller learns from *committed and the error that its own state is damaged. */
 static diloco_status commit(diloco_loop *loop, int fragment)
 {
     float mix = (float)loop->options.fragment_update_alpha;
@@ -112,6 +126,8 @@ static diloco_status commit(diloco_loop *loop, int fragment)
     return status;
 }
 
+/* The loop is idle again before anything below can fail. A refused entry puts the tensors back to
+ * theta unless options.keep_local, and its error is reported after that. */
 diloco_status diloco_loop_perform(diloco_loop *loop, bool *committed)
 {
     int fragment = loop->flight.fragment;
@@ -130,6 +146,8 @@ diloco_status diloco_loop_perform(diloco_loop *loop, bool *committed)
 
 /* ---- when */
 
+/* prepare is due fragment_sync_delay steps before perform. With a delay of 0 both happen in the
+ * same call. */
 diloco_status diloco_loop_step(diloco_loop *loop)
 {
     if (++loop->step < loop->interval - loop->options.fragment_sync_delay) return DILOCO_OK;

@@ -1,35 +1,43 @@
 /* walk.c - the passes over a fragment's memory (declared in loop.h).
  *
- * A pass goes over elements [begin, end) of a fragment, each thread over a part whose borders
- * are multiples of DL_BLOCK. Its pieces have at most one block and do not cross a tensor, so the
- * results stay in cache for the next operation. All is elementwise: neither the threads nor the
- * pieces show in the bits.
+ * A pass covers elements [begin, end) of a fragment. Each thread has a part whose borders are
+ * multiples of DL_BLOCK. Its pieces have at most one block and do not cross a tensor, so that the
+ * results stay in cache for the next operation. All operations are elementwise: the result has the
+ * same bits for any number of threads and any size of a piece.
  *
  * A tensor that only the caller's copy functions reach is walked through the staging buffer, one
- * chunk after the other. */
+ * chunk after the other. The copy functions run on the caller's thread only. */
 #include "loop/loop.h"
 
 #include <float.h>
 #include <string.h>
 
-/* So large that neither a sum nor a product of two can overflow; as for contributions. */
+/* Values of g beyond this are refused, as those of contributions are. Neither the sum of two such
+ * values nor their product overflows in float32. */
 #define G_BOUND 1e18f
 
+/* The limit of options.n_threads, which loop.c checks. */
 enum { MAX_THREADS = 256 };
 
 typedef struct walk walk;
+/* Do the operation on elements [at, at + n) of the fragment, all of tensor t. `local` is the
+ * tensor's part of the same length, NULL if the operation does not use it. `part` is the number of
+ * the thread's part. It is called by several threads at once, on disjoint ranges. */
 typedef void (*piece_fn)(walk *w, size_t at, size_t n, float *local, const dl_loop_tensor *t,
                          int part);
 
+/* One pass. Read-only while the threads run, except bad[part], which its own thread writes. */
 struct walk {
     diloco_loop *loop;
     const dl_loop_fragment *fragment;
     float *theta; /* of the fragment */
     piece_fn piece;
-    bool reads, writes; /* the tensors */
-    size_t begin, end;  /* of this pass */
-    float *staged;      /* where element `begin` is; NULL: in the tensors */
-    float mix;          /* for adopting */
+    /* The operation reads or changes the tensors. A pass with neither runs over g and theta alone.
+     */
+    bool reads, writes;
+    size_t begin, end; /* of this pass */
+    float *staged;     /* where element `begin` is; NULL: in the tensors */
+    float mix;         /* for adopting */
     float scalars[DL_OUTER_MAX_SCALARS];
     size_t bad[MAX_THREADS]; /* first bad element each thread met; SIZE_MAX: none */
 };
@@ -50,6 +58,7 @@ static void adopt_piece(walk *w, size_t at, size_t n, float *local, const dl_loo
     dl_adopt(local, w->theta + at, w->mix, n);
 }
 
+/* theta = local. */
 static void take_piece(walk *w, size_t at, size_t n, float *local, const dl_loop_tensor *t,
                        int part)
 {
@@ -57,6 +66,8 @@ static void take_piece(walk *w, size_t at, size_t n, float *local, const dl_loop
     memcpy(w->theta + at, local, n * sizeof *local);
 }
 
+/* The smallest bad element is kept, so that the message does not depend on the number of
+ * threads. */
 static void note_bad(walk *w, const float *x, size_t at, size_t n, float bound, int part)
 {
     size_t bad = dl_first_bad(x, n, bound);
@@ -70,6 +81,8 @@ static void check_piece(walk *w, size_t at, size_t n, float *local, const dl_loo
     note_bad(w, w->loop->g + at, at, n, G_BOUND, part);
 }
 
+/* One block of the outer step, then the adoption while the block is in cache. With mix 0 the block
+ * function writes the new theta to the tensor itself. */
 static void step_piece(walk *w, size_t at, size_t n, float *local, const dl_loop_tensor *t,
                        int part)
 {
@@ -92,6 +105,8 @@ static void step_piece(walk *w, size_t at, size_t n, float *local, const dl_loop
 
 /* ---- over all pieces */
 
+/* The tensor that holds element `at`, by binary search. Tensors without elements are never
+ * found. */
 static const dl_loop_tensor *tensor_of(const walk *w, size_t at)
 {
     const dl_loop_tensor *low = w->loop->tensors + w->fragment->first;
@@ -106,6 +121,8 @@ static const dl_loop_tensor *tensor_of(const walk *w, size_t at)
     return low;
 }
 
+/* One thread's part of a pass. It runs in the library's floating-point mode: a caller's own
+ * rounding or flush-to-zero must not change the bits. */
 static void walk_part(void *context, int part, int n_parts)
 {
     walk *w = context;
@@ -127,6 +144,7 @@ static void walk_part(void *context, int part, int n_parts)
     dl_fp_leave(saved);
 }
 
+/* Run [begin, end) on all threads, and wait for them. */
 static void run(walk *w, size_t begin, size_t end, float *staged)
 {
     w->begin = begin;
@@ -135,7 +153,8 @@ static void run(walk *w, size_t begin, size_t end, float *staged)
     dl_pool_run(w->loop->pool, walk_part, w);
 }
 
-/* A tensor that is not float32 in memory, chunk by chunk. */
+/* Walk one tensor through the staging buffer: read a chunk, run the pass over it, write it. After
+ * an error the chunks before it are done and the others are not. */
 static diloco_status run_copied(walk *w, const dl_loop_tensor *t)
 {
     const diloco_loop_copy *copy = &w->loop->copy;
@@ -153,6 +172,8 @@ static diloco_status run_copied(walk *w, const dl_loop_tensor *t)
                   : DILOCO_OK;
 }
 
+/* Tensor by tensor, for a fragment of which some are not in memory. Results have the same bits as
+ * those of one run over all of it. */
 static diloco_status run_tensors(walk *w)
 {
     const dl_loop_fragment *f = w->fragment;
@@ -166,6 +187,7 @@ static diloco_status run_tensors(walk *w)
     return DILOCO_OK;
 }
 
+/* One run is enough if every tensor is in memory, or if the pass does not touch the tensors. */
 static diloco_status run_all(walk *w)
 {
     if (!w->fragment->in_memory && (w->reads || w->writes)) return run_tensors(w);
@@ -173,6 +195,7 @@ static diloco_status run_all(walk *w)
     return DILOCO_OK;
 }
 
+/* Returns DILOCO_ENUMERIC if a thread has found a bad element, and names the first one. */
 static diloco_status first_bad(const walk *w, const char *what)
 {
     size_t bad = SIZE_MAX;
@@ -204,6 +227,8 @@ diloco_status dl_loop_delta(diloco_loop *loop, int fragment)
     return run_all(&w);
 }
 
+/* mix 1 keeps the local values, and 0 overwrites them unread. So with 0 the copy functions are not
+ * called to read. */
 diloco_status dl_loop_adopt(diloco_loop *loop, int fragment, float mix)
 {
     walk w = walk_of(loop, fragment, adopt_piece);
@@ -228,6 +253,7 @@ diloco_status dl_loop_check_g(diloco_loop *loop, int fragment)
     return first_bad(&w, "the mean");
 }
 
+/* The learning rate follows the entry's round: entries divided by the number of fragments. */
 diloco_status dl_loop_outer_step(diloco_loop *loop, int fragment, float mix)
 {
     walk w = walk_of(loop, fragment, step_piece);
