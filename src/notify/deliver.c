@@ -1,4 +1,5 @@
-/* deliver.c - see deliver.h. */
+/* deliver.c - see deliver.h. A command is run by launch/command.h, a webhook by the HTTP client of
+ * the stores. A program without HTTP (DILOCO_CLOUD=OFF) can only run commands. */
 #include "notify/deliver.h"
 
 #include "base/json.h"
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* For one notice. A receiver that hangs must not keep a run from ending for longer than that. */
 #define PATIENCE (20 * DL_SECOND)
 
 static bool starts_with(const char *text, const char *start)
@@ -50,6 +52,7 @@ diloco_status dl_deliver_init(dl_deliver *d, const char *where)
                    where);
 }
 
+/* Write the notice as JSON. The writer escapes all texts, so a peer's text cannot add members. */
 static diloco_status build(dl_buf *out, const dl_notice *n, const char *run, const char *name)
 {
     dl_json j;
@@ -81,11 +84,13 @@ static diloco_status run_command(const dl_deliver *d, const dl_buf *text)
 
 #if DL_CLOUD
 
+/* A request in the making, for the web client's callback. */
 typedef struct post {
     const dl_deliver *deliver;
     dl_span body;
 } post;
 
+/* Describe the POST. The client calls this once for each try, with an empty exchange. */
 static diloco_status prepare(void *context, dl_web_exchange *x)
 {
     const post *p = context;
@@ -98,6 +103,7 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
     return dl_web_header(x, "Content-Type: application/json");
 }
 
+/* Two tries of half the patience each. `aborted` ends them earlier. */
 static diloco_status post_it(dl_deliver *d, const dl_buf *text)
 {
     dl_web *web;

@@ -17,7 +17,8 @@ const char *dl_notice_event_name(dl_notice_event event)
     return names[event];
 }
 
-/* The slot of a condition, or one for it. NULL: all hold another condition. */
+/* The slot of a condition, or a new one for it: an unused slot, or else the one whose condition
+ * ended and was sent longest ago. Returns NULL if all slots hold other conditions. */
 static struct dl_notice_slot *slot_of(dl_notices *t, const dl_notice *condition)
 {
     struct dl_notice_slot *free_slot = NULL;
@@ -35,6 +36,8 @@ static struct dl_notice_slot *slot_of(dl_notices *t, const dl_notice *condition)
     return free_slot;
 }
 
+/* The limits. recent[] is a ring, so the place of the next notice holds the time of the oldest of
+ * the last DL_NOTICES_HOURLY. */
 static bool is_due(const dl_notices *t, const struct dl_notice_slot *s, dl_time now)
 {
     const dl_time oldest = t->recent[t->n_sent % DL_NOTICES_HOURLY];
@@ -43,6 +46,7 @@ static bool is_due(const dl_notices *t, const struct dl_notice_slot *s, dl_time 
     return t->n_sent < DL_NOTICES_HOURLY || now - oldest >= HOUR;
 }
 
+/* Linear in n, which is at most a few dozen. */
 static bool is_held(const struct dl_notice_slot *s, const dl_notice *holding, size_t n)
 {
     for (size_t i = 0; i < n; i++)

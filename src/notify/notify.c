@@ -1,4 +1,9 @@
-/* notify.c - see notify.h. view/findings.c decides what is wrong, in the page's own words. */
+/* notify.c - see notify.h.
+ *
+ * The thread looks at the run every LOOK_EVERY, and at once when it is stopped. A look brings a
+ * view (view/view.h) up to date and turns it into conditions. notices.h decides which of these are
+ * sent, and deliver.h sends them. view/findings.c decides what is wrong, in the page's own words.
+ * Two conditions are found here: that no entry comes, and that the store does not answer. */
 #include "notify/notify.h"
 
 #include "base/log.h"
@@ -12,12 +17,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_EVERY   (5 * DL_SECOND)
-#define STALL_ROUNDS 5.0   /* times the length of a round, */
-#define STALL_LEAST  60.0  /* and at least these seconds, without an entry */
-#define STALL_FIRST  600.0 /* where no round is known yet */
+#define LOOK_EVERY (5 * DL_SECOND)
+/* A run stalls if there is no entry for STALL_ROUNDS times the length of a round, and at least for
+ * STALL_LEAST seconds. Before the length of a round is known it is STALL_FIRST seconds. */
+#define STALL_ROUNDS 5.0
+#define STALL_LEAST  60.0
+#define STALL_FIRST  600.0
+/* Looks in a row that have to fail: one failure is often a restart of the store. MOST has room for
+ * all findings and for the conditions that are found here. */
 enum { UNREACHABLE_LOOKS = 2, MOST = DL_FINDINGS + 4 };
 
+/* The thread reads `deliver`, `store`, `name` and `views`, which are set before it starts. */
 struct dl_notify {
     dl_deliver deliver;
     char store[DL_VIEW_URL], run[33], name[64];
@@ -28,7 +38,8 @@ struct dl_notify {
     bool stop;
     /* The thread's own: */
     dl_notices notices;
-    bool first;   /* look */
+    /* No look has succeeded yet. The time of the newest entry is unknown until then. */
+    bool first;
     int failed;   /* looks in a row */
     size_t known; /* entries at the last look, */
     dl_time grew; /* and when one was last seen to come */
@@ -36,6 +47,7 @@ struct dl_notify {
 
 /* ---- conditions */
 
+/* The conditions of one look. */
 typedef struct conditions {
     dl_notice all[MOST];
     size_t n;
@@ -50,6 +62,8 @@ static void hold(conditions *c, dl_notice_event event, const char *replica, cons
     snprintf(n->text, sizeof n->text, "%s", text);
 }
 
+/* Findings of the page that are worth a notice. DL_FINDING_OTHER are for a person who looks
+ * anyway. */
 static void hold_findings(conditions *c, const dl_view *view)
 {
     static const dl_notice_event events[] = {[DL_FINDING_LOST] = DL_NOTICE_REPLICA_LOST,
@@ -62,7 +76,8 @@ static void hold_findings(conditions *c, const dl_view *view)
             hold(c, events[all[i].kind], all[i].replica, all[i].text);
 }
 
-/* No new entry for much longer than a round takes. Time is this process's own. */
+/* Hold a stall if there is no new entry for much longer than a round takes. Time is this process's
+ * own clock: the times in the record are those of other machines. */
 static void hold_stall(conditions *c, dl_notify *t, const dl_view *view)
 {
     const double round = dl_view_round_s(view), quiet = dl_seconds(dl_clock_now() - t->grew);
@@ -85,7 +100,8 @@ static void hold_complete(conditions *c, const dl_view *view)
     hold(c, DL_NOTICE_RUN_COMPLETE, "", text);
 }
 
-/* With the view's lock. */
+/* Turn a view into conditions. The caller has the view's lock. A complete run has only that
+ * condition: replicas that have left it are not lost. */
 static void judge(conditions *c, dl_notify *t, const dl_view *view)
 {
     const diloco_run_status *run = dl_follower_status(view->follower);
@@ -102,6 +118,8 @@ static void judge(conditions *c, dl_notify *t, const dl_view *view)
 
 /* ---- looks */
 
+/* Read until there is nothing more, since a view stops after a quarter of a second. The last look
+ * ignores the age of what is known, so that it sees the final entry. */
 static diloco_status look(conditions *c, dl_notify *t, bool last)
 {
     dl_view *view;
@@ -121,6 +139,7 @@ static diloco_status look(conditions *c, dl_notify *t, bool last)
     return status;
 }
 
+/* A failed delivery is not repeated: notices.h counts it as sent. */
 static void send(dl_notify *t, const conditions *c)
 {
     dl_notice out[MOST];
@@ -131,6 +150,8 @@ static void send(dl_notify *t, const conditions *c)
                    dl_notice_event_name(out[i].event), diloco_error_text());
 }
 
+/* Errors other than those of the network say nothing about the run, such as one that is not there
+ * yet. They are logged. While the store does not answer no other condition is known. */
 static void look_and_send(dl_notify *t, bool last)
 {
     conditions c = {.n = 0};
@@ -146,6 +167,8 @@ static void look_and_send(dl_notify *t, bool last)
     if (!status) t->first = false;
 }
 
+/* The first look is made at once, and repeated after a second until it succeeds. dl_cond_init chose
+ * the monotonic clock for `changed`, as dl_clock_now has it. */
 static void *follow(void *of)
 {
     dl_notify *t = of;
@@ -166,6 +189,7 @@ static void *follow(void *of)
 
 /* ---- start and end */
 
+/* For dl_views_create: every name is this run's. */
 static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
 {
     (void)name;
