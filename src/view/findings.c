@@ -1,5 +1,10 @@
-/* findings.c - a run's problems and their causes, in sentences: for the page, the terminal and the
- * report. A replica is compared with the median of the others over the newest entries. */
+/* findings.c - a run's problems and their causes, in sentences: for the page, the terminal, the
+ * report and run.notify.
+ *
+ * Each find_… function looks for one kind of problem, and dl_view_findings calls all of them. They
+ * read the newest status of the replicas and the model of the view; none reads the store. A
+ * replica's speed is compared with the median of the others over the newest entries, so that one
+ * slow replica does not hide another. */
 #include "base/run_kind.h"
 #include "view/parts.h"
 
@@ -10,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Thresholds, chosen so that ordinary jitter of a shared machine gives no finding. RECENT is in
+ * entries. */
 enum { RECENT = 8 };
 #define SLOW        1.5  /* times the median of the others' training */
 #define SLOW_UPLOAD 3.0  /* times the median of the others' uploads */
@@ -17,6 +24,7 @@ enum { RECENT = 8 };
 #define WORTH_S     0.5 /* seconds an entry: nor is this, which a busy machine may lose by chance */
 #define ROSE        1.5 /* times the lowest loss: the run diverges */
 
+/* The findings so far. A find_… function gets it with the kind of its own findings set. */
 typedef struct findings {
     dl_finding *out;
     size_t n;
@@ -24,6 +32,8 @@ typedef struct findings {
     dl_finding_kind kind; /* of the next ones */
 } findings;
 
+/* Add a finding about a replica, or about the run with "". It is left out if there are
+ * DL_FINDINGS. */
 static void say(findings *f, dl_level level, const char *replica, const char *format, ...)
     DL_PRINTF(4, 5);
 static void say(findings *f, dl_level level, const char *replica, const char *format, ...)
@@ -60,6 +70,7 @@ static const char *time_text(char out[32], double s)
 
 /* ---- missing replicas */
 
+/* The status names a bounded number of missing replicas. Those beyond it are not found here. */
 static bool is_missing(const diloco_run_wait *w, const char *replica)
 {
     const size_t told = sizeof w->missing / sizeof w->missing[0];
@@ -90,6 +101,8 @@ static void rule_text(char *out, size_t cap, const dl_config *config)
         snprintf(out, cap, "After the deadline the entry is aborted (run.on_missing = abort).");
 }
 
+/* Replicas without heartbeats. One that the open entry waits for is BAD, because it delays the
+ * others. One that was never seen is no loss: it may be starting. */
 static void find_dead(findings *f)
 {
     const diloco_run_status *run = dl_follower_status(f->view->follower);
@@ -116,6 +129,8 @@ static void find_dead(findings *f)
     }
 }
 
+/* Live replicas that the open entry waits for: they train, or their upload is in flight. Nothing is
+ * said while the log is being read, since the open entry is not known then. */
 static void find_missing(findings *f)
 {
     const diloco_run_status *run = dl_follower_status(f->view->follower);
@@ -137,6 +152,7 @@ static void find_missing(findings *f)
 
 /* ---- slow replicas */
 
+/* A replica's sums over the newest entries. */
 typedef struct recent {
     const char *replica;
     dl_cell sum;
@@ -163,6 +179,8 @@ static double median(const recent *all, size_t n, size_t but, size_t offset)
     return k % 2 ? values[k / 2] : (values[k / 2 - 1] + values[k / 2]) / 2;
 }
 
+/* The sums of all replicas that are alive or have ended properly, and that have trained within the
+ * entries [from, to). */
 static size_t gather(recent *all, size_t cap, const dl_view *view, uint64_t from, uint64_t to)
 {
     const diloco_run_status *run = dl_follower_status(view->follower);
@@ -177,6 +195,9 @@ static size_t gather(recent *all, size_t cap, const dl_view *view, uint64_t from
     return n;
 }
 
+/* Training and upload are judged apart, each against the median of the others. A difference below
+ * WORTH of a round, or below WORTH_S an entry, is not reported. `entries` is the length of the
+ * range. */
 static void judge_speed(findings *f, const recent *all, size_t n, size_t i, double entries)
 {
     const recent *r = &all[i];
@@ -201,6 +222,7 @@ static void judge_speed(findings *f, const recent *all, size_t n, size_t i, doub
             time_text(b, put / entries), cost);
 }
 
+/* A run that is complete is judged over all of its entries. */
 static void find_slow(findings *f)
 {
     recent all[256];
@@ -241,6 +263,7 @@ static void find_rejected(findings *f)
     }
 }
 
+/* The text of the newest event of this kind; "" if the ring has none. */
 static const char *newest_text(const dl_model *m, const char *kind)
 {
     for (uint64_t i = m->n_happenings; i > 0 && m->n_happenings - i < DL_MODEL_EVENTS; i--) {
@@ -250,6 +273,7 @@ static const char *newest_text(const dl_model *m, const char *kind)
     return "";
 }
 
+/* One abort may be chance; two of the newest RECENT entries are a finding. */
 static void find_aborts(findings *f)
 {
     const dl_model *m = &f->view->model;
@@ -261,6 +285,7 @@ static void find_aborts(findings *f)
             of, newest_text(m, "abort"));
 }
 
+/* The last loss is compared with the lowest of all entries. Losses at or below 0 have no ratio. */
 static void find_divergence(findings *f)
 {
     const dl_model *m = &f->view->model;
@@ -277,6 +302,7 @@ static void find_divergence(findings *f)
             "The loss rises: %.4g, after its lowest value of %.4g at entry %zu.", last, lowest, at);
 }
 
+/* Both mean that a replica or the store does not do what the protocol says. */
 static void find_damage(findings *f)
 {
     const dl_model *m = &f->view->model;
@@ -291,6 +317,7 @@ static void find_damage(findings *f)
             m->total.n_disputes);
 }
 
+/* No replica has joined, or every one has left a run that is not complete. */
 static void find_none(findings *f)
 {
     const diloco_run_status *run = dl_follower_status(f->view->follower);
@@ -305,12 +332,14 @@ static void find_none(findings *f)
             "Every replica has left: the run resumes when the same commands are started again.");
 }
 
+/* qsort is not stable: within a level the order is not defined. */
 static int by_level(const void *a, const void *b)
 {
     const dl_finding *x = a, *y = b;
     return (int)y->level - (int)x->level;
 }
 
+/* The order of the table decides which findings are left out if there are too many. */
 size_t dl_view_findings(dl_finding out[DL_FINDINGS], const dl_view *view)
 {
     static const struct {
@@ -354,6 +383,8 @@ const char *dl_view_state(const dl_view *view)
     return "running";
 }
 
+/* The newest entries may not be dated yet, so the range ends at the newest dated one, and begins
+ * where an undated one precedes. */
 double dl_view_round_s(const dl_view *view)
 {
     const dl_model *m = &view->model;
@@ -365,6 +396,7 @@ double dl_view_round_s(const dl_view *view)
     return n ? (m->marks[last - 1].time - m->marks[first - 1].time) / (double)n : NAN;
 }
 
+/* The record's time of the newest entry, or else the time at which this process first saw it. */
 double dl_view_last(const dl_view *view)
 {
     const dl_model *m = &view->model;

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+/* A file in the program's read-only data. */
 typedef struct dl_page_file {
     const char *name; /* "index.html" */
     const char *type; /* of its content, for HTTP */

@@ -1,4 +1,5 @@
-/* points.c - see points.h. One row of `curves` is one curve. */
+/* points.c - see points.h. One row of `curves` is one curve. A bit of dl_points.known is the number
+ * of its row, so that there are at most 32 rows. */
 #include "view/points.h"
 
 #include "view/parts.h"
@@ -7,10 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Sums over all entries up to the current one. Curves of traffic and progress need them. */
 typedef struct sums {
     double bytes, samples; /* of all entries up to this one */
 } sums;
 
+/* The value of a curve at the entry of mark `m`; not finite if it is not known. `began` is the time
+ * of the run's first line, in seconds since 1970, 0 if unknown. */
 typedef double (*value_fn)(const dl_mark *m, const sums *s, double began);
 
 static double v_loss(const dl_mark *m, const sums *s, double began)
@@ -87,6 +91,8 @@ void dl_points_deinit(dl_points *p)
     *p = (dl_points){.known = NULL};
 }
 
+/* Have a word for each of n entries. The array grows to twice the size, so that a run of n entries
+ * costs O(n) copies. */
 static diloco_status reserve(dl_points *p, size_t n)
 {
     if (n <= p->cap) return DILOCO_OK;
@@ -99,6 +105,8 @@ static diloco_status reserve(dl_points *p, size_t n)
     return DILOCO_OK;
 }
 
+/* Append a line with the values of one entry that are known now and were not before. An entry
+ * without such values gets no line. `known` is updated only after the line is complete. */
 static diloco_status add_line(dl_buf *out, uint32_t *known, const dl_view *view, size_t entry,
                               const sums *s)
 {
@@ -125,6 +133,8 @@ static diloco_status add_line(dl_buf *out, uint32_t *known, const dl_view *view,
     return dl_buf_add(out, "\n", 1);
 }
 
+/* All entries are visited each time, since a late record may belong to any of them. A visit without
+ * new values is cheap. */
 static diloco_status add_lines(dl_buf *out, size_t *n, dl_points *p, const dl_view *view)
 {
     const dl_model *m = &view->model;

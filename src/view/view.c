@@ -1,4 +1,8 @@
-/* view.c - see view.h: the views, and how one is kept up to date. */
+/* view.c - the views, and how one is kept up to date (view.h).
+ *
+ * A list under one lock holds the views, and each view has a lock of its own. The list's lock is
+ * held only while pointers and counters change. A view's lock is held while the store is read, so a
+ * slow store delays the viewers of its run and no others. */
 #include "view/parts.h"
 
 #include "base/thread.h"
@@ -7,12 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The rates and budgets that view.h promises. A budget bounds the time that a request waits, since
+ * requests do the reading. It also bounds the time that view->lock is held. */
 #define REFRESH_EVERY DL_SECOND
 #define LOOK_EVERY    (5 * DL_SECOND)
 #define BUDGET        (DL_SECOND / 4)
-#define FIRST_BUDGET  (DL_SECOND / 20) /* a list of runs brings up many for the first time */
-#define FORGET_AFTER  (600 * DL_SECOND)
-#define WATCHED_FOR   (30 * DL_SECOND)
+/* A list of runs brings up many views for the first time, one after the other. */
+#define FIRST_BUDGET (DL_SECOND / 20)
+#define FORGET_AFTER (600 * DL_SECOND)
+#define WATCHED_FOR  (30 * DL_SECOND)
 
 struct dl_views {
     pthread_mutex_t lock; /* guards the list, and each view's users and asked */
@@ -31,6 +38,7 @@ diloco_status dl_views_create(dl_views **out, dl_view_url_fn url_of, void *user)
     return DILOCO_OK;
 }
 
+/* No lock is held, as closing a follower may take long. */
 static void view_free(dl_view *view)
 {
     dl_follower_close(view->follower);
@@ -52,8 +60,8 @@ void dl_views_destroy(dl_views *v)
     free(v);
 }
 
-/* Remove views from the list that are unused and have to be opened again, or were not requested for
- * long. With the lock. */
+/* Remove unused views from the list that are broken, or that no request has used for FORGET_AFTER.
+ * Returns them as a list, to be freed without a lock. The caller has views->lock. */
 static dl_view *take_forgotten(dl_views *v)
 {
     const dl_time now = dl_clock_now();
@@ -71,6 +79,8 @@ static dl_view *take_forgotten(dl_views *v)
     return gone;
 }
 
+/* The view of a name that url_of accepts, without a follower. Returns DILOCO_ENOENT for other
+ * names. */
 static diloco_status view_create(dl_view **out, dl_views *v, const char *name)
 {
     dl_view *view = *out = calloc(1, sizeof *view);
@@ -87,7 +97,8 @@ static diloco_status view_create(dl_view **out, dl_views *v, const char *name)
     return dl_fail(DILOCO_ENOENT, "no run is called %.200s here", name);
 }
 
-/* With the lock. */
+/* Broken views are skipped, so that a run which was replaced gets a new view. The caller has
+ * views->lock. */
 static diloco_status find_or_make(dl_view **out, dl_views *v, const char *name)
 {
     for (dl_view *view = v->first; view; view = view->next)
@@ -101,6 +112,9 @@ static diloco_status find_or_make(dl_view **out, dl_views *v, const char *name)
     return DILOCO_OK;
 }
 
+/* The view is counted as used before the list's lock is released, and opened after that:
+ * several requests for a new run wait for one opening. If that fails, the view is broken for
+ * all of them. */
 diloco_status dl_views_get(dl_view **out, dl_views *v, const char *name)
 {
     pthread_mutex_lock(&v->lock);
@@ -135,6 +149,8 @@ void dl_view_let_go(dl_view *view)
 
 /* ---- up to date */
 
+/* The follower's sink: an entry or a line of a record goes into the model. A page's model does not
+ * ask whether an entry is valid, only whether it follows from the one before it (`chained`). */
 static diloco_status take_entry(void *user, const diloco_log_entry *entry, bool chained)
 {
     dl_view *view = user;
@@ -148,6 +164,8 @@ static diloco_status take_line(void *user, const dl_generation *generation, cons
     return dl_model_line(&view->model, generation->replica, line, len);
 }
 
+/* Look at the replicas if that is due, then read what is new within the budget. The caller has
+ * view->lock. */
 static diloco_status refresh(dl_view *view)
 {
     const dl_time now = dl_clock_now();
@@ -172,6 +190,7 @@ static diloco_status refresh(dl_view *view)
     return DILOCO_OK;
 }
 
+/* A view that has more to read is refreshed by every request, until it is complete. */
 diloco_status dl_view_bring_up(dl_view *view)
 {
     const dl_time now = dl_clock_now();
@@ -184,6 +203,7 @@ diloco_status dl_view_bring_up(dl_view *view)
     return status;
 }
 
+/* Zero is the mark of a view that was never refreshed. */
 void dl_view_expire(dl_view *view)
 {
     pthread_mutex_lock(&view->lock);

@@ -1,11 +1,14 @@
-/* view_entries.c - entries of the log as JSON, for the page. The newest ones that were asked for
- * are kept as texts: an entry never changes, so any number of viewers cost the store one read each.
- */
+/* view_entries.c - entries of the log as JSON, for the page.
+ *
+ * The texts of DL_VIEW_ENTRIES entries are kept, each in the slot of its number modulo that. An
+ * entry never changes, so any number of viewers cost the store one read each. All functions except
+ * known_end need entries_lock. */
 #include "view/parts.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+/* Bytes of an entry's text at most. */
 enum { TEXT_MAX = 8 << 20 };
 #define END_IS_KNOWN (2 * DL_SECOND) /* for this long after a refresh */
 
@@ -57,12 +60,14 @@ static diloco_status write_entry(dl_buf *out, const diloco_log_entry *e)
     return dl_json_done(j);
 }
 
+/* A walk over the log: keep entries until `end`, or until the next one is kept already. */
 typedef struct wanted {
     dl_view *view;
     uint64_t end;
 } wanted;
 
-/* DILOCO_ECLOSED: the next entry is kept, or not wanted. */
+/* Keep one entry. Returns DILOCO_ECLOSED, which ends the walk, if the next entry is kept or not
+ * wanted. */
 static diloco_status keep_entry(void *user, const diloco_log_entry *e)
 {
     const wanted *w = user;
@@ -73,7 +78,8 @@ static diloco_status keep_entry(void *user, const diloco_log_entry *e)
     return e->entry + 1 < w->end && !is_kept(w->view, e->entry + 1) ? DILOCO_OK : DILOCO_ECLOSED;
 }
 
-/* Read what is not kept of [*from, end). Afterwards *end is where the log ends, at most. */
+/* Read the entries of [from, *end) that are not kept. Afterwards *end is the end of the log if that
+ * comes earlier. The range has at most DL_VIEW_ENTRIES entries, so none of them drops another. */
 static diloco_status keep_range(dl_view *view, uint64_t from, uint64_t *end)
 {
     for (uint64_t e = from; e < *end; e++) {
@@ -89,8 +95,8 @@ static diloco_status keep_range(dl_view *view, uint64_t from, uint64_t *end)
 
 /* ---- the answer */
 
-/* No read is needed to know that nothing follows the newest entry, if that was looked for just now.
- */
+/* The number of entries in the log if a refresh has found it within END_IS_KNOWN, else UINT64_MAX.
+ * It saves the read that finds nothing after the newest entry. */
 static uint64_t known_end(dl_view *view)
 {
     pthread_mutex_lock(&view->lock);
@@ -101,6 +107,7 @@ static uint64_t known_end(dl_view *view)
     return end;
 }
 
+/* The texts are whole objects of JSON, so they are joined with commas. */
 static diloco_status add_texts(dl_buf *out, dl_view *view, uint64_t from, uint64_t end)
 {
     DL_TRY(dl_buf_addf(out, "{\"entries\":["));

@@ -1,6 +1,9 @@
-/* view_json.c - a view as JSON, for the page. Columns are arrays of equal length; a number that is
- * not known is null. Names of members are an interface within one version only: the page comes from
- * the same program. */
+/* view_json.c - a view as JSON, for the page.
+ *
+ * Columns are arrays of equal length, and a number that is not known is null. Names of members are
+ * an interface within one version only: the page comes from the same program. An answer has a
+ * bounded size, whatever the length of the run: curves, lanes and events have a largest number of
+ * points, and a request for more gets that. */
 #include "view/parts.h"
 
 #include "base/config.h"
@@ -9,7 +12,10 @@
 #include <math.h>
 #include <string.h>
 
+/* Defaults and largest values of a request's numbers. MOST_CELLS bounds the product of lanes and
+ * bins. */
 enum { POINTS = 400, BINS = 64, MOST_POINTS = 4000, MOST_BINS = 400, MOST_CELLS = 8192 };
+/* Entries of the lanes that a page shows at first, and events. */
 enum { WINDOW = 24, MOST_HAPPENINGS = 100 };
 
 static const char *state_of(const diloco_replica_status *r)
@@ -86,6 +92,7 @@ static void add_replica(dl_json *j, const dl_view *view, const diloco_replica_st
     dl_json_end(j);
 }
 
+/* The newest value of one member of the marks, given by its offset; NAN if no mark has one. */
 static double newest(const dl_model *m, size_t offset)
 {
     for (size_t e = m->n_entries; e > 0; e--) {
@@ -96,6 +103,8 @@ static double newest(const dl_model *m, size_t offset)
     return NAN;
 }
 
+/* The members of a run's row in the list of runs. They are also the begin of the summary. Tokens of
+ * the whole run follow from its samples, by the ratio of tokens to samples in the step lines. */
 static void add_row(dl_json *j, const dl_view *view)
 {
     const diloco_run_status *run = dl_follower_status(view->follower);
@@ -192,6 +201,7 @@ static void add_to(bin *b, const dl_mark *m, uint64_t e)
 
 /* One column of all bins: the walk is cheap, and one pass a column needs no memory. */
 typedef double (*column_fn)(const bin *b, const dl_model *m);
+/* A mean; NAN without values, which JSON shows as null. */
 static double of(double sum, unsigned n)
 {
     return n ? sum / n : NAN;
@@ -285,6 +295,8 @@ static double short_of(double value)
     return isfinite(scale) && scale > 0 ? round(value * scale) / scale : value;
 }
 
+/* Walk all entries, and write one value for each bin of per_bin entries. Sums of bytes and samples
+ * continue from bin to bin. */
 static void add_column(dl_json *j, const dl_model *m, const struct column *c, size_t per_bin)
 {
     double bytes = 0, samples = 0;
@@ -306,6 +318,7 @@ static void add_column(dl_json *j, const dl_model *m, const struct column *c, si
     dl_json_end(j);
 }
 
+/* At most `points` bins, all of equal length except the last. */
 static void add_curves(dl_json *j, const dl_model *m, size_t points)
 {
     const size_t per_bin = m->n_entries / points + (m->n_entries % points > 0);
@@ -355,6 +368,8 @@ static void add_cell(dl_json *j, const dl_cell *c, double origin)
     dl_json_end(j);
 }
 
+/* A bin is a whole number of cells, and begins at a cell's border: otherwise neighbouring bins
+ * would count a cell twice. So the range of the answer may be wider than the requested one. */
 static void add_lanes(dl_json *j, const dl_view *view, const dl_view_part *part)
 {
     const dl_model *m = &view->model;
@@ -390,6 +405,7 @@ static void add_lanes(dl_json *j, const dl_view *view, const dl_view_part *part)
     dl_json_end(j);
 }
 
+/* The newest event first. */
 static void add_happenings(dl_json *j, const dl_model *m)
 {
     dl_json_array(j, "happenings");
@@ -477,6 +493,7 @@ static diloco_status add_setting(dl_json *j, const dl_option *row, const dl_conf
     return status;
 }
 
+/* Options on which all replicas agree, without secrets. */
 diloco_status dl_view_settings_json(dl_buf *out, dl_view *view)
 {
     pthread_mutex_lock(&view->lock);

@@ -1,4 +1,9 @@
-/* view_model.c - see view_model.h. */
+/* view_model.c - see view_model.h.
+ *
+ * A line of the record is parsed once, and a table of its members is passed to the function for its
+ * event. Values of a line are checked before they are used. An entry has to be one that there is or
+ * soon will be, a number finite, and a time before LATEST. A lane belongs to a replica's name, so
+ * all generations of a replica share one. */
 #include "view/view_model.h"
 
 #include "base/hash.h"
@@ -8,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bounds on numbers in untrusted lines: without them one line could make the model reserve memory
+ * for any number of entries. */
 enum {
     MOST_ENTRIES = 1 << 24,
     AHEAD = 64 /* the record is untrusted: it speaks of entries that there are, or soon will be */
@@ -30,6 +37,8 @@ void dl_model_deinit(dl_model *m)
 
 /* ---- marks and cells */
 
+/* The mark of an entry. Marks up to it are made, since a line may come before its entry. The array
+ * grows to twice the size. */
 static diloco_status mark_of(dl_mark **out, dl_model *m, uint64_t entry)
 {
     if (entry >= MOST_ENTRIES)
@@ -54,6 +63,8 @@ static diloco_status mark_of(dl_mark **out, dl_model *m, uint64_t entry)
     return DILOCO_OK;
 }
 
+/* Lines and members usually come in the lanes' order, so the search begins at the last lane found
+ * and the one after it. Otherwise it is linear in the lanes. */
 const dl_lane *dl_model_lane(const dl_model *m, const char *replica)
 {
     const size_t last = m->newest_lane;
@@ -64,7 +75,8 @@ const dl_lane *dl_model_lane(const dl_model *m, const char *replica)
     return NULL;
 }
 
-/* *out NULL: there are too many replicas for a page. */
+/* Find the lane of a replica, or add one. *out is NULL if there are too many replicas for a
+ * page. */
 static diloco_status lane_of(dl_lane **out, dl_model *m, const char *replica)
 {
     *out = (dl_lane *)(uintptr_t)dl_model_lane(m, replica);
@@ -79,6 +91,8 @@ static diloco_status lane_of(dl_lane **out, dl_model *m, const char *replica)
     return DILOCO_OK;
 }
 
+/* Add the numbers of an entry to a cell of earlier ones. Parts are joined, because a rejection in
+ * any entry of a bin has to stay visible. */
 static void merge(dl_cell *to, const dl_cell *with)
 {
     to->end = fmax(to->end, with->end);
@@ -94,6 +108,8 @@ static void merge(dl_cell *to, const dl_cell *with)
     to->parts |= with->parts;
 }
 
+/* Merge pairs of cells in all lanes. Each halving doubles the entries of a cell, so a run of n
+ * entries has at most log2(n) of them. */
 static void halve(dl_model *m)
 {
     m->n_cells = 0;
@@ -110,6 +126,8 @@ static void halve(dl_model *m)
     }
 }
 
+/* The cell of a lane at an entry. Halving changes `shift`, so it comes before the index is
+ * computed. */
 static diloco_status cell_of(dl_cell **out, dl_model *m, dl_lane *lane, uint64_t entry)
 {
     if (m->n_cells > DL_MODEL_CELLS) halve(m);
@@ -127,7 +145,8 @@ static diloco_status cell_of(dl_cell **out, dl_model *m, dl_lane *lane, uint64_t
     return DILOCO_OK;
 }
 
-/* The cell of a replica, or of a generation ("r0.0001"), at an entry. NULL: it has no lane. */
+/* The cell of a replica ("r0"), or of a generation ("r0.0001"), at an entry. *out is NULL if the
+ * name is too long or there is no lane for it. A generation is remembered in the cell. */
 static diloco_status find_cell(dl_cell **out, dl_model *m, const char *generation, uint64_t entry)
 {
     char replica[32];
@@ -158,6 +177,8 @@ dl_cell dl_lane_sum(const dl_lane *lane, unsigned shift, uint64_t from, uint64_t
 
 /* ---- the log */
 
+/* Add an event; the oldest one is overwritten when the ring is full. The pointer is valid until
+ * DL_MODEL_EVENTS more have been added. */
 static dl_happening *happening(dl_model *m, const char *kind, uint64_t entry, double time)
 {
     dl_happening *h = &m->happenings[m->n_happenings++ % DL_MODEL_EVENTS];
@@ -174,6 +195,8 @@ static diloco_status mark_part(dl_model *m, const char *generation, uint64_t ent
     return DILOCO_OK;
 }
 
+/* Sums over the log are kept here, since a page does not read the log again. Losses and bytes count
+ * for commits only: an abort has no members. */
 diloco_status dl_model_entry(dl_model *m, const diloco_log_entry *e, bool chained)
 {
     dl_mark *mark;
@@ -285,6 +308,8 @@ typedef struct fields {
     dl_json_value at[N_FIELDS]; /* MISSING where it is absent */
 } fields;
 
+/* Names without escapes are compared, as a record's writer never escapes them. Of two equal members
+ * the last one counts. */
 static fields gather(dl_json_value object)
 {
     fields f = {0};
@@ -299,6 +324,8 @@ static fields gather(dl_json_value object)
     return f;
 }
 
+/* The two functions differ in the value of a member that is absent or not finite: 0 adds nothing to
+ * a sum, and NAN leaves a gap in a curve. */
 static double number(const fields *f, field which)
 {
     double value = 0;
@@ -328,6 +355,8 @@ static void text_of(char *out, size_t cap, const fields *f, field which)
     if (dl_json_as_str(out, cap, f->at[which])) out[0] = 0;
 }
 
+/* Merge the bins of steps in pairs, in place: bin i is written after bins 2i and 2i + 1 were
+ * read. */
 static void widen_steps(dl_model *m)
 {
     for (size_t i = 0; i < DL_MODEL_STEPS / 2; i++) {
@@ -339,6 +368,8 @@ static void widen_steps(dl_model *m)
     m->n_steps = (m->n_steps + 1) / 2;
 }
 
+/* A step counts in the bin of its position and in the replica's cell. The bound of 2^40 on a
+ * position keeps the widening short. */
 static diloco_status take_step(dl_model *m, const char *replica, const fields *f)
 {
     uint64_t position, entry;
@@ -364,6 +395,7 @@ static diloco_status take_step(dl_model *m, const char *replica, const fields *f
     return DILOCO_OK;
 }
 
+/* Seconds of several lines about one entry add up: a contribution may be encoded again. */
 static diloco_status take_contribution(dl_model *m, const char *replica, const fields *f,
                                        uint64_t entry)
 {
@@ -376,6 +408,7 @@ static diloco_status take_contribution(dl_model *m, const char *replica, const f
     return DILOCO_OK;
 }
 
+/* Only replicas that have a lane are marked. A forged list of names must not make lanes. */
 static diloco_status take_missing(dl_model *m, const fields *f, uint64_t entry)
 {
     dl_json_iter it = dl_json_each(f->at[F_MISSING]);
@@ -387,6 +420,8 @@ static diloco_status take_missing(dl_model *m, const fields *f, uint64_t entry)
     return DILOCO_OK;
 }
 
+/* Every replica writes a line about each entry. The measures of the combined update are equal in
+ * all of them, so the first ones are kept. Seconds and traffic are the replica's own. */
 static diloco_status take_commit(dl_model *m, const char *replica, const fields *f, uint64_t entry)
 {
     dl_mark *mark;
@@ -414,6 +449,7 @@ static diloco_status take_commit(dl_model *m, const char *replica, const fields 
     return DILOCO_OK;
 }
 
+/* Staleness is the number of steps between the capture and the adoption. */
 static diloco_status take_adopt(dl_model *m, const char *replica, const fields *f, uint64_t entry)
 {
     dl_cell *cell;
@@ -434,6 +470,7 @@ static diloco_status take_eval(dl_model *m, const fields *f, uint64_t entry)
     return DILOCO_OK;
 }
 
+/* The first line of a process. The earliest one is the begin of the run. */
 static void take_run(dl_model *m, const fields *f, uint64_t entry)
 {
     const double time = time_of(f);
@@ -452,7 +489,8 @@ static uint64_t generation_of(const fields *f)
 }
 
 /* A process that is killed writes no last line, and none at all if it is killed before its record
- * reaches the store. The next process of its replica shows its death. */
+ * reaches the store. The first line of the replica's next process shows that: there was no last
+ * line, or a generation was skipped. */
 static diloco_status take_join(dl_model *m, const char *replica, const fields *f, uint64_t entry)
 {
     dl_lane *lane;
@@ -468,7 +506,8 @@ static diloco_status take_join(dl_model *m, const char *replica, const fields *f
     return DILOCO_OK;
 }
 
-/* Its first last line: "end" of a run that is complete, "traffic" of any process. */
+/* The first of a process's last lines counts: "end" of a run that is complete, "traffic" of any
+ * process. */
 static void take_leave(dl_model *m, const char *replica, const fields *f, uint64_t entry)
 {
     dl_lane *lane = (dl_lane *)(uintptr_t)dl_model_lane(m, replica);
@@ -486,6 +525,7 @@ static void take_end(dl_model *m, const char *replica, const fields *f, uint64_t
     m->n_utilization++;
 }
 
+/* An event whose text the line holds. It is kept even if its entry is unknown. */
 static void take_note(dl_model *m, const char *replica, const fields *f, const char *kind,
                       field text)
 {
@@ -496,6 +536,8 @@ static void take_note(dl_model *m, const char *replica, const fields *f, const c
     text_of(h->text, sizeof h->text, f, text);
 }
 
+/* A line that cannot be parsed is often the last one of a process that was killed while writing
+ * it. */
 diloco_status dl_model_line(dl_model *m, const char *replica, const char *line, size_t len)
 {
     dl_json_value event;
