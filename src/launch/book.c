@@ -1,4 +1,8 @@
-/* book.c - see book.h. */
+/* book.c - see book.h.
+ *
+ * The fold_… functions apply one record each to the book's state, also a record that this launcher
+ * wrote. So a launcher that wrote it and one that only read it agree. Records come from a store
+ * that others may write, so all their numbers are bounded. */
 #include "launch/book.h"
 
 #include "base/json.h"
@@ -8,8 +12,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+/* Bytes of a record. The largest is a "handle" with 1024 ids of at most 255 bytes. */
 enum { RECORD_MAX = 1 << 18, KEY_BYTES = 40 };
 
+/* For one request to the store. */
 #define PATIENCE (60 * DL_SECOND)
 
 static const char folder[] = "launch/";
@@ -21,6 +27,8 @@ static dl_time soon(void)
 
 /* ---- reading */
 
+/* Options are replaced as a whole. Only those of [launch] are accepted: a record must not change an
+ * option that concerns training. */
 static diloco_status fold_options(dl_book *book, dl_json_value record)
 {
     char text[DL_PATH_MAX + 1], name[64];
@@ -46,6 +54,8 @@ static diloco_status fold_numbers(dl_book *book, dl_json_value record)
     return DILOCO_OK;
 }
 
+/* A new "begin" gives lost ranks all their restarts again, and lets replicas that have failed or
+ * were cancelled start once more. */
 static diloco_status fold_begin(dl_book *book, dl_json_value record)
 {
     DL_TRY(dl_json_read_str(book->executor, sizeof book->executor, record, "executor"));
@@ -62,6 +72,7 @@ static diloco_status fold_begin(dl_book *book, dl_json_value record)
     return DILOCO_OK;
 }
 
+/* A generation that was lost is kept as the orphan: its process may still run. */
 static diloco_status fold_start(dl_book *book, dl_json_value record)
 {
     uint64_t generation, rank;
@@ -85,7 +96,8 @@ static diloco_status fold_start(dl_book *book, dl_json_value record)
     return DILOCO_OK;
 }
 
-/* The rank that a record is about; NULL: an earlier generation of it. */
+/* The rank that a record is about; NULL if the record is about an earlier generation of it. Such a
+ * record came late, and changes nothing. */
 static dl_book_rank *newest(dl_book *book, uint64_t rank, uint64_t generation)
 {
     dl_book_rank *r = &book->ranks[rank];
@@ -110,6 +122,7 @@ static diloco_status fold_handle(dl_book *book, dl_json_value record)
     return DILOCO_OK;
 }
 
+/* The first final state of a generation counts. Two launchers may both report the end. */
 static diloco_status fold_state(dl_book *book, dl_json_value record)
 {
     uint64_t generation, rank;
@@ -134,6 +147,8 @@ static diloco_status fold_state(dl_book *book, dl_json_value record)
     return DILOCO_OK;
 }
 
+/* A record of an unknown kind or format is an error: a later version may have meant a thing that
+ * this one must not ignore. */
 static diloco_status fold(dl_book *book, dl_json_value record)
 {
     uint64_t format;
@@ -157,6 +172,7 @@ static void key_of(char out[KEY_BYTES], uint64_t number)
     snprintf(out, KEY_BYTES, "%s%010llu.json", folder, (unsigned long long)number);
 }
 
+/* Records are numbered without gaps, so the first name that does not exist is the end. */
 diloco_status dl_book_read(dl_book *book)
 {
     char key[KEY_BYTES];
@@ -229,7 +245,9 @@ static void begin_record(record *r, const dl_book *book, const char *what)
     dl_json_str(&r->json, "by", book->by);
 }
 
-/* Put it at the end. `insist`: after the records of others, too; else DILOCO_EEXIST. */
+/* Create the record under the next number. The store creates a name once, so of two launchers one
+ * succeeds. With `insist` the other one tries the next number, else it gets DILOCO_EEXIST. In both
+ * cases the book is read up to its end, by which the own record takes effect. Frees the record. */
 static diloco_status append(dl_book *book, record *r, bool insist)
 {
     char key[KEY_BYTES];
@@ -252,6 +270,7 @@ static diloco_status append(dl_book *book, record *r, bool insist)
     return status;
 }
 
+/* Only options that a person gave: defaults may differ in a later version. */
 static diloco_status put_options(record *r, const dl_config *config)
 {
     dl_buf text;
@@ -286,6 +305,7 @@ double dl_book_machine_seconds(const dl_book *book)
     return sum;
 }
 
+/* All options of [launch] are compared, also those that were left out. */
 bool dl_book_agrees(const dl_book *book, const dl_launch_spec *spec, const char *executor,
                     uint32_t min, uint32_t max)
 {

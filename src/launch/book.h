@@ -11,13 +11,18 @@
  *     {…,"what":"handle","generation":0,"ids":[[0,"17_0"]]}     the backend has named them
  *     {…,"what":"state","rank":1,"generation":0,"state":"LOST","code":-1,"message":"…"}
  *     {…,"what":"scale","min":2,"max":6}                        another number of replicas
- *     {…,"what":"cancel"}                                       nothing is started from here on */
+ *     {…,"what":"cancel"}                                       nothing is started from here on
+ *
+ * A launcher that is killed between "start" and "handle" leaves a replica that may run or not. The
+ * next launcher finds it by its name (supervisor.h). One thread at a time. */
 #ifndef DL_LAUNCH_BOOK_H
 #define DL_LAUNCH_BOOK_H
 
 #include "launch/executor.h"
 #include "store/store.h"
 
+/* One rank according to the book: its newest generation. The members from silent_since on are
+ * this launcher's own observations, except `orphan`. */
 typedef struct dl_book_rank {
     dl_job job;           /* the newest generation */
     bool started;         /* a launcher has announced it */
@@ -31,43 +36,54 @@ typedef struct dl_book_rank {
     bool orphan_ran;      /* at some look since the newest generation was started */
 } dl_book_rank;
 
+/* The book as far as it was read. dl_book_read applies the records. Between two reads the
+ * supervisor notes in ranks[] what its polls have found. */
 typedef struct dl_book {
     dl_store *store; /* owned */
     char run[33];
-    char by[33];   /* this launcher */
+    /* This launcher: 128 random bits in hex. It distinguishes its own announcements from
+     * others'. */
+    char by[33];
     uint64_t next; /* number of the next record */
     bool begun, cancelled;
     dl_config_path executor, dir;
     uint32_t min, max;
     dl_config *options;  /* owned: options of [launch] of the last "begin" */
     dl_book_rank *ranks; /* owned, [DL_JOBS_MAX] */
-    double machine_s;    /* seconds of replicas that are over */
+    /* Seconds from start to end, summed over all generations that are over. */
+    double machine_s;
 } dl_book;
 
-/* Open the book of the run in the store at `url`, and read it. A run that nothing was launched for
- * has an empty book. */
+/* dl_book_open opens the book of the run (its id, in hex) in the store at `url`, and reads it. A
+ * run that nothing was launched for has an empty book. Returns DILOCO_ENOMEM, an error of the
+ * store, or those of dl_book_read. After an error the book is closed. */
 DL_MUST_CHECK diloco_status dl_book_open(dl_book *book, const char *url, const char *run);
 void dl_book_close(dl_book *book); /* zeroed is fine */
 
-/* Read the records that were added since. DILOCO_EPROTO: one is damaged, or of a later version. */
+/* dl_book_read reads the records that were added since. Returns DILOCO_EPROTO if one is damaged or
+ * of a later version, or an error of the store. The records before that one count. */
 DL_MUST_CHECK diloco_status dl_book_read(dl_book *book);
 
-/* Seconds of machine time so far, those of running replicas included. */
+/* Returns the seconds of machine time so far, those of running replicas included. A replica counts
+ * from its "start" on, so that waiting in a queue counts, too. */
 double dl_book_machine_seconds(const dl_book *book);
 
-/* Is this what the last "begin" said, and nothing has been cancelled since? */
+/* Returns true if the last "begin" has these settings and nothing was cancelled since: no new
+ * "begin" is needed. */
 bool dl_book_agrees(const dl_book *book, const dl_launch_spec *spec, const char *executor,
                     uint32_t min, uint32_t max);
 
-/* Append a record and read it. DILOCO_EEXIST, of begin and start: another launcher was quicker to
- * write a record; it has been read, and the caller decides again. The others are written after
- * it. */
+/* The functions below append a record, and read the book up to it. begin and start return
+ * DILOCO_EEXIST if another launcher was quicker to write a record. That record has been read, and
+ * the caller decides again. The other functions write their record after it. All return errors of
+ * the store. */
 DL_MUST_CHECK diloco_status dl_book_begin(dl_book *book, const dl_launch_spec *spec,
                                           const char *executor, uint32_t min, uint32_t max);
-/* `ranks` in ascending order. */
+/* `ranks` [n] in ascending order; `why` is the message of the generation before, for people. */
 DL_MUST_CHECK diloco_status dl_book_start(dl_book *book, const uint32_t *ranks, size_t n,
                                           uint32_t generation, const char *why);
-/* Of the jobs that have an id. */
+/* The ids of n jobs of one generation. Jobs without an id are left out, and without any nothing is
+ * written. */
 DL_MUST_CHECK diloco_status dl_book_handles(dl_book *book, const dl_job *jobs, size_t n);
 DL_MUST_CHECK diloco_status dl_book_state(dl_book *book, const dl_job *job);
 DL_MUST_CHECK diloco_status dl_book_scale(dl_book *book, uint32_t min, uint32_t max);

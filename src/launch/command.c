@@ -1,4 +1,5 @@
-/* command.c - a child with three pipes, and one loop over them. */
+/* command.c - a child with three pipes, and one loop over them. poll serves all three at once: a
+ * child that writes much before it reads would block for ever otherwise. */
 #include "launch/command.h"
 
 #include "base/file.h"
@@ -21,6 +22,7 @@ enum { CHUNK = 1 << 16, PATH_BYTES = 4096 };
 
 extern char **environ;
 
+/* Empty components of PATH, which mean the working folder, find nothing here. */
 bool dl_command_exists(const char *name)
 {
     char path[PATH_BYTES];
@@ -39,7 +41,8 @@ bool dl_command_exists(const char *name)
 
 typedef struct child {
     pid_t pid;
-    int in, out, err; /* our ends; -1: closed */
+    /* Our ends of the pipes; -1: closed, or stdin is a file. */
+    int in, out, err;
 } child;
 
 static void close_end(int *fd)
@@ -55,6 +58,8 @@ static void close_ends(child *c)
     close_end(&c->err);
 }
 
+/* posix_spawn instead of fork: the process may have threads, and a large memory. Returns an errno
+ * value. */
 static int spawn_with(pid_t *pid, const char *const *argv, const int fds[3])
 {
     posix_spawn_file_actions_t actions;
@@ -79,6 +84,8 @@ static int spawn_with(pid_t *pid, const char *const *argv, const int fds[3])
     return error;
 }
 
+/* Start the child. With in_fd >= 0 that file is its stdin. Our ends are closed in the child by
+ * O_CLOEXEC, else it would never see the end of its stdin. */
 static diloco_status start(child *c, const char *const *argv, int in_fd)
 {
     int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1};
@@ -98,6 +105,7 @@ static diloco_status start(child *c, const char *const *argv, int in_fd)
     return dl_fail_errno(error, "start", argv[0]);
 }
 
+/* The exit code as a shell has it: 128 + N after signal N. */
 static int wait_for(child *c)
 {
     int how = 0;
@@ -108,8 +116,10 @@ static int wait_for(child *c)
 
 /* ---- the loop */
 
+/* Receives a piece of stdout. An error ends the child. */
 typedef diloco_status (*out_fn)(void *context, const char *bytes, size_t n);
 
+/* The state of one conversation: input that was not sent yet, and the places of the output. */
 typedef struct talk {
     const char *in;
     size_t in_len;
@@ -120,7 +130,8 @@ typedef struct talk {
     dl_time due; /* DL_NEVER: none */
 } talk;
 
-/* The end of the output, without blanks at its end. */
+/* Append to the end of stderr that is kept, and drop its begin if it does not fit: an error usually
+ * is in the last lines. */
 static void keep_end(talk *t, const char *bytes, size_t n)
 {
     size_t len = strlen(t->err);
@@ -135,6 +146,8 @@ static void keep_end(talk *t, const char *bytes, size_t n)
     t->err[len + n] = '\0';
 }
 
+/* stdin is closed when all was sent. A child that has closed it is no error: it may not need the
+ * rest. */
 static void send_some(child *c, talk *t)
 {
     const ssize_t n = t->in_len ? write(c->in, t->in, t->in_len) : 0;
@@ -143,6 +156,7 @@ static void send_some(child *c, talk *t)
     if (t->in_len == 0 || broken) close_end(&c->in);
 }
 
+/* One read, after poll has said that it does not block. 0 bytes are the end of that pipe. */
 static diloco_status read_some(int *fd, talk *t, bool is_err)
 {
     char bytes[CHUNK];
@@ -157,6 +171,8 @@ static diloco_status read_some(int *fd, talk *t, bool is_err)
     return DILOCO_OK;
 }
 
+/* Milliseconds for poll, rounded up so that it does not return just before the time; -1: no
+ * limit. */
 static int left_ms(dl_time due)
 {
     if (due == DL_NEVER) return -1;
@@ -164,6 +180,7 @@ static int left_ms(dl_time due)
     return left <= 0 ? 0 : (int)(left / DL_MILLISECOND) + 1;
 }
 
+/* Until the child has closed its stdout and stderr and has got its stdin. */
 static diloco_status talk_to(child *c, talk *t, const char *name)
 {
     while (c->in >= 0 || c->out >= 0 || c->err >= 0) {
@@ -179,7 +196,8 @@ static diloco_status talk_to(child *c, talk *t, const char *name)
     return DILOCO_OK;
 }
 
-/* Without SIGPIPE, which would end this program where the other one does not read. */
+/* Run the child to its end, without SIGPIPE: that would end this process where the child does not
+ * read. After an error the child's whole group is killed, before the wait for it. */
 static diloco_status run(int *exit_code, const char *const *argv, int in_fd, talk *t)
 {
     child c;

@@ -1,4 +1,5 @@
-/* executor.c - the table of executors, and what is the same for all of them. */
+/* executor.c - the table of executors, and the functions that all executors share. They are names
+ * and states of jobs, the check of options, and the arguments of a replica. */
 #include "launch/executor.h"
 
 #include "launch/executor_rows.h"
@@ -10,7 +11,8 @@
 #define ROW(name) &dl_executor_##name,
 static const dl_executor *const rows[] = {DL_EXECUTORS(ROW) NULL};
 
-/* Options that every executor uses. */
+/* Options of [launch] that every executor uses, unless its `without` lists them. Names are between
+ * bars, so that a search for "|name|" finds whole names only. */
 static const char common[] =
     "|executor|dir|binary|timeout|grace|restarts|lost_after|poll|env|secrets|prices|budget|";
 
@@ -67,6 +69,7 @@ const dl_executor *dl_executor_at(size_t i)
     return rows[i];
 }
 
+/* The error lists all executors with the form of their place. */
 static diloco_status none_named(const char *text)
 {
     char known[512] = "";
@@ -78,6 +81,7 @@ static diloco_status none_named(const char *text)
     return dl_fail(DILOCO_EINVAL, "there is no executor %.60s; there are: %s", text, known);
 }
 
+/* The name ends before "://". The whole name is compared, so that "s" does not find "ssh". */
 diloco_status dl_executor_find(const dl_executor **out, const char **on, const char *text)
 {
     const char *place = strstr(text, "://");
@@ -96,6 +100,7 @@ diloco_status dl_executor_find(const dl_executor **out, const char **on, const c
                    rows[i]->place);
 }
 
+/* Is the option in a list such as "|cpus|gpus|"? */
 static bool lists(const char *list, const char *name)
 {
     char word[64];
@@ -103,6 +108,8 @@ static bool lists(const char *list, const char *name)
     return strstr(list, word) != NULL;
 }
 
+/* The table of options is walked, so a new option of [launch] is refused by each executor that does
+ * not list it. */
 diloco_status dl_executor_check_options(const dl_executor *executor, const dl_config *config)
 {
     static const char section[] = "launch.";
@@ -126,7 +133,7 @@ diloco_status dl_executor_check_options(const dl_executor *executor, const dl_co
 
 /* ---- words */
 
-/* `word` with each {rank} replaced; NULL: no memory. */
+/* A copy of `word` with each {rank} replaced; NULL if there is no memory. The caller frees it. */
 static char *with_rank(const char *word, const char *rank)
 {
     static const char mark[] = "{rank}";
@@ -167,6 +174,8 @@ void dl_words_free(char **words)
     free(words);
 }
 
+/* Text in single quotes has no special characters except the quote itself, which is written as
+ * '\''. */
 diloco_status dl_shell_quote(dl_buf *out, const char *text)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"

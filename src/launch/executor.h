@@ -11,7 +11,11 @@
  *
  * The generation counts how often this rank was started. A backend that starts many ranks in one
  * job names the job without the rank, diloco-<run>-g<generation>, and its index is the rank.
- * Launching a name that was launched before starts nothing. */
+ * Launching a name that was launched before starts nothing.
+ *
+ * An executor keeps no state between calls. Everything that it needs to find a replica again is in
+ * the job's name and id, since the next call may come from another launcher on another machine. All
+ * calls of a launcher come from one thread. */
 #ifndef DL_LAUNCH_EXECUTOR_H
 #define DL_LAUNCH_EXECUTOR_H
 
@@ -20,8 +24,11 @@
 
 #include <stdio.h>
 
+/* Bytes without the zero. 63 is the limit of a label in DNS, which Kubernetes and others use for
+ * names. DL_JOBS_MAX bounds the ranks of a run. */
 enum { DL_JOB_NAME_MAX = 63, DL_JOB_ID_MAX = 255, DL_JOB_MESSAGE_MAX = 255, DL_JOBS_MAX = 1024 };
 
+/* The states from DL_JOB_SUCCEEDED on are final: no state follows them within a generation. */
 typedef enum dl_job_state {
     DL_JOB_PENDING,  /* accepted; waits for a machine */
     DL_JOB_STARTING, /* has a machine; its program does not run yet */
@@ -32,14 +39,18 @@ typedef enum dl_job_state {
     DL_JOB_LOST,      /* killed, preempted, or gone with its machine */
     DL_JOB_N_STATES
 } dl_job_state;
-const char *dl_job_state_name(dl_job_state state); /* "PENDING" */
+/* The state in capitals, such as "PENDING": for people, and in the book. */
+const char *dl_job_state_name(dl_job_state state);
+/* Set *out to the state of this name. Returns false for other names. */
 bool dl_job_state_of(dl_job_state *out, const char *name);
+/* Returns true if the replica has ended, or never will run. */
 static inline bool dl_job_is_over(dl_job_state state)
 {
     return state >= DL_JOB_SUCCEEDED;
 }
 
-/* One replica that was started: a handle. */
+/* One generation of one rank, with what is known about it. Executors set id, state, exit_code,
+ * silent and message; the rest never changes after dl_job_init. */
 typedef struct dl_job {
     uint32_t rank, generation;
     char name[DL_JOB_NAME_MAX + 1];
@@ -50,16 +61,20 @@ typedef struct dl_job {
     char message[DL_JOB_MESSAGE_MAX + 1];
 } dl_job;
 
-/* A job of this rank and generation, PENDING, not launched. `run`: the run's id. */
+/* dl_job_init makes a job of this rank and generation, PENDING and not launched. `run` is the run's
+ * id in hex. */
 void dl_job_init(dl_job *job, const char *run, uint32_t rank, uint32_t generation);
-/* Set state, exit code (-1: not known) and message. */
+/* dl_job_set sets state, exit code (-1: not known) and message, which is cut to DL_JOB_MESSAGE_MAX
+ * bytes. */
 void dl_job_set(dl_job *job, dl_job_state state, int exit_code, const char *format, ...)
     DL_PRINTF(4, 5);
 
-/* May the next generation do better? Of a lost replica, and of one whose store did not answer. */
+/* Returns true if the next generation may do better: for a lost replica, and for one whose store
+ * did not answer (exit code 4). Another failure would repeat itself. */
 bool dl_job_may_be_restarted(const dl_job *job);
 
-/* The launch: the same for all replicas of a run. Everything is borrowed. */
+/* The values that all replicas of a launch have in common. Everything is borrowed, and outlives all
+ * calls. */
 typedef struct dl_launch_spec {
     const char *run;            /* the run's id, hex */
     const dl_config *config;    /* options of [launch] */
@@ -73,6 +88,8 @@ typedef struct dl_launch_spec {
     FILE *dry;                  /* not NULL: write here what would be sent, and send nothing */
 } dl_launch_spec;
 
+/* An executor's properties, which `diloco launch executors` shows. The texts are for people. The
+ * flags from in_image on change what the supervisor and the checks of options do. */
 typedef struct dl_executor_caps {
     const char *net;      /* "none", "private-ip": is there a network between replicas? */
     const char *rank_env; /* how the rank arrives */
@@ -86,9 +103,11 @@ typedef struct dl_executor_caps {
     bool exactly_once;    /* does the backend itself keep two launchers of one name apart? */
 } dl_executor_caps;
 
-/* One line of a replica's output, without its newline. A status other than OK ends the reading. */
+/* Receives one line of a replica's output, without its newline and without a zero. It is valid only
+ * during the call. A status other than OK ends the reading and is returned by it. */
 typedef diloco_status (*dl_job_line_fn)(void *user, const char *line, size_t len);
 
+/* One row of the table. Functions are never NULL except `finish`. */
 typedef struct dl_executor {
     const char *name;    /* "slurm" */
     const char *place;   /* name of the text after "://" in --on, or NULL */
@@ -99,39 +118,47 @@ typedef struct dl_executor {
     dl_executor_caps caps;
     double poll_s; /* seconds between polls unless launch.poll says */
 
-    /* Check the options and that the programs are there. DILOCO_EINVAL, DILOCO_EREFUSED. */
+    /* Check the options and that the programs are there, before anything is created. Returns
+     * DILOCO_EINVAL or DILOCO_EREFUSED with the way out. */
     diloco_status (*check)(const dl_launch_spec *spec);
-    /* Start n replicas of one generation, and set id and state of each. After an error those
-     * whose id is "" were not started. With spec->dry it only prints. */
+    /* Start n replicas of one generation, and set id and state of each. A name that was launched
+     * before is found again instead, and gets its id. After an error those whose id is "" were not
+     * started. With spec->dry it only prints. */
     diloco_status (*launch)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
-    /* Set state, exit code and message. A job that there is no answer about stays as it was, and is
-     * marked silent. DILOCO_EUNREACHABLE: nothing answers at all. */
+    /* Set state, exit code and message of n launched replicas. A job without an answer stays as it
+     * was and is marked silent; the supervisor declares it lost after launch.lost_after seconds.
+     * Returns DILOCO_EUNREACHABLE if nothing answers at all. */
     diloco_status (*poll)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
-    /* Give each line of the output to fn; with `follow` until the replica has ended. */
+    /* Give each line of the output so far to fn; with `follow` all lines until the replica has
+     * ended. */
     diloco_status (*logs)(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user);
-    /* Ask n replicas to stop. One that is over is no error. */
+    /* Ask n replicas to stop, and do not wait. One that is over is no error. */
     diloco_status (*cancel)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
     /* Optional: every replica is over; remove what only running ones need, such as secrets. */
     void (*finish)(const dl_launch_spec *spec);
 } dl_executor;
 
-const dl_executor *dl_executor_at(size_t i); /* NULL after the last */
-/* The executor that "slurm" or "ssh://host,host" names; *on is the text after "://". Returns
- * DILOCO_EINVAL if there is no such executor, or if it takes no place or needs one. */
+/* Row i of the table; NULL after the last. */
+const dl_executor *dl_executor_at(size_t i);
+/* dl_executor_find sets *out to the executor that `text` names, such as "slurm" or
+ * "ssh://host,host", and *on to the part of `text` after "://". Returns DILOCO_EINVAL if there is
+ * no such executor, or if it takes no place or needs one. */
 DL_MUST_CHECK diloco_status dl_executor_find(const dl_executor **out, const char **on,
                                              const char *text);
-/* DILOCO_EREFUSED by the option's name: an option of [launch] was given that this executor does not
- * use, or secrets that it has no channel for. */
+/* dl_executor_check_options returns DILOCO_EREFUSED, with the option's name, if an option of
+ * [launch] was given that this executor does not use, or secrets that it has no channel for. An
+ * ignored option would be a machine that is paid for by mistake. */
 DL_MUST_CHECK diloco_status dl_executor_check_options(const dl_executor *executor,
                                                       const dl_config *config);
 
-/* The arguments of one replica, until NULL: program and argv with {rank} replaced by `rank` (any
- * text, so that a backend may replace it later). Freed by dl_words_free. */
+/* dl_replica_words makes the arguments of one replica, until NULL: `program`, then spec->argv with
+ * {rank} replaced by `rank`. That may be any text, so that a backend may replace it later. The
+ * caller frees *out with dl_words_free. Returns DILOCO_ENOMEM; *out is NULL then. */
 DL_MUST_CHECK diloco_status dl_replica_words(char ***out, const dl_launch_spec *spec,
                                              const char *program, const char *rank);
 void dl_words_free(char **words); /* NULL is fine */
-/* Append `text` as one word of a POSIX shell. */
+/* dl_shell_quote appends `text` as one word of a POSIX shell. Any bytes are safe. */
 DL_MUST_CHECK diloco_status dl_shell_quote(dl_buf *out, const char *text);
 
 #endif

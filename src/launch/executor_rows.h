@@ -1,5 +1,6 @@
 /* executor_rows.h - the list of executors. A new one is a file that defines dl_executor_<name>, and
- * its line here; one that needs libcurl is a file of cloud/. */
+ * its line here; one that needs libcurl is a file of cloud/. The order is that of `diloco launch
+ * executors`. */
 #ifndef DL_LAUNCH_EXECUTOR_ROWS_H
 #define DL_LAUNCH_EXECUTOR_ROWS_H
 

@@ -22,6 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* The keeper's descriptors have fixed numbers, so that it can close all others and needs no memory
+ * for theirs. */
 enum { PATH_BYTES = DL_PATH_MAX + 96, FILE_BYTES = 64, CHUNK = 1 << 16 };
 enum { FD_LOCK = 3, FD_READY = 4, FD_FOLDER = 5, FD_FREE = 6 };
 
@@ -29,6 +31,7 @@ enum { FD_LOCK = 3, FD_READY = 4, FD_FOLDER = 5, FD_FREE = 6 };
 
 extern char **environ;
 
+/* DIR/NAME/FILE; with an empty `file` the replica's folder. */
 static void path_of(char out[PATH_BYTES], const char *dir, const char *name, const char *file)
 {
     snprintf(out, PATH_BYTES, "%s/%s%s%s", dir, name, *file ? "/" : "", file);
@@ -36,13 +39,15 @@ static void path_of(char out[PATH_BYTES], const char *dir, const char *name, con
 
 /* ---- the keeper: async-signal-safe from here on */
 
+/* All that the keeper needs, prepared before the fork. It must not allocate. */
 typedef struct keeper {
     char *const *argv, *const *env;
     const char *dir;
     dl_time timeout, grace; /* DL_NEVER: none */
 } keeper;
 
-/* A whole file or none, in the replica's folder. */
+/* Write a whole file or none in the replica's folder: a reader in another process must not see half
+ * of it. Errors are not reported, since the keeper has nowhere to report them. */
 static void put_file(const char *name, const char *temporary, const char *text, size_t len)
 {
     const int fd = openat(FD_FOLDER, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -51,7 +56,7 @@ static void put_file(const char *name, const char *temporary, const char *text, 
     if (written) (void)!renameat(FD_FOLDER, temporary, FD_FOLDER, name);
 }
 
-/* "word 12\n" */
+/* Write "word 12\n" and return its length. snprintf is not async-signal-safe. */
 static size_t number_text(char out[FILE_BYTES], const char *word, long number)
 {
     char digits[24];
@@ -72,6 +77,8 @@ static void put_number(const char *file, const char *temporary, const char *word
     put_file(file, temporary, text, number_text(text, word, number));
 }
 
+/* close_range needs Linux 5.9. Before that the limit of 4096 is a guess, and a descriptor above it
+ * stays open. */
 static void close_from(unsigned first)
 {
 #ifdef SYS_close_range
@@ -81,6 +88,8 @@ static void close_from(unsigned first)
         close((int)fd);
 }
 
+/* In the replica's process, before its program. The replica is in a group of its own, so that the
+ * keeper can signal all of its processes. It gets SIGTERM if the keeper dies. */
 _Noreturn static void become_replica(const keeper *k, const sigset_t *none)
 {
     setpgid(0, 0);
@@ -93,6 +102,8 @@ _Noreturn static void become_replica(const keeper *k, const sigset_t *none)
     _exit(127);
 }
 
+/* The file `exit` in its three forms. A replica that was stopped after launch.timeout has
+ * "timeout", however it ended. */
 static void write_end(int how, bool timed_out)
 {
     if (timed_out)
@@ -103,7 +114,8 @@ static void write_end(int how, bool timed_out)
         put_number("exit", "exit.tmp", "exit ", WEXITSTATUS(how));
 }
 
-/* Wait for a signal, at most until `due`. */
+/* Wait for a signal of the set, at most until `due`. Returns its number, or -1 with errno EAGAIN
+ * when the time is over. */
 static int next_signal(const sigset_t *set, dl_time due)
 {
     if (due == DL_NEVER) return sigwaitinfo(set, NULL);
@@ -114,6 +126,9 @@ static int next_signal(const sigset_t *set, dl_time due)
     return sigtimedwait(set, NULL, &wait);
 }
 
+/* The keeper: start the replica, pass a request to stop on to it, and write how it ended. Signals
+ * are blocked and waited for, so none comes between a check and the wait. After `grace` the group
+ * is killed. */
 _Noreturn static void keep(const keeper *k)
 {
     sigset_t set, none;
@@ -152,7 +167,9 @@ _Noreturn static void keep(const keeper *k)
     }
 }
 
-/* In the child: descriptors 0 to 5 are the keeper's, all others are closed. */
+/* In the child of the launcher. The second fork leaves the session without a leader, so that
+ * the keeper never gets a terminal. Descriptors 0 to 5 become the keeper's, and all others are
+ * closed. */
 _Noreturn static void detach(const keeper *k, int log, int lock, int ready, int folder)
 {
     setsid();
@@ -176,6 +193,7 @@ _Noreturn static void detach(const keeper *k, int log, int lock, int ready, int 
 
 /* ---- starting */
 
+/* Descriptors of a replica's folder; -1: not open. */
 typedef struct opened {
     int folder, lock, log;
 } opened;
@@ -187,7 +205,9 @@ static void close_all(const opened *o)
     if (o->log >= 0) close(o->log);
 }
 
-/* The folder and its lock. *before: the name was started before. */
+/* Open the folder and take its lock. *before: the name was started before, or is being started by
+ * another launcher, which holds the lock. The lock belongs to the open file, so it passes to the
+ * keeper with the descriptor (F_OFD_SETLK), and closing ours does not release it. */
 static diloco_status open_folder(opened *o, bool *before, const dl_host_start *start)
 {
     char path[PATH_BYTES];
@@ -213,7 +233,8 @@ static bool same_name(const char *a, const char *b)
     return strncmp(a, b, len) == 0 && b[len] == '=';
 }
 
-/* This process's environment, and over it `more`. The texts stay where they are. */
+/* This process's environment, in which `more` replaces variables of equal names. The array is the
+ * caller's; the texts are borrowed. NULL: no memory. */
 static char **join_env(const char *const *more)
 {
     size_t n = 0, n_more = 0, out = 0;
@@ -233,6 +254,8 @@ static char **join_env(const char *const *more)
     return all;
 }
 
+/* Fork, and wait until the keeper has written a byte. The pipe closes without one if it could not
+ * start the replica. */
 static diloco_status fork_keeper(const opened *o, const keeper *k, const char *name)
 {
     int ready[2], how;
@@ -257,6 +280,7 @@ static dl_time span(double seconds)
     return seconds > 0 ? dl_time_from_seconds(seconds) : DL_NEVER;
 }
 
+/* The environment is made before the fork, since the keeper must not allocate. */
 diloco_status dl_host_start_one(const dl_host_start *start)
 {
     opened o;
@@ -277,6 +301,7 @@ diloco_status dl_host_start_one(const dl_host_start *start)
 
 /* ---- polling */
 
+/* The first line of a small file; false if it cannot be read. */
 static bool read_text(char out[FILE_BYTES], const char *dir, const char *name, const char *file)
 {
     char path[PATH_BYTES];
@@ -291,7 +316,8 @@ static bool read_text(char out[FILE_BYTES], const char *dir, const char *name, c
     return true;
 }
 
-/* Asks and does not take: a start at the same moment is not held up. */
+/* Ask for the lock's holder without taking it: a poll must not hold up a start at the same
+ * moment. */
 static bool is_locked(const char *dir, const char *name)
 {
     char path[PATH_BYTES];
@@ -311,6 +337,8 @@ static bool has_file(const char *dir, const char *name, const char *file)
     return access(path, F_OK) == 0;
 }
 
+/* The state that the text of `exit` means. A request to stop comes first: a replica may end with
+ * any code after it. */
 static void set_ended(dl_job *job, const char *how, bool cancelled)
 {
     const int number = atoi(how + strcspn(how, " "));
@@ -347,6 +375,7 @@ diloco_status dl_host_poll(const char *dir, dl_job *job)
     return DILOCO_OK;
 }
 
+/* The file `cancel` comes before the signal, so that a poll sees why the replica has ended. */
 diloco_status dl_host_cancel(const char *dir, const char *name)
 {
     char path[PATH_BYTES], text[FILE_BYTES];
@@ -363,6 +392,7 @@ diloco_status dl_host_cancel(const char *dir, const char *name)
 
 /* ---- logs */
 
+/* Read to the present end of the file. */
 static diloco_status read_on(dl_lines *l, int fd, const char *path)
 {
     char bytes[CHUNK];

@@ -22,6 +22,7 @@
 
 #include "launch/executor.h"
 
+/* One replica to start. Everything is borrowed, and only used during the call. */
 typedef struct dl_host_start {
     const char *dir, *name;
     const char *const *argv; /* the program's path and its arguments, until NULL */
@@ -30,21 +31,27 @@ typedef struct dl_host_start {
     double grace_s;          /* between asking it to stop and killing it */
 } dl_host_start;
 
-/* Start it, unless the name was started before. Its working folder is `dir`. Returns when the
- * keeper runs. DILOCO_EIO. */
+/* dl_host_start_one starts a replica unless its name was started before, also by another launcher.
+ * Its working folder is `dir`. It returns when the keeper runs; the replica itself may still fail
+ * to start, which a poll shows. Returns DILOCO_EIO, DILOCO_ENOMEM, or errors of the file system. */
 DL_MUST_CHECK diloco_status dl_host_start_one(const dl_host_start *start);
 
-/* Set the job's state. A folder that does not exist: DILOCO_ENOENT. */
+/* dl_host_poll sets the job's state from its folder in `dir`. Returns DILOCO_ENOENT if the folder
+ * does not exist. */
 DL_MUST_CHECK diloco_status dl_host_poll(const char *dir, dl_job *job);
 
-/* Ask it to stop. It is killed launch.grace seconds later if it still runs. */
+/* dl_host_cancel asks a replica to stop. Its keeper kills it launch.grace seconds later if it still
+ * runs. A replica that is over, or was never started, is no error. */
 DL_MUST_CHECK diloco_status dl_host_cancel(const char *dir, const char *name);
 
-/* Each line of its log; with `alive` until that says no more. */
+/* Returns true while the replica may write more output. */
 typedef bool (*dl_host_alive_fn)(void *user, const char *dir, const char *name);
+/* dl_host_logs gives each line of a replica's log to fn: the output so far, or with `alive` all
+ * lines until that function returns false. It looks again every 100 ms. */
 DL_MUST_CHECK diloco_status dl_host_logs(const char *dir, const char *name, dl_host_alive_fn alive,
                                          dl_job_line_fn fn, void *user);
-/* Does a process of it run here? For dl_host_logs; `user` is not used. */
+/* Returns true if a process of the replica runs on this machine. It is an `alive` for dl_host_logs;
+ * `user` is not used. */
 bool dl_host_is_alive(void *user, const char *dir, const char *name);
 
 #endif

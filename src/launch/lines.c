@@ -1,8 +1,9 @@
-/* lines.c - see lines.h. */
+/* lines.c - see lines.h. A newline directly after a piece of LINE_BYTES gives an empty line. */
 #include "launch/lines.h"
 
 #include <string.h>
 
+/* 64 KiB: more than programs print in a line, and little memory. */
 enum { LINE_BYTES = 1 << 16 };
 
 void dl_lines_init(dl_lines *lines, dl_job_line_fn fn, void *user)

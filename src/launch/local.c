@@ -1,4 +1,5 @@
-/* local.c - replicas as detached processes of this machine (host.h). */
+/* local.c - replicas as detached processes of this machine. host.h does the work; this file makes
+ * the arguments and variables. It is the executor to copy for a new one. */
 #include "launch/executor_rows.h"
 #include "launch/host.h"
 
@@ -21,6 +22,8 @@ static void id_of(char out[DL_JOB_ID_MAX + 1], const char *name)
     snprintf(out, DL_JOB_ID_MAX + 1, "%s/%s", host, name);
 }
 
+/* Returns DILOCO_EUNREACHABLE if the job was started on another machine. It is no failure of the
+ * replica, so it must not count as LOST at once. */
 static diloco_status check_here(const dl_job *job)
 {
     char id[DL_JOB_ID_MAX + 1];
@@ -31,6 +34,7 @@ static diloco_status check_here(const dl_job *job)
                    (int)strcspn(job->id, "/"), job->id);
 }
 
+/* For --dry-run: a line that a shell could run, with *** for secrets. */
 static diloco_status print_command(const dl_launch_spec *spec, const dl_job *job,
                                    char *const *words)
 {
@@ -108,6 +112,7 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     return DILOCO_OK;
 }
 
+/* A folder that was removed means that the replica's state is gone, too. */
 static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,4 +1,5 @@
-/* program.c - see program.h. */
+/* program.c - see program.h. The copy is written under another name and renamed, so that no replica
+ * starts half of a program. */
 #include "launch/program.h"
 
 #include "launch/command.h"

@@ -1,4 +1,5 @@
-/* remote.c - see remote.h. */
+/* remote.c - see remote.h. Both sides are here, so that a change of the format is a change of one
+ * file. The launcher and the other machine run the same program, since ssh.c uploads it. */
 #include "launch/remote.h"
 
 #include "base/json.h"
@@ -9,10 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Bytes of a request or reply, and words of an array of texts. */
 enum { REQUEST_MAX = 16 << 20, WORDS_MAX = 1024 };
 
 /* ---- the launcher's side */
 
+/* argv begins after the program, which is the serving one. Values of secrets are read from this
+ * process's environment only here. */
 static diloco_status put_start(dl_json *j, const dl_launch_spec *spec, const dl_job *job, bool hide)
 {
     char rank[16], text[DL_JOB_NAME_MAX + 32], **words;
@@ -67,6 +71,7 @@ diloco_status dl_remote_request(dl_buf *out, const dl_launch_spec *spec, const c
     return dl_json_done(&j);
 }
 
+/* The job of this name; NULL if it is not one of the n. */
 static dl_job *named(dl_job *jobs, size_t n, dl_json_value name)
 {
     for (size_t i = 0; i < n; i++)
@@ -106,6 +111,7 @@ diloco_status dl_remote_reply(dl_job *jobs, size_t n, const void *text, size_t l
 
 /* ---- the other machine's side */
 
+/* A request as it was read. `jobs` points into its text. */
 typedef struct request {
     dl_json_value jobs;
     dl_config_path dir;
@@ -149,7 +155,8 @@ static diloco_status read_request(request *r, const dl_buf *text)
     return (size_t)n < sizeof r->dir ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "%s: too long", dir);
 }
 
-/* A name becomes a folder: letters, digits and '-'. */
+/* A name becomes a folder, so it may hold nothing but letters, digits and '-'. In particular no
+ * '/'. */
 static diloco_status read_name(dl_job *job, dl_json_value value)
 {
     static const char fine[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
@@ -159,6 +166,8 @@ static diloco_status read_name(dl_job *job, dl_json_value value)
     return dl_fail(DILOCO_EPROTO, "a job's name is invalid");
 }
 
+/* Read the texts of a list into words[n] and the following ones. The caller frees all of them, also
+ * after an error. */
 static diloco_status read_words(char **words, size_t n, dl_json_value list)
 {
     dl_json_iter it = dl_json_each(list);
@@ -173,6 +182,7 @@ static diloco_status read_words(char **words, size_t n, dl_json_value list)
     return DILOCO_OK;
 }
 
+/* Start one job with this program itself: the request must not choose another. */
 static diloco_status start_job(const request *r, const dl_job *job, dl_json_value value)
 {
     char **argv = calloc(2 * (WORDS_MAX + 1), sizeof *argv);
@@ -206,6 +216,7 @@ static diloco_status poll_job(const request *r, dl_job *job)
     return DILOCO_OK;
 }
 
+/* Each request ends with a poll, so that the reply always has the state after it. */
 static diloco_status do_job(const request *r, dl_job *job, dl_json_value value)
 {
     DL_TRY(read_name(job, value));
@@ -248,6 +259,7 @@ static diloco_status do_jobs(const request *r, FILE *out)
     return status;
 }
 
+/* A launcher that was interrupted closes the connection. That ends the reading of the log. */
 static diloco_status print_line(void *user, const char *line, size_t len)
 {
     FILE *out = user;

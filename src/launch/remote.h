@@ -16,16 +16,20 @@
 
 #include "launch/executor.h"
 
-/* Append a request about n jobs. With "start" each gets argv, env and secrets of the spec; `hide`
- * writes "***" for the values of secrets. */
+/* dl_remote_request appends a request to do `what` ("start", "poll", "cancel", "logs") with n jobs.
+ * With "start" each job gets argv, env and secrets of the spec; `hide` writes "***" for the values
+ * of secrets. `follow` concerns "logs". Returns DILOCO_ENOMEM or DILOCO_EPROTO. */
 DL_MUST_CHECK diloco_status dl_remote_request(dl_buf *out, const dl_launch_spec *spec,
                                               const char *what, const dl_job *jobs, size_t n,
                                               bool follow, bool hide);
 
-/* Set the states of these jobs. DILOCO_EPROTO: it is no reply, or lacks a job. */
+/* dl_remote_reply sets the states of n jobs from the reply [len]. Returns DILOCO_EPROTO if it is no
+ * reply, has another job, or lacks one. The text comes from another machine, so it is untrusted. */
 DL_MUST_CHECK diloco_status dl_remote_reply(dl_job *jobs, size_t n, const void *text, size_t len);
 
-/* Read a request, do it, write the reply. */
+/* dl_remote_serve reads one request from the descriptor `in` until its end, does it, and writes the
+ * reply to `out`. Returns DILOCO_EPROTO for an invalid request, or the error of the job that
+ * failed. Jobs before that one were done. */
 DL_MUST_CHECK diloco_status dl_remote_serve(int in, FILE *out);
 
 #endif

@@ -1,11 +1,11 @@
-/* slurm.c - replicas as tasks of a Slurm array, by Slurm's own commands.
+/* slurm.c - replicas as tasks of a Slurm array, by Slurm's own commands: sbatch, squeue, scancel.
  *
  * The ranks of one generation that are started together are one array job, whose index is the rank.
- * The job's script runs the program from the folder that all nodes share, and writes its exit code
- * to <dir>/<name>/exit. Slurm forgets ended jobs after MinJobAge, and their exit codes with them if
- * there is no accounting database.
+ * A replica's id is "<job>_<rank>". The job's script (slurm_script.h) runs the program from the
+ * folder that all nodes share, and writes its exit code to <dir>/<name>/exit. Slurm forgets ended
+ * jobs after MinJobAge, and their exit codes with them if there is no accounting database.
  *
- * Launching is once only: a lock in the shared folder keeps launchers apart, and a rank that the
+ * Launching is once only. A lock in the shared folder keeps launchers apart, and a rank that the
  * queue has under this job name is not submitted again. Slurm requeues a job whose node failed or
  * that was preempted (--requeue): the task is PENDING again, and its generation stays. */
 #include "launch/command.h"
@@ -23,12 +23,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Bytes of a script and of squeue's output, words of sbatch, and bytes of a word. */
 enum { SCRIPT_MAX = 1 << 20, ARGS_MAX = 32, ARG_BYTES = DL_PATH_MAX + 128, QUEUE_MAX = 16 << 20 };
 
 /* ---- running Slurm's commands */
 
-/* Does Slurm refuse the request itself? Everything else may be the controller's state, and passes.
- */
+/* Does Slurm refuse the request itself? Its commands have one exit code for all errors, so the
+ * words of their messages decide. Any other error may be the controller's state, and may pass.
+ * First letters are left out, because messages begin with either case. */
 static bool is_refusal(const char *err)
 {
     static const char *const words[] = {"nvalid",        "ermission",     "denied",
@@ -45,7 +47,8 @@ static void in_one_line(char *text)
         if (*text == '\n') *text = ' ';
 }
 
-/* The caller frees result->out. */
+/* Run one of Slurm's commands. Returns DILOCO_EREFUSED for a refusal, and DILOCO_EUNREACHABLE for
+ * every other failure. The caller frees result->out after success. */
 static diloco_status slurm(dl_command_result *result, const char *const *argv, const dl_buf *in)
 {
     const dl_command_run run = {
@@ -63,12 +66,14 @@ static diloco_status slurm(dl_command_result *result, const char *const *argv, c
 
 /* ---- the queue */
 
+/* The name of the array of a generation. squeue filters by it, so that other jobs cost nothing. */
 static void job_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec, uint32_t generation)
 {
     snprintf(out, DL_JOB_NAME_MAX + 1, "diloco-%.8s-g%u", spec->run, generation);
 }
 
-/* Job names of all these generations, with commas. */
+/* The job names of all generations that occur in jobs, each once, with commas. Quadratic in n; a
+ * run has few generations at a time. */
 static diloco_status add_names(dl_buf *out, const dl_launch_spec *spec, const dl_job *jobs,
                                size_t n)
 {
@@ -84,7 +89,8 @@ static diloco_status add_names(dl_buf *out, const dl_launch_spec *spec, const dl
     return DILOCO_OK;
 }
 
-/* Lines "<id>|<name>|<state>|<wait status>|<restarts>|<nodes>|<reason>"; the caller frees. */
+/* Read the queue's lines about these generations, "<id>|<name>|<state>|<wait status>|<restarts>|
+ * <nodes>|<reason>". --states=all includes ended jobs that Slurm still has. The caller frees. */
 static diloco_status read_queue(dl_command_result *result, const dl_launch_spec *spec,
                                 const dl_job *jobs, size_t n)
 {
@@ -106,13 +112,14 @@ static diloco_status read_queue(dl_command_result *result, const dl_launch_spec 
     return status;
 }
 
+/* The fields of a line. The last one may itself hold a bar. */
 enum { ID, NAME, STATE, STATUS, RESTARTS, NODES, REASON, N_FIELDS };
 
 typedef struct queued {
     char field[N_FIELDS][128];
 } queued;
 
-/* The next line; false: at the end. */
+/* Read the next line and go past it. Longer fields are cut. Returns false at the end. */
 static bool next_line(queued *out, const char **at, const char *end)
 {
     if (*at == end) return false;
@@ -133,6 +140,8 @@ static bool next_line(queued *out, const char **at, const char *end)
 
 /* ---- states */
 
+/* Slurm's states (squeue(1), "JOB STATE CODES"). A job that is COMPLETING still has processes.
+ * Whether a FAILED job was killed is decided by set_state. */
 static const struct {
     const char *slurm;
     dl_job_state state;
@@ -151,7 +160,8 @@ static const struct {
     {"BOOT_FAIL", DL_JOB_LOST},       {"REVOKED", DL_JOB_LOST},
 };
 
-/* Of a job that ended by its own exit code: 0 to 255, from 129 on a signal. */
+/* The state of a job that ended by its own exit code: 0 to 255, from 129 on a signal. A shell
+ * reports a signal so. */
 static void set_ended(dl_job *job, int code)
 {
     if (code == diloco_exit_code(DILOCO_EINTERRUPTED))
@@ -163,8 +173,8 @@ static void set_ended(dl_job *job, int code)
         dl_job_set(job, code ? DL_JOB_FAILED : DL_JOB_SUCCEEDED, code, "exit code %d", code);
 }
 
-/* The exit code that the job's script wrote in the restart of this number (-1: in any); -1: it
- * wrote none. */
+/* The exit code that the job's script wrote in the restart of this number (-1: in any); -1 if it
+ * wrote none. The file of an earlier restart must not count: it is about another process. */
 static int exit_of(const dl_launch_spec *spec, const dl_job *job, int restart)
 {
     int of = 0;
@@ -178,7 +188,7 @@ static int exit_of(const dl_launch_spec *spec, const dl_job *job, int restart)
     return code >= 0 && code < 256 && (restart < 0 || of == restart) ? code : -1;
 }
 
-/* A wait status as Slurm prints it, as an exit code. */
+/* A wait status as Slurm prints it, as an exit code; see wait(2). */
 static int code_of(const char *status)
 {
     const long how = strtol(status, NULL, 10);
@@ -186,6 +196,8 @@ static int code_of(const char *status)
     return signal ? 128 + signal : (int)(how >> 8 & 255);
 }
 
+/* Set the state of a job from its line. The exit code in the script's file is preferred to Slurm's,
+ * as it distinguishes the replica's end from the script's. */
 static void set_state(const dl_launch_spec *spec, dl_job *job, const queued *q)
 {
     const char *name = q->field[STATE], *reason = q->field[REASON];
@@ -217,7 +229,7 @@ static void set_state(const dl_launch_spec *spec, dl_job *job, const queued *q)
         dl_job_set(job, states[i].state, -1, "%.100s", reason);
 }
 
-/* Slurm has forgotten it. */
+/* Slurm no longer has the job. Its file then is the only source. */
 static void set_forgotten(const dl_launch_spec *spec, dl_job *job)
 {
     const int written = exit_of(spec, job, -1);
@@ -227,6 +239,7 @@ static void set_forgotten(const dl_launch_spec *spec, dl_job *job)
         dl_job_set(job, DL_JOB_LOST, -1, "Slurm no longer has a job %.60s", job->id);
 }
 
+/* One call of squeue for all jobs. A job that is not in the answer was forgotten, not silent. */
 static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     dl_command_result queue;
@@ -251,6 +264,7 @@ static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n
 
 /* ---- submitting */
 
+/* Lines of a shell that export the secrets' values; with `hide` *** for each. */
 static diloco_status add_secrets(dl_buf *out, const dl_launch_spec *spec, bool hide)
 {
     for (const char *const *s = spec->secrets; *s; s++) {
@@ -262,12 +276,14 @@ static diloco_status add_secrets(dl_buf *out, const dl_launch_spec *spec, bool h
     return DILOCO_OK;
 }
 
+/* The words of one command, with their memory. */
 typedef struct arguments {
     char text[ARGS_MAX][ARG_BYTES];
     const char *argv[ARGS_MAX + 1];
     size_t n;
 } arguments;
 
+/* Append a word. ARGS_MAX is more than make_arguments and add_resources can add. */
 static void add_arg(arguments *a, const char *format, ...) DL_PRINTF(2, 3);
 static void add_arg(arguments *a, const char *format, ...)
 {
@@ -280,6 +296,7 @@ static void add_arg(arguments *a, const char *format, ...)
     a->argv[++a->n] = NULL;
 }
 
+/* Options that a person gave. The cluster has defaults for the others. */
 static void add_resources(arguments *a, const dl_config *config)
 {
     if (config->launch_cpus) add_arg(a, "--cpus-per-task=%lld", (long long)config->launch_cpus);
@@ -293,7 +310,7 @@ static void add_resources(arguments *a, const dl_config *config)
         add_arg(a, "--signal=B:TERM@%.0f", config->launch_grace_s + 0.5);
 }
 
-/* "--array=0,2,5" */
+/* "--array=0,2,5": the ranks are the indexes. Ranks that were lost need not follow each other. */
 static diloco_status make_array(dl_buf *out, const dl_job *const *jobs, size_t n)
 {
     DL_TRY(dl_buf_addf(out, "--array="));
@@ -302,6 +319,9 @@ static diloco_status make_array(dl_buf *out, const dl_job *const *jobs, size_t n
     return DILOCO_OK;
 }
 
+/* --export names the variables that a job gets from this environment, so that no secret goes into
+ * the job's description. %a in the output's path is the index, hence the rank. Output is appended,
+ * since a requeued task writes to the same file. */
 static void make_arguments(arguments *a, const dl_launch_spec *spec, uint32_t generation)
 {
     char name[DL_JOB_NAME_MAX + 1];
@@ -318,6 +338,7 @@ static void make_arguments(arguments *a, const dl_launch_spec *spec, uint32_t ge
     add_resources(a, spec->config);
 }
 
+/* Write the secrets to a file that only this user can read, before the job that reads it. */
 static diloco_status put_secrets(const dl_launch_spec *spec)
 {
     char path[DL_PATH_MAX + 16];
@@ -335,7 +356,8 @@ static diloco_status put_secrets(const dl_launch_spec *spec)
     return status;
 }
 
-/* Folders for the logs of these jobs: Slurm makes none. */
+/* Make the folders for the logs of these jobs, which Slurm does not make. Without its folder a task
+ * fails before it starts. */
 static diloco_status make_folders(const dl_launch_spec *spec, const dl_job *const *jobs, size_t n)
 {
     char path[DL_PATH_MAX + DL_JOB_NAME_MAX + 16];
@@ -346,6 +368,7 @@ static diloco_status make_folders(const dl_launch_spec *spec, const dl_job *cons
     return DILOCO_OK;
 }
 
+/* For --dry-run: the command with the script as its input, and the secrets' names. */
 static diloco_status print_submission(const dl_launch_spec *spec, const arguments *a,
                                       const dl_buf *script)
 {
@@ -366,7 +389,8 @@ static diloco_status print_submission(const dl_launch_spec *spec, const argument
     return status;
 }
 
-/* Submit; "17" or, in a federation, "17;cluster" is the job's number. */
+/* Submit the script and set `number` to that of the job. sbatch --parsable prints "17" or, in a
+ * federation, "17;cluster". */
 static diloco_status submit(char number[32], const arguments *a, const dl_buf *script)
 {
     dl_command_result result;
@@ -377,6 +401,8 @@ static diloco_status submit(char number[32], const arguments *a, const dl_buf *s
     return *number ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "sbatch did not print a job's number");
 }
 
+/* Submit n jobs of one generation as one array. Program and secrets have to be in the shared folder
+ * before that, because a task may start at once. */
 static diloco_status submit_jobs(const dl_launch_spec *spec, dl_job **jobs, size_t n)
 {
     char digest[DL_PROGRAM_DIGEST + 1], number[32];
@@ -410,7 +436,8 @@ static diloco_status submit_jobs(const dl_launch_spec *spec, dl_job **jobs, size
     return status;
 }
 
-/* Ranks that the queue has under the name of their generation are submitted already. */
+/* Set the ids of ranks that the queue has under the name of their generation: an earlier launcher
+ * has submitted them, and was interrupted before it could record that. */
 static diloco_status find_submitted(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     dl_command_result queue;
@@ -430,7 +457,8 @@ static diloco_status find_submitted(const dl_launch_spec *spec, dl_job *jobs, si
     return DILOCO_OK;
 }
 
-/* Of all launchers that share the folder one at a time; the lock goes with the descriptor. */
+/* Wait for the lock of the shared folder, which one launcher at a time has. Closing *fd releases
+ * it, as does the end of this process. */
 static diloco_status lock_folder(int *fd, const dl_launch_spec *spec)
 {
     char path[DL_PATH_MAX + 16];
@@ -447,6 +475,7 @@ static diloco_status lock_folder(int *fd, const dl_launch_spec *spec)
     return DILOCO_OK;
 }
 
+/* Under the lock: look which ranks are submitted already, then submit the others. */
 static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     int lock = -1;
@@ -479,6 +508,7 @@ static diloco_status check(const dl_launch_spec *spec)
     return DILOCO_OK;
 }
 
+/* scancel accepts ids of jobs that are over. */
 static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     dl_command_result result;
@@ -494,6 +524,7 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     return status;
 }
 
+/* A log that is followed: is_alive polls `job` between two reads. */
 typedef struct following {
     const dl_launch_spec *spec;
     dl_job job;
@@ -507,6 +538,7 @@ static diloco_status pass_line(void *user, const char *line, size_t len)
     return f->fn(f->user, line, len);
 }
 
+/* While Slurm does not answer the replica counts as alive. */
 static bool is_alive(void *user, const char *dir, const char *name)
 {
     following *f = user;
@@ -521,6 +553,7 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     return dl_host_logs(spec->dir, job->name, follow ? is_alive : NULL, pass_line, &f);
 }
 
+/* No job is left that reads the secrets. */
 static void finish(const dl_launch_spec *spec)
 {
     char path[DL_PATH_MAX + 16];

@@ -1,9 +1,11 @@
-/* slurm_script.c - see slurm_script.h. */
+/* slurm_script.c - see slurm_script.h. The script is for a POSIX shell. Every text that comes from
+ * an option is quoted. The replica runs as a child of the script and not in its place: only so can
+ * the script write the exit code. */
 #include "launch/slurm_script.h"
 
 #include <string.h>
 
-/* export NAME='value' for each of the variables. */
+/* export NAME='value' for each of spec->env. */
 static diloco_status add_exports(dl_buf *out, const dl_launch_spec *spec)
 {
     for (const char *const *e = spec->env; *e; e++) {
@@ -15,7 +17,8 @@ static diloco_status add_exports(dl_buf *out, const dl_launch_spec *spec)
     return DILOCO_OK;
 }
 
-/* The words of a replica for a shell, with the rank as $rank. */
+/* The words of a replica for a shell, with the rank as $rank. The first word is the program, which
+ * the script has in a variable. */
 static diloco_status add_command(dl_buf *out, const dl_launch_spec *spec)
 {
     static const char mark[] = "@rank@";

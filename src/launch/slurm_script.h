@@ -6,7 +6,9 @@
 #include "base/buf.h"
 #include "launch/executor.h"
 
-/* Appends the script of one generation. digest: of the program, as sha256sum writes it. */
+/* dl_slurm_script appends the script of one generation, for all ranks. digest: of the program, as
+ * sha256sum writes it. Secrets are not in the script, which every user of the cluster may read, but
+ * in a file that it sources. Returns DILOCO_ENOMEM or DILOCO_EPROTO if `out` is too small. */
 DL_MUST_CHECK diloco_status dl_slurm_script(dl_buf *out, const dl_launch_spec *spec,
                                             uint32_t generation, const char *digest);
 

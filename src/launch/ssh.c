@@ -1,12 +1,15 @@
 /* ssh.c - replicas as detached processes of machines that ssh reaches.
  *
  * The program is uploaded as DIR/bin/<SHA-256>/diloco. Before each use the other machine computes
- * its SHA-256 again, so that what is executed is what was sent; a program for another architecture
+ * its SHA-256 again, so that what is executed is what was sent. A program for another architecture
  * is refused before it is sent. Then `diloco host` there does what host.h describes. Requests go
  * through its stdin, so that neither machine's list of processes shows a secret.
  *
  * Rank r in generation g is started on host (r + g) mod n: a replica that was lost with its machine
- * is started on the next one. */
+ * is started on the next one.
+ *
+ * A call of an executor becomes one call of ssh for each host, one after the other. A host that
+ * does not answer makes its jobs silent, and does not hold up the others. */
 #include "launch/command.h"
 #include "launch/executor_rows.h"
 #include "launch/program.h"
@@ -25,18 +28,23 @@ enum {
     DIGEST = DL_PROGRAM_DIGEST,
     SCRIPT = 8192
 };
+/* ssh's own exit code when it could not connect. All others are those of the remote command. */
 enum { SSH_FAILED = 255 };
 
+/* A program of some MB over a slow link. */
 #define UPLOAD_PATIENCE (600 * DL_SECOND)
 
 /* ---- hosts: "alice@a,bob@b:2222" */
 
+/* A host and the program on it. */
 typedef struct place {
     char host[HOST_BYTES];   /* "alice@a" */
     char port[8];            /* "" */
     char digest[DIGEST + 1]; /* of the program there */
 } place;
 
+/* Read one host up to the next comma. A colon within brackets belongs to an IPv6 address. A name
+ * that begins with '-' is refused: ssh would read it as an option. */
 static diloco_status read_place(place *out, const char *text)
 {
     char all[HOST_BYTES];
@@ -64,8 +72,9 @@ static size_t count_hosts(const char *on)
     return n;
 }
 
-/* Of a job that was started host and program are its id, "alice@a:22 <SHA-256>"; of another one the
- * host follows from its rank, and the program is `digest`. */
+/* The place of a job. A job that was started has host and program in its id, "alice@a:22
+ * <SHA-256>", so that another list of hosts or another program does not lose it. Of a job that was
+ * not, the host follows from its rank and generation, and the program is `digest`. */
 static diloco_status place_of(place *out, const dl_launch_spec *spec, const dl_job *job,
                               const char *digest)
 {
@@ -98,6 +107,8 @@ static void id_of(char out[DL_JOB_ID_MAX + 1], const place *p)
 
 enum { ARGS_MAX = 24 };
 
+/* Never ask a question, never accept an unknown host key, and notice a dead connection within 15
+ * seconds. "--" keeps the host from being read as an option. */
 static void ssh_args(const char *args[ARGS_MAX], const dl_launch_spec *spec, const place *p,
                      const char *script)
 {
@@ -125,13 +136,15 @@ static void ssh_args(const char *args[ARGS_MAX], const dl_launch_spec *spec, con
     args[n] = NULL;
 }
 
-/* Is it of the kind that another try does not mend? */
+/* Is it an error that another try does not mend? ssh has one exit code for all, so its words
+ * decide. */
 static bool is_refusal(const char *err)
 {
     return strstr(err, "Permission denied") || strstr(err, "Host key verification failed") ||
            strstr(err, "IDENTIFICATION HAS CHANGED") || strstr(err, "Could not resolve hostname");
 }
 
+/* The error of a call that did not end with 0. */
 static diloco_status ssh_failed(const place *p, int code, const char *err)
 {
     const char *last = strrchr(err, '\n');
@@ -144,7 +157,8 @@ static diloco_status ssh_failed(const place *p, int code, const char *err)
                    *line ? line : "the connection was cut");
 }
 
-/* Run a script there; the caller frees result->out. An exit code that is not in `codes`: worded. */
+/* Run a script on the host, with `in` or the file in_fd as its stdin. The caller frees result->out
+ * after success. An exit code other than 0 is an error. */
 static diloco_status ssh(dl_command_result *result, const dl_launch_spec *spec, const place *p,
                          const char *script, const dl_buf *in, int in_fd)
 {
@@ -167,7 +181,8 @@ static diloco_status ssh(dl_command_result *result, const dl_launch_spec *spec, 
 
 /* ---- the program */
 
-/* The architecture that an ELF file is for; NULL: none of those that diloco is built for. */
+/* The architecture that an ELF file is for, by e_machine and the byte order in e_ident (elf(5)).
+ * NULL: none of those that diloco is built for. */
 static const char *machine_of(const char *path)
 {
     unsigned char head[20];
@@ -203,9 +218,11 @@ static diloco_status bin_folder(dl_buf *out, const dl_launch_spec *spec, const p
     return dl_shell_quote(out, path);
 }
 
+/* LOOK: is the program there? UPLOAD: store it. USE: run it. */
 typedef enum script_kind { LOOK, UPLOAD, USE } script_kind;
 
-/* The command for the other machine's shell. {D} is the program's folder, {S} its SHA-256. */
+/* The commands for the other machine's shell. {D} is the program's folder as a quoted word, {S} its
+ * SHA-256. An upload has a name of its own until its digest is right, so two uploads do not mix. */
 static const char *const scripts[] = {
     [LOOK] = "uname -sm && if cd {D} 2>/dev/null && echo '{S}  diloco' | sha256sum -c --status; "
              "then echo there; fi",
@@ -217,6 +234,7 @@ static const char *const scripts[] = {
             "echo 'the uploaded program was changed' >&2; exit 3; fi",
 };
 
+/* Replace {D} and {S}. Both are safe for a shell: the folder is quoted and a digest is hex. */
 static diloco_status make_script(char out[SCRIPT], script_kind kind, const dl_launch_spec *spec,
                                  const place *p)
 {
@@ -236,6 +254,7 @@ static diloco_status make_script(char out[SCRIPT], script_kind kind, const dl_la
     return quoted && used < SCRIPT - 1 ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "launch.dir: too long");
 }
 
+/* Compare the first line of LOOK's output, of `uname -sm`, with the program's architecture. */
 static diloco_status check_machine(const dl_launch_spec *spec, const place *p, const char *uname)
 {
     char want[64], got[64];
@@ -261,7 +280,7 @@ static diloco_status send_program(const dl_launch_spec *spec, const place *p)
     return status;
 }
 
-/* The program is there afterwards, and for that machine. */
+/* Make sure that the program is on the host, and is one for that machine. */
 static diloco_status provide_program(const dl_launch_spec *spec, const place *p)
 {
     char script[SCRIPT];
@@ -279,6 +298,7 @@ static diloco_status provide_program(const dl_launch_spec *spec, const place *p)
 
 /* ---- requests */
 
+/* One request about n jobs of one host, and their states from the reply. */
 static diloco_status ask(const dl_launch_spec *spec, const place *p, const char *what, dl_job *jobs,
                          size_t n)
 {
@@ -296,6 +316,7 @@ static diloco_status ask(const dl_launch_spec *spec, const place *p, const char 
     return status ? dl_fail_context(status, "%s", p->host) : DILOCO_OK;
 }
 
+/* For --dry-run: the three commands, and the request without secrets. */
 static diloco_status print_requests(const dl_launch_spec *spec, const place *p, const dl_job *jobs,
                                     size_t n)
 {
@@ -338,7 +359,8 @@ static bool same_place(const place *a, const place *b)
            strcmp(a->digest, b->digest) == 0;
 }
 
-/* Move the later jobs of the host of jobs[first] next to it. Returns their number, with it. */
+/* Move the later jobs of the host of jobs[first] next to it. Returns their number, with it. The
+ * order changes, which callers allow: a job is found by its rank. */
 static size_t gather(dl_job *jobs, place *places, size_t first, size_t n)
 {
     size_t m = first + 1;
@@ -354,8 +376,8 @@ static size_t gather(dl_job *jobs, place *places, size_t first, size_t n)
     return m - first;
 }
 
-/* The jobs of one host together, host by host. The first failure is returned, and does not hold up
- * the other hosts. The order of jobs changes. */
+/* Call fn with the jobs of one host together, host by host. The first failure is returned after all
+ * hosts had their turn. The order of jobs changes. */
 static diloco_status each_host(const dl_launch_spec *spec, dl_job *jobs, size_t n,
                                const char *digest, host_fn fn)
 {
@@ -438,6 +460,7 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     return each_host(spec, jobs, n, "", cancel_on);
 }
 
+/* The reply of "logs" is the output itself, line by line. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {

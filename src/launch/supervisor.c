@@ -1,13 +1,19 @@
-/* supervisor.c - see supervisor.h. */
+/* supervisor.c - see supervisor.h. `look` is one round: read the book, poll, write changes, start
+ * or stop. A round depends on nothing but the book and the executor's answers, so a launcher may be
+ * killed between any two steps. dl_control_follow repeats it. */
 #include "launch/supervisor.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* How old another launcher's announcement without a handle has to be before this launcher takes it
+ * over. It is longer than a launch call usually takes. */
 #define ADOPT_AFTER (60 * DL_SECOND) /* another launcher's announcement without a handle */
-#define SLICE       (100 * DL_MILLISECOND)
+/* Between two looks at `stop`. */
+#define SLICE (100 * DL_MILLISECOND)
 
+/* Report a line to a person. */
 static void say(const dl_control *c, const char *format, ...) DL_PRINTF(2, 3);
 static void say(const dl_control *c, const char *format, ...)
 {
@@ -20,7 +26,7 @@ static void say(const dl_control *c, const char *format, ...)
     c->on_notice(c->user, line);
 }
 
-/* Is the error one that may pass? */
+/* Is it an error that may pass by itself, so that the replicas are not given up? */
 static bool may_pass(diloco_status status)
 {
     return status == DILOCO_EUNREACHABLE || status == DILOCO_ETIMEDOUT;
@@ -39,7 +45,8 @@ static void say_state(const dl_control *c, const dl_job *job)
         job->message, job->generation && !dl_job_is_over(job->state) ? " (started again)" : "");
 }
 
-/* Copies of the jobs that were launched and are not over; how many. */
+/* Copy the jobs that were launched and are not over to `jobs`, which has DL_JOBS_MAX places.
+ * Returns their number. */
 static size_t gather(dl_job *jobs, const dl_book *book)
 {
     size_t n = 0;
@@ -50,7 +57,8 @@ static size_t gather(dl_job *jobs, const dl_book *book)
     return n;
 }
 
-/* Without an answer for launch.lost_after seconds a replica counts as lost. */
+/* Declare a replica lost that had no answer for launch.lost_after seconds. The time is this
+ * launcher's own: a silence that began before it started is not known. */
 static void judge_silence(const dl_control *c, dl_job *job)
 {
     const double limit = c->spec->config->launch_lost_after_s;
@@ -66,6 +74,8 @@ static void judge_silence(const dl_control *c, dl_job *job)
     dl_job_set(job, DL_JOB_LOST, -1, "no answer for %.0f s: %.180s", limit, why);
 }
 
+/* The book comes before the memory: after an error of the store the change is seen again at the
+ * next poll. Only changes of the state are written, not those of the message. */
 diloco_status dl_control_poll(const dl_control *c)
 {
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
@@ -88,6 +98,8 @@ diloco_status dl_control_poll(const dl_control *c)
 
 /* ---- starting */
 
+/* A failure while a lost generation ran on may be its doing: it holds the state folder, for
+ * example. */
 static bool failed_beside_orphan(const dl_book_rank *r)
 {
     return r->started && r->job.state == DL_JOB_FAILED && r->orphan_ran;
@@ -99,7 +111,9 @@ static bool may_restart(const dl_control *c, const dl_book_rank *r)
     return dl_job_may_be_restarted(&r->job) && (int64_t)r->lost <= c->spec->config->launch_restarts;
 }
 
-/* Announced, and not named by the backend: a launcher was interrupted, or is at it. */
+/* Was the rank announced, and not named by the backend? Its launcher was interrupted, or is at
+ * work. Another launcher's announcement is taken over after ADOPT_AFTER, or at once where the
+ * backend itself keeps two launches of a name apart. */
 static bool is_open(const dl_control *c, const dl_book_rank *r)
 {
     if (!r->started || *r->job.id || dl_job_is_over(r->job.state)) return false;
@@ -107,6 +121,7 @@ static bool is_open(const dl_control *c, const dl_book_rank *r)
            dl_clock_wall() - r->started_at > dl_seconds(ADOPT_AFTER);
 }
 
+/* Should the next generation be started now? */
 static bool is_wanted(const dl_control *c, const dl_book_rank *r)
 {
     if (failed_beside_orphan(r) && r->orphan_runs) return false;
@@ -118,14 +133,16 @@ static uint32_t next_generation(const dl_book_rank *r)
     return r->started ? r->job.generation + 1 : 0;
 }
 
-/* Could it not be started for launch.lost_after seconds? */
+/* Has the launch failed for launch.lost_after seconds? */
 static bool is_overdue(const dl_control *c, const dl_job *job)
 {
     return dl_clock_wall() - c->book->ranks[job->rank].started_at >
            c->spec->config->launch_lost_after_s;
 }
 
-/* Jobs of one generation, announced before, to the backend. */
+/* Give announced jobs of one generation to the backend, and write their handles. After an error
+ * some may have been started: those with an id. The others stay announced if the error may pass, so
+ * that the next look tries again, and are over otherwise. */
 static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
 {
     const diloco_status status = c->executor->launch(c->spec, jobs, n);
@@ -142,7 +159,8 @@ static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
     return status ? dl_fail(status, "%s", why) : DILOCO_OK;
 }
 
-/* The wanted ranks of one generation: announce, then launch. */
+/* Announce the wanted ranks of one generation, then launch them. Returns DILOCO_EEXIST if another
+ * launcher wrote a record first: nothing was launched then. */
 static diloco_status start_generation(const dl_control *c, uint32_t generation, dl_job *jobs)
 {
     uint32_t ranks[DL_JOBS_MAX];
@@ -161,7 +179,7 @@ static diloco_status start_generation(const dl_control *c, uint32_t generation, 
     return launch_jobs(c, jobs, n);
 }
 
-/* Announced replicas that have no name yet. */
+/* Launch the announced replicas of a generation that have no handle yet. */
 static diloco_status finish_open(const dl_control *c, uint32_t generation, dl_job *jobs)
 {
     size_t n = 0;
@@ -207,7 +225,8 @@ static diloco_status stop_orphans(const dl_control *c)
     return DILOCO_OK;
 }
 
-/* A lost replica may still run somewhere, and be paid for: ask it to stop, as far as it hears. */
+/* Ask lost replicas that will be started again to stop: one may still run, and cost. No error is
+ * reported, since a lost replica often cannot be reached. */
 static void stop_lost(const dl_control *c)
 {
     for (uint32_t i = 0; i < c->book->max; i++) {
@@ -223,6 +242,8 @@ bool dl_control_is_spent(const dl_control *c)
     return c->most_machine_s > 0 && dl_book_machine_seconds(c->book) >= c->most_machine_s;
 }
 
+/* Generations are launched one after the other, since an executor takes replicas of one
+ * generation. */
 static diloco_status start_missing(const dl_control *c)
 {
     if (dl_control_is_spent(c)) return DILOCO_OK;
@@ -240,6 +261,7 @@ static diloco_status start_missing(const dl_control *c)
     return status;
 }
 
+/* A replica that succeeded is not stuck: the run decides whether it is complete. */
 bool dl_control_is_stuck(const dl_control *c)
 {
     for (uint32_t i = 0; i < c->book->max; i++) {
@@ -261,7 +283,7 @@ diloco_status dl_control_start(const dl_control *c)
 
 /* ---- stopping */
 
-/* Stop the jobs that are not over; with `waiting` only those that do not run yet. */
+/* Ask the jobs that are not over to stop; with `waiting` only those that do not run yet. */
 static diloco_status stop_jobs(const dl_control *c, bool waiting)
 {
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
@@ -293,13 +315,14 @@ diloco_status dl_control_stop_surplus(const dl_control *c)
 
 /* ---- following */
 
+/* Seconds between two looks: launch.poll, or the executor's own. */
 static double period(const dl_control *c)
 {
     return c->spec->config->launch_poll_s > 0 ? c->spec->config->launch_poll_s
                                               : c->executor->poll_s;
 }
 
-/* false: a stop was requested. */
+/* Wait. Returns false if a stop was requested meanwhile. */
 static bool pause_for(const dl_control *c, double seconds)
 {
     const dl_time due = dl_time_after(dl_clock_now(), dl_time_from_seconds(seconds));
@@ -311,6 +334,7 @@ static bool pause_for(const dl_control *c, double seconds)
     return false;
 }
 
+/* Is every replica over, with nothing left to start? */
 static bool is_idle(const dl_control *c, bool done)
 {
     for (uint32_t i = 0; i < DL_JOBS_MAX; i++) {
@@ -322,6 +346,8 @@ static bool is_idle(const dl_control *c, bool done)
     return true;
 }
 
+/* The error for a run that is not complete although every replica is over. It names the first one
+ * that did not succeed. */
 static diloco_status incomplete(const dl_control *c)
 {
     if (dl_control_is_spent(c))
@@ -340,7 +366,9 @@ static diloco_status incomplete(const dl_control *c)
     return dl_fail(DILOCO_EIO, "every replica ended with exit code 0, and the run is not complete");
 }
 
-/* One round. *idle: there is nothing left to do. */
+/* One round. *done: the run is complete. *idle: there is nothing left to do. After completion
+ * replicas end by themselves, except those that do not run yet, and machines that must be
+ * stopped. */
 static diloco_status look(const dl_control *c, bool *done, bool *idle)
 {
     DL_TRY(dl_book_read(c->book));
@@ -358,7 +386,7 @@ static diloco_status look(const dl_control *c, bool *done, bool *idle)
     return DILOCO_OK;
 }
 
-/* An error that may pass is said once, not at every look. */
+/* One round, in which an error that may pass is no error. It is said once, not at every look. */
 static diloco_status look_patiently(const dl_control *c, bool *done, bool *idle, char said[256])
 {
     const diloco_status status = look(c, done, idle);

@@ -28,7 +28,7 @@ void dl_points_deinit(dl_points *points); /* zeroed is fine */
 
 /* dl_points_add appends lines for entries with new values, at most DL_POINTS_AT_ONCE, and sets *n
  * to their number; 0 means that there is nothing new. It does not refresh the view, and takes its
- * lock. Returns DILOCO_ENOMEM, or DILOCO_EFULL if `out` is full. */
+ * lock. Returns DILOCO_ENOMEM, or DILOCO_EPROTO if `out` would exceed its largest size. */
 DL_MUST_CHECK diloco_status dl_points_add(dl_buf *out, size_t *n, dl_points *points,
                                           struct dl_view *view);
 

@@ -1,4 +1,5 @@
-/* jobs.c - see jobs.h. */
+/* jobs.c - see jobs.h. Each …_one function makes one call about one job, and turns its answer into
+ * the job's state or an error. */
 #include "launch/cloud/jobs.h"
 
 #include <signal.h>
@@ -9,7 +10,8 @@
 
 typedef diloco_status (*write_fn)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
 
-/* Make one call about a job; the caller frees answer->text. */
+/* Make one call about a job. The caller frees response->text after success, and always deinits the
+ * call. `once`: the client must not repeat it by itself. */
 static diloco_status ask(dl_rest *rest, dl_rest_response *response, write_fn write,
                          const char *method, const dl_job *job, bool once, dl_rest_call *call)
 {
@@ -22,6 +24,8 @@ static diloco_status ask(dl_rest *rest, dl_rest_response *response, write_fn wri
 
 /* ---- launching */
 
+/* Set the job's id if the backend has a job of its name. A 404 is an empty list for some
+ * backends. */
 static diloco_status search_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
 {
     dl_rest_call call;
@@ -39,6 +43,8 @@ static diloco_status search_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job
     return status;
 }
 
+/* Set the job's id from the answer to `create`. A name that is taken is a job of an earlier launch,
+ * and its id is the name. */
 static diloco_status read_created(const dl_cloud_rows *rows, const dl_rest *rest,
                                   const dl_rest_call *call, const dl_rest_response *response,
                                   dl_job *job)
@@ -55,6 +61,8 @@ static diloco_status read_created(const dl_cloud_rows *rows, const dl_rest *rest
     return dl_rest_refused(rest, call, response);
 }
 
+/* Create a job. Where names are not unique the call is made at most once: if its answer is lost,
+ * the next launch finds the job by its name. */
 static diloco_status create_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
 {
     dl_rest_call call;
@@ -80,6 +88,7 @@ static diloco_status print_one(const dl_cloud_rows *rows, dl_rest *rest, const d
     return status;
 }
 
+/* Search first where names are not unique, else the creation itself finds an earlier job. */
 static diloco_status launch_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
 {
     if (rest->spec->dry) return print_one(rows, rest, job);
@@ -105,6 +114,8 @@ static bool is_gone(const dl_cloud_rows *rows, const dl_rest_response *response)
     return rows->is_gone ? rows->is_gone(response) : response->status == 404;
 }
 
+/* Set the job's state. With stop_deletes a job that is gone was deleted by a cancel, hence
+ * CANCELLED. */
 static diloco_status look_at_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
 {
     dl_rest_call call;
@@ -138,6 +149,7 @@ diloco_status dl_cloud_poll(const dl_cloud_rows *rows, const dl_launch_spec *spe
 
 /* ---- stopping */
 
+/* A job that is gone or over does not have to be stopped. */
 static diloco_status stop_one(const dl_cloud_rows *rows, dl_rest *rest, const dl_job *job)
 {
     dl_rest_call call;
@@ -174,6 +186,8 @@ diloco_status dl_cloud_cancel(const dl_cloud_rows *rows, const dl_launch_spec *s
 
 /* ---- states */
 
+/* The silent mark lets an unknown state count as running for launch.lost_after seconds: a backend
+ * may add states that end nothing. */
 void dl_cloud_set(dl_job *job, const dl_cloud_state *table, const char *theirs, const char *message)
 {
     for (; table->theirs; table++)
@@ -187,6 +201,7 @@ void dl_cloud_set(dl_job *job, const dl_cloud_state *table, const char *theirs, 
              *theirs ? theirs : "nothing");
 }
 
+/* First letters are left out because sentences begin with either case. */
 int dl_cloud_code_in(const char *sentence)
 {
     static const char *const before[] = {"xit code", "xitCode", "status of"};
@@ -201,6 +216,7 @@ int dl_cloud_code_in(const char *sentence)
     return -1;
 }
 
+/* Codes above 128 are signals, as a shell reports them; Linux has 64. */
 void dl_cloud_set_ended(dl_job *job, int code)
 {
     if (code == diloco_exit_code(DILOCO_EINTERRUPTED))

@@ -1,13 +1,17 @@
 /* jobs.h - executors whose backend has a REST API and one job for each replica.
  *
- * A row names the calls and reads the answers. The rest is shared. Where names are not unique, a
- * job is searched by its name before it is created. Where they are, a name that is taken is
- * adopted. An unknown state counts as silence. A job that is gone is LOST. */
+ * A row (dl_cloud_rows) names the calls and reads the answers. The rest is shared: jobs.c makes the
+ * calls and decides what an answer means for the job. Where names are not unique, a job is searched
+ * by its name before it is created. Where they are, a name that is taken is adopted. An unknown
+ * state counts as silence. A job that is gone is LOST. */
 #ifndef DL_LAUNCH_CLOUD_JOBS_H
 #define DL_LAUNCH_CLOUD_JOBS_H
 
 #include "launch/cloud/rest.h"
 
+/* The calls of one backend. A row is constant, and keeps no state. Functions that write a call
+ * return DILOCO_EINVAL if it cannot be written. Answers come from the network, so they are
+ * untrusted: a member that is absent reads as "". */
 typedef struct dl_cloud_rows {
     /* Fill base, credentials and headers. Credentials are not needed with spec->dry. */
     diloco_status (*open)(dl_rest *rest, const dl_launch_spec *spec);
@@ -33,6 +37,9 @@ typedef struct dl_cloud_rows {
     bool stop_deletes; /* a job that is gone was stopped: CANCELLED, not LOST */
 } dl_cloud_rows;
 
+/* The functions of an executor (executor.h) for a row. Each opens a client, makes one call a job,
+ * and closes it. launch and poll end at the first error; cancel asks every job to stop, and returns
+ * the first error. */
 DL_MUST_CHECK diloco_status dl_cloud_launch(const dl_cloud_rows *rows, const dl_launch_spec *spec,
                                             dl_job *jobs, size_t n);
 DL_MUST_CHECK diloco_status dl_cloud_poll(const dl_cloud_rows *rows, const dl_launch_spec *spec,
@@ -42,6 +49,7 @@ DL_MUST_CHECK diloco_status dl_cloud_cancel(const dl_cloud_rows *rows, const dl_
 
 /* ---- states */
 
+/* A state in the backend's words, and ours for it. */
 typedef struct dl_cloud_state {
     const char *theirs;
     dl_job_state ours;
@@ -51,31 +59,36 @@ typedef struct dl_cloud_state {
  * that is not in it marks the job silent: it counts as running for launch.lost_after seconds. */
 void dl_cloud_set(dl_job *job, const dl_cloud_state *table, const char *theirs,
                   const char *message);
-/* The exit code that a sentence names ("… exit code: 1", "… status of 1"); -1: none. */
+/* Returns the exit code that a sentence of the backend names ("… exit code: 1", "… status of 1"),
+ * or -1. Some backends report it nowhere else. */
 int dl_cloud_code_in(const char *sentence);
-/* Of a job that ended with this exit code. */
+/* Set the state of a job that ended with this exit code: SUCCEEDED, FAILED, or LOST after a signal
+ * or an interruption by its machine. */
 void dl_cloud_set_ended(dl_job *job, int code);
 
 /* ---- the replica's words and variables */
 
-/* DILOCO_EINVAL: launch.image, or another option that `name` needs, is not set. */
+/* Returns DILOCO_EINVAL if an option that the executor needs is not set. `value` is the option's,
+ * and `example` one that would do. */
 DL_MUST_CHECK diloco_status dl_cloud_need(const char *value, const char *option,
                                           const char *executor, const char *example);
 
-/* An array of the replica's words. `rank`: its text. */
+/* Write an array of the replica's words, without the first `skip` of them. `rank` is its text. */
 DL_MUST_CHECK diloco_status dl_cloud_words(dl_json *j, const char *key, const dl_launch_spec *spec,
                                            const char *rank, size_t skip);
-/* The words as one line of a POSIX shell. */
+/* Append the replica's words as one line of a POSIX shell, for backends that take a command
+ * line. */
 DL_MUST_CHECK diloco_status dl_cloud_line(dl_buf *out, const dl_launch_spec *spec,
                                           const char *rank);
 
-/* {"NAME":"value"} or, with `pairs`, [{"name":"NAME","value":"value"}]: DILOCO_RANK, DILOCO_JOB and
- * launch.env. */
+/* Write DILOCO_RANK, DILOCO_JOB and launch.env as {"NAME":"value"} or, with `pairs`, as
+ * [{"name":"NAME","value":"value"}]. */
 DL_MUST_CHECK diloco_status dl_cloud_env(dl_json *j, const char *key, const dl_launch_spec *spec,
                                          const dl_job *job, bool pairs);
 /* The same without the object or array around it, for a caller that has more to add. */
 void dl_cloud_put_env(dl_json *j, const dl_launch_spec *spec, const dl_job *job, bool pairs);
-/* {"NAME":"value"} of launch.secrets, values hidden with spec->dry. */
+/* Write {"NAME":"value"} of launch.secrets. Values are those of this process's environment, or ***
+ * with spec->dry. */
 void dl_cloud_secrets(dl_json *j, const char *key, const dl_launch_spec *spec);
 
 #endif

@@ -1,4 +1,6 @@
-/* rest.c - see rest.h. */
+/* rest.c - see rest.h. An exchange joins a call with its answer while the web client works on it.
+ * The client calls prepare for each try, gives the body in pieces to a sink or keeps it as text,
+ * and calls finish at the end. */
 #include "launch/cloud/rest.h"
 
 #include "base/clock.h"
@@ -12,11 +14,15 @@
 
 enum { PATH_MAX_BYTES = DL_WEB_URL, RESPONSE_MAX = 16 << 20, N_HEADERS = 2 };
 #define CALL_TIME (120 * DL_SECOND)
-#define LOG_DONE  (5 * DL_SECOND)         /* of a log that is not followed */
-#define LOG_QUIET (24 * 3600 * DL_SECOND) /* a replica may print nothing for that long */
+/* Silence after which a log that is not followed counts as complete. */
+#define LOG_DONE (5 * DL_SECOND)
+/* Silence after which a followed log fails. A replica may print nothing for a long time. */
+#define LOG_QUIET (24 * 3600 * DL_SECOND)
 
 /* ---- client */
 
+/* The address must not hold credentials, a query or a fragment: they would appear in error
+ * texts. */
 diloco_status dl_rest_init_at(dl_rest *rest, const dl_launch_spec *spec, const char *name,
                               const char *url)
 {
@@ -41,6 +47,7 @@ diloco_status dl_rest_init(dl_rest *rest, const dl_launch_spec *spec, const char
     return dl_rest_init_at(rest, spec, name, *given ? given : base);
 }
 
+/* Overwrite and free. explicit_bzero is not removed by the compiler. */
 static void wipe(dl_buf *buf)
 {
     if (buf->data) explicit_bzero(buf->data, buf->cap);
@@ -58,6 +65,7 @@ void dl_rest_deinit(dl_rest *rest)
     rest->web = rest->once = NULL;
 }
 
+/* Open a client at its first use. `tries` 0 is the client's default. */
 static diloco_status open_web(dl_web **web, dl_rest *rest, int tries)
 {
     static const atomic_bool never;
@@ -107,6 +115,7 @@ diloco_status dl_rest_segment(dl_rest_call *call, const char *text)
 
 /* ---- an exchange */
 
+/* A call that is being made. */
 typedef struct exchange {
     dl_rest *rest;
     dl_rest_call *call;
@@ -117,6 +126,8 @@ typedef struct exchange {
     bool began;         /* of lines: some have arrived */
 } exchange;
 
+/* Add the headers of AWS Signature Version 4. Signed are the host, the date, and the headers that
+ * begin with x-amz-. */
 static diloco_status sign(const dl_rest *rest, dl_web_exchange *x, dl_rest_call *call,
                           const dl_span *body)
 {
@@ -154,6 +165,7 @@ static diloco_status sign(const dl_rest *rest, dl_web_exchange *x, dl_rest_call 
     return status;
 }
 
+/* The backend's Date is read at the first piece, when the headers have arrived. */
 static diloco_status give_piece(void *context, const void *data, size_t len)
 {
     exchange *e = context;
@@ -162,6 +174,7 @@ static diloco_status give_piece(void *context, const void *data, size_t len)
     return dl_lines_add(e->lines, data, len);
 }
 
+/* Describe the request. A try has its own date, so a repeated call is signed again. */
 static diloco_status prepare(void *context, dl_web_exchange *x)
 {
     exchange *e = context;
@@ -210,6 +223,7 @@ dl_json_value dl_rest_at(dl_json_value object, const char *path)
     return object;
 }
 
+/* A number is copied as it is written, since ids may have more digits than a double. */
 const char *dl_rest_text(char *out, size_t cap, dl_json_value object, const char *path)
 {
     const dl_json_value value = dl_rest_at(object, path);
@@ -220,7 +234,8 @@ const char *dl_rest_text(char *out, size_t cap, dl_json_value object, const char
     return out;
 }
 
-/* Replace every place of `secret` in the text. */
+/* Replace every occurrence of a secret by ***. Secrets of fewer than four bytes are left, as they
+ * would occur in ordinary words. */
 static void hide(char *text, const char *secret)
 {
     const size_t len = strlen(secret);
@@ -231,6 +246,8 @@ static void hide(char *text, const char *secret)
     }
 }
 
+/* A backend's words are shown in a terminal: no control characters, and no secrets that it
+ * repeats. */
 static void clean(const dl_rest *rest, char *text)
 {
     for (char *at = text; *at; at++)
@@ -241,6 +258,8 @@ static void clean(const dl_rest *rest, char *text)
     if (rest->who.secret[0]) hide(text, rest->who.secret);
 }
 
+/* The backend's own words, from the members in which the known backends put them. Else the begin of
+ * the text. */
 static void find_why(const dl_rest *rest, dl_rest_response *a)
 {
     static const char *const places[] = {"error.message", "message", "Message", "error_description",
@@ -256,6 +275,7 @@ static void find_why(const dl_rest *rest, dl_rest_response *a)
 
 /* ---- doing it */
 
+/* Make the call with the client for its kind: one repeats calls, the other never does. */
 static diloco_status run(dl_rest *rest, exchange *e, dl_time until)
 {
     dl_web **web = e->call->once ? &rest->once : &rest->web;
@@ -334,6 +354,8 @@ diloco_status dl_rest_must(dl_rest *rest, dl_rest_call *call, dl_rest_response *
     return status;
 }
 
+/* A log that is not followed may end by silence, which the web client reports as unreachable. The
+ * answer's text is used only if there was a refusal. */
 diloco_status dl_rest_lines(dl_rest *rest, dl_rest_call *call, dl_job_line_fn fn, void *user)
 {
     dl_lines lines;

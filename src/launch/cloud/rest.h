@@ -1,9 +1,12 @@
 /* rest.h - the REST client that executors share: JSON over the HTTP client of the stores.
  *
  * A call is written (method, path, body), made, and answered. A refusal by the backend is an
- * answer, not an error of the call. Credentials are a bearer token, AWS keys, or headers of the
- * row's own. They are in the headers alone; an error text has no header, and secrets in it become
- * ***. */
+ * answer, not an error of the call. The client repeats a call that got no answer, unless the call
+ * says `once`.
+ *
+ * Credentials are a bearer token, AWS keys, or headers of the row's own. They are in the headers
+ * alone. An error text has no header, and secrets in it become ***. All of them are overwritten in
+ * memory when the client is closed. One thread at a time. */
 #ifndef DL_LAUNCH_CLOUD_REST_H
 #define DL_LAUNCH_CLOUD_REST_H
 
@@ -11,8 +14,11 @@
 #include "launch/executor.h"
 #include "store/http/credentials.h"
 
+/* Bytes: of a base URL, of a call's description, of a backend's words, and of a body. */
 enum { DL_REST_BASE = 1024, DL_REST_WHAT = 160, DL_REST_WHY = 512, DL_REST_BODY = 4 << 20 };
 
+/* A client of one backend. dl_rest_init makes it, the row fills in credentials and headers, and
+ * dl_rest_deinit frees it. */
 typedef struct dl_rest {
     const char *name;             /* the backend, for a person: "Kubernetes"; borrowed */
     const dl_launch_spec *spec;   /* borrowed */
@@ -26,16 +32,19 @@ typedef struct dl_rest {
     dl_web *web, *once;           /* opened by the first call; `once` never repeats one */
 } dl_rest;
 
-/* `base` is launch.endpoint where that is given. DILOCO_EINVAL: it is no http(s) URL. */
+/* dl_rest_init makes a client for `base`, or for launch.endpoint where that is given. It opens no
+ * connection. Returns DILOCO_EINVAL if the address is no http(s) URL. */
 DL_MUST_CHECK diloco_status dl_rest_init(dl_rest *rest, const dl_launch_spec *spec,
                                          const char *name, const char *base);
-/* The same at `base`, whatever launch.endpoint says. */
+/* The same for `base` whatever launch.endpoint says: for the token service of a backend, which must
+ * not be replaced with it. */
 DL_MUST_CHECK diloco_status dl_rest_init_at(dl_rest *rest, const dl_launch_spec *spec,
                                             const char *name, const char *base);
 void dl_rest_deinit(dl_rest *rest); /* zeroed is fine; clears the credentials */
 
 /* ---- a call */
 
+/* One call. A row writes path and body, and the members that differ from their defaults. */
 typedef struct dl_rest_call {
     const char *method;
     dl_buf path;         /* after the base, query included */
@@ -50,14 +59,18 @@ typedef struct dl_rest_call {
     char what[DL_REST_WHAT]; /* for a person: "training job diloco-…" */
 } dl_rest_call;
 
+/* `method` is borrowed; `what` describes the call's object for error texts. deinit also overwrites
+ * the body, which may hold secrets. */
 void dl_rest_call_init(dl_rest_call *call, const char *method, const char *what);
 void dl_rest_call_deinit(dl_rest_call *call);
-/* Append to the path, as printf does. */
+/* Append to the path, as printf does. Nothing is escaped: `format` and its arguments must be valid
+ * in a URL. Returns DILOCO_EINVAL if the text is too long. */
 DL_MUST_CHECK diloco_status dl_rest_path(dl_rest_call *call, const char *format, ...)
     DL_PRINTF(2, 3);
-/* Append one segment of the path, escaped. */
+/* Append one segment of the path or a value of the query, escaped. `text` may be anything. */
 DL_MUST_CHECK diloco_status dl_rest_segment(dl_rest_call *call, const char *text);
 
+/* A backend's answer. `json` points into `text`, so it is valid until that is freed. */
 typedef struct dl_rest_response {
     int status;
     dl_buf text;
@@ -65,32 +78,38 @@ typedef struct dl_rest_response {
     char why[DL_REST_WHY]; /* of a refusal: the backend's own words */
 } dl_rest_response;
 
+/* Returns true for a 2xx. */
 static inline bool dl_rest_is_good(const dl_rest_response *response)
 {
     return response->status >= 200 && response->status < 300;
 }
 
-/* Make the call; the caller frees answer->text. Any HTTP status below 500, other than 408 and 429,
- * is DILOCO_OK. DILOCO_EUNREACHABLE: no connection, or the backend kept failing. */
+/* dl_rest_do makes the call. The caller frees response->text after success. Any HTTP status below
+ * 500, other than 408 and 429, is DILOCO_OK. Returns DILOCO_EUNREACHABLE if there is no connection
+ * or the backend kept failing for two minutes. */
 DL_MUST_CHECK diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call,
                                        dl_rest_response *response);
-/* The error of an answer that is no success, with the way out for missing credentials. */
+/* Returns the error of an answer that is no success, with the way out for missing credentials. */
 diloco_status dl_rest_refused(const dl_rest *rest, const dl_rest_call *call,
                               const dl_rest_response *response);
-/* Make the call, and turn every answer but a 2xx into its error. */
+/* dl_rest_must makes the call, and turns every answer but a 2xx into its error. The caller frees
+ * response->text after success only. */
 DL_MUST_CHECK diloco_status dl_rest_must(dl_rest *rest, dl_rest_call *call,
                                          dl_rest_response *response);
-/* Make the call, and give each line of its body to fn as it arrives, in bounded memory. A 404 is
- * DILOCO_ENOENT. */
+/* dl_rest_lines makes the call, and gives each line of its body to fn as it arrives, in bounded
+ * memory. It has no time limit, so a log may be followed for days. Returns DILOCO_ENOENT for a 404,
+ * or the error of fn. */
 DL_MUST_CHECK diloco_status dl_rest_lines(dl_rest *rest, dl_rest_call *call, dl_job_line_fn fn,
                                           void *user);
 
-/* Print the call to spec->dry. */
+/* Print the call to spec->dry, for --dry-run: no headers, so no credentials. */
 DL_MUST_CHECK diloco_status dl_rest_print(const dl_rest *rest, dl_rest_call *call);
 
-/* A member of an object, or of objects in it: "status.stage". MISSING when absent. */
+/* Returns a member of an object, or of objects in it: "status.stage". MISSING when absent. A name
+ * that holds a dot cannot be reached. */
 dl_json_value dl_rest_at(dl_json_value object, const char *path);
-/* The same as text; "" when it is absent, no text, or does not fit. Returns out. */
+/* Writes such a member as text to out[cap] and returns out. It is "" when the member is absent, no
+ * text or number, or does not fit. */
 const char *dl_rest_text(char *out, size_t cap, dl_json_value object, const char *path);
 
 #endif
