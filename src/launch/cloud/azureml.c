@@ -3,8 +3,11 @@
  *
  * Names are unique in a workspace. A second PUT of a name changes the first job, so a job is looked
  * up before it is created. The API has no channel for secrets: replicas reach an az:// store by the
- * managed identity of their compute target. It has no exit code, so a job that failed may be one
- * that was killed: it counts as LOST, and launch.restarts bounds how often it is started again. */
+ * managed identity of their compute target.
+ *
+ * The API has no exit code, so a job that failed may be one that was killed. It counts as LOST, and
+ * launch.restarts bounds how often it is started again. Output is not read: it is in a storage
+ * account of the workspace, and az ml job stream shows it. */
 #include "base/clock.h"
 #include "launch/cloud/jobs.h"
 #include "launch/executor_rows.h"
@@ -26,6 +29,7 @@ static diloco_status add_field(dl_buf *body, const char *before, const char *val
     return dl_web_escape(body, value, false);
 }
 
+/* The form of a client credentials grant for Azure's resource manager. */
 static diloco_status write_grant(dl_rest_call *call, const char *tenant, const char *id,
                                  const char *secret)
 {
@@ -38,6 +42,7 @@ static diloco_status write_grant(dl_rest_call *call, const char *tenant, const c
     return add_field(&call->body, "&scope=", "https://management.azure.com/.default");
 }
 
+/* AZURE_AUTHORITY_HOST is for other clouds of Azure, such as Azure Government. */
 static diloco_status request_token(dl_credentials *out, const dl_launch_spec *spec)
 {
     const char *tenant = getenv("AZURE_TENANT_ID"), *id = getenv("AZURE_CLIENT_ID");
@@ -68,6 +73,7 @@ static diloco_status request_token(dl_credentials *out, const dl_launch_spec *sp
     return status;
 }
 
+/* The token is kept for the process: a poll every few seconds must not request one each time. */
 static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 {
     static dl_credentials known;
@@ -98,7 +104,8 @@ static bool split_project(char part[3][128], const char *project)
     return true;
 }
 
-/* The workspace's resource id, which is the begin of every path. */
+/* Append the workspace's resource id, with which every path begins. Parts are escaped, since they
+ * come from an option. */
 static diloco_status add_workspace(dl_buf *out, const dl_config *config)
 {
     static const char *const before[] = {"/subscriptions/", "/resourceGroups/", PROVIDER};
@@ -138,6 +145,7 @@ static diloco_status put_id(dl_json *j, const char *key, const dl_config *config
 
 /* ---- calls */
 
+/* The path of a job, for look, search and create. */
 static diloco_status path_to(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     DL_TRY(add_workspace(&call->path, rest->spec->config));
@@ -146,6 +154,7 @@ static diloco_status path_to(dl_rest_call *call, const dl_rest *rest, const dl_j
     return dl_rest_path(call, "?api-version=" API_VERSION);
 }
 
+/* The command is one line of a shell, which Azure ML runs in the environment's image. */
 static diloco_status put_command(dl_json *j, const dl_launch_spec *spec, const dl_job *job)
 {
     char rank[16];
@@ -160,6 +169,8 @@ static diloco_status put_command(dl_json *j, const dl_launch_spec *spec, const d
     return text ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for a command");
 }
 
+/* The managed identity is the compute's own, or the one of the client id launch.role. Durations are
+ * in ISO 8601. */
 static void put_limits(dl_json *j, const dl_config *config)
 {
     char text[32];
@@ -178,6 +189,8 @@ static void put_limits(dl_json *j, const dl_config *config)
     dl_json_end(j);
 }
 
+/* An environment is an image that was registered in the workspace as NAME:VERSION. check() has seen
+ * that there is a version. */
 static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     const dl_launch_spec *spec = rest->spec;
@@ -221,6 +234,7 @@ static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job 
     return dl_rest_path(call, "/cancel?api-version=" API_VERSION);
 }
 
+/* The API refuses to cancel a job that has ended. */
 static bool is_over(const dl_rest_response *response)
 {
     return response->status == 400 || response->status == 409;

@@ -1,4 +1,8 @@
-/* google_auth.c - see google_auth.h. */
+/* google_auth.c - see google_auth.h.
+ *
+ * A service account's key signs an assertion (a JSON Web Token, RFC 7523), which the token service
+ * exchanges for an access token. A user's file holds a refresh token, which is exchanged directly.
+ * Both are forms of OAuth 2.0. */
 #include "launch/cloud/google_auth.h"
 
 #include "base/clock.h"
@@ -9,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* An assertion is valid for an hour, the longest that Google accepts. */
 enum { FILE_BYTES = 1 << 20, KEY_BYTES = 1 << 14, VALID_S = 3600, EARLY_S = 60 };
 #define SCOPE     "https://www.googleapis.com/auth/cloud-platform"
 #define TOKEN_URI "https://oauth2.googleapis.com/token"
@@ -30,6 +35,8 @@ static diloco_status add_base64url(dl_buf *out, const void *data, size_t len)
     return DILOCO_OK;
 }
 
+/* The claims of the assertion. Times depend on this machine's clock, so a wrong clock is
+ * refused. */
 static diloco_status add_claims(dl_buf *out, const char *issuer, const char *audience)
 {
     dl_buf claims;
@@ -69,6 +76,7 @@ static diloco_status add_signature(dl_buf *out, const char *pem)
     return add_base64url(out, signature, n);
 }
 
+/* header.claims.signature, each in base64url (RFC 7519). */
 static diloco_status add_assertion(dl_buf *out, dl_json_value file, const char *audience)
 {
     static const char header[] = "{\"alg\":\"RS256\",\"typ\":\"JWT\"}";
@@ -118,6 +126,7 @@ static diloco_status write_user(dl_buf *body, dl_json_value file)
     return status;
 }
 
+/* The token service is the one that the file names. launch.endpoint does not apply to it. */
 static diloco_status request_token(dl_credentials *out, const dl_launch_spec *spec,
                                    dl_json_value file)
 {
@@ -154,6 +163,7 @@ static diloco_status request_token(dl_credentials *out, const dl_launch_spec *sp
 
 /* ---- where credentials are */
 
+/* A file that the variable names has to exist; the other one may be absent. */
 static const char *file_of_credentials(char out[DL_PATH_MAX + 1])
 {
     const char *named = getenv("GOOGLE_APPLICATION_CREDENTIALS"), *home = getenv("HOME");
@@ -197,6 +207,7 @@ static diloco_status ask_machine(dl_credentials *out)
                                   "application-default login");
 }
 
+/* The project is remembered with the token, because later calls read no file. */
 diloco_status dl_google_token(dl_rest *rest)
 {
     static dl_credentials known;

@@ -1,7 +1,9 @@
 /* hf_jobs.c - replicas as Jobs of Hugging Face: POST /api/jobs/{namespace}.
  *
  * A job has no name that is unique, so each carries its name as a label, and is searched by it
- * before it is created. The namespace is launch.project, or the user that the token belongs to. */
+ * before it is created. The namespace is launch.project, or the user that the token belongs to.
+ * Output comes as server-sent events on a connection that the service does not close, so the end of
+ * a log has to be inferred. */
 #include "base/file.h"
 #include "launch/cloud/jobs.h"
 #include "launch/executor_rows.h"
@@ -11,6 +13,7 @@
 
 /* ---- credentials */
 
+/* The first word of a file. Returns false if it cannot be read or is too long. */
 static bool read_token(char *out, size_t cap, const char *path)
 {
     dl_buf text;
@@ -45,6 +48,7 @@ static diloco_status find_token(char *out, size_t cap)
     return dl_fail(DILOCO_EINVAL, "hf-jobs: no token in HF_TOKEN or %s: run  hf auth login", path);
 }
 
+/* The user's name is the namespace of the user's own jobs. */
 static diloco_status ask_name(dl_rest *rest)
 {
     dl_rest_call call;
@@ -62,6 +66,7 @@ static diloco_status ask_name(dl_rest *rest)
     return status;
 }
 
+/* HF_ENDPOINT is the variable of Hugging Face's own programs; launch.endpoint precedes it. */
 static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 {
     const char *endpoint = getenv("HF_ENDPOINT");
@@ -90,6 +95,8 @@ static diloco_status path_to(dl_rest_call *call, const dl_rest *rest, const char
     return dl_rest_path(call, "%s", rest_of_path);
 }
 
+/* `command` has all words, the program first. An empty `arguments` is as huggingface_hub sends it.
+ */
 static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     const dl_launch_spec *spec = rest->spec;
@@ -144,6 +151,7 @@ static const dl_cloud_state states[] = {
     {"COMPLETED", DL_JOB_SUCCEEDED}, {"ERROR", DL_JOB_FAILED},    {"CANCELED", DL_JOB_CANCELLED},
     {"DELETED", DL_JOB_CANCELLED},   {NULL, DL_JOB_LOST}};
 
+/* The exit code is only in the sentence of an error. */
 static void seen(dl_job *job, dl_json_value response)
 {
     char stage[64], message[256];
@@ -198,6 +206,7 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 
 /* ---- logs: events  data: {"data":"the line","timestamp":"2026-01-01T00:00:00.000Z"} */
 
+/* A log that is being read. `ended`: a line later than the begin of the reading has come. */
 typedef struct reading {
     dl_job_line_fn fn;
     void *user;
@@ -205,7 +214,8 @@ typedef struct reading {
     bool follow, ended;
 } reading;
 
-/* Was this line written after the backend had answered? Then the earlier output is complete. */
+/* Was this line written after the backend had answered? Then the earlier output is complete. Both
+ * times are the backend's, so no clocks of two machines are compared. */
 static bool is_later(const reading *r, dl_json_value event)
 {
     char at[64];
@@ -213,6 +223,7 @@ static bool is_later(const reading *r, dl_json_value event)
     return r->call->date && dl_web_time(at) > r->call->date;
 }
 
+/* Give the text of one event. Lines without the mark are comments or keep-alives. */
 static diloco_status give_event(void *user, const char *line, size_t len)
 {
     static const char mark[] = "data:";

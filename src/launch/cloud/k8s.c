@@ -3,7 +3,10 @@
  * All ranks of a generation that start together are one Job, diloco-<run>-g<generation>, whose
  * index is the rank. Ranks that start later are Jobs of one index each, under the replica's name.
  * The id of a replica is "<Job>/<index>". Names are unique in a namespace, so a name is created
- * once. Secrets are in one Secret of the run, which is removed when every replica is over. */
+ * once. Secrets are in one Secret of the run, which is removed when every replica is over.
+ *
+ * A poll costs two requests for each Job, whatever the number of its replicas: the Job, and its
+ * pods by label. The objects themselves are written and read in k8s_job.c. */
 #include "launch/cloud/k8s_job.h"
 #include "launch/cloud/kubeconfig.h"
 #include "launch/executor_rows.h"
@@ -11,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Paths below the API server's address; %s is the namespace. */
 #define JOBS   "/apis/batch/v1/namespaces/%s/jobs"
 #define PODS   "/api/v1/namespaces/%s/pods"
 #define SECRET "/api/v1/namespaces/%s/secrets"
@@ -18,6 +22,7 @@
 
 /* ---- ids */
 
+/* "<Job>/<index>" in its two parts. */
 static void split_id(char name[DL_JOB_NAME_MAX + 1], uint32_t *index, const char *id)
 {
     const size_t len = strcspn(id, "/");
@@ -27,8 +32,8 @@ static void split_id(char name[DL_JOB_NAME_MAX + 1], uint32_t *index, const char
 
 /* ---- creating */
 
-/* POST a written body; a name that is taken is an earlier launch of it. With `renew` the object is
- * replaced. */
+/* POST a written body, or print it with spec->dry. A name that is taken (409) is that of an earlier
+ * launch, and no error. With `renew` that object is replaced by a PUT. */
 static diloco_status post(dl_rest *rest, dl_rest_call *call, const char *name, bool renew)
 {
     dl_rest_response response;
@@ -47,6 +52,7 @@ static diloco_status post(dl_rest *rest, dl_rest_call *call, const char *name, b
     return DILOCO_OK;
 }
 
+/* Values may have changed since the earlier launch, so the Secret is replaced. */
 static diloco_status create_secret(dl_rest *rest)
 {
     char name[DL_JOB_NAME_MAX + 1];
@@ -60,6 +66,7 @@ static diloco_status create_secret(dl_rest *rest)
     return status;
 }
 
+/* Volcano needs the PodGroup before the pods that name it. */
 static diloco_status create_pod_group(dl_rest *rest, const dl_k8s_group *group)
 {
     dl_rest_call call;
@@ -71,6 +78,7 @@ static diloco_status create_pod_group(dl_rest *rest, const dl_k8s_group *group)
     return status;
 }
 
+/* Create one Job, and set the ids of its replicas. */
 static diloco_status create_group(dl_rest *rest, const dl_k8s_group *group)
 {
     dl_rest_call call;
@@ -94,6 +102,8 @@ static bool is_whole(dl_job *const *jobs, size_t n)
     return n > 1;
 }
 
+/* One Job for the ranks 0 to n - 1; otherwise a Job for each, since the indexes of a Job begin with
+ * 0. */
 static diloco_status create_groups(dl_rest *rest, dl_job *const *jobs, size_t n)
 {
     dl_k8s_group group = {.jobs = jobs, .n = n};
@@ -127,7 +137,8 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 
 /* ---- looking */
 
-/* GET into `answer`, whose text the caller frees; a 404 is no error. */
+/* GET the object `name` between two parts of a path. A 404 is no error: the caller reads the
+ * status. The caller frees response->text after success. */
 static diloco_status get(dl_rest *rest, dl_rest_response *response, const char *before,
                          const char *after, const char *name)
 {
@@ -153,7 +164,7 @@ static diloco_status get_pods(dl_rest *rest, dl_rest_response *response, const c
     return get(rest, response, "/api/v1/namespaces/", "/pods?labelSelector=job-name%3D", name);
 }
 
-/* All jobs of the list that belong to one Job. */
+/* Set the states of all jobs of the list that belong to the Job `name`. */
 static diloco_status poll_group(dl_rest *rest, dl_job *jobs, size_t n, const char *name)
 {
     char other[DL_JOB_NAME_MAX + 1];
@@ -175,7 +186,7 @@ static diloco_status poll_group(dl_rest *rest, dl_job *jobs, size_t n, const cha
     return status;
 }
 
-/* Is there no earlier job of the same Job? */
+/* Is this the first replica of its Job in the list? Its Job's name goes to `name`. */
 static bool is_first(const dl_job *jobs, size_t i, char name[DL_JOB_NAME_MAX + 1])
 {
     char other[DL_JOB_NAME_MAX + 1];
@@ -190,6 +201,7 @@ static bool is_first(const dl_job *jobs, size_t i, char name[DL_JOB_NAME_MAX + 1
 
 typedef diloco_status (*group_fn)(dl_rest *rest, dl_job *jobs, size_t n, const char *name);
 
+/* Call fn once for each Job that the list has replicas of. */
 static diloco_status each_group(const dl_launch_spec *spec, dl_job *jobs, size_t n, group_fn fn)
 {
     char name[DL_JOB_NAME_MAX + 1];
@@ -208,7 +220,7 @@ static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n
 
 /* ---- stopping */
 
-/* DELETE; an object that is gone is no error. */
+/* DELETE. An object that is gone is no error. */
 static diloco_status remove_object(dl_rest *rest, const char *what, const char *path)
 {
     dl_rest_call call;
@@ -225,6 +237,8 @@ static diloco_status remove_object(dl_rest *rest, const char *what, const char *
     return status;
 }
 
+/* Delete the pods of these replicas and leave the Job to the others. Pods that have ended are kept:
+ * their output would be lost with them. */
 static diloco_status delete_pods(dl_rest *rest, const dl_job *jobs, size_t n, const char *name)
 {
     char other[DL_JOB_NAME_MAX + 1], pod[256], phase[64], path[DL_REST_BASE + 512];
@@ -258,7 +272,8 @@ static bool is_among(const dl_job *jobs, size_t n, const char *name, uint32_t in
     return false;
 }
 
-/* Which indexes of the Job are not over: some of the list, some others? */
+/* Which indexes of the Job are not over: some of the list, some others? A Job that does not exist
+ * has none. */
 static void find_unfinished(bool *ours, bool *others, dl_json_value kube_job, const dl_job *jobs,
                             size_t n, const char *name)
 {
@@ -275,8 +290,8 @@ static void find_unfinished(bool *ours, bool *others, dl_json_value kube_job, co
     }
 }
 
-/* The whole Job when no other index of it still runs, else the pods of these replicas. A Job whose
- * indexes are all over keeps their output. */
+/* Delete the whole Job when no other index of it still runs, else the pods of these replicas. A Job
+ * whose indexes are all over is kept, for its output. */
 static diloco_status cancel_group(dl_rest *rest, dl_job *jobs, size_t n, const char *name)
 {
     char path[DL_REST_BASE + 256];
@@ -296,6 +311,7 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     return each_group(spec, jobs, n, cancel_group);
 }
 
+/* Errors are ignored: at worst an unused Secret remains in the namespace. */
 static void finish(const dl_launch_spec *spec)
 {
     char name[DL_JOB_NAME_MAX + 1], path[DL_REST_BASE + 256];
@@ -314,6 +330,7 @@ static void finish(const dl_launch_spec *spec)
 
 /* ---- logs */
 
+/* The name of the newest pod of a replica. Returns DILOCO_ENOENT if it has none. */
 static diloco_status find_pod(char out[256], dl_rest *rest, const dl_job *job)
 {
     char name[DL_JOB_NAME_MAX + 1];

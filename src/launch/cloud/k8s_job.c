@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Seconds that an ended Job keeps its output, and bytes of a list of indexes. */
 enum { KEPT_S = 7 * 86400, INDEX_LIST = 8192 };
 #define INDEX_NOTE "batch.kubernetes.io/job-completion-index"
 #define RANK_MARK  "\x01" /* in words, where the index comes; no option holds it */
 
 /* ---- parts of a Job */
 
+/* The label diloco/run is on all objects of a run, so that a person can select them. */
 static void put_labels(dl_json *j, const dl_launch_spec *spec, const char *queue)
 {
     char run[16];
@@ -30,7 +32,8 @@ static bool is_gang(const dl_launch_spec *spec, const char *name)
     return strcmp(spec->config->launch_gang, name) == 0;
 }
 
-/* Text in which Kubernetes replaces nothing but the rank: "$(" is written "$$(". */
+/* Write a text in which Kubernetes replaces nothing but the rank. It expands "$(NAME)" in words and
+ * values of variables, and writes "$$(" as "$(". */
 static diloco_status put_text(dl_json *j, const char *key, const char *text)
 {
     dl_buf out;
@@ -48,6 +51,7 @@ static diloco_status put_text(dl_json *j, const char *key, const char *text)
     return status;
 }
 
+/* `command` is the image's entrypoint and `args` its arguments, in Kubernetes' terms. */
 static diloco_status put_words(dl_json *j, const dl_launch_spec *spec, const char *rank)
 {
     char **words;
@@ -121,6 +125,8 @@ static diloco_status put_env(dl_json *j, const dl_launch_spec *spec, const dl_k8
     return DILOCO_OK;
 }
 
+/* Resources in Kubernetes' units. The resource of a GPU is NVIDIA's unless launch.gpu_type has a
+ * '/', which names another resource. Memory is in millions of bytes ("M"). */
 static void put_amounts(dl_json *j, const char *key, const dl_config *config, bool gpus)
 {
     char text[32];
@@ -145,6 +151,8 @@ static void put_amounts(dl_json *j, const char *key, const dl_config *config, bo
     dl_json_end(j);
 }
 
+/* Requests equal limits. If CPU and memory are given, the pod has the class Guaranteed and is
+ * evicted last. */
 static diloco_status put_container(dl_json *j, const dl_launch_spec *spec,
                                    const dl_k8s_group *group)
 {
@@ -163,6 +171,7 @@ static diloco_status put_container(dl_json *j, const dl_launch_spec *spec,
     return DILOCO_OK;
 }
 
+/* restartPolicy is Never: a restart in place would be a new process under an old generation. */
 static diloco_status put_pod(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group)
 {
     const dl_config *config = spec->config;
@@ -196,7 +205,8 @@ static diloco_status put_pod(dl_json *j, const dl_launch_spec *spec, const dl_k8
     return DILOCO_OK;
 }
 
-/* A pod that the cluster itself ends is no failure of the replica: it is replaced. */
+/* A pod that the cluster itself ends has the condition DisruptionTarget. It is no failure of the
+ * replica, so the Job replaces it. Any other failure ends the index (backoffLimitPerIndex 0). */
 static void put_policy(dl_json *j)
 {
     dl_json_i64(j, "backoffLimitPerIndex", 0);
@@ -278,6 +288,7 @@ void dl_k8s_put_pod_group(dl_json *j, const dl_launch_spec *spec, const dl_k8s_g
 
 /* ---- reading */
 
+/* Kubernetes writes the lists in ascending order; this does not depend on it. */
 bool dl_k8s_lists_index(const char *list, uint32_t index)
 {
     while (*list >= '0' && *list <= '9') {
@@ -301,6 +312,7 @@ bool dl_k8s_is_over(dl_json_value kube_job, uint32_t index)
     return false;
 }
 
+/* Times are of one form (RFC 3339, in UTC), so their order is that of the texts. */
 dl_json_value dl_k8s_pod(dl_json_value pods, uint32_t index)
 {
     char text[64], made[64], newest[64] = "";
@@ -341,6 +353,8 @@ static const char *condition(char out[128], dl_json_value object, const char *ty
     return out;
 }
 
+/* The index has failed. Its pod has the exit code, unless it was removed: then the replica is LOST,
+ * as it may have been killed. */
 static void set_failed(dl_job *job, dl_json_value kube_job, dl_json_value pod)
 {
     char why[128], reason[64];
@@ -358,6 +372,8 @@ static void set_failed(dl_job *job, dl_json_value kube_job, dl_json_value pod)
         dl_job_set(job, DL_JOB_LOST, -1, "its pod is gone%s%.100s", *why ? ": " : "", why);
 }
 
+/* A container that waits has a reason, such as ImagePullBackOff. Before it exists the condition
+ * PodScheduled says why no node was found. */
 static void set_waiting(dl_job *job, dl_json_value pod)
 {
     char reason[64], message[256] = "", type[64];
@@ -374,6 +390,8 @@ static void set_waiting(dl_job *job, dl_json_value pod)
     dl_job_set(job, DL_JOB_PENDING, -1, "%.200s", message);
 }
 
+/* The Job has not listed the index as over, so the state is at most RUNNING, whatever the pod
+ * says. */
 static void set_by_pod(dl_job *job, dl_json_value kube_job, dl_json_value pod)
 {
     char phase[64], node[128], why[128];

@@ -4,7 +4,8 @@
 
 #include "launch/cloud/jobs.h"
 
-/* A Job: all ranks 0 to n - 1 of a generation (n > 1), whose index is the rank, or one rank. */
+/* The replicas of one Job: all ranks 0 to n - 1 of a generation (n > 1), whose index is the rank,
+ * or one rank (n = 1), whose index is 0. `jobs` is borrowed. */
 typedef struct dl_k8s_group {
     char name[DL_JOB_NAME_MAX + 1];
     dl_job *const *jobs;
@@ -14,22 +15,24 @@ typedef struct dl_k8s_group {
 /* The name of a run's Secret: diloco-<run>. */
 void dl_k8s_secret_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec);
 
-/* Bodies of POST. */
+/* The three functions write the body of a POST: a Job (batch/v1), the run's Secret, and Volcano's
+ * PodGroup of a Job. */
 DL_MUST_CHECK diloco_status dl_k8s_put_job(dl_json *j, const dl_launch_spec *spec,
                                            const dl_k8s_group *group);
 void dl_k8s_put_secret(dl_json *j, const dl_launch_spec *spec);
 void dl_k8s_put_pod_group(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group);
 
-/* Is the index in a list such as "1,3-5"? */
+/* Returns true if the index is in a list such as "1,3-5". Text after an invalid part is ignored. */
 bool dl_k8s_lists_index(const char *list, uint32_t index);
 
-/* Has the Job listed this index as completed or failed? */
+/* Returns true if the Job has listed this index as completed or failed. */
 bool dl_k8s_is_over(dl_json_value kube_job, uint32_t index);
 
-/* The newest pod of the index in a PodList; MISSING: it has no pod. */
+/* Returns the newest pod of the index in a PodList; MISSING if it has none. */
 dl_json_value dl_k8s_pod(dl_json_value pods, uint32_t index);
 
-/* Set the state of a replica from its Job and the Job's pods. */
+/* Set the state of a replica from its Job and the Job's pods. The Job decides whether the replica
+ * is over, since pods may be replaced or removed; the pod says how it ended. */
 void dl_k8s_set(dl_job *job, uint32_t index, dl_json_value kube_job, dl_json_value pods);
 
 #endif

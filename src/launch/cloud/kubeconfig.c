@@ -1,4 +1,6 @@
-/* kubeconfig.c - see kubeconfig.h. */
+/* kubeconfig.c - see kubeconfig.h. `kubectl config view --raw --minify --flatten` prints the
+ * current context with all files that it names, so this file reads no YAML and searches for no
+ * file. Texts with credentials are overwritten before they are freed. */
 #include "launch/cloud/kubeconfig.h"
 
 #include "launch/command.h"
@@ -9,12 +11,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Bytes of a file or of kubectl's output, and words of a program for credentials. */
 enum { FILE_BYTES = 1 << 20, EXEC_WORDS = 64 };
 #define POD_FOLDER "/var/run/secrets/kubernetes.io/serviceaccount/"
 #define NAME       "Kubernetes"
 
 /* ---- in a pod */
 
+/* The first line of a file; false if it is empty or cannot be read. */
 static bool read_text(char *out, size_t cap, const char *path)
 {
     dl_buf text;
@@ -27,6 +31,7 @@ static bool read_text(char *out, size_t cap, const char *path)
     return out[0];
 }
 
+/* Kubernetes sets the variable and mounts the token in every pod with a service account. */
 static bool is_pod(void)
 {
     return getenv("KUBERNETES_SERVICE_HOST") && access(POD_FOLDER "token", R_OK) == 0;
@@ -48,7 +53,8 @@ static diloco_status open_in_pod(dl_rest *rest, const dl_launch_spec *spec)
 
 /* ---- kubectl's context */
 
-/* Bytes of a base64 text; empty when it is not there. */
+/* Append the bytes of a base64 member to `out`; none if it is absent. EVP_DecodeBlock counts
+ * padding as bytes, so it is subtracted. */
 static diloco_status decode(dl_buf *out, dl_json_value object, const char *path)
 {
     const dl_json_value value = dl_rest_at(object, path);
@@ -68,7 +74,8 @@ static diloco_status decode(dl_buf *out, dl_json_value object, const char *path)
     return status;
 }
 
-/* The authority of the cluster as a file, which goes with this process. */
+/* Put the certificate of the cluster's authority into a file of memory, since the HTTP client reads
+ * a path. The file lasts until the next call or the end of this process. */
 static diloco_status place_authority(dl_rest *rest, dl_json_value cluster)
 {
     static char path[32];
@@ -88,7 +95,10 @@ static diloco_status place_authority(dl_rest *rest, dl_json_value cluster)
     return status;
 }
 
-/* "env NAME=VALUE… COMMAND ARG…" of user.exec. */
+/* The words "env NAME=VALUE… COMMAND ARG…" for user.exec of a context. The variable
+ * KUBERNETES_EXEC_INFO gives such a program the version of the API and that there is no person
+ * to answer questions (client-go credential plugins). The caller frees the words, also after an
+ * error. */
 static diloco_status exec_words(char **words, dl_json_value exec)
 {
     char name[256], text[4096], value[3072];
@@ -115,6 +125,7 @@ static diloco_status exec_words(char **words, dl_json_value exec)
     return whole ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for user.exec");
 }
 
+/* Run the program for credentials, and take the token from its answer. */
 static diloco_status run_exec(dl_rest *rest, dl_json_value exec)
 {
     char *words[EXEC_WORDS + 1] = {NULL};
@@ -142,6 +153,7 @@ static diloco_status run_exec(dl_rest *rest, dl_json_value exec)
     return status;
 }
 
+/* --minify leaves one element in each list. */
 static dl_json_value first_of(dl_json_value root, const char *list, const char *member)
 {
     dl_json_iter it = dl_json_each(dl_json_get(root, list));

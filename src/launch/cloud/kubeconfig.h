@@ -8,8 +8,9 @@
 
 #include "launch/cloud/rest.h"
 
-/* Fill base, credentials, and project: the namespace, launch.project or the context's. With
- * spec->dry no request is made. DILOCO_EINVAL: no address is known. */
+/* dl_kube_open fills base, credentials and project, which is the namespace: launch.project or the
+ * context's. With spec->dry no request is made and no file read. Returns DILOCO_EINVAL if no
+ * address is known. The caller deinits `rest`, also after an error. */
 DL_MUST_CHECK diloco_status dl_kube_open(dl_rest *rest, const dl_launch_spec *spec);
 
 #endif

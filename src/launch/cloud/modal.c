@@ -2,8 +2,11 @@
  *
  * Modal's command has no call for sandboxes, but it runs a script: the text below, which makes the
  * calls of one request and prints the answers. A sandbox has its replica's name in the app
- * diloco-<run>; it is searched by that name before it is created. Values of secrets go to `modal`
- * by its environment; the script has the names. */
+ * diloco-<run>, and is searched by that name before it is created. Values of secrets go to `modal`
+ * by its environment; the script has the names.
+ *
+ * A run of the script takes seconds, so all jobs of a call go into one request. `answer` catches
+ * the errors of one job, and the others of the request are still answered. */
 #include "launch/cloud/jobs.h"
 #include "launch/command.h"
 #include "launch/executor_rows.h"
@@ -11,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Modal stops a sandbox after a day at the latest, and reports code 124 for its own time limit. */
 enum { SCRIPT_MAX = 16 << 20, ANSWER_MAX = 16 << 20, DAY_S = 86400, CODE_TIMEOUT = 124 };
 
 #define PATIENCE (600 * DL_SECOND) /* the first call may build the image */
@@ -86,6 +90,7 @@ static const char *const script[] = {
 
 /* ---- requests */
 
+/* Memory is in MiB, and launch.memory in GB of 1000^3 bytes. */
 static void put_machine(dl_json *j, const dl_config *config)
 {
     char gpu[160];
@@ -104,6 +109,7 @@ static void put_machine(dl_json *j, const dl_config *config)
     dl_json_end(j);
 }
 
+/* The parts of a request that are the same for all jobs. */
 static void put_spec(dl_json *j, const dl_launch_spec *spec)
 {
     char app[32];
@@ -117,6 +123,7 @@ static void put_spec(dl_json *j, const dl_launch_spec *spec)
     dl_json_end(j);
 }
 
+/* Creating needs the words and variables; everything else only the id. */
 static diloco_status put_job(dl_json *j, const dl_launch_spec *spec, const dl_job *job, bool create)
 {
     char rank[16];
@@ -154,7 +161,8 @@ static diloco_status put_request(dl_buf *out, const dl_launch_spec *spec, const 
     return dl_json_done(&j);
 }
 
-/* The script with its request, which is a text of JSON in a string of Python. */
+/* Append the script with its request, which is JSON in a string of Python. Escapes of a JSON string
+ * mean the same there, except "\/" and pairs of surrogates, which the writer does not use. */
 static diloco_status write_script(dl_buf *out, const dl_launch_spec *spec, const char *what,
                                   const dl_job *jobs, size_t n, bool follow)
 {
@@ -182,7 +190,8 @@ static diloco_status write_script(dl_buf *out, const dl_launch_spec *spec, const
 
 static const char *const command[] = {"modal", "run", "--quiet", "-", NULL};
 
-/* The array of answers: one for each job. It is in the last line that begins with a brace. */
+/* Find the array of answers, one for each job. It is in the last line that begins with a brace:
+ * `modal` and the image may print other lines. */
 static diloco_status find_answers(dl_json_value *answers, dl_buf *text, size_t n)
 {
     const char *at = dl_buf_str(text), *last = NULL;
@@ -196,7 +205,7 @@ static diloco_status find_answers(dl_json_value *answers, dl_buf *text, size_t n
     return dl_fail(DILOCO_EPROTO, "modal: its script printed no answers; Modal 1.6 does");
 }
 
-/* Run the script. The caller frees *text. */
+/* Run the script, and find its answers. The caller frees *text after success. */
 static diloco_status ask(dl_json_value *answers, dl_buf *text, const dl_launch_spec *spec,
                          const char *what, const dl_job *jobs, size_t n)
 {
@@ -219,7 +228,7 @@ static diloco_status ask(dl_json_value *answers, dl_buf *text, const dl_launch_s
     return status;
 }
 
-/* Does the answer hold an error? */
+/* Returns the error that the answer holds. `again`: another try may succeed. */
 static diloco_status check_answer(dl_json_value response, const dl_job *job)
 {
     char why[400];
@@ -234,6 +243,8 @@ static void set_id(dl_job *job, dl_json_value response)
     dl_rest_text(job->id, sizeof job->id, response, "id");
 }
 
+/* Set the state of a job. A sandbox without a code runs. The tag distinguishes a stop on request
+ * from other ends. */
 static void see(dl_job *job, dl_json_value response, const dl_config *config)
 {
     bool gone, stopped;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The key is a bearer token. */
 static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 {
     const char *key = getenv("RUNPOD_API_KEY");
@@ -36,6 +37,8 @@ static int64_t ceiling(double amount)
     return (int64_t)(amount + 0.999);
 }
 
+/* RunPod counts CPUs and memory for each GPU, so the options' amounts are divided by their number
+ * and rounded up. */
 static void put_machine(dl_json *j, const dl_config *config)
 {
     const int64_t gpus = config->launch_gpus;
@@ -94,6 +97,7 @@ static diloco_status created(dl_job *job, dl_json_value response)
     return dl_json_read_str(job->id, sizeof job->id, response, "id");
 }
 
+/* The answer may have pods whose names contain this one: found() compares. */
 static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     (void)rest;

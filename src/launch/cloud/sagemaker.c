@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* SageMaker's own limit of a job, and the disk of a machine in GB, unless options say otherwise. */
 enum { DAY_S = 86400, DISK_GB = 30 };
 #define LOG_GROUP  "/aws/sagemaker/TrainingJobs"
 #define AMZ_JSON   "application/x-amz-json-1.1"
@@ -17,6 +18,8 @@ enum { DAY_S = 86400, DISK_GB = 30 };
 
 /* ---- credentials */
 
+/* launch.region, AWS_REGION, AWS_DEFAULT_REGION, and the profile of the AWS command line, in this
+ * order. */
 static diloco_status find_region(char out[64], const dl_config *config)
 {
     const char *region = config->launch_region;
@@ -27,6 +30,7 @@ static diloco_status find_region(char out[64], const dl_config *config)
     return dl_fail(DILOCO_EINVAL, "sagemaker: no region: set launch.region or AWS_REGION");
 }
 
+/* The same credentials serve SageMaker and CloudWatch Logs. `service` is part of the signature. */
 static diloco_status open_service(dl_rest *rest, const dl_launch_spec *spec, const char *host,
                                   const char *service)
 {
@@ -49,6 +53,7 @@ static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 
 /* ---- calls */
 
+/* AWS's JSON protocol: POST to "/", and the operation in the header X-Amz-Target. */
 static diloco_status begin(dl_rest_call *call, const char *target)
 {
     call->target = target;
@@ -56,6 +61,7 @@ static diloco_status begin(dl_rest_call *call, const char *target)
     return dl_rest_path(call, "/");
 }
 
+/* One machine a job. Sizes are whole GB, rounded up. */
 static void put_resources(dl_json *j, const dl_config *config)
 {
     const double disk = config->launch_disk_gb > 0 ? config->launch_disk_gb : DISK_GB;
@@ -111,6 +117,7 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return DILOCO_OK;
 }
 
+/* The answer has only an ARN. The name is unique in account and region, so it is the id. */
 static diloco_status created(dl_job *job, dl_json_value response)
 {
     (void)response;
@@ -118,6 +125,7 @@ static diloco_status created(dl_job *job, dl_json_value response)
     return DILOCO_OK;
 }
 
+/* AWS reports all refusals as 400, with their kind in __type. */
 static bool is_type(const dl_rest_response *response, const char *type)
 {
     char text[128];
@@ -125,6 +133,7 @@ static bool is_type(const dl_rest_response *response, const char *type)
            strstr(dl_rest_text(text, sizeof text, response->json, "__type"), type);
 }
 
+/* Is it the refusal of a name that an earlier launch has used? Two forms of it are known. */
 static bool is_taken(const dl_rest_response *response)
 {
     return is_type(response, "ResourceInUse") ||
@@ -138,6 +147,7 @@ static bool is_gone(const dl_rest_response *response)
             (strstr(response->why, "not found") || strstr(response->why, "ould not find")));
 }
 
+/* StopTrainingJob refuses a job that is not InProgress, and says which status it has. */
 static bool is_over(const dl_rest_response *response)
 {
     return is_type(response, "Validation") && strstr(response->why, "status");
@@ -184,6 +194,7 @@ static const dl_cloud_state secondary[] = {{"Starting", DL_JOB_PENDING},
                                            {"Uploading", DL_JOB_RUNNING},
                                            {NULL, DL_JOB_LOST}};
 
+/* The exit code is only in FailureReason, as a sentence. */
 static void seen(dl_job *job, dl_json_value response)
 {
     char status[64], step[64], why[512];
@@ -231,6 +242,7 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 
 /* ---- logs */
 
+/* A position in the log: the stream, and CloudWatch's token for the next page. */
 typedef struct reading {
     char stream[512], token[512];
     dl_job_line_fn fn;
@@ -303,6 +315,7 @@ static diloco_status read_page(reading *r, dl_rest *rest, const dl_job *job, boo
     return status;
 }
 
+/* One more read follows after the job is over, for output that arrives late. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {

@@ -1,9 +1,11 @@
 /* skypilot.c - replicas as managed jobs of SkyPilot, by its own command: sky jobs launch.
  *
  * Names of jobs are not unique, so a job is searched by its name before it is launched. SkyPilot
- * itself starts a job again whose machine was taken away. It reports no exit code, so a job that
- * failed may be one that was killed: it counts as LOST, and launch.restarts bounds how often it is
- * started again. Values of secrets go to `sky` by its environment; its arguments have the names. */
+ * itself starts a job again whose machine was taken away, and its generation stays.
+ *
+ * It reports no exit code, so a job that failed may be one that was killed. It counts as LOST, and
+ * launch.restarts bounds how often it is started again. Values of secrets go to `sky` by its
+ * environment; its arguments have the names. */
 #include "launch/cloud/jobs.h"
 #include "launch/command.h"
 #include "launch/executor_rows.h"
@@ -18,6 +20,7 @@ enum { WORDS_MAX = 256, QUEUE_MAX = 64 << 20 };
 
 /* ---- arguments */
 
+/* The words of one command, owned. An error is kept in `lost`, so that callers check once. */
 typedef struct words {
     char *word[WORDS_MAX + 1];
     size_t n;
@@ -54,6 +57,7 @@ static diloco_status check_words(words *w)
     return w->lost ? dl_fail(DILOCO_ENOMEM, "skypilot: too many arguments of sky") : DILOCO_OK;
 }
 
+/* "+" means at least this amount. */
 static void add_machine(words *w, const dl_config *config)
 {
     add(w, "--image-id");
@@ -81,6 +85,7 @@ static void add_machine(words *w, const dl_config *config)
     if (config->launch_spot) add(w, "--use-spot");
 }
 
+/* The last word is the replica's command as one line of a shell. */
 static diloco_status fill(words *w, const dl_launch_spec *spec, const dl_job *job)
 {
     char rank[16];
@@ -155,6 +160,7 @@ static void find(dl_job *job, dl_json_value queue)
             dl_rest_text(job->id, sizeof job->id, it.value, "job_id");
 }
 
+/* One queue for all jobs: each call of sky takes seconds. */
 static diloco_status find_all(dl_job *jobs, size_t n)
 {
     dl_json_value queue;
@@ -223,6 +229,8 @@ static const dl_cloud_state states[] = {{"PENDING", DL_JOB_PENDING},
                                         {"FAILED_CONTROLLER", DL_JOB_LOST},
                                         {NULL, DL_JOB_LOST}};
 
+/* A job that the queue does not list is silent, since it was listed before: the queue may be
+ * incomplete. */
 static void see(dl_job *job, dl_json_value queue)
 {
     char id[32], status[64], why[512];

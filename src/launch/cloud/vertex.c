@@ -16,6 +16,7 @@ enum { PAGE = 50 }; /* entries of at most 256 KB each */
 
 /* ---- credentials */
 
+/* The same credentials serve Vertex AI and Cloud Logging. */
 static diloco_status open_service(dl_rest *rest, const dl_launch_spec *spec, const char *base)
 {
     const dl_config *config = spec->config;
@@ -28,6 +29,7 @@ static diloco_status open_service(dl_rest *rest, const dl_launch_spec *spec, con
     return dl_fail(DILOCO_EINVAL, "vertex: no project: set launch.project or GOOGLE_CLOUD_PROJECT");
 }
 
+/* The address contains the region: jobs of a region are only there. */
 static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 {
     char base[256];
@@ -47,6 +49,8 @@ static diloco_status path_to_jobs(dl_rest_call *call, const dl_rest *rest)
     return dl_rest_path(call, "/customJobs");
 }
 
+/* One machine a job: each replica is a job of its own. A replicaCount is a text, as int64 is in
+ * JSON of Google's APIs. */
 static void put_machine(dl_json *j, const dl_config *config)
 {
     dl_json_object(j, "machineSpec");
@@ -123,6 +127,7 @@ static diloco_status created(dl_job *job, dl_json_value response)
     return dl_json_read_str(job->id, sizeof job->id, response, "name");
 }
 
+/* filter=displayName="<name>", escaped. */
 static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     DL_TRY(path_to_jobs(call, rest));
@@ -131,6 +136,7 @@ static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return dl_rest_path(call, "%%22");
 }
 
+/* The filter is not trusted to be exact, so names are compared again. */
 static void found(dl_job *job, dl_json_value response)
 {
     char name[DL_JOB_NAME_MAX + 1];
@@ -151,6 +157,7 @@ static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job 
     return dl_rest_path(call, "/v1/%s:cancel", job->id);
 }
 
+/* A job that has ended cannot be cancelled. */
 static bool is_over(const dl_rest_response *response)
 {
     char text[64];
@@ -169,6 +176,7 @@ static const dl_cloud_state states[] = {
     {"JOB_STATE_FAILED", DL_JOB_FAILED},       {"JOB_STATE_EXPIRED", DL_JOB_FAILED},
     {"JOB_STATE_CANCELLED", DL_JOB_CANCELLED}, {NULL, DL_JOB_LOST}};
 
+/* The exit code is only in the sentence of an error. */
 static void seen(dl_job *job, dl_json_value response)
 {
     char state[64], why[512];
@@ -212,6 +220,7 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 
 /* ---- logs */
 
+/* A position in the log: entries after the time `after` are new, and `token` is the next page. */
 typedef struct reading {
     char after[64]; /* time of the last entry */
     char token[2048];
@@ -219,6 +228,7 @@ typedef struct reading {
     void *user;
 } reading;
 
+/* Give the first line of an entry. Programs that write JSON have their text in jsonPayload. */
 static diloco_status give_entry(reading *r, dl_json_value entry)
 {
     dl_json_value text = dl_json_get(entry, "textPayload");
@@ -283,6 +293,7 @@ static diloco_status read_pages(reading *r, dl_rest *rest, const dl_job *job)
     return DILOCO_OK;
 }
 
+/* One more read follows after the job is over, for output that arrives late. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
