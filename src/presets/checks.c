@@ -38,6 +38,8 @@ uint64_t dl_positions(const dl_config *config)
 
 /* ---- refusals */
 
+/* The order decides which of several errors is reported. Names come first, since later checks find
+ * rows of tables by them. Runs without a log come before the checks of those with one. */
 diloco_status dl_check_config(const dl_config *config)
 {
     DL_TRY(dl_isa_check());
@@ -53,6 +55,8 @@ diloco_status dl_check_config(const dl_config *config)
     return DILOCO_OK;
 }
 
+/* The number of fragments may depend on the model, so the schedule is checked again with the real
+ * one. */
 diloco_status dl_check_model(const dl_config *config, const dl_sample *sample)
 {
     dl_manifest manifest;
@@ -65,6 +69,7 @@ diloco_status dl_check_model(const dl_config *config, const dl_sample *sample)
 
 /* ---- warnings: each writes its sentence, or nothing where there is no cause */
 
+/* Without a step after the warmup the learning rate of the configuration is never used. */
 static void warn_warmup(warning *out, const dl_config *config)
 {
     if (is(config->lr_scheduler, "MultiStepLR")) return; /* has none */
@@ -110,6 +115,7 @@ static void warn_z_loss(warning *out, const dl_config *config)
         config->z_loss);
 }
 
+/* At most one sentence: the first that applies is the most serious. */
 static void warn_outer_lr(warning *out, const dl_config *config)
 {
     if (dl_preset_is(config, "data_parallel")) {
@@ -278,6 +284,7 @@ static void warn_no_feedback(warning *out, const dl_config *config)
             config->codec);
 }
 
+/* The preset is the baseline of comparisons, so it has to be the exact algorithm. */
 static void warn_lossy_gradients(warning *out, const dl_config *config)
 {
     if (dl_preset_is(config, "data_parallel") && dl_codec_find(config->codec)->lossy)
@@ -287,6 +294,7 @@ static void warn_lossy_gradients(warning *out, const dl_config *config)
             config->codec);
 }
 
+/* The overlaps "eager" and "delayed" are of whole rounds; DL_OVERLAP_STEPS counts steps. */
 static bool by_rounds(const dl_config *config)
 {
     return config->overlap != DL_OVERLAP_STEPS;
@@ -318,6 +326,8 @@ static void warn_on_uncounted(warning *out, const dl_config *config)
             "a replica waits for the entry that counts it");
 }
 
+/* The own share is added a round earlier than the rest. With a changing outer learning rate the two
+ * parts of one movement get different factors. */
 static void warn_eager(warning *out, const dl_config *config)
 {
     if (config->overlap == DL_OVERLAP_EAGER && config->outer_lr_schedule != DL_OUTER_LR_CONSTANT)
@@ -353,6 +363,7 @@ static void warn_waiting(warning *out, const dl_config *config)
             names.text);
 }
 
+/* Slack is a part of the overlap's time. */
 static void warn_grace(warning *out, const dl_config *config)
 {
     const bool closes = config->close_at > 0;
@@ -422,6 +433,7 @@ static void warn(const warning_row *row, const dl_config *config, dl_warn_fn fn,
     if (out.text[0]) fn(user, row->code, out.text);
 }
 
+/* The order of the tables is that of the record's lines. */
 void dl_check_warnings(const dl_config *config, dl_warn_fn fn, void *user)
 {
     for (size_t i = 0; i < sizeof warnings / sizeof warnings[0]; i++)
@@ -441,6 +453,8 @@ static void log_warning(void *user, const char *code, const char *text)
     dl_log(DILOCO_LOG_WARN, "%s", text);
 }
 
+/* Errors that need data or model come after those of the configuration alone. The data is opened
+ * and closed again; no model is allocated. */
 diloco_status diloco_train_check(const diloco_config *config)
 {
     dl_data *data;

@@ -1,8 +1,12 @@
 /* checks.h - errors of a configuration that can be found from it alone.
  *
- * A check is a function of the configuration: and a new one is one row of a table in checks.c,
- * contract.c or swarm_checks.c. tests/matrix has every refusal and warning, and docs/refusals.md
- * is made from it. */
+ * A check is a function of the configuration. A new one is one row of a table in checks.c,
+ * refusals.c, contract.c or swarm_checks.c. A condition between two options needs no function: it
+ * is in their rows (row_checks.c). tests/matrix has every refusal and warning, and docs/refusals.md
+ * is made from it.
+ *
+ * A refusal ends the program before anything is opened or created. A warning goes into the record,
+ * and the run continues. */
 #ifndef DL_PRESETS_CHECKS_H
 #define DL_PRESETS_CHECKS_H
 
@@ -26,7 +30,8 @@ DL_MUST_CHECK diloco_status dl_check_clients(const dl_config *config);
 typedef void (*dl_warn_fn)(void *user, const char *code, const char *text);
 void dl_check_warnings(const dl_config *config, dl_warn_fn fn, void *user);
 
-/* The step at which a run ends: its length in positions, over all rounds and phases. */
+/* dl_positions returns the step at which a run ends: its length in positions (optimizer steps of
+ * one replica), over all rounds and phases. */
 uint64_t dl_positions(const dl_config *config);
 
 #endif

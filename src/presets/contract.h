@@ -1,4 +1,5 @@
-/* contract.h - is a run Plato's DiLoCo to the letter? */
+/* contract.h - whether a run follows Plato's DiLoCo contract (docs/contract.md). The record of a
+ * run says so, and people compare only runs that do. */
 #ifndef DL_PRESETS_CONTRACT_H
 #define DL_PRESETS_CONTRACT_H
 

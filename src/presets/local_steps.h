@@ -9,7 +9,8 @@
 
 #include "data/data.h"
 
-/* For a shard of n samples; 0 for an empty one. */
+/* dl_local_steps returns a client's optimizer steps in a round, for a shard of n samples; 0 for an
+ * empty one, which does not train. */
 uint64_t dl_local_steps(const dl_config *config, uint64_t samples);
 /* Steps of one pass over it, at least 1: the epoch of schedules. */
 uint64_t dl_local_steps_epoch(const dl_config *config, uint64_t samples);

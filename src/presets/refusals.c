@@ -10,6 +10,8 @@
 
 #include <inttypes.h>
 
+/* A run in a folder has a default place for a replica's own state. With another kind of store the
+ * option run.state_dir is needed. */
 static diloco_status check_store(const dl_config *config)
 {
     dl_config_path dir;
@@ -20,6 +22,7 @@ static diloco_status check_store(const dl_config *config)
     return dl_run_state_dir(dir, config);
 }
 
+/* Resetting the optimizer would be another algorithm than the one that papers report. */
 static diloco_status check_faithful(const dl_config *config)
 {
     if (config->preserve_optimizer_state) return DILOCO_OK;
@@ -29,6 +32,7 @@ static diloco_status check_faithful(const dl_config *config)
                    "published for it: leave it true");
 }
 
+/* The number of members is bounded by the format of an entry. */
 static diloco_status check_counts(const dl_config *config)
 {
     if (config->local_replicas > config->replicas && dl_run_kind_of(config)->processes)
@@ -138,6 +142,7 @@ static diloco_status check_single(const dl_config *config)
                    config->replicas);
 }
 
+/* A momentum that another optimizer does not read would be lost without a word. */
 static diloco_status check_optimizer(const dl_config *config)
 {
     if (config->momentum == 0 || is(config->optimizer, "sgd")) return DILOCO_OK;
@@ -157,7 +162,8 @@ static diloco_status check_muon(const dl_config *config)
                    config->muon_lr);
 }
 
-/* PROTOCOL P18. */
+/* PROTOCOL P18: the log assigns samples of all the data, so a sampler that splits the data
+ * contradicts it. A sampler that no person chose is ignored. */
 static diloco_status check_deal(const dl_config *config)
 {
     if (config->deal != DL_DEAL_LOG) return DILOCO_OK;
