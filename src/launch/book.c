@@ -44,6 +44,7 @@ static diloco_status fold_options(dl_book *book, dl_json_value record)
     return DILOCO_OK;
 }
 
+/* The bound keeps every rank below max within ranks[]. */
 static diloco_status fold_numbers(dl_book *book, dl_json_value record)
 {
     uint64_t min, max;
@@ -104,6 +105,8 @@ static dl_book_rank *newest(dl_book *book, uint64_t rank, uint64_t generation)
     return r->started && r->job.generation == generation ? r : NULL;
 }
 
+/* "ids" is a list of pairs [rank, id]. An id from the store goes to executors, which have to check
+ * its form. */
 static diloco_status fold_handle(dl_book *book, dl_json_value record)
 {
     uint64_t generation, rank = 0;
@@ -197,6 +200,8 @@ diloco_status dl_book_read(dl_book *book)
     return status == DILOCO_ENOENT ? DILOCO_OK : status;
 }
 
+/* The random name distinguishes two launchers on one machine as well, which a host name would
+ * not. */
 diloco_status dl_book_open(dl_book *book, const char *url, const char *run)
 {
     unsigned char random[16];
@@ -234,6 +239,8 @@ typedef struct record {
     dl_json json;
 } record;
 
+/* The members that every record has. append frees the record; a caller that fails earlier has
+ * to. */
 static void begin_record(record *r, const dl_book *book, const char *what)
 {
     dl_buf_init(&r->text, RECORD_MAX);
@@ -319,6 +326,8 @@ bool dl_book_agrees(const dl_book *book, const dl_launch_spec *spec, const char 
     return same;
 }
 
+/* The record names the secrets, for a launcher elsewhere that has to supply them, and has no
+ * values. */
 diloco_status dl_book_begin(dl_book *book, const dl_launch_spec *spec, const char *executor,
                             uint32_t min, uint32_t max)
 {

@@ -227,6 +227,7 @@ static diloco_status add_out(void *context, const char *bytes, size_t n)
     return dl_buf_add(context, bytes, n);
 }
 
+/* A file is the child's stdin directly, so that a large one is not copied through this process. */
 diloco_status dl_command_do(dl_command_result *result, const dl_command_run *what)
 {
     dl_buf_init(&result->out, what->most ? what->most : 1 << 20);
@@ -252,6 +253,7 @@ static diloco_status add_lines(void *context, const char *bytes, size_t n)
     return dl_lines_add(context, bytes, n);
 }
 
+/* The time is not limited: the program may follow a log for days. */
 diloco_status dl_command_lines(int *exit_code, const char *const *argv, const void *in,
                                size_t in_len, dl_job_line_fn fn, void *user)
 {

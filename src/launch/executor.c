@@ -151,6 +151,7 @@ static char *with_rank(const char *word, const char *rank)
     return copy;
 }
 
+/* calloc leaves NULL after the words that were made, so that dl_words_free works after an error. */
 diloco_status dl_replica_words(char ***out, const dl_launch_spec *spec, const char *program,
                                const char *rank)
 {

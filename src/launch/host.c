@@ -409,6 +409,8 @@ bool dl_host_is_alive(void *user, const char *dir, const char *name)
     return is_locked(dir, name);
 }
 
+/* A file that grows is read to its end again and again; inotify does not work on network file
+ * systems. */
 diloco_status dl_host_logs(const char *dir, const char *name, dl_host_alive_fn alive,
                            dl_job_line_fn fn, void *user)
 {

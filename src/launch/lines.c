@@ -19,6 +19,7 @@ static diloco_status give(dl_lines *l)
     return DILOCO_OK;
 }
 
+/* Each turn takes bytes up to a newline, or up to the longest piece. */
 diloco_status dl_lines_add(dl_lines *l, const char *bytes, size_t n)
 {
     while (n) {

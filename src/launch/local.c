@@ -73,6 +73,7 @@ static const char **variables(const dl_launch_spec *spec, const char *rank, cons
     return all;
 }
 
+/* The keeper writes the folder; the job is STARTING until a poll sees more. */
 static diloco_status start(const dl_launch_spec *spec, dl_job *job, char *const *words)
 {
     char rank[32], name[DL_JOB_NAME_MAX + 32];

@@ -22,6 +22,8 @@ diloco_status dl_program_digest(char out[DL_PROGRAM_DIGEST + 1], const char *pat
     return good ? DILOCO_OK : dl_fail(DILOCO_EIO, "sha256sum %s: %s", path, result.err);
 }
 
+/* A file of the right name and the wrong digest is replaced: an earlier copy may have been
+ * damaged. */
 diloco_status dl_program_install(const dl_launch_spec *spec, const char *digest)
 {
     char folder[PATH_BYTES], path[PATH_BYTES + 16], there[DL_PROGRAM_DIGEST + 1];

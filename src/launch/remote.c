@@ -46,6 +46,7 @@ static diloco_status put_start(dl_json *j, const dl_launch_spec *spec, const dl_
     return DILOCO_OK;
 }
 
+/* timeout and grace are written for every request; only "start" reads them. */
 diloco_status dl_remote_request(dl_buf *out, const dl_launch_spec *spec, const char *what,
                                 const dl_job *jobs, size_t n, bool follow, bool hide)
 {
@@ -79,6 +80,7 @@ static dl_job *named(dl_job *jobs, size_t n, dl_json_value name)
     return NULL;
 }
 
+/* A state or exit code that this version does not know makes the reply invalid. */
 static diloco_status take_job(dl_job *job, dl_json_value value)
 {
     char state[16], message[DL_JOB_MESSAGE_MAX + 1];
@@ -130,6 +132,7 @@ static diloco_status read_all(dl_buf *out, int fd)
     return DILOCO_OK;
 }
 
+/* A relative folder is made absolute, since the keeper changes its working folder. */
 static diloco_status read_request(request *r, const dl_buf *text)
 {
     dl_json_value value;
@@ -235,6 +238,7 @@ static void put_reply(dl_json *j, const dl_job *job)
     dl_json_end(j);
 }
 
+/* The reply is written as a whole, after all jobs. After an error nothing is written. */
 static diloco_status do_jobs(const request *r, FILE *out)
 {
     dl_buf text;

@@ -495,6 +495,7 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 
 /* ---- the rest */
 
+/* sha256sum computes the program's digest here, as the script does there. */
 static diloco_status check(const dl_launch_spec *spec)
 {
     static const char *const programs[] = {"sbatch", "squeue", "scancel", "sha256sum"};

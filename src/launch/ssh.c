@@ -267,6 +267,7 @@ static diloco_status check_machine(const dl_launch_spec *spec, const place *p, c
                    p->host, got, want);
 }
 
+/* The file is the stdin of ssh. */
 static diloco_status send_program(const dl_launch_spec *spec, const place *p)
 {
     char script[SCRIPT];
@@ -430,6 +431,7 @@ static diloco_status cancel_on(const dl_launch_spec *spec, const place *p, dl_jo
 
 /* ---- the row */
 
+/* All hosts are read, so that an error in the last one is found before anything is started. */
 static diloco_status check(const dl_launch_spec *spec)
 {
     place p;

@@ -404,6 +404,7 @@ static void finish(const dl_control *c)
     if (c->executor->finish) c->executor->finish(c->spec);
 }
 
+/* `finish` runs before the result is decided: secrets are removed also after a cancellation. */
 diloco_status dl_control_follow(const dl_control *c)
 {
     char said[256] = "";
@@ -418,6 +419,8 @@ diloco_status dl_control_follow(const dl_control *c)
     }
 }
 
+/* Nothing is started or stopped here, so another launcher may follow the same replicas
+ * meanwhile. */
 diloco_status dl_control_collect(const dl_control *c, double timeout_s)
 {
     const dl_time due =

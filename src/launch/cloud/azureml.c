@@ -287,6 +287,7 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     return dl_cloud_cancel(&rows, spec, jobs, n);
 }
 
+/* Streams of output are files of the workspace's storage account, which needs other credentials. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
@@ -299,6 +300,7 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
                    job->name, job->name, part[1], part[2]);
 }
 
+/* An image with a '/' is an address of a registry, not an environment of the workspace. */
 static diloco_status check(const dl_launch_spec *spec)
 {
     static const char name[] = "azureml";

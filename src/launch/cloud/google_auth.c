@@ -101,6 +101,7 @@ static diloco_status add_field(dl_buf *body, const char *name, const char *value
     return dl_web_escape(body, value, false);
 }
 
+/* The body of a request by a service account (RFC 7523, section 2.1). */
 static diloco_status write_account(dl_buf *body, dl_json_value file, const char *audience)
 {
     dl_buf assertion;
@@ -115,6 +116,7 @@ static diloco_status write_account(dl_buf *body, dl_json_value file, const char 
     return status;
 }
 
+/* The body of a request by a user's refresh token (RFC 6749, section 6). */
 static diloco_status write_user(dl_buf *body, dl_json_value file)
 {
     static const char *const fields[] = {"client_id", "client_secret", "refresh_token"};
@@ -175,6 +177,7 @@ static const char *file_of_credentials(char out[DL_PATH_MAX + 1])
     return (named && *named) || access(out, R_OK) == 0 ? out : NULL;
 }
 
+/* The project is project_id in a key's file, and quota_project_id in a user's. */
 static diloco_status read_file(dl_credentials *out, dl_rest *rest, const char *path)
 {
     dl_buf text;
@@ -193,6 +196,8 @@ static diloco_status read_file(dl_credentials *out, dl_rest *rest, const char *p
     return status;
 }
 
+/* The metadata server of a machine of Google Cloud has a token of its service account. It answers
+ * at once or not at all, so the time is short. */
 static diloco_status ask_machine(dl_credentials *out)
 {
     static const atomic_bool never;

@@ -83,6 +83,7 @@ static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 
 /* ---- calls */
 
+/* /api/jobs/<namespace>[/<id>]<rest of path>. */
 static diloco_status path_to(dl_rest_call *call, const dl_rest *rest, const char *id,
                              const char *rest_of_path)
 {
@@ -246,6 +247,7 @@ static diloco_status give_event(void *user, const char *line, size_t len)
     return status;
 }
 
+/* A reading that was ended by is_later is complete, although the reader returned an error. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {

@@ -238,6 +238,7 @@ diloco_status dl_cloud_need(const char *value, const char *option, const char *e
                    executor, option, example);
 }
 
+/* `skip` 1 leaves out the program, where the backend has a member of its own for it. */
 diloco_status dl_cloud_words(dl_json *j, const char *key, const dl_launch_spec *spec,
                              const char *rank, size_t skip)
 {
@@ -251,6 +252,7 @@ diloco_status dl_cloud_words(dl_json *j, const char *key, const dl_launch_spec *
     return DILOCO_OK;
 }
 
+/* Each word is quoted, so that the backend's shell gets exactly these words. */
 diloco_status dl_cloud_line(dl_buf *out, const dl_launch_spec *spec, const char *rank)
 {
     char **words;
@@ -300,6 +302,7 @@ diloco_status dl_cloud_env(dl_json *j, const char *key, const dl_launch_spec *sp
     return DILOCO_OK;
 }
 
+/* A variable that is not set gives an empty value; the options' check has seen that it is set. */
 void dl_cloud_secrets(dl_json *j, const char *key, const dl_launch_spec *spec)
 {
     dl_json_object(j, key);

@@ -120,6 +120,7 @@ static diloco_status create_groups(dl_rest *rest, dl_job *const *jobs, size_t n)
     return DILOCO_OK;
 }
 
+/* The Secret comes before the pods that read it. */
 static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     dl_rest rest = {.name = NULL};
@@ -343,6 +344,8 @@ static diloco_status find_pod(char out[256], dl_rest *rest, const dl_job *job)
     return *out ? DILOCO_OK : dl_fail(DILOCO_ENOENT, "%s has no pod, so no output", job->name);
 }
 
+/* The API server follows a pod's log itself, and closes the connection when the container has
+ * ended. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
@@ -361,6 +364,8 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     return status;
 }
 
+/* Kueue's queue is a label on the Job, and Volcano's a member of the PodGroup. Without either
+ * Kubernetes would ignore launch.queue. */
 static diloco_status check(const dl_launch_spec *spec)
 {
     const dl_config *config = spec->config;

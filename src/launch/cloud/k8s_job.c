@@ -93,6 +93,8 @@ static diloco_status put_rank(dl_json *j, const dl_k8s_group *group)
     return DILOCO_OK;
 }
 
+/* The value stays in the Secret: the Job's description, which more people may read, has only the
+ * name. */
 static void put_secret_variable(dl_json *j, const dl_launch_spec *spec, const char *name)
 {
     char secret[DL_JOB_NAME_MAX + 1];
@@ -107,6 +109,8 @@ static void put_secret_variable(dl_json *j, const dl_launch_spec *spec, const ch
         dl_json_end(j);
 }
 
+/* DILOCO_RANK comes first, because "$(DILOCO_RANK)" is expanded only after the variable was
+ * defined. */
 static diloco_status put_env(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group)
 {
     char text[DL_PATH_MAX + 1];
@@ -222,6 +226,8 @@ static void put_policy(dl_json *j)
         dl_json_end(j);
 }
 
+/* Completions equal parallelism, so that all replicas run at once. activeDeadlineSeconds is the
+ * limit of the whole Job, not of a pod. */
 diloco_status dl_k8s_put_job(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group)
 {
     const bool kueue = is_gang(spec, "kueue");
@@ -254,6 +260,7 @@ void dl_k8s_secret_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spe
     snprintf(out, DL_JOB_NAME_MAX + 1, "diloco-%.8s", spec->run);
 }
 
+/* stringData accepts plain text; the API server encodes it. */
 void dl_k8s_put_secret(dl_json *j, const dl_launch_spec *spec)
 {
     char name[DL_JOB_NAME_MAX + 1];
@@ -270,6 +277,7 @@ void dl_k8s_put_secret(dl_json *j, const dl_launch_spec *spec)
     dl_json_end(j);
 }
 
+/* minMember is the size of the group: Volcano starts all of its pods or none. */
 void dl_k8s_put_pod_group(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group)
 {
     dl_json_object(j, NULL);
@@ -413,6 +421,8 @@ static void set_by_pod(dl_job *job, dl_json_value kube_job, dl_json_value pod)
     }
 }
 
+/* The lists of the Job come first. A Job that failed as a whole, after its deadline for example,
+ * fails all indexes that had not completed. */
 void dl_k8s_set(dl_job *job, uint32_t index, dl_json_value kube_job, dl_json_value pods)
 {
     char completed[INDEX_LIST], failed[INDEX_LIST], why[128];

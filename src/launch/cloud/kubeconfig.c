@@ -37,6 +37,7 @@ static bool is_pod(void)
     return getenv("KUBERNETES_SERVICE_HOST") && access(POD_FOLDER "token", R_OK) == 0;
 }
 
+/* The address is in variables of every pod. An IPv6 address needs brackets in a URL. */
 static diloco_status open_in_pod(dl_rest *rest, const dl_launch_spec *spec)
 {
     char base[512];
@@ -161,6 +162,8 @@ static dl_json_value first_of(dl_json_value root, const char *list, const char *
                              : (dl_json_value){.type = DL_JSON_MISSING};
 }
 
+/* Credentials may be a token, a certificate, or a program; a context has one of them, and the
+ * others are absent. */
 static diloco_status read_context(dl_rest *rest, const dl_launch_spec *spec, dl_json_value root)
 {
     char server[DL_REST_BASE];
@@ -180,6 +183,7 @@ static diloco_status read_context(dl_rest *rest, const dl_launch_spec *spec, dl_
     return exec.type == DL_JSON_OBJECT ? run_exec(rest, exec) : DILOCO_OK;
 }
 
+/* --raw is needed for credentials, and --flatten replaces names of files by their contents. */
 static diloco_status open_context(dl_rest *rest, const dl_launch_spec *spec)
 {
     static const char *const argv[] = {"kubectl",  "config",    "view",          "--raw",

@@ -141,6 +141,7 @@ static diloco_status put_job(dl_json *j, const dl_launch_spec *spec, const dl_jo
     return status;
 }
 
+/* {"what","follow", the parts of the spec when creating, "jobs"}. */
 static diloco_status put_request(dl_buf *out, const dl_launch_spec *spec, const char *what,
                                  const dl_job *jobs, size_t n, bool follow)
 {
@@ -315,6 +316,7 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     return ask_all(spec, "stop", jobs, n);
 }
 
+/* The script prints the output itself, so stdout of `modal` is the log. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
@@ -330,6 +332,7 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
                      : DILOCO_OK;
 }
 
+/* A longer limit than Modal's own would have no effect. */
 static diloco_status check(const dl_launch_spec *spec)
 {
     const dl_config *config = spec->config;

@@ -54,6 +54,7 @@ static void wipe(dl_buf *buf)
     dl_buf_deinit(buf);
 }
 
+/* Everything that may hold a credential is overwritten. */
 void dl_rest_deinit(dl_rest *rest)
 {
     dl_web_destroy(rest->web);
@@ -211,6 +212,7 @@ static diloco_status finish(void *context, dl_web_exchange *x)
 
 /* ---- the backend's words */
 
+/* Each part is looked up in the object that the part before it gave; MISSING has no members. */
 dl_json_value dl_rest_at(dl_json_value object, const char *path)
 {
     char key[64];
@@ -291,6 +293,8 @@ static diloco_status run(dl_rest *rest, exchange *e, dl_time until)
     return dl_web_run(*web, &batch, until);
 }
 
+/* A body that is no JSON is not an error: some backends answer with an empty one, and proxies with
+ * HTML. */
 diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call, dl_rest_response *response)
 {
     exchange e = {.rest = rest, .call = call, .response = response};
@@ -330,6 +334,7 @@ static bool is_quota(const dl_rest_response *response)
            (strcasestr(response->why, "quota") || strcasestr(response->why, "limit exceeded"));
 }
 
+/* A status without a row is a plain refusal. */
 diloco_status dl_rest_refused(const dl_rest *rest, const dl_rest_call *call,
                               const dl_rest_response *response)
 {

@@ -74,6 +74,7 @@ static void put_env(dl_json *j, const dl_launch_spec *spec, const dl_job *job)
     dl_json_end(j);
 }
 
+/* dockerEntrypoint replaces the image's own, so that the program gets the words as they are. */
 static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     const dl_launch_spec *spec = rest->spec;
@@ -174,6 +175,7 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
                    job->name, job->id);
 }
 
+/* A flavor of a CPU pod and a type of GPU exclude each other in RunPod's API. */
 static diloco_status check(const dl_launch_spec *spec)
 {
     const dl_config *config = spec->config;

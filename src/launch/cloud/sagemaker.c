@@ -84,6 +84,7 @@ static void put_limits(dl_json *j, const dl_config *config)
     if (config->launch_spot) dl_json_bool(j, "EnableManagedSpotTraining", true);
 }
 
+/* ContainerEntrypoint replaces the entrypoint of the image. */
 static diloco_status put_container(dl_json *j, const dl_launch_spec *spec, const dl_job *job)
 {
     char rank[16];
@@ -99,6 +100,7 @@ static diloco_status put_container(dl_json *j, const dl_launch_spec *spec, const
     return dl_cloud_env(j, "Environment", spec, job, false);
 }
 
+/* S3OutputPath is required by the API, though a replica writes nothing there. */
 static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     const dl_config *config = rest->spec->config;
@@ -274,6 +276,7 @@ static diloco_status find_stream(reading *r, dl_rest *rest, const dl_job *job)
     return status;
 }
 
+/* An event is one line; a newline at its end is left out. */
 static diloco_status give_events(const reading *r, dl_json_value events)
 {
     for (dl_json_iter it = dl_json_each(events); dl_json_next(&it);) {

@@ -246,6 +246,7 @@ static void see(dl_job *job, dl_json_value queue)
     snprintf(job->message, sizeof job->message, "SkyPilot no longer lists job %.60s", job->id);
 }
 
+/* One queue for all jobs. Without it nothing is known about any, so the error is the poll's. */
 static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     dl_json_value queue;
@@ -282,6 +283,7 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     return dl_command_lines(&exit_code, argv, NULL, 0, fn, user);
 }
 
+/* SkyPilot needs the number of GPUs and their type in one word. */
 static diloco_status check(const dl_launch_spec *spec)
 {
     const dl_config *config = spec->config;

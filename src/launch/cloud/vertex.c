@@ -81,6 +81,7 @@ static void put_scheduling(dl_json *j, const dl_config *config)
     dl_json_end(j);
 }
 
+/* `command` replaces the image's entrypoint. */
 static diloco_status put_container(dl_json *j, const dl_launch_spec *spec, const dl_job *job)
 {
     char rank[16];
@@ -96,6 +97,8 @@ static diloco_status put_container(dl_json *j, const dl_launch_spec *spec, const
     return DILOCO_OK;
 }
 
+/* The label selects the jobs of a run in the console. Values of labels are lower case, as hex
+ * digits are. */
 static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     const dl_launch_spec *spec = rest->spec;
@@ -313,6 +316,7 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     return status;
 }
 
+/* A type of accelerator and a number of them have a meaning only together. */
 static diloco_status check(const dl_launch_spec *spec)
 {
     static const char name[] = "vertex";
