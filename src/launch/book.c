@@ -234,6 +234,7 @@ void dl_book_close(dl_book *book)
 
 /* ---- writing */
 
+/* A record that is being written. */
 typedef struct record {
     dl_buf text;
     dl_json json;

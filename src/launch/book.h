@@ -24,16 +24,23 @@
 /* One rank according to the book: its newest generation. The members from silent_since on are
  * this launcher's own observations, except `orphan`. */
 typedef struct dl_book_rank {
-    dl_job job;           /* the newest generation */
-    bool started;         /* a launcher has announced it */
-    bool again;           /* over, and a later "begin" lets it start once more */
-    uint32_t lost;        /* times that it was lost since the last "begin" */
-    double started_at;    /* seconds since 1970 */
-    char by[33];          /* launcher that announced it */
-    dl_time silent_since; /* of this launcher: no answer about it since; 0: it is answered for */
-    dl_job orphan;        /* the last generation that was lost; id "": none, or it has ended */
-    bool orphan_runs;     /* at the last look */
-    bool orphan_ran;      /* at some look since the newest generation was started */
+    dl_job job;   /* the newest generation */
+    bool started; /* a launcher has announced it */
+    /* The generation is over, and a later "begin" lets the rank start once more. */
+    bool again;
+    uint32_t lost; /* times that it was lost since the last "begin" */
+    /* When the newest generation was announced, by its launcher's clock, seconds since 1970. */
+    double started_at;
+    char by[33]; /* launcher that announced it */
+    /* When this launcher first got no answer about it; 0: the last poll had one. */
+    dl_time silent_since;
+    /* The last generation that was lost, which may still run. An empty id: none, or it has
+     * ended. */
+    dl_job orphan;
+    /* The orphan ran at the last look. */
+    bool orphan_runs;
+    /* The orphan ran at some look since the newest generation was started. */
+    bool orphan_ran;
 } dl_book_rank;
 
 /* The book as far as it was read. dl_book_read applies the records. Between two reads the
@@ -45,6 +52,7 @@ typedef struct dl_book {
      * others'. */
     char by[33];
     uint64_t next; /* number of the next record */
+    /* begun: there is a "begin". cancelled: a "cancel" came after the last one. */
     bool begun, cancelled;
     dl_config_path executor, dir;
     uint32_t min, max;

@@ -39,6 +39,7 @@ bool dl_command_exists(const char *name)
 
 /* ---- the child */
 
+/* A running program. */
 typedef struct child {
     pid_t pid;
     /* Our ends of the pipes; -1: closed, or stdin is a file. */

@@ -40,6 +40,7 @@ bool dl_job_state_of(dl_job_state *out, const char *name)
     return false;
 }
 
+/* The first 8 hex digits of the run's id distinguish the runs of one person. */
 void dl_job_init(dl_job *job, const char *run, uint32_t rank, uint32_t generation)
 {
     *job = (dl_job){.rank = rank, .generation = generation, .exit_code = -1};

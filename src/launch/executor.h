@@ -54,10 +54,14 @@ static inline bool dl_job_is_over(dl_job_state state)
 typedef struct dl_job {
     uint32_t rank, generation;
     char name[DL_JOB_NAME_MAX + 1];
-    char id[DL_JOB_ID_MAX + 1]; /* how the backend names it; "": it was not launched */
+    /* The backend's name of the job, from launch on; "": it was not launched. It is kept in the
+     * book, so it has to be enough to find the job again. */
+    char id[DL_JOB_ID_MAX + 1];
     dl_job_state state;
     int exit_code; /* -1: not known */
-    bool silent;   /* the last poll had no answer about it */
+    /* The last poll had no answer about it; state and exit code are those of an earlier poll. */
+    bool silent;
+    /* The reason of the state, as a sentence for people. */
     char message[DL_JOB_MESSAGE_MAX + 1];
 } dl_job;
 
@@ -76,16 +80,21 @@ bool dl_job_may_be_restarted(const dl_job *job);
 /* The values that all replicas of a launch have in common. Everything is borrowed, and outlives all
  * calls. */
 typedef struct dl_launch_spec {
-    const char *run;            /* the run's id, hex */
-    const dl_config *config;    /* options of [launch] */
-    const char *on;             /* after "ssh://"; "" */
-    const char *dir;            /* where replicas keep log and exit code: launch.dir, filled in */
-    const char *program;        /* this program's file, or launch.binary */
-    const char *const *argv;    /* after the program, until NULL; {rank} becomes the rank */
+    const char *run;         /* the run's id, hex */
+    const dl_config *config; /* options of [launch] */
+    /* The text after "://" in --on, for example a list of hosts; "" without one. */
+    const char *on;
+    /* launch.dir with its default filled in: the folder in which replicas keep output and exit
+     * code. It may be a folder of another machine. */
+    const char *dir;
+    const char *program; /* this program's file, or launch.binary */
+    /* The arguments after the program, until NULL; {rank} becomes the rank. */
+    const char *const *argv;
     const char *const *env;     /* "NAME=VALUE", until NULL */
     const char *const *secrets; /* names of variables of this process, until NULL: their values go
                                    through the backend's secret channel, and are never printed */
-    FILE *dry;                  /* not NULL: write here what would be sent, and send nothing */
+    /* For --dry-run: not NULL means that calls are printed here and nothing is sent. */
+    FILE *dry;
 } dl_launch_spec;
 
 /* An executor's properties, which `diloco launch executors` shows. The texts are for people. The
@@ -96,11 +105,19 @@ typedef struct dl_executor_caps {
     const char *log_api;  /* where output is */
     const char *restart;  /* restarts that the backend does by itself */
     const char *secrets;  /* its channel for secrets; NULL: it has none, and they are refused */
-    bool spot, gang;      /* may it preempt; does it start all ranks or none? */
-    bool in_image;        /* do replicas run in launch.image, without files of this machine? */
-    bool must_be_stopped; /* does the machine run on, and cost, after its replica has ended? */
-    bool same_files;      /* does it see this machine's folders under the same paths? */
-    bool exactly_once;    /* does the backend itself keep two launchers of one name apart? */
+    /* spot: the backend may preempt a replica. gang: it starts all ranks or none. */
+    bool spot, gang;
+    /* Replicas run in launch.image and see no files of this machine. */
+    bool in_image;
+    /* The machine runs on and costs after its replica has ended, so the launcher stops it when the
+     * run is complete. */
+    bool must_be_stopped;
+    /* The replicas see this machine's folders under the same paths, so relative paths can be made
+     * absolute here. */
+    bool same_files;
+    /* The backend itself keeps two launches of one name apart. Without that, an announcement of
+     * another launcher is taken over only after a while. */
+    bool exactly_once;
 } dl_executor_caps;
 
 /* Receives one line of a replica's output, without its newline and without a zero. It is valid only

@@ -354,6 +354,8 @@ static void set_ended(dl_job *job, const char *how, bool cancelled)
         dl_job_set(job, number ? DL_JOB_FAILED : DL_JOB_SUCCEEDED, number, "exit code %d", number);
 }
 
+/* A held lock without pid is a keeper that has just started. A free lock without exit is a keeper
+ * that was killed, or a machine that was restarted. */
 diloco_status dl_host_poll(const char *dir, dl_job *job)
 {
     char text[FILE_BYTES];

@@ -9,8 +9,12 @@
  *     cancel   it was asked to stop
  *
  * A keeper is a process of this program in a session of its own. It starts the replica, outlives
- * the launcher, and writes `exit`. The lock decides what is alive: a number in a file may be that
- * of another process by now, and after a restart of the machine no lock is held.
+ * the launcher, and writes `exit`. It also enforces launch.timeout, and kills a replica that does
+ * not stop within launch.grace.
+ *
+ * The lock decides what is alive. A number in a file may be that of another process by now, and
+ * after a restart of the machine no lock is held. The replica inherits the lock from its keeper, so
+ * it counts as alive even if the keeper was killed.
  *
  *     no folder                 never started
  *     lock held, no pid         STARTING

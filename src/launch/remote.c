@@ -211,6 +211,7 @@ static diloco_status start_job(const request *r, const dl_job *job, dl_json_valu
     return status;
 }
 
+/* A folder that does not exist any more means LOST, as for local. */
 static diloco_status poll_job(const request *r, dl_job *job)
 {
     const diloco_status status = dl_host_poll(r->dir, job);
@@ -280,6 +281,7 @@ static diloco_status do_logs(const request *r, FILE *out)
     return dl_host_logs(r->dir, job.name, r->follow ? dl_host_is_alive : NULL, print_line, out);
 }
 
+/* Unknown requests come from a launcher of a later version. */
 static diloco_status serve(const request *r, FILE *out)
 {
     static const char *const known[] = {"start", "poll", "cancel"};

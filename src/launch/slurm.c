@@ -115,6 +115,7 @@ static diloco_status read_queue(dl_command_result *result, const dl_launch_spec 
 /* The fields of a line. The last one may itself hold a bar. */
 enum { ID, NAME, STATE, STATUS, RESTARTS, NODES, REASON, N_FIELDS };
 
+/* One line of the queue, cut into its fields. */
 typedef struct queued {
     char field[N_FIELDS][128];
 } queued;

@@ -37,6 +37,8 @@ static diloco_status add_command(dl_buf *out, const dl_launch_spec *spec)
     return status;
 }
 
+/* umask 077 keeps output and exit code private. `wait` returns early when a trapped signal comes,
+ * so the script waits again while the replica runs. */
 diloco_status dl_slurm_script(dl_buf *out, const dl_launch_spec *spec, uint32_t generation,
                               const char *digest)
 {

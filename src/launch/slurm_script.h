@@ -1,5 +1,13 @@
-/* slurm_script.h - the script of a Slurm job: it checks the program, runs one replica, whose rank
- * is the task's index in the array, and writes its exit code. */
+/* slurm_script.h - the script of a Slurm job. One script serves all ranks of a generation:
+ *
+ *     the rank is $SLURM_ARRAY_TASK_ID
+ *     go to the replica's folder, and remove an exit file of an earlier restart
+ *     export the variables, and source the file of secrets
+ *     check the program against its SHA-256
+ *     run the replica as a child, and pass SIGTERM on to it
+ *     wait for it, and write "exit <code> <restart>"
+ *
+ * The file is renamed into place, so a poll sees no half of it. */
 #ifndef DL_LAUNCH_SLURM_SCRIPT_H
 #define DL_LAUNCH_SLURM_SCRIPT_H
 

@@ -97,6 +97,7 @@ static diloco_status place_of(place *out, const dl_launch_spec *spec, const dl_j
     return DILOCO_OK;
 }
 
+/* The id has the host, so a change of --on does not lose replicas. */
 static void id_of(char out[DL_JOB_ID_MAX + 1], const place *p)
 {
     snprintf(out, DL_JOB_ID_MAX + 1, "%.160s%s%s %s", p->host, *p->port ? ":" : "", p->port,
@@ -402,6 +403,8 @@ static diloco_status each_host(const dl_launch_spec *spec, dl_job *jobs, size_t 
     return first ? dl_fail(first, "%s", why) : DILOCO_OK;
 }
 
+/* The ids are set after the reply, as only then the replicas are known to be started. A launch
+ * whose reply was lost is repeated, and finds the names started. */
 static diloco_status launch_on(const dl_launch_spec *spec, const place *p, dl_job *jobs, size_t n)
 {
     if (spec->dry) return print_requests(spec, p, jobs, n);
@@ -412,7 +415,7 @@ static diloco_status launch_on(const dl_launch_spec *spec, const place *p, dl_jo
     return DILOCO_OK;
 }
 
-/* A host that does not answer leaves its jobs as they were. */
+/* A host that cannot be asked makes its jobs silent, whatever the reason. */
 static diloco_status poll_on(const dl_launch_spec *spec, const place *p, dl_job *jobs, size_t n)
 {
     const diloco_status status = ask(spec, p, "poll", jobs, n);

@@ -39,6 +39,7 @@ static bool differs(const dl_job *a, const dl_job *b)
     return a->state != b->state;
 }
 
+/* A generation above 0 is a restart, which a person wants to know. */
 static void say_state(const dl_control *c, const dl_job *job)
 {
     say(c, "r%u: %s%s%s%s", job->rank, dl_job_state_name(job->state), *job->message ? ": " : "",
@@ -105,6 +106,8 @@ static bool failed_beside_orphan(const dl_book_rank *r)
     return r->started && r->job.state == DL_JOB_FAILED && r->orphan_ran;
 }
 
+/* launch.restarts counts the generations that were lost since the last "begin". A failure beside an
+ * orphan is not the replica's own, so it has no limit. */
 static bool may_restart(const dl_control *c, const dl_book_rank *r)
 {
     if (failed_beside_orphan(r)) return true;
@@ -366,9 +369,16 @@ static diloco_status incomplete(const dl_control *c)
     return dl_fail(DILOCO_EIO, "every replica ended with exit code 0, and the run is not complete");
 }
 
-/* One round. *done: the run is complete. *idle: there is nothing left to do. After completion
- * replicas end by themselves, except those that do not run yet, and machines that must be
- * stopped. */
+/* One round, in the order that makes it safe to be killed between any two steps:
+ *
+ * 1. read the book, which another launcher may have changed;
+ * 2. stop lost processes that have come back;
+ * 3. poll, and write changes into the book;
+ * 4. ask the store whether the run is complete;
+ * 5. stop everything after a cancellation, stop what does not end by itself after completion,
+ *    or else start what is missing.
+ *
+ * *done: the run is complete. *idle: there is nothing left to do. */
 static diloco_status look(const dl_control *c, bool *done, bool *idle)
 {
     DL_TRY(dl_book_read(c->book));

@@ -78,6 +78,7 @@ static diloco_status create_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job
     return status;
 }
 
+/* For --dry-run: only the creation is printed. */
 static diloco_status print_one(const dl_cloud_rows *rows, dl_rest *rest, const dl_job *job)
 {
     dl_rest_call call;

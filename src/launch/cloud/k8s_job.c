@@ -1,8 +1,12 @@
-/* k8s_job.c - see k8s_job.h.
+/* k8s_job.c - see k8s_job.h. Objects are written member by member, and read by paths of members.
  *
  * A Job of this project is Indexed, and starts no index again by itself after a failure
  * (backoffLimitPerIndex 0): diloco launch starts the next generation. A pod that the cluster
- * evicts, preempts or loses with its node is replaced by the Job (podFailurePolicy). */
+ * evicts, preempts or loses with its node is replaced by the Job (podFailurePolicy). Both need
+ * Kubernetes 1.29 or later.
+ *
+ * An index is over when the Job lists it as completed or failed. Until then its newest pod only
+ * says whether it waits, starts or runs. */
 #include "launch/cloud/k8s_job.h"
 
 #include <stdlib.h>

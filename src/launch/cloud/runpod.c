@@ -1,9 +1,12 @@
 /* runpod.c - replicas as pods of RunPod: POST /v1/pods of its REST API, one pod a replica.
  *
- * A pod is a rented machine: RunPod starts its container again whenever that ends, and charges for
+ * A pod is a rented machine. RunPod starts its container again whenever that ends, and charges for
  * it until it is deleted. Exit codes and output are not in the API. So a replica counts as running
- * until its pod is gone, the run's store says when the run is complete, and the launcher then
- * deletes all pods. Names are not unique, so a pod is searched by its name before it is created. */
+ * until its pod is gone. The run's store says when the run is complete, and the launcher then
+ * deletes all pods (caps.must_be_stopped).
+ *
+ * Names are not unique, so a pod is searched by its name before it is created. Secrets are stored
+ * in the account under the names of launch.secrets; a request refers to them. */
 #include "launch/cloud/jobs.h"
 #include "launch/executor_rows.h"
 
@@ -128,6 +131,7 @@ static const dl_cloud_state states[] = {{"RUNNING", DL_JOB_RUNNING},
                                         {"TERMINATED", DL_JOB_CANCELLED},
                                         {NULL, DL_JOB_LOST}};
 
+/* desiredStatus is the only state that the API has. */
 static void seen(dl_job *job, dl_json_value response)
 {
     char status[64], change[256];

@@ -1,8 +1,12 @@
 /* sagemaker.c - replicas as training jobs of Amazon SageMaker: CreateTrainingJob, one job a
  * replica.
  *
- * Names are unique in an account and region, so a name is created once. SageMaker has no channel
- * for secrets: replicas reach an s3:// store by launch.role. Output is in CloudWatch Logs. */
+ * Names are unique in an account and region, so a name is created once, and the name is the id. The
+ * API is AWS's JSON protocol with Signature Version 4, as for CloudWatch Logs, where output is.
+ *
+ * SageMaker has no channel for secrets: replicas reach an s3:// store by launch.role. It replaces
+ * spot machines that were taken away, and the generation stays. Its exit code is in the sentence of
+ * a failure alone. */
 #include "base/clock.h"
 #include "launch/cloud/jobs.h"
 #include "launch/executor_rows.h"
@@ -142,6 +146,7 @@ static bool is_taken(const dl_rest_response *response)
            (is_type(response, "Validation") && strstr(response->why, "already exists"));
 }
 
+/* Two kinds of refusal are known for a job that does not exist. */
 static bool is_gone(const dl_rest_response *response)
 {
     return is_type(response, "ResourceNotFound") ||

@@ -186,6 +186,7 @@ static diloco_status print_words(const dl_launch_spec *spec, const words *w)
     return status;
 }
 
+/* One call of sky for each job: it has no call for several. */
 static diloco_status launch_one(const dl_launch_spec *spec, const dl_job *job)
 {
     words w = {.n = 0};
@@ -259,6 +260,7 @@ static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n
     return DILOCO_OK;
 }
 
+/* The first job that cannot be stopped ends the call; a later look tries again. */
 static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     (void)spec;

@@ -1,8 +1,11 @@
 /* vertex.c - replicas as custom jobs of Vertex AI: POST …/customJobs, one job a replica.
  *
- * Display names are not unique, so a job is searched by its display name before it is created.
- * Vertex AI has no channel for secrets: replicas reach a gs:// store by launch.role. Output is in
- * Cloud Logging. */
+ * Display names are not unique, so a job is searched by its display name before it is created. A
+ * replica's id is the resource name that the service gives it, projects/…/customJobs/<number>.
+ *
+ * Vertex AI has no channel for secrets: replicas reach a gs:// store by launch.role, a service
+ * account. It restarts no job itself. Its exit code is in the sentence of an error alone. Output is
+ * in Cloud Logging, which is read in pages by time. */
 #include "base/clock.h"
 #include "launch/cloud/google_auth.h"
 #include "launch/cloud/jobs.h"
