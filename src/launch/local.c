@@ -143,6 +143,8 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     return DILOCO_OK;
 }
 
+/* Two launchers of one name are kept apart by the lock in the name's folder, hence exactly_once.
+ * The processes have this machine's environment, so secrets need no channel of their own. */
 const dl_executor dl_executor_local = {
     .name = "local",
     .needs = "nothing",

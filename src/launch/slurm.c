@@ -563,6 +563,7 @@ static void finish(const dl_launch_spec *spec)
     (void)!unlink(path);
 }
 
+/* The lock in the shared folder keeps two launchers apart, hence exactly_once. */
 const dl_executor dl_executor_slurm = {
     .name = "slurm",
     .needs = "sbatch, squeue and scancel here; launch.dir in a folder that all nodes share",

@@ -484,6 +484,8 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     return status;
 }
 
+/* Two launchers of one name are kept apart by the lock in the name's folder on the host, hence
+ * exactly_once. Folders are those of the host, hence not same_files. */
 const dl_executor dl_executor_ssh = {
     .name = "ssh",
     .place = "[USER@]HOST[:PORT],…",

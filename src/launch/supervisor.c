@@ -306,6 +306,7 @@ diloco_status dl_control_cancel(const dl_control *c)
     return stop_jobs(c, false);
 }
 
+/* Ranks from max on remain after a "scale" to fewer replicas. */
 diloco_status dl_control_stop_surplus(const dl_control *c)
 {
     for (uint32_t i = c->book->max; i < DL_JOBS_MAX; i++) {

@@ -19,7 +19,8 @@
 #define API_VERSION "2025-12-01"
 #define PROVIDER    "/providers/Microsoft.MachineLearningServices/workspaces/"
 
-enum { EARLY_S = 60 }; /* a token is renewed this long before it expires */
+/* Seconds before its end at which a token is renewed: longer than a call takes. */
+enum { EARLY_S = 60 };
 
 /* ---- credentials: OAuth 2.0 client credentials of a service principal */
 
@@ -240,7 +241,8 @@ static bool is_over(const dl_rest_response *response)
     return response->status == 400 || response->status == 409;
 }
 
-/* A job that is being cancelled is still paid for: it counts as running until it has ended. */
+/* The states of a job (JobStatus of the Machine Learning REST API). A job that is being cancelled
+ * is still paid for: it counts as running until it has ended. */
 static const dl_cloud_state states[] = {
     {"NotStarted", DL_JOB_PENDING}, {"Queued", DL_JOB_PENDING},
     {"Preparing", DL_JOB_STARTING}, {"Provisioning", DL_JOB_STARTING},
@@ -258,6 +260,7 @@ static void seen(dl_job *job, dl_json_value response)
                  strcmp(status, "Failed") ? "" : "Azure ML reports no exit code");
 }
 
+/* `search` reads the job of the name, because `create` would change one that exists. */
 static const dl_cloud_rows rows = {.open = open_rest,
                                    .create = create,
                                    .create_method = "PUT",
@@ -324,6 +327,8 @@ static diloco_status check(const dl_launch_spec *spec)
                    config->launch_image);
 }
 
+/* A look and a PUT are two requests, between which another launcher may create the job: not
+ * exactly_once. The API has no grace period, and a job sees no folder of the launcher. */
 const dl_executor dl_executor_azureml = {
     .name = "azureml",
     .needs = "AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET; launch.image, an "

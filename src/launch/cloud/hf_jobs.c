@@ -128,12 +128,14 @@ static diloco_status created(dl_job *job, dl_json_value response)
     return dl_json_read_str(job->id, sizeof job->id, response, "id");
 }
 
+/* The filter is the label name=<name>, escaped. */
 static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     DL_TRY(path_to(call, rest, "", "?label=name%3D"));
     return dl_rest_segment(call, job->name);
 }
 
+/* The filter is not trusted to be exact, so labels are compared again. */
 static void found(dl_job *job, dl_json_value response)
 {
     char name[DL_JOB_NAME_MAX + 1];
@@ -147,6 +149,7 @@ static diloco_status look(dl_rest_call *call, const dl_rest *rest, const dl_job 
     return path_to(call, rest, job->id, "");
 }
 
+/* The stages of a job (JobStage of huggingface_hub). */
 static const dl_cloud_state states[] = {
     {"SCHEDULING", DL_JOB_PENDING},  {"RUNNING", DL_JOB_RUNNING}, {"UPDATING", DL_JOB_RUNNING},
     {"COMPLETED", DL_JOB_SUCCEEDED}, {"ERROR", DL_JOB_FAILED},    {"CANCELED", DL_JOB_CANCELLED},
@@ -176,6 +179,7 @@ static bool is_over(const dl_rest_response *response)
     return response->status == 400 || response->status == 409;
 }
 
+/* Names are not unique, so there are `search` and `found`. */
 static const dl_cloud_rows rows = {.open = open_rest,
                                    .create = create,
                                    .create_method = "POST",
@@ -271,6 +275,8 @@ static diloco_status check(const dl_launch_spec *spec)
                          "docker.io/you/diloco:0.2");
 }
 
+/* A search and a creation are two requests, between which another launcher may create the same job:
+ * not exactly_once. */
 const dl_executor dl_executor_hf_jobs = {
     .name = "hf-jobs",
     .needs = "a token in HF_TOKEN or of  hf auth login; launch.image; launch.machine is the flavor",

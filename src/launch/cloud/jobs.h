@@ -34,7 +34,8 @@ typedef struct dl_cloud_rows {
     bool (*is_gone)(const dl_rest_response *response);
     /* Is this refusal of `stop` that of a job that is over? NULL: it never is. */
     bool (*is_over)(const dl_rest_response *response);
-    bool stop_deletes; /* a job that is gone was stopped: CANCELLED, not LOST */
+    /* `stop` deletes the job. So a job that is gone was stopped: CANCELLED, not LOST. */
+    bool stop_deletes;
 } dl_cloud_rows;
 
 /* The functions of an executor (executor.h) for a row. Each opens a client, makes one call a job,

@@ -382,6 +382,8 @@ static diloco_status check(const dl_launch_spec *spec)
     return DILOCO_OK;
 }
 
+/* The API server creates a name once, hence exactly_once. launch.grace is the pod's
+ * terminationGracePeriodSeconds. */
 const dl_executor dl_executor_k8s = {
     .name = "k8s",
     .needs = "a cluster of 1.29 or later: kubectl's context, a pod's service account, or "

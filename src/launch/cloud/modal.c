@@ -351,6 +351,8 @@ static diloco_status check(const dl_launch_spec *spec)
                                   "modal setup  makes a token");
 }
 
+/* The script searches and creates in two steps. Modal refuses a second sandbox of a name, which the
+ * script then finds. */
 const dl_executor dl_executor_modal = {
     .name = "modal",
     .needs = "Modal's command modal, version 1.6, with a token; launch.image",

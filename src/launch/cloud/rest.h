@@ -20,16 +20,21 @@ enum { DL_REST_BASE = 1024, DL_REST_WHAT = 160, DL_REST_WHY = 512, DL_REST_BODY 
 /* A client of one backend. dl_rest_init makes it, the row fills in credentials and headers, and
  * dl_rest_deinit frees it. */
 typedef struct dl_rest {
-    const char *name;             /* the backend, for a person: "Kubernetes"; borrowed */
-    const dl_launch_spec *spec;   /* borrowed */
-    char base[DL_REST_BASE];      /* URL before every path, without a '/' at its end */
-    dl_credentials who;           /* token: "Authorization: Bearer"; access: signed for AWS */
-    char project[DL_REST_BASE];   /* launch.project or what the credentials say: for the row */
+    const char *name;           /* the backend, for a person: "Kubernetes"; borrowed */
+    const dl_launch_spec *spec; /* borrowed */
+    /* The URL before every path, without a '/' at its end and without credentials. */
+    char base[DL_REST_BASE];
+    /* With a token each call has "Authorization: Bearer". With an access key it is signed for AWS,
+     * and the token is that of a session. */
+    dl_credentials who;
+    /* launch.project or what the credentials say, for the row's paths. */
+    char project[DL_REST_BASE];
     char region[64], service[32]; /* of the signature */
     char headers[2][512];         /* "Name: value" of every call; "": unused */
     const char *ca_file;          /* PEM, borrowed; NULL: the system's authorities */
     dl_buf cert, key;             /* PEM of a client certificate; empty: no certificate */
-    dl_web *web, *once;           /* opened by the first call; `once` never repeats one */
+    /* Opened by the first call of their kind. `once` never repeats a call. */
+    dl_web *web, *once;
 } dl_rest;
 
 /* dl_rest_init makes a client for `base`, or for launch.endpoint where that is given. It opens no
@@ -53,9 +58,14 @@ typedef struct dl_rest_call {
     const char *type;    /* NULL: application/json */
     const char *target;  /* X-Amz-Target; NULL: none */
     const char *service; /* other than rest->service; NULL: that one */
-    bool once;           /* must not be repeated by itself: it would have its effect twice */
-    bool quiet_ends; /* of lines: the backend keeps the connection open, so silence is the end */
-    int64_t date;    /* of lines: when the backend answered, seconds since 1970; 0: not known */
+    /* The call must not be repeated by itself: it would have its effect twice. */
+    bool once;
+    /* Of dl_rest_lines: the backend keeps the connection open after the last line, so silence is
+     * the end. */
+    bool quiet_ends;
+    /* Of dl_rest_lines: when the backend answered, by its clock, seconds since 1970; 0: not
+     * known. */
+    int64_t date;
     char what[DL_REST_WHAT]; /* for a person: "training job diloco-…" */
 } dl_rest_call;
 

@@ -109,6 +109,7 @@ static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return dl_rest_segment(call, job->name);
 }
 
+/* A filter may match parts of names, so names are compared again. */
 static void found(dl_job *job, dl_json_value response)
 {
     char name[DL_JOB_NAME_MAX + 1];
@@ -125,7 +126,8 @@ static diloco_status path_to(dl_rest_call *call, const dl_rest *rest, const dl_j
     return dl_rest_segment(call, job->id);
 }
 
-/* A pod that is stopped was interrupted: launch itself only deletes pods. */
+/* The states of a pod (desiredStatus of RunPod's REST API). A pod that is EXITED was interrupted:
+ * launch itself only deletes pods. */
 static const dl_cloud_state states[] = {{"RUNNING", DL_JOB_RUNNING},
                                         {"EXITED", DL_JOB_LOST},
                                         {"TERMINATED", DL_JOB_CANCELLED},
@@ -140,6 +142,7 @@ static void seen(dl_job *job, dl_json_value response)
     dl_cloud_set(job, states, status, change);
 }
 
+/* Names are not unique, so there are `search` and `found`. A stop is a DELETE. */
 static const dl_cloud_rows rows = {.open = open_rest,
                                    .create = create,
                                    .create_method = "POST",
@@ -197,6 +200,8 @@ static diloco_status check(const dl_launch_spec *spec)
     return DILOCO_OK;
 }
 
+/* A pod has no time limit of its own, hence no launch.timeout. A search and a creation are two
+ * requests: not exactly_once. */
 const dl_executor dl_executor_runpod = {
     .name = "runpod",
     .needs = "an API key in RUNPOD_API_KEY; launch.image; launch.gpu_type with launch.gpus; "

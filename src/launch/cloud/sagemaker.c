@@ -183,11 +183,13 @@ static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job 
 
 /* ---- states */
 
-/* A job that is stopping is still paid for: it counts as running until it has stopped. */
+/* TrainingJobStatus of DescribeTrainingJob. A job that is stopping is still paid for: it counts as
+ * running until it has stopped. */
 static const dl_cloud_state states[] = {
     {"InProgress", DL_JOB_RUNNING}, {"Stopping", DL_JOB_RUNNING},  {"Completed", DL_JOB_SUCCEEDED},
     {"Failed", DL_JOB_FAILED},      {"Stopped", DL_JOB_CANCELLED}, {NULL, DL_JOB_LOST}};
-/* Of a job InProgress. A spot machine that was taken away is replaced by SageMaker. */
+/* SecondaryStatus of DescribeTrainingJob, of a job InProgress. A spot machine that was taken away
+ * is replaced by SageMaker, so its replica is PENDING. */
 static const dl_cloud_state secondary[] = {{"Starting", DL_JOB_PENDING},
                                            {"Pending", DL_JOB_PENDING},
                                            {"LaunchingMLInstances", DL_JOB_PENDING},
@@ -219,6 +221,7 @@ static void seen(dl_job *job, dl_json_value response)
         dl_cloud_set(job, states, status, why);
 }
 
+/* Names are unique, so `is_taken` replaces a search. */
 static const dl_cloud_rows rows = {.open = open_rest,
                                    .create = create,
                                    .create_method = "POST",
@@ -359,6 +362,8 @@ static diloco_status check(const dl_launch_spec *spec)
     return find_region(region, config);
 }
 
+/* SageMaker creates a name once, hence exactly_once. It has no channel for secrets, and its time
+ * between a stop and a kill is fixed at two minutes: no launch.grace. */
 const dl_executor dl_executor_sagemaker = {
     .name = "sagemaker",
     .needs = "AWS credentials as for s3://; launch.image, launch.machine, launch.role, "

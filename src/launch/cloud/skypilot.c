@@ -214,6 +214,8 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 
 /* ---- states */
 
+/* The states of a managed job (ManagedJobStatus of SkyPilot). FAILED is an end by the program or by
+ * a signal, which SkyPilot does not distinguish; the other failures would repeat themselves. */
 static const dl_cloud_state states[] = {{"PENDING", DL_JOB_PENDING},
                                         {"SUBMITTED", DL_JOB_PENDING},
                                         {"STARTING", DL_JOB_STARTING},
@@ -299,6 +301,8 @@ static diloco_status check(const dl_launch_spec *spec)
                                   "and  sky check  shows the clouds it can use");
 }
 
+/* A managed job has no time limit and no grace period. A search and a launch are two calls: not
+ * exactly_once. */
 const dl_executor dl_executor_skypilot = {
     .name = "skypilot",
     .needs = "SkyPilot's command sky, with the credentials of a cloud; launch.image",

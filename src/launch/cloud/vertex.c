@@ -43,6 +43,7 @@ static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 
 /* ---- calls */
 
+/* The collection of custom jobs of project and region. */
 static diloco_status path_to_jobs(dl_rest_call *call, const dl_rest *rest)
 {
     DL_TRY(dl_rest_path(call, "/v1/projects/"));
@@ -151,6 +152,7 @@ static void found(dl_job *job, dl_json_value response)
             dl_rest_text(job->id, sizeof job->id, it.value, "name");
 }
 
+/* The id is a resource name, which is a path. */
 static diloco_status look(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     (void)rest;
@@ -173,7 +175,8 @@ static bool is_over(const dl_rest_response *response)
 
 /* ---- states */
 
-/* A job that is being cancelled is still paid for: it counts as running until it has ended. */
+/* JobState of the Vertex AI API. A job that is being cancelled is still paid for: it counts as
+ * running until it has ended. */
 static const dl_cloud_state states[] = {
     {"JOB_STATE_QUEUED", DL_JOB_PENDING},      {"JOB_STATE_PENDING", DL_JOB_STARTING},
     {"JOB_STATE_RUNNING", DL_JOB_RUNNING},     {"JOB_STATE_UPDATING", DL_JOB_RUNNING},
@@ -195,6 +198,7 @@ static void seen(dl_job *job, dl_json_value response)
         dl_cloud_set(job, states, state, why);
 }
 
+/* Names are not unique, so there are `search` and `found`. */
 static const dl_cloud_rows rows = {.open = open_rest,
                                    .create = create,
                                    .create_method = "POST",
@@ -333,6 +337,8 @@ static diloco_status check(const dl_launch_spec *spec)
                                   "launch.gpus=1 and launch.gpu_type=NVIDIA_L4");
 }
 
+/* A search and a creation are two requests, between which another launcher may create the same job:
+ * not exactly_once. */
 const dl_executor dl_executor_vertex = {
     .name = "vertex",
     .needs = "application default credentials of Google; launch.image, launch.region, "
