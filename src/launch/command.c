@@ -214,6 +214,7 @@ static diloco_status run(int *exit_code, const char *const *argv, int in_fd, tal
     return status;
 }
 
+/* stderr usually ends with a newline, which an error text must not have. */
 static void trim(char *text)
 {
     size_t len = strlen(text);

@@ -276,6 +276,7 @@ bool dl_control_is_stuck(const dl_control *c)
     return false;
 }
 
+/* A "cancel" of another launcher counts, so the book is read first. */
 diloco_status dl_control_start(const dl_control *c)
 {
     DL_TRY(dl_book_read(c->book));

@@ -24,6 +24,7 @@ enum { EARLY_S = 60 };
 
 /* ---- credentials: OAuth 2.0 client credentials of a service principal */
 
+/* A field of a form, its value escaped. `before` has the name. */
 static diloco_status add_field(dl_buf *body, const char *before, const char *value)
 {
     DL_TRY(dl_buf_addf(body, "%s", before));
@@ -252,6 +253,7 @@ static const dl_cloud_state states[] = {
     {"Canceled", DL_JOB_CANCELLED}, {"Failed", DL_JOB_LOST},
     {"NotResponding", DL_JOB_LOST}, {NULL, DL_JOB_LOST}};
 
+/* The message says why a failed job counts as LOST. */
 static void seen(dl_job *job, dl_json_value response)
 {
     char status[64];

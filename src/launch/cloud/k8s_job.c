@@ -314,6 +314,8 @@ bool dl_k8s_lists_index(const char *list, uint32_t index)
     return false;
 }
 
+/* Each rank takes at most five characters of the lists, so INDEX_LIST has room for DL_JOBS_MAX
+ * ranks. */
 bool dl_k8s_is_over(dl_json_value kube_job, uint32_t index)
 {
     static const char *const lists[] = {"status.completedIndexes", "status.failedIndexes"};

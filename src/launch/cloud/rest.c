@@ -203,6 +203,7 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
     return DILOCO_OK;
 }
 
+/* The last try counts: its status and its text. */
 static diloco_status finish(void *context, dl_web_exchange *x)
 {
     const exchange *e = context;

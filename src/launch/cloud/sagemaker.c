@@ -160,6 +160,7 @@ static bool is_over(const dl_rest_response *response)
     return is_type(response, "Validation") && strstr(response->why, "status");
 }
 
+/* A call whose only member is the job's name. */
 static diloco_status put_name(dl_rest_call *call, const char *target, const dl_job *job)
 {
     DL_TRY(begin(call, target));

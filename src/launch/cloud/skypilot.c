@@ -27,6 +27,7 @@ typedef struct words {
     bool lost; /* no memory, or too many */
 } words;
 
+/* Append a word, as printf does. */
 static void add(words *w, const char *format, ...) DL_PRINTF(2, 3);
 static void add(words *w, const char *format, ...)
 {
@@ -51,6 +52,7 @@ static void drop(words *w)
         free(w->word[--w->n]);
 }
 
+/* End the list, and report what was lost while it was made. */
 static diloco_status check_words(words *w)
 {
     w->word[w->n] = NULL;
