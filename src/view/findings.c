@@ -241,6 +241,7 @@ static void find_slow(findings *f)
 
 /* ---- the log */
 
+/* The counts are those of the log, so they cover the whole run. */
 static void find_rejected(findings *f)
 {
     const diloco_run_status *run = dl_follower_status(f->view->follower);

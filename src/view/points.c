@@ -85,6 +85,7 @@ static const struct curve {
 
 enum { CURVES = sizeof curves / sizeof *curves };
 
+/* The struct is empty afterwards and may be used again. */
 void dl_points_deinit(dl_points *p)
 {
     free(p->known);

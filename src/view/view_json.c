@@ -18,6 +18,8 @@ enum { POINTS = 400, BINS = 64, MOST_POINTS = 4000, MOST_BINS = 400, MOST_CELLS 
 /* Entries of the lanes that a page shows at first, and events. */
 enum { WINDOW = 24, MOST_HAPPENINGS = 100 };
 
+/* A replica's state in one word, for the page. "ended" comes first: a replica that has left
+ * properly sends no heartbeats either. */
 static const char *state_of(const diloco_replica_status *r)
 {
     return r->ended ? "ended" : r->alive ? "alive" : r->seen ? "silent" : "not seen";
@@ -50,6 +52,8 @@ static void add_findings(dl_json *j, const dl_view *view)
     dl_json_end(j);
 }
 
+/* The open entry and the replicas that it waits for. The names are a bounded list; n_missing counts
+ * all. */
 static void add_wait(dl_json *j, const diloco_run_wait *w)
 {
     const size_t told = sizeof w->missing / sizeof w->missing[0];
@@ -144,6 +148,8 @@ static void add_row(dl_json *j, const dl_view *view)
                 m->step_samples > 0 ? m->total.samples * m->tokens / m->step_samples : NAN);
 }
 
+/* The row's members come first, so that the page reads a run and a list of runs with the same
+ * code. */
 static void add_summary(dl_json *j, const dl_view *view)
 {
     const diloco_run_status *run = dl_follower_status(view->follower);
@@ -179,6 +185,8 @@ typedef struct bin {
     unsigned n_loss, n_similarity, n_norm, aborts, rejected, fewest;
 } bin;
 
+/* Add an entry to its bin. Values at the end of a bin, such as the position, are those of its last
+ * entry; the number of members is the smallest. */
 static void add_to(bin *b, const dl_mark *m, uint64_t e)
 {
     b->entry = e;
@@ -424,6 +432,8 @@ static void add_happenings(dl_json *j, const dl_model *m)
 
 /* ---- answers */
 
+/* An answer is one object: begin opens it and end closes it. Errors are kept in the writer until
+ * end. */
 static dl_json begin(dl_buf *out)
 {
     dl_json j;
