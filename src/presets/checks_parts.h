@@ -38,6 +38,7 @@ void dl_warn_unused(const dl_config *config, dl_warn_fn fn, void *user);
 extern const refusal dl_swarm_refusals[];
 extern const warning_row dl_swarm_warnings[];
 
+/* Write the sentence of a warning; it is cut to the size of `out`. */
 static inline void say(warning *out, const char *format, ...) DL_PRINTF(2, 3);
 static inline void say(warning *out, const char *format, ...)
 {
@@ -53,6 +54,8 @@ static inline bool is(const char *value, const char *name)
     return strcmp(value, name) == 0;
 }
 
+/* Returns true if training continues while an exchange is in flight, or if the model is exchanged
+ * in fragments. */
 static inline bool overlaps(const dl_config *config)
 {
     return config->fragments != 1 || config->overlap_steps > 0 ||

@@ -1,9 +1,11 @@
 /* local_steps.h - how many optimizer steps a logical client takes in a round.
  *
- * H of them (trainer.local_steps_per_round), whatever its shard is; trainer.epochs is then only an
- * upper bound, which has to reach H. With H = 0, as FedAvg counts: those of trainer.epochs passes
- * over its shard. A pass is ceil(samples / batch_size) micro-batches, the last one short, and a
- * step gradient_accumulation_steps of them, across the ends of passes. */
+ * With H = trainer.local_steps_per_round above 0 a client takes H steps, whatever its shard is.
+ * trainer.epochs is then only an upper bound, which has to reach H. With H = 0 it takes the steps
+ * of trainer.epochs passes over its shard, as FedAvg counts.
+ *
+ * A pass is ceil(samples / batch_size) micro-batches, of which the last one may be short. A step is
+ * gradient_accumulation_steps micro-batches, across the ends of passes. */
 #ifndef DL_PRESETS_LOCAL_STEPS_H
 #define DL_PRESETS_LOCAL_STEPS_H
 

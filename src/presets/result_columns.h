@@ -31,6 +31,7 @@ bool dl_result_columns_read(int columns[DL_RESULTS_COLUMNS], size_t *n, const ch
  * be read. */
 DL_MUST_CHECK diloco_status dl_result_columns_choose(int columns[DL_RESULTS_COLUMNS], size_t *n,
                                                      const dl_config *config);
+/* The same check without the result. */
 DL_MUST_CHECK diloco_status dl_results_check(const dl_config *config);
 
 #endif
