@@ -112,7 +112,8 @@ DL_MUST_CHECK diloco_status dl_rest_must(dl_rest *rest, dl_rest_call *call,
 DL_MUST_CHECK diloco_status dl_rest_lines(dl_rest *rest, dl_rest_call *call, dl_job_line_fn fn,
                                           void *user);
 
-/* Print the call to spec->dry, for --dry-run: no headers, so no credentials. */
+/* Print the call to spec->dry, for --dry-run. X-Amz-Target is its only header, so no credentials
+ * appear. */
 DL_MUST_CHECK diloco_status dl_rest_print(const dl_rest *rest, dl_rest_call *call);
 
 /* Returns a member of an object, or of objects in it: "status.stage". MISSING when absent. A name
