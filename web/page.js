@@ -52,10 +52,13 @@
     if (!known(x)) return "–";
     if (x < 0.0995) return `${+(1000 * x).toPrecision(2)} ms`;
     if (x < 120) return `${+x.toPrecision(3)} s`;
+    if (x < 3570) return `${Math.floor(Math.round(x) / 60)} min${Math.round(x) % 60 ? ` ${Math.round(x) % 60} s` : ""}`;
     if (x < 7200) return `${Math.round(x / 60)} min`;
     if (x < 172800) return `${+(x / 3600).toPrecision(3)} h`;
     return `${+(x / 86400).toPrecision(3)} days`;
   };
+  // Nothing is left of a complete run, and of a stopped one it is not known.
+  const left = (run) => (["complete", "stopped"].includes(run.state) ? "–" : duration(run.left_s));
   const clock = (x) => (known(x) && x > 0 ? new Date(1000 * x).toLocaleString() : "–");
   const percent = (x) => (known(x) ? `${Math.round(100 * x)} %` : "–");
 
@@ -129,7 +132,7 @@
     return d;
   };
   // series: [{label, xs, ys, colour, dash, low, high, dots, gaps: false}]; missing values are joined over.
-  const lineChart = (place, { label, series, xName, xText, yName }) => {
+  const lineChart = (place, { label, series, xName, xText, title }) => {
     const W = Math.max(300, Math.min(1400, place.clientWidth || 760)), H = W < 500 ? 210 : 250, left = 62, right = 14, top = 10, bottom = 40;
     const drawn = series.map((one) => {
       const kept = { ...one, xs: [], ys: [] };
@@ -207,7 +210,7 @@
         s("line", { x1: 0, x2: 18, y1: 5, y2: 5, stroke: one.colour, "stroke-width": 3, "stroke-dasharray": one.dash })),
       foreign(one.label))));
     const focused = place.contains(document.activeElement);
-    place.replaceChildren(h("div", { class: "chart" }, svg), legend, readout);
+    place.replaceChildren(...(title ? [h("p", { class: "soft" }, title)] : []), h("div", { class: "chart" }, svg), legend, readout);
     if (focused) svg.focus();
   };
 
@@ -271,7 +274,7 @@
         ["validation", (r) => number(r.eval_loss), "n"],
         ["replicas alive", (r) => (known(r.alive) ? `${r.alive} of ${r.n_replicas}` : "–"), "n"],
         ["last entry", (r) => (r.last > 0 ? `${duration(r.now - r.last)} ago` : "–"), "n"],
-        ["left", (r) => (r.state === "complete" ? "–" : duration(r.left_s)), "n"],
+        ["left", left, "n"],
         ["bytes sent", (r) => bytes(r.bytes), "n"],
         ["", (r) => h("span", { class: "soft" }, saved(r)), "wide"],
         ["what is wrong", (r) => (r.finding ? h("span", {}, foreign(r.finding)) : ""), "wide"],
@@ -295,9 +298,9 @@
     if (run.state === "stopped") return "No replica is alive.";
     const who = `${run.alive} of ${run.n_replicas} replicas alive`;
     const pace = known(run.round_s) ? `, an entry every ${duration(run.round_s)}` : "";
-    const left = known(run.left_s) ? `, about ${duration(run.left_s)} left` : "";
+    const end = known(run.left_s) ? `, about ${duration(run.left_s)} left` : "";
     const missing = run.wait && run.wait.missing.length ? `; entry ${run.wait.entry} waits for ${run.wait.missing.join(", ")}` : "";
-    return `${who}${pace}${left}${missing}.`;
+    return `${who}${pace}${end}${missing}.`;
   };
 
   const lossChart = (place, run, axis) => {
@@ -424,7 +427,7 @@
   // One number of the cells of the first twelve replicas, a line each; 0 is not known.
   const memberChart = (place, run, at, label) => {
     const rows = run.lanes.rows.slice(0, 12);
-    lineChart(place, { label, xName: "entries", xText: (v) => scaled(v, ""),
+    lineChart(place, { label, title: `${label}, in the entries of the timeline`, xName: "entries", xText: (v) => scaled(v, ""),
       series: rows.map((row, i) => ({ label: row.replica, colour: colours[i % 8], dash: i > 7 ? "4 3" : null,
         xs: row.cells.map((_, k) => run.lanes.from + k * run.lanes.per_bin),
         ys: row.cells.map((cell) => (cell[at] ? cell[at] : null)) })) });
@@ -569,7 +572,7 @@
         ["Entries", `${number(r.entries)} of ${number(r.entries_total)}`, r.aborts ? `${number(r.aborts)} aborted` : ""],
         ["Replicas alive", `${r.alive} of ${r.n_replicas}`, r.expected > r.n_replicas ? `${r.expected} expected` : ""],
         ["An entry takes", duration(r.round_s), r.last > 0 && r.state !== "complete" ? `last ${duration(Math.max(0, r.now - r.last))} ago` : ""],
-        [r.state === "complete" ? "Began" : "Left", r.state === "complete" ? clock(r.began) : duration(r.left_s)],
+        [r.state === "complete" ? "Began" : "Left", r.state === "complete" ? clock(r.began) : left(r)],
         ["Tokens", scaled(r.tokens, ""), `${scaled(r.steps, "")} steps`],
         ["Bytes sent", bytes(r.bytes), saved(r)],
         ["Time in training", percent(r.utilization)],
