@@ -8,6 +8,7 @@
 #include "outer/adam.h"
 #include "outer/outer_rows.h"
 
+/* Places in an entry's scalars. CORRECTION1 and CORRECTION2 are 1 - b1^t and 1 - b2^t. */
 enum { LR, BETA1, BETA2, EPS, CORRECTION1, CORRECTION2, N_SCALARS };
 
 static inline DL_BODY void adam_tile(const dl_outer_block *b, const float *G, size_t at, size_t n)
@@ -27,6 +28,7 @@ static void block(dl_outer_block *b)
     dl_isa_call(adam)(b);
 }
 
+/* The corrections are of the rounded b1 and b2, which the recurrences use. */
 static void scalars(float *out, const dl_outer_settings *settings)
 {
     uint64_t t = settings->n_commits + 1;

@@ -9,6 +9,8 @@
 
 #include "outer/outer_tile.h"
 
+/* The scalars of one step, derived from the entry's. All are rounded to float32, so every replica
+ * uses the same bits. */
 typedef struct dl_adam_numbers {
     float b1, b2, eps;
     float step;  /* lr / (1 - b1^t) */
@@ -16,6 +18,8 @@ typedef struct dl_adam_numbers {
     float decay; /* lr * weight decay; 0: theta as it is, to the bit */
 } dl_adam_numbers;
 
+/* Steps elements [at, at + n) of the block; G is of these elements alone. The order of the fma
+ * operations and the division by root are part of the format: another order changes last bits. */
 static inline DL_BODY void dl_adam_tile(const dl_outer_block *b, const float *G, size_t at,
                                         size_t n, dl_adam_numbers k)
 {
@@ -34,7 +38,7 @@ static inline DL_BODY void dl_adam_tile(const dl_outer_block *b, const float *G,
     }
 }
 
-/* 1 - x^t by squaring: no pow, whose last bit differs between math libraries. */
+/* Returns 1 - x^t by squaring. It avoids pow, whose last bit differs between math libraries. */
 static inline double dl_adam_correction(double x, uint64_t t)
 {
     double power = 1;

@@ -13,6 +13,8 @@
 #include "outer/outer_rows.h"
 #include "outer/outer_tile.h"
 
+/* Places in an entry's scalars. SHARE is 1 / N. PULL is the factor of m in d. FULL is 1 for the Nth
+ * push of N, else 0. */
 enum { LR, MU, SHARE, PULL, FULL, N_SCALARS };
 
 static inline DL_BODY void delayed_tile(const dl_outer_block *b, const float *G, size_t at,
@@ -40,6 +42,7 @@ static void block(dl_outer_block *b)
     dl_isa_call(delayed)(b);
 }
 
+/* check has ensured that outer_c <= 1 / N; with it PULL is not negative. */
 static void scalars(float *out, const dl_outer_settings *settings)
 {
     double N = (double)settings->outer_buffer, c = settings->outer_c, mu = settings->mu;

@@ -15,6 +15,8 @@ enum { LR, BETA1, EPS, BETA2, N_SCALARS }; /* BETA2 last: fedadagrad has none */
 
 typedef enum second { FEDADAM, FEDYOGI, FEDADAGRAD } second;
 
+/* Returns the new v. `which` is a constant in each kernel, so the compiler removes the switch from
+ * the loop. `square` is G * G, rounded once. */
 static inline DL_BODY float second_moment(second which, float v, float square, float b2)
 {
     float fresh = (1 - b2) * square, sign = (float)((v > square) - (v < square));

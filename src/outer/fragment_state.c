@@ -34,6 +34,7 @@ static dl_hash hash_leaf(const void *data, size_t n)
     return dl_leaf_end(&leaf);
 }
 
+/* Runs on a thread of the pool. Threads write different elements of g->leaves. */
 static void hash_part(void *context, int part, int n_parts)
 {
     group *g = context;
@@ -44,6 +45,7 @@ static void hash_part(void *context, int part, int n_parts)
             hash_leaf(g->data + begin, dl_size_min(end - begin, DL_LEAF_BYTES));
 }
 
+/* Returns the same digest as dl_digest_bytes, computed on all threads. */
 static dl_hash digest(const void *data, size_t n, dl_pool *pool)
 {
     dl_leaf_hash upper;
@@ -58,6 +60,8 @@ static dl_hash digest(const void *data, size_t n, dl_pool *pool)
     return dl_leaf_end(&upper);
 }
 
+/* The length of the input is bounded by the number of regions: theta, the outer vectors, two
+ * discrete regions and a counter. */
 dl_hash dl_state_digest_from(const dl_hash *vectors, int n_vectors, const dl_fragment_state *state,
                              dl_fragment_shape shape)
 {

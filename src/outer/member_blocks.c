@@ -16,6 +16,7 @@
  * are mapped at once. */
 enum { MAPPED_MAX = 4 << 20 };
 
+/* Returns true for the block after which mapped pages are released. `at` is its first element. */
 static bool are_let_go(size_t n_members, size_t at)
 {
     const size_t blocks = MAPPED_MAX / (n_members * DL_BLOCK * sizeof(float));
@@ -38,7 +39,8 @@ void dl_step_gather(const dl_outer_step_args *args, dl_step_room *room, const si
     }
 }
 
-/* norm2[k] of the sum of members by weights[k], for 1 <= k < n_sums; the sums are not kept. */
+/* Computes norm2[k] of the sum of members by weights[k], for 1 <= k < n_sums. A sum exists one tile
+ * at a time. */
 static inline DL_BODY void spread_body(double *norm2, const float *const *g,
                                        const float *const *weights, int n_sums, size_t n_members,
                                        size_t n)
@@ -67,6 +69,8 @@ void dl_step_spread(double *norm2, const float *const *g, const float *const *we
     dl_isa_call(spread)(norm2, g, weights, n_sums, n_members, n);
 }
 
+/* The lanes and the order of additions are those of dl_tile_fold_norms, so that both ways to
+ * combine a block measure the same bits. */
 static inline DL_BODY void own_dot_body(double *sum, const float *G, const float *member, size_t n)
 {
     double lanes[DL_LANES] = {0};
@@ -102,6 +106,8 @@ typedef struct part {
     size_t begin, end, leaf, slice, stretch;
 } part;
 
+/* `in` may be NULL if the plan does not read the previous update, or if only part boundaries are
+ * needed. */
 static measuring begin_measuring(const dl_outer_step_args *args, const dl_fragment_state *in,
                                  dl_outer_scratch *scratch)
 {
@@ -128,7 +134,7 @@ static size_t end_of_slice(const measuring *m, size_t i)
     return end;
 }
 
-/* The part after p; false: that was the last. */
+/* Moves *p to the part that begins at p->end. Returns false if p was the last one. */
 static bool next_part(const measuring *m, part *p)
 {
     p->begin = p->end;
@@ -149,6 +155,7 @@ static size_t square(const measuring *m)
     return m->scratch->plan.n_rows * m->scratch->plan.n_rows;
 }
 
+/* Returns the matrix of dot products of part p: square(m) numbers. */
 static double *partial(const measuring *m, const part *p)
 {
     return m->scratch->partial + (p->leaf + p->slice + p->stretch) * square(m);
@@ -164,6 +171,8 @@ static void gather_previous(const measuring *m, dl_step_room *room, size_t at, s
     memset(room->G + there, 0, (n - there) * sizeof *room->G);
 }
 
+/* Adds the dot products of elements [at, at + n) to their parts. The block may contain the ends of
+ * several parts; p is the part that the previous block ended in. */
 static void measure_block(const measuring *m, dl_step_room *room, part *p, size_t at, size_t n)
 {
     const size_t n_members = m->args->n_members, n_rows = m->scratch->plan.n_rows;
@@ -197,8 +206,8 @@ static void measure_part(void *context, int thread, int n_threads)
     dl_fp_leave(saved);
 }
 
-/* The sums of p's slice and stretch, of which p is the first part, in that part's place; p becomes
- * the last. */
+/* Returns the sums over all parts of p's slice and stretch; p has to be the first of them. They
+ * replace the first part's numbers. *p becomes the last of these parts. */
 static const double *add_parts(const measuring *m, part *p)
 {
     double *sums = partial(m, p);
@@ -270,7 +279,8 @@ size_t dl_step_n_measures(const dl_outer_step_args *args, dl_outer_scratch *scra
     return n;
 }
 
-/* One slice's. */
+/* Adds one slice's numbers to norm2 and gram, in the order in which dl_step_measure_slice wrote
+ * them. Returns the position after them. */
 static const double *take_slice(const measuring *m, const double *from)
 {
     dl_outer_scratch *scratch = m->scratch;

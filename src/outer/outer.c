@@ -21,7 +21,8 @@ const dl_outer *dl_outer_find(const char *name)
     return NULL;
 }
 
-/* The rows once more, each with the last update after its own vectors. */
+/* The same rows, each with the last update after its own vectors. They are made once, before any
+ * thread reads them, and do not change afterwards. */
 static dl_outer keeping[N_ROWS];
 static pthread_once_t keeping_once = PTHREAD_ONCE_INIT;
 
@@ -49,6 +50,7 @@ const dl_outer *dl_outer_beside(const char *name, const dl_combiner *combiner)
     return NULL;
 }
 
+/* The caller's own optimizer counts only if the run's options name it. */
 const dl_outer *dl_outer_of(const dl_config *config)
 {
     const dl_combiner *combiner = dl_combiner_of(config);

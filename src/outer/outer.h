@@ -11,10 +11,10 @@
 #include "combine/combine.h"
 
 enum {
-    DL_OUTER_MAX_STATE = 3,
-    DL_OUTER_MAX_SCALARS = 8,
-    DL_OUTER_MAX_SUMS = 3,
-    DL_OUTER_MAX_OPTIONS = 4
+    DL_OUTER_MAX_STATE = 3,   /* two moments, and the kept update of a combiner */
+    DL_OUTER_MAX_SCALARS = 8, /* of an entry; adamw has the most, 7 */
+    DL_OUTER_MAX_SUMS = 3,    /* dl_outer_sum in outer_step_parts.h */
+    DL_OUTER_MAX_OPTIONS = 4  /* that a row reads besides the learning rate */
 };
 
 /* The inputs of the scalars. */
@@ -26,10 +26,12 @@ typedef struct dl_outer_settings {
     uint64_t n_commits; /* commits of this fragment before this entry */
 } dl_outer_settings;
 
-/* All but n_commits, with lr and mu of the options. */
+/* Returns the settings that a run's options give. n_commits is 0; lr and mu are those of the
+ * options, and a caller with a schedule replaces them. */
 dl_outer_settings dl_outer_settings_of(const dl_config *config);
 
-/* The outer learning rate of an entry by server.diloco.outer_lr_schedule. */
+/* Returns the outer learning rate by server.diloco.outer_lr_schedule. Despite its name, `entry` is
+ * the round (from 0) that the entry belongs to: a round has an entry for each fragment. */
 double dl_outer_lr(const dl_config *config, uint64_t entry);
 
 /* One block of at most DL_BLOCK elements: combined, stepped and measured in one loop, because
@@ -49,10 +51,11 @@ typedef struct dl_outer_block {
 
     double norm2[DL_OUTER_MAX_SUMS]; /* result: of each sum (PROTOCOL B3) */
     double own_dot;                  /* result: of `own` with G; 0 without `own` */
-    bool bad;                        /* result: in theta_out or state_out, not finite */
+    bool bad;                        /* result: a value of theta_out or state_out is not finite */
 } dl_outer_block;
 
-/* The arguments of a row that steps whole fragments. */
+/* The arguments of a row that steps whole fragments. The vectors hold the state before the step;
+ * after an error their contents are undefined. */
 typedef struct dl_outer_whole {
     float *theta, *state[DL_OUTER_MAX_STATE]; /* in place */
     const float *g;
@@ -72,8 +75,11 @@ typedef struct dl_outer {
     int n_scalars;
     const char *scalar_names[DL_OUTER_MAX_SCALARS]; /* "lr", "mu": names in an entry */
 
+    /* Writes n_scalars numbers. In a run with a log only the committer of an entry calls it. */
     void (*scalars)(float *out, const dl_outer_settings *settings);
 
+    /* Steps one block and sets its results. Runs on any thread, with the floating-point state of
+     * dl_fp_enter, and must depend on the block alone. */
     void (*block)(dl_outer_block *block);
     /* Optional: the row steps a fragment's trained region as a whole, in place and on one thread;
      * block then finds theta_out and state_out done, measures and hashes. An error is the step's.
@@ -94,11 +100,13 @@ typedef struct dl_outer {
      * with it, and the program says so. */
     const char *options[DL_OUTER_MAX_OPTIONS + 1]; /* up to NULL */
     double most_lr; /* the largest learning rate its papers advise: above it the program warns */
-    /* Optional: do the values fit together? DILOCO_EINVAL, with the way out. */
+    /* Optional. Returns DILOCO_EINVAL if the values contradict each other; the message says which
+     * value to change. */
     diloco_status (*check)(const dl_outer_settings *settings);
 } dl_outer;
 #define DL_OUTER_OPTION(name) "server.diloco.outer_" name
 
+/* Return a row by its name, or by its place in outer_rows.h; NULL if no such row exists. */
 const dl_outer *dl_outer_find(const char *name);
 const dl_outer *dl_outer_at(size_t i);
 /* The row with one vector more, where the combiner keeps the last update. NULL: no such row
@@ -107,7 +115,7 @@ const dl_outer *dl_outer_beside(const char *name, const dl_combiner *combiner);
 dl_outer dl_outer_keeping(const dl_outer *row);       /* a copy that keeps */
 const dl_outer *dl_outer_of(const dl_config *config); /* of a run, the caller's own too */
 
-/* Is there such an optimizer, and do its options fit together? DILOCO_EINVAL. */
+/* Returns DILOCO_EINVAL if no such optimizer exists, or if its options contradict each other. */
 DL_MUST_CHECK diloco_status dl_outer_check(const dl_config *config);
 
 #endif

@@ -79,7 +79,7 @@ static void find_bad(const dl_outer_walk *s, dl_step_room *room, piece p)
     }
 }
 
-/* The last state vector becomes G, which is laid down. */
+/* Copies G to the last state vector: the combiner reads it in the next step. */
 static void keep(const dl_outer_block *b, int n_state)
 {
     memcpy(b->state_out[n_state - 1], b->g[0], b->n * sizeof(float));
@@ -100,7 +100,7 @@ static const dl_local_tensor *local_at(const dl_outer_walk *s, size_t at)
     return low;
 }
 
-/* Where all of a piece is adopted as it is; NULL: not so simple. */
+/* Returns the address to which all of a piece can be copied; NULL if adopt() has to do it. */
 static float *adopter(const dl_outer_walk *s, const dl_step_room *room, piece p)
 {
     if (!s->args->local || s->args->local_mix != 0 || room->bad != SIZE_MAX) return NULL;
@@ -199,7 +199,7 @@ static void combine_linear(const dl_outer_walk *s, dl_step_room *room, size_t at
     if (s->plan->combiner->keeps) add_previous(s, room->G, at, n);
 }
 
-/* The sums of members are measured; G is laid down in room->G. */
+/* Measures the sums of the members, and writes G to room->G. */
 static void combine(const dl_outer_walk *s, dl_step_room *room, size_t at, size_t n,
                     block_sums *sums)
 {
@@ -215,7 +215,7 @@ static void combine(const dl_outer_walk *s, dl_step_room *room, size_t at, size_
     sums->own_dot = own ? dl_step_dot(room->G, own, n) : 0;
 }
 
-/* Step a block whose G is laid down. */
+/* Steps a block whose G is complete. */
 static void step_combined(const dl_outer_walk *s, dl_step_room *room, const float *G, size_t at,
                           size_t n)
 {
@@ -227,8 +227,8 @@ static void step_combined(const dl_outer_walk *s, dl_step_room *room, const floa
     }
 }
 
-/* A block that is one piece, nearly every one, is combined and stepped in one loop; else G is
- * laid down first. Both give the same bits. */
+/* A block that is one piece, as nearly every block is, is combined and stepped in one loop. In
+ * others G is written to room->G first. Both give the same bits. */
 static void step_block(const dl_outer_walk *s, dl_step_room *room, size_t at, size_t n)
 {
     block_sums sums;
@@ -348,7 +348,7 @@ static size_t count_local_f32(const dl_outer_step_args *args)
     return n;
 }
 
-/* The values that are not known before the contributions are in. */
+/* Returns a seed that no member can predict before every contribution is uploaded. */
 static uint64_t bucket_seed(const dl_outer_walk *s)
 {
     dl_digest_stream stream;
@@ -378,7 +378,7 @@ static void norm_part(void *context, int part, int n_parts)
     dl_fp_leave(saved);
 }
 
-/* Only a walk gives the norm of a result that is combined by element. */
+/* A result that is combined by element has to be computed to know its norm: one more walk. */
 static void rescale(dl_outer_walk *s, dl_pool *pool)
 {
     dl_pool_run(pool, norm_part, s);
@@ -386,7 +386,7 @@ static void rescale(dl_outer_walk *s, dl_pool *pool)
                             dl_walk_total(s, s->scratch->sums[SUM_G]));
 }
 
-/* Which members, with which coefficients. */
+/* Chooses the members that count and their coefficients, after measuring them if the rule asks. */
 static diloco_status make_plan(dl_outer_walk *s, dl_pool *pool)
 {
     dl_outer_scratch *scratch = s->scratch;
@@ -454,7 +454,7 @@ dl_cutting dl_outer_cutting(const dl_combine_rule *rule)
     return alone ? DL_CUT_ALONE : DL_CUT_MEASURED;
 }
 
-/* There are too few for the rule: then what is combined says so. */
+/* Ignores that the rule may refuse few members: the call that combines them reports it. */
 static void plan_measures(const dl_outer_step_args *args, dl_outer_scratch *scratch)
 {
     (void)!dl_combine_plan_begin(&scratch->plan, &scratch->rule, args->n_members, args->n_rejected);
@@ -477,7 +477,7 @@ diloco_status dl_outer_measure(double *out, const dl_fragment_state *in,
     return DILOCO_OK;
 }
 
-/* G is there: only the combined result is measured, not the members. */
+/* For a step with a combined update: its norm is measured, and the members are not read. */
 static void plan_nothing(dl_outer_walk *s)
 {
     dl_combine_plan *plan = &s->scratch->plan;
@@ -536,7 +536,7 @@ diloco_status dl_outer_combine(dl_combined *out, const dl_fragment_state *in,
     return DILOCO_OK;
 }
 
-/* The optimizer's own step, in `out`. */
+/* Copies the state to `out` if they differ, and lets the optimizer step it in place. */
 static diloco_status step_whole(dl_fragment_state *out, const dl_fragment_state *in,
                                 const dl_outer_step_args *args)
 {

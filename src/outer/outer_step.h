@@ -27,7 +27,8 @@ typedef struct dl_fragment_state {
     dl_hash before; /* digest of the state that the last commit changed; at first `digest` */
 } dl_fragment_state;
 
-/* Take a state's arrays from an arena (zeroed there). */
+/* Takes a state's arrays from an arena, which zeroes them. They are valid as long as the arena is.
+ * digest and before are zero: the caller sets them. */
 void dl_state_layout(dl_fragment_state *state, dl_arena *arena, dl_fragment_shape shape,
                      const dl_outer *outer);
 
@@ -67,9 +68,10 @@ typedef struct dl_combined {
     unsigned char *booleans;
 } dl_combined;
 
+/* The inputs of one step. Everything is borrowed for the call alone. */
 typedef struct dl_outer_step_args {
     const dl_manifest *manifest;
-    int fragment;
+    int fragment;              /* index into manifest->fragments */
     const dl_codec_form *form; /* of the payloads */
     const dl_outer *outer;
     float scalars[DL_OUTER_MAX_SCALARS];
@@ -79,16 +81,18 @@ typedef struct dl_outer_step_args {
     size_t n_rejected; /* members beside these that count against the rule's f */
     const dl_contribution_data *members;
     size_t own;             /* 1 + the index of the caller's own member; 0: it has none */
-    const float *weight;    /* [n_members] */
-    const uint64_t *raw;    /* [n_members], for integers and booleans */
-    size_t first, count;    /* of dl_outer_combine: these elements alone, first a multiple of
-                             * DL_BLOCK, and the rest where it is 0; count 0: all */
+    const float *weight;    /* [n_members], of the f32 mean; their sum is 1 up to rounding */
+    const uint64_t *raw;    /* [n_members] before normalization, for integers and booleans */
+    size_t first, count;    /* elements that dl_outer_combine combines; count 0: all. first is a
+                             * multiple of DL_BLOCK. With first 0 it also combines integers and
+                             * booleans */
     const double *measured; /* results of dl_outer_measure for all slices of form (cut.h), one after
                              * the other; NULL: measured here, or not at all */
 
     const dl_local_tensor *local; /* NULL: adopt nothing */
     size_t n_local;
-    float local_mix; /* integers and booleans are copied unless it is 1 */
+    float local_mix; /* share of the local value that adopt keeps: 0 replaces, 1 changes nothing.
+                      * Integers and booleans are copied unless it is 1 */
 
     bool no_digest; /* for benchmarks: leaves out->digest zero */
 } dl_outer_step_args;
@@ -116,6 +120,7 @@ DL_MUST_CHECK diloco_status dl_outer_scratch_create(dl_outer_scratch **out,
 DL_MUST_CHECK diloco_status dl_outer_scratch_reserve(dl_outer_scratch *scratch,
                                                      const dl_manifest *manifest,
                                                      const dl_outer *outer);
+/* Frees the scratch. NULL is allowed. */
 void dl_outer_scratch_destroy(dl_outer_scratch *scratch);
 /* Bytes of the scratch; a codec with views does not touch the buffers that members are decoded
  * to. */
@@ -134,8 +139,8 @@ DL_MUST_CHECK diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragm
                                           dl_outer_step_facts *facts, dl_outer_scratch *scratch,
                                           dl_pool *pool);
 
-/* Can a part of the elements be combined by itself? ALONE: without knowing of the others.
- * MEASURED: once all parts are measured. NO: the rule's result is measured too. */
+/* Whether a range of elements can be combined by itself. ALONE: yes. MEASURED: after every range
+ * has been measured. NO: the rule also needs the norm of the whole result. */
 typedef enum dl_cutting { DL_CUT_NO, DL_CUT_ALONE, DL_CUT_MEASURED } dl_cutting;
 dl_cutting dl_outer_cutting(const dl_combine_rule *rule);
 

@@ -9,6 +9,8 @@
  * member needs only the first; where all weigh the same G is the last one, scaled. */
 typedef enum dl_outer_sum { SUM_G, SUM_UNIT, SUM_PLAIN } dl_outer_sum;
 
+/* One call's arguments and what follows from them. Threads only read it while they walk; their
+ * results go to scratch->rooms, scratch->sums and scratch->leaves. */
 typedef struct dl_outer_walk {
     dl_fragment_state *out;
     const dl_fragment_state *in;
@@ -29,11 +31,20 @@ void dl_walk_combine_discrete(const dl_outer_walk *s, unsigned char *integers,
                               unsigned char *booleans);
 void dl_walk_discrete(const dl_outer_walk *s);
 
-/* step_facts.c. The weights of the sum of unit vectors are scaled by the smallest norm, which is
- * returned. A total adds one number of each block. The facts are for the record. */
+/* step_facts.c */
+
+/* Sets scratch->unit and scratch->ones, the weights of SUM_UNIT and SUM_PLAIN. Returns the smallest
+ * norm other than 0, by which the unit weights are scaled; 0 if every member is zero. */
 double dl_walk_unit_weights(const dl_outer_walk *s);
-int dl_walk_count_sums(const dl_combine_plan *plan); /* of dl_outer_sum */
+
+/* Returns how many of dl_outer_sum a walk has to take for the facts. */
+int dl_walk_count_sums(const dl_combine_plan *plan);
+
+/* Adds one number of each block, in index order, so that threads change no bit. */
 double dl_walk_total(const dl_outer_walk *s, const double *sums);
+
+/* Fills *facts after the walk; `smallest` is from dl_walk_unit_weights. Only the record has them.
+ */
 void dl_walk_facts(const dl_outer_walk *s, double smallest, dl_outer_step_facts *facts);
 
 #endif

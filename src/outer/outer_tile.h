@@ -18,17 +18,21 @@
 #include "tensor/kernels.h"
 
 enum {
-    DL_LANES = 16,
+    DL_LANES = 16,  /* partial sums of a norm, as PROTOCOL B3 prescribes */
     DL_TILE = 64,   /* elements */
     DL_STRIP = 256, /* hashed at a time, right after the step; 128 to 512 are much the same */
 };
 
+/* The running sums of one block. Lane l adds the elements l, l + DL_LANES, …, whatever the
+ * instruction set: the order of the additions is part of the result's bits. */
 typedef struct dl_tile_sums {
     double norm2[DL_OUTER_MAX_SUMS][DL_LANES]; /* PROTOCOL B3; kernels.c: why no fma is needed */
     double dot[DL_LANES];                      /* of the own member with G */
     float bad[DL_TILE];                        /* 0, or NaN once a result was not finite */
 } dl_tile_sums;
 
+/* Adds G*G of n <= DL_TILE elements to the lanes. Only a block's last tile may be short, since a
+ * short tile restarts at lane 0. */
 static inline DL_BODY void dl_tile_norm2(double *lane, const float *G, size_t n)
 {
     size_t whole = n - n % DL_LANES;
@@ -56,7 +60,8 @@ static inline DL_BODY void dl_tile_dot(double *lane, const float *x, const float
         lane[l] += (double)sum[l];
 }
 
-/* x - x is 0, or NaN of a NaN or an infinity. */
+/* Adds x - x, which is 0, or NaN if x is a NaN or an infinity. A NaN is kept by later additions, so
+ * no branch is needed in the loop. */
 static inline DL_BODY void dl_tile_check(float *bad, const float *x, size_t n)
 {
     DL_EACH
@@ -91,6 +96,7 @@ static inline DL_BODY void dl_tile_combine(float *G, dl_tile_sums *sums, const d
     }
 }
 
+/* Adds the lanes in a tree: 8 pairs, 4, 2, 1. The sum of a norm is in lane 0 afterwards. */
 static inline DL_BODY void dl_tile_fold_norms(dl_tile_sums *sums)
 {
     for (size_t stride = DL_LANES / 2; stride; stride /= 2)
@@ -101,6 +107,7 @@ static inline DL_BODY void dl_tile_fold_norms(dl_tile_sums *sums)
         }
 }
 
+/* Moves the sums of a finished block to its results. */
 static inline DL_BODY void dl_tile_fold(dl_outer_block *b, dl_tile_sums *sums)
 {
     dl_tile_fold_norms(sums);
@@ -117,6 +124,8 @@ static inline DL_BODY void dl_strip_hash(const dl_outer_block *b, size_t at, siz
         dl_leaf_add(&b->hash[1 + k], b->state_out[k] + at, n * sizeof(float));
 }
 
+/* Writes past the cache: training reads these elements only after they would have left it. From the
+ * first strip that is not finite on, nothing is written, because the step fails. */
 static inline DL_BODY void dl_strip_adopt(const dl_outer_block *b, const dl_tile_sums *sums,
                                           size_t at, size_t n)
 {

@@ -10,6 +10,7 @@
 #include "outer/outer_rows.h"
 #include "outer/outer_tile.h"
 
+/* Places in an entry's scalars. C is exactly 1 in a fragment's first commit, and only there. */
 enum { LR, BETA, C, N_SCALARS };
 
 static inline DL_BODY void schedule_free_tile(const dl_outer_block *b, const float *G, size_t at,

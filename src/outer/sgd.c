@@ -1,4 +1,6 @@
-/* sgd.c - theta <- fma(-lr, G, theta). With lr 1 the outer step is averaging (FedAvg). */
+/* sgd.c - theta <- fma(-lr, G, theta). With lr 1 the outer step is averaging: FedAvg (McMahan et
+ * al. 2017, arXiv:1602.05629). outer_step.c also steps averaged tensors with this row, with lr 1,
+ * in runs of every outer optimizer. */
 #include "outer/outer_rows.h"
 #include "outer/outer_tile.h"
 

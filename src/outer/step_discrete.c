@@ -1,5 +1,6 @@
-/* step_discrete.c - the part of an outer step that is not f32: small, and on the caller's thread.
- */
+/* step_discrete.c - the part of an outer step that is not f32: integers and booleans, a step
+ * counter for example. There are few of them, so the caller's thread does all of it. All arithmetic
+ * is on integers, so the bits agree on every machine. */
 #include "outer/outer_step_parts.h"
 
 #include <string.h>
@@ -11,7 +12,8 @@ static int64_t integer_at(const dl_outer_step_args *args, size_t m, size_t i)
     return x;
 }
 
-/* sum / total, rounded half up. */
+/* Returns sum / total, rounded to the nearest integer, halves up. `rest >= total - rest` is
+ * 2 rest >= total without overflow. */
 static int64_t rounded(__int128 sum, uint64_t total)
 {
     DL_ASSERT(total > 0); /* ensured by dl_weights, and by every reader of an entry */
@@ -28,7 +30,8 @@ static int64_t mean_integer(const dl_outer_step_args *args, size_t i, uint64_t t
     return rounded(sum, total);
 }
 
-/* The value at a place in ascending order: the one with as many below and not more up to it. */
+/* Returns the value at a place in ascending order, counted from 0. It needs no memory and
+ * n_members^2 comparisons, of which there are few. */
 static int64_t integer_in_order(const dl_outer_step_args *args, size_t i, size_t place)
 {
     for (size_t m = 0; m < args->n_members; m++) {
@@ -43,6 +46,8 @@ static int64_t integer_in_order(const dl_outer_step_args *args, size_t i, size_t
     DL_ASSERT(!"a place beyond the members");
 }
 
+/* With an even number of members the median is the mean of the two in the middle, rounded half up;
+ * with an odd number both are the same. */
 static int64_t median_integer(const dl_outer_step_args *args, size_t i)
 {
     size_t n = args->n_members;
@@ -50,6 +55,7 @@ static int64_t median_integer(const dl_outer_step_args *args, size_t i)
     return rounded(low + integer_in_order(args, i, n / 2), 2);
 }
 
+/* A tie is 1. raw weights are untrusted, but dl_weights has bounded their sum. */
 static uint8_t majority(const dl_outer_step_args *args, size_t i, bool weighted)
 {
     uint64_t yes = 0, total = 0;

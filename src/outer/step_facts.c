@@ -3,8 +3,7 @@
 
 #include <math.h>
 
-/* Weights of the sum of unit vectors, times the smallest norm so that none overflows, which
- * is returned: 0 when every member is zero. */
+/* The unit vectors are scaled by the smallest norm, so that no weight exceeds 1 or overflows. */
 double dl_walk_unit_weights(const dl_outer_walk *s)
 {
     double smallest = 0;
@@ -20,7 +19,8 @@ double dl_walk_unit_weights(const dl_outer_walk *s)
     return smallest;
 }
 
-/* Dot products say all that the other sums are for. */
+/* Dot products, where the rule has measured them, replace the other sums. With equal coefficients
+ * the plain sum is G divided by a coefficient, which spares the third. */
 int dl_walk_count_sums(const dl_combine_plan *plan)
 {
     if (plan->measure || plan->n_members == 1) return 1;
@@ -62,7 +62,7 @@ static void find_spread(const dl_outer_walk *s, double smallest, dl_outer_step_f
     facts->divergence = sqrt(fmax(0, norm2 - plain / (M * M)));
 }
 
-/* The same from dot products, where there are some. */
+/* Computes the same facts from the members' dot products, [n * n]. */
 static void find_spread_of(const double *gram, size_t n, dl_outer_step_facts *facts)
 {
     double cosines = 0, norm2 = 0, plain = 0, M = (double)n;
@@ -77,6 +77,7 @@ static void find_spread_of(const double *gram, size_t n, dl_outer_step_facts *fa
     facts->divergence = sqrt(fmax(0, norm2 / M - plain / (M * M)));
 }
 
+/* A member of norm 0 has no direction: the quotient is not finite, and the fact remains NaN. */
 static void find_own_cosine(const dl_outer_walk *s, dl_outer_step_facts *facts)
 {
     if (s->own == SIZE_MAX) return;

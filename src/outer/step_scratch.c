@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* RDA: embeddings take the mean, and so does what no optimizer moves. */
+/* RDA takes the plain mean of embeddings, and of tensors that no optimizer moves. */
 static bool takes_mean(const dl_manifest_tensor *t)
 {
     return t->region != DL_TRAINED || dl_manifest_is_embedding(t);
@@ -32,7 +32,8 @@ static size_t make_stretches(dl_stretch *out, const dl_manifest *manifest, int f
     return n;
 }
 
-/* Room for what the rule does beside a weighted mean. */
+/* Lays out the memory that a rule other than a weighted mean needs. A product that overflows
+ * becomes SIZE_MAX, which the arena refuses. */
 static void layout_rule(dl_outer_scratch *s, size_t n_f32, size_t most_stretches, dl_arena *arena)
 {
     const dl_combiner *combiner = s->rule.combiner;
@@ -55,6 +56,8 @@ static void layout_rule(dl_outer_scratch *s, size_t n_f32, size_t most_stretches
     dl_combine_plan_layout(&s->plan, arena, &s->rule, n, most_stretches);
 }
 
+/* Runs twice: on an arena without memory, which only counts bytes, and on the real one. s->rooms is
+ * NULL in the first run. */
 static void layout(dl_outer_scratch *s, const dl_manifest *manifest, dl_arena *arena)
 {
     size_t n_f32 = 0, n_stretches = 0, most_stretches = 1;

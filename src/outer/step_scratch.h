@@ -50,7 +50,8 @@ struct dl_outer_scratch {
     bool *plain;          /* [stretches of the largest fragment] */
     dl_arena whole_arena; /* holds, for an optimizer that steps whole fragments: */
     dl_combined whole;    /* of the largest */
-    double *partial; /* dot products of a leaf's part in a stretch, [(max_members + 1)^2] each */
+    double *partial;      /* dot products of each part of member_blocks.c: matrices of at most
+                           * (max_members + 1)^2 */
 };
 
 /* This block of the members that `which` lists, into room->members. */

@@ -13,6 +13,8 @@
 
 /* ---- the block's part */
 
+/* `whole` has already stepped the block: theta_out and state_out hold its result. n_state is fixed
+ * by block0 to block2, because a row's block does not know its row. */
 static void look(dl_outer_block *b, int n_state)
 {
     b->bad = dl_first_bad(b->theta_out, b->n, FLT_MAX) < b->n;
@@ -71,7 +73,8 @@ static diloco_status whole(const dl_outer *row, const dl_outer_whole *given)
 
 /* ---- the row */
 
-/* Its name in snapshots. */
+/* Sets vector k's name in snapshots, "vector0" or "vector1" if the caller gives none. "update" is
+ * reserved for the vector that a combiner keeps. */
 static diloco_status take_vector_name(dl_outer_user *u, int k)
 {
     const char *given = u->given.vector_names[k];
