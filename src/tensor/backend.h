@@ -25,7 +25,8 @@ typedef struct dl_backend_ops {
     dl_device device;    /* whose operations work on this memory */
     bool in_host_memory; /* the host may read and write it between operations, after sync */
 
-    /* n > 0 zeroed bytes aligned to 64, or NULL. */
+    /* Returns n > 0 zeroed bytes aligned to 64, or NULL if there is no memory. The caller returns
+     * them with release, before destroy. */
     void *(*alloc)(dl_backend *self, size_t n);
     void (*release)(dl_backend *self, void *memory);
 
@@ -40,7 +41,8 @@ typedef struct dl_backend_ops {
     void (*enter)(dl_backend *self);
     void (*leave)(dl_backend *self);
 
-    /* Wait until all that was queued is done. DILOCO_EIO: the device failed. */
+    /* Waits until all queued work is done. Returns DILOCO_EIO if the device has failed. A failed
+     * backend does no further work, and each later sync fails as well. */
     diloco_status (*sync)(dl_backend *self);
     void (*destroy)(dl_backend *self);
 } dl_backend_ops;
@@ -50,23 +52,28 @@ struct dl_backend {
     const dl_backend_ops *ops;
 };
 
-/* A row of the table by name, "cpu" or "trap". The trap backend computes as the CPU does,
- * but its memory can be read and written only inside its operations and copies: anything
- * else dies of SIGSEGV. DILOCO_EINVAL names the known ones; DILOCO_ENOMEM. */
+/* Creates the backend of this name, "cpu" or "trap". The trap backend computes as the CPU does, but
+ * its memory can be read and written only inside its operations and copies: any other access
+ * raises SIGSEGV. *out is owned by the caller. Returns DILOCO_EINVAL for another name, or
+ * DILOCO_ENOMEM; then *out is NULL. */
 DL_MUST_CHECK diloco_status dl_backend_create(dl_backend **out, const char *name);
 
 /* dl_device_of_name reads a name of trainer.device: "cpu", "cuda" (card 0) or "cuda:N". It opens
  * nothing (nn/device.h does). Returns DILOCO_EINVAL for another name. */
 DL_MUST_CHECK diloco_status dl_device_of_name(dl_device *kind, int *index, const char *name);
 
-/* NULL is fine. All its memory was released before: the trap backend insists. */
+/* Frees a backend; NULL is allowed. The caller has released all its memory before, and the trap
+ * backend aborts the process otherwise. */
 void dl_backend_destroy(dl_backend *backend);
 const char *dl_backend_name_at(size_t i); /* NULL after the last */
 
-/* DILOCO_ENOMEM says how much was wanted. n == 0 gives a valid pointer to nothing. */
+/* Allocates n zeroed bytes of the backend's memory; n may be 0, and *out is not NULL then either.
+ * Returns DILOCO_ENOMEM with the size in the message. */
 DL_MUST_CHECK diloco_status dl_backend_alloc(dl_backend *backend, void **out, size_t n);
 void dl_backend_release(dl_backend *backend, void *memory); /* NULL is fine */
 
+/* n is in bytes in all of these, and may be 0. Copies and zeroing return no status: the next
+ * dl_backend_sync reports a failure. */
 static inline void dl_backend_copy_in(dl_backend *b, void *to, const void *host, size_t n)
 {
     b->ops->copy_in(b, to, host, n);

@@ -4,6 +4,7 @@
 
 #include "tensor/backend.h"
 
+/* Each returns DILOCO_ENOMEM, with *out NULL, if there is no memory. */
 diloco_status dl_backend_cpu(dl_backend **out);
 diloco_status dl_backend_trap(dl_backend **out);
 

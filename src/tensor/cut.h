@@ -7,16 +7,18 @@
 #include "base/size.h"
 #include "tensor/kernels.h"
 
-enum { DL_SLICES_MAX = 64 };
+enum { DL_SLICES_MAX = 64 }; /* of one array, however large the run is */
 
-/* As many slices as there are replicas, but none without a block, and one at least. */
+/* Returns how many slices an array has: one a replica, but at most DL_SLICES_MAX and at most one a
+ * block. It is 1 for an empty array too. */
 static inline size_t dl_cut_count(size_t n_floats, size_t n_replicas)
 {
     const size_t blocks = (n_floats + DL_BLOCK - 1) / DL_BLOCK;
     return dl_size_max(1, dl_size_min(blocks, dl_size_min(n_replicas, DL_SLICES_MAX)));
 }
 
-/* Slice i of n_slices: elements [*first, *end). */
+/* Sets *first and *end to slice i of n_slices, elements [*first, *end). n_slices has to be from
+ * dl_cut_count. `blocks * i` cannot overflow: an array has at most 2^40 elements. */
 static inline void dl_cut_range(size_t *first, size_t *end, size_t n_floats, size_t n_slices,
                                 size_t i)
 {

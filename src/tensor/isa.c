@@ -16,6 +16,8 @@ const char *dl_isa_name(dl_isa isa)
     return names[isa];
 }
 
+/* __builtin_cpu_supports also asks the system whether it saves the wide registers. AVX-512 here is
+ * the common part of all server processors since Skylake: F, BW, DQ and VL. */
 bool dl_isa_available(dl_isa isa)
 {
     switch (isa) {
@@ -78,6 +80,8 @@ diloco_status dl_isa_check(void)
                    dl_isa_available(DL_ISA_NEON) ? ", neon" : "");
 }
 
+/* ---- the floating-point control word, one for each thread */
+
 #if defined(__x86_64__)
 
 enum { MXCSR_DEFAULT = 0x1f80 }; /* exceptions masked, to nearest, no FTZ, no DAZ */
@@ -111,6 +115,7 @@ void dl_fp_leave(dl_fp_state saved)
 
 #else
 
+/* C has no portable flush-to-zero, so only the rounding mode is set and restored. */
 dl_fp_state dl_fp_enter(void)
 {
     dl_fp_state saved = {(uint64_t)fegetround()};

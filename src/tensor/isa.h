@@ -21,9 +21,10 @@
 
 typedef enum dl_isa { DL_ISA_C, DL_ISA_AVX2, DL_ISA_AVX512, DL_ISA_NEON, DL_N_ISA } dl_isa;
 
-/* The widest this machine has, or what the environment's DILOCO_ISA forces ("c", "avx2",
- * "avx512", "neon"); chosen once, the first time it is asked for. An unknown name or one
- * this machine lacks: DL_ISA_C, and dl_isa_check, which open calls make, says so. Any thread. */
+/* Returns the widest instruction set of this machine, or the one that the environment variable
+ * DILOCO_ISA names ("c", "avx2", "avx512", "neon"). It is chosen at the first call. If the name is
+ * unknown, or the machine lacks it, the result is DL_ISA_C, and dl_isa_check reports it. Any thread
+ * may call. */
 dl_isa dl_isa_chosen(void);
 const char *dl_isa_name(dl_isa isa);
 bool dl_isa_available(dl_isa isa);
@@ -55,7 +56,12 @@ diloco_status dl_isa_check(void); /* DILOCO_EINVAL when DILOCO_ISA could not be 
 #define DL_AVX512 target("avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512")
 #endif
 
+/* The version of a kernel for this process. A loop over blocks may look it up in each iteration:
+ * the choice is one relaxed load. */
 #define dl_isa_call(kernel) (kernel[dl_isa_chosen()])
+
+/* DL_KERNEL(name, (parameters), call) defines a static table `name` of one function for each
+ * instruction set. NEON is part of the aarch64 baseline, so its entry is the plain version. */
 
 #if defined(__x86_64__)
 #define DL_KERNEL(name, params, call)                                                              \
@@ -90,7 +96,7 @@ typedef struct dl_fp_state {
 dl_fp_state dl_fp_enter(void);
 void dl_fp_leave(dl_fp_state saved);
 
-/* A float as what it is made of, and back. */
+/* Return a float's bits, and the float of such bits. memcpy is the conversion that C defines. */
 static inline DL_BODY uint32_t dl_bits_of(float x)
 {
     uint32_t bits;

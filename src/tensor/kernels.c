@@ -85,6 +85,8 @@ double dl_norm2(const float *x, size_t n)
 
 DL_KERNEL(largest_size, (int32_t * out, const float *x, size_t n), *out = dl_largest_size(x, n))
 
+/* A block without a bad element costs one vector pass. Only the block with the first bad one is
+ * searched element by element. */
 size_t dl_first_bad(const float *x, size_t n, float bound)
 {
     int32_t limit = dl_size_bits(fminf(bound, FLT_MAX));
@@ -100,6 +102,8 @@ size_t dl_first_bad(const float *x, size_t n, float bound)
     return n;
 }
 
+/* A stream may not change its row between begin and end; dl_isa_use in the middle of one would. The
+ * state's layout is the same in all rows, and so is the result. */
 static const dl_leaf_row *leaf_row(void)
 {
 #if defined(__x86_64__)

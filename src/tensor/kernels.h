@@ -13,10 +13,11 @@
 
 enum { DL_BLOCK = 4096 }; /* elements: 16 KiB, a block of a few vectors stays in the L1 cache */
 
-/* g = before - after */
+/* g = before - after, [n] each; g may be one of them. */
 void dl_delta(float *g, const float *before, const float *after, size_t n);
 
-/* local = theta where mix is 0, untouched where it is 1, else fma(mix, local - theta, theta) */
+/* local = theta with mix 0, unchanged with mix 1, else fma(mix, local - theta, theta). With mix 0
+ * the values go around the caches, and are visible to other threads when it returns. */
 void dl_adopt(float *local, const float *theta, float mix, size_t n);
 
 /* PROTOCOL B3: sum of x*x (of x*y) in float64 over one block of at most DL_BLOCK elements:
@@ -28,7 +29,8 @@ double dl_block_dot(const float *x, const float *y, size_t n);
 double dl_norm2(const float *x, size_t n);
 double dl_dot(const float *x, const float *y, size_t n);
 
-/* Index of the first element that is a NaN, infinite, or larger than bound in size; n if none. */
+/* Returns the index of the first element that is a NaN, infinite, or larger than bound in absolute
+ * value; n if no element is. bound FLT_MAX finds values that are not finite. */
 size_t dl_first_bad(const float *x, size_t n, float bound);
 
 /* XXH3-128 as a stream, inlined for the chosen instruction set (same values as base/hash.h;
@@ -60,6 +62,8 @@ static inline DL_BODY void dl_write_through(float *to, const float *from, size_t
 #endif
 }
 
+/* Orders the stores of dl_write_through before later ones. Streaming stores are weakly ordered, so
+ * a lock or an atomic release alone would not publish them. */
 static inline DL_BODY void dl_written(void)
 {
 #if defined(__SSE2__)
@@ -86,7 +90,7 @@ static inline DL_BODY double dl_sum_lanes(double (*term)(float x, float y), cons
     return lane[0];
 }
 
-/* The largest |x|, as dl_size_bits. */
+/* Returns the largest |x| as dl_size_bits; a NaN is larger than any number. 0 if n is 0. */
 static inline DL_BODY int32_t dl_largest_size(const float *x, size_t n)
 {
     int32_t largest = 0;

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ELEMENTS ((size_t)1 << 40) /* of a tensor, and of a fragment */
+/* Of a tensor, and of a fragment: 4 TiB of f32. In bytes it is far from overflow. */
+#define MAX_ELEMENTS ((size_t)1 << 40)
 
 size_t dl_dtype_size(diloco_dtype dtype)
 {
@@ -31,6 +32,7 @@ diloco_dtype dl_dtype_stored(diloco_dtype dtype)
     return dtype == DILOCO_BF16 || dtype == DILOCO_F16 ? DILOCO_F32 : dtype;
 }
 
+/* In the order of diloco_dtype and diloco_role; the names are part of the format. */
 static const char *const dtype_names[] = {"F32", "I64", "BOOL", "BF16", "F16"};
 static const char *const role_names[] = {"parameter", "frozen", "buffer"};
 enum { N_DTYPES = 5, N_ROLES = 3 };
@@ -46,6 +48,8 @@ const char *dl_role_name(diloco_role role)
 
 /* ---- checks */
 
+/* Names go to the log, file names and terminals, so they are printable ASCII: no control sequence
+ * of an untrusted peer reaches a terminal. `index` is the tensor's place, for the message. */
 static diloco_status check_name(const char *name, size_t index)
 {
     size_t len = strlen(name);
@@ -59,7 +63,8 @@ static diloco_status check_name(const char *name, size_t index)
     return DILOCO_OK;
 }
 
-/* Type, role, shape and fragment; also counts the elements. */
+/* Checks type, role, shape and fragment, and sets t->count. The enums are compared as unsigned,
+ * because a caller of the C interface may pass any number. */
 static diloco_status check_kind(dl_manifest_tensor *t)
 {
     if ((unsigned)t->dtype >= N_DTYPES)
@@ -90,6 +95,7 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
+/* Sorts pointers to the names, O(n log n): a quadratic search of 65,536 names takes seconds. */
 static diloco_status check_unique(const dl_manifest *m)
 {
     diloco_status status = DILOCO_OK;
@@ -133,6 +139,7 @@ static dl_region region_of(const dl_manifest_tensor *t, bool all_floating)
     return all_floating || t->role == DILOCO_PARAMETER ? DL_TRAINED : DL_AVERAGED;
 }
 
+/* Returns the member of *shape that counts a region's elements. */
 static size_t *region_size(dl_fragment_shape *shape, dl_region region)
 {
     switch (region) {
@@ -147,6 +154,8 @@ static size_t *region_size(dl_fragment_shape *shape, dl_region region)
     }
 }
 
+/* Assigns each tensor its region and offset, and sums the fragments' sizes. The offsets of averaged
+ * tensors are known only once all trained ones of their fragment are counted, hence two loops. */
 static diloco_status place(dl_manifest *m, bool all_floating)
 {
     for (size_t i = 0; i < m->n_tensors; i++) {
@@ -183,6 +192,8 @@ static void add_u64(dl_digest_stream *stream, uint64_t value)
     dl_digest_add(stream, bytes, sizeof bytes);
 }
 
+/* Returns the digest of all descriptions. Lengths precede names and shapes, so that no two
+ * manifests give the same bytes. */
 static dl_hash digest_of(const dl_manifest *m)
 {
     dl_digest_stream stream;
@@ -217,6 +228,8 @@ static diloco_status lay_out(dl_manifest *m, bool all_floating)
     return DILOCO_OK;
 }
 
+/* Zeroes *m and allocates n descriptions. n may come from an untrusted peer, so it is checked
+ * before the allocation. */
 static diloco_status make_room(dl_manifest *m, size_t n)
 {
     *m = (dl_manifest){0};
@@ -294,6 +307,7 @@ static diloco_status read_word(int *out, dl_json_value object, const char *key,
     return dl_fail(DILOCO_EPROTO, "no %s is called %s", key, word);
 }
 
+/* Reads dimensions of untrusted JSON. Their product is checked later, by check_kind. */
 static diloco_status read_shape(dl_manifest_tensor *t, dl_json_value object)
 {
     dl_json_value shape = dl_json_get(object, "shape");

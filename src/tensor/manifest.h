@@ -18,8 +18,10 @@
 #include "base/json.h"
 #include <diloco/tensor.h>
 
+/* Bounds of a run, and of the memory that a manifest of an untrusted peer can claim. */
 enum { DL_MAX_TENSORS = 65536, DL_MAX_FRAGMENTS = 4096 };
 
+/* In the order in which a fragment's state keeps them. */
 typedef enum dl_region {
     DL_TRAINED,
     DL_AVERAGED,
@@ -69,8 +71,9 @@ void dl_manifest_write(dl_json *j, const char *key, const dl_manifest *manifest)
 DL_MUST_CHECK diloco_status dl_manifest_read(dl_manifest *out, dl_json_value array,
                                              bool all_floating);
 
-/* Does it look up a row for each token or position? Decided by its name, which holds "embed" in any
- * case ("model.embed_tokens.weight", "tok_embeddings"), or a component "wte" or "wpe". */
+/* Returns true for a table with a row for each token or position. It is decided by the name, which
+ * has "embed" in any case ("model.embed_tokens.weight", "tok_embeddings"), or a component "wte" or
+ * "wpe". */
 bool dl_manifest_is_embedding(const dl_manifest_tensor *tensor);
 
 size_t dl_dtype_size(diloco_dtype dtype);      /* 4, 8, 1, 2, 2 */
@@ -79,8 +82,8 @@ const char *dl_dtype_name(diloco_dtype dtype); /* "F32", "I64", …, as in safet
 diloco_dtype dl_dtype_stored(diloco_dtype dtype);
 const char *dl_role_name(diloco_role role); /* "parameter", "frozen", "buffer" */
 
-/* Name the tensor and the element index inside it that element i of a fragment's f32
- * array is: for error texts. */
+/* Returns the tensor that element i of a fragment's f32 array belongs to, and the element's index
+ * in it. For error messages: it searches all tensors. i has to be in the array. */
 const dl_manifest_tensor *dl_manifest_locate(const dl_manifest *manifest, int fragment, size_t i,
                                              size_t *index_in_tensor);
 

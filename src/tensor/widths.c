@@ -30,6 +30,8 @@ static inline DL_BODY uint32_t rounded(uint32_t bits, unsigned drop)
     return (bits + half + (bits >> drop & 1)) >> drop;
 }
 
+/* 0x38800000 is 2^-14, the smallest normal half; 0x38000000 is the difference of the biases, 112,
+ * in a float's exponent field. 0x477ff000 is 65520, halfway from the largest half to 65536. */
 static inline DL_BODY uint32_t to_half(uint32_t bits)
 {
     const uint32_t sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
@@ -41,6 +43,7 @@ static inline DL_BODY uint32_t to_half(uint32_t bits)
     return sign | half;
 }
 
+/* A NaN keeps its upper bits and becomes quiet: rounding could carry it into an infinity. */
 static inline DL_BODY uint32_t to_bf16(uint32_t bits)
 {
     return (bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded(bits, 16);
@@ -78,6 +81,7 @@ static inline DL_BODY void narrow_bf16_body(u16 *to, const f32 *from, size_t n)
 }
 DL_KERNEL(narrow_bf16, (u16 * to, const f32 *from, size_t n), narrow_bf16_body(to, from, n))
 
+/* NONE is both the number of known widths and the answer for an unknown one. */
 typedef enum width { F32, F16, BF16, NONE } width;
 
 static width width_of(const char *dtype)
@@ -110,6 +114,7 @@ void dl_narrow(unsigned char *to, const float *from, size_t n, const char *dtype
     if (w == BF16) dl_isa_call(narrow_bf16)((u16 *)to, from, n);
 }
 
+/* In blocks, through a buffer on the stack of 8 KiB, so that it allocates nothing. */
 void dl_round_to(float *to, const float *from, size_t n, const char *dtype)
 {
     unsigned char narrow[2 * DL_BLOCK];

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Is a safetensors type ("F32", "BF16", "F16") one of these? */
+/* Returns true for the safetensors types that the functions below accept: "F32", "BF16" and "F16".
+ * With another type they do nothing. */
 bool dl_width_known(const char *dtype);
 
 /* n little-endian values of such a type, aligned to nothing, to f32: exactly. */

@@ -18,7 +18,7 @@ static void *alloc(dl_backend *self, size_t n)
     if (!dl_size_add(&bytes, n, HEAD)) return NULL;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return NULL;
-    /* Fewer TLB misses in the products, where the kernel offers it; fine where not. */
+    /* Huge pages give fewer TLB misses in matrix products. The advice may fail without harm. */
     (void)madvise(p, bytes, MADV_HUGEPAGE);
     memcpy(p, &bytes, sizeof bytes);
     return (char *)p + HEAD;

@@ -18,11 +18,12 @@ typedef struct piece {
 } piece;
 
 typedef struct trap {
-    dl_backend head;
-    piece *pieces; /* owned, in ordinary memory */
-    int depth;
+    dl_backend head; /* first, so that a dl_backend * is a trap * */
+    piece *pieces;   /* owned, in ordinary memory */
+    int depth;       /* enters without their leave; 0: the memory is closed */
 } trap;
 
+/* One system call a piece and operation: slow, which is why only tests use this backend. */
 static void protect_all(trap *t, int protection)
 {
     for (piece *p = t->pieces; p; p = p->next)
@@ -42,6 +43,7 @@ static void leave(dl_backend *self)
     if (--t->depth == 0) protect_all(t, PROT_NONE);
 }
 
+/* A piece has pages of its own, because mprotect works on pages. */
 static void *alloc(dl_backend *self, size_t n)
 {
     trap *t = (trap *)self;

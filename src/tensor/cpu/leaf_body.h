@@ -16,6 +16,7 @@ static void add(dl_leaf_hash *h, const void *data, size_t n)
     XXH3_128bits_update((XXH3_state_t *)(void *)h->state, data, n);
 }
 
+/* The canonical form is big-endian, so the bytes are equal on every machine. */
 static dl_hash end(dl_leaf_hash *h)
 {
     XXH128_canonical_t canonical;

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* STAGE bounds pinned memory, which the system cannot page out. MAX_KERNELS bounds a cache alone:
+ * a kernel beyond it is found by the driver each time. */
 enum { STAGE = 8 << 20, MAX_KERNELS = 128 };
 
 typedef struct kernel {
@@ -70,6 +72,7 @@ static diloco_status failure(const gpu *g)
 
 /* ---- memory and copies */
 
+/* Returns false after a failure. Once the stream is done, the device reads no byte of the stage. */
 static bool wait_for_stream(gpu *g)
 {
     if (!begin(g) || !check(g, g->cuda.stream_wait(g->stream), "cuStreamSynchronize")) return false;
@@ -107,6 +110,7 @@ static void *alloc(dl_backend *self, size_t n)
     return memory;
 }
 
+/* Works after a failure as well, so that no memory of the card is lost. */
 static void release(dl_backend *self, void *memory)
 {
     gpu *g = (gpu *)self;
@@ -166,6 +170,7 @@ static void copy_within(dl_backend *self, void *to, const void *from, size_t n)
 
 /* ---- kernels */
 
+/* Asks the driver. A missing kernel is a failure of the device, reported by the next sync. */
 static void *find_in_modules(gpu *g, const char *name)
 {
     void *function = NULL;
@@ -224,6 +229,7 @@ static void nothing(dl_backend *self)
 
 /* ---- opening and closing */
 
+/* Also closes a backend that open_gpu left half open; members that it did not reach are zero. */
 static void destroy(dl_backend *self)
 {
     gpu *g = (gpu *)self;
@@ -267,6 +273,7 @@ static diloco_status find_card(gpu *g, int index)
     return DILOCO_OK;
 }
 
+/* n_modules counts loaded modules only, for destroy. */
 static diloco_status load_images(gpu *g, const dl_cuda_source *source)
 {
     for (size_t i = 0; i < source->n_images; i++) {

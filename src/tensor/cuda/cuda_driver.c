@@ -1,4 +1,5 @@
-/* cuda_driver.c - see cuda_api.h. */
+/* cuda_driver.c - loads the driver's library and finds its functions (cuda_api.h). The library is
+ * part of the driver's installation, so a machine without a GPU does not have it. */
 #include "tensor/cuda/cuda_api.h"
 
 #include <dlfcn.h>

@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-enum { DL_GPU_THREADS = 256 };
+enum { DL_GPU_THREADS = 256 }; /* of a block, in every launch */
 
 #ifdef __CUDACC__
 #define DL_GPU_KERNEL(name, type)                                                                  \
