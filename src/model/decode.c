@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The parameters of one layer, borrowed. q_norm and k_norm are NULL without qk_norm. */
 typedef struct block {
     const float *norm1, *qkv, *q_norm, *k_norm, *o, *norm2, *gate_up, *down;
 } block;
@@ -35,6 +36,8 @@ struct dl_decoder {
     float *keys, *values; /* [layers][kv_heads][context][dim] */
     row row;
     size_t n; /* positions taken */
+
+    /* Of the step in progress, for the functions that the pool runs. */
     size_t layer;
     float *logits;
 };
@@ -54,6 +57,7 @@ static const diloco_tensor *find(const list *model, const char *name)
     return NULL;
 }
 
+/* Returns NULL if the model has no such tensor. */
 static const float *of_layer(const list *model, size_t layer, const char *what)
 {
     char name[DILOCO_NAME_MAX + 1];
@@ -98,7 +102,8 @@ static diloco_status read_shape(dl_decoder *d, const list *model, const dl_confi
     return DILOCO_OK;
 }
 
-/* Pieces of the memory; with base NULL they are only counted. */
+/* Divides the memory at base; with base NULL it only counts floats. Each piece is a multiple of 16
+ * floats, so that all of them begin at a cache line. */
 static size_t carve(dl_decoder *d, float *base)
 {
     size_t kept = d->layers * d->kv_heads * d->context * d->dim, n = 0;
@@ -181,6 +186,8 @@ static float *kept_at(const dl_decoder *d, float *kept, size_t head, size_t posi
     return kept + ((d->layer * d->kv_heads + head) * d->context + position) * d->dim;
 }
 
+/* The functions below run on all threads, each with its rows of a product or its heads. An element
+ * is one sum by one thread, so the number of threads changes no bit. */
 static void qkv_part(void *context, int part, int n_parts)
 {
     const dl_decoder *d = context;
@@ -241,7 +248,8 @@ static void head_part(void *context, int part, int n_parts)
     dl_position_product(d->logits, d->head, d->row.y, d->channels, begin, end);
 }
 
-/* Queries and keys are normalised and turned, and the new key and value join those kept. */
+/* Normalizes and rotates queries and keys, and stores the new key and value for later positions.
+ * Query head h then uses the keys of head h / (heads / kv_heads). */
 static void place_heads(dl_decoder *d)
 {
     const block *b = &d->blocks[d->layer];
@@ -258,6 +266,8 @@ static void place_heads(dl_decoder *d)
     }
 }
 
+/* A step reads every parameter once, which bounds its speed by the memory's bandwidth; attention
+ * adds O(n) for n positions. */
 void dl_decoder_step(dl_decoder *d, float *logits, int32_t token)
 {
     DL_ASSERT(d->n < d->context && token >= 0 && (size_t)token < d->vocab);

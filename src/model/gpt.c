@@ -12,10 +12,14 @@
 
 #include <math.h>
 
+/* A token is an int32_t. The default ffn is a multiple of FFN_GRAIN, for whole vectors in the
+ * products. */
 enum { MAX_VOCAB = INT32_MAX, FFN_GRAIN = 32 };
 
 /* ---- the shape */
 
+/* Fills heads, kv_heads and dim from the options, of which 0 means a default; s->channels is set
+ * before. */
 static diloco_status read_heads(dl_gpt_shape *s, const dl_config *c)
 {
     s->heads = (size_t)c->heads;
@@ -69,6 +73,8 @@ diloco_status dl_gpt_shape_read(dl_gpt_shape *out, const dl_config *c, size_t vo
         return dl_fail(DILOCO_EINVAL,
                        "parameters.model.vocab = %zu: the tokenizer has %zu tokens, the most is %d",
                        s.vocab, vocab, MAX_VOCAB);
+    /* 8/3 channels: SwiGLU has three matrices, and so as many parameters as two of 4 channels
+     * (arXiv:2002.05202). */
     if (s.ffn == 0) s.ffn = dl_size_round_up((8 * s.channels + 2) / 3, FFN_GRAIN);
     *out = s;
     return DILOCO_OK;
@@ -78,7 +84,9 @@ diloco_status dl_gpt_shape_read(dl_gpt_shape *out, const dl_config *c, size_t vo
 
 static const float DEVIATION = 0.02f;
 
-/* One block: the stream and what is still to be added to it go in and come out. */
+/* Adds one layer. *x is the residual stream, and *delta the last product's result that is not yet
+ * added to it: the next norm adds it in the same walk (nn/op_add_norm.c). Both are replaced. The
+ * order of the weights matters: q, k, v are adjacent, and so are gate and up. */
 static void add_block(dl_graph *g, const dl_gpt_shape *s, size_t layer, int *x, int *delta)
 {
     const float inner = DEVIATION, last = DEVIATION / sqrtf(2.0f * (float)s->layers);
@@ -115,7 +123,8 @@ diloco_status dl_gpt_build(dl_graph **out, const dl_config *config, const dl_sam
                            const dl_graph_target *target)
 {
     dl_gpt_shape s;
-    enum { NODES = 9, WEIGHTS = 11, ENDS = 3 }; /* of a block; and of both ends */
+    /* At most, of a block (with qk_norm) and of both ends together. */
+    enum { NODES = 9, WEIGHTS = 11, ENDS = 3 };
     DL_TRY(dl_gpt_shape_read(&s, config, sample->classes));
     DL_TRY(dl_graph_create(out, NODES * (int)s.layers + ENDS, WEIGHTS * (int)s.layers + ENDS,
                            (size_t)config->context, target));

@@ -6,17 +6,19 @@
 #include "base/config.h"
 #include "nn/rope.h"
 
+/* No size is 0. */
 typedef struct dl_gpt_shape {
-    size_t layers, heads, kv_heads;
-    size_t dim; /* of a head */
-    size_t channels, ffn, vocab;
-    float eps, z_loss;
+    size_t layers, heads, kv_heads; /* heads is a multiple of kv_heads */
+    size_t dim;                     /* of a head; even */
+    size_t channels, ffn, vocab;    /* ffn: channels between gate, up and down */
+    float eps, z_loss;              /* of RMSNorm; factor of logsumexp^2 in the loss */
     dl_rope rope;
-    bool tied, qk_norm;
+    bool tied, qk_norm; /* the head is the embedding's table; queries and keys are normalized */
 } dl_gpt_shape;
 
-/* vocab: tokens that the data has, which the model's own may be more than. DILOCO_EINVAL names the
- * option that does not fit the others. */
+/* Reads the shape from the options. vocab is the number of tokens of the data; the model may have
+ * more. Returns DILOCO_EINVAL with the option that contradicts the others; then *out is unchanged.
+ */
 DL_MUST_CHECK diloco_status dl_gpt_shape_read(dl_gpt_shape *out, const dl_config *config,
                                               size_t vocab);
 

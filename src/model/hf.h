@@ -16,33 +16,36 @@ typedef struct dl_hf_facts {
     int64_t positions; /* max_position_embeddings */
 } dl_hf_facts;
 
-/* The text of a config.json into parameters.model.* (but for context, which is the trainer's
- * choice: rotary positions do not depend on it). DILOCO_EPROTO: it is not JSON, a key that is
- * needed is missing or of another type. DILOCO_EREFUSED: an architecture, a key or a value
- * that this model has no place for, named. DILOCO_EINVAL: beyond an option's range. */
+/* Reads the text of a config.json, which is untrusted, into parameters.model.*. It leaves context
+ * alone, which is the trainer's choice: rotary positions do not depend on it. Returns DILOCO_EPROTO
+ * if it is not JSON, or if a required key is missing or has the wrong type. Returns DILOCO_EREFUSED
+ * with the name of an architecture, key or value that this model does not support. Returns
+ * DILOCO_EINVAL if a value is beyond an option's range. After an error some options have changed.
+ */
 DL_MUST_CHECK diloco_status dl_hf_config_read(dl_config *config, dl_hf_facts *facts,
                                               const void *text, size_t len);
 
-/* The other way, for a model that is `gpt`. `dtype`: of the weights beside it, "F32", "BF16",
- * "F16". end_token < 0: none ends a text. DILOCO_EINVAL: options that do not fit each other.
- * DILOCO_EREFUSED: a shape that transformers does not load. */
+/* Appends the config.json of a `gpt` to *out. dtype is that of the weights: "F32", "BF16" or "F16".
+ * end_token < 0: no token ends a text. Returns DILOCO_EINVAL if options contradict each other, or
+ * DILOCO_EREFUSED for a shape that transformers does not load. */
 DL_MUST_CHECK diloco_status dl_hf_config_write(dl_buf *out, const dl_config *config,
                                                const char *dtype, int64_t end_token);
-/* generation_config.json */
+/* Appends the generation_config.json of the same model. */
 DL_MUST_CHECK diloco_status dl_hf_generation_write(dl_buf *out, int64_t end_token);
 
 /* ---- the weights */
 
 typedef struct dl_hf_tensor {
-    const dl_st_tensor *tensor;
-    const unsigned char *data; /* mapped */
-    size_t shard;
+    const dl_st_tensor *tensor; /* in its shard's header */
+    const unsigned char *data;  /* mapped; aligned to nothing */
+    size_t shard;               /* index into the shards */
 } dl_hf_tensor;
 
+/* One safetensors file. */
 typedef struct dl_hf_shard {
-    char name[256];
-    dl_map map;
-    dl_st st;
+    char name[256]; /* in the folder */
+    dl_map map;     /* owned; the whole file, read-only */
+    dl_st st;       /* owned; its header */
 } dl_hf_shard;
 
 typedef struct dl_hf_weights {
@@ -52,16 +55,19 @@ typedef struct dl_hf_weights {
     size_t n;
 } dl_hf_weights;
 
-/* Map a folder's weights. DILOCO_ENOENT, DILOCO_EIO; DILOCO_EPROTO: a file is damaged, the index
- * names a file outside the folder or a tensor that its file does not have, or a tensor is there
- * twice. DILOCO_ENOMEM. On error there is nothing to close. */
+/* Maps a folder's weights. Returns DILOCO_ENOENT if the folder has none, and DILOCO_EPROTO if a
+ * file is damaged or a tensor exists twice. Also if the index names a file outside the folder, or a
+ * tensor that its file does not have. Returns DILOCO_EIO or DILOCO_ENOMEM as well. After an error
+ * there is nothing to close. */
 DL_MUST_CHECK diloco_status dl_hf_weights_open(dl_hf_weights *out, const char *folder);
 void dl_hf_weights_close(dl_hf_weights *weights); /* zeroed is fine */
+/* Returns the tensor of this name, or NULL. O(log n). */
 const dl_hf_tensor *dl_hf_weights_find(const dl_hf_weights *weights, const char *name);
 
 /* ---- for the fuzz target */
 
-/* Called with every tensor and its file that an index names, in order. */
+/* Receives each tensor and the name of its file, in the order of the index. An error ends the
+ * reading. */
 typedef diloco_status (*dl_hf_index_fn)(void *user, const char *tensor, const char *file);
 DL_MUST_CHECK diloco_status dl_hf_index_read(const void *text, size_t len, dl_hf_index_fn fn,
                                              void *user);

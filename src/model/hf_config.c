@@ -11,8 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* VALUE_MAX: bytes of a value that a message or an option gets. The others are defaults of
+ * max_position_embeddings. */
 enum { VALUE_MAX = 100, LLAMA_POSITIONS = 2048, QWEN3_POSITIONS = 32768 };
 
+/* One config.json while it is read. */
 typedef struct reading {
     dl_config *config;
     dl_hf_facts *facts;
@@ -69,7 +72,8 @@ enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 /* ---- reading */
 
-/* A value's JSON text, cut to what people read. */
+/* Copies a value's JSON text for a message, cut to VALUE_MAX bytes. It is as untrusted as the file.
+ */
 static void text_of(char out[VALUE_MAX + 1], dl_json_value value)
 {
     size_t len = dl_size_min((size_t)(value.end - value.at), VALUE_MAX);
@@ -77,6 +81,7 @@ static void text_of(char out[VALUE_MAX + 1], dl_json_value value)
     out[len] = '\0';
 }
 
+/* Compares JSON texts, not numbers: 1.0 and 1 are two items of a list. */
 static bool is_one_of(dl_json_value value, const char *list)
 {
     size_t len = (size_t)(value.end - value.at);
@@ -95,6 +100,8 @@ static diloco_status refuse(const char *key, dl_json_value value, const char *wh
     return dl_fail(DILOCO_EREFUSED, "%s = %s: %s", key, text, why);
 }
 
+/* Sets an option from a number or boolean. The option's own check refuses a value beyond its range;
+ * `key` is named as its origin. */
 static diloco_status set_option(const reading *r, const char *option, const char *key,
                                 dl_json_value value)
 {
@@ -115,6 +122,7 @@ static bool is_there(dl_json_value value)
 
 /* ---- rotary positions */
 
+/* Each type of rope_types uses a prefix of these. */
 static const struct {
     const char *key, *option;
 } rope_keys[] = {
@@ -130,10 +138,13 @@ typedef struct rope_type {
     const char *name, *option; /* here, and as parameters.model.rope_scaling */
     int n_keys;                /* of those above */
 } rope_type;
+/* In the order of dl_rope_scaling, which put_rope uses as the index. */
 static const rope_type rope_types[] = {
     {"default", "none", 1}, {"linear", "linear", 2}, {"llama3", "llama3", 5}};
 enum { N_ROPE_TYPES = sizeof rope_types / sizeof rope_types[0] };
 
+/* Sets *out to the type that the object names; "default" if it names none. An object with both keys
+ * has to name the same type twice. */
 static diloco_status find_rope_type(const rope_type **out, const char *where, dl_json_value object)
 {
     static const char *const keys[] = {"rope_type", "type"}; /* new and old */
@@ -157,6 +168,8 @@ static diloco_status find_rope_type(const rope_type **out, const char *where, dl
     return DILOCO_OK;
 }
 
+/* Reads one key of the object. A key that the type does not use may only hold a value without
+ * effect. */
 static diloco_status read_rope_key(const reading *r, const rope_type *type, const char *where,
                                    dl_json_iter it)
 {
@@ -171,8 +184,8 @@ static diloco_status read_rope_key(const reading *r, const rope_type *type, cons
     return refuse(name, it.value, "it is not known of positions of this rope_type");
 }
 
-/* Values that the type needs; as in transformers the original length defaults to the
- * model's own. */
+/* Checks that no key of the type is missing. As in transformers, the original length defaults to
+ * max_position_embeddings. */
 static diloco_status check_rope_keys(const reading *r, const rope_type *type, const char *where,
                                      dl_json_value object)
 {
@@ -199,8 +212,8 @@ static diloco_status read_rope_object(const reading *r, const char *where, dl_js
     return dl_config_set(r->config, "parameters.model.rope_scaling", type->option, "config.json");
 }
 
-/* rope_scaling of old, rope_parameters of new folders; after all other keys, because a rope_theta
- * in it goes before that beside it. */
+/* Reads rope_scaling (older folders) or rope_parameters (newer ones). It runs after all other keys,
+ * because a rope_theta inside replaces the one outside. */
 static diloco_status read_rope(const reading *r, dl_json_value root)
 {
     dl_json_value old = dl_json_get(root, "rope_scaling"),
@@ -243,6 +256,8 @@ static diloco_status read_known(reading *r, size_t row, dl_json_value value, dl_
     return DILOCO_OK;
 }
 
+/* Reads one key of the root. An unknown key is refused, because the model it describes may compute
+ * something else. */
 static diloco_status read_key(reading *r, const char *key, dl_json_value value, dl_json_value root)
 {
     if (value.type == DL_JSON_NULL) return DILOCO_OK; /* as if it were not there */
@@ -252,6 +267,7 @@ static diloco_status read_key(reading *r, const char *key, dl_json_value value, 
     return refuse(key, value, "the key is not known, so what it asks for cannot be honoured");
 }
 
+/* Reads model_type and architectures, on which the defaults of all other keys depend. */
 static diloco_status read_type(reading *r, dl_json_value root)
 {
     dl_json_value type = dl_json_get(root, "model_type"),
@@ -342,7 +358,8 @@ static void put_tokens(dl_json *j, int64_t end_token)
     dl_json_null(j, "pad_token_id");
 }
 
-/* The reach of its positions: scaled ones may go beyond the texts it trained on here. */
+/* Returns max_position_embeddings: the context, or the longer reach of llama3's scaled positions. A
+ * model may be trained here on shorter texts than its positions allow. */
 static int64_t positions_of(const dl_gpt_shape *s, int64_t context)
 {
     double reach = s->rope.scaling == DL_ROPE_LLAMA3 ? s->rope.factor * s->rope.original : 0;
@@ -381,6 +398,8 @@ static void put_rope(dl_json *j, const dl_rope *rope)
     dl_json_end(j);
 }
 
+/* Qwen3's configuration has a head_dim of its own. transformers' Llama checks that heads divide
+ * channels even if head_dim is given. */
 static diloco_status check_heads(const dl_gpt_shape *s)
 {
     if (s->qk_norm || s->channels % s->heads == 0) return DILOCO_OK;

@@ -10,12 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bounds of untrusted input: bytes of an index, files, and bytes of a tensor's name. */
 enum { INDEX_MAX = 64 << 20, MAX_SHARDS = 4096, TENSOR_NAME_MAX = 255 };
 static const char single_file[] = "model.safetensors";
 static const char index_file[] = "model.safetensors.index.json";
 
 /* ---- the index */
 
+/* Returns true for a name in the folder itself. It excludes "..", hidden files, and a backslash,
+ * which some systems read as a slash. */
 static bool is_plain_name(const char *file)
 {
     return file[0] && file[0] != '.' && !strchr(file, '/') && !strchr(file, '\\');
@@ -65,6 +68,9 @@ static diloco_status map_shard(dl_hf_shard *shard, const char *folder)
     return status ? dl_fail_context(status, "%s", path) : DILOCO_OK;
 }
 
+/* Maps a file unless it is mapped already. The search begins at the newest file, because an index
+ * names the tensors of a file one after the other. A shard that cannot be mapped stays in the list,
+ * zeroed, and close accepts it. */
 static diloco_status add_shard(const opening *o, const char *file)
 {
     dl_hf_weights *w = o->weights;
@@ -95,6 +101,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->tensor->name, y->tensor->name);
 }
 
+/* Makes the sorted table. No shard may be added afterwards: the tensors point into the shards'
+ * headers. Equal names are neighbors after sorting. */
 static diloco_status list_tensors(dl_hf_weights *w)
 {
     size_t n = 0;
@@ -134,6 +142,7 @@ static diloco_status check_entry(void *user, const char *tensor, const char *fil
 
 /* ---- opening */
 
+/* Reads the index twice: first to map its files, then to check each tensor against the table. */
 static diloco_status open_index(const opening *o, const char *path)
 {
     dl_buf text;

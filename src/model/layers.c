@@ -1,4 +1,5 @@
-/* layers.c - layers of classifiers, with their weights. */
+/* layers.c - layers of classifiers, with their weights (declared in model_rows.h). A layer adds its
+ * weight, then its bias, then the operation, which expects the bias right after the weight. */
 #include "model/model_rows.h"
 #include "nn/ops.h"
 
@@ -18,6 +19,7 @@ int dl_layer_linear(dl_graph *g, int x, size_t out, const char *name)
     return dl_linear_bias(g, x, weight);
 }
 
+/* The last matrix is an end of the model, so that Muon does not update it. */
 void dl_layer_classes(dl_graph *g, int x, size_t classes, const char *name)
 {
     int weight = g->n_weights;
@@ -42,6 +44,8 @@ dl_planes dl_layer_conv(dl_graph *g, dl_planes x, size_t out, size_t size, size_
     return dl_conv2d(g, x, weight, bias, size, stride, pad);
 }
 
+/* dl_image puts the taps of a window side by side, so the convolution itself has size 1. The weight
+ * keeps PyTorch's shape. */
 dl_planes dl_layer_first_conv(dl_graph *g, const dl_sample *sample, size_t out, size_t size,
                               size_t stride, size_t pad, bool bias, const char *name)
 {

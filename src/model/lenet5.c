@@ -4,6 +4,8 @@
 #include "model/model_rows.h"
 #include "nn/ops.h"
 
+/* SIDE: with padding 2 the first convolution sees 32 x 32 pixels, as in the paper; the third one
+ * then has exactly one place. */
 enum { NODES = 14, WEIGHTS = 10, SIDE = 28 };
 
 static dl_planes relu(dl_graph *g, dl_planes x)

@@ -9,6 +9,7 @@
 
 enum { MAX_HIDDEN = 16, MAX_WIDTH = 1000000 };
 
+/* Reads widths with commas between them. An empty list is valid and gives a linear classifier. */
 static diloco_status read_hidden(size_t hidden[MAX_HIDDEN], size_t *n, const char *list)
 {
     const char *at = list;

@@ -10,8 +10,8 @@
 #include <string.h>
 
 static const struct {
-    const char *name;
-    dl_sample_kind takes;
+    const char *name;     /* of trainer.model_name */
+    dl_sample_kind takes; /* of data; another kind is refused */
     dl_model_build build;
 } models[] = {
 #define ROW(name, takes) {#name, takes, dl_##name##_build},
@@ -49,7 +49,8 @@ diloco_status dl_model_classes(size_t *classes, const dl_config *config, const d
     return DILOCO_OK;
 }
 
-/* Tensors whose names begin with `prefix` do not train. */
+/* Freezes the parameters whose names begin with `prefix`, of `len` bytes; buffers stay buffers.
+ * Returns their number. */
 static size_t freeze(dl_graph *g, const char *prefix, size_t len)
 {
     size_t n = 0;
@@ -61,6 +62,8 @@ static size_t freeze(dl_graph *g, const char *prefix, size_t len)
     return n;
 }
 
+/* Freezes by a list of prefixes. A prefix that fits no parameter is an error, since it is most
+ * likely a misspelled name. */
 static diloco_status freeze_all(dl_graph *g, const char *list)
 {
     const char *end;
@@ -110,6 +113,7 @@ static diloco_status build(dl_graph **out, const dl_config *config, const dl_sam
                    config->model);
 }
 
+/* A convolution's weight has four dimensions, so it is not one either. */
 static bool is_hidden(const dl_weight *w)
 {
     return w->n_dims == 2 && !w->end;
@@ -161,7 +165,7 @@ static diloco_status list_tensors(dl_model *model)
     return DILOCO_OK;
 }
 
-/* backend NULL: without memory. */
+/* Builds the graph, and allocates its memory unless backend is NULL. */
 static diloco_status make(dl_model **out, const dl_config *config, const dl_sample *sample,
                           size_t max_rows, dl_backend *backend, dl_pool *pool)
 {
@@ -227,6 +231,7 @@ float *dl_model_gradients(dl_model *model)
     return model->graph->gradients;
 }
 
+/* Uniform in [-spread, spread). Each tensor has its own stream, so their order does not matter. */
 static void draw_uniform(float *to, size_t n, float spread, uint64_t seed, uint64_t stream)
 {
     dl_rng rng;
@@ -256,6 +261,8 @@ void dl_model_initial(const dl_model *model, float *host, uint64_t seed)
 
 /* ---- batches ------------------------------------------------------------------------- */
 
+/* Checks indices before they reach an operation, which would read outside of a table. Only targets
+ * may be negative: such a position is not counted. */
 static diloco_status check_tokens(const dl_model *model, const int32_t *tokens, size_t n,
                                   const char *what, bool may_be_negative)
 {
@@ -285,6 +292,8 @@ static diloco_status load_inputs(dl_model *model, const void *inputs, size_t row
     return DILOCO_OK;
 }
 
+/* Copies a batch to the backend and queues its pass. After an error no gradient and no loss has
+ * changed. A batch without counted targets has gain 0, and so gradients of 0. */
 static diloco_status run(dl_model *model, const void *inputs, const int32_t *targets, size_t rows,
                          dl_batch batch, float scale)
 {

@@ -18,19 +18,22 @@
 
 typedef struct dl_model dl_model;
 
-/* sample: the data's kind; it resolves parameters.model.vocab = 0 and its like. max_rows: most
- * samples of a batch. DILOCO_EINVAL names the option that does not fit (heads that do not divide
- * channels, a model of images with data of tokens, …). The pool and the backend are borrowed. */
+/* Creates the model of trainer.model_name. sample is the data's kind, from which options with the
+ * value 0, parameters.model.vocab for example, get their size. max_rows is the largest number of
+ * samples in a batch. Returns DILOCO_EINVAL with the option that is wrong: heads that do not divide
+ * channels, or a model of images with data of tokens. Also returns the errors of dl_graph_allocate.
+ * The pool and the backend are borrowed until destroy. */
 DL_MUST_CHECK diloco_status dl_model_create(dl_model **out, const dl_config *config,
                                             const dl_sample *sample, size_t max_rows,
                                             dl_backend *backend, dl_pool *pool);
-/* Its tensors alone, without memory: of a model that is talked about. */
+/* Creates a model without memory, for its tensors' names and shapes. Only destroy,
+ * dl_model_tensors, dl_model_hidden, dl_model_n_parameters and dl_model_initial accept it. */
 DL_MUST_CHECK diloco_status dl_model_sketch(dl_model **out, const dl_config *config,
                                             const dl_sample *sample);
 void dl_model_destroy(dl_model *model); /* NULL is fine */
 const char *dl_model_name_at(size_t i); /* known models; NULL after the last */
 
-/* Bytes dl_model_create would take, without taking them: for the planner and doctor. */
+/* The bytes that dl_model_create would allocate, for the planner and doctor. */
 typedef struct dl_model_plan {
     size_t n_parameters;                    /* without buffers */
     size_t n_floats;                        /* with float buffers */
@@ -47,12 +50,13 @@ DL_MUST_CHECK diloco_status dl_model_plan_for(dl_model_plan *out, const dl_confi
  * Face's Llama ("model.layers.0.self_attn.q_proj.weight") or as in PyTorch's state_dict. Those of
  * type I64 (counters) do not are in the array of parameters. */
 const diloco_tensor *dl_model_tensors(const dl_model *model, size_t *n);
-/* [n] of these, is it a matrix between others: neither vector nor one of the model's ends? */
+/* Returns [n] flags: true for a matrix that is neither the model's first nor its last. Muon updates
+ * these (nn/inner_muon.c). */
 const bool *dl_model_hidden(const dl_model *model);
 /* Float buffers are among the parameters and are counted here; they have a gradient of zero. */
 size_t dl_model_n_parameters(const dl_model *model);
 float *dl_model_parameters(dl_model *model); /* backend memory, f32[n_parameters] */
-float *dl_model_gradients(dl_model *model);
+float *dl_model_gradients(dl_model *model);  /* likewise; the next dl_model_train writes it */
 
 /* Initial values into host memory f32[n_parameters]: by seed, the same at any thread count.
  * Counters begin at 0 by themselves. */

@@ -31,14 +31,16 @@ DL_MODELS(DL_DECLARE)
 /* ---- for classifiers: layers with PyTorch's default initial values, uniform in +-1/sqrt(n), n the
  * inputs of an output (torch.nn.init.kaiming_uniform_ with a = sqrt(5), and the same for biases) */
 
-/* parameters.model.num_classes and in_channels against what the data has. */
+/* Sets *classes to parameters.model.num_classes, or to the data's number if that is 0. Returns
+ * DILOCO_EINVAL if it is smaller, or if in_channels is not the data's. */
 DL_MUST_CHECK diloco_status dl_model_classes(size_t *classes, const dl_config *config,
                                              const dl_sample *sample);
 
-/* "name.weight" and, with a bias, "name.bias"; y. */
+/* Adds weight f32[out][in] "name.weight", bias "name.bias", and the product. Returns its value. */
 int dl_layer_linear(dl_graph *graph, int x, size_t out, const char *name);
-/* The last one, and the loss after it. */
+/* Adds the last linear layer and the loss. */
 void dl_layer_classes(dl_graph *graph, int x, size_t classes, const char *name);
+/* Adds weight f32[out][channels][size][size], a bias if asked, and the convolution. */
 dl_planes dl_layer_conv(dl_graph *graph, dl_planes x, size_t out, size_t size, size_t stride,
                         size_t pad, bool bias, const char *name);
 /* A convolution straight over the images, the first operation of a graph. */

@@ -11,10 +11,12 @@
 
 #include <stdio.h>
 
+/* The defaults of torch.nn.BatchNorm2d. */
 #define MOMENTUM 0.1f
 #define EPS      1e-5f
 
-enum { STAGES = 4, BLOCKS = 2, FIRST = 64 };
+enum { STAGES = 4, BLOCKS = 2, FIRST = 64 }; /* FIRST: channels of the first stage */
+/* At most, with a shortcut's convolution and norm. */
 enum { BLOCK_NODES = 10, BLOCK_WEIGHTS = 18, STEM_NODES = 4, STEM_WEIGHTS = 6, END = 3 };
 enum { NAME = 48 };
 
@@ -33,6 +35,8 @@ static dl_planes conv(dl_graph *g, dl_planes x, size_t out, size_t size, size_t 
     return dl_layer_conv(g, x, out, size, stride, size / 2, false, full);
 }
 
+/* The fork's second output is the shortcut, whose gradient shares memory with x's
+ * (nn/op_fork.c). */
 static dl_planes block(dl_graph *g, dl_planes x, size_t out, size_t stride, const char *at)
 {
     dl_planes y = x, shortcut = x;
