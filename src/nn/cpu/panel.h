@@ -10,10 +10,12 @@
 
 #include <string.h>
 
+/* The largest block, that of AVX-512. Buffers are sized for it on every machine. */
 enum { DL_PANEL_ROWS = 12, DL_PANEL_MAX_WIDTH = 32 };
 #define DL_PANEL_WIDTH(lanes) (2 * (size_t)(lanes))
 
-/* t->m rows; vecs 1: only the left half of the panel. */
+/* Multiplies t->m rows; with vecs 1 only by the left half of the panel. `lanes` is a constant after
+ * inlining, so two of the three calls disappear. */
 static inline DL_BODY void dl_panel_strip(const dl_tile *t, int vecs, int lanes)
 {
     if (lanes == 16) dl_tile_strip16(t, 0, 12, vecs);

@@ -19,10 +19,12 @@
 
 enum { DL_TILE_N = 16 };
 
+/* A further pair of matrices, with the sizes and strides of the first. */
 typedef struct dl_tile_pair {
     const float *a, *b;
 } dl_tile_pair;
 
+/* The arguments of a product. C does not overlap A or B. */
 typedef struct dl_tile {
     float *c;
     const float *a, *b;

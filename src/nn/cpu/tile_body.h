@@ -29,7 +29,8 @@ static inline DL_BODY void JOIN(dl_tile_fma, LANES)(VEC *sum, float a, const VEC
 #endif
 }
 
-/* rows x (vecs * LANES) of C from (i, j) on, in registers over all of k. */
+/* Computes rows x (vecs * LANES) of C from (i, j) on, in registers over all of k. `rows` and `vecs`
+ * are constants after inlining: the loops over them are unrolled, and acc stays in registers. */
 static inline DL_BODY void JOIN(dl_tile_block, LANES)(const dl_tile *t, size_t i, size_t j,
                                                       int rows, int vecs)
 {
@@ -78,6 +79,7 @@ static inline DL_BODY void JOIN(dl_tile_strip, LANES)(const dl_tile *t, size_t j
         JOIN(dl_tile_block, LANES)(t, i, j, 1, vecs);
 }
 
+/* Two vectors at a time, since one load of A's element then serves both; one for an odd rest. */
 static inline DL_BODY void JOIN(dl_tile_product, LANES)(const dl_tile *t, int rows)
 {
     size_t j = 0;
@@ -87,7 +89,8 @@ static inline DL_BODY void JOIN(dl_tile_product, LANES)(const dl_tile *t, int ro
         JOIN(dl_tile_strip, LANES)(t, j, rows, 1);
 }
 
-/* The largest of n, -infinity for none; a NaN may be passed over. */
+/* Returns the largest of n, or -infinity if n is 0; a NaN may be passed over. A vector comparison
+ * sets all bits of a lane or none, which select it without a branch. */
 static inline DL_BODY float JOIN(dl_row_max, LANES)(const float *x, size_t n)
 {
     float top = -INFINITY;

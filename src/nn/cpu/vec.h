@@ -2,7 +2,9 @@
  * DL_KERNEL (tensor/isa.h) is vectorised for each instruction set.
  *
  * A sum over a loop carries DL_SUM. The compiler may then keep one partial sum a lane, in an order
- * that is fixed for an instruction set. It needs no OpenMP at run time. */
+ * that is fixed for an instruction set but differs between them. Code whose bits are the same on
+ * every machine must not use it; tensor/kernels.h has dl_sum_lanes. It needs no OpenMP at run time.
+ */
 #ifndef DL_NN_CPU_VEC_H
 #define DL_NN_CPU_VEC_H
 
@@ -15,7 +17,13 @@
 #define DL_PRAGMA(text) _Pragma(#text)
 #define DL_SUM(x)       DL_PRAGMA(omp simd reduction(+ : x))
 
-/* e^x of x in [-87.3, 88.7]: Cephes' reduction and polynomial (S. Moshier, expf). */
+/* Returns e^x for x in [-87.3, 88.7], by Cephes' reduction and polynomial (S. Moshier, expf):
+ *
+ *     n = round(x / ln 2),  r = x - n ln 2,  e^x = 2^n (1 + r + r^2 P(r))
+ *
+ * 12582912 is 1.5 * 2^23: after adding it, the sum's last bit is worth 1, so it is rounded to an
+ * integer. ln 2 is subtracted in two parts, the first of which has few bits, so that n times it is
+ * exact. 2^n is added to the exponent field. */
 static inline DL_BODY float dl_exp_core(float x)
 {
     float n = x * 1.44269504088896341f + 12582912.0f; /* the low bits now hold round(x / ln 2) */
@@ -45,7 +53,8 @@ static inline DL_BODY float dl_exp_negative(float x)
     return x < -87.3f ? 0.0f : p;
 }
 
-/* 1 / (1 + e^-x), within 4 ulp where e^-x is normal; NaN stays NaN. */
+/* Returns 1 / (1 + e^-x), within 4 ulp where e^-x is normal; a NaN stays one. x is clamped to
+ * dl_exp_core's range by comparisons that are false for a NaN. */
 static inline DL_BODY float dl_sigmoid(float x)
 {
     float low = x < -88.0f ? -88.0f : x;

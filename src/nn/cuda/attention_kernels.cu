@@ -10,6 +10,7 @@
 
 typedef dl_cuda_attention_arguments attention;
 
+/* Keys of one round: the last one may have fewer than 32. */
 static __device__ __forceinline__ uint64_t at_most_a_warp(uint64_t n)
 {
     return n < (uint64_t)DL_WARP ? n : (uint64_t)DL_WARP;
@@ -23,6 +24,7 @@ static __device__ __forceinline__ float dot(const float *x, const float *y, uint
     return sum;
 }
 
+/* Below, i and j are positions of the whole batch, h a head of queries and kv one of keys. */
 static __device__ __forceinline__ const float *query_at(const attention &a, uint64_t i, uint64_t h)
 {
     return a.turned + (i * (a.heads + a.kv_heads) + h) * a.dim;
@@ -76,6 +78,8 @@ static __device__ void turn_back(const attention &a, float *x, uint64_t t, float
     }
 }
 
+/* A warp for each query and head, by the online softmax: out is kept up to a factor exp(-top), and
+ * is multiplied by exp(old top - top) when the largest score grows. */
 DL_GPU_KERNEL(dl_attention_forward, dl_cuda_attention_arguments)
 {
     __shared__ float shares[DL_GPU_THREADS];
@@ -120,6 +124,7 @@ static __device__ __forceinline__ float score_gradient(const attention &a, float
     return *p * (dp - dot(a.dout + at, a.out + at, a.dim));
 }
 
+/* dQ: a warp for each query and head, over the keys up to it. */
 DL_GPU_KERNEL(dl_attention_queries, dl_cuda_attention_arguments)
 {
     __shared__ float gradients[DL_GPU_THREADS];

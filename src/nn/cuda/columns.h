@@ -6,10 +6,12 @@
 #include "nn/gradient.h"
 #include "nn/inner_rows.h"
 
+/* gradient.h has the meaning of these. They queue kernels and return; n may be 0. */
 void dl_cuda_judge(const dl_gradient *gradient);
 void dl_cuda_scale(const dl_gradient *gradient);
 void dl_cuda_pull(const dl_gradient *gradient, const dl_pull *pull);
 
+/* out and verdict are in device memory; the options are copied with the launch. */
 void dl_cuda_hyper(dl_backend *backend, dl_hyper *out, const dl_verdict *verdict,
                    const dl_hyper_options *options);
 void dl_cuda_adamw(const dl_inner_part *part);

@@ -1,5 +1,6 @@
-/* device_code.c - see device_code.h. The build writes the list of images, DL_DEVICE_CODE: a line
- * X(name) for each file name.fatbin in the assembler's path. */
+/* device_code.c - the device code as bytes of the program (device_code.h). The build writes the
+ * list of images, DL_DEVICE_CODE: a line X(name) for each file name.fatbin in the assembler's path.
+ * The assembler includes a file as it is, which is faster than a C array of megabytes. */
 #include "nn/cuda/device_code.h"
 
 #ifdef DL_DEVICE_CODE

@@ -1,4 +1,5 @@
-/* gradient_cuda.c - see columns.h; the kernels are in gradient_kernels.cu. */
+/* gradient_cuda.c - starts the kernels of gradient_kernels.cu (declared in columns.h). A launch
+ * copies its arguments, so they may be on the stack. */
 #include "nn/cuda/columns.h"
 
 #include "nn/cuda/kernel_arguments.h"
@@ -8,6 +9,8 @@
 
 _Static_assert((int)DL_CUDA_BLOCK == (int)DL_BLOCK, "a kernel's block is that of PROTOCOL B3");
 
+/* Two kernels: the sums of blocks in parallel, then one block of threads for the verdict. The
+ * stream's order makes the second one see all of the first. */
 void dl_cuda_judge(const dl_gradient *g)
 {
     const size_t blocks = dl_gradient_blocks(g->n);

@@ -50,6 +50,7 @@ DL_GPU_KERNEL(dl_judge, dl_cuda_judge_arguments)
     if (me == 0) v->bad = first_bad[0];
 }
 
+/* A skipped step gives zeros, since a factor would keep a NaN. */
 DL_GPU_KERNEL(dl_scale, dl_cuda_scale_arguments)
 {
     const uint64_t i = DL_GPU_INDEX;
@@ -60,6 +61,7 @@ DL_GPU_KERNEL(dl_scale, dl_cuda_scale_arguments)
         a.values[i] *= a.verdict->clip_factor;
 }
 
+/* One fma, as on the CPU, so the bits agree. */
 DL_GPU_KERNEL(dl_pull, dl_cuda_pull_arguments)
 {
     const uint64_t i = DL_GPU_INDEX;

@@ -1,4 +1,4 @@
-/* inner_cuda.c - see columns.h; the kernels are in inner_kernels.cu. */
+/* inner_cuda.c - starts the kernels of inner_kernels.cu (declared in columns.h). */
 #include "nn/cuda/columns.h"
 
 #include "nn/cuda/kernel_arguments.h"
@@ -11,6 +11,7 @@ void dl_cuda_hyper(dl_backend *backend, dl_hyper *out, const dl_verdict *verdict
     dl_backend_cuda_launch(backend, &(dl_cuda_launch){"dl_hyper_of_step", 1, &a, sizeof a});
 }
 
+/* AdamW and its quasi-hyperbolic form have the same arguments: vectors[0] is m, vectors[1] is v. */
 static void start_with_moments(const dl_inner_part *part, const char *kernel)
 {
     const dl_cuda_adamw_arguments a = {.p = part->p,

@@ -1,4 +1,6 @@
-/* inner_kernels.cu - the step of the inner optimizers on a GPU (nn/inner.c). */
+/* inner_kernels.cu - the step of the inner optimizers on a GPU (nn/inner.c). A thread updates one
+ * element. Each kernel reads the verdict, because the host does not wait for it: after a gradient
+ * that is not finite none writes a parameter or a moment. */
 #include "nn/cuda/kernel_arguments.h"
 #include "tensor/cuda/cuda_kernel.h"
 
@@ -70,6 +72,7 @@ DL_GPU_KERNEL(dl_muon_inverse, dl_cuda_inverse_arguments)
     *a.out = (float)(1.0 / fmax(sqrt(sum), (double)a.eps));
 }
 
+/* With b = 0 the old y is not read: it may be uninitialized, and 0 times a NaN is a NaN. */
 DL_GPU_KERNEL(dl_muon_blend, dl_cuda_blend_arguments)
 {
     const uint64_t i = DL_GPU_INDEX;
@@ -78,6 +81,7 @@ DL_GPU_KERNEL(dl_muon_blend, dl_cuda_blend_arguments)
     a.y[i] = a.b != 0.0f ? x + a.b * a.y[i] : x;
 }
 
+/* p = (1 - lr wd) p - lr scale X; the scale is .2 sqrt(max(rows, columns)). */
 DL_GPU_KERNEL(dl_muon_apply, dl_cuda_apply_arguments)
 {
     const uint64_t i = DL_GPU_INDEX;

@@ -1,5 +1,6 @@
-/* kernel_arguments.h - the one argument of each kernel. Pointers are to device memory. Common part
- * of C and of the kernels' language. */
+/* kernel_arguments.h - the one argument of each kernel, a struct. C and the kernels' language
+ * compile the same definition, so both see one layout. Pointers are to device memory, sizes are in
+ * elements, and a flag is an int. Launches are whole blocks: threads without work return. */
 #ifndef DL_NN_CUDA_KERNEL_ARGUMENTS_H
 #define DL_NN_CUDA_KERNEL_ARGUMENTS_H
 
@@ -13,6 +14,7 @@ typedef struct dl_cuda_squares_arguments {
     double *squares;
 } dl_cuda_squares_arguments;
 
+/* Writes *verdict from the sums of dl_squares. `clip` and `margin` are those of dl_gradient. */
 typedef struct dl_cuda_judge_arguments {
     const float *values;
     uint64_t n;
@@ -22,12 +24,14 @@ typedef struct dl_cuda_judge_arguments {
     double clip, margin;
 } dl_cuda_judge_arguments;
 
+/* values *= clip_factor, or 0 after a verdict that skips the step. */
 typedef struct dl_cuda_scale_arguments {
     float *values;
     uint64_t n;
     const dl_verdict *verdict;
 } dl_cuda_scale_arguments;
 
+/* values += mu (parameters - anchor) */
 typedef struct dl_cuda_pull_arguments {
     float *values;
     const float *parameters, *anchor;
@@ -35,12 +39,14 @@ typedef struct dl_cuda_pull_arguments {
     float mu;
 } dl_cuda_pull_arguments;
 
+/* One thread fills *hyper, unless the verdict skips the step. */
 typedef struct dl_cuda_hyper_arguments {
     dl_hyper *hyper;
     const dl_verdict *verdict;
     dl_hyper_options options;
 } dl_cuda_hyper_arguments;
 
+/* Of dl_adamw and dl_qhadamw: a thread for each element of a tensor. m and v are its moments. */
 typedef struct dl_cuda_adamw_arguments {
     float *p, *m, *v;
     const float *g;
@@ -50,6 +56,7 @@ typedef struct dl_cuda_adamw_arguments {
     int decays;
 } dl_cuda_adamw_arguments;
 
+/* A thread for each element of a tensor. */
 typedef struct dl_cuda_sgd_arguments {
     float *p, *momentum; /* NULL: without */
     const float *g;
@@ -97,6 +104,8 @@ typedef struct dl_cuda_apply_arguments {
 
 /* ---- operations of a model */
 
+/* C[m][n] = A[m][k] B[k][n] + bias[n], or added to C; a thread for each element of C. A(i, l) is
+ * a[i * a_row + l * a_column], and B alike, so each may be transposed. bias may be NULL. */
 typedef struct dl_cuda_product_arguments {
     float *c;
     const float *a, *b, *bias;
@@ -105,6 +114,7 @@ typedef struct dl_cuda_product_arguments {
     int add;
 } dl_cuda_product_arguments;
 
+/* db = sum over positions of dy, or added to db; a thread for each channel. */
 typedef struct dl_cuda_bias_arguments {
     float *db; /* f32[width] */
     const float *dy;
@@ -141,6 +151,7 @@ typedef struct dl_cuda_qk_norm_arguments {
     float eps;
 } dl_cuda_qk_norm_arguments;
 
+/* A thread for each element of y. */
 typedef struct dl_cuda_swiglu_arguments {
     float *x; /* [positions][2][width]; backward writes the gradient over it */
     float *y;
@@ -157,11 +168,13 @@ typedef struct dl_cuda_attention_arguments {
     float scale;
 } dl_cuda_attention_arguments;
 
+/* dl_target_loss (nn/softmax.h) of one position. */
 typedef struct dl_cuda_loss {
     float loss;
     int32_t correct;
 } dl_cuda_loss;
 
+/* A warp for each position. A target < 0 is not counted. */
 typedef struct dl_cuda_loss_arguments {
     float *logits; /* [n][vocab], later their gradient */
     const int32_t *targets;
@@ -170,6 +183,7 @@ typedef struct dl_cuda_loss_arguments {
     float gain, z_loss;
 } dl_cuda_loss_arguments;
 
+/* One thread adds n losses to the graph's tally. */
 typedef struct dl_cuda_tally_arguments {
     double *loss;
     uint64_t *n_correct;

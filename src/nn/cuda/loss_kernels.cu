@@ -2,7 +2,9 @@
 #include "nn/cuda/kernel_arguments.h"
 #include "nn/cuda/warp.cuh"
 
-/* A warp for each position. */
+/* A warp for each position. Three walks over its logits: the largest, the sum of exponentials, and
+ * the gradient written over them. `earlier` is the largest before the target: a target counts as
+ * correct only if it is the first of the largest. */
 DL_GPU_KERNEL(dl_softmax_of_logits, dl_cuda_loss_arguments)
 {
     const uint64_t i = DL_WARP_INDEX;

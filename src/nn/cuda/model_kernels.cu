@@ -16,6 +16,7 @@ DL_GPU_KERNEL(dl_product, dl_cuda_product_arguments)
     a.c[DL_GPU_INDEX] = a.add ? a.c[DL_GPU_INDEX] + sum : sum;
 }
 
+/* A thread for each channel, in the order of the positions. */
 DL_GPU_KERNEL(dl_bias_gradient, dl_cuda_bias_arguments)
 {
     const uint64_t j = DL_GPU_INDEX;
@@ -26,6 +27,7 @@ DL_GPU_KERNEL(dl_bias_gradient, dl_cuda_bias_arguments)
     a.db[j] = sum;
 }
 
+/* The host has checked that every token is a row of the table (model/model.c). */
 DL_GPU_KERNEL(dl_embedding_forward, dl_cuda_embedding_arguments)
 {
     const uint64_t i = DL_GPU_INDEX / a.width, c = DL_GPU_INDEX % a.width;
@@ -71,6 +73,7 @@ DL_GPU_KERNEL(dl_norm_forward, dl_cuda_norm_arguments)
     if (DL_LANE == 0) a.r[i] = r;
 }
 
+/* ds of one position by one warp: r (w dy - s r^2 mean(w dy s)), added where ds_adds. */
 DL_GPU_KERNEL(dl_norm_backward, dl_cuda_norm_arguments)
 {
     const uint64_t i = DL_WARP_INDEX, at = i * a.width;
@@ -99,6 +102,7 @@ DL_GPU_KERNEL(dl_norm_partial, dl_cuda_norm_arguments)
     a.partial[DL_GPU_INDEX] = sum;
 }
 
+/* Adds the chunks' sums in their order. dl_qk_norm uses it as well, with its own chunks. */
 DL_GPU_KERNEL(dl_norm_weight, dl_cuda_norm_arguments)
 {
     const uint64_t c = DL_GPU_INDEX;
@@ -109,7 +113,7 @@ DL_GPU_KERNEL(dl_norm_weight, dl_cuda_norm_arguments)
     a.dw[c] = sum;
 }
 
-/* nn/op_swiglu.c has the formulas. */
+/* nn/op_swiglu.c has the formulas. A thread for each element of y. An infinite e^-g gives -0. */
 DL_GPU_KERNEL(dl_swiglu_forward, dl_cuda_swiglu_arguments)
 {
     const uint64_t i = DL_GPU_INDEX / a.width, c = DL_GPU_INDEX % a.width;
@@ -118,6 +122,7 @@ DL_GPU_KERNEL(dl_swiglu_forward, dl_cuda_swiglu_arguments)
     a.y[DL_GPU_INDEX] = g / (1.0f + expf(-g)) * u;
 }
 
+/* du = dy g s and dg = dy u s (1 + g (1 - s)), written over u and g. */
 DL_GPU_KERNEL(dl_swiglu_backward, dl_cuda_swiglu_arguments)
 {
     const uint64_t i = DL_GPU_INDEX / a.width, c = DL_GPU_INDEX % a.width;

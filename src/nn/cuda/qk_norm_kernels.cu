@@ -16,6 +16,7 @@ static __device__ __forceinline__ float inverse_root(const qk_norm &a, const flo
     return 1.0f / sqrtf(warp_sum(squares) / (float)a.dim + a.eps);
 }
 
+/* A warp for each head. Values have no norm, and are copied. */
 DL_GPU_KERNEL(dl_qk_norm_forward, dl_cuda_qk_norm_arguments)
 {
     const uint64_t all = a.heads + 2 * a.kv_heads, i = DL_WARP_INDEX / all, h = DL_WARP_INDEX % all;
@@ -27,6 +28,7 @@ DL_GPU_KERNEL(dl_qk_norm_forward, dl_cuda_qk_norm_arguments)
         y[d] = h < a.heads + a.kv_heads ? x[d] * r * w[d] : x[d];
 }
 
+/* Stores r of each head for the two kernels that follow, before x is overwritten. */
 DL_GPU_KERNEL(dl_qk_norm_roots, dl_cuda_qk_norm_arguments)
 {
     const uint64_t n = a.heads + a.kv_heads, i = DL_WARP_INDEX / n, h = DL_WARP_INDEX % n;
@@ -51,6 +53,8 @@ DL_GPU_KERNEL(dl_qk_norm_partial, dl_cuda_qk_norm_arguments)
     a.partial[DL_GPU_INDEX] = sum;
 }
 
+/* A warp for each head. dx may be x. The sum over x is complete before the first write, because
+ * warp_sum waits for the warp. After it a thread reads only elements that it writes itself. */
 DL_GPU_KERNEL(dl_qk_norm_backward, dl_cuda_qk_norm_arguments)
 {
     const uint64_t all = a.heads + 2 * a.kv_heads, i = DL_WARP_INDEX / all, h = DL_WARP_INDEX % all;

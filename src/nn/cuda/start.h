@@ -1,4 +1,5 @@
-/* start.h - how an operation's function for a GPU starts a kernel. */
+/* start.h - how an operation's function for a GPU starts a kernel. A start queues and returns. A
+ * failure is kept by the backend, and the next sync reports it. */
 #ifndef DL_NN_CUDA_START_H
 #define DL_NN_CUDA_START_H
 

@@ -1,4 +1,6 @@
-/* warp.cuh - sums and maxima over the 32 threads of a warp; each thread gets the same bits. */
+/* warp.cuh - sums and maxima over the 32 threads of a warp. Partners are exchanged in a butterfly:
+ * at distance 16, 8, 4, 2, 1. Addition is commutative, so each thread gets the same bits. All 32
+ * threads have to call: none may have returned before. */
 #ifndef DL_NN_CUDA_WARP_CUH
 #define DL_NN_CUDA_WARP_CUH
 

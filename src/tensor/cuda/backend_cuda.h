@@ -15,7 +15,8 @@ typedef struct dl_cuda_source {
     size_t n_images;
 } dl_cuda_source;
 
-/* dl_backend_cuda opens card `index` (from 0). All of *source is borrowed until destroy. Returns
+/* dl_backend_cuda opens card `index` (from 0). source->name is borrowed until destroy, all else of
+ * *source for the call alone. Returns
  * DILOCO_EREFUSED if the driver, the card or device code for it is missing, DILOCO_EIO if the
  * driver fails, DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_backend_cuda(dl_backend **out, const dl_cuda_source *source,
