@@ -21,12 +21,15 @@
 #include "base/thread.h"
 #include "nn/cpu/panel.h"
 
+/* A block of packed weights is at most N_BLOCK * K_BLOCK floats, 576 KiB: it fits an L2 cache of
+ * 1 MiB. A chunk of dy has half of that cache. */
 enum { N_BLOCK = 384, K_BLOCK = 384, ROWS = DL_PANEL_ROWS };
 enum { CHUNK_BYTES = 512 << 10, CHUNK_PLACES = 64 };
-enum { STRETCH = 16 }; /* of a cache line */
+enum { STRETCH = 16 }; /* floats of a cache line */
 
 _Static_assert((int)DL_CONV_BESIDE >= (int)DL_PANEL_ROWS * (int)DL_PANEL_MAX_WIDTH, "a tile");
 
+/* Returns how many blocks of ROWS cover the rows. */
 static size_t tiles_of(size_t rows)
 {
     return (rows + ROWS - 1) / ROWS;
@@ -53,6 +56,7 @@ typedef struct order {
     size_t k, n, k_step, n_step, taps;
 } order;
 
+/* dx is the same product with inputs and outputs exchanged, so the matrices are transposed. */
 static order order_of(const dl_conv *c)
 {
     size_t taps = dl_window_taps(c->window), in = c->window->in_channels;
@@ -72,6 +76,7 @@ static inline DL_BODY void pack_stretch(float *to, size_t tap_step, size_t row_s
             to[l * row_step + t * tap_step] = column < o->n ? from[l * o->k_step + t] : 0;
 }
 
+/* Packs panels [first, last) of every tap. */
 static inline DL_BODY void pack_body(float *packed, const float *weight, const order *o,
                                      size_t first, size_t last, int lanes)
 {
@@ -87,7 +92,7 @@ DL_TILE_KERNEL(pack,
                (float *packed, const float *weight, const order *o, size_t first, size_t last),
                pack_body(packed, weight, o, first, last, lanes))
 
-/* Of the chosen instruction set's panels. */
+/* The columns of a panel depend on the instruction set, so only a kernel knows them. */
 static inline DL_BODY void width_body(size_t *width, int lanes)
 {
     *width = DL_PANEL_WIDTH(lanes);
@@ -109,7 +114,7 @@ typedef struct product {
     const dl_conv *conv;
     float *to, *beside;
     const float *from, *packed, *bias;
-    size_t k, n;
+    size_t k, n; /* channels of `from` and of `to` */
 } product;
 
 /* A block of the sum: taps [tap, end) of channels [k, k + n_k), outputs [n, n + n_n). */
@@ -117,13 +122,14 @@ typedef struct block {
     size_t tap, end, k, n_k, n, n_n;
 } block;
 
+/* Lists the taps of a place of `to`: an output place, or seen from the input an input place. */
 static size_t list_taps(dl_tap *list, const dl_conv *c, size_t place)
 {
     return c->back ? dl_window_list_back(list, c->window, place)
                    : dl_window_list(list, c->window, place);
 }
 
-/* Those of the block, moved to the front. */
+/* Moves the taps of the block to the front. Returns their number. */
 static size_t keep_taps(dl_tap *list, size_t n, const block *b)
 {
     size_t kept = 0;
@@ -132,6 +138,8 @@ static size_t keep_taps(dl_tap *list, size_t n, const block *b)
     return kept;
 }
 
+/* An output place can have no tap inside the first block of taps. Its sum then begins at 0, since
+ * later blocks add. */
 static void clear_tile(const product *p, const block *b, float *to, size_t m)
 {
     for (size_t r = 0; r < m; r++, to += p->n)
@@ -145,7 +153,8 @@ static inline DL_BODY void add_bias(const product *p, const block *b, float *to,
             to[j] += p->bias[b->n + j];
 }
 
-/* m rows from `row` on of one place. */
+/* Computes the block's part of the sum for m rows of one place, from `row` on. The first block
+ * writes, and adds the bias; later ones add. */
 static inline DL_BODY void tile_body(const product *p, const block *b, const dl_tap *list,
                                      size_t n_list, size_t place, size_t row, size_t m, int lanes)
 {
@@ -204,6 +213,8 @@ static inline DL_BODY size_t block_size(size_t n, size_t most, size_t grain)
     return dl_size_round_up((n + blocks - 1) / blocks, grain);
 }
 
+/* Blocks are equal in size, so that no last block is small. If the channels are few, a block takes
+ * several taps. */
 static inline DL_BODY void product_body(const product *p, size_t begin, size_t end, int lanes)
 {
     size_t taps = dl_window_taps(p->conv->window), width = DL_PANEL_WIDTH(lanes);
@@ -248,6 +259,7 @@ size_t dl_conv_workspace(const dl_window *w, size_t rows)
            DL_CONV_BESIDE;
 }
 
+/* One part's computation of dW. */
 typedef struct weights {
     const dl_conv *conv;
     float *taps, *panels, *beside;
@@ -269,7 +281,8 @@ static inline DL_BODY void pack_chunk(float *panels, const float *dy, size_t n, 
                     panels[r * width + i] = j + i < out ? dy[r * out + j + i] : 0;
 }
 
-/* The place of tap `tap` of output place `out`; false: outside. */
+/* Sets *place to the input place under a tap of output place `out`. Returns false outside of the
+ * image. */
 static bool lies_on(size_t *place, const dl_window *w, size_t tap, size_t out)
 {
     size_t y = out / w->out_width * w->stride + tap / w->size;
@@ -312,6 +325,8 @@ static inline DL_BODY void chunk_tile(const weights *g, size_t item, size_t firs
     }
 }
 
+/* Each part packs all of dy for itself, which is cheap against its products, and needs no
+ * synchronization. */
 static inline DL_BODY void weights_body(const weights *g, size_t begin, size_t end, int lanes)
 {
     size_t rows = g->conv->rows, places = dl_window_out_places(g->conv->window);
@@ -326,6 +341,7 @@ static inline DL_BODY void weights_body(const weights *g, size_t begin, size_t e
 DL_TILE_KERNEL(weight_tiles, (const weights *g, size_t begin, size_t end),
                weights_body(g, begin, end, lanes))
 
+/* A part clears its own tiles first: chunks add, and a tap may be outside at every place. */
 void dl_conv_weights(float *taps, const float *x, const float *dy, const dl_conv *c,
                      float *workspace, int part, int n_parts)
 {

@@ -1,4 +1,6 @@
-/* device.c - see device.h. */
+/* device.c - opens the CPU's backend, or a card after a self-test of all kernels on it (device.h).
+ * A wrong result of one kernel would train a wrong model without any other sign, so the test comes
+ * before the first step. It takes a moment, hence a card that passed is remembered. */
 #include "nn/device.h"
 
 #include "base/hash.h"
@@ -12,10 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY = 512 };
+enum { KEY = 512 }; /* bytes of a key, and of a folder's path */
 
 /* ---- the results of cards that passed: a file each, which holds its key */
 
+/* Writes the text that has to be equal for an earlier result to count. It includes the digest of
+ * the device code: a new build is tested again. Returns false if it does not fit. */
 static bool key_of(char key[KEY], const dl_cuda_card *card, const dl_span *images, size_t n)
 {
     char hex[DL_HASH_HEX + 1], uuid[DL_HASH_HEX + 1];
@@ -42,6 +46,7 @@ static bool folder_of(char out[KEY])
     return n > 0 && n < KEY;
 }
 
+/* The file's name is the digest of its key. */
 static bool path_of(char out[2 * KEY], const char *folder, const char *key)
 {
     char hex[DL_HASH_HEX + 1];
@@ -49,6 +54,7 @@ static bool path_of(char out[2 * KEY], const char *folder, const char *key)
     return snprintf(out, 2 * KEY, "%s/%s", folder, hex) > 0;
 }
 
+/* Compares the whole key, so that a damaged file does not count as a pass. */
 static bool has_passed(const char *key)
 {
     char folder[KEY], path[2 * KEY];
@@ -73,6 +79,7 @@ static void keep_passed(const char *key)
 
 /* ---- a card */
 
+/* Runs the self-test unless this card has passed it; `fresh` runs it in any case. */
 static diloco_status test(dl_backend *backend, const dl_cuda_card *card, const dl_span *images,
                           size_t n, bool fresh)
 {
@@ -84,6 +91,8 @@ static diloco_status test(dl_backend *backend, const dl_cuda_card *card, const d
     return DILOCO_OK;
 }
 
+/* Fills *card as soon as it is known, also if the self-test fails. images is on the stack: it is
+ * borrowed by dl_backend_cuda only until the modules are loaded. */
 static diloco_status open_card(dl_backend **out, dl_cuda_card *card, int index, bool fresh)
 {
     dl_span images[DL_CUDA_MAX_IMAGES];
@@ -114,6 +123,7 @@ diloco_status dl_device_open(dl_backend **out, const char *device)
     return open_card(out, &card, index, false);
 }
 
+/* Tests a card in any case, and reports which card it is even if it fails. */
 static diloco_status check_card(diloco_device_report *out, const char *device)
 {
     dl_device kind;

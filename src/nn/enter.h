@@ -5,6 +5,7 @@
 
 #include "tensor/backend.h"
 
+/* They nest. On the trap backend they open and close the memory; on others they do nothing. */
 static inline void dl_backend_enter(dl_backend *b)
 {
     b->ops->enter(b);

@@ -50,7 +50,8 @@ static inline DL_BODY void prefetch_tile(const float *c, size_t c_row, size_t m,
             __builtin_prefetch(c + r * c_row + j, 1, 3);
 }
 
-/* rows is a tile but for its columns: c, a and the strides; b is the packed block. */
+/* Multiplies a block of rows with every panel. *rows holds the address of their first column in C,
+ * A, the strides, and in b the packed block. */
 static inline DL_BODY void all_panels(const dl_tile *rows, float *beside, size_t n, int lanes)
 {
     size_t width = 2 * (size_t)lanes, n_panels = (n + width - 1) / width;
@@ -117,6 +118,8 @@ static inline DL_BODY size_t block_size(size_t n, size_t most, size_t grain)
     return (n + blocks * grain - 1) / (blocks * grain) * grain;
 }
 
+/* Blocks of k are added in order, and their borders follow from k alone. So an element of C is
+ * rounded at the same places whichever rows a part has. */
 static inline DL_BODY void gemm_body(const dl_gemm_args *g, size_t begin, size_t end,
                                      float *workspace, int lanes)
 {
@@ -155,6 +158,7 @@ void dl_gemm(const dl_gemm_args *args, size_t begin, size_t end, float *workspac
     if (begin < end && args->n) dl_isa_call(gemm)(args, begin, end, workspace);
 }
 
+/* Whole blocks of DL_GEMM_ROWS, so that only the last part has a partial block. */
 void dl_gemm_range(size_t *begin, size_t *end, size_t n, int part, int n_parts)
 {
     dl_part_range(begin, end, n, DL_GEMM_ROWS, part, n_parts);

@@ -30,6 +30,8 @@ static void square_part(void *context, int part, int n_parts)
     dl_fp_leave(saved);
 }
 
+/* The sums of blocks are added in index order, so the norm has the same bits at any number of
+ * threads. Only a norm that is not finite costs a search for the element. */
 static void judge_on_cpu(const dl_gradient *g)
 {
     double sum = 0;
@@ -59,6 +61,7 @@ static void scale_part(void *context, int part, int n_parts)
     dl_fp_leave(saved);
 }
 
+/* Factor 1 is exact, so nothing is written then. */
 static void scale_on_cpu(const dl_gradient *g)
 {
     if (g->verdict->skipped)
@@ -76,6 +79,7 @@ static inline DL_BODY void pull_body(float *restrict g, const float *restrict x,
 DL_KERNEL(pull_range, (float *g, const float *x, const float *anchor, float mu, size_t n),
           pull_body(g, x, anchor, mu, n))
 
+/* FedProx's proximal term (arXiv:1812.06127): the gradient of mu/2 ||parameters - anchor||^2. */
 static void pull_on_cpu(const dl_gradient *g, const dl_pull *p)
 {
     dl_isa_call(pull_range)(g->values + p->begin, p->parameters + p->begin, p->anchor + p->begin,

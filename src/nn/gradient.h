@@ -23,6 +23,7 @@ typedef struct dl_gradient {
     double margin;       /* added to the norm in clip / (norm + margin) */
 } dl_gradient;
 
+/* Returns the number of partial sums of n elements: one for each block of DL_BLOCK. */
 size_t dl_gradient_blocks(size_t n);
 
 /* dl_gradient_judge queues the verdict: the norm in float64 by blocks, so the same at any number of

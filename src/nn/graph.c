@@ -45,6 +45,7 @@ diloco_status dl_graph_create(dl_graph **out, int max_nodes, int max_weights, si
     return DILOCO_OK;
 }
 
+/* Also destroys a graph that dl_graph_create could not complete. */
 void dl_graph_destroy(dl_graph *g)
 {
     if (!g) return;
@@ -56,6 +57,8 @@ void dl_graph_destroy(dl_graph *g)
     free(g);
 }
 
+/* Appends a weight with the next offset in its array. A name that does not fit is the model's bug.
+ */
 DL_PRINTF(3, 0)
 static int next_weight(dl_graph *g, const dl_weight *what, const char *name, va_list args)
 {
@@ -127,6 +130,7 @@ static int new_buffer(dl_graph *g)
     return g->n_buffers++;
 }
 
+/* Every value has two buffers at first; op->shape may give it another value's instead. */
 static int new_value(dl_graph *g, size_t width, diloco_dtype element)
 {
     DL_ASSERT(g->n_values < g->room.values);
@@ -186,17 +190,21 @@ dl_node *dl_graph_add(dl_graph *g, const dl_op *op, int in0, int in1, int weight
 
 /* ---- planning ------------------------------------------------------------------------ */
 
+/* Extends the time that a buffer is alive to include a moment. */
 static void touch(dl_buffer *b, int moment)
 {
     if (moment < b->first) b->first = moment;
     if (moment > b->last) b->last = moment;
 }
 
+/* The moment at which a node runs backward. */
 static int backward_of(const dl_graph *g, int node)
 {
     return 2 * g->n_nodes - 1 - node;
 }
 
+/* An input's data is read at forward, and at backward if the operation keeps it. Its gradient is
+ * written at backward. */
 static void live_inputs(dl_graph *g, int i)
 {
     const dl_node *node = &g->nodes[i];
@@ -209,6 +217,8 @@ static void live_inputs(dl_graph *g, int i)
     }
 }
 
+/* An output's data is written at forward, and read at backward if kept. Its gradient is read at
+ * backward. `saved` is alive from one to the other. */
 static void live_outputs(dl_graph *g, int i)
 {
     const dl_node *node = &g->nodes[i];
@@ -232,6 +242,8 @@ static size_t product(size_t n, size_t size)
     return dl_size_mul(&bytes, n, size) && bytes < SIZE_MAX / 2 ? bytes : SIZE_MAX / 2;
 }
 
+/* Finds each buffer's time and size. A buffer of several values has the largest size and the union
+ * of their times. */
 static void measure_buffers(dl_graph *g)
 {
     for (int i = 0; i < g->n_buffers; i++)
@@ -250,11 +262,13 @@ static void measure_buffers(dl_graph *g)
     }
 }
 
+/* Returns true if both are alive at one moment; then they must not overlap. */
 static bool meet(const dl_buffer *a, const dl_buffer *b)
 {
     return a->first <= b->last && b->first <= a->last;
 }
 
+/* Largest first. Pointers are into one array, so their order is that of the buffers. */
 static int by_size(const void *x, const void *y)
 {
     const dl_buffer *a = *(dl_buffer *const *)x, *b = *(dl_buffer *const *)y;
@@ -280,6 +294,9 @@ static size_t lowest_gap(const dl_buffer *b, dl_buffer *const *placed, size_t n)
     return at;
 }
 
+/* Greedy by size: largest first at the lowest free offset. The optimum is NP-hard (dynamic storage
+ * allocation). Here one pass has few large buffers, which are placed well. O(n^2 log n) for n
+ * buffers, once. */
 static diloco_status place_buffers(dl_graph *g, size_t *total)
 {
     size_t n = 0, placed = 0;
@@ -339,6 +356,8 @@ diloco_status dl_graph_plan(dl_graph *g, size_t *bytes, size_t *activation_bytes
 
 /* ---- running ------------------------------------------------------------------------- */
 
+/* Runs one function of a node; NULL is nothing to do. A profile measures the call, so it is right
+ * only on a backend that does its work in it. */
 static void run_one(dl_graph *g, const dl_batch *batch, const dl_node *node, dl_op_fn fn, int way)
 {
     if (!fn) return;
@@ -369,6 +388,7 @@ static diloco_status check_column(const dl_op *op, const dl_op_fn column[DL_N_DE
                    backend->ops->name, op->name, what);
 }
 
+/* Checks before memory is allocated, so that a refused model costs nothing. */
 static diloco_status check_operations(const dl_graph *g, const dl_backend *backend)
 {
     for (int i = 0; i < g->n_nodes; i++) {

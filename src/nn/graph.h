@@ -35,9 +35,9 @@ typedef struct dl_buffer {
 } dl_buffer;
 
 typedef struct dl_value {
-    size_t width;
-    diloco_dtype element;   /* of the data and of the gradient */
-    int data, grad;         /* buffers; an operation may merge them (op.h) */
+    size_t width;           /* elements of a position */
+    diloco_dtype element;   /* type of the data and of the gradient */
+    int data, grad;         /* buffers, by index; an operation may merge them (op.h) */
     int producer, consumer; /* nodes; -1: none */
     bool constant;          /* nothing that trains made it: it has no gradient */
 } dl_value;
@@ -65,13 +65,13 @@ typedef struct dl_weight {
 typedef struct dl_node {
     const dl_op *op;
     int in[DL_NODE_MAX_IN], out[DL_NODE_MAX_OUT]; /* values or DL_NO_VALUE */
-    int saved;             /* value kept for backward, without a gradient, or DL_NO_VALUE */
+    int saved;             /* value kept from forward to backward, without a gradient, or none */
     int weight;            /* first of n_weights adjacent weights, or DL_NO_WEIGHT */
     int n_weights;         /* seen by the operation as one matrix of all their rows */
     bool grad_adds;        /* a node before it in the backward pass wrote the same gradient */
     size_t constant_bytes; /* filled by op->prepare */
     void *constant;        /* backend memory */
-    /* The operation's own struct. */
+    /* The operation's own struct, copied by dl_graph_add. */
     _Alignas(16) unsigned char attributes[80];
 } dl_node;
 
@@ -81,7 +81,7 @@ typedef enum dl_mode {
     DL_PREDICT /* logits of the last position */
 } dl_mode;
 
-/* The data of one pass; inputs and targets are already on the backend. */
+/* The data of one pass; its inputs and targets are already in the graph's `pass`. */
 typedef struct dl_batch {
     size_t rows, length;
     dl_mode mode;
@@ -89,7 +89,7 @@ typedef struct dl_batch {
     bool accumulate; /* add to the weights' gradients */
 } dl_batch;
 
-/* Sums of the losses. */
+/* Sums of the losses, in backend memory. The host zeroes it and reads it. */
 typedef struct dl_tally {
     double loss;        /* over all counted targets, nats */
     uint64_t n_correct; /* targets that were the likeliest; of equals the first counts */
@@ -105,17 +105,17 @@ typedef struct dl_graph {
     dl_graph_target target;
     size_t max_length;
 
-    dl_node *nodes;
-    dl_value *values;
-    dl_buffer *buffers;
-    dl_weight *weights;
+    dl_node *nodes;     /* owned, in the order they run */
+    dl_value *values;   /* owned */
+    dl_buffer *buffers; /* owned */
+    dl_weight *weights; /* owned, in the order of the manifest */
     int n_nodes, n_values, n_buffers, n_weights;
     struct { /* the most that the arrays have room for */
         int nodes, values, weights;
     } room;
-    size_t n_parameters, n_counters;
-    size_t n_logits;    /* width of what DL_PREDICT gives */
-    size_t image_bytes; /* of one row, where rows are images; else 0 */
+    size_t n_parameters, n_counters; /* elements of both arrays */
+    size_t n_logits;                 /* width of what DL_PREDICT gives */
+    size_t image_bytes;              /* of one row, where rows are images; else 0 */
 
     /* Set by dl_graph_allocate; backend memory but for the first two, which are borrowed. */
     dl_backend *backend;
@@ -141,15 +141,16 @@ DL_MUST_CHECK diloco_status dl_graph_create(dl_graph **out, int max_nodes, int m
                                             size_t max_length, const dl_graph_target *target);
 void dl_graph_destroy(dl_graph *graph); /* NULL is fine */
 
-/* The next weight; rows 0 makes a vector f32[columns]. Gives its index. */
+/* Adds the next weight, f32[rows][columns], or f32[columns] if rows is 0. Returns its index. The
+ * name is a printf format, and has at most DILOCO_NAME_MAX characters. */
 DL_PRINTF(6, 7)
 int dl_graph_weight(dl_graph *graph, size_t rows, size_t columns, dl_initial initial, float spread,
                     const char *name, ...);
-/* The next weight, f32[shape[0]]…[shape[3]]. */
+/* Adds the next weight, f32[shape[0]]…[shape[3]]. Returns its index. */
 DL_PRINTF(5, 6)
 int dl_graph_weight4(dl_graph *graph, const size_t shape[DILOCO_MAX_DIMS], dl_initial initial,
                      float spread, const char *name, ...);
-/* The next weight, an i64 without dimensions; a BUFFER that begins at 0. */
+/* Adds the next weight, an i64 without dimensions: a BUFFER that begins at 0. Returns its index. */
 DL_PRINTF(2, 3) int dl_graph_counter(dl_graph *graph, const char *name, ...);
 
 /* A weight that does not train (FROZEN), or that its operation itself writes (BUFFER). It is
@@ -160,8 +161,9 @@ void dl_graph_set_role(dl_graph *graph, int weight, diloco_role role);
  * themselves. */
 void dl_graph_set_end(dl_graph *graph, int weight);
 
-/* The next node, with its outputs made by op->shape. n_weights adjacent weights from
- * `weight`. The attributes are copied. */
+/* Adds the next node, whose outputs op->shape makes. It uses n_weights adjacent weights from
+ * `weight` on. The attributes are copied. A value that another node consumes is a bug of the model.
+ * The pointer is valid until the graph is destroyed. */
 dl_node *dl_graph_add(dl_graph *graph, const dl_op *op, int in0, int in1, int weight, int n_weights,
                       const void *attributes, size_t attributes_size);
 /* For op->shape: a value and its buffers. The second one is f32 whatever the graph's type is: for
@@ -169,15 +171,16 @@ dl_node *dl_graph_add(dl_graph *graph, const dl_op *op, int in0, int in1, int we
 int dl_graph_value(dl_graph *graph, size_t width);
 int dl_graph_value_f32(dl_graph *graph, size_t width);
 
-/* Bytes it will take in all, and those of the activations among them. DILOCO_EINVAL: more
- * than any address space has. DILOCO_ENOMEM. */
+/* Sets *bytes to all that dl_graph_allocate would take, and *activation_bytes to the activations'
+ * part. Returns DILOCO_EINVAL if no address space has that many, or DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_graph_plan(dl_graph *graph, size_t *bytes, size_t *activation_bytes);
-/* Plan and take the memory. Backend and pool are those of the target. DILOCO_ENOMEM.
- * DILOCO_EREFUSED: the backend's device lacks a function that an operation has for the CPU; the
- * text names both. */
+/* Plans and allocates the memory, once. Backend and pool fit the target, and are borrowed until
+ * destroy. Returns DILOCO_ENOMEM. Returns DILOCO_EREFUSED if the backend's device lacks a function
+ * that an operation has for the CPU; the text names both. */
 DL_MUST_CHECK diloco_status dl_graph_allocate(dl_graph *graph, dl_backend *backend, dl_pool *pool);
 
-/* Run all nodes forward; for DL_TRAIN then backward. */
+/* Queues all nodes forward, and for DL_TRAIN then backward. The batch's inputs and targets have
+ * been copied to the graph's pass. Errors of a device come out of the next sync. */
 void dl_graph_run(dl_graph *graph, const dl_batch *batch);
 
 #endif

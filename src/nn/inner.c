@@ -61,15 +61,17 @@ static diloco_status unknown(const char *name)
 
 /* ---- the handle ---------------------------------------------------------------------- */
 
+/* One tensor of the parameter array. A tensor of integers has begin == end. */
 typedef struct segment {
     size_t begin, end;    /* elements of one tensor */
     size_t at;            /* in its group's vectors */
-    size_t rows, columns; /* of a matrix */
-    int group;
+    size_t rows, columns; /* of a matrix; else 1 and the number of elements */
+    int group;            /* HIDDEN or REST */
     bool trains, decays;
     char name[DILOCO_NAME_MAX + 1];
 } segment;
 
+/* Tensors of one rule, and the rule's state for all of them. */
 typedef struct group {
     const dl_rule *rule;
     size_t n, n_vectors; /* n: elements of its tensors */
@@ -95,11 +97,13 @@ struct dl_inner {
     void *scratch; /* of the rule for hidden matrices */
 };
 
+/* Returns true if hidden matrices have a rule of their own. */
 static bool split(const row *r)
 {
     return r->rules[HIDDEN] != r->rules[REST];
 }
 
+/* Without a rule of its own, every tensor is of REST, and HIDDEN has no vectors. */
 static void set_groups(group groups[N_GROUPS], const row *r, const dl_config *config,
                        const dl_inner_sizes *sizes)
 {
@@ -139,6 +143,7 @@ dl_inner_bytes dl_inner_plan(const dl_config *config, const dl_inner_sizes *size
     return bytes;
 }
 
+/* Runs twice: on an arena without memory, to count bytes, and on the backend's memory. */
 static void layout(dl_inner *o, dl_arena *arena)
 {
     for (int k = 0; k < N_GROUPS; k++)
@@ -150,6 +155,8 @@ static void layout(dl_inner *o, dl_arena *arena)
     o->scratch = dl_arena_take(arena, scratch_bytes(o->row, &o->sizes, dl_pool_size(o->pool)));
 }
 
+/* Describes each tensor and assigns it elements of its group's vectors. Frozen tensors have some as
+ * well, so that places do not depend on roles. */
 static void fill_segments(dl_inner *o, const dl_inner_model *model)
 {
     size_t used[N_GROUPS] = {0};
@@ -248,6 +255,7 @@ const char *dl_inner_vector_name(const dl_inner *o, size_t i)
     return g->rule->vectors[i];
 }
 
+/* Vectors are numbered: those of HIDDEN, then those of REST. */
 float *dl_inner_vector(dl_inner *o, size_t i, size_t *n)
 {
     const group *g = group_of(o, &i);
@@ -262,6 +270,7 @@ uint64_t dl_inner_steps(const dl_inner *o)
     return v.steps;
 }
 
+/* Also clears the last step's norm and flags. */
 void dl_inner_set_steps(dl_inner *o, uint64_t steps)
 {
     dl_verdict v = {.steps = steps};
@@ -270,6 +279,7 @@ void dl_inner_set_steps(dl_inner *o, uint64_t steps)
 
 /* ---- a step, on the CPU -------------------------------------------------------------- */
 
+/* Muon's own learning rate follows the same schedule: it is scaled by lr / (configured lr). */
 static dl_hyper_options options_of(const dl_inner *o)
 {
     const dl_config *c = &o->config;
@@ -292,12 +302,15 @@ static void hyper_on_cpu(dl_inner *o)
     if (!o->gradient.verdict->skipped) dl_hyper_fill(o->hyper, &options, o->gradient.verdict);
 }
 
+/* Sets the addresses of a group's vectors from element `at` on; NULL for those it does not have. */
 static void vectors_at(float *out[DL_RULE_VECTORS], const group *g, size_t at)
 {
     for (size_t v = 0; v < DL_RULE_VECTORS; v++)
         out[v] = v < g->n_vectors ? g->vectors[v] + at : NULL;
 }
 
+/* Updates this part's elements. Parts are cut at blocks of the whole array, so a tensor may belong
+ * to several parts, and small tensors cost no synchronization. */
 static void update_part(void *context, int part, int n_parts)
 {
     const dl_inner *o = context;
@@ -359,6 +372,7 @@ static void hyper_on_cuda(dl_inner *o)
     dl_cuda_hyper(o->backend, o->hyper, o->gradient.verdict, &options);
 }
 
+/* Starts a kernel for each tensor. The host does not know the verdict, so each kernel reads it. */
 static void update_on_cuda(dl_inner *o)
 {
     for (size_t i = 0; i < o->n_segments; i++) {
@@ -425,6 +439,7 @@ diloco_status dl_inner_step(dl_inner *o, double lr)
     return DILOCO_OK;
 }
 
+/* Segments are in order, so the first one that ends after the bad element has it. */
 diloco_status dl_inner_norm(dl_inner *o, double *grad_norm)
 {
     dl_verdict v;

@@ -28,17 +28,20 @@ typedef struct dl_inner_model {
     dl_pool *pool;
 } dl_inner_model;
 
-/* By trainer.optimizer and parameters.optimizer.*; DILOCO_EINVAL names the known ones.
- * DILOCO_EREFUSED: the backend's device has no functions for it. */
+/* Creates the optimizer of trainer.optimizer with parameters.optimizer.*; its vectors are zero.
+ * Returns DILOCO_EINVAL for an unknown name, with the known ones. Returns DILOCO_EREFUSED if the
+ * backend's device has no functions for it, or DILOCO_ENOMEM. *out is NULL after an error. */
 DL_MUST_CHECK diloco_status dl_inner_create(dl_inner **out, const dl_config *config,
                                             const dl_inner_model *model);
 void dl_inner_destroy(dl_inner *inner); /* NULL is fine */
 
-/* Queue one optimizer step with learning rate lr. Waits for nothing and allocates nothing. */
+/* Queues one optimizer step with learning rate lr. It waits for nothing and allocates nothing. A
+ * gradient that is not finite makes the step a no-op, which dl_inner_norm reports. */
 DL_MUST_CHECK diloco_status dl_inner_step(dl_inner *inner, double lr);
 
-/* Norm of the last step's gradient, before clipping. DILOCO_ENUMERIC: it was not finite; then
- * that step changed nothing; the text names the first bad tensor and element. */
+/* Waits for the backend, and sets *grad_norm to the norm of the last step's gradient before
+ * clipping. Returns DILOCO_ENUMERIC if it was not finite; the text names the first such tensor and
+ * element. That step has changed nothing. */
 DL_MUST_CHECK diloco_status dl_inner_norm(dl_inner *inner, double *grad_norm);
 
 /* The state that survives: vectors, and the count of steps (bias correction). A vector has an
@@ -47,7 +50,7 @@ DL_MUST_CHECK diloco_status dl_inner_norm(dl_inner *inner, double *grad_norm);
 size_t dl_inner_n_vectors(const dl_inner *inner);
 const char *dl_inner_vector_name(const dl_inner *inner, size_t i);
 float *dl_inner_vector(dl_inner *inner, size_t i, size_t *n); /* n: elements */
-uint64_t dl_inner_steps(const dl_inner *inner);
+uint64_t dl_inner_steps(const dl_inner *inner);               /* steps that changed something */
 void dl_inner_set_steps(dl_inner *inner, uint64_t steps);
 
 /* Sizes that the memory depends on, added up tensor by tensor (hidden: only of two dimensions). */
@@ -57,7 +60,8 @@ typedef struct dl_inner_sizes {
 } dl_inner_sizes;
 void dl_inner_sizes_add(dl_inner_sizes *sizes, size_t rows, size_t columns, bool hidden);
 
-/* Bytes of the vectors, and of what a step needs meanwhile; 0 for an unknown optimizer. */
+/* Returns the bytes of the vectors, and those that a step needs meanwhile; both are 0 for an
+ * unknown optimizer. */
 typedef struct dl_inner_bytes {
     size_t vectors, scratch;
 } dl_inner_bytes;

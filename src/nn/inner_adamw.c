@@ -1,7 +1,9 @@
 /* inner_adamw.c - AdamW as torch.optim.AdamW (Loshchilov, Hutter, arXiv:1711.05101):
  *
  *     m += (1 - b1)(g - m);  v = b2 v + (1 - b2) g^2;
- *     p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps) */
+ *     p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+ *
+ * after p *= 1 - lr * weight_decay. t counts the steps whose gradient was finite. */
 #include "nn/cuda/columns.h"
 #include "nn/inner_rows.h"
 
@@ -9,6 +11,7 @@
 
 #include <math.h>
 
+/* One walk over four arrays: the step's speed is the memory's. keep is 1 where nothing decays. */
 static inline DL_BODY void adamw_body(float *restrict p, float *restrict m, float *restrict v,
                                       const float *restrict g, size_t n, const dl_hyper *restrict h,
                                       float keep)

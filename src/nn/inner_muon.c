@@ -22,6 +22,8 @@
 
 #include <math.h>
 
+/* Jordan's coefficients. The slope at 0 is A, so that small singular values grow fast. They reach a
+ * band around 1, not 1 itself, which is enough here. */
 static const float A = 3.4445f, B = -4.7750f, C = 2.0315f, EPS = 1e-7f;
 
 typedef struct work {
@@ -35,6 +37,8 @@ typedef struct work {
     float *workspaces; /* [threads][DL_GEMM_WORKSPACE] */
 } work;
 
+/* Takes memory for the largest matrix. A tall and a wide one may set `longer` and `shorter`, so
+ * their product bounds every matrix's elements. */
 static void layout(work *w, dl_arena *arena, const dl_inner_sizes *sizes, int n_threads)
 {
     size_t most = sizes->shorter * sizes->longer;
@@ -82,6 +86,7 @@ DL_KERNEL(blend, (float *y, const float *x, float a, float b, size_t n), blend_b
 
 /* ---- each thread's share */
 
+/* m and u of this part's blocks, and the sum of u^2 of each block. */
 static void momentum_part(void *context, int part, int n_parts)
 {
     const work *w = context;
@@ -116,6 +121,7 @@ static void blend_rows(float *y, const float *x, float a, float b, size_t rows, 
     dl_isa_call(blend)(y + begin * columns, x + begin * columns, a, b, (end - begin) * columns);
 }
 
+/* S = X X^T, or X^T X of a tall X. */
 static void gram_part(void *context, int part, int n_parts)
 {
     const work *w = context;
@@ -131,6 +137,8 @@ static void gram_part(void *context, int part, int n_parts)
     dl_gemm_part(&s, part, n_parts, w->workspaces);
 }
 
+/* mix = B S + C S^2. The blend needs only the rows that this part multiplied, so no other part has
+ * to be done. */
 static void mix_part(void *context, int part, int n_parts)
 {
     const work *w = context;
@@ -139,6 +147,7 @@ static void mix_part(void *context, int part, int n_parts)
     blend_rows(w->mix, w->s, B, C, w->side, w->side, part, n_parts);
 }
 
+/* next = A X + mix X, or A X + X mix of a tall X. */
 static void next_part(void *context, int part, int n_parts)
 {
     const work *w = context;
@@ -155,6 +164,7 @@ static void next_part(void *context, int part, int n_parts)
     blend_rows(w->next, w->x, A, 1, w->m->rows, w->m->columns, part, n_parts);
 }
 
+/* p = keep p - lr .2 sqrt(max(rows, columns)) X */
 static void apply_part(void *context, int part, int n_parts)
 {
     const work *w = context;
@@ -168,6 +178,8 @@ static void apply_part(void *context, int part, int n_parts)
 
 /* ---- a matrix */
 
+/* 1 / |u|. The Frobenius norm bounds every singular value, so those of X are at most 1. The
+ * iteration may diverge from larger ones. */
 static float inverse_norm(const work *w)
 {
     double sum = 0;
@@ -176,6 +188,7 @@ static float inverse_norm(const work *w)
     return (float)(1 / fmax(sqrt(sum), (double)EPS));
 }
 
+/* Each dl_pool_run is a barrier: a product reads all rows of the one before. */
 static void matrix(const dl_inner_matrix *m)
 {
     work w = {.m = m, .n = m->rows * m->columns, .side = dl_size_min(m->rows, m->columns)};
@@ -224,6 +237,7 @@ static void start_blend(dl_backend *backend, const dl_cuda_blend_arguments *a)
     dl_backend_cuda_launch(backend, &(dl_cuda_launch){"dl_muon_blend", a->n, a, sizeof *a});
 }
 
+/* Queues m and u, |u|^2 by blocks, 1 / |u|, and X = u / |u|. */
 static void start_momentum(const work *w)
 {
     const dl_inner_matrix *m = w->m;
@@ -246,6 +260,7 @@ static void start_momentum(const work *w)
     start_blend(m->backend, &scaled);
 }
 
+/* Queues S, S^2, b S + c S^2, its product with X, and a X + that, into next. */
 static void start_iteration(const work *w)
 {
     const size_t rows = w->m->rows, columns = w->m->columns, side = w->side;
@@ -267,6 +282,8 @@ static void start_iteration(const work *w)
     start_blend(b, &(dl_cuda_blend_arguments){.y = w->next, .x = w->x, .n = w->n, .a = A, .b = 1});
 }
 
+/* Queues the same steps. The number of iterations is the host's copy, because hyper is in device
+ * memory. After a skipped step the iterations run on old numbers, and apply writes nothing. */
 static void matrix_on_cuda(const dl_inner_matrix *m)
 {
     work w = {.m = m, .n = m->rows * m->columns, .side = dl_size_min(m->rows, m->columns)};

@@ -13,6 +13,7 @@
 
 #include <math.h>
 
+/* The bias of m is corrected in step_size, which only its share of the update has. */
 static inline DL_BODY void qhadamw_body(float *restrict p, float *restrict m, float *restrict v,
                                         const float *restrict g, size_t n,
                                         const dl_hyper *restrict h, float keep)

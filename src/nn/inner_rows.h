@@ -39,6 +39,7 @@ typedef struct dl_inner_part {
 } dl_inner_part;
 
 typedef struct dl_rule {
+    /* Returns how many vectors the rule keeps with these options, at most DL_RULE_VECTORS. */
     size_t (*n_vectors)(const dl_config *config);
     const char *vectors[DL_RULE_VECTORS]; /* named as in torch.optim */
 
@@ -49,6 +50,7 @@ typedef struct dl_rule {
 
     /* Instead of update, where a matrix is more than its elements. Allocates nothing. */
     void (*matrix[DL_N_DEVICES])(const dl_inner_matrix *m);
+    /* Returns the bytes of a matrix's scratch. NULL: none. */
     size_t (*scratch)(const dl_inner_sizes *sizes, int n_threads);
 } dl_rule;
 

@@ -1,6 +1,8 @@
 /* inner_sgd.c - SGD as torch.optim.SGD but for the decoupled decay, with momentum or without:
  *
- *     b = momentum b + g;  p -= lr b */
+ *     b = momentum b + g;  p -= lr b
+ *
+ * after p *= 1 - lr * weight_decay. Without momentum no vector is kept. */
 #include "nn/cuda/columns.h"
 #include "nn/inner_rows.h"
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A step's place in the run. */
 typedef struct span {
     double step, total, warmup, decay; /* steps */
 } span;
@@ -18,8 +19,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The next of "1000it, 2000, 5ep, 5ep20it", in Plato's units (D-20); false at the end, and at an
- * invalid item. */
+/* Reads the next item of "1000it, 2000, 5ep, 5ep20it", in Plato's units: iterations, or epochs of
+ * `epoch` steps. Returns false at the end and at an invalid item, and leaves *at before it. */
 static bool next_milestone(const char **at, double *step, uint64_t epoch)
 {
     char *end;
@@ -39,6 +40,7 @@ static bool next_milestone(const char **at, double *step, uint64_t epoch)
     return true;
 }
 
+/* An epoch is a pass over a client's data, so only runs with logical clients define it. */
 static diloco_status check_epochs(const dl_config *config)
 {
     const bool counts = config->warmup_epochs > 0 || strstr(config->milestones, "ep") != NULL;
@@ -50,6 +52,7 @@ static diloco_status check_epochs(const dl_config *config)
         config->warmup_epochs > 0 ? "warmup_epochs" : "milestone_steps");
 }
 
+/* A valid list is read to its end with nothing but a comma after each item. */
 diloco_status dl_schedule_check(const dl_config *config)
 {
     const char *at = config->milestones;
@@ -73,6 +76,7 @@ static double constant(const span *s)
     return 1;
 }
 
+/* Returns the part of [begin, end) that is over at `step`, from 0 to 1; an empty one is over. */
 static double part(double step, double begin, double end)
 {
     return end <= begin ? 1 : fmin(fmax((step - begin) / (end - begin), 0), 1);

@@ -10,7 +10,7 @@
 
 #include "nn/graph.h"
 
-/* One call of an operation. */
+/* One call of an operation. Everything is borrowed for the call. */
 typedef struct dl_pass {
     const dl_graph *graph;
     const dl_node *node;
@@ -22,7 +22,8 @@ typedef struct dl_pass {
 
 typedef void (*dl_op_fn)(const dl_pass *pass);
 
-/* Values whose data backward reads; others may be overwritten once they were consumed. */
+/* Values whose data backward reads. The plan keeps these from forward to backward; the memory of
+ * others is reused after their consumer. */
 enum { DL_KEEP_IN0 = 1, DL_KEEP_IN1 = 2, DL_KEEP_OUT0 = 4, DL_KEEP_OUT1 = 8 };
 
 struct dl_op {
@@ -51,10 +52,11 @@ struct dl_op {
     dl_op_fn backward[DL_N_DEVICES];
 };
 
-/* Rows of the table; NULL after the last. */
+/* Returns a row of op_rows.h by its place, which numbers dl_profile; NULL after the last. */
 const dl_op *dl_op_at(size_t i);
 
-/* Places of a node's data. */
+/* Places of a node's data, in backend memory. The elements have the value's type, whatever the
+ * pointer's: operations of a device with a narrower type convert it. */
 static inline float *dl_buffer_place(const dl_graph *g, int buffer)
 {
     return (float *)(void *)(g->work.activations + g->buffers[buffer].offset);
@@ -71,6 +73,7 @@ static inline size_t dl_width(const dl_pass *p, int value)
 {
     return p->graph->values[value].width;
 }
+/* The first of the node's weights; adjacent ones follow without a gap. */
 static inline float *dl_weight_data(const dl_pass *p)
 {
     return p->graph->parameters + p->graph->weights[p->node->weight].offset;
@@ -98,7 +101,8 @@ static inline bool dl_may_overwrite(const dl_graph *g, int value)
     return by && !(by->keeps & (DL_KEEP_OUT0 | DL_KEEP_OUT1)) &&
            g->nodes[node].out[1] == DL_NO_VALUE;
 }
-/* Add to the weight's gradient rather than write it? */
+/* Returns true if backward has to add to the weight's gradient. It does for later micro-batches of
+ * a step, and where another node with the same weight has written it. */
 static inline bool dl_weight_adds(const dl_pass *p)
 {
     return p->batch.accumulate || p->node->grad_adds;

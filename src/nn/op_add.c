@@ -9,6 +9,8 @@ int dl_add(dl_graph *g, int a, int b)
     return dl_graph_add(g, &dl_op_add, a, b, DL_NO_WEIGHT, 0, NULL, 0)->out[0];
 }
 
+/* Joins the gradients of a, b and y in b's buffer. An in_place producer would turn its output's
+ * gradient into its input's, and the other input would then read a wrong one. */
 static void shape(dl_graph *g, dl_node *node)
 {
     dl_value *a = &g->values[node->in[0]], *b = &g->values[node->in[1]];

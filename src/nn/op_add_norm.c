@@ -12,7 +12,7 @@
 #include "nn/ops.h"
 
 typedef struct attributes {
-    float eps;
+    float eps; /* added to the mean square */
 } attributes;
 
 int dl_add_norm(dl_graph *g, int *sum, int x, int delta, int weight, float eps)
@@ -23,6 +23,7 @@ int dl_add_norm(dl_graph *g, int *sum, int x, int delta, int weight, float eps)
     return node->out[1];
 }
 
+/* out[0] is s, out[1] is y, and saved is r, one number a position. */
 static void shape(dl_graph *g, dl_node *node)
 {
     int x = node->in[0], delta = node->in[1];
@@ -41,12 +42,14 @@ static void shape(dl_graph *g, dl_node *node)
     node->saved = dl_graph_value_f32(g, 1);
 }
 
+/* A sum of dw for each thread. */
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
     return (size_t)g->target.n_threads * g->weights[node->weight].columns * sizeof(float);
 }
 
-/* delta NULL: s is x and stays as it is. */
+/* One position. delta NULL: s is x and stays as it is. DL_SUM lets the compiler add in lanes, so r
+ * depends on the instruction set in its last bits. */
 static inline DL_BODY void forward_body(float *y, float *r, float *s, const float *x,
                                         const float *delta, const float *w, size_t n, float eps)
 {
@@ -73,7 +76,8 @@ DL_KERNEL(forward_row,
            size_t n, float eps),
           forward_body(y, r, s, x, delta, w, n, eps))
 
-/* add: ds holds a gradient already. */
+/* One position. `back` is r^3 mean(w dy s) of the formula above; dw is this thread's sum. add: ds
+ * holds the gradient of the residual stream already. */
 static inline DL_BODY void backward_body(float *ds, float *dw, const float *dy, const float *s,
                                          const float *w, size_t n, float r, bool add)
 {
@@ -131,6 +135,8 @@ static void backward_part(void *context, int part, int n_parts)
                                       r[i], add);
 }
 
+/* The threads' sums of dw are added in their order. So dw, unlike a product, depends on the number
+ * of threads. */
 static void backward(const dl_pass *p)
 {
     dl_pass copy = *p;
@@ -173,6 +179,8 @@ static void forward_on_cuda(const dl_pass *p)
     DL_CUDA_START(p, "dl_norm_forward", a.positions * DL_CUDA_WARP, a);
 }
 
+/* dw by chunks of positions, then over the chunks: two kernels, because no kernel adds atomically.
+ */
 static void backward_on_cuda(const dl_pass *p)
 {
     dl_cuda_norm_arguments a = arguments_of(p);

@@ -16,6 +16,7 @@
 #include "nn/op_rows.h"
 #include "nn/ops.h"
 
+/* A tile of scores is 16 KiB: half of an L1 cache. */
 enum { QUERIES = 16, KEYS = 256 };
 _Static_assert(KEYS % QUERIES == 0, "the first key after a tile's queries is in its last chunk");
 
@@ -49,13 +50,15 @@ static void shape(dl_graph *g, dl_node *node)
     node->constant_bytes = g->max_length * a->dim * sizeof(float); /* cos, sin f32[length][dim/2] */
 }
 
-/* Half of all pairs are masked. */
+/* A position sees (length + 1) / 2 keys on average: the others are masked. Two products of dim
+ * elements, each a multiplication and an addition. */
 static double flops(const dl_graph *g, const dl_node *node)
 {
     const attributes *a = attributes_of(node);
     return 2.0 * (double)(g->max_length + 1) * (double)(a->heads * a->dim);
 }
 
+/* Fills the table of the angles' cosines and sines for all positions. */
 static void prepare(const dl_pass *p)
 {
     const attributes *a = attributes_of(p->node);
@@ -67,6 +70,7 @@ static void prepare(const dl_pass *p)
 
 /* ---- a task's workspace -------------------------------------------------------------- */
 
+/* One head of keys and values of one sequence. The memory is the thread's, for all its tasks. */
 typedef struct task {
     size_t length, padded;     /* positions; the same up to a multiple of QUERIES */
     size_t dim, width;         /* of a head; up to a multiple of DL_TILE_N */
@@ -112,6 +116,7 @@ static size_t carve(task *t, float *base)
     return n;
 }
 
+/* Returns a task without its memory and its angles. */
 static task task_of(const attributes *a, size_t length)
 {
     return (task){.length = length,
@@ -152,7 +157,7 @@ static inline DL_BODY void pack(float *restrict to, const float *restrict from, 
     memset(to, 0, (t->padded - t->length) * t->width * sizeof *to);
 }
 
-/* The way back, for gradients. */
+/* The opposite of pack, for gradients: a rotation's transpose is the rotation by -angle. */
 static inline DL_BODY void unpack(float *restrict to, size_t stride, const float *restrict from,
                                   const task *t, float scale, bool rotate)
 {
@@ -170,6 +175,7 @@ static inline DL_BODY void unpack(float *restrict to, size_t stride, const float
     }
 }
 
+/* to[dim][padded] from [padded][width], so that scores read whole vectors of keys. */
 static inline DL_BODY void transpose(float *restrict to, const float *restrict from, const task *t)
 {
     for (size_t i = 0; i < t->padded; i += DL_TILE_N)
@@ -187,6 +193,7 @@ static inline DL_BODY size_t chunk(size_t first, size_t key)
     return left < KEYS ? left : KEYS;
 }
 
+/* One tile of a product of QUERIES rows and n columns: scores q k^T, or dO V^T. */
 static inline DL_BODY void scores(const task *t, float *to, const float *rows, const float *columns,
                                   size_t first, size_t key, size_t n, int lanes)
 {
@@ -203,7 +210,8 @@ static inline DL_BODY void scores(const task *t, float *to, const float *rows, c
                     lanes);
 }
 
-/* Keys after each query get -infinity. */
+/* Keys after each query get -infinity, whose exponential is exactly 0. A chunk begins at or before
+ * its queries, so no row is masked as a whole. */
 static inline DL_BODY void mask(float *score, size_t first, size_t key, size_t n)
 {
     if (key + n <= first) return;
@@ -224,7 +232,8 @@ static inline DL_BODY float row_exp(float *x, size_t n, float top)
     return sum;
 }
 
-/* Scores become exp(score - the largest so far), and what was added up before is scaled to it. */
+/* The online softmax (Milakov, Gimelshein 2018, arXiv:1805.02867). Scores become exp(score - m),
+ * where m is the largest so far. Earlier sums are multiplied by exp(old m - m). */
 static inline DL_BODY void online_softmax(task *t, size_t n, bool begin, int lanes)
 {
     for (size_t i = 0; i < QUERIES; i++) {
@@ -244,6 +253,8 @@ static inline DL_BODY void online_softmax(task *t, size_t n, bool begin, int lan
 
 /* ---- forward ------------------------------------------------------------------------- */
 
+/* QUERIES queries from `first` on, over all chunks of keys up to the last of these queries. Rows
+ * after the sequence's end are computed, since memory is padded, and not stored. */
 static inline DL_BODY void queries_forward(task *t, float *out, float *lse, size_t first, int lanes)
 {
     for (size_t key = 0; key < first + QUERIES; key += KEYS) {
@@ -289,6 +300,8 @@ static inline DL_BODY void forward_body(task *t, float *out, float *lse, const f
 
 /* ---- backward ------------------------------------------------------------------------ */
 
+/* The same tiles again, with the formulas at the top of the file. dk and dv are added up over the
+ * queries, dq over the keys. Padded queries have dO = 0, and so add nothing to dk and dv. */
 static inline DL_BODY void queries_backward(task *t, size_t first, int lanes)
 {
     for (size_t key = 0; key < first + QUERIES; key += KEYS) {
@@ -385,6 +398,7 @@ DL_TILE_KERNEL(head_backward,
                 const float *lse, size_t group),
                backward_body(t, q, k, v, out, dout, lse, group, lanes))
 
+/* Runs this part's tasks. lse is [rows][heads][length]; its heads of one task are adjacent. */
 static void run_tasks(const dl_pass *p, int part, int n_parts, bool back)
 {
     const attributes *a = attributes_of(p->node);
@@ -455,6 +469,7 @@ static void prepare_on_cuda(const dl_pass *p)
     }
 }
 
+/* Rotated queries and keys, which each warp would otherwise rotate again. */
 static size_t scratch_on_cuda(const dl_graph *g, const dl_node *node)
 {
     const attributes *a = attributes_of(node);
@@ -486,6 +501,7 @@ static void forward_on_cuda(const dl_pass *p)
     DL_CUDA_START(p, "dl_attention_forward", p->positions * a.heads * DL_CUDA_WARP, a);
 }
 
+/* qkv is rotated again: the scratch belongs to all operations, and has other data by now. */
 static void backward_on_cuda(const dl_pass *p)
 {
     dl_cuda_attention_arguments a = arguments_of(p);

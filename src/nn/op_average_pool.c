@@ -25,6 +25,7 @@ static void shape(dl_graph *g, dl_node *node)
     node->out[0] = dl_graph_value(g, dl_window_out_places(w) * w->out_channels);
 }
 
+/* to += factor * from, of n adjacent rows and channels. */
 static inline DL_BODY void add_body(float *restrict to, const float *restrict from, float factor,
                                     size_t n)
 {
@@ -67,6 +68,8 @@ static void forward(const dl_pass *p)
     dl_pool_run(p->pool, forward_part, &copy);
 }
 
+/* dx = sum over the windows on a place of dy / size^2: the same sum, with taps listed from the
+ * input. Each place is written once, and needs no atomic addition. */
 static void backward_part(void *context, int part, int n_parts)
 {
     const dl_pass *p = context;

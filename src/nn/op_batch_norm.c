@@ -7,8 +7,9 @@
  *                 num_batches_tracked += 1
  *     otherwise   the running ones, which stay
  *
- *     dx = w / sqrt(var + eps) (dy - mean(dy) - xhat mean(dy xhat)),  dw = sum dy xhat,  db = sum
- * dy
+ *     xhat = (x - mean) / sqrt(var + eps)
+ *     dx = w / sqrt(var + eps) (dy - mean(dy) - xhat mean(dy xhat))
+ *     dw = sum dy xhat,  db = sum dy
  *
  * dx is written over x. The weights are five, adjacent: weight, bias, running_mean, running_var,
  * num_batches_tracked; the last three are buffers, written here and averaged by a run.
@@ -21,7 +22,7 @@
 #include "nn/op_rows.h"
 #include "nn/ops.h"
 
-enum { STRETCH = 256 };
+enum { STRETCH = 256 }; /* rows */
 enum { WEIGHT, BIAS, MEAN, VARIANCE, COUNT, N_WEIGHTS };
 
 typedef struct attributes {
@@ -70,7 +71,7 @@ static void shape(dl_graph *g, dl_node *node)
     node->saved = dl_graph_value_f32(g, (2 * (size_t)a->channels + positions - 1) / positions);
 }
 
-/* Two sums of each channel, and those of a stretch. */
+/* One thread's two sums of each channel, over its rows and over a stretch of them. */
 typedef struct sums {
     double *first, *second;
     float *some_first, *some_second;
@@ -89,6 +90,7 @@ static sums sums_of(const dl_pass *p, int part)
     return (sums){at, at + a->channels, floats, floats + a->channels};
 }
 
+/* Each thread's sums, then factors(). */
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
     const attributes *a = attributes_of(node);
@@ -103,11 +105,13 @@ static float *factors(const dl_pass *p)
                              (size_t)g->target.n_threads * sums_bytes(attributes_of(p->node)));
 }
 
+/* The data of one of the five weights; not of COUNT, which is no float. */
 static float *weight_at(const dl_pass *p, int which)
 {
     return p->graph->parameters + dl_weight_at(p, which)->offset;
 }
 
+/* Returns how many values a channel has in the batch: n of the formulas. */
 static size_t n_rows(const dl_pass *p)
 {
     return attributes_of(p->node)->places * p->batch.rows;
@@ -115,7 +119,7 @@ static size_t n_rows(const dl_pass *p)
 
 /* ---- sums by channel */
 
-/* sums of d = x - from, and of d^2 */
+/* Adds d = x - from to s, and d^2 to s2, of n rows. `from` is the batch's first row. */
 static inline DL_BODY void moments_body(float *restrict s, float *restrict s2,
                                         const float *restrict x, const float *restrict from,
                                         size_t n, size_t width)
@@ -130,7 +134,7 @@ static inline DL_BODY void moments_body(float *restrict s, float *restrict s2,
 DL_KERNEL(moments, (float *s, float *s2, const float *x, const float *from, size_t n, size_t width),
           moments_body(s, s2, x, from, n, width))
 
-/* sums of dy, and of dy (x - mean) */
+/* Adds dy to s, and dy (x - mean) to s2, of n rows. */
 static inline DL_BODY void products_body(float *restrict s, float *restrict s2,
                                          const float *restrict dy, const float *restrict x,
                                          const float *restrict mean, size_t n, size_t width)
@@ -146,7 +150,7 @@ DL_KERNEL(products,
            size_t width),
           products_body(s, s2, dy, x, mean, n, width))
 
-/* dy NULL: moments. */
+/* Adds up this part's rows: products with dy, or moments if dy is NULL. */
 static void add_up(const dl_pass *p, const float *x, const float *dy, const float *from, int part,
                    int n_parts)
 {
@@ -168,7 +172,7 @@ static void add_up(const dl_pass *p, const float *x, const float *dy, const floa
     }
 }
 
-/* Sums of all parts, in part 0's. */
+/* Adds the sums of all parts to part 0's, in their order, and returns these. */
 static sums gather(const dl_pass *p)
 {
     sums all = sums_of(p, 0);
@@ -191,7 +195,9 @@ static void moments_part(void *context, int part, int n_parts)
     add_up(p, x, NULL, x, part, n_parts);
 }
 
-/* Mean and 1 / deviation of the batch; the running ones follow. */
+/* Sets mean and 1 / deviation of the batch, and moves the running ones. With d = x - first row, the
+ * mean is first + mean(d), and the variance mean(d^2) - mean(d)^2, which a rounding may make
+ * negative. */
 static void take_moments(const dl_pass *p, float *mean, float *scale)
 {
     const attributes *a = attributes_of(p->node);
@@ -211,6 +217,7 @@ static void take_moments(const dl_pass *p, float *mean, float *scale)
     p->graph->counters[dl_weight_at(p, COUNT)->offset]++;
 }
 
+/* Outside of training: the running mean and variance. saved is written for forward alone. */
 static void take_running(const dl_pass *p, float *mean, float *scale)
 {
     const attributes *a = attributes_of(p->node);
@@ -220,6 +227,7 @@ static void take_running(const dl_pass *p, float *mean, float *scale)
         scale[c] = 1 / sqrtf((var[c] > 0 ? var[c] : 0) + a->eps);
 }
 
+/* y = x factor + shift, with factor = w / deviation and shift = b - mean factor. */
 static inline DL_BODY void apply_body(float *restrict y, const float *restrict x,
                                       const float *restrict factor, const float *restrict shift,
                                       size_t n, size_t width)
@@ -297,12 +305,15 @@ static void backward_part(void *context, int part, int n_parts)
                            mean + width, weight_at(p, WEIGHT), end - begin, width);
 }
 
+/* Writes or adds one element of the gradient of WEIGHT or BIAS. */
 static void add_gradient(const dl_pass *p, int which, size_t c, double value)
 {
     float *to = p->graph->gradients + dl_weight_at(p, which)->offset + c;
     *to = (dl_weight_adds(p) ? *to : 0) + (float)value;
 }
 
+/* First the sums over all rows, then dx, which needs them. s.second is sum dy (x - mean), so dw is
+ * that times r = 1 / deviation, and the factor of x - mean in dx is its mean times r^2. */
 static void backward(const dl_pass *p)
 {
     dl_pass copy = *p;

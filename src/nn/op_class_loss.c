@@ -23,6 +23,7 @@ static void shape(dl_graph *g, dl_node *node)
     g->n_logits = x->width;
 }
 
+/* A loss for every position, so that their sum has a fixed order. */
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
     (void)node;
@@ -48,6 +49,7 @@ static void all_losses(const dl_pass *p)
     dl_tally_add(p->graph->pass.tally, p->scratch, p->positions);
 }
 
+/* The losses of DL_EVAL overwrite the logits as well, which nothing reads afterwards. */
 static void forward(const dl_pass *p)
 {
     if (p->batch.mode == DL_EVAL) all_losses(p);

@@ -1,5 +1,10 @@
-/* op_conv2d.c - y = x * W (+ bias), dx, dW by conv.h; the bias's gradient is the sum of dy over
- * rows and places. Of a constant x there is no dx. */
+/* op_conv2d.c - a convolution with W f32[out][in][size][size], by the products of conv.h:
+ *
+ *     y[p]  = bias + sum over taps t:  x[s(p, t)] W_t       s(p, t): the place under tap t of p
+ *     dx[s] = sum over taps t and places p with s(p, t) = s:  dy[p] W_t^T
+ *     dW_t  = sum over places p:  x[s(p, t)]^T dy[p],       dbias = sum over places and rows of dy
+ *
+ * A constant x, the image itself, gets no dx. */
 #include "nn/conv.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"
@@ -42,6 +47,7 @@ static size_t shared_floats(const dl_window *w)
     return dl_size_max(dl_conv_packed(w, false), dl_conv_packed(w, true));
 }
 
+/* Each part's own: a chunk of dy and a tile of dl_conv_weights, or its sum of a bias's gradient. */
 static size_t own_floats(const dl_window *w, size_t rows)
 {
     size_t own = dl_size_max(dl_conv_workspace(w, rows), DL_CONV_BESIDE);
@@ -55,6 +61,7 @@ static size_t scratch(const dl_graph *g, const dl_node *node)
            sizeof(float);
 }
 
+/* Counts the taps inside the image only, since those outside are not computed. */
 static double flops(const dl_graph *g, const dl_node *node)
 {
     const dl_window *w = &attributes_of(node)->window;
@@ -68,10 +75,11 @@ static double flops(const dl_graph *g, const dl_node *node)
 
 /* ---- calls */
 
+/* One product of a convolution, for all parts. */
 typedef struct call {
     const dl_pass *pass;
     dl_conv conv;
-    float *shared;
+    float *shared; /* shared_floats(); all parts write it, then all read it */
 } call;
 
 static call call_of(const dl_pass *p, bool back)
@@ -86,6 +94,8 @@ static float *own(const call *c, int part)
     return c->shared + shared_floats(w) +
            (size_t)part * own_floats(w, c->pass->graph->target.max_rows);
 }
+
+/* ---- the parts' functions; each dl_pool_run of one is a barrier */
 
 static void pack(void *context, int part, int n_parts)
 {
@@ -154,6 +164,7 @@ static void bias_part(void *context, int part, int n_parts)
                           (end - begin) * rows, out);
 }
 
+/* Adds the parts' sums in their order. */
 static void bias_gradient(const call *c)
 {
     const dl_pass *p = c->pass;
@@ -173,6 +184,8 @@ static void unpack(void *context, int part, int n_parts)
                    n_parts);
 }
 
+/* The order matters twice: `shared` holds the packed weight until dx is done, and dW by taps after
+ * it. bias_gradient uses the parts' own memory, which weight_taps needs before. */
 static void backward(const dl_pass *p)
 {
     call c = call_of(p, true);

@@ -1,5 +1,9 @@
-/* op_embedding.c - rows of a table by token. Backward, threads split the channels, so each
- * column is added up in the order of the positions whatever their number. */
+/* op_embedding.c - rows of a table by token.
+ *
+ *     x[i] = table[token i],   dtable[t] = sum over the positions i with token t of dx[i]
+ *
+ * Backward, threads split the channels, so each column is added up in the order of the positions
+ * whatever the number of threads. */
 #include "nn/cuda/start.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"
@@ -12,6 +16,7 @@ int dl_embedding(dl_graph *g, int table)
     return dl_graph_add(g, &dl_op_embedding, DL_NO_VALUE, DL_NO_VALUE, table, 1, NULL, 0)->out[0];
 }
 
+/* The table is an end of the model. */
 static void shape(dl_graph *g, dl_node *node)
 {
     dl_graph_set_end(g, node->weight);
@@ -35,6 +40,8 @@ static void forward(const dl_pass *p)
     dl_pool_run(p->pool, gather, &copy);
 }
 
+/* This part's channels. Unless the gradient accumulates, rows of tokens that the batch does not
+ * have get 0. */
 static void scatter(void *context, int part, int n_parts)
 {
     const dl_pass *p = context;
@@ -79,6 +86,8 @@ static void forward_on_cuda(const dl_pass *p)
     DL_CUDA_START(p, "dl_embedding_forward", a.positions * a.width, a);
 }
 
+/* A block of threads owns DL_CUDA_ROWS rows and looks at every token. It adds those of its rows in
+ * their order, so there are no atomic additions. */
 static void backward_on_cuda(const dl_pass *p)
 {
     dl_cuda_embedding_arguments a = arguments_of(p);

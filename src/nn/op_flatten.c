@@ -20,6 +20,7 @@ static const attributes *attributes_of(const dl_node *node)
     return (const void *)node->attributes;
 }
 
+/* A constant stays one, so that nothing before it computes a gradient. */
 static void shape(dl_graph *g, dl_node *node)
 {
     const attributes *a = attributes_of(node);

@@ -14,6 +14,7 @@ void dl_fork(dl_graph *g, int x, int *first, int *second)
     *second = node->out[1];
 }
 
+/* Neither user may overwrite the data, which dl_may_overwrite sees by the second output. */
 static void shape(dl_graph *g, dl_node *node)
 {
     dl_value x = g->values[node->in[0]];

@@ -53,6 +53,7 @@ static double flops(const dl_graph *g, const dl_node *node)
     return 2.0 * (double)g->weights[node->weight].rows * (double)g->weights[node->weight].columns;
 }
 
+/* The block at hand, for all parts. */
 typedef struct block {
     const dl_pass *pass;
     size_t first, n; /* positions */
@@ -64,6 +65,8 @@ typedef struct block {
     const float *x, *weight;
 } block;
 
+/* Divides the scratch in the order in which scratch() counts it; the caller sets first and n. On a
+ * GPU the scratch has another division after the logits. */
 static block block_of(const dl_pass *p)
 {
     const dl_weight *w = &p->graph->weights[p->node->weight];
@@ -81,6 +84,8 @@ static block block_of(const dl_pass *p)
     return b;
 }
 
+/* This part's positions: logits, losses and dx. They need the part's own rows of the logits alone,
+ * so all three follow without a barrier. */
 static void losses_part(void *context, int part, int n_parts)
 {
     const block *b = context;
@@ -101,6 +106,8 @@ static void losses_part(void *context, int part, int n_parts)
     dl_gemm_part(&dx, part, n_parts, b->workspaces);
 }
 
+/* This part's rows of dW += d^T x, after all positions of the block are done. The first block
+ * writes, unless the gradient accumulates. */
 static void weight_part(void *context, int part, int n_parts)
 {
     const block *b = context;
@@ -144,6 +151,7 @@ static void predict(const dl_pass *p)
     dl_gemm(&logits, 0, 1, b.workspaces);
 }
 
+/* DL_TRAIN does nothing here: backward computes logits, losses and gradients together. */
 static void forward(const dl_pass *p)
 {
     if (p->batch.mode == DL_EVAL) all_blocks(p);
@@ -176,6 +184,7 @@ static void logits_on_cuda(const block *b, float *to, size_t first, size_t n)
     dl_cuda_product(b->pass, &a);
 }
 
+/* dW += d^T x and dx = d W of one block. */
 static void gradients_on_cuda(const block *b)
 {
     const dl_pass *p = b->pass;
@@ -205,6 +214,7 @@ static void gradients_on_cuda(const block *b)
     dl_cuda_product(p, &dx);
 }
 
+/* As on the CPU. The scratch is the block's logits, then the losses of all positions. */
 static void all_blocks_on_cuda(const dl_pass *p)
 {
     block b = block_of(p);

@@ -40,6 +40,7 @@ static const attributes *attributes_of(const dl_node *node)
     return (const void *)node->attributes;
 }
 
+/* The output is constant: it has no gradient, and its consumer computes none. */
 static void shape(dl_graph *g, dl_node *node)
 {
     const dl_window *w = &attributes_of(node)->window;
@@ -53,11 +54,14 @@ static size_t padded_floats(const dl_window *w)
     return w->in_channels * (size_t)(w->in_height + 2 * w->pad) * (w->in_width + 2 * w->pad);
 }
 
+/* One padded image a row. */
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
     return g->target.max_rows * padded_floats(&attributes_of(node)->window) * sizeof(float);
 }
 
+/* Converts one image, u8[channel][height][width], to floats with a margin of `pad` zeros. As in
+ * PyTorch the margin is 0 after normalization, not a byte of 0. */
 static void convert(float *padded, const uint8_t *image, const attributes *a)
 {
     const dl_window *w = &a->window;

@@ -27,12 +27,15 @@ int dl_linear_bias(dl_graph *g, int x, int weight)
     return add(g, x, weight, 2, true);
 }
 
+/* Returns NULL for a linear operation without a bias. */
 static const dl_weight *bias_of(const dl_graph *g, const dl_node *node)
 {
     const attributes *a = (const void *)node->attributes;
     return a->bias ? &g->weights[node->weight + node->n_weights - 1] : NULL;
 }
 
+/* Returns the rows of all weights together, without the bias. Adjacent weights of equal width are
+ * one matrix in memory. */
 static size_t out_width(const dl_graph *g, const dl_node *node)
 {
     size_t rows = 0;
@@ -55,11 +58,13 @@ static size_t scratch(const dl_graph *g, const dl_node *node)
     return (size_t)g->target.n_threads * DL_GEMM_WORKSPACE * sizeof(float);
 }
 
+/* A multiplication and an addition for each element of W. */
 static double flops(const dl_graph *g, const dl_node *node)
 {
     return 2.0 * (double)g->values[node->in[0]].width * (double)g->values[node->out[0]].width;
 }
 
+/* This part's rows of y. They begin as the bias, to which the product is added. */
 static void product(void *context, int part, int n_parts)
 {
     const dl_pass *p = context;
@@ -94,6 +99,7 @@ static inline DL_BODY void add_row_body(float *restrict sum, const float *restri
 }
 DL_KERNEL(add_row, (float *sum, const float *x, size_t n), add_row_body(sum, x, n))
 
+/* db of this part's columns, in the order of the positions: the same at any number of threads. */
 static void bias_gradient(const dl_pass *p, int part, int n_parts)
 {
     const dl_weight *bias = bias_of(p->graph, p->node);
@@ -107,6 +113,7 @@ static void bias_gradient(const dl_pass *p, int part, int n_parts)
         dl_isa_call(add_row)(db + begin, dy + i * width + begin, end - begin);
 }
 
+/* This part's rows of dx, rows of dW and columns of db. */
 static void gradients(void *context, int part, int n_parts)
 {
     const dl_pass *p = context;
@@ -154,6 +161,7 @@ static void forward_on_cuda(const dl_pass *p)
     dl_cuda_product(p, &y);
 }
 
+/* db = sum over positions of dy, by one thread a channel. */
 static void bias_gradient_on_cuda(const dl_pass *p)
 {
     const dl_weight *bias = bias_of(p->graph, p->node);

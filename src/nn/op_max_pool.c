@@ -29,7 +29,7 @@ static void shape(dl_graph *g, dl_node *node)
     node->out[0] = dl_graph_value(g, dl_window_out_places(w) * w->out_channels);
 }
 
-/* A NaN stays. */
+/* Keeps the larger of y and x, and a NaN of either. */
 static inline DL_BODY void larger_body(float *restrict y, const float *restrict x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -56,6 +56,7 @@ static void range(size_t *begin, size_t *end, const dl_pass *p, int part, int n_
     dl_part_range(begin, end, p->batch.rows * window_of(p->node)->in_channels, 16, part, n_parts);
 }
 
+/* y begins as the first tap inside, which exists because 2 pad <= size. */
 static void forward_part(void *context, int part, int n_parts)
 {
     const dl_pass *p = context;
@@ -79,6 +80,8 @@ static void forward(const dl_pass *p)
     dl_pool_run(p->pool, forward_part, &copy);
 }
 
+/* Destroys dy: each tap takes its share, and the next one is offered the rest. A NaN equals
+ * nothing, so no tap gets its gradient. */
 static void backward_part(void *context, int part, int n_parts)
 {
     const dl_pass *p = context;

@@ -28,6 +28,7 @@ static const attributes *attributes_of(const dl_node *node)
     return (const void *)node->attributes;
 }
 
+/* The gradient is written over the data, on every device: a head is read before it is written. */
 static void shape(dl_graph *g, dl_node *node)
 {
     const attributes *a = attributes_of(node);
@@ -38,11 +39,13 @@ static void shape(dl_graph *g, dl_node *node)
     node->out[0] = dl_graph_value(g, in->width);
 }
 
+/* Each thread's sums of dw, of queries and of keys. */
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
     return (size_t)g->target.n_threads * 2 * attributes_of(node)->dim * sizeof(float);
 }
 
+/* r = 1 / sqrt(mean(x^2) + eps) of one head. */
 static inline DL_BODY float inverse_root(const float *x, size_t n, float eps)
 {
     float squares = 0;
@@ -69,7 +72,7 @@ static inline DL_BODY void forward_body(float *y, const float *x, const float *w
 DL_KERNEL(forward_position, (float *y, const float *x, const float *w, const attributes *a),
           forward_body(y, x, w, a))
 
-/* x becomes its gradient. */
+/* One position: x becomes its gradient, and dw is this thread's sum. `back` is r^3 mean(w dy x). */
 static inline DL_BODY void backward_body(float *x, float *dw, const float *dy, const float *w,
                                          const attributes *a)
 {
@@ -166,6 +169,7 @@ static void forward_on_cuda(const dl_pass *p)
                   a);
 }
 
+/* dx may be x, so the kernel that writes it is the last one. The others read x before. */
 static void backward_on_cuda(const dl_pass *p)
 {
     dl_cuda_qk_norm_arguments a = arguments_of(p);

@@ -9,6 +9,7 @@ int dl_relu(dl_graph *g, int x)
     return dl_graph_add(g, &dl_op_relu, x, DL_NO_VALUE, DL_NO_WEIGHT, 0, NULL, 0)->out[0];
 }
 
+/* y has x's buffers, for data and gradient. */
 static void shape(dl_graph *g, dl_node *node)
 {
     const dl_value *x = &g->values[node->in[0]];
@@ -26,6 +27,7 @@ static inline DL_BODY void forward_body(float *y, size_t n)
 }
 DL_KERNEL(forward_range, (float *y, size_t n), forward_body(y, n))
 
+/* y > 0 exactly where x > 0, so x itself is not needed. */
 static inline DL_BODY void backward_body(float *restrict dy, const float *restrict y, size_t n)
 {
     for (size_t i = 0; i < n; i++)

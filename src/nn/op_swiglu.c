@@ -1,4 +1,5 @@
-/* op_swiglu.c - y = silu(g) * u, silu(g) = g s with s = 1 / (1 + e^-g).
+/* op_swiglu.c - y = silu(g) * u, silu(g) = g s with s = 1 / (1 + e^-g) (Shazeer 2020,
+ * arXiv:2002.05202). The input is [positions][2][width]: gate, then up.
  *
  *     du = dy g s,   dg = dy u s (1 + g (1 - s))
  *
@@ -13,6 +14,7 @@ int dl_swiglu(dl_graph *g, int gate_up)
     return dl_graph_add(g, &dl_op_swiglu, gate_up, DL_NO_VALUE, DL_NO_WEIGHT, 0, NULL, 0)->out[0];
 }
 
+/* The gradient is written over the data: backward reads an element before it writes it. */
 static void shape(dl_graph *g, dl_node *node)
 {
     dl_value *in = &g->values[node->in[0]];

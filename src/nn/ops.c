@@ -4,6 +4,7 @@
 #define ROW(name) &dl_op_##name,
 static const dl_op *const rows[] = {DL_OPS(ROW)};
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
+/* A profile has a place for each row. */
 _Static_assert(sizeof rows / sizeof rows[0] <= DL_MAX_OPS, "grow dl_profile");
 
 const dl_op *dl_op_at(size_t i)

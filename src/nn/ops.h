@@ -1,4 +1,6 @@
-/* ops.h - the operations a model builds its graph from. Values and weights are indices. */
+/* ops.h - the operations that a model builds its graph from. Values and weights are indices of the
+ * graph. A function adds a node and returns its output. A value may be the input of one later node
+ * only; dl_fork makes two of one. Widths that do not fit are a bug of the model, and abort. */
 #ifndef DL_NN_OPS_H
 #define DL_NN_OPS_H
 
@@ -7,7 +9,7 @@
 #include "nn/planes.h"
 #include "nn/rope.h"
 
-/* x[position] = table[token]; the weight is f32[vocab][channels]. */
+/* x[position] = table[token] of the pass's inputs; the weight is f32[vocab][channels]. */
 int dl_embedding(dl_graph *graph, int table);
 
 /* y = x W^T, W the n_weights adjacent weights f32[.][in] seen as one. */
@@ -44,18 +46,20 @@ dl_planes dl_image(dl_graph *graph, const dl_sample *sample, size_t size, size_t
 dl_planes dl_conv2d(dl_graph *graph, dl_planes x, int weight, bool bias, size_t size, size_t stride,
                     size_t pad);
 
-/* torch.nn.BatchNorm2d, over its five weights: "name.weight" … "name.num_batches_tracked". */
+/* torch.nn.BatchNorm2d, over its five weights: "name.weight" … "name.num_batches_tracked". The
+ * first function adds them and returns the first one's index. The second one adds the node. */
 int dl_batch_norm_weights(dl_graph *graph, size_t channels, const char *name);
 dl_planes dl_batch_norm(dl_graph *graph, dl_planes x, int weights, float momentum, float eps);
 
+/* torch.nn.MaxPool2d and AvgPool2d with count_include_pad. */
 dl_planes dl_max_pool(dl_graph *graph, dl_planes x, size_t size, size_t stride, size_t pad);
 dl_planes dl_average_pool(dl_graph *graph, dl_planes x, size_t size, size_t stride, size_t pad);
 
-/* max(x, 0), in place. */
+/* max(x, 0), in place: x is gone, and nothing before may need it (dl_may_overwrite). */
 int dl_relu(dl_graph *graph, int x);
 /* a + b, over a. */
 int dl_add(dl_graph *graph, int a, int b);
-/* One value for two uses. */
+/* Makes two values of one, because a value has a single consumer. */
 void dl_fork(dl_graph *graph, int x, int *first, int *second);
 /* To [rows][channels][height][width], for a linear layer. */
 int dl_flatten(dl_graph *graph, dl_planes x);

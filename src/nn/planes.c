@@ -16,8 +16,8 @@ size_t dl_window_list(dl_tap taps[DL_WINDOW_MAX_TAPS], const dl_window *w, size_
     return n;
 }
 
-/* Output coordinate whose tap `tap` is at input coordinate `at`; false: no such coordinate
- * exists. */
+/* Sets *out to the output coordinate whose tap `tap` is at input coordinate `at`: it solves
+ * at = out * stride + tap - pad. Returns false if there is no such coordinate below n. */
 static bool comes_from(uint32_t *out, const dl_window *w, uint32_t at, uint32_t tap, uint32_t n)
 {
     if (at + w->pad < tap || (at + w->pad - tap) % w->stride != 0) return false;

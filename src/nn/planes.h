@@ -14,10 +14,11 @@
 #include "base/status.h"
 
 typedef struct dl_planes {
-    int value;
+    int value; /* of the graph */
     size_t height, width, channels;
 } dl_planes;
 
+/* They bound the lists of taps, which are on the stack. */
 enum { DL_WINDOW_MAX = 11, DL_WINDOW_MAX_TAPS = DL_WINDOW_MAX * DL_WINDOW_MAX };
 
 /* A square window over planes: the attributes of convolution and pooling. Tap (i, j) of output
@@ -59,7 +60,8 @@ static inline dl_window dl_window_over(dl_planes x, size_t out_channels, size_t 
                        .pad = (uint32_t)pad};
 }
 
-/* Taps [*begin, *end) of output coordinate `at` that are inside an input of `length`. */
+/* Sets the taps [*begin, *end) of output coordinate `at` that are inside an input of `length`. The
+ * subtraction does not wrap: a window ends inside the padded input, and pad < size. */
 static inline void dl_window_inside(uint32_t *begin, uint32_t *end, const dl_window *w, uint32_t at,
                                     uint32_t length)
 {

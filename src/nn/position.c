@@ -1,9 +1,14 @@
-/* position.c - a product of a matrix and a vector goes through the matrix once, in its order. */
+/* position.c - the operations of one position, for a decoder (model/decode.c). A product of a
+ * matrix and a vector goes through the matrix once, in its order, so memory is its bound. The
+ * formulas are those of op_linear.c, op_add_norm.c, op_attention.c and op_swiglu.c. */
 #include "nn/position.h"
 
 #include "nn/cpu/vec.h"
 
+/* Four independent sums of 16 floats hide the latency of an addition. Narrower machines split each
+ * into several registers. */
 enum { LANES = 16, SUMS = 4 };
+/* aligned(4): rows of a matrix begin anywhere. may_alias: floats are read as vectors. */
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef float half_lanes __attribute__((vector_size(2 * LANES)));
 typedef float quarter_lanes __attribute__((vector_size(LANES)));
@@ -26,6 +31,7 @@ static inline DL_BODY float across(lanes x)
 }
 
 /* Nothing is prefetched: by bench/sample.c that costs a tenth, from memory and from cache. */
+/* The order of the additions follows from n alone, not from the instruction set. */
 static inline DL_BODY float dot(const float *restrict w, const float *restrict x, size_t n)
 {
     lanes sums[SUMS] = {{0}};
@@ -96,6 +102,8 @@ void dl_position_swiglu(float *y, const float *gate, const float *up, size_t n)
     dl_isa_call(swiglu)(y, gate, up, n);
 }
 
+/* Attention of one query: room holds the scores, then exp(score - largest). There is no mask,
+ * because only positions up to this one are stored. */
 static inline DL_BODY void attend_body(float *restrict out, const float *restrict q,
                                        const float *restrict keys, const float *restrict values,
                                        size_t n, size_t dim, float *restrict room)

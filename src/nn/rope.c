@@ -1,10 +1,12 @@
-/* rope.c - in double, so that what is rounded to float is the angle's cosine and not the angle. */
+/* rope.c - angles of rotary positions (rope.h). They are computed in double: an angle of thousands
+ * of radians has few digits after the point as a float. Only its cosine and sine are rounded. */
 #include "nn/rope.h"
 
 #include <math.h>
 
 static const double TURN = 6.283185307179586;
 
+/* w_i in radians a position, before scaling. */
 static double frequency(const dl_rope *rope, size_t pair, size_t dim)
 {
     return pow(rope->theta, -2.0 * (double)pair / (double)dim);

@@ -26,10 +26,10 @@ typedef struct dl_rope {
     double low, high, original; /* of llama3: low < high, turns over `original` positions */
 } dl_rope;
 
-/* By how much pair i < dim / 2 turns more slowly than without scaling: 1 to factor. */
+/* Returns by which factor pair i < dim / 2 turns more slowly than without scaling: 1 to factor. */
 double dl_rope_divisor(const dl_rope *rope, size_t pair, size_t dim);
 
-/* The angle of a pair at a position. */
+/* Returns the angle of a pair at a position, in radians, not reduced to one turn. */
 double dl_rope_angle(const dl_rope *rope, size_t position, size_t pair, size_t dim);
 
 /* cos and sin of all pairs' angles at a position, f32[dim / 2] each. */

@@ -1,4 +1,5 @@
-/* softmax.c - the largest logit is subtracted first, so that no exponential overflows. */
+/* softmax.c - the loss of one target (softmax.h). The largest logit is subtracted first, so that no
+ * exponential overflows. d/dx of z lse^2 is 2 z lse softmax(x), hence the factor 1 + 2 z lse. */
 #include "nn/softmax.h"
 
 #include "nn/cpu/tile.h"
@@ -31,6 +32,8 @@ static bool first_of_equals(const float *shares, int32_t target)
     return true;
 }
 
+/* The target's logit is read before the kernel overwrites it. first_of_equals then compares shares.
+ * They are equal where the logits were, and may be where these differed in their last bits only. */
 dl_target_loss dl_softmax_loss(float *logits, size_t n, int32_t target, float gain, float z)
 {
     if (target < 0) {

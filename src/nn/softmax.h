@@ -5,8 +5,8 @@
 #include "nn/graph.h"
 
 typedef struct dl_target_loss {
-    float loss; /* logsumexp(logits) - logits[target], nats */
-    bool correct;
+    float loss;   /* logsumexp(logits) - logits[target], nats; 0 if not counted */
+    bool correct; /* the target's logit is the largest; of equal ones the first counts */
 } dl_target_loss;
 
 /* logits f32[n] become their gradient, gain * (softmax (1 + 2 z logsumexp) - onehot(target)): that
@@ -14,7 +14,7 @@ typedef struct dl_target_loss {
  * all zero. Any thread. */
 dl_target_loss dl_softmax_loss(float *logits, size_t n, int32_t target, float gain, float z);
 
-/* Add n of them, in their order. */
+/* Adds n losses to *tally in float64, in their order, so the sum does not depend on threads. */
 void dl_tally_add(dl_tally *tally, const dl_target_loss *losses, size_t n);
 
 #endif

@@ -16,7 +16,8 @@ typedef struct dl_verdict {
     float clip_factor; /* 1, or what brings the norm down to `clip` */
 } dl_verdict;
 
-/* The scalars of an update. */
+/* The scalars of an update, derived in float64 and rounded once. root_bc2 is sqrt(1 - beta2^t), and
+ * step_size lr / (1 - beta1^t), where t is the verdict's count of steps. */
 typedef struct dl_hyper {
     float lr, keep; /* keep: 1 - lr * weight_decay, the part of a parameter that decay leaves */
     float clip_factor;
@@ -27,7 +28,8 @@ typedef struct dl_hyper {
     int muon_steps;
 } dl_hyper;
 
-/* A configuration's part of it. */
+/* The part of dl_hyper that the configuration and the schedule give. Only plain types, because it
+ * is copied to the device as an argument. */
 typedef struct dl_hyper_options {
     double lr, weight_decay, beta1, beta2, eps;
     double momentum, momentum_weight;
