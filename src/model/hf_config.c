@@ -286,6 +286,7 @@ static diloco_status read_type(reading *r, dl_json_value root)
     return DILOCO_OK;
 }
 
+/* Sets the values that an absent key means, before the keys are read. */
 static diloco_status set_defaults(const reading *r)
 {
     const char *const values[][2] = {{"trainer.model_name", "gpt"},
@@ -301,6 +302,8 @@ static diloco_status set_defaults(const reading *r)
     return DILOCO_OK;
 }
 
+/* Checks keys whose defaults in transformers are those of one particular model, and so most likely
+ * wrong. Llama's num_key_value_heads defaults to num_attention_heads. */
 static diloco_status check_needed(dl_json_value root, bool qwen3)
 {
     static const char *const needed[] = {"hidden_size",         "intermediate_size",
@@ -379,6 +382,7 @@ static void put_sizes(dl_json *j, const dl_gpt_shape *s, int64_t context)
     dl_json_i64(j, "max_position_embeddings", positions_of(s, context));
 }
 
+/* Writes the keys that read_rope reads, in the older form. rope_theta is outside the object. */
 static void put_rope(dl_json *j, const dl_rope *rope)
 {
     const double values[] = {rope->theta, rope->factor, rope->low, rope->high, rope->original};

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_HIDDEN = 16, MAX_WIDTH = 1000000 };
+enum { MAX_HIDDEN = 16, MAX_WIDTH = 1000000 }; /* layers; outputs of one */
 
 /* Reads widths with commas between them. An empty list is valid and gives a linear classifier. */
 static diloco_status read_hidden(size_t hidden[MAX_HIDDEN], size_t *n, const char *list)

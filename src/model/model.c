@@ -82,6 +82,7 @@ static diloco_status freeze_all(dl_graph *g, const char *list)
     return dl_fail(DILOCO_EINVAL, "parameters.model.frozen = \"%s\" leaves nothing to train", list);
 }
 
+/* Builds a graph from one row, and freezes what the options say. *out is NULL after an error. */
 static diloco_status build_row(dl_graph **out, size_t row, const dl_config *config,
                                const dl_sample *sample, const dl_graph_target *target)
 {
@@ -143,6 +144,7 @@ diloco_status dl_model_plan_for(dl_model_plan *out, const dl_config *config,
     return status;
 }
 
+/* Describes the graph's weights as tensors; data is NULL in a sketch. */
 static diloco_status list_tensors(dl_model *model)
 {
     const dl_graph *g = model->graph;
@@ -325,6 +327,8 @@ diloco_status dl_model_eval(dl_model *model, const void *inputs, const int32_t *
     return run(model, inputs, targets, rows, (dl_batch){.mode = DL_EVAL}, 1);
 }
 
+/* The sums come from the backend, n_targets from the host, which counted it while it queued. The
+ * first sync makes sure that both are of the same passes. */
 diloco_status dl_model_take_loss(dl_model *model, dl_model_loss *out)
 {
     dl_graph *g = model->graph;
@@ -337,6 +341,8 @@ diloco_status dl_model_take_loss(dl_model *model, dl_model_loss *out)
     return DILOCO_OK;
 }
 
+/* copy_out waits, so no sync is needed. A failure of the device shows as zeros here, and as an
+ * error of the next sync. */
 diloco_status dl_model_logits(dl_model *model, float *logits, const void *input, size_t n)
 {
     dl_graph *g = model->graph;

@@ -58,35 +58,40 @@ size_t dl_model_n_parameters(const dl_model *model);
 float *dl_model_parameters(dl_model *model); /* backend memory, f32[n_parameters] */
 float *dl_model_gradients(dl_model *model);  /* likewise; the next dl_model_train writes it */
 
-/* Initial values into host memory f32[n_parameters]: by seed, the same at any thread count.
- * Counters begin at 0 by themselves. */
+/* Writes the initial values to host memory, f32[n_parameters]. They follow from the seed, and from
+ * the order and shapes of the tensors. Counters are not among them, and begin at 0. */
 void dl_model_initial(const dl_model *model, float *host, uint64_t seed);
 
-/* Forward and backward of a batch: `rows` samples (base/sample.h) in host memory, rows <=
- * max_rows; a target < 0 is not counted. The gradients become (accumulate: gain) `scale` times the
- * gradient of the *mean* loss over this batch's counted targets. The loss stays on the
- * backend, added up until dl_model_take_loss. Running statistics move. */
+/* Queues forward and backward of a batch: `rows` samples (base/sample.h) in host memory, rows <=
+ * max_rows. A target < 0 is not counted. The gradients become `scale` times the gradient of the
+ * *mean* loss over this batch's counted targets; with accumulate that is added to them. The loss
+ * stays on the backend, added up until dl_model_take_loss. Running statistics move. Returns
+ * DILOCO_EINVAL if rows, a token or a target is out of range. */
 DL_MUST_CHECK diloco_status dl_model_train(dl_model *model, const void *inputs,
                                            const int32_t *targets, size_t rows, float scale,
                                            bool accumulate);
 
-/* Forward only, with running statistics as they are. */
+/* Adds a batch's losses without gradients. Running statistics are used, and stay as they are. */
 DL_MUST_CHECK diloco_status dl_model_eval(dl_model *model, const void *inputs,
                                           const int32_t *targets, size_t rows);
 
-/* Wait for the backend. Returns the counts since the last take, which are then zero. */
+/* The sums of all passes since the last take. */
 typedef struct dl_model_loss {
     double sum; /* of the losses, nats */
     uint64_t n_targets, n_correct;
 } dl_model_loss;
+/* Waits for the backend, moves the sums to *out, and begins at zero. Returns DILOCO_EIO if the
+ * device has failed; then *out is unchanged. */
 DL_MUST_CHECK diloco_status dl_model_take_loss(dl_model *model, dl_model_loss *out);
 
-/* Logits f32[vocab] that follow tokens[n], n <= T, into host memory; or those of the classes for
- * one image (n is 1). */
+/* Writes f32[vocab] to host memory: the logits of the token that follows tokens[n], n <= T. Of a
+ * classifier they are those of the classes, for one image (n is 1). Returns DILOCO_EINVAL if n or a
+ * token is out of range. */
 DL_MUST_CHECK diloco_status dl_model_logits(dl_model *model, float *logits, const void *input,
                                             size_t n);
 
-/* Add the seconds of every operation to *profile (nn/graph.h) from now on; NULL stops. */
+/* Adds the seconds of every operation to *profile (nn/graph.h) from now on; NULL stops it. *profile
+ * is borrowed until then. */
 struct dl_profile;
 void dl_model_profile(dl_model *model, struct dl_profile *profile);
 

@@ -20,6 +20,7 @@ enum { STAGES = 4, BLOCKS = 2, FIRST = 64 }; /* FIRST: channels of the first sta
 enum { BLOCK_NODES = 10, BLOCK_WEIGHTS = 18, STEM_NODES = 4, STEM_WEIGHTS = 6, END = 3 };
 enum { NAME = 48 };
 
+/* norm and conv add one operation whose weights are named `at` + `name`; x.value is consumed. */
 static dl_planes norm(dl_graph *g, dl_planes x, const char *at, const char *name)
 {
     char full[NAME];
