@@ -128,8 +128,8 @@ static void keep_sums(const dl_outer_walk *s, const block_sums *sums, size_t at)
     s->scratch->own_dots[at / DL_BLOCK] = sums->own_dot;
 }
 
-/* Step one piece with G from the members, or, with n_members 0, with g[0] as G; *sums becomes
- * what the rule measured. */
+/* Steps one piece with G from the members, or with g[0] as G if n_members is 0. If sums is not
+ * NULL, it receives what the rule measured. */
 static void step_piece(const dl_outer_walk *s, dl_step_room *room, piece p, const float *const *g,
                        size_t n_members, block_sums *sums)
 {
@@ -335,7 +335,7 @@ static diloco_status first_bad(const dl_outer_walk *s, int n_rooms)
 
 /* ---- the step */
 
-/* Local tensors are in fragment order; how many of them are f32? */
+/* Checks that local tensors are in fragment order. Returns how many of them are f32. */
 static size_t count_local_f32(const dl_outer_step_args *args)
 {
     size_t n = 0;

@@ -127,7 +127,7 @@ void dl_outer_scratch_destroy(dl_outer_scratch *scratch);
 size_t dl_outer_scratch_bytes(const dl_manifest *manifest, const dl_combine_rule *rule,
                               size_t max_members, int n_threads);
 
-/* Compute out = step(in); out and in may be the same state. Returns DILOCO_ENUMERIC if a result is
+/* Computes out = step(in); out and in may be the same state. Returns DILOCO_ENUMERIC if a result is
  * not finite (the text names tensor and element), or if the rule refuses that few members. Such an
  * entry is aborted, and a committed one is void. Also returns the status of a caller's own
  * optimizer. `in` is intact when out is another state. A replica that wants to create an entry
@@ -144,7 +144,7 @@ DL_MUST_CHECK diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragm
 typedef enum dl_cutting { DL_CUT_NO, DL_CUT_ALONE, DL_CUT_MEASURED } dl_cutting;
 dl_cutting dl_outer_cutting(const dl_combine_rule *rule);
 
-/* Measure the members in one slice, as the rule needs it: each one's norm2, which args->members
+/* Measures the members in one slice, as the rule needs it: each one's norm2, which args->members
  * have of the slice, and the dot products. args: members, form, fragment, and the slice's first and
  * count. Writes dl_outer_n_measures numbers, a function of the rule, the form and n_members.
  * Returns DILOCO_ENUMERIC if the rule refuses that few members. */
@@ -153,9 +153,9 @@ DL_MUST_CHECK diloco_status dl_outer_measure(double *out, const dl_fragment_stat
                                              const dl_outer_step_args *args,
                                              dl_outer_scratch *scratch, dl_pool *pool);
 
-/* The first half of the step: combine the members, or a part of the elements (args.count); facts
- * are of that part alone. A step with args.combined set to the result gives the same bits as one
- * with the members. Returns DILOCO_ENUMERIC if the rule refuses that few members. */
+/* Runs the first half of the step: combines the members, or a part of the elements (args.count).
+ * Facts are of that part alone. A step with args.combined set to the result gives the same bits as
+ * one with the members. Returns DILOCO_ENUMERIC if the rule refuses that few members. */
 DL_MUST_CHECK diloco_status dl_outer_combine(dl_combined *out, const dl_fragment_state *in,
                                              const dl_outer_step_args *args,
                                              dl_outer_step_facts *facts, dl_outer_scratch *scratch,

@@ -15,7 +15,7 @@ typedef struct dl_outer_walk {
     dl_fragment_state *out;
     const dl_fragment_state *in;
     const dl_outer_step_args *args;
-    dl_combined *combined; /* where G goes, by itself; NULL: on into the step */
+    dl_combined *combined; /* receives G, without a step; NULL: the step uses G */
     dl_outer_scratch *scratch;
     const dl_combine_plan *plan; /* the scratch's */
     bool by_tensor;              /* coefficients differ between tensors */

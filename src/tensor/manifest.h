@@ -55,7 +55,7 @@ typedef struct dl_manifest {
     dl_hash digest;      /* of names, types, shapes, roles, fragments, in order */
 } dl_manifest;
 
-/* Copy the tensors' descriptions (data pointers are not looked at) and assign their offsets.
+/* Copies the tensors' descriptions (it does not read data pointers) and assigns their offsets.
  * all_floating: every f32 tensor counts as trained. Returns DILOCO_EINVAL if there are no tensors,
  * or if a name is empty, too long, not printable or used twice. Also if a type, shape or fragment
  * is out of range, the fragments have a gap, or a parameter is of whole numbers. DILOCO_ENOMEM.
