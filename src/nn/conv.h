@@ -1,4 +1,5 @@
-/* conv.h - the three matrix products of a convolution, for parts of a pool.
+/* conv.h - the three matrix products of a convolution, for parts of a pool (nn/op_conv2d.c has the
+ * formulas).
  *
  * x f32[in places][rows][in], y f32[out places][rows][out] as in planes.h; the weight is PyTorch's
  * f32[out][in][size][size], packed before it is used. Every element of a result is one sum in a
@@ -25,7 +26,7 @@ void dl_conv_pack(float *packed, const float *weight, const dl_conv *conv, int p
 
 /* Writes this part's share of `to` (y, or dx): bias plus the sum over the taps. bias is f32[out] or
  * NULL. beside is room for a tile, DL_CONV_BESIDE floats that no other part uses. */
-enum { DL_CONV_BESIDE = 12 * 32 };
+enum { DL_CONV_BESIDE = 12 * 32 }; /* DL_PANEL_ROWS * DL_PANEL_MAX_WIDTH */
 void dl_conv_product(float *to, const float *from, const float *packed, const float *bias,
                      const dl_conv *conv, float *beside, int part, int n_parts);
 

@@ -110,7 +110,7 @@ static diloco_status open_card(dl_backend **out, dl_cuda_card *card, int index, 
     return status;
 }
 
-/* ---- */
+/* ---- the public functions */
 
 diloco_status dl_device_open(dl_backend **out, const char *device)
 {

@@ -111,7 +111,8 @@ static inline DL_BODY void move_together(dl_tile *rows, float *to)
 
 /* ---- blocks --------------------------------------------------------------------------- */
 
-/* n in equal blocks of at most `most`. */
+/* Returns the size of equal blocks of at most `most` that cover n, a multiple of grain. `most` is
+ * one too, or the last block would not fit the workspace. */
 static inline DL_BODY size_t block_size(size_t n, size_t most, size_t grain)
 {
     size_t blocks = (n + most - 1) / most;

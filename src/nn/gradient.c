@@ -18,6 +18,7 @@ size_t dl_gradient_blocks(size_t n)
 
 /* ---- on the CPU */
 
+/* Sums of squares of this part's blocks, each by PROTOCOL B3. */
 static void square_part(void *context, int part, int n_parts)
 {
     const dl_gradient *g = context;
@@ -88,6 +89,7 @@ static void pull_on_cpu(const dl_gradient *g, const dl_pull *p)
 
 /* ---- the table */
 
+/* A device's functions. Each queues its work, or does it at once on the CPU. */
 typedef struct row {
     void (*judge)(const dl_gradient *g);
     void (*scale)(const dl_gradient *g);

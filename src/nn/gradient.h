@@ -30,8 +30,9 @@ size_t dl_gradient_blocks(size_t n);
  * threads, and the clip factor. A finite norm adds 1 to `steps`. */
 void dl_gradient_judge(const dl_gradient *gradient);
 
-/* dl_gradient_scale queues values *= clip_factor, or zeros if the norm is not finite. After
- * dl_gradient_judge. */
+/* dl_gradient_scale queues values *= clip_factor, or zeros if the norm is not finite. The caller
+ * has queued dl_gradient_judge before. An optimizer's step does not need it: it multiplies by the
+ * factor itself. */
 void dl_gradient_scale(const dl_gradient *gradient);
 
 /* dl_gradient_pull queues values[i] += mu * (parameters[i] - anchor[i]) for begin <= i < end. Both

@@ -153,7 +153,8 @@ int dl_graph_value_f32(dl_graph *g, size_t width)
     return new_value(g, width, DILOCO_F32);
 }
 
-/* Does a node before `node` in the backward pass, so after it in the graph, use `weight`? */
+/* Notes for each earlier node with the same weight that it adds to the gradient: backward runs
+ * `node` first, so that one writes. */
 static void note_shared_weight(dl_graph *g, const dl_node *node)
 {
     for (dl_node *earlier = g->nodes; earlier < node; earlier++)
@@ -340,6 +341,8 @@ static void layout(dl_graph *g, dl_arena *arena, size_t activation_bytes)
     g->work.scratch = dl_arena_take(arena, scratch);
 }
 
+/* May be called without a backend. An arena without memory counts bytes, and saturates on overflow,
+ * so an impossible plan is refused here and not allocated. */
 diloco_status dl_graph_plan(dl_graph *g, size_t *bytes, size_t *activation_bytes)
 {
     dl_arena arena = {0};
@@ -429,6 +432,8 @@ static void clear_untrained(dl_graph *g)
     }
 }
 
+/* Nodes are in order, so each input is complete when its node runs. Backward runs them in reverse:
+ * each gradient is complete when its producer runs. */
 void dl_graph_run(dl_graph *g, const dl_batch *batch)
 {
     dl_device device = g->backend->ops->device;

@@ -153,11 +153,12 @@ int dl_graph_weight4(dl_graph *graph, const size_t shape[DILOCO_MAX_DIMS], dl_in
 /* Adds the next weight, an i64 without dimensions: a BUFFER that begins at 0. Returns its index. */
 DL_PRINTF(2, 3) int dl_graph_counter(dl_graph *graph, const char *name, ...);
 
-/* A weight that does not train (FROZEN), or that its operation itself writes (BUFFER). It is
- * PARAMETER otherwise. */
+/* Sets the role of a weight that does not train (FROZEN), or that its operation writes (BUFFER). A
+ * new weight is a PARAMETER. Operations may write any gradient, and dl_graph_run clears those of
+ * other roles. */
 void dl_graph_set_role(dl_graph *graph, int weight, diloco_role role);
 
-/* A weight at either end of the model. The operations that are one (embedding, head_loss) say it
+/* Marks a weight at either end of the model. The operations embedding and head_loss mark theirs
  * themselves. */
 void dl_graph_set_end(dl_graph *graph, int weight);
 
@@ -166,8 +167,8 @@ void dl_graph_set_end(dl_graph *graph, int weight);
  * The pointer is valid until the graph is destroyed. */
 dl_node *dl_graph_add(dl_graph *graph, const dl_op *op, int in0, int in1, int weight, int n_weights,
                       const void *attributes, size_t attributes_size);
-/* For op->shape: a value and its buffers. The second one is f32 whatever the graph's type is: for
- * sums that backward reads. */
+/* For op->shape: makes a value and its two buffers, and returns its index. The second function's
+ * value is f32 whatever the graph's type is: for sums that backward reads. */
 int dl_graph_value(dl_graph *graph, size_t width);
 int dl_graph_value_f32(dl_graph *graph, size_t width);
 

@@ -115,6 +115,7 @@ static void set_groups(group groups[N_GROUPS], const row *r, const dl_config *co
     if (!split(r)) groups[HIDDEN].n_vectors = 0;
 }
 
+/* Only a rule for hidden matrices has scratch, and only if there are any. */
 static size_t scratch_bytes(const row *r, const dl_inner_sizes *sizes, int n_threads)
 {
     const dl_rule *rule = r->rules[HIDDEN];
@@ -296,6 +297,7 @@ static dl_hyper_options options_of(const dl_inner *o)
                               .muon_steps = (int)c->muon_steps};
 }
 
+/* After a skipped step hyper keeps the numbers of the last one, which nothing reads. */
 static void hyper_on_cpu(dl_inner *o)
 {
     const dl_hyper_options options = options_of(o);
@@ -415,6 +417,7 @@ diloco_status dl_rule_check(const dl_rule *rule, const char *optimizer, const dl
                    backend->ops->name, optimizer);
 }
 
+/* Checked at create: a missing function would leave its tensors untrained without an error. */
 static diloco_status check_device(const row *r, const dl_backend *backend)
 {
     for (int k = 0; k < N_GROUPS; k++)
@@ -422,6 +425,7 @@ static diloco_status check_device(const row *r, const dl_backend *backend)
     return DILOCO_OK;
 }
 
+/* Runs one pass as an operation of the backend, whose memory it reads and writes. */
 static void run(dl_inner *o, void (*pass)(dl_inner *o))
 {
     dl_backend_enter(o->backend);

@@ -104,6 +104,7 @@ static void momentum_part(void *context, int part, int n_parts)
     dl_fp_leave(saved);
 }
 
+/* X = u / |u|, in place. */
 static void scale_part(void *context, int part, int n_parts)
 {
     const work *w = context;
@@ -112,7 +113,8 @@ static void scale_part(void *context, int part, int n_parts)
     dl_isa_call(blend)(w->x + begin, w->x + begin, w->scale, 0, end - begin);
 }
 
-/* y = a x + b y over the rows that this part multiplied. */
+/* y = a x + b y over the rows that this part multiplied. It follows a product on the same part, so
+ * the rows are complete, and still in cache. */
 static void blend_rows(float *y, const float *x, float a, float b, size_t rows, size_t columns,
                        int part, int n_parts)
 {
@@ -208,7 +210,8 @@ static void matrix(const dl_inner_matrix *m)
     dl_pool_run(m->pool, apply_part, &w);
 }
 
-/* ---- a matrix, on a GPU. workspaces[0] is 1 / |u|. */
+/* ---- a matrix, on a GPU: the same steps as kernels of one stream. The host does not learn
+ * 1 / |u|, which is in workspaces[0]. */
 
 typedef struct product {
     float *c;

@@ -8,9 +8,10 @@
 #include "nn/inner.h"
 #include "nn/verdict.h"
 
-enum { DL_RULE_VECTORS = 2 };
+enum { DL_RULE_VECTORS = 2 }; /* the most that a rule keeps: two moments */
 
-/* A matrix f32[rows][columns] for a rule that takes it as a whole, on all threads. */
+/* A matrix f32[rows][columns] for a rule that takes it as a whole, on all threads. Pointers but
+ * sizes, backend and pool are to backend memory. */
 typedef struct dl_inner_matrix {
     float *p;
     const float *g;

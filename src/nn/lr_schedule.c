@@ -82,7 +82,8 @@ static double part(double step, double begin, double end)
     return end <= begin ? 1 : fmin(fmax((step - begin) / (end - begin), 0), 1);
 }
 
-/* Each gives 1 at the start of its decay and 0 at its end; min_ratio is applied outside. */
+/* Each returns 1 at the start of its decay and 0 at its end; dl_schedule_lr applies min_lr_ratio.
+ * wsd is the 1-sqrt cooldown of Haegele et al. 2024 (arXiv:2405.18392). */
 static double linear(const span *s)
 {
     return 1 - part(s->step, s->warmup, s->total);

@@ -92,8 +92,8 @@ static inline const dl_op *dl_producer(const dl_graph *g, int value)
     int node = g->values[value].producer;
     return node < 0 ? NULL : g->nodes[node].op;
 }
-/* For op->shape: may the node write over a value's data? Not where its producer reads it again,
- * or made two values in one memory. */
+/* For op->shape. Returns true if the node may write over a value's data. It may not if the value's
+ * producer reads it in backward, or made two values in one memory. */
 static inline bool dl_may_overwrite(const dl_graph *g, int value)
 {
     const dl_op *by = dl_producer(g, value);

@@ -21,7 +21,7 @@ enum { QUERIES = 16, KEYS = 256 };
 _Static_assert(KEYS % QUERIES == 0, "the first key after a tile's queries is in its last chunk");
 
 typedef struct attributes {
-    size_t heads, kv_heads, dim;
+    size_t heads, kv_heads, dim; /* dim: elements of a head */
     dl_rope rope;
 } attributes;
 
@@ -348,7 +348,9 @@ static inline DL_BODY void queries_backward(task *t, size_t first, int lanes)
     }
 }
 
-/* delta[position] = sum(dout * out), and the logsumexp, for one query head. */
+/* Loads delta[position] = sum(dout * out), and the logsumexp, for one query head; both are 0 where
+ * padded. delta is the row sum of dS's formula (Dao 2023, arXiv:2307.08691, algorithm 2): it equals
+ * sum(P dP) over the keys. */
 static inline DL_BODY void load_rows(task *t, const float *out, const float *lse)
 {
     for (size_t i = 0; i < t->length; i++) {
@@ -364,7 +366,8 @@ static inline DL_BODY void load_rows(task *t, const float *out, const float *lse
         t->delta[i] = t->lse[i] = 0;
 }
 
-/* q, k and v hold the data and become the gradients. */
+/* q, k and v hold the data and become the gradients. k and v are packed before the heads, and each
+ * head's q before it is overwritten. The scale is part of the packed q, so dk needs none. */
 static inline DL_BODY void backward_body(task *t, float *q, float *k, float *v, const float *out,
                                          const float *dout, const float *lse, size_t group,
                                          int lanes)

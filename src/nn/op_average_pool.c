@@ -48,6 +48,7 @@ static void gather(float *to, const float *from, const dl_tap *taps, size_t n, c
                                end - begin);
 }
 
+/* A part has some rows and channels of every place, not some places: so both passes split alike. */
 static void forward_part(void *context, int part, int n_parts)
 {
     const dl_pass *p = context;

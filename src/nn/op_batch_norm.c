@@ -26,7 +26,7 @@ enum { STRETCH = 256 }; /* rows */
 enum { WEIGHT, BIAS, MEAN, VARIANCE, COUNT, N_WEIGHTS };
 
 typedef struct attributes {
-    uint32_t places, channels;
+    uint32_t places, channels; /* places: height * width */
     float momentum, eps;
 } attributes;
 
@@ -279,7 +279,7 @@ static void products_part(void *context, int part, int n_parts)
            part, n_parts);
 }
 
-/* x becomes factor * (dy - mean_dy - (x - mean) * back) */
+/* x becomes dx = w / deviation * (dy - mean_dy - (x - mean) * back); it is the same memory. */
 static inline DL_BODY void back_body(float *restrict x, const float *restrict dy,
                                      const float *restrict mean, const float *restrict mean_dy,
                                      const float *restrict back, const float *restrict scale,

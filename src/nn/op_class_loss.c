@@ -15,6 +15,7 @@ void dl_class_loss(dl_graph *g, int logits)
     dl_graph_add(g, &dl_op_class_loss, logits, DL_NO_VALUE, DL_NO_WEIGHT, 0, NULL, 0);
 }
 
+/* The gradient is written over the logits, so their producer may not read them in backward. */
 static void shape(dl_graph *g, dl_node *node)
 {
     dl_value *x = &g->values[node->in[0]];

@@ -151,7 +151,7 @@ static inline DL_BODY void add_rows_body(float *restrict sum, const float *restr
 DL_KERNEL(add_rows, (float *sum, const float *x, size_t n, size_t width),
           add_rows_body(sum, x, n, width))
 
-/* The sum over this part's places, into its own memory. */
+/* Adds up dy over this part's places, into its own memory. */
 static void bias_part(void *context, int part, int n_parts)
 {
     const call *c = context;

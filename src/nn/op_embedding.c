@@ -23,6 +23,7 @@ static void shape(dl_graph *g, dl_node *node)
     node->out[0] = dl_graph_value(g, g->weights[node->weight].columns);
 }
 
+/* This part's positions. model/model.c has checked the tokens, which index the table. */
 static void gather(void *context, int part, int n_parts)
 {
     const dl_pass *p = context;

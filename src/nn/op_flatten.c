@@ -30,7 +30,7 @@ static void shape(dl_graph *g, dl_node *node)
     g->values[node->out[0]].constant = x.constant;
 }
 
-/* Rows of this part, from planes to flat or back. */
+/* Moves this part's rows from planes to flat, or back: the same exchange of indices both ways. */
 static void move(const dl_pass *p, float *flat, float *planes, bool back, int part, int n_parts)
 {
     const attributes *a = attributes_of(p->node);

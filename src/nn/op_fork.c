@@ -26,6 +26,7 @@ static void shape(dl_graph *g, dl_node *node)
     g->values[node->out[1]].grad = x.grad;
 }
 
+/* Both outputs have x's memory. */
 static void forward(const dl_pass *p)
 {
     (void)p; /* nothing moves */
@@ -47,6 +48,7 @@ static void backward_part(void *context, int part, int n_parts)
                            end - begin);
 }
 
+/* dx += the first output's gradient; the second one is in dx already. */
 static void backward(const dl_pass *p)
 {
     dl_pass copy = *p;

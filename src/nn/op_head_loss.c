@@ -48,6 +48,7 @@ static size_t scratch(const dl_graph *g, const dl_node *node)
            positions * sizeof(dl_target_loss);
 }
 
+/* The head's product; the softmax is not counted. */
 static double flops(const dl_graph *g, const dl_node *node)
 {
     return 2.0 * (double)g->weights[node->weight].rows * (double)g->weights[node->weight].columns;

@@ -15,7 +15,8 @@
 
 typedef struct attributes {
     dl_window window;
-    float factor[DL_SAMPLE_MAX_CHANNELS], shift[DL_SAMPLE_MAX_CHANNELS]; /* byte * factor + shift */
+    /* A number is byte * factor + shift: 1 / (255 deviation), and -mean / deviation. */
+    float factor[DL_SAMPLE_MAX_CHANNELS], shift[DL_SAMPLE_MAX_CHANNELS];
 } attributes;
 
 dl_planes dl_image(dl_graph *g, const dl_sample *sample, size_t size, size_t stride, size_t pad)

@@ -174,6 +174,7 @@ static void bias_gradient_on_cuda(const dl_pass *p)
     DL_CUDA_START(p, "dl_bias_gradient", a.width, a);
 }
 
+/* dx = dy W and dW = dy^T x, as on the CPU, by a kernel each. */
 static void backward_on_cuda(const dl_pass *p)
 {
     const size_t in = dl_width(p, p->node->in[0]), out = dl_width(p, p->node->out[0]);

@@ -140,7 +140,7 @@ static void backward(const dl_pass *p)
 
 /* ---- on a GPU */
 
-/* r, then the chunks' sums. */
+/* Memory of backward: r of each head, then the chunks' sums of dw. */
 static size_t scratch_on_cuda(const dl_graph *g, const dl_node *node)
 {
     const attributes *a = attributes_of(node);

@@ -20,6 +20,7 @@ static void shape(dl_graph *g, dl_node *node)
     g->values[node->out[0]].grad = grad;
 }
 
+/* The comparison is false for a NaN, which stays. */
 static inline DL_BODY void forward_body(float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -1,4 +1,5 @@
-/* planes.c - the places of a window's taps. */
+/* planes.c - the places of a window's taps (planes.h). A forward sum lists taps by output place, a
+ * gradient by input place: so each result is written by one loop, without atomic additions. */
 #include "nn/planes.h"
 
 size_t dl_window_list(dl_tap taps[DL_WINDOW_MAX_TAPS], const dl_window *w, size_t out)

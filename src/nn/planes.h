@@ -75,9 +75,10 @@ typedef struct dl_tap {
     uint32_t tap, place;
 } dl_tap;
 
-/* Write the taps of output place `out` inside the image, in order. Returns their number. */
+/* Writes the taps of output place `out` that are inside the image, in order. Returns their number.
+ */
 size_t dl_window_list(dl_tap taps[DL_WINDOW_MAX_TAPS], const dl_window *w, size_t out);
-/* The other way: the taps at input place `in`, with their output places. */
+/* Writes the taps at input place `in`, with their output places, in order. Returns their number. */
 size_t dl_window_list_back(dl_tap taps[DL_WINDOW_MAX_TAPS], const dl_window *w, size_t in);
 
 #endif

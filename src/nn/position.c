@@ -30,8 +30,8 @@ static inline DL_BODY float across(lanes x)
     return (quarter[0][0] + quarter[0][2]) + (quarter[0][1] + quarter[0][3]);
 }
 
-/* Nothing is prefetched: by bench/sample.c that costs a tenth, from memory and from cache. */
-/* The order of the additions follows from n alone, not from the instruction set. */
+/* Nothing is prefetched: by bench/sample.c that costs a tenth, from memory and from cache.
+ * The order of the additions follows from n alone, not from the instruction set. */
 static inline DL_BODY float dot(const float *restrict w, const float *restrict x, size_t n)
 {
     lanes sums[SUMS] = {{0}};

@@ -32,7 +32,8 @@ double dl_rope_divisor(const dl_rope *rope, size_t pair, size_t dim);
 /* Returns the angle of a pair at a position, in radians, not reduced to one turn. */
 double dl_rope_angle(const dl_rope *rope, size_t position, size_t pair, size_t dim);
 
-/* cos and sin of all pairs' angles at a position, f32[dim / 2] each. */
+/* Writes cos and sin of all pairs' angles at a position, f32[dim / 2] each. They are computed in
+ * double and rounded once. */
 void dl_rope_angles(float *cosine, float *sine, const dl_rope *rope, size_t position, size_t dim);
 
 #endif

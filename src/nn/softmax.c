@@ -24,7 +24,7 @@ static inline DL_BODY void softmax_body(float *x, float *top, float *lse, size_t
 DL_TILE_KERNEL(softmax, (float *x, float *top, float *lse, size_t n, float gain, float z),
                softmax_body(x, top, lse, n, gain, z, lanes))
 
-/* Was a logit before the target as large? Equal ones have equal shares. */
+/* Returns false if a class before the target has the same share, as equal logits have. */
 static bool first_of_equals(const float *shares, int32_t target)
 {
     for (int32_t i = 0; i < target; i++)

@@ -23,7 +23,8 @@ static inline DL_BODY void dl_panel_strip(const dl_tile *t, int vecs, int lanes)
     if (lanes == 4) dl_tile_strip4(t, 0, 6, vecs);
 }
 
-/* n < DL_PANEL_MAX_WIDTH floats, without the call that memcpy would be. */
+/* Copies n < DL_PANEL_MAX_WIDTH floats by the bits of n: constant sizes become vector moves, where
+ * memcpy of a variable size is a call. */
 static inline DL_BODY void dl_copy_short(float *to, const float *from, size_t n)
 {
     size_t at = 0;

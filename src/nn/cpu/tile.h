@@ -45,8 +45,8 @@ typedef struct dl_tile {
 #include "nn/cpu/tile_body.h"
 #undef LANES
 
-/* lanes: the argument of DL_TILE_KERNEL. rows: as many as divide most m evenly; 8 x 2 vectors are
- * 16 of AVX-512's 32 registers, 4 x 2 are 8 of 16. */
+/* Computes a whole product. lanes is the argument of DL_TILE_KERNEL. The rows of a block divide
+ * most m evenly. Its 8 x 2 vectors are 16 of AVX-512's 32 registers, and 4 x 2 are 8 of 16. */
 static inline DL_BODY void dl_tile_product(const dl_tile *t, int lanes)
 {
     if (lanes == 16) dl_tile_product16(t, 8);

@@ -113,7 +113,8 @@ DL_GPU_KERNEL(dl_attention_forward, dl_cuda_attention_arguments)
     if (DL_LANE == 0) a.lse[(first * a.heads + h * a.length) + t] = top + logf(sum);
 }
 
-/* dS of query i and key j, both of a row; p receives the probability. */
+/* Returns dS = P (dO V^T - sum(dO O)) of query i and key j, both of one sequence; *p receives the
+ * probability P = exp(q k - lse). */
 static __device__ __forceinline__ float score_gradient(const attention &a, float *p, uint64_t i,
                                                        uint64_t j, uint64_t h)
 {

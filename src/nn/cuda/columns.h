@@ -1,5 +1,6 @@
 /* columns.h - the functions for a GPU in the tables of gradient.c, inner.c and the optimizers. Each
- * starts kernels by name. */
+ * starts kernels by name. A launch is queued on the backend's one stream, so kernels run in the
+ * order of the calls and see each other's results. */
 #ifndef DL_NN_CUDA_COLUMNS_H
 #define DL_NN_CUDA_COLUMNS_H
 

@@ -40,7 +40,7 @@ DL_GPU_KERNEL(dl_softmax_of_logits, dl_cuda_loss_arguments)
     }
 }
 
-/* One thread, in the order of the positions. */
+/* One thread, in the order of the positions: so the sum has the same bits each time. */
 DL_GPU_KERNEL(dl_add_to_tally, dl_cuda_tally_arguments)
 {
     if (DL_GPU_INDEX != 0) return;

@@ -34,7 +34,8 @@ DL_GPU_KERNEL(dl_embedding_forward, dl_cuda_embedding_arguments)
     if (i < a.positions) a.x[DL_GPU_INDEX] = a.table[(uint64_t)a.tokens[i] * a.width + c];
 }
 
-/* A block of threads owns DL_CUDA_ROWS rows of the table and adds in the order of the positions. */
+/* A block of threads owns DL_CUDA_ROWS rows of the table and adds in the order of the positions. It
+ * loads DL_GPU_THREADS tokens at a time; each __syncthreads separates loading from use. */
 DL_GPU_KERNEL(dl_embedding_backward, dl_cuda_embedding_arguments)
 {
     __shared__ int32_t tokens[DL_GPU_THREADS];

@@ -37,7 +37,8 @@ DL_GPU_KERNEL(dl_qk_norm_roots, dl_cuda_qk_norm_arguments)
     if (DL_LANE == 0) a.r[DL_WARP_INDEX] = r;
 }
 
-/* A thread for each chunk of positions and element of w. */
+/* dw of a chunk: a thread for each chunk of positions and element of w, over all heads that share
+ * the element. */
 DL_GPU_KERNEL(dl_qk_norm_partial, dl_cuda_qk_norm_arguments)
 {
     const uint64_t e = DL_GPU_INDEX % (2 * a.dim), d = e % a.dim, n = a.heads + a.kv_heads;

@@ -33,11 +33,11 @@ typedef struct dl_probe {
 /* A case of self_test_rows.h. It returns DILOCO_EREFUSED if a result differs. */
 typedef diloco_status (*dl_probe_case)(dl_probe *probe);
 
-/* dl_probe_open takes the memory. Returns DILOCO_ENOMEM. dl_probe_close is fine after an error. */
+/* dl_probe_open allocates the memory. Returns DILOCO_ENOMEM; dl_probe_close is needed then too. */
 DL_MUST_CHECK diloco_status dl_probe_open(dl_probe *probe, dl_backend *backend);
 void dl_probe_close(dl_probe *probe);
 
-/* Forget the rooms: for another run of the same kernel. */
+/* Forgets all rooms, for another run of the same kernel. */
 void dl_probe_begin(dl_probe *probe);
 
 /* A room of n bytes, or of n floats. They give the host's address. Inputs hold values between -1
@@ -54,11 +54,11 @@ float *dl_probe_change(dl_probe *probe, size_t n, double tolerance);
 #define DL_PROBE_AT(probe, host_address)                                                           \
     ((void *)((probe)->on_device + ((const unsigned char *)(host_address) - (probe)->host)))
 
-/* Copy all rooms to the device and queue the case's kernel over n threads. */
+/* Copies all rooms to the device, and queues the case's kernel over n threads. */
 void dl_probe_run(dl_probe *probe, size_t n, const void *arguments, size_t size);
 
-/* Wait and compare. Returns DILOCO_EREFUSED with the kernel, the element and both values, or
- * DILOCO_EIO if the device failed. */
+/* Waits for the device and compares all memory. Returns DILOCO_EREFUSED with the kernel, the
+ * element and both values, or DILOCO_EIO if the device failed. */
 DL_MUST_CHECK diloco_status dl_probe_compare(dl_probe *probe);
 
 #endif
