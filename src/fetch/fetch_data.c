@@ -1,4 +1,9 @@
-/* fetch_data.c - see fetch_data.h. */
+/* fetch_data.c - see fetch_data.h.
+ *
+ * An address is split into a prefix, which has one folder of the cache, and the name of an object.
+ * A lock on that folder makes processes of one machine take turns. An object is received into
+ * `part`, its digest is written, and then it is renamed into `files`. So a kill at any moment
+ * leaves an object that is whole, or one whose digest does not fit, which is fetched again. */
 #include "fetch/fetch_data.h"
 
 #include "base/clock.h"
@@ -20,12 +25,12 @@ enum { NAME_BYTES = 512, FOLDER_BYTES = DL_PATH_MAX, FILE_BYTES = DL_PATH_MAX + 
 
 /* One address: a prefix of a store, and what is wanted of it. */
 typedef struct source {
-    dl_config_path url;     /* of the prefix, with its options */
-    char key[NAME_BYTES];   /* one object; "": all of the prefix */
-    char label[NAME_BYTES]; /* the prefix without options, for a person */
-    char folder[FOLDER_BYTES];
-    dl_store *store;
-    size_t n; /* objects */
+    dl_config_path url;        /* of the prefix, with its options */
+    char key[NAME_BYTES];      /* one object; "": all of the prefix */
+    char label[NAME_BYTES];    /* the prefix without options, for a person */
+    char folder[FOLDER_BYTES]; /* of the prefix in the cache */
+    dl_store *store;           /* open only in fetch() */
+    size_t n;                  /* objects looked at, fetched now or found whole */
 } source;
 
 bool dl_fetch_is_needed(const dl_config *config)
@@ -35,6 +40,7 @@ bool dl_fetch_is_needed(const dl_config *config)
 
 /* ---- the address */
 
+/* Returns true if the address's store can hold training data. A hub holds only objects of runs. */
 static bool has_data(const char *url)
 {
     static const char *const schemes[] = {"s3://", "gs://", "az://", "hf://", "file://"};
@@ -43,6 +49,9 @@ static bool has_data(const char *url)
     return false;
 }
 
+/* Splits URL[?OPTIONS] at the last slash of URL: the prefix keeps the options, because they say how
+ * to reach the store. Returns DILOCO_EINVAL if there is no slash after the host or bucket, if the
+ * object's name is too long, and for a scheme without data. */
 static diloco_status split(source *s, const char *url)
 {
     const size_t len = strcspn(url, "?");
@@ -66,6 +75,8 @@ static diloco_status split(source *s, const char *url)
 
 /* ---- the cache */
 
+/* The cache's folder: data.cache, or the user's cache by the XDG Base Directory Specification,
+ * which ignores a relative XDG_CACHE_HOME. 64 bytes remain for the names in it. */
 static diloco_status choose_cache(char out[FOLDER_BYTES], const dl_config *config)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -81,11 +92,15 @@ static diloco_status choose_cache(char out[FOLDER_BYTES], const dl_config *confi
                                   "path is too long: set data.cache");
 }
 
+/* The path of `key` in the folder `kind` of the prefix; the folder itself if `key` is "". */
 static void path_of(char out[FILE_BYTES], const source *s, const char *kind, const char *key)
 {
     snprintf(out, FILE_BYTES, "%s/%s%s%s", s->folder, kind, *key ? "/" : "", key);
 }
 
+/* Makes the prefix's folder and locks it; waits while another process holds the lock. An open file
+ * description lock ends with its process, so a killed one never blocks the next. *lock is the
+ * descriptor to close, or -1; it is also set when the lock fails. */
 static diloco_status open_folder(source *s, int *lock, const dl_config *config)
 {
     char cache[FOLDER_BYTES], path[FILE_BYTES], hex[DL_HASH_HEX + 1];
@@ -106,7 +121,8 @@ static diloco_status open_folder(source *s, int *lock, const dl_config *config)
     return failed ? dl_fail_errno(errno, "lock", path) : DILOCO_OK;
 }
 
-/* Does the cache have this object, undamaged? */
+/* Returns true if the cache has this object and its bytes have the digest that was written when it
+ * was fetched. The store is not asked: an object of the same name is assumed not to change. */
 static bool is_whole(const source *s, const char *key)
 {
     char path[FILE_BYTES], hex[DL_HASH_HEX + 1], text[DL_HASH_HEX + 32];
@@ -133,8 +149,8 @@ static bool is_whole(const source *s, const char *key)
 typedef struct arriving {
     int fd;
     const char *path;
-    size_t len;
-    dl_digest_stream digest;
+    size_t len;              /* bytes received */
+    dl_digest_stream digest; /* of these bytes, so that the file is not read again */
 } arriving;
 
 static diloco_status on_piece(void *context, const void *data, size_t len)
@@ -146,6 +162,8 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
     return dl_fd_write(a->fd, &span, 1, a->path);
 }
 
+/* Reads one object from the store into a->path. The bytes are on the disk before it returns, since
+ * the rename of fetch_one() must not reach the disk before them. */
 static diloco_status receive(source *s, arriving *a, const char *key)
 {
     a->fd = open(a->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -158,6 +176,8 @@ static diloco_status receive(source *s, arriving *a, const char *key)
     return status;
 }
 
+/* Fetches an object unless the cache has it whole. The digest is written before the rename: a file
+ * in `files` with another digest counts as damaged, and a digest without a file does no harm. */
 static diloco_status fetch_one(source *s, const char *key)
 {
     char part[FILE_BYTES], path[FILE_BYTES], hex[DL_HASH_HEX + 1], text[DL_HASH_HEX + 32];
@@ -184,6 +204,8 @@ typedef struct names {
     dl_buf text; /* each with its zero */
 } names;
 
+/* Notes an object directly below the prefix. One in a folder further down is not training data of
+ * this address, and its name could not be a file's. */
 static diloco_status on_found(void *context, const char *key, size_t len)
 {
     names *found = context;
@@ -199,7 +221,8 @@ static bool is_listed(const dl_buf *found, const char *key)
     return at && at < end;
 }
 
-/* Remove files whose objects are gone: a folder is read whole. */
+/* Removes files whose objects are gone. The caller passes the whole folder to training, which reads
+ * every file in it. */
 static diloco_status remove_others(const source *s, const dl_buf *found)
 {
     char path[FILE_BYTES];
@@ -216,6 +239,8 @@ static diloco_status remove_others(const source *s, const dl_buf *found)
     return status;
 }
 
+/* Fetches all objects of a prefix. An empty list removes nothing: a wrong address or a listing that
+ * is late must not empty the cache. The names have at most 64 MiB. */
 static diloco_status fetch_all(source *s)
 {
     names found;
@@ -231,6 +256,8 @@ static diloco_status fetch_all(source *s)
     return status;
 }
 
+/* Fetches what the address names, and appends its path in the cache to `out`. The lock is held
+ * until all of it is there. */
 static diloco_status fetch(source *s, dl_buf *out, const dl_config *config)
 {
     char path[FILE_BYTES];
@@ -245,7 +272,8 @@ static diloco_status fetch(source *s, dl_buf *out, const dl_config *config)
     return dl_buf_add(out, path, strlen(path));
 }
 
-/* Replace the addresses in a list with commas. */
+/* Replaces the addresses of a comma-separated list by paths in the cache; files stay as written.
+ * `list` changes only if all of them succeed. */
 static diloco_status fetch_list(dl_config_path list, const dl_config *config, const char *option)
 {
     char one[sizeof(dl_config_path)];

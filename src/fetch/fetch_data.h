@@ -16,7 +16,7 @@
 
 #include "base/config.h"
 
-/* Is one of the two paths the address of a store? */
+/* Returns true if one of the two paths is the address of a store. */
 bool dl_fetch_is_needed(const dl_config *config);
 
 /* Fetch the missing objects, and set both paths to the files of the cache. A path whose fetch
