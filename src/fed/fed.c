@@ -1,10 +1,12 @@
 /* fed.c - see fed.h.
  *
- *     open settings, data, model --> run --> join --> { round: wait, and work meanwhile; evaluate
- * }*
+ *     settings, data, model --> run --> join --> { wait for a round; evaluate }* --> leave
  *
- * Nothing of a process is saved: the log says where the run is, and each client's state is its own
- * (client.h). So a generation begins as any other does. */
+ * The process is a table of operations for the loop of train/replica_loop.h. While the run waits
+ * for a round, it calls work(), which trains one client at a time on the same thread.
+ *
+ * A process saves nothing of its own. The log says which entry is open, and each client's state is
+ * a separate object (client.h). So a restarted process begins as a new one does. */
 #include "fed/fed.h"
 
 #include "base/log.h"
@@ -21,9 +23,9 @@
 
 typedef struct process {
     dl_replica base;
-    dl_worker worker;   /* zeroed: a server */
-    dl_results results; /* of a process that closes entries */
-    bool reached;       /* trainer.target_accuracy */
+    dl_worker worker;   /* stays zeroed in a server */
+    dl_results results; /* stays zeroed in a worker, which closes no entry */
+    bool reached;       /* trainer.target_accuracy is reached: this process ends */
 } process;
 
 static bool is_role(const process *p, dl_role_choice role)
@@ -31,6 +33,8 @@ static bool is_role(const process *p, dl_role_choice role)
     return p->base.setup.config.role == role;
 }
 
+/* The hook `work` of the run (dl_worker_hooks). It refreshes `now` for the progress line, because
+ * the loop does so only after the round. */
 static diloco_status work(void *user, bool *worked)
 {
     process *p = user;
@@ -44,7 +48,8 @@ static diloco_status work(void *user, bool *worked)
 
 /* ---- evaluating --------------------------------------------------------------------------- */
 
-/* One of the closers does what follows a round: in turn, by the number in the name. */
+/* Returns true if this process evaluates the current round. A server does so always. Processes of
+ * role `both` take turns by the number in their names, so that they share the cost. */
 static bool my_turn(const process *p)
 {
     if (is_role(p, DL_ROLE_WORKER)) return false;
@@ -61,6 +66,8 @@ static diloco_status evaluate(dl_score *score, dl_replica *b)
     return dl_replica_record_eval(b, score, NULL);
 }
 
+/* Ends this process once the accuracy reaches its target. A NaN, which is a round without an
+ * evaluation, never does. At the last entry the run ends anyway. */
 static void see_target(process *p, double accuracy)
 {
     const double target = p->base.setup.config.target_accuracy;
@@ -72,7 +79,8 @@ static void see_target(process *p, double accuracy)
            accuracy, target, p->base.now.entry, p->base.now.entries);
 }
 
-/* Another closer of this machine, whose turn it was, may have evaluated what reached it. */
+/* Looks in the results file for an accuracy that another process of this machine has written. This
+ * process stops at the same target then. The newest round is looked at first. */
 static void see_others_target(process *p)
 {
     const dl_config *c = &p->base.setup.config;
@@ -85,8 +93,8 @@ static void see_others_target(process *p)
         see_target(p, dl_results_accuracy(&p->results, round));
 }
 
-/* Evaluates and puts the row of the results, in the turn's order. Results that cannot be written do
- * not stop training. */
+/* The operation `applied`: evaluates if this process has the turn, and writes the row of the
+ * results. Results that cannot be written do not stop training. */
 static diloco_status end_round(void *user)
 {
     dl_score score;
@@ -103,7 +111,8 @@ static diloco_status end_round(void *user)
     return DILOCO_OK;
 }
 
-/* A generation that ended between a round and its row left that to the next one. */
+/* Opens the results file. If an earlier generation was killed after a round and before its row,
+ * this one writes the row. */
 static diloco_status begin_results(process *p)
 {
     const uint64_t entry = p->base.now.entry;
@@ -118,6 +127,8 @@ static diloco_status begin_results(process *p)
 
 /* ---- the operations of a process ------------------------------------------------------------ */
 
+/* The operation `open`. The worker is opened after the run and before the join, since the residual
+ * of its codec exists only after the join. */
 static diloco_status open_run(void *user)
 {
     process *p = user;
@@ -132,6 +143,8 @@ static diloco_status open_run(void *user)
     return DILOCO_OK;
 }
 
+/* The operation `join`. Options that were not given have the run's values after diloco_run_join(),
+ * so they are checked then. */
 static diloco_status join(void *user)
 {
     process *p = user;
@@ -155,6 +168,7 @@ static void describe(const void *user, dl_json *j)
     dl_json_str(j, "time", c->speed_simulation ? "simulated" : "real");
 }
 
+/* The operation `advance`. The meter counts from zero again once an entry is applied. */
 static diloco_status wait_for_round(void *user, bool *applied)
 {
     process *p = user;

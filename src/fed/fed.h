@@ -9,8 +9,14 @@
 #include "base/config.h"
 #include <diloco/train.h>
 
-/* Live one process to the end of the run, as run.role says; as diloco_train, which is for replicas
- * that train themselves. `name`: a server's begins with another letter than workers' do. */
+/* Runs one process of a federated run to its end, in the role that run.role sets. It corresponds to
+ * diloco_train, which is for replicas without logical clients.
+ *
+ * name: the process's name in the run, borrowed. A server's begins with another letter than those
+ * of workers. hooks: borrowed; or NULL.
+ *
+ * Returns DILOCO_OK at the last entry or at trainer.target_accuracy, DILOCO_EINTERRUPTED if it was
+ * asked to stop, after which the same call resumes the run, or the first error. */
 DL_MUST_CHECK diloco_status dl_fed_train(const dl_config *config, const char *name,
                                          const diloco_train_hooks *hooks);
 

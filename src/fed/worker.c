@@ -1,8 +1,12 @@
 /* worker.c - see worker.h.
  *
- *     one client  its state, by the log --> theta --> its steps --> st/ --> c/ --> old st/ removed
+ *     one client: its state, by the log --> theta --> its steps --> st/ --> c/
  *
- * A kill leaves a client trained and put, or not trained. */
+ * The model, the inner optimizer and the residual exist once in memory. A client's state is loaded
+ * into them before its steps and saved from them afterwards.
+ *
+ * The state (st/) is durable before the contribution (c/) is created. A kill leaves a client with
+ * both, or with a state that no entry names, which is made again to the same bytes. */
 #include "fed/worker.h"
 
 #include "presets/local_steps.h"
@@ -16,6 +20,8 @@
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
+/* Lists the inner optimizer's arrays and its step count. One place of `vectors` remains for the
+ * residual. */
 static diloco_status list_vectors(dl_worker *w)
 {
     dl_replica *r = w->replica;
@@ -42,7 +48,8 @@ diloco_status dl_worker_open(dl_worker *out, dl_replica *replica)
     return dl_turns_open(&out->turns);
 }
 
-/* The residual of its codec is the client's, as its moments are. */
+/* Adds the residual of error feedback, which belongs to the client as its moments do. The run has
+ * one only with server.diloco.error_feedback, and only after the join. */
 static void list_residual(dl_worker *w)
 {
     size_t n;
@@ -64,18 +71,21 @@ void dl_worker_close(dl_worker *w)
     dl_turns_close(&w->turns);
 }
 
-/* ---- training it ------------------------------------------------------------------------ */
+/* ---- training a client ------------------------------------------------------------------ */
 
+/* One client's turn in one entry. */
 typedef struct turn {
     dl_worker *worker;
-    dl_client_facts facts; /* of the state that it continues from; then as it continues */
-    dl_train_stats work;
+    dl_client_facts facts; /* as loaded; its steps and next_sample advance with each step */
+    dl_train_stats work;   /* of this turn, for the contribution */
     double loss_sum, first_lr, last_lr, seconds;
-    double norm_sum; /* of the gradients of its n_normed steps that changed something */
-    uint64_t n_normed;
+    double norm_sum;   /* of gradient norms before clipping, over n_normed steps */
+    uint64_t n_normed; /* steps that changed the parameters */
 } turn;
 
-/* The round's clients that are there, and this one as far as it is; the other workers' likewise. */
+/* Estimates how far the open round is, in steps, for the progress line. It counts the clients that
+ * need no more training, and for every worker one client that is as far as this one. `steps`: of
+ * this client in the round. */
 static void report(const turn *t, uint64_t steps)
 {
     const dl_worker *w = t->worker;
@@ -89,7 +99,7 @@ static void report(const turn *t, uint64_t steps)
     dl_replica_progress(w->replica, "train");
 }
 
-/* By the client's own steps (PROTOCOL P13). */
+/* Takes one step at the learning rate of the client's own step count (PROTOCOL P13). */
 static diloco_status take_step(turn *t)
 {
     dl_replica *r = t->worker->replica;
@@ -113,7 +123,8 @@ static diloco_status take_step(turn *t)
     return dl_recorder_check_step(&r->recorder, &facts, t->facts.steps, (int64_t)t->facts.client);
 }
 
-/* FED-36: beside the contribution, before it. */
+/* The hook dl_exec_client.keep: saves the state once the contribution's digest is known, and before
+ * the contribution is created (FED-36). */
 static diloco_status keep(void *user, dl_hash body)
 {
     turn *t = user;
@@ -148,6 +159,8 @@ static diloco_status record(const turn *t, const char *client, bool first)
     return dl_recorder_end(&w->replica->recorder);
 }
 
+/* Completes the contribution's facts after the last step. `position` counts H steps for each round
+ * of the run, whatever the client's own step count is. */
 static void describe(turn *t)
 {
     const uint64_t H = (uint64_t)t->worker->replica->setup.config.local_steps;
@@ -157,6 +170,8 @@ static void describe(turn *t)
     t->work.loss = t->work.steps ? t->loss_sum / (double)t->work.steps : NAN;
 }
 
+/* Uploads the state and the contribution. *first is false if another worker has uploaded other
+ * bytes for this client; those count then. */
 static diloco_status put(turn *t, const char *client, bool *first)
 {
     dl_replica *r = t->worker->replica;
@@ -169,7 +184,9 @@ static diloco_status put(turn *t, const char *client, bool *first)
     return dl_run_put_client(r->run, first, &c);
 }
 
-/* *done false: asked to stop before the last step, or too late; nothing happened. */
+/* Loads a client's state and takes its steps of the round. *done is false if the process was asked
+ * to stop before the last step, or if the entry is committed already. Nothing is uploaded then, so
+ * the client keeps its old state. */
 static diloco_status train(turn *t, bool *done)
 {
     dl_worker *w = t->worker;
