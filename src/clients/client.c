@@ -1,5 +1,8 @@
-/* client.c - see client.h; docs/formats.md has the offsets. Everything is checked before a byte is
- * written to a vector, so a state is taken up whole or not at all. */
+/* client.c - see client.h; docs/formats.md has the offsets.
+ *
+ * An object is a header of 256 bytes and the vectors, one after the other. The header has the
+ * vectors' digest and, at its end, its own. Everything is checked before a byte is written to a
+ * vector, so a state is loaded whole or not at all. */
 #include "clients/client.h"
 
 #include "protocol/logical_clients.h"
@@ -9,12 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes: the header, and the place of its own digest. Spans: the header and 63 vectors. MAX_OLD:
+ * states that one call of dl_client_collect() removes; more of them wait for the next call. */
 enum { HEADER = 256, AT_SEAL = HEADER - 16, VERSION = 1, MAX_SPANS = 64, MAX_OLD = 64 };
 
 static const char magic[8] = {'D', 'L', 'C', 'L', 'I', 'E', 'N', 'T'};
 
 /* ---- names ------------------------------------------------------------------------------ */
 
+/* All states of a client are below this prefix, which ends with a slash. */
 static void folder_of(dl_key out, const dl_client_store *s, uint64_t client)
 {
     dl_client_name name;
@@ -22,6 +28,7 @@ static void folder_of(dl_key out, const dl_client_store *s, uint64_t client)
     snprintf(out, sizeof(dl_key), "st/%s/%s/", s->run, name);
 }
 
+/* The entry is padded to ten digits, so that the order of names is the order of entries. */
 static void key_of(dl_key out, const dl_client_store *s, const dl_client_facts *f)
 {
     char digest[DL_HASH_HEX + 1];
@@ -96,6 +103,7 @@ static void write_header(unsigned char *out, const dl_client_store *s, const dl_
     memcpy(out + AT_SEAL, seal.bytes, sizeof seal.bytes);
 }
 
+/* Returns true if the header is there and undamaged. Its other fields are then as written. */
 static bool is_whole(const dl_buf *object)
 {
     if (object->len < HEADER || memcmp(object->data, magic, sizeof magic) != 0) return false;
@@ -103,6 +111,8 @@ static bool is_whole(const dl_buf *object)
     return memcmp(object->data + AT_SEAL, seal.bytes, sizeof seal.bytes) == 0;
 }
 
+/* Returns true if the header names the state that the key names. They differ if an object was
+ * copied under another name. */
 static bool is_asked_for(const dl_client_store *s, const dl_client_facts *f)
 {
     const unsigned char *h = s->object.data;
@@ -111,7 +121,7 @@ static bool is_asked_for(const dl_client_store *s, const dl_client_facts *f)
            memcmp(h + AT_BODY, f->body.bytes, sizeof f->body.bytes) == 0;
 }
 
-/* Compare the state that was read with the requested one. */
+/* Compares the object that was read with the requested state. Errors as of dl_client_load. */
 static diloco_status check(const dl_client_store *s, const dl_client_facts *f, const char *key)
 {
     const dl_buf *o = &s->object;
@@ -176,8 +186,8 @@ static diloco_status read_object(dl_client_store *s, const dl_client_facts *f, d
     return check(s, f, key);
 }
 
-/* The name is taken: by this state as another worker made it, which is as good, or by what became
- * of it on a bad disk. */
+/* Handles a name that exists already. A valid object is this state as another worker made it, and
+ * is kept. A damaged one is replaced. */
 static diloco_status replace_damaged(dl_client_store *s, const dl_client_facts *f, const char *key,
                                      const dl_span *spans, size_t n, dl_time until)
 {
@@ -214,13 +224,15 @@ diloco_status dl_client_load(dl_client_store *s, dl_client_facts *f, dl_time unt
     return DILOCO_OK;
 }
 
+/* The states to remove. They are listed first, since a listing must not change while it is read. */
 typedef struct old {
-    const char *keep;
+    const char *keep; /* the valid state's key */
     dl_key keys[MAX_OLD];
     size_t n;
 } old;
 
-/* Names begin with the entry, padded: up to the kept one's they are older, or of the same entry. */
+/* Notes a state of the kept one's entry or an earlier one. A state of a later entry may belong to a
+ * contribution that the log has yet to count, so it stays. */
 static diloco_status found(void *context, const char *key, size_t len)
 {
     old *o = context;

@@ -11,42 +11,51 @@
 #include "state/private_state.h"
 #include "store/store.h"
 
+/* Where the states are, and the arrays that one is loaded into and saved from. */
 typedef struct dl_client_store {
-    dl_store *store; /* borrowed */
-    char run[DL_HASH_HEX + 1];
-    dl_hash layout;            /* dl_client_layout of: */
-    const dl_private *vectors; /* [n_vectors] borrowed, as what they point to */
+    dl_store *store;           /* borrowed */
+    char run[DL_HASH_HEX + 1]; /* the run's identifier */
+    dl_hash layout;            /* dl_client_layout of the run and the vectors */
+    const dl_private *vectors; /* [n_vectors] borrowed, and so are the arrays they point to */
     size_t n_vectors;
-    dl_buf object; /* the last object read */
+    dl_buf object; /* owned; the last object read */
 } dl_client_store;
 
+/* One state of one client. The first three members are its name. */
 typedef struct dl_client_facts {
+    /* The client's number, from 1, and the entry that the contribution was made for. */
     uint64_t client, entry;
-    dl_hash body;                /* of the contribution that it was made with */
-    uint64_t steps, next_sample; /* completed in all; of its shard */
+    dl_hash body; /* digest of that contribution's body */
+    /* Optimizer steps completed over all rounds, and the position in the stream of its shard, which
+     * counts over all epochs. */
+    uint64_t steps, next_sample;
 } dl_client_facts;
 
-/* The digest that distinguishes states: model, optimizer, schedule, and the vectors by name and
- * length. */
+/* Returns the digest that distinguishes states which do not fit each other. It covers the model's
+ * manifest, the inner optimizer, the learning rate's schedule, and each vector's name and length.
+ */
 dl_hash dl_client_layout(const dl_config *config, dl_hash manifest, const dl_private *vectors,
                          size_t n);
 
+/* Borrows the store and the vectors until dl_client_store_deinit. `run` is copied. */
 void dl_client_store_init(dl_client_store *out, dl_store *store, const char *run, dl_hash layout,
                           const dl_private *vectors, size_t n_vectors);
 void dl_client_store_deinit(dl_client_store *s);
 
-/* The vectors as they are. The same again is fine. */
+/* Saves the vectors as they are, under the name that `facts` yields. Returns DILOCO_OK if the state
+ * exists already, and replaces a damaged one. Also returns the store's errors. */
 DL_MUST_CHECK diloco_status dl_client_save(dl_client_store *s, const dl_client_facts *facts,
                                            dl_time until);
 
-/* Into the vectors; facts' client, entry and body say which. DILOCO_ENOENT: it is not there;
- * DILOCO_EPROTO: truncated, damaged, or another's; DILOCO_EDIFFERS: of another model, optimizer or
- * schedule. Nothing is written to the vectors then. */
+/* Loads the state that facts' client, entry and body name into the vectors, and sets facts' steps
+ * and next_sample. Returns DILOCO_ENOENT if it does not exist, DILOCO_EPROTO if it is truncated,
+ * damaged or another's, and DILOCO_EDIFFERS if it is of another model, optimizer, schedule or
+ * format version. After an error the vectors and the facts are unchanged. */
 DL_MUST_CHECK diloco_status dl_client_load(dl_client_store *s, dl_client_facts *facts,
                                            dl_time until);
 
-/* Remove the states of this client that no entry can ask for again: those before facts' entry, and
- * of that entry all others. */
+/* Removes the states of this client that no entry can ask for again: those of entries before facts'
+ * entry, and all others of that entry. */
 DL_MUST_CHECK diloco_status dl_client_collect(dl_client_store *s, const dl_client_facts *facts,
                                               dl_time until);
 

@@ -1,12 +1,13 @@
 /* turns.c - see turns.h.
  *
- *     whose turn  sampled client i is worker i mod n's, n the live workers. A worker without
- *                 more of its own waits twice as long as its last client took, then takes over what
- * is still missing, from the other end.
+ * Sampled client i belongs to worker i mod n, where n is the number of live workers. A worker that
+ * has finished its own waits twice as long as its last client took. Then it takes over missing
+ * clients from the other end, where their worker comes last.
  *
- * The turns are no promise. A client's result is a function of theta, its state and
- * its samples, so two workers that train the same one put the same bytes. Where their arithmetic
- * differs, the first counts, and its saved state is the one that will be found (client.h). */
+ * Turns save work and are not needed for correctness. A client's result is a function of theta, its
+ * state and its samples, so two workers that train the same client upload the same bytes. If their
+ * arithmetic differs, the first contribution counts. Its digest names the state that is loaded next
+ * (client.h). */
 #include "clients/turns.h"
 
 #include "base/log.h"
@@ -21,8 +22,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const dl_time SHORTEST_PATIENCE = 1 * DL_SECOND; /* before others' clients are taken over */
+/* The shortest wait before other workers' clients are taken over. It also holds for a worker that
+ * has not trained a client yet. */
+static const dl_time SHORTEST_PATIENCE = 1 * DL_SECOND;
 
+/* The deadline of one operation of the private store that begins now: store.timeout. */
 static dl_time limit(const dl_turns *t)
 {
     return dl_time_after(dl_clock_now(), dl_time_from_seconds(t->config->store_timeout_s));
@@ -30,7 +34,8 @@ static dl_time limit(const dl_turns *t)
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
-/* A folder that this makes is its user's alone; one that was there stays as its owner set it. */
+/* Opens a place for states. A folder that this function makes is readable by its user alone; an
+ * existing one keeps its permissions, which may be those of a group of workers. */
 static diloco_status open_private_folder(dl_turns *t, const char *place)
 {
     const char *path = strncmp(place, "file://", 7) ? place : place + 7;
@@ -40,7 +45,7 @@ static diloco_status open_private_folder(dl_turns *t, const char *place)
     return DILOCO_OK;
 }
 
-/* clients.state, or a folder of run.state_dir. */
+/* Opens clients.state; if that is empty, the folder `clients` of run.state_dir. */
 static diloco_status open_private_store(dl_turns *t)
 {
     const dl_config *c = t->config;
@@ -52,6 +57,7 @@ static diloco_status open_private_store(dl_turns *t)
     return open_private_folder(t, place);
 }
 
+/* Leaves `simulated` NULL if clients have real time. */
 static diloco_status begin_simulation(dl_turns *t)
 {
     const dl_runfile *file = dl_run_file(t->run);
@@ -85,6 +91,8 @@ void dl_turns_close(dl_turns *t)
 
 /* ---- whose turn ------------------------------------------------------------------------- */
 
+/* Divides the clients of a newly opened entry. The live workers are counted once an entry, so that
+ * a worker's part does not change while it trains. */
 static diloco_status begin_entry(dl_turns *t)
 {
     if (t->entry == dl_run_open_entry(t->run)) return DILOCO_OK;
@@ -96,8 +104,8 @@ static diloco_status begin_entry(dl_turns *t)
     return DILOCO_OK;
 }
 
-/* Is there something to do about the i-th that is asked? Whose answer comes too late is not
- * trained: an uncounted result has no effect. */
+/* Returns true if the i-th sampled client needs training. With simulated time a client whose reply
+ * would be too late does not: an uncounted result has no effect. */
 static bool is_awaited(const dl_turns *t, size_t i)
 {
     if (t->simulated && !t->simulated[i].awaited) return false;
@@ -112,6 +120,7 @@ size_t dl_turns_settled(const dl_turns *t)
     return n;
 }
 
+/* Returns the next client of this worker, or NULL. */
 static const char *own_turn(const dl_turns *t)
 {
     const dl_roster *asked = dl_run_sampled(t->run);
@@ -120,6 +129,8 @@ static const char *own_turn(const dl_turns *t)
     return NULL;
 }
 
+/* Returns another worker's client that is still missing once this worker has been idle long enough,
+ * or NULL. The last clients come first, since their workers reach them last. */
 static const char *others_turn(dl_turns *t)
 {
     const dl_roster *asked = dl_run_sampled(t->run);
@@ -149,7 +160,8 @@ static void begin_anew(dl_turns *t, dl_client_facts *f)
     t->fresh = true;
 }
 
-/* The newest entry before `before` that counted the client, and its member. */
+/* Finds the newest entry before `before` that counted the client, and its member. Which entries
+ * asked the client is computed for each entry; only those are read from the store. */
 static diloco_status last_counted(const dl_turns *t, bool *found, dl_member *member,
                                   uint64_t *entry, uint64_t client, uint64_t before)
 {
@@ -164,7 +176,9 @@ static diloco_status last_counted(const dl_turns *t, bool *found, dl_member *mem
     return DILOCO_OK;
 }
 
-/* FED-37: it is not there whole. The log has its place in its data; its moments are lost. */
+/* Handles a state that cannot be loaded (FED-37), as clients.on_lost_state says. The optimizer's
+ * moments are lost. Steps and the place in the data are sums over the log's entries, which are read
+ * back to the first. Other errors than a lost state are returned as they are. */
 static diloco_status reset_or_stop(dl_turns *t, dl_client_facts *f, diloco_status lost)
 {
     char why[512], text[768];
@@ -196,7 +210,8 @@ static diloco_status reset_or_stop(dl_turns *t, dl_client_facts *f, diloco_statu
     return t->warn(t->user, text);
 }
 
-/* *late: the entry is committed without us, and its base may be collected already. */
+/* A missing state is an error only while the entry is open. After its commit another worker may
+ * have collected the state (dl_client_collect). */
 diloco_status dl_turns_take_up(dl_turns *t, dl_client_facts *f, bool *late)
 {
     bool found;

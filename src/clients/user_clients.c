@@ -2,9 +2,11 @@
  *
  *     join --> { round: wait, and train clients meanwhile }*
  *
- *     one client  its state, by the log --> theta --> fit --> st/ --> c/
+ *     one client: its state, by the log --> theta --> fit --> st/ --> c/
  *
- * A client is trained and put, or nothing happened: an error of fit leaves no object. */
+ * The caller's function `fit` trains a client; this file calls it from the run's hook `work`, on
+ * the caller's thread. The caller's private arrays (diloco_run_private) are the client's state. An
+ * error of fit leaves no object, so the client keeps its old state. */
 #include "base/json.h"
 #include "base/log.h"
 #include "base/sized.h"
@@ -18,12 +20,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_VECTORS = 62, LINE_MAX = 4096 }; /* of client.c's spans, without its header */
+/* Vectors: client.c has 64 spans, of which the header takes one, and fewer than 64 are vectors.
+ * LINE_MAX: bytes of a record's line at most. */
+enum { MAX_VECTORS = 62, LINE_MAX = 4096 };
 
 typedef struct user_worker {
     diloco_run *run;
-    diloco_clients given;
-    dl_config config; /* as it was opened; run.store and private places do not change at the join */
+    diloco_clients given; /* the caller's functions */
+    dl_config config;     /* as it was opened; the run's after the join */
     dl_turns turns;
     dl_private vectors[MAX_VECTORS];
     size_t n_vectors;
@@ -32,8 +36,8 @@ typedef struct user_worker {
 /* One client's turn. */
 typedef struct turn {
     user_worker *user_worker;
-    dl_client_facts facts;
-    dl_train_stats work;
+    dl_client_facts facts; /* as loaded; after fit as it continues */
+    dl_train_stats work;   /* the report of fit, for the contribution */
 } turn;
 
 static diloco_status record(const user_worker *h, const char *name, const turn *t, bool first)
@@ -71,7 +75,9 @@ static diloco_status warn(void *user, const char *text)
     return DILOCO_OK;
 }
 
-/* A client takes H steps, or none where it has no samples (FED-20). */
+/* Checks what fit reported. A client takes H steps, or none if it has no samples (FED-20). The
+ * report decides the learning rate and the place in the data of later rounds, so it must be right.
+ */
 static diloco_status check_report(const user_worker *h, const char *name,
                                   const diloco_client_report *r)
 {
@@ -156,10 +162,9 @@ static diloco_status work(void *user, bool *worked)
     return DILOCO_OK;
 }
 
-/* ---- a generation -----------------------------------------------------------------------------
- */
+/* ---- a generation ----------------------------------------------------------------------- */
 
-/* The residual of its codec is the client's, as its private pieces are. */
+/* Lists the caller's private arrays. One place remains for the residual. */
 static diloco_status list_vectors(user_worker *h)
 {
     size_t n;
@@ -171,6 +176,7 @@ static diloco_status list_vectors(user_worker *h)
     return DILOCO_OK;
 }
 
+/* Adds the residual of error feedback, which belongs to the client as its private arrays do. */
 static void list_residual(user_worker *h)
 {
     size_t n;
@@ -183,7 +189,7 @@ static void list_residual(user_worker *h)
 static diloco_status join(user_worker *h, bool trains)
 {
     DL_TRY(diloco_run_join(h->run));
-    h->config = *dl_run_config(h->run); /* those that were not given are the run's now */
+    h->config = *dl_run_config(h->run); /* options that were not given are the run's now */
     DL_TRY(dl_check_clients(&h->config));
     if (!trains) return DILOCO_OK;
     list_residual(h);
