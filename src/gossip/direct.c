@@ -1,5 +1,8 @@
-/* direct.c - see direct.h. The certificate proves the member's key and nothing else; both sides
- * know the owner of a key from the run. */
+/* direct.c - see direct.h.
+ *
+ * The certificate is made for this process from the member's signing key. It proves that key and
+ * nothing else; both sides know the owner of a key from the run. A client shows a certificate of
+ * the same kind, and the hub asks `welcome` about its key. */
 #include "gossip/direct.h"
 
 #include "exchange/peers.h"
@@ -8,13 +11,14 @@
 
 #include <stdlib.h>
 
-enum { PEM_MAX = 8192, CONNECTIONS = 256 };
+enum { PEM_MAX = 8192, CONNECTIONS = 256 }; /* bytes of a PEM text; clients at one time */
 
 typedef struct direct {
     dl_hub *hub;
     dl_buf cert, secret; /* PEM */
 } direct;
 
+/* Gives replies in flight one second, and wipes the key. */
 static void stop(void *self)
 {
     direct *d = self;
@@ -69,6 +73,8 @@ static uint64_t served(const void *self)
     return dl_hub_served(((const direct *)self)->hub);
 }
 
+/* Opens the server of the member with this key. A server with another key is refused, whatever its
+ * address is. */
 static diloco_status open_line(void *self, dl_store **out, const char *address,
                                const dl_public *key, dl_time patience)
 {

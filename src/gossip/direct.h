@@ -4,7 +4,7 @@
 #ifndef DL_GOSSIP_DIRECT_H
 #define DL_GOSSIP_DIRECT_H
 
-/* From here on this process can do run.peers. */
+/* Makes run.peers available in this process. Call it before a run is opened. */
 void dl_direct_use(void);
 
 #endif

@@ -1,10 +1,11 @@
-/* gossip.c - the lifetime of a node without a log: the inner loop on one side, its node (node.h)
- * and its lines (wire.h) on the other.
+/* gossip.c - a node without a log from its start to its end: training, its node (node.h) and its
+ * lines to the others (wire.h).
  *
  *     run.json --> model, data --> own folder --> resume, or begin --> serve --> lines
  *     loop: the node's next action: train, step, publish, agree, copy, wait
  *
- * 1. The node is touched with the lines' lock held; tensors by this thread alone.
+ * 1. The node is changed with the lines' lock held; tensors are used by this thread alone. This
+ *    thread may read members that only it changes (round, phase, rules) without the lock.
  * 2. After an outer step the local tensors are theta. A round that passed without one leaves both:
  *    the next contribution is measured from the same theta. */
 #include "gossip/gossip.h"
@@ -50,6 +51,7 @@ void dl_gossip_progress(dl_gossip_process *l, const char *phase)
 
 /* ---- the inner loop ----------------------------------------------------------------------- */
 
+/* Adds a step to this round's work and to the node's totals. */
 static void count_step(dl_gossip_process *l, const dl_step_facts *facts)
 {
     dl_local_fragment *work = &l->trained.work;
@@ -112,6 +114,8 @@ static diloco_status stop_here(void *user)
 
 /* ---- this node's objects ------------------------------------------------------------------ */
 
+/* Makes this node's object of the round and stores it where others fetch it. It is announced later,
+ * under the lock, because no node may ask for an object that is not there yet. */
 static diloco_status publish(dl_gossip_process *l, dl_object object)
 {
     dl_span spans[3];
@@ -133,6 +137,7 @@ static diloco_status publish(dl_gossip_process *l, dl_object object)
     return dl_home_put(&l->home, object, l->node.round, c, spans, n_spans);
 }
 
+/* Trains to the end of the round. After an interruption the same call continues at the position. */
 static diloco_status do_train(dl_gossip_process *l)
 {
     const uint64_t end = (l->node.round + 1) * dl_gossip_round_steps(l);
@@ -159,7 +164,8 @@ static diloco_status do_train(dl_gossip_process *l)
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
-/* The objects that came, by name, with this node's own. */
+/* Lists the received objects by name, with this node's own, for a step or an agreement. *n_struck:
+ * members whose object was refused for a fault of their own. */
 static size_t inputs_of(dl_gossip_process *l, dl_mix_input *inputs, size_t *n_struck)
 {
     size_t set[DL_NODE_MAX + 1];
@@ -178,7 +184,8 @@ void dl_gossip_start_round(dl_gossip_process *l)
     l->trained.work = (dl_local_fragment){.stats.first_sample = l->trained.next_sample};
 }
 
-/* As the log has it: in turn, every eval_every rounds; and after the last round each its own. */
+/* Evaluates as a run with a log does: in turn, every eval_every rounds. After the last round each
+ * node evaluates, because each has a model of its own. */
 static diloco_status evaluate(void *user)
 {
     dl_score held_out, next;
@@ -196,7 +203,8 @@ static diloco_status evaluate(void *user)
     return dl_replica_record_eval(b, &held_out, &next);
 }
 
-/* An exchange is over, this way or that; `done` moves the node on. */
+/* Ends an exchange, with or without a change of the model: records it, informs the node, and saves
+ * the round once no agreement is left. facts: NULL if not stepped. outer_s: seconds of the step. */
 static diloco_status finish(dl_gossip_process *l, const char *event, bool stepped,
                             const dl_mix_facts *facts, double outer_s)
 {
@@ -216,7 +224,7 @@ static diloco_status finish(dl_gossip_process *l, const char *event, bool steppe
     return dl_gossip_save_round(l);
 }
 
-/* The round's step is made, of these: is it a divergence? */
+/* Begins the check whether the loss after this step is far above the loss before it. */
 static void begin_divergence(dl_gossip_process *l, const dl_mix_input *inputs, size_t n)
 {
     const dl_config *c = dl_gossip_config(l);
@@ -256,7 +264,7 @@ static diloco_status agreement_missed(dl_gossip_process *l)
     return finish(l, "agreement", false, NULL, 0);
 }
 
-/* The record says that a robust combiner gave way. */
+/* Warns that members were too few for the robust combiner, so that their mean was used. */
 static diloco_status warn_fallback(dl_gossip_process *l, size_t n)
 {
     char text[256];
@@ -299,6 +307,7 @@ static diloco_status do_publish(dl_gossip_process *l)
 
 /* ---- the loop ----------------------------------------------------------------------------- */
 
+/* Waits at most SLICE, so that the loop can look whether it is asked to stop. */
 static diloco_status wait(dl_gossip_process *l)
 {
     dl_wire_lock(l->wire);
@@ -318,6 +327,7 @@ static diloco_status too_few(const dl_gossip_process *l)
                    dl_gossip_config(l)->start_timeout_s);
 }
 
+/* The change to `done` is announced at once, because others linger until they have read it. */
 static dl_todo next_action(dl_gossip_process *l)
 {
     dl_wire_lock(l->wire);
@@ -374,10 +384,10 @@ static bool over(const void *user)
     return l->over;
 }
 
-/* ---- a generation -------------------------------------------------------------------------------
- */
+/* ---- a generation ------------------------------------------------------------------------- */
 
-/* "r3", "n3fa2c1": by the number that a name ends in, so that names by count have a shard each. */
+/* Returns the node's shard of the data: the number at the end of its name, so that r0, r1, … have a
+ * shard each. A name without one is hashed; two nodes may then share a shard. */
 static uint64_t shard_of(const char *name, uint64_t n_shards)
 {
     const size_t len = strlen(name);
@@ -389,6 +399,7 @@ static uint64_t shard_of(const char *name, uint64_t n_shards)
     return hash.bytes[0] % n_shards;
 }
 
+/* Makes the state, the step and the arithmetic for the model, which must be the run's. */
 static diloco_status open_model(dl_gossip_process *l)
 {
     l->model.tensors = l->base.setup.tensors;
@@ -412,6 +423,7 @@ static diloco_status open_model(dl_gossip_process *l)
     return dl_mix_create(&l->mix, c, &l->run.manifest, l->base.setup.pool);
 }
 
+/* Without run.deadline the first deadline is run.patience; do_train() derives the later ones. */
 static dl_node_rules rules_of(const dl_config *c)
 {
     const double heartbeat = fmin(c->heartbeat_s, 0.25);
@@ -459,6 +471,8 @@ static diloco_status open_lines(dl_gossip_process *l)
     return dl_wire_create(&l->wire, &args);
 }
 
+/* The operation `join`. The folder is locked before the state is read, and served before others are
+ * asked for anything: they answer to the address. */
 static diloco_status join(void *user)
 {
     dl_gossip_process *l = user;

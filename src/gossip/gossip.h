@@ -14,20 +14,26 @@
 #include "base/config.h"
 #include <diloco/train.h>
 
-/* Live one node to the end of the run, as diloco_train does a replica. config's run.store has the
- * run. DILOCO_EUNREACHABLE: fewer than swarm.min_peers nodes were found in run.start_timeout. */
+/* Runs one node to the end of the run, as diloco_train does a replica. The folder run.store has
+ * the run already. name and hooks are borrowed; hooks may be NULL.
+ *
+ * Returns DILOCO_EUNREACHABLE if fewer than swarm.min_peers nodes were found in run.start_timeout,
+ * or if none of the agreements was made. Returns DILOCO_EINTERRUPTED if it was asked to stop; the
+ * same call then resumes the node. Also returns the errors of the folder and of training. */
 DL_MUST_CHECK diloco_status dl_gossip_train(const dl_config *config, const char *name,
                                             const diloco_train_hooks *hooks);
 
-/* Copy run.json of the run that a node takes part in into the folder `store`, which is made. The
- * same again is fine. DILOCO_EINVAL: no address; DILOCO_EDIFFERS: another run is there. */
+/* Copies run.json of the run that the node at address `peer` takes part in into the folder `store`,
+ * which is made. tls: an address without a scheme is https. A second call with the same run is
+ * fine. Returns DILOCO_EINVAL if `peer` is no address, DILOCO_EREFUSED if its run has a log, and
+ * DILOCO_EDIFFERS if the folder has another run. */
 DL_MUST_CHECK diloco_status dl_gossip_take_run(const char *store, const char *peer, bool tls);
 
-/* A name that no node of this machine has: "n" and 8 hexadecimal digits, by chance. */
+/* Draws a name for a node: "n" and 8 random hexadecimal digits. It is not compared with the names
+ * in use; a collision is an error when the node starts. */
 void dl_gossip_name(char out[32]);
 
-/* Reports of nodes: of those of this machine (a folder), or of one and the nodes that it knows (its
- * address). */
+/* One node's report about itself, or about a node that did not answer. */
 typedef struct dl_gossip_peer {
     char name[32], address[288];
     unsigned generation;
@@ -36,13 +42,16 @@ typedef struct dl_gossip_peer {
     char digest[33];
     bool done, reached; /* reached: it answered itself just now, or is in this folder */
 } dl_gossip_peer;
-enum { DL_GOSSIP_PEERS = 65 };
+enum { DL_GOSSIP_PEERS = 65 }; /* DL_NODE_MAX and the node that is asked */
 typedef struct dl_gossip_status {
-    char run[33];
-    uint64_t rounds;
+    char run[33];    /* the run's identifier */
+    uint64_t rounds; /* that the run has in all */
     size_t n;
     dl_gossip_peer peers[DL_GOSSIP_PEERS];
 } dl_gossip_status;
+/* Reads the reports of the nodes of this machine if `target` is a folder. If it is an address,
+ * reads the report of the node there and those of the nodes that it knows. Each request may take 10
+ * s. Returns the errors of the first request; later nodes that do not answer are not `reached`. */
 DL_MUST_CHECK diloco_status dl_gossip_status_read(dl_gossip_status *out, const char *target);
 
 #endif

@@ -1,4 +1,7 @@
-/* heartbeat.c - see heartbeat.h. */
+/* heartbeat.c - see heartbeat.h.
+ *
+ * A heartbeat is one line of JSON with a seal (log/fields.h), which detects damage and no forgery.
+ * It is read into a copy, so that an invalid one changes nothing. */
 #include "gossip/heartbeat.h"
 
 #include "log/fields.h"
@@ -28,6 +31,8 @@ diloco_status dl_beat_write(dl_buf *out, const dl_beat *b)
     return dl_sealed_end(&j, start);
 }
 
+/* Checks the two texts that are used further: the id identifies a node, and the address is opened.
+ * The address must be in its normal form, since lines are compared by it. */
 static diloco_status check_texts(const dl_beat *b)
 {
     char address[DL_ADDRESS_MAX + 1];
@@ -85,6 +90,7 @@ typedef struct keys {
     size_t n;
 } keys;
 
+/* Notes a key. DILOCO_ECLOSED ends the listing once there are enough, and is not an error then. */
 static diloco_status found(void *context, const char *key, size_t len)
 {
     keys *k = context;

@@ -8,12 +8,13 @@
 #include "base/peer_address.h"
 #include "log/layout.h"
 
-enum { DL_BEAT_MAX = 2048 }; /* bytes */
+enum { DL_BEAT_MAX = 2048 }; /* bytes of the text; a longer one is refused unread */
 
 #define DL_KEY_BEAT "me/beat.json"
 
+/* A node's report of itself. Rounds are numbered from 0. */
 typedef struct dl_beat {
-    char run[33];
+    char run[33]; /* the run's identifier */
     dl_generation generation;
     char id[DL_HASH_HEX + 1]; /* random, of the node's folder: distinguishes two nodes of one
                                * name */
@@ -28,17 +29,20 @@ typedef struct dl_beat {
     bool done;
 } dl_beat;
 
+/* Appends a heartbeat as sealed JSON. Returns the errors of the buffer. */
 DL_MUST_CHECK diloco_status dl_beat_write(dl_buf *out, const dl_beat *beat);
-/* An untrusted peer's. DILOCO_EPROTO, DILOCO_EDIFFERS as dl_sealed_open. */
+/* Reads a heartbeat; its bytes are untrusted. Returns DILOCO_EPROTO and DILOCO_EDIFFERS as
+ * dl_sealed_open, and DILOCO_EPROTO if a member is invalid. `out` is unchanged after an error. */
 DL_MUST_CHECK diloco_status dl_beat_read(dl_beat *out, const void *text, size_t len);
 
-/* The heartbeat that a store has under a key. Store errors, too. */
+/* Reads the heartbeat that a store has under a key. Also returns the store's errors. */
 DL_MUST_CHECK diloco_status dl_beat_get(dl_beat *out, dl_store *store, const char *key,
                                         dl_time until);
 
 void dl_key_known(dl_key out, const char *name); /* hb/<name> */
-/* The heartbeats under hb/ of a store, up to DL_KNOWN_MAX; invalid objects are skipped. Each
- * request may take `most`. */
+/* Calls fn with each heartbeat under hb/ of a store, at most DL_KNOWN_MAX of them, until fn returns
+ * false. Invalid objects are skipped. Each request may take `most`. Returns the errors of the
+ * listing. */
 enum { DL_KNOWN_MAX = 64 };
 typedef bool (*dl_beat_fn)(void *context, const dl_beat *beat); /* false: that is enough */
 DL_MUST_CHECK diloco_status dl_beats_known(dl_store *store, dl_time most, dl_beat_fn fn,

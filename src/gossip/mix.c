@@ -1,6 +1,7 @@
-/* mix.c - see mix.h. A model to agree on has a manifest of its own: the f32 array of the state,
- * then each outer vector, all as one region. So the pass that combines contributions combines it,
- * too. */
+/* mix.c - see mix.h.
+ *
+ * A model to agree on has a manifest of its own: the state's float32 array, then each outer vector,
+ * all as one region. So the function that combines contributions combines models, too. */
 #include "gossip/mix.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@ enum { MEMBERS = DL_NODE_MAX + 1 };
 struct dl_mix {
     const dl_config *config;
     const dl_manifest *manifest;
-    dl_manifest model; /* of what is agreed on */
+    dl_manifest model; /* owned; of a model to agree on */
     dl_pool *pool;
     const dl_outer *outer;
     bool pairs;
@@ -31,11 +32,13 @@ struct dl_mix {
     float weight[MEMBERS];
 };
 
+/* Floats of theta and the averaged buffers. */
 static size_t n_floats(const dl_mix *m)
 {
     return m->manifest->fragments[0].n_trained + m->manifest->fragments[0].n_averaged;
 }
 
+/* Floats of a model to agree on. */
 static size_t n_whole(const dl_mix *m)
 {
     return n_floats(m) + (size_t)m->outer->n_state * m->manifest->fragments[0].n_trained;
@@ -75,6 +78,7 @@ static diloco_status lay_out_model(dl_mix *m)
     return dl_manifest_init(&m->model, t, n, false);
 }
 
+/* Parameters and models are always float32, whatever the run's codec is. */
 static diloco_status make_forms(dl_mix *m)
 {
     dl_config *plain = malloc(sizeof *plain);
@@ -88,6 +92,7 @@ static diloco_status make_forms(dl_mix *m)
     return status;
 }
 
+/* Takes all memory once. A byte more than needed keeps calloc() from a size of 0. */
 static diloco_status take_memory(dl_mix *m)
 {
     const size_t n = n_floats(m), whole = n_whole(m), discrete = discrete_bytes(m);
@@ -158,7 +163,7 @@ void dl_mix_destroy(dl_mix *m)
 
 /* ---- tensors and states ------------------------------------------------------------------- */
 
-/* Where a tensor of the manifest is in a state. */
+/* Returns the address of a tensor of the manifest in a state. */
 static void *place(const dl_fragment_state *s, const dl_manifest_tensor *t)
 {
     if (t->region == DL_INTEGERS) return s->integers + t->offset;
@@ -198,7 +203,8 @@ static diloco_status must_be_finite(const dl_mix *m, const dl_manifest *manifest
                    t->name, index, (double)m->own[bad]);
 }
 
-/* The movement, or the parameters themselves, into m->own; values of what is not f32. */
+/* Writes the movement into m->own and the values of integers and booleans into m->discrete. With
+ * pairs m->own then gets the parameters themselves; *norm is that of the movement in both cases. */
 static void gather(dl_mix *m, const dl_state *state, void *const *data, double *norm)
 {
     const dl_fragment_state *s = &state->now[0];
@@ -290,6 +296,7 @@ diloco_status dl_mix_own(dl_mix *m, dl_object object, const dl_state *state, voi
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
+/* Fills m->members, m->facts and the weights by the run's weighting. */
 static diloco_status weigh(dl_mix *m, const dl_mix_input *inputs, size_t n, dl_mix_facts *facts,
                            const dl_state *state)
 {
@@ -344,7 +351,8 @@ diloco_status dl_mix_step(dl_mix *m, dl_state *state, const dl_mix_input *inputs
     return DILOCO_OK;
 }
 
-/* m->agreed and m->agreed_discrete into the free copy of the state. */
+/* Copies the agreed values into the state's other copy, after a check that they are finite. The
+ * bound is just below the largest float. */
 static diloco_status take_agreed(dl_mix *m, dl_state *state, uint64_t round)
 {
     const dl_fragment_shape *s = &m->manifest->fragments[0];

@@ -30,9 +30,10 @@
 
 typedef struct dl_mix dl_mix;
 
+/* One member's object. Both are borrowed: from a line (wire.h), or from dl_mix_own. */
 typedef struct dl_mix_input {
     const dl_contribution *facts;
-    dl_contribution_data data; /* as it was fetched, or dl_mix_own's */
+    dl_contribution_data data;
 } dl_mix_input;
 
 typedef struct dl_mix_facts {
@@ -40,36 +41,41 @@ typedef struct dl_mix_facts {
     size_t n_alike; /* inputs whose model was bitwise this node's, itself included */
 } dl_mix_facts;
 
-/* config, manifest (of one fragment) and pool are borrowed. */
+/* Makes the arithmetic and all of its memory. config, manifest (of one fragment) and pool are
+ * borrowed. Returns DILOCO_ENOMEM, and the errors of the codec and the combiner. */
 DL_MUST_CHECK diloco_status dl_mix_create(dl_mix **out, const dl_config *config,
                                           const dl_manifest *manifest, dl_pool *pool);
 void dl_mix_destroy(dl_mix *mix);
 
-/* The expected header of that object beside run, entry, generation: shape, form, codec, manifest,
- * tensors, bound. Any base will do; the reader sets it. */
+/* Returns the header that an object of another node must have, except for run, entry and
+ * generation, which the caller sets. Any base is accepted, since each node trains from a model of
+ * its own. */
 dl_contribution_expect dl_mix_expect(const dl_mix *mix, dl_object object);
 
-/* This node's own object: of what its tensors hold (data: [n_tensors] in the manifest's order) and
- * of its state; the model, of its state alone. `facts` gets its numbers, sizes and digests, *input
- * what dl_mix_step takes; spans[3] what follows the header. Valid until the next call.
- * DILOCO_ENUMERIC: it is not finite, by name. */
+/* Makes this node's own object. A contribution is made from its tensors (data: [n_tensors] in the
+ * manifest's order, on the host) and its state, a model from the state alone. `facts` gets numbers,
+ * sizes and digests. *input is the argument for dl_mix_step; spans[3] are the bytes after the
+ * header. Both are valid until the next call. Returns DILOCO_ENUMERIC, with the tensor's name, if a
+ * value is not finite or beyond DL_MIX_BOUND. */
 DL_MUST_CHECK diloco_status dl_mix_own(dl_mix *mix, dl_object object, const dl_state *state,
                                        void *const *data, dl_contribution *facts,
                                        dl_mix_input *input, dl_span spans[3], size_t *n_spans);
 
-/* Make the outer step of `round` with inputs of n members, this node among them, by name.
+/* Makes the outer step of `round` with inputs of n members, this node among them, by name.
  * n_rejected others were struck (node.h) and count against the combiner's f. The result is in
  * state->next, which then becomes state->now. Returns DILOCO_ENUMERIC or DILOCO_EINVAL if it cannot
  * be made; the state is as it was. */
 DL_MUST_CHECK diloco_status dl_mix_step(dl_mix *mix, dl_state *state, const dl_mix_input *inputs,
                                         size_t n, size_t n_rejected, uint64_t round,
                                         dl_mix_facts *facts);
-/* The agreed model of n models, after the step. */
+/* Replaces the state by the agreed model of n models, after the step. Arguments and errors are
+ * those of dl_mix_step. */
 DL_MUST_CHECK diloco_status dl_mix_agree(dl_mix *mix, dl_state *state, const dl_mix_input *inputs,
                                          size_t n, size_t n_rejected, uint64_t round,
                                          dl_mix_facts *facts);
 
-/* theta and buffers into the tensors; and the tensors into theta, of a node's first state. */
+/* dl_mix_adopt copies theta and buffers into the tensors. dl_mix_begin copies the tensors into
+ * theta and buffers of a node's first state. */
 void dl_mix_adopt(const dl_state *state, void *const *data);
 void dl_mix_begin(dl_state *state, void *const *data);
 

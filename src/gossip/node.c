@@ -1,4 +1,8 @@
-/* node.c - see node.h for the states and the invariants. */
+/* node.c - see node.h for the states and the invariants.
+ *
+ * Every decision follows from the heartbeats, the objects that arrived and the time that the caller
+ * passes. So sim_test.c can play many nodes in virtual time. A member's place in the table does not
+ * change while it is known; a set is put into the order of names only where the order counts. */
 #include "gossip/node.h"
 
 #include "base/rng.h"
@@ -31,8 +35,8 @@ bool dl_node_is_live(const dl_node *n, size_t i, dl_time now)
     return now - n->members[i].heard < n->rules.patience;
 }
 
-/* Its place, or the one to be taken: a free place, or that of a silent member. NONE: there is no
- * room. */
+/* Returns the place of the member with this name, with *known; or else a place for it: a free one,
+ * or that of a silent member. Returns NONE if there is no room. */
 static size_t place_of(const dl_node *n, const char *name, bool *known, dl_time now)
 {
     size_t silent = NONE;
@@ -73,18 +77,20 @@ size_t dl_node_heard(dl_node *n, const dl_beat *b, dl_time now)
     return i;
 }
 
-/* Does it still keep what this round needs? */
+/* Returns true if the member still has its object of this round; it keeps DL_NODE_KEEP rounds. */
 static bool in_reach(const dl_node *n, size_t i)
 {
     return n->members[i].beat.contributed <= n->round + DL_NODE_KEEP;
 }
 
+/* Returns true while objects of others are wanted. */
 static bool collects(const dl_node *n)
 {
     return n->phase == DL_PHASE_EXCHANGE || n->phase == DL_PHASE_MODELS;
 }
 
-/* May this member's object take part in the exchange in flight? */
+/* Returns true if this member's object may take part in the exchange in flight. A contribution of
+ * pairs comes from the partner alone; an agreement is of all. */
 static bool takes_part(const dl_node *n, size_t i, dl_time now)
 {
     if (!collects(n) || !dl_node_is_live(n, i, now)) return false;
@@ -102,6 +108,7 @@ dl_want dl_node_wants(const dl_node *n, size_t i, dl_time now)
                      .until = n->until};
 }
 
+/* An object may arrive after its exchange, or a second time through another line. */
 static bool still_wanted(const dl_node *n, size_t i, dl_want w)
 {
     const dl_object now = n->phase == DL_PHASE_MODELS ? DL_OBJECT_MODEL : DL_OBJECT_CONTRIBUTION;
@@ -136,6 +143,7 @@ size_t dl_node_n_struck(const dl_node *n)
 
 /* ---- the set of a round */
 
+/* A member by name. This node has the place NONE. */
 typedef struct named {
     const char *name;
     size_t place;
@@ -146,7 +154,7 @@ static int by_name(const void *a, const void *b)
     return dl_replica_compare(((const named *)a)->name, ((const named *)b)->name);
 }
 
-/* Of `all`, with this node; their number. */
+/* Adds this node to the k members of `all`, and sorts them. Returns their number. */
 static size_t sort_names(named *all, size_t k, const dl_node *n)
 {
     all[k++] = (named){n->self.generation.replica, NONE};
@@ -166,6 +174,7 @@ size_t dl_node_set(const dl_node *n, size_t out[DL_NODE_MAX + 1])
     return k;
 }
 
+/* The members of this exchange so far, with this node. */
 static size_t n_here(const dl_node *n)
 {
     size_t k = 1;
@@ -202,6 +211,7 @@ static void draw_partner(dl_node *n, dl_time now)
     n->odd = n->partner == NONE && k > 1;
 }
 
+/* Begins an exchange of contributions or of models. Objects of an earlier one no longer count. */
 static void begin_collecting(dl_node *n, dl_phase phase, dl_time now)
 {
     n->phase = phase;
@@ -227,7 +237,8 @@ void dl_node_published(dl_node *n, dl_time now)
 
 /* ---- from round to round */
 
-/* A deadline more for which it said to have contributed: the pause doubles. */
+/* Counts one more deadline that passed although the member had reported a contribution. The pause
+ * in which it is not waited for doubles, up to DL_NODE_PAUSE rounds. */
 static void stalled(const dl_node *n, dl_node_member *m)
 {
     const uint64_t pause = m->stalls < 4 ? UINT64_C(1) << m->stalls : DL_NODE_PAUSE;
@@ -235,6 +246,8 @@ static void stalled(const dl_node *n, dl_node_member *m)
     m->waited_at = n->round + 1 + pause;
 }
 
+/* Notes at the end of an exchange which members were in time. Only an exchange that ran to its
+ * deadline counts against a member that had reported a contribution. */
 static void note_late(dl_node *n, dl_time now)
 {
     for (size_t i = 0; i < n->n_members; i++) {
@@ -252,6 +265,7 @@ static void note_late(dl_node *n, dl_time now)
     }
 }
 
+/* Begins the round of n->round, or the time after the last one. */
 static void begin_round(dl_node *n, dl_time now)
 {
     const bool over = n->round >= n->rules.rounds;
@@ -307,7 +321,8 @@ static size_t n_live(const dl_node *n, dl_time now)
     return k;
 }
 
-/* Is another member at this node's round, and may wait for it; or not heard from yet? */
+/* Returns true if another live member is at this node's round and may wait for it. Also returns
+ * true while members that the start waits for have not been heard from. */
 static bool in_company(const dl_node *n, dl_time now)
 {
     if (n->phase == DL_PHASE_START && now < dl_time_after(n->began, n->rules.start) &&
@@ -318,8 +333,8 @@ static bool in_company(const dl_node *n, dl_time now)
     return false;
 }
 
-/* Should this member's model be taken rather than the one at hand? A newcomer, which has nothing to
- * lose, is content with less of a lead, but for those who began the round with it. */
+/* Returns true if this member's model should replace this node's own. A node that has not trained
+ * loses nothing, so any lead is enough for it, unless other members are at its own round. */
 static bool is_ahead(const dl_node *n, size_t i, dl_time now)
 {
     const dl_node_member *m = &n->members[i];
@@ -330,6 +345,7 @@ static bool is_ahead(const dl_node *n, size_t i, dl_time now)
            ((n->fresh && !in_company(n, now)) || m->beat.contributed > n->round + most);
 }
 
+/* The number of members that report the same model as member i. */
 static size_t n_alike(const dl_node *n, size_t i, dl_time now)
 {
     size_t k = 0;
@@ -339,7 +355,8 @@ static size_t n_alike(const dl_node *n, size_t i, dl_time now)
     return k;
 }
 
-/* Of the newest models the one that most members report. */
+/* Chooses the newest model; of several the one that most members report, so that a single malicious
+ * node is not copied where others agree. */
 static bool find_source(dl_node *n, dl_time now)
 {
     n->source = NONE;
@@ -356,6 +373,8 @@ static bool find_source(dl_node *n, dl_time now)
 
 /* ---- what to do */
 
+/* Waits for members, copies a model that is ahead, or begins. After `rules.start` min_peers are
+ * enough, and a node with fewer gives up. */
 static dl_todo start(dl_node *n, dl_time now)
 {
     const size_t live = n_live(n, now);
@@ -374,7 +393,7 @@ static dl_todo start(dl_node *n, dl_time now)
     return over ? DL_TODO_ALONE : DL_TODO_WAIT;
 }
 
-/* Is a member's object worth waiting for? */
+/* Returns true if the exchange should wait for this member's object (invariant 2). */
 static bool awaited(const dl_node *n, size_t i, dl_time now)
 {
     const dl_node_member *m = &n->members[i];
@@ -384,7 +403,8 @@ static bool awaited(const dl_node *n, size_t i, dl_time now)
            n->round >= m->waited_at && (may_come || m->beat.contributed > n->round);
 }
 
-/* false: a member is waited for, at the latest until n->until. */
+/* Returns true if the exchange is over: all awaited objects are here, or the deadline has passed. A
+ * node without a partner, because their number is odd, does not wait for min_peers. */
 static bool gathered(const dl_node *n, dl_time now)
 {
     if (now >= n->until) return true;
@@ -402,6 +422,8 @@ static dl_todo gather(dl_node *n, dl_time now)
     return dl_node_next(n, now);
 }
 
+/* Serves the others until all live members are done, and then for `grace` more, in which they can
+ * read this node's last heartbeat. */
 static dl_todo linger(dl_node *n, dl_time now)
 {
     if (now >= n->until) {

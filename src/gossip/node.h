@@ -37,17 +37,20 @@
  * for one more than DL_NODE_BEHIND rounds later would stay late, and no node would count it. */
 enum { DL_NODE_MAX = 64, DL_NODE_KEEP = 4, DL_NODE_BEHIND = 1, DL_NODE_PAUSE = 16 };
 
+/* The run's rules, from its options. They do not change, except that the owner may set `deadline`
+ * before an exchange. */
 typedef struct dl_node_rules {
-    uint64_t seed;
-    bool pairs;
-    size_t min_peers, expected; /* members that the first round waits for */
-    uint64_t rounds, agree_every;
-    dl_time start;    /* how long it waits for them */
-    dl_time patience; /* silent: not heard from for this long */
-    dl_time deadline; /* of an exchange, and of lingering */
-    dl_time grace;    /* how long it still serves when all are done */
+    uint64_t seed;                /* run.seed, for the draw of partners */
+    bool pairs;                   /* swarm.exchange = "pairs" */
+    size_t min_peers, expected;   /* members that a step needs; that the first round waits for */
+    uint64_t rounds, agree_every; /* of the run; 0: no agreements */
+    dl_time start;                /* how long it waits for them */
+    dl_time patience;             /* silent: not heard from for this long */
+    dl_time deadline;             /* of an exchange, and of lingering */
+    dl_time grace;                /* how long it still serves when all are done */
 } dl_node_rules;
 
+/* The owner's next action, and the call that reports its end. */
 typedef enum dl_todo {
     DL_TODO_WAIT,    /* until dl_node.until, unless something is heard */
     DL_TODO_COPY,    /* take dl_node.source's model --> dl_node_copied */
@@ -84,9 +87,10 @@ typedef enum dl_ignored {
 } dl_ignored;
 extern const char *const dl_ignored_names[DL_N_IGNORED];
 
+/* Another node. */
 typedef struct dl_node_member {
-    dl_beat beat;
-    dl_time heard;
+    dl_beat beat;    /* its newest heartbeat; `contributed` may be newer, from an object of it */
+    dl_time heard;   /* when that heartbeat arrived */
     bool late;       /* it let the last deadline pass */
     unsigned stalls; /* deadlines in a row for which it said to have contributed, and sent none */
     uint64_t waited_at; /* rounds before this one do not wait for it */
@@ -112,49 +116,58 @@ typedef enum dl_phase {
 
 typedef struct dl_node {
     dl_node_rules rules;
-    dl_beat self; /* generation, id, run, address are its owner's; the counters are the node's */
-    uint64_t round;
+    dl_beat self;   /* generation, id, run, address are its owner's; the counters are the node's */
+    uint64_t round; /* in progress; the run's number of rounds once all are over */
     dl_phase phase;
-    bool fresh; /* it trained nothing yet: a member that is ahead is copied */
-    bool blank; /* and its model is not the one that the run begins with */
-    dl_time began, until;
-    size_t partner; /* pairs: of this round; DL_NODE_MAX: none */
-    bool odd;       /* pairs: none, because the number of members is odd */
-    size_t source;  /* the member to copy from */
+    bool fresh;           /* it trained nothing yet: a member that is ahead is copied */
+    bool blank;           /* and its model is not the one that the run begins with */
+    dl_time began, until; /* the phase; the deadline of waiting in it */
+    size_t partner;       /* pairs: of this round; DL_NODE_MAX: none */
+    bool odd;             /* pairs: none, because the number of members is odd */
+    size_t source;        /* the member to copy from */
     uint64_t ignored[DL_N_IGNORED];
     uint64_t due, agreed; /* agreements that were due since dl_node_init; that changed the model */
     dl_node_member members[DL_NODE_MAX];
     size_t n_members;
 } dl_node;
 
-/* A node at the begin of `round`. fresh and blank as in the struct; without either it continues
- * from what it has. */
+/* Initializes a node at the beginning of `round`. The caller sets `fresh` and `blank` afterwards;
+ * with neither the node continues from its own model. `self` is copied. */
 void dl_node_init(dl_node *node, const dl_node_rules *rules, const dl_beat *self, uint64_t round,
                   dl_time now);
 
-/* ---- what happens */
+/* ---- reports to the node */
 
-/* A member's heartbeat, from its own address. Its place, or DL_NODE_MAX: not taken (this node
- * itself, another run, a name that another node has, no room). */
+/* Takes a member's heartbeat from its own address. Returns the member's place, or DL_NODE_MAX if
+ * the heartbeat is not accepted. It is not if it is this node's own, of another run or of an
+ * earlier generation, if another live node has its name, or if there is no room. */
 size_t dl_node_heard(dl_node *node, const dl_beat *beat, dl_time now);
-/* The wanted object of a member is there, whole and checked. false: no longer wanted. */
+/* Reports that the wanted object of a member is there, whole and checked. Returns false if it is no
+ * longer wanted, and must then not be combined. */
 bool dl_node_got(dl_node *node, size_t member, dl_want want);
-/* The wanted object is there, and not to be used. struck: only its sender can have made it so. */
+/* Reports that the wanted object is there and must not be used. struck: only its sender can have
+ * made it so. */
 void dl_node_refused(dl_node *node, size_t member, dl_want want, dl_ignored why, bool struck);
-/* Count something of another node that is not used. */
+/* Counts an object or heartbeat of another node that is not used. */
 void dl_node_ignored(dl_node *node, dl_ignored why);
 
-/* ---- what to do */
+/* ---- the node's answers */
 
+/* Returns the owner's next action. The owner reports its end by the call that dl_todo names, before
+ * it asks for another. */
 dl_todo dl_node_next(dl_node *node, dl_time now);
+/* Returns the object that a line should fetch of a member now. */
 dl_want dl_node_wants(const dl_node *node, size_t member, dl_time now);
 bool dl_node_is_live(const dl_node *node, size_t member, dl_time now);
-/* Of dl_todo, in the order of names, this node with place DL_NODE_MAX among them; their number. */
+/* Sets `out` to the places of the members that a step or an agreement combines, in the order of
+ * names. This node is among them with place DL_NODE_MAX. Returns their number. */
 size_t dl_node_set(const dl_node *node, size_t out[DL_NODE_MAX + 1]);
 
-/* Members whose object of this exchange was refused, and struck. */
+/* Returns the number of members whose object of this exchange was refused and struck. */
 size_t dl_node_n_struck(const dl_node *node);
 
+/* Reports that an action has ended. copied, false: the source failed, and another is chosen. round:
+ * that of the copied model. stepped and agreed: the model was changed. */
 void dl_node_copied(dl_node *node, bool copied, uint64_t round, dl_time now);
 void dl_node_trained(dl_node *node, dl_time now);
 void dl_node_stepped(dl_node *node, bool stepped, dl_time now);

@@ -1,4 +1,7 @@
-/* node_copy.c - copying a neighbour's model, for a node that is new or late. */
+/* node_copy.c - copies a neighbour's model, for a node that is new or late.
+ *
+ * The copy is read into a state of its own, which replaces the node's only if it is whole, of this
+ * run and ahead. The source is untrusted: a failure marks it, and the node chooses another. */
 #include "gossip/node_parts.h"
 
 #include "base/log.h"
@@ -6,7 +9,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* *copy is made, and to be freed on OK. */
+/* Reads the newest model at an address. *copy is owned by the caller after DILOCO_OK only. A round
+ * beyond the run's last one is refused, since the node would count it as its own progress. */
 static diloco_status read_model(dl_gossip_process *l, dl_state *copy, const char *address)
 {
     dl_store *store;
@@ -27,7 +31,8 @@ static diloco_status read_model(dl_gossip_process *l, dl_state *copy, const char
     return status;
 }
 
-/* Its own moments stay, if it has any; a node that never trained here warms up again. */
+/* Continues from the copied model. The inner optimizer's moments stay, if the node has any; a node
+ * that has not trained warms up its learning rate. The copy is saved before training continues. */
 static diloco_status settle_copy(dl_gossip_process *l, const char *from)
 {
     const uint64_t round = l->state.control.entry;

@@ -1,5 +1,6 @@
-/* node_dir.c - see node_dir.h. The folder is written by this process alone, but for hb/, which
- * others write through the hub. So this file notifies the hub's listeners of new objects. */
+/* node_dir.c - see node_dir.h. The folder is written by this process alone, except for hb/, which
+ * others write through the hub. The hub does not see the process's own writes, so this file reports
+ * new objects to the hub's listeners. */
 #include "gossip/node_dir.h"
 
 #include "base/log.h"
@@ -63,6 +64,8 @@ static diloco_status find_id(dl_home *h)
     return status;
 }
 
+/* Others read run.json at this node's address. A later start creates the same bytes, which
+ * succeeds; the folder of another run is DILOCO_EEXIST. */
 static diloco_status copy_run(dl_home *h, const dl_config *config)
 {
     dl_store *shared;
@@ -175,6 +178,7 @@ static diloco_status remove_old(dl_home *h, const char *folder, uint64_t before)
     return status;
 }
 
+/* round - n, and at least 0. */
 static uint64_t less(uint64_t round, uint64_t n)
 {
     return round > n ? round - n : 0;

@@ -68,16 +68,17 @@ static inline uint64_t dl_gossip_round_steps(const dl_gossip_process *l)
     return (uint64_t)dl_gossip_config(l)->local_steps;
 }
 
-/* gossip.c: report to the hooks the phase of this node; make the tensors theta, before the first
- * step of a round. */
+/* gossip.c: dl_gossip_progress reports this node's phase to the hooks. dl_gossip_start_round makes
+ * the tensors theta, before the first step of a round. */
 void dl_gossip_progress(dl_gossip_process *l, const char *phase);
 void dl_gossip_start_round(dl_gossip_process *l);
 
-/* node_copy.c: take the model of the node that l->node has chosen. A source that fails is a
+/* node_copy.c: copies the model of the node that l->node has chosen. A source that fails is a
  * warning, and the node chooses again. */
 DL_MUST_CHECK diloco_status dl_gossip_copy(dl_gossip_process *l);
 
-/* node_state.c: after the step is made, before the first of the others. */
+/* node_state.c: lists the arrays of the private state. Call it after the step is made and before
+ * the other functions. */
 DL_MUST_CHECK diloco_status dl_gossip_list_privates(dl_gossip_process *l);
 /* The model's values into the host places that `data` and `tensors` name. */
 DL_MUST_CHECK diloco_status dl_gossip_pull_tensors(dl_gossip_process *l);

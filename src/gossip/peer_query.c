@@ -1,4 +1,5 @@
-/* peer_query.c - requests to nodes by programs that are no node: their run, their names. */
+/* peer_query.c - requests to nodes by programs that are not nodes themselves: the run that a node
+ * takes part in, and the reports of nodes. */
 #include "gossip/gossip.h"
 
 #include "gossip/heartbeat.h"
@@ -58,6 +59,7 @@ void dl_gossip_name(char out[32])
 
 /* ---- status ------------------------------------------------------------------------------- */
 
+/* Adds a report, or replaces one of the same name that its node did not give itself. */
 static void show(dl_gossip_status *out, const dl_beat *b, bool reached)
 {
     size_t i = 0;

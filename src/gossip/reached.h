@@ -1,4 +1,5 @@
-/* reached.h - by which address others find a server that listens here. */
+/* reached.h - the address by which other machines reach a server that listens on this one. It is
+ * the option for it, or the address that the server listens on. */
 #ifndef DL_GOSSIP_REACHED_H
 #define DL_GOSSIP_REACHED_H
 
@@ -11,8 +12,8 @@ typedef struct dl_reached {
     bool tls;
 } dl_reached;
 
-/* Returns DILOCO_EINVAL if the address is invalid, or if it listens everywhere and no option names
- * an address to reach it by. */
+/* Sets `out` to the address in its normal form. Returns DILOCO_EINVAL if it is invalid, or if the
+ * server listens on all interfaces and no option names an address to reach it by. */
 DL_MUST_CHECK diloco_status dl_reached_by(char out[DL_ADDRESS_MAX + 1], const dl_reached *r);
 
 #endif

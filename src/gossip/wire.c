@@ -5,8 +5,8 @@
  * node's owner reads them in the phases STEP and AGREE, in which nothing is wanted. So they need no
  * lock, and a line is not removed meanwhile.
  *
- * A line ends when its peer was silent for `patience`; if another node still names its address, it
- * is tried again by a new one, with the keeper's next round. */
+ * A line ends when its peer was silent for twice `patience`. If another node still names the
+ * address, the keeper starts a new line for it in one of its next rounds. */
 #include "gossip/wire_parts.h"
 
 #include "base/log.h"
@@ -41,7 +41,7 @@ void dl_wire_wait(dl_wire *w, dl_time until)
 
 /* ---- fetching */
 
-/* What was refused as foreign: is it of another round? */
+/* Returns why an object that was refused as foreign does not count: it may be of another round. */
 static dl_ignored why_foreign(dl_line *l, const char *key, const dl_contribution_expect *e)
 {
     dl_contribution c;
@@ -52,12 +52,14 @@ static dl_ignored why_foreign(dl_line *l, const char *key, const dl_contribution
     return c.entry < e->entry ? DL_IGNORED_OLD : DL_IGNORED_FUTURE;
 }
 
+/* A model to agree on has the key of a contribution, with a/ in place of c/. */
 static void key_of(dl_key key, dl_object object, uint64_t round, const dl_generation *generation)
 {
     dl_key_contribution(key, round, generation);
     if (object == DL_OBJECT_MODEL) key[0] = 'a';
 }
 
+/* A slot is made with the first fetch of its kind, since runs without agreements need only one. */
 static diloco_status make_slot(dl_line *l, int which, const dl_contribution_expect *e)
 {
     if (l->slot[which]) return DILOCO_OK;
@@ -65,12 +67,14 @@ static diloco_status make_slot(dl_line *l, int which, const dl_contribution_expe
                           NULL);
 }
 
+/* Returns true for errors of the object itself. After others, as of the network, it is tried again.
+ */
 static bool is_ours_to_refuse(diloco_status status)
 {
     return status == DILOCO_EPROTO || status == DILOCO_ENUMERIC || status == DILOCO_EDIFFERS;
 }
 
-/* Hand over what came, or say why not. */
+/* Reports the result of a fetch to the node. The line may have lost its member meanwhile. */
 static void settle(dl_line *l, dl_want want, diloco_status status, dl_ignored why, bool struck,
                    const dl_contribution *facts, const dl_contribution_data *data)
 {
@@ -88,7 +92,8 @@ static void settle(dl_line *l, dl_want want, diloco_status status, dl_ignored wh
     dl_wire_unlock(w);
 }
 
-/* Wait if it is not there yet: the peer answers when it is. */
+/* Waits for an object that is not there yet. The peer's hub replies when one of the folders
+ * changes, so no polling is needed; the wait also ends when a heartbeat is due. */
 static void wait_for_it(dl_line *l, dl_time until)
 {
     static const char *const folders[] = {"c/", "a/", "me/"};
@@ -96,6 +101,8 @@ static void wait_for_it(dl_line *l, dl_time until)
     l->reported = !dl_store_wait(l->store, folders, 3, false, until);
 }
 
+/* Fetches and checks a wanted object, without the lock. A contribution of no samples is refused: it
+ * would count as a member and move nothing. */
 static void fetch(dl_line *l, dl_want want, const char *run)
 {
     dl_wire *w = l->wire;
@@ -133,6 +140,7 @@ static void fetch(dl_line *l, dl_want want, const char *run)
 
 /* ---- a line's generation */
 
+/* The store is published under the lock, because dl_wire_destroy() aborts it. */
 static diloco_status open_store(dl_line *l)
 {
     dl_store *store;
@@ -180,6 +188,7 @@ static bool fetches_first(dl_line *l)
     return want.object && (l->reported || want.object != was.object || want.round != was.round);
 }
 
+/* The thread of a line. Peers without a heartbeat for too long end it. */
 static void *live(void *context)
 {
     dl_line *l = context;
@@ -202,7 +211,7 @@ static void *live(void *context)
     return NULL;
 }
 
-/* With the lock, and the thread over. */
+/* Call it with the lock, after the thread was joined. */
 static void free_line(dl_line *l)
 {
     l->wire->sent += l->sent;
@@ -232,7 +241,7 @@ void dl_wire_add_line(dl_wire *w, const char *address)
 
 /* ---- the keeper --------------------------------------------------------------------------- */
 
-/* Lines whose thread ended, unless their slots are being read. */
+/* Frees lines whose thread has ended, unless the node's owner may read their slots. */
 static void sweep(dl_wire *w)
 {
     dl_wire_lock(w);
@@ -248,6 +257,8 @@ static void sweep(dl_wire *w)
     dl_wire_unlock(w);
 }
 
+/* Writes this node's heartbeat if it has changed. The text is copied, since the lock is not held
+ * while the store is written. */
 static void say(dl_wire *w)
 {
     unsigned char text[DL_BEAT_MAX];
@@ -266,7 +277,7 @@ static void say(dl_wire *w)
         w->a.report(w->a.user, DL_KEY_BEAT);
 }
 
-/* The next member that is not noted yet. */
+/* Finds the next member that is not noted yet under this node's hb/. */
 static bool next_met(dl_beat *out, dl_wire *w)
 {
     bool found = false;
@@ -282,8 +293,8 @@ static bool next_met(dl_beat *out, dl_wire *w)
     return found;
 }
 
-/* This node finds the members that it has met when it starts again. It does so even if its
- * bootstrap address is gone, or if they had not announced themselves here. */
+/* Notes the members that this node has met, so that it finds them when it starts again. Its
+ * bootstrap address may be gone by then, and they need not have announced themselves here. */
 static void note(dl_wire *w)
 {
     dl_beat beat;
@@ -301,7 +312,7 @@ static void note(dl_wire *w)
     dl_buf_deinit(&text);
 }
 
-/* The heartbeats of the other nodes of this machine. */
+/* Adds lines to the other nodes of this machine, by the heartbeats in their folders. */
 static void look_beside(dl_wire *w)
 {
     DIR *dir = opendir(w->a.beside);
@@ -333,6 +344,7 @@ static diloco_status bootstrap(dl_wire *w, bool check)
     return DILOCO_OK;
 }
 
+/* The keeper's thread: one round in each heartbeat, and sooner if the node has changed. */
 static void *keep(void *context)
 {
     dl_wire *w = context;
@@ -416,6 +428,7 @@ void dl_wire_destroy(dl_wire *w)
 
 /* ---- the lines' objects ------------------------------------------------------------------- */
 
+/* At most one line has a member. */
 static const dl_line *line_of(const dl_wire *w, size_t member)
 {
     for (size_t k = 0; k < LINES; k++)

@@ -29,16 +29,20 @@ typedef struct dl_wire_args {
     void *user;
 } dl_wire_args;
 
-/* All is borrowed. Returns DILOCO_EINVAL if an address of bootstrap is invalid. DILOCO_ENOMEM. */
+/* Starts the keeper; lines follow as addresses are found. All arguments are borrowed until
+ * dl_wire_destroy. Returns DILOCO_EINVAL if an address of bootstrap is invalid, and DILOCO_ENOMEM.
+ */
 DL_MUST_CHECK diloco_status dl_wire_create(dl_wire **out, const dl_wire_args *args);
-/* Whatever is in flight is cut. NULL is fine. */
+/* Aborts all requests in flight and joins the threads. Call it without the lock. NULL is fine. */
 void dl_wire_destroy(dl_wire *wire);
 
 void dl_wire_lock(dl_wire *wire);
 void dl_wire_unlock(dl_wire *wire);
-/* With the lock: the node has changed, so look what it wants now and say its heartbeat. */
+/* With the lock: reports that the node has changed. Lines look again for wanted objects, and the
+ * keeper writes the heartbeat. */
 void dl_wire_changed(dl_wire *wire);
-/* With the lock: until a line has brought something, or then. */
+/* With the lock, which is released meanwhile: waits until a line has brought something, or until
+ * `until`. It may return earlier. */
 void dl_wire_wait(dl_wire *wire, dl_time until);
 
 /* With the lock: the received object of a member, valid while the node's phase is STEP or AGREE. */

@@ -1,4 +1,5 @@
-/* wire_line.c - the short requests of a line, without the lock: heartbeats and addresses. */
+/* wire_line.c - the short requests of a line: heartbeats and addresses. Requests are made without
+ * the lock, which is taken only to use their results. */
 #include "gossip/wire_parts.h"
 
 #include "base/log.h"
@@ -11,7 +12,8 @@ bool dl_wire_in_a_hurry(const dl_node *n)
     return n->phase == DL_PHASE_START || n->phase == DL_PHASE_LINGER;
 }
 
-/* Member i is reached by this line from here on; but for what another has brought of it. */
+/* Makes this line the one that reaches member i, unless another line has brought an object of the
+ * member that the exchange still needs. */
 static void take_over(dl_line *l, size_t i)
 {
     dl_wire *w = l->wire;
@@ -50,7 +52,7 @@ static void count_impostor(dl_line *l, const dl_beat *beat)
     dl_node_ignored(l->wire->a.node, DL_IGNORED_FOREIGN);
 }
 
-/* The peer's heartbeat: whose line is this? */
+/* Gives the peer's heartbeat to the node, which says whose line this is. */
 static void take_beat(dl_line *l, const dl_beat *beat)
 {
     dl_wire *w = l->wire;
@@ -71,7 +73,7 @@ static void take_beat(dl_line *l, const dl_beat *beat)
     dl_wire_unlock(w);
 }
 
-/* Announce this node there. */
+/* Announces this node to the peer, under hb/ there. */
 static void make_known(dl_line *l)
 {
     dl_wire *w = l->wire;
@@ -94,7 +96,7 @@ typedef struct learner {
     dl_line *line; /* whose store is read; NULL: this node's own */
 } learner;
 
-/* One heartbeat is one request: an exchange that begins meanwhile does not wait for the others. */
+/* Ends the listing if an exchange begins meanwhile, because each heartbeat is one request. */
 static bool learn_of(void *context, const dl_beat *known)
 {
     const learner *x = context;
@@ -102,7 +104,8 @@ static bool learn_of(void *context, const dl_beat *known)
     return !x->line || !is_wanted(x->line);
 }
 
-/* Addresses under hb/ of a store: hearsay, which the node itself then confirms or not. */
+/* Adds lines to the addresses under hb/ of a store. They are unconfirmed; the node at the address
+ * confirms them by its own heartbeat. */
 void dl_line_learn(dl_wire *w, dl_store *store, dl_line *l)
 {
     learner x = {w, l};
@@ -120,7 +123,7 @@ static bool is_wanted(dl_line *l)
     return is;
 }
 
-/* false: the peer was silent for too long. */
+/* A line whose peer is no member asks again after `patience` only. */
 bool dl_line_listen(dl_line *l)
 {
     dl_beat beat;

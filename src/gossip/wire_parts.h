@@ -6,15 +6,19 @@
 
 #include "base/thread.h"
 
+/* LINES: threads at most, twice the members, because an address may be no member's. KNOW_EVERY: a
+ * line announces this node and reads the peer's members with every fourth heartbeat. */
 enum { LINES = 2 * DL_NODE_MAX, KNOW_EVERY = 4, NOBODY = DL_NODE_MAX };
 
 #define QUICK (200 * DL_MILLISECOND) /* between heartbeats while a member is waited for */
 #define ASK   (5 * DL_SECOND)        /* the longest a small question takes */
 
+/* One address. The lock guards the first part; see wire.c for facts and data. Arrays of two have
+ * the contribution first, and the model to agree on second. */
 typedef struct dl_line {
     dl_wire *wire;
     pthread_t thread;
-    bool used, ended;
+    bool used, ended; /* the place is taken; its thread is over and can be joined */
     char address[DL_ADDRESS_MAX + 1];
     size_t member; /* of the node; NOBODY: not known yet, or another line is its line now */
     bool met;      /* a member that the keeper has not noted yet: */
