@@ -1,4 +1,9 @@
-/* export.c - a run's model into a file that others read. A format is a file and a row. */
+/* export.c - writes a run's model in a format that other programs read.
+ *
+ * The newest model's tensors are read into memory and checked against the model that the run's
+ * settings describe. Those that the caller wants narrower are narrowed into one other piece of
+ * memory. Then the format's function writes them. A format is a file of this folder and a row of
+ * DL_EXPORT_FORMATS. The functions that several formats share follow after the choice. */
 #include "interop/export.h"
 
 #include "base/sized.h"
@@ -34,6 +39,7 @@ static diloco_status find_format(const dl_export_format **out, const char *name)
                    "there is no format %.60s to export to: take hf, npz, gguf or peft", name);
 }
 
+/* Finds the safetensors name of a dtype of the command line. */
 static diloco_status find_dtype(const char **out, const char *name, const dl_export_format *format)
 {
     static const char *const names[][2] = {{"f32", "F32"}, {"bf16", "BF16"}, {"f16", "F16"}};
@@ -45,6 +51,7 @@ static diloco_status find_dtype(const char **out, const char *name, const dl_exp
     return dl_fail(DILOCO_EREFUSED, "%s files have no bf16: take f32 or f16", format->name);
 }
 
+/* Refuses an image model in a format for language models. */
 static diloco_status check_model(const dl_config *config, const dl_export_format *format)
 {
     if (format->any_model || strcmp(config->model, "gpt") == 0) return DILOCO_OK;
@@ -61,12 +68,14 @@ static bool same_shape(const diloco_tensor *t, const dl_st_tensor *found)
            memcmp(t->shape, found->shape, (size_t)t->n_dims * sizeof *t->shape) == 0;
 }
 
-/* A run's state may hold more than its model: names that begin with "diloco.". */
+/* Returns true for a tensor of the model. A run's state may hold others, whose names begin with
+ * "diloco.". */
 static bool is_models(const dl_st_tensor *t)
 {
     return strncmp(t->name, "diloco.", 7) != 0;
 }
 
+/* Fails for a tensor that does not fit the model of the settings. `how` is the verb of the text. */
 static diloco_status is_another(const char *name, const char *how, const dl_config *config,
                                 const dl_export_format *format)
 {
@@ -76,8 +85,8 @@ static diloco_status is_another(const char *name, const char *how, const dl_conf
                    name, how, config->model, format->name);
 }
 
-/* A trainer of another program (PyTorch, C) brings its own tensors, and the settings of the run
- * describe a model that it does not have. */
+/* Compares the run's tensors with those of the model that the settings describe. They differ if
+ * another trainer (PyTorch, a program in C) made the run with tensors of its own. */
 static diloco_status compare_tensors(const dl_model *model, const dl_st *st,
                                      const dl_config *config, const dl_export_format *format)
 {
@@ -100,6 +109,8 @@ static diloco_status compare_tensors(const dl_model *model, const dl_st *st,
     return DILOCO_OK;
 }
 
+/* Compares with a sketch, which has names and shapes and no values. Its sample of one token is
+ * enough, since no parameter's shape depends on the context. */
 static diloco_status check_tensors(const dl_config *config, const dl_export_format *format,
                                    const dl_st *st)
 {
@@ -112,13 +123,15 @@ static diloco_status check_tensors(const dl_config *config, const dl_export_form
     return status;
 }
 
+/* Vectors (norms' scales) may stay F32: they are few, and some readers take no other type. */
 static bool is_narrowed(const dl_export *e, const dl_export_format *format, const dl_st_tensor *t)
 {
     if (strcmp(e->dtype, "F32") == 0 || strcmp(t->dtype, "F32") != 0) return false;
     return !format->wide_vectors || t->n_dims > 1;
 }
 
-/* Half of each narrowed tensor's bytes, into what `narrow` has room for. */
+/* Sets e's tensors and their bytes. Bytes are borrowed from the snapshot, or from `narrow` for
+ * tensors of another type than they had. `narrow` has half as many bytes as all tensors. */
 static void set_tensors(dl_export *e, const dl_export_format *format, const dl_st *st,
                         unsigned char *narrow)
 {
@@ -138,6 +151,7 @@ static void set_tensors(dl_export *e, const dl_export_format *format, const dl_s
     }
 }
 
+/* Lends the format's function the tensors, and frees them afterwards. */
 static diloco_status write_as(dl_export *e, const dl_export_format *format, const dl_st *st)
 {
     bool narrows = strcmp(e->dtype, "F32") != 0;
@@ -155,6 +169,8 @@ static diloco_status write_as(dl_export *e, const dl_export_format *format, cons
     return status;
 }
 
+/* `config` gets the run's settings, with those of the caller that a run does not fix. UINT64_MAX
+ * asks for the newest model. */
 static diloco_status export_run(diloco_export_report *out, dl_config *config,
                                 const dl_export_format *format, dl_export *e)
 {
@@ -193,6 +209,7 @@ static diloco_status export_as(diloco_export_report *out, const diloco_config *c
 
 /* ---- the tokenizer */
 
+/* A tokenizer of another digest would give the model's tokens another text. */
 static diloco_status check_digest(const dl_export *e, const dl_bpe *bpe)
 {
     char hex[DL_HASH_HEX + 1];
@@ -270,6 +287,7 @@ void dl_pieces_add(dl_pieces *p, const void *data, size_t len)
     p->bytes += len;
 }
 
+/* Adds a span. The array doubles, so that n spans take O(n) time. */
 static void put_span(dl_pieces *p, dl_span span)
 {
     if (p->n == p->cap) {
@@ -285,7 +303,8 @@ static void put_span(dl_pieces *p, dl_span span)
     p->spans[p->n++] = span;
 }
 
-/* Add a span for the bytes made since the last one. */
+/* Adds a span for the bytes of `small` that have none. It has no data pointer yet, because `small`
+ * may move while it grows; dl_pieces_write() sets it. */
 static void close_small(dl_pieces *p)
 {
     if (!p->status && p->small.len > p->noted)

@@ -2,13 +2,15 @@
  *
  *     "GGUF" | u32 version | u64 tensors | u64 values | the values | the tensors' table | data
  *
- * all little-endian, strings as u64 length and bytes, sizes of a tensor from its innermost
- * dimension, each tensor's data at a multiple of 32. Vectors stay F32.
+ * All numbers are little-endian. A string is a u64 length and bytes. A tensor's sizes begin with
+ * its innermost dimension, and its data begins at a multiple of 32. Vectors stay F32.
  *
- * llama.cpp's "llama" turns pairs (2i, 2i + 1) of a head by its positions, Hugging Face's and
- * ours turn (i, i + dim/2). The rows of q and k are reordered so that both do the same. Its "qwen3"
- * turns halves. Positions that are slowed as in Llama 3.1 are a tensor of divisors there, one for
- * each pair, which only "llama" reads. */
+ * Rotary positions (arXiv:2104.09864) rotate pairs of a head's values. llama.cpp's "llama" pairs
+ * (2i, 2i + 1); Hugging Face and this project pair (i, i + dim/2), as does llama.cpp's "qwen3". For
+ * "llama" the rows of q and k are therefore reordered, so that both compute the same.
+ *
+ * The rotation's scaling of Llama 3.1 is a tensor of divisors in GGUF, one for each pair. Only
+ * "llama" reads it. */
 #include "interop/export_gguf.h"
 
 #include "model/gpt.h"
@@ -17,7 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 3, ALIGN = 32, AT_VALUES = 16 }; /* the place of the number of values */
+/* ALIGN: GGUF's default, which holds unless general.alignment is set. AT_VALUES: the offset of the
+ * number of values in the file. */
+enum { VERSION = 3, ALIGN = 32, AT_VALUES = 16 };
 
 /* ---- values */
 
@@ -27,6 +31,7 @@ void dl_gguf_string(dl_gguf *g, const char *text, size_t len)
     dl_pieces_add(&g->pieces, text, len);
 }
 
+/* Begins a value: "GROUP.KEY" and its type. 96 bytes hold the longest key of this file. */
 static void put_key(dl_gguf *g, const char *group, const char *key, unsigned type)
 {
     char name[96];
@@ -75,7 +80,8 @@ void dl_gguf_array(dl_gguf *g, const char *group, const char *key, dl_gguf_type 
     dl_pieces_u(&g->pieces, n, 8);
 }
 
-/* Types of tensors, and of a file in which most are of one. */
+/* The number of a tensor's type (enum ggml_type), and of a file in which most tensors have that
+ * type (enum llama_ftype). The two lists differ for bf16. */
 static unsigned tensor_type(const char *dtype)
 {
     return strcmp(dtype, "F16") == 0 ? 1 : strcmp(dtype, "BF16") == 0 ? 30 : 0;
@@ -85,6 +91,7 @@ static unsigned file_type(const char *dtype)
     return strcmp(dtype, "F16") == 0 ? 1 : strcmp(dtype, "BF16") == 0 ? 32 : 0;
 }
 
+/* Llama 3.1's scaling is a tensor and no value here; see put_tables(). */
 static void put_rope(dl_gguf *g, const char *arch, const dl_gpt_shape *s)
 {
     dl_gguf_u32(g, arch, "rope.dimension_count", s->dim);
@@ -94,6 +101,7 @@ static void put_rope(dl_gguf *g, const char *arch, const dl_gpt_shape *s)
     put_f32(g, arch, "rope.scaling.factor", s->rope.factor);
 }
 
+/* The model's shape. A model that normalizes q and k is a "qwen3" to llama.cpp. */
 static void put_values(dl_gguf *g, const dl_export *e, const dl_gpt_shape *s)
 {
     const char *arch = s->qk_norm ? "qwen3" : "llama";
@@ -115,7 +123,8 @@ static void put_values(dl_gguf *g, const dl_export *e, const dl_gpt_shape *s)
 
 /* ---- tensors */
 
-/* "model.layers.3.mlp.up_proj.weight" -> "blk.3.ffn_up.weight" */
+/* Translates a tensor's name: "model.layers.3.mlp.up_proj.weight" -> "blk.3.ffn_up.weight". Returns
+ * DILOCO_EREFUSED for a name that GGUF does not have. */
 static diloco_status name_of(char out[96], const char *name)
 {
     static const char *const ends[][2] = {{"model.embed_tokens.weight", "token_embd.weight"},
@@ -146,11 +155,13 @@ static diloco_status name_of(char out[96], const char *name)
     return dl_fail(DILOCO_EREFUSED, "tensor %s has no name in gguf", name);
 }
 
+/* Returns true for a matrix whose rows are reordered. */
 static bool is_turned(const dl_gpt_shape *s, const char *name)
 {
     return !s->qk_norm && (strstr(name, ".q_proj.weight") || strstr(name, ".k_proj.weight"));
 }
 
+/* Adds a tensor's row to the table. `offset` counts from the beginning of the data. */
 static void put_table(dl_gguf *g, const dl_st_tensor *t, const char *name, size_t offset)
 {
     dl_pieces *p = &g->pieces;
@@ -162,7 +173,9 @@ static void put_table(dl_gguf *g, const dl_st_tensor *t, const char *name, size_
     dl_pieces_u(p, offset, 8);
 }
 
-/* Row i of each head's first half, row i of its second half, row i + 1 of its first, … */
+/* Adds a matrix with the two halves of each head's rows interleaved: row i of the first half comes
+ * before row i of the second. Each row is a borrowed span, so nothing is copied. A head has `dim`
+ * rows. */
 static void put_turned(dl_pieces *p, const dl_st_tensor *t, dl_span data, size_t dim)
 {
     size_t row = data.len / t->shape[0], half = dim / 2;
@@ -182,7 +195,7 @@ static diloco_status check_rope(const dl_gpt_shape *s)
                    "place for it; export it to hf or npz");
 }
 
-/* The tensors' table; the last of them is the divisors, where there are any. */
+/* Adds the tensors' table. The last row is that of the divisors, if the model has them. */
 static diloco_status put_tables(dl_gguf *g, const dl_export *e, const dl_gpt_shape *s)
 {
     const dl_st_tensor divisors = {.dtype = "F32", .n_dims = 1, .shape = {s->dim / 2}};
@@ -197,6 +210,7 @@ static diloco_status put_tables(dl_gguf *g, const dl_export *e, const dl_gpt_sha
     return DILOCO_OK;
 }
 
+/* Adds the data in the order of the table, each tensor aligned. */
 static void put_data(dl_gguf *g, const dl_export *e, const dl_gpt_shape *s)
 {
     for (size_t i = 0; i < e->n; i++) {
@@ -212,7 +226,8 @@ static void put_data(dl_gguf *g, const dl_export *e, const dl_gpt_shape *s)
     dl_pieces_pad(&g->pieces, ALIGN);
 }
 
-/* The number of values is known after them. All is one piece so far. */
+/* Sets the number of values, which is known only after them. Everything before the tensors' data is
+ * in `small`, so the offset in the file is the offset there. */
 static void set_n_values(dl_gguf *g)
 {
     for (int i = 0; i < 8 && !g->pieces.status; i++)

@@ -1,13 +1,14 @@
-/* export_gguf_tokens.c - the tokenizer in a GGUF file, as llama.cpp's "gpt2" reads it: a token's
- * characters stand for its bytes (GPT-2's). Merges are two tokens with a blank between, in their
- * order, and the way of cutting text has a name. Numbers beyond the tokenizer's, which a model may
- * have, are tokens that are not used.
+/* export_gguf_tokens.c - the tokenizer in a GGUF file, as llama.cpp's model "gpt2" reads it.
  *
- * Where nothing is said llama.cpp takes token 11 for the end of a text, GPT-2 having it almost
- * there: so there has to be one. A text of bytes ends with byte 0.
+ * A token is written in GPT-2's characters, one for each byte. A merge is two tokens with a blank
+ * between them; merges are in order of priority. The rule that cuts text into words has a name. A
+ * model may have more tokens than its tokenizer; those are of type "unused".
  *
- * Tokens of data that came as numbers have no text here: "none", which is read for the model alone.
- */
+ * llama.cpp takes token 11 as the end of a text if the file names none, so the file always names
+ * one. A text of bytes ends with byte 0.
+ *
+ * If the data came as token numbers, the run has no tokenizer. The file then has the tokenizer
+ * "none", with which llama.cpp loads the model alone. */
 #include "base/text.h"
 #include "interop/export_gguf.h"
 
@@ -17,10 +18,12 @@
 
 static const char GROUP[] = "tokenizer.ggml";
 
-enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 }; /* types of tokens */
+enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 }; /* enum llama_token_type */
 
 /* ---- text as GPT-2's characters */
 
+/* Returns the bytes of UTF-8 that add_characters() adds. A string's length comes first in the file.
+ */
 static size_t length_of(const char *bytes, size_t len)
 {
     char utf8[4];
@@ -43,6 +46,7 @@ static void put_characters(dl_gguf *g, const char *bytes, size_t len)
     add_characters(g, bytes, len);
 }
 
+/* Adds a token that no text yields, under a name that no other token has. */
 static void put_unused(dl_gguf *g, size_t token)
 {
     char name[32];
@@ -50,6 +54,7 @@ static void put_unused(dl_gguf *g, size_t token)
     dl_gguf_string(g, name, (size_t)len);
 }
 
+/* The tokens at the beginning and the end of a text. begin_token < 0: texts begin without one. */
 static void put_ends(dl_gguf *g, int32_t begin_token, int32_t end_token)
 {
     dl_gguf_u32(g, GROUP, "bos_token_id", (uint64_t)(begin_token < 0 ? end_token : begin_token));
@@ -60,11 +65,14 @@ static void put_ends(dl_gguf *g, int32_t begin_token, int32_t end_token)
 
 /* ---- byte pairs */
 
+/* The kind of any of the model's tokens; DL_BPE_NONE beyond the tokenizer's. */
 static dl_bpe_kind kind_of(const dl_bpe *bpe, size_t token)
 {
     return token < (size_t)dl_bpe_n(bpe) ? dl_bpe_kind_of(bpe, (int32_t)token) : DL_BPE_NONE;
 }
 
+/* Adds the tokens and their types, in the order of their numbers. Added and special tokens are
+ * written as their text, since they are matched before text is cut. */
 static void put_tokens(dl_gguf *g, const dl_bpe *bpe, size_t vocab)
 {
     static const int types[] = {[DL_BPE_NONE] = UNUSED,
@@ -107,8 +115,8 @@ static diloco_status put_merges(dl_gguf *g, const dl_bpe *bpe)
     return DILOCO_OK;
 }
 
-/* llama.cpp's name for how text is cut: "llama-bpe" and "dbrx" cut alike, the first takes a word
- * that is a token as it is, the second merges it. */
+/* Finds llama.cpp's name for the rule that cuts text. "llama-bpe" and "dbrx" cut alike; the first
+ * takes a word that is a token as it is, the second merges its bytes. */
 static diloco_status find_cut(const char **out, const dl_bpe *bpe)
 {
     const bool whole = dl_bpe_whole_words(bpe);
@@ -137,6 +145,7 @@ static diloco_status put_pairs(dl_gguf *g, const dl_bpe *bpe, size_t vocab)
 
 /* ---- bytes */
 
+/* The tokenizer of bytes as one of byte pairs without merges: token i is byte i. */
 static void put_bytes(dl_gguf *g, size_t vocab)
 {
     dl_gguf_text(g, GROUP, "model", "gpt2");

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_MAX = 256 << 20 };
+enum { TEXT_MAX = 256 << 20 }; /* bytes of tokenizer.json; as many as import.c reads */
 
 static diloco_status write_texts(const dl_export *e, dl_buf *text, int32_t end_token)
 {
@@ -21,7 +21,8 @@ static diloco_status write_texts(const dl_export *e, dl_buf *text, int32_t end_t
 
 /* ---- the tokenizer */
 
-/* A tokenizer.json as it is, and beside it the class that reads it. Ranks are not copied. */
+/* Copies a tokenizer.json as it is, and names the class that reads it in tokenizer_config.json. The
+ * first byte shows the kind: a file of ranks (tiktoken) is no JSON and is not copied. */
 static diloco_status copy_tokenizer(const dl_export *e, const dl_bpe *bpe, dl_buf *text)
 {
     int32_t end_token = dl_bpe_end_token(bpe);
@@ -41,6 +42,7 @@ static diloco_status copy_tokenizer(const dl_export *e, const dl_bpe *bpe, dl_bu
     return dl_export_text(e, "tokenizer_config.json", text);
 }
 
+/* *end_token: the token that ends a text, or -1. `text` is empty afterwards. */
 static diloco_status write_tokenizer(const dl_export *e, dl_buf *text, int32_t *end_token)
 {
     dl_bpe *bpe;

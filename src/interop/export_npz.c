@@ -12,15 +12,19 @@
 #include <string.h>
 #include <zlib.h>
 
+/* NPY_MAX: bytes of a .npy header at most, with room for DL_ST_DIMS sizes. NPY_ALIGN: numpy aligns
+ * data to 64 bytes in the .npy file. NPY_FIXED: bytes before the dictionary. ZIP64: the version of
+ * the zip format that has 64-bit sizes. DATE_1980: the zip format's first day. */
 enum { NPY_MAX = 512, NPY_ALIGN = 64, NPY_FIXED = 10, ZIP64 = 45, DATE_1980 = 0x21 };
 
+/* One file of the zip file. The directory at the end repeats these facts. */
 typedef struct member {
     char name[300], npy[NPY_MAX];
     size_t npy_len, bytes, place; /* bytes: of header and data */
     uint32_t crc;
 } member;
 
-/* NULL: numpy has no such type. */
+/* Returns numpy's name of a dtype, little-endian; NULL if numpy has no such type. */
 static const char *numpy_type(const char *dtype)
 {
     static const char *const types[][2] = {
@@ -30,6 +34,7 @@ static const char *numpy_type(const char *dtype)
     return NULL;
 }
 
+/* Refuses before anything is written. */
 static diloco_status check_types(const dl_export *e)
 {
     for (size_t i = 0; i < e->n; i++)
@@ -39,6 +44,8 @@ static diloco_status check_types(const dl_export *e)
     return DILOCO_OK;
 }
 
+/* Writes the .npy header: the magic, a u16 length and a Python dictionary, padded with blanks and
+ * ended by a line break. A shape of one dimension needs its comma, as in Python. */
 static void set_npy(member *m, const dl_st_tensor *t)
 {
     char shape[DL_ST_DIMS * 24] = "";
@@ -57,7 +64,8 @@ static void set_npy(member *m, const dl_st_tensor *t)
     m->npy[9] = (char)((m->npy_len - NPY_FIXED) >> 8);
 }
 
-/* The common part of the local header and the directory's entry. */
+/* Adds the common part of the local header and of the directory's entry. The sizes are all ones
+ * here, which refers to the 64-bit form in `extra` bytes after the name. */
 static void put_common(dl_pieces *p, const member *m, unsigned extra)
 {
     dl_pieces_u(p, ZIP64, 2);
@@ -72,6 +80,7 @@ static void put_common(dl_pieces *p, const member *m, unsigned extra)
     dl_pieces_u(p, extra, 2);
 }
 
+/* Adds a tensor's local header and data. m->place is the offset that the directory needs. */
 static void put_member(dl_pieces *p, member *m, const dl_st_tensor *t, dl_span data)
 {
     snprintf(m->name, sizeof m->name, "%s.npy", t->name);
@@ -90,6 +99,7 @@ static void put_member(dl_pieces *p, member *m, const dl_st_tensor *t, dl_span d
     dl_pieces_put(p, data);
 }
 
+/* Adds the directory's entry of a member. */
 static void put_entry(dl_pieces *p, const member *m)
 {
     dl_pieces_u(p, 0x02014b50, 4);
@@ -106,6 +116,8 @@ static void put_entry(dl_pieces *p, const member *m)
     dl_pieces_u(p, m->place, 8);
 }
 
+/* Adds the directory's end in its 64-bit form, the locator of that, and the end in the old form.
+ * The old form has all ones where the 64-bit form holds. */
 static void put_end(dl_pieces *p, size_t begin, size_t n)
 {
     size_t end = p->bytes;

@@ -23,17 +23,19 @@ static const char instead[] = "write it in Python with diloco.peft.save";
 
 typedef char tensor_name[DILOCO_NAME_MAX + 1];
 
+/* The run's adapter. */
 typedef struct adapter {
-    tensor_name name;
+    tensor_name name;         /* PEFT's; "default" unless the user chose another */
     char facts[KIND_CUT + 1]; /* "peft_type LORA, r 4, lora_alpha 8" */
-    size_t n;                 /* adapters of the run */
-    uint64_t rank;
+    size_t n;                 /* adapters of the run; the facts are the last one's */
+    uint64_t rank;            /* "r"; 0: the facts do not have it */
     double alpha;
-    bool rslora;
+    bool rslora; /* scaled by alpha / sqrt(r) and not alpha / r (arXiv:2312.03732) */
 } adapter;
 
 /* ---- the facts */
 
+/* A diloco_base_fn: counts the adapters and notes the facts. */
 static diloco_status take_fact(void *user, const char *name, const char *kind)
 {
     adapter *a = user;
@@ -51,6 +53,8 @@ static diloco_status refuse_fact(const char *fact)
                    fact, instead);
 }
 
+/* Reads one fact "NAME VALUE". A fact that is not understood is refused: adapter_config.json would
+ * be silent about it, and PEFT would compute another model. */
 static diloco_status read_fact(adapter *a, const char *fact)
 {
     char *end = NULL;
@@ -62,6 +66,7 @@ static diloco_status read_fact(adapter *a, const char *fact)
     return end && !*end ? DILOCO_OK : refuse_fact(fact);
 }
 
+/* Reads all facts. A text that may have been cut is refused, because its end is not known. */
 static diloco_status read_facts(adapter *a)
 {
     char text[sizeof a->facts], *rest = NULL;
@@ -91,8 +96,8 @@ static bool ends_with(const char *text, size_t len, const char *end)
     return len >= n && memcmp(text + len - n, end, n) == 0;
 }
 
-/* The module of a tensor that is named base_model.model.MODULE<part><adapter>, and PEFT's own name
- * of the tensor. 0: it has another form. Returns the length of base_model.model.MODULE. */
+/* Sets `out` to the name that PEFT's file gives a tensor of the adapter. Returns the length of
+ * base_model.model.MODULE in `name`, or 0 if the name has another form. */
 static size_t module_of(tensor_name out, const char *name, const adapter *a)
 {
     static const char *const parts[][2] = {{".lora_A.", ".weight"},
@@ -112,7 +117,8 @@ static size_t module_of(tensor_name out, const char *name, const adapter *a)
     return 0;
 }
 
-/* Adds a module to the array of target_modules; each has two tensors, with the first one before. */
+/* Adds a module to the array of target_modules. A module has two tensors, one directly after the
+ * other, so it is added with the first of them. `before` is the previous tensor's name, or NULL. */
 static void put_module(dl_json *modules, const char *name, size_t len, const char *before)
 {
     if (before && strncmp(name, before, len) == 0 && strncmp(before + len, ".lora_", 6) == 0)
@@ -120,6 +126,8 @@ static void put_module(dl_json *modules, const char *name, size_t len, const cha
     dl_json_strn(modules, NULL, name + sizeof model_prefix - 1, len - (sizeof model_prefix - 1));
 }
 
+/* Renames all tensors in `e`; their new names are stored in `names`. Fails at the first tensor that
+ * is no LoRA matrix of the adapter, since the folder could not restore it. */
 static diloco_status name_tensors(dl_json *modules, dl_export *e, tensor_name *names,
                                   const adapter *a)
 {
@@ -141,6 +149,8 @@ static diloco_status name_tensors(dl_json *modules, dl_export *e, tensor_name *n
 
 /* ---- the folder */
 
+/* Writes both files. `e` has the tensors under the run's names, `renamed` those of PEFT. The base
+ * model is not named, because the run does not record where it came from. */
 static diloco_status write_config(const dl_export *e, dl_export *renamed, tensor_name *names,
                                   const adapter *a, dl_buf *text)
 {

@@ -1,9 +1,12 @@
-/* import.c - config.json becomes options, and the options a sketch of the model. Each of
- * the sketch's tensors is looked up in the folder's files. So it has to be there in exactly that
- * shape, and an unknown tensor is too many.
+/* import.c - reads a language model of Hugging Face's transformers.
  *
- * Float32 tensors are written straight from the mapped files; narrower ones are widened first, all
- * of them into one piece of memory. */
+ * config.json becomes options, and the options become a sketch of the model: names and shapes. Each
+ * of the sketch's tensors must be in the folder's safetensors files in exactly that shape. A tensor
+ * that the sketch does not have is an error.
+ *
+ * Float32 tensors are written straight from the mapped files. Narrower ones are widened first, all
+ * of them into one piece of memory. The result is a folder with model.safetensors, model.toml and
+ * the tokenizer. The files are untrusted input: everything is checked before the first write. */
 #include "base/sized.h"
 #include "model/hf.h"
 #include "model/model.h"
@@ -19,19 +22,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes that are read or written at most. */
 enum { CONFIG_MAX = 1 << 20, TOKENIZER_MAX = 256 << 20, HEADER_MAX = DL_ST_HEADER_MAX };
-enum { DEFAULT_CONTEXT = 1024 }; /* of model.toml, where the model can take more */
+/* Tokens of context in model.toml at most; a model's maximum is often more than fits in memory. */
+enum { DEFAULT_CONTEXT = 1024 };
 
+/* One import, from the first file read to the last one written. */
 typedef struct importing {
-    const char *folder, *to;
-    dl_config config;
+    const char *folder, *to; /* borrowed */
+    dl_config config;        /* the options that config.json yields; the others are the defaults */
     dl_hf_facts facts;
-    dl_hf_weights weights;
-    dl_model *model;       /* a sketch */
+    dl_hf_weights weights; /* the mapped files; spans below point into them */
+    dl_model *model;       /* owned; a sketch */
     dl_st_tensor *tensors; /* owned; [n], as they will be written */
-    dl_span *spans;        /* owned; [n + 1] */
+    dl_span *spans;        /* owned; [n + 1]: the header's place, then each tensor's bytes */
     float *wide;           /* owned; the widened values */
-    size_t n, n_wide;
+    size_t n, n_wide;      /* tensors; values in `wide` */
 } importing;
 
 /* ---- reading */
@@ -55,6 +61,7 @@ static diloco_status read_config(importing *im)
     return status ? dl_fail_context(status, "%s", im->folder) : DILOCO_OK;
 }
 
+/* Makes the sketch, with a context of at most DEFAULT_CONTEXT. */
 static diloco_status sketch(importing *im)
 {
     const dl_sample sample = dl_sample_tokens(1, 1);
@@ -67,8 +74,8 @@ static diloco_status sketch(importing *im)
 
 /* ---- tensors */
 
-/* Not parameters: transformers computes them itself, and old folders have them. A tied head may be
- * there a second time. */
+/* Returns true for a tensor of the files that the model does not need. Old folders have the rotary
+ * frequencies, which transformers computes itself. A tied head may be there a second time. */
 static bool may_be_passed_over(const importing *im, const char *name)
 {
     const char *end = strrchr(name, '.');
@@ -82,6 +89,7 @@ static bool same_shape(const diloco_tensor *t, const dl_st_tensor *found)
            memcmp(t->shape, found->shape, (size_t)t->n_dims * sizeof *t->shape) == 0;
 }
 
+/* Finds the file's tensor of the name of `t`, in a readable type and the same shape. */
 static diloco_status find_tensor(const dl_hf_tensor **out, const importing *im,
                                  const diloco_tensor *t)
 {
@@ -103,7 +111,8 @@ static size_t count_of(const dl_st_tensor *t)
     return (t->end - t->begin) / dl_st_dtype_size(t->dtype);
 }
 
-/* A head that is there beside the embedding it is tied to must be the same. */
+/* A head that the files have in addition to the embedding that it is tied to must be the same
+ * matrix, bit for bit. Otherwise config.json is wrong, and the head would be lost. */
 static diloco_status check_tied(const importing *im)
 {
     const dl_hf_tensor *head = dl_hf_weights_find(&im->weights, "lm_head.weight"),
@@ -116,6 +125,8 @@ static diloco_status check_tied(const importing *im)
                                   "matrix than model.embed_tokens.weight");
 }
 
+/* Refuses tensors that the model does not have. Counting the known ones first avoids the quadratic
+ * search in the usual case, in which all of them are known. */
 static diloco_status check_no_more(const importing *im, const diloco_tensor *own)
 {
     size_t known = 0;
@@ -135,7 +146,7 @@ static diloco_status check_no_more(const importing *im, const diloco_tensor *own
     return DILOCO_OK;
 }
 
-/* All tensors as they will be written; those that must be widened have no data yet. */
+/* Sets all tensors as they will be written. Those that must be widened have no data yet. */
 static diloco_status list_tensors(importing *im, const diloco_tensor *own)
 {
     for (size_t i = 0; i < im->n; i++) {
@@ -153,6 +164,7 @@ static diloco_status list_tensors(importing *im, const diloco_tensor *own)
     return DILOCO_OK;
 }
 
+/* Widens every tensor without data, in order, into one piece of memory. */
 static diloco_status widen_all(importing *im, const diloco_tensor *own)
 {
     size_t at = 0;
@@ -169,8 +181,8 @@ static diloco_status widen_all(importing *im, const diloco_tensor *own)
     return DILOCO_OK;
 }
 
-/* The first value that is not finite, and its index; n without one. The file may have its
- * tensors at any place. */
+/* Returns the index of the first value that is not finite, and the value; the number of values if
+ * all are finite. A file's tensors need not be aligned, so blocks are copied. */
 static size_t first_not_finite(float *out, dl_span span)
 {
     float block[1024];
@@ -186,7 +198,7 @@ static size_t first_not_finite(float *out, dl_span span)
     return n;
 }
 
-/* Training from a NaN or an infinity would give nothing else. */
+/* A NaN or an infinity would spread to all parameters with the first step. */
 static diloco_status check_finite(const importing *im)
 {
     for (size_t i = 0; i < im->n; i++) {
@@ -202,6 +214,7 @@ static diloco_status check_finite(const importing *im)
     return DILOCO_OK;
 }
 
+/* Makes all tensors ready to be written. Errors name the folder. */
 static diloco_status gather(importing *im)
 {
     const diloco_tensor *own = dl_model_tensors(im->model, &im->n);
@@ -238,6 +251,8 @@ static diloco_status put_quoted(dl_buf *out, const char *text)
     return dl_json_done(&j);
 }
 
+/* Writes model.toml: the model's options that config.json has set, by the table of all options. An
+ * option of another model is not among them. */
 static diloco_status put_toml(dl_buf *out, const importing *im, const char *weights)
 {
     static const char section[] = "parameters.model.";
@@ -273,6 +288,7 @@ static diloco_status write_toml(const importing *im, const char *weights)
     return status;
 }
 
+/* A folder without tokenizer.json is fine: the user may name another file. */
 static diloco_status copy_tokenizer(const importing *im)
 {
     dl_buf text;
@@ -287,7 +303,8 @@ static diloco_status copy_tokenizer(const importing *im)
     return status;
 }
 
-/* model.toml names the weights by their absolute path: it is used from any folder. */
+/* model.toml is written last, and names the weights by their absolute path, because it may be used
+ * from any folder. */
 static diloco_status import(importing *im)
 {
     char weights[4096], whole[PATH_MAX];
