@@ -1,4 +1,6 @@
-/* augment.c - one block of four words is drawn for an image: row, column, mirror. */
+/* augment.c - random crops and mirrored images, as is usual for CIFAR-10 (He et al. 2015,
+ * arXiv:1512.03385, section 4.2). One block of four words is drawn for an image: row, column,
+ * mirror. So the draw of an image does not depend on those before it. */
 #include "data/augment.h"
 
 #include "base/rng.h"
@@ -6,7 +8,8 @@
 
 #include <string.h>
 
-/* A row of the result, from a row of the image shifted by `column` - pad; NULL: from the margin. */
+/* Writes a row of the result from a row of the image that is shifted by `column` - pad pixels. The
+ * margin is zeros; from: NULL for a row of the margin. */
 static void copy_row(unsigned char *to, const unsigned char *from, size_t width, size_t pad,
                      size_t column, bool mirror)
 {

@@ -1,7 +1,9 @@
-/* bpe.c - encoding. Most words of a text were met before: each encoder keeps a table of short ones,
- * one place for each hash, the newer word displacing the older. A word that is not in it merges
- * with a heap of the pairs that may merge, lowest rank first and leftmost of equal ones. A pair
- * whose tokens have changed since is dropped when it comes up. So n bytes take n log n steps,
+/* bpe.c - encoding.
+ *
+ * Most words of a text occur many times. Each encoder keeps a table of short ones with one place
+ * for each hash; a newer word displaces the older. A word that is not in the table is merged with a
+ * heap of the pairs that may merge, lowest rank first and leftmost of equal ones. A pair whose
+ * tokens have changed since is dropped when it is popped. So n bytes take O(n log n) steps,
  * whatever they are. */
 #include "data/bpe.h"
 
@@ -88,6 +90,7 @@ dl_bpe_kind dl_bpe_kind_of(const dl_bpe *bpe, int32_t token)
     return len ? DL_BPE_BYTES : DL_BPE_NONE;
 }
 
+/* Ranks of pairs are equal only in tiktoken's files; the order is then by the two tokens. */
 static int by_rank(const void *a, const void *b)
 {
     const dl_bpe_merge *x = a, *y = b;
@@ -144,20 +147,22 @@ const dl_bpe_pair *dl_bpe_find_pair(const dl_bpe *bpe, int32_t left, int32_t rig
 
 enum { KEY_WORDS = 3, KEY_BYTES = 8 * KEY_WORDS - 1, KEPT_TOKENS = 9, KEPT = 1 << 15 };
 
-/* A word met before; a cache line. Its bytes with zeros after them, and its length as the last
- * byte. */
+/* A word that was encoded before, in 64 bytes, a cache line. The key is its bytes, zeros, and its
+ * length as the last byte. */
 typedef struct kept {
     uint64_t key[KEY_WORDS];
     uint32_t n;
     int32_t tokens[KEPT_TOKENS];
 } kept;
 
+/* A pair that may merge. It is stale if the symbols are not left and right any more. */
 typedef struct candidate {
     int32_t rank;
-    uint32_t at; /* its left symbol */
+    uint32_t at; /* index of its left symbol */
     int32_t left, right, token;
 } candidate;
 
+/* A part of the word; a list whose first symbol is always index 0. */
 typedef struct symbol {
     int32_t token;       /* -1: merged into the one before it */
     uint32_t prev, next; /* the word's length: none */
@@ -168,7 +173,7 @@ struct dl_bpe_encoder {
     kept *words; /* [KEPT] */
     symbol *symbols;
     candidate *heap;
-    size_t cap, n_heap; /* symbols; twice as many candidates */
+    size_t cap, n_heap; /* symbols, with three candidates for each; candidates in the heap */
 };
 
 diloco_status dl_bpe_encoder_create(dl_bpe_encoder **out, const dl_bpe *bpe)
@@ -194,7 +199,8 @@ void dl_bpe_encoder_destroy(dl_bpe_encoder *e)
     free(e);
 }
 
-/* Room for a word of `len` bytes. A merge takes one symbol away and brings at most two pairs. */
+/* Makes room for a word of `len` bytes. A merge removes one symbol and adds at most two pairs to
+ * the len - 1 of the beginning, so 3 len candidates are enough. */
 static diloco_status reserve(dl_bpe_encoder *e, size_t len)
 {
     if (len <= e->cap) return DILOCO_OK;
@@ -237,7 +243,7 @@ static candidate pop(dl_bpe_encoder *e)
     return top;
 }
 
-/* The symbols at `at` and after it, if they may merge. */
+/* Adds the pair of the symbols at `at` and after it to the heap, if they may merge. */
 static void propose(dl_bpe_encoder *e, uint32_t at, uint32_t len)
 {
     const symbol *s = &e->symbols[at];
@@ -247,6 +253,7 @@ static void propose(dl_bpe_encoder *e, uint32_t at, uint32_t len)
     if (pair) push(e, (candidate){pair->rank, at, left, right, pair->token});
 }
 
+/* Merges a pair unless it is stale, and proposes the two pairs of the new symbol. */
 static void merge(dl_bpe_encoder *e, const candidate *c, uint32_t len)
 {
     symbol *s = &e->symbols[c->at];
@@ -260,6 +267,7 @@ static void merge(dl_bpe_encoder *e, const candidate *c, uint32_t len)
     propose(e, c->at, len);
 }
 
+/* Encodes a word by merging its bytes. */
 static diloco_status merge_all(dl_bpe_encoder *e, int32_t *tokens, size_t *n, const char *word,
                                size_t length)
 {
@@ -300,7 +308,8 @@ static inline uint64_t load(const char *from, size_t n)
     return x;
 }
 
-/* left: bytes that may be read from the word on. */
+/* Makes the key of a word of at most KEY_BYTES bytes. `left` bytes may be read from the word on;
+ * eight at once are read if there are as many, which is faster than a copy of a varying length. */
 static inline void make_key(uint64_t key[KEY_WORDS], const char *word, size_t len, size_t left)
 {
     for (size_t k = 0; k < KEY_WORDS; k++) {
@@ -324,7 +333,7 @@ static inline kept *place_of(const dl_bpe_encoder *e, const uint64_t key[KEY_WOR
 }
 _Static_assert(KEPT == 1 << (64 - 49), "the hash's upper bits are a place");
 
-/* At most len tokens; left as above. */
+/* Encodes a word, from the table if it is there. At most len tokens; `left` as of make_key(). */
 static inline diloco_status add_word(dl_bpe_encoder *e, int32_t *tokens, size_t *n,
                                      const char *word, size_t len, size_t left)
 {
@@ -348,8 +357,8 @@ static inline diloco_status add_word(dl_bpe_encoder *e, int32_t *tokens, size_t 
 
 /* ---- text */
 
-/* text[begin … end) has no special token and is cut into words by itself, but that [end … len)
- * may be looked at. */
+/* Encodes text[begin … end), which has no added token. Bytes of [end … len) only decide where the
+ * last word ends. */
 static diloco_status add_plain(dl_bpe_encoder *e, int32_t *tokens, size_t *n, const char *text,
                                size_t begin, size_t end, size_t len)
 {
@@ -363,7 +372,8 @@ static diloco_status add_plain(dl_bpe_encoder *e, int32_t *tokens, size_t *n, co
     return DILOCO_OK;
 }
 
-/* The first place from `at` on with a special token, and which: the longest there. */
+/* Finds the first place from `at` on with an added token, and the longest one there. Returns `end`
+ * if no added token follows. */
 static size_t find_added(const dl_bpe_added **out, const dl_bpe *bpe, const char *text, size_t at,
                          size_t end)
 {

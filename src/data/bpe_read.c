@@ -1,11 +1,11 @@
-/* bpe_read.c - tokenizer.json and tiktoken's ranks into a table. Both come from outside:
+/* bpe_read.c - reads tokenizer.json and tiktoken's ranks into a table. Both are untrusted input:
  *
  * 1. A number of a token is below DL_BPE_MAX_TOKENS; text takes no more bytes than the file has.
  * 2. Every byte has a token, so that any text can be encoded.
  * 3. A request of a tokenizer.json beyond this project's algorithm is refused by name.
  *
- * Ranks give no pairs. Any two tokens merge whose bytes together are a token, with its
- * number as the rank. So the pairs are all cuts of all tokens in two. */
+ * Ranks give no pairs. Any two tokens merge whose bytes together are a token, with its number as
+ * the rank. So the pairs are all cuts of all tokens in two. */
 #include "base/file.h"
 #include "base/json_parse.h"
 #include "base/text.h"
@@ -15,10 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* FILE_MAX, TOKEN_MAX: bytes of a file, and of a merge or a token that is cut in two. MAX_GPT2,
+ * MAX_CL100K: ranks; GPT-2 has 50,257 and cl100k 100,256. */
 enum { FILE_MAX = 256 << 20, MAX_GPT2 = 60000, MAX_CL100K = 150000, TOKEN_MAX = 1 << 16 };
 
 /* ---- tables */
 
+/* Places of a hash table of n rows: a power of two, so that at most half of them are used. */
 static size_t room_for(size_t n)
 {
     size_t room = 64;
@@ -32,7 +35,8 @@ static diloco_status no_memory(void)
     return dl_fail(DILOCO_ENOMEM, "no memory for a tokenizer");
 }
 
-/* Tokens 0 … n-1, no text yet, with at most n_bytes bytes of text in all. */
+/* Takes the memory for tokens 0 … n-1 without text, for at most n_bytes bytes of text in all and
+ * for n_pairs merges. */
 static diloco_status take_tables(dl_bpe *b, size_t n, size_t n_bytes, size_t n_pairs)
 {
     b->n = (int32_t)n;
@@ -47,7 +51,7 @@ static diloco_status take_tables(dl_bpe *b, size_t n, size_t n_bytes, size_t n_p
     return DILOCO_OK;
 }
 
-/* So that dl_bpe_find finds it. Of equal texts the first stays. */
+/* Adds a token to the table that dl_bpe_find() searches. Of equal texts the first one stays. */
 static void note_text(dl_bpe *b, int32_t token)
 {
     size_t len, at;
@@ -61,6 +65,7 @@ static void note_text(dl_bpe *b, int32_t token)
     if (len == 1) b->of_byte[(unsigned char)text[0]] = token;
 }
 
+/* Adds a pair. A pair that is there already gets the later rank. */
 static void note_pair(dl_bpe *b, int32_t left, int32_t right, int32_t token, int32_t rank)
 {
     uint64_t key = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1;
@@ -71,6 +76,7 @@ static void note_pair(dl_bpe *b, int32_t left, int32_t right, int32_t token, int
     b->pairs[at] = (dl_bpe_pair){key, token, rank};
 }
 
+/* Rule 2. */
 static diloco_status check_bytes(const dl_bpe *b)
 {
     for (int i = 0; i < 256; i++)
@@ -81,7 +87,8 @@ static diloco_status check_bytes(const dl_bpe *b)
 
 /* ---- strings of a tokenizer.json */
 
-/* A JSON string as UTF-8; at most as many bytes as it has in the file. */
+/* Writes a JSON string as UTF-8. It has at most as many bytes as in the file, since no escape is
+ * shorter than its character. Returns their number. */
 static size_t put_text(char *to, dl_json_value string)
 {
     const char *at = string.at + 1;
@@ -91,7 +98,7 @@ static size_t put_text(char *to, dl_json_value string)
     return len;
 }
 
-/* The bytes that a token's characters stand for; false where one stands for none. */
+/* Writes the bytes that a token's characters stand for. Returns false if one stands for none. */
 static bool put_bytes(char *to, size_t *len, dl_json_value string)
 {
     const char *at = string.at + 1;
@@ -106,10 +113,11 @@ static bool put_bytes(char *to, size_t *len, dl_json_value string)
 
 /* ---- the vocabulary */
 
+/* One line of the vocabulary or of the added tokens. */
 typedef struct entry {
     int32_t token;
-    dl_json_value text;
-    bool added; /* its text is text */
+    dl_json_value text; /* in the file's text */
+    bool added;         /* the text is UTF-8, and not characters that stand for bytes */
 } entry;
 
 static int by_token(const void *a, const void *b)
@@ -127,7 +135,8 @@ static diloco_status read_number(int32_t *out, dl_json_value value)
     return DILOCO_OK;
 }
 
-/* The tokens of the model and those added, by number; one that is both comes twice. */
+/* Lists the tokens of the model and the added ones, in order of their numbers. A token that is both
+ * is in the list twice, first as the model's. */
 static diloco_status list_entries(entry *entries, size_t *n, dl_json_value vocab,
                                   dl_json_value added)
 {
@@ -146,8 +155,8 @@ static diloco_status list_entries(entry *entries, size_t *n, dl_json_value vocab
     return DILOCO_OK;
 }
 
-/* An added token that the vocabulary has as well is the same there. Its text is put after
- * all others for a moment: there is room, since both are in the file. */
+/* Checks that an added token has the same text in the vocabulary. The text is written after all
+ * others for a moment. There is room, because both are counted in n_bytes of take_tables(). */
 static diloco_status check_same(const dl_bpe *b, const entry *e)
 {
     size_t len, added = put_text(b->bytes + b->n_bytes, e->text);
@@ -157,7 +166,7 @@ static diloco_status check_same(const dl_bpe *b, const entry *e)
                    (int)dl_size_min(added, 60), b->bytes + b->n_bytes);
 }
 
-/* Texts in order of their numbers; numbers between them have no text. */
+/* Writes the texts in order of their numbers. Numbers between them get an empty text. */
 static diloco_status fill_texts(dl_bpe *b, const entry *entries, size_t n)
 {
     int32_t next = 0;
@@ -201,6 +210,7 @@ static diloco_status read_vocab(dl_bpe *b, dl_json_value vocab, dl_json_value ad
 
 /* ---- merges: "a b", or ["a", "b"] */
 
+/* Writes the bytes of both parts, one after the other; *left is the length of the first. */
 static diloco_status merge_parts(char *text, size_t *left, size_t *len, dl_json_value merge)
 {
     const char *at = merge.at + 1;
@@ -230,6 +240,7 @@ static diloco_status merge_parts(char *text, size_t *left, size_t *len, dl_json_
     return n_parts == 1 ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "it is no pair");
 }
 
+/* `rank` is the merge's number in the list. */
 static diloco_status read_merge(dl_bpe *b, char *text, dl_json_value merge, size_t rank)
 {
     size_t left, len;
@@ -268,6 +279,7 @@ static int longest_first(const void *a, const void *b)
     return x->len < y->len ? 1 : x->len > y->len ? -1 : 0;
 }
 
+/* These flags change which text around a token belongs to it. */
 static diloco_status check_added(dl_json_value token, const char *text)
 {
     static const char *const flags[] = {"lstrip", "rstrip", "single_word"};
@@ -282,6 +294,9 @@ static bool is_end_token(const char *text)
     return strcmp(text, "<|endoftext|>") == 0 || strcmp(text, "<|end_of_text|>") == 0;
 }
 
+/* Reads an added token. b->n_added is raised before anything can fail, so that dl_bpe_close() frees
+ * the text. A token with a line break before its last byte, or one that begins with a letter, may
+ * cross a border of dl_word_border(). */
 static diloco_status read_added_one(dl_bpe *b, dl_json_value token)
 {
     dl_json_value content = dl_json_get(token, "content");
@@ -317,8 +332,8 @@ static diloco_status read_added(dl_bpe *b, dl_json_value added)
     return DILOCO_OK;
 }
 
-/* The token that a template puts before the text: {"single": [{"SpecialToken": {"id": …}}, …], …}.
- */
+/* Finds the token that a template puts before a text, which is the first step of
+ * {"single": [{"SpecialToken": {"id": …}}, …], …}. */
 static void read_template(dl_bpe *b, dl_json_value step)
 {
     dl_json_iter it = dl_json_each(dl_json_get(step, "single"));
@@ -337,6 +352,7 @@ static void read_begin(dl_bpe *b, dl_json_value post)
 
 /* ---- supported keys */
 
+/* Rule 3. */
 static diloco_status refuse(const char *what)
 {
     return dl_fail(DILOCO_EREFUSED, "%s is not known here and would give other tokens", what);
@@ -365,7 +381,7 @@ static diloco_status check_model(dl_bpe *b, dl_json_value model)
     return DILOCO_OK;
 }
 
-/* ByteLevel: GPT-2's words by itself (`cuts`), or none. */
+/* Checks a ByteLevel step. *cuts: it also cuts text into GPT-2's words. */
 static diloco_status check_byte_level(bool *cuts, dl_json_value step)
 {
     dl_json_value regex = dl_json_get(step, "use_regex");
@@ -391,6 +407,7 @@ static diloco_status check_split(dl_bpe *b, dl_json_value step)
     return refuse("the pre_tokenizer's regular expression (neither GPT-2's nor cl100k's)");
 }
 
+/* Either ByteLevel alone cuts words, or a Split does and ByteLevel after it does not. */
 static diloco_status check_words(dl_bpe *b, dl_json_value root)
 {
     dl_json_value pre = dl_json_get(root, "pre_tokenizer"), steps[2];
@@ -439,7 +456,8 @@ static int sextet(char c)
     return at ? (int)(at - letters) : -1;
 }
 
-/* Bytes of `len` characters of base64; false: they are not. */
+/* Decodes `len` characters of base64 (RFC 4648, section 4). Returns false if they are invalid, or
+ * if the result is empty. */
 static bool put_base64(char *to, size_t *n, const char *from, size_t len)
 {
     uint32_t bits = 0;
@@ -459,7 +477,8 @@ static bool put_base64(char *to, size_t *n, const char *from, size_t len)
     return *n > 0;
 }
 
-/* The next line, at or after *at; false at the end. */
+/* Finds the line that begins at *at, without its line break, and moves *at after it. Returns false
+ * at the end of the text. */
 static bool next_line(dl_text *line, size_t *at, const char *text, size_t len)
 {
     if (*at >= len) return false;
@@ -488,7 +507,8 @@ static diloco_status read_rank(dl_bpe *b, dl_text line, int32_t rank)
     return DILOCO_OK;
 }
 
-/* All cuts in two tokens: first how many there are, for the table, then into it. */
+/* Counts the cuts of all tokens into two tokens; with `note` it also adds them as pairs. It is
+ * called twice, because the table is taken once for their number. */
 static size_t cut_all(dl_bpe *b, bool note)
 {
     size_t n = 0;
@@ -506,6 +526,7 @@ static size_t cut_all(dl_bpe *b, bool note)
     return n;
 }
 
+/* `whole_words` is set since tiktoken takes a word that is a token as it is. */
 static diloco_status read_ranks(dl_bpe *b, const char *text, size_t len)
 {
     dl_text line;

@@ -1,13 +1,13 @@
-/* bpe_train.c - the distinct words of a text with how often each comes; then, again and again, the
- * pair of neighbours that comes most often becomes a token.
+/* bpe_train.c - learns a vocabulary (arXiv:1508.07909). It counts the distinct words of a text.
+ * Then it repeatedly makes the most frequent pair of neighbours a token, in all words.
  *
- * Counts of pairs are kept up to date word by word: each pair knows the words it was ever seen in.
- * A heap has the pairs by count. An entry whose count has fallen since is put back with the new
- * one when it comes up. Counts only rise for pairs of the token just made, which are pushed then.
- * So a merge costs what it changes.
+ * Counts of pairs are kept up to date word by word, since each pair has a list of the words it was
+ * ever seen in. A heap has the pairs by count. An entry whose count has fallen since is pushed
+ * again with the new count when it is popped. Counts only rise for pairs of the newest token, which
+ * are pushed then. So the time of a merge is that of the words that it changes.
  *
- * The first tokens are the end token and the bytes, these in the order of the characters that stand
- * for them, as Hugging Face's trainer has it. */
+ * The first tokens are the end token and the bytes. The bytes are in the order of the characters
+ * that stand for them, as in Hugging Face's trainer. */
 #include "base/json.h"
 #include "base/text.h"
 #include "data/bpe.h"
@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Token of the first byte; tokens of the smallest vocabulary; an argument of change_pair(). */
 enum { FIRST_BYTE = 1, SMALLEST = 257, NO_WORD = -1 };
 static const char end_token[] = "<|endoftext|>";
 
@@ -25,31 +26,35 @@ typedef struct list {
     size_t n, cap;
 } list;
 
+/* A distinct word. */
 typedef struct word {
-    const char *text; /* in the text */
+    const char *text; /* in the caller's text */
     uint32_t len, n;  /* bytes; symbols left */
-    uint64_t count;
-    size_t first; /* of its symbols */
+    uint64_t count;   /* how often the texts have it */
+    size_t first;     /* index of its first symbol */
 } word;
 
+/* Two neighbouring tokens. */
 typedef struct pair {
     int32_t left, right; /* left < 0: free */
-    int64_t count;
-    list words; /* where it was ever seen, some of them twice */
+    int64_t count;       /* in all texts now */
+    list words;          /* indices of words it was ever seen in, some of them twice */
 } pair;
 
+/* An entry of the heap; stale if `count` is not the pair's any more. */
 typedef struct ranked {
     int64_t count;
     int32_t left, right;
 } ranked;
 
+/* The parts of a token. */
 typedef struct token {
     int32_t left, right; /* of a byte: -1 and the byte */
 } token;
 
 typedef struct trainer {
-    dl_words how;
-    word *words; /* owned, by hash: len 0 is free */
+    dl_words how; /* the rule that cuts text into words */
+    word *words;  /* owned, by hash: len 0 is free */
     size_t n_words, word_room;
     int32_t *symbols; /* owned; of all words */
     pair *pairs;      /* owned, by hash */
@@ -58,8 +63,8 @@ typedef struct trainer {
     size_t n_heap, heap_cap;
     token *tokens; /* owned; [vocab] */
     int32_t n_tokens;
-    list fresh; /* right and left of pairs that the last merge made */
-    uint64_t total;
+    list fresh;     /* right and left of pairs that the last merge made */
+    uint64_t total; /* words in the texts, repeated ones included */
 } trainer;
 
 static diloco_status no_memory(void)
@@ -82,6 +87,7 @@ static diloco_status add_number(list *l, uint32_t value)
 
 /* ---- words */
 
+/* Returns the place of a word, or the free one for it. */
 static size_t word_place(const word *words, size_t room, const char *text, size_t len)
 {
     dl_hash hash = dl_hash_bytes(text, len);
@@ -130,7 +136,7 @@ static diloco_status count_words(trainer *t, const dl_text *texts, size_t n)
     return DILOCO_OK;
 }
 
-/* By count, then by text: an order that does not depend on how they were hashed. */
+/* Orders words by count, then by text, so that the order does not depend on their hashes. */
 static int by_count(const void *a, const void *b)
 {
     const word *x = a, *y = b;
@@ -139,7 +145,8 @@ static int by_count(const void *a, const void *b)
     return order ? order : x->len < y->len ? -1 : x->len > y->len;
 }
 
-/* The table becomes a row of words, each as the symbols of its bytes. */
+/* Turns the table into an array of words, each with the symbols of its bytes. Words are not looked
+ * up afterwards, so that their index can be their name. */
 static diloco_status spell_words(trainer *t)
 {
     size_t n = 0, n_symbols = 0;
@@ -190,7 +197,8 @@ static diloco_status grow_pairs(trainer *t)
     return DILOCO_OK;
 }
 
-/* NO_WORD: only the count changes. */
+/* Changes a pair's count by `by`, and adds the word `where` to its list; with NO_WORD it does not.
+ */
 static diloco_status change_pair(trainer *t, int32_t left, int32_t right, int64_t by, int64_t where)
 {
     if (2 * t->n_pairs >= t->pair_room) DL_TRY(grow_pairs(t));
@@ -242,7 +250,8 @@ static ranked pop(trainer *t)
 
 /* ---- merging */
 
-/* The pairs of a word count (sign 1) or no longer count (-1). Those with `made` are noted. */
+/* Adds a word's pairs to their counts (sign 1), or subtracts them (-1). Pairs with the token `made`
+ * are new, so the word and the pair are noted; with made < 0 and sign 1 all are. */
 static diloco_status count_pairs(trainer *t, size_t where, int sign, int32_t made)
 {
     const word *w = &t->words[where];
@@ -267,6 +276,7 @@ static bool has_pair(const trainer *t, const word *w, int32_t left, int32_t righ
     return false;
 }
 
+/* Replaces each pair in a word by `made`, from the left: of "aaa" the first two are merged. */
 static void merge_word(trainer *t, word *w, int32_t left, int32_t right, int32_t made)
 {
     int32_t *s = t->symbols + w->first;
@@ -279,6 +289,7 @@ static void merge_word(trainer *t, word *w, int32_t left, int32_t right, int32_t
     w->n = to;
 }
 
+/* Pushes the pairs of the newest token, with their final counts. */
 static diloco_status push_fresh(trainer *t)
 {
     for (size_t i = 0; i < t->fresh.n; i += 2) {
@@ -290,6 +301,7 @@ static diloco_status push_fresh(trainer *t)
     return DILOCO_OK;
 }
 
+/* Makes a pair a token. Its list is taken out first: the pair's count falls to 0. */
 static diloco_status merge_pair(trainer *t, int32_t left, int32_t right)
 {
     pair *p = &t->pairs[pair_place(t->pairs, t->pair_room, left, right)];
@@ -309,6 +321,7 @@ static diloco_status merge_pair(trainer *t, int32_t left, int32_t right)
     return status ? status : push_fresh(t);
 }
 
+/* Merges until the vocabulary is full or no pair is there twice. */
 static diloco_status learn(trainer *t, int32_t vocab)
 {
     for (size_t i = 0; i < t->n_words; i++)
@@ -332,7 +345,8 @@ static diloco_status learn(trainer *t, int32_t vocab)
 
 /* ---- the file */
 
-/* A token in the characters that stand for its bytes. */
+/* Appends a token in the characters that stand for its bytes. The depth of the recursion is at most
+ * the token's length. */
 static diloco_status spell(const trainer *t, dl_buf *out, int32_t i)
 {
     char utf8[4];
@@ -367,6 +381,7 @@ static void put_byte_level(dl_json *j, const char *key, bool use_regex)
     dl_json_end(j);
 }
 
+/* The pre_tokenizer that cuts text by the rule `how`, in the form that bpe_read.c reads. */
 static void put_words(dl_json *j, dl_words how)
 {
     if (how == DL_WORDS_GPT2) {

@@ -1,6 +1,6 @@
-/* bytes.c - gzip (RFC 1952) by zlib. The last four bytes of a gzip file give the length of
- * its contents. They are unconfirmed, so they are believed only up to DEFLATE's largest ratio, 1032
- * bytes for one. The contents must have exactly that length. */
+/* bytes.c - unpacks gzip (RFC 1952) with zlib. The last four bytes of a gzip file give the length
+ * of its contents. The file is untrusted, so the length is believed only up to DEFLATE's largest
+ * ratio, 1032 bytes for one. The contents must have exactly that length. */
 #include "data/bytes.h"
 
 #include "base/size.h"
@@ -15,7 +15,7 @@ static bool is_gzip(const dl_map *map)
     return map->len >= 2 && map->data[0] == 0x1f && map->data[1] == 0x8b;
 }
 
-/* The length of its contents as the file gives it, if it can be true. */
+/* Reads the length of the contents, if it is possible for a file of this size. */
 static diloco_status contents_length(size_t *len, const dl_map *map)
 {
     if (map->len < HEAD + TAIL)

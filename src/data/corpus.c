@@ -1,8 +1,8 @@
-/* corpus.c - a path list becomes a row of mapped files; a read finds its file by bisection on
- * the number of the file's first token and walks on from there.
+/* corpus.c - maps the files of a path list. A read finds its first file by bisection on the number
+ * of the file's first token, and continues with the files after it.
  *
- * Invariant: files[i].first is the sum of the n of the files before; empty files stay in the
- * row (the digest counts them) and are never landed on. */
+ * Invariant: files[i].first is the sum of the n of the files before it. Empty files stay in the
+ * list, because the digest counts them, and the bisection never ends at one. */
 #include "data/corpus.h"
 
 #include <dirent.h>
@@ -14,6 +14,7 @@
 
 /* ---- opening */
 
+/* Returns the place after the last file, zeroed; the caller counts it. NULL: out of memory. */
 static dl_corpus_file *next_file(dl_corpus *corpus)
 {
     if (corpus->n_files == corpus->cap) {
@@ -42,6 +43,8 @@ static diloco_status add_file(dl_corpus *corpus, const char *path)
     return DILOCO_OK;
 }
 
+/* Returns true if the kind reads a file of this name from a folder. A file that is named in the
+ * list is read whatever its name is. */
 static bool takes(const dl_source_kind *kind, const char *name)
 {
     size_t len = strlen(name);
@@ -64,6 +67,8 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
 
 static diloco_status add_folder(dl_corpus *corpus, const char *path);
 
+/* Adds a folder's entry. A link to a file is followed; one to a folder is not, as it may be a loop.
+ */
 static diloco_status add_entry(dl_corpus *corpus, const char *folder, const char *name)
 {
     char path[4096];
@@ -77,7 +82,7 @@ static diloco_status add_entry(dl_corpus *corpus, const char *folder, const char
     return S_ISREG(st.st_mode) ? add_file(corpus, path) : DILOCO_OK;
 }
 
-/* As deep as a path can be long: add_entry ends it. */
+/* Adds a folder. The recursion is bounded by the length of a path, which add_entry() checks. */
 static diloco_status add_folder(dl_corpus *corpus, const char *path)
 {
     struct dirent **entries;
@@ -155,8 +160,8 @@ static const unsigned char *tokens_of(const dl_corpus_file *file)
     return file->map.data + file->offset;
 }
 
-/* The last file whose first token is not after `token`: empty ones before it have the same
- * `first`, so it holds the token. */
+/* Returns the last file whose first token is not after `token`. Empty files before it have the same
+ * `first`, so it is the one that holds the token. */
 static const dl_corpus_file *file_of(const dl_corpus *corpus, uint64_t token)
 {
     size_t low = 0, high = corpus->n_files; /* files[low].first <= token < files[high].first */

@@ -16,13 +16,14 @@ typedef struct dl_source_kind {
     const char *name;            /* data.datasource */
     const char *const *suffixes; /* the files it takes from a folder; NULL after the last */
 
-    /* Find the tokens in a mapped file: n of them, the first at byte `offset`. DILOCO_EPROTO,
-     * without the path, which the caller puts before it. */
+    /* Finds the tokens in a mapped file: n of them, the first at byte `offset`. Returns
+     * DILOCO_EPROTO, without the path, which the caller adds. */
     diloco_status (*find)(size_t *offset, size_t *n, const dl_map *map);
 
+    /* Reads n tokens of a file from the first-th on. tokens: the address of `offset`. */
     void (*read)(int32_t *out, const unsigned char *tokens, size_t first, size_t n);
 
-    /* The largest token that comes, or may come. n > 0. */
+    /* Returns the largest token that the file has, or may have. n > 0. */
     int32_t (*largest)(const unsigned char *tokens, size_t n);
 } dl_source_kind;
 
@@ -45,6 +46,7 @@ typedef struct dl_corpus_file {
     size_t n;       /* tokens; 0 is possible */
 } dl_corpus_file;
 
+/* All files of a path list. Its memory is the list; the tokens stay in the files. */
 typedef struct dl_corpus {
     const dl_source_kind *kind;
     dl_corpus_file *files;
@@ -52,23 +54,23 @@ typedef struct dl_corpus {
     uint64_t n; /* tokens */
 } dl_corpus;
 
-/* Map all that `list` names. `option` is the option's name, for the text of errors.
- * DILOCO_EINVAL: an empty list or name, a folder without files to take, neither file nor
- * folder, no token at all. DILOCO_ENOENT, DILOCO_EIO, DILOCO_ENOMEM; DILOCO_EPROTO from the
- * kind. On error there is nothing to close. */
+/* Maps all files that `list` names. `option` is the option's name, for the text of errors. Returns
+ * DILOCO_EINVAL for an empty list or name, a folder without files of the kind, a path that is
+ * neither file nor folder, and no token at all. Also returns DILOCO_ENOENT, DILOCO_EIO,
+ * DILOCO_ENOMEM, and DILOCO_EPROTO from the kind. After an error nothing needs to be closed. */
 DL_MUST_CHECK diloco_status dl_corpus_open(dl_corpus *out, const dl_source_kind *kind,
                                            const char *list, const char *option);
 void dl_corpus_close(dl_corpus *corpus); /* zeroed is fine */
 
-/* Tokens first … first+n-1, all inside. Any thread. */
+/* Reads tokens first … first+n-1, which must all exist. Any thread. */
 void dl_corpus_read(const dl_corpus *corpus, int32_t *out, uint64_t first, size_t n);
 
-/* Every token below `vocab`? DILOCO_EINVAL names the first file with a larger one. *largest is
- * raised to what was seen. Reads all of a token shard once. */
+/* Checks that every token is below `vocab`. DILOCO_EINVAL names the first file with a larger one.
+ * *largest is raised to the largest token seen. Reads all of a token shard once. */
 DL_MUST_CHECK diloco_status dl_corpus_check_vocab(const dl_corpus *corpus, size_t vocab,
                                                   int32_t *largest);
 
-/* Add the size and the first and last MiB of a file. */
+/* Adds the size and the first and last MiB of a file to a digest. */
 void dl_map_digest(const dl_map *map, dl_digest_stream *digest);
 /* The same of every file, in order. */
 void dl_corpus_digest(const dl_corpus *corpus, dl_digest_stream *digest);

@@ -1,13 +1,13 @@
-/* data.c - the cut: which samples belong to validation and to a shard, and in which order they
- * come.
+/* data.c - the cut: which samples belong to validation and to a shard, and in which order a shard's
+ * samples are read. Sources and tokenizers are tables of functions in files of their own.
  *
  *     items       |<---------------- n_train ---------------->|<--- n_test --->|
  *     contiguous  |<- shard 0 ->|<- shard 1 ->|<- shard 2 ->| . (rest unused)
  *     shard       [s 0   ][s 1   ][s 2   ]. .       sample s begins at item s * stride
  *
- * An item is a token or an image. Of tokens the stride is T and a sample has T + 1; an image is a
- * sample. Other samplers than contiguous and whole number samples over the whole training part
- * (partition.h).
+ * An item is a token or an image. A sample of tokens has T + 1 items at a stride of T; a sample of
+ * images is one image. Samplers other than contiguous and whole number the samples of the whole
+ * training part (partition.h).
  *
  * The order of an epoch is a permutation computed point by point (dl_rng_permute), so nothing
  * is stored and any position is reached at once. Its key is a draw of (seed, shard, epoch). */
@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A source has one of both. */
+/* The table of sources. A source has either tokens or images. */
 static const struct {
     const dl_source_kind *tokens;
     const dl_image_kind *images;
@@ -41,6 +41,7 @@ enum {
     N_TOKENIZERS = sizeof tokenizers / sizeof tokenizers[0]
 };
 
+/* A shard. */
 typedef struct piece {
     uint64_t first; /* item of its first sample, where they come one after the other */
     uint64_t n;     /* samples */
@@ -48,9 +49,9 @@ typedef struct piece {
 
 typedef struct text_coding {
     const dl_tokenizer *tokenizer;
-    void *words; /* the tokenizer's own */
-    char tokenizer_digest[DL_HASH_HEX + 1];
-    bool spoken; /* the tokenizer knows every token of the data */
+    void *words; /* owned; the opened tokenizer, or NULL if it needs no file */
+    char tokenizer_digest[DL_HASH_HEX + 1]; /* "": it has no file */
+    bool spoken;                            /* the tokenizer knows every token of the data */
 } text_coding;
 
 struct dl_data {
@@ -64,15 +65,15 @@ struct dl_data {
     dl_images images, own_test_images;
     const dl_images *test_images;
 
-    bool whole, augment;
-    uint64_t seed;
-    size_t stride;                        /* items from a sample to the next */
+    bool whole, augment; /* every shard is all of the training part; data.augment */
+    uint64_t seed;       /* run.seed; the sampler has data.random_seed */
+    size_t stride;       /* items from a sample to the next */
     uint64_t n_train, test_first, n_test; /* items */
     piece *shards;                        /* owned */
     size_t n_shards;
     dl_partition *partition; /* owned; NULL: samples of a shard come one after the other */
     uint32_t *list;          /* owned; of the shard taken, where the partition is listed */
-    size_t taken, list_room;
+    size_t taken, list_room; /* the shard in `list`, SIZE_MAX: none; samples that fit into it */
     char digest[DL_HASH_HEX + 1];
 };
 
@@ -96,7 +97,7 @@ const char *dl_tokenizer_name_at(size_t i)
 
 /* ---- opening */
 
-/* The row whose name `name_at` gives as `name`; DILOCO_EINVAL lists those there are. */
+/* Finds the row whose name is `name`. The text of DILOCO_EINVAL lists the known names. */
 static diloco_status find_row(size_t *row, const char *(*name_at)(size_t), const char *name,
                               const char *option)
 {
@@ -112,6 +113,8 @@ static diloco_status find_row(size_t *row, const char *(*name_at)(size_t), const
     return dl_fail(DILOCO_EINVAL, "%s: \"%s\" is unknown; there is: %s", option, name, known);
 }
 
+/* Finds and opens the tokenizer. The byte tokenizer has no file, so `open` is NULL. Text is read as
+ * bytes, so that another tokenizer's tokens must come from shards. */
 static diloco_status find_tokenizer(dl_data *data, const dl_config *config)
 {
     size_t row;
@@ -132,12 +135,13 @@ static diloco_status find_tokenizer(dl_data *data, const dl_config *config)
     return DILOCO_OK;
 }
 
+/* The number of the tokenizer's tokens. */
 static size_t n_words(const dl_data *data)
 {
     return (size_t)data->text.tokenizer->n(data->text.words);
 }
 
-/* Which source; of images everything that needs no file is known then. */
+/* Finds the source, and sets everything that follows from the options alone. */
 static diloco_status find_source(dl_data *data, size_t *row, const dl_config *config)
 {
     DL_TRY(find_row(row, dl_datasource_name_at, config->datasource, "data.datasource"));
@@ -155,6 +159,7 @@ static diloco_status find_source(dl_data *data, size_t *row, const dl_config *co
     return DILOCO_OK;
 }
 
+/* Opens text or token files. Without data.test_path the validation part is cut off later. */
 static diloco_status open_corpora(dl_data *data, const dl_source_kind *kind,
                                   const dl_config *config)
 {
@@ -166,6 +171,8 @@ static diloco_status open_corpora(dl_data *data, const dl_source_kind *kind,
     return DILOCO_OK;
 }
 
+/* Opens the set's training and test files. A set without test files is cut, unless data.test_path
+ * named a folder for them. */
 static diloco_status open_images(dl_data *data, const dl_config *config)
 {
     bool own = config->test_path[0] != 0;
@@ -187,7 +194,8 @@ static diloco_status open_images(dl_data *data, const dl_config *config)
                    config->test_path, data->kind->name, data->kind->files);
 }
 
-/* Samples in n items. */
+/* The number of samples in n items. The last window of tokens needs one item more than its stride.
+ */
 static uint64_t samples_of(const dl_data *data, uint64_t n)
 {
     if (data->kind) return n;
@@ -199,6 +207,7 @@ static int32_t class_of(const void *data, uint64_t sample)
     return dl_data_class(data, sample);
 }
 
+/* Divides the samples by the sampler. `partition` stays NULL for contiguous and whole. */
 static diloco_status cut(dl_data *data, const dl_config *config, size_t n_shards)
 {
     const dl_partition_data all = {.n = samples_of(data, data->n_train),
@@ -212,7 +221,8 @@ static diloco_status cut(dl_data *data, const dl_config *config, size_t n_shards
     return DILOCO_OK;
 }
 
-/* Where the validation part is, and the shards. */
+/* Chooses the validation part and makes the shards. A part that is cut off is the end of the
+ * training data, so that it does not depend on the number of shards. */
 static diloco_status split(dl_data *data, const dl_config *config, size_t n_shards)
 {
     bool own = data->n_test > 0;
@@ -231,6 +241,8 @@ static diloco_status split(dl_data *data, const dl_config *config, size_t n_shar
     return cut(data, config, n_shards);
 }
 
+/* Refuses too little data. Shards without a partition have one length, and a sampler refuses
+ * clients without a sample itself, so that the first shard is enough. */
 static diloco_status check_tokens(const dl_data *data, const dl_config *config)
 {
     bool own = data->own_test.n_files > 0;
@@ -267,6 +279,8 @@ static diloco_status check_images(const dl_data *data, const dl_config *config)
                    config->test_fraction, data->n_train, config->train_path);
 }
 
+/* Sets the vocabulary. It reads every token once, to find the largest; a later token beyond the
+ * vocabulary would index past the embedding. */
 static diloco_status set_tokens(dl_data *data, const dl_config *config)
 {
     int32_t largest = 0;
@@ -283,6 +297,8 @@ static diloco_status set_tokens(dl_data *data, const dl_config *config)
     return DILOCO_OK;
 }
 
+/* The bar separates training files from test files: the same files divided otherwise are other
+ * data. */
 static void set_digest(dl_data *data)
 {
     dl_digest_stream stream;
@@ -321,7 +337,7 @@ static diloco_status open_words(dl_data *data, const dl_config *config)
     return DILOCO_OK;
 }
 
-/* n_shards 0: nothing but what the samples are. */
+/* Opens everything, or with n_shards 0 the description alone. */
 static diloco_status open_either(dl_data **out, const dl_config *config, size_t n_shards)
 {
     *out = NULL;
@@ -423,7 +439,8 @@ int32_t dl_data_class(const dl_data *data, uint64_t sample)
 
 /* ---- the stream */
 
-/* First item of sample `i` of a shard. */
+/* Returns the first item of sample `i` of a shard, counted over all epochs. It takes constant time,
+ * so a resumed run begins at any position at once. */
 static uint64_t sample_begin(const dl_data *data, size_t shard, uint64_t i)
 {
     const piece *s = &data->shards[shard];
@@ -445,7 +462,7 @@ static void read_tokens(const dl_data *data, int32_t *input, int32_t *target, ui
     dl_corpus_read(&data->train, target, begin + 1, data->stride);
 }
 
-/* Sample `number` of a shard. */
+/* Reads the image at `begin`. shard and number, the sample's position, key the augmentation. */
 static void read_image(const dl_data *data, unsigned char *input, int32_t *target, uint64_t begin,
                        size_t shard, uint64_t number)
 {

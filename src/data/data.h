@@ -28,64 +28,66 @@
 
 typedef struct dl_data dl_data;
 
-/* Open what data.* names, for n_shards > 0 shards.
+/* Opens the data that the options data.* name, for n_shards > 0 shards.
  *
- * DILOCO_ENOENT, DILOCO_EIO: a path that is not there or cannot be read. DILOCO_EINVAL: no
- * path, no files in a folder, an unknown source or tokenizer, no data. So are a token that
- * parameters.model.vocab or the tokenizer has no place for, and fewer tokens than one sequence in a
- * shard or in the validation part. The text has the path, the length there is and the length
- * needed. DILOCO_EREFUSED: text with a tokenizer other than byte; it has to be prepared. Also the
- * errors of the tokenizer's file (bpe.h).
- * DILOCO_EPROTO: a file that is damaged or something else. DILOCO_ENOMEM. */
+ * Returns DILOCO_ENOENT or DILOCO_EIO if a path does not exist or cannot be read. Returns
+ * DILOCO_EINVAL for no path, no files in a folder, an unknown source or tokenizer, and no data. It
+ * also does for a token that parameters.model.vocab or the tokenizer has no place for. So it does
+ * if a shard or the validation part has fewer tokens than one sequence; the text has the path and
+ * both lengths. Returns DILOCO_EREFUSED for text with a tokenizer other than byte, which has to be
+ * prepared first, DILOCO_EPROTO for a file that is damaged or of another kind, and DILOCO_ENOMEM.
+ * Also returns the errors of the tokenizer's file (bpe.h). */
 DL_MUST_CHECK diloco_status dl_data_open(dl_data **out, const dl_config *config, size_t n_shards);
-/* Only what its samples are: no file is opened, there is nothing to train or validate on. The
- * vocabulary is parameters.model.vocab, or the tokenizer's. */
+/* Opens the description of samples and the tokenizer alone. No data file is opened, and there is
+ * nothing to train or validate on. The vocabulary is parameters.model.vocab, or the tokenizer's. */
 DL_MUST_CHECK diloco_status dl_data_open_words(dl_data **out, const dl_config *config);
 void dl_data_close(dl_data *data); /* NULL is fine */
 
-/* Describe a sample. Of tokens the classes are parameters.model.vocab, or where that is 0 the
- * number that the data needs: 256 for bytes, for token shards their largest token + 1. */
+/* Describes a sample. The classes of tokens are parameters.model.vocab. If that is 0, they are the
+ * number that the data needs: 256 for bytes, and for token shards their largest token + 1. */
 const dl_sample *dl_data_sample(const dl_data *data);
 uint64_t dl_data_train_items(const dl_data *data); /* tokens or images, before the cut */
 uint64_t dl_data_test_items(const dl_data *data);
 uint64_t dl_data_samples(const dl_data *data, size_t shard); /* W: of one epoch; 0 without files */
-/* Digest of the first and last MiB of every file, sizes and the order: shows that two
- * machines hold different data. In run.json. */
+/* Returns a digest of every file's size, first and last MiB, in order. It is stored in run.json,
+ * and shows that two machines hold different data. Files that differ only in their middle are not
+ * seen. */
 const char *dl_data_digest(const dl_data *data);
 
-/* Draw the samples of a shard where data.sampler draws them by the shard (data/partition.h), so
- * that one shard's are held at a time. Call it before the first batch of that shard, and while no
- * thread reads. With other samplers it does nothing. DILOCO_ENOMEM. */
+/* Draws the samples of a shard if data.sampler draws them by the shard (data/partition.h), so that
+ * one shard's are held at a time. Call it before the first batch of that shard, and while no thread
+ * reads. With other samplers it does nothing. Returns DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_data_take(dl_data *data, size_t shard);
-/* Samples of the whole training part. */
+/* Returns the number of samples of the whole training part. */
 uint64_t dl_data_all_samples(const dl_data *data);
-/* Class of a sample of the whole training part; images only. */
+/* Returns the class of a sample of the whole training part; for images only. */
 int32_t dl_data_class(const dl_data *data, uint64_t sample);
 
-/* Samples first … first+rows-1 of a shard, as base/sample.h says: rows inputs, rows targets (of
- * tokens the inputs shifted by one). Training images are augmented (data.augment). Any thread.
- * Pure: the same numbers, the same samples. Allocates nothing. */
+/* Reads samples first … first+rows-1 of a shard, in the layout of base/sample.h: rows inputs and
+ * rows targets. Targets of tokens are the inputs shifted by one. Training images are augmented
+ * (data.augment). Any thread. Equal arguments give equal samples. Allocates nothing. */
 void dl_data_batch(const dl_data *data, void *inputs, int32_t *targets, size_t shard,
                    uint64_t first, size_t rows);
 
-/* Validation samples in order, without overlap of targets; the last window may be short: targets
- * past the end are -1 (and inputs 0). Returns the rows filled, 0 when past the end. Any thread. */
+/* Reads validation samples in order, without overlap of targets. The last window may be short: its
+ * targets past the end are -1, which a loss ignores, and its inputs are 0. Returns the number of
+ * rows that were filled, and 0 past the end. Any thread. */
 size_t dl_data_test_batch(const dl_data *data, void *inputs, int32_t *targets, uint64_t first,
                           size_t rows);
 uint64_t dl_data_test_samples(const dl_data *data);
 
-/* Text of a token, *len bytes without a zero after them, valid until close or until `room` goes.
- * Token shards do not name their tokenizer. Where the data has tokens that data.tokenizer
- * does not know, it is another one: text is then "<token>" and nothing can be encoded. */
+/* Returns the text of a token: *len bytes without a zero after them, valid as long as the data and
+ * `room` are. Token shards do not name their tokenizer. If the data has tokens that data.tokenizer
+ * does not know, another one made it. The text is then "<token>", and nothing can be encoded. */
 const char *dl_data_token_text(const dl_data *data, size_t *len, char room[16], int32_t token);
-/* Encode text into at most len tokens; *n of them. DILOCO_ENOMEM. */
+/* Encodes text into at most len tokens; *n is their number. Returns DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_data_encode(const dl_data *data, int32_t *tokens, size_t *n,
                                            const char *text, size_t len);
-/* Digest of the tokenizer's file; "" where it has none. */
+/* Returns the digest of the tokenizer's file, or "" if it has none. */
 const char *dl_data_tokenizer_digest(const dl_data *data);
 
 const char *dl_datasource_name_at(size_t i); /* "text", "MNIST", …; NULL after the last */
-/* Does this source give images? False for an unknown one. */
+/* Returns true if this source gives images, and false for an unknown one. */
 bool dl_datasource_has_images(const char *name);
 const char *dl_tokenizer_name_at(size_t i); /* "byte", "bpe" */
 

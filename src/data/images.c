@@ -1,5 +1,5 @@
-/* images.c - a set is a few runs of images in mapped or unpacked files; image i is found by walking
- * the runs, of which there are at most DL_IMAGES_MAX_FILES.
+/* images.c - a set is a few runs of images in mapped or unpacked files. Image i is found by walking
+ * over the runs, of which there are at most DL_IMAGES_MAX_FILES.
  *
  * Invariant: runs[k].first is the sum of the n before. Every label was looked at when the set was
  * opened, so a target is always below the number of classes. */
@@ -47,6 +47,8 @@ diloco_status dl_images_add_run(dl_images *images, dl_image_run run, size_t clas
     return DILOCO_OK;
 }
 
+/* A missing folder is the usual first error of a new user, so its text says where to get the set.
+ */
 static diloco_status check_folder(const char *path, const char *option, const dl_image_kind *kind)
 {
     struct stat st;
@@ -64,7 +66,8 @@ static diloco_status check_folder(const char *path, const char *option, const dl
                    option, path, kind->name, kind->files);
 }
 
-/* In the folder itself, or where the set's own tools put it. */
+/* Looks for the files in the folder itself, and then in the folder below it that the set's own
+ * tools make. */
 static diloco_status add_all(dl_images *out, const dl_image_kind *kind, const char *path, bool test)
 {
     char below[PATH_BYTES];

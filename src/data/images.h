@@ -1,4 +1,5 @@
-/* images.h - sets of labelled images, and the kinds of set there are. */
+/* images.h - sets of labelled images, and the list of kinds. A kind's file finds the set's files in
+ * a folder and says where pixels and labels are in them; images.c reads them. */
 #ifndef DL_DATA_IMAGES_H
 #define DL_DATA_IMAGES_H
 
@@ -8,7 +9,7 @@
 
 enum { DL_IMAGES_MAX_FILES = 8 };
 
-/* Images that are at even distances, and their labels. */
+/* Images of one file and their labels, each at a fixed distance in bytes from the next. */
 typedef struct dl_image_run {
     const unsigned char *pixels, *labels;
     size_t pixel_step, label_step;
@@ -34,7 +35,7 @@ typedef struct dl_image_kind {
     size_t crop_pad; /* augmentation: largest shift in pixels, with zeros around it */
     bool mirror;     /* and mirrored half of the time */
 
-    /* Add the training or test files of a folder; none is fine. Errors worded with the path. */
+    /* Adds the training or test files of a folder, which may have none. Errors have the path. */
     diloco_status (*add)(dl_images *images, const char *folder, bool test);
 } dl_image_kind;
 
@@ -50,15 +51,15 @@ typedef struct dl_image_kind {
 DL_IMAGE_SETS(DL_DECLARE)
 #undef DL_DECLARE
 
-/* The training or test images in `path`, a folder. Without any, out->n is 0. DILOCO_ENOENT,
- * DILOCO_EIO, DILOCO_ENOMEM; DILOCO_EINVAL: not a folder; DILOCO_EPROTO: a file that is damaged or
- * something else, or a label beyond the kind's. `option` is for the text of errors. On error there
- * is nothing to close. */
+/* Opens the training or test images in the folder `path`. If it has none, out->n is 0. `option` is
+ * for the text of errors. Returns DILOCO_EINVAL if `path` is not a folder, and DILOCO_EPROTO if a
+ * file is damaged or of another kind, or has a label beyond the kind's. Also returns DILOCO_ENOENT,
+ * DILOCO_EIO and DILOCO_ENOMEM. After an error nothing needs to be closed. */
 DL_MUST_CHECK diloco_status dl_images_open(dl_images *out, const dl_image_kind *kind,
                                            const char *path, const char *option, bool test);
 void dl_images_close(dl_images *images); /* zeroed is fine */
 
-/* Image i < n: its pixels u8[channels][height][width], its label. Any thread. */
+/* Returns the pixels u8[channels][height][width] of image i < n, and its label. Any thread. */
 const unsigned char *dl_images_at(const dl_images *images, uint64_t i, int32_t *label);
 
 /* Add the sizes and the first and last MiB of every file on disk. */
@@ -66,10 +67,11 @@ void dl_images_digest(const dl_images *images, dl_digest_stream *digest);
 
 /* ---- for kinds */
 
-/* Open folder/name, or folder/name.gz, as the next file. DILOCO_ENOENT: neither is there. */
+/* Opens folder/name, or else folder/name.gz, as the next file. *file is owned by `images`. Returns
+ * DILOCO_ENOENT if neither exists. */
 DL_MUST_CHECK diloco_status dl_images_add_file(dl_images *images, const dl_bytes **file,
                                                const char *folder, const char *name);
-/* The next n images. DILOCO_EPROTO: a label is not below `classes`. */
+/* Adds the next run.n images. Returns DILOCO_EPROTO if a label is not below `classes`. */
 DL_MUST_CHECK diloco_status dl_images_add_run(dl_images *images, dl_image_run run, size_t classes);
 
 #endif

@@ -60,7 +60,7 @@ static diloco_status read_labels(uint32_t *n, const dl_bytes *file)
     return check_length(file, LABELS_HEAD, *n, 1, "labels");
 }
 
-/* Both headers, and that they belong together. */
+/* Checks both headers, and that they have the same number; then adds the images. */
 static diloco_status add_pair(dl_images *images, const dl_bytes *pixels, const dl_bytes *labels,
                               const char *folder, const char *pixel_name, const char *label_name)
 {

@@ -1,11 +1,12 @@
-/* partition.c - the table of samplers, and what they share.
+/* partition.c - the table of samplers, and the functions that they share.
  *
- * Weighted draws without repetition. The class is first, in proportion to its weight times the
- * rest of it. Then comes the next sample of a permutation of the class that is the client's own.
- * That is the distribution of drawing sample by sample with those weights. Weights become whole
- * numbers of about 2^29 in all, at least 1 each, so every sum is exact and no class runs dry by
- * rounding.
- */
+ * Weighted draws without repetition: a class is drawn first, in proportion to its weight times the
+ * number of its samples that are left. The sample is then the next one of a permutation of the
+ * class, which is the client's own. The distribution is that of drawing sample by sample with those
+ * weights.
+ *
+ * Weights become whole numbers of about 2^29 in all, and at least 1 each. So every sum is exact
+ * (about 2^61 for 2^32 samples), and no class runs dry by rounding. */
 #include "data/samplers.h"
 
 #include "base/size.h"
@@ -43,7 +44,7 @@ bool dl_sampler_overlaps(const char *name)
 
 /* ---- making one */
 
-/* A counting sort: samples of a class stay in their order. */
+/* Sorts the samples by class in O(n). Samples of a class stay in their order. */
 static diloco_status sort_by_class(dl_partition *p, const dl_partition_data *data)
 {
     uint64_t *next = calloc(p->n_classes, sizeof *next);
@@ -63,6 +64,7 @@ static diloco_status sort_by_class(dl_partition *p, const dl_partition_data *dat
     return DILOCO_OK;
 }
 
+/* Checks what every sampler needs, and then lets the sampler read its options. */
 static diloco_status plan(dl_partition *p, const dl_partition_data *data)
 {
     const char *name = p->sampler->name;
@@ -186,11 +188,12 @@ dl_rng dl_client_rng(const dl_partition *p, size_t client)
     return rng;
 }
 
+/* A class during a draw: its weight, and its samples that are left and that were drawn. */
 typedef struct urn {
     uint64_t weight, left, taken;
 } urn;
 
-/* Their sum, weight times what is left. */
+/* Fills the urns. Returns the sum of weight times samples left. */
 static uint64_t fill_urns(urn *urns, const dl_partition *p, const double *weights)
 {
     double sum = 0;

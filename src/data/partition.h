@@ -37,24 +37,27 @@ typedef struct dl_partition_data {
     const void *user; /* borrowed until create returns */
 } dl_partition_data;
 
-/* *out is NULL for contiguous and whole. DILOCO_EINVAL names the option: fewer samples or classes
- * than it asks for, data without classes, an unknown sampler, clients without any sample.
- * DILOCO_EREFUSED: 2^32 samples or more. DILOCO_ENOMEM. */
+/* Plans the division for n_clients clients; `config` is copied. *out is NULL for contiguous and
+ * whole. Returns DILOCO_EINVAL, and names the option, for fewer samples or classes than it asks
+ * for, data without classes, an unknown sampler, and clients without any sample. Returns
+ * DILOCO_EREFUSED for 2^32 samples or more, or more than 1024 classes, and DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_partition_create(dl_partition **out, const dl_config *config,
                                                 const dl_partition_data *data, size_t n_clients);
 void dl_partition_destroy(dl_partition *partition); /* NULL is fine */
 
 uint64_t dl_partition_size(const dl_partition *partition, size_t client); /* > 0 */
 
-/* Sample i < size of a client. Not of a listed partition. Any thread, nothing is allocated. */
+/* Returns sample i < size of a client; not for a listed partition. Any thread. Allocates nothing.
+ */
 uint64_t dl_partition_at(const dl_partition *partition, size_t client, uint64_t i);
 
-/* Listed: a client's samples are known all together only, u32[size]. Any thread. */
+/* A partition is listed if a client's samples can only be drawn all together. dl_partition_list
+ * then writes them to u32[size]. Any thread. */
 bool dl_partition_listed(const dl_partition *partition);
 void dl_partition_list(uint32_t *out, const dl_partition *partition, size_t client);
 
 const char *dl_sampler_name_at(size_t i); /* contiguous, whole, iid, …; NULL after the last */
-/* May two clients have a sample in common? True for an unknown one. */
+/* Returns true if two clients may have a sample in common, and for an unknown sampler. */
 bool dl_sampler_overlaps(const char *name);
 
 #endif

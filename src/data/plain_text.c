@@ -18,7 +18,7 @@ static void read_bytes(int32_t *out, const unsigned char *tokens, size_t first, 
         out[i] = tokens[first + i];
 }
 
-/* Not counted: a prompt may hold any byte, also one that the training text lacks. */
+/* The text is not searched, because a prompt may have a byte that the training text lacks. */
 static int32_t largest(const unsigned char *tokens, size_t n)
 {
     (void)tokens, (void)n;

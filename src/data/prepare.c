@@ -1,6 +1,6 @@
-/* prepare.c - a list of parts, and threads that each take the next one. Which parts there are
- * follows from the text alone, so a run that continues, on however many threads, makes the same
- * shards. */
+/* prepare.c - makes a list of parts, which threads encode one after the other. The parts follow
+ * from the text and the tokenizer alone. So a call that continues makes the same shards, whatever
+ * its number of threads is. */
 #include "data/prepare.h"
 
 #include "base/json.h"
@@ -15,8 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
+/* PART: bytes of text, which take about 64 MiB of tokens in memory for each thread. HEADER: bytes,
+ * as in tokens.c. NARROW: tokens of a vocabulary that fits into 16 bits. */
 enum { PART = 16 << 20, HEADER = 1024, MAX_THREADS = 256, NARROW = 65536 };
 
+/* A part of a file's text, in bytes. Its index in the list is the number of its shard. */
 typedef struct part {
     const dl_corpus_file *file;
     size_t begin, end;
@@ -54,7 +57,7 @@ static diloco_status add_part(work *w, part p)
     return DILOCO_OK;
 }
 
-/* The first border at or after begin + PART. */
+/* Returns the first border at or after begin + PART, or the end of the file. */
 static size_t part_end(const work *w, const dl_corpus_file *file, size_t begin)
 {
     const char *text = (const char *)file->map.data;
@@ -84,7 +87,8 @@ static void put_u32(unsigned char *to, uint32_t x)
         to[i] = (unsigned char)(x >> 8 * i);
 }
 
-/* Tokens as a shard has them, over the tokens themselves; their bytes. */
+/* Writes the shard's header, and the tokens in its form over the tokens themselves; this is safe
+ * since a packed token is never longer. Returns the bytes of the packed tokens. */
 static size_t pack(unsigned char header[HEADER], int32_t *tokens, size_t n, bool narrow)
 {
     unsigned char *to = (unsigned char *)tokens;
@@ -108,7 +112,7 @@ static diloco_status shard_path(char out[4096], const work *w, size_t i)
     return len > 0 && len < 4096 ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "%s: too long", w->folder);
 }
 
-/* Tokens of a shard that is there; it is whole, or it would not be. */
+/* Counts the tokens of an existing shard. It is whole, because it is renamed into place. */
 static diloco_status count_shard(uint64_t *n, const char *path)
 {
     dl_map map;
@@ -120,6 +124,7 @@ static diloco_status count_shard(uint64_t *n, const char *path)
     return status ? dl_fail_context(status, "a shard made before: %s", path) : DILOCO_OK;
 }
 
+/* Encodes a part and writes its shard. */
 static diloco_status encode_part(const work *w, dl_bpe_encoder *encoder, uint64_t *n_tokens,
                                  const part *p, const char *path)
 {
@@ -192,6 +197,7 @@ static void *work_thread(void *user)
     return NULL;
 }
 
+/* Reports progress until all threads have ended. The callback runs without the lock. */
 static void watch(work *w)
 {
     pthread_mutex_lock(&w->lock);
@@ -225,8 +231,8 @@ static diloco_status run_threads(work *w)
 
 /* ---- the folder */
 
-/* All of it, unlike dl_corpus_digest: shards of two texts must never are in one folder, and every
- * byte is read for its tokens anyway. */
+/* Computes a digest of every byte, unlike dl_corpus_digest(): shards of two texts must never be in
+ * one folder, and every byte is read for its tokens anyway. */
 static void put_text_digest(char out[DL_HASH_HEX + 1], const dl_corpus *corpus)
 {
     dl_digest_stream stream;
@@ -261,7 +267,7 @@ static diloco_status put_manifest(dl_buf *out, const work *w)
     return dl_buf_add(out, "\n", 1);
 }
 
-/* Is the manifest there, and is it this one? */
+/* Sets *there if the folder has a manifest. Returns DILOCO_EDIFFERS if it is another one. */
 static diloco_status check_manifest(bool *there, const char *folder, const dl_buf *manifest)
 {
     char path[4200];
@@ -291,6 +297,7 @@ static void remove_halves(const char *folder)
     if (dir) closedir(dir);
 }
 
+/* Makes or continues <out>.part. The manifest is written before the first shard. */
 static diloco_status begin_folder(const work *w, const dl_buf *manifest)
 {
     char path[4200];

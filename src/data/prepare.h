@@ -1,20 +1,23 @@
-/* prepare.h - texts into token shards (tokens.c), on all cores, to be continued with after a kill.
+/* prepare.h - encodes texts into token shards (tokens.c), on all cores. After a kill the same call
+ * continues.
  *
- * Files are cut where two words meet (dl_word_border) into parts of about 16 MiB, each a shard of
- * its own, with the end token before the first part of a file. Shards are made in <out>.part, each
- * there only when it is whole; at the end the folder gets its name. <out>/prepare.json says what
- * went in: another text or tokenizer is refused, the same continues or is done already. */
+ * Files are cut between words (dl_word_border) into parts of about 16 MiB. Each part becomes a
+ * shard, with the end token before the first part of a file. Shards are made in <out>.part, where
+ * each has its name only when it is whole; at the end the folder is renamed to <out>.
+ * <out>/prepare.json has the digests of text and tokenizer. A call with others is refused. */
 #ifndef DL_DATA_PREPARE_H
 #define DL_DATA_PREPARE_H
 
 #include "data/bpe.h"
 
+/* All is borrowed during the call. */
 typedef struct dl_prepare {
     const char *text; /* a path list, as data.train_path */
     const dl_bpe *bpe;
-    const char *out;
-    int n_threads;
-    void (*on_progress)(void *user, uint64_t done, uint64_t total); /* bytes; or NULL */
+    const char *out; /* the folder to make; without a comma in its path */
+    int n_threads;   /* at least 1; 256 are used at most */
+    /* NULL, or called on the caller's thread with bytes of text. */
+    void (*on_progress)(void *user, uint64_t done, uint64_t total);
     void *user;
 } dl_prepare;
 
@@ -23,9 +26,10 @@ typedef struct dl_prepared {
     uint64_t found; /* shards that were there already */
 } dl_prepared;
 
-/* DILOCO_EDIFFERS: the folder holds, or was begun with, other text or another tokenizer.
- * DILOCO_ENOENT, DILOCO_EIO, DILOCO_EFULL, DILOCO_EINVAL (no text), DILOCO_ENOMEM: whole shards
- * stay. */
+/* Makes the shards that are missing. Returns DILOCO_EDIFFERS if the folder holds, or was begun
+ * with, another text or tokenizer. Returns DILOCO_EINVAL for no text or an unusable path. Also
+ * returns DILOCO_ENOENT, DILOCO_EIO, DILOCO_EFULL and DILOCO_ENOMEM. Whole shards remain after an
+ * error. */
 DL_MUST_CHECK diloco_status dl_prepare_run(dl_prepared *out, const dl_prepare *what);
 
 #endif

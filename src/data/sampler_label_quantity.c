@@ -19,7 +19,9 @@ static const dl_owned *owned_by(const dl_partition *p, size_t client)
     return p->owned + client * n_each(p);
 }
 
-/* The first of a shuffle of the classes that has client mod n_classes in front. */
+/* Draws a client's classes: the first ones of a shuffle that begins with class client mod
+ * n_classes.
+ */
 static void draw_classes(dl_owned *out, const dl_partition *p, size_t client)
 {
     uint32_t all[DL_SAMPLER_MAX_CLASSES];

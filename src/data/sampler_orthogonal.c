@@ -36,7 +36,7 @@ static diloco_status read_classes(dl_partition *p)
     return wrong ? wrong_classes(p) : DILOCO_OK;
 }
 
-/* They were not named: neighbours go together. */
+/* Divides the classes among the silos if no option names them: neighbouring classes go together. */
 static void share_out(dl_partition *p)
 {
     for (size_t k = 0; k < p->n_classes; k++)
@@ -73,8 +73,9 @@ static diloco_status plan(dl_partition *p)
     return DILOCO_OK;
 }
 
-/* Of a silo's own classes; the others' are -1. Parts of all classes would do too, but with a small
- * concentration one class has nearly all, and where it is another silo's nothing would be left. */
+/* Draws the weights of a silo's own classes; the others' are -1. The draw is over these classes
+ * only: with a small concentration one class has nearly all of the weight, which may be another
+ * silo's. */
 static void draw_parts(double *weights, const dl_partition *p, const bool *has, dl_rng *rng)
 {
     double parts[DL_SAMPLER_MAX_CLASSES];

@@ -1,21 +1,23 @@
-/* samplers.h - the entries of each sampler's file in the table of partition.c, and shared
- * functions. */
+/* samplers.h - the interface between partition.c and the files of the samplers, and the functions
+ * that samplers share. */
 #ifndef DL_DATA_SAMPLERS_H
 #define DL_DATA_SAMPLERS_H
 
 #include "base/rng.h"
 #include "data/partition.h"
 
-enum { DL_SAMPLER_MAX_CLASSES = 1024 };
+enum { DL_SAMPLER_MAX_CLASSES = 1024 }; /* a draw has an array of them on the stack */
 
+/* One sampler. One without `size` is handled by data.c alone. */
 typedef struct dl_sampler {
-    const char *name;
-    bool classes, overlaps;
+    const char *name;       /* of data.sampler */
+    bool classes, overlaps; /* it needs samples' classes; two clients may have one sample */
 
-    /* Look at the settings, fill what the functions below read. NULL: nothing to do. */
+    /* Checks the options, and fills the members of `p` that the functions below read. */
     diloco_status (*plan)(dl_partition *p);
+    /* Returns the number of a client's samples. */
     uint64_t (*size)(const dl_partition *p, size_t client);
-    /* One of both. */
+    /* A sampler has either `at`, for one sample, or `list`, for all of a client's. */
     uint64_t (*at)(const dl_partition *p, size_t client, uint64_t i);
     void (*list)(uint32_t *out, const dl_partition *p, size_t client);
 } dl_sampler;
@@ -65,22 +67,23 @@ struct dl_partition {
 
 uint64_t dl_class_size(const dl_partition *p, size_t k);
 
-/* partition_size, or an equal part of all. */
+/* Returns data.partition_size, or an equal part of all samples if it is 0. */
 uint64_t dl_equal_size(const dl_partition *p, size_t client);
-/* DILOCO_EINVAL: that is no sample, or more than `most` samples. */
+/* Returns DILOCO_EINVAL if that size is 0 or more than `most`. */
 DL_MUST_CHECK diloco_status dl_check_size(const dl_partition *p, uint64_t most);
 
-/* The draws of one client. */
+/* Returns a generator for the draws of one client, which do not depend on other clients. */
 dl_rng dl_client_rng(const dl_partition *p, size_t client);
 
-/* n samples without repetition, a sample of class k with a weight in proportion to weights[k];
- * below 0: none of that class. f64[n_classes]; the other classes hold at least n samples. */
+/* Draws n samples without repetition. A sample of class k has a weight in proportion to weights[k],
+ * f64[n_classes]; a weight below 0 excludes the class. The other classes must have at least n
+ * samples. Time: O(n n_classes). */
 void dl_draw_samples(uint32_t *out, uint64_t n, const dl_partition *p, const double *weights,
                      dl_rng *rng);
 
-/* "0, 1; 2, 3" as numbers, one after the other: the next number from *text on into *number, what
- * divides it from the one before into *after (',', ';', or 0 for the first). False at the end;
- * *wrong is set where the text is not so, including a divider with nothing after it. */
+/* Reads a list as "0, 1; 2, 3" number by number. *number is the next one from *text on, and *after
+ * is the divider before it (',' or ';', 0 for the first). Returns false at the end. *wrong is set
+ * if the text has another form, for example a divider with nothing after it. */
 bool dl_next_number(const char **text, uint64_t *number, char *after, bool *wrong);
 
 #endif

@@ -1,5 +1,5 @@
-/* tokenizer.h - how text becomes tokens and tokens become text. One file and one row of
- * data.c each. */
+/* tokenizer.h - the functions of a tokenizer: text to tokens, and tokens to text. A tokenizer has a
+ * file of its own and a line in the list below. */
 #ifndef DL_DATA_TOKENIZER_H
 #define DL_DATA_TOKENIZER_H
 
@@ -8,15 +8,15 @@
 typedef struct dl_tokenizer {
     const char *name; /* data.tokenizer */
 
-    /* From the file data.tokenizer_path. NULL: it needs none, and self is NULL. */
+    /* Opens the file data.tokenizer_path. NULL: no file is needed, and self is NULL below. */
     diloco_status (*open)(void **self, const char *path);
     void (*close)(void *self);
     dl_hash (*digest)(const void *self); /* equal files, equal tokens */
 
     int32_t (*n)(const void *self); /* its tokens are 0 … n-1 */
-    /* Bytes of a token of its own; valid as long as self. */
+    /* Returns the bytes of a token, 0 <= token < n; valid as long as self. */
     const char *(*text)(const void *self, size_t *len, int32_t token);
-    /* Tokens of a text, of which there are at most len. DILOCO_ENOMEM. */
+    /* Encodes a text into at most len tokens. Any thread. Returns DILOCO_ENOMEM. */
     diloco_status (*encode)(const void *self, int32_t *tokens, size_t *n, const char *text,
                             size_t len);
 } dl_tokenizer;

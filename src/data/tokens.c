@@ -67,7 +67,7 @@ static void read_tokens(int32_t *out, const unsigned char *tokens, size_t first,
         out[i] = (int32_t)token_at(tokens, first + i, wide);
 }
 
-/* One beyond an int32 comes as the largest there is, which no vocabulary has a place for. */
+/* A token beyond int32 is reported as INT32_MAX, which no vocabulary has a place for. */
 static int32_t largest(const unsigned char *tokens, size_t n)
 {
     bool wide = is_wide(tokens);

@@ -1,6 +1,7 @@
-/* words.c - the regular expressions by hand: one look at the first character decides which
- * alternative matches, and at the second where an alternative begins with an optional one. The rest
- * is runs of one class. ASCII goes by a table, everything else by bisection. */
+/* words.c - matches the two regular expressions by hand. The first character decides which
+ * alternative matches, and the second one where an alternative begins with an optional character.
+ * The rest of a word is runs of one class. ASCII is classified by a table, other characters by
+ * bisection in the runs of unicode_table.h. A word of n bytes takes O(n) steps. */
 #include "data/words.h"
 
 #include "base/text.h"
@@ -40,12 +41,13 @@ static const unsigned char ascii[128] = {
     O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O};
 /* clang-format on */
 
+/* A text to match in. */
 typedef struct place {
     const char *text;
     size_t len;
 } place;
 
-/* Class of the character at `at` < len, and its bytes. */
+/* Returns the class of the character at `at` < len, and the number of its bytes. */
 static inline dl_char_class look(size_t *n, const place *p, size_t at)
 {
     unsigned char c = (unsigned char)p->text[at];
@@ -58,7 +60,7 @@ static inline dl_char_class look(size_t *n, const place *p, size_t at)
     return dl_char_class_of(code);
 }
 
-/* End of the run of a class that continues at `at`, of at most `most` characters. */
+/* Returns the end of the run of a class that continues at `at`, after at most `most` characters. */
 static inline size_t run_end(const place *p, size_t at, dl_char_class is, size_t most)
 {
     size_t n;
@@ -98,6 +100,7 @@ static size_t space(const place *p, size_t at)
     return end == p->len || last == at ? end : last;
 }
 
+/* Returns the end of the word at `at`. */
 static size_t gpt2(const place *p, size_t at)
 {
     size_t n, after;
@@ -132,6 +135,8 @@ static size_t lines(const place *p, size_t at)
     return end;
 }
 
+/* Returns the end of the word at `at`. The order of the tests is that of the alternatives, except
+ * that a letter or a number can match one alternative alone. */
 static size_t cl100k(const place *p, size_t at)
 {
     size_t n, after;

@@ -25,17 +25,17 @@ typedef enum dl_char_class {
 
 typedef enum dl_words { DL_WORDS_GPT2, DL_WORDS_CL100K, DL_N_WORDS } dl_words;
 
-/* Its regular expression as a tokenizer.json writes it. */
+/* Returns the regular expression as a tokenizer.json writes it. */
 const char *dl_words_pattern(dl_words how);
 
 dl_char_class dl_char_class_of(uint32_t code);
 
-/* Bytes, at least 1, of the word that begins at at < len. The text after it decides where it
- * ends, the text before it does not. */
+/* Returns the number of bytes, at least 1, of the word that begins at at < len. The text after it
+ * decides where it ends; the text before it does not. */
 size_t dl_word(dl_words how, const char *text, size_t len, size_t at);
 
-/* Is there a border between words before text[at], whatever the text further off, in either way of
- * cutting? Where true, both sides may be cut apart. 0 < at < len. */
+/* Returns true if a word ends before text[at] by either rule, whatever the rest of the text is. The
+ * two sides may then be cut into words alone. 0 < at < len. */
 bool dl_word_border(const char *text, size_t at);
 
 #endif
