@@ -1,5 +1,5 @@
 /* evaluate.c - validation samples in order, each target counted once. The losses are added up on
- * the backend and read once. */
+ * the backend and read once, so that the host waits once for all batches. */
 #include "train/evaluate.h"
 
 #include "base/sized.h"
@@ -52,6 +52,7 @@ static diloco_status set_aside(const dl_setup *s)
     return dl_backend_sync(s->backend);
 }
 
+/* Restores the parameters that set_aside() has copied. */
 static void put_back(const dl_setup *s)
 {
     dl_backend_copy_within(s->backend, dl_model_parameters(s->model), dl_model_gradients(s->model),
@@ -93,6 +94,7 @@ diloco_status dl_evaluate_other(dl_score *held_out, const dl_setup *s, const voi
     return status ? status : waited;
 }
 
+/* Evaluates the newest model of a run on all of its validation data. */
 static diloco_status evaluate_run(diloco_eval_result *out, const diloco_config *config)
 {
     enum { ROWS = 8 }; /* enough to fill the matrix products */
@@ -119,13 +121,16 @@ diloco_status diloco_eval_sized(diloco_eval_result *out, size_t size, const dilo
 
 /* ---- any text */
 
-enum { ROWS_OF_TEXT = 8 };
+enum { ROWS_OF_TEXT = 8 }; /* windows of one batch */
 
+/* A text as one row of tokens. */
 typedef struct text {
     int32_t *tokens; /* owned */
     size_t n, bytes; /* bytes: of all but the first token */
 } text;
 
+/* Encodes all files of the text, one after the other. The first token is never a target, so its
+ * bytes do not count for bits_per_byte. */
 static diloco_status encode_text(text *t, const dl_setup *s, const dl_corpus *corpus)
 {
     size_t len = 0, first;
@@ -159,6 +164,8 @@ static void cut_window(int32_t *inputs, int32_t *targets, const text *t, size_t 
     }
 }
 
+/* Windows do not overlap: each token but the first is a target once, with up to T - 1 tokens before
+ * it as its context. */
 static diloco_status score_text(dl_score *out, const dl_setup *s, const text *t)
 {
     size_t T = s->sample->length, first = 0;

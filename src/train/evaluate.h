@@ -1,10 +1,13 @@
-/* evaluate.h - the loss of the current model on held-out data. */
+/* evaluate.h - the loss of a model on held-out data: of the replica's own parameters, of the shared
+ * model, or of any other values. A function that evaluates other values keeps the own parameters in
+ * the gradients' memory meanwhile. So call them between steps only, on the thread that trains. */
 #ifndef DL_TRAIN_EVALUATE_H
 #define DL_TRAIN_EVALUATE_H
 
 #include "train/setup.h"
 #include <diloco/run.h>
 
+/* Means over all targets; NaN without a target. */
 typedef struct dl_score {
     double loss;     /* mean over the targets, nats */
     double accuracy; /* share of the targets that were the likeliest */
@@ -19,9 +22,9 @@ DL_MUST_CHECK diloco_status dl_evaluate(dl_score *out, const dl_setup *setup, ui
 DL_MUST_CHECK diloco_status dl_evaluate_samples(dl_score *out, const dl_setup *setup, size_t shard,
                                                 uint64_t first, size_t rows);
 
-/* Score the run's shared model. It is scored on the validation data as trainer.eval_batches
- * says, and (next not NULL) on the batch of a shard that this replica trains on next. The
- * parameters are restored. Between steps; overwrites the gradients. */
+/* Evaluates the run's shared model on trainer.eval_batches validation batches, and, if next is not
+ * NULL, on the batch of a shard that this replica trains on next. The parameters are restored, also
+ * after an error. Overwrites the gradients. */
 DL_MUST_CHECK diloco_status dl_evaluate_shared(dl_score *held_out, dl_score *next,
                                                const dl_setup *setup, const diloco_run *run,
                                                size_t shard);

@@ -40,7 +40,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RESERVE = 8 << 20 };
+enum { RESERVE = 8 << 20 }; /* bytes; see "other" above */
 
 /* Bytes of this process in memory now; 0 where the system does not report it. */
 static uint64_t resident(void)
@@ -58,6 +58,7 @@ typedef struct largest {
     size_t payload, room, floats, all_floats;
 } largest;
 
+/* Finds the largest values over the fragments, since memory for one is reused for the others. */
 static diloco_status find_largest(largest *out, const dl_config *config,
                                   const dl_manifest *manifest)
 {
@@ -99,6 +100,8 @@ static uint64_t saved_copy(const diloco_memory_plan *out, const dl_config *confi
     return out->local + out->moments + beside;
 }
 
+/* Plans theta, momentum, staging and contributions, with a schedule, a topology and a combiner that
+ * are chosen as the run chooses them. */
 static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *config,
                                    const dl_manifest *manifest)
 {
@@ -141,6 +144,8 @@ static diloco_status plan_state(diloco_memory_plan *out, const dl_config *config
     return status;
 }
 
+/* Plans a batch and the data that a replica reads: pages of a mapped file that are read once remain
+ * resident. A set of images is held whole. */
 static void plan_data(diloco_memory_plan *out, const dl_config *config, const dl_data *data)
 {
     const dl_sample *sample = dl_data_sample(data);
@@ -169,6 +174,7 @@ static diloco_status find_device(dl_device *device, bool *in_host_memory, const 
     return DILOCO_OK;
 }
 
+/* Plans the model's arrays, its activations, and the inner optimizer. */
 static diloco_status plan_model(diloco_memory_plan *out, const dl_config *config,
                                 const dl_sample *sample)
 {
@@ -195,6 +201,8 @@ static diloco_status plan_model(diloco_memory_plan *out, const dl_config *config
     return DILOCO_OK;
 }
 
+/* Plans everything. Without data.train_path the data has no size, so that a plan can be made before
+ * there is any. */
 static diloco_status plan_replica(diloco_memory_plan *out, const diloco_config *config)
 {
     dl_data *data;

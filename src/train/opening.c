@@ -1,4 +1,6 @@
-/* opening.c - see opening.h. */
+/* opening.c - see opening.h. Options that were not given here are the run's, and the model depends
+ * on them. So the run's settings are read first, if it exists, and the model is built from the
+ * merged ones. dl_opening_check() detects that another replica has created the run meanwhile. */
 #include "train/opening.h"
 
 #include "presets/checks.h"
@@ -57,6 +59,7 @@ static diloco_status register_gradients(diloco_run *run, dl_setup *s)
     return DILOCO_OK;
 }
 
+/* Registers all tensors, the gradients in data_parallel, and the data's digest. */
 static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_parallel)
 {
     int *fragment = calloc(s->n_tensors, sizeof *fragment);

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#define WINDOW_S 5.0
+#define WINDOW_S 5.0 /* seconds */
 
 void dl_meter_begin(dl_meter *meter, const diloco_run_info *now)
 {

@@ -21,8 +21,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+/* Bytes of a line at most. MAX_UNAPPLIED: steps without a finite gradient after which a replica
+ * gives up; a single one may be a defect of one batch. */
 enum { LINE_MAX_BYTES = 1 << 20, MAX_UNAPPLIED = 100 };
 
+/* Writes a line to run.record. The text and its line break are one write, as no other replica may
+ * write between them; a short write is not repeated for the same reason. */
 static void write_line(dl_recorder *recorder, const char *line, size_t len)
 {
     char newline = '\n';
@@ -37,6 +41,7 @@ static void write_line(dl_recorder *recorder, const char *line, size_t len)
            recorder->path, written < 0 ? strerror(errno) : "no space left");
 }
 
+/* Every line of the record passes here, in its order. */
 static void sink(void *user, const char *line, size_t len)
 {
     dl_recorder *recorder = user;

@@ -16,6 +16,7 @@
 #include "train/tracker.h"
 #include <diloco/train.h>
 
+/* A zeroed recorder may be closed; any other use needs dl_recorder_open. */
 typedef struct dl_recorder {
     int fd;                          /* of run.record; -1: none */
     bool failed;                     /* the failure to write the file was reported */
@@ -24,9 +25,9 @@ typedef struct dl_recorder {
     diloco_run *run;                 /* borrowed; NULL: without a log there is no rec/ */
     const diloco_train_hooks *hooks; /* borrowed; or NULL */
     dl_tracker tracker;              /* of run.track */
-    dl_buf line;
-    dl_json json;
-    uint64_t n_unapplied; /* consecutive ones */
+    dl_buf line;                     /* the open event, at most 1 MiB */
+    dl_json json;                    /* writes into `line` */
+    uint64_t n_unapplied;            /* consecutive steps that changed nothing */
 } dl_recorder;
 
 /* Opens the file, if config names one, and gets the run's lines. All arguments are borrowed until

@@ -1,4 +1,5 @@
-/* replica.c - one process of a replica: the inner loop on one side, the run on the other.
+/* replica.c - one process of a replica: the operations that replica_loop.h calls. They connect the
+ * inner loop (step.h) to the run (diloco/run.h).
  *
  *     open data, model, optimizer --> initial parameters --> join --> { step, exchange, evaluate }*
  *                                                             ^            until the run is done
@@ -25,11 +26,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_PRIVATES = 32 };
+enum { MOST_PRIVATES = 32 }; /* the inner optimizer's vectors and two counters */
 
 typedef struct replica {
-    dl_replica base;
-    bool inherited; /* private state of the run that this one continues from */
+    dl_replica base; /* the part that the loop knows */
+    bool inherited;  /* private state of the run that this one continues from */
     dl_private privates[MOST_PRIVATES];
     size_t n_privates;
 } replica;
@@ -48,6 +49,7 @@ static diloco_status list_privates(replica *r)
     return DILOCO_OK;
 }
 
+/* The run saves and loads these arrays in place, so they must not move until it is closed. */
 static diloco_status register_privates(replica *r)
 {
     DL_TRY(list_privates(r));
@@ -79,7 +81,7 @@ static size_t data_shard(const dl_replica *b)
     return b->setup.config.deal != DL_DEAL_LOG ? (size_t)b->now.shard : 0;
 }
 
-/* check.probe */
+/* The function of check.probe: the held-out loss of a model that the run asks about. */
 static diloco_status probe(void *user, double *loss, const void *const *data, size_t n)
 {
     dl_score held_out;
@@ -100,6 +102,8 @@ static diloco_status offer_probe(dl_replica *b)
     return DILOCO_OK;
 }
 
+/* The operation `open`. The step is made before the run, because its vectors are registered there.
+ */
 static diloco_status open_run(void *user)
 {
     replica *r = user;
@@ -131,6 +135,8 @@ static void warn_of_continuation(replica *r)
     if (dl_continue_pace(text, &b->setup.config)) dl_replica_warn(b, "continuation", text);
 }
 
+/* The operation `join`. After it, moments and counters are the saved ones of an earlier generation,
+ * those of the run that this one continues, or zero. */
 static diloco_status join(void *user)
 {
     replica *r = user;
@@ -151,6 +157,7 @@ static diloco_status join(void *user)
 
 /* ---- the loop */
 
+/* Takes a step and records it with the counts after it; the run counts it in report_step(). */
 static diloco_status train_step(dl_replica *b, diloco_step_report *report)
 {
     double lr;
@@ -237,6 +244,8 @@ diloco_status diloco_train_sized(const diloco_config *config, const char *name,
     return dl_replica_live(&r.base, config);
 }
 
+/* Creates a run without training. The model's parameters are computed, as they are the first state.
+ */
 static diloco_status create(const diloco_config *config, const diloco_train_hooks *hooks)
 {
     dl_setup s;

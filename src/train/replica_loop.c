@@ -1,4 +1,6 @@
-/* replica_loop.c - see replica_loop.h. */
+/* replica_loop.c - see replica_loop.h. The order of closing counts: the run writes its last line
+ * when it is closed, so the record is closed after it. The run uses the model's tensors, so the
+ * setup is closed last. */
 #include "train/replica_loop.h"
 
 #include "base/log.h"
@@ -61,6 +63,7 @@ void dl_replica_warn(dl_replica *r, const char *code, const char *text)
         dl_log(DILOCO_LOG_WARN, "the record: %s", diloco_error_text());
 }
 
+/* The function that dl_check_warnings() calls with each warning. */
 static void record_warning(void *user, const char *code, const char *text)
 {
     dl_replica_warn(user, code, text);
@@ -105,6 +108,8 @@ diloco_status dl_replica_record_eval(dl_replica *r, const dl_score *held_out, co
 
 /* ---- the loop */
 
+/* Advances until the run is over. A request to stop is looked for after each advance, so that a
+ * round that has ended is evaluated before the state is saved. */
 static diloco_status loop(const dl_replica *r)
 {
     const dl_replica_ops *ops = r->ops;
@@ -119,6 +124,8 @@ static diloco_status loop(const dl_replica *r)
     return DILOCO_OK;
 }
 
+/* Opens, joins and loops. The record is open before the join, so that it has the run's first lines.
+ */
 static diloco_status live(dl_replica *r)
 {
     DL_TRY(r->ops->open(r->user));

@@ -22,12 +22,13 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-enum { FILE_MAX = 64 << 20 };
+enum { FILE_MAX = 64 << 20 }; /* bytes; about a million rounds */
 
 static const dl_results_row nothing = {{NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
 
 /* ---- rows */
 
+/* Adds a row without values, except for its round. */
 static diloco_status make_row(dl_results *r)
 {
     if (r->n_rows == r->room) {
@@ -63,6 +64,7 @@ static diloco_status add_entry(void *user, const diloco_log_entry *e)
 
 /* ---- the file */
 
+/* Takes the values of a row of the file that this process does not have. */
 static void merge(dl_results *r, const dl_results_row *from)
 {
     const double round = from->values[DL_RESULTS_ROUND];
@@ -85,6 +87,9 @@ static bool read_row(dl_results_row *out, const int *columns, size_t n, const ch
     return true;
 }
 
+/* Reads the file's rows. Its columns may differ from those of this process, as results.types may
+ * have changed. Returns DILOCO_EPROTO for
+ * a file of another kind. */
 static diloco_status read_rows(dl_results *r, const char *text)
 {
     char header[512];
@@ -196,6 +201,7 @@ static diloco_status choose_path(dl_results *r)
 
 /* ---- */
 
+/* Begins a new file, or reads the rows of the log and of the file. */
 static diloco_status take_up(dl_results *r, uint64_t entries)
 {
     int fd;
@@ -229,6 +235,7 @@ double dl_results_accuracy(const dl_results *r, uint64_t round)
     return round >= 1 && round <= r->n_rows ? r->rows[round - 1].values[DL_RESULTS_ACCURACY] : NAN;
 }
 
+/* Sets the measured values. A time that another process has set first stays. */
 static void fill(dl_results *r, uint64_t round, const dl_score *score)
 {
     double *row = r->rows[round - 1].values;

@@ -26,12 +26,12 @@ typedef struct dl_results_row {
 typedef struct dl_results {
     const dl_config *config; /* borrowed */
     dl_config_path path;
-    int columns[DL_RESULTS_COLUMNS]; /* of the file, in order */
+    int columns[DL_RESULTS_COLUMNS]; /* numbers of the file's columns, in order */
     size_t n_columns;
     dl_results_row *rows; /* owned; row i is of round i + 1 */
     size_t n_rows, room;
-    double before; /* elapsed_time of earlier generations */
-    dl_time begin;
+    double before; /* elapsed_time of earlier generations, in seconds */
+    dl_time begin; /* when this generation began */
 } dl_results;
 
 /* Opens the file when a generation begins, after that many entries; 0 begins a new file. Returns

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* One text in the making. */
 typedef struct sampler {
     const dl_setup *setup;
     const diloco_sample_args *args;
@@ -37,6 +38,7 @@ static int32_t likeliest(const float *logits, size_t n)
 
 /* ---- drawing */
 
+/* Equal logits are ordered by token, so that the order is the same with every qsort_r(). */
 static int by_logit(const void *a, const void *b, void *context)
 {
     const float *logits = context;
@@ -45,6 +47,8 @@ static int by_logit(const void *a, const void *b, void *context)
     return x < y ? -1 : 1;
 }
 
+/* A token's part of the softmax, without its divisor. `top`, the largest logit, keeps exp() from
+ * overflow. */
 static double weight_of(const sampler *s, int32_t token, double top)
 {
     return exp((s->logits[token] - top) / s->args->temperature);
@@ -69,6 +73,7 @@ static size_t likely(sampler *s, double top)
     return dl_size_max(k, 1);
 }
 
+/* Draws the next token; with temperature 0 it is the likeliest one. */
 static int32_t draw(sampler *s)
 {
     int32_t best = likeliest(s->logits, s->vocab);
@@ -87,6 +92,7 @@ static int32_t draw(sampler *s)
 
 /* ---- the context */
 
+/* Adds a token. Only a long prompt finds the context full here: its first tokens are dropped. */
 static void append(sampler *s, int32_t token)
 {
     if (s->n == s->T) memmove(s->tokens, s->tokens + 1, --s->n * sizeof *s->tokens);
@@ -124,6 +130,8 @@ static diloco_status begin(sampler *s, const char *prompt)
                    s->setup->config.tokenizer);
 }
 
+/* A model may have fewer tokens than its tokenizer, and a larger one would index past its
+ * embedding. */
 static diloco_status check_tokens(const sampler *s)
 {
     for (size_t i = 0; i < s->n; i++)
@@ -133,6 +141,7 @@ static diloco_status check_tokens(const sampler *s)
     return DILOCO_OK;
 }
 
+/* Writes the text token by token; on_text gets it at once. A token may be a part of a character. */
 static diloco_status generate(sampler *s, void (*on_text)(void *user, const char *text, size_t len),
                               void *user)
 {

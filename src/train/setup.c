@@ -1,4 +1,5 @@
-/* setup.c - opening in order, closing in the reverse one. */
+/* setup.c - opens settings, data, threads, backend and model in this order, and closes them in the
+ * reverse one. Each step needs the one before: the vocabulary of a model may come from its data. */
 #include "train/setup.h"
 
 #include "nn/device.h"
@@ -18,6 +19,7 @@ int dl_setup_threads(const dl_config *config)
 
 /* ---- settings */
 
+/* Sets the options on which replicas agree, and which were not given, from the run's settings. */
 static diloco_status copy_agreed(dl_config *to, const dl_config *run)
 {
     dl_buf text;
@@ -50,6 +52,7 @@ diloco_status dl_setup_take_run(dl_config *config, bool all)
 
 /* ---- opening */
 
+/* Takes parameters.model.vocab from the data if it is 0. */
 static diloco_status resolve_vocab(dl_setup *s)
 {
     char text[24];
@@ -80,6 +83,7 @@ static diloco_status stage_tensor(dl_setup *s, diloco_tensor *t)
     return DILOCO_OK;
 }
 
+/* Makes the host places of the model's tensors. */
 static diloco_status stage_model(dl_setup *s)
 {
     void *host;
@@ -112,6 +116,8 @@ static diloco_status take_memory(dl_setup *s)
     return stage_model(s);
 }
 
+/* The tokenizer is resolved before the model is made, because a wrong one makes its tokens useless.
+ */
 static diloco_status open_all(dl_setup *s, size_t n_shards)
 {
     DL_TRY(n_shards ? dl_data_open(&s->data, &s->config, n_shards)
@@ -153,6 +159,8 @@ void dl_setup_close(dl_setup *s)
 
 /* ---- the shared model of a run */
 
+/* Loads the newest shared model. Returns DILOCO_EPROTO if its tensors do not fit the run's
+ * settings. */
 static diloco_status load_theta(const dl_setup *s, uint64_t *entry)
 {
     void *bytes;

@@ -8,13 +8,15 @@
 #include "model/model.h"
 #include "train/staging.h"
 
+/* All pointers are owned unless a comment says otherwise. It must not be moved once it is open,
+ * since parts of it are borrowed by others. */
 typedef struct dl_setup {
     dl_config config; /* with run.threads and parameters.model.vocab resolved */
     dl_data *data;
     dl_pool *pool;
     dl_backend *backend;
     dl_model *model;
-    size_t max_rows;
+    size_t max_rows;         /* samples of a batch at most */
     const dl_sample *sample; /* the data's */
     void *inputs;            /* max_rows of its inputs, and of its targets */
     int32_t *targets;

@@ -46,6 +46,7 @@ void dl_staging_push(const dl_staging *s)
 
 /* ---- a device for the run */
 
+/* Copies go through the backend's own queue, so the run's `stream` is not used. */
 static diloco_status to_host(void *user, void *stream, void *host, const void *device, size_t len)
 {
     (void)stream;

@@ -12,6 +12,7 @@
 #include <diloco/tensor.h>
 #include <stdbool.h>
 
+/* One array in both places. */
 typedef struct dl_staged {
     void *host, *memory; /* one, or owned and backend memory */
     size_t bytes;

@@ -24,6 +24,8 @@ static void layout(dl_step *step, dl_arena *arena, bool data_parallel)
     step->gradient.verdict = DL_ARENA_ARRAY(arena, dl_verdict, 1);
 }
 
+/* Takes the memory that layout() needs, in one piece: it is called first to measure and then to
+ * place. */
 static diloco_status take_memory(dl_step *step, bool data_parallel)
 {
     const dl_setup *s = step->setup;

@@ -30,7 +30,8 @@ typedef struct dl_step_facts {
     bool applied;
 } dl_step_facts;
 
-/* config: of the setup. data_parallel: no inner optimizer. */
+/* Makes the step's memory and, unless data_parallel, the inner optimizer. The setup is borrowed
+ * until dl_step_deinit. Returns DILOCO_ENOMEM and the errors of the optimizer. */
 DL_MUST_CHECK diloco_status dl_step_init(dl_step *out, const dl_setup *setup, bool data_parallel);
 void dl_step_deinit(dl_step *step); /* zeroed is fine */
 
@@ -48,8 +49,9 @@ void dl_step_anchor(dl_step *step);
  * schedule is. Returns the learning rate if to_come of those steps remain. */
 double dl_step_rewarmed(const dl_config *config, uint64_t to_come, double lr);
 
-/* Take a step on samples first, first + 1, … of a shard, with learning rate lr. The host waits
- * for the backend once, at the end. Allocates nothing. */
+/* Takes a step on samples first, first + 1, … of a shard, with learning rate lr. A gradient that is
+ * not finite is no error: out->applied is false then. The host waits for the backend once, at the
+ * end. Allocates nothing. Returns the errors of the backend. */
 DL_MUST_CHECK diloco_status dl_step_take(dl_step_facts *out, dl_step *step, size_t shard,
                                          uint64_t first, double lr);
 

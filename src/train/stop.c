@@ -1,5 +1,5 @@
-/* stop.c - a thread that looks at the flag. A signal handler can do little more than set one,
- * and does not know the run. */
+/* stop.c - a thread that looks at the flag every 50 ms. A signal handler can do little more than
+ * set a flag, and does not know the run. diloco_run_interrupt is called without the lock. */
 #include "train/stop.h"
 
 #include "base/clock.h"

@@ -8,14 +8,15 @@
 
 typedef struct dl_stop dl_stop;
 
-/* Another thread, or a signal handler, sets it. */
+/* Returns true if the flag is set, which another thread or a signal handler does. */
 static inline bool dl_stop_asked(const volatile int *flag)
 {
     return __atomic_load_n(flag, __ATOMIC_RELAXED) != 0;
 }
 
-/* Watch *flag until dl_stop_destroy: once it is set, diloco_run_interrupt within 50 ms. The
- * flag and the run are borrowed. NULL flag: *out is NULL, which is fine below. */
+/* Watches *flag until dl_stop_destroy. Once it is set, diloco_run_interrupt is called within 50 ms.
+ * The flag and the run are borrowed. If the flag is NULL, so is *out, which is fine below. Returns
+ * DILOCO_ENOMEM if no thread can be started. */
 DL_MUST_CHECK diloco_status dl_stop_create(dl_stop **out, const volatile int *flag,
                                            diloco_run *run);
 void dl_stop_destroy(dl_stop *stop);

@@ -1,4 +1,5 @@
-/* tokenize.c - tokenizers learnt and texts encoded, for include/diloco/train.h. */
+/* tokenize.c - learns tokenizers and encodes texts, for include/diloco/train.h. The work is done by
+ * data/bpe_train.c and data/prepare.c; a report is set after an error, too. */
 #include "base/file.h"
 #include "base/sized.h"
 #include "base/thread.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_MAX = 256 << 20 };
+enum { FILE_MAX = 256 << 20 }; /* bytes of tokenizer.json, as many as data/bpe_read.c reads */
 
 static diloco_status find_words(dl_words *out, const char *name)
 {

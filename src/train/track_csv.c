@@ -19,6 +19,7 @@ static void add_number(dl_tracker *t, const char *tag, uint64_t step, double val
     if (dl_buf_add(&t->out, line, (size_t)len)) dl_tracker_give_up(t, "no memory");
 }
 
+/* Replicas of one machine may append to one file: each flush is a write with O_APPEND. */
 static diloco_status open_csv(dl_tracker *t, const char *path)
 {
     static const char head[] = "seconds,replica,tag,step,value\n";

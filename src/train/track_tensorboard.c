@@ -23,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BUCKETS = 30 };
+enum { BUCKETS = 30 }; /* TensorBoard's DEFAULT_BUCKET_COUNT */
 
 /* ---- checksums */
 
@@ -42,6 +42,7 @@ uint32_t dl_tracker_crc(const void *bytes, size_t len)
 
 /* ---- protocol buffers: `ok` is false after a failure */
 
+/* Appends to a message. A failure is looked for once, after the last field. */
 typedef struct writer {
     dl_buf *out;
     bool ok;
@@ -60,6 +61,9 @@ static void put_little(writer *w, uint64_t value, int bytes)
     put(w, text, (size_t)bytes);
 }
 
+/* A varint: seven bits a byte, the lowest first; the top bit says that another byte follows. A
+ * field begins with number << 3 | wire type: 0 varint, 1 eight bytes, 2 a length and bytes, 5 four
+ * bytes. */
 static void put_varint(writer *w, uint64_t value)
 {
     do {
@@ -97,6 +101,7 @@ static void put_doubles(writer *w, unsigned field, const double *values, size_t 
 
 /* ---- events */
 
+/* Adds t->event as a record of the file. */
 static void add_record(dl_tracker *t)
 {
     writer w = {&t->out, true};
@@ -207,6 +212,8 @@ static bool put_setting(writer *info, dl_buf *item, dl_buf *value, const dl_opti
     return ok;
 }
 
+/* Adds the settings as TensorBoard's plugin hparams reads them. Messages are built from the inside,
+ * so the tracker's buffers are used for several of them in turn. */
 static void add_settings(dl_tracker *t, const dl_config *config)
 {
     static const char plugin[] = "hparams", tag[] = "_hparams_/session_start_info";
@@ -232,6 +239,8 @@ static void add_settings(dl_tracker *t, const dl_config *config)
         dl_tracker_give_up(t, "no memory");
 }
 
+/* Opens a new file for each process, since an event file has one writer. TensorBoard joins the
+ * files of a folder. */
 static diloco_status open_events(dl_tracker *t, const char *dir)
 {
     static atomic_uint n;

@@ -1,5 +1,6 @@
-/* tracker.c - see tracker.h: the lines of the record as tags and values, for the tracker that
- * run.track names. */
+/* tracker.c - see tracker.h: turns the lines of the record into tags and values, for the tracker
+ * that run.track names. A kind puts its bytes into t->out, which is written when it is large enough
+ * or five seconds old. */
 #include "train/tracker_kinds.h"
 
 #include "base/clock.h"
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Bytes: of `out` at most, of `out` when it is written, of a message. Members in a histogram. */
 enum { OUT_MAX = 1 << 20, OUT_ENOUGH = 64 << 10, EVENT_MAX = 1 << 16, NORMS_MAX = 4096 };
 #define FLUSH_S 5.0
 
@@ -42,6 +44,7 @@ void dl_tracker_make_room(dl_tracker *t, size_t n)
     if (t->out.len + n > OUT_ENOUGH) dl_tracker_flush(t);
 }
 
+/* Values that are not finite are left out: they cannot be drawn. */
 static void add_scalar(dl_tracker *t, const char *tag, uint64_t step, double value)
 {
     if (isfinite(value)) t->kind->number(t, tag, step, value);
@@ -49,6 +52,7 @@ static void add_scalar(dl_tracker *t, const char *tag, uint64_t step, double val
 
 /* ---- lines of the record */
 
+/* Returns NaN if the event does not have the number. */
 static double number(dl_json_value event, const char *key)
 {
     double value;
@@ -71,6 +75,7 @@ static void take_step(dl_tracker *t, dl_json_value event)
     take(t, event, "tokens_per_s", "speed/tokens_per_s", step);
 }
 
+/* A kind without histograms has no `norms`. */
 static void take_norms(dl_tracker *t, dl_json_value event, uint64_t entry)
 {
     double *norms = t->norms;

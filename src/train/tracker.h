@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Zeroed with fd -1: no tracker. */
 typedef struct dl_tracker {
     int fd; /* -1: none */
     const struct dl_tracker_kind *kind;
@@ -25,7 +26,7 @@ typedef struct dl_tracker {
     dl_buf out;                                     /* not written yet */
     dl_buf event, summary, value, inner, histogram; /* messages being built, the innermost last */
     double *norms;                                  /* space for those of one entry */
-    double flushed;
+    double flushed; /* when `out` was last written, in seconds since 1970 */
 } dl_tracker;
 
 /* `where`: run.track; "": no tracker. Returns DILOCO_EINVAL if no tracker has that name, or

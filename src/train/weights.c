@@ -1,4 +1,5 @@
-/* weights.c - by name, and only where type and shape agree: nothing is cut, padded or converted. */
+/* weights.c - copies tensors by name, and only if type and shape agree. Nothing is cut, padded or
+ * converted, since a model of another shape would train without an error and be wrong. */
 #include "train/weights.h"
 
 #include "base/log.h"
@@ -20,6 +21,7 @@ static const char *shape_of(shape_text out, const size_t *shape, int n_dims)
     return out;
 }
 
+/* Returns true if the file's tensor, which may be NULL, has the type and shape of the model's. */
 static bool fits(const diloco_tensor *t, const dl_st_tensor *found)
 {
     return dl_continues(found, dl_dtype_name(t->dtype), t->shape, t->n_dims);
@@ -107,6 +109,7 @@ diloco_status dl_weights_init(const dl_setup *s, const char *path)
     return read_file(s, path, read_model);
 }
 
+/* Loads the tensors that fit, and logs the others. */
 static diloco_status read_what_fits(void *context, const dl_st *st)
 {
     const dl_setup *s = context;
