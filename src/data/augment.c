@@ -1,4 +1,4 @@
-/* augment.c - random crops and mirrored images, as is usual for CIFAR-10 (He et al. 2015,
+/* augment.c - random crops and mirrored images, as usual for CIFAR-10 (He et al. 2015,
  * arXiv:1512.03385, section 4.2). One block of four words is drawn for an image: row, column,
  * mirror. So the draw of an image does not depend on those before it. */
 #include "data/augment.h"

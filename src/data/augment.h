@@ -6,9 +6,10 @@
 
 #include <stdbool.h>
 
-/* Copy an image u8[channels][height][width] as if it had a margin of `pad` zero pixels and were cut
- * back to its size at a place drawn evenly. With `mirror` it is flipped left to right half of the
- * time. The draw is that of (seed, shard, sample) alone. */
+/* Copies an image u8[channels][height][width] as if it had a margin of `pad` zero pixels and were
+ * cut back to its size at a place drawn evenly. With `mirror` it is flipped left to right half of
+ * the time. The draw is a function of seed, shard and `number`, the sample's position in the
+ * stream. */
 void dl_augment(unsigned char *to, const unsigned char *from, const dl_sample *sample, size_t pad,
                 bool mirror, uint64_t seed, size_t shard, uint64_t number);
 

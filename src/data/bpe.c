@@ -80,6 +80,7 @@ bool dl_bpe_whole_words(const dl_bpe *bpe)
     return bpe->whole_words;
 }
 
+/* Linear in the added tokens; it is for writers of files. */
 dl_bpe_kind dl_bpe_kind_of(const dl_bpe *bpe, int32_t token)
 {
     size_t len;
@@ -291,6 +292,7 @@ static diloco_status merge_all(dl_bpe_encoder *e, int32_t *tokens, size_t *n, co
 
 /* ---- words */
 
+/* Encodes a word that is not in the encoder's table. */
 static diloco_status encode_word(dl_bpe_encoder *e, int32_t *tokens, size_t *n, const char *word,
                                  size_t len)
 {
@@ -324,6 +326,7 @@ static inline void make_key(uint64_t key[KEY_WORDS], const char *word, size_t le
     key[KEY_WORDS - 1] |= (uint64_t)len << 56;
 }
 
+/* Returns the one place of a key. The hash multiplies and shifts as splitmix64 does. */
 static inline kept *place_of(const dl_bpe_encoder *e, const uint64_t key[KEY_WORDS])
 {
     uint64_t hash = key[0] * UINT64_C(0x9e3779b97f4a7c15);

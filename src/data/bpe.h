@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "data/words.h"
 
+/* A tokenizer in memory (bpe_table.h). */
 typedef struct dl_bpe dl_bpe;
 
 /* Opens a tokenizer from a file, or reads one from memory. The first byte shows its kind: '{' is a
@@ -45,6 +46,7 @@ typedef enum dl_bpe_kind {
     DL_BPE_ADDED,   /* found in a text literally */
     DL_BPE_SPECIAL, /* likewise, and no text itself */
 } dl_bpe_kind;
+/* Returns the kind of a token, 0 <= token < n. */
 dl_bpe_kind dl_bpe_kind_of(const dl_bpe *bpe, int32_t token);
 
 dl_words dl_bpe_words(const dl_bpe *bpe); /* how it cuts text */
@@ -61,6 +63,8 @@ DL_MUST_CHECK diloco_status dl_bpe_merges(dl_bpe_merge **out, size_t *n, const d
 /* ---- encoding. An encoder is one thread's memory, with the words that it has encoded before. */
 
 typedef struct dl_bpe_encoder dl_bpe_encoder;
+/* Makes an encoder of about 2 MiB; the tokenizer is borrowed until it is destroyed. Returns
+ * DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_bpe_encoder_create(dl_bpe_encoder **out, const dl_bpe *bpe);
 void dl_bpe_encoder_destroy(dl_bpe_encoder *encoder); /* NULL is fine */
 

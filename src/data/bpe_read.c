@@ -343,6 +343,7 @@ static void read_template(dl_bpe *b, dl_json_value step)
         if (dl_json_is(id, b->added[i].text)) b->begin_token = b->added[i].token;
 }
 
+/* A post_processor is one step or a Sequence of steps. */
 static void read_begin(dl_bpe *b, dl_json_value post)
 {
     read_template(b, post);
@@ -364,6 +365,7 @@ static bool is_empty(dl_json_value value)
            (value.type == DL_JSON_BOOL && *value.at == 'f') || dl_json_is(value, "");
 }
 
+/* Checks the options of "model" that would change tokens; they must be missing or empty. */
 static diloco_status check_model(dl_bpe *b, dl_json_value model)
 {
     static const char *const nothing[] = {"dropout", "unk_token", "continuing_subword_prefix",
@@ -393,6 +395,7 @@ static diloco_status check_byte_level(bool *cuts, dl_json_value step)
     return DILOCO_OK;
 }
 
+/* Checks a Split step: its pattern must be one of the two that words.c matches. */
 static diloco_status check_split(dl_bpe *b, dl_json_value step)
 {
     dl_json_value regex = dl_json_get(dl_json_get(step, "pattern"), "Regex");
@@ -428,6 +431,7 @@ static diloco_status check_words(dl_bpe *b, dl_json_value root)
     return cuts ? refuse("a pre_tokenizer that cuts words twice") : DILOCO_OK;
 }
 
+/* The unknown parts are refused before the vocabulary is read. Merges need the vocabulary. */
 static diloco_status read_json(dl_bpe *b, const void *text, size_t len)
 {
     dl_json_value root;
@@ -489,6 +493,7 @@ static bool next_line(dl_text *line, size_t *at, const char *text, size_t len)
     return true;
 }
 
+/* Reads a line of a file of ranks. Ranks must be consecutive, so that the rank is the token. */
 static diloco_status read_rank(dl_bpe *b, dl_text line, int32_t rank)
 {
     const char *blank = memchr(line.data, ' ', line.len);

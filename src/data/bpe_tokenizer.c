@@ -1,4 +1,5 @@
-/* bpe_tokenizer.c - the row of byte-pair encoding (bpe.h). */
+/* bpe_tokenizer.c - byte-pair encoding (bpe.h) as a tokenizer of data.tokenizer. An encoder is made
+ * for each text, so that any thread may encode; texts here are prompts and held-out files. */
 #include "data/bpe.h"
 #include "data/tokenizer.h"
 

@@ -172,6 +172,7 @@ static diloco_status spell_words(trainer *t)
 
 /* ---- pairs */
 
+/* Returns the place of a pair, or the free one for it. */
 static size_t pair_place(const pair *pairs, size_t room, int32_t left, int32_t right)
 {
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
@@ -268,6 +269,7 @@ static diloco_status count_pairs(trainer *t, size_t where, int sign, int32_t mad
     return DILOCO_OK;
 }
 
+/* A word is in a pair's list for ever, also after other merges have removed the pair from it. */
 static bool has_pair(const trainer *t, const word *w, int32_t left, int32_t right)
 {
     const int32_t *s = t->symbols + w->first;
@@ -404,6 +406,7 @@ static void put_words(dl_json *j, dl_words how)
     dl_json_end(j);
 }
 
+/* `text` is room for one token. */
 static diloco_status put_vocab(const trainer *t, dl_json *j, dl_buf *text)
 {
     dl_json_object(j, "vocab");
@@ -430,6 +433,7 @@ static diloco_status put_vocab(const trainer *t, dl_json *j, dl_buf *text)
     return DILOCO_OK;
 }
 
+/* Writes a tokenizer.json that Hugging Face's tokenizers and bpe_read.c read. */
 static diloco_status put_file(const trainer *t, dl_buf *out)
 {
     static const char *const nothing[] = {"dropout", "unk_token", "continuing_subword_prefix",
@@ -473,6 +477,7 @@ static void first_tokens(trainer *t)
     }
 }
 
+/* The end token is number 0 and the bytes follow, so that a token's number shows its kind. */
 static diloco_status train(trainer *t, dl_buf *out, const dl_text *texts, size_t n, int32_t vocab)
 {
     t->tokens = calloc((size_t)vocab, sizeof *t->tokens);

@@ -1,4 +1,5 @@
-/* byte.c - the byte tokenizer: a token is a byte. */
+/* byte.c - the byte tokenizer: token i is byte i. It has no file and no state, so `self` is NULL.
+ */
 #include "data/tokenizer.h"
 
 static int32_t count(const void *self)

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <zlib.h>
 
+/* Bytes of gzip's header and trailer at least; the largest ratio; zlib's windowBits for gzip. */
 enum { HEAD = 10, TAIL = 8, MOST_FOR_ONE = 1032, GZIP_WINDOW = 15 + 16 };
 
+/* The first two bytes show it, whatever the file's name is. */
 static bool is_gzip(const dl_map *map)
 {
     return map->len >= 2 && map->data[0] == 0x1f && map->data[1] == 0x8b;
@@ -28,6 +30,7 @@ static diloco_status contents_length(size_t *len, const dl_map *map)
                    map->len);
 }
 
+/* Unpacks the whole file at once into `len` bytes. zlib counts bytes in 32 bits. */
 static diloco_status unpack(unsigned char *to, size_t len, const dl_map *map)
 {
     z_stream z = {.next_in = (unsigned char *)(uintptr_t)map->data, .next_out = to};

@@ -13,6 +13,7 @@
 enum { SIDE = 32, CHANNELS = 3, CLASSES = 10, BATCHES = 5 };
 enum { PIXELS = CHANNELS * SIDE * SIDE, RECORD = 1 + PIXELS };
 
+/* Adds a file of records, if it exists. Label and pixels of a record follow one another. */
 static diloco_status add_batch(dl_images *images, const char *folder, const char *name)
 {
     const dl_bytes *file;

@@ -54,6 +54,7 @@ typedef struct text_coding {
     bool spoken;                            /* the tokenizer knows every token of the data */
 } text_coding;
 
+/* Nothing changes after opening, except `list` and `taken` in dl_data_take(). */
 struct dl_data {
     dl_sample sample;
     const dl_image_kind *kind; /* NULL: tokens */
@@ -62,7 +63,7 @@ struct dl_data {
     const dl_corpus *test;     /* where the validation part is: one of the two */
     text_coding text;
 
-    dl_images images, own_test_images;
+    dl_images images, own_test_images; /* likewise for images */
     const dl_images *test_images;
 
     bool whole, augment; /* every shard is all of the training part; data.augment */
@@ -311,6 +312,8 @@ static void set_digest(dl_data *data)
     dl_hash_to_hex(data->digest, dl_digest_end(&stream));
 }
 
+/* Opens everything. Files are opened before shards are cut, because their length decides the cut.
+ */
 static diloco_status open_data(dl_data *data, const dl_config *config, size_t n_shards)
 {
     size_t row;
@@ -324,6 +327,7 @@ static diloco_status open_data(dl_data *data, const dl_config *config, size_t n_
     return DILOCO_OK;
 }
 
+/* Opens no data file. */
 static diloco_status open_words(dl_data *data, const dl_config *config)
 {
     size_t row;
@@ -409,6 +413,7 @@ const char *dl_data_digest(const dl_data *data)
     return data->digest;
 }
 
+/* Makes room for the samples of a shard. The room of the largest shard so far is kept. */
 static diloco_status make_room(dl_data *data, uint64_t n)
 {
     uint32_t *list = realloc(data->list, n * sizeof *list);
@@ -499,6 +504,7 @@ uint64_t dl_data_test_samples(const dl_data *data)
     return data->n_test ? (data->n_test - 1 + data->stride - 1) / data->stride : 0;
 }
 
+/* Reads a window of the validation part. A short last window is padded. */
 static void read_test_tokens(const dl_data *data, int32_t *input, int32_t *target, uint64_t window)
 {
     size_t T = data->stride;

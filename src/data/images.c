@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096 }; /* as PATH_MAX on Linux, with its zero */
 
 diloco_status dl_images_add_file(dl_images *images, const dl_bytes **file, const char *folder,
                                  const char *name)

@@ -34,6 +34,7 @@ static diloco_status check_head(uint32_t *n, const dl_bytes *file, size_t head, 
     return DILOCO_OK;
 }
 
+/* Compares the header's count with the file's length, before anything is read by it. */
 static diloco_status check_length(const dl_bytes *file, size_t head, uint32_t n, size_t each,
                                   const char *what)
 {
@@ -82,6 +83,7 @@ static diloco_status add_pair(dl_images *images, const dl_bytes *pixels, const d
     return status ? dl_fail_context(status, "%s/%s", folder, label_name) : DILOCO_OK;
 }
 
+/* Adds both files. Images without labels are an error; neither of them is not. */
 static diloco_status add(dl_images *images, const char *folder, bool test)
 {
     const dl_bytes *pixels, *labels;

@@ -29,7 +29,7 @@
 
 typedef struct dl_partition dl_partition;
 
-/* The data that is cut. */
+/* The data to divide. The classes are read while the partition is made. */
 typedef struct dl_partition_data {
     uint64_t n;       /* samples */
     size_t n_classes; /* 0: they have none */

@@ -67,6 +67,7 @@ static size_t part_end(const work *w, const dl_corpus_file *file, size_t begin)
     return file->map.len;
 }
 
+/* An empty file has no part. */
 static diloco_status list_parts(work *w)
 {
     for (size_t i = 0; i < w->corpus.n_files; i++) {
@@ -149,6 +150,7 @@ static diloco_status encode_part(const work *w, dl_bpe_encoder *encoder, uint64_
     return status;
 }
 
+/* Makes a shard, or counts one that an earlier call has made. */
 static diloco_status make_shard(work *w, dl_bpe_encoder *encoder, size_t i)
 {
     char path[4096];
@@ -169,6 +171,7 @@ static diloco_status make_shard(work *w, dl_bpe_encoder *encoder, size_t i)
 
 /* ---- threads */
 
+/* Takes the next part. Returns false after the last one, or if a thread has failed. */
 static bool take(work *w, size_t *i)
 {
     pthread_mutex_lock(&w->lock);
@@ -178,6 +181,8 @@ static bool take(work *w, size_t *i)
     return more;
 }
 
+/* Encodes parts until none is left. The first failure of any thread ends all of them, and its text
+ * is kept, because an error's text belongs to its thread. */
 static void *work_thread(void *user)
 {
     work *w = user;
@@ -212,6 +217,8 @@ static void watch(work *w)
     pthread_mutex_unlock(&w->lock);
 }
 
+/* Starts the threads and waits for them. If the system refuses some, the others do all of the work.
+ */
 static diloco_status run_threads(work *w)
 {
     pthread_t threads[MAX_THREADS];
@@ -310,6 +317,7 @@ static diloco_status begin_folder(const work *w, const dl_buf *manifest)
     return dl_file_write(path, &(dl_span){manifest->data, manifest->len}, 1);
 }
 
+/* Counts the shards of a folder that is complete. */
 static diloco_status count_all(work *w)
 {
     for (size_t i = 0; i < w->n_parts; i++) {
@@ -323,6 +331,7 @@ static diloco_status count_all(work *w)
     return DILOCO_OK;
 }
 
+/* Makes the folder unless it is complete. It gets its name last, and the rename is made durable. */
 static diloco_status make_all(work *w, const dl_buf *manifest)
 {
     bool there;
@@ -339,6 +348,8 @@ static diloco_status make_all(work *w, const dl_buf *manifest)
     return dl_dir_sync(w->what->out);
 }
 
+/* Checks the paths, lists the parts, and makes the shards. A comma is refused here, where it can
+ * still be changed: data.train_path could not name the folder. */
 static diloco_status prepare(work *w)
 {
     dl_buf manifest;

@@ -1,6 +1,7 @@
 /* sampler_iid.c - one shuffle of everything, dealt out like cards. */
 #include "data/samplers.h"
 
+/* A partition may be larger than the data, since another shuffle follows. */
 static diloco_status plan(dl_partition *p)
 {
     return dl_check_size(p, UINT64_MAX);

@@ -36,6 +36,8 @@ static void draw_classes(dl_owned *out, const dl_partition *p, size_t client)
     }
 }
 
+/* Where the owner-th part of a class begins, among the class's samples. Parts differ by at most one
+ * sample. */
 static uint64_t part_begin(const dl_partition *p, size_t k, uint64_t owner)
 {
     return dl_class_size(p, k) * owner / p->owners[k];
@@ -54,6 +56,8 @@ static uint64_t size(const dl_partition *p, size_t client)
     return n;
 }
 
+/* Draws all clients' classes first: the size of a part follows from the number of a class's owners.
+ */
 static diloco_status plan(dl_partition *p)
 {
     if (n_each(p) > p->n_classes)
@@ -81,6 +85,7 @@ static diloco_status plan(dl_partition *p)
     return DILOCO_OK;
 }
 
+/* Sample i is looked for in the client's parts, one class after the other. */
 static uint64_t at(const dl_partition *p, size_t client, uint64_t i)
 {
     const dl_owned *o = owned_by(p, client);

@@ -10,6 +10,7 @@ static diloco_status plan(dl_partition *p)
     return dl_check_size(p, p->n);
 }
 
+/* Draws class weights and then samples; both from the client's own generator. */
 static void draw(uint32_t *out, const dl_partition *p, size_t client)
 {
     double weights[DL_SAMPLER_MAX_CLASSES];
@@ -28,6 +29,8 @@ static diloco_status wrong_clients(const dl_partition *p)
                    p->config.non_iid_clients, p->n_clients);
 }
 
+/* Marks the clients of data.non_iid_clients. A comma makes the text a list; the divider after the
+ * last number of "1," is not an error. */
 static diloco_status mark(dl_partition *p)
 {
     const char *text = p->config.non_iid_clients;
@@ -59,6 +62,7 @@ static diloco_status plan_mixed(dl_partition *p)
     return mark(p);
 }
 
+/* An unmarked client draws from all classes with one weight. */
 static void draw_mixed(uint32_t *out, const dl_partition *p, size_t client)
 {
     double weights[DL_SAMPLER_MAX_CLASSES];

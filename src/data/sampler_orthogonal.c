@@ -14,6 +14,7 @@ static diloco_status wrong_classes(const dl_partition *p)
                    p->config.institution_classes, p->n_silos, p->n_classes - 1);
 }
 
+/* The silos that data.institution_class_ids names. */
 static size_t count_silos(const dl_partition *p)
 {
     size_t n = 1;
@@ -51,6 +52,7 @@ static uint64_t silo_samples(const dl_partition *p, size_t silo)
     return n;
 }
 
+/* Each silo must have as many samples as a client draws, as no client draws one twice. */
 static diloco_status plan(dl_partition *p)
 {
     bool named = p->config.institution_classes[0] != 0;

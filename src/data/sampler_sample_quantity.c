@@ -10,6 +10,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* Draws where each client's part of the shuffle begins. The cut is rounded and not the sizes, so
+ * the sizes add up to all samples. */
 static diloco_status draw_cut(dl_partition *p)
 {
     uint64_t least = (uint64_t)p->config.min_partition_size;
@@ -46,6 +48,7 @@ static uint64_t at(const dl_partition *p, size_t client, uint64_t i)
     return dl_rng_permute(p->cut[client] + i, p->n, p->seed, DL_STREAM(DL_STREAM_SHUFFLE, 0));
 }
 
+/* distribution_noniid: a client of this size by class weights of its own. */
 static void draw(uint32_t *out, const dl_partition *p, size_t client)
 {
     double weights[DL_SAMPLER_MAX_CLASSES];

@@ -46,17 +46,19 @@ typedef struct dl_owned {
     uint32_t class, before;
 } dl_owned;
 
+/* Nothing changes after the plan, so any thread may read. */
 struct dl_partition {
     const dl_sampler *sampler;
     dl_config config; /* for data.* and algorithm.* */
-    uint64_t n, seed;
+    uint64_t n, seed; /* samples; data.random_seed */
     size_t n_clients, n_classes;
 
-    /* Samples in order of their classes; class k is [class_begin[k], class_begin[k + 1]). */
+    /* Samples in order of their classes; class k is [class_begin[k], class_begin[k + 1]). Both are
+     * owned, and NULL for a sampler that does not need classes. */
     uint32_t *by_class;
     uint64_t *class_begin;
 
-    /* Of the sampler; NULL where it has none. */
+    /* Owned; each is made by the sampler that needs it, and NULL with the others. */
     uint64_t *cut;    /* [n_clients + 1] where each client's part of a shuffle begins */
     dl_owned *owned;  /* [n_clients][per_client_classes] */
     uint32_t *owners; /* [n_classes] clients that have a class */
@@ -65,6 +67,7 @@ struct dl_partition {
     bool *drawn;    /* [n_clients] mixed: by a Dirichlet draw */
 };
 
+/* Returns the number of samples of class k. */
 uint64_t dl_class_size(const dl_partition *p, size_t k);
 
 /* Returns data.partition_size, or an equal part of all samples if it is 0. */

@@ -36,6 +36,7 @@ static uint32_t token_at(const unsigned char *tokens, size_t i, bool wide)
     return (uint32_t)(tokens[2 * i] | tokens[2 * i + 1] << 8);
 }
 
+/* Checks the header of an untrusted file. The count and the length must agree. */
 static diloco_status find(size_t *offset, size_t *n, const dl_map *map)
 {
     if (map->len < HEADER_BYTES)

@@ -69,6 +69,7 @@ static inline size_t run_end(const place *p, size_t at, dl_char_class is, size_t
     return at;
 }
 
+/* [\r\n]; false at the end of the text. */
 static inline bool is_newline(const place *p, size_t at)
 {
     return at < p->len && (p->text[at] == '\n' || p->text[at] == '\r');
