@@ -27,6 +27,7 @@ const char *diloco_export_format_at(size_t i)
 
 /* ---- choosing */
 
+/* Finds a format by its name. The text of the error lists them. */
 static diloco_status find_format(const dl_export_format **out, const char *name)
 {
     *out = NULL;
@@ -190,6 +191,7 @@ static diloco_status export_run(diloco_export_report *out, dl_config *config,
     return status;
 }
 
+/* The run's settings have many paths, so they are too large for the stack. */
 static diloco_status export_as(diloco_export_report *out, const diloco_config *config,
                                const char *format_name, const char *dtype, const char *to)
 {
@@ -236,6 +238,7 @@ diloco_status dl_export_tokenizer(dl_bpe **out, const dl_export *e)
 
 /* ---- a file of a folder */
 
+/* The path of a file of the folder e->to. */
 static diloco_status path_of(char out[4096], const dl_export *e, const char *file)
 {
     int len = snprintf(out, 4096, "%s/%s", e->to, file);

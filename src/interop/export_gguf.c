@@ -187,6 +187,7 @@ static void put_turned(dl_pieces *p, const dl_st_tensor *t, dl_span data, size_t
         }
 }
 
+/* Refuses the one model that GGUF cannot express. */
 static diloco_status check_rope(const dl_gpt_shape *s)
 {
     if (!s->qk_norm || s->rope.scaling != DL_ROPE_LLAMA3) return DILOCO_OK;
@@ -234,6 +235,7 @@ static void set_n_values(dl_gguf *g)
         g->pieces.small.data[AT_VALUES + i] = (unsigned char)(g->n_values >> 8 * i);
 }
 
+/* Adds the file's parts in their order. */
 static diloco_status put_all(dl_gguf *g, const dl_export *e)
 {
     dl_gpt_shape s;

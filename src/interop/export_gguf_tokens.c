@@ -40,6 +40,7 @@ static void add_characters(dl_gguf *g, const char *bytes, size_t len)
         dl_pieces_add(&g->pieces, utf8, dl_utf8_put(utf8, dl_bpe_char_of((unsigned char)bytes[i])));
 }
 
+/* Adds a token's bytes as a string of GPT-2's characters. */
 static void put_characters(dl_gguf *g, const char *bytes, size_t len)
 {
     dl_pieces_u(&g->pieces, length_of(bytes, len), 8);
@@ -96,6 +97,8 @@ static void put_tokens(dl_gguf *g, const dl_bpe *bpe, size_t vocab)
         dl_pieces_u(&g->pieces, (uint64_t)types[kind_of(bpe, i)], 4);
 }
 
+/* Adds the merges, in order of priority. GPT-2's characters have no blank, so it can divide them.
+ */
 static diloco_status put_merges(dl_gguf *g, const dl_bpe *bpe)
 {
     dl_bpe_merge *merges;

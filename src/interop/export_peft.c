@@ -77,6 +77,7 @@ static diloco_status read_facts(adapter *a)
     return a->rank ? DILOCO_OK : refuse_fact(a->facts);
 }
 
+/* Finds the run's one adapter and its facts. */
 static diloco_status find_adapter(adapter *a, const dl_export *e)
 {
     DL_TRY(diloco_base_walk(e->config->store, take_fact, a));

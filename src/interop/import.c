@@ -42,6 +42,7 @@ typedef struct importing {
 
 /* ---- reading */
 
+/* The path of a file of a folder. */
 static diloco_status path_of(char out[4096], const char *folder, const char *file)
 {
     int len = snprintf(out, 4096, "%s/%s", folder, file);
@@ -49,6 +50,7 @@ static diloco_status path_of(char out[4096], const char *folder, const char *fil
     return dl_fail(DILOCO_EINVAL, "%s/%s: the path is too long", folder, file);
 }
 
+/* Reads config.json into options and facts. Errors name the folder. */
 static diloco_status read_config(importing *im)
 {
     dl_buf text;
@@ -106,6 +108,7 @@ static diloco_status find_tensor(const dl_hf_tensor **out, const importing *im,
                    t->name, t->shape[0], columns);
 }
 
+/* The number of a tensor's values. */
 static size_t count_of(const dl_st_tensor *t)
 {
     return (t->end - t->begin) / dl_st_dtype_size(t->dtype);
@@ -232,6 +235,7 @@ static diloco_status gather(importing *im)
 
 /* ---- writing */
 
+/* Writes model.safetensors; "format": "pt" is what transformers asks of a file. */
 static diloco_status write_weights(importing *im, const char *path)
 {
     static const dl_st_meta meta = {"format", "pt"};
