@@ -88,8 +88,7 @@ static bool read_row(dl_results_row *out, const int *columns, size_t n, const ch
 }
 
 /* Reads the file's rows. Its columns may differ from those of this process, as results.types may
- * have changed. Returns DILOCO_EPROTO for
- * a file of another kind. */
+ * have changed. Returns DILOCO_EPROTO for a file of another kind. */
 static diloco_status read_rows(dl_results *r, const char *text)
 {
     char header[512];
