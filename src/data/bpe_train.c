@@ -198,8 +198,7 @@ static diloco_status grow_pairs(trainer *t)
     return DILOCO_OK;
 }
 
-/* Changes a pair's count by `by`, and adds the word `where` to its list; with NO_WORD it does not.
- */
+/* Changes a pair's count by `by`, and adds the word `where` to its list; NO_WORD: none. */
 static diloco_status change_pair(trainer *t, int32_t left, int32_t right, int64_t by, int64_t where)
 {
     if (2 * t->n_pairs >= t->pair_room) DL_TRY(grow_pairs(t));

@@ -1,5 +1,4 @@
-/* byte.c - the byte tokenizer: token i is byte i. It has no file and no state, so `self` is NULL.
- */
+/* byte.c - the byte tokenizer: token i is byte i. It has neither file nor state: `self` is NULL. */
 #include "data/tokenizer.h"
 
 static int32_t count(const void *self)

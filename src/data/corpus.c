@@ -67,8 +67,7 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
 
 static diloco_status add_folder(dl_corpus *corpus, const char *path);
 
-/* Adds a folder's entry. A link to a file is followed; one to a folder is not, as it may be a loop.
- */
+/* Adds a folder's entry. A link to a file is followed; one to a folder may be a loop. */
 static diloco_status add_entry(dl_corpus *corpus, const char *folder, const char *name)
 {
     char path[4096];

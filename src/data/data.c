@@ -195,8 +195,7 @@ static diloco_status open_images(dl_data *data, const dl_config *config)
                    config->test_path, data->kind->name, data->kind->files);
 }
 
-/* The number of samples in n items. The last window of tokens needs one item more than its stride.
- */
+/* The number of samples in n items. The last window of tokens needs an item after its stride. */
 static uint64_t samples_of(const dl_data *data, uint64_t n)
 {
     if (data->kind) return n;
@@ -266,6 +265,8 @@ static diloco_status check_tokens(const dl_data *data, const dl_config *config)
     return DILOCO_OK;
 }
 
+/* Refuses too few images. A set that is cut must have at least one for validation, unless
+ * data.test_fraction is 0. */
 static diloco_status check_images(const dl_data *data, const dl_config *config)
 {
     if (data->shards[0].n == 0)
@@ -312,8 +313,7 @@ static void set_digest(dl_data *data)
     dl_hash_to_hex(data->digest, dl_digest_end(&stream));
 }
 
-/* Opens everything. Files are opened before shards are cut, because their length decides the cut.
- */
+/* Opens everything. Files are opened before shards are cut, as their length decides the cut. */
 static diloco_status open_data(dl_data *data, const dl_config *config, size_t n_shards)
 {
     size_t row;
@@ -461,6 +461,7 @@ static uint64_t sample_begin(const dl_data *data, size_t shard, uint64_t i)
            (listed ? data->list[place] : dl_partition_at(data->partition, shard, place));
 }
 
+/* Reads a window of T + 1 tokens as T inputs and their T targets, the next tokens. */
 static void read_tokens(const dl_data *data, int32_t *input, int32_t *target, uint64_t begin)
 {
     dl_corpus_read(&data->train, input, begin, data->stride);

@@ -47,8 +47,7 @@ diloco_status dl_images_add_run(dl_images *images, dl_image_run run, size_t clas
     return DILOCO_OK;
 }
 
-/* A missing folder is the usual first error of a new user, so its text says where to get the set.
- */
+/* A missing folder is the usual first error of a new user, so its text says where the set is. */
 static diloco_status check_folder(const char *path, const char *option, const dl_image_kind *kind)
 {
     struct stat st;

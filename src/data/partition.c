@@ -29,6 +29,7 @@ const char *dl_sampler_name_at(size_t i)
     return i < N_SAMPLERS ? samplers[i]->name : NULL;
 }
 
+/* Returns NULL for an unknown name. */
 static const dl_sampler *find(const char *name)
 {
     for (size_t i = 0; i < N_SAMPLERS; i++)

@@ -47,8 +47,7 @@ void dl_partition_destroy(dl_partition *partition); /* NULL is fine */
 
 uint64_t dl_partition_size(const dl_partition *partition, size_t client); /* > 0 */
 
-/* Returns sample i < size of a client; not for a listed partition. Any thread. Allocates nothing.
- */
+/* Returns sample i < size of a client; not if it is listed. Any thread. Allocates nothing. */
 uint64_t dl_partition_at(const dl_partition *partition, size_t client, uint64_t i);
 
 /* A partition is listed if a client's samples can only be drawn all together. dl_partition_list

@@ -217,8 +217,7 @@ static void watch(work *w)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Starts the threads and waits for them. If the system refuses some, the others do all of the work.
- */
+/* Starts the threads and waits for them. If the system refuses some, the others do the work. */
 static diloco_status run_threads(work *w)
 {
     pthread_t threads[MAX_THREADS];

@@ -19,9 +19,8 @@ static const dl_owned *owned_by(const dl_partition *p, size_t client)
     return p->owned + client * n_each(p);
 }
 
-/* Draws a client's classes: the first ones of a shuffle that begins with class client mod
- * n_classes.
- */
+/* Draws a client's classes: the first ones of a shuffle. It begins with class
+ * client mod n_classes. */
 static void draw_classes(dl_owned *out, const dl_partition *p, size_t client)
 {
     uint32_t all[DL_SAMPLER_MAX_CLASSES];
@@ -56,8 +55,7 @@ static uint64_t size(const dl_partition *p, size_t client)
     return n;
 }
 
-/* Draws all clients' classes first: the size of a part follows from the number of a class's owners.
- */
+/* Draws all clients' classes first: the size of a part depends on a class's owners. */
 static diloco_status plan(dl_partition *p)
 {
     if (n_each(p) > p->n_classes)

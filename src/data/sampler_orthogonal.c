@@ -23,6 +23,7 @@ static size_t count_silos(const dl_partition *p)
     return n;
 }
 
+/* Reads data.institution_class_ids: a ';' begins the next silo. */
 static diloco_status read_classes(dl_partition *p)
 {
     const char *text = p->config.institution_classes;
@@ -44,6 +45,7 @@ static void share_out(dl_partition *p)
         p->silo_has[k * p->n_silos / p->n_classes * p->n_classes + k] = true;
 }
 
+/* The samples of all classes of a silo. */
 static uint64_t silo_samples(const dl_partition *p, size_t silo)
 {
     uint64_t n = 0;

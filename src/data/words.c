@@ -33,6 +33,7 @@ dl_char_class dl_char_class_of(uint32_t code)
     return (dl_char_class)unicode_runs[low].is;
 }
 
+/* The classes of ASCII, as unicode_runs has them, 32 characters a line. */
 /* clang-format off */
 static const unsigned char ascii[128] = {
     O, O, O, O, O, O, O, O, O, S, S, S, S, S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O,
