@@ -102,8 +102,7 @@ static diloco_status offer_probe(dl_replica *b)
     return DILOCO_OK;
 }
 
-/* The operation `open`. The step is made before the run, because its vectors are registered there.
- */
+/* The operation `open`. The step is made before the run, as its vectors are registered there. */
 static diloco_status open_run(void *user)
 {
     replica *r = user;
@@ -244,8 +243,7 @@ diloco_status diloco_train_sized(const diloco_config *config, const char *name,
     return dl_replica_live(&r.base, config);
 }
 
-/* Creates a run without training. The model's parameters are computed, as they are the first state.
- */
+/* Creates a run without training. The model's initial parameters are the first state. */
 static diloco_status create(const diloco_config *config, const diloco_train_hooks *hooks)
 {
     dl_setup s;

@@ -124,8 +124,7 @@ static diloco_status loop(const dl_replica *r)
     return DILOCO_OK;
 }
 
-/* Opens, joins and loops. The record is open before the join, so that it has the run's first lines.
- */
+/* Opens, joins and loops. The record is open before the join, so it has the run's first lines. */
 static diloco_status live(dl_replica *r)
 {
     DL_TRY(r->ops->open(r->user));

@@ -116,8 +116,7 @@ static diloco_status take_memory(dl_setup *s)
     return stage_model(s);
 }
 
-/* The tokenizer is resolved before the model is made, because a wrong one makes its tokens useless.
- */
+/* The tokenizer is resolved before the model is made, since a wrong one is an error. */
 static diloco_status open_all(dl_setup *s, size_t n_shards)
 {
     DL_TRY(n_shards ? dl_data_open(&s->data, &s->config, n_shards)

@@ -24,6 +24,7 @@ static struct timespec after(dl_time duration)
     return (struct timespec){.tv_sec = t / DL_SECOND, .tv_nsec = t % DL_SECOND};
 }
 
+/* The thread. It ends after it has interrupted the run once. */
 static void *watch(void *user)
 {
     dl_stop *stop = user;

@@ -23,6 +23,7 @@ static diloco_status find_words(dl_words *out, const char *name)
     return dl_fail(DILOCO_EINVAL, "text is not cut into words as %.60s: take gpt2 or cl100k", name);
 }
 
+/* Each file is a text of its own, so that no word crosses the border between two files. */
 static diloco_status learn(dl_buf *out, diloco_tokenizer_report *report, const dl_corpus *corpus,
                            dl_words how, uint32_t vocab)
 {

@@ -33,6 +33,7 @@ static void copy_in(const dl_setup *s, const diloco_tensor *t, const dl_st *st,
     dl_backend_copy_in(s->backend, t->data, st->data + from->begin, from->end - from->begin);
 }
 
+/* Loads a tensor of the model, and reports both types and shapes if they differ. */
 static diloco_status load_one(const dl_setup *s, const diloco_tensor *t, const dl_st *st)
 {
     shape_text here, there;
@@ -95,6 +96,7 @@ static diloco_status read_file(const dl_setup *s, const char *path, dl_st_fn rea
     return dl_init_from(path, read, (void *)(uintptr_t)s);
 }
 
+/* The function of dl_init_from() that requires exactly the model's tensors. */
 static diloco_status read_model(void *context, const dl_st *st)
 {
     const dl_setup *s = context;
