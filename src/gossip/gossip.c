@@ -114,8 +114,8 @@ static diloco_status stop_here(void *user)
 
 /* ---- this node's objects ------------------------------------------------------------------ */
 
-/* Makes this node's object of the round and stores it where others fetch it. It is announced later,
- * under the lock, because no node may ask for an object that is not there yet. */
+/* Makes this node's object of the round and stores it where others fetch it. The caller announces
+ * it afterwards, under the lock: a heartbeat must not report an object that is not stored yet. */
 static diloco_status publish(dl_gossip_process *l, dl_object object)
 {
     dl_span spans[3];

@@ -67,8 +67,7 @@ static diloco_status make_slot(dl_line *l, int which, const dl_contribution_expe
                           NULL);
 }
 
-/* Returns true for errors of the object itself. After others, as of the network, it is tried again.
- */
+/* Returns true for errors of the object itself. After others the fetch is repeated. */
 static bool is_ours_to_refuse(diloco_status status)
 {
     return status == DILOCO_EPROTO || status == DILOCO_ENUMERIC || status == DILOCO_EDIFFERS;

@@ -30,8 +30,7 @@ typedef struct dl_wire_args {
 } dl_wire_args;
 
 /* Starts the keeper; lines follow as addresses are found. All arguments are borrowed until
- * dl_wire_destroy. Returns DILOCO_EINVAL if an address of bootstrap is invalid, and DILOCO_ENOMEM.
- */
+ * dl_wire_destroy. Returns DILOCO_ENOMEM, or DILOCO_EINVAL for an invalid address. */
 DL_MUST_CHECK diloco_status dl_wire_create(dl_wire **out, const dl_wire_args *args);
 /* Aborts all requests in flight and joins the threads. Call it without the lock. NULL is fine. */
 void dl_wire_destroy(dl_wire *wire);
