@@ -6,8 +6,7 @@
 #include "clients/turns.h"
 #include "train/replica_loop.h"
 
-/* Arrays of a client's state at most: those of the inner optimizer, its step count, the residual.
- */
+/* Arrays of a client's state at most: the inner optimizer's, its step count and the residual. */
 enum { DL_WORKER_MAX_VECTORS = 32 };
 
 typedef struct dl_worker {
