@@ -22,8 +22,7 @@ enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 }; /* enum llama_to
 
 /* ---- text as GPT-2's characters */
 
-/* Returns the bytes of UTF-8 that add_characters() adds. A string's length comes first in the file.
- */
+/* Returns the bytes of UTF-8 that add_characters() adds. The file has a string's length first. */
 static size_t length_of(const char *bytes, size_t len)
 {
     char utf8[4];
@@ -97,8 +96,8 @@ static void put_tokens(dl_gguf *g, const dl_bpe *bpe, size_t vocab)
         dl_pieces_u(&g->pieces, (uint64_t)types[kind_of(bpe, i)], 4);
 }
 
-/* Adds the merges, in order of priority. GPT-2's characters have no blank, so it can divide them.
- */
+/* Adds the merges, in order of priority. A blank divides the two; no token has
+ * one in GPT-2's characters. */
 static diloco_status put_merges(dl_gguf *g, const dl_bpe *bpe)
 {
     dl_bpe_merge *merges;
