@@ -32,8 +32,7 @@ typedef struct dl_client_facts {
 } dl_client_facts;
 
 /* Returns the digest that distinguishes states which do not fit each other. It covers the model's
- * manifest, the inner optimizer, the learning rate's schedule, and each vector's name and length.
- */
+ * manifest, the inner optimizer, the schedule, and the vectors' names and lengths. */
 dl_hash dl_client_layout(const dl_config *config, dl_hash manifest, const dl_private *vectors,
                          size_t n);
 

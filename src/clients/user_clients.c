@@ -76,8 +76,7 @@ static diloco_status warn(void *user, const char *text)
 }
 
 /* Checks what fit reported. A client takes H steps, or none if it has no samples (FED-20). The
- * report decides the learning rate and the place in the data of later rounds, so it must be right.
- */
+ * report decides the learning rate and the place in the data of later rounds, so it is checked. */
 static diloco_status check_report(const user_worker *h, const char *name,
                                   const diloco_client_report *r)
 {
