@@ -13,12 +13,12 @@
  *
  *                 m <- a m - b mean g + b (mean theta - theta_i);   theta <- theta + m
  *
- *     agree   every node sends its theta, buffers and outer vectors, and each becomes what the
- *             run's combiner makes of all of them, element by element, every node counting the
- *             same. Nodes that heard the same ones end with the same bits.
+ *     agree   every node sends its theta, buffers and outer vectors. Each of them is replaced by
+ *             the result of the run's combiner, element by element and with equal weights. Nodes
+ *             that received the same models end with the same bits.
  *
- * Members come in the order of their names, so equal arrivals give equal bits. One thread at a
- * time; allocates when it is made. */
+ * Members are combined in the order of their names, so equal inputs give equal bits. One thread at
+ * a time; allocates when it is made. */
 #ifndef DL_GOSSIP_MIX_H
 #define DL_GOSSIP_MIX_H
 

@@ -72,7 +72,7 @@ size_t dl_node_heard(dl_node *n, const dl_beat *b, dl_time now)
     m->beat = *b;
     if (m->beat.contributed < contributed) m->beat.contributed = contributed;
     m->heard = now;
-    m->no_copy = false; /* it may do now */
+    m->no_copy = false; /* a new heartbeat may mean that its model can be read now */
     if (i == n->n_members) n->n_members++;
     return i;
 }

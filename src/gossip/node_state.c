@@ -90,7 +90,8 @@ static diloco_status load_private(dl_gossip_process *l, uint64_t *round)
     return DILOCO_OK;
 }
 
-/* The saved state, with the model that it rests on. false: there is nothing (whole). */
+/* Loads the private state and the model that it belongs to. *resumed is false if none is saved. A
+ * private state without its model is an error: moments of another model would be applied to it. */
 diloco_status dl_gossip_resume(dl_gossip_process *l, bool *resumed)
 {
     uint64_t round;
@@ -114,7 +115,8 @@ diloco_status dl_gossip_resume(dl_gossip_process *l, bool *resumed)
     return DILOCO_OK;
 }
 
-/* The run's first model, where this machine has it. */
+/* Loads the run's first model, if this machine has it; a node that joined by an address does not.
+ */
 diloco_status dl_gossip_begin(dl_gossip_process *l, bool *blank)
 {
     dl_store *shared;
@@ -129,7 +131,7 @@ diloco_status dl_gossip_begin(dl_gossip_process *l, bool *blank)
     return DILOCO_OK;
 }
 
-/* Of the state before l->state.control.entry: made durable, then announced. */
+/* Saves the state before l->state.control.entry durably, and then announces it. */
 diloco_status dl_gossip_save_round(dl_gossip_process *l)
 {
     DL_TRY(dl_home_put_model(&l->home, &l->state, &l->run));

@@ -174,9 +174,9 @@ static dl_want next_want(dl_line *l)
     return want;
 }
 
-/* Is there something to fetch that may be there by now? It goes before a heartbeat that is due, so
- * that an exchange takes one delay. An object that was not there is requested again after the
- * heartbeat. */
+/* Returns true if an object is wanted that may be there by now. It is fetched before a heartbeat
+ * that is due, so that an exchange takes one delay. An object that was not there is requested again
+ * after the heartbeat. */
 static bool fetches_first(dl_line *l)
 {
     const dl_want was = l->asked;

@@ -1,14 +1,14 @@
-/* wire.h - the lines of a node to the others: one thread an address, and one that keeps house.
+/* wire.h - the lines of a node to the others: one thread for each address, and one keeper.
  *
- *     keeper   says this node's heartbeat (me/beat.json); looks for addresses in what others put
- *              under its hb/, in the nodes beside it on this machine, and in swarm.bootstrap
- *     a line makes this node known to its peer (hb/<name> there), hears its heartbeat and its
- *     members, and fetches what the node wants of it, each line by itself: so n peers with a
- *              delay cost one delay, and one that stalls holds up no other
+ *     keeper   writes this node's heartbeat (me/beat.json). It looks for addresses in the
+ * heartbeats under its own hb/, in the folders of this machine's nodes, and in swarm.bootstrap.
+ *     line     announces this node to its peer (hb/<name> there), reads the peer's heartbeat and
+ *              members, and fetches the objects that the node wants of it.
  *
- * Everything that a line brings is an untrusted peer's. A heartbeat has at most DL_BEAT_MAX bytes,
- * a list of known nodes is read up to DL_NODE_MAX, and an object up to the need of its form. Only
- * whole, checked objects are handed out. */
+ * Lines do not wait for each other: n peers with a delay cost one delay, and a stalled peer delays
+ * no other. Everything that a line reads is untrusted. A heartbeat has at most DL_BEAT_MAX bytes, a
+ * list of known nodes is read up to DL_NODE_MAX, and an object up to the largest size of its form.
+ * Only whole, checked objects are given to the node. */
 #ifndef DL_GOSSIP_WIRE_H
 #define DL_GOSSIP_WIRE_H
 

@@ -26,8 +26,8 @@ static void take_over(dl_line *l, size_t i)
     l->member = i;
 }
 
-/* Does another node answer where a member's object came from? The object is read from this line
- * until the exchange is over, so the line stays that member's until then. */
+/* Returns true if another node answers at the address that a member's object came from. The object
+ * is read from this line until the exchange is over, so the line stays that member's until then. */
 static bool is_held(const dl_line *l, const dl_beat *beat)
 {
     const dl_node *n = l->wire->a.node;
@@ -113,7 +113,7 @@ void dl_line_learn(dl_wire *w, dl_store *store, dl_line *l)
         dl_log(DILOCO_LOG_DEBUG, "addresses from other nodes: %s", diloco_error_text());
 }
 
-/* Is there something to fetch of the peer? */
+/* Returns true if the node wants an object of the peer. */
 static bool is_wanted(dl_line *l)
 {
     dl_wire_lock(l->wire);
