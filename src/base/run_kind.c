@@ -24,7 +24,7 @@ static const dl_run_kind clients = {
     .no_checks = "check.* judges replicas, and logical clients (clients.total_clients) come "
                  "and go with the draw: leave the section away",
     .no_deal = "clients.total_clients gives each client data of its own, and data.deal = \"log\" "
-               "deals the samples of all the data to all: leave one of them away",
+               "deals the samples of all the data to all: omit one of them",
     .no_exchange = "goes round the members of an entry, and with clients.total_clients these are "
                    "clients, not processes: leave it \"auto\"",
     .no_drop = "clients.dropout is that of logical clients",

@@ -39,7 +39,7 @@ static diloco_status cmd_data_tokenizer(const dl_args *args)
     if (dl_args_has(args, DL_FLAG_JSON)) return print_json(&r, path);
     printf("%s tokens from %s different words in %s\n", dl_count_text(tokens, r.vocab),
            dl_count_text(words, r.distinct_words), path);
-    if (r.vocab < vocab) printf("no more: every other pair of tokens comes once only\n");
+    if (r.vocab < vocab) printf("no more: every other pair of tokens occurs only once\n");
     return DILOCO_OK;
 }
 

@@ -129,7 +129,8 @@ static diloco_status check(const dl_client_store *s, const dl_client_facts *f, c
     if (get_u64(o->data + AT_VERSION) != VERSION)
         return dl_fail(DILOCO_EDIFFERS, "%s is of format version %" PRIu64 ", not %d", key,
                        get_u64(o->data + AT_VERSION), VERSION);
-    if (!is_asked_for(s, f)) return dl_fail(DILOCO_EPROTO, "%s is the state of another", key);
+    if (!is_asked_for(s, f))
+        return dl_fail(DILOCO_EPROTO, "%s is the state of another client", key);
     if (memcmp(o->data + AT_LAYOUT, s->layout.bytes, sizeof s->layout.bytes) != 0)
         return dl_fail(DILOCO_EDIFFERS,
                        "%s is of another model, optimizer or schedule than this run has", key);

@@ -81,7 +81,8 @@ static diloco_status check_bytes(const dl_bpe *b)
 {
     for (int i = 0; i < 256; i++)
         if (b->of_byte[i] < 0)
-            return dl_fail(DILOCO_EREFUSED, "byte %d has no token: text that has it is lost", i);
+            return dl_fail(DILOCO_EREFUSED,
+                           "byte %d has no token, so text with that byte could not be encoded", i);
     return DILOCO_OK;
 }
 
@@ -196,7 +197,7 @@ static diloco_status read_vocab(dl_bpe *b, dl_json_value vocab, dl_json_value ad
 {
     size_t n = dl_json_count(vocab) + dl_json_count(added), len = 0;
     if (vocab.type != DL_JSON_OBJECT || n == 0)
-        return dl_fail(DILOCO_EPROTO, "\"model.vocab\" is no object of tokens");
+        return dl_fail(DILOCO_EPROTO, "\"model.vocab\" is not an object of tokens");
     entry *entries = calloc(n, sizeof *entries);
     if (!entries) return no_memory();
     diloco_status status = list_entries(entries, &n, vocab, added);
@@ -356,7 +357,8 @@ static void read_begin(dl_bpe *b, dl_json_value post)
 /* Rule 3. */
 static diloco_status refuse(const char *what)
 {
-    return dl_fail(DILOCO_EREFUSED, "%s is not known here and would give other tokens", what);
+    return dl_fail(DILOCO_EREFUSED,
+                   "%s is unknown to this program, and ignoring it would give other tokens", what);
 }
 
 static bool is_empty(dl_json_value value)
@@ -438,7 +440,7 @@ static diloco_status read_json(dl_bpe *b, const void *text, size_t len)
     DL_TRY(dl_json_parse(&root, text, len));
     dl_json_value model = dl_json_get(root, "model"), added = dl_json_get(root, "added_tokens"),
                   merges = dl_json_get(model, "merges");
-    if (model.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "\"model\" is no object");
+    if (model.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "\"model\" is not an object");
     if (!is_empty(dl_json_get(root, "normalizer"))) return refuse("a normalizer");
     DL_TRY(check_model(b, model));
     DL_TRY(check_words(b, root));
@@ -539,7 +541,9 @@ static diloco_status read_ranks(dl_bpe *b, const char *text, size_t len)
     while (next_line(&line, &at, text, len))
         n++;
     if (n > MAX_CL100K)
-        return dl_fail(DILOCO_EREFUSED, "%zu ranks: how they cut words is not known here", n);
+        return dl_fail(DILOCO_EREFUSED,
+                       "%zu ranks: the rule that splits text into words is unknown for this number",
+                       n);
     DL_TRY(take_tables(b, n, len, 0));
     b->how = n <= MAX_GPT2 ? DL_WORDS_GPT2 : DL_WORDS_CL100K;
     b->whole_words = true;

@@ -228,7 +228,7 @@ TEST(a_tokenizer_that_would_give_other_tokens_is_refused_by_name)
         refused(rows[i].status, rows[i].says, text);
         free(text);
     }
-    refused(DILOCO_EPROTO, "\"model\" is no object", "{}");
+    refused(DILOCO_EPROTO, "\"model\" is not an object", "{}");
 }
 
 /* ---- its parts */

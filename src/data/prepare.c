@@ -139,7 +139,7 @@ static diloco_status encode_part(const work *w, dl_bpe_encoder *encoder, uint64_
         dl_bpe_encode(encoder, tokens + first, &n, (const char *)p->file->map.data, p->begin,
                       p->end, p->file->map.len);
     if (!status && n + first > INT32_MAX)
-        status = dl_fail(DILOCO_EINVAL, "%s has no place to cut it", p->file->path);
+        status = dl_fail(DILOCO_EINVAL, "%s has no place at which it can be split", p->file->path);
     if (!status) {
         *n_tokens = n + first;
         size_t bytes = pack(header, tokens, n + first, dl_bpe_n(w->what->bpe) <= NARROW);

@@ -45,7 +45,8 @@ static diloco_status check_texts(const dl_beat *b)
 static diloco_status read(dl_beat *b, const void *text, size_t len)
 {
     dl_json_value root;
-    if (len > DL_BEAT_MAX) return dl_fail(DILOCO_EPROTO, "%zu bytes are no heartbeat", len);
+    if (len > DL_BEAT_MAX)
+        return dl_fail(DILOCO_EPROTO, "a heartbeat of %zu bytes is too long", len);
     DL_TRY(dl_sealed_open(&root, text, len, format));
     DL_TRY(dl_json_read_run(b->run, root));
     DL_TRY(dl_json_read_generation(&b->generation, root, "life"));

@@ -104,7 +104,7 @@ static diloco_status find_tensor(const dl_hf_tensor **out, const importing *im,
         return dl_fail(DILOCO_EPROTO, "tensor %s is %s; F32, BF16 and F16 can be read", t->name,
                        found->tensor->dtype);
     if (same_shape(t, found->tensor)) return DILOCO_OK;
-    return dl_fail(DILOCO_EPROTO, "tensor %s has not the shape that config.json says: %zu x %zu",
+    return dl_fail(DILOCO_EPROTO, "tensor %s does not have the shape %zu x %zu of config.json",
                    t->name, t->shape[0], columns);
 }
 

@@ -305,7 +305,7 @@ TEST(tensors_must_be_those_that_the_configuration_says)
     enum { MISSING, MISSHAPED, MISTYPED, SURPLUS, N };
     static const char *const says[N] = {
         "there is no tensor model.layers.0.self_attn.q_proj.weight",
-        "has not the shape that config.json says: 24 x 24", "is I16; F32, BF16 and F16 can be read",
+        "does not have the shape 24 x 24 of config.json", "is I16; F32, BF16 and F16 can be read",
         "tensor model.layers.0.self_attn.q_proj.bias is not one of the model's"};
     for (int k = 0; k < N; k++) {
         weights own = make_weights(hf_models[0].config, k == MISTYPED ? "F16" : "F32"), w = own;

@@ -165,7 +165,7 @@ static diloco_status fold(dl_book *book, dl_json_value record)
     if (dl_json_is(what, "handle")) return fold_handle(book, record);
     if (dl_json_is(what, "state")) return fold_state(book, record);
     if (dl_json_is(what, "scale")) return fold_numbers(book, record);
-    if (!dl_json_is(what, "cancel")) return dl_fail(DILOCO_EPROTO, "it records an unknown thing");
+    if (!dl_json_is(what, "cancel")) return dl_fail(DILOCO_EPROTO, "it records an unknown action");
     book->cancelled = true;
     return DILOCO_OK;
 }

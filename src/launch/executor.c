@@ -125,9 +125,8 @@ diloco_status dl_executor_check_options(const dl_executor *executor, const dl_co
                            name, dl_config_origin(config, name), executor->name);
         const bool used = lists(common, rest) || lists(executor->options, rest);
         if (used && !(executor->without && lists(executor->without, rest))) continue;
-        return dl_fail(DILOCO_EREFUSED,
-                       "%s (%s) has no meaning with the executor %s: leave it away", name,
-                       dl_config_origin(config, name), executor->name);
+        return dl_fail(DILOCO_EREFUSED, "%s (%s) has no meaning with the executor %s: omit it",
+                       name, dl_config_origin(config, name), executor->name);
     }
     return DILOCO_OK;
 }

@@ -104,7 +104,7 @@ diloco_status dl_remote_reply(dl_job *jobs, size_t n, const void *text, size_t l
     dl_json_iter it = dl_json_each(dl_json_get(reply, "jobs"));
     while (dl_json_next(&it)) {
         dl_job *job = named(jobs, n, dl_json_get(it.value, "name"));
-        if (!job) return dl_fail(DILOCO_EPROTO, "the reply has a job that was not asked for");
+        if (!job) return dl_fail(DILOCO_EPROTO, "the reply has a job that was not requested");
         DL_TRY(take_job(job, it.value));
         taken++;
     }
@@ -288,7 +288,7 @@ static diloco_status serve(const request *r, FILE *out)
     if (strcmp(r->what, "logs") == 0) return do_logs(r, out);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(r->what, known[i]) == 0) return do_jobs(r, out);
-    return dl_fail(DILOCO_EPROTO, "the request asks for an unknown thing");
+    return dl_fail(DILOCO_EPROTO, "the request has an unknown command");
 }
 
 diloco_status dl_remote_serve(int in, FILE *out)

@@ -209,8 +209,7 @@ static void set_state(const dl_launch_spec *spec, dl_job *job, const queued *q)
         i++;
     if (i == sizeof states / sizeof *states) {
         job->silent = true; /* it counts as running until launch.lost_after */
-        snprintf(job->message, sizeof job->message, "Slurm says %.60s, which is not known here",
-                 name);
+        snprintf(job->message, sizeof job->message, "Slurm reports the unknown state %.60s", name);
         return;
     }
     if (written >= 0 && (strcmp(name, "FAILED") == 0 || strcmp(name, "COMPLETED") == 0))

@@ -394,7 +394,7 @@ static diloco_status read_rejected(dl_entry *out, dl_json_value root)
     const dl_json_value array = dl_json_get(root, "rejected");
     out->n_rejected = 0;
     if (array.type == DL_JSON_MISSING) return DILOCO_OK;
-    if (array.type != DL_JSON_ARRAY) return dl_fail(DILOCO_EPROTO, "\"rejected\" is no array");
+    if (array.type != DL_JSON_ARRAY) return dl_fail(DILOCO_EPROTO, "\"rejected\" is not an array");
     for (dl_json_iter it = dl_json_each(array); dl_json_next(&it); out->n_rejected++) {
         if (out->n_rejected == out->cap_members)
             return dl_fail(DILOCO_EPROTO, "more than %zu are rejected", out->cap_members);

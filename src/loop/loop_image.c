@@ -213,7 +213,8 @@ static diloco_status check_data(const diloco_loop *loop, const dl_st *st, const 
             DL_TRY(find_tensor(&x, loop, st, v, &loop->tensors[k]));
     DL_TRY(dl_json_read_str(said, sizeof said, st->metadata, "digest"));
     digest_of(found, facts, &data, 1);
-    return strcmp(found, said) == 0 ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "its digest is not right");
+    return strcmp(found, said) == 0 ? DILOCO_OK
+                                    : dl_fail(DILOCO_EPROTO, "its digest does not fit its bytes");
 }
 
 /* Copy everything into the loop. All checks have passed, so no find_tensor can fail here: the loop

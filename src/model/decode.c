@@ -145,7 +145,7 @@ diloco_status dl_decoder_create(dl_decoder **out, const diloco_tensor *tensors, 
     const list model = {tensors, n};
     *out = NULL;
     if (strcmp(config->model, "gpt") != 0)
-        return dl_fail(DILOCO_EREFUSED, "a model %s does not write text", config->model);
+        return dl_fail(DILOCO_EREFUSED, "a model %s generates no text", config->model);
     dl_decoder *d = calloc(1, sizeof *d);
     if (!d) return dl_fail(DILOCO_ENOMEM, "no memory for a decoder");
     d->pool = pool;

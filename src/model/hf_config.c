@@ -204,7 +204,8 @@ static diloco_status check_rope_keys(const reading *r, const rope_type *type, co
 static diloco_status read_rope_object(const reading *r, const char *where, dl_json_value object)
 {
     const rope_type *type;
-    if (object.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "\"%s\" is no object", where);
+    if (object.type != DL_JSON_OBJECT)
+        return dl_fail(DILOCO_EPROTO, "\"%s\" is not an object", where);
     DL_TRY(find_rope_type(&type, where, object));
     for (dl_json_iter it = dl_json_each(object); dl_json_next(&it);)
         DL_TRY(read_rope_key(r, type, where, it));
@@ -229,7 +230,7 @@ static diloco_status read_rope(const reading *r, dl_json_value root)
 static diloco_status check_array(const char *key, dl_json_value value)
 {
     if (!is_there(value) || value.type == DL_JSON_ARRAY) return DILOCO_OK;
-    return dl_fail(DILOCO_EPROTO, "\"%s\" is no array", key);
+    return dl_fail(DILOCO_EPROTO, "\"%s\" is not an array", key);
 }
 
 static diloco_status read_layer_types(dl_json_value array)
@@ -264,7 +265,7 @@ static diloco_status read_key(reading *r, const char *key, dl_json_value value, 
     for (size_t i = 0; i < N_ROWS; i++)
         if (strcmp(rows[i].key, key) == 0) return read_known(r, i, value, root);
     if (is_one_of(value, "false")) return DILOCO_OK;
-    return refuse(key, value, "the key is not known, so what it asks for cannot be honoured");
+    return refuse(key, value, "the key is unknown, so its meaning would be lost");
 }
 
 /* Reads model_type and architectures, on which the defaults of all other keys depend. */

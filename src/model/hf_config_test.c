@@ -131,7 +131,7 @@ TEST(other_architectures_and_damaged_files_are_refused)
     check_text(DILOCO_EPROTO, "\"model_type\" is missing", "{}");
     check_text(DILOCO_EPROTO, "\"hidden_size\" is missing", "{\"model_type\": \"llama\"}");
     check_text(DILOCO_EPROTO, "it is not a JSON object", "[]");
-    check_text(DILOCO_EPROTO, "\"architectures\" is no array",
+    check_text(DILOCO_EPROTO, "\"architectures\" is not an array",
                "{\"model_type\": \"llama\", \"architectures\": \"LlamaModel\"}");
     check_text(DILOCO_EPROTO, "config.json", "{\"model_type\": ");
     check_text(DILOCO_EPROTO, "config.json", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[");
@@ -152,9 +152,9 @@ TEST(numbers_beyond_an_options_range_are_refused)
     CHECK_STATUS(DILOCO_EINVAL, read_with(&c, "\"head_dim\": -1"));
     CHECK_CONTAINS("config.json: head_dim", diloco_error_text());
     CHECK_STATUS(DILOCO_EPROTO, read_with(&c, "\"layer_types\": \"sliding_attention\""));
-    CHECK_CONTAINS("\"layer_types\" is no array", diloco_error_text());
+    CHECK_CONTAINS("\"layer_types\" is not an array", diloco_error_text());
     CHECK_STATUS(DILOCO_EPROTO, read_with(&c, "\"rope_scaling\": \"llama3\""));
-    CHECK_CONTAINS("\"rope_scaling\" is no object", diloco_error_text());
+    CHECK_CONTAINS("\"rope_scaling\" is not an object", diloco_error_text());
     CHECK_STATUS(DILOCO_EPROTO, read_with(&c, "\"rope_scaling\": {\"type\": \"linear\"}"));
     CHECK_CONTAINS("\"rope_scaling.factor\" is missing", diloco_error_text());
     CHECK_STATUS(DILOCO_EPROTO, read_with(&c, "\"rope_scaling\": {\"type\": \"llama3\", "

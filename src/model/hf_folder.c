@@ -39,7 +39,8 @@ diloco_status dl_hf_index_read(const void *text, size_t len, dl_hf_index_fn fn, 
     dl_json_value root, map;
     DL_TRY(dl_json_parse(&root, text, len));
     map = dl_json_get(root, "weight_map");
-    if (map.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "\"weight_map\" is no object");
+    if (map.type != DL_JSON_OBJECT)
+        return dl_fail(DILOCO_EPROTO, "\"weight_map\" is not an object");
     for (dl_json_iter it = dl_json_each(map); dl_json_next(&it);)
         DL_TRY(read_entry(&it, fn, user));
     return DILOCO_OK;

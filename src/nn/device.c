@@ -131,7 +131,7 @@ static diloco_status check_card(diloco_device_report *out, const char *device)
     dl_cuda_card card = {.driver = 0};
     int index;
     DL_TRY(dl_device_of_name(&kind, &index, device));
-    if (kind == DL_DEVICE_CPU) return dl_fail(DILOCO_EINVAL, "the CPU is no card to check");
+    if (kind == DL_DEVICE_CPU) return dl_fail(DILOCO_EINVAL, "the CPU has no card to check");
     const diloco_status status = open_card(&backend, &card, index, true);
     memcpy(out->card, card.name, sizeof out->card);
     out->memory = card.memory;

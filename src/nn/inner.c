@@ -55,8 +55,7 @@ static diloco_status unknown(const char *name)
     char known[128] = "";
     for (size_t i = 0, len = 0; i < N_ROWS; i++, len = strlen(known))
         snprintf(known + len, sizeof known - len, "%s%s", i ? ", " : "", rows[i].name);
-    return dl_fail(DILOCO_EINVAL, "trainer.optimizer: there is no \"%s\"; there is: %s", name,
-                   known);
+    return dl_fail(DILOCO_EINVAL, "trainer.optimizer: \"%s\" is not one of: %s", name, known);
 }
 
 /* ---- the handle ---------------------------------------------------------------------- */

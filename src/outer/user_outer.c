@@ -119,7 +119,7 @@ diloco_status dl_outer_user_init(dl_outer_user *out, const diloco_user_outer *gi
     u->name = out->name;
     if (!u->step) return dl_fail(DILOCO_EINVAL, "outer optimizer %s has no step", out->name);
     if (u->n_vectors < 0 || u->n_vectors > DILOCO_USER_VECTORS)
-        return dl_fail(DILOCO_EINVAL, "outer optimizer %s: %d vectors, and there are 0 to %d",
+        return dl_fail(DILOCO_EINVAL, "outer optimizer %s: %d vectors; it may have 0 to %d",
                        out->name, u->n_vectors, DILOCO_USER_VECTORS);
     for (int k = 0; k < u->n_vectors; k++)
         DL_TRY(take_vector_name(out, k));

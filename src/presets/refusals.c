@@ -114,7 +114,7 @@ static diloco_status check_synchronous(const dl_config *config)
     if (config->synchronous && async && written(config, "server.synchronous"))
         return dl_fail(DILOCO_EREFUSED,
                        "server.synchronous = true, and with server.diloco.schedule = \"async\" "
-                       "no replica waits for another: leave server.synchronous away, or take "
+                       "no replica waits for another: omit server.synchronous, or take "
                        "schedule \"offset\"");
     return DILOCO_OK;
 }
@@ -173,7 +173,7 @@ static diloco_status check_deal(const dl_config *config)
     if (whole || !written(config, "data.sampler")) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "data.sampler gives each replica data of its own, and data.deal = \"log\" deals "
-                   "the samples of all the data to all: leave one of them away");
+                   "the samples of all the data to all: omit one of them");
 }
 
 /* run.track begins with the name of a tracker; train/tracker.h has the list and opens it. */

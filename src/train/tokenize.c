@@ -20,7 +20,8 @@ static diloco_status find_words(dl_words *out, const char *name)
             *out = (dl_words)i;
             return DILOCO_OK;
         }
-    return dl_fail(DILOCO_EINVAL, "text is not cut into words as %.60s: take gpt2 or cl100k", name);
+    return dl_fail(DILOCO_EINVAL,
+                   "%.60s is not a rule for splitting text into words: take gpt2 or cl100k", name);
 }
 
 /* Each file is a text of its own, so that no word crosses the border between two files. */

@@ -12,7 +12,7 @@ waits_for_a_third() {
     diloco status few --why >why 2>>err && grep -q "2 of 3 contributions are there" why
 }
 wait_for waits_for_a_third
-grep -q "(run.start_timeout) 1 will do (run.min_replicas)" why || fail "how it begins is not said"
+grep -q "(run.start_timeout) 1 are enough (run.min_replicas)" why || fail "how it begins is not said"
 ! grep -q "^deadline" why || fail "a deadline where there is none"
 kill -INT "$parent"
 wait "$parent" || true

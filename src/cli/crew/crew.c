@@ -290,7 +290,7 @@ static diloco_status check_notify(const dl_config *config)
 {
     if (*config->notify && dl_swarm_is(config))
         return dl_fail(DILOCO_EREFUSED, "run.notify follows the log of a run, and a run without "
-                                        "consensus has none: leave it away");
+                                        "consensus has none: omit it");
     return dl_notify_check(config->notify);
 }
 

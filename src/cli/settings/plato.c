@@ -72,7 +72,7 @@ static const struct {
     {"algorithm.cross_silo", "false", "one server or none: there are no edge servers"},
     {"algorithm.local_rounds", NULL, "one server or none: there are no edge servers"},
 
-    {"parameters.optimizer.amsgrad", "false", "leave it away"},
+    {"parameters.optimizer.amsgrad", "false", "omit it"},
     {"parameters.optimizer.nesterov", "false", "the inner sgd has plain momentum"},
     {"parameters.loss_criterion.", NULL, "the loss is the model's, cross-entropy"},
 

@@ -198,7 +198,7 @@ void dl_cloud_set(dl_job *job, const dl_cloud_state *table, const char *theirs, 
             return;
         }
     job->silent = true;
-    snprintf(job->message, sizeof job->message, "the backend says %.60s, which is not known here",
+    snprintf(job->message, sizeof job->message, "the backend reports the unknown state %.60s",
              *theirs ? theirs : "nothing");
 }
 

@@ -322,7 +322,7 @@ static const struct {
     const char *advice;
 } meanings[] = {
     {401, DILOCO_EREFUSED, "; check the credentials"},
-    {402, DILOCO_EREFUSED, "; the account has no money left"},
+    {402, DILOCO_EREFUSED, "; the account has no credit"},
     {403, DILOCO_EREFUSED, "; check the credentials and what they permit"},
     {404, DILOCO_ENOENT, ""},
     {409, DILOCO_EEXIST, ""},
