@@ -167,7 +167,7 @@ static diloco_status add_html(dl_buf *out, dl_views *views, const dl_run_names *
 
 /* ---- FILE.md: text for a terminal or a wiki */
 
-/* Add text of a run to a table. Characters that Markdown or HTML would interpret are written as
+/* Add text of a run. Characters that Markdown or HTML would interpret are written as
  * entities. */
 static diloco_status add_text(dl_buf *out, const char *text)
 {
@@ -269,13 +269,17 @@ static diloco_status add_head(dl_buf *out, const dl_view *view)
     const diloco_run_status *run = dl_follower_status(view->follower);
     const dl_model *m = &view->model;
     dl_unit_text sent, parallel, parameters;
-    DL_TRY(dl_buf_addf(
-        out,
-        "%s: %zu of %" PRIu64 " entries, %" PRIu64 " aborted, %zu replica%s. Model %s, "
-        "%s parameters, preset %s, made by diloco %s.\n",
-        dl_view_state(view), m->n_entries, run->entries_total, m->total.n_aborts, run->n_replicas,
-        run->n_replicas == 1 ? "" : "s", run->model, dl_count_text(parameters, run->parameters),
-        run->preset[0] ? run->preset : "none", run->program));
+    DL_TRY(dl_buf_addf(out, "%s: %zu of %" PRIu64 " entries, %" PRIu64 " aborted, %zu replica%s.",
+                       dl_view_state(view), m->n_entries, run->entries_total, m->total.n_aborts,
+                       run->n_replicas, run->n_replicas == 1 ? "" : "s"));
+    DL_TRY(dl_buf_addf(out, " Model "));
+    DL_TRY(add_text(out, run->model));
+    DL_TRY(
+        dl_buf_addf(out, ", %s parameters, preset ", dl_count_text(parameters, run->parameters)));
+    DL_TRY(add_text(out, run->preset[0] ? run->preset : "none"));
+    DL_TRY(dl_buf_addf(out, ", made by diloco "));
+    DL_TRY(add_text(out, run->program));
+    DL_TRY(dl_buf_addf(out, ".\n"));
     DL_TRY(dl_buf_addf(out,
                        "\nContributions had %s in all; a float32 all-reduce after each step "
                        "would have sent %s.\n",
