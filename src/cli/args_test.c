@@ -134,6 +134,8 @@ TEST(text_from_outside_cannot_steer_a_terminal)
     char out[16];
     dl_printable(out, sizeof out, "a\x1b[2Jb\xff\xc2\x9b\nc");
     CHECK_STR("a?[2Jb??\nc", out);
+    dl_printable_line(out, sizeof out, "a\x1b[2Jb\xff\xc2\x9b\nc");
+    CHECK_STR("a?[2Jb???c", out);
     dl_printable(out, 4, "ab\xc3\xa9");
     CHECK_STR("ab", out);
 }

@@ -19,22 +19,62 @@
 /* More than there are commands. */
 enum { NAMES_MAX = 64 };
 
-/* Bytes that are no UTF-8 are replaced one by one, so later text stays readable. C1 controls
- * (0x80 to 0x9F) are replaced too, as some terminals obey them. */
-void dl_printable(char *out, size_t cap, const char *text)
+/* Return the number of bytes of the first character, 1 if it is not UTF-8. *harmless is false for
+ * bytes that are not UTF-8 and for control characters that are not in `allowed`. C1 controls (0x80
+ * to 0x9F) count too, as some terminals obey them. */
+static size_t first_char(bool *harmless, const char *text, size_t len, const char *allowed)
 {
-    size_t len = strlen(text), used = 0, n;
     uint32_t code = 0;
+    const size_t n = dl_utf8_char(&code, text, len);
+    const bool control = code < 0x20 || (code >= 0x7F && code < 0xA0);
+    *harmless = n && (!control || (code && strchr(allowed, (int)code)));
+    return dl_size_max(n, 1);
+}
+
+/* Bytes that are no UTF-8 are replaced one by one, so later text stays readable. */
+static void make_printable(char *out, size_t cap, const char *text, const char *allowed)
+{
+    const size_t len = strlen(text);
+    size_t used = 0, n;
     for (size_t at = 0; at < len; at += n) {
-        n = dl_utf8_char(&code, text + at, len - at);
-        bool control = (code < 0x20 && code != '\n') || (code >= 0x7F && code < 0xA0);
-        if (used + dl_size_max(n, 1) >= cap) break;
-        if (n == 0 || control)
-            out[used++] = '?', n = dl_size_max(n, 1);
-        else
+        bool harmless;
+        n = first_char(&harmless, text + at, len - at, allowed);
+        if (used + n >= cap) break;
+        if (harmless)
             memcpy(out + used, text + at, n), used += n;
+        else
+            out[used++] = '?';
     }
     out[used] = '\0';
+}
+
+void dl_printable(char *out, size_t cap, const char *text)
+{
+    make_printable(out, cap, text, "\n");
+}
+
+void dl_printable_line(char *out, size_t cap, const char *text)
+{
+    make_printable(out, cap, text, "");
+}
+
+/* Harmless characters are written in runs that are as long as possible. */
+void dl_print_foreign(const char *text, size_t len)
+{
+    if (isatty(STDOUT_FILENO) != 1) {
+        fwrite(text, 1, len, stdout);
+        return;
+    }
+    size_t from = 0, n;
+    for (size_t at = 0; at < len; at += n) {
+        bool harmless;
+        n = first_char(&harmless, text + at, len - at, "\n\t");
+        if (harmless) continue;
+        fwrite(text + from, 1, at - from, stdout);
+        putchar('?');
+        from = at + n;
+    }
+    fwrite(text + from, 1, len - from, stdout);
 }
 
 /* The text is printed only if it is complete: after an error stdout gets nothing. */

@@ -231,6 +231,13 @@ DL_MUST_CHECK diloco_status dl_print_json(dl_json *json, dl_buf *buf);
  * zero byte, between two characters. */
 void dl_printable(char *out, size_t cap, const char *text);
 
+/* dl_printable_line does the same for text within a line: newlines become '?' too. */
+void dl_printable_line(char *out, size_t cap, const char *text);
+
+/* dl_print_foreign writes foreign bytes to stdout. On a terminal, control characters except newlines
+ * and tabs become '?', and so do bytes that are not UTF-8. Elsewhere the bytes stay as they are. */
+void dl_print_foreign(const char *text, size_t len);
+
 /* dl_log_to_stderr sends the library's log to stderr: warnings and errors by default, everything
  * with --verbose, errors alone with --quiet. Warnings of serve are always printed, as a hub has no
  * record. */

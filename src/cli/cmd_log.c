@@ -179,7 +179,7 @@ static diloco_status print_entries(const char *store, uint64_t from, bool json)
 static diloco_status print_event(void *user, const char *line, size_t len)
 {
     (void)user;
-    fwrite(line, 1, len, stdout);
+    dl_print_foreign(line, len);
     putchar('\n');
     return DILOCO_OK;
 }

@@ -30,7 +30,7 @@ static void print_replicas(const diloco_run_status *run)
     for (size_t i = 0; i < run->n_replicas; i++) {
         const diloco_replica_status *r = run->replicas[i];
         char host[64];
-        dl_printable(host, sizeof host, r->host);
+        dl_printable_line(host, sizeof host, r->host);
         printf("%-12s %-4u %-9s %10" PRIu64 " %10" PRIu64 " %8.2f  %s\n", r->replica,
                (unsigned)r->generation, dl_replica_state(r), r->step, r->entry, r->steps_per_s,
                host);
@@ -72,7 +72,7 @@ static void print_peers(const diloco_run_status *run)
         if (!r->address[0]) continue;
         if (!any) printf("\n%-12s %-28s %s\n", "replica", "serves at", "has read");
         any = true;
-        dl_printable(address, sizeof address, r->address);
+        dl_printable_line(address, sizeof address, r->address);
         printf("%-12s %-28s %s of contributions from members, %s from the store\n", r->replica,
                address, dl_bytes_text(peers, (double)r->from_peers),
                dl_bytes_text(store, (double)r->from_store));
@@ -94,9 +94,11 @@ static void print_status(const diloco_run_status *run, const dl_roster_view *ros
                          const char *store)
 {
     dl_unit_text parameters, written, read;
+    char program[sizeof run->program];
+    dl_printable_line(program, sizeof program, run->program);
     printf("run        %s in %s\n", run->run, store);
     printf("what       preset %s, model %s, %s parameters, made by diloco %s\n", run->preset,
-           run->model, dl_count_text(parameters, run->parameters), run->program);
+           run->model, dl_count_text(parameters, run->parameters), program);
     printf("config     %s\n", run->config_digest);
     printf("entries    %" PRIu64 " of %" PRIu64 " (%" PRIu64 " commits, %" PRIu64
            " aborts); newest snapshot: %" PRIu64 "%s\n",

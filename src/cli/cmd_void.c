@@ -19,7 +19,9 @@ static diloco_status cmd_void(const dl_args *args)
     DL_TRY(dl_settings_store(store, args->target));
     DL_TRY(dl_swarm_refuse(store, "void an entry"));
     DL_TRY(diloco_void(&report, store, replica));
-    printf("entry %" PRIu64 " cannot be read: %s\n", report.entry, report.why);
+    char why[sizeof report.why];
+    dl_printable_line(why, sizeof why, report.why);
+    printf("entry %" PRIu64 " cannot be read: %s\n", report.entry, why);
     if (replica) {
         printf("entries %" PRIu64 " to %" PRIu64 " are void, as entry %" PRIu64 " by %s says; "
                "start the replicas again\n",

@@ -1,8 +1,11 @@
 /* foreign_text_test.c - text of a run, which is untrusted, in the output of the program. */
 #include "base/file.h"
+#include "cli/cli.h"
 #include "cli/display/report_page.h"
 #include "log/runfile.h"
 #include "toy_run.h"
+
+#include <fcntl.h>
 
 /* Train a run, then replace texts of run.json that its readers do not check. */
 static const char *hostile_run(const char *name, const char *model, const char *program)
@@ -42,6 +45,28 @@ static const char *contents(const char *path)
     return text;
 }
 
+/* Make `fd` the standard output. Returns the one before, for another call. */
+static int redirect(int fd)
+{
+    fflush(stdout);
+    const int before = dup(STDOUT_FILENO);
+    CHECK(fd >= 0 && before >= 0 && dup2(fd, STDOUT_FILENO) >= 0);
+    close(fd);
+    return before;
+}
+
+/* Return the text that the program writes to stdout, valid until the next call. */
+static const char *output_of(const char *command, const char *store)
+{
+    char *argv[] = {"diloco", (char *)(uintptr_t)command, (char *)(uintptr_t)store, NULL};
+    const char *path = scratch_path("stdout");
+    const int before = redirect(open(path, O_RDWR | O_CREAT | O_TRUNC, 0600));
+    const int code = dl_cli_main(3, argv);
+    close(redirect(before));
+    CHECK_INT(0, code);
+    return contents(path);
+}
+
 TEST(model_and_program_are_escaped_in_a_markdown_report)
 {
     const char *store = hostile_run("markdown", "<b>|x|", "[a](b)\n# forged");
@@ -52,4 +77,36 @@ TEST(model_and_program_are_escaped_in_a_markdown_report)
     CHECK_CONTAINS("made by diloco &#91;a&#93;&#40;b&#41; &#35; forged.\n", text);
 }
 
-TEST_MAIN(model_and_program_are_escaped_in_a_markdown_report)
+TEST(the_program_in_a_status_cannot_steer_a_terminal_or_add_a_line)
+{
+    const char *text = output_of("status", hostile_run("status", "gpt", "1\x1b[2J\nforged"));
+    CHECK_CONTAINS("made by diloco 1?[2J?forged\n", text);
+}
+
+/* A terminal's own output is read back from its other end. */
+TEST(foreign_bytes_are_harmless_on_a_terminal_and_unchanged_in_a_file)
+{
+    static const char bytes[] = "a\x1b[2J\tb\xc3\xa9\xc2\x9b\xff\r\n";
+    char seen[64];
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    CHECK(master >= 0 && !grantpt(master) && !unlockpt(master));
+    int before = redirect(open(ptsname(master), O_RDWR | O_NOCTTY));
+    dl_print_foreign(bytes, sizeof bytes - 1);
+    fflush(stdout);
+    const ssize_t n = read(master, seen, sizeof seen - 1);
+    close(redirect(before));
+    close(master);
+    CHECK(n > 0);
+    seen[n] = '\0';
+    CHECK_STR("a?[2J\tb\xc3\xa9???\r\n", seen); /* the terminal adds the \r */
+
+    const char *path = scratch_path("bytes");
+    before = redirect(open(path, O_RDWR | O_CREAT | O_TRUNC, 0600));
+    dl_print_foreign(bytes, sizeof bytes - 1);
+    close(redirect(before));
+    CHECK_STR(bytes, contents(path));
+}
+
+TEST_MAIN(model_and_program_are_escaped_in_a_markdown_report,
+          the_program_in_a_status_cannot_steer_a_terminal_or_add_a_line,
+          foreign_bytes_are_harmless_on_a_terminal_and_unchanged_in_a_file)

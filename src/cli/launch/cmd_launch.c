@@ -351,7 +351,8 @@ static void on_notice(void *user, const char *line)
 {
     const launching *l = user;
     if (dl_args_has(l->args, DL_FLAG_QUIET)) return;
-    printf("%s\n", line);
+    dl_print_foreign(line, strlen(line)); /* it may quote a backend */
+    putchar('\n');
     (void)!dl_flush_output();
 }
 

@@ -18,8 +18,8 @@ enum { JSON_MAX = 1 << 20 };
 static void print_job(const dl_job *job)
 {
     char message[DL_JOB_MESSAGE_MAX + 1], id[DL_JOB_ID_MAX + 1];
-    dl_printable(message, sizeof message, job->message);
-    dl_printable(id, sizeof id, *job->id ? job->id : "-");
+    dl_printable_line(message, sizeof message, job->message);
+    dl_printable_line(id, sizeof id, *job->id ? job->id : "-");
     printf("r%-4" PRIu32 " %-9s  %-28s %s%s%s%s\n", job->rank, dl_job_state_name(job->state),
            job->name, id, *message ? "  " : "", message, job->silent ? "  (no answer)" : "");
 }
@@ -123,7 +123,9 @@ typedef struct printer {
 static diloco_status print_line(void *user, const char *line, size_t len)
 {
     const printer *p = user;
-    printf("%s%.*s\n", p->before, (int)len, line);
+    fputs(p->before, stdout);
+    dl_print_foreign(line, len);
+    putchar('\n');
     return dl_flush_output();
 }
 
