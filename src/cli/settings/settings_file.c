@@ -13,16 +13,19 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Bytes of a file, of a place, and of a key. */
-enum { FILE_MAX = 1 << 20, PLACE_MAX = DL_PATH_MAX + 32, KEY_MAX = 256 };
+/* Bytes of a file, of a place, and of a key; and files in one chain of includes. */
+enum { FILE_MAX = 1 << 20, PLACE_MAX = DL_PATH_MAX + 32, KEY_MAX = 256, CHAIN_MAX = 8 };
 
 /* A file of settings in memory, with the one that it includes. */
 struct dl_settings_file {
     dl_config_path path; /* as given, or relative to the including file */
     const char *shown;   /* of path: short enough for an origin */
     dl_buf text;
-    char section[KEY_MAX];      /* "data.", where [data] includes it; else "" */
-    dl_settings_file *included; /* owned; NULL: none */
+    char section[KEY_MAX];            /* "data.", where [data] includes it; else "" */
+    dl_settings_file *included;       /* owned; NULL: none */
+    const dl_settings_file *includer; /* NULL: the file that was opened first */
+    dev_t device;                     /* with `inode`, the identity of the file on the disk */
+    ino_t inode;
 };
 
 /* One walk over a file. The members that a walk does not need are NULL. */
@@ -70,10 +73,11 @@ static diloco_status walk(walker *w, const dl_settings_file *file, dl_toml_fn fn
     return w->status;
 }
 
-/* The included file comes first, so later values replace its own. */
+/* The included file comes first, so later values replace its own. The recursion is at most
+ * CHAIN_MAX deep. */
 static diloco_status walk_all(walker *w, const dl_settings_file *file, dl_toml_fn fn)
 {
-    if (file->included) DL_TRY(walk(w, file->included, fn));
+    if (file->included) DL_TRY(walk_all(w, file->included, fn));
     return walk(w, file, fn);
 }
 
@@ -105,11 +109,13 @@ static bool is_include(const char *key)
     return strcmp(dot ? dot + 1 : key, "include") == 0;
 }
 
-/* The included path is relative to the file that names it. Included files include nothing
- * further. */
+/* The included path is relative to the file that names it. Its section continues the section of
+ * that file. */
 static diloco_status find_included(walker *w, const dl_toml_value *value)
 {
-    const char *from = w->file->path, *slash = strrchr(from, '/'), *dot = strchr(value->key, '.');
+    char key[KEY_MAX];
+    full_key(key, w->file, value->key);
+    const char *from = w->file->path, *slash = strrchr(from, '/'), *dot = strrchr(key, '.');
     int folder = slash && value->text[0] != '/' ? (int)(slash + 1 - from) : 0;
     if (value->type != DL_TOML_STRING || w->next)
         return dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s names one other file, in quotes",
@@ -117,7 +123,8 @@ static diloco_status find_included(walker *w, const dl_toml_value *value)
     w->next = calloc(1, sizeof *w->next);
     if (!w->next) return dl_fail(DILOCO_ENOMEM, "no memory for a configuration file");
     int n = snprintf(w->next->path, sizeof w->next->path, "%.*s%s", folder, from, value->text);
-    snprintf(w->next->section, KEY_MAX, "%.*s", dot ? (int)(dot + 1 - value->key) : 0, value->key);
+    snprintf(w->next->section, KEY_MAX, "%.*s", dot ? (int)(dot + 1 - key) : 0, key);
+    w->next->includer = w->file;
     return n < (int)sizeof w->next->path
                ? DILOCO_OK
                : dl_fail(DILOCO_EINVAL, "%s: the path that %s names is too long", from, value->key);
@@ -139,6 +146,21 @@ static const char *short_enough(const char *path)
     return strlen(path) > 72 && slash ? slash + 1 : path;
 }
 
+/* Refuse a file that includes itself, directly or through others, and a chain that is too long. */
+static diloco_status check_chain(dl_settings_file *f, const struct stat *info)
+{
+    int n = 1;
+    f->device = info->st_dev;
+    f->inode = info->st_ino;
+    for (const dl_settings_file *at = f->includer; at; at = at->includer, n++)
+        if (at->device == f->device && at->inode == f->inode)
+            return dl_fail(DILOCO_EINVAL, "%s includes itself, directly or through other files",
+                           at->path);
+    if (n <= CHAIN_MAX) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "%s: at most %d files include each other in a chain", f->path,
+                   CHAIN_MAX);
+}
+
 /* A folder in place of a file is likely a run, so the error says how to join it. */
 static diloco_status read_file(dl_settings_file *f)
 {
@@ -146,11 +168,13 @@ static diloco_status read_file(dl_settings_file *f)
     char word[DL_PATH_MAX + 8];
     f->shown = short_enough(f->path);
     dl_buf_init(&f->text, FILE_MAX);
-    if (stat(f->path, &info) == 0 && S_ISDIR(info.st_mode))
+    const bool there = stat(f->path, &info) == 0;
+    if (there && S_ISDIR(info.st_mode))
         return dl_fail(DILOCO_EINVAL,
                        "%s is a folder, not a configuration file; to take part in a run: diloco "
                        "join %s",
                        f->path, dl_shell_word(word, sizeof word, f->path));
+    if (there) DL_TRY(check_chain(f, &info));
     diloco_status status = dl_file_read(&f->text, f->path);
     if (status == DILOCO_EPROTO) return say_not_toml(f->path);
     return status == DILOCO_ENOENT
@@ -158,14 +182,14 @@ static diloco_status read_file(dl_settings_file *f)
                : status;
 }
 
-/* One level of inclusion: read_file does not look for includes. */
+/* Read the file, then the one that it includes, recursively. check_chain bounds the recursion. */
 static diloco_status read_all(dl_settings_file *f)
 {
     walker w = {.next = NULL};
     DL_TRY(read_file(f));
     diloco_status status = walk(&w, f, on_include);
     f->included = w.next;
-    return !status && f->included ? read_file(f->included) : status;
+    return !status && f->included ? read_all(f->included) : status;
 }
 
 /* Included files are read here too, so later walks cannot fail on the disk. */

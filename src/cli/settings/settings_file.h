@@ -1,4 +1,4 @@
-/* settings_file.h - a TOML file of settings, and the one it may include:
+/* settings_file.h - a TOML file of settings, and the one it may include, which may include another:
  *
  *     [data]
  *     include = "mnist_iid.toml"     a file beside it; its keys may leave out "data."
@@ -13,9 +13,10 @@
 /* A file that is open. The caller closes it. */
 typedef struct dl_settings_file dl_settings_file;
 
-/* dl_settings_file_open reads the file and the one that it includes into memory. The caller closes
- * *out. Returns DILOCO_EINVAL with file:line:column if a file does not exist, is a folder, or is
- * not TOML; DILOCO_EIO or DILOCO_ENOMEM otherwise. After an error *out is NULL. */
+/* dl_settings_file_open reads the file and all that it includes into memory. The caller closes
+ * *out. Returns DILOCO_EINVAL with file:line:column if a file does not exist, is a folder, is not
+ * TOML or includes itself, or if more than 8 files include each other in a chain; DILOCO_EIO or
+ * DILOCO_ENOMEM otherwise. After an error *out is NULL. */
 DL_MUST_CHECK diloco_status dl_settings_file_open(dl_settings_file **out, const char *path);
 void dl_settings_file_close(dl_settings_file *file); /* NULL is fine */
 

@@ -223,6 +223,32 @@ TEST(a_file_includes_another_beside_it_and_wins)
     check_refused("names one other file", "[data]\ninclude = [\"iid.toml\"]\n", "");
 }
 
+TEST(an_included_file_includes_further_files_and_wins_over_them)
+{
+    const char *middle = "include = \"inner.toml\"\nsampler = \"iid\"\n";
+    const char *inner = "sampler = \"noniid\"\npartition_size = 20000\n";
+    scratch_write("middle.toml", middle, strlen(middle));
+    scratch_write("inner.toml", inner, strlen(inner));
+    CHECK_OK(load("[data]\ninclude = \"middle.toml\"\n", ""));
+    CHECK_STR("iid", config.sampler);
+    CHECK_INT(20000, config.partition_size);
+    check_origin("inner.toml:2:18", "data.partition_size");
+}
+
+TEST(files_that_include_each_other_or_too_many_are_refused)
+{
+    const char *loop = "include = \"./loop.toml\"\n";
+    scratch_write("loop.toml", loop, strlen(loop));
+    check_refused("loop.toml includes itself", "[data]\ninclude = \"loop.toml\"\n", "");
+    for (int i = 0; i < 12; i++) {
+        char name[32], text[64];
+        snprintf(name, sizeof name, "deep%d.toml", i);
+        snprintf(text, sizeof text, "include = \"deep%d.toml\"\n", i + 1);
+        scratch_write(name, text, strlen(text));
+    }
+    check_refused("at most 8 files", "[data]\ninclude = \"deep0.toml\"\n", "");
+}
+
 /* Of all that a client does, fedavg changes nothing. */
 TEST(presets_of_the_federated_family_leave_the_clients_trainer_as_it_is)
 {
@@ -332,6 +358,8 @@ TEST_MAIN(later_places_win_and_every_value_remembers_its_own,
           replicas_is_the_local_number_and_the_default_of_the_whole_run,
           the_store_is_named_after_the_file_and_the_private_state_is_beside_it,
           a_file_that_is_not_there_is_said_so, a_file_includes_another_beside_it_and_wins,
+          an_included_file_includes_further_files_and_wins_over_them,
+          files_that_include_each_other_or_too_many_are_refused,
           presets_of_the_federated_family_leave_the_clients_trainer_as_it_is,
           server_type_and_clients_name_the_preset,
           platos_words_are_understood_and_its_other_keys_taken_or_refused_by_name,
