@@ -132,6 +132,13 @@ static double number(dl_json_value event, const char *key)
     return dl_json_as_f64(&value, dl_json_get(event, key)) || !isfinite(value) ? 0 : value;
 }
 
+/* Numbers that a count cannot have count as 0: a cast of them is undefined. */
+static uint64_t count(dl_json_value event, const char *key)
+{
+    const double value = number(event, key);
+    return value > 0 && value < (double)UINT64_MAX ? (uint64_t)value : 0;
+}
+
 /* The digest is that of the last "end" line. */
 static void add_event(dl_trial_result *r, dl_json_value event)
 {
@@ -139,11 +146,11 @@ static void add_event(dl_trial_result *r, dl_json_value event)
     if (dl_json_is(kind, "step")) {
         double rate = number(event, "tokens_per_s");
         r->steps++;
-        r->tokens += (uint64_t)number(event, "tokens");
-        if (rate > 0) r->train_s += number(event, "tokens") / rate;
+        r->tokens += count(event, "tokens");
+        if (rate > 0) r->train_s += (double)count(event, "tokens") / rate;
     } else if (dl_json_is(kind, "commit")) {
-        r->bytes_sent += (uint64_t)number(event, "bytes_sent");
-        r->bytes_received += (uint64_t)number(event, "bytes_received");
+        r->bytes_sent += count(event, "bytes_sent");
+        r->bytes_received += count(event, "bytes_received");
         r->wait_s += number(event, "wait_s");
         r->exchange_s += number(event, "exchange_s");
     } else if (dl_json_is(kind, "end")) {
@@ -151,9 +158,8 @@ static void add_event(dl_trial_result *r, dl_json_value event)
     }
 }
 
-/* Add up the record. A line that is not whole is where a replica was killed. Times become a
- * replica's mean. */
-static diloco_status add_record(dl_trial_result *r, const char *path, double replicas)
+/* A line that is not whole is where a replica was killed. */
+diloco_status dl_trial_add_record(dl_trial_result *r, const char *path, double replicas)
 {
     dl_map map;
     DL_TRY(dl_map_open(&map, path));
@@ -227,7 +233,7 @@ static diloco_status measure(dl_trial_result *r, const dl_config *config)
                            .loss = eval.loss,
                            .perplexity = eval.perplexity};
     diloco_run_status_free(&run);
-    if (!status) status = add_record(r, config->record, (double)config->replicas);
+    if (!status) status = dl_trial_add_record(r, config->record, (double)config->replicas);
     /* One float32 for each parameter and step, which is what a replica sends in an ideal
      * all-reduce. */
     r->data_parallel_bytes = (double)sizeof(float) * (double)r->parameters * (double)r->steps;

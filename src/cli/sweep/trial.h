@@ -40,7 +40,13 @@ DL_MUST_CHECK diloco_status dl_trial_run(dl_trial_result *out, dl_config *config
  * appear only on a terminal, or with --verbose. The texts are borrowed from args. */
 dl_args dl_trial_args(const dl_args *args);
 
-/* dl_trial_json adds the result's members to the object that is open. */
+/* dl_trial_add_record adds the lines of a record to the result, and makes its times a mean of
+ * `replicas`. It leaves out lines that are not whole and counts that are negative. Returns
+ * DILOCO_EIO if the file cannot be read. */
+DL_MUST_CHECK diloco_status dl_trial_add_record(dl_trial_result *result, const char *path,
+                                                double replicas);
+
+/* dl_trial_json adds the members of the result to the object that is open. */
 void dl_trial_json(dl_json *json, const dl_trial_result *result);
 
 #endif

@@ -90,6 +90,25 @@ TEST(a_damaged_result_is_refused_by_name)
     CHECK_CONTAINS("config_digest", diloco_error_text());
 }
 
+TEST(negative_and_huge_counts_of_a_record_are_left_out)
+{
+    static const char record[] =
+        "{\"event\":\"step\",\"tokens\":-5,\"tokens_per_s\":2}\n"
+        "{\"event\":\"step\",\"tokens\":64,\"tokens_per_s\":32}\n"
+        "{\"event\":\"commit\",\"bytes_sent\":-1,\"bytes_received\":1e30,\"wait_s\":1}\n"
+        "{\"event\":\"commit\",\"bytes_sent\":7,\"bytes_received\":8,\"wait_s\":1}\n"
+        "{\"event\":\"commit\",\"bytes_se";
+    dl_trial_result r = {0};
+    scratch_write("record.jsonl", record, sizeof record - 1);
+    CHECK_OK(dl_trial_add_record(&r, scratch_path("record.jsonl"), 2));
+    CHECK_INT(2, r.steps);
+    CHECK_INT(64, r.tokens);
+    CHECK_INT(7, r.bytes_sent);
+    CHECK_INT(8, r.bytes_received);
+    CHECK_NEAR(1, r.train_s, 0);
+    CHECK_NEAR(1, r.wait_s, 0);
+}
+
 TEST(a_trial_without_validation_data_is_refused_before_it_trains)
 {
     dl_trial_result r;
@@ -107,5 +126,5 @@ TEST(a_trial_without_validation_data_is_refused_before_it_trains)
 
 TEST_MAIN(a_result_is_read_back, a_trial_that_is_done_is_not_run_again,
           a_folder_without_a_result_has_none, a_result_of_other_settings_is_refused,
-          a_damaged_result_is_refused_by_name,
+          a_damaged_result_is_refused_by_name, negative_and_huge_counts_of_a_record_are_left_out,
           a_trial_without_validation_data_is_refused_before_it_trains)
