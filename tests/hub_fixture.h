@@ -56,7 +56,7 @@ static inline int fixture_set_up(void **state)
 {
     const char *tmp = getenv("TMPDIR");
     (void)state;
-    snprintf(fixture.root, sizeof fixture.root, "%s/diloco-hub-XXXXXX", tmp ? tmp : "/tmp");
+    snprintf(fixture.root, sizeof fixture.root, "%s/diloco-hub-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     CHECK(mkdtemp(fixture.root) != NULL);
     snprintf(fixture.dir, sizeof fixture.dir, "%s/hub", fixture.root);
     fixture.hub = NULL;

@@ -41,7 +41,8 @@ static inline char *scratch_path(const char *name)
 {
     if (!scratch_root[0]) {
         const char *tmp = getenv("TMPDIR");
-        snprintf(scratch_root, sizeof scratch_root, "%s/diloco-test-XXXXXX", tmp ? tmp : "/tmp");
+        snprintf(scratch_root, sizeof scratch_root, "%s/diloco-test-XXXXXX",
+                 tmp && *tmp ? tmp : "/tmp");
         scratch_need(mkdtemp(scratch_root) != NULL, scratch_root);
         atexit(scratch_remove);
     }

@@ -28,7 +28,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 void store_make_folder(char path[512])
 {
     const char *tmp = getenv("TMPDIR");
-    snprintf(path, 512, "%s/diloco-store-XXXXXX", tmp ? tmp : "/tmp");
+    snprintf(path, 512, "%s/diloco-store-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     CHECK(mkdtemp(path) != NULL);
 }
 

@@ -46,6 +46,12 @@ grep -q 'window.dilocoReport=' both.html || fail "the report has no data"
 expect_error 3 "DILOCO_BROWSER" env DILOCO_BROWSER=none diloco report runs/one --out one.pdf
 expect_error 1 "printed no PDF" env DILOCO_BROWSER=true diloco report runs/one --out one.pdf
 [ ! -e one.pdf ] || fail "a file was written without a browser"
+
+# An empty TMPDIR is like none. The browser is a script that writes its arguments.
+printf '#!/bin/sh\necho "$*" >"%s/browser.args"\n' "$PWD" >browser.sh
+chmod +x browser.sh
+expect_error 1 "printed no PDF" env TMPDIR= DILOCO_BROWSER="$PWD/browser.sh" diloco report runs/one --out one.pdf
+grep -q 'file:///tmp/diloco-' browser.args || fail "an empty TMPDIR names the root folder"
 if command -v chromium >browser || command -v google-chrome >browser; then
     expect 0 env TMPDIR="$PWD" diloco report runs/one --compare runs/two --out one.pdf
     [ "$(head -c 5 one.pdf)" = "%PDF-" ] || fail "the report is no PDF"

@@ -105,7 +105,8 @@ diloco_status dl_report_pdf_write(const char *path, dl_span html)
     dl_command_result result = {0};
     /* Looked for again, since a run may have taken a while to read. */
     DL_TRY(dl_report_pdf_check());
-    const int n = snprintf(folder, sizeof folder, "%s/diloco-XXXXXX", base ? base : "/tmp");
+    const int n =
+        snprintf(folder, sizeof folder, "%s/diloco-XXXXXX", base && *base ? base : "/tmp");
     if (n >= (int)sizeof folder) return dl_fail(DILOCO_EINVAL, "TMPDIR is too long");
     if (!mkdtemp(folder)) return dl_fail(DILOCO_EIO, "%s cannot be made", folder);
     snprintf(file, sizeof file, "%s/report.html", folder);
