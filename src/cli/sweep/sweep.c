@@ -42,6 +42,23 @@ static diloco_status check_key(const dl_sweep *s, const char *name)
     return DILOCO_OK;
 }
 
+/* Return the character of a folder's name for one of a value. Characters that some file system
+ * refuses become "_". So does the space, because a comma separates keys. */
+static char folder_char(char c)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._=+-";
+    return c && !strchr(plain, c) ? '_' : c;
+}
+
+/* Return true if two values give the same name of a folder. */
+static bool same_folder(const char *a, const char *b)
+{
+    while (*a && folder_char(*a) == folder_char(*b))
+        a++, b++;
+    return folder_char(*a) == folder_char(*b);
+}
+
 /* Values are texts, checked by the option table when a trial's settings are loaded. */
 static diloco_status add_value(dl_sweep_key *key, const char *text, size_t len)
 {
@@ -51,9 +68,15 @@ static diloco_status add_value(dl_sweep_key *key, const char *text, size_t len)
     char *value = key->values[key->n_values];
     memcpy(value, text, len);
     value[len] = '\0';
-    for (size_t i = 0; i < key->n_values; i++)
+    for (size_t i = 0; i < key->n_values; i++) {
         if (strcmp(key->values[i], value) == 0)
             return dl_fail(DILOCO_EINVAL, "--set-values %s: %s is given twice", key->name, value);
+        if (same_folder(key->values[i], value))
+            return dl_fail(DILOCO_EINVAL,
+                           "--set-values %s: %s and %s would have the same folder, because signs "
+                           "become \"_\" in its name; rename one of them",
+                           key->name, key->values[i], value);
+    }
     key->n_values++;
     return DILOCO_OK;
 }
@@ -205,16 +228,19 @@ diloco_status dl_sweep_config(dl_config *out, const dl_sweep *s, const dl_args *
     return equal_steps(out, s->steps);
 }
 
-/* Characters that some file system refuses are replaced. */
+/* Values of one key have different names (add_value), and a key's name has no comma. So two trials
+ * never have one folder. */
 diloco_status dl_sweep_folder(char *out, size_t cap, const dl_sweep *s, size_t arm, uint64_t seed)
 {
-    char text[DL_SWEEP_KEYS * (sizeof s->keys[0].name + DL_SWEEP_TEXT)];
-    dl_sweep_arm_text(text, sizeof text, s, arm);
-    int n = snprintf(out, cap, "%s%sseed=%" PRIu64, text, *text ? " " : "", seed);
+    char text[DL_SWEEP_KEYS * (sizeof s->keys[0].name + DL_SWEEP_TEXT)] = "";
+    for (size_t k = 0, used = 0; k < s->n_keys; k++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s=%s,", s->keys[k].name,
+                                 dl_sweep_value(s, arm, k));
+    /* Values were split at commas, so each comma is one of the format above. */
+    for (char *c = text; *c; c++)
+        if (*c != ',') *c = folder_char(*c);
+    int n = snprintf(out, cap, "%sseed=%" PRIu64, text, seed);
     if (n < 0 || (size_t)n >= dl_size_min(cap, FOLDER_MAX))
         return dl_fail(DILOCO_EINVAL, "\"%.60s…\" is too long for a folder's name", text);
-    for (char *c = out; *c; c++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._=+-", *c))
-            *c = *c == ' ' ? ',' : '_';
     return DILOCO_OK;
 }

@@ -124,6 +124,7 @@ TEST(options_that_cannot_be_swept_are_refused)
 {
     refused("did you mean trainer.local_steps_per_round?", "--set-values sinc_every=1,2");
     refused("seeds are --seeds N", "--set-values run.seed=1,2");
+    refused("/a/b and _a_b would have the same folder", "--set-values data.train_path=/a/b,_a_b");
     refused("its own folder", "--set-values run.store=a,b");
     refused("name the folder of all with --out", "--set run.store=a");
     refused("lr is given twice", "--set-values lr=1 --set-values lr=2");
