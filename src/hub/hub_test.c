@@ -318,10 +318,17 @@ TEST(it_listens_beyond_loopback_only_with_tls_or_on_request)
 
 TEST(an_open_hub_answers_to_the_names_of_this_machine_only)
 {
-    static const char *const right[] = {"localhost", "LOCALHOST:80", "127.0.0.1:1", "127.1.2.3",
-                                        "[::1]:8000"};
-    static const char *const wrong[] = {"evil.example", "127.0.0.1.evil.example", "localhost.evil",
-                                        "", "[::1"};
+    static const char *const right[] = {"localhost", "LOCALHOST:80", "127.0.0.1:1",
+                                        "127.1.2.3", "[::1]:8000",   "[0:0:0:0:0:0:0:1]"};
+    static const char *const wrong[] = {"evil.example",
+                                        "127.0.0.1.evil.example",
+                                        "localhost.evil",
+                                        "",
+                                        "[::1",
+                                        "127.1.2.3.4",
+                                        "127.",
+                                        "localhost/evil.example",
+                                        "evil.example@localhost"};
     char request[200];
     fixture_serve(PLAIN);
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {

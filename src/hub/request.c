@@ -10,6 +10,7 @@
  * An answer may be ready before a body that is on its way already. It is held until that body
  * was thrown away, for closing on unread bytes can destroy the answer. There is no wait for a long
  * body, or for one whose sender waits for a "100 Continue". */
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "hub/s3_api.h"
@@ -188,10 +189,10 @@ static bool host_is_ours(const dl_http_request *r)
     const char *host = dl_request_header(r, "Host");
     if (r->hub->any_host) return true;
     if (!host) return false;
-    size_t len = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
-    return (len == 9 && !strncasecmp(host, "localhost", 9)) ||
-           (len == 5 && !strncmp(host, "[::1]", 5)) ||
-           (!strncmp(host, "127.", 4) && strspn(host, "0123456789.") == len);
+    /* A Host header has neither a user nor a path, so no part of a URL may be hidden in it. */
+    char url[DL_HOST_MAX + 32];
+    const int n = snprintf(url, sizeof url, "http://%s", host);
+    return n > 0 && (size_t)n < sizeof url && !strpbrk(host, "@/?#") && dl_url_is_loopback(url);
 }
 
 /* Return true if the client has shown one of the known keys in its certificate. */
