@@ -52,16 +52,18 @@ static bool newest_state(dl_config_path out, const char *folder)
     return n > 0 && (size_t)n < sizeof(dl_config_path) && dl_file_exists(out);
 }
 
-/* Write the first of "<store>-2", "<store>-3", … that is not there. */
-static void free_name(dl_config_path out, const char *store)
+/* Write the first of "<store>-2", "<store>-3", … that is not there, or STORE if none is free. */
+static bool free_name(dl_config_path out, const char *store)
 {
     const char *folder = folder_of(store);
     dl_config_path path;
     for (int i = 2; i < 1000; i++) {
         snprintf(out, sizeof(dl_config_path), "%s-%d", store, i);
         snprintf(path, sizeof path, "%s-%d", folder ? folder : "", i);
-        if (!folder || !dl_file_exists(path)) return;
+        if (!folder || !dl_file_exists(path)) return true;
     }
+    snprintf(out, sizeof(dl_config_path), "STORE");
+    return false;
 }
 
 void dl_onward_continue(char out[DL_ONWARD_MAX], const char *store)
@@ -70,14 +72,15 @@ void dl_onward_continue(char out[DL_ONWARD_MAX], const char *store)
     char from[DL_PATH_MAX + 32], word[2][DL_PATH_MAX + 64];
     const char *folder = folder_of(store);
     const bool found = folder && newest_state(state, folder);
-    free_name(next, store);
+    const bool is_free = free_name(next, store);
     snprintf(from, sizeof from, "trainer.init_from=%s", found ? state : "FILE");
     snprintf(
         out, DL_ONWARD_MAX,
         "to train on from its end, begin a new run: the same command with  --store %s --set %s "
-        "--set trainer.init_as=continuation%s",
+        "--set trainer.init_as=continuation%s%s",
         dl_shell_word(word[0], sizeof word[0], next), dl_shell_word(word[1], sizeof word[1], from),
-        found ? "" : "  where FILE is a copy of its newest snap/*/*/state.safetensors");
+        found ? "" : "  where FILE is a copy of its newest snap/*/*/state.safetensors",
+        is_free ? "" : "  where STORE is a new name, as the next 998 are taken");
 }
 
 /* ---- a run beside the configuration file */
