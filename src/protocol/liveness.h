@@ -14,12 +14,16 @@ typedef struct dl_watched {
     dl_generation generation;
     dl_hash content;
     dl_time changed; /* when we first saw this content */
+    uint64_t seen;   /* number of the last look with a heartbeat; 0: never */
+    uint64_t judged; /* number of the look after the last judgement; 0: never judged */
     bool ended;
 } dl_watched;
 
+/* It has one row a replica, for the newest generation. */
 typedef struct dl_watch {
     dl_watched *at; /* [DL_WATCH_MAX], owned by the watch's owner */
     size_t n;
+    uint64_t looks; /* calls of dl_watch_see */
 } dl_watch;
 
 /* Records a listing of hb/ and end/. */
@@ -27,7 +31,8 @@ void dl_watch_see(dl_watch *watch, const dl_seen *seen, size_t n_seen, dl_time n
 
 /* Returns whether the replica has ended, or its heartbeat (or its absence) was the same for
  * `patience`. Begins to watch a replica that was never seen. *whose is set if it is silent.
- * Replicas beyond the table's size are never silent. */
+ * Each call keeps the replica's row until the second look after it. In a full table such rows, and
+ * no others, leave a further replica without a row, which is never silent. */
 bool dl_watch_is_silent(dl_watch *watch, const char *replica, dl_time now, dl_time patience,
                         dl_generation *whose);
 

@@ -101,13 +101,49 @@ TEST(p11_other_replicas_heartbeats_say_nothing_of_this_one)
     CHECK(silent(&w, "a", 130) && !silent(&w, "b", 130));
 }
 
-TEST(replica_beyond_a_full_table_is_never_silent)
+/* One look at the heartbeats of n replicas that no other look has. */
+static void see_others(dl_watch *w, char first, int n, int at_s)
+{
+    static dl_seen seen[DL_WATCH_MAX];
+    char name[DL_REPLICA_MAX + 1];
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "%c%d", first, i);
+        seen[i] = beat_of(name, 0, "1");
+    }
+    dl_watch_see(w, seen, (size_t)n, at_s * DL_SECOND);
+}
+
+TEST(full_table_watches_a_new_replica_in_place_of_one_seen_long_ago)
+{
+    dl_watch w = fresh();
+    see(&w, beat_of("member", 0, "1"), 0);
+    CHECK(!silent(&w, "member", 0));
+    see_others(&w, 'a', DL_WATCH_MAX, 1); /* the last one has no place */
+    CHECK(!silent(&w, "member", 1));
+    CHECK(!silent(&w, "late", 1)); /* absent: it takes a place of this look's */
+    see_others(&w, 'b', DL_WATCH_MAX, 20);
+    CHECK(!silent(&w, "member", 29) && !silent(&w, "late", 30));
+    CHECK(silent(&w, "member", 30) && silent(&w, "late", 31));
+}
+
+TEST(replica_that_appears_in_a_full_table_is_not_silent)
+{
+    dl_watch w = fresh();
+    CHECK(!silent(&w, "late", 0));
+    see_others(&w, 'a', DL_WATCH_MAX, 1);
+    CHECK(!silent(&w, "late", 1));
+    see(&w, beat_of("late", 3, "1"), 29);
+    CHECK(!silent(&w, "late", 58));
+    CHECK(silent(&w, "late", 59));
+}
+
+TEST(full_table_of_roster_members_leaves_a_further_replica_unwatched)
 {
     dl_watch w = fresh();
     char name[DL_REPLICA_MAX + 1];
     for (int i = 0; i < DL_WATCH_MAX; i++) {
         snprintf(name, sizeof name, "r%d", i);
-        see(&w, beat_of(name, 0, "1"), 0);
+        CHECK(!silent(&w, name, 0));
     }
     CHECK(!silent(&w, "late", 0) && !silent(&w, "late", 1000));
     CHECK(silent(&w, "r7", 1000));
@@ -120,4 +156,6 @@ TEST_MAIN(p11_a_heartbeat_that_stays_the_same_for_patience_is_silent,
           p11_a_first_heartbeat_ends_the_absence, p9_an_ended_generation_is_silent_at_once,
           p15_newest_generation_has_to_write_heartbeats,
           p11_other_replicas_heartbeats_say_nothing_of_this_one,
-          replica_beyond_a_full_table_is_never_silent)
+          full_table_watches_a_new_replica_in_place_of_one_seen_long_ago,
+          replica_that_appears_in_a_full_table_is_not_silent,
+          full_table_of_roster_members_leaves_a_further_replica_unwatched)
