@@ -1,10 +1,7 @@
-/* cores.c - how many threads can run at once.
- *
- * A container may see its cgroup under the host's path while only its own
- * subtree is mounted. So missing paths are passed over. Going up from the path to the mount meets
- * the container's own limit in either case. */
+/* cores.c - how many threads can run at once. */
 #include "base/cores.h"
 
+#include "base/cgroup.h"
 #include "base/thread.h"
 
 #include <limits.h>
@@ -48,48 +45,17 @@ static int folder_cores(const char *folder)
     return quota_cores(quota, period);
 }
 
-/* The least limit of `root`/`below` and every folder above it up to `root`. */
-static int least_upwards(const char *root, const char *below)
+static void take_least(void *least, const char *folder)
 {
-    char folder[4096];
-    int len = snprintf(folder, sizeof folder, "%s%s", root, below), least = INT_MAX;
-    if (len < 0 || (size_t)len >= sizeof folder) return INT_MAX;
-    for (size_t root_len = strlen(root);; *strrchr(folder, '/') = 0) {
-        int cores = folder_cores(folder);
-        if (cores < least) least = cores;
-        if (strlen(folder) <= root_len) return least;
-    }
+    const int cores = folder_cores(folder);
+    if (cores < *(int *)least) *(int *)least = cores;
 }
 
-/* Returns whether the list of a version 1 hierarchy has the controller "cpu". */
-static bool has_cpu(const char *controllers)
-{
-    char list[256];
-    snprintf(list, sizeof list, ",%s,", controllers);
-    return strstr(list, ",cpu,") != NULL;
-}
-
-/* A version 2 line has no controllers. A version 1 line counts if it has the controller "cpu". The
- * least limit of all counts. */
+/* The least limit of all folders counts. */
 int dl_cgroup_cores(const char *membership, const char *mount)
 {
-    FILE *f = fopen(membership, "re");
-    if (!f) return INT_MAX; /* no cgroups here */
     int least = INT_MAX;
-    char line[4096], cpu_mount[1024];
-    snprintf(cpu_mount, sizeof cpu_mount, "%s/cpu", mount);
-    while (fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = 0;
-        char *controllers = strchr(line, ':'), *path = NULL;
-        if (controllers) path = strchr(++controllers, ':');
-        if (!path || path[1] != '/') continue;
-        *path++ = 0;
-        int cores = INT_MAX;
-        if (!*controllers) cores = least_upwards(mount, path);
-        if (has_cpu(controllers)) cores = least_upwards(cpu_mount, path);
-        if (cores < least) least = cores;
-    }
-    fclose(f);
+    dl_cgroup_walk(membership, mount, "cpu", take_least, &least);
     return least;
 }
 

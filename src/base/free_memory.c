@@ -4,6 +4,7 @@
  * refuses memory, so that part is free here. */
 #include "base/free_memory.h"
 
+#include "base/cgroup.h"
 #include "base/size.h"
 
 #include <inttypes.h>
@@ -15,12 +16,11 @@ typedef struct cgroup_files {
     const char *limit, *used, *stat, *cache;
 } cgroup_files;
 
-/* A row is a version of cgroups: its files below the mount, and the name of the inactive cache in
- * the statistics. */
+/* A row is a version of cgroups: the files of a cgroup, and the name of the inactive cache in the
+ * statistics. */
 static const cgroup_files versions[] = {
     {"memory.max", "memory.current", "memory.stat", "inactive_file"},
-    {"memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat",
-     "total_inactive_file"},
+    {"memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat", "total_inactive_file"},
 };
 
 /* The number after `name` at the start of a line; an empty name: the file's first number. */
@@ -56,19 +56,24 @@ static size_t left_by(const char *cgroup, const cgroup_files *f)
     return left < SIZE_MAX ? (size_t)left : SIZE_MAX;
 }
 
-/* The smallest of the machine's free memory and the containers' limits counts. */
-size_t dl_memory_free_of(const char *meminfo, const char *cgroup)
+static void take_least(void *least, const char *folder)
+{
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
+        *(size_t *)least = dl_size_min(*(size_t *)least, left_by(folder, &versions[i]));
+}
+
+/* The smallest of the machine's free memory and the cgroups' limits counts. */
+size_t dl_memory_free_of(const char *meminfo, const char *membership, const char *mount)
 {
     uint64_t kib;
     size_t least = SIZE_MAX, bytes;
     if (read_number(&kib, meminfo, "MemAvailable:") && dl_size_mul(&bytes, (size_t)kib, 1024))
         least = bytes;
-    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
-        least = dl_size_min(least, left_by(cgroup, &versions[i]));
+    dl_cgroup_walk(membership, mount, "memory", take_least, &least);
     return least;
 }
 
 size_t dl_memory_free(void)
 {
-    return dl_memory_free_of("/proc/meminfo", "/sys/fs/cgroup");
+    return dl_memory_free_of("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup");
 }

@@ -4,14 +4,15 @@
 
 #include <stddef.h>
 
-/* Bytes that the machine has free, page cache included, and that the memory limit of a container
- * leaves; SIZE_MAX where neither is known. */
+/* Bytes that the machine has free, page cache included, and that the memory limits of this
+ * process's cgroup and of those above it leave; SIZE_MAX where neither is known. */
 size_t dl_memory_free(void);
 
-/* The same, with its two places as arguments.
+/* The same, with its three places as arguments.
  *
- *   meminfo  /proc/meminfo
- *   cgroup   /sys/fs/cgroup: version 2 itself, or version 1 with a folder "memory" */
-size_t dl_memory_free_of(const char *meminfo, const char *cgroup);
+ *   meminfo     /proc/meminfo
+ *   membership  /proc/self/cgroup
+ *   mount       /sys/fs/cgroup: version 2 itself, or version 1 with a folder "memory" */
+size_t dl_memory_free_of(const char *meminfo, const char *membership, const char *mount);
 
 #endif

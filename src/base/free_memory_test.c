@@ -13,10 +13,11 @@ static void put(const char *name, const char *text)
 
 static size_t free_now(void)
 {
-    char meminfo[PATH_MAX], cgroup[PATH_MAX];
+    char meminfo[PATH_MAX], membership[PATH_MAX], mount[PATH_MAX];
     snprintf(meminfo, sizeof meminfo, "%s/meminfo", root);
-    snprintf(cgroup, sizeof cgroup, "%s/cgroup", root);
-    return dl_memory_free_of(meminfo, cgroup);
+    snprintf(membership, sizeof membership, "%s/self", root);
+    snprintf(mount, sizeof mount, "%s/cgroup", root);
+    return dl_memory_free_of(meminfo, membership, mount);
 }
 
 TEST(the_least_of_machine_and_container_is_free)
@@ -25,6 +26,7 @@ TEST(the_least_of_machine_and_container_is_free)
     CHECK(free_now() == SIZE_MAX);
     put("meminfo", "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable: 7000 kB\n");
     CHECK(free_now() == 7000 * 1024);
+    put("self", "0::/\n");
     put("cgroup/memory.max", "max\n");
     put("cgroup/memory.current", "5000\n");
     CHECK(free_now() == 7000 * 1024);
@@ -39,10 +41,34 @@ TEST(the_least_of_machine_and_container_is_free)
 TEST(version_1_has_a_folder)
 {
     root = scratch_folder("1");
+    put("self", "5:cpuset:/x\n4:memory:/y\n");
     put("cgroup/memory/memory.limit_in_bytes", "8000\n");
     put("cgroup/memory/memory.usage_in_bytes", "5000\n");
     put("cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 2000\n");
     CHECK(free_now() == 5000);
+}
+
+TEST(limit_of_a_service_and_of_each_folder_above_it_counts)
+{
+    root = scratch_folder("service");
+    put("self", "0::/system.slice/train.service\n");
+    put("cgroup/system.slice/train.service/memory.max", "8000\n");
+    put("cgroup/system.slice/train.service/memory.current", "5000\n");
+    CHECK(free_now() == 3000);
+    put("cgroup/system.slice/memory.max", "9000\n");
+    put("cgroup/system.slice/memory.current", "7000\n");
+    CHECK(free_now() == 2000);
+}
+
+TEST(limit_of_version_1_is_that_of_the_memory_controllers_folder)
+{
+    root = scratch_folder("service-1");
+    put("self", "5:cpuset:/x\n4:memory:/y\n");
+    put("cgroup/memory/x/memory.limit_in_bytes", "100\n");
+    put("cgroup/memory/x/memory.usage_in_bytes", "50\n");
+    put("cgroup/memory/y/memory.limit_in_bytes", "8000\n");
+    put("cgroup/memory/y/memory.usage_in_bytes", "5000\n");
+    CHECK(free_now() == 3000);
 }
 
 TEST(this_machine_has_some)
@@ -50,4 +76,6 @@ TEST(this_machine_has_some)
     CHECK(dl_memory_free() > 0);
 }
 
-TEST_MAIN(the_least_of_machine_and_container_is_free, version_1_has_a_folder, this_machine_has_some)
+TEST_MAIN(the_least_of_machine_and_container_is_free, version_1_has_a_folder,
+          limit_of_a_service_and_of_each_folder_above_it_counts,
+          limit_of_version_1_is_that_of_the_memory_controllers_folder, this_machine_has_some)
