@@ -29,6 +29,11 @@ dl_hash dl_hash_bytes(const void *data, size_t n)
     return canonical(XXH3_128bits(data, n));
 }
 
+uint64_t dl_hash_seeded(const void *data, size_t n, uint64_t seed)
+{
+    return XXH3_64bits_withSeed(data, n, seed);
+}
+
 dl_hash dl_digest_leaves(const dl_hash *leaves, size_t n_leaves)
 {
     return dl_hash_bytes(leaves, n_leaves * sizeof *leaves);

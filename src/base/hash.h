@@ -21,6 +21,9 @@ typedef struct dl_hash {
 } dl_hash;
 
 dl_hash dl_hash_bytes(const void *data, size_t n);
+/* XXH3-64 with a seed, for tables with foreign keys. With a random seed that never leaves the
+ * process, an attacker cannot choose keys that collide. */
+uint64_t dl_hash_seeded(const void *data, size_t n, uint64_t seed);
 dl_hash dl_digest_bytes(const void *data, size_t n);
 dl_hash dl_digest_leaves(const dl_hash *leaves, size_t n_leaves); /* the tree's upper level */
 

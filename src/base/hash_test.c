@@ -93,6 +93,17 @@ TEST(hex_round_trips_and_bad_hex_is_refused)
     CHECK(!dl_hash_from_hex(&back, hex, 32));
 }
 
+/* Equal hashes of a hundred pairs of keys would be a chance of 100 / 2^64. */
+TEST(another_seed_gives_another_hash)
+{
+    char key[32];
+    for (int i = 0; i < 100; i++) {
+        const size_t len = (size_t)snprintf(key, sizeof key, "c/0000000007/r%d.0000", i);
+        CHECK(dl_hash_seeded(key, len, 1) == dl_hash_seeded(key, len, 1));
+        CHECK(dl_hash_seeded(key, len, 1) != dl_hash_seeded(key, len, 2));
+    }
+}
+
 TEST_MAIN(the_hash_of_nothing_is_the_published_one, the_digest_is_the_hash_of_its_leaves_hashes,
           a_stream_in_pieces_gives_the_same_digest, one_changed_bit_changes_the_digest,
-          hex_round_trips_and_bad_hex_is_refused)
+          hex_round_trips_and_bad_hex_is_refused, another_seed_gives_another_hash)

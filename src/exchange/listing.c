@@ -18,8 +18,10 @@
  * A listing therefore costs a bounded number of requests, however many objects there are. */
 #include "exchange/exec_parts.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 enum { NEWEST_MAX = 2, LOOKS_NAMED = 64, LOOKS_OTHER = 16, FORGED_BITS = 17 };
 enum { FORGED_CAP = 1 << FORGED_BITS, FORGED_MAX = FORGED_CAP / 4 * 3 };
@@ -33,6 +35,7 @@ typedef struct candidates {
 struct dl_lister {
     /* [FORGED_CAP] hashes of keys whose objects are not signed by their replica; 0: free */
     uint64_t *forged;
+    uint64_t seed; /* of these hashes: random, so an attacker cannot choose colliding names */
     size_t n_forged;
     uint64_t forged_for; /* the entry of these objects, if forgets_junk */
     dl_generation
@@ -56,8 +59,10 @@ diloco_status dl_lister_create(dl_exec *x)
     l->cap_known = x->collect.n_slots;
     if (x->ring) l->known = calloc(l->cap_known, sizeof *l->known);
     l->forged = calloc(FORGED_CAP, sizeof *l->forged);
-    if ((l->known || !x->ring) && l->forged) return DILOCO_OK;
-    return dl_fail(DILOCO_ENOMEM, "out of memory for the list of contributions");
+    if ((!l->known && x->ring) || !l->forged)
+        return dl_fail(DILOCO_ENOMEM, "out of memory for the list of contributions");
+    if (getrandom(&l->seed, sizeof l->seed, 0) == (ssize_t)sizeof l->seed) return DILOCO_OK;
+    return dl_fail(DILOCO_EIO, "no random bytes: %s", strerror(errno));
 }
 
 void dl_lister_destroy(dl_exec *x)
@@ -72,21 +77,18 @@ void dl_lister_destroy(dl_exec *x)
 
 /* The result is never 0. Returns a 64-bit hash of the object's key. A collision would make a valid
  * object look forged; at a full table its chance is about 2^-46. */
-static uint64_t hash_of(const dl_listed *o)
+static uint64_t hash_of(const dl_lister *l, const dl_listed *o)
 {
     dl_key key;
-    uint64_t hash;
     dl_key_contribution(key, o->entry, &o->generation);
-    const dl_hash all = dl_hash_bytes(key, strlen(key));
-    memcpy(&hash, all.bytes, sizeof hash);
-    return hash | 1;
+    return dl_hash_seeded(key, strlen(key), l->seed) | 1;
 }
 
 /* Returns its place in `forged`, or the free place for it. Open addressing with linear steps. At
  * most three quarters of the table are used, so a search ends. */
 static uint64_t *forged_place(const dl_lister *l, const dl_listed *o)
 {
-    const uint64_t hash = hash_of(o);
+    const uint64_t hash = hash_of(l, o);
     size_t at = (size_t)(hash >> (64 - FORGED_BITS));
     while (l->forged[at] && l->forged[at] != hash)
         at = (at + 1) % FORGED_CAP;
@@ -106,7 +108,7 @@ static void remember_forged(dl_lister *l, const dl_listed *o)
     if (l->n_forged == FORGED_MAX) forget_forged(l);
     uint64_t *place = forged_place(l, o);
     l->n_forged += *place == 0;
-    *place = hash_of(o);
+    *place = hash_of(l, o);
 }
 
 void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_generation *generation)
