@@ -31,8 +31,8 @@ struct dl_follower {
     dl_status_book *book;  /* owned: counts of what was read */
     uint64_t next;         /* entry */
     dl_hash before;        /* digest of the text before it; of run.json at first */
-    followed *generations; /* [n_generations], owned; it may move when it grows */
-    size_t n_generations;
+    followed *generations; /* [n_generations], owned, by name and number; a look may move them */
+    size_t n_generations, cap_generations;
     bool log_is_read;   /* the last read reached its end */
     dl_buf frame, part; /* a part as stored, and unpacked */
 };
@@ -111,32 +111,40 @@ static diloco_status take_entry(void *user, const dl_entry *raw, const diloco_lo
 
 /* ---- the record */
 
-/* Follow one more generation, unless it is followed already. Generations above MOST_GENERATIONS are
- * left out. */
-static diloco_status add_generation(dl_follower *f, const char *replica, uint32_t generation)
+/* Return the place of a generation in the sorted array, or the place to insert it. */
+static size_t place_of(const dl_follower *f, const dl_generation *generation)
 {
-    for (size_t i = 0; i < f->n_generations; i++)
-        if (f->generations[i].generation.number == generation &&
-            !strcmp(f->generations[i].generation.replica, replica))
-            return DILOCO_OK;
-    if (f->n_generations == MOST_GENERATIONS) return DILOCO_OK;
-    followed *more = realloc(f->generations, (f->n_generations + 1) * sizeof *more);
-    if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for a replica's record");
-    f->generations = more;
-    more[f->n_generations] = (followed){.generation = {.number = generation}};
-    snprintf(more[f->n_generations++].generation.replica, sizeof more->generation.replica, "%s",
-             replica);
-    return DILOCO_OK;
+    size_t low = 0, high = f->n_generations;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const dl_generation *g = &f->generations[middle].generation;
+        const int order = strcmp(g->replica, generation->replica);
+        if (order < 0 || (!order && g->number < generation->number))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
-/* Each replica has the generations 0 to its newest. Their numbers are not listed again, so names
- * in gen/ that were skipped cost one read each. */
-static diloco_status note_generations(dl_follower *f)
+/* Follow one more generation, unless it is followed already. Generations above MOST_GENERATIONS are
+ * left out. A replica's numbers may be far apart (P26), so they are listed and not counted up. */
+static diloco_status add_generation(void *user, const dl_generation *generation)
 {
-    const diloco_run_status *run = dl_follower_status(f);
-    for (size_t i = 0; i < run->n_replicas; i++)
-        for (uint32_t g = 0; g <= run->replicas[i]->generation; g++)
-            DL_TRY(add_generation(f, run->replicas[i]->replica, g));
+    dl_follower *f = user;
+    const size_t at = place_of(f, generation), n = f->n_generations;
+    if (at < n && dl_generation_equal(&f->generations[at].generation, generation)) return DILOCO_OK;
+    if (n == MOST_GENERATIONS) return DILOCO_OK;
+    if (n == f->cap_generations) {
+        const size_t cap = n ? 2 * n : 16;
+        followed *more = realloc(f->generations, cap * sizeof *more);
+        if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for a replica's record");
+        f->generations = more;
+        f->cap_generations = cap;
+    }
+    memmove(f->generations + at + 1, f->generations + at, (n - at) * sizeof *f->generations);
+    f->generations[at] = (followed){.generation = *generation};
+    f->n_generations++;
     return DILOCO_OK;
 }
 
@@ -240,6 +248,6 @@ static diloco_status check_run(dl_follower *f)
 diloco_status dl_follower_look(dl_follower *f)
 {
     DL_TRY(check_run(f));
-    DL_TRY(dl_status_book_look(f->book, &f->reader, -1));
-    return note_generations(f);
+    dl_status_book_hear(f->book, add_generation, f);
+    return dl_status_book_look(f->book, &f->reader, -1);
 }

@@ -139,6 +139,34 @@ TEST(an_entry_that_was_changed_breaks_the_chain_after_it)
     dl_follower_close(f);
 }
 
+static void copy_file(const char *store, const char *from, const char *to)
+{
+    char path[1100], command[3000];
+    snprintf(path, sizeof path, "%s/%s", store, to);
+    *strrchr(path, '/') = '\0';
+    snprintf(command, sizeof command, "mkdir -p '%s' && cp '%s/%s' '%s/%s'", path, store, from,
+             store, to);
+    CHECK_INT(0, system(command));
+}
+
+/* Generations of a single committer have random numbers (P26). */
+TEST(generations_with_distant_numbers_are_followed_without_those_between)
+{
+    toy all[N];
+    dl_follower *f;
+    const char *store = scratch_path("follower-distant");
+    const size_t record = train(all, store, "3");
+    copy_file(store, "gen/r0.0000", "gen/r0.70000");
+    copy_file(store, "rec/r0.0000/0000000000.jsonl.zst", "rec/r0.70000/0000000000.jsonl.zst");
+    CHECK_OK(dl_follower_open(&f, store));
+    CHECK_OK(dl_follower_look(f));
+    CHECK_INT(70000, dl_follower_status(f)->replicas[0]->generation);
+    CHECK(read_all(f).bytes > record);
+    CHECK_OK(dl_follower_look(f));
+    CHECK_INT(0, read_all(f).bytes);
+    dl_follower_close(f);
+}
+
 TEST(where_there_is_no_run_there_is_nothing_to_follow)
 {
     dl_follower *f;
@@ -150,4 +178,5 @@ TEST(where_there_is_no_run_there_is_nothing_to_follow)
 TEST_MAIN(each_entry_and_each_line_is_given_once, a_read_that_timed_out_resumes_where_it_stopped,
           a_follower_reports_the_values_of_a_status,
           an_entry_that_was_changed_breaks_the_chain_after_it,
+          generations_with_distant_numbers_are_followed_without_those_between,
           where_there_is_no_run_there_is_nothing_to_follow)

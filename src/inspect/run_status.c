@@ -40,6 +40,8 @@ typedef struct watcher {
     dl_time changed[MAX_REPLICAS]; /* when a look first found this content; 0: at the first look */
     double written[MAX_REPLICAS];  /* as the heartbeat itself says, seconds since 1970 */
     bool known[MAX_REPLICAS];      /* its generation has been read */
+    dl_status_generation_fn heard; /* NULL: not called */
+    void *user;                    /* of heard */
 } watcher;
 
 /* A status that grows with the log. One thread at a time. */
@@ -85,7 +87,9 @@ static diloco_status found_gen(void *context, const char *key, size_t len)
     (void)len;
     if (!dl_key_parse_generation(&generation, key, "gen/")) return DILOCO_OK;
     const size_t i = replica_index(w, generation.replica);
-    if (i == SIZE_MAX || generation.number <= w->replicas[i].generation) return DILOCO_OK;
+    if (i == SIZE_MAX) return DILOCO_OK;
+    if (w->heard) DL_TRY(w->heard(w->user, &generation));
+    if (generation.number <= w->replicas[i].generation) return DILOCO_OK;
     diloco_replica_status *r = &w->replicas[i];
     r->generation = generation.number;
     r->ended = r->seen = r->alive = w->known[i] = false;
@@ -416,6 +420,12 @@ void dl_status_book_destroy(dl_status_book *b)
     dl_bans_destroy(b->scratch);
     free(b->memory);
     free(b);
+}
+
+void dl_status_book_hear(dl_status_book *b, dl_status_generation_fn heard, void *user)
+{
+    b->watcher.heard = heard;
+    b->watcher.user = user;
 }
 
 const diloco_run_status *dl_status_book_run(const dl_status_book *b)
