@@ -15,9 +15,11 @@ static const char run[] = "1f0c2ab9000000000000000000000000";
 enum { RANKS = 4, GENERATIONS = 6 };
 static dl_job_state fate[RANKS][GENERATIONS];
 static int codes[RANKS][GENERATIONS];
-static bool silent[RANKS]; /* generation 0 until generation 1 is launched */
+static bool silent[RANKS];     /* generation 0 until generation 1 is launched */
+static bool comes_back[RANKS]; /* silent only until it is asked to stop */
 static bool stopped[RANKS][GENERATIONS];
 static int launches[RANKS][GENERATIONS], cancels[RANKS];
+static int unanswered[RANKS]; /* requests to stop that did not arrive */
 static diloco_status launch_fails;
 static int outage;            /* looks that the backend does not answer */
 static int run_is_done_after; /* looks; < 0: never */
@@ -43,6 +45,12 @@ static diloco_status fake_launch(const dl_launch_spec *spec, dl_job *jobs, size_
     return DILOCO_OK;
 }
 
+static bool is_silent(const dl_job *job)
+{
+    const uint32_t r = job->rank;
+    return silent[r] && !launches[r][1] && !(comes_back[r] && unanswered[r]);
+}
+
 static diloco_status fake_poll(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     (void)spec;
@@ -52,7 +60,7 @@ static diloco_status fake_poll(const dl_launch_spec *spec, dl_job *jobs, size_t 
     }
     for (size_t i = 0; i < n; i++) {
         dl_job *j = &jobs[i];
-        j->silent = silent[j->rank] && !launches[j->rank][1];
+        j->silent = is_silent(j);
         if (j->silent) continue;
         if (stopped[j->rank][j->generation])
             dl_job_set(j, DL_JOB_CANCELLED, -1, "stopped on request");
@@ -71,13 +79,18 @@ static diloco_status fake_logs(const dl_launch_spec *spec, const dl_job *job, bo
 
 static diloco_status fake_cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
+    diloco_status status = DILOCO_OK;
     (void)spec;
     for (size_t i = 0; i < n; i++) {
-        if (jobs[i].state == DL_JOB_LOST) continue;
+        if (is_silent(&jobs[i])) {
+            unanswered[jobs[i].rank]++;
+            status = dl_fail(DILOCO_EUNREACHABLE, "the fake's machine does not answer");
+            continue;
+        }
         cancels[jobs[i].rank]++;
         stopped[jobs[i].rank][jobs[i].generation] = true;
     }
-    return DILOCO_OK;
+    return status;
 }
 
 static const dl_executor fake = {.name = "fake",
@@ -117,6 +130,8 @@ static fixture *begin(const char *name, uint32_t n, const char *restarts)
     memset(fate, 0, sizeof fate);
     memset(codes, 0, sizeof codes);
     memset(silent, 0, sizeof silent);
+    memset(comes_back, 0, sizeof comes_back);
+    memset(unanswered, 0, sizeof unanswered);
     memset(launches, 0, sizeof launches);
     memset(cancels, 0, sizeof cancels);
     memset(stopped, 0, sizeof stopped);
@@ -218,6 +233,73 @@ TEST(a_replica_without_an_answer_is_lost_after_the_limit)
     silent[0] = true;
     CHECK_STATUS(DILOCO_EIO, dl_control_follow(&f->control));
     CHECK_CONTAINS("r0: LOST: no answer for 0 s", diloco_error_text());
+    dl_book_close(&f->book);
+}
+
+TEST(silent_replica_without_restarts_is_asked_to_stop_when_it_is_given_up)
+{
+    fixture *f = begin("given-up", 1, "0");
+    CHECK_OK(dl_config_set(&f->config, "launch.lost_after", "0.1", "test"));
+    fate[0][0] = DL_JOB_RUNNING;
+    silent[0] = true;
+    CHECK_STATUS(DILOCO_EIO, dl_control_follow(&f->control));
+    CHECK_INT(1, unanswered[0]);
+    CHECK_INT(0, launches[0][1]);
+    dl_book_close(&f->book);
+}
+
+/* The looks that follow after r0 was given up end after a few. */
+static diloco_status stop_soon(void *user, bool *done)
+{
+    static int looks;
+    const fixture *f = user;
+    *done = false;
+    if (f->book.ranks[0].job.state == DL_JOB_LOST && ++looks == 5) stop = 1;
+    return DILOCO_OK;
+}
+
+TEST(silent_replica_without_restarts_is_stopped_once_its_machine_answers_again)
+{
+    fixture *f = begin("comes-back", 2, "0");
+    CHECK_OK(dl_config_set(&f->config, "launch.lost_after", "0.1", "test"));
+    fate[0][0] = fate[1][0] = DL_JOB_RUNNING;
+    silent[0] = comes_back[0] = true;
+    f->control.user = f;
+    f->control.is_done = stop_soon;
+    CHECK_STATUS(DILOCO_EINTERRUPTED, dl_control_follow(&f->control));
+    CHECK_INT(DL_JOB_LOST, f->book.ranks[0].job.state);
+    CHECK_INT(1, unanswered[0]);
+    CHECK_INT(1, cancels[0]);
+    CHECK_INT(0, cancels[1] + launches[0][1]);
+    dl_book_close(&f->book);
+}
+
+static char last_notice[256];
+static void keep_notice(void *user, const char *line)
+{
+    (void)user;
+    snprintf(last_notice, sizeof last_notice, "%s", line);
+}
+
+TEST(cancel_stops_a_lost_replica_that_runs_on_and_names_one_that_does_not_answer)
+{
+    fixture *f = begin("cancel-lost", 1, "0");
+    CHECK_OK(dl_config_set(&f->config, "launch.lost_after", "0.1", "test"));
+    fate[0][0] = DL_JOB_RUNNING;
+    silent[0] = true;
+    CHECK_STATUS(DILOCO_EIO, dl_control_follow(&f->control));
+    dl_book_close(&f->book);
+    CHECK_OK(dl_book_open(&f->book, scratch_path("cancel-lost"), run)); /* another launcher */
+    f->control.on_notice = keep_notice;
+    CHECK_OK(dl_control_cancel(&f->control));
+    CHECK_INT(2, unanswered[0]);
+    CHECK_CONTAINS("r0", last_notice);
+    CHECK_CONTAINS("may still run", last_notice);
+    silent[0] = false;
+    CHECK_OK(dl_control_cancel(&f->control));
+    CHECK_INT(1, cancels[0]);
+    CHECK_OK(dl_control_cancel(&f->control));
+    CHECK_INT(1, cancels[0]); /* it has ended */
     dl_book_close(&f->book);
 }
 
@@ -353,6 +435,9 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           a_failed_replica_is_not_started_again_unless_its_store_was_unreachable,
           exit_codes_do_not_complete_a_run_and_do_not_fail_a_complete_one,
           a_replica_without_an_answer_is_lost_after_the_limit,
+          silent_replica_without_restarts_is_asked_to_stop_when_it_is_given_up,
+          silent_replica_without_restarts_is_stopped_once_its_machine_answers_again,
+          cancel_stops_a_lost_replica_that_runs_on_and_names_one_that_does_not_answer,
           replica_that_fails_beside_its_orphan_is_started_again_after_the_orphan_has_ended,
           replica_that_fails_after_its_orphan_has_ended_is_not_started_again,
           a_backend_that_fails_for_300_looks_costs_no_replica,
