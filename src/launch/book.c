@@ -73,7 +73,16 @@ static diloco_status fold_begin(dl_book *book, dl_json_value record)
     return DILOCO_OK;
 }
 
-/* A generation that was lost is kept as the orphan: its process may still run. */
+/* Keep a generation that was lost as the orphan: its process may still run. Without an id it was
+ * not launched, as far as is known. */
+static void keep_orphan(dl_book_rank *r)
+{
+    if (r->job.state != DL_JOB_LOST || !*r->job.id) return;
+    r->orphan = r->job;
+    r->orphan_asked = false;
+}
+
+/* How the orphan fares beside the new generation is not known yet. */
 static diloco_status fold_start(dl_book *book, dl_json_value record)
 {
     uint64_t generation, rank;
@@ -86,7 +95,6 @@ static diloco_status fold_start(dl_book *book, dl_json_value record)
     while (dl_json_next(&it)) {
         DL_TRY(dl_json_as_u64(&rank, it.value, DL_JOBS_MAX - 1));
         dl_book_rank *r = &book->ranks[rank];
-        if (r->started && r->job.state == DL_JOB_LOST) r->orphan = r->job;
         r->orphan_runs = r->orphan_ran = false;
         r->started = true;
         r->again = false;
@@ -120,7 +128,9 @@ static diloco_status fold_handle(dl_book *book, dl_json_value record)
         if (!dl_json_next(&pair)) return dl_fail(DILOCO_EPROTO, "ids holds half a pair");
         DL_TRY(dl_json_as_str(id, sizeof id, pair.value));
         dl_book_rank *r = newest(book, rank, generation);
-        if (r) memcpy(r->job.id, id, sizeof id);
+        if (!r) continue;
+        memcpy(r->job.id, id, sizeof id);
+        keep_orphan(r);
     }
     return DILOCO_OK;
 }
@@ -145,6 +155,7 @@ static diloco_status fold_state(dl_book *book, dl_json_value record)
     if (!r || dl_job_is_over(r->job.state)) return DILOCO_OK;
     dl_job_set(&r->job, value, (int)code, "%s", message);
     if (!dl_job_is_over(value)) return DILOCO_OK;
+    keep_orphan(r);
     r->lost += dl_job_may_be_restarted(&r->job);
     if (at > r->started_at) book->machine_s += at - r->started_at;
     return DILOCO_OK;

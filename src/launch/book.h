@@ -37,6 +37,8 @@ typedef struct dl_book_rank {
     /* The last generation that was lost, which may still run. An empty id: none, or it has
      * ended. */
     dl_job orphan;
+    /* This launcher has asked the orphan to stop. */
+    bool orphan_asked;
     /* The orphan ran at the last look. */
     bool orphan_runs;
     /* The orphan ran at some look since the newest generation was started. */

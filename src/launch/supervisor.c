@@ -203,9 +203,28 @@ static uint32_t last_generation(const dl_book *book)
     return last;
 }
 
+bool dl_control_is_spent(const dl_control *c)
+{
+    return c->most_machine_s > 0 && dl_book_machine_seconds(c->book) >= c->most_machine_s;
+}
+
+/* Ask one orphan to stop. Its machine often cannot be reached, so an error is a notice at most:
+ * with `report`, for an orphan that no restart follows. */
+static void stop_orphan(const dl_control *c, dl_book_rank *r, bool report)
+{
+    dl_job job = r->orphan;
+    r->orphan_asked = true;
+    if (!c->executor->cancel(c->spec, &job, 1) || !report) return;
+    say(c,
+        "r%u: lost, and its machine does not answer, so it may still run and cost: "
+        "diloco launch cancel asks it to stop again",
+        job.rank);
+}
+
 /* A replica that was lost without an answer may run on, and keep the next generation from its
- * state. Once its executor answers for it, stop it, and remember that it ran. */
-static diloco_status stop_orphans(const dl_control *c)
+ * state. Once its executor answers for it, stop it, and remember that it ran. With `all` the
+ * orphans without an answer are asked to stop as well. */
+static diloco_status stop_orphans(const dl_control *c, bool all)
 {
     size_t n = 0;
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
@@ -222,27 +241,25 @@ static diloco_status stop_orphans(const dl_control *c)
         r->orphan_runs = known && !dl_job_is_over(jobs[i].state);
         r->orphan_ran = r->orphan_ran || r->orphan_runs;
         if (known && !r->orphan_runs) r->orphan.id[0] = '\0';
-        if (r->orphan_runs) (void)!c->executor->cancel(c->spec, &jobs[i], 1);
+        if (r->orphan_runs || (all && !known)) stop_orphan(c, r, all);
     }
     free(jobs);
     return DILOCO_OK;
 }
 
-/* Ask lost replicas that will be started again to stop: one may still run, and cost. No error is
- * reported, since a lost replica often cannot be reached. */
+/* Ask replicas that were just lost to stop: one may still run, and cost. Each is asked once here,
+ * without a poll before it; stop_orphans asks again as soon as its executor answers. One that the
+ * executor itself has reported as lost is asked only before it is started again, since some
+ * backends drop the output of a job that is stopped. */
 static void stop_lost(const dl_control *c)
 {
-    for (uint32_t i = 0; i < c->book->max; i++) {
-        dl_job job = c->book->ranks[i].job;
-        if (c->book->ranks[i].started && job.state == DL_JOB_LOST && *job.id &&
-            is_wanted(c, &c->book->ranks[i]))
-            (void)!c->executor->cancel(c->spec, &job, 1);
+    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
+        dl_book_rank *r = &c->book->ranks[i];
+        if (!r->started || r->job.state != DL_JOB_LOST || !*r->orphan.id || r->orphan_asked)
+            continue;
+        const bool wanted = i < c->book->max && is_wanted(c, r) && !dl_control_is_spent(c);
+        if (wanted || r->job.silent) stop_orphan(c, r, !wanted);
     }
-}
-
-bool dl_control_is_spent(const dl_control *c)
-{
-    return c->most_machine_s > 0 && dl_book_machine_seconds(c->book) >= c->most_machine_s;
 }
 
 /* Generations are launched one after the other, since an executor takes replicas of one
@@ -253,7 +270,6 @@ static diloco_status start_missing(const dl_control *c)
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
     diloco_status status =
         jobs ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory to start the replicas");
-    if (!status) stop_lost(c);
     const uint32_t last = last_generation(c->book);
     for (uint32_t g = 0; !status && g <= last; g++) {
         status = finish_open(c, g, jobs);
@@ -282,6 +298,7 @@ diloco_status dl_control_start(const dl_control *c)
     DL_TRY(dl_book_read(c->book));
     if (c->book->cancelled)
         return dl_fail(DILOCO_EINTERRUPTED, "the launch was cancelled meanwhile");
+    stop_lost(c);
     return start_missing(c);
 }
 
@@ -303,8 +320,12 @@ static diloco_status stop_jobs(const dl_control *c, bool waiting)
 
 diloco_status dl_control_cancel(const dl_control *c)
 {
+    char why[1024];
     DL_TRY(dl_book_cancel(c->book));
-    return stop_jobs(c, false);
+    const diloco_status status = stop_jobs(c, false);
+    snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
+    DL_TRY(stop_orphans(c, true));
+    return status ? dl_fail(status, "%s", why) : DILOCO_OK;
 }
 
 /* Ranks from max on remain after a "scale" to fewer replicas. */
@@ -375,7 +396,7 @@ static diloco_status incomplete(const dl_control *c)
  *
  * 1. read the book, which another launcher may have changed;
  * 2. stop lost processes that have come back;
- * 3. poll, and write changes into the book;
+ * 3. poll, write changes into the book, and ask those that were just lost to stop;
  * 4. ask the store whether the run is complete;
  * 5. stop everything after a cancellation, stop what does not end by itself after completion,
  *    or else start what is missing.
@@ -384,8 +405,9 @@ static diloco_status incomplete(const dl_control *c)
 static diloco_status look(const dl_control *c, bool *done, bool *idle)
 {
     DL_TRY(dl_book_read(c->book));
-    DL_TRY(stop_orphans(c));
+    DL_TRY(stop_orphans(c, false));
     DL_TRY(dl_control_poll(c));
+    stop_lost(c);
     DL_TRY(c->is_done(c->user, done));
     if (c->book->cancelled)
         DL_TRY(stop_jobs(c, false));

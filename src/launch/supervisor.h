@@ -63,7 +63,8 @@ DL_MUST_CHECK diloco_status dl_control_collect(const dl_control *control, double
 DL_MUST_CHECK diloco_status dl_control_stop_surplus(const dl_control *control);
 
 /* dl_control_cancel writes into the book that the launch is cancelled, and then asks all replicas
- * to stop. In this order another launcher does not start them again meanwhile. */
+ * to stop. In this order another launcher does not start them again meanwhile. Lost replicas that
+ * may still run are asked as well; on_notice gets a line about each one that does not answer. */
 DL_MUST_CHECK diloco_status dl_control_cancel(const dl_control *control);
 
 #endif

@@ -180,12 +180,20 @@ const dl_command dl_command_launch_logs = {
 
 /* ---- cancel, collect, scale */
 
+/* A lost replica that does not answer is a warning, and no error: its machine may be gone. */
+static void warn(void *user, const char *line)
+{
+    (void)user;
+    fprintf(stderr, "diloco: %s\n", line);
+}
+
 /* The book is marked as cancelled, so no launcher starts the replicas again. */
 static diloco_status cmd_launch_cancel(const dl_args *args)
 {
     dl_launched l;
     DL_TRY(dl_launched_open(&l, args));
-    const dl_control control = dl_launched_control(&l);
+    dl_control control = dl_launched_control(&l);
+    control.on_notice = warn;
     const diloco_status status = dl_control_cancel(&control);
     if (!status) printf("every replica was asked to stop; diloco launch collect waits for them\n");
     dl_launched_close(&l);
