@@ -2,7 +2,8 @@
 """A recorder in place of SkyPilot's command `sky`: it has the options of version 0.14.1 that launch uses.
 
 A managed job is a process of this machine. The folder SKY_FAKE has requests.jsonl, the arguments of each call; jobs/<id>/
-with name, pid, exit, cancelled and log; and fault: while it exists, each call fails."""
+with name, pid, exit, cancelled and log; and fault: while it exists, each call fails. no-cancel has the id of a job that
+cannot be cancelled."""
 import argparse
 import json
 import os
@@ -52,6 +53,9 @@ def queue(args):
 
 def cancel(args):
     job = jobs / str(args.job)
+    refused = folder / "no-cancel"
+    if refused.exists() and refused.read_text("ascii").strip() == job.name:
+        sys.exit("the controller of the job is unreachable.")
     (job / "cancelled").touch()
     children = subprocess.run(["pgrep", "-P", (job / "pid").read_text("ascii")], capture_output=True, text=True,
                               check=False).stdout.split()

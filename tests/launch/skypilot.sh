@@ -39,3 +39,15 @@ fits skypilot
 
 store=$hub/other
 cancels
+
+# One replica cannot be asked to stop: the other is asked, and the error is reported.
+store=$hub/third
+launcher --set trainer.rounds=9000
+wait_for has_entries 2
+id_of() { grep -l -- "-r$1-g0" api/jobs/*/name | tail -1 | sed 's|.*jobs/||; s|/name||'; }
+id_of 0 >api/no-cancel
+expect_error 4 'is unreachable' diloco launch cancel "$store"
+wait_for [ -e "api/jobs/$(id_of 1)/cancelled" ]
+rm api/no-cancel
+ended 130
+expect 0 diloco launch collect "$store"
