@@ -134,13 +134,19 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     return dl_host_logs(spec->dir, job->name, follow ? dl_host_is_alive : NULL, fn, user);
 }
 
+/* Every replica is asked, also after an error: the first error is returned. */
 static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
+    char why[1024] = "";
+    diloco_status first = DILOCO_OK;
     for (size_t i = 0; i < n; i++) {
-        DL_TRY(check_here(&jobs[i]));
-        DL_TRY(dl_host_cancel(spec->dir, jobs[i].name));
+        diloco_status status = check_here(&jobs[i]);
+        if (!status) status = dl_host_cancel(spec->dir, jobs[i].name);
+        if (!status || first) continue;
+        first = status;
+        snprintf(why, sizeof why, "%s", diloco_error_text());
     }
-    return DILOCO_OK;
+    return first ? dl_fail(first, "%s", why) : DILOCO_OK;
 }
 
 /* Two launchers of one name are kept apart by the lock in the name's folder, hence exactly_once.

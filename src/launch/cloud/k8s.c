@@ -202,21 +202,29 @@ static bool is_first(const dl_job *jobs, size_t i, char name[DL_JOB_NAME_MAX + 1
 
 typedef diloco_status (*group_fn)(dl_rest *rest, dl_job *jobs, size_t n, const char *name);
 
-/* Call fn once for each Job that the list has replicas of. */
-static diloco_status each_group(const dl_launch_spec *spec, dl_job *jobs, size_t n, group_fn fn)
+/* Call fn once for each Job that the list has replicas of. Without `all` the first error ends the
+ * calls. Returns the first error. */
+static diloco_status each_group(const dl_launch_spec *spec, dl_job *jobs, size_t n, group_fn fn,
+                                bool all)
 {
-    char name[DL_JOB_NAME_MAX + 1];
+    char name[DL_JOB_NAME_MAX + 1], why[1024] = "";
     dl_rest rest = {.name = NULL};
-    diloco_status status = dl_kube_open(&rest, spec);
-    for (size_t i = 0; !status && i < n; i++)
-        if (is_first(jobs, i, name)) status = fn(&rest, jobs, n, name);
+    diloco_status first = dl_kube_open(&rest, spec);
+    if (first) n = 0, snprintf(why, sizeof why, "%s", diloco_error_text());
+    for (size_t i = 0; i < n && (all || !first); i++) {
+        if (!is_first(jobs, i, name)) continue;
+        const diloco_status status = fn(&rest, jobs, n, name);
+        if (!status || first) continue;
+        first = status;
+        snprintf(why, sizeof why, "%s", diloco_error_text());
+    }
     dl_rest_deinit(&rest);
-    return status;
+    return first ? dl_fail(first, "%s", why) : DILOCO_OK;
 }
 
 static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
-    return each_group(spec, jobs, n, poll_group);
+    return each_group(spec, jobs, n, poll_group, false);
 }
 
 /* ---- stopping */
@@ -239,15 +247,16 @@ static diloco_status remove_object(dl_rest *rest, const char *what, const char *
 }
 
 /* Delete the pods of these replicas and leave the Job to the others. Pods that have ended are kept:
- * their output would be lost with them. */
+ * their output would be lost with them. A pod that cannot be deleted does not keep the others. */
 static diloco_status delete_pods(dl_rest *rest, const dl_job *jobs, size_t n, const char *name)
 {
     char other[DL_JOB_NAME_MAX + 1], pod[256], phase[64], path[DL_REST_BASE + 512];
     uint32_t index;
     dl_rest_response pods;
-    diloco_status status = get_pods(rest, &pods, name);
-    if (status) return status;
-    for (size_t i = 0; !status && i < n; i++) {
+    char why[1024] = "";
+    diloco_status first = DILOCO_OK;
+    DL_TRY(get_pods(rest, &pods, name));
+    for (size_t i = 0; i < n; i++) {
         split_id(other, &index, jobs[i].id);
         if (strcmp(other, name) != 0) continue;
         const dl_json_value found = dl_k8s_pod(pods.json, index);
@@ -255,10 +264,13 @@ static diloco_status delete_pods(dl_rest *rest, const dl_job *jobs, size_t n, co
         if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")) continue; /* it has output */
         dl_rest_text(pod, sizeof pod, found, "metadata.name");
         snprintf(path, sizeof path, PODS "/%s", rest->project, pod);
-        if (*pod) status = remove_object(rest, pod, path);
+        const diloco_status status = *pod ? remove_object(rest, pod, path) : DILOCO_OK;
+        if (!status || first) continue;
+        first = status;
+        snprintf(why, sizeof why, "%s", diloco_error_text());
     }
     dl_buf_deinit(&pods.text);
-    return status;
+    return first ? dl_fail(first, "%s", why) : DILOCO_OK;
 }
 
 /* Is this index of the Job in the list? */
@@ -309,7 +321,7 @@ static diloco_status cancel_group(dl_rest *rest, dl_job *jobs, size_t n, const c
 
 static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
-    return each_group(spec, jobs, n, cancel_group);
+    return each_group(spec, jobs, n, cancel_group, true);
 }
 
 /* Errors are ignored: at worst an unused Secret remains in the namespace. */

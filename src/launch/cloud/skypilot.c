@@ -264,18 +264,22 @@ static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n
     return DILOCO_OK;
 }
 
-/* The first job that cannot be stopped ends the call; a later look tries again. */
+/* Every job is asked, also after an error: the first error is returned. */
 static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
+    char why[512] = "";
+    diloco_status first = DILOCO_OK;
     (void)spec;
     for (size_t i = 0; i < n; i++) {
         words w = {.n = 0};
         add_all(&w, (const char *[]){"sky", "jobs", "cancel", "--yes", jobs[i].id, NULL});
         const diloco_status status = run_sky(NULL, &w, jobs[i].name, DILOCO_EUNREACHABLE);
         drop(&w);
-        DL_TRY(status);
+        if (!status || first) continue;
+        first = status;
+        snprintf(why, sizeof why, "%s", diloco_error_text());
     }
-    return DILOCO_OK;
+    return first ? dl_fail(first, "%s", why) : DILOCO_OK;
 }
 
 /* The exit code of sky jobs logs is that of the job, so it is no error here. */
