@@ -44,7 +44,7 @@ cancels
 store=$hub/third
 launcher --set trainer.rounds=9000
 wait_for has_entries 2
-id_of() { grep -l -- "-r$1-g0" api/jobs/*/name | tail -1 | sed 's|.*jobs/||; s|/name||'; }
+id_of() { grep -l -- "-r$1-g0" api/jobs/*/name | sed 's|.*jobs/||; s|/name||' | sort -n | tail -1; }
 id_of 0 >api/no-cancel
 expect_error 4 'is unreachable' diloco launch cancel "$store"
 wait_for [ -e "api/jobs/$(id_of 1)/cancelled" ]
