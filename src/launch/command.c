@@ -19,6 +19,8 @@
 enum { CHUNK = 1 << 16, PATH_BYTES = 4096 };
 
 #define PATIENCE (60 * DL_SECOND)
+/* Between two looks at a child that has closed its pipes and runs. */
+#define LONGEST_PAUSE (50 * DL_MILLISECOND)
 
 extern char **environ;
 
@@ -91,8 +93,12 @@ static diloco_status start(child *c, const char *const *argv, int in_fd)
 {
     int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1};
     *c = (child){0, -1, -1, -1};
-    if ((in_fd < 0 && pipe2(in, O_CLOEXEC)) || pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC))
-        return dl_fail_errno(errno, "make a pipe for", argv[0]);
+    if ((in_fd < 0 && pipe2(in, O_CLOEXEC)) || pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC)) {
+        const int why = errno;
+        for (int i = 0; i < 2; i++)
+            close_end(&in[i]), close_end(&out[i]), close_end(&err[i]);
+        return dl_fail_errno(why, "make a pipe for", argv[0]);
+    }
     const int fds[3] = {in_fd < 0 ? in[0] : in_fd, out[1], err[1]};
     const int error = spawn_with(&c->pid, argv, fds);
     close_end(&in[0]);
@@ -104,15 +110,6 @@ static diloco_status start(child *c, const char *const *argv, int in_fd)
     if (error == ENOENT)
         return dl_fail(DILOCO_EINVAL, "there is no program %s here: install it", argv[0]);
     return dl_fail_errno(error, "start", argv[0]);
-}
-
-/* The exit code as a shell has it: 128 + N after signal N. */
-static int wait_for(child *c)
-{
-    int how = 0;
-    while (c->pid > 0 && waitpid(c->pid, &how, 0) < 0 && errno == EINTR)
-        ;
-    return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
 }
 
 /* ---- the loop */
@@ -147,11 +144,32 @@ static void keep_end(talk *t, const char *bytes, size_t n)
     t->err[len + n] = '\0';
 }
 
+/* Write without SIGPIPE, which would end this process where the child does not read. The signal
+ * goes to the thread that writes, so it is blocked and taken here. The process keeps its handler.
+ */
+static ssize_t write_quietly(int fd, const void *bytes, size_t n)
+{
+    sigset_t broken, before, pending;
+    sigemptyset(&broken);
+    sigaddset(&broken, SIGPIPE);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &broken, &before);
+    const ssize_t written = write(fd, bytes, n);
+    const int error = errno;
+    /* A signal that was pending before this call stays pending. */
+    if (written < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE))
+        while (sigtimedwait(&broken, NULL, &(struct timespec){0}) < 0 && errno == EINTR)
+            ;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return written;
+}
+
 /* stdin is closed when all was sent. A child that has closed it is no error: it may not need the
  * rest. */
 static void send_some(child *c, talk *t)
 {
-    const ssize_t n = t->in_len ? write(c->in, t->in, t->in_len) : 0;
+    const ssize_t n = t->in_len ? write_quietly(c->in, t->in, t->in_len) : 0;
     if (n > 0) t->in += n, t->in_len -= (size_t)n;
     const bool broken = n < 0 && errno != EAGAIN && errno != EINTR;
     if (t->in_len == 0 || broken) close_end(&c->in);
@@ -197,20 +215,39 @@ static diloco_status talk_to(child *c, talk *t, const char *name)
     return DILOCO_OK;
 }
 
-/* Run the child to its end, without SIGPIPE: that would end this process where the child does not
- * read. After an error the child's whole group is killed, before the wait for it. */
+/* Wait for the end of a child that has closed its pipes, which it may do long before. It usually
+ * ends at once, so the looks begin at 1 ms. *exit_code is as a shell has it: 128 + N after signal
+ * N. */
+static diloco_status wait_for(int *exit_code, const child *c, dl_time due, const char *name)
+{
+    int how = 0;
+    dl_time pause = DL_MILLISECOND;
+    for (;;) {
+        const pid_t ended = waitpid(c->pid, &how, due == DL_NEVER ? 0 : WNOHANG);
+        if (ended > 0 || (ended < 0 && errno != EINTR)) break;
+        if (ended < 0) continue;
+        const dl_time left = due - dl_clock_now();
+        if (left <= 0) return dl_fail(DILOCO_ETIMEDOUT, "%s did not end in time", name);
+        dl_clock_sleep(pause < left ? pause : left);
+        if (pause < LONGEST_PAUSE) pause *= 2;
+    }
+    *exit_code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    return DILOCO_OK;
+}
+
+/* Run the child to its end. After an error the child's whole group is killed, before the wait for
+ * it. */
 static diloco_status run(int *exit_code, const char *const *argv, int in_fd, talk *t)
 {
     child c;
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
     DL_TRY(start(&c, argv, in_fd));
-    sigaction(SIGPIPE, &ignore, &before);
     if (c.in >= 0) fcntl(c.in, F_SETFL, O_NONBLOCK);
-    const diloco_status status = talk_to(&c, t, argv[0]);
+    diloco_status status = talk_to(&c, t, argv[0]);
     close_ends(&c);
-    if (status) kill(-c.pid, SIGKILL);
-    *exit_code = wait_for(&c);
-    sigaction(SIGPIPE, &before, NULL);
+    if (!status) status = wait_for(exit_code, &c, t->due, argv[0]);
+    if (!status) return DILOCO_OK;
+    kill(-c.pid, SIGKILL);
+    (void)!wait_for(exit_code, &c, DL_NEVER, argv[0]);
     return status;
 }
 

@@ -2,7 +2,8 @@
  *
  * A program gets its arguments as they are, without a shell. It runs in a process group of its own,
  * so that Ctrl-C in the launcher's terminal does not reach it. Its stdin, stdout and stderr are
- * pipes. One thread at a time: SIGPIPE is ignored in the whole process while a program runs. */
+ * pipes. Any number of threads may run programs at once. Signal handlers and the caller's signal
+ * mask stay as they are. */
 #ifndef DL_LAUNCH_COMMAND_H
 #define DL_LAUNCH_COMMAND_H
 
