@@ -1,0 +1,56 @@
+/* rest_test.c - the words of a refusal that are shown to a person. */
+#include "launch/cloud/rest.h"
+
+#include "check.h"
+#include "http_script.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const secrets[] = {"REST_TEST_SECRET", NULL};
+static const char secret[] = "swordfish\nof-the-hub";
+
+/* The words of a refusal with this body. */
+static void refusal(char why[DL_REST_WHY], const char *body)
+{
+    static char answer[4096];
+    static dl_config config;
+    const char *const answers[] = {answer};
+    char url[64];
+    http_script script;
+    dl_rest rest;
+    dl_rest_call call;
+    dl_rest_response response;
+    CHECK(!setenv("REST_TEST_SECRET", secret, 1));
+    dl_config_init(&config);
+    const dl_launch_spec spec = {.config = &config, .secrets = secrets};
+    snprintf(answer, sizeof answer, "HTTP/1.1 400 Bad\r\nContent-Length: %zu\r\n\r\n%s",
+             strlen(body), body);
+    script_start(&script, answers, 1);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
+    CHECK_OK(dl_rest_init_at(&rest, &spec, "the fake", url));
+    dl_rest_call_init(&call, "GET", "a test");
+    CHECK_OK(dl_rest_path(&call, "/"));
+    CHECK_OK(dl_rest_do(&rest, &call, &response));
+    CHECK_INT(400, response.status);
+    memcpy(why, response.why, DL_REST_WHY);
+    dl_buf_deinit(&response.text);
+    dl_rest_call_deinit(&call);
+    dl_rest_deinit(&rest);
+    script_stop(&script);
+}
+
+TEST(text_that_is_not_json_is_cut_after_its_secrets_are_hidden)
+{
+    char body[512], why[DL_REST_WHY];
+    memset(body, 'x', sizeof body);
+    strcpy(body + 190, secret); /* across the 200 bytes that are shown */
+    refusal(why, body);
+    CHECK(!strstr(why, "sword"));
+    CHECK_STR("xxx***", why + 187);
+    strcpy(body + 10, " and\tmore");
+    refusal(why, body);
+    CHECK_STR("xxxxxxxxxx and more", why);
+}
+
+TEST_MAIN(text_that_is_not_json_is_cut_after_its_secrets_are_hidden)
