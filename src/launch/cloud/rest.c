@@ -13,6 +13,8 @@
 #include <string.h>
 
 enum { PATH_MAX_BYTES = DL_WEB_URL, RESPONSE_MAX = 16 << 20, N_HEADERS = 2 };
+/* Bytes of a text that is not JSON in which secrets are searched; 200 of them are shown. */
+enum { QUOTE_FROM = 1 << 16 };
 #define CALL_TIME (120 * DL_SECOND)
 /* Silence after which a log that is not followed counts as complete. */
 #define LOG_DONE (5 * DL_SECOND)
@@ -253,12 +255,24 @@ static void hide(char *text, const char *secret)
  * repeats. */
 static void clean(const dl_rest *rest, char *text)
 {
-    for (char *at = text; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 127) *at = ' ';
+    /* Secrets first: one may have control characters itself. */
     for (const char *const *s = rest->spec->secrets; *s; s++)
         if (getenv(*s)) hide(text, getenv(*s));
     if (rest->who.token[0]) hide(text, rest->who.token);
     if (rest->who.secret[0]) hide(text, rest->who.secret);
+    for (char *at = text; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 127) *at = ' ';
+}
+
+/* Copy the begin of a text that is not JSON to `why`. It is cut after the secrets in it are hidden,
+ * since the cut may be within one. Without memory `why` stays empty. */
+static void quote_begin(const dl_rest *rest, char why[DL_REST_WHY], const dl_buf *text)
+{
+    char *begin = strndup((const char *)text->data, dl_size_min(text->len, QUOTE_FROM));
+    if (!begin) return;
+    clean(rest, begin);
+    snprintf(why, DL_REST_WHY, "%.200s", begin);
+    free(begin);
 }
 
 /* The backend's own words, from the members in which the known backends put them. Else the begin of
@@ -271,8 +285,7 @@ static void find_why(const dl_rest *rest, dl_rest_response *a)
     for (size_t i = 0; !a->why[0] && i < sizeof places / sizeof *places; i++)
         dl_rest_text(a->why, sizeof a->why, a->json, places[i]);
     if (!a->why[0] && a->text.len && a->json.type == DL_JSON_MISSING)
-        snprintf(a->why, sizeof a->why, "%.*s", (int)dl_size_min(a->text.len, 200),
-                 (const char *)a->text.data);
+        quote_begin(rest, a->why, &a->text);
     clean(rest, a->why);
 }
 
