@@ -171,6 +171,56 @@ TEST(entries_and_settings_are_those_of_the_log_and_of_run_json)
     dl_buf_deinit(&out);
 }
 
+TEST(entry_whose_text_does_not_fit_is_an_error_each_time)
+{
+    const char *folder = scratch_path("view-large");
+    dl_views *views;
+    dl_view *view;
+    dl_buf out;
+    train(folder, "a", "3");
+    dl_buf_init(&out, DL_VIEW_JSON_MAX);
+    CHECK_OK(dl_views_create(&views, url_of, (void *)(uintptr_t)folder));
+    CHECK_OK(dl_views_get(&view, views, "a"));
+    const size_t most = view->entries[1].text.max;
+    view->entries[1].text.max = 100;
+    for (int i = 0; i < 2; i++) {
+        dl_buf_clear(&out);
+        CHECK(dl_view_entries_json(&out, view, 0, 3) != DILOCO_OK);
+    }
+    view->entries[1].text.max = most;
+    dl_buf_clear(&out);
+    CHECK_OK(dl_view_entries_json(&out, view, 0, 3));
+    CHECK_INT(3, dl_json_count(dl_json_get(parsed(&out), "entries")));
+    dl_view_let_go(view);
+    dl_views_destroy(views);
+    dl_buf_deinit(&out);
+}
+
+TEST(row_of_a_run_with_more_entries_than_its_total_has_no_time_left)
+{
+    const char *folder = scratch_path("view-total");
+    dl_views *views;
+    dl_view *view;
+    dl_buf out;
+    train(folder, "a", "4");
+    dl_buf_init(&out, DL_VIEW_JSON_MAX);
+    CHECK_OK(dl_views_create(&views, url_of, (void *)(uintptr_t)folder));
+    CHECK_OK(dl_views_get(&view, views, "a"));
+    read_all(view);
+    /* The log has an entry more than the run's total, and its end was not seen. */
+    diloco_run_status *run = (diloco_run_status *)(uintptr_t)dl_follower_status(view->follower);
+    run->entries_total = 3;
+    run->done = false;
+    view->refreshed = dl_clock_now();
+    CHECK_OK(dl_view_run_json(&out, view, &(dl_view_part){.points = 10}));
+    double left = -1;
+    CHECK_OK(dl_json_read_f64(&left, parsed(&out), "left_s"));
+    CHECK_NEAR(0, left, 0);
+    dl_view_let_go(view);
+    dl_views_destroy(views);
+    dl_buf_deinit(&out);
+}
+
 TEST(each_value_of_a_curve_is_given_once_and_a_late_one_in_a_line_of_its_own)
 {
     const char *folder = scratch_path("view-curves");
@@ -207,4 +257,6 @@ TEST_MAIN(a_finished_run_has_its_curve_its_lanes_and_its_replicas,
           a_curve_is_no_longer_than_asked_for, viewers_of_a_run_share_one_view,
           a_run_that_is_not_there_is_not_found_and_is_found_once_it_is,
           entries_and_settings_are_those_of_the_log_and_of_run_json,
+          entry_whose_text_does_not_fit_is_an_error_each_time,
+          row_of_a_run_with_more_entries_than_its_total_has_no_time_left,
           each_value_of_a_curve_is_given_once_and_a_late_one_in_a_line_of_its_own)
