@@ -397,6 +397,14 @@ double dl_view_round_s(const dl_view *view)
     return n ? (m->marks[last - 1].time - m->marks[first - 1].time) / (double)n : NAN;
 }
 
+/* A log may have more entries than the total of run.json, which another process has written. */
+double dl_view_left_s(const dl_view *view)
+{
+    const uint64_t total = dl_follower_status(view->follower)->entries_total,
+                   entries = view->model.n_entries;
+    return (double)(total > entries ? total - entries : 0) * dl_view_round_s(view);
+}
+
 /* The record's time of the newest entry, or else the time at which this process first saw it. */
 double dl_view_last(const dl_view *view)
 {

@@ -100,6 +100,8 @@ const char *dl_view_state(const dl_view *view);
 /* Seconds between two entries: the mean over at most 32 of the newest ones that the records date.
  * NAN if fewer than two are dated. */
 double dl_view_round_s(const dl_view *view);
+/* Seconds until the last entry of the run at that pace; 0 if it is there. NAN without a pace. */
+double dl_view_left_s(const dl_view *view);
 /* When the newest entry came, as far as it is known, seconds since 1970; 0: it is not. */
 double dl_view_last(const dl_view *view);
 /* Bytes that a float32 all-reduce after each step would have sent. */

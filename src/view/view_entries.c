@@ -74,7 +74,9 @@ static diloco_status keep_entry(void *user, const diloco_log_entry *e)
     dl_view_entry *slot = slot_of(w->view, e->entry);
     dl_buf_clear(&slot->text);
     slot->entry = e->entry;
-    DL_TRY(write_entry(&slot->text, e));
+    const diloco_status status = write_entry(&slot->text, e);
+    if (status) dl_buf_clear(&slot->text); /* a cut text must not count as kept */
+    DL_TRY(status);
     return e->entry + 1 < w->end && !is_kept(w->view, e->entry + 1) ? DILOCO_OK : DILOCO_ECLOSED;
 }
 

@@ -117,8 +117,6 @@ static void add_row(dl_json *j, const dl_view *view)
     size_t alive = 0;
     for (size_t i = 0; i < run->n_replicas; i++)
         alive += run->replicas[i]->alive;
-    const double round = dl_view_round_s(view),
-                 left = (double)(run->entries_total - m->n_entries) * round;
     dl_json_str(j, "name", view->name);
     dl_json_str(j, "id", run->run);
     dl_json_str(j, "preset", run->preset);
@@ -138,8 +136,8 @@ static void add_row(dl_json *j, const dl_view *view)
     dl_json_f64(j, "now", dl_clock_wall());
     dl_json_f64(j, "last", dl_view_last(view));
     dl_json_f64(j, "began", m->began);
-    dl_json_f64(j, "round_s", round);
-    dl_json_f64(j, "left_s", run->done ? 0 : left);
+    dl_json_f64(j, "round_s", dl_view_round_s(view));
+    dl_json_f64(j, "left_s", run->done ? 0 : dl_view_left_s(view));
     dl_json_f64(j, "bytes", m->total.bytes);
     dl_json_f64(j, "data_parallel_bytes", dl_view_data_parallel(view));
     dl_json_f64(j, "steps", m->total.n_steps_all);

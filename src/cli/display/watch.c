@@ -225,7 +225,7 @@ static void add_head(dl_watch_frame *f, const dl_view *view, int columns)
     add(f, "[%s]", bar);
     if (isfinite(round) && !run->done)
         snprintf(times, sizeof times, ", one every %s, %s left", dl_time_text(pace, round),
-                 dl_time_text(left, round * (double)(run->entries_total - m->n_entries)));
+                 dl_time_text(left, dl_view_left_s(view)));
     add(f, "%zu of %" PRIu64 " entries (%" PRIu64 " aborted)%s; %s sent", m->n_entries,
         run->entries_total, m->total.n_aborts, times, dl_bytes_text(sent, m->total.bytes));
 }
