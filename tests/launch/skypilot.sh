@@ -22,6 +22,9 @@ grep -q '^sky jobs launch --yes --detach-run --name diloco-newrunid-r0-g0 --imag
 grep -q -- "--infra aws/us-east-1 --gpus .*L4:2.* --cpus .*9+.* --memory .*100+.* --use-spot" out || fail "not the machine"
 grep -q -- "--secret DILOCO_HUB_TOKEN" out || fail "not the secret's name"
 sent_nothing
+pins=$(for i in 1 2 3 4 5 6 7 8; do printf 'sha256//AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA%s=;' "$i"; done)
+expect 0 env "DILOCO_HUB_PIN=$pins" diloco launch tiny.toml --store "$store" --dry-run
+grep -qF -- "DILOCO_HUB_PIN=$pins" out || fail "a list of pins is cut: $(cat out)"
 
 # Refusals name the option or the cause.
 expect_error 2 'launch.image is not set' diloco launch tiny.toml --store "$store" --set launch.image=
