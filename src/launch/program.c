@@ -10,14 +10,16 @@
 
 enum { PATH_BYTES = DL_PATH_MAX + DL_PROGRAM_DIGEST + 32 };
 
+/* sha256sum writes a backslash before the digest if the name has one, or a newline. */
 diloco_status dl_program_digest(char out[DL_PROGRAM_DIGEST + 1], const char *path)
 {
     const char *const argv[] = {"sha256sum", "--", path, NULL};
     dl_command_result result;
     const dl_command_run run = {.argv = argv};
     DL_TRY(dl_command_do(&result, &run));
-    const bool good = result.exit_code == 0 && result.out.len > DL_PROGRAM_DIGEST;
-    if (good) snprintf(out, DL_PROGRAM_DIGEST + 1, "%.64s", (const char *)result.out.data);
+    const size_t skip = result.out.len && result.out.data[0] == '\\';
+    const bool good = result.exit_code == 0 && result.out.len > skip + DL_PROGRAM_DIGEST;
+    if (good) snprintf(out, DL_PROGRAM_DIGEST + 1, "%.64s", (const char *)result.out.data + skip);
     dl_buf_deinit(&result.out);
     return good ? DILOCO_OK : dl_fail(DILOCO_EIO, "sha256sum %s: %s", path, result.err);
 }
