@@ -189,13 +189,14 @@ static diloco_status read_words(char **words, size_t n, dl_json_value list)
 static diloco_status start_job(const request *r, const dl_job *job, dl_json_value value)
 {
     char **argv = calloc(2 * (WORDS_MAX + 1), sizeof *argv);
+    if (!argv) return dl_fail(DILOCO_ENOMEM, "no memory for a request");
     char **env = argv + WORDS_MAX + 1;
     char self[DL_PATH_MAX + 1];
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (!argv) return dl_fail(DILOCO_ENOMEM, "no memory for a request");
     diloco_status status =
         n > 0 ? DILOCO_OK : dl_fail(DILOCO_EIO, "this program's own file is not known");
-    if (!status) argv[0] = strndup(self, (size_t)n);
+    if (!status && !(argv[0] = strndup(self, (size_t)n)))
+        status = dl_fail(DILOCO_ENOMEM, "no memory for a request");
     if (!status) status = read_words(argv, 1, dl_json_get(value, "argv"));
     if (!status) status = read_words(env, 0, dl_json_get(value, "env"));
     const dl_host_start start = {.dir = r->dir,
