@@ -235,7 +235,7 @@ static bool has(char *const *list, const char *name)
 static diloco_status add_hub(launching *l)
 {
     const char *pin = getenv("DILOCO_HUB_PIN"), *token = getenv("DILOCO_HUB_TOKEN");
-    char text[256];
+    char *text;
     if (strncmp(l->store, "http", 4) != 0) return DILOCO_OK;
     if (token && !l->executor->caps.secrets)
         return dl_fail(DILOCO_EREFUSED,
@@ -245,8 +245,12 @@ static diloco_status add_hub(launching *l)
     if (token && !has(l->secrets, "DILOCO_HUB_TOKEN"))
         DL_TRY(add(l->secrets, NAMES_MAX, "DILOCO_HUB_TOKEN", 16));
     if (!pin) return DILOCO_OK;
-    const int n = snprintf(text, sizeof text, "DILOCO_HUB_PIN=%s", pin);
-    return add(l->env, NAMES_MAX, text, dl_size_min((size_t)n, sizeof text - 1));
+    /* It may be a list of pins, of any length. */
+    if (asprintf(&text, "DILOCO_HUB_PIN=%s", pin) < 0)
+        return dl_fail(DILOCO_ENOMEM, "no memory for a replica's variables");
+    const diloco_status status = add(l->env, NAMES_MAX, text, strlen(text));
+    free(text);
+    return status;
 }
 
 /* A secret's value is never an option, as options are in records. So launch.secrets has names,
