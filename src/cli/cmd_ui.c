@@ -75,22 +75,28 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* Add every folder of `folder` that is a run, by name. */
+/* Add the first MOST_RUNS folders of `folder` that are runs, by name. */
 static diloco_status add_folder(shown *s, const char *folder)
 {
     struct dirent **all;
     diloco_status status = DILOCO_OK;
     const int n = scandir(folder, &all, NULL, by_name);
     if (n < 0) return dl_fail(DILOCO_ENOENT, "%s: no run, and no folder of runs", folder);
-    for (int i = 0, added = 0; i < n; i++) {
+    int found = 0;
+    for (int i = 0; i < n; i++) {
         char path[sizeof(dl_config_path) + 256]; /* a longer path is left out below */
         const int len = snprintf(path, sizeof path, "%s/%s", folder, all[i]->d_name);
         if (!status && all[i]->d_name[0] != '.' && (size_t)len < sizeof(dl_config_path) &&
-            has_run(path) && added++ < MOST_RUNS)
+            has_run(path) && found++ < MOST_RUNS)
             status = dl_run_names_add(&s->runs, path);
         free(all[i]);
     }
     free(all);
+    if (!status && found > MOST_RUNS)
+        fprintf(stderr,
+                "diloco: %s: the page shows the first %d of %d runs, in the order of their names; "
+                "to see another one, give its URL to diloco ui\n",
+                folder, MOST_RUNS, found);
     if (!status && !s->runs.names.len)
         status = dl_fail(DILOCO_ENOENT, "%s: no run, and no folder of runs", folder);
     return status;

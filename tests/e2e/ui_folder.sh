@@ -14,6 +14,7 @@ cp -r many/run-000 many/run-001 few/
 
 # page FOLDER: its server, until the address is printed.
 page() {
+    rm -f out # of the server before
     diloco ui "$1" --no-browser >out 2>err &
     server=$!
     started="$started $server"
