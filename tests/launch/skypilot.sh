@@ -46,7 +46,8 @@ cancels
 # One replica cannot be asked to stop: the other is asked, and the error is reported.
 store=$hub/third
 launcher --set trainer.rounds=9000
-wait_for has_entries 2
+wait_for grep -q '^r0: RUNNING' launch.out # the book has the ids
+wait_for grep -q '^r1: RUNNING' launch.out
 id_of() { grep -l -- "-r$1-g0" api/jobs/*/name | sed 's|.*jobs/||; s|/name||' | sort -n | tail -1; }
 id_of 0 >api/no-cancel
 expect_error 4 'is unreachable' diloco launch cancel "$store"
