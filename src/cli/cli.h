@@ -235,7 +235,7 @@ void dl_printable(char *out, size_t cap, const char *text);
 void dl_printable_line(char *out, size_t cap, const char *text);
 
 /* dl_print_foreign writes foreign bytes to stdout. On a terminal, control characters except newline
- * and tabs become '?', and so do bytes that are not UTF-8. Elsewhere the bytes stay as they are. */
+ * and tab become '?', and so do bytes that are not UTF-8. Elsewhere the bytes stay as they are. */
 void dl_print_foreign(const char *text, size_t len);
 
 /* dl_log_to_stderr sends the library's log to stderr: warnings and errors by default, everything

@@ -15,8 +15,8 @@ typedef struct dl_settings_file dl_settings_file;
 
 /* dl_settings_file_open reads the file and all that it includes into memory. The caller closes
  * *out. Returns DILOCO_EINVAL with file:line:column if a file does not exist, is a folder, is not
- * TOML or includes itself, or if more than 8 files include each other in a chain; DILOCO_EIO or
- * DILOCO_ENOMEM otherwise. After an error *out is NULL. */
+ * TOML or includes itself. A chain of more than 8 files is DILOCO_EINVAL, too. Otherwise it returns
+ * DILOCO_EIO or DILOCO_ENOMEM. After an error *out is NULL. */
 DL_MUST_CHECK diloco_status dl_settings_file_open(dl_settings_file **out, const char *path);
 void dl_settings_file_close(dl_settings_file *file); /* NULL is fine */
 
