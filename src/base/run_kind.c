@@ -7,7 +7,7 @@ static const dl_run_kind async = {
     .one_by_one = true,
     .processes = true,
     .no_checks = "check.* compares the contributions to an entry, and with "
-                 "server.diloco.schedule = \"async\" each is one: leave the section away, "
+                 "server.diloco.schedule = \"async\" each is one: omit the section, "
                  "or take schedule \"offset\"",
     .no_deal = "data.deal = \"log\" deals samples from due point to due point, and "
                "server.diloco.schedule = \"async\" has none: take data.deal \"local\", or "
@@ -22,7 +22,7 @@ static const dl_run_kind async = {
 static const dl_run_kind clients = {
     .has_epochs = true,
     .no_checks = "check.* judges replicas, and logical clients (clients.total_clients) come "
-                 "and go with the draw: leave the section away",
+                 "and go with the draw: omit the section",
     .no_deal = "clients.total_clients gives each client data of its own, and data.deal = \"log\" "
                "deals the samples of all the data to all: omit one of them",
     .no_exchange = "goes round the members of an entry, and with clients.total_clients these are "

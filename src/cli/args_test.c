@@ -86,7 +86,7 @@ TEST(errors_show_no_secret_of_a_join_line)
 {
     static const char *const lines[] = {
         "join https://h:1/run#0123.secret extra", "join extra https://h:1/run#0123.secret",
-        "train --store https://h:1/a#0123.secret --store=b", "presets https://h:1/run#0123.secret"};
+        "train --store https://h:1/a#0123.secret --store=b", "id https://h:1/run#0123.secret"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         CHECK_STATUS(DILOCO_EINVAL, parse(lines[i]));
         CHECK_CONTAINS("https://h:1/", diloco_error_text());

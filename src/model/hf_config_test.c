@@ -96,15 +96,15 @@ TEST(unsupported_settings_are_refused_by_name)
          "rope_parameters.partial_rotary_factor = 0.5"},
         {"\"use_sliding_window\": true", "use_sliding_window = true: this model has false"},
         {"\"partial_rotary_factor\": 0.5", "partial_rotary_factor = 0.5"},
-        {"\"embedding_multiplier\": 12.0", "embedding_multiplier = 12.0: the key is not known"},
+        {"\"embedding_multiplier\": 12.0", "embedding_multiplier = 12.0: the key is unknown"},
         {"\"final_logit_softcapping\": 30.0", "final_logit_softcapping"},
         {"\"no_rope_layers\": [1, 0]", "no_rope_layers"},
         {"\"is_decoder\": true", "is_decoder"},
         {"\"auto_map\": {\"AutoModel\": \"a.B\"}", "auto_map"},
-        {"\"sliding_window\": 4096", "sliding_window = 4096: the key is not known"},
+        {"\"sliding_window\": 4096", "sliding_window = 4096: the key is unknown"},
         {"\"layer_types\": [\"full_attention\", \"sliding_attention\"]", "layer_types"},
         {"\"quantization_config\": {\"bits\": 4}", "quantization_config"},
-        {"\"num_experts\": 8", "num_experts = 8: the key is not known"},
+        {"\"num_experts\": 8", "num_experts = 8: the key is unknown"},
         {"\"architectures\": [\"LlamaForSequenceClassification\"]", "architectures"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

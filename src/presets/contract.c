@@ -55,7 +55,7 @@ static diloco_status check_processors(const dl_config *config)
     return dl_fail(
         DILOCO_EREFUSED,
         "clients.%s_processors = \"%s\": contributions hold exactly the tensors of the model's "
-        "manifest, and no filter may add optimizer state to them. Leave it away; "
+        "manifest, and no filter may add optimizer state to them. Omit it; "
         "server.diloco.codec and compression make contributions smaller",
         out ? "outbound" : "inbound", out ? config->outbound : config->inbound);
 }

@@ -115,13 +115,13 @@ static diloco_status check_roster(const dl_config *c)
     if (c->members[0] && policy != DL_CLOSED)
         return dl_fail(DILOCO_EREFUSED,
                        "run.members lists the keys that may take part, and run.roster = \"%s\" "
-                       "admits others, too: set run.roster = \"closed\", or leave the list away",
+                       "admits others, too: set run.roster = \"closed\", or omit the list",
                        dl_policy_names[policy]);
     if (c->committers[0] && policy == DL_TRUSTED)
-        return dl_fail(DILOCO_EREFUSED,
-                       "run.committers lists the keys that may close entries, and with "
-                       "run.roster = \"trusted\" no replica signs: set run.roster, or leave the "
-                       "list away");
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "run.committers lists the keys that may close entries, and with "
+            "run.roster = \"trusted\" no replica signs: set run.roster, or omit the list");
     if (policy == DL_TRUSTED) return DILOCO_OK;
     if (c->total_clients) what = "logical clients (clients.total_clients), which have no keys";
     if (c->single_committer[0])

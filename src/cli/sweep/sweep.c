@@ -150,8 +150,8 @@ diloco_status dl_sweep_read(dl_sweep *out, const dl_args *args)
     out->first_seed = (uint64_t)base.seed;
     if (sweeps(out, "trainer.rounds")) {
         if (!out->steps) return DILOCO_OK;
-        return dl_fail(DILOCO_EINVAL, "--equal-steps sets trainer.rounds, which is swept: leave "
-                                      "one of them away");
+        return dl_fail(DILOCO_EINVAL,
+                       "--equal-steps sets trainer.rounds, which is swept: omit one of them");
     }
     if (!out->steps && may_change_interval(out))
         out->steps = (uint64_t)base.rounds * (uint64_t)base.local_steps;
