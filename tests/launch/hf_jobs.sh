@@ -27,7 +27,7 @@ expect_error 3 'launch.grace' diloco launch tiny.toml --store "$hub/cut" --set l
 expect_error 3 'check the credentials' env HF_TOKEN=wrong diloco launch tiny.toml --store "$hub/cut"
 expect_error 2 'no token in HF_TOKEN' env -u HF_TOKEN HF_HOME=/nonexistent diloco launch tiny.toml --store "$hub/cut"
 expect_error 3 'Image nowhere/none not found' diloco launch tiny.toml --store "$hub/cut" --set launch.image=nowhere/none
-expect_error 3 'no money left' diloco launch tiny.toml --store "$hub/cut" --set launch.machine=h200x8
+expect_error 3 'no credit' diloco launch tiny.toml --store "$hub/cut" --set launch.machine=h200x8
 
 # A launcher that is killed; the same command starts nothing. Two launchers at once start each replica once.
 launcher
