@@ -168,7 +168,7 @@ static diloco_status make_pair(const made *m, const char *dir, const char *host)
     return move(cert, m->cert);
 }
 
-/* Return true for an address that stands for all of this machine. A client cannot connect to it. */
+/* Return true for an address that represents all of this machine. A client cannot connect to it. */
 static bool is_anywhere(const char *host)
 {
     return !*host || !strcmp(host, "0.0.0.0") || !strcmp(host, "::");

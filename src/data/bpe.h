@@ -94,10 +94,10 @@ DL_MUST_CHECK diloco_status dl_bpe_train(dl_buf *out, dl_bpe_trained *report, co
 
 /* ---- shared by the files of bpe_ */
 
-/* The characters that stand for bytes in a tokenizer.json: printable ones for themselves, the rest
+/* The characters that represent bytes in a tokenizer.json: printable ones for themselves, the rest
  * for U+0100 and on (GPT-2's encoder.py, bytes_to_unicode). */
 uint32_t dl_bpe_char_of(unsigned char byte);
-/* Returns the byte that a character stands for, or -1 if it stands for none. */
+/* Returns the byte that a character represents, or -1 if it represents none. */
 int dl_bpe_byte_of(uint32_t code);
 
 #endif

@@ -99,7 +99,7 @@ static size_t put_text(char *to, dl_json_value string)
     return len;
 }
 
-/* Writes the bytes that a token's characters stand for. Returns false if one stands for none. */
+/* Writes the bytes that a token's characters represent. Returns false if one represents none. */
 static bool put_bytes(char *to, size_t *len, dl_json_value string)
 {
     const char *at = string.at + 1;
@@ -118,7 +118,7 @@ static bool put_bytes(char *to, size_t *len, dl_json_value string)
 typedef struct entry {
     int32_t token;
     dl_json_value text; /* in the file's text */
-    bool added;         /* the text is UTF-8, and not characters that stand for bytes */
+    bool added;         /* the text is UTF-8, and not characters that represent bytes */
 } entry;
 
 static int by_token(const void *a, const void *b)

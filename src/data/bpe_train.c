@@ -7,7 +7,7 @@
  * are pushed then. So the time of a merge is that of the words that it changes.
  *
  * The first tokens are the end token and the bytes. The bytes are in the order of the characters
- * that stand for them, as in Hugging Face's trainer. */
+ * that represent them, as in Hugging Face's trainer. */
 #include "base/json.h"
 #include "base/text.h"
 #include "data/bpe.h"
@@ -346,7 +346,7 @@ static diloco_status learn(trainer *t, int32_t vocab)
 
 /* ---- the file */
 
-/* Appends a token in the characters that stand for its bytes. The depth of the recursion is at most
+/* Appends a token in the characters that represent its bytes. The depth of the recursion is at most
  * the token's length. */
 static diloco_status spell(const trainer *t, dl_buf *out, int32_t i)
 {
