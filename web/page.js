@@ -225,11 +225,32 @@
   // ---- tables
 
   // columns: [[title, of(row), isNumber]]
+  // The words of the tables: shown over a column's title, and as a list at the page's end.
+  const meanings = {
+    "entry": "One exchange: a numbered object of the log that names the contributions it combines, or why there are none.",
+    "commit": "An entry that moves the shared model.",
+    "abort": "An entry that moves nothing, because too few contributions came.",
+    "generation": "The number of a replica's process: 0 at first, one more after each restart.",
+    "deadline": "The time after which an entry does not wait for this replica. It follows from the replica's own speed.",
+    "missing or rejected": "Entries of those shown that do not count this replica's contribution.",
+    "steps stale": "Steps that the replica trained between a contribution and the entry that counts it.",
+    "norm": "Length of the newest contribution: how far the replica's training moved the model.",
+    "cosine": "Direction of the newest contribution: 1 is that of the combined update, 0 is across it, −1 against it.",
+    "writes": "Requests that a provider bills as writes: to store an object, or to list a folder.",
+    "reads": "Requests that a provider bills as reads: to read an object.",
+    "a request": "The time of a request of a few bytes.",
+    "committer": "The replica that wrote the entry.",
+    "result": "The first digits of the model's digest after the entry. Equal digests are equal models, to the bit.",
+  };
+  const heading = ([title, , kind]) =>
+    h("th", { scope: "col", class: kind === "n" ? "n" : null, title: meanings[title] || null }, title);
+  const glossary = () => h("details", {}, h("summary", {}, "What the words mean"),
+    h("dl", {}, Object.entries(meanings).flatMap(([word, text]) => [h("dt", {}, word), h("dd", {}, text)])));
   const table = (caption, columns, rows) =>
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
       h("table", {},
         h("caption", { class: "soft", hidden: true }, caption),
-        h("thead", {}, h("tr", {}, columns.map(([title, , kind]) => h("th", { scope: "col", class: kind === "n" ? "n" : null }, title)))),
+        h("thead", {}, h("tr", {}, columns.map(heading))),
         h("tbody", {}, rows.map((row) => h("tr", {}, columns.map(([, of, kind]) => h("td", { class: kind }, of(row))))))));
   const stateOf = (state) => h("span", { class: `state ${/^[a-z ]+$/.test(state) ? state.replace(" ", "-") : ""}` }, state);
   const tiles = (pairs) => h("dl", { class: "tiles" }, pairs.map(([name, value, small]) =>
@@ -439,7 +460,8 @@
 
   const runPage = async (page, name) => {
     const at = { axis: "position", from: null, to: null };
-    const el = { head: h("div", {}), findings: h("div", { "aria-live": "polite" }), tiles: h("div", {}), loss: h("div", {}), lanes: h("div", {}),
+    const el = { head: h("div", {}), findings: h("div", { "aria-live": "polite" }), tiles: h("div", {}), loss: h("div", {}),
+      range: h("p", { class: "soft" }), lanes: h("div", {}),
       shares: h("div", {}), replicas: h("div", {}), agree: h("div", {}), norm: h("div", {}), norms: h("div", {}), cosines: h("div", {}),
       traffic: h("div", {}), happenings: h("div", {}), log: h("div", {}), verify: h("div", {}), settings: h("div", {}) };
     let run = null;
@@ -469,14 +491,14 @@
     page.replaceChildren(h("h1", {}, foreign(name)), el.head, el.findings, el.tiles,
       section("Loss", h("p", { class: "row" }, h("label", { for: "axis" }, "against"), chooseAxis), el.loss),
       section("What each replica did", report ? null : h("p", { class: "row" }, zoomButton("newest", "Newest"), zoomButton("all", "All"), zoomButton("earlier", "← Earlier"),
-        zoomButton("later", "Later →"), zoomButton("closer", "+ Closer"), zoomButton("wider", "− Wider")), el.lanes, el.shares),
+        zoomButton("later", "Later →"), zoomButton("closer", "+ Closer"), zoomButton("wider", "− Wider")), el.range, el.lanes, el.shares),
       section("Replicas", el.replicas),
       section("Agreement", h("div", { class: "grid2" }, el.agree, el.norm, el.cosines, el.norms)),
       section("Traffic", el.traffic),
       section("What happened", el.happenings),
       section("Log", el.log),
       section("Verification", el.verify),
-      section("Settings", el.settings));
+      section("Settings", el.settings), glossary());
 
     const drawTraffic = () => {
       const p = prices();
@@ -579,9 +601,11 @@
         ["Model", foreign(r.model), `${scaled(r.parameters, "")} parameters, ${r.preset || "no preset"}`],
       ]));
       lossChart(el.loss, r, at.axis);
+      const L = r.lanes;
+      el.range.textContent = L.to > L.from ? `Entries ${number(L.from)} to ${number(L.to - 1)}; the newest is ${number(r.entries - 1)}.` : "";
       laneChart(el.lanes, r, at, zoom);
       // Rows that are not looked at are not made: with 256 replicas they would cost more than all the rest.
-      const sharesTable = () => table("What each replica did, in the entries shown", [
+      const sharesTable = () => table("What each replica did in these entries", [
         ["replica", (x) => foreign(x.replica)],
         ...parts.map(([, title], k) => [title, (x) => `${duration(x.sum[k])} (${percent(x.all ? x.sum[k] / x.all : NaN)})`, "n"]),
         ["missing or rejected", (x) => number(x.missing), "n"], ["steps stale", (x) => number(x.stale), "n"], ["norm", (x) => number(x.norm), "n"],

@@ -203,11 +203,12 @@ static void judge_speed(findings *f, const recent *all, size_t n, size_t i, doub
     const recent *r = &all[i];
     const double train = median(all, n, i, offsetof(dl_cell, train_s)),
                  put = median(all, n, i, offsetof(dl_cell, put_s)),
-                 wait = median(all, n, i, offsetof(dl_cell, wait_s)), own = (double)r->sum.train_s,
+                 wait = median(all, n, i, offsetof(dl_cell, wait_s)),
+                 rest = median(all, n, i, offsetof(dl_cell, rest_s)), own = (double)r->sum.train_s,
                  up = (double)r->sum.put_s,
                  round = own + (double)r->sum.wait_s + (double)r->sum.rest_s;
     char a[32], b[32], cost[120] = "";
-    const double share = wait / fmax(wait + train, 1e-9);
+    const double share = wait / fmax(train + wait + rest, 1e-9);
     if (share > 0.05)
         snprintf(cost, sizeof cost, " The others wait %.0f %% of their time.", 100 * share);
     if (own > SLOW * train && own - train > fmax(WORTH * round, WORTH_S * entries))
