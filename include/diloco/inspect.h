@@ -181,15 +181,18 @@ typedef struct diloco_verify_report {
     uint64_t chained;        /* whose prev was checked */
     uint64_t first_replayed; /* the snapshot it began from */
     uint64_t replayed;       /* recomputed from their contributions */
-    uint64_t commits, aborts, voids;
-    bool complete;   /* the run has ended */
+    uint64_t commits, aborts;
+    uint64_t voids; /* entries that every replica treats as aborts, because their bytes are wrong */
+    bool complete;  /* the run has ended */
     char digest[33]; /* of the state after the last entry */
 } diloco_verify_report;
 typedef void (*diloco_verify_fn)(void *user, uint64_t done, uint64_t total);
 
 /* diloco_verify checks the chain of the whole log, applies again every entry that can be applied,
  * and compares every digest. Returns DILOCO_EPROTO if one does not match; the text names the entry
- * and the reason. It logs a warning about contributions that are gone. */
+ * and the reason. A void entry is such an error if its committer claims what its members do not
+ * give, or if it is the last entry: the store may have damaged it. Any other is only counted. Logs
+ * a warning for each void entry, and for contributions that are gone. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_verify_sized(diloco_verify_report *out,
                                                                size_t size, const char *url,
                                                                int n_threads,

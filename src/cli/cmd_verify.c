@@ -74,6 +74,9 @@ static void print_report(const diloco_verify_report *r)
            " (%" PRIu64 " commits, %" PRIu64 " aborts, %" PRIu64 " void)%s\n",
            r->chained, r->replayed, r->first_replayed, r->commits, r->aborts, r->voids,
            r->complete ? "; the run is complete" : "");
+    if (r->voids)
+        printf("A void entry moves nothing. The replicas that wrote the entries after it saw the "
+               "same bytes.\n");
     if (r->first_replayed)
         printf("entries before %" PRIu64
                " were checked by their chain alone: their contributions are "

@@ -30,6 +30,25 @@ static void on_dispute(dl_replay_report *report, const dl_note *n)
     if (damaged) snprintf(report->damaged, sizeof report->damaged, "%s", n->text);
 }
 
+/* Any party may have written a void entry that makes no false claim, so it is no fault of the run.
+ */
+static void on_void(dl_replay_report *report, const dl_note *n)
+{
+    report->voids++;
+    dl_log(DILOCO_LOG_WARN, "entry %llu is void: %s", (unsigned long long)n->entry->entry, n->text);
+    if (report->suspect_for_good) return;
+    report->suspect_for_good = n->false_claim;
+    report->suspect = n->entry->entry + 1;
+    snprintf(report->suspect_reason, sizeof report->suspect_reason, "%s", n->text);
+}
+
+/* Its prev names the bytes of the entries before it. So its author saw the void ones as they are,
+ * and they are no valid entries that the store has damaged since. */
+static void on_valid(dl_replay_report *report)
+{
+    if (!report->suspect_for_good) report->suspect = 0;
+}
+
 /* Called by the machine for each entry that it has applied. Only those count as replayed;
  * disputes come besides. */
 static void on_note(void *user, const dl_note *n)
@@ -41,22 +60,18 @@ static void on_note(void *user, const dl_note *n)
         return;
     case DL_NOTE_COMMIT:
         r->report->commits++;
+        on_valid(r->report);
         break;
     case DL_NOTE_ABORT:
         r->report->aborts++;
+        on_valid(r->report);
         break;
     case DL_NOTE_VOID:
         if (!strcmp(n->text, DL_VOIDED)) { /* the log says so, and all follow it */
             r->report->aborts++;
             break;
         }
-        if (r->report->voids++ == 0) {
-            r->report->first_void = n->entry->entry;
-            snprintf(r->report->first_void_reason, sizeof r->report->first_void_reason, "%s",
-                     n->text);
-        }
-        dl_log(DILOCO_LOG_WARN, "entry %llu is void: %s", (unsigned long long)n->entry->entry,
-               n->text);
+        on_void(r->report, n);
         break;
     default:
         return;

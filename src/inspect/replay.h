@@ -1,19 +1,22 @@
-/* replay.h - the log read from a snapshot on, by the same machine that replicas live by; but
- * this one never trains, sends or decides. Verifying, evaluating and exporting are replays. */
+/* replay.h - the log read from a snapshot on, by the machine that replicas use. This one never
+ * trains, sends or decides. Verifying, evaluating and exporting are replays. */
 #ifndef DL_INSPECT_REPLAY_H
 #define DL_INSPECT_REPLAY_H
 
 #include "exchange/exec.h"
 
-/* Counts of a replay, and the first of each kind of finding. */
+/* Counts of a replay, the first dispute, and a suspect void entry. */
 typedef struct dl_replay_report {
     uint64_t replayed, commits, aborts, voids;
     uint64_t disputes, first_dispute; /* entries whose update was combined, or whose
                                        * contributions were judged, for all, and wrongly, or are
                                        * damaged */
     char damaged[256];                /* the error of the first of these; "" */
-    uint64_t first_void;
-    char first_void_reason[256]; /* "" without one */
+    /* 1 + a void entry that an audit does not accept: its committer made a false claim, or no valid
+     * entry follows it; 0: none */
+    uint64_t suspect;
+    bool suspect_for_good;    /* a false claim; the first is kept */
+    char suspect_reason[256]; /* "" without one */
 } dl_replay_report;
 
 /* Apply every entry after exec's state. An audit also repeats the combined updates,

@@ -509,8 +509,7 @@ static diloco_verify_report run_with_entry(const char *name, const char *signed_
     CHECK_OK(toy_live(&t));
     dl_runfile_deinit(&run);
     dl_store_close(store);
-    CHECK_STATUS(said ? DILOCO_EPROTO : DILOCO_OK, diloco_verify(&report, url, 1, NULL, NULL));
-    if (said) CHECK_CONTAINS(said, diloco_error_text());
+    CHECK_OK(diloco_verify(&report, url, 1, NULL, NULL));
     if (said) CHECK_OK(diloco_log_walk(url, 0, entry_1_is_void, said));
     return report;
 }

@@ -209,8 +209,8 @@ static diloco_status check_snapshots(dl_reader *r, uint64_t end)
 
 /* ---- all of it -------------------------------------------------------------------------- */
 
-/* Void entries are errors for an audit even though replicas follow them: an honest run without
- * faults has none. The snapshots come last, since a broken log explains their faults. */
+/* A void entry is an error if its committer made a false claim, or if no valid entry follows it
+ * (replay.c). The snapshots come last, since a broken log explains their faults. */
 static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threads, relay *progress)
 {
     dl_replay_report replayed;
@@ -227,9 +227,9 @@ static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threa
     out->voids = replayed.voids;
     out->complete = out->entries >= total;
     dl_hash_to_hex(out->digest, dl_state_digest_all(dl_exec_state(r->exec)));
-    if (replayed.voids)
+    if (replayed.suspect)
         return dl_fail(DILOCO_EPROTO, "entry %llu is void: %s (%llu void in all)",
-                       (unsigned long long)replayed.first_void, replayed.first_void_reason,
+                       (unsigned long long)replayed.suspect - 1, replayed.suspect_reason,
                        (unsigned long long)replayed.voids);
     if (replayed.damaged[0])
         return dl_fail(DILOCO_EPROTO,

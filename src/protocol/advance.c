@@ -137,10 +137,23 @@ dl_request dl_apply_abort(dl_machine *m)
     return apply_abort(m, true);
 }
 
+static dl_request apply_void(dl_machine *m, const char *why, bool false_claim)
+{
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_VOID,
+                                 .entry = &m->applying.entry,
+                                 .text = why,
+                                 .false_claim = false_claim});
+    return apply_abort(m, false);
+}
+
 dl_request dl_apply_void(dl_machine *m, const char *why)
 {
-    dl_machine_note(m, (dl_note){.kind = DL_NOTE_VOID, .entry = &m->applying.entry, .text = why});
-    return apply_abort(m, false);
+    return apply_void(m, why, false);
+}
+
+dl_request dl_apply_false(dl_machine *m, const char *why)
+{
+    return apply_void(m, why, true);
 }
 
 /* ---- a commit: make sure, compute, take ---------------------------------------------------- */

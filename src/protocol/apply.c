@@ -30,7 +30,7 @@ static dl_request dispute(dl_machine *m, dl_hash computed)
                                  .text = "result",
                                  .claimed = m->applying.entry.result,
                                  .computed = computed});
-    return dl_apply_void(m, "its result is not what its members give");
+    return dl_apply_false(m, "its result is not what its members give");
 }
 
 static dl_request of_entry(dl_machine *m, dl_request_kind kind, dl_phase next)
@@ -221,7 +221,7 @@ static dl_request cannot_be_read(dl_machine *m, diloco_status status)
         return rejoin(m, UINT64_MAX);
     if (u->accepted && !collected && !max_byzantine(m)) return dl_voided_look(m, status);
     if (u->accepted || collected) return dl_machine_fail(m, status);
-    return dl_apply_void(m, DL_UNREADABLE_VOID);
+    return dl_apply_false(m, DL_UNREADABLE_VOID);
 }
 
 /* An audit can continue without it, since its committer has combined it for all. */
@@ -440,7 +440,7 @@ static dl_request members_do_not_give_it(dl_machine *m, dl_hash computed)
 static dl_request member_is_bad(dl_machine *m)
 {
     if (m->applying.entry.combined.there) return members_do_not_give_it(m, (dl_hash){{0}});
-    return dl_apply_void(m, "a contribution that it counts is not valid");
+    return dl_apply_false(m, "a contribution that it counts is not valid");
 }
 
 /* If every replica reads all contributions, the entry is void for all. Otherwise only an audit has
@@ -448,7 +448,7 @@ static dl_request member_is_bad(dl_machine *m)
 static dl_request verdicts_are_wrong(dl_machine *m)
 {
     if (dl_machine_topology(m)->all_combine)
-        return dl_apply_void(m, "its verdicts are not what its contributions give");
+        return dl_apply_false(m, "its verdicts are not what its contributions give");
     dl_machine_note(
         m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->applying.entry, .text = "verdicts"});
     m->applying.judged = true;

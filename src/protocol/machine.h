@@ -307,6 +307,7 @@ typedef struct dl_note {
     dl_hash claimed, computed;
     double seconds;
     bool counted;        /* COMMIT: this replica was a member */
+    bool false_claim;    /* VOID: its committer claims what its members do not give */
     const double *norms; /* COMMIT: [n_members] norms of the movements; NaN: it was not read here */
     const double *probed; /* PROBED: the loss without any, then with each */
     uint64_t until;       /* BANNED */

@@ -350,8 +350,10 @@ dl_request dl_apply_computed(dl_machine *m, const dl_reply *reply);
 /* ---- of advance.c ---- */
 
 dl_request dl_apply_void(dl_machine *m, const char *why); /* the entry is void */
-dl_request dl_apply_abort(dl_machine *m);                 /* it is a valid abort */
-dl_request dl_apply_swap(dl_machine *m); /* take the computed state, which is the entry's */
+/* It is void since its committer claims what the members do not give. */
+dl_request dl_apply_false(dl_machine *m, const char *why);
+dl_request dl_apply_abort(dl_machine *m); /* it is a valid abort */
+dl_request dl_apply_swap(dl_machine *m);  /* take the computed state, which is the entry's */
 
 /* replies of its phases */
 dl_request dl_apply_swapped(dl_machine *m, const dl_reply *reply);
