@@ -74,14 +74,16 @@ const char *dl_inner_name_at(size_t i); /* known optimizers; NULL after the last
  *   constant; linear, cosine to min_ratio at `total`; wsd: constant, then over the last
  *   decay_steps 1 - sqrt(x) (2412.01152) down to min_ratio;
  *   LambdaLR, as Plato's: lr * min(1, step / warmup_steps) * gamma^(milestone_steps <= step);
- *   MultiStepLR, as PyTorch's: lr * gamma^(milestone_steps <= step), gamma 0.1 where it is 0.
+ *   MultiStepLR, as PyTorch's: lr * gamma^(milestone_steps <= step), gamma 0.1 where it is 0;
+ *   StepLR, as PyTorch's: lr * gamma^floor(step / step_size), gamma 0.1 where it is 0.
  * DILOCO_EINVAL for an unknown name. Pure. */
 DL_MUST_CHECK diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step,
                                            uint64_t total, uint64_t epoch);
 const char *dl_schedule_name_at(size_t i);
-/* Returns DILOCO_EINVAL if parameters.learning_rate.milestone_steps is no list of steps, or is
- * missing where the schedule needs it. Also if it, or a warm-up, counts epochs in a run without
- * logical clients, whose data defines an epoch. */
+/* Returns DILOCO_EINVAL if parameters.learning_rate.milestone_steps is no list of steps, step_size
+ * is no number of steps above 0, or the one that the schedule needs is missing. Also if one of
+ * them, or a warm-up, counts epochs in a run without logical clients, whose data defines an epoch.
+ */
 DL_MUST_CHECK diloco_status dl_schedule_check(const dl_config *config);
 
 #endif

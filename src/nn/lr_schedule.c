@@ -43,19 +43,39 @@ static bool next_milestone(const char **at, double *step, uint64_t epoch)
 /* An epoch is a pass over a client's data, so only runs with logical clients define it. */
 static diloco_status check_epochs(const dl_config *config)
 {
-    const bool counts = config->warmup_epochs > 0 || strstr(config->milestones, "ep") != NULL;
+    const char *counts = config->warmup_epochs > 0          ? "warmup_epochs"
+                         : strstr(config->milestones, "ep") ? "milestone_steps"
+                         : strstr(config->step_size, "ep")  ? "step_size"
+                                                            : NULL;
     if (!counts || dl_run_kind_of(config)->has_epochs) return DILOCO_OK;
     return dl_fail(
         DILOCO_EINVAL,
         "parameters.learning_rate.%s counts epochs, which are a client's passes over its "
         "data, and there are no logical clients: give steps",
-        config->warmup_epochs > 0 ? "warmup_epochs" : "milestone_steps");
+        counts);
+}
+
+/* One item, of more than no step. */
+static diloco_status check_step_size(const dl_config *config)
+{
+    const char *at = config->step_size;
+    double step = 0;
+    if (strcmp(config->lr_scheduler, "StepLR") == 0 && !*at)
+        return dl_fail(DILOCO_EINVAL, "trainer.lr_scheduler = \"StepLR\" needs its period: set "
+                                      "parameters.learning_rate.step_size, as in \"1000it\"");
+    if (!*at || (next_milestone(&at, &step, 1) && !*at && step > 0)) return DILOCO_OK;
+    return dl_fail(
+        DILOCO_EINVAL,
+        "parameters.learning_rate.step_size = \"%s\": give a number of steps above 0, as "
+        "in \"1000it\", or epochs of clients, as in \"5ep\" or \"5ep20it\"",
+        config->step_size);
 }
 
 /* A valid list is read to its end with nothing but a comma after each item. */
 diloco_status dl_schedule_check(const dl_config *config)
 {
     const char *at = config->milestones;
+    DL_TRY(check_step_size(config));
     if (strcmp(config->lr_scheduler, "MultiStepLR") == 0 && !*at)
         return dl_fail(DILOCO_EINVAL,
                        "trainer.lr_scheduler = \"MultiStepLR\" needs its milestones: set "
@@ -121,13 +141,24 @@ static double multi_step(const dl_config *config, const span *s, uint64_t epoch)
     return stairs(config, s, epoch, config->gamma > 0 ? config->gamma : 0.1);
 }
 
+/* torch.optim.lr_scheduler.StepLR, whose own gamma is 0.1; without a warm-up. An epoch of no step
+ * is as if the period never ended. */
+static double step_lr(const dl_config *config, const span *s, uint64_t epoch)
+{
+    const char *at = config->step_size;
+    double period;
+    if (!next_milestone(&at, &period, epoch) || period <= 0) return 1;
+    return pow(config->gamma > 0 ? config->gamma : 0.1, floor(s->step / period));
+}
+
 static const struct {
     const char *name;
     double (*factor)(const span *s);
     double (*alone)(const dl_config *config, const span *s, uint64_t epoch); /* warm-up and all */
 } rows[] = {{"constant", constant, NULL}, {"linear", linear, NULL},
             {"cosine", cosine, NULL},     {"wsd", wsd, NULL},
-            {"LambdaLR", NULL, lambda},   {"MultiStepLR", NULL, multi_step}};
+            {"LambdaLR", NULL, lambda},   {"MultiStepLR", NULL, multi_step},
+            {"StepLR", NULL, step_lr}};
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 const char *dl_schedule_name_at(size_t i)
@@ -155,7 +186,7 @@ diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step,
     }
     return dl_fail(
         DILOCO_EINVAL,
-        "trainer.lr_scheduler: there is no \"%s\"; use constant, linear, cosine, wsd, LambdaLR or "
-        "MultiStepLR",
+        "trainer.lr_scheduler: there is no \"%s\"; use constant, linear, cosine, wsd, LambdaLR, "
+        "MultiStepLR or StepLR",
         config->lr_scheduler);
 }

@@ -98,6 +98,32 @@ TEST(multi_step_is_pytorchs)
     CHECK_NEAR(0.5, lr_at("MultiStepLR", 99), 1e-12);
 }
 
+TEST(step_lr_is_pytorchs)
+{
+    static const char size[] = "parameters.learning_rate.step_size";
+    defaults();
+    CHECK_OK(dl_config_set(&config, "trainer.lr_scheduler", "StepLR", "test"));
+    CHECK_STATUS(DILOCO_EINVAL, dl_schedule_check(&config));
+    CHECK_CONTAINS("needs its period", diloco_error_text());
+    for (const char *const *bad = (const char *const[]){"0", "0it", "5x", "10it, 20", "it", NULL};
+         *bad; bad++) {
+        CHECK_OK(dl_config_set(&config, size, *bad, "test"));
+        CHECK_STATUS(DILOCO_EINVAL, dl_schedule_check(&config));
+        CHECK_CONTAINS("number of steps above 0", diloco_error_text());
+    }
+    CHECK_OK(dl_config_set(&config, size, "5ep", "test"));
+    CHECK_STATUS(DILOCO_EINVAL, dl_schedule_check(&config));
+    CHECK_CONTAINS("step_size counts epochs", diloco_error_text());
+    CHECK_OK(dl_config_set(&config, size, "20it", "test"));
+    CHECK_OK(dl_schedule_check(&config));
+    CHECK_NEAR(2.0, lr_at("StepLR", 0), 1e-12);
+    CHECK_NEAR(2.0, lr_at("StepLR", 19), 1e-12);
+    CHECK_NEAR(0.2, lr_at("StepLR", 20), 1e-12);
+    CHECK_NEAR(0.02, lr_at("StepLR", 59), 1e-12);
+    CHECK_OK(dl_config_set(&config, "parameters.learning_rate.gamma", "0.5", "test"));
+    CHECK_NEAR(0.25, lr_at("StepLR", 60), 1e-12);
+}
+
 /* 7 steps are an epoch. */
 TEST(warm_ups_and_milestones_in_epochs_are_converted_to_steps)
 {
@@ -165,6 +191,6 @@ TEST(an_unknown_schedule_names_the_known_ones)
 TEST_MAIN(warm_up_rises_to_the_full_rate_in_every_schedule, each_schedule_falls_as_its_name_says,
           behind_the_end_the_rate_stays_at_its_lowest, wsd_decays_over_a_tenth_by_default,
           lambda_is_platos_with_a_first_step_of_zero_and_a_factor_at_each_milestone,
-          multi_step_is_pytorchs, warm_ups_and_milestones_in_epochs_are_converted_to_steps,
-          epochs_are_of_clients, milestones_are_steps_with_commas_between,
-          an_unknown_schedule_names_the_known_ones)
+          multi_step_is_pytorchs, step_lr_is_pytorchs,
+          warm_ups_and_milestones_in_epochs_are_converted_to_steps, epochs_are_of_clients,
+          milestones_are_steps_with_commas_between, an_unknown_schedule_names_the_known_ones)

@@ -116,11 +116,14 @@
       "Further warm-up in passes over a logical client's data; Plato's warmup_steps = \"5ep\".", \
       .applies_when = "trainer.lr_scheduler = constant|linear|cosine|wsd|LambdaLR") \
     X(REAL(0, 1), gamma, "parameters.learning_rate.gamma", "0", "", DL_OPTION_AGREE, \
-      "Factor at each of milestone_steps, of LambdaLR and MultiStepLR; 0: none, and 0.1 for MultiStepLR.", \
-      .applies_when = "trainer.lr_scheduler = LambdaLR|MultiStepLR") \
+      "Factor at each of milestone_steps, of LambdaLR and MultiStepLR, or after each step_size, of StepLR; 0: none for LambdaLR, 0.1 for the others.", \
+      .applies_when = "trainer.lr_scheduler = LambdaLR|MultiStepLR|StepLR") \
     X(PATH, milestones, "parameters.learning_rate.milestone_steps", "", "steps", DL_OPTION_AGREE, \
       "Times at which gamma applies, of LambdaLR and MultiStepLR, with commas: steps (1000it), epochs of a client (5ep), or both (5ep20it).", \
       .applies_when = "trainer.lr_scheduler = LambdaLR|MultiStepLR") \
+    X(PATH, step_size, "parameters.learning_rate.step_size", "", "steps", DL_OPTION_AGREE, \
+      "Time after which gamma applies each time, of StepLR: steps (1000it), epochs of a client (5ep), or both (5ep20it).", \
+      .applies_when = "trainer.lr_scheduler = StepLR") \
     X(INT(0, DL_BIG), decay_steps, "parameters.learning_rate.decay_steps", "0", "steps", DL_OPTION_AGREE, \
       "Steps of the last phase of wsd; 0: a tenth of the run.", \
       .applies_when = "trainer.lr_scheduler = wsd") \

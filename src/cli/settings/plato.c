@@ -88,8 +88,6 @@ static const struct {
     {"trainer.optimizer", "Adagrad", "take AdamW, or SGD"},
     {"trainer.optimizer", "Adadelta", "take AdamW, or SGD"},
     {"trainer.optimizer", "sgdm", "take SGD with parameters.optimizer.momentum = 0.9"},
-    {"trainer.lr_scheduler", "StepLR",
-     "take MultiStepLR, with each step in parameters.learning_rate.milestone_steps"},
     {"trainer.lr_scheduler", "ExponentialLR", "take cosine, linear or wsd"},
     {"trainer.lr_scheduler", "CosineAnnealingLR", "take cosine, which ends with the run"},
     {"trainer.lr_scheduler", "ReduceLROnPlateau", "take constant, or cosine"},

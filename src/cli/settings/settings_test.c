@@ -330,7 +330,6 @@ TEST(platos_words_are_understood_and_its_other_keys_taken_or_refused_by_name)
         {"trainer.optimizer=\"RMSprop\"", "take AdamW"},
         {"trainer.optimizer=\"Adagrad\"", "take AdamW"},
         {"trainer.optimizer=\"sgdm\"", "parameters.optimizer.momentum"},
-        {"trainer.lr_scheduler=\"StepLR\"", "parameters.learning_rate.milestone_steps"},
         {"trainer.lr_scheduler=\"CosineAnnealingLR\"", "cosine"},
         {"trainer.lr_scheduler=\"ReduceLROnPlateau\"", "constant"},
         {"results.types=\"round, comm_time\"", "elapsed_time"},
