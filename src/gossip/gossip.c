@@ -241,8 +241,8 @@ static diloco_status say_no_step(dl_gossip_process *l, diloco_status status)
 {
     if (status != DILOCO_ENUMERIC && status != DILOCO_EINVAL) return status;
     char text[512];
-    snprintf(text, sizeof text, "round %" PRIu64 " moved nothing: %s", l->node.round,
-             diloco_error_text());
+    snprintf(text, sizeof text, "round %" PRIu64 " did not change this node's model: %s",
+             l->node.round, diloco_error_text());
     dl_log(DILOCO_LOG_WARN, "%s: %s", l->base.name, text);
     return dl_recorder_warn(&l->base.recorder, "round", text);
 }

@@ -23,8 +23,9 @@ static diloco_status read_model(dl_gossip_process *l, dl_state *copy, const char
         status = dl_snapshot_read_newest(copy, store, &l->run, l->run_digest, UINT64_MAX,
                                          l->base.setup.pool, until);
         if (!status && copy->control.entry > (uint64_t)dl_gossip_config(l)->rounds)
-            status = dl_fail(DILOCO_EPROTO, "it is of round %" PRIu64 " of %" PRId64,
-                             copy->control.entry, dl_gossip_config(l)->rounds);
+            status =
+                dl_fail(DILOCO_EPROTO, "its round %" PRIu64 " is above trainer.rounds = %" PRId64,
+                        copy->control.entry, dl_gossip_config(l)->rounds);
         if (status) dl_state_deinit(copy);
     }
     dl_store_close(store);
@@ -69,12 +70,14 @@ diloco_status dl_gossip_copy(dl_gossip_process *l)
     const uint64_t least = l->node.fresh ? 0 : l->node.round + 1;
     dl_wire_address(address, l->wire, l->node.source);
     dl_wire_unlock(l->wire);
-    diloco_status status =
-        *address ? read_model(l, &copy, address) : dl_fail(DILOCO_EUNREACHABLE, "its line is gone");
+    diloco_status status = *address
+                               ? read_model(l, &copy, address)
+                               : dl_fail(DILOCO_EUNREACHABLE, "the connection to it is closed");
     if (status == DILOCO_ENOMEM) return status;
     if (status) return copy_failed(l, address);
     if (copy.control.entry < least) {
-        dl_fail(DILOCO_EPROTO, "it is of round %" PRIu64 ", not ahead", copy.control.entry);
+        dl_fail(DILOCO_EPROTO, "its round %" PRIu64 " is not later than this node's",
+                copy.control.entry);
         dl_state_deinit(&copy);
         return copy_failed(l, address);
     }

@@ -108,8 +108,8 @@ diloco_status dl_gossip_resume(dl_gossip_process *l, bool *resumed)
     if (!fits)
         return dl_fail(status ? status : DILOCO_EPROTO,
                        "the model of round %" PRIu64
-                       " that the private state in %s rests on is not there: move that folder away "
-                       "to join again from a neighbour's",
+                       ", to which the private state in %s belongs, is missing: move that folder "
+                       "away to join again from a neighbour's model",
                        round, l->home.dir);
     *resumed = l->resumed = true;
     return DILOCO_OK;

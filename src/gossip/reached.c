@@ -9,7 +9,8 @@ diloco_status dl_reached_by(char out[DL_ADDRESS_MAX + 1], const dl_reached *r)
     if (r->listen[0] == ':' || !strncmp(r->listen, "0.0.0.0:", 8) ||
         !strncmp(r->listen, "[::]:", 5))
         return dl_fail(DILOCO_EINVAL,
-                       "%s = \"%s\" is everywhere: say in %s what others reach this node by",
+                       "%s = \"%s\" listens on every address of this machine: set %s to the "
+                       "address at which other nodes reach this node",
                        r->listen_option, r->listen, r->address_option);
     return dl_peer_address(out, r->url, r->tls);
 }

@@ -122,7 +122,7 @@ static void fetch(dl_line *l, dl_want want, const char *run)
         status = dl_contribution_fetch(&facts, &data, &reason, l->slot[which], l->store, key, &e,
                                        want.until);
     if (!status && facts.stats.samples == 0 && want.object == DL_OBJECT_CONTRIBUTION)
-        status = dl_fail(DILOCO_EPROTO, "%s: it is of no samples", key);
+        status = dl_fail(DILOCO_EPROTO, "%s: it reports no samples", key);
     if (!status) {
         settle(l, want, DILOCO_OK, 0, false, &facts, &data);
     } else if (is_ours_to_refuse(status)) {
@@ -381,7 +381,7 @@ static diloco_status start(dl_wire *w)
     DL_TRY(dl_store_open(&w->home, w->a.home, false));
     if (*w->a.link) DL_TRY(dl_store_set_link(w->a.link));
     if (dl_thread_start(&w->keeper, keep, w))
-        return dl_fail(DILOCO_ENOMEM, "the system starts no more threads");
+        return dl_fail(DILOCO_ENOMEM, "the system cannot start another thread");
     return DILOCO_OK;
 }
 
