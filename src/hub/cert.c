@@ -119,8 +119,7 @@ static diloco_status create_file(int *fd, const char *path, unsigned mode)
     *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (*fd >= 0) return DILOCO_OK;
     if (errno == EEXIST)
-        return dl_fail(DILOCO_EEXIST, "%s is there already; move it away, or give other names",
-                       path);
+        return dl_fail(DILOCO_EEXIST, "%s exists already; move it away, or give other names", path);
     return dl_fail_errno(errno, "create", path);
 }
 

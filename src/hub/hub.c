@@ -463,7 +463,7 @@ static diloco_status start_threads(dl_hub *hub, int fd, const char *cert, const 
     if (!status && (!reaps || pthread_create(&hub->counter, NULL, counter, hub))) {
         stop_thread(hub, reaps ? &hub->reaper : NULL);
         MHD_stop_daemon(hub->daemon);
-        status = dl_fail(DILOCO_ENOMEM, "the system starts no more threads");
+        status = dl_fail(DILOCO_ENOMEM, "the system cannot start another thread");
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return status;

@@ -80,7 +80,7 @@ dl_response dl_list_begin(dl_http_request *r)
     int prefix_len = snprintf(prefix, sizeof prefix, "%s%s", base, text_param(r, "prefix"));
     int after_len = snprintf(after, sizeof after, "%s%s", base, text_param(r, "after"));
     if ((size_t)prefix_len >= sizeof prefix || (size_t)after_len >= sizeof after)
-        return dl_refuse(r, 400, "", "that is longer than a key");
+        return dl_refuse(r, 400, "", "prefix or after is longer than a key");
     page p = {.base_len = strlen(base), .limit = n < DL_LIST_PAGE ? n : DL_LIST_PAGE};
     dl_buf_init(&p.lines, PAGE_MAX_BYTES);
     diloco_status status = fill_page(r, &p, prefix, *text_param(r, "after") ? after : NULL);

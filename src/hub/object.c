@@ -161,7 +161,7 @@ static dl_response reply_object(dl_http_request *r, int fd, const struct stat *s
     if (failed || kind == DL_RANGE_BEYOND) {
         close(fd);
         if (failed == 304) return dl_response_empty(304);
-        if (failed) return dl_refuse(r, 412, "PreconditionFailed", "the object is another one");
+        if (failed) return dl_refuse(r, 412, "PreconditionFailed", "the object has another ETag");
         return dl_refuse(r, 416, "InvalidRange", "the object has %" PRIu64 " bytes", len);
     }
     dl_response reply = {kind == DL_RANGE_PART ? 206 : 200, NULL};
@@ -198,9 +198,9 @@ dl_response dl_object_get(dl_http_request *r)
 static dl_response refuse_taken(dl_http_request *r)
 {
     if (r->kind == DL_KIND_CREATE)
-        return dl_refuse(r, 412, "PreconditionFailed", "there is an object of that name");
+        return dl_refuse(r, 412, "PreconditionFailed", "an object of that name exists already");
     return dl_refuse(r, 409, "OperationAborted",
-                     "there is another object of that name; only heartbeats (hb/) are replaced");
+                     "another object of that name exists; only heartbeats (hb/) are replaced");
 }
 
 /* Return what kind of key this is for the run that contains it. The bucket, and each folder in
@@ -258,7 +258,8 @@ bool dl_object_has_length(dl_http_request *r, dl_response *refusal)
 {
     if (dl_request_header(r, "Content-Length") || dl_request_header(r, "Transfer-Encoding"))
         return true;
-    *refusal = dl_refuse(r, 411, "MissingContentLength", "a PUT of an object has a Content-Length");
+    *refusal =
+        dl_refuse(r, 411, "MissingContentLength", "a PUT of an object needs a Content-Length");
     return false;
 }
 
@@ -463,12 +464,14 @@ static bool node_refuses(dl_http_request *r, dl_response *refusal)
     if (strcmp(r->method, "PUT") != 0 || !known || strcmp(r->key + 3, r->hub->options.node) == 0 ||
         dl_request_header(r, "If-None-Match"))
         *refusal = dl_refuse(r, 403, "AccessDenied",
-                             "this is a node's: its objects are read, and others put hb/<name>");
+                             "this is the server of a node: its objects can only be read, except "
+                             "that other nodes write hb/<name>");
     else if (!length || !dl_text_to_u64(&len, length, strlen(length)) || len > DL_HUB_KNOWN_BYTES)
         *refusal = dl_refuse(r, 413, "EntityTooLarge", "a heartbeat has at most %d bytes",
                              DL_HUB_KNOWN_BYTES);
     else if (!has_room_for_known(r))
-        *refusal = dl_refuse(r, 507, "InsufficientStorage", "this node knows enough others");
+        *refusal = dl_refuse(r, 507, "InsufficientStorage",
+                             "this node stores no more heartbeats of other nodes");
     else
         return false;
     return true;
@@ -533,7 +536,8 @@ dl_response dl_hub_bucket_begin(dl_http_request *r)
     r->kind = DL_KIND_BUCKET;
     if (r->hub->options.read_only && !is_read(r)) return refuse_change(r);
     if (r->hub->options.node && !is_read(r))
-        return dl_refuse(r, 403, "AccessDenied", "this is a node's: it is only read");
+        return dl_refuse(r, 403, "AccessDenied",
+                         "this is the server of a node: its run can only be read");
     if (strcmp(r->method, "PUT") == 0) {
         r->finish = dl_hub_bucket_make;
         return (dl_response){0};

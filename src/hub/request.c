@@ -159,7 +159,7 @@ bool dl_hub_bucket_there(const dl_http_request *r)
 /* X-Diloco-Missing says that the whole bucket is missing, not only the object. */
 dl_response dl_refuse_no_bucket(dl_http_request *r)
 {
-    dl_response reply = dl_refuse(r, 404, "NoSuchBucket", "there is no %s here", r->bucket);
+    dl_response reply = dl_refuse(r, 404, "NoSuchBucket", "this server has no run %s", r->bucket);
     dl_response_header(reply, "X-Diloco-Missing", "bucket");
     return reply;
 }
@@ -301,7 +301,7 @@ static dl_response begin(dl_http_request *r)
      * untrusted and keeps its short time limit. */
     if (!open || dl_hub_is_open(r->hub)) dl_connection_welcome(r->connection);
     if (r->hub->options.viewed && !(route && route->viewed && !r->s3))
-        return dl_refuse(r, 404, "", "this server shows runs, and stores none");
+        return dl_refuse(r, 404, "", "this server only shows runs and stores none");
     if (!route || r->s3) return begin_path(r);
     r->kind = route->kind;
     if (strcmp(r->method, "GET") != 0 && strcmp(r->method, "HEAD") != 0) {

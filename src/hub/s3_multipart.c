@@ -163,7 +163,7 @@ dl_response dl_multipart_create(dl_http_request *r)
     dl_response refusal;
     r->kind = DL_KIND_MULTIPART;
     if (dl_request_header(r, "If-None-Match") && dl_object_is_there(r))
-        return dl_refuse(r, 412, "PreconditionFailed", "there is an object of that name");
+        return dl_refuse(r, 412, "PreconditionFailed", "an object of that name exists already");
     if (dl_object_is_blocked(r, r->key, &refusal)) return refusal;
     r->finish = create_finish;
     return (dl_response){0};
@@ -312,12 +312,12 @@ static diloco_status add_part(completion *c)
     strcpy(c->last, c->name);
     path_of(path, c->id, c->name);
     diloco_status status = dl_file_store_object(&c->r->folder, path, &fd, &st);
-    if (status == DILOCO_ENOENT) return dl_fail(DILOCO_EPROTO, "part %s is not there", c->name);
+    if (status == DILOCO_ENOENT) return dl_fail(DILOCO_EPROTO, "part %s was not uploaded", c->name);
     if (status) return status;
     dl_etag_of(etag, &st);
     c->len += (uint64_t)st.st_size;
     if (!same_etag(c->etag, etag))
-        status = dl_fail(DILOCO_EPROTO, "part %s is another one", c->name);
+        status = dl_fail(DILOCO_EPROTO, "part %s has another ETag", c->name);
     /* Checked before the copy, so the temporary file never grows past --max-object. */
     else if (c->len > c->r->hub->options.max_object)
         status = dl_fail(DILOCO_EPROTO, "the parts are longer than an object may be");

@@ -139,8 +139,8 @@ bool dl_hub_s3_is_welcome(dl_http_request *r, dl_response *refusal)
     dl_hub_s3_claim c;
     if (!read_claim(&c, r))
         return refuse(refusal, r, 400, "AuthorizationHeaderMalformed",
-                      "signed by AWS4-HMAC-SHA256 for s3, with host among the signed headers and "
-                      "x-amz-content-sha256: that is what a hub understands");
+                      "a hub accepts only requests that are signed with AWS4-HMAC-SHA256 for s3, "
+                      "have x-amz-content-sha256, and sign the header host");
     const dl_hub_s3_key *key = dl_auth_key(&r->hub->auth, c.access, strlen(c.access));
     if (!key)
         return refuse(refusal, r, 403, "InvalidAccessKeyId",
@@ -152,7 +152,7 @@ bool dl_hub_s3_is_welcome(dl_http_request *r, dl_response *refusal)
                       "there are x-amz- headers that are not signed");
     if (!in_time(&c))
         return refuse(refusal, r, 403, c.expires < 0 ? "RequestTimeTooSkewed" : "AccessDenied",
-                      "the signature is from another time: is the clock right, has it expired?");
+                      "the signature has expired or is not valid yet: check the client's clock");
     if (!signature_holds(&c, r, key))
         return refuse(refusal, r, 403, "SignatureDoesNotMatch",
                       "the signature is not that of this key");

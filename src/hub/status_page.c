@@ -53,7 +53,7 @@ dl_response dl_status_begin(dl_http_request *r)
                          "/status.json?run=RUN names a run: RUN is the path in its URL");
     if (!dl_hub_bucket_there(r)) return dl_refuse_no_bucket(r);
     int len = snprintf(url, sizeof url, "file://%s%s%s", r->root, *rest ? "/" : "", rest);
-    if ((size_t)len >= sizeof url) return dl_refuse(r, 400, "", "that is longer than a path");
+    if ((size_t)len >= sizeof url) return dl_refuse(r, 400, "", "the path of the run is too long");
     snprintf(store, sizeof store, "%s/%s", r->hub->url, name);
 
     dl_roster_view roster;
