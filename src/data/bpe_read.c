@@ -179,7 +179,7 @@ static diloco_status fill_texts(dl_bpe *b, const entry *entries, size_t n)
                 DL_TRY(check_same(b, e));
                 continue;
             }
-            return dl_fail(DILOCO_EPROTO, "token %d is there twice", e->token);
+            return dl_fail(DILOCO_EPROTO, "token %d occurs twice", e->token);
         }
         while (next <= e->token)
             b->offset[next++] = b->n_bytes;
@@ -222,23 +222,23 @@ static diloco_status merge_parts(char *text, size_t *left, size_t *len, dl_json_
         for (dl_json_iter it = dl_json_each(merge); dl_json_next(&it); n_parts++) {
             size_t part;
             if (it.value.type != DL_JSON_STRING || !put_bytes(text + *len, &part, it.value))
-                return dl_fail(DILOCO_EPROTO, "it is not of bytes");
+                return dl_fail(DILOCO_EPROTO, "it has a character that represents no byte");
             *len += part;
             if (n_parts == 0) *left = part;
         }
-        return n_parts == 2 ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "it is no pair");
+        return n_parts == 2 ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "it is not a pair");
     }
-    if (merge.type != DL_JSON_STRING) return dl_fail(DILOCO_EPROTO, "it is no text");
+    if (merge.type != DL_JSON_STRING) return dl_fail(DILOCO_EPROTO, "it is not a string");
     for (uint32_t code; dl_json_char(&code, &at);) {
         int byte = dl_bpe_byte_of(code);
         if (code == ' ' && n_parts++ == 0)
             *left = *len;
         else if (byte < 0)
-            return dl_fail(DILOCO_EPROTO, "it is not of bytes");
+            return dl_fail(DILOCO_EPROTO, "it has a character that represents no byte");
         else
             text[(*len)++] = (char)byte;
     }
-    return n_parts == 1 ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "it is no pair");
+    return n_parts == 1 ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "it is not a pair");
 }
 
 /* `rank` is the merge's number in the list. */
@@ -249,7 +249,7 @@ static diloco_status read_merge(dl_bpe *b, char *text, dl_json_value merge, size
     int32_t x = dl_bpe_find(b, text, left), y = dl_bpe_find(b, text + left, len - left),
             token = dl_bpe_find(b, text, len);
     if (x < 0 || y < 0 || token < 0)
-        return dl_fail(DILOCO_EPROTO, "its parts or what they make are not in the vocabulary");
+        return dl_fail(DILOCO_EPROTO, "its parts or their concatenation are not in the vocabulary");
     note_pair(b, x, y, token, (int32_t)rank);
     return DILOCO_OK;
 }

@@ -217,10 +217,10 @@ TEST(a_tokenizer_that_would_give_other_tokens_is_refused_by_name)
         {"\"id\":0", "\"id\":-1", "", DILOCO_EPROTO},
         {"\"id\":0", "\"id\":7", "token 7 is not <|endoftext|> in the vocabulary", DILOCO_EPROTO},
         {"\"!\":1,", "", "byte 33 has no token", DILOCO_EREFUSED},
-        {"\"!\":1,", "\"!\":2,", "token 2 is there twice", DILOCO_EPROTO},
-        {"\"merges\":[", "\"merges\":[\"x\",", "merge 0: it is no pair", DILOCO_EPROTO},
+        {"\"!\":1,", "\"!\":2,", "token 2 occurs twice", DILOCO_EPROTO},
+        {"\"merges\":[", "\"merges\":[\"x\",", "merge 0: it is not a pair", DILOCO_EPROTO},
         {"\"merges\":[", "\"merges\":[\"q q\",", "are not in the vocabulary", DILOCO_EPROTO},
-        {"\"merges\":[", "\"merges\":[7,", "merge 0: it is no text", DILOCO_EPROTO},
+        {"\"merges\":[", "\"merges\":[7,", "merge 0: it is not a string", DILOCO_EPROTO},
         {"\"vocab\":{", "\"vocab\":[{", "", DILOCO_EPROTO},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

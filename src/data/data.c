@@ -292,7 +292,8 @@ static diloco_status set_tokens(dl_data *data, const dl_config *config)
     data->text.spoken = (size_t)largest < n_words(data);
     if (!data->text.spoken && data->text.words)
         return dl_fail(DILOCO_EINVAL,
-                       "the data has tokens up to %d, and %s has %zu: it was encoded by another",
+                       "the data has tokens up to %d, and %s has %zu: the data was encoded with "
+                       "another tokenizer",
                        largest, config->tokenizer_path, n_words(data));
     size_t needed = data->text.words ? n_words(data) : (size_t)largest + 1;
     data->sample = dl_sample_tokens(given ? given : needed, (size_t)config->context);

@@ -340,7 +340,10 @@ static diloco_status make_all(work *w, const dl_buf *manifest)
         return count_all(w);
     }
     if (dl_file_exists(w->what->out))
-        return dl_fail(DILOCO_EDIFFERS, "%s is there and was not made by this", w->what->out);
+        return dl_fail(
+            DILOCO_EDIFFERS,
+            "%s exists already, and diloco data prepare did not write it: give another folder",
+            w->what->out);
     DL_TRY(begin_folder(w, manifest));
     DL_TRY(run_threads(w));
     if (rename(w->folder, w->what->out)) return dl_fail_errno(errno, "rename", w->folder);

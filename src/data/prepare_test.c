@@ -124,7 +124,7 @@ TEST(another_text_or_tokenizer_does_not_mix_in)
     CHECK_INT(0, rename(out, part));
     CHECK_STATUS(DILOCO_EDIFFERS, run(&report, other, in(texts(), "b.txt"), scratch_path("begun")));
     CHECK_STATUS(DILOCO_EDIFFERS, run(&report, bpe, texts(), texts()));
-    CHECK_CONTAINS("was not made by this", diloco_error_text());
+    CHECK_CONTAINS("did not write it", diloco_error_text());
     dl_bpe_close(bpe), dl_bpe_close(other);
 }
 

@@ -45,7 +45,7 @@ for command in 'sample runs/bpe' 'join runs/bpe --set data.train_path=tokens' \
     says 'tokenizer'
 done
 expect_error 2 'needs data.tokenizer_path' diloco sample runs/bpe
-expect_error 2 'it was encoded by another' \
+expect_error 2 'was encoded with another tokenizer' \
     diloco train bpe.toml --store x --set data.tokenizer_path=small.json
 expect_error 3 'encode the text with diloco data prepare' \
     diloco train bpe.toml --store x --set data.datasource=text --set data.train_path=text.txt
