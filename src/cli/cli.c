@@ -134,7 +134,7 @@ const dl_command dl_command_help = {
     .name = "help",
     .target = "[COMMAND]",
     .words = DL_WORDS_COMMANDS,
-    .summary = "this text, or that of a command",
+    .summary = "this text, or the help of a command",
     .run = cmd_help,
 };
 

@@ -68,7 +68,7 @@ static diloco_status cmd_data_prepare(const dl_args *args)
     if (dl_args_has(args, DL_FLAG_JSON)) return print_json(&r, path, seconds);
     printf("%s of text, %s tokens in %llu shard%s of %s%s\n", dl_bytes_text(bytes, (double)r.bytes),
            dl_count_text(tokens, r.tokens), (unsigned long long)r.shards, dl_plural(r.shards), path,
-           r.found == r.shards ? ": all there already" : "");
+           r.found == r.shards ? ": all existed already" : "");
     printf("train on it: --set data.datasource=tokens --set data.train_path=%s \\\n"
            "    --set data.tokenizer=bpe --set data.tokenizer_path=%s\n",
            path, tokenizer);

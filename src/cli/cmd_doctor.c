@@ -277,7 +277,7 @@ static diloco_status cmd_doctor(const dl_args *args)
 const dl_command dl_command_doctor = {
     .name = "doctor",
     .target = "[CONFIG|URL]",
-    .summary = "look at this machine, at a store, or at the memory a run takes",
+    .summary = "check this machine, a store, or the memory that a run needs",
     .flags = DL_FLAGS(DL_FLAG_RUN_LINK, DL_FLAG_SET, DL_FLAG_JSON),
     .sets = DL_SETS_ALL,
     .run = cmd_doctor,

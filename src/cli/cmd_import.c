@@ -49,7 +49,7 @@ static diloco_status cmd_import(const dl_args *args)
 const dl_command dl_command_import = {
     .name = "import",
     .target = "DIR",
-    .summary = "a Hugging Face model as what a run begins from",
+    .summary = "convert a Hugging Face model, for a run to start from",
     .details =
         "DIR has config.json and safetensors, of Llama or Qwen3. The folder of --out then has\n"
         "model.safetensors, for trainer.init_from, and model.toml, a CONFIG that begins from it.",

@@ -173,8 +173,7 @@ static void say_next(const starter *s, const char *path)
     if (dl_file_exists(s->data))
         printf("next: diloco train %s\n", word);
     else
-        printf("next: set data.train_path in it, which is %s and is not there; then: diloco train "
-               "%s\n",
+        printf("next: set data.train_path in it (%s does not exist); then: diloco train %s\n",
                s->data, word);
 }
 
@@ -190,7 +189,7 @@ static diloco_status cmd_init(const dl_args *args)
         snprintf(path, sizeof path, "%s%srun.toml", folder ? folder : "", folder ? "/" : "");
     if (n < 0 || (size_t)n >= sizeof path) return dl_fail(DILOCO_EINVAL, "DIR is too long a path");
     if (dl_file_exists(path))
-        return dl_fail(DILOCO_EEXIST, "%s is there already: move it away, or name another folder",
+        return dl_fail(DILOCO_EEXIST, "%s exists already: move it away, or name another folder",
                        path);
     /* The file is composed in memory and written at once, so a mistake leaves no half of it. */
     DL_TRY(ask(&s, args, room));

@@ -23,7 +23,8 @@ static diloco_status read_duration(uint64_t *out, const char *text)
             *out = n * units[i].seconds;
             if (*out <= UINT32_MAX) return DILOCO_OK;
         }
-    return dl_fail(DILOCO_EINVAL, "--for %.20s is no time: 90s, 30m, 24h, 7d", text);
+    return dl_fail(DILOCO_EINVAL, "--for %.20s is not a duration: write it as 90s, 30m, 24h or 7d",
+                   text);
 }
 
 /* The invitation is a secret, so it goes to stdout and to no log. */

@@ -13,8 +13,8 @@
 static diloco_status check_data(const dl_config *config)
 {
     if (*config->train_path) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL, "where this machine's copy of the data is, the run cannot know: "
-                                  "add --set data.train_path=FILE");
+    return dl_fail(DILOCO_EINVAL, "the run does not record the path of this machine's copy of the "
+                                  "data: add --set data.train_path=FILE");
 }
 
 /* The file or the run may name a number of local replicas; a joining machine runs one by

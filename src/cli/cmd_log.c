@@ -34,7 +34,7 @@ static diloco_status print_line(void *user, const diloco_log_entry *e)
     } else {
         char reason[128];
         dl_printable(reason, sizeof reason, e->reason ? e->reason : "");
-        printf("%s; there: ", reason);
+        printf("%s; contributors: ", reason);
     }
     print_members(e);
     for (size_t i = 0; i < e->n_rejected; i++)

@@ -24,7 +24,7 @@ static diloco_status cmd_options(const dl_args *args)
 {
     const bool page = dl_args_has(args, DL_FLAG_MARKDOWN);
     if (page && args->target)
-        return dl_fail(DILOCO_EINVAL, "--markdown writes the page of all options: leave %.60s away",
+        return dl_fail(DILOCO_EINVAL, "--markdown writes the page of all options: omit %.60s",
                        args->target);
     if (args->target)
         return dl_help_options_with(stdout, args->target) ? DILOCO_OK : none_found(args->target);

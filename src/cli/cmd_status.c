@@ -97,8 +97,8 @@ static void print_status(const diloco_run_status *run, const dl_roster_view *ros
     char program[sizeof run->program];
     dl_printable_line(program, sizeof program, run->program);
     printf("run        %s in %s\n", run->run, store);
-    printf("what       preset %s, model %s, %s parameters, made by diloco %s\n", run->preset,
-           run->model, dl_count_text(parameters, run->parameters), program);
+    printf("preset     %s, model %s, %s parameters, made by diloco %s\n", run->preset, run->model,
+           dl_count_text(parameters, run->parameters), program);
     printf("config     %s\n", run->config_digest);
     printf("entries    %" PRIu64 " of %" PRIu64 " (%" PRIu64 " commits, %" PRIu64
            " aborts); newest snapshot: %" PRIu64 "%s\n",

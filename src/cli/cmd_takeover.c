@@ -14,10 +14,9 @@
 static void say_what_it_does(const diloco_takeover_report *r)
 {
     printf("entry %" PRIu64
-           " is to be an abort by which %s takes over from %s as the one committer of this "
-           "run.\n"
-           "Contributions to that entry are not lost: their replicas train on. Be sure that %s "
-           "is over and cannot come back:\n"
+           " would be an abort with which %s replaces %s as the single committer of this run.\n"
+           "Contributions to that entry are not lost: their replicas continue to train. First make "
+           "sure that %s has ended and cannot start again:\n"
            "this store lets two committers overwrite each other, and a replica that has read an "
            "overwritten entry stops.\n",
            r->entry, r->to, r->from, r->from);

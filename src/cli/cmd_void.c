@@ -23,14 +23,14 @@ static diloco_status cmd_void(const dl_args *args)
     dl_printable_line(why, sizeof why, report.why);
     printf("entry %" PRIu64 " cannot be read: %s\n", report.entry, why);
     if (replica) {
-        printf("entries %" PRIu64 " to %" PRIu64 " are void, as entry %" PRIu64 " by %s says; "
-               "start the replicas again\n",
+        printf("entries %" PRIu64 " to %" PRIu64 " are void, because entry %" PRIu64
+               " by %s voids them; start the replicas again\n",
                report.entry, report.at - 1, report.at, report.by);
         return DILOCO_OK;
     }
-    printf("Entry %" PRIu64 " is to be an abort that voids entries %" PRIu64 " to %" PRIu64
-           ": the run resumes from the state before them, and the contributions that they "
-           "counted are lost.\n"
+    printf("Entry %" PRIu64 " would be an abort that voids entries %" PRIu64 " to %" PRIu64
+           ": the run resumes from the state before them, and the contributions that they counted "
+           "are lost.\n"
            "If the store can be restored, restore it instead. Stop all replicas first.\n"
            "Nothing was done: name the replica in whose name it is decided, with --replica.\n",
            report.at, report.entry, report.at - 1);

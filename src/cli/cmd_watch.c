@@ -82,7 +82,7 @@ static diloco_status cmd_watch(const dl_args *args)
 const dl_command dl_command_watch = {
     .name = "watch",
     .target = "URL",
-    .summary = "a run in the terminal: its loss, its replicas, what is wrong",
+    .summary = "show a run in the terminal: its loss, replicas and problems",
     .details =
         "It is drawn again every second, in 80 columns and as many lines as there are, until the "
         "run "

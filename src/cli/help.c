@@ -178,7 +178,7 @@ void dl_help_options(FILE *out, bool machine, bool all)
     const dl_option *before = NULL;
     fprintf(out,
             machine ? "%s of this machine, for --set:\n"
-                    : "%s, for CONFIG and --set; all must agree between replicas but those of "
+                    : "%s, for CONFIG and --set; equal on every replica, except those marked "
                       "[this machine]:\n",
             all ? "Options" : "Basic options");
     for (size_t i = 0; i < dl_config_table.n; i++) {

@@ -157,7 +157,7 @@ static void print_peers(const dl_gossip_status *s, const char *store)
                " %10.4g  %-12.12s %s\n",
                p->name, p->generation,
                p->done      ? "done"
-               : p->reached ? "there"
+               : p->reached ? "reachable"
                             : "silent",
                p->round, s->rounds, p->step, p->stepped, p->divergence, p->digest, p->address);
     }

@@ -52,7 +52,7 @@ static void print_open_entry(const diloco_run_status *run, const dl_config *conf
         printf("waits for  entry %" PRIu64 ": the next contribution of any replica\n", w->entry);
         return;
     }
-    printf("waits for  entry %" PRIu64 ": %zu of %zu contributions are there\n", w->entry,
+    printf("waits for  entry %" PRIu64 ": %zu of %zu contributions have arrived\n", w->entry,
            w->n_there, w->n_awaited);
     for (size_t i = 0; i < w->n_missing && i < reported; i++)
         print_missing(run, w->missing[i]);

@@ -56,7 +56,7 @@ done
 wait_for has_rounds b.jsonl 3
 for node in $b $c $d $e; do started="$started $(children $node)"; done
 diloco status "$peer" >out || fail "status at an address"
-[ "$(grep -c ' there \| done ' out)" = 5 ] || fail "not five nodes at the first one's address"
+[ "$(grep -c ' reachable \| done ' out)" = 5 ] || fail "not five nodes at the first one's address"
 
 # The first is gone, for good; another stalls.
 kill -9 $first $first_node

@@ -34,7 +34,7 @@ grep -qF "roster     invited; owner $owner" out || fail "whose run it is is not 
 grep -qF "r0           $owner" out || fail "whose name r0 is is not said"
 expect 0 diloco status run --json
 [ "$(json owner <out)" = "$owner" ] || fail "the JSON has no owner"
-expect_error 2 '90s, 30m, 24h, 7d' diloco invite run --for tomorrow
+expect_error 2 '90s, 30m, 24h or 7d' diloco invite run --for tomorrow
 export XDG_CONFIG_HOME="$work/guest"
 expect_error 1 'key' diloco invite run
 expect 0 diloco id

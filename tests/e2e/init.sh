@@ -15,7 +15,7 @@ expect 2 diloco
 grep -q 'Here is a run.toml: diloco train run.toml' err || fail "the run.toml here is not named"
 
 cp run.toml before
-expect_error 1 'run.toml is there already' diloco init
+expect_error 1 'run.toml exists already' diloco init
 cmp -s run.toml before || fail "a configuration was overwritten"
 
 for preset in $(diloco presets | sed -n 's/^\([a-z_]*\) - .*/\1/p'); do

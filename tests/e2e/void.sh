@@ -21,7 +21,7 @@ expect_error 1 'diloco void' diloco train tiny.toml --store s --quiet
 grep -q "entry $lost needs the contribution of r1, which is gone" err || fail "not what is lost: $(cat err)"
 expect_error 1 'no replica nobody' diloco void s --replica nobody
 expect 0 diloco void s
-grep -q "^Entry $n is to be an abort that voids entries $lost to $((n - 1))" out || fail "void says: $(cat out)"
+grep -q "^Entry $n would be an abort that voids entries $lost to $((n - 1))" out || fail "void says: $(cat out)"
 [ "$(ls s/log | wc -l)" = "$n" ] || fail "without --replica an entry was made"
 expect 0 diloco void s --replica r0
 has_entry s "$n" || fail "the decision is not in the log"

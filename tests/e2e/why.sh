@@ -9,7 +9,7 @@ diloco train three.toml --store few --set run.local_replicas=2 --quiet >out 2>er
 parent=$!
 started="$started $parent"
 waits_for_a_third() {
-    diloco status few --why >why 2>>err && grep -q "2 of 3 contributions are there" why
+    diloco status few --why >why 2>>err && grep -q "2 of 3 contributions have arrived" why
 }
 wait_for waits_for_a_third
 grep -q "(run.start_timeout) 1 are enough (run.min_replicas)" why || fail "how it begins is not said"
@@ -26,7 +26,7 @@ stopped=$(children "$parent" | cut -d' ' -f2)
 kill -STOP "$stopped"
 
 is_said() {
-    diloco status run --why >why 2>>err && grep -q "1 of 2 contributions are there" why &&
+    diloco status run --why >why 2>>err && grep -q "1 of 2 contributions have arrived" why &&
         grep -q "^ *r[01]: silent, last heard of at step" why # the missing one
 }
 wait_for is_said

@@ -322,7 +322,7 @@ static void rename_and_start(state *s, size_t i, const sigset_t *mask)
         return;
     }
     /* The person sees the new name, as lines and folders have it from here on. */
-    snprintf(line, sizeof line, "another machine was quicker to take the name %s: this is %s",
+    snprintf(line, sizeof line, "another machine took the name %s first: this replica is now %s",
              before, s->launch->names[i]);
     s->launch->on_notice(s->launch->user, line);
 }
@@ -343,7 +343,7 @@ static void collect(state *s, size_t i, const sigset_t *mask)
     } else if (r->taken) {
         rename_and_start(s, i, mask);
     } else if (!r->reported) {
-        snprintf(text, sizeof text, "ended with code %d and said nothing", WEXITSTATUS(how));
+        snprintf(text, sizeof text, "ended with code %d and no error message", WEXITSTATUS(how));
         fail(s, DILOCO_EIO, s->launch->names[i], text);
     }
 }

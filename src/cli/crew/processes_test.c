@@ -78,7 +78,7 @@ TEST(a_failure_stops_the_others_and_is_the_launchs)
 TEST(an_end_without_a_word_is_a_failure)
 {
     CHECK_STATUS(DILOCO_EIO, run("exit 7", 1, 0));
-    CHECK_STR("r0: ended with code 7 and said nothing", diloco_error_text());
+    CHECK_STR("r0: ended with code 7 and no error message", diloco_error_text());
 }
 
 TEST(output_that_is_not_json_is_a_failure)
@@ -162,7 +162,7 @@ TEST(a_new_name_that_another_was_quicker_to_take_is_given_up_for_the_next)
     CHECK_OK(run_new(AT("join") "case $0$1 in r0--new) " FENCED ";; *) " EXIT(0) "esac"));
     CHECK_STR("r5", given[0]);
     CHECK_STR("r1", given[1]);
-    CHECK_CONTAINS("quicker to take the name r0: this is r5;", notices);
+    CHECK_CONTAINS("took the name r0 first: this replica is now r5;", notices);
     /* not after the claim, not by a name that is its own, and not without an end */
     CHECK_STATUS(DILOCO_EFENCED,
                  run_new("case $0 in r0) " AT("train") FENCED ";; *) " EXIT(0) "esac"));

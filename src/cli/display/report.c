@@ -319,7 +319,7 @@ static void on_round(dl_report *report, size_t replica, dl_json_value e, const c
     if (n_missing) snprintf(missing, sizeof missing, " (%zu missing)", n_missing);
     snprintf(line, sizeof line, "%s %" PRIu64 " at %s: %zu node%s%s%s, loss %s, apart by %s", what,
              round, report->names[replica], n_members, dl_plural(n_members), missing,
-             stepped ? "" : ", too few: the model stays", known(loss, 4, f64(e, "inner_loss")),
+             stepped ? "" : ", too few to move the model", known(loss, 4, f64(e, "inner_loss")),
              known(apart, 4, f64(e, "weight_divergence")));
     dl_report_say(report, line);
 }
@@ -332,8 +332,8 @@ static void on_abort(dl_report *report, dl_json_value e)
     if (!is_new(&report->said.entries_said, entry)) return;
     report->aborts++;
     text(reason, sizeof reason, e, "reason");
-    snprintf(line, sizeof line, "entry %" PRIu64 ": aborted, %s; %zu replicas were there", entry,
-             reason, dl_json_count(dl_json_get(e, "present")));
+    snprintf(line, sizeof line, "entry %" PRIu64 ": aborted, %s; %zu replicas had contributed",
+             entry, reason, dl_json_count(dl_json_get(e, "present")));
     dl_report_say(report, line);
 }
 

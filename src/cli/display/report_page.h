@@ -1,4 +1,4 @@
-/* report_page.h - one file that stands for a run, or for several: the page with its data in it
+/* report_page.h - one file that shows a run, or several: the page with its data in it
  * (FILE.html), the same printed by a browser (FILE.pdf), or text (FILE.md). */
 #ifndef DL_CLI_DISPLAY_REPORT_PAGE_H
 #define DL_CLI_DISPLAY_REPORT_PAGE_H

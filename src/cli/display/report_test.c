@@ -49,7 +49,7 @@ TEST(an_entry_is_one_line_whoever_tells_of_it)
     CHECK_NEAR(2.25, report.eval_loss, 0);
     end("entry 3: 2 replicas (1 missing), loss 2.5000, 1.6 MB sent by r0, 2.0 s\n"
         "after 4 entries: validation loss 2.2500, perplexity 9.488\n"
-        "entry 4: aborted, quorum; 1 replicas were there\n");
+        "entry 4: aborted, quorum; 1 replicas had contributed\n");
 }
 
 /* Replicas evaluate in turns, and a slower one's result may be read after a later one. */

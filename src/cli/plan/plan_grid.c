@@ -158,7 +158,7 @@ static void print_lines(const row *r, const char *method)
     puts("  compute utilisation     Gbit/s");
     for (size_t i = 0; i < r->n; i++)
         printf("  %17.4g %% %10.4g%s\n", 100 * r->target[i], r->gbit[i],
-               r->beyond[i] ? "  is not enough, and the grid ends here" : "");
+               r->beyond[i] ? "  the grid's fastest link, still too slow" : "");
 }
 
 /* `beyond` is true where no link of the grid reaches the target. */

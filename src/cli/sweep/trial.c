@@ -119,8 +119,8 @@ diloco_status dl_trial_read(dl_trial_result *out, const dl_config *config, const
     if (status) return status == DILOCO_EPROTO ? dl_fail_context(status, "%s", path) : status;
     if (strcmp(wanted, found) == 0) return DILOCO_OK;
     return dl_fail(DILOCO_EDIFFERS,
-                   "the result there is of other settings than these: take another "
-                   "folder, or move it away");
+                   "%s is the result of other settings: take another folder, or move it away",
+                   path);
 }
 
 /* ---- the record */
