@@ -185,7 +185,7 @@ static diloco_status reset_or_stop(dl_turns *t, dl_client_facts *f, diloco_statu
     uint64_t entry = t->entry;
     bool found = true;
     if (lost != DILOCO_ENOENT && lost != DILOCO_EPROTO && lost != DILOCO_EDIFFERS) return lost;
-    snprintf(why, sizeof why, "%s", lost == DILOCO_ENOENT ? "it is gone" : diloco_error_text());
+    snprintf(why, sizeof why, "%s", lost == DILOCO_ENOENT ? "it is missing" : diloco_error_text());
     if (t->config->on_lost_state != DL_LOST_STATE_RESET)
         return dl_fail(DILOCO_EDIFFERS,
                        "the state of client%" PRIu64 " after entry %" PRIu64

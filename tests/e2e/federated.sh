@@ -100,7 +100,7 @@ for state in $(find lost.local -path '*/st/*/client*' -type f); do
 done
 expect_error 1 'cannot be restored' diloco train tiny.toml --store lost --quiet --set run.restarts=0
 find lost.local -path '*/st/*' -type f -delete
-expect_error 1 'it is gone' diloco train tiny.toml --store lost --quiet --set run.restarts=0
+expect_error 1 'it is missing' diloco train tiny.toml --store lost --quiet --set run.restarts=0
 expect 0 diloco train tiny.toml --store lost --set clients.on_lost_state=reset --record reset.jsonl
 grep -q '"code":"client_state"' reset.jsonl || fail "the record does not tell of the reset"
 
