@@ -253,11 +253,13 @@ static diloco_status fenced(const dl_exec *x, diloco_status status, dl_store *st
         DL_TRY(dl_contribution_is_by(&signed_by_us, store, x->a.run->id, entry, generation,
                                      dl_signer_public(x->a.signer), until));
     if (!signed_by_us)
-        return dl_fail(DILOCO_EEXIST, "the name of contribution %llu of %s.%04u holds junk",
+        return dl_fail(DILOCO_EEXIST,
+                       "the object name of contribution %llu of %s.%04u holds bytes that this "
+                       "replica's key has not signed",
                        (unsigned long long)entry, generation->replica,
                        (unsigned)generation->number);
     return dl_fail(DILOCO_EFENCED,
-                   "this replica's contribution to entry %llu is there with other bytes: "
+                   "the store holds this replica's contribution to entry %llu with other bytes: "
                    "another process runs as %s; stop one",
                    (unsigned long long)entry, x->a.self.replica);
 }

@@ -237,7 +237,8 @@ static diloco_status read_slices(fetcher *f, dl_time until)
     if (status == DILOCO_ENUMERIC)
         return dl_contribution_bad_element(&out->reason, &f->expect, f->data, index);
     for (size_t i = 0; i < s.shape.n_booleans && !status; i++)
-        if (f->data->booleans[i] > 1) status = dl_fail(DILOCO_EPROTO, "boolean %zu is neither", i);
+        if (f->data->booleans[i] > 1)
+            status = dl_fail(DILOCO_EPROTO, "boolean %zu is neither 0 nor 1", i);
     if (status) out->reason = "codec";
     return status;
 }

@@ -115,8 +115,8 @@ static diloco_status first_generation(int64_t *out, const claims *l, const dl_ru
 diloco_status dl_run_refuse_twin(const char *replica, dl_store *store)
 {
     return dl_fail(DILOCO_EFENCED,
-                   "another replica took the name %s in %s in this very moment: start again, by a "
-                   "name that is free (join finds one)",
+                   "another replica took the name %s in %s at the same time: start again with a "
+                   "free name (join finds one)",
                    replica, dl_store_url(store));
 }
 

@@ -130,7 +130,7 @@ static diloco_status read_invite(dl_invitation *out, dl_buf *text, dl_store *sto
     DL_TRY(dl_json_read_str(invitation, sizeof invitation, root, "invitation"));
     DL_TRY(dl_invitation_read(out, invitation, strlen(invitation)));
     if (!dl_public_equal(&signer, key) || !fits_run(out, run) || strcmp(out->id, id) != 0)
-        return dl_fail(DILOCO_EPROTO, "its invitation was used by another");
+        return dl_fail(DILOCO_EPROTO, "another replica used its invitation");
     return DILOCO_OK;
 }
 
@@ -363,10 +363,9 @@ static diloco_status is_usable(const dl_invitation *i, dl_buf *text, dl_store *s
 }
 
 /* If the first generation of a name uses an invitation, the name can have no other. */
-static const char lost[] =
-    "this replica began by an invitation that cannot be used any more, so its name is lost. "
-    "Move its folder out of run.state_dir, and join again by another name with an unused "
-    "invitation";
+static const char lost[] = "this replica began with an invitation that is no longer valid, so its "
+                           "name cannot be used. Move its folder out of run.state_dir, and join "
+                           "again by another name with an unused invitation";
 
 /* Picks the first usable line of the file. `id`: only that invitation, whose use was interrupted. A
  * line is an invitation; empty lines and those that begin with # are comments. Spaces and a
@@ -425,9 +424,9 @@ static diloco_status is_in_time(const dl_invitation *used, dl_buf *text, dl_stor
     const diloco_status status = dl_store_get(store, text, name, until);
     if (status != DILOCO_ENOENT) return is_bad(status) ? DILOCO_OK : status;
     return dl_fail(DILOCO_EREFUSED,
-                   "%s came by an invitation that expired before a committer had seen it, so no "
-                   "committer admits it. Move its folder out of run.state_dir, and join again "
-                   "by another name with a new invitation",
+                   "%s began with an invitation that expired before a committer read it, so no "
+                   "committer admits it. Move its folder out of run.state_dir, and join again by "
+                   "another name with a new invitation",
                    replica);
 }
 

@@ -184,7 +184,7 @@ static diloco_status read_table(dl_hash *table, const dl_service *v, dl_store *s
         status = dl_fail(DILOCO_EPROTO, "%s is no table of %zu slices", key, v->s.n);
     if (!status) memcpy(table, bytes.data + DL_CONTRIBUTION_HEADER, len);
     if (!status && !dl_hash_equal(dl_digest_bytes(table, len), member->body))
-        status = dl_fail(DILOCO_EPROTO, "%s is not what is planned", key);
+        status = dl_fail(DILOCO_EPROTO, "%s does not have the digest of the plan", key);
     dl_buf_deinit(&bytes);
     return status;
 }
@@ -418,7 +418,8 @@ static diloco_status read_plan(dl_exec *x, const dl_request *request, const dl_g
     DL_TRY(dl_store_get(x->a.store, &x->text, key, until));
     DL_TRY(dl_entry_read(&x->entry, x->text.data, x->text.len, x->state.outer));
     return fits(x, request) ? DILOCO_OK
-                            : dl_fail(DILOCO_EPROTO, "%s plans another entry than ours", key);
+                            : dl_fail(DILOCO_EPROTO,
+                                      "%s plans another entry, or begins from another state", key);
 }
 
 /* Serves each plan of the entry. Its planner handles a plan that cannot be served. A plan that was
@@ -437,7 +438,7 @@ static diloco_status serve_plans(dl_exec *x, const dl_request *request, dl_reply
         if (!status) status = serve(x, &x->entry, &p.at[i], until);
         if (dl_store_may_recover(x->a.store, status) || status == DILOCO_ETIMEDOUT) return status;
         if (!status) continue;
-        dl_log(DILOCO_LOG_INFO, "entry %llu: a slice that %s has planned is left: %s",
+        dl_log(DILOCO_LOG_INFO, "entry %llu: the slices that %s planned are skipped: %s",
                (unsigned long long)request->entry, p.at[i].replica, diloco_error_text());
         note_served(x, request->entry, &p.at[i]);
     }
@@ -520,7 +521,7 @@ static diloco_status read_combined_slice(gathering *g, dl_store *store, size_t i
     dl_slice_floats(&first, &count, &g->s, i);
     g->reason[i] = "non-finite";
     if (dl_first_bad(held.g + first, count, FLT_MAX) < count)
-        return dl_fail(DILOCO_EPROTO, "%s holds what is not finite", key);
+        return dl_fail(DILOCO_EPROTO, "%s holds values that are not finite", key);
     x->combine.gathered.have[i] = true;
     return DILOCO_OK;
 }
@@ -556,7 +557,8 @@ static diloco_status collect(dl_exec *x, const dl_request *request, dl_reply *re
     begin_gathering(&x->combine.gathered, request->entry, &named->generation);
     reply->combined.reason = "checksum";
     if (x->combine.gathered.disputed)
-        return dl_fail(DILOCO_EPROTO, "entry %llu: owners of a slice differ",
+        return dl_fail(DILOCO_EPROTO,
+                       "entry %llu: the owners of a slice published different results",
                        (unsigned long long)request->entry);
     const diloco_status status = dl_fetchers_run(x, g.s.n, gather_slice, &g);
     for (size_t i = 0; status == DILOCO_EPROTO && i < g.s.n; i++)
@@ -567,7 +569,7 @@ static diloco_status collect(dl_exec *x, const dl_request *request, dl_reply *re
     if (named->bytes == 0 || dl_hash_equal(reply->combined.result, named->body)) return DILOCO_OK;
     memset(x->combine.gathered.have, 0, sizeof x->combine.gathered.have);
     memset(x->combine.own.confirmed, 0, sizeof x->combine.own.confirmed);
-    return dl_fail(DILOCO_EPROTO, "x/ is not what entry %llu names",
+    return dl_fail(DILOCO_EPROTO, "the slices in x/ do not give the digest that entry %llu names",
                    (unsigned long long)request->entry);
 }
 

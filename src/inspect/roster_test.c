@@ -354,7 +354,7 @@ TEST(a_committer_admits_by_its_own_clock_and_stays_with_it)
     check_key(store, &run, NULL, "early", NULL);
     check_key(store, &run, "r0", "nobody", "");
     begin_as(store, &run, "other", "guest", invite("mem://clock", "mallory", 60));
-    check_key(store, &run, "r0", "other", "used by another");
+    check_key(store, &run, "r0", "other", "another replica used its invitation");
     dl_runfile_deinit(&run);
     dl_store_close(store);
 }
@@ -395,7 +395,7 @@ TEST(a_committer_meets_a_new_replica_before_its_first_contribution)
     dl_signer_close(signer);
 
     toy late = newcomer_of("late", "mem://meet", "late"); /* it would train for nothing */
-    check_refused(&late, "expired before a committer had seen it", "another name");
+    check_refused(&late, "expired before a committer read it", "another name");
     dl_buf_deinit(&admission);
     dl_runfile_deinit(&run);
     dl_store_close(store);
