@@ -90,9 +90,10 @@ static diloco_status invite(char *out, const dl_reader *r, const dl_signer *sign
 {
     const dl_identity *identity = &r->file.identity;
     if (identity->policy != DL_INVITED)
-        return dl_fail(DILOCO_EREFUSED,
-                       "this run's roster is %s: only one of run.roster = \"invited\" invites",
-                       dl_policy_names[identity->policy]);
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "this run's roster is %s: only a run with run.roster = \"invited\" has invitations",
+            dl_policy_names[identity->policy]);
     if (!dl_public_equal(dl_signer_public(signer), &identity->owner))
         return dl_fail(DILOCO_EREFUSED, "only the run's owner invites, and this is another key: "
                                         "give the owner's with --key");
