@@ -182,7 +182,7 @@ static diloco_status check_empty(reader *r)
     const dl_contribution *f = &r->facts;
     const bool has_something = f->n_floats || f->n_integers || f->n_booleans || f->payload_len ||
                                f->unpacked_len || f->slices || r->total != r->head;
-    return has_something ? REJECT(r, "shape", "it is of no samples, and has a body") : DILOCO_OK;
+    return has_something ? REJECT(r, "shape", "it reports no samples, and has a body") : DILOCO_OK;
 }
 
 /* Each size is compared with the expected one before it is added to another. All numbers of the
@@ -249,7 +249,7 @@ static diloco_status check_signature(const unsigned char *header, const dl_contr
     DL_TRY(dl_strong_bytes(&hash, header, DL_CONTRIBUTION_HEADER));
     return dl_statement_holds(&signature, by, &what, &hash)
                ? DILOCO_OK
-               : dl_fail(DILOCO_EPROTO, "its signature is not of this");
+               : dl_fail(DILOCO_EPROTO, "its signature does not match its bytes");
 }
 
 /* Unreadable objects give *out = false: they are not this replica's doing. Only a store that does
@@ -289,7 +289,8 @@ static diloco_status check_proof(reader *r, const dl_contribution_expect *e)
         return REJECT(r, "signature", "it is signed with another key than %s's",
                       e->generation.replica);
     if (check_signature(r->header, &r->facts, &by))
-        return REJECT(r, "signature", "its signature is not %s's of this", e->generation.replica);
+        return REJECT(r, "signature", "its signature does not match its bytes and %s's key",
+                      e->generation.replica);
     return DILOCO_OK;
 }
 

@@ -561,7 +561,7 @@ TEST(p9_one_of_no_samples_that_has_something_else_is_rejected)
         *counts[i] = 1;
         dl_contribution_write_header(s.object, f);
         s.len += i == 5; /* a byte that the header does not know */
-        check_rejected(&s, DILOCO_EPROTO, "shape", "of no samples");
+        check_rejected(&s, DILOCO_EPROTO, "shape", "reports no samples");
         scene_end(&s);
     }
 }
@@ -806,7 +806,7 @@ TEST(a_signed_contribution_is_invalid_anywhere_else)
         change_header(&s, &was);
         if (k != 3) check_rejected(&s, DILOCO_EPROTO, "foreign", "");
         change_header(&s, &forged);
-        check_rejected(&s, DILOCO_EPROTO, "signature", "its signature is not");
+        check_rejected(&s, DILOCO_EPROTO, "signature", "its signature does not match");
     }
     scene_end(&s);
     dl_signer_close(mine);

@@ -174,7 +174,7 @@ static diloco_status check_rejected(const dl_entry *e, diloco_status status)
         return dl_fail(status, "more than %zu members and rejected", e->cap_members);
     for (size_t i = 0, m = 0; i < e->n_rejected; i++) {
         const dl_rejected *r = &e->rejected[i];
-        if (!is_word(r->reason)) return dl_fail(status, "rejected for what is no reason");
+        if (!is_word(r->reason)) return dl_fail(status, "the reason of a rejection is invalid");
         if (i && dl_replica_compare(r[-1].generation.replica, r->generation.replica) >= 0)
             return dl_fail(status, "rejected %s is not in order after %s", r->generation.replica,
                            r[-1].generation.replica);

@@ -478,7 +478,7 @@ TEST(p27_rejections_are_distinct_not_members_and_have_a_word)
     cannot_reject(&e, "more than 4 members and rejected");
     e = a_rejecting_entry();
     strcpy(e.rejected[0].reason, "a\x1b[31m");
-    cannot_reject(&e, "no reason");
+    cannot_reject(&e, "reason of a rejection is invalid");
     e = a_rejecting_entry();
     e.commit = false;
     e.result = e.base;

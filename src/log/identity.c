@@ -69,7 +69,7 @@ static diloco_status add_member(dl_identity *to, const char *name, const dl_publ
 static diloco_status read_key(dl_public *out, const char *line, size_t len)
 {
     if (dl_public_parse(out, line, len)) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL, "a key is \"ed25519:<64 hex digits>\", as diloco id says it");
+    return dl_fail(DILOCO_EINVAL, "a key is \"ed25519:<64 hex digits>\", as diloco id prints it");
 }
 
 static diloco_status add_key_line(void *to, const char *line, size_t len)
@@ -91,7 +91,7 @@ static diloco_status add_member_line(void *to, const char *line, size_t len)
         skip++;
     if (n < sizeof name) memcpy(name, line, n);
     if (!dl_replica_name_ok(name))
-        return dl_fail(DILOCO_EINVAL, "a line is \"NAME KEY\", KEY as diloco id says it");
+        return dl_fail(DILOCO_EINVAL, "a line is \"NAME KEY\", KEY as diloco id prints it");
     DL_TRY(read_key(&key, line + skip, len - skip));
     return add_member(to, name, &key);
 }

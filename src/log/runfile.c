@@ -127,7 +127,7 @@ static diloco_status read_identity(dl_runfile *out, dl_json_value root, const vo
     if (out->identity.policy == DL_TRUSTED) return DILOCO_OK;
     DL_TRY(dl_sealed_signer(&signer, text, len, &what));
     if (!dl_public_equal(&signer, &out->identity.owner))
-        return dl_fail(DILOCO_EPROTO, "another than its owner signed it");
+        return dl_fail(DILOCO_EPROTO, "it is signed with another key than its owner's");
     return dl_config_set(&out->config, "run.roster", dl_policy_names[out->identity.policy], "run");
 }
 
