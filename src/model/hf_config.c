@@ -160,7 +160,7 @@ static diloco_status find_rope_type(const rope_type **out, const char *where, dl
             char name[128];
             snprintf(name, sizeof name, "%s.%s", where, keys[k]);
             return refuse(name, value,
-                          found ? "its rope_type is another"
+                          found ? "rope_type and type differ"
                                 : "default, linear and llama3 are known");
         }
         *out = found = row;
@@ -181,7 +181,7 @@ static diloco_status read_rope_key(const reading *r, const rope_type *type, cons
         if (strcmp(rope_keys[i].key, key) == 0)
             return set_option(r, rope_keys[i].option, name, it.value);
     if (is_one_of(it.value, "null|1.0|1")) return DILOCO_OK;
-    return refuse(name, it.value, "it is not known of positions of this rope_type");
+    return refuse(name, it.value, "this rope_type has no such key");
 }
 
 /* Checks that no key of the type is missing. As in transformers, the original length defaults to
@@ -220,7 +220,7 @@ static diloco_status read_rope(const reading *r, dl_json_value root)
     dl_json_value old = dl_json_get(root, "rope_scaling"),
                   new = dl_json_get(root, "rope_parameters");
     if (is_there(old) && is_there(new))
-        return refuse("rope_parameters", new, "rope_scaling is there as well");
+        return refuse("rope_parameters", new, "rope_scaling is given as well");
     if (is_there(old)) return read_rope_object(r, "rope_scaling", old);
     return is_there(new) ? read_rope_object(r, "rope_parameters", new) : DILOCO_OK;
 }

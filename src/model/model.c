@@ -109,8 +109,7 @@ static diloco_status build(dl_graph **out, const dl_config *config, const dl_sam
         if (strcmp(models[i].name, config->model) == 0)
             return build_row(out, i, config, sample, target);
     return dl_fail(DILOCO_EINVAL,
-                   "trainer.model_name: there is no \"%s\"; 'diloco train --help' "
-                   "lists those there are",
+                   "trainer.model_name: there is no \"%s\"; 'diloco train --help' lists them",
                    config->model);
 }
 
