@@ -373,7 +373,7 @@ diloco_status dl_host_poll(const char *dir, dl_job *job)
     else if (has_file(dir, job->name, "cancel"))
         dl_job_set(job, DL_JOB_CANCELLED, -1, "stopped on request");
     else
-        dl_job_set(job, DL_JOB_LOST, -1, "its process and its keeper are gone");
+        dl_job_set(job, DL_JOB_LOST, -1, "its process and the keeper of its process have ended");
     return DILOCO_OK;
 }
 

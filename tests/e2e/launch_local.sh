@@ -69,7 +69,7 @@ wait_for is_started 1 1
 wait_for has_replica 0 0
 kill -9 "-$(replica_of 0 0)"
 wait_for is_started 0 1
-grep -q '^r1: LOST: its process and its keeper are gone' launch.out || fail "not said that r1 was lost"
+grep -q '^r1: LOST: its process and the keeper of its process have ended' launch.out || fail "not said that r1 was lost"
 wait_for grep -q '^r0: LOST: killed by signal 9 (Killed)' launch.out
 
 code=0

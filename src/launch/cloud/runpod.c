@@ -192,8 +192,9 @@ static diloco_status check(const dl_launch_spec *spec)
         return dl_fail(DILOCO_EINVAL, "runpod needs launch.gpus and launch.gpu_type together, such "
                                       "as launch.gpus=1 and launch.gpu_type=\"NVIDIA L4\"");
     if (config->launch_gpus && config->launch_machine[0])
-        return dl_fail(DILOCO_EINVAL, "launch.machine is the flavor of a RunPod CPU pod: leave it "
-                                      "away with launch.gpus");
+        return dl_fail(
+            DILOCO_EINVAL,
+            "launch.machine is the flavor of a RunPod CPU pod: omit it with launch.gpus");
     if (!config->launch_gpus && config->launch_memory_gb > 0)
         return dl_fail(DILOCO_EINVAL, "launch.memory: the flavor of a RunPod CPU pod decides its "
                                       "memory: set launch.machine and launch.cpus");
