@@ -212,12 +212,13 @@ static diloco_status find_root(dl_file_store *fs, bool create)
     if (!error) return dl_fail(DILOCO_EIO, "store %s is not a folder", fs->root);
     if (error != ENOENT) return dl_file_store_fail(fs, error, "open", "the root");
     if (!create)
-        return dl_fail(DILOCO_ENOENT, "there is no folder %s; is it mounted, is it spelt so?",
+        return dl_fail(DILOCO_ENOENT,
+                       "there is no folder %s; check its spelling, and that it is mounted",
                        fs->root);
     diloco_status status = dl_dir_make(fs->root);
     if (status)
         return dl_fail_context(status == DILOCO_EFULL ? status : DILOCO_EIO,
-                               "there can be no store %s; give another folder", fs->root);
+                               "store %s cannot be created; give another folder", fs->root);
     return sync_ancestors(fs);
 }
 

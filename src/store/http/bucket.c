@@ -112,8 +112,8 @@ static diloco_status parse(dl_bucket *b)
     if (query) *query++ = '\0';
     if (strchr(b->text, '@')) {
         b->bucket = "…"; /* not repeated */
-        return bad_url(b,
-                       "credentials do not belong into a url; docs/stores.md says where they do");
+        return bad_url(
+            b, "a url must not contain credentials; docs/stores.md says where to give them");
     }
     if ((slash = strchr(b->text, '/'))) *slash = '\0';
     if (!dl_store_key_ok(b->bucket)) return bad_url(b, "that is no name of a bucket");
@@ -331,12 +331,12 @@ static bool is_due(const dl_bucket *b)
 static diloco_status keep_old(dl_bucket *b, diloco_status status)
 {
     if (!b->stale && b->expires > dl_bucket_now(b)) {
-        dl_log(DILOCO_LOG_WARN, "%s; those from before do for %lld s more", diloco_error_text(),
-               (long long)(b->expires - dl_bucket_now(b)));
+        dl_log(DILOCO_LOG_WARN, "%s; the previous credentials are valid for %lld s more",
+               diloco_error_text(), (long long)(b->expires - dl_bucket_now(b)));
         return DILOCO_OK;
     }
     return b->renewed && status == DILOCO_EINVAL
-               ? dl_fail_context(DILOCO_EUNREACHABLE, "the credentials ran out")
+               ? dl_fail_context(DILOCO_EUNREACHABLE, "the credentials have expired")
                : status;
 }
 
@@ -550,7 +550,8 @@ diloco_status dl_bucket_read_plain(dl_bucket *b, const char *name, dl_sink sink,
     diloco_status status = dl_web_read(b->web, &source, sink, until);
     if (!status || !b->stale || !b->dialect->renew) return status;
     /* The sink may have heard something, so it is the caller's to start again. */
-    return dl_fail(DILOCO_EUNREACHABLE, "%s: the credentials ran out; they are read again", a.what);
+    return dl_fail(DILOCO_EUNREACHABLE, "%s: the credentials have expired; they are read again",
+                   a.what);
 }
 
 diloco_status dl_bucket_read(void *self, const char *key, dl_sink sink, dl_time until)

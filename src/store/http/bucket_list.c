@@ -191,7 +191,7 @@ diloco_status dl_bucket_ready(dl_bucket *b, bool create)
         return dl_fail(DILOCO_ENOENT, "%s: there is no such bucket; make it first", b->label);
     if (status) return status;
     if (!create && b->entries.len == 0)
-        return dl_fail(DILOCO_ENOENT, "nothing is stored under %s; is it spelt so?", b->label);
+        return dl_fail(DILOCO_ENOENT, "nothing is stored under %s; check its spelling", b->label);
     if (!create || swept_before(b)) return DILOCO_OK;
     if (b->dialect->sweep) status = b->dialect->sweep(b, until);
     if (!status) status = dl_bulk_sweep(b, until);

@@ -108,7 +108,7 @@ static diloco_status start(dl_change_stream *stream)
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int failed = pthread_create(&stream->thread, NULL, follow, stream);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return failed ? dl_fail(DILOCO_ENOMEM, "the system starts no more threads") : DILOCO_OK;
+    return failed ? dl_fail(DILOCO_ENOMEM, "the system cannot start another thread") : DILOCO_OK;
 }
 
 static void ear_free(dl_change_stream *stream)

@@ -184,8 +184,8 @@ static diloco_status add_object(dl_buf *out, const dl_etcd *s, const char *key,
     for (size_t i = 0; i < n_spans && !status; i++)
         if (spans[i].len > DL_ETCD_OBJECT_MAX - whole.len)
             status = dl_fail(DILOCO_EREFUSED,
-                             "%s is longer than %d bytes: etcd keeps small objects only; let it be "
-                             "the --coord of a run whose store is another",
+                             "%s is longer than %d bytes: etcd keeps small objects only; give it "
+                             "as --coord to a run with another store",
                              key, DL_ETCD_OBJECT_MAX);
         else
             status = dl_buf_add(&whole, spans[i].data, spans[i].len);
@@ -286,7 +286,8 @@ static diloco_status etcd_put(void *self, const char *key, const void *data, siz
     if (!expired) return DILOCO_OK;
     DL_TRY(grant(s, until)); /* we were away for longer than it lasts */
     DL_TRY(put_leased(s, key, &span, &expired, until));
-    return expired ? dl_fail(DILOCO_EUNREACHABLE, "%s: etcd's leases do not last", key) : DILOCO_OK;
+    return expired ? dl_fail(DILOCO_EUNREACHABLE, "%s: etcd's leases expire at once", key)
+                   : DILOCO_OK;
 }
 
 static diloco_status etcd_remove(void *self, const char *key, dl_time until)

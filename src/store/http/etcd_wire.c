@@ -182,7 +182,7 @@ diloco_status dl_etcd_send(dl_etcd_call *c, diloco_status made, dl_time until)
         status = c->s->user ? dl_etcd_log_in(c->s, until) : DILOCO_OK;
         if (!status) status = run(c, until);
         if (!status && c->unauthorized)
-            status = dl_fail(DILOCO_EREFUSED, "%s: etcd does not take the login", c->what);
+            status = dl_fail(DILOCO_EREFUSED, "%s: etcd refuses the login", c->what);
     }
     dl_buf_deinit(&c->body);
     return status;

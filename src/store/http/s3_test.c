@@ -305,7 +305,7 @@ TEST(credentials_do_until_they_expire_while_their_endpoint_fails)
     CHECK_OK(create(store, &taken)); /* asked for once, not at every request */
     CHECK_CONTAINS("x-amz-security-token: first\r\n", server.requests[2]);
     CHECK_STATUS(DILOCO_EUNREACHABLE, create(store, &taken)); /* and not for good */
-    CHECK_CONTAINS("the credentials ran out", diloco_error_text());
+    CHECK_CONTAINS("the credentials have expired", diloco_error_text());
     CHECK_STATUS(DILOCO_EUNREACHABLE, create(store, &taken));
     CHECK_OK(create(store, &taken));
     CHECK_CONTAINS("x-amz-security-token: second\r\n", server.requests[7]);
@@ -428,7 +428,7 @@ TEST(urls_that_cannot_be_are_refused_before_any_request)
     static const struct {
         const char *url, *part;
     } cases[] = {
-        {"s3://key:secret@bucket/p", "do not belong into a url"},
+        {"s3://key:secret@bucket/p", "must not contain credentials"},
         {"s3://bucket?endpoint=http://u:secret@host", "without user or path"},
         {"s3://bucket?endpoint=ftp://host", "http(s)://"},
         {"s3://bucket?endpoint=http://host/path", "without user or path"},

@@ -526,7 +526,7 @@ static diloco_status check(const dl_web *web, dl_time until)
         if (web->slots[i].state != FREE) s = &web->slots[i];
     diloco_status status = dl_store_check(web->aborted, until, s ? s->x.what : NO_NAME);
     return status == DILOCO_ETIMEDOUT && s && s->trouble[0]
-               ? dl_fail(status, "%s: not in the time given; at last %s", s->x.what, s->trouble)
+               ? dl_fail(status, "%s: out of time; the last error: %s", s->x.what, s->trouble)
                : status;
 }
 
