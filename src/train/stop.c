@@ -54,7 +54,7 @@ diloco_status dl_stop_create(dl_stop **out, const volatile int *flag, diloco_run
         pthread_cond_destroy(&stop->end);
         pthread_mutex_destroy(&stop->lock);
         free(stop);
-        return dl_fail(DILOCO_ENOMEM, "the system starts no more threads");
+        return dl_fail(DILOCO_ENOMEM, "the system cannot start another thread");
     }
     *out = stop;
     return DILOCO_OK;

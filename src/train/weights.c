@@ -127,8 +127,8 @@ static diloco_status read_what_fits(void *context, const dl_st *st)
         else
             dl_tensor_list_add(&others, tensors[i].name);
     }
-    dl_tensor_list_warn(&others, "not there with the same type and shape, so they keep their "
-                                 "initial values");
+    dl_tensor_list_warn(&others,
+                        "missing or of another type or shape, so they keep their initial values");
     if (n_taken > 0) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL, "no tensor of the file is one of the model's");
 }
