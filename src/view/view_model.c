@@ -499,7 +499,8 @@ static diloco_status take_join(dl_model *m, const char *replica, const fields *f
     if (lane && (lane->running || (generation > 0 && lane->joined != generation))) {
         dl_happening *h = happening(m, "death", entry, 0);
         snprintf(h->replica, sizeof h->replica, "%s", replica);
-        snprintf(h->text, sizeof h->text, "an earlier process of it ended without its last line");
+        snprintf(h->text, sizeof h->text,
+                 "an earlier process of it ended without the last line of its record");
     }
     if (lane) lane->running = true, lane->joined = generation + 1;
     take_run(m, f, entry);
