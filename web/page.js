@@ -344,7 +344,7 @@
     let canvas = place.querySelector("canvas"), readout = place.querySelector(".readout");
     if (!rows.some((r) => r.cells.some((cell) => cell[0] !== null))) {
       place.replaceChildren(h("p", { class: "soft" }, run.state === "complete" ? "The record of this run has no times."
-        : "No replica's record of these entries has come to the store yet; one comes about every 30 seconds."));
+        : "No replica's record of these entries has reached the store yet; a record arrives about every 30 seconds."));
       return;
     }
     if (!canvas) {
