@@ -513,7 +513,7 @@ class OuterOptimizers(InScratch):
         for arguments in (["verify"], ["join", "--set", "data.train_path=/dev/null"]):
             ran = subprocess.run([program, *arguments, self.store], capture_output=True, text=True)
             self.assertEqual(ran.returncode, 3, ran.stderr)
-            self.assertIn("user:heavy-ball is a part of its caller's own", ran.stderr)
+            self.assertIn("user:heavy-ball is supplied by a program", ran.stderr)
         ran = subprocess.run([program, "log", self.store], capture_output=True, text=True)
         self.assertEqual(ran.returncode, 0, ran.stderr)  # commands that do not compute can read it
 

@@ -36,7 +36,7 @@ diloco_status dl_no_row(const char *what, const char *name)
     if (strncmp(name, DL_OWN_MARK, strlen(DL_OWN_MARK)) != 0)
         return dl_fail(DILOCO_EINVAL, "there is no %s \"%s\"", what, name);
     return dl_fail(DILOCO_EREFUSED,
-                   "%s %s is a part of its caller's own, which only the program that supplies it "
-                   "has (diloco_run_open_with): take part, or replay, with that program",
+                   "%s %s is supplied by a program, and only that program has it "
+                   "(diloco_run_open_with): take part, or replay, with that program",
                    what, name);
 }

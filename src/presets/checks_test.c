@@ -45,7 +45,7 @@ TEST(parts_of_a_callers_own_are_refused_by_name)
     static const char *const options[] = {"server.diloco.outer_optimizer", "server.diloco.combiner",
                                           "server.diloco.codec"};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        refused(DILOCO_EREFUSED, options[i], "user:mine is a part of its caller's own", "diloco",
+        refused(DILOCO_EREFUSED, options[i], "user:mine is supplied by a program", "diloco",
                 CHANGES(options[i], "user:mine"));
     refused(DILOCO_EINVAL, "no such device", "set cpu, cuda or cuda:N", "diloco",
             CHANGES("trainer.device", "gpu"));

@@ -28,10 +28,10 @@ static diloco_status name_it(dl_config *config, const char *option, const char *
     if (!dl_config_given(config, option)) return dl_config_set(config, option, name, "program");
     DL_TRY(diloco_config_get(config, option, now, sizeof now));
     if (strcmp(now, name) == 0) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL,
-                   "%s is \"%s\" (%s), and the caller gives %s of its own: leave the option away, "
-                   "or the part",
-                   option, now, dl_config_origin(config, option), name);
+    return dl_fail(
+        DILOCO_EINVAL,
+        "%s is \"%s\" (%s), and the caller gives %s of its own: omit the option or the part",
+        option, now, dl_config_origin(config, option), name);
 }
 
 /* Checks and copies each part, names it in its option, and enters its row. */
@@ -70,7 +70,7 @@ static diloco_status take_store(dl_user *u, dl_config *config, const diloco_user
         return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
                    "run.store is \"%s\" (%s), and the caller gives a store of its own, which is %s "
-                   "or a place in it: leave run.store empty, or the part away",
+                   "or a place in it: leave run.store empty, or omit the part",
                    config->store, dl_config_origin(config, "run.store"), url);
 }
 

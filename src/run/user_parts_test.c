@@ -371,7 +371,7 @@ TEST(run_in_a_callers_store_is_readable_while_the_store_is_known)
     CHECK(!memcmp(plain[0].theta, all[0].theta, sizeof plain[0].theta));
 
     CHECK_STATUS(DILOCO_EREFUSED, diloco_verify(&report, "user://mine/a", 1, NULL, NULL));
-    CHECK_CONTAINS("user://mine/a is a store of its caller's own", diloco_error_text());
+    CHECK_CONTAINS("user://mine/a is a store that a program supplies", diloco_error_text());
     CHECK_OK(toy_open(&all[0]));
     CHECK_OK(diloco_verify(&report, "user://mine/a", 1, NULL, NULL));
     CHECK(report.complete);
@@ -534,7 +534,7 @@ TEST(replica_without_a_part_of_the_run_is_refused_by_name)
     TOY_OK(first);
 
     CHECK_INT(DILOCO_EREFUSED, toy_live(&second)); /* has none */
-    CHECK_CONTAINS("outer optimizer user:my-nesterov is a part of its caller's own", second.text);
+    CHECK_CONTAINS("outer optimizer user:my-nesterov is supplied by a program", second.text);
     other.name = "other";
     second.parts.outer = &other; /* has another one */
     CHECK_INT(DILOCO_EDIFFERS, toy_live(&second));

@@ -152,8 +152,8 @@ static diloco_status user_open(void *self, const char *place, bool create,
     pthread_mutex_unlock(&lock);
     if (!k)
         return dl_fail(DILOCO_EREFUSED,
-                       DL_STORE_USER "%s is a store of its caller's own, which only a process "
-                                     "with a run that it was given to has (diloco_run_open_with)",
+                       DL_STORE_USER "%s is a store that a program supplies: only a process that "
+                                     "opened its run with that store has it (diloco_run_open_with)",
                        place);
     DL_TRY(said(s, "open", place,
                 s->store.open(s->store.user, &s->handle, place + len + !!place[len], create)));

@@ -44,7 +44,7 @@ TEST(a_user_s_store_is_found_by_its_name_while_registered)
     dl_store *store;
     const diloco_user_store s = user_store();
     CHECK_STATUS(DILOCO_EREFUSED, dl_store_open(&store, "user://mine", true));
-    CHECK_CONTAINS("user://mine is a store of its caller's own", diloco_error_text());
+    CHECK_CONTAINS("user://mine is a store that a program supplies", diloco_error_text());
     add(&s);
     add(&s); /* by two runs */
     dl_store_drop_user("mine");
