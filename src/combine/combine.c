@@ -103,7 +103,7 @@ static diloco_status check_mixing(const dl_combine_rule *rule)
     if (rule->mixing == DL_MIX_NONE || rule->combiner->ignores_weights) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "server.diloco.pre_aggregation mixes members of equal weight, and combiner %s "
-                   "heeds weights: leave it \"none\", or take a robust combiner",
+                   "uses weights: leave it \"none\", or take a robust combiner",
                    rule->combiner->name);
 }
 

@@ -61,7 +61,7 @@ diloco_status dl_combine_plan_begin(dl_combine_plan *plan, const dl_combine_rule
     plan->measure = plan->combiner->measure;
     if (rule->mixing == DL_MIX_NNM && !plan->fell_back) plan->measure = DL_MEASURE_WHOLE;
     if (!plan->fell_back || rule->fall_back) return DILOCO_OK;
-    return dl_fail(DILOCO_ENUMERIC, "combiner %s needs %zu members, here are %zu",
+    return dl_fail(DILOCO_ENUMERIC, "combiner %s needs %zu members, and only %zu contributed",
                    rule->combiner->name, needed, n_members);
 }
 

@@ -111,8 +111,8 @@ static void warn_z_loss(warning *out, const dl_config *config)
 {
     if (config->z_loss <= 0.01) return;
     say(out,
-        "parameters.model.z_loss = %g pulls on the logits as hard as the loss does: 1e-4 is what "
-        "2501.18512 takes",
+        "parameters.model.z_loss = %g pulls on the logits as hard as the loss does: 2501.18512 "
+        "uses 1e-4",
         config->z_loss);
 }
 
@@ -385,8 +385,8 @@ static void warn_eval(warning *out, const dl_config *config)
 static void warn_deal(warning *out, const dl_config *config)
 {
     if (config->deal == DL_DEAL_LOG && !dl_assignment_is_exact(config))
-        say(out, "data.deal = \"log\": a sample is dealt once in an epoch, and exactly once it "
-                 "counts only with one fragment, no overlap, server.diloco.local_mix = 0 and "
+        say(out, "data.deal = \"log\": a sample is dealt once in an epoch, and it counts exactly "
+                 "once only with one fragment, no overlap, server.diloco.local_mix = 0 and "
                  "run.on_uncounted = \"adopt\"");
 }
 
@@ -395,8 +395,9 @@ static void warn_threads(warning *out, const dl_config *config)
     int64_t wanted = config->threads * dl_local_replicas(config);
     if (by_hand(config, "run.threads") && wanted > dl_cores())
         say(out,
-            "run.threads = %" PRId64 " for %" PRId64 " local replicas is more than the %d cores "
-            "there are: they will fight each other; 0 divides the cores evenly",
+            "run.threads = %" PRId64 " for %" PRId64
+            " local replicas is more than this machine's %d cores, so they slow each other down; 0 "
+            "divides the cores evenly",
             config->threads, dl_local_replicas(config), dl_cores());
 }
 

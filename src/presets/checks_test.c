@@ -406,7 +406,7 @@ TEST(unlikely_settings_are_warned_about_once_each)
            CHANGES("combiner", "median", "run.local_replicas", "1", "run.replicas", "3",
                    "run.min_replicas", "3", "server.diloco.aggregation_weighting", "num_samples"));
     warned("no_validation", "not be evaluated", "diloco", CHANGES("data.test_fraction", "0"));
-    warned("threads", "fight each other", "diloco", CHANGES("run.threads", "256"));
+    warned("threads", "slow each other down", "diloco", CHANGES("run.threads", "256"));
 }
 
 TEST(options_without_effect_are_named)

@@ -32,10 +32,11 @@ static diloco_status check_client_loop(const dl_config *config)
     if (config->fragments != 1 || config->overlap_steps > 0 ||
         config->overlap != DL_OVERLAP_STEPS || config->schedule == DL_SCHEDULE_ASYNC ||
         config->local_steps_phases[0])
-        return dl_fail(DILOCO_EREFUSED,
-                       "clients.total_clients: an entry of logical clients is one fragment that "
-                       "all of a round wait for; server.diloco.fragments, overlap, schedule "
-                       "\"async\" and trainer.local_steps_phases are of replicas: leave them");
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "clients.total_clients: an entry of logical clients is one fragment, for which all "
+            "clients of a round wait; server.diloco.fragments, overlap, schedule \"async\" and "
+            "trainer.local_steps_phases are for replicas: omit them");
     if (dl_preset_is(config, "data_parallel") || dl_preset_is(config, "single"))
         return dl_fail(DILOCO_EREFUSED,
                        "preset %s has no logical clients: leave clients.total_clients 0, or take "

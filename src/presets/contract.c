@@ -131,8 +131,8 @@ static void warn_partial(warning *out, const dl_config *config)
     const bool early = config->close_at > 0 || config->on_missing != DL_MISSING_WAIT;
     if (diloco(config) && early)
         say(out,
-            "%s closes a round before all of its clients are there, and Plato's contract counts "
-            "every client that was selected: the record says unfaithful",
+            "%s closes a round before all of its clients have contributed, and Plato's contract "
+            "counts every client that was selected: the record says unfaithful",
             config->close_at > 0 ? "run.close_at" : "run.on_missing");
 }
 

@@ -58,7 +58,7 @@ static const diloco_preset presets[] = {
             {"server.diloco.outer_learning_rate", "0.4"}, {"server.diloco.outer_momentum", "0.9"},
             {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
             {"server.diloco.codec", "f32"})},
-    {"delayed", "as eager, without the own share: the naive way, to compare with",
+    {"delayed", "eager without the own share, as the baseline to compare with",
      "the baseline of Kale et al. 2025, arXiv:2502.12996, algorithm 1",
      VALUES({"trainer.local_steps_per_round", "30"}, {"trainer.optimizer", "adamw"},
             {"server.diloco.overlap", "delayed"}, {"server.diloco.outer_optimizer", "nesterov"},
@@ -66,7 +66,7 @@ static const diloco_preset presets[] = {
             {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
             {"server.diloco.codec", "f32"})},
     /* dynamic_local_steps gives each replica a number of steps by its speed (the paper's DyLU). */
-    {"async", "each replica by itself, its movement applied as soon as it is there",
+    {"async", "each replica on its own; its movement is applied when it arrives",
      "Liu et al. 2024, arXiv:2401.09135, algorithms 3 and 4",
      VALUES({"trainer.local_steps_per_round", "50"}, {"trainer.optimizer", "adamw"},
             {"server.diloco.schedule", "async"}, {"server.diloco.dynamic_local_steps", "true"},
@@ -76,7 +76,7 @@ static const diloco_preset presets[] = {
             {"server.diloco.aggregation_weighting", "uniform"}, {"server.diloco.codec", "f32"})},
     /* Neither outer values nor a codec are published with it: streaming's, and the four bits that
      * it calls the floor. */
-    {"decoupled", "an entry closes with the replicas that are there, without waiting",
+    {"decoupled", "an entry closes with the contributions that have arrived",
      "Douillard et al. 2026, arXiv:2604.21428, algorithm 1",
      VALUES({"trainer.local_steps_per_round", "24"}, {"trainer.optimizer", "adamw"},
             {"server.diloco.fragments", "24"}, {"server.diloco.fragment_pattern", "balanced"},
@@ -166,7 +166,7 @@ static const diloco_preset presets[] = {
             {"trainer.eval_every", "0"}, {"server.diloco.outer_optimizer", "adamw"},
             {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
             {"server.diloco.codec", "f32"})},
-    {"swarm", "nodes that find each other and each keep a model; the middle of what they send",
+    {"swarm", "no log: each node keeps a model and applies the trimmed mean of all",
      "docs/swarm.md; the outer step is arXiv:2311.08105's, the trimmed mean Yin et al. 2018, "
      "arXiv:1803.01498",
      VALUES({"swarm.consensus", "none"}, {"swarm.exchange", "all"}, {"swarm.min_peers", "4"},
@@ -178,7 +178,7 @@ static const diloco_preset presets[] = {
             {"server.diloco.aggregation_weighting", "uniform"}, {"server.diloco.codec", "int8"})},
     /* With the paper's alpha as momentum and its beta, which is its gamma too, as learning rate:
      * src/gossip/mix.h. */
-    {"noloco", "no global step: two nodes that are drawn each round pull at each other",
+    {"noloco", "no log and no global step: nodes exchange in random pairs each round",
      "Kolehmainen et al. 2025, arXiv:2506.10911, with the sign of the authors' code",
      VALUES({"swarm.consensus", "none"}, {"swarm.exchange", "pairs"}, {"swarm.min_peers", "2"},
             {"swarm.agree_every", "0"}, {"run.replicas", "2"},

@@ -29,7 +29,7 @@ static diloco_status check_logged(const dl_config *c)
     if (!what || !no_log(c)) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "%s is decided by a log, and a run with swarm.consensus = \"none\" has no log: "
-                   "leave it another, or take swarm.consensus = \"log\"",
+                   "choose another, or take swarm.consensus = \"log\"",
                    what);
 }
 

@@ -56,7 +56,7 @@ static diloco_status check_delay(const dl_schedule *s)
     if (s->overlap != DL_OVERLAP_STEPS || s->delay < shortest) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "server.diloco.overlap_steps = %" PRIu64 " is not below %s = %" PRIu64
-                   ": a fragment would be due again before its result is there; take fewer, or "
+                   ": a fragment would be due again before its result has arrived; take fewer, or "
                    "server.diloco.overlap = \"eager\" for an overlap of a whole round",
                    s->delay, option, shortest);
 }

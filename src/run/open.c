@@ -164,12 +164,14 @@ static diloco_status check_peers(const dl_config *c)
     const char *what = NULL;
     if (!c->peers) return DILOCO_OK;
     if (c->total_clients)
-        what = "clients.total_clients, whose contributions no process stays for: leave it false";
+        what = "clients.total_clients, because no process stays to serve a client's contributions: "
+               "leave it false";
     if (c->exchange != DL_EXCHANGE_ALLGATHER && c->exchange != DL_EXCHANGE_AUTO)
         what = "that server.diloco.exchange, in which members combine for others: set it to "
                "allgather";
     if (!strcmp(c->state_dir, "none"))
-        what = "run.state_dir = \"none\": it is where it keeps what others read; name a folder";
+        what = "run.state_dir = \"none\", because other members read contributions from it: name a "
+               "folder";
     if (what) return dl_fail(DILOCO_EREFUSED, "run.peers = true does not go with %s", what);
     return check_addresses(c);
 }
@@ -282,8 +284,8 @@ diloco_status dl_run_may_ask_coord(const char *store, const dl_config *c)
     if (!server[0] || !strcmp(server, of_store) || is_named(server)) return DILOCO_OK;
     if (is_listed(server, list) || is_listed(c->coord, list)) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
-                   "the run in %s has its coord at %s, which would be sent this machine's "
-                   "credentials: set DILOCO_COORDS=%s if that is right",
+                   "the run in %s has its coordination store at %s, which would get this machine's "
+                   "credentials: set DILOCO_COORDS=%s if you trust it",
                    store, server, server);
 }
 

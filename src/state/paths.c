@@ -24,8 +24,8 @@ diloco_status dl_run_state_dir_of(dl_config_path out, const char *store)
         place += 7;
     else if (strstr(place, "://"))
         return dl_fail(DILOCO_EINVAL,
-                       "set run.state_dir (a folder, or \"none\"): %s has no place "
-                       "beside it for private state",
+                       "set run.state_dir (a folder, or \"none\"): %s has no folder beside it for "
+                       "private state",
                        store);
     char host[64] = "host";
     (void)!gethostname(host, sizeof host - 1);

@@ -83,7 +83,7 @@ static int check_kernels(void)
 
 /* Of seven members; the state after an sgd step. */
 static const struct combined {
-    const char *combiner, *plain, *mixed; /* mixed: after nnm; NULL: it heeds weights */
+    const char *combiner, *plain, *mixed; /* mixed: after nnm; NULL: it uses weights */
 } combined[] = {
     {"mean", "ee9742c21a384854d0bcd9da09543c34", NULL},
     {"clipped_mean", "bfad492b5e12226d42c1897b41d1115f", NULL},
