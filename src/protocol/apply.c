@@ -248,13 +248,11 @@ static dl_request contribution_lost(dl_machine *m, diloco_status status, const c
 /* The combined update is unreadable, too, and the members do not give it. */
 static dl_request combined_lost(dl_machine *m)
 {
-    return cannot_be_read(
-        m,
-        dl_fail(DILOCO_EPROTO,
-                "entry %llu is of an update that %s has combined, which cannot be read from x/ and "
-                "is not what its members give",
-                (unsigned long long)m->applying.entry.entry,
-                m->applying.entry.combined.generation.replica));
+    return cannot_be_read(m, dl_fail(DILOCO_EPROTO,
+                                     "entry %llu names the update that %s combined, which cannot "
+                                     "be read from x/ and does not follow from its members",
+                                     (unsigned long long)m->applying.entry.entry,
+                                     m->applying.entry.combined.generation.replica));
 }
 
 /* This entry builds on one that we treated as void because we could not read it. Have enough

@@ -214,7 +214,7 @@ static diloco_status read_name(char out[DL_REPLICA_MAX + 1], dl_json_value objec
     if (object.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "a ban is not an object");
     DL_TRY(dl_json_read_str(out, DL_REPLICA_MAX + 1, object, "replica"));
     if (dl_replica_name_ok(out)) return DILOCO_OK;
-    return dl_fail(DILOCO_EPROTO, "a ban of what is no name of a replica");
+    return dl_fail(DILOCO_EPROTO, "a ban names no valid replica");
 }
 
 static diloco_status read_row(dl_strikes *out, dl_json_value object)

@@ -303,6 +303,6 @@ dl_request dl_propose_read_back(dl_machine *m, const dl_reply *reply)
     if (reply->read.text) return dl_apply_text(m, reply);
     return dl_machine_fail(
         m, dl_fail(DILOCO_EREFUSED,
-                   "the store took log/%llu and does not give it back: it cannot carry a run",
+                   "the store accepted log/%llu and does not return it: it cannot hold a run",
                    (unsigned long long)dl_open_entry(m)));
 }

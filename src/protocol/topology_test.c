@@ -255,7 +255,7 @@ TEST(p19_unreadable_update_that_members_do_not_give_needs_a_snapshot)
         rejoin(&w);
     }
     CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->fail.status);
-    CHECK_CONTAINS("r1 has combined", diloco_error_text());
+    CHECK_CONTAINS("the update that r1 combined", diloco_error_text());
     end_world(&w);
 }
 

@@ -59,7 +59,8 @@ const char *dl_async_void_reason(const dl_control *control, const dl_config *con
     if (!entry->commit) return NULL;
     if (entry->n_members != 1) return "it counts more than one contribution";
     const dl_member *m = &entry->members[0];
-    if (m->entry > entry->entry) return "its contribution is from a state that was not yet";
+    if (m->entry > entry->entry)
+        return "its contribution began from a state that did not exist yet";
     if (dl_async_is_too_old(config, entry->entry, m->entry)) return "its contribution is too old";
     if (counted_before(&control->roster, m->generation.replica, m->entry))
         return "its contribution was counted before";
