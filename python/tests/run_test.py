@@ -214,7 +214,7 @@ class Errors(InScratch):
         run = self.open()
         with self.assertRaisesRegex(diloco.InvalidError, "no tensors"):
             run.join()
-        with self.assertRaisesRegex(diloco.InvalidError, "before diloco_run_join"):
+        with self.assertRaisesRegex(diloco.InvalidError, "needs diloco_run_join first"):
             run.step()
         run.close()
         run.close()

@@ -250,12 +250,13 @@ static void *meet_body(void *context)
     const dl_time period = dl_time_from_seconds(b->a.run->config.heartbeat_s);
     dl_keyring *ring;
     const diloco_status status = dl_keyring_create(&ring, b->meet.store, b->a.run, b->a.signer);
-    if (status) dl_log(DILOCO_LOG_WARN, "newcomers are met late: %s", diloco_error_text());
+    if (status)
+        dl_log(DILOCO_LOG_WARN, "replicas that join are admitted late: %s", diloco_error_text());
     pthread_mutex_lock(&b->meet.lock);
     while (!b->meet.stop && ring) {
         pthread_mutex_unlock(&b->meet.lock);
         if (dl_keyring_meet(ring, dl_time_after(dl_clock_now(), BEAT_LIMIT)))
-            dl_log(DILOCO_LOG_DEBUG, "looking for newcomers: %s", diloco_error_text());
+            dl_log(DILOCO_LOG_DEBUG, "looking for replicas that join: %s", diloco_error_text());
         helper_count(&b->meet);
         pthread_mutex_lock(&b->meet.lock);
         if (!b->meet.stop) helper_wait(&b->meet, dl_time_after(dl_clock_now(), period));

@@ -169,9 +169,9 @@ static void warn_passed_over(dl_driver *d, const dl_request *request)
     if (request->kind != DL_REQUEST_LIST || !n || d->lines.warned_passed_over) return;
     d->lines.warned_passed_over = true;
     snprintf(text, sizeof text,
-             "c/%010llu/: %zu objects are passed over, because their replica's key has not signed "
-             "them or because other names have taken the room for unlisted replicas; later ones "
-             "are not reported",
+             "c/%010llu/: %zu objects are ignored, because their replica's key has not signed them "
+             "or because other names have taken the room for unlisted replicas; later ones are not "
+             "reported",
              (unsigned long long)request->entry, n);
     dl_event_warn(d->a.record, &d->lines.context, "passed_over", text);
 }

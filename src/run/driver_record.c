@@ -61,7 +61,7 @@ static void note_combiner(dl_driver *d, const dl_entry *entry)
     const dl_outer_step_facts *facts = &dl_exec_measured(d->a.exec)->outer;
     char text[256];
     if (facts->tolerated)
-        dl_log(DILOCO_LOG_INFO, "entry %llu: %s bears %zu hostile of %zu members",
+        dl_log(DILOCO_LOG_INFO, "entry %llu: %s tolerates %zu malicious of %zu members",
                (unsigned long long)entry->entry, facts->combiner, facts->tolerated,
                entry->n_members);
     if (!facts->fell_back) return;
@@ -156,7 +156,7 @@ static const char *advice(const char *reason)
     static const char *const known[][2] = {
         {"norm", "it moved check.norm times as far as most"},
         {"short", "it moved less than check.short of what most moved"},
-        {"repeat", "it is what this replica has sent, and was counted with, before"},
+        {"repeat", "it repeats a contribution of this replica that was counted before"},
         {"zero", "it moved nothing"},
         {"cosine",
          "it points away from most others; is its data of another kind, its learning rate "

@@ -126,7 +126,7 @@ TEST(halves_out_of_order_are_refused_or_nothing)
     CHECK_STATUS(DILOCO_EINVAL, diloco_run_prepare(t.run, &report, &due));
     CHECK(!due);
     CHECK_STATUS(DILOCO_EINVAL, diloco_run_perform(t.run));
-    CHECK_CONTAINS("before diloco_run_join", diloco_error_text());
+    CHECK_CONTAINS("needs diloco_run_join first", diloco_error_text());
     CHECK_OK(diloco_run_join(t.run));
     CHECK_STATUS(DILOCO_EINVAL, diloco_run_split(t.run));
     CHECK_OK(diloco_run_perform(t.run)); /* nothing is prepared */

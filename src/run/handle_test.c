@@ -68,7 +68,7 @@ TEST(calls_out_of_order_and_tensors_that_cannot_be_are_refused)
     CHECK_STATUS(DILOCO_EINVAL, diloco_run_data_digest(run, "12"));
 
     CHECK_STATUS(DILOCO_EINVAL, diloco_step(run, NULL));
-    CHECK_CONTAINS("before diloco_run_join", diloco_error_text());
+    CHECK_CONTAINS("needs diloco_run_join first", diloco_error_text());
     CHECK_STATUS(DILOCO_EINVAL, diloco_run_save(run));
     CHECK_STATUS(DILOCO_EINVAL, diloco_run_leave(run));
     CHECK_STATUS(DILOCO_EINVAL, diloco_run_theta(run, &place, 1));

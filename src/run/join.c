@@ -503,7 +503,7 @@ static diloco_status must_be_able_to_probe(const diloco_run *run)
     if (run->join.split)
         return dl_fail(DILOCO_EREFUSED,
                        "this run has check.probe, which measures on the trainer's thread, and "
-                       "after diloco_run_split the exchange has one of its own: leave that away");
+                       "after diloco_run_split the exchange has one of its own: do not split");
     if (run->hooks.probe) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "this run has check.probe: a replica that closes entries measures losses, and "
@@ -564,7 +564,7 @@ static diloco_status join(diloco_run *run)
  * called on the thread that joins. */
 diloco_status diloco_run_join(diloco_run *run)
 {
-    if (run->join.joined) return dl_fail(DILOCO_EINVAL, "diloco_run_join a second time");
+    if (run->join.joined) return dl_fail(DILOCO_EINVAL, "diloco_run_join was called before");
     run->record.owner = pthread_self();
     DL_TRY(diloco_run_create(run));
     const diloco_status status = join(run);

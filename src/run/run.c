@@ -73,7 +73,7 @@ static diloco_status must_be_open(const diloco_run *run, const char *what)
 static diloco_status must_be_joined(const diloco_run *run, const char *what)
 {
     if (run->join.joined) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL, "%s before diloco_run_join", what);
+    return dl_fail(DILOCO_EINVAL, "%s needs diloco_run_join first", what);
 }
 
 /* Registers a tensor of the model (public, run.h). The name is copied; the data stays the caller's.
@@ -85,7 +85,7 @@ diloco_status diloco_run_tensor_sized(diloco_run *run, const diloco_tensor *give
     DL_TRY(must_be_open(run, "diloco_run_tensor"));
     DL_TRY(dl_sized_in(&seen, sizeof seen, given, size, "diloco_tensor"));
     if (!tensor->name || !tensor->data)
-        return dl_fail(DILOCO_EINVAL, "a tensor needs a name and a place");
+        return dl_fail(DILOCO_EINVAL, "a tensor needs a name and memory (data)");
     const size_t align = run->model.device ? 0 : dl_dtype_size(tensor->dtype);
     if (align && (uintptr_t)tensor->data % align)
         return dl_fail(DILOCO_EINVAL, "tensor %s: its place is not aligned to its type",
@@ -123,7 +123,7 @@ diloco_status diloco_run_device_sized(diloco_run *run, const diloco_device *devi
     if (!seen.copy_in || !seen.copy_out || !seen.synchronise)
         return dl_fail(DILOCO_EINVAL, "a device needs copy_in, copy_out and synchronise");
     if (!seen.alloc != !seen.release)
-        return dl_fail(DILOCO_EINVAL, "a device has both alloc and release, or none of them");
+        return dl_fail(DILOCO_EINVAL, "a device needs both alloc and release, or neither");
     if (run->model.n_devices == DL_MAX_DEVICES)
         return dl_fail(DILOCO_EINVAL, "more than %d devices", DL_MAX_DEVICES);
     diloco_device *copy = malloc(sizeof *copy);
@@ -315,8 +315,8 @@ static diloco_status begin_stop(diloco_run *run)
     if (run->trained.due) return DILOCO_OK;
     if (run->trained.last.samples == 0 && run->trained.work[0].samples == 0)
         return dl_fail(DILOCO_EINVAL,
-                       "no samples were reported since the last entry: a contribution of none "
-                       "counts for nothing, and the others would wait for it");
+                       "no samples were reported since the last entry: a contribution without "
+                       "samples does not count, and the other replicas would wait for it");
     run->trained.training += dl_clock_now() - run->trained.trained_since;
     run->trained.due = true;
     return DILOCO_OK;
@@ -394,7 +394,8 @@ diloco_status diloco_run_perform(diloco_run *run)
 
 diloco_status diloco_run_split(diloco_run *run)
 {
-    if (run->join.joined) return dl_fail(DILOCO_EINVAL, "diloco_run_split after diloco_run_join");
+    if (run->join.joined)
+        return dl_fail(DILOCO_EINVAL, "diloco_run_split has to come before diloco_run_join");
     run->join.split = true;
     return DILOCO_OK;
 }
