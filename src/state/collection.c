@@ -63,7 +63,7 @@ static diloco_status find_second(sweep *s)
             dl_snapshot_verify(s->store, s->second, &s->second_generation, s->run, s->until);
         if (status != DILOCO_EPROTO && status != DILOCO_ENOENT && status != DILOCO_EREFUSED)
             return status;
-        dl_log(DILOCO_LOG_WARN, "%s: it does not count", diloco_error_text());
+        dl_log(DILOCO_LOG_WARN, "%s: this snapshot does not count", diloco_error_text());
     }
 }
 
