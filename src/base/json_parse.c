@@ -412,7 +412,7 @@ static bool place_key(parser *p, const char **slots, size_t n_slots, size_t firs
         }
         if (same_string(p, *slot, key)) {
             p->at = key;
-            return fail(p, "this key is there already");
+            return fail(p, "this key occurs twice");
         }
         p->work++;
         if (is_too_much_work(p)) break;

@@ -240,7 +240,7 @@ static diloco_status write_new(const char *path, BIO *memory)
     diloco_status status = write_aside(aside, memory);
     if (!status && link(aside, path))
         status = errno == EEXIST
-                     ? dl_fail(DILOCO_EEXIST, "%s is there already; it is not replaced", path)
+                     ? dl_fail(DILOCO_EEXIST, "%s exists already; it is not replaced", path)
                      : dl_fail_errno(errno, "create", path);
     unlink(aside);
     return status;

@@ -40,7 +40,7 @@
     X(BOOL, server_test, "server.do_test", "true", "", DL_OPTION_AGREE, \
       "Whether the shared model is evaluated; false: never, whatever trainer.eval_every says.") \
     X(BOOL, synchronous, "server.synchronous", "true", "", DL_OPTION_AGREE, \
-      "Whether members wait for each other. false stands for server.diloco.schedule = async.") \
+      "Whether members wait for each other. false means server.diloco.schedule = async.") \
     X(NAME, outer_optimizer, "server.diloco.outer_optimizer", "nesterov", "", DL_OPTION_AGREE, \
       "Outer optimizer, which moves the shared model.") \
     X(REAL(0, 1e6), outer_lr, "server.diloco.outer_learning_rate", "0.7", "", DL_OPTION_AGREE | DL_OPTION_LIVE, \
