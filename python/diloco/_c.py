@@ -348,11 +348,11 @@ def _open() -> ctypes.CDLL:
     where = candidates()
     if not where:
         raise LibraryError(
-            f"{FILE} is not there: install the package with `pip install ./python`, which builds "
+            f"{FILE} was not found: install the package with `pip install ./python`, which builds "
             "it, or name a build's folder in the environment as DILOCO_LIBRARY")
     if os.environ.get("DILOCO_LIBRARY") and not os.path.exists(where[0]):
         raise LibraryError(
-            f"{where[0]} is not there, and DILOCO_LIBRARY names it: name a build's folder that has "
+            f"{where[0]} does not exist, and DILOCO_LIBRARY names it: name a build's folder that has "
             "it, or unset DILOCO_LIBRARY")
     try:
         return ctypes.CDLL(where[0])

@@ -111,8 +111,9 @@ class _ManagerExchange(Exchange):
         errored = getattr(self._manager, "errored", lambda: None)()
         if errored is None and not torch.equal(mean.cpu(), mine):
             raise InvalidError("the replicas begin from different parameters, and would never "
-                               "meet: load the same weights or set the same seed on each, or make "
-                               "the manager bring them to one state (torchft: init_sync=True)")
+                               "become equal: load the same weights or set the same seed on each, "
+                               "or make the manager bring them to one state (torchft: "
+                               "init_sync=True)")
 
     def should_commit(self, well: bool) -> bool:
         self._compare_starts()
@@ -247,7 +248,7 @@ class _OverManager:
                  sync_every: int, pin_memory: bool, bucket_bytes: int, should_quantize: bool,
                  delay: int, alpha: float, check_start: Optional[bool]) -> None:
         if getattr(manager, "_use_async_quorum", False):
-            raise InvalidError("DiLoCo needs the quorum to be there when it begins: make the "
+            raise InvalidError("DiLoCo needs a quorum before it begins: make the "
                                "manager with use_async_quorum=False")
         rows = places_of(fragments)
         self._rows, optimizers = rows, self._optimizers(outer, rows)
@@ -466,7 +467,7 @@ class DiLoCo(Unique):
                                   options)
             return
         if options:
-            raise InvalidError(f"{', '.join(options)}: options are of runs")
+            raise InvalidError(f"{', '.join(options)}: only a run has options")
         if sync_every is None or sync_every < 1:
             raise InvalidError(f"sync_every = {sync_every}: with a manager, say every how many "
                                "steps all fragments are synchronised")

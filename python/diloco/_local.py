@@ -69,7 +69,7 @@ def _place_of_launcher(n: int, store: Any) -> Place:
         raise InvalidError(f"a launcher has started {size} processes, and launch_local is to be "
                            f"{n}: let the numbers agree")
     if store is None:
-        raise InvalidError("under torchrun every process has to be told where the run is: give "
+        raise InvalidError("under torchrun every process needs the place of the run: give "
                            "launch_local a store")
     return Place(str(os.fspath(store)), f"r{rank}", rank, size)
 
@@ -91,7 +91,7 @@ class _Crew:
         self._processes: List[Any] = []
         self._pipes: List[Any] = []
         if self._forks and _cuda_is_in_use():
-            raise InvalidError("CUDA is in use here already, and does not live through a fork: "
+            raise InvalidError("CUDA is in use here already, and does not work after a fork: "
                                "call launch_local before the first use, or from a script")
 
     def results(self) -> List[Any]:

@@ -79,8 +79,8 @@ def _learn(optimizer: Any, group: Mapping[str, Any]) -> _State:
             counters[name] = value
         else:
             raise RefusedError(f"outer optimizer {kind} has a state {name} that is neither a "
-                               "vector nor the number of steps: the run's log cannot tell it to "
-                               "who joins")
+                               "vector nor the number of steps: the run's log cannot pass it to "
+                               "a replica that joins")
     return _State(tuple(vectors), counters)
 
 

@@ -38,8 +38,8 @@ def is_sharded(tensor: Any) -> bool:
 def check_placement(name: str, t: Any) -> None:
     for p in t.placements:
         if p.is_partial():
-            raise RefusedError(f"{name} is placed as {p}: its values are a sum over ranks that was "
-                               "not taken: redistribute it to shards or replicas")
+            raise RefusedError(f"{name} is placed as {p}: its values are not summed over the ranks "
+                               "yet: redistribute it to shards or replicas")
 
 
 def box_of(t: Any) -> Box:

@@ -96,9 +96,9 @@ def _template(inner: Any) -> _Template:
         return _Template(_probe(inner, "cpu"), "cpu")
     except Exception as error:  # noqa: B902: a closure that it lacks, a device that it wants
         raise RefusedError(
-            f"the state of {type(inner).__name__} cannot be told before its first step ({error}): "
-            "pass keep_inner_state=False, and a replica that restarts begins its moments "
-            "anew") from error
+            f"the state of {type(inner).__name__} is unknown before its first step ({error}): "
+            "pass keep_inner_state=False, and a replica that restarts begins with new "
+            "moments") from error
 
 
 def _is_there(p: torch.Tensor, group: Mapping[str, Any], name: str, value: torch.Tensor,
@@ -133,7 +133,7 @@ def slots_of(inner: Any) -> List[Slot]:
                 raise RefusedError(
                     f"{type(inner).__name__} keeps a {type(value).__name__} ({name}) in its "
                     "state, which cannot be saved for a bitwise resume: pass "
-                    "keep_inner_state=False, and a replica that restarts begins its moments anew")
+                    "keep_inner_state=False, and a replica that restarts begins with new moments")
     return slots
 
 

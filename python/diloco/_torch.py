@@ -464,8 +464,8 @@ class Binding(Unique):
         """InvalidError: the run has ended. Before an inner step, so that the tensors stay its
         result."""
         if self.done:
-            raise InvalidError("the run has ended, and a step of this replica alone is no part of "
-                               "it: stop when `done` is true")
+            raise InvalidError("the run has ended, and a step of this replica alone does not count "
+                               "in it: stop when `done` is true")
 
     def adopt(self) -> None:
         """The tensors become the shared model as it now is. Steps since their last exchange are

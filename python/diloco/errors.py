@@ -107,7 +107,7 @@ class DiffersError(Error):
 
 
 class LibraryError(Error, ImportError):
-    """The C library is not there, or is of another version."""
+    """The C library is missing, or of another version."""
 
 
 BY_STATUS: Dict[int, Type[Error]] = {

@@ -284,7 +284,7 @@ class Refusals(unittest.TestCase):
         self.refused("sync_every = None", sync_every=None)
         self.refused("1 outer optimizers for 2 fragments", outer=[outer_of(Layer())])
         self.refused("backup_device = meta", backup_device="meta", kind=diloco.RefusedError)
-        self.refused("replicas: options are of runs", replicas=2)
+        self.refused("replicas: only a run has options", replicas=2)
         with self.assertRaises(ValueError):  # as torchft's
             self.refused("", kind=ZeroDivisionError, sync_every=7)
 

@@ -263,14 +263,14 @@ class Errors(InScratch):
     def test_the_library_is_looked_for_where_the_environment_says(self):
         empty = self.store.parent / "empty"
         empty.mkdir()
-        for where, why in (("/nowhere", "is not there"), (str(empty), "is not there"),
+        for where, why in (("/nowhere", "does not exist"), (str(empty), "does not exist"),
                            (sys.executable, "does not load")):
             done = subprocess.run([sys.executable, "-c", "import diloco; diloco.Config()"],
                                   env={**os.environ, "DILOCO_LIBRARY": where},
                                   capture_output=True, text=True)
             self.assertIn("LibraryError", done.stderr)
             self.assertIn(why, done.stderr)
-            self.assertEqual("DILOCO_LIBRARY" in done.stderr, why == "is not there", done.stderr)
+            self.assertEqual("DILOCO_LIBRARY" in done.stderr, why == "does not exist", done.stderr)
 
 
 class Words(InScratch):
