@@ -111,7 +111,7 @@ static bool is_a_first_entry(const diloco_run_wait *w)
 static void print_start(const dl_config *config)
 {
     printf("until then all of run.replicas are waited for, without a deadline; %.4g s after a\n"
-           "           replica came (run.start_timeout) %" PRId64
+           "           replica joined (run.start_timeout) %" PRId64
            " are enough (run.min_replicas)\n",
            config->start_timeout_s, config->min_replicas);
 }

@@ -194,8 +194,8 @@ void dl_report_wait(dl_report *report, const char *store, uint64_t others)
     }
     report->wait_reported = past;
     if (others)
-        snprintf(elsewhere, sizeof elsewhere, ", with %" PRIu64 " replica%s that %s not here",
-                 others, dl_plural(others), others == 1 ? "is" : "are");
+        snprintf(elsewhere, sizeof elsewhere, ", with %" PRIu64 " replica%s elsewhere", others,
+                 dl_plural(others));
     snprintf(line, sizeof line,
              "waiting for entry %" PRIu64 "%s, %s so far; to see which replicas are missing: "
              "diloco status %s --why",
@@ -317,8 +317,9 @@ static void on_round(dl_report *report, size_t replica, dl_json_value e, const c
     report->aborts += !stepped;
     if (!worth_a_line(report, replica)) return;
     if (n_missing) snprintf(missing, sizeof missing, " (%zu missing)", n_missing);
-    snprintf(line, sizeof line, "%s %" PRIu64 " at %s: %zu node%s%s%s, loss %s, apart by %s", what,
-             round, report->names[replica], n_members, dl_plural(n_members), missing,
+    snprintf(line, sizeof line,
+             "%s %" PRIu64 " at %s: %zu node%s%s%s, loss %s, weight divergence %s", what, round,
+             report->names[replica], n_members, dl_plural(n_members), missing,
              stepped ? "" : ", too few to move the model", known(loss, 4, f64(e, "inner_loss")),
              known(apart, 4, f64(e, "weight_divergence")));
     dl_report_say(report, line);

@@ -286,10 +286,10 @@ TEST(a_wait_of_all_local_replicas_is_reported_at_growing_intervals)
     look();
     say(0, waits);
     look();
-    end("waiting for entry 3, with 1 replica that is not here, 11 s so far; to see which replicas "
+    end("waiting for entry 3, with 1 replica elsewhere, 11 s so far; to see which replicas "
         "are missing: diloco "
         "status runs/x --why\n"
-        "waiting for entry 3, with 1 replica that is not here, 27 s so far; to see which replicas "
+        "waiting for entry 3, with 1 replica elsewhere, 27 s so far; to see which replicas "
         "are missing: diloco "
         "status runs/x --why\n");
 }
@@ -310,7 +310,7 @@ TEST(terminal_that_waits_names_the_missing_and_shows_no_time_left)
     dl_report_draw(&report);
     fclose(out);
     dl_report_close(&report);
-    CHECK_CONTAINS("waiting for entry 3, with 1 replica that is not here, 11 s so far; to see "
+    CHECK_CONTAINS("waiting for entry 3, with 1 replica elsewhere, 11 s so far; to see "
                    "which replicas are missing: diloco status runs/x --why",
                    text + before);
     const char *line = strstr(text + before, "waits 11 s");
