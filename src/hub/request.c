@@ -76,7 +76,8 @@ dl_response dl_refuse_failed(dl_http_request *r, diloco_status status)
         return dl_refuse(r, 507, "InsufficientStorage", "the hub's disk is full");
     if (status == DILOCO_EUNREACHABLE)
         return dl_refuse(r, 503, "ServiceUnavailable", "the hub's folder does not answer");
-    return dl_refuse(r, 500, "InternalError", "the hub's folder: an error; its log says more");
+    return dl_refuse(r, 500, "InternalError",
+                     "the hub could not use its folder; its log has the error");
 }
 
 /* ---- kinds of requests */

@@ -135,7 +135,7 @@ static bool check_checksum(dl_http_request *r, dl_response *refusal)
     if (!b->checksum.kind) return true;
     dl_checksum_end(&b->checksum, value);
     if (!strcmp(value, b->checksum_value)) return true;
-    *refusal = dl_refuse(r, 400, "BadDigest", "the body is not the one of %s: it has %s",
+    *refusal = dl_refuse(r, 400, "BadDigest", "the body does not match %s: its checksum is %s",
                          dl_checksum_header(b->checksum.kind), value);
     return false;
 }
@@ -204,14 +204,14 @@ bool dl_hub_s3_check_body(dl_http_request *r, dl_response *refusal)
             snprintf(text + 2 * i, 3, "%02x", hash[i]);
         if (strcmp(text, r->payload_hash) != 0) {
             *refusal = dl_refuse(r, 400, "XAmzContentSHA256Mismatch",
-                                 "the body is not the one whose SHA-256 was signed");
+                                 "the body does not match the SHA-256 that was signed");
             return false;
         }
     }
     if (r->body.md5 && EVP_DigestFinal_ex(r->body.md5, hash, NULL)) {
         EVP_EncodeBlock((unsigned char *)text, hash, 16);
         if (strcmp(text, md5) != 0) {
-            *refusal = dl_refuse(r, 400, "BadDigest", "the body is not the one of Content-MD5");
+            *refusal = dl_refuse(r, 400, "BadDigest", "the body does not match Content-MD5");
             return false;
         }
     }

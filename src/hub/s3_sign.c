@@ -155,6 +155,6 @@ bool dl_hub_s3_is_welcome(dl_http_request *r, dl_response *refusal)
                       "the signature has expired or is not valid yet: check the client's clock");
     if (!signature_holds(&c, r, key))
         return refuse(refusal, r, 403, "SignatureDoesNotMatch",
-                      "the signature is not that of this key");
+                      "the signature does not match this key");
     return true;
 }
