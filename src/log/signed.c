@@ -87,5 +87,5 @@ diloco_status dl_sealed_signer(dl_public *out, const void *text, size_t len,
         return dl_fail(DILOCO_EPROTO, "it is not signed");
     DL_TRY(dl_strong_bytes(&hash, text, signed_len));
     if (dl_statement_holds(&signature, out, what, &hash)) return DILOCO_OK;
-    return dl_fail(DILOCO_EPROTO, "its signature is not of this object of this run");
+    return dl_fail(DILOCO_EPROTO, "its signature does not match this object of this run");
 }
