@@ -156,8 +156,8 @@ static void warn_async(warning *out, const dl_config *config)
         !is(config->outer_optimizer, "sgd"))
         say(out,
             "server.diloco.schedule = \"async\" with outer_optimizer %s: momentum of movements "
-            "that come one by one hurts, also at equal speeds (2401.09135); delayed_nesterov is "
-            "the remedy",
+            "that are applied one by one raises the loss, also at equal speeds (2401.09135): take "
+            "delayed_nesterov",
             config->outer_optimizer);
 }
 
