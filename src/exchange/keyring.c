@@ -193,7 +193,7 @@ static diloco_status admit(dl_keyring *r, const char *replica, dl_time until)
     const diloco_status there = read_admission(r, &r->text, replica, until);
     if (!is_bad(there)) return there;
     dl_log(DILOCO_LOG_WARN,
-           "admit/%s is no admission (%s): this committer lets it in, and others "
+           "admit/%s is not a valid admission (%s): this committer admits the replica, and others "
            "decide for themselves",
            replica, diloco_error_text());
     return DILOCO_OK;

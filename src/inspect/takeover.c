@@ -131,8 +131,7 @@ static diloco_status put_entry(takeover *t, const char *url)
     if (status == DILOCO_EEXIST)
         return dl_fail(
             DILOCO_EEXIST,
-            "entry %llu came while this one was being written: a replica is alive, and nothing "
-            "was decided",
+            "a replica wrote entry %llu at the same time, so it is alive: nothing was decided",
             (unsigned long long)t->draft.entry.entry);
     return status;
 }

@@ -187,8 +187,8 @@ static diloco_status read_facts(char *facts, diloco_loop *loop, uint64_t *step, 
     if (strcmp(outer, ours) != 0 || sync_every != loop->options.sync_every ||
         dl_json_count(list) != loop->options.fragments)
         return dl_fail(DILOCO_EDIFFERS,
-                       "it is of outer optimizer %s, sync_every %llu, %zu fragments; this loop is "
-                       "of %s, %llu, %u",
+                       "it was saved with outer optimizer %s, sync_every %llu and %zu fragments; "
+                       "this loop has %s, %llu and %u",
                        outer, (unsigned long long)sync_every, dl_json_count(list), ours,
                        (unsigned long long)loop->options.sync_every, loop->options.fragments);
     DL_TRY(dl_json_read_u64(step, v, "step", loop->interval - 1));

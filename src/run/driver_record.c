@@ -162,7 +162,8 @@ static const char *advice(const char *reason)
          "it points away from most others; is its data of another kind, its learning rate "
          "too high?"},
         {"probe", "with it the shared model loses check.probe times as much on held-out samples"},
-        {"copy", "it is another's, or nearly so; do two replicas train on the same data?"},
+        {"copy",
+         "it equals another contribution, or nearly so; do two replicas train on the same data?"},
         {"bound", "an element moved by more than check.element"},
         {"non-finite", "it has a NaN or an infinity: training has diverged here"},
         {"base", "it began from another state than the run's"}};
