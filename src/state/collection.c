@@ -103,7 +103,7 @@ static diloco_status found_generation(void *context, const char *key, size_t len
     if (i == SIZE_MAX) {
         if (!c->crowded)
             dl_log(DILOCO_LOG_WARN,
-                   "more than %d replicas have heartbeats: those of replicas that are no members "
+                   "more than %d replicas have heartbeats: those of replicas that are not members "
                    "do not keep objects in the store",
                    DL_COLLECTOR_LIVES);
         c->crowded = true;

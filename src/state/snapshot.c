@@ -181,7 +181,7 @@ static diloco_status check_digests(const dl_state *state, dl_json_value root)
 static diloco_status check_log(const dl_state *state, dl_store *store, dl_time until)
 {
     const dl_control *c = &state->control;
-    if (c->entry == 0) return dl_fail(DILOCO_EPROTO, "it is of no entry");
+    if (c->entry == 0) return dl_fail(DILOCO_EPROTO, "it follows no entry");
     dl_key key;
     dl_buf text;
     dl_entry before;
@@ -415,7 +415,7 @@ static diloco_status read_log(dl_snapshot_log *out, dl_json_value root, dl_store
         DL_TRY(dl_json_read_u64(&commits, it.value, "commits", out->entry - out->commits));
         out->commits += commits;
     }
-    if (out->entry == 0) return dl_fail(DILOCO_EPROTO, "it is of no entry");
+    if (out->entry == 0) return dl_fail(DILOCO_EPROTO, "it follows no entry");
     dl_key_entry(key, out->entry - 1);
     dl_buf_clear(text);
     DL_TRY(dl_store_get(store, text, key, until));

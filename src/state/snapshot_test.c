@@ -379,7 +379,7 @@ TEST(a_snapshot_that_does_not_follow_the_log_is_skipped)
     CHECK_CONTAINS("snapshot of entry 6 by r0.0000 skipped", s.log);
     CHECK_OK(read_oldest(&s, 0));
     check_back(&s, 5);
-    CHECK_CONTAINS("it is of no entry", s.log);
+    CHECK_CONTAINS("it follows no entry", s.log);
     scene_end(&s);
 }
 
