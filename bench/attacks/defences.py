@@ -6,9 +6,9 @@ ATTACKS = {
     "scale": "1000 g", "sign_flip": "−g", "ipm": "−2 times the honest mean",
     "ipm_small": "−½ times the honest mean: shorter than any honest movement",
     "alie": '"a little is enough": the honest mean less 1.5 standard deviations of each element',
-    "gaussian": "noise as long as 10 g", "nan": "a NaN", "inf": "an infinity", "zero": "nothing",
+    "gaussian": "noise as long as 10 g", "nan": "a NaN", "inf": "an infinity", "zero": "zeros",
     "mimic": "the movement of one honest member",
-    "copy": "the movement of another honest member, each", "stale": "its own movement for its first entry, over and over",
+    "copy": "each the movement of another honest member", "stale": "its own movement for its first entry, again and again",
     "label_flip": "the movement of training on wrong data: letters from the other end of the alphabet, a "
                   "for z; images labelled 9 − y",
 }

@@ -35,13 +35,14 @@ def open_block():
             section = path
         lines.append(f'{name} = {value if value[0] in "-0123456789" else json.dumps(value)}')
     return ["## A run open to untrusted members", "",
-            "With `run.roster = \"open\"` ([security.md](security.md)) this is what a run should have, "
-            "and what `make test` tries. `byzantine` is the number of malicious members that it bears and that no check sees: a "
-            "quarter of the members that are expected, say. With fewer than 2 · `byzantine` + 1 that are "
-            "used it gives way to the mean, which is recorded; honest members of like data are not "
-            "rejected by it. Where each has data of its own kind, look at `peer_grad_similarity` first, "
-            "and lower the cosine; where their speeds differ much and they take other numbers of steps, "
-            "lower `short`.",
+            "With `run.roster = \"open\"` ([security.md](security.md)) a run should have this "
+            "configuration, which `make test` tries. `byzantine` is the number of malicious members that "
+            "the run tolerates although no check finds them, for example a quarter of the expected "
+            "members. If fewer than 2 · `byzantine` + 1 members count, the combiner falls back to the "
+            "mean, and the record says so. The checks do not reject honest members with similar data. If "
+            "members have different kinds of data, look at `peer_grad_similarity` first, and lower "
+            "`cosine`. If their speeds differ much, so that they take different numbers of steps, lower "
+            "`short`.",
             "", "```toml", *lines, "```", ""]
 
 
@@ -56,13 +57,14 @@ def is_honest_alone(bench, task, f):
 def seen_block(bench):
     """Of the trials with checks that are one trial: is it so, where it can be seen?"""
     each = {bench.result(Trial(GPT, CHECKED[0], attack, 2, SEEDS[0], 0)) for attack in SEEN}
-    said = ", and ended in the same number" if len(each) == 1 else ""
+    said = ", and all gave the same number" if len(each) == 1 else ""
     if all(is_honest_alone(bench, *of) for of in ((GPT, 1), (GPT, 2), (GPT, 3), (LENET, 2))):
-        said += (". Under every combiner the number is, to the last digit, that of a NaN without checks, "
-                 "which is of the honest members alone, too")
-    return ["*seen at once*: of " + ", ".join(SEEN) + " the checks reject every contribution, so "
-            f"only the honest members count under each of them. {SEEN[0]} was trained for all of them; "
-            f"under the mean with 2 of {N}, and with the block for untrusted members, each was{said}.", ""]
+        said += (". With every combiner that number equals, to the last digit, the one of a NaN without "
+                 "checks, where only the honest members count, too")
+    return ["*always rejected* is one row for the attacks " + ", ".join(SEEN) + ". The checks reject all "
+            f"their contributions, so only the honest members count. The row has the numbers of {SEEN[0]}. "
+            f"With the mean and 2 of {N}, and with the configuration for untrusted members, each of these "
+            f"attacks was trained{said}.", ""]
 
 
 def row(cells):
@@ -119,12 +121,12 @@ def section(bench, page, task, f):
     rows = [["*honest: " + task.unit + "*", *(honest_of(bench, task, d, f) for d in alone)],
             *losses(bench, task, f, alone, ((a, a) for a in ATTACKS))]
     text = ["", f"### {f} of {N}", *table(["attack", *(d.name for d in alone)], rows)]
-    left = [("*seen at once*", SEEN[0]), *((a, a) for a in ATTACKS if a not in SEEN)]
+    left = [("*always rejected*", SEEN[0]), *((a, a) for a in ATTACKS if a not in SEEN)]
     text += ["", "With checks:", *table(["attack", *(d.name for d in alone)],
                                         losses(bench, task, f, checked, left))]
     beyond = [d.name for d in COMBINERS if not within(d, f)]
     if beyond:
-        text += ["", "Beyond their bound, and not run: " + ", ".join(beyond) + "."]
+        text += ["", "Not run, because beyond their bound: " + "; ".join(beyond) + "."]
     return text + picture(bench, page, task, f)
 
 
@@ -149,23 +151,27 @@ def holding(bench):
 
     head = ["combiner", "bound", *(f"{f} of {N}" for f in (1, 2, 3)), f"LeNet-5, 2 of {N}"]
     return ["", "## Combiners against all attacks", "",
-            "A cell names the attacks that a combiner did not withstand, or says that it holds. A bound is "
-            "the condition of the rule's proof on n members with f malicious ones, and so their number in "
-            "eight. It says that the rule's result stays near the honest ones, not that training loses "
-            "nothing by it; the test here is 3 %. Where there is no proof, nothing is promised.", *table(head, rows(COMBINERS)), "",
-            "Alone, a rule sees one entry, and only its members' positions relative to each other. Honest "
-            "movements are further from each other than from 0. So a short movement is nearer to each of them "
-            "than they are to each other. Rules that choose members (krum, multi_krum) are drawn to it, and "
-            "follow members that send nothing (zero, ipm_small). The geometric median moves toward them by "
-            "less. Mixing each with its nearest first (nnm; Allouah et al. 2023) takes that away, at the cost "
-            "of one walk, until as many are short as it leaves out. Rules by element lose length to members "
-            "that pull back (sign_flip, ipm), the more the nearer to half of them do. And one entry does not "
-            "show that a movement is an old honest one (stale).", "",
-            "With checks, a member does not count and is banned if its movement is short (`check.short`), "
-            "points back (`check.cosine`), or is too long (`check.norm`). The same holds if it repeats an "
-            "earlier one of its own (`check.repeat`) or copies another member's (`check.copy`):",
+            "A cell names the attacks that succeeded against a combiner, or says that it holds. The bound is "
+            "the condition of the combiner's proof on n members with f malicious ones, and the largest f for "
+            f"n = {N}. The proof says that the result is near the honest contributions, not that training "
+            f"loses nothing; the test here allows {BAND:g} %. Combiners without a bound have no proof.",
+            *table(head, rows(COMBINERS)), "",
+            "A combiner alone reads one entry, and only its members' positions relative to each other. So each "
+            "kind of combiner has its weakness:", "",
+            "- **Short movements.** Honest movements are further from each other than from 0, so a short one is "
+            "nearer to each of them than they are to each other. Combiners that choose members (krum, "
+            "multi_krum) choose it (zero, ipm_small). The geometric median moves toward it by less. nnm "
+            "(Allouah et al. 2023) first replaces each contribution by the mean of its nearest ones, at the "
+            "cost of one pass. That helps until as many are short as it leaves out.",
+            "- **Opposite movements.** Combiners by element lose length to members that pull back (sign_flip, "
+            "ipm), most of all if these are nearly half.",
+            "- **Old movements.** One entry does not show that a movement is an old honest one (stale).", "",
+            "With checks, a member does not count if its movement is short (`check.short`), points back "
+            "(`check.cosine`), or is too long (`check.norm`). The same holds if it repeats an earlier one of "
+            "its own (`check.repeat`) or copies another member's (`check.copy`). After three rejections, other "
+            "than for a copy, the member is banned.",
             *table(head, rows(CHECKED)), "",
-            f"The block for a run open to untrusted members, above, with 2 of {N}: "
+            f"The configuration [above](#a-run-open-to-untrusted-members) with 2 of {N}: "
             f"{beaten_by(bench, GPT, STRANGERS, 2)}."]
 
 
@@ -177,36 +183,38 @@ def owners(bench):
 
     rows = [[d.name, *(cell(d, f, n) for f in (1, 2, 3) for n in (1, f + 1))] for d in COMBINERS]
     return ["", "## Owners of slices that publish wrong results", "",
-            "With `server.diloco.exchange = \"sharded\"` each member combines a slice for all. Here the f "
-            "malicious members contribute honestly. They publish every combined slice, or measurement of "
-            "members for a rule that measures, as −1000 times its value, all alike. With one owner a slice no "
-            "replica sees it during the run (`diloco verify` disputes it afterwards, by name). With f + 1 "
-            "(`server.diloco.slice_owners`) one of them is honest. The planner finds two results of one slice "
-            "and says so, and every replica reads all the members for that entry, as in an allgather. The "
-            "bits are the same as without the malicious owners. The planner's own word is not checked by "
-            "others ([security.md](security.md#limits)).",
+            "With `server.diloco.exchange = \"sharded\"` each member combines a slice for all. In this test "
+            "the f malicious members contribute honestly. But they publish each combined slice, and each "
+            "measurement of members, multiplied by −1000, all in the same way. With one owner for each slice "
+            "no replica notices this during the run; only `diloco verify` disputes it afterwards, by name. "
+            "With f + 1 owners (`server.diloco.slice_owners`) one of them is honest. The planner finds two "
+            "results for one slice and warns. For that entry every replica reads the contributions of all "
+            "members, as with allgather. The bits are the same as without the malicious owners. Other "
+            "replicas do not check the planner itself ([security.md](security.md#limits)).",
             *table(["combiner", *(f"{f} of {N}, {n} owner{'s' * (n > 1)}" for f in (1, 2, 3)
                                   for n in (1, f + 1))], rows)]
 
 
 def write(bench, page):
-    text = ["# What malicious members can do", "",
-            "Written by `make attacks` ([bench/attacks](../bench/attacks)) from what it has trained, "
-            "not by hand. Eight replicas train; the last f of them are real replicas whose contributions "
-            "are rewritten before they get their names (`tests/attack/hostile.c`), or which train on "
-            "wrong data. A cell is how far the shared model's validation loss ends above that of the "
-            "same combiner with eight honest members, in per cent; of LeNet-5, whose loss is near 0, how "
-            f"much of its accuracy is lost, in per cent. More than {BAND:g} is bold: the attack has won. "
-            f"One seed a cell; more where the first came within a factor of {BORDER:g} of that border, and "
-            "then their mean and half their range. The first row is what a defence costs by itself.", "",
+    text = ["# Attacks by malicious members", "",
+            "`make attacks` ([bench/attacks](../bench/attacks)) writes this page from its results. Eight "
+            "replicas train, and the last f of them are malicious. These are real replicas whose contributions "
+            "are rewritten before they are named (`tests/attack/hostile.c`), or which train on wrong data. "
+            "[The algorithms](algorithms.md#combiners) define the combiners and checks, the "
+            "[glossary](glossary.md) the terms.", "",
+            "A cell is the rise in per cent of the shared model's last validation loss over that of the same "
+            "combiner with eight honest members. For LeNet-5, whose loss is near 0, it is the loss of accuracy "
+            f"in per cent. A value above {BAND:g} is bold: the attack has succeeded. A cell has one seed. If "
+            f"that was within a factor of {BORDER:g} of {BAND:g}, it has several, as their mean and half their "
+            "range. The first row has the result without malicious members, so it shows the cost of the "
+            "combiner itself.", "",
             "Each combiner was tried alone, and with checks: " +
-            ", ".join(f"`{k} = {v}`" for k, v in CHECKS.items()) + ". These are held against the same "
-            "honest run, without checks, so that what checks cost shows. \"nnm, …\" is "
-            "`pre_aggregation = \"nnm\"` before the rule. A NaN or an infinity is rejected in either "
-            "case; with fewer left than it needs, a combiner gives way to the mean here "
-            "(`robust_fallback = \"mean\"`).", "",
+            ", ".join(f"`{k} = {v}`" for k, v in CHECKS.items()) + ". Results with checks are relative to the "
+            "honest run without checks, so they include the cost of the checks. \"nnm, …\" is "
+            "`pre_aggregation = \"nnm\"` before the combiner. A NaN or an infinity is always rejected. If too "
+            "few members are left, a combiner falls back to the mean here (`robust_fallback = \"mean\"`).", "",
             *seen_block(bench),
-            *open_block(), "## Attacks", *table(["attack", "the hostile members send"], ATTACKS.items())]
+            *open_block(), "## Attacks", *table(["attack", "the malicious members send"], ATTACKS.items())]
     text += holding(bench)
     text += ["", f"## {GPT.title}"]
     for f in (1, 2, 3):
