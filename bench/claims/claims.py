@@ -131,10 +131,13 @@ def read_remarks():
 def write_page(lab, rows, page, how):
     remarks, pictures = read_remarks(), page.parent / "claims"
     pictures.mkdir(exist_ok=True)
-    text = ["# Claims", "", how, "",
-            "Each check is a paired difference over seeds, in percent of the loss (or of the value "
-            "named), with its 95 % interval. *inconclusive*: the interval is too wide to tell, or "
-            "the same check would not have seen the arm that is known to be bad.", "",
+    text = ["# Claims of papers, tested here", "", how, "",
+            "A claim of a paper is tried in short runs, as one or more checks. Each check compares "
+            "*arms*: trainings that differ in some options. It is a paired difference over seeds, in per "
+            "cent of the loss (or of the value named), with its 95 % interval. It *holds* or *does not "
+            "hold* if the interval decides it. *inconclusive* means that the interval is too wide, or "
+            "that the same check does not detect the arm that is known to be bad. The "
+            "[glossary](glossary.md) explains the terms.", "",
             "| # | claim | published | here |", "|---|---|---|---|"]
     details = []
     for row in rows:
