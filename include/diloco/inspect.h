@@ -218,18 +218,18 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_verify(const diloco_run 
     return diloco_run_verify_sized(run, out, sizeof *out, n_threads);
 }
 
+/* diloco_run_remove removes every object of a run, the log first and run.json last, and leaves
+ * other objects in its store alone. *n_objects is the number removed, also after an error; the same
+ * call continues. The caller ensures that no replica of the run is alive. DILOCO_ENOENT: no run
+ * there. DILOCO_EREFUSED: the store does not let this machine delete; a hub lets no client remove a
+ * log. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_remove(uint64_t *n_objects, const char *url);
+
 /* diloco_takeover makes the newest generation of `replica` the committer of a run with
  * run.single_committer, by an abort at the log's end. `replica` NULL means that of the option. With
  * `really` false it only reports the change. Ensure that the previous committer has ended. Returns
  * DILOCO_EINVAL if there is nothing to take over; DILOCO_ENOENT if no such replica has ever begun;
  * DILOCO_EEXIST if the committer is alive. */
-/* diloco_run_remove removes every object of a run, the log first and run.json last, and leave other
- * objects in its store alone. *n_objects is the number removed, also after an error; the same call
- * continues. The caller ensures that no replica of the run is alive. DILOCO_ENOENT: no run there.
- * DILOCO_EREFUSED: the store does not let this machine delete; a hub lets no client remove a log.
- */
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_remove(uint64_t *n_objects, const char *url);
-
 typedef struct diloco_takeover_report {
     uint64_t entry; /* that says so */
     char from[48],
