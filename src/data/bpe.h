@@ -16,7 +16,7 @@ typedef struct dl_bpe dl_bpe;
 
 /* Opens a tokenizer from a file, or reads one from memory. The first byte shows its kind: '{' is a
  * tokenizer.json. tiktoken's ranks do not say how text is cut: up to 60,000 of them are cut as
- * GPT-2, up to 150,000 as cl100k. The bytes are untrusted.
+ * GPT-2, up to 150,000 as cl100k. A token of ranks has at most 256 bytes. The bytes are untrusted.
  *
  * Returns DILOCO_ENOENT, DILOCO_EIO and DILOCO_ENOMEM, and DILOCO_EPROTO if it is damaged. Returns
  * DILOCO_EREFUSED if it asks for something that would give other tokens here; the text names it (a

@@ -15,9 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FILE_MAX, TOKEN_MAX: bytes of a file, and of a merge or a token that is cut in two. MAX_GPT2,
- * MAX_CL100K: ranks; GPT-2 has 50,257 and cl100k 100,256. */
-enum { FILE_MAX = 256 << 20, MAX_GPT2 = 60000, MAX_CL100K = 150000, TOKEN_MAX = 1 << 16 };
+/* FILE_MAX, MERGE_MAX: bytes of a file, and of a merge. MAX_GPT2, MAX_CL100K: ranks; GPT-2 has
+ * 50,257 and cl100k 100,256. RANK_MAX: bytes of a token in a file of ranks. The time to find a
+ * token's pairs grows with the square of its bytes. The longest tokens of GPT-2, cl100k and Llama 3
+ * have 128. */
+enum {
+    FILE_MAX = 256 << 20,
+    MERGE_MAX = 1 << 16,
+    MAX_GPT2 = 60000,
+    MAX_CL100K = 150000,
+    RANK_MAX = 256
+};
 
 /* ---- tables */
 
@@ -217,7 +225,7 @@ static diloco_status merge_parts(char *text, size_t *left, size_t *len, dl_json_
     const char *at = merge.at + 1;
     size_t n_parts = 0;
     *left = *len = 0;
-    if ((size_t)(merge.end - merge.at) > TOKEN_MAX) return dl_fail(DILOCO_EPROTO, "it is too long");
+    if ((size_t)(merge.end - merge.at) > MERGE_MAX) return dl_fail(DILOCO_EPROTO, "it is too long");
     if (merge.type == DL_JSON_ARRAY) {
         for (dl_json_iter it = dl_json_each(merge); dl_json_next(&it); n_parts++) {
             size_t part;
@@ -256,7 +264,7 @@ static diloco_status read_merge(dl_bpe *b, char *text, dl_json_value merge, size
 
 static diloco_status read_merges(dl_bpe *b, dl_json_value merges)
 {
-    char *text = malloc(TOKEN_MAX);
+    char *text = malloc(MERGE_MAX);
     if (!text) return no_memory();
     diloco_status status = DILOCO_OK;
     for (dl_json_iter it = dl_json_each(merges); !status && dl_json_next(&it);) {
@@ -507,6 +515,9 @@ static diloco_status read_rank(dl_bpe *b, dl_text line, int32_t rank)
     if (number != (uint64_t)rank)
         return dl_fail(DILOCO_EPROTO, "line %d has rank %llu: ranks ascend from 0 by one", rank + 1,
                        (unsigned long long)number);
+    if (len > RANK_MAX)
+        return dl_fail(DILOCO_EREFUSED, "line %d is a token of %zu bytes; at most %d are known",
+                       rank + 1, len, RANK_MAX);
     b->offset[rank] = b->n_bytes;
     b->n_bytes += len;
     b->offset[rank + 1] = b->n_bytes;
@@ -522,7 +533,7 @@ static size_t cut_all(dl_bpe *b, bool note)
     for (int32_t token = 0; token < b->n; token++) {
         size_t len;
         const char *text = dl_bpe_token(b, token, &len);
-        for (size_t cut = 1; cut < len && len <= TOKEN_MAX; cut++) {
+        for (size_t cut = 1; cut < len; cut++) {
             int32_t left = dl_bpe_find(b, text, cut),
                     right = left < 0 ? -1 : dl_bpe_find(b, text + cut, len - cut);
             if (right < 0) continue;

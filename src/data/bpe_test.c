@@ -329,6 +329,28 @@ TEST(damaged_ranks_are_refused)
     dl_buf_deinit(&text);
 }
 
+/* Writes a token of 3 n + m bytes, m 1 or 2, that are all zero. */
+static void put_zeros(dl_buf *out, size_t n, size_t m, int rank)
+{
+    for (size_t i = 0; i < n; i++)
+        CHECK_OK(dl_buf_add(out, "AAAA", 4));
+    CHECK_OK(dl_buf_addf(out, "%s %d\n", m == 1 ? "AA==" : "AAA=", rank));
+}
+
+/* The time to find the pairs of a token grows with the square of its bytes. */
+TEST(ranks_with_a_token_of_more_than_256_bytes_are_refused_by_line)
+{
+    dl_buf text;
+    dl_bpe *bpe;
+    put_bytes(&text);
+    put_zeros(&text, 85, 1, 256);
+    CHECK_OK(dl_bpe_read(&bpe, text.data, text.len));
+    dl_bpe_close(bpe);
+    put_zeros(&text, 85, 2, 257);
+    refused(DILOCO_EREFUSED, "line 258 is a token of 257 bytes", dl_buf_str(&text));
+    dl_buf_deinit(&text);
+}
+
 TEST(a_file_is_named_in_its_errors)
 {
     dl_bpe *bpe;
@@ -367,4 +389,5 @@ TEST_MAIN(tokens_are_those_of_hugging_face, tokens_give_their_text_back,
           parts_of_a_text_give_the_tokens_of_the_whole, ranks_merge_by_their_numbers,
           a_tokenizer_that_would_give_other_tokens_is_refused_by_name, merges_come_in_their_order,
           tokens_are_bytes_or_added_or_special_or_none, a_template_names_the_token_before_a_text,
-          damaged_ranks_are_refused, a_file_is_named_in_its_errors, a_long_word_is_encoded)
+          damaged_ranks_are_refused, ranks_with_a_token_of_more_than_256_bytes_are_refused_by_line,
+          a_file_is_named_in_its_errors, a_long_word_is_encoded)
