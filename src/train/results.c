@@ -200,13 +200,15 @@ static diloco_status choose_path(dl_results *r)
 
 /* ---- */
 
-/* Begins a new file, or reads the rows of the log and of the file. */
+/* Reads the rows of the log and of the file. A run that begins has none; its new file replaces one
+ * of an earlier run only, and no file of another kind. */
 static diloco_status take_up(dl_results *r, uint64_t entries)
 {
     int fd;
     if (entries > 0) DL_TRY(diloco_log_walk(r->config->store, 0, add_entry, r));
     DL_TRY(lock(&fd, r));
-    diloco_status status = entries > 0 ? read_file(r) : write_file(r);
+    diloco_status status = read_file(r);
+    if (!status && entries == 0) status = write_file(r);
     close(fd);
     for (size_t i = 0; i < r->n_rows; i++)
         r->before = fmax(r->before, r->rows[i].values[DL_RESULTS_ELAPSED_TIME]);

@@ -36,7 +36,7 @@ typedef struct dl_results {
 
 /* Opens the file when a generation begins, after that many entries; 0 begins a new file. Returns
  * DILOCO_EINVAL, DILOCO_EIO, DILOCO_ENOMEM, or DILOCO_EPROTO if the file of that name is something
- * else. */
+ * else; such a file stays as it is. */
 DL_MUST_CHECK diloco_status dl_results_open(dl_results *out, const dl_config *config,
                                             uint64_t entries);
 void dl_results_close(dl_results *results); /* zeroed is fine */

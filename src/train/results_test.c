@@ -196,13 +196,31 @@ TEST(a_file_that_is_something_else_is_left_alone_and_named)
         snprintf(path, sizeof path, "%s", r.path);
         dl_results_close(&r);
         CHECK_OK(dl_file_write(path, &(dl_span){texts[i][0], strlen(texts[i][0])}, 1));
-        CHECK_STATUS(DILOCO_EPROTO, dl_results_open(&r, c, 1));
-        CHECK_CONTAINS(texts[i][1], diloco_error_text());
-        CHECK_CONTAINS("move the file away", diloco_error_text());
+        for (uint64_t entries = 0; entries <= 1; entries++) { /* 0: a run that begins */
+            CHECK_STATUS(DILOCO_EPROTO, dl_results_open(&r, c, entries));
+            CHECK_CONTAINS(texts[i][1], diloco_error_text());
+            CHECK_CONTAINS("move the file away", diloco_error_text());
+        }
         snprintf(r.path, sizeof r.path, "%s", path);
         CHECK_STR(texts[i][0], text_of(&r));
         free(c);
     }
+}
+
+TEST(a_run_that_begins_replaces_the_results_of_an_earlier_run)
+{
+    dl_results r;
+    dl_config *c = results_in("again", "round,accuracy");
+    CHECK_OK(dl_results_open(&r, c, 0));
+    put(&r, 1, 0.25);
+    dl_results_close(&r);
+    set(c, "results.types", "accuracy,round");
+    CHECK_OK(dl_results_open(&r, c, 0));
+    CHECK_STR("accuracy,round\n", text_of(&r));
+    put(&r, 2, 0.5);
+    CHECK_STR("accuracy,round\n,1\n0.5,2\n,3\n,4\n", text_of(&r));
+    dl_results_close(&r);
+    free(c);
 }
 
 TEST(file_is_beside_the_logs_folder_or_under_the_base_path)
@@ -230,4 +248,5 @@ TEST_MAIN(columns_are_named_once_and_known, a_run_that_begins_has_a_file_of_colu
           later_generation_continues_the_file_and_its_time, columns_may_change_between_generations,
           processes_beside_each_other_lose_nothing_of_each_others,
           a_file_that_is_something_else_is_left_alone_and_named,
+          a_run_that_begins_replaces_the_results_of_an_earlier_run,
           file_is_beside_the_logs_folder_or_under_the_base_path)
