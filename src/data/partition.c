@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SAMPLES_MAX (UINT64_C(1) << 32) /* numbers of samples are 32 bits */
+
 const dl_sampler dl_sampler_contiguous = {.name = "contiguous"},
                  dl_sampler_whole = {.name = "whole", .overlaps = true},
                  dl_sampler_all_inclusive = {.name = "all_inclusive", .overlaps = true};
@@ -69,7 +71,7 @@ static diloco_status sort_by_class(dl_partition *p, const dl_partition_data *dat
 static diloco_status plan(dl_partition *p, const dl_partition_data *data)
 {
     const char *name = p->sampler->name;
-    if (p->n > UINT32_MAX)
+    if (p->n > SAMPLES_MAX)
         return dl_fail(DILOCO_EREFUSED,
                        "data.sampler = \"%s\" deals at most 2^32 samples, and there are %" PRIu64
                        ": take contiguous",

@@ -40,7 +40,7 @@ typedef struct dl_partition_data {
 /* Plans the division for n_clients clients; `config` is copied. *out is NULL for contiguous and
  * whole. Returns DILOCO_EINVAL, and names the option, for fewer samples or classes than it asks
  * for, data without classes, an unknown sampler, and clients without any sample. Returns
- * DILOCO_EREFUSED for 2^32 samples or more, or more than 1024 classes, and DILOCO_ENOMEM. */
+ * DILOCO_EREFUSED for more than 2^32 samples, or more than 1024 classes, and DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_partition_create(dl_partition **out, const dl_config *config,
                                                 const dl_partition_data *data, size_t n_clients);
 void dl_partition_destroy(dl_partition *partition); /* NULL is fine */

@@ -423,6 +423,21 @@ TEST(an_impossible_partition_is_refused_by_its_option)
     CHECK_CONTAINS("less than one each", diloco_error_text());
 }
 
+/* iid needs no memory for the samples. With a partition size of 2 a client needs little, too. */
+TEST(samples_are_at_most_2_to_the_32nd)
+{
+    dl_config config = config_of("iid");
+    dl_partition *p;
+    dl_partition_data data = {.n = UINT64_C(1) << 32};
+    set(&config, "data.partition_size", "2");
+    CHECK_OK(dl_partition_create(&p, &config, &data, CLIENTS));
+    CHECK(dl_partition_at(p, 0, 1) < data.n);
+    dl_partition_destroy(p);
+    data.n++;
+    CHECK_STATUS(DILOCO_EREFUSED, dl_partition_create(&p, &config, &data, CLIENTS));
+    CHECK_CONTAINS("at most 2^32 samples, and there are 4294967297", diloco_error_text());
+}
+
 TEST_MAIN(clients_have_no_sample_in_common_where_the_sampler_says_so,
           fed_28_the_same_key_assigns_the_same_data_and_another_key_or_client_other_data,
           both_hold_for_the_labels_of_mnist,
@@ -434,4 +449,4 @@ TEST_MAIN(clients_have_no_sample_in_common_where_the_sampler_says_so,
           label_quantity_gives_each_client_n_classes_and_assigns_all_samples,
           sample_quantity_assigns_all_samples_and_leaves_no_client_below_the_minimum,
           distribution_has_uneven_sizes_and_uneven_classes, ten_thousand_clients_are_dealt_to,
-          an_impossible_partition_is_refused_by_its_option)
+          an_impossible_partition_is_refused_by_its_option, samples_are_at_most_2_to_the_32nd)
