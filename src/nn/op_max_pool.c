@@ -1,5 +1,6 @@
 /* op_max_pool.c - y = the largest of x under a window; its gradient goes to the first tap that
- * has it, as in PyTorch. Taps outside the image do not take part.
+ * has it, as in PyTorch. NaN is larger than every number, and of several the last one gets the
+ * gradient, as there. Taps outside the image do not take part.
  *
  * Forward takes whole matrices [rows][channels] at once. Backward finds the tap again by comparing
  * x with y, so no index is kept. Output places are done in order, so a place in several windows
@@ -50,6 +51,27 @@ static inline DL_BODY void give_body(float *restrict dx, float *restrict left,
 DL_KERNEL(give, (float *dx, float *left, const float *x, const float *y, size_t n),
           give_body(dx, left, x, y, n))
 
+/* The same for a y that is NaN, where no tap equals y: the tap that is NaN gets dy. */
+static inline DL_BODY void give_nan_body(float *restrict dx, float *restrict left,
+                                         const float *restrict x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float given = x[i] != x[i] ? left[i] : 0;
+        dx[i] += given;
+        left[i] = x[i] != x[i] ? 0 : left[i];
+    }
+}
+DL_KERNEL(give_nan, (float *dx, float *left, const float *x, size_t n),
+          give_nan_body(dx, left, x, n))
+
+static bool has_nan(const float *y, size_t n)
+{
+    bool found = false;
+    for (size_t i = 0; i < n; i++)
+        found |= y[i] != y[i];
+    return found;
+}
+
 /* A part of the rows of every place, as floats of its matrix. */
 static void range(size_t *begin, size_t *end, const dl_pass *p, int part, int n_parts)
 {
@@ -80,8 +102,8 @@ static void forward(const dl_pass *p)
     dl_pool_run(p->pool, forward_part, &copy);
 }
 
-/* Destroys dy: each tap takes its share, and the next one is offered the rest. A NaN equals
- * nothing, so no tap gets its gradient. */
+/* Destroys dy: each tap takes its share, and the next one is offered the rest. NaN is offered from
+ * the last tap to the first, in a second walk that only a window with a NaN needs. */
 static void backward_part(void *context, int part, int n_parts)
 {
     const dl_pass *p = context;
@@ -98,6 +120,11 @@ static void backward_part(void *context, int part, int n_parts)
         for (size_t i = 0; i < n; i++) {
             size_t in = taps[i].place * matrix + begin;
             dl_isa_call(give)(dx + in, dy + out, x + in, y + out, end - begin);
+        }
+        if (!has_nan(y + out, end - begin)) continue;
+        for (size_t i = n; i-- > 0;) {
+            size_t in = taps[i].place * matrix + begin;
+            dl_isa_call(give_nan)(dx + in, dy + out, x + in, end - begin);
         }
     }
 }

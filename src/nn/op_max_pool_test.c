@@ -50,5 +50,31 @@ TEST(a_value_that_is_no_number_is_not_passed_over)
     }
 }
 
+/* As torch.nn.MaxPool2d: of several NaN the last. The other column of windows has numbers. */
+TEST(a_nan_gets_the_gradient_and_of_several_the_last)
+{
+    static const op_case c = {1,         1,          1, 1, .high = 2, .wide = 4, .channels = 1,
+                              .size = 2, .stride = 2};
+    static const struct {
+        int nan[2], gets;
+    } rows[] = {{{0, 0}, 0}, {{1, 1}, 1}, {{4, 4}, 4}, {{5, 5}, 5}, {{0, 4}, 4}, {{1, 4}, 4}};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        op_rig r;
+        float gradient[8];
+        op_open(&r, &c, build, "cpu", 1);
+        for (int i = 0; i < 8; i++)
+            r.host[i] = (float)i;
+        r.host[rows[k].nan[0]] = r.host[rows[k].nan[1]] = NAN;
+        op_run(&r, DL_TRAIN, false);
+        dl_backend_copy_out(r.backend, gradient, r.graph->gradients, sizeof gradient);
+        for (int i = 0; i < 8; i++)
+            CHECK(gradient[i] == (i == rows[k].gets ? sink_factor(0)
+                                  : i == 7          ? sink_factor(1)
+                                                    : 0));
+        op_close(&r);
+    }
+}
+
 TEST_MAIN(gradients_agree_with_differences, of_equal_values_the_first_gets_the_gradient,
-          a_value_that_is_no_number_is_not_passed_over)
+          a_value_that_is_no_number_is_not_passed_over,
+          a_nan_gets_the_gradient_and_of_several_the_last)
