@@ -277,10 +277,12 @@ static int by_size(const void *x, const void *y)
     return a < b ? -1 : 1; /* a fixed order, so a fixed plan */
 }
 
-static int by_offset(const void *x, const void *y)
+/* Adds b to `placed`, which is sorted by offset. */
+static void insert(dl_buffer **placed, size_t n, dl_buffer *b)
 {
-    const dl_buffer *a = *(dl_buffer *const *)x, *b = *(dl_buffer *const *)y;
-    return a->offset < b->offset ? -1 : a->offset > b->offset;
+    for (; n > 0 && placed[n - 1]->offset > b->offset; n--)
+        placed[n] = placed[n - 1];
+    placed[n] = b;
 }
 
 /* Lowest free offset for b among `placed`, which is kept sorted by offset. */
@@ -296,7 +298,7 @@ static size_t lowest_gap(const dl_buffer *b, dl_buffer *const *placed, size_t n)
 }
 
 /* Greedy by size: largest first at the lowest free offset. The optimum is NP-hard (dynamic storage
- * allocation). Here one pass has few large buffers, which are placed well. O(n^2 log n) for n
+ * allocation). Here one pass has few large buffers, which are placed well. O(n^2) for n
  * buffers, once. */
 static diloco_status place_buffers(dl_graph *g, size_t *total)
 {
@@ -311,8 +313,7 @@ static diloco_status place_buffers(dl_graph *g, size_t *total)
     for (size_t i = 0; i < n && *total < SIZE_MAX / 4; i++) {
         order[i]->offset = lowest_gap(order[i], done, placed);
         *total = dl_size_max(*total, order[i]->offset + order[i]->bytes);
-        done[placed++] = order[i];
-        qsort(done, placed, sizeof *done, by_offset);
+        insert(done, placed++, order[i]);
     }
     free(order);
     return DILOCO_OK;

@@ -108,6 +108,71 @@ TEST(every_operation_has_a_name_a_shape_and_both_ways_on_the_cpu)
     }
 }
 
+/* ---- the plan of a long chain, against one that is made without a sorted list ------------- */
+
+enum { LINKS = 200 };
+
+/* Widths are uneven, and many are equal. */
+static void shape_of_link(dl_graph *g, dl_node *node)
+{
+    node->out[0] = dl_graph_value(g, 16 * (size_t)(1 + g->n_nodes * 7919 % 31));
+}
+
+static bool overlap(const dl_buffer *a, size_t at, const dl_buffer *b)
+{
+    return a->first <= b->last && b->first <= a->last && at < b->offset + b->bytes &&
+           b->offset < at + a->bytes;
+}
+
+/* The largest buffer that is not placed yet, and of equal ones the first. NULL: all are. */
+static const dl_buffer *next_of(const dl_graph *g, const bool *placed)
+{
+    const dl_buffer *largest = NULL;
+    for (int i = 0; i < g->n_buffers; i++) {
+        const dl_buffer *b = &g->buffers[i];
+        if (b->first <= b->last && !placed[i] && (!largest || b->bytes > largest->bytes))
+            largest = b;
+    }
+    return largest;
+}
+
+/* The lowest offset at which b overlaps no placed buffer: 0, or the end of one. */
+static size_t lowest(const dl_graph *g, const bool *placed, const dl_buffer *b)
+{
+    size_t best = SIZE_MAX;
+    for (int i = -1; i < g->n_buffers; i++) {
+        if (i >= 0 && !placed[i]) continue;
+        const size_t at = i < 0 ? 0 : g->buffers[i].offset + g->buffers[i].bytes;
+        bool free = at < best;
+        for (int k = 0; free && k < g->n_buffers; k++)
+            free = !placed[k] || !overlap(b, at, &g->buffers[k]);
+        if (free) best = at;
+    }
+    return best;
+}
+
+TEST(each_buffer_from_the_largest_on_has_the_lowest_offset_that_is_free)
+{
+    static bool placed[4 * LINKS];
+    static const dl_op kinds[2] = {{.name = "kept", .shape = shape_of_link, .keeps = DL_KEEP_IN0},
+                                   {.name = "not kept", .shape = shape_of_link}};
+    const dl_graph_target target = {.max_rows = 1, .n_threads = 1};
+    dl_graph *g;
+    size_t bytes, activations, peak = 0;
+    int x = DL_NO_VALUE;
+    CHECK_OK(dl_graph_create(&g, LINKS, 1, 4, &target));
+    for (int i = 0; i < LINKS; i++)
+        x = dl_graph_add(g, &kinds[i % 3 == 0], x, DL_NO_VALUE, DL_NO_WEIGHT, 0, NULL, 0)->out[0];
+    CHECK_OK(dl_graph_plan(g, &bytes, &activations));
+    CHECK(g->n_buffers == 2 * LINKS);
+    for (const dl_buffer *b; (b = next_of(g, placed)); placed[b - g->buffers] = true) {
+        CHECK_INT(lowest(g, placed, b), b->offset);
+        peak = b->offset + b->bytes > peak ? b->offset + b->bytes : peak;
+    }
+    CHECK_INT(peak, activations);
+    dl_graph_destroy(g);
+}
+
 /* ---- a device with empty columns ------------------------------------------------------ */
 
 static void no_shape(dl_graph *g, dl_node *node)
@@ -271,8 +336,9 @@ TEST(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do_not_
 }
 
 TEST_MAIN(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do_not_change,
-          buffers_alive_together_never_overlap, data_kept_for_backward_is_intact_until_backward,
-          a_plan_has_the_size_of_the_allocation,
+          buffers_alive_together_never_overlap,
+          each_buffer_from_the_largest_on_has_the_lowest_offset_that_is_free,
+          data_kept_for_backward_is_intact_until_backward, a_plan_has_the_size_of_the_allocation,
           a_shared_weight_is_added_to_by_the_later_of_its_gradients,
           a_graph_too_large_for_any_machine_is_refused,
           every_operation_has_a_name_a_shape_and_both_ways_on_the_cpu,
