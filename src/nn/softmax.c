@@ -24,16 +24,16 @@ static inline DL_BODY void softmax_body(float *x, float *top, float *lse, size_t
 DL_TILE_KERNEL(softmax, (float *x, float *top, float *lse, size_t n, float gain, float z),
                softmax_body(x, top, lse, n, gain, z, lanes))
 
-/* Returns false if a class before the target has the same share, as equal logits have. */
-static bool first_of_equals(const float *shares, int32_t target)
+/* Returns false if a class before the target has as large a logit. */
+static bool is_first(const float *logits, int32_t target)
 {
     for (int32_t i = 0; i < target; i++)
-        if (shares[i] == shares[target]) return false;
+        if (logits[i] >= logits[target]) return false;
     return true;
 }
 
-/* The target's logit is read before the kernel overwrites it. first_of_equals then compares shares.
- * They are equal where the logits were, and may be where these differed in their last bits only. */
+/* Logits are compared before the kernel overwrites them, as on CUDA (cuda/loss_kernels.cu). Shares
+ * may be equal where logits differ in their last bits. */
 dl_target_loss dl_softmax_loss(float *logits, size_t n, int32_t target, float gain, float z)
 {
     if (target < 0) {
@@ -41,10 +41,10 @@ dl_target_loss dl_softmax_loss(float *logits, size_t n, int32_t target, float ga
         return (dl_target_loss){0, false};
     }
     float right = logits[target], top, lse;
+    const bool first = is_first(logits, target);
     dl_isa_call(softmax)(logits, &top, &lse, n, gain, z);
-    bool correct = right == top && first_of_equals(logits, target);
     logits[target] -= gain;
-    return (dl_target_loss){lse - right, correct};
+    return (dl_target_loss){lse - right, first && right == top};
 }
 
 void dl_tally_add(dl_tally *tally, const dl_target_loss *losses, size_t n)
