@@ -19,12 +19,13 @@
 static const char format[] = "diloco-loop-1";
 
 enum {
-    /* Bounds of the buffers in bytes: of a tensor in the header, with its name, shape and two
-     * offsets, and of the facts without and for each fragment. */
-    HEADER_PER_TENSOR = 512, /* a name may be escaped */
+    NAME_MAX_HERE = DILOCO_NAME_MAX + 32, /* with "momentum." */
+    /* Bounds of the buffers in bytes: of a tensor in the header, and of the facts without and for
+     * each fragment. A tensor has its name, of which JSON writes at most 6 bytes for one
+     * ("\u0001"), its type, and up to 6 numbers of 20 digits: 4 of the shape and 2 offsets. */
+    HEADER_PER_TENSOR = 6 * NAME_MAX_HERE + 256,
     FACTS_FIXED = 256,
-    FACTS_PER_FRAGMENT = 24,
-    NAME_MAX_HERE = DILOCO_NAME_MAX + 32 /* with "momentum." */
+    FACTS_PER_FRAGMENT = 24
 };
 
 /* Vectors in the file: theta, then those of the outer optimizer. With options.outer theta is the
