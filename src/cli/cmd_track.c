@@ -108,6 +108,15 @@ static diloco_status status_of(int exit_code)
     return DILOCO_EIO;
 }
 
+/* Print a line that has names of the run and of the tracker, which are untrusted. */
+static void print_line(const char *text, int len)
+{
+    char line[1024], harmless[sizeof line];
+    snprintf(line, sizeof line, "%.*s", len, text);
+    dl_printable_line(harmless, sizeof harmless, line);
+    printf("%s\n", harmless);
+}
+
 /* Wait for the end of the process. Its standard output is a sentence for the user, after an
  * error the reason. */
 static diloco_status finish(sidecar *s)
@@ -124,7 +133,7 @@ static diloco_status finish(sidecar *s)
     const char *said = dl_buf_str(&r->out);
     const int len = said ? (int)strcspn(said, "\n") : 0;
     if (!r->exit_code && len)
-        printf("%.*s\n", len, said);
+        print_line(said, len);
     else if (r->exit_code && len)
         status = dl_fail(status_of(r->exit_code), "%.*s", len, said);
     else if (r->exit_code)

@@ -6,6 +6,7 @@
 #include "toy_run.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 /* Train a run, then replace texts of run.json that its readers do not check. */
 static const char *hostile_run(const char *name, const char *model, const char *program)
@@ -55,13 +56,16 @@ static int redirect(int fd)
     return before;
 }
 
-/* Return the text that the program writes to stdout, valid until the next call. */
-static const char *output_of(const char *command, const char *store)
+/* Return the text that the program writes to stdout, valid until the next call. argv ends with
+ * NULL. */
+static const char *output_of(const char *const *argv)
 {
-    char *argv[] = {"diloco", (char *)(uintptr_t)command, (char *)(uintptr_t)store, NULL};
     const char *path = scratch_path("stdout");
+    int n = 0;
+    while (argv[n])
+        n++;
     const int before = redirect(open(path, O_RDWR | O_CREAT | O_TRUNC, 0600));
-    const int code = dl_cli_main(3, argv);
+    const int code = dl_cli_main(n, (char **)(uintptr_t)argv);
     close(redirect(before));
     CHECK_INT(0, code);
     return contents(path);
@@ -79,8 +83,20 @@ TEST(model_and_program_are_escaped_in_a_markdown_report)
 
 TEST(the_program_in_a_status_cannot_steer_a_terminal_or_add_a_line)
 {
-    const char *text = output_of("status", hostile_run("status", "gpt", "1\x1b[2J\nforged"));
+    const char *store = hostile_run("status", "gpt", "1\x1b[2J\nforged");
+    const char *text = output_of((const char *const[]){"diloco", "status", store, NULL});
     CHECK_CONTAINS("made by diloco 1?[2J?forged\n", text);
+}
+
+/* The tracker's process is a script that answers as diloco._track does, with a run's name. */
+TEST(a_name_in_the_answer_of_a_tracker_cannot_steer_a_terminal)
+{
+    static const char script[] = "#!/bin/sh\ncat >/dev/null\nprintf 'the run a\\033[2Jb\\n'\n";
+    const char *python = scratch_write("python", script, sizeof script - 1);
+    const char *store = hostile_run("track", "gpt", "1");
+    CHECK(!chmod(python, 0700) && !setenv("DILOCO_PYTHON", python, 1));
+    CHECK_STR("the run a?[2Jb\n", output_of((const char *const[]){"diloco", "track", store, "--to",
+                                                                  "wandb", "--once", NULL}));
 }
 
 /* A terminal's own output is read back from its other end. */
@@ -109,4 +125,5 @@ TEST(foreign_bytes_are_harmless_on_a_terminal_and_unchanged_in_a_file)
 
 TEST_MAIN(model_and_program_are_escaped_in_a_markdown_report,
           the_program_in_a_status_cannot_steer_a_terminal_or_add_a_line,
+          a_name_in_the_answer_of_a_tracker_cannot_steer_a_terminal,
           foreign_bytes_are_harmless_on_a_terminal_and_unchanged_in_a_file)
