@@ -37,8 +37,9 @@ static diloco_status add_command(dl_buf *out, const dl_launch_spec *spec)
     return status;
 }
 
-/* umask 077 keeps output and exit code private. `wait` returns early when a trapped signal comes,
- * so the script waits again while the replica runs. */
+/* umask 077 keeps output and exit code private. sha256sum gets the program's path below the working
+ * folder: a line of it has no place for a newline, which launch.dir may have. `wait` returns early
+ * when a trapped signal comes, so the script waits again while the replica runs. */
 diloco_status dl_slurm_script(dl_buf *out, const dl_launch_spec *spec, uint32_t generation,
                               const char *digest)
 {
@@ -52,9 +53,9 @@ diloco_status dl_slurm_script(dl_buf *out, const dl_launch_spec *spec, uint32_t 
     DL_TRY(add_exports(out, spec));
     if (*spec->secrets) DL_TRY(dl_buf_addf(out, ". \"$dir/secrets\" || exit 1\n"));
     DL_TRY(dl_buf_addf(out,
-                       "echo \"%s  $program\" | sha256sum -c --status || "
+                       "echo '%s  bin/%s/diloco' | sha256sum -c --status || "
                        "{ echo 'the program was changed'; exit 1; }\n",
-                       digest));
+                       digest, digest));
     /* A signal to the script alone is passed on, also one that comes before the replica does. */
     DL_TRY(dl_buf_addf(out, "asked= replica=\ntrap 'asked=1; [ -z \"$replica\" ] || "
                             "kill -TERM $replica 2>/dev/null' TERM\n"));

@@ -223,7 +223,8 @@ static diloco_status bin_folder(dl_buf *out, const dl_launch_spec *spec, const p
 typedef enum script_kind { LOOK, UPLOAD, USE } script_kind;
 
 /* The commands for the other machine's shell. {D} is the program's folder as a quoted word, {S} its
- * SHA-256. An upload has a name of its own until its digest is right, so two uploads do not mix. */
+ * SHA-256. An upload has a name of its own until its digest is right, so two uploads do not mix.
+ * sha256sum gets names within the folder, since that of the folder may have a newline. */
 static const char *const scripts[] = {
     [LOOK] = "uname -sm && if cd {D} 2>/dev/null && echo '{S}  diloco' | sha256sum -c --status; "
              "then echo there; fi",
@@ -231,7 +232,8 @@ static const char *const scripts[] = {
                "if echo \"{S}  part.$$\" | sha256sum -c --status; then chmod 700 part.$$ && "
                "mv part.$$ diloco; else rm -f part.$$; "
                "echo 'the program arrived damaged' >&2; exit 3; fi",
-    [USE] = "if echo '{S}  '{D}/diloco | sha256sum -c --status; then exec {D}/diloco host; else "
+    [USE] = "if (cd {D} >/dev/null && echo '{S}  diloco' | sha256sum -c --status); "
+            "then exec {D}/diloco host; else "
             "echo 'the uploaded program was changed' >&2; exit 3; fi",
 };
 
