@@ -1,5 +1,6 @@
 /* jobs.c - see jobs.h. Each …_one function makes one call about one job, and turns its answer into
- * the job's state or an error. */
+ * the job's state or an error. A client is opened for each launch, poll and cancel, so it has
+ * credentials that were renewed meanwhile. */
 #include "launch/cloud/jobs.h"
 
 #include <signal.h>
@@ -8,6 +9,7 @@
 
 /* ---- calls */
 
+/* The type of a row's create, search, look and stop. */
 typedef diloco_status (*write_fn)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
 
 /* Make one call about a job. The caller frees response->text after success, and always deinits the
@@ -97,6 +99,8 @@ static diloco_status launch_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job
     return *job->id ? DILOCO_OK : create_one(rows, rest, job);
 }
 
+/* The client is zeroed first, because dl_rest_deinit follows even if `open` fails before it fills
+ * it in. */
 diloco_status dl_cloud_launch(const dl_cloud_rows *rows, const dl_launch_spec *spec, dl_job *jobs,
                               size_t n)
 {
@@ -110,13 +114,14 @@ diloco_status dl_cloud_launch(const dl_cloud_rows *rows, const dl_launch_spec *s
 
 /* ---- looking */
 
+/* Most backends answer 404 for a job that does not exist. AWS answers 400, so its row decides. */
 static bool is_gone(const dl_cloud_rows *rows, const dl_rest_response *response)
 {
     return rows->is_gone ? rows->is_gone(response) : response->status == 404;
 }
 
 /* Set the job's state. With stop_deletes a job that is gone was deleted by a cancel, hence
- * CANCELLED. */
+ * CANCELLED. Any answer ends the silence; `seen` marks an unknown state as silent again. */
 static diloco_status look_at_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
 {
     dl_rest_call call;
@@ -137,6 +142,8 @@ static diloco_status look_at_one(const dl_cloud_rows *rows, dl_rest *rest, dl_jo
     return status;
 }
 
+/* An error leaves the later jobs as they were. The supervisor waits it out if it may pass, and
+ * polls all of them again. */
 diloco_status dl_cloud_poll(const dl_cloud_rows *rows, const dl_launch_spec *spec, dl_job *jobs,
                             size_t n)
 {
@@ -166,7 +173,8 @@ static diloco_status stop_one(const dl_cloud_rows *rows, dl_rest *rest, const dl
     return status;
 }
 
-/* Every job is asked to stop, also after one that could not be. */
+/* Every job is asked to stop, also after one that could not be. `why` keeps the text of the first
+ * error, which later calls would replace. */
 diloco_status dl_cloud_cancel(const dl_cloud_rows *rows, const dl_launch_spec *spec, dl_job *jobs,
                               size_t n)
 {
@@ -188,7 +196,8 @@ diloco_status dl_cloud_cancel(const dl_cloud_rows *rows, const dl_launch_spec *s
 /* ---- states */
 
 /* The silent mark lets an unknown state count as running for launch.lost_after seconds: a backend
- * may add states that end nothing. */
+ * may add states that end nothing. 60 bytes of the state and 180 of the message fit into
+ * DL_JOB_MESSAGE_MAX together. */
 void dl_cloud_set(dl_job *job, const dl_cloud_state *table, const char *theirs, const char *message)
 {
     for (; table->theirs; table++)
@@ -202,7 +211,8 @@ void dl_cloud_set(dl_job *job, const dl_cloud_state *table, const char *theirs, 
              *theirs ? theirs : "nothing");
 }
 
-/* First letters are left out because sentences begin with either case. */
+/* SageMaker writes "exit code: 1", and Vertex AI "a non-zero status of 1". First letters are left
+ * out because sentences begin with either case. */
 int dl_cloud_code_in(const char *sentence)
 {
     static const char *const before[] = {"xit code", "xitCode", "status of"};
@@ -267,6 +277,7 @@ diloco_status dl_cloud_line(dl_buf *out, const dl_launch_spec *spec, const char 
     return status;
 }
 
+/* A variable is a member of an object, or with `pair` an object in an array. */
 static void put_variable(dl_json *j, const char *name, const char *value, bool pair)
 {
     if (!pair) {
@@ -279,6 +290,7 @@ static void put_variable(dl_json *j, const char *name, const char *value, bool p
     dl_json_end(j);
 }
 
+/* Each entry of launch.env has a '=': the command has checked that. */
 void dl_cloud_put_env(dl_json *j, const dl_launch_spec *spec, const dl_job *job, bool pairs)
 {
     char text[DL_PATH_MAX + 64];

@@ -1,9 +1,15 @@
 /* jobs.h - executors whose backend has a REST API and one job for each replica.
  *
  * A row (dl_cloud_rows) names the calls and reads the answers. The rest is shared: jobs.c makes the
- * calls and decides what an answer means for the job. Where names are not unique, a job is searched
- * by its name before it is created. Where they are, a name that is taken is adopted. An unknown
- * state counts as silence. A job that is gone is LOST. */
+ * calls and decides what an answer means for the job.
+ *
+ *     launch    search, found, create, created    sets the id
+ *     poll      look, seen                        sets state, exit code and message
+ *     cancel    stop                              sets nothing; a later poll sees the end
+ *
+ * Where names are not unique, a job is searched by its name before it is created. Where they are,
+ * the row has no search, and a name that is taken is adopted. An unknown state counts as silence.
+ * A job that is gone is LOST. */
 #ifndef DL_LAUNCH_CLOUD_JOBS_H
 #define DL_LAUNCH_CLOUD_JOBS_H
 
@@ -13,20 +19,24 @@
  * return DILOCO_EINVAL if it cannot be written. Answers come from the network, so they are
  * untrusted: a member that is absent reads as "". */
 typedef struct dl_cloud_rows {
-    /* Fill base, credentials and headers. Credentials are not needed with spec->dry. */
+    /* Fill base, credentials and headers. Credentials are not needed with spec->dry. The caller
+     * deinits `rest`, also after an error. */
     diloco_status (*open)(dl_rest *rest, const dl_launch_spec *spec);
-    /* Each writes path and body of a call that was begun with `method`. */
+    /* Each writes path and body of a call that was begun with its method. create and search use
+     * job->name, since job->id is empty then. */
     diloco_status (*create)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
     diloco_status (*search)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
     diloco_status (*look)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
     diloco_status (*stop)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
     const char *create_method, *search_method, *look_method, *stop_method;
 
-    /* Set the id from the answer to `create`. */
+    /* Set the id from the answer to `create`. Returns DILOCO_EPROTO if the answer has none. */
     diloco_status (*created)(dl_job *job, dl_json_value response);
-    /* Set the id from the answer to `search` when the job is in it. NULL: names are unique, the
-     * backend refuses a second job of a name, and `is_taken` recognises that refusal. */
+    /* Set the id from the answer to `search` when the job is in it. NULL: names are unique, and the
+     * backend refuses a second job of a name. */
     void (*found)(dl_job *job, dl_json_value response);
+    /* Is this refusal of `create` that of a name that an earlier launch has used? NULL: it never
+     * is. */
     bool (*is_taken)(const dl_rest_response *response);
     /* Set state, exit code and message from the answer to `look`. */
     void (*seen)(dl_job *job, dl_json_value response);
@@ -38,9 +48,9 @@ typedef struct dl_cloud_rows {
     bool stop_deletes;
 } dl_cloud_rows;
 
-/* The functions of an executor (executor.h) for a row. Each opens a client, makes one call a job,
- * and closes it. launch and poll end at the first error; cancel asks every job to stop, and returns
- * the first error. */
+/* The functions of an executor (executor.h) for a row. Each opens a client, makes its calls one job
+ * after the other, and closes it. launch and poll end at the first error, and the jobs before it
+ * keep their results. cancel asks every job to stop, and returns the first error. */
 DL_MUST_CHECK diloco_status dl_cloud_launch(const dl_cloud_rows *rows, const dl_launch_spec *spec,
                                             dl_job *jobs, size_t n);
 DL_MUST_CHECK diloco_status dl_cloud_poll(const dl_cloud_rows *rows, const dl_launch_spec *spec,
@@ -52,29 +62,32 @@ DL_MUST_CHECK diloco_status dl_cloud_cancel(const dl_cloud_rows *rows, const dl_
 
 /* A state in the backend's words, and ours for it. */
 typedef struct dl_cloud_state {
-    const char *theirs;
+    const char *theirs; /* compared exactly, case included; NULL ends a table */
     dl_job_state ours;
 } dl_cloud_state;
 
 /* Set the state that `theirs` means by the table, which ends with NULL, and the message. A state
- * that is not in it marks the job silent: it counts as running for launch.lost_after seconds. */
+ * that is not in it marks the job silent: it counts as running for launch.lost_after seconds. The
+ * message of the job is "<theirs>: <message>", each part cut to fit. */
 void dl_cloud_set(dl_job *job, const dl_cloud_state *table, const char *theirs,
                   const char *message);
-/* Returns the exit code that a sentence of the backend names ("… exit code: 1", "… status of 1"),
- * or -1. Some backends report it nowhere else. */
+/* Returns the exit code, 0 to 255, that a sentence of the backend names ("… exit code: 1", "…
+ * status of 1"), or -1. Some backends report it nowhere else. */
 int dl_cloud_code_in(const char *sentence);
 /* Set the state of a job that ended with this exit code: SUCCEEDED, FAILED, or LOST after a signal
- * or an interruption by its machine. */
+ * or an interruption by its machine. A code from 129 on is 128 + the number of a signal, as a shell
+ * reports it. */
 void dl_cloud_set_ended(dl_job *job, int code);
 
 /* ---- the replica's words and variables */
 
 /* Returns DILOCO_EINVAL if an option that the executor needs is not set. `value` is the option's,
- * and `example` one that would do. */
+ * and `example` one that would do. `executor` is its name for the error text. */
 DL_MUST_CHECK diloco_status dl_cloud_need(const char *value, const char *option,
                                           const char *executor, const char *example);
 
-/* Write an array of the replica's words, without the first `skip` of them. `rank` is its text. */
+/* Write an array of the replica's words, the program first, without the first `skip` of them.
+ * `rank` replaces {rank}. Returns DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_cloud_words(dl_json *j, const char *key, const dl_launch_spec *spec,
                                            const char *rank, size_t skip);
 /* Append the replica's words as one line of a POSIX shell, for backends that take a command
@@ -83,13 +96,14 @@ DL_MUST_CHECK diloco_status dl_cloud_line(dl_buf *out, const dl_launch_spec *spe
                                           const char *rank);
 
 /* Write DILOCO_RANK, DILOCO_JOB and launch.env as {"NAME":"value"} or, with `pairs`, as
- * [{"name":"NAME","value":"value"}]. */
+ * [{"name":"NAME","value":"value"}]. Returns DILOCO_OK: `j` keeps an error of the writer until
+ * dl_json_done. */
 DL_MUST_CHECK diloco_status dl_cloud_env(dl_json *j, const char *key, const dl_launch_spec *spec,
                                          const dl_job *job, bool pairs);
 /* The same without the object or array around it, for a caller that has more to add. */
 void dl_cloud_put_env(dl_json *j, const dl_launch_spec *spec, const dl_job *job, bool pairs);
 /* Write {"NAME":"value"} of launch.secrets. Values are those of this process's environment, or ***
- * with spec->dry. */
+ * with spec->dry. The body is secret from then on; dl_rest_call_deinit overwrites it. */
 void dl_cloud_secrets(dl_json *j, const char *key, const dl_launch_spec *spec);
 
 #endif

@@ -12,9 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of a path and of an answer, and texts of dl_rest.headers. The largest answer is the list of
+ * the pods of a Kubernetes Job, which has some KB for each of up to DL_JOBS_MAX replicas. */
 enum { PATH_MAX_BYTES = DL_WEB_URL, RESPONSE_MAX = 16 << 20, N_HEADERS = 2 };
 /* Bytes of a text that is not JSON in which secrets are searched; 200 of them are shown. */
 enum { QUOTE_FROM = 1 << 16 };
+/* The longest time of a call with all its tries. */
 #define CALL_TIME (120 * DL_SECOND)
 /* Silence after which a log that is not followed counts as complete. */
 #define LOG_DONE (5 * DL_SECOND)
@@ -68,7 +71,8 @@ void dl_rest_deinit(dl_rest *rest)
     rest->web = rest->once = NULL;
 }
 
-/* Open a client at its first use. `tries` 0 is the client's default. */
+/* Open a client at its first use. `tries` 0 is the client's default. The abort flag is never set: a
+ * launcher is interrupted between calls, not within one. */
 static diloco_status open_web(dl_web **web, dl_rest *rest, int tries)
 {
     static const atomic_bool never;
@@ -123,14 +127,15 @@ typedef struct exchange {
     dl_rest *rest;
     dl_rest_call *call;
     dl_rest_response *response;
-    dl_span body;
-    dl_lines *lines;    /* NULL: the body is kept in `answer` */
+    dl_span body;       /* call->body, as the web client takes it */
+    dl_lines *lines;    /* NULL: the body is kept in response->text */
     dl_web_exchange *x; /* of lines */
     bool began;         /* of lines: some have arrived */
 } exchange;
 
 /* Add the headers of AWS Signature Version 4. Signed are the host, the date, and the headers that
- * begin with x-amz-. */
+ * begin with x-amz-. libcurl itself sends the first of them, Host, so it is signed and not added.
+ * AWS refuses a date that is minutes off, so the clock of this machine has to be right. */
 static diloco_status sign(const dl_rest *rest, dl_web_exchange *x, dl_rest_call *call,
                           const dl_span *body)
 {
@@ -177,7 +182,8 @@ static diloco_status give_piece(void *context, const void *data, size_t len)
     return dl_lines_add(e->lines, data, len);
 }
 
-/* Describe the request. A try has its own date, so a repeated call is signed again. */
+/* Describe the request. The web client clears the exchange before each try. A try has its own date,
+ * so a repeated call is signed again. */
 static diloco_status prepare(void *context, dl_web_exchange *x)
 {
     exchange *e = context;
@@ -275,8 +281,10 @@ static void quote_begin(const dl_rest *rest, char why[DL_REST_WHY], const dl_buf
     free(begin);
 }
 
-/* The backend's own words, from the members in which the known backends put them. Else the begin of
- * the text. */
+/* The backend's own words, from the members in which the known backends put them. Google and Azure
+ * have error.message, Kubernetes and AWS message or Message, and Hugging Face error. OAuth 2.0 has
+ * error_description, and problem details (RFC 9457) have detail and title. Else the begin of the
+ * text. */
 static void find_why(const dl_rest *rest, dl_rest_response *a)
 {
     static const char *const places[] = {"error.message", "message", "Message", "error_description",
@@ -291,7 +299,8 @@ static void find_why(const dl_rest *rest, dl_rest_response *a)
 
 /* ---- doing it */
 
-/* Make the call with the client for its kind: one repeats calls, the other never does. */
+/* Make the call with the client for its kind: one repeats calls, the other never does. The number
+ * of tries is a property of a web client, so there are two of them. */
 static diloco_status run(dl_rest *rest, exchange *e, dl_time until)
 {
     dl_web **web = e->call->once ? &rest->once : &rest->web;
@@ -328,7 +337,8 @@ diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call, dl_rest_response *re
     return DILOCO_OK;
 }
 
-/* The status of an error and what to do about it. */
+/* The status of an error and advice about it, by the status of HTTP. A 404 and a 409 have statuses
+ * of their own, because callers handle them. */
 static const struct {
     int response;
     diloco_status status;
@@ -396,6 +406,7 @@ diloco_status dl_rest_lines(dl_rest *rest, dl_rest_call *call, dl_job_line_fn fn
     return dl_lines_end(&lines, status);
 }
 
+/* A body that a row wrote for spec->dry has *** in place of secrets (dl_cloud_secrets). */
 diloco_status dl_rest_print(const dl_rest *rest, dl_rest_call *call)
 {
     fprintf(rest->spec->dry, "%s %s%.*s\n", call->method, rest->base, (int)call->path.len,

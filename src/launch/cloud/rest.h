@@ -14,7 +14,8 @@
 #include "launch/executor.h"
 #include "store/http/credentials.h"
 
-/* Bytes: of a base URL, of a call's description, of a backend's words, and of a body. */
+/* Bytes: of a base URL, of a call's description, of a backend's words, and of a body. A longer
+ * description is cut. Longer words of a backend read as "" (dl_rest_text). */
 enum { DL_REST_BASE = 1024, DL_REST_WHAT = 160, DL_REST_WHY = 512, DL_REST_BODY = 4 << 20 };
 
 /* A client of one backend. dl_rest_init makes it, the row fills in credentials and headers, and
@@ -22,18 +23,21 @@ enum { DL_REST_BASE = 1024, DL_REST_WHAT = 160, DL_REST_WHY = 512, DL_REST_BODY 
 typedef struct dl_rest {
     const char *name;           /* the backend, for a person: "Kubernetes"; borrowed */
     const dl_launch_spec *spec; /* borrowed */
-    /* The URL before every path, without a '/' at its end and without credentials. */
+    /* The URL before every path, without a '/' at its end and without credentials. It may have a
+     * path of its own, as RunPod's has. */
     char base[DL_REST_BASE];
     /* With a token each call has "Authorization: Bearer". With an access key it is signed for AWS,
      * and the token is that of a session. */
     dl_credentials who;
-    /* launch.project or what the credentials say, for the row's paths. */
+    /* launch.project or what the credentials say, for the row's paths. The meaning is the
+     * backend's: a namespace, a project. */
     char project[DL_REST_BASE];
     char region[64], service[32]; /* of the signature */
     char headers[2][512];         /* "Name: value" of every call; "": unused */
     const char *ca_file;          /* PEM, borrowed; NULL: the system's authorities */
     dl_buf cert, key;             /* PEM of a client certificate; empty: no certificate */
-    /* Opened by the first call of their kind. `once` never repeats a call. */
+    /* Connections, opened by the first call of their kind. `web` repeats calls that got no answer,
+     * and `once` never repeats a call. */
     dl_web *web, *once;
 } dl_rest;
 
@@ -51,10 +55,10 @@ void dl_rest_deinit(dl_rest *rest); /* zeroed is fine; clears the credentials */
 
 /* One call. A row writes path and body, and the members that differ from their defaults. */
 typedef struct dl_rest_call {
-    const char *method;
-    dl_buf path;         /* after the base, query included */
+    const char *method;  /* "GET", "POST"; borrowed */
+    dl_buf path;         /* after the base, query included; at most DL_WEB_URL bytes */
     dl_buf body;         /* empty: no body */
-    dl_json json;        /* writes into body */
+    dl_json json;        /* writes into body; its error is that of the call */
     const char *type;    /* NULL: application/json */
     const char *target;  /* X-Amz-Target; NULL: none */
     const char *service; /* other than rest->service; NULL: that one */
@@ -82,7 +86,7 @@ DL_MUST_CHECK diloco_status dl_rest_segment(dl_rest_call *call, const char *text
 
 /* A backend's answer. `json` points into `text`, so it is valid until that is freed. */
 typedef struct dl_rest_response {
-    int status;
+    int status; /* of HTTP */
     dl_buf text;
     dl_json_value json;    /* MISSING: the body is not JSON */
     char why[DL_REST_WHY]; /* of a refusal: the backend's own words */
@@ -94,9 +98,10 @@ static inline bool dl_rest_is_good(const dl_rest_response *response)
     return response->status >= 200 && response->status < 300;
 }
 
-/* dl_rest_do makes the call. The caller frees response->text after success. Any HTTP status below
- * 500, other than 408 and 429, is DILOCO_OK. Returns DILOCO_EUNREACHABLE if there is no connection
- * or the backend kept failing for two minutes. */
+/* dl_rest_do makes the call. The caller frees response->text after success. Every answer that the
+ * web client does not repeat (web.h) is DILOCO_OK, such as any status below 500 other than 408 and
+ * 429. Returns DILOCO_EUNREACHABLE if there is no connection, or if the backend failed in every try
+ * or for two minutes. */
 DL_MUST_CHECK diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call,
                                        dl_rest_response *response);
 /* Returns the error of an answer that is no success, with the way out for missing credentials. */
@@ -108,7 +113,8 @@ DL_MUST_CHECK diloco_status dl_rest_must(dl_rest *rest, dl_rest_call *call,
                                          dl_rest_response *response);
 /* dl_rest_lines makes the call, and gives each line of its body to fn as it arrives, in bounded
  * memory. It has no time limit, so a log may be followed for days. Returns DILOCO_ENOENT for a 404,
- * or the error of fn. */
+ * or the error of fn. Returns DILOCO_EUNREACHABLE if the connection breaks and call->quiet_ends is
+ * not set: lines that were given cannot be taken back, so the call is not repeated. */
 DL_MUST_CHECK diloco_status dl_rest_lines(dl_rest *rest, dl_rest_call *call, dl_job_line_fn fn,
                                           void *user);
 
@@ -117,7 +123,7 @@ DL_MUST_CHECK diloco_status dl_rest_lines(dl_rest *rest, dl_rest_call *call, dl_
 DL_MUST_CHECK diloco_status dl_rest_print(const dl_rest *rest, dl_rest_call *call);
 
 /* Returns a member of an object, or of objects in it: "status.stage". MISSING when absent. A name
- * that holds a dot cannot be reached. */
+ * that holds a dot cannot be reached. The result points into the same text as `object`. */
 dl_json_value dl_rest_at(dl_json_value object, const char *path);
 /* Writes such a member as text to out[cap] and returns out. It is "" when the member is absent, no
  * text or number, or does not fit. */
