@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Paths below the API server's address; %s is the namespace. */
+/* Paths below the API server's address; %s is the namespace. It is not escaped: names of Kubernetes
+ * have no characters that a URL changes. */
 #define JOBS   "/apis/batch/v1/namespaces/%s/jobs"
 #define PODS   "/api/v1/namespaces/%s/pods"
 #define SECRET "/api/v1/namespaces/%s/secrets"
@@ -22,7 +23,7 @@
 
 /* ---- ids */
 
-/* "<Job>/<index>" in its two parts. */
+/* "<Job>/<index>" in its two parts. Without a '/' the index is 0. */
 static void split_id(char name[DL_JOB_NAME_MAX + 1], uint32_t *index, const char *id)
 {
     const size_t len = strcspn(id, "/");
@@ -33,7 +34,8 @@ static void split_id(char name[DL_JOB_NAME_MAX + 1], uint32_t *index, const char
 /* ---- creating */
 
 /* POST a written body, or print it with spec->dry. A name that is taken (409) is that of an earlier
- * launch, and no error. With `renew` that object is replaced by a PUT. */
+ * launch, and no error. With `renew` that object is replaced by a PUT. The PUT has no
+ * resourceVersion, so it replaces any version of the object. */
 static diloco_status post(dl_rest *rest, dl_rest_call *call, const char *name, bool renew)
 {
     dl_rest_response response;
@@ -78,7 +80,8 @@ static diloco_status create_pod_group(dl_rest *rest, const dl_k8s_group *group)
     return status;
 }
 
-/* Create one Job, and set the ids of its replicas. */
+/* Create one Job, and set the ids of its replicas once the API server has it. A Job of an earlier
+ * launch gives the same ids. */
 static diloco_status create_group(dl_rest *rest, const dl_k8s_group *group)
 {
     dl_rest_call call;
@@ -160,12 +163,14 @@ static diloco_status get_job(dl_rest *rest, dl_rest_response *response, const ch
     return get(rest, response, "/apis/batch/v1/namespaces/", "/jobs/", name);
 }
 
+/* The Job controller labels each pod with the name of its Job. */
 static diloco_status get_pods(dl_rest *rest, dl_rest_response *response, const char *name)
 {
     return get(rest, response, "/api/v1/namespaces/", "/pods?labelSelector=job-name%3D", name);
 }
 
-/* Set the states of all jobs of the list that belong to the Job `name`. */
+/* Set the states of all jobs of the list that belong to the Job `name`. The Job is read before its
+ * pods. A pod that ends in between counts as running until the next poll. */
 static diloco_status poll_group(dl_rest *rest, dl_job *jobs, size_t n, const char *name)
 {
     char other[DL_JOB_NAME_MAX + 1];
@@ -187,7 +192,8 @@ static diloco_status poll_group(dl_rest *rest, dl_job *jobs, size_t n, const cha
     return status;
 }
 
-/* Is this the first replica of its Job in the list? Its Job's name goes to `name`. */
+/* Is this the first replica of its Job in the list? Its Job's name goes to `name`. Quadratic in the
+ * length of the list, which DL_JOBS_MAX bounds. */
 static bool is_first(const dl_job *jobs, size_t i, char name[DL_JOB_NAME_MAX + 1])
 {
     char other[DL_JOB_NAME_MAX + 1];
@@ -200,6 +206,7 @@ static bool is_first(const dl_job *jobs, size_t i, char name[DL_JOB_NAME_MAX + 1
     return true;
 }
 
+/* `jobs` [n] is the whole list; the function handles those that belong to the Job `name`. */
 typedef diloco_status (*group_fn)(dl_rest *rest, dl_job *jobs, size_t n, const char *name);
 
 /* Call fn once for each Job that the list has replicas of. Without `all` the first error ends the
@@ -304,7 +311,8 @@ static void find_unfinished(bool *ours, bool *others, dl_json_value kube_job, co
 }
 
 /* Delete the whole Job when no other index of it still runs, else the pods of these replicas. A Job
- * whose indexes are all over is kept, for its output. */
+ * whose indexes are all over is kept, for its output. By default the deletion of a Job of batch/v1
+ * leaves its pods running, hence propagationPolicy. */
 static diloco_status cancel_group(dl_rest *rest, dl_job *jobs, size_t n, const char *name)
 {
     char path[DL_REST_BASE + 256];
@@ -324,7 +332,8 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     return each_group(spec, jobs, n, cancel_group, true);
 }
 
-/* Errors are ignored: at worst an unused Secret remains in the namespace. */
+/* Errors are ignored: at worst an unused Secret remains in the namespace. A DELETE with a selector
+ * removes the PodGroups of all generations at once. */
 static void finish(const dl_launch_spec *spec)
 {
     char name[DL_JOB_NAME_MAX + 1], path[DL_REST_BASE + 256];
@@ -357,7 +366,7 @@ static diloco_status find_pod(char out[256], dl_rest *rest, const dl_job *job)
 }
 
 /* The API server follows a pod's log itself, and closes the connection when the container has
- * ended. */
+ * ended. The container is named, since a cluster may add others to a pod. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {

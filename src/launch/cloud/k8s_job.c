@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Seconds that an ended Job keeps its output, and bytes of a list of indexes. */
+/* Seconds that an ended Job keeps its output, and bytes of a list of indexes. The note is the
+ * annotation in which the Job controller writes the index of a pod. */
 enum { KEPT_S = 7 * 86400, INDEX_LIST = 8192 };
 #define INDEX_NOTE "batch.kubernetes.io/job-completion-index"
 #define RANK_MARK  "\x01" /* in words, where the index comes; no option holds it */
@@ -31,13 +32,15 @@ static void put_labels(dl_json *j, const dl_launch_spec *spec, const char *queue
     dl_json_end(j);
 }
 
+/* launch.gang is "", "kueue" or "volcano". */
 static bool is_gang(const dl_launch_spec *spec, const char *name)
 {
     return strcmp(spec->config->launch_gang, name) == 0;
 }
 
 /* Write a text in which Kubernetes replaces nothing but the rank. It expands "$(NAME)" in words and
- * values of variables, and writes "$$(" as "$(". */
+ * values of variables, and writes "$$(" as "$(" (Kubernetes, "Define Dependent Environment
+ * Variables"). */
 static diloco_status put_text(dl_json *j, const char *key, const char *text)
 {
     dl_buf out;
@@ -81,7 +84,8 @@ static diloco_status put_variable(dl_json *j, const char *name, const char *valu
     return DILOCO_OK;
 }
 
-/* The rank is the index of a group, which the Job writes into a note on each pod. */
+/* The rank is the index of a group, which the Job writes into a note on each pod. fieldRef copies
+ * it into the variable. The loop closes fieldRef, valueFrom and the variable. */
 static diloco_status put_rank(dl_json *j, const dl_k8s_group *group)
 {
     char rank[16];
@@ -179,7 +183,8 @@ static diloco_status put_container(dl_json *j, const dl_launch_spec *spec,
     return DILOCO_OK;
 }
 
-/* restartPolicy is Never: a restart in place would be a new process under an old generation. */
+/* restartPolicy is Never: a restart in place would be a new process under an old generation.
+ * Seconds of launch.grace are rounded up. */
 static diloco_status put_pod(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group)
 {
     const dl_config *config = spec->config;
@@ -214,7 +219,8 @@ static diloco_status put_pod(dl_json *j, const dl_launch_spec *spec, const dl_k8
 }
 
 /* A pod that the cluster itself ends has the condition DisruptionTarget. It is no failure of the
- * replica, so the Job replaces it. Any other failure ends the index (backoffLimitPerIndex 0). */
+ * replica, so the Job replaces it. Any other failure ends the index (backoffLimitPerIndex 0). The
+ * loop closes the condition, onPodConditions, the rule, rules and the policy. */
 static void put_policy(dl_json *j)
 {
     dl_json_i64(j, "backoffLimitPerIndex", 0);
@@ -368,7 +374,8 @@ static const char *condition(char out[128], dl_json_value object, const char *ty
 }
 
 /* The index has failed. Its pod has the exit code, unless it was removed: then the replica is LOST,
- * as it may have been killed. */
+ * as it may have been killed. After the deadline or for lack of memory it was killed as well, so
+ * those reasons come before the exit code, which would mean LOST. */
 static void set_failed(dl_job *job, dl_json_value kube_job, dl_json_value pod)
 {
     char why[128], reason[64];

@@ -7,8 +7,8 @@
 /* The replicas of one Job: all ranks 0 to n - 1 of a generation (n > 1), whose index is the rank,
  * or one rank (n = 1), whose index is 0. `jobs` is borrowed. */
 typedef struct dl_k8s_group {
-    char name[DL_JOB_NAME_MAX + 1];
-    dl_job *const *jobs;
+    char name[DL_JOB_NAME_MAX + 1]; /* of the Job, and of its PodGroup */
+    dl_job *const *jobs;            /* [n], in the order of the indexes */
     size_t n;
 } dl_k8s_group;
 
@@ -16,7 +16,8 @@ typedef struct dl_k8s_group {
 void dl_k8s_secret_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec);
 
 /* The three functions write the body of a POST: a Job (batch/v1), the run's Secret, and Volcano's
- * PodGroup of a Job. */
+ * PodGroup of a Job. `j` keeps an error of the writer until dl_json_done. dl_k8s_put_job returns
+ * DILOCO_ENOMEM, or DILOCO_EPROTO if a word or variable is longer than 1 MiB. */
 DL_MUST_CHECK diloco_status dl_k8s_put_job(dl_json *j, const dl_launch_spec *spec,
                                            const dl_k8s_group *group);
 void dl_k8s_put_secret(dl_json *j, const dl_launch_spec *spec);
@@ -28,11 +29,13 @@ bool dl_k8s_lists_index(const char *list, uint32_t index);
 /* Returns true if the Job has listed this index as completed or failed. */
 bool dl_k8s_is_over(dl_json_value kube_job, uint32_t index);
 
-/* Returns the newest pod of the index in a PodList; MISSING if it has none. */
+/* Returns the newest pod of the index in a PodList; MISSING if it has none. An index whose pod was
+ * replaced may still have the earlier one. */
 dl_json_value dl_k8s_pod(dl_json_value pods, uint32_t index);
 
-/* Set the state of a replica from its Job and the Job's pods. The Job decides whether the replica
- * is over, since pods may be replaced or removed; the pod says how it ended. */
+/* Set the state of a replica from its Job and the Job's pods, as the API server sent them. Members
+ * may be absent. The Job decides whether the replica is over, since pods may be replaced or
+ * removed; the pod says how it ended. */
 void dl_k8s_set(dl_job *job, uint32_t index, dl_json_value kube_job, dl_json_value pods);
 
 #endif

@@ -13,12 +13,15 @@
 
 /* Bytes of a file or of kubectl's output, and words of a program for credentials. */
 enum { FILE_BYTES = 1 << 20, EXEC_WORDS = 64 };
+/* Where Kubernetes mounts the service account (Kubernetes, "Accessing the Kubernetes API from a
+ * Pod"). */
 #define POD_FOLDER "/var/run/secrets/kubernetes.io/serviceaccount/"
 #define NAME       "Kubernetes"
 
 /* ---- in a pod */
 
-/* The first line of a file; false if it is empty or cannot be read. */
+/* The first line of a file; false if it is empty or cannot be read. The file may hold a token, so
+ * its text is overwritten. */
 static bool read_text(char *out, size_t cap, const char *path)
 {
     dl_buf text;
@@ -37,7 +40,8 @@ static bool is_pod(void)
     return getenv("KUBERNETES_SERVICE_HOST") && access(POD_FOLDER "token", R_OK) == 0;
 }
 
-/* The address is in variables of every pod. An IPv6 address needs brackets in a URL. */
+/* The address is in variables of every pod. An IPv6 address needs brackets in a URL. Kubernetes
+ * renews the token in the file, so each client reads it again. */
 static diloco_status open_in_pod(dl_rest *rest, const dl_launch_spec *spec)
 {
     char base[512];
@@ -55,7 +59,8 @@ static diloco_status open_in_pod(dl_rest *rest, const dl_launch_spec *spec)
 /* ---- kubectl's context */
 
 /* Append the bytes of a base64 member to `out`; none if it is absent. EVP_DecodeBlock counts
- * padding as bytes, so it is subtracted. */
+ * padding as bytes, so it is subtracted. The member may be a private key, so its copy is
+ * overwritten. */
 static diloco_status decode(dl_buf *out, dl_json_value object, const char *path)
 {
     const dl_json_value value = dl_rest_at(object, path);
@@ -76,7 +81,8 @@ static diloco_status decode(dl_buf *out, dl_json_value object, const char *path)
 }
 
 /* Put the certificate of the cluster's authority into a file of memory, since the HTTP client reads
- * a path. The file lasts until the next call or the end of this process. */
+ * a path. The path names the descriptor, so that stays open: until the next call or the end of this
+ * process. */
 static diloco_status place_authority(dl_rest *rest, dl_json_value cluster)
 {
     static char path[32];
@@ -163,7 +169,7 @@ static dl_json_value first_of(dl_json_value root, const char *list, const char *
 }
 
 /* Credentials may be a token, a certificate, or a program; a context has one of them, and the
- * others are absent. */
+ * others are absent. dl_rest_init clears `rest`, so it comes first. */
 static diloco_status read_context(dl_rest *rest, const dl_launch_spec *spec, dl_json_value root)
 {
     char server[DL_REST_BASE];
@@ -205,6 +211,7 @@ static diloco_status open_context(dl_rest *rest, const dl_launch_spec *spec)
     return status;
 }
 
+/* Without launch.project and a namespace of the context it is kubectl's own default, "default". */
 diloco_status dl_kube_open(dl_rest *rest, const dl_launch_spec *spec)
 {
     const char *given = spec->config->launch_project;
