@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The version of the Machine Learning REST API that the members below are from, and the resource
+ * provider in the path of a workspace. */
 #define API_VERSION "2025-12-01"
 #define PROVIDER    "/providers/Microsoft.MachineLearningServices/workspaces/"
 
@@ -31,7 +33,8 @@ static diloco_status add_field(dl_buf *body, const char *before, const char *val
     return dl_web_escape(body, value, false);
 }
 
-/* The form of a client credentials grant for Azure's resource manager. */
+/* The form of a client credentials grant for Azure's resource manager (Microsoft identity platform,
+ * "OAuth 2.0 client credentials flow"). */
 static diloco_status write_grant(dl_rest_call *call, const char *tenant, const char *id,
                                  const char *secret)
 {
@@ -44,7 +47,9 @@ static diloco_status write_grant(dl_rest_call *call, const char *tenant, const c
     return add_field(&call->body, "&scope=", "https://management.azure.com/.default");
 }
 
-/* AZURE_AUTHORITY_HOST is for other clouds of Azure, such as Azure Government. */
+/* AZURE_AUTHORITY_HOST is for other clouds of Azure, such as Azure Government. launch.endpoint does
+ * not apply to the token service. The answer holds the token, so it is overwritten before it is
+ * freed. */
 static diloco_status request_token(dl_credentials *out, const dl_launch_spec *spec)
 {
     const char *tenant = getenv("AZURE_TENANT_ID"), *id = getenv("AZURE_CLIENT_ID");
@@ -94,7 +99,8 @@ static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 
 /* ---- names of resources */
 
-/* launch.project is SUBSCRIPTION/GROUP/WORKSPACE. Returns false if it has not three parts. */
+/* launch.project is SUBSCRIPTION/GROUP/WORKSPACE. Returns false if it has not three parts. Each
+ * part has at most 127 bytes. */
 static bool split_project(char part[3][128], const char *project)
 {
     for (int i = 0; i < 3; i++) {
@@ -124,7 +130,8 @@ static diloco_status add_workspace(dl_buf *out, const dl_config *config)
     return DILOCO_OK;
 }
 
-/* Write a member that is the id of a resource of the workspace. */
+/* Write a member that is the id of a resource of the workspace. `format` makes the part below the
+ * workspace, such as "/computes/NAME", of at most 511 bytes. */
 static diloco_status put_id(dl_json *j, const char *key, const dl_config *config,
                             const char *format, ...) DL_PRINTF(4, 5);
 static diloco_status put_id(dl_json *j, const char *key, const dl_config *config,
@@ -218,16 +225,19 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return DILOCO_OK;
 }
 
+/* The id is the name, which the answer repeats. */
 static diloco_status created(dl_job *job, dl_json_value response)
 {
     return dl_json_read_str(job->id, sizeof job->id, response, "name");
 }
 
+/* `search` reads one job by its name, so the answer is this job. */
 static void found(dl_job *job, dl_json_value response)
 {
     dl_rest_text(job->id, sizeof job->id, response, "name");
 }
 
+/* The service stops the job later; its state is CancelRequested until then. */
 static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     DL_TRY(add_workspace(&call->path, rest->spec->config));
@@ -276,6 +286,8 @@ static const dl_cloud_rows rows = {.open = open_rest,
                                    .stop = stop,
                                    .stop_method = "POST",
                                    .is_over = is_over};
+
+/* ---- the executor: jobs.c with the row above */
 
 static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {

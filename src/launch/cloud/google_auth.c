@@ -13,15 +13,20 @@
 #include <string.h>
 #include <unistd.h>
 
-/* An assertion is valid for an hour, the longest that Google accepts. */
+/* Bytes of a file of credentials and of the PEM key in it. An assertion is valid for VALID_S
+ * seconds, the longest that Google accepts. A token is renewed EARLY_S seconds before its end,
+ * longer than a call takes. */
 enum { FILE_BYTES = 1 << 20, KEY_BYTES = 1 << 14, VALID_S = 3600, EARLY_S = 60 };
+/* The scope covers all services of Google Cloud; the roles of the account decide which calls are
+ * permitted. TOKEN_URI is for files that name no token service. */
 #define SCOPE     "https://www.googleapis.com/auth/cloud-platform"
 #define TOKEN_URI "https://oauth2.googleapis.com/token"
 #define FORM      "application/x-www-form-urlencoded"
 
 /* ---- a signed assertion */
 
-/* Append base64 with the alphabet of URLs, without padding. */
+/* Append base64 with the alphabet of URLs, without padding (RFC 4648, section 5). EVP_EncodeBlock
+ * writes a zero byte after the text, hence the one byte more. */
 static diloco_status add_base64url(dl_buf *out, const void *data, size_t len)
 {
     const size_t at = out->len;
@@ -57,7 +62,8 @@ static diloco_status add_claims(dl_buf *out, const char *issuer, const char *aud
     return status;
 }
 
-/* Append the RS256 signature of the text in `out`. */
+/* Append the RS256 signature of the text in `out`, and a dot before it. 1024 bytes hold the
+ * signature of a key of up to 8192 bits. */
 static diloco_status add_signature(dl_buf *out, const char *pem)
 {
     unsigned char signature[1024];
@@ -76,7 +82,8 @@ static diloco_status add_signature(dl_buf *out, const char *pem)
     return add_base64url(out, signature, n);
 }
 
-/* header.claims.signature, each in base64url (RFC 7519). */
+/* header.claims.signature, each in base64url (RFC 7519). `pem` holds the private key, so it is
+ * overwritten before it is freed. */
 static diloco_status add_assertion(dl_buf *out, dl_json_value file, const char *audience)
 {
     static const char header[] = "{\"alg\":\"RS256\",\"typ\":\"JWT\"}";
@@ -95,6 +102,7 @@ static diloco_status add_assertion(dl_buf *out, dl_json_value file, const char *
 
 /* ---- the token's request */
 
+/* Append name=value to a form, with the value escaped. */
 static diloco_status add_field(dl_buf *body, const char *name, const char *value)
 {
     DL_TRY(dl_buf_addf(body, "%s%s=", body->len ? "&" : "", name));
@@ -128,7 +136,8 @@ static diloco_status write_user(dl_buf *body, dl_json_value file)
     return status;
 }
 
-/* The token service is the one that the file names. launch.endpoint does not apply to it. */
+/* The token service is the one that the file names. launch.endpoint does not apply to it. The
+ * answer holds the token, so it is overwritten before it is freed. */
 static diloco_status request_token(dl_credentials *out, const dl_launch_spec *spec,
                                    dl_json_value file)
 {
@@ -165,7 +174,8 @@ static diloco_status request_token(dl_credentials *out, const dl_launch_spec *sp
 
 /* ---- where credentials are */
 
-/* A file that the variable names has to exist; the other one may be absent. */
+/* Returns the path in `out`, or NULL if there is no file. A file that the variable names has to
+ * exist; the other one may be absent. */
 static const char *file_of_credentials(char out[DL_PATH_MAX + 1])
 {
     const char *named = getenv("GOOGLE_APPLICATION_CREDENTIALS"), *home = getenv("HOME");
@@ -212,7 +222,8 @@ static diloco_status ask_machine(dl_credentials *out)
                                   "application-default login");
 }
 
-/* The project is remembered with the token, because later calls read no file. */
+/* The project is remembered with the token, because later calls read no file. Both are shared by
+ * all clients of the process. */
 diloco_status dl_google_token(dl_rest *rest)
 {
     static dl_credentials known;

@@ -28,7 +28,8 @@ static bool read_token(char *out, size_t cap, const char *path)
     return out[0];
 }
 
-/* HF_TOKEN, then the file that `hf auth login` writes. */
+/* HF_TOKEN, then the file that `hf auth login` writes. HF_TOKEN_PATH names that file, and HF_HOME
+ * the folder that holds it (huggingface_hub, "Environment variables"). */
 static diloco_status find_token(char *out, size_t cap)
 {
     char path[DL_PATH_MAX + 32];
@@ -66,7 +67,8 @@ static diloco_status ask_name(dl_rest *rest)
     return status;
 }
 
-/* HF_ENDPOINT is the variable of Hugging Face's own programs; launch.endpoint precedes it. */
+/* HF_ENDPOINT is the variable of Hugging Face's own programs; launch.endpoint precedes it. A dry
+ * run makes no request, so it prints "me" in place of a name that it would ask for. */
 static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 {
     const char *endpoint = getenv("HF_ENDPOINT");
@@ -97,7 +99,7 @@ static diloco_status path_to(dl_rest_call *call, const dl_rest *rest, const char
 }
 
 /* `command` has all words, the program first. An empty `arguments` is as huggingface_hub sends it.
- */
+ * The limit of time is in whole seconds, rounded up; without it the service's own applies. */
 static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     const dl_launch_spec *spec = rest->spec;
@@ -123,6 +125,7 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return DILOCO_OK;
 }
 
+/* The id is the service's own. All later calls find the job by it. */
 static diloco_status created(dl_job *job, dl_json_value response)
 {
     return dl_json_read_str(job->id, sizeof job->id, response, "id");
@@ -173,7 +176,7 @@ static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job 
     return path_to(call, rest, job->id, "/cancel");
 }
 
-/* Of a job that is over. */
+/* The service refuses to cancel a job that is over. */
 static bool is_over(const dl_rest_response *response)
 {
     return response->status == 400 || response->status == 409;
@@ -193,6 +196,8 @@ static const dl_cloud_rows rows = {.open = open_rest,
                                    .stop = stop,
                                    .stop_method = "POST",
                                    .is_over = is_over};
+
+/* ---- the executor: jobs.c with the row above */
 
 static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
@@ -220,7 +225,8 @@ typedef struct reading {
 } reading;
 
 /* Was this line written after the backend had answered? Then the earlier output is complete. Both
- * times are the backend's, so no clocks of two machines are compared. */
+ * times are the backend's, so no clocks of two machines are compared. They are whole seconds: a
+ * line of the same second is not later. */
 static bool is_later(const reading *r, dl_json_value event)
 {
     char at[64];
@@ -228,7 +234,9 @@ static bool is_later(const reading *r, dl_json_value event)
     return r->call->date && dl_web_time(at) > r->call->date;
 }
 
-/* Give the text of one event. Lines without the mark are comments or keep-alives. */
+/* Give the text of one event. Lines without the mark are comments or keep-alives. An event that is
+ * not JSON is given as it is. The text is shorter than its event, so `len` bytes hold it with its
+ * zero. */
 static diloco_status give_event(void *user, const char *line, size_t len)
 {
     static const char mark[] = "data:";
@@ -251,7 +259,8 @@ static diloco_status give_event(void *user, const char *line, size_t len)
     return status;
 }
 
-/* A reading that was ended by is_later is complete, although the reader returned an error. */
+/* Without `follow` the output ends at a later line, or after some seconds without one (quiet_ends).
+ * A reading that was ended by is_later is complete, although the reader returned an error. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {

@@ -14,20 +14,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Modal stops a sandbox after a day at the latest, and reports code 124 for its own time limit. */
+/* Bytes of a script with its request, and of its output. Modal stops a sandbox after a day at the
+ * latest, and reports code 124 for its own time limit. */
 enum { SCRIPT_MAX = 16 << 20, ANSWER_MAX = 16 << 20, DAY_S = 86400, CODE_TIMEOUT = 124 };
 
 #define PATIENCE (600 * DL_SECOND) /* the first call may build the image */
 
-/* An entry of the answers is {"id"}, {"error", "again"}, or {"id", "code", "stopped", "gone"}. */
+/* The script, line by line. write_script appends the request as `asked`. An entry of the answers is
+ * {"id"}, {"error", "again"}, or {"id", "code", "stopped", "gone"}. */
 static const char *const script[] = {
     "import datetime, json",
     "import modal",
     "",
     "app = modal.App(\"diloco-launch\")",
+    /* Errors after which another try may succeed. */
     "away = (modal.exception.ConnectionError, modal.exception.ServiceError,",
     "        modal.exception.InternalError, modal.exception.TimeoutError)",
     "",
+    /* A sandbox that has ended is found as well, since a name is never started twice. If another
+     * launcher creates the name between the search and the creation, its sandbox is used. */
     "def create(job):",
     "    of_name = lambda: modal.Sandbox.from_name(asked[\"app\"], job[\"name\"],",
     "                                              include_terminated=True)",
@@ -54,6 +59,7 @@ static const char *const script[] = {
     "def runs(sandbox):",
     "    return not isinstance(sandbox.poll(), int)",
     "",
+    /* The tag comes before the end, so that `look` never sees an end on request without it. */
     "def stop(job):",
     "    sandbox = modal.Sandbox.from_id(job[\"id\"])",
     "    if runs(sandbox):",
@@ -61,6 +67,7 @@ static const char *const script[] = {
     "        sandbox.terminate()",
     "    return {\"id\": job[\"id\"]}",
     "",
+    /* No sandbox is older than `begin`, so all of its output is printed. */
     "def logs(job, follow):",
     "    sandbox = modal.Sandbox.from_id(job[\"id\"])",
     "    begin = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)",
@@ -90,7 +97,8 @@ static const char *const script[] = {
 
 /* ---- requests */
 
-/* Memory is in MiB, and launch.memory in GB of 1000^3 bytes. */
+/* Memory is in MiB, and launch.memory in GB of 1000^3 bytes. A time limit is always given, because
+ * Modal's own default is minutes. A GPU is "TYPE:NUMBER". */
 static void put_machine(dl_json *j, const dl_config *config)
 {
     char gpu[160];
@@ -206,7 +214,8 @@ static diloco_status find_answers(dl_json_value *answers, dl_buf *text, size_t n
     return dl_fail(DILOCO_EPROTO, "modal: its script printed no answers; Modal 1.6 does");
 }
 
-/* Run the script, and find its answers. The caller frees *text after success. */
+/* Run the script, and find its answers. The caller frees *text after success. A script that fails
+ * as a whole counts as an outage, since `answer` catches the errors of single jobs. */
 static diloco_status ask(dl_json_value *answers, dl_buf *text, const dl_launch_spec *spec,
                          const char *what, const dl_job *jobs, size_t n)
 {
@@ -289,6 +298,7 @@ static diloco_status ask_all(const dl_launch_spec *spec, const char *what, dl_jo
 
 /* ---- the row */
 
+/* For --dry-run: the script that creates the sandboxes, which has no value of a secret. */
 static diloco_status print_script(const dl_launch_spec *spec, const dl_job *jobs, size_t n)
 {
     dl_buf text;

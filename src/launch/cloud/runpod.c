@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The key is a bearer token. */
+/* The key is a bearer token. A dry run needs none. */
 static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 {
     const char *key = getenv("RUNPOD_API_KEY");
@@ -28,6 +28,7 @@ static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 
 /* ---- calls */
 
+/* The API takes lists of alternatives here. One element leaves no choice. */
 static void put_list(dl_json *j, const char *key, const char *only)
 {
     dl_json_array(j, key);
@@ -35,6 +36,7 @@ static void put_list(dl_json *j, const char *key, const char *only)
     dl_json_end(j);
 }
 
+/* Whole units, rounded up: the API takes no fractions. */
 static int64_t ceiling(double amount)
 {
     return (int64_t)(amount + 0.999);
@@ -77,7 +79,9 @@ static void put_env(dl_json *j, const dl_launch_spec *spec, const dl_job *job)
     dl_json_end(j);
 }
 
-/* dockerEntrypoint replaces the image's own, so that the program gets the words as they are. */
+/* The members are those of POST /pods in the reference of the REST API. dockerEntrypoint replaces
+ * the image's own, so that the program gets the words as they are. It is the program, and
+ * dockerStartCmd its arguments. */
 static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     const dl_launch_spec *spec = rest->spec;
@@ -96,6 +100,7 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return DILOCO_OK;
 }
 
+/* The id is RunPod's own. All later calls find the pod by it. */
 static diloco_status created(dl_job *job, dl_json_value response)
 {
     return dl_json_read_str(job->id, sizeof job->id, response, "id");
@@ -118,7 +123,7 @@ static void found(dl_job *job, dl_json_value response)
             dl_rest_text(job->id, sizeof job->id, it.value, "id");
 }
 
-/* Of `look` and of `stop`. */
+/* The path of `look` (GET) and of `stop` (DELETE): they differ in the method alone. */
 static diloco_status path_to(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     (void)rest;
@@ -156,6 +161,8 @@ static const dl_cloud_rows rows = {.open = open_rest,
                                    .stop = path_to,
                                    .stop_method = "DELETE",
                                    .stop_deletes = true};
+
+/* ---- the executor: jobs.c with the row above */
 
 static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {

@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SageMaker's own limit of a job, and the disk of a machine in GB, unless options say otherwise. */
+/* The limit of a job in seconds, and the disk of a machine in GB, unless options say otherwise.
+ * SageMaker writes the output of all training jobs to one log group. LOG_PERIOD is the time between
+ * two reads of a log that is followed. */
 enum { DAY_S = 86400, DISK_GB = 30 };
 #define LOG_GROUP  "/aws/sagemaker/TrainingJobs"
 #define AMZ_JSON   "application/x-amz-json-1.1"
@@ -34,7 +36,8 @@ static diloco_status find_region(char out[64], const dl_config *config)
     return dl_fail(DILOCO_EINVAL, "sagemaker: no region: set launch.region or AWS_REGION");
 }
 
-/* The same credentials serve SageMaker and CloudWatch Logs. `service` is part of the signature. */
+/* The same credentials serve SageMaker and CloudWatch Logs. `service` is part of the signature. The
+ * web client is made before its first call, since a machine gets its credentials over HTTP. */
 static diloco_status open_service(dl_rest *rest, const dl_launch_spec *spec, const char *host,
                                   const char *service)
 {
@@ -76,7 +79,9 @@ static void put_resources(dl_json *j, const dl_config *config)
     dl_json_end(j);
 }
 
-/* SageMaker's own default of a limit is a day; with spot machines waiting for one counts apart. */
+/* SageMaker's own default of a limit is a day. With spot machines the wait for one counts apart.
+ * The time for both must not be less than the limit (API page StoppingCondition), so it is a day
+ * more. */
 static void put_limits(dl_json *j, const dl_config *config)
 {
     const double limit = config->launch_timeout_s;
@@ -104,7 +109,8 @@ static diloco_status put_container(dl_json *j, const dl_launch_spec *spec, const
     return dl_cloud_env(j, "Environment", spec, job, false);
 }
 
-/* S3OutputPath is required by the API, though a replica writes nothing there. */
+/* The members are those of the API page CreateTrainingJob. S3OutputPath is required, though a
+ * replica writes nothing there. */
 static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     const dl_config *config = rest->spec->config;
@@ -131,7 +137,8 @@ static diloco_status created(dl_job *job, dl_json_value response)
     return DILOCO_OK;
 }
 
-/* AWS reports all refusals as 400, with their kind in __type. */
+/* AWS reports all refusals as 400, with their kind in __type. The kind may have a namespace before
+ * it, so its name is searched. */
 static bool is_type(const dl_rest_response *response, const char *type)
 {
     char text[128];
@@ -236,6 +243,8 @@ static const dl_cloud_rows rows = {.open = open_rest,
                                    .stop_method = "POST",
                                    .is_over = is_over};
 
+/* ---- the executor: jobs.c with the row above */
+
 static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     return dl_cloud_launch(&rows, spec, jobs, n);
@@ -253,14 +262,16 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 
 /* ---- logs */
 
-/* A position in the log: the stream, and CloudWatch's token for the next page. */
+/* A position in the log: the stream, "" until it is found, and CloudWatch's token for the next
+ * page, "" at the begin. */
 typedef struct reading {
     char stream[512], token[512];
     dl_job_line_fn fn;
     void *user;
 } reading;
 
-/* The log stream of the job, whose name begins with the job's; "" while it does not exist. */
+/* The log stream of the job, whose name begins with the job's; "" while it does not exist. A job of
+ * one machine has one stream. Before the first job of an account there is no log group. */
 static diloco_status find_stream(reading *r, dl_rest *rest, const dl_job *job)
 {
     dl_rest_call call;
@@ -301,7 +312,8 @@ static diloco_status give_events(const reading *r, dl_json_value events)
     return DILOCO_OK;
 }
 
-/* One page of events, at most 1 MB; *end: it was the last one there is now. */
+/* One page of events, at most 1 MB; *end: it was the last one there is now. CloudWatch says so by
+ * the same token again (API page GetLogEvents). */
 static diloco_status read_page(reading *r, dl_rest *rest, const dl_job *job, bool *end)
 {
     dl_rest_call call;
@@ -327,7 +339,8 @@ static diloco_status read_page(reading *r, dl_rest *rest, const dl_job *job, boo
     return status;
 }
 
-/* One more read follows after the job is over, for output that arrives late. */
+/* One more read follows after the job is over, for output that arrives late. The stream appears
+ * some time after the job, so a log that is followed is searched for it again. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {

@@ -14,13 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Words of one call, of which launch.env and launch.secrets give most, and bytes of the queue,
+ * which has all managed jobs of the user. */
 enum { WORDS_MAX = 256, QUEUE_MAX = 64 << 20 };
 
 #define PATIENCE (600 * DL_SECOND) /* the first call starts SkyPilot's server and controller */
 
 /* ---- arguments */
 
-/* The words of one command, owned. An error is kept in `lost`, so that callers check once. */
+/* The words of one command, owned. An error is kept in `lost`, so that callers check once. drop()
+ * frees the words, also after an error. */
 typedef struct words {
     char *word[WORDS_MAX + 1];
     size_t n;
@@ -59,7 +62,8 @@ static diloco_status check_words(words *w)
     return w->lost ? dl_fail(DILOCO_ENOMEM, "skypilot: too many arguments of sky") : DILOCO_OK;
 }
 
-/* "+" means at least this amount. */
+/* "+" means at least this amount. Memory and disk are in GB; the disk is rounded up to whole ones.
+ */
 static void add_machine(words *w, const dl_config *config)
 {
     add(w, "--image-id");
@@ -87,7 +91,8 @@ static void add_machine(words *w, const dl_config *config)
     if (config->launch_spot) add(w, "--use-spot");
 }
 
-/* The last word is the replica's command as one line of a shell. */
+/* The last word is the replica's command as one line of a shell, which `sky` runs on the machine.
+ * --env takes NAME=VALUE, and --secret a name whose value `sky` reads from its environment. */
 static diloco_status fill(words *w, const dl_launch_spec *spec, const dl_job *job)
 {
     char rank[16];
@@ -116,7 +121,8 @@ static diloco_status fill(words *w, const dl_launch_spec *spec, const dl_job *jo
 
 /* ---- calls */
 
-/* Run sky. `failed` is the status of a command that fails: its exit code does not say why. */
+/* Run sky. `failed` is the status of a command that fails: its exit code does not say why. *out
+ * gets stdout, which the caller frees; with NULL it is dropped. */
 static diloco_status run_sky(dl_buf *out, words *w, const char *what, diloco_status failed)
 {
     dl_command_result result;
@@ -174,6 +180,7 @@ static diloco_status find_all(dl_job *jobs, size_t n)
     return DILOCO_OK;
 }
 
+/* For --dry-run: the call as a shell would take it. It has the names of secrets alone. */
 static diloco_status print_words(const dl_launch_spec *spec, const words *w)
 {
     dl_buf line;
@@ -282,7 +289,7 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     return first ? dl_fail(first, "%s", why) : DILOCO_OK;
 }
 
-/* The exit code of sky jobs logs is that of the job, so it is no error here. */
+/* Without --follow `sky` prints the output so far. Its exit code is that of the job. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {

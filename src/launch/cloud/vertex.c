@@ -14,12 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 50 }; /* entries of at most 256 KB each */
+/* Entries of a page. One has at most 256 KB (Cloud Logging, "Quotas and limits"), so a page stays
+ * below the 16 MiB of an answer. */
+enum { PAGE = 50 };
+/* Between two reads of a log that is followed. */
 #define LOG_PERIOD (5 * DL_SECOND)
 
 /* ---- credentials */
 
-/* The same credentials serve Vertex AI and Cloud Logging. */
+/* The same credentials serve Vertex AI and Cloud Logging. The project is launch.project,
+ * GOOGLE_CLOUD_PROJECT or that of the credentials, in this order. A dry run reads no credentials.
+ */
 static diloco_status open_service(dl_rest *rest, const dl_launch_spec *spec, const char *base)
 {
     const dl_config *config = spec->config;
@@ -101,8 +106,8 @@ static diloco_status put_container(dl_json *j, const dl_launch_spec *spec, const
     return DILOCO_OK;
 }
 
-/* The label selects the jobs of a run in the console. Values of labels are lower case, as hex
- * digits are. */
+/* The members are those of the API page customJobs.create. The label selects the jobs of a run in
+ * the console. Values of labels are lower case, as hex digits are. */
 static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     const dl_launch_spec *spec = rest->spec;
@@ -129,6 +134,7 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return DILOCO_OK;
 }
 
+/* The member `name` is the job's resource name, which ends with its number. */
 static diloco_status created(dl_job *job, dl_json_value response)
 {
     return dl_json_read_str(job->id, sizeof job->id, response, "name");
@@ -213,6 +219,8 @@ static const dl_cloud_rows rows = {.open = open_rest,
                                    .stop_method = "POST",
                                    .is_over = is_over};
 
+/* ---- the executor: jobs.c with the row above */
+
 static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     return dl_cloud_launch(&rows, spec, jobs, n);
@@ -238,7 +246,8 @@ typedef struct reading {
     void *user;
 } reading;
 
-/* Give the first line of an entry. Programs that write JSON have their text in jsonPayload. */
+/* Give the first line of an entry. Programs that write JSON have their text in jsonPayload. The
+ * time of an entry without text is kept as well, so that it is not read again. */
 static diloco_status give_entry(reading *r, dl_json_value entry)
 {
     dl_json_value text = dl_json_get(entry, "textPayload");
@@ -254,7 +263,8 @@ static diloco_status give_entry(reading *r, dl_json_value entry)
     return status;
 }
 
-/* POST entries:list for the entries after `since`. */
+/* POST entries:list for the entries after `since`. Cloud Logging knows a job by its number. Entries
+ * come in the order of time, so the time of the last one is where the next query begins. */
 static diloco_status write_query(dl_rest_call *call, const dl_rest *rest, const dl_job *job,
                                  const reading *r, const char *since)
 {
@@ -278,7 +288,8 @@ static diloco_status write_query(dl_rest_call *call, const dl_rest *rest, const 
     return DILOCO_OK;
 }
 
-/* All pages of the entries after the last one that was read. */
+/* All pages of the entries after the last one that was read. A token of a page is valid for the
+ * same filter only, so `since` is kept for all of them. */
 static diloco_status read_pages(reading *r, dl_rest *rest, const dl_job *job)
 {
     char since[sizeof r->after];
@@ -303,7 +314,8 @@ static diloco_status read_pages(reading *r, dl_rest *rest, const dl_job *job)
     return DILOCO_OK;
 }
 
-/* One more read follows after the job is over, for output that arrives late. */
+/* One more read follows after the job is over, for output that arrives late. The token is renewed
+ * between reads, since a log may be followed for longer than it is valid. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
