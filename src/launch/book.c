@@ -20,6 +20,7 @@ enum { RECORD_MAX = 1 << 18, KEY_BYTES = 40 };
 
 static const char folder[] = "launch/";
 
+/* The end of the time for one request to the store, from now on. */
 static dl_time soon(void)
 {
     return dl_time_after(dl_clock_now(), PATIENCE);
@@ -114,7 +115,8 @@ static dl_book_rank *newest(dl_book *book, uint64_t rank, uint64_t generation)
 }
 
 /* "ids" is a list of pairs [rank, id]. An id from the store goes to executors, which have to check
- * its form. */
+ * its form. A generation that was LOST before its id was recorded becomes an orphan now, since it
+ * can be asked to stop. */
 static diloco_status fold_handle(dl_book *book, dl_json_value record)
 {
     uint64_t generation, rank = 0;
@@ -135,7 +137,9 @@ static diloco_status fold_handle(dl_book *book, dl_json_value record)
     return DILOCO_OK;
 }
 
-/* The first final state of a generation counts. Two launchers may both report the end. */
+/* The first final state of a generation counts. Two launchers may both report the end. Machine time
+ * is added once, from the clocks of the launchers that started it and saw its end. A clock that was
+ * set back adds nothing. */
 static diloco_status fold_state(dl_book *book, dl_json_value record)
 {
     uint64_t generation, rank;
@@ -181,6 +185,7 @@ static diloco_status fold(dl_book *book, dl_json_value record)
     return DILOCO_OK;
 }
 
+/* Ten digits keep the order of names that of numbers. */
 static void key_of(char out[KEY_BYTES], uint64_t number)
 {
     snprintf(out, KEY_BYTES, "%s%010llu.json", folder, (unsigned long long)number);

@@ -31,7 +31,7 @@ typedef struct dl_book_rank {
     uint32_t lost; /* times that it was lost since the last "begin" */
     /* When the newest generation was announced, by its launcher's clock, seconds since 1970. */
     double started_at;
-    char by[33]; /* launcher that announced it */
+    char by[33]; /* launcher that announced it, as dl_book.by */
     /* When this launcher first got no answer about it; 0: the last poll had one. */
     dl_time silent_since;
     /* The last generation that was lost, which may still run. An empty id: none, or it has
@@ -49,14 +49,15 @@ typedef struct dl_book_rank {
  * supervisor notes in ranks[] what its polls have found. */
 typedef struct dl_book {
     dl_store *store; /* owned */
-    char run[33];
+    char run[33];    /* its id, 32 hex digits */
     /* This launcher: 128 random bits in hex. It distinguishes its own announcements from
      * others'. */
     char by[33];
     uint64_t next; /* number of the next record */
     /* begun: there is a "begin". cancelled: a "cancel" came after the last one. */
     bool begun, cancelled;
-    dl_config_path executor, dir;
+    dl_config_path executor, dir; /* of the last "begin" */
+    /* Replicas wanted, by the last "begin" or "scale": ranks below max are started. */
     uint32_t min, max;
     dl_config *options;  /* owned: options of [launch] of the last "begin" */
     dl_book_rank *ranks; /* owned, [DL_JOBS_MAX] */

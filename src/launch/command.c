@@ -16,10 +16,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Bytes of one read, as many as a pipe holds (pipe(7)), and of the path of a program. */
 enum { CHUNK = 1 << 16, PATH_BYTES = 4096 };
 
 #define PATIENCE (60 * DL_SECOND)
-/* Between two looks at a child that has closed its pipes and runs. */
+/* The longest time between two looks at a child that has closed its pipes and runs. */
 #define LONGEST_PAUSE (50 * DL_MILLISECOND)
 
 extern char **environ;

@@ -57,6 +57,7 @@ void dl_job_set(dl_job *job, dl_job_state state, int exit_code, const char *form
     va_end(args);
 }
 
+/* A LOST replica resumes from its saved state. A store that did not answer may answer later. */
 bool dl_job_may_be_restarted(const dl_job *job)
 {
     return job->state == DL_JOB_LOST ||
@@ -101,7 +102,7 @@ diloco_status dl_executor_find(const dl_executor **out, const char **on, const c
                    rows[i]->place);
 }
 
-/* Is the option in a list such as "|cpus|gpus|"? */
+/* Is the option in a list such as "|cpus|gpus|"? The names have no "launch." before them. */
 static bool lists(const char *list, const char *name)
 {
     char word[64];

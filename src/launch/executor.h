@@ -156,7 +156,7 @@ typedef struct dl_executor {
     void (*finish)(const dl_launch_spec *spec);
 } dl_executor;
 
-/* Row i of the table; NULL after the last. */
+/* Row i of the table; NULL after the last. i must not exceed the number of rows. */
 const dl_executor *dl_executor_at(size_t i);
 /* dl_executor_find sets *out to the executor that `text` names, such as "slurm" or
  * "ssh://host,host", and *on to the part of `text` after "://". Returns DILOCO_EINVAL if there is

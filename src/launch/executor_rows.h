@@ -1,6 +1,7 @@
 /* executor_rows.h - the list of executors. A new one is a file that defines dl_executor_<name>, and
  * its line here; one that needs libcurl is a file of cloud/. The order is that of `diloco launch
- * executors`. */
+ * executors`. DL_EXECUTORS(X) calls X with each name: the declarations below and the table in
+ * executor.c are made of it. DL_CLOUD is 0 in a build without cloud/. */
 #ifndef DL_LAUNCH_EXECUTOR_ROWS_H
 #define DL_LAUNCH_EXECUTOR_ROWS_H
 

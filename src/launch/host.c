@@ -227,6 +227,7 @@ static diloco_status open_folder(opened *o, bool *before, const dl_host_start *s
     return o->log < 0 ? dl_fail_errno(errno, "make a log in", path) : DILOCO_OK;
 }
 
+/* Do two texts NAME=VALUE have the same name? */
 static bool same_name(const char *a, const char *b)
 {
     const size_t len = strcspn(a, "=");
@@ -254,8 +255,8 @@ static char **join_env(const char *const *more)
     return all;
 }
 
-/* Fork, and wait until the keeper has written a byte. The pipe closes without one if it could not
- * start the replica. */
+/* Fork, and wait until the keeper has written a byte. The pipe closes without one if there is no
+ * keeper. The child itself ends at once, so the wait for it is short. */
 static diloco_status fork_keeper(const opened *o, const keeper *k, const char *name)
 {
     int ready[2], how;
@@ -275,6 +276,7 @@ static diloco_status fork_keeper(const opened *o, const keeper *k, const char *n
     return status;
 }
 
+/* An option of 0 seconds is no limit. */
 static dl_time span(double seconds)
 {
     return seconds > 0 ? dl_time_from_seconds(seconds) : DL_NEVER;

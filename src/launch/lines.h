@@ -7,9 +7,9 @@
 
 /* The bytes of an unfinished line. Init and end belong together; one thread at a time. */
 typedef struct dl_lines {
-    dl_buf line; /* begun, and not yet whole */
-    dl_job_line_fn fn;
-    void *user;
+    dl_buf line;       /* begun, and not yet whole; at most 64 KiB */
+    dl_job_line_fn fn; /* receives each line */
+    void *user;        /* borrowed; the first argument of fn */
 } dl_lines;
 
 /* Lines are given to `fn` with `user`. */

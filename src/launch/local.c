@@ -73,7 +73,8 @@ static const char **variables(const dl_launch_spec *spec, const char *rank, cons
     return all;
 }
 
-/* The keeper writes the folder; the job is STARTING until a poll sees more. */
+/* The keeper writes the folder; the job is STARTING until a poll sees more. A name that was started
+ * before starts nothing, and gets the same id. */
 static diloco_status start(const dl_launch_spec *spec, dl_job *job, char *const *words)
 {
     char rank[32], name[DL_JOB_NAME_MAX + 32];
@@ -106,6 +107,7 @@ static diloco_status launch_one(const dl_launch_spec *spec, dl_job *job)
     return status;
 }
 
+/* The first error ends the launch. Replicas before it run and have their ids. */
 static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     for (size_t i = 0; i < n; i++)

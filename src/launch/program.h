@@ -5,6 +5,7 @@
 
 #include "launch/executor.h"
 
+/* Hex digits of a SHA-256. */
 enum { DL_PROGRAM_DIGEST = 64 };
 
 /* dl_program_digest computes the SHA-256 of a file, in 64 hex digits and a zero. It runs sha256sum,

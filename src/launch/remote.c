@@ -72,7 +72,8 @@ diloco_status dl_remote_request(dl_buf *out, const dl_launch_spec *spec, const c
     return dl_json_done(&j);
 }
 
-/* The job of this name; NULL if it is not one of the n. */
+/* The job of this name; NULL if it is not one of the n. A name from the other machine is only
+ * compared. */
 static dl_job *named(dl_job *jobs, size_t n, dl_json_value name)
 {
     for (size_t i = 0; i < n; i++)
@@ -122,6 +123,8 @@ typedef struct request {
     char what[16];
 } request;
 
+/* To the end of the file, which the launcher's ssh closes after the request. Larger requests than
+ * out->max are an error. */
 static diloco_status read_all(dl_buf *out, int fd)
 {
     char bytes[1 << 16];
@@ -185,7 +188,9 @@ static diloco_status read_words(char **words, size_t n, dl_json_value list)
     return DILOCO_OK;
 }
 
-/* Start one job with this program itself: the request must not choose another. */
+/* Start one job with this program itself: the request must not choose another. argv[0] is its path;
+ * the words of the request follow it. One array holds argv and env, each with its NULL at the end.
+ */
 static diloco_status start_job(const request *r, const dl_job *job, dl_json_value value)
 {
     char **argv = calloc(2 * (WORDS_MAX + 1), sizeof *argv);
@@ -273,6 +278,8 @@ static diloco_status print_line(void *user, const char *line, size_t len)
     return fflush(out) ? dl_fail(DILOCO_EIO, "the reader of the output has closed it") : DILOCO_OK;
 }
 
+/* Only the first job of the request counts, since lines of a log do not say which replica wrote
+ * them. */
 static diloco_status do_logs(const request *r, FILE *out)
 {
     dl_job job;

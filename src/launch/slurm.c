@@ -41,6 +41,7 @@ static bool is_refusal(const char *err)
     return false;
 }
 
+/* Slurm's messages may have several lines; an error text has one. */
 static void in_one_line(char *text)
 {
     for (; *text; text++)

@@ -22,11 +22,11 @@
 #include <unistd.h>
 
 enum {
-    HOSTS_MAX = 256,
-    HOST_BYTES = 160,
-    REQUEST_MAX = 16 << 20,
+    HOSTS_MAX = 256,        /* of --on */
+    HOST_BYTES = 160,       /* of one host with user and port: an id has room for them */
+    REQUEST_MAX = 16 << 20, /* bytes of a request, and of a reply */
     DIGEST = DL_PROGRAM_DIGEST,
-    SCRIPT = 8192
+    SCRIPT = 8192 /* bytes of a script for the other machine's shell */
 };
 /* ssh's own exit code when it could not connect. All others are those of the remote command. */
 enum { SSH_FAILED = 255 };
@@ -64,6 +64,7 @@ static diloco_status read_place(place *out, const char *text)
                    text);
 }
 
+/* The hosts of --on: one more than the commas. */
 static size_t count_hosts(const char *on)
 {
     size_t n = 1;
@@ -183,7 +184,8 @@ static diloco_status ssh(dl_command_result *result, const dl_launch_spec *spec, 
 /* ---- the program */
 
 /* The architecture that an ELF file is for, by e_machine and the byte order in e_ident (elf(5)).
- * NULL: none of those that diloco is built for. */
+ * The numbers are EM_X86_64, EM_AARCH64 and EM_RISCV. The names are those of `uname -m`. NULL: none
+ * of those that diloco is built for. */
 static const char *machine_of(const char *path)
 {
     unsigned char head[20];
@@ -202,6 +204,8 @@ static const char *machine_of(const char *path)
                             : NULL;
 }
 
+/* The SHA-256 of spec->program. Returns DILOCO_EINVAL if it is no ELF file for one of those
+ * machines. */
 static diloco_status read_digest(char out[DIGEST + 1], const dl_launch_spec *spec)
 {
     if (!machine_of(spec->program))
@@ -237,7 +241,8 @@ static const char *const scripts[] = {
             "echo 'the uploaded program was changed' >&2; exit 3; fi",
 };
 
-/* Replace {D} and {S}. Both are safe for a shell: the folder is quoted and a digest is hex. */
+/* Replace {D} and {S}. The folder is quoted. The digest is inserted as it is, so it must be hex
+ * digits. */
 static diloco_status make_script(char out[SCRIPT], script_kind kind, const dl_launch_spec *spec,
                                  const place *p)
 {

@@ -9,7 +9,7 @@
 
 /* How old another launcher's announcement without a handle has to be before this launcher takes it
  * over. It is longer than a launch call usually takes. */
-#define ADOPT_AFTER (60 * DL_SECOND) /* another launcher's announcement without a handle */
+#define ADOPT_AFTER (60 * DL_SECOND)
 /* Between two looks at `stop`. */
 #define SLICE (100 * DL_MILLISECOND)
 
@@ -131,6 +131,7 @@ static bool is_wanted(const dl_control *c, const dl_book_rank *r)
     return !r->started || r->again || (dl_job_is_over(r->job.state) && may_restart(c, r));
 }
 
+/* Generations of a rank are numbered from 0. */
 static uint32_t next_generation(const dl_book_rank *r)
 {
     return r->started ? r->job.generation + 1 : 0;
@@ -433,6 +434,7 @@ static diloco_status look_patiently(const dl_control *c, bool *done, bool *idle,
     return DILOCO_OK;
 }
 
+/* Let the executor remove its secrets: every replica is over. */
 static void finish(const dl_control *c)
 {
     if (c->executor->finish) c->executor->finish(c->spec);

@@ -28,7 +28,8 @@ typedef struct dl_control {
     void *user;
     /* Set *done if the run is complete. After an error it is called again at the next look. */
     diloco_status (*is_done)(void *user, bool *done);
-    /* Gets a line for a person about each change. NULL: silent. */
+    /* Gets a line for a person about each change. NULL: silent. The line may quote a backend, so it
+     * is untrusted, and valid only during the call. */
     void (*on_notice)(void *user, const char *line);
 } dl_control;
 
