@@ -6,6 +6,7 @@
 #include "launch/book.h"
 
 #include "base/json.h"
+#include "base/log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,12 @@ static const char folder[] = "launch/";
 static dl_time soon(void)
 {
     return dl_time_after(dl_clock_now(), PATIENCE);
+}
+
+/* Ten digits keep the order of names that of numbers. */
+static void key_of(char out[KEY_BYTES], uint64_t number)
+{
+    snprintf(out, KEY_BYTES, "%s%010llu.json", folder, (unsigned long long)number);
 }
 
 /* ---- reading */
@@ -56,6 +63,44 @@ static diloco_status fold_numbers(dl_book *book, dl_json_value record)
     return DILOCO_OK;
 }
 
+/* ---- ids */
+
+/* Would the executor give this id to the job? Without an executor no id is accepted. */
+static bool accepts(const dl_book *book, const dl_job *job, const char *id)
+{
+    dl_job named = *job;
+    snprintf(named.id, sizeof named.id, "%s", id);
+    return book->judge && book->judge->is_id(&named);
+}
+
+/* Drop the ids that another executor gave. */
+static void drop_ids(const dl_book *book)
+{
+    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
+        dl_book_rank *r = &book->ranks[i];
+        if (*r->job.id && !accepts(book, &r->job, r->job.id)) r->job.id[0] = '\0';
+        if (*r->orphan.id && !accepts(book, &r->orphan, r->orphan.id)) r->orphan.id[0] = '\0';
+    }
+}
+
+void dl_book_bind(dl_book *book, const dl_executor *executor)
+{
+    book->judge = executor;
+    book->bound = true;
+    drop_ids(book);
+}
+
+/* An executor that this version does not know accepts no id. */
+static void judge_by_begin(dl_book *book)
+{
+    const char *on;
+    if (book->bound) return;
+    if (dl_executor_find(&book->judge, &on, book->executor)) book->judge = NULL;
+    drop_ids(book);
+}
+
+/* ---- applying records */
+
 /* A new "begin" gives lost ranks all their restarts again, and lets replicas that have failed or
  * were cancelled start once more. */
 static diloco_status fold_begin(dl_book *book, dl_json_value record)
@@ -64,6 +109,7 @@ static diloco_status fold_begin(dl_book *book, dl_json_value record)
     DL_TRY(dl_json_read_str(book->dir, sizeof book->dir, record, "dir"));
     DL_TRY(fold_numbers(book, record));
     DL_TRY(fold_options(book, record));
+    judge_by_begin(book);
     book->begun = true;
     book->cancelled = false;
     for (size_t i = 0; i < DL_JOBS_MAX; i++) {
@@ -114,26 +160,51 @@ static dl_book_rank *newest(dl_book *book, uint64_t rank, uint64_t generation)
     return r->started && r->job.generation == generation ? r : NULL;
 }
 
-/* "ids" is a list of pairs [rank, id]. An id from the store goes to executors, which have to check
- * its form. A generation that was LOST before its id was recorded becomes an orphan now, since it
- * can be asked to stop. */
+/* The record that is read now has ids that were refused. */
+static void warn_of_ids(const dl_book *book, size_t n)
+{
+    char key[KEY_BYTES];
+    key_of(key, book->next);
+    dl_log(DILOCO_LOG_WARN,
+           "%s in %s: %zu id%s refused: the executor %.40s gives no such id to this replica", key,
+           dl_store_url(book->store), n, n > 1 ? "s" : "",
+           book->judge ? book->judge->name : book->executor);
+}
+
+/* Read the two elements of a pair [rank, id]. An id that cannot be one, such as a text that is too
+ * long, reads as "". */
+static diloco_status read_pair(uint64_t *rank, char id[DL_JOB_ID_MAX + 1], dl_json_value pair)
+{
+    dl_json_iter it = dl_json_each(pair);
+    if (!dl_json_next(&it)) return dl_fail(DILOCO_EPROTO, "ids holds an empty pair");
+    DL_TRY(dl_json_as_u64(rank, it.value, DL_JOBS_MAX - 1));
+    if (!dl_json_next(&it)) return dl_fail(DILOCO_EPROTO, "ids holds half a pair");
+    if (dl_json_as_str(id, DL_JOB_ID_MAX + 1, it.value)) id[0] = '\0';
+    return DILOCO_OK;
+}
+
+/* "ids" is a list of pairs [rank, id]. Executors run commands with ids, so an id that the executor
+ * would not give is left out. A generation that was LOST before its id was recorded
+ * becomes an orphan now, since it can be asked to stop. */
 static diloco_status fold_handle(dl_book *book, dl_json_value record)
 {
     uint64_t generation, rank = 0;
     char id[DL_JOB_ID_MAX + 1];
+    size_t refused = 0;
     DL_TRY(dl_json_read_u64(&generation, record, "generation", UINT32_MAX));
     dl_json_iter all = dl_json_each(dl_json_get(record, "ids"));
     while (dl_json_next(&all)) {
-        dl_json_iter pair = dl_json_each(all.value);
-        if (!dl_json_next(&pair)) return dl_fail(DILOCO_EPROTO, "ids holds an empty pair");
-        DL_TRY(dl_json_as_u64(&rank, pair.value, DL_JOBS_MAX - 1));
-        if (!dl_json_next(&pair)) return dl_fail(DILOCO_EPROTO, "ids holds half a pair");
-        DL_TRY(dl_json_as_str(id, sizeof id, pair.value));
+        DL_TRY(read_pair(&rank, id, all.value));
         dl_book_rank *r = newest(book, rank, generation);
         if (!r) continue;
+        if (!accepts(book, &r->job, id)) {
+            refused++;
+            continue;
+        }
         memcpy(r->job.id, id, sizeof id);
         keep_orphan(r);
     }
+    if (refused) warn_of_ids(book, refused);
     return DILOCO_OK;
 }
 
@@ -185,12 +256,6 @@ static diloco_status fold(dl_book *book, dl_json_value record)
     return DILOCO_OK;
 }
 
-/* Ten digits keep the order of names that of numbers. */
-static void key_of(char out[KEY_BYTES], uint64_t number)
-{
-    snprintf(out, KEY_BYTES, "%s%010llu.json", folder, (unsigned long long)number);
-}
-
 /* Records are numbered without gaps, so the first name that does not exist is the end. */
 diloco_status dl_book_read(dl_book *book)
 {
@@ -218,7 +283,8 @@ diloco_status dl_book_read(dl_book *book)
 
 /* The random name distinguishes two launchers on one machine as well, which a host name would
  * not. */
-diloco_status dl_book_open(dl_book *book, const char *url, const char *run)
+diloco_status dl_book_open(dl_book *book, const char *url, const char *run,
+                           const dl_executor *executor)
 {
     unsigned char random[16];
     memset(book, 0, sizeof *book);
@@ -234,6 +300,7 @@ diloco_status dl_book_open(dl_book *book, const char *url, const char *run)
                                : dl_fail(DILOCO_ENOMEM, "no memory for the book of launches");
     if (!status) {
         dl_config_init(book->options);
+        if (executor) dl_book_bind(book, executor);
         status = dl_book_read(book);
     }
     if (status) dl_book_close(book);

@@ -63,16 +63,30 @@ typedef struct dl_book {
     dl_book_rank *ranks; /* owned, [DL_JOBS_MAX] */
     /* Seconds from start to end, summed over all generations that are over. */
     double machine_s;
+    /* Decides which ids of the store are kept, and drops the others: the executor of dl_book_bind,
+     * or that of the last "begin" before it. NULL: no such executor is known, so no id is kept. */
+    const dl_executor *judge;
+    bool bound; /* dl_book_bind was called */
 } dl_book;
 
 /* dl_book_open opens the book of the run (its id, in hex) in the store at `url`, and reads it. A
- * run that nothing was launched for has an empty book. Returns DILOCO_ENOMEM, an error of the
- * store, or those of dl_book_read. After an error the book is closed. */
-DL_MUST_CHECK diloco_status dl_book_open(dl_book *book, const char *url, const char *run);
+ * run that nothing was launched for has an empty book. The book is bound to `executor`
+ * (dl_book_bind). With NULL the last "begin" decides which ids are kept, until the caller binds
+ * the book. Returns DILOCO_ENOMEM, an error of the store, or those of dl_book_read. After an error
+ * the book is closed. */
+DL_MUST_CHECK diloco_status dl_book_open(dl_book *book, const char *url, const char *run,
+                                         const dl_executor *executor);
 void dl_book_close(dl_book *book); /* zeroed is fine */
 
-/* dl_book_read reads the records that were added since. Returns DILOCO_EPROTO if one is damaged or
- * of a later version, or an error of the store. The records before that one count. */
+/* dl_book_bind sets which executor gets the ids of this book, and drops those that it does not
+ * accept. From then on no "begin" changes that. A caller must bind the book before it gives a job
+ * to a function of an executor. `executor` is borrowed. */
+void dl_book_bind(dl_book *book, const dl_executor *executor);
+
+/* dl_book_read reads the records that were added since. An id that the executor does not accept
+ * (dl_executor.is_id) is left out, with a warning in the log that names its record. Returns
+ * DILOCO_EPROTO if a record is damaged or of a later version, or an error of the store. The records
+ * before that one count. */
 DL_MUST_CHECK diloco_status dl_book_read(dl_book *book);
 
 /* Returns the seconds of machine time so far, those of running replicas included. A replica counts

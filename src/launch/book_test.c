@@ -36,14 +36,14 @@ static void open_begun(dl_book *book, const char *store)
 {
     const dl_launch_spec spec = spec_in("/somewhere");
     dl_config_init(&config);
-    CHECK_OK(dl_book_open(book, store, run));
+    CHECK_OK(dl_book_open(book, store, run, NULL));
     if (!book->begun) CHECK_OK(dl_book_begin(book, &spec, "local", 2, 3));
 }
 
 TEST(an_empty_store_has_an_empty_book)
 {
     dl_book book;
-    CHECK_OK(dl_book_open(&book, new_store("empty"), run));
+    CHECK_OK(dl_book_open(&book, new_store("empty"), run, NULL));
     CHECK(!book.begun);
     CHECK_INT(0, book.next);
     dl_book_close(&book);
@@ -57,12 +57,12 @@ TEST(another_launcher_reads_the_records_of_the_first)
     open_begun(&one, store);
     CHECK_OK(dl_book_start(&one, ranks, 2, 0, ""));
     dl_job job = one.ranks[2].job;
-    snprintf(job.id, sizeof job.id, "17_2");
+    snprintf(job.id, sizeof job.id, "machine/%s", job.name);
     CHECK_OK(dl_book_handles(&one, &job, 1));
     dl_job_set(&job, DL_JOB_LOST, -1, "killed by signal %d", 9);
     CHECK_OK(dl_book_state(&one, &job));
 
-    CHECK_OK(dl_book_open(&two, store, run));
+    CHECK_OK(dl_book_open(&two, store, run, NULL));
     CHECK(two.begun && !two.cancelled);
     CHECK_STR("local", two.executor);
     CHECK_STR("/somewhere", two.dir);
@@ -71,7 +71,7 @@ TEST(another_launcher_reads_the_records_of_the_first)
     CHECK(two.ranks[0].started && !two.ranks[1].started);
     CHECK_STR("", two.ranks[0].job.id);
     CHECK_STR("diloco-1f0c2ab9-r2-g0", two.ranks[2].job.name);
-    CHECK_STR("17_2", two.ranks[2].job.id);
+    CHECK_STR("machine/diloco-1f0c2ab9-r2-g0", two.ranks[2].job.id);
     CHECK_INT(DL_JOB_LOST, two.ranks[2].job.state);
     CHECK_INT(1, two.ranks[2].lost);
     dl_book_close(&one);
@@ -141,7 +141,7 @@ TEST(options_of_launch_are_read_back_and_no_others)
     CHECK_OK(dl_config_set(&config, "launch.restarts", "7", "test"));
     CHECK_OK(dl_config_set(&config, "launch.env", "A=\"b\"", "test"));
     CHECK_OK(dl_config_set(&config, "run.seed", "5", "test"));
-    CHECK_OK(dl_book_open(&book, store, run));
+    CHECK_OK(dl_book_open(&book, store, run, NULL));
     CHECK_OK(dl_book_begin(&book, &spec, "local", 1, 1));
     CHECK_INT(7, book.options->launch_restarts);
     CHECK_STR("A=\"b\"", book.options->launch_env);
@@ -163,7 +163,7 @@ TEST(a_record_of_a_later_format_is_refused_by_its_name)
     dl_book book;
     const char *store = new_store("later");
     put(store, "launch/0000000000.json", "{\"format\":2,\"what\":\"begin\"}");
-    CHECK_STATUS(DILOCO_EPROTO, dl_book_open(&book, store, run));
+    CHECK_STATUS(DILOCO_EPROTO, dl_book_open(&book, store, run, NULL));
     CHECK_CONTAINS("launch/0000000000.json", diloco_error_text());
     CHECK_CONTAINS("its format is 2", diloco_error_text());
 }
@@ -187,7 +187,7 @@ TEST(damaged_records_are_refused)
         snprintf(name, sizeof name, "damaged%zu", i);
         const char *store = new_store(name);
         put(store, "launch/0000000000.json", damaged[i]);
-        CHECK_STATUS(DILOCO_EPROTO, dl_book_open(&book, store, run));
+        CHECK_STATUS(DILOCO_EPROTO, dl_book_open(&book, store, run, NULL));
     }
 }
 

@@ -132,6 +132,25 @@ diloco_status dl_executor_check_options(const dl_executor *executor, const dl_co
     return DILOCO_OK;
 }
 
+/* ---- ids */
+
+#define DIGITS "0123456789"
+
+bool dl_id_is_plain(const char *id, const char *also)
+{
+    static const char plain[] = DIGITS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    if (!*id || !strchr(plain, *id)) return false;
+    for (; *id; id++)
+        if (!strchr(plain, *id) && !strchr(also, *id)) return false;
+    return true;
+}
+
+bool dl_id_is_number(const char *id)
+{
+    const size_t len = strlen(id);
+    return len >= 1 && len <= 19 && strspn(id, DIGITS) == len;
+}
+
 /* ---- words */
 
 /* A copy of `word` with each {rank} replaced; NULL if there is no memory. The caller frees it. */

@@ -142,6 +142,10 @@ typedef struct dl_executor {
      * before is found again instead, and gets its id. After an error those whose id is "" were not
      * started. With spec->dry it only prints. */
     diloco_status (*launch)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
+    /* Return true if job->id has the form of the ids that `launch` gives to this job. Ids are read
+     * from a store that others may write. The book drops each id that is refused here, so the other
+     * functions get no other id (dl_book_bind). */
+    bool (*is_id)(const dl_job *job);
     /* Set state, exit code and message of n launched replicas. A job without an answer stays as it
      * was and is marked silent; the supervisor declares it lost after launch.lost_after seconds.
      * Returns DILOCO_EUNREACHABLE if nothing answers at all. */
@@ -168,6 +172,13 @@ DL_MUST_CHECK diloco_status dl_executor_find(const dl_executor **out, const char
  * ignored option would be a machine that is paid for by mistake. */
 DL_MUST_CHECK diloco_status dl_executor_check_options(const dl_executor *executor,
                                                       const dl_config *config);
+
+/* Returns true if an id begins with a letter or a digit, and holds only letters, digits and the
+ * characters of `also`. Letters are those of ASCII. For ids whose form the backend does not
+ * promise: such an id is no option of a program, and no path. */
+bool dl_id_is_plain(const char *id, const char *also);
+/* Returns true for 1 to 19 decimal digits. */
+bool dl_id_is_number(const char *id);
 
 /* dl_replica_words makes the arguments of one replica, until NULL: `program`, then spec->argv with
  * {rank} replaced by `rank`. That may be any text, so that a backend may replace it later. The

@@ -22,6 +22,15 @@ static void id_of(char out[DL_JOB_ID_MAX + 1], const char *name)
     snprintf(out, DL_JOB_ID_MAX + 1, "%s/%s", host, name);
 }
 
+/* The host's name may be any text of one line; commands do not get it. */
+static bool is_id(const dl_job *job)
+{
+    const size_t host = strcspn(job->id, "/");
+    for (size_t i = 0; i < host; i++)
+        if ((unsigned char)job->id[i] < ' ' || job->id[i] == 127) return false;
+    return host && job->id[host] && strcmp(job->id + host + 1, job->name) == 0;
+}
+
 /* Returns DILOCO_EUNREACHABLE if the job was started on another machine. It is no failure of the
  * replica, so it must not count as LOST at once. */
 static diloco_status check_here(const dl_job *job)
@@ -168,6 +177,7 @@ const dl_executor dl_executor_local = {
     .poll_s = 1,
     .check = check,
     .launch = launch,
+    .is_id = is_id,
     .poll = poll_all,
     .logs = logs,
     .cancel = cancel,

@@ -26,6 +26,18 @@
 /* Bytes of a script and of squeue's output, words of sbatch, and bytes of a word. */
 enum { SCRIPT_MAX = 1 << 20, ARGS_MAX = 32, ARG_BYTES = DL_PATH_MAX + 128, QUEUE_MAX = 16 << 20 };
 
+/* ---- ids */
+
+/* "<job>_<rank>". scancel would take any other word as an option or a whole job. */
+static bool is_id(const dl_job *job)
+{
+    char rank[16], number[32];
+    const size_t len = strcspn(job->id, "_");
+    snprintf(rank, sizeof rank, "_%u", job->rank);
+    snprintf(number, sizeof number, "%.*s", (int)len, job->id);
+    return dl_id_is_number(number) && len < sizeof number && strcmp(job->id + len, rank) == 0;
+}
+
 /* ---- running Slurm's commands */
 
 /* Does Slurm refuse the request itself? Its commands have one exit code for all errors, so the
@@ -580,6 +592,7 @@ const dl_executor dl_executor_slurm = {
     .poll_s = 5,
     .check = check,
     .launch = launch,
+    .is_id = is_id,
     .poll = poll_all,
     .logs = logs,
     .cancel = cancel,

@@ -43,8 +43,19 @@ typedef struct place {
     char digest[DIGEST + 1]; /* of the program there */
 } place;
 
-/* Read one host up to the next comma. A colon within brackets belongs to an IPv6 address. A name
- * that begins with '-' is refused: ssh would read it as an option. */
+/* Is this a host that may be an argument of ssh, and of the commands of its configuration? OpenSSH
+ * itself refuses these characters since 9.6. Neither user nor host may begin with '-': ssh would
+ * read an option. */
+static bool is_host(const char *host)
+{
+    const char *at = strrchr(host, '@');
+    for (const char *c = host; *c; c++)
+        if ((unsigned char)*c <= ' ' || *c == 127) return false;
+    return *host && host[0] != '-' && !(at && (!at[1] || at[1] == '-')) &&
+           !strpbrk(host, "'`\"$;&<>|(){}");
+}
+
+/* Read one host up to the next comma. A colon within brackets belongs to an IPv6 address. */
 static diloco_status read_place(place *out, const char *text)
 {
     char all[HOST_BYTES];
@@ -59,7 +70,7 @@ static diloco_status read_place(place *out, const char *text)
     snprintf(out->host, sizeof out->host, "%s", all);
     const bool bad_port =
         colon && (!*out->port || strspn(out->port, "0123456789") != strlen(out->port));
-    if (len < HOST_BYTES && *out->host && out->host[0] != '-' && !bad_port) return DILOCO_OK;
+    if (len < HOST_BYTES && is_host(out->host) && !bad_port) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL, "ssh://%.*s: write each host as [USER@]HOST[:PORT]", (int)len,
                    text);
 }
@@ -73,36 +84,48 @@ static size_t count_hosts(const char *on)
     return n;
 }
 
+/* The id has the host, so a change of --on does not lose replicas. */
+static void id_of(char out[DL_JOB_ID_MAX + 1], const place *p)
+{
+    snprintf(out, DL_JOB_ID_MAX + 1, "%.160s%s%s %s", p->host, *p->port ? ":" : "", p->port,
+             p->digest);
+}
+
+/* Read an id. Returns false unless id_of would write this id: the digest becomes part of a command
+ * on the host, so it has to be hex digits. */
+static bool read_id(place *out, const char *id)
+{
+    char host[DL_JOB_ID_MAX + 1], again[DL_JOB_ID_MAX + 1];
+    const size_t len = strcspn(id, " ");
+    snprintf(host, sizeof host, "%.*s", (int)len, id);
+    if (!id[len] || strspn(id + len + 1, "0123456789abcdef") != DIGEST || read_place(out, host))
+        return false;
+    snprintf(out->digest, sizeof out->digest, "%s", id + len + 1);
+    id_of(again, out);
+    return strcmp(id, again) == 0;
+}
+
+static bool is_id(const dl_job *job)
+{
+    place p;
+    return read_id(&p, job->id);
+}
+
 /* The place of a job. A job that was started has host and program in its id, "alice@a:22
  * <SHA-256>", so that another list of hosts or another program does not lose it. Of a job that was
  * not, the host follows from its rank and generation, and the program is `digest`. */
 static diloco_status place_of(place *out, const dl_launch_spec *spec, const dl_job *job,
                               const char *digest)
 {
-    char id[DL_JOB_ID_MAX + 1];
     const char *at = spec->on;
-    if (*job->id) {
-        snprintf(id, sizeof id, "%s", job->id);
-        char *blank = strchr(id, ' ');
-        if (!blank || strlen(blank + 1) != DIGEST)
-            return dl_fail(DILOCO_EPROTO, "%s: its id is invalid", job->name);
-        *blank = '\0';
-        DL_TRY(read_place(out, id));
-        memcpy(out->digest, blank + 1, DIGEST + 1);
-        return DILOCO_OK;
-    }
+    if (*job->id)
+        return read_id(out, job->id) ? DILOCO_OK
+                                     : dl_fail(DILOCO_EPROTO, "%s: its id is invalid", job->name);
     for (size_t skip = (job->rank + job->generation) % count_hosts(at); skip; skip--)
         at = strchr(at, ',') + 1;
     DL_TRY(read_place(out, at));
-    memcpy(out->digest, digest, DIGEST + 1);
+    snprintf(out->digest, sizeof out->digest, "%s", digest);
     return DILOCO_OK;
-}
-
-/* The id has the host, so a change of --on does not lose replicas. */
-static void id_of(char out[DL_JOB_ID_MAX + 1], const place *p)
-{
-    snprintf(out, DL_JOB_ID_MAX + 1, "%.160s%s%s %s", p->host, *p->port ? ":" : "", p->port,
-             p->digest);
 }
 
 /* ---- one call of ssh */
@@ -226,39 +249,41 @@ static diloco_status bin_folder(dl_buf *out, const dl_launch_spec *spec, const p
 /* LOOK: is the program there? UPLOAD: store it. USE: run it. */
 typedef enum script_kind { LOOK, UPLOAD, USE } script_kind;
 
-/* The commands for the other machine's shell. {D} is the program's folder as a quoted word, {S} its
- * SHA-256. An upload has a name of its own until its digest is right, so two uploads do not mix.
- * sha256sum gets names within the folder, since that of the folder may have a newline. */
+/* The commands for the other machine's shell. {D} is the program's folder and {S} its SHA-256, each
+ * as a quoted word. An upload has a name of its own until its digest is right, so two uploads do
+ * not mix. sha256sum gets names within the folder, since that of the folder may have a newline. */
 static const char *const scripts[] = {
-    [LOOK] = "uname -sm && if cd {D} 2>/dev/null && echo '{S}  diloco' | sha256sum -c --status; "
+    [LOOK] = "uname -sm && if cd {D} 2>/dev/null && echo {S}'  diloco' | sha256sum -c --status; "
              "then echo there; fi",
     [UPLOAD] = "umask 077 && mkdir -p {D} && cd {D} && cat >part.$$ && "
-               "if echo \"{S}  part.$$\" | sha256sum -c --status; then chmod 700 part.$$ && "
+               "if echo {S}\"  part.$$\" | sha256sum -c --status; then chmod 700 part.$$ && "
                "mv part.$$ diloco; else rm -f part.$$; "
                "echo 'the program arrived damaged' >&2; exit 3; fi",
-    [USE] = "if (cd {D} >/dev/null && echo '{S}  diloco' | sha256sum -c --status); "
+    [USE] = "if (cd {D} >/dev/null && echo {S}'  diloco' | sha256sum -c --status); "
             "then exec {D}/diloco host; else "
             "echo 'the uploaded program was changed' >&2; exit 3; fi",
 };
 
-/* Replace {D} and {S}. The folder is quoted. The digest is inserted as it is, so it must be hex
- * digits. */
+/* Replace {D} and {S} by their quoted words. */
 static diloco_status make_script(char out[SCRIPT], script_kind kind, const dl_launch_spec *spec,
                                  const place *p)
 {
-    dl_buf folder;
+    dl_buf folder, digest;
     size_t used = 0;
     DL_TRY(bin_folder(&folder, spec, p));
-    const char *quoted = dl_buf_str(&folder);
+    dl_buf_init(&digest, SCRIPT);
+    const char *sum = dl_shell_quote(&digest, p->digest) ? NULL : dl_buf_str(&digest);
+    const char *quoted = sum ? dl_buf_str(&folder) : NULL;
     for (const char *at = scripts[kind]; quoted && *at && used < SCRIPT - 1;) {
         const bool mark = at[0] == '{' && at[1] && at[2] == '}';
-        const char *text = !mark ? NULL : at[1] == 'D' ? quoted : p->digest;
+        const char *text = !mark ? NULL : at[1] == 'D' ? quoted : sum;
         const int n = text ? snprintf(out + used, SCRIPT - used, "%s", text)
                            : snprintf(out + used, SCRIPT - used, "%c", *at);
         used += (size_t)n;
         at += text ? 3 : 1;
     }
     dl_buf_deinit(&folder);
+    dl_buf_deinit(&digest);
     return quoted && used < SCRIPT - 1 ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "launch.dir: too long");
 }
 
@@ -509,6 +534,7 @@ const dl_executor dl_executor_ssh = {
     .poll_s = 5,
     .check = check,
     .launch = launch,
+    .is_id = is_id,
     .poll = poll_all,
     .logs = logs,
     .cancel = cancel,

@@ -144,14 +144,33 @@ static bool is_overdue(const dl_control *c, const dl_job *job)
            c->spec->config->launch_lost_after_s;
 }
 
+/* Return an error if the backend has given an id that its executor would not accept from the book.
+ * The id is cleared. */
+static diloco_status check_ids(const dl_control *c, dl_job *jobs, size_t n)
+{
+    diloco_status status = DILOCO_OK;
+    for (size_t i = 0; i < n; i++) {
+        if (!*jobs[i].id || c->executor->is_id(&jobs[i])) continue;
+        status = dl_fail(DILOCO_EPROTO,
+                         "%s was started, but its id \"%.100s\" is invalid: stop it "
+                         "by its name",
+                         jobs[i].name, jobs[i].id);
+        jobs[i].id[0] = '\0';
+    }
+    return status;
+}
+
 /* Give announced jobs of one generation to the backend, and write their handles. After an error
  * some may have been started: those with an id. The others stay announced if the error may pass, so
  * that the next look tries again, and are over otherwise. */
 static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
 {
-    const diloco_status status = c->executor->launch(c->spec, jobs, n);
+    diloco_status status = c->executor->launch(c->spec, jobs, n);
     char why[1024];
     snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
+    const diloco_status named = check_ids(c, jobs, n);
+    if (named && !status) snprintf(why, sizeof why, "%s", diloco_error_text());
+    if (!status) status = named;
     DL_TRY(dl_book_handles(c->book, jobs, n));
     for (size_t i = 0; status && i < n; i++) {
         if (*jobs[i].id || (may_pass(status) && !is_overdue(c, &jobs[i]))) continue;

@@ -70,6 +70,11 @@ static diloco_status fake_poll(const dl_launch_spec *spec, dl_job *jobs, size_t 
     return DILOCO_OK;
 }
 
+static bool fake_is_id(const dl_job *job)
+{
+    return strncmp(job->id, "id-", 3) == 0 && strcmp(job->id + 3, job->name) == 0;
+}
+
 static diloco_status fake_logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                                dl_job_line_fn fn, void *user)
 {
@@ -101,6 +106,7 @@ static const dl_executor fake = {.name = "fake",
                                  .poll_s = 1e-6,
                                  .check = fake_check,
                                  .launch = fake_launch,
+                                 .is_id = fake_is_id,
                                  .poll = fake_poll,
                                  .logs = fake_logs,
                                  .cancel = fake_cancel};
@@ -143,7 +149,7 @@ static fixture *begin(const char *name, uint32_t n, const char *restarts)
     CHECK_OK(dl_config_set(&f.config, "launch.restarts", restarts, "test"));
     CHECK_OK(dl_store_open(&store, path, true));
     dl_store_close(store);
-    CHECK_OK(dl_book_open(&f.book, path, run));
+    CHECK_OK(dl_book_open(&f.book, path, run, &fake));
     f.spec = (dl_launch_spec){.run = run,
                               .config = &f.config,
                               .on = "",
@@ -289,7 +295,8 @@ TEST(cancel_stops_a_lost_replica_that_runs_on_and_names_one_that_does_not_answer
     silent[0] = true;
     CHECK_STATUS(DILOCO_EIO, dl_control_follow(&f->control));
     dl_book_close(&f->book);
-    CHECK_OK(dl_book_open(&f->book, scratch_path("cancel-lost"), run)); /* another launcher */
+    CHECK_OK(
+        dl_book_open(&f->book, scratch_path("cancel-lost"), run, &fake)); /* another launcher */
     f->control.on_notice = keep_notice;
     CHECK_OK(dl_control_cancel(&f->control));
     CHECK_INT(2, unanswered[0]);

@@ -469,7 +469,7 @@ static diloco_status create_and_run(launching *l)
     DL_TRY(diloco_train_create(l->config));
     DL_TRY(dl_launched_run(l->run, &l->done, l->config->store));
     DL_TRY(place_dir(l));
-    DL_TRY(dl_book_open(&l->book, l->config->store, l->run));
+    DL_TRY(dl_book_open(&l->book, l->config->store, l->run, l->executor));
     return run_book(l);
 }
 

@@ -58,7 +58,7 @@ static diloco_status open_book(dl_launched *l)
     const char *store = l->config->store;
     /* The run's id names its book. */
     DL_TRY(dl_launched_run(run, &l->done, store));
-    DL_TRY(dl_book_open(&l->book, store, run));
+    DL_TRY(dl_book_open(&l->book, store, run, NULL));
     if (!l->book.begun)
         return dl_fail(DILOCO_ENOENT,
                        "nothing was launched for the run in %s: diloco launch "
@@ -72,7 +72,9 @@ static diloco_status open_book(dl_launched *l)
                                .argv = nothing,
                                .env = nothing,
                                .secrets = nothing};
-    return dl_executor_find(&l->executor, &l->spec.on, l->book.executor);
+    DL_TRY(dl_executor_find(&l->executor, &l->spec.on, l->book.executor));
+    dl_book_bind(&l->book, l->executor);
+    return DILOCO_OK;
 }
 
 /* After an error nothing is to be closed. */

@@ -199,6 +199,13 @@ static const dl_cloud_rows rows = {.open = open_rest,
 
 /* ---- the executor: jobs.c with the row above */
 
+/* Ids are hexadecimal digits today. That is not promised, so an id is only kept from being a
+ * path. */
+static bool is_id(const dl_job *job)
+{
+    return dl_id_is_plain(job->id, "-_");
+}
+
 static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     return dl_cloud_launch(&rows, spec, jobs, n);
@@ -302,6 +309,7 @@ const dl_executor dl_executor_hf_jobs = {
     .poll_s = 10,
     .check = check,
     .launch = launch,
+    .is_id = is_id,
     .poll = poll_all,
     .logs = logs,
     .cancel = cancel,

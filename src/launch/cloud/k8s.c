@@ -31,6 +31,17 @@ static void split_id(char name[DL_JOB_NAME_MAX + 1], uint32_t *index, const char
     *index = id[len] ? (uint32_t)strtoul(id + len + 1, NULL, 10) : 0;
 }
 
+/* The two ids that create_group gives to this replica. No other Job of the namespace may be read or
+ * deleted. */
+static bool is_id(const dl_job *job)
+{
+    char alone[DL_JOB_NAME_MAX + 16], among[DL_JOB_NAME_MAX + 16];
+    const int begin = (int)(strstr(job->name, "-r") - job->name); /* diloco-<run>, run in hex */
+    snprintf(alone, sizeof alone, "%s/0", job->name);
+    snprintf(among, sizeof among, "%.*s-g%u/%u", begin, job->name, job->generation, job->rank);
+    return strcmp(job->id, alone) == 0 || strcmp(job->id, among) == 0;
+}
+
 /* ---- creating */
 
 /* POST a written body, or print it with spec->dry. A name that is taken (409) is that of an earlier
@@ -425,6 +436,7 @@ const dl_executor dl_executor_k8s = {
     .poll_s = 5,
     .check = check,
     .launch = launch,
+    .is_id = is_id,
     .poll = poll_all,
     .logs = logs,
     .cancel = cancel,

@@ -298,6 +298,12 @@ static diloco_status ask_all(const dl_launch_spec *spec, const char *what, dl_jo
 
 /* ---- the row */
 
+/* Ids are "sb-" with letters and digits today. That is not promised. */
+static bool is_id(const dl_job *job)
+{
+    return dl_id_is_plain(job->id, "-_");
+}
+
 /* For --dry-run: the script that creates the sandboxes, which has no value of a secret. */
 static diloco_status print_script(const dl_launch_spec *spec, const dl_job *jobs, size_t n)
 {
@@ -380,6 +386,7 @@ const dl_executor dl_executor_modal = {
     .poll_s = 15,
     .check = check,
     .launch = launch,
+    .is_id = is_id,
     .poll = poll_all,
     .logs = logs,
     .cancel = cancel,

@@ -245,6 +245,12 @@ static const dl_cloud_rows rows = {.open = open_rest,
 
 /* ---- the executor: jobs.c with the row above */
 
+/* The id is the name. */
+static bool is_id(const dl_job *job)
+{
+    return strcmp(job->id, job->name) == 0;
+}
+
 static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     return dl_cloud_launch(&rows, spec, jobs, n);
@@ -396,6 +402,7 @@ const dl_executor dl_executor_sagemaker = {
     .poll_s = 15,
     .check = check,
     .launch = launch,
+    .is_id = is_id,
     .poll = poll_all,
     .logs = logs,
     .cancel = cancel,

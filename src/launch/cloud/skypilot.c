@@ -300,6 +300,12 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     return dl_command_lines(&exit_code, argv, NULL, 0, fn, user);
 }
 
+/* A number. `sky` would take any other word as an option, such as --all. */
+static bool is_id(const dl_job *job)
+{
+    return dl_id_is_number(job->id);
+}
+
 /* SkyPilot needs the number of GPUs and their type in one word. */
 static diloco_status check(const dl_launch_spec *spec)
 {
@@ -333,6 +339,7 @@ const dl_executor dl_executor_skypilot = {
     .poll_s = 30,
     .check = check,
     .launch = launch,
+    .is_id = is_id,
     .poll = poll_all,
     .logs = logs,
     .cancel = cancel,

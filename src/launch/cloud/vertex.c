@@ -158,7 +158,28 @@ static void found(dl_job *job, dl_json_value response)
             dl_rest_text(job->id, sizeof job->id, it.value, "name");
 }
 
-/* The id is a resource name, which is a path. */
+/* projects/<name or number>/locations/<region>/customJobs/<number>. The id becomes a path that is
+ * called with the token, so no other path may pass. A part begins with a letter or a digit, so it
+ * is not "..". */
+static bool is_id(const dl_job *job)
+{
+    static const struct {
+        const char *before, *also;
+    } parts[] = {{"projects/", "-.:"}, {"/locations/", "-"}, {"/customJobs/", ""}};
+    const char *at = job->id;
+    char part[DL_JOB_ID_MAX + 1] = "";
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const size_t len = strlen(parts[i].before);
+        if (strncmp(at, parts[i].before, len) != 0) return false;
+        at += len;
+        snprintf(part, sizeof part, "%.*s", (int)strcspn(at, "/"), at);
+        if (!dl_id_is_plain(part, parts[i].also)) return false;
+        at += strlen(part);
+    }
+    return !*at && dl_id_is_number(part);
+}
+
+/* The id is a resource name, which is a path (is_id). */
 static diloco_status look(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     (void)rest;
@@ -368,6 +389,7 @@ const dl_executor dl_executor_vertex = {
     .poll_s = 15,
     .check = check,
     .launch = launch,
+    .is_id = is_id,
     .poll = poll_all,
     .logs = logs,
     .cancel = cancel,
