@@ -163,8 +163,8 @@ static void seen(dl_job *job, dl_json_value response)
 {
     char stage[64], message[256];
     dl_rest_text(stage, sizeof stage, response, "status.stage");
-    dl_rest_text(message, sizeof message, response, "status.message");
-    const int code = dl_cloud_code_in(message);
+    dl_rest_message(message, sizeof message, response, "status.message");
+    const int code = dl_cloud_code_at(response, "status.message");
     if (!strcmp(stage, "ERROR") && code > 0)
         dl_cloud_set_ended(job, code);
     else

@@ -227,6 +227,14 @@ int dl_cloud_code_in(const char *sentence)
     return -1;
 }
 
+int dl_cloud_code_at(dl_json_value object, const char *path)
+{
+    char *text = dl_rest_copy(object, path);
+    const int code = text ? dl_cloud_code_in(text) : -1;
+    free(text);
+    return code;
+}
+
 /* Codes above 128 are signals, as a shell reports them; Linux has 64. */
 void dl_cloud_set_ended(dl_job *job, int code)
 {

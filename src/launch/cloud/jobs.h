@@ -74,6 +74,9 @@ void dl_cloud_set(dl_job *job, const dl_cloud_state *table, const char *theirs,
 /* Returns the exit code, 0 to 255, that a sentence of the backend names ("… exit code: 1", "…
  * status of 1"), or -1. Some backends report it nowhere else. */
 int dl_cloud_code_in(const char *sentence);
+/* The same for a member of an answer, such as "error.message". The whole text is read: some
+ * backends write the code at the end of a long one. */
+int dl_cloud_code_at(dl_json_value object, const char *path);
 /* Set the state of a job that ended with this exit code: SUCCEEDED, FAILED, or LOST after a signal
  * or an interruption by its machine. A code from 129 on is 128 + the number of a signal, as a shell
  * reports it. */

@@ -1,7 +1,9 @@
 /* jobs_test.c - how the answers of a backend become states, and what is written for a replica. */
 #include "launch/cloud/jobs.h"
+#include "launch/executor_rows.h"
 
 #include "check.h"
+#include "http_script.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +110,58 @@ TEST(an_option_that_is_not_set_is_named_with_an_example)
     CHECK_CONTAINS("launch.image=IMAGE", diloco_error_text());
 }
 
+/* Poll a job of the executor once; the backend answers with this body. */
+static void poll_once(dl_job *job, const dl_executor *executor, const char *body)
+{
+    static char answer[8192];
+    const char *const answers[] = {answer};
+    char url[64];
+    http_script script;
+    const dl_launch_spec spec = new_spec();
+    snprintf(answer, sizeof answer, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s",
+             strlen(body), body);
+    script_start(&script, answers, 1);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
+    CHECK_OK(dl_config_set(&config, "launch.endpoint", url, "test"));
+    CHECK_OK(dl_config_set(&config, "launch.region", "us-east-1", "test"));
+    CHECK_OK(dl_config_set(&config, "launch.project", "alice", "test"));
+    CHECK_OK(executor->poll(&spec, job, 1));
+    CHECK_INT(1, (long long)atomic_load(&script.n_requests));
+    script_stop(&script);
+}
+
+TEST(exit_code_at_the_end_of_a_long_reason_is_found)
+{
+    static const struct {
+        const dl_executor *executor;
+        const char *before;
+    } rows[] = {
+        {&dl_executor_hf_jobs, "{\"status\":{\"stage\":\"ERROR\",\"message\":\""},
+        {&dl_executor_sagemaker, "{\"TrainingJobStatus\":\"Failed\",\"FailureReason\":\""},
+    };
+    char body[4096];
+    CHECK(!setenv("HF_TOKEN", "hf_test", 1));
+    CHECK(!setenv("AWS_ACCESS_KEY_ID", "AKIATEST", 1));
+    CHECK(!setenv("AWS_SECRET_ACCESS_KEY", "swordfish", 1));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        dl_job job = new_job();
+        snprintf(job.id, sizeof job.id, "%s", job.name);
+        char *end = body + snprintf(body, sizeof body, "%s", rows[i].before);
+        memset(end, 'x', 1500);
+        strcpy(end + 1500, ", exit code: 137\"}}");
+        if (i == 1) body[strlen(body) - 1] = '\0';
+        poll_once(&job, rows[i].executor, body);
+        CHECK_INT(DL_JOB_LOST, job.state);
+        CHECK_CONTAINS("killed by signal 9", job.message);
+        strcpy(end + 1500, i == 1 ? "\"}" : "\"}}");
+        poll_once(&job, rows[i].executor, body);
+        CHECK_INT(DL_JOB_FAILED, job.state);
+        CHECK_CONTAINS("xxxx", job.message);
+    }
+}
+
 TEST_MAIN(an_exit_code_is_found_in_a_sentence, a_signal_is_a_loss_and_another_code_a_failure,
           an_unknown_state_is_named_and_counts_as_silence,
           a_replica_has_words_variables_and_secrets_that_a_dry_run_hides,
-          an_option_that_is_not_set_is_named_with_an_example)
+          an_option_that_is_not_set_is_named_with_an_example,
+          exit_code_at_the_end_of_a_long_reason_is_found)

@@ -400,14 +400,14 @@ static void set_waiting(dl_job *job, dl_json_value pod)
     char reason[64], message[256] = "", type[64];
     const dl_json_value waiting = dl_json_get(container_state(pod), "waiting");
     dl_rest_text(reason, sizeof reason, waiting, "reason");
-    dl_rest_text(message, sizeof message, waiting, "message");
+    dl_rest_message(message, sizeof message, waiting, "message");
     if (*reason) {
         dl_job_set(job, DL_JOB_STARTING, -1, "%s%s%.180s", reason, *message ? ": " : "", message);
         return;
     }
     for (dl_json_iter it = dl_json_each(dl_rest_at(pod, "status.conditions")); dl_json_next(&it);)
         if (!strcmp(dl_rest_text(type, sizeof type, it.value, "type"), "PodScheduled"))
-            dl_rest_text(message, sizeof message, it.value, "message");
+            dl_rest_message(message, sizeof message, it.value, "message");
     dl_job_set(job, DL_JOB_PENDING, -1, "%.200s", message);
 }
 

@@ -243,7 +243,7 @@ static diloco_status check_answer(dl_json_value response, const dl_job *job)
 {
     char why[400];
     bool again;
-    if (!*dl_rest_text(why, sizeof why, response, "error")) return DILOCO_OK;
+    if (!*dl_rest_message(why, sizeof why, response, "error")) return DILOCO_OK;
     if (dl_json_read_bool(&again, response, "again")) again = true;
     return dl_fail(again ? DILOCO_EUNREACHABLE : DILOCO_EREFUSED, "%s: modal: %s", job->name, why);
 }

@@ -15,8 +15,8 @@
 /* Bytes of a path and of an answer, and texts of dl_rest.headers. The largest answer is the list of
  * the pods of a Kubernetes Job, which has some KB for each of up to DL_JOBS_MAX replicas. */
 enum { PATH_MAX_BYTES = DL_WEB_URL, RESPONSE_MAX = 16 << 20, N_HEADERS = 2 };
-/* Bytes of a text that is not JSON in which secrets are searched; 200 of them are shown. */
-enum { QUOTE_FROM = 1 << 16 };
+/* Bytes of a text that is not JSON in which secrets are searched. Fewer than QUOTED are shown. */
+enum { QUOTE_FROM = 1 << 16, QUOTED = 201 };
 /* The longest time of a call with all its tries. */
 #define CALL_TIME (120 * DL_SECOND)
 /* Silence after which a log that is not followed counts as complete. */
@@ -245,6 +245,36 @@ const char *dl_rest_text(char *out, size_t cap, dl_json_value object, const char
     return out;
 }
 
+/* A text has at most as many bytes as it is written with, its quotes included. */
+char *dl_rest_copy(dl_json_value object, const char *path)
+{
+    const dl_json_value value = dl_rest_at(object, path);
+    if (value.type != DL_JSON_STRING) return NULL;
+    const size_t cap = (size_t)(value.end - value.at) + 1;
+    char *text = malloc(cap);
+    if (text && !dl_json_as_str(text, cap, value)) return text;
+    free(text);
+    return NULL;
+}
+
+/* Copy a text and cut it between two characters of UTF-8. */
+static void put_begin(char *out, size_t cap, const char *text)
+{
+    size_t len = dl_size_min(strlen(text), cap - 1);
+    while (len && ((unsigned char)text[len] & 0xC0) == 0x80)
+        len--;
+    memcpy(out, text, len);
+    out[len] = '\0';
+}
+
+const char *dl_rest_message(char *out, size_t cap, dl_json_value object, const char *path)
+{
+    char *text = dl_rest_copy(object, path);
+    put_begin(out, cap, text ? text : "");
+    free(text);
+    return out;
+}
+
 /* Replace every occurrence of a secret by ***. Secrets of fewer than four bytes are left, as they
  * would occur in ordinary words. */
 static void hide(char *text, const char *secret)
@@ -270,15 +300,14 @@ static void clean(const dl_rest *rest, char *text)
         if ((unsigned char)*at < ' ' || *at == 127) *at = ' ';
 }
 
-/* Copy the begin of a text that is not JSON to `why`. It is cut after the secrets in it are hidden,
- * since the cut may be within one. Without memory `why` stays empty. */
-static void quote_begin(const dl_rest *rest, char why[DL_REST_WHY], const dl_buf *text)
+/* Copy the begin of a text to why[cap], and free the text. It is cut after the secrets in it are
+ * hidden, since the cut may be within one. NULL leaves `why` as it is. */
+static void quote(const dl_rest *rest, char *why, size_t cap, char *text)
 {
-    char *begin = strndup((const char *)text->data, dl_size_min(text->len, QUOTE_FROM));
-    if (!begin) return;
-    clean(rest, begin);
-    snprintf(why, DL_REST_WHY, "%.200s", begin);
-    free(begin);
+    if (!text) return;
+    clean(rest, text);
+    put_begin(why, cap, text);
+    free(text);
 }
 
 /* The backend's own words, from the members in which the known backends put them. Google and Azure
@@ -291,10 +320,10 @@ static void find_why(const dl_rest *rest, dl_rest_response *a)
                                          "error",         "detail",  "title"};
     a->why[0] = '\0';
     for (size_t i = 0; !a->why[0] && i < sizeof places / sizeof *places; i++)
-        dl_rest_text(a->why, sizeof a->why, a->json, places[i]);
+        quote(rest, a->why, sizeof a->why, dl_rest_copy(a->json, places[i]));
     if (!a->why[0] && a->text.len && a->json.type == DL_JSON_MISSING)
-        quote_begin(rest, a->why, &a->text);
-    clean(rest, a->why);
+        quote(rest, a->why, QUOTED,
+              strndup((const char *)a->text.data, dl_size_min(a->text.len, QUOTE_FROM)));
 }
 
 /* ---- doing it */

@@ -14,8 +14,8 @@
 #include "launch/executor.h"
 #include "store/http/credentials.h"
 
-/* Bytes: of a base URL, of a call's description, of a backend's words, and of a body. A longer
- * description is cut. Longer words of a backend read as "" (dl_rest_text). */
+/* Bytes: of a base URL, of a call's description, of a backend's words, and of a body. Longer
+ * descriptions and words are cut. */
 enum { DL_REST_BASE = 1024, DL_REST_WHAT = 160, DL_REST_WHY = 512, DL_REST_BODY = 4 << 20 };
 
 /* A client of one backend. dl_rest_init makes it, the row fills in credentials and headers, and
@@ -126,7 +126,12 @@ DL_MUST_CHECK diloco_status dl_rest_print(const dl_rest *rest, dl_rest_call *cal
  * that holds a dot cannot be reached. The result points into the same text as `object`. */
 dl_json_value dl_rest_at(dl_json_value object, const char *path);
 /* Writes such a member as text to out[cap] and returns out. It is "" when the member is absent, no
- * text or number, or does not fit. */
+ * text or number, or does not fit: an id or a state that is cut would be another one. */
 const char *dl_rest_text(char *out, size_t cap, dl_json_value object, const char *path);
+/* The same for a sentence, which is cut to cap - 1 bytes, between two characters. */
+const char *dl_rest_message(char *out, size_t cap, dl_json_value object, const char *path);
+/* Returns a copy of such a text, which the caller frees, or NULL if the member is absent, no text,
+ * or there is no memory. */
+char *dl_rest_copy(dl_json_value object, const char *path);
 
 #endif

@@ -53,4 +53,33 @@ TEST(text_that_is_not_json_is_cut_after_its_secrets_are_hidden)
     CHECK_STR("xxxxxxxxxx and more", why);
 }
 
-TEST_MAIN(text_that_is_not_json_is_cut_after_its_secrets_are_hidden)
+TEST(long_reason_is_cut_after_its_secrets_are_hidden)
+{
+    char body[2048], why[DL_REST_WHY], words[DL_REST_WHY + 200];
+    memset(words, 'x', sizeof words);
+    words[sizeof words - 1] = '\0';
+    memcpy(words + DL_REST_WHY - 6, "swordfish\\n", 11); /* the limit is within the secret */
+    memcpy(words + DL_REST_WHY + 5, "of-the-hub", 10);
+    snprintf(body, sizeof body, "{\"error\":{\"message\":\"%s\"}}", words);
+    refusal(why, body);
+    CHECK_INT(DL_REST_WHY - 1, strlen(why));
+    CHECK(!strstr(why, "sword"));
+    CHECK_STR("x***xx", why + DL_REST_WHY - 7);
+}
+
+TEST(message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused)
+{
+    dl_json_value value;
+    char out[8];
+    static const char text[] = "{\"id\":\"12345678\",\"message\":\"12345\u00e4\u00f6\"}";
+    CHECK_OK(dl_json_parse(&value, text, sizeof text - 1));
+    CHECK_STR("", dl_rest_text(out, sizeof out, value, "id"));
+    CHECK_STR("1234567", dl_rest_message(out, sizeof out, value, "id"));
+    CHECK_STR("12345\xc3\xa4", dl_rest_message(out, sizeof out, value, "message"));
+    CHECK_STR("12345", dl_rest_message(out, 7, value, "message"));
+    CHECK_STR("", dl_rest_message(out, sizeof out, value, "absent"));
+}
+
+TEST_MAIN(text_that_is_not_json_is_cut_after_its_secrets_are_hidden,
+          long_reason_is_cut_after_its_secrets_are_hidden,
+          message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused)

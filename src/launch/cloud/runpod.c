@@ -143,7 +143,7 @@ static void seen(dl_job *job, dl_json_value response)
 {
     char status[64], change[256];
     dl_rest_text(status, sizeof status, response, "desiredStatus");
-    dl_rest_text(change, sizeof change, response, "lastStatusChange");
+    dl_rest_message(change, sizeof change, response, "lastStatusChange");
     dl_cloud_set(job, states, status, change);
 }
 

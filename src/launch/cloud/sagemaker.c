@@ -217,8 +217,8 @@ static void seen(dl_job *job, dl_json_value response)
     char status[64], step[64], why[512];
     dl_rest_text(status, sizeof status, response, "TrainingJobStatus");
     dl_rest_text(step, sizeof step, response, "SecondaryStatus");
-    dl_rest_text(why, sizeof why, response, "FailureReason");
-    const int code = dl_cloud_code_in(why);
+    dl_rest_message(why, sizeof why, response, "FailureReason");
+    const int code = dl_cloud_code_at(response, "FailureReason");
     if (!strcmp(status, "Failed") && code > 0)
         dl_cloud_set_ended(job, code);
     else if (!strcmp(status, "InProgress") && *step)

@@ -249,7 +249,7 @@ static void see(dl_job *job, dl_json_value queue)
     for (dl_json_iter it = dl_json_each(queue); dl_json_next(&it);) {
         if (strcmp(dl_rest_text(id, sizeof id, it.value, "job_id"), job->id) != 0) continue;
         dl_rest_text(status, sizeof status, it.value, "status");
-        dl_rest_text(why, sizeof why, it.value, "failure_reason");
+        dl_rest_message(why, sizeof why, it.value, "failure_reason");
         job->silent = false;
         dl_cloud_set(job, states, status, why);
         return;

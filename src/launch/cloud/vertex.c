@@ -217,8 +217,8 @@ static void seen(dl_job *job, dl_json_value response)
 {
     char state[64], why[512];
     dl_rest_text(state, sizeof state, response, "state");
-    dl_rest_text(why, sizeof why, response, "error.message");
-    const int code = dl_cloud_code_in(why);
+    dl_rest_message(why, sizeof why, response, "error.message");
+    const int code = dl_cloud_code_at(response, "error.message");
     if (!strcmp(state, "JOB_STATE_FAILED") && code > 0)
         dl_cloud_set_ended(job, code);
     else
