@@ -318,9 +318,9 @@ static void add_resources(arguments *a, const dl_config *config)
     if (config->launch_queue[0]) add_arg(a, "--partition=%s", config->launch_queue);
     if (config->launch_account[0]) add_arg(a, "--account=%s", config->launch_account);
     if (config->launch_timeout_s > 0) /* whole minutes, rounded up */
-        add_arg(a, "--time=%.0f", (config->launch_timeout_s + 59.5) / 60);
+        add_arg(a, "--time=%lld", (long long)((config->launch_timeout_s + 59.999) / 60));
     else /* a limit of the partition: the replica saves, ends, and is submitted again */
-        add_arg(a, "--signal=B:TERM@%.0f", config->launch_grace_s + 0.5);
+        add_arg(a, "--signal=B:TERM@%lld", (long long)(config->launch_grace_s + 0.999));
 }
 
 /* "--array=0,2,5": the ranks are the indexes. Ranks that were lost need not follow each other. */
