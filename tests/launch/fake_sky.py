@@ -64,7 +64,9 @@ def cancel(args):
 
 
 def logs(args):
-    sys.stdout.write((jobs / str(args.job) / "log").read_text("utf-8", "replace"))
+    job = jobs / str(args.job)
+    sys.stdout.write((job / "log").read_text("utf-8", "replace"))
+    sys.exit({"SUCCEEDED": 0, "FAILED": 100, "CANCELLED": 103}.get(status(job), 101))  # JobExitCode
 
 
 def main():

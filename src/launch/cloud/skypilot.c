@@ -289,15 +289,24 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     return first ? dl_fail(first, "%s", why) : DILOCO_OK;
 }
 
-/* Without --follow `sky` prints the output so far. Its exit code is that of the job. */
+/* Is this an exit code of `sky jobs logs` that reports the state of the job (JobExitCode of
+ * SkyPilot)? The output was printed then. */
+static bool is_state(int exit_code)
+{
+    enum { FAILED = 100, NOT_FINISHED = 101, CANCELLED = 103 };
+    return exit_code == FAILED || exit_code == NOT_FINISHED || exit_code == CANCELLED;
+}
+
+/* Without --follow `sky` prints the output so far. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
-    int exit_code;
+    int exit_code = 0;
     (void)spec;
     const char *const argv[] = {"sky",   "jobs", "logs", follow ? "--follow" : "--no-follow",
                                 job->id, NULL};
-    return dl_command_lines(&exit_code, argv, NULL, 0, fn, user);
+    const diloco_status status = dl_command_lines(&exit_code, argv, NULL, 0, fn, user);
+    return status == DILOCO_EIO && is_state(exit_code) ? DILOCO_OK : status;
 }
 
 /* A number. `sky` would take any other word as an option, such as --all. */

@@ -1,0 +1,45 @@
+/* skypilot_test.c - the exit codes of `sky jobs logs`, by a script in its place. */
+#include "launch/executor_rows.h"
+
+#include "check.h"
+#include "scratch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static diloco_status count_line(void *user, const char *line, size_t len)
+{
+    (void)line, (void)len;
+    ++*(int *)user;
+    return DILOCO_OK;
+}
+
+/* Read the output of a job; `sky` prints two lines and ends with this code. */
+static diloco_status read_logs(int *lines, int code)
+{
+    char script[128];
+    dl_job job;
+    const dl_launch_spec spec = {.run = "1f0c2ab9"};
+    dl_job_init(&job, spec.run, 0, 0);
+    strcpy(job.id, "17");
+    snprintf(script, sizeof script, "#!/bin/sh\necho one\necho two\nexit %d\n", code);
+    CHECK_INT(0, chmod(scratch_write("bin/sky", script, strlen(script)), 0700));
+    *lines = 0;
+    return dl_executor_skypilot.logs(&spec, &job, false, count_line, lines);
+}
+
+TEST(exit_code_that_is_the_state_of_the_job_is_no_error_of_its_logs)
+{
+    static const int of_the_job[] = {0, 100, 101, 103}; /* succeeded, failed, runs, cancelled */
+    int lines;
+    CHECK_INT(0, mkdir(scratch_path("bin"), 0700));
+    CHECK_INT(0, setenv("PATH", scratch_path("bin"), 1));
+    for (size_t i = 0; i < sizeof of_the_job / sizeof *of_the_job; i++) {
+        CHECK_OK(read_logs(&lines, of_the_job[i]));
+        CHECK_INT(2, lines);
+    }
+    CHECK_STATUS(DILOCO_EIO, read_logs(&lines, 102)); /* there is no such job */
+    CHECK_STATUS(DILOCO_EIO, read_logs(&lines, 1));
+}
+
+TEST_MAIN(exit_code_that_is_the_state_of_the_job_is_no_error_of_its_logs)
