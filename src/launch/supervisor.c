@@ -34,9 +34,11 @@ static bool may_pass(diloco_status status)
 
 /* ---- polling */
 
-static bool differs(const dl_job *a, const dl_job *b)
+/* Is this still the newest generation, and not over? A poll takes a while, and each record that is
+ * written reads those of other launchers. */
+static bool is_current(const dl_job *known, const dl_job *polled)
 {
-    return a->state != b->state;
+    return known->generation == polled->generation && !dl_job_is_over(known->state);
 }
 
 /* A generation above 0 is a restart, which a person wants to know. */
@@ -76,7 +78,8 @@ static void judge_silence(const dl_control *c, dl_job *job)
 }
 
 /* The book comes before the memory: after an error of the store the change is seen again at the
- * next poll. Only changes of the state are written, not those of the message. */
+ * next poll. Only changes of the state are written, not those of the message. A record of another
+ * launcher that was read meanwhile comes before what was polled. */
 diloco_status dl_control_poll(const dl_control *c)
 {
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
@@ -84,14 +87,15 @@ diloco_status dl_control_poll(const dl_control *c)
     const size_t n = gather(jobs, c->book);
     diloco_status status = n ? c->executor->poll(c->spec, jobs, n) : DILOCO_OK;
     for (size_t i = 0; !status && i < n; i++) {
-        judge_silence(c, &jobs[i]);
         dl_job *known = &c->book->ranks[jobs[i].rank].job;
-        const bool changed = differs(known, &jobs[i]);
-        if (changed) {
+        if (!is_current(known, &jobs[i])) continue;
+        judge_silence(c, &jobs[i]);
+        if (known->state != jobs[i].state) {
             say_state(c, &jobs[i]);
             status = dl_book_state(c->book, &jobs[i]);
         }
-        if (!status) *known = jobs[i];
+        if (!status && known->generation == jobs[i].generation && known->state == jobs[i].state)
+            *known = jobs[i];
     }
     free(jobs);
     return status;

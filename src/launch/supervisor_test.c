@@ -24,6 +24,7 @@ static diloco_status launch_fails;
 static int outage;            /* looks that the backend does not answer */
 static int run_is_done_after; /* looks; < 0: never */
 static volatile int stop;
+static void (*during_poll)(void); /* another launcher's actions; NULL: none */
 
 static diloco_status fake_check(const dl_launch_spec *spec)
 {
@@ -54,6 +55,8 @@ static bool is_silent(const dl_job *job)
 static diloco_status fake_poll(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     (void)spec;
+    if (during_poll) during_poll();
+    during_poll = NULL;
     if (outage > 0) {
         outage--;
         return dl_fail(DILOCO_EUNREACHABLE, "the fake answered 500");
@@ -425,6 +428,64 @@ TEST(a_lost_replica_is_not_started_again_once_the_budget_is_used)
     dl_book_close(&f->book);
 }
 
+static dl_book other; /* the same book, by another launcher */
+
+static void open_other(const char *name)
+{
+    CHECK_OK(dl_book_open(&other, scratch_path(name), run, &fake));
+}
+
+/* r1 is lost, and its next generation is announced. */
+static void restart_r1(void)
+{
+    const uint32_t rank = 1;
+    dl_job job = other.ranks[1].job;
+    dl_job_set(&job, DL_JOB_LOST, -1, "lost");
+    CHECK_OK(dl_book_state(&other, &job));
+    CHECK_OK(dl_book_start(&other, &rank, 1, 1, ""));
+}
+
+TEST(generation_that_another_launcher_starts_during_a_poll_is_not_started_again)
+{
+    fixture *f = begin("during", 2, "5");
+    fate[0][0] = fate[1][0] = DL_JOB_RUNNING;
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_OK(dl_control_poll(&f->control));
+    open_other("during");
+    fate[0][0] = fate[1][0] = DL_JOB_LOST;
+    during_poll = restart_r1;
+    CHECK_OK(dl_control_poll(&f->control));
+    CHECK_INT(1, f->book.ranks[1].job.generation);
+    CHECK_INT(DL_JOB_PENDING, f->book.ranks[1].job.state);
+    CHECK_INT(1, f->book.ranks[1].lost);
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_INT(1, f->book.ranks[1].job.generation);
+    CHECK_INT(0, launches[1][2]);
+    dl_book_close(&other);
+    dl_book_close(&f->book);
+}
+
+static void end_r1(void)
+{
+    dl_job job = other.ranks[1].job;
+    dl_job_set(&job, DL_JOB_SUCCEEDED, 0, "exit code 0");
+    CHECK_OK(dl_book_state(&other, &job));
+}
+
+TEST(end_that_another_launcher_reports_during_a_poll_is_kept)
+{
+    fixture *f = begin("ends", 2, "5");
+    fate[0][0] = fate[1][0] = DL_JOB_RUNNING;
+    CHECK_OK(dl_control_start(&f->control));
+    open_other("ends");
+    during_poll = end_r1;
+    CHECK_OK(dl_control_poll(&f->control)); /* r0 and r1 run */
+    CHECK_INT(DL_JOB_RUNNING, f->book.ranks[0].job.state);
+    CHECK_INT(DL_JOB_SUCCEEDED, f->book.ranks[1].job.state);
+    dl_book_close(&other);
+    dl_book_close(&f->book);
+}
+
 TEST(a_request_to_stop_leaves_the_replicas_alone)
 {
     fixture *f = begin("stop", 1, "0");
@@ -453,4 +514,6 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           cancel_stops_all_replicas_and_ends_the_launches_that_follow,
           ranks_above_the_wanted_number_are_stopped,
           a_lost_replica_is_not_started_again_once_the_budget_is_used,
+          generation_that_another_launcher_starts_during_a_poll_is_not_started_again,
+          end_that_another_launcher_reports_during_a_poll_is_kept,
           a_request_to_stop_leaves_the_replicas_alone)
