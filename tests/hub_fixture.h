@@ -93,7 +93,7 @@ static inline void client_send(int fd, const void *bytes, size_t len)
     }
 }
 
-static inline void client_say(int fd, const char *text)
+static inline void client_send_text(int fd, const char *text)
 {
     client_send(fd, text, strlen(text));
 }
@@ -141,7 +141,7 @@ static inline int status_of(const char *answer)
 static inline const char *client_ask(const char *request)
 {
     int fd = client_open();
-    client_say(fd, request);
+    client_send_text(fd, request);
     const char *answer = client_read(fd, !strncmp(request, "HEAD ", 5));
     close(fd);
     return answer;

@@ -312,7 +312,7 @@ static bool waits_for_sending(replica *r)
 static bool is_confirmed(const replica *r)
 {
     const dl_request *a = &r->request;
-    return a->kind == DL_REQUEST_CONTRIBUTE && !a->contribute.put_ahead &&
+    return a->kind == DL_REQUEST_CONTRIBUTE && !a->contribute.pipelined &&
            r->upload.sent == 1 + a->entry;
 }
 

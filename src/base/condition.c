@@ -51,7 +51,7 @@ bool dl_condition_holds(const dl_condition *c, const void *values)
 }
 
 /* Appends the condition for people: "a = x, y or z". */
-diloco_status dl_condition_words(dl_buf *out, const dl_condition *c)
+diloco_status dl_condition_text(dl_buf *out, const dl_condition *c)
 {
     char value[VALUE_MAX];
     const char *before = c->kind == DL_IS_NONE_OF ? " other than " : " = ";

@@ -25,6 +25,6 @@ dl_condition dl_condition_read(dl_option_table table, const char *text);
 bool dl_condition_holds(const dl_condition *condition, const void *values);
 
 /* Add the condition in words: "trainer.optimizer = adamw or muon". */
-DL_MUST_CHECK diloco_status dl_condition_words(dl_buf *out, const dl_condition *condition);
+DL_MUST_CHECK diloco_status dl_condition_text(dl_buf *out, const dl_condition *condition);
 
 #endif

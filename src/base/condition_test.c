@@ -40,7 +40,7 @@ static void check_words(const char *expected, const char *text)
     dl_buf out;
     const dl_condition c = dl_condition_read(dl_config_table, text);
     dl_buf_init(&out, 1000);
-    CHECK_OK(dl_condition_words(&out, &c));
+    CHECK_OK(dl_condition_text(&out, &c));
     CHECK_STR(expected, dl_buf_str(&out));
     dl_buf_deinit(&out);
 }

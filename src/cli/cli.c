@@ -133,7 +133,7 @@ static diloco_status cmd_help(const dl_args *args)
 const dl_command dl_command_help = {
     .name = "help",
     .target = "[COMMAND]",
-    .words = DL_WORDS_COMMANDS,
+    .words = DL_COMPLETE_COMMANDS,
     .summary = "this text, or the help of a command",
     .run = cmd_help,
 };
@@ -192,7 +192,7 @@ diloco_status dl_flush_output(void)
 }
 
 /* After the usage, say where a newcomer begins. */
-static void say_first(FILE *out)
+static void print_first_steps(FILE *out)
 {
     fputs(dl_file_exists("run.toml")
               ? "\nHere is a run.toml: diloco train run.toml starts its run, or resumes it.\n"
@@ -208,7 +208,7 @@ int dl_cli_main(int argc, char **argv)
 {
     if (argc < 2) {
         dl_help_program(stderr);
-        say_first(stderr);
+        print_first_steps(stderr);
         return diloco_exit_code(DILOCO_EINVAL);
     }
     diloco_status status = run(argc, argv);

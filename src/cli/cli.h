@@ -142,20 +142,20 @@ typedef struct dl_args dl_args;
 typedef enum dl_sets { DL_SETS_NONE, DL_SETS_MACHINE, DL_SETS_ALL } dl_sets;
 
 /* The words that complete a command's argument, beside or instead of the names of files. */
-typedef enum dl_words {
-    DL_WORDS_NONE, /* files, and the second words of commands that begin with this one */
-    DL_WORDS_COMMANDS,
-    DL_WORDS_OPTIONS,
-    DL_WORDS_PRESETS,
-    DL_WORDS_SHELLS
-} dl_words;
+typedef enum dl_completion {
+    DL_COMPLETE_NONE, /* files, and the second words of commands that begin with this one */
+    DL_COMPLETE_COMMANDS,
+    DL_COMPLETE_OPTIONS,
+    DL_COMPLETE_PRESETS,
+    DL_COMPLETE_SHELLS
+} dl_completion;
 
 /* A subcommand. It is defined in its own file as dl_command_<name>, and listed in command_rows.h.
  * All members are constants, and the program never changes them. */
 typedef struct dl_command {
     const char *name;     /* of one word, or of two: "data prepare" */
     const char *target;   /* "URL", "[CONFIG]" where it may be left out, NULL without one */
-    dl_words words;       /* of the target */
+    dl_completion words;  /* of the target */
     const char *summary;  /* one line; NULL: hidden */
     const char *details;  /* more for --help, or NULL */
     const dl_flag *flags; /* its flags beside --help, or NULL */

@@ -108,19 +108,19 @@ static void put_targets(const dl_command *c)
 {
     if (!c->target) return;
     switch (c->words) {
-    case DL_WORDS_NONE:
+    case DL_COMPLETE_NONE:
         put_second_words(c);
         break;
-    case DL_WORDS_COMMANDS:
+    case DL_COMPLETE_COMMANDS:
         put_commands();
         break;
-    case DL_WORDS_OPTIONS:
+    case DL_COMPLETE_OPTIONS:
         put_keys(false, " ");
         break;
-    case DL_WORDS_PRESETS:
+    case DL_COMPLETE_PRESETS:
         put_presets();
         break;
-    case DL_WORDS_SHELLS:
+    case DL_COMPLETE_SHELLS:
         put_parts(shells);
         break;
     }
@@ -477,7 +477,7 @@ static diloco_status cmd_completion(const dl_args *args)
 const dl_command dl_command_completion = {
     .name = "completion",
     .target = "SHELL",
-    .words = DL_WORDS_SHELLS,
+    .words = DL_COMPLETE_SHELLS,
     .summary = "completion of commands, flags and settings for bash, zsh or fish",
     .details =
         "Prints a script for the shell. `make install` and the Debian package install it; "

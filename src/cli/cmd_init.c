@@ -165,7 +165,7 @@ static diloco_status put_all(dl_buf *out, const starter *s, const char *path)
 /* ---- */
 
 /* Print the next command. Data that is missing is named, as training could not begin without it. */
-static void say_next(const starter *s, const char *path)
+static void print_next_steps(const starter *s, const char *path)
 {
     char word[DL_PATH_MAX + 8];
     dl_shell_word(word, sizeof word, path);
@@ -198,7 +198,7 @@ static diloco_status cmd_init(const dl_args *args)
     diloco_status status = put_all(&text, &s, path);
     if (!status) status = dl_file_write(path, &(dl_span){text.data, text.len}, 1);
     dl_buf_deinit(&text);
-    if (!status) say_next(&s, path);
+    if (!status) print_next_steps(&s, path);
     return status;
 }
 

@@ -38,7 +38,7 @@ static diloco_status cmd_options(const dl_args *args)
 const dl_command dl_command_options = {
     .name = "options",
     .target = "[NAME]",
-    .words = DL_WORDS_OPTIONS,
+    .words = DL_COMPLETE_OPTIONS,
     .summary = "options: range, unit, default, meaning",
     .details = "All options, or those with NAME in their names. If no name matches, the meanings\n"
                "are searched.\n"

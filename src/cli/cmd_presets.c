@@ -87,7 +87,7 @@ static diloco_status cmd_presets(const dl_args *args)
 const dl_command dl_command_presets = {
     .name = "presets",
     .target = "[NAME]",
-    .words = DL_WORDS_PRESETS,
+    .words = DL_COMPLETE_PRESETS,
     .summary = "named algorithms: citation and values",
     .flags = DL_FLAGS(DL_FLAG_JSON),
     .run = cmd_presets,

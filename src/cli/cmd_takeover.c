@@ -11,7 +11,7 @@
 
 /* The consequences are said before anything is done, since this program cannot know whether the
  * committer is over. */
-static void say_what_it_does(const diloco_takeover_report *r)
+static void print_consequences(const diloco_takeover_report *r)
 {
     printf("entry %" PRIu64
            " would be an abort with which %s replaces %s as the single committer of this run.\n"
@@ -36,7 +36,7 @@ static diloco_status cmd_takeover(const dl_args *args)
         printf("%s decides from entry %" PRIu64 " on\n", report.to, report.entry + 1);
         return DILOCO_OK;
     }
-    say_what_it_does(&report);
+    print_consequences(&report);
     puts("Nothing was done: name the replica that takes over, with --replica.");
     return DILOCO_OK;
 }

@@ -40,7 +40,7 @@ static void on_progress(void *user, uint64_t done, uint64_t total)
     if (w->screen.live)
         dl_screen_draw(&w->screen, (const char(*)[DL_SCREEN_LINE])lines, 1);
     else
-        dl_screen_say(&w->screen, lines[0]);
+        dl_screen_print(&w->screen, lines[0]);
 }
 
 /* Print one object. `status` is always "verified": a digest that differs is an error instead. */

@@ -137,7 +137,7 @@ static diloco_status add_condition(dl_buf *out, const char *before, const char *
     if (!text) return DILOCO_OK;
     const dl_condition condition = dl_condition_read(dl_config_table, text);
     DL_TRY(dl_buf_addf(out, "%s%s ", out->len ? " " : "", before));
-    DL_TRY(dl_condition_words(out, &condition));
+    DL_TRY(dl_condition_text(out, &condition));
     const bool by_default =
         condition.kind == DL_IS_ONE_OF && strcmp(condition.values, condition.row->fallback) == 0;
     return dl_buf_addf(out, by_default ? " (the default)." : ".");

@@ -335,7 +335,7 @@ static void alignment_is_nothing(bench *b, int input)
     free(kept);
 }
 
-TEST(payloads_may_lie_at_any_address)
+TEST(payloads_may_begin_at_any_address)
 {
     for_all(alignment_is_nothing);
 }
@@ -415,6 +415,6 @@ TEST_MAIN(a_payload_encoded_in_parts_is_the_same,
           every_codec_of_the_table_has_a_variant,
           a_payload_passes_its_check_and_decodes_to_numbers_without_negative_zeros,
           decoded_values_encode_to_themselves, the_residual_is_never_larger_than_the_encoded_values,
-          every_instruction_set_gives_the_same_bytes_and_bits, payloads_may_lie_at_any_address,
+          every_instruction_set_gives_the_same_bytes_and_bits, payloads_may_begin_at_any_address,
           another_length_is_refused, untrusted_bytes_are_refused_or_decode_within_the_bound,
           a_value_beyond_the_bound_is_refused_with_its_index)

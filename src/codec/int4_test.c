@@ -15,7 +15,7 @@ TEST(a_value_is_within_half_a_step_where_a_step_is_the_largest_over_7)
     form_close(&f);
 }
 
-TEST(multiples_of_a_scale_are_exact_and_lie_where_the_format_says)
+TEST(multiples_of_a_scale_are_exact_and_where_the_format_says)
 {
     float x[15];
     codec_form f = form_open("int4", NULL, 1, 15);
@@ -45,5 +45,5 @@ TEST(an_unused_code_and_filled_gaps_are_refused)
 }
 
 TEST_MAIN(a_value_is_within_half_a_step_where_a_step_is_the_largest_over_7,
-          multiples_of_a_scale_are_exact_and_lie_where_the_format_says,
+          multiples_of_a_scale_are_exact_and_where_the_format_says,
           an_unused_code_and_filled_gaps_are_refused)

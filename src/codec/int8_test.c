@@ -57,7 +57,7 @@ TEST(a_block_too_small_for_a_scale_is_zero)
     form_close(&f);
 }
 
-TEST(elements_lie_in_the_bytes_that_the_format_says)
+TEST(elements_are_in_the_bytes_that_the_format_says)
 {
     float x[] = {1, 2, 3, 4, 5, -6, 127};
     codec_form f = form_open("int8", NULL, 1, 7);
@@ -86,5 +86,5 @@ TEST(a_bad_scale_an_unused_code_and_filled_gaps_are_refused)
 
 TEST_MAIN(a_value_is_within_half_a_step_where_a_step_is_the_largest_over_127,
           multiples_of_a_scale_are_exact, ties_go_to_the_even_integer,
-          a_block_too_small_for_a_scale_is_zero, elements_lie_in_the_bytes_that_the_format_says,
+          a_block_too_small_for_a_scale_is_zero, elements_are_in_the_bytes_that_the_format_says,
           a_bad_scale_an_unused_code_and_filled_gaps_are_refused)

@@ -70,7 +70,7 @@ bool dl_bpe_may_cut(const dl_bpe *bpe)
     return bpe->may_cut;
 }
 
-dl_words dl_bpe_words(const dl_bpe *bpe)
+dl_word_rule dl_bpe_word_rule(const dl_bpe *bpe)
 {
     return bpe->how;
 }

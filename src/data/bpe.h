@@ -49,7 +49,7 @@ typedef enum dl_bpe_kind {
 /* Returns the kind of a token, 0 <= token < n. */
 dl_bpe_kind dl_bpe_kind_of(const dl_bpe *bpe, int32_t token);
 
-dl_words dl_bpe_words(const dl_bpe *bpe); /* how it cuts text */
+dl_word_rule dl_bpe_word_rule(const dl_bpe *bpe); /* how it cuts text */
 /* Returns true if a word that is a token becomes that token, however its bytes would merge. */
 bool dl_bpe_whole_words(const dl_bpe *bpe);
 
@@ -90,7 +90,7 @@ typedef struct dl_text {
  * Face's BpeTrainer with min_frequency 2 does the same. Appends a tokenizer.json to `out`. Returns
  * DILOCO_EINVAL if `vocab` is out of range, and DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_bpe_train(dl_buf *out, dl_bpe_trained *report, const dl_text *texts,
-                                         size_t n_texts, dl_words how, int32_t vocab);
+                                         size_t n_texts, dl_word_rule how, int32_t vocab);
 
 /* ---- shared by the files of bpe_ */
 

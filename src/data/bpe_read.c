@@ -412,9 +412,9 @@ static diloco_status check_split(dl_bpe *b, dl_json_value step)
     if (!dl_json_is(dl_json_get(step, "type"), "Split") || is_true(dl_json_get(step, "invert")) ||
         !dl_json_is(dl_json_get(step, "behavior"), "Isolated"))
         return refuse("a pre_tokenizer other than ByteLevel, or Split (Isolated) and ByteLevel");
-    for (int how = 0; how < DL_N_WORDS; how++)
-        if (dl_json_is(regex, dl_words_pattern((dl_words)how))) {
-            b->how = (dl_words)how;
+    for (int how = 0; how < DL_N_WORD_RULES; how++)
+        if (dl_json_is(regex, dl_word_rule_pattern((dl_word_rule)how))) {
+            b->how = (dl_word_rule)how;
             return DILOCO_OK;
         }
     return refuse("the pre_tokenizer's regular expression (neither GPT-2's nor cl100k's)");
@@ -426,7 +426,7 @@ static diloco_status check_words(dl_bpe *b, dl_json_value root)
     dl_json_value pre = dl_json_get(root, "pre_tokenizer"), steps[2];
     size_t n = 0;
     bool cuts;
-    b->how = DL_WORDS_GPT2;
+    b->how = DL_WORD_RULE_GPT2;
     if (!dl_json_is(dl_json_get(pre, "type"), "Sequence")) {
         DL_TRY(check_byte_level(&cuts, pre));
         return cuts ? DILOCO_OK : refuse("a pre_tokenizer that does not cut words");
@@ -556,7 +556,7 @@ static diloco_status read_ranks(dl_bpe *b, const char *text, size_t len)
                        "%zu ranks: the rule that splits text into words is unknown for this number",
                        n);
     DL_TRY(take_tables(b, n, len, 0));
-    b->how = n <= MAX_GPT2 ? DL_WORDS_GPT2 : DL_WORDS_CL100K;
+    b->how = n <= MAX_GPT2 ? DL_WORD_RULE_GPT2 : DL_WORD_RULE_CL100K;
     b->whole_words = true;
     for (at = 0; next_line(&line, &at, text, len); lines++)
         DL_TRY(read_rank(b, line, (int32_t)lines));

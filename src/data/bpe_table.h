@@ -24,7 +24,7 @@ typedef struct dl_bpe_added {
 } dl_bpe_added;
 
 struct dl_bpe {
-    dl_words how;     /* the rule that cuts text into words */
+    dl_word_rule how; /* the rule that cuts text into words */
     bool whole_words; /* a word that is a token is that token, however its bytes would merge */
     int32_t n, begin_token, end_token; /* tokens; -1: there is no such token */
     char *bytes;                       /* owned; all tokens' bytes, one after the other */

@@ -7,7 +7,7 @@
 #include "goldens/bpe_golden.h"
 #include "scratch.h"
 
-static const char *const jsons[DL_N_WORDS] = {bpe_gpt2, bpe_cl100k};
+static const char *const jsons[DL_N_WORD_RULES] = {bpe_gpt2, bpe_cl100k};
 enum { N_GOLDENS = sizeof bpe_goldens / sizeof bpe_goldens[0] };
 
 static dl_bpe *read_text(const char *text)
@@ -40,7 +40,7 @@ static void check_goldens(const dl_bpe *bpe, int how)
 
 TEST(tokens_are_those_of_hugging_face)
 {
-    for (int how = 0; how < DL_N_WORDS; how++) {
+    for (int how = 0; how < DL_N_WORD_RULES; how++) {
         dl_bpe *bpe = read_text(jsons[how]);
         CHECK_INT(BPE_VOCAB, dl_bpe_n(bpe));
         CHECK_INT(0, dl_bpe_end_token(bpe));
@@ -70,11 +70,11 @@ TEST(tokens_give_their_text_back)
 TEST(learned_merges_equal_those_of_hugging_face)
 {
     const dl_text text = {bpe_text, BPE_TEXT};
-    for (int how = 0; how < DL_N_WORDS; how++) {
+    for (int how = 0; how < DL_N_WORD_RULES; how++) {
         dl_buf json;
         dl_bpe_trained report;
         dl_buf_init(&json, 1 << 20);
-        CHECK_OK(dl_bpe_train(&json, &report, &text, 1, (dl_words)how, BPE_VOCAB));
+        CHECK_OK(dl_bpe_train(&json, &report, &text, 1, (dl_word_rule)how, BPE_VOCAB));
         CHECK_INT(BPE_VOCAB, report.vocab);
         dl_bpe *bpe = read_text(dl_buf_str(&json));
         check_goldens(bpe, how);
@@ -89,11 +89,11 @@ TEST(learning_ends_where_no_pair_comes_twice)
     dl_buf json;
     dl_bpe_trained report;
     dl_buf_init(&json, 1 << 20);
-    CHECK_OK(dl_bpe_train(&json, &report, texts, 2, DL_WORDS_GPT2, 1000));
+    CHECK_OK(dl_bpe_train(&json, &report, texts, 2, DL_WORD_RULE_GPT2, 1000));
     CHECK_INT(258, report.vocab); /* "ab" */
     CHECK_INT(2, report.words);
     CHECK_INT(2, report.distinct);
-    CHECK_STATUS(DILOCO_EINVAL, dl_bpe_train(&json, &report, texts, 1, DL_WORDS_GPT2, 256));
+    CHECK_STATUS(DILOCO_EINVAL, dl_bpe_train(&json, &report, texts, 1, DL_WORD_RULE_GPT2, 256));
     CHECK_CONTAINS("give 257 to", diloco_error_text());
     dl_buf_deinit(&json);
 }
@@ -280,7 +280,7 @@ TEST(tokens_are_bytes_or_added_or_special_or_none)
     CHECK(dl_bpe_kind_of(bpe, 1) == DL_BPE_BYTES && dl_bpe_kind_of(bpe, 299) == DL_BPE_BYTES);
     CHECK(dl_bpe_kind_of(bpe, 300) == DL_BPE_NONE && dl_bpe_kind_of(bpe, 301) == DL_BPE_NONE);
     CHECK(dl_bpe_kind_of(bpe, 302) == DL_BPE_ADDED);
-    CHECK(dl_bpe_words(bpe) == DL_WORDS_GPT2 && !dl_bpe_whole_words(bpe));
+    CHECK(dl_bpe_word_rule(bpe) == DL_WORD_RULE_GPT2 && !dl_bpe_whole_words(bpe));
     dl_bpe_close(bpe);
     free(text);
 }

@@ -53,8 +53,8 @@ typedef struct token {
 } token;
 
 typedef struct trainer {
-    dl_words how; /* the rule that cuts text into words */
-    word *words;  /* owned, by hash: len 0 is free */
+    dl_word_rule how; /* the rule that cuts text into words */
+    word *words;      /* owned, by hash: len 0 is free */
     size_t n_words, word_room;
     int32_t *symbols; /* owned; of all words */
     pair *pairs;      /* owned, by hash */
@@ -383,9 +383,9 @@ static void put_byte_level(dl_json *j, const char *key, bool use_regex)
 }
 
 /* The pre_tokenizer that cuts text by the rule `how`, in the form that bpe_read.c reads. */
-static void put_words(dl_json *j, dl_words how)
+static void put_words(dl_json *j, dl_word_rule how)
 {
-    if (how == DL_WORDS_GPT2) {
+    if (how == DL_WORD_RULE_GPT2) {
         put_byte_level(j, "pre_tokenizer", true);
         return;
     }
@@ -395,7 +395,7 @@ static void put_words(dl_json *j, dl_words how)
     dl_json_object(j, NULL);
     dl_json_str(j, "type", "Split");
     dl_json_object(j, "pattern");
-    dl_json_str(j, "Regex", dl_words_pattern(how));
+    dl_json_str(j, "Regex", dl_word_rule_pattern(how));
     dl_json_end(j);
     dl_json_str(j, "behavior", "Isolated");
     dl_json_bool(j, "invert", false);
@@ -489,7 +489,7 @@ static diloco_status train(trainer *t, dl_buf *out, const dl_text *texts, size_t
 }
 
 diloco_status dl_bpe_train(dl_buf *out, dl_bpe_trained *report, const dl_text *texts,
-                           size_t n_texts, dl_words how, int32_t vocab)
+                           size_t n_texts, dl_word_rule how, int32_t vocab)
 {
     trainer t = {.how = how};
     *report = (dl_bpe_trained){0};

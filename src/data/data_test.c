@@ -554,7 +554,7 @@ static void check_assigned(const dl_data *data, size_t shard, int times[60])
     }
 }
 
-TEST(a_sampler_deals_images_and_a_shard_that_it_draws_has_to_be_taken)
+TEST(a_sampler_assigns_images_and_a_shard_that_it_draws_has_to_be_taken)
 {
     static const char *const samplers[] = {"iid", "noniid"};
     char *folder = scratch_folder("dealt");
@@ -579,7 +579,7 @@ TEST(a_sampler_deals_images_and_a_shard_that_it_draws_has_to_be_taken)
     }
 }
 
-TEST(a_sampler_deals_windows_of_tokens_unless_it_goes_by_class)
+TEST(a_sampler_assigns_windows_of_tokens_unless_it_goes_by_class)
 {
     dl_config config = config_of(counting("dealt windows", 99 * T + 1));
     bool seen[99] = {false};
@@ -621,5 +621,5 @@ TEST_MAIN(words_alone_need_no_files, every_window_is_read_once_an_epoch_and_shar
           the_test_files_beside_the_training_files_are_the_validation_part,
           too_few_images_are_refused,
           training_images_of_cifar10_are_augmented_by_their_place_in_the_stream,
-          a_sampler_deals_images_and_a_shard_that_it_draws_has_to_be_taken,
-          a_sampler_deals_windows_of_tokens_unless_it_goes_by_class)
+          a_sampler_assigns_images_and_a_shard_that_it_draws_has_to_be_taken,
+          a_sampler_assigns_windows_of_tokens_unless_it_goes_by_class)

@@ -9,9 +9,9 @@
 
 enum { N_RUNS = sizeof unicode_runs / sizeof unicode_runs[0] };
 
-const char *dl_words_pattern(dl_words how)
+const char *dl_word_rule_pattern(dl_word_rule how)
 {
-    static const char *const patterns[DL_N_WORDS] = {
+    static const char *const patterns[DL_N_WORD_RULES] = {
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
         "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
         " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"};
@@ -157,10 +157,10 @@ static size_t cl100k(const place *p, size_t at)
     return end > at ? end : space(p, at);
 }
 
-size_t dl_word(dl_words how, const char *text, size_t len, size_t at)
+size_t dl_word(dl_word_rule how, const char *text, size_t len, size_t at)
 {
     const place p = {text, len};
-    return (how == DL_WORDS_GPT2 ? gpt2(&p, at) : cl100k(&p, at)) - at;
+    return (how == DL_WORD_RULE_GPT2 ? gpt2(&p, at) : cl100k(&p, at)) - at;
 }
 
 /* White space that ends a line ends a word of either kind, and a letter after it begins one. */

@@ -23,16 +23,16 @@ typedef enum dl_char_class {
     DL_CHAR_SPACE   /* White_Space */
 } dl_char_class;
 
-typedef enum dl_words { DL_WORDS_GPT2, DL_WORDS_CL100K, DL_N_WORDS } dl_words;
+typedef enum dl_word_rule { DL_WORD_RULE_GPT2, DL_WORD_RULE_CL100K, DL_N_WORD_RULES } dl_word_rule;
 
 /* Returns the regular expression as a tokenizer.json writes it. */
-const char *dl_words_pattern(dl_words how);
+const char *dl_word_rule_pattern(dl_word_rule how);
 
 dl_char_class dl_char_class_of(uint32_t code);
 
 /* Returns the number of bytes, at least 1, of the word that begins at at < len. The text after it
  * decides where it ends; the text before it does not. */
-size_t dl_word(dl_words how, const char *text, size_t len, size_t at);
+size_t dl_word(dl_word_rule how, const char *text, size_t len, size_t at);
 
 /* Returns true if a word ends before text[at] by either rule, whatever the rest of the text is. The
  * two sides may then be cut into words alone. 0 < at < len. */

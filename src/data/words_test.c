@@ -5,7 +5,7 @@
 #include "check.h"
 
 /* The text cut and put together again with | between. */
-static const char *cut(dl_words how, const char *text)
+static const char *cut(dl_word_rule how, const char *text)
 {
     static char out[256];
     size_t len = strlen(text), n = 0;
@@ -22,27 +22,27 @@ static const char *cut(dl_words how, const char *text)
 
 TEST(gpt2_cuts_letters_numbers_and_signs)
 {
-    CHECK_STR("I|'ll| see| 1234|x|!!?", cut(DL_WORDS_GPT2, "I'll see 1234x!!?"));
-    CHECK_STR("a| | b|\t|c", cut(DL_WORDS_GPT2, "a  b\tc"));
-    CHECK_STR("a|\n|\n|b|  ", cut(DL_WORDS_GPT2, "a\n\nb  "));
-    CHECK_STR("DON|'|T", cut(DL_WORDS_GPT2, "DON'T"));
-    CHECK_STR(" caf\u00e9| \u65e5\u672c", cut(DL_WORDS_GPT2, " caf\u00e9 \u65e5\u672c"));
+    CHECK_STR("I|'ll| see| 1234|x|!!?", cut(DL_WORD_RULE_GPT2, "I'll see 1234x!!?"));
+    CHECK_STR("a| | b|\t|c", cut(DL_WORD_RULE_GPT2, "a  b\tc"));
+    CHECK_STR("a|\n|\n|b|  ", cut(DL_WORD_RULE_GPT2, "a\n\nb  "));
+    CHECK_STR("DON|'|T", cut(DL_WORD_RULE_GPT2, "DON'T"));
+    CHECK_STR(" caf\u00e9| \u65e5\u672c", cut(DL_WORD_RULE_GPT2, " caf\u00e9 \u65e5\u672c"));
 }
 
 TEST(cl100k_cuts_numbers_short_and_keeps_line_ends)
 {
-    CHECK_STR("I|'LL| see| |123|4|x|!!\n\n|y", cut(DL_WORDS_CL100K, "I'LL see 1234x!!\n\ny"));
-    CHECK_STR("(x|)| [\n", cut(DL_WORDS_CL100K, "(x) [\n"));
-    CHECK_STR("a| \n\n| | b", cut(DL_WORDS_CL100K, "a \n\n  b"));
-    CHECK_STR("\tint| a", cut(DL_WORDS_CL100K, "\tint a"));
-    CHECK_STR("it|'\u017f", cut(DL_WORDS_CL100K, "it'\u017f"));
+    CHECK_STR("I|'LL| see| |123|4|x|!!\n\n|y", cut(DL_WORD_RULE_CL100K, "I'LL see 1234x!!\n\ny"));
+    CHECK_STR("(x|)| [\n", cut(DL_WORD_RULE_CL100K, "(x) [\n"));
+    CHECK_STR("a| \n\n| | b", cut(DL_WORD_RULE_CL100K, "a \n\n  b"));
+    CHECK_STR("\tint| a", cut(DL_WORD_RULE_CL100K, "\tint a"));
+    CHECK_STR("it|'\u017f", cut(DL_WORD_RULE_CL100K, "it'\u017f"));
 }
 
 TEST(bytes_that_are_not_utf8_are_signs)
 {
-    CHECK_STR("a|\xff\xfe|b", cut(DL_WORDS_GPT2, "a\xff\xfe"
-                                                 "b"));
-    CHECK_STR("\xe6\x97", cut(DL_WORDS_GPT2, "\xe6\x97")); /* cut short */
+    CHECK_STR("a|\xff\xfe|b", cut(DL_WORD_RULE_GPT2, "a\xff\xfe"
+                                                     "b"));
+    CHECK_STR("\xe6\x97", cut(DL_WORD_RULE_GPT2, "\xe6\x97")); /* cut short */
 }
 
 TEST(classes_are_those_of_unicode)
@@ -68,10 +68,10 @@ TEST(a_border_is_one_in_both_ways_of_cutting)
     for (size_t at = 1; at < len; at++) {
         if (!dl_word_border(text, at)) continue;
         found++;
-        for (int how = 0; how < DL_N_WORDS; how++) {
+        for (int how = 0; how < DL_N_WORD_RULES; how++) {
             size_t word = 0;
             while (word < at)
-                word += dl_word((dl_words)how, text, len, word);
+                word += dl_word((dl_word_rule)how, text, len, word);
             CHECK_INT(at, word);
         }
     }

@@ -374,7 +374,7 @@ static diloco_status contribute(dl_exec *x, const dl_request *request, dl_reply 
     if (reply->contribute.taken) return DILOCO_OK;
 
     if (x->a.peers) dl_peers_keep(x->a.peers, request->entry, x->upload.spans, n_spans);
-    if (request->contribute.put_ahead && x->upload.pipelined && !dl_contribution_is_empty(&c)) {
+    if (request->contribute.pipelined && x->upload.pipelined && !dl_contribution_is_empty(&c)) {
         keep_to_send(x, &name, n_spans, from.discrete);
         reply->sending = 1 + request->entry;
         return DILOCO_OK;

@@ -477,7 +477,7 @@ static diloco_status do_rejoin(dl_exec *x, const dl_request *request, dl_reply *
                                dl_time until)
 {
     bool collected;
-    const uint64_t told = x->apply.loaded ? x->state.control.entry : request->entry;
+    const uint64_t before = x->apply.loaded ? x->state.control.entry : request->entry;
     (void)reply;
     if (!x->capture.unpacked) dl_exec_forget(x);
     if (x->apply.loaded) x->collect.disputed = x->state.control.entry + 2;
@@ -489,7 +489,7 @@ static diloco_status do_rejoin(dl_exec *x, const dl_request *request, dl_reply *
     dl_state_put_out_all(&x->state);
     /* The outcome of the entries in between is not known here. */
     if (x->state.control.entry > request->entry) dl_exec_forget(x);
-    if (x->state.control.entry > told) dl_exec_clear_residual(x);
+    if (x->state.control.entry > before) dl_exec_clear_residual(x);
     x->capture.unpacked = false;
     return DILOCO_OK;
 }

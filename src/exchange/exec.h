@@ -143,7 +143,7 @@ bool dl_exec_measures_slices(const dl_exec *exec);
 /* Returns [n_fragments] numbers of slices of an update, or NULL if updates are not sliced. */
 const uint64_t *dl_exec_slices(const dl_exec *exec);
 
-/* Returns whether uploads may be pipelined. Then it answers a CONTRIBUTE with put_ahead as soon as
+/* Returns whether uploads may be pipelined. Then it answers a CONTRIBUTE with pipelined as soon as
  * the contribution is made, and sets the reply's `sending`.
  *   dl_exec_send then uploads it, in any thread with its own store handle. Meanwhile dl_exec_do may
  *   carry out any request but another of that kind. After an error that the store may recover from,

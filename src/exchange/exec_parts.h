@@ -84,8 +84,8 @@ typedef struct dl_own_slices {
 
 /* The checks of the options check.* on members that no replica reads whole (sharded_measure.c). */
 typedef struct dl_compared {
-    double *numbers; /* of the slices of a plan; NULL: nothing is checked */
-    dl_known *rows;  /* [max_members] */
+    double *numbers;    /* of the slices of a plan; NULL: nothing is checked */
+    dl_candidate *rows; /* [max_members] */
     dl_judge judge;
     dl_arena arena; /* memory of the above */
 } dl_compared;

@@ -1,7 +1,7 @@
 /* pipelined_upload.h - pipelined uploads, with a thread and a store handle of their own. Meanwhile
  * the exchange continues to read the log, and to close and adopt entries.
  *
- *     dl_exec makes it (CONTRIBUTE, put_ahead) --dl_sending_begin--> in flight --> ended --reap-->
+ *     dl_exec makes it (CONTRIBUTE, pipelined) --dl_sending_begin--> in flight --> ended --reap-->
  *                                                                       |
  *                                                          no answer from the store: try again
  *

@@ -476,7 +476,7 @@ typedef struct gathering {
 
 /* Before the entry names the result, its planner checks whether all owners of a slice agree. Later
  * the entry has settled it. */
-static diloco_status hear_witnesses(gathering *g, dl_store *store, size_t i)
+static diloco_status read_witnesses(gathering *g, dl_store *store, size_t i)
 {
     dl_exec *x = g->x;
     if (g->entry->combined.bytes > 0 || x->combine.gathered.agreed[i]) return DILOCO_OK;
@@ -529,7 +529,7 @@ static diloco_status read_combined_slice(gathering *g, dl_store *store, size_t i
 static diloco_status gather_slice(void *context, dl_store *store, size_t i)
 {
     DL_TRY(read_combined_slice(context, store, i));
-    return hear_witnesses(context, store, i);
+    return read_witnesses(context, store, i);
 }
 
 static uint64_t combined_bytes(const dl_slicing *s)

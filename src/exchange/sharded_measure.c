@@ -188,7 +188,7 @@ diloco_status dl_measures_gather(bool *there, dl_service *v)
 diloco_status dl_measures_judge(dl_service *v)
 {
     dl_compared *c = &v->x->combine.compared;
-    dl_known_table known = {.at = c->rows, .n = v->plan->n_members, .cap = v->x->a.max_members};
+    dl_candidate_table known = {.at = c->rows, .n = v->plan->n_members, .cap = v->x->a.max_members};
     dl_outer_step_args args = facts_of(v->x, v->plan->fragment, v->plan->n_members);
     const double *norm2;
     args.measured = c->numbers;
@@ -197,7 +197,7 @@ diloco_status dl_measures_judge(dl_service *v)
     for (size_t m = 0; m < known.n; m++) {
         const dl_member *member = &v->plan->members[m];
         c->rows[m] =
-            (dl_known){.generation = member->generation, .validity = DL_VALID, .whole = true};
+            (dl_candidate){.generation = member->generation, .validity = DL_VALID, .whole = true};
         c->rows[m].facts.body = member->body;
         c->rows[m].norm2 = norm2[m];
         c->judge.slots[m] = m;

@@ -97,13 +97,13 @@ TEST(a_client_records_the_mean_norm_of_its_gradients_before_clipping)
 }
 
 /* The first round alone may take days: the time left is known during it. */
-typedef struct told {
+typedef struct reported {
     uint64_t n, last_position, positions;
-} told;
+} reported;
 
 static void hear(void *user, const diloco_progress *p)
 {
-    told *t = user;
+    reported *t = user;
     if (strcmp(p->phase, "train") != 0 || p->entry > 0) return;
     CHECK(p->eta_s > 0 || t->n == 0); /* the first is reported before a step */
     CHECK(p->position >= t->last_position && p->position <= 4);
@@ -114,7 +114,7 @@ static void hear(void *user, const diloco_progress *p)
 
 TEST(the_time_left_is_reported_within_a_round)
 {
-    told t = {0};
+    reported t = {0};
     const diloco_train_hooks hooks = {.on_progress = hear, .user = &t};
     CHECK_OK(dl_fed_train(federated("federated"), "r0", &hooks));
     CHECK(t.n >= 12); /* 3 clients of 4 steps */

@@ -122,7 +122,7 @@ TEST(only_known_peers_read_and_no_peer_writes)
     close_member(&m);
 }
 
-TEST(who_holds_another_key_than_the_members_is_not_believed)
+TEST(a_server_with_another_key_than_the_members_is_refused)
 {
     member m;
     dl_signer *friend;
@@ -168,5 +168,5 @@ TEST(everywhere_is_no_address)
 }
 
 TEST_MAIN(only_known_peers_read_and_no_peer_writes,
-          who_holds_another_key_than_the_members_is_not_believed, a_stalled_member_delays_no_other,
+          a_server_with_another_key_than_the_members_is_refused, a_stalled_member_delays_no_other,
           everywhere_is_no_address)

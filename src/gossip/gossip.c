@@ -237,7 +237,7 @@ static void begin_divergence(dl_gossip_process *l, const dl_mix_input *inputs, s
 }
 
 /* A step that cannot be made is skipped: theta stays, and a warning says so. */
-static diloco_status say_no_step(dl_gossip_process *l, diloco_status status)
+static diloco_status report_no_step(dl_gossip_process *l, diloco_status status)
 {
     if (status != DILOCO_ENUMERIC && status != DILOCO_EINVAL) return status;
     char text[512];
@@ -287,7 +287,7 @@ static diloco_status do_step(dl_gossip_process *l, bool agree)
         agree ? dl_mix_agree(l->mix, &l->state, inputs, n, struck, l->node.round, &facts)
               : dl_mix_step(l->mix, &l->state, inputs, n, struck, l->node.round, &facts);
     const bool stepped = !status;
-    if (status) DL_TRY(say_no_step(l, status));
+    if (status) DL_TRY(report_no_step(l, status));
     if (stepped && !agree) begin_divergence(l, inputs, n);
     if (stepped && facts.outer.fell_back) DL_TRY(warn_fallback(l, n));
     return finish(l, agree ? "agreement" : "round", stepped, &facts,

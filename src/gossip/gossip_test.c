@@ -150,7 +150,7 @@ TEST(a_node_that_never_agreed_ends_with_an_error)
 }
 
 /* The median of f = 1 needs three members, and the third has left before its second round's end. */
-TEST(a_round_in_which_a_robust_combiner_gives_way_is_warned_about)
+TEST(a_round_without_a_robust_combination_is_warned_about)
 {
     static participant participants[3];
     fixture_record records[3] = {{0}};
@@ -170,6 +170,6 @@ TEST(a_round_in_which_a_robust_combiner_gives_way_is_warned_about)
     free(config);
 }
 
-TEST_MAIN(a_round_in_which_a_robust_combiner_gives_way_is_warned_about,
+TEST_MAIN(a_round_without_a_robust_combination_is_warned_about,
           nodes_that_agree_after_the_last_round_end_with_one_model,
           a_node_that_is_stopped_resumes_bitwise, a_node_that_never_agreed_ends_with_an_error)

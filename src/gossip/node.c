@@ -378,7 +378,7 @@ static bool find_source(dl_node *n, dl_time now)
 static dl_todo start(dl_node *n, dl_time now)
 {
     const size_t live = n_live(n, now);
-    const bool goes_on = !n->fresh || n->round > 0; /* it need not wait for the others */
+    const bool need_not_wait = !n->fresh || n->round > 0; /* it need not wait for the others */
     const bool over = now >= dl_time_after(n->began, n->rules.start);
     n->until = dl_time_after(n->began, n->rules.start);
     if (find_source(n, now)) {
@@ -386,7 +386,7 @@ static dl_todo start(dl_node *n, dl_time now)
         return DL_TODO_COPY;
     }
     if (!n->blank &&
-        (goes_on || live >= n->rules.expected || (over && live >= n->rules.min_peers))) {
+        (need_not_wait || live >= n->rules.expected || (over && live >= n->rules.min_peers))) {
         begin_round(n, now);
         return dl_node_next(n, now);
     }

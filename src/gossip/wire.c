@@ -45,8 +45,8 @@ void dl_wire_wait(dl_wire *w, dl_time until)
 static dl_ignored why_foreign(dl_line *l, const char *key, const dl_contribution_expect *e)
 {
     dl_contribution c;
-    if (dl_contribution_look(&c, l->store, key, dl_soon(ASK)) || strcmp(c.run, e->run) != 0 ||
-        strcmp(c.generation.replica, e->generation.replica) != 0)
+    if (dl_contribution_look(&c, l->store, key, dl_time_from_now(ASK)) ||
+        strcmp(c.run, e->run) != 0 || strcmp(c.generation.replica, e->generation.replica) != 0)
         return DL_IGNORED_FOREIGN;
     if (c.entry == e->entry) return DL_IGNORED_FOREIGN;
     return c.entry < e->entry ? DL_IGNORED_OLD : DL_IGNORED_FUTURE;
@@ -166,8 +166,8 @@ static dl_want next_want(dl_line *l)
         if (l->member != NOBODY) want = dl_node_wants(n, l->member, dl_clock_now());
         if (want.object || w->stopping || dl_clock_now() >= l->hear_at) break;
         dl_time until = l->hear_at;
-        if (dl_wire_in_a_hurry(n) && until > dl_soon(QUICK))
-            until = dl_soon(QUICK), l->hear_at = until;
+        if (dl_wire_in_a_hurry(n) && until > dl_time_from_now(QUICK))
+            until = dl_time_from_now(QUICK), l->hear_at = until;
         dl_wire_wait(w, until);
     }
     dl_wire_unlock(w);
@@ -258,7 +258,7 @@ static void sweep(dl_wire *w)
 
 /* Writes this node's heartbeat if it has changed. The text is copied, since the lock is not held
  * while the store is written. */
-static void say(dl_wire *w)
+static void publish_heartbeat(dl_wire *w)
 {
     unsigned char text[DL_BEAT_MAX];
     dl_wire_lock(w);
@@ -304,7 +304,7 @@ static void note(dl_wire *w)
         dl_key_known(key, beat.generation.replica);
         dl_buf_clear(&text);
         if (dl_beat_write(&text, &beat) ||
-            dl_store_put(w->home, key, text.data, text.len, dl_soon(ASK)))
+            dl_store_put(w->home, key, text.data, text.len, dl_time_from_now(ASK)))
             dl_log(DILOCO_LOG_WARN, "the address of %s: %s", beat.generation.replica,
                    diloco_error_text());
     }
@@ -349,21 +349,22 @@ static void *keep(void *context)
     dl_wire *w = context;
     bool over = false;
     while (!over) {
-        say(w);
+        publish_heartbeat(w);
         note(w);
         sweep(w);
         dl_line_learn(w, w->home, NULL);
         look_beside(w);
         if (bootstrap(w, false)) dl_log(DILOCO_LOG_WARN, "%s", diloco_error_text());
         dl_wire_lock(w);
-        dl_time until = dl_soon(w->a.heartbeat);
-        if (dl_wire_in_a_hurry(w->a.node) && until > dl_soon(QUICK)) until = dl_soon(QUICK);
+        dl_time until = dl_time_from_now(w->a.heartbeat);
+        if (dl_wire_in_a_hurry(w->a.node) && until > dl_time_from_now(QUICK))
+            until = dl_time_from_now(QUICK);
         while (!w->stopping && w->said && dl_clock_now() < until)
             dl_wire_wait(w, until);
         over = w->stopping;
         dl_wire_unlock(w);
     }
-    say(w); /* that it is done, perhaps */
+    publish_heartbeat(w); /* that it is done, perhaps */
     return NULL;
 }
 

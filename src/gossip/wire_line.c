@@ -84,7 +84,7 @@ static void make_known(dl_line *l)
     if (len) memcpy(text, w->beat.data, len);
     dl_key_known(key, w->a.node->self.generation.replica);
     dl_wire_unlock(w);
-    if (len && dl_store_put(l->store, key, text, len, dl_soon(ASK)))
+    if (len && dl_store_put(l->store, key, text, len, dl_time_from_now(ASK)))
         dl_log(DILOCO_LOG_DEBUG, "%s does not take our address: %s", l->address,
                diloco_error_text());
 }
@@ -129,7 +129,7 @@ bool dl_line_listen(dl_line *l)
     dl_beat beat;
     dl_wire *w = l->wire;
     const dl_time now = dl_clock_now(), patience = w->a.node->rules.patience;
-    if (!dl_beat_get(&beat, l->store, DL_KEY_BEAT, dl_soon(ASK))) {
+    if (!dl_beat_get(&beat, l->store, DL_KEY_BEAT, dl_time_from_now(ASK))) {
         take_beat(l, &beat);
         l->heard = dl_clock_now();
         if (!is_wanted(l)) { /* an exchange comes first */

@@ -52,7 +52,7 @@ struct dl_wire {
     dl_store *home;          /* the keeper's */
 };
 
-static inline dl_time dl_soon(dl_time most)
+static inline dl_time dl_time_from_now(dl_time most)
 {
     return dl_time_after(dl_clock_now(), most);
 }

@@ -374,7 +374,7 @@ static diloco_status read_secrets(dl_hub *hub, const dl_hub_options *o)
     if (o->s3_keys_file) DL_TRY(dl_auth_read_keys(&hub->auth, o->s3_keys_file));
     if (o->token) DL_TRY(dl_auth_add_token(&hub->auth, o->token));
     if (o->members_file) DL_TRY(dl_auth_read_members(&hub->auth, o->members_file));
-    if (dl_hub_asks_for_keys(hub) && !o->cert_file && !o->cert)
+    if (dl_hub_needs_keys(hub) && !o->cert_file && !o->cert)
         return dl_fail(DILOCO_EINVAL, "members show their keys over TLS: give a certificate too");
     return DILOCO_OK;
 }
@@ -408,7 +408,7 @@ static diloco_status start_daemon(dl_hub *hub, int fd, const char *cert, const c
 {
     /* TLS 1.3 only, as docs/hub.md promises. */
     static const char versions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3";
-    const bool asks = dl_hub_asks_for_keys(hub);
+    const bool asks = dl_hub_needs_keys(hub);
     /* MHD asks clients for certificates where it has an authority; the authority does not
      * matter, for peer.c alone judges the certificates. */
     struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert},
@@ -535,7 +535,7 @@ const char *dl_hub_url(const dl_hub *hub)
     return hub->url;
 }
 
-bool dl_hub_asks_for_keys(const dl_hub *hub)
+bool dl_hub_needs_keys(const dl_hub *hub)
 {
     return hub->auth.n_members > 0 || hub->options.welcome;
 }
@@ -547,7 +547,7 @@ bool dl_hub_run_ok(const char *name)
 
 bool dl_hub_is_open(const dl_hub *hub)
 {
-    return hub->auth.n_tokens == 0 && hub->auth.n_keys == 0 && !dl_hub_asks_for_keys(hub);
+    return hub->auth.n_tokens == 0 && hub->auth.n_keys == 0 && !dl_hub_needs_keys(hub);
 }
 
 uint64_t dl_hub_served(const dl_hub *hub)

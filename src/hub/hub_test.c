@@ -86,11 +86,11 @@ TEST(requests_follow_each_other_on_one_connection)
     make_run();
     int fd = client_open();
     for (int i = 0; i < 3; i++) { /* made, taken, taken: small refusals keep the connection */
-        client_say(fd, "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\n"
-                       "Content-Length: 3\r\n\r\nabc");
+        client_send_text(fd, "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\n"
+                             "Content-Length: 3\r\n\r\nabc");
         CHECK_INT(i ? 412 : 201, status_of(client_read(fd, false)));
     }
-    client_say(fd, "GET /run/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client_send_text(fd, "GET /run/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
     CHECK_CONTAINS("\r\n\r\nabc", client_read(fd, false));
     close(fd);
 }
@@ -137,7 +137,8 @@ TEST(a_stream_reports_changes_under_its_prefixes)
     fixture_serve(PLAIN);
     make_run();
     int fd = client_open();
-    client_say(fd, "GET /events?run=run&prefix=log/&prefix=c/ HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client_send_text(
+        fd, "GET /events?run=run&prefix=log/&prefix=c/ HTTP/1.1\r\nHost: localhost\r\n\r\n");
     char text[4096] = "";
     size_t len = 0;
     bool said = false;
@@ -231,10 +232,10 @@ TEST(an_answer_that_is_cut_is_counted_as_such_and_an_open_stream_as_one)
     snprintf(path, sizeof path, "%s/run/big", fixture.dir);
     CHECK_OK(dl_file_write(path, &(dl_span){big, LEN}, 1));
     int stream = client_open(), cut = client_open();
-    client_say(stream, "GET /events?run=run HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client_send_text(stream, "GET /events?run=run HTTP/1.1\r\nHost: localhost\r\n\r\n");
     while (!strstr(metrics(), "diloco_hub_event_streams 1\n"))
         usleep(10000);
-    client_say(cut, "GET /run/big HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client_send_text(cut, "GET /run/big HTTP/1.1\r\nHost: localhost\r\n\r\n");
     CHECK_INT(1, recv(cut, big, 1, 0));
     close(cut);
     while (!strstr(metrics(), "diloco_hub_cut_requests_total 1\n"))
@@ -475,11 +476,12 @@ TEST(an_object_that_is_too_long_is_refused_and_leaves_nothing)
     CHECK_INT(413, status_of(client_ask("PUT /run/a HTTP/1.1\r\nHost: localhost\r\n"
                                         "Content-Length: 1001\r\nExpect: 100-continue\r\n\r\n")));
     int fd = client_open(); /* without saying how long */
-    client_say(fd, "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
-    client_say(fd, "30d40\r\n");
+    client_send_text(
+        fd, "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client_send_text(fd, "30d40\r\n");
     body[sizeof body - 1] = 'x';
     client_send(fd, body, sizeof body);
-    client_say(fd, "\r\n0\r\n\r\n");
+    client_send_text(fd, "\r\n0\r\n\r\n");
     CHECK_INT(413, status_of(client_read(fd, false)));
     close(fd);
     CHECK_INT(0, count_files("hub/run/.tmp"));
@@ -509,7 +511,7 @@ TEST(a_body_that_is_cut_leaves_nothing)
     make_run();
     for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
         int fd = client_open();
-        client_say(fd, cut[i]);
+        client_send_text(fd, cut[i]);
         shutdown(fd, SHUT_WR);
         CHECK(status_of(client_read(fd, false)) != 201);
         close(fd);
@@ -524,9 +526,10 @@ TEST(a_body_that_trickles_is_cut)
     make_run();
     int fd = client_open();
     struct pollfd ended = {.fd = fd, .events = POLLIN};
-    client_say(fd, "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n");
+    client_send_text(fd,
+                     "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n");
     while (poll(&ended, 1, 20) == 0) /* a byte now and then, for ever */
-        client_say(fd, "x");
+        client_send_text(fd, "x");
     close(fd);
     wait_until_empty("hub/run/.tmp");
 }
@@ -537,7 +540,7 @@ static const char *all_answers(const char *request)
     static char text[8192];
     size_t len = 0;
     int fd = client_open();
-    client_say(fd, request);
+    client_send_text(fd, request);
     for (ssize_t n; len + 1 < sizeof text; len += (size_t)n)
         if ((n = recv(fd, text + len, sizeof text - 1 - len, 0)) <= 0) break;
     text[len] = '\0';
@@ -634,7 +637,7 @@ TEST(a_name_that_no_run_can_use_is_409)
     CHECK_INT(409, ask_with("PUT /run/log/0000000009.json/x", "", "junk"));
 }
 
-TEST(a_file_where_a_run_keeps_a_folder_gives_way_to_it)
+TEST(a_file_where_a_run_keeps_a_folder_is_replaced_by_it)
 {
     fixture_serve(PLAIN);
     make_run();
@@ -650,24 +653,25 @@ TEST(a_body_that_stops_coming_is_cut)
     fixture_serve((dl_hub_options){.stalled = DL_SECOND});
     make_run();
     int fd = client_open();
-    client_say(fd, "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nx");
+    client_send_text(fd,
+                     "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nx");
     CHECK_INT(0, status_of(client_read(fd, false)));
     close(fd);
     wait_until_empty("hub/run/.tmp");
 }
 
-TEST(who_says_nothing_or_trickles_a_header_is_hung_up_on)
+TEST(a_silent_client_and_one_that_trickles_a_header_are_disconnected)
 {
     fixture_serve((dl_hub_options){.unauthenticated = DL_SECOND / 10, .idle = DL_SECOND / 10});
     int silent = client_open(), trickling = client_open(), served = client_open();
-    client_say(served, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client_send_text(served, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     CHECK_INT(200, status_of(client_read(served, false)));
     CHECK_STR("", client_read(silent, false));
     CHECK_STR("", client_read(served, false));
     struct pollfd ended = {.fd = trickling, .events = POLLIN};
-    client_say(trickling, "GET /healthz HTTP/1.1\r\nX: ");
+    client_send_text(trickling, "GET /healthz HTTP/1.1\r\nX: ");
     while (poll(&ended, 1, 20) == 0)
-        client_say(trickling, "y");
+        client_send_text(trickling, "y");
     close(silent), close(trickling), close(served);
 }
 
@@ -677,10 +681,10 @@ static void ask_until_hung_up_on(const char *first, const char *text)
     char answers[4096];
     int fd = client_open();
     struct pollfd heard = {.fd = fd, .events = POLLIN};
-    client_say(fd, first);
+    client_send_text(fd, first);
     for (;;) {
         if (poll(&heard, 1, 20) && recv(fd, answers, sizeof answers, 0) <= 0) break;
-        client_say(fd, text);
+        client_send_text(fd, text);
     }
     close(fd);
 }
@@ -698,8 +702,8 @@ TEST(an_unauthenticated_connection_is_closed_whatever_it_asks_for)
     ask_until_hung_up_on("PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500000\r\n\r\n",
                          "x");
     int friend = client_open();
-    client_say(friend, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
-                       "Authorization: Bearer correct-horse-battery\r\n\r\n");
+    client_send_text(friend, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
+                             "Authorization: Bearer correct-horse-battery\r\n\r\n");
     CHECK_INT(200, status_of(client_read(friend, false)));
     struct pollfd ended = {.fd = friend, .events = POLLIN};
     CHECK_INT(0, poll(&ended, 1, 3000));
@@ -736,19 +740,19 @@ TEST(unauthenticated_connections_of_one_address_keep_out_no_client)
                                    .idle = 3600 * DL_SECOND});
     CHECK_INT(201, ask_with("PUT /run", "Authorization: Bearer correct-horse-battery\r\n", ""));
     int other = client_from("127.0.0.2"), member = client_open();
-    client_say(member, with_token);
+    client_send_text(member, with_token);
     CHECK_INT(200, status_of(client_read(member, false)));
     for (int i = 0; i < FLOOD; i++)
         flood[i] = client_from("127.0.0.3");
     /* The oldest of the address are closed, one for each that comes. */
     for (int i = 0; i < FLOOD - OF_ONE; i++)
         CHECK_STR("", client_read(flood[i], false));
-    client_say(other, with_token);
+    client_send_text(other, with_token);
     CHECK_INT(200, status_of(client_read(other, false)));
-    client_say(member, with_token);
+    client_send_text(member, with_token);
     CHECK_INT(200, status_of(client_read(member, false)));
     int late = client_from("127.0.0.3"); /* of the flood's address, with a token */
-    client_say(late, with_token);
+    client_send_text(late, with_token);
     CHECK_INT(200, status_of(client_read(late, false)));
     CHECK_STR("", client_read(flood[FLOOD - OF_ONE], false));
     struct pollfd open_still = {.fd = flood[FLOOD - 1], .events = POLLIN};
@@ -775,7 +779,7 @@ TEST(a_thousand_idle_connections_cost_little_and_block_no_client)
         char from[16];
         snprintf(from, sizeof from, "127.0.1.%d", 1 + i % 8);
         fds[i] = client_from(from);
-        if (i % 2) client_say(fds[i], "GET /run/x HTTP/1.1\r\nHost: ");
+        if (i % 2) client_send_text(fds[i], "GET /run/x HTTP/1.1\r\nHost: ");
     }
     CHECK_INT(201, ask_with("PUT /run/a", "If-None-Match: *\r\n", "served"));
     CHECK_INT(200, ask("GET /run/a"));
@@ -792,8 +796,9 @@ TEST(stopping_cuts_unfinished_requests_and_leaves_no_partial_object)
     fixture_serve(PLAIN);
     make_run();
     int upload = client_open(), stream = client_open(), idle = client_open();
-    client_say(upload, "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf");
-    client_say(stream, "GET /events?run=run HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client_send_text(upload,
+                     "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf");
+    client_send_text(stream, "GET /events?run=run HTTP/1.1\r\nHost: localhost\r\n\r\n");
     while (!count_files("hub/run/.tmp"))
         usleep(10000);
     fixture_stop();
@@ -845,9 +850,9 @@ int main(int argc, char **argv)
         HUB_TEST(a_put_without_a_length_is_411),
         HUB_TEST(a_put_below_an_object_or_above_one_is_409),
         HUB_TEST(a_name_that_no_run_can_use_is_409),
-        HUB_TEST(a_file_where_a_run_keeps_a_folder_gives_way_to_it),
+        HUB_TEST(a_file_where_a_run_keeps_a_folder_is_replaced_by_it),
         HUB_TEST(a_body_that_stops_coming_is_cut),
-        HUB_TEST(who_says_nothing_or_trickles_a_header_is_hung_up_on),
+        HUB_TEST(a_silent_client_and_one_that_trickles_a_header_are_disconnected),
         HUB_TEST(an_unauthenticated_connection_is_closed_whatever_it_asks_for),
         HUB_TEST(unauthenticated_connections_of_one_address_keep_out_no_client),
         HUB_TEST(a_thousand_idle_connections_cost_little_and_block_no_client),

@@ -230,7 +230,7 @@ dl_response dl_page_runs_begin(dl_http_request *r)
 
 /* Report a new entry of the run as if its object had been written through this hub. So the page
  * uses the same events for both. */
-static void tell_of(dl_hub *hub, const char *name)
+static void announce_run(dl_hub *hub, const char *name)
 {
     dl_view *view;
     uint64_t entries;
@@ -250,5 +250,5 @@ void dl_page_report(dl_hub *hub)
 {
     if (dl_events_count(&hub->events) == 0) return;
     for (const char *name = hub->options.names; name && *name; name += strlen(name) + 1)
-        if (dl_views_is_watched(hub->views, name)) tell_of(hub, name);
+        if (dl_views_is_watched(hub->views, name)) announce_run(hub, name);
 }

@@ -152,7 +152,7 @@ TEST(a_viewer_gets_an_event_for_a_new_entry)
         .viewed = url_of, .viewed_user = (void *)(uintptr_t)store, .names = "shown\0"});
     CHECK_CONTAINS("\"entries\":2,", get_run("/.page/run?run=shown"));
     int fd = client_open();
-    client_say(fd, "GET /events?run=shown&prefix=log/ HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    client_send_text(fd, "GET /events?run=shown&prefix=log/ HTTP/1.1\r\nHost: localhost\r\n\r\n");
     char all[4096] = "";
     size_t len = 0;
     bool moved = false;

@@ -201,7 +201,7 @@ static bool is_known(const dl_http_request *r)
 {
     const dl_hub *hub = r->hub;
     dl_public peer;
-    if (!dl_hub_asks_for_keys(hub) || !dl_request_peer(&peer, r)) return false;
+    if (!dl_hub_needs_keys(hub) || !dl_request_peer(&peer, r)) return false;
     return dl_auth_is_member(&hub->auth, &peer) ||
            (hub->options.welcome && hub->options.welcome(hub->options.welcome_user, &peer));
 }
@@ -218,11 +218,10 @@ static bool is_welcome(dl_http_request *r, dl_response *refusal)
     if (dl_hub_is_open(hub)) return true;
     if (is_known(r)) return true;
     if (dl_auth_bearer(&hub->auth, dl_request_header(r, "Authorization"))) return true;
-    *refusal =
-        dl_refuse(r, 401, "AccessDenied",
-                  "this hub asks for a token that it knows: "
-                  "Authorization: Bearer <token>%s",
-                  dl_hub_asks_for_keys(hub) ? ", or for a certificate of a member's key" : "");
+    *refusal = dl_refuse(r, 401, "AccessDenied",
+                         "this hub asks for a token that it knows: "
+                         "Authorization: Bearer <token>%s",
+                         dl_hub_needs_keys(hub) ? ", or for a certificate of a member's key" : "");
     dl_response_header(*refusal, "WWW-Authenticate", "Bearer realm=\"diloco hub\"");
     return false;
 }
@@ -423,7 +422,7 @@ static bool prepare_digest(dl_body *b)
     return b->digest;
 }
 
-static void tell_digest(dl_body *b, dl_response reply)
+static void send_digest(dl_body *b, dl_response reply)
 {
     char hex[DL_HASH_HEX + 1];
     if (!b->digest || reply.status > 299 || !reply.response) return;
@@ -477,7 +476,7 @@ static dl_response finish(dl_http_request *r)
     dl_response reply;
     if (body_is_right(r, &reply)) reply = r->finish(r);
     dl_upload_discard(&r->body.upload);
-    tell_digest(&r->body, reply);
+    send_digest(&r->body, reply);
     return reply;
 }
 

@@ -29,7 +29,7 @@ typedef struct listing {
 
 /* Add a CommonPrefix: the first `len` bytes of the key. It needs no escaping, since a key has
  * only letters, digits and ._=-/. */
-static diloco_status tell_prefix(listing *l, const char *key, size_t len)
+static diloco_status write_prefix(listing *l, const char *key, size_t len)
 {
     memcpy(l->last, key, len);
     l->last[len] = '\0';
@@ -38,7 +38,7 @@ static diloco_status tell_prefix(listing *l, const char *key, size_t len)
 }
 
 /* Add one key. Its size is the store's; time and ETag are read from the file. */
-static diloco_status tell_key(listing *l, const char *key, size_t size)
+static diloco_status write_key(listing *l, const char *key, size_t size)
 {
     char path[sizeof l->r->root + DL_KEY_MAX + 2], date[32];
     struct stat st;
@@ -71,7 +71,7 @@ static diloco_status see(void *context, const char *key, size_t size)
     }
     l->n++;
     const char *slash = l->delimited ? strchr(key + prefix_len, '/') : NULL;
-    return slash ? tell_prefix(l, key, (size_t)(slash + 1 - key)) : tell_key(l, key, size);
+    return slash ? write_prefix(l, key, (size_t)(slash + 1 - key)) : write_key(l, key, size);
 }
 
 /* Walk the folder that holds the prefix. A prefix with a component that no key has is an empty

@@ -205,7 +205,7 @@ enum MHD_Result dl_request_step(dl_http_request *r, const char *method, const ch
 void dl_request_end(dl_http_request *r, bool whole); /* the answer went out whole */
 
 /* hub.c, for request.c. */
-bool dl_hub_asks_for_keys(const dl_hub *hub); /* of clients' certificates */
+bool dl_hub_needs_keys(const dl_hub *hub); /* of clients' certificates */
 void dl_connection_busy(dl_connection *c, bool busy);
 void dl_connection_welcome(dl_connection *c); /* it has shown that it may */
 int dl_connection_fd(const dl_connection *c);

@@ -248,6 +248,6 @@ static diloco_status check_run(dl_follower *f)
 diloco_status dl_follower_look(dl_follower *f)
 {
     DL_TRY(check_run(f));
-    dl_status_book_hear(f->book, add_generation, f);
+    dl_status_book_listen(f->book, add_generation, f);
     return dl_status_book_look(f->book, &f->reader, -1);
 }

@@ -246,7 +246,7 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
 /* The open entry's contributors and its roster, compared. */
 typedef struct waiting {
     diloco_run_wait *out; /* the wait that is filled in */
-    uint64_t told_by;     /* the entry that names its roster (P9) */
+    uint64_t as_of;       /* the entry that names its roster (P9) */
     char *there;          /* names of the replicas present, each with a zero byte after it */
     size_t len, room;
 } waiting;
@@ -285,7 +285,7 @@ static diloco_status take_roster(void *context, const dl_entry *raw, const diloc
     waiting *w = context;
     (void)raw;
     diloco_run_wait *out = w->out;
-    if (entry->entry != w->told_by) return DILOCO_OK;
+    if (entry->entry != w->as_of) return DILOCO_OK;
     out->n_awaited = entry->n_roster;
     for (size_t i = 0; i < entry->n_roster; i++) {
         if (is_there(w, entry->roster[i])) continue;
@@ -314,8 +314,8 @@ static diloco_status see_open_entry(dl_reader *r, diloco_run_status *out)
     dl_key_contributions(prefix, out->entries);
     diloco_status status =
         dl_store_list(r->store, prefix, NULL, found_contribution, &w, dl_reader_limit());
-    w.told_by = out->entries - ahead;
-    if (!status && out->entries >= ahead) status = dl_reader_walk(r, w.told_by, take_roster, &w);
+    w.as_of = out->entries - ahead;
+    if (!status && out->entries >= ahead) status = dl_reader_walk(r, w.as_of, take_roster, &w);
     free(w.there);
     return status;
 }
@@ -422,7 +422,7 @@ void dl_status_book_destroy(dl_status_book *b)
     free(b);
 }
 
-void dl_status_book_hear(dl_status_book *b, dl_status_generation_fn heard, void *user)
+void dl_status_book_listen(dl_status_book *b, dl_status_generation_fn heard, void *user)
 {
     b->watcher.heard = heard;
     b->watcher.user = user;

@@ -30,7 +30,7 @@ DL_MUST_CHECK diloco_status dl_status_book_look(dl_status_book *book, dl_reader 
 /* Sets a function that each later look calls for each generation of its replicas in gen/, so a
  * caller needs no listing of its own. A status other than OK ends the look. */
 typedef diloco_status (*dl_status_generation_fn)(void *user, const dl_generation *generation);
-void dl_status_book_hear(dl_status_book *book, dl_status_generation_fn heard, void *user);
+void dl_status_book_listen(dl_status_book *book, dl_status_generation_fn heard, void *user);
 
 /* Valid until the book is destroyed; changed by an entry and by a look. */
 const diloco_run_status *dl_status_book_run(const dl_status_book *book);

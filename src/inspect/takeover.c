@@ -56,7 +56,7 @@ static diloco_status make_draft(takeover *t, decision what, uint64_t entry)
     dl_reader *r = &t->reader;
     dl_state *state = dl_exec_state(r->exec);
     const size_t max_members = state->control.roster.cap;
-    const dl_known_table nobody = {.n = 0};
+    const dl_candidate_table nobody = {.n = 0};
     DL_TRY(dl_entry_init(&t->draft.entry, max_members));
     if (state->control.ledger)
         DL_TRY(dl_ledger_create(&t->scratch, &r->file.config, &t->pace.schedule, max_members));
@@ -138,7 +138,7 @@ static diloco_status put_entry(takeover *t, const char *url)
 
 /* Report the change: from which generation to which. Before the first entry the option names a
  * replica, and no generation of it. */
-static void say(diloco_takeover_report *out, const takeover *t)
+static void fill_report(diloco_takeover_report *out, const takeover *t)
 {
     const dl_control *c = &dl_exec_state(t->reader.exec)->control;
     out->entry = c->entry;
@@ -159,7 +159,7 @@ static diloco_status find(takeover *t, diloco_takeover_report *out, const char *
     DL_TRY(dl_run_newest_generation(&t->to, t->reader.store,
                                     replica ? replica : config->single_committer));
     DL_TRY(read_log(t));
-    say(out, t);
+    fill_report(out, t);
     DL_TRY(dl_schedule_of(&t->pace.schedule, &t->reader.file.config,
                           t->reader.file.manifest.n_fragments));
     t->pace.entries =

@@ -122,12 +122,12 @@ static diloco_status put_merges(dl_gguf *g, const dl_bpe *bpe)
 static diloco_status find_cut(const char **out, const dl_bpe *bpe)
 {
     const bool whole = dl_bpe_whole_words(bpe);
-    *out = dl_bpe_words(bpe) == DL_WORDS_GPT2 ? "gpt-2" : whole ? "llama-bpe" : "dbrx";
+    *out = dl_bpe_word_rule(bpe) == DL_WORD_RULE_GPT2 ? "gpt-2" : whole ? "llama-bpe" : "dbrx";
     if (dl_bpe_end_token(bpe) < 0)
         return dl_fail(DILOCO_EREFUSED, "the tokenizer has no token that ends a text "
                                         "(<|endoftext|>, <|end_of_text|>), and readers of gguf "
                                         "would take token 11 for one: export it to hf");
-    if (dl_bpe_words(bpe) != DL_WORDS_GPT2 || !whole) return DILOCO_OK;
+    if (dl_bpe_word_rule(bpe) != DL_WORD_RULE_GPT2 || !whole) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED, "the tokenizer cuts text as GPT-2 and takes whole words that "
                                     "are tokens (ignore_merges), for which gguf has no name: "
                                     "export it to hf");

@@ -447,7 +447,7 @@ static const unsigned char *element(const unsigned char *p, uint64_t i)
 
 /* A tokenizer of the end token, the bytes and " a", with one piece of its file
  * replaced. */
-static char *small_tokenizer(dl_words how, const char *from, const char *to)
+static char *small_tokenizer(dl_word_rule how, const char *from, const char *to)
 {
     static const dl_text text = {"b a a", 5};
     dl_buf json, changed;
@@ -471,7 +471,7 @@ static char *small_tokenizer(dl_words how, const char *from, const char *to)
 TEST(gguf_has_the_tokenizer)
 {
     spoken s;
-    char *json = small_tokenizer(DL_WORDS_GPT2, "", "");
+    char *json = small_tokenizer(DL_WORD_RULE_GPT2, "", "");
     CHECK_OK(speak(&s, json, 260));
     check_string("gpt2", value_of(&s, "model", 8));
     check_string("gpt-2", value_of(&s, "pre", 8));
@@ -511,7 +511,7 @@ TEST(gguf_says_how_text_is_cut_and_begins)
          "dbrx", true}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         spoken s;
-        char *json = small_tokenizer(DL_WORDS_CL100K, rows[i].from, rows[i].to);
+        char *json = small_tokenizer(DL_WORD_RULE_CL100K, rows[i].from, rows[i].to);
         CHECK_OK(speak(&s, json, 260));
         check_string(rows[i].pre, value_of(&s, "pre", 8));
         CHECK_INT(rows[i].begins, u_at(value_of(&s, "add_bos_token", 7), 1));
@@ -552,7 +552,7 @@ TEST(gguf_refuses_a_tokenizer_that_would_be_read_as_another)
          "cuts text as GPT-2 and takes whole"}};
     for (size_t i = 0; i < 2; i++) {
         spoken s;
-        char *json = small_tokenizer(DL_WORDS_GPT2, rows[i][0], rows[i][1]);
+        char *json = small_tokenizer(DL_WORD_RULE_GPT2, rows[i][0], rows[i][1]);
         CHECK_STATUS(DILOCO_EREFUSED, speak(&s, json, 260));
         CHECK_CONTAINS(rows[i][2], diloco_error_text());
         hush(&s);

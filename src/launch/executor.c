@@ -171,9 +171,9 @@ static char *with_rank(const char *word, const char *rank)
     return copy;
 }
 
-/* calloc leaves NULL after the words that were made, so that dl_words_free works after an error. */
-diloco_status dl_replica_words(char ***out, const dl_launch_spec *spec, const char *program,
-                               const char *rank)
+/* calloc leaves NULL after the words that were made, so that dl_argv_free works after an error. */
+diloco_status dl_replica_argv(char ***out, const dl_launch_spec *spec, const char *program,
+                              const char *rank)
 {
     size_t n = 0;
     while (spec->argv[n])
@@ -183,12 +183,12 @@ diloco_status dl_replica_words(char ***out, const dl_launch_spec *spec, const ch
     for (size_t i = 0; whole && i < n; i++)
         whole = (words[i + 1] = with_rank(spec->argv[i], rank)) != NULL;
     if (whole) return DILOCO_OK;
-    dl_words_free(words);
+    dl_argv_free(words);
     *out = NULL;
     return dl_fail(DILOCO_ENOMEM, "no memory for a replica's arguments");
 }
 
-void dl_words_free(char **words)
+void dl_argv_free(char **words)
 {
     for (char **word = words; word && *word; word++)
         free(*word);

@@ -180,12 +180,12 @@ bool dl_id_is_plain(const char *id, const char *also);
 /* Returns true for 1 to 19 decimal digits. */
 bool dl_id_is_number(const char *id);
 
-/* dl_replica_words makes the arguments of one replica, until NULL: `program`, then spec->argv with
+/* dl_replica_argv makes the arguments of one replica, until NULL: `program`, then spec->argv with
  * {rank} replaced by `rank`. That may be any text, so that a backend may replace it later. The
- * caller frees *out with dl_words_free. Returns DILOCO_ENOMEM; *out is NULL then. */
-DL_MUST_CHECK diloco_status dl_replica_words(char ***out, const dl_launch_spec *spec,
-                                             const char *program, const char *rank);
-void dl_words_free(char **words); /* NULL is fine */
+ * caller frees *out with dl_argv_free. Returns DILOCO_ENOMEM; *out is NULL then. */
+DL_MUST_CHECK diloco_status dl_replica_argv(char ***out, const dl_launch_spec *spec,
+                                            const char *program, const char *rank);
+void dl_argv_free(char **words); /* NULL is fine */
 /* dl_shell_quote appends `text` as one word of a POSIX shell. Any bytes are safe. */
 DL_MUST_CHECK diloco_status dl_shell_quote(dl_buf *out, const char *text);
 

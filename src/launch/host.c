@@ -427,9 +427,9 @@ diloco_status dl_host_logs(const char *dir, const char *name, dl_host_alive_fn a
     diloco_status status;
     for (;;) {
         /* Checked before the read, so that its last output is read. */
-        const bool goes_on = alive && alive(user, dir, name);
+        const bool running = alive && alive(user, dir, name);
         status = read_on(&l, fd, path);
-        if (status || !goes_on) break;
+        if (status || !running) break;
         dl_clock_sleep(LOOK);
     }
     close(fd);

@@ -109,10 +109,10 @@ static diloco_status launch_one(const dl_launch_spec *spec, dl_job *job)
 {
     char rank[16], **words;
     snprintf(rank, sizeof rank, "%u", job->rank);
-    DL_TRY(dl_replica_words(&words, spec, spec->program, rank));
+    DL_TRY(dl_replica_argv(&words, spec, spec->program, rank));
     const diloco_status status =
         spec->dry ? print_command(spec, job, words) : start(spec, job, words);
-    dl_words_free(words);
+    dl_argv_free(words);
     return status;
 }
 

@@ -21,12 +21,12 @@ static diloco_status put_start(dl_json *j, const dl_launch_spec *spec, const dl_
 {
     char rank[16], text[DL_JOB_NAME_MAX + 32], **words;
     snprintf(rank, sizeof rank, "%u", job->rank);
-    DL_TRY(dl_replica_words(&words, spec, "", rank));
+    DL_TRY(dl_replica_argv(&words, spec, "", rank));
     dl_json_array(j, "argv");
     for (char **word = words + 1; *word; word++)
         dl_json_str(j, NULL, *word);
     dl_json_end(j);
-    dl_words_free(words);
+    dl_argv_free(words);
     dl_json_array(j, "env");
     for (const char *const *e = spec->env; *e; e++)
         dl_json_str(j, NULL, *e);

@@ -23,7 +23,7 @@ static diloco_status add_command(dl_buf *out, const dl_launch_spec *spec)
 {
     static const char mark[] = "@rank@";
     char **words;
-    DL_TRY(dl_replica_words(&words, spec, "", mark));
+    DL_TRY(dl_replica_argv(&words, spec, "", mark));
     diloco_status status = dl_buf_addf(out, "\"$program\"");
     for (char **word = words + 1; !status && *word; word++) {
         const char *at = strstr(*word, mark);
@@ -33,7 +33,7 @@ static diloco_status add_command(dl_buf *out, const dl_launch_spec *spec)
         else if (!status)
             status = dl_shell_quote(out, *word);
     }
-    dl_words_free(words);
+    dl_argv_free(words);
     return status;
 }
 

@@ -14,8 +14,8 @@
 #define SLICE (100 * DL_MILLISECOND)
 
 /* Report a line to a person. */
-static void say(const dl_control *c, const char *format, ...) DL_PRINTF(2, 3);
-static void say(const dl_control *c, const char *format, ...)
+static void print_line(const dl_control *c, const char *format, ...) DL_PRINTF(2, 3);
+static void print_line(const dl_control *c, const char *format, ...)
 {
     char line[1024];
     va_list args;
@@ -42,10 +42,11 @@ static bool is_current(const dl_job *known, const dl_job *polled)
 }
 
 /* A generation above 0 is a restart, which a person wants to know. */
-static void say_state(const dl_control *c, const dl_job *job)
+static void print_state(const dl_control *c, const dl_job *job)
 {
-    say(c, "r%u: %s%s%s%s", job->rank, dl_job_state_name(job->state), *job->message ? ": " : "",
-        job->message, job->generation && !dl_job_is_over(job->state) ? " (started again)" : "");
+    print_line(c, "r%u: %s%s%s%s", job->rank, dl_job_state_name(job->state),
+               *job->message ? ": " : "", job->message,
+               job->generation && !dl_job_is_over(job->state) ? " (started again)" : "");
 }
 
 /* Copy the jobs that were launched and are not over to `jobs`, which has DL_JOBS_MAX places.
@@ -91,7 +92,7 @@ diloco_status dl_control_poll(const dl_control *c)
         if (!is_current(known, &jobs[i])) continue;
         judge_silence(c, &jobs[i]);
         if (known->state != jobs[i].state) {
-            say_state(c, &jobs[i]);
+            print_state(c, &jobs[i]);
             status = dl_book_state(c->book, &jobs[i]);
         }
         if (!status && known->generation == jobs[i].generation && known->state == jobs[i].state)
@@ -180,7 +181,7 @@ static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
         if (*jobs[i].id || (may_pass(status) && !is_overdue(c, &jobs[i]))) continue;
         dl_job_set(&jobs[i], may_pass(status) ? DL_JOB_LOST : DL_JOB_FAILED, -1,
                    "not started: %.200s", why);
-        say_state(c, &jobs[i]);
+        print_state(c, &jobs[i]);
         DL_TRY(dl_book_state(c->book, &jobs[i]));
     }
     return status ? dl_fail(status, "%s", why) : DILOCO_OK;
@@ -239,10 +240,10 @@ static void stop_orphan(const dl_control *c, dl_book_rank *r, bool report)
     dl_job job = r->orphan;
     r->orphan_asked = true;
     if (!c->executor->cancel(c->spec, &job, 1) || !report) return;
-    say(c,
-        "r%u: lost, and its machine does not answer, so it may still run and cost: "
-        "diloco launch cancel asks it to stop again",
-        job.rank);
+    print_line(c,
+               "r%u: lost, and its machine does not answer, so it may still run and cost: "
+               "diloco launch cancel asks it to stop again",
+               job.rank);
 }
 
 /* A replica that was lost without an answer may run on, and keep the next generation from its
@@ -452,7 +453,7 @@ static diloco_status look_patiently(const dl_control *c, bool *done, bool *idle,
     if (!may_pass(status)) return status;
     if (strncmp(said, diloco_error_text(), 255) != 0) {
         snprintf(said, 256, "%s", diloco_error_text());
-        say(c, "%s; trying again", said);
+        print_line(c, "%s; trying again", said);
     }
     return DILOCO_OK;
 }

@@ -177,7 +177,7 @@ TEST(a_header_reads_back_equal)
 }
 
 /* The offsets of docs/formats.md: a change here is a new format version. */
-TEST(fields_stand_where_the_format_says)
+TEST(fields_are_where_the_format_says)
 {
     scene s;
     scene_begin(&s, "mem://offsets", NULL);
@@ -865,7 +865,7 @@ TEST_MAIN(a_signed_contribution_is_its_own_replicas_alone,
           a_signed_contribution_is_invalid_anywhere_else,
           a_body_that_was_not_signed_is_rejected_though_its_digest_fits,
           every_flipped_bit_of_a_proof_is_rejected, values_become_differences_in_the_slot,
-          a_header_reads_back_equal, fields_stand_where_the_format_says,
+          a_header_reads_back_equal, fields_are_where_the_format_says,
           every_flipped_bit_of_a_header_is_found, a_header_that_cannot_be_is_refused,
           a_whole_contribution_is_handed_out, contribution_may_be_in_an_unlinked_spool_file,
           a_large_contribution_arrives_in_pieces,

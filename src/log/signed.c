@@ -20,7 +20,7 @@ enum {
 
 /* The signed text has one line for each part, none of which may contain a newline. So two different
  * statements never have the same text. */
-static size_t say(char out[STATEMENT_MAX], const dl_statement *s, const dl_strong *hash)
+static size_t statement_text(char out[STATEMENT_MAX], const dl_statement *s, const dl_strong *hash)
 {
     char hex[DL_STRONG_HEX + 1], generation[DL_GENERATION_TEXT] = "-";
     if (s->generation) dl_generation_text(generation, s->generation);
@@ -36,14 +36,14 @@ diloco_status dl_statement_sign(dl_signature *out, const dl_signer *signer,
                                 const dl_statement *what, const dl_strong *hash)
 {
     char text[STATEMENT_MAX];
-    return dl_sign(out, signer, text, say(text, what, hash));
+    return dl_sign(out, signer, text, statement_text(text, what, hash));
 }
 
 bool dl_statement_holds(const dl_signature *signature, const dl_public *key,
                         const dl_statement *what, const dl_strong *hash)
 {
     char text[STATEMENT_MAX];
-    return dl_verify(signature, key, text, say(text, what, hash));
+    return dl_verify(signature, key, text, statement_text(text, what, hash));
 }
 
 /* ---- sealed JSON */

@@ -96,7 +96,7 @@ TEST(fed_39_momentum_is_kept_for_trained_elements_only)
     dl_manifest_deinit(&all);
 }
 
-TEST(adamw_decays_matrices_only_wherever_they_lie_in_a_block)
+TEST(adamw_decays_matrices_only_at_any_place_in_a_block)
 {
     world w, plain;
     diloco_tensor t[] = {vector_of(5, DILOCO_PARAMETER, "b1"),
@@ -436,7 +436,7 @@ TEST(a_scratch_of_no_members_or_threads_is_refused)
 TEST_MAIN(the_fused_pass_has_the_bits_of_the_formulas_at_any_size_threads_and_instruction_set,
           in_place_gives_the_same_state, sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members,
           fed_39_momentum_is_kept_for_trained_elements_only,
-          adamw_decays_matrices_only_wherever_they_lie_in_a_block,
+          adamw_decays_matrices_only_at_any_place_in_a_block,
           fed_41_integers_are_averaged_and_rounded_half_up,
           integers_and_booleans_pass_through_a_combined_update_as_they_are,
           fed_41_booleans_take_the_majority_by_weight_and_ties_are_true,

@@ -136,7 +136,7 @@ TEST(a_misspelt_preset_is_answered_with_the_nearest)
                    diloco_error_text());
 }
 
-TEST(options_tell_the_values_they_may_have)
+TEST(options_list_their_values)
 {
     CHECK_STR("adamw", diloco_choice_at("trainer.optimizer", 0));
     CHECK_STR("diloco", diloco_choice_at("preset", 0));
@@ -153,4 +153,4 @@ TEST_MAIN(a_preset_sets_its_values_and_says_so, alg_3_preset_diloco_has_the_pape
           preset_swarm_takes_500_steps_and_its_range_of_rounds_and_outer_steps_is_accepted,
           presets_of_the_federated_family_leave_the_inner_trainer_alone,
           every_preset_passes_the_checks, a_misspelt_preset_is_answered_with_the_nearest,
-          options_tell_the_values_they_may_have)
+          options_list_their_values)

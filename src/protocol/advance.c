@@ -162,7 +162,8 @@ dl_request dl_apply_false(dl_machine *m, const char *why)
 static const double *norms_of_members(dl_machine *m)
 {
     for (size_t i = 0; i < m->applying.entry.n_members; i++) {
-        const dl_known *k = dl_known_find(&m->open.known, &m->applying.entry.members[i].generation);
+        const dl_candidate *k =
+            dl_candidate_find(&m->open.known, &m->applying.entry.members[i].generation);
         m->applying.norms[i] = !k || k->validity != DL_VALID ? NAN
                                : k->whole                    ? sqrt(k->norm2)
                                                              : k->facts.norm;

@@ -42,7 +42,7 @@ static dl_request of_entry(dl_machine *m, dl_request_kind kind, dl_phase next)
 }
 
 /* Returns whether it is the contribution that the entry names. */
-static bool is_named(const dl_known *k, const dl_member *member)
+static bool is_named(const dl_candidate *k, const dl_member *member)
 {
     const uint64_t held = k->facts.assigned.n ? k->facts.assigned.n - 1 : 0;
     return k->validity == DL_VALID && k->whole && dl_hash_equal(k->facts.body, member->body) &&
@@ -77,7 +77,7 @@ static dl_rejected named(const dl_machine *m, size_t i)
 }
 
 /* Returns whether the contribution, as far as it was read, is what the entry says. */
-static bool is_as_named(const dl_machine *m, size_t i, const dl_known *k)
+static bool is_as_named(const dl_machine *m, size_t i, const dl_candidate *k)
 {
     if (i < m->applying.entry.n_members) return is_named(k, &m->applying.entry.members[i]);
     const char *reason = m->applying.entry.rejected[i - m->applying.entry.n_members].reason;
@@ -98,10 +98,10 @@ static dl_request apply_judge(dl_machine *m)
              dl_generation_compare(&e->rejected[r].generation, &e->members[i].generation) < 0);
         const dl_generation *generation =
             rejected ? &e->rejected[r++].generation : &e->members[i++].generation;
-        const dl_known *k = dl_known_find(&m->open.known, generation);
+        const dl_candidate *k = dl_candidate_find(&m->open.known, generation);
         DL_ASSERT(k); /* apply_gather has fetched each */
         if (k->validity == DL_VALID)
-            m->judge.slots[m->judge.n++] = dl_known_slot(&m->open.known, k);
+            m->judge.slots[m->judge.n++] = dl_candidate_slot(&m->open.known, k);
     }
     dl_request a = dl_machine_request(m, DL_REQUEST_JUDGE, DL_APPLY_JUDGING);
     a.judge.slots = m->judge.slots;
@@ -114,14 +114,14 @@ static dl_request apply_judge(dl_machine *m)
 static dl_request apply_members(dl_machine *m)
 {
     DL_ASSERT(m->applying.member >= m->applying.entry.n_members);
-    dl_known_slots(m->applying.slots, &m->open.known, &m->applying.entry);
+    dl_candidate_slots(m->applying.slots, &m->open.known, &m->applying.entry);
     if (looks_at_verdicts(m) && !m->applying.judged) return apply_judge(m);
     if (m->applying.entry.combined.there)
         return of_entry(m, DL_REQUEST_COMBINE, DL_APPLY_COMBINING);
     return apply_compute(m);
 }
 
-static bool entry_names(const void *context, const dl_known *known)
+static bool entry_names(const void *context, const dl_candidate *known)
 {
     const dl_machine *m = context;
     for (size_t i = 0; i < m->applying.entry.n_members + m->applying.entry.n_rejected; i++) {
@@ -136,21 +136,22 @@ static bool entry_names(const void *context, const dl_known *known)
 
 /* It replaces one that the entry does not name, if there is no free place: an entry names at most
  * half of the places. */
-static dl_known *known_named(dl_machine *m, size_t i)
+static dl_candidate *known_named(dl_machine *m, size_t i)
 {
     const dl_rejected it = named(m, i);
     const bool member = i < m->applying.entry.n_members;
-    return dl_known_replace(&m->open.known, &it.generation,
-                            member ? m->applying.entry.members[i].entry : m->applying.entry.entry,
-                            it.bytes, entry_names, m);
+    return dl_candidate_replace(&m->open.known, &it.generation,
+                                member ? m->applying.entry.members[i].entry
+                                       : m->applying.entry.entry,
+                                it.bytes, entry_names, m);
 }
 
-static dl_request fetch_named(dl_machine *m, const dl_known *known)
+static dl_request fetch_named(dl_machine *m, const dl_candidate *known)
 {
     const bool again = m->applying.n_recomputed > 0;
     dl_request a = dl_machine_fetch(m, known, DL_APPLY_FETCHING, again);
     for (size_t i = m->applying.member + 1; i < n_named(m) && !again; i++) {
-        const dl_known *k = known_named(m, i);
+        const dl_candidate *k = known_named(m, i);
         if (!k || (!is_as_named(m, i, k) && !dl_machine_look_ahead(m, &a, k))) break;
     }
     return a;
@@ -160,7 +161,7 @@ static dl_request fetch_named(dl_machine *m, const dl_known *known)
 static dl_request apply_gather(dl_machine *m)
 {
     for (; m->applying.member < n_named(m); m->applying.member++) {
-        const dl_known *k = known_named(m, m->applying.member);
+        const dl_candidate *k = known_named(m, m->applying.member);
         if (!k)
             return dl_machine_fail(m, dl_fail(DILOCO_EPROTO,
                                               "entry %llu names more contributions than fit",
@@ -257,7 +258,7 @@ static dl_request combined_lost(dl_machine *m)
 
 /* This entry builds on one that we treated as void because we could not read it. Have enough
  * committers built on it that we must accept it? */
-static bool goes_on_without_us(dl_machine *m)
+static bool is_settled_without_us(dl_machine *m)
 {
     dl_unreadable *u = &m->rejoining.unreadable[dl_machine_fragment(m)];
     const bool stood = u->accepted;
@@ -412,7 +413,7 @@ dl_request dl_apply_text(dl_machine *m, const dl_reply *reply)
     if (dl_voided_sets_back(m)) return dl_voided_go_back(m);
     if (why && two_have_written(m)) return broken_chain(m);
     if (why && replay_may_tell(m)) return rejoin(m, dl_open_entry(m) ? dl_open_entry(m) - 1 : 0);
-    if (why && goes_on_without_us(m)) return dl_apply_without(m);
+    if (why && is_settled_without_us(m)) return dl_apply_without(m);
     if (why) return dl_apply_void(m, why);
     return m->applying.entry.commit || m->applying.entry.abort.emptied ? follow_commit(m)
                                                                        : dl_apply_abort(m);
@@ -473,7 +474,7 @@ static bool verdicts_agree(const dl_machine *m)
     const dl_entry *e = &m->applying.entry;
     for (size_t i = 0; i < n_named(m); i++) {
         const dl_rejected it = named(m, i);
-        const dl_known *k = dl_known_find(&m->open.known, &it.generation);
+        const dl_candidate *k = dl_candidate_find(&m->open.known, &it.generation);
         const bool refused = i >= e->n_members;
         if (!refused && k->refused) return false;
         if (refused && !dl_judge_agrees(m->a.config, k->refused, it.reason)) return false;
@@ -496,7 +497,7 @@ dl_request dl_apply_fetched(dl_machine *m, const dl_reply *reply)
 {
     const size_t i = m->applying.member;
     const dl_rejected it = named(m, i);
-    dl_known *k = dl_known_find(&m->open.known, &it.generation);
+    dl_candidate *k = dl_candidate_find(&m->open.known, &it.generation);
     DL_ASSERT(i < n_named(m) && k);
     if (reply->status == DILOCO_ENOENT) return contribution_lost(m, DILOCO_ENOENT, "gone");
     if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_APPLY_FETCHING, true);

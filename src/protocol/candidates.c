@@ -8,48 +8,50 @@
 
 enum { DOUBTS_ALLOWED = 2 }; /* refused reads before one counts */
 
-dl_known *dl_known_find(const dl_known_table *table, const dl_generation *generation)
+dl_candidate *dl_candidate_find(const dl_candidate_table *table, const dl_generation *generation)
 {
     for (size_t i = 0; i < table->n; i++)
         if (dl_generation_equal(&table->at[i].generation, generation)) return &table->at[i];
     return NULL;
 }
 
-dl_known *dl_known_add(dl_known_table *table, const dl_generation *generation, uint64_t entry,
-                       size_t len)
+dl_candidate *dl_candidate_add(dl_candidate_table *table, const dl_generation *generation,
+                               uint64_t entry, size_t len)
 {
     DL_ASSERT(table->n <= table->cap);
-    dl_known *k = dl_known_find(table, generation);
+    dl_candidate *k = dl_candidate_find(table, generation);
     if (k || table->n == table->cap) return k;
     k = &table->at[table->n++];
-    *k = (dl_known){.generation = *generation, .entry = entry, .len = len};
+    *k = (dl_candidate){.generation = *generation, .entry = entry, .len = len};
     return k;
 }
 
-dl_known *dl_known_replace(dl_known_table *table, const dl_generation *generation, uint64_t entry,
-                           size_t len, dl_known_keep_fn keep, const void *context)
+dl_candidate *dl_candidate_replace(dl_candidate_table *table, const dl_generation *generation,
+                                   uint64_t entry, size_t len, dl_candidate_keep_fn keep,
+                                   const void *context)
 {
-    dl_known *k = dl_known_add(table, generation, entry, len);
+    dl_candidate *k = dl_candidate_add(table, generation, entry, len);
     for (size_t i = 0; i < table->n && !k; i++)
         if (!keep(context, &table->at[i]))
             *(k = &table->at[i]) =
-                (dl_known){.generation = *generation, .entry = entry, .len = len};
+                (dl_candidate){.generation = *generation, .entry = entry, .len = len};
     return k;
 }
 
-size_t dl_known_slot(const dl_known_table *table, const dl_known *known)
+size_t dl_candidate_slot(const dl_candidate_table *table, const dl_candidate *known)
 {
     DL_ASSERT(known >= table->at && known < table->at + table->n);
     return (size_t)(known - table->at);
 }
 
-void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *entry)
+void dl_candidate_slots(size_t *slots, const dl_candidate_table *table, const dl_entry *entry)
 {
     for (size_t i = 0; i < entry->n_members; i++)
-        slots[i] = dl_known_slot(table, dl_known_find(table, &entry->members[i].generation));
+        slots[i] =
+            dl_candidate_slot(table, dl_candidate_find(table, &entry->members[i].generation));
 }
 
-void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2)
+void dl_candidate_accept(dl_candidate *known, const dl_contribution *facts, double norm2)
 {
     DL_ASSERT(facts);
     known->validity = DL_VALID;
@@ -58,7 +60,7 @@ void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2
     known->refused = NULL;
 }
 
-bool dl_known_doubt(dl_known *known, const char *reason)
+bool dl_candidate_doubt(dl_candidate *known, const char *reason)
 {
     if (!dl_judge_is_damage(reason)) known->doubt = reason;
     if (known->n_doubts++ < DOUBTS_ALLOWED) return true;
@@ -68,22 +70,22 @@ bool dl_known_doubt(dl_known *known, const char *reason)
     return false;
 }
 
-void dl_known_read_whole(dl_known_table *table)
+void dl_candidate_read_whole(dl_candidate_table *table)
 {
     for (size_t i = 0; i < table->n; i++)
         if (table->at[i].validity == DL_VALID && !table->at[i].whole)
             table->at[i].validity = DL_UNREAD;
 }
 
-static bool is_of(const dl_known *known, const char *replica)
+static bool is_of(const dl_candidate *known, const char *replica)
 {
     return strcmp(known->generation.replica, replica) == 0;
 }
 
-static bool is_superseded(const dl_known_table *table, const dl_known *known)
+static bool is_superseded(const dl_candidate_table *table, const dl_candidate *known)
 {
     for (size_t i = 0; i < table->n; i++) {
-        const dl_known *other = &table->at[i];
+        const dl_candidate *other = &table->at[i];
         if (other->validity == DL_VALID && is_of(other, known->generation.replica) &&
             other->generation.number > known->generation.number)
             return true;
@@ -91,36 +93,36 @@ static bool is_superseded(const dl_known_table *table, const dl_known *known)
     return false;
 }
 
-bool dl_known_counts(const dl_known_table *table, const dl_known *known)
+bool dl_candidate_counts(const dl_candidate_table *table, const dl_candidate *known)
 {
     return known->validity == DL_VALID && known->facts.stats.samples > 0 && !known->refused &&
            !is_superseded(table, known);
 }
 
-bool dl_known_is_refused(const dl_known_table *table, const dl_known *known)
+bool dl_candidate_is_refused(const dl_candidate_table *table, const dl_candidate *known)
 {
     return known->refused && !is_superseded(table, known);
 }
 
-size_t dl_known_n_counting(const dl_known_table *table)
+size_t dl_candidate_n_counting(const dl_candidate_table *table)
 {
     size_t n = 0;
     for (size_t i = 0; i < table->n; i++)
-        n += dl_known_counts(table, &table->at[i]);
+        n += dl_candidate_counts(table, &table->at[i]);
     return n;
 }
 
-bool dl_known_is_there(const dl_known_table *table, const char *replica)
+bool dl_candidate_is_present(const dl_candidate_table *table, const char *replica)
 {
     for (size_t i = 0; i < table->n; i++)
-        if (is_of(&table->at[i], replica) && dl_known_counts(table, &table->at[i])) return true;
+        if (is_of(&table->at[i], replica) && dl_candidate_counts(table, &table->at[i])) return true;
     return false;
 }
 
-bool dl_known_passes(const dl_known_table *table, const char *replica)
+bool dl_candidate_skips(const dl_candidate_table *table, const char *replica)
 {
     for (size_t i = 0; i < table->n; i++) {
-        const dl_known *k = &table->at[i];
+        const dl_candidate *k = &table->at[i];
         if (k->validity == DL_VALID && k->facts.stats.samples == 0 && is_of(k, replica) &&
             !is_superseded(table, k))
             return true;
@@ -128,16 +130,16 @@ bool dl_known_passes(const dl_known_table *table, const char *replica)
     return false;
 }
 
-size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster)
+size_t dl_candidate_n_missing(const dl_candidate_table *table, const dl_roster *roster)
 {
     size_t n = 0;
     for (size_t i = 0; i < roster->n; i++)
-        n += !dl_known_is_there(table, roster->names[i]) &&
-             !dl_known_passes(table, roster->names[i]);
+        n += !dl_candidate_is_present(table, roster->names[i]) &&
+             !dl_candidate_skips(table, roster->names[i]);
     return n;
 }
 
-bool dl_known_is_hopeless(const dl_known_table *table, const char *replica)
+bool dl_candidate_is_hopeless(const dl_candidate_table *table, const char *replica)
 {
     for (size_t i = 0; i < table->n; i++)
         if (table->at[i].validity == DL_INVALID && !table->at[i].forged &&
@@ -146,14 +148,14 @@ bool dl_known_is_hopeless(const dl_known_table *table, const char *replica)
     return false;
 }
 
-static bool is_first_of_its_replica(const dl_known_table *table, size_t i)
+static bool is_first_of_its_replica(const dl_candidate_table *table, size_t i)
 {
     for (size_t k = 0; k < i; k++)
         if (is_of(&table->at[k], table->at[i].generation.replica)) return false;
     return true;
 }
 
-static bool has_put_junk_alone(const dl_known_table *table, const char *replica)
+static bool has_put_junk_alone(const dl_candidate_table *table, const char *replica)
 {
     for (size_t i = 0; i < table->n; i++)
         if (is_of(&table->at[i], replica) && table->at[i].validity == DL_INVALID &&
@@ -162,14 +164,14 @@ static bool has_put_junk_alone(const dl_known_table *table, const char *replica)
     return true;
 }
 
-size_t dl_known_n_answered(const dl_known_table *table, bool junk_too)
+size_t dl_candidate_n_answered(const dl_candidate_table *table, bool junk_too)
 {
     size_t n = 0;
     for (size_t i = 0; i < table->n; i++) {
         const char *replica = table->at[i].generation.replica;
         if (!is_first_of_its_replica(table, i)) continue;
-        n += dl_known_is_there(table, replica) || dl_known_passes(table, replica) ||
-             (dl_known_is_hopeless(table, replica) &&
+        n += dl_candidate_is_present(table, replica) || dl_candidate_skips(table, replica) ||
+             (dl_candidate_is_hopeless(table, replica) &&
               (junk_too || !has_put_junk_alone(table, replica)));
     }
     return n;

@@ -11,7 +11,7 @@
 
 typedef enum dl_validity { DL_UNREAD, DL_VALID, DL_INVALID } dl_validity;
 
-typedef struct dl_known {
+typedef struct dl_candidate {
     dl_generation generation;
     uint64_t entry; /* the entry in its name; its base if the run is asynchronous */
     size_t len;
@@ -25,50 +25,51 @@ typedef struct dl_known {
     double norm2;
     /* of an invalid one, the reason of its read; of a valid one, judge.h's verdict, or NULL */
     const char *refused;
-} dl_known;
+} dl_candidate;
 
-typedef struct dl_known_table {
-    dl_known *at; /* [cap], owned by the table's owner */
+typedef struct dl_candidate_table {
+    dl_candidate *at; /* [cap], owned by the table's owner */
     size_t n, cap;
-} dl_known_table;
+} dl_candidate_table;
 
-dl_known *dl_known_find(const dl_known_table *table, const dl_generation *generation);
+dl_candidate *dl_candidate_find(const dl_candidate_table *table, const dl_generation *generation);
 /* Returns the one of that generation, after adding it if need be, or NULL if there is no space. */
-dl_known *dl_known_add(dl_known_table *table, const dl_generation *generation, uint64_t entry,
-                       size_t len);
+dl_candidate *dl_candidate_add(dl_candidate_table *table, const dl_generation *generation,
+                               uint64_t entry, size_t len);
 /* Does the same; if there is no space, it replaces one that `keep` does not keep. Returns NULL if
  * it keeps all. */
-typedef bool (*dl_known_keep_fn)(const void *context, const dl_known *known);
-dl_known *dl_known_replace(dl_known_table *table, const dl_generation *generation, uint64_t entry,
-                           size_t len, dl_known_keep_fn keep, const void *context);
-size_t dl_known_slot(const dl_known_table *table, const dl_known *known);
+typedef bool (*dl_candidate_keep_fn)(const void *context, const dl_candidate *known);
+dl_candidate *dl_candidate_replace(dl_candidate_table *table, const dl_generation *generation,
+                                   uint64_t entry, size_t len, dl_candidate_keep_fn keep,
+                                   const void *context);
+size_t dl_candidate_slot(const dl_candidate_table *table, const dl_candidate *known);
 /* Sets slots[i] to the slot of entry's member i; each is in the table. */
-void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *entry);
+void dl_candidate_slots(size_t *slots, const dl_candidate_table *table, const dl_entry *entry);
 
 /* Record the result of a read. A transfer may cause a refusal, so a contribution is invalid only
- * after three (P7): dl_known_doubt returns true as long as it has to be read again. It counts as
- * damaged only if every read was. */
-void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2);
-bool dl_known_doubt(dl_known *known, const char *reason);
+ * after three (P7): dl_candidate_doubt returns true as long as it has to be read again. It counts
+ * as damaged only if every read was. */
+void dl_candidate_accept(dl_candidate *known, const dl_contribution *facts, double norm2);
+bool dl_candidate_doubt(dl_candidate *known, const char *reason);
 /* Marks those that were not read whole for another read. */
-void dl_known_read_whole(dl_known_table *table);
+void dl_candidate_read_whole(dl_candidate_table *table);
 
-bool dl_known_counts(const dl_known_table *table, const dl_known *known);
-size_t dl_known_n_counting(const dl_known_table *table);
-bool dl_known_is_there(const dl_known_table *table, const char *replica);
+bool dl_candidate_counts(const dl_candidate_table *table, const dl_candidate *known);
+size_t dl_candidate_n_counting(const dl_candidate_table *table);
+bool dl_candidate_is_present(const dl_candidate_table *table, const char *replica);
 /* Returns whether it has uploaded a valid contribution without samples: it skips this entry. */
-bool dl_known_passes(const dl_known_table *table, const char *replica);
+bool dl_candidate_skips(const dl_candidate_table *table, const char *replica);
 /* Returns the number of replicas that are present, skip the entry, or are hopeless: they upload
  * nothing more. An object whose header does not name the run and the replica may be anyone's, and
  * counts only with `junk_too`. */
-size_t dl_known_n_answered(const dl_known_table *table, bool junk_too);
+size_t dl_candidate_n_answered(const dl_candidate_table *table, bool junk_too);
 /* Returns how many of the roster are neither present nor skip the entry. */
-size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster);
+size_t dl_candidate_n_missing(const dl_candidate_table *table, const dl_roster *roster);
 /* Returns whether it is refused, although it would be its replica's one to count; its reason is
  * `refused`. */
-bool dl_known_is_refused(const dl_known_table *table, const dl_known *known);
+bool dl_candidate_is_refused(const dl_candidate_table *table, const dl_candidate *known);
 /* Returns whether it has uploaded a contribution that will never be valid, so that waiting is
  * useless. A forged one is not its own. */
-bool dl_known_is_hopeless(const dl_known_table *table, const char *replica);
+bool dl_candidate_is_hopeless(const dl_candidate_table *table, const char *replica);
 
 #endif

@@ -6,13 +6,13 @@
 enum { ROOM = 3 };
 
 typedef struct table {
-    dl_known rows[ROOM];
-    dl_known_table t;
+    dl_candidate rows[ROOM];
+    dl_candidate_table t;
 } table;
 
-static dl_known_table *empty(table *t)
+static dl_candidate_table *empty(table *t)
 {
-    t->t = (dl_known_table){.at = t->rows, .cap = ROOM};
+    t->t = (dl_candidate_table){.at = t->rows, .cap = ROOM};
     return &t->t;
 }
 
@@ -23,40 +23,40 @@ static dl_generation generation_of(const char *replica, uint32_t number)
     return generation;
 }
 
-static dl_known *add(dl_known_table *t, const char *replica, uint32_t number)
+static dl_candidate *add(dl_candidate_table *t, const char *replica, uint32_t number)
 {
     const dl_generation generation = generation_of(replica, number);
-    return dl_known_add(t, &generation, 0, 100);
+    return dl_candidate_add(t, &generation, 0, 100);
 }
 
-static dl_known *add_valid(dl_known_table *t, const char *replica, uint32_t generation)
+static dl_candidate *add_valid(dl_candidate_table *t, const char *replica, uint32_t generation)
 {
-    dl_known *k = add(t, replica, generation);
-    dl_known_accept(k, &(dl_contribution){.stats.samples = 5}, 2.0);
+    dl_candidate *k = add(t, replica, generation);
+    dl_candidate_accept(k, &(dl_contribution){.stats.samples = 5}, 2.0);
     return k;
 }
 
 TEST(generation_is_added_once)
 {
     table s;
-    dl_known_table *t = empty(&s);
-    dl_known *first = add(t, "a", 0);
+    dl_candidate_table *t = empty(&s);
+    dl_candidate *first = add(t, "a", 0);
     CHECK(first == add(t, "a", 0));
     CHECK(first != add(t, "a", 1));
     CHECK_INT(2, t->n);
-    CHECK_INT(1, dl_known_slot(t, add(t, "a", 1)));
+    CHECK_INT(1, dl_candidate_slot(t, add(t, "a", 1)));
 }
 
 TEST(a_full_table_takes_no_more_but_still_finds)
 {
     table s;
-    dl_known_table *t = empty(&s);
+    dl_candidate_table *t = empty(&s);
     add(t, "a", 0), add(t, "b", 0), add(t, "c", 0);
     CHECK(add(t, "d", 0) == NULL);
     CHECK(add(t, "b", 0) == &s.rows[1]);
 }
 
-static bool is_not_b(const void *context, const dl_known *known)
+static bool is_not_b(const void *context, const dl_candidate *known)
 {
     (void)context;
     return strcmp(known->generation.replica, "b") != 0;
@@ -65,32 +65,32 @@ static bool is_not_b(const void *context, const dl_known *known)
 TEST(a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept)
 {
     table s;
-    dl_known_table *t = empty(&s);
+    dl_candidate_table *t = empty(&s);
     const dl_generation d = generation_of("d", 0), e = generation_of("e", 0);
     add(t, "a", 0), add_valid(t, "b", 0), add(t, "c", 0);
-    dl_known *k = dl_known_replace(t, &d, 7, 100, is_not_b, NULL);
+    dl_candidate *k = dl_candidate_replace(t, &d, 7, 100, is_not_b, NULL);
     CHECK(k == &s.rows[1] && k->validity == DL_UNREAD);
     CHECK_INT(7, k->entry);
-    CHECK(dl_known_replace(t, &d, 7, 100, is_not_b, NULL) == k); /* it is in the table */
-    CHECK(dl_known_replace(t, &e, 7, 100, is_not_b, NULL) == NULL);
+    CHECK(dl_candidate_replace(t, &d, 7, 100, is_not_b, NULL) == k); /* it is in the table */
+    CHECK(dl_candidate_replace(t, &e, 7, 100, is_not_b, NULL) == NULL);
     CHECK_INT(3, t->n);
 }
 
 TEST(p9_present_skipping_or_hopeless_replica_counts_as_one_answer)
 {
     table s;
-    dl_known_table *t = empty(&s);
-    CHECK_INT(0, dl_known_n_answered(t, false));
-    dl_known *a = add(t, "a", 0);
-    CHECK_INT(0, dl_known_n_answered(t, false)); /* not read yet */
-    dl_known_accept(a, &(dl_contribution){.stats.samples = 0}, 0);
-    CHECK_INT(1, dl_known_n_answered(t, false));
+    dl_candidate_table *t = empty(&s);
+    CHECK_INT(0, dl_candidate_n_answered(t, false));
+    dl_candidate *a = add(t, "a", 0);
+    CHECK_INT(0, dl_candidate_n_answered(t, false)); /* not read yet */
+    dl_candidate_accept(a, &(dl_contribution){.stats.samples = 0}, 0);
+    CHECK_INT(1, dl_candidate_n_answered(t, false));
     add_valid(t, "a", 1);
-    CHECK_INT(1, dl_known_n_answered(t, false));
-    dl_known *b = add(t, "b", 0);
-    while (dl_known_doubt(b, "bound")) {
+    CHECK_INT(1, dl_candidate_n_answered(t, false));
+    dl_candidate *b = add(t, "b", 0);
+    while (dl_candidate_doubt(b, "bound")) {
     }
-    CHECK_INT(2, dl_known_n_answered(t, false));
+    CHECK_INT(2, dl_candidate_n_answered(t, false));
 }
 
 /* Anyone can upload junk under a name that no replica has. */
@@ -99,39 +99,39 @@ TEST(p9_object_without_a_contribution_header_is_no_answer)
     static const char *const junk[] = {"truncated", "header", "foreign"};
     static const char *const own[] = {"base", "shape", "codec", "checksum", "non-finite", "bound"};
     table s;
-    dl_known_table *t = empty(&s);
+    dl_candidate_table *t = empty(&s);
     for (size_t i = 0; i < 3; i++) {
-        dl_known *k = add(t, "a", 0);
-        *k = (dl_known){.generation = k->generation};
-        while (dl_known_doubt(k, junk[i])) {
+        dl_candidate *k = add(t, "a", 0);
+        *k = (dl_candidate){.generation = k->generation};
+        while (dl_candidate_doubt(k, junk[i])) {
         }
-        CHECK_INT(0, dl_known_n_answered(t, false));
-        CHECK_INT(1, dl_known_n_answered(t, true));
+        CHECK_INT(0, dl_candidate_n_answered(t, false));
+        CHECK_INT(1, dl_candidate_n_answered(t, true));
     }
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
-        dl_known *k = add(t, "a", 0);
-        *k = (dl_known){.generation = k->generation};
-        while (dl_known_doubt(k, own[i])) {
+        dl_candidate *k = add(t, "a", 0);
+        *k = (dl_candidate){.generation = k->generation};
+        while (dl_candidate_doubt(k, own[i])) {
         }
-        CHECK_INT(1, dl_known_n_answered(t, false));
+        CHECK_INT(1, dl_candidate_n_answered(t, false));
     }
 }
 
 TEST(p8_unread_contribution_does_not_count)
 {
     table s;
-    dl_known_table *t = empty(&s);
-    dl_known *k = add(t, "a", 0);
-    CHECK(!dl_known_counts(t, k) && !dl_known_is_there(t, "a"));
-    CHECK_INT(0, dl_known_n_counting(t));
+    dl_candidate_table *t = empty(&s);
+    dl_candidate *k = add(t, "a", 0);
+    CHECK(!dl_candidate_counts(t, k) && !dl_candidate_is_present(t, "a"));
+    CHECK_INT(0, dl_candidate_n_counting(t));
 }
 
 TEST(valid_contribution_counts_with_its_facts)
 {
     table s;
-    dl_known_table *t = empty(&s);
-    dl_known *k = add_valid(t, "a", 0);
-    CHECK(dl_known_counts(t, k) && dl_known_is_there(t, "a"));
+    dl_candidate_table *t = empty(&s);
+    dl_candidate *k = add_valid(t, "a", 0);
+    CHECK(dl_candidate_counts(t, k) && dl_candidate_is_present(t, "a"));
     CHECK_INT(5, k->facts.stats.samples);
     CHECK_NEAR(2.0, k->norm2, 0);
 }
@@ -139,68 +139,68 @@ TEST(valid_contribution_counts_with_its_facts)
 TEST(p14_a_contribution_without_a_sample_does_not_count)
 {
     table s;
-    dl_known_table *t = empty(&s);
-    dl_known *k = add(t, "a", 0);
-    dl_known_accept(k, &(dl_contribution){.stats.samples = 0}, 0);
-    CHECK(!dl_known_counts(t, k));
+    dl_candidate_table *t = empty(&s);
+    dl_candidate *k = add(t, "a", 0);
+    dl_candidate_accept(k, &(dl_contribution){.stats.samples = 0}, 0);
+    CHECK(!dl_candidate_counts(t, k));
 }
 
 TEST(p15_of_two_valid_generations_the_newer_one_counts)
 {
     table s;
-    dl_known_table *t = empty(&s);
-    dl_known *old = add_valid(t, "a", 1), *young = add_valid(t, "a", 4);
-    CHECK(!dl_known_counts(t, old) && dl_known_counts(t, young));
-    CHECK_INT(1, dl_known_n_counting(t));
+    dl_candidate_table *t = empty(&s);
+    dl_candidate *old = add_valid(t, "a", 1), *young = add_valid(t, "a", 4);
+    CHECK(!dl_candidate_counts(t, old) && dl_candidate_counts(t, young));
+    CHECK_INT(1, dl_candidate_n_counting(t));
 }
 
 TEST(p15_invalid_newer_generation_supersedes_nothing)
 {
     table s;
-    dl_known_table *t = empty(&s);
-    dl_known *old = add_valid(t, "a", 1);
-    dl_known *young = add(t, "a", 4);
-    CHECK(dl_known_counts(t, old));
-    while (dl_known_doubt(young, "bound"))
+    dl_candidate_table *t = empty(&s);
+    dl_candidate *old = add_valid(t, "a", 1);
+    dl_candidate *young = add(t, "a", 4);
+    CHECK(dl_candidate_counts(t, old));
+    while (dl_candidate_doubt(young, "bound"))
         ;
-    CHECK(dl_known_counts(t, old));
+    CHECK(dl_candidate_counts(t, old));
 }
 
 TEST(p7_a_contribution_is_invalid_at_its_third_refused_reading)
 {
     table s;
-    dl_known_table *t = empty(&s);
-    dl_known *k = add(t, "a", 0);
-    CHECK(dl_known_doubt(k, "bound") && dl_known_doubt(k, "bound"));
-    CHECK(k->validity == DL_UNREAD && !dl_known_is_hopeless(t, "a"));
-    CHECK(!dl_known_doubt(k, "bound"));
+    dl_candidate_table *t = empty(&s);
+    dl_candidate *k = add(t, "a", 0);
+    CHECK(dl_candidate_doubt(k, "bound") && dl_candidate_doubt(k, "bound"));
+    CHECK(k->validity == DL_UNREAD && !dl_candidate_is_hopeless(t, "a"));
+    CHECK(!dl_candidate_doubt(k, "bound"));
     CHECK(k->validity == DL_INVALID);
 }
 
 TEST(p7_whole_read_outweighs_damaged_ones)
 {
     table s;
-    dl_known *k = add(empty(&s), "a", 0);
-    CHECK(dl_known_doubt(k, "truncated") && dl_known_doubt(k, "base"));
-    CHECK(!dl_known_doubt(k, "checksum"));
+    dl_candidate *k = add(empty(&s), "a", 0);
+    CHECK(dl_candidate_doubt(k, "truncated") && dl_candidate_doubt(k, "base"));
+    CHECK(!dl_candidate_doubt(k, "checksum"));
     CHECK_STR("base", k->refused);
 }
 
 TEST(p10_a_replica_is_hopeless_once_its_contribution_is_invalid)
 {
     table s;
-    dl_known_table *t = empty(&s);
+    dl_candidate_table *t = empty(&s);
     add_valid(t, "b", 0);
-    dl_known *k = add(t, "a", 0);
-    while (dl_known_doubt(k, "bound"))
+    dl_candidate *k = add(t, "a", 0);
+    while (dl_candidate_doubt(k, "bound"))
         ;
-    CHECK(dl_known_is_hopeless(t, "a") && !dl_known_is_hopeless(t, "b"));
+    CHECK(dl_candidate_is_hopeless(t, "a") && !dl_candidate_is_hopeless(t, "b"));
 }
 
 TEST(p10_roster_replica_without_a_counting_contribution_is_missing)
 {
     table s;
-    dl_known_table *t = empty(&s);
+    dl_candidate_table *t = empty(&s);
     dl_entry owner;
     CHECK_OK(dl_entry_init(&owner, 4));
     CHECK(dl_roster_add(&owner.roster, "a", 0) && dl_roster_add(&owner.roster, "b", 0));
@@ -208,7 +208,7 @@ TEST(p10_roster_replica_without_a_counting_contribution_is_missing)
     add_valid(t, "b", 3);
     add(t, "c", 0);       /* listed, not read */
     add_valid(t, "z", 0); /* not on the roster: replaces none */
-    CHECK_INT(2, dl_known_n_missing(t, &owner.roster));
+    CHECK_INT(2, dl_candidate_n_missing(t, &owner.roster));
     dl_entry_deinit(&owner);
 }
 
@@ -216,25 +216,25 @@ TEST(the_slots_of_an_entry_are_in_the_order_of_its_members)
 {
     table s;
     size_t slots[2];
-    dl_known_table *t = empty(&s);
+    dl_candidate_table *t = empty(&s);
     dl_member members[] = {{.generation = generation_of("a", 0)},
                            {.generation = generation_of("c", 2)}};
     const dl_entry entry = {.members = members, .n_members = 2};
     add(t, "c", 2), add(t, "b", 0), add(t, "a", 0);
-    dl_known_slots(slots, t, &entry);
+    dl_candidate_slots(slots, t, &entry);
     CHECK(slots[0] == 2 && slots[1] == 0);
 }
 
 TEST(p10_a_forged_contribution_makes_its_replica_no_hopeless_one)
 {
     table s;
-    dl_known_table *t = empty(&s);
-    dl_known *k = add(t, "a", 0);
-    while (dl_known_doubt(k, "header")) {
+    dl_candidate_table *t = empty(&s);
+    dl_candidate *k = add(t, "a", 0);
+    while (dl_candidate_doubt(k, "header")) {
     }
     k->forged = true;
-    CHECK(!dl_known_is_hopeless(t, "a"));
-    CHECK_INT(0, dl_known_n_answered(t, false));
+    CHECK(!dl_candidate_is_hopeless(t, "a"));
+    CHECK_INT(0, dl_candidate_n_answered(t, false));
 }
 
 TEST_MAIN(generation_is_added_once,

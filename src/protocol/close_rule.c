@@ -32,10 +32,10 @@ static bool has_roster(const dl_closing *c)
 static bool nobody_is_missing(const dl_closing *c)
 {
     const dl_roster *roster = &c->control->roster;
-    size_t missing = dl_known_n_missing(c->known, roster);
+    size_t missing = dl_candidate_n_missing(c->known, roster);
     for (size_t i = 0; i < roster->n && dl_judge_may_reject(c->config); i++)
-        missing -= !dl_known_is_there(c->known, roster->names[i]) &&
-                   !dl_known_passes(c->known, roster->names[i]) &&
+        missing -= !dl_candidate_is_present(c->known, roster->names[i]) &&
+                   !dl_candidate_skips(c->known, roster->names[i]) &&
                    dl_judge_has_rejected(c->known, roster->names[i]);
     DL_ASSERT(missing <= roster->n);
     return missing == 0;
@@ -50,13 +50,13 @@ static bool start_is_over(const dl_closing *c)
  * made it of a replica's contribution, and then nothing better comes. */
 static bool all_answered(const dl_closing *c)
 {
-    return dl_known_n_answered(c->known, start_is_over(c)) + dl_bans_n(c->control->bans) >=
+    return dl_candidate_n_answered(c->known, start_is_over(c)) + dl_bans_n(c->control->bans) >=
            (size_t)c->config->replicas;
 }
 
 static bool all_there(const dl_closing *c)
 {
-    const size_t n = dl_known_n_counting(c->known);
+    const size_t n = dl_candidate_n_counting(c->known);
     if (n == 0) return false;
     if (has_roster(c)) return nobody_is_missing(c);
     if (all_answered(c)) return true;
@@ -67,7 +67,7 @@ static bool all_there(const dl_closing *c)
 static bool nobody_gives(const dl_closing *c)
 {
     const dl_roster *roster = &c->control->roster;
-    if (dl_known_n_counting(c->known) > 0) return false;
+    if (dl_candidate_n_counting(c->known) > 0) return false;
     if (has_roster(c)) return roster->n > 0 && nobody_is_missing(c);
     return all_answered(c);
 }
@@ -112,7 +112,7 @@ bool dl_closing_has_enough(const dl_closing *c)
 {
     const size_t roster = c->control->roster.n, wanted = (size_t)c->config->close_at;
     if (!wanted || !has_roster(c)) return false;
-    return dl_known_n_counting(c->known) >= (wanted < roster ? wanted : roster);
+    return dl_candidate_n_counting(c->known) >= (wanted < roster ? wanted : roster);
 }
 
 /* 2604.21428: at most the part gamma of the time that the overlap leaves. */
@@ -139,8 +139,8 @@ static bool awaited_are_there(const dl_closing *c)
 {
     const dl_roster *roster = &c->control->roster;
     for (size_t i = 0; i < roster->n; i++)
-        if (c->simulated[i].awaited && !dl_known_is_there(c->known, roster->names[i]) &&
-            !dl_known_passes(c->known, roster->names[i]))
+        if (c->simulated[i].awaited && !dl_candidate_is_present(c->known, roster->names[i]) &&
+            !dl_candidate_skips(c->known, roster->names[i]))
             return false;
     return true;
 }
@@ -160,7 +160,7 @@ static dl_verdict look_simulated(const dl_closing *c)
         (double)n < ceil(c->config->quorum * (double)asked))
         return abort_because("no quorum at the deadline");
     if (!awaited_are_there(c)) return wait_until(DL_NEVER);
-    return dl_known_n_counting(c->known) > 0 ? commit() : abort_of_nobody();
+    return dl_candidate_n_counting(c->known) > 0 ? commit() : abort_of_nobody();
 }
 
 bool dl_closing_is_complete(const dl_closing *c)
@@ -186,7 +186,7 @@ dl_verdict dl_closing_look(const dl_closing *c)
 static dl_verdict with_quorum(const dl_closing *c)
 {
     const double needed = ceil(c->config->quorum * (double)c->control->roster.n);
-    if ((double)dl_known_n_counting(c->known) >= fmax(needed, 1)) return commit();
+    if ((double)dl_candidate_n_counting(c->known) >= fmax(needed, 1)) return commit();
     return abort_because("no quorum at the deadline");
 }
 
@@ -194,8 +194,8 @@ static bool waits_for_the_silent_only(const dl_closing *c)
 {
     const dl_roster *roster = &c->control->roster;
     for (size_t i = 0; i < roster->n; i++)
-        if (!c->silent[i] && !dl_known_is_there(c->known, roster->names[i]) &&
-            !dl_known_passes(c->known, roster->names[i]))
+        if (!c->silent[i] && !dl_candidate_is_present(c->known, roster->names[i]) &&
+            !dl_candidate_skips(c->known, roster->names[i]))
             return false;
     return true;
 }

@@ -27,7 +27,7 @@
 typedef struct dl_closing {
     const dl_config *config;
     const dl_control *control;
-    const dl_known_table *known;
+    const dl_candidate_table *known;
     const bool *silent;            /* of control's roster */
     const dl_simulated *simulated; /* of control's roster; NULL: time is the clock's */
     dl_time now, began, deadline;  /* began: when this replica began */

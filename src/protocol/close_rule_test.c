@@ -9,8 +9,8 @@ typedef struct table {
     dl_config config;
     dl_control control;
     dl_entry owner; /* of the roster */
-    dl_known rows[ROOM];
-    dl_known_table known;
+    dl_candidate rows[ROOM];
+    dl_candidate_table known;
     bool silent[ROOM];
     dl_closing c;
 } table;
@@ -27,7 +27,7 @@ static void begin(table *t)
     dl_config_init(&t->config);
     CHECK_OK(dl_entry_init(&t->owner, ROOM));
     t->control = (dl_control){.entry = 3, .roster = t->owner.roster};
-    t->known = (dl_known_table){.at = t->rows, .cap = ROOM};
+    t->known = (dl_candidate_table){.at = t->rows, .cap = ROOM};
     for (int i = 0; i < 4; i++) {
         char name[DL_GENERATION_TEXT];
         snprintf(name, sizeof name, "r%d", i);
@@ -46,8 +46,8 @@ static void there(table *t, int first, int last)
     for (int i = first; i <= last; i++) {
         dl_generation generation = {.number = 0};
         snprintf(generation.replica, sizeof generation.replica, "r%d", i);
-        dl_known_accept(dl_known_add(&t->known, &generation, 0, 9),
-                        &(dl_contribution){.stats.samples = 1}, 1);
+        dl_candidate_accept(dl_candidate_add(&t->known, &generation, 0, 9),
+                            &(dl_contribution){.stats.samples = 1}, 1);
     }
 }
 
@@ -56,8 +56,8 @@ static void passes(table *t, int i)
 {
     dl_generation generation = {.number = 0};
     snprintf(generation.replica, sizeof generation.replica, "r%d", i);
-    dl_known_accept(dl_known_add(&t->known, &generation, 0, 9),
-                    &(dl_contribution){.stats.samples = 0}, 0);
+    dl_candidate_accept(dl_candidate_add(&t->known, &generation, 0, 9),
+                        &(dl_contribution){.stats.samples = 0}, 0);
 }
 
 static dl_verdict look(table *t, int at_s)
@@ -211,8 +211,8 @@ static void junk(table *t, const char *name)
 {
     dl_generation generation = {.number = 0};
     snprintf(generation.replica, sizeof generation.replica, "%s", name);
-    dl_known *k = dl_known_add(&t->known, &generation, 0, 9);
-    while (dl_known_doubt(k, "header")) {
+    dl_candidate *k = dl_candidate_add(&t->known, &generation, 0, 9);
+    while (dl_candidate_doubt(k, "header")) {
     }
 }
 

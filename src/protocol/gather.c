@@ -27,8 +27,8 @@ dl_request dl_gather_contribute(dl_machine *m)
 {
     dl_machine_mode(m)->begin_put(m);
     const bool ahead = m->self.n_put > dl_open_entry(m);
-    dl_request a = dl_gather_request(m, m->self.n_put, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
-    a.contribute.put_ahead = ahead;
+    dl_request a = dl_gather_request(m, m->self.n_put, ahead ? DL_PIPELINING : DL_CONTRIBUTING);
+    a.contribute.pipelined = ahead;
     return a;
 }
 
@@ -57,7 +57,7 @@ bool dl_gather_has_due(dl_machine *m)
     return false;
 }
 
-bool dl_gather_may_put_ahead(dl_machine *m)
+bool dl_gather_may_pipeline(dl_machine *m)
 {
     return dl_gather_has_to_put(m) && !m->self.sending;
 }
@@ -166,7 +166,7 @@ dl_request dl_gather_collect(dl_machine *m)
     if (dl_gather_has_to_put(m) && m->self.n_put == open) return dl_gather_contribute(m);
     if (m->self.sending == 1 + open) return dl_gather_request(m, open, DL_CONFIRMING);
     const bool ahead =
-        m->a.sends_beside && dl_machine_mode(m)->pipelines && dl_gather_may_put_ahead(m);
+        m->a.sends_beside && dl_machine_mode(m)->pipelines && dl_gather_may_pipeline(m);
     return ahead ? dl_gather_contribute(m) : look_around(m);
 }
 
@@ -196,7 +196,7 @@ dl_request dl_gather_confirmed(dl_machine *m, const dl_reply *reply)
     return dl_gather_collect(m);
 }
 
-dl_request dl_gather_put_ahead(dl_machine *m, const dl_reply *reply)
+dl_request dl_gather_pipeline(dl_machine *m, const dl_reply *reply)
 {
     (void)reply;
     m->self.n_put++;
@@ -208,7 +208,7 @@ static dl_request fetch_these(dl_machine *m)
     DL_ASSERT(m->open.known.at[m->open.fetching].validity == DL_UNREAD);
     dl_request a = dl_machine_fetch(m, &m->open.known.at[m->open.fetching], DL_FETCHING, false);
     for (size_t i = m->open.fetching + 1; i < m->open.known.n; i++) {
-        const dl_known *k = &m->open.known.at[i];
+        const dl_candidate *k = &m->open.known.at[i];
         if (k->validity == DL_UNREAD && !dl_machine_look_ahead(m, &a, k)) break;
     }
     return a;
@@ -229,13 +229,13 @@ static bool is_on_roster(const dl_machine *m, const char *replica)
 }
 
 /* A replica on the roster may take the place of one that no entry waits for. */
-static bool keep_for_roster(const void *context, const dl_known *known)
+static bool keep_for_roster(const void *context, const dl_candidate *known)
 {
     return is_on_roster(context, known->generation.replica);
 }
 
 /* Any replica may take the place of junk. */
-static bool keep_for_others(const void *context, const dl_known *known)
+static bool keep_for_others(const void *context, const dl_candidate *known)
 {
     const bool is_junk = known->validity == DL_INVALID && dl_judge_is_junk(known->refused);
     return !is_junk || is_on_roster(context, known->generation.replica);
@@ -244,8 +244,8 @@ static bool keep_for_others(const void *context, const dl_known *known)
 static void note_listed(dl_machine *m, const dl_listed *l)
 {
     const bool awaited = is_on_roster(m, l->generation.replica);
-    dl_known_replace(&m->open.known, &l->generation, dl_open_entry(m), l->len,
-                     awaited ? keep_for_roster : keep_for_others, m);
+    dl_candidate_replace(&m->open.known, &l->generation, dl_open_entry(m), l->len,
+                         awaited ? keep_for_roster : keep_for_others, m);
 }
 
 dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply)
@@ -268,15 +268,15 @@ dl_request dl_gather_listed_all(dl_machine *m, const dl_reply *reply)
     return dl_gather_fetch_next(m);
 }
 
-bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_reply *reply)
+bool dl_gather_judge(dl_machine *m, dl_candidate *known, const dl_reply *reply)
 {
     DL_ASSERT(reply->status || reply->fetch.facts);
     if (!reply->status) {
-        dl_known_accept(known, reply->fetch.facts, reply->fetch.norm2);
+        dl_candidate_accept(known, reply->fetch.facts, reply->fetch.norm2);
         known->whole = dl_machine_reads_whole(m);
         return false;
     }
-    if (dl_known_doubt(known, reply->fetch.reason)) return true;
+    if (dl_candidate_doubt(known, reply->fetch.reason)) return true;
     known->forged = reply->fetch.forged;
     dl_machine_note(
         m,
@@ -287,11 +287,11 @@ bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_reply *reply)
 dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply)
 {
     DL_ASSERT(m->open.fetching < m->open.known.n);
-    dl_known *k = &m->open.known.at[m->open.fetching];
+    dl_candidate *k = &m->open.known.at[m->open.fetching];
     /* It was collected after it was listed (P25), so the log has advanced. */
     if (reply->status == DILOCO_ENOENT) return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
     if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_FETCHING, true);
-    if (dl_machine_mode(m)->chooses_one && !dl_known_counts(&m->open.known, k))
+    if (dl_machine_mode(m)->chooses_one && !dl_candidate_counts(&m->open.known, k))
         return dl_gather_list(m); /* choose another one */
     return dl_gather_fetch_next(m);
 }

@@ -111,10 +111,10 @@ bool dl_judge_agrees(const dl_config *config, const char *own, const char *reaso
     return !strcmp(own, reason);
 }
 
-bool dl_judge_has_rejected(const dl_known_table *known, const char *replica)
+bool dl_judge_has_rejected(const dl_candidate_table *known, const char *replica)
 {
     for (size_t i = 0; i < known->n; i++) {
-        const dl_known *k = &known->at[i];
+        const dl_candidate *k = &known->at[i];
         if (k->validity == DL_INVALID && !strcmp(k->generation.replica, replica) &&
             dl_judge_names(k->refused))
             return true;
@@ -131,7 +131,7 @@ void dl_judge_layout(dl_judge *judge, dl_arena *arena, size_t max_members)
     judge->order = DL_ARENA_ARRAY(arena, size_t, max_members);
 }
 
-static dl_known *at(const dl_judge *j, dl_known_table *known, size_t i)
+static dl_candidate *at(const dl_judge *j, dl_candidate_table *known, size_t i)
 {
     return &known->at[j->slots[i]];
 }
@@ -143,13 +143,13 @@ static double cosine(const dl_judge *j, const double *gram, size_t a, size_t b)
     return norms > 0 ? gram[a * j->n + b] / norms : 0;
 }
 
-static bool repeats(const dl_known *k, const dl_bans *bans)
+static bool repeats(const dl_candidate *k, const dl_bans *bans)
 {
     return dl_bans_has_counted(bans, k->generation.replica, k->facts.body);
 }
 
 /* If all members repeat themselves, as trainers may that have converged, no repeat is refused. */
-static void find_repeats(const dl_judge *j, const dl_bans *bans, dl_known_table *known)
+static void find_repeats(const dl_judge *j, const dl_bans *bans, dl_candidate_table *known)
 {
     size_t n = 0;
     for (size_t i = 0; i < j->n; i++)
@@ -159,7 +159,8 @@ static void find_repeats(const dl_judge *j, const dl_bans *bans, dl_known_table 
 }
 
 /* gram NULL: finds equal bytes only. */
-static void find_copies(const dl_judge *j, double most, dl_known_table *known, const double *gram)
+static void find_copies(const dl_judge *j, double most, dl_candidate_table *known,
+                        const double *gram)
 {
     for (size_t i = 1; i < j->n; i++)
         for (size_t k = 0; k < i && !at(j, known, i)->refused; k++) {
@@ -170,7 +171,7 @@ static void find_copies(const dl_judge *j, double most, dl_known_table *known, c
         }
 }
 
-static double median_norm(dl_judge *j, dl_known_table *known)
+static double median_norm(dl_judge *j, dl_candidate_table *known)
 {
     size_t n = 0;
     for (size_t i = 0; i < j->n; i++)
@@ -180,7 +181,7 @@ static double median_norm(dl_judge *j, dl_known_table *known)
 
 /* Of two, both may be far from the middle. So those that remain after one bound are measured again
  * for the other, which leaves the longest of them. */
-static void compare_norms(dl_judge *j, const dl_config *config, dl_known_table *known)
+static void compare_norms(dl_judge *j, const dl_config *config, dl_candidate_table *known)
 {
     const double longest =
         config->check_norm > 0 ? config->check_norm * median_norm(j, known) : INFINITY;
@@ -195,7 +196,8 @@ static void compare_norms(dl_judge *j, const dl_config *config, dl_known_table *
 }
 
 /* Verdicts are given once all are found, so their order does not matter; the best one stays. */
-static void compare_directions(dl_judge *j, double least, dl_known_table *known, const double *gram)
+static void compare_directions(dl_judge *j, double least, dl_candidate_table *known,
+                               const double *gram)
 {
     double *median = j->median;
     size_t n_left = 0, best = SIZE_MAX;
@@ -216,15 +218,15 @@ static void compare_directions(dl_judge *j, double least, dl_known_table *known,
             at(j, known, i)->refused = "cosine";
 }
 
-bool dl_judge_has_whole(const dl_judge *judge, const dl_known_table *known)
+bool dl_judge_has_whole(const dl_judge *judge, const dl_candidate_table *known)
 {
     for (size_t i = 0; i < judge->n; i++)
         if (!known->at[judge->slots[i]].whole) return false;
     return true;
 }
 
-void dl_judge_all(dl_judge *j, const dl_config *config, const dl_bans *bans, dl_known_table *known,
-                  const double *gram)
+void dl_judge_all(dl_judge *j, const dl_config *config, const dl_bans *bans,
+                  dl_candidate_table *known, const double *gram)
 {
     for (size_t i = 0; i < j->n; i++) {
         DL_ASSERT(j->slots[i] < known->n && at(j, known, i)->validity == DL_VALID);
@@ -245,7 +247,7 @@ static double most_of(double loss, double times)
     return loss + (times - 1) * fabs(loss);
 }
 
-void dl_judge_probed(dl_judge *j, const dl_config *config, dl_known_table *known,
+void dl_judge_probed(dl_judge *j, const dl_config *config, dl_candidate_table *known,
                      const double *probed)
 {
     size_t best = SIZE_MAX;

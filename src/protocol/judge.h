@@ -57,7 +57,7 @@ bool dl_judge_agrees(const dl_config *config, const char *own, const char *reaso
 
 /* Returns whether the replica has uploaded a contribution that will never be valid, by its own
  * fault. An entry then names it as rejected and does not wait for another. */
-bool dl_judge_has_rejected(const dl_known_table *known, const char *replica);
+bool dl_judge_has_rejected(const dl_candidate_table *known, const char *replica);
 
 /* Memory to judge in: arrays of max_members from the arena, or only measured. */
 typedef struct dl_judge {
@@ -69,17 +69,17 @@ typedef struct dl_judge {
 void dl_judge_layout(dl_judge *judge, dl_arena *arena, size_t max_members);
 
 /* Returns whether all of those in slots were read whole. If not, only their bytes are judged. */
-bool dl_judge_has_whole(const dl_judge *judge, const dl_known_table *known);
+bool dl_judge_has_whole(const dl_judge *judge, const dl_candidate_table *known);
 
 /* Sets `refused` of the n valid contributions in slots to a word, or NULL. bans: after the entry
  * before. gram[n * n]: their dot products. It is NULL if dl_config_checks_directions is false or
  * they were not read whole. The first of several copies counts. At least one is not refused. */
 void dl_judge_all(dl_judge *judge, const dl_config *config, const dl_bans *bans,
-                  dl_known_table *known, const double *gram);
+                  dl_candidate_table *known, const double *gram);
 
 /* Also refuses contributions by their effect on the loss: probed[0] without any, probed[1 + i] with
  * the one in slots[i]. It does nothing if the first is not finite. At least one remains. */
-void dl_judge_probed(dl_judge *judge, const dl_config *config, dl_known_table *known,
+void dl_judge_probed(dl_judge *judge, const dl_config *config, dl_candidate_table *known,
                      const double *probed);
 
 #endif

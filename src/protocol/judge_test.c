@@ -9,8 +9,8 @@ enum { N = 8, D = 4 };
 
 typedef struct court {
     dl_config config;
-    dl_known rows[N];
-    dl_known_table known;
+    dl_candidate rows[N];
+    dl_candidate_table known;
     float x[N][D];
     dl_arena arena;
     dl_judge judge;
@@ -26,7 +26,7 @@ static void open_court(court *c, size_t n, const float (*x)[D])
     dl_judge_layout(&c->judge, &measure, N);
     CHECK_OK(dl_arena_init(&c->arena, measure.used));
     dl_judge_layout(&c->judge, &c->arena, N);
-    c->known = (dl_known_table){.at = c->rows, .cap = N};
+    c->known = (dl_candidate_table){.at = c->rows, .cap = N};
     for (size_t i = 0; i < n; i++) {
         dl_generation generation = {.number = 0};
         double norm2 = 0;
@@ -34,10 +34,10 @@ static void open_court(court *c, size_t n, const float (*x)[D])
         memcpy(c->x[i], x[i], sizeof c->x[i]);
         for (size_t d = 0; d < D; d++)
             norm2 += (double)x[i][d] * (double)x[i][d];
-        dl_known *k = dl_known_add(&c->known, &generation, 0, 100);
+        dl_candidate *k = dl_candidate_add(&c->known, &generation, 0, 100);
         const dl_contribution facts = {.stats.samples = 1,
                                        .body = dl_hash_bytes(x[i], sizeof x[i])};
-        dl_known_accept(k, &facts, norm2);
+        dl_candidate_accept(k, &facts, norm2);
         k->whole = true;
         c->judge.slots[i] = i;
     }
@@ -81,7 +81,7 @@ static void says(court *c, const char *expected)
     for (size_t i = 0; i < n; i++) {
         strcat(said, i ? " " : "");
         strcat(said, c->rows[i].refused ? c->rows[i].refused : "-");
-        CHECK(dl_known_counts(&c->known, &c->rows[i]) == !c->rows[i].refused);
+        CHECK(dl_candidate_counts(&c->known, &c->rows[i]) == !c->rows[i].refused);
     }
     CHECK_STR(expected, said);
     dl_bans_destroy(c->bans);

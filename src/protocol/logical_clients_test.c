@@ -122,8 +122,8 @@ TEST(p7_entry_that_samples_or_counts_other_clients_is_void)
 typedef struct table {
     dl_entry owner;
     dl_control control;
-    dl_known rows[16];
-    dl_known_table known;
+    dl_candidate rows[16];
+    dl_candidate_table known;
     bool silent[16];
     dl_closing c;
 } table;
@@ -134,7 +134,7 @@ static void open_table(table *t)
     CHECK_OK(dl_entry_init(&t->owner, 16));
     t->control.roster = t->owner.roster;
     dl_clients_sample(&t->control.roster, &config, 0);
-    t->known = (dl_known_table){.at = t->rows, .cap = 16};
+    t->known = (dl_candidate_table){.at = t->rows, .cap = 16};
     t->c = (dl_closing){.config = &config,
                         .control = &t->control,
                         .known = &t->known,
@@ -148,9 +148,9 @@ static void put(table *t, size_t i, uint64_t samples)
 {
     dl_generation generation = {.number = 0};
     memcpy(generation.replica, t->control.roster.names[i], sizeof generation.replica);
-    dl_known *k = dl_known_add(&t->known, &generation, 0, 100);
+    dl_candidate *k = dl_candidate_add(&t->known, &generation, 0, 100);
     const dl_contribution facts = {.generation = generation, .stats.samples = samples};
-    dl_known_accept(k, &facts, 1);
+    dl_candidate_accept(k, &facts, 1);
 }
 
 TEST(p10_an_entry_waits_for_its_clients_from_the_first_one_on_and_past_any_deadline)
@@ -178,7 +178,7 @@ TEST(fed_16_a_client_without_samples_is_waited_for_and_does_not_count)
     CHECK_INT(DL_VERDICT_WAIT, dl_closing_look(&t.c).kind);
     put(&t, 2, 5);
     CHECK_INT(DL_VERDICT_COMMIT, dl_closing_look(&t.c).kind);
-    CHECK_INT(2, dl_known_n_counting(&t.known));
+    CHECK_INT(2, dl_candidate_n_counting(&t.known));
     dl_entry_deinit(&t.owner);
 }
 

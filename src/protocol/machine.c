@@ -21,7 +21,7 @@
 
 static void layout(dl_machine *m, dl_arena *arena)
 {
-    m->open.known.at = DL_ARENA_ARRAY(arena, dl_known, m->open.known.cap);
+    m->open.known.at = DL_ARENA_ARRAY(arena, dl_candidate, m->open.known.cap);
     m->open.watch.at = DL_ARENA_ARRAY(arena, dl_watched, DL_WATCH_MAX);
     m->log.digest = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
     m->self.bases = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
@@ -116,24 +116,24 @@ bool dl_machine_reads_whole(const dl_machine *m)
     return dl_machine_topology(m)->reads_whole(m);
 }
 
-dl_request dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh)
+dl_request dl_machine_fetch(dl_machine *m, const dl_candidate *known, dl_phase next, bool fresh)
 {
     dl_request a = dl_machine_request(m, DL_REQUEST_FETCH, next);
     a.entry = known->entry;
     a.fetch.generation = known->generation;
-    a.fetch.slot = dl_known_slot(&m->open.known, known);
+    a.fetch.slot = dl_candidate_slot(&m->open.known, known);
     a.fetch.fresh = fresh;
     a.fetch.whole = dl_machine_reads_whole(m);
     return a;
 }
 
-bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_known *known)
+bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_candidate *known)
 {
     if (fetch->fetch.n_ahead == DL_AHEAD_MAX) return false;
     fetch->fetch.ahead = m->ahead;
     m->ahead[fetch->fetch.n_ahead++] = (dl_ahead){.entry = known->entry,
                                                   .generation = known->generation,
-                                                  .slot = dl_known_slot(&m->open.known, known)};
+                                                  .slot = dl_candidate_slot(&m->open.known, known)};
     return true;
 }
 
@@ -165,7 +165,7 @@ dl_request dl_machine_train(dl_machine *m)
 /* Announces this replica, so that others wait for its training, or trains. */
 static dl_request train_or_announce(dl_machine *m)
 {
-    return dl_joining_has_to_knock(m) ? dl_joining_knock(m) : dl_machine_train(m);
+    return dl_joining_has_to_announce(m) ? dl_joining_announce(m) : dl_machine_train(m);
 }
 
 dl_request dl_machine_caught_up(dl_machine *m)

@@ -56,7 +56,7 @@ typedef enum dl_request_kind {
     DL_REQUEST_READ, /* read log/<entry> */
     /* count the entries from `entry` on that exist without a gap, by one listing of log/ */
     DL_REQUEST_EXTENT,
-    /* make this generation's object in c/<entry>/ from the capture; put_ahead: it may still be in
+    /* make this generation's object in c/<entry>/ from the capture; pipelined: it may still be in
      * flight when the request is answered */
     DL_REQUEST_CONTRIBUTE,
     /* list c/<entry>/; async: all of c/ that an entry may still name */
@@ -103,7 +103,7 @@ typedef struct dl_extent_request {
 } dl_extent_request;
 
 typedef struct dl_contribute_request {
-    bool put_ahead; /* for a later entry than the open one */
+    bool pipelined; /* for a later entry than the open one */
     bool announce;  /* announce: an empty contribution, despite a capture; P9 */
 } dl_contribute_request;
 
@@ -360,7 +360,7 @@ typedef struct dl_machine_args {
     const dl_combiner *combiner;
     size_t max_members;
     size_t snapshot_bytes;  /* bytes of one: P25's rule */
-    bool sends_beside;      /* CONTRIBUTE with put_ahead returns before the upload ends */
+    bool sends_beside;      /* CONTRIBUTE with pipelined returns before the upload ends */
     bool follows;           /* leaves the closing of entries to others */
     bool reader;            /* a replay: it does not rejoin, but reports what is wrong */
     bool audits;            /* combines the members of combined updates, and compares */

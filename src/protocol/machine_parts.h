@@ -31,8 +31,8 @@ typedef enum dl_phase {
     DL_TIMING,     /* async: reading the speeds of all replicas */
     DL_LATE_CHECK, /* after the due point: was the entry committed without us? */
     DL_CONTRIBUTING,
-    DL_PUTTING_AHEAD, /* contributing to a later entry than the open one */
-    DL_CONFIRMING,    /* the open entry's pipelined upload is still in flight */
+    DL_PIPELINING, /* contributing to a later entry than the open one */
+    DL_CONFIRMING, /* the open entry's pipelined upload is still in flight */
     DL_LISTING,
     DL_FETCHING,   /* reading the contributions of the listing */
     DL_ANNOUNCING, /* announcing, then training */
@@ -108,7 +108,7 @@ typedef struct dl_machine_timing {
 /* The open entry: its contributions, and the draft of its text. Cleared when the log advances
  * (dl_machine_clear_entry). */
 typedef struct dl_open {
-    dl_known_table known;
+    dl_candidate_table known;
     dl_watch watch;
     bool *silent;            /* [max_members], of the roster */
     dl_simulated *simulated; /* [max_members], of the roster; NULL: time is not simulated */
@@ -206,9 +206,9 @@ static inline const dl_topology *dl_machine_topology(const dl_machine *m)
 /* Makes a request about the open entry; its reply is handled in phase `next`. */
 dl_request dl_machine_request(dl_machine *m, dl_request_kind kind, dl_phase next);
 dl_request dl_machine_fail(dl_machine *m, diloco_status status); /* its text is set */
-dl_request dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh);
+dl_request dl_machine_fetch(dl_machine *m, const dl_candidate *known, dl_phase next, bool fresh);
 /* Adds one that will be fetched next. Returns false if DL_AHEAD_MAX are there already. */
-bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_known *known);
+bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_candidate *known);
 dl_request dl_machine_go_on(dl_machine *m); /* makes the next request */
 dl_request dl_machine_train(dl_machine *m);
 /* As far as this replica knows, there are no more entries. */
@@ -254,7 +254,7 @@ dl_request dl_gather_list(dl_machine *m);
 dl_request dl_gather_fetch_next(dl_machine *m); /* the next listed one, or on to the entry */
 bool dl_gather_has_to_put(dl_machine *m);       /* skips mute captures */
 bool dl_gather_has_due(dl_machine *m);          /* in rounds */
-bool dl_gather_may_put_ahead(dl_machine *m);
+bool dl_gather_may_pipeline(dl_machine *m);
 /* The open entry is captured: contributes, then lists the others' contributions. Later captures are
  * uploaded when the machine would wait (wait_until), since training may wait for the open one. */
 dl_request dl_gather_collect(dl_machine *m);
@@ -270,11 +270,11 @@ dl_request dl_gather_fenced(dl_machine *m, const dl_generation *by);
 dl_time dl_gather_turn(const dl_machine *m);
 bool dl_gather_is_our_turn(const dl_machine *m);
 /* Takes the result of a read of a contribution. Returns true if it has to be read again (P7). */
-bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_reply *reply);
+bool dl_gather_judge(dl_machine *m, dl_candidate *known, const dl_reply *reply);
 
 /* replies of its phases */
 dl_request dl_gather_contributed(dl_machine *m, const dl_reply *reply);
-dl_request dl_gather_put_ahead(dl_machine *m, const dl_reply *reply);
+dl_request dl_gather_pipeline(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_confirmed(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_waited(dl_machine *m, const dl_reply *reply);
 dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply);
@@ -285,8 +285,8 @@ dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply);
 
 /* Returns whether it is time to announce this replica (P9): no entry with a known roster waits for
  * it. */
-bool dl_joining_has_to_knock(const dl_machine *m);
-dl_request dl_joining_knock(dl_machine *m);
+bool dl_joining_has_to_announce(const dl_machine *m);
+dl_request dl_joining_announce(dl_machine *m);
 /* The log moved on without this replica: it reads the log, then trains from the others' next due
  * point on. */
 void dl_joining_fall_out_of_step(dl_machine *m);

@@ -192,7 +192,7 @@ TEST(p9_unawaited_replica_announces_itself_before_it_trains)
     w.args.self = generation_of("r2", 0);
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_CONTRIBUTE);
-    CHECK(a->contribute.announce && !a->contribute.put_ahead);
+    CHECK(a->contribute.announce && !a->contribute.pipelined);
     CHECK_INT(1, a->entry);
     next(&w, DL_REQUEST_WAIT);
     CHECK_INT(0, w.asked[DL_REQUEST_TRAIN]);

@@ -21,12 +21,10 @@ enum { ABSENT = 1, DAMAGED = 2, NUMERIC = 4, EXISTS = 8, ANY = 16 };
      TO(DL_ANNOUNCING) | TO(DL_MEASURING) | TO(DL_ENDING))
 /* The choices of dl_gather_collect. */
 #define COLLECT                                                                                    \
-    (TO(DL_CONTRIBUTING) | TO(DL_PUTTING_AHEAD) | TO(DL_CONFIRMING) | TO(DL_LISTING) |             \
-     TO(DL_LOOKING))
+    (TO(DL_CONTRIBUTING) | TO(DL_PIPELINING) | TO(DL_CONFIRMING) | TO(DL_LISTING) | TO(DL_LOOKING))
 #define COMMIT (TO(DL_JUDGING) | TO(DL_COMBINING) | TO(DL_DRAFTING) | TO(DL_CREATING))
 /* The phases after a verdict of close_rule.h. */
-#define CLOSE                                                                                      \
-    (COMMIT | TO(DL_WAITING) | TO(DL_WATCHING) | TO(DL_CONTRIBUTING) | TO(DL_PUTTING_AHEAD))
+#define CLOSE (COMMIT | TO(DL_WAITING) | TO(DL_WATCHING) | TO(DL_CONTRIBUTING) | TO(DL_PIPELINING))
 /* The phases that check a commit before it is applied. */
 #define VERIFY                                                                                     \
     (TO(DL_APPLY_FETCHING) | TO(DL_APPLY_JUDGING) | TO(DL_APPLY_COMBINED) |                        \
@@ -54,7 +52,7 @@ static const phase_row rows[] = {
 [DL_TIMING]         = {"timing", ASKS(WATCH), dl_async_timed, 0, TO(DL_TRAINING)},
 [DL_LATE_CHECK]     = {"late check", ASKS(READ), dl_machine_late_checked, 0, APPLY | COLLECT},
 [DL_CONTRIBUTING]   = {"contributing", ASKS(CONTRIBUTE), dl_gather_contributed, 0, COLLECT},
-[DL_PUTTING_AHEAD]  = {"putting ahead", ASKS(CONTRIBUTE), dl_gather_put_ahead, 0, COLLECT},
+[DL_PIPELINING]  = {"pipelining", ASKS(CONTRIBUTE), dl_gather_pipeline, 0, COLLECT},
 [DL_CONFIRMING]     = {"confirming", ASKS(CONTRIBUTE), dl_gather_confirmed, 0, COLLECT},
 [DL_LISTING]        = {"listing", ASKS(LIST), dl_gather_listed, 0,
                        COMMIT | TO(DL_FETCHING) | TO(DL_LOOKING)},

@@ -30,7 +30,7 @@ static void put_member(dl_entry *d, const dl_member *member)
     d->members[at] = *member;
 }
 
-static dl_member member_of(const dl_known *k)
+static dl_member member_of(const dl_candidate *k)
 {
     return (dl_member){.generation = k->generation,
                        .entry = k->entry,
@@ -42,11 +42,11 @@ static dl_member member_of(const dl_known *k)
 
 /* The refused ones kept their places until here: a replica that took one would not have been judged
  * with the others. */
-static void leave_out_refused(dl_entry *d, const dl_known_table *known)
+static void leave_out_refused(dl_entry *d, const dl_candidate_table *known)
 {
     size_t left = 0;
     for (size_t i = 0; i < d->n_members; i++) {
-        const dl_known *k = dl_known_find(known, &d->members[i].generation);
+        const dl_candidate *k = dl_candidate_find(known, &d->members[i].generation);
         DL_ASSERT(k);
         if (!k->refused) d->members[left++] = d->members[i];
     }
@@ -65,22 +65,22 @@ bool dl_draft_drops(const dl_config *config, uint64_t entry, const char *replica
 }
 
 /* A dropped replica was present: the next entry waits for it as for a member. */
-static void await_dropped(dl_entry *d, const dl_known_table *known, const dl_config *config)
+static void await_dropped(dl_entry *d, const dl_candidate_table *known, const dl_config *config)
 {
     for (size_t i = 0; i < known->n; i++) {
-        const dl_known *k = &known->at[i];
+        const dl_candidate *k = &known->at[i];
         if (k->validity == DL_VALID && dl_draft_drops(config, d->entry, k->generation.replica))
             dl_roster_add(&d->roster, k->generation.replica, 0);
     }
 }
 
 /* The next entry waits for a replica that skips this one (P9). */
-static void await_passing(dl_entry *d, const dl_known_table *known)
+static void await_passing(dl_entry *d, const dl_candidate_table *known)
 {
     size_t at;
     for (size_t i = 0; i < known->n; i++) {
         const char *name = known->at[i].generation.replica;
-        if (dl_known_passes(known, name) && !dl_roster_has(&d->roster, name, &at))
+        if (dl_candidate_skips(known, name) && !dl_roster_has(&d->roster, name, &at))
             dl_roster_add(&d->roster, name, 0);
     }
 }
@@ -92,21 +92,21 @@ void dl_draft_next_roster(dl_entry *d, const dl_draft_source *from)
     await_passing(d, from->known);
 }
 
-static void put_members(dl_draft *draft, const dl_known_table *known, const dl_machine_args *a)
+static void put_members(dl_draft *draft, const dl_candidate_table *known, const dl_machine_args *a)
 {
     dl_entry *d = &draft->entry;
     const dl_ledger *ledger = a->control->ledger;
     d->n_members = 0;
     for (size_t i = 0; i < known->n && d->n_members < d->cap_members; i++) {
-        const dl_known *k = &known->at[i];
+        const dl_candidate *k = &known->at[i];
         if (dl_draft_drops(a->config, d->entry, k->generation.replica)) continue;
-        const bool refused = k->validity == DL_VALID && dl_known_is_refused(known, k);
-        if (!dl_known_counts(known, k) && !refused) continue;
+        const bool refused = k->validity == DL_VALID && dl_candidate_is_refused(known, k);
+        if (!dl_candidate_counts(known, k) && !refused) continue;
         const dl_member member = member_of(k);
         if (!ledger || dl_ledger_has_room(ledger, d, &member)) put_member(d, &member);
     }
     leave_out_refused(d, known);
-    dl_known_slots(draft->slots, known, d);
+    dl_candidate_slots(draft->slots, known, d);
 }
 
 static bool is_named(const dl_entry *d, const char *replica)
@@ -118,12 +118,12 @@ static bool is_named(const dl_entry *d, const char *replica)
     return false;
 }
 
-static void put_rejected(dl_entry *d, const dl_known_table *known)
+static void put_rejected(dl_entry *d, const dl_candidate_table *known)
 {
     d->n_rejected = 0;
     for (size_t i = 0; i < known->n && d->n_members + d->n_rejected < d->cap_members; i++) {
-        const dl_known *k = &known->at[i];
-        if (!dl_known_is_refused(known, k) || !dl_judge_names(k->refused)) continue;
+        const dl_candidate *k = &known->at[i];
+        if (!dl_candidate_is_refused(known, k) || !dl_judge_names(k->refused)) continue;
         if (is_named(d, k->generation.replica)) continue;
         size_t at = d->n_rejected++;
         for (; at > 0 && dl_generation_compare(&d->rejected[at - 1].generation, &k->generation) > 0;
@@ -197,7 +197,7 @@ static diloco_status put_weights(dl_draft *draft, const dl_draft_source *from)
     dl_entry *d = &draft->entry;
     for (size_t i = 0; i < d->n_members; i++) {
         const dl_member *m = &d->members[i];
-        const dl_known *k = &from->known->at[draft->slots[i]];
+        const dl_candidate *k = &from->known->at[draft->slots[i]];
         const uint64_t samples = k->facts.stats.holds ? k->facts.stats.holds : m->stats.samples;
         draft->facts[i] = (dl_member_facts){samples, m->stats.steps, m->stats.tokens, k->norm2};
     }

@@ -18,7 +18,7 @@ typedef struct dl_draft {
 
 typedef struct dl_draft_source {
     const dl_machine_args *args; /* control has the entry's number */
-    const dl_known_table *known;
+    const dl_candidate_table *known;
     const bool *silent; /* of control's roster */
     uint32_t fragment;
     dl_hash base; /* of the fragment now */

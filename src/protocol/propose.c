@@ -138,7 +138,7 @@ dl_request dl_propose_judged(dl_machine *m, const dl_reply *reply)
 
 dl_request dl_propose_wait_until(dl_machine *m, dl_time until)
 {
-    if (dl_gather_may_put_ahead(m)) return dl_gather_contribute(m);
+    if (dl_gather_may_pipeline(m)) return dl_gather_contribute(m);
     dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_WAITING);
     a.wait.until = until;
     return a;
@@ -236,9 +236,9 @@ static void find_silent(dl_machine *m)
         const char *name = roster->names[i];
         dl_generation whose;
         const bool quiet = dl_watch_is_silent(&m->open.watch, name, m->now, patience, &whose);
-        if (quiet && !m->open.silent[i] && !dl_known_is_there(&m->open.known, name))
+        if (quiet && !m->open.silent[i] && !dl_candidate_is_present(&m->open.known, name))
             dl_machine_note(m, (dl_note){.kind = DL_NOTE_SILENT, .generation = whose});
-        m->open.silent[i] = quiet || dl_known_is_hopeless(&m->open.known, name);
+        m->open.silent[i] = quiet || dl_candidate_is_hopeless(&m->open.known, name);
     }
 }
 

@@ -408,9 +408,9 @@ bool dl_exchange_is_there(const dl_driver *d, const dl_stop *stop)
 static bool may_return(const dl_driver *d, const dl_stop *stop)
 {
     /* even if its thread has not begun */
-    const bool goes_on_by_itself = d->pace.schedule.delay > 0;
+    const bool overlaps = d->pace.schedule.delay > 0;
     return dl_exchange_is_there(d, stop) &&
-           (goes_on_by_itself || d->outcome.ended || d->exchange.open.kind == DL_REQUEST_TRAIN);
+           (overlaps || d->outcome.ended || d->exchange.open.kind == DL_REQUEST_TRAIN);
 }
 
 /* Runs the exchange on the calling thread. It ends once the caller may return, or once the log

@@ -217,7 +217,7 @@ static void free_space(toy *t, diloco_run *run, const char *line)
     if (complains(line) && unlink(trouble_in)) abort();
 }
 
-static void goes_on(toy *t, const char *store, const char *reason)
+static void training_continues(toy *t, const char *store, const char *reason)
 {
     toy_keep_record(t);
     toy_live(t);
@@ -239,7 +239,7 @@ TEST(run_waits_for_a_full_disk_and_continues)
     t.user = filler;
     t.heard = free_space;
     trouble_in = filler;
-    goes_on(&t, store, "free some space");
+    training_continues(&t, store, "free some space");
     CHECK_INT(0, umount(store));
     free(filler);
 }
@@ -256,7 +256,7 @@ TEST(a_full_disk_of_the_local_state_is_waited_for)
     t.user = filler;
     t.heard = free_space;
     trouble_in = filler;
-    goes_on(&t, store, "No space left");
+    training_continues(&t, store, "No space left");
     CHECK_INT(0, umount(small));
     free(filler);
 }
@@ -283,7 +283,7 @@ TEST(a_store_that_is_read_only_for_a_while_delays_a_run_and_nothing_else)
     toy_set(&t, "run.state_dir", "none");
     t.heard = make_read_only;
     trouble_in = store;
-    goes_on(&t, store, "read-only");
+    training_continues(&t, store, "read-only");
     CHECK_INT(0, umount(store));
 }
 
@@ -305,7 +305,7 @@ TEST(an_io_error_of_a_folder_is_waited_for)
     toy_set(&t, "run.state_dir", "none");
     t.heard = block_folder;
     trouble_in = store;
-    goes_on(&t, store, "is in the way");
+    training_continues(&t, store, "is in the way");
 }
 
 TEST(disk_that_stays_full_ends_the_process_without_loss)

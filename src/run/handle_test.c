@@ -173,7 +173,7 @@ TEST(a_struct_of_another_size_is_taken_as_far_as_both_know_it)
 
 /* Runs five runs of two replicas each, and one that fails, in eleven threads. Their settings,
  * errors and states do not affect each other. */
-TEST(any_number_of_runs_live_in_one_process)
+TEST(any_number_of_runs_share_one_process)
 {
     enum { RUNS = 5 };
     static toy all[2 * RUNS + 1];
@@ -207,4 +207,4 @@ TEST_MAIN(impossible_options_are_refused_by_name,
           a_first_value_or_a_movement_that_is_not_finite_is_named,
           an_interval_without_samples_is_refused_and_not_waited_for,
           a_struct_of_another_size_is_taken_as_far_as_both_know_it,
-          any_number_of_runs_live_in_one_process)
+          any_number_of_runs_share_one_process)

@@ -547,7 +547,7 @@ TEST(fed_42_all_floating_gives_momentum_to_buffers)
 
 /* ---- any number of runs in one process --------------------------------------------------- */
 
-TEST(two_runs_of_three_replicas_each_live_in_one_process)
+TEST(two_runs_of_three_replicas_each_share_one_process)
 {
     toy all[6];
     toy_keep("mem://first");
@@ -692,7 +692,7 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           h_of_1_with_inner_and_outer_sgd_is_data_parallel_sgd,
           only_trained_tensors_have_momentum_and_the_others_take_the_mean,
           fed_42_all_floating_gives_momentum_to_buffers,
-          two_runs_of_three_replicas_each_live_in_one_process,
+          two_runs_of_three_replicas_each_share_one_process,
           a_late_replica_reads_the_shared_model_and_contributes,
           contributions_may_wait_on_disk_for_the_outer_step,
           p18_data_assigned_by_the_log_is_trained_on_once_by_one_replica,

@@ -86,7 +86,7 @@ static const dl_st_tensor *find_vector(const dl_st *st, const dl_outer *outer, i
 
 /* Returns whether the file has the tensor and all of its vectors with the model's type and
  * shape. */
-static bool goes_on(const dl_st *st, const dl_outer *outer, const dl_manifest_tensor *t)
+static bool continues(const dl_st *st, const dl_outer *outer, const dl_manifest_tensor *t)
 {
     const char *type = dl_dtype_name(dl_dtype_stored(t->dtype));
     bool fits = dl_continues(dl_st_find(st, t->name), type, t->shape, t->n_dims);
@@ -100,7 +100,7 @@ static void take(dl_state *state, const dl_st *st, const dl_manifest_tensor *t,
                  dl_tensor_list *lacking)
 {
     const dl_outer *outer = state->outer;
-    if (!goes_on(st, outer, t)) {
+    if (!continues(st, outer, t)) {
         dl_tensor_list_add(lacking, t->name);
         return;
     }
@@ -120,7 +120,7 @@ static bool has_tensor(const dl_manifest *m, const char *name)
 
 /* Lists the file's tensors that this model does not have. Outer vectors are left out, because their
  * tensor is listed. */
-static void tell_of_dropped(const dl_state *state, const dl_st *st)
+static void warn_of_dropped(const dl_state *state, const dl_st *st)
 {
     dl_tensor_list dropped = {0};
     for (size_t i = 0; i < st->n; i++) {
@@ -141,7 +141,7 @@ static diloco_status take_all(void *context, const dl_st *st)
             take(state, st, &state->manifest->tensors[i], &lacking);
     dl_tensor_list_warn(&lacking, "no state of this outer optimizer with the same type and shape, "
                                   "so it begins at zero");
-    tell_of_dropped(state, st);
+    warn_of_dropped(state, st);
     return DILOCO_OK;
 }
 

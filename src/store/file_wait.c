@@ -73,7 +73,7 @@ static void watch_another(dl_file_store *fs, const char *const *prefixes, size_t
 }
 
 /* Has something happened before `until`? A slice at a time, because of abort. */
-static bool heard(const dl_file_store *fs, dl_time until)
+static bool was_notified(const dl_file_store *fs, dl_time until)
 {
     dl_time left = until - dl_clock_now();
     if (left > DL_STORE_SLICE) left = DL_STORE_SLICE;
@@ -95,7 +95,7 @@ diloco_status dl_file_store_wait(void *self, const char *const *prefixes, size_t
         early = soon < until;
         if (early) until = soon;
     }
-    while (!heard(fs, until)) {
+    while (!was_notified(fs, until)) {
         diloco_status status = dl_store_check(fs->aborted, until, "waiting");
         if (status) return status == DILOCO_ETIMEDOUT && early ? DILOCO_OK : status;
     }

@@ -64,7 +64,7 @@ static void check_lens(dl_store *s, const char *prefix, const char *expected)
     dl_buf_deinit(&out);
 }
 
-TEST(names_that_decide_lie_in_the_coord_and_bytes_in_the_bulk)
+TEST(names_that_decide_are_stored_in_the_coord_and_bytes_in_the_bulk)
 {
     dl_store *s = open_any("mem://bulk" DL_STORE_WITH "mem://coord"),
              *bulk = open_any("mem://bulk"), *coord = open_any("mem://coord");
@@ -586,7 +586,7 @@ TEST(the_probe_of_a_store_that_cannot_be_opened_says_why)
 static int own_tests(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_that_decide_lie_in_the_coord_and_bytes_in_the_bulk),
+        cmocka_unit_test(names_that_decide_are_stored_in_the_coord_and_bytes_in_the_bulk),
         cmocka_unit_test(unannounced_bytes_have_no_owner_until_their_writer_retries),
         cmocka_unit_test(an_invalid_announcement_hides_only_its_own_name),
         cmocka_unit_test(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy),

@@ -238,7 +238,7 @@ TEST(a_record_that_cannot_be_opened_stops_before_training)
     free(config);
 }
 
-TEST(warnings_stand_in_the_record)
+TEST(warnings_are_in_the_record)
 {
     fixture_record record = {0};
     dl_config *config = fixture_config("diloco");
@@ -565,7 +565,7 @@ TEST_MAIN(replicas_on_different_data_move_and_agree_after_every_entry,
           swm33_a_round_sends_the_bytes_of_one_all_reduce_and_at_most_a_twentieth_more,
           p27_a_probe_measures_the_shared_model_and_leaves_the_replica_as_it_was,
           a_probe_without_held_out_data_is_refused, the_record_file_has_the_same_lines,
-          a_record_that_cannot_be_opened_stops_before_training, warnings_stand_in_the_record,
+          a_record_that_cannot_be_opened_stops_before_training, warnings_are_in_the_record,
           alg_11_with_half_of_the_contributions_dropped_the_loss_is_within_5_percent,
           the_schedule_goes_by_position_and_continues_across_entries,
           joining_replica_without_moments_warms_up_and_resumes_its_warmup,

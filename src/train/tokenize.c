@@ -12,12 +12,12 @@
 
 enum { FILE_MAX = 256 << 20 }; /* bytes of tokenizer.json, as many as data/bpe_read.c reads */
 
-static diloco_status find_words(dl_words *out, const char *name)
+static diloco_status find_words(dl_word_rule *out, const char *name)
 {
-    static const char *const names[DL_N_WORDS] = {"gpt2", "cl100k"};
-    for (int i = 0; i < DL_N_WORDS; i++)
+    static const char *const names[DL_N_WORD_RULES] = {"gpt2", "cl100k"};
+    for (int i = 0; i < DL_N_WORD_RULES; i++)
         if (strcmp(names[i], name) == 0) {
-            *out = (dl_words)i;
+            *out = (dl_word_rule)i;
             return DILOCO_OK;
         }
     return dl_fail(DILOCO_EINVAL,
@@ -26,7 +26,7 @@ static diloco_status find_words(dl_words *out, const char *name)
 
 /* Each file is a text of its own, so that no word crosses the border between two files. */
 static diloco_status learn(dl_buf *out, diloco_tokenizer_report *report, const dl_corpus *corpus,
-                           dl_words how, uint32_t vocab)
+                           dl_word_rule how, uint32_t vocab)
 {
     dl_bpe_trained trained;
     dl_text *texts = calloc(corpus->n_files, sizeof *texts);
@@ -46,7 +46,7 @@ diloco_status diloco_tokenizer_train_sized(diloco_tokenizer_report *out, size_t 
                                            const char *to)
 {
     diloco_tokenizer_report report = {.bytes = 0};
-    dl_words how = DL_WORDS_GPT2;
+    dl_word_rule how = DL_WORD_RULE_GPT2;
     dl_corpus corpus;
     dl_buf json;
     dl_sized_out(out, size, &report, sizeof report);

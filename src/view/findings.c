@@ -34,9 +34,9 @@ typedef struct findings {
 
 /* Add a finding about a replica, or about the run with "". It is left out if there are
  * DL_FINDINGS. */
-static void say(findings *f, dl_level level, const char *replica, const char *format, ...)
+static void add_finding(findings *f, dl_level level, const char *replica, const char *format, ...)
     DL_PRINTF(4, 5);
-static void say(findings *f, dl_level level, const char *replica, const char *format, ...)
+static void add_finding(findings *f, dl_level level, const char *replica, const char *format, ...)
 {
     va_list args;
     if (f->n == DL_FINDINGS) return;
@@ -73,8 +73,8 @@ static const char *time_text(char out[32], double s)
 /* The status names a bounded number of missing replicas. Those beyond it are not found here. */
 static bool is_missing(const diloco_run_wait *w, const char *replica)
 {
-    const size_t told = sizeof w->missing / sizeof w->missing[0];
-    for (size_t i = 0; i < w->n_missing && i < told; i++)
+    const size_t n_named = sizeof w->missing / sizeof w->missing[0];
+    for (size_t i = 0; i < w->n_missing && i < n_named; i++)
         if (!strcmp(w->missing[i], replica)) return true;
     return false;
 }
@@ -117,9 +117,10 @@ static void find_dead(findings *f)
         const bool awaited = run->wait && is_missing(run->wait, r->replica);
         f->kind = r->seen ? DL_FINDING_LOST : DL_FINDING_OTHER;
         if (!r->seen)
-            say(f, DL_LEVEL_WARN, r->replica, "%s has sent no heartbeat yet.", r->replica);
+            add_finding(f, DL_LEVEL_WARN, r->replica, "%s has sent no heartbeat yet.", r->replica);
         else
-            say(f, awaited ? DL_LEVEL_BAD : DL_LEVEL_WARN, r->replica,
+            add_finding(
+                f, awaited ? DL_LEVEL_BAD : DL_LEVEL_WARN, r->replica,
                 "%s is lost: no new heartbeat for %.0f s or more; its last was at step %" PRIu64
                 ", entry %" PRIu64 ".%s%s",
                 r->replica, run->alive_s, r->step, r->entry, awaited ? " " : "",
@@ -141,12 +142,13 @@ static void find_missing(findings *f)
         char left[32];
         if (!r->alive || !is_missing(w, r->replica)) continue;
         if (r->position < w->position && r->steps_per_s > 0)
-            say(f, DL_LEVEL_INFO, r->replica, "%s trains: %" PRIu64 " steps to go, about %s.",
-                r->replica, w->position - r->position,
-                time_text(left, (double)(w->position - r->position) / r->steps_per_s));
+            add_finding(f, DL_LEVEL_INFO, r->replica,
+                        "%s trains: %" PRIu64 " steps to go, about %s.", r->replica,
+                        w->position - r->position,
+                        time_text(left, (double)(w->position - r->position) / r->steps_per_s));
         else if (r->position >= w->position)
-            say(f, DL_LEVEL_INFO, r->replica, "%s has trained; its contribution is in flight.",
-                r->replica);
+            add_finding(f, DL_LEVEL_INFO, r->replica,
+                        "%s has trained; its contribution is in flight.", r->replica);
     }
 }
 
@@ -212,12 +214,14 @@ static void judge_speed(findings *f, const recent *all, size_t n, size_t i, doub
     if (share > 0.05)
         snprintf(cost, sizeof cost, " The others wait %.0f %% of their time.", 100 * share);
     if (own > SLOW * train && own - train > fmax(WORTH * round, WORTH_S * entries))
-        say(f, DL_LEVEL_WARN, r->replica,
+        add_finding(
+            f, DL_LEVEL_WARN, r->replica,
             "%s is slow: it trains %s for an entry, %.3g times as long as the others (%s).%s",
             r->replica, time_text(a, own / entries), own / fmax(train, 1e-9),
             time_text(b, train / entries), cost);
     if (up > SLOW_UPLOAD * put && up - put > fmax(WORTH * round, WORTH_S * entries))
-        say(f, DL_LEVEL_WARN, r->replica,
+        add_finding(
+            f, DL_LEVEL_WARN, r->replica,
             "%s has a slow upload: %s for an entry, %.3g times as long as the others (%s).%s",
             r->replica, time_text(a, up / entries), up / fmax(put, 1e-9),
             time_text(b, put / entries), cost);
@@ -255,13 +259,14 @@ static void find_rejected(findings *f)
             len += (size_t)snprintf(why + len, sizeof why - len, "%s%s %" PRIu64, k ? ", " : "",
                                     r->rejected.reasons[k].reason, r->rejected.reasons[k].n);
         if (r->banned_until)
-            say(f, DL_LEVEL_BAD, r->replica,
-                "%s is banned until entry %" PRIu64 ": %" PRIu64
-                " contributions were rejected (%s).",
-                r->replica, r->banned_until, r->rejected.n, why);
+            add_finding(f, DL_LEVEL_BAD, r->replica,
+                        "%s is banned until entry %" PRIu64 ": %" PRIu64
+                        " contributions were rejected (%s).",
+                        r->replica, r->banned_until, r->rejected.n, why);
         else
-            say(f, DL_LEVEL_WARN, r->replica, "%s: %" PRIu64 " contributions were rejected (%s).",
-                r->replica, r->rejected.n, why);
+            add_finding(f, DL_LEVEL_WARN, r->replica,
+                        "%s: %" PRIu64 " contributions were rejected (%s).", r->replica,
+                        r->rejected.n, why);
     }
 }
 
@@ -283,8 +288,9 @@ static void find_aborts(findings *f)
     for (size_t e = m->n_entries; e > 0 && of < RECENT; e--, of++)
         n += !m->marks[e - 1].commit;
     if (n > 1 && of > 1)
-        say(f, DL_LEVEL_BAD, "", "%u of the newest %u entries were aborted. The last reason: %s", n,
-            of, newest_text(m, "abort"));
+        add_finding(f, DL_LEVEL_BAD, "",
+                    "%u of the newest %u entries were aborted. The last reason: %s", n, of,
+                    newest_text(m, "abort"));
 }
 
 /* The last loss is compared with the lowest of all entries. Losses at or below 0 have no ratio. */
@@ -300,8 +306,9 @@ static void find_divergence(findings *f)
         if (last < lowest) lowest = last, at = e;
     }
     if (isfinite(last) && last > ROSE * lowest && lowest > 0)
-        say(f, DL_LEVEL_BAD, "",
-            "The loss rises: %.4g, after its lowest value of %.4g at entry %zu.", last, lowest, at);
+        add_finding(f, DL_LEVEL_BAD, "",
+                    "The loss rises: %.4g, after its lowest value of %.4g at entry %zu.", last,
+                    lowest, at);
 }
 
 /* Both mean that a replica or the store does not do what the protocol says. */
@@ -309,14 +316,16 @@ static void find_damage(findings *f)
 {
     const dl_model *m = &f->view->model;
     if (m->total.n_unchained)
-        say(f, DL_LEVEL_BAD, "",
-            "Entry %" PRIu64 " does not follow from the entry before it, which was changed since. "
-            "\"diloco verify\" says what is affected.",
-            m->total.first_unchained);
+        add_finding(f, DL_LEVEL_BAD, "",
+                    "Entry %" PRIu64
+                    " does not follow from the entry before it, which was changed since. "
+                    "\"diloco verify\" says what is affected.",
+                    m->total.first_unchained);
     if (m->total.n_disputes)
-        say(f, DL_LEVEL_BAD, "",
-            "%" PRIu64 " times a replica computed another result than the committer claims.",
-            m->total.n_disputes);
+        add_finding(f, DL_LEVEL_BAD, "",
+                    "%" PRIu64
+                    " times a replica computed another result than the committer claims.",
+                    m->total.n_disputes);
 }
 
 /* No replica has joined, or every one has left a run that is not complete. */
@@ -325,12 +334,13 @@ static void find_none(findings *f)
     const diloco_run_status *run = dl_follower_status(f->view->follower);
     if (run->n_replicas == 0 && !run->done) {
         f->kind = DL_FINDING_OTHER;
-        say(f, DL_LEVEL_WARN, "", "No replica has joined yet.");
+        add_finding(f, DL_LEVEL_WARN, "", "No replica has joined yet.");
     }
     for (size_t i = 0; i < run->n_replicas; i++)
         if (run->replicas[i]->alive || !run->replicas[i]->ended) return;
     if (run->n_replicas && !run->done)
-        say(f, DL_LEVEL_WARN, "",
+        add_finding(
+            f, DL_LEVEL_WARN, "",
             "Every replica has left: the run resumes when the same commands are started again.");
 }
 

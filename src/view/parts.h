@@ -41,7 +41,7 @@ struct dl_view {
     dl_time refreshed, looked;
     double grown; /* when an entry was first seen to come, seconds since 1970; 0: none */
     /* Entries at the last dl_view_follow, so that it can report growth. */
-    uint64_t told;
+    uint64_t n_published;
     /* There is more to read: the time for a refresh was over. */
     bool more;
     /* Entries of the log are among what was not read. The page then says that it is loading. */

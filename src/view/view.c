@@ -227,9 +227,9 @@ diloco_status dl_view_follow(dl_view *view, uint64_t *entries, bool *grown, bool
     pthread_mutex_lock(&view->lock);
     const diloco_status status = dl_view_bring_up(view);
     *entries = view->model.n_entries;
-    *grown = view->model.n_entries != view->told;
+    *grown = view->model.n_entries != view->n_published;
     *more = view->more;
-    view->told = view->model.n_entries;
+    view->n_published = view->model.n_entries;
     pthread_mutex_unlock(&view->lock);
     return status;
 }

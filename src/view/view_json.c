@@ -56,14 +56,14 @@ static void add_findings(dl_json *j, const dl_view *view)
  * all. */
 static void add_wait(dl_json *j, const diloco_run_wait *w)
 {
-    const size_t told = sizeof w->missing / sizeof w->missing[0];
+    const size_t n_named = sizeof w->missing / sizeof w->missing[0];
     dl_json_object(j, "wait");
     dl_json_u64(j, "entry", w->entry);
     dl_json_u64(j, "position", w->position);
     dl_json_u64(j, "awaited", w->n_awaited);
     dl_json_u64(j, "there", w->n_there);
     dl_json_array(j, "missing");
-    for (size_t i = 0; i < w->n_missing && i < told; i++)
+    for (size_t i = 0; i < w->n_missing && i < n_named; i++)
         dl_json_str(j, NULL, w->missing[i]);
     dl_json_end(j);
     dl_json_end(j);

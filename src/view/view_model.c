@@ -264,7 +264,7 @@ typedef enum field {
     F_TAKEN_AT,
     F_LOSS_AFTER_SYNC,
     F_TIME,
-    F_LIFE,
+    F_GENERATION,
     F_DATA_PARALLEL_BYTES,
     F_UTILIZATION,
     F_TEXT,
@@ -297,7 +297,7 @@ static const char *const field_names[N_FIELDS] = {
     [F_TAKEN_AT] = "taken_at",
     [F_LOSS_AFTER_SYNC] = "loss_after_sync",
     [F_TIME] = "time",
-    [F_LIFE] = "life",
+    [F_GENERATION] = "life",
     [F_DATA_PARALLEL_BYTES] = "data_parallel_bytes",
     [F_UTILIZATION] = "utilization",
     [F_TEXT] = "text",
@@ -475,7 +475,7 @@ static void take_run(dl_model *m, const fields *f, uint64_t entry)
 {
     const double time = time_of(f);
     dl_happening *h = happening(m, "join", entry, time);
-    text_of(h->replica, sizeof h->replica, f, F_LIFE);
+    text_of(h->replica, sizeof h->replica, f, F_GENERATION);
     if (time > 0 && (m->began == 0 || time < m->began)) m->began = time;
 }
 
@@ -483,7 +483,7 @@ static void take_run(dl_model *m, const fields *f, uint64_t entry)
 static uint64_t generation_of(const fields *f)
 {
     char generation[48];
-    text_of(generation, sizeof generation, f, F_LIFE);
+    text_of(generation, sizeof generation, f, F_GENERATION);
     const char *dot = strrchr(generation, '.');
     return dot ? strtoul(dot + 1, NULL, 10) : 0;
 }

@@ -42,8 +42,8 @@ rounds=$(events round)
 diloco train tiny.toml "$@" >a.out 2>&1 &
 first=$!
 started="$started $first"
-goes_on() { grep -q '"event":"trainer".*"resumed":true' a.jsonl; }
-wait_for goes_on
+has_resumed() { grep -q '"event":"trainer".*"resumed":true' a.jsonl; }
+wait_for has_resumed
 kill -CONT "$other"
 has_more() { [ "$(events round)" -gt $((rounds + 1)) ]; }
 wait_for has_more

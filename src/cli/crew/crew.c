@@ -69,7 +69,7 @@ diloco_status dl_crew_fill_in(dl_config *config)
 
 /* Report the run and its progress so far, and the share of this machine. A run that is complete
  * already is noticed here. */
-static diloco_status say_start(crew *c)
+static diloco_status print_start(crew *c)
 {
     char line[DL_PATH_MAX + 512];
     dl_config_path room;
@@ -93,7 +93,7 @@ static diloco_status say_start(crew *c)
                      " rounds, no consensus: each node keeps a model of its own",
                      run.run, place, run.preset, dl_count_text(parameters, run.parameters),
                      config->rounds);
-        dl_report_say(&c->report, line);
+        dl_report_print(&c->report, line);
         snprintf(line, sizeof line,
                  "%zu %s%s here %s %" PRId64 "%s, %" PRId64 " thread%s each on %d core%s (%s)",
                  c->n, federated ? config->role == DL_ROLE_SERVER ? "server" : "worker" : "replica",
@@ -101,7 +101,7 @@ static diloco_status say_start(crew *c)
                  federated ? config->total_clients : config->replicas, federated ? " clients" : "",
                  config->threads, dl_plural((uint64_t)config->threads), diloco_cores(),
                  dl_plural((uint64_t)diloco_cores()), diloco_isa());
-        dl_report_say(&c->report, line);
+        dl_report_print(&c->report, line);
         /* The replicas are started all the same: they find the run complete, and end. */
         c->complete = run.done;
     }
@@ -123,7 +123,7 @@ static void on_event(void *user, size_t replica, dl_json_value event)
 static void on_notice(void *user, const char *line)
 {
     crew *c = user;
-    dl_report_say(&c->report, line);
+    dl_report_print(&c->report, line);
 }
 
 /* Called at each tick. Replicas elsewhere are counted, so a wait for them is explained. */
@@ -166,7 +166,7 @@ static diloco_status launch(crew *c)
 }
 
 /* Write the command line as it was, quoted for a shell, so that a person can repeat it. */
-static void say_again(char *out, size_t cap, const dl_args *args)
+static void command_again(char *out, size_t cap, const dl_args *args)
 {
     char word[1024];
     size_t used = 0;
@@ -177,13 +177,13 @@ static void say_again(char *out, size_t cap, const dl_args *args)
 }
 
 /* A run that was complete before would otherwise end without a word about how to train on. */
-static void say_complete(crew *c)
+static void print_complete(crew *c)
 {
     char words[DL_ONWARD_MAX], line[DL_ONWARD_MAX + 64];
     if (!c->complete || dl_swarm_is(c->config)) return;
     dl_onward_continue(words, c->config->store);
     snprintf(line, sizeof line, "the run was complete already; %s", words);
-    dl_report_say(&c->report, line);
+    dl_report_print(&c->report, line);
 }
 
 /* The screen is cleared first. The error's text is kept, and --json is printed for failures as
@@ -194,11 +194,11 @@ static diloco_status finish(crew *c, diloco_status status)
     /* The live lines end here; later lines stay on the terminal. */
     dl_screen_draw(&c->report.screen, NULL, 0);
     if (status == DILOCO_EINTERRUPTED) {
-        say_again(again, sizeof again, c->args);
+        command_again(again, sizeof again, c->args);
         dl_fail(status, "stopped; nothing is lost, and the same command resumes: %s", again);
     }
     if (!status) dl_report_summary(&c->report, c->config->store);
-    if (!status) say_complete(c);
+    if (!status) print_complete(c);
     if (dl_args_has(c->args, DL_FLAG_JSON)) {
         diloco_status printed = dl_report_json(&c->report, c->config->store, status);
         if (!status) status = printed;
@@ -234,7 +234,7 @@ static diloco_status run_named(crew *c, bool join)
                           dl_args_has(args, DL_FLAG_QUIET),
                           dl_args_has(args, DL_FLAG_VERBOSE) || c->config->trace_protocol));
     count_creation(c);
-    DL_TRY(say_start(c));
+    DL_TRY(print_start(c));
     dl_notify *notify;
     if (!c->complete && !dl_swarm_is(c->config)) dl_report_watch(&c->report, c->config->store);
     DL_TRY(dl_notify_start(&notify, c->complete ? "" : c->config->notify, c->config->store));

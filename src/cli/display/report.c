@@ -173,9 +173,9 @@ void dl_report_draw(dl_report *report)
     dl_screen_draw(&report->screen, (const char(*)[DL_SCREEN_LINE])lines.at, lines.n);
 }
 
-void dl_report_say(dl_report *report, const char *line)
+void dl_report_print(dl_report *report, const char *line)
 {
-    if (!report->quiet) dl_screen_say(&report->screen, line);
+    if (!report->quiet) dl_screen_print(&report->screen, line);
 }
 
 /* Only a wait of all replicas here is reported: while one trains, the run makes progress. */
@@ -201,7 +201,7 @@ void dl_report_wait(dl_report *report, const char *store, uint64_t others)
              "diloco status %s --why",
              entry, elsewhere, dl_time_text(so_far, round(dl_seconds(past))),
              dl_shell_word(word, sizeof word, store));
-    dl_report_say(report, line);
+    dl_report_print(report, line);
 }
 
 /* ---- events */
@@ -239,7 +239,7 @@ static void report_time_left(dl_report *report, const dl_replica_view *view)
     snprintf(line, sizeof line, "about %s left, at %s %s of %s",
              dl_time_text(left, ceil(view->eta_s)), rounds ? "round" : "step",
              dl_count_text(position, view->position), dl_count_text(positions, view->positions));
-    dl_report_say(report, line);
+    dl_report_print(report, line);
 }
 
 /* Progress changes the model only; the next drawing shows it. */
@@ -270,10 +270,10 @@ static bool worth_a_line(dl_report *report, size_t replica)
 }
 
 /* Every replica reports every entry; only the first report counts. */
-static bool is_new(uint64_t *said, uint64_t entry)
+static bool is_new(uint64_t *printed, uint64_t entry)
 {
-    if (entry < *said) return false;
-    *said = entry + 1;
+    if (entry < *printed) return false;
+    *printed = entry + 1;
     return true;
 }
 
@@ -284,7 +284,7 @@ static void on_commit(dl_report *report, size_t replica, dl_json_value e)
     dl_unit_text sent, wait;
     uint64_t entry = u64(e, "entry");
     size_t n_missing = dl_json_count(dl_json_get(e, "missing"));
-    if (!is_new(&report->said.entries_said, entry)) return;
+    if (!is_new(&report->printed.entries_printed, entry)) return;
     report->commits++;
     report->loss = f64(e, "inner_loss");
     text(report->digest, sizeof report->digest, e, "digest");
@@ -296,7 +296,7 @@ static void on_commit(dl_report *report, size_t replica, dl_json_value e)
              entry, n_members, dl_plural(n_members), missing, known(loss, 4, report->loss),
              dl_bytes_text(sent, f64(e, "bytes_sent")), report->names[replica],
              dl_time_text(wait, f64(e, "exchange_s") + f64(e, "wait_s")));
-    dl_report_say(report, line);
+    dl_report_print(report, line);
 }
 
 /* Report a round of a run without a log: the first node's. Participants may differ from node to
@@ -310,8 +310,9 @@ static void on_round(dl_report *report, size_t replica, dl_json_value e, const c
     bool stepped = false;
     if (dl_json_read_bool(&stepped, e, "stepped")) stepped = false;
     /* Rounds and agreements have numbers of their own. */
-    uint64_t *said = *what == 'r' ? &report->said.entries_said : &report->said.agreements_said;
-    if (!is_new(said, round)) return;
+    uint64_t *printed =
+        *what == 'r' ? &report->printed.entries_printed : &report->printed.agreements_printed;
+    if (!is_new(printed, round)) return;
     if (*what == 'r') report->loss = f64(e, "inner_loss");
     report->commits += stepped;
     report->aborts += !stepped;
@@ -322,7 +323,7 @@ static void on_round(dl_report *report, size_t replica, dl_json_value e, const c
              report->names[replica], n_members, dl_plural(n_members), missing,
              stepped ? "" : ", too few to move the model", known(loss, 4, f64(e, "inner_loss")),
              known(apart, 4, f64(e, "weight_divergence")));
-    dl_report_say(report, line);
+    dl_report_print(report, line);
 }
 
 /* An abort is reported by every replica, and printed once. */
@@ -330,28 +331,28 @@ static void on_abort(dl_report *report, dl_json_value e)
 {
     char line[256], reason[128];
     uint64_t entry = u64(e, "entry");
-    if (!is_new(&report->said.entries_said, entry)) return;
+    if (!is_new(&report->printed.entries_printed, entry)) return;
     report->aborts++;
     text(reason, sizeof reason, e, "reason");
     snprintf(line, sizeof line, "entry %" PRIu64 ": aborted, %s; %zu replicas had contributed",
              entry, reason, dl_json_count(dl_json_get(e, "present")));
-    dl_report_say(report, line);
+    dl_report_print(report, line);
 }
 
-/* Return true for an evaluation that was not said yet. Replicas evaluate in turns, so a slower
+/* Return true for an evaluation that was not printed yet. Replicas evaluate in turns, so a slower
  * one's may be read after a later one. The last 64 are kept as bits. */
 static bool is_new_eval(dl_report *r, uint64_t entry)
 {
     enum { KEPT = 64 };
-    if (entry >= r->said.evals_next) {
-        const uint64_t ahead = entry + 1 - r->said.evals_next;
-        r->said.evals_behind = (ahead < KEPT ? r->said.evals_behind << ahead : 0) | 1;
-        r->said.evals_next = entry + 1;
+    if (entry >= r->printed.evals_next) {
+        const uint64_t ahead = entry + 1 - r->printed.evals_next;
+        r->printed.evals_behind = (ahead < KEPT ? r->printed.evals_behind << ahead : 0) | 1;
+        r->printed.evals_next = entry + 1;
         return true;
     }
-    const uint64_t behind = r->said.evals_next - 1 - entry;
-    if (behind >= KEPT || r->said.evals_behind >> behind & 1) return false;
-    r->said.evals_behind |= UINT64_C(1) << behind;
+    const uint64_t behind = r->printed.evals_next - 1 - entry;
+    if (behind >= KEPT || r->printed.evals_behind >> behind & 1) return false;
+    r->printed.evals_behind |= UINT64_C(1) << behind;
     return true;
 }
 
@@ -363,7 +364,7 @@ static void on_eval(dl_report *report, dl_json_value e)
     const double perplexity = f64(e, "perplexity"), accuracy = f64(e, "accuracy");
     if (!is_new_eval(report, entry)) return;
     /* A later evaluation than any before it: it is the one of the summary. */
-    if (entry + 1 == report->said.evals_next) {
+    if (entry + 1 == report->printed.evals_next) {
         report->eval_loss = f64(e, "loss");
         report->perplexity = perplexity;
         report->accuracy = accuracy;
@@ -375,18 +376,18 @@ static void on_eval(dl_report *report, dl_json_value e)
         snprintf(second, sizeof second, "perplexity %.3f", perplexity);
     snprintf(line, sizeof line, "after %" PRIu64 " entr%s: validation loss %s, %s", entry,
              entry == 1 ? "y" : "ies", known(loss, 4, f64(e, "loss")), second);
-    dl_report_say(report, line);
+    dl_report_print(report, line);
 }
 
-/* Return true if the line was said before, and remember it. The memory is a ring of hashes. */
-static bool said_before(dl_report *report, const char *line)
+/* Return true if the line was printed before, and remember it. The memory is a ring of hashes. */
+static bool was_printed(dl_report *report, const char *line)
 {
     dl_hash hash = dl_hash_bytes(line, strlen(line));
-    enum { MAX = sizeof report->said.warned / sizeof *report->said.warned };
-    size_t kept = report->said.n_warned < MAX ? report->said.n_warned : MAX;
+    enum { MAX = sizeof report->printed.warned / sizeof *report->printed.warned };
+    size_t kept = report->printed.n_warned < MAX ? report->printed.n_warned : MAX;
     for (size_t i = 0; i < kept; i++)
-        if (dl_hash_equal(report->said.warned[i], hash)) return true;
-    report->said.warned[report->said.n_warned++ % MAX] = hash;
+        if (dl_hash_equal(report->printed.warned[i], hash)) return true;
+    report->printed.warned[report->printed.n_warned++ % MAX] = hash;
     return false;
 }
 
@@ -394,15 +395,15 @@ static bool said_before(dl_report *report, const char *line)
  * warnings are in the record. */
 static void on_log(dl_report *report, dl_json_value e, uint64_t level)
 {
-    char line[TEXT_MAX], said[TEXT_MAX + 16];
+    char line[TEXT_MAX], printed[TEXT_MAX + 16];
     bool warning = level <= 1;
     text(line, sizeof line, e, "text");
-    if ((!warning && !report->verbose) || said_before(report, line)) return;
-    snprintf(said, sizeof said, "%s%s", warning ? "warning: " : "", line);
+    if ((!warning && !report->verbose) || was_printed(report, line)) return;
+    snprintf(printed, sizeof printed, "%s%s", warning ? "warning: " : "", line);
     if (level == DILOCO_LOG_ERROR && report->quiet)
         fprintf(stderr, "diloco: %s\n", line);
     else
-        dl_report_say(report, said);
+        dl_report_print(report, printed);
 }
 
 static void on_reject(dl_report *report, dl_json_value e)
@@ -412,7 +413,7 @@ static void on_reject(dl_report *report, dl_json_value e)
     text(reason, sizeof reason, e, "reason");
     snprintf(line, sizeof line, "entry %" PRIu64 ": contribution of %s rejected: %s",
              u64(e, "entry"), who, reason);
-    if (!said_before(report, line)) dl_report_say(report, line);
+    if (!was_printed(report, line)) dl_report_print(report, line);
 }
 
 static void on_dispute(dl_report *report, dl_json_value e)
@@ -423,7 +424,7 @@ static void on_dispute(dl_report *report, dl_json_value e)
     snprintf(line, sizeof line,
              "entry %" PRIu64 ": void, its committer claims the digest %s; it is %s",
              u64(e, "entry"), claimed, computed);
-    if (!said_before(report, line)) dl_report_say(report, line);
+    if (!was_printed(report, line)) dl_report_print(report, line);
 }
 
 /* Numbers of an "end" line are of the replica's process; untrusted sizes are bounded before the
@@ -505,7 +506,7 @@ static dl_replica_view sum(const dl_report *report)
 
 /* Print everything that the processes here have moved. A process that was killed leaves no
  * count, and a node without a log counts its exchanges elsewhere. The sum is then not shown. */
-static void say_kinds(dl_report *report, uint64_t exchanged)
+static void print_kinds(dl_report *report, uint64_t exchanged)
 {
     char kinds[DL_KINDS_TEXT], line[DL_KINDS_TEXT + 128];
     dl_unit_text sent, received;
@@ -515,15 +516,15 @@ static void say_kinds(dl_report *report, uint64_t exchanged)
     snprintf(line, sizeof line, "all traffic: sent %s, received %s (%s)",
              dl_bytes_text(sent, (double)dl_kinds_sent(k)),
              dl_bytes_text(received, (double)dl_kinds_received(k)), dl_kinds_text(kinds, k));
-    dl_report_say(report, line);
+    dl_report_print(report, line);
 }
 
 /* The comparison with data-parallel training is printed only where it is clearly larger. */
-static void say_traffic(dl_report *report, const dl_replica_view *all)
+static void print_traffic(dl_report *report, const dl_replica_view *all)
 {
     char line[256];
     dl_unit_text sent, received, parallel;
-    say_kinds(report, all->bytes_sent);
+    print_kinds(report, all->bytes_sent);
     if (!all->bytes_sent || !all->steps) return;
     double ratio = (double)all->data_parallel_bytes / (double)all->bytes_sent;
     int used =
@@ -534,7 +535,7 @@ static void say_traffic(dl_report *report, const dl_replica_view *all)
         snprintf(line + used, sizeof line - (size_t)used,
                  "; a data-parallel run sends %s for as many steps, %.3g times as much",
                  dl_bytes_text(parallel, (double)all->data_parallel_bytes), ratio);
-    dl_report_say(report, line);
+    dl_report_print(report, line);
 }
 
 /* The digest is printed with the command that checks it. */
@@ -548,12 +549,12 @@ void dl_report_summary(dl_report *report, const char *store)
              dl_count_text(steps, all.steps), dl_count_text(tokens, all.tokens),
              report->images ? "images" : "tokens",
              dl_time_text(wall, dl_seconds(dl_clock_now() - report->begun)));
-    dl_report_say(report, line);
-    say_traffic(report, &all);
+    dl_report_print(report, line);
+    print_traffic(report, &all);
     if (*report->digest) {
         snprintf(line, sizeof line, "state %s; check it: diloco verify %s", report->digest,
                  dl_shell_word(word, sizeof word, store));
-        dl_report_say(report, line);
+        dl_report_print(report, line);
     }
 }
 

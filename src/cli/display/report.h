@@ -26,15 +26,15 @@ typedef struct dl_replica_view {
     uint64_t first_step, steps, tokens, bytes_sent, bytes_received, data_parallel_bytes;
 } dl_replica_view;
 
-/* The events of the run that were said already. */
-typedef struct dl_report_said {
-    uint64_t entries_said; /* entries below are said already */
-    uint64_t evals_next;   /* after the newest evaluation that was said */
-    uint64_t evals_behind; /* bit i: that of entry evals_next - 1 - i was, too */
-    uint64_t agreements_said;
+/* The events of the run that were printed already. */
+typedef struct dl_report_printed {
+    uint64_t entries_printed; /* entries below are printed already */
+    uint64_t evals_next;      /* after the newest evaluation that was printed */
+    uint64_t evals_behind;    /* bit i: that of entry evals_next - 1 - i was, too */
+    uint64_t agreements_printed;
     dl_hash warned[32]; /* of warnings */
     size_t n_warned;
-} dl_report_said;
+} dl_report_printed;
 
 /* The report of one launch. One thread. */
 typedef struct dl_report {
@@ -53,7 +53,7 @@ typedef struct dl_report {
     dl_kinds kinds; /* of all processes here, creating included */
 
     /* Of the run, from whichever replica says it first. */
-    dl_report_said said;
+    dl_report_printed printed;
     uint64_t commits, aborts; /* of entries; in a run without a log, of rounds */
     double loss, eval_loss, perplexity, accuracy, loss_after_sync; /* NAN: not known */
     char digest[40];
@@ -72,7 +72,7 @@ void dl_report_unwatch(dl_report *report);
 /* dl_report_event takes one event of names[replica] (processes.h). Unknown events and members are
  * ignored. Lines that it causes are printed at once. */
 void dl_report_event(dl_report *report, size_t replica, dl_json_value event);
-void dl_report_say(dl_report *report, const char *line); /* unless quiet */
+void dl_report_print(dl_report *report, const char *line); /* unless quiet */
 void dl_report_draw(dl_report *report);
 
 /* dl_report_wait is called at each tick. It prints what is waited for if no replica here has

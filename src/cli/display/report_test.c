@@ -32,7 +32,7 @@ static void say(size_t replica, const char *event)
     dl_report_event(&report, replica, value);
 }
 
-TEST(an_entry_is_one_line_whoever_tells_of_it)
+TEST(an_entry_reported_by_two_replicas_is_one_line)
 {
     const char commit[] = "{\"event\":\"commit\",\"entry\":3,\"members\":[\"r0\",\"r1\"],"
                           "\"missing\":[\"r2\"],\"inner_loss\":2.5,\"bytes_sent\":1600000,"
@@ -114,7 +114,7 @@ TEST(quiet_is_quiet)
 {
     begin(true, false);
     say(0, "{\"event\":\"commit\",\"entry\":0,\"members\":[]}");
-    dl_report_say(&report, "a line");
+    dl_report_print(&report, "a line");
     dl_report_summary(&report, "store");
     end("");
 }
@@ -351,7 +351,7 @@ TEST(quiet_report_prints_no_warning)
     end("");
 }
 
-TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
+TEST_MAIN(an_entry_reported_by_two_replicas_is_one_line,
           an_evaluation_that_comes_late_is_a_line_too_and_not_the_newest,
           a_warning_comes_once_and_information_only_when_asked_for,
           of_very_many_entries_not_every_one_is_a_line, damage_is_reported, quiet_is_quiet,

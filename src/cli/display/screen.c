@@ -109,7 +109,7 @@ void dl_screen_draw(dl_screen *screen, const char (*lines)[DL_SCREEN_LINE], int 
 }
 
 /* Without a terminal the line is printed as it is. */
-void dl_screen_say(dl_screen *screen, const char *line)
+void dl_screen_print(dl_screen *screen, const char *line)
 {
     if (screen->live) {
         show(screen, line, screen->drawn);

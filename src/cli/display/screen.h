@@ -2,7 +2,7 @@
  *
  * A frame is one write: up over the old lines, each new line and "clear to its end", so that
  * nothing flickers. Lines are cut to the width of the terminal as it is at the moment. Where
- * the output is no terminal nothing is drawn and dl_screen_say only prints. */
+ * the output is no terminal nothing is drawn and dl_screen_print only prints. */
 #ifndef DL_CLI_DISPLAY_SCREEN_H
 #define DL_CLI_DISPLAY_SCREEN_H
 
@@ -36,12 +36,12 @@ bool dl_screen_is_utf8(void);
 /* Replace the last frame by n lines, of which as many are shown as fit. */
 void dl_screen_draw(dl_screen *screen, const char (*lines)[DL_SCREEN_LINE], int n);
 
-/* dl_screen_say prints a line that stays, above the frame and in the same write. Without a terminal
- * it is a plain line. */
-void dl_screen_say(dl_screen *screen, const char *line);
+/* dl_screen_print prints a line that stays, above the frame and in the same write. Without a
+ * terminal it is a plain line. */
+void dl_screen_print(dl_screen *screen, const char *line);
 
 /* dl_screen_frame appends one frame as bytes: n lines of screen->lines, with `said` above them
- * unless it is NULL. dl_screen_draw and dl_screen_say write these bytes; tests read them. Returns
+ * unless it is NULL. dl_screen_draw and dl_screen_print write these bytes; tests read them. Returns
  * DILOCO_ENOMEM, or DILOCO_EPROTO if `out` is too small. */
 DL_MUST_CHECK diloco_status dl_screen_frame(dl_buf *out, dl_screen *screen, int columns,
                                             const char *said, int n);

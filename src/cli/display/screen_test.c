@@ -69,7 +69,7 @@ TEST(where_there_is_no_terminal_lines_are_only_printed)
     dl_screen_open(&screen, out);
     CHECK(!screen.live);
     dl_screen_draw(&screen, lines, 1);
-    dl_screen_say(&screen, "stays");
+    dl_screen_print(&screen, "stays");
     fclose(out);
     CHECK_STR("stays\n", text);
     free(text);

@@ -416,7 +416,7 @@ static diloco_status begin(launching *l, const dl_control *control)
 }
 
 /* Write the command line as it was, quoted for a shell. */
-static void say_again(char *out, size_t cap, const dl_args *args)
+static void command_again(char *out, size_t cap, const dl_args *args)
 {
     char word[DL_PATH_MAX + 8];
     size_t used = 0;
@@ -427,11 +427,11 @@ static void say_again(char *out, size_t cap, const dl_args *args)
 }
 
 /* Ctrl-C leaves the replicas running, and the text says how to find and how to stop them. */
-static diloco_status say_onward(const launching *l, diloco_status status)
+static diloco_status print_onward(const launching *l, diloco_status status)
 {
     char again[1024], store[DL_PATH_MAX + 8];
     if (status != DILOCO_EINTERRUPTED || l->book.cancelled) return status;
-    say_again(again, sizeof again, l->args);
+    command_again(again, sizeof again, l->args);
     dl_shell_word(store, sizeof store, l->config->store);
     return dl_fail(status,
                    "no longer following; the replicas run on. The same command follows them again: "
@@ -439,7 +439,7 @@ static diloco_status say_onward(const launching *l, diloco_status status)
                    again, store);
 }
 
-static diloco_status say_end(launching *l)
+static diloco_status print_end(launching *l)
 {
     char line[320], cost[DL_LAUNCHED_COST];
     dl_unit_text time;
@@ -459,8 +459,8 @@ static diloco_status run_book(launching *l)
         DL_TRY(dl_control_poll(&control));
         return l->done ? DILOCO_OK : dl_control_start(&control);
     }
-    DL_TRY(say_onward(l, dl_control_follow(&control)));
-    return say_end(l);
+    DL_TRY(print_onward(l, dl_control_follow(&control)));
+    return print_end(l);
 }
 
 /* The run exists before the first replica, which joins it. */

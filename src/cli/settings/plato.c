@@ -2,8 +2,8 @@
  *
  * docs/contract.md says which of its settings are the same here. Nothing of a Plato file is ignored
  * in silence: a key is an option, has a row here, or is an error. The calls have an order:
- * dl_plato_preset and dl_plato_server choose the preset, dl_plato_takes and dl_plato_words see each
- * key, and dl_plato_finish follows all flags. */
+ * dl_plato_preset and dl_plato_server choose the preset, dl_plato_takes and dl_plato_translate see
+ * each key, and dl_plato_finish follows all flags. */
 #include "cli/settings/plato.h"
 #include "base/run_kind.h"
 
@@ -162,7 +162,7 @@ static bool is_epochs(const char *text)
 
 /* The names in a file are exchanged before the option table sees them, so that the table has one
  * name for each. */
-void dl_plato_words(const char **key, const char **text)
+void dl_plato_translate(const char **key, const char **text)
 {
     static const struct {
         const char *key, *plato, *ours;

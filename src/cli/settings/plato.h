@@ -18,10 +18,10 @@ typedef struct dl_plato {
     bool adam;                   /* trainer.optimizer is torch's Adam: AdamW without decay */
 } dl_plato;
 
-/* dl_plato_words exchanges Plato's names for ours: "trainer.optimizer" = "AdamW" becomes "adamw",
- * and the key "data.dataset_name" becomes "data.datasource". *key and *text are set to constants or
- * stay. */
-void dl_plato_words(const char **key, const char **text);
+/* dl_plato_translate exchanges Plato's names for ours: "trainer.optimizer" = "AdamW" becomes
+ * "adamw", and the key "data.dataset_name" becomes "data.datasource". *key and *text are set to
+ * constants or stay. */
+void dl_plato_translate(const char **key, const char **text);
 
 /* dl_plato_server returns DILOCO_EREFUSED for a server.type that Plato has and this program does
  * not. Other names, unknown ones included, are left to the option table. */

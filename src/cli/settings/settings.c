@@ -45,7 +45,7 @@ static diloco_status take_set(dl_config *config, dl_plato *plato, const char *te
     snprintf(room, sizeof room, "%.*s", (int)dl_size_min(len, sizeof room - 1), text);
     const char *name = room, *value = text + len + 1;
     if (dl_plato_takes(&status, plato, name, value, "--set")) return status;
-    dl_plato_words(&name, &value);
+    dl_plato_translate(&name, &value);
     const dl_option *row = dl_option_find(dl_config_table, name);
     if (row && sets == DL_SETS_MACHINE && row->flags & DL_OPTION_AGREE)
         return dl_fail(DILOCO_EINVAL,
@@ -324,8 +324,8 @@ diloco_status dl_settings_store(dl_config_path out, const char *target)
 }
 
 /* One line on stderr for one option. The texts of both values are bounded. */
-static diloco_status tell_difference(const dl_option *row, const dl_config *file,
-                                     const dl_config *run)
+static diloco_status describe_difference(const dl_option *row, const dl_config *file,
+                                         const dl_config *run)
 {
     dl_buf line;
     dl_buf_init(&line, ALL_MAX);
@@ -342,13 +342,13 @@ static diloco_status tell_difference(const dl_option *row, const dl_config *file
 
 /* Report where the file's values differ from the run's. Values that must agree give way to the
  * run's. */
-static diloco_status tell_differences(const dl_config *file, const dl_config *run)
+static diloco_status describe_differences(const dl_config *file, const dl_config *run)
 {
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         if (row->flags & DL_OPTION_AGREE && dl_config_given(file, row->name) &&
             !dl_option_equal(row, file, run))
-            DL_TRY(tell_difference(row, file, run));
+            DL_TRY(describe_difference(row, file, run));
     }
     return DILOCO_OK;
 }
@@ -379,7 +379,7 @@ diloco_status dl_settings_of_run(dl_config *out, const dl_args *args)
     dl_config file = *out;
     DL_TRY(prepare_to_read(&file, args));
     DL_TRY(diloco_run_config(out, file.store));
-    DL_TRY(tell_differences(&file, out));
+    DL_TRY(describe_differences(&file, out));
     dl_plato plato = {.torchvision = false};
     DL_TRY(take_flags(out, &plato, args));
     if (strcmp(out->store, file.store) == 0) return DILOCO_OK;

@@ -47,7 +47,7 @@ static bool is_named_toml(const char *path)
 
 /* Explain that a file is no TOML, after an error of reading it. A first-time user gives the text
  * to train on. */
-static diloco_status say_not_toml(const char *path)
+static diloco_status refuse_as_not_toml(const char *path)
 {
     char why[1024], word[DL_PATH_MAX + 32], set[DL_PATH_MAX + 32];
     snprintf(why, sizeof why, "%s", diloco_error_text());
@@ -68,7 +68,7 @@ static diloco_status walk(walker *w, const dl_settings_file *file, dl_toml_fn fn
     if (!dl_toml_walk((const char *)file->text.data, file->text.len, fn, w, &error)) {
         dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s", file->path, error.at.line, error.at.column,
                 error.text);
-        return is_named_toml(file->path) ? DILOCO_EINVAL : say_not_toml(file->path);
+        return is_named_toml(file->path) ? DILOCO_EINVAL : refuse_as_not_toml(file->path);
     }
     return w->status;
 }
@@ -176,7 +176,7 @@ static diloco_status read_file(dl_settings_file *f)
                        f->path, dl_shell_word(word, sizeof word, f->path));
     if (there) DL_TRY(check_chain(f, &info));
     diloco_status status = dl_file_read(&f->text, f->path);
-    if (status == DILOCO_EPROTO) return say_not_toml(f->path);
+    if (status == DILOCO_EPROTO) return refuse_as_not_toml(f->path);
     return status == DILOCO_ENOENT
                ? dl_fail(DILOCO_EINVAL, "%s: there is no such configuration file", f->path)
                : status;
@@ -316,7 +316,7 @@ static diloco_status take_value(const walker *w, const dl_toml_value *value)
     full_key(room, w->file, value->key);
     place(at, w->file, value->at);
     if (dl_plato_takes(&status, w->plato, key, text, at)) return status;
-    dl_plato_words(&key, &text);
+    dl_plato_translate(&key, &text);
     const dl_option *row = dl_option_find(dl_config_table, key);
     if (!row) place(at, w->file, value->key_at);
     if (row && !fits(row, value->type))

@@ -83,7 +83,7 @@ diloco_status dl_settings_line(dl_buf *out, const dl_option *row, const dl_confi
 /* Return "# " for defaults that ask for something as soon as a person writes them: which preset
  * it is, to wait for members, a share of the data for each. Their lines are comments, so that
  * what is printed can be trained from. */
-static const char *unsaid(const dl_option *row, const char *origin)
+static const char *default_mark(const dl_option *row, const char *origin)
 {
     static const char *const options[] = {"server.type", "server.synchronous", "data.sampler"};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
@@ -116,7 +116,8 @@ diloco_status dl_settings_print(const dl_config *config, bool json)
     for (size_t i = 0; i < dl_config_table.n && !status; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         dl_buf_clear(&line);
-        status = dl_buf_addf(&line, "%s%s = ", unsaid(row, config->origins[i].text), row->name);
+        status =
+            dl_buf_addf(&line, "%s%s = ", default_mark(row, config->origins[i].text), row->name);
         if (!status) status = add_toml(&line, row, config);
         if (!status)
             printf("%-48.*s # %s\n", (int)line.len, (const char *)line.data,

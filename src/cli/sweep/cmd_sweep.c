@@ -94,8 +94,8 @@ static diloco_status check_all(const sweep *s)
 
 /* The time left follows from trials of this call; those that were found done say nothing about
  * it. */
-static void say_result(const sweep *s, const char *text, uint64_t seed, const dl_trial_result *r,
-                       bool found)
+static void print_trial(const sweep *s, const char *text, uint64_t seed, const dl_trial_result *r,
+                        bool found)
 {
     dl_unit_text sent, time, left;
     double rest = s->n_run ? s->seconds / (double)s->n_run * (double)(n_trials(s) - s->n_done) : -1;
@@ -128,7 +128,7 @@ static diloco_status run_one(sweep *s, size_t arm, uint64_t seed)
     s->n_done++;
     if (!found) s->n_run++, s->seconds += dl_seconds(dl_clock_now() - begin);
     dl_sweep_arm_text(text, sizeof text, &s->plan, arm);
-    say_result(s, text, seed, r, found);
+    print_trial(s, text, seed, r, found);
     return DILOCO_OK;
 }
 

@@ -145,8 +145,8 @@ static double work_left(const tuning *t, size_t rung)
 }
 
 /* Print the result of a trial with an estimate of the time left, unless --quiet. */
-static void say_result(const tuning *t, size_t rung, const candidate *c, uint64_t seed,
-                       const dl_trial_result *r, bool found)
+static void print_trial(const tuning *t, size_t rung, const candidate *c, uint64_t seed,
+                        const dl_trial_result *r, bool found)
 {
     char text[ARM_TEXT];
     dl_unit_text sent, left;
@@ -182,7 +182,7 @@ static diloco_status run_one(tuning *t, size_t rung, candidate *c, uint64_t seed
     t->n_done++;
     if (!found) t->worked += (double)steps, t->seconds += dl_seconds(dl_clock_now() - start);
     add_evidence(t, rung, seed, folder, c, r);
-    say_result(t, rung, c, seed, r, found);
+    print_trial(t, rung, c, seed, r, found);
     return DILOCO_OK;
 }
 
@@ -419,7 +419,7 @@ static void print_row(const tuning *t, const candidate *c)
 
 /* Point out values at the edge of their range: the best may be outside of the values that were
  * tried. */
-static void say_edges(const tuning *t, const candidate *best)
+static void print_edges(const tuning *t, const candidate *best)
 {
     for (size_t k = 0; best->arm && k < t->plan->grid.n_keys; k++) {
         const dl_sweep_key *key = &t->plan->grid.keys[k];
@@ -455,7 +455,7 @@ static void print_result(const tuning *t, const candidate *best)
         printf("No difference to CONFIG's own values is shown: %s.\n",
                t->plan->n_seeds < 2 ? "one seed shows no spread"
                                     : "its gain is within the spread of the seeds");
-    say_edges(t, best);
+    print_edges(t, best);
     snprintf(path, sizeof path, "%s/tuned.toml", t->out);
     printf("The best settings are in %s; train with them:\n  diloco train %s\n", path,
            dl_shell_word(word, sizeof word, path));

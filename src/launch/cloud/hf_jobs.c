@@ -109,7 +109,7 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     snprintf(rank, sizeof rank, "%u", job->rank);
     DL_TRY(path_to(call, rest, "", ""));
     dl_json_object(j, NULL);
-    DL_TRY(dl_cloud_words(j, "command", spec, rank, 0));
+    DL_TRY(dl_cloud_argv(j, "command", spec, rank, 0));
     dl_json_array(j, "arguments");
     dl_json_end(j);
     DL_TRY(dl_cloud_env(j, "environment", spec, job, false));

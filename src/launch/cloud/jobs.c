@@ -258,16 +258,16 @@ diloco_status dl_cloud_need(const char *value, const char *option, const char *e
 }
 
 /* `skip` 1 leaves out the program, where the backend has a member of its own for it. */
-diloco_status dl_cloud_words(dl_json *j, const char *key, const dl_launch_spec *spec,
-                             const char *rank, size_t skip)
+diloco_status dl_cloud_argv(dl_json *j, const char *key, const dl_launch_spec *spec,
+                            const char *rank, size_t skip)
 {
     char **words;
-    DL_TRY(dl_replica_words(&words, spec, spec->program, rank));
+    DL_TRY(dl_replica_argv(&words, spec, spec->program, rank));
     dl_json_array(j, key);
     for (char **word = words; *word; word++)
         if ((size_t)(word - words) >= skip) dl_json_str(j, NULL, *word);
     dl_json_end(j);
-    dl_words_free(words);
+    dl_argv_free(words);
     return DILOCO_OK;
 }
 
@@ -275,13 +275,13 @@ diloco_status dl_cloud_words(dl_json *j, const char *key, const dl_launch_spec *
 diloco_status dl_cloud_line(dl_buf *out, const dl_launch_spec *spec, const char *rank)
 {
     char **words;
-    DL_TRY(dl_replica_words(&words, spec, spec->program, rank));
+    DL_TRY(dl_replica_argv(&words, spec, spec->program, rank));
     diloco_status status = DILOCO_OK;
     for (char **word = words; !status && *word; word++) {
         if (word > words) status = dl_buf_add(out, " ", 1);
         if (!status) status = dl_shell_quote(out, *word);
     }
-    dl_words_free(words);
+    dl_argv_free(words);
     return status;
 }
 

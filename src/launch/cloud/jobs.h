@@ -91,8 +91,8 @@ DL_MUST_CHECK diloco_status dl_cloud_need(const char *value, const char *option,
 
 /* Write an array of the replica's words, the program first, without the first `skip` of them.
  * `rank` replaces {rank}. Returns DILOCO_ENOMEM. */
-DL_MUST_CHECK diloco_status dl_cloud_words(dl_json *j, const char *key, const dl_launch_spec *spec,
-                                           const char *rank, size_t skip);
+DL_MUST_CHECK diloco_status dl_cloud_argv(dl_json *j, const char *key, const dl_launch_spec *spec,
+                                          const char *rank, size_t skip);
 /* Append the replica's words as one line of a POSIX shell, for backends that take a command
  * line. */
 DL_MUST_CHECK diloco_status dl_cloud_line(dl_buf *out, const dl_launch_spec *spec,

@@ -84,7 +84,7 @@ TEST(a_replica_has_words_variables_and_secrets_that_a_dry_run_hides)
         dl_buf_init(&text, 1 << 16);
         dl_json_init(&j, &text);
         dl_json_object(&j, NULL);
-        CHECK_OK(dl_cloud_words(&j, "args", &spec, "3", 1));
+        CHECK_OK(dl_cloud_argv(&j, "args", &spec, "3", 1));
         CHECK_OK(dl_cloud_env(&j, "env", &spec, &job, true));
         dl_cloud_secrets(&j, "secrets", &spec);
         dl_json_end(&j);

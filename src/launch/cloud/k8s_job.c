@@ -62,7 +62,7 @@ static diloco_status put_text(dl_json *j, const char *key, const char *text)
 static diloco_status put_words(dl_json *j, const dl_launch_spec *spec, const char *rank)
 {
     char **words;
-    DL_TRY(dl_replica_words(&words, spec, spec->program, rank));
+    DL_TRY(dl_replica_argv(&words, spec, spec->program, rank));
     diloco_status status = DILOCO_OK;
     dl_json_array(j, "command");
     dl_json_str(j, NULL, words[0]);
@@ -71,7 +71,7 @@ static diloco_status put_words(dl_json *j, const dl_launch_spec *spec, const cha
     for (char **word = words + 1; !status && *word; word++)
         status = put_text(j, NULL, *word);
     dl_json_end(j);
-    dl_words_free(words);
+    dl_argv_free(words);
     return status;
 }
 

@@ -140,7 +140,7 @@ static diloco_status put_job(dl_json *j, const dl_launch_spec *spec, const dl_jo
     if (create) {
         snprintf(rank, sizeof rank, "%u", job->rank);
         dl_json_str(j, "name", job->name);
-        status = dl_cloud_words(j, "words", spec, rank, 0);
+        status = dl_cloud_argv(j, "words", spec, rank, 0);
         if (!status) status = dl_cloud_env(j, "env", spec, job, false);
     } else {
         dl_json_str(j, "id", job->id);

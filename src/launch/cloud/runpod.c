@@ -95,7 +95,7 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     put_machine(j, spec->config);
     put_env(j, spec, job);
     put_list(j, "dockerEntrypoint", spec->program);
-    DL_TRY(dl_cloud_words(j, "dockerStartCmd", spec, rank, 1));
+    DL_TRY(dl_cloud_argv(j, "dockerStartCmd", spec, rank, 1));
     dl_json_end(j);
     return DILOCO_OK;
 }

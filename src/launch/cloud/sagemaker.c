@@ -104,7 +104,7 @@ static diloco_status put_container(dl_json *j, const dl_launch_spec *spec, const
     dl_json_array(j, "ContainerEntrypoint");
     dl_json_str(j, NULL, spec->program);
     dl_json_end(j);
-    DL_TRY(dl_cloud_words(j, "ContainerArguments", spec, rank, 1));
+    DL_TRY(dl_cloud_argv(j, "ContainerArguments", spec, rank, 1));
     dl_json_end(j);
     return dl_cloud_env(j, "Environment", spec, job, false);
 }

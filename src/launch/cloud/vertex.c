@@ -100,7 +100,7 @@ static diloco_status put_container(dl_json *j, const dl_launch_spec *spec, const
     dl_json_array(j, "command");
     dl_json_str(j, NULL, spec->program);
     dl_json_end(j);
-    DL_TRY(dl_cloud_words(j, "args", spec, rank, 1));
+    DL_TRY(dl_cloud_argv(j, "args", spec, rank, 1));
     DL_TRY(dl_cloud_env(j, "env", spec, job, true));
     dl_json_end(j);
     return DILOCO_OK;

@@ -23,9 +23,9 @@ bool dl_async_may_count(const dl_roster *roster, uint64_t entry, const dl_config
 }
 
 /* Returns whether it will never count. A replica's generations are tried from the oldest on. */
-static bool is_refused(const dl_known_table *refused, const dl_listed *l)
+static bool is_refused(const dl_candidate_table *refused, const dl_listed *l)
 {
-    const dl_known *k = dl_known_find(refused, &l->generation);
+    const dl_candidate *k = dl_candidate_find(refused, &l->generation);
     if (!k || k->entry < l->entry) return false;
     return k->entry > l->entry || k->validity == DL_INVALID ||
            (k->validity == DL_VALID && k->facts.stats.samples == 0);
@@ -38,7 +38,7 @@ static bool is_before(const dl_listed *a, const dl_listed *b)
 }
 
 size_t dl_async_choose(const dl_control *control, const dl_config *config, const dl_listed *listed,
-                       size_t n, const dl_known_table *refused)
+                       size_t n, const dl_candidate_table *refused)
 {
     size_t best = SIZE_MAX;
     for (size_t i = 0; i < n; i++) {

@@ -19,7 +19,7 @@ bool dl_async_is_too_old(const dl_config *config, uint64_t entry, uint64_t base)
 /* Returns the first listed contribution that the open entry may name, by base, then by generation,
  * or SIZE_MAX. `refused` are known to be invalid. */
 size_t dl_async_choose(const dl_control *control, const dl_config *config, const dl_listed *listed,
-                       size_t n, const dl_known_table *refused);
+                       size_t n, const dl_candidate_table *refused);
 
 /* Returns why such an entry is void for reasons of its own, or NULL. */
 const char *dl_async_void_reason(const dl_control *control, const dl_config *config,

@@ -72,18 +72,18 @@ static dl_request listed(dl_machine *m, const dl_reply *reply)
     m->open.fetching = m->open.known.n;
     if (i == SIZE_MAX) return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
     const dl_listed *l = &reply->list.listed[i];
-    dl_known *k = dl_known_add(&m->open.known, &l->generation, l->entry, l->len);
+    dl_candidate *k = dl_candidate_add(&m->open.known, &l->generation, l->entry, l->len);
     if (!k)
         return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING); /* no room: all were refused */
     if (k->entry != l->entry) /* its older one will never count */
-        *k = (dl_known){.generation = l->generation, .entry = l->entry, .len = l->len};
-    m->open.fetching = dl_known_slot(&m->open.known, k);
+        *k = (dl_candidate){.generation = l->generation, .entry = l->entry, .len = l->len};
+    m->open.fetching = dl_candidate_slot(&m->open.known, k);
     return dl_gather_fetch_next(m);
 }
 
 static bool own_is_damaged(const dl_machine *m)
 {
-    const dl_known *own = dl_known_find(&m->open.known, &m->a.self);
+    const dl_candidate *own = dl_candidate_find(&m->open.known, &m->a.self);
     return own && own->validity == DL_INVALID && dl_pace_in_flight(m->a.pace, own->entry);
 }
 
@@ -93,7 +93,7 @@ static bool own_is_damaged(const dl_machine *m)
 static dl_request looked(dl_machine *m)
 {
     m->self.own_damaged = own_is_damaged(m);
-    if (dl_known_n_counting(&m->open.known) > 0 && dl_propose_may_create(m))
+    if (dl_candidate_n_counting(&m->open.known) > 0 && dl_propose_may_create(m))
         return dl_propose_draft_commit(m);
     if (m->self.own_damaged && dl_propose_may_create(m))
         return dl_propose_draft_abort(m, "the store damaged the contribution");
@@ -110,8 +110,8 @@ static bool is_in_flight(const dl_machine *m)
 
 static void next_roster(dl_entry *draft, const dl_draft_source *from)
 {
-    const dl_known *k =
-        draft->n_members ? dl_known_find(from->known, &draft->members[0].generation) : NULL;
+    const dl_candidate *k =
+        draft->n_members ? dl_candidate_find(from->known, &draft->members[0].generation) : NULL;
     if (k) draft->position = k->facts.stats.position;
     dl_async_next_roster(&draft->roster, from->args->control, draft);
 }

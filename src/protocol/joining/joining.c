@@ -55,7 +55,7 @@ static bool may_announce(const dl_machine *m, uint64_t entry)
         p, first, dl_schedule_fragment(&p->schedule, first, m->log.n_commits_all + first - open));
 }
 
-bool dl_joining_has_to_knock(const dl_machine *m)
+bool dl_joining_has_to_announce(const dl_machine *m)
 {
     return may_announce(m, dl_open_entry(m) + ahead_of_log(m));
 }
@@ -76,7 +76,7 @@ static dl_request announce(dl_machine *m, uint64_t entry)
     return a;
 }
 
-dl_request dl_joining_knock(dl_machine *m)
+dl_request dl_joining_announce(dl_machine *m)
 {
     const uint64_t entry = dl_open_entry(m) + ahead_of_log(m);
     const dl_request a = announce(m, entry);
@@ -99,7 +99,7 @@ void dl_joining_fall_out_of_step(dl_machine *m)
 bool dl_joining_falls_back(const dl_machine *m)
 {
     return m->self.out_of_step && dl_open_entry(m) >= m->self.measure_at &&
-           dl_joining_has_to_knock(m);
+           dl_joining_has_to_announce(m);
 }
 
 /* Returns how many entries this replica reads while the others may wait for it. They wait for a
@@ -172,7 +172,7 @@ bool dl_joining_has_to_align(const dl_machine *m)
 
 dl_request dl_joining_align(dl_machine *m)
 {
-    if (dl_joining_has_to_knock(m)) return dl_joining_knock(m);
+    if (dl_joining_has_to_announce(m)) return dl_joining_announce(m);
     /* If no other replica is left, this one continues the run. */
     if (!m->self.align_until)
         m->self.align_until = dl_time_after(m->now, dl_time_from_seconds(m->a.config->patience_s));

@@ -27,7 +27,7 @@ static dl_request go_by_all(dl_machine *m)
     DL_ASSERT(!m->open.by_all);
     m->open.by_all = true;
     m->open.draft.entry.combined.there = false;
-    dl_known_read_whole(&m->open.known);
+    dl_candidate_read_whole(&m->open.known);
     return dl_gather_list(m);
 }
 

@@ -238,7 +238,7 @@ static diloco_status abandon(run *r, dl_time until)
 /* ---- all of it */
 
 /* Is it the object that the kept upload is of? */
-static bool goes_on(dl_http_upload *u, const char *key, dl_hash digest, size_t len)
+static bool resumes(dl_http_upload *u, const char *key, dl_hash digest, size_t len)
 {
     return u->id[0] && u->len == len && !strcmp(u->key, key) && dl_hash_equal(u->digest, digest);
 }
@@ -263,7 +263,7 @@ static diloco_status go(run *r, dl_time until)
     size_t len;
     dl_hash digest;
     DL_TRY(prepare_run(r, &len, &digest));
-    if (!goes_on(u, r->object->key, digest, len)) {
+    if (!resumes(u, r->object->key, digest, len)) {
         DL_TRY(abandon(r, until));
         snprintf(u->key, sizeof u->key, "%s", r->object->key);
         u->digest = digest;

@@ -226,7 +226,7 @@ TEST(after_some_tries_the_server_counts_as_unreachable)
     }
 }
 
-TEST(who_is_not_there_is_unreachable)
+TEST(an_absent_peer_is_unreachable)
 {
     http_script server;
     script_start(&server, NULL, 0);
@@ -506,7 +506,7 @@ TEST_MAIN(a_request_arrives_as_it_was_asked_and_the_answer_comes_back, an_empty_
           an_error_outside_2xx_has_the_text_of_the_server,
           an_answer_that_is_longer_than_its_maximum_is_refused,
           a_server_that_does_not_speak_http_is_refused, transient_errors_are_retried,
-          after_some_tries_the_server_counts_as_unreachable, who_is_not_there_is_unreachable,
+          after_some_tries_the_server_counts_as_unreachable, an_absent_peer_is_unreachable,
           finish_may_ask_for_another_try,
           an_answer_that_finish_always_refuses_is_unreachable_in_the_end,
           a_sink_hears_the_length_and_then_the_bytes, a_sink_can_stop_the_answer,

@@ -91,7 +91,7 @@ TEST(a_request_takes_the_delay_and_its_bytes_at_the_rate)
     end();
 }
 
-TEST(who_oversleeps_each_slice_loses_no_rate)
+TEST(a_link_that_oversleeps_each_slice_loses_no_rate)
 {
     begin("8mbit");
     const dl_span span = {bytes, MB};
@@ -273,7 +273,7 @@ int main(int argc, char **argv)
     static const store_row row = {"shaped", suite_make, suite_open, suite_destroy, false};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_takes_the_delay_and_its_bytes_at_the_rate),
-        cmocka_unit_test(who_oversleeps_each_slice_loses_no_rate),
+        cmocka_unit_test(a_link_that_oversleeps_each_slice_loses_no_rate),
         cmocka_unit_test(without_a_rate_bytes_take_no_time),
         cmocka_unit_test(small_objects_go_ahead_of_large_ones),
         cmocka_unit_test(handles_share_the_rate),

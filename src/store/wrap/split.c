@@ -228,10 +228,10 @@ static bool split_vouches(const void *self)
 static diloco_status split_wait(void *self, const char *const *prefixes, size_t n, dl_time until)
 {
     split_store *s = self;
-    bool told = n > 0; /* does the coord hear of all of it? */
+    bool all_in_coord = n > 0; /* does the coord hear of all of it? */
     for (size_t i = 0; i < n; i++)
-        told &= *prefixes[i] && route_of(prefixes[i]) != BULK;
-    return dl_store_await(told ? s->coord : s->bulk, prefixes, n, until);
+        all_in_coord &= *prefixes[i] && route_of(prefixes[i]) != BULK;
+    return dl_store_await(all_in_coord ? s->coord : s->bulk, prefixes, n, until);
 }
 
 static void split_traffic(const void *self, dl_store_counters *counts)
