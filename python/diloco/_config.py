@@ -36,7 +36,7 @@ class Config:
         library = _c.lib()
         handle = library.diloco_config_create()
         if not handle:
-            raise MemoryError("no memory for a configuration")
+            raise MemoryError("out of memory for a configuration")
         self._handle = ctypes.c_void_p(handle)
         weakref.finalize(self, library.diloco_config_destroy, self._handle)
         if preset is not None:

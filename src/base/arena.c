@@ -35,7 +35,7 @@ diloco_status dl_arena_init(dl_arena *arena, size_t size)
         if (base == MAP_FAILED) base = NULL;
         if (base && bytes >= HUGE_MIN) (void)madvise(base, bytes, MADV_HUGEPAGE); /* advice */
     }
-    if (!base) return dl_fail(DILOCO_ENOMEM, "no memory for %zu bytes", size);
+    if (!base) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu bytes", size);
     *arena = (dl_arena){.base = base, .size = bytes, .mapped = bytes > HEAP_MAX};
     return DILOCO_OK;
 }

@@ -35,7 +35,7 @@ diloco_status dl_buf_reserve(dl_buf *buf, size_t n)
     size_t twice = buf->cap > buf->max / 2 ? buf->max : buf->cap * 2;
     size_t cap = dl_size_min(dl_size_max(dl_size_max(n, twice), SMALLEST), buf->max);
     void *data = realloc(buf->data, cap + 1);
-    if (!data) return dl_fail(DILOCO_ENOMEM, "no memory for %zu bytes", cap);
+    if (!data) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu bytes", cap);
     buf->data = data;
     buf->cap = cap;
     return DILOCO_OK;

@@ -113,7 +113,7 @@ diloco_status dl_file_each_line(const char *path, size_t most, dl_line_fn fn, vo
     dl_buf_init(&file, most);
     diloco_status status = dl_file_read(&file, path);
     const char *text = status ? NULL : dl_buf_str(&file);
-    if (!status && !text) status = dl_fail(DILOCO_ENOMEM, "no memory to read %s", path);
+    if (!status && !text) status = dl_fail(DILOCO_ENOMEM, "not enough memory to read %s", path);
     for (int line = 1; !status && *text; line++) {
         const size_t len = strcspn(text, "\n");
         size_t used = len;

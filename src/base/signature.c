@@ -323,8 +323,8 @@ diloco_status dl_signer_open(dl_signer **out, const char *path)
     *out = NULL;
     DL_TRY(read_private(text, &len, path));
     dl_signer *signer = calloc(1, sizeof *signer);
-    diloco_status status =
-        signer ? take_key(signer, text, len, path) : dl_fail(DILOCO_ENOMEM, "no memory for a key");
+    diloco_status status = signer ? take_key(signer, text, len, path)
+                                  : dl_fail(DILOCO_ENOMEM, "out of memory for a key");
     OPENSSL_cleanse(text, sizeof text);
     if (status)
         dl_signer_close(signer);
@@ -337,7 +337,7 @@ diloco_status dl_signer_open(dl_signer **out, const char *path)
 diloco_status dl_signer_generate(dl_signer **out)
 {
     dl_signer *signer = *out = calloc(1, sizeof *signer);
-    if (!signer) return dl_fail(DILOCO_ENOMEM, "no memory for a key");
+    if (!signer) return dl_fail(DILOCO_ENOMEM, "out of memory for a key");
     signer->key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
     if (find_public(signer)) return DILOCO_OK;
     dl_signer_close(signer);
@@ -464,7 +464,7 @@ diloco_status dl_strong_begin(dl_strong_stream **out)
         return DILOCO_OK;
     dl_strong_drop(s);
     *out = NULL;
-    return dl_fail(DILOCO_ENOMEM, "no memory for a hash");
+    return dl_fail(DILOCO_ENOMEM, "out of memory for a hash");
 }
 
 /* Neither call fails on a context that was begun. */

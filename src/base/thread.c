@@ -153,7 +153,7 @@ diloco_status dl_pool_create(dl_pool **out, int n_threads)
         return dl_fail(DILOCO_EINVAL, "%d threads: a pool has 1 to %d", n_threads, DL_POOL_MAX);
     size_t size = sizeof(dl_pool) + (size_t)(n_threads - 1) * sizeof(worker);
     dl_pool *pool = aligned_alloc(64, dl_size_round_up(size, 64));
-    if (!pool) return dl_fail(DILOCO_ENOMEM, "no memory for a pool of %d threads", n_threads);
+    if (!pool) return dl_fail(DILOCO_ENOMEM, "out of memory for a pool of %d threads", n_threads);
     memset(pool, 0, size);
     pool->n_threads = n_threads;
     pool->spins = n_threads <= dl_cores();

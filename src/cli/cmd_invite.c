@@ -37,7 +37,7 @@ static diloco_status cmd_invite(const dl_args *args)
     const char *key = args->flags[DL_FLAG_ID_KEY];
     if (duration) DL_TRY(read_duration(&seconds, duration));
     if (key && setenv("DILOCO_KEY", key, 1)) /* for a hub that asks for it */
-        return dl_fail(DILOCO_ENOMEM, "no memory for --key");
+        return dl_fail(DILOCO_ENOMEM, "out of memory for --key");
     DL_TRY(dl_settings_store(store, args->target));
     DL_TRY(diloco_invite(text, sizeof text, store, key, seconds));
     puts(text);

@@ -104,7 +104,7 @@ static diloco_status name_curve(curve *c, const char *store)
     snprintf(c->name, sizeof c->name, "%.*s", (int)fmin((double)(end - begin), 63), store + begin);
 
     diloco_config *config = diloco_config_create();
-    if (!config) return dl_fail(DILOCO_ENOMEM, "no memory for a configuration");
+    if (!config) return dl_fail(DILOCO_ENOMEM, "out of memory for a configuration");
     diloco_status status = diloco_run_config(config, store);
     if (!status) status = diloco_config_get(config, "preset", preset, sizeof preset);
     if (!status) status = diloco_config_get(config, "run.replicas", replicas, sizeof replicas);

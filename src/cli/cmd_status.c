@@ -207,7 +207,7 @@ static diloco_status cmd_status(const dl_args *args)
     dl_config *config = dl_args_has(args, DL_FLAG_WHY) ? malloc(sizeof *config) : NULL;
     diloco_status status = DILOCO_OK;
     if (dl_args_has(args, DL_FLAG_WHY) && !config)
-        status = dl_fail(DILOCO_ENOMEM, "no memory for the run's settings");
+        status = dl_fail(DILOCO_ENOMEM, "out of memory for the run's settings");
     if (!status && config) {
         dl_config_init(config);
         status = diloco_run_config(config, store);

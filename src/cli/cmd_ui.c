@@ -131,7 +131,7 @@ static diloco_status check_runs(const shown *s)
     const char *u = (const char *)s->runs.urls.data;
     for (size_t at = 0; at < s->runs.urls.len; at += strlen(u + at) + 1) {
         diloco_config *config = diloco_config_create();
-        if (!config) return dl_fail(DILOCO_ENOMEM, "no memory for a configuration");
+        if (!config) return dl_fail(DILOCO_ENOMEM, "out of memory for a configuration");
         const diloco_status status = diloco_run_config(config, u + at);
         diloco_config_destroy(config);
         DL_TRY(status);

@@ -55,7 +55,7 @@ static diloco_status watch(const dl_args *args, char *store)
     dl_watch_frame *frame = malloc(sizeof *frame);
     if (!screen || !frame) {
         free(screen), free(frame);
-        return dl_fail(DILOCO_ENOMEM, "no memory for a screen");
+        return dl_fail(DILOCO_ENOMEM, "out of memory for a screen");
     }
     dl_screen_open(screen, stdout);
     diloco_status status = dl_views_create(&views, url_of, store);

@@ -42,7 +42,7 @@ static diloco_status take_fragment(const char *fragment)
     base64(pin + strlen(pin), hash);
     /* Replicas inherit the variables. Other users of the machine cannot read them. */
     if (setenv("DILOCO_HUB_PIN", pin, 1) || (token && setenv("DILOCO_HUB_TOKEN", token, 1)))
-        return dl_fail(DILOCO_ENOMEM, "no memory for a join line");
+        return dl_fail(DILOCO_ENOMEM, "out of memory for a join line");
     return DILOCO_OK;
 }
 

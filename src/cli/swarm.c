@@ -203,7 +203,7 @@ static diloco_status print_json(const dl_gossip_status *s, const char *store)
 diloco_status dl_swarm_status(const char *store, bool json)
 {
     dl_gossip_status *s = malloc(sizeof *s);
-    if (!s) return dl_fail(DILOCO_ENOMEM, "no memory for the nodes' status");
+    if (!s) return dl_fail(DILOCO_ENOMEM, "out of memory for the nodes' status");
     diloco_status status = dl_gossip_status_read(s, store);
     if (!status && json) status = print_json(s, store);
     if (!status && !json) print_peers(s, store);

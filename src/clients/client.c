@@ -250,7 +250,7 @@ diloco_status dl_client_collect(dl_client_store *s, const dl_client_facts *f, dl
     folder_of(folder, s, f->client);
     key_of(keep, s, f);
     old *o = calloc(1, sizeof *o);
-    if (!o) return dl_fail(DILOCO_ENOMEM, "no memory to list a client's states");
+    if (!o) return dl_fail(DILOCO_ENOMEM, "not enough memory to list a client's states");
     o->keep = keep;
     diloco_status status = dl_store_list(s->store, folder, NULL, found, o, until);
     for (size_t i = 0; !status && i < o->n; i++)

@@ -65,7 +65,7 @@ static diloco_status begin_simulation(dl_turns *t)
     DL_TRY(dl_simulation_init(&t->simulation, &file->config, &file->manifest));
     if (!t->simulation.config) return DILOCO_OK;
     t->simulated = calloc(n, sizeof *t->simulated);
-    return t->simulated ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for %zu clients", n);
+    return t->simulated ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for %zu clients", n);
 }
 
 diloco_status dl_turns_open(dl_turns *out)

@@ -104,7 +104,7 @@ diloco_status dl_bpe_merges(dl_bpe_merge **out, size_t *n, const dl_bpe *bpe)
 {
     dl_bpe_merge *merges = *out = calloc(dl_size_max(bpe->n_pairs, 1), sizeof *merges);
     *n = 0;
-    if (!merges) return dl_fail(DILOCO_ENOMEM, "no memory for %zu merges", bpe->n_pairs);
+    if (!merges) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu merges", bpe->n_pairs);
     for (size_t i = 0; i <= bpe->pair_mask; i++) {
         uint64_t key = bpe->pairs[i].key - 1;
         if (bpe->pairs[i].key)
@@ -184,7 +184,7 @@ diloco_status dl_bpe_encoder_create(dl_bpe_encoder **out, const dl_bpe *bpe)
     if (!e || !e->words) {
         dl_bpe_encoder_destroy(e);
         *out = NULL;
-        return dl_fail(DILOCO_ENOMEM, "no memory to encode text");
+        return dl_fail(DILOCO_ENOMEM, "not enough memory to encode text");
     }
     memset(e->words, 0, KEPT * sizeof(kept)); /* a word has a length, so none is all zeros */
     e->bpe = bpe;
@@ -211,7 +211,8 @@ static diloco_status reserve(dl_bpe_encoder *e, size_t len)
     if (symbols) e->symbols = symbols;
     candidate *heap = reallocarray(e->heap, 3 * cap, sizeof *heap);
     if (heap) e->heap = heap;
-    if (!symbols || !heap) return dl_fail(DILOCO_ENOMEM, "no memory for a word of %zu bytes", len);
+    if (!symbols || !heap)
+        return dl_fail(DILOCO_ENOMEM, "out of memory for a word of %zu bytes", len);
     e->cap = cap;
     return DILOCO_OK;
 }

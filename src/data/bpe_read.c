@@ -40,7 +40,7 @@ static size_t room_for(size_t n)
 
 static diloco_status no_memory(void)
 {
-    return dl_fail(DILOCO_ENOMEM, "no memory for a tokenizer");
+    return dl_fail(DILOCO_ENOMEM, "out of memory for a tokenizer");
 }
 
 /* Takes the memory for tokens 0 … n-1 without text, for at most n_bytes bytes of text in all and

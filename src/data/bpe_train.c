@@ -69,7 +69,7 @@ typedef struct trainer {
 
 static diloco_status no_memory(void)
 {
-    return dl_fail(DILOCO_ENOMEM, "no memory to learn a tokenizer");
+    return dl_fail(DILOCO_ENOMEM, "not enough memory to learn a tokenizer");
 }
 
 static diloco_status add_number(list *l, uint32_t value)

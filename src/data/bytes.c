@@ -38,7 +38,8 @@ static diloco_status unpack(unsigned char *to, size_t len, const dl_map *map)
         return dl_fail(DILOCO_EPROTO, "a gzip file of more than 4 GiB: unpack it");
     z.avail_in = (unsigned)map->len;
     z.avail_out = (unsigned)len;
-    if (inflateInit2(&z, GZIP_WINDOW) != Z_OK) return dl_fail(DILOCO_ENOMEM, "no memory to unpack");
+    if (inflateInit2(&z, GZIP_WINDOW) != Z_OK)
+        return dl_fail(DILOCO_ENOMEM, "not enough memory to unpack");
     int result = inflate(&z, Z_FINISH);
     diloco_status status = DILOCO_OK;
     if (result != Z_STREAM_END || z.avail_out != 0)
@@ -56,7 +57,7 @@ static diloco_status open_gzip(dl_bytes *bytes)
     DL_TRY(contents_length(&bytes->len, &bytes->map));
     bytes->owned = malloc(dl_size_max(bytes->len, 1));
     bytes->data = bytes->owned;
-    if (!bytes->owned) return dl_fail(DILOCO_ENOMEM, "no memory for %zu bytes", bytes->len);
+    if (!bytes->owned) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu bytes", bytes->len);
     return unpack(bytes->owned, bytes->len, &bytes->map);
 }
 

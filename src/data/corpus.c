@@ -33,7 +33,7 @@ static diloco_status add_file(dl_corpus *corpus, const char *path)
 {
     dl_corpus_file *file = next_file(corpus);
     if (file) file->path = strdup(path);
-    if (!file || !file->path) return dl_fail(DILOCO_ENOMEM, "no memory for the list of files");
+    if (!file || !file->path) return dl_fail(DILOCO_ENOMEM, "out of memory for the list of files");
     corpus->n_files++;
 
     DL_TRY(dl_map_open(&file->map, path));
@@ -123,7 +123,7 @@ static diloco_status add_list(dl_corpus *corpus, const char *list, const char *o
         return dl_fail(DILOCO_EINVAL,
                        "%s is not set: name a file, a folder, or several with commas", option);
     char *copy = strdup(list), *rest = copy, *path;
-    if (!copy) return dl_fail(DILOCO_ENOMEM, "no memory for %s", option);
+    if (!copy) return dl_fail(DILOCO_ENOMEM, "out of memory for %s", option);
     diloco_status status = DILOCO_OK;
     while (!status && (path = strsep(&rest, ",")))
         status = add_path(corpus, path + strspn(path, " "), option);

@@ -233,7 +233,7 @@ static diloco_status split(dl_data *data, const dl_config *config, size_t n_shar
         data->test_first = data->n_train -= data->n_test;
     }
     data->shards = calloc(n_shards, sizeof *data->shards);
-    if (!data->shards) return dl_fail(DILOCO_ENOMEM, "no memory for %zu shards", n_shards);
+    if (!data->shards) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu shards", n_shards);
     data->n_shards = n_shards;
     uint64_t each = data->whole ? data->n_train : data->n_train / n_shards;
     for (size_t i = 0; i < n_shards; i++)
@@ -347,7 +347,7 @@ static diloco_status open_either(dl_data **out, const dl_config *config, size_t 
 {
     *out = NULL;
     dl_data *data = calloc(1, sizeof *data);
-    if (!data) return dl_fail(DILOCO_ENOMEM, "no memory for the data's table");
+    if (!data) return dl_fail(DILOCO_ENOMEM, "out of memory for the data's table");
     diloco_status status = n_shards ? open_data(data, config, n_shards) : open_words(data, config);
     if (status) {
         dl_data_close(data);
@@ -418,7 +418,8 @@ const char *dl_data_digest(const dl_data *data)
 static diloco_status make_room(dl_data *data, uint64_t n)
 {
     uint32_t *list = realloc(data->list, n * sizeof *list);
-    if (!list) return dl_fail(DILOCO_ENOMEM, "no memory for the %" PRIu64 " samples of a shard", n);
+    if (!list)
+        return dl_fail(DILOCO_ENOMEM, "out of memory for the %" PRIu64 " samples of a shard", n);
     data->list = list;
     data->list_room = n;
     return DILOCO_OK;

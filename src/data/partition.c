@@ -55,7 +55,8 @@ static diloco_status sort_by_class(dl_partition *p, const dl_partition_data *dat
     p->class_begin = calloc(p->n_classes + 1, sizeof *p->class_begin);
     if (!next || !p->by_class || !p->class_begin) {
         free(next);
-        return dl_fail(DILOCO_ENOMEM, "no memory to sort %" PRIu64 " samples by class", p->n);
+        return dl_fail(DILOCO_ENOMEM, "not enough memory to sort %" PRIu64 " samples by class",
+                       p->n);
     }
     for (uint64_t i = 0; i < p->n; i++)
         p->class_begin[data->class_of(data->user, i) + 1]++;
@@ -102,7 +103,7 @@ diloco_status dl_partition_create(dl_partition **out, const dl_config *config,
                        config->sampler);
     if (!sampler->size) return DILOCO_OK;
     dl_partition *p = calloc(1, sizeof *p);
-    if (!p) return dl_fail(DILOCO_ENOMEM, "no memory for a partition");
+    if (!p) return dl_fail(DILOCO_ENOMEM, "out of memory for a partition");
     p->sampler = sampler;
     p->config = *config;
     p->seed = (uint64_t)config->data_seed;

@@ -423,7 +423,8 @@ TEST(an_impossible_partition_is_refused_by_its_option)
     CHECK_CONTAINS("less than one each", diloco_error_text());
 }
 
-/* iid needs no memory for the samples. With a partition size of 2 a client needs little, too. */
+/* iid needs out of memory for the samples. With a partition size of 2 a client needs little, too.
+ */
 TEST(samples_are_at_most_2_to_the_32nd)
 {
     dl_config config = config_of("iid");

@@ -49,7 +49,7 @@ static diloco_status add_part(work *w, part p)
     if (w->n_parts == w->cap) {
         size_t cap = w->cap ? 2 * w->cap : 64;
         part *parts = reallocarray(w->parts, cap, sizeof *parts);
-        if (!parts) return dl_fail(DILOCO_ENOMEM, "no memory for %zu parts", cap);
+        if (!parts) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu parts", cap);
         w->parts = parts;
         w->cap = cap;
     }
@@ -133,7 +133,7 @@ static diloco_status encode_part(const work *w, dl_bpe_encoder *encoder, uint64_
     size_t n, first = 0;
     int32_t end_token = dl_bpe_end_token(w->what->bpe);
     int32_t *tokens = malloc((p->end - p->begin + 1) * sizeof *tokens);
-    if (!tokens) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tokens", p->end - p->begin);
+    if (!tokens) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu tokens", p->end - p->begin);
     if (p->begin == 0 && end_token >= 0) tokens[first++] = end_token;
     diloco_status status =
         dl_bpe_encode(encoder, tokens + first, &n, (const char *)p->file->map.data, p->begin,
@@ -376,7 +376,7 @@ diloco_status dl_prepare_run(dl_prepared *out, const dl_prepare *what)
 {
     work *w = calloc(1, sizeof *w);
     *out = (dl_prepared){0};
-    if (!w) return dl_fail(DILOCO_ENOMEM, "no memory to prepare data");
+    if (!w) return dl_fail(DILOCO_ENOMEM, "not enough memory to prepare data");
     w->what = what;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->moved, NULL);

@@ -66,7 +66,7 @@ static diloco_status plan(dl_partition *p)
     p->owners = calloc(p->n_classes, sizeof *p->owners);
     p->owned = calloc(p->n_clients * n_each(p), sizeof *p->owned);
     if (!p->owners || !p->owned)
-        return dl_fail(DILOCO_ENOMEM, "no memory for %zu clients", p->n_clients);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for %zu clients", p->n_clients);
     for (size_t c = 0; c < p->n_clients; c++) {
         dl_owned *mine = p->owned + c * n_each(p);
         draw_classes(mine, p, c);

@@ -58,7 +58,7 @@ static diloco_status plan_mixed(dl_partition *p)
 {
     DL_TRY(plan(p));
     p->drawn = calloc(p->n_clients, sizeof *p->drawn);
-    if (!p->drawn) return dl_fail(DILOCO_ENOMEM, "no memory for %zu clients", p->n_clients);
+    if (!p->drawn) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu clients", p->n_clients);
     return mark(p);
 }
 

@@ -67,7 +67,7 @@ static diloco_status plan(dl_partition *p)
                        "has one: take fewer, or name their data.institution_class_ids",
                        p->n_silos, p->n_classes);
     p->silo_has = calloc(p->n_silos * p->n_classes, sizeof *p->silo_has);
-    if (!p->silo_has) return dl_fail(DILOCO_ENOMEM, "no memory for %zu silos", p->n_silos);
+    if (!p->silo_has) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu silos", p->n_silos);
     if (named)
         DL_TRY(read_classes(p));
     else

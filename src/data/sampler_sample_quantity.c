@@ -24,7 +24,7 @@ static diloco_status draw_cut(dl_partition *p)
     p->cut = calloc(p->n_clients + 1, sizeof *p->cut);
     if (!parts || !p->cut) {
         free(parts);
-        return dl_fail(DILOCO_ENOMEM, "no memory for %zu clients", p->n_clients);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for %zu clients", p->n_clients);
     }
     dl_rng rng = dl_client_rng(p, UINT32_MAX); /* no client's: clients are fewer */
     dl_draw_dirichlet(parts, p->n_clients, p->config.quantity_concentration, &rng);

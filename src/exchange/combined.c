@@ -18,7 +18,7 @@ diloco_status dl_exec_prepare_combined(dl_exec *x)
     dl_config plain = x->a.run->config;
     DL_TRY(dl_config_set(&plain, "server.diloco.codec", "f32", "run"));
     x->combine.plain = calloc((size_t)manifest->n_fragments, sizeof *x->combine.plain);
-    if (!x->combine.plain) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    if (!x->combine.plain) return dl_fail(DILOCO_ENOMEM, "out of memory for the exchange");
     for (int f = 0; f < manifest->n_fragments; f++)
         DL_TRY(dl_codec_form_init(&x->combine.plain[f], &plain, manifest, f));
     return DILOCO_OK;

@@ -173,7 +173,7 @@ static diloco_status make_forms(dl_exec *x)
 {
     const dl_manifest *manifest = &x->a.run->manifest;
     x->forms = calloc((size_t)manifest->n_fragments, sizeof *x->forms);
-    if (!x->forms) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    if (!x->forms) return dl_fail(DILOCO_ENOMEM, "out of memory for the exchange");
     for (int f = 0; f < manifest->n_fragments; f++)
         DL_TRY(dl_codec_form_init(&x->forms[f], &x->a.run->config, manifest, f));
     return DILOCO_OK;
@@ -229,7 +229,7 @@ diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
 {
     *out = NULL;
     dl_exec *x = calloc(1, sizeof *x);
-    if (!x) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    if (!x) return dl_fail(DILOCO_ENOMEM, "out of memory for the exchange");
     x->a = *args;
     x->collect.n_slots = 2 * args->max_members;
     x->collect.cap_seen = 8 * args->max_members;

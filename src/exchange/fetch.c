@@ -69,11 +69,11 @@ static const double TIMED_BYTES = 256 << 10;
 diloco_status dl_fetchers_create(dl_exec *x)
 {
     dl_fetchers *f = x->collect.fetchers = calloc(1, sizeof *f);
-    if (!f) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    if (!f) return dl_fail(DILOCO_ENOMEM, "out of memory for the exchange");
     f->n = dl_size_max(1, dl_size_min((size_t)x->a.n_fetchers, x->a.max_members));
     f->at = calloc(f->n, sizeof *f->at);
     f->kept = calloc(x->collect.n_slots, sizeof *f->kept);
-    if (!f->at || !f->kept) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    if (!f->at || !f->kept) return dl_fail(DILOCO_ENOMEM, "out of memory for the exchange");
     f->at[0].store = x->a.store;
     f->at[0].packer = x->packer;
     return f->n > 1 ? dl_pool_create(&f->pool, (int)f->n) : DILOCO_OK;

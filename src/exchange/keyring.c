@@ -220,7 +220,7 @@ diloco_status dl_keyring_create(dl_keyring **out, dl_store *store, const dl_runf
     if (!r || !r->cached) {
         dl_keyring_destroy(r);
         *out = NULL;
-        return dl_fail(DILOCO_ENOMEM, "no memory for the members' keys");
+        return dl_fail(DILOCO_ENOMEM, "out of memory for the members' keys");
     }
     r->store = store;
     r->run = run;
@@ -407,7 +407,7 @@ static diloco_status find_invitation(char out[DL_INVITATION_TEXT], const char *i
     dl_buf_init(&lines, FILE_MAX);
     diloco_status status = dl_file_read(&lines, config->invitation);
     const char *all = status ? NULL : dl_buf_str(&lines);
-    if (!status && !all) status = dl_fail(DILOCO_ENOMEM, "no memory for an invitation");
+    if (!status && !all) status = dl_fail(DILOCO_ENOMEM, "out of memory for an invitation");
     if (!status) status = pick(out, all, id, text, store, run, until);
     dl_buf_deinit(&lines);
     return status;

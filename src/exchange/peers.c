@@ -510,7 +510,7 @@ static void init_lock(dl_peers *p)
 static diloco_status start(dl_peers *p)
 {
     p->rows = calloc(p->a.max_members, sizeof *p->rows);
-    if (!p->rows) return dl_fail(DILOCO_ENOMEM, "no memory for peers");
+    if (!p->rows) return dl_fail(DILOCO_ENOMEM, "out of memory for peers");
     DL_TRY(empty_folder(p));
     if (!p->a.signer) DL_TRY(dl_signer_generate(&p->own));
     p->service = (dl_peers_service){.config = p->a.config,
@@ -532,7 +532,7 @@ diloco_status dl_peers_create(dl_peers **out, const dl_peers_args *args)
                        "run.peers = true serves other members, and this program has no server: "
                        "leave it false, or use the diloco program (built with DILOCO_CLOUD)");
     dl_peers *p = calloc(1, sizeof *p);
-    if (!p) return dl_fail(DILOCO_ENOMEM, "no memory for peers");
+    if (!p) return dl_fail(DILOCO_ENOMEM, "out of memory for peers");
     p->a = *args;
     p->kind = kind;
     init_lock(p);

@@ -169,7 +169,7 @@ diloco_status dl_sending_create(dl_sending **out, const dl_sending_args *args)
 {
     *out = NULL;
     dl_sending *s = calloc(1, sizeof *s);
-    if (!s) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    if (!s) return dl_fail(DILOCO_ENOMEM, "out of memory for the exchange");
     s->a = *args;
     pthread_mutex_init(&s->lock, NULL);
     dl_cond_init(&s->changed);

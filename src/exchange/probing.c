@@ -42,7 +42,7 @@ static diloco_status take_memory(dl_probing *p)
     p->image = malloc(dl_size_max(bytes, 1));
     p->moved = calloc(dl_size_max(floats, 1), sizeof *p->moved);
     if (!p->data || !p->image || !p->moved)
-        return dl_fail(DILOCO_ENOMEM, "no memory for check.probe: a model of %zu bytes", bytes);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for check.probe: a model of %zu bytes", bytes);
     for (size_t i = 0; i < m->n_tensors; at += place_bytes(&m->tensors[i++]))
         p->data[i] = (unsigned char *)p->image + at;
     return DILOCO_OK;
@@ -52,7 +52,7 @@ diloco_status dl_probing_create(dl_probing **out, const dl_probing_args *args)
 {
     *out = NULL;
     dl_probing *p = calloc(1, sizeof *p);
-    if (!p) return dl_fail(DILOCO_ENOMEM, "no memory for check.probe");
+    if (!p) return dl_fail(DILOCO_ENOMEM, "out of memory for check.probe");
     p->a = *args;
     const diloco_status status = take_memory(p);
     if (status)

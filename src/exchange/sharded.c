@@ -39,7 +39,7 @@ static diloco_status prepare(dl_exec *x)
     const int n = x->a.run->manifest.n_fragments;
     DL_TRY(dl_exec_prepare_combined(x));
     x->combine.slices = calloc((size_t)n, sizeof *x->combine.slices);
-    if (!x->combine.slices) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    if (!x->combine.slices) return dl_fail(DILOCO_ENOMEM, "out of memory for the exchange");
     for (int f = 0; f < n; f++)
         x->combine.slices[f] = slicing(x, (uint32_t)f).n;
     DL_TRY(dl_topology_n_owners(&x->combine.n_owners, &x->a.run->config));

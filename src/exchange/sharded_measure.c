@@ -71,7 +71,8 @@ static diloco_status make_court(dl_exec *x)
     dl_judge_layout(&c->judge, &c->arena, x->a.max_members);
     c->rows = calloc(x->a.max_members, sizeof *c->rows);
     c->numbers = make_numbers(x, CHECKS);
-    return c->rows && c->numbers ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    return c->rows && c->numbers ? DILOCO_OK
+                                 : dl_fail(DILOCO_ENOMEM, "out of memory for the exchange");
 }
 
 diloco_status dl_measures_prepare(dl_exec *x)
@@ -81,7 +82,8 @@ diloco_status dl_measures_prepare(dl_exec *x)
     if (dl_judge_compares(&x->a.run->config)) DL_TRY(make_court(x));
     if (dl_outer_cutting(&rule) != DL_CUT_MEASURED) return DILOCO_OK;
     x->combine.measures = make_numbers(x, RULES);
-    return x->combine.measures ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    return x->combine.measures ? DILOCO_OK
+                               : dl_fail(DILOCO_ENOMEM, "out of memory for the exchange");
 }
 
 void dl_measures_deinit(dl_exec *x)

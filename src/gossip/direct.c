@@ -41,7 +41,7 @@ static diloco_status start(direct *d, char address[DL_ADDRESS_MAX + 1],
                                     .max_connections = CONNECTIONS,
                                     .welcome = service->welcome,
                                     .welcome_user = service->user};
-    if (!options.cert || !options.key) return dl_fail(DILOCO_ENOMEM, "no memory for a key");
+    if (!options.cert || !options.key) return dl_fail(DILOCO_ENOMEM, "out of memory for a key");
     DL_TRY(dl_hub_start(&d->hub, &options));
     const dl_reached reached = {.listen = config->peers_listen,
                                 .listen_option = "run.peers_listen",
@@ -57,7 +57,7 @@ static diloco_status serve(void **out, char address[DL_ADDRESS_MAX + 1],
 {
     direct *d = calloc(1, sizeof *d);
     *out = NULL;
-    if (!d) return dl_fail(DILOCO_ENOMEM, "no memory for a server");
+    if (!d) return dl_fail(DILOCO_ENOMEM, "out of memory for a server");
     dl_buf_init(&d->cert, PEM_MAX);
     dl_buf_init(&d->secret, PEM_MAX);
     const diloco_status status = start(d, address, service);

@@ -406,7 +406,7 @@ static diloco_status open_model(dl_gossip_process *l)
     l->model.n_tensors = l->base.setup.n_tensors;
     l->model.data = calloc(l->model.n_tensors, sizeof *l->model.data);
     if (!l->model.data)
-        return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", l->model.n_tensors);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", l->model.n_tensors);
     dl_manifest manifest;
     const dl_config *c = dl_gossip_config(l);
     DL_TRY(dl_manifest_init(&manifest, l->model.tensors, l->model.n_tensors,
@@ -547,7 +547,7 @@ diloco_status dl_gossip_train(const dl_config *config, const char *name,
                               const diloco_train_hooks *hooks)
 {
     dl_gossip_process *l = calloc(1, sizeof *l);
-    if (!l) return dl_fail(DILOCO_ENOMEM, "no memory for a node");
+    if (!l) return dl_fail(DILOCO_ENOMEM, "out of memory for a node");
     l->base = (dl_replica){.name = name, .hooks = hooks, .ops = &ops, .user = l};
     const diloco_status status = dl_replica_live(&l->base, config);
     free(l);

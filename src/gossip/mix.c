@@ -82,7 +82,7 @@ static diloco_status lay_out_model(dl_mix *m)
 static diloco_status make_forms(dl_mix *m)
 {
     dl_config *plain = malloc(sizeof *plain);
-    if (!plain) return dl_fail(DILOCO_ENOMEM, "no memory for a codec");
+    if (!plain) return dl_fail(DILOCO_ENOMEM, "out of memory for a codec");
     *plain = *m->config;
     snprintf(plain->codec, sizeof plain->codec, "f32");
     diloco_status status = dl_codec_form_init(&m->form, m->config, m->manifest, 0);
@@ -103,7 +103,7 @@ static diloco_status take_memory(dl_mix *m)
     m->agreed = calloc(whole, sizeof *m->agreed);
     m->agreed_discrete = calloc(1, discrete + 1);
     if (!m->own || !m->payload || !m->discrete || !m->moved || !m->agreed || !m->agreed_discrete)
-        return dl_fail(DILOCO_ENOMEM, "no memory to exchange %zu parameters", n);
+        return dl_fail(DILOCO_ENOMEM, "not enough memory to exchange %zu parameters", n);
     return DILOCO_OK;
 }
 
@@ -126,7 +126,7 @@ diloco_status dl_mix_create(dl_mix **out, const dl_config *config, const dl_mani
     *out = NULL;
     DL_ASSERT(manifest->n_fragments == 1);
     dl_mix *m = calloc(1, sizeof *m);
-    if (!m) return dl_fail(DILOCO_ENOMEM, "no memory to exchange");
+    if (!m) return dl_fail(DILOCO_ENOMEM, "not enough memory to exchange");
     m->config = config;
     m->manifest = manifest;
     m->pool = pool;

@@ -399,7 +399,7 @@ diloco_status dl_wire_create(dl_wire **out, const dl_wire_args *args)
 {
     *out = NULL;
     dl_wire *w = calloc(1, sizeof *w);
-    if (!w) return dl_fail(DILOCO_ENOMEM, "no memory for lines to %d nodes", DL_NODE_MAX);
+    if (!w) return dl_fail(DILOCO_ENOMEM, "out of memory for lines to %d nodes", DL_NODE_MAX);
     w->a = *args;
     dl_buf_init(&w->beat, DL_BEAT_MAX);
     init_condition(w);

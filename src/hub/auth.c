@@ -83,7 +83,7 @@ static diloco_status add_member(void *context, const char *line, size_t len)
     if (auth->n_members == MEMBERS_MAX)
         return dl_fail(DILOCO_EINVAL, "more than %d members", MEMBERS_MAX);
     more = realloc(auth->members, (auth->n_members + 1) * sizeof *more);
-    if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for a member");
+    if (!more) return dl_fail(DILOCO_ENOMEM, "out of memory for a member");
     auth->members = more;
     more[auth->n_members++] = key;
     return DILOCO_OK;

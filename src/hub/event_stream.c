@@ -109,7 +109,7 @@ static diloco_status fill(dl_stream *s, const char *base, const char *const *pre
     for (; s->n_prefixes < n && !full; s->n_prefixes += !full)
         full = !(s->prefixes[s->n_prefixes] = strdup(prefixes[s->n_prefixes]));
     dl_buf_init(&s->queue, DL_STREAM_QUEUE);
-    if (full) return dl_fail(DILOCO_ENOMEM, "no memory for an event stream");
+    if (full) return dl_fail(DILOCO_ENOMEM, "out of memory for an event stream");
     DL_TRY(dl_buf_addf(&s->queue, "event: open\ndata: %s\n\n", base));
     s->wake = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
     return s->wake < 0 ? dl_fail(DILOCO_EIO, "no descriptor for an event stream") : DILOCO_OK;
@@ -133,7 +133,7 @@ diloco_status dl_stream_open(dl_stream **out, dl_events *events, const char *bas
     DL_ASSERT(n <= DL_STREAM_PREFIXES);
     *out = NULL;
     dl_stream *s = calloc(1, sizeof *s);
-    if (!s) return dl_fail(DILOCO_ENOMEM, "no memory for an event stream");
+    if (!s) return dl_fail(DILOCO_ENOMEM, "out of memory for an event stream");
     s->events = events;
     s->connection = fd;
     s->wake = -1;

@@ -399,7 +399,8 @@ static diloco_status read_pem(dl_buf *out, const char *path)
 {
     dl_buf_init(out, PEM_MAX);
     DL_TRY(dl_file_read(out, path));
-    return dl_buf_str(out) ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory to read %s", path);
+    return dl_buf_str(out) ? DILOCO_OK
+                           : dl_fail(DILOCO_ENOMEM, "not enough memory to read %s", path);
 }
 
 /* Start libmicrohttpd. All signals are blocked in its threads (start_threads), so that they go
@@ -511,7 +512,7 @@ diloco_status dl_hub_start(dl_hub **out, const dl_hub_options *options)
 {
     *out = NULL;
     dl_hub *hub = calloc(1, sizeof *hub);
-    if (!hub) return dl_fail(DILOCO_ENOMEM, "no memory for a hub");
+    if (!hub) return dl_fail(DILOCO_ENOMEM, "out of memory for a hub");
     /* A client that closes early would otherwise end the program by SIGPIPE. */
     signal(SIGPIPE, SIG_IGN);
     hub->options = *options;

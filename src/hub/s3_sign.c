@@ -91,7 +91,7 @@ static diloco_status sign_again(dl_buf *out, dl_buf *path, const dl_hub_s3_claim
         headers[i] = (dl_pair){c->headers[i], value ? value : ""};
     }
     DL_TRY(dl_web_escape(path, r->target.path, true));
-    if (!dl_buf_str(path)) return dl_fail(DILOCO_ENOMEM, "no memory to check a signature");
+    if (!dl_buf_str(path)) return dl_fail(DILOCO_ENOMEM, "not enough memory to check a signature");
     const dl_sigv4_scope scope = {.vendor = "AWS4",
                                   .access = key->access,
                                   .secret = key->secret,

@@ -31,7 +31,7 @@ static diloco_status values_of_all(double **out, const dl_state *state)
     for (size_t i = 0; i < m->n_tensors; i++)
         n += m->tensors[i].count;
     double *all = *out = calloc(dl_size_max(n, 1), sizeof *all);
-    if (!all) return dl_fail(DILOCO_ENOMEM, "no memory for %zu elements", n);
+    if (!all) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu elements", n);
     for (size_t i = 0; i < m->n_tensors; i++) {
         values_of(all, state, &m->tensors[i]);
         all += m->tensors[i].count;

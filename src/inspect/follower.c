@@ -42,7 +42,7 @@ diloco_status dl_follower_open(dl_follower **out, const char *url)
 {
     *out = NULL;
     dl_follower *f = calloc(1, sizeof *f);
-    if (!f) return dl_fail(DILOCO_ENOMEM, "no memory to follow %s", url);
+    if (!f) return dl_fail(DILOCO_ENOMEM, "not enough memory to follow %s", url);
     dl_buf_init(&f->frame, PART_MAX);
     dl_buf_init(&f->part, PART_MAX);
     diloco_status status = dl_reader_open(&f->reader, url);
@@ -138,7 +138,7 @@ static diloco_status add_generation(void *user, const dl_generation *generation)
     if (n == f->cap_generations) {
         const size_t cap = n ? 2 * n : 16;
         followed *more = realloc(f->generations, cap * sizeof *more);
-        if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for a replica's record");
+        if (!more) return dl_fail(DILOCO_ENOMEM, "out of memory for a replica's record");
         f->generations = more;
         f->cap_generations = cap;
     }
@@ -235,7 +235,7 @@ static diloco_status check_run(dl_follower *f)
 {
     dl_hash digest;
     dl_runfile *file = calloc(1, sizeof *file); /* too large for a small stack */
-    if (!file) return dl_fail(DILOCO_ENOMEM, "no memory to read run.json");
+    if (!file) return dl_fail(DILOCO_ENOMEM, "not enough memory to read run.json");
     diloco_status status = dl_run_read(file, &digest, f->reader.store);
     if (!status) dl_runfile_deinit(file);
     free(file);

@@ -194,7 +194,7 @@ static diloco_status view_init(view *v)
     diloco_status status = dl_entry_init(&v->entry, DL_MAX_MEMBERS);
     if (!status && (!v->generations || !v->members || !v->roster || !v->weights || !v->rejected ||
                     !v->rejected_for))
-        status = dl_fail(DILOCO_ENOMEM, "no memory to read the log");
+        status = dl_fail(DILOCO_ENOMEM, "not enough memory to read the log");
     if (status) view_deinit(v);
     return status;
 }
@@ -369,7 +369,7 @@ static diloco_status copy_image(dl_buf *out, const dl_state *state, const dl_con
     dl_span *spans = calloc(cap, sizeof *spans);
     dl_buf header;
     size_t n = 0, bytes = 0;
-    if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for the list of tensors");
+    if (!spans) return dl_fail(DILOCO_ENOMEM, "out of memory for the list of tensors");
     dl_buf_init(&header, DL_RUNFILE_MAX);
     diloco_status status = dl_state_image(&header, spans, cap, &n, state, config);
     for (size_t i = 0; i < n; i++)

@@ -91,7 +91,7 @@ diloco_status diloco_run_remove(uint64_t *n_objects, const char *url)
 {
     dl_config *run = malloc(sizeof *run);
     *n_objects = 0;
-    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the run's settings");
+    if (!run) return dl_fail(DILOCO_ENOMEM, "out of memory for the run's settings");
     dl_config_init(run);
     diloco_status status = diloco_run_config(run, url);
     if (!status && run->coord[0]) status = remove_all(run->coord, n_objects);

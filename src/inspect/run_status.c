@@ -386,7 +386,7 @@ static diloco_status begin_book(dl_status_book *b, const dl_reader *r)
     diloco_run_status *out = &b->run;
     const size_t room = dl_clients_max_members(&f->config);
     b->memory = calloc(1, sizeof *b->memory);
-    if (!b->memory) return dl_fail(DILOCO_ENOMEM, "no memory for the status of a run");
+    if (!b->memory) return dl_fail(DILOCO_ENOMEM, "out of memory for the status of a run");
     out->memory = b->memory;
     b->watcher.replicas = b->memory->replicas;
     b->began = dl_clock_now();
@@ -406,7 +406,7 @@ static diloco_status begin_book(dl_status_book *b, const dl_reader *r)
 diloco_status dl_status_book_create(dl_status_book **out, const dl_reader *r)
 {
     *out = calloc(1, sizeof **out);
-    if (!*out) return dl_fail(DILOCO_ENOMEM, "no memory for the status of a run");
+    if (!*out) return dl_fail(DILOCO_ENOMEM, "out of memory for the status of a run");
     const diloco_status status = begin_book(*out, r);
     if (status) dl_status_book_destroy(*out);
     if (status) *out = NULL;

@@ -63,7 +63,7 @@ static diloco_status make_draft(takeover *t, decision what, uint64_t entry)
     if (state->control.bans)
         DL_TRY(dl_bans_create(&t->bans, &r->file.config, state->control.bans->cap));
     t->silent = calloc(max_members, sizeof *t->silent);
-    if (!t->silent) return dl_fail(DILOCO_ENOMEM, "no memory for an entry");
+    if (!t->silent) return dl_fail(DILOCO_ENOMEM, "out of memory for an entry");
     const dl_machine_args args = {.config = &r->file.config,
                                   .run = r->file.id,
                                   .self = t->to,

@@ -42,7 +42,7 @@ static diloco_status chain_init(chain *c, const dl_reader *r)
     *c = (chain){.before = r->digest, .n_fragments = (size_t)r->file.manifest.n_fragments};
     dl_buf_init(&c->text, DL_ENTRY_TEXT_MAX);
     c->suspects = calloc(c->n_fragments, sizeof *c->suspects);
-    if (!c->suspects) return dl_fail(DILOCO_ENOMEM, "out of memory to check the log's chain");
+    if (!c->suspects) return dl_fail(DILOCO_ENOMEM, "not enough memory to check the log's chain");
     return dl_entry_init(&c->entry, DL_MAX_MEMBERS);
 }
 

@@ -161,7 +161,7 @@ static diloco_status write_as(dl_export *e, const dl_export_format *format, cons
     e->data = calloc(dl_size_max(st->n, 1), sizeof *e->data);
     diloco_status status = DILOCO_OK;
     if (!narrow || !e->tensors || !e->data)
-        status = dl_fail(DILOCO_ENOMEM, "no memory for %zu bytes of parameters", st->data_len);
+        status = dl_fail(DILOCO_ENOMEM, "out of memory for %zu bytes of parameters", st->data_len);
     if (!status) {
         set_tensors(e, format, st, narrow);
         status = format->write(e);
@@ -200,7 +200,7 @@ static diloco_status export_as(diloco_export_report *out, const diloco_config *c
     DL_TRY(find_format(&format, format_name));
     DL_TRY(find_dtype(&e.dtype, dtype, format));
     dl_config *run = malloc(sizeof *run);
-    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the run's settings");
+    if (!run) return dl_fail(DILOCO_ENOMEM, "out of memory for the run's settings");
     *run = *config;
     e.config = run;
     diloco_status status = export_run(out, run, format, &e);
@@ -260,7 +260,7 @@ diloco_status dl_export_weights(const dl_export *e, const char *file)
     dl_buf header;
     DL_TRY(path_of(path, e, file));
     dl_span *spans = calloc(e->n + 1, sizeof *spans);
-    if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", e->n);
+    if (!spans) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", e->n);
     for (size_t i = 0; i < e->n; i++)
         spans[1 + i] = e->data[i];
     dl_buf_init(&header, DL_ST_HEADER_MAX);
@@ -297,7 +297,7 @@ static void put_span(dl_pieces *p, dl_span span)
         size_t cap = p->cap ? 2 * p->cap : 64;
         dl_span *spans = reallocarray(p->spans, cap, sizeof *spans);
         if (!spans) {
-            p->status = dl_fail(DILOCO_ENOMEM, "no memory for a file of %zu pieces", cap);
+            p->status = dl_fail(DILOCO_ENOMEM, "out of memory for a file of %zu pieces", cap);
             return;
         }
         p->spans = spans;

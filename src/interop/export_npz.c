@@ -148,7 +148,7 @@ static diloco_status write_npz(const dl_export *e)
     dl_pieces p;
     DL_TRY(check_types(e));
     member *members = calloc(dl_size_max(e->n, 1), sizeof *members);
-    if (!members) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", e->n);
+    if (!members) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", e->n);
     dl_pieces_init(&p);
     for (size_t i = 0; i < e->n; i++)
         put_member(&p, &members[i], &e->tensors[i], e->data[i]);

@@ -185,7 +185,7 @@ static diloco_status write_peft(const dl_export *e)
     renamed.tensors = malloc(dl_size_max(e->n, 1) * sizeof *e->tensors);
     tensor_name *names = calloc(dl_size_max(e->n, 1), sizeof *names);
     dl_buf_init(&text, DL_ST_HEADER_MAX);
-    diloco_status status = dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", e->n);
+    diloco_status status = dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", e->n);
     if (renamed.tensors && names) {
         memcpy(renamed.tensors, e->tensors, e->n * sizeof *e->tensors);
         status = write_config(e, &renamed, names, &a, &text);

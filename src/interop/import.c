@@ -172,7 +172,7 @@ static diloco_status widen_all(importing *im, const diloco_tensor *own)
 {
     size_t at = 0;
     im->wide = malloc(dl_size_max(im->n_wide, 1) * sizeof *im->wide);
-    if (!im->wide) return dl_fail(DILOCO_ENOMEM, "no memory for %zu parameters", im->n_wide);
+    if (!im->wide) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu parameters", im->n_wide);
     for (size_t i = 0; i < im->n; i++) {
         if (im->spans[1 + i].data) continue;
         const dl_hf_tensor *found = dl_hf_weights_find(&im->weights, own[i].name);
@@ -224,7 +224,7 @@ static diloco_status gather(importing *im)
     im->tensors = calloc(im->n, sizeof *im->tensors);
     im->spans = calloc(im->n + 1, sizeof *im->spans);
     if (!im->tensors || !im->spans)
-        return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", im->n);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", im->n);
     diloco_status status = list_tensors(im, own);
     if (!status) status = check_tied(im);
     if (!status) status = check_no_more(im, own);
@@ -327,7 +327,7 @@ static diloco_status import(importing *im)
 static diloco_status import_folder(diloco_import_report *out, const char *folder, const char *to)
 {
     importing *im = calloc(1, sizeof *im);
-    if (!im) return dl_fail(DILOCO_ENOMEM, "no memory for the settings");
+    if (!im) return dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
     im->folder = folder;
     im->to = to;
     dl_config_init(&im->config);

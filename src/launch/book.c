@@ -297,7 +297,7 @@ diloco_status dl_book_open(dl_book *book, const char *url, const char *run,
     book->options = calloc(1, sizeof *book->options);
     diloco_status status = book->ranks && book->options
                                ? dl_store_open(&book->store, url, false)
-                               : dl_fail(DILOCO_ENOMEM, "no memory for the book of launches");
+                               : dl_fail(DILOCO_ENOMEM, "out of memory for the book of launches");
     if (!status) {
         dl_config_init(book->options);
         if (executor) dl_book_bind(book, executor);

@@ -185,7 +185,7 @@ diloco_status dl_replica_argv(char ***out, const dl_launch_spec *spec, const cha
     if (whole) return DILOCO_OK;
     dl_argv_free(words);
     *out = NULL;
-    return dl_fail(DILOCO_ENOMEM, "no memory for a replica's arguments");
+    return dl_fail(DILOCO_ENOMEM, "out of memory for a replica's arguments");
 }
 
 void dl_argv_free(char **words)

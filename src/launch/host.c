@@ -288,8 +288,9 @@ diloco_status dl_host_start_one(const dl_host_start *start)
     opened o;
     bool before = false;
     char **env = join_env(start->env);
-    diloco_status status = env ? open_folder(&o, &before, start)
-                               : dl_fail(DILOCO_ENOMEM, "no memory to start %s", start->name);
+    diloco_status status =
+        env ? open_folder(&o, &before, start)
+            : dl_fail(DILOCO_ENOMEM, "not enough memory to start %s", start->name);
     const keeper k = {.argv = (char *const *)(uintptr_t)start->argv,
                       .env = env,
                       .dir = start->dir,

@@ -90,7 +90,7 @@ static diloco_status start(const dl_launch_spec *spec, dl_job *job, char *const 
     snprintf(rank, sizeof rank, "DILOCO_RANK=%u", job->rank);
     snprintf(name, sizeof name, "DILOCO_JOB=%s", job->name);
     const char **env = variables(spec, rank, name);
-    if (!env) return dl_fail(DILOCO_ENOMEM, "no memory to start %s", job->name);
+    if (!env) return dl_fail(DILOCO_ENOMEM, "not enough memory to start %s", job->name);
     const dl_host_start what = {.dir = spec->dir,
                                 .name = job->name,
                                 .argv = (const char *const *)(uintptr_t)words,

@@ -38,7 +38,7 @@ static diloco_status put_start(dl_json *j, const dl_launch_spec *spec, const dl_
         const char *value = hide ? "***" : getenv(*s);
         char *all = NULL;
         if (asprintf(&all, "%s=%s", *s, value ? value : "") < 0)
-            return dl_fail(DILOCO_ENOMEM, "no memory for a request");
+            return dl_fail(DILOCO_ENOMEM, "out of memory for a request");
         dl_json_str(j, NULL, all);
         free(all);
     }
@@ -181,7 +181,7 @@ static diloco_status read_words(char **words, size_t n, dl_json_value list)
         if (n == WORDS_MAX) return dl_fail(DILOCO_EPROTO, "too many arguments");
         const size_t cap = (size_t)(it.value.end - it.value.at) + 1;
         words[n] = malloc(cap);
-        if (!words[n]) return dl_fail(DILOCO_ENOMEM, "no memory for a request");
+        if (!words[n]) return dl_fail(DILOCO_ENOMEM, "out of memory for a request");
         DL_TRY(dl_json_as_str(words[n], cap, it.value));
         n++;
     }
@@ -194,14 +194,14 @@ static diloco_status read_words(char **words, size_t n, dl_json_value list)
 static diloco_status start_job(const request *r, const dl_job *job, dl_json_value value)
 {
     char **argv = calloc(2 * (WORDS_MAX + 1), sizeof *argv);
-    if (!argv) return dl_fail(DILOCO_ENOMEM, "no memory for a request");
+    if (!argv) return dl_fail(DILOCO_ENOMEM, "out of memory for a request");
     char **env = argv + WORDS_MAX + 1;
     char self[DL_PATH_MAX + 1];
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     diloco_status status =
         n > 0 ? DILOCO_OK : dl_fail(DILOCO_EIO, "this program's own file is not known");
     if (!status && !(argv[0] = strndup(self, (size_t)n)))
-        status = dl_fail(DILOCO_ENOMEM, "no memory for a request");
+        status = dl_fail(DILOCO_ENOMEM, "out of memory for a request");
     if (!status) status = read_words(argv, 1, dl_json_get(value, "argv"));
     if (!status) status = read_words(env, 0, dl_json_get(value, "env"));
     const dl_host_start start = {.dir = r->dir,

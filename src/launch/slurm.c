@@ -258,7 +258,7 @@ static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n
     dl_command_result queue;
     queued q;
     bool *found = calloc(n, sizeof *found);
-    if (!found) return dl_fail(DILOCO_ENOMEM, "no memory for the queue");
+    if (!found) return dl_fail(DILOCO_ENOMEM, "out of memory for the queue");
     const diloco_status status = read_queue(&queue, spec, jobs, n);
     const char *at = status ? NULL : (const char *)queue.out.data;
     const char *end = at ? at + queue.out.len : NULL;
@@ -422,7 +422,7 @@ static diloco_status submit_jobs(const dl_launch_spec *spec, dl_job **jobs, size
     dl_buf script, array;
     const dl_job *const *all = (const dl_job *const *)jobs;
     arguments *a = calloc(1, sizeof *a);
-    if (!a) return dl_fail(DILOCO_ENOMEM, "no memory to submit a job");
+    if (!a) return dl_fail(DILOCO_ENOMEM, "not enough memory to submit a job");
     dl_buf_init(&script, SCRIPT_MAX);
     dl_buf_init(&array, SCRIPT_MAX);
     make_arguments(a, spec, jobs[0]->generation);
@@ -494,7 +494,7 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     int lock = -1;
     size_t m = 0;
     dl_job **missing = calloc(n, sizeof *missing);
-    if (!missing) return dl_fail(DILOCO_ENOMEM, "no memory to submit a job");
+    if (!missing) return dl_fail(DILOCO_ENOMEM, "not enough memory to submit a job");
     diloco_status status = DILOCO_OK;
     if (!spec->dry) status = lock_folder(&lock, spec);
     if (!status && !spec->dry) status = find_submitted(spec, jobs, n);
@@ -528,7 +528,7 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     dl_command_result result;
     const char **argv = calloc(n + 2, sizeof *argv);
     (void)spec;
-    if (!argv) return dl_fail(DILOCO_ENOMEM, "no memory to stop jobs");
+    if (!argv) return dl_fail(DILOCO_ENOMEM, "not enough memory to stop jobs");
     argv[0] = "scancel";
     for (size_t i = 0; i < n; i++)
         argv[i + 1] = jobs[i].id;

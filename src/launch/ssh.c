@@ -323,7 +323,7 @@ static diloco_status provide_program(const dl_launch_spec *spec, const place *p)
     DL_TRY(ssh(&result, spec, p, script, NULL, 0));
     const char *said = dl_buf_str(&result.out);
     diloco_status status =
-        said ? check_machine(spec, p, said) : dl_fail(DILOCO_ENOMEM, "no memory for a reply");
+        said ? check_machine(spec, p, said) : dl_fail(DILOCO_ENOMEM, "out of memory for a reply");
     const bool there = said && strstr(said, "\nthere");
     dl_buf_deinit(&result.out);
     if (status || there) return status;
@@ -418,7 +418,7 @@ static diloco_status each_host(const dl_launch_spec *spec, dl_job *jobs, size_t 
     char why[1024] = "";
     diloco_status first = DILOCO_OK;
     place *places = calloc(n, sizeof *places);
-    if (!places) return dl_fail(DILOCO_ENOMEM, "no memory for the hosts");
+    if (!places) return dl_fail(DILOCO_ENOMEM, "out of memory for the hosts");
     for (size_t i = 0; !first && i < n; i++)
         first = place_of(&places[i], spec, &jobs[i], digest);
     const bool bad = first != DILOCO_OK;

@@ -84,7 +84,7 @@ static void judge_silence(const dl_control *c, dl_job *job)
 diloco_status dl_control_poll(const dl_control *c)
 {
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
-    if (!jobs) return dl_fail(DILOCO_ENOMEM, "no memory to look at the replicas");
+    if (!jobs) return dl_fail(DILOCO_ENOMEM, "not enough memory to look at the replicas");
     const size_t n = gather(jobs, c->book);
     diloco_status status = n ? c->executor->poll(c->spec, jobs, n) : DILOCO_OK;
     for (size_t i = 0; !status && i < n; i++) {
@@ -253,7 +253,7 @@ static diloco_status stop_orphans(const dl_control *c, bool all)
 {
     size_t n = 0;
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
-    if (!jobs) return dl_fail(DILOCO_ENOMEM, "no memory to look at lost replicas");
+    if (!jobs) return dl_fail(DILOCO_ENOMEM, "not enough memory to look at lost replicas");
     for (size_t i = 0; i < DL_JOBS_MAX; i++)
         if (*c->book->ranks[i].orphan.id) {
             jobs[n] = c->book->ranks[i].orphan;
@@ -294,7 +294,7 @@ static diloco_status start_missing(const dl_control *c)
     if (dl_control_is_spent(c)) return DILOCO_OK;
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
     diloco_status status =
-        jobs ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory to start the replicas");
+        jobs ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "not enough memory to start the replicas");
     const uint32_t last = last_generation(c->book);
     for (uint32_t g = 0; !status && g <= last; g++) {
         status = finish_open(c, g, jobs);
@@ -333,7 +333,7 @@ diloco_status dl_control_start(const dl_control *c)
 static diloco_status stop_jobs(const dl_control *c, bool waiting)
 {
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
-    if (!jobs) return dl_fail(DILOCO_ENOMEM, "no memory to stop the replicas");
+    if (!jobs) return dl_fail(DILOCO_ENOMEM, "not enough memory to stop the replicas");
     const size_t all = gather(jobs, c->book);
     size_t n = 0;
     for (size_t i = 0; i < all; i++)

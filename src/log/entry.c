@@ -32,7 +32,7 @@ diloco_status dl_entry_init(dl_entry *out, size_t max_members)
     const size_t each = sizeof(dl_member) + sizeof(dl_rejected) + name + misses;
     if (!dl_size_mul(&bytes, max_members, each)) bytes = SIZE_MAX;
     out->members = calloc(1, dl_size_max(bytes, 1));
-    if (!out->members) return dl_fail(DILOCO_ENOMEM, "no memory for %zu members", max_members);
+    if (!out->members) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu members", max_members);
     out->rejected = (dl_rejected *)(void *)(out->members + max_members);
     out->roster.misses = (uint32_t *)(void *)(out->rejected + max_members);
     out->roster.names = (void *)(out->roster.misses + max_members);

@@ -45,7 +45,7 @@ static diloco_status add_committer(dl_identity *to, const dl_public *key)
     if (to->n_committers == LIST_MAX)
         return dl_fail(DILOCO_EINVAL, "more than %d committers", LIST_MAX);
     dl_public *more = realloc(to->committers, (to->n_committers + 1) * sizeof *more);
-    if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for a committer");
+    if (!more) return dl_fail(DILOCO_ENOMEM, "out of memory for a committer");
     to->committers = more;
     more[to->n_committers++] = *key;
     return DILOCO_OK;
@@ -57,7 +57,7 @@ static diloco_status add_member(dl_identity *to, const char *name, const dl_publ
     if (to->n_members == LIST_MAX) return dl_fail(DILOCO_EINVAL, "more than %d members", LIST_MAX);
     if (dl_identity_member(to, name)) return dl_fail(DILOCO_EINVAL, "%s is listed twice", name);
     dl_named_key *more = realloc(to->members, (to->n_members + 1) * sizeof *more);
-    if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for a member");
+    if (!more) return dl_fail(DILOCO_ENOMEM, "out of memory for a member");
     to->members = more;
     more[to->n_members] = (dl_named_key){.key = *key};
     snprintf(more[to->n_members++].replica, sizeof more->replica, "%s", name);

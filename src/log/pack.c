@@ -29,7 +29,7 @@ diloco_status dl_packer_create(dl_packer **out)
         ZSTD_isError(ZSTD_compressCCtx(p->compress, p->frame, sizeof p->frame, p->shuffled,
                                        sizeof p->shuffled, LEVEL))) {
         dl_packer_destroy(p);
-        return dl_fail(DILOCO_ENOMEM, "no memory to compress contributions");
+        return dl_fail(DILOCO_ENOMEM, "not enough memory to compress contributions");
     }
     *out = p;
     return DILOCO_OK;

@@ -23,7 +23,7 @@ static diloco_status take_heap(dl_slot *slot)
     const size_t bytes = dl_size_round_up(slot->size, ALIGNMENT);
     slot->base = aligned_alloc(ALIGNMENT, bytes);
     if (!slot->base)
-        return dl_fail(DILOCO_ENOMEM, "no memory for a contribution of %zu bytes", slot->size);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for a contribution of %zu bytes", slot->size);
     memset(slot->base, 0, bytes);
     return DILOCO_OK;
 }
@@ -39,7 +39,7 @@ static diloco_status map_slot(dl_slot *slot, const char *spool_dir)
     void *base = mmap(NULL, slot->size, PROT_READ | PROT_WRITE, flags, fd, 0);
     if (fd >= 0) close(fd); /* the mapping keeps the file */
     if (base == MAP_FAILED)
-        return dl_fail(DILOCO_ENOMEM, "no memory for a contribution of %zu bytes", slot->size);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for a contribution of %zu bytes", slot->size);
     slot->base = base;
     slot->mapped = true;
     slot->in_file = spool_dir != NULL;
@@ -51,7 +51,7 @@ diloco_status dl_slot_create(dl_slot **out, size_t max_bytes, const char *spool_
 {
     *out = NULL;
     dl_slot *slot = calloc(1, sizeof *slot);
-    if (!slot) return dl_fail(DILOCO_ENOMEM, "no memory for a slot");
+    if (!slot) return dl_fail(DILOCO_ENOMEM, "out of memory for a slot");
     slot->size = dl_size_max(max_bytes, 1);
     diloco_status status =
         spool_dir || slot->size > SMALL ? map_slot(slot, spool_dir) : take_heap(slot);

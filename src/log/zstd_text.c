@@ -13,7 +13,7 @@ struct dl_zipper {
 
 static diloco_status no_memory(void)
 {
-    return dl_fail(DILOCO_ENOMEM, "no memory to compress the record");
+    return dl_fail(DILOCO_ENOMEM, "not enough memory to compress the record");
 }
 
 diloco_status dl_zipper_create(dl_zipper **out, size_t usual)

@@ -108,14 +108,15 @@ diloco_status diloco_loop_create(diloco_loop **out, const diloco_loop_options *o
 {
     *out = NULL;
     diloco_loop *loop = calloc(1, sizeof *loop);
-    if (!loop) return dl_fail(DILOCO_ENOMEM, "no memory for a loop");
+    if (!loop) return dl_fail(DILOCO_ENOMEM, "out of memory for a loop");
     loop->flight.fragment = -1;
     diloco_status status = take_options(loop, options, communicator);
     if (!status) {
         loop->interval = loop->options.sync_every / loop->options.fragments;
         loop->fragments = calloc(loop->options.fragments, sizeof *loop->fragments);
         if (!loop->fragments)
-            status = dl_fail(DILOCO_ENOMEM, "no memory for %u fragments", loop->options.fragments);
+            status =
+                dl_fail(DILOCO_ENOMEM, "out of memory for %u fragments", loop->options.fragments);
     }
     if (status) {
         diloco_loop_destroy(loop);
@@ -180,7 +181,7 @@ diloco_status diloco_loop_tensor_sized(diloco_loop *loop, const diloco_tensor *g
     if (all) loop->tensors = all;
     if (!all || !t.name) {
         free(t.name);
-        return dl_fail(DILOCO_ENOMEM, "no memory for tensor %s", tensor->name);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for tensor %s", tensor->name);
     }
     loop->tensors[loop->n_tensors++] = t;
     return DILOCO_OK;
@@ -235,7 +236,7 @@ static diloco_status cut_parts(const diloco_loop *loop, dl_loop_fragment *fragme
                        loop->options.bucket_bytes, fragment->n_parts);
     fragment->parts = calloc(fragment->n_parts, sizeof *fragment->parts);
     if (!fragment->parts)
-        return dl_fail(DILOCO_ENOMEM, "no memory for %zu all-reduces", fragment->n_parts);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for %zu all-reduces", fragment->n_parts);
     for (size_t i = 0; i < fragment->n_parts; i++) {
         const dl_loop_tensor *t = &loop->tensors[fragment->first + i];
         fragment->parts[i] =

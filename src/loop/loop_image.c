@@ -92,7 +92,7 @@ static diloco_status image_init(image *im, const diloco_loop *loop)
     im->names = calloc(n, sizeof *im->names);
     im->spans = calloc(n + 1, sizeof *im->spans);
     if (!im->tensors || !im->names || !im->spans)
-        return dl_fail(DILOCO_ENOMEM, "no memory for the list of %zu tensors", n);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for the list of %zu tensors", n);
     return DILOCO_OK;
 }
 
@@ -137,7 +137,7 @@ static diloco_status write_image(image *im, const diloco_loop *loop, const char 
     char digest[DL_HASH_HEX + 1];
     DL_TRY(write_facts(&im->facts, loop));
     const char *facts = dl_buf_str(&im->facts);
-    if (!facts) return dl_fail(DILOCO_ENOMEM, "no memory for the facts of a loop");
+    if (!facts) return dl_fail(DILOCO_ENOMEM, "out of memory for the facts of a loop");
     list_tensors(im, loop);
     digest_of(digest, facts, im->spans + 1, im->n);
     const dl_st_meta meta[] = {{"format", format}, {"facts", facts}, {"digest", digest}};

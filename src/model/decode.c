@@ -133,7 +133,7 @@ static diloco_status take_memory(dl_decoder *d)
     d->blocks = calloc(d->layers, sizeof *d->blocks);
     d->memory = aligned_alloc(64, carve(d, NULL) * sizeof(float));
     if (!d->blocks || !d->memory)
-        return dl_fail(DILOCO_ENOMEM, "no memory for the keys and values of %zu positions",
+        return dl_fail(DILOCO_ENOMEM, "out of memory for the keys and values of %zu positions",
                        d->context);
     carve(d, d->memory);
     return DILOCO_OK;
@@ -147,7 +147,7 @@ diloco_status dl_decoder_create(dl_decoder **out, const diloco_tensor *tensors, 
     if (strcmp(config->model, "gpt") != 0)
         return dl_fail(DILOCO_EREFUSED, "a model %s generates no text", config->model);
     dl_decoder *d = calloc(1, sizeof *d);
-    if (!d) return dl_fail(DILOCO_ENOMEM, "no memory for a decoder");
+    if (!d) return dl_fail(DILOCO_ENOMEM, "out of memory for a decoder");
     d->pool = pool;
     diloco_status status = read_shape(d, &model, config);
     if (!status) status = take_memory(d);

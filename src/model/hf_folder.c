@@ -80,7 +80,7 @@ static diloco_status add_shard(const opening *o, const char *file)
     if (w->n_shards == MAX_SHARDS)
         return dl_fail(DILOCO_EPROTO, "more than %d files of weights", MAX_SHARDS);
     dl_hf_shard *shards = reallocarray(w->shards, w->n_shards + 1, sizeof *shards);
-    if (!shards) return dl_fail(DILOCO_ENOMEM, "no memory for %zu files", w->n_shards + 1);
+    if (!shards) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu files", w->n_shards + 1);
     w->shards = shards;
     dl_hf_shard *shard = &shards[w->n_shards++];
     *shard = (dl_hf_shard){{0}, {0}, {0}};
@@ -110,7 +110,7 @@ static diloco_status list_tensors(dl_hf_weights *w)
     for (size_t i = 0; i < w->n_shards; i++)
         n += w->shards[i].st.n;
     w->tensors = calloc(dl_size_max(n, 1), sizeof *w->tensors);
-    if (!w->tensors) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+    if (!w->tensors) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", n);
     for (size_t i = 0; i < w->n_shards; i++) {
         const dl_st *st = &w->shards[i].st;
         for (size_t k = 0; k < st->n; k++)

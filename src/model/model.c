@@ -150,7 +150,7 @@ static diloco_status list_tensors(dl_model *model)
     model->tensors = calloc((size_t)g->n_weights, sizeof *model->tensors);
     model->hidden = calloc((size_t)g->n_weights, sizeof *model->hidden);
     if (!model->tensors || !model->hidden)
-        return dl_fail(DILOCO_ENOMEM, "no memory for %d tensors", g->n_weights);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for %d tensors", g->n_weights);
     for (int i = 0; i < g->n_weights; i++) {
         const dl_weight *w = &g->weights[i];
         diloco_tensor *t = &model->tensors[i];
@@ -172,7 +172,7 @@ static diloco_status make(dl_model **out, const dl_config *config, const dl_samp
 {
     *out = NULL;
     dl_model *model = calloc(1, sizeof *model);
-    if (!model) return dl_fail(DILOCO_ENOMEM, "no memory for a model");
+    if (!model) return dl_fail(DILOCO_ENOMEM, "out of memory for a model");
     model->sample = *sample;
     const dl_graph_target target = {.max_rows = max_rows,
                                     .device = backend ? backend->ops->device : DL_DEVICE_CPU,

@@ -35,7 +35,7 @@ diloco_status dl_graph_create(dl_graph **out, int max_nodes, int max_weights, si
     if (!g || !g->nodes || !g->values || !g->buffers || !g->weights) {
         dl_graph_destroy(g);
         *out = NULL;
-        return dl_fail(DILOCO_ENOMEM, "no memory for a graph of %d operations", max_nodes);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for a graph of %d operations", max_nodes);
     }
     g->room.nodes = max_nodes;
     g->room.values = max_values;
@@ -304,7 +304,7 @@ static diloco_status place_buffers(dl_graph *g, size_t *total)
 {
     size_t n = 0, placed = 0;
     dl_buffer **order = malloc(2 * ((size_t)g->n_buffers + 1) * sizeof *order);
-    if (!order) return dl_fail(DILOCO_ENOMEM, "no memory to plan a graph");
+    if (!order) return dl_fail(DILOCO_ENOMEM, "not enough memory to plan a graph");
     dl_buffer **done = order + g->n_buffers;
     for (int i = 0; i < g->n_buffers; i++)
         if (g->buffers[i].first <= g->buffers[i].last) order[n++] = &g->buffers[i];

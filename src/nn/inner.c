@@ -184,7 +184,7 @@ static void fill_segments(dl_inner *o, const dl_inner_model *model)
 static diloco_status set_up(dl_inner *o, const dl_inner_model *model)
 {
     o->segments = calloc(dl_size_max(o->n_segments, 1), sizeof *o->segments);
-    if (!o->segments) return dl_fail(DILOCO_ENOMEM, "no memory for an optimizer");
+    if (!o->segments) return dl_fail(DILOCO_ENOMEM, "out of memory for an optimizer");
     fill_segments(o, model);
     o->gradient.n = o->n;
     set_groups(o->groups, o->row, &o->config, &o->sizes);
@@ -205,7 +205,7 @@ diloco_status dl_inner_create(dl_inner **out, const dl_config *config, const dl_
     if (!r) return unknown(config->optimizer);
     DL_TRY(check_device(r, model->backend));
     dl_inner *o = calloc(1, sizeof *o);
-    if (!o) return dl_fail(DILOCO_ENOMEM, "no memory for an optimizer");
+    if (!o) return dl_fail(DILOCO_ENOMEM, "out of memory for an optimizer");
     o->row = r;
     o->config = *config;
     o->n_segments = model->n_tensors;

@@ -219,7 +219,7 @@ diloco_status dl_notify_start(dl_notify **out, const char *where, const char *st
     *out = NULL;
     if (!*where) return DILOCO_OK;
     dl_notify *t = calloc(1, sizeof *t);
-    if (!t) return dl_fail(DILOCO_ENOMEM, "no memory for run.notify");
+    if (!t) return dl_fail(DILOCO_ENOMEM, "out of memory for run.notify");
     t->first = true;
     snprintf(t->store, sizeof t->store, "%s", store);
     name_it(t);

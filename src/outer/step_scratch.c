@@ -107,7 +107,7 @@ diloco_status dl_outer_scratch_create(dl_outer_scratch **out, const dl_manifest 
         return dl_fail(DILOCO_EINVAL, "an outer step has 1 to %d members and a thread, not %zu, %d",
                        DL_MAX_MEMBERS, max_members, n_threads);
     dl_outer_scratch *s = calloc(1, sizeof *s);
-    if (!s) return dl_fail(DILOCO_ENOMEM, "no memory for the outer step");
+    if (!s) return dl_fail(DILOCO_ENOMEM, "out of memory for the outer step");
     s->max_members = max_members;
     s->n_threads = n_threads;
     s->rule = *rule;

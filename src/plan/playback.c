@@ -77,7 +77,7 @@ static diloco_status number_entries(entry **out, size_t *n, dl_playback *r)
     for (size_t i = 0; i < r->n; i++)
         all += r->replicas[i].n;
     *out = calloc(all + 1, sizeof **out);
-    if (!*out) return dl_fail(DILOCO_ENOMEM, "no memory for the record");
+    if (!*out) return dl_fail(DILOCO_ENOMEM, "out of memory for the record");
     for (size_t i = 0; i < r->n; i++)
         for (size_t k = 0; k < r->replicas[i].n; k++)
             if (r->replicas[i].moves[k].kind == DL_MOVE_APPLY)

@@ -30,7 +30,7 @@ static diloco_status grow(void **array, size_t *cap, size_t size, size_t needed,
     while (wanted < needed)
         wanted *= 2;
     void *larger = realloc(*array, wanted * size);
-    if (!larger) return dl_fail(DILOCO_ENOMEM, "no memory for the record");
+    if (!larger) return dl_fail(DILOCO_ENOMEM, "out of memory for the record");
     *array = larger;
     *cap = wanted;
     return DILOCO_OK;
@@ -39,7 +39,7 @@ static diloco_status grow(void **array, size_t *cap, size_t size, size_t needed,
 diloco_status dl_playback_create(dl_playback **out)
 {
     *out = calloc(1, sizeof **out);
-    return *out ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for the record");
+    return *out ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for the record");
 }
 
 void dl_playback_destroy(dl_playback *r)

@@ -188,7 +188,7 @@ static diloco_status assign_balanced(int *fragment, int *n_fragments, const dilo
     free(all);
     free(bins);
     *n_fragments = (int)(n_bins + tables);
-    return ok ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+    return ok ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", n);
 }
 
 /* One fragment is all of the model, whatever the pattern. */
@@ -216,7 +216,7 @@ diloco_status dl_fragments_manifest(dl_manifest *out, const dl_config *config,
     diloco_tensor *copy = calloc(n, sizeof *copy);
     diloco_status status = fragment && copy
                                ? dl_fragments_assign(fragment, &n_fragments, tensors, n, config)
-                               : dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+                               : dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", n);
     for (size_t i = 0; i < n && !status; i++) {
         copy[i] = tensors[i];
         copy[i].fragment = fragment[i];

@@ -14,13 +14,13 @@ diloco_status dl_bans_create(dl_bans **out, const dl_config *config, size_t max_
     if (!config->ban_after && !config->check_repeat) return DILOCO_OK;
     if (!dl_size_mul(&bytes, max_members, sizeof(dl_strikes))) bytes = SIZE_MAX - sizeof **out;
     dl_bans *bans = calloc(1, sizeof *bans + bytes);
-    if (!bans) return dl_fail(DILOCO_ENOMEM, "no memory for the strikes of %zu", max_members);
+    if (!bans) return dl_fail(DILOCO_ENOMEM, "out of memory for the strikes of %zu", max_members);
     bans->repeat = (size_t)config->check_repeat;
     bans->cap_counted = bans->repeat * max_members;
     bans->counted = calloc(dl_size_max(bans->cap_counted, 1), sizeof *bans->counted);
     if (!bans->counted) {
         free(bans);
-        return dl_fail(DILOCO_ENOMEM, "no memory for what %zu have contributed", max_members);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for what %zu have contributed", max_members);
     }
     bans->after = (uint64_t)config->ban_after;
     bans->entries = (uint64_t)config->ban_entries;

@@ -84,7 +84,7 @@ diloco_status dl_ledger_create(dl_ledger **out, const dl_config *c, const dl_sch
     const dl_run_kind *kind = dl_run_kind_of(c);
     if (kind->one_by_one) return dl_fail(DILOCO_EREFUSED, "%s", kind->no_deal);
     dl_ledger *l = calloc(1, sizeof *l);
-    if (!l) return dl_fail(DILOCO_ENOMEM, "no memory for the deal of the data");
+    if (!l) return dl_fail(DILOCO_ENOMEM, "out of memory for the deal of the data");
     l->schedule = *schedule;
     l->a_step = (uint64_t)c->batch_size * (uint64_t)c->accumulation;
     l->exact = dl_assignment_is_exact(c) && schedule->n_fragments == 1;

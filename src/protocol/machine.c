@@ -41,7 +41,7 @@ diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args)
     DL_ASSERT(args->control && args->pace && args->max_members > 0);
     *out = NULL;
     dl_machine *m = calloc(1, sizeof *m);
-    if (!m) return dl_fail(DILOCO_ENOMEM, "no memory for the protocol's state");
+    if (!m) return dl_fail(DILOCO_ENOMEM, "out of memory for the protocol's state");
     m->a = *args;
     m->open.known.cap = 2 * args->max_members;
     m->voiding.decisions = args->decisions;

@@ -333,7 +333,7 @@ diloco_status dl_background_create(dl_background **out, const dl_background_args
 {
     *out = NULL;
     dl_background *b = calloc(1, sizeof *b);
-    if (!b) return dl_fail(DILOCO_ENOMEM, "no memory for heartbeats and snapshots");
+    if (!b) return dl_fail(DILOCO_ENOMEM, "out of memory for heartbeats and snapshots");
     b->a = *args;
     diloco_status status = helper_start(&b->snap, b, snap_body);
     if (!status) status = helper_start(&b->beat, b, beat_body);

@@ -522,7 +522,7 @@ diloco_status dl_driver_create(dl_driver **out, const dl_driver_args *args)
 {
     *out = NULL;
     dl_driver *d = calloc(1, sizeof *d);
-    if (!d) return dl_fail(DILOCO_ENOMEM, "no memory for the run");
+    if (!d) return dl_fail(DILOCO_ENOMEM, "out of memory for the run");
     d->a = *args;
     d->began = args->self;
     d->loss = NAN;

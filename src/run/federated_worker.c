@@ -150,7 +150,7 @@ static diloco_status watch_generations(diloco_run *run, dl_reply *reply)
     if (!run->workers.watch.at)
         run->workers.watch.at = calloc(DL_WATCH_MAX, sizeof *run->workers.watch.at);
     if (!run->workers.watch.at)
-        return dl_fail(DILOCO_ENOMEM, "no memory to watch the other workers");
+        return dl_fail(DILOCO_ENOMEM, "not enough memory to watch the other workers");
     reply->now = dl_clock_now();
     dl_exec_do(run->exec, &request, reply, limit(run));
     DL_TRY(reply->status);

@@ -479,7 +479,7 @@ static diloco_status take_memory(diloco_run *run)
     if (run->trained.work && run->trained.loss_sum && run->room.saved && run->room.bases &&
         run->room.captures && run->room.paces)
         return DILOCO_OK;
-    return dl_fail(DILOCO_ENOMEM, "no memory for a run");
+    return dl_fail(DILOCO_ENOMEM, "out of memory for a run");
 }
 
 /* Sets the counters of a replica that has trained nothing. A loaded private state replaces them. */

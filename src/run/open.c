@@ -368,7 +368,7 @@ static diloco_status put_theta0(dl_runfile *file, dl_store *store, const dl_stat
     dl_buf header;
     const size_t cap = dl_state_image_spans(state);
     dl_span *spans = calloc(cap, sizeof *spans);
-    if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for theta0's list of tensors");
+    if (!spans) return dl_fail(DILOCO_ENOMEM, "out of memory for theta0's list of tensors");
     dl_buf_init(&header, DL_RUNFILE_MAX);
     size_t n = 0;
     diloco_status status = dl_state_image(&header, spans, cap, &n, state, &file->config);

@@ -46,7 +46,7 @@ diloco_status diloco_run_open_with_sized(diloco_run **out, const diloco_config *
         return dl_fail(DILOCO_EINVAL, "diloco_run_open_with without parts: take diloco_run_open");
     DL_TRY(dl_sized_in(&seen, sizeof seen, parts, size, "diloco_user_parts"));
     diloco_run *run = calloc(1, sizeof *run);
-    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for a run");
+    if (!run) return dl_fail(DILOCO_ENOMEM, "out of memory for a run");
     run->config = *config;
     run->traffic.kind_of = dl_traffic_kind;
     dl_record_init(&run->record);
@@ -100,7 +100,7 @@ diloco_status diloco_run_tensor_sized(diloco_run *run, const diloco_tensor *give
     char *name = strdup(tensor->name);
     if (!t || !g || !d || !name) {
         free(name);
-        return dl_fail(DILOCO_ENOMEM, "no memory for tensor %s", tensor->name);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for tensor %s", tensor->name);
     }
     t[n - 1] = *tensor;
     t[n - 1].name = name;
@@ -127,7 +127,7 @@ diloco_status diloco_run_device_sized(diloco_run *run, const diloco_device *devi
     if (run->model.n_devices == DL_MAX_DEVICES)
         return dl_fail(DILOCO_EINVAL, "more than %d devices", DL_MAX_DEVICES);
     diloco_device *copy = malloc(sizeof *copy);
-    if (!copy) return dl_fail(DILOCO_ENOMEM, "no memory for a device");
+    if (!copy) return dl_fail(DILOCO_ENOMEM, "out of memory for a device");
     *copy = seen;
     run->model.device = run->model.known_devices[run->model.n_devices++] = copy;
     return DILOCO_OK;
@@ -176,7 +176,7 @@ diloco_status diloco_run_private_by(diloco_run *run, const char *name, void *dat
     if (run->model.n_privates == DL_MAX_PRIVATES)
         return dl_fail(DILOCO_EINVAL, "more than %d private pieces", DL_MAX_PRIVATES);
     char *copy = strdup(name);
-    if (!copy) return dl_fail(DILOCO_ENOMEM, "no memory for %s", name);
+    if (!copy) return dl_fail(DILOCO_ENOMEM, "out of memory for %s", name);
     run->model.privates[run->model.n_privates++] =
         (dl_private){.name = copy, .data = data, .len = len, .fill = fill, .user = user};
     return DILOCO_OK;

@@ -121,7 +121,7 @@ static diloco_status put_part(const dl_record *record, dl_store *store,
 {
     dl_key key;
     dl_span frame;
-    if (!record->zipper) return dl_fail(DILOCO_ENOMEM, "no memory to compress it");
+    if (!record->zipper) return dl_fail(DILOCO_ENOMEM, "not enough memory to compress it");
     dl_key_record(key, generation, record->n_parts);
     DL_TRY(dl_zip(record->zipper, &frame, record->sending.data, record->sending.len));
     return dl_store_create(store, key, &frame, 1, NULL, until);

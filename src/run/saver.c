@@ -105,7 +105,7 @@ diloco_status dl_saver_create(dl_saver **out, const dl_saver_args *args)
 {
     *out = NULL;
     dl_saver *s = calloc(1, sizeof *s);
-    if (!s) return dl_fail(DILOCO_ENOMEM, "no memory for a thread that saves");
+    if (!s) return dl_fail(DILOCO_ENOMEM, "out of memory for a thread that saves");
     s->a = *args;
     pthread_mutex_init(&s->lock, NULL);
     dl_cond_init(&s->changed);

@@ -79,7 +79,7 @@ diloco_status dl_user_create(dl_user **out, dl_config *config, const diloco_user
 {
     *out = NULL;
     dl_user *u = calloc(1, sizeof *u);
-    if (!u) return dl_fail(DILOCO_ENOMEM, "no memory for the caller's parts");
+    if (!u) return dl_fail(DILOCO_ENOMEM, "out of memory for the caller's parts");
     diloco_status status = take_rows(u, config, parts);
     if (!status && parts->store) status = take_store(u, config, parts->store);
     if (!status) {

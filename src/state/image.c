@@ -194,7 +194,7 @@ static diloco_status make_targets(dl_image_reader *r, const dl_st *st, const par
     if (st->n != p->n)
         return dl_fail(DILOCO_EPROTO, "it has %zu tensors, the run's state has %zu", st->n, p->n);
     r->targets = calloc(p->n, sizeof *r->targets);
-    if (!r->targets) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", p->n);
+    if (!r->targets) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", p->n);
     r->n_targets = p->n;
     for (size_t i = 0; i < p->n; i++) {
         const dl_st_tensor *found = find_part(st, p, i);

@@ -108,7 +108,7 @@ diloco_status dl_mirrors_create(dl_mirrors **out, diloco_tensor *tensors,
     dl_mirrors *m = calloc(1, sizeof *m);
     if (m) m->all = calloc(n, sizeof *m->all);
     diloco_status status = m && m->all ? make_all(m, tensors, devices, &manifest)
-                                       : dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+                                       : dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", n);
     dl_manifest_deinit(&manifest);
     if (status || m->n == 0) {
         dl_mirrors_destroy(m);

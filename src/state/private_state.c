@@ -126,7 +126,7 @@ diloco_status dl_local_open(dl_local **out, const char *state_dir, const char *r
     DL_ASSERT(dl_replica_name_ok(replica));
     *out = NULL;
     dl_local *local = calloc(1, sizeof *local);
-    if (!local) return dl_fail(DILOCO_ENOMEM, "no memory for local state");
+    if (!local) return dl_fail(DILOCO_ENOMEM, "out of memory for local state");
     local->lock = -1;
     strcpy(local->replica, replica); /* a valid name fits */
     dl_buf_init(&local->header, DL_ST_HEADER_MAX);
@@ -207,7 +207,7 @@ static diloco_status reserve_parts(dl_local *local, size_t n)
     local->spans = calloc(n + 1, sizeof *local->spans);
     local->names = calloc(n + 1, sizeof *local->names);
     if (!local->parts || !local->spans || !local->names)
-        return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", n);
     local->n_parts = n;
     return DILOCO_OK;
 }
@@ -344,7 +344,8 @@ diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors, si
     DL_TRY(describe_all(local, tensors, n_tensors, privates, n_privates));
     const size_t len = copied_lens(local->spans + 1, local->n_parts);
     if (len > dl_memory_free() / 2 || !(local->copy = aligned_alloc(64, dl_size_max(len, 64))))
-        return dl_fail(DILOCO_ENOMEM, "no memory for a copy of %zu bytes of private state", len);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for a copy of %zu bytes of private state",
+                       len);
     local->copy_len = len;
     dl_pool_run(pool, touch_part, &(copying){.to = local->copy, .len = len});
     return DILOCO_OK;
@@ -400,7 +401,7 @@ static diloco_status read_facts_text(dl_local_facts *facts, dl_json_value metada
 {
     const size_t cap = FACTS_MAX;
     char *text = malloc(cap);
-    if (!text) return dl_fail(DILOCO_ENOMEM, "no memory for the facts of local state");
+    if (!text) return dl_fail(DILOCO_ENOMEM, "out of memory for the facts of local state");
     diloco_status status = dl_json_read_str(text, cap, metadata, "facts");
     if (!status) status = dl_local_facts_read(facts, text, strlen(text));
     free(text);

@@ -136,7 +136,7 @@ diloco_status dl_snapshot_write(bool *confirmed, dl_store *store, const dl_state
     dl_buf header;
     size_t n_spans, cap = dl_state_image_spans(state);
     dl_span *spans = calloc(cap, sizeof *spans);
-    if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for %zu spans", cap);
+    if (!spans) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu spans", cap);
     dl_buf_init(&header, DL_ST_HEADER_MAX);
     diloco_status status = dl_state_image(&header, spans, cap, &n_spans, state, &run->config);
     if (!status)

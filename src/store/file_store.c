@@ -247,7 +247,8 @@ static diloco_status file_open(void *self, const char *place, bool create,
     dl_buf_init(&fs->names, MAX_NAMES_BYTES);
     dl_buf_init(&fs->order, MAX_NAMES_BYTES);
     dl_buf_init(&fs->watched, MAX_NAMES_BYTES);
-    if (!fs->root || !fs->piece) return dl_fail(DILOCO_ENOMEM, "no memory to open %s", place);
+    if (!fs->root || !fs->piece)
+        return dl_fail(DILOCO_ENOMEM, "not enough memory to open %s", place);
     for (size_t len = strlen(fs->root); len > 1 && fs->root[len - 1] == '/'; len--)
         fs->root[len - 1] = '\0';
     DL_TRY(find_root(fs, create));

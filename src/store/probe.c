@@ -170,7 +170,7 @@ static diloco_status run_speed(dl_probe *out, probe *p)
 {
     double create_s[SMALL_OBJECTS], read_s[SMALL_OBJECTS];
     void *large = calloc(1, dl_size_max(p->largest, SMALL_BYTES));
-    if (!large) return dl_fail(DILOCO_ENOMEM, "no memory to probe the store");
+    if (!large) return dl_fail(DILOCO_ENOMEM, "not enough memory to probe the store");
     diloco_status status = DILOCO_OK;
     for (int i = 0; i < SMALL_OBJECTS && !status; i++)
         status = time_object(p, i, large, SMALL_BYTES, &create_s[i], &read_s[i]);

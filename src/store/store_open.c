@@ -122,7 +122,7 @@ diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind, const cha
     char *copy = strdup(url);
     if (!store || !copy) {
         free(store), free(copy);
-        return dl_fail(DILOCO_ENOMEM, "no memory to open store %s", url);
+        return dl_fail(DILOCO_ENOMEM, "not enough memory to open store %s", url);
     }
     store->kind = kind;
     store->url = copy;
@@ -160,7 +160,7 @@ static diloco_status open_part(dl_store **out, const char *text, size_t len, boo
     const size_t mark = strlen(DL_STORE_UNGUARDED);
     const bool unguarded = len > mark && !memcmp(text + len - mark, DL_STORE_UNGUARDED, mark);
     char *url = strndup(text, unguarded ? len - mark : len);
-    if (!url) return dl_fail(DILOCO_ENOMEM, "no memory to open store %s", text);
+    if (!url) return dl_fail(DILOCO_ENOMEM, "not enough memory to open store %s", text);
     diloco_status status = open_one(out, url, create);
     free(url);
     if (status || !unguarded) return status;

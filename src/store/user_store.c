@@ -71,7 +71,7 @@ static diloco_status add(const diloco_user_store *s)
                        s->name);
     if (!*at) {
         known *k = calloc(1, sizeof *k);
-        if (!k) return dl_fail(DILOCO_ENOMEM, "no memory for store %s", s->name);
+        if (!k) return dl_fail(DILOCO_ENOMEM, "out of memory for store %s", s->name);
         snprintf(k->name, sizeof k->name, "%s", s->name);
         k->store = *s;
         k->store.name = k->name;
@@ -173,7 +173,7 @@ static diloco_status user_create(void *self, const char *key, const dl_span *spa
 {
     user_store *s = self;
     diloco_user_bytes *parts = calloc(n_spans + 1, sizeof *parts);
-    if (!parts) return dl_fail(DILOCO_ENOMEM, "%s: no memory for %zu parts", key, n_spans);
+    if (!parts) return dl_fail(DILOCO_ENOMEM, "%s: out of memory for %zu parts", key, n_spans);
     for (size_t i = 0; i < n_spans; i++)
         parts[i] = (diloco_user_bytes){spans[i].data, spans[i].len};
     *taken = false;

@@ -65,7 +65,8 @@ diloco_status dl_backend_alloc(dl_backend *backend, void **out, size_t n)
 {
     *out = backend->ops->alloc(backend, dl_size_max(n, 1));
     if (*out) return DILOCO_OK;
-    return dl_fail(DILOCO_ENOMEM, "no memory for %zu bytes on backend %s", n, backend->ops->name);
+    return dl_fail(DILOCO_ENOMEM, "out of memory for %zu bytes on backend %s", n,
+                   backend->ops->name);
 }
 
 void dl_backend_release(dl_backend *backend, void *memory)

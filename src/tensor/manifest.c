@@ -100,7 +100,7 @@ static diloco_status check_unique(const dl_manifest *m)
 {
     diloco_status status = DILOCO_OK;
     const dl_manifest_tensor **sorted = malloc(m->n_tensors * sizeof *sorted);
-    if (!sorted) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensor names", m->n_tensors);
+    if (!sorted) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensor names", m->n_tensors);
     for (size_t i = 0; i < m->n_tensors; i++)
         sorted[i] = &m->tensors[i];
     qsort(sorted, m->n_tensors, sizeof *sorted, by_name);
@@ -222,7 +222,8 @@ static diloco_status lay_out(dl_manifest *m, bool all_floating)
     }
     DL_TRY(check_unique(m));
     m->fragments = calloc((size_t)m->n_fragments, sizeof *m->fragments);
-    if (!m->fragments) return dl_fail(DILOCO_ENOMEM, "no memory for %d fragments", m->n_fragments);
+    if (!m->fragments)
+        return dl_fail(DILOCO_ENOMEM, "out of memory for %d fragments", m->n_fragments);
     DL_TRY(place(m, all_floating));
     m->digest = digest_of(m);
     return DILOCO_OK;
@@ -236,7 +237,7 @@ static diloco_status make_room(dl_manifest *m, size_t n)
     if (n == 0 || n > DL_MAX_TENSORS)
         return dl_fail(DILOCO_EINVAL, "%zu tensors; a run has 1 to %d", n, DL_MAX_TENSORS);
     m->tensors = calloc(n, sizeof *m->tensors);
-    if (!m->tensors) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+    if (!m->tensors) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", n);
     m->n_tensors = n;
     return DILOCO_OK;
 }

@@ -137,7 +137,7 @@ static diloco_status encode_text(text *t, const dl_setup *s, const dl_corpus *co
     char room[16];
     t->tokens = malloc(dl_size_max((size_t)corpus->n, 1) * sizeof *t->tokens);
     if (!t->tokens)
-        return dl_fail(DILOCO_ENOMEM, "no memory for a text of %zu bytes", (size_t)corpus->n);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for a text of %zu bytes", (size_t)corpus->n);
     for (size_t i = 0; i < corpus->n_files; i++) {
         const dl_map *map = &corpus->files[i].map;
         DL_TRY(dl_data_encode(s->data, t->tokens + t->n, &len, (const char *)map->data, map->len));

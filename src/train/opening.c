@@ -63,7 +63,7 @@ static diloco_status register_gradients(diloco_run *run, dl_setup *s)
 static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_parallel)
 {
     int *fragment = calloc(s->n_tensors, sizeof *fragment);
-    if (!fragment) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", s->n_tensors);
+    if (!fragment) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", s->n_tensors);
     const diloco_status status = register_all(run, s, fragment);
     free(fragment);
     DL_TRY(status);
@@ -91,7 +91,7 @@ diloco_status dl_opening_run(diloco_run **run, dl_setup *s, const char *name, bo
 diloco_status dl_opening_setup(dl_setup *s, bool *exists, const dl_config *config, size_t max_rows)
 {
     dl_config *merged = malloc(sizeof *merged);
-    if (!merged) return dl_fail(DILOCO_ENOMEM, "no memory for the settings");
+    if (!merged) return dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
     *merged = *config;
     diloco_status status = config->store[0] ? dl_setup_take_run(merged, false) : DILOCO_OK;
     *exists = config->store[0] && !status;
@@ -107,7 +107,7 @@ diloco_status dl_opening_check(const dl_config *config)
 {
     dl_hash ours, runs;
     dl_config *run = malloc(sizeof *run);
-    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the settings");
+    if (!run) return dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
     *run = *config;
     diloco_status status = diloco_run_config(run, config->store);
     if (!status) status = dl_options_digest(&ours, dl_config_table, config);

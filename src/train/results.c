@@ -34,7 +34,7 @@ static diloco_status make_row(dl_results *r)
     if (r->n_rows == r->room) {
         size_t room = r->room ? 2 * r->room : 64;
         dl_results_row *rows = realloc(r->rows, room * sizeof *rows);
-        if (!rows) return dl_fail(DILOCO_ENOMEM, "no memory for %zu results", room);
+        if (!rows) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu results", room);
         r->rows = rows, r->room = room;
     }
     r->rows[r->n_rows] = nothing;
@@ -116,7 +116,7 @@ static diloco_status read_file(dl_results *r)
     dl_buf_init(&text, FILE_MAX);
     diloco_status status = dl_file_read(&text, r->path);
     const char *all = status ? NULL : dl_buf_str(&text);
-    if (!status && !all) status = dl_fail(DILOCO_ENOMEM, "no memory for %s", r->path);
+    if (!status && !all) status = dl_fail(DILOCO_ENOMEM, "out of memory for %s", r->path);
     if (!status) status = read_rows(r, all);
     dl_buf_deinit(&text);
     return status == DILOCO_ENOENT ? DILOCO_OK : status;

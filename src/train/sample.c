@@ -119,7 +119,7 @@ static diloco_status begin(sampler *s, const char *prompt)
 {
     size_t len = strlen(prompt);
     int32_t *all = malloc((len + 1) * sizeof *all); /* a token has at least one byte */
-    if (!all) return dl_fail(DILOCO_ENOMEM, "no memory for a prompt of %zu bytes", len);
+    if (!all) return dl_fail(DILOCO_ENOMEM, "out of memory for a prompt of %zu bytes", len);
     size_t n;
     diloco_status status = dl_data_encode(s->setup->data, all, &n, prompt, len);
     for (size_t i = 0; i < n; i++)
@@ -179,7 +179,7 @@ static diloco_status open_sampler(sampler *s)
     s->logits = malloc(s->vocab * sizeof *s->logits);
     s->order = malloc(s->vocab * sizeof *s->order);
     if (!s->tokens || !s->logits || !s->order)
-        return dl_fail(DILOCO_ENOMEM, "no memory to sample from %zu tokens", s->vocab);
+        return dl_fail(DILOCO_ENOMEM, "not enough memory to sample from %zu tokens", s->vocab);
     dl_rng_init(&s->rng, s->args->seed, DL_STREAM(DL_STREAM_SAMPLE, 0), 0);
     DL_TRY(dl_staging_pull(&s->setup->staged_parameters));
     return dl_decoder_create(&s->decoder, s->setup->tensors, s->setup->n_tensors, &s->setup->config,

@@ -31,7 +31,8 @@ static diloco_status copy_agreed(dl_config *to, const dl_config *run)
         dl_buf_clear(&text);
         status = dl_option_text(&text, row, run);
         const char *value = status ? NULL : dl_buf_str(&text);
-        if (!status && !value) status = dl_fail(DILOCO_ENOMEM, "no memory for an option's text");
+        if (!status && !value)
+            status = dl_fail(DILOCO_ENOMEM, "out of memory for an option's text");
         if (!status) status = dl_config_set(to, row->name, value, "run");
     }
     dl_buf_deinit(&text);
@@ -42,7 +43,7 @@ diloco_status dl_setup_take_run(dl_config *config, bool all)
 {
     if (all) return diloco_run_config(config, config->store);
     dl_config *run = malloc(sizeof *run);
-    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the run's settings");
+    if (!run) return dl_fail(DILOCO_ENOMEM, "out of memory for the run's settings");
     *run = *config;
     diloco_status status = diloco_run_config(run, config->store);
     if (!status) status = copy_agreed(config, run);
@@ -92,7 +93,7 @@ static diloco_status stage_model(dl_setup *s)
     s->tensors = calloc(s->n_tensors, sizeof *s->tensors);
     s->places = calloc(s->n_tensors, sizeof *s->places);
     if (!s->tensors || !s->places)
-        return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", s->n_tensors);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", s->n_tensors);
     DL_TRY(dl_staging_add(&s->staged_parameters, &host, dl_model_parameters(s->model),
                           dl_model_n_parameters(s->model) * sizeof(float)));
     s->parameters = host;
@@ -112,7 +113,7 @@ static diloco_status take_memory(dl_setup *s)
     fits = dl_size_mul(&bytes, s->max_rows * sizeof(int32_t), s->sample->length);
     s->targets = fits ? malloc(bytes) : NULL;
     if (!s->inputs || !s->targets)
-        return dl_fail(DILOCO_ENOMEM, "no memory for a batch of %zu samples", s->max_rows);
+        return dl_fail(DILOCO_ENOMEM, "out of memory for a batch of %zu samples", s->max_rows);
     return stage_model(s);
 }
 
@@ -181,7 +182,7 @@ diloco_status dl_setup_open_run(dl_setup *out, uint64_t *entry, const dl_config 
                                 size_t n_shards, size_t max_rows)
 {
     dl_config *merged = malloc(sizeof *merged);
-    if (!merged) return dl_fail(DILOCO_ENOMEM, "no memory for the run's settings");
+    if (!merged) return dl_fail(DILOCO_ENOMEM, "out of memory for the run's settings");
     *merged = *config;
     /* One model on the whole machine. */
     merged->local_replicas = 1;

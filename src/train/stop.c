@@ -44,7 +44,7 @@ diloco_status dl_stop_create(dl_stop **out, const volatile int *flag, diloco_run
     *out = NULL;
     if (!flag) return DILOCO_OK;
     dl_stop *stop = calloc(1, sizeof *stop);
-    if (!stop) return dl_fail(DILOCO_ENOMEM, "no memory for a thread");
+    if (!stop) return dl_fail(DILOCO_ENOMEM, "out of memory for a thread");
     stop->flag = flag;
     stop->run = run;
 

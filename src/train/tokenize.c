@@ -30,7 +30,7 @@ static diloco_status learn(dl_buf *out, diloco_tokenizer_report *report, const d
 {
     dl_bpe_trained trained;
     dl_text *texts = calloc(corpus->n_files, sizeof *texts);
-    if (!texts) return dl_fail(DILOCO_ENOMEM, "no memory for %zu texts", corpus->n_files);
+    if (!texts) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu texts", corpus->n_files);
     for (size_t i = 0; i < corpus->n_files; i++)
         texts[i] = (dl_text){(const char *)corpus->files[i].map.data, corpus->files[i].map.len};
     diloco_status status = dl_bpe_train(out, &trained, texts, corpus->n_files, how,

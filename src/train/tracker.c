@@ -154,7 +154,7 @@ diloco_status dl_tracker_open(dl_tracker *t, const char *where, const char *repl
     t->kind = find(&place, where);
     if (!t->kind) return dl_fail(DILOCO_EINVAL, "run.track: \"%.200s\" names no tracker", where);
     if (t->kind->histogram && !(t->norms = malloc(NORMS_MAX * sizeof *t->norms)))
-        return dl_fail(DILOCO_ENOMEM, "no memory for run.track");
+        return dl_fail(DILOCO_ENOMEM, "out of memory for run.track");
     return t->kind->open(t, place);
 }
 

@@ -99,7 +99,7 @@ static diloco_status reserve(dl_points *p, size_t n)
     if (n <= p->cap) return DILOCO_OK;
     const size_t cap = 2 * n + 64;
     uint32_t *more = realloc(p->known, cap * sizeof *more);
-    if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for the curves of %zu entries", n);
+    if (!more) return dl_fail(DILOCO_ENOMEM, "out of memory for the curves of %zu entries", n);
     memset(more + p->cap, 0, (cap - p->cap) * sizeof *more);
     p->known = more;
     p->cap = cap;

@@ -31,7 +31,7 @@ struct dl_views {
 diloco_status dl_views_create(dl_views **out, dl_view_url_fn url_of, void *user)
 {
     dl_views *v = *out = calloc(1, sizeof *v);
-    if (!v) return dl_fail(DILOCO_ENOMEM, "no memory for the views of runs");
+    if (!v) return dl_fail(DILOCO_ENOMEM, "out of memory for the views of runs");
     pthread_mutex_init(&v->lock, NULL);
     v->url_of = url_of;
     v->user = user;
@@ -84,7 +84,7 @@ static dl_view *take_forgotten(dl_views *v)
 static diloco_status view_create(dl_view **out, dl_views *v, const char *name)
 {
     dl_view *view = *out = calloc(1, sizeof *view);
-    if (!view) return dl_fail(DILOCO_ENOMEM, "no memory for the view of a run");
+    if (!view) return dl_fail(DILOCO_ENOMEM, "out of memory for the view of a run");
     pthread_mutex_init(&view->lock, NULL);
     dl_model_init(&view->model);
     dl_view_entries_init(view);

@@ -47,7 +47,7 @@ static diloco_status mark_of(dl_mark **out, dl_model *m, uint64_t entry)
     if (entry >= m->cap_marks) {
         const size_t cap = 2 * (size_t)entry + 64;
         dl_mark *more = realloc(m->marks, cap * sizeof *more);
-        if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for the entries of a run");
+        if (!more) return dl_fail(DILOCO_ENOMEM, "out of memory for the entries of a run");
         m->marks = more;
         m->cap_marks = cap;
     }
@@ -83,7 +83,7 @@ static diloco_status lane_of(dl_lane **out, dl_model *m, const char *replica)
     if (*out) m->newest_lane = (size_t)(*out - m->lanes);
     if (*out || m->n_lanes == DL_MODEL_LANES) return DILOCO_OK;
     dl_lane *more = realloc(m->lanes, (m->n_lanes + 1) * sizeof *more);
-    if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for the replicas of a run");
+    if (!more) return dl_fail(DILOCO_ENOMEM, "out of memory for the replicas of a run");
     m->lanes = more;
     *out = &more[m->n_lanes++];
     **out = (dl_lane){.n = 0};
@@ -135,7 +135,7 @@ static diloco_status cell_of(dl_cell **out, dl_model *m, dl_lane *lane, uint64_t
     if (at >= lane->cap) {
         const size_t cap = 2 * at + 16;
         dl_cell *more = realloc(lane->cells, cap * sizeof *more);
-        if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for what a replica did");
+        if (!more) return dl_fail(DILOCO_ENOMEM, "out of memory for what a replica did");
         lane->cells = more;
         lane->cap = cap;
     }

@@ -277,7 +277,7 @@ static diloco_status run(dl_config *config, const dl_args *args, bool join, cons
     /* dl_report_close accepts a zeroed report, so an early error needs no case of its own. */
     diloco_status status = c.names && c.is_new
                                ? run_named(&c, join)
-                               : dl_fail(DILOCO_ENOMEM, "no memory for %zu names", c.n);
+                               : dl_fail(DILOCO_ENOMEM, "out of memory for %zu names", c.n);
     dl_report_close(&c.report);
     dl_buf_deinit(&c.settings);
     free(c.names);

@@ -246,7 +246,7 @@ static diloco_status choose_another_listed(dl_replica_name *names, size_t n, siz
     listed l = {.out = more, .is_new = is_new, .n = n + 1, .chosen = n, .wanted = NEW};
     l.state_dir = config->state_dir;
     diloco_status status = DILOCO_OK;
-    if (!more || !is_new) status = dl_fail(DILOCO_ENOMEM, "no memory to name the replicas");
+    if (!more || !is_new) status = dl_fail(DILOCO_ENOMEM, "not enough memory to name the replicas");
     if (!status) memcpy(more, names, n * sizeof *more);
     if (!status) status = diloco_own_names(config->store, config->key, false, choose_own, &l);
     if (!status && l.chosen == n)
@@ -283,7 +283,7 @@ diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, size_t n, cons
     uint64_t *known = malloc(DL_LAUNCH_MAX * sizeof *known);
     diloco_run_status run = {.done = false};
     diloco_status status = DILOCO_OK;
-    if (!known) status = dl_fail(DILOCO_ENOMEM, "no memory to name the replicas");
+    if (!known) status = dl_fail(DILOCO_ENOMEM, "not enough memory to name the replicas");
     if (!status) status = diloco_run_status_read(&run, config->store, 0);
     /* `run` is zeroed after an error, and is then not looked at. */
     const asked a = ask_for(config, &run, join);

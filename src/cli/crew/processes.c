@@ -391,7 +391,7 @@ static diloco_status prepare(state *s)
     s->replicas = calloc(n, sizeof *s->replicas);
     s->polls = calloc(n, sizeof *s->polls);
     if (!s->replicas || !s->polls)
-        return dl_fail(DILOCO_ENOMEM, "no memory to start %zu replicas", n);
+        return dl_fail(DILOCO_ENOMEM, "not enough memory to start %zu replicas", n);
     for (size_t i = 0; i < n; i++) {
         s->replicas[i].events = -1;
         s->replicas[i].is_new = s->launch->is_new && s->launch->is_new[i];

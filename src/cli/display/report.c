@@ -31,7 +31,7 @@ diloco_status dl_report_open(dl_report *report, const dl_replica_name *names, si
     /* --quiet draws nothing, on a terminal as well. */
     if (quiet) report->screen.live = false;
     report->views = calloc(n, sizeof *report->views);
-    if (!report->views) return dl_fail(DILOCO_ENOMEM, "no memory for %zu replicas' lines", n);
+    if (!report->views) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu replicas' lines", n);
     for (size_t i = 0; i < n; i++) {
         report->views[i] = (dl_replica_view){.loss = NAN, .eta_s = -1};
         strcpy(report->views[i].phase, "start");

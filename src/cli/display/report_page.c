@@ -252,7 +252,7 @@ static diloco_status add_settings(dl_buf *out, const dl_config *config)
         dl_buf_init(&text, 1 << 16);
         diloco_status status = dl_option_text(&text, row, config);
         const char *value = status ? NULL : dl_buf_str(&text);
-        if (!status && !value) status = dl_fail(DILOCO_ENOMEM, "no memory for a setting");
+        if (!status && !value) status = dl_fail(DILOCO_ENOMEM, "out of memory for a setting");
         /* Names and defaults are of this program, so only the value is escaped. */
         if (!status) status = dl_buf_addf(out, "| %s | ", row->name);
         if (!status) status = add_text(out, value);

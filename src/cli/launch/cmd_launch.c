@@ -43,7 +43,7 @@ static diloco_status add(char **list, size_t most, const char *text, size_t len)
         n++;
     if (n == most) return dl_fail(DILOCO_EINVAL, "a replica gets at most %zu of these", most);
     list[n] = strndup(text, len);
-    return list[n] ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for a replica's arguments");
+    return list[n] ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for a replica's arguments");
 }
 
 static diloco_status add_word(launching *l, const char *text)
@@ -247,7 +247,7 @@ static diloco_status add_hub(launching *l)
     if (!pin) return DILOCO_OK;
     /* It may be a list of pins, of any length. */
     if (asprintf(&text, "DILOCO_HUB_PIN=%s", pin) < 0)
-        return dl_fail(DILOCO_ENOMEM, "no memory for a replica's variables");
+        return dl_fail(DILOCO_ENOMEM, "out of memory for a replica's variables");
     const diloco_status status = add(l->env, NAMES_MAX, text, strlen(text));
     free(text);
     return status;
@@ -478,7 +478,7 @@ static diloco_status create_and_run(launching *l)
 static diloco_status dry_run(launching *l)
 {
     dl_job *jobs = calloc(l->max, sizeof *jobs);
-    if (!jobs) return dl_fail(DILOCO_ENOMEM, "no memory for the replicas");
+    if (!jobs) return dl_fail(DILOCO_ENOMEM, "out of memory for the replicas");
     diloco_status status = dl_launched_run(l->run, &l->done, l->config->store);
     /* The invented id appears in the names of the replicas only. */
     if (status == DILOCO_ENOENT) {
@@ -562,7 +562,7 @@ static diloco_status cmd_launch(const dl_args *args)
     launching *l = calloc(1, sizeof *l);
     dl_config *config = calloc(1, sizeof *config);
     diloco_status status =
-        l && config ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for the settings");
+        l && config ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
     if (!status) {
         l->config = config;
         l->args = args;

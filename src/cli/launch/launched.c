@@ -81,7 +81,7 @@ static diloco_status open_book(dl_launched *l)
 diloco_status dl_launched_open(dl_launched *out, const dl_args *args)
 {
     *out = (dl_launched){.config = calloc(1, sizeof *out->config)};
-    if (!out->config) return dl_fail(DILOCO_ENOMEM, "no memory for the settings");
+    if (!out->config) return dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
     diloco_status status = dl_settings_of_target(out->config, args);
     if (!status) status = open_book(out);
     if (status) dl_launched_close(out);

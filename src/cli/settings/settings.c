@@ -238,7 +238,7 @@ static diloco_status take_file(dl_config *config, dl_plato *plato, const dl_args
 static diloco_status show_key(const dl_config *config)
 {
     if (!config->key[0] || !setenv("DILOCO_KEY", config->key, 1)) return DILOCO_OK;
-    return dl_fail(DILOCO_ENOMEM, "no memory for run.key");
+    return dl_fail(DILOCO_ENOMEM, "out of memory for run.key");
 }
 
 /* Allow the coordination store. One that the user has named may be used, also by a process that
@@ -251,10 +251,10 @@ static diloco_status list_coord(const dl_config *config)
     if (!len) return DILOCO_OK;
     if (before && !strncmp(before, config->coord, len) && before[len] == ',') return DILOCO_OK;
     if (asprintf(&all, "%s,%s", config->coord, before ? before : "") < 0)
-        return dl_fail(DILOCO_ENOMEM, "no memory for run.coord");
+        return dl_fail(DILOCO_ENOMEM, "out of memory for run.coord");
     const int failed = setenv("DILOCO_COORDS", all, 1);
     free(all);
-    return failed ? dl_fail(DILOCO_ENOMEM, "no memory for run.coord") : DILOCO_OK;
+    return failed ? dl_fail(DILOCO_ENOMEM, "out of memory for run.coord") : DILOCO_OK;
 }
 
 /* Load all settings. Accepted keys without use are listed once, and only by commands that train. */
@@ -359,7 +359,7 @@ static diloco_status prepare_to_read(const dl_config *file, const dl_args *args)
 {
     dl_plato plato = {.torchvision = false};
     dl_config *all = malloc(sizeof *all);
-    if (!all) return dl_fail(DILOCO_ENOMEM, "no memory for the settings");
+    if (!all) return dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
     *all = *file;
     diloco_status status = take_flags(all, &plato, args);
     if (!status) status = show_key(all);

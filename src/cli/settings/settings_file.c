@@ -121,7 +121,7 @@ static diloco_status find_included(walker *w, const dl_toml_value *value)
         return dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s names one other file, in quotes",
                        w->file->shown, value->at.line, value->at.column, value->key);
     w->next = calloc(1, sizeof *w->next);
-    if (!w->next) return dl_fail(DILOCO_ENOMEM, "no memory for a configuration file");
+    if (!w->next) return dl_fail(DILOCO_ENOMEM, "out of memory for a configuration file");
     int n = snprintf(w->next->path, sizeof w->next->path, "%.*s%s", folder, from, value->text);
     snprintf(w->next->section, KEY_MAX, "%.*s", dot ? (int)(dot + 1 - key) : 0, key);
     w->next->includer = w->file;
@@ -197,7 +197,7 @@ diloco_status dl_settings_file_open(dl_settings_file **out, const char *path)
 {
     dl_settings_file *f = calloc(1, sizeof *f);
     *out = NULL;
-    if (!f) return dl_fail(DILOCO_ENOMEM, "no memory for a configuration file");
+    if (!f) return dl_fail(DILOCO_ENOMEM, "out of memory for a configuration file");
     int n = snprintf(f->path, sizeof f->path, "%s", path);
     diloco_status status = n < (int)sizeof f->path
                                ? read_all(f)

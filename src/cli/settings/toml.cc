@@ -178,7 +178,7 @@ bool dl_toml_walk(const char *text, size_t len, dl_toml_fn fn, void *user, dl_to
     } catch (const refusal &why) {
         put_error(error, why.text.c_str(), why.at);
     } catch (const std::bad_alloc &) {
-        put_error(error, "no memory to read it", {1, 1});
+        put_error(error, "not enough memory to read it", {1, 1});
     }
     return false;
 }

@@ -291,14 +291,14 @@ static diloco_status print_json(const sweep *s)
 static diloco_status cmd_sweep(const dl_args *args)
 {
     sweep *s = calloc(1, sizeof *s);
-    if (!s) return dl_fail(DILOCO_ENOMEM, "no memory for a sweep");
+    if (!s) return dl_fail(DILOCO_ENOMEM, "out of memory for a sweep");
     *s = (sweep){.args = args, .lines = dl_args_has(args, DL_FLAG_JSON) ? stderr : stdout};
     diloco_status status = dl_sweep_read(&s->plan, args);
     if (!status) status = choose_out(s);
     if (!status) status = check_all(s);
     if (!status) {
         s->results = calloc(n_trials(s), sizeof *s->results);
-        status = s->results ? run_all(s) : dl_fail(DILOCO_ENOMEM, "no memory for the results");
+        status = s->results ? run_all(s) : dl_fail(DILOCO_ENOMEM, "out of memory for the results");
     }
     if (!status && dl_args_has(args, DL_FLAG_JSON))
         status = print_json(s);

@@ -490,7 +490,8 @@ static diloco_status begin(tuning *t)
     t->candidates = calloc(t->n + 1, sizeof *t->candidates);
     t->results = calloc(dl_size_max(t->n, (DL_HALVING_FACTOR + 1) * (size_t)t->plan->n_seeds),
                         sizeof *t->results);
-    if (!t->candidates || !t->results) return dl_fail(DILOCO_ENOMEM, "no memory for the results");
+    if (!t->candidates || !t->results)
+        return dl_fail(DILOCO_ENOMEM, "out of memory for the results");
     for (size_t i = 0; i < t->n; i++)
         t->candidates[i].arm = t->plan->arms[i];
     dl_json_object(&t->json, NULL);
@@ -506,7 +507,7 @@ static diloco_status cmd_tune(const dl_args *args)
 {
     tuning t = {.args = args, .lines = dl_args_has(args, DL_FLAG_JSON) ? stderr : stdout};
     t.plan = calloc(1, sizeof *t.plan);
-    if (!t.plan) return dl_fail(DILOCO_ENOMEM, "no memory for a search");
+    if (!t.plan) return dl_fail(DILOCO_ENOMEM, "out of memory for a search");
     dl_buf_init(&t.evidence, FILE_MAX);
     dl_json_init(&t.json, &t.evidence);
     diloco_status status = begin(&t);

@@ -149,7 +149,7 @@ static diloco_status put_id(dl_json *j, const char *key, const dl_config *config
     const char *text = status ? NULL : dl_buf_str(&id);
     if (text) dl_json_str(j, key, text);
     dl_buf_deinit(&id);
-    return text ? DILOCO_OK : status ? status : dl_fail(DILOCO_ENOMEM, "no memory for an id");
+    return text ? DILOCO_OK : status ? status : dl_fail(DILOCO_ENOMEM, "out of memory for an id");
 }
 
 /* ---- calls */
@@ -175,7 +175,7 @@ static diloco_status put_command(dl_json *j, const dl_launch_spec *spec, const d
     if (text) dl_json_str(j, "command", text);
     dl_buf_deinit(&line);
     DL_TRY(status);
-    return text ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for a command");
+    return text ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for a command");
 }
 
 /* The managed identity is the compute's own, or the one of the client id launch.role. Durations are

@@ -88,7 +88,7 @@ static diloco_status add_assertion(dl_buf *out, dl_json_value file, const char *
 {
     static const char header[] = "{\"alg\":\"RS256\",\"typ\":\"JWT\"}";
     char issuer[512], *pem = malloc(KEY_BYTES);
-    if (!pem) return dl_fail(DILOCO_ENOMEM, "no memory for a key");
+    if (!pem) return dl_fail(DILOCO_ENOMEM, "out of memory for a key");
     dl_rest_text(issuer, sizeof issuer, file, "client_email");
     dl_rest_text(pem, KEY_BYTES, file, "private_key");
     diloco_status status = add_base64url(out, header, sizeof header - 1);
@@ -116,7 +116,7 @@ static diloco_status write_account(dl_buf *body, dl_json_value file, const char 
     dl_buf_init(&assertion, FILE_BYTES);
     diloco_status status = add_assertion(&assertion, file, audience);
     const char *text = status ? NULL : dl_buf_str(&assertion);
-    if (!status && !text) status = dl_fail(DILOCO_ENOMEM, "no memory for an assertion");
+    if (!status && !text) status = dl_fail(DILOCO_ENOMEM, "out of memory for an assertion");
     if (!status)
         status = add_field(body, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
     if (!status) status = add_field(body, "assertion", text);

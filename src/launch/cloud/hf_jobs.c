@@ -259,7 +259,7 @@ static diloco_status give_event(void *user, const char *line, size_t len)
     }
     text = dl_json_get(event, "data");
     if (text.type != DL_JSON_STRING) return DILOCO_OK;
-    if (!(copy = malloc(len))) return dl_fail(DILOCO_ENOMEM, "no memory for a line of output");
+    if (!(copy = malloc(len))) return dl_fail(DILOCO_ENOMEM, "out of memory for a line of output");
     diloco_status status = dl_json_as_str(copy, len, text);
     if (!status) status = r->fn(r->user, copy, strcspn(copy, "\n"));
     free(copy);

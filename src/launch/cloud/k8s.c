@@ -139,7 +139,7 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     dl_rest rest = {.name = NULL};
     dl_job **list = calloc(n, sizeof *list);
-    if (!list) return dl_fail(DILOCO_ENOMEM, "no memory for the replicas");
+    if (!list) return dl_fail(DILOCO_ENOMEM, "out of memory for the replicas");
     for (size_t i = 0; i < n; i++)
         list[i] = &jobs[i];
     diloco_status status = dl_kube_open(&rest, spec);

@@ -67,7 +67,7 @@ static diloco_status decode(dl_buf *out, dl_json_value object, const char *path)
     const size_t cap = (size_t)(value.end - value.at) + 4;
     if (value.type != DL_JSON_STRING) return DILOCO_OK;
     char *text = malloc(cap);
-    if (!text) return dl_fail(DILOCO_ENOMEM, "no memory for a certificate");
+    if (!text) return dl_fail(DILOCO_ENOMEM, "out of memory for a certificate");
     diloco_status status = dl_json_as_str(text, cap, value);
     if (!status) status = dl_buf_reserve(out, cap);
     const size_t len = status ? 0 : strlen(text);
@@ -129,7 +129,7 @@ static diloco_status exec_words(char **words, dl_json_value exec)
         whole = (words[n++] = strdup(text)) != NULL;
     }
     if (n == EXEC_WORDS) return dl_fail(DILOCO_EINVAL, "k8s: user.exec has too many words");
-    return whole ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for user.exec");
+    return whole ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for user.exec");
 }
 
 /* Run the program for credentials, and take the token from its answer. */

@@ -168,7 +168,7 @@ static diloco_status sign(const dl_rest *rest, dl_web_exchange *x, dl_rest_call 
     const char *text = status ? NULL : dl_buf_str(&value);
     if (!status)
         status = text ? dl_web_header(x, "Authorization: %s", text)
-                      : dl_fail(DILOCO_ENOMEM, "no memory for a signature");
+                      : dl_fail(DILOCO_ENOMEM, "out of memory for a signature");
     dl_buf_deinit(&value);
     return status;
 }

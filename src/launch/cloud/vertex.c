@@ -277,7 +277,7 @@ static diloco_status give_entry(reading *r, dl_json_value entry)
     if (text.type != DL_JSON_STRING) return DILOCO_OK;
     const size_t cap = (size_t)(text.end - text.at) + 1;
     char *line = malloc(cap);
-    if (!line) return dl_fail(DILOCO_ENOMEM, "no memory for a line of output");
+    if (!line) return dl_fail(DILOCO_ENOMEM, "out of memory for a line of output");
     diloco_status status = dl_json_as_str(line, cap, text);
     if (!status) status = r->fn(r->user, line, strcspn(line, "\n"));
     free(line);

@@ -199,7 +199,7 @@ static diloco_status dress(dl_bucket *b, dl_web_exchange *x, const dl_bucket_req
         DL_TRY(dl_web_escape(&x->url, r->name, true));
     }
     const char *url = dl_buf_str(&x->url), *host = url ? strstr(url, "://") : NULL;
-    if (!host) return dl_fail(DILOCO_ENOMEM, "%s: no memory for a request", b->label);
+    if (!host) return dl_fail(DILOCO_ENOMEM, "%s: out of memory for a request", b->label);
     char path[DL_WEB_URL];
     snprintf(path, sizeof path, "%s", host + 3 + strcspn(host + 3, "/"));
     if (r->n_query || s->sas[0]) DL_TRY(dl_buf_add(&x->url, "?", 1));

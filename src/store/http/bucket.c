@@ -131,7 +131,7 @@ static diloco_status parse(dl_bucket *b)
     snprintf(b->label, sizeof b->label, "%s://%s%s%s", b->dialect->scheme, b->bucket,
              len ? "/" : "", prefix);
     b->prefix = malloc(len + 2);
-    if (!b->prefix) return dl_fail(DILOCO_ENOMEM, "no memory to open %s", b->label);
+    if (!b->prefix) return dl_fail(DILOCO_ENOMEM, "not enough memory to open %s", b->label);
     sprintf(b->prefix, "%s%s", prefix, len ? "/" : "");
     return DILOCO_OK;
 }
@@ -146,7 +146,8 @@ diloco_status dl_bucket_begin(dl_bucket *b, const dl_dialect *dialect, const cha
     b->parallel = PARALLEL;
     dl_buf_init(&b->entries, DL_BUCKET_PAGE);
     dl_buf_init(&b->names, DL_BUCKET_PAGE);
-    if (!(b->text = strdup(place))) return dl_fail(DILOCO_ENOMEM, "no memory to open a bucket");
+    if (!(b->text = strdup(place)))
+        return dl_fail(DILOCO_ENOMEM, "not enough memory to open a bucket");
     DL_TRY(parse(b));
     DL_TRY(read_number(b, &part_mib, "part_mib", PART_MIB_MAX));
     DL_TRY(read_number(b, &b->parallel, "parallel", DL_WEB_WIDTH));

@@ -303,9 +303,10 @@ diloco_status dl_bucket_send(dl_bucket *b, const char *name, const dl_bucket_cut
     s.lanes = calloc(DL_WEB_WIDTH * cut->n_spans, sizeof *s.lanes);
     for (size_t i = 0; s.left && i < cut->n_parts; i++)
         s.left[i] = i;
-    const diloco_status status = s.left && s.sent && s.lanes
-                                     ? send_parts(&s, until)
-                                     : dl_fail(DILOCO_ENOMEM, "%s: no memory to upload it", s.what);
+    const diloco_status status =
+        s.left && s.sent && s.lanes
+            ? send_parts(&s, until)
+            : dl_fail(DILOCO_ENOMEM, "%s: not enough memory to upload it", s.what);
     free(s.left);
     free(s.sent);
     free(s.lanes);
@@ -423,7 +424,7 @@ diloco_status dl_bulk_size(dl_bucket *b, const char *key, dl_hash tag, size_t *s
     dl_hash of = hash_of(key, tag);
     size_t place = (of.bytes[0] | (size_t)of.bytes[1] << 8) % SIZES;
     if (!b->sizes && !(b->sizes = calloc(1, sizeof *b->sizes)))
-        return dl_fail(DILOCO_ENOMEM, "%s: no memory to list", b->label);
+        return dl_fail(DILOCO_ENOMEM, "%s: not enough memory to list", b->label);
     *there = true;
     if (dl_hash_equal(b->sizes->known[place].of, of)) {
         *size = b->sizes->known[place].size;
@@ -488,7 +489,8 @@ static diloco_status sweep_one(dl_bucket *b, const char *name, dl_time until)
 diloco_status dl_bulk_sweep(dl_bucket *b, dl_time until)
 {
     candidates c = {.names = calloc(SWEEP_MAX, sizeof *c.names)};
-    if (!c.names) return dl_fail(DILOCO_ENOMEM, "%s: no memory to look for leftovers", b->label);
+    if (!c.names)
+        return dl_fail(DILOCO_ENOMEM, "%s: not enough memory to look for leftovers", b->label);
     dl_rng_init(&c.rng, (uint64_t)dl_clock_now(), 0, 0);
     diloco_status status = dl_bucket_walk(b, FOLDER, NULL, note_candidate, &c, until);
     for (size_t i = 0; i < c.n && !status; i++)

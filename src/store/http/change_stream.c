@@ -124,7 +124,7 @@ diloco_status dl_change_stream_create(dl_change_stream **out, const dl_change_st
 {
     *out = NULL;
     dl_change_stream *stream = calloc(1, sizeof *stream);
-    if (!stream) return dl_fail(DILOCO_ENOMEM, "no memory to follow a store's events");
+    if (!stream) return dl_fail(DILOCO_ENOMEM, "not enough memory to follow a store's events");
     stream->a = *args;
     dl_buf_init(&stream->folders, FOLDERS_MAX);
     pthread_mutex_init(&stream->lock, NULL);

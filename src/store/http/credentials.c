@@ -179,7 +179,7 @@ static diloco_status fetch(dl_web *web, dl_buf *out, const char *method, const c
     dl_web_batch batch = {.n = 1, .width = 1, .context = &a, .prepare = prepare, .finish = finish};
     dl_time soon = dl_time_after(dl_clock_now(), METADATA_TIME);
     DL_TRY(dl_web_run(web, &batch, soon < until ? soon : until));
-    return dl_buf_str(out) ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for credentials");
+    return dl_buf_str(out) ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for credentials");
 }
 
 /* The names are those of the metadata service. Expiration is a date; 0 would mean that the

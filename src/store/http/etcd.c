@@ -51,7 +51,7 @@ static diloco_status cut_hosts(dl_etcd *s, const char *scheme, const char *hosts
             return bad_url(s->place);
         if (asprintf(&s->hosts[s->n_hosts], "%s://%.*s", scheme, (int)n, at) < 0) {
             s->hosts[s->n_hosts] = NULL;
-            return dl_fail(DILOCO_ENOMEM, "no memory to open etcd");
+            return dl_fail(DILOCO_ENOMEM, "not enough memory to open etcd");
         }
         s->n_hosts++;
         at += n + 1;
@@ -133,7 +133,7 @@ static diloco_status open_place(dl_etcd *s, const char *scheme, const char *plac
     s->aborted = aborted;
     dl_buf_init(&s->watch, 64 << 10);
     s->place = strdup(place);
-    if (!s->place) return dl_fail(DILOCO_ENOMEM, "no memory to open etcd");
+    if (!s->place) return dl_fail(DILOCO_ENOMEM, "not enough memory to open etcd");
     DL_TRY(cut_place(s, scheme));
     DL_TRY(find_login(s, scheme));
     DL_TRY(dl_web_create(&s->web, &s->options, aborted));

@@ -105,7 +105,7 @@ static diloco_status cut_place(http_place *p, const char *scheme, const char *pl
     if (!run || asprintf(&p->base, "%s://%.*s", scheme, (int)host, place) < 0) {
         free(run);
         p->base = NULL;
-        return dl_fail(DILOCO_ENOMEM, "no memory to open %s", place);
+        return dl_fail(DILOCO_ENOMEM, "not enough memory to open %s", place);
     }
     bool ok = dl_store_key_ok(run);
     char *more = strchr(run, '/');
@@ -151,14 +151,15 @@ static diloco_status find_secrets(http_place *p, const char *scheme)
     OPENSSL_cleanse(token, sizeof token);
     if (made >= 0) return DILOCO_OK;
     p->authorization = NULL;
-    return dl_fail(DILOCO_ENOMEM, "no memory for a token");
+    return dl_fail(DILOCO_ENOMEM, "out of memory for a token");
 }
 
 static diloco_status use_certificate(http_place *p)
 {
     p->web.cert = dl_buf_str(&p->cert);
     p->web.key = dl_buf_str(&p->secret);
-    return p->web.cert && p->web.key ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for a key");
+    return p->web.cert && p->web.key ? DILOCO_OK
+                                     : dl_fail(DILOCO_ENOMEM, "out of memory for a key");
 }
 
 /* A key that others may read is not used, and the hub may do without: it has tokens too. */

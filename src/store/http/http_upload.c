@@ -123,7 +123,8 @@ static diloco_status begin(run *r, dl_time until)
     forget(u);
     u->vouched = true;
     u->tags = calloc(u->n_parts, sizeof *u->tags);
-    if (!u->tags) return dl_fail(DILOCO_ENOMEM, "%s: no memory to upload it", r->object->key);
+    if (!u->tags)
+        return dl_fail(DILOCO_ENOMEM, "%s: not enough memory to upload it", r->object->key);
     return ask(r, prepare_begin, begun, until);
 }
 
@@ -253,7 +254,7 @@ static diloco_status prepare_run(run *r, size_t *len, dl_hash *digest)
     r->missing = calloc(*len / r->part_bytes + 1, sizeof *r->missing);
     r->lanes = calloc(WIDTH * (r->n_spans + 1), sizeof *r->lanes);
     if (r->missing && r->lanes) return DILOCO_OK;
-    return dl_fail(DILOCO_ENOMEM, "%s: no memory to upload it", r->object->key);
+    return dl_fail(DILOCO_ENOMEM, "%s: not enough memory to upload it", r->object->key);
 }
 
 /* A kept upload of the same object continues. One of another object is abandoned first. */

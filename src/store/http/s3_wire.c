@@ -262,7 +262,7 @@ static diloco_status send_all(dl_bucket *b, const char *name, upload *u, const d
     const size_t total = dl_spans_len(spans, n_spans);
     dl_bucket_cut_up(&cut, b, spans, n_spans, PARTS_MAX);
     u->etags = calloc(cut.n_parts, sizeof *u->etags);
-    if (!u->etags) return dl_fail(DILOCO_ENOMEM, "%s: no memory to upload it", name);
+    if (!u->etags) return dl_fail(DILOCO_ENOMEM, "%s: not enough memory to upload it", name);
     diloco_status status = dl_bucket_send(b, name, &cut, until);
     if (!status) status = complete(b, name, u, cut.n_parts, total, until);
     free(u->etags);

@@ -102,7 +102,7 @@ static diloco_status escape_pair(char **out, const dl_pair *pair)
     const char *str = status ? NULL : dl_buf_str(&text);
     *out = str ? strdup(str) : NULL;
     dl_buf_deinit(&text);
-    return status || *out ? status : dl_fail(DILOCO_ENOMEM, "no memory for a query");
+    return status || *out ? status : dl_fail(DILOCO_ENOMEM, "out of memory for a query");
 }
 
 /* The service sorts by the escaped text, so escaping comes first. */

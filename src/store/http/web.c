@@ -53,7 +53,7 @@ static diloco_status fill(dl_web *web, const dl_web_options *options)
 {
     if (options && !(keep(&web->ca_file, options->ca_file) && keep(&web->pin, options->pin) &&
                      keep(&web->cert, options->cert) && keep(&web->key, options->key)))
-        return dl_fail(DILOCO_ENOMEM, "no memory for an HTTP client");
+        return dl_fail(DILOCO_ENOMEM, "out of memory for an HTTP client");
     web->tries = options && options->tries ? options->tries : DL_WEB_TRIES;
     web->patience = options && options->patience ? options->patience : PATIENCE;
     pthread_once(&curl_once, init_curl);
@@ -74,7 +74,7 @@ static diloco_status fill(dl_web *web, const dl_web_options *options)
 diloco_status dl_web_create(dl_web **out, const dl_web_options *options, const atomic_bool *aborted)
 {
     dl_web *web = *out = calloc(1, sizeof *web);
-    if (!web) return dl_fail(DILOCO_ENOMEM, "no memory for an HTTP client");
+    if (!web) return dl_fail(DILOCO_ENOMEM, "out of memory for an HTTP client");
     web->aborted = aborted;
     dl_rng_init(&web->jitter, (uint64_t)dl_clock_now() ^ (uintptr_t)web,
                 DL_STREAM(DL_STREAM_JITTER, 0), 0);
@@ -329,7 +329,7 @@ static diloco_status start(dl_web_slot *s)
     DL_TRY(web->batch->prepare(web->batch->context, &s->x));
     DL_TRY(dl_web_apply_redirect(s));
     const char *url = dl_buf_str(&s->x.url);
-    if (!url) return dl_fail(DILOCO_ENOMEM, "%s: no memory for a request", s->x.what);
+    if (!url) return dl_fail(DILOCO_ENOMEM, "%s: out of memory for a request", s->x.what);
     DL_TRY(dl_web_add_header(s, s->x.expect ? "Expect: 100-continue" : "Expect:"));
     set_options(s, url);
     if (curl_multi_add_handle(web->multi, s->easy))

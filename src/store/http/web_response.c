@@ -12,7 +12,7 @@
 diloco_status dl_web_add_header(dl_web_slot *s, const char *line)
 {
     struct curl_slist *more = curl_slist_append(s->headers, line);
-    if (!more) return dl_fail(DILOCO_ENOMEM, "%s: no memory for a request", s->x.what);
+    if (!more) return dl_fail(DILOCO_ENOMEM, "%s: out of memory for a request", s->x.what);
     s->headers = more;
     return DILOCO_OK;
 }
@@ -25,7 +25,7 @@ diloco_status dl_web_header(dl_web_exchange *x, const char *format, ...)
     va_start(args, format);
     int len = vasprintf(&line, format, args);
     va_end(args);
-    if (len < 0) return dl_fail(DILOCO_ENOMEM, "%s: no memory for a request", x->what);
+    if (len < 0) return dl_fail(DILOCO_ENOMEM, "%s: out of memory for a request", x->what);
     diloco_status status = strpbrk(line, "\r\n")
                                ? dl_fail(DILOCO_EINVAL, "%s: a header with a line break", x->what)
                                : dl_web_add_header(x->slot, line);

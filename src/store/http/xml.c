@@ -100,7 +100,7 @@ diloco_status dl_xml_walk(const void *data, size_t len, const char *root, dl_xml
     walk w = {.root = root, .what = what, .element = element, .context = context};
     if (len > INT_MAX) return dl_fail(DILOCO_EPROTO, "%s: the answer is too long", what);
     w.parser = XML_ParserCreate(NULL);
-    if (!w.parser) return dl_fail(DILOCO_ENOMEM, "%s: no memory to read the answer", what);
+    if (!w.parser) return dl_fail(DILOCO_ENOMEM, "%s: not enough memory to read the answer", what);
     XML_SetUserData(w.parser, &w);
     XML_SetElementHandler(w.parser, on_start, on_end);
     XML_SetCharacterDataHandler(w.parser, on_text);

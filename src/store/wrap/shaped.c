@@ -56,7 +56,7 @@ diloco_status dl_shaper_create(dl_shaper **out, const dl_link *link, uint64_t se
 {
     static const dl_shaper_clock real = {NULL, real_now, real_sleep};
     dl_shaper *shaper = *out = calloc(1, sizeof *shaper);
-    if (!shaper) return dl_fail(DILOCO_ENOMEM, "no memory for a link");
+    if (!shaper) return dl_fail(DILOCO_ENOMEM, "out of memory for a link");
     shaper->link = *link;
     shaper->clock = clock ? *clock : real;
     shaper->up.bytes_per_s = link->up_bps / 8;

@@ -165,12 +165,13 @@ static diloco_status collect(void *context, const char *key, size_t len)
     if (c->n == c->cap) {
         const size_t cap = c->cap ? 2 * c->cap : 64;
         found_key *at = cap > LISTED_MAX / sizeof *at ? NULL : realloc(c->at, cap * sizeof *at);
-        if (!at) return dl_fail(DILOCO_ENOMEM, "no memory to list a store");
+        if (!at) return dl_fail(DILOCO_ENOMEM, "not enough memory to list a store");
         c->at = at;
         c->cap = cap;
     }
     c->at[c->n] = (found_key){strdup(key), len};
-    return c->at[c->n++].key ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory to list a store");
+    return c->at[c->n++].key ? DILOCO_OK
+                             : dl_fail(DILOCO_ENOMEM, "not enough memory to list a store");
 }
 
 static void collection_free(collection *c)

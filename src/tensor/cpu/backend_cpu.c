@@ -80,7 +80,7 @@ static const dl_backend_ops ops = {
 diloco_status dl_backend_cpu(dl_backend **out)
 {
     *out = malloc(sizeof **out);
-    if (!*out) return dl_fail(DILOCO_ENOMEM, "no memory for a backend");
+    if (!*out) return dl_fail(DILOCO_ENOMEM, "out of memory for a backend");
     (*out)->ops = &ops;
     return DILOCO_OK;
 }

@@ -119,7 +119,7 @@ diloco_status dl_backend_trap(dl_backend **out)
 {
     trap *t = calloc(1, sizeof *t);
     *out = (dl_backend *)t;
-    if (!t) return dl_fail(DILOCO_ENOMEM, "no memory for a backend");
+    if (!t) return dl_fail(DILOCO_ENOMEM, "out of memory for a backend");
     t->head.ops = &ops;
     return DILOCO_OK;
 }

@@ -308,7 +308,7 @@ diloco_status dl_backend_cuda(dl_backend **out, const dl_cuda_source *source, in
 {
     *out = NULL;
     gpu *g = calloc(1, sizeof *g);
-    if (!g) return dl_fail(DILOCO_ENOMEM, "no memory for a backend");
+    if (!g) return dl_fail(DILOCO_ENOMEM, "out of memory for a backend");
     g->ops = ops;
     g->ops.name = source->name;
     g->head.ops = &g->ops;

@@ -18,7 +18,8 @@ diloco_status dl_probe_open(dl_probe *p, dl_backend *backend)
     DL_TRY(dl_pool_create(&p->pool, 1));
     p->host = malloc(DL_PROBE_BYTES);
     p->got = malloc(DL_PROBE_BYTES);
-    if (!p->host || !p->got) return dl_fail(DILOCO_ENOMEM, "no memory for a device's self-test");
+    if (!p->host || !p->got)
+        return dl_fail(DILOCO_ENOMEM, "out of memory for a device's self-test");
     DL_TRY(dl_backend_alloc(backend, &memory, DL_PROBE_BYTES));
     p->on_device = memory;
     return DILOCO_OK;
