@@ -25,7 +25,7 @@
 static void print_replicas(const diloco_run_status *run)
 {
     if (run->n_replicas == 0) return;
-    printf("\n%-12s %-4s %-9s %10s %10s %8s  %s\n", "replica", "life", "state", "step", "entry",
+    printf("\n%-12s %-4s %-9s %10s %10s %8s  %s\n", "replica", "gen", "state", "step", "entry",
            "steps/s", "host");
     for (size_t i = 0; i < run->n_replicas; i++) {
         const diloco_replica_status *r = run->replicas[i];

@@ -149,7 +149,7 @@ static void print_peers(const dl_gossip_status *s, const char *store)
 {
     printf("run        %s at %s\n", s->run, store);
     printf("consensus  none: each node has a model of its own\n\n");
-    printf("%-12s %-4s %-9s %10s %10s %8s %10s  %-12s %s\n", "node", "life", "state", "round",
+    printf("%-12s %-4s %-9s %10s %10s %8s %10s  %-12s %s\n", "node", "gen", "state", "round",
            "step", "stepped", "divergence", "model", "address");
     for (size_t i = 0; i < s->n; i++) {
         const dl_gossip_peer *p = &s->peers[i];
