@@ -83,6 +83,11 @@ launcher() { # STORE FLAGS…
     started="$started $launcher"
 }
 
+config=$PWD/sshd/config
+look() { # SUBCOMMAND STORE FLAGS…: by the configuration of ssh that this machine trusts
+    diloco launch "$@" --set "launch.ssh_config=$config"
+}
+
 # A dry run shows the commands, and no secret.
 export DILOCO_TEST_WORD=swordfish
 expect 0 diloco launch tiny.toml --store cut --on "ssh://$a,$b" --dry-run --set launch.secrets=DILOCO_TEST_WORD
@@ -106,7 +111,7 @@ printf '\363\000' | dd of=other bs=1 seek=18 conv=notrunc 2>dd.err
 expect_error 3 'and the program is for Linux riscv64: set launch.binary' diloco launch tiny.toml --store refused \
     --on "ssh://$a" --set launch.binary=other
 [ ! -e far ] || fail "a program for another machine was sent"
-expect_error 1 'r1 has no output: it was not started (not started: ' diloco launch logs refused --rank 1
+expect_error 1 'r1 has no output: it was not started (not started: ' look logs refused --rank 1
 
 # The upload is cut, then made again; it is whole before it is executed.
 : >sshd/a.conf.cut-upload
@@ -137,9 +142,10 @@ code=0
 wait "$launcher" || code=$?
 [ $code = 0 ] || fail "the launch ends with $code: $(cat launch.err)"
 [ "$(digest cut)" = "$want" ] || fail "the launched run ends elsewhere"
-expect 0 diloco launch status cut
+expect_error 3 'can run commands on this machine: add --set launch.ssh_config=' diloco launch status cut
+expect 0 look status cut
 [ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded"
-expect 0 diloco launch logs cut --rank 0
+expect 0 look logs cut --rank 0
 grep -q . out || fail "no output of r0"
 
 # A program that was changed there is not executed. This run ends when it is cancelled, and not before.
@@ -149,9 +155,9 @@ echo >>"far/bin/$sum/diloco"
 launcher cut --set trainer.rounds=9000
 wait_for has_entry cut 3
 cmp -s "$program" "far/bin/$sum/diloco" || fail "a changed program was not replaced"
-expect 0 diloco launch cancel cut
+expect 0 look cancel cut
 wait "$launcher" || true
-expect 0 diloco launch collect cut
+expect 0 look collect cut
 [ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
 
 # A secret arrives in the environment, and is in no file, argument or list of processes.
@@ -189,5 +195,5 @@ code=0
 wait "$launcher" || code=$?
 [ $code = 0 ] || fail "the launch ends with $code: $(cat launch.err)"
 [ "$(digest cut)" = "$want" ] || fail "with a lost host, the run ends elsewhere"
-expect 0 diloco launch status cut --json
+expect 0 look status cut --json
 [ "$(tr '{' '\n' <out | grep -c "\"id\":\"$a ")" = 2 ] || fail "not both on the host that is left"

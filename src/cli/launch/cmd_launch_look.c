@@ -36,7 +36,7 @@ static void print_status(const dl_launched *l)
     for (size_t i = 0; i < DL_JOBS_MAX; i++)
         if (l->book.ranks[i].started) print_job(&l->book.ranks[i].job);
     printf("machine time: %s%s\n", dl_time_text(time, dl_book_machine_seconds(&l->book)),
-           dl_launched_cost_text(cost, l->book.options, dl_book_machine_seconds(&l->book)));
+           dl_launched_cost_text(cost, l->options, dl_book_machine_seconds(&l->book)));
 }
 
 /* The members are a promise to programs. */

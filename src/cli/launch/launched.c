@@ -4,6 +4,7 @@
  * and options. Subcommands work from it, so they run on any machine that reaches the store. */
 #include "cli/launch/launched.h"
 
+#include "base/host_port.h"
 #include "base/text.h"
 #include "cli/plan/plan_pages.h"
 #include "cli/settings/settings.h"
@@ -51,6 +52,28 @@ diloco_status dl_launched_numbers(uint32_t *min, uint32_t *max, const char *text
                    text, DL_JOBS_MAX);
 }
 
+/* `option` of the book is trusted on this machine, or replaced. */
+static diloco_status trust(dl_config *book, const char *option, const char *theirs,
+                           const char *ours, bool harmless, const char *danger)
+{
+    if (*ours) return dl_config_set(book, option, ours, "this machine");
+    if (!*theirs || harmless) return DILOCO_OK;
+    return dl_fail(
+        DILOCO_EREFUSED,
+        "the book of launches names %s = \"%.200s\", which %s: add --set %s=%.200s if you "
+        "trust it",
+        option, theirs, danger, option, theirs);
+}
+
+diloco_status dl_launched_trust(dl_config *book, const dl_config *own)
+{
+    DL_TRY(trust(book, "launch.endpoint", book->launch_endpoint, own->launch_endpoint,
+                 dl_url_is_loopback(book->launch_endpoint),
+                 "would get this machine's credentials"));
+    return trust(book, "launch.ssh_config", book->launch_ssh_config, own->launch_ssh_config, false,
+                 "can run commands on this machine");
+}
+
 /* The executor and its options come from the book, so a subcommand needs no configuration file. */
 static diloco_status open_book(dl_launched *l)
 {
@@ -64,9 +87,12 @@ static diloco_status open_book(dl_launched *l)
                        "nothing was launched for the run in %s: diloco launch "
                        "CONFIG starts its replicas",
                        store);
+    /* A copy, since a record that is read later replaces the book's. */
+    *l->options = *l->book.options;
+    DL_TRY(dl_launched_trust(l->options, l->config));
     /* To look at jobs needs no program and no arguments. */
     l->spec = (dl_launch_spec){.run = l->book.run,
-                               .config = l->book.options,
+                               .config = l->options,
                                .dir = l->book.dir,
                                .program = "",
                                .argv = nothing,
@@ -80,9 +106,11 @@ static diloco_status open_book(dl_launched *l)
 /* After an error nothing is to be closed. */
 diloco_status dl_launched_open(dl_launched *out, const dl_args *args)
 {
-    *out = (dl_launched){.config = calloc(1, sizeof *out->config)};
-    if (!out->config) return dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
-    diloco_status status = dl_settings_of_target(out->config, args);
+    *out = (dl_launched){.config = calloc(1, sizeof *out->config),
+                         .options = calloc(1, sizeof *out->options)};
+    diloco_status status = out->config && out->options
+                               ? dl_settings_of_target(out->config, args)
+                               : dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
     if (!status) status = open_book(out);
     if (status) dl_launched_close(out);
     return status;
@@ -92,8 +120,8 @@ diloco_status dl_launched_open(dl_launched *out, const dl_args *args)
 void dl_launched_close(dl_launched *launched)
 {
     dl_book_close(&launched->book);
-    free(launched->config);
-    launched->config = NULL;
+    free(launched->config), free(launched->options);
+    launched->config = launched->options = NULL;
 }
 
 /* The control has no callbacks: only `diloco launch` prints notices while it follows the replicas.

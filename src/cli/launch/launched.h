@@ -11,7 +11,8 @@
 
 /* A run and the book of its launches, opened by args->target. */
 typedef struct dl_launched {
-    dl_config *config; /* owned: of the target */
+    dl_config *config;  /* owned: of the target */
+    dl_config *options; /* owned: those of the launch, as trusted at opening */
     dl_book book;
     dl_launch_spec spec; /* as the book has it */
     const dl_executor *executor;
@@ -20,13 +21,21 @@ typedef struct dl_launched {
 
 /* dl_launched_open opens the run and the book that args->target leads to. The caller closes *out;
  * after an error there is nothing to close. Returns DILOCO_ENOENT if there is no run, or nothing
- * was launched for it; other errors are those of the settings and of the store. */
+ * was launched for it, and DILOCO_EREFUSED as dl_launched_trust does; other errors are those of the
+ * settings and of the store. */
 DL_MUST_CHECK diloco_status dl_launched_open(dl_launched *out, const dl_args *args);
 /* dl_launched_close frees everything in *launched. Replicas that were launched run on. */
 void dl_launched_close(dl_launched *launched);
 /* dl_launched_control returns a control of the opened book (launch/supervisor.h). It borrows from
  * *launched, which must not move or be closed while the control is in use. */
 dl_control dl_launched_control(dl_launched *launched);
+
+/* dl_launched_trust decides which options of a launch's book apply on this machine. Anyone who can
+ * write to the store may have written the book. So its launch.endpoint, which would get this
+ * machine's credentials, has to be on this machine, or be the same in `own`. Its launch.ssh_config,
+ * whose commands would run here, has to be the same in `own`. A value of `own` replaces one of the
+ * book. Returns DILOCO_EREFUSED, and names the flag that allows it. */
+DL_MUST_CHECK diloco_status dl_launched_trust(dl_config *book, const dl_config *own);
 
 /* dl_launched_numbers reads "3" as 3 and 3, and "4..16" as 4 and 16. Returns DILOCO_EINVAL for any
  * other text, and for a number above DL_JOBS_MAX. */

@@ -45,6 +45,16 @@ diloco_status dl_rest_init_at(dl_rest *rest, const dl_launch_spec *spec, const c
     return DILOCO_OK;
 }
 
+/* Any other character could move the host's name to another domain. */
+diloco_status dl_rest_check_region(const char *region)
+{
+    if (*region && strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(region))
+        return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "launch.region = \"%.63s\": a region has lower-case letters, digits and hyphens",
+                   region);
+}
+
 diloco_status dl_rest_init(dl_rest *rest, const dl_launch_spec *spec, const char *name,
                            const char *base)
 {

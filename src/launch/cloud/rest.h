@@ -49,6 +49,9 @@ DL_MUST_CHECK diloco_status dl_rest_init(dl_rest *rest, const dl_launch_spec *sp
  * not be replaced with it. */
 DL_MUST_CHECK diloco_status dl_rest_init_at(dl_rest *rest, const dl_launch_spec *spec,
                                             const char *name, const char *base);
+/* Returns DILOCO_EINVAL unless the text may be part of a host's name, as regions are: lower-case
+ * letters, digits and hyphens. A region may come from the book of launches. */
+DL_MUST_CHECK diloco_status dl_rest_check_region(const char *region);
 void dl_rest_deinit(dl_rest *rest); /* zeroed is fine; clears the credentials */
 
 /* ---- a call */

@@ -40,6 +40,15 @@ static void refusal(char why[DL_REST_WHY], const char *body)
     script_stop(&script);
 }
 
+TEST(a_region_that_moves_the_host_to_another_domain_is_refused)
+{
+    CHECK_OK(dl_rest_check_region("europe-west4"));
+    for (const char *const *bad =
+             (const char *const[]){"", "x.example/", "evil.example", "a@b", "a b", "A", NULL};
+         *bad; bad++)
+        CHECK_STATUS(DILOCO_EINVAL, dl_rest_check_region(*bad));
+}
+
 TEST(text_that_is_not_json_is_cut_after_its_secrets_are_hidden)
 {
     char body[512], why[DL_REST_WHY];
@@ -80,6 +89,7 @@ TEST(message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused
     CHECK_STR("", dl_rest_message(out, sizeof out, value, "absent"));
 }
 
-TEST_MAIN(text_that_is_not_json_is_cut_after_its_secrets_are_hidden,
+TEST_MAIN(a_region_that_moves_the_host_to_another_domain_is_refused,
+          text_that_is_not_json_is_cut_after_its_secrets_are_hidden,
           long_reason_is_cut_after_its_secrets_are_hidden,
           message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused)

@@ -43,6 +43,7 @@ static diloco_status open_service(dl_rest *rest, const dl_launch_spec *spec, con
 {
     char base[256], region[64];
     DL_TRY(find_region(region, spec->config));
+    DL_TRY(dl_rest_check_region(region));
     snprintf(base, sizeof base, "https://%s.%s.amazonaws.com", host, region);
     DL_TRY(dl_rest_init(rest, spec, "SageMaker", base));
     memcpy(rest->region, region, sizeof region);

@@ -41,6 +41,7 @@ static diloco_status open_service(dl_rest *rest, const dl_launch_spec *spec, con
 static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 {
     char base[256];
+    DL_TRY(dl_rest_check_region(spec->config->launch_region));
     snprintf(base, sizeof base, "https://%.63s-aiplatform.googleapis.com",
              spec->config->launch_region);
     return open_service(rest, spec, base);

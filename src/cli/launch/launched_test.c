@@ -1,0 +1,46 @@
+/* launched_test.c - which options of a launch's book apply on a machine that looks at it. */
+#include "check.h"
+#include "cli/launch/launched.h"
+
+static dl_config book, own;
+
+static diloco_status trusted(const char *option, const char *theirs, const char *ours)
+{
+    dl_config_init(&book);
+    dl_config_init(&own);
+    CHECK_OK(dl_config_set(&book, option, theirs, "the launch"));
+    CHECK_OK(dl_config_set(&own, option, ours, "--set"));
+    return dl_launched_trust(&book, &own);
+}
+
+TEST(an_endpoint_of_the_book_gets_no_credentials_of_this_machine)
+{
+    static const char option[] = "launch.endpoint";
+    CHECK_STATUS(DILOCO_EREFUSED, trusted(option, "https://api.example", ""));
+    CHECK_CONTAINS("--set launch.endpoint=https://api.example", diloco_error_text());
+    CHECK_STATUS(DILOCO_EREFUSED, trusted(option, "http://127.0.0.1.example", ""));
+    CHECK_OK(trusted(option, "", ""));
+    CHECK_OK(trusted(option, "http://127.0.0.1:8001", ""));
+    CHECK_STR("http://127.0.0.1:8001", book.launch_endpoint);
+    CHECK_OK(trusted(option, "https://api.example", "https://api.example"));
+}
+
+TEST(an_ssh_configuration_of_the_book_runs_no_commands_here)
+{
+    static const char option[] = "launch.ssh_config";
+    CHECK_STATUS(DILOCO_EREFUSED, trusted(option, "/mnt/run/config", ""));
+    CHECK_CONTAINS("can run commands on this machine", diloco_error_text());
+    CHECK_OK(trusted(option, "/mnt/run/config", "/mnt/run/config"));
+}
+
+TEST(a_value_of_this_machine_replaces_that_of_the_book)
+{
+    CHECK_OK(trusted("launch.endpoint", "https://forged.example", "https://api.example"));
+    CHECK_STR("https://api.example", book.launch_endpoint);
+    CHECK_OK(trusted("launch.ssh_config", "", "own"));
+    CHECK_STR("own", book.launch_ssh_config);
+}
+
+TEST_MAIN(an_endpoint_of_the_book_gets_no_credentials_of_this_machine,
+          an_ssh_configuration_of_the_book_runs_no_commands_here,
+          a_value_of_this_machine_replaces_that_of_the_book)
