@@ -567,7 +567,7 @@ static void check_one(scene *s)
     if (needed > 1) {
         CHECK_STATUS(DILOCO_ENUMERIC, combine(s));
         CHECK_CONTAINS(s->rule.combiner->name, diloco_error_text());
-        CHECK_CONTAINS("here are 1", diloco_error_text());
+        CHECK_CONTAINS("only 1 contributed", diloco_error_text());
     }
     s->rule.fall_back = true;
     CHECK_OK(combine(s));

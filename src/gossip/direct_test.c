@@ -161,7 +161,7 @@ TEST(everywhere_is_no_address)
 {
     member m;
     CHECK_STATUS(DILOCO_EINVAL, open_member(&m, "r0", ":0"));
-    CHECK_CONTAINS("say in run.peers_address", diloco_error_text());
+    CHECK_CONTAINS("set run.peers_address to", diloco_error_text());
     dl_signer_close(m.signer);
     CHECK_STATUS(DILOCO_EINVAL, open_member(&m, "r1", "nowhere"));
     dl_signer_close(m.signer);
