@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bytes of a request or reply, and words of an array of texts. */
-enum { REQUEST_MAX = 16 << 20, WORDS_MAX = 1024 };
+/* Bytes of a request or reply, words of an array of texts, and bytes of an error. */
+enum { REQUEST_MAX = 16 << 20, WORDS_MAX = 1024, WHY_BYTES = 1024 };
 
 /* ---- the launcher's side */
 
@@ -100,16 +100,24 @@ static diloco_status take_job(dl_job *job, dl_json_value value)
 diloco_status dl_remote_reply(dl_job *jobs, size_t n, const void *text, size_t len)
 {
     dl_json_value reply;
-    size_t taken = 0;
+    char why[WHY_BYTES];
+    for (size_t i = 0; i < n; i++)
+        jobs[i].silent = true;
     DL_TRY(dl_json_parse(&reply, text, len));
     dl_json_iter it = dl_json_each(dl_json_get(reply, "jobs"));
     while (dl_json_next(&it)) {
         dl_job *job = named(jobs, n, dl_json_get(it.value, "name"));
         if (!job) return dl_fail(DILOCO_EPROTO, "the reply has a job that was not requested");
+        if (!job->silent) return dl_fail(DILOCO_EPROTO, "the reply has a job twice");
         DL_TRY(take_job(job, it.value));
-        taken++;
     }
-    return taken == n ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "the reply lacks a job");
+    if (dl_json_get(reply, "error").type != DL_JSON_MISSING) {
+        DL_TRY(dl_json_read_str(why, sizeof why, reply, "error"));
+        return dl_fail(DILOCO_EIO, "%s", why);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (jobs[i].silent) return dl_fail(DILOCO_EPROTO, "the reply lacks a job");
+    return DILOCO_OK;
 }
 
 /* ---- the other machine's side */
@@ -245,24 +253,38 @@ static void put_reply(dl_json *j, const dl_job *job)
     dl_json_end(j);
 }
 
-/* The reply is written as a whole, after all jobs. After an error nothing is written. */
+/* Do what the request asks for each job, and write the states of those that succeeded. The first
+ * error goes to `why`. A start that failed ends it, since the next would fail, too. Returns
+ * DILOCO_EPROTO at once: the request itself is invalid then. */
+static diloco_status do_each(const request *r, dl_json *j, char why[WHY_BYTES])
+{
+    dl_job job;
+    dl_json_iter it = dl_json_each(r->jobs);
+    while (dl_json_next(&it)) {
+        const diloco_status status = do_job(r, &job, it.value);
+        if (status == DILOCO_EPROTO) return status;
+        if (!status) put_reply(j, &job);
+        if (status && !*why) snprintf(why, WHY_BYTES, "%s", diloco_error_text());
+        if (status && strcmp(r->what, "start") == 0) break;
+    }
+    return DILOCO_OK;
+}
+
+/* The reply is written as a whole, after all jobs. It has the jobs before one that failed: the
+ * launcher must know which replicas run. */
 static diloco_status do_jobs(const request *r, FILE *out)
 {
     dl_buf text;
     dl_json j;
-    dl_job job;
-    diloco_status status = DILOCO_OK;
+    char why[WHY_BYTES] = "";
     dl_buf_init(&text, REQUEST_MAX);
     dl_json_init(&j, &text);
     dl_json_object(&j, NULL);
     dl_json_u64(&j, "format", 1);
     dl_json_array(&j, "jobs");
-    dl_json_iter it = dl_json_each(r->jobs);
-    while (!status && dl_json_next(&it)) {
-        status = do_job(r, &job, it.value);
-        if (!status) put_reply(&j, &job);
-    }
+    diloco_status status = do_each(r, &j, why);
     dl_json_end(&j);
+    if (*why) dl_json_str(&j, "error", why);
     dl_json_end(&j);
     if (!status) status = dl_json_done(&j);
     if (!status) fprintf(out, "%.*s\n", (int)text.len, (const char *)text.data);

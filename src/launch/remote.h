@@ -6,7 +6,10 @@
  *     {"format":1,"do":"poll"|"cancel","dir":…,"jobs":[{"name":…}]}
  *     {"format":1,"do":"logs","dir":…,"follow":…,"jobs":[{"name":…}]}    the output itself follows
  *
- *     {"format":1,"jobs":[{"name":…,"state":"RUNNING","code":-1,"message":…}]}
+ *     {"format":1,"jobs":[{"name":…,"state":"RUNNING","code":-1,"message":…}],"error":…}
+ *
+ * "error" is there if a job failed: that job is left out of the reply. After a start that failed no
+ * further job is started. A poll and a cancel handle the other jobs as well.
  *
  * Nothing is given in arguments, because every user of a machine can read those. Arguments of a
  * replica begin after its program, which is the one that serves. A relative folder is below the one
@@ -23,13 +26,15 @@ DL_MUST_CHECK diloco_status dl_remote_request(dl_buf *out, const dl_launch_spec 
                                               const char *what, const dl_job *jobs, size_t n,
                                               bool follow, bool hide);
 
-/* dl_remote_reply sets the states of n jobs from the reply [len]. Returns DILOCO_EPROTO if it is no
- * reply, has another job, or lacks one. The text comes from another machine, so it is untrusted. */
+/* dl_remote_reply sets the states of n jobs from the reply [len], and marks those that it lacks as
+ * silent. Returns DILOCO_EIO with the text of the reply's "error". Returns DILOCO_EPROTO if it is
+ * no reply, has another job or one twice, or lacks one without an "error". The text comes from
+ * another machine, so it is untrusted. */
 DL_MUST_CHECK diloco_status dl_remote_reply(dl_job *jobs, size_t n, const void *text, size_t len);
 
 /* dl_remote_serve reads one request from the descriptor `in` until its end, does it, and writes the
- * reply to `out`. Returns DILOCO_EPROTO for an invalid request, or the error of the job that
- * failed. Jobs before that one were done. */
+ * reply to `out`. Returns DILOCO_EPROTO for an invalid request. The error of a job is in the reply.
+ */
 DL_MUST_CHECK diloco_status dl_remote_serve(int in, FILE *out);
 
 #endif

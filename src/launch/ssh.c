@@ -332,13 +332,16 @@ static diloco_status provide_program(const dl_launch_spec *spec, const place *p)
 
 /* ---- requests */
 
-/* One request about n jobs of one host, and their states from the reply. */
+/* One request about n jobs of one host, and their states from the reply. Jobs without an answer are
+ * marked silent. */
 static diloco_status ask(const dl_launch_spec *spec, const place *p, const char *what, dl_job *jobs,
                          size_t n)
 {
     char script[SCRIPT];
     dl_buf request;
     dl_command_result result;
+    for (size_t i = 0; i < n; i++)
+        jobs[i].silent = true;
     DL_TRY(make_script(script, USE, spec, p));
     dl_buf_init(&request, REQUEST_MAX);
     diloco_status status = dl_remote_request(&request, spec, what, jobs, n, false, false);
@@ -435,27 +438,28 @@ static diloco_status each_host(const dl_launch_spec *spec, dl_job *jobs, size_t 
     return first ? dl_fail(first, "%s", why) : DILOCO_OK;
 }
 
-/* The ids are set after the reply, as only then the replicas are known to be started. A launch
- * whose reply was lost is repeated, and finds the names started. */
+/* The ids are set after the reply, as only then the replicas are known to be started. Those before
+ * one that failed run, and get theirs. A launch whose reply was lost is repeated, and finds the
+ * names started. */
 static diloco_status launch_on(const dl_launch_spec *spec, const place *p, dl_job *jobs, size_t n)
 {
     if (spec->dry) return print_requests(spec, p, jobs, n);
     DL_TRY(provide_program(spec, p));
-    DL_TRY(ask(spec, p, "start", jobs, n));
+    const diloco_status status = ask(spec, p, "start", jobs, n);
     for (size_t i = 0; i < n; i++)
-        id_of(jobs[i].id, p);
-    return DILOCO_OK;
+        if (!jobs[i].silent) id_of(jobs[i].id, p);
+    return status;
 }
 
-/* A host that cannot be asked makes its jobs silent, whatever the reason. */
+/* A host that cannot be asked makes its jobs silent, whatever the reason, and keeps no other host
+ * from being asked. */
 static diloco_status poll_on(const dl_launch_spec *spec, const place *p, dl_job *jobs, size_t n)
 {
     const diloco_status status = ask(spec, p, "poll", jobs, n);
     if (!status || status == DILOCO_ENOMEM) return status;
-    for (size_t i = 0; i < n; i++) {
-        jobs[i].silent = true;
-        snprintf(jobs[i].message, sizeof jobs[i].message, "%.250s", diloco_error_text());
-    }
+    for (size_t i = 0; i < n; i++)
+        if (jobs[i].silent)
+            snprintf(jobs[i].message, sizeof jobs[i].message, "%.250s", diloco_error_text());
     return DILOCO_OK;
 }
 
