@@ -380,7 +380,20 @@ diloco_status dl_host_poll(const char *dir, dl_job *job)
     return DILOCO_OK;
 }
 
-/* The file `cancel` comes before the signal, so that a poll sees why the replica has ended. */
+/* Is this process the replica's keeper, which has the lock as its descriptor FD_LOCK? A keeper that
+ * was killed leaves its number in `pid`, and the system gives that number to another process. */
+static bool is_keeper(pid_t pid, const char *dir, const char *name)
+{
+    char path[PATH_BYTES], proc[64];
+    struct stat ours, its;
+    path_of(path, dir, name, "lock");
+    snprintf(proc, sizeof proc, "/proc/%ld/fd/%d", (long)pid, FD_LOCK);
+    return pid > 1 && stat(path, &ours) == 0 && stat(proc, &its) == 0 &&
+           ours.st_dev == its.st_dev && ours.st_ino == its.st_ino;
+}
+
+/* The file `cancel` comes before the signal, so that a poll sees why the replica has ended. A
+ * replica whose keeper was killed has got SIGTERM then (become_replica). */
 diloco_status dl_host_cancel(const char *dir, const char *name)
 {
     char path[PATH_BYTES], text[FILE_BYTES];
@@ -390,7 +403,7 @@ diloco_status dl_host_cancel(const char *dir, const char *name)
     DL_TRY(dl_file_write(path, NULL, 0));
     if (!is_locked(dir, name) || !read_text(text, dir, name, "pid")) return DILOCO_OK;
     const pid_t pid = (pid_t)atol(text);
-    if (pid > 1 && kill(pid, SIGTERM) && errno != ESRCH)
+    if (is_keeper(pid, dir, name) && kill(pid, SIGTERM) && errno != ESRCH)
         return dl_fail_errno(errno, "stop the process of", name);
     return DILOCO_OK;
 }
