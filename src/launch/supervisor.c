@@ -479,6 +479,15 @@ diloco_status dl_control_follow(const dl_control *c)
     }
 }
 
+/* Let the executor remove its secrets if no launcher starts a replica any more. A rank that is LOST
+ * may be started again by the launcher that follows the run, and reads the secrets then. */
+static void finish_if_idle(const dl_control *c)
+{
+    bool done = false;
+    if (c->is_done && c->is_done(c->user, &done)) done = false;
+    if (is_idle(c, done || c->book->cancelled)) finish(c);
+}
+
 /* Nothing is started or stopped here, so another launcher may follow the same replicas
  * meanwhile. */
 diloco_status dl_control_collect(const dl_control *c, double timeout_s)
@@ -494,7 +503,7 @@ diloco_status dl_control_collect(const dl_control *c, double timeout_s)
             over =
                 over && (!c->book->ranks[i].started || dl_job_is_over(c->book->ranks[i].job.state));
         if (over) {
-            finish(c);
+            finish_if_idle(c);
             return DILOCO_OK;
         }
         if (dl_clock_now() >= due)

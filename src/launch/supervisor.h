@@ -26,7 +26,8 @@ typedef struct dl_control {
     const volatile int *stop;
 
     void *user;
-    /* Set *done if the run is complete. After an error it is called again at the next look. */
+    /* Set *done if the run is complete. After an error it is called again at the next look. NULL:
+     * not known, for a control that neither follows nor starts replicas. */
     diloco_status (*is_done)(void *user, bool *done);
     /* Gets a line for a person about each change. NULL: silent. The line may quote a backend, so it
      * is untrusted, and valid only during the call. */
@@ -57,7 +58,8 @@ DL_MUST_CHECK diloco_status dl_control_follow(const dl_control *control);
 DL_MUST_CHECK diloco_status dl_control_poll(const dl_control *control);
 
 /* dl_control_collect waits until all replicas are over, at most timeout_s seconds (0: as long as it
- * takes). It starts none. Returns DILOCO_ETIMEDOUT, or DILOCO_EINTERRUPTED after `stop`. */
+ * takes). It starts none. Secrets are removed unless a launch may still start a replica again.
+ * Returns DILOCO_ETIMEDOUT, or DILOCO_EINTERRUPTED after `stop`. */
 DL_MUST_CHECK diloco_status dl_control_collect(const dl_control *control, double timeout_s);
 
 /* dl_control_stop_surplus asks the ranks from book->max on to stop. */

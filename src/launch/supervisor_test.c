@@ -78,6 +78,13 @@ static bool fake_is_id(const dl_job *job)
     return strncmp(job->id, "id-", 3) == 0 && strcmp(job->id + 3, job->name) == 0;
 }
 
+static int finishes;
+static void fake_finish(const dl_launch_spec *spec)
+{
+    (void)spec;
+    finishes++;
+}
+
 static diloco_status fake_logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                                dl_job_line_fn fn, void *user)
 {
@@ -112,7 +119,8 @@ static const dl_executor fake = {.name = "fake",
                                  .is_id = fake_is_id,
                                  .poll = fake_poll,
                                  .logs = fake_logs,
-                                 .cancel = fake_cancel};
+                                 .cancel = fake_cancel,
+                                 .finish = fake_finish};
 
 /* ---- a launch of it */
 
@@ -146,6 +154,7 @@ static fixture *begin(const char *name, uint32_t n, const char *restarts)
     memset(stopped, 0, sizeof stopped);
     launch_fails = DILOCO_OK;
     outage = 0;
+    finishes = 0;
     run_is_done_after = -1;
     stop = 0;
     dl_config_init(&f.config);
@@ -486,6 +495,31 @@ TEST(end_that_another_launcher_reports_during_a_poll_is_kept)
     dl_book_close(&f->book);
 }
 
+TEST(collect_keeps_the_secrets_of_a_replica_that_a_launch_may_start_again)
+{
+    fixture *f = begin("collect", 1, "1");
+    fate[0][0] = DL_JOB_LOST;
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_OK(dl_control_collect(&f->control, 60));
+    CHECK_INT(0, finishes);
+    run_is_done_after = 0; /* it is not started again */
+    CHECK_OK(dl_control_collect(&f->control, 60));
+    CHECK_INT(1, finishes);
+    run_is_done_after = -1;
+    CHECK_OK(dl_book_cancel(&f->book));
+    CHECK_OK(dl_control_collect(&f->control, 60));
+    CHECK_INT(2, finishes);
+    dl_book_close(&f->book);
+
+    f = begin("collect2", 1, "0");
+    fate[0][0] = DL_JOB_LOST;
+    f->control.is_done = NULL;
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_OK(dl_control_collect(&f->control, 60));
+    CHECK_INT(1, finishes);
+    dl_book_close(&f->book);
+}
+
 TEST(a_request_to_stop_leaves_the_replicas_alone)
 {
     fixture *f = begin("stop", 1, "0");
@@ -516,4 +550,5 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           a_lost_replica_is_not_started_again_once_the_budget_is_used,
           generation_that_another_launcher_starts_during_a_poll_is_not_started_again,
           end_that_another_launcher_reports_during_a_poll_is_kept,
+          collect_keeps_the_secrets_of_a_replica_that_a_launch_may_start_again,
           a_request_to_stop_leaves_the_replicas_alone)

@@ -209,6 +209,13 @@ const dl_command dl_command_launch_cancel = {
     .run = cmd_launch_cancel,
 };
 
+static diloco_status is_done(void *user, bool *done)
+{
+    const dl_launched *l = user;
+    char run[33];
+    return dl_launched_run(run, done, l->config->store);
+}
+
 /* Ends when every replica is over, or after --timeout. */
 static diloco_status cmd_launch_collect(const dl_args *args)
 {
@@ -219,6 +226,8 @@ static diloco_status cmd_launch_collect(const dl_args *args)
     dl_control control = dl_launched_control(&l);
     /* Ctrl-C ends the waiting, and not the replicas. */
     control.stop = dl_launched_stop();
+    control.user = &l;
+    control.is_done = is_done;
     diloco_status status = dl_control_collect(&control, timeout_s);
     /* The run may have become complete while we waited. */
     if (!status) {
