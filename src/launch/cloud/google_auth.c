@@ -214,7 +214,8 @@ static diloco_status ask_machine(dl_credentials *out)
     dl_web *web = NULL;
     diloco_status status = dl_web_create(&web, NULL, &never);
     if (!status)
-        status = dl_credentials_google(out, web, dl_time_after(dl_clock_now(), 30 * DL_SECOND));
+        status =
+            dl_credentials_google_token(out, web, dl_time_after(dl_clock_now(), 30 * DL_SECOND));
     dl_web_destroy(web);
     if (!status && out->token[0]) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL, "Google: no credentials: GOOGLE_APPLICATION_CREDENTIALS names no "

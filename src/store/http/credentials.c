@@ -342,22 +342,27 @@ static bool from_boto(dl_credentials *out)
                        "gs_secret_access_key");
 }
 
-/* HMAC keys come first. Without them the instance's service account gives a bearer token. */
-diloco_status dl_credentials_google(dl_credentials *out, dl_web *web, dl_time until)
+diloco_status dl_credentials_google_token(dl_credentials *out, dl_web *web, dl_time until)
 {
     char url[512];
     const char *host;
+    *out = (dl_credentials){.expires = 0};
+    DL_TRY(metadata_at(&host, set("GCE_METADATA_HOST"), DL_CLOUD_GOOGLE, "Google Compute Engine",
+                       "GCE_METADATA_HOST=" METADATA_HOST));
+    snprintf(url, sizeof url,
+             "http://%.200s/computeMetadata/v1/instance/service-accounts/default/token", host);
+    return fetch_token(out, web, url, "Metadata-Flavor: Google", until);
+}
+
+/* HMAC keys come first. Without them the instance's service account gives a bearer token. */
+diloco_status dl_credentials_google(dl_credentials *out, dl_web *web, dl_time until)
+{
     *out = (dl_credentials){.expires = 0};
     if (take(out->access, sizeof out->access, set("GS_ACCESS_KEY_ID")) &&
         take(out->secret, sizeof out->secret, set("GS_SECRET_ACCESS_KEY")))
         return DILOCO_OK;
     if (from_boto(out)) return DILOCO_OK;
-    *out = (dl_credentials){.expires = 0};
-    diloco_status status = metadata_at(&host, set("GCE_METADATA_HOST"), DL_CLOUD_GOOGLE,
-                                       "Google Compute Engine", "GCE_METADATA_HOST=" METADATA_HOST);
-    snprintf(url, sizeof url,
-             "http://%.200s/computeMetadata/v1/instance/service-accounts/default/token", host);
-    if (!status) status = fetch_token(out, web, url, "Metadata-Flavor: Google", until);
+    const diloco_status status = dl_credentials_google_token(out, web, until);
     return status ? none_found(status, "not in GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY, not in "
                                        "~/.boto, not from the instance")
                   : DILOCO_OK;

@@ -27,6 +27,11 @@ DL_MUST_CHECK diloco_status dl_credentials_aws(dl_credentials *out, dl_web *web,
  * (GCE_METADATA_HOST), in `token`, access "" then. */
 DL_MUST_CHECK diloco_status dl_credentials_google(dl_credentials *out, dl_web *web, dl_time until);
 
+/* The last of these alone: keys of a bucket give no token for other services of Google. Returns
+ * DILOCO_EINVAL if this is no machine of Google Cloud, or an error of its metadata server. */
+DL_MUST_CHECK diloco_status dl_credentials_google_token(dl_credentials *out, dl_web *web,
+                                                        dl_time until);
+
 /* Azure: the bearer token of the managed identity (IDENTITY_ENDPOINT with IDENTITY_HEADER, or
  * the instance's metadata, AZURE_POD_IDENTITY_AUTHORITY_HOST), in `token`. Keys and SAS tokens
  * are az.c's. */
