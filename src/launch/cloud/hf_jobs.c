@@ -4,12 +4,17 @@
  * before it is created. The namespace is launch.project, or the user that the token belongs to.
  * Output comes as server-sent events on a connection that the service does not close, so the end of
  * a log has to be inferred. */
+#include "base/clock.h"
 #include "base/file.h"
 #include "launch/cloud/jobs.h"
 #include "launch/executor_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Looks at the job, launch.poll apart, that a silence of its log lasts before the connection is
+ * given up. */
+enum { QUIET_LOOKS = 3 };
 
 /* ---- credentials */
 
@@ -223,13 +228,47 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 
 /* ---- logs: events  data: {"data":"the line","timestamp":"2026-01-01T00:00:00.000Z"} */
 
-/* A log that is being read. `ended`: a line later than the begin of the reading has come. */
+/* A log that is being read. */
 typedef struct reading {
     dl_job_line_fn fn;
     void *user;
-    const dl_rest_call *call;
+    const dl_launch_spec *spec;
+    const dl_job *job;
+    const dl_rest_call *call; /* of the present connection */
+    /* Events that were given, over all connections, and those that this connection repeats. */
+    size_t given, repeated;
+    /* The log is complete: a line later than the begin of the reading has come, or the job is
+     * over. */
     bool follow, ended;
+    bool over;      /* the job was over at the last look, and no event came since */
+    dl_time looked; /* when the job was looked at */
 } reading;
+
+/* Between two looks at the job while its log is followed. */
+static dl_time look_period(const reading *r)
+{
+    const double poll_s = r->spec->config->launch_poll_s;
+    return dl_time_from_seconds(poll_s > 0 ? poll_s : dl_executor_hf_jobs.poll_s);
+}
+
+/* Is the job over? While the service does not say so it counts as running. */
+static bool is_job_over(reading *r)
+{
+    dl_job now = *r->job;
+    r->looked = dl_clock_now();
+    return !poll_all(r->spec, &now, 1) && dl_job_is_over(now.state);
+}
+
+/* A keep-alive of a log that is followed: nothing else is to be sent at present. The log is
+ * complete if the job is over at two looks, with no event between them. */
+static diloco_status look_at_job(reading *r)
+{
+    if (!r->follow || dl_clock_now() - r->looked < look_period(r)) return DILOCO_OK;
+    const bool before = r->over;
+    r->over = is_job_over(r);
+    r->ended = before && r->over;
+    return r->ended ? dl_fail(DILOCO_ECLOSED, "the job is over") : DILOCO_OK;
+}
 
 /* Was this line written after the backend had answered? Then the earlier output is complete. Both
  * times are the backend's, so no clocks of two machines are compared. They are whole seconds: a
@@ -241,9 +280,9 @@ static bool is_later(const reading *r, dl_json_value event)
     return r->call->date && dl_web_time(at) > r->call->date;
 }
 
-/* Give the text of one event. Lines without the mark are comments or keep-alives. An event that is
- * not JSON is given as it is. The text is shorter than its event, so `len` bytes hold it with its
- * zero. */
+/* Give the text of one event. Lines without the mark are comments or keep-alives, which begin with
+ * a colon. An event that is not JSON is given as it is. The text is shorter than its event, so
+ * `len` bytes hold it with its zero. */
 static diloco_status give_event(void *user, const char *line, size_t len)
 {
     static const char mark[] = "data:";
@@ -251,7 +290,14 @@ static diloco_status give_event(void *user, const char *line, size_t len)
     const size_t before = strlen(mark);
     dl_json_value event, text;
     char *copy;
-    if (len < before || memcmp(line, mark, before) != 0) return DILOCO_OK; /* a keep-alive */
+    if (len && line[0] == ':') return look_at_job(r);
+    if (len < before || memcmp(line, mark, before) != 0) return DILOCO_OK;
+    r->over = false;
+    if (r->repeated) {
+        r->repeated--;
+        return DILOCO_OK;
+    }
+    r->given++;
     if (dl_json_parse(&event, line + before, len - before)) return r->fn(r->user, line, len);
     if (!r->follow && is_later(r, event)) {
         r->ended = true;
@@ -266,21 +312,40 @@ static diloco_status give_event(void *user, const char *line, size_t len)
     return status;
 }
 
-/* Without `follow` the output ends at a later line, or after some seconds without one (quiet_ends).
- * A reading that was ended by is_later is complete, although the reader returned an error. */
+/* Read the log on one connection, which has it from the begin. Without `follow` the output ends at
+ * a later line, or after some seconds without one (quiet_ends). A reading that has ended is
+ * complete, although the reader returned an error. */
+static diloco_status read_once(reading *r, dl_rest *rest)
+{
+    dl_rest_call call;
+    r->call = &call;
+    r->repeated = r->given;
+    dl_rest_call_init(&call, "GET", r->job->name);
+    call.quiet_ends = !r->follow;
+    if (r->follow) call.quiet = QUIET_LOOKS * look_period(r);
+    diloco_status status = path_to(&call, rest, r->job->id, "/logs");
+    if (!status) status = dl_rest_lines(rest, &call, give_event, r);
+    dl_rest_call_deinit(&call);
+    return r->ended ? DILOCO_OK : status;
+}
+
+/* The service may keep the connection of a job that is over. So a silence ends the connection of a
+ * log that is followed, and the job is looked at before the next one. A connection that fails
+ * sooner is an error. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
     dl_rest rest = {.name = NULL};
-    dl_rest_call call;
-    reading r = {.fn = fn, .user = user, .call = &call, .follow = follow};
-    dl_rest_call_init(&call, "GET", job->name);
-    call.quiet_ends = !follow;
+    reading r = {.fn = fn, .user = user, .spec = spec, .job = job, .follow = follow};
     diloco_status status = open_rest(&rest, spec);
-    if (!status) status = path_to(&call, &rest, job->id, "/logs");
-    if (!status) status = dl_rest_lines(&rest, &call, give_event, &r);
-    if (r.ended) status = DILOCO_OK;
-    dl_rest_call_deinit(&call);
+    while (!status) {
+        const dl_time begin = dl_clock_now();
+        status = read_once(&r, &rest);
+        const bool silent = dl_clock_now() - begin >= QUIET_LOOKS * look_period(&r);
+        if (!follow || status != DILOCO_EUNREACHABLE || !silent) break;
+        status = DILOCO_OK;
+        if (is_job_over(&r)) break;
+    }
     dl_rest_deinit(&rest);
     return status;
 }

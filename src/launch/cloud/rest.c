@@ -212,7 +212,7 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
     if (e->lines) {
         e->x = x;
         x->sink = (dl_sink){.context = e, .piece = give_piece};
-        x->patience = call->quiet_ends ? LOG_DONE : LOG_QUIET;
+        x->patience = call->quiet ? call->quiet : call->quiet_ends ? LOG_DONE : LOG_QUIET;
     }
     for (int i = 0; i < N_HEADERS; i++)
         if (rest->headers[i][0]) DL_TRY(dl_web_header(x, "%s", rest->headers[i]));

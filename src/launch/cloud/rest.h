@@ -70,6 +70,8 @@ typedef struct dl_rest_call {
     /* Of dl_rest_lines: the backend keeps the connection open after the last line, so silence is
      * the end. */
     bool quiet_ends;
+    /* Of dl_rest_lines: the longest silence; 0: 5 s with quiet_ends, a day without it. */
+    dl_time quiet;
     /* Of dl_rest_lines: when the backend answered, by its clock, seconds since 1970; 0: not
      * known. */
     int64_t date;
