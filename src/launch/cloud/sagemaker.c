@@ -15,8 +15,8 @@
 #include <string.h>
 
 /* The limit of a job in seconds, and the disk of a machine in GB, unless options say otherwise.
- * SageMaker writes the output of all training jobs to one log group. LOG_PERIOD is the time between
- * two reads of a log that is followed. */
+ * SageMaker writes the output of all training jobs to one log group. LOG_PERIOD is the longest time
+ * between two reads of a log that is followed. */
 enum { DAY_S = 86400, DISK_GB = 30 };
 #define LOG_GROUP  "/aws/sagemaker/TrainingJobs"
 #define AMZ_JSON   "application/x-amz-json-1.1"
@@ -36,6 +36,12 @@ static diloco_status find_region(char out[64], const dl_config *config)
     return dl_fail(DILOCO_EINVAL, "sagemaker: no region: set launch.region or AWS_REGION");
 }
 
+/* The credentials of this moment: a machine's role has others every few hours. */
+static diloco_status renew(dl_rest *rest)
+{
+    return dl_credentials_aws(&rest->who, rest->web, dl_time_after(dl_clock_now(), 30 * DL_SECOND));
+}
+
 /* The same credentials serve SageMaker and CloudWatch Logs. `service` is part of the signature. The
  * web client is made before its first call, since a machine gets its credentials over HTTP. */
 static diloco_status open_service(dl_rest *rest, const dl_launch_spec *spec, const char *host,
@@ -51,7 +57,7 @@ static diloco_status open_service(dl_rest *rest, const dl_launch_spec *spec, con
     if (spec->dry) return DILOCO_OK;
     static const atomic_bool never;
     DL_TRY(dl_web_create(&rest->web, &(dl_web_options){.ca_file = rest->ca_file}, &never));
-    return dl_credentials_aws(&rest->who, rest->web, dl_time_after(dl_clock_now(), 30 * DL_SECOND));
+    return renew(rest);
 }
 
 static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
@@ -346,8 +352,16 @@ static diloco_status read_page(reading *r, dl_rest *rest, const dl_job *job, boo
     return status;
 }
 
+/* Between two reads of a log that is followed: launch.poll if that is shorter. */
+static dl_time log_period(const dl_config *config)
+{
+    const dl_time poll = dl_time_from_seconds(config->launch_poll_s);
+    return poll && poll < LOG_PERIOD ? poll : LOG_PERIOD;
+}
+
 /* One more read follows after the job is over, for output that arrives late. The stream appears
- * some time after the job, so a log that is followed is searched for it again. */
+ * some time after the job, so a log that is followed is searched for it again. Credentials are
+ * renewed between reads, since a log may be followed for longer than they are valid. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
@@ -361,9 +375,10 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
         while (!status && r.stream[0] && !end)
             status = read_page(&r, &rest, job, &end);
         if (status || over || !follow) break;
-        dl_clock_sleep(LOG_PERIOD);
+        dl_clock_sleep(log_period(spec->config));
         status = poll_all(spec, &now, 1);
         over = dl_job_is_over(now.state);
+        if (!status) status = renew(&rest);
     }
     dl_rest_deinit(&rest);
     return status;
