@@ -70,7 +70,8 @@ static int spawn_with(pid_t *pid, const char *const *argv, const int fds[3])
     posix_spawnattr_t attributes;
     sigset_t defaults, none;
     sigemptyset(&defaults);
-    sigaddset(&defaults, SIGPIPE); /* this process may ignore it */
+    sigaddset(&defaults, SIGPIPE); /* this process may ignore both */
+    sigaddset(&defaults, SIGCHLD);
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
@@ -218,15 +219,21 @@ static diloco_status talk_to(child *c, talk *t, const char *name)
 
 /* Wait for the end of a child that has closed its pipes, which it may do long before. It usually
  * ends at once, so the looks begin at 1 ms. *exit_code is as a shell has it: 128 + N after signal
- * N. */
+ * N. Returns DILOCO_ETIMEDOUT if the child still runs, and DILOCO_EIO if it has ended and the
+ * system has dropped its exit code. */
 static diloco_status wait_for(int *exit_code, const child *c, dl_time due, const char *name)
 {
     int how = 0;
     dl_time pause = DL_MILLISECOND;
     for (;;) {
         const pid_t ended = waitpid(c->pid, &how, due == DL_NEVER ? 0 : WNOHANG);
-        if (ended > 0 || (ended < 0 && errno != EINTR)) break;
-        if (ended < 0) continue;
+        if (ended > 0) break;
+        if (ended < 0 && errno == EINTR) continue;
+        if (ended < 0)
+            return dl_fail(DILOCO_EIO,
+                           "the exit code of %s is not known: this process ignores "
+                           "SIGCHLD",
+                           name);
         const dl_time left = due - dl_clock_now();
         if (left <= 0) return dl_fail(DILOCO_ETIMEDOUT, "%s did not end in time", name);
         dl_clock_sleep(pause < left ? pause : left);
@@ -236,8 +243,8 @@ static diloco_status wait_for(int *exit_code, const child *c, dl_time due, const
     return DILOCO_OK;
 }
 
-/* Run the child to its end. After an error the child's whole group is killed, before the wait for
- * it. */
+/* Run the child to its end. After an error while it runs the child's whole group is killed, before
+ * the wait for it. */
 static diloco_status run(int *exit_code, const char *const *argv, int in_fd, talk *t)
 {
     child c;
@@ -245,8 +252,10 @@ static diloco_status run(int *exit_code, const char *const *argv, int in_fd, tal
     if (c.in >= 0) fcntl(c.in, F_SETFL, O_NONBLOCK);
     diloco_status status = talk_to(&c, t, argv[0]);
     close_ends(&c);
-    if (!status) status = wait_for(exit_code, &c, t->due, argv[0]);
-    if (!status) return DILOCO_OK;
+    if (!status) {
+        status = wait_for(exit_code, &c, t->due, argv[0]);
+        if (status != DILOCO_ETIMEDOUT) return status;
+    }
     kill(-c.pid, SIGKILL);
     (void)!wait_for(exit_code, &c, DL_NEVER, argv[0]);
     return status;

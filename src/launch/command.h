@@ -32,8 +32,9 @@ typedef struct dl_command_run {
  * is no error.
  *
  * Returns DILOCO_EINVAL if there is no such program, DILOCO_ETIMEDOUT after `patience`,
- * DILOCO_EPROTO if stdout has more than `most` bytes, or DILOCO_EIO. After an error the program and
- * its group were killed. */
+ * DILOCO_EPROTO if stdout has more than `most` bytes, or DILOCO_EIO. It is DILOCO_EIO as well if
+ * this process ignores SIGCHLD, since the system then drops exit codes. After an error the program
+ * and its group were killed. */
 DL_MUST_CHECK diloco_status dl_command_do(dl_command_result *result, const dl_command_run *run);
 
 /* dl_command_lines runs a program without a time limit, and gives each line of its stdout to fn as

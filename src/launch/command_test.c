@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -95,7 +96,42 @@ TEST(pipes_are_closed_when_there_are_too_many_open_files)
     CHECK_INT(files, count_files());
 }
 
+TEST(exit_code_that_the_system_dropped_is_an_error_and_no_success)
+{
+    dl_command_result result;
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction before;
+    CHECK_INT(0, sigaction(SIGCHLD, &ignore, &before));
+    const diloco_status status = run_shell(&result, "exit 3", 20 * DL_SECOND);
+    CHECK_INT(0, sigaction(SIGCHLD, &before, NULL));
+    CHECK_STATUS(DILOCO_EIO, status);
+    CHECK_CONTAINS("SIGCHLD", diloco_error_text());
+}
+
+static diloco_status keep_line(void *user, const char *line, size_t len)
+{
+    snprintf(user, 128, "%.*s", (int)len, line);
+    return DILOCO_OK;
+}
+
+TEST(program_does_not_ignore_the_end_of_its_children_because_this_process_does)
+{
+    static const char *const argv[] = {"grep", "SigIgn:", "/proc/self/status", NULL};
+    char line[128] = "";
+    int exit_code;
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction before;
+    CHECK_INT(0, sigaction(SIGCHLD, &ignore, &before));
+    (void)!dl_command_lines(&exit_code, argv, NULL, 0, keep_line, line);
+    CHECK_INT(0, sigaction(SIGCHLD, &before, NULL));
+    const char *digits = strrchr(line, '\t');
+    CHECK(digits);
+    CHECK_INT(0, strtoull(digits, NULL, 16) & 1ULL << (SIGCHLD - 1));
+}
+
 TEST_MAIN(program_that_closes_its_output_and_runs_on_is_killed_after_the_patience,
           program_that_closes_its_output_and_ends_in_time_has_its_exit_code,
           program_that_reads_no_input_sends_no_signal_and_changes_no_handler,
-          pipes_are_closed_when_there_are_too_many_open_files)
+          pipes_are_closed_when_there_are_too_many_open_files,
+          exit_code_that_the_system_dropped_is_an_error_and_no_success,
+          program_does_not_ignore_the_end_of_its_children_because_this_process_does)

@@ -138,6 +138,8 @@ _Noreturn static void keep(const keeper *k)
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
         sigaddset(&set, watched[i]);
     sigprocmask(SIG_BLOCK, &set, NULL);
+    /* A launcher may have been started with SIGCHLD ignored, and then no signal would come. */
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
     put_number("pid", "pid.tmp", "", (long)getpid());
     const pid_t child = fork();
     if (child == 0) become_replica(k, &none);

@@ -40,6 +40,20 @@ TEST(replica_that_is_asked_to_stop_ends)
     wait_for(&job, dir, DL_JOB_CANCELLED);
 }
 
+TEST(replica_of_a_launcher_that_ignores_the_end_of_children_ends)
+{
+    dl_job job;
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction before;
+    const char *dir = scratch_folder("ignore");
+    CHECK_INT(0, sigaction(SIGCHLD, &ignore, &before));
+    start_sleep(&job, dir);
+    CHECK_INT(0, sigaction(SIGCHLD, &before, NULL));
+    wait_for(&job, dir, DL_JOB_RUNNING);
+    CHECK_OK(dl_host_cancel(dir, job.name));
+    wait_for(&job, dir, DL_JOB_CANCELLED);
+}
+
 /* The keeper was killed, a process of the replica has the lock, and the keeper's number is that of
  * another process: this one. */
 TEST(process_that_has_the_number_of_a_killed_keeper_gets_no_signal)
@@ -72,4 +86,5 @@ TEST(process_that_has_the_number_of_a_killed_keeper_gets_no_signal)
 }
 
 TEST_MAIN(replica_that_is_asked_to_stop_ends,
+          replica_of_a_launcher_that_ignores_the_end_of_children_ends,
           process_that_has_the_number_of_a_killed_keeper_gets_no_signal)
