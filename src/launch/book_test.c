@@ -112,6 +112,26 @@ TEST(a_state_is_written_after_the_records_of_another_launcher)
     dl_book_close(&two);
 }
 
+TEST(message_that_is_cut_within_a_character_or_is_no_text_is_recorded)
+{
+    dl_book book;
+    char text[301];
+    const uint32_t ranks[] = {0, 1};
+    open_begun(&book, new_store("utf8"));
+    CHECK_OK(dl_book_start(&book, ranks, 2, 0, ""));
+    dl_job job = book.ranks[0].job;
+    for (size_t i = 0; i < 150; i++)
+        memcpy(text + 2 * i, "\xc3\xa4", 3);
+    dl_job_set(&job, DL_JOB_LOST, -1, "%s", text); /* 255 bytes end within a character */
+    CHECK_OK(dl_book_state(&book, &job));
+    CHECK_STR("\xc3\xa4?", book.ranks[0].job.message + 252);
+    job = book.ranks[1].job;
+    dl_job_set(&job, DL_JOB_LOST, -1, "no \xff text");
+    CHECK_OK(dl_book_state(&book, &job));
+    CHECK_STR("no ? text", book.ranks[1].job.message);
+    dl_book_close(&book);
+}
+
 TEST(a_begin_after_a_cancel_restarts_the_stopped_replicas)
 {
     dl_book book;
@@ -194,6 +214,7 @@ TEST(damaged_records_are_refused)
 TEST_MAIN(an_empty_store_has_an_empty_book, another_launcher_reads_the_records_of_the_first,
           of_two_launchers_that_start_one_rank_the_second_gets_a_message,
           a_state_is_written_after_the_records_of_another_launcher,
+          message_that_is_cut_within_a_character_or_is_no_text_is_recorded,
           a_begin_after_a_cancel_restarts_the_stopped_replicas,
           options_of_launch_are_read_back_and_no_others,
           a_record_of_a_later_format_is_refused_by_its_name, damaged_records_are_refused)

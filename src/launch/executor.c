@@ -2,6 +2,7 @@
  * and states of jobs, the check of options, and the arguments of a replica. */
 #include "launch/executor.h"
 
+#include "base/text.h"
 #include "launch/executor_rows.h"
 
 #include <stdarg.h>
@@ -47,13 +48,36 @@ void dl_job_init(dl_job *job, const char *run, uint32_t rank, uint32_t generatio
     snprintf(job->name, sizeof job->name, "diloco-%.8s-r%u-g%u", run, rank, generation);
 }
 
+/* A message quotes backends and paths, and may be cut within a character. */
+static void put_message(dl_job *job, const char *format, va_list args) DL_PRINTF(2, 0);
+static void put_message(dl_job *job, const char *format, va_list args)
+{
+    uint32_t code;
+    vsnprintf(job->message, sizeof job->message, format, args);
+    const char *end = job->message + strlen(job->message);
+    for (char *at = job->message; at < end;) {
+        const size_t n = dl_utf8_char(&code, at, (size_t)(end - at));
+        if (!n) *at = '?';
+        at += n ? n : 1;
+    }
+}
+
 void dl_job_set(dl_job *job, dl_job_state state, int exit_code, const char *format, ...)
 {
     va_list args;
     job->state = state;
     job->exit_code = exit_code;
     va_start(args, format);
-    vsnprintf(job->message, sizeof job->message, format, args);
+    put_message(job, format, args);
+    va_end(args);
+}
+
+void dl_job_set_silent(dl_job *job, const char *format, ...)
+{
+    va_list args;
+    job->silent = true;
+    va_start(args, format);
+    put_message(job, format, args);
     va_end(args);
 }
 

@@ -69,9 +69,11 @@ typedef struct dl_job {
  * id in hex. */
 void dl_job_init(dl_job *job, const char *run, uint32_t rank, uint32_t generation);
 /* dl_job_set sets state, exit code (-1: not known) and message, which is cut to DL_JOB_MESSAGE_MAX
- * bytes. */
+ * bytes. Bytes that are not UTF-8 become '?', since the message is written as JSON. */
 void dl_job_set(dl_job *job, dl_job_state state, int exit_code, const char *format, ...)
     DL_PRINTF(4, 5);
+/* dl_job_set_silent marks the job as silent and sets only its message, in the same way. */
+void dl_job_set_silent(dl_job *job, const char *format, ...) DL_PRINTF(2, 3);
 
 /* Returns true if the next generation may do better: for a lost replica, and for one whose store
  * did not answer (exit code 4). Another failure would repeat itself. */

@@ -221,8 +221,8 @@ static void set_state(const dl_launch_spec *spec, dl_job *job, const queued *q)
     while (i < sizeof states / sizeof *states && strcmp(states[i].slurm, name) != 0)
         i++;
     if (i == sizeof states / sizeof *states) {
-        job->silent = true; /* it counts as running until launch.lost_after */
-        snprintf(job->message, sizeof job->message, "Slurm reports the unknown state %.60s", name);
+        /* It counts as running until launch.lost_after. */
+        dl_job_set_silent(job, "Slurm reports the unknown state %.60s", name);
         return;
     }
     if (written >= 0 && (strcmp(name, "FAILED") == 0 || strcmp(name, "COMPLETED") == 0))

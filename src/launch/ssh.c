@@ -458,8 +458,7 @@ static diloco_status poll_on(const dl_launch_spec *spec, const place *p, dl_job 
     const diloco_status status = ask(spec, p, "poll", jobs, n);
     if (!status || status == DILOCO_ENOMEM) return status;
     for (size_t i = 0; i < n; i++)
-        if (jobs[i].silent)
-            snprintf(jobs[i].message, sizeof jobs[i].message, "%.250s", diloco_error_text());
+        if (jobs[i].silent) dl_job_set_silent(&jobs[i], "%.250s", diloco_error_text());
     return DILOCO_OK;
 }
 

@@ -206,9 +206,8 @@ void dl_cloud_set(dl_job *job, const dl_cloud_state *table, const char *theirs, 
                        message);
             return;
         }
-    job->silent = true;
-    snprintf(job->message, sizeof job->message, "the backend reports the unknown state %.60s",
-             *theirs ? theirs : "nothing");
+    dl_job_set_silent(job, "the backend reports the unknown state %.60s",
+                      *theirs ? theirs : "nothing");
 }
 
 /* SageMaker writes "exit code: 1", and Vertex AI "a non-zero status of 1". First letters are left

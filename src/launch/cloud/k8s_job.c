@@ -428,9 +428,8 @@ static void set_by_pod(dl_job *job, dl_json_value kube_job, dl_json_value pod)
     else if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"))
         dl_job_set(job, DL_JOB_RUNNING, -1, "its pod has ended, the Job does not say so yet");
     else {
-        job->silent = true;
-        snprintf(job->message, sizeof job->message, "its pod is in phase %.60s%s", phase,
-                 *phase ? ", which is not known here" : "without a name");
+        dl_job_set_silent(job, "its pod is in phase %.60s%s", phase,
+                          *phase ? ", which is not known here" : "without a name");
     }
 }
 

@@ -254,8 +254,7 @@ static void see(dl_job *job, dl_json_value queue)
         dl_cloud_set(job, states, status, why);
         return;
     }
-    job->silent = true;
-    snprintf(job->message, sizeof job->message, "SkyPilot no longer lists job %.60s", job->id);
+    dl_job_set_silent(job, "SkyPilot no longer lists job %.60s", job->id);
 }
 
 /* One queue for all jobs. Without it nothing is known about any, so the error is the poll's. */
