@@ -243,7 +243,8 @@ static diloco_status check_answer(dl_json_value response, const dl_job *job)
 {
     char why[400];
     bool again;
-    if (!*dl_rest_message(why, sizeof why, response, "error")) return DILOCO_OK;
+    if (dl_json_get(response, "error").type == DL_JSON_MISSING) return DILOCO_OK;
+    dl_rest_message(why, sizeof why, response, "error");
     if (dl_json_read_bool(&again, response, "again")) again = true;
     return dl_fail(again ? DILOCO_EUNREACHABLE : DILOCO_EREFUSED, "%s: modal: %s", job->name, why);
 }
