@@ -32,6 +32,19 @@ static bool may_pass(diloco_status status)
     return status == DILOCO_EUNREACHABLE || status == DILOCO_ETIMEDOUT;
 }
 
+/* Read the book. Returns DILOCO_EREFUSED if the last "begin" names another executor: that one has
+ * the replicas from there on, and this launcher's executor would take them for lost. */
+static diloco_status read_book(const dl_control *c)
+{
+    const char *mine = c->executor->name, *named = c->book->executor;
+    DL_TRY(dl_book_read(c->book));
+    const size_t len = strlen(mine);
+    if (!c->book->begun || (strncmp(named, mine, len) == 0 && (!named[len] || named[len] == ':')))
+        return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "another launcher continues this run on %.100s, so this one ends", named);
+}
+
 /* ---- polling */
 
 /* Is this still the newest generation, and not over? A poll takes a while, and each record that is
@@ -320,7 +333,7 @@ bool dl_control_is_stuck(const dl_control *c)
 /* A "cancel" of another launcher counts, so the book is read first. */
 diloco_status dl_control_start(const dl_control *c)
 {
-    DL_TRY(dl_book_read(c->book));
+    DL_TRY(read_book(c));
     if (c->book->cancelled)
         return dl_fail(DILOCO_EINTERRUPTED, "the launch was cancelled meanwhile");
     stop_lost(c);
@@ -429,7 +442,7 @@ static diloco_status incomplete(const dl_control *c)
  * *done: the run is complete. *idle: there is nothing left to do. */
 static diloco_status look(const dl_control *c, bool *done, bool *idle)
 {
-    DL_TRY(dl_book_read(c->book));
+    DL_TRY(read_book(c));
     DL_TRY(stop_orphans(c, false));
     DL_TRY(dl_control_poll(c));
     stop_lost(c);
@@ -495,7 +508,7 @@ diloco_status dl_control_collect(const dl_control *c, double timeout_s)
     const dl_time due =
         timeout_s > 0 ? dl_time_after(dl_clock_now(), dl_time_from_seconds(timeout_s)) : DL_NEVER;
     for (;;) {
-        DL_TRY(dl_book_read(c->book));
+        DL_TRY(read_book(c));
         const diloco_status status = dl_control_poll(c);
         if (status && !may_pass(status)) return status;
         bool over = true;

@@ -7,6 +7,9 @@
  * 3. A run is complete when its store says so. Exit codes alone do not complete it. Replicas
  *    whose exit code is unknown or wrong do not fail a run that is complete.
  *
+ * A launcher ends with DILOCO_EREFUSED when another one has begun the run with another executor,
+ * which is possible once every replica is over.
+ *
  * A replica that FAILED is not started again, since the next one would fail, too. There are two
  * exceptions. One is exit code 4, the store did not answer. The other is a failure while an earlier
  * generation of it still ran: that one is stopped first. */

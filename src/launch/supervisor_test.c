@@ -495,6 +495,23 @@ TEST(end_that_another_launcher_reports_during_a_poll_is_kept)
     dl_book_close(&f->book);
 }
 
+TEST(launcher_ends_when_another_one_begins_with_another_executor)
+{
+    fixture *f = begin("begins", 1, "5");
+    fate[0][0] = DL_JOB_SUCCEEDED;
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_OK(dl_control_poll(&f->control));
+    open_other("begins");
+    CHECK_OK(dl_book_begin(&other, &f->spec, "slurm", 2, 2));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_control_follow(&f->control));
+    CHECK_CONTAINS("on slurm", diloco_error_text());
+    CHECK_STATUS(DILOCO_EREFUSED, dl_control_start(&f->control));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_control_collect(&f->control, 60));
+    CHECK_INT(0, launches[1][0]);
+    dl_book_close(&other);
+    dl_book_close(&f->book);
+}
+
 TEST(collect_keeps_the_secrets_of_a_replica_that_a_launch_may_start_again)
 {
     fixture *f = begin("collect", 1, "1");
@@ -550,5 +567,6 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           a_lost_replica_is_not_started_again_once_the_budget_is_used,
           generation_that_another_launcher_starts_during_a_poll_is_not_started_again,
           end_that_another_launcher_reports_during_a_poll_is_kept,
+          launcher_ends_when_another_one_begins_with_another_executor,
           collect_keeps_the_secrets_of_a_replica_that_a_launch_may_start_again,
           a_request_to_stop_leaves_the_replicas_alone)
