@@ -95,6 +95,15 @@ static diloco_status make_pace(dl_pace *pace, dl_arena *arena, const dl_runfile 
     return DILOCO_OK;
 }
 
+/* Name the entry, unless the error's text begins with it. */
+static diloco_status fail_at(diloco_status status, uint64_t entry)
+{
+    char name[32];
+    const int len = snprintf(name, sizeof name, "entry %llu ", (unsigned long long)entry);
+    if (strncmp(diloco_error_text(), name, (size_t)len) == 0) return status;
+    return dl_fail_context(status, "entry %llu", (unsigned long long)entry);
+}
+
 /* Answer the machine's requests until it wants to train or to end. One request is in flight at a
  * time. A failure names the entry at which the replay stopped. */
 static diloco_status replay_all(const dl_machine_args *args, dl_exec *exec)
@@ -115,10 +124,8 @@ static diloco_status replay_all(const dl_machine_args *args, dl_exec *exec)
         request = dl_machine_next(machine, &reply);
     }
     dl_machine_destroy(machine);
-    if (request.kind == DL_REQUEST_FAIL)
-        return dl_fail_context(request.fail.status, "entry %llu",
-                               (unsigned long long)state->control.entry);
-    return DILOCO_OK;
+    return request.kind == DL_REQUEST_FAIL ? fail_at(request.fail.status, state->control.entry)
+                                           : DILOCO_OK;
 }
 
 void dl_replay_voids(dl_exec *exec, uint64_t first, uint64_t end)
