@@ -234,7 +234,7 @@ typedef struct reading {
     void *user;
     const dl_launch_spec *spec;
     const dl_job *job;
-    const dl_rest_call *call; /* of the present connection */
+    const dl_rest_call *call; /* of the present connection; NULL between two */
     /* Events that were given, over all connections, and those that this connection repeats. */
     size_t given, repeated;
     /* The log is complete: a line later than the begin of the reading has come, or the job is
@@ -326,6 +326,7 @@ static diloco_status read_once(reading *r, dl_rest *rest)
     diloco_status status = path_to(&call, rest, r->job->id, "/logs");
     if (!status) status = dl_rest_lines(rest, &call, give_event, r);
     dl_rest_call_deinit(&call);
+    r->call = NULL;
     return r->ended ? DILOCO_OK : status;
 }
 
