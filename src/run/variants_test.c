@@ -329,15 +329,37 @@ TEST(p20_an_asynchronous_runs_outer_learning_rate_falls_over_all_of_its_entries)
 /* ---- replicas come and go -------------------------------------------------------------------- */
 
 enum { GUESTS = 3, GUEST_STEPS = 12, LONG = 30 };
-static _Atomic int n_joined, n_left;
+static _Atomic int n_left;
 static _Atomic bool begun;
 
-/* Commits entry 0 alone, waits for the guests at entry 4, and for their end before the last ten
+static diloco_status count_key(void *context, const char *key, size_t len)
+{
+    (void)key, (void)len;
+    ++*(int *)context;
+    return DILOCO_OK;
+}
+
+/* The next entry waits for a guest that has announced itself to entry 1. */
+static void await_announcements(void)
+{
+    dl_store *store;
+    CHECK_OK(dl_store_open(&store, "mem://guests", false));
+    for (int n = 0; n < GUESTS; usleep(100)) {
+        n = 0;
+        CHECK_OK(dl_store_list(store, "c/0000000001/", NULL, count_key, &n, DL_NEVER));
+    }
+    dl_store_close(store);
+}
+
+/* Commits entry 0 alone, waits for the guests before entry 1, and for their end before the last ten
  * entries. */
 static double step_as_host(toy *t, const diloco_run_info *now)
 {
-    begun = now->entry > 0;
-    while ((now->entry >= 4 && n_joined < GUESTS) || (now->entry >= LONG - 10 && n_left < GUESTS))
+    if (now->entry == 1 && !begun) {
+        begun = true;
+        await_announcements();
+    }
+    while (now->entry >= LONG - 10 && n_left < GUESTS)
         usleep(100);
     return toy_step(t, now);
 }
@@ -347,7 +369,6 @@ static void *visit(void *context)
     toy *t = context;
     t->status = toy_open(t);
     if (!t->status) t->status = diloco_run_join(t->run);
-    n_joined++;
     for (int i = 0; i < GUEST_STEPS && !t->status; i++) {
         const diloco_run_info now = diloco_run_now(t->run);
         t->status = diloco_step(
@@ -387,7 +408,8 @@ TEST(alg_10_a_run_grows_from_1_replica_to_4_and_shrinks_to_1_again)
         snprintf(name, sizeof name, "r%d", i);
         all[i] = toy_of(name, "mem://guests");
         toy_set(&all[i], "run.state_dir", "none");
-        toy_set(&all[i], "run.patience", "1");
+        toy_set(&all[i], "run.patience", "60"); /* no guest is dropped for a slow machine */
+        toy_set(&all[i], "run.deadline", "0.3");
         toy_set(&all[i], "trainer.local_steps_per_round", "2");
         toy_set(&all[i], "trainer.rounds", "30");
     }
