@@ -186,8 +186,33 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
     return n->found ? DILOCO_ECLOSED : DILOCO_OK;
 }
 
-/* Verify every snapshot against its manifest and the log. One of an entry that the log does not
- * have is reported and ignored, because no replica would use it. */
+/* Returns whether the entry before the snapshot is unreadable to every replica. Such an entry has
+ * no committer, and only the committer of an entry writes the snapshot after it (P25). */
+static bool follows_unreadable(const dl_reader *r, uint64_t entry)
+{
+    dl_buf text;
+    dl_entry before;
+    if (entry == 0) return false;
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    diloco_status status = dl_entry_init(&before, DL_MAX_MEMBERS);
+    if (!status) status = dl_entry_get(&text, r->store, entry - 1, dl_reader_limit());
+    const bool unreadable = !status && dl_reader_entry(&before, &text, r) == DILOCO_EPROTO;
+    dl_entry_deinit(&before);
+    dl_buf_deinit(&text);
+    return unreadable;
+}
+
+/* Returns whether a snapshot that is not valid is no fault of the store: no replica would use it.
+ */
+static bool is_foreign(const dl_reader *r, const next_snapshot *n, diloco_status status,
+                       uint64_t end)
+{
+    return status == DILOCO_EREFUSED || n->entry > end ||
+           (status == DILOCO_EPROTO && follows_unreadable(r, n->entry));
+}
+
+/* Verify every snapshot against its manifest and the log. One that no replica would use is reported
+ * and ignored. */
 static diloco_status check_snapshots(dl_reader *r, uint64_t end)
 {
     next_snapshot n = {.after = ""};
@@ -198,12 +223,11 @@ static diloco_status check_snapshots(dl_reader *r, uint64_t end)
         if (status && status != DILOCO_ECLOSED) return status;
         if (!n.found) return DILOCO_OK;
         status = dl_snapshot_verify(r->store, n.entry, &n.generation, &r->file, dl_reader_limit());
-        if (status == DILOCO_ENOENT) continue; /* collected meanwhile */
-        if (status == DILOCO_EREFUSED || (status && n.entry > end)) {
-            dl_log(DILOCO_LOG_WARN, "%s: no replica accepts it", diloco_error_text());
-            continue;
-        }
-        DL_TRY(status);
+        if (!status || status == DILOCO_ENOENT) continue; /* ENOENT: collected meanwhile */
+        char why[512];
+        snprintf(why, sizeof why, "%s", diloco_error_text());
+        if (!is_foreign(r, &n, status, end)) return dl_fail(status, "%s", why);
+        dl_log(DILOCO_LOG_WARN, "%s: no replica accepts it", why);
     }
 }
 
