@@ -80,6 +80,8 @@ const char *dl_inner_name_at(size_t i); /* known optimizers; NULL after the last
 DL_MUST_CHECK diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step,
                                            uint64_t total, uint64_t epoch);
 const char *dl_schedule_name_at(size_t i);
+/* Returns false for a schedule that ignores warm-ups, and for an unknown one. */
+bool dl_schedule_warms_up(const dl_config *config);
 /* Returns DILOCO_EINVAL if parameters.learning_rate.milestone_steps is no list of steps, step_size
  * is no number of steps above 0, or the one that the schedule needs is missing. Also if one of
  * them, or a warm-up, counts epochs in a run without logical clients, whose data defines an epoch.

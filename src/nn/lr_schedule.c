@@ -60,9 +60,6 @@ static diloco_status check_step_size(const dl_config *config)
 {
     const char *at = config->step_size;
     double step = 0;
-    if (strcmp(config->lr_scheduler, "StepLR") == 0 && !*at)
-        return dl_fail(DILOCO_EINVAL, "trainer.lr_scheduler = \"StepLR\" needs its period: set "
-                                      "parameters.learning_rate.step_size, as in \"1000it\"");
     if (!*at || (next_milestone(&at, &step, 1) && !*at && step > 0)) return DILOCO_OK;
     return dl_fail(
         DILOCO_EINVAL,
@@ -72,22 +69,32 @@ static diloco_status check_step_size(const dl_config *config)
 }
 
 /* A valid list is read to its end with nothing but a comma after each item. */
-diloco_status dl_schedule_check(const dl_config *config)
+static diloco_status check_milestones(const dl_config *config)
 {
     const char *at = config->milestones;
-    DL_TRY(check_step_size(config));
-    if (strcmp(config->lr_scheduler, "MultiStepLR") == 0 && !*at)
-        return dl_fail(DILOCO_EINVAL,
-                       "trainer.lr_scheduler = \"MultiStepLR\" needs its milestones: set "
-                       "parameters.learning_rate.milestone_steps, as in \"1000it, 2000it\"");
     for (double step; next_milestone(&at, &step, 1) && (*at == ',' || *at == '\0');)
         continue;
-    if (*at == '\0') return check_epochs(config);
+    if (*at == '\0') return DILOCO_OK;
     return dl_fail(
         DILOCO_EINVAL,
         "parameters.learning_rate.milestone_steps = \"%s\": give steps with commas "
         "between, as in \"1000it, 2000it\", or epochs of clients, as in \"5ep, 5ep20it\"",
         config->milestones);
+}
+
+static diloco_status need_milestones(const dl_config *config)
+{
+    if (config->milestones[0]) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "trainer.lr_scheduler = \"MultiStepLR\" needs its milestones: set "
+                   "parameters.learning_rate.milestone_steps, as in \"1000it, 2000it\"");
+}
+
+static diloco_status need_step_size(const dl_config *config)
+{
+    if (config->step_size[0]) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "trainer.lr_scheduler = \"StepLR\" needs its period: set "
+                                  "parameters.learning_rate.step_size, as in \"1000it\"");
 }
 
 static double constant(const span *s)
@@ -151,15 +158,47 @@ static double step_lr(const dl_config *config, const span *s, uint64_t epoch)
     return pow(config->gamma > 0 ? config->gamma : 0.1, floor(s->step / period));
 }
 
-static const struct {
+typedef struct row {
     const char *name;
-    double (*factor)(const span *s);
-    double (*alone)(const dl_config *config, const span *s, uint64_t epoch); /* warm-up and all */
-} rows[] = {{"constant", constant, NULL}, {"linear", linear, NULL},
-            {"cosine", cosine, NULL},     {"wsd", wsd, NULL},
-            {"LambdaLR", NULL, lambda},   {"MultiStepLR", NULL, multi_step},
-            {"StepLR", NULL, step_lr}};
+    double (*factor)(const span *s); /* after the warm-up */
+    /* of the whole run, in place of `factor` */
+    double (*alone)(const dl_config *config, const span *s, uint64_t epoch);
+    bool no_warmup;
+    diloco_status (*need)(const dl_config *config); /* an option that has to be given; or NULL */
+} row;
+
+static const row rows[] = {
+    {"constant", .factor = constant},
+    {"linear", .factor = linear},
+    {"cosine", .factor = cosine},
+    {"wsd", .factor = wsd},
+    {"LambdaLR", .alone = lambda},
+    {"MultiStepLR", .alone = multi_step, .no_warmup = true, .need = need_milestones},
+    {"StepLR", .alone = step_lr, .no_warmup = true, .need = need_step_size}};
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
+
+/* Returns NULL for an unknown name. */
+static const row *find(const char *name)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (strcmp(rows[i].name, name) == 0) return &rows[i];
+    return NULL;
+}
+
+bool dl_schedule_warms_up(const dl_config *config)
+{
+    const row *r = find(config->lr_scheduler);
+    return r && !r->no_warmup;
+}
+
+diloco_status dl_schedule_check(const dl_config *config)
+{
+    const row *r = find(config->lr_scheduler);
+    if (r && r->need) DL_TRY(r->need(config));
+    DL_TRY(check_step_size(config));
+    DL_TRY(check_milestones(config));
+    return check_epochs(config);
+}
 
 const char *dl_schedule_name_at(size_t i)
 {
@@ -172,21 +211,19 @@ diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step,
     span s = {(double)step, (double)total,
               (double)config->warmup_steps + (double)config->warmup_epochs * (double)epoch,
               config->decay_steps ? (double)config->decay_steps : (double)total / 10};
-    for (size_t i = 0; i < N_ROWS; i++) {
-        if (strcmp(rows[i].name, config->lr_scheduler) != 0) continue;
-        if (rows[i].alone) {
-            *lr = config->lr * rows[i].alone(config, &s, epoch);
-        } else if (s.step < s.warmup) {
-            *lr = config->lr * (s.step + 1) / s.warmup;
-        } else {
-            double low = config->min_lr_ratio;
-            *lr = config->lr * (low + (1 - low) * rows[i].factor(&s));
-        }
-        return DILOCO_OK;
-    }
-    return dl_fail(
-        DILOCO_EINVAL,
-        "trainer.lr_scheduler: there is no \"%s\"; use constant, linear, cosine, wsd, LambdaLR, "
-        "MultiStepLR or StepLR",
-        config->lr_scheduler);
+    const row *r = find(config->lr_scheduler);
+    if (!r)
+        return dl_fail(
+            DILOCO_EINVAL,
+            "trainer.lr_scheduler: there is no \"%s\"; use constant, linear, cosine, wsd, "
+            "LambdaLR, MultiStepLR or StepLR",
+            config->lr_scheduler);
+    const double low = config->min_lr_ratio;
+    if (r->alone)
+        *lr = config->lr * r->alone(config, &s, epoch);
+    else if (s.step < s.warmup)
+        *lr = config->lr * (s.step + 1) / s.warmup;
+    else
+        *lr = config->lr * (low + (1 - low) * r->factor(&s));
+    return DILOCO_OK;
 }

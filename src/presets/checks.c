@@ -72,8 +72,7 @@ diloco_status dl_check_model(const dl_config *config, const dl_sample *sample)
 /* Without a step after the warmup the learning rate of the configuration is never used. */
 static void warn_warmup(warning *out, const dl_config *config)
 {
-    if (is(config->lr_scheduler, "MultiStepLR") || is(config->lr_scheduler, "StepLR"))
-        return;                           /* no warm-up */
+    if (!dl_schedule_warms_up(config)) return;
     if (config->local_steps == 0) return; /* of clients, whose data says how many there are */
     if ((uint64_t)config->warmup_steps < dl_positions(config)) return;
     say(out,
