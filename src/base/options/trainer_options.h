@@ -122,7 +122,7 @@
       "Times at which gamma applies, of LambdaLR and MultiStepLR, with commas: steps (1000it), epochs of a client (5ep), or both (5ep20it).", \
       .applies_when = "trainer.lr_scheduler = LambdaLR|MultiStepLR") \
     X(PATH, step_size, "parameters.learning_rate.step_size", "", "steps", DL_OPTION_AGREE, \
-      "Time after which gamma applies each time, of StepLR: steps (1000it), epochs of a client (5ep), or both (5ep20it).", \
+      "Time between two applications of gamma, of StepLR: steps (1000it), epochs of a client (5ep), or both (5ep20it).", \
       .applies_when = "trainer.lr_scheduler = StepLR") \
     X(INT(0, DL_BIG), decay_steps, "parameters.learning_rate.decay_steps", "0", "steps", DL_OPTION_AGREE, \
       "Steps of the last phase of wsd; 0: a tenth of the run.", \
