@@ -22,7 +22,7 @@ SEEDS = 400  # to be caught in; all are within the first few dozen from where th
 Mutant = namedtuple("Mutant", "name rule bug edits way first", defaults=["allgather", 1])
 
 MUTANTS = [
-    Mutant("decide_alone", "P5, P12", "past the deadline a replica counts the entry as aborted, by itself", [
+    Mutant("decide_alone", "P5, P12", "past the deadline a replica counts the entry as aborted by itself", [
         ("src/protocol/propose.c", """    case DL_VERDICT_ABORT:
         return verdict->nobody && dl_clients_empty_momentum(m->a.config)
                    ? draft_emptied(m, verdict->reason)
@@ -36,7 +36,7 @@ MUTANTS = [
         return dl_machine_go_on(m);
 """),
         ("src/protocol/phases.c", "(COMMIT | TO(DL_WAITING)", "(COMMIT | GO_ON | TO(DL_WAITING)")]),
-    Mutant("own_draft", "P5", "who creates an entry takes up the own draft, not what the log has", [
+    Mutant("own_draft", "P5", "the creator of an entry applies its own draft, not the entry in the log", [
         ("src/exchange/exec.c", """    const diloco_status status =
         dl_store_create(x->a.store, key, &span, 1, &reply->create.taken, until);
     return status == DILOCO_EEXIST ? DILOCO_OK : status; /* P5: losing is normal */
@@ -50,21 +50,21 @@ MUTANTS = [
 """, """    return dl_apply_text(m, reply);
 """),
         ("src/protocol/phases.c", "dl_propose_created, 0, TO(DL_READING_BACK)", "dl_propose_created, 0, APPLY")]),
-    Mutant("no_fencing", "P6", "who sees a later life of itself goes on", [
+    Mutant("no_fencing", "P6", "a replica that sees a later generation of itself continues", [
         ("src/protocol/gather.c", "if (generation->number > m->a.self.number) /* P6 */",
          "if (generation->number == UINT32_MAX)")]),
-    Mutant("junk_fences", "P6", "an object that nobody signed, at a replica's own name, fences it", [
+    Mutant("junk_fences", "P6", "an unsigned object at a replica's own name fences it", [
         ("src/exchange/contribute.c", "    if (!signed_by_us)\n", "    if (!signed_by_us && store == NULL)\n")]),
-    Mutant("any_later_life", "P6", "whatever has the name of a later life is listed, signed or not", [
+    Mutant("any_later_life", "P6", "an object with the name of a later generation counts, signed or not", [
         ("src/exchange/listing.c", """x->ring ? take_or_keep(x, &o, named)
                                : !*forged_place(x->collect.lister, &o) && take(x, &o, named);""",
          "x->ring && !named ? take_or_keep(x, &o, named) : take(x, &o, named);")]),
-    Mutant("long_entry", "P7", "an object that is too long for an entry is a failure of its reader", [
+    Mutant("long_entry", "P7", "an object that is too long for an entry makes its reader fail", [
         ("src/log/entry.c", "return status == DILOCO_EPROTO ? DILOCO_OK : status;", "return status;")]),
-    Mutant("any_result", "P7", "a commit is taken up though its result is not what its members give", [
+    Mutant("any_result", "P7", "a commit is applied although its result does not follow from its members", [
         ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_apply_swap(m);",
          "if (reply->status == DILOCO_OK) return dl_apply_swap(m);")]),
-    Mutant("any_stands", "P7", "who cannot read what an entry counts waits for it, whoever stands by it", [
+    Mutant("any_stands", "P7", "a replica that cannot read an entry's contributions waits for them, however few committers build on the entry", [
         ("src/protocol/unreadable.c", "u->accepted |= u->n_supporters > max_byzantine;", "u->accepted |= u->n_supporters > max_byzantine * 0;")]),
     Mutant("first_reading", "P7", "an entry is judged by one reading of it", [
         ("src/protocol/apply.c", "if (dl_hash_equal(m->applying.suspect, m->applying.digest)) return false;",
@@ -85,55 +85,55 @@ MUTANTS = [
     if (status == DILOCO_ENOENT) status = dl_store_get(x->a.store, &x->text, key, until);
     if (status == DILOCO_ENOENT) return DILOCO_OK;
     reply->read.text = x->text.data;""")]),
-    Mutant("gap", "P4", "a store that does not answer is taken for one that has no such entry", [
+    Mutant("gap", "P4", "an entry counts as absent if the store does not answer", [
         ("src/exchange/exec.c", """    if (status == DILOCO_ENOENT) return DILOCO_OK;
     reply->read.text = x->text.data;""", """    if (status == DILOCO_ENOENT || status == DILOCO_EUNREACHABLE) return DILOCO_OK;
     reply->read.text = x->text.data;""")]),
-    Mutant("count_twice", "P15", "two lives of a replica both count", [
+    Mutant("count_twice", "P15", "two generations of a replica both count", [
         ("src/protocol/candidates.c", "other->generation.number > known->generation.number)", "other->generation.number == UINT32_MAX)"),
         ("src/log/entry.c", "if (before && strcmp(before->generation.replica, m->generation.replica) == 0)",
          "if (before && strcmp(before->generation.replica, m->generation.replica) == 9)"),
         ("src/protocol/control_apply.c", 'if (counts_a_replica_twice(entry)) return "it counts a replica twice";',
          'if (counts_a_replica_twice(entry) && entry->n_members == 0) return "it counts a replica twice";')]),
-    Mutant("no_bans", "P27", "what a banned replica sends counts", [
+    Mutant("no_bans", "P27", "a banned replica's contributions count", [
         ("src/protocol/bans.c", "return dl_bans_until(bans, name) > 0;",
          "return dl_bans_until(bans, name) == UINT64_MAX;"),
         ("src/protocol/gather.c", "const bool banned = m->self.n_put < dl_bans_until(",
          "const bool banned = UINT64_MAX == dl_bans_until(")]),
-    Mutant("any_base", "P3, P7", "contributions count from whatever state they began", [
+    Mutant("any_base", "P3, P7", "contributions with any base count", [
         ("src/log/contribution.c", "if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {",
          "if (f->n_floats == UINT64_MAX) {")]),
-    Mutant("resumed_unread", "P3, P16", "a resumed generation continues from its own state, whatever was decided meanwhile", [
+    Mutant("resumed_unread", "P3, P16", "a resumed generation ignores the entries since its saved state", [
         ("src/protocol/machine.c", """    if (m->self.has_bases && dl_open_entry(m) > m->self.bases_at) {
         m->self.has_bases = false;
         dl_pace_restart(m->a.pace);
     }
 """, """    if (m->self.has_bases && dl_open_entry(m) > m->self.bases_at) m->self.has_bases = false;
 """)]),
-    Mutant("passed_over", "P13", "who was passed over sends what it moved from its own state", [
+    Mutant("passed_over", "P13", "a replica that an entry did not count measures its movement from its own state", [
         ("src/protocol/pace.c", """    } else if (entry >= p->n_captured && commit && (counted || p->adopts_uncounted)) {
         p->fragments[fragment].behind = true;
     }
 """, "    }\n")]),
-    Mutant("collect_from_the_living", "P25", "collection does not look at heartbeats", [
+    Mutant("collect_from_the_living", "P25", "collection does not read heartbeats", [
         ("src/state/collection.c", "if (live && entry < s->floor) s->floor = entry;", "(void)entry;")]),
-    Mutant("own_roster", "P9", "whom a replica waits for is whom it has not itself seen silent", [
+    Mutant("own_roster", "P9", "a replica waits for all replicas that it has not itself seen silent", [
         ("src/protocol/advance.c", """        dl_control_apply(m->a.control, &m->applying.entry, m->applying.digest);
 """, """        dl_control_apply(m->a.control, &m->applying.entry, m->applying.digest);
         if (m->a.control->roster.n && m->open.silent[m->a.control->roster.n - 1]) m->a.control->roster.n--;
 """)]),
-    Mutant("two_uses_of_a_slot", "P19", "slices are served over what was read whole for a draft", [
+    Mutant("two_uses_of_a_slot", "P19", "slices overwrite contributions that were read whole for a draft", [
         ("src/protocol/topology/topology_sharded.c", "    if (m->open.by_all) return dl_propose_look_to_close(m);\n", "")], "sharded", 21),
-    Mutant("any_slice", "P19", "an update is taken up whatever its slices are", [
+    Mutant("any_slice", "P19", "an update is applied without a check of its slices", [
         ("src/exchange/sharded.c", "if (named->bytes == 0 || dl_hash_equal(reply->combined.result, named->body)) return DILOCO_OK;",
          "if (reply->combined.len) return DILOCO_OK;"),
         ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_apply_swap(m);",
          "if (m->applying.entry.combined.there || dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_apply_swap(m);")],
         "sharded", 21),
-    Mutant("one_array", "P20", "async computes entries of others where it keeps what it took", [
+    Mutant("one_array", "P20", "an asynchronous replica computes entries of others in the array of its capture", [
         ("src/exchange/exec.c", " && x->mode->may_share_next", "")]),
     Mutant("waits_for_another", "P20",
-           "who reads in catching up that its own counted waits for one more entry", [
+           "a replica finds while catching up that its contribution counted, and still waits for one more entry", [
         ("src/protocol/machine.c", """    if (dl_machine_mode(m)->go_on && !m->a.reader) return dl_machine_mode(m)->go_on(m);
     if (m->a.reader""", "    if (m->a.reader")]),
 ]
