@@ -159,8 +159,9 @@ static inline void *fixture_run(void *user)
     return NULL;
 }
 
-/* Run replicas r0 … to the end; records[n] are filled. */
-static inline void fixture_train(const dl_config *config, fixture_record *records, size_t n)
+/* Run replicas r0 … to the end, each with its outcome; records[n] are filled. */
+static inline fixture_replica *fixture_run_all(const dl_config *config, fixture_record *records,
+                                               size_t n)
 {
     static fixture_replica replicas[FIXTURE_MAX_REPLICAS];
     for (size_t i = 0; i < n; i++) {
@@ -170,6 +171,13 @@ static inline void fixture_train(const dl_config *config, fixture_record *record
     }
     for (size_t i = 0; i < n; i++)
         pthread_join(replicas[i].thread, NULL);
+    return replicas;
+}
+
+/* The same, and every replica has to succeed. */
+static inline void fixture_train(const dl_config *config, fixture_record *records, size_t n)
+{
+    const fixture_replica *replicas = fixture_run_all(config, records, n);
     for (size_t i = 0; i < n; i++)
         if (replicas[i].status) CHECK_FAIL("%s: %s", replicas[i].name, replicas[i].text);
 }

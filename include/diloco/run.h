@@ -168,8 +168,8 @@ DILOCO_API void diloco_run_interrupt(diloco_run *run);
  */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_save(diloco_run *run);
 
-/* diloco_run_leave reports that this replica will not return, so that entries stop waiting for it.
- * Optional, before diloco_run_close. */
+/* diloco_run_leave reports that this process ends, so that entries wait for its replica until their
+ * deadline only. A later process of the replica may rejoin. Optional, before diloco_run_close. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_leave(diloco_run *run);
 
 /* diloco_run_close stops the run's threads and frees everything. It does not save. NULL is allowed.

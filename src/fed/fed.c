@@ -13,6 +13,7 @@
 #include "fed/worker.h"
 #include "presets/contract.h"
 #include "presets/local_steps.h"
+#include "run/announce_stop.h"
 #include "train/opening.h"
 #include "train/results.h"
 
@@ -188,9 +189,11 @@ static bool over(const void *user)
     return diloco_run_done(p->base.run) || p->reached;
 }
 
+/* The other workers divide this one's clients among them as soon as they read the announcement. */
 static diloco_status stop_here(void *user)
 {
     const process *p = user;
+    dl_run_announce_stop(p->base.run);
     return dl_fail(DILOCO_EINTERRUPTED,
                    "%s stopped at entry %" PRIu64 " of %" PRIu64 ": the same command resumes here",
                    p->base.name, p->base.now.entry, p->base.now.entries);
@@ -200,6 +203,7 @@ static diloco_status leave(void *user)
 {
     const process *p = user;
     dl_run_leave(p->base.run);
+    dl_run_announce_stop(p->base.run);
     return DILOCO_OK;
 }
 

@@ -714,6 +714,25 @@ TEST(fed_29_a_server_and_two_workers_end_where_one_process_ends)
         fixture_record_free(&records[i]);
 }
 
+TEST(a_worker_that_is_stopped_announces_it_and_its_next_process_ends_alike)
+{
+    char alone[64], resumed[64], path[512];
+    fixture_record first = {.stop_at = 1}, rest = {0};
+    run_to_digest(alone, federated("federated"));
+    dl_config *c = federated("federated");
+    const diloco_train_hooks hooks = {.on_progress = fixture_on_progress,
+                                      .on_record = fixture_on_record,
+                                      .user = &first,
+                                      .stop = &first.stop};
+    CHECK_STATUS(DILOCO_EINTERRUPTED, dl_fed_train(c, "r0", &hooks));
+    snprintf(path, sizeof path, "%s/end/r0.0000", c->store);
+    CHECK_INT(0, access(path, F_OK));
+    live(c, &rest);
+    digest_of(resumed, &rest);
+    CHECK_STR(alone, resumed);
+    fixture_record_free(&first), fixture_record_free(&rest);
+}
+
 TEST(a_federated_run_verifies)
 {
     fixture_record record = {0};
@@ -744,4 +763,6 @@ TEST_MAIN(a_client_records_the_mean_norm_of_its_gradients_before_clipping,
           simulated_stragglers_are_waited_for_or_dropped_and_named,
           the_same_seed_simulates_the_same_events_whoever_trains,
           fed_14_the_outer_step_changes_the_model_and_not_the_clients_updates,
-          fed_29_a_server_and_two_workers_end_where_one_process_ends, a_federated_run_verifies)
+          fed_29_a_server_and_two_workers_end_where_one_process_ends,
+          a_worker_that_is_stopped_announces_it_and_its_next_process_ends_alike,
+          a_federated_run_verifies)

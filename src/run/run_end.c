@@ -1,4 +1,8 @@
-/* run_end.c - the last lines of a record: steps and traffic of this process. */
+/* run_end.c - the end of a process: the last lines of its record, and the announcement of a stop.
+ */
+#include "base/log.h"
+#include "base/run_kind.h"
+#include "run/announce_stop.h"
 #include "run/handle.h"
 
 /* The rates are those of this generation, measured from its join. The digest is of the whole shared
@@ -61,4 +65,31 @@ void dl_run_end_record(diloco_run *run)
     traffic_line(run);
     if (run->join.joined || made)
         dl_record_flush(&run->record, run->store, &generation, true, until);
+}
+
+static void count_roster(void *user, const dl_state *state)
+{
+    size_t *n = user;
+    *n = state->control.roster.n;
+}
+
+/* Returns whether an entry or a worker of another machine may wait for this process. The first
+ * entries have no roster and wait for run.replicas. A roster of clients names no process. */
+static bool is_awaited_elsewhere(const diloco_run *run)
+{
+    size_t n;
+    if (!dl_run_kind_of(&run->config)->processes) return true;
+    dl_driver_read_state(run->driver, count_roster, &n);
+    if (n == 0) n = (size_t)run->config.replicas;
+    return n > (size_t)dl_local_replicas(&run->config);
+}
+
+void dl_run_announce_stop(diloco_run *run)
+{
+    if (diloco_run_done(run) || !is_awaited_elsewhere(run)) return;
+    if (dl_driver_leave(run->driver))
+        dl_log(DILOCO_LOG_WARN,
+               "the stop of %s is not announced, so the others wait for it for run.patience = %g "
+               "s: %s",
+               run->replica, run->config.patience_s, diloco_error_text());
 }

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/sized.h"
 #include "presets/presets.h"
+#include "run/announce_stop.h"
 #include "state/continuation.h"
 #include "state/paths.h"
 #include "state/private_state.h"
@@ -214,6 +215,7 @@ static diloco_status stop_here(void *user)
     dl_replica *b = &r->base;
     DL_TRY(dl_staging_pull(&b->step.vectors));
     DL_TRY(diloco_run_save(b->run));
+    dl_run_announce_stop(b->run);
     return dl_fail(DILOCO_EINTERRUPTED,
                    "%s stopped at step %" PRIu64 " of %" PRIu64
                    " with its state saved: the same command resumes here",

@@ -486,6 +486,47 @@ TEST(a_data_parallel_replica_stopped_while_it_waits_resumes_bitwise)
     check_stopped_while_waiting("data_parallel");
 }
 
+static bool has_announced(const dl_config *config, const char *generation)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/end/%s", config->store, generation);
+    return access(path, F_OK) == 0;
+}
+
+/* Two machines with one replica each stop in the second round. run.patience is longer than any test
+ * may take, so r1 ends the run alone only if it has read that r0 has stopped. */
+TEST(a_stop_is_announced_to_another_machine_which_waits_until_its_deadline_only)
+{
+    fixture_record stopped[2] = {{.stop_at = 5}, {.stop_at = 5}}, alone = {0}, again = {0};
+    dl_config *config = two_replicas();
+    set(config, "run.local_replicas", "1");
+    set(config, "run.patience", "100000");
+    set(config, "run.deadline", "0.05");
+    set(config, "trainer.rounds", "3");
+    const fixture_replica *replicas = fixture_run_all(config, stopped, 2);
+    for (int k = 0; k < 2; k++)
+        CHECK_STATUS(DILOCO_EINTERRUPTED, replicas[k].status);
+    CHECK(has_announced(config, "r0.0000") && has_announced(config, "r1.0000"));
+    CHECK_OK(train(config, "r1", &alone));
+    CHECK_INT(1, fixture_count(&alone, "abort"));
+    CHECK_OK(train(config, "r0", &again)); /* rejoins, and finds the run complete */
+    CHECK_INT(0, fixture_count(&again, "dispute"));
+    fixture_record_free(&alone), fixture_record_free(&again);
+    for (int k = 0; k < 2; k++)
+        fixture_record_free(&stopped[k]);
+    free(config);
+}
+
+TEST(a_stop_of_every_replica_of_a_run_is_not_announced)
+{
+    fixture_record record = {.stop_at = 6};
+    dl_config *config = fixture_config("diloco");
+    CHECK_STATUS(DILOCO_EINTERRUPTED, train(config, "r0", &record));
+    CHECK(!has_announced(config, "r0.0000"));
+    fixture_record_free(&record);
+    free(config);
+}
+
 /* ---- creating and joining */
 
 TEST(a_run_can_be_created_before_anyone_trains)
@@ -576,6 +617,8 @@ TEST_MAIN(replicas_on_different_data_move_and_agree_after_every_entry,
           data_parallel_resumes_bitwise, a_run_that_has_ended_is_done_at_once,
           a_replica_stopped_while_it_waits_for_others_resumes_bitwise,
           a_data_parallel_replica_stopped_while_it_waits_resumes_bitwise,
+          a_stop_is_announced_to_another_machine_which_waits_until_its_deadline_only,
+          a_stop_of_every_replica_of_a_run_is_not_announced,
           a_run_can_be_created_before_anyone_trains,
           another_run_in_the_store_is_refused_and_said_how_it_differs,
           settings_not_given_are_the_runs,

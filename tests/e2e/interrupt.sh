@@ -33,6 +33,7 @@ kill -INT "$parent"
 stopped 130
 says 'the same command resumes: diloco train tiny.toml --set trainer.rounds=60'
 for pid in $kids; do gone "$pid" || fail "a replica outlived its parent"; done
+[ -z "$(find cut/end -type f 2>/dev/null)" ] || fail "a stop of the whole run is announced, which may cost its bits"
 expect 0 train --store cut --quiet
 [ "$(digest cut)" = "$want" ] || fail "resumed after SIGINT, the run ends elsewhere"
 

@@ -98,3 +98,4 @@ for one in $first $second; do
     wait "$one" || code=$?
     [ $code = 130 ] || fail "stopped with code $code: $(cat slow.out joined)"
 done
+[ -e slow/end/r2.0000 ] || fail "a stop is not announced to another machine: $(ls slow/end 2>&1)"

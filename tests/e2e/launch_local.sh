@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 # A run waits for a replica that is started again, however long that takes here.
-sed -i 's/^rounds = 6/rounds = 40/; s/^patience = 5/patience = 240/' tiny.toml
+sed -i 's/^rounds = 6/rounds = 40/; s/^patience = 5/patience = 1200/' tiny.toml
 cat >>tiny.toml <<'TOML'
 [launch]
 poll = 0.1

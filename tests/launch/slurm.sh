@@ -97,7 +97,7 @@ nodes_are() { [ "$(sinfo --noheader --Node --partition=low --format=%t 2>/dev/nu
 wait_for nodes_are idle
 
 # A run waits for a replica that is started again, however long that takes here.
-sed -i 's/^rounds = 6/rounds = 150/; s/^patience = 5/patience = 240/' tiny.toml
+sed -i 's/^rounds = 6/rounds = 150/; s/^patience = 5/patience = 1200/' tiny.toml
 cat >>tiny.toml <<TOML
 [launch]
 executor = "slurm"
