@@ -79,8 +79,8 @@ static void print_report(const diloco_verify_report *r)
                "same bytes.\n");
     if (r->first_replayed)
         printf("entries before %" PRIu64
-               " were checked by their chain alone: their contributions are "
-               "no longer kept; a run created with run.retain = \"all\" keeps them\n",
+               " were checked by their chain alone: theta0 or contributions to them are no longer "
+               "kept; a run created with run.retain = \"all\" keeps them\n",
                r->first_replayed);
     printf("state after entry %" PRIu64 ": %s\n", r->entries ? r->entries - 1 : 0, r->digest);
 }

@@ -145,8 +145,8 @@ static diloco_status replay(dl_reader *r, diloco_verify_report *out, dl_replay_r
     return dl_replay(replayed, r->exec, &r->file, true, out->entries, on_progress, progress);
 }
 
-/* Replay from theta0 where the first contributions are kept, else from the oldest snapshot. A
- * slow replica may have put a contribution after the collection. So after a failure the replay
+/* Replay from theta0 where it and the first contributions are kept, else from the oldest snapshot.
+ * A slow replica may have put a contribution after the collection. So after a failure the replay
  * starts from the snapshot. */
 static diloco_status replay_all(dl_reader *r, diloco_verify_report *out, dl_replay_report *replayed,
                                 relay *progress)
@@ -155,11 +155,12 @@ static diloco_status replay_all(dl_reader *r, diloco_verify_report *out, dl_repl
     bool kept;
     DL_TRY(first_is_kept(r, &kept));
     if (kept) {
-        DL_TRY(dl_snapshot_read_newest(state, r->store, &r->file, r->digest, 0, r->pool,
-                                       dl_reader_limit()));
-        const diloco_status status = replay(r, out, replayed, progress);
-        if (status != DILOCO_ENOENT || r->file.config.retain == DL_RETAIN_ALL) return status;
-        /* A straggler has put one after the collection of the others. */
+        diloco_status status = dl_snapshot_read_newest(state, r->store, &r->file, r->digest, 0,
+                                                       r->pool, dl_reader_limit());
+        const bool begins = !status;
+        if (begins) status = replay(r, out, replayed, progress);
+        if (status != DILOCO_ENOENT || (begins && r->file.config.retain == DL_RETAIN_ALL))
+            return status;
         dl_log(DILOCO_LOG_WARN, "%s: the replay begins at the oldest snapshot",
                diloco_error_text());
     }

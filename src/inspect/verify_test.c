@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/safetensors.h"
+#include <diloco/log.h>
 
 #include <sys/stat.h>
 
@@ -349,6 +350,40 @@ TEST(a_contribution_that_is_gone_is_named_by_its_entry)
     must_name(&o, DILOCO_ENOENT, "entry 2");
 }
 
+static void note_theta0(void *user, diloco_log_level level, const char *line)
+{
+    (void)level;
+    if (strstr(line, "theta0/")) snprintf(user, 512, "%s", line);
+}
+
+static diloco_status note_key(void *context, const char *key, size_t len)
+{
+    (void)len;
+    memcpy(context, key, strlen(key) + 1);
+    return DILOCO_ECLOSED;
+}
+
+TEST(without_theta0_the_replay_begins_at_the_oldest_snapshot_and_says_so)
+{
+    char key[DL_KEY_MAX + 1] = "", said[512] = "";
+    dl_store *store;
+    diloco_verify_report report;
+    CHECK_OK(dl_store_open(&store, sound(), false));
+    CHECK_STATUS(DILOCO_ECLOSED, dl_store_list(store, "theta0/", NULL, note_key, key, DL_NEVER));
+    dl_store_close(store);
+    original o = keep(key);
+    CHECK_INT(0, unlink(o.path));
+    diloco_log_set(note_theta0, said, DILOCO_LOG_WARN);
+    CHECK_OK(diloco_verify(&report, sound(), 1, NULL, NULL));
+    diloco_log_set(NULL, NULL, DILOCO_LOG_WARN);
+    CHECK_INT(ENTRIES, report.chained);
+    CHECK(report.first_replayed > 0);
+    CHECK_INT(ENTRIES, report.first_replayed + report.replayed);
+    CHECK_CONTAINS("the replay begins at the oldest snapshot", said);
+    flip(&o, o.len - 2); /* damage is an error, whatever snapshots there are */
+    must_name(&o, DILOCO_EPROTO, "theta0/");
+}
+
 TEST(a_damaged_or_missing_entry_is_named)
 {
     original o = keep("log/0000000001.json");
@@ -547,8 +582,9 @@ TEST_MAIN(a_sound_run_verifies_from_its_beginning, the_log_is_walked_in_order_fr
           the_status_of_a_finished_run_counts_and_names_everyone, half_of_a_run_is_not_complete,
           watching_heartbeats_distinguishes_live_replicas_from_dead_ones,
           a_damaged_contribution_is_named_by_its_entry,
-          a_contribution_that_is_gone_is_named_by_its_entry, a_damaged_or_missing_entry_is_named,
-          status_and_log_continue_after_an_unreadable_entry,
+          a_contribution_that_is_gone_is_named_by_its_entry,
+          without_theta0_the_replay_begins_at_the_oldest_snapshot_and_says_so,
+          a_damaged_or_missing_entry_is_named, status_and_log_continue_after_an_unreadable_entry,
           an_object_after_the_end_of_the_log_is_no_entry,
           a_damaged_snapshot_is_named_and_a_joining_replica_uses_another,
           a_forged_snapshot_of_a_replica_that_did_not_commit_its_entry_is_passed_over,
