@@ -134,7 +134,8 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_create(
 /* Register a float32 parameter of tensor->fragment, before start; all replicas register the same
  * ones in the same order. Its data stays the caller's, at the same place, until destroy; data NULL:
  * reached by options.copy under the number of tensors registered before. DILOCO_EINVAL: another
- * type or role, a fragment that is not, a name that was there, a shape that overflows. */
+ * type or role, a fragment that is not, a shape that overflows; or a name that was there, or that
+ * is not printable ASCII. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_tensor_sized(diloco_loop *loop,
                                                                     const diloco_tensor *tensor,
                                                                     size_t size);

@@ -135,6 +135,10 @@ static diloco_status check_tensor(const diloco_loop *loop, const diloco_tensor *
     size_t len = t->name ? strnlen(t->name, DILOCO_NAME_MAX + 1) : 0;
     if (len < 1 || len > DILOCO_NAME_MAX)
         return dl_fail(DILOCO_EINVAL, "a tensor's name has 1 to %d characters", DILOCO_NAME_MAX);
+    for (size_t i = 0; i < len; i++)
+        if (t->name[i] < ' ' || t->name[i] > '~')
+            return dl_fail(DILOCO_EINVAL, "tensor %zu: byte %zu of its name is not printable ASCII",
+                           loop->n_tensors, i);
     if (t->dtype != DILOCO_F32 || t->role != DILOCO_PARAMETER)
         return dl_fail(DILOCO_EINVAL,
                        "tensor %s: the loop moves float32 parameters only; another type goes "

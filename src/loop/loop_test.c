@@ -92,6 +92,10 @@ TEST(tensors_that_cannot_be_moved_are_errors_that_name_them)
     diloco_tensor good = {.name = "x", .data = x, .n_dims = 1, .shape = {4}}, bad;
     CHECK_OK(diloco_loop_tensor(loop, &good));
     check_tensor_refused("tensor x is registered already", loop, good);
+    bad = good, bad.name = "x\ny";
+    check_tensor_refused("tensor 1: byte 1 of its name is not printable ASCII", loop, bad);
+    bad = good, bad.name = "\xc3\xa4";
+    check_tensor_refused("tensor 1: byte 0 of its name is not printable ASCII", loop, bad);
     bad = (diloco_tensor){.name = "y", .data = x, .dtype = DILOCO_I64};
     check_tensor_refused("tensor y: the loop moves float32 parameters only", loop, bad);
     bad = (diloco_tensor){.name = "y", .data = x, .role = DILOCO_BUFFER};
