@@ -5,7 +5,8 @@ Every `src/….c` or other path in backquotes exists; a function named beside a 
 ("`src/exchange/exec.c`: `do_read`", "`loop` in `src/train/replica.c`") is defined there, a bare `dl_name`
 somewhere in the tree;
 relative links lead to files, and to a heading or an anchor there. The rules of docs/protocol.md have
-anchors, and the files that it names exist. The terms of docs/glossary.md are in order. docs/README.md links every
+anchors, and the files that it names exist. A function in brackets after such a file is defined there (a note of
+several words is no function). The terms of docs/glossary.md are in order. docs/README.md links every
 other page. Names in backquotes in src/*/README.md are files of that folder."""
 import pathlib
 import re
@@ -16,6 +17,7 @@ PATH = re.compile(r"`((?:src|tests|bench|include|examples|docs|scripts|cmake)/[\
 NAMED = re.compile(r"`((?:src|tests)/[\w./-]+\.(?:c|h))`: `(\w+)`")
 IN_FILE = re.compile(r"`(\w+)`,? (?:in |\()?`((?:src|tests)/[\w./-]+\.c)`")
 NAME = re.compile(r"`((?:dl|diloco|do|snap|beat|save)_\w+)`")
+CODE = re.compile(r"`([\w./]+\.[ch])`(?: \(([^)]*)\))?")
 TERM = re.compile(r"^- \*\*(.+?)\*\*:", re.M)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 PLACE = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
@@ -67,6 +69,12 @@ def place_problems():
                     yield f"{page.relative_to(ROOT)}:{number}: {other.name} has no place #{place}"
 
 
+def text_of(name):
+    """The text of a file named by its path or by its name alone, or None."""
+    paths = [ROOT / name] if (ROOT / name).exists() else sorted(ROOT.glob(f"src/**/{name}"))
+    return paths[0].read_text() if paths else None
+
+
 def rule_problems():
     page = ROOT / "docs/protocol.md"
     for rule in RULES:
@@ -74,9 +82,13 @@ def rule_problems():
             yield f"docs/protocol.md: rule {rule.upper()} has no anchor"
     for line in page.read_text().splitlines():
         if line.startswith("Code: "):
-            for name in re.findall(r"`([\w./]+\.[ch])`", line):
-                if not (ROOT / name).exists() and not any(ROOT.glob(f"src/**/{name}")):
+            for name, notes in CODE.findall(line):
+                text = text_of(name)
+                if text is None:
                     yield f"docs/protocol.md: there is no {name}"
+                for function in filter(re.compile(r"\w+").fullmatch, notes.split(", ")):
+                    if text and not re.search(rf"^[A-Za-z].*\b{function}\(", text, re.M):
+                        yield f"docs/protocol.md: {name} does not define {function}"
 
 
 def manual_problems():
