@@ -1,5 +1,5 @@
 #!/bin/sh
-# Replicas that reach nothing but a hub, over links with delay, a rate and loss (STO-5): they
+# Replicas reach nothing but a hub, over links with delay, a rate and loss (STO-5, STO-6). They
 # finish with equal digests, in the bits of a run in a folder.
 . "$(dirname "$0")/lib.sh"
 network 20mbit,40ms,1% 3
