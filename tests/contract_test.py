@@ -51,6 +51,9 @@ def written(page, program):
 
 
 def main():
+    if len(sys.argv) < 2:
+        sys.exit(f"{pathlib.Path(__file__).name}: give the path of the program matrix_test "
+                 "(build/release/tests/matrix_test)")
     program, page = str(pathlib.Path(sys.argv[1]).resolve()), PAGE.read_text()
     if "--write" in sys.argv:
         PAGE.write_text(written(page, program))
