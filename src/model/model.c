@@ -326,14 +326,14 @@ diloco_status dl_model_eval(dl_model *model, const void *inputs, const int32_t *
     return run(model, inputs, targets, rows, (dl_batch){.mode = DL_EVAL}, 1);
 }
 
-/* The sums come from the backend, n_targets from the host, which counted it while it queued. The
- * first sync makes sure that both are of the same passes. */
+/* The sums come from the backend, n_targets from the host, which counted it while it queued. After
+ * a failure of the device copy_out writes zeros, and only the sync after it reports that. */
 diloco_status dl_model_take_loss(dl_model *model, dl_model_loss *out)
 {
     dl_graph *g = model->graph;
     dl_tally tally;
-    DL_TRY(dl_backend_sync(g->backend));
     dl_backend_copy_out(g->backend, &tally, g->pass.tally, sizeof tally);
+    DL_TRY(dl_backend_sync(g->backend));
     dl_backend_zero(g->backend, g->pass.tally, sizeof tally);
     *out = (dl_model_loss){tally.loss, model->n_targets, tally.n_correct};
     model->n_targets = 0;

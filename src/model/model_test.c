@@ -147,6 +147,39 @@ TEST(evaluation_gives_the_training_loss_and_leaves_gradients_alone)
     close_rig(&r);
 }
 
+/* A device that fails while the loss is copied: the host gets zeros, and the next sync fails. */
+static bool has_failed;
+static void fail_to_copy(dl_backend *self, void *host, const void *from, size_t n)
+{
+    (void)self, (void)from;
+    memset(host, 0, n);
+    has_failed = true;
+}
+
+static diloco_status failed_sync(dl_backend *self)
+{
+    (void)self;
+    return has_failed ? dl_fail(DILOCO_EIO, "the device failed") : DILOCO_OK;
+}
+
+TEST(a_loss_that_the_device_fails_to_copy_is_an_error_and_not_zero)
+{
+    rig r;
+    dl_model_loss loss = {.sum = 7};
+    small_options(&r);
+    open_rig(&r, "trap", 1, ROWS);
+    CHECK_OK(dl_model_train(r.model, r.inputs, r.targets, ROWS, 1, false));
+    const dl_backend_ops *own = r.backend->ops;
+    dl_backend_ops broken = *own;
+    broken.copy_out = fail_to_copy;
+    broken.sync = failed_sync;
+    r.backend->ops = &broken;
+    CHECK_STATUS(DILOCO_EIO, dl_model_take_loss(r.model, &loss));
+    CHECK_NEAR(7, loss.sum, 0);
+    r.backend->ops = own;
+    close_rig(&r);
+}
+
 TEST(a_batch_without_targets_has_no_loss_and_no_gradient)
 {
     rig r;
@@ -464,6 +497,7 @@ TEST(batches_that_do_not_fit_are_refused_and_change_nothing)
 TEST_MAIN(two_halves_accumulated_are_the_whole_batch,
           a_short_batch_has_the_result_of_a_model_planned_for_it,
           evaluation_gives_the_training_loss_and_leaves_gradients_alone,
+          a_loss_that_the_device_fails_to_copy_is_an_error_and_not_zero,
           a_batch_without_targets_has_no_loss_and_no_gradient,
           logits_are_those_that_the_loss_is_made_of, the_same_steps_give_the_same_bits,
           every_instruction_set_gives_nearly_the_same_gradient,
