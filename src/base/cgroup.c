@@ -30,14 +30,16 @@ static bool has_controller(const char *controllers, const char *controller)
     return strstr(list, item) != NULL;
 }
 
-/* A version 2 line has no controllers. */
+/* A version 2 line has no controllers. Its hierarchy is mounted at `mount`, or beside those of
+ * version 1 (a hybrid layout, systemd's default before 2021). */
 void dl_cgroup_walk(const char *membership, const char *mount, const char *controller,
                     dl_cgroup_fn fn, void *user)
 {
-    char line[4096], own_mount[1024];
+    char line[4096], own_mount[1024], unified[1024];
     FILE *f = fopen(membership, "re");
     if (!f) return; /* no cgroups here */
     snprintf(own_mount, sizeof own_mount, "%s/%s", mount, controller);
+    snprintf(unified, sizeof unified, "%s/unified", mount);
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
         char *controllers = strchr(line, ':'), *path = NULL;
@@ -45,6 +47,7 @@ void dl_cgroup_walk(const char *membership, const char *mount, const char *contr
         if (!path || path[1] != '/') continue;
         *path++ = 0;
         if (!*controllers) walk_upwards(mount, path, fn, user);
+        if (!*controllers) walk_upwards(unified, path, fn, user);
         if (has_controller(controllers, controller)) walk_upwards(own_mount, path, fn, user);
     }
     fclose(f);

@@ -9,7 +9,8 @@ typedef void (*dl_cgroup_fn)(void *user, const char *folder);
  * Of version 1 only the hierarchy with that controller counts. A folder may not exist.
  *
  *   membership  /proc/self/cgroup: one line a hierarchy, "<id>:<controllers>:<path>"
- *   mount       /sys/fs/cgroup: version 2 itself, or version 1 with a folder a controller
+ *   mount       /sys/fs/cgroup: version 2 itself, or version 1 with a folder a controller, and
+ *               perhaps version 2 in the folder "unified" beside them (a hybrid layout)
  *   controller  "cpu", "memory" */
 void dl_cgroup_walk(const char *membership, const char *mount, const char *controller,
                     dl_cgroup_fn fn, void *user);

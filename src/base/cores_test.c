@@ -54,6 +54,17 @@ TEST(version_1_reads_quota_and_period_of_the_cpu_controller)
     CHECK_INT(4, cores());
 }
 
+TEST(hybrid_layout_takes_the_least_quota_of_both_versions)
+{
+    root = scratch_folder("5");
+    put("self", "4:cpu,cpuacct:/y\n1:name=systemd:/z\n0::/a/b\n");
+    put("fs/unified/a/cpu.max", "300000 100000\n");
+    CHECK_INT(3, cores());
+    put("fs/cpu/y/cpu.cfs_quota_us", "200000\n");
+    put("fs/cpu/y/cpu.cfs_period_us", "100000\n");
+    CHECK_INT(2, cores());
+}
+
 TEST(nonsense_is_no_quota)
 {
     root = scratch_folder("4");
@@ -69,4 +80,5 @@ TEST(nonsense_is_no_quota)
 
 TEST_MAIN(version_2_takes_the_least_quota_on_the_way_up,
           a_path_of_the_host_falls_back_to_the_containers_mount,
-          version_1_reads_quota_and_period_of_the_cpu_controller, nonsense_is_no_quota)
+          version_1_reads_quota_and_period_of_the_cpu_controller,
+          hybrid_layout_takes_the_least_quota_of_both_versions, nonsense_is_no_quota)

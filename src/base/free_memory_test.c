@@ -71,6 +71,15 @@ TEST(limit_of_version_1_is_that_of_the_memory_controllers_folder)
     CHECK(free_now() == 3000);
 }
 
+TEST(limit_of_version_2_counts_in_a_hybrid_layout)
+{
+    root = scratch_folder("hybrid");
+    put("self", "4:cpu:/y\n0::/x\n");
+    put("cgroup/unified/x/memory.max", "8000\n");
+    put("cgroup/unified/x/memory.current", "5000\n");
+    CHECK(free_now() == 3000);
+}
+
 TEST(this_machine_has_some)
 {
     CHECK(dl_memory_free() > 0);
@@ -78,4 +87,5 @@ TEST(this_machine_has_some)
 
 TEST_MAIN(the_least_of_machine_and_container_is_free, version_1_has_a_folder,
           limit_of_a_service_and_of_each_folder_above_it_counts,
-          limit_of_version_1_is_that_of_the_memory_controllers_folder, this_machine_has_some)
+          limit_of_version_1_is_that_of_the_memory_controllers_folder,
+          limit_of_version_2_counts_in_a_hybrid_layout, this_machine_has_some)
