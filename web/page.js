@@ -225,8 +225,19 @@
   // ---- tables
 
   // columns: [[title, of(row), isNumber]]
-  // The words of the tables: shown over a column's title, and as a list at the page's end.
+  // The words of the numbers and tables: shown over a title, and as a list at the page's end.
   const meanings = {
+    "–": "Not known yet: no replica has reported the value so far. It may also not apply.",
+    "loss": "The mean over the replicas that an entry counts, of the loss of their own training steps. At the top: of the newest entry.",
+    "validation loss": "The loss of the shared model on data that is held back. One replica measures it.",
+    "an entry takes": "The mean time between two of the newest entries.",
+    "left": "The time until the run's end, at the pace of the newest entries.",
+    "tokens": "Tokens in the training steps of all replicas that an entry has counted.",
+    "bytes sent": "Bytes of the contributions of all replicas, and of the combined updates, in the entries so far.",
+    "time in training": "The share of a replica's time that it trained. It is the mean over replicas that have finished the run.",
+    "step": "Training steps of this replica alone. In the log: the position of the run in steps.",
+    "sent": "Bytes that this replica alone has sent in exchanges.",
+    "received": "Bytes that this replica alone has received in exchanges.",
     "entry": "One exchange: a numbered object of the log that names the contributions it combines, or why there are none.",
     "commit": "An entry that moves the shared model.",
     "abort": "An entry that moves nothing, because too few contributions came.",
@@ -254,7 +265,7 @@
         h("tbody", {}, rows.map((row) => h("tr", {}, columns.map(([, of, kind]) => h("td", { class: kind }, of(row))))))));
   const stateOf = (state) => h("span", { class: `state ${/^[a-z ]+$/.test(state) ? state.replace(" ", "-") : ""}` }, state);
   const tiles = (pairs) => h("dl", { class: "tiles" }, pairs.map(([name, value, small]) =>
-    h("div", {}, h("dt", {}, name), h("dd", {}, value, small ? h("small", {}, small) : null))));
+    h("div", {}, h("dt", { title: meanings[name.toLowerCase()] || null }, name), h("dd", {}, value, small ? h("small", {}, small) : null))));
   const saved = (run) =>
     run.bytes > 0 && run.data_parallel_bytes > 0 && run.n_replicas > 1
       ? `${number(run.data_parallel_bytes / run.bytes, 3)} times less than data-parallel` : "";
@@ -599,7 +610,7 @@
         ["Bytes sent", bytes(r.bytes), saved(r)],
         ["Time in training", percent(r.utilization)],
         ["Model", foreign(r.model), `${scaled(r.parameters, "")} parameters, ${r.preset || "no preset"}`],
-      ]));
+      ]), h("p", { class: "soft" }, "These numbers are of all replicas together; the tables below have those of each. – means: not known yet."));
       lossChart(el.loss, r, at.axis);
       const L = r.lanes;
       el.range.textContent = L.to > L.from ? `Entries ${number(L.from)} to ${number(L.to - 1)}; the newest is ${number(r.entries - 1)}.` : "";

@@ -341,7 +341,8 @@ static void find_none(findings *f)
     if (run->n_replicas && !run->done)
         add_finding(
             f, DL_LEVEL_WARN, "",
-            "Every replica has left: the run resumes when the same commands are started again.");
+            "Every replica has left. To resume the run, repeat on each machine the command that "
+            "started its replicas.");
 }
 
 /* qsort is not stable: within a level the order is not defined. */

@@ -194,6 +194,9 @@ const cases = {
     await says(page, "Entries 0 to 7; the newest is 7.");
     await page.getByText("What the words mean").press("Enter"); // not by its place, which a table above it may move
     await says(page, "Length of the newest contribution");
+    await says(page, "no replica has reported the value so far");
+    await says(page, "These numbers are of all replicas together");
+    must(/mean over the replicas/.test(await page.locator(".tiles dt", { hasText: /^Loss$/ }).getAttribute("title")), "the loss does not say whose it is");
     await page.getByText("The same as a table").click();
     await page.locator("details tbody tr").first().waitFor();
     must((await page.locator("details tbody tr").count()) === 4, "the table of lanes has other than 4 replicas");
