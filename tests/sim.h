@@ -71,7 +71,7 @@ enum {
     X(ANNOUNCED, "announcements of a replica that no entry waited for")                            \
     X(FROM_SNAPSHOT, "generations that began from a snapshot")                                     \
     X(LOST_STATE, "replicas that lost their local state")                                          \
-    X(STOPPED, "generations that ended in order, their state saved at any moment")                 \
+    X(STOPPED, "generations that stopped cleanly at any moment, and announced it")                 \
     X(SAVED_BEHIND, "generations that saved before they took over what they had missed")           \
     X(TAKEOVER, "contributions of a former life taken over")                                       \
     X(APPLIED_BESIDE, "entries folded while a contribution was under way")                         \

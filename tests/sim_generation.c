@@ -81,6 +81,16 @@ static bool has_only_measured(const dl_exec *x)
     return true;
 }
 
+/* As diloco_run_leave. An intruder may have taken the name. */
+static void announce_stop(const replica *r)
+{
+    dl_key key;
+    dl_key_end(key, &r->generation);
+    const diloco_status status =
+        dl_store_create(r->sim->store, key, &(dl_span){"{}", 2}, 1, NULL, DL_NEVER);
+    if (status && status != DILOCO_EEXIST) DIE(r->sim, "%s: %s", r->name, diloco_error_text());
+}
+
 void sim_crash(replica *r)
 {
     sim *s = r->sim;
@@ -88,6 +98,7 @@ void sim_crash(replica *r)
     if (r->now.has_trained && sim_chance(s, 0.3)) {
         sim_count(SIM_STOPPED, true);
         sim_save(r);
+        announce_stop(r);
     }
     sim_bury(r);
     s->count.crashes++;
