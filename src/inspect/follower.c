@@ -33,8 +33,12 @@ struct dl_follower {
     dl_hash before;        /* digest of the text before it; of run.json at first */
     followed *generations; /* [n_generations], owned, by name and number; a look may move them */
     size_t n_generations, cap_generations;
-    bool log_is_read;   /* the last read reached its end */
-    dl_buf frame, part; /* a part as stored, and unpacked */
+    size_t most_generations; /* in a full table */
+    dl_generation fullest;   /* of the replica that had most when the table was last counted */
+    bool fullest_is_new;     /* it was counted after the last change of a full table */
+    bool none_to_spare;      /* no generation can be given up before the next read */
+    bool log_is_read;        /* the last read reached its end */
+    dl_buf frame, part;      /* a part as stored, and unpacked */
 };
 
 /* Open the run and an empty status. Nothing of the log is read yet. */
@@ -43,6 +47,7 @@ diloco_status dl_follower_open(dl_follower **out, const char *url)
     *out = NULL;
     dl_follower *f = calloc(1, sizeof *f);
     if (!f) return dl_fail(DILOCO_ENOMEM, "not enough memory to follow %s", url);
+    f->most_generations = MOST_GENERATIONS;
     dl_buf_init(&f->frame, PART_MAX);
     dl_buf_init(&f->part, PART_MAX);
     diloco_status status = dl_reader_open(&f->reader, url);
@@ -127,14 +132,66 @@ static size_t place_of(const dl_follower *f, const dl_generation *generation)
     return low;
 }
 
-/* Follow one more generation, unless it is followed already. Generations above MOST_GENERATIONS are
- * left out. A replica's numbers may be far apart (P26), so they are listed and not counted up. */
+/* Return how many generations of a replica are followed, and the place of the first. */
+static size_t n_of(const dl_follower *f, size_t *first, const dl_generation *generation)
+{
+    dl_generation bound = *generation;
+    bound.number = 0;
+    *first = place_of(f, &bound);
+    bound.number = UINT32_MAX;
+    const size_t end = place_of(f, &bound);
+    const bool has_last =
+        end < f->n_generations && dl_generation_equal(&f->generations[end].generation, &bound);
+    return end + has_last - *first;
+}
+
+static void find_fullest(dl_follower *f)
+{
+    size_t most = 0, first;
+    for (size_t i = 0, n; i < f->n_generations; i += n) {
+        const dl_generation *generation = &f->generations[i].generation;
+        n = n_of(f, &first, generation);
+        if (n > most) f->fullest = *generation;
+        if (n > most) most = n;
+    }
+    f->fullest_is_new = true;
+}
+
+/* Make room in a full table, and return true if there is some now. The replica with most
+ * generations gives up one of which no record was found. So the forged generations of one replica
+ * hide no other. A replica with about as many gets no room, or each look would displace the same
+ * ones again. */
+static bool make_room(dl_follower *f, const dl_generation *generation)
+{
+    size_t first, n = n_of(f, &first, &f->fullest);
+    if (f->none_to_spare) return false;
+    const size_t own = n_of(f, &first, generation);
+    if (n < own + 2 && !f->fullest_is_new) find_fullest(f);
+    n = n_of(f, &first, &f->fullest);
+    if (n < own + 2) return false;
+    for (size_t i = first; i < first + n; i++) {
+        if (f->generations[i].next || !f->generations[i].asked) continue;
+        f->n_generations--;
+        memmove(f->generations + i, f->generations + i + 1,
+                (f->n_generations - i) * sizeof *f->generations);
+        f->fullest_is_new = false;
+        return true;
+    }
+    f->none_to_spare = true;
+    return false;
+}
+
+/* Follow one more generation, unless it is followed already, or the table is full. A replica's
+ * numbers may be far apart (P26), so they are listed and not counted up. */
 static diloco_status add_generation(void *user, const dl_generation *generation)
 {
     dl_follower *f = user;
-    const size_t at = place_of(f, generation), n = f->n_generations;
-    if (at < n && dl_generation_equal(&f->generations[at].generation, generation)) return DILOCO_OK;
-    if (n == MOST_GENERATIONS) return DILOCO_OK;
+    size_t at = place_of(f, generation);
+    if (at < f->n_generations && dl_generation_equal(&f->generations[at].generation, generation))
+        return DILOCO_OK;
+    if (f->n_generations == f->most_generations && !make_room(f, generation)) return DILOCO_OK;
+    const size_t n = f->n_generations;
+    at = place_of(f, generation); /* room may have moved it */
     if (n == f->cap_generations) {
         const size_t cap = n ? 2 * n : 16;
         followed *more = realloc(f->generations, cap * sizeof *more);
@@ -146,6 +203,11 @@ static diloco_status add_generation(void *user, const dl_generation *generation)
     f->generations[at] = (followed){.generation = *generation};
     f->n_generations++;
     return DILOCO_OK;
+}
+
+void dl_follower_set_most(dl_follower *f, size_t n)
+{
+    f->most_generations = n;
 }
 
 /* Return true if the generation has a successor or has written end/. Its record then grows no
@@ -216,7 +278,7 @@ diloco_status dl_follower_read(dl_follower *f, bool *more, const dl_follower_sin
 {
     reading r = {.f = f, .sink = sink, .until = until};
     *more = true;
-    f->log_is_read = false;
+    f->log_is_read = f->none_to_spare = false;
     const diloco_status status = dl_reader_walk(&f->reader, f->next, take_entry, &r);
     if (status == DILOCO_ECLOSED) return DILOCO_OK;
     DL_TRY(status);

@@ -27,6 +27,8 @@ typedef struct dl_follower_sink {
 /* DILOCO_ENOENT: no run there. The caller closes it. */
 DL_MUST_CHECK diloco_status dl_follower_open(dl_follower **out, const char *url);
 void dl_follower_close(dl_follower *follower); /* NULL is fine */
+/* Bound the generations that are followed, before the first look. For tests: 65,536 by default. */
+void dl_follower_set_most(dl_follower *follower, size_t n);
 
 /* Give the sink all entries and lines that are new. *more: `until` came first, and there may be
  * more. Records are asked for at most every DL_FOLLOWER_RECORD_S seconds: replicas write them that

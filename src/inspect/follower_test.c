@@ -120,6 +120,35 @@ TEST(a_follower_reports_the_values_of_a_status)
     dl_follower_close(f);
 }
 
+/* Forged generations of r0 fill the table, as their names come first. */
+TEST(forged_generations_of_one_replica_hide_no_other)
+{
+    toy all[N];
+    dl_follower *f;
+    dl_store *store;
+    toy_keep("mem://follower-forged");
+    const size_t record = train(all, "mem://follower-forged", "3");
+    CHECK_OK(dl_store_open(&store, "mem://follower-forged", false));
+    for (uint32_t g = 1; g <= 20; g++) {
+        dl_key key;
+        const dl_generation forged = {.replica = "r0", .number = g};
+        dl_key_gen(key, &forged);
+        CHECK_OK(dl_store_create(store, key, &(dl_span){"{}", 2}, 1, NULL, DL_NEVER));
+    }
+    dl_store_close(store);
+    CHECK_OK(dl_follower_open(&f, "mem://follower-forged"));
+    dl_follower_set_most(f, 10);
+    CHECK_OK(dl_follower_look(f));
+    size_t bytes = read_all(f).bytes; /* of r0 alone */
+    CHECK(bytes > 0 && bytes < record);
+    for (int k = 0; k < 2; k++) { /* the second look displaces nothing again */
+        CHECK_OK(dl_follower_look(f));
+        bytes += read_all(f).bytes;
+        CHECK_INT(record, bytes);
+    }
+    dl_follower_close(f);
+}
+
 TEST(an_entry_that_was_changed_breaks_the_chain_after_it)
 {
     toy all[N];
@@ -177,6 +206,7 @@ TEST(where_there_is_no_run_there_is_nothing_to_follow)
 
 TEST_MAIN(each_entry_and_each_line_is_given_once, a_read_that_timed_out_resumes_where_it_stopped,
           a_follower_reports_the_values_of_a_status,
+          forged_generations_of_one_replica_hide_no_other,
           an_entry_that_was_changed_breaks_the_chain_after_it,
           generations_with_distant_numbers_are_followed_without_those_between,
           where_there_is_no_run_there_is_nothing_to_follow)
