@@ -1,12 +1,13 @@
-/* rng.c - Philox4x32-10 and what is drawn from it.
+/* rng.c - Philox4x32-10, what is drawn from it, and random bytes of the operating system.
  *
  * Constants and the number of rounds are those of Random123 (D. E. Shaw Research); the
  * test holds the block function to its known-answer vectors. */
 #include "base/rng.h"
 
-#include "base/status.h"
-
+#include <errno.h>
 #include <math.h>
+#include <string.h>
+#include <sys/random.h>
 
 /* Ten rounds of multiply, exchange and key; the counter is the position, so there is no state. */
 void dl_philox(uint32_t out[4], uint64_t seed, uint64_t stream, uint64_t counter)
@@ -114,4 +115,18 @@ uint64_t dl_rng_permute(uint64_t i, uint64_t n, uint64_t seed, uint64_t stream)
         i = feistel(i, half, seed, stream);
     while (i >= n);
     return i;
+}
+
+/* A signal interrupts a read before the first byte, and shortens one of more than 256 bytes. */
+diloco_status dl_random_bytes(void *out, size_t n)
+{
+    for (size_t have = 0; have < n;) {
+        const ssize_t got = getrandom((unsigned char *)out + have, n - have, 0);
+        if (got >= 0)
+            have += (size_t)got;
+        else if (errno != EINTR)
+            return dl_fail(DILOCO_EIO, "no random bytes from the operating system: %s",
+                           strerror(errno));
+    }
+    return DILOCO_OK;
 }

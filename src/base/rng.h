@@ -2,9 +2,14 @@
  * as 1, 2, 3; SC 2011), keyed by (seed, stream, counter).
  *
  * A draw depends on nothing but its three numbers, so it is the same at any number of
- * replicas and threads and after any restart. Saving a position is saving a counter. */
+ * replicas and threads and after any restart. Saving a position is saving a counter.
+ *
+ * Names and secrets must not be predictable, so they come from the operating system instead
+ * (dl_random_bytes). */
 #ifndef DL_BASE_RNG_H
 #define DL_BASE_RNG_H
+
+#include "base/status.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -54,5 +59,9 @@ void dl_rng_normal(float *out, size_t n, uint64_t seed, uint64_t stream);
 /* The place of i in a pseudo-random permutation of [0, n), keyed: a Feistel network
  * walked until it lands inside, so nothing is stored. i < n. */
 uint64_t dl_rng_permute(uint64_t i, uint64_t n, uint64_t seed, uint64_t stream);
+
+/* Fills `out` with n bytes from the operating system's random source. Nothing that replicas agree
+ * on may follow from them. Returns DILOCO_EIO if the system has no such source. Any thread. */
+DL_MUST_CHECK diloco_status dl_random_bytes(void *out, size_t n);
 
 #endif

@@ -4,7 +4,36 @@
 
 #include "check.h"
 
+#include <errno.h>
 #include <stdbool.h>
+#include <sys/random.h>
+
+/* How the source of random bytes answers: each entry is the most bytes that one call returns, or
+ * the negative error number of a call that fails. Later calls return all bytes. */
+static int answers[8];
+static size_t n_answers, n_calls;
+
+/* Replaces the C library's function. */
+ssize_t getrandom(void *out, size_t len, unsigned flags)
+{
+    const int answer = n_calls < n_answers ? answers[n_calls] : (int)len;
+    (void)flags;
+    n_calls++;
+    if (answer < 0) {
+        errno = -answer;
+        return -1;
+    }
+    const size_t n = (size_t)answer < len ? (size_t)answer : len;
+    memset(out, (int)n_calls, n); /* the bytes name the call that they came from */
+    return (ssize_t)n;
+}
+
+static void answer_with(int first, int second, int third)
+{
+    answers[0] = first, answers[1] = second, answers[2] = third;
+    n_answers = 3;
+    n_calls = 0;
+}
 
 TEST(philox_gives_the_known_answers_of_random123)
 {
@@ -132,8 +161,29 @@ TEST(permutations_of_different_seeds_and_streams_differ)
     CHECK(same < 20); /* 3 expected */
 }
 
+TEST(interrupted_and_short_reads_of_random_bytes_are_continued)
+{
+    unsigned char bytes[8] = {0};
+    answer_with(-EINTR, 3, -EINTR);
+    CHECK_OK(dl_random_bytes(bytes, sizeof bytes));
+    CHECK_BYTES(((unsigned char[]){2, 2, 2, 4, 4, 4, 4, 4}), bytes, sizeof bytes);
+    CHECK_INT(4, n_calls);
+}
+
+TEST(system_without_random_bytes_gives_an_error_that_says_why)
+{
+    unsigned char bytes[8];
+    answer_with(2, -ENOSYS, 0);
+    CHECK_STATUS(DILOCO_EIO, dl_random_bytes(bytes, sizeof bytes));
+    CHECK_STR("no random bytes from the operating system: Function not implemented",
+              diloco_error_text());
+    CHECK_INT(2, n_calls);
+}
+
 TEST_MAIN(philox_gives_the_known_answers_of_random123,
           a_sequence_is_its_blocks_words_and_continues_from_a_counter,
           below_stays_below_and_reaches_everything, uniform_draws_are_in_0_1_with_the_right_mean,
           normal_draws_have_the_moments_of_a_normal, permute_is_a_permutation_of_every_size,
-          permutations_of_different_seeds_and_streams_differ)
+          permutations_of_different_seeds_and_streams_differ,
+          interrupted_and_short_reads_of_random_bytes_are_continued,
+          system_without_random_bytes_gives_an_error_that_says_why)

@@ -21,13 +21,13 @@ static diloco_status cmd_serve(const dl_args *args)
 
 #include "base/config.h"
 #include "base/file.h"
+#include "base/rng.h"
 #include "base/signature.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -132,8 +132,7 @@ static diloco_status write_token(const char *path)
 {
     unsigned char random[32];
     char text[2 * sizeof random + 2];
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return dl_fail(DILOCO_EIO, "no random bytes");
+    DL_TRY(dl_random_bytes(random, sizeof random));
     dl_hex(text, random, sizeof random);
     text[2 * sizeof random] = '\n';
     unlink(path);

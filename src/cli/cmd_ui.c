@@ -20,6 +20,7 @@ static diloco_status cmd_ui(const dl_args *args)
 #else
 
 #include "base/file.h"
+#include "base/rng.h"
 #include "base/text.h"
 #include "cli/run_names.h"
 #include "cli/settings/settings.h"
@@ -35,7 +36,6 @@ static diloco_status cmd_ui(const dl_args *args)
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -215,8 +215,7 @@ static diloco_status serve(shown *s, const dl_args *args)
     dl_hub *hub;
     sigset_t set;
     int which;
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return dl_fail(DILOCO_EIO, "no random bytes");
+    DL_TRY(dl_random_bytes(random, sizeof random));
     dl_hex(s->token, random, sizeof random);
     /* Blocked before the hub starts its threads, which inherit the mask. So only sigwait below
      * receives these signals. */

@@ -6,11 +6,11 @@
  * restarted. */
 #include "exchange/exec_parts.h"
 
+#include "base/rng.h"
 #include "exchange/generations.h"
 
 #include <math.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { RENEWALS_MAX = 23 }; /* 2^23 is about DL_GENERATION_MAX */
 
@@ -272,7 +272,7 @@ static diloco_status renew(dl_exec *x, unsigned n)
 {
     dl_generation newest = x->a.self, next = x->a.self;
     uint32_t random, from = x->a.self.number + 1;
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) random = 0;
+    if (dl_random_bytes(&random, sizeof random)) random = 0;
     from += random % (UINT32_C(1) << dl_size_min(n, RENEWALS_MAX));
     /* A claim without an answer may have created the name; then it is ours. */
     if (x->upload.claimed > newest.number) newest.number = x->upload.claimed;

@@ -2,17 +2,16 @@
 #include "exchange/generations.h"
 
 #include "base/json.h"
+#include "base/rng.h"
 #include "exchange/keyring.h"
 #include "log/fields.h"
 #include "tensor/isa.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum {
@@ -105,8 +104,7 @@ static diloco_status first_generation(int64_t *out, const claims *l, const dl_ru
     uint32_t random;
     *out = l->newest + 1;
     if (!run->config.single_committer[0]) return DILOCO_OK;
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        return dl_fail(DILOCO_EIO, "no random bytes: %s", strerror(errno));
+    DL_TRY(dl_random_bytes(&random, sizeof random));
     *out = (l->newest / GENERATION_STRIDE + 1) * GENERATION_STRIDE + random % GENERATION_STRIDE;
     return DILOCO_OK;
 }

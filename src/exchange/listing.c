@@ -18,10 +18,10 @@
  * A listing therefore costs a bounded number of requests, however many objects there are. */
 #include "exchange/exec_parts.h"
 
-#include <errno.h>
+#include "base/rng.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { NEWEST_MAX = 2, LOOKS_NAMED = 64, LOOKS_OTHER = 16, FORGED_BITS = 17 };
 enum { FORGED_CAP = 1 << FORGED_BITS, FORGED_MAX = FORGED_CAP / 4 * 3 };
@@ -61,8 +61,7 @@ diloco_status dl_lister_create(dl_exec *x)
     l->forged = calloc(FORGED_CAP, sizeof *l->forged);
     if ((!l->known && x->ring) || !l->forged)
         return dl_fail(DILOCO_ENOMEM, "out of memory for the list of contributions");
-    if (getrandom(&l->seed, sizeof l->seed, 0) == (ssize_t)sizeof l->seed) return DILOCO_OK;
-    return dl_fail(DILOCO_EIO, "no random bytes: %s", strerror(errno));
+    return dl_random_bytes(&l->seed, sizeof l->seed);
 }
 
 void dl_lister_destroy(dl_exec *x)

@@ -4,13 +4,12 @@
 #include "gossip/node_dir.h"
 
 #include "base/log.h"
+#include "base/rng.h"
 #include "gossip/reached.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { KEEP_MODELS = 2, SPANS_MAX = 3 };
 
@@ -47,8 +46,7 @@ static diloco_status find_id(dl_home *h)
     unsigned char bytes[16];
     char id[DL_HASH_HEX + 1];
     dl_buf text;
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return dl_fail(DILOCO_EIO, "no random bytes: %s", strerror(errno));
+    DL_TRY(dl_random_bytes(bytes, sizeof bytes));
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(id + 2 * i, 3, "%02x", bytes[i]);
     const dl_span span = {id, DL_HASH_HEX};

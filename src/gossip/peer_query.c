@@ -2,13 +2,13 @@
  * takes part in, and the reports of nodes. */
 #include "gossip/gossip.h"
 
+#include "base/rng.h"
 #include "gossip/heartbeat.h"
 #include "run/open.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define ASK (10 * DL_SECOND)
 
@@ -53,7 +53,7 @@ diloco_status dl_gossip_take_run(const char *store, const char *peer, bool tls)
 void dl_gossip_name(char out[32])
 {
     uint32_t number = 0;
-    (void)!getrandom(&number, sizeof number, 0); /* a name that is taken is met with later */
+    (void)!dl_random_bytes(&number, sizeof number); /* 0: the name may be in use */
     snprintf(out, 32, "n%08x", (unsigned)number);
 }
 

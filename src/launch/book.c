@@ -7,10 +7,10 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/rng.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 /* Bytes of a record. The largest is a "handle" with 1024 ids of at most 255 bytes. */
@@ -288,8 +288,7 @@ diloco_status dl_book_open(dl_book *book, const char *url, const char *run,
 {
     unsigned char random[16];
     memset(book, 0, sizeof *book);
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return dl_fail(DILOCO_EIO, "the system gave no random bytes");
+    DL_TRY(dl_random_bytes(random, sizeof random));
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(book->by + 2 * i, 3, "%02x", random[i]);
     snprintf(book->run, sizeof book->run, "%s", run);

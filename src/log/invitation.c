@@ -1,14 +1,13 @@
 /* invitation.c - see invitation.h. */
 #include "log/invitation.h"
 
+#include "base/rng.h"
 #include "base/text.h"
 #include "log/fields.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 static const char magic[] = "diloco-invitation-1";
 enum { N_PARTS = 6, SIGNED_MAX = 128 };
@@ -32,8 +31,7 @@ diloco_status dl_invitation_make(char out[DL_INVITATION_TEXT], const char *run, 
     dl_strong hash;
     dl_signature signature;
     const dl_statement what = {.kind = "invitation", .run = run};
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return dl_fail(DILOCO_EIO, "no random bytes: %s", strerror(errno));
+    DL_TRY(dl_random_bytes(random, sizeof random));
     dl_hex(id, random, sizeof random);
     DL_TRY(hash_of(&hash, id, expires));
     DL_TRY(dl_statement_sign(&signature, owner, &what, &hash));

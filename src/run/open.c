@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/own.h"
 #include "base/peer_address.h"
+#include "base/rng.h"
 #include "base/run_kind.h"
 #include "log/fields.h"
 #include "protocol/judge.h"
@@ -16,13 +17,11 @@
 #include "state/continuation.h"
 #include "store/wrap/layers.h"
 
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 static const dl_time LIMIT = 3600 * DL_SECOND; /* for objects of the model's size */
@@ -296,8 +295,7 @@ diloco_status dl_run_may_ask_coord(const char *store, const dl_config *c)
 static diloco_status random_id(char id[33])
 {
     unsigned char bytes[16];
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return dl_fail(DILOCO_EIO, "no random bytes: %s", strerror(errno));
+    DL_TRY(dl_random_bytes(bytes, sizeof bytes));
     for (int i = 0; i < 16; i++)
         snprintf(id + 2 * i, 3, "%02x", bytes[i]);
     return DILOCO_OK;

@@ -6,14 +6,13 @@
 #include "store/kind.h"
 
 #include "base/log.h"
+#include "base/rng.h"
 #include "base/thread.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { SMALL_BYTES = 64, SMALL_OBJECTS = 5, MEDIUM_BYTES = 256 << 10, TEXT_MAX = 256 };
 
@@ -206,8 +205,7 @@ diloco_status dl_store_probe_handles(dl_probe *out, dl_store *handles[DL_PROBE_H
 {
     *out = (dl_probe){0};
     uint64_t name;
-    if (getrandom(&name, sizeof name, 0) != sizeof name)
-        return dl_fail_errno(errno, "read random bytes for", "the probe");
+    DL_TRY(dl_random_bytes(&name, sizeof name));
     probe p = {.handles = handles, .until = until};
     p.largest = dl_size_min(dl_size_min(largest, DL_PROBE_MOST), dl_store_max_object(handles[0]));
     snprintf(p.key, sizeof p.key, "probe/%016llx", (unsigned long long)name);

@@ -23,11 +23,9 @@
 #include "base/log.h"
 #include "base/rng.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define MAGIC  "DLBULKP1"
 #define FOLDER ".b/"
@@ -165,9 +163,7 @@ static diloco_status describe(dl_pointer *out, const dl_span *spans, size_t n_sp
     for (size_t i = 0; i < n_spans; i++)
         dl_digest_add(&digest, spans[i].data, spans[i].len);
     *out = (dl_pointer){.len = dl_spans_len(spans, n_spans), .digest = dl_digest_end(&digest)};
-    if (getrandom(out->id, sizeof out->id, 0) != sizeof out->id)
-        return dl_fail_errno(errno, "read random bytes for", "a name");
-    return DILOCO_OK;
+    return dl_random_bytes(out->id, sizeof out->id);
 }
 
 /* The key is taken: by our own pointer, whose PUT was cut and tried again? */
