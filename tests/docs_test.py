@@ -21,6 +21,7 @@ CODE = re.compile(r"`([\w./]+\.[ch])`(?: \(([^)]*)\))?")
 TERM = re.compile(r"^- \*\*(.+?)\*\*:", re.M)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 PLACE = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
+WALK = 20  # files that a reader can follow in one sitting
 RULES = [f"p{n}" for n in range(1, 28)] + [f"b{n}" for n in range(1, 5)]
 
 
@@ -124,6 +125,22 @@ def room_problems():
                 yield f"{page.relative_to(ROOT)}: there is no {name}"
 
 
+def walk_problems():
+    """The walk of docs/round.md passes through at most WALK files and names each in its second column."""
+    text = (ROOT / "docs/round.md").read_text().split("## The walk")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in text.split("\n") if re.match(r"\| \d", line)]
+    files = {path for row in rows for path in PATH.findall(row[1])}
+    said = re.search(r"(\d+) files", text)
+    if [row[0] for row in rows] != [str(n + 1) for n in range(len(rows))]:
+        yield "docs/round.md: the steps of the walk are not numbered in order"
+    if not said or int(said[1]) != len(files) or len(files) > WALK:
+        yield f"docs/round.md: the walk has {len(files)} files, {said and said[1]} are said, at most {WALK} may be"
+    for row in rows:
+        for path in PATH.findall(row[2]):
+            if path.endswith(".c") and path not in files:
+                yield f"docs/round.md: step {row[0]} passes through {path}, which is no step"
+
+
 def security_problems():
     """Each cell of the table of docs/security.md names a test, and the tests that it names exist."""
     scenarios = (ROOT / "tests/e2e/intruder.sh").read_text()
@@ -143,6 +160,6 @@ def security_problems():
                     yield f"docs/security.md: intruder.sh has no scenario {name}"
 
 
-found = [*problems(), *place_problems(), *rule_problems(), *manual_problems(), *room_problems(), *glossary_problems(), *index_problems(), *security_problems()]
+found = [*problems(), *place_problems(), *rule_problems(), *manual_problems(), *room_problems(), *glossary_problems(), *index_problems(), *walk_problems(), *security_problems()]
 print("\n".join(found + [f"{len(found)} problems in the documentation"]))
 sys.exit(1 if found else 0)
