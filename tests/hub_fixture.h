@@ -25,6 +25,8 @@ typedef struct hub_fixture {
 
 static hub_fixture fixture;
 
+#define PLAIN ((dl_hub_options){0})
+
 static inline int fixture_remove(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
     (void)st, (void)type, (void)ftw;
@@ -161,6 +163,11 @@ static inline int ask_with(const char *method_and_target, const char *headers, c
 static inline int ask(const char *method_and_target)
 {
     return ask_with(method_and_target, "", "");
+}
+
+static inline void make_run(void)
+{
+    CHECK_INT(201, ask("PUT /run"));
 }
 
 /* ---- files on the disk */
