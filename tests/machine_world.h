@@ -1,4 +1,4 @@
-/* machine_world.h - one machine in a small made-up world, for machine_test.c and follow_test.c.
+/* machine_world.h - one machine in a small made-up world, for machine_test.c and others.
  *
  * The world answers every request as a healthy store and trainer would; a test begins it, changes
  * what it wants changed, and runs to the next request of some kind. Contributions are names, and a

@@ -1,5 +1,6 @@
 /* machine_test.c - one replica up to the entry: begin, contribute, close, create (P5, P6, P9 to
- * P16). apply_test.c tests what follows once the entry is in the log. */
+ * P16). apply_test.c tests what follows once the entry is in the log, machine_announce_test.c
+ * announcements, and machine_async_test.c asynchronous runs. */
 #include "machine_world.h"
 
 /* ---- begin ------------------------------------------------------------------------------ */
@@ -180,123 +181,6 @@ TEST(p9_claims_count_within_bounds_and_cuts_are_noted)
     CHECK_NEAR(16. / 17, a->step.draft->members[1].weight, 1e-6);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_CUT]);
-    end_world(&w);
-}
-
-/* ---- announcing --------------------------------------------------------------------------- */
-
-TEST(p9_unawaited_replica_announces_itself_before_it_trains)
-{
-    world w;
-    make_world(&w, 1);
-    w.args.self = generation_of("r2", 0);
-    join_run(&w);
-    const dl_request *a = until(&w, DL_REQUEST_CONTRIBUTE);
-    CHECK(a->contribute.announce && !a->contribute.pipelined);
-    CHECK_INT(1, a->entry);
-    next(&w, DL_REQUEST_WAIT);
-    CHECK_INT(0, w.asked[DL_REQUEST_TRAIN]);
-    others_commit(&w, 1, "r1");
-    next(&w, DL_REQUEST_CONTRIBUTE);
-    CHECK_INT(0, w.noted[DL_NOTE_LATE]);
-    CHECK(w.request.contribute.announce); /* r1 did not see it: the next one is further ahead */
-    CHECK_INT(3, w.request.entry);
-    end_world(&w);
-}
-
-TEST(p13_unawaited_replica_trains_from_the_others_next_due_point)
-{
-    world w;
-    make_world(&w, 3);
-    w.args.self = generation_of("r2", 0);
-    join_run(&w);
-    until(&w, DL_REQUEST_WAIT);
-    CHECK_INT(0, w.asked[DL_REQUEST_TRAIN]);
-    put(&w, 3, "r1", 0);
-    next(&w, DL_REQUEST_TRAIN);
-    CHECK_INT(20, w.pace.position);
-    end_world(&w);
-}
-
-TEST(p13_unawaited_replica_trains_after_patience_if_no_other_contributes)
-{
-    world w;
-    make_world(&w, 3);
-    w.args.self = generation_of("r2", 0);
-    join_run(&w);
-    until(&w, DL_REQUEST_WAIT);
-    const dl_time began = w.now;
-    next(&w, DL_REQUEST_TRAIN);
-    CHECK_INT(15, w.pace.position);
-    CHECK(w.now >= dl_time_after(began, dl_time_from_seconds(w.config.patience_s)));
-    end_world(&w);
-}
-
-TEST(p9_awaited_replica_does_not_announce_itself)
-{
-    world w;
-    make_world(&w, 3);
-    join_run(&w);
-    CHECK(!until(&w, DL_REQUEST_CONTRIBUTE)->contribute.announce);
-    CHECK_INT(1, w.asked[DL_REQUEST_TRAIN]);
-    end_world(&w);
-}
-
-TEST(p9_announcements_without_effect_become_rarer)
-{
-    world w;
-    unsigned announced = 0;
-    make_world(&w, 1);
-    w.args.self = generation_of("r2", 0);
-    w.beating = " r1 ";
-    join_run(&w);
-    for (uint64_t e = 1; e + 1 < WORLD_ENTRIES; e++) {
-        until(&w, DL_REQUEST_TRAIN);
-        for (size_t i = 0; i < w.n_put; i++)
-            if (w.put[i].entry == e && !strcmp(w.put[i].generation.replica, "r2"))
-                announced |= 1u << e;
-        capture(&w);
-        others_commit(&w, e, "r1");
-    }
-    CHECK_INT(1u << 1 | 1u << 3, announced); /* the third is for an entry after the last */
-    end_world(&w);
-}
-
-TEST(p9_no_announcement_for_an_entry_after_the_last)
-{
-    world w;
-    make_world(&w, WORLD_ENTRIES - 1);
-    w.args.self = generation_of("r2", 0);
-    join_run(&w);
-    until(&w, DL_REQUEST_CONTRIBUTE);
-    CHECK(!w.request.contribute.announce);
-    end_world(&w);
-}
-
-TEST(p9_reader_does_not_announce_itself)
-{
-    world w;
-    make_world(&w, 3);
-    w.args.self = generation_of("r2", 0);
-    w.args.reader = true;
-    join_run(&w);
-    until(&w, DL_REQUEST_TRAIN);
-    CHECK_INT(0, w.asked[DL_REQUEST_CONTRIBUTE]);
-    end_world(&w);
-}
-
-TEST(p9_next_entry_waits_for_an_announced_replica)
-{
-    world w;
-    make_world(&w, 1);
-    join_run(&w);
-    put(&w, 1, "r1", 0);
-    put(&w, 1, "r2", 0)->samples = 0;
-    const dl_request *a = until(&w, DL_REQUEST_CREATE);
-    size_t at;
-    CHECK_INT(2, a->step.draft->n_members);
-    CHECK(dl_roster_has(&a->step.draft->roster, "r2", &at));
-    CHECK_INT(0, a->step.draft->roster.misses[at]);
     end_world(&w);
 }
 
@@ -581,32 +465,6 @@ TEST(p5_losing_the_race_to_an_abort_is_an_abort)
     end_world(&w);
 }
 
-/* Another replica has created two entries, one after the other, and the second counts ours. */
-TEST(p20_replica_whose_contribution_was_counted_trains_on)
-{
-    world w;
-    make_world(&w, 1);
-    w.pace.schedule.async = true;
-    join_run(&w);
-    until(&w, DL_REQUEST_CONTRIBUTE);
-    next(&w, DL_REQUEST_LIST);
-    others_commit(&w, 1, "r1");
-    const char *own[] = {"r0"};
-    dl_entry counts = entry_by(&w, 2, "r1", true, own, 1);
-    counts.members[0].entry = 1;
-    counts.members[0].body = body_of(1, &counts.members[0].generation);
-    counts.result = result_of(&counts);
-    CHECK(dl_roster_add(&counts.roster, "r0", 2)); /* 1 + the newest base that counted */
-    CHECK(dl_roster_add(&counts.roster, "r1", 2));
-    write_entry(&w, &counts);
-    until(&w, DL_REQUEST_TRAIN);
-    CHECK_INT(3, w.control.entry);
-    CHECK_INT(1, w.asked[DL_REQUEST_CONTRIBUTE]);
-    CHECK_INT(0, w.asked[DL_REQUEST_WAIT]);
-    CHECK(w.counted);
-    end_world(&w);
-}
-
 TEST(p25_contribution_collected_after_its_listing_ends_no_replica)
 {
     world w;
@@ -621,94 +479,6 @@ TEST(p25_contribution_collected_after_its_listing_ends_no_replica)
     w.failing = DILOCO_OK;
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(2, w.control.entry);
-    end_world(&w);
-}
-
-/* r1's entries are committed while r0's contribution to entry 1 stays uncounted. */
-static void others_count(world *w, uint64_t from, uint64_t to)
-{
-    const char *other[] = {"r1"};
-    for (uint64_t e = from; e < to; e++) {
-        dl_entry counts = entry_by(w, e, "r1", true, other, 1);
-        put(w, e, "r1", 0);
-        CHECK(dl_roster_add(&counts.roster, "r1", (uint32_t)e + 1));
-        write_entry(w, &counts);
-    }
-}
-
-TEST(p20_stale_replica_drops_its_contribution_and_trains_from_the_newest)
-{
-    world w;
-    make_world(&w, 1);
-    w.pace.schedule.async = true;
-    option(&w, "server.diloco.max_staleness", "1");
-    join_run(&w);
-    until(&w, DL_REQUEST_CONTRIBUTE);
-    others_count(&w, 1, 4);
-    until(&w, DL_REQUEST_TRAIN);
-    CHECK_INT(4, w.control.entry);
-    CHECK_INT(4, w.pace.base);
-    CHECK_INT(1, w.noted[DL_NOTE_LATE]);
-    CHECK_INT(4, next(&w, DL_REQUEST_CONTRIBUTE)->entry);
-    end_world(&w);
-}
-
-TEST(p20_replica_with_a_damaged_contribution_closes_the_entry_and_trains_on)
-{
-    world w;
-    make_world(&w, 1);
-    w.pace.schedule.async = true;
-    join_run(&w);
-    until(&w, DL_REQUEST_CONTRIBUTE);
-    next(&w, DL_REQUEST_LIST);
-    w.put[0].n_bad = -1;
-    const dl_request *a = until(&w, DL_REQUEST_CREATE);
-    CHECK(!a->step.draft->commit);
-    CHECK_INT(1, a->entry);
-    until(&w, DL_REQUEST_TRAIN);
-    CHECK_INT(2, w.control.entry);
-    CHECK_INT(2, next(&w, DL_REQUEST_CONTRIBUTE)->entry); /* under another name */
-    put(&w, 1, "r1", 0);                                  /* is first, by its base */
-    until(&w, DL_REQUEST_TRAIN);
-    CHECK_INT(4, w.control.entry);
-    CHECK(w.counted); /* the old one is still damaged, which does not affect the new one */
-    CHECK_INT(1, w.noted[DL_NOTE_LATE]);
-    end_world(&w);
-}
-
-TEST(p17_contribution_in_flight_of_an_earlier_generation_is_not_sent_twice)
-{
-    world w;
-    make_world(&w, 1);
-    w.pace.schedule.async = true;
-    const char *own[] = {"r0"};
-    const dl_entry counts = entry_by(&w, 1, "r1", true, own, 1);
-    put(&w, 1, "r0", 0);
-    write_entry(&w, &counts);
-    w.args.self.number = 1;
-    resume_run(&w, 1, 5);
-    CHECK(until(&w, DL_REQUEST_SWAP)->swap.counted);
-    until(&w, DL_REQUEST_TRAIN);
-    CHECK(!w.counted); /* this generation has nothing in flight */
-    end_world(&w);
-}
-
-/* r1 is ten times as fast, until it is not heard any more. */
-TEST(alg_33_last_heartbeat_of_a_dead_replica_slows_no_other)
-{
-    world w;
-    make_world(&w, 1);
-    w.pace.schedule.async = true;
-    option(&w, "server.diloco.dynamic_local_steps", "true");
-    w.speed[0] = 1, w.speed[1] = 5;
-    join_run(&w);
-    until(&w, DL_REQUEST_TRAIN);
-    CHECK_INT(1, w.pace.own_interval);
-    w.beating = " r0 ";
-    w.train_s = 20;
-    for (int i = 0; i < 4; i++)
-        next(&w, DL_REQUEST_TRAIN);
-    CHECK_INT(WORLD_H, w.pace.own_interval);
     end_world(&w);
 }
 
@@ -778,12 +548,6 @@ TEST_MAIN(p9_claims_count_within_bounds_and_cuts_are_noted,
           p7_a_contribution_with_one_bad_read_is_read_again_and_counts,
           p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for,
           p9_a_contribution_from_outside_the_roster_counts,
-          p9_unawaited_replica_announces_itself_before_it_trains,
-          p13_unawaited_replica_trains_from_the_others_next_due_point,
-          p13_unawaited_replica_trains_after_patience_if_no_other_contributes,
-          p9_awaited_replica_does_not_announce_itself, p9_announcements_without_effect_become_rarer,
-          p9_no_announcement_for_an_entry_after_the_last, p9_reader_does_not_announce_itself,
-          p9_next_entry_waits_for_an_announced_replica,
           p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_timeout,
           p9_the_first_entry_closes_at_once_when_replicas_are_there,
           p11_the_deadline_runs_from_the_replicas_own_upload,
@@ -802,11 +566,6 @@ TEST_MAIN(p9_claims_count_within_bounds_and_cuts_are_noted,
           p5_losing_the_race_with_the_same_members_costs_no_second_computation,
           p5_losing_the_race_with_other_members_computes_the_winner_s_result,
           p5_losing_the_race_to_an_abort_is_an_abort,
-          p20_replica_whose_contribution_was_counted_trains_on,
           p25_contribution_collected_after_its_listing_ends_no_replica,
-          p20_stale_replica_drops_its_contribution_and_trains_from_the_newest,
-          p20_replica_with_a_damaged_contribution_closes_the_entry_and_trains_on,
-          p17_contribution_in_flight_of_an_earlier_generation_is_not_sent_twice,
-          alg_33_last_heartbeat_of_a_dead_replica_slows_no_other,
           a_failure_that_no_phase_expects_stops_the_replica_with_its_status,
           trace_has_each_move_with_its_request_and_reply)

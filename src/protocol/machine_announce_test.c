@@ -1,0 +1,125 @@
+/* machine_announce_test.c - a replica that no entry waits for announces itself before it trains
+ * (P9, P13). */
+#include "machine_world.h"
+
+TEST(p9_unawaited_replica_announces_itself_before_it_trains)
+{
+    world w;
+    make_world(&w, 1);
+    w.args.self = generation_of("r2", 0);
+    join_run(&w);
+    const dl_request *a = until(&w, DL_REQUEST_CONTRIBUTE);
+    CHECK(a->contribute.announce && !a->contribute.pipelined);
+    CHECK_INT(1, a->entry);
+    next(&w, DL_REQUEST_WAIT);
+    CHECK_INT(0, w.asked[DL_REQUEST_TRAIN]);
+    others_commit(&w, 1, "r1");
+    next(&w, DL_REQUEST_CONTRIBUTE);
+    CHECK_INT(0, w.noted[DL_NOTE_LATE]);
+    CHECK(w.request.contribute.announce); /* r1 did not see it: the next one is further ahead */
+    CHECK_INT(3, w.request.entry);
+    end_world(&w);
+}
+
+TEST(p13_unawaited_replica_trains_from_the_others_next_due_point)
+{
+    world w;
+    make_world(&w, 3);
+    w.args.self = generation_of("r2", 0);
+    join_run(&w);
+    until(&w, DL_REQUEST_WAIT);
+    CHECK_INT(0, w.asked[DL_REQUEST_TRAIN]);
+    put(&w, 3, "r1", 0);
+    next(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(20, w.pace.position);
+    end_world(&w);
+}
+
+TEST(p13_unawaited_replica_trains_after_patience_if_no_other_contributes)
+{
+    world w;
+    make_world(&w, 3);
+    w.args.self = generation_of("r2", 0);
+    join_run(&w);
+    until(&w, DL_REQUEST_WAIT);
+    const dl_time began = w.now;
+    next(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(15, w.pace.position);
+    CHECK(w.now >= dl_time_after(began, dl_time_from_seconds(w.config.patience_s)));
+    end_world(&w);
+}
+
+TEST(p9_awaited_replica_does_not_announce_itself)
+{
+    world w;
+    make_world(&w, 3);
+    join_run(&w);
+    CHECK(!until(&w, DL_REQUEST_CONTRIBUTE)->contribute.announce);
+    CHECK_INT(1, w.asked[DL_REQUEST_TRAIN]);
+    end_world(&w);
+}
+
+TEST(p9_announcements_without_effect_become_rarer)
+{
+    world w;
+    unsigned announced = 0;
+    make_world(&w, 1);
+    w.args.self = generation_of("r2", 0);
+    w.beating = " r1 ";
+    join_run(&w);
+    for (uint64_t e = 1; e + 1 < WORLD_ENTRIES; e++) {
+        until(&w, DL_REQUEST_TRAIN);
+        for (size_t i = 0; i < w.n_put; i++)
+            if (w.put[i].entry == e && !strcmp(w.put[i].generation.replica, "r2"))
+                announced |= 1u << e;
+        capture(&w);
+        others_commit(&w, e, "r1");
+    }
+    CHECK_INT(1u << 1 | 1u << 3, announced); /* the third is for an entry after the last */
+    end_world(&w);
+}
+
+TEST(p9_no_announcement_for_an_entry_after_the_last)
+{
+    world w;
+    make_world(&w, WORLD_ENTRIES - 1);
+    w.args.self = generation_of("r2", 0);
+    join_run(&w);
+    until(&w, DL_REQUEST_CONTRIBUTE);
+    CHECK(!w.request.contribute.announce);
+    end_world(&w);
+}
+
+TEST(p9_reader_does_not_announce_itself)
+{
+    world w;
+    make_world(&w, 3);
+    w.args.self = generation_of("r2", 0);
+    w.args.reader = true;
+    join_run(&w);
+    until(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(0, w.asked[DL_REQUEST_CONTRIBUTE]);
+    end_world(&w);
+}
+
+TEST(p9_next_entry_waits_for_an_announced_replica)
+{
+    world w;
+    make_world(&w, 1);
+    join_run(&w);
+    put(&w, 1, "r1", 0);
+    put(&w, 1, "r2", 0)->samples = 0;
+    const dl_request *a = until(&w, DL_REQUEST_CREATE);
+    size_t at;
+    CHECK_INT(2, a->step.draft->n_members);
+    CHECK(dl_roster_has(&a->step.draft->roster, "r2", &at));
+    CHECK_INT(0, a->step.draft->roster.misses[at]);
+    end_world(&w);
+}
+
+TEST_MAIN(p9_unawaited_replica_announces_itself_before_it_trains,
+          p13_unawaited_replica_trains_from_the_others_next_due_point,
+          p13_unawaited_replica_trains_after_patience_if_no_other_contributes,
+          p9_awaited_replica_does_not_announce_itself, p9_announcements_without_effect_become_rarer,
+          p9_no_announcement_for_an_entry_after_the_last, p9_reader_does_not_announce_itself,
+          p9_next_entry_waits_for_an_announced_replica)
