@@ -15,7 +15,7 @@ except ImportError as error:
 import diloco
 import diloco.dcp
 from diloco import _program
-from torch_test import QUICK, InScratch, adamw, batch, inner_step, small, values
+from torch_world import QUICK, InScratch, adamw, batch, inner_step, small, values
 
 
 class Checkpoints(InScratch):

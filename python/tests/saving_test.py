@@ -12,7 +12,7 @@ except ImportError as error:
 
 import diloco
 from diloco import _state
-from torch_test import QUICK, InScratch, adamw, inner_step, small, values
+from torch_world import QUICK, InScratch, adamw, inner_step, small, values
 
 
 class Saving(InScratch):

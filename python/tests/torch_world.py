@@ -1,0 +1,81 @@
+"""torch_world.py - a small model, its inner steps, and a test's own run, for the tests with torch."""
+import pathlib
+import tempfile
+import threading
+import unittest
+
+import torch
+
+import diloco
+
+torch.set_num_threads(1)
+QUICK = {"run.heartbeat": 0.05, "run.patience": 2}
+
+
+def small(seed=1, dtype=torch.float32):
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+    return model.to(dtype)
+
+
+def batch(replica, step, dtype=torch.float32):
+    g = torch.Generator().manual_seed(1000 * replica + step)
+    return torch.randn(4, 6, generator=g).to(dtype), torch.randn(4, 3, generator=g).to(dtype)
+
+
+def inner_step(model, optimizer, replica, step):
+    x, y = batch(replica, step, next(model.parameters()).dtype)
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    if isinstance(optimizer, diloco.DiLoCoOptimizer):
+        optimizer.report(loss, samples=4)
+    optimizer.step()
+
+
+def adamw(model):
+    return torch.optim.AdamW(model.parameters(), lr=0.01)
+
+
+def values(model):
+    return [p.detach().clone() for p in model.parameters()]
+
+
+class InScratch(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.store = pathlib.Path(scratch.name) / "run"
+
+    def optimizer(self, model, inner=None, replica="r0", **options):
+        opt = diloco.DiLoCoOptimizer(model, inner or adamw(model), self.store, replica,
+                                     options=QUICK, **options)
+        self.addCleanup(opt.close)
+        return opt
+
+    def together(self, n, model_of=small, upto=None, **options):
+        """n replicas in threads, to the end of the run; their models."""
+        models, raised = [model_of(7) for _ in range(n)], []
+
+        def live(r):
+            try:
+                opt = self.optimizer(models[r], replica=f"r{r}", replicas=n, **options)
+                for step in range(10**6):
+                    if opt.done:
+                        return opt.close()
+                    inner_step(models[r], opt, r, step)
+            except BaseException as error:
+                raised.append(error)
+        threads = [threading.Thread(target=live, args=(r,)) for r in range(n)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        if raised:
+            raise raised[0]
+        return models
+
+    def assertEqualTensors(self, a, b):
+        self.assertEqual(len(a), len(b))
+        for x, y in zip(a, b):
+            self.assertTrue(torch.equal(x, y), (x, y))
