@@ -4,7 +4,7 @@
     lengths_test.py              check the tree; one line a violation; exit 1
     lengths_test.py --self-test  show that each kind of violation is seen
 
-  file      has at most 600 lines; a test file at most 1,000.
+  file      has at most 600 lines; a test file at most 800.
   function  has at most 80 lines, from its name to its closing brace.
   struct    has at most 25 members. A named group counts once, and has the same limit itself.
 
@@ -19,7 +19,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOPS = ("src", "include", "python", "bench", "tests")
 C_FILES, PYTHON_FILES = {".c", ".h", ".cc", ".cu", ".cuh"}, {".py", ".pyi"}
-FILE_LINES, TEST_LINES, FUNCTION_LINES, MEMBERS = 600, 1000, 80, 25
+FILE_LINES, TEST_LINES, FUNCTION_LINES, MEMBERS = 600, 800, 80, 25
 
 LONG_FILES = {}
 LARGE_STRUCTS = {
@@ -106,14 +106,16 @@ def self_test():
     text = {
         "src/long.c": "\n" * 601,
         "src/right.c": "\n" * 600,
-        "tests/long_test.c": "\n" * 601,
+        "tests/long_test.c": "\n" * 801,
+        "tests/right_test.c": "\n" * 800,
         "src/function.c": "int f(int x,\n      int y)\n{\n" + body * 76 + "}\n"
                           "int g(int x)\n{\n" + body * 78 + "}\n",
         "src/struct.h": "struct right {\n" + "    int a, b; /* c, d; */\n" * 12 + "    int (*f)(int, int);\n};\n"
                         "typedef struct {\n    struct {\n" + "        int a[2], b;\n" * 13 + "    } group;\n} outside;\n",
         "python/f.py": "def f():\n" + "    pass\n" * 80,
     }
-    wanted = ["src/function.c:81: g", "src/long.c:1", "src/struct.h:17: group", "python/f.py:1: f"]
+    wanted = ["src/function.c:81: g", "src/long.c:1", "tests/long_test.c:1", "src/struct.h:17: group",
+              "python/f.py:1: f"]
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for name, content in text.items():
