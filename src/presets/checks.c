@@ -94,11 +94,8 @@ static void warn_decay(warning *out, const dl_config *config)
 
 static void warn_rewarm(warning *out, const dl_config *config)
 {
-    const bool gradients = dl_preset_is(config, "data_parallel");
-    if (gradients && config->rewarm_steps)
-        say(out, "parameters.learning_rate.rewarm_steps has no effect in preset data_parallel: the "
-                 "inner optimizer's moments are the shared model's, and a joiner has them");
-    if (gradients || config->rewarm_steps <= config->local_steps) return;
+    if (dl_preset_is(config, "data_parallel") || config->rewarm_steps <= config->local_steps)
+        return;
     say(out,
         "parameters.learning_rate.rewarm_steps = %" PRId64 " is more than "
         "trainer.local_steps_per_round = %" PRId64
@@ -118,11 +115,8 @@ static void warn_z_loss(warning *out, const dl_config *config)
 /* At most one sentence: the first that applies is the most serious. */
 static void warn_outer_lr(warning *out, const dl_config *config)
 {
-    if (dl_preset_is(config, "data_parallel")) {
-        if (by_hand(config, "server.diloco.outer_learning_rate"))
-            say(out, "server.diloco.outer_learning_rate has no effect in preset data_parallel: "
-                     "parameters.optimizer.lr and its schedule are the learning rate");
-    } else if (config->outer_lr > dl_outer_find(config->outer_optimizer)->most_lr) {
+    if (dl_preset_is(config, "data_parallel")) return; /* its row warns */
+    if (config->outer_lr > dl_outer_find(config->outer_optimizer)->most_lr) {
         say(out,
             "server.diloco.outer_learning_rate = %g overshoots the mean of the replicas; "
             "for %s at most %g is advised (2311.08105 found 0.7 best of 0.1 to 1 for nesterov)",
@@ -248,13 +242,6 @@ static void warn_weighting(warning *out, const dl_config *config)
             config->weighting, config->combiner);
 }
 
-static void warn_outer_schedule(warning *out, const dl_config *config)
-{
-    if (dl_preset_is(config, "data_parallel") && config->outer_lr_schedule != DL_OUTER_LR_CONSTANT)
-        say(out, "server.diloco.outer_lr_schedule has no effect in preset data_parallel: "
-                 "trainer.lr_scheduler is its schedule");
-}
-
 static void warn_codec(warning *out, const dl_config *config)
 {
     const dl_codec *codec = dl_codec_find(config->codec);
@@ -302,25 +289,14 @@ static bool by_rounds(const dl_config *config)
 
 static void warn_local_mix(warning *out, const dl_config *config)
 {
-    if (config->local_mix > 0 && by_rounds(config))
-        say(out,
-            "server.diloco.local_mix has no effect with server.diloco.overlap = \"%s\": a round "
-            "begins from the shared model",
-            dl_overlap_names[config->overlap]);
-    else if (config->local_mix == 1)
+    if (config->local_mix == 1 && !by_rounds(config))
         say(out, "server.diloco.local_mix = 1 keeps a replica's own parameters whole: the "
                  "others' updates never reach it");
 }
 
 static void warn_on_uncounted(warning *out, const dl_config *config)
 {
-    if (config->on_uncounted != DL_UNCOUNTED_KEEP) return;
-    if (by_rounds(config))
-        say(out,
-            "run.on_uncounted = \"keep\" has no effect with server.diloco.overlap = \"%s\": the "
-            "next round has begun when an entry is decided",
-            dl_overlap_names[config->overlap]);
-    else if (dl_run_kind_of(config)->one_by_one)
+    if (config->on_uncounted == DL_UNCOUNTED_KEEP && dl_run_kind_of(config)->one_by_one)
         say(out,
             "run.on_uncounted = \"keep\" has no effect with server.diloco.schedule = \"async\": "
             "a replica waits for the entry that counts it");
@@ -345,22 +321,6 @@ static void warn_delayed_nesterov(warning *out, const dl_config *config)
             "outer optimizer delayed_nesterov is for movements that come one by one "
             "(2401.09135), and moves the model by 1 / server.diloco.outer_buffer of each; with "
             "entries of all replicas take nesterov");
-}
-
-/* Options of the members that an entry waits for and of their weights, where each is alone. */
-static void warn_waiting(warning *out, const dl_config *config)
-{
-    option_names names = {""};
-    if (!dl_run_kind_of(config)->one_by_one) return;
-    if (config->deadline_s > 0) add_name(&names, "run.deadline");
-    if (config->close_at > 0) add_name(&names, "run.close_at");
-    if (config->on_missing == DL_MISSING_COMMIT_PARTIAL) add_name(&names, "run.on_missing");
-    if (!is(config->weighting, "uniform")) add_name(&names, "server.diloco.aggregation_weighting");
-    if (names.text[0])
-        say(out,
-            "no effect with server.diloco.schedule = \"async\", where each contribution is an "
-            "entry of its own and no replica waits: %s",
-            names.text);
 }
 
 /* Slack is a part of the overlap's time. */
@@ -412,14 +372,12 @@ static const warning_row warnings[] = {
     {"error_feedback", warn_error_feedback},     /* of an exact codec */
     {"no_feedback", warn_no_feedback},           /* a codec that needs it */
     {"lossy_gradients", warn_lossy_gradients},   /* no longer the baseline */
-    {"local_mix", warn_local_mix},               /* no effect, or nothing is adopted */
-    {"on_uncounted", warn_on_uncounted},         /* "keep" has no effect */
+    {"local_mix", warn_local_mix},               /* nothing is adopted */
+    {"on_uncounted", warn_on_uncounted},         /* of an asynchronous run */
     {"eager", warn_eager},                       /* differs from the paper's rule */
     {"delayed_nesterov", warn_delayed_nesterov}, /* in a synchronous run */
-    {"waiting", warn_waiting},                   /* asynchronous entries wait for no member */
     {"grace", warn_grace},                       /* slack without an overlap */
     {"outer_options", warn_outer_options},       /* of other outer optimizers */
-    {"outer_lr_schedule", warn_outer_schedule},  /* no effect on gradients */
     {"combiner_options", warn_combiner_options}, /* of other combiners */
     {"aggregation_weighting", warn_weighting},   /* ignored by the combiner */
     {"no_validation", warn_eval},                /* nothing to evaluate on */

@@ -416,8 +416,8 @@ TEST(options_without_effect_are_named)
            "diloco",
            CHANGES("parameters.learning_rate.warmup_steps", "2", "trainer.lr_scheduler",
                    "MultiStepLR", "parameters.learning_rate.milestone_steps", "4"));
-    warned("rewarm", "no effect in preset data_parallel", "data_parallel",
-           CHANGES("parameters.learning_rate.rewarm_steps", "1"));
+    warned("rewarm", "no effect with preset = \"data_parallel\": parameters.learning_rate.rewarm",
+           "data_parallel", CHANGES("parameters.learning_rate.rewarm_steps", "1"));
     warned("inner_options", "\"adamw\": parameters.optimizer.muon_steps (needs muon)", "diloco",
            CHANGES("parameters.optimizer.muon_steps", "3"));
     warned("rope_options",
@@ -472,10 +472,20 @@ TEST(options_without_effect_are_named)
     warned("tokenizer_options", "data.tokenizer = \"byte\": data.tokenizer_path (needs bpe)",
            "diloco", CHANGES("data.tokenizer_path", "some.json"));
     /* each that has none is named, not the last of them alone */
-    warned("waiting", "no replica waits: run.deadline, run.close_at, server.diloco.aggregation",
+    warned("waiting",
+           "\"async\": run.deadline, run.close_at, server.diloco.aggregation_weighting "
+           "(each contribution is an entry of its own, and no replica waits)",
            "async",
            CHANGES("run.deadline", "20", "run.close_at", "1", "server.diloco.aggregation_weighting",
                    "steps"));
+    warned("waiting", "run.quorum, run.on_missing (each contribution", "async",
+           CHANGES("run.on_missing", "commit_partial", "run.quorum", "0.7"));
+    warned("local_mix", "\"eager\": server.diloco.local_mix (needs steps; with another overlap a",
+           "eager", CHANGES("server.diloco.local_mix", "0.5"));
+    warned("on_uncounted", "\"delayed\": run.on_uncounted (needs steps; with another overlap the",
+           "delayed", CHANGES("run.on_uncounted", "keep"));
+    warned("on_uncounted", "waits for the entry that counts it", "async",
+           CHANGES("run.on_uncounted", "keep"));
     warned("clients", "clients.total_clients: run.role, clients.state, trainer.epochs", "diloco",
            CHANGES("clients.state", "some", "run.role", "server", "trainer.epochs", "2"));
 }

@@ -55,11 +55,38 @@ diloco_status dl_check_needs(const dl_config *config)
 
 /* ---- warnings */
 
-/* The warning's code in the record, by the option that the conditions are about. Of an option that
- * is not listed it is the option's last component. */
-static const char *code_of(const dl_option *about)
+/* A row whose option has no effect in a configuration. */
+typedef struct unused {
+    dl_condition unmet;      /* the condition that does not hold */
+    const dl_option *holder; /* the row that has it: this one, or one that its condition is about */
+    const char *code;        /* of the warning in the record, which programs read */
+} unused;
+
+/* Returns the code beside a name; NULL if the list does not have the name. */
+static const char *listed(const char *const codes[][2], size_t n, const char *name)
 {
-    static const char *const codes[][2] = {
+    for (size_t i = 0; i < n; i++)
+        if (is(codes[i][0], name)) return codes[i][1];
+    return NULL;
+}
+
+/* Returns the warning's code: that of the option itself, of the option whose condition does not
+ * hold, or of the option that the condition is about. An option of which no list has a code is
+ * named by its last component. */
+static const char *code_of(const dl_option *row, const unused *u)
+{
+    static const char *const of_options[][2] = {
+        {"server.diloco.outer_learning_rate", "outer_learning_rate"},
+        {"server.diloco.outer_lr_schedule", "outer_lr_schedule"},
+        {"parameters.learning_rate.rewarm_steps", "rewarm"},
+        {"server.diloco.local_mix", "local_mix"},
+        {"run.on_uncounted", "on_uncounted"},
+        {"run.deadline", "waiting"},
+        {"run.close_at", "waiting"},
+        {"run.on_missing", "waiting"},
+        {"server.diloco.aggregation_weighting", "waiting"},
+    };
+    static const char *const of_conditions[][2] = {
         {"trainer.optimizer", "inner_options"},
         {"trainer.lr_scheduler", "schedule_options"},
         {"data.sampler", "sampler_options"},
@@ -77,82 +104,99 @@ static const char *code_of(const dl_option *about)
         {"run.close_at", "grace"},
         {"server.diloco.schedule", "async"},
     };
-    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
-        if (is(codes[i][0], about->name)) return codes[i][1];
-    const char *dot = strrchr(about->name, '.');
-    return dot ? dot + 1 : about->name;
+    enum { N_OPTIONS = sizeof of_options / sizeof of_options[0] };
+    enum { N_CONDITIONS = sizeof of_conditions / sizeof of_conditions[0] };
+    const char *about = u->unmet.row->name, *dot = strrchr(about, '.');
+    const char *code = listed(of_options, N_OPTIONS, row->name);
+    if (!code) code = listed(of_options, N_OPTIONS, u->holder->name);
+    if (!code) code = listed(of_conditions, N_CONDITIONS, about);
+    if (code) return code;
+    return dot ? dot + 1 : about;
 }
 
-/* Return true, with the condition that does not hold, if the row has no effect. Either its own
- * condition fails, or that of the option which its condition is about. */
-static bool is_unmet(dl_condition *out, const dl_option *row, const dl_config *config)
+/* Returns true if the row has no effect: its own condition fails, or that of the option which its
+ * condition is about. Only an option that a person gave is worth a warning. */
+static bool is_unused(unused *out, const dl_option *row, const dl_config *config)
 {
-    for (; row->applies_when; row = out->row) {
-        *out = dl_condition_read(dl_config_table, row->applies_when);
-        if (!dl_condition_holds(out, config)) return true;
+    if (!row->applies_when || !by_hand(config, row->name)) return false;
+    for (out->holder = row; out->holder->applies_when; out->holder = out->unmet.row) {
+        out->unmet = dl_condition_read(dl_config_table, out->holder->applies_when);
+        if (dl_condition_holds(&out->unmet, config)) continue;
+        out->code = code_of(row, out);
+        return true;
     }
     return false;
 }
 
-/* Only an option that a person gave is worth a warning. */
-static bool is_unused(dl_condition *out, const dl_option *row, const dl_config *config)
+static bool same_warning(const unused *a, const unused *b)
 {
-    return row->applies_when && by_hand(config, row->name) && is_unmet(out, row, config);
+    return a->unmet.row == b->unmet.row && is(a->code, b->code);
 }
 
-/* The reason of the row's own condition; "" if the unmet one is of another row. */
-static const char *why_of(const dl_option *row, const dl_condition *unmet)
+/* Return true if two or more options of the group have one reason, which is then given once. */
+static bool shares_reason(const dl_config *config, const unused *group)
 {
-    const dl_condition own = dl_condition_read(dl_config_table, row->applies_when);
-    return row->why && own.row == unmet->row ? row->why : "";
+    size_t n = 0;
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        unused u;
+        if (!is_unused(&u, &dl_config_table.rows[i], config) || !same_warning(&u, group)) continue;
+        if (!u.holder->why || !group->holder->why || !is(u.holder->why, group->holder->why))
+            return false;
+        n++;
+    }
+    return n > 1;
 }
 
 /* Add the row's name, with the values that it needs and the reason: "name (needs a|b; why)". */
-static void add_unused(option_names *names, const dl_option *row, const dl_condition *unmet)
+static void add_unused(option_names *names, const dl_option *row, const unused *u, bool with_reason)
 {
     char needs[160] = "", name[320];
-    const char *why = why_of(row, unmet);
-    if (unmet->kind == DL_IS_ONE_OF) snprintf(needs, sizeof needs, "needs %s", unmet->values);
+    const char *why = with_reason && u->holder->why ? u->holder->why : "";
+    if (u->unmet.kind == DL_IS_ONE_OF) snprintf(needs, sizeof needs, "needs %s", u->unmet.values);
     const bool noted = *needs || *why;
     snprintf(name, sizeof name, "%s%s%s%s%s%s", row->name, noted ? " (" : "", needs,
              *needs && *why ? "; " : "", why, noted ? ")" : "");
     add_name(names, name);
 }
 
-/* Warn of all unused options from row `first` on whose condition is about the same option, in
- * one sentence. So changing one option gives one warning, and not ten. */
-static void warn_group(const dl_config *config, size_t first, const dl_condition *unmet,
-                       dl_warn_fn fn, void *user)
+/* Warn of all unused options with the same code whose condition is about the same option, in one
+ * sentence. So changing one option gives one warning, and not ten. */
+static void warn_group(const dl_config *config, const unused *group, dl_warn_fn fn, void *user)
 {
-    const dl_option *about = unmet->row;
+    const dl_option *about = group->unmet.row;
     const char *quote = quote_of(about);
+    const bool shared = shares_reason(config, group);
     warning out = {""};
     option_names names = {""};
     dl_buf value;
-    for (size_t i = first; i < dl_config_table.n; i++) {
-        dl_condition c;
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        unused u;
         const dl_option *row = &dl_config_table.rows[i];
-        if (is_unused(&c, row, config) && c.row == about) add_unused(&names, row, &c);
+        if (is_unused(&u, row, config) && same_warning(&u, group))
+            add_unused(&names, row, &u, !shared);
     }
+    const char *before = shared ? " (" : "", *why = shared ? group->holder->why : "",
+               *after = shared ? ")" : "";
     dl_buf_init(&value, 2 * DL_PATH_MAX);
-    if (unmet->kind == DL_IS_SET)
-        say(&out, "no effect without %s: %s", about->name, names.text);
+    if (group->unmet.kind == DL_IS_SET)
+        say(&out, "no effect without %s: %s%s%s%s", about->name, names.text, before, why, after);
     else if (!dl_option_text(&value, about, config))
-        say(&out, "no effect with %s = %s%s%s: %s", about->name, quote, dl_buf_str(&value), quote,
-            names.text);
+        say(&out, "no effect with %s = %s%s%s: %s%s%s%s", about->name, quote, dl_buf_str(&value),
+            quote, names.text, before, why, after);
     dl_buf_deinit(&value);
-    fn(user, code_of(about), out.text);
+    fn(user, group->code, out.text);
 }
 
-/* `done` marks the options that were warned about, since a group is found at its first row. */
+/* Each group is warned about at its first row. */
 void dl_warn_unused(const dl_config *config, dl_warn_fn fn, void *user)
 {
-    bool done[DL_CONFIG_MAX_OPTIONS] = {false}; /* by row that conditions are about */
+    unused groups[DL_CONFIG_MAX_OPTIONS];
+    size_t n = 0;
     for (size_t i = 0; i < dl_config_table.n; i++) {
-        dl_condition unmet;
-        if (!is_unused(&unmet, &dl_config_table.rows[i], config)) continue;
-        bool *about = &done[unmet.row - dl_config_table.rows];
-        if (!*about) warn_group(config, i, &unmet, fn, user);
-        *about = true;
+        size_t g = 0;
+        if (!is_unused(&groups[n], &dl_config_table.rows[i], config)) continue;
+        while (!same_warning(&groups[g], &groups[n]))
+            g++;
+        if (g == n) warn_group(config, &groups[n++], fn, user);
     }
 }

@@ -46,7 +46,9 @@
     X(REAL(0, 1e6), outer_lr, "server.diloco.outer_learning_rate", "0.7", "", DL_OPTION_AGREE | DL_OPTION_LIVE, \
       "Learning rate of the outer optimizer, which moves the shared model by the replicas' mean movement.", \
       .alias = "outer_lr", \
-      .example = "0.5") \
+      .example = "0.5", \
+      .applies_when = "preset != data_parallel", \
+      .why = "parameters.optimizer.lr and its schedule are the learning rate") \
     X(REAL(0, 0.999999), outer_mu, "server.diloco.outer_momentum", "0.9", "", DL_OPTION_AGREE | DL_OPTION_LIVE, \
       "Momentum of the outer optimizer. 0.9 suits hundreds of rounds, 0.6 a few dozen.", \
       .alias = "outer_momentum", \
@@ -71,13 +73,17 @@
       .alias = "outer_beta") \
     X(CHOICE(dl_outer_lr_choice), outer_lr_schedule, "server.diloco.outer_lr_schedule", "constant", "", DL_OPTION_AGREE, \
       "Schedule of the outer learning rate over the rounds of the run.", \
-      .alias = "outer_lr_schedule") \
+      .alias = "outer_lr_schedule", \
+      .applies_when = "preset != data_parallel", \
+      .why = "trainer.lr_scheduler is its schedule") \
     X(REAL(0, 1), outer_min_ratio, "server.diloco.outer_min_ratio", "0.1", "", DL_OPTION_AGREE, \
       "Share of the outer learning rate that the cosine reaches in the last round.", \
       .alias = "outer_min_ratio", \
       .applies_when = "server.diloco.outer_lr_schedule = cosine") \
     X(NAME, weighting, "server.diloco.aggregation_weighting", "uniform", "", DL_OPTION_AGREE, \
-      "Weight of each member in an entry.") \
+      "Weight of each member in an entry.", \
+      .applies_when = "server.diloco.schedule != async", \
+      .why = "each contribution is an entry of its own, and no replica waits") \
     X(CHOICE(dl_apply_choice), apply_to, "server.diloco.apply_outer_optimizer_to", "parameters", "", DL_OPTION_AGREE, \
       "Tensors that the outer optimizer moves; the others are averaged.") \
     X(BOOL, plato_compat, "server.diloco.plato_compat", "false", "", DL_OPTION_AGREE, \

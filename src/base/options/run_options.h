@@ -120,12 +120,16 @@
     X(REAL(0, 1e9), start_timeout_s, "run.start_timeout", "600", "seconds", DL_OPTION_AGREE, \
       "Seconds that the first entry waits for run.replicas; after that run.min_replicas are enough.") \
     X(REAL(0, 1e9), deadline_s, "run.deadline", "0", "seconds", DL_OPTION_AGREE, \
-      "Seconds that an entry waits after this replica's own upload; 0: derived from measured times and run.patience.") \
+      "Seconds that an entry waits after this replica's own upload; 0: derived from measured times and run.patience.", \
+      .applies_when = "server.diloco.schedule != async", \
+      .why = "each contribution is an entry of its own, and no replica waits") \
     X(REAL(0, 1), quorum, "run.quorum", "0.5", "of the roster", DL_OPTION_AGREE, \
       "Share of the roster that must have contributed for a commit after the deadline, with run.on_missing = commit_partial.", \
       .applies_when = "run.on_missing = commit_partial") \
     X(INT(0, 65536), close_at, "run.close_at", "0", "contributions", DL_OPTION_AGREE, \
       "Contributions with which an entry closes without waiting for the rest; 0: all of the roster.", \
+      .applies_when = "server.diloco.schedule != async", \
+      .why = "each contribution is an entry of its own, and no replica waits", \
       .needs = "swarm.consensus = log") \
     X(REAL(0, 1e9), grace_s, "run.grace", "0", "seconds", DL_OPTION_AGREE, \
       "Seconds to wait for more contributions after the first run.close_at have arrived.", \
@@ -140,9 +144,13 @@
     X(CHOICE(dl_missing_choice), on_missing, "run.on_missing", "wait", "", DL_OPTION_AGREE, \
       "What happens to an entry at its deadline: wait for the missing replicas, commit without them, or abort it.", \
       .example = "commit_partial", \
+      .applies_when = "server.diloco.schedule != async", \
+      .why = "each contribution is an entry of its own, and no replica waits", \
       .needs = "swarm.consensus = log") \
     X(CHOICE(dl_uncounted_choice), on_uncounted, "run.on_uncounted", "adopt", "", DL_OPTION_AGREE, \
       "Action of a replica after an entry that did not count it: adopt the result, or keep training from its own parameters.", \
+      .applies_when = "server.diloco.overlap = steps", \
+      .why = "with another overlap the next round has begun when an entry is decided", \
       .needs = "swarm.consensus = log") \
     X(REAL(0, 0.999999), drop, "run.drop", "0", "of contributions", DL_OPTION_AGREE, \
       "Probability that an entry ignores a contribution as if it were lost; a fault for experiments.", \

@@ -66,6 +66,8 @@
     X(REAL(0, 1), local_mix, "server.diloco.local_mix", "0", "", DL_OPTION_AGREE, \
       "Share of its own parameters that a replica keeps when it adopts; 0: it takes the shared model.", \
       .alias = "fragment_update_alpha", \
+      .applies_when = "server.diloco.overlap = steps", \
+      .why = "with another overlap a round begins from the shared model", \
       .needs = "swarm.consensus = log")
 // clang-format on
 

@@ -128,7 +128,9 @@
       "Steps of the last phase of wsd; 0: a tenth of the run.", \
       .applies_when = "trainer.lr_scheduler = wsd") \
     X(INT(0, DL_BIG), rewarm_steps, "parameters.learning_rate.rewarm_steps", "0", "steps", DL_OPTION_AGREE, \
-      "Steps over which the learning rate of a replica that joined without moments rises from 0.") \
+      "Steps over which the learning rate of a replica that joined without moments rises from 0.", \
+      .applies_when = "preset != data_parallel", \
+      .why = "the inner optimizer's moments are the shared model's, and a joining replica has them") \
     X(REAL(0, 1), min_lr_ratio, "parameters.learning_rate.min_ratio", "0.1", "of lr", DL_OPTION_AGREE, \
       "Share of the learning rate at which linear, cosine and wsd end.", \
       .applies_when = "trainer.lr_scheduler = linear|cosine|wsd")
