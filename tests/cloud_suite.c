@@ -144,7 +144,8 @@ TEST(the_probe_finds_one_winner)
     char url[512];
     dl_probe probe;
     make_place(url);
-    CHECK_OK(dl_store_probe(&probe, url, DL_PROBE_MOST, NULL, DL_NEVER));
+    CHECK_OK(
+        dl_store_probe(&probe, &(dl_store_address){.url = url}, DL_PROBE_MOST, NULL, DL_NEVER));
     CHECK_INT(1, probe.winners);
     print_message("create %.1f ms, read %.1f ms, write %.0f MB/s, read %.0f MB/s\n",
                   probe.create_ms, probe.read_ms, probe.write_mb_per_s, probe.read_mb_per_s);

@@ -95,9 +95,9 @@ void dl_fetchers_destroy(dl_exec *x)
 
 /* A store that does not open existed when the run began, so it is unreachable for now and the
  * request is retried. */
-static diloco_status open_own(dl_store **out, const char *url)
+static diloco_status open_own(dl_store **out, const dl_store_address *address)
 {
-    const diloco_status status = dl_store_open(out, url, false);
+    const diloco_status status = dl_store_open_at(out, address, false);
     if (status != DILOCO_ENOENT) return status;
     char why[512];
     snprintf(why, sizeof why, "%s", diloco_error_text());
@@ -107,7 +107,7 @@ static diloco_status open_own(dl_store **out, const char *url)
 /* Opens its handle and packer when they are first needed. */
 static diloco_status make_ready(dl_exec *x, fetcher *f)
 {
-    if (!f->store) DL_TRY(open_own(&f->store, dl_store_url(x->a.store)));
+    if (!f->store) DL_TRY(open_own(&f->store, dl_store_address_of(x->a.store)));
     dl_store_count_into(f->store, dl_store_tally(x->a.store));
     if (x->packer && !f->packer) DL_TRY(dl_packer_create(&f->packer));
     return DILOCO_OK;

@@ -157,7 +157,7 @@ double dl_sending_up_bps(dl_sending *s)
 
 static diloco_status start(dl_sending *s)
 {
-    DL_TRY(dl_store_open(&s->store, s->a.url, false));
+    DL_TRY(dl_store_open_at(&s->store, s->a.address, false));
     dl_store_count_into(s->store, s->a.tally);
     const int error = dl_thread_start(&s->thread, body, s);
     if (error) return dl_fail(DILOCO_ENOMEM, "no thread for the exchange: %s", strerror(error));

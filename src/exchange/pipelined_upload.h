@@ -17,8 +17,8 @@
 typedef struct dl_sending dl_sending;
 
 typedef struct dl_sending_args {
-    const char *url; /* of the store; borrowed, as all pointers here */
-    dl_moved *tally; /* counts its handle's traffic; NULL: not counted */
+    const dl_store_address *address; /* of the store; borrowed, as all pointers here */
+    dl_moved *tally;                 /* counts its handle's traffic; NULL: not counted */
     dl_exec *exec;
     double store_timeout_s; /* seconds to retry a store that does not answer */
     atomic_bool *ended;     /* set when an upload has ended, to wake a thread that waits */

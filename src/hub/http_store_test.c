@@ -343,7 +343,8 @@ TEST(the_probe_finds_the_hub_right)
 {
     dl_probe probe;
     serve(NULL);
-    CHECK_OK(dl_store_probe(&probe, run_url("run"), DL_PROBE_MOST, NULL, DL_NEVER));
+    CHECK_OK(dl_store_probe(&probe, &(dl_store_address){.url = run_url("run")}, DL_PROBE_MOST, NULL,
+                            DL_NEVER));
     CHECK_INT(1, probe.winners);
 }
 

@@ -33,13 +33,13 @@ void dl_reader_close(dl_reader *r)
  * are opened run.json is read again, through both, so it is that of the run. */
 static diloco_status take_coord(dl_reader *r, const char *url)
 {
-    dl_run_store both;
+    dl_run_coord coord;
     DL_TRY(dl_run_may_ask_coord(url, &r->file.config));
-    dl_run_store_url(both, url, &r->file.config);
+    const dl_store_address both = dl_run_address(coord, url, &r->file.config);
     dl_runfile_deinit(&r->file);
     dl_store_close(r->store);
     r->store = NULL;
-    DL_TRY(dl_store_open(&r->store, both, false));
+    DL_TRY(dl_store_open_at(&r->store, &both, false));
     return dl_run_read(&r->file, &r->digest, r->store);
 }
 
@@ -488,7 +488,7 @@ diloco_status diloco_store_check_sized(diloco_store_report *out, size_t size, co
     dl_probe probe = {0};
     diloco_status status = check_parent(url);
     if (!status)
-        status = dl_store_probe(&probe, url, DL_PROBE_MOST, NULL,
+        status = dl_store_probe(&probe, &(dl_store_address){.url = url}, DL_PROBE_MOST, NULL,
                                 dl_time_after(dl_clock_now(), 120 * DL_SECOND));
     const diloco_store_report report = {.create_ms = probe.create_ms,
                                         .read_ms = probe.read_ms,

@@ -116,9 +116,9 @@ static diloco_status put_entry(takeover *t, const char *url)
     dl_key key;
     dl_buf text;
     dl_store *store;
-    dl_run_store place;
-    dl_run_store_url(place, url, &t->reader.file.config);
-    DL_TRY(dl_store_open(&store, place, false));
+    dl_run_coord coord;
+    const dl_store_address place = dl_run_address(coord, url, &t->reader.file.config);
+    DL_TRY(dl_store_open_at(&store, &place, false));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     dl_key_entry(key, t->draft.entry.entry);
     diloco_status status =

@@ -49,7 +49,7 @@ struct dl_background {
  * exists. */
 static diloco_status helper_start(helper *h, dl_background *b, void *(*body)(void *))
 {
-    DL_TRY(dl_store_open(&h->store, b->a.url, false));
+    DL_TRY(dl_store_open_at(&h->store, b->a.address, false));
     dl_store_count_into(h->store, b->a.tally);
     pthread_mutex_init(&h->lock, NULL);
     dl_cond_init(&h->wake);

@@ -12,7 +12,7 @@
 typedef struct dl_background dl_background;
 
 typedef struct dl_background_args {
-    const char *url;
+    const dl_store_address *address;
     dl_moved *tally;       /* counts its handles' traffic; NULL: not counted */
     const dl_runfile *run; /* borrowed, as all pointers here */
     const dl_state *state;

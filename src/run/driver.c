@@ -337,7 +337,7 @@ diloco_status dl_driver_leave(dl_driver *d)
     dl_store *store;
     dl_key_end(key, &d->a.self);
     DL_TRY(write_end(&text, d));
-    DL_TRY(dl_store_open(&store, d->a.url, false));
+    DL_TRY(dl_store_open_at(&store, dl_store_address_of(d->a.store), false));
     dl_store_count_into(store, dl_store_tally(d->a.store));
     const dl_span span = {text.data, text.len};
     const diloco_status status =
@@ -477,7 +477,7 @@ static diloco_status make_pace(dl_driver *d)
 
 static diloco_status make_sending(dl_driver *d)
 {
-    const dl_sending_args args = {.url = d->a.url,
+    const dl_sending_args args = {.address = dl_store_address_of(d->a.store),
                                   .tally = dl_store_tally(d->a.store),
                                   .exec = d->a.exec,
                                   .store_timeout_s = d->a.store_timeout_s,
@@ -501,7 +501,7 @@ static diloco_status make_saver(dl_driver *d)
 /* The background threads start last, because snapshots and heartbeats read the exchange's state. */
 static diloco_status make(dl_driver *d)
 {
-    const dl_background_args background = {.url = d->a.url,
+    const dl_background_args background = {.address = dl_store_address_of(d->a.store),
                                            .tally = dl_store_tally(d->a.store),
                                            .run = d->a.run,
                                            .state = dl_exec_state(d->a.exec),

@@ -16,7 +16,6 @@
 typedef struct dl_driver dl_driver;
 
 typedef struct dl_driver_args {
-    const char *url;
     dl_store *store; /* the exchange's handle; borrowed, as all pointers here */
     dl_exec *exec;
     dl_record *record;

@@ -47,9 +47,9 @@ diloco_status diloco_run_create(diloco_run *run)
                                   .base = &run->model.base,
                                   .signer = run->signer,
                                   .tally = &run->traffic};
-    dl_run_store url;
-    dl_run_store_url(url, run->config.store, &run->config);
-    if (!run->store) DL_TRY(dl_store_open(&run->store, url, true));
+    dl_run_coord coord;
+    const dl_store_address address = dl_run_address(coord, run->config.store, &run->config);
+    if (!run->store) DL_TRY(dl_store_open_at(&run->store, &address, true));
     dl_store_count_into(run->store, &run->traffic);
     DL_TRY(dl_run_create_or_read(&run->file, &run->file_digest, run->store, &what));
     dl_runfile_take(&run->config, &run->file);
@@ -415,8 +415,7 @@ static diloco_status make_peers(diloco_run *run)
 static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
 {
     const bool saves_beside = can_save_beside(run);
-    const dl_driver_args args = {.url = dl_store_url(run->store),
-                                 .store = run->store,
+    const dl_driver_args args = {.store = run->store,
                                  .exec = run->exec,
                                  .record = &run->record,
                                  .run = &run->file,

@@ -15,7 +15,7 @@
 #include "protocol/simulated_time.h"
 #include "protocol/topology.h"
 #include "state/continuation.h"
-#include "store/wrap/layers.h"
+#include "store/kind.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -223,14 +223,15 @@ static int lease_s(const dl_config *c)
 
 /* A coordination store in etcd gets a lease for heartbeats, unless its URL has parameters of its
  * own. */
-void dl_run_store_url(dl_run_store out, const char *store, const dl_config *c)
+dl_store_address dl_run_address(dl_run_coord coord, const char *store, const dl_config *c)
 {
     const bool leases = !strncmp(c->coord, "etcd", 4) && !strchr(c->coord, '?');
     char lease[32] = "";
     if (leases) snprintf(lease, sizeof lease, "?lease=%d", lease_s(c));
-    snprintf(out, sizeof(dl_run_store), "%s%s%s%s%s", store,
-             c->single_committer[0] ? DL_STORE_UNGUARDED : "", c->coord[0] ? DL_STORE_WITH : "",
-             c->coord, lease);
+    snprintf(coord, sizeof(dl_run_coord), "%s%s", c->coord, lease);
+    return (dl_store_address){.url = store,
+                              .coord = c->coord[0] ? coord : NULL,
+                              .unguarded = c->single_committer[0] != '\0'};
 }
 
 enum { NAMED_MAX = 16 };
@@ -420,8 +421,9 @@ static diloco_status must_create_once(dl_store *store, const dl_run_creation *wh
     const dl_time until = dl_time_after(dl_clock_now(), 120 * DL_SECOND);
     DL_TRY(dl_topology_max_contribution(&largest, what->config, manifest));
     const diloco_status status =
-        what->probe ? dl_store_probe_handles(&probe, what->probe, largest, until)
-                    : dl_store_probe(&probe, dl_store_url(store), largest, what->tally, until);
+        what->probe
+            ? dl_store_probe_handles(&probe, what->probe, largest, until)
+            : dl_store_probe(&probe, dl_store_address_of(store), largest, what->tally, until);
     if (!status) log_probe(dl_store_url(store), &probe);
     return status;
 }

@@ -10,10 +10,10 @@
  * DILOCO_EINVAL or DILOCO_EREFUSED. */
 DL_MUST_CHECK diloco_status dl_run_check(const dl_config *config);
 
-/* Writes the URL that dl_store_open takes for a run in `store` with the options `config`. With
- * run.coord it joins the two stores (store/wrap/layers.h). */
-typedef char dl_run_store[2 * DL_PATH_MAX + 64];
-void dl_run_store_url(dl_run_store out, const char *store, const dl_config *config);
+/* Returns the address of a run in `store` with the options `config`. It borrows `store`, and
+ * `coord`, in which the URL of the coordination store is written. */
+typedef char dl_run_coord[DL_PATH_MAX + 32];
+dl_store_address dl_run_address(dl_run_coord coord, const char *store, const dl_config *config);
 
 /* Checks whether this machine's credentials may be sent to the coordination store that run.json
  * names, since anyone may have written run.json. dl_run_may_ask_coord returns DILOCO_EREFUSED

@@ -218,14 +218,14 @@ diloco_status dl_store_probe_handles(dl_probe *out, dl_store *handles[DL_PROBE_H
     return status ? dl_fail(status, "%s", text) : DILOCO_OK;
 }
 
-diloco_status dl_store_probe(dl_probe *out, const char *url, size_t largest, dl_moved *tally,
-                             dl_time until)
+diloco_status dl_store_probe(dl_probe *out, const dl_store_address *address, size_t largest,
+                             dl_moved *tally, dl_time until)
 {
     dl_store *handles[DL_PROBE_HANDLES] = {0};
     diloco_status status = DILOCO_OK;
     *out = (dl_probe){0};
     for (int i = 0; i < DL_PROBE_HANDLES && !status; i++) {
-        status = dl_store_open(&handles[i], url, true);
+        status = dl_store_open_at(&handles[i], address, true);
         if (!status) dl_store_count_into(handles[i], tally);
     }
     if (!status) status = dl_store_probe_handles(out, handles, largest, until);

@@ -109,6 +109,11 @@ const char *dl_store_url(const dl_store *store)
     return store->url;
 }
 
+const dl_store_address *dl_store_address_of(const dl_store *store)
+{
+    return &store->address;
+}
+
 bool dl_store_may_recover(const dl_store *store, diloco_status status)
 {
     return status == DILOCO_EUNREACHABLE || status == DILOCO_EFULL ||
@@ -425,6 +430,7 @@ void dl_store_look_like(dl_store *store, const dl_store *inner)
     store->most = inner->most;
     store->max_object = inner->max_object;
     store->io_may_pass = inner->io_may_pass;
+    store->address = inner->address;
 }
 
 diloco_status dl_store_await(dl_store *store, const char *const *prefixes, size_t n, dl_time until)

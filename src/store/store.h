@@ -37,10 +37,22 @@ typedef struct dl_store_counters {
     uint64_t billed_reads, billed_writes;
 } dl_store_counters;
 
-/* "file:///path", "mem://name", or a plain path (a file store); or several of one run (layers.h).
- * DILOCO_EINVAL: no such scheme (the known ones are named); DILOCO_EUNREACHABLE; DILOCO_EIO.
- * `create`: make the root when it is not there; otherwise a missing one is DILOCO_ENOENT. */
+/* Where objects are stored. A run may use two stores as one, and a store that cannot create a name
+ * exactly once (store/wrap/layers.h). The strings are borrowed. */
+typedef struct dl_store_address {
+    const char *url;   /* "file:///path", "mem://name", or a plain path (a file store) */
+    const char *coord; /* url of the store with the names that decide; NULL: `url` has them, too */
+    bool unguarded;    /* `url` cannot create a name exactly once */
+} dl_store_address;
+
+/* Open a store by its url. DILOCO_EINVAL: no such scheme (the known ones are named);
+ * DILOCO_EUNREACHABLE; DILOCO_EIO. `create`: make the root when it is not there; otherwise a
+ * missing one is DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_store_open(dl_store **out, const char *url, bool create);
+/* Open all stores of an address, or none. Errors are those of dl_store_open. Returns
+ * DILOCO_EDIFFERS if its two stores hold different runs. */
+DL_MUST_CHECK diloco_status dl_store_open_at(dl_store **out, const dl_store_address *address,
+                                             bool create);
 /* The objects of a node (docs/swarm.md) or a member (exchange/peers.h) at "http://host:port" or
  * "https://host:port", its bucket "run". Sends no request yet, and later each request at most
  * twice, so a node that is gone or stalled delays no caller beyond `until`. In builds with
@@ -63,7 +75,10 @@ void dl_store_close(dl_store *store); /* NULL is fine */
 DL_MUST_CHECK diloco_status dl_store_set_link(const char *text);
 const char *dl_store_link(void); /* "": none was set */
 
+/* The handle's store as a text for people. */
 const char *dl_store_url(const dl_store *store);
+/* Returns the address that opens another handle of the same store. Valid until close. */
+const dl_store_address *dl_store_address_of(const dl_store *store);
 /* "https://host:port", the server that the url names itself and that credentials would go to; "":
  * none, or one that is guarded otherwise (etcd.c), or the provider's own. */
 enum { DL_STORE_SERVER = 1024 };
@@ -165,7 +180,7 @@ typedef struct dl_probe {
     int winners;                          /* of 8; 1 is right */
 } dl_probe;
 /* `tally` may be NULL. */
-DL_MUST_CHECK diloco_status dl_store_probe(dl_probe *out, const char *url, size_t largest,
-                                           dl_moved *tally, dl_time until);
+DL_MUST_CHECK diloco_status dl_store_probe(dl_probe *out, const dl_store_address *address,
+                                           size_t largest, dl_moved *tally, dl_time until);
 
 #endif

@@ -126,6 +126,7 @@ diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind, const cha
     }
     store->kind = kind;
     store->url = copy;
+    store->address.url = copy;
     store->least = kind->pause_min ? kind->pause_min : PAUSE_MIN;
     store->most = kind->pause_max ? kind->pause_max : PAUSE_MAX;
     store->max_object = kind->max_object ? kind->max_object : SIZE_MAX;
@@ -153,32 +154,38 @@ static diloco_status open_one(dl_store **out, const char *url, bool create)
     return status;
 }
 
-/* The first len bytes of a text: a url, or one and DL_STORE_UNGUARDED. A store that is marked as
- * unguarded is wrapped after it was opened. */
-static diloco_status open_part(dl_store **out, const char *text, size_t len, bool create)
+/* A store that is marked as unguarded is wrapped after it was opened. */
+static diloco_status open_bulk(dl_store **out, const dl_store_address *address, bool create)
 {
-    const size_t mark = strlen(DL_STORE_UNGUARDED);
-    const bool unguarded = len > mark && !memcmp(text + len - mark, DL_STORE_UNGUARDED, mark);
-    char *url = strndup(text, unguarded ? len - mark : len);
-    if (!url) return dl_fail(DILOCO_ENOMEM, "not enough memory to open store %s", text);
-    diloco_status status = open_one(out, url, create);
-    free(url);
-    if (status || !unguarded) return status;
-    dl_store *inner = *out;
+    dl_store *inner;
+    DL_TRY(open_one(out, address->url, create));
+    if (!address->unguarded) return DILOCO_OK;
+    inner = *out;
     *out = NULL;
-    return dl_store_unguarded(out, inner);
+    DL_TRY(dl_store_unguarded(out, inner));
+    (*out)->address.unguarded = true;
+    return DILOCO_OK;
 }
 
-/* A text with two stores opens both, or none. Each layer is wrapped around the ones inside it. */
+/* Each layer is wrapped around the ones inside it, which it owns with their urls. */
+diloco_status dl_store_open_at(dl_store **out, const dl_store_address *address, bool create)
+{
+    dl_store *bulk = NULL, *coord = NULL;
+    *out = NULL;
+    if (!address->coord) return open_bulk(out, address, create);
+    DL_TRY(open_bulk(&bulk, address, create));
+    const diloco_status status = open_one(&coord, address->coord, create);
+    if (status) {
+        dl_store_close(bulk);
+        return status;
+    }
+    const char *url = dl_store_url(coord);
+    DL_TRY(dl_store_split(out, bulk, coord));
+    (*out)->address.coord = url;
+    return DILOCO_OK;
+}
+
 diloco_status dl_store_open(dl_store **out, const char *url, bool create)
 {
-    const char *with = strstr(url, DL_STORE_WITH);
-    *out = NULL;
-    if (!with) return open_part(out, url, strlen(url), create);
-    dl_store *bulk = NULL, *coord = NULL;
-    DL_TRY(open_part(&bulk, url, (size_t)(with - url), create));
-    const diloco_status status = open_one(&coord, with + strlen(DL_STORE_WITH), create);
-    if (!status) return dl_store_split(out, bulk, coord);
-    dl_store_close(bulk);
-    return status;
+    return dl_store_open_at(out, &(dl_store_address){.url = url}, create);
 }

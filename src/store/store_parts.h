@@ -10,7 +10,8 @@
  * time; only `aborted` is set from others. */
 struct dl_store {
     const dl_store_kind *kind;
-    char *url; /* owned */
+    char *url;                /* owned */
+    dl_store_address address; /* its strings are url, or those of a handle that this one owns */
     atomic_bool aborted;
     dl_time least, most; /* pauses between two looks */
     size_t max_object;

@@ -29,9 +29,11 @@ static const store_row row_faulty = {"faulty", make_inner, open_faultless, destr
 
 /* ---- a bulk and a coord pass it together */
 
+static const dl_store_address split_address = {.url = "mem://bulk", .coord = "mem://coord"};
+
 static void make_split(char url[512])
 {
-    strcpy(url, "mem://bulk" DL_STORE_WITH "mem://coord");
+    strcpy(url, split_address.url);
 }
 
 static dl_store *open_any(const char *url)
@@ -41,6 +43,19 @@ static dl_store *open_any(const char *url)
     return s;
 }
 
+static dl_store *open_at(dl_store_address address)
+{
+    dl_store *s;
+    CHECK_OK(dl_store_open_at(&s, &address, true));
+    return s;
+}
+
+static dl_store *open_split(const char *url)
+{
+    (void)url;
+    return open_at(split_address);
+}
+
 static void destroy_split(const char *url)
 {
     (void)url;
@@ -48,7 +63,7 @@ static void destroy_split(const char *url)
     store_row_mem.destroy("mem://coord");
 }
 
-static const store_row row_split = {"split", make_split, open_any, destroy_split, true};
+static const store_row row_split = {"split", make_split, open_split, destroy_split, true};
 
 static diloco_status note_len(void *context, const char *key, size_t len)
 {
@@ -66,8 +81,8 @@ static void check_lens(dl_store *s, const char *prefix, const char *expected)
 
 TEST(names_that_decide_are_stored_in_the_coord_and_bytes_in_the_bulk)
 {
-    dl_store *s = open_any("mem://bulk" DL_STORE_WITH "mem://coord"),
-             *bulk = open_any("mem://bulk"), *coord = open_any("mem://coord");
+    dl_store *s = open_at(split_address), *bulk = open_any("mem://bulk"),
+             *coord = open_any("mem://coord");
     store_must_create(s, "run.json", "{}");
     store_must_create(s, "log/0000000000.json", "entry");
     store_must_create(s, "gen/r0.0000", "life");
@@ -91,8 +106,7 @@ TEST(names_that_decide_are_stored_in_the_coord_and_bytes_in_the_bulk)
 
 TEST(unannounced_bytes_have_no_owner_until_their_writer_retries)
 {
-    dl_store *s = open_any("mem://bulk" DL_STORE_WITH "mem://coord"),
-             *bulk = open_any("mem://bulk");
+    dl_store *s = open_at(split_address), *bulk = open_any("mem://bulk");
     store_must_create(bulk, "c/0000000000/r0.0000", "contribution"); /* killed after that */
     check_lens(s, "c/", "");
     dl_buf text;
@@ -113,8 +127,7 @@ TEST(unannounced_bytes_have_no_owner_until_their_writer_retries)
 
 TEST(an_invalid_announcement_hides_only_its_own_name)
 {
-    dl_store *s = open_any("mem://bulk" DL_STORE_WITH "mem://coord"),
-             *coord = open_any("mem://coord");
+    dl_store *s = open_at(split_address), *coord = open_any("mem://coord");
     dl_buf text;
     store_must_create(s, "c/0000000000/r1.0000", "contribution");
     store_must_create(coord, "c/0000000000/r0.0000", "twelve");
@@ -131,8 +144,8 @@ TEST(an_invalid_announcement_hides_only_its_own_name)
 
 TEST(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy)
 {
-    dl_store *s = open_any("mem://bulk" DL_STORE_WITH "mem://coord"),
-             *bulk = open_any("mem://bulk"), *coord = open_any("mem://coord");
+    dl_store *s = open_at(split_address), *bulk = open_any("mem://bulk"),
+             *coord = open_any("mem://coord");
     const dl_span mine = {"mine", 4};
     bool taken;
     store_must_create(coord, "run.json", "theirs"); /* killed before the copy */
@@ -142,8 +155,7 @@ TEST(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy)
     CHECK_OK(dl_store_put(bulk, "run.json", "another", 7, DL_NEVER));
     CHECK_STATUS(DILOCO_EDIFFERS, dl_store_create(s, "run.json", &mine, 1, &taken, DL_NEVER));
     dl_store_close(s);
-    CHECK_STATUS(DILOCO_EDIFFERS,
-                 dl_store_open(&s, "mem://bulk" DL_STORE_WITH "mem://coord", true));
+    CHECK_STATUS(DILOCO_EDIFFERS, dl_store_open_at(&s, &split_address, true));
     CHECK_CONTAINS("hold two different runs", diloco_error_text());
     dl_store_close(bulk);
     dl_store_close(coord);
@@ -153,7 +165,8 @@ TEST(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy)
 
 TEST(p26_an_unguarded_store_keeps_the_first_of_those_that_come_one_by_one)
 {
-    dl_store *s = open_any("mem://plain" DL_STORE_UNGUARDED), *inner = open_any("mem://plain");
+    dl_store *s = open_at((dl_store_address){.url = "mem://plain", .unguarded = true}),
+             *inner = open_any("mem://plain");
     const dl_span one = {"one", 3}, two = {"two", 3};
     bool taken;
     CHECK_OK(dl_store_create(s, "a", &one, 1, &taken, DL_NEVER));
@@ -162,9 +175,22 @@ TEST(p26_an_unguarded_store_keeps_the_first_of_those_that_come_one_by_one)
     CHECK(taken);
     CHECK_STATUS(DILOCO_EEXIST, dl_store_create(s, "a", &two, 1, &taken, DL_NEVER));
     store_must_hold(inner, "a", "one");
-    CHECK_STR("mem://plain" DL_STORE_UNGUARDED, dl_store_url(s));
+    CHECK_STR("mem://plain unguarded", dl_store_url(s));
     dl_store_close(s);
     dl_store_close(inner);
+}
+
+TEST(address_of_a_handle_opens_the_same_store_with_its_layers)
+{
+    dl_store *s = open_at((dl_store_address){"mem://bulk", "mem://coord", .unguarded = true});
+    dl_store *faulty;
+    store_must_create(s, "log/0000000000.json", "entry");
+    CHECK_OK(dl_store_faulty(&faulty, s, (dl_faults){.seed = 1}));
+    dl_store *again = open_at(*dl_store_address_of(faulty));
+    store_must_hold(again, "log/0000000000.json", "entry");
+    CHECK_STR("mem://bulk unguarded with mem://coord", dl_store_url(again));
+    dl_store_close(faulty);
+    dl_store_close(again);
 }
 
 /* ---- urls */
@@ -475,7 +501,8 @@ static void check_probe(const store_row *row)
     dl_store *store;
     row->make(url);
     store = row->open(url); /* keeps mem:// alive */
-    CHECK_OK(dl_store_probe(&probe, url, DL_PROBE_MOST, NULL, DL_NEVER));
+    CHECK_OK(
+        dl_store_probe(&probe, &(dl_store_address){.url = url}, DL_PROBE_MOST, NULL, DL_NEVER));
     CHECK_INT(1, probe.winners);
     CHECK(probe.create_ms > 0 && probe.read_ms > 0);
     CHECK(probe.write_mb_per_s > 0 && probe.read_mb_per_s > 0);
@@ -500,7 +527,8 @@ static void check_probe_moves(uint64_t long_bytes, size_t largest)
 {
     dl_probe probe;
     dl_moved tally = {.kind_of = kind_of_probe};
-    CHECK_OK(dl_store_probe(&probe, "mem://bounded", largest, &tally, DL_NEVER));
+    CHECK_OK(dl_store_probe(&probe, &(dl_store_address){.url = "mem://bounded"}, largest, &tally,
+                            DL_NEVER));
     CHECK_INT(0, tally.sent[0] + tally.received[0]);
     CHECK_INT((1 + 5) * 64 + long_bytes, tally.sent[1]);
     CHECK((long_bytes > 0) == (probe.write_mb_per_s > 0));
@@ -578,9 +606,10 @@ TEST(the_probe_refuses_a_store_that_lets_several_win)
 TEST(the_probe_of_a_store_that_cannot_be_opened_says_why)
 {
     dl_probe probe;
-    CHECK_STATUS(DILOCO_EINVAL, dl_store_probe(&probe, "s4://x", DL_PROBE_MOST, NULL, DL_NEVER));
-    CHECK_STATUS(DILOCO_ETIMEDOUT,
-                 dl_store_probe(&probe, "mem://late", DL_PROBE_MOST, NULL, dl_clock_now() - 1));
+    CHECK_STATUS(DILOCO_EINVAL, dl_store_probe(&probe, &(dl_store_address){.url = "s4://x"},
+                                               DL_PROBE_MOST, NULL, DL_NEVER));
+    CHECK_STATUS(DILOCO_ETIMEDOUT, dl_store_probe(&probe, &(dl_store_address){.url = "mem://late"},
+                                                  DL_PROBE_MOST, NULL, dl_clock_now() - 1));
 }
 
 static int own_tests(int argc, char **argv)
@@ -591,6 +620,7 @@ static int own_tests(int argc, char **argv)
         cmocka_unit_test(an_invalid_announcement_hides_only_its_own_name),
         cmocka_unit_test(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy),
         cmocka_unit_test(p26_an_unguarded_store_keeps_the_first_of_those_that_come_one_by_one),
+        cmocka_unit_test(address_of_a_handle_opens_the_same_store_with_its_layers),
         cmocka_unit_test(a_folder_may_have_the_name_of_a_layer_pattern),
         cmocka_unit_test(the_server_of_a_url_is_reported),
         cmocka_unit_test(unknown_stores_are_refused_by_name_with_the_known_ones),

@@ -36,14 +36,20 @@ static void start_over(void)
 }
 
 /* A store whose open finds one key; then the answers of `will_answer` come. */
-static dl_store *open_bucket(const char *options)
+static dl_store *open_bucket_at(const char *options, bool unguarded)
 {
     char url[512];
     dl_store *store;
     script_start(&server, (const char *const *)responses, n_responses);
     snprintf(url, sizeof url, "s3://bucket/p?endpoint=http://127.0.0.1:%d%s", server.port, options);
-    CHECK_OK(dl_store_open(&store, url, false));
+    const dl_store_address address = {.url = url, .unguarded = unguarded};
+    CHECK_OK(dl_store_open_at(&store, &address, false));
     return store;
+}
+
+static dl_store *open_bucket(const char *options)
+{
+    return open_bucket_at(options, false);
 }
 
 static int set_up(void **state)
@@ -405,7 +411,7 @@ TEST(p26_a_store_that_refuses_conditions_is_written_without)
     will_answer("404 Not Found", "", "");
     will_answer("200 OK", "", "");
     will_answer("200 OK", "", "hello");
-    dl_store *store = open_bucket(DL_STORE_UNGUARDED);
+    dl_store *store = open_bucket_at("", true);
     CHECK_OK(create(store, &taken));
     CHECK(!taken);
     CHECK_CONTAINS("If-None-Match", server.requests[2]);

@@ -1,18 +1,13 @@
-/* layers.h - stores made of other stores, which a run opens by one text (dl_store_open):
+/* layers.h - stores made of other stores, which dl_store_open_at opens by the fields of an address:
  *
- *     "<url> with <url>"   split.c: bulk in the first, what decides in the second, the coord
- *     "<url> unguarded"    unguarded.c: a store that cannot create a name exactly once
+ *     coord        split.c: bulk in the url's store, what decides in the coord's
+ *     unguarded    unguarded.c: the url's store cannot create a name exactly once
  *
- * In both at once "unguarded" follows its url: "s3://b/run unguarded with etcd://h:2379/run".
- * Before each of the two words is a character that no path or url has. Users do not type these:
- * they follow from run.coord and run.single_committer. */
+ * Users set them by run.coord and run.single_committer. */
 #ifndef DL_STORE_WRAP_LAYERS_H
 #define DL_STORE_WRAP_LAYERS_H
 
 #include "store/kind.h"
-
-#define DL_STORE_WITH      "\x1f with "
-#define DL_STORE_UNGUARDED "\x1f unguarded"
 
 /* split.c: names and bytes of a run in two stores.
  *

@@ -295,7 +295,7 @@ diloco_status dl_store_split(dl_store **out, dl_store *bulk, dl_store *coord)
     void *self;
     const atomic_bool *aborted;
     char url[2 * 4096];
-    snprintf(url, sizeof url, "%s" DL_STORE_WITH "%s", dl_store_url(bulk), dl_store_url(coord));
+    snprintf(url, sizeof url, "%s with %s", dl_store_url(bulk), dl_store_url(coord));
     const diloco_status status = dl_store_wrap(out, &kind, url, &self, &aborted);
     if (status) {
         dl_store_close(bulk);

@@ -164,7 +164,7 @@ diloco_status dl_store_unguarded(dl_store **out, dl_store *inner)
     void *self;
     const atomic_bool *aborted;
     char url[4096];
-    snprintf(url, sizeof url, "%s" DL_STORE_UNGUARDED, dl_store_url(inner));
+    snprintf(url, sizeof url, "%s unguarded", dl_store_url(inner));
     const diloco_status status = dl_store_wrap(out, &kind, url, &self, &aborted);
     if (status) {
         dl_store_close(inner);
