@@ -357,7 +357,7 @@ static size_t n_struck(const dl_entry *e)
 {
     size_t n = 0;
     for (size_t i = 0; i < e->n_rejected; i++)
-        n += dl_judge_strikes(e->rejected[i].reason);
+        n += dl_bans_is_strike(e->rejected[i].reason);
     return n;
 }
 

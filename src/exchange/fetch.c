@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "log/fields.h"
-#include "protocol/judge.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -467,7 +466,7 @@ diloco_status dl_exec_fetch(dl_exec *x, const dl_request *request, dl_reply *rep
     reply->fetch.peer = kept->peer;
     reply->fetch.forged = kept->forged;
     const bool is_junk = !x->ring && request->fetch.fresh && x->mode->forgets_junk &&
-                         kept->status && dl_judge_is_junk(kept->reason);
+                         kept->status && dl_contribution_is_junk(kept->reason);
     if (kept->forged || is_junk) dl_exec_note_forged(x, request->entry, &request->fetch.generation);
     if (kept->status) return dl_fail(kept->status, "%s", kept->text);
     reply->fetch.facts = &kept->facts;

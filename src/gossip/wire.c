@@ -10,7 +10,7 @@
 #include "gossip/wire_parts.h"
 
 #include "base/log.h"
-#include "protocol/judge.h"
+#include "protocol/bans.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -131,7 +131,7 @@ static void fetch(dl_line *l, dl_want want, const char *run)
         const dl_ignored why =
             strcmp(reason, "foreign") ? DL_IGNORED_DAMAGED : why_foreign(l, key, &e);
         dl_log(DILOCO_LOG_WARN, "not counted (%s): %s", dl_ignored_names[why], text);
-        settle(l, want, status, why, dl_judge_strikes(reason), NULL, NULL);
+        settle(l, want, status, why, dl_bans_is_strike(reason), NULL, NULL);
     } else {
         wait_for_it(l, want.until);
     }

@@ -494,3 +494,13 @@ diloco_status dl_contribution_read(dl_contribution *facts, dl_contribution_data 
     const source from = {.give = give_spans, .spans = spans, .n_spans = n};
     return take_all(facts, data, reason, slot, &from, expect);
 }
+
+bool dl_contribution_is_damage(const char *reason)
+{
+    return !strcmp(reason, "truncated") || !strcmp(reason, "checksum") || !strcmp(reason, "header");
+}
+
+bool dl_contribution_is_junk(const char *reason)
+{
+    return !strcmp(reason, "truncated") || !strcmp(reason, "header") || !strcmp(reason, "foreign");
+}

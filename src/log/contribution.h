@@ -156,6 +156,11 @@ DL_MUST_CHECK diloco_status dl_contribution_read(dl_contribution *facts, dl_cont
                                                  const dl_span *spans, size_t n,
                                                  const dl_contribution_expect *expect);
 
+/* Returns whether a transfer may have caused a failed read with that `reason`. */
+bool dl_contribution_is_damage(const char *reason);
+/* Returns true if the object's header does not name this run and its replica. */
+bool dl_contribution_is_junk(const char *reason);
+
 /* Describes the element that the codec's check found: sets *reason as above, and the text. */
 diloco_status dl_contribution_bad_element(const char **reason, const dl_contribution_expect *expect,
                                           const dl_contribution_data *data, size_t index);

@@ -502,7 +502,7 @@ dl_request dl_apply_fetched(dl_machine *m, const dl_reply *reply)
     if (reply->status == DILOCO_ENOENT) return contribution_lost(m, DILOCO_ENOENT, "gone");
     if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_APPLY_FETCHING, true);
     /* The body fits the header, and the header its hash: its replica wrote it this way. */
-    if (k->validity == DL_INVALID && dl_judge_is_damage(k->refused))
+    if (k->validity == DL_INVALID && dl_contribution_is_damage(k->refused))
         return i < m->applying.entry.n_members || dl_machine_topology(m)->all_combine
                    ? contribution_lost(m, DILOCO_EPROTO, "damaged")
                    : verdict_unseen(m);

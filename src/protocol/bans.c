@@ -2,7 +2,6 @@
 #include "protocol/bans.h"
 
 #include "log/fields.h"
-#include "protocol/judge.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -133,12 +132,21 @@ static void end_bans(dl_bans *bans, uint64_t open)
     bans->n = left;
 }
 
+bool dl_bans_is_strike(const char *reason)
+{
+    static const char *const words[] = {"norm",   "short",      "zero", "cosine",
+                                        "repeat", "non-finite", "bound"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (!strcmp(words[i], reason)) return true;
+    return false;
+}
+
 void dl_bans_apply(dl_bans *bans, uint64_t e, const dl_entry *entry)
 {
     for (size_t i = 0; entry && entry->commit && bans->repeat && i < entry->n_members; i++)
         keep(bans, &entry->members[i]);
     for (size_t i = 0; bans->after && entry && i < entry->n_rejected; i++)
-        if (dl_judge_strikes(entry->rejected[i].reason))
+        if (dl_bans_is_strike(entry->rejected[i].reason))
             strike(bans, e, entry->rejected[i].generation.replica);
     end_bans(bans, e + 1);
     DL_ASSERT(bans->n <= bans->cap);

@@ -2,7 +2,7 @@
  * contributions that counted before (PROTOCOL P27).
  *
  * A commit names the rejected contributions and the reasons (judge.h). A rejection whose reason
- * only its replica can cause (dl_judge_strikes) is a strike. With check.ban_after strikes,
+ * only its replica can cause (dl_bans_is_strike) is a strike. With check.ban_after strikes,
  * consecutive or not, a replica is off the roster for check.ban_entries entries. Its contributions
  * do not count meanwhile; it continues to follow the log, and then starts without strikes.
  *
@@ -52,6 +52,11 @@ uint64_t dl_bans_strikes(const dl_bans *bans, const char *name);
 size_t dl_bans_n(const dl_bans *bans); /* how many are banned now */
 /* Returns whether one of its kept contributions that counted had this body. `bans` NULL: false. */
 bool dl_bans_has_counted(const dl_bans *bans, const char *name, dl_hash body);
+
+/* Returns whether a rejection for `reason` counts towards a ban. It counts only if it was found
+ * after the signature (if members have keys), and only its replica can cause it. A copy may be the
+ * original, and another process may upload an object with a wrong base under a replica's name. */
+bool dl_bans_is_strike(const char *reason);
 
 /* Advances by entry number e with its members and rejections; `entry` NULL: it is void. */
 void dl_bans_apply(dl_bans *bans, uint64_t e, const dl_entry *entry);

@@ -2,8 +2,6 @@
  * it. */
 #include "protocol/candidates.h"
 
-#include "protocol/judge.h"
-
 #include <string.h>
 
 enum { DOUBTS_ALLOWED = 2 }; /* refused reads before one counts */
@@ -62,7 +60,7 @@ void dl_candidate_accept(dl_candidate *known, const dl_contribution *facts, doub
 
 bool dl_candidate_doubt(dl_candidate *known, const char *reason)
 {
-    if (!dl_judge_is_damage(reason)) known->doubt = reason;
+    if (!dl_contribution_is_damage(reason)) known->doubt = reason;
     if (known->n_doubts++ < DOUBTS_ALLOWED) return true;
     known->validity = DL_INVALID;
     known->refused = known->doubt ? known->doubt : reason;
@@ -159,7 +157,7 @@ static bool has_put_junk_alone(const dl_candidate_table *table, const char *repl
 {
     for (size_t i = 0; i < table->n; i++)
         if (is_of(&table->at[i], replica) && table->at[i].validity == DL_INVALID &&
-            !table->at[i].forged && !dl_judge_is_junk(table->at[i].refused))
+            !table->at[i].forged && !dl_contribution_is_junk(table->at[i].refused))
             return false;
     return true;
 }

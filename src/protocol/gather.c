@@ -3,7 +3,6 @@
  * If one replica combines for all (P19), the replica whose turn it is lists c/<e>/ and reads the
  * contributions. The others read only the log until it is their turn. */
 #include "protocol/close_rule.h"
-#include "protocol/judge.h"
 #include "protocol/machine_parts.h"
 
 #include <string.h>
@@ -237,7 +236,7 @@ static bool keep_for_roster(const void *context, const dl_candidate *known)
 /* Any replica may take the place of junk. */
 static bool keep_for_others(const void *context, const dl_candidate *known)
 {
-    const bool is_junk = known->validity == DL_INVALID && dl_judge_is_junk(known->refused);
+    const bool is_junk = known->validity == DL_INVALID && dl_contribution_is_junk(known->refused);
     return !is_junk || is_on_roster(context, known->generation.replica);
 }
 

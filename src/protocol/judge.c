@@ -81,28 +81,9 @@ diloco_status dl_judge_check(const dl_config *config)
     return check_probe(config);
 }
 
-bool dl_judge_is_damage(const char *reason)
-{
-    return !strcmp(reason, "truncated") || !strcmp(reason, "checksum") || !strcmp(reason, "header");
-}
-
-bool dl_judge_is_junk(const char *reason)
-{
-    return !strcmp(reason, "truncated") || !strcmp(reason, "header") || !strcmp(reason, "foreign");
-}
-
 bool dl_judge_names(const char *reason)
 {
-    return !dl_judge_is_damage(reason) && strcmp(reason, "signature") != 0;
-}
-
-bool dl_judge_strikes(const char *reason)
-{
-    static const char *const words[] = {"norm",   "short",      "zero", "cosine",
-                                        "repeat", "non-finite", "bound"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (!strcmp(words[i], reason)) return true;
-    return false;
+    return !dl_contribution_is_damage(reason) && strcmp(reason, "signature") != 0;
 }
 
 bool dl_judge_agrees(const dl_config *config, const char *own, const char *reason)

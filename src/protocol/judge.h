@@ -41,16 +41,8 @@ bool dl_judge_compares(const dl_config *config);
 /* Checks the options before training. Returns DILOCO_EINVAL or DILOCO_EREFUSED. */
 DL_MUST_CHECK diloco_status dl_judge_check(const dl_config *config);
 
-/* dl_judge_is_damage returns whether a transfer may have caused this, and dl_judge_strikes whether
- * it counts towards a ban. It counts only if it was found after the signature (if members have
- * keys), and only its replica can cause it. A copy may be the original, and another process may
- * upload an object with a wrong base under a replica's name. */
-bool dl_judge_is_damage(const char *reason);
-/* Returns true if the object's header does not name this run and its replica. */
-bool dl_judge_is_junk(const char *reason);
 /* Returns whether an entry names it. A finding about a key ("signature") may change later. */
 bool dl_judge_names(const char *reason);
-bool dl_judge_strikes(const char *reason);
 /* Returns whether an entry may reject a contribution for `reason` whose reason here is `own` (NULL:
  * valid). */
 bool dl_judge_agrees(const dl_config *config, const char *own, const char *reason);

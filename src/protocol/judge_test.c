@@ -290,16 +290,17 @@ TEST(p27_a_probe_is_its_committers_word_where_the_run_probes)
     CHECK(dl_judge_is_on(&c));
     CHECK(dl_judge_agrees(&c, NULL, "probe"));
     CHECK(!dl_judge_agrees(&c, "norm", "probe"));
-    CHECK(!dl_judge_strikes("probe"));
+    CHECK(!dl_bans_is_strike("probe"));
 }
 
 TEST(fault_that_another_may_have_caused_is_no_strike)
 {
-    CHECK(dl_judge_is_damage("truncated") && dl_judge_is_damage("checksum"));
-    CHECK(!dl_judge_strikes("copy") && !dl_judge_strikes("base") && !dl_judge_strikes("signature"));
-    CHECK(dl_judge_is_damage("header") && !dl_judge_is_damage("non-finite"));
-    CHECK(dl_judge_strikes("norm") && dl_judge_strikes("non-finite"));
-    CHECK(dl_judge_strikes("short") && dl_judge_strikes("repeat"));
+    CHECK(dl_contribution_is_damage("truncated") && dl_contribution_is_damage("checksum"));
+    CHECK(!dl_bans_is_strike("copy") && !dl_bans_is_strike("base") &&
+          !dl_bans_is_strike("signature"));
+    CHECK(dl_contribution_is_damage("header") && !dl_contribution_is_damage("non-finite"));
+    CHECK(dl_bans_is_strike("norm") && dl_bans_is_strike("non-finite"));
+    CHECK(dl_bans_is_strike("short") && dl_bans_is_strike("repeat"));
 }
 
 TEST_MAIN(p27_contribution_that_raises_the_loss_too_far_is_rejected,
