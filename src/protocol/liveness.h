@@ -6,7 +6,7 @@
 #ifndef DL_PROTOCOL_LIVENESS_H
 #define DL_PROTOCOL_LIVENESS_H
 
-#include "protocol/machine.h"
+#include "protocol/request.h"
 
 enum { DL_WATCH_MAX = 4096 };
 

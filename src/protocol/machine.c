@@ -8,10 +8,7 @@
  *  4. No time-out leads to a local step: past a deadline there is a draft or more waiting (P12). */
 #include "protocol/machine.h"
 
-#include "protocol/async/async.h"
-#include "protocol/logical_clients.h"
 #include "protocol/machine_parts.h"
-#include "protocol/voided.h"
 
 #include <math.h>
 #include <stdlib.h>

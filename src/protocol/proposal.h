@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "protocol/candidates.h"
-#include "protocol/machine.h"
+#include "protocol/machine_args.h"
 
 typedef struct dl_draft {
     dl_entry entry;

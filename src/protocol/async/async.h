@@ -8,7 +8,8 @@
 #define DL_PROTOCOL_ASYNC_ASYNC_H
 
 #include "protocol/candidates.h"
-#include "protocol/machine.h"
+#include "protocol/control.h"
+#include "protocol/request.h"
 
 /* dl_async_may_count returns whether `entry`, with this roster before it, or a later one may count
  * a contribution of `replica` to `base`. If not, it never will. */

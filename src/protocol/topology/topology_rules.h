@@ -3,7 +3,8 @@
 #ifndef DL_PROTOCOL_TOPOLOGY_TOPOLOGY_RULES_H
 #define DL_PROTOCOL_TOPOLOGY_TOPOLOGY_RULES_H
 
-#include "protocol/machine.h"
+#include "protocol/request.h"
+#include "protocol/topology.h"
 
 typedef struct dl_topology {
     /* Every replica reads all contributions and combines them. So an entry names no combined
