@@ -1,7 +1,7 @@
 /* mode.h - the differences for the machine between runs of replicas in rounds, asynchronous runs
  * (PROTOCOL P20) and runs of logical clients (docs/federated.md): one table each.
  *
- *     mode.c           in rounds; logical clients
+ *     rounds.c         in rounds; logical clients
  *     async_phases.c   asynchronous
  *
  * The pace has a table of its own (pace_parts.h). dl_mode_of chooses the table. */
