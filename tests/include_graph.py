@@ -19,6 +19,8 @@ The dl_folder rows of CMakeLists.txt are the law:
   own      a header of OWN is included by its own folder alone
   door     each folder of src/ has a README.md, which says what it holds and where to begin; the
            folders of GUESTS include only headers of others that those folders' README.md names
+  circles  no more than two units of src/ include each other, directly or through others. A unit is
+           x.c and x.h of one directory. Tests do not count
 """
 
 import re
@@ -32,6 +34,7 @@ ROW = re.compile(
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SOURCES = {".c", ".h", ".cc", ".cu", ".cuh"}
 FILES_MAX, LINES_MAX = 60, 7200
+UNITS_MAX = 2  # such as x.h, which x_parts.h includes, which x.c includes
 OWN = {"nn/enter.h"}  # it opens the memory of a device to operations
 GUESTS = {"fed", "gossip"}  # kinds of runs beside train; src/base has tools for all
 HEAD = re.compile(r"/\* (\w+\.(?:c|h|cc))\b(?! *\*/)")
@@ -134,9 +137,49 @@ def faults_of_folders(root):
             yield f"{where}: there is no README.md"
 
 
+def unit_includes(root):
+    """{unit: units that it includes}. A unit is a path below src/ without its suffix."""
+    src = root / "src"
+    units = {}
+    for path in sorted(p for p in src.rglob("*") if p.suffix in SOURCES and not p.stem.endswith("_test")):
+        used = units.setdefault(path.relative_to(src).with_suffix("").as_posix(), set())
+        used.update(name.rsplit(".", 1)[0] for _, quote, name in includes(path) if quote == '"')
+    return {unit: sorted(used & units.keys() - {unit}) for unit, used in units.items()}
+
+
+def circles_of(graph):
+    """The strongly connected components of {node: nodes}, each in alphabetical order (Tarjan)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph[node]:
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return found
+
+
+def faults_of_circles(root):
+    graph = unit_includes(root)
+    for circle in sorted(c for c in circles_of(graph) if len(c) > UNITS_MAX):
+        edges = [f"{a} -> {b}" for a in circle for b in graph[a] if b in circle]
+        yield f"src/{circle[0]}: {len(circle)} units include each other: {', '.join(edges)}"
+
+
 def check(root):
     """(number of files, violations)"""
-    violations, n_files = [*faults_of_names(root), *faults_of_folders(root)], 0
+    violations, n_files = [*faults_of_names(root), *faults_of_folders(root), *faults_of_circles(root)], 0
     rows, tests = read_rows(root, violations)
     for path in sorted(p for p in (root / "src").rglob("*") if p.suffix in SOURCES):
         n_files += 1
@@ -186,6 +229,11 @@ GOOD = {
     "src/nn/enter.h": "",
     "src/cli/main.c": '#include <diloco/run.h>\n#include "base/a.h"\n',
     "tests/check.h": "",
+    "src/run/pair.h": "",  # two units that include each other
+    "src/run/pair.c": '#include "run/pair_parts.h"\n',
+    "src/run/pair_parts.h": '#include "run/pair.h"\n',
+    "src/run/pair_test.c": '#include "run/b.h"\n',
+    "src/run/b.c": '#include "run/pair.h"\n',
 }
 WRONG = [  # file, line added to it, what is said
     ("src/base/a.h", '#include "run/b.h"', "src/base/a.h:2: base may not use run"),
@@ -204,6 +252,12 @@ WRONG = [  # file, line added to it, what is said
     ("src/nn/e.c", "\n" * 7200, "src/nn: 3 files of 7203 lines"),
     ("include/diloco/run.h", '#include "base/a.h"', "include/diloco/run.h:3: a public header"),
     ("include/diloco/run.h", "#include <unistd.h>", "include/diloco/run.h:3: a public header"),
+    (
+        "src/run/pair.c",
+        '#include "run/b.h"',
+        "src/run/b: 3 units include each other: "
+        "run/b -> run/pair, run/pair -> run/b, run/pair -> run/pair_parts, run/pair_parts -> run/pair",
+    ),
     ("CMakeLists.txt", "dl_folder(x USES y LINK)\ndl_folder(y USES x LINK)", "CMakeLists.txt:7: x uses y"),
     ("CMakeLists.txt", "dl_folder(base USES LINK)", "CMakeLists.txt:7: folder base has two rows"),
     ("CMakeLists.txt", "dl_folder(z)", "CMakeLists.txt:1: dl_folder rows that cannot be read"),

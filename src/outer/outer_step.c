@@ -15,6 +15,8 @@
  *     the step fails.
  *  7. Elements that are adopted unchanged are written strip by strip, in the step's own loop, if
  *     one local tensor takes all of the block; the rest after the block. */
+#include "outer/outer_step.h"
+
 #include "combine/mean.h"
 #include "outer/fragment_state.h"
 #include "outer/outer_rows.h"

@@ -3,7 +3,7 @@
 #define DL_OUTER_STEP_SCRATCH_H
 
 #include "combine/combine_plan.h"
-#include "outer/outer_step.h"
+#include "outer/step_args.h"
 
 enum {
     DL_LEAF_FLOATS = DL_LEAF_BYTES / 4,
