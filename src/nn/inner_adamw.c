@@ -4,7 +4,7 @@
  *     p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
  *
  * after p *= 1 - lr * weight_decay. t counts the steps whose gradient was finite. */
-#include "nn/cuda/columns.h"
+#include "nn/cuda/inner_columns.h"
 #include "nn/inner_rows.h"
 
 #include "tensor/kernels.h"

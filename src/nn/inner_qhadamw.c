@@ -6,7 +6,7 @@
  *
  * The gradient keeps a share 1 - w of each update, so b1 may be so close to 1 that m remembers more
  * than the H steps between two exchanges (arXiv:2510.05361). w = 1 is AdamW. */
-#include "nn/cuda/columns.h"
+#include "nn/cuda/inner_columns.h"
 #include "nn/inner_rows.h"
 
 #include "tensor/kernels.h"

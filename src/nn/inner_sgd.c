@@ -3,7 +3,7 @@
  *     b = momentum b + g;  p -= lr b
  *
  * after p *= 1 - lr * weight_decay. Without momentum no vector is kept. */
-#include "nn/cuda/columns.h"
+#include "nn/cuda/inner_columns.h"
 #include "nn/inner_rows.h"
 
 #include "tensor/kernels.h"

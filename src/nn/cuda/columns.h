@@ -1,11 +1,10 @@
-/* columns.h - the functions for a GPU in the tables of gradient.c, inner.c and the optimizers. Each
- * starts kernels by name. A launch is queued on the backend's one stream, so kernels run in the
- * order of the calls and see each other's results. */
+/* columns.h - the functions for a GPU in the tables of gradient.c and inner.c. Each starts kernels
+ * by name. A launch is queued on the backend's one stream, so kernels run in the order of the calls
+ * and see each other's results. */
 #ifndef DL_NN_CUDA_COLUMNS_H
 #define DL_NN_CUDA_COLUMNS_H
 
 #include "nn/gradient.h"
-#include "nn/inner_rows.h"
 
 /* gradient.h has the meaning of these. They queue kernels and return; n may be 0. */
 void dl_cuda_judge(const dl_gradient *gradient);
@@ -15,8 +14,5 @@ void dl_cuda_pull(const dl_gradient *gradient, const dl_pull *pull);
 /* out and verdict are in device memory; the options are copied with the launch. */
 void dl_cuda_hyper(dl_backend *backend, dl_hyper *out, const dl_verdict *verdict,
                    const dl_hyper_options *options);
-void dl_cuda_adamw(const dl_inner_part *part);
-void dl_cuda_qhadamw(const dl_inner_part *part);
-void dl_cuda_sgd(const dl_inner_part *part);
 
 #endif

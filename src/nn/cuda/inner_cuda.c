@@ -1,6 +1,7 @@
-/* inner_cuda.c - starts the kernels of inner_kernels.cu (declared in columns.h). */
-#include "nn/cuda/columns.h"
+/* inner_cuda.c - starts the kernels of inner_kernels.cu. */
+#include "nn/cuda/inner_columns.h"
 
+#include "nn/cuda/columns.h"
 #include "nn/cuda/kernel_arguments.h"
 #include "tensor/cuda/backend_cuda.h"
 
