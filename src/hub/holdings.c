@@ -7,12 +7,15 @@
 #include "hub/holdings.h"
 
 #include "base/log.h"
-#include "hub/server.h"
+#include "hub/object_keys.h"
+#include "store/store.h"
 
 #include <dirent.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Walks of one bucket before its counts are left as they are. Bytes of a run's name
  * "bucket/path". */

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "hub/address.h"
-#include "hub/s3_api.h"
+#include "hub/server.h"
 #include "store/http/tcp_pacing.h"
 
 #include <dirent.h>

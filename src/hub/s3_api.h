@@ -48,8 +48,6 @@ dl_response dl_multipart_complete(dl_http_request *r);
 dl_response dl_multipart_abort(dl_http_request *r);
 dl_response dl_multipart_parts(dl_http_request *r);
 dl_response dl_multipart_uploads(dl_http_request *r);
-/* Remove uploads of the bucket in that folder that are older than a week. */
-void dl_multipart_clean(const char *root);
 
 #define DL_S3_XML       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
 #define DL_S3_XMLNS     " xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\""

@@ -14,15 +14,16 @@
 #include "hub/holdings.h"
 #include "hub/hub.h"
 #include "hub/metrics.h"
+#include "hub/object_keys.h"
 #include "hub/target.h"
 #include "store/file_store.h"
+#include "store/store.h"
 
 #include <microhttpd.h>
 #include <openssl/evp.h>
 
-/* Bytes of a bucket's name, bytes of a body that is kept in memory, keys in one page of a
- * listing. */
-enum { DL_BUCKET_MAX = 255, DL_TEXT_BODY_MAX = 1 << 20, DL_LIST_PAGE = 1000 };
+/* Bytes of a body that is kept in memory, keys in one page of a listing. */
+enum { DL_TEXT_BODY_MAX = 1 << 20, DL_LIST_PAGE = 1000 };
 
 typedef struct dl_connection dl_connection;
 typedef struct dl_http_request dl_http_request;
@@ -174,6 +175,8 @@ bool dl_hub_s3_asks_to_encrypt(dl_http_request *r, dl_response *refusal);
 /* s3_api.c: objects in parts by S3's requests, for every client that is welcome. */
 bool dl_hub_is_of_parts(const dl_http_request *r);
 dl_response dl_hub_parts_begin(dl_http_request *r);
+/* s3_multipart.c: remove uploads of the bucket in that folder that are older than a week. */
+void dl_multipart_clean(const char *root);
 
 /* Write what is in `upload` under the key; true: it is there, and *st is of it. false: *answer says
  * why not. */
@@ -188,11 +191,6 @@ bool dl_object_is_there(dl_http_request *r);
 bool dl_object_is_blocked(dl_http_request *r, const char *key, dl_response *refusal);
 /* Does the request say where its body ends? Else *refusal. */
 bool dl_object_has_length(dl_http_request *r, dl_response *refusal);
-/* May a plain PUT replace it? Heartbeats only. */
-bool dl_key_is_heartbeat(const char *key);
-bool dl_key_is_entry(const char *key); /* ends with log/<10 digits>.json */
-/* May it be deleted? Not run.json and the entries of a log. */
-bool dl_key_is_kept(const char *key);
 /* The strong validator of an object: changes whenever the object does. */
 typedef char dl_etag[64];
 void dl_etag_of(dl_etag out, const struct stat *st);
