@@ -1,14 +1,15 @@
 /* args.c - the flags of all commands in one table, and a command line read with it.
  *
- * A new flag is a member of dl_flag (cli.h), its row here, and its mention in the .flags of the
+ * A new flag is a member of dl_flag (args.h), its row here, and its mention in the .flags of the
  * commands that take it. Help, completion and manual pages are written from the rows. Parsing
  * copies nothing: dl_args holds pointers into argv. The value of an option is checked later by the
  * option table, so a flag that is short for an option has no rule of its own here. */
-#include "cli/cli.h"
+#include "cli/args.h"
 
 #include "base/option.h"
 #include "base/text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A flag that means different things in two commands has two rows of one name, such as --seed

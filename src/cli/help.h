@@ -3,7 +3,9 @@
 #define DL_CLI_HELP_H
 
 #include "base/option.h"
-#include "cli/cli.h"
+#include "cli/args.h"
+
+#include <stdio.h>
 
 /* dl_help_program prints the usage: every command that is not hidden, with its summary. */
 void dl_help_program(FILE *out);

@@ -4,6 +4,7 @@
 
 #include "base/signature.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

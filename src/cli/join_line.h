@@ -9,7 +9,7 @@
 #ifndef DL_CLI_JOIN_LINE_H
 #define DL_CLI_JOIN_LINE_H
 
-#include "cli/cli.h"
+#include "cli/args.h"
 
 /* dl_join_line_take replaces the target and --store of a command. A join line becomes its URL; "-"
  * and "@FILE" become the URL of the first join line that stdin or the file holds. It is called

@@ -3,6 +3,7 @@
 #include "cli/join_line.h"
 #include "cli/settings/toml.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
