@@ -6,6 +6,7 @@
 #include "hub/chunks.h"
 #include "store/http/sigv4.h"
 #include "store/http/web.h"
+#include "store/store.h"
 
 #include <time.h>
 

@@ -4,8 +4,7 @@
 #ifndef DL_STORE_KIND_H
 #define DL_STORE_KIND_H
 
-#include "store/store.h"
-#include <stdatomic.h>
+#include "store/store_types.h"
 
 typedef struct dl_store_kind {
     const char *scheme; /* "file": the url picks the row */
@@ -111,12 +110,6 @@ void dl_store_look_like(dl_store *store, const dl_store *inner);
 
 /* Longest object that it takes; SIZE_MAX: any. */
 size_t dl_store_max_object(const dl_store *store);
-
-/* dl_store_probe over eight open handles of one store. */
-enum { DL_PROBE_HANDLES = 8 };
-DL_MUST_CHECK diloco_status dl_store_probe_handles(dl_probe *out,
-                                                   dl_store *handles[DL_PROBE_HANDLES],
-                                                   size_t largest, dl_time until);
 
 /* faulty.c: wrap an open handle; owns it, and closes it when this fails. From a seed it
  * delays, fails (before or after the effect), truncates and flips bits; equal seeds and

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/thread.h"
+#include "store/store.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -5,6 +5,8 @@
  *  1. a sink hears the length once, before any byte, and gets exactly that many bytes;
  *  2. a listing has only good keys, under the prefix, after `after`, strictly ascending;
  *  3. "taken" becomes success or DILOCO_EEXIST by comparing the bytes, here. */
+#include "store/store.h"
+
 #include "store/store_parts.h"
 
 #include <stddef.h>

@@ -16,34 +16,7 @@
 #ifndef DL_STORE_STORE_H
 #define DL_STORE_STORE_H
 
-#include "base/buf.h"
-#include "base/clock.h"
-#include "base/file.h"
-
-#include <stdatomic.h>
-
-enum { DL_KEY_MAX = 512, DL_LINK_TEXT = 64 };
-
-typedef struct dl_store dl_store;
-
-/* Counts of a handle since it was opened, for the record and for the tests. */
-typedef struct dl_store_counters {
-    /* Object bytes published and read (a lost create sends none); of a network store all that
-     * went over the wire, framing, retries and lost creates included. */
-    uint64_t bytes_sent, bytes_received;
-    uint64_t n_create, n_put, n_get, n_list, n_delete;
-    /* Requests as a provider bills them: reads; creates, puts and lists. Of a network store those
-     * over the wire, parts and retries too; else one a call. */
-    uint64_t billed_reads, billed_writes;
-} dl_store_counters;
-
-/* Where objects are stored. A run may use two stores as one, and a store that cannot create a name
- * exactly once (store/wrap/layers.h). The strings are borrowed. */
-typedef struct dl_store_address {
-    const char *url;   /* "file:///path", "mem://name", or a plain path (a file store) */
-    const char *coord; /* url of the store with the names that decide; NULL: `url` has them, too */
-    bool unguarded;    /* `url` cannot create a name exactly once */
-} dl_store_address;
+#include "store/store_types.h"
 
 /* Open a store by its url. DILOCO_EINVAL: no such scheme (the known ones are named);
  * DILOCO_EUNREACHABLE; DILOCO_EIO. `create`: make the root when it is not there; otherwise a
@@ -69,6 +42,7 @@ DL_MUST_CHECK diloco_status dl_store_open_peer(dl_store **out, const char *addre
 DL_MUST_CHECK diloco_status dl_store_check_url(const char *url);
 void dl_store_close(dl_store *store); /* NULL is fine */
 
+enum { DL_LINK_TEXT = 64 };
 /* From here on this process sees every store that it opens through a slower link, one that all
  * its handles share (base/link.h has the words, store/wrap/shaped.h what they do). DILOCO_EINVAL:
  * no link, or the process has another one already. Any thread. */
@@ -85,26 +59,11 @@ enum { DL_STORE_SERVER = 1024 };
 void dl_store_server(char *out, size_t cap, const char *url);
 dl_store_counters dl_store_counts(const dl_store *store);
 
-/* Bytes by the kind of object that they were moved for, summed over all handles that count into one
- * tally. kind_of returns the kind of a key or of a folder, below DL_MOVED_KINDS. Any thread. */
-enum { DL_MOVED_KINDS = 8 };
-typedef struct dl_moved {
-    unsigned (*kind_of)(const char *key);
-    atomic_ullong sent[DL_MOVED_KINDS], received[DL_MOVED_KINDS];
-    atomic_ullong n_failed; /* calls that ended so that dl_store_may_recover */
-} dl_moved;
-
 /* From here on each call on the handle adds the bytes that it moved to `tally` (borrowed until
  * close; NULL: to none). The bytes of opening the handle count with the first call. */
 void dl_store_count_into(dl_store *store, dl_moved *tally);
 dl_moved *dl_store_tally(const dl_store *store); /* NULL: none */
 
-/* How fast the store was for this handle: objects of 256 KiB and more, each direction, without the
- * fixed time of a request, which small objects measure. Each new one counts as much as all before.
- * 0: none yet. The time of a reader's sink counts, too. */
-typedef struct dl_store_speed {
-    double up_bps, down_bps, request_s;
-} dl_store_speed;
 dl_store_speed dl_store_speed_now(const dl_store *store);
 
 /* Return whether a call that ended with this status is worth making again later:
@@ -139,14 +98,7 @@ DL_MUST_CHECK diloco_status dl_store_put(dl_store *store, const char *key, const
 DL_MUST_CHECK diloco_status dl_store_get(dl_store *store, dl_buf *out, const char *key,
                                          dl_time until);
 
-/* The object in pieces, in order, as they arrive. `begin` (may be NULL) hears the length
- * before any byte, so it can refuse before memory is taken; a status from either stops the
- * read and is returned. An object that changes or ends early is DILOCO_EPROTO. */
-typedef struct dl_sink {
-    void *context;
-    diloco_status (*begin)(void *context, size_t len);
-    diloco_status (*piece)(void *context, const void *data, size_t len);
-} dl_sink;
+/* Read the object in pieces, in order, as they arrive. */
 DL_MUST_CHECK diloco_status dl_store_read(dl_store *store, const char *key, dl_sink sink,
                                           dl_time until);
 
@@ -154,7 +106,6 @@ DL_MUST_CHECK diloco_status dl_store_read(dl_store *store, const char *key, dl_s
  * whole store), in ascending byte order, with its size. The walk begins after `after` (NULL: from
  * the first). A status other than OK stops the walk and is returned. A prefix without objects has
  * no keys. The key is valid during the call; `found` must not use the handle. */
-typedef diloco_status (*dl_found_fn)(void *context, const char *key, size_t len);
 DL_MUST_CHECK diloco_status dl_store_list(dl_store *store, const char *prefix, const char *after,
                                           dl_found_fn found, void *context, dl_time until);
 
@@ -182,5 +133,10 @@ typedef struct dl_probe {
 /* `tally` may be NULL. */
 DL_MUST_CHECK diloco_status dl_store_probe(dl_probe *out, const dl_store_address *address,
                                            size_t largest, dl_moved *tally, dl_time until);
+/* dl_store_probe over eight open handles of one store. */
+enum { DL_PROBE_HANDLES = 8 };
+DL_MUST_CHECK diloco_status dl_store_probe_handles(dl_probe *out,
+                                                   dl_store *handles[DL_PROBE_HANDLES],
+                                                   size_t largest, dl_time until);
 
 #endif

@@ -2,6 +2,8 @@
 #include "store/store_parts.h"
 
 #include "base/text.h"
+#include "store/store.h"
+#include "store/wrap/layers.h"
 #include "store/wrap/shaped.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef DL_STORE_STORE_PARTS_H
 #define DL_STORE_STORE_PARTS_H
 
-#include "store/wrap/layers.h"
+#include "store/kind.h"
 
 #include <stddef.h>
 

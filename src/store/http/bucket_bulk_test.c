@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "http_script.h"
+#include "store/store.h"
 
 /* ---- the format of docs/formats.md */
 

@@ -6,6 +6,7 @@
 #include "store/kind.h"
 
 #include "base/rng.h"
+#include "store/store.h"
 
 typedef struct faulty_store {
     dl_store *inner; /* owned */

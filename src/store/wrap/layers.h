@@ -8,6 +8,7 @@
 #define DL_STORE_WRAP_LAYERS_H
 
 #include "store/kind.h"
+#include "store/store.h"
 
 /* split.c: names and bytes of a run in two stores.
  *
