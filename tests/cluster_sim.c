@@ -3,7 +3,7 @@
  *     cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]     (--help)
  *     cluster_sim calm N_REPLICAS EXCHANGE
  *     cluster_goodput goodput CHIPS LEARNERS [WANTED_PERCENT [REPAIR_S [STEP_S [SEED]]]]
- *     cluster_few slow REPLICAS REQUEST_S [WANTED_ENTRIES | MOST_SECONDS mute]
+ *     cluster_few slow REPLICAS REQUEST_S [WANTED_ENTRIES [late] | MOST_SECONDS mute]
  *
  * Each replica is the real machine on the real formats over a mem:// store inside a faulty
  * wrapper; only time, training and the process are simulated. From the seed come: speeds, slow
@@ -50,7 +50,7 @@ enum {
     SMALL = 3,
     KEYED = DL_CRYPTO ? 2 : 10
 };
-static const double GIVE_UP = 20000, JOINS_AFTER = 2;
+static const double GIVE_UP = 20000;
 
 double sim_uniform(sim *s, double a, double b)
 {
@@ -204,7 +204,7 @@ typedef struct setting {
     double calm;                    /* seconds of a request where nothing fails; 0: a storm */
     double step_s, chips, repair_s; /* calm: sim_goodput.c */
     double slow_s;                  /* calm: sim_slow.c */
-    bool mute;
+    bool mute, late;
 } setting;
 
 static void begin(sim *s, uint64_t seed, size_t n, const char *topology, const setting *set_to)
@@ -219,6 +219,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *topology, const s
     s->calm.repair_s = set_to->repair_s;
     s->calm.slow_s = set_to->slow_s;
     s->calm.mute = set_to->mute;
+    s->calm.late = set_to->late;
     if (calm > 0) s->now = SIM_QUIET; /* the faults are over */
     s->seed = seed;
     s->kind.topology = topology;
@@ -275,7 +276,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *topology, const s
         r->kind.sleeper = i == 0 && s->n <= SMALL;
         r->wait.told = dl_rng_below(&s->rng, 2) || r->kind.byzantine;
         if (calm > 0) r->wait.told = true, r->time.next = s->now;
-        if (s->calm.slow_s > 0 && i == s->n - 1) r->time.next = s->now + JOINS_AFTER;
+        if (s->calm.slow_s > 0 && i == s->n - 1) r->time.next = s->now + sim_slow_joins_after(s);
         sim_goodput_plan_failure(r);
     }
 }
@@ -375,9 +376,14 @@ static int run_slow(sim *s, int argc, char **argv)
 {
     const double replicas = amount(argc, argv, 2, 0), wanted = amount(argc, argv, 4, 0);
     const bool mute = argc > 5 && !strcmp(argv[5], "mute");
-    const setting set_to = {
-        .calm = 0.001, .step_s = 0.016, .slow_s = amount(argc, argv, 3, 0), .mute = mute};
-    if (!(replicas >= 2 && replicas <= MAX_REPLICAS && set_to.slow_s > 0) || (argc > 5 && !mute))
+    const bool late = argc > 5 && !strcmp(argv[5], "late");
+    const setting set_to = {.calm = 0.001,
+                            .step_s = 0.016,
+                            .slow_s = amount(argc, argv, 3, 0),
+                            .mute = mute,
+                            .late = late};
+    if (!(replicas >= 2 && replicas <= MAX_REPLICAS && set_to.slow_s > 0) ||
+        (argc > 5 && !mute && !late))
         return fputs("REPLICAS, at least 2, and SECONDS\n", stderr), 2;
     run(s, 1, (size_t)replicas, "allgather", &set_to);
     const double took = s->calm.grew_at - SIM_QUIET;
@@ -390,7 +396,7 @@ static const char usage[] =
     "usage: cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]      (1 200 16 allgather)\n"
     "       cluster_sim calm N_REPLICAS EXCHANGE\n"
     "       cluster_goodput goodput CHIPS LEARNERS [WANTED_PERCENT [REPAIR_S [STEP_S [SEED]]]]\n"
-    "       cluster_few slow REPLICAS REQUEST_S [WANTED_ENTRIES | MOST_SECONDS mute]\n"
+    "       cluster_few slow REPLICAS REQUEST_S [WANTED_ENTRIES [late] | MOST_SECONDS mute]\n"
     "\n"
     "Plays N_SEEDS clusters in virtual time, one after the other, and stops at the first that\n"
     "breaks an invariant, with the line that replays it. Every fourth has 3 replicas, of which "

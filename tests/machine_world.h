@@ -50,16 +50,19 @@ typedef struct world {
     const char *beating; /* names in spaces: " r1 r2 " have changing heartbeats */
     double speed[2];     /* steps_per_s in the heartbeats of r0 and r1 */
     double train_s, upload_s;
-    int n_damaged_reads;   /* readings of log/ that come cut short */
-    const double *gram;    /* of JUDGE */
-    const double *probed;  /* of JUDGE, where it asks for that */
-    bool numeric;          /* COMPUTE is not finite */
-    bool lossy;            /* CREATE keeps nothing */
-    int n_lost_combined;   /* readings of x/ that find nothing */
-    bool lies;             /* COMBINE by us gives another update than the members' */
-    bool taken;            /* CONTRIBUTE: a former generation's counts */
-    diloco_status failing; /* of requests of kind `failing_kind` */
-    dl_request_kind failing_kind;
+    int n_damaged_reads;  /* readings of log/ that come cut short */
+    const double *gram;   /* of JUDGE */
+    const double *probed; /* of JUDGE, where it asks for that */
+    bool numeric;         /* COMPUTE is not finite */
+    bool lossy;           /* CREATE keeps nothing */
+    int n_lost_combined;  /* readings of x/ that find nothing */
+    bool lies;            /* COMBINE by us gives another update than the members' */
+    bool taken;           /* CONTRIBUTE: a former generation's counts */
+    uint64_t newest;      /* entries of the newest snapshot; 0: no snapshot */
+    struct {
+        diloco_status status; /* OK: no request fails */
+        dl_request_kind kind;
+    } failing;
 
     unsigned asked[DL_REQUEST_FAIL + 1], noted[DL_NOTE_LATE + 1];
     unsigned n_fresh, n_jumps, n_adopted; /* n_adopted: stops that took theta, or a mix of it */
@@ -284,6 +287,7 @@ static inline void answer_extent(world *w, dl_reply *reply)
     uint64_t e = w->request.entry;
     for (; e < WORLD_ROOM && w->log[e].len && reply->extent.n < w->request.extent.most; e++)
         reply->extent.n++;
+    reply->extent.newest = w->newest > w->request.entry ? w->newest : 0;
 }
 
 static inline void answer_list(world *w, dl_reply *reply)
@@ -447,7 +451,7 @@ static inline void step(world *w)
     case DL_REQUEST_FAIL:
         CHECK_FAIL("request %d has no answer: %s", (int)w->request.kind, diloco_error_text());
     }
-    if (w->failing && w->request.kind == w->failing_kind) reply.status = w->failing;
+    if (w->failing.status && w->request.kind == w->failing.kind) reply.status = w->failing.status;
     reply.now = w->now;
     w->request = dl_machine_next(w->machine, &reply);
     w->asked[w->request.kind]++;

@@ -228,6 +228,7 @@ typedef struct sim_calm {
     double request_s;       /* 0: a storm instead */
     double slow_s;          /* that of the last replica (sim_slow.c); 0: as the others */
     bool mute;              /* it announces itself, and contributes nothing */
+    bool late;              /* it joins before the first snapshot, with a long backlog */
     uint64_t counted;       /* entries of which it is a member */
     double taken_at;        /* when the last replica reached the last due point, */
     double slowest;         /* and the longest from there to an adoption */
@@ -360,9 +361,10 @@ void sim_goodput_measure(sim *s);  /* at the end, into s->calm.goodput */
 
 double sim_request_s(const replica *r); /* calm: seconds of its requests */
 void sim_slow_configure(sim *s);
-bool sim_slow_is_mute(const replica *r); /* its open request has no effect */
-void sim_slow_announce(replica *r);      /* as often as it can, if it is mute */
-void sim_slow_measure(sim *s);           /* at the end, into s->calm.counted */
+double sim_slow_joins_after(const sim *s); /* seconds */
+bool sim_slow_is_mute(const replica *r);   /* its open request has no effect */
+void sim_slow_announce(replica *r);        /* as often as it can, if it is mute */
+void sim_slow_measure(sim *s);             /* at the end, into s->calm.counted */
 
 /* ---- sim_referee.c ---- */
 

@@ -140,6 +140,7 @@ void sim_count_answer(const replica *r, const dl_reply *reply)
 void sim_count_request(const replica *r)
 {
     const dl_request *a = &r->request;
-    sim_count(SIM_REJOIN_GONE, a->kind == DL_REQUEST_REJOIN && a->entry == UINT64_MAX);
+    sim_count(SIM_REJOIN_GONE,
+              a->kind == DL_REQUEST_REJOIN && a->entry == UINT64_MAX && !a->rejoin.newer);
     sim_count(SIM_REJOIN_BASE, a->kind == DL_REQUEST_REJOIN && a->entry != UINT64_MAX);
 }

@@ -4,6 +4,9 @@
  * It reads the log more slowly than the log grows, and each of its uploads arrives after its entry
  * has closed. The number of entries of which it is a member all the same is measured (P9).
  *
+ * It may also be late: when it joins, there is no snapshot yet, and the log is too long to be read
+ * while the others wait. It has to rejoin from the first snapshot, which comes soon.
+ *
  * Instead it may be mute: it announces itself as often as it can, and contributes nothing. Then
  * the run has to take no longer than one deadline for each entry. */
 #include "protocol/machine_parts.h"
@@ -16,6 +19,11 @@ static bool is_slow(const replica *r)
 {
     const sim *s = r->sim;
     return s->calm.slow_s > 0 && r == &s->replicas[s->n - 1];
+}
+
+double sim_slow_joins_after(const sim *s)
+{
+    return s->calm.late ? 18 : 2;
 }
 
 double sim_request_s(const replica *r)
@@ -52,6 +60,7 @@ void sim_slow_configure(sim *s)
     set(s, "run.state_dir", "none");
     set(s, "run.patience", "30");
     if (s->calm.mute) set(s, "run.on_missing", "commit_partial");
+    if (s->calm.late) set(s, "run.snapshot_every", "1200"); /* P25.2: one after 20 s */
     set(s, "trainer.rounds", rounds);
     set(s, "trainer.batch_size", "1");
     set(s, "trainer.local_steps_per_round", "5");

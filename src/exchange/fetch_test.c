@@ -496,21 +496,29 @@ TEST(committer_in_a_roster_of_keys_reads_from_the_store_alone)
     end_world(&w);
 }
 
+/* The snapshot of entry 3 has no manifest yet, and that of entry 9 is beyond the log. */
 TEST(extent_of_the_log_ends_at_the_first_gap_and_at_the_bound)
 {
-    static const uint64_t there[] = {0, 1, 2, 3, 5, 1000000};
+    static const uint64_t there[] = {0, 1, 2, 3, 5, 1000000}, snapshots[] = {1, 2, 9};
+    const dl_span span = {"x", 1};
+    dl_key key;
     world w;
     make_world(&w);
     for (size_t i = 0; i < sizeof there / sizeof *there; i++) {
-        dl_key key;
-        const dl_span span = {"x", 1};
         dl_key_entry(key, there[i]);
         CHECK_OK(dl_store_create(w.store, key, &span, 1, NULL, DL_NEVER));
     }
+    for (size_t i = 0; i < sizeof snapshots / sizeof *snapshots; i++) {
+        dl_key_snapshot(key, snapshots[i], &w.generations[1], "manifest.json");
+        CHECK_OK(dl_store_create(w.store, key, &span, 1, NULL, DL_NEVER));
+    }
+    dl_key_snapshot(key, 3, &w.generations[1], "state.safetensors");
+    CHECK_OK(dl_store_create(w.store, key, &span, 1, NULL, DL_NEVER));
     dl_exec *exec = make_exec(&w, &w.generations[0], 1);
     static const struct {
-        uint64_t entry, most, n;
-    } cases[] = {{0, 10, 4}, {1, 10, 3}, {1, 2, 2}, {4, 10, 0}, {5, 10, 1}, {7, 10, 0}};
+        uint64_t entry, most, n, newest;
+    } cases[] = {{0, 10, 4, 2}, {1, 10, 3, 2}, {1, 2, 2, 9}, {2, 10, 2, 0},
+                 {4, 10, 0, 0}, {5, 10, 1, 0}, {7, 10, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         dl_reply reply = {.status = DILOCO_OK};
         const dl_request request = {
@@ -518,6 +526,7 @@ TEST(extent_of_the_log_ends_at_the_first_gap_and_at_the_bound)
         dl_exec_do(exec, &request, &reply, DL_NEVER);
         CHECK_OK(reply.status);
         CHECK_INT(cases[i].n, reply.extent.n);
+        CHECK_INT(cases[i].newest, reply.extent.newest);
     }
     dl_exec_destroy(exec);
     end_world(&w);

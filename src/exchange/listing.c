@@ -342,6 +342,7 @@ size_t dl_exec_passed_over(const dl_exec *x)
 
 typedef struct extent {
     uint64_t first, n, most;
+    uint64_t newest; /* entries of the newest snapshot; 0: it has at most `first` */
     bool ended;
 } extent;
 
@@ -356,6 +357,19 @@ static diloco_status found_entry(void *context, const char *key, size_t len)
     return x->ended ? DILOCO_ECLOSED : DILOCO_OK;
 }
 
+/* A snapshot of more entries than the log has is junk. */
+static diloco_status found_snapshot(void *context, const char *key, size_t len)
+{
+    extent *x = context;
+    uint64_t entry;
+    dl_generation generation;
+    (void)len;
+    if (!dl_key_parse_snapshot(&entry, &generation, key) || entry <= x->first) return DILOCO_OK;
+    if (x->n < x->most && entry > x->first + x->n) return DILOCO_OK;
+    if (entry > x->newest) x->newest = entry;
+    return DILOCO_OK;
+}
+
 diloco_status dl_exec_extent(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     extent found = {.first = request->entry, .most = request->extent.most};
@@ -363,6 +377,10 @@ diloco_status dl_exec_extent(dl_exec *x, const dl_request *request, dl_reply *re
     if (request->entry) dl_key_entry(before, request->entry - 1);
     const diloco_status status = dl_store_list(x->a.store, "log/", request->entry ? before : NULL,
                                                found_entry, &found, until);
+    if (!found.ended) DL_TRY(status);
+    dl_key_snapshot(before, request->entry, &x->a.self, "manifest.json");
+    DL_TRY(dl_store_list(x->a.store, "snap/", before, found_snapshot, &found, until));
     reply->extent.n = found.n;
-    return found.ended ? DILOCO_OK : status;
+    reply->extent.newest = found.newest;
+    return DILOCO_OK;
 }

@@ -429,8 +429,8 @@ TEST(p25_a_snapshot_that_fails_stops_nothing)
     world w;
     make_world(&w, 1);
     w.train_s = 700;
-    w.failing = DILOCO_EFULL;
-    w.failing_kind = DL_REQUEST_SNAPSHOT;
+    w.failing.status = DILOCO_EFULL;
+    w.failing.kind = DL_REQUEST_SNAPSHOT;
     join_run(&w);
     commit_one(&w);
     next(&w, DL_REQUEST_SNAPSHOT);

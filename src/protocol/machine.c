@@ -342,6 +342,8 @@ dl_request dl_machine_begin(dl_machine *m, const dl_machine_start *start)
 {
     take_start(m, start);
     m->voiding.began_at = dl_open_entry(m);
+    m->rejoining.stays |= m->rejoining.left_at > dl_open_entry(m);
+    m->rejoining.left_at = 0;
     /* the outcome of the entries in between is not known */
     if (m->self.has_bases && dl_open_entry(m) > m->self.bases_at) {
         m->self.has_bases = false;

@@ -20,7 +20,8 @@
  * A replica that no entry waits for announces itself before TRAIN: it CONTRIBUTEs an empty
  * contribution. If it was passed over, it also LISTs c/<e>/ and WAITs until another replica is at
  * the due point of the open entry (joining.c). If it reads the log more slowly than the log grows,
- * it measures the log's EXTENT first, and announces itself at the end of that.
+ * it measures the log's EXTENT first, and announces itself at the end of that. If the rest is too
+ * long, it REJOINs from a newer snapshot.
  *
  * If one replica combines for all (topology.h), the replica whose turn it is lists and reads
  * contributions. The others read the log until it is their turn. If each member combines a slice,

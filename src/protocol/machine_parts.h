@@ -149,6 +149,8 @@ typedef struct dl_rejoining {
     unsigned n_starts;         /* how often it did for that one */
     /* an earlier generation of this replica built on an entry that this one treats as void */
     bool parted;
+    uint64_t left_at; /* 1 + the open entry when it rejoined for a newer snapshot; 0: it did not */
+    bool stays;       /* the snapshot that it found so was no newer, so it does not try again */
 } dl_rejoining;
 
 /* An operator's decisions (voided.h). */

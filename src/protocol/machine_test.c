@@ -472,11 +472,11 @@ TEST(p25_contribution_collected_after_its_listing_ends_no_replica)
     put(&w, 1, "r1", 0);
     join_run(&w);
     until(&w, DL_REQUEST_FETCH);
-    w.failing = DILOCO_ENOENT;
-    w.failing_kind = DL_REQUEST_FETCH;
+    w.failing.status = DILOCO_ENOENT;
+    w.failing.kind = DL_REQUEST_FETCH;
     others_commit(&w, 1, "r1");
     next(&w, DL_REQUEST_READ);
-    w.failing = DILOCO_OK;
+    w.failing.status = DILOCO_OK;
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(2, w.control.entry);
     end_world(&w);
@@ -489,8 +489,8 @@ TEST(a_failure_that_no_phase_expects_stops_the_replica_with_its_status)
         world w;
         make_world(&w, 1);
         put(&w, 1, "r1", 0);
-        w.failing = DILOCO_EFULL;
-        w.failing_kind = kinds[i];
+        w.failing.status = DILOCO_EFULL;
+        w.failing.kind = kinds[i];
         join_run(&w);
         CHECK_INT(DILOCO_EFULL, until(&w, DL_REQUEST_FAIL)->fail.status);
         end_world(&w);
@@ -528,8 +528,8 @@ TEST(trace_has_each_move_with_its_request_and_reply)
     CHECK(has_moved("entry 0: catching up -> training; READ absent, then TRAIN"));
     CHECK(has_moved("entry 0: late check -> contributing; READ absent, then CONTRIBUTE"));
     CHECK_INT(4, n_moves);
-    w.failing = dl_fail(DILOCO_EIO, "the disk is gone");
-    w.failing_kind = DL_REQUEST_CONTRIBUTE;
+    w.failing.status = dl_fail(DILOCO_EIO, "the disk is gone");
+    w.failing.kind = DL_REQUEST_CONTRIBUTE;
     step(&w);
     CHECK_STR("entry 0: contributing -> over; CONTRIBUTE io, then FAIL", moves[4]);
     end_world(&w);

@@ -11,7 +11,8 @@ typedef enum dl_request_kind {
     /* wait until the trainer has captured `entry` or was skipped: look at the pace */
     DL_REQUEST_TRAIN,
     DL_REQUEST_READ, /* read log/<entry> */
-    /* count the entries from `entry` on that exist without a gap, by one listing of log/ */
+    /* count the entries from `entry` on that exist without a gap, and find the newest snapshot of
+     * more entries, by one listing of log/ and one of snap/ */
     DL_REQUEST_EXTENT,
     /* make this generation's object in c/<entry>/ from the capture; pipelined: it may still be in
      * flight when the request is answered */
@@ -113,6 +114,7 @@ typedef struct dl_snapshot_request {
 
 typedef struct dl_rejoin_request {
     bool voided; /* `entry` is void now, even if what it counts can be read */
+    bool newer;  /* the newest snapshot spares most of a long backlog */
 } dl_rejoin_request;
 
 typedef struct dl_fail_request {
@@ -160,7 +162,8 @@ typedef struct dl_read_reply {
 } dl_read_reply;
 
 typedef struct dl_extent_reply {
-    uint64_t n; /* entries that exist, at most `most` */
+    uint64_t n;      /* entries that exist, at most `most` */
+    uint64_t newest; /* entries of the newest snapshot that has more than `entry`; 0: none has */
 } dl_extent_reply;
 
 typedef struct dl_contribute_reply {

@@ -420,8 +420,8 @@ TEST(p19_members_of_an_uncombinable_slice_are_read_whole_and_judged)
     put(&w, 2, "r1", 0);
     join_run(&w);
     until(&w, DL_REQUEST_COMBINE);
-    w.failing = DILOCO_EPROTO;
-    w.failing_kind = DL_REQUEST_COMBINE;
+    w.failing.status = DILOCO_EPROTO;
+    w.failing.kind = DL_REQUEST_COMBINE;
     w.put[0].n_bad = -1; /* r1's, which is read whole now */
     w.put[0].why = "non-finite";
     const dl_entry *draft = until(&w, DL_REQUEST_CREATE)->step.draft;

@@ -220,8 +220,8 @@ TEST(p27_a_trainer_that_cannot_measure_stops_with_its_status)
     make_court(&w, "0");
     resume_run(&w, 1, 5);
     put_three(&w, 1);
-    w.failing_kind = DL_REQUEST_JUDGE;
-    w.failing = DILOCO_EIO;
+    w.failing.kind = DL_REQUEST_JUDGE;
+    w.failing.status = DILOCO_EIO;
     until(&w, DL_REQUEST_FAIL);
     CHECK_INT(DILOCO_EIO, w.request.fail.status);
     end_court(&w);

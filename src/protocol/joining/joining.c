@@ -17,7 +17,7 @@
  *
  * A replica that reads the log more slowly than the log grows would never reach its end. It
  * measures where that is, and announces itself there. The entry that waits for it lets it read the
- * rest. */
+ * rest. If the rest is too long for that, it waits for a newer snapshot and rejoins from it. */
 
 enum { MAX_ANNOUNCE_DOUBLINGS = 16 };
 enum { ENTRIES_TO_READ = 4 }; /* between two measurements of the log, at least */
@@ -133,6 +133,24 @@ static bool is_slower_than_log(const dl_machine *m, uint64_t unreadable)
     return m->self.backlog && unreadable + 1 >= m->self.backlog;
 }
 
+/* Returns whether the replica rejoins from the newest snapshot, since that spares more than half of
+ * a backlog that is too long to announce the replica. Anyone with write access can create names of
+ * snapshots. So the replica stops rejoining once it has found no newer state. */
+static bool spares_most(const dl_machine *m, uint64_t unreadable, uint64_t newest)
+{
+    return !m->rejoining.stays && unreadable > most_unread(m) &&
+           newest > dl_open_entry(m) + unreadable / 2;
+}
+
+static dl_request rejoin_from_newest(dl_machine *m)
+{
+    dl_request a = dl_machine_request(m, DL_REQUEST_REJOIN, DL_OVER);
+    a.entry = UINT64_MAX;
+    a.rejoin.newer = true;
+    m->rejoining.left_at = dl_open_entry(m) + 1;
+    return a;
+}
+
 /* Reads on. A replica that gains on the log reads half of the rest before it measures again. */
 static dl_request read_on(dl_machine *m, uint64_t unreadable)
 {
@@ -148,12 +166,15 @@ dl_request dl_joining_measured(dl_machine *m, const dl_reply *reply)
     const double took_s = dl_seconds(m->now - m->self.read_since);
     DL_ASSERT(open > m->self.read_from);
     if (m->self.announced <= open) m->self.entry_s = took_s / (double)(open - m->self.read_from);
-    if (is_in_time(m, end))
+    if (is_in_time(m, end)) {
         m->self.announce_at = m->self.announced;
-    else if (is_slower_than_log(m, unreadable) && unreadable <= most_unread(m) &&
-             may_announce(m, end + ahead_of_log(m)))
+        return read_on(m, unreadable);
+    }
+    if (is_slower_than_log(m, unreadable) && unreadable <= most_unread(m) &&
+        may_announce(m, end + ahead_of_log(m)))
         return announce(m, end + ahead_of_log(m));
-    return read_on(m, unreadable);
+    return spares_most(m, unreadable, reply->extent.newest) ? rejoin_from_newest(m)
+                                                            : read_on(m, unreadable);
 }
 
 /* ---- aligning (P13) ----

@@ -83,7 +83,64 @@ TEST(p9_slow_reader_does_not_make_others_wait_longer_than_patience)
     }
 }
 
+/* Measures the log at entry 9 of 17, when most_unread is 7. `newest` is the snapshot's entries. */
+static void measure_long_backlog(world *w, uint64_t newest)
+{
+    make_long_world(w);
+    read_eight(w, 17);
+    w->now += dl_time_from_seconds(w->config.patience_s + 1);
+    w->newest = newest;
+}
+
+TEST(p9_long_backlog_is_spared_by_a_newer_snapshot)
+{
+    world w;
+    measure_long_backlog(&w, 14); /* spares 5 of 8 */
+    const dl_request *a = next(&w, DL_REQUEST_REJOIN);
+    CHECK_INT(UINT64_MAX, a->entry);
+    CHECK(a->rejoin.newer);
+    CHECK_INT(0, w.asked[DL_REQUEST_CONTRIBUTE]);
+    end_world(&w);
+}
+
+TEST(p9_snapshot_that_spares_less_than_half_of_a_backlog_is_ignored)
+{
+    world w;
+    measure_long_backlog(&w, 13); /* spares 4 of 8 */
+    CHECK_INT(9, next(&w, DL_REQUEST_READ)->entry);
+    end_world(&w);
+}
+
+TEST(p9_snapshot_is_ignored_by_a_reader_whose_announcement_is_in_time)
+{
+    world w;
+    make_long_world(&w);
+    read_eight(&w, 17);
+    w.newest = 17;
+    CHECK(next(&w, DL_REQUEST_CONTRIBUTE)->contribute.announce);
+    end_world(&w);
+}
+
+TEST(p9_names_of_snapshots_without_a_newer_state_are_believed_once)
+{
+    world w;
+    measure_long_backlog(&w, 17);
+    next(&w, DL_REQUEST_REJOIN);
+    rejoin(&w); /* from the state that it had */
+    CHECK_INT(13, until(&w, DL_REQUEST_EXTENT)->entry);
+    grow(&w, 17, 30);
+    w.now += dl_time_from_seconds(w.config.patience_s + 1);
+    w.newest = 30;
+    CHECK_INT(13, next(&w, DL_REQUEST_READ)->entry);
+    CHECK_INT(1, w.asked[DL_REQUEST_REJOIN]);
+    end_world(&w);
+}
+
 TEST_MAIN(p9_slow_reader_announces_itself_at_the_end_of_the_log,
           p9_late_announcement_of_a_slow_reader_is_repeated_further_ahead,
           p9_reader_that_catches_up_by_itself_does_not_delay_the_others,
-          p9_slow_reader_does_not_make_others_wait_longer_than_patience)
+          p9_slow_reader_does_not_make_others_wait_longer_than_patience,
+          p9_long_backlog_is_spared_by_a_newer_snapshot,
+          p9_snapshot_that_spares_less_than_half_of_a_backlog_is_ignored,
+          p9_snapshot_is_ignored_by_a_reader_whose_announcement_is_in_time,
+          p9_names_of_snapshots_without_a_newer_state_are_believed_once)
