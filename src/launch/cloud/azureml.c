@@ -48,16 +48,13 @@ static diloco_status write_grant(dl_rest_call *call, const char *tenant, const c
 }
 
 /* AZURE_AUTHORITY_HOST is for other clouds of Azure, such as Azure Government. launch.endpoint does
- * not apply to the token service. The answer holds the token, so it is overwritten before it is
- * freed. */
+ * not apply to the token service. */
 static diloco_status request_token(dl_credentials *out, const dl_launch_spec *spec)
 {
     const char *tenant = getenv("AZURE_TENANT_ID"), *id = getenv("AZURE_CLIENT_ID");
     const char *secret = getenv("AZURE_CLIENT_SECRET"), *host = getenv("AZURE_AUTHORITY_HOST");
-    uint64_t seconds = 0;
     dl_rest rest;
     dl_rest_call call;
-    dl_rest_response response;
     if (!tenant || !*tenant || !id || !*id || !secret || !*secret)
         return dl_fail(DILOCO_EINVAL, "azureml: AZURE_TENANT_ID, AZURE_CLIENT_ID and "
                                       "AZURE_CLIENT_SECRET of a service principal are not set: "
@@ -67,14 +64,7 @@ static diloco_status request_token(dl_credentials *out, const dl_launch_spec *sp
     snprintf(rest.who.secret, sizeof rest.who.secret, "%s", secret); /* hidden in error texts */
     dl_rest_call_init(&call, "POST", "a token");
     diloco_status status = write_grant(&call, tenant, id, secret);
-    if (!status) status = dl_rest_must(&rest, &call, &response);
-    if (!status) {
-        status = dl_json_read_str(out->token, sizeof out->token, response.json, "access_token");
-        if (!status) status = dl_json_read_u64(&seconds, response.json, "expires_in", 86400);
-        out->expires = (int64_t)dl_clock_wall() + (int64_t)seconds;
-        explicit_bzero(response.text.data, response.text.cap);
-        dl_buf_deinit(&response.text);
-    }
+    if (!status) status = dl_rest_token(out, &rest, &call);
     dl_rest_call_deinit(&call);
     dl_rest_deinit(&rest);
     return status;
@@ -191,7 +181,7 @@ static void put_limits(dl_json *j, const dl_config *config)
     if (config->launch_role[0]) dl_json_str(j, "clientId", config->launch_role);
     dl_json_end(j);
     if (config->launch_timeout_s <= 0) return;
-    snprintf(text, sizeof text, "PT%lldS", (long long)(config->launch_timeout_s + 0.999));
+    snprintf(text, sizeof text, "PT%lldS", (long long)dl_cloud_ceiling(config->launch_timeout_s));
     dl_json_object(j, "limits");
     dl_json_str(j, "jobLimitsType", "Command");
     dl_json_str(j, "timeout", text);
@@ -223,18 +213,6 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     dl_json_end(j);
     dl_json_end(j);
     return DILOCO_OK;
-}
-
-/* The id is the name, which the answer repeats. */
-static diloco_status created(dl_job *job, dl_json_value response)
-{
-    return dl_json_read_str(job->id, sizeof job->id, response, "name");
-}
-
-/* `search` reads one job by its name, so the answer is this job. */
-static void found(dl_job *job, dl_json_value response)
-{
-    dl_rest_text(job->id, sizeof job->id, response, "name");
 }
 
 /* The service stops the job later; its state is CancelRequested until then. */
@@ -272,14 +250,14 @@ static void seen(dl_job *job, dl_json_value response)
                  strcmp(status, "Failed") ? "" : "Azure ML reports no exit code");
 }
 
-/* `search` reads the job of the name, because `create` would change one that exists. */
+/* `search` reads the job of the name, because `create` would change one that exists. The id is the
+ * name, which the answers repeat. */
 static const dl_cloud_rows rows = {.open = open_rest,
+                                   .id_at = "name",
                                    .create = create,
                                    .create_method = "PUT",
-                                   .created = created,
                                    .search = path_to,
                                    .search_method = "GET",
-                                   .found = found,
                                    .look = path_to,
                                    .look_method = "GET",
                                    .seen = seen,
@@ -295,20 +273,7 @@ static bool is_id(const dl_job *job)
     return strcmp(job->id, job->name) == 0;
 }
 
-static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_launch(&rows, spec, jobs, n);
-}
-
-static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_poll(&rows, spec, jobs, n);
-}
-
-static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_cancel(&rows, spec, jobs, n);
-}
+DL_CLOUD_CALLS(rows)
 
 /* Streams of output are files of the workspace's storage account, which needs other credentials. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,

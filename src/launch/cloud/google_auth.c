@@ -136,16 +136,13 @@ static diloco_status write_user(dl_buf *body, dl_json_value file)
     return status;
 }
 
-/* The token service is the one that the file names. launch.endpoint does not apply to it. The
- * answer holds the token, so it is overwritten before it is freed. */
+/* The token service is the one that the file names. launch.endpoint does not apply to it. */
 static diloco_status request_token(dl_credentials *out, const dl_launch_spec *spec,
                                    dl_json_value file)
 {
     char uri[512], type[64];
-    uint64_t seconds = 0;
     dl_rest rest;
     dl_rest_call call;
-    dl_rest_response response;
     if (!*dl_rest_text(uri, sizeof uri, file, "token_uri")) strcpy(uri, TOKEN_URI);
     dl_rest_text(type, sizeof type, file, "type");
     const bool account = strcmp(type, "service_account") == 0;
@@ -159,14 +156,7 @@ static diloco_status request_token(dl_credentials *out, const dl_launch_spec *sp
     call.type = FORM;
     diloco_status status =
         account ? write_account(&call.body, file, uri) : write_user(&call.body, file);
-    if (!status) status = dl_rest_must(&rest, &call, &response);
-    if (!status) {
-        status = dl_json_read_str(out->token, sizeof out->token, response.json, "access_token");
-        if (!status) status = dl_json_read_u64(&seconds, response.json, "expires_in", 86400);
-        out->expires = (int64_t)dl_clock_wall() + (int64_t)seconds;
-        explicit_bzero(response.text.data, response.text.cap);
-        dl_buf_deinit(&response.text);
-    }
+    if (!status) status = dl_rest_token(out, &rest, &call);
     dl_rest_call_deinit(&call);
     dl_rest_deinit(&rest);
     return status;

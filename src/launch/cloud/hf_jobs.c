@@ -121,7 +121,7 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     if (*spec->secrets) dl_cloud_secrets(j, "secrets", spec);
     dl_json_str(j, "flavor", config->launch_machine[0] ? config->launch_machine : "cpu-basic");
     if (config->launch_timeout_s > 0)
-        dl_json_i64(j, "timeoutSeconds", (int64_t)(config->launch_timeout_s + 0.999));
+        dl_json_i64(j, "timeoutSeconds", dl_cloud_ceiling(config->launch_timeout_s));
     dl_json_object(j, "labels");
     dl_json_str(j, "name", job->name);
     dl_json_end(j);
@@ -130,26 +130,11 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return DILOCO_OK;
 }
 
-/* The id is the service's own. All later calls find the job by it. */
-static diloco_status created(dl_job *job, dl_json_value response)
-{
-    return dl_json_read_str(job->id, sizeof job->id, response, "id");
-}
-
 /* The filter is the label name=<name>, escaped. */
 static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     DL_TRY(path_to(call, rest, "", "?label=name%3D"));
     return dl_rest_segment(call, job->name);
-}
-
-/* The filter is not trusted to be exact, so labels are compared again. */
-static void found(dl_job *job, dl_json_value response)
-{
-    char name[DL_JOB_NAME_MAX + 1];
-    for (dl_json_iter it = dl_json_each(response); dl_json_next(&it);)
-        if (!strcmp(dl_rest_text(name, sizeof name, it.value, "labels.name"), job->name))
-            dl_rest_text(job->id, sizeof job->id, it.value, "id");
 }
 
 static diloco_status look(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
@@ -187,14 +172,15 @@ static bool is_over(const dl_rest_response *response)
     return response->status == 400 || response->status == 409;
 }
 
-/* Names are not unique, so there are `search` and `found`. */
+/* Names are not unique, so there is a `search`. */
 static const dl_cloud_rows rows = {.open = open_rest,
+                                   .id_at = "id",
+                                   .name_at = "labels.name",
+                                   .list_at = "",
                                    .create = create,
                                    .create_method = "POST",
-                                   .created = created,
                                    .search = search,
                                    .search_method = "GET",
-                                   .found = found,
                                    .look = look,
                                    .look_method = "GET",
                                    .seen = seen,
@@ -211,20 +197,7 @@ static bool is_id(const dl_job *job)
     return dl_id_is_plain(job->id, "-_");
 }
 
-static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_launch(&rows, spec, jobs, n);
-}
-
-static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_poll(&rows, spec, jobs, n);
-}
-
-static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_cancel(&rows, spec, jobs, n);
-}
+DL_CLOUD_CALLS(rows)
 
 /* ---- logs: events  data: {"data":"the line","timestamp":"2026-01-01T00:00:00.000Z"} */
 
@@ -281,15 +254,13 @@ static bool is_later(const reading *r, dl_json_value event)
 }
 
 /* Give the text of one event. Lines without the mark are comments or keep-alives, which begin with
- * a colon. An event that is not JSON is given as it is. The text is shorter than its event, so
- * `len` bytes hold it with its zero. */
+ * a colon. An event that is not JSON is given as it is. */
 static diloco_status give_event(void *user, const char *line, size_t len)
 {
     static const char mark[] = "data:";
     reading *r = user;
     const size_t before = strlen(mark);
-    dl_json_value event, text;
-    char *copy;
+    dl_json_value event;
     if (len && line[0] == ':') return look_at_job(r);
     if (len < before || memcmp(line, mark, before) != 0) return DILOCO_OK;
     r->over = false;
@@ -303,13 +274,7 @@ static diloco_status give_event(void *user, const char *line, size_t len)
         r->ended = true;
         return dl_fail(DILOCO_ECLOSED, "the output so far is complete");
     }
-    text = dl_json_get(event, "data");
-    if (text.type != DL_JSON_STRING) return DILOCO_OK;
-    if (!(copy = malloc(len))) return dl_fail(DILOCO_ENOMEM, "out of memory for a line of output");
-    diloco_status status = dl_json_as_str(copy, len, text);
-    if (!status) status = r->fn(r->user, copy, strcspn(copy, "\n"));
-    free(copy);
-    return status;
+    return dl_rest_give_line(dl_json_get(event, "data"), r->fn, r->user);
 }
 
 /* Read the log on one connection, which has it from the begin. Without `follow` the output ends at

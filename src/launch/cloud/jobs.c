@@ -3,9 +3,14 @@
  * credentials that were renewed meanwhile. */
 #include "launch/cloud/jobs.h"
 
+#include "base/clock.h"
+
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The longest time between two reads of a log that is followed. */
+#define LOG_PERIOD (5 * DL_SECOND)
 
 /* ---- calls */
 
@@ -26,6 +31,20 @@ static diloco_status ask(dl_rest *rest, dl_rest_response *response, write_fn wri
 
 /* ---- launching */
 
+/* Set the job's id from the answer to `search`. The backend's filter is not trusted to be exact, so
+ * names are compared again. */
+static void find(const dl_cloud_rows *rows, dl_job *job, dl_json_value response)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    if (!rows->list_at) {
+        dl_rest_text(job->id, sizeof job->id, response, rows->id_at);
+        return;
+    }
+    for (dl_json_iter it = dl_json_each(dl_rest_at(response, rows->list_at)); dl_json_next(&it);)
+        if (!strcmp(dl_rest_text(name, sizeof name, it.value, rows->name_at), job->name))
+            dl_rest_text(job->id, sizeof job->id, it.value, rows->id_at);
+}
+
 /* Set the job's id if the backend has a job of its name. A 404 is an empty list for some
  * backends. */
 static diloco_status search_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
@@ -36,7 +55,7 @@ static diloco_status search_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job
         ask(rest, &response, rows->search, rows->search_method, job, false, &call);
     if (!status) {
         if (dl_rest_is_good(&response))
-            rows->found(job, response.json);
+            find(rows, job, response.json);
         else if (response.status != 404)
             status = dl_rest_refused(rest, &call, &response);
         dl_buf_deinit(&response.text);
@@ -51,16 +70,15 @@ static diloco_status read_created(const dl_cloud_rows *rows, const dl_rest *rest
                                   const dl_rest_call *call, const dl_rest_response *response,
                                   dl_job *job)
 {
-    if (dl_rest_is_good(response)) {
-        DL_TRY(rows->created(job, response->json));
-        dl_job_set(job, DL_JOB_PENDING, -1, "%s", "");
-        return DILOCO_OK;
-    }
-    if (rows->is_taken && rows->is_taken(response)) { /* an earlier launch of this name */
+    const bool good = dl_rest_is_good(response);
+    if (!good && !(rows->is_taken && rows->is_taken(response)))
+        return dl_rest_refused(rest, call, response);
+    if (good && rows->id_at)
+        DL_TRY(dl_json_read_str(job->id, sizeof job->id, response->json, rows->id_at));
+    else
         snprintf(job->id, sizeof job->id, "%s", job->name);
-        return DILOCO_OK;
-    }
-    return dl_rest_refused(rest, call, response);
+    if (good) dl_job_set(job, DL_JOB_PENDING, -1, "%s", "");
+    return DILOCO_OK;
 }
 
 /* Create a job. Where names are not unique the call is made at most once: if its answer is lost,
@@ -71,7 +89,7 @@ static diloco_status create_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job
     dl_rest_response response;
     /* A call that is repeated would start a second machine where names are not unique. */
     diloco_status status =
-        ask(rest, &response, rows->create, rows->create_method, job, rows->found != NULL, &call);
+        ask(rest, &response, rows->create, rows->create_method, job, rows->search != NULL, &call);
     if (!status) {
         status = read_created(rows, rest, &call, &response, job);
         dl_buf_deinit(&response.text);
@@ -95,7 +113,7 @@ static diloco_status print_one(const dl_cloud_rows *rows, dl_rest *rest, const d
 static diloco_status launch_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
 {
     if (rest->spec->dry) return print_one(rows, rest, job);
-    if (rows->found) DL_TRY(search_one(rows, rest, job));
+    if (rows->search) DL_TRY(search_one(rows, rest, job));
     return *job->id ? DILOCO_OK : create_one(rows, rest, job);
 }
 
@@ -193,6 +211,31 @@ diloco_status dl_cloud_cancel(const dl_cloud_rows *rows, const dl_launch_spec *s
     return first ? dl_fail(first, "%s", why) : DILOCO_OK;
 }
 
+/* ---- logs */
+
+/* Between two reads of a log: launch.poll if that is shorter. */
+static dl_time log_period(const dl_config *config)
+{
+    const dl_time poll = dl_time_from_seconds(config->launch_poll_s);
+    return poll && poll < LOG_PERIOD ? poll : LOG_PERIOD;
+}
+
+diloco_status dl_cloud_follow(const dl_cloud_log *log, dl_rest *rest, const dl_cloud_rows *rows,
+                              const dl_job *job, bool follow)
+{
+    dl_job now = *job;
+    diloco_status status = DILOCO_OK;
+    for (bool over = false; !status;) {
+        status = log->read(log->reading, rest, job);
+        if (status || over || !follow) break;
+        dl_clock_sleep(log_period(rest->spec->config));
+        status = dl_cloud_poll(rows, rest->spec, &now, 1);
+        over = dl_job_is_over(now.state);
+        if (!status) status = log->renew(rest);
+    }
+    return status;
+}
+
 /* ---- states */
 
 /* The silent mark lets an unknown state count as running for launch.lost_after seconds: a backend
@@ -268,6 +311,18 @@ diloco_status dl_cloud_argv(dl_json *j, const char *key, const dl_launch_spec *s
     dl_json_end(j);
     dl_argv_free(words);
     return DILOCO_OK;
+}
+
+void dl_cloud_put_list(dl_json *j, const char *key, const char *only)
+{
+    dl_json_array(j, key);
+    dl_json_str(j, NULL, only);
+    dl_json_end(j);
+}
+
+int64_t dl_cloud_ceiling(double amount)
+{
+    return (int64_t)(amount + 0.999);
 }
 
 /* Each word is quoted, so that the backend's shell gets exactly these words. */

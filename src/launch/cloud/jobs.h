@@ -3,9 +3,9 @@
  * A row (dl_cloud_rows) names the calls and reads the answers. The rest is shared: jobs.c makes the
  * calls and decides what an answer means for the job.
  *
- *     launch    search, found, create, created    sets the id
- *     poll      look, seen                        sets state, exit code and message
- *     cancel    stop                              sets nothing; a later poll sees the end
+ *     launch    search, create    sets the id
+ *     poll      look, seen        sets state, exit code and message
+ *     cancel    stop              sets nothing; a later poll sees the end
  *
  * Where names are not unique, a job is searched by its name before it is created. Where they are,
  * the row has no search, and a name that is taken is adopted. An unknown state counts as silence.
@@ -23,18 +23,20 @@ typedef struct dl_cloud_rows {
      * deinits `rest`, also after an error. */
     diloco_status (*open)(dl_rest *rest, const dl_launch_spec *spec);
     /* Each writes path and body of a call that was begun with its method. create and search use
-     * job->name, since job->id is empty then. */
+     * job->name, since job->id is empty then. A search of NULL: names are unique, and the backend
+     * refuses a second job of a name. */
     diloco_status (*create)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
     diloco_status (*search)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
     diloco_status (*look)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
     diloco_status (*stop)(dl_rest_call *call, const dl_rest *rest, const dl_job *job);
     const char *create_method, *search_method, *look_method, *stop_method;
 
-    /* Set the id from the answer to `create`. Returns DILOCO_EPROTO if the answer has none. */
-    diloco_status (*created)(dl_job *job, dl_json_value response);
-    /* Set the id from the answer to `search` when the job is in it. NULL: names are unique, and the
-     * backend refuses a second job of a name. */
-    void (*found)(dl_job *job, dl_json_value response);
+    /* Members of a job in an answer (dl_rest_at): its id, and its name. An id_at of NULL: the name
+     * is the id. */
+    const char *id_at, *name_at;
+    /* The list of jobs in the answer to `search`; "": the answer is the list; NULL: the answer is
+     * the job itself. */
+    const char *list_at;
     /* Is this refusal of `create` that of a name that an earlier launch has used? NULL: it never
      * is. */
     bool (*is_taken)(const dl_rest_response *response);
@@ -57,6 +59,38 @@ DL_MUST_CHECK diloco_status dl_cloud_poll(const dl_cloud_rows *rows, const dl_la
                                           dl_job *jobs, size_t n);
 DL_MUST_CHECK diloco_status dl_cloud_cancel(const dl_cloud_rows *rows, const dl_launch_spec *spec,
                                             dl_job *jobs, size_t n);
+/* Defines launch, poll_all and cancel of an executor whose row is `rows`. */
+#define DL_CLOUD_CALLS(rows)                                                                       \
+    static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)                \
+    {                                                                                              \
+        return dl_cloud_launch(&(rows), spec, jobs, n);                                            \
+    }                                                                                              \
+    static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)              \
+    {                                                                                              \
+        return dl_cloud_poll(&(rows), spec, jobs, n);                                              \
+    }                                                                                              \
+    static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)                \
+    {                                                                                              \
+        return dl_cloud_cancel(&(rows), spec, jobs, n);                                            \
+    }
+
+/* ---- logs */
+
+/* The log of a job that a backend gives in pages. `reading` is the position in it. */
+typedef struct dl_cloud_log {
+    /* Read all that the log has now after the position. */
+    diloco_status (*read)(void *reading, dl_rest *rest, const dl_job *job);
+    /* Renew the credentials of `rest`: a log may be followed for longer than they are valid. */
+    diloco_status (*renew)(dl_rest *rest);
+    void *reading;
+} dl_cloud_log;
+
+/* dl_cloud_follow reads the log once. With `follow` it reads again every 5 seconds, or every
+ * launch.poll if that is shorter. One more read follows after the job is over, for output that
+ * arrives late. `rest` is the client of the log; the job is polled by `rows`. */
+DL_MUST_CHECK diloco_status dl_cloud_follow(const dl_cloud_log *log, dl_rest *rest,
+                                            const dl_cloud_rows *rows, const dl_job *job,
+                                            bool follow);
 
 /* ---- states */
 
@@ -97,6 +131,11 @@ DL_MUST_CHECK diloco_status dl_cloud_argv(dl_json *j, const char *key, const dl_
  * line. */
 DL_MUST_CHECK diloco_status dl_cloud_line(dl_buf *out, const dl_launch_spec *spec,
                                           const char *rank);
+
+/* Write an array of one text. */
+void dl_cloud_put_list(dl_json *j, const char *key, const char *only);
+/* Returns an amount of an option in whole units, rounded up, as most APIs take no fractions. */
+int64_t dl_cloud_ceiling(double amount);
 
 /* Write DILOCO_RANK, DILOCO_JOB and launch.env as {"NAME":"value"} or, with `pairs`, as
  * [{"name":"NAME","value":"value"}]. Returns DILOCO_OK: `j` keeps an error of the writer until

@@ -104,7 +104,7 @@ static void put_machine(dl_json *j, const dl_config *config)
     char gpu[160];
     dl_json_object(j, "machine");
     dl_json_i64(j, "timeout",
-                config->launch_timeout_s > 0 ? (int64_t)(config->launch_timeout_s + 0.999) : DAY_S);
+                config->launch_timeout_s > 0 ? dl_cloud_ceiling(config->launch_timeout_s) : DAY_S);
     if (config->launch_cpus) dl_json_f64(j, "cpu", (double)config->launch_cpus);
     if (config->launch_memory_gb > 0)
         dl_json_i64(j, "memory", (int64_t)(config->launch_memory_gb * 1000 / 1.048576));

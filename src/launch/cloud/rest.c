@@ -267,6 +267,18 @@ char *dl_rest_copy(dl_json_value object, const char *path)
     return NULL;
 }
 
+diloco_status dl_rest_give_line(dl_json_value text, dl_job_line_fn fn, void *user)
+{
+    if (text.type != DL_JSON_STRING) return DILOCO_OK;
+    const size_t cap = (size_t)(text.end - text.at) + 1;
+    char *line = malloc(cap);
+    if (!line) return dl_fail(DILOCO_ENOMEM, "out of memory for a line of output");
+    diloco_status status = dl_json_as_str(line, cap, text);
+    if (!status) status = fn(user, line, strcspn(line, "\n"));
+    free(line);
+    return status;
+}
+
 /* Copy a text and cut it between two characters of UTF-8. */
 static void put_begin(char *out, size_t cap, const char *text)
 {
@@ -419,6 +431,19 @@ diloco_status dl_rest_must(dl_rest *rest, dl_rest_call *call, dl_rest_response *
     if (dl_rest_is_good(response)) return DILOCO_OK;
     const diloco_status status = dl_rest_refused(rest, call, response);
     dl_buf_deinit(&response->text);
+    return status;
+}
+
+diloco_status dl_rest_token(dl_credentials *out, dl_rest *rest, dl_rest_call *call)
+{
+    dl_rest_response response;
+    uint64_t seconds = 0;
+    DL_TRY(dl_rest_must(rest, call, &response));
+    diloco_status status =
+        dl_json_read_str(out->token, sizeof out->token, response.json, "access_token");
+    if (!status) status = dl_json_read_u64(&seconds, response.json, "expires_in", 86400);
+    out->expires = (int64_t)dl_clock_wall() + (int64_t)seconds;
+    wipe(&response.text);
     return status;
 }
 

@@ -122,6 +122,10 @@ DL_MUST_CHECK diloco_status dl_rest_must(dl_rest *rest, dl_rest_call *call,
  * not set: lines that were given cannot be taken back, so the call is not repeated. */
 DL_MUST_CHECK diloco_status dl_rest_lines(dl_rest *rest, dl_rest_call *call, dl_job_line_fn fn,
                                           void *user);
+/* dl_rest_token makes a call to a token service of OAuth 2.0, and sets token and end of its
+ * validity. The answer is overwritten before it is freed, since it holds the token. Returns the
+ * errors of dl_rest_must, or DILOCO_EPROTO if the answer holds no token. */
+DL_MUST_CHECK diloco_status dl_rest_token(dl_credentials *out, dl_rest *rest, dl_rest_call *call);
 
 /* Print the call to spec->dry, for --dry-run. X-Amz-Target is its only header, so no credentials
  * appear. */
@@ -138,5 +142,8 @@ const char *dl_rest_message(char *out, size_t cap, dl_json_value object, const c
 /* Returns a copy of such a text, which the caller frees, or NULL if the member is absent, no text,
  * or there is no memory. */
 char *dl_rest_copy(dl_json_value object, const char *path);
+/* dl_rest_give_line gives the first line of a text to fn. A value that is no text is ignored.
+ * Returns DILOCO_ENOMEM, or the error of fn. */
+DL_MUST_CHECK diloco_status dl_rest_give_line(dl_json_value text, dl_job_line_fn fn, void *user);
 
 #endif

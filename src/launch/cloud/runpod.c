@@ -28,41 +28,28 @@ static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 
 /* ---- calls */
 
-/* The API takes lists of alternatives here. One element leaves no choice. */
-static void put_list(dl_json *j, const char *key, const char *only)
-{
-    dl_json_array(j, key);
-    dl_json_str(j, NULL, only);
-    dl_json_end(j);
-}
-
-/* Whole units, rounded up: the API takes no fractions. */
-static int64_t ceiling(double amount)
-{
-    return (int64_t)(amount + 0.999);
-}
-
 /* RunPod counts CPUs and memory for each GPU, so the options' amounts are divided by their number
- * and rounded up. */
+ * and rounded up. The API takes lists of alternatives. One element leaves no choice. */
 static void put_machine(dl_json *j, const dl_config *config)
 {
     const int64_t gpus = config->launch_gpus;
     dl_json_str(j, "computeType", gpus ? "GPU" : "CPU");
     if (gpus) {
-        put_list(j, "gpuTypeIds", config->launch_gpu_type);
+        dl_cloud_put_list(j, "gpuTypeIds", config->launch_gpu_type);
         dl_json_i64(j, "gpuCount", gpus);
         if (config->launch_cpus)
             dl_json_i64(j, "minVCPUPerGPU", (config->launch_cpus + gpus - 1) / gpus);
         if (config->launch_memory_gb > 0)
-            dl_json_i64(j, "minRAMPerGPU", ceiling(config->launch_memory_gb / (double)gpus));
+            dl_json_i64(j, "minRAMPerGPU",
+                        dl_cloud_ceiling(config->launch_memory_gb / (double)gpus));
     } else {
-        if (config->launch_machine[0]) put_list(j, "cpuFlavorIds", config->launch_machine);
+        if (config->launch_machine[0]) dl_cloud_put_list(j, "cpuFlavorIds", config->launch_machine);
         if (config->launch_cpus) dl_json_i64(j, "vcpuCount", config->launch_cpus);
     }
-    if (config->launch_region[0]) put_list(j, "dataCenterIds", config->launch_region);
+    if (config->launch_region[0]) dl_cloud_put_list(j, "dataCenterIds", config->launch_region);
     if (config->launch_spot) dl_json_bool(j, "interruptible", true);
     if (config->launch_disk_gb > 0)
-        dl_json_i64(j, "containerDiskInGb", ceiling(config->launch_disk_gb));
+        dl_json_i64(j, "containerDiskInGb", dl_cloud_ceiling(config->launch_disk_gb));
     dl_json_i64(j, "volumeInGb", 0); /* a volume is charged while its pod is stopped, too */
 }
 
@@ -94,33 +81,18 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     dl_json_str(j, "imageName", spec->config->launch_image);
     put_machine(j, spec->config);
     put_env(j, spec, job);
-    put_list(j, "dockerEntrypoint", spec->program);
+    dl_cloud_put_list(j, "dockerEntrypoint", spec->program);
     DL_TRY(dl_cloud_argv(j, "dockerStartCmd", spec, rank, 1));
     dl_json_end(j);
     return DILOCO_OK;
 }
 
-/* The id is RunPod's own. All later calls find the pod by it. */
-static diloco_status created(dl_job *job, dl_json_value response)
-{
-    return dl_json_read_str(job->id, sizeof job->id, response, "id");
-}
-
-/* The answer may have pods whose names contain this one: found() compares. */
+/* The filter may match parts of names. */
 static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
     (void)rest;
     DL_TRY(dl_rest_path(call, "/pods?name="));
     return dl_rest_segment(call, job->name);
-}
-
-/* A filter may match parts of names, so names are compared again. */
-static void found(dl_job *job, dl_json_value response)
-{
-    char name[DL_JOB_NAME_MAX + 1];
-    for (dl_json_iter it = dl_json_each(response); dl_json_next(&it);)
-        if (!strcmp(dl_rest_text(name, sizeof name, it.value, "name"), job->name))
-            dl_rest_text(job->id, sizeof job->id, it.value, "id");
 }
 
 /* The path of `look` (GET) and of `stop` (DELETE): they differ in the method alone. */
@@ -147,14 +119,15 @@ static void seen(dl_job *job, dl_json_value response)
     dl_cloud_set(job, states, status, change);
 }
 
-/* Names are not unique, so there are `search` and `found`. A stop is a DELETE. */
+/* Names are not unique, so there is a `search`. A stop is a DELETE. */
 static const dl_cloud_rows rows = {.open = open_rest,
+                                   .id_at = "id",
+                                   .name_at = "name",
+                                   .list_at = "",
                                    .create = create,
                                    .create_method = "POST",
-                                   .created = created,
                                    .search = search,
                                    .search_method = "GET",
-                                   .found = found,
                                    .look = path_to,
                                    .look_method = "GET",
                                    .seen = seen,
@@ -171,20 +144,7 @@ static bool is_id(const dl_job *job)
     return dl_id_is_plain(job->id, "-_");
 }
 
-static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_launch(&rows, spec, jobs, n);
-}
-
-static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_poll(&rows, spec, jobs, n);
-}
-
-static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_cancel(&rows, spec, jobs, n);
-}
+DL_CLOUD_CALLS(rows)
 
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)

@@ -15,12 +15,10 @@
 #include <string.h>
 
 /* The limit of a job in seconds, and the disk of a machine in GB, unless options say otherwise.
- * SageMaker writes the output of all training jobs to one log group. LOG_PERIOD is the longest time
- * between two reads of a log that is followed. */
+ * SageMaker writes the output of all training jobs to one log group. */
 enum { DAY_S = 86400, DISK_GB = 30 };
-#define LOG_GROUP  "/aws/sagemaker/TrainingJobs"
-#define AMZ_JSON   "application/x-amz-json-1.1"
-#define LOG_PERIOD (5 * DL_SECOND)
+#define LOG_GROUP "/aws/sagemaker/TrainingJobs"
+#define AMZ_JSON  "application/x-amz-json-1.1"
 
 /* ---- credentials */
 
@@ -82,7 +80,7 @@ static void put_resources(dl_json *j, const dl_config *config)
     dl_json_object(j, "ResourceConfig");
     dl_json_str(j, "InstanceType", config->launch_machine);
     dl_json_i64(j, "InstanceCount", 1);
-    dl_json_i64(j, "VolumeSizeInGB", (int64_t)(disk + 0.999));
+    dl_json_i64(j, "VolumeSizeInGB", dl_cloud_ceiling(disk));
     dl_json_end(j);
 }
 
@@ -92,7 +90,7 @@ static void put_resources(dl_json *j, const dl_config *config)
 static void put_limits(dl_json *j, const dl_config *config)
 {
     const double limit = config->launch_timeout_s;
-    const int64_t seconds = limit > 0 ? (int64_t)(limit + 0.999) : DAY_S;
+    const int64_t seconds = limit > 0 ? dl_cloud_ceiling(limit) : DAY_S;
     dl_json_object(j, "StoppingCondition");
     dl_json_i64(j, "MaxRuntimeInSeconds", seconds);
     if (config->launch_spot) dl_json_i64(j, "MaxWaitTimeInSeconds", seconds + DAY_S);
@@ -108,9 +106,7 @@ static diloco_status put_container(dl_json *j, const dl_launch_spec *spec, const
     dl_json_object(j, "AlgorithmSpecification");
     dl_json_str(j, "TrainingImage", spec->config->launch_image);
     dl_json_str(j, "TrainingInputMode", "File");
-    dl_json_array(j, "ContainerEntrypoint");
-    dl_json_str(j, NULL, spec->program);
-    dl_json_end(j);
+    dl_cloud_put_list(j, "ContainerEntrypoint", spec->program);
     DL_TRY(dl_cloud_argv(j, "ContainerArguments", spec, rank, 1));
     dl_json_end(j);
     return dl_cloud_env(j, "Environment", spec, job, false);
@@ -133,14 +129,6 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     put_resources(j, config);
     put_limits(j, config);
     dl_json_end(j);
-    return DILOCO_OK;
-}
-
-/* The answer has only an ARN. The name is unique in account and region, so it is the id. */
-static diloco_status created(dl_job *job, dl_json_value response)
-{
-    (void)response;
-    snprintf(job->id, sizeof job->id, "%s", job->name);
     return DILOCO_OK;
 }
 
@@ -236,11 +224,11 @@ static void seen(dl_job *job, dl_json_value response)
         dl_cloud_set(job, states, status, why);
 }
 
-/* Names are unique, so `is_taken` replaces a search. */
+/* Names are unique in account and region, so the name is the id, and `is_taken` replaces a
+ * search. */
 static const dl_cloud_rows rows = {.open = open_rest,
                                    .create = create,
                                    .create_method = "POST",
-                                   .created = created,
                                    .is_taken = is_taken,
                                    .look = look,
                                    .look_method = "POST",
@@ -258,20 +246,7 @@ static bool is_id(const dl_job *job)
     return strcmp(job->id, job->name) == 0;
 }
 
-static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_launch(&rows, spec, jobs, n);
-}
-
-static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_poll(&rows, spec, jobs, n);
-}
-
-static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_cancel(&rows, spec, jobs, n);
-}
+DL_CLOUD_CALLS(rows)
 
 /* ---- logs */
 
@@ -309,19 +284,11 @@ static diloco_status find_stream(reading *r, dl_rest *rest, const dl_job *job)
     return status;
 }
 
-/* An event is one line; a newline at its end is left out. */
+/* An event is one line. */
 static diloco_status give_events(const reading *r, dl_json_value events)
 {
-    for (dl_json_iter it = dl_json_each(events); dl_json_next(&it);) {
-        const dl_json_value text = dl_json_get(it.value, "message");
-        const size_t cap = (size_t)(text.end - text.at) + 1;
-        char *line = text.type == DL_JSON_STRING ? malloc(cap) : NULL;
-        if (!line) continue;
-        diloco_status status = dl_json_as_str(line, cap, text);
-        if (!status) status = r->fn(r->user, line, strcspn(line, "\n"));
-        free(line);
-        DL_TRY(status);
-    }
+    for (dl_json_iter it = dl_json_each(events); dl_json_next(&it);)
+        DL_TRY(dl_rest_give_line(dl_json_get(it.value, "message"), r->fn, r->user));
     return DILOCO_OK;
 }
 
@@ -352,34 +319,26 @@ static diloco_status read_page(reading *r, dl_rest *rest, const dl_job *job, boo
     return status;
 }
 
-/* Between two reads of a log that is followed: launch.poll if that is shorter. */
-static dl_time log_period(const dl_config *config)
+/* All pages after the position. The stream appears some time after the job, so each read of a log
+ * without one searches it again. */
+static diloco_status read_pages(void *context, dl_rest *rest, const dl_job *job)
 {
-    const dl_time poll = dl_time_from_seconds(config->launch_poll_s);
-    return poll && poll < LOG_PERIOD ? poll : LOG_PERIOD;
+    reading *r = context;
+    bool end = false;
+    if (!r->stream[0]) DL_TRY(find_stream(r, rest, job));
+    while (r->stream[0] && !end)
+        DL_TRY(read_page(r, rest, job, &end));
+    return DILOCO_OK;
 }
 
-/* One more read follows after the job is over, for output that arrives late. The stream appears
- * some time after the job, so a log that is followed is searched for it again. Credentials are
- * renewed between reads, since a log may be followed for longer than they are valid. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
     dl_rest rest = {.name = NULL};
     reading r = {.fn = fn, .user = user};
-    dl_job now = *job;
+    const dl_cloud_log log = {.read = read_pages, .renew = renew, .reading = &r};
     diloco_status status = open_service(&rest, spec, "logs", "logs");
-    for (bool over = false; !status;) {
-        bool end = false;
-        if (!r.stream[0]) status = find_stream(&r, &rest, job);
-        while (!status && r.stream[0] && !end)
-            status = read_page(&r, &rest, job, &end);
-        if (status || over || !follow) break;
-        dl_clock_sleep(log_period(spec->config));
-        status = poll_all(spec, &now, 1);
-        over = dl_job_is_over(now.state);
-        if (!status) status = renew(&rest);
-    }
+    if (!status) status = dl_cloud_follow(&log, &rest, &rows, job, follow);
     dl_rest_deinit(&rest);
     return status;
 }

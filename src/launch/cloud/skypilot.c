@@ -86,7 +86,7 @@ static void add_machine(words *w, const dl_config *config)
     }
     if (config->launch_disk_gb > 0) {
         add(w, "--disk-size");
-        add(w, "%lld", (long long)(config->launch_disk_gb + 0.999));
+        add(w, "%lld", (long long)dl_cloud_ceiling(config->launch_disk_gb));
     }
     if (config->launch_spot) add(w, "--use-spot");
 }

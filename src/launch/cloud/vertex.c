@@ -6,7 +6,6 @@
  * Vertex AI has no channel for secrets: replicas reach a gs:// store by launch.role, a service
  * account. It restarts no job itself. Its exit code is in the sentence of an error alone. Output is
  * in Cloud Logging, which is read in pages by time. */
-#include "base/clock.h"
 #include "launch/cloud/google_auth.h"
 #include "launch/cloud/jobs.h"
 #include "launch/executor_rows.h"
@@ -17,8 +16,6 @@
 /* Entries of a page. One has at most 256 KB (Cloud Logging, "Quotas and limits"), so a page stays
  * below the 16 MiB of an answer. */
 enum { PAGE = 50 };
-/* Between two reads of a log that is followed. */
-#define LOG_PERIOD (5 * DL_SECOND)
 
 /* ---- credentials */
 
@@ -73,7 +70,7 @@ static void put_machine(dl_json *j, const dl_config *config)
     dl_json_str(j, "replicaCount", "1");
     if (config->launch_disk_gb <= 0) return;
     dl_json_object(j, "diskSpec");
-    dl_json_i64(j, "bootDiskSizeGb", (int64_t)(config->launch_disk_gb + 0.999));
+    dl_json_i64(j, "bootDiskSizeGb", dl_cloud_ceiling(config->launch_disk_gb));
     dl_json_end(j);
 }
 
@@ -85,7 +82,7 @@ static void put_scheduling(dl_json *j, const dl_config *config)
     dl_json_bool(j, "disableRetries", true);
     if (config->launch_spot) dl_json_str(j, "strategy", "SPOT");
     if (config->launch_timeout_s > 0) {
-        snprintf(text, sizeof text, "%llds", (long long)(config->launch_timeout_s + 0.999));
+        snprintf(text, sizeof text, "%llds", (long long)dl_cloud_ceiling(config->launch_timeout_s));
         dl_json_str(j, "timeout", text);
     }
     dl_json_end(j);
@@ -98,9 +95,7 @@ static diloco_status put_container(dl_json *j, const dl_launch_spec *spec, const
     snprintf(rank, sizeof rank, "%u", job->rank);
     dl_json_object(j, "containerSpec");
     dl_json_str(j, "imageUri", spec->config->launch_image);
-    dl_json_array(j, "command");
-    dl_json_str(j, NULL, spec->program);
-    dl_json_end(j);
+    dl_cloud_put_list(j, "command", spec->program);
     DL_TRY(dl_cloud_argv(j, "args", spec, rank, 1));
     DL_TRY(dl_cloud_env(j, "env", spec, job, true));
     dl_json_end(j);
@@ -135,12 +130,6 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return DILOCO_OK;
 }
 
-/* The member `name` is the job's resource name, which ends with its number. */
-static diloco_status created(dl_job *job, dl_json_value response)
-{
-    return dl_json_read_str(job->id, sizeof job->id, response, "name");
-}
-
 /* filter=displayName="<name>", escaped. */
 static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_job *job)
 {
@@ -148,15 +137,6 @@ static diloco_status search(dl_rest_call *call, const dl_rest *rest, const dl_jo
     DL_TRY(dl_rest_path(call, "?filter=displayName%%3D%%22"));
     DL_TRY(dl_rest_segment(call, job->name));
     return dl_rest_path(call, "%%22");
-}
-
-/* The filter is not trusted to be exact, so names are compared again. */
-static void found(dl_job *job, dl_json_value response)
-{
-    char name[DL_JOB_NAME_MAX + 1];
-    for (dl_json_iter it = dl_json_each(dl_json_get(response, "customJobs")); dl_json_next(&it);)
-        if (!strcmp(dl_rest_text(name, sizeof name, it.value, "displayName"), job->name))
-            dl_rest_text(job->id, sizeof job->id, it.value, "name");
 }
 
 /* projects/<name or number>/locations/<region>/customJobs/<number>. The id becomes a path that is
@@ -226,14 +206,16 @@ static void seen(dl_job *job, dl_json_value response)
         dl_cloud_set(job, states, state, why);
 }
 
-/* Names are not unique, so there are `search` and `found`. */
+/* Names are not unique, so there is a `search`. The member `name` is the job's resource name, which
+ * ends with its number. */
 static const dl_cloud_rows rows = {.open = open_rest,
+                                   .id_at = "name",
+                                   .name_at = "displayName",
+                                   .list_at = "customJobs",
                                    .create = create,
                                    .create_method = "POST",
-                                   .created = created,
                                    .search = search,
                                    .search_method = "GET",
-                                   .found = found,
                                    .look = look,
                                    .look_method = "GET",
                                    .seen = seen,
@@ -243,20 +225,7 @@ static const dl_cloud_rows rows = {.open = open_rest,
 
 /* ---- the executor: jobs.c with the row above */
 
-static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_launch(&rows, spec, jobs, n);
-}
-
-static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_poll(&rows, spec, jobs, n);
-}
-
-static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
-{
-    return dl_cloud_cancel(&rows, spec, jobs, n);
-}
+DL_CLOUD_CALLS(rows)
 
 /* ---- logs */
 
@@ -275,14 +244,7 @@ static diloco_status give_entry(reading *r, dl_json_value entry)
     dl_json_value text = dl_json_get(entry, "textPayload");
     if (text.type != DL_JSON_STRING) text = dl_rest_at(entry, "jsonPayload.message");
     dl_rest_text(r->after, sizeof r->after, entry, "timestamp");
-    if (text.type != DL_JSON_STRING) return DILOCO_OK;
-    const size_t cap = (size_t)(text.end - text.at) + 1;
-    char *line = malloc(cap);
-    if (!line) return dl_fail(DILOCO_ENOMEM, "out of memory for a line of output");
-    diloco_status status = dl_json_as_str(line, cap, text);
-    if (!status) status = r->fn(r->user, line, strcspn(line, "\n"));
-    free(line);
-    return status;
+    return dl_rest_give_line(text, r->fn, r->user);
 }
 
 /* POST entries:list for the entries after `since`. Cloud Logging knows a job by its number. Entries
@@ -312,8 +274,9 @@ static diloco_status write_query(dl_rest_call *call, const dl_rest *rest, const 
 
 /* All pages of the entries after the last one that was read. A token of a page is valid for the
  * same filter only, so `since` is kept for all of them. */
-static diloco_status read_pages(reading *r, dl_rest *rest, const dl_job *job)
+static diloco_status read_pages(void *context, dl_rest *rest, const dl_job *job)
 {
+    reading *r = context;
     char since[sizeof r->after];
     memcpy(since, r->after, sizeof since);
     r->token[0] = '\0';
@@ -336,23 +299,14 @@ static diloco_status read_pages(reading *r, dl_rest *rest, const dl_job *job)
     return DILOCO_OK;
 }
 
-/* One more read follows after the job is over, for output that arrives late. The token is renewed
- * between reads, since a log may be followed for longer than it is valid. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
     dl_rest rest = {.name = NULL};
     reading r = {.fn = fn, .user = user};
-    dl_job now = *job;
+    const dl_cloud_log log = {.read = read_pages, .renew = dl_google_token, .reading = &r};
     diloco_status status = open_service(&rest, spec, "https://logging.googleapis.com");
-    for (bool over = false; !status;) {
-        status = read_pages(&r, &rest, job);
-        if (status || over || !follow) break;
-        dl_clock_sleep(LOG_PERIOD);
-        status = poll_all(spec, &now, 1);
-        over = dl_job_is_over(now.state);
-        if (!status) status = dl_google_token(&rest);
-    }
+    if (!status) status = dl_cloud_follow(&log, &rest, &rows, job, follow);
     dl_rest_deinit(&rest);
     return status;
 }
