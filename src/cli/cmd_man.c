@@ -128,7 +128,8 @@ static void write_program(FILE *out)
     }
     fputs(".SH EXIT STATUS\n"
           "0 done, 1 failed, 2 wrong usage or configuration, 3 refused as unfaithful or\n"
-          "unsupported, 4 store or peer out of reach, 130 interrupted (the same command resumes).\n"
+          "unsupported, 4 store or peer out of reach or a run's disk full, 130 interrupted (the\n"
+          "same command resumes).\n"
           ".SH SEE ALSO\n.BR diloco_config (5)\n",
           out);
 }

@@ -350,8 +350,8 @@ void dl_help_program(FILE *out)
           "an s3://, gs:// or az:// path, or a hub's join line. @FILE and - (stdin) are read for\n"
           "a join line. A CONFIG file means the run that it names.\n"
           "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 refused as unfaithful\n"
-          "or unsupported, 4 store or peer out of reach, 130 interrupted (the same command\n"
-          "resumes).\n",
+          "or unsupported, 4 store or peer out of reach or a run's disk full, 130 interrupted\n"
+          "(the same command resumes).\n",
           out);
 }
 

@@ -231,6 +231,7 @@ static diloco_status fold_state(dl_book *book, dl_json_value record)
     dl_job_set(&r->job, value, (int)code, "%s", message);
     if (!dl_job_is_over(value)) return DILOCO_OK;
     keep_orphan(r);
+    r->ended_at = at;
     r->lost += dl_job_may_be_restarted(&r->job);
     if (at > r->started_at) book->machine_s += at - r->started_at;
     return DILOCO_OK;

@@ -29,8 +29,9 @@ typedef struct dl_book_rank {
     /* The generation is over, and a later "begin" lets the rank start once more. */
     bool again;
     uint32_t lost; /* times that it was lost since the last "begin" */
-    /* When the newest generation was announced, by its launcher's clock, seconds since 1970. */
-    double started_at;
+    /* When the newest generation was announced, and when its end was recorded, by the clocks of the
+     * launchers that did it, seconds since 1970. */
+    double started_at, ended_at;
     char by[33]; /* launcher that announced it, as dl_book.by */
     /* When this launcher first got no answer about it; 0: the last poll had one. */
     dl_time silent_since;

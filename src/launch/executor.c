@@ -81,7 +81,8 @@ void dl_job_set_silent(dl_job *job, const char *format, ...)
     va_end(args);
 }
 
-/* A LOST replica resumes from its saved state. A store that did not answer may answer later. */
+/* A LOST replica resumes from its saved state. A store that did not answer may answer later, and a
+ * full one may have space. */
 bool dl_job_may_be_restarted(const dl_job *job)
 {
     return job->state == DL_JOB_LOST ||

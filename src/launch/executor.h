@@ -76,7 +76,7 @@ void dl_job_set(dl_job *job, dl_job_state state, int exit_code, const char *form
 void dl_job_set_silent(dl_job *job, const char *format, ...) DL_PRINTF(2, 3);
 
 /* Returns true if the next generation may do better: for a lost replica, and for one whose store
- * did not answer (exit code 4). Another failure would repeat itself. */
+ * did not answer or was full (exit code 4). Another failure would repeat itself. */
 bool dl_job_may_be_restarted(const dl_job *job);
 
 /* The values that all replicas of a launch have in common. Everything is borrowed, and outlives all

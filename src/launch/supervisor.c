@@ -3,6 +3,7 @@
  * killed between any two steps. dl_control_follow repeats it. */
 #include "launch/supervisor.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #define ADOPT_AFTER (60 * DL_SECOND)
 /* Between two looks at `stop`. */
 #define SLICE (100 * DL_MILLISECOND)
+/* Looks that a replica waits before it is started again the first time after its store failed. */
+enum { FIRST_PAUSE = 8 };
 
 /* Report a line to a person. */
 static void print_line(const dl_control *c, const char *format, ...) DL_PRINTF(2, 3);
@@ -117,6 +120,13 @@ diloco_status dl_control_poll(const dl_control *c)
 
 /* ---- starting */
 
+/* Seconds between two looks: launch.poll, or the executor's own. */
+static double period(const dl_control *c)
+{
+    return c->spec->config->launch_poll_s > 0 ? c->spec->config->launch_poll_s
+                                              : c->executor->poll_s;
+}
+
 /* A failure while a lost generation ran on may be its doing: it holds the state folder, for
  * example. */
 static bool failed_beside_orphan(const dl_book_rank *r)
@@ -142,11 +152,27 @@ static bool is_open(const dl_control *c, const dl_book_rank *r)
            dl_clock_wall() - r->started_at > dl_seconds(ADOPT_AFTER);
 }
 
+/* Is the next generation to be started, now or after a pause? */
+static bool is_missing(const dl_control *c, const dl_book_rank *r)
+{
+    return !r->started || r->again || (dl_job_is_over(r->job.state) && may_restart(c, r));
+}
+
+/* Is it too early to start a replica again whose store did not answer, or was full? The store needs
+ * time to recover, and restarts are few. So a pause of FIRST_PAUSE looks comes before the next
+ * generation, and doubles each time. A clock that was set back ends it. */
+static bool is_pausing(const dl_control *c, const dl_book_rank *r)
+{
+    if (r->again || r->job.state != DL_JOB_FAILED || failed_beside_orphan(r)) return false;
+    const double passed = dl_clock_wall() - r->ended_at;
+    return passed >= 0 && passed < ldexp(FIRST_PAUSE * period(c), (int)r->lost - 1);
+}
+
 /* Should the next generation be started now? */
 static bool is_wanted(const dl_control *c, const dl_book_rank *r)
 {
     if (failed_beside_orphan(r) && r->orphan_runs) return false;
-    return !r->started || r->again || (dl_job_is_over(r->job.state) && may_restart(c, r));
+    return is_missing(c, r) && !(r->started && is_pausing(c, r));
 }
 
 /* Generations of a rank are numbered from 0. */
@@ -379,13 +405,6 @@ diloco_status dl_control_stop_surplus(const dl_control *c)
 
 /* ---- following */
 
-/* Seconds between two looks: launch.poll, or the executor's own. */
-static double period(const dl_control *c)
-{
-    return c->spec->config->launch_poll_s > 0 ? c->spec->config->launch_poll_s
-                                              : c->executor->poll_s;
-}
-
 /* Wait. Returns false if a stop was requested meanwhile. */
 static bool pause_for(const dl_control *c, double seconds)
 {
@@ -404,8 +423,7 @@ static bool is_idle(const dl_control *c, bool done)
     for (uint32_t i = 0; i < DL_JOBS_MAX; i++) {
         const dl_book_rank *r = &c->book->ranks[i];
         if (r->started && !dl_job_is_over(r->job.state)) return false;
-        const bool missing = is_wanted(c, r) || failed_beside_orphan(r);
-        if (!done && i < c->book->max && missing && !dl_control_is_spent(c)) return false;
+        if (!done && i < c->book->max && is_missing(c, r) && !dl_control_is_spent(c)) return false;
     }
     return true;
 }

@@ -11,8 +11,9 @@
  * which is possible once every replica is over.
  *
  * A replica that FAILED is not started again, since the next one would fail, too. There are two
- * exceptions. One is exit code 4, the store did not answer. The other is a failure while an earlier
- * generation of it still ran: that one is stopped first. */
+ * exceptions. One is exit code 4, the store did not answer or was full: the next one is started
+ * after a pause, which doubles. The other is a failure while an earlier generation of it still ran:
+ * that one is stopped first. */
 #ifndef DL_LAUNCH_SUPERVISOR_H
 #define DL_LAUNCH_SUPERVISOR_H
 

@@ -228,6 +228,34 @@ TEST(a_failed_replica_is_not_started_again_unless_its_store_was_unreachable)
     dl_book_close(&f->book);
 }
 
+/* Let this many seconds pass for r0, which has ended. */
+static void pass_time(fixture *f, double seconds)
+{
+    f->book.ranks[0].ended_at -= seconds;
+}
+
+TEST(pause_after_each_end_by_an_unreachable_store_is_twice_the_one_before)
+{
+    fixture *f = begin("pause", 1, "2");
+    CHECK_OK(dl_config_set(&f->config, "launch.poll", "100", "test"));
+    fate[0][0] = fate[0][1] = DL_JOB_FAILED;
+    codes[0][0] = codes[0][1] = 4;
+    for (int g = 0; g < 2; g++) {
+        const int pause = 800 << g;
+        CHECK_OK(dl_control_start(&f->control));
+        CHECK_INT(1, launches[0][g]);
+        CHECK_OK(dl_control_poll(&f->control));
+        CHECK_INT(DL_JOB_FAILED, f->book.ranks[0].job.state);
+        pass_time(f, pause - 90);
+        CHECK_OK(dl_control_start(&f->control));
+        CHECK_INT(0, launches[0][g + 1]);
+        pass_time(f, 90);
+    }
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_INT(1, launches[0][2]);
+    dl_book_close(&f->book);
+}
+
 TEST(exit_codes_do_not_complete_a_run_and_do_not_fail_a_complete_one)
 {
     fixture *f = begin("codes", 1, "0");
@@ -552,6 +580,7 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           a_lost_replica_is_started_again_with_the_next_generation,
           restarts_have_an_end_that_names_the_replica,
           a_failed_replica_is_not_started_again_unless_its_store_was_unreachable,
+          pause_after_each_end_by_an_unreachable_store_is_twice_the_one_before,
           exit_codes_do_not_complete_a_run_and_do_not_fail_a_complete_one,
           a_replica_without_an_answer_is_lost_after_the_limit,
           silent_replica_without_restarts_is_asked_to_stop_when_it_is_given_up,

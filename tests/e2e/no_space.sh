@@ -36,6 +36,16 @@ expect_error 1 'No space left' diloco init full/new
 says full/new/run.toml
 umount full
 
+# The store of a run is full: the replica waits for run.store_timeout. Its exit code says that it may do better later.
+mkdir small
+mount -t tmpfs -o size=16m none small
+expect 0 diloco launch short.toml --store small/run --set run.replicas=1 --prepare
+dd if=/dev/zero of=small/fill bs=1k 2>/dev/null && fail "the disk is not full"
+expect_error 4 'No space left' diloco join small/run --rank 0 --set run.store_timeout=1 --set data.train_path=text.txt
+rm small/fill
+expect 0 diloco join small/run --rank 0 --set data.train_path=text.txt --quiet
+umount small
+
 # A home that cannot be written.
 mount -t tmpfs none home
 mount -o remount,ro home

@@ -186,6 +186,14 @@ static void print_complete(crew *c)
     dl_report_print(&c->report, line);
 }
 
+/* The status that decides the exit code of a run's replicas. A full disk may have space later, as a
+ * store that does not answer may answer later, so both have one exit code. A launcher starts the
+ * replica again then (dl_job_may_be_restarted). */
+static diloco_status status_to_exit(diloco_status status)
+{
+    return status == DILOCO_EFULL ? DILOCO_EUNREACHABLE : status;
+}
+
 /* The screen is cleared first. The error's text is kept, and --json is printed for failures as
  * well. */
 static diloco_status finish(crew *c, diloco_status status)
@@ -203,7 +211,7 @@ static diloco_status finish(crew *c, diloco_status status)
         diloco_status printed = dl_report_json(&c->report, c->config->store, status);
         if (!status) status = printed;
     }
-    return status;
+    return status_to_exit(status);
 }
 
 /* Count the traffic of creating the run. Nothing is drawn yet: before the launch a Ctrl-C ends
