@@ -8,10 +8,10 @@
  * Launching is once only. A lock in the shared folder keeps launchers apart, and a rank that the
  * queue has under this job name is not submitted again. Slurm requeues a job whose node failed or
  * that was preempted (--requeue): the task is PENDING again, and its generation stays. */
-#include "launch/command.h"
 #include "launch/executor_rows.h"
 #include "launch/host.h"
 #include "launch/program.h"
+#include "launch/slurm_queue.h"
 #include "launch/slurm_script.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes of a script and of squeue's output, words of sbatch, and bytes of a word. */
-enum { SCRIPT_MAX = 1 << 20, ARGS_MAX = 32, ARG_BYTES = DL_PATH_MAX + 128, QUEUE_MAX = 16 << 20 };
+/* Bytes of a script, words of sbatch, and bytes of a word. */
+enum { SCRIPT_MAX = 1 << 20, ARGS_MAX = 32, ARG_BYTES = DL_PATH_MAX + 128 };
 
 /* ---- ids */
 
@@ -36,120 +36,6 @@ static bool is_id(const dl_job *job)
     snprintf(rank, sizeof rank, "_%u", job->rank);
     snprintf(number, sizeof number, "%.*s", (int)len, job->id);
     return dl_id_is_number(number) && len < sizeof number && strcmp(job->id + len, rank) == 0;
-}
-
-/* ---- running Slurm's commands */
-
-/* Does Slurm refuse the request itself? Its commands have one exit code for all errors, so the
- * words of their messages decide. Any other error may be the controller's state, and may pass.
- * First letters are left out, because messages begin with either case. */
-static bool is_refusal(const char *err)
-{
-    static const char *const words[] = {"nvalid",        "ermission",     "denied",
-                                        "iolates",       "xceed",         "nrecogni",
-                                        "not available", "not permitted", "Unable to open file"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strstr(err, words[i])) return true;
-    return false;
-}
-
-/* Slurm's messages may have several lines; an error text has one. */
-static void in_one_line(char *text)
-{
-    for (; *text; text++)
-        if (*text == '\n') *text = ' ';
-}
-
-/* Run one of Slurm's commands. Returns DILOCO_EREFUSED for a refusal, and DILOCO_EUNREACHABLE for
- * every other failure. The caller frees result->out after success. */
-static diloco_status slurm(dl_command_result *result, const char *const *argv, const dl_buf *in)
-{
-    const dl_command_run run = {
-        .argv = argv, .in = in ? in->data : NULL, .in_len = in ? in->len : 0, .most = QUEUE_MAX};
-    diloco_status status = dl_command_do(result, &run);
-    if (status == DILOCO_ETIMEDOUT)
-        return dl_fail(DILOCO_EUNREACHABLE, "%s: Slurm does not answer", argv[0]);
-    if (status || result->exit_code == 0) return status;
-    in_one_line(result->err);
-    status = is_refusal(result->err) ? dl_fail(DILOCO_EREFUSED, "%s", result->err)
-                                     : dl_fail(DILOCO_EUNREACHABLE, "%s: %s", argv[0], result->err);
-    dl_buf_deinit(&result->out);
-    return status;
-}
-
-/* ---- the queue */
-
-/* The name of the array of a generation. squeue filters by it, so that other jobs cost nothing. */
-static void job_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec, uint32_t generation)
-{
-    snprintf(out, DL_JOB_NAME_MAX + 1, "diloco-%.8s-g%u", spec->run, generation);
-}
-
-/* The job names of all generations that occur in jobs, each once, with commas. Quadratic in n; a
- * run has few generations at a time. */
-static diloco_status add_names(dl_buf *out, const dl_launch_spec *spec, const dl_job *jobs,
-                               size_t n)
-{
-    char name[DL_JOB_NAME_MAX + 1];
-    for (size_t i = 0; i < n; i++) {
-        size_t k = 0;
-        while (k < i && jobs[k].generation != jobs[i].generation)
-            k++;
-        if (k < i) continue;
-        job_name(name, spec, jobs[i].generation);
-        DL_TRY(dl_buf_addf(out, "%s%s", i ? "," : "", name));
-    }
-    return DILOCO_OK;
-}
-
-/* Read the queue's lines about these generations, "<id>|<name>|<state>|<wait status>|<restarts>|
- * <nodes>|<reason>". --states=all includes ended jobs that Slurm still has. The caller frees. */
-static diloco_status read_queue(dl_command_result *result, const dl_launch_spec *spec,
-                                const dl_job *jobs, size_t n)
-{
-    dl_buf names;
-    dl_buf_init(&names, SCRIPT_MAX);
-    diloco_status status = dl_buf_addf(&names, "--name=");
-    if (!status) status = add_names(&names, spec, jobs, n);
-    const char *filter = status ? NULL : dl_buf_str(&names);
-    const char *const argv[] = {
-        "squeue",
-        "--noheader",
-        "--array",
-        "--states=all",
-        filter,
-        "--Format=JobArrayID:|,Name:|,State:|,exit_code:|,RestartCnt:|,NodeList:|,Reason:80",
-        NULL};
-    if (!status) status = filter ? slurm(result, argv, NULL) : dl_fail(DILOCO_ENOMEM, "no memory");
-    dl_buf_deinit(&names);
-    return status;
-}
-
-/* The fields of a line. The last one may itself hold a bar. */
-enum { ID, NAME, STATE, STATUS, RESTARTS, NODES, REASON, N_FIELDS };
-
-/* One line of the queue, cut into its fields. */
-typedef struct queued {
-    char field[N_FIELDS][128];
-} queued;
-
-/* Read the next line and go past it. Longer fields are cut. Returns false at the end. */
-static bool next_line(queued *out, const char **at, const char *end)
-{
-    if (*at == end) return false;
-    const char *newline = memchr(*at, '\n', (size_t)(end - *at));
-    const char *stop = newline ? newline : end;
-    memset(out, 0, sizeof *out);
-    for (int i = 0; i < N_FIELDS && *at < stop; i++) {
-        const char *bar = memchr(*at, '|', (size_t)(stop - *at));
-        size_t len = (size_t)((bar && i < N_FIELDS - 1 ? bar : stop) - *at);
-        snprintf(out->field[i], sizeof out->field[i], "%.*s", (int)len, *at);
-        for (size_t k = strlen(out->field[i]); k && out->field[i][k - 1] == ' ';)
-            out->field[i][--k] = '\0';
-        *at += len + (bar && i < N_FIELDS - 1);
-    }
-    *at = newline ? newline + 1 : end;
-    return true;
 }
 
 /* ---- states */
@@ -212,10 +98,10 @@ static int code_of(const char *status)
 
 /* Set the state of a job from its line. The exit code in the script's file is preferred to Slurm's,
  * as it distinguishes the replica's end from the script's. */
-static void set_state(const dl_launch_spec *spec, dl_job *job, const queued *q)
+static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_task *q)
 {
-    const char *name = q->field[STATE], *reason = q->field[REASON];
-    const int written = exit_of(spec, job, atoi(q->field[RESTARTS]));
+    const char *name = q->field[DL_SLURM_STATE], *reason = q->field[DL_SLURM_REASON];
+    const int written = exit_of(spec, job, atoi(q->field[DL_SLURM_RESTARTS]));
     size_t i = 0;
     job->silent = false;
     while (i < sizeof states / sizeof *states && strcmp(states[i].slurm, name) != 0)
@@ -231,13 +117,13 @@ static void set_state(const dl_launch_spec *spec, dl_job *job, const queued *q)
         /* Its script was killed, or Slurm did not start it: it writes what the program ends with.
          */
         dl_job_set(job, DL_JOB_LOST, -1, "ended with %d before its script could report it",
-                   code_of(q->field[STATUS]));
+                   code_of(q->field[DL_SLURM_STATUS]));
     else if (dl_job_is_over(states[i].state))
         dl_job_set(job, states[i].state, -1, "%s", name);
     else if (states[i].state == DL_JOB_RUNNING)
-        dl_job_set(job, DL_JOB_RUNNING, -1, "on %.100s%s%.10s", q->field[NODES],
-                   strcmp(q->field[RESTARTS], "0") ? ", requeued by Slurm: restart " : "",
-                   strcmp(q->field[RESTARTS], "0") ? q->field[RESTARTS] : "");
+        dl_job_set(job, DL_JOB_RUNNING, -1, "on %.100s%s%.10s", q->field[DL_SLURM_NODES],
+                   strcmp(q->field[DL_SLURM_RESTARTS], "0") ? ", requeued by Slurm: restart " : "",
+                   strcmp(q->field[DL_SLURM_RESTARTS], "0") ? q->field[DL_SLURM_RESTARTS] : "");
     else
         dl_job_set(job, states[i].state, -1, "%.100s", reason);
 }
@@ -256,15 +142,15 @@ static void set_forgotten(const dl_launch_spec *spec, dl_job *job)
 static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     dl_command_result queue;
-    queued q;
+    dl_slurm_task q;
     bool *found = calloc(n, sizeof *found);
     if (!found) return dl_fail(DILOCO_ENOMEM, "out of memory for the queue");
-    const diloco_status status = read_queue(&queue, spec, jobs, n);
+    const diloco_status status = dl_slurm_queue(&queue, spec, jobs, n);
     const char *at = status ? NULL : (const char *)queue.out.data;
     const char *end = at ? at + queue.out.len : NULL;
-    while (at && next_line(&q, &at, end))
+    while (at && dl_slurm_next(&q, &at, end))
         for (size_t i = 0; i < n; i++)
-            if (strcmp(q.field[ID], jobs[i].id) == 0) {
+            if (strcmp(q.field[DL_SLURM_ID], jobs[i].id) == 0) {
                 set_state(spec, &jobs[i], &q);
                 found[i] = true;
             }
@@ -338,7 +224,7 @@ static diloco_status make_array(dl_buf *out, const dl_job *const *jobs, size_t n
 static void make_arguments(arguments *a, const dl_launch_spec *spec, uint32_t generation)
 {
     char name[DL_JOB_NAME_MAX + 1];
-    job_name(name, spec, generation);
+    dl_slurm_job_name(name, spec, generation);
     add_arg(a, "sbatch");
     add_arg(a, "--parsable");
     add_arg(a, "--job-name=%s", name);
@@ -407,7 +293,7 @@ static diloco_status print_submission(const dl_launch_spec *spec, const argument
 static diloco_status submit(char number[32], const arguments *a, const dl_buf *script)
 {
     dl_command_result result;
-    DL_TRY(slurm(&result, a->argv, script));
+    DL_TRY(dl_slurm_run(&result, a->argv, script));
     const char *said = dl_buf_str(&result.out);
     snprintf(number, 32, "%.*s", said ? (int)strspn(said, "0123456789") : 0, said ? said : "");
     dl_buf_deinit(&result.out);
@@ -454,16 +340,17 @@ static diloco_status submit_jobs(const dl_launch_spec *spec, dl_job **jobs, size
 static diloco_status find_submitted(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     dl_command_result queue;
-    queued q;
-    DL_TRY(read_queue(&queue, spec, jobs, n));
+    dl_slurm_task q;
+    DL_TRY(dl_slurm_queue(&queue, spec, jobs, n));
     const char *at = (const char *)queue.out.data, *end = at ? at + queue.out.len : NULL;
-    while (at && next_line(&q, &at, end)) {
-        const char *rank = strchr(q.field[ID], '_');
+    while (at && dl_slurm_next(&q, &at, end)) {
+        const char *rank = strchr(q.field[DL_SLURM_ID], '_');
         char name[DL_JOB_NAME_MAX + 1];
         for (size_t i = 0; rank && i < n; i++) {
-            job_name(name, spec, jobs[i].generation);
-            if (strtoul(rank + 1, NULL, 10) == jobs[i].rank && strcmp(name, q.field[NAME]) == 0)
-                snprintf(jobs[i].id, sizeof jobs[i].id, "%s", q.field[ID]);
+            dl_slurm_job_name(name, spec, jobs[i].generation);
+            if (strtoul(rank + 1, NULL, 10) == jobs[i].rank &&
+                strcmp(name, q.field[DL_SLURM_NAME]) == 0)
+                snprintf(jobs[i].id, sizeof jobs[i].id, "%s", q.field[DL_SLURM_ID]);
         }
     }
     dl_buf_deinit(&queue.out);
@@ -532,7 +419,7 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     argv[0] = "scancel";
     for (size_t i = 0; i < n; i++)
         argv[i + 1] = jobs[i].id;
-    const diloco_status status = slurm(&result, argv, NULL);
+    const diloco_status status = dl_slurm_run(&result, argv, NULL);
     free(argv);
     if (!status) dl_buf_deinit(&result.out);
     return status;
