@@ -89,6 +89,15 @@ bool dl_job_may_be_restarted(const dl_job *job)
            (job->state == DL_JOB_FAILED && job->exit_code == diloco_exit_code(DILOCO_EUNREACHABLE));
 }
 
+diloco_status dl_job_refuse_other(const dl_job *job, const char *theirs)
+{
+    return dl_fail(
+        DILOCO_EREFUSED,
+        "%s: the book of launches has the id %.100s for it, but that is another job%s%.63s. "
+        "It is not stopped; another party may have changed the book",
+        job->name, job->id, *theirs ? ", " : "", theirs);
+}
+
 /* ---- the table */
 
 const dl_executor *dl_executor_at(size_t i)

@@ -79,6 +79,10 @@ void dl_job_set_silent(dl_job *job, const char *format, ...) DL_PRINTF(2, 3);
  * did not answer or was full (exit code 4). Another failure would repeat itself. */
 bool dl_job_may_be_restarted(const dl_job *job);
 
+/* Returns the error for an id of the book that belongs to another job of the backend, whose name is
+ * `theirs` ("": not known). An executor returns it instead of stopping that job. */
+diloco_status dl_job_refuse_other(const dl_job *job, const char *theirs);
+
 /* The values that all replicas of a launch have in common. Everything is borrowed, and outlives all
  * calls. */
 typedef struct dl_launch_spec {
@@ -156,7 +160,10 @@ typedef struct dl_executor {
      * ended. */
     diloco_status (*logs)(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user);
-    /* Ask n replicas to stop, and do not wait. One that is over is no error. */
+    /* Ask n replicas to stop, and do not wait. One that is over is no error. An id from a forged
+     * book may be that of another job of the same user. So an executor whose ids do not hold the
+     * name first compares the job's name at the backend, and returns dl_job_refuse_other if it is
+     * another one. */
     diloco_status (*cancel)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
     /* Optional: every replica is over; remove what only running ones need, such as secrets. */
     void (*finish)(const dl_launch_spec *spec);

@@ -409,20 +409,48 @@ static diloco_status check(const dl_launch_spec *spec)
     return DILOCO_OK;
 }
 
-/* scancel accepts ids of jobs that are over. */
+/* Append to ids[0..n-1] the ids of the jobs that Slurm has under the name of their generation. Jobs
+ * that it does not have are left out. Returns DILOCO_EREFUSED if an id is that of another job; the
+ * other ids are appended. */
+static diloco_status find_own(const char **ids, const dl_launch_spec *spec, const dl_job *jobs,
+                              size_t n)
+{
+    dl_command_result queue;
+    dl_slurm_task q;
+    size_t m = 0;
+    diloco_status refused = DILOCO_OK;
+    DL_TRY(dl_slurm_queue_of_ids(&queue, jobs, n));
+    const char *at = (const char *)queue.out.data, *end = at ? at + queue.out.len : NULL;
+    while (at && dl_slurm_next(&q, &at, end))
+        for (size_t i = 0; i < n; i++) {
+            char name[DL_JOB_NAME_MAX + 1];
+            if (strcmp(q.field[DL_SLURM_ID], jobs[i].id) != 0) continue;
+            dl_slurm_job_name(name, spec, jobs[i].generation);
+            if (strcmp(q.field[DL_SLURM_NAME], name) != 0)
+                refused = dl_job_refuse_other(&jobs[i], q.field[DL_SLURM_NAME]);
+            else if (m < n)
+                ids[m++] = jobs[i].id;
+        }
+    dl_buf_deinit(&queue.out);
+    return refused;
+}
+
+/* scancel accepts ids of jobs that are over. `why` keeps the refusal of an id while the others are
+ * stopped. */
 static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     dl_command_result result;
+    char why[1024];
     const char **argv = calloc(n + 2, sizeof *argv);
-    (void)spec;
     if (!argv) return dl_fail(DILOCO_ENOMEM, "not enough memory to stop jobs");
     argv[0] = "scancel";
-    for (size_t i = 0; i < n; i++)
-        argv[i + 1] = jobs[i].id;
-    const diloco_status status = dl_slurm_run(&result, argv, NULL);
+    const diloco_status refused = find_own(argv + 1, spec, jobs, n);
+    snprintf(why, sizeof why, "%s", refused ? diloco_error_text() : "");
+    const diloco_status status = argv[1] ? dl_slurm_run(&result, argv, NULL) : DILOCO_OK;
+    if (!status && argv[1]) dl_buf_deinit(&result.out);
     free(argv);
-    if (!status) dl_buf_deinit(&result.out);
-    return status;
+    if (status) return status;
+    return refused ? dl_fail(refused, "%s", why) : DILOCO_OK;
 }
 
 /* A log that is followed: is_alive polls `job` between two reads. */

@@ -70,27 +70,48 @@ static diloco_status add_names(dl_buf *out, const dl_launch_spec *spec, const dl
     return DILOCO_OK;
 }
 
-/* --states=all includes ended jobs that Slurm still has. The format is that of dl_slurm_next. */
-diloco_status dl_slurm_queue(dl_command_result *result, const dl_launch_spec *spec,
-                             const dl_job *jobs, size_t n)
+/* Run squeue with this filter. --states=all includes ended jobs that Slurm still has. The format is
+ * that of dl_slurm_next. */
+static diloco_status query(dl_command_result *result, const dl_buf *filter)
 {
-    dl_buf names;
-    dl_buf_init(&names, LIST_MAX);
-    diloco_status status = dl_buf_addf(&names, "--name=");
-    if (!status) status = add_names(&names, spec, jobs, n);
-    const char *filter = status ? NULL : dl_buf_str(&names);
     const char *const argv[] = {
         "squeue",
         "--noheader",
         "--array",
         "--states=all",
-        filter,
+        dl_buf_str(filter),
         "--Format=JobArrayID:|,Name:|,State:|,exit_code:|,RestartCnt:|,NodeList:|,Reason:80",
         NULL};
-    if (!status)
-        status = filter ? dl_slurm_run(result, argv, NULL) : dl_fail(DILOCO_ENOMEM, "no memory");
-    dl_buf_deinit(&names);
+    return argv[4] ? dl_slurm_run(result, argv, NULL)
+                   : dl_fail(DILOCO_ENOMEM, "out of memory for the words of squeue");
+}
+
+diloco_status dl_slurm_queue(dl_command_result *result, const dl_launch_spec *spec,
+                             const dl_job *jobs, size_t n)
+{
+    dl_buf filter;
+    dl_buf_init(&filter, LIST_MAX);
+    diloco_status status = dl_buf_addf(&filter, "--name=");
+    if (!status) status = add_names(&filter, spec, jobs, n);
+    if (!status) status = query(result, &filter);
+    dl_buf_deinit(&filter);
     return status;
+}
+
+/* squeue leaves out ids that Slurm does not have, but fails if the only id is one of them. */
+diloco_status dl_slurm_queue_of_ids(dl_command_result *result, const dl_job *jobs, size_t n)
+{
+    dl_buf filter;
+    dl_buf_init(&filter, LIST_MAX);
+    diloco_status status = dl_buf_addf(&filter, "--jobs=");
+    for (size_t i = 0; !status && i < n; i++)
+        status = dl_buf_addf(&filter, "%s%s", i ? "," : "", jobs[i].id);
+    if (!status) status = query(result, &filter);
+    dl_buf_deinit(&filter);
+    if (status != DILOCO_EREFUSED || !strstr(diloco_error_text(), "nvalid job id")) return status;
+    *result = (dl_command_result){.exit_code = 0};
+    dl_buf_init(&result->out, QUEUE_MAX);
+    return DILOCO_OK;
 }
 
 /* squeue pads a field with blanks. */

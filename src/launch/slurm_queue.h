@@ -21,6 +21,11 @@ void dl_slurm_job_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec
 DL_MUST_CHECK diloco_status dl_slurm_queue(dl_command_result *result, const dl_launch_spec *spec,
                                            const dl_job *jobs, size_t n);
 
+/* The same for the tasks of these ids, whatever their names are. Ids that Slurm does not have are
+ * left out. */
+DL_MUST_CHECK diloco_status dl_slurm_queue_of_ids(dl_command_result *result, const dl_job *jobs,
+                                                  size_t n);
+
 /* Fields of a task: "<job>_<rank>", the name of its array, state, wait status, number of restarts,
  * nodes, and the reason of its state. The last one may itself hold a bar. */
 enum {

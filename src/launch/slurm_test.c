@@ -1,4 +1,4 @@
-/* slurm_test.c - the words that sbatch gets, by a dry run. */
+/* slurm_test.c - the words that sbatch gets, by a dry run, and the tasks that scancel gets. */
 #include "launch/executor_rows.h"
 
 #include "check.h"
@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const none[] = {NULL};
 static const char run[] = "1f0c2ab9000000000000000000000000";
@@ -57,4 +58,54 @@ TEST(time_limit_is_rounded_up_to_whole_minutes_and_no_further)
     }
 }
 
-TEST_MAIN(time_limit_is_rounded_up_to_whole_minutes_and_no_further)
+/* Put a program of Slurm, a script of sh with these lines, before the others. */
+static void replace(const char *name, const char *lines)
+{
+    char script[PATH_MAX + 512], path[32];
+    snprintf(path, sizeof path, "bin/%s", name);
+    snprintf(script, sizeof script, "#!/bin/sh\n%s\n", lines);
+    CHECK_INT(0, chmod(scratch_write(path, script, strlen(script)), 0700));
+}
+
+/* The text of the file that scancel wrote; "" if it did not run. */
+static const char *read_cancelled(void)
+{
+    static char text[256];
+    FILE *file = fopen(scratch_path("cancelled"), "re");
+    const size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file) fclose(file);
+    text[n] = '\0';
+    return text;
+}
+
+TEST(task_of_another_job_is_not_stopped)
+{
+    static dl_config config;
+    const dl_launch_spec spec = {
+        .run = run, .config = &config, .on = "", .dir = "/shared", .env = none, .secrets = none};
+    dl_job jobs[2];
+    char lines[PATH_MAX + 64];
+    dl_config_init(&config);
+    for (uint32_t i = 0; i < 2; i++) {
+        dl_job_init(&jobs[i], run, i, 3);
+        snprintf(jobs[i].id, sizeof jobs[i].id, "%u_%u", 17 + i, i);
+    }
+    scratch_folder("bin");
+    snprintf(lines, sizeof lines, "echo \"$*\" >'%s'", scratch_path("cancelled"));
+    replace("scancel", lines);
+    replace("squeue", "echo '17_0|database|RUNNING|0|0|n1|None'\n"
+                      "echo '18_1|diloco-1f0c2ab9-g3|RUNNING|0|0|n1|None'");
+    CHECK_INT(0, setenv("PATH", scratch_path("bin"), 1));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.cancel(&spec, jobs, 2));
+    CHECK_CONTAINS("diloco-1f0c2ab9-r0-g3", diloco_error_text());
+    CHECK_CONTAINS("another job, database", diloco_error_text());
+    CHECK_STR("18_1\n", read_cancelled());
+
+    CHECK_INT(0, unlink(scratch_path("cancelled")));
+    replace("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1");
+    CHECK_OK(dl_executor_slurm.cancel(&spec, jobs, 1)); /* Slurm no longer has it */
+    CHECK_STR("", read_cancelled());
+}
+
+TEST_MAIN(time_limit_is_rounded_up_to_whole_minutes_and_no_further,
+          task_of_another_job_is_not_stopped)

@@ -280,9 +280,9 @@ static void stop_orphan(const dl_control *c, dl_book_rank *r, bool report)
     r->orphan_asked = true;
     if (!c->executor->cancel(c->spec, &job, 1) || !report) return;
     print_line(c,
-               "r%u: lost, and its machine does not answer, so it may still run and cost: "
-               "diloco launch cancel asks it to stop again",
-               job.rank);
+               "r%u: lost, and cannot be asked to stop, so it may still run and cost (%.300s): "
+               "diloco launch cancel asks it again",
+               job.rank, diloco_error_text());
 }
 
 /* A replica that was lost without an answer may run on, and keep the next generation from its

@@ -175,9 +175,30 @@ diloco_status dl_cloud_poll(const dl_cloud_rows *rows, const dl_launch_spec *spe
 
 /* ---- stopping */
 
+/* Returns DILOCO_EREFUSED if the id is that of another job. A job that is gone passes, since a stop
+ * has no effect on it. */
+static diloco_status check_name(const dl_cloud_rows *rows, dl_rest *rest, const dl_job *job)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    dl_rest_call call;
+    dl_rest_response response;
+    diloco_status status = ask(rest, &response, rows->look, rows->look_method, job, false, &call);
+    if (!status) {
+        dl_rest_message(name, sizeof name, response.json, rows->name_at);
+        if (dl_rest_is_good(&response) && strcmp(name, job->name) != 0)
+            status = dl_job_refuse_other(job, name);
+        else if (!dl_rest_is_good(&response) && !is_gone(rows, &response))
+            status = dl_rest_refused(rest, &call, &response);
+        dl_buf_deinit(&response.text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
 /* A job that is gone or over does not have to be stopped. */
 static diloco_status stop_one(const dl_cloud_rows *rows, dl_rest *rest, const dl_job *job)
 {
+    if (rows->name_at) DL_TRY(check_name(rows, rest, job));
     dl_rest_call call;
     dl_rest_response response;
     diloco_status status = ask(rest, &response, rows->stop, rows->stop_method, job, false, &call);

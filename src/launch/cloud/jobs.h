@@ -5,7 +5,7 @@
  *
  *     launch    search, create    sets the id
  *     poll      look, seen        sets state, exit code and message
- *     cancel    stop              sets nothing; a later poll sees the end
+ *     cancel    look, stop        sets nothing; a later poll sees the end
  *
  * Where names are not unique, a job is searched by its name before it is created. Where they are,
  * the row has no search, and a name that is taken is adopted. An unknown state counts as silence.
@@ -32,7 +32,8 @@ typedef struct dl_cloud_rows {
     const char *create_method, *search_method, *look_method, *stop_method;
 
     /* Members of a job in an answer (dl_rest_at): its id, and its name. An id_at of NULL: the name
-     * is the id. */
+     * is the id. A name_at of NULL: an id that is_id accepts is the name. Otherwise a job is looked
+     * at, and its name compared, before it is stopped. */
     const char *id_at, *name_at;
     /* The list of jobs in the answer to `search`; "": the answer is the list; NULL: the answer is
      * the job itself. */

@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "http_script.h"
+#include "scratch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +111,73 @@ TEST(an_option_that_is_not_set_is_named_with_an_example)
     CHECK_CONTAINS("launch.image=IMAGE", diloco_error_text());
 }
 
+/* An answer with this body. Valid until the fourth call after this one. */
+static const char *answer_of(const char *body)
+{
+    static char texts[4][512];
+    static size_t n;
+    char *text = texts[n++ % 4];
+    snprintf(text, sizeof texts[0], "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s",
+             strlen(body), body);
+    return text;
+}
+
+/* Cancel a job of the executor; the backend answers in this order. Returns the status, and checks
+ * the number of requests. */
+static diloco_status cancel_with(const dl_executor *executor, const char *id,
+                                 const char *const *answers, size_t n)
+{
+    char text[512], url[64];
+    http_script script;
+    dl_job job = new_job();
+    const dl_launch_spec spec = new_spec();
+    snprintf(job.id, sizeof job.id, "%s", id);
+    script_start(&script, answers, n);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
+    snprintf(text, sizeof text,
+             "{\"type\":\"authorized_user\",\"client_id\":\"a\",\"client_secret\":\"b\","
+             "\"refresh_token\":\"c\",\"token_uri\":\"%s/token\"}",
+             url);
+    CHECK_INT(0, setenv("GOOGLE_APPLICATION_CREDENTIALS",
+                        scratch_write("google.json", text, strlen(text)), 1));
+    CHECK_OK(dl_config_set(&config, "launch.endpoint", url, "test"));
+    CHECK_OK(dl_config_set(&config, "launch.region", "us-east1", "test"));
+    CHECK_OK(dl_config_set(&config, "launch.project", "alice", "test"));
+    const diloco_status status = executor->cancel(&spec, &job, 1);
+    CHECK_INT((long long)n, (long long)atomic_load(&script.n_requests));
+    script_stop(&script);
+    return status;
+}
+
+TEST(job_of_another_name_is_not_stopped)
+{
+    static const char token[] = "{\"access_token\":\"ya29.test\",\"expires_in\":3599}";
+    static const struct {
+        const dl_executor *executor;
+        const char *id, *other, *own;
+    } rows[] = {
+        {&dl_executor_hf_jobs, "687f911e", "{\"labels\":{\"name\":\"database\"}}",
+         "{\"labels\":{\"name\":\"diloco-1f0c2ab9-r3-g1\"}}"},
+        {&dl_executor_runpod, "xedezhzb9la3ye", "{\"name\":\"database\"}",
+         "{\"name\":\"diloco-1f0c2ab9-r3-g1\"}"},
+        {&dl_executor_vertex, "projects/7/locations/us-east1/customJobs/1",
+         "{\"displayName\":\"database\"}", "{\"displayName\":\"diloco-1f0c2ab9-r3-g1\"}"},
+    };
+    CHECK(!setenv("HF_TOKEN", "hf_test", 1));
+    CHECK(!setenv("RUNPOD_API_KEY", "rpa_test", 1));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        /* The token of Google is requested once. */
+        const bool google = rows[i].executor == &dl_executor_vertex;
+        const char *const other[] = {answer_of(token), answer_of(rows[i].other)};
+        CHECK_STATUS(DILOCO_EREFUSED, cancel_with(rows[i].executor, rows[i].id,
+                                                  google ? other : other + 1, google ? 2 : 1));
+        CHECK_CONTAINS("diloco-1f0c2ab9-r3-g1", diloco_error_text());
+        CHECK_CONTAINS("another job, database", diloco_error_text());
+        const char *const own[] = {answer_of(rows[i].own), answer_of("{}")};
+        CHECK_OK(cancel_with(rows[i].executor, rows[i].id, own, 2));
+    }
+}
+
 /* Poll a job of the executor once; the backend answers with this body. */
 static void poll_once(dl_job *job, const dl_executor *executor, const char *body)
 {
@@ -163,5 +231,5 @@ TEST(exit_code_at_the_end_of_a_long_reason_is_found)
 TEST_MAIN(an_exit_code_is_found_in_a_sentence, a_signal_is_a_loss_and_another_code_a_failure,
           an_unknown_state_is_named_and_counts_as_silence,
           a_replica_has_words_variables_and_secrets_that_a_dry_run_hides,
-          an_option_that_is_not_set_is_named_with_an_example,
+          an_option_that_is_not_set_is_named_with_an_example, job_of_another_name_is_not_stopped,
           exit_code_at_the_end_of_a_long_reason_is_found)

@@ -21,7 +21,7 @@ enum { SCRIPT_MAX = 16 << 20, ANSWER_MAX = 16 << 20, DAY_S = 86400, CODE_TIMEOUT
 #define PATIENCE (600 * DL_SECOND) /* the first call may build the image */
 
 /* The script, line by line. write_script appends the request as `asked`. An entry of the answers is
- * {"id"}, {"error", "again"}, or {"id", "code", "stopped", "gone"}. */
+ * {"id"}, {"error", "again"}, {"id", "code", "stopped", "gone"}, or {"other"}. */
 static const char *const script[] = {
     "import datetime, json",
     "import modal",
@@ -59,9 +59,12 @@ static const char *const script[] = {
     "def runs(sandbox):",
     "    return not isinstance(sandbox.poll(), int)",
     "",
-    /* The tag comes before the end, so that `look` never sees an end on request without it. */
+    /* An id that is not the sandbox of this name may be another one of the same user. The tag comes
+       before the end, so that `look` never sees an end on request without it. */
     "def stop(job):",
-    "    sandbox = modal.Sandbox.from_id(job[\"id\"])",
+    "    sandbox = modal.Sandbox.from_name(asked[\"app\"], job[\"name\"], include_terminated=True)",
+    "    if sandbox.object_id != job[\"id\"]:",
+    "        return {\"other\": True}",
     "    if runs(sandbox):",
     "        sandbox.set_tags({\"diloco-stopped\": \"1\"})",
     "        sandbox.terminate()",
@@ -117,12 +120,17 @@ static void put_machine(dl_json *j, const dl_config *config)
     dl_json_end(j);
 }
 
-/* The parts of a request that are the same for all jobs. */
-static void put_spec(dl_json *j, const dl_launch_spec *spec)
+/* The app that has all sandboxes of a run. */
+static void put_app(dl_json *j, const dl_launch_spec *spec)
 {
     char app[32];
     snprintf(app, sizeof app, "diloco-%.8s", spec->run);
     dl_json_str(j, "app", app);
+}
+
+/* The parts of a request to create sandboxes that are the same for all jobs. */
+static void put_spec(dl_json *j, const dl_launch_spec *spec)
+{
     dl_json_str(j, "image", spec->config->launch_image);
     put_machine(j, spec->config);
     dl_json_array(j, "secrets");
@@ -131,15 +139,15 @@ static void put_spec(dl_json *j, const dl_launch_spec *spec)
     dl_json_end(j);
 }
 
-/* Creating needs the words and variables; everything else only the id. */
+/* Creating needs the words and variables; everything else the id. */
 static diloco_status put_job(dl_json *j, const dl_launch_spec *spec, const dl_job *job, bool create)
 {
     char rank[16];
     diloco_status status = DILOCO_OK;
     dl_json_object(j, NULL);
+    dl_json_str(j, "name", job->name);
     if (create) {
         snprintf(rank, sizeof rank, "%u", job->rank);
-        dl_json_str(j, "name", job->name);
         status = dl_cloud_argv(j, "words", spec, rank, 0);
         if (!status) status = dl_cloud_env(j, "env", spec, job, false);
     } else {
@@ -149,7 +157,7 @@ static diloco_status put_job(dl_json *j, const dl_launch_spec *spec, const dl_jo
     return status;
 }
 
-/* {"what","follow", the parts of the spec when creating, "jobs"}. */
+/* {"what","follow","app", the parts of the spec when creating, "jobs"}. */
 static diloco_status put_request(dl_buf *out, const dl_launch_spec *spec, const char *what,
                                  const dl_job *jobs, size_t n, bool follow)
 {
@@ -160,6 +168,7 @@ static diloco_status put_request(dl_buf *out, const dl_launch_spec *spec, const 
     dl_json_object(&j, NULL);
     dl_json_str(&j, "what", what);
     dl_json_bool(&j, "follow", follow);
+    put_app(&j, spec);
     if (create) put_spec(&j, spec);
     dl_json_array(&j, "jobs");
     for (size_t i = 0; !status && i < n; i++)
@@ -243,6 +252,7 @@ static diloco_status check_answer(dl_json_value response, const dl_job *job)
 {
     char why[400];
     bool again;
+    if (dl_json_get(response, "other").type != DL_JSON_MISSING) return dl_job_refuse_other(job, "");
     if (dl_json_get(response, "error").type == DL_JSON_MISSING) return DILOCO_OK;
     dl_rest_message(why, sizeof why, response, "error");
     if (dl_json_read_bool(&again, response, "again")) again = true;

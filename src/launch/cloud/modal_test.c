@@ -40,4 +40,24 @@ TEST(error_of_any_length_is_an_error)
     CHECK_CONTAINS("modal: xxx", diloco_error_text());
 }
 
-TEST_MAIN(error_of_any_length_is_an_error)
+TEST(sandbox_of_another_name_is_not_stopped)
+{
+    static dl_config config;
+    static const char script[] =
+        "#!/bin/sh\nfound=\n"
+        "while read -r line; do\n"
+        "case $line in *'name\\\":\\\"diloco-1f0c2ab9-r0-g0'*) found=1; esac\n"
+        "done\n"
+        "[ -n \"$found\" ] && echo '{\"answers\":[{\"other\":true}]}'\n";
+    dl_job job;
+    const dl_launch_spec spec = {.run = "1f0c2ab9", .config = &config, .secrets = none};
+    dl_config_init(&config);
+    dl_job_init(&job, spec.run, 0, 0);
+    strcpy(job.id, "sb-1");
+    CHECK_INT(0, setenv("PATH", scratch_folder("stop"), 1));
+    CHECK_INT(0, chmod(scratch_write("stop/modal", script, strlen(script)), 0700));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_executor_modal.cancel(&spec, &job, 1));
+    CHECK_CONTAINS("sb-1 for it, but that is another job", diloco_error_text());
+}
+
+TEST_MAIN(error_of_any_length_is_an_error, sandbox_of_another_name_is_not_stopped)

@@ -270,21 +270,46 @@ static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n
     return DILOCO_OK;
 }
 
+/* Returns DILOCO_OK if the queue has the job's id under its name. Without that the job must not be
+ * stopped. */
+static diloco_status check_name(const dl_job *job, dl_json_value queue)
+{
+    char id[32], name[DL_JOB_NAME_MAX + 1];
+    for (dl_json_iter it = dl_json_each(queue); dl_json_next(&it);) {
+        if (strcmp(dl_rest_text(id, sizeof id, it.value, "job_id"), job->id) != 0) continue;
+        dl_rest_message(name, sizeof name, it.value, "job_name");
+        return strcmp(name, job->name) ? dl_job_refuse_other(job, name) : DILOCO_OK;
+    }
+    return dl_fail(DILOCO_EUNREACHABLE, "%s: SkyPilot no longer lists job %.60s", job->name,
+                   job->id);
+}
+
+static diloco_status cancel_one(const dl_job *job, dl_json_value queue)
+{
+    words w = {.n = 0};
+    DL_TRY(check_name(job, queue));
+    add_all(&w, (const char *[]){"sky", "jobs", "cancel", "--yes", job->id, NULL});
+    const diloco_status status = run_sky(NULL, &w, job->name, DILOCO_EUNREACHABLE);
+    drop(&w);
+    return status;
+}
+
 /* Every job is asked, also after an error: the first error is returned. */
 static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     char why[512] = "";
+    dl_json_value queue;
+    dl_buf text;
     diloco_status first = DILOCO_OK;
     (void)spec;
+    DL_TRY(read_queue(&queue, &text));
     for (size_t i = 0; i < n; i++) {
-        words w = {.n = 0};
-        add_all(&w, (const char *[]){"sky", "jobs", "cancel", "--yes", jobs[i].id, NULL});
-        const diloco_status status = run_sky(NULL, &w, jobs[i].name, DILOCO_EUNREACHABLE);
-        drop(&w);
+        const diloco_status status = cancel_one(&jobs[i], queue);
         if (!status || first) continue;
         first = status;
         snprintf(why, sizeof why, "%s", diloco_error_text());
     }
+    dl_buf_deinit(&text);
     return first ? dl_fail(first, "%s", why) : DILOCO_OK;
 }
 

@@ -1,4 +1,5 @@
-/* skypilot_test.c - the exit codes of `sky jobs logs`, by a script in its place. */
+/* skypilot_test.c - the exit codes of `sky jobs logs`, and the jobs that are stopped, by a script
+ * in the place of `sky`. */
 #include "launch/executor_rows.h"
 
 #include "check.h"
@@ -6,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static diloco_status count_line(void *user, const char *line, size_t len)
 {
@@ -42,4 +44,28 @@ TEST(exit_code_that_is_the_state_of_the_job_is_no_error_of_its_logs)
     CHECK_STATUS(DILOCO_EIO, read_logs(&lines, 1));
 }
 
-TEST_MAIN(exit_code_that_is_the_state_of_the_job_is_no_error_of_its_logs)
+TEST(job_of_another_name_is_not_stopped)
+{
+    static const char *const names[] = {"database", "diloco-1f0c2ab9-r0-g0"};
+    const dl_launch_spec spec = {.run = "1f0c2ab9"};
+    char script[PATH_MAX + 256];
+    dl_job job;
+    dl_job_init(&job, spec.run, 0, 0);
+    strcpy(job.id, "17");
+    CHECK_INT(0, setenv("PATH", scratch_folder("stop"), 1));
+    for (int own = 0; own < 2; own++) {
+        snprintf(script, sizeof script,
+                 "#!/bin/sh\nif [ $2 = queue ]; then\n"
+                 "echo '[{\"job_id\":17,\"job_name\":\"%s\",\"status\":\"RUNNING\"}]'\n"
+                 "else echo \"$*\" >'%s'; fi\n",
+                 names[own], scratch_path("cancelled"));
+        CHECK_INT(0, chmod(scratch_write("stop/sky", script, strlen(script)), 0700));
+        CHECK_STATUS(own ? DILOCO_OK : DILOCO_EREFUSED,
+                     dl_executor_skypilot.cancel(&spec, &job, 1));
+        if (!own) CHECK_CONTAINS("another job, database", diloco_error_text());
+        CHECK_INT(own ? 0 : -1, access(scratch_path("cancelled"), F_OK));
+    }
+}
+
+TEST_MAIN(job_of_another_name_is_not_stopped,
+          exit_code_that_is_the_state_of_the_job_is_no_error_of_its_logs)
