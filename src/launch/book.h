@@ -14,7 +14,7 @@
  *     {…,"what":"cancel"}                                       nothing is started from here on
  *
  * A launcher that is killed between "start" and "handle" leaves a replica that may run or not. The
- * next launcher finds it by its name (supervisor.h). One thread at a time. */
+ * next launcher, or a cancel, finds it by its name (supervisor.h). One thread at a time. */
 #ifndef DL_LAUNCH_BOOK_H
 #define DL_LAUNCH_BOOK_H
 

@@ -148,6 +148,12 @@ static const dl_executor *open_with(dl_book *book, const char *executor, const c
     return row;
 }
 
+static diloco_status find_none(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    (void)spec, (void)jobs, (void)n;
+    return DILOCO_OK;
+}
+
 /* Nothing of the executor is called about a replica whose id was refused. The programs that
  * executors run are replaced by one that fails the test. */
 static void check_refused(const char *executor, const char *id)
@@ -167,7 +173,9 @@ static void check_refused(const char *executor, const char *id)
                                      .argv = none,
                                      .env = none,
                                      .secrets = none};
-        const dl_control control = {.spec = &spec, .executor = row, .book = &book};
+        dl_executor blind = *row; /* it finds no replica by its name either */
+        blind.find = find_none;
+        const dl_control control = {.spec = &spec, .executor = &blind, .book = &book};
         CHECK_OK(dl_control_poll(&control));
         CHECK_OK(dl_control_cancel(&control));
         CHECK(access(scratch_path("ran"), F_OK) != 0);
@@ -229,6 +237,7 @@ TEST(ids_that_a_backend_gives_are_kept)
             dl_book_close(&book);
         }
         if (n == 0) CHECK_FAIL("add an id of %s to the table", name);
+        if (!dl_executor_at(i)->find) CHECK_FAIL("%s finds no job by its name", name);
     }
 }
 

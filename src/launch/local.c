@@ -124,6 +124,18 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     return DILOCO_OK;
 }
 
+/* A replica that was started here has a folder. */
+static diloco_status find_jobs(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        dl_job seen = jobs[i];
+        const diloco_status status = dl_host_poll(spec->dir, &seen);
+        if (status && status != DILOCO_ENOENT) return status;
+        if (!status) id_of(jobs[i].id, jobs[i].name);
+    }
+    return DILOCO_OK;
+}
+
 /* A folder that was removed means that the replica's state is gone, too. */
 static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
@@ -177,6 +189,7 @@ const dl_executor dl_executor_local = {
     .poll_s = 1,
     .check = check,
     .launch = launch,
+    .find = find_jobs,
     .is_id = is_id,
     .poll = poll_all,
     .logs = logs,

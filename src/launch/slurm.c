@@ -507,6 +507,7 @@ const dl_executor dl_executor_slurm = {
     .poll_s = 5,
     .check = check,
     .launch = launch,
+    .find = find_submitted,
     .is_id = is_id,
     .poll = poll_all,
     .logs = logs,

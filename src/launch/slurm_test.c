@@ -101,6 +101,13 @@ TEST(task_of_another_job_is_not_stopped)
     CHECK_CONTAINS("another job, database", diloco_error_text());
     CHECK_STR("18_1\n", read_cancelled());
 
+    for (int i = 0; i < 2; i++)
+        jobs[i].id[0] = '\0';
+    CHECK_OK(dl_executor_slurm.find(&spec, jobs, 2));
+    CHECK_STR("", jobs[0].id);
+    CHECK_STR("18_1", jobs[1].id);
+    strcpy(jobs[0].id, "17_0");
+
     CHECK_INT(0, unlink(scratch_path("cancelled")));
     replace("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1");
     CHECK_OK(dl_executor_slurm.cancel(&spec, jobs, 1)); /* Slurm no longer has it */

@@ -314,20 +314,26 @@ static diloco_status send_program(const dl_launch_spec *spec, const place *p)
     return status;
 }
 
-/* Make sure that the program is on the host, and is one for that machine. */
-static diloco_status provide_program(const dl_launch_spec *spec, const place *p)
+/* *there: the program is on the host. Returns DILOCO_EREFUSED if it is for another machine. */
+static diloco_status look_for_program(bool *there, const dl_launch_spec *spec, const place *p)
 {
     char script[SCRIPT];
     dl_command_result result;
     DL_TRY(make_script(script, LOOK, spec, p));
     DL_TRY(ssh(&result, spec, p, script, NULL, 0));
     const char *said = dl_buf_str(&result.out);
-    diloco_status status =
+    const diloco_status status =
         said ? check_machine(spec, p, said) : dl_fail(DILOCO_ENOMEM, "out of memory for a reply");
-    const bool there = said && strstr(said, "\nthere");
+    *there = said && strstr(said, "\nthere");
     dl_buf_deinit(&result.out);
-    if (status || there) return status;
-    return send_program(spec, p);
+    return status;
+}
+
+static diloco_status provide_program(const dl_launch_spec *spec, const place *p)
+{
+    bool there;
+    DL_TRY(look_for_program(&there, spec, p));
+    return there ? DILOCO_OK : send_program(spec, p);
 }
 
 /* ---- requests */
@@ -451,6 +457,17 @@ static diloco_status launch_on(const dl_launch_spec *spec, const place *p, dl_jo
     return status;
 }
 
+/* Without the program on the host no replica was started there with it. A poll says whether one
+ * was. */
+static diloco_status find_on(const dl_launch_spec *spec, const place *p, dl_job *jobs, size_t n)
+{
+    bool there;
+    DL_TRY(look_for_program(&there, spec, p));
+    for (size_t i = 0; there && i < n; i++)
+        id_of(jobs[i].id, p);
+    return DILOCO_OK;
+}
+
 /* A host that cannot be asked makes its jobs silent, whatever the reason, and keeps no other host
  * from being asked. */
 static diloco_status poll_on(const dl_launch_spec *spec, const place *p, dl_job *jobs, size_t n)
@@ -488,6 +505,15 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     char digest[DIGEST + 1];
     DL_TRY(read_digest(digest, spec));
     return each_host(spec, jobs, n, digest, launch_on);
+}
+
+/* The id has the digest of the program, so a replica is found only with the program that started
+ * it. A file that is no program finds none. */
+static diloco_status find_jobs(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    char digest[DIGEST + 1];
+    if (read_digest(digest, spec)) return DILOCO_OK;
+    return each_host(spec, jobs, n, digest, find_on);
 }
 
 static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
@@ -537,6 +563,7 @@ const dl_executor dl_executor_ssh = {
     .poll_s = 5,
     .check = check,
     .launch = launch,
+    .find = find_jobs,
     .is_id = is_id,
     .poll = poll_all,
     .logs = logs,

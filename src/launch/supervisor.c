@@ -3,18 +3,14 @@
  * killed between any two steps. dl_control_follow repeats it. */
 #include "launch/supervisor.h"
 
-#include <math.h>
+#include "launch/rank.h"
+
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How old another launcher's announcement without a handle has to be before this launcher takes it
- * over. It is longer than a launch call usually takes. */
-#define ADOPT_AFTER (60 * DL_SECOND)
 /* Between two looks at `stop`. */
 #define SLICE (100 * DL_MILLISECOND)
-/* Looks that a replica waits before it is started again the first time after its store failed. */
-enum { FIRST_PAUSE = 8 };
 
 /* Report a line to a person. */
 static void print_line(const dl_control *c, const char *format, ...) DL_PRINTF(2, 3);
@@ -94,6 +90,19 @@ static void judge_silence(const dl_control *c, dl_job *job)
     dl_job_set(job, DL_JOB_LOST, -1, "no answer for %.0f s: %.180s", limit, why);
 }
 
+/* Say why a rank is PENDING that another launcher has announced and not named. */
+static void explain_unnamed(const dl_control *c)
+{
+    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
+        dl_book_rank *r = &c->book->ranks[i];
+        const bool own = strcmp(r->by, c->book->by) == 0;
+        if (own || !dl_rank_is_unnamed(r) || !dl_rank_is_abandoned(c, r)) continue;
+        dl_job_set(&r->job, r->job.state, -1,
+                   "it may run: its launcher ended before it recorded the start. diloco launch or "
+                   "launch cancel looks for it by its name");
+    }
+}
+
 /* The book comes before the memory: after an error of the store the change is seen again at the
  * next poll. Only changes of the state are written, not those of the message. A record of another
  * launcher that was read meanwhile comes before what was polled. */
@@ -101,6 +110,7 @@ diloco_status dl_control_poll(const dl_control *c)
 {
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
     if (!jobs) return dl_fail(DILOCO_ENOMEM, "not enough memory to look at the replicas");
+    explain_unnamed(c);
     const size_t n = gather(jobs, c->book);
     diloco_status status = n ? c->executor->poll(c->spec, jobs, n) : DILOCO_OK;
     for (size_t i = 0; !status && i < n; i++) {
@@ -119,61 +129,6 @@ diloco_status dl_control_poll(const dl_control *c)
 }
 
 /* ---- starting */
-
-/* Seconds between two looks: launch.poll, or the executor's own. */
-static double period(const dl_control *c)
-{
-    return c->spec->config->launch_poll_s > 0 ? c->spec->config->launch_poll_s
-                                              : c->executor->poll_s;
-}
-
-/* A failure while a lost generation ran on may be its doing: it holds the state folder, for
- * example. */
-static bool failed_beside_orphan(const dl_book_rank *r)
-{
-    return r->started && r->job.state == DL_JOB_FAILED && r->orphan_ran;
-}
-
-/* launch.restarts counts the generations that were lost since the last "begin". A failure beside an
- * orphan is not the replica's own, so it has no limit. */
-static bool may_restart(const dl_control *c, const dl_book_rank *r)
-{
-    if (failed_beside_orphan(r)) return true;
-    return dl_job_may_be_restarted(&r->job) && (int64_t)r->lost <= c->spec->config->launch_restarts;
-}
-
-/* Was the rank announced, and not named by the backend? Its launcher was interrupted, or is at
- * work. Another launcher's announcement is taken over after ADOPT_AFTER, or at once where the
- * backend itself keeps two launches of a name apart. */
-static bool is_open(const dl_control *c, const dl_book_rank *r)
-{
-    if (!r->started || *r->job.id || dl_job_is_over(r->job.state)) return false;
-    return c->executor->caps.exactly_once || strcmp(r->by, c->book->by) == 0 ||
-           dl_clock_wall() - r->started_at > dl_seconds(ADOPT_AFTER);
-}
-
-/* Is the next generation to be started, now or after a pause? */
-static bool is_missing(const dl_control *c, const dl_book_rank *r)
-{
-    return !r->started || r->again || (dl_job_is_over(r->job.state) && may_restart(c, r));
-}
-
-/* Is it too early to start a replica again whose store did not answer, or was full? The store needs
- * time to recover, and restarts are few. So a pause of FIRST_PAUSE looks comes before the next
- * generation, and doubles each time. A clock that was set back ends it. */
-static bool is_pausing(const dl_control *c, const dl_book_rank *r)
-{
-    if (r->again || r->job.state != DL_JOB_FAILED || failed_beside_orphan(r)) return false;
-    const double passed = dl_clock_wall() - r->ended_at;
-    return passed >= 0 && passed < ldexp(FIRST_PAUSE * period(c), (int)r->lost - 1);
-}
-
-/* Should the next generation be started now? */
-static bool is_wanted(const dl_control *c, const dl_book_rank *r)
-{
-    if (failed_beside_orphan(r) && r->orphan_runs) return false;
-    return is_missing(c, r) && !(r->started && is_pausing(c, r));
-}
 
 /* Generations of a rank are numbered from 0. */
 static uint32_t next_generation(const dl_book_rank *r)
@@ -235,7 +190,7 @@ static diloco_status start_generation(const dl_control *c, uint32_t generation, 
     const char *why = "";
     for (uint32_t i = 0; i < c->book->max; i++) {
         const dl_book_rank *r = &c->book->ranks[i];
-        if (!is_wanted(c, r) || next_generation(r) != generation) continue;
+        if (!dl_rank_is_wanted(c, r) || next_generation(r) != generation) continue;
         if (r->started) why = r->job.message;
         ranks[n++] = i;
     }
@@ -252,7 +207,7 @@ static diloco_status finish_open(const dl_control *c, uint32_t generation, dl_jo
     size_t n = 0;
     for (size_t i = 0; i < DL_JOBS_MAX; i++) {
         const dl_book_rank *r = &c->book->ranks[i];
-        if (is_open(c, r) && r->job.generation == generation) jobs[n++] = r->job;
+        if (dl_rank_is_open(c, r) && r->job.generation == generation) jobs[n++] = r->job;
     }
     return n ? launch_jobs(c, jobs, n) : DILOCO_OK;
 }
@@ -321,7 +276,7 @@ static void stop_lost(const dl_control *c)
         dl_book_rank *r = &c->book->ranks[i];
         if (!r->started || r->job.state != DL_JOB_LOST || !*r->orphan.id || r->orphan_asked)
             continue;
-        const bool wanted = i < c->book->max && is_wanted(c, r) && !dl_control_is_spent(c);
+        const bool wanted = i < c->book->max && dl_rank_is_wanted(c, r) && !dl_control_is_spent(c);
         if (wanted || r->job.silent) stop_orphan(c, r, !wanted);
     }
 }
@@ -350,7 +305,7 @@ bool dl_control_is_stuck(const dl_control *c)
     for (uint32_t i = 0; i < c->book->max; i++) {
         const dl_book_rank *r = &c->book->ranks[i];
         if (r->started && !r->again && dl_job_is_over(r->job.state) &&
-            r->job.state != DL_JOB_SUCCEEDED && !may_restart(c, r))
+            r->job.state != DL_JOB_SUCCEEDED && !dl_rank_may_restart(c, r))
             return true;
     }
     return false;
@@ -382,11 +337,46 @@ static diloco_status stop_jobs(const dl_control *c, bool waiting)
     return status;
 }
 
+/* Find the unnamed ranks by their names, so that they can be stopped. One that is not found is LOST
+ * once its launcher has had the time to start it. If that launcher names it later, it is an orphan,
+ * and is stopped as such. */
+static diloco_status find_unnamed(const dl_control *c)
+{
+    size_t n = 0;
+    dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
+    if (!jobs) return dl_fail(DILOCO_ENOMEM, "not enough memory to look for replicas");
+    for (size_t i = 0; i < DL_JOBS_MAX; i++)
+        if (dl_rank_is_unnamed(&c->book->ranks[i])) jobs[n++] = c->book->ranks[i].job;
+    diloco_status status = n ? c->executor->find(c->spec, jobs, n) : DILOCO_OK;
+    if (!status) status = check_ids(c, jobs, n);
+    for (size_t i = 0; !status && i < n; i++) {
+        const dl_book_rank *r = &c->book->ranks[jobs[i].rank];
+        status = dl_book_handles(c->book, &jobs[i], 1);
+        if (status || !dl_rank_is_unnamed(r) || !dl_rank_is_abandoned(c, r)) continue;
+        dl_job_set(&jobs[i], DL_JOB_LOST, -1, "no job has its name");
+        print_state(c, &jobs[i]);
+        status = dl_book_state(c->book, &jobs[i]);
+    }
+    free(jobs);
+    return status;
+}
+
+/* Stop replicas as stop_jobs does, also those that are found by their names. An error of the search
+ * is returned after the others were stopped. */
+static diloco_status stop_all(const dl_control *c, bool waiting)
+{
+    char why[1024];
+    const diloco_status found = find_unnamed(c);
+    snprintf(why, sizeof why, "%s", found ? diloco_error_text() : "");
+    DL_TRY(stop_jobs(c, waiting));
+    return found ? dl_fail(found, "%s", why) : DILOCO_OK;
+}
+
 diloco_status dl_control_cancel(const dl_control *c)
 {
     char why[1024];
     DL_TRY(dl_book_cancel(c->book));
-    const diloco_status status = stop_jobs(c, false);
+    const diloco_status status = stop_all(c, false);
     snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
     DL_TRY(stop_orphans(c, true));
     return status ? dl_fail(status, "%s", why) : DILOCO_OK;
@@ -423,7 +413,8 @@ static bool is_idle(const dl_control *c, bool done)
     for (uint32_t i = 0; i < DL_JOBS_MAX; i++) {
         const dl_book_rank *r = &c->book->ranks[i];
         if (r->started && !dl_job_is_over(r->job.state)) return false;
-        if (!done && i < c->book->max && is_missing(c, r) && !dl_control_is_spent(c)) return false;
+        if (!done && i < c->book->max && dl_rank_is_missing(c, r) && !dl_control_is_spent(c))
+            return false;
     }
     return true;
 }
@@ -465,12 +456,11 @@ static diloco_status look(const dl_control *c, bool *done, bool *idle)
     DL_TRY(dl_control_poll(c));
     stop_lost(c);
     DL_TRY(c->is_done(c->user, done));
-    if (c->book->cancelled)
-        DL_TRY(stop_jobs(c, false));
-    else if (*done)
-        DL_TRY(stop_jobs(c, !c->executor->caps.must_be_stopped));
-    else
-        DL_TRY(start_missing(c));
+    if (!c->book->cancelled && !*done) DL_TRY(start_missing(c));
+    /* A cancel may have come while replicas were started. */
+    if (c->book->cancelled || *done)
+        DL_TRY(stop_all(c, !c->book->cancelled && !c->executor->caps.must_be_stopped));
+    if (c->book->cancelled) DL_TRY(stop_orphans(c, false));
     DL_TRY(dl_control_stop_surplus(c));
     *idle = is_idle(c, *done || c->book->cancelled);
     return DILOCO_OK;
@@ -505,7 +495,7 @@ diloco_status dl_control_follow(const dl_control *c)
         if (idle && c->book->cancelled)
             return dl_fail(DILOCO_EINTERRUPTED, "the launch was cancelled");
         if (idle) return done ? DILOCO_OK : incomplete(c);
-        if (!pause_for(c, period(c)))
+        if (!pause_for(c, dl_control_period(c)))
             return dl_fail(DILOCO_EINTERRUPTED, "no longer following the replicas");
     }
 }
@@ -519,15 +509,25 @@ static void finish_if_idle(const dl_control *c)
     if (is_idle(c, done || c->book->cancelled)) finish(c);
 }
 
-/* Nothing is started or stopped here, so another launcher may follow the same replicas
- * meanwhile. */
+/* Is a rank unnamed? */
+static bool has_unnamed(const dl_book *book)
+{
+    size_t i = 0;
+    while (i < DL_JOBS_MAX && !dl_rank_is_unnamed(&book->ranks[i]))
+        i++;
+    return i < DL_JOBS_MAX;
+}
+
+/* Nothing is started here, so another launcher may follow the same replicas meanwhile. Stopped are
+ * those of a launch that was cancelled while its launcher started them. */
 diloco_status dl_control_collect(const dl_control *c, double timeout_s)
 {
     const dl_time due =
         timeout_s > 0 ? dl_time_after(dl_clock_now(), dl_time_from_seconds(timeout_s)) : DL_NEVER;
     for (;;) {
         DL_TRY(read_book(c));
-        const diloco_status status = dl_control_poll(c);
+        diloco_status status = dl_control_poll(c);
+        if (!status && c->book->cancelled && has_unnamed(c->book)) status = stop_all(c, false);
         if (status && !may_pass(status)) return status;
         bool over = true;
         for (uint32_t i = 0; i < DL_JOBS_MAX; i++)
@@ -539,6 +539,7 @@ diloco_status dl_control_collect(const dl_control *c, double timeout_s)
         }
         if (dl_clock_now() >= due)
             return dl_fail(DILOCO_ETIMEDOUT, "replicas still run after %.0f s", timeout_s);
-        if (!pause_for(c, period(c))) return dl_fail(DILOCO_EINTERRUPTED, "no longer waiting");
+        if (!pause_for(c, dl_control_period(c)))
+            return dl_fail(DILOCO_EINTERRUPTED, "no longer waiting");
     }
 }

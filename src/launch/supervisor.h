@@ -62,7 +62,8 @@ DL_MUST_CHECK diloco_status dl_control_follow(const dl_control *control);
 DL_MUST_CHECK diloco_status dl_control_poll(const dl_control *control);
 
 /* dl_control_collect waits until all replicas are over, at most timeout_s seconds (0: as long as it
- * takes). It starts none. Secrets are removed unless a launch may still start a replica again.
+ * takes). It starts none. After a cancel it stops replicas that were announced and have no id
+ * (executor.h, `find`). Secrets are removed unless a launch may still start a replica again.
  * Returns DILOCO_ETIMEDOUT, or DILOCO_EINTERRUPTED after `stop`. */
 DL_MUST_CHECK diloco_status dl_control_collect(const dl_control *control, double timeout_s);
 
@@ -70,8 +71,9 @@ DL_MUST_CHECK diloco_status dl_control_collect(const dl_control *control, double
 DL_MUST_CHECK diloco_status dl_control_stop_surplus(const dl_control *control);
 
 /* dl_control_cancel writes into the book that the launch is cancelled, and then asks all replicas
- * to stop. In this order another launcher does not start them again meanwhile. Lost replicas that
- * may still run are asked as well; on_notice gets a line about each one that does not answer. */
+ * to stop. In this order another launcher does not start them again meanwhile. A replica whose
+ * launcher ended before it recorded the id is searched by its name. Lost replicas that may still
+ * run are asked as well; on_notice gets a line about each one that does not answer. */
 DL_MUST_CHECK diloco_status dl_control_cancel(const dl_control *control);
 
 #endif

@@ -24,7 +24,7 @@ static diloco_status launch_fails;
 static int outage;            /* looks that the backend does not answer */
 static int run_is_done_after; /* looks; < 0: never */
 static volatile int stop;
-static void (*during_poll)(void); /* another launcher's actions; NULL: none */
+static void (*during_poll)(void), (*during_launch)(void); /* another launcher's actions */
 
 static diloco_status fake_check(const dl_launch_spec *spec)
 {
@@ -39,10 +39,22 @@ static diloco_status fake_launch(const dl_launch_spec *spec, dl_job *jobs, size_
         const diloco_status status = launch_fails;
         return dl_fail(status, "the fake has no machine");
     }
+    if (during_launch) during_launch();
+    during_launch = NULL;
     for (size_t i = 0; i < n; i++) {
         launches[jobs[i].rank][jobs[i].generation]++;
         snprintf(jobs[i].id, sizeof jobs[i].id, "id-%s", jobs[i].name);
     }
+    return DILOCO_OK;
+}
+
+/* The fake has the replicas that were launched. */
+static diloco_status fake_find(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    (void)spec;
+    for (size_t i = 0; i < n; i++)
+        if (launches[jobs[i].rank][jobs[i].generation])
+            snprintf(jobs[i].id, sizeof jobs[i].id, "id-%s", jobs[i].name);
     return DILOCO_OK;
 }
 
@@ -116,6 +128,7 @@ static const dl_executor fake = {.name = "fake",
                                  .poll_s = 1e-6,
                                  .check = fake_check,
                                  .launch = fake_launch,
+                                 .find = fake_find,
                                  .is_id = fake_is_id,
                                  .poll = fake_poll,
                                  .logs = fake_logs,
@@ -426,6 +439,101 @@ TEST(an_announced_start_is_launched_by_the_next_launcher)
     dl_book_close(&f->book);
 }
 
+/* Announce r0 and r1 as another launcher, which was killed after it started r0. */
+static fixture *begin_half_started(const char *name)
+{
+    static const uint32_t ranks[] = {0, 1};
+    fixture *f = begin(name, 2, "0");
+    CHECK_OK(dl_book_start(&f->book, ranks, 2, 0, ""));
+    memset(f->book.by, '0', 32);
+    launches[0][0] = 1;
+    fate[0][0] = DL_JOB_RUNNING;
+    return f;
+}
+
+/* Let the launcher that announced r0 and r1 have had its time. */
+static void abandon(fixture *f)
+{
+    for (int r = 0; r < 2; r++)
+        f->book.ranks[r].started_at -= 61;
+}
+
+TEST(cancel_stops_a_replica_that_was_started_and_not_recorded)
+{
+    fixture *f = begin_half_started("half");
+    CHECK_OK(dl_control_cancel(&f->control));
+    CHECK_INT(1, cancels[0]);
+    CHECK_INT(DL_JOB_PENDING, f->book.ranks[1].job.state); /* it may be started now */
+    abandon(f);
+    CHECK_OK(dl_control_cancel(&f->control));
+    CHECK_INT(DL_JOB_LOST, f->book.ranks[1].job.state);
+    CHECK_STATUS(DILOCO_EINTERRUPTED, dl_control_follow(&f->control));
+    CHECK_INT(DL_JOB_CANCELLED, f->book.ranks[0].job.state);
+    CHECK_INT(0, launches[1][0]);
+    dl_book_close(&f->book);
+}
+
+TEST(poll_names_a_replica_whose_launcher_ended_before_it_recorded_the_start)
+{
+    fixture *f = begin_half_started("named");
+    CHECK_OK(dl_control_poll(&f->control));
+    CHECK_STR("", f->book.ranks[0].job.message);
+    abandon(f);
+    CHECK_OK(dl_control_poll(&f->control));
+    CHECK_CONTAINS("it may run", f->book.ranks[0].job.message);
+    dl_book_close(&f->book);
+}
+
+TEST(collect_after_a_cancel_stops_a_replica_that_was_not_recorded_and_ends)
+{
+    fixture *f = begin_half_started("collect-half");
+    CHECK_OK(dl_book_cancel(&f->book));
+    abandon(f);
+    CHECK_OK(dl_control_collect(&f->control, 60));
+    CHECK_INT(1, cancels[0]);
+    CHECK_INT(DL_JOB_CANCELLED, f->book.ranks[0].job.state);
+    CHECK_INT(DL_JOB_LOST, f->book.ranks[1].job.state);
+    dl_book_close(&f->book);
+}
+
+TEST(complete_run_does_not_wait_for_a_replica_that_was_announced_and_not_started)
+{
+    fixture *f = begin_half_started("complete");
+    abandon(f);
+    run_is_done_after = 0;
+    CHECK_OK(dl_control_follow(&f->control));
+    CHECK_INT(DL_JOB_CANCELLED, f->book.ranks[0].job.state); /* no poll has seen it run */
+    CHECK_INT(DL_JOB_LOST, f->book.ranks[1].job.state);
+    CHECK_INT(0, launches[1][0]);
+    dl_book_close(&f->book);
+}
+
+static dl_book other; /* the same book, by another launcher */
+
+/* Another launcher cancels while this one starts r0, and finds it not started yet. */
+static void cancel_now(void)
+{
+    dl_job job;
+    dl_job_init(&job, run, 0, 0);
+    dl_job_set(&job, DL_JOB_LOST, -1, "no job has its name");
+    CHECK_OK(dl_book_read(&other));
+    CHECK_OK(dl_book_cancel(&other));
+    CHECK_OK(dl_book_state(&other, &job));
+}
+
+TEST(replica_that_is_started_during_a_cancel_is_stopped)
+{
+    fixture *f = begin("race", 1, "0");
+    fate[0][0] = DL_JOB_RUNNING;
+    CHECK_OK(dl_book_open(&other, scratch_path("race"), run, &fake));
+    during_launch = cancel_now;
+    CHECK_STATUS(DILOCO_EINTERRUPTED, dl_control_follow(&f->control));
+    CHECK_INT(1, launches[0][0]);
+    CHECK_INT(1, cancels[0]);
+    dl_book_close(&other);
+    dl_book_close(&f->book);
+}
+
 TEST(cancel_stops_all_replicas_and_ends_the_launches_that_follow)
 {
     fixture *f = begin("cancel", 2, "5");
@@ -464,8 +572,6 @@ TEST(a_lost_replica_is_not_started_again_once_the_budget_is_used)
     CHECK_INT(0, launches[0][1]);
     dl_book_close(&f->book);
 }
-
-static dl_book other; /* the same book, by another launcher */
 
 static void open_other(const char *name)
 {
@@ -591,6 +697,11 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           a_backend_that_fails_for_300_looks_costs_no_replica,
           a_launch_that_the_backend_refuses_is_recorded_and_can_be_repeated,
           an_announced_start_is_launched_by_the_next_launcher,
+          cancel_stops_a_replica_that_was_started_and_not_recorded,
+          poll_names_a_replica_whose_launcher_ended_before_it_recorded_the_start,
+          collect_after_a_cancel_stops_a_replica_that_was_not_recorded_and_ends,
+          complete_run_does_not_wait_for_a_replica_that_was_announced_and_not_started,
+          replica_that_is_started_during_a_cancel_is_stopped,
           cancel_stops_all_replicas_and_ends_the_launches_that_follow,
           ranks_above_the_wanted_number_are_stopped,
           a_lost_replica_is_not_started_again_once_the_budget_is_used,

@@ -13,7 +13,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Arguments of a replica, names in one list, bytes of one option's text. */
 enum { WORDS_MAX = 2 * DL_CONFIG_MAX_OPTIONS + 16, NAMES_MAX = 64, TEXT_MAX = 1 << 20 };
@@ -107,23 +106,6 @@ static diloco_status place_dir(launching *l)
     if (l->store[0] != '/') return dl_launched_path(l->dir, below);
     const int n = snprintf(l->dir, sizeof l->dir, "%.1000s.launch", l->store);
     return (size_t)n < sizeof l->dir ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "set launch.dir");
-}
-
-/* In an image the program is found by its name. Elsewhere it is this very file, so all replicas
- * run one version. */
-static diloco_status place_program(launching *l)
-{
-    if (l->executor->caps.in_image) {
-        const char *named = l->config->launch_binary;
-        snprintf(l->program, sizeof l->program, "%s", *named ? named : "diloco");
-        return DILOCO_OK;
-    }
-    if (l->config->launch_binary[0]) return dl_launched_path(l->program, l->config->launch_binary);
-    const ssize_t n = readlink("/proc/self/exe", l->program, sizeof l->program - 1);
-    if (n <= 0)
-        return dl_fail(DILOCO_EIO, "this program's own file is not known: set launch.binary");
-    l->program[n] = '\0';
-    return DILOCO_OK;
 }
 
 /* ---- the arguments of a replica */
@@ -287,7 +269,7 @@ static diloco_status make_lists(launching *l)
 /* Every executor checks the spec itself, before anything is created. */
 static diloco_status make_spec(launching *l)
 {
-    DL_TRY(place_program(l));
+    DL_TRY(dl_launched_program(l->program, l->executor, l->config));
     DL_TRY(make_words(l));
     DL_TRY(make_lists(l));
     l->spec.run = l->run;

@@ -74,6 +74,23 @@ diloco_status dl_launched_trust(dl_config *book, const dl_config *own)
                  "can run commands on this machine");
 }
 
+/* Elsewhere than in an image all replicas run one version. */
+diloco_status dl_launched_program(dl_config_path out, const dl_executor *executor,
+                                  const dl_config *config)
+{
+    const char *named = config->launch_binary;
+    if (executor->caps.in_image) {
+        snprintf(out, sizeof(dl_config_path), "%s", *named ? named : "diloco");
+        return DILOCO_OK;
+    }
+    if (*named) return dl_launched_path(out, named);
+    const ssize_t n = readlink("/proc/self/exe", out, sizeof(dl_config_path) - 1);
+    if (n <= 0)
+        return dl_fail(DILOCO_EIO, "this program's own file is not known: set launch.binary");
+    out[n] = '\0';
+    return DILOCO_OK;
+}
+
 /* The executor and its options come from the book, so a subcommand needs no configuration file. */
 static diloco_status open_book(dl_launched *l)
 {
@@ -90,17 +107,17 @@ static diloco_status open_book(dl_launched *l)
     /* A copy, since a record that is read later replaces the book's. */
     *l->options = *l->book.options;
     DL_TRY(dl_launched_trust(l->options, l->config));
-    /* To look at jobs needs no program and no arguments. */
+    /* To look at jobs needs no arguments. */
     l->spec = (dl_launch_spec){.run = l->book.run,
                                .config = l->options,
                                .dir = l->book.dir,
-                               .program = "",
+                               .program = l->program,
                                .argv = nothing,
                                .env = nothing,
                                .secrets = nothing};
     DL_TRY(dl_executor_find(&l->executor, &l->spec.on, l->book.executor));
     dl_book_bind(&l->book, l->executor);
-    return DILOCO_OK;
+    return dl_launched_program(l->program, l->executor, l->options);
 }
 
 /* After an error nothing is to be closed. */

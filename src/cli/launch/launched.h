@@ -16,7 +16,8 @@ typedef struct dl_launched {
     dl_book book;
     dl_launch_spec spec; /* as the book has it */
     const dl_executor *executor;
-    bool done; /* the run was complete when it was opened */
+    dl_config_path program; /* as dl_launched_program places it */
+    bool done;              /* the run was complete when it was opened */
 } dl_launched;
 
 /* dl_launched_open opens the run and the book that args->target leads to. The caller closes *out;
@@ -45,6 +46,12 @@ DL_MUST_CHECK diloco_status dl_launched_numbers(uint32_t *min, uint32_t *max, co
  * another one. Returns DILOCO_EINVAL if the result is too long, and DILOCO_EIO if this process's
  * folder has no path. */
 DL_MUST_CHECK diloco_status dl_launched_path(dl_config_path out, const char *path);
+
+/* dl_launched_program writes the program of the replicas: launch.binary, or this process's own
+ * file. In an image it is found by its name. Returns DILOCO_EIO if the file of this process is not
+ * known, and the errors of dl_launched_path. */
+DL_MUST_CHECK diloco_status dl_launched_program(dl_config_path out, const dl_executor *executor,
+                                                const dl_config *config);
 
 /* dl_launched_run writes the run's id, and whether the run is complete. Both stay as they were
  * after an error. Returns DILOCO_ENOENT if the store has no run. */

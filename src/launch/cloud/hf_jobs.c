@@ -340,6 +340,7 @@ const dl_executor dl_executor_hf_jobs = {
     .poll_s = 10,
     .check = check,
     .launch = launch,
+    .find = find_jobs,
     .is_id = is_id,
     .poll = poll_all,
     .logs = logs,

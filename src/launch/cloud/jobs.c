@@ -33,7 +33,7 @@ static diloco_status ask(dl_rest *rest, dl_rest_response *response, write_fn wri
 
 /* Set the job's id from the answer to `search`. The backend's filter is not trusted to be exact, so
  * names are compared again. */
-static void find(const dl_cloud_rows *rows, dl_job *job, dl_json_value response)
+static void read_found(const dl_cloud_rows *rows, dl_job *job, dl_json_value response)
 {
     char name[DL_JOB_NAME_MAX + 1];
     if (!rows->list_at) {
@@ -55,7 +55,7 @@ static diloco_status search_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job
         ask(rest, &response, rows->search, rows->search_method, job, false, &call);
     if (!status) {
         if (dl_rest_is_good(&response))
-            find(rows, job, response.json);
+            read_found(rows, job, response.json);
         else if (response.status != 404)
             status = dl_rest_refused(rest, &call, &response);
         dl_buf_deinit(&response.text);
@@ -126,6 +126,22 @@ diloco_status dl_cloud_launch(const dl_cloud_rows *rows, const dl_launch_spec *s
     diloco_status status = rows->open(&rest, spec);
     for (size_t i = 0; !status && i < n; i++)
         status = launch_one(rows, &rest, &jobs[i]);
+    dl_rest_deinit(&rest);
+    return status;
+}
+
+/* Where names are unique the id is the name, and a look says whether the job exists. */
+diloco_status dl_cloud_find(const dl_cloud_rows *rows, const dl_launch_spec *spec, dl_job *jobs,
+                            size_t n)
+{
+    dl_rest rest = {.name = NULL};
+    diloco_status status = rows->open(&rest, spec);
+    for (size_t i = 0; !status && i < n; i++) {
+        if (rows->search)
+            status = search_one(rows, &rest, &jobs[i]);
+        else
+            snprintf(jobs[i].id, sizeof jobs[i].id, "%s", jobs[i].name);
+    }
     dl_rest_deinit(&rest);
     return status;
 }

@@ -52,19 +52,25 @@ typedef struct dl_cloud_rows {
 } dl_cloud_rows;
 
 /* The functions of an executor (executor.h) for a row. Each opens a client, makes its calls one job
- * after the other, and closes it. launch and poll end at the first error, and the jobs before it
- * keep their results. cancel asks every job to stop, and returns the first error. */
+ * after the other, and closes it. launch, find and poll end at the first error, and the jobs before
+ * it keep their results. cancel asks every job to stop, and returns the first error. */
 DL_MUST_CHECK diloco_status dl_cloud_launch(const dl_cloud_rows *rows, const dl_launch_spec *spec,
                                             dl_job *jobs, size_t n);
+DL_MUST_CHECK diloco_status dl_cloud_find(const dl_cloud_rows *rows, const dl_launch_spec *spec,
+                                          dl_job *jobs, size_t n);
 DL_MUST_CHECK diloco_status dl_cloud_poll(const dl_cloud_rows *rows, const dl_launch_spec *spec,
                                           dl_job *jobs, size_t n);
 DL_MUST_CHECK diloco_status dl_cloud_cancel(const dl_cloud_rows *rows, const dl_launch_spec *spec,
                                             dl_job *jobs, size_t n);
-/* Defines launch, poll_all and cancel of an executor whose row is `rows`. */
+/* Defines launch, find_jobs, poll_all and cancel of an executor whose row is `rows`. */
 #define DL_CLOUD_CALLS(rows)                                                                       \
     static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)                \
     {                                                                                              \
         return dl_cloud_launch(&(rows), spec, jobs, n);                                            \
+    }                                                                                              \
+    static diloco_status find_jobs(const dl_launch_spec *spec, dl_job *jobs, size_t n)             \
+    {                                                                                              \
+        return dl_cloud_find(&(rows), spec, jobs, n);                                              \
     }                                                                                              \
     static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)              \
     {                                                                                              \

@@ -178,6 +178,43 @@ TEST(job_of_another_name_is_not_stopped)
     }
 }
 
+TEST(job_is_found_by_its_name)
+{
+    static const char missing[] = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+    static const struct {
+        const dl_executor *executor;
+        const char *body, *id;
+    } rows[] = {
+        {&dl_executor_hf_jobs,
+         "[{\"id\":\"1\",\"labels\":{\"name\":\"diloco-1f0c2ab9-r3-g10\"}},"
+         "{\"id\":\"2\",\"labels\":{\"name\":\"diloco-1f0c2ab9-r3-g1\"}}]",
+         "2"},
+        {&dl_executor_runpod, "[{\"id\":\"p\",\"name\":\"diloco-1f0c2ab9-r3-g1\"}]", "p"},
+        {&dl_executor_runpod, "[]", ""},
+        {&dl_executor_k8s, "{\"spec\":{\"completions\":1}}", "diloco-1f0c2ab9-r3-g1/0"},
+    };
+    char url[64];
+    http_script script;
+    CHECK(!setenv("HF_TOKEN", "hf_test", 1));
+    CHECK(!setenv("RUNPOD_API_KEY", "rpa_test", 1));
+    for (size_t i = 0; i <= sizeof rows / sizeof *rows; i++) {
+        /* The last one is in the Job of all ranks, and has none of its own. */
+        const bool among = i == sizeof rows / sizeof *rows;
+        const char *const answers[] = {missing, answer_of("{\"spec\":{\"completions\":4}}")};
+        const char *const one[] = {answer_of(among ? "" : rows[i].body)};
+        const dl_executor *executor = among ? &dl_executor_k8s : rows[i].executor;
+        const dl_launch_spec spec = new_spec();
+        dl_job job = new_job();
+        script_start(&script, among ? answers : one, among ? 2 : 1);
+        snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
+        CHECK_OK(dl_config_set(&config, "launch.endpoint", url, "test"));
+        CHECK_OK(dl_config_set(&config, "launch.project", "alice", "test"));
+        CHECK_OK(executor->find(&spec, &job, 1));
+        CHECK_STR(among ? "diloco-1f0c2ab9-g1/3" : rows[i].id, job.id);
+        script_stop(&script);
+    }
+}
+
 /* Poll a job of the executor once; the backend answers with this body. */
 static void poll_once(dl_job *job, const dl_executor *executor, const char *body)
 {
@@ -232,4 +269,4 @@ TEST_MAIN(an_exit_code_is_found_in_a_sentence, a_signal_is_a_loss_and_another_co
           an_unknown_state_is_named_and_counts_as_silence,
           a_replica_has_words_variables_and_secrets_that_a_dry_run_hides,
           an_option_that_is_not_set_is_named_with_an_example, job_of_another_name_is_not_stopped,
-          exit_code_at_the_end_of_a_long_reason_is_found)
+          job_is_found_by_its_name, exit_code_at_the_end_of_a_long_reason_is_found)

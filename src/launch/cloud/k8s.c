@@ -116,14 +116,20 @@ static bool is_whole(dl_job *const *jobs, size_t n)
     return n > 1;
 }
 
+/* The name of one Job for all ranks of a generation. */
+static void group_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec,
+                       uint32_t generation)
+{
+    snprintf(out, DL_JOB_NAME_MAX + 1, "diloco-%.8s-g%u", spec->run, generation);
+}
+
 /* One Job for the ranks 0 to n - 1; otherwise a Job for each, since the indexes of a Job begin with
  * 0. */
 static diloco_status create_groups(dl_rest *rest, dl_job *const *jobs, size_t n)
 {
     dl_k8s_group group = {.jobs = jobs, .n = n};
     if (is_whole(jobs, n)) {
-        snprintf(group.name, sizeof group.name, "diloco-%.8s-g%u", rest->spec->run,
-                 jobs[0]->generation);
+        group_name(group.name, rest->spec, jobs[0]->generation);
         return create_group(rest, &group);
     }
     for (size_t i = 0; i < n; i++) {
@@ -172,6 +178,34 @@ static diloco_status get(dl_rest *rest, dl_rest_response *response, const char *
 static diloco_status get_job(dl_rest *rest, dl_rest_response *response, const char *name)
 {
     return get(rest, response, "/apis/batch/v1/namespaces/", "/jobs/", name);
+}
+
+/* Set the id of a replica if the Job `name` has its index. */
+static diloco_status find_in(dl_rest *rest, dl_job *job, const char *name, uint32_t index)
+{
+    uint64_t completions = 0;
+    dl_rest_response response;
+    DL_TRY(get_job(rest, &response, name));
+    const dl_json_value value = dl_rest_at(response.json, "spec.completions");
+    if (value.type == DL_JSON_NUMBER) (void)!dl_json_as_u64(&completions, value, DL_JOBS_MAX);
+    if (index < completions) snprintf(job->id, sizeof job->id, "%s/%u", name, index);
+    dl_buf_deinit(&response.text);
+    return DILOCO_OK;
+}
+
+/* create_groups has made one Job for all ranks of the generation, or one for each. */
+static diloco_status find_jobs(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    char all[DL_JOB_NAME_MAX + 1];
+    dl_rest rest = {.name = NULL};
+    diloco_status status = dl_kube_open(&rest, spec);
+    for (size_t i = 0; !status && i < n; i++) {
+        group_name(all, spec, jobs[i].generation);
+        status = find_in(&rest, &jobs[i], jobs[i].name, 0);
+        if (!status && !*jobs[i].id) status = find_in(&rest, &jobs[i], all, jobs[i].rank);
+    }
+    dl_rest_deinit(&rest);
+    return status;
 }
 
 /* The Job controller labels each pod with the name of its Job. */
@@ -436,6 +470,7 @@ const dl_executor dl_executor_k8s = {
     .poll_s = 5,
     .check = check,
     .launch = launch,
+    .find = find_jobs,
     .is_id = is_id,
     .poll = poll_all,
     .logs = logs,

@@ -33,11 +33,13 @@ static const char *const script[] = {
     "",
     /* A sandbox that has ended is found as well, since a name is never started twice. If another
      * launcher creates the name between the search and the creation, its sandbox is used. */
+    "def find(job):",
+    "    found = modal.Sandbox.from_name(asked[\"app\"], job[\"name\"], include_terminated=True)",
+    "    return {\"id\": found.object_id}",
+    "",
     "def create(job):",
-    "    of_name = lambda: modal.Sandbox.from_name(asked[\"app\"], job[\"name\"],",
-    "                                              include_terminated=True)",
     "    try:",
-    "        return {\"id\": of_name().object_id}",
+    "        return find(job)",
     "    except modal.exception.NotFoundError:",
     "        pass",
     "    image = modal.Image.from_registry(asked[\"image\"], add_python=\"3.12\").entrypoint([])",
@@ -48,7 +50,7 @@ static const char *const script[] = {
     "            name=job[\"name\"], image=image, env=job[\"env\"], secrets=secrets,",
     "            **asked[\"machine\"]).object_id}",
     "    except modal.exception.AlreadyExistsError:",
-    "        return {\"id\": of_name().object_id}",
+    "        return find(job)",
     "",
     "def look(job):",
     "    sandbox = modal.Sandbox.from_id(job[\"id\"])",
@@ -62,9 +64,9 @@ static const char *const script[] = {
     /* An id that is not the sandbox of this name may be another one of the same user. The tag comes
        before the end, so that `look` never sees an end on request without it. */
     "def stop(job):",
-    "    sandbox = modal.Sandbox.from_name(asked[\"app\"], job[\"name\"], include_terminated=True)",
-    "    if sandbox.object_id != job[\"id\"]:",
+    "    if find(job)[\"id\"] != job[\"id\"]:",
     "        return {\"other\": True}",
+    "    sandbox = modal.Sandbox.from_id(job[\"id\"])",
     "    if runs(sandbox):",
     "        sandbox.set_tags({\"diloco-stopped\": \"1\"})",
     "        sandbox.terminate()",
@@ -83,7 +85,8 @@ static const char *const script[] = {
     "",
     "def answer(job):",
     "    try:",
-    "        return {\"create\": create, \"look\": look, \"stop\": stop}[asked[\"what\"]](job)",
+    "        calls = {\"create\": create, \"find\": find, \"look\": look, \"stop\": stop}",
+    "        return calls[asked[\"what\"]](job)",
     "    except modal.exception.Error as error:",
     "        if \"id\" in job and isinstance(error, modal.exception.NotFoundError):",
     "            return {\"id\": job[\"id\"], \"gone\": True}",
@@ -300,7 +303,7 @@ static diloco_status ask_all(const dl_launch_spec *spec, const char *what, dl_jo
         const diloco_status one = check_answer(it.value, &jobs[i]);
         if (one && !status) status = one;
         if (one) continue;
-        if (strcmp(what, "create") == 0) set_id(&jobs[i], it.value);
+        if (strcmp(what, "create") == 0 || strcmp(what, "find") == 0) set_id(&jobs[i], it.value);
         if (strcmp(what, "look") == 0) see(&jobs[i], it.value, spec->config);
     }
     dl_buf_deinit(&text);
@@ -331,6 +334,12 @@ static diloco_status print_script(const dl_launch_spec *spec, const dl_job *jobs
 static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     return spec->dry ? print_script(spec, jobs, n) : ask_all(spec, "create", jobs, n);
+}
+
+/* A sandbox that does not exist is "gone", with the id "". */
+static diloco_status find_jobs(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return ask_all(spec, "find", jobs, n);
 }
 
 static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
@@ -397,6 +406,7 @@ const dl_executor dl_executor_modal = {
     .poll_s = 15,
     .check = check,
     .launch = launch,
+    .find = find_jobs,
     .is_id = is_id,
     .poll = poll_all,
     .logs = logs,

@@ -377,6 +377,7 @@ const dl_executor dl_executor_sagemaker = {
     .poll_s = 15,
     .check = check,
     .launch = launch,
+    .find = find_jobs,
     .is_id = is_id,
     .poll = poll_all,
     .logs = logs,

@@ -221,6 +221,12 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     return status ? dl_fail(status, "%s", why) : DILOCO_OK;
 }
 
+static diloco_status find_jobs(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    (void)spec;
+    return find_all(jobs, n);
+}
+
 /* ---- states */
 
 /* The states of a managed job (ManagedJobStatus of SkyPilot). FAILED is an end by the program or by
@@ -372,6 +378,7 @@ const dl_executor dl_executor_skypilot = {
     .poll_s = 30,
     .check = check,
     .launch = launch,
+    .find = find_jobs,
     .is_id = is_id,
     .poll = poll_all,
     .logs = logs,

@@ -64,6 +64,10 @@ TEST(job_of_another_name_is_not_stopped)
                      dl_executor_skypilot.cancel(&spec, &job, 1));
         if (!own) CHECK_CONTAINS("another job, database", diloco_error_text());
         CHECK_INT(own ? 0 : -1, access(scratch_path("cancelled"), F_OK));
+        dl_job found = job;
+        found.id[0] = '\0';
+        CHECK_OK(dl_executor_skypilot.find(&spec, &found, 1));
+        CHECK_STR(own ? "17" : "", found.id);
     }
 }
 

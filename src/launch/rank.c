@@ -1,0 +1,71 @@
+/* rank.c - see rank.h. */
+#include "launch/rank.h"
+
+#include <math.h>
+#include <string.h>
+
+/* How old another launcher's announcement without a handle has to be before this launcher takes it
+ * over. It is longer than a launch call usually takes. */
+#define ADOPT_AFTER (60 * DL_SECOND)
+/* Looks that a replica waits before it is started again the first time after its store failed. */
+enum { FIRST_PAUSE = 8 };
+
+double dl_control_period(const dl_control *c)
+{
+    return c->spec->config->launch_poll_s > 0 ? c->spec->config->launch_poll_s
+                                              : c->executor->poll_s;
+}
+
+bool dl_rank_is_unnamed(const dl_book_rank *r)
+{
+    return r->started && !*r->job.id && !dl_job_is_over(r->job.state);
+}
+
+/* `by` is this launcher's own name in the book, or another launcher's. */
+bool dl_rank_is_abandoned(const dl_control *c, const dl_book_rank *r)
+{
+    return strcmp(r->by, c->book->by) == 0 ||
+           dl_clock_wall() - r->started_at > dl_seconds(ADOPT_AFTER);
+}
+
+bool dl_rank_failed_beside_orphan(const dl_book_rank *r)
+{
+    return r->started && r->job.state == DL_JOB_FAILED && r->orphan_ran;
+}
+
+/* launch.restarts counts the generations that were lost since the last "begin". A failure beside an
+ * orphan is not the replica's own, so it has no limit. */
+bool dl_rank_may_restart(const dl_control *c, const dl_book_rank *r)
+{
+    if (dl_rank_failed_beside_orphan(r)) return true;
+    return dl_job_may_be_restarted(&r->job) && (int64_t)r->lost <= c->spec->config->launch_restarts;
+}
+
+/* Another launcher's announcement is taken over at once where the backend itself keeps two launches
+ * of a name apart. */
+bool dl_rank_is_open(const dl_control *c, const dl_book_rank *r)
+{
+    return dl_rank_is_unnamed(r) && (c->executor->caps.exactly_once || dl_rank_is_abandoned(c, r));
+}
+
+bool dl_rank_is_missing(const dl_control *c, const dl_book_rank *r)
+{
+    return !r->started || r->again || (dl_job_is_over(r->job.state) && dl_rank_may_restart(c, r));
+}
+
+/* Is it too early to start a replica again whose store did not answer, or was full? The store needs
+ * time to recover, and restarts are few. So a pause of FIRST_PAUSE looks comes before the next
+ * generation, and doubles each time. A clock that was set back ends it. */
+static bool is_pausing(const dl_control *c, const dl_book_rank *r)
+{
+    if (r->again || r->job.state != DL_JOB_FAILED || dl_rank_failed_beside_orphan(r)) return false;
+    const double passed = dl_clock_wall() - r->ended_at;
+    return passed >= 0 && passed < ldexp(FIRST_PAUSE * dl_control_period(c), (int)r->lost - 1);
+}
+
+/* An orphan that runs has to end first. */
+bool dl_rank_is_wanted(const dl_control *c, const dl_book_rank *r)
+{
+    if (dl_rank_failed_beside_orphan(r) && r->orphan_runs) return false;
+    return dl_rank_is_missing(c, r) && !(r->started && is_pausing(c, r));
+}
