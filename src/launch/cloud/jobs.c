@@ -257,20 +257,22 @@ static dl_time log_period(const dl_config *config)
     return poll && poll < LOG_PERIOD ? poll : LOG_PERIOD;
 }
 
+/* A job that is over is not polled again. */
 diloco_status dl_cloud_follow(const dl_cloud_log *log, dl_rest *rest, const dl_cloud_rows *rows,
                               const dl_job *job, bool follow)
 {
     dl_job now = *job;
-    diloco_status status = DILOCO_OK;
-    for (bool over = false; !status;) {
-        status = log->read(log->reading, rest, job);
-        if (status || over || !follow) break;
+    DL_TRY(log->read(log->reading, rest, job));
+    while (follow) {
+        const bool over = dl_job_is_over(now.state);
         dl_clock_sleep(log_period(rest->spec->config));
-        status = dl_cloud_poll(rows, rest->spec, &now, 1);
-        over = dl_job_is_over(now.state);
+        diloco_status status = over ? DILOCO_OK : dl_cloud_poll(rows, rest->spec, &now, 1);
         if (!status) status = log->renew(rest);
+        if (!status) status = log->read(log->reading, rest, job);
+        if (status && status != DILOCO_EUNREACHABLE) return status;
+        follow = status || !dl_job_is_over(now.state);
     }
-    return status;
+    return DILOCO_OK;
 }
 
 /* ---- states */

@@ -94,7 +94,8 @@ typedef struct dl_cloud_log {
 
 /* dl_cloud_follow reads the log once. With `follow` it reads again every 5 seconds, or every
  * launch.poll if that is shorter. One more read follows after the job is over, for output that
- * arrives late. `rest` is the client of the log; the job is polled by `rows`. */
+ * arrives late. `rest` is the client of the log; the job is polled by `rows`. Once the log was
+ * read, a backend that does not answer is waited out, as a launch does. */
 DL_MUST_CHECK diloco_status dl_cloud_follow(const dl_cloud_log *log, dl_rest *rest,
                                             const dl_cloud_rows *rows, const dl_job *job,
                                             bool follow);

@@ -251,9 +251,11 @@ DL_CLOUD_CALLS(rows)
 /* ---- logs */
 
 /* A position in the log: the stream, "" until it is found, and CloudWatch's token for the next
- * page, "" at the begin. */
+ * page, NULL at the begin. A stream's name has at most 512 bytes; the length of a token is not
+ * documented. */
 typedef struct reading {
-    char stream[512], token[512];
+    char stream[513];
+    char *token; /* owned */
     dl_job_line_fn fn;
     void *user;
 } reading;
@@ -292,27 +294,38 @@ static diloco_status give_events(const reading *r, dl_json_value events)
     return DILOCO_OK;
 }
 
-/* One page of events, at most 1 MB; *end: it was the last one there is now. CloudWatch says so by
- * the same token again (API page GetLogEvents). */
+/* Go to the position after a page. Returns true if there is no later page now. CloudWatch says so
+ * by the same token again (API page GetLogEvents). */
+static bool move_on(reading *r, dl_json_value page)
+{
+    char *next = dl_rest_copy(page, "nextForwardToken");
+    if (!next || !*next) {
+        free(next);
+        return true;
+    }
+    const bool end = r->token && strcmp(next, r->token) == 0;
+    free(r->token);
+    r->token = next;
+    return end;
+}
+
+/* One page of events, at most 1 MB; *end: it was the last one there is now. */
 static diloco_status read_page(reading *r, dl_rest *rest, const dl_job *job, bool *end)
 {
     dl_rest_call call;
     dl_rest_response response;
-    char next[sizeof r->token];
     dl_rest_call_init(&call, "POST", job->name);
     diloco_status status = begin(&call, "Logs_20140328.GetLogEvents");
     dl_json_object(&call.json, NULL);
     dl_json_str(&call.json, "logGroupName", LOG_GROUP);
     dl_json_str(&call.json, "logStreamName", r->stream);
     dl_json_bool(&call.json, "startFromHead", true);
-    if (r->token[0]) dl_json_str(&call.json, "nextToken", r->token);
+    if (r->token) dl_json_str(&call.json, "nextToken", r->token);
     dl_json_end(&call.json);
     if (!status) status = dl_rest_must(rest, &call, &response);
     if (!status) {
         status = give_events(r, dl_json_get(response.json, "events"));
-        dl_rest_text(next, sizeof next, response.json, "nextForwardToken");
-        *end = !next[0] || !strcmp(next, r->token);
-        memcpy(r->token, next, sizeof next);
+        if (!status) *end = move_on(r, response.json);
         dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
@@ -340,6 +353,7 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     diloco_status status = open_service(&rest, spec, "logs", "logs");
     if (!status) status = dl_cloud_follow(&log, &rest, &rows, job, follow);
     dl_rest_deinit(&rest);
+    free(r.token);
     return status;
 }
 
