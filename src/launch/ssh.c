@@ -34,11 +34,12 @@ enum { SSH_FAILED = 255 };
 /* A program of some MB over a slow link. */
 #define UPLOAD_PATIENCE (600 * DL_SECOND)
 
-/* ---- hosts: "alice@a,bob@b:2222" */
+/* ---- hosts: "alice@a,bob@b:2222,[2001:db8::1]" */
 
 /* A host and the program on it. */
 typedef struct place {
     char host[HOST_BYTES];   /* "alice@a" */
+    char target[HOST_BYTES]; /* the same for ssh, which takes no brackets around an address */
     char port[8];            /* "" */
     char digest[DIGEST + 1]; /* of the program there */
 } place;
@@ -52,7 +53,22 @@ static bool is_host(const char *host)
     for (const char *c = host; *c; c++)
         if ((unsigned char)*c <= ' ' || *c == 127) return false;
     return *host && host[0] != '-' && !(at && (!at[1] || at[1] == '-')) &&
-           !strpbrk(host, "'`\"$;&<>|(){}");
+           !strpbrk(host, "'`\"$;&<>|(){}[]");
+}
+
+/* Copy a host without the brackets around an IPv6 address. Returns false if there is an address
+ * without brackets, or if the brackets hold no address. */
+static bool read_target(char out[HOST_BYTES], const char *host)
+{
+    const char *at = strrchr(host, '@');
+    const char *name = at ? at + 1 : host;
+    const size_t len = strlen(name);
+    const bool bracketed = name[0] == '[' && name[len - 1] == ']';
+    const char *colon = strchr(name, ':');
+    if (!colon != !bracketed) return false;
+    snprintf(out, HOST_BYTES, "%.*s%.*s", (int)(name - host), host,
+             (int)(len - (bracketed ? 2 : 0)), name + bracketed);
+    return true;
 }
 
 /* Read one host up to the next comma. A colon within brackets belongs to an IPv6 address. */
@@ -61,18 +77,24 @@ static diloco_status read_place(place *out, const char *text)
     char all[HOST_BYTES];
     const size_t len = strcspn(text, ",");
     snprintf(all, sizeof all, "%.*s", (int)len, text);
-    char *colon = strrchr(all, ':');
+    const char *bracket = strrchr(all, ']');
+    char *colon = strrchr(bracket ? bracket : all, ':');
     *out = (place){.port = ""};
-    if (colon && !strchr(colon, ']')) {
+    if (colon) {
         snprintf(out->port, sizeof out->port, "%.5s", colon + 1);
         *colon = '\0';
     }
     snprintf(out->host, sizeof out->host, "%s", all);
     const bool bad_port =
         colon && (!*out->port || strspn(out->port, "0123456789") != strlen(out->port));
-    if (len < HOST_BYTES && is_host(out->host) && !bad_port) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL, "ssh://%.*s: write each host as [USER@]HOST[:PORT]", (int)len,
-                   text);
+    if (len < HOST_BYTES && read_target(out->target, out->host) && is_host(out->target) &&
+        !bad_port)
+        return DILOCO_OK;
+    return dl_fail(
+        DILOCO_EINVAL,
+        "ssh://%.*s: write each host as [USER@]HOST[:PORT], with brackets around an IPv6 "
+        "address",
+        (int)len, text);
 }
 
 /* The hosts of --on: one more than the commas. */
@@ -156,7 +178,7 @@ static void ssh_args(const char *args[ARGS_MAX], const dl_launch_spec *spec, con
         args[n++] = p->port;
     }
     args[n++] = "--";
-    args[n++] = p->host;
+    args[n++] = p->target;
     args[n++] = script;
     args[n] = NULL;
 }
@@ -177,7 +199,7 @@ static diloco_status ssh_failed(const place *p, int code, const char *err)
     if (code != SSH_FAILED) return dl_fail(DILOCO_EIO, "%s: %s", p->host, err);
     if (is_refusal(err))
         return dl_fail(DILOCO_EREFUSED, "ssh to %s: %s; try  ssh %s%s%s%s true", p->host, line,
-                       *p->port ? "-p " : "", p->port, *p->port ? " " : "", p->host);
+                       *p->port ? "-p " : "", p->port, *p->port ? " " : "", p->target);
     return dl_fail(DILOCO_EUNREACHABLE, "ssh to %s: %s", p->host,
                    *line ? line : "the connection was cut");
 }
@@ -249,17 +271,19 @@ static diloco_status bin_folder(dl_buf *out, const dl_launch_spec *spec, const p
 /* LOOK: is the program there? UPLOAD: store it. USE: run it. */
 typedef enum script_kind { LOOK, UPLOAD, USE } script_kind;
 
-/* The commands for the other machine's shell. {D} is the program's folder and {S} its SHA-256, each
+/* The commands for the other machine's shell. With CDPATH `cd` could go to another folder than {D},
+ * which may be relative. {D} is the program's folder and {S} its SHA-256, each
  * as a quoted word. An upload has a name of its own until its digest is right, so two uploads do
  * not mix. sha256sum gets names within the folder, since that of the folder may have a newline. */
 static const char *const scripts[] = {
-    [LOOK] = "uname -sm && if cd {D} 2>/dev/null && echo {S}'  diloco' | sha256sum -c --status; "
+    [LOOK] = "unset CDPATH; uname -sm && if cd {D} 2>/dev/null && echo {S}'  diloco' | sha256sum "
+             "-c --status; "
              "then echo there; fi",
-    [UPLOAD] = "umask 077 && mkdir -p {D} && cd {D} && cat >part.$$ && "
+    [UPLOAD] = "unset CDPATH; umask 077 && mkdir -p {D} && cd {D} && cat >part.$$ && "
                "if echo {S}\"  part.$$\" | sha256sum -c --status; then chmod 700 part.$$ && "
                "mv part.$$ diloco; else rm -f part.$$; "
                "echo 'the program arrived damaged' >&2; exit 3; fi",
-    [USE] = "if (cd {D} >/dev/null && echo {S}'  diloco' | sha256sum -c --status); "
+    [USE] = "unset CDPATH; if (cd {D} >/dev/null && echo {S}'  diloco' | sha256sum -c --status); "
             "then exec {D}/diloco host; else "
             "echo 'the uploaded program was changed' >&2; exit 3; fi",
 };

@@ -1,4 +1,5 @@
-/* ssh_hosts_test.c - a launch over ssh that fails in part, by a script in the place of ssh. */
+/* ssh_hosts_test.c - the hosts of ssh://, and a launch that fails in part, by a script in the place
+ * of ssh. */
 #include "launch/executor_rows.h"
 
 #include "check.h"
@@ -44,4 +45,66 @@ TEST(replica_that_was_started_before_another_failed_has_its_id)
     CHECK_STR("", jobs[1].id);
 }
 
-TEST_MAIN(replica_that_was_started_before_another_failed_has_its_id)
+/* Returns the status of the check of these hosts. */
+static diloco_status check_hosts(const char *hosts)
+{
+    static dl_config config;
+    const dl_launch_spec spec = {
+        .run = run, .config = &config, .on = hosts, .dir = "dir", .program = "/proc/self/exe"};
+    dl_config_init(&config);
+    return dl_executor_ssh.check(&spec);
+}
+
+TEST(ipv6_address_is_written_in_brackets_with_or_without_a_port)
+{
+    static const char *const good[] = {"[::1]", "[::1]:2222", "alice@[2001:db8::1],b",
+                                       "alice@[fe80::1%eth0]:22"};
+    static const char *const bad[] = {"::1",     "alice@fe80::1", "[::1", "::1]",
+                                      "[::1]x",  "[::1]:",        "[]",   "[-oProxy:]",
+                                      "[a]:22x", "a[::1]"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        CHECK_OK(check_hosts(good[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_STATUS(DILOCO_EINVAL, check_hosts(bad[i]));
+        CHECK_CONTAINS("brackets", diloco_error_text());
+    }
+}
+
+/* The words of the first command for this host, by a dry run. The caller frees the text. */
+static char *words_for(const char *host)
+{
+    static dl_config config;
+    char *text = NULL;
+    size_t len;
+    dl_job job;
+    FILE *out = open_memstream(&text, &len);
+    CHECK(out);
+    const dl_launch_spec spec = {.run = run,
+                                 .config = &config,
+                                 .on = host,
+                                 .dir = "dir",
+                                 .program = "/proc/self/exe",
+                                 .argv = none,
+                                 .env = none,
+                                 .secrets = none,
+                                 .dry = out};
+    dl_config_init(&config);
+    dl_job_init(&job, run, 0, 0);
+    CHECK_OK(dl_executor_ssh.launch(&spec, &job, 1));
+    CHECK_INT(0, fclose(out));
+    return text;
+}
+
+TEST(ssh_gets_an_ipv6_address_without_brackets)
+{
+    char *text = words_for("alice@[2001:db8::1]:2222");
+    CHECK_CONTAINS(" -p 2222 -- alice@2001:db8::1 ", text);
+    free(text);
+    text = words_for("[::1]");
+    CHECK_CONTAINS(" -- ::1 ", text);
+    free(text);
+}
+
+TEST_MAIN(replica_that_was_started_before_another_failed_has_its_id,
+          ipv6_address_is_written_in_brackets_with_or_without_a_port,
+          ssh_gets_an_ipv6_address_without_brackets)

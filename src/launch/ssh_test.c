@@ -1,6 +1,7 @@
 /* ssh_test.c - the commands that are sent to a host, run by a shell of this machine: a script named
  * ssh is first in PATH. */
 #include "launch/executor.h"
+#include "launch/program.h"
 
 #include "check.h"
 #include "scratch.h"
@@ -64,4 +65,36 @@ TEST(program_is_found_whatever_the_name_of_its_folder)
     }
 }
 
-TEST_MAIN(program_is_found_whatever_the_name_of_its_folder)
+/* `cd dir/…` would go to the folder of CDPATH. */
+TEST(program_is_stored_below_the_login_folder_although_cdpath_has_its_path)
+{
+    static dl_config config;
+    char self[PATH_MAX] = "", digest[DL_PROGRAM_DIGEST + 1], other[PATH_MAX + 128], here[PATH_MAX];
+    CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    const dl_executor *executor;
+    dl_job job;
+    dl_launch_spec spec = {.run = "1f0c2ab9000000000000000000000000",
+                           .config = &config,
+                           .dir = "dir",
+                           .program = self,
+                           .argv = arguments,
+                           .env = none,
+                           .secrets = none};
+    use_script();
+    dl_config_init(&config);
+    CHECK_OK(dl_executor_find(&executor, &spec.on, "ssh://host"));
+    CHECK_OK(dl_program_digest(digest, self));
+    snprintf(other, sizeof other, "%s/dir/bin/%s", scratch_path("other"), digest);
+    CHECK_OK(dl_dir_make(other));
+    CHECK(setenv("CDPATH", scratch_path("other"), 1) == 0);
+    CHECK(getcwd(here, sizeof here));
+    CHECK(chdir(scratch_folder("login")) == 0);
+    dl_job_init(&job, spec.run, 0, 0);
+    CHECK_OK(executor->launch(&spec, &job, 1));
+    CHECK_INT(DL_JOB_RUNNING, job.state);
+    CHECK(chdir(here) == 0);
+    CHECK(unsetenv("CDPATH") == 0);
+}
+
+TEST_MAIN(program_is_found_whatever_the_name_of_its_folder,
+          program_is_stored_below_the_login_folder_although_cdpath_has_its_path)

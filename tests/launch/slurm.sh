@@ -244,11 +244,13 @@ expect 0 diloco launch status cut
 expect 0 diloco launch logs cut --rank 1
 grep -q . out || fail "no output of r1"
 
-# Cancelled by launch; then by scancel, which is not undone.
+# Cancelled by launch; then by scancel, which is not undone. The folder has a character that Slurm would replace.
 diloco rm cut >rm.out
 rm -rf cut.launch
-launcher
+launcher --set "launch.dir=$here/at 50%a"
 wait_for has_entry cut 2
+has_output() { diloco launch logs cut --rank 0 >out 2>err && grep -q . out; }
+wait_for has_output
 expect 0 diloco launch cancel cut
 code=0
 wait "$launcher" || code=$?
