@@ -143,6 +143,7 @@ static diloco_status fold_start(dl_book *book, dl_json_value record)
         DL_TRY(dl_json_as_u64(&rank, it.value, DL_JOBS_MAX - 1));
         dl_book_rank *r = &book->ranks[rank];
         r->orphan_runs = r->orphan_ran = false;
+        r->processes_before = -1;
         r->started = true;
         r->again = false;
         r->started_at = at;
@@ -300,6 +301,8 @@ diloco_status dl_book_open(dl_book *book, const char *url, const char *run,
                                : dl_fail(DILOCO_ENOMEM, "out of memory for the book of launches");
     if (!status) {
         dl_config_init(book->options);
+        for (size_t i = 0; i < DL_JOBS_MAX; i++)
+            book->ranks[i].processes = book->ranks[i].processes_before = -1;
         if (executor) dl_book_bind(book, executor);
         status = dl_book_read(book);
     }

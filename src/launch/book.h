@@ -44,6 +44,9 @@ typedef struct dl_book_rank {
     bool orphan_runs;
     /* The orphan ran at some look since the newest generation was started. */
     bool orphan_ran;
+    /* Processes that the run has counted of this rank (P6), and how many of them were before the
+     * newest generation. -1: not known. */
+    int64_t processes, processes_before;
 } dl_book_rank;
 
 /* The book as far as it was read. dl_book_read applies the records. Between two reads the

@@ -115,8 +115,8 @@ typedef struct dl_executor_caps {
     bool spot, gang;
     /* Replicas run in launch.image and see no files of this machine. */
     bool in_image;
-    /* The machine runs on and costs after its replica has ended, so the launcher stops it when the
-     * run is complete. */
+    /* The machine runs on and costs after its replica has ended, and starts its container again. So
+     * the launcher stops it when the run is complete, or when its replica cannot begin. */
     bool must_be_stopped;
     /* The replicas see this machine's folders under the same paths, so relative paths can be made
      * absolute here. */

@@ -196,8 +196,11 @@ static diloco_status start_generation(const dl_control *c, uint32_t generation, 
     }
     if (n == 0) return DILOCO_OK;
     DL_TRY(dl_book_start(c->book, ranks, n, generation, why));
-    for (size_t i = 0; i < n; i++)
-        jobs[i] = c->book->ranks[ranks[i]].job;
+    for (size_t i = 0; i < n; i++) {
+        dl_book_rank *r = &c->book->ranks[ranks[i]];
+        r->processes_before = r->processes;
+        jobs[i] = r->job;
+    }
     return launch_jobs(c, jobs, n);
 }
 
@@ -279,6 +282,41 @@ static void stop_lost(const dl_control *c)
         const bool wanted = i < c->book->max && dl_rank_is_wanted(c, r) && !dl_control_is_spent(c);
         if (wanted || r->job.silent) stop_orphan(c, r, !wanted);
     }
+}
+
+/* The reason why a container that its backend starts again without end is given up; "": none. A
+ * launcher that has not started it takes the newest process of the rank as the first of it. */
+static void judge_container(char why[128], const dl_control *c, dl_book_rank *r)
+{
+    const int64_t most = c->spec->config->launch_restarts + 1;
+    const double limit = c->spec->config->launch_lost_after_s;
+    *why = '\0';
+    if (r->job.state != DL_JOB_RUNNING || r->processes < 0) return;
+    if (r->processes_before < 0) r->processes_before = r->processes ? r->processes - 1 : 0;
+    const int64_t begun = r->processes - r->processes_before;
+    if (begun > most)
+        snprintf(why, 128, "its container has been started %lld times", (long long)begun);
+    else if (!begun && dl_clock_wall() - r->started_at > limit)
+        snprintf(why, 128, "its replica has not begun for %.0f s", limit);
+}
+
+/* Give up the containers that start again without end. The backend reports no end of them, so each
+ * is stopped here. */
+static diloco_status stop_containers(const dl_control *c)
+{
+    char why[128];
+    for (size_t i = 0; c->executor->caps.must_be_stopped && i < DL_JOBS_MAX; i++) {
+        dl_book_rank *r = &c->book->ranks[i];
+        dl_job job = r->job;
+        if (!r->started || !*job.id) continue;
+        judge_container(why, c, r);
+        if (!*why) continue;
+        dl_job_set(&job, DL_JOB_LOST, -1, "%s", why);
+        print_state(c, &job);
+        DL_TRY(dl_book_state(c->book, &job));
+        if (*r->orphan.id) stop_orphan(c, r, true);
+    }
+    return DILOCO_OK;
 }
 
 /* Generations are launched one after the other, since an executor takes replicas of one
@@ -456,7 +494,10 @@ static diloco_status look(const dl_control *c, bool *done, bool *idle)
     DL_TRY(dl_control_poll(c));
     stop_lost(c);
     DL_TRY(c->is_done(c->user, done));
-    if (!c->book->cancelled && !*done) DL_TRY(start_missing(c));
+    if (!c->book->cancelled && !*done) {
+        DL_TRY(stop_containers(c));
+        DL_TRY(start_missing(c));
+    }
     /* A cancel may have come while replicas were started. */
     if (c->book->cancelled || *done)
         DL_TRY(stop_all(c, !c->book->cancelled && !c->executor->caps.must_be_stopped));

@@ -6,6 +6,9 @@
  *    was killed in between finds what it was about to do.
  * 3. A run is complete when its store says so. Exit codes alone do not complete it. Replicas
  *    whose exit code is unknown or wrong do not fail a run that is complete.
+ * 4. Where the backend itself starts a container again without end (caps.must_be_stopped), the
+ *    run's count of processes is the limit: a replica that does not begin within launch.lost_after,
+ *    or begins more than launch.restarts times again, is LOST.
  *
  * A launcher ends with DILOCO_EREFUSED when another one has begun the run with another executor,
  * which is possible once every replica is over.
@@ -30,8 +33,9 @@ typedef struct dl_control {
     const volatile int *stop;
 
     void *user;
-    /* Set *done if the run is complete. After an error it is called again at the next look. NULL:
-     * not known, for a control that neither follows nor starts replicas. */
+    /* Set *done if the run is complete, and ranks[].processes of the book to the number of
+     * processes that the run has counted (P6). After an error it is called again at the next look.
+     * NULL: not known, for a control that neither follows nor starts replicas. */
     diloco_status (*is_done)(void *user, bool *done);
     /* Gets a line for a person about each change. NULL: silent. The line may quote a backend, so it
      * is untrusted, and valid only during the call. */

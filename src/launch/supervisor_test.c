@@ -439,6 +439,55 @@ TEST(an_announced_start_is_launched_by_the_next_launcher)
     dl_book_close(&f->book);
 }
 
+static int64_t processes[8]; /* of r0, at each look; the last one stays */
+static int looks_at_processes;
+
+/* The run counts the processes of r0. */
+static diloco_status count_processes(void *user, bool *done)
+{
+    const fixture *f = user;
+    *done = false;
+    f->book.ranks[0].processes = processes[looks_at_processes];
+    looks_at_processes += looks_at_processes < 7;
+    return DILOCO_OK;
+}
+
+/* Follow r0, whose container the backend starts again without end, and check that it is given up
+ * with this word. */
+static void check_container(const char *name, const char *lost_after, const int64_t counts[8],
+                            const char *word)
+{
+    dl_executor forever = fake;
+    fixture *f = begin(name, 1, "1");
+    forever.caps.must_be_stopped = true;
+    CHECK_OK(dl_config_set(&f->config, "launch.lost_after", lost_after, "test"));
+    for (int g = 0; g < GENERATIONS; g++)
+        fate[0][g] = DL_JOB_RUNNING;
+    memcpy(processes, counts, sizeof processes);
+    looks_at_processes = 0;
+    f->control.executor = &forever;
+    f->control.user = f;
+    f->control.is_done = count_processes;
+    CHECK_STATUS(DILOCO_EIO, dl_control_follow(&f->control));
+    CHECK_CONTAINS(word, diloco_error_text());
+    CHECK_INT(1, launches[0][1]);
+    CHECK_INT(0, launches[0][2]);
+    CHECK(stopped[0][0] && stopped[0][1]);
+    dl_book_close(&f->book);
+}
+
+TEST(container_whose_replica_does_not_begin_is_given_up_after_the_limit)
+{
+    static const int64_t none_begin[8] = {0};
+    check_container("no-begin", "0.1", none_begin, "its replica has not begun for 0 s");
+}
+
+TEST(container_that_is_started_more_often_than_restarts_permit_is_given_up)
+{
+    static const int64_t many[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    check_container("again", "600", many, "its container has been started 3 times");
+}
+
 /* Announce r0 and r1 as another launcher, which was killed after it started r0. */
 static fixture *begin_half_started(const char *name)
 {
@@ -697,6 +746,8 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           a_backend_that_fails_for_300_looks_costs_no_replica,
           a_launch_that_the_backend_refuses_is_recorded_and_can_be_repeated,
           an_announced_start_is_launched_by_the_next_launcher,
+          container_whose_replica_does_not_begin_is_given_up_after_the_limit,
+          container_that_is_started_more_often_than_restarts_permit_is_given_up,
           cancel_stops_a_replica_that_was_started_and_not_recorded,
           poll_names_a_replica_whose_launcher_ended_before_it_recorded_the_start,
           collect_after_a_cancel_stops_a_replica_that_was_not_recorded_and_ends,

@@ -52,11 +52,19 @@ echo "$r1" >api/interrupt
 wait_for grep -q '^r1: LOST: EXITED' launch.out
 ended 0
 [ "$(digest hub/cut)" = "$want" ] || fail "the launched run ends elsewhere"
-created=$(grep -c dockerEntrypoint api/requests.jsonl)
-deleted=$(sed -n 's/.*"method": "DELETE", "path": "\([^"]*\)".*/\1/p' api/requests.jsonl | sort -u | grep -c .)
-[ "$created" = "$deleted" ] || fail "$created pods were created, and $deleted deleted: $(cat launch.out)"
+all_deleted() {
+    created=$(grep -c dockerEntrypoint api/requests.jsonl)
+    deleted=$(sed -n 's/.*"method": "DELETE", "path": "\([^"]*\)".*/\1/p' api/requests.jsonl | sort -u | grep -c .)
+    [ "$created" = "$deleted" ] || fail "$created pods were created, and $deleted deleted: $(cat launch.out)"
+}
+all_deleted
 expect_error 3 'gives no output' diloco launch logs "$store" --rank 0
 no_secret_elsewhere no-request-carries-it
 
 store=$hub/other
 cancels
+
+# A program that fails at once: RunPod starts it again and again, so launch gives it up and deletes its pods.
+expect_error 1 'its replica has not begun for 1 s' diloco launch tiny.toml --store "$hub/never" \
+    --set launch.binary=/bin/false --set launch.lost_after=1 --set launch.restarts=1
+all_deleted

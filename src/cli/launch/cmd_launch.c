@@ -346,8 +346,7 @@ static void on_notice(void *user, const char *line)
 static diloco_status is_done(void *user, bool *done)
 {
     launching *l = user;
-    char run[33];
-    return dl_launched_run(run, done, l->config->store);
+    return dl_launched_count(&l->book, done, l->config->store);
 }
 
 /* The control loop borrows all of it (launch/control.h). */

@@ -31,6 +31,27 @@ diloco_status dl_launched_run(char id[33], bool *done, const char *store)
     return status;
 }
 
+/* A replica of launch is called r<rank>. Its generations are numbered from 0. */
+diloco_status dl_launched_count(dl_book *book, bool *done, const char *store)
+{
+    enum { LISTED = 256 }; /* of diloco_run_status */
+    diloco_run_status run;
+    const diloco_status status = diloco_run_status_read(&run, store, 0);
+    if (!status) *done = run.done;
+    const bool all = !status && run.n_replicas < LISTED;
+    for (size_t i = 0; all && i < DL_JOBS_MAX; i++)
+        book->ranks[i].processes = 0;
+    for (size_t i = 0; all && i < run.n_replicas; i++) {
+        const char *name = run.replicas[i]->replica;
+        uint64_t rank;
+        if (name[0] == 'r' && dl_text_to_u64(&rank, name + 1, strlen(name + 1)) &&
+            rank < DL_JOBS_MAX)
+            book->ranks[rank].processes = (int64_t)run.replicas[i]->generation + 1;
+    }
+    diloco_run_status_free(&run);
+    return status;
+}
+
 /* 1 to DL_JOBS_MAX. */
 static bool read_number(uint32_t *out, const char *text, size_t len)
 {

@@ -57,6 +57,11 @@ DL_MUST_CHECK diloco_status dl_launched_program(dl_config_path out, const dl_exe
  * after an error. Returns DILOCO_ENOENT if the store has no run. */
 DL_MUST_CHECK diloco_status dl_launched_run(char id[33], bool *done, const char *store);
 
+/* dl_launched_count writes whether the run is complete, and for each rank of the book the number of
+ * processes that the run has counted (docs/protocol.md P6). Where the run has more replicas than
+ * can be listed, the numbers are left unknown. Returns the errors of dl_launched_run. */
+DL_MUST_CHECK diloco_status dl_launched_count(dl_book *book, bool *done, const char *store);
+
 /* The machine time that launch.budget buys by the prices of launch.prices; 0: no limit.
  * DILOCO_EINVAL: a budget without prices, or a table that cannot be read. */
 DL_MUST_CHECK diloco_status dl_launched_limit(double *machine_s, const dl_config *options);

@@ -2,8 +2,8 @@
  *
  * A pod is a rented machine. RunPod starts its container again whenever that ends, and charges for
  * it until it is deleted. Exit codes and output are not in the API. So a replica counts as running
- * until its pod is gone. The run's store says when the run is complete, and the launcher then
- * deletes all pods (caps.must_be_stopped).
+ * until its pod is gone. The run's store says when the run is complete, and how often a replica has
+ * begun. The launcher then deletes the pods (caps.must_be_stopped).
  *
  * Names are not unique, so a pod is searched by its name before it is created. Secrets are stored
  * in the account under the names of launch.secrets; a request refers to them. */
