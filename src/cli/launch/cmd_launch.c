@@ -3,9 +3,7 @@
  * Begin with launch(). It turns the settings into a spec (launch/executor.h): the program, its
  * arguments, its environment and its secrets. The book in the store records what was started, so
  * another call of the command takes over. */
-#include "cli/display/units.h"
-#include "cli/launch/launched.h"
-#include "cli/onward.h"
+#include "cli/launch/launching.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "fetch/fetch_data.h"
@@ -14,53 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Arguments of a replica, names in one list, bytes of one option's text. */
-enum { WORDS_MAX = 2 * DL_CONFIG_MAX_OPTIONS + 16, NAMES_MAX = 64, TEXT_MAX = 1 << 20 };
-
-/* One call of the command. It is large, so it is on the heap; the lists own their texts. */
-typedef struct launching {
-    dl_config *config; /* owned by cmd_launch */
-    const dl_args *args;
-    dl_launch_spec spec;                /* points into the rest */
-    const dl_executor *executor;        /* a row of the table */
-    dl_book book;                       /* open from create_and_run on */
-    uint32_t min, max;                  /* replicas: wanted at least, at most */
-    double most_machine_s;              /* seconds that the budget buys; 0: no limit */
-    char run[33];                       /* its id */
-    bool done;                          /* the run is complete */
-    dl_config_path dir, store, program; /* as the replicas see them */
-    char *words[WORDS_MAX + 1], *env[NAMES_MAX + 1], *secrets[NAMES_MAX + 1]; /* owned */
-} launching;
-
-/* ---- lists of text that the launching owns */
-
-/* Append a copy to a list that ends with NULL. */
-static diloco_status add(char **list, size_t most, const char *text, size_t len)
-{
-    size_t n = 0;
-    while (list[n])
-        n++;
-    if (n == most) return dl_fail(DILOCO_EINVAL, "a replica gets at most %zu of these", most);
-    list[n] = strndup(text, len);
-    return list[n] ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for a replica's arguments");
-}
-
-static diloco_status add_word(launching *l, const char *text)
-{
-    return add(l->words, WORDS_MAX, text, strlen(text));
-}
-
-static void free_list(char **list)
-{
-    while (*list)
-        free(*list++);
-}
-
-/* ---- paths */
+/* ---- the store and the program */
 
 /* Write run.store as any process can open it. A folder of this machine is refused for replicas
  * that run in an image, since they cannot see it. */
-static diloco_status place_store(launching *l)
+static diloco_status place_store(dl_launching *l)
 {
     const char *store = l->config->store;
     if (strncmp(store, "mem://", 6) == 0)
@@ -81,31 +37,6 @@ static diloco_status place_store(launching *l)
         return DILOCO_OK;
     }
     return dl_launched_path(l->store, store);
-}
-
-/* Choose the folder for files of the replicas: "<store>.launch"; for a URL one below runs/. On
- * machines with other files it is below the login folder. */
-static diloco_status place_dir(launching *l)
-{
-    const dl_config *config = l->config;
-    const char *given = config->launch_dir;
-    char below[64];
-    /* A path on other machines is theirs, so it is not made absolute here. */
-    if (*given && !l->executor->caps.same_files) {
-        memcpy(l->dir, given, sizeof l->dir);
-        return DILOCO_OK;
-    }
-    if (*given) return dl_launched_path(l->dir, given);
-    snprintf(below, sizeof below, "%s/%.8s",
-             l->executor->caps.same_files ? "runs/launch" : ".diloco/launch", l->run);
-    if (!l->executor->caps.same_files) {
-        strcpy(l->dir, below);
-        return DILOCO_OK;
-    }
-    /* The store has no folder here, so the files get one below runs/. */
-    if (l->store[0] != '/') return dl_launched_path(l->dir, below);
-    const int n = snprintf(l->dir, sizeof l->dir, "%.1000s.launch", l->store);
-    return (size_t)n < sizeof l->dir ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "set launch.dir");
 }
 
 /* ---- the arguments of a replica */
@@ -151,10 +82,10 @@ static diloco_status add_paths(dl_buf *out, const char *paths)
 }
 
 /* Add "--set name=value" for one option. */
-static diloco_status add_option(launching *l, const dl_option *row)
+static diloco_status add_option(dl_launching *l, const dl_option *row)
 {
     dl_buf text;
-    dl_buf_init(&text, TEXT_MAX);
+    dl_buf_init(&text, DL_LAUNCHING_TEXT);
     const char *value = dl_option_string(row, l->config);
     diloco_status status = dl_buf_addf(&text, "%s=", row->name);
     /* Only where the replica sees the same files does an absolute path mean anything. */
@@ -166,41 +97,26 @@ static diloco_status add_option(launching *l, const dl_option *row)
         status = dl_option_text(&text, row, l->config);
     /* The text ends with a zero byte; without memory it is NULL. */
     const char *all = status ? NULL : dl_buf_str(&text);
-    if (!status) status = add_word(l, "--set");
-    if (!status) status = all ? add_word(l, all) : dl_fail(DILOCO_ENOMEM, "no memory");
+    if (!status) status = dl_launching_add_word(l, "--set");
+    if (!status) status = all ? dl_launching_add_word(l, all) : dl_fail(DILOCO_ENOMEM, "no memory");
     dl_buf_deinit(&text);
     return status;
 }
 
 /* The replica joins by its rank, which the executor puts in the place of {rank}. Only values
  * that a person gave are passed on; the rest follows from the run. */
-static diloco_status make_words(launching *l)
+static diloco_status make_words(dl_launching *l)
 {
-    DL_TRY(add_word(l, "join"));
-    DL_TRY(add_word(l, l->store));
-    DL_TRY(add_word(l, "--rank"));
-    DL_TRY(add_word(l, "{rank}"));
+    DL_TRY(dl_launching_add_word(l, "join"));
+    DL_TRY(dl_launching_add_word(l, l->store));
+    DL_TRY(dl_launching_add_word(l, "--rank"));
+    DL_TRY(dl_launching_add_word(l, "{rank}"));
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         const char *origin = dl_config_origin(l->config, row->name);
         if (row->flags & DL_OPTION_AGREE || stays_here(row->name)) continue;
         if (strcmp(origin, "default") && strcmp(origin, "chosen") && strncmp(origin, "preset ", 7))
             DL_TRY(add_option(l, row));
-    }
-    return DILOCO_OK;
-}
-
-/* Add each item of a list with commas, without blanks around it. */
-static diloco_status add_list(char **list, const char *text)
-{
-    while (*text) {
-        text += strspn(text, ", ");
-        size_t len = strcspn(text, ",");
-        const size_t next = len;
-        while (len && text[len - 1] == ' ')
-            len--;
-        if (len) DL_TRY(add(list, NAMES_MAX, text, len));
-        text += next;
     }
     return DILOCO_OK;
 }
@@ -214,7 +130,7 @@ static bool has(char *const *list, const char *name)
 
 /* Pass on a hub's token and pin, which came with the join line. The token is a secret and needs
  * a channel for secrets; the pin is public. */
-static diloco_status add_hub(launching *l)
+static diloco_status add_hub(dl_launching *l)
 {
     const char *pin = getenv("DILOCO_HUB_PIN"), *token = getenv("DILOCO_HUB_TOKEN");
     char *text;
@@ -225,61 +141,14 @@ static diloco_status add_hub(launching *l)
                        "use a store that its machines reach by their role, such as s3:// or gs://",
                        l->executor->name);
     if (token && !has(l->secrets, "DILOCO_HUB_TOKEN"))
-        DL_TRY(add(l->secrets, NAMES_MAX, "DILOCO_HUB_TOKEN", 16));
+        DL_TRY(dl_launching_add(l->secrets, DL_LAUNCHING_NAMES, "DILOCO_HUB_TOKEN", 16));
     if (!pin) return DILOCO_OK;
     /* It may be a list of pins, of any length. */
     if (asprintf(&text, "DILOCO_HUB_PIN=%s", pin) < 0)
         return dl_fail(DILOCO_ENOMEM, "out of memory for a replica's variables");
-    const diloco_status status = add(l->env, NAMES_MAX, text, strlen(text));
+    const diloco_status status = dl_launching_add(l->env, DL_LAUNCHING_NAMES, text, strlen(text));
     free(text);
     return status;
-}
-
-/* A secret's value is never an option, as options are in records. So launch.secrets has names,
- * and the environment the values. */
-static diloco_status check_lists(const launching *l)
-{
-    /* Environment: a name and a value, both in the open. */
-    for (char *const *e = l->env; *e; e++) {
-        const char *equals = strchr(*e, '=');
-        if (!equals || equals == *e)
-            return dl_fail(DILOCO_EINVAL, "launch.env: %.40s: write it as NAME=VALUE", *e);
-    }
-    /* Secrets: names only. The values come from this process's environment. */
-    for (char *const *s = l->secrets; *s; s++) {
-        if (strchr(*s, '='))
-            return dl_fail(DILOCO_EINVAL,
-                           "launch.secrets holds names, and no values: give the name %.*s and set "
-                           "the variable in the environment",
-                           (int)strcspn(*s, "="), *s);
-        if (!getenv(*s))
-            return dl_fail(DILOCO_EINVAL, "launch.secrets: the environment has no %.60s", *s);
-    }
-    return DILOCO_OK;
-}
-
-static diloco_status make_lists(launching *l)
-{
-    DL_TRY(add_list(l->env, l->config->launch_env));
-    DL_TRY(add_list(l->secrets, l->config->launch_secrets));
-    DL_TRY(check_lists(l));
-    return add_hub(l);
-}
-
-/* Every executor checks the spec itself, before anything is created. */
-static diloco_status make_spec(launching *l)
-{
-    DL_TRY(dl_launched_program(l->program, l->executor, l->config));
-    DL_TRY(make_words(l));
-    DL_TRY(make_lists(l));
-    l->spec.run = l->run;
-    l->spec.config = l->config;
-    l->spec.dir = l->dir;
-    l->spec.program = l->program;
-    l->spec.argv = (const char *const *)(uintptr_t)l->words;
-    l->spec.env = (const char *const *)(uintptr_t)l->env;
-    l->spec.secrets = (const char *const *)(uintptr_t)l->secrets;
-    return l->executor->check(&l->spec);
 }
 
 /* ---- configurations that cannot be launched, each refused by name */
@@ -304,7 +173,7 @@ static diloco_status check_kind(const dl_config *config)
 /* ---- the numbers */
 
 /* DL_JOBS_MAX bounds the book, which has a slot for each rank. */
-static diloco_status choose_numbers(launching *l)
+static diloco_status choose_numbers(dl_launching *l)
 {
     const char *text = l->args->flags[DL_FLAG_LAUNCH_REPLICAS];
     if (text) return dl_launched_numbers(&l->min, &l->max, text);
@@ -317,7 +186,7 @@ static diloco_status choose_numbers(launching *l)
 
 /* Let a new run wait for as many replicas as are launched. With A..B it may begin with A
  * (run.min_replicas). */
-static diloco_status fit_run(launching *l)
+static diloco_status fit_run(dl_launching *l)
 {
     char text[24];
     if (!dl_args_has(l->args, DL_FLAG_LAUNCH_REPLICAS)) return DILOCO_OK;
@@ -332,150 +201,33 @@ static diloco_status fit_run(launching *l)
 
 /* ---- running */
 
-/* Progress goes to stdout, as launch has no other output. */
-static void on_notice(void *user, const char *line)
-{
-    const launching *l = user;
-    if (dl_args_has(l->args, DL_FLAG_QUIET)) return;
-    dl_print_foreign(line, strlen(line)); /* it may quote a backend */
-    putchar('\n');
-    (void)!dl_flush_output();
-}
-
 /* Asked by the control loop: the run itself says when it is complete. */
 static diloco_status is_done(void *user, bool *done)
 {
-    launching *l = user;
+    dl_launching *l = user;
     return dl_launched_count(&l->book, done, l->config->store);
 }
 
-/* The control loop borrows all of it (launch/control.h). */
-static dl_control control_of(launching *l)
-{
-    return (dl_control){.spec = &l->spec,
-                        .executor = l->executor,
-                        .book = &l->book,
-                        .most_machine_s = l->most_machine_s,
-                        .stop = dl_launched_stop(),
-                        .user = l,
-                        .is_done = is_done,
-                        .on_notice = on_notice};
-}
-
-/* Refuse another executor while replicas run. Replicas that run with one executor are not found
- * by another one. */
-static diloco_status check_executor(const launching *l)
-{
-    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
-        const dl_book_rank *r = &l->book.ranks[i];
-        if (!r->started || dl_job_is_over(r->job.state) ||
-            strcmp(l->book.executor, l->config->launch_executor) == 0)
-            continue;
-        return dl_fail(DILOCO_EREFUSED,
-                       "replicas of this run were launched on %.200s and are not over: name the "
-                       "same executor, or stop them with  diloco launch cancel",
-                       l->book.executor);
-    }
-    return DILOCO_OK;
-}
-
-/* Begin or continue the book. EEXIST: another launcher was quicker, so its book is read and
- * compared again. */
-static diloco_status begin(launching *l, const dl_control *control)
-{
-    for (;;) {
-        if (l->book.begun && !dl_args_has(l->args, DL_FLAG_LAUNCH_REPLICAS))
-            l->min = l->book.min, l->max = l->book.max;
-        DL_TRY(check_executor(l));
-        if (dl_book_agrees(&l->book, &l->spec, l->config->launch_executor, l->min, l->max) &&
-            !dl_control_is_stuck(control))
-            return DILOCO_OK;
-        const diloco_status status =
-            dl_book_begin(&l->book, &l->spec, l->config->launch_executor, l->min, l->max);
-        if (status != DILOCO_EEXIST) return status;
-    }
-}
-
-/* Write the command line as it was, quoted for a shell. */
-static void command_again(char *out, size_t cap, const dl_args *args)
-{
-    char word[DL_PATH_MAX + 8];
-    size_t used = 0;
-    *out = '\0';
-    for (int i = 0; i < args->argc && used < cap; i++)
-        used += (size_t)snprintf(out + used, cap - used, "%s%s", i ? " " : "",
-                                 dl_shell_word(word, sizeof word, args->argv[i]));
-}
-
-/* Ctrl-C leaves the replicas running, and the text says how to find and how to stop them. */
-static diloco_status print_onward(const launching *l, diloco_status status)
-{
-    char again[1024], store[DL_PATH_MAX + 8];
-    if (status != DILOCO_EINTERRUPTED || l->book.cancelled) return status;
-    command_again(again, sizeof again, l->args);
-    dl_shell_word(store, sizeof store, l->config->store);
-    return dl_fail(status,
-                   "no longer following; the replicas run on. The same command follows them again: "
-                   "%s; diloco launch cancel %s stops them",
-                   again, store);
-}
-
-static diloco_status print_end(launching *l)
-{
-    char line[320], cost[DL_LAUNCHED_COST];
-    dl_unit_text time;
-    snprintf(line, sizeof line, "the run is complete; %s of machine time%s",
-             dl_time_text(time, l->book.machine_s),
-             dl_launched_cost_text(cost, l->config, l->book.machine_s));
-    on_notice(l, line);
-    return DILOCO_OK;
-}
-
-/* With --detach the replicas are started once, and no process restarts those that are lost. */
-static diloco_status run_book(launching *l)
-{
-    const dl_control control = control_of(l);
-    DL_TRY(begin(l, &control));
-    if (dl_args_has(l->args, DL_FLAG_DETACH)) {
-        DL_TRY(dl_control_poll(&control));
-        return l->done ? DILOCO_OK : dl_control_start(&control);
-    }
-    DL_TRY(print_onward(l, dl_control_follow(&control)));
-    return print_end(l);
-}
-
 /* The run exists before the first replica, which joins it. */
-static diloco_status create_and_run(launching *l)
+static diloco_status create_and_run(dl_launching *l)
 {
     DL_TRY(diloco_train_create(l->config));
     DL_TRY(dl_launched_run(l->run, &l->done, l->config->store));
-    DL_TRY(place_dir(l));
-    DL_TRY(dl_book_open(&l->book, l->config->store, l->run, l->executor));
-    return run_book(l);
+    return dl_launching_follow(l);
 }
 
-/* Print the requests that would be sent now, and send nothing. A run that does not exist has no
- * id to name its replicas by, so an invented id is used. */
-static diloco_status dry_run(launching *l)
+/* A run that does not exist has no id to name its replicas by, so an invented id is used. It
+ * appears in the names of the replicas only. */
+static diloco_status dry_run(dl_launching *l)
 {
-    dl_job *jobs = calloc(l->max, sizeof *jobs);
-    if (!jobs) return dl_fail(DILOCO_ENOMEM, "out of memory for the replicas");
-    diloco_status status = dl_launched_run(l->run, &l->done, l->config->store);
-    /* The invented id appears in the names of the replicas only. */
-    if (status == DILOCO_ENOENT) {
+    const diloco_status status = dl_launched_run(l->run, &l->done, l->config->store);
+    if (status && status != DILOCO_ENOENT) return status;
+    if (status) {
         strcpy(l->run, "newrunid");
         printf("# %s holds no run: it would be created, and its id would replace newrunid\n",
                l->config->store);
-        status = DILOCO_OK;
     }
-    if (!status) status = place_dir(l);
-    /* With `dry` set an executor prints its requests, with "***" for secrets. */
-    l->spec.dry = stdout;
-    for (uint32_t i = 0; i < l->max; i++)
-        dl_job_init(&jobs[i], l->run, i, 0);
-    if (!status) status = l->executor->launch(&l->spec, jobs, l->max);
-    free(jobs);
-    return status;
+    return dl_launching_print(l);
 }
 
 static void json_list(dl_json *j, const char *key, char *const *list)
@@ -487,13 +239,13 @@ static void json_list(dl_json *j, const char *key, char *const *list)
 }
 
 /* Create the run, and print what a replica runs, for an executor outside this program. */
-static diloco_status prepare(launching *l)
+static diloco_status prepare(dl_launching *l)
 {
     dl_buf buf;
     dl_json j;
     DL_TRY(diloco_train_create(l->config));
     DL_TRY(dl_launched_run(l->run, &l->done, l->config->store));
-    dl_buf_init(&buf, TEXT_MAX);
+    dl_buf_init(&buf, DL_LAUNCHING_TEXT);
     dl_json_init(&j, &buf);
     dl_json_object(&j, NULL);
     dl_json_str(&j, "run", l->run);
@@ -511,25 +263,20 @@ static diloco_status prepare(launching *l)
 
 /* The order: settings, executor, money, kind, numbers, places, checks. A mistake is reported
  * before anything costs money. */
-static diloco_status launch(launching *l)
+static diloco_status launch(dl_launching *l)
 {
     const bool is_dry = dl_args_has(l->args, DL_FLAG_DRY_RUN);
-    DL_TRY(dl_settings_load(l->config, l->args));
-    if (dl_args_has(l->args, DL_FLAG_ON))
-        DL_TRY(dl_config_set(l->config, "launch.executor", l->args->flags[DL_FLAG_ON], "--on"));
-    /* The executor decides which options and places are possible, so it comes before them. */
-    DL_TRY(dl_executor_find(&l->executor, &l->spec.on, l->config->launch_executor));
-    DL_TRY(dl_executor_check_options(l->executor, l->config));
-    if (dl_args_has(l->args, DL_FLAG_BUDGET))
-        DL_TRY(
-            dl_config_set(l->config, "launch.budget", l->args->flags[DL_FLAG_BUDGET], "--budget"));
-    /* Prices are read before anything is started. */
-    DL_TRY(dl_launched_limit(&l->most_machine_s, l->config));
+    l->is_done = is_done;
+    DL_TRY(dl_launching_settings(l));
     DL_TRY(check_kind(l->config));
     DL_TRY(choose_numbers(l));
     DL_TRY(fit_run(l));
     DL_TRY(place_store(l));
-    DL_TRY(make_spec(l));
+    DL_TRY(dl_launched_program(l->program, l->executor, l->config));
+    DL_TRY(make_words(l));
+    DL_TRY(dl_launching_lists(l));
+    DL_TRY(add_hub(l));
+    DL_TRY(dl_launching_spec(l));
     if (is_dry && dl_fetch_is_needed(l->config)) return dry_run(l);
     DL_TRY(dl_fetch_data(l->config)); /* the run records its digest; replicas fetch their own */
     DL_TRY(diloco_train_check(l->config));
@@ -537,26 +284,9 @@ static diloco_status launch(launching *l)
     return is_dry ? dry_run(l) : create_and_run(l);
 }
 
-/* The settings are large, hence the heap. All that was opened is closed after any error. */
 static diloco_status cmd_launch(const dl_args *args)
 {
-    launching *l = calloc(1, sizeof *l);
-    dl_config *config = calloc(1, sizeof *config);
-    diloco_status status =
-        l && config ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
-    if (!status) {
-        l->config = config;
-        l->args = args;
-        /* launch() may end at any point; these accept what was not opened. */
-        status = launch(l);
-        dl_book_close(&l->book);
-        free_list(l->words);
-        free_list(l->env);
-        free_list(l->secrets);
-    }
-    free(config);
-    free(l);
-    return status;
+    return dl_launching_call(args, "run", launch);
 }
 
 const dl_command dl_command_launch = {

@@ -1,0 +1,282 @@
+/* launching.c - see launching.h. */
+#include "cli/launch/launching.h"
+
+#include "cli/display/units.h"
+#include "cli/onward.h"
+#include "cli/settings/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lists of text that the call owns */
+
+/* Append a copy to a list that ends with NULL. */
+diloco_status dl_launching_add(char **list, size_t most, const char *text, size_t len)
+{
+    size_t n = 0;
+    while (list[n])
+        n++;
+    if (n == most) return dl_fail(DILOCO_EINVAL, "a replica gets at most %zu of these", most);
+    list[n] = strndup(text, len);
+    return list[n] ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for a replica's arguments");
+}
+
+diloco_status dl_launching_add_word(dl_launching *l, const char *text)
+{
+    return dl_launching_add(l->words, DL_LAUNCHING_WORDS, text, strlen(text));
+}
+
+static void free_list(char **list)
+{
+    while (*list)
+        free(*list++);
+}
+
+/* ---- the call */
+
+/* The settings are large, hence the heap. All that was opened is closed after any error. */
+diloco_status dl_launching_call(const dl_args *args, const char *what, dl_launching_fn fn)
+{
+    dl_launching *l = calloc(1, sizeof *l);
+    dl_config *config = calloc(1, sizeof *config);
+    diloco_status status =
+        l && config ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
+    if (!status) {
+        l->config = config;
+        l->args = args;
+        l->what = what;
+        /* fn may end at any point; these accept what was not opened. */
+        status = fn(l);
+        dl_book_close(&l->book);
+        free_list(l->words);
+        free_list(l->env);
+        free_list(l->secrets);
+    }
+    free(config);
+    free(l);
+    return status;
+}
+
+diloco_status dl_launching_settings(dl_launching *l)
+{
+    DL_TRY(dl_settings_load(l->config, l->args));
+    if (dl_args_has(l->args, DL_FLAG_ON))
+        DL_TRY(dl_config_set(l->config, "launch.executor", l->args->flags[DL_FLAG_ON], "--on"));
+    /* The executor decides which options and places are possible, so it comes before them. */
+    DL_TRY(dl_executor_find(&l->executor, &l->spec.on, l->config->launch_executor));
+    DL_TRY(dl_executor_check_options(l->executor, l->config));
+    if (dl_args_has(l->args, DL_FLAG_BUDGET))
+        DL_TRY(
+            dl_config_set(l->config, "launch.budget", l->args->flags[DL_FLAG_BUDGET], "--budget"));
+    /* Prices are read before anything is started. */
+    return dl_launched_limit(&l->most_machine_s, l->config);
+}
+
+/* ---- paths */
+
+/* Choose the folder for files of the replicas: "<store>.launch"; for a URL one below runs/. On
+ * machines with other files it is below the login folder. */
+static diloco_status place_dir(dl_launching *l)
+{
+    const dl_config *config = l->config;
+    const char *given = config->launch_dir;
+    char below[64];
+    /* A path on other machines is theirs, so it is not made absolute here. */
+    if (*given && !l->executor->caps.same_files) {
+        memcpy(l->dir, given, sizeof l->dir);
+        return DILOCO_OK;
+    }
+    if (*given) return dl_launched_path(l->dir, given);
+    snprintf(below, sizeof below, "%s/%.8s",
+             l->executor->caps.same_files ? "runs/launch" : ".diloco/launch", l->run);
+    if (!l->executor->caps.same_files) {
+        strcpy(l->dir, below);
+        return DILOCO_OK;
+    }
+    /* The store has no folder here, so the files get one below runs/. */
+    if (l->store[0] != '/') return dl_launched_path(l->dir, below);
+    const int n = snprintf(l->dir, sizeof l->dir, "%.1000s.launch", l->store);
+    return (size_t)n < sizeof l->dir ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "set launch.dir");
+}
+
+/* ---- the spec */
+
+/* Add each item of a list with commas, without blanks around it. */
+static diloco_status add_list(char **list, const char *text)
+{
+    while (*text) {
+        text += strspn(text, ", ");
+        size_t len = strcspn(text, ",");
+        const size_t next = len;
+        while (len && text[len - 1] == ' ')
+            len--;
+        if (len) DL_TRY(dl_launching_add(list, DL_LAUNCHING_NAMES, text, len));
+        text += next;
+    }
+    return DILOCO_OK;
+}
+
+/* A secret's value is never an option, as options are in records. So launch.secrets has names,
+ * and the environment the values. */
+static diloco_status check_lists(const dl_launching *l)
+{
+    /* Environment: a name and a value, both in the open. */
+    for (char *const *e = l->env; *e; e++) {
+        const char *equals = strchr(*e, '=');
+        if (!equals || equals == *e)
+            return dl_fail(DILOCO_EINVAL, "launch.env: %.40s: write it as NAME=VALUE", *e);
+    }
+    /* Secrets: names only. The values come from this process's environment. */
+    for (char *const *s = l->secrets; *s; s++) {
+        if (strchr(*s, '='))
+            return dl_fail(DILOCO_EINVAL,
+                           "launch.secrets holds names, and no values: give the name %.*s and set "
+                           "the variable in the environment",
+                           (int)strcspn(*s, "="), *s);
+        if (!getenv(*s))
+            return dl_fail(DILOCO_EINVAL, "launch.secrets: the environment has no %.60s", *s);
+    }
+    return DILOCO_OK;
+}
+
+diloco_status dl_launching_lists(dl_launching *l)
+{
+    DL_TRY(add_list(l->env, l->config->launch_env));
+    DL_TRY(add_list(l->secrets, l->config->launch_secrets));
+    return check_lists(l);
+}
+
+diloco_status dl_launching_spec(dl_launching *l)
+{
+    l->spec.run = l->run;
+    l->spec.config = l->config;
+    l->spec.dir = l->dir;
+    l->spec.program = l->program;
+    l->spec.argv = (const char *const *)(uintptr_t)l->words;
+    l->spec.env = (const char *const *)(uintptr_t)l->env;
+    l->spec.secrets = (const char *const *)(uintptr_t)l->secrets;
+    return l->executor->check(&l->spec);
+}
+
+/* ---- running */
+
+/* Progress goes to stdout, as launch has no other output. */
+static void on_notice(void *user, const char *line)
+{
+    const dl_launching *l = user;
+    if (dl_args_has(l->args, DL_FLAG_QUIET)) return;
+    dl_print_foreign(line, strlen(line)); /* it may quote a backend */
+    putchar('\n');
+    (void)!dl_flush_output();
+}
+
+/* The control loop borrows all of it (launch/control.h). */
+static dl_control control_of(dl_launching *l)
+{
+    return (dl_control){.spec = &l->spec,
+                        .executor = l->executor,
+                        .book = &l->book,
+                        .most_machine_s = l->most_machine_s,
+                        .stop = dl_launched_stop(),
+                        .user = l,
+                        .is_done = l->is_done,
+                        .on_notice = on_notice};
+}
+
+/* Refuse another executor while replicas run. Replicas that run with one executor are not found
+ * by another one. */
+static diloco_status check_executor(const dl_launching *l)
+{
+    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
+        const dl_book_rank *r = &l->book.ranks[i];
+        if (!r->started || dl_job_is_over(r->job.state) ||
+            strcmp(l->book.executor, l->config->launch_executor) == 0)
+            continue;
+        return dl_fail(DILOCO_EREFUSED,
+                       "replicas of this run were launched on %.200s and are not over: name the "
+                       "same executor, or stop them with  diloco launch cancel",
+                       l->book.executor);
+    }
+    return DILOCO_OK;
+}
+
+/* Begin or continue the book. EEXIST: another launcher was quicker, so its book is read and
+ * compared again. */
+static diloco_status begin(dl_launching *l, const dl_control *control)
+{
+    for (;;) {
+        if (l->book.begun && !dl_args_has(l->args, DL_FLAG_LAUNCH_REPLICAS))
+            l->min = l->book.min, l->max = l->book.max;
+        DL_TRY(check_executor(l));
+        if (dl_book_agrees(&l->book, &l->spec, l->config->launch_executor, l->min, l->max) &&
+            !dl_control_is_stuck(control))
+            return DILOCO_OK;
+        const diloco_status status =
+            dl_book_begin(&l->book, &l->spec, l->config->launch_executor, l->min, l->max);
+        if (status != DILOCO_EEXIST) return status;
+    }
+}
+
+/* Write the command line as it was, quoted for a shell. */
+static void command_again(char *out, size_t cap, const dl_args *args)
+{
+    char word[DL_PATH_MAX + 8];
+    size_t used = 0;
+    *out = '\0';
+    for (int i = 0; i < args->argc && used < cap; i++)
+        used += (size_t)snprintf(out + used, cap - used, "%s%s", i ? " " : "",
+                                 dl_shell_word(word, sizeof word, args->argv[i]));
+}
+
+/* Ctrl-C leaves the replicas running, and the text says how to find and how to stop them. */
+static diloco_status print_onward(const dl_launching *l, diloco_status status)
+{
+    char again[1024], store[DL_PATH_MAX + 8];
+    if (status != DILOCO_EINTERRUPTED || l->book.cancelled) return status;
+    command_again(again, sizeof again, l->args);
+    dl_shell_word(store, sizeof store, l->config->store);
+    return dl_fail(status,
+                   "no longer following; the replicas run on. The same command follows them again: "
+                   "%s; diloco launch cancel %s stops them",
+                   again, store);
+}
+
+static diloco_status print_end(dl_launching *l)
+{
+    char line[320], cost[DL_LAUNCHED_COST];
+    dl_unit_text time;
+    snprintf(line, sizeof line, "the run is complete; %s of machine time%s",
+             dl_time_text(time, l->book.machine_s),
+             dl_launched_cost_text(cost, l->config, l->book.machine_s));
+    on_notice(l, line);
+    return DILOCO_OK;
+}
+
+/* With --detach the replicas are started once, and no process restarts those that are lost. */
+diloco_status dl_launching_follow(dl_launching *l)
+{
+    DL_TRY(place_dir(l));
+    DL_TRY(dl_book_open(&l->book, l->config->store, l->run, l->executor));
+    const dl_control control = control_of(l);
+    DL_TRY(begin(l, &control));
+    if (dl_args_has(l->args, DL_FLAG_DETACH)) {
+        DL_TRY(dl_control_poll(&control));
+        return l->done ? DILOCO_OK : dl_control_start(&control);
+    }
+    DL_TRY(print_onward(l, dl_control_follow(&control)));
+    return print_end(l);
+}
+
+/* With `dry` set an executor prints its requests, with "***" for secrets. */
+diloco_status dl_launching_print(dl_launching *l)
+{
+    dl_job *jobs = calloc(l->max, sizeof *jobs);
+    if (!jobs) return dl_fail(DILOCO_ENOMEM, "out of memory for the replicas");
+    diloco_status status = place_dir(l);
+    l->spec.dry = stdout;
+    for (uint32_t i = 0; i < l->max; i++)
+        dl_job_init(&jobs[i], l->run, i, 0);
+    if (!status) status = l->executor->launch(&l->spec, jobs, l->max);
+    free(jobs);
+    return status;
+}

@@ -1,0 +1,73 @@
+/* launching.h - one call of `diloco launch` or `diloco launch job`: what both do alike.
+ *
+ * The order of a call is: settings, the words of a replica, the spec, then either a print of the
+ * requests (--dry-run) or the book and its replicas. The command itself decides what a replica
+ * runs, and when everything is complete. */
+#ifndef DL_CLI_LAUNCH_LAUNCHING_H
+#define DL_CLI_LAUNCH_LAUNCHING_H
+
+#include "cli/launch/launched.h"
+
+/* Arguments of a replica, names in one list, bytes of one option's text. */
+enum {
+    DL_LAUNCHING_WORDS = 2 * DL_CONFIG_MAX_OPTIONS + 16,
+    DL_LAUNCHING_NAMES = 64,
+    DL_LAUNCHING_TEXT = 1 << 20
+};
+
+/* One call of the command. It is large, so it is on the heap; the lists own their texts. */
+typedef struct dl_launching {
+    dl_config *config; /* owned by the command */
+    const dl_args *args;
+    const char *what;                   /* "run" or "batch": for messages */
+    dl_launch_spec spec;                /* points into the rest */
+    const dl_executor *executor;        /* a row of the table */
+    dl_book book;                       /* open from dl_launching_follow on */
+    uint32_t min, max;                  /* replicas: wanted at least, at most */
+    double most_machine_s;              /* seconds that the budget buys; 0: no limit */
+    char run[33];                       /* id of the run or the batch */
+    bool done;                          /* the run is complete */
+    dl_config_path dir, store, program; /* as the replicas see them */
+    /* owned, each until NULL */
+    char *words[DL_LAUNCHING_WORDS + 1], *env[DL_LAUNCHING_NAMES + 1],
+        *secrets[DL_LAUNCHING_NAMES + 1];
+    /* Sets *done if everything is complete. `user` is this call. */
+    diloco_status (*is_done)(void *user, bool *done);
+} dl_launching;
+
+/* A command's own part of a call. */
+typedef diloco_status (*dl_launching_fn)(dl_launching *l);
+
+/* dl_launching_call runs fn with a new call of `what`, and frees it. Returns DILOCO_ENOMEM, or what
+ * fn returns. */
+DL_MUST_CHECK diloco_status dl_launching_call(const dl_args *args, const char *what,
+                                              dl_launching_fn fn);
+
+/* dl_launching_add appends a copy of text[len] to a list with room for `most` texts and a NULL.
+ * Returns DILOCO_EINVAL if it is full. */
+DL_MUST_CHECK diloco_status dl_launching_add(char **list, size_t most, const char *text,
+                                             size_t len);
+DL_MUST_CHECK diloco_status dl_launching_add_word(dl_launching *l, const char *text);
+
+/* dl_launching_settings loads the settings, finds the executor, and checks its options and the
+ * budget. Returns DILOCO_EINVAL or DILOCO_EREFUSED, before anything is created. */
+DL_MUST_CHECK diloco_status dl_launching_settings(dl_launching *l);
+
+/* dl_launching_lists reads launch.env and launch.secrets. Returns DILOCO_EINVAL for a variable that
+ * is no NAME=VALUE, and for a secret that the environment lacks. */
+DL_MUST_CHECK diloco_status dl_launching_lists(dl_launching *l);
+
+/* dl_launching_spec fills in the spec of program, words and lists. Every executor checks it, before
+ * anything is created. */
+DL_MUST_CHECK diloco_status dl_launching_spec(dl_launching *l);
+
+/* dl_launching_print prints the requests that would be sent now, and sends nothing. l->run is set.
+ */
+DL_MUST_CHECK diloco_status dl_launching_print(dl_launching *l);
+
+/* dl_launching_follow opens the book of l->run, starts the replicas and follows them until
+ * l->is_done says that everything is complete; with --detach it only starts them. Returns errors of
+ * the book and of supervisor.h. */
+DL_MUST_CHECK diloco_status dl_launching_follow(dl_launching *l);
+
+#endif
