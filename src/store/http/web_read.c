@@ -1,6 +1,7 @@
 /* web_read.c - ranges into one stream.
  *
- * Range i is bytes [i * range, (i + 1) * range) of the object. The batch is of one exchange until
+ * Range i is bytes [i * range, (i + 1) * range) of the object, counted from the position that the
+ * read begins at. The batch is of one exchange until
  * the head of its answer gives the length; then it grows to all. `turn` is the range whose bytes go
  * straight to the sink; a later one is kept in early[i % width] until its turn. A batch begins
  * range i only when all below i - width + 1 are finished, so width places are enough.
@@ -14,12 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ETAG_MAX = 256 };
-
 typedef struct reading {
     const dl_web_source *source;
     dl_sink sink;
-    char etag[ETAG_MAX]; /* "": none yet, or the server has none */
+    dl_web_position own; /* where `at` is when the caller has none */
+    dl_web_position *at; /* its etag is "": none yet, or the server has none */
     bool known;          /* the length is, and the sink has heard it */
     size_t total;
     dl_web_batch batch; /* exchange i is range i */
@@ -48,30 +48,44 @@ static bool parse_range(const char *text, size_t *begin, size_t *total)
  * mix. */
 static diloco_status learn(reading *r, dl_web_exchange *x, size_t total)
 {
+    const char *etag = dl_web_response_header(x, "ETag");
+    /* A server may ignore If-Match. */
+    if (etag && r->at->etag[0] && strcmp(etag, r->at->etag) != 0)
+        return dl_fail(DILOCO_EPROTO, "%s changed while it was read", x->what);
     if (r->known) {
         if (total == r->total) return DILOCO_OK;
         return dl_fail(DILOCO_EPROTO, "%s: %zu bytes long at first, %zu now", x->what, r->total,
                        total);
     }
-    const char *etag = dl_web_response_header(x, "ETag");
+    const size_t begin = r->at->begin;
+    if (begin && (begin >= total || !etag))
+        return dl_fail(DILOCO_EPROTO, "%s is not the object that %zu bytes are there of", x->what,
+                       begin);
     r->known = true;
     r->total = total;
-    if (!r->whole && total > 0) r->batch.n = (total - 1) / r->source->range + 1;
+    if (!r->whole && total > 0) r->batch.n = (total - begin - 1) / r->source->range + 1;
     /* A weak one matches nothing. */
-    if (etag && strncmp(etag, "W/", 2) && strlen(etag) < sizeof r->etag) strcpy(r->etag, etag);
+    if (etag && strncmp(etag, "W/", 2) && strlen(etag) < sizeof r->at->etag)
+        strcpy(r->at->etag, etag);
     return r->sink.begin(r->sink.context, total);
+}
+
+/* The first byte of a range. */
+static size_t first_of(const reading *r, size_t index)
+{
+    return r->at->begin + index * r->source->range;
 }
 
 /* Looks at the head when its first byte (or its end) comes. */
 static diloco_status check_head(reading *r, dl_web_exchange *x)
 {
-    size_t asked = x->index * r->source->range + x->delivered, begin = 0, total;
+    size_t asked = first_of(r, x->index) + x->delivered, begin = 0, total;
     if (x->status == 206) {
         if (!parse_range(dl_web_response_header(x, "Content-Range"), &begin, &total) ||
             begin != asked)
             return dl_fail(DILOCO_EPROTO, "%s: the server sent other bytes than it was asked for",
                            x->what);
-        r->empty = total == 0 && !r->known;
+        r->empty = total == 0 && !r->known && !r->at->begin;
         if (r->empty) return DILOCO_OK;
     } else { /* 200: it does not do ranges, which serves for the first one */
         r->whole = true;
@@ -138,13 +152,13 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
     batch_context *c = context;
     reading *r = c->r;
     char range[64];
-    size_t begin = x->index * r->source->range;
+    size_t begin = first_of(r, x->index);
     snprintf(range, sizeof range, "bytes=%zu-%zu", begin + x->delivered,
              begin + r->source->range - 1);
     lane *l = &c->lanes[x->index % DL_WEB_WIDTH];
     *l = (lane){r, x, false};
     DL_TRY(r->source->prepare(r->source->context, x, r->whole ? NULL : range,
-                              r->etag[0] ? r->etag : NULL));
+                              r->at->etag[0] ? r->at->etag : NULL));
     x->sink = (dl_sink){.context = l, .piece = on_piece};
     x->resumes = !r->whole;
     return DILOCO_OK;
@@ -155,8 +169,11 @@ static diloco_status finish(void *context, dl_web_exchange *x)
 {
     batch_context *c = context;
     reading *r = c->r;
-    if (x->status == 412 && r->known)
+    const bool resumed = r->at->begin > 0;
+    if (x->status == 412 && (r->known || resumed))
         return dl_fail(DILOCO_EPROTO, "%s changed while it was read", x->what);
+    if (x->status == 416 && !r->known && resumed)
+        return dl_fail(DILOCO_EPROTO, "%s is shorter than it was", x->what);
     if (x->status == 416 && !r->known && !x->delivered) {
         r->empty = true;
         return DILOCO_OK;
@@ -164,7 +181,7 @@ static diloco_status finish(void *context, dl_web_exchange *x)
     if (x->status != 200 && x->status != 206) return r->source->refused(r->source->context, x);
     if (!c->lanes[x->index % DL_WEB_WIDTH].looked) DL_TRY(check_head(r, x)); /* of no bytes */
     if (r->empty) return DILOCO_OK;
-    size_t range = x->index, begin = range * r->source->range;
+    size_t range = x->index, begin = first_of(r, range);
     size_t len = r->whole ? r->total : dl_size_min(r->total - begin, r->source->range);
     if (x->delivered != len)
         return dl_fail(DILOCO_EPROTO, "%s: %zu bytes came for %zu asked", x->what, x->delivered,
@@ -189,6 +206,7 @@ static diloco_status run(reading *r, dl_web *web, dl_time until)
 diloco_status dl_web_read(dl_web *web, const dl_web_source *source, dl_sink sink, dl_time until)
 {
     reading r = {.source = source, .sink = sink};
+    r.at = source->at ? source->at : &r.own;
     for (size_t i = 0; i < source->width; i++)
         dl_buf_init(&r.early[i], source->range);
     diloco_status status = run(&r, web, until);

@@ -11,6 +11,14 @@
 
 #include "store/http/web.h"
 
+/* Where a read of an object begins, and of which version. */
+typedef struct dl_web_position {
+    size_t begin; /* the bytes before are not read; below the object's length */
+    /* The strong ETag that the object must have; "" with begin 0: any. Set by the first answer;
+     * "" if the server gives none. */
+    char etag[256];
+} dl_web_position;
+
 typedef struct dl_web_source {
     size_t range; /* bytes of one request, at least 1 */
     size_t width; /* requests at once, 1 to DL_WEB_WIDTH */
@@ -22,10 +30,12 @@ typedef struct dl_web_source {
     /* As of a batch, for answers other than 200, 206, 412 and 416: words them, or asks for
      * another try. */
     diloco_status (*refused)(void *context, dl_web_exchange *x);
+    dl_web_position *at; /* NULL: the whole object, of any version */
 } dl_web_source;
 
-/* Both functions of the sink must be there. DILOCO_EPROTO: the object changed meanwhile, or the
- * answers do not fit together. */
+/* Both functions of the sink must be there. The first one gets the length of the whole object.
+ * DILOCO_EPROTO: the object changed meanwhile, or is not that of `at`, or the answers do not fit
+ * together. */
 DL_MUST_CHECK diloco_status dl_web_read(dl_web *web, const dl_web_source *source, dl_sink sink,
                                         dl_time until);
 

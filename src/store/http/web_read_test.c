@@ -8,6 +8,7 @@
 static atomic_bool aborted;
 
 typedef struct reader {
+    dl_web_position at;
     int port;
     char got[64];
     size_t announced, n_got, n_begin;
@@ -47,18 +48,24 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
     return DILOCO_OK;
 }
 
-/* Reads the script's object in ranges of 4 bytes. */
-static diloco_status read_script(reader *r, http_script *server, size_t width)
+/* Reads the script's object in ranges of 4 bytes, from `at` on. */
+static diloco_status read_from(reader *r, http_script *server, size_t width, dl_web_position at)
 {
     dl_web *web;
     dl_web_options options = {.tries = 3};
     dl_web_source source = {
         .range = 4, .width = width, .context = r, .prepare = prepare, .refused = refused};
-    *r = (reader){.port = server->port};
+    *r = (reader){.port = server->port, .at = at};
+    source.at = &r->at;
     CHECK_OK(dl_web_create(&web, &options, &aborted));
     diloco_status status = dl_web_read(web, &source, (dl_sink){r, on_begin, on_piece}, DL_NEVER);
     dl_web_destroy(web);
     return status;
+}
+
+static diloco_status read_script(reader *r, http_script *server, size_t width)
+{
+    return read_from(r, server, width, (dl_web_position){.begin = 0});
 }
 
 #define SCRIPT(...)                                                                                \
@@ -134,6 +141,36 @@ TEST(a_broken_range_resumes_where_it_stopped)
     CHECK_OK(read_script(&r, &server, 1));
     CHECK_STR("0123456789", r.got);
     CHECK_CONTAINS("\r\nRange: bytes=6-7\r\n", server.requests[2]);
+    script_stop(&server);
+}
+
+TEST(a_read_from_a_position_gets_the_rest_of_that_version)
+{
+    static const dl_web_position at = {.begin = 3, .etag = "\"v1\""};
+    SCRIPT(PART("3-6/10", "4", "3456"), PART("7-9/10", "3", "789"),
+           "HTTP/1.1 412 No\r\nContent-Length: 0\r\n\r\n",
+           "HTTP/1.1 416 Range\r\nContent-Length: 0\r\n\r\n",
+           "HTTP/1.1 206 Partial\r\nETag: \"v2\"\r\nContent-Range: bytes 3-6/10"
+           "\r\nContent-Length: 4\r\n\r\n3456");
+    CHECK_OK(read_from(&r, &server, 1, at));
+    CHECK_STR("3456789", r.got);
+    CHECK_INT(10, r.announced);
+    CHECK_CONTAINS("\r\nRange: bytes=3-6\r\n", server.requests[0]);
+    CHECK_CONTAINS("\r\nIf-Match: \"v1\"\r\n", server.requests[0]);
+    CHECK_CONTAINS("\r\nRange: bytes=7-10\r\n", server.requests[1]);
+    CHECK_STATUS(DILOCO_EPROTO, read_from(&r, &server, 1, at));
+    CHECK_STATUS(DILOCO_EPROTO, read_from(&r, &server, 1, at));
+    CHECK_STATUS(DILOCO_EPROTO, read_from(&r, &server, 1, at)); /* a server without If-Match */
+    CHECK_CONTAINS("changed while it was read", diloco_error_text());
+    CHECK_INT(0, r.n_got);
+    script_stop(&server);
+}
+
+TEST(the_version_that_was_read_is_reported)
+{
+    SCRIPT(PART("0-2/3", "3", "abc"));
+    CHECK_OK(read_script(&r, &server, 1));
+    CHECK_STR("\"v1\"", r.at.etag);
     script_stop(&server);
 }
 
@@ -280,5 +317,6 @@ TEST(ranges_in_any_order_are_one_stream)
 TEST_MAIN(ranges_of_an_object_are_of_the_version_first_seen, a_small_object_is_one_request,
           an_empty_object_has_no_range, a_range_of_an_empty_object_is_empty,
           a_server_without_ranges_sends_all_at_once, a_broken_range_resumes_where_it_stopped,
-          parts_of_two_objects_never_mix, a_refusal_is_the_sources_to_word,
-          ranges_in_any_order_are_one_stream)
+          a_read_from_a_position_gets_the_rest_of_that_version,
+          the_version_that_was_read_is_reported, parts_of_two_objects_never_mix,
+          a_refusal_is_the_sources_to_word, ranges_in_any_order_are_one_stream)
