@@ -3,13 +3,17 @@
  * An address is split into a prefix, which has one folder of the cache, and the name of an object.
  * A lock on that folder makes processes of one machine take turns. An object is received into
  * `part`, its digest is written, and then it is renamed into `files`. So a kill at any moment
- * leaves an object that is whole, or one whose digest does not fit, which is fetched again. */
+ * leaves an object that is whole, or one whose digest does not fit, which is fetched again. Of a
+ * web address `part.of` has the object's name, its ETag and the number of bytes that are on the
+ * disk, so a later process continues `part`. */
 #include "fetch/fetch_data.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "fetch/web_data.h"
 #include "store/store.h"
 
 #include <dirent.h>
@@ -23,13 +27,14 @@
 
 enum { NAME_BYTES = 512, FOLDER_BYTES = DL_PATH_MAX, FILE_BYTES = DL_PATH_MAX + 2 * NAME_BYTES };
 
-/* One address: a prefix of a store, and what is wanted of it. */
+/* One address: a prefix of a store or of the web, and what is wanted of it. */
 typedef struct source {
     dl_config_path url;        /* of the prefix, with its options */
     char key[NAME_BYTES];      /* one object; "": all of the prefix */
     char label[NAME_BYTES];    /* the prefix without options, for a person */
     char folder[FOLDER_BYTES]; /* of the prefix in the cache */
-    dl_store *store;           /* open only in fetch() */
+    dl_store *store;           /* open only in fetch(); NULL for the web */
+    dl_web_data *web;          /* the same; NULL for a store */
     size_t n;                  /* objects looked at, fetched now or found whole */
 } source;
 
@@ -46,7 +51,7 @@ static bool has_data(const char *url)
     static const char *const schemes[] = {"s3://", "gs://", "az://", "hf://", "file://"};
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
         if (strncmp(url, schemes[i], strlen(schemes[i])) == 0) return true;
-    return false;
+    return dl_web_data_has(url);
 }
 
 /* Splits URL[?OPTIONS] at the last slash of URL: the prefix keeps the options, because they say how
@@ -58,8 +63,8 @@ static diloco_status split(source *s, const char *url)
     size_t at = len;
     if (!has_data(url))
         return dl_fail(DILOCO_EINVAL,
-                       "%.200s: training data is read from s3://, gs://, az://, hf:// "
-                       "and file:// addresses, and from files",
+                       "%.200s: training data is read from s3://, gs://, az://, hf://, file:// and "
+                       "https:// addresses, and from files",
                        url);
     while (at && url[at - 1] != '/')
         at--;
@@ -151,7 +156,28 @@ typedef struct arriving {
     const char *path;
     size_t len;              /* bytes received */
     dl_digest_stream digest; /* of these bytes, so that the file is not read again */
+    /* Of the web: the position and version that the read begins at, the name of part.of, and the
+     * bytes that it says are on the disk. */
+    dl_web_position at;
+    const char *note, *key;
+    size_t noted;
 } arriving;
+
+/* Bytes between two notes. Each waits for the disk. */
+#define NOTE_EVERY ((size_t)8 << 20)
+
+/* Write down how much of the object is on the disk. A part of an object without an ETag cannot be
+ * continued later, so it gets no note. */
+static diloco_status note_part(arriving *a)
+{
+    char text[sizeof a->at.etag + NAME_BYTES + 32];
+    if (!a->note || !a->at.etag[0]) return DILOCO_OK;
+    if (fsync(a->fd)) return dl_fail_errno(errno, "write", a->path);
+    const int n = snprintf(text, sizeof text, "%s\n%s\n%zu\n", a->key, a->at.etag, a->len);
+    const dl_span span = {text, (size_t)n};
+    a->noted = a->len;
+    return dl_file_write(a->note, &span, 1);
+}
 
 static diloco_status on_piece(void *context, const void *data, size_t len)
 {
@@ -159,18 +185,68 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
     const dl_span span = {data, len};
     dl_digest_add(&a->digest, data, len);
     a->len += len;
-    return dl_fd_write(a->fd, &span, 1, a->path);
+    DL_TRY(dl_fd_write(a->fd, &span, 1, a->path));
+    return a->len - a->noted >= NOTE_EVERY ? note_part(a) : DILOCO_OK;
 }
 
-/* Reads one object from the store into a->path. The bytes are on the disk before it returns, since
- * the rename of fetch_one() must not reach the disk before them. */
+/* The store's reads need this function; the length is not used. */
+static diloco_status on_begin(void *context, size_t len)
+{
+    (void)context, (void)len;
+    return DILOCO_OK;
+}
+
+/* Find out how much of this object an earlier process has received, and add it to the digest. The
+ * last byte is read again, so that there is always one to read. */
+static void find_part(arriving *a)
+{
+    char want[NAME_BYTES + 2];
+    dl_buf note;
+    dl_map map;
+    uint64_t there;
+    dl_buf_init(&note, sizeof a->at.etag + NAME_BYTES + 32);
+    const bool has_note = dl_file_exists(a->note) && !dl_file_read(&note, a->note);
+    const char *text = has_note ? dl_buf_str(&note) : NULL;
+    const int n = snprintf(want, sizeof want, "%s\n", a->key);
+    const char *etag = text && strncmp(text, want, (size_t)n) == 0 ? text + n : "";
+    const size_t len = strcspn(etag, "\n");
+    const char *number = etag[len] ? etag + len + 1 : "";
+    if (len && len < sizeof a->at.etag && dl_text_to_u64(&there, number, strcspn(number, "\n")) &&
+        there > 1 && dl_file_exists(a->path) && !dl_map_open(&map, a->path)) {
+        if (there <= map.len) {
+            a->at.begin = a->len = a->noted = (size_t)there - 1;
+            memcpy(a->at.etag, etag, len);
+            dl_digest_add(&a->digest, map.data, a->len);
+        }
+        dl_map_close(&map);
+    }
+    dl_buf_deinit(&note);
+}
+
+/* Read an object of the web into a->fd, from where an earlier process has stopped. */
+static diloco_status receive_web(source *s, arriving *a, const char *key)
+{
+    const dl_sink sink = {.context = a, .begin = on_begin, .piece = on_piece};
+    find_part(a);
+    if (!a->at.begin) unlink(a->note); /* it is about other bytes */
+    if (ftruncate(a->fd, (off_t)a->at.begin) || lseek(a->fd, 0, SEEK_END) < 0)
+        return dl_fail_errno(errno, "write", a->path);
+    const diloco_status status = dl_web_data_read(s->web, key, &a->at, sink);
+    /* The part is of another version of the object, so the next try reads all of it. */
+    if (status == DILOCO_EPROTO) unlink(a->note);
+    return status;
+}
+
+/* Reads one object into a->path. The bytes are on the disk before it returns, since the rename of
+ * fetch_one() must not reach the disk before them. */
 static diloco_status receive(source *s, arriving *a, const char *key)
 {
-    a->fd = open(a->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    a->fd = open(a->path, O_WRONLY | O_CREAT | O_CLOEXEC | (s->web ? 0 : O_TRUNC), 0666);
     if (a->fd < 0) return dl_fail_errno(errno, "open", a->path);
     dl_digest_begin(&a->digest);
     diloco_status status =
-        dl_store_read(s->store, key, (dl_sink){.context = a, .piece = on_piece}, DL_NEVER);
+        s->web ? receive_web(s, a, key)
+               : dl_store_read(s->store, key, (dl_sink){.context = a, .piece = on_piece}, DL_NEVER);
     if (!status && fsync(a->fd)) status = dl_fail_errno(errno, "write", a->path);
     close(a->fd);
     return status;
@@ -181,11 +257,17 @@ static diloco_status receive(source *s, arriving *a, const char *key)
 static diloco_status fetch_one(source *s, const char *key)
 {
     char part[FILE_BYTES], path[FILE_BYTES], hex[DL_HASH_HEX + 1], text[DL_HASH_HEX + 32];
+    char note[FILE_BYTES];
     s->n++;
     if (is_whole(s, key)) return DILOCO_OK;
     path_of(part, s, "part", "");
-    arriving a = {.path = part};
+    path_of(note, s, "part.of", "");
+    arriving a = {.path = part, .note = s->web ? note : NULL, .key = key};
     diloco_status status = receive(s, &a, key);
+    if (status == DILOCO_EPROTO && a.at.begin) {
+        a = (arriving){.path = part, .note = note, .key = key};
+        status = receive(s, &a, key);
+    }
     if (status) return dl_fail_context(status, "fetch %s/%s into %s", s->label, key, s->folder);
     dl_hash_to_hex(hex, dl_digest_end(&a.digest));
     const int n = snprintf(text, sizeof text, "%s %zu\n", hex, a.len);
@@ -193,6 +275,7 @@ static diloco_status fetch_one(source *s, const char *key)
     const dl_span span = {text, (size_t)n};
     DL_TRY(dl_file_write(path, &span, 1));
     path_of(path, s, "files", key);
+    unlink(note);
     if (rename(part, path)) return dl_fail_errno(errno, "rename into", path);
     dl_log(DILOCO_LOG_INFO, "%s/%s: %zu bytes fetched", s->label, key, a.len);
     return DILOCO_OK;
@@ -245,7 +328,8 @@ static diloco_status fetch_all(source *s)
 {
     names found;
     dl_buf_init(&found.text, 64 << 20);
-    diloco_status status = dl_store_list(s->store, "", NULL, on_found, &found, DL_NEVER);
+    diloco_status status = s->web ? dl_web_data_list(s->web, on_found, &found)
+                                  : dl_store_list(s->store, "", NULL, on_found, &found, DL_NEVER);
     const char *at = (const char *)found.text.data, *end = at ? at + found.text.len : NULL;
     for (; !status && at && at < end; at += strlen(at) + 1)
         status = fetch_one(s, at);
@@ -262,10 +346,14 @@ static diloco_status fetch(source *s, dl_buf *out, const dl_config *config)
 {
     char path[FILE_BYTES];
     int lock = -1;
-    DL_TRY(dl_store_open(&s->store, s->url, false));
+    if (dl_web_data_has(s->url))
+        DL_TRY(dl_web_data_open(&s->web, s->url));
+    else
+        DL_TRY(dl_store_open(&s->store, s->url, false));
     diloco_status status = open_folder(s, &lock, config);
     if (!status) status = *s->key ? fetch_one(s, s->key) : fetch_all(s);
     dl_store_close(s->store);
+    dl_web_data_close(s->web);
     if (lock >= 0) close(lock);
     DL_TRY(status);
     path_of(path, s, "files", s->key);

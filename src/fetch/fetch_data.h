@@ -1,12 +1,14 @@
-/* fetch_data.h - training data at the address of a store, kept in a cache of this machine.
+/* fetch_data.h - training data at the address of a store or of the web, kept in a cache of this
+ * machine.
  *
  * data.train_path and data.test_path may name objects: s3://bucket/shards/ is all of a prefix,
- * s3://bucket/shards/a.txt is one. Replicas of a machine share one copy: the first one fetches it
- * while the others wait. The cache has, for each prefix,
+ * s3://bucket/shards/a.txt is one. Web addresses are in web_data.h. Replicas of a machine share one
+ * copy: the first one fetches it while the others wait. The cache has, for each prefix,
  *
  *     <data.cache>/<16 hex digits of the prefix's digest>/files/NAME      whole objects alone
  *                                                        /digests/NAME    "<digest> <bytes>"
  *                                                        /part            the object in flight
+ *                                                        /part.of         its name and ETag (web)
  *                                                        /lock
  *
  * A fetch that was stopped continues with the first object that is not whole. The digest of each

@@ -48,6 +48,19 @@ expect 0 train --store one --set "data.train_path=file://$here/shards/a.txt, sha
 [ "$(digest one)" = "$(digest files)" ] || fail "over one object and one file the run ends elsewhere"
 cmp -s elsewhere/*/files/a.txt shards/a.txt || fail "data.cache is not used"
 
+# A web address on this machine: one object of a server that does no ranges.
+if command -v python3 >/dev/null; then
+    port=$(python3 "$project/tests/free_port.py")
+    python3 -m http.server "$port" --bind 127.0.0.1 --directory shards >serve.out 2>&1 &
+    started="$started $!"
+    answers() { python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])))' "$1" 2>/dev/null; }
+    wait_for answers "$port"
+    expect 0 train --store web --set "data.train_path=http://127.0.0.1:$port/a.txt,shards/b.txt"
+    [ "$(digest web)" = "$(digest files)" ] || fail "over an object of the web and one file the run ends elsewhere"
+    expect_error 2 'HTTP has no listing' train --store no --set "data.train_path=http://127.0.0.1:$port/"
+    expect_error 1 'fetch http://127.0.0.1' train --store no --set "data.train_path=http://127.0.0.1:$port/none.txt"
+fi
+
 # Replicas that are launched fetch by themselves; the launcher gives them the address.
 expect 0 diloco launch tiny.toml --store launched --quiet --set "data.train_path=$address" --set launch.poll=0.1
 [ "$(digest launched)" = "$(digest files)" ] || fail "a launched run over fetched data ends elsewhere"
@@ -59,6 +72,6 @@ expect_error 1 'no.txt is not in store' \
     diloco train tiny.toml --store no --set "data.train_path=file://$here/shards/no.txt"
 expect_error 1 'no object is directly below this prefix' \
     diloco train tiny.toml --store no --set "data.train_path=file://$here/hollow/"
-expect_error 2 'training data is read from s3://' diloco train tiny.toml --store no --set data.train_path=https://x/y/
+expect_error 2 'training data is read from s3://' diloco train tiny.toml --store no --set data.train_path=http://x/y
 expect_error 2 'data.cache: there is no home folder' env -u XDG_CACHE_HOME -u HOME \
     diloco train tiny.toml --store no --set "data.train_path=$address"
