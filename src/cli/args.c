@@ -320,9 +320,13 @@ diloco_status dl_args_parse(dl_args *out, const dl_command *command, int argc, c
     *out = (dl_args){.command = command, .argc = argc, .argv = argv};
     for (int at = first; at < argc; at++) {
         const char *text = argv[at];
-        if (!flags_end && strcmp(text, "--") == 0)
+        if (!flags_end && strcmp(text, "--") == 0) {
             flags_end = true;
-        else if (!flags_end && text[0] == '-' && text[1])
+            if (!command->takes_rest) continue;
+            out->rest = argv + at + 1;
+            break;
+        }
+        if (!flags_end && text[0] == '-' && text[1])
             DL_TRY(read_flag(out, &at));
         else
             DL_TRY(read_target(out, text));

@@ -154,6 +154,7 @@ typedef struct dl_command {
     const char *details;  /* more for --help, or NULL */
     const dl_flag *flags; /* its flags beside --help, or NULL */
     dl_sets sets;         /* with DL_FLAG_SET */
+    bool takes_rest;      /* after "--" it takes any words: dl_args.rest */
     diloco_status (*run)(const dl_args *args);
 } dl_command;
 
@@ -181,7 +182,8 @@ struct dl_args {
     size_t n_values;
     const char *compared[DL_ARGS_MAX_SETS]; /* of --compare, in order */
     size_t n_compared;
-    int argc; /* the whole command line, to be said again */
+    char *const *rest; /* the words after "--", until NULL; NULL: the command takes none */
+    int argc;          /* the whole command line, to be said again */
     char **argv;
 };
 

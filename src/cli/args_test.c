@@ -9,12 +9,13 @@ static dl_args args;
 static diloco_status parse(const char *line)
 {
     static char text[256];
-    static char *words[16];
+    static char *words[17];
     int n = 1;
     char *next = NULL;
     snprintf(text, sizeof text, "%s", line);
     for (char *word = strtok_r(text, " ", &next); word && n < 16; word = strtok_r(NULL, " ", &next))
         words[n++] = word;
+    words[n] = NULL;
     const dl_command *command = dl_command_find(words[1]);
     CHECK(command != NULL);
     return dl_args_parse(&args, command, n, words, 2);
@@ -102,6 +103,21 @@ TEST(asking_for_help_asks_for_nothing_else)
     CHECK(dl_args_has(&args, DL_FLAG_HELP));
 }
 
+TEST(words_after_two_dashes_are_the_rest_of_a_command_that_takes_them)
+{
+    CHECK_OK(parse("exec folder -- sh -c --help -- x"));
+    CHECK_STR("folder", args.target);
+    CHECK_STR("sh", args.rest[0]);
+    CHECK_STR("--help", args.rest[2]);
+    CHECK_STR("x", args.rest[4]);
+    CHECK(!args.rest[5]);
+    CHECK_OK(parse("exec folder"));
+    CHECK(!args.rest);
+    CHECK_OK(parse("train -- --odd-name"));
+    CHECK_STR("--odd-name", args.target);
+    CHECK(!args.rest);
+}
+
 TEST(number_flags_say_their_range)
 {
     uint64_t n;
@@ -146,5 +162,7 @@ TEST_MAIN(flags_take_their_value_from_the_next_argument_or_after_an_equals_sign,
           behind_two_dashes_everything_is_a_target,
           unknown_flags_are_answered_with_the_nearest_of_their_command,
           wrong_values_and_targets_are_refused, errors_show_no_secret_of_a_join_line,
-          asking_for_help_asks_for_nothing_else, number_flags_say_their_range,
-          near_names_are_found_and_far_ones_are_not, text_from_outside_cannot_steer_a_terminal)
+          asking_for_help_asks_for_nothing_else,
+          words_after_two_dashes_are_the_rest_of_a_command_that_takes_them,
+          number_flags_say_their_range, near_names_are_found_and_far_ones_are_not,
+          text_from_outside_cannot_steer_a_terminal)

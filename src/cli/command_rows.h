@@ -3,7 +3,7 @@
  *
  * The list is an X macro: commands.c makes the table of it, and this file declares each command.
  * The order is by task: begin a run, take part, look at it, repair it, use its model, prepare data,
- * compare settings. Help does not show man, host and replica, which programs start. */
+ * compare settings. Help does not show man, host, exec and replica, which programs start. */
 #ifndef DL_CLI_COMMAND_ROWS_H
 #define DL_CLI_COMMAND_ROWS_H
 
@@ -15,6 +15,7 @@
     X(train) \
     X(join) \
     X(launch) \
+    X(launch_job) \
     X(launch_status) \
     X(launch_logs) \
     X(launch_cancel) \
@@ -51,6 +52,7 @@
     X(man) \
     X(help) \
     X(host) \
+    X(exec) \
     X(replica)
 // clang-format on
 

@@ -17,6 +17,19 @@ static diloco_status add_exports(dl_buf *out, const dl_launch_spec *spec)
     return DILOCO_OK;
 }
 
+/* Append a word in which each mark becomes the shell's $rank. */
+static diloco_status add_word(dl_buf *out, char *word, const char *mark)
+{
+    char *at = strstr(word, mark);
+    if (!at) return dl_shell_quote(out, word);
+    for (; at; word = at + strlen(mark), at = strstr(word, mark)) {
+        *at = '\0';
+        if (*word) DL_TRY(dl_shell_quote(out, word));
+        DL_TRY(dl_buf_addf(out, "\"$rank\""));
+    }
+    return *word ? dl_shell_quote(out, word) : DILOCO_OK;
+}
+
 /* The words of a replica for a shell, with the rank as $rank. The first word is the program, which
  * the script has in a variable. */
 static diloco_status add_command(dl_buf *out, const dl_launch_spec *spec)
@@ -26,12 +39,8 @@ static diloco_status add_command(dl_buf *out, const dl_launch_spec *spec)
     DL_TRY(dl_replica_argv(&words, spec, "", mark));
     diloco_status status = dl_buf_addf(out, "\"$program\"");
     for (char **word = words + 1; !status && *word; word++) {
-        const char *at = strstr(*word, mark);
         status = dl_buf_addf(out, " ");
-        if (!status && at && strlen(*word) == strlen(mark))
-            status = dl_buf_addf(out, "\"$rank\"");
-        else if (!status)
-            status = dl_shell_quote(out, *word);
+        if (!status) status = add_word(out, *word, mark);
     }
     dl_argv_free(words);
     return status;

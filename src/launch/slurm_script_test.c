@@ -7,11 +7,12 @@
 #include "scratch.h"
 
 static const char run[] = "1f0c2ab9000000000000000000000000";
-static const char *const arguments[] = {"join", NULL};
+static const char *const arguments[] = {"join", "{rank}", "part-{rank}-of it's {rank}", NULL};
 static const char *const none[] = {NULL};
 
-/* A replica that writes its rank into its working folder. */
-static const char program[] = "#!/bin/sh\nprintf %s \"$DILOCO_RANK\" >rank\n";
+/* A replica that writes its rank and its arguments into its working folder. */
+static const char program[] =
+    "#!/bin/sh\nprintf %s \"$DILOCO_RANK\" >rank\nprintf '%s;' \"$@\" >arguments\n";
 
 static const char *contents(const char *dir, const char *name)
 {
@@ -62,6 +63,7 @@ TEST(program_is_found_whatever_the_name_of_its_folder)
         CHECK_STR("", dl_buf_str(&result.out));
         CHECK_INT(0, result.exit_code);
         CHECK_STR("3", contents(dir, "rank"));
+        CHECK_STR("join;3;part-3-of it's 3;", contents(dir, "arguments"));
         CHECK_STR("exit 0 0\n", contents(dir, "diloco-1f0c2ab9-r3-g0/exit"));
         dl_buf_deinit(&result.out);
     }

@@ -41,7 +41,8 @@ static diloco_status read_book(const dl_control *c)
     if (!c->book->begun || (strncmp(named, mine, len) == 0 && (!named[len] || named[len] == ':')))
         return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
-                   "another launcher continues this run on %.100s, so this one ends", named);
+                   "another launcher continues this %s on %.100s, so this one ends", c->what,
+                   named);
 }
 
 /* ---- polling */
@@ -462,19 +463,20 @@ static bool is_idle(const dl_control *c, bool done)
 static diloco_status incomplete(const dl_control *c)
 {
     if (dl_control_is_spent(c))
-        return dl_fail(
-            DILOCO_EREFUSED,
-            "launch.budget is used up, so no replica is started any more, and the run is "
-            "not complete: raise it, and the same command resumes the run");
+        return dl_fail(DILOCO_EREFUSED,
+                       "launch.budget is used up, so no replica is started any more, and the %s is "
+                       "not complete: raise it, and the same command resumes the %s",
+                       c->what, c->what);
     for (uint32_t i = 0; i < DL_JOBS_MAX; i++) {
         const dl_book_rank *r = &c->book->ranks[i];
         if (r->started && r->job.state != DL_JOB_SUCCEEDED)
             return dl_fail(DILOCO_EIO,
-                           "every replica is over and the run is not complete; r%u: %s: %s. "
-                           "diloco launch logs RUN --rank %u shows its output",
-                           i, dl_job_state_name(r->job.state), r->job.message, i);
+                           "every replica is over and the %s is not complete; r%u: %s: %s. "
+                           "diloco launch logs STORE --rank %u shows its output",
+                           c->what, i, dl_job_state_name(r->job.state), r->job.message, i);
     }
-    return dl_fail(DILOCO_EIO, "every replica ended with exit code 0, and the run is not complete");
+    return dl_fail(DILOCO_EIO, "every replica ended with exit code 0, and the %s is not complete",
+                   c->what);
 }
 
 /* One round, in the order that makes it safe to be killed between any two steps:

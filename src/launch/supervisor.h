@@ -26,7 +26,8 @@
 typedef struct dl_control {
     const dl_launch_spec *spec;
     const dl_executor *executor;
-    dl_book *book; /* bound to the executor (dl_book_bind) */
+    const char *what; /* "run" or "batch": the thing to complete, for messages */
+    dl_book *book;    /* bound to the executor (dl_book_bind) */
     /* Seconds of machine time after which no replica is started any more; 0: no limit. */
     double most_machine_s;
     /* Set by a signal handler. Not 0: return, and leave the replicas running. NULL: never. */

@@ -184,8 +184,12 @@ static fixture *begin(const char *name, uint32_t n, const char *restarts)
                               .env = none,
                               .secrets = none};
     CHECK_OK(dl_book_begin(&f.book, &f.spec, "fake", n, n));
-    f.control = (dl_control){
-        .spec = &f.spec, .executor = &fake, .book = &f.book, .stop = &stop, .is_done = is_done};
+    f.control = (dl_control){.spec = &f.spec,
+                             .executor = &fake,
+                             .what = "run",
+                             .book = &f.book,
+                             .stop = &stop,
+                             .is_done = is_done};
     return &f;
 }
 

@@ -119,3 +119,16 @@ expect 0 diloco launch status "$hub/other"
 grep -q '^r0 *RUNNING' out || fail "r0 was stopped with the others: $(cat out)"
 expect 0 diloco launch cancel "$hub/other"
 ended 130
+
+# A batch: the command is the pods' own, so the image need not hold diloco. The book is in a folder of this machine.
+cat >batch.toml <<TOML
+[job]
+command = ["sh", "-c", "echo \$0 of \$DILOCO_RANKS; exit \$((5 * \$DILOCO_RANK))", "part-{rank}"]
+$(sed -n '/^\[launch\]/,$p' tiny.toml)
+TOML
+expect_error 1 'the batch is not complete; r1: FAILED: exit code 5' diloco launch job batch.toml --store batch --replicas 2
+expect 0 diloco launch logs batch --rank 0
+[ "$(cat out)" = 'part-0 of 2' ] || fail "not the output of rank 0"
+grep -q '"command": \["sh"\], "args": \["-c", .*"part-$(DILOCO_RANK)"\]' api/requests.jsonl || fail "not the command itself"
+expect_error 3 'launch.binary (--set) has no meaning for a batch in an image' diloco launch job batch.toml --store other \
+    --set launch.binary=x

@@ -268,6 +268,20 @@ grep -q 'r0: CANCELLED' launch.err || fail "not said that r0 was cancelled: $(ca
 expect 0 diloco launch tiny.toml --store cut
 [ "$(digest cut)" = "$want" ] || fail "launched again after scancel, the run ends elsewhere"
 
+# A batch: each task of an array runs a command with its rank, in the folder of the launcher.
+cat >batch.toml <<'TOML'
+[job]
+command = ["sh", "-c", "echo \"$0 of $DILOCO_RANKS\" >\"$0\"; exit $((5 * $DILOCO_RANK))", "part {rank}"]
+[launch]
+executor = "slurm"
+cpus = 1
+poll = 0.2
+TOML
+expect_error 1 'the batch is not complete; r1: FAILED: exit code 5' diloco launch job batch.toml --store batch --replicas 2
+[ "$(cat 'part 0' 'part 1')" = "$(printf 'part 0 of 2\npart 1 of 2')" ] || fail "not the parts of both ranks"
+expect 0 diloco launch status batch
+grep -q '^r0 *SUCCEEDED' out || fail "rank 0 has not succeeded: $(cat out)"
+
 # Preempted by a partition of a higher priority: requeued, and run later.
 diloco rm cut >rm.out
 rm -rf cut.launch

@@ -178,6 +178,20 @@ wait "$launcher" || code=$?
 [ $code = 0 ] || fail "the launch ends with $code: $(cat launch.err)"
 ! grep -rqI swordfish cut cut.local far launch.out launch.err || fail "the secret is in a file"
 
+# A batch: the uploaded program starts a command on each host, which has its rank and runs in launch.dir.
+rm -rf far/diloco-*
+cat >batch.toml <<TOML
+[job]
+command = ["sh", "-c", "pwd; echo \$0 of \$DILOCO_RANKS for \$DILOCO_JOB; exit \$((5 * \$DILOCO_RANK))", "part-{rank}"]
+$(sed -n '/^\[launch\]/,$p' tiny.toml)
+TOML
+expect_error 1 'the batch is not complete; r1: FAILED: exit code 5' diloco launch job batch.toml --store batch \
+    --on "ssh://$a,$b" --replicas 2
+expect 0 look logs batch --rank 0
+printf '%s\n' "$PWD/far" "part-0 of 2 for $(cd far && echo diloco-*-r0-g0)" | cmp -s - out || fail "not the output of rank 0"
+expect 0 look status batch
+grep -q '^r0 *SUCCEEDED' out || fail "rank 0 has not succeeded: $(cat out)"
+
 # A host that does not answer any more: its replica is lost, and started on the other one.
 rm -rf cut cut.local far/diloco-*
 diloco launch tiny.toml --store cut --on "ssh://$a,$b" --set launch.lost_after=0.5 >launch.out 2>launch.err &

@@ -1,4 +1,5 @@
-/* launch_options.h - options of [launch]: how replicas are started elsewhere (docs/launch.md). */
+/* launch_options.h - options of [launch] and [job]: how replicas and other commands are started
+ * elsewhere (docs/launch.md). */
 #ifndef DL_BASE_OPTIONS_LAUNCH_OPTIONS_H
 #define DL_BASE_OPTIONS_LAUNCH_OPTIONS_H
 
@@ -65,7 +66,9 @@
     X(REAL(0, 1e12), launch_budget, "launch.budget", "0", "", 0, \
       "Cost of machine time, in the currency of launch.prices, after which no replica is started; 0: no limit.") \
     X(PATH, launch_ssh_config, "launch.ssh_config", "", "path", 0, \
-      "Configuration file for ssh; default: ssh's own.")
+      "Configuration file for ssh; default: ssh's own.") \
+    X(PATH, job_command, "job.command", "", "words", 0, \
+      "Command that diloco launch job runs for each rank: program and arguments; {rank} becomes the rank.")
 // clang-format on
 
 DL_OPTION_STRUCT(launch, DL_LAUNCH_OPTIONS)

@@ -29,10 +29,12 @@ static void print_status(const dl_launched *l)
 {
     char cost[DL_LAUNCHED_COST];
     dl_unit_text time;
-    printf("run %.8s on %s: %" PRIu32, l->book.run, l->book.executor, l->book.min);
+    const char *what = l->is_batch ? "batch" : "run";
+    printf("%s %.8s on %s: %" PRIu32, what, l->book.run, l->book.executor, l->book.min);
     if (l->book.max != l->book.min) printf(" to %" PRIu32, l->book.max);
-    printf(" replica%s wanted%s%s\n", dl_plural(l->book.max),
-           l->book.cancelled ? ", cancelled" : "", l->done ? ", the run is complete" : "");
+    printf(" replica%s wanted%s", dl_plural(l->book.max), l->book.cancelled ? ", cancelled" : "");
+    if (l->done) printf(", the %s is complete", what);
+    putchar('\n');
     for (size_t i = 0; i < DL_JOBS_MAX; i++)
         if (l->book.ranks[i].started) print_job(&l->book.ranks[i].job);
     printf("machine time: %s%s\n", dl_time_text(time, dl_book_machine_seconds(&l->book)),
@@ -98,6 +100,7 @@ static diloco_status cmd_launch_status(const dl_args *args)
     /* The book's contents are shown even if the backend does not answer. */
     const bool silent = status == DILOCO_EUNREACHABLE;
     if (silent) fprintf(stderr, "diloco: warning: %s\n", diloco_error_text());
+    if (!status && l.is_batch) status = dl_launched_look(&l);
     if (!status || silent) status = show(&l, args);
     dl_launched_close(&l);
     return status;
@@ -211,9 +214,10 @@ const dl_command dl_command_launch_cancel = {
 
 static diloco_status is_done(void *user, bool *done)
 {
-    const dl_launched *l = user;
-    char run[33];
-    return dl_launched_run(run, done, l->config->store);
+    dl_launched *l = user;
+    DL_TRY(dl_launched_look(l));
+    *done = l->done;
+    return DILOCO_OK;
 }
 
 /* Ends when every replica is over, or after --timeout. */
@@ -229,11 +233,8 @@ static diloco_status cmd_launch_collect(const dl_args *args)
     control.user = &l;
     control.is_done = is_done;
     diloco_status status = dl_control_collect(&control, timeout_s);
-    /* The run may have become complete while we waited. */
-    if (!status) {
-        char run[33];
-        status = dl_launched_run(run, &l.done, l.config->store);
-    }
+    /* It may have become complete while we waited. */
+    if (!status) status = dl_launched_look(&l);
     if (!status) status = show(&l, args);
     dl_launched_close(&l);
     return status;
@@ -255,6 +256,11 @@ static diloco_status scale(dl_launched *l, const char *text)
     uint32_t min, max;
     const dl_control control = dl_launched_control(l);
     DL_TRY(dl_launched_numbers(&min, &max, text));
+    if (l->is_batch)
+        return dl_fail(DILOCO_EREFUSED,
+                       "%s holds a batch, whose ranks divide its work, so their number is fixed: "
+                       "launch another batch in another store",
+                       l->config->store);
     DL_TRY(dl_book_scale(&l->book, min, max));
     DL_TRY(dl_control_stop_surplus(&control));
     printf("%u to %u replicas are wanted; a diloco launch that follows the run starts what is "

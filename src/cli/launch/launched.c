@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli/plan/plan_pages.h"
 #include "cli/settings/settings.h"
+#include "launch/batch.h"
 #include <diloco/inspect.h>
 
 #include <signal.h>
@@ -112,19 +113,43 @@ diloco_status dl_launched_program(dl_config_path out, const dl_executor *executo
     return DILOCO_OK;
 }
 
+/* Find the id that names the book. A store without a run may have a batch. Without either, the
+ * error is that about the run. */
+static diloco_status find_id(dl_launched *l, char id[33])
+{
+    char why[1024];
+    dl_batch batch;
+    const diloco_status status = dl_launched_run(id, &l->done, l->config->store);
+    if (status != DILOCO_ENOENT) return status;
+    snprintf(why, sizeof why, "%s", diloco_error_text());
+    const diloco_status found = dl_batch_read(&batch, l->config->store);
+    if (found) return found == DILOCO_ENOENT ? dl_fail(status, "%s", why) : found;
+    memcpy(id, batch.id, sizeof batch.id);
+    l->is_batch = true;
+    return DILOCO_OK;
+}
+
+diloco_status dl_launched_look(dl_launched *l)
+{
+    char run[33];
+    if (!l->is_batch) return dl_launched_run(run, &l->done, l->config->store);
+    l->done = dl_batch_is_complete(&l->book);
+    return DILOCO_OK;
+}
+
 /* The executor and its options come from the book, so a subcommand needs no configuration file. */
 static diloco_status open_book(dl_launched *l)
 {
-    char run[33];
+    char id[33];
     const char *store = l->config->store;
-    /* The run's id names its book. */
-    DL_TRY(dl_launched_run(run, &l->done, store));
-    DL_TRY(dl_book_open(&l->book, store, run, NULL));
+    DL_TRY(find_id(l, id));
+    DL_TRY(dl_book_open(&l->book, store, id, NULL));
     if (!l->book.begun)
         return dl_fail(DILOCO_ENOENT,
-                       "nothing was launched for the run in %s: diloco launch "
-                       "CONFIG starts its replicas",
-                       store);
+                       "nothing was launched for the %s in %s: diloco launch %sCONFIG starts its "
+                       "replicas",
+                       l->is_batch ? "batch" : "run", store, l->is_batch ? "job " : "");
+    if (l->is_batch) DL_TRY(dl_launched_look(l));
     /* A copy, since a record that is read later replaces the book's. */
     *l->options = *l->book.options;
     DL_TRY(dl_launched_trust(l->options, l->config));
@@ -166,8 +191,10 @@ void dl_launched_close(dl_launched *launched)
  * The caller may still set `stop`. */
 dl_control dl_launched_control(dl_launched *launched)
 {
-    return (dl_control){
-        .spec = &launched->spec, .executor = launched->executor, .book = &launched->book};
+    return (dl_control){.spec = &launched->spec,
+                        .executor = launched->executor,
+                        .what = launched->is_batch ? "batch" : "run",
+                        .book = &launched->book};
 }
 
 /* ---- money */

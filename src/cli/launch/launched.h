@@ -1,4 +1,4 @@
-/* launched.h - shared by launch and its subcommands: a run and what was launched for it.
+/* launched.h - shared by launch and its subcommands: a run or a batch, and its launches.
  *
  * A subcommand opens the book with dl_launched_open, takes a control of it with
  * dl_launched_control, and closes it. launch itself uses the helpers below: numbers, paths, the
@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "launch/supervisor.h"
 
-/* A run and the book of its launches, opened by args->target. */
+/* A run or a batch and the book of its launches, opened by args->target. */
 typedef struct dl_launched {
     dl_config *config;  /* owned: of the target */
     dl_config *options; /* owned: those of the launch, as trusted at opening */
@@ -17,14 +17,18 @@ typedef struct dl_launched {
     dl_launch_spec spec; /* as the book has it */
     const dl_executor *executor;
     dl_config_path program; /* as dl_launched_program places it */
-    bool done;              /* the run was complete when it was opened */
+    bool is_batch;          /* launch/batch.h */
+    bool done;              /* it was complete at dl_launched_open or dl_launched_look */
 } dl_launched;
 
 /* dl_launched_open opens the run and the book that args->target leads to. The caller closes *out;
- * after an error there is nothing to close. Returns DILOCO_ENOENT if there is no run, or nothing
- * was launched for it, and DILOCO_EREFUSED as dl_launched_trust does; other errors are those of the
- * settings and of the store. */
+ * after an error there is nothing to close. Returns DILOCO_ENOENT if there is no run and no
+ * batch, or nothing was launched for it. Returns DILOCO_EREFUSED as dl_launched_trust does, and
+ * errors of the settings and of the store. */
 DL_MUST_CHECK diloco_status dl_launched_open(dl_launched *out, const dl_args *args);
+/* dl_launched_look sets launched->done by the store, and of a batch by the book. Returns errors of
+ * the store. */
+DL_MUST_CHECK diloco_status dl_launched_look(dl_launched *launched);
 /* dl_launched_close frees everything in *launched. Replicas that were launched run on. */
 void dl_launched_close(dl_launched *launched);
 /* dl_launched_control returns a control of the opened book (launch/supervisor.h). It borrows from

@@ -175,6 +175,7 @@ static dl_control control_of(dl_launching *l)
 {
     return (dl_control){.spec = &l->spec,
                         .executor = l->executor,
+                        .what = l->what,
                         .book = &l->book,
                         .most_machine_s = l->most_machine_s,
                         .stop = dl_launched_stop(),
@@ -193,9 +194,9 @@ static diloco_status check_executor(const dl_launching *l)
             strcmp(l->book.executor, l->config->launch_executor) == 0)
             continue;
         return dl_fail(DILOCO_EREFUSED,
-                       "replicas of this run were launched on %.200s and are not over: name the "
+                       "replicas of this %s were launched on %.200s and are not over: name the "
                        "same executor, or stop them with  diloco launch cancel",
-                       l->book.executor);
+                       l->what, l->book.executor);
     }
     return DILOCO_OK;
 }
@@ -245,7 +246,7 @@ static diloco_status print_end(dl_launching *l)
 {
     char line[320], cost[DL_LAUNCHED_COST];
     dl_unit_text time;
-    snprintf(line, sizeof line, "the run is complete; %s of machine time%s",
+    snprintf(line, sizeof line, "the %s is complete; %s of machine time%s", l->what,
              dl_time_text(time, l->book.machine_s),
              dl_launched_cost_text(cost, l->config, l->book.machine_s));
     on_notice(l, line);

@@ -1,4 +1,4 @@
-/* launching.h - one call of `diloco launch` or `diloco launch job`: what both do alike.
+/* launching.h - the common part of `diloco launch` and `diloco launch job`, in one call of either.
  *
  * The order of a call is: settings, the words of a replica, the spec, then either a print of the
  * requests (--dry-run) or the book and its replicas. The command itself decides what a replica

@@ -252,10 +252,26 @@ diloco_status dl_settings_file_names(dl_settings_names *out, const dl_settings_f
 
 /* ---- values */
 
-/* A list in TOML becomes one text with commas. */
+/* A list of words in TOML becomes a JSON array: words may have commas and blanks. */
+static bool is_words(const dl_option *row)
+{
+    return strcmp(row->unit, "words") == 0;
+}
+
+/* Any other list becomes one text with commas. */
 static bool may_be_list(const dl_option *row)
 {
-    return strcmp(row->unit, "paths") == 0 || strcmp(row->unit, "names") == 0;
+    return strcmp(row->unit, "paths") == 0 || strcmp(row->unit, "names") == 0 || is_words(row);
+}
+
+/* Refuse a string with a comma in a list that becomes one text with commas. */
+static diloco_status check_commas(const walker *w, const dl_toml_value *value)
+{
+    char at[PLACE_MAX];
+    if (value->type != DL_TOML_LIST || !value->comma_at.line) return DILOCO_OK;
+    place(at, w->file, value->comma_at);
+    return dl_fail(DILOCO_EINVAL,
+                   "%s: a comma separates the strings of a list, so none may hold one", at);
 }
 
 /* The words for an error about a value of the wrong type. */
@@ -273,6 +289,7 @@ static const char *kind_of(const dl_option *row)
     case DL_OPTION_CHOICE:
         break;
     }
+    if (is_words(row)) return "a list of words, such as [\"python\", \"job.py\"]";
     return may_be_list(row) ? "text in quotes, or a list of such" : "text in quotes";
 }
 
@@ -315,9 +332,14 @@ static diloco_status take_value(const walker *w, const dl_toml_value *value)
     diloco_status status;
     full_key(room, w->file, value->key);
     place(at, w->file, value->at);
+    const dl_option *row = dl_option_find(dl_config_table, key);
+    if (row && is_words(row) && value->type == DL_TOML_LIST)
+        text = value->json;
+    else
+        DL_TRY(check_commas(w, value));
     if (dl_plato_takes(&status, w->plato, key, text, at)) return status;
     dl_plato_translate(&key, &text);
-    const dl_option *row = dl_option_find(dl_config_table, key);
+    row = dl_option_find(dl_config_table, key);
     if (!row) place(at, w->file, value->key_at);
     if (row && !fits(row, value->type))
         return dl_fail(DILOCO_EINVAL, "%s: %s is %s", at, row->name, kind_of(row));

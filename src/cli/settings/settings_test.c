@@ -116,6 +116,14 @@ TEST(a_list_of_paths_becomes_one_text)
 {
     CHECK_OK(load("data.train_path = [\"a.txt\", \"b\"]\n", ""));
     CHECK_STR("a.txt,b", config.train_path);
+    check_refused("run.toml:1:25: a comma separates", "data.train_path = [\"a\", \"b,c\"]\n", "");
+}
+
+TEST(a_command_keeps_its_words)
+{
+    CHECK_OK(load("job.command = [\"sh\", \"-c\", \"echo a,b\"]\n", ""));
+    CHECK_STR("[\"sh\",\"-c\",\"echo a,b\"]", config.job_command);
+    check_refused("run.toml:1:15: job.command is a list of words", "job.command = 3\n", "");
 }
 
 TEST(an_option_and_its_alias_cannot_both_be_in_the_file)
@@ -352,7 +360,7 @@ TEST_MAIN(later_places_win_and_every_value_remembers_its_own,
           unknown_names_are_reported_with_line_column_and_the_nearest,
           values_out_of_range_or_of_another_type_are_refused_with_their_place,
           text_that_is_not_toml_is_refused_with_its_place, a_list_of_paths_becomes_one_text,
-          an_option_and_its_alias_cannot_both_be_in_the_file,
+          a_command_keeps_its_words, an_option_and_its_alias_cannot_both_be_in_the_file,
           flags_that_contradict_each_other_are_refused,
           replicas_is_the_local_number_and_the_default_of_the_whole_run,
           the_store_is_named_after_the_file_and_the_private_state_is_beside_it,

@@ -41,9 +41,9 @@ namespace
 
 /* One value of the file, before it is handed out. */
 struct item {
-    std::string key, text; /* joined by dots; as flat text */
+    std::string key, text, json; /* joined by dots; as flat text; of a list as JSON */
     dl_toml_type type;
-    dl_toml_place key_at, at; /* of the key; of the value */
+    dl_toml_place key_at, at, comma_at; /* as in dl_toml_value */
 };
 
 /* A mistake with its place; it is thrown and caught within this file. */
@@ -74,21 +74,40 @@ std::string checked(const std::string &text, dl_toml_place at)
     return text;
 }
 
-/* An array of strings becomes one text. A comma inside a string would make two of it, so it is
- * refused. */
-std::string joined(const toml::array &array)
+/* Append a string of JSON (RFC 8259): quotes, backslashes and control characters are escaped. */
+void add_json(std::string &out, const std::string &text)
 {
-    std::string all;
+    out += '"';
+    for (const char c : text) {
+        char escaped[8];
+        if (c == '"' || c == '\\')
+            out += '\\', out += c;
+        else if (static_cast<unsigned char>(c) < 0x20)
+            std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned char>(c)),
+                out += escaped;
+        else
+            out += c;
+    }
+    out += '"';
+}
+
+/* An array of strings becomes one text with commas, and a JSON array. A comma inside a string would
+ * make two of it in the former, so its place is kept for the caller, who knows which form counts.
+ */
+void join(item &item, const toml::array &array)
+{
+    item.json = "[";
     for (const toml::node &node : array) {
         const auto *text = node.as_string();
         dl_toml_place at = place_of(node.source());
         if (!text) throw refusal{"an array may hold only strings", at};
-        if (text->get().find(',') != std::string::npos)
-            throw refusal{"a comma separates the strings of a list, so none may hold one", at};
-        if (&node != &array.front()) all += ',';
-        all += checked(text->get(), at);
+        const std::string one = checked(text->get(), at);
+        if (one.find(',') != std::string::npos && !item.comma_at.line) item.comma_at = at;
+        if (&node != &array.front()) item.text += ',', item.json += ',';
+        item.text += one;
+        add_json(item.json, one);
     }
-    return all;
+    item.json += "]";
 }
 
 /* Every type of TOML is here; those that no option has are refused. */
@@ -103,7 +122,7 @@ void set_value(item &item, const toml::node &node)
     } else if (const auto *truth = node.as_boolean()) {
         item.type = DL_TOML_BOOL, item.text = truth->get() ? "true" : "false";
     } else if (const auto *array = node.as_array()) {
-        item.type = DL_TOML_LIST, item.text = joined(*array);
+        item.type = DL_TOML_LIST, join(item, *array);
     } else {
         throw refusal{"dates and times are no values here", item.at};
     }
@@ -119,7 +138,7 @@ void collect(std::vector<item> &items, const toml::table &table, const std::stri
             collect(items, *inner, name + ".");
             continue;
         }
-        item found{name, "", DL_TOML_STRING, key_at, place_of(node.source())};
+        item found{name, "", "", DL_TOML_STRING, key_at, place_of(node.source()), {0, 0}};
         set_value(found, node);
         items.push_back(found);
     }
@@ -170,8 +189,9 @@ bool dl_toml_walk(const char *text, size_t len, dl_toml_fn fn, void *user, dl_to
 {
     try {
         for (const item &item : parse(text, len)) {
+            const bool list = item.type == DL_TOML_LIST;
             dl_toml_value value = {item.key.c_str(), item.text.c_str(), item.type, item.key_at,
-                                   item.at};
+                                   item.at, list ? item.json.c_str() : nullptr, item.comma_at};
             if (!fn(user, &value)) break;
         }
         return true;

@@ -6,8 +6,8 @@
  *     [trainer]
  *     batch_size = 8          ->  "trainer.batch_size", "8", DL_TOML_INTEGER, line 2
  *
- * An array of strings comes as one text, joined by commas (DL_TOML_LIST). Dates, infinities,
- * other arrays, and text with a zero byte are refused with their place. */
+ * An array of strings comes as one text, joined by commas (DL_TOML_LIST), and as JSON. Dates,
+ * infinities, other arrays, and text with a zero byte are refused with their place. */
 #ifndef DL_CLI_SETTINGS_TOML_H
 #define DL_CLI_SETTINGS_TOML_H
 
@@ -38,6 +38,8 @@ typedef struct dl_toml_value {
     const char *text; /* of the value, without quotes */
     dl_toml_type type;
     dl_toml_place key_at, at; /* of the key; of the value */
+    const char *json;         /* of a list: its strings as a JSON array; else NULL */
+    dl_toml_place comma_at;   /* of the first string of a list that has a comma; line 0: none has */
 } dl_toml_value;
 
 /* false stops the walk. */
