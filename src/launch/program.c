@@ -8,6 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* pip reads and writes some MB, on a folder that machines share. */
+#define INSTALL_PATIENCE (600 * DL_SECOND)
+
 enum { PATH_BYTES = DL_PATH_MAX + DL_PROGRAM_DIGEST + 32 };
 
 /* sha256sum writes a backslash before the digest if the name has one, or a newline. */
@@ -24,14 +27,39 @@ diloco_status dl_program_digest(char out[DL_PROGRAM_DIGEST + 1], const char *pat
     return good ? DILOCO_OK : dl_fail(DILOCO_EIO, "sha256sum %s: %s", path, result.err);
 }
 
+bool dl_program_is_wheel(const char *path)
+{
+    const size_t len = strlen(path);
+    return len > 4 && strcmp(path + len - 4, ".whl") == 0;
+}
+
+/* Install the wheel in `folder` unless that is done. A part of an installation, or one whose files
+ * were changed, is replaced. pip needs the wheel's own name, so it gets the file that was copied;
+ * the check at the end is against the copy. */
+static diloco_status install_wheel(const char *folder, const char *wheel)
+{
+    static const char script[] =
+        "cd \"$1\" || exit 1\n" DL_WHEEL_CHECK " && exit 0\nrm -rf get site\n" DL_WHEEL_INSTALL
+        "get \"$2\" && mv get site && " DL_WHEEL_CHECK;
+    const char *const argv[] = {"sh", "-c", script, "sh", folder, wheel, NULL};
+    dl_command_result result;
+    const dl_command_run run = {.argv = argv, .patience = INSTALL_PATIENCE};
+    DL_TRY(dl_command_do(&result, &run));
+    dl_buf_deinit(&result.out);
+    if (result.exit_code == 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EIO, "pip install %s: %s", wheel,
+                   *result.err ? result.err : "the installed files are not those of the wheel");
+}
+
 /* A file of the right name and the wrong digest is replaced: an earlier copy may have been
  * damaged. */
-diloco_status dl_program_install(const dl_launch_spec *spec, const char *digest)
+static diloco_status copy_program(const dl_launch_spec *spec, const char *folder,
+                                  const char *digest)
 {
-    char folder[PATH_BYTES], path[PATH_BYTES + 16], there[DL_PROGRAM_DIGEST + 1];
+    char path[PATH_BYTES + 16], there[DL_PROGRAM_DIGEST + 1];
     dl_map map;
-    snprintf(folder, sizeof folder, "%s/bin/%s", spec->dir, digest);
-    snprintf(path, sizeof path, "%s/diloco", folder);
+    snprintf(path, sizeof path, "%s/diloco%s", folder,
+             dl_program_is_wheel(spec->program) ? ".whl" : "");
     if (dl_file_exists(path) && !dl_program_digest(there, path) && strcmp(there, digest) == 0)
         return DILOCO_OK;
     DL_TRY(dl_dir_make(folder));
@@ -41,4 +69,12 @@ diloco_status dl_program_install(const dl_launch_spec *spec, const char *digest)
     dl_map_close(&map);
     if (!status && chmod(path, 0700)) status = dl_fail_errno(errno, "make executable", path);
     return status;
+}
+
+diloco_status dl_program_install(const dl_launch_spec *spec, const char *digest)
+{
+    char folder[PATH_BYTES];
+    snprintf(folder, sizeof folder, "%s/bin/%s", spec->dir, digest);
+    DL_TRY(copy_program(spec, folder, digest));
+    return dl_program_is_wheel(spec->program) ? install_wheel(folder, spec->program) : DILOCO_OK;
 }

@@ -2,6 +2,7 @@
 #include "launch/program.h"
 
 #include "check.h"
+#include "launch/command.h"
 #include "scratch.h"
 
 TEST(digest_is_that_of_the_bytes_whatever_the_name_of_the_file)
@@ -15,4 +16,69 @@ TEST(digest_is_that_of_the_bytes_whatever_the_name_of_the_file)
     CHECK_STATUS(DILOCO_EIO, dl_program_digest(digest, scratch_path("none")));
 }
 
-TEST_MAIN(digest_is_that_of_the_bytes_whatever_the_name_of_the_file)
+static const char *const none[] = {NULL};
+
+static int shell(const char *text)
+{
+    const char *const argv[] = {"sh", "-c", text, NULL};
+    dl_command_result result;
+    CHECK_OK(dl_command_do(&result, &(dl_command_run){.argv = argv}));
+    dl_buf_deinit(&result.out);
+    return result.exit_code;
+}
+
+/* A wheel with one program, in the form that pip requires. */
+static const char make_wheel[] =
+    "import sys, zipfile\n"
+    "info = 'diloco-0.0.1.dist-info/'\n"
+    "files = {'diloco/__init__.py': '', 'diloco/_lib/diloco': '#!/bin/sh\\necho whole\\n',\n"
+    "    info + 'METADATA': 'Metadata-Version: 2.1\\nName: diloco\\nVersion: 0.0.1\\n',\n"
+    "    info + 'WHEEL': 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n'}\n"
+    "files[info + 'RECORD'] = ''.join(name + ',,\\n' for name in files)\n"
+    "out = zipfile.ZipFile(sys.argv[1], 'w')\n"
+    "for name in files: out.writestr(name, files[name])\n"
+    "out.close()\n";
+
+TEST(a_wheel_is_installed_and_again_if_a_file_of_it_was_changed)
+{
+    char command[3 * PATH_MAX], program[2 * PATH_MAX], digest[DL_PROGRAM_DIGEST + 1];
+    if (shell("python3 -m pip --version >/dev/null 2>&1")) {
+        printf("left out: there is no pip\n");
+        return;
+    }
+    const char *dir = scratch_folder("it's far"), *maker = scratch_path("maker.py");
+    const char *wheel = scratch_path("diloco-0.0.1-py3-none-any.whl");
+    scratch_write("maker.py", make_wheel, sizeof make_wheel - 1);
+    snprintf(command, sizeof command, "python3 '%s' '%s'", maker, wheel);
+    CHECK_INT(0, shell(command));
+
+    const dl_launch_spec spec = {
+        .dir = dir, .program = wheel, .argv = none, .env = none, .secrets = none};
+    CHECK(dl_program_is_wheel(wheel) && !dl_program_is_wheel(maker));
+    CHECK_OK(dl_program_digest(digest, wheel));
+    CHECK_OK(dl_program_install(&spec, digest));
+    snprintf(program, sizeof program, "%s/bin/%s/%s", dir, digest, DL_WHEEL_PROGRAM);
+    snprintf(command, sizeof command, "[ \"$(sh \"%s\")\" = whole ]", program);
+    CHECK_INT(0, shell(command));
+    CHECK(truncate(program, 3) == 0);
+    CHECK_OK(dl_program_install(&spec, digest));
+    CHECK_INT(0, shell(command));
+}
+
+TEST(a_wheel_that_pip_refuses_is_named)
+{
+    char digest[DL_PROGRAM_DIGEST + 1];
+    if (shell("python3 -m pip --version >/dev/null 2>&1")) return;
+    const dl_launch_spec spec = {.dir = scratch_folder("refused"),
+                                 .program = scratch_write("diloco-1-py3-none-any.whl", "x", 1),
+                                 .argv = none,
+                                 .env = none,
+                                 .secrets = none};
+    CHECK_OK(dl_program_digest(digest, spec.program));
+    CHECK_STATUS(DILOCO_EIO, dl_program_install(&spec, digest));
+    CHECK_CONTAINS("pip install ", diloco_error_text());
+}
+
+TEST_MAIN(digest_is_that_of_the_bytes_whatever_the_name_of_the_file,
+          a_wheel_is_installed_and_again_if_a_file_of_it_was_changed,
+          a_wheel_that_pip_refuses_is_named)

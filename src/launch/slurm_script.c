@@ -3,6 +3,8 @@
  * the script write the exit code. */
 #include "launch/slurm_script.h"
 
+#include "launch/program.h"
+
 #include <string.h>
 
 /* export NAME='value' for each of spec->env. */
@@ -54,17 +56,24 @@ diloco_status dl_slurm_script(dl_buf *out, const dl_launch_spec *spec, uint32_t 
 {
     DL_TRY(dl_buf_addf(out, "#!/bin/sh\numask 077\nrank=$SLURM_ARRAY_TASK_ID\ndir="));
     DL_TRY(dl_shell_quote(out, spec->dir));
+    const bool wheel = dl_program_is_wheel(spec->program);
     DL_TRY(dl_buf_addf(out,
-                       "\nname=diloco-%.8s-r$rank-g%u\nprogram=$dir/bin/%s/diloco\n"
+                       "\nname=diloco-%.8s-r$rank-g%u\nprogram=$dir/bin/%s/%s\n"
                        "cd \"$dir\" && mkdir -p \"$name\" && rm -f \"$name/exit\" || exit 1\n"
                        "export DILOCO_RANK=\"$rank\" DILOCO_JOB=\"$name\"\n",
-                       spec->run, generation, digest));
+                       spec->run, generation, digest, wheel ? DL_WHEEL_PROGRAM : "diloco"));
+    if (wheel) DL_TRY(dl_buf_addf(out, "export PYTHONPATH=\"$dir/bin/%s/site\"\n", digest));
     DL_TRY(add_exports(out, spec));
     if (*spec->secrets) DL_TRY(dl_buf_addf(out, ". \"$dir/secrets\" || exit 1\n"));
     DL_TRY(dl_buf_addf(out,
-                       "echo '%s  bin/%s/diloco' | sha256sum -c --status || "
+                       "echo '%s  bin/%s/diloco%s' | sha256sum -c --status || "
                        "{ echo 'the program was changed'; exit 1; }\n",
-                       digest, digest));
+                       digest, digest, wheel ? ".whl" : ""));
+    if (wheel)
+        DL_TRY(dl_buf_addf(out,
+                           "(cd bin/%s && " DL_WHEEL_CHECK ") || "
+                           "{ echo 'the installed wheel was changed'; exit 1; }\n",
+                           digest));
     /* A signal to the script alone is passed on, also one that comes before the replica does. */
     DL_TRY(dl_buf_addf(out, "asked= replica=\ntrap 'asked=1; [ -z \"$replica\" ] || "
                             "kill -TERM $replica 2>/dev/null' TERM\n"));

@@ -249,66 +249,77 @@ static const char *machine_of(const char *path)
                             : NULL;
 }
 
-/* The SHA-256 of spec->program. Returns DILOCO_EINVAL if it is no ELF file for one of those
- * machines. */
+/* The SHA-256 of spec->program. Returns DILOCO_EINVAL if it is neither a wheel nor an ELF file for
+ * one of those machines. */
 static diloco_status read_digest(char out[DIGEST + 1], const dl_launch_spec *spec)
 {
-    if (!machine_of(spec->program))
+    if (!dl_program_is_wheel(spec->program) && !machine_of(spec->program))
         return dl_fail(DILOCO_EINVAL, "%s is no program for Linux that ssh:// can upload",
                        spec->program);
     return dl_program_digest(out, spec->program);
 }
 
-/* A shell's words for the folder of the program; the caller frees out. */
-static diloco_status bin_folder(dl_buf *out, const dl_launch_spec *spec, const place *p)
-{
-    char path[DL_PATH_MAX + DIGEST + 16];
-    snprintf(path, sizeof path, "%s/bin/%s", spec->dir, p->digest);
-    dl_buf_init(out, SCRIPT);
-    return dl_shell_quote(out, path);
-}
-
 /* LOOK: is the program there? UPLOAD: store it. USE: run it. */
 typedef enum script_kind { LOOK, UPLOAD, USE } script_kind;
 
-/* The commands for the other machine's shell. With CDPATH `cd` could go to another folder than {D},
- * which may be relative. {D} is the program's folder and {S} its SHA-256, each
- * as a quoted word. An upload has a name of its own until its digest is right, so two uploads do
- * not mix. sha256sum gets names within the folder, since that of the folder may have a newline. */
-static const char *const scripts[] = {
-    [LOOK] = "unset CDPATH; uname -sm && if cd {D} 2>/dev/null && echo {S}'  diloco' | sha256sum "
-             "-c --status; "
-             "then echo there; fi",
-    [UPLOAD] = "unset CDPATH; umask 077 && mkdir -p {D} && cd {D} && cat >part.$$ && "
-               "if echo {S}\"  part.$$\" | sha256sum -c --status; then chmod 700 part.$$ && "
-               "mv part.$$ diloco; else rm -f part.$$; "
-               "echo 'the program arrived damaged' >&2; exit 3; fi",
-    [USE] = "unset CDPATH; if (cd {D} >/dev/null && echo {S}'  diloco' | sha256sum -c --status); "
-            "then exec {D}/diloco host; else "
-            "echo 'the uploaded program was changed' >&2; exit 3; fi",
+#define RECEIVE                                                                                    \
+    "unset CDPATH; umask 077 && mkdir -p {D} && cd {D} && cat >part.$$ && "                        \
+    "if echo {S}\"  part.$$\" | sha256sum -c --status; then "
+#define DAMAGED "else rm -f part.$$; echo 'the program arrived damaged' >&2; exit 3; fi"
+
+/* The commands for the other machine's shell, where with CDPATH `cd` could go to another folder: of
+ * an executable file, and of a wheel (program.h). {D} is the program's folder, {S} its SHA-256 and
+ * {N} the name of its file, each as a quoted word. An upload has a name of its own until its digest
+ * is right, so two uploads do not mix. sha256sum gets names within the folder, since that of the
+ * folder may have a newline. USE serves both: of a program that was started earlier only the digest
+ * is known. */
+static const char *const scripts[][2] = {
+    [LOOK] = {"unset CDPATH; uname -sm && if cd {D} 2>/dev/null && echo {S}'  diloco' | sha256sum "
+              "-c --status; "
+              "then echo there; fi",
+              "uname -sm && if cd {D} 2>/dev/null && echo {S}'  diloco.whl' | "
+              "sha256sum -c --status && " DL_WHEEL_CHECK "; then echo there; fi"},
+    [UPLOAD] = {RECEIVE "chmod 700 part.$$ && mv part.$$ diloco; " DAMAGED, RECEIVE
+                "rm -rf get.$$ && mkdir get.$$ && mv part.$$ get.$$/{N} && " DL_WHEEL_INSTALL
+                "get.$$/site get.$$/{N} && rm -rf site && mv get.$$/site site && "
+                "mv get.$$/{N} diloco.whl && rmdir get.$$ || { rm -rf get.$$; exit 3; }; " DAMAGED},
+    [USE] = {"unset CDPATH; if (cd {D} >/dev/null && echo {S}'  diloco' | sha256sum -c --status "
+             "2>/dev/null); "
+             "then exec {D}/diloco host; "
+             "elif (cd {D} >/dev/null && echo {S}'  diloco.whl' | sha256sum -c --status "
+             "2>/dev/null && " DL_WHEEL_CHECK
+             "); then PYTHONPATH=$(cd {D} && pwd)/site; export PYTHONPATH; "
+             "exec {D}/" DL_WHEEL_PROGRAM " host; else "
+             "echo 'the uploaded program was changed' >&2; exit 3; fi"},
 };
 
-/* Replace {D} and {S} by their quoted words. */
+/* Append the quoted word for {D}, {S} or {N}. */
+static diloco_status add_word(dl_buf *out, char name, const dl_launch_spec *spec, const place *p)
+{
+    char path[DL_PATH_MAX + DIGEST + 16];
+    const char *slash = strrchr(spec->program, '/');
+    if (name == 'S') return dl_shell_quote(out, p->digest);
+    if (name == 'N') return dl_shell_quote(out, slash ? slash + 1 : spec->program);
+    snprintf(path, sizeof path, "%s/bin/%s", spec->dir, p->digest);
+    return dl_shell_quote(out, path);
+}
+
+/* Fill in a script of the table. */
 static diloco_status make_script(char out[SCRIPT], script_kind kind, const dl_launch_spec *spec,
                                  const place *p)
 {
-    dl_buf folder, digest;
-    size_t used = 0;
-    DL_TRY(bin_folder(&folder, spec, p));
-    dl_buf_init(&digest, SCRIPT);
-    const char *sum = dl_shell_quote(&digest, p->digest) ? NULL : dl_buf_str(&digest);
-    const char *quoted = sum ? dl_buf_str(&folder) : NULL;
-    for (const char *at = scripts[kind]; quoted && *at && used < SCRIPT - 1;) {
+    dl_buf text;
+    diloco_status status = DILOCO_OK;
+    const bool wheel = kind != USE && dl_program_is_wheel(spec->program);
+    dl_buf_init(&text, SCRIPT - 1);
+    for (const char *at = scripts[kind][wheel]; !status && *at;) {
         const bool mark = at[0] == '{' && at[1] && at[2] == '}';
-        const char *text = !mark ? NULL : at[1] == 'D' ? quoted : sum;
-        const int n = text ? snprintf(out + used, SCRIPT - used, "%s", text)
-                           : snprintf(out + used, SCRIPT - used, "%c", *at);
-        used += (size_t)n;
-        at += text ? 3 : 1;
+        status = mark ? add_word(&text, at[1], spec, p) : dl_buf_add(&text, at, 1);
+        at += mark ? 3 : 1;
     }
-    dl_buf_deinit(&folder);
-    dl_buf_deinit(&digest);
-    return quoted && used < SCRIPT - 1 ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "launch.dir: too long");
+    snprintf(out, SCRIPT, "%.*s", (int)text.len, text.data ? (const char *)text.data : "");
+    dl_buf_deinit(&text);
+    return status == DILOCO_EPROTO ? dl_fail(DILOCO_EINVAL, "launch.dir: too long") : status;
 }
 
 /* Compare the first line of LOOK's output, of `uname -sm`, with the program's architecture. */
@@ -346,8 +357,9 @@ static diloco_status look_for_program(bool *there, const dl_launch_spec *spec, c
     DL_TRY(make_script(script, LOOK, spec, p));
     DL_TRY(ssh(&result, spec, p, script, NULL, 0));
     const char *said = dl_buf_str(&result.out);
-    const diloco_status status =
-        said ? check_machine(spec, p, said) : dl_fail(DILOCO_ENOMEM, "out of memory for a reply");
+    diloco_status status = said ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for a reply");
+    /* Of a wheel pip compares the platform. */
+    if (said && !dl_program_is_wheel(spec->program)) status = check_machine(spec, p, said);
     *there = said && strstr(said, "\nthere");
     dl_buf_deinit(&result.out);
     return status;

@@ -132,3 +132,23 @@ expect 0 diloco launch logs batch --rank 0
 grep -q '"command": \["sh"\], "args": \["-c", .*"part-$(DILOCO_RANK)"\]' api/requests.jsonl || fail "not the command itself"
 expect_error 3 'launch.binary (--set) has no meaning for a batch in an image' diloco launch job batch.toml --store other \
     --set launch.binary=x
+
+# A wheel at an address: pip in the image compares its digest and installs it. Other bytes are not run.
+if python3 -m pip --version >/dev/null 2>&1; then
+    mkdir wheels
+    wheel=$(basename "$(python3 "$project/tests/launch/make_wheel.py" "$program" wheels)")
+    python3 "$project/tests/free_port.py" >wheels.port
+    (cd wheels && exec python3 -m http.server "$(cat ../wheels.port)" --bind 127.0.0.1 >../wheels.out 2>&1) &
+    started="$started $!"
+    wait_for answers "$(cat wheels.port)"
+    address="http://127.0.0.1:$(cat wheels.port)/$wheel"
+    sum=$(sha256sum "wheels/$wheel" | cut -d' ' -f1)
+    expect_error 2 'needs its digest' diloco launch tiny.toml --store "$hub/wheel" --set "launch.binary=$address"
+    expect 0 diloco launch tiny.toml --store "$hub/wheel" --quiet --set trainer.rounds=3 \
+        --set "launch.binary=$address#sha256=$sum"
+    printf '\n' >>"wheels/$wheel"
+    expect_error 1 'r0: ' diloco launch tiny.toml --store "$hub/changed" --set trainer.rounds=3 \
+        --set "launch.binary=$address#sha256=$sum"
+    expect 0 diloco launch logs "$hub/changed" --rank 0
+    grep -q 'DO NOT MATCH THE HASHES' out || fail "not refused by its digest: $(cat out)"
+fi

@@ -282,6 +282,15 @@ expect_error 1 'the batch is not complete; r1: FAILED: exit code 5' diloco launc
 expect 0 diloco launch status batch
 grep -q '^r0 *SUCCEEDED' out || fail "rank 0 has not succeeded: $(cat out)"
 
+# A wheel as the program: it is installed in the shared folder, and each task compares it before it runs.
+if python3 -m pip --version >/dev/null 2>&1; then
+    wheel=$(python3 "$project/tests/launch/make_wheel.py" "$program" .)
+    sed -i '/^command/s|.*|command = ["python3", "-c", "import diloco; print(diloco.FROM_WHEEL)"]|' batch.toml
+    expect 0 diloco launch job batch.toml --store wheel --replicas 2 --set "launch.binary=$wheel"
+    expect 0 diloco launch logs wheel --rank 1
+    [ "$(cat out)" = True ] || fail "not the package of the wheel: $(cat out)"
+fi
+
 # Preempted by a partition of a higher priority: requeued, and run later.
 diloco rm cut >rm.out
 rm -rf cut.launch

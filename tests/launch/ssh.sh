@@ -192,6 +192,25 @@ printf '%s\n' "$PWD/far" "part-0 of 2 for $(cd far && echo diloco-*-r0-g0)" | cm
 expect 0 look status batch
 grep -q '^r0 *SUCCEEDED' out || fail "rank 0 has not succeeded: $(cat out)"
 
+# A wheel as the program: pip installs it on the host, offline. Its package is there for a command, and a file that is
+# changed is replaced before it is used.
+if python3 -m pip --version >/dev/null 2>&1; then
+    wheel=$(python3 "$project/tests/launch/make_wheel.py" "$program" .)
+    site=far/bin/$(sha256sum "$wheel" | cut -d' ' -f1)/site
+    rm -rf far/diloco-*
+    sed -i '/^command/s|.*|command = ["python3", "-c", "import diloco; print(diloco.FROM_WHEEL)"]|' batch.toml
+    wheel_job() {
+        diloco launch job batch.toml --on "ssh://$a" --replicas 1 --set "launch.binary=$wheel" "$@"
+    }
+    expect 0 wheel_job --store wheel
+    expect 0 look logs wheel --rank 0
+    [ "$(cat out)" = True ] || fail "not the package of the wheel: $(cat out)"
+    printf X | dd of="$site/diloco/_lib/diloco" bs=1 seek=100 conv=notrunc 2>/dev/null
+    expect_error 1 'the uploaded program was changed' look logs wheel --rank 0
+    expect 0 wheel_job --store wheel_again
+    cmp -s "$program" "$site/diloco/_lib/diloco" || fail "a changed file of the wheel was not replaced"
+fi
+
 # A host that does not answer any more: its replica is lost, and started on the other one.
 rm -rf cut cut.local far/diloco-*
 diloco launch tiny.toml --store cut --on "ssh://$a,$b" --set launch.lost_after=0.5 >launch.out 2>launch.err &

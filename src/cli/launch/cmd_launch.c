@@ -39,6 +39,43 @@ static diloco_status place_store(dl_launching *l)
     return dl_launched_path(l->store, store);
 }
 
+/* Returns true if the program is a wheel at an address, which each machine fetches. */
+static bool is_fetched(const char *binary)
+{
+    return strncmp(binary, "https://", 8) == 0 || strncmp(binary, "http://", 7) == 0;
+}
+
+/* In the image pip installs the wheel into a folder of its own, and its program becomes the
+ * replica. pip itself compares the bytes with the digest of the address, and refuses others. $0 is
+ * the address. */
+static diloco_status install_in_image(dl_launching *l, const char *address)
+{
+    static const char script[] =
+        "d=$(mktemp -d) && python3 -m pip install --quiet --no-input --disable-pip-version-check "
+        "--no-deps --target \"$d\" \"diloco @ $0\" && PYTHONPATH=$d && export PYTHONPATH && "
+        "exec \"$d/diloco/_lib/diloco\" \"$@\"";
+    static const char mark[] = ".whl#sha256=";
+    const char *digest = strstr(address, mark);
+    digest = digest ? digest + strlen(mark) : "";
+    if (strlen(digest) != 64 || strspn(digest, "0123456789abcdef") != 64)
+        return dl_fail(DILOCO_EINVAL,
+                       "launch.binary = \"%.300s\": a wheel that machines fetch needs its digest: "
+                       "https://…/NAME.whl#sha256=<64 hex digits>",
+                       address);
+    snprintf(l->program, sizeof l->program, "sh");
+    DL_TRY(dl_launching_add_word(l, "-c"));
+    DL_TRY(dl_launching_add_word(l, script));
+    return dl_launching_add_word(l, address);
+}
+
+/* Machines with an image may fetch a wheel; all others get what dl_launched_program says. */
+static diloco_status place_program(dl_launching *l)
+{
+    const char *named = l->config->launch_binary;
+    if (l->executor->caps.in_image && is_fetched(named)) return install_in_image(l, named);
+    return dl_launched_program(l->program, l->executor, l->config);
+}
+
 /* ---- the arguments of a replica */
 
 /* Return true for options of a machine that a replica elsewhere gets by itself, or must not
@@ -272,7 +309,7 @@ static diloco_status launch(dl_launching *l)
     DL_TRY(choose_numbers(l));
     DL_TRY(fit_run(l));
     DL_TRY(place_store(l));
-    DL_TRY(dl_launched_program(l->program, l->executor, l->config));
+    DL_TRY(place_program(l));
     DL_TRY(make_words(l));
     DL_TRY(dl_launching_lists(l));
     DL_TRY(add_hub(l));
