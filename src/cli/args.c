@@ -171,6 +171,10 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_FOLLOW] = {"--follow", NULL, NULL, "keep reading until the replicas end"},
     [DL_FLAG_BUDGET] = {"--budget", "COST", "launch.budget",
                         "cost of machine time after which no replica is started"},
+    [DL_FLAG_LAUNCH_STEP] = {"--step-seconds", "S", NULL,
+                             "for the forecast of costs: seconds of one optimizer step there"},
+    [DL_FLAG_LAUNCH_LINK] = {"--link", "RATE,LATENCY", NULL,
+                             "link of each machine, for the forecast of costs: 50mbit,100ms"},
     [DL_FLAG_TIMEOUT] = {"--timeout", "S", NULL,
                          "longest time to wait, in seconds (default: none)"},
 };

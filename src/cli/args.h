@@ -110,7 +110,9 @@ typedef enum dl_flag {
     DL_FLAG_PROJECT,
     DL_FLAG_SENT,
     DL_FLAG_TRACK_ONCE,
-    DL_FLAG_BUDGET,
+    DL_FLAG_BUDGET, /* from here on: of launch */
+    DL_FLAG_LAUNCH_STEP,
+    DL_FLAG_LAUNCH_LINK,
     DL_N_FLAGS
 } dl_flag;
 

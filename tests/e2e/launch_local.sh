@@ -183,6 +183,24 @@ expect_error 3 'launch.budget is used up' diloco launch tiny.toml --store bad --
     --set launch.binary=killed.sh --set launch.restarts=1000000 --set launch.prices=prices.toml --budget 0.3
 expect 0 diloco launch status bad
 grep -q '^machine time: .* EUR (3600.00 EUR an hour and replica, prices of 2026-01-31)$' out || fail "not the cost"
+
+# The forecast: before the start by --step-seconds, in status by the speed of the replicas. 2 replicas have 800 steps.
+echo 'put_per_1000 = 1000' >>prices.toml
+expect 0 diloco launch tiny.toml --store ahead --dry-run --step-seconds 3.6 --set launch.prices=prices.toml --budget 9
+grep -q '^# forecast: .* to the end, 5760.00 EUR of machine time and [1-9][0-9.]* EUR of the store (prices of 2026-01-31); more than launch.budget$' out ||
+    fail "not the forecast: $(cat out)"
+expect 0 diloco launch tiny.toml --store ahead --dry-run --set launch.prices=prices.toml
+grep -q '^# no forecast of the cost: .*; add --step-seconds S' out || fail "not said what is missing"
+expect 0 diloco launch tiny.toml --store ahead --detach --set trainer.rounds=9000 --set launch.prices=prices.toml
+has_forecast() {
+    diloco launch status ahead >out 2>err && grep -q '^forecast: .* to the end, .* EUR of the store' out
+}
+wait_for has_forecast
+diloco launch status ahead --json >out
+grep -q '"forecast":{"wall_s":[0-9.]*,"machine_cost":[0-9.]*,"store_cost":[0-9.]*}' out || fail "not the forecast in JSON"
+expect 0 diloco launch cancel ahead
+expect 0 diloco launch collect ahead
+! grep -q '^forecast' out || fail "a cancelled launch has a forecast"
 expect_error 2 'launch.budget needs launch.prices' diloco launch tiny.toml --store no3 --budget 5
 
 # A senseless request is refused by name.

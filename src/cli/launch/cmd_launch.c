@@ -3,6 +3,7 @@
  * Begin with launch(). It turns the settings into a spec (launch/executor.h): the program, its
  * arguments, its environment and its secrets. The book in the store records what was started, so
  * another call of the command takes over. */
+#include "cli/launch/launch_forecast.h"
 #include "cli/launch/launching.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
@@ -236,8 +237,6 @@ static diloco_status fit_run(dl_launching *l)
     return dl_config_set(l->config, "run.min_replicas", text, "--replicas");
 }
 
-/* ---- running */
-
 /* Asked by the control loop: the run itself says when it is complete. */
 static diloco_status is_done(void *user, bool *done)
 {
@@ -245,11 +244,54 @@ static diloco_status is_done(void *user, bool *done)
     return dl_launched_count(&l->book, done, l->config->store);
 }
 
+/* ---- the forecast */
+
+/* --step-seconds and --link: the speed of machines that do not run yet. */
+static diloco_status read_speed(dl_launch_left *left, const dl_args *args)
+{
+    DL_TRY(dl_args_f64(&left->step_s, args, DL_FLAG_LAUNCH_STEP, 0, 1e9));
+    if (dl_args_has(args, DL_FLAG_LAUNCH_STEP) && !(left->step_s > 0))
+        return dl_fail(DILOCO_EINVAL, "--step-seconds 0: more than 0");
+    if (!dl_args_has(args, DL_FLAG_LAUNCH_LINK)) return DILOCO_OK;
+    return dl_plan_link_parse(&left->link, "--link", args->flags[DL_FLAG_LAUNCH_LINK]);
+}
+
+/* Report time and cost to the end before anything is started; `exists`: the run is in the store.
+ * Without prices and a speed the user has not asked for it. */
+static diloco_status print_forecast(dl_launching *l, bool exists)
+{
+    char line[DL_LAUNCH_FORECAST_TEXT + 200], text[DL_LAUNCH_FORECAST_TEXT];
+    dl_prices table;
+    dl_launch_forecast f;
+    dl_launch_left left = {.part = 1, .replicas = l->max};
+    const dl_prices *prices = dl_launched_prices(&table, l->config) ? &table : NULL;
+    const char *mark = dl_args_has(l->args, DL_FLAG_DRY_RUN) ? "# " : "";
+    DL_TRY(read_speed(&left, l->args));
+    if (l->done || (!prices && !(left.step_s > 0))) return DILOCO_OK;
+    DL_TRY(exists ? dl_launch_forecast_now(&f, l->config->store, &left, prices)
+                  : dl_launch_forecast_of(&f, l->config, &left, prices));
+    const double budget = l->config->launch_budget;
+    if (!f.known)
+        snprintf(line, sizeof line,
+                 "%sno forecast of the cost: the speed of the machines is not known yet; add "
+                 "--step-seconds S, which diloco plan measures",
+                 mark);
+    else
+        snprintf(line, sizeof line, "%sforecast: %s%s", mark,
+                 dl_launch_forecast_text(text, &f, prices),
+                 budget > 0 && f.machine > budget ? "; more than launch.budget" : "");
+    dl_launching_notice(l, line);
+    return DILOCO_OK;
+}
+
+/* ---- running */
+
 /* The run exists before the first replica, which joins it. */
 static diloco_status create_and_run(dl_launching *l)
 {
     DL_TRY(diloco_train_create(l->config));
     DL_TRY(dl_launched_run(l->run, &l->done, l->config->store));
+    DL_TRY(print_forecast(l, true));
     return dl_launching_follow(l);
 }
 
@@ -264,6 +306,7 @@ static diloco_status dry_run(dl_launching *l)
         printf("# %s holds no run: it would be created, and its id would replace newrunid\n",
                l->config->store);
     }
+    DL_TRY(print_forecast(l, !status));
     return dl_launching_print(l);
 }
 
@@ -337,8 +380,9 @@ const dl_command dl_command_launch = {
                "the same command finds them again. docs/launch.md describes each executor.\n"
                "  diloco launch run.toml --on ssh://alice@a,alice@b --replicas 2",
     .flags = DL_FLAGS(DL_FLAG_ON, DL_FLAG_LAUNCH_REPLICAS, DL_FLAG_STORE, DL_FLAG_COORD,
-                      DL_FLAG_SEED, DL_FLAG_PRESET, DL_FLAG_BUDGET, DL_FLAG_DRY_RUN, DL_FLAG_DETACH,
-                      DL_FLAG_PREPARE, DL_FLAG_SET, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
+                      DL_FLAG_SEED, DL_FLAG_PRESET, DL_FLAG_BUDGET, DL_FLAG_LAUNCH_STEP,
+                      DL_FLAG_LAUNCH_LINK, DL_FLAG_DRY_RUN, DL_FLAG_DETACH, DL_FLAG_PREPARE,
+                      DL_FLAG_SET, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
     .sets = DL_SETS_ALL,
     .run = cmd_launch,
 };

@@ -4,7 +4,7 @@
  * status asks the executor for the state of each replica. logs, cancel and collect act through the
  * executor, and scale changes the book. None of them starts a replica: only launch does. */
 #include "cli/display/units.h"
-#include "cli/launch/launched.h"
+#include "cli/launch/launch_forecast.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -24,6 +24,29 @@ static void print_job(const dl_job *job)
            job->name, id, *message ? "  " : "", message, job->silent ? "  (no answer)" : "");
 }
 
+/* The time and cost from now to the end, for a run with a known speed. A store that does not
+ * answer, or a run that is over, gives none: the status is shown without it. *prices is set if
+ * there is a table. */
+static dl_launch_forecast look_ahead(dl_prices *table, const dl_prices **prices,
+                                     const dl_launched *l)
+{
+    dl_launch_forecast f = {.known = false};
+    dl_launch_left left = {.replicas = l->book.max};
+    *prices = dl_launched_prices(table, l->options) ? table : NULL;
+    if (l->is_batch || l->done || l->book.cancelled) return f;
+    if (dl_launch_forecast_now(&f, l->config->store, &left, *prices)) f.known = false;
+    return f;
+}
+
+static void print_forecast(const dl_launched *l)
+{
+    char text[DL_LAUNCH_FORECAST_TEXT];
+    dl_prices table;
+    const dl_prices *prices;
+    const dl_launch_forecast f = look_ahead(&table, &prices, l);
+    if (f.known) printf("forecast: %s\n", dl_launch_forecast_text(text, &f, prices));
+}
+
 /* The machine time counts all replicas, also those that are over. */
 static void print_status(const dl_launched *l)
 {
@@ -39,6 +62,7 @@ static void print_status(const dl_launched *l)
         if (l->book.ranks[i].started) print_job(&l->book.ranks[i].job);
     printf("machine time: %s%s\n", dl_time_text(time, dl_book_machine_seconds(&l->book)),
            dl_launched_cost_text(cost, l->options, dl_book_machine_seconds(&l->book)));
+    print_forecast(l);
 }
 
 /* The members are a promise to programs. */
@@ -64,6 +88,9 @@ static diloco_status print_status_json(const dl_launched *l)
 {
     dl_buf buf;
     dl_json j;
+    dl_prices table;
+    const dl_prices *prices;
+    const dl_launch_forecast f = look_ahead(&table, &prices, l);
     dl_buf_init(&buf, JSON_MAX);
     dl_json_init(&j, &buf);
     dl_json_object(&j, NULL);
@@ -74,6 +101,7 @@ static diloco_status print_status_json(const dl_launched *l)
     dl_json_bool(&j, "cancelled", l->book.cancelled);
     dl_json_bool(&j, "complete", l->done);
     dl_json_f64(&j, "machine_s", dl_book_machine_seconds(&l->book));
+    dl_launch_forecast_json(&j, &f, prices);
     dl_json_array(&j, "replicas");
     for (size_t i = 0; i < DL_JOBS_MAX; i++)
         if (l->book.ranks[i].started) json_job(&j, &l->book.ranks[i].job);

@@ -213,13 +213,18 @@ diloco_status dl_launched_limit(double *machine_s, const dl_config *options)
     return DILOCO_OK;
 }
 
+bool dl_launched_prices(dl_prices *out, const dl_config *options)
+{
+    return options->launch_prices[0] && !dl_plan_prices(out, options->launch_prices);
+}
+
 /* A missing price table gives "", because the cost is an addition to the text. */
 const char *dl_launched_cost_text(char out[DL_LAUNCHED_COST], const dl_config *options,
                                   double machine_s)
 {
     dl_prices prices;
     out[0] = '\0';
-    if (!options->launch_prices[0] || dl_plan_prices(&prices, options->launch_prices)) return out;
+    if (!dl_launched_prices(&prices, options)) return out;
     snprintf(out, DL_LAUNCHED_COST, ", %.2f %s (%.2f %s an hour and replica, prices of %s)",
              machine_s / 3600 * prices.machine_hour, prices.currency, prices.machine_hour,
              prices.currency, prices.date);

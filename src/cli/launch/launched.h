@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "launch/supervisor.h"
+#include "plan/forecast.h"
 
 /* A run or a batch and the book of its launches, opened by args->target. */
 typedef struct dl_launched {
@@ -66,6 +67,9 @@ DL_MUST_CHECK diloco_status dl_launched_run(char id[33], bool *done, const char 
  * can be listed, the numbers are left unknown. Returns the errors of dl_launched_run. */
 DL_MUST_CHECK diloco_status dl_launched_count(dl_book *book, bool *done, const char *store);
 
+/* dl_launched_prices reads the table of launch.prices. Returns false if the option is not set, or
+ * names no table that can be read on this machine. */
+bool dl_launched_prices(dl_prices *out, const dl_config *options);
 /* The machine time that launch.budget buys by the prices of launch.prices; 0: no limit.
  * DILOCO_EINVAL: a budget without prices, or a table that cannot be read. */
 DL_MUST_CHECK diloco_status dl_launched_limit(double *machine_s, const dl_config *options);

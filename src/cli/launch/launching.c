@@ -161,13 +161,17 @@ diloco_status dl_launching_spec(dl_launching *l)
 /* ---- running */
 
 /* Progress goes to stdout, as launch has no other output. */
-static void on_notice(void *user, const char *line)
+void dl_launching_notice(const dl_launching *l, const char *line)
 {
-    const dl_launching *l = user;
     if (dl_args_has(l->args, DL_FLAG_QUIET)) return;
     dl_print_foreign(line, strlen(line)); /* it may quote a backend */
     putchar('\n');
     (void)!dl_flush_output();
+}
+
+static void on_notice(void *user, const char *line)
+{
+    dl_launching_notice(user, line);
 }
 
 /* The control loop borrows all of it (launch/control.h). */
@@ -249,7 +253,7 @@ static diloco_status print_end(dl_launching *l)
     snprintf(line, sizeof line, "the %s is complete; %s of machine time%s", l->what,
              dl_time_text(time, l->book.machine_s),
              dl_launched_cost_text(cost, l->config, l->book.machine_s));
-    on_notice(l, line);
+    dl_launching_notice(l, line);
     return DILOCO_OK;
 }
 

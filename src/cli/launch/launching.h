@@ -61,6 +61,10 @@ DL_MUST_CHECK diloco_status dl_launching_lists(dl_launching *l);
  * anything is created. */
 DL_MUST_CHECK diloco_status dl_launching_spec(dl_launching *l);
 
+/* dl_launching_notice prints a line of progress, unless --quiet was given. The line may quote a
+ * backend. */
+void dl_launching_notice(const dl_launching *l, const char *line);
+
 /* dl_launching_print prints the requests that would be sent now, and sends nothing. l->run is set.
  */
 DL_MUST_CHECK diloco_status dl_launching_print(dl_launching *l);

@@ -119,33 +119,38 @@ static diloco_status config_bits(double *out, const dl_config *config)
     return DILOCO_OK;
 }
 
+/* H is the mean, where trainer.local_steps_phases gives rounds of several lengths. */
+diloco_status dl_plan_of_config(dl_plan_choice *out, const dl_config *config, double steps,
+                                uint32_t layers, dl_exchange exchange)
+{
+    double bits = 0;
+    DL_TRY(config_bits(&bits, config));
+    const double mean = ceil(steps / fmax(1, (double)config->rounds));
+    if (mean > DL_PLAN_MAX_SYNC)
+        return dl_fail(DILOCO_EINVAL, "plan takes trainer.local_steps_per_round up to %d",
+                       DL_PLAN_MAX_SYNC);
+    uint32_t H = (uint32_t)mean, blocks = (uint32_t)config->fragment_layers;
+    bool round_late = config->overlap != DL_OVERLAP_STEPS; /* delayed, eager */
+    *out = (dl_plan_choice){.sync_every = H,
+                            .fragments = (uint32_t)config->fragments,
+                            .tau = round_late ? H : (uint32_t)config->overlap_steps,
+                            .bits = bits,
+                            .exchange = exchange};
+    /* The number of fragments follows from the layers, as in plan/methods.c. */
+    if (!out->fragments) out->fragments = blocks ? (layers + blocks - 1) / blocks + 1 : 1;
+    if (out->fragments > H) out->fragments = H;
+    return check_choice("CONFIG", out, round_late);
+}
+
 /* The configuration is one more row, so it can be compared with the methods. */
 static diloco_status add_config(answer *a)
 {
     const dl_config *config = &a->q->config;
-    double bits = 0;
     if (!a->q->has_config || a->q->method) return DILOCO_OK;
-    DL_TRY(config_bits(&bits, config));
-    /* the mean, where trainer.local_steps_phases gives rounds of several lengths */
-    const double mean = ceil(a->q->task.steps / fmax(1, (double)config->rounds));
-    if (mean > DL_PLAN_MAX_SYNC)
-        return dl_fail(DILOCO_EINVAL, "plan takes trainer.local_steps_per_round up to %d",
-                       DL_PLAN_MAX_SYNC);
     row *r = &a->rows[a->n++];
     *r = (row){
         .name = "CONFIG", .summary = "as CONFIG says", .codec = config->codec, .offered = true};
-    uint32_t H = (uint32_t)mean, blocks = (uint32_t)config->fragment_layers;
-    bool round_late = config->overlap != DL_OVERLAP_STEPS; /* delayed, eager */
-    r->choice = (dl_plan_choice){.sync_every = H,
-                                 .fragments = (uint32_t)config->fragments,
-                                 .tau = round_late ? H : (uint32_t)config->overlap_steps,
-                                 .bits = bits,
-                                 .exchange = a->q->exchange};
-    /* The number of fragments follows from the layers, as in plan/methods.c. */
-    if (!r->choice.fragments)
-        r->choice.fragments = blocks ? (a->q->layers + blocks - 1) / blocks + 1 : 1;
-    if (r->choice.fragments > H) r->choice.fragments = H;
-    DL_TRY(check_choice("CONFIG", &r->choice, round_late));
+    DL_TRY(dl_plan_of_config(&r->choice, config, a->q->task.steps, a->q->layers, a->q->exchange));
     r->forecast = dl_plan_forecast(&a->q->task, &r->choice, prices_of(a->q));
     return DILOCO_OK;
 }

@@ -44,6 +44,12 @@ typedef struct dl_plan_question {
  * DILOCO_EREFUSED, and the errors of the store and of training. */
 DL_MUST_CHECK diloco_status dl_plan_ask(dl_plan_question *out, const dl_args *args);
 
+/* dl_plan_of_config fills in the numbers of CONFIG's own method, for a run of `steps` steps and a
+ * model of `layers` blocks (plan_answer.c). Returns DILOCO_EREFUSED for a codec whose size is not
+ * known and for a tau that is not below H, and DILOCO_EINVAL for rounds that are too long. */
+DL_MUST_CHECK diloco_status dl_plan_of_config(dl_plan_choice *out, const dl_config *config,
+                                              double steps, uint32_t layers, dl_exchange exchange);
+
 /* dl_plan_prices reads a price table (plan_prices.c; `log` and `launch` use it, too). Returns
  * DILOCO_EINVAL with file:line:column for a mistake in it, and for a file that does not exist. */
 DL_MUST_CHECK diloco_status dl_plan_prices(dl_prices *out, const char *path);
