@@ -8,6 +8,7 @@
 #include "cli/display/units.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
+#include "launch/batch.h"
 #include <diloco/inspect.h>
 
 #include <dirent.h>
@@ -183,6 +184,16 @@ static diloco_status remove_run(const char *store)
     return DILOCO_OK;
 }
 
+/* Remove the batch of `diloco launch job`, which has no replicas and no state. */
+static diloco_status remove_batch(const char *store)
+{
+    uint64_t n;
+    DL_TRY(dl_batch_remove(&n, store));
+    remove_folder(store);
+    printf("removed the batch in %s: %" PRIu64 " objects\n", store, n);
+    return DILOCO_OK;
+}
+
 /* ---- the state */
 
 /* nftw calls it for a folder after all that is in it (FTW_DEPTH), and follows no symbolic link
@@ -229,7 +240,8 @@ static diloco_status check_kind(const dl_config *run)
                    run->store);
 }
 
-/* A store without a run may still have state of one beside it, which is removed then. */
+/* A store without a run may have a batch, or still state of a run beside it. That is removed
+ * then. */
 static diloco_status cmd_rm(const dl_args *args)
 {
     static dl_config config, run; /* too large for some stacks */
@@ -238,6 +250,10 @@ static diloco_status cmd_rm(const dl_args *args)
     dl_config_init(&run);
     const diloco_status there = diloco_run_config(&run, config.store);
     if (there && there != DILOCO_ENOENT) return there;
+    if (there) {
+        const diloco_status removed = remove_batch(config.store);
+        if (removed != DILOCO_ENOENT) return removed;
+    }
     /* Locks first: they are of this machine, and need no waiting. Nothing is removed yet. */
     DL_TRY(walk_states(&config, refuse_running, &n_states));
     if (there && n_states == 0)

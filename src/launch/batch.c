@@ -12,6 +12,9 @@
  * as six. */
 enum { OBJECT_MAX = 8 * DL_PATH_MAX };
 
+/* Bytes of the names of a book. */
+enum { KEYS_MAX = 1 << 24 };
+
 /* For one request to the store. */
 #define PATIENCE (60 * DL_SECOND)
 
@@ -152,13 +155,63 @@ diloco_status dl_batch_open(dl_batch *out, const char *url, uint32_t ranks, char
                    url, out->ranks, out->ranks);
 }
 
+/* A hub has objects of runs only, and may refuse the name instead of not knowing it. */
 diloco_status dl_batch_read(dl_batch *out, const char *url)
 {
     dl_store *store;
+    if (strncmp(url, "http", 4) == 0) return dl_fail(DILOCO_ENOENT, "%s holds no batch", url);
     DL_TRY(dl_store_open(&store, url, false));
     const diloco_status status = get(out, store, NULL);
     dl_store_close(store);
     return status;
+}
+
+/* ---- removal */
+
+/* Copies of the names that were found below launch/, each with its zero byte. */
+static diloco_status on_key(void *context, const char *key, size_t len)
+{
+    (void)len;
+    return dl_buf_add(context, key, strlen(key) + 1);
+}
+
+/* The batch is deleted last: a call that is repeated finds the rest by it. */
+static diloco_status delete_all(uint64_t *n, const char *url)
+{
+    dl_store *store;
+    dl_buf keys;
+    DL_TRY(dl_store_open(&store, url, false));
+    dl_buf_init(&keys, KEYS_MAX);
+    diloco_status status = dl_store_list(store, "launch/", NULL, on_key, &keys, soon());
+    for (size_t at = 0; !status && at < keys.len;) {
+        const char *key = (const char *)keys.data + at;
+        at += strlen(key) + 1;
+        status = dl_store_delete(store, key, soon());
+        *n += !status;
+    }
+    if (!status) status = dl_store_delete(store, DL_BATCH_KEY, soon());
+    *n += !status;
+    dl_buf_deinit(&keys);
+    dl_store_close(store);
+    return status;
+}
+
+diloco_status dl_batch_remove(uint64_t *n, const char *url)
+{
+    dl_batch batch;
+    dl_book book;
+    uint32_t running = 0;
+    *n = 0;
+    DL_TRY(dl_batch_read(&batch, url));
+    DL_TRY(dl_book_open(&book, url, batch.id, NULL));
+    for (size_t i = 0; i < DL_JOBS_MAX; i++)
+        running += book.ranks[i].started && !dl_job_is_over(book.ranks[i].job.state);
+    dl_book_close(&book);
+    if (!running) return delete_all(n, url);
+    return dl_fail(DILOCO_EREFUSED,
+                   "%u rank%s of the batch in %s may still run: stop them with  diloco launch "
+                   "cancel, and wait with  diloco launch collect",
+                   running, running > 1 ? "s" : "", url);
 }
 
 /* A book without a "begin" has no ranks, and is not complete. */

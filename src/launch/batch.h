@@ -34,6 +34,11 @@ DL_MUST_CHECK diloco_status dl_batch_open(dl_batch *out, const char *url, uint32
  * DILOCO_EPROTO if the object is invalid, and errors of the store. */
 DL_MUST_CHECK diloco_status dl_batch_read(dl_batch *out, const char *url);
 
+/* dl_batch_remove deletes the batch and its book from the store at `url`; *n counts the objects.
+ * Returns DILOCO_EREFUSED if a rank is not over, by the book, and errors of the store. A call that
+ * failed may be repeated. */
+DL_MUST_CHECK diloco_status dl_batch_remove(uint64_t *n, const char *url);
+
 /* Returns true if every rank of the book has succeeded. */
 bool dl_batch_is_complete(const dl_book *book);
 

@@ -87,6 +87,34 @@ TEST(a_store_without_a_batch_has_none)
     CHECK_STATUS(DILOCO_ENOENT, dl_batch_read(&batch, path));
 }
 
+TEST(a_batch_is_removed_with_its_book_when_no_rank_runs)
+{
+    static dl_config config;
+    static const char *const none[] = {NULL};
+    const dl_launch_spec spec = {.config = &config, .dir = "/far", .secrets = none};
+    const uint32_t rank = 0;
+    const char *path = scratch_path("removed");
+    char **words = words_of("[\"true\"]");
+    dl_batch batch;
+    dl_book book;
+    uint64_t n;
+    dl_config_init(&config);
+    CHECK_OK(dl_batch_open(&batch, path, 1, words));
+    CHECK_OK(dl_book_open(&book, path, batch.id, NULL));
+    CHECK_OK(dl_book_begin(&book, &spec, "local", 1, 1));
+    CHECK_OK(dl_book_start(&book, &rank, 1, 0, ""));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_batch_remove(&n, path));
+    CHECK_CONTAINS("1 rank of the batch", diloco_error_text());
+    dl_job job = book.ranks[0].job;
+    dl_job_set(&job, DL_JOB_SUCCEEDED, 0, "exit code 0");
+    CHECK_OK(dl_book_state(&book, &job));
+    dl_book_close(&book);
+    CHECK_OK(dl_batch_remove(&n, path));
+    CHECK_INT(4, n);
+    CHECK_STATUS(DILOCO_ENOENT, dl_batch_read(&batch, path));
+    dl_argv_free(words);
+}
+
 TEST(a_batch_is_complete_when_every_rank_has_succeeded)
 {
     static dl_book_rank ranks[DL_JOBS_MAX];
@@ -104,4 +132,5 @@ TEST(a_batch_is_complete_when_every_rank_has_succeeded)
 TEST_MAIN(a_command_is_a_list_of_words, a_text_that_is_no_list_of_words_is_refused,
           the_same_command_finds_its_batch_and_another_is_refused,
           an_invalid_record_of_a_batch_is_refused, a_store_without_a_batch_has_none,
+          a_batch_is_removed_with_its_book_when_no_rank_runs,
           a_batch_is_complete_when_every_rank_has_succeeded)

@@ -98,6 +98,16 @@ expect 0 diloco launch job batch.toml --store four --detach
 expect 0 diloco launch collect four --json
 [ "$(json complete <out)" = true ] || fail "the collected batch is not complete"
 
+# A batch that runs is not removed; one that is over goes with its book.
+touch hold-0
+rm -f started-*
+expect 0 diloco launch job batch.toml --store gone --detach
+expect_error 3 'of the batch in gone may still run' diloco rm gone
+rm hold-0
+expect 0 diloco launch collect gone
+expect 0 diloco rm gone
+[ ! -e gone ] || fail "rm left $(find gone)"
+
 # Mistakes, each by name, before anything is started.
 expect_error 3 'holds a batch of another command' diloco launch job batch.toml --store four \
     --set 'job.command=["true"]'
