@@ -14,7 +14,7 @@
     X(PATH, launch_dir, "launch.dir", "", "path", 0, \
       "Folder for logs and exit codes where replicas run. Default: STORE.launch or runs/launch/RUN; on other machines .diloco/launch/RUN.") \
     X(PATH, launch_binary, "launch.binary", "", "path", 0, \
-      "Program that replicas run. Default: the program that launches them; in an image diloco.") \
+      "Program that replicas run, or a wheel that holds it. Default: the program that launches them; in an image diloco.") \
     X(PATH, launch_image, "launch.image", "", "image", 0, \
       "Container image of replicas; it holds the program diloco, or the one that launch.binary names.") \
     X(PATH, launch_endpoint, "launch.endpoint", "", "URL", 0, \
