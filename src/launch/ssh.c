@@ -277,7 +277,7 @@ static const char *const scripts[][2] = {
     [LOOK] = {"unset CDPATH; uname -sm && if cd {D} 2>/dev/null && echo {S}'  diloco' | sha256sum "
               "-c --status; "
               "then echo there; fi",
-              "uname -sm && if cd {D} 2>/dev/null && echo {S}'  diloco.whl' | "
+              "unset CDPATH; uname -sm && if cd {D} 2>/dev/null && echo {S}'  diloco.whl' | "
               "sha256sum -c --status && " DL_WHEEL_CHECK "; then echo there; fi"},
     [UPLOAD] = {RECEIVE "chmod 700 part.$$ && mv part.$$ diloco; " DAMAGED, RECEIVE
                 "rm -rf get.$$ && mkdir get.$$ && mv part.$$ get.$$/{N} && " DL_WHEEL_INSTALL
