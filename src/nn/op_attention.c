@@ -472,11 +472,10 @@ static void prepare_on_cuda(const dl_pass *p)
     }
 }
 
-/* Rotated queries and keys, which each warp would otherwise rotate again. */
+/* delta of each query and head. Kernels rotate what they load, and scores exist in tiles only. */
 static size_t scratch_on_cuda(const dl_graph *g, const dl_node *node)
 {
-    const attributes *a = attributes_of(node);
-    return g->target.max_rows * g->max_length * (a->heads + a->kv_heads) * a->dim * sizeof(float);
+    return g->target.max_rows * g->max_length * attributes_of(node)->heads * sizeof(float);
 }
 
 static dl_cuda_attention_arguments arguments_of(const dl_pass *p)
@@ -486,9 +485,9 @@ static dl_cuda_attention_arguments arguments_of(const dl_pass *p)
     return (dl_cuda_attention_arguments){.qkv = dl_data(p, p->node->in[0]),
                                          .cosine = cosine,
                                          .sine = cosine + p->graph->max_length * (a->dim / 2),
-                                         .turned = p->scratch,
                                          .out = dl_data(p, p->node->out[0]),
                                          .lse = dl_data(p, p->node->saved),
+                                         .delta = p->scratch,
                                          .rows = p->batch.rows,
                                          .length = p->batch.length,
                                          .heads = a->heads,
@@ -500,19 +499,20 @@ static dl_cuda_attention_arguments arguments_of(const dl_pass *p)
 static void forward_on_cuda(const dl_pass *p)
 {
     const dl_cuda_attention_arguments a = arguments_of(p);
-    DL_CUDA_START(p, "dl_attention_turn", p->positions * (a.heads + a.kv_heads) * (a.dim / 2), a);
-    DL_CUDA_START(p, "dl_attention_forward", p->positions * a.heads * DL_CUDA_WARP, a);
+    DL_CUDA_START(p, "dl_attention_forward",
+                  dl_cuda_attention_threads(&a, a.heads, DL_CUDA_FORWARD_ROWS), a);
 }
 
-/* qkv is rotated again: the scratch belongs to all operations, and has other data by now. */
 static void backward_on_cuda(const dl_pass *p)
 {
     dl_cuda_attention_arguments a = arguments_of(p);
     a.dout = dl_grad(p, p->node->out[0]);
     a.dqkv = dl_grad(p, p->node->in[0]);
-    DL_CUDA_START(p, "dl_attention_turn", p->positions * (a.heads + a.kv_heads) * (a.dim / 2), a);
-    DL_CUDA_START(p, "dl_attention_queries", p->positions * a.heads * DL_CUDA_WARP, a);
-    DL_CUDA_START(p, "dl_attention_keys", p->positions * a.kv_heads * DL_CUDA_WARP, a);
+    DL_CUDA_START(p, "dl_attention_delta", p->positions * a.heads * DL_CUDA_WARP, a);
+    DL_CUDA_START(p, "dl_attention_queries",
+                  dl_cuda_attention_threads(&a, a.heads, DL_CUDA_BACKWARD_ROWS), a);
+    DL_CUDA_START(p, "dl_attention_keys",
+                  dl_cuda_attention_threads(&a, a.kv_heads, DL_CUDA_BACKWARD_ROWS), a);
 }
 
 const dl_op dl_op_attention = {

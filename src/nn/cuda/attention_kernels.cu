@@ -1,39 +1,75 @@
-/* attention_kernels.cu - causal attention with rotary positions (nn/op_attention.c has the
- * formulas).
+/* attention_kernels.cu - causal attention with rotary positions in tiles (nn/op_attention.c has the
+ * formulas), after FlashAttention-2 (Dao 2023, arXiv:2307.08691).
  *
- * A warp for each query, 32 keys at a time, one a lane; the probabilities are made again in the
- * backward pass from logsumexp. dq is added over the keys by the query's warp, dk and dv over the
- * queries by the key's, so every sum has one order. These kernels are the reference for faster
- * ones. */
+ * A block owns a few rows of one sequence and head: queries, or keys in dl_attention_keys. It reads
+ * the other side in tiles of 32 columns. A warp computes the scores of its rows with all columns of
+ * the tile, a lane those of one column. Scores exist in registers and in shared memory only, and
+ * the backward pass makes them again from logsumexp.
+ *
+ * The elements of a head are cut into slices of 64 pairs (d, d + dim / 2), which a rotation turns
+ * together. Heads of up to 128 elements have one slice. In a longer head a block computes its
+ * scores over all slices and writes one slice of the result. It takes its own slice last, so that
+ * the tile in shared memory is the one that the next product needs.
+ *
+ * dq is added over the keys by the queries' block, dk and dv over the queries by the keys' block.
+ * Every sum has one order, so a launch gives the same bits each time. */
 #include "nn/cuda/kernel_arguments.h"
 #include "nn/cuda/warp.cuh"
 
 typedef dl_cuda_attention_arguments attention;
 
-/* Keys of one round: the last one may have fewer than 32. */
-static __device__ __forceinline__ uint64_t at_most_a_warp(uint64_t n)
+/* A tile's row has one element more than a slice: lanes that read one column of 32 rows then use 32
+ * banks of shared memory. */
+enum { TILE = DL_WARP, PAIRS = DL_CUDA_PAIRS, WIDTH = 2 * PAIRS, STRIDE = WIDTH + 1 };
+enum { PARTS = WIDTH / DL_WARP }; /* elements of a slice's row for each lane */
+
+/* Rows of a block, and of each of its warps. The backward kernels keep two arrays of rows in shared
+ * memory, of which a block has 48 KiB. */
+enum { FORWARD_ROWS = DL_CUDA_FORWARD_ROWS, BACKWARD_ROWS = DL_CUDA_BACKWARD_ROWS };
+enum { FORWARD_EACH = FORWARD_ROWS / DL_WARPS, BACKWARD_EACH = BACKWARD_ROWS / DL_WARPS };
+static_assert(PARTS == 4 && FORWARD_ROWS % DL_WARPS == 0 && BACKWARD_ROWS % DL_WARPS == 0,
+              "whole warps");
+static_assert(FORWARD_ROWS % TILE == 0 && TILE % BACKWARD_ROWS == 0,
+              "a block's rows are in one tile");
+
+#define DL_WARP_OF_BLOCK (threadIdx.x / DL_WARP)
+
+/* ---- the work of a block */
+
+typedef struct work {
+    uint64_t first;         /* position in the batch at which the sequence begins */
+    uint64_t row;           /* first row of the block, as a position in the sequence */
+    uint64_t h;             /* head, of queries or of keys */
+    unsigned slice, slices; /* the block's own slice, and their number */
+} work;
+
+/* Blocks are in the order [sequence][head][rows][slice]. */
+static __device__ __forceinline__ work work_of(const attention &a, uint64_t heads, uint64_t rows)
 {
-    return n < (uint64_t)DL_WARP ? n : (uint64_t)DL_WARP;
+    const uint64_t slices = (a.dim / 2 + PAIRS - 1) / PAIRS, blocks = (a.length + rows - 1) / rows;
+    const uint64_t head = blockIdx.x / slices / blocks;
+    work w;
+    w.first = head / heads * a.length;
+    w.row = blockIdx.x / slices % blocks * rows;
+    w.h = head % heads;
+    w.slice = (unsigned)(blockIdx.x % slices);
+    w.slices = (unsigned)slices;
+    return w;
 }
 
-static __device__ __forceinline__ float dot(const float *x, const float *y, uint64_t n)
+static __device__ __forceinline__ unsigned pairs_of(const attention &a, unsigned slice)
 {
-    float sum = 0;
-    for (uint64_t d = 0; d < n; d++)
-        sum = fmaf(x[d], y[d], sum);
-    return sum;
+    const uint64_t left = a.dim / 2 - (uint64_t)slice * PAIRS;
+    return left < (uint64_t)PAIRS ? (unsigned)left : (unsigned)PAIRS;
 }
 
-/* Below, i and j are positions of the whole batch, h a head of queries and kv one of keys. */
-static __device__ __forceinline__ const float *query_at(const attention &a, uint64_t i, uint64_t h)
-{
-    return a.turned + (i * (a.heads + a.kv_heads) + h) * a.dim;
-}
-
-static __device__ __forceinline__ const float *key_at(const attention &a, uint64_t i, uint64_t kv)
-{
-    return a.turned + (i * (a.heads + a.kv_heads) + a.heads + kv) * a.dim;
-}
+/* One head of one sequence, of q, k, v or dO. */
+typedef struct matrix {
+    const float *x;  /* its position 0 */
+    uint64_t stride; /* elements from position to position */
+    float scale;
+    bool turned; /* each row is rotated by its position when it is loaded */
+} matrix;
 
 /* Elements from the beginning of qkv to head h of q, k, v, in that order. */
 static __device__ __forceinline__ uint64_t place(const attention &a, uint64_t i, uint64_t h)
@@ -41,139 +77,291 @@ static __device__ __forceinline__ uint64_t place(const attention &a, uint64_t i,
     return (i * (a.heads + 2 * a.kv_heads) + h) * a.dim;
 }
 
-static __device__ __forceinline__ const float *value_at(const attention &a, uint64_t i, uint64_t kv)
+static __device__ __forceinline__ matrix queries_of(const attention &a, uint64_t first, uint64_t h)
 {
-    return a.qkv + place(a, i, a.heads + a.kv_heads + kv);
+    return matrix{a.qkv + place(a, first, h), place(a, 1, 0), a.scale, true};
 }
 
-static __device__ __forceinline__ uint64_t out_at(const attention &a, uint64_t i, uint64_t h)
+static __device__ __forceinline__ matrix keys_of(const attention &a, uint64_t first, uint64_t kv)
 {
-    return (i * a.heads + h) * a.dim;
+    return matrix{a.qkv + place(a, first, a.heads + kv), place(a, 1, 0), 1, true};
 }
 
-/* A thread for each pair of a query's or key's elements. */
-DL_GPU_KERNEL(dl_attention_turn, dl_cuda_attention_arguments)
+static __device__ __forceinline__ matrix values_of(const attention &a, uint64_t first, uint64_t kv)
 {
-    const uint64_t half = a.dim / 2, d = DL_GPU_INDEX % half, item = DL_GPU_INDEX / half;
-    const uint64_t heads = a.heads + a.kv_heads, i = item / heads, h = item % heads;
-    if (i >= a.rows * a.length) return;
-    const float c = a.cosine[i % a.length * half + d], s = a.sine[i % a.length * half + d];
-    const float scale = h < a.heads ? a.scale : 1.0f;
-    const float *x = a.qkv + place(a, i, h);
-    float *y = a.turned + item * a.dim;
-    y[d] = (x[d] * c - x[d + half] * s) * scale;
-    y[d + half] = (x[d + half] * c + x[d] * s) * scale;
+    return matrix{a.qkv + place(a, first, a.heads + a.kv_heads + kv), place(a, 1, 0), 1, false};
 }
 
-/* Back: the gradient of what was turned becomes that of q or k. */
-static __device__ void turn_back(const attention &a, float *x, uint64_t t, float scale)
+static __device__ __forceinline__ matrix douts_of(const attention &a, uint64_t first, uint64_t h)
 {
-    const uint64_t half = a.dim / 2;
-    __syncwarp();
-    for (uint64_t d = DL_LANE; d < half; d += DL_WARP) {
-        const float c = a.cosine[t * half + d], s = a.sine[t * half + d];
-        const float low = x[d] * scale, high = x[d + half] * scale;
-        x[d] = low * c + high * s;
-        x[d + half] = high * c - low * s;
+    return matrix{a.dout + (first * a.heads + h) * a.dim, a.heads * a.dim, 1, false};
+}
+
+/* Place of a query's logsumexp and delta, both f32[rows][heads][length]. */
+static __device__ __forceinline__ uint64_t sum_at(const attention &a, uint64_t first, uint64_t h,
+                                                  uint64_t t)
+{
+    return first * a.heads + h * a.length + t;
+}
+
+/* ---- tiles. All threads of a block call these. */
+
+/* Copies one slice of N rows from `row` on to shared memory. Rows after the sequence's end are 0.
+ * Elements after the slice's pairs keep what they had, and nothing that is stored depends on them.
+ */
+template <unsigned N, unsigned COLUMNS>
+static __device__ __forceinline__ void load(float (&to)[N][COLUMNS], const attention &a,
+                                            const matrix &x, uint64_t row, unsigned slice)
+{
+    const uint64_t half = a.dim / 2, begin = (uint64_t)slice * PAIRS;
+    const unsigned pairs = pairs_of(a, slice);
+    for (unsigned r = DL_WARP_OF_BLOCK; r < N; r += DL_WARPS)
+        for (unsigned d = DL_LANE; d < pairs; d += DL_WARP) {
+            const uint64_t t = row + r;
+            float low = 0, high = 0;
+            if (t < a.length) {
+                const float *from = x.x + t * x.stride + begin + d;
+                low = from[0], high = from[half];
+                if (x.turned) {
+                    const uint64_t angle = t * half + begin + d;
+                    const float c = a.cosine[angle], s = a.sine[angle], old = low;
+                    low = low * c - high * s;
+                    high = high * c + old * s;
+                }
+            }
+            to[r][d] = low * x.scale;
+            to[r][PAIRS + d] = high * x.scale;
+        }
+}
+
+/* score[r] += the warp's row r times the lane's column, over one slice. */
+template <unsigned EACH>
+static __device__ __forceinline__ void add_scores(float (&score)[EACH],
+                                                  const float (&rows)[EACH * DL_WARPS][WIDTH],
+                                                  const float (&tile)[TILE][STRIDE], unsigned pairs)
+{
+    const unsigned row = DL_WARP_OF_BLOCK * EACH;
+    for (unsigned d = 0; d < pairs; d++) {
+        const float low = tile[DL_LANE][d], high = tile[DL_LANE][PAIRS + d];
+#pragma unroll
+        for (unsigned r = 0; r < EACH; r++)
+            score[r] = fmaf(rows[row + r][PAIRS + d], high, fmaf(rows[row + r][d], low, score[r]));
     }
 }
 
-/* A warp for each query and head, by the online softmax: out is kept up to a factor exp(-top), and
- * is multiplied by exp(old top - top) when the largest score grows. */
+/* Scores of the block's rows, which are rows of x, with the columns from `column` on, which are
+ * rows of y. After it `tile` has the block's own slice of these columns. `rows` is loaded again
+ * only where it does not keep all slices. */
+template <unsigned EACH>
+static __device__ __forceinline__ void scores_of(float (&score)[EACH],
+                                                 float (&rows)[EACH * DL_WARPS][WIDTH],
+                                                 float (&tile)[TILE][STRIDE], const attention &a,
+                                                 const work &w, const matrix &x, const matrix &y,
+                                                 uint64_t column, bool begins)
+{
+#pragma unroll
+    for (unsigned r = 0; r < EACH; r++)
+        score[r] = 0;
+    for (unsigned k = 1; k <= w.slices; k++) {
+        const unsigned slice = (w.slice + k) % w.slices;
+        __syncthreads(); /* the product before has read its tile */
+        if (begins || w.slices > 1) load(rows, a, x, w.row, slice);
+        load(tile, a, y, column, slice);
+        __syncthreads();
+        add_scores(score, rows, tile, pairs_of(a, slice));
+    }
+}
+
+/* sum[r][k] += share of the warp's row r in each column, times element k of the column. */
+template <unsigned EACH>
+static __device__ __forceinline__ void add_columns(float (&sum)[EACH][PARTS],
+                                                   const float (&share)[EACH * DL_WARPS][TILE],
+                                                   const float (&tile)[TILE][STRIDE],
+                                                   unsigned pairs)
+{
+    const unsigned row = DL_WARP_OF_BLOCK * EACH;
+    for (unsigned j = 0; j < TILE; j++)
+#pragma unroll
+        for (unsigned k = 0; k < PARTS; k++) {
+            if (k % 2 * DL_WARP >= pairs) continue; /* no lane has an element here */
+            const float y = tile[j][k * DL_WARP + DL_LANE];
+#pragma unroll
+            for (unsigned r = 0; r < EACH; r++)
+                sum[r][k] = fmaf(share[row + r][j], y, sum[r][k]);
+        }
+}
+
+template <unsigned EACH> static __device__ __forceinline__ void clear(float (&sum)[EACH][PARTS])
+{
+#pragma unroll
+    for (unsigned r = 0; r < EACH; r++)
+#pragma unroll
+        for (unsigned k = 0; k < PARTS; k++)
+            sum[r][k] = 0;
+}
+
+/* Stores a row of the block's slice to `to`, which is position t of a head. With `turned` it is the
+ * gradient of what was rotated, and is rotated back. A lane has both elements of a pair. */
+static __device__ __forceinline__ void store(float *to, const attention &a, const work &w,
+                                             const float (&row)[PARTS], uint64_t t, float scale,
+                                             bool turned)
+{
+    const uint64_t half = a.dim / 2, begin = (uint64_t)w.slice * PAIRS;
+    if (t >= a.length) return;
+#pragma unroll
+    for (unsigned k = 0; k < PARTS / 2; k++) {
+        const unsigned d = k * DL_WARP + DL_LANE;
+        float low = row[k] * scale, high = row[k + PARTS / 2] * scale;
+        if (d >= pairs_of(a, w.slice)) continue;
+        if (turned) {
+            const uint64_t angle = t * half + begin + d;
+            const float c = a.cosine[angle], s = a.sine[angle], old = low;
+            low = low * c + high * s;
+            high = high * c - old * s;
+        }
+        to[begin + d] = low;
+        to[begin + d + half] = high;
+    }
+}
+
+/* ---- kernels */
+
+/* The online softmax: `out` is kept up to a factor exp(-top), and is multiplied by exp(old top -
+ * top) when the largest score grows. A lane adds up the shares of its columns. */
 DL_GPU_KERNEL(dl_attention_forward, dl_cuda_attention_arguments)
 {
-    __shared__ float shares[DL_GPU_THREADS];
+    __shared__ float rows[FORWARD_ROWS][WIDTH], tile[TILE][STRIDE], share[FORWARD_ROWS][TILE];
+    const work w = work_of(a, a.heads, FORWARD_ROWS);
+    const uint64_t kv = w.h / (a.heads / a.kv_heads);
+    const matrix q = queries_of(a, w.first, w.h), k = keys_of(a, w.first, kv);
+    const matrix v = values_of(a, w.first, kv);
+    const unsigned row = DL_WARP_OF_BLOCK * FORWARD_EACH, pairs = pairs_of(a, w.slice);
+    float out[FORWARD_EACH][PARTS], top[FORWARD_EACH], sum[FORWARD_EACH], score[FORWARD_EACH];
+    clear(out);
+#pragma unroll
+    for (unsigned r = 0; r < FORWARD_EACH; r++)
+        top[r] = -INFINITY, sum[r] = 0;
+    for (uint64_t begin = 0; begin < w.row + FORWARD_ROWS && begin < a.length; begin += TILE) {
+        scores_of(score, rows, tile, a, w, q, k, begin, begin == 0);
+#pragma unroll
+        for (unsigned r = 0; r < FORWARD_EACH; r++) {
+            const float x = begin + DL_LANE <= w.row + row + r ? score[r] : -INFINITY;
+            const float most = fmaxf(top[r], warp_max(x)), old = expf(top[r] - most);
+            const float p = expf(x - most);
+            share[row + r][DL_LANE] = p;
+            sum[r] = sum[r] * old + p;
+            top[r] = most;
+#pragma unroll
+            for (unsigned part = 0; part < PARTS; part++)
+                out[r][part] *= old;
+        }
+        __syncthreads(); /* all scores are computed: the tile is free */
+        load(tile, a, v, begin, w.slice);
+        __syncthreads();
+        add_columns(out, share, tile, pairs);
+    }
+#pragma unroll
+    for (unsigned r = 0; r < FORWARD_EACH; r++) {
+        const uint64_t t = w.row + row + r;
+        const float all = warp_sum(sum[r]);
+        store(a.out + ((w.first + t) * a.heads + w.h) * a.dim, a, w, out[r], t, 1 / all, false);
+        if (t < a.length && w.slice == 0 && DL_LANE == 0)
+            a.lse[sum_at(a, w.first, w.h, t)] = top[r] + logf(all);
+    }
+}
+
+/* delta = sum(dO O), which equals the sum of P dP over the keys. A warp for each query and head. */
+DL_GPU_KERNEL(dl_attention_delta, dl_cuda_attention_arguments)
+{
     const uint64_t i = DL_WARP_INDEX / a.heads, h = DL_WARP_INDEX % a.heads;
     if (i >= a.rows * a.length) return;
-    const uint64_t t = i % a.length, first = i - t, kv = h / (a.heads / a.kv_heads);
-    float *share = shares + threadIdx.x / DL_WARP * DL_WARP, *out = a.out + out_at(a, i, h);
-    float top = -INFINITY, sum = 0;
+    const float *x = a.dout + (i * a.heads + h) * a.dim, *y = a.out + (i * a.heads + h) * a.dim;
+    float sum = 0;
     for (uint64_t d = DL_LANE; d < a.dim; d += DL_WARP)
-        out[d] = 0;
-    for (uint64_t begin = 0; begin <= t; begin += DL_WARP) {
-        const uint64_t n = at_most_a_warp(t + 1 - begin), j = begin + DL_LANE;
-        const float score =
-            j <= t ? dot(query_at(a, i, h), key_at(a, first + j, kv), a.dim) : -INFINITY;
-        const float most = fmaxf(top, warp_max(score)), old = expf(top - most);
-        const float p = j <= t ? expf(score - most) : 0;
-        sum = sum * old + warp_sum(p);
-        top = most;
-        share[DL_LANE] = p;
-        __syncwarp();
-        for (uint64_t d = DL_LANE; d < a.dim; d += DL_WARP) {
-            float y = out[d] * old;
-            for (uint64_t k = 0; k < n; k++)
-                y = fmaf(share[k], value_at(a, first + begin + k, kv)[d], y);
-            out[d] = y;
-        }
-        __syncwarp();
-    }
-    for (uint64_t d = DL_LANE; d < a.dim; d += DL_WARP)
-        out[d] /= sum;
-    if (DL_LANE == 0) a.lse[(first * a.heads + h * a.length) + t] = top + logf(sum);
+        sum = fmaf(x[d], y[d], sum);
+    sum = warp_sum(sum);
+    if (DL_LANE == 0) a.delta[sum_at(a, i - i % a.length, h, i % a.length)] = sum;
 }
 
-/* Returns dS = P (dO V^T - sum(dO O)) of query i and key j, both of one sequence; *p receives the
- * probability P = exp(q k - lse). */
-static __device__ __forceinline__ float score_gradient(const attention &a, float *p, uint64_t i,
-                                                       uint64_t j, uint64_t h)
-{
-    const uint64_t t = i % a.length, kv = h / (a.heads / a.kv_heads), at = out_at(a, i, h);
-    const float lse = a.lse[(i - t) * a.heads + h * a.length + t];
-    *p = expf(dot(query_at(a, i, h), key_at(a, j, kv), a.dim) - lse);
-    const float dp = dot(a.dout + at, value_at(a, j, kv), a.dim);
-    return *p * (dp - dot(a.dout + at, a.out + at, a.dim));
-}
-
-/* dQ: a warp for each query and head, over the keys up to it. */
+/* dQ = dS K, where dS = P (dO V^T - delta) and P = exp(q k - lse). */
 DL_GPU_KERNEL(dl_attention_queries, dl_cuda_attention_arguments)
 {
-    __shared__ float gradients[DL_GPU_THREADS];
-    const uint64_t i = DL_WARP_INDEX / a.heads, h = DL_WARP_INDEX % a.heads;
-    if (i >= a.rows * a.length) return;
-    const uint64_t t = i % a.length, first = i - t, kv = h / (a.heads / a.kv_heads);
-    float *ds = gradients + threadIdx.x / DL_WARP * DL_WARP, *dq = a.dqkv + place(a, i, h), p;
-    for (uint64_t begin = 0; begin <= t; begin += DL_WARP) {
-        const uint64_t n = at_most_a_warp(t + 1 - begin), j = begin + DL_LANE;
-        ds[DL_LANE] = j <= t ? score_gradient(a, &p, i, first + j, h) : 0;
-        __syncwarp();
-        for (uint64_t d = DL_LANE; d < a.dim; d += DL_WARP) {
-            float y = begin ? dq[d] : 0;
-            for (uint64_t k = 0; k < n; k++)
-                y = fmaf(ds[k], key_at(a, first + begin + k, kv)[d], y);
-            dq[d] = y;
+    __shared__ float q_rows[BACKWARD_ROWS][WIDTH], dout_rows[BACKWARD_ROWS][WIDTH];
+    __shared__ float tile[TILE][STRIDE], share[BACKWARD_ROWS][TILE];
+    const work w = work_of(a, a.heads, BACKWARD_ROWS);
+    const uint64_t kv = w.h / (a.heads / a.kv_heads);
+    const matrix q = queries_of(a, w.first, w.h), dout = douts_of(a, w.first, w.h);
+    const matrix k = keys_of(a, w.first, kv), v = values_of(a, w.first, kv);
+    const unsigned row = DL_WARP_OF_BLOCK * BACKWARD_EACH, pairs = pairs_of(a, w.slice);
+    float dq[BACKWARD_EACH][PARTS], score[BACKWARD_EACH], dp[BACKWARD_EACH];
+    clear(dq);
+    for (uint64_t begin = 0; begin < w.row + BACKWARD_ROWS && begin < a.length; begin += TILE) {
+        scores_of(dp, dout_rows, tile, a, w, dout, v, begin, begin == 0);
+        scores_of(score, q_rows, tile, a, w, q, k, begin, begin == 0);
+#pragma unroll
+        for (unsigned r = 0; r < BACKWARD_EACH; r++) {
+            const uint64_t t = w.row + row + r, at = sum_at(a, w.first, w.h, t);
+            float ds = 0;
+            if (t < a.length && begin + DL_LANE <= t)
+                ds = expf(score[r] - a.lse[at]) * (dp[r] - a.delta[at]);
+            share[row + r][DL_LANE] = ds;
         }
         __syncwarp();
+        add_columns(dq, share, tile, pairs);
     }
-    turn_back(a, dq, t, a.scale);
+#pragma unroll
+    for (unsigned r = 0; r < BACKWARD_EACH; r++) {
+        const uint64_t t = w.row + row + r;
+        store(a.dqkv + place(a, w.first + t, w.h), a, w, dq[r], t, a.scale, true);
+    }
 }
 
-/* A warp for each key: the queries after it, of all heads that use it. */
+/* dV = P^T dO and dK = dS^T Q: rows are keys, columns the queries of all heads that use them. */
 DL_GPU_KERNEL(dl_attention_keys, dl_cuda_attention_arguments)
 {
-    __shared__ float shares[DL_GPU_THREADS], gradients[DL_GPU_THREADS];
-    const uint64_t j = DL_WARP_INDEX / a.kv_heads, kv = DL_WARP_INDEX % a.kv_heads;
-    if (j >= a.rows * a.length) return;
-    const uint64_t t = j % a.length, end = j - t + a.length, group = a.heads / a.kv_heads;
-    const unsigned warp = threadIdx.x / DL_WARP * DL_WARP;
-    float *share = shares + warp, *ds = gradients + warp;
-    float *dk = a.dqkv + place(a, j, a.heads + kv), *dv = dk + a.kv_heads * a.dim;
-    for (uint64_t d = DL_LANE; d < a.dim; d += DL_WARP)
-        dk[d] = dv[d] = 0;
-    for (uint64_t h = kv * group; h < (kv + 1) * group; h++)
-        for (uint64_t begin = j; begin < end; begin += DL_WARP) {
-            const uint64_t n = at_most_a_warp(end - begin), i = begin + DL_LANE;
-            float p = 0, gradient = 0;
-            if (i < end) gradient = score_gradient(a, &p, i, j, h);
-            share[DL_LANE] = p;
-            ds[DL_LANE] = gradient;
-            __syncwarp();
-            for (uint64_t d = DL_LANE; d < a.dim; d += DL_WARP)
-                for (uint64_t k = 0; k < n; k++) {
-                    dv[d] = fmaf(share[k], a.dout[out_at(a, begin + k, h) + d], dv[d]);
-                    dk[d] = fmaf(ds[k], query_at(a, begin + k, h)[d], dk[d]);
+    __shared__ float k_rows[BACKWARD_ROWS][WIDTH], v_rows[BACKWARD_ROWS][WIDTH];
+    __shared__ float tile[TILE][STRIDE], share[BACKWARD_ROWS][TILE];
+    const work w = work_of(a, a.kv_heads, BACKWARD_ROWS);
+    const uint64_t group = a.heads / a.kv_heads, begins = w.row / TILE * TILE;
+    const matrix k = keys_of(a, w.first, w.h), v = values_of(a, w.first, w.h);
+    const unsigned row = DL_WARP_OF_BLOCK * BACKWARD_EACH, pairs = pairs_of(a, w.slice);
+    float dk[BACKWARD_EACH][PARTS], dv[BACKWARD_EACH][PARTS];
+    float score[BACKWARD_EACH], dp[BACKWARD_EACH];
+    clear(dk);
+    clear(dv);
+    for (uint64_t h = w.h * group; h < (w.h + 1) * group; h++)
+        for (uint64_t begin = begins; begin < a.length; begin += TILE) {
+            const bool first = h == w.h * group && begin == begins;
+            const matrix q = queries_of(a, w.first, h), dout = douts_of(a, w.first, h);
+            const uint64_t t = begin + DL_LANE, at = sum_at(a, w.first, h, t);
+            scores_of(score, k_rows, tile, a, w, k, q, begin, first);
+            scores_of(dp, v_rows, tile, a, w, v, dout, begin, first);
+#pragma unroll
+            for (unsigned r = 0; r < BACKWARD_EACH; r++) {
+                float p = 0;
+                if (t < a.length && w.row + row + r <= t) {
+                    p = expf(score[r] - a.lse[at]);
+                    dp[r] = p * (dp[r] - a.delta[at]);
+                } else {
+                    dp[r] = 0;
                 }
+                share[row + r][DL_LANE] = p;
+            }
             __syncwarp();
+            add_columns(dv, share, tile, pairs);
+            __syncthreads(); /* tile and shares have been read */
+#pragma unroll
+            for (unsigned r = 0; r < BACKWARD_EACH; r++)
+                share[row + r][DL_LANE] = dp[r];
+            load(tile, a, q, begin, w.slice);
+            __syncthreads();
+            add_columns(dk, share, tile, pairs);
         }
-    turn_back(a, dk, t, 1.0f);
+#pragma unroll
+    for (unsigned r = 0; r < BACKWARD_EACH; r++) {
+        const uint64_t j = w.row + row + r;
+        float *to = a.dqkv + place(a, w.first + j, a.heads + w.h);
+        store(to, a, w, dk[r], j, 1, true);
+        store(to + a.kv_heads * a.dim, a, w, dv[r], j, 1, false);
+    }
 }

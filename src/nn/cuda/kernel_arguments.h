@@ -159,13 +159,17 @@ typedef struct dl_cuda_swiglu_arguments {
     uint64_t positions, width;
 } dl_cuda_swiglu_arguments;
 
-/* A warp for each query or key. `turned` f32[positions][heads + kv_heads][dim]: queries, scaled,
- * and keys, both rotated. */
+/* A block for each head, each piece of its rows and each slice of its elements. Rows are queries,
+ * or keys in dl_attention_keys; a slice has DL_CUDA_PAIRS pairs of elements. Of dl_attention_delta:
+ * a warp for each query and head. lse and delta are f32[rows][heads][length], kept and passed from
+ * one kernel to the next. */
+enum { DL_CUDA_FORWARD_ROWS = 32, DL_CUDA_BACKWARD_ROWS = 16, DL_CUDA_PAIRS = 64 };
 typedef struct dl_cuda_attention_arguments {
     const float *qkv, *cosine, *sine, *dout;
-    float *turned, *out, *lse, *dqkv;
+    float *out, *lse, *delta, *dqkv;
     uint64_t rows, length, heads, kv_heads, dim;
     float scale;
+    int zero;
 } dl_cuda_attention_arguments;
 
 /* dl_target_loss (nn/softmax.h) of one position. */

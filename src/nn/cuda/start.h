@@ -6,6 +6,7 @@
 #include "nn/cuda/kernel_arguments.h"
 #include "nn/op.h"
 #include "tensor/cuda/backend_cuda.h"
+#include "tensor/cuda/cuda_kernel.h"
 
 /* n threads of `kernel`, with the struct `arguments`. */
 #define DL_CUDA_START(pass, kernel, n, arguments)                                                  \
@@ -24,6 +25,16 @@ static inline void dl_cuda_product_on(dl_backend *backend, const dl_cuda_product
 static inline void dl_cuda_product(const dl_pass *p, const dl_cuda_product_arguments *a)
 {
     dl_cuda_product_on(p->graph->backend, a);
+}
+
+/* Returns the threads of an attention kernel whose blocks own `rows` rows (DL_CUDA_FORWARD_ROWS or
+ * DL_CUDA_BACKWARD_ROWS) of one of `heads` heads. */
+static inline size_t dl_cuda_attention_threads(const dl_cuda_attention_arguments *a, size_t heads,
+                                               size_t rows)
+{
+    const size_t pieces = (a->length + rows - 1) / rows;
+    const size_t slices = (a->dim / 2 + DL_CUDA_PAIRS - 1) / DL_CUDA_PAIRS;
+    return a->rows * heads * pieces * slices * DL_GPU_THREADS;
 }
 
 /* Chunks of positions: a thread adds up each, and another pass adds the chunks. */

@@ -33,8 +33,8 @@
     X(qk_norm_backward) \
     X(swiglu_forward) \
     X(swiglu_backward) \
-    X(attention_turn) \
     X(attention_forward) \
+    X(attention_delta) \
     X(attention_queries) \
     X(attention_keys) \
     X(softmax_of_logits) \
