@@ -6,6 +6,7 @@
  * (4096). */
 #include "emulated_backend.h"
 
+#include "nn/cuda/start.h"
 #include "nn/gradient.h"
 #include "nn/inner.h"
 
@@ -134,6 +135,92 @@ TEST(first_value_that_is_not_finite_is_found_and_zeros_follow)
         check_gradient(sizes[i], sizes[i] / 2, sizes[i] < 5000 ? EMULATED_WAYS : 3);
 }
 
+/* ---- products */
+
+typedef struct product_shape {
+    size_t m, n, k;
+    bool a_transposed, b_transposed, bias, add;
+} product_shape;
+enum { FACTOR = 20000 };
+
+static void fill(float *to, size_t n, float step)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = sinf((float)i * step + 0.1f);
+}
+
+/* The definition: each element is one chain of fma in the order of k. */
+static void product_on_host(float *c, const float *a, const float *b, const float *bias,
+                            const product_shape *s)
+{
+    for (size_t i = 0; i < s->m; i++)
+        for (size_t j = 0; j < s->n; j++) {
+            float sum = 0;
+            for (size_t l = 0; l < s->k; l++)
+                sum = fmaf(a[s->a_transposed ? l * s->m + i : i * s->k + l],
+                           b[s->b_transposed ? j * s->k + l : l * s->n + j], sum);
+            if (s->bias) sum += bias[j];
+            c[i * s->n + j] = s->add ? c[i * s->n + j] + sum : sum;
+        }
+}
+
+static void product_on(float *c, dl_backend *device, const float *a, const float *b,
+                       const float *bias, const product_shape *s)
+{
+    float *memory = room(device, (s->m * s->n + s->m * s->k + s->k * s->n + s->n) * sizeof *c);
+    float *at_a = memory + s->m * s->n, *at_b = at_a + s->m * s->k, *at_bias = at_b + s->k * s->n;
+    const dl_cuda_product_arguments args = {.c = memory,
+                                            .a = at_a,
+                                            .b = at_b,
+                                            .bias = s->bias ? at_bias : NULL,
+                                            .m = s->m,
+                                            .n = s->n,
+                                            .k = s->k,
+                                            .a_row = s->a_transposed ? 1 : s->k,
+                                            .a_column = s->a_transposed ? s->m : 1,
+                                            .b_row = s->b_transposed ? 1 : s->n,
+                                            .b_column = s->b_transposed ? s->k : 1,
+                                            .add = s->add};
+    dl_backend_copy_in(device, memory, c, s->m * s->n * sizeof *c);
+    dl_backend_copy_in(device, at_a, a, s->m * s->k * sizeof *c);
+    dl_backend_copy_in(device, at_b, b, s->k * s->n * sizeof *c);
+    dl_backend_copy_in(device, at_bias, bias, s->n * sizeof *c);
+    dl_cuda_product_on(device, &args);
+    dl_backend_copy_out(device, c, memory, s->m * s->n * sizeof *c);
+    CHECK_OK(dl_backend_sync(device));
+    dl_backend_release(device, memory);
+}
+
+TEST(product_of_any_shape_is_one_chain_of_fma_for_each_element)
+{
+    static const product_shape shapes[] = {
+        {1, 1, 1, .add = true},
+        {1, 130, 33, .b_transposed = true},
+        {130, 1, 40, .a_transposed = true, .bias = true},
+        {64, 64, 16, .b_transposed = true, .bias = true},
+        {65, 63, 17, .a_transposed = true, .add = true},
+        {37, 129, 15, .bias = true, .add = true},
+        {3, 5, 0, .bias = true},
+    };
+    static float a[FACTOR], b[FACTOR], bias[FACTOR], start[FACTOR], want[FACTOR], got[FACTOR];
+    fill(a, FACTOR, 0.7f), fill(b, FACTOR, 1.3f), fill(bias, FACTOR, 0.3f), fill(start, FACTOR, 2);
+    for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++) {
+        const product_shape *s = &shapes[k];
+        memcpy(want, start, sizeof want);
+        product_on_host(want, a, b, bias, s);
+        for (size_t i = 0; i < seeds() * EMULATED_WAYS; i++) {
+            const emulated_setup setup = emulated_way(i);
+            dl_backend *device;
+            CHECK_OK(emulated_open(&device, &setup));
+            memcpy(got, start, sizeof got);
+            product_on(got, device, a, b, bias, s);
+            dl_backend_destroy(device);
+            CHECK_INT(0, emulated_leaked());
+            CHECK_BYTES(want, got, sizeof want);
+        }
+    }
+}
+
 /* ---- an optimizer */
 
 enum {
@@ -230,4 +317,5 @@ TEST(optimizers_follow_the_cpu_and_have_the_same_bits_in_every_order)
 
 TEST_MAIN(pull_norm_and_scale_have_the_bits_of_the_cpu,
           first_value_that_is_not_finite_is_found_and_zeros_follow,
+          product_of_any_shape_is_one_chain_of_fma_for_each_element,
           optimizers_follow_the_cpu_and_have_the_same_bits_in_every_order)

@@ -104,14 +104,16 @@ typedef struct dl_cuda_apply_arguments {
 
 /* ---- operations of a model */
 
-/* C[m][n] = A[m][k] B[k][n] + bias[n], or added to C; a thread for each element of C. A(i, l) is
- * a[i * a_row + l * a_column], and B alike, so each may be transposed. bias may be NULL. */
+/* C[m][n] = A[m][k] B[k][n] + bias[n], or added to C; a block for each square of C with a side of
+ * DL_CUDA_SIDE. A(i, l) is a[i * a_row + l * a_column], and B alike, so each may be transposed.
+ * bias may be NULL. */
+enum { DL_CUDA_SIDE = 64 };
 typedef struct dl_cuda_product_arguments {
     float *c;
     const float *a, *b, *bias;
     uint64_t m, n, k;
     uint64_t a_row, a_column, b_row, b_column;
-    int add;
+    int add, zero;
 } dl_cuda_product_arguments;
 
 /* db = sum over positions of dy, or added to db; a thread for each channel. */

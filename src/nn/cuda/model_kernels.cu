@@ -3,17 +3,58 @@
 #include "nn/cuda/kernel_arguments.h"
 #include "nn/cuda/warp.cuh"
 
-/* A thread for each element, in the order of k. It is the reference for faster products. */
+/* A product in squares of C. A block loads DEPTH columns of its rows of A, and DEPTH rows of its
+ * columns of B, at a time. A thread adds up EACH x EACH elements of C, GRID apart. The added
+ * element keeps 32 threads that store one column on 32 banks of shared memory. */
+enum { SIDE = DL_CUDA_SIDE, DEPTH = 16, EACH = 4, GRID = SIDE / EACH };
+static_assert(GRID * GRID == DL_GPU_THREADS, "a thread for each EACH x EACH elements");
+
+/* Copies positions [first, first + SIDE) and sums [begin, begin + DEPTH) of one factor to shared
+ * memory. Element (i, l) is from[i * along + l * deep], of n x k; beyond these it is 0. Threads
+ * that follow each other read elements that are adjacent, where the factor has such. */
+static __device__ __forceinline__ void load_factor(float (&to)[DEPTH][SIDE + 1], const float *from,
+                                                   uint64_t along, uint64_t deep, uint64_t first,
+                                                   uint64_t n, uint64_t begin, uint64_t k)
+{
+    for (unsigned e = threadIdx.x; e < (unsigned)(SIDE * DEPTH); e += DL_GPU_THREADS) {
+        const unsigned i = along == 1 ? e % SIDE : e / DEPTH, l = along == 1 ? e / SIDE : e % DEPTH;
+        const bool exists = first + i < n && begin + l < k;
+        to[l][i] = exists ? from[(first + i) * along + (begin + l) * deep] : 0;
+    }
+}
+
+/* Each element of C is added up in the order of k, whatever the squares are. */
 DL_GPU_KERNEL(dl_product, dl_cuda_product_arguments)
 {
-    const uint64_t i = DL_GPU_INDEX / a.n, j = DL_GPU_INDEX % a.n;
-    if (i >= a.m) return;
-    const float *x = a.a + i * a.a_row, *y = a.b + j * a.b_column;
-    float sum = 0;
-    for (uint64_t l = 0; l < a.k; l++)
-        sum = fmaf(x[l * a.a_column], y[l * a.b_row], sum);
-    if (a.bias) sum += a.bias[j];
-    a.c[DL_GPU_INDEX] = a.add ? a.c[DL_GPU_INDEX] + sum : sum;
+    __shared__ float x[DEPTH][SIDE + 1], y[DEPTH][SIDE + 1];
+    const uint64_t across = (a.n + SIDE - 1) / SIDE;
+    const uint64_t row = blockIdx.x / across * SIDE, column = blockIdx.x % across * SIDE;
+    const unsigned down = threadIdx.x / GRID, right = threadIdx.x % GRID;
+    float sum[EACH][EACH];
+#pragma unroll
+    for (unsigned e = 0; e < EACH * EACH; e++)
+        sum[e / EACH][e % EACH] = 0;
+    for (uint64_t begin = 0; begin < a.k; begin += DEPTH) {
+        const unsigned n =
+            a.k - begin < (uint64_t)DEPTH ? (unsigned)(a.k - begin) : (unsigned)DEPTH;
+        __syncthreads(); /* the factors before have been read */
+        load_factor(x, a.a, a.a_row, a.a_column, row, a.m, begin, a.k);
+        load_factor(y, a.b, a.b_column, a.b_row, column, a.n, begin, a.k);
+        __syncthreads();
+        for (unsigned l = 0; l < n; l++)
+#pragma unroll
+            for (unsigned e = 0; e < EACH * EACH; e++)
+                sum[e / EACH][e % EACH] =
+                    fmaf(x[l][down + e / EACH * GRID], y[l][right + e % EACH * GRID],
+                         sum[e / EACH][e % EACH]);
+    }
+#pragma unroll
+    for (unsigned e = 0; e < EACH * EACH; e++) {
+        const uint64_t i = row + down + e / EACH * GRID, j = column + right + e % EACH * GRID;
+        if (i >= a.m || j >= a.n) continue;
+        const float c = sum[e / EACH][e % EACH] + (a.bias ? a.bias[j] : 0);
+        a.c[i * a.n + j] = a.add ? a.c[i * a.n + j] + c : c;
+    }
 }
 
 /* A thread for each channel, in the order of the positions. */

@@ -16,11 +16,19 @@
 /* Kernels with a warp for each item: 32 threads. */
 enum { DL_CUDA_WARP = 32 };
 
+/* Returns the threads of the kernel dl_product. */
+static inline size_t dl_cuda_product_threads(const dl_cuda_product_arguments *a)
+{
+    const size_t down = (a->m + DL_CUDA_SIDE - 1) / DL_CUDA_SIDE;
+    return down * ((a->n + DL_CUDA_SIDE - 1) / DL_CUDA_SIDE) * DL_GPU_THREADS;
+}
+
 /* C[m][n] = A B + bias, or added to C. A(i, l) is a[i * a_row + l * a_column], B(l, j) is
  * b[l * b_row + j * b_column]. bias f32[n] may be NULL. */
 static inline void dl_cuda_product_on(dl_backend *backend, const dl_cuda_product_arguments *a)
 {
-    dl_backend_cuda_launch(backend, &(dl_cuda_launch){"dl_product", a->m * a->n, a, sizeof *a});
+    dl_backend_cuda_launch(
+        backend, &(dl_cuda_launch){"dl_product", dl_cuda_product_threads(a), a, sizeof *a});
 }
 static inline void dl_cuda_product(const dl_pass *p, const dl_cuda_product_arguments *a)
 {

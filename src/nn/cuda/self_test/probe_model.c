@@ -16,46 +16,46 @@ enum { WIDTH = 37, POSITIONS = 11, WIDE = 303, LONG = 2 * DL_CUDA_CHUNK + 3 };
 /* ---- products */
 
 typedef struct layout {
+    size_t m, n;
     bool a_transposed, b_transposed, bias, add;
 } layout;
 
 static diloco_status product(dl_probe *p, layout l)
 {
-    enum { M = 19, COLUMNS = 23, K = 37 };
+    const size_t m = l.m, n = l.n, k = 37;
     dl_probe_begin(p);
-    float *c = l.add ? dl_probe_change(p, M * COLUMNS, ROUNDINGS)
-                     : dl_probe_output(p, M * COLUMNS, ROUNDINGS);
-    const float *a = dl_probe_input(p, M * K), *b = dl_probe_input(p, K * COLUMNS);
-    const float *bias = dl_probe_input(p, COLUMNS);
+    float *c = l.add ? dl_probe_change(p, m * n, ROUNDINGS) : dl_probe_output(p, m * n, ROUNDINGS);
+    const float *a = dl_probe_input(p, m * k), *b = dl_probe_input(p, k * n);
+    const float *bias = dl_probe_input(p, n);
     const dl_cuda_product_arguments args = {.c = DL_PROBE_AT(p, c),
                                             .a = DL_PROBE_AT(p, a),
                                             .b = DL_PROBE_AT(p, b),
                                             .bias = l.bias ? DL_PROBE_AT(p, bias) : NULL,
-                                            .m = M,
-                                            .n = COLUMNS,
-                                            .k = K,
-                                            .a_row = l.a_transposed ? 1 : K,
-                                            .a_column = l.a_transposed ? M : 1,
-                                            .b_row = l.b_transposed ? 1 : COLUMNS,
-                                            .b_column = l.b_transposed ? K : 1,
+                                            .m = m,
+                                            .n = n,
+                                            .k = k,
+                                            .a_row = l.a_transposed ? 1 : k,
+                                            .a_column = l.a_transposed ? m : 1,
+                                            .b_row = l.b_transposed ? 1 : n,
+                                            .b_column = l.b_transposed ? k : 1,
                                             .add = l.add};
-    dl_probe_run(p, M * COLUMNS, &args, sizeof args);
-    for (size_t i = 0; i < M; i++)
-        for (size_t j = 0; j < COLUMNS; j++) {
+    dl_probe_run(p, dl_cuda_product_threads(&args), &args, sizeof args);
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < n; j++) {
             double sum = l.bias ? (double)bias[j] : 0;
-            for (size_t k = 0; k < K; k++)
-                sum += (double)a[i * args.a_row + k * args.a_column] *
-                       (double)b[k * args.b_row + j * args.b_column];
-            c[i * COLUMNS + j] = (float)(l.add ? (double)c[i * COLUMNS + j] + sum : sum);
+            for (size_t e = 0; e < k; e++)
+                sum += (double)a[i * args.a_row + e * args.a_column] *
+                       (double)b[e * args.b_row + j * args.b_column];
+            c[i * n + j] = (float)(l.add ? (double)c[i * n + j] + sum : sum);
         }
     return dl_probe_compare(p);
 }
 
 diloco_status dl_probe_product(dl_probe *p)
 {
-    DL_TRY(product(p, (layout){.b_transposed = true, .bias = true}));
-    DL_TRY(product(p, (layout){.a_transposed = true, .add = true}));
-    return product(p, (layout){.add = false});
+    DL_TRY(product(p, (layout){19, 23, .b_transposed = true, .bias = true}));
+    DL_TRY(product(p, (layout){19, 23, .a_transposed = true, .add = true}));
+    return product(p, (layout){DL_CUDA_SIDE + 3, 2 * DL_CUDA_SIDE + 1, .add = false});
 }
 
 diloco_status dl_probe_bias_gradient(dl_probe *p)
