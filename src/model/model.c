@@ -309,6 +309,7 @@ static diloco_status run(dl_model *model, const void *inputs, const int32_t *tar
     batch.length = g->max_length;
     batch.gain = counted ? scale / (float)counted : 0;
     dl_graph_run(g, &batch);
+    if (batch.mode == DL_EVAL) dl_backend_submit(g->backend); /* the optimizer adds nothing to it */
     model->n_targets += counted;
     return DILOCO_OK;
 }

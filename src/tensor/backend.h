@@ -41,6 +41,9 @@ typedef struct dl_backend_ops {
     void (*enter)(dl_backend *self);
     void (*leave)(dl_backend *self);
 
+    /* Starts what a device holds back (dl_backend_submit). NULL: it holds nothing back. */
+    void (*submit)(dl_backend *self);
+
     /* Waits until all queued work is done. Returns DILOCO_EIO if the device has failed. A failed
      * backend does no further work, and each later sync fails as well. */
     diloco_status (*sync)(dl_backend *self);
@@ -89,6 +92,13 @@ static inline void dl_backend_copy_within(dl_backend *b, void *to, const void *f
 static inline void dl_backend_zero(dl_backend *b, void *to, size_t n)
 {
     b->ops->zero(b, to, n);
+}
+/* Starts operations that were queued. A device may hold them back until the next copy, zeroing or
+ * sync, so that one call starts them all. A caller that computes on the host before it queues more
+ * submits first, so that the device works meanwhile. */
+static inline void dl_backend_submit(dl_backend *b)
+{
+    if (b->ops->submit) b->ops->submit(b);
 }
 DL_MUST_CHECK static inline diloco_status dl_backend_sync(dl_backend *b)
 {

@@ -114,6 +114,7 @@ static diloco_status gradient(uint64_t *samples, const dl_step *step, size_t sha
     for (int64_t i = 0; i < s->config.accumulation; i++) {
         const size_t rows = batch_at(step, shard, first);
         *samples += rows;
+        dl_backend_submit(s->backend); /* the micro-batch before, while the host makes this one */
         dl_data_batch(s->data, s->inputs, s->targets, shard, first, rows);
         DL_TRY(dl_model_train(s->model, s->inputs, s->targets, rows, scale, i > 0));
         first += rows;

@@ -6,14 +6,22 @@
 #include "cuda_emu/emulated.h"
 #include "tensor/cuda/backend_cuda.h"
 
-static inline diloco_status emulated_open(dl_backend **out, const emulated_setup *setup)
+static inline diloco_status emulated_open_as(dl_backend **out, const emulated_setup *setup,
+                                             bool unrecorded)
 {
     static const char image[] = "the kernels are in the device program";
     static const dl_span images[] = {{image, sizeof image}};
-    const dl_cuda_source source = {
-        .name = "emulated", .library = EMULATED_LIBRARY, .images = images, .n_images = 1};
+    const dl_cuda_source source = {.name = "emulated",
+                                   .library = EMULATED_LIBRARY,
+                                   .images = images,
+                                   .n_images = 1,
+                                   .unrecorded = unrecorded};
     emulated_configure(setup);
     return dl_backend_cuda(out, &source, 0);
+}
+static inline diloco_status emulated_open(dl_backend **out, const emulated_setup *setup)
+{
+    return emulated_open_as(out, setup, false);
 }
 
 /* Every way to run for some seeds: 3 x 3 x seeds. */

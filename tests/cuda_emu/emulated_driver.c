@@ -2,9 +2,7 @@
  *
  * One device process serves all threads of this one; a lock is around each request. It is started
  * by the first call after emulated_configure or after its end, and ends with its socket. */
-#include "emulated.h"
-
-#include "tensor/cuda/cuda_api.h"
+#include "emulated_parts.h"
 
 #include <pthread.h>
 #include <spawn.h>
@@ -16,11 +14,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define SHOWN                            __attribute__((visibility("default")))
-#define DECLARE(name, symbol, arguments) SHOWN int symbol arguments;
-DL_CUDA_FUNCTIONS(DECLARE)
-#undef DECLARE
 
 enum { N_PINNED = 64 };
 
@@ -124,7 +117,7 @@ static void configure_by_environment(void)
     snprintf(emu.setup.fault_in, sizeof emu.setup.fault_in, "%s", kernel);
 }
 
-static int exchange(emulated_request *request, uint64_t *value)
+int emulated_exchange_request(emulated_request *request, uint64_t *value)
 {
     emulated_reply reply;
     if (emu.code) return emu.code;
@@ -148,6 +141,11 @@ static int exchange(emulated_request *request, uint64_t *value)
     return reply.result;
 }
 
+const emulated_setup *emulated_setup_now(void)
+{
+    return &emu.setup;
+}
+
 static void end_at_exit(void)
 {
     stop();
@@ -164,6 +162,7 @@ SHOWN void emulated_configure(const emulated_setup *setup)
     emu.calls = emu.device_bytes = emu.n_pieces = emu.contexts = 0;
     emu.code = 0;
     emu.text[0] = '\0';
+    emulated_forget_graphs();
     memset(emu.pinned, 0, sizeof emu.pinned);
     pthread_mutex_unlock(&emu.lock);
 }
@@ -175,7 +174,7 @@ SHOWN uint64_t emulated_calls(void)
 
 SHOWN uint64_t emulated_leaked(void)
 {
-    uint64_t bytes = emu.device_bytes;
+    uint64_t bytes = emu.device_bytes + emulated_graphs(); /* a byte for each */
     for (size_t i = 0; i < N_PINNED; i++)
         bytes += emu.pinned[i];
     return bytes;
@@ -183,8 +182,7 @@ SHOWN uint64_t emulated_leaked(void)
 
 /* ---- a call */
 
-/* Takes the lock. A result other than 0 is the call's, which is then to be left. */
-static int enter(bool needs_context)
+int emulated_enter(bool needs_context)
 {
     pthread_mutex_lock(&emu.lock);
     if (++emu.calls == emu.setup.fail_at) return emu.setup.fail_with;
@@ -192,7 +190,7 @@ static int enter(bool needs_context)
     return emu.code;
 }
 
-static int leave(int code)
+int emulated_leave(int code)
 {
     pthread_mutex_unlock(&emu.lock);
     return code;
@@ -200,17 +198,17 @@ static int leave(int code)
 
 static int ask(emulated_request *request, uint64_t *value)
 {
-    const int code = enter(true);
-    return leave(code ? code : exchange(request, value));
+    const int code = emulated_enter(true);
+    return emulated_leave(code ? code : emulated_exchange_request(request, value));
 }
 
 SHOWN int emulated_kernel_name(char *out, size_t size, size_t i)
 {
     emulated_request r = {.op = EMULATED_NAME, .n = i};
     pthread_mutex_lock(&emu.lock);
-    const int code = exchange(&r, NULL);
+    const int code = emulated_exchange_request(&r, NULL);
     snprintf(out, size, "%s", code ? "" : last_words());
-    return leave(code) == 0;
+    return emulated_leave(code) == 0;
 }
 
 /* ---- the device */
@@ -218,69 +216,69 @@ SHOWN int emulated_kernel_name(char *out, size_t size, size_t i)
 int cuInit(unsigned flags)
 {
     (void)flags;
-    return leave(enter(false));
+    return emulated_leave(emulated_enter(false));
 }
 
 int cuDriverGetVersion(int *version)
 {
     *version = 13000;
-    return leave(enter(false));
+    return emulated_leave(emulated_enter(false));
 }
 
 int cuDeviceGetCount(int *n)
 {
     *n = 1;
-    return leave(enter(false));
+    return emulated_leave(emulated_enter(false));
 }
 
 int cuDeviceGet(int *device, int index)
 {
     *device = index;
-    return leave(enter(false));
+    return emulated_leave(emulated_enter(false));
 }
 
 int cuDeviceGetName(char *name, int len, int device)
 {
     (void)device;
     snprintf(name, (size_t)len, "emulated device");
-    return leave(enter(false));
+    return emulated_leave(emulated_enter(false));
 }
 
 int cuDeviceGetUuid_v2(unsigned char uuid[16], int device)
 {
     memset(uuid, device, 16);
-    return leave(enter(false));
+    return emulated_leave(emulated_enter(false));
 }
 
 int cuDeviceTotalMem_v2(size_t *bytes, int device)
 {
     (void)device;
     *bytes = emu.setup.memory ? emu.setup.memory : 1 << 30;
-    return leave(enter(false));
+    return emulated_leave(emulated_enter(false));
 }
 
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
     (void)device;
     *context = &emu;
-    const int code = enter(false);
+    const int code = emulated_enter(false);
     emu.contexts += code == 0;
-    return leave(code);
+    return emulated_leave(code);
 }
 
 int cuDevicePrimaryCtxRelease_v2(int device)
 {
     (void)device;
-    const int code = enter(false);
+    const int code = emulated_enter(false);
     emu.contexts -= emu.contexts > 0;
-    return leave(code);
+    return emulated_leave(code);
 }
 
 int cuCtxSetCurrent(void *context)
 {
-    const int code = enter(false);
+    const int code = emulated_enter(false);
     has_context = !code && context == &emu && emu.contexts > 0;
-    return leave(code);
+    return emulated_leave(code);
 }
 
 int cuGetErrorString(int code, const char **text)
@@ -297,28 +295,28 @@ int cuGetErrorString(int code, const char **text)
 int cuMemAlloc_v2(uint64_t *at, size_t n)
 {
     emulated_request r = {.op = EMULATED_ALLOC, .n = n};
-    int code = enter(true);
-    if (!code) code = exchange(&r, at);
+    int code = emulated_enter(true);
+    if (!code) code = emulated_exchange_request(&r, at);
     if (!code && emu.n_pieces < sizeof emu.pieces / sizeof emu.pieces[0]) {
         emu.pieces[emu.n_pieces].at = *at;
         emu.pieces[emu.n_pieces++].bytes = n;
         emu.device_bytes += n;
     }
-    return leave(code);
+    return emulated_leave(code);
 }
 
 int cuMemFree_v2(uint64_t at)
 {
     emulated_request r = {.op = EMULATED_RELEASE, .to = at};
-    int code = enter(true);
-    if (!code) code = exchange(&r, NULL);
+    int code = emulated_enter(true);
+    if (!code) code = emulated_exchange_request(&r, NULL);
     for (size_t i = 0; i < emu.n_pieces; i++)
         if (emu.pieces[i].at == at) {
             emu.device_bytes -= emu.pieces[i].bytes;
             emu.pieces[i] = emu.pieces[--emu.n_pieces];
             break;
         }
-    return leave(code);
+    return emulated_leave(code);
 }
 
 /* Slots of equal size after the page of last words. */
@@ -334,33 +332,33 @@ int cuMemHostAlloc(void **at, size_t n, unsigned flags)
 {
     (void)flags;
     const size_t slots = (n + EMULATED_PAGE + PINNED_SLOT - 1) / PINNED_SLOT;
-    int code = enter(true);
+    int code = emulated_enter(true);
     size_t i = 0, free_slots = 0;
     for (; !code && i < N_PINNED && free_slots < slots; i++)
         free_slots = emu.pinned[i] ? 0 : free_slots + 1;
     if (!code && (free_slots < slots || !map_all())) code = DL_CUDA_OUT_OF_MEMORY;
-    if (code) return leave(code);
+    if (code) return emulated_leave(code);
     const size_t first = i - slots;
     for (size_t k = first; k < i; k++)
         emu.pinned[k] = 1;
     emu.pinned[first] = n;
     *at = slot_at(first);
     memset(*at, 0xff, n);
-    return leave(0);
+    return emulated_leave(0);
 }
 
 int cuMemFreeHost(void *at)
 {
-    int code = enter(true);
+    int code = emulated_enter(true);
     for (size_t i = 0; i < N_PINNED; i++)
         if (emu.pinned[i] && slot_at(i) == at) {
             const size_t n = (size_t)emu.pinned[i];
             const size_t slots = (n + EMULATED_PAGE + PINNED_SLOT - 1) / PINNED_SLOT;
             memset(at, 0xff, n); /* a copy that still reads it moves poison */
             memset(&emu.pinned[i], 0, slots * sizeof emu.pinned[0]);
-            return leave(code);
+            return emulated_leave(code);
         }
-    return leave(code ? code : DL_CUDA_INVALID_VALUE);
+    return emulated_leave(code ? code : DL_CUDA_INVALID_VALUE);
 }
 
 /* ---- work */
@@ -419,15 +417,15 @@ int cuStreamSynchronize(void *stream)
 /* The kernels are the device program's own; the image is not read. */
 int cuModuleLoadData(void **module, const void *image)
 {
-    const int code = enter(true);
+    const int code = emulated_enter(true);
     *module = &emu;
-    return leave(code || image ? code : DL_CUDA_INVALID_VALUE);
+    return emulated_leave(code || image ? code : DL_CUDA_INVALID_VALUE);
 }
 
 int cuModuleUnload(void *module)
 {
     (void)module;
-    return leave(enter(true));
+    return emulated_leave(emulated_enter(true));
 }
 
 int cuModuleGetFunction(void **function, void *module, const char *name)
@@ -441,23 +439,35 @@ int cuModuleGetFunction(void **function, void *module, const char *name)
     return code;
 }
 
-/* One struct of arguments as bytes, one dimension, no dynamic shared memory: the subset that
- * kernels keep to. */
+bool emulated_launch_request(emulated_request *out, const emulated_launch_call *c)
+{
+    void **const extra = c->extra;
+    const bool flat = c->grid[1] == 1 && c->grid[2] == 1 && c->block[1] == 1 && c->block[2] == 1;
+    const bool as_bytes = !c->parameters && extra && extra[0] == DL_CUDA_EXTRA_POINTER &&
+                          extra[2] == DL_CUDA_EXTRA_SIZE && extra[4] == DL_CUDA_EXTRA_END;
+    const size_t size = as_bytes ? *(const size_t *)extra[3] : 0;
+    if (!flat || c->shared_bytes || !as_bytes || size > EMULATED_ARGUMENTS) return false;
+    *out = (emulated_request){.op = EMULATED_LAUNCH,
+                              .grid = c->grid[0],
+                              .block = c->block[0],
+                              .size = (uint32_t)size,
+                              .kernel = (uintptr_t)c->function};
+    memcpy(out->arguments, extra[1], size);
+    return true;
+}
+
 int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                    void *stream, void **parameters, void **extra)
 {
-    emulated_request r = {.op = EMULATED_LAUNCH,
-                          .grid = grid_x,
-                          .block = block_x,
-                          .kernel = (uintptr_t)function,
-                          .stream = (uintptr_t)stream};
-    const bool flat = grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1 && !shared_bytes;
-    const bool as_bytes = !parameters && extra && extra[0] == DL_CUDA_EXTRA_POINTER &&
-                          extra[2] == DL_CUDA_EXTRA_SIZE && extra[4] == DL_CUDA_EXTRA_END;
-    const size_t size = as_bytes ? *(const size_t *)extra[3] : 0;
-    if (!flat || !as_bytes || size > EMULATED_ARGUMENTS) return DL_CUDA_INVALID_VALUE;
-    memcpy(r.arguments, extra[1], size);
-    r.size = (uint32_t)size;
+    emulated_request r;
+    const emulated_launch_call call = {.function = function,
+                                       .grid = {grid_x, grid_y, grid_z},
+                                       .block = {block_x, block_y, block_z},
+                                       .shared_bytes = shared_bytes,
+                                       .parameters = parameters,
+                                       .extra = extra};
+    if (!emulated_launch_request(&r, &call)) return DL_CUDA_INVALID_VALUE;
+    r.stream = (uintptr_t)stream;
     return ask(&r, NULL);
 }

@@ -1,6 +1,8 @@
 /* kernel_arguments.h - the one argument of each kernel, a struct. C and the kernels' language
  * compile the same definition, so both see one layout. Pointers are to device memory, sizes are in
- * elements, and a flag is an int. Launches are whole blocks: threads without work return. */
+ * elements, and a flag is an int. Launches are whole blocks: threads without work return. Arguments
+ * that have the same values should have the same bytes (tensor/cuda/cuda_launches.h), so structs
+ * of many launches end with `zero` in place of padding. */
 #ifndef DL_NN_CUDA_KERNEL_ARGUMENTS_H
 #define DL_NN_CUDA_KERNEL_ARGUMENTS_H
 
@@ -53,7 +55,7 @@ typedef struct dl_cuda_adamw_arguments {
     uint64_t n;
     const dl_hyper *hyper;
     const dl_verdict *verdict;
-    int decays;
+    int decays, zero;
 } dl_cuda_adamw_arguments;
 
 /* A thread for each element of a tensor. */
@@ -63,7 +65,7 @@ typedef struct dl_cuda_sgd_arguments {
     uint64_t n;
     const dl_hyper *hyper;
     const dl_verdict *verdict;
-    int decays;
+    int decays, zero;
 } dl_cuda_sgd_arguments;
 
 /* u is the update before it is made orthogonal. */
@@ -141,7 +143,7 @@ typedef struct dl_cuda_norm_arguments {
     float *ds, *partial, *dw;
     uint64_t positions, width;
     float eps;
-    int ds_adds, dw_adds;
+    int ds_adds, dw_adds, zero;
 } dl_cuda_norm_arguments;
 
 /* A warp for each head of each position. w f32[2][dim]: scales of queries and of keys. r

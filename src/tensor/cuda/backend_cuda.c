@@ -1,8 +1,9 @@
 /* backend_cuda.c - a GPU by its driver's functions (cuda_api.h).
  *
- * All work goes to one stream, so it is done in the order of the calls. Copies go through pinned
- * memory, `stage`. A copy in takes its next free bytes and does not wait; if too few are free, it
- * waits until the stream is done, and all are free again. A copy out waits.
+ * All work goes to one stream, so it is done in the order of the calls. Kernels are held
+ * back until other work is queued or awaited; then they start as one sequence (cuda_launches.h).
+ * Copies go through pinned memory, `stage`. A copy in takes its next free bytes and does not wait;
+ * if too few are free, it waits until the stream is done, and all are free again. A copy out waits.
  *
  * Invariants: bytes of `stage` below `used` may still be read by the device; after the first
  * failure (`code`) no function of the driver is called but those that release. */
@@ -10,6 +11,7 @@
 
 #include "tensor/cuda/cuda_api.h"
 #include "tensor/cuda/cuda_kernel.h"
+#include "tensor/cuda/cuda_launches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,7 @@ typedef struct gpu {
     size_t n_modules;
     kernel kernels[MAX_KERNELS]; /* found so far */
     size_t n_kernels;
+    dl_cuda_launches *launches;
     unsigned char *stage; /* pinned, STAGE bytes */
     size_t used;
     int code;         /* of the first failure; 0: none */
@@ -58,10 +61,18 @@ static bool check(gpu *g, int code, const char *what)
     return !g->code;
 }
 
-/* The context belongs to a thread, and the exchange copies from a thread of its own. */
-static bool begin(gpu *g)
+/* The context belongs to a thread, and the exchange copies from a thread of its own. Returns false
+ * after a failure. */
+static bool enter(gpu *g)
 {
     return !g->code && check(g, g->cuda.context_set(g->context), "cuCtxSetCurrent");
+}
+
+/* Precedes each work other than a kernel: it starts the kernels that were held back. */
+static bool begin(gpu *g)
+{
+    const char *what = NULL;
+    return enter(g) && check(g, dl_cuda_launches_submit(g->launches, &what), what);
 }
 
 static diloco_status failure(const gpu *g)
@@ -114,7 +125,7 @@ static void *alloc(dl_backend *self, size_t n)
 static void release(dl_backend *self, void *memory)
 {
     gpu *g = (gpu *)self;
-    if (g->cuda.context_set(g->context)) return;
+    if (!begin(g) && g->cuda.context_set(g->context)) return;
     check(g, g->cuda.release(address(memory)), "cuMemFree");
 }
 
@@ -184,7 +195,7 @@ static void *find_kernel(gpu *g, const char *name)
 {
     for (size_t i = 0; i < g->n_kernels; i++)
         if (strcmp(g->kernels[i].name, name) == 0) return g->kernels[i].function;
-    void *function = find_in_modules(g, name);
+    void *function = enter(g) ? find_in_modules(g, name) : NULL;
     if (function && g->n_kernels < MAX_KERNELS)
         g->kernels[g->n_kernels++] = (kernel){name, function};
     return function;
@@ -193,18 +204,22 @@ static void *find_kernel(gpu *g, const char *name)
 void dl_backend_cuda_launch(dl_backend *backend, const dl_cuda_launch *launch)
 {
     gpu *g = (gpu *)backend;
-    size_t size = launch->size;
     const size_t blocks = launch->n / DL_GPU_THREADS + (launch->n % DL_GPU_THREADS != 0);
     DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA && blocks <= INT32_MAX);
-    if (blocks == 0 || !begin(g)) return;
+    if (blocks == 0 || g->code) return;
     void *function = find_kernel(g, launch->kernel);
-    void *extra[] = {DL_CUDA_EXTRA_POINTER, (void *)(uintptr_t)launch->arguments,
-                     DL_CUDA_EXTRA_SIZE, &size, DL_CUDA_EXTRA_END};
-    if (!function) return;
-    check(g,
-          g->cuda.launch(function, (unsigned)blocks, 1, 1, DL_GPU_THREADS, 1, 1, 0, g->stream, NULL,
-                         extra),
-          launch->kernel);
+    const dl_cuda_call call = {.function = function,
+                               .name = launch->kernel,
+                               .blocks = (unsigned)blocks,
+                               .arguments = launch->arguments,
+                               .size = launch->size};
+    if (!function || dl_cuda_launches_add(g->launches, &call)) return;
+    if (begin(g)) dl_cuda_launches_add(g->launches, &call); /* the full sequence has been started */
+}
+
+static void submit(dl_backend *self)
+{
+    (void)begin((gpu *)self);
 }
 
 diloco_status dl_backend_cuda_card(dl_cuda_card *out, dl_backend *backend)
@@ -212,7 +227,7 @@ diloco_status dl_backend_cuda_card(dl_cuda_card *out, dl_backend *backend)
     gpu *g = (gpu *)backend;
     size_t memory = 0;
     *out = (dl_cuda_card){.driver = 0};
-    if (!begin(g) || !check(g, g->cuda.driver_version(&out->driver), "cuDriverGetVersion") ||
+    if (!enter(g) || !check(g, g->cuda.driver_version(&out->driver), "cuDriverGetVersion") ||
         !check(g, g->cuda.device_name(out->name, sizeof out->name, g->device), "cuDeviceGetName") ||
         !check(g, g->cuda.device_uuid(out->uuid, g->device), "cuDeviceGetUuid") ||
         !check(g, g->cuda.device_memory(&memory, g->device), "cuDeviceTotalMem"))
@@ -240,6 +255,7 @@ static void destroy(dl_backend *self)
         if (g->stage) (void)g->cuda.host_release(g->stage);
         if (g->stream) (void)g->cuda.stream_destroy(g->stream);
     }
+    dl_cuda_launches_destroy(g->launches);
     if (g->context) (void)g->cuda.context_release(g->device);
     dl_cuda_unload(&g->cuda);
     free(g);
@@ -255,6 +271,7 @@ static const dl_backend_ops ops = {
     .zero = zero,
     .enter = nothing,
     .leave = nothing,
+    .submit = submit,
     .sync = sync,
     .destroy = destroy,
 };
@@ -297,10 +314,12 @@ static diloco_status open_gpu(gpu *g, const dl_cuda_source *source, int index)
     DL_TRY(dl_cuda_load(&g->cuda, source->library));
     DL_TRY(find_card(g, index));
     if (!check(g, g->cuda.context_retain(&g->context, g->device), "cuDevicePrimaryCtxRetain") ||
-        !begin(g) || !check(g, g->cuda.stream_create(&g->stream, 1), "cuStreamCreate") ||
+        !enter(g) || !check(g, g->cuda.stream_create(&g->stream, 1), "cuStreamCreate") ||
         !check(g, g->cuda.host_alloc(&stage, STAGE, 0), "cuMemHostAlloc"))
         return failure(g);
     g->stage = stage;
+    g->launches = dl_cuda_launches_create(&g->cuda, g->stream, !source->unrecorded);
+    if (!g->launches) return dl_fail(DILOCO_ENOMEM, "out of memory for a backend");
     return load_images(g, source);
 }
 

@@ -13,6 +13,7 @@ typedef struct dl_cuda_source {
     const char *library;   /* "libcuda.so.1" */
     const dl_span *images; /* [n_images], each what cuModuleLoadData takes */
     size_t n_images;
+    bool unrecorded; /* each kernel is started by a call of its own, for comparisons */
 } dl_cuda_source;
 
 /* dl_backend_cuda opens card `index` (from 0). source->name is borrowed until destroy, all else of
@@ -39,7 +40,9 @@ typedef struct dl_cuda_launch {
     size_t size;
 } dl_cuda_launch;
 
-/* dl_backend_cuda_launch queues a kernel. A failure is kept, as that of a copy. */
+/* dl_backend_cuda_launch queues a kernel, and copies its arguments. Kernels start together, when
+ * other work is queued or awaited, or by dl_backend_submit. A failure is kept, as that of a copy.
+ */
 void dl_backend_cuda_launch(dl_backend *backend, const dl_cuda_launch *launch);
 
 #endif

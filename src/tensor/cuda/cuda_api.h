@@ -11,6 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A kernel of a graph: the driver's CUDA_KERNEL_NODE_PARAMS_v2. */
+typedef struct dl_cuda_kernel_node {
+    void *function;
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    void **parameters, **extra; /* as of cuLaunchKernel; copied by the call */
+    void *kernel, *context;     /* not read where function is set */
+} dl_cuda_kernel_node;
+
 /* Our name, the driver's symbol, the arguments. */
 // clang-format off
 #define DL_CUDA_FUNCTIONS(X) \
@@ -41,6 +49,16 @@
     X(launch, cuLaunchKernel, (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, \
                                unsigned block_x, unsigned block_y, unsigned block_z, \
                                unsigned shared_bytes, void *stream, void **parameters, void **extra)) \
+    X(graph_create, cuGraphCreate, (void **graph, unsigned flags)) \
+    X(graph_destroy, cuGraphDestroy, (void *graph)) \
+    X(graph_add_kernel, cuGraphAddKernelNode_v2, (void **node, void *graph, \
+                        void *const *dependencies, size_t n, const dl_cuda_kernel_node *kernel)) \
+    X(graph_instantiate, cuGraphInstantiateWithFlags, (void **executable, void *graph, \
+                                                       unsigned long long flags)) \
+    X(graph_set_kernel, cuGraphExecKernelNodeSetParams_v2, (void *executable, void *node, \
+                                                            const dl_cuda_kernel_node *kernel)) \
+    X(graph_launch, cuGraphLaunch, (void *executable, void *stream)) \
+    X(graph_exec_destroy, cuGraphExecDestroy, (void *executable)) \
     X(error_text, cuGetErrorString, (int code, const char **text))
 // clang-format on
 

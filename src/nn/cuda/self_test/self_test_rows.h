@@ -45,4 +45,8 @@
 DL_SELF_TESTS(DL_DECLARE)
 #undef DL_DECLARE
 
+/* A sequence of one of these kernels, as a graph of the driver. The probe's kernel is
+ * dl_muon_blend. */
+diloco_status dl_probe_recorded(dl_probe *probe);
+
 #endif

@@ -27,6 +27,9 @@ diloco_status dl_cuda_self_test(dl_backend *backend)
         dl_probe_begin(&probe);
         status = rows[i].run(&probe);
     }
+    probe.kernel = "dl_muon_blend";
+    if (!status && (status = dl_probe_recorded(&probe)))
+        status = dl_fail_context(status, "in a recorded sequence");
     dl_probe_close(&probe);
     return status;
 }

@@ -1,0 +1,41 @@
+/* cuda_launches.h - starts kernels in sequences.
+ *
+ * A training step starts the same few hundred kernels each time. The second time that a sequence of
+ * kernels and sizes comes, it is recorded as a graph of the driver, and from then on one call
+ * starts it. Arguments that differ from the last time, as a learning rate does, are set in the
+ * graph before. The kernels and their order are those of single launches, and so are the bits. */
+#ifndef DL_TENSOR_CUDA_LAUNCHES_H
+#define DL_TENSOR_CUDA_LAUNCHES_H
+
+#include "tensor/cuda/cuda_api.h"
+#include <stdbool.h>
+
+typedef struct dl_cuda_launches dl_cuda_launches;
+
+/* One kernel. The arguments are copied when it is added. */
+typedef struct dl_cuda_call {
+    void *function;   /* of the driver */
+    const char *name; /* a literal, for errors */
+    unsigned blocks;
+    const void *arguments;
+    size_t size; /* of the arguments, at most DL_CUDA_CALL_ARGUMENTS bytes */
+} dl_cuda_call;
+enum { DL_CUDA_CALL_ARGUMENTS = 192 };
+
+/* dl_cuda_launches_create makes an empty sequence for one stream; cuda and stream are borrowed
+ * until destroy. With `records` false each kernel is started by a call of its own. Returns NULL if
+ * there is no memory.
+ */
+dl_cuda_launches *dl_cuda_launches_create(const dl_cuda *cuda, void *stream, bool records);
+void dl_cuda_launches_destroy(
+    dl_cuda_launches *launches); /* NULL is fine; the sequence is dropped */
+
+/* dl_cuda_launches_add appends a kernel to the sequence. Returns false if the sequence is full;
+ * then the caller submits it first. */
+bool dl_cuda_launches_add(dl_cuda_launches *launches, const dl_cuda_call *launch);
+
+/* dl_cuda_launches_submit starts the sequence on the stream, and begins the next one. Returns the
+ * driver's result; if it is not 0, *what is the kernel or function that failed. */
+int dl_cuda_launches_submit(dl_cuda_launches *launches, const char **what);
+
+#endif

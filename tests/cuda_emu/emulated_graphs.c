@@ -1,0 +1,222 @@
+/* emulated_graphs.c - graphs of the emulated driver: kernels that one call starts.
+ *
+ * A launch takes the nodes in an order that their dependencies allow, ascending, descending or by
+ * seed as emulated_order says, so a dependency that is missing changes results. Handles are looked
+ * up: one that was destroyed is refused. An executable graph keeps its own arguments, and a node of
+ * it may get others but not another kernel. */
+#include "emulated_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct node {
+    emulated_request launch;
+    struct node **dependencies;
+    size_t n_dependencies;
+    size_t place; /* in its graph */
+} node;
+
+/* A graph, or an executable copy of one. The nodes of a copy have the places of the original's. */
+typedef struct graph {
+    struct graph *next;
+    const struct graph *original; /* of a copy; else NULL */
+    node **nodes;
+    size_t n;
+} graph;
+static graph *graphs; /* all that are not destroyed; under the lock of the driver */
+
+uint64_t emulated_graphs(void)
+{
+    uint64_t n = 0;
+    for (const graph *g = graphs; g; g = g->next)
+        n++;
+    return n;
+}
+
+static graph *graph_of(const void *handle, bool executable)
+{
+    graph *g = graphs;
+    while (g && (g != handle || (g->original != NULL) != executable))
+        g = g->next;
+    return g;
+}
+
+static node *node_in(const graph *g, const void *handle)
+{
+    for (size_t i = 0; i < g->n; i++)
+        if (g->nodes[i] == handle) return g->nodes[i];
+    return NULL;
+}
+
+static graph *new_graph(const graph *original)
+{
+    graph *g = calloc(1, sizeof *g);
+    if (!g) abort();
+    g->original = original;
+    g->next = graphs;
+    graphs = g;
+    return g;
+}
+
+static node *new_node(graph *g, const emulated_request *launch, size_t n_dependencies)
+{
+    node *x = calloc(1, sizeof *x);
+    g->nodes = realloc(g->nodes, (g->n + 1) * sizeof(node *));
+    if (!x || !g->nodes) abort();
+    x->launch = *launch;
+    x->dependencies = calloc(n_dependencies + 1, sizeof(node *));
+    if (!x->dependencies) abort();
+    x->n_dependencies = n_dependencies;
+    x->place = g->n;
+    g->nodes[g->n++] = x;
+    return x;
+}
+
+static void free_graph(graph *g)
+{
+    graph **at = &graphs;
+    while (*at != g)
+        at = &(*at)->next;
+    *at = g->next;
+    for (size_t i = 0; i < g->n; i++) {
+        free(g->nodes[i]->dependencies);
+        free(g->nodes[i]);
+    }
+    free(g->nodes);
+    free(g);
+}
+
+void emulated_forget_graphs(void)
+{
+    while (graphs)
+        free_graph(graphs);
+}
+
+static int destroy(void *handle, bool executable)
+{
+    const int code = emulated_enter(true);
+    graph *g = graph_of(handle, executable);
+    if (g) free_graph(g);
+    return emulated_leave(code || g ? code : DL_CUDA_INVALID_VALUE);
+}
+
+/* ---- the functions */
+
+int cuGraphCreate(void **to, unsigned flags)
+{
+    const int code = emulated_enter(true);
+    *to = code || flags ? NULL : new_graph(NULL);
+    return emulated_leave(code || *to ? code : DL_CUDA_INVALID_VALUE);
+}
+
+int cuGraphDestroy(void *handle)
+{
+    return destroy(handle, false);
+}
+
+int cuGraphExecDestroy(void *handle)
+{
+    return destroy(handle, true);
+}
+
+static bool request_of(emulated_request *out, const dl_cuda_kernel_node *k)
+{
+    return emulated_launch_request(
+        out, &(emulated_launch_call){.function = k->function,
+                                     .grid = {k->grid_x, k->grid_y, k->grid_z},
+                                     .block = {k->block_x, k->block_y, k->block_z},
+                                     .shared_bytes = k->shared_bytes,
+                                     .parameters = k->parameters,
+                                     .extra = k->extra});
+}
+
+int cuGraphAddKernelNode_v2(void **to, void *handle, void *const *dependencies, size_t n,
+                            const dl_cuda_kernel_node *kernel)
+{
+    emulated_request launch;
+    const int code = emulated_enter(true);
+    graph *g = graph_of(handle, false);
+    bool ok = g && request_of(&launch, kernel);
+    for (size_t i = 0; ok && i < n; i++)
+        ok = node_in(g, dependencies[i]) != NULL;
+    if (code || !ok) return emulated_leave(code ? code : DL_CUDA_INVALID_VALUE);
+    node *x = new_node(g, &launch, n);
+    for (size_t i = 0; i < n; i++)
+        x->dependencies[i] = dependencies[i];
+    *to = x;
+    return emulated_leave(0);
+}
+
+int cuGraphInstantiateWithFlags(void **to, void *handle, unsigned long long flags)
+{
+    const int code = emulated_enter(true);
+    const graph *g = graph_of(handle, false);
+    if (code || !g || flags) return emulated_leave(code ? code : DL_CUDA_INVALID_VALUE);
+    graph *copy = new_graph(g);
+    for (size_t i = 0; i < g->n; i++) {
+        const node *x = g->nodes[i];
+        node *y = new_node(copy, &x->launch, x->n_dependencies);
+        for (size_t k = 0; k < x->n_dependencies; k++)
+            y->dependencies[k] = copy->nodes[x->dependencies[k]->place];
+    }
+    *to = copy;
+    return emulated_leave(0);
+}
+
+/* `handle` is of a node of the graph that was instantiated, which must not be destroyed yet. */
+int cuGraphExecKernelNodeSetParams_v2(void *executable, void *handle,
+                                      const dl_cuda_kernel_node *kernel)
+{
+    emulated_request launch;
+    const int code = emulated_enter(true);
+    graph *copy = graph_of(executable, true);
+    const graph *g = copy ? graph_of(copy->original, false) : NULL;
+    const node *x = g ? node_in(g, handle) : NULL;
+    if (code || !x || !request_of(&launch, kernel) || launch.kernel != x->launch.kernel)
+        return emulated_leave(code ? code : DL_CUDA_INVALID_VALUE);
+    copy->nodes[x->place]->launch = launch;
+    return emulated_leave(0);
+}
+
+/* ---- a launch */
+
+static bool is_ready(const node *x, const bool *done)
+{
+    for (size_t i = 0; i < x->n_dependencies; i++)
+        if (!done[x->dependencies[i]->place]) return false;
+    return !done[x->place];
+}
+
+/* A node that may be next. Each node comes after those that it depends on, so there is one. */
+static size_t next_of(const graph *g, const bool *done, emulated_order order, uint64_t *state)
+{
+    size_t chosen = g->n, n_ready = 0;
+    for (size_t i = 0; i < g->n; i++) {
+        if (!is_ready(g->nodes[i], done)) continue;
+        n_ready++;
+        *state = *state * 6364136223846793005ull + 1442695040888963407ull;
+        if (chosen == g->n || order == EMULATED_DESCENDING ||
+            (order == EMULATED_SHUFFLED && (*state >> 33) % n_ready == 0))
+            chosen = i;
+    }
+    return chosen;
+}
+
+int cuGraphLaunch(void *executable, void *stream)
+{
+    int code = emulated_enter(true);
+    const graph *g = graph_of(executable, true);
+    if (!code && !g) code = DL_CUDA_INVALID_VALUE;
+    bool *done = g ? calloc(g->n + 1, sizeof *done) : NULL;
+    const emulated_setup *setup = emulated_setup_now();
+    uint64_t state = setup->seed;
+    for (size_t i = 0; !code && i < g->n; i++) {
+        const size_t next = next_of(g, done, setup->order, &state);
+        emulated_request r = g->nodes[next]->launch;
+        done[next] = true;
+        r.stream = (uintptr_t)stream;
+        code = emulated_exchange_request(&r, NULL);
+    }
+    free(done);
+    return emulated_leave(code);
+}
