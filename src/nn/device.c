@@ -19,7 +19,8 @@ enum { KEY = 512 }; /* bytes of a key, and of a folder's path */
 /* ---- the results of cards that passed: a file each, which holds its key */
 
 /* Writes the text that has to be equal for an earlier result to count. It includes the digest of
- * the device code: a new build is tested again. Returns false if it does not fit. */
+ * the device code and the version of the library of products: a new one is tested again. Returns
+ * false if it does not fit. */
 static bool key_of(char key[KEY], const dl_cuda_card *card, const dl_span *images, size_t n)
 {
     char hex[DL_HASH_HEX + 1], uuid[DL_HASH_HEX + 1];
@@ -29,8 +30,9 @@ static bool key_of(char key[KEY], const dl_cuda_card *card, const dl_span *image
     dl_hash_to_hex(hex, dl_hash_bytes(codes, n * sizeof codes[0]));
     memcpy(id.bytes, card->uuid, sizeof id.bytes);
     dl_hash_to_hex(uuid, id);
-    const int len = snprintf(key, KEY, "passed: driver %d, card %s %s, code %s, diloco %s\n",
-                             card->driver, card->name, uuid, hex, DILOCO_VERSION);
+    const int len = snprintf(
+        key, KEY, "passed: driver %d, card %s %s, products %llu, code %s, diloco %s\n",
+        card->driver, card->name, uuid, (unsigned long long)card->products, hex, DILOCO_VERSION);
     return len > 0 && len < KEY;
 }
 
@@ -97,7 +99,9 @@ static diloco_status open_card(dl_backend **out, dl_cuda_card *card, int index, 
 {
     dl_span images[DL_CUDA_MAX_IMAGES];
     dl_backend *backend;
-    dl_cuda_source source = {.name = "cuda", .library = "libcuda.so.1", .images = images};
+    static const char *const products[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
+    dl_cuda_source source = {
+        .name = "cuda", .library = "libcuda.so.1", .images = images, .products = products};
     source.n_images = dl_device_code(images, DL_CUDA_MAX_IMAGES);
     *out = NULL;
     DL_TRY(dl_backend_cuda(&backend, &source, index));

@@ -198,8 +198,12 @@ int emulated_leave(int code)
 
 static int ask(emulated_request *request, uint64_t *value)
 {
-    const int code = emulated_enter(true);
-    return emulated_leave(code ? code : emulated_exchange_request(request, value));
+    int code = emulated_enter(true);
+    if (!code && request->stream && emulated_is_capturing(request->stream))
+        code = request->op == EMULATED_LAUNCH ? 0 : DL_CUDA_CAPTURE_UNSUPPORTED;
+    if (!code && !(request->op == EMULATED_LAUNCH && emulated_capture(request)))
+        code = emulated_exchange_request(request, value);
+    return emulated_leave(code);
 }
 
 SHOWN int emulated_kernel_name(char *out, size_t size, size_t i)

@@ -23,7 +23,9 @@ typedef struct graph {
     node **nodes;
     size_t n;
 } graph;
-static graph *graphs; /* all that are not destroyed; under the lock of the driver */
+static graph *graphs;      /* all that are not destroyed; under the lock of the driver */
+static uint64_t capturing; /* stream; 0: none */
+static graph *captured;
 
 uint64_t emulated_graphs(void)
 {
@@ -90,6 +92,7 @@ void emulated_forget_graphs(void)
 {
     while (graphs)
         free_graph(graphs);
+    capturing = 0;
 }
 
 static int destroy(void *handle, bool executable)
@@ -175,6 +178,69 @@ int cuGraphExecKernelNodeSetParams_v2(void *executable, void *handle,
     if (code || !x || !request_of(&launch, kernel) || launch.kernel != x->launch.kernel)
         return emulated_leave(code ? code : DL_CUDA_INVALID_VALUE);
     copy->nodes[x->place]->launch = launch;
+    return emulated_leave(0);
+}
+
+/* ---- captures: launches on a stream become a chain of nodes */
+
+bool emulated_is_capturing(uint64_t stream)
+{
+    return capturing && capturing == stream;
+}
+
+bool emulated_capture(const emulated_request *launch)
+{
+    if (!emulated_is_capturing(launch->stream)) return false;
+    node *before = captured->n ? captured->nodes[captured->n - 1] : NULL;
+    node *x = new_node(captured, launch, before != NULL);
+    if (before) x->dependencies[0] = before;
+    return true;
+}
+
+int cuStreamBeginCapture_v2(void *stream, int mode)
+{
+    int code = emulated_enter(true);
+    if (!code && (capturing || mode < 0 || mode > 2)) code = DL_CUDA_INVALID_VALUE;
+    if (!code) {
+        captured = new_graph(NULL);
+        capturing = (uintptr_t)stream;
+    }
+    return emulated_leave(code);
+}
+
+/* After an injected failure the stream captures no more either. */
+int cuStreamEndCapture(void *stream, void **to)
+{
+    int code = emulated_enter(true);
+    const bool ok = emulated_is_capturing((uintptr_t)stream);
+    *to = !code && ok ? captured : NULL;
+    if (code && ok) free_graph(captured);
+    if (ok) capturing = 0;
+    return emulated_leave(code || ok ? code : DL_CUDA_INVALID_VALUE);
+}
+
+/* The child's nodes are copied. Its roots get the dependencies, and *to is its last node, on which
+ * all others of a captured chain depend. */
+int cuGraphAddChildGraphNode(void **to, void *handle, void *const *dependencies, size_t n,
+                             void *child)
+{
+    const int code = emulated_enter(true);
+    graph *g = graph_of(handle, false);
+    const graph *c = graph_of(child, false);
+    bool ok = g && c && c->n > 0;
+    for (size_t i = 0; ok && i < n; i++)
+        ok = node_in(g, dependencies[i]) != NULL;
+    if (code || !ok) return emulated_leave(code ? code : DL_CUDA_INVALID_VALUE);
+    const size_t first = g->n;
+    for (size_t i = 0; i < c->n; i++) {
+        const node *x = c->nodes[i];
+        const bool root = x->n_dependencies == 0;
+        node *y = new_node(g, &x->launch, root ? n : x->n_dependencies);
+        for (size_t k = 0; k < y->n_dependencies; k++)
+            y->dependencies[k] =
+                root ? dependencies[k] : g->nodes[first + x->dependencies[k]->place];
+        *to = y;
+    }
     return emulated_leave(0);
 }
 

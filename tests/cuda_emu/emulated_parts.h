@@ -33,6 +33,11 @@ typedef struct emulated_launch_call {
  * more than one struct of arguments, more than one dimension, dynamic shared memory. */
 bool emulated_launch_request(emulated_request *out, const emulated_launch_call *call);
 
+/* emulated_capture adds a launch to the graph that its stream captures. Returns false if the stream
+ * captures none. Other requests of such a stream are refused. Under the lock. */
+bool emulated_capture(const emulated_request *launch);
+bool emulated_is_capturing(uint64_t stream);
+
 /* Graphs and executable graphs that are not destroyed. */
 uint64_t emulated_graphs(void);
 void emulated_forget_graphs(void);

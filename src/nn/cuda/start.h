@@ -25,11 +25,7 @@ static inline size_t dl_cuda_product_threads(const dl_cuda_product_arguments *a)
 
 /* C[m][n] = A B + bias, or added to C. A(i, l) is a[i * a_row + l * a_column], B(l, j) is
  * b[l * b_row + j * b_column]. bias f32[n] may be NULL. */
-static inline void dl_cuda_product_on(dl_backend *backend, const dl_cuda_product_arguments *a)
-{
-    dl_backend_cuda_launch(
-        backend, &(dl_cuda_launch){"dl_product", dl_cuda_product_threads(a), a, sizeof *a});
-}
+void dl_cuda_product_on(dl_backend *backend, const dl_cuda_product_arguments *a);
 static inline void dl_cuda_product(const dl_pass *p, const dl_cuda_product_arguments *a)
 {
     dl_cuda_product_on(p->graph->backend, a);

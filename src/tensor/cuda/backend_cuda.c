@@ -35,6 +35,7 @@ typedef struct gpu {
     size_t n_modules;
     kernel kernels[MAX_KERNELS]; /* found so far */
     size_t n_kernels;
+    dl_cuda_blas *blas; /* NULL: products are our kernels' */
     dl_cuda_launches *launches;
     unsigned char *stage; /* pinned, STAGE bytes */
     size_t used;
@@ -217,6 +218,18 @@ void dl_backend_cuda_launch(dl_backend *backend, const dl_cuda_launch *launch)
     if (begin(g)) dl_cuda_launches_add(g->launches, &call); /* the full sequence has been started */
 }
 
+bool dl_backend_cuda_product(dl_backend *backend, const dl_cuda_multiplication *product)
+{
+    gpu *g = (gpu *)backend;
+    DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA);
+    if (!g->blas || !enter(g)) return false;
+    const int plan = dl_cuda_blas_plan(g->blas, product);
+    if (plan < 0) return false;
+    if (!dl_cuda_launches_add_product(g->launches, plan, product) && begin(g))
+        dl_cuda_launches_add_product(g->launches, plan, product);
+    return true;
+}
+
 static void submit(dl_backend *self)
 {
     (void)begin((gpu *)self);
@@ -234,6 +247,7 @@ diloco_status dl_backend_cuda_card(dl_cuda_card *out, dl_backend *backend)
         return failure(g);
     out->name[sizeof out->name - 1] = '\0';
     out->memory = memory;
+    out->products = dl_cuda_blas_version(g->blas);
     return DILOCO_OK;
 }
 
@@ -252,10 +266,13 @@ static void destroy(dl_backend *self)
         if (g->stream) (void)g->cuda.stream_wait(g->stream); /* it may still read the stage */
         for (size_t i = 0; i < g->n_modules; i++)
             (void)g->cuda.module_unload(g->modules[i]);
+        dl_cuda_blas_close(g->blas);
+        g->blas = NULL;
         if (g->stage) (void)g->cuda.host_release(g->stage);
         if (g->stream) (void)g->cuda.stream_destroy(g->stream);
     }
     dl_cuda_launches_destroy(g->launches);
+    dl_cuda_blas_close(g->blas); /* without a context the library frees what it can */
     if (g->context) (void)g->cuda.context_release(g->device);
     dl_cuda_unload(&g->cuda);
     free(g);
@@ -318,7 +335,8 @@ static diloco_status open_gpu(gpu *g, const dl_cuda_source *source, int index)
         !check(g, g->cuda.host_alloc(&stage, STAGE, 0), "cuMemHostAlloc"))
         return failure(g);
     g->stage = stage;
-    g->launches = dl_cuda_launches_create(&g->cuda, g->stream, !source->unrecorded);
+    if (source->products) g->blas = dl_cuda_blas_open(&g->cuda, source->products);
+    g->launches = dl_cuda_launches_create(&g->cuda, g->blas, g->stream, !source->unrecorded);
     if (!g->launches) return dl_fail(DILOCO_ENOMEM, "out of memory for a backend");
     return load_images(g, source);
 }

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "tensor/backend.h"
+#include "tensor/cuda/cuda_blas.h"
 
 enum { DL_CUDA_MAX_IMAGES = 16 };
 
@@ -13,7 +14,8 @@ typedef struct dl_cuda_source {
     const char *library;   /* "libcuda.so.1" */
     const dl_span *images; /* [n_images], each what cuModuleLoadData takes */
     size_t n_images;
-    bool unrecorded; /* each kernel is started by a call of its own, for comparisons */
+    const char *const *products; /* libraries like cuBLASLt, the last is NULL; NULL: none */
+    bool unrecorded;             /* each kernel is started by a call of its own, for comparisons */
 } dl_cuda_source;
 
 /* dl_backend_cuda opens card `index` (from 0). source->name is borrowed until destroy, all else of
@@ -27,8 +29,9 @@ DL_MUST_CHECK diloco_status dl_backend_cuda(dl_backend **out, const dl_cuda_sour
 typedef struct dl_cuda_card {
     char name[128];
     unsigned char uuid[16];
-    uint64_t memory; /* bytes */
-    int driver;      /* newest CUDA version that the driver supports: 1000 major + 10 minor */
+    uint64_t memory;   /* bytes */
+    uint64_t products; /* version of the library of products; 0: none */
+    int driver;        /* newest CUDA version that the driver supports: 1000 major + 10 minor */
 } dl_cuda_card;
 DL_MUST_CHECK diloco_status dl_backend_cuda_card(dl_cuda_card *out, dl_backend *backend);
 
@@ -44,5 +47,9 @@ typedef struct dl_cuda_launch {
  * other work is queued or awaited, or by dl_backend_submit. A failure is kept, as that of a copy.
  */
 void dl_backend_cuda_launch(dl_backend *backend, const dl_cuda_launch *launch);
+
+/* dl_backend_cuda_product queues a product by the library of products. Returns false, and queues
+ * nothing, if there is no library, or if it has no algorithm for this product. */
+bool dl_backend_cuda_product(dl_backend *backend, const dl_cuda_multiplication *product);
 
 #endif

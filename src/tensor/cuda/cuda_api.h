@@ -53,6 +53,10 @@ typedef struct dl_cuda_kernel_node {
     X(graph_destroy, cuGraphDestroy, (void *graph)) \
     X(graph_add_kernel, cuGraphAddKernelNode_v2, (void **node, void *graph, \
                         void *const *dependencies, size_t n, const dl_cuda_kernel_node *kernel)) \
+    X(graph_add_child, cuGraphAddChildGraphNode, (void **node, void *graph, \
+                       void *const *dependencies, size_t n, void *child)) \
+    X(capture_begin, cuStreamBeginCapture_v2, (void *stream, int mode)) \
+    X(capture_end, cuStreamEndCapture, (void *stream, void **graph)) \
     X(graph_instantiate, cuGraphInstantiateWithFlags, (void **executable, void *graph, \
                                                        unsigned long long flags)) \
     X(graph_set_kernel, cuGraphExecKernelNodeSetParams_v2, (void *executable, void *node, \
@@ -70,7 +74,8 @@ enum {
     DL_CUDA_INVALID_CONTEXT = 201,
     DL_CUDA_NOT_FOUND = 500,
     DL_CUDA_ILLEGAL_ADDRESS = 700,
-    DL_CUDA_LAUNCH_FAILED = 719
+    DL_CUDA_LAUNCH_FAILED = 719,
+    DL_CUDA_CAPTURE_UNSUPPORTED = 900 /* work that a graph cannot have */
 };
 #define DL_CUDA_EXTRA_END     ((void *)0)
 #define DL_CUDA_EXTRA_POINTER ((void *)1) /* the next entry: the kernel's arguments as bytes */

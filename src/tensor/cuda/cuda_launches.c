@@ -14,9 +14,9 @@
 enum { MOST = 4096, FEWEST = 8, GRAPHS = 8, FINGERPRINTS = 64 };
 
 typedef struct call {
-    void *function;
+    void *function; /* NULL: a product, of which `arguments` is the dl_cuda_multiplication */
     const char *name;
-    unsigned blocks;
+    unsigned blocks; /* of a product: its plan */
     size_t size;
     _Alignas(16) unsigned char arguments[DL_CUDA_CALL_ARGUMENTS];
 } call;
@@ -31,6 +31,7 @@ typedef struct recording {
 
 struct dl_cuda_launches {
     const dl_cuda *cuda;
+    dl_cuda_blas *blas; /* NULL: no product is added */
     void *stream;
     bool records;
     size_t n;
@@ -41,11 +42,13 @@ struct dl_cuda_launches {
     call calls[MOST]; /* the sequence: n of them */
 };
 
-dl_cuda_launches *dl_cuda_launches_create(const dl_cuda *cuda, void *stream, bool records)
+dl_cuda_launches *dl_cuda_launches_create(const dl_cuda *cuda, dl_cuda_blas *blas, void *stream,
+                                          bool records)
 {
     dl_cuda_launches *r = calloc(1, sizeof *r);
     if (!r) return NULL;
     r->cuda = cuda;
+    r->blas = blas;
     r->stream = stream;
     r->records = records;
     return r;
@@ -64,18 +67,40 @@ bool dl_cuda_launches_add(dl_cuda_launches *r, const dl_cuda_call *launch)
     return true;
 }
 
+_Static_assert(sizeof(dl_cuda_multiplication) <= DL_CUDA_CALL_ARGUMENTS,
+               "a product is an argument");
+
+bool dl_cuda_launches_add_product(dl_cuda_launches *r, int plan,
+                                  const dl_cuda_multiplication *product)
+{
+    return dl_cuda_launches_add(r, &(dl_cuda_call){.name = "cublasLtMatmul",
+                                                   .blocks = (unsigned)plan,
+                                                   .arguments = product,
+                                                   .size = sizeof *product});
+}
+
+static const dl_cuda_multiplication *product_of(const call *c)
+{
+    return (const void *)c->arguments;
+}
+
 /* ---- single launches */
+
+static int start_one(const dl_cuda_launches *r, const call *c)
+{
+    size_t size = c->size;
+    void *extra[] = {DL_CUDA_EXTRA_POINTER, (void *)(uintptr_t)c->arguments, DL_CUDA_EXTRA_SIZE,
+                     &size, DL_CUDA_EXTRA_END};
+    if (!c->function) return dl_cuda_blas_start(r->blas, (int)c->blocks, product_of(c), r->stream);
+    return r->cuda->launch(c->function, c->blocks, 1, 1, DL_GPU_THREADS, 1, 1, 0, r->stream, NULL,
+                           extra);
+}
 
 static int start_each(const dl_cuda_launches *r, const char **what)
 {
     for (size_t i = 0; i < r->n; i++) {
-        const call *c = &r->calls[i];
-        size_t size = c->size;
-        void *extra[] = {DL_CUDA_EXTRA_POINTER, (void *)(uintptr_t)c->arguments, DL_CUDA_EXTRA_SIZE,
-                         &size, DL_CUDA_EXTRA_END};
-        const int code = r->cuda->launch(c->function, c->blocks, 1, 1, DL_GPU_THREADS, 1, 1, 0,
-                                         r->stream, NULL, extra);
-        *what = c->name;
+        const int code = start_one(r, &r->calls[i]);
+        *what = r->calls[i].name;
         if (code) return code;
     }
     return DL_CUDA_SUCCESS;
@@ -83,13 +108,18 @@ static int start_each(const dl_cuda_launches *r, const char **what)
 
 /* ---- graphs */
 
+/* The arrays of a product are part of the graph of its kernels. */
+static bool same_call(const call *a, const call *b)
+{
+    return a->function == b->function && a->blocks == b->blocks && a->size == b->size &&
+           (a->function || memcmp(a->arguments, b->arguments, a->size) == 0);
+}
+
 static bool same_kernels(const recording *g, const dl_cuda_launches *r)
 {
     if (g->n != r->n) return false;
     for (size_t i = 0; i < g->n; i++)
-        if (g->calls[i].function != r->calls[i].function ||
-            g->calls[i].blocks != r->calls[i].blocks || g->calls[i].size != r->calls[i].size)
-            return false;
+        if (!same_call(&g->calls[i], &r->calls[i])) return false;
     return true;
 }
 
@@ -129,14 +159,31 @@ static void forget(const dl_cuda_launches *r, recording *g)
     *g = (recording){.n = 0};
 }
 
+/* The driver copies the graph of a product's kernels. */
+static int add_product(void **node, const dl_cuda_launches *r, const recording *g, size_t i)
+{
+    void *child;
+    const call *c = &g->calls[i];
+    int code = dl_cuda_blas_capture(&child, r->blas, (int)c->blocks, product_of(c));
+    if (code) return code;
+    code = r->cuda->graph_add_child(node, g->graph, i ? &g->nodes[i - 1] : NULL, i > 0, child);
+    (void)r->cuda->graph_destroy(child);
+    return code;
+}
+
+static int add_kernel(void **node, const dl_cuda_launches *r, const recording *g, size_t i)
+{
+    void *extra[5];
+    size_t size;
+    const dl_cuda_kernel_node kernel = node_of(&g->calls[i], extra, &size);
+    return r->cuda->graph_add_kernel(node, g->graph, i ? &g->nodes[i - 1] : NULL, i > 0, &kernel);
+}
+
 static int add_nodes(const dl_cuda_launches *r, recording *g, const char **what)
 {
     for (size_t i = 0; i < g->n; i++) {
-        void *extra[5];
-        size_t size;
-        const dl_cuda_kernel_node node = node_of(&g->calls[i], extra, &size);
-        const int code = r->cuda->graph_add_kernel(&g->nodes[i], g->graph,
-                                                   i ? &g->nodes[i - 1] : NULL, i > 0, &node);
+        const int code = g->calls[i].function ? add_kernel(&g->nodes[i], r, g, i)
+                                              : add_product(&g->nodes[i], r, g, i);
         *what = g->calls[i].name;
         if (code) return code;
     }

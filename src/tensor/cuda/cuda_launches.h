@@ -7,7 +7,7 @@
 #ifndef DL_TENSOR_CUDA_LAUNCHES_H
 #define DL_TENSOR_CUDA_LAUNCHES_H
 
-#include "tensor/cuda/cuda_api.h"
+#include "tensor/cuda/cuda_blas.h"
 #include <stdbool.h>
 
 typedef struct dl_cuda_launches dl_cuda_launches;
@@ -22,17 +22,23 @@ typedef struct dl_cuda_call {
 } dl_cuda_call;
 enum { DL_CUDA_CALL_ARGUMENTS = 192 };
 
-/* dl_cuda_launches_create makes an empty sequence for one stream; cuda and stream are borrowed
+/* dl_cuda_launches_create makes an empty sequence for one stream. All arguments are borrowed
  * until destroy. With `records` false each kernel is started by a call of its own. Returns NULL if
  * there is no memory.
  */
-dl_cuda_launches *dl_cuda_launches_create(const dl_cuda *cuda, void *stream, bool records);
+dl_cuda_launches *dl_cuda_launches_create(const dl_cuda *cuda, dl_cuda_blas *blas, void *stream,
+                                          bool records);
 void dl_cuda_launches_destroy(
     dl_cuda_launches *launches); /* NULL is fine; the sequence is dropped */
 
 /* dl_cuda_launches_add appends a kernel to the sequence. Returns false if the sequence is full;
  * then the caller submits it first. */
 bool dl_cuda_launches_add(dl_cuda_launches *launches, const dl_cuda_call *launch);
+
+/* dl_cuda_launches_add_product appends a product of the library by its plan (cuda_blas.h). Other
+ * arrays make another sequence. Returns false as dl_cuda_launches_add. */
+bool dl_cuda_launches_add_product(dl_cuda_launches *launches, int plan,
+                                  const dl_cuda_multiplication *product);
 
 /* dl_cuda_launches_submit starts the sequence on the stream, and begins the next one. Returns the
  * driver's result; if it is not 0, *what is the kernel or function that failed. */

@@ -48,5 +48,7 @@ DL_SELF_TESTS(DL_DECLARE)
 /* A sequence of one of these kernels, as a graph of the driver. The probe's kernel is
  * dl_muon_blend. */
 diloco_status dl_probe_recorded(dl_probe *probe);
+/* A product by the library of products, as cublasLtMatmul. */
+diloco_status dl_probe_library(dl_probe *probe);
 
 #endif

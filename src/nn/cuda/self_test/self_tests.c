@@ -30,6 +30,8 @@ diloco_status dl_cuda_self_test(dl_backend *backend)
     probe.kernel = "dl_muon_blend";
     if (!status && (status = dl_probe_recorded(&probe)))
         status = dl_fail_context(status, "in a recorded sequence");
+    probe.kernel = "cublasLtMatmul";
+    if (!status) status = dl_probe_library(&probe);
     dl_probe_close(&probe);
     return status;
 }

@@ -1,0 +1,225 @@
+/* cuda_blas.c - see cuda_blas.h.
+ *
+ * The library stores matrices by columns, and we store them by rows. Our C = A B is C^T = B^T A^T
+ * in its order. So it gets B as its first factor and A as its second, with rows and columns
+ * exchanged.
+ */
+#include "tensor/cuda/cuda_blas.h"
+
+#include "base/size.h"
+#include "tensor/cuda/cuda_blas_api.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A product for which there is no place is left to our kernel. Training has one plan for each
+ * shape, layout and batch size. */
+enum { PLANS = 512, RELAXED = 2 /* CU_STREAM_CAPTURE_MODE_RELAXED */ };
+static const size_t WORKSPACE = 32 << 20; /* the library's recommendation for Hopper */
+
+typedef struct plan {
+    dl_cuda_multiplication shape; /* without addresses */
+    uint32_t alignment;           /* bytes */
+    bool has_bias, exists;
+    void *operation, *first, *second, *result;
+    dl_cublas_algorithm algorithm;
+} plan;
+
+struct dl_cuda_blas {
+    const dl_cuda *cuda;
+    dl_cublas api;
+    void *handle, *stream; /* stream: for captures alone */
+    uint64_t workspace;    /* on the device; products on one stream share it */
+    plan plans[PLANS];
+    size_t n_plans;
+};
+
+/* ---- the library */
+
+static bool load(dl_cublas *api, const char *path)
+{
+    void *at;
+    api->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!api->library) return false;
+#define FIND(name, symbol, arguments)                                                              \
+    if (!(at = dlsym(api->library, #symbol))) return false;                                        \
+    memcpy(&api->name, &at, sizeof at);
+    FIND(version, cublasLtGetVersion, )
+    DL_CUBLAS_FUNCTIONS(FIND)
+#undef FIND
+    return true;
+}
+
+static void unload(dl_cublas *api)
+{
+    if (api->library) dlclose(api->library);
+    memset(api, 0, sizeof *api);
+}
+
+static bool open_blas(dl_cuda_blas *b, const char *const *libraries)
+{
+    for (size_t i = 0; libraries[i] && !b->api.library; i++)
+        if (!load(&b->api, libraries[i])) unload(&b->api);
+    return b->api.library && !b->api.create(&b->handle) && !b->cuda->stream_create(&b->stream, 1) &&
+           !b->cuda->alloc(&b->workspace, WORKSPACE);
+}
+
+dl_cuda_blas *dl_cuda_blas_open(const dl_cuda *cuda, const char *const *libraries)
+{
+    dl_cuda_blas *b = calloc(1, sizeof *b);
+    if (!b) return NULL;
+    b->cuda = cuda;
+    if (open_blas(b, libraries)) return b;
+    dl_cuda_blas_close(b);
+    return NULL;
+}
+
+uint64_t dl_cuda_blas_version(const dl_cuda_blas *b)
+{
+    return b ? b->api.version() : 0;
+}
+
+static void forget(const dl_cuda_blas *b, plan *p)
+{
+    if (p->operation) (void)b->api.operation_destroy(p->operation);
+    if (p->first) (void)b->api.layout_destroy(p->first);
+    if (p->second) (void)b->api.layout_destroy(p->second);
+    if (p->result) (void)b->api.layout_destroy(p->result);
+    p->operation = p->first = p->second = p->result = NULL;
+}
+
+/* Members that open_blas did not reach are zero. */
+void dl_cuda_blas_close(dl_cuda_blas *b)
+{
+    if (!b) return;
+    for (size_t i = 0; i < b->n_plans; i++)
+        forget(b, &b->plans[i]);
+    if (b->workspace) (void)b->cuda->release(b->workspace);
+    if (b->stream) (void)b->cuda->stream_destroy(b->stream);
+    if (b->handle) (void)b->api.destroy(b->handle);
+    unload(&b->api);
+    free(b);
+}
+
+/* ---- plans */
+
+static dl_cuda_multiplication shape_of(const dl_cuda_multiplication *product)
+{
+    dl_cuda_multiplication shape = *product;
+    shape.c = NULL;
+    shape.a = shape.b = shape.bias = NULL;
+    return shape;
+}
+
+/* The alignment of all arrays in bytes: 4, 8 or 16. */
+static uint32_t alignment_of(const dl_cuda_multiplication *p)
+{
+    const uintptr_t all =
+        (uintptr_t)p->c | (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->bias | 16;
+    return (uint32_t)(all & (~all + 1));
+}
+
+static bool set(const dl_cuda_blas *b, void *operation, int attribute, int32_t value)
+{
+    return !b->api.operation_set(operation, attribute, &value, sizeof value);
+}
+
+/* Split sums are added in the workspace, in a fixed order, and never in C in the order in which
+ * they are done. */
+static bool choose(const dl_cuda_blas *b, plan *p, void *preference)
+{
+    const uint32_t reductions = DL_CUBLAS_REDUCE_COMPUTE_TYPE | DL_CUBLAS_REDUCE_OUTPUT_TYPE;
+    const uint64_t workspace = WORKSPACE;
+    dl_cublas_choice choice;
+    int n = 0;
+    bool ok = !b->api.preference_set(preference, DL_CUBLAS_PREFER_WORKSPACE, &workspace,
+                                     sizeof workspace) &&
+              !b->api.preference_set(preference, DL_CUBLAS_PREFER_REDUCTIONS, &reductions,
+                                     sizeof reductions);
+    for (int i = 0; i < 4 && ok; i++)
+        ok = !b->api.preference_set(preference, DL_CUBLAS_PREFER_ALIGNMENT_A + i, &p->alignment,
+                                    sizeof p->alignment);
+    if (!ok || b->api.choose(b->handle, p->operation, p->first, p->second, p->result, p->result,
+                             preference, 1, &choice, &n))
+        return false;
+    if (n < 1 || choice.state || choice.workspace > WORKSPACE) return false;
+    p->algorithm = choice.algorithm;
+    return true;
+}
+
+static bool layout(const dl_cuda_blas *b, void **out, uint64_t rows, uint64_t columns,
+                   uint64_t stride)
+{
+    return !b->api.layout_create(out, DL_CUBLAS_R_32F, rows, columns, (int64_t)stride);
+}
+
+/* Makes the operation and the layouts of a plan, and chooses its algorithm. */
+static bool make(const dl_cuda_blas *b, plan *p)
+{
+    const dl_cuda_multiplication *s = &p->shape;
+    void *preference = NULL;
+    const uint64_t a[2] = {s->a_transposed ? s->k : s->m, s->a_transposed ? s->m : s->k};
+    const uint64_t f[2] = {s->b_transposed ? s->n : s->k, s->b_transposed ? s->k : s->n};
+    if (b->api.operation_create(&p->operation, DL_CUBLAS_COMPUTE_32F, DL_CUBLAS_R_32F) ||
+        !set(b, p->operation, DL_CUBLAS_TRANSA,
+             s->b_transposed ? DL_CUBLAS_OP_T : DL_CUBLAS_OP_N) ||
+        !set(b, p->operation, DL_CUBLAS_TRANSB,
+             s->a_transposed ? DL_CUBLAS_OP_T : DL_CUBLAS_OP_N) ||
+        (p->has_bias && !set(b, p->operation, DL_CUBLAS_EPILOGUE, DL_CUBLAS_EPILOGUE_BIAS)) ||
+        !layout(b, &p->first, f[1], f[0], s->b_stride) ||
+        !layout(b, &p->second, a[1], a[0], s->a_stride) ||
+        !layout(b, &p->result, s->n, s->m, s->n) || b->api.preference_create(&preference))
+        return false;
+    const bool ok = choose(b, p, preference);
+    (void)b->api.preference_destroy(preference);
+    return ok;
+}
+
+int dl_cuda_blas_plan(dl_cuda_blas *b, const dl_cuda_multiplication *product)
+{
+    const dl_cuda_multiplication shape = shape_of(product);
+    const uint32_t alignment = alignment_of(product);
+    if (product->m == 0 || product->n == 0 || product->k == 0) return -1;
+    for (size_t i = 0; i < b->n_plans; i++)
+        if (memcmp(&b->plans[i].shape, &shape, sizeof shape) == 0 &&
+            b->plans[i].alignment == alignment && b->plans[i].has_bias == (product->bias != NULL))
+            return b->plans[i].exists ? (int)i : -1;
+    if (b->n_plans == PLANS) return -1;
+    plan *p = &b->plans[b->n_plans];
+    *p = (plan){.shape = shape, .alignment = alignment, .has_bias = product->bias != NULL};
+    p->exists = make(b, p);
+    if (!p->exists) forget(b, p);
+    return p->exists ? (int)b->n_plans++ : (b->n_plans++, -1);
+}
+
+/* ---- products */
+
+/* A bias that is not set for this call would be that of another layer. */
+int dl_cuda_blas_start(dl_cuda_blas *b, int at, const dl_cuda_multiplication *product, void *stream)
+{
+    const plan *p = &b->plans[at];
+    const float alpha = 1, beta = product->add ? 1 : 0;
+    if (p->has_bias && b->api.operation_set(p->operation, DL_CUBLAS_BIAS_POINTER, &product->bias,
+                                            sizeof product->bias))
+        return DL_CUDA_INVALID_VALUE;
+    const int status =
+        b->api.multiply(b->handle, p->operation, &alpha, product->b, p->first, product->a,
+                        p->second, &beta, product->c, p->result, product->c, p->result,
+                        &p->algorithm, (void *)(uintptr_t)b->workspace, WORKSPACE, stream);
+    return status ? DL_CUDA_LAUNCH_FAILED : DL_CUDA_SUCCESS;
+}
+
+int dl_cuda_blas_capture(void **graph, dl_cuda_blas *b, int at,
+                         const dl_cuda_multiplication *product)
+{
+    *graph = NULL;
+    int code = b->cuda->capture_begin(b->stream, RELAXED);
+    if (code) return code;
+    const int started = dl_cuda_blas_start(b, at, product, b->stream);
+    code = b->cuda->capture_end(b->stream, graph); /* also after a failure, or the stream is lost */
+    if (!started) return code;
+    if (*graph) (void)b->cuda->graph_destroy(*graph);
+    *graph = NULL;
+    return started;
+}

@@ -1,0 +1,45 @@
+/* cuda_blas.h - matrix products by cuBLASLt, found by dlopen.
+ *
+ * Nothing links to it. Where the library is missing, or has no algorithm for a product, the caller
+ * uses a kernel of its own. The algorithm of a shape is chosen once. It adds split sums in a fixed
+ * order, so a product gives the same bits each time. */
+#ifndef DL_TENSOR_CUDA_BLAS_H
+#define DL_TENSOR_CUDA_BLAS_H
+
+#include "tensor/cuda/cuda_api.h"
+#include <stdbool.h>
+
+/* C[m][n] = A B + bias, or added to C; f32, row after row. A is [m][k], or [k][m] if it is
+ * transposed, and its rows are a_stride elements apart; B is [k][n] or [n][k]. The flags are 0
+ * or 1. The struct has no padding, so equal products have equal bytes. */
+typedef struct dl_cuda_multiplication {
+    float *c;
+    const float *a, *b, *bias; /* bias f32[n]; NULL: none */
+    uint64_t m, n, k, a_stride, b_stride;
+    uint32_t a_transposed, b_transposed, add, zero;
+} dl_cuda_multiplication;
+
+typedef struct dl_cuda_blas dl_cuda_blas;
+
+/* dl_cuda_blas_open loads the first of `libraries` that there is; the array ends with NULL. `cuda`
+ * is borrowed until close, and its context is current. Returns NULL if no library can be used. */
+dl_cuda_blas *dl_cuda_blas_open(const dl_cuda *cuda, const char *const *libraries);
+void dl_cuda_blas_close(dl_cuda_blas *blas); /* NULL is fine */
+
+/* Returns the library's version, or 0 if blas is NULL. */
+uint64_t dl_cuda_blas_version(const dl_cuda_blas *blas);
+
+/* dl_cuda_blas_plan chooses the algorithm for a product's shape and the alignment of its arrays.
+ * Returns its number, or -1 if the library has no algorithm. */
+int dl_cuda_blas_plan(dl_cuda_blas *blas, const dl_cuda_multiplication *product);
+
+/* dl_cuda_blas_start queues a product of plan `plan`. Returns 0, or a result of the driver. */
+int dl_cuda_blas_start(dl_cuda_blas *blas, int plan, const dl_cuda_multiplication *product,
+                       void *stream);
+
+/* dl_cuda_blas_capture makes a graph of the kernels of a product. The caller
+ * destroys *graph. Returns 0, or a result of the driver. */
+int dl_cuda_blas_capture(void **graph, dl_cuda_blas *blas, int plan,
+                         const dl_cuda_multiplication *product);
+
+#endif
