@@ -244,20 +244,27 @@ static void pass_barrier(unsigned first, unsigned last, fibre_state kind)
         fibres[t].state = READY;
 }
 
-/* Let those that wait go on. Returns false if all threads have ended. */
-static bool pass_barriers(unsigned n)
+/* Let the warps of threads [first, last) continue that wait for their own threads. Returns false if
+ * none of them waits. */
+static bool pass_warps(unsigned first, unsigned last)
 {
-    bool warps = false, barrier = false;
-    for (unsigned t = 0; t < n; t++) {
+    bool passed = false;
+    for (unsigned t = first; t < last; t++)
         if (fibres[t].state == AT_WARP) {
             pass_barrier(t / WARP * WARP, t / WARP * WARP + WARP, AT_WARP);
-            warps = true;
+            passed = true;
         }
-        barrier |= fibres[t].state == AT_BARRIER;
-    }
-    if (warps) return true;
-    if (barrier) pass_barrier(0, n, AT_BARRIER);
-    return barrier;
+    return passed;
+}
+
+/* Let the block continue. Returns false if all threads have ended. */
+static bool pass_block(unsigned n)
+{
+    bool waits = false;
+    for (unsigned t = 0; t < n; t++)
+        waits |= fibres[t].state == AT_BARRIER;
+    if (waits) pass_barrier(0, n, AT_BARRIER);
+    return waits;
 }
 
 static std::vector<unsigned> order_of(unsigned n)
@@ -272,6 +279,15 @@ static std::vector<unsigned> order_of(unsigned n)
     return order;
 }
 
+/* Runs threads [first, last), whole warps, until each waits for the block or has ended. */
+static void run_threads(unsigned first, unsigned last)
+{
+    do {
+        for (unsigned t : order_of(last - first))
+            if (fibres[first + t].state == READY) resume(first + t);
+    } while (pass_warps(first, last));
+}
+
 static void run_block(unsigned block, unsigned n)
 {
     blockIdx = emulated_index{block, 0, 0};
@@ -280,10 +296,16 @@ static void run_block(unsigned block, unsigned n)
                static_cast<size_t>(__stop_emulated_shared - __start_emulated_shared));
     for (unsigned t = 0; t < n; t++)
         fibres[t].state = READY;
+    /* Either all warps stop at each barrier of a warp, or one runs ahead to the block's barrier
+     * before the next begins: a card may do both. */
+    const bool together = setup.order == EMULATED_SHUFFLED && next_random() % 2;
     do {
-        for (unsigned t : order_of(n))
-            if (fibres[t].state == READY) resume(t);
-    } while (pass_barriers(n));
+        if (together)
+            run_threads(0, n);
+        else
+            for (unsigned warp : order_of(n / WARP))
+                run_threads(warp * WARP, (warp + 1) * WARP);
+    } while (pass_block(n));
 }
 
 /* A copy of all allocations. */

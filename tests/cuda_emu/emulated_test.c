@@ -173,12 +173,22 @@ TEST(mistakes_of_kernels_are_found_and_named)
     check_found("no_such_kernel", "no_such_kernel");
 }
 
-TEST(missing_barrier_gives_other_results_in_another_order)
+static void check_race(const char *kernel)
 {
     static float up[N], down[N];
-    CHECK_OK(run_kernel("faulty_race", &(emulated_setup){.order = EMULATED_ASCENDING}, up));
-    CHECK_OK(run_kernel("faulty_race", &(emulated_setup){.order = EMULATED_DESCENDING}, down));
+    CHECK_OK(run_kernel(kernel, &(emulated_setup){.order = EMULATED_ASCENDING}, up));
+    CHECK_OK(run_kernel(kernel, &(emulated_setup){.order = EMULATED_DESCENDING}, down));
     CHECK(memcmp(up, down, sizeof up) != 0);
+}
+
+TEST(missing_barrier_gives_other_results_in_another_order)
+{
+    check_race("faulty_race");
+}
+
+TEST(warp_that_runs_ahead_gives_other_results_in_another_order)
+{
+    check_race("faulty_ahead");
 }
 
 /* ---- faults of the driver */
@@ -223,4 +233,5 @@ TEST_MAIN(copies_keep_their_order_however_the_stream_works, host_cannot_touch_me
           missing_driver_card_or_device_code_is_refused_by_name,
           kernel_that_is_right_runs_in_every_order, mistakes_of_kernels_are_found_and_named,
           missing_barrier_gives_other_results_in_another_order,
+          warp_that_runs_ahead_gives_other_results_in_another_order,
           fault_of_any_call_is_reported_once_and_nothing_hangs)

@@ -61,3 +61,17 @@ DL_GPU_KERNEL(faulty_warp_sum, faulty_arguments)
         sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
     if (DL_GPU_INDEX < a.n) a.values[DL_GPU_INDEX] = sum;
 }
+
+/* A warp writes over what another may not have read yet: a barrier of the warp is no barrier of the
+ * block. */
+DL_GPU_KERNEL(faulty_ahead, faulty_arguments)
+{
+    __shared__ float shared[DL_GPU_THREADS];
+    const unsigned me = threadIdx.x;
+    shared[me] = (float)me;
+    __syncthreads();
+    const float other = shared[DL_GPU_THREADS - 1 - me];
+    __syncwarp();
+    shared[me] = -1;
+    if (DL_GPU_INDEX < a.n) a.values[DL_GPU_INDEX] = other;
+}
