@@ -11,6 +11,7 @@
 #include "exchange/generations.h"
 #include "protocol/logical_clients.h"
 #include "run/open.h"
+#include "run/resume_warnings.h"
 #include "state/paths.h"
 
 #include <stdio.h>
@@ -145,8 +146,8 @@ static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
 }
 
 /* Facts to save with the tensors. The driver is held. So the pace, the digests of the bases and the
- * captures belong to one state of the log. The instruction set and the number of threads are saved
- * for a warning only: they decide whether training repeats its bits. */
+ * captures belong to one state of the log. The device, the instruction set and the number of
+ * threads are saved for a warning only: they decide whether training repeats its bits. */
 static dl_local_facts facts_now(diloco_run *run)
 {
     dl_local_facts f = facts_room(run);
@@ -166,6 +167,7 @@ static dl_local_facts facts_now(diloco_run *run)
     memcpy(f.run, run->file.id, sizeof f.run);
     memcpy(f.replica, run->replica, sizeof f.replica);
     snprintf(f.isa, sizeof f.isa, "%s", dl_isa_name(dl_isa_chosen()));
+    snprintf(f.device, sizeof f.device, "%s", dl_run_device_name(run));
     snprintf(f.program, sizeof f.program, "%s", DILOCO_VERSION);
     return f;
 }
@@ -238,42 +240,6 @@ static bool can_save_beside(diloco_run *run)
     dl_log(DILOCO_LOG_WARN, "%s: training waits while it is saved (run.save_beside)",
            diloco_error_text());
     return false;
-}
-
-/* Warns in the record if this machine may compute other bits than the one that saved. Vector widths
- * and the number of threads change the order of the trainer's sums. The shared model is not
- * affected, since its arithmetic has a fixed order (B3). */
-static void warn_if_machine_differs(diloco_run *run, const dl_local_facts *facts)
-{
-    const dl_event_context c = {.replica = run->replica};
-    const char *isa = dl_isa_name(dl_isa_chosen());
-    const int threads = dl_pool_size(run->pools.exchange);
-    char text[256];
-    if (!run->join.resumed || (!strcmp(facts->isa, isa) && facts->threads == (uint32_t)threads))
-        return;
-    snprintf(
-        text, sizeof text,
-        "saved with %s, threads: %u, resumed with %s, threads: %d; the run is correct, but its "
-        "training is not bit for bit the same",
-        facts->isa, facts->threads, isa, threads);
-    dl_event_warn(&run->record, &c, "machine", text);
-}
-
-/* An earlier generation that reached an entry saved its state, unless it ran on another machine.
- * Replicas that contribute gradients, and logical clients, have no state here. */
-static void warn_if_state_is_gone(diloco_run *run)
-{
-    const dl_event_context c = {.replica = run->replica};
-    char text[sizeof run->folders.local_dir + 256];
-    if (!run->local || run->join.resumed || !dl_run_is_restart(&run->self, &run->config) ||
-        run->model.has_gradients || !dl_run_kind_of(&run->config)->processes ||
-        dl_driver_facts_now(run->driver).entry == 0)
-        return;
-    snprintf(text, sizeof text,
-             "replica %s has run before, and %s/%s holds no state of it: it joins with the shared "
-             "model, and its inner moments are reset",
-             run->replica, run->folders.local_dir, run->replica);
-    dl_event_warn(&run->record, &c, "no_state", text);
 }
 
 /* ---- joining ---------------------------------------------------------------------------- */
@@ -552,8 +518,7 @@ static diloco_status join(diloco_run *run)
     DL_TRY(dl_driver_begin(run->driver, run->join.resumed ? &facts.pace : NULL, run->room.bases));
     DL_TRY(dl_mirrors_check(run->model.mirrors));
     run->trained.due = false;
-    warn_if_machine_differs(run, &facts);
-    warn_if_state_is_gone(run);
+    dl_run_warn_of_resume(run, &facts);
     dl_run_go_on(run);
     return DILOCO_OK;
 }

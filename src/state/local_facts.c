@@ -4,6 +4,7 @@
 #include "log/fields.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* One object for each fragment, in their order: training since the base, and where its local part
  * was the shared one. */
@@ -80,6 +81,7 @@ diloco_status dl_local_facts_write(dl_buf *out, const dl_local_facts *f)
     write_fragments(&j, f);
     dl_json_hash(&j, "manifest_digest", f->manifest);
     dl_json_str(&j, "isa", f->isa);
+    if (strcmp(f->device, "cpu") != 0) dl_json_str(&j, "device", f->device);
     dl_json_u64(&j, "threads", f->threads);
     dl_json_str(&j, "program", f->program);
     dl_json_end(&j);
@@ -172,6 +174,9 @@ diloco_status dl_local_facts_read(dl_local_facts *f, const char *text, size_t le
     DL_TRY(read_fragments(f, dl_json_get(o, "fragments")));
     DL_TRY(dl_json_read_hash(&f->manifest, o, "manifest_digest"));
     DL_TRY(dl_json_read_str(f->isa, sizeof f->isa, o, "isa"));
+    snprintf(f->device, sizeof f->device, "cpu");
+    if (dl_json_get(o, "device").type != DL_JSON_MISSING)
+        DL_TRY(dl_json_read_str(f->device, sizeof f->device, o, "device"));
     DL_TRY(dl_json_read_u32(&f->threads, o, "threads", UINT32_MAX));
     return dl_json_read_str(f->program, sizeof f->program, o, "program");
 }

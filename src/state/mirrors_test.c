@@ -379,6 +379,40 @@ TEST(copies_queued_before_a_failure_are_waited_for)
     trap_close(&d);
 }
 
+/* Trains one replica for some steps where `device` says: NULL is host memory. Returns whether it
+ * resumed with a warning about its machine. */
+static bool warns_on(const char *device, const char *store, uint64_t stop_after)
+{
+    trainer r;
+    toy t = toy_with(&r, "r0", store);
+    open_trainer(&r, DILOCO_F32, device != NULL);
+    if (device) r.device.device.name = *device ? device : NULL;
+    t.stop_after = stop_after;
+    toy_keep_record(&t);
+    CHECK_OK(toy_live(&t));
+    const bool warns = strstr(t.record, "\"code\":\"machine\"") != NULL;
+    if (warns && device) CHECK(strstr(t.record, device) != NULL);
+    free(t.record);
+    if (device) trap_close(&r.device);
+    return warns;
+}
+
+TEST(resume_on_another_device_is_reported)
+{
+    static const struct {
+        const char *saved, *resumed;
+        bool warns;
+    } rows[] = {{"card a", "card a", false}, {"card a", "card b", true}, {"card a", NULL, true},
+                {NULL, "card a", true},      {NULL, NULL, false},        {"card a", "", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "moved-%zu", i);
+        const char *store = scratch_folder(name);
+        CHECK(!warns_on(rows[i].saved, store, 5));
+        CHECK_INT(rows[i].warns, warns_on(rows[i].resumed, store, 0));
+    }
+}
+
 TEST(a_device_without_its_functions_is_refused)
 {
     toy t = toy_of("r0", "mem://deviceless");
@@ -402,4 +436,4 @@ TEST_MAIN(place_of_a_tensor_changes_no_bit, a_narrow_run_ends_where_the_wide_one
           rounding_is_no_movement, a_narrow_replica_resumes_to_the_bit,
           replicas_of_another_type_are_refused_by_name,
           copies_queued_before_a_failure_are_waited_for, failed_device_is_named_and_stays_failed,
-          a_device_without_its_functions_is_refused)
+          resume_on_another_device_is_reported, a_device_without_its_functions_is_refused)

@@ -44,6 +44,7 @@ typedef struct dl_local_facts {
     size_t n_fragments;
     dl_hash manifest;
     char isa[16];
+    char device[128]; /* "cpu", or the device's name; empty: it has none */
     uint32_t threads;
     char program[32];
 } dl_local_facts;

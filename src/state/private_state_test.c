@@ -71,6 +71,7 @@ static void scene_begin(scene *s, const char *name)
                                 .n_fragments = N_FRAGMENTS,
                                 .manifest = s->manifest,
                                 .isa = "avx2",
+                                .device = "a card",
                                 .threads = 2,
                                 .program = DILOCO_VERSION};
     for (size_t f = 0; f < N_FRAGMENTS; f++)
@@ -157,6 +158,7 @@ TEST(local_state_comes_back_to_the_bit)
     CHECK_STR(RUN, facts.run);
     CHECK_STR("r0", facts.replica);
     CHECK_STR("avx2", facts.isa);
+    CHECK_STR("a card", facts.device);
     CHECK_STR(DILOCO_VERSION, facts.program);
     scene_end(&s);
 }

@@ -22,6 +22,7 @@ typedef struct dl_backend dl_backend;
 
 typedef struct dl_backend_ops {
     const char *name;    /* "cpu", "trap" */
+    const char *card;    /* the name of the card; NULL: none */
     dl_device device;    /* whose operations work on this memory */
     bool in_host_memory; /* the host may read and write it between operations, after sync */
 
@@ -69,6 +70,13 @@ DL_MUST_CHECK diloco_status dl_device_of_name(dl_device *kind, int *index, const
  * backend aborts the process otherwise. */
 void dl_backend_destroy(dl_backend *backend);
 const char *dl_backend_name_at(size_t i); /* NULL after the last */
+
+/* Returns the name of the device that computes: the card's, or else the backend's. Borrowed until
+ * destroy. */
+static inline const char *dl_backend_card(const dl_backend *backend)
+{
+    return backend->ops->card ? backend->ops->card : backend->ops->name;
+}
 
 /* Allocates n zeroed bytes of the backend's memory; n may be 0, and *out is not NULL then either.
  * Returns DILOCO_ENOMEM with the size in the message. */

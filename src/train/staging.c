@@ -70,7 +70,10 @@ static diloco_status wait_for(void *user, void *stream)
 bool dl_staging_device(diloco_device *out, dl_backend *backend)
 {
     if (backend->ops->in_host_memory) return false;
-    *out = (diloco_device){
-        .user = backend, .copy_in = to_host, .copy_out = to_device, .synchronise = wait_for};
+    *out = (diloco_device){.user = backend,
+                           .copy_in = to_host,
+                           .copy_out = to_device,
+                           .synchronise = wait_for,
+                           .name = dl_backend_card(backend)};
     return true;
 }

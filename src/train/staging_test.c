@@ -51,6 +51,7 @@ TEST(a_device_for_the_run_is_there_where_the_host_may_not_touch_the_memory)
     CHECK_OK(dl_backend_create(&b, "trap"));
     CHECK_OK(dl_backend_alloc(b, &memory, 4));
     CHECK(dl_staging_device(&device, b));
+    CHECK_STR("trap", device.name);
     CHECK_OK(device.copy_out(device.user, device.stream, memory, in, 4));
     CHECK_OK(device.copy_in(device.user, device.stream, out, memory, 4));
     CHECK_OK(device.synchronise(device.user, device.stream));

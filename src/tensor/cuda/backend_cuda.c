@@ -27,7 +27,8 @@ typedef struct kernel {
 
 typedef struct gpu {
     dl_backend head;
-    dl_backend_ops ops; /* the name is the source's */
+    dl_backend_ops ops; /* the name is the source's; card is the array below */
+    char card[128];
     dl_cuda cuda;
     int device;
     void *context, *stream;
@@ -241,11 +242,10 @@ diloco_status dl_backend_cuda_card(dl_cuda_card *out, dl_backend *backend)
     size_t memory = 0;
     *out = (dl_cuda_card){.driver = 0};
     if (!enter(g) || !check(g, g->cuda.driver_version(&out->driver), "cuDriverGetVersion") ||
-        !check(g, g->cuda.device_name(out->name, sizeof out->name, g->device), "cuDeviceGetName") ||
         !check(g, g->cuda.device_uuid(out->uuid, g->device), "cuDeviceGetUuid") ||
         !check(g, g->cuda.device_memory(&memory, g->device), "cuDeviceTotalMem"))
         return failure(g);
-    out->name[sizeof out->name - 1] = '\0';
+    memcpy(out->name, g->card, sizeof out->name);
     out->memory = memory;
     out->products = dl_cuda_blas_version(g->blas);
     return DILOCO_OK;
@@ -303,7 +303,10 @@ static diloco_status find_card(gpu *g, int index)
         return dl_fail(DILOCO_EREFUSED,
                        "there is no %s device %d: this machine has %d, numbered from 0",
                        g->ops.name, index, n);
-    if (!check(g, g->cuda.device_get(&g->device, index), "cuDeviceGet")) return failure(g);
+    if (!check(g, g->cuda.device_get(&g->device, index), "cuDeviceGet") ||
+        !check(g, g->cuda.device_name(g->card, sizeof g->card, g->device), "cuDeviceGetName"))
+        return failure(g);
+    g->card[sizeof g->card - 1] = '\0';
     return DILOCO_OK;
 }
 
@@ -348,6 +351,7 @@ diloco_status dl_backend_cuda(dl_backend **out, const dl_cuda_source *source, in
     if (!g) return dl_fail(DILOCO_ENOMEM, "out of memory for a backend");
     g->ops = ops;
     g->ops.name = source->name;
+    g->ops.card = g->card;
     g->head.ops = &g->ops;
     const diloco_status status = open_gpu(g, source, index);
     if (status) {
