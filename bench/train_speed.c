@@ -4,15 +4,18 @@
  * line of JSON with the seconds of every step, by the clock and of processor time; train_speed.py
  * compares it with PyTorch. With --detail it also prints the share of each operation, the matrix
  * products of a step alone (the same calls, nothing else), and the machine's peak of fused
- * multiply-adds. */
+ * multiply-adds. With --device cuda it trains on a card. --seconds ends the steps early, after at
+ * least one. */
 #include "base/clock.h"
 #include "base/rng.h"
 #include "model/model.h"
 #include "nn/cpu/tile.h"
+#include "nn/device.h"
 #include "nn/gemm.h"
 #include "nn/inner.h"
 #include "nn/op.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +35,8 @@ typedef struct rig {
     dl_model *model;
     dl_inner *inner;
     size_t vocab, batch, threads, steps;
+    double most_seconds; /* of all steps together */
+    const char *device;
     bool detail;
 } rig;
 
@@ -39,6 +44,7 @@ static void read_arguments(rig *r, int argc, char **argv)
 {
     dl_config_init(&r->config);
     r->vocab = 256, r->batch = 8, r->threads = 1, r->steps = 5;
+    r->device = "cpu", r->most_seconds = 1e9;
     for (int i = 1; i < argc; i++) {
         char name[64];
         if (strcmp(argv[i], "--detail") == 0) {
@@ -48,8 +54,13 @@ static void read_arguments(rig *r, int argc, char **argv)
         if (strncmp(argv[i], "--", 2) != 0 || i + 1 == argc) {
             fprintf(stderr,
                     "usage: train_speed [--layers N] [--heads N] [--channels N] [--context N]"
-                    " [--ffn N] [--vocab N] [--batch N] [--threads N] [--steps N] [--detail]\n");
+                    " [--ffn N] [--vocab N] [--batch N] [--threads N] [--steps N] [--detail]"
+                    " [--device NAME] [--seconds N]\n");
             exit(2);
+        }
+        if (strcmp(argv[i], "--device") == 0) {
+            r->device = argv[++i];
+            continue;
         }
         size_t value = strtoul(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "--batch") == 0)
@@ -60,6 +71,8 @@ static void read_arguments(rig *r, int argc, char **argv)
             r->steps = value;
         else if (strcmp(argv[i], "--vocab") == 0)
             r->vocab = value;
+        else if (strcmp(argv[i], "--seconds") == 0)
+            r->most_seconds = (double)value;
         else {
             snprintf(name, sizeof name, "parameters.model.%s", argv[i] + 2);
             must(dl_config_set(&r->config, name, argv[i + 1], "command line"));
@@ -71,7 +84,7 @@ static void read_arguments(rig *r, int argc, char **argv)
 static void set_up(rig *r)
 {
     size_t n_tensors;
-    must(dl_backend_create(&r->backend, "cpu"));
+    must(dl_device_open(&r->backend, r->device));
     must(dl_pool_create(&r->pool, (int)r->threads));
     const dl_sample sample = dl_sample_tokens(r->vocab, (size_t)r->config.context);
     must(dl_model_create(&r->model, &r->config, &sample, r->batch, r->backend, r->pool));
@@ -84,7 +97,13 @@ static void set_up(rig *r)
                                   .backend = r->backend,
                                   .pool = r->pool};
     must(dl_inner_create(&r->inner, &r->config, &model));
-    dl_model_initial(r->model, dl_model_parameters(r->model), 1);
+    const size_t n = dl_model_n_parameters(r->model);
+    float *initial = malloc(n * sizeof *initial);
+    if (!initial) exit(1);
+    dl_model_initial(r->model, initial, 1);
+    dl_backend_copy_in(r->backend, dl_model_parameters(r->model), initial, n * sizeof *initial);
+    must(dl_backend_sync(r->backend));
+    free(initial);
 }
 
 static void tear_down(rig *r)
@@ -108,6 +127,7 @@ static double step(rig *r, const int32_t *inputs, const int32_t *targets)
     dl_time begin = dl_clock_now();
     must(dl_model_train(r->model, inputs, targets, r->batch, 1, false));
     must(dl_inner_step(r->inner, 4e-4));
+    must(dl_backend_sync(r->backend));
     return dl_seconds(dl_clock_now() - begin);
 }
 
@@ -210,14 +230,31 @@ static double measure_peak(rig *r)
 
 /* ---- the report ----------------------------------------------------------------------- */
 
+static dl_model_plan plan_of(const rig *r)
+{
+    dl_model_plan plan;
+    const dl_sample sample = dl_sample_tokens(r->vocab, (size_t)r->config.context);
+    must(dl_model_plan_for(&plan, &r->config, &sample,
+                           &(dl_graph_target){.device = r->backend->ops->device,
+                                              .max_rows = r->batch,
+                                              .n_threads = (int)r->threads}));
+    return plan;
+}
+
+/* Bytes of the arrays of model and optimizer: all memory of a card that training takes. */
+static uint64_t bytes_of(const rig *r)
+{
+    const dl_model_plan plan = plan_of(r);
+    const dl_inner_bytes inner = dl_inner_plan(&r->config, &plan.inner, (int)r->threads);
+    return plan.parameter_bytes + plan.gradient_bytes + plan.activation_bytes + inner.vectors +
+           inner.scratch;
+}
+
 /* The profile is that of the fastest step: seconds[0], since they are sorted. */
 static void print_detail(rig *r, const dl_profile *profile, const double *seconds)
 {
     double median = seconds[r->steps / 2];
-    dl_model_plan plan;
-    const dl_sample sample = dl_sample_tokens(r->vocab, (size_t)r->config.context);
-    must(dl_model_plan_for(&plan, &r->config, &sample,
-                           &(dl_graph_target){.max_rows = r->batch, .n_threads = (int)r->threads}));
+    const dl_model_plan plan = plan_of(r);
     double tokens = (double)(r->batch * (size_t)r->config.context), total = 0;
     double alone = products_alone(r), peak_rate = measure_peak(r);
     printf("%zu parameters, %.0f tokens a step, %.1f MB of activations\n", plan.n_parameters,
@@ -256,6 +293,10 @@ int main(int argc, char **argv)
     dl_profile profile = {0}, fastest = {0};
     double fastest_seconds = 0;
     read_arguments(&r, argc, argv);
+    if (r.detail && strcmp(r.device, "cpu") != 0) {
+        fprintf(stderr, "train_speed: --detail is for the CPU: a card's kernels are queued\n");
+        return 2;
+    }
     set_up(&r);
     size_t n = r.batch * (size_t)r.config.context;
     int32_t *inputs = malloc(n * sizeof *inputs), *targets = malloc(n * sizeof *targets);
@@ -273,7 +314,10 @@ int main(int argc, char **argv)
         step(&r, inputs, targets);
     if (r.detail) dl_model_profile(r.model, &profile);
     must(dl_model_take_loss(r.model, &loss));
+    const dl_time began = dl_clock_now();
     for (size_t i = 0; i < r.steps; i++) {
+        if (i > 0 && dl_seconds(dl_clock_now() - began) > r.most_seconds) r.steps = i;
+        if (i == r.steps) break;
         profile = (dl_profile){0};
         double begin = processor_time();
         seconds[i] = step(&r, inputs, targets);
@@ -281,7 +325,9 @@ int main(int argc, char **argv)
         if (i == 0 || seconds[i] < fastest_seconds) fastest = profile, fastest_seconds = seconds[i];
     }
     must(dl_model_take_loss(r.model, &loss));
-    printf("{\"parameters\":%zu,\"tokens\":%zu,\"loss\":%.6f", dl_model_n_parameters(r.model), n,
+    printf("{\"device\":\"%s\",\"parameters\":%zu,\"tokens\":%zu,\"bytes\":%" PRIu64
+           ",\"loss\":%.6f",
+           dl_backend_card(r.backend), dl_model_n_parameters(r.model), n, bytes_of(&r),
            loss.sum / (double)loss.n_targets);
     print_seconds("seconds", seconds, r.steps);
     print_seconds("processor_seconds", processor, r.steps);

@@ -2,7 +2,9 @@
 
 Written as a careful PyTorch user would: q/k/v and gate/up are one product each, attention is
 scaled_dot_product_attention, RMSNorm is the built-in, AdamW is the fused one. Prints one line
-of JSON with the seconds of each step. train_speed.py runs this and train_speed in turn.
+of JSON with the seconds of each step. train_speed.py runs this and train_speed in turn. With
+--device cuda it trains on a card, in bfloat16 by autocast if --dtype says so. --seconds ends the
+steps early, after at least one.
 """
 import argparse
 import json
@@ -69,26 +71,38 @@ def main():
                             vocab=256, threads=1, steps=5).items():
         p.add_argument("--" + name, type=int, default=value)
     p.add_argument("--compile", action="store_true")
+    p.add_argument("--device", default="cpu")
+    p.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    p.add_argument("--seconds", type=float, default=1e9)
     a = p.parse_args()
+    on_card = a.device != "cpu"
+    wait = torch.cuda.synchronize if on_card else lambda: None
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)
     ffn = a.ffn or -(-8 * a.channels // 3 // 32) * 32
-    model = Gpt(a.layers, a.heads, a.channels, ffn, a.context, a.vocab)
+    model = Gpt(a.layers, a.heads, a.channels, ffn, a.context, a.vocab).to(a.device)
     step_model = torch.compile(model) if a.compile else model
     opt = torch.optim.AdamW(model.parameters(), lr=4e-4, weight_decay=0.1, fused=True)
 
     seconds, processor = [], []
     for i in range(3 + a.steps):  # three to warm up and compile
-        text = torch.randint(a.vocab, (a.batch, a.context + 1))
+        if len(seconds) > 3 and sum(seconds[3:]) > a.seconds:
+            break
+        text = torch.randint(a.vocab, (a.batch, a.context + 1), device=a.device)
+        wait()
         begin, begin_processor = time.perf_counter(), time.process_time()
         opt.zero_grad(set_to_none=True)
-        loss = step_model(text[:, :-1], text[:, 1:])
+        with torch.autocast(a.device, torch.bfloat16, enabled=a.dtype == "bfloat16"):
+            loss = step_model(text[:, :-1], text[:, 1:])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         opt.step()
+        wait()
         seconds.append(time.perf_counter() - begin)
         processor.append(time.process_time() - begin_processor)
     print(json.dumps({"torch": torch.__version__, "compiled": a.compile, "loss": loss.item(),
+                      "device": torch.cuda.get_device_name() if on_card else "cpu",
+                      "bytes": torch.cuda.max_memory_allocated() if on_card else 0,
                       "parameters": sum(p.numel() for p in model.parameters()),
                       "tokens": a.batch * a.context, "seconds": seconds[3:],
                       "processor_seconds": processor[3:]}))

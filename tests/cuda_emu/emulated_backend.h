@@ -1,10 +1,30 @@
-/* emulated_backend.h - a backend on the emulated device, for tests. */
+/* emulated_backend.h - a backend on the emulated device, for tests. Compiled with DILOCO_ON_CARD,
+ * the same tests run on a card instead, which runs its work in its own order. */
 #ifndef DL_TESTS_CUDA_EMU_EMULATED_BACKEND_H
 #define DL_TESTS_CUDA_EMU_EMULATED_BACKEND_H
 
 #include "check.h"
 #include "cuda_emu/emulated.h"
 #include "tensor/cuda/backend_cuda.h"
+
+#include <stdlib.h>
+
+#ifdef DILOCO_ON_CARD
+
+#include "nn/device.h"
+
+/* One backend stays open until the end, so that the driver keeps its context between tests. */
+static inline diloco_status emulated_open(dl_backend **out, const emulated_setup *setup)
+{
+    static dl_backend *keeper;
+    (void)setup;
+    if (!keeper) CHECK_OK(dl_device_open(&keeper, "cuda"));
+    return dl_device_open(out, "cuda");
+}
+
+#define emulated_leaked() 0 /* a driver does not say */
+
+#else
 
 static inline diloco_status emulated_open_as(dl_backend **out, const emulated_setup *setup,
                                              bool unrecorded)
@@ -24,13 +44,27 @@ static inline diloco_status emulated_open(dl_backend **out, const emulated_setup
     return emulated_open_as(out, setup, false);
 }
 
-/* Every way to run for some seeds: 3 x 3 x seeds. */
+#endif
+
+/* Every way to run for some seeds: 3 x 3 x seeds. On a card, two runs are compared. */
+#ifdef DILOCO_ON_CARD
+enum { EMULATED_WAYS = 2 };
+#else
 enum { EMULATED_WAYS = 9 };
+#endif
 static inline emulated_setup emulated_way(size_t i)
 {
     return (emulated_setup){.seed = 1 + i / EMULATED_WAYS,
                             .when = (emulated_when)(i % 3),
                             .order = (emulated_order)(i / 3 % 3)};
+}
+
+/* The seeds of each way: EMULATED_SEEDS of the environment, for a soak, or as many as a test may
+ * take. */
+static inline size_t emulated_seeds(size_t usual)
+{
+    const char *given = getenv("EMULATED_SEEDS");
+    return given ? strtoul(given, NULL, 10) : usual;
 }
 
 #endif

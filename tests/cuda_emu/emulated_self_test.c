@@ -20,7 +20,7 @@ static diloco_status self_test(const emulated_setup *setup)
 
 TEST(sound_device_passes_however_it_orders_its_work)
 {
-    for (size_t i = 0; i < EMULATED_WAYS; i++) {
+    for (size_t i = 0; i < emulated_seeds(1) * EMULATED_WAYS; i++) {
         const emulated_setup setup = emulated_way(i);
         CHECK_OK(self_test(&setup));
     }
@@ -59,11 +59,9 @@ static void check_fault(const char *kernel, emulated_fault fault, uint64_t seed)
     CHECK_CONTAINS("on the emulated device", diloco_error_text());
 }
 
-/* EMULATED_SEEDS of the environment gives more flipped bits, for a soak. */
 TEST(every_fault_in_every_kernel_is_found_by_name)
 {
-    const char *given = getenv("EMULATED_SEEDS");
-    const uint64_t seeds = given ? strtoull(given, NULL, 10) : 2;
+    const uint64_t seeds = emulated_seeds(2);
     for (size_t k = 0; dl_cuda_self_test_kernel(k); k++) {
         check_fault(dl_cuda_self_test_kernel(k), EMULATED_IDLE, 1);
         check_fault(dl_cuda_self_test_kernel(k), EMULATED_BLOCK_LOST, 1);

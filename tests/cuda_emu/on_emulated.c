@@ -2,13 +2,15 @@
  * -Wl,--wrap=dl_backend_create.
  *
  * All of them, or with `emulated_every` of 2 each second one. The seed of the device's order is the
- * process's EMULATED_SEED, or 1. */
+ * process's EMULATED_SEED, or 1. Compiled with DILOCO_ON_CARD, they are on a card instead. */
 #include "on_emulated.h"
 
 #include "cuda_emu/emulated.h"
+#include "nn/device.h"
 #include "tensor/cuda/backend_cuda.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +20,21 @@ diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name);
 
 unsigned emulated_every = 1;
 
+/* A card's self-test compares it with a CPU backend, which stays one. */
+static _Thread_local bool is_opening;
+
+#ifdef DILOCO_ON_CARD
+
+static diloco_status open_device(dl_backend **out)
+{
+    is_opening = true;
+    const diloco_status status = dl_device_open(out, "cuda");
+    is_opening = false;
+    return status;
+}
+
+#else
+
 static void configure(void)
 {
     const char *seed = getenv("EMULATED_SEED");
@@ -26,17 +43,24 @@ static void configure(void)
                                          .order = EMULATED_SHUFFLED});
 }
 
-diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name)
+static diloco_status open_device(dl_backend **out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static unsigned n;
     static const char image[] = "the kernels are in the device program";
     static const dl_span images[] = {{image, sizeof image}};
     const dl_cuda_source source = {
         .name = "emulated", .library = EMULATED_LIBRARY, .images = images, .n_images = 1};
     pthread_once(&once, configure);
-    if (strcmp(name, "cpu") != 0 ||
+    return dl_backend_cuda(out, &source, 0);
+}
+
+#endif
+
+diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name)
+{
+    static unsigned n;
+    if (is_opening || strcmp(name, "cpu") != 0 ||
         __atomic_add_fetch(&n, 1, __ATOMIC_RELAXED) % emulated_every != 0)
         return __real_dl_backend_create(out, name);
-    return dl_backend_cuda(out, &source, 0);
+    return open_device(out);
 }
