@@ -5,6 +5,7 @@
  * enlarge small singular values about 3.4 times each. So rounding of 1e-7 may grow to 1e-4 of an
  * update; with lr .01 that is the tolerance of 2e-5. */
 #include "check.h"
+#include "muon_definition.h"
 #include "nn/inner.h"
 
 #include <stdlib.h>
@@ -15,41 +16,6 @@ enum { STEPS = 3 };
 
 /* ---- the definition */
 
-/* c[m][n] = a[m][k] b[k][n] */
-static void product(double *c, const double *a, const double *b, size_t m, size_t n, size_t k)
-{
-    for (size_t i = 0; i < m; i++)
-        for (size_t j = 0; j < n; j++) {
-            double sum = 0;
-            for (size_t l = 0; l < k; l++)
-                sum += a[i * k + l] * b[l * n + j];
-            c[i * n + j] = sum;
-        }
-}
-
-static void transpose(double *to, const double *from, size_t rows, size_t columns)
-{
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < columns; j++)
-            to[j * rows + i] = from[i * columns + j];
-}
-
-/* x becomes a x + (b s + c s s) x with s = x x^T; no side is preferred. */
-static void iterate(double *x, size_t rows, size_t columns)
-{
-    double *t = malloc(rows * columns * sizeof *t), *s = malloc(rows * rows * sizeof *s);
-    double *mix = malloc(rows * rows * sizeof *mix), *out = malloc(rows * columns * sizeof *out);
-    transpose(t, x, rows, columns);
-    product(s, x, t, rows, rows, columns);
-    product(mix, s, s, rows, rows, rows);
-    for (size_t i = 0; i < rows * rows; i++)
-        mix[i] = -4.7750 * s[i] + 2.0315 * mix[i];
-    product(out, mix, x, rows, columns, rows);
-    for (size_t i = 0; i < rows * columns; i++)
-        x[i] = 3.4445 * x[i] + out[i];
-    free(t), free(s), free(mix), free(out);
-}
-
 static double gradient_at(size_t i, int step)
 {
     return (double)(float)(0.01 * cos((double)i * 0.7 + step) + 0.003 * sin((double)(i * i)));
@@ -58,23 +24,14 @@ static double gradient_at(size_t i, int step)
 static void reference(double *p, size_t rows, size_t columns, double mu, bool nesterov, int steps)
 {
     size_t n = rows * columns;
-    double *m = calloc(n, sizeof *m), *u = malloc(n * sizeof *u);
+    double *g = malloc(n * sizeof *g);
+    const muon_matrix x = {rows, columns, p, calloc(n, sizeof(double)), mu, nesterov, steps};
     for (int step = 1; step <= STEPS; step++) {
-        double norm = 0;
-        for (size_t i = 0; i < n; i++) {
-            m[i] = mu * m[i] + (1 - mu) * gradient_at(i, step);
-            u[i] = nesterov ? mu * m[i] + (1 - mu) * gradient_at(i, step) : m[i];
-            norm += u[i] * u[i];
-        }
         for (size_t i = 0; i < n; i++)
-            u[i] /= sqrt(norm);
-        for (int k = 0; k < steps; k++)
-            iterate(u, rows, columns);
-        double longer = (double)(rows > columns ? rows : columns);
-        for (size_t i = 0; i < n; i++)
-            p[i] = p[i] * (1 - LR * DECAY) - LR * 0.2 * sqrt(longer) * u[i];
+            g[i] = gradient_at(i, step);
+        muon_step(&x, g, LR, DECAY);
     }
-    free(m), free(u);
+    free(x.m), free(g);
 }
 
 /* ---- the optimizer on one matrix, a vector and an end of the model */
