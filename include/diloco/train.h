@@ -160,11 +160,14 @@ typedef struct diloco_device_report {
     uint64_t memory; /* bytes */
     int driver;      /* newest CUDA version that the driver supports: 1000 major + 10 minor */
     int kernels;     /* whose results on it were those of the CPU */
+    /* Measured with this program's kernels: float32 operations a second of matrix products, and
+     * bytes a second that copies within the card's memory read and write. 0: not measured. */
+    double product_flops, copy_bytes;
 } diloco_device_report;
-/* diloco_device_check opens a card ("cuda", "cuda:N") and compares each kernel's results with the
- * CPU's. Returns DILOCO_EINVAL for another name, DILOCO_EREFUSED if the driver, the card or device
- * code is missing or a result is wrong, DILOCO_EIO if the device fails. After an error the report
- * has what was found before. */
+/* diloco_device_check opens a card ("cuda", "cuda:N"), compares each kernel's results with the
+ * CPU's, and measures its speed for at most a second. Returns DILOCO_EINVAL for another name,
+ * DILOCO_EREFUSED if the driver, the card or device code is missing or a result is wrong,
+ * DILOCO_EIO if the device fails. After an error the report has what was found before. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_device_check_sized(diloco_device_report *out,
                                                                      size_t size,
                                                                      const char *device);

@@ -2,8 +2,9 @@
  * take.
  *
  * A section is a plain struct of numbers, gathered first and then printed as lines or as JSON. A
- * card is compared with the CPU, kernel by kernel. A store is probed for the property that a run
- * needs: of several concurrent creates of one name exactly one may win (P26). */
+ * card is compared with the CPU, kernel by kernel, and its speed is measured. A store is probed for
+ * the property that a run needs: of several concurrent creates of one name exactly one may win
+ * (P26). */
 #include "base/link.h"
 #include "cli/crew/crew.h"
 #include "cli/display/units.h"
@@ -24,7 +25,8 @@ typedef struct checkup {
     int64_t local_replicas; /* that the plan is multiplied by */
     bool has_card;          /* which agrees with the CPU */
     diloco_device_report card;
-    char no_card[512]; /* why not */
+    double tokens_per_s; /* of a replica on the card; 0: there is no card or no plan */
+    char no_card[512];   /* why not */
 } checkup;
 
 /* Read the machine's physical memory. `memory_free` excludes the page cache, so it is a low
@@ -43,6 +45,20 @@ static diloco_status look_at_card(checkup *c, const char *device)
     c->has_card = !status;
     if (status) snprintf(c->no_card, sizeof c->no_card, "%s", diloco_error_text());
     return status;
+}
+
+/* Estimates the tokens a second of one replica that has the card for itself. A step takes the time
+ * of its matrix products, and the time to move its arrays through the card's memory. Parameters,
+ * gradients and moments are read and written once. Activations are written and read in both
+ * directions. A kernel that is slower than the card's memory is not in the estimate. */
+static double expected_tokens_per_s(const checkup *c, const dl_config *config)
+{
+    const diloco_memory_plan *p = &c->plan;
+    const double batch = (double)config->batch_size * (double)config->context;
+    const double tokens = batch * (double)config->accumulation;
+    const double model = 2 * (double)(p->local + p->gradient + p->moments);
+    const double moved = model / tokens + 4 * (double)p->activations / batch;
+    return 1 / (p->flops_per_token / c->card.product_flops + moved / c->card.copy_bytes);
 }
 
 /* Put the simulated link in front of the store. A loss of 100 % is refused: no request would
@@ -88,7 +104,10 @@ static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
     c->has_plan = true;
     c->local_replicas = config->local_replicas;
     DL_TRY(diloco_train_plan(&c->plan, config));
-    return strcmp(config->device, "cpu") == 0 ? DILOCO_OK : look_at_card(c, config->device);
+    if (strcmp(config->device, "cpu") == 0) return DILOCO_OK;
+    DL_TRY(look_at_card(c, config->device));
+    c->tokens_per_s = expected_tokens_per_s(c, config);
+    return DILOCO_OK;
 }
 
 /* ---- lines */
@@ -129,18 +148,23 @@ static void print_plan(const checkup *c)
     printf("%" PRId64 " here: %s of %s%s\n", c->local_replicas,
            dl_bytes_text(all, (double)together), dl_bytes_text(memory, (double)c->memory),
            together > c->memory ? ": MORE THAN THIS MACHINE HAS" : "");
+    if (c->tokens_per_s > 0)
+        printf("expected on the card: %s tokens a second, for one replica alone on it\n",
+               dl_count_text(n, (uint64_t)c->tokens_per_s));
 }
 
-/* Print the accelerator, and whether its kernels give the results of the CPU. */
+/* Print the accelerator, whether its kernels give the results of the CPU, and its speed. */
 static void print_card(const checkup *c)
 {
     const diloco_device_report *r = &c->card;
-    dl_unit_text memory;
+    dl_unit_text memory, copies;
     if (r->card[0])
         printf("  card           %s, %s, driver for CUDA %d.%d\n", r->card,
                dl_bytes_text(memory, (double)r->memory), r->driver / 1000, r->driver % 1000 / 10);
     if (c->has_card)
-        printf("  kernels        all %d give the CPU's results\n", r->kernels);
+        printf("  kernels        all %d give the CPU's results\n"
+               "  card's speed   products %.3g GFLOP/s in float32, copies in its memory %s/s\n",
+               r->kernels, r->product_flops * 1e-9, dl_bytes_text(copies, r->copy_bytes));
     else
         printf("  %-14s %s%s\n", r->card[0] ? "kernels" : "card",
                r->card[0] ? "" : "none: ", c->no_card);
@@ -199,6 +223,8 @@ static void add_card(dl_json *json, const checkup *c)
     dl_json_u64(json, "memory", r->memory);
     dl_json_i64(json, "driver", r->driver);
     dl_json_i64(json, "kernels", r->kernels);
+    dl_json_f64(json, "product_flops_per_s", r->product_flops);
+    dl_json_f64(json, "copy_bytes_per_s", r->copy_bytes);
     dl_json_bool(json, "usable", c->has_card);
     dl_json_str(json, "problem", c->no_card);
     dl_json_end(json);
@@ -226,6 +252,7 @@ static void add_plan(dl_json *json, const checkup *c)
     dl_json_i64(json, "threads", p->threads);
     dl_json_i64(json, "local_replicas", c->local_replicas);
     dl_json_f64(json, "flops_per_token", p->flops_per_token);
+    if (c->tokens_per_s > 0) dl_json_f64(json, "expected_tokens_per_s", c->tokens_per_s);
     dl_json_end(json);
 }
 

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/sized.h"
 #include "nn/cuda/device_code.h"
+#include "nn/cuda/device_speed.h"
 #include "nn/cuda/self_test/self_tests.h"
 #include "tensor/cuda/backend_cuda.h"
 #include <diloco/train.h>
@@ -127,7 +128,8 @@ diloco_status dl_device_open(dl_backend **out, const char *device)
     return open_card(out, &card, index, false);
 }
 
-/* Tests a card in any case, and reports which card it is even if it fails. */
+/* Tests a card in any case, and reports which card it is even if it fails. The speed is that of
+ * kernels whose results are right. */
 static diloco_status check_card(diloco_device_report *out, const char *device)
 {
     dl_device kind;
@@ -143,8 +145,12 @@ static diloco_status check_card(diloco_device_report *out, const char *device)
     if (status) return status;
     while (dl_cuda_self_test_kernel((size_t)out->kernels))
         out->kernels++;
+    dl_device_speed speed;
+    const diloco_status measured = dl_cuda_measure(&speed, backend);
+    out->product_flops = speed.product_flops;
+    out->copy_bytes = speed.copy_bytes;
     dl_backend_destroy(backend);
-    return DILOCO_OK;
+    return measured;
 }
 
 diloco_status diloco_device_check_sized(diloco_device_report *out, size_t size, const char *device)

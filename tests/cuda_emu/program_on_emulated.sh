@@ -30,6 +30,21 @@ LD_LIBRARY_PATH=emulated
 
 expect 0 diloco doctor --json
 [ "$(json card <out)" = "emulated device" ] && [ "$(json usable <out)" = true ] || fail "doctor --json"
+
+# With a configuration, doctor estimates the speed from what it measured (cmd_doctor.c has the formula).
+expect 0 diloco doctor tiny.toml --set trainer.device=cuda --json
+for key in product_flops_per_s copy_bytes_per_s flops_per_token local gradient moments activations expected_tokens_per_s; do
+    printf '%s ' "$(json $key <out)"
+done | awk '{
+    moved = 2 * ($4 + $5 + $6) / 64 + 4 * $7 / 64 # batches of 2 x 32 tokens
+    rate = 1 / ($3 / $1 + moved / $2)
+    exit !($8 > 0 && $8 > 0.999 * rate && $8 < 1.001 * rate)
+}' || fail "doctor expects another speed"
+expect 0 diloco doctor tiny.toml --set trainer.device=cuda
+grep -q "^  card's speed   products [0-9.e+-]* GFLOP/s in float32, copies" out || fail "doctor names no speed"
+grep -q '^expected on the card: [0-9,]* tokens a second' out || fail "doctor expects no speed"
+expect 0 diloco doctor tiny.toml
+! grep -q 'expected on the card' out || fail "doctor expects a card's speed on the CPU"
 expect_error 3 'there is no cuda device 1' diloco train tiny.toml $short --set trainer.device=cuda:1
 
 # Two replicas on the card and one on the CPU: one state. A replica on the card is killed, and rejoins.
@@ -48,6 +63,14 @@ wait $cpu || fail "the replica on the CPU: $(cat cpu.out)"
 [ "$(cat cpu.jsonl card.jsonl | grep '"event":"end"' | grep -o '"digest":"[^"]*"' | sort | uniq -c |
     awk '{ print $1 }')" = 3 ] || fail "the replicas end in other states"
 expect 0 diloco verify mixed
+
+# A replica that resumes on the CPU reports it: its training may have other bits.
+expect 0 diloco train tiny.toml $short --store moved --set run.replicas=1 --set trainer.device=cuda
+expect 0 diloco train tiny.toml $short --store moved --set run.replicas=1 --set trainer.device=cuda
+! grep -q 'not bit for bit' out err || fail "the same card is reported as another device"
+expect 0 diloco train tiny.toml $short --store moved --set run.replicas=1
+cat out err | grep -q '^warning: saved with emulated device, .*, resumed with cpu, .*not bit for bit' ||
+    fail "another device is not reported"
 
 # The result of the self-test is kept, and a card that computes wrongly is refused by its kernel.
 [ "$(find cache -type f | wc -l)" = 1 ] || fail "not one result in the cache"
