@@ -57,7 +57,10 @@ diloco join mixed --set data.train_path=text.txt --record cpu.jsonl >cpu.out 2>&
 cpu=$!
 started="$started $cpu"
 wait_for has_entry mixed 0
-kill -9 "$(children $card | cut -d' ' -f1)" 2>/dev/null || true # it may be done
+for pid in $(children $card); do # of which one is the emulated device
+    [ "$(readlink "/proc/$pid/exe")" != "$program" ] || break
+done
+kill -9 "$pid" 2>/dev/null || true # it may be done
 wait $card || fail "the replicas on the card: $(cat card.out)"
 wait $cpu || fail "the replica on the CPU: $(cat cpu.out)"
 [ "$(cat cpu.jsonl card.jsonl | grep '"event":"end"' | grep -o '"digest":"[^"]*"' | sort | uniq -c |
