@@ -2,8 +2,8 @@
 # soak.sh BUILD: checks that take longer than tests may. First a build without network stores and
 # one without C++, the whole matrix, and a covering set of it trained. Then 100,000 objects of a
 # writer without a key, members 100 ms apart, and DiLoCo against synchronous training (where
-# DILOCO_DATA is). Then the tests under SHAKE_SEEDS (3) timings of other machines
-# (tests/shake/shake.c), and every parser fuzzed for FUZZ_SECONDS (300). Then cluster simulations:
+# DILOCO_DATA is). Then the suites of the emulated device under EMULATED_SEEDS (100) orders of its work.
+# Then the tests under SHAKE_SEEDS (3) timings of other machines (tests/shake/shake.c), and every parser fuzzed for FUZZ_SECONDS (300). Then cluster simulations:
 # 2,000 seeds of 64 replicas, 200 of 256 and 20 of 1,000 (SOAK_WIDE=no leaves them out). Last,
 # simulations with new seeds, until it is interrupted or SOAK_SECONDS have passed. FIRST_SEED (1000)
 # continues an earlier call.
@@ -41,6 +41,8 @@ step "models of 6 * 10^8 and 10^9 parameters"
 for n in 600000000 1000000000; do
     sh tests/large.sh "$build/tests/large" $n || [ $? = 77 ]
 done
+step "the emulated device, ${EMULATED_SEEDS:-100} seeds and every fault"
+sh tests/soak/emulated.sh "$build" "${EMULATED_SEEDS:-100}"
 for seed in $(seq "${SHAKE_SEEDS:-3}"); do # the tests that wait for something
     for mode in pauses threads; do
         step "the tests, shaken: $mode, seed $seed"
