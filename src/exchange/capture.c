@@ -244,7 +244,8 @@ static void adopt_part(void *context, int part, int n_parts)
     dl_fp_leave(fp);
 }
 
-/* Integers and booleans have no mix: unless mix is 1, they are copied. */
+/* Integers and booleans have no mix: unless mix is 1, they are copied. With mix 0 every element is
+ * overwritten, so the trainer's values are not copied from the device. */
 void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
 {
     const dl_fragment_state *s = &x->state.now[fragment];
@@ -252,7 +253,7 @@ void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
         dl_exec_begin_round(x, fragment, DL_NO_ENTRY, 0);
         return;
     }
-    if (dl_mirrors_pull(x->a.mirrors, (int)fragment))
+    if (mix == 0 ? dl_mirrors_check(x->a.mirrors) : dl_mirrors_pull(x->a.mirrors, (int)fragment))
         return; /* the caller of dl_mirrors_check gets the error */
     dl_pool_run(x->a.trainer_pool, adopt_part, &(pass){.x = x, .fragment = fragment, .mix = mix});
     for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {

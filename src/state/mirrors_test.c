@@ -22,7 +22,7 @@ typedef struct copy {
 
 typedef struct trap {
     unsigned char *memory; /* PROT_NONE except in `done` and `poke` */
-    size_t used, n_copies, n_done, pinned;
+    size_t used, n_copies, n_done, n_in, pinned;
     copy copies[MAX_COPIES];
     bool fail;
     size_t fail_at; /* this copy, counted from 1, fails; 0: no copy does */
@@ -45,6 +45,7 @@ static diloco_status queue(trap *d, void *to, const void *from, size_t len)
 static diloco_status trap_in(void *user, void *stream, void *host, const void *device, size_t len)
 {
     if (stream != (char *)user + 1) abort();
+    ((trap *)user)->n_in++;
     return queue(user, host, device, len);
 }
 
@@ -336,6 +337,25 @@ TEST(replicas_of_another_type_are_refused_by_name)
     CHECK_CONTAINS("narrow F16", b.text);
 }
 
+TEST(adoption_reads_the_device_only_for_a_mix)
+{
+    for (size_t mixes = 0; mixes < 2; mixes++) {
+        trainer r;
+        toy t = toy_with(&r, "r0", mixes ? "mem://mixed" : "mem://replaced");
+        open_trainer(&r, DILOCO_F32, true);
+        toy_set(&t, "run.state_dir", "none");
+        if (mixes) toy_set(&t, "server.diloco.local_mix", "0.25");
+        CHECK_OK(toy_open(&t));
+        CHECK_OK(diloco_run_join(t.run));
+        r.device.n_in = 0;
+        while (diloco_run_now(t.run).entry == 0)
+            CHECK_OK(diloco_step(t.run, &(diloco_step_report){.loss = 1, .samples = 1}));
+        CHECK_INT(1 + mixes, r.device.n_in); /* the capture reads it as well */
+        toy_close(&t);
+        trap_close(&r.device);
+    }
+}
+
 TEST(failed_device_is_named_and_stays_failed)
 {
     trainer r;
@@ -434,6 +454,6 @@ TEST(a_device_without_its_functions_is_refused)
 
 TEST_MAIN(place_of_a_tensor_changes_no_bit, a_narrow_run_ends_where_the_wide_one_does_rounded,
           rounding_is_no_movement, a_narrow_replica_resumes_to_the_bit,
-          replicas_of_another_type_are_refused_by_name,
+          replicas_of_another_type_are_refused_by_name, adoption_reads_the_device_only_for_a_mix,
           copies_queued_before_a_failure_are_waited_for, failed_device_is_named_and_stays_failed,
           resume_on_another_device_is_reported, a_device_without_its_functions_is_refused)
