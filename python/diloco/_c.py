@@ -48,6 +48,18 @@ class Tensor(Struct):
                 ("n_dims", c_int), ("shape", c_size_t * MAX_DIMS), ("fragment", c_int)]
 
 
+COPY_FN = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_size_t)
+SYNCHRONISE_FN = CFUNCTYPE(c_int, c_void_p, c_void_p)
+ALLOC_FN = CFUNCTYPE(c_void_p, c_void_p, c_size_t)
+RELEASE_FN = CFUNCTYPE(None, c_void_p, c_void_p)
+
+
+class Device(Struct):
+    _fields_ = [("user", c_void_p), ("stream", c_void_p), ("copy_in", COPY_FN),
+                ("copy_out", COPY_FN), ("synchronise", SYNCHRONISE_FN), ("alloc", ALLOC_FN),
+                ("release", RELEASE_FN)]
+
+
 class StepReport(Struct):
     _fields_ = [("loss", c_double), ("samples", c_uint64), ("tokens", c_uint64)]
 
@@ -226,6 +238,7 @@ STRUCTS: Dict[str, Any] = {
     "diloco_user_outer": UserOuter,
     "diloco_user_parts": UserParts,
     "diloco_tensor": Tensor,
+    "diloco_device": Device,
     "diloco_reduce": Reduce,
     "diloco_communicator": Communicator,
     "diloco_loop_copy": LoopCopy,
@@ -275,6 +288,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_run_open_with_sized": (Status, [POINTER(Handle), Handle, c_char_p,
                                             POINTER(UserParts), c_size_t]),
     "diloco_run_tensor_sized": (Status, [Handle, POINTER(Tensor), c_size_t]),
+    "diloco_run_device_sized": (Status, [Handle, POINTER(Device), c_size_t]),
     "diloco_run_gradient": (Status, [Handle, c_char_p, c_void_p]),
     "diloco_run_private": (Status, [Handle, c_char_p, c_void_p, c_size_t]),
     "diloco_run_private_by": (Status, [Handle, c_char_p, c_void_p, c_size_t, FILL_FN, c_void_p]),

@@ -1,19 +1,34 @@
 """Copies between a tensor's device and host memory.
 
-A copy to host memory is queued on the current stream of the tensor's own device, which need not be
-the current device. `wait` waits on every device that has one, whether the host memory is pinned or
-not. A copy to the device needs no wait, because the tensor's next use is on the same stream.
+Copies in both directions are queued on the current stream of the tensor's own device, which need
+not be the current device. `wait` waits on every device that has one, whether the host memory is
+pinned or not.
+
+A call that needs a device's context names the device. Otherwise it would make a context on the
+current device, which is GPU 0 in a process that chose none.
 
 A loss on a device is copied to host memory beside training, so that a step does not wait for it.
 """
 
 from __future__ import annotations
 
-import contextlib
+import mmap
 import threading
-from typing import Any, Protocol, Set
+import weakref
+from typing import Any, Iterable, Optional, Protocol, Set
 
 import torch
+
+from .errors import NoMemoryError
+
+cuda: Any = torch.cuda  # a test has one of its own
+_PORTABLE = 1  # cudaHostRegisterPortable: pinned for the contexts of all devices
+_ALIGNMENT = 64
+
+
+def device_of(t: torch.Tensor) -> Optional[torch.device]:
+    """The tensor's device; None: host memory."""
+    return t.device if t.is_cuda else None
 
 
 class Loss(Protocol):
@@ -43,10 +58,10 @@ class DeviceLoss:
     """A CUDA tensor of one element, whose value is on its way to host memory."""
 
     def __init__(self, loss: torch.Tensor) -> None:
-        with torch.cuda.device(loss.device):
+        with cuda.device(loss.device):
             self._host = torch.empty((), dtype=torch.float64, pin_memory=True)
             self._host.copy_(loss.detach().reshape(()), non_blocking=True)
-            self._event = torch.cuda.Event()
+            self._event = cuda.Event()
             self._event.record()
 
     def is_here(self) -> bool:
@@ -63,29 +78,98 @@ class Copies(threading.local):
     def __init__(self) -> None:
         self._devices: Set[torch.device] = set()  # with copies that were not waited for
 
+    def is_at_host(self, t: torch.Tensor) -> bool:
+        """Whether the host reads and writes the tensor's memory itself."""
+        return device_of(t) is None
+
     def to_host(self, host: torch.Tensor, source: torch.Tensor) -> None:
         host.copy_(source, non_blocking=True)
-        if source.is_cuda:
-            self._devices.add(source.device)
+        self._note(source)
 
     def to_device(self, target: torch.Tensor, host: torch.Tensor) -> None:
         target.copy_(host, non_blocking=True)
+        self._note(target)
+
+    def _note(self, t: torch.Tensor) -> None:
+        device = device_of(t)
+        if device is not None:
+            self._devices.add(device)
 
     def loss(self, loss: Any) -> Loss:
         on_device = isinstance(loss, torch.Tensor) and loss.is_cuda
         return DeviceLoss(loss) if on_device else HostLoss(loss)
 
     def wait(self) -> None:
-        """The copies to host memory are complete."""
+        """Wait until the queued copies are complete."""
         while self._devices:
-            torch.cuda.current_stream(self._devices.pop()).synchronize()
+            cuda.current_stream(self._devices.pop()).synchronize()
+
+    def block(self, size: int, tensors: Iterable[torch.Tensor]) -> Block:
+        """Host memory for the values of these tensors, pinned if one of them is on a device."""
+        return Block(size, next((d for d in map(device_of, tensors) if d is not None), None))
 
 
-queue = Copies()  # of the process; a test has one of its own, which is late
+def _unpin(device: torch.device, address: int, _room: torch.Tensor) -> None:
+    with cuda.device(device):
+        cuda.cudart().cudaHostUnregister(address)
+
+
+class Block:
+    """Host memory of one size that is cut into pieces. It is registered as it is, because torch's
+    own pinned memory has a power of two of bytes.
+
+    ``device``: the device to pin it for; None: it stays pageable. NoMemoryError: it cannot be
+    pinned."""
+
+    def __init__(self, size: int, device: Optional[torch.device] = None) -> None:
+        # Whole pages: a page that is shared with other memory could be pinned twice.
+        self.size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        room = torch.empty(self.size + mmap.PAGESIZE, dtype=torch.uint8)
+        begin = -room.data_ptr() % mmap.PAGESIZE
+        self._room, self._used = room[begin:begin + self.size], 0
+        if device is not None and size:
+            self._pin(device)
+
+    def _pin(self, device: torch.device) -> None:
+        address = self._room.data_ptr()
+        with cuda.device(device):
+            status = int(cuda.cudart().cudaHostRegister(address, self.size, _PORTABLE))
+        if status:
+            raise NoMemoryError(f"{self.size} bytes of host memory for the copies of {device} "
+                                f"cannot be pinned (CUDA error {status}): free memory, or raise "
+                                "the limit of locked memory (ulimit -l)")
+        weakref.finalize(self, _unpin, device, address, self._room).atexit = False
+
+    def cut(self, size: int) -> torch.Tensor:
+        """The next ``size`` bytes. NoMemoryError: fewer are left."""
+        begin, end = self._used, self._used + size
+        if end > self.size:
+            raise NoMemoryError(f"{size} bytes of a block of {self.size}, of which {begin} are in "
+                                "use")
+        self._used = aligned(end)
+        return self._room[begin:end]
+
+    def like(self, t: torch.Tensor) -> torch.Tensor:
+        """A piece for a tensor's values, in row-major order."""
+        return self.cut(bytes_of(t)).view(t.dtype).reshape(t.shape)
+
+    def clear(self) -> None:
+        """Make all pieces free again."""
+        self._used = 0
+
+
+def bytes_of(t: torch.Tensor) -> int:
+    return int(t.numel() * t.element_size())
+
+
+def aligned(size: int) -> int:
+    """The bytes that a piece of ``size`` bytes takes in a block."""
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 def new_host(t: torch.Tensor) -> torch.Tensor:
-    """Host memory for a tensor's values, pinned for CUDA by the context of the tensor's device."""
-    guard: Any = torch.cuda.device(t.device) if t.is_cuda else contextlib.nullcontext()
-    with guard:
-        return torch.empty(t.shape, dtype=t.dtype, pin_memory=t.is_cuda)
+    """Pageable host memory for a tensor's values."""
+    return torch.empty(t.shape, dtype=t.dtype)
+
+
+queue = Copies()  # of the process; a test has one of its own, which is late

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import torch
 
+from . import _copies
 from .errors import DiffersError, InvalidError, RefusedError, UnreachableError
 
 _CONNECT = datetime.timedelta(minutes=10)  # for all ranks to make their optimizer
@@ -65,7 +66,7 @@ class _Work(NamedTuple):
 class _Asked(NamedTuple):
     """A message in place of a value: rank 0 needs something of the other ranks first."""
 
-    what: str
+    what: Any
 
 
 class Island:
@@ -75,6 +76,7 @@ class Island:
         self.size, self.rank = max(1, len(ranks)), 0
         self.group = group  # of the caller's: for tensors that gloo would copy through the host
         self.boxes: Dict[Any, Any] = {}  # of shards, which `_shards` keeps here
+        self._posts: List[Tuple[torch.Tensor, int]] = []  # to send, and the other end
         self._works: List[_Work] = []
         self._failed: Optional[BaseException] = None
         if self.size > 1:
@@ -108,10 +110,9 @@ class Island:
             raise self._failed from error
 
     def post(self, t: torch.Tensor, rank: int) -> None:
-        """Begin to send a contiguous tensor in host memory, which `finish` completes."""
-        with self._talking(rank):
-            room = as_bytes(t)
-            self._works.append(_Work(self._gloo.send([room], rank, 0), rank, room, None))
+        """Send a contiguous tensor in host memory in `finish`, once its copies from the device are
+        complete."""
+        self._posts.append((t, rank))
 
     def expect(self, t: torch.Tensor, rank: int,
                then: Optional[Callable[[], Any]] = None) -> None:
@@ -122,7 +123,14 @@ class Island:
             self._works.append(_Work(self._gloo.recv([room], rank, 0), rank, room, then))
 
     def finish(self) -> None:
-        """Complete the messages in flight."""
+        """Complete the messages: wait for copies from the device once, send all, then wait."""
+        posts, self._posts = self._posts, []
+        if posts:
+            _copies.queue.wait()
+        for t, rank in posts:
+            with self._talking(rank):
+                room = as_bytes(t)
+                self._works.append(_Work(self._gloo.send([room], rank, 0), rank, room, None))
         works, self._works = self._works, []
         for w in works:
             with self._talking(w.rank):
@@ -147,7 +155,7 @@ class Island:
             self._gloo.recv([room], rank, 0).wait(_WAIT)
         return pickle.loads(ctypes.string_at(room.data_ptr(), room.numel()))
 
-    def ask(self, what: str) -> None:
+    def ask(self, what: Any) -> None:
         """Rank 0, within `lead`: let the other ranks call its ``helper``."""
         for rank in range(1, self.size):
             with self._talking(rank):
@@ -155,7 +163,7 @@ class Island:
 
     # ---- calls that all ranks make together ----
 
-    def tell(self, value: Any, helper: Optional[Callable[[str], None]] = None) -> Any:
+    def tell(self, value: Any, helper: Optional[Callable[[Any], None]] = None) -> Any:
         """Rank 0's value, on all ranks; an exception is raised on all of them. ``helper``: called
         by the other ranks, which wait for it, with what rank 0 asks for."""
         self.finish()
@@ -181,7 +189,7 @@ class Island:
         return []
 
     def lead(self, call: Callable[[], Any],
-             helper: Optional[Callable[[str], None]] = None) -> Any:
+             helper: Optional[Callable[[Any], None]] = None) -> Any:
         """The result of ``call`` on rank 0, or its exception, on all ranks. ``helper``: see
         `tell`."""
         if self.size == 1:
@@ -207,8 +215,9 @@ class Island:
         self.tell(found[0] if found else None)
         return value
 
-    def share(self, t: torch.Tensor) -> None:
-        """Rank 0's values, on all ranks."""
+    def share(self, t: torch.Tensor, host: Optional[torch.Tensor] = None) -> None:
+        """Rank 0's values, on all ranks. ``host``: rank 0's values in host memory, where it has
+        them; then its copies to the device may be in flight."""
         if self.size == 1:
             return
         if t.is_cuda and self.group is not None:
@@ -216,12 +225,12 @@ class Island:
             torch.distributed.broadcast(
                 room, torch.distributed.get_global_rank(self.group, 0), group=self.group)
         else:
-            room = t.cpu().contiguous()
+            room = t.cpu().contiguous() if host is None else host
             options = torch.distributed.BroadcastOptions()
             options.rootRank, options.rootTensor, options.timeout = 0, 0, _WAIT
             with self._talking(None if self.leads else 0):
                 self._gloo.broadcast([as_bytes(room)], options).wait()
-        if room is not t:
+        if room is not t and room is not host:
             t.copy_(room)
 
     def check_equal(self, rows: Sequence[Tuple[str, str]]) -> None:

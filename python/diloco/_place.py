@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 
+from . import _copies
 from ._loop import Copies
 from ._run import Memory
 from ._shards import is_sharded
@@ -104,9 +105,9 @@ class StagedCopies(Copies):
 
     def __init__(self, places: Sequence[Place], pin_memory: bool) -> None:
         self._places = places
-        on_cuda = any(p.device.type == "cuda" for p in places)
         n = min(_STAGING, max(p.n for p in places))
-        self._room = torch.empty(n, pin_memory=pin_memory and on_cuda)
+        self._block = _copies.queue.block(4 * n, [p.local() for p in places] if pin_memory else [])
+        self._room = self._block.cut(4 * n).view(torch.float32)
         self.staging = Memory(self._room.data_ptr(), "float32", (n,), self._room)
 
     def read(self, host: int, tensor: int, first: int, n: int) -> None:

@@ -51,6 +51,28 @@ class Memory(NamedTuple):
     owner: Any  #: keeps the memory alive
 
 
+class DeviceCopies:
+    """Copies between host memory and tensors elsewhere (diloco_device). The library calls them on
+    the thread that called it. ``tensor``: the pointer of its Memory. An exception is raised by the
+    call in progress."""
+
+    def alloc(self, size: int) -> int:
+        """The address of ``size`` bytes of host memory, until the run is closed."""
+        raise NotImplementedError
+
+    def copy_in(self, host: int, tensor: int, size: int) -> None:
+        """Begin to copy a tensor's values to host memory."""
+        raise NotImplementedError
+
+    def copy_out(self, tensor: int, host: int, size: int) -> None:
+        """Begin to copy values from host memory to a tensor."""
+        raise NotImplementedError
+
+    def synchronise(self) -> None:
+        """Complete the copies that were begun."""
+        raise NotImplementedError
+
+
 _FORMATS = {("f", 4): "float32", ("e", 2): "float16", ("l", 8): "int64", ("q", 8): "int64",
             ("?", 1): "bool"}
 
@@ -150,6 +172,7 @@ class Run(Unique):
             ctypes.sizeof(parts)))
         # The exchange may call back until it is closed: its callbacks are kept as long.
         self._made_here()
+        self._called = kept  # until the library has released its memory
         self._close = weakref.finalize(self, _close, self._handle, kept, os.getpid())
 
     def _parts(self, outer: Any) -> Tuple[_c.UserParts, List[Any]]:
@@ -217,6 +240,25 @@ class Run(Unique):
             _c.check(_c.lib().diloco_run_gradient(self._open, _c.text(name), g.pointer))
             self._kept.append(g)
 
+    def device(self, copies: DeviceCopies) -> None:
+        """The tensors that are registered after this call are not in host memory: the library keeps
+        a copy of each there, and ``copies`` moves the values of the fragment that a call needs. The
+        pointer of such a tensor's Memory may be any number but 0. Before join. InvalidError."""
+        me = weakref.ref(self)
+
+        def alloc(_user: Any, size: int) -> Optional[int]:
+            run = me()
+            address: Optional[int] = run._guard(lambda: copies.alloc(size)) if run else None
+            return address
+        device = _c.Device(
+            copy_in=_c.COPY_FN(self._reporting(lambda _stream, *to_host: copies.copy_in(*to_host))),
+            copy_out=_c.COPY_FN(self._reporting(lambda _stream, *out: copies.copy_out(*out))),
+            synchronise=_c.SYNCHRONISE_FN(self._reporting(lambda _stream: copies.synchronise())),
+            alloc=_c.ALLOC_FN(alloc), release=_c.RELEASE_FN(lambda _user, _memory: None))
+        _c.check(_c.lib().diloco_run_device_sized(self._open, ctypes.byref(device),
+                                                  ctypes.sizeof(device)))
+        self._called += [device, copies]
+
     def private(self, name: str, data: Any,
                 fill: Optional[Callable[[int], None]] = None) -> None:
         """Register bytes that belong to this replica alone (inner moments, counters): saved
@@ -234,23 +276,11 @@ class Run(Unique):
         if fill is None:
             _c.check(_c.lib().diloco_run_private(self._open, _c.text(name), pointer, size))
         else:
-            callback = self._filling(fill)
+            callback = _c.FILL_FN(self._reporting(fill))
             _c.check(_c.lib().diloco_run_private_by(self._open, _c.text(name), pointer, size,
                                                     callback, None))
             self._kept.append(callback)
         self._kept.append(kept)
-
-    def _filling(self, fill: Callable[[int], None]) -> Any:
-        me = weakref.ref(self)
-
-        def filled(to: int) -> bool:
-            fill(to)
-            return True
-
-        def deliver(_user: Any, to: int) -> int:
-            run = me()
-            return 0 if run is not None and run._guard(lambda: filled(to)) else IOFailedError.status
-        return _c.FILL_FN(deliver)
 
     def base(self, name: str, kind: str, data: Any, size: int) -> None:
         """Register a tensor that the model has and that is never exchanged, such as a frozen weight
@@ -371,11 +401,6 @@ class Run(Unique):
             pointers[i] = place.pointer
         _c.check(_c.lib().diloco_run_theta(self._open, pointers, n))
 
-    @property
-    def places(self) -> Dict[str, Memory]:
-        """The registered tensors' own memory, by name."""
-        return dict(self._tensors)
-
     def theta(self) -> Dict[str, Any]:
         """The shared model as it now is and is to be evaluated, by name: numpy arrays, or
         memoryviews where numpy is not installed. bfloat16 is given as its bits, in uint16, for
@@ -417,6 +442,7 @@ class Run(Unique):
         self._close()
         self._handle = ctypes.c_void_p()
         self._kept.clear()
+        self._called.clear()
         self._tensors.clear()
 
     def __enter__(self) -> Run:
@@ -441,6 +467,19 @@ class Run(Unique):
         except BaseException as error:  # noqa: B902: it is raised again in _wait
             self._raised = error
             return None
+
+    def _reporting(self, call: Callable[..., None]) -> Callable[..., int]:
+        """A callback for C, without its first argument: returns 0, or IOFailedError's status if
+        ``call`` raised. It keeps no reference to the run."""
+        me = weakref.ref(self)
+
+        def safe(_user: Any, *arguments: Any) -> int:
+            def called() -> bool:
+                call(*arguments)
+                return True
+            run = me()
+            return 0 if run is not None and run._guard(called) else IOFailedError.status
+        return safe
 
     def _wait(self, function: Callable[..., int], *arguments: Any) -> None:
         """A call that may wait: without the interpreter's lock, ended by Ctrl-C."""

@@ -1,16 +1,19 @@
 """Tensors that the ranks of an island hold together: shards of DTensors, and pipeline stages.
 
-Rank 0 has all values in host memory, which is the run's. Only what a rank lacks travels, between
-that rank and rank 0. Messages are begun by ``down`` and ``up``; ``Island.finish`` completes them.
+``host`` is memory for all values of a tensor on rank 0, and None on the other ranks. A shard travels
+between its rank and rank 0 only. ``down`` fills ``host`` and ``up`` copies it back. Both begin copies
+and messages, which ``Island.finish`` and then ``_copies.queue.wait`` complete. ``cut`` makes host
+memory for the values of a shard, which is in use until then.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
+from . import _copies
 from ._island import Island
 from .errors import RefusedError
 
@@ -74,38 +77,53 @@ def boxes_of(name: str, t: Any, island: Island) -> List[Box]:
     return boxes
 
 
-def _at_host(t: torch.Tensor) -> torch.Tensor:
-    return t.cpu().contiguous()
+Cut = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _at_host(t: torch.Tensor, cut: Cut) -> torch.Tensor:
+    """The values in row-major order in host memory, once the queued copies are complete."""
+    if _copies.queue.is_at_host(t):
+        return t.contiguous()
+    room = cut(t)
+    _copies.queue.to_host(room, t)
+    return room
+
+
+def _take(t: torch.Tensor, island: Island, cut: Cut) -> None:
+    """Receive a tensor's values from rank 0."""
+    room = cut(t)
+    island.expect(room, 0, lambda: _copies.queue.to_device(t, room))
 
 
 class Sharded:
     """A DTensor of an island."""
 
-    def __init__(self, t: Any, island: Island, host: Optional[torch.Tensor] = None,
-                 name: str = "a state of the optimizer") -> None:
+    def __init__(self, t: Any, island: Island, name: str = "a state of the optimizer") -> None:
         self._tensor, self._island = t, island
         self._boxes = boxes_of(name, t, island)
-        if host is None and island.leads:
-            host = torch.empty(t.shape, dtype=t.dtype)
-        self.host = host if island.leads else None
+
+    @property
+    def local(self) -> torch.Tensor:
+        """This rank's part."""
+        part: torch.Tensor = self._tensor.to_local().detach()
+        return part
 
     def _others(self) -> List[Tuple[int, Box]]:
         """The other ranks with elements."""
         return [(rank, box) for rank, box in enumerate(self._boxes)
                 if rank and math.prod(box.shape)]
 
-    def down(self) -> None:
-        local, island = self._tensor.to_local().detach(), self._island
+    def down(self, host: Optional[torch.Tensor], cut: Cut = _copies.new_host) -> None:
+        local, island = self.local, self._island
         mine = self._boxes[island.rank]
-        if not island.leads:
+        if host is None:
             if local.numel() and self._boxes.index(mine) == island.rank:  # others have copies
-                island.post(_at_host(local), 0)
+                island.post(_at_host(local, cut), 0)
             return
-        assert self.host is not None
-        mine.of(self.host).copy_(local)
+        _copies.queue.to_host(mine.of(host), local)
         for rank, box in self._others():
             if self._boxes.index(box) == rank:
-                self._receive(box.of(self.host), rank)
+                self._receive(box.of(host), rank)
 
     def _receive(self, part: torch.Tensor, rank: int) -> None:
         if part.is_contiguous():
@@ -114,40 +132,39 @@ class Sharded:
             room = torch.empty(part.shape, dtype=part.dtype)
             self._island.expect(room, rank, lambda: part.copy_(room))
 
-    def up(self) -> None:
-        local, island = self._tensor.to_local().detach(), self._island
-        if island.leads:
-            assert self.host is not None
-            local.copy_(self._boxes[0].of(self.host))
+    def up(self, host: Optional[torch.Tensor], cut: Cut = _copies.new_host) -> None:
+        local, island = self.local, self._island
+        if host is not None:
+            _copies.queue.to_device(local, self._boxes[0].of(host))
             for rank, box in self._others():
-                island.post(box.of(self.host).contiguous(), rank)
+                island.post(box.of(host).contiguous(), rank)
         elif local.numel():
-            room = torch.empty(local.shape, dtype=local.dtype)
-            island.expect(room, 0, lambda: local.copy_(room))
+            _take(local, island, cut)
 
 
 class Staged:
-    """A tensor that one rank of an island has, and rank 0 in host memory. ``tensor``: None on the
-    other ranks; ``like``: of its shape and type."""
+    """A tensor that one rank of an island has, and not rank 0. ``tensor``: None on the other
+    ranks."""
 
-    def __init__(self, tensor: Optional[torch.Tensor], like: torch.Tensor, owner: int,
-                 island: Island) -> None:
+    def __init__(self, tensor: Optional[torch.Tensor], owner: int, island: Island) -> None:
         self._tensor, self._owner, self._island = tensor, owner, island
-        self.host = torch.empty(like.shape, dtype=like.dtype) if island.leads else None
 
-    def down(self) -> None:
-        if self._tensor is not None:
-            self._island.post(_at_host(self._tensor.detach()), 0)
-        elif self.host is not None:
-            self._island.expect(self.host, self._owner)
+    @property
+    def local(self) -> torch.Tensor:
+        """This rank's part."""
+        return torch.empty(0) if self._tensor is None else self._tensor.detach()
 
-    def up(self) -> None:
+    def down(self, host: Optional[torch.Tensor], cut: Cut = _copies.new_host) -> None:
         if self._tensor is not None:
-            t = self._tensor.detach()
-            room = torch.empty(t.shape, dtype=t.dtype)
-            self._island.expect(room, 0, lambda: t.copy_(room))
-        elif self.host is not None:
-            self._island.post(self.host, self._owner)
+            self._island.post(_at_host(self.local, cut), 0)
+        elif host is not None:
+            self._island.expect(host, self._owner)
+
+    def up(self, host: Optional[torch.Tensor], cut: Cut = _copies.new_host) -> None:
+        if self._tensor is not None:
+            _take(self.local, self._island, cut)
+        elif host is not None:
+            self._island.post(host, self._owner)
 
 
 class OfRank:

@@ -17,7 +17,8 @@ from __future__ import annotations
 import collections
 import json
 import re
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import (Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
+                    Union)
 
 import torch
 
@@ -25,8 +26,8 @@ from . import _copies
 from ._guards import check_masters
 from ._island import Island
 from ._outer_torch import copy_of
+from ._mirrors import Mirror
 from ._shards import OfRank, Sharded, is_sharded
-from ._torch import Bound, Direct, Mirror
 from .errors import InvalidError, ProtocolError, RefusedError
 
 _JSON_ROOM = 64 * 1024
@@ -172,10 +173,8 @@ class InnerState:
         flat = room[begin:begin + n * slot.dtype.itemsize]
         return flat.view(slot.dtype).reshape(slot.shape)
 
-    def _moved(self, room: torch.Tensor, slot: Slot, value: torch.Tensor, begin: int) -> Bound:
-        view = self._view(room, slot, begin)
-        return (Sharded(value, self._island, view) if is_sharded(value) else
-                Mirror(value, view) if view is not None else Direct(value))
+    def _moved(self, value: torch.Tensor) -> Union[Mirror, Sharded]:
+        return Sharded(value, self._island) if is_sharded(value) else Mirror(value)
 
     def _each(self, present: List[bool]) -> List[Tuple[Slot, int]]:
         return [(s, b) for s, b in zip(self._slots, self._begins) if present[s.parameter]]
@@ -192,9 +191,9 @@ class InnerState:
             if tuple(value.shape) != slot.shape or value.dtype != slot.dtype:
                 raise RefusedError(f"{type(self._inner).__name__} changed the shape of {slot.name} "
                                    "in its state: pass keep_inner_state=False")
-            moved.append(self._moved(room, slot, value, begin))
-        for m in moved:
-            m.down()
+            moved.append((self._moved(value), self._view(room, slot, begin)))
+        for m, view in moved:
+            m.down(view)
         self._island.finish()
         _copies.queue.wait()
         if self._island.leads:
@@ -208,8 +207,9 @@ class InnerState:
         for slot, begin in self._each(present):
             p = parameters[slot.parameter]
             value = _empty(slot, p)
-            self._moved(self._room, slot, value, begin).up()
+            self._moved(value).up(self._view(self._room, slot, begin))
             self._island.finish()
+            _copies.queue.wait()
             if not is_sharded(value):
                 self._island.share(value)
             state[p][slot.name] = slot.python(value.item()) if slot.kind == "number" else value
@@ -308,32 +308,51 @@ class Json:
 
 
 _CUDA_STATE = 16  # bytes of a CUDA generator's state
+_CUDA_DEVICES = 16
 
 
 class Generators:
-    """The states of torch's random generators: the CPU's, then 1 byte (CUDA was in use) and the
-    current CUDA device's. The size is the same on every machine, so that a replica may move
-    between machines with and without CUDA."""
+    """The states of torch's random generators: the CPU's, then 1 byte (the number of CUDA's that
+    follow) and those of the model's CUDA devices, in their order. The size is the same on every
+    machine, so that a replica may move between machines with and without CUDA.
 
-    def __init__(self) -> None:
+    ``devices``: where the model is; none: the current device, if CUDA is in use."""
+
+    def __init__(self, devices: Sequence[torch.device] = ()) -> None:
+        self._devices: List[Tuple[torch.device, ...]] = [(d,) for d in devices[:_CUDA_DEVICES]]
         self._n = torch.get_rng_state().numel()
-        self._room = torch.zeros(self._n + 1 + _CUDA_STATE, dtype=torch.uint8)
+        self._room = torch.zeros(self._n + 1 + _CUDA_STATE * _CUDA_DEVICES, dtype=torch.uint8)
 
     def room(self) -> torch.Tensor:
         return self._room
 
+    def _each(self) -> List[Tuple[Tuple[torch.device, ...], slice]]:
+        """Arguments of CUDA's functions, and the place of the state."""
+        begin = self._n + 1
+        return [(d, slice(begin + i * _CUDA_STATE, begin + (i + 1) * _CUDA_STATE))
+                for i, d in enumerate(self._devices or [()])]
+
     def pack(self, room: Optional[torch.Tensor] = None) -> None:
         room = self._room if room is None else room
-        in_use = torch.cuda.is_available() and torch.cuda.is_initialized()
+        cuda = _copies.cuda
+        in_use = cuda.is_available() and cuda.is_initialized()
         room[:self._n] = torch.get_rng_state()
-        room[self._n] = in_use
-        if in_use:
-            room[self._n + 1:] = torch.cuda.get_rng_state()
+        room[self._n] = len(self._each()) if in_use else 0
+        for device, at in self._each() if in_use else ():
+            room[at] = cuda.get_rng_state(*device)
 
     def unpack(self) -> None:
+        cuda = _copies.cuda
         torch.set_rng_state(self._room[:self._n].clone())
-        if self._room[self._n] and torch.cuda.is_available():
-            torch.cuda.set_rng_state(self._room[self._n + 1:].clone())
+        saved = int(self._room[self._n]) if cuda.is_available() else 0
+        for device, at in self._each()[:saved]:
+            cuda.set_rng_state(self._room[at].clone(), *device)
+
+
+def _cuda_devices(inner: Any) -> List[torch.device]:
+    """The devices of the optimizer's parameters, each once."""
+    found = (_copies.device_of(p) for p in all_parameters(inner))
+    return list(dict.fromkeys(d for d in found if d is not None))
 
 
 def _of_ranks(name: str, mine: Any, island: Island) -> Dict[str, Any]:
@@ -380,9 +399,9 @@ def pieces(inner: Any, island: Island, keep_inner_state: bool, extra: Mapping[st
     elif keep_inner_state:
         found["torch.optimizer"] = InnerState(inner, island)
     if pipeline:
-        found.update(_of_ranks("torch.generators", Generators(), island))
+        found.update(_of_ranks("torch.generators", Generators(_cuda_devices(inner)), island))
     elif island.size == 1:  # ranks of another island have generators each
-        found["torch.generators"] = Generators()
+        found["torch.generators"] = Generators(_cuda_devices(inner))
     for name, thing in extra.items():
         found[f"torch.extra.{name}"] = Json(name, _JSON_ROOM, thing.state_dict,
                                             thing.load_state_dict, island)

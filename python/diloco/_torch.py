@@ -1,13 +1,12 @@
 """Torch tensors bound to a run: the one core under the optimizer and the callbacks.
 
 A contiguous tensor in the CPU's memory is the run's own: the library reads and overwrites it in
-place. Any other one that can take part has a *mirror* of its type in host memory, which is the
-run's. It is pinned for CUDA tensors. For the shards of a DTensor rank 0 of its island puts it together.
+place. Of any other one that can take part the library has the values in host memory (`_mirrors`).
 
-Invariants: 1. A mirror is filled just before a step at which something is taken, and copied back
-just after that step's adoption. Between such stops there is no copy and no message between ranks.
-2. Only rank 0 of an island has a run; the others learn from it, after each stop, when the next one
-is. 3. The library has the inner optimizer's state packed where it saves it, during a stop, so that
+Invariants: 1. Between two stops of the run there is no copy and no message between ranks. A stop
+copies the fragments that are due there, and all where it saves.
+2. Only rank 0 of an island has a run. The others help it at each stop, and learn when the next is.
+3. The library has the inner optimizer's state packed where it saves it, during a stop, so that
 a resume is bitwise. A stop that saves nothing packs nothing.
 """
 
@@ -25,8 +24,9 @@ from ._base import check_frozen, check_some, register, split
 from ._c import DTYPES
 from ._guards import Unique
 from ._island import Island, island_of
+from ._mirrors import Direct, Member, Mirrors, alone, bound, one_kind
 from ._run import Memory, Run
-from ._shards import Sharded, Staged, check_placement, is_sharded
+from ._shards import Staged, check_placement, is_sharded
 from ._survival import Survival
 from .errors import InvalidError, RefusedError
 
@@ -106,76 +106,11 @@ def filler(name: str, piece: Any, island: Island) -> Callable[[int], None]:
     return fill
 
 
-class Direct:
-    """A tensor that is the run's own memory."""
-
-    def __init__(self, t: torch.Tensor) -> None:
-        self.host, self._tensor = t.detach(), t
-
-    def down(self) -> None:
-        pass
-
-    def up(self) -> None:
-        torch.autograd.graph.increment_version(self._tensor)  # the library wrote without its knowledge
-
-
-class Mirror:
-    """A tensor with its values in host memory as well. ``host``: where; None: new memory."""
-
-    def __init__(self, t: torch.Tensor, host: Optional[torch.Tensor] = None) -> None:
-        self._tensor = t
-        self.host = host if host is not None else _copies.new_host(t)
-
-    def down(self) -> None:
-        _copies.queue.to_host(self.host, self._tensor.detach())
-
-    def up(self) -> None:
-        with torch.no_grad():
-            _copies.queue.to_device(self._tensor, self.host)
-
-
-class Shared:
-    """A tensor that every rank of an island has whole (DDP's parameters, buffers): rank 0's is
-    the run's, and what is adopted goes to the others."""
-
-    def __init__(self, t: torch.Tensor, island: Island) -> None:
-        self._tensor, self._island = t, island
-        self._ours = alone(t) if island.leads else None
-        self.host = self._ours.host if self._ours else None
-
-    def down(self) -> None:
-        if self._ours:
-            self._ours.down()
-
-    def up(self) -> None:
-        if self._ours:
-            self._ours.up()
-        self._island.share(self._tensor.detach())
-
-
-Bound = Union[Direct, Mirror, Shared, Sharded, Staged]
-
-
-def alone(t: torch.Tensor) -> Union[Direct, Mirror]:
-    return Direct(t) if t.device.type == "cpu" and t.is_contiguous() else Mirror(t)
-
-
-def bound(name: str, t: torch.Tensor, island: Island) -> Bound:
-    if is_sharded(t):
-        return Sharded(t, island, name=name)
-    return Shared(t, island) if island.size > 1 else alone(t)
-
-
-class Member(NamedTuple):
-    """A tensor of the replica, as its run knows it."""
-
-    name: str
-    role: str
-    n: int  #: elements
-    bound: Bound
-
-
 Row = Tuple[str, str, torch.Tensor]  # name, role, tensor
+
+
+def _like(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(tuple(shape), dtype=dtype, device="meta")
 
 
 def members_of(rows: Sequence[Row], island: Island, pipeline: bool) -> List[Member]:
@@ -183,7 +118,8 @@ def members_of(rows: Sequence[Row], island: Island, pipeline: bool) -> List[Memb
     if pipeline:
         return _stages(rows, island)
     island.check_equal([(name, f"{str(t.dtype)[6:]} {list(t.shape)}") for name, _, t in rows])
-    return [Member(name, role, t.numel(), bound(name, t, island)) for name, role, t in rows]
+    return one_kind([Member(name, role, _like(t.shape, t.dtype), bound(name, t, island))
+                     for name, role, t in rows])
 
 
 def _stages(rows: Sequence[Row], island: Island) -> List[Member]:
@@ -193,11 +129,10 @@ def _stages(rows: Sequence[Row], island: Island) -> List[Member]:
     for rank, stage in enumerate(island.tell(every)):
         for number, (name, role, shape, dtype) in enumerate(stage):
             mine = rows[number][2] if rank == island.rank else None
-            like = torch.empty(shape, dtype=dtype, device="meta")
             place = (alone(mine) if mine is not None and island.leads else
-                     Staged(mine, like, rank, island))
-            members.append(Member(f"stage{rank}.{name}", role, like.numel(), place))
-    return members
+                     Staged(mine, rank, island))
+            members.append(Member(f"stage{rank}.{name}", role, _like(shape, dtype), place))
+    return one_kind(members)
 
 
 def check_stage(rows: Sequence[Row], base: Sequence[Tuple[str, Any]], island: Island,
@@ -370,7 +305,7 @@ class Binding(Unique):
         self._places = [(name, t, None if is_sharded(t) else t.data_ptr()) for name, _, t in rows]
         self._buffers_now = buffers_now
         members = members_of(rows, self.island, pipeline)
-        self._bound = [m.bound for m in members]
+        self._members = members
         self._private = private(self.island)
         self._survival = Survival([t for _, t in exchanged if t.requires_grad], optimizer)
         self._run: Optional[Run] = None
@@ -380,21 +315,35 @@ class Binding(Unique):
         self._steps = 0  # since the last stop
         self.done = False  # the run has ended, and the tensors are the shared model
 
-        def open_and_register() -> None:
+        def open_run() -> List[int]:
             self._run = run if isinstance(run, Run) else run()
             count = fragments or fragments_of(self._run)
-            numbers = (balanced([m.n for m in members], count) if isinstance(count, int) else
+            numbers = (balanced([m.like.numel() for m in members], count)
+                       if isinstance(count, int) else
                        fragment_numbers([(name, t) for name, _, t in rows], count))
             check_filled(numbers, fragments)
-            for m, number in zip(members, numbers):
-                assert m.bound.host is not None
-                self._run.tensor(m.name, memory_of(m.bound.host), role=m.role, fragment=number)
-            for name, piece in self._private.items():
-                self._run.private(name, bytes_of(piece.room()),
-                                  filler(name, piece, self.island))
-        self.island.lead(open_and_register)
+            return numbers
+        numbers = self.island.lead(open_run)
+        self._mirrors = Mirrors(members, numbers, self.island)
+        self.island.lead(lambda: self._register(numbers))
         register(self._run, self.island, self._base, facts)
         self._join()
+
+    def _register(self, fragments: Sequence[int]) -> None:
+        """The members and private pieces with rank 0's run, in their order."""
+        assert self._run is not None
+        mirrored = False
+        for number, (m, fragment) in enumerate(zip(self._members, fragments)):
+            if isinstance(m.bound, Direct):
+                memory = memory_of(m.bound.tensor.detach())
+            else:
+                memory = Memory(number + 1, _DTYPES[m.like.dtype], tuple(m.like.shape), m.bound)
+                if not mirrored:
+                    self._run.device(self._mirrors)
+                mirrored = True
+            self._run.tensor(m.name, memory, role=m.role, fragment=fragment)
+        for name, piece in self._private.items():
+            self._run.private(name, bytes_of(piece.room()), filler(name, piece, self.island))
 
     @property
     def run(self) -> Run:
@@ -413,13 +362,11 @@ class Binding(Unique):
             self._run.step(step.loss.value(), step.samples, step.tokens)
 
     def _join(self) -> None:
-        self._down()  # of a new run these are the first values
-
         def join() -> bool:
             self.run.join()
             return self.run.now.resumed
-        self.resumed = self.island.lead(join)
-        self._up()
+        self.resumed = self.island.lead(join, self._help)
+        self._changed()
         if self.resumed:
             for piece in self._private.values():
                 piece.unpack()
@@ -444,21 +391,18 @@ class Binding(Unique):
                                    "it in place (copy_, add_), and move the model (.to, .data = "
                                    "…) before")
 
-    def _down(self) -> None:
-        self.island.together(self._check_places)
-        for b in self._bound:
-            b.down()
-        self.island.finish()
-        _copies.queue.wait()
+    def _changed(self) -> None:
+        """The library may have overwritten tensors."""
+        for m in self._members:
+            if isinstance(m.bound, Direct):
+                m.bound.changed()
 
-    def _up(self) -> None:
-        for b in self._bound:
-            b.up()
-        self.island.finish()
-
-    def _pack_mine(self, name: str) -> None:
-        """Rank 0 packs this piece, and needs this rank's part of it."""
-        self._private[name].pack()
+    def _help(self, asked: Any) -> None:
+        """Rank 0 packs a private piece, or copies tensors, and needs this rank's part of it."""
+        if isinstance(asked, str):
+            self._private[asked].pack()
+        else:
+            self._mirrors.help(asked)
 
     def check_open(self) -> None:
         """InvalidError: the run has ended. Before an inner step, so that the tensors stay its
@@ -470,8 +414,20 @@ class Binding(Unique):
     def adopt(self) -> None:
         """The tensors become the shared model as it now is. Steps since their last exchange are
         lost."""
-        self.island.lead(lambda: self.run.theta_into(self.run.places))
-        self._up()
+        self.island.lead(self._adopt, self._help)
+        self._changed()
+
+    def _adopt(self) -> None:
+        """Rank 0. The library writes the whole model, in pieces of a fragment where that needs
+        memory of its own."""
+        mirrors, members = self._mirrors, self._members
+        places = {m.name: memory_of(m.bound.tensor.detach()) for m in members
+                  if isinstance(m.bound, Direct)}
+        self.run.theta_into(places)
+        for group in mirrors.groups(mirrors.numbers):
+            hosts = {n: _copies.new_host(members[n].like) for n in group}
+            self.run.theta_into({members[n].name: memory_of(t) for n, t in hosts.items()})
+            mirrors.lead("up", group, hosts)
 
     def step(self, loss: Any = math.nan, samples: int = 1, tokens: int = 0) -> bool:
         """One optimizer step is complete on all ranks; True where the model was exchanged or
@@ -490,7 +446,7 @@ class Binding(Unique):
             return False
         if self.island.leads:
             self._survival.before(self._steps)
-        self._down()
+        self.island.together(self._check_places)
         self._finish(lambda: self.run.step(_copies.queue.loss(loss).value(), samples, tokens))
         return True
 
@@ -499,8 +455,8 @@ class Binding(Unique):
         self._finish(lambda: self.run.wait())
 
     def _finish(self, call: Callable[[], None]) -> None:
-        self.island.lead(call, self._pack_mine)
-        self._up()
+        self.island.lead(call, self._help)
+        self._changed()
         if self.island.leads:
             self._survival.after()
         self._steps = 0
@@ -513,8 +469,8 @@ class Binding(Unique):
 
     def save(self) -> None:
         """Save what a resume needs, as it is now: the model and the inner state."""
-        self._down()
-        self.island.lead(lambda: self.run.save(), self._pack_mine)
+        self.island.together(self._check_places)
+        self.island.lead(lambda: self.run.save(), self._help)
 
     def leave(self) -> None:
         self.island.lead(lambda: self.run.leave())
@@ -522,3 +478,4 @@ class Binding(Unique):
     def close(self) -> None:
         if self._run is not None:
             self._run.close()
+        self._mirrors.close()

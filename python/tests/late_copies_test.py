@@ -1,5 +1,7 @@
 """late_copies_test.py - a model trains as without a device where copies to host memory come late and
 in any order. Skips itself (77) without torch."""
+import contextlib
+import gc
 import random
 import sys
 import unittest
@@ -12,7 +14,7 @@ except ImportError as error:
     sys.exit(77)
 
 import diloco
-from diloco import _copies, _torch
+from diloco import _copies, _place
 from torch_test import InScratch, adamw
 
 
@@ -33,32 +35,87 @@ class LateLoss:
 
 
 class Late:
-    """Copies as a device makes them: to host memory late and in any order, until they are waited
-    for. Host memory holds other values until then."""
+    """Copies as a device makes them: late and in any order, until they are waited for. A place that
+    a copy writes holds other values until then. All tensors are on the device."""
 
     def __init__(self, seed):
         self._random, self._queued = random.Random(seed), []
         self.n_late = self.n_waits = 0
+        self.blocks = []  # sizes
+        self.copied = {"to host": [], "to device": []}  # addresses of tensors on the device
 
     def draws(self, chance):
         return self._random.random() < chance
 
+    def is_at_host(self, t):
+        return False
+
+    def _queue(self, way, target, source, tensor):
+        self.copied[way].append(tensor.data_ptr())
+        target.fill_(1)
+        self._queued.append((target, source))
+
     def to_host(self, host, source):
-        host.fill_(1)
-        self._queued.append((host, source.clone()))  # in the order of the device's stream
+        self._queue("to host", host, source.clone(), source)  # in the order of the device's stream
 
     def to_device(self, target, host):
-        target.copy_(host)
+        self._queue("to device", target, host, target)  # host memory is in use until the end
 
     def loss(self, loss):
         return LateLoss(self, loss)
+
+    def block(self, size, tensors):
+        self.blocks.append(size)
+        return _copies.Block(size)
 
     def wait(self):
         self._random.shuffle(self._queued)
         self.n_late += len(self._queued)
         while self._queued:
-            host, values = self._queued.pop()
-            host.copy_(values)
+            target, values = self._queued.pop()
+            target.copy_(values)
+
+
+class Cuda:
+    """torch.cuda of a machine with several devices, whose tensors are in host memory. Keeps the
+    devices on which a call made a context."""
+
+    def __init__(self):
+        self.contexts, self.pinned, self.generators, self._current = set(), {}, [], 0
+
+    @contextlib.contextmanager
+    def device(self, device):
+        former, self._current = self._current, device.index
+        yield
+        self._current = former
+
+    def _use(self, device=None):
+        self.contexts.add(self._current if device is None else device.index)
+
+    def current_stream(self, device=None):
+        return mock.Mock(synchronize=lambda: self._use(device))
+
+    def cudart(self):
+        return self
+
+    def cudaHostRegister(self, address, size, flags):
+        self._use()
+        self.pinned[address] = size
+        return 0
+
+    def cudaHostUnregister(self, address):
+        self._use()
+        del self.pinned[address]
+
+    def is_available(self):
+        return True
+
+    is_initialized = is_available
+
+    def get_rng_state(self, device=None):
+        self._use(device)
+        self.generators.append(device)
+        return torch.zeros(16, dtype=torch.uint8)
 
 
 class Kinds(torch.nn.Module):
@@ -98,12 +155,58 @@ class LateCopies(InScratch):
         plain = self.life(f"{self.store}-plain", 18)
         for seed in range(3):
             late = Late(seed)
-            with mock.patch.object(_torch, "alone", _torch.Mirror), \
-                    mock.patch.object(_copies, "queue", late):
+            with mock.patch.object(_copies, "queue", late):
                 self.assertEqualTensors(self.life(f"{self.store}-{seed}", 18), plain)
                 self.life(f"{self.store}-parts{seed}", 7, save_at=7)
                 self.assertEqualTensors(self.life(f"{self.store}-parts{seed}", 18), plain)
             self.assertGreater(late.n_late, 0)
+
+    def test_a_due_point_copies_the_fragment_that_is_due_through_one_block(self):
+        late, model = Late(4), Kinds()
+        parts = [model.plain, model.narrow, [*model.images.parameters(), model.seen, model.flags]]
+        tensors = [{t.data_ptr() for t in (p if isinstance(p, list) else p.parameters())}
+                   for p in parts]
+        with mock.patch.object(_copies, "queue", late), diloco.DiLoCoOptimizer(
+                model, adamw(model), self.store, sync_every=6, rounds=2, fragments=parts,
+                options={"run.state_dir": "none"}) as opt:
+            for step in range(1, 16):  # at the end all parameters become the shared model
+                late.copied = {"to host": [], "to device": []}
+                opt.step()
+                due = tensors[step // 2 % 3] if step >= 6 and step % 2 == 0 else []
+                self.assertEqual({way: sorted(found) for way, found in late.copied.items()},
+                                 {"to host": sorted(due), "to device": sorted(due)}, step)
+            opt.step()
+            self.assertTrue(opt.done)
+        self.assertEqual(len(late.blocks), 1)
+
+    def test_a_model_on_another_device_makes_no_context_on_the_first(self):
+        plain = self.life(f"{self.store}-plain", 18)
+        cuda, second = Cuda(), torch.device("cuda", 1)
+        with mock.patch.object(_copies, "cuda", cuda), \
+                mock.patch.object(_copies, "device_of", lambda t: second):
+            self.assertEqualTensors(self.life(f"{self.store}-second", 18), plain)
+            gc.collect()
+            self.assertEqual(cuda.pinned, {})
+        self.assertEqual(cuda.contexts, {1})
+        self.assertEqual(set(cuda.generators), {second})
+
+    def test_a_managers_stage_is_pinned_by_the_device_of_the_model(self):
+        cuda, second = Cuda(), torch.device("cuda", 1)
+        with mock.patch.object(_copies, "cuda", cuda), \
+                mock.patch.object(_copies, "device_of", lambda t: second):
+            places = _place.places_of([torch.nn.Linear(6, 4).bfloat16()])
+            copies = _place.StagedCopies(places[0], pin_memory=True)
+            self.assertEqual(list(cuda.pinned), [copies.staging.pointer])
+            self.assertEqual(cuda.contexts, {1})
+            del copies
+            gc.collect()
+
+    def test_memory_that_cannot_be_pinned_is_refused_with_its_size(self):
+        cuda = Cuda()
+        cuda.cudaHostRegister = lambda *_: 2
+        with mock.patch.object(_copies, "cuda", cuda):
+            with self.assertRaisesRegex(diloco.NoMemoryError, "8192 bytes .*CUDA error 2"):
+                _copies.Block(5000, torch.device("cuda", 1))
 
     def losses(self, store, late):
         """Train 3 rounds of 4 steps; the rows of the log, and waits for a loss in each step."""
