@@ -62,7 +62,8 @@ AREAS = (
     ("python", ("python/**/*.py",)),
     ("examples", ("examples/*", "bench/**/*.[ch]", "bench/**/*.py", "bench/**/*.sh")),
 )
-GENERATED = {"docs/options.md", "tests/prose_test.py"}
+# Text that a program or another project wrote.
+GENERATED = {"docs/options.md", "tests/prose_test.py", "python/examples/sft_trl.py"}
 
 
 class Paragraph:

@@ -1,7 +1,10 @@
 """examples_test.py - the scripts in python/examples run. Skips itself (77) without torch. A script that
 needs transformers, the program or MNIST's files is left out without them."""
+import difflib
 import gzip
+import importlib.metadata
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -22,6 +25,9 @@ MNIST = ROOT.parent / "shared/data/mnist"
 TRANSFORMERS = all(importlib.util.find_spec(m) for m in ("transformers", "accelerate"))
 PEFT = TRANSFORMERS and importlib.util.find_spec("peft") is not None
 LIGHTNING = importlib.util.find_spec("lightning") is not None
+TRL = TRANSFORMERS and importlib.util.find_spec("trl") is not None
+if not TRL:
+    print("left out: the example with TRL's SFT trainer (no trl)")
 if not LIGHTNING:
     print("left out: the example with Lightning's Trainer (no lightning)")
 if not PEFT:
@@ -32,13 +38,32 @@ if not TRANSFORMERS:
 
 def start(folder, *command):
     return subprocess.Popen([str(c) for c in command], cwd=folder, stdout=subprocess.PIPE, text=True,
-                            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"})
+                            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
+                                 "HF_HOME": str(folder)})
 
 
 def idx(folder, name, header, data):
     """``header``: how many bytes, which the example passes over."""
     with gzip.open(folder / name, "wb") as f:
         f.write(bytes(header) + bytes(data))
+
+
+def small_llama(folder):
+    """A Llama of bytes, with its tokenizer, as transformers loads it."""
+    import tokenizers
+    import torch
+    import transformers
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    bpe = tokenizers.Tokenizer(tokenizers.models.BPE(
+        {letter: i for i, letter in enumerate([*letters, "<end>", "<pad>"])}, []))
+    bpe.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<end>",
+                                         pad_token="<pad>").save_pretrained(folder)
+    torch.manual_seed(0)
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=len(letters) + 2, hidden_size=32, intermediate_size=64, num_hidden_layers=1,
+        num_attention_heads=2, max_position_embeddings=64)).save_pretrained(folder)
+    return folder
 
 
 def drawn_digits(folder):
@@ -135,6 +160,39 @@ class Examples(unittest.TestCase):
         self.assertGreater(float(out.split()[1]), 0.7)
         rows = diloco.run(self.folder / "runs/clients").history()
         self.assertEqual([len(row["members"]) for row in rows], [20] * 20)
+
+    @unittest.skipUnless(TRL, "no trl")
+    def test_two_replicas_by_trls_trainer_save_one_model(self):
+        import trl
+        script, version = EXAMPLES / "sft_trl.py", importlib.metadata.version("trl")
+        if f"TRL {version}." in script.read_text():
+            theirs = pathlib.Path(trl.__file__).parent / "scripts/sft.py"
+            changes = [line for line in difflib.ndiff(theirs.read_text().splitlines(),
+                                                      script.read_text().splitlines())
+                       if line[0] in "+-"]
+            self.assertLessEqual(len(changes), 60)
+        else:
+            print(f"left out: the comparison with TRL's own script (trl {version})")
+        model, data = small_llama(self.folder / "model"), self.folder / "data"
+        data.mkdir()
+        paragraphs = [p for page in ("round", "protocol", "architecture")
+                      for p in (ROOT / f"docs/{page}.md").read_text().split("\n\n") if len(p) > 80]
+        (data / "train.jsonl").write_text("".join(json.dumps({"text": p}) + "\n"
+                                                  for p in paragraphs))
+        words = ["--model_name_or_path", model, "--dataset_name", data, "--max_length", 64,
+                 "--per_device_train_batch_size", 4, "--learning_rate", 0.01, "--logging_steps", 1,
+                 "--report_to", "none", "--save_strategy", "no", "--use_cpu", "True", "--bf16",
+                 "False", "--gradient_checkpointing", "False", "--store", "run", "--replicas", 2,
+                 "--sync_every", 6, "--rounds", 3]
+        replicas = [start(self.folder, sys.executable, script, *words, "--replica", r,
+                          "--output_dir", f"out{r}") for r in range(2)]
+        for out in [self.said(p) for p in replicas]:
+            losses = [float(loss) for loss in re.findall(r"'loss': '?([0-9.]+)", out)]
+            self.assertLess(losses[-1], losses[0] - 1)
+        saved = [(self.folder / f"out{r}/model.safetensors").read_bytes() for r in range(2)]
+        self.assertEqual(saved[0], saved[1])
+        self.assertEqual([len(row["members"]) for row in
+                          diloco.run(self.folder / "run").history()], [2] * 3)
 
     def hub(self):
         hub = start(self.folder, _program.path(), "serve", "hub", "--listen", "127.0.0.1:0")
