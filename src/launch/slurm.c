@@ -219,9 +219,8 @@ static diloco_status make_array(dl_buf *out, const dl_job *const *jobs, size_t n
 }
 
 /* --export names the variables that a job gets from this environment, so that no secret goes into
- * the job's description. %a in the output's path is the index, hence the rank. The path is relative
- * to --chdir, since Slurm would also replace a % in launch.dir. Output is appended, since a
- * requeued task writes to the same file. */
+ * the job's description. %a in the output's path is the index, hence the rank. Output is appended,
+ * since a requeued task writes to the same file. */
 static void make_arguments(arguments *a, const dl_launch_spec *spec, uint32_t generation)
 {
     char name[DL_JOB_NAME_MAX + 1];
@@ -234,7 +233,7 @@ static void make_arguments(arguments *a, const dl_launch_spec *spec, uint32_t ge
     add_arg(a, "--open-mode=append");
     add_arg(a, "--export=HOME,PATH,LANG");
     add_arg(a, "--chdir=%s", spec->dir);
-    add_arg(a, "--output=diloco-%.8s-r%%a-g%u/log", spec->run, generation);
+    add_arg(a, "--output=%s/diloco-%.8s-r%%a-g%u/log", spec->dir, spec->run, generation);
     add_resources(a, spec->config);
 }
 

@@ -58,13 +58,6 @@ TEST(time_limit_is_rounded_up_to_whole_minutes_and_no_further)
     }
 }
 
-TEST(path_of_the_output_has_no_character_of_the_folder)
-{
-    char *text = dry_run("launch.grace", "30");
-    CHECK_CONTAINS(" --chdir=/shared --output=diloco-1f0c2ab9-r%a-g0/log ", text);
-    free(text);
-}
-
 /* Put a program of Slurm, a script of sh with these lines, before the others. */
 static void replace(const char *name, const char *lines)
 {
@@ -122,4 +115,4 @@ TEST(task_of_another_job_is_not_stopped)
 }
 
 TEST_MAIN(time_limit_is_rounded_up_to_whole_minutes_and_no_further,
-          path_of_the_output_has_no_character_of_the_folder, task_of_another_job_is_not_stopped)
+          task_of_another_job_is_not_stopped)
