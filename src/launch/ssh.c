@@ -14,6 +14,7 @@
 #include "launch/executor_rows.h"
 #include "launch/program.h"
 #include "launch/remote.h"
+#include "launch/ssh_script.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +26,7 @@ enum {
     HOSTS_MAX = 256,        /* of --on */
     HOST_BYTES = 160,       /* of one host with user and port: an id has room for them */
     REQUEST_MAX = 16 << 20, /* bytes of a request, and of a reply */
-    DIGEST = DL_PROGRAM_DIGEST,
-    SCRIPT = 8192 /* bytes of a script for the other machine's shell */
+    DIGEST = DL_PROGRAM_DIGEST
 };
 /* ssh's own exit code when it could not connect. All others are those of the remote command. */
 enum { SSH_FAILED = 255 };
@@ -259,70 +259,8 @@ static diloco_status read_digest(char out[DIGEST + 1], const dl_launch_spec *spe
     return dl_program_digest(out, spec->program);
 }
 
-/* LOOK: is the program there? UPLOAD: store it. USE: run it. */
-typedef enum script_kind { LOOK, UPLOAD, USE } script_kind;
-
-#define RECEIVE                                                                                    \
-    "unset CDPATH; umask 077 && mkdir -p {D} && cd {D} && cat >part.$$ && "                        \
-    "if echo {S}\"  part.$$\" | sha256sum -c --status; then "
-#define DAMAGED "else rm -f part.$$; echo 'the program arrived damaged' >&2; exit 3; fi"
-
-/* The commands for the other machine's shell, where with CDPATH `cd` could go to another folder: of
- * an executable file, and of a wheel (program.h). {D} is the program's folder, {S} its SHA-256 and
- * {N} the name of its file, each as a quoted word. An upload has a name of its own until its digest
- * is right, so two uploads do not mix. sha256sum gets names within the folder, since that of the
- * folder may have a newline. USE serves both: of a program that was started earlier only the digest
- * is known. */
-static const char *const scripts[][2] = {
-    [LOOK] = {"unset CDPATH; uname -sm && if cd {D} 2>/dev/null && echo {S}'  diloco' | sha256sum "
-              "-c --status; "
-              "then echo there; fi",
-              "unset CDPATH; uname -sm && if cd {D} 2>/dev/null && echo {S}'  diloco.whl' | "
-              "sha256sum -c --status && " DL_WHEEL_CHECK "; then echo there; fi"},
-    [UPLOAD] = {RECEIVE "chmod 700 part.$$ && mv part.$$ diloco; " DAMAGED, RECEIVE
-                "rm -rf get.$$ && mkdir get.$$ && mv part.$$ get.$$/{N} && " DL_WHEEL_INSTALL
-                "get.$$/site get.$$/{N} && rm -rf site && mv get.$$/site site && "
-                "mv get.$$/{N} diloco.whl && rmdir get.$$ || { rm -rf get.$$; exit 3; }; " DAMAGED},
-    [USE] = {"unset CDPATH; if (cd {D} >/dev/null && echo {S}'  diloco' | sha256sum -c --status "
-             "2>/dev/null); "
-             "then exec {D}/diloco host; "
-             "elif (cd {D} >/dev/null && echo {S}'  diloco.whl' | sha256sum -c --status "
-             "2>/dev/null && " DL_WHEEL_CHECK
-             "); then PYTHONPATH=$(cd {D} && pwd)/site; export PYTHONPATH; "
-             "exec {D}/" DL_WHEEL_PROGRAM " host; else "
-             "echo 'the uploaded program was changed' >&2; exit 3; fi"},
-};
-
-/* Append the quoted word for {D}, {S} or {N}. */
-static diloco_status add_word(dl_buf *out, char name, const dl_launch_spec *spec, const place *p)
-{
-    char path[DL_PATH_MAX + DIGEST + 16];
-    const char *slash = strrchr(spec->program, '/');
-    if (name == 'S') return dl_shell_quote(out, p->digest);
-    if (name == 'N') return dl_shell_quote(out, slash ? slash + 1 : spec->program);
-    snprintf(path, sizeof path, "%s/bin/%s", spec->dir, p->digest);
-    return dl_shell_quote(out, path);
-}
-
-/* Fill in a script of the table. */
-static diloco_status make_script(char out[SCRIPT], script_kind kind, const dl_launch_spec *spec,
-                                 const place *p)
-{
-    dl_buf text;
-    diloco_status status = DILOCO_OK;
-    const bool wheel = kind != USE && dl_program_is_wheel(spec->program);
-    dl_buf_init(&text, SCRIPT - 1);
-    for (const char *at = scripts[kind][wheel]; !status && *at;) {
-        const bool mark = at[0] == '{' && at[1] && at[2] == '}';
-        status = mark ? add_word(&text, at[1], spec, p) : dl_buf_add(&text, at, 1);
-        at += mark ? 3 : 1;
-    }
-    snprintf(out, SCRIPT, "%.*s", (int)text.len, text.data ? (const char *)text.data : "");
-    dl_buf_deinit(&text);
-    return status == DILOCO_EPROTO ? dl_fail(DILOCO_EINVAL, "launch.dir: too long") : status;
-}
-
-/* Compare the first line of LOOK's output, of `uname -sm`, with the program's architecture. */
+/* Compare the first line of DL_SSH_LOOK's output, of `uname -sm`, with the program's architecture.
+ */
 static diloco_status check_machine(const dl_launch_spec *spec, const place *p, const char *uname)
 {
     char want[64], got[64];
@@ -338,9 +276,9 @@ static diloco_status check_machine(const dl_launch_spec *spec, const place *p, c
 /* The file is the stdin of ssh. */
 static diloco_status send_program(const dl_launch_spec *spec, const place *p)
 {
-    char script[SCRIPT];
+    char script[DL_SSH_SCRIPT];
     dl_command_result result;
-    DL_TRY(make_script(script, UPLOAD, spec, p));
+    DL_TRY(dl_ssh_script(script, DL_SSH_UPLOAD, spec, p->digest));
     const int fd = open(spec->program, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return dl_fail_errno(errno, "read", spec->program);
     const diloco_status status = ssh(&result, spec, p, script, NULL, fd);
@@ -352,9 +290,9 @@ static diloco_status send_program(const dl_launch_spec *spec, const place *p)
 /* *there: the program is on the host. Returns DILOCO_EREFUSED if it is for another machine. */
 static diloco_status look_for_program(bool *there, const dl_launch_spec *spec, const place *p)
 {
-    char script[SCRIPT];
+    char script[DL_SSH_SCRIPT];
     dl_command_result result;
-    DL_TRY(make_script(script, LOOK, spec, p));
+    DL_TRY(dl_ssh_script(script, DL_SSH_LOOK, spec, p->digest));
     DL_TRY(ssh(&result, spec, p, script, NULL, 0));
     const char *said = dl_buf_str(&result.out);
     diloco_status status = said ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for a reply");
@@ -379,12 +317,12 @@ static diloco_status provide_program(const dl_launch_spec *spec, const place *p)
 static diloco_status ask(const dl_launch_spec *spec, const place *p, const char *what, dl_job *jobs,
                          size_t n)
 {
-    char script[SCRIPT];
+    char script[DL_SSH_SCRIPT];
     dl_buf request;
     dl_command_result result;
     for (size_t i = 0; i < n; i++)
         jobs[i].silent = true;
-    DL_TRY(make_script(script, USE, spec, p));
+    DL_TRY(dl_ssh_script(script, DL_SSH_USE, spec, p->digest));
     dl_buf_init(&request, REQUEST_MAX);
     diloco_status status = dl_remote_request(&request, spec, what, jobs, n, false, false);
     if (!status) status = ssh(&result, spec, p, script, &request, 0);
@@ -400,19 +338,19 @@ static diloco_status print_requests(const dl_launch_spec *spec, const place *p, 
                                     size_t n)
 {
     const char *args[ARGS_MAX];
-    char script[SCRIPT];
+    char script[DL_SSH_SCRIPT];
     dl_buf line, request;
     diloco_status status = DILOCO_OK;
     dl_buf_init(&line, 1 << 20);
     dl_buf_init(&request, REQUEST_MAX);
-    for (int kind = LOOK; !status && kind <= USE; kind++) {
-        status = make_script(script, (script_kind)kind, spec, p);
+    for (int kind = DL_SSH_LOOK; !status && kind <= DL_SSH_USE; kind++) {
+        status = dl_ssh_script(script, (dl_ssh_script_kind)kind, spec, p->digest);
         ssh_args(args, spec, p, script);
         for (size_t i = 0; !status && args[i]; i++) {
             if (i) status = dl_buf_add(&line, " ", 1);
             if (!status) status = dl_shell_quote(&line, args[i]);
         }
-        if (!status && kind == UPLOAD) {
+        if (!status && kind == DL_SSH_UPLOAD) {
             status = dl_buf_add(&line, " <", 2);
             if (!status) status = dl_shell_quote(&line, spec->program);
         }
@@ -567,12 +505,12 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
                           dl_job_line_fn fn, void *user)
 {
     const char *args[ARGS_MAX];
-    char script[SCRIPT];
+    char script[DL_SSH_SCRIPT];
     dl_buf request;
     place p;
     int code;
     DL_TRY(place_of(&p, spec, job, ""));
-    DL_TRY(make_script(script, USE, spec, &p));
+    DL_TRY(dl_ssh_script(script, DL_SSH_USE, spec, p.digest));
     dl_buf_init(&request, REQUEST_MAX);
     diloco_status status = dl_remote_request(&request, spec, "logs", job, 1, follow, false);
     ssh_args(args, spec, &p, script);
