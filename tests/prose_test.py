@@ -63,7 +63,7 @@ AREAS = (
     ("examples", ("examples/*", "bench/**/*.[ch]", "bench/**/*.py", "bench/**/*.sh")),
 )
 # Text that a program or another project wrote.
-GENERATED = {"docs/options.md", "tests/prose_test.py", "python/examples/sft_trl.py"}
+GENERATED = {"docs/options.md", "tests/prose_test.py"}
 
 
 class Paragraph:

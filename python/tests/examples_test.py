@@ -1,8 +1,6 @@
 """examples_test.py - the scripts in python/examples run. Skips itself (77) without torch. A script that
 needs transformers, the program or MNIST's files is left out without them."""
-import difflib
 import gzip
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -163,16 +161,7 @@ class Examples(unittest.TestCase):
 
     @unittest.skipUnless(TRL, "no trl")
     def test_two_replicas_by_trls_trainer_save_one_model(self):
-        import trl
-        script, version = EXAMPLES / "sft_trl.py", importlib.metadata.version("trl")
-        if f"TRL {version}." in script.read_text():
-            theirs = pathlib.Path(trl.__file__).parent / "scripts/sft.py"
-            changes = [line for line in difflib.ndiff(theirs.read_text().splitlines(),
-                                                      script.read_text().splitlines())
-                       if line[0] in "+-"]
-            self.assertLessEqual(len(changes), 60)
-        else:
-            print(f"left out: the comparison with TRL's own script (trl {version})")
+        script = EXAMPLES / "sft_trl.py"
         model, data = small_llama(self.folder / "model"), self.folder / "data"
         data.mkdir()
         paragraphs = [p for page in ("round", "protocol", "architecture")
