@@ -3,10 +3,10 @@
 #include "launch/batch.h"
 
 #include "base/json.h"
+#include "base/rng.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* Bytes of the object. job.command has at most DL_PATH_MAX bytes, and JSON may write each of them
  * as six. */
@@ -108,8 +108,7 @@ static diloco_status make(dl_buf *text, uint32_t ranks, char *const *words)
     unsigned char random[16];
     char id[33];
     dl_json j;
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return dl_fail(DILOCO_EIO, "the system gave no random bytes");
+    DL_TRY(dl_random_bytes(random, sizeof random));
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(id + 2 * i, 3, "%02x", random[i]);
     dl_json_init(&j, text);

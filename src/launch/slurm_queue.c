@@ -72,7 +72,7 @@ static diloco_status add_names(dl_buf *out, const dl_launch_spec *spec, const dl
 
 /* Run squeue with this filter. --states=all includes ended jobs that Slurm still has. The format is
  * that of dl_slurm_next. */
-static diloco_status query(dl_command_result *result, const dl_buf *filter)
+static diloco_status query(dl_command_result *result, dl_buf *filter)
 {
     const char *const argv[] = {
         "squeue",

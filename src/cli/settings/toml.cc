@@ -190,8 +190,10 @@ bool dl_toml_walk(const char *text, size_t len, dl_toml_fn fn, void *user, dl_to
     try {
         for (const item &item : parse(text, len)) {
             const bool list = item.type == DL_TOML_LIST;
-            dl_toml_value value = {item.key.c_str(), item.text.c_str(), item.type, item.key_at,
-                                   item.at, list ? item.json.c_str() : nullptr, item.comma_at};
+            dl_toml_value value = {item.key.c_str(), item.text.c_str(),
+                                   item.type,        item.key_at,
+                                   item.at,          list ? item.json.c_str() : nullptr,
+                                   item.comma_at};
             if (!fn(user, &value)) break;
         }
         return true;
