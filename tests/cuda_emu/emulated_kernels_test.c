@@ -201,7 +201,7 @@ TEST(product_of_any_shape_is_one_chain_of_fma_for_each_element)
         const product_shape *s = &shapes[k];
         memcpy(want, start, sizeof want);
         product_on_host(want, a, b, bias, s);
-        for (size_t i = 0; i < seeds() * EMULATED_WAYS; i++) {
+        for (size_t i = 0; i < emulated_seeds(2) * EMULATED_WAYS; i++) {
             const emulated_setup setup = emulated_way(i);
             dl_backend *device;
             CHECK_OK(emulated_open(&device, &setup));
