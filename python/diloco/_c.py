@@ -57,7 +57,7 @@ RELEASE_FN = CFUNCTYPE(None, c_void_p, c_void_p)
 class Device(Struct):
     _fields_ = [("user", c_void_p), ("stream", c_void_p), ("copy_in", COPY_FN),
                 ("copy_out", COPY_FN), ("synchronise", SYNCHRONISE_FN), ("alloc", ALLOC_FN),
-                ("release", RELEASE_FN)]
+                ("release", RELEASE_FN), ("name", c_char_p)]
 
 
 class StepReport(Struct):

@@ -140,27 +140,5 @@ TEST(no_damaged_byte_gets_in)
     world_end(&w);
 }
 
-/* JSON writes a control character as 6 bytes. */
-TEST(tensors_with_names_of_control_characters_are_saved_and_loaded)
-{
-    enum { TENSORS = 16 };
-    const char *path = scratch_path("loop.safetensors");
-    world w;
-    diloco_loop_options options = {.size = sizeof options, .sync_every = 4, .fragments = 1};
-    world_begin(&w, 1, &options);
-    for (int i = 0; i < TENSORS; i++) {
-        char name[DILOCO_NAME_MAX + 1];
-        memset(name, 1, DILOCO_NAME_MAX);
-        name[0] = (char)(1 + i);
-        name[DILOCO_NAME_MAX] = '\0';
-        world_tensor(&w.members[0], name, (size_t)i, 1, 0);
-    }
-    CHECK_OK(diloco_loop_start(w.members[0].loop));
-    CHECK_OK(diloco_loop_save(w.members[0].loop, path));
-    CHECK_OK(diloco_loop_load(w.members[0].loop, path));
-    world_end(&w);
-}
-
 TEST_MAIN(lib_13_a_saved_and_loaded_loop_resumes_to_the_bit,
-          a_state_of_another_training_is_refused_and_the_difference_named, no_damaged_byte_gets_in,
-          tensors_with_names_of_control_characters_are_saved_and_loaded)
+          a_state_of_another_training_is_refused_and_the_difference_named, no_damaged_byte_gets_in)

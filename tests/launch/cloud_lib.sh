@@ -42,7 +42,7 @@ fake() {
 }
 
 # A run waits for a replica that is started again, however long that takes here.
-sed -i 's/^rounds = 6/rounds = 60/; s/^patience = 5/patience = 240/' tiny.toml
+sed -i 's/^rounds = 6/rounds = 60/; s/^patience = 5/patience = 1200/' tiny.toml
 sed -i "s|^train_path = .*|train_path = \"$PWD/text.txt\"|" tiny.toml
 expect 0 diloco train tiny.toml --store whole --quiet
 want=$(digest whole)
