@@ -243,7 +243,7 @@ static float without_dependency(emulated_order order)
     void *context, *stream, *graph, *executable, *host;
     uint64_t at;
     float values[2];
-    int device;
+    int device = 0;
     emulated_configure(&(emulated_setup){.seed = 1, .order = order});
     CHECK_OK(dl_cuda_load(&cuda, EMULATED_LIBRARY));
     CHECK(!cuda.init(0) && !cuda.device_get(&device, 0));
