@@ -240,9 +240,9 @@ static bool add_kernel(const dl_cuda *cuda, void *graph, const char *kernel, con
 static float without_dependency(emulated_order order)
 {
     dl_cuda cuda;
-    void *context, *stream, *graph, *executable, *host;
-    uint64_t at;
-    float values[2];
+    void *context = NULL, *stream = NULL, *graph = NULL, *executable = NULL, *host = NULL;
+    uint64_t at = 0;
+    float values[2] = {0};
     int device = 0;
     emulated_configure(&(emulated_setup){.seed = 1, .order = order});
     CHECK_OK(dl_cuda_load(&cuda, EMULATED_LIBRARY));
