@@ -73,11 +73,11 @@ def rank(place, port, store):
     joined(place, port)
     found = {}
     for way in WAYS:
-        lives = [train(place.replicas, way, f"{store}/{way}")]
+        results = [train(place.replicas, way, f"{store}/{way}")]
         for seed in range(2):
             with mock.patch.object(_copies, "queue", Late(10 * seed + place.rank)):
-                lives.append(train(place.replicas, way, f"{store}/{way} {seed}"))
-        found[way] = lives
+                results.append(train(place.replicas, way, f"{store}/{way} {seed}"))
+        found[way] = results
     dist.destroy_process_group()
     return found
 

@@ -6,10 +6,11 @@
 
 enum { DL_BUCKET_MAX = 255 }; /* bytes of a bucket's name */
 
-/* May a plain PUT replace it? Heartbeats only. */
+/* Returns whether a plain PUT may replace the object: only a heartbeat. */
 bool dl_key_is_heartbeat(const char *key);
-bool dl_key_is_entry(const char *key); /* ends with log/<10 digits>.json */
-/* May it be deleted? Not run.json and the entries of a log. */
+/* Returns whether the key ends with log/<10 digits>.json. */
+bool dl_key_is_entry(const char *key);
+/* Returns whether the object is never deleted (docs/hub.md). */
 bool dl_key_is_kept(const char *key);
 
 #endif

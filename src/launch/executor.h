@@ -148,10 +148,9 @@ typedef struct dl_executor {
      * before is found again instead, and gets its id. After an error those whose id is "" were not
      * started. With spec->dry it only prints. */
     diloco_status (*launch)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
-    /* Set the id of each of n jobs that the backend has under its name, or may have; the others
-     * keep
-     * "". Starts nothing. It is for jobs whose launcher ended before it recorded their ids; a poll
-     * says what became of them. */
+    /* Sets the id of each of n jobs that the backend has under its name, or may have. The others
+     * keep "". It starts nothing. Its jobs are those whose launcher ended before it recorded their
+     * ids. A poll reports their states. */
     diloco_status (*find)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
     /* Return true if job->id has the form of the ids that `launch` gives to this job. Ids are read
      * from a store that others may write. The book drops each id that is refused here, so the other

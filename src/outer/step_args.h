@@ -6,7 +6,7 @@
 #include "combine/combine.h"
 #include "outer/fragment_state.h"
 
-/* Where a fragment's tensors live in the trainer; adopt writes there. In fragment order: one
+/* The place of a fragment's tensor in the trainer, which adopt writes. In fragment order: one
  * region after the other, each in manifest order (a bug otherwise). */
 typedef struct dl_local_tensor {
     void *data;   /* f32, i64 or u8 as the region says */

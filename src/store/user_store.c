@@ -1,5 +1,5 @@
-/* user_store.c - see user_store.h: a table of known stores, and the row of store.c that calls their
- * functions.
+/* user_store.c - see user_store.h: a table of known stores, and the row of store_open.c that calls
+ * their functions.
  *
  * The results of the caller's functions are checked like those of other kinds (store.c). An invalid
  * status becomes DILOCO_EIO, and pieces have to follow their length. A status of ours that they

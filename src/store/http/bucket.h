@@ -1,6 +1,6 @@
 /* bucket.h - the common part of the stores over object services (S3, Google, Azure).
  *
- * A service fills one dl_dialect and a row of store.c; every kind of call is bucket.c's, with
+ * A service fills one dl_dialect and a row of store_open.c; every kind of call is bucket.c's, with
  * big objects in bucket_bulk.c. The url is
  *
  *     scheme://bucket[/prefix][?option=value&…]
