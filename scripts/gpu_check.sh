@@ -194,10 +194,6 @@ replica_of() {
 # state, which `verify` computes again on the CPU.
 phase_7() {
     rm -rf "$out/run" && mkdir "$out/run" && cd "$out/run" || exit 1
-    # No process outlives the phase, however it ends.
-    card='' cpu=''
-    trap 'kill -9 $card $cpu 2>/dev/null' EXIT
-    trap 'exit 143' TERM
     cp "$here/text.txt" "$here/run.toml" .
     # A replica is killed before the last entry: a card needs more of them than the emulated device.
     rounds=15
@@ -218,7 +214,6 @@ phase_7() {
     kill -9 "$(replica_of $card)" || failed "no replica was there to be killed (7.log)"
     wait $card || { cat card.out && failed "the replicas on the card fail (7.log)"; }
     wait $cpu || { cat cpu.out && failed "the replica on the CPU fails (7.log)"; }
-    card='' cpu=''
     cat card.out cpu.out
     digests=$(cat cpu.jsonl card.jsonl | grep '"event":"end"' | grep -o '"digest":"[^"]*"' | sort | uniq -c)
     [ "$(echo "$digests" | awk '{ print $1 }')" = 3 ] || failed "the replicas end in other states: $digests"
@@ -292,13 +287,22 @@ timeout 60 "${PYTHON:-python3}" -c 'import torch, sys; sys.exit(not torch.cuda.i
     GPU_CHECK_TORCH="${PYTHON:-python3} has no torch with CUDA"
 export XDG_CACHE_HOME GPU_CHECK_EMULATED GPU_CHECK_TORCH
 
+# run_phase: prints the exit code of the phase. timeout leads a process group. What the phase left of it
+# is killed, and the command substitution ends when no process holds descriptor 3 any more: none outlives
+# the phase.
+run_phase() {
+    timeout -k 5 "$(limit "$phase")" sh "$self" "$out" --phase "$phase" 3>&1 >"$out/$phase.log" 2>&1 </dev/null &
+    wait $!
+    echo $?
+    kill -s KILL -- -$! 2>/dev/null
+}
+
 n_passed=0 n_failed=0 n_left_out=0
 : >"$out/table.txt"
 for phase in $phases; do
     rm -f "$out/$phase.said"
     began=$(date +%s)
-    timeout -k 5 "$(limit "$phase")" sh "$self" "$out" --phase "$phase" >"$out/$phase.log" 2>&1 </dev/null
-    code=$?
+    code=$(run_phase)
     seconds=$(($(date +%s) - began))
     because=$(cat "$out/$phase.said" 2>/dev/null)
     case $code in

@@ -33,7 +33,8 @@ with diloco.DiLoCoOptimizer(model, inner, store, replica, replicas=2, sync_every
         opt.step()
         opt.zero_grad()
 assert os.environ["DILOCO_REPLICA"] == replica
-print(f"{replica} rank {dist.get_rank()} of {dist.get_world_size()} ended", flush=True)
+# One write a line: torchrun's ranks are not buffered and share their output.
+os.write(1, f"{replica} rank {dist.get_rank()} of {dist.get_world_size()} ended\\n".encode())
 dist.destroy_process_group()
 """
 SSH = """#!/bin/sh
@@ -75,8 +76,9 @@ class Islands(unittest.TestCase):
         self.assertTrue(run.verify()["complete"])
 
     def test_a_task_of_slurm_is_the_replica_of_its_number(self):
-        (self.folder / "train.py").write_text("import os, sys; print(sys.argv[1:], "
-                                              "os.environ['DILOCO_REPLICA'], os.environ['RANK'])")
+        (self.folder / "train.py").write_text(
+            "import os, sys; e = os.environ\n"  # one write a line, as above
+            "os.write(1, f\"{sys.argv[1:]} {e['DILOCO_REPLICA']} {e['RANK']}\\n\".encode())")
         process = self.start("--nproc-per-node=2", "train.py", "--out={replica}", SLURM_PROCID="3")
         said, _ = process.communicate()
         self.assertEqual(process.returncode, 0, said)
