@@ -15,12 +15,22 @@ ln -s "$program" "$work/bin/diloco"
 PATH=$work/bin:$PATH
 cd "$work/here"
 
+# The replicas of a killed program end a moment after it and write until then.
+remove_work() {
+    tries=0
+    until rm -rf "$work" 2>/dev/null || [ $tries = 100 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    [ ! -e "$work" ] || { echo "$work is left" >&2 && status=1; }
+}
+
 # Processes that a test started and left must not outlive it.
 started=
 clean_up() {
     status=$?
     for pid in $started; do kill -9 "$pid" 2>/dev/null || true; done
-    rm -rf "$work"
+    remove_work
     exit $status
 }
 trap clean_up EXIT

@@ -16,7 +16,7 @@ take_down() {
     for pid in $started; do kill -9 "$pid" 2>/dev/null || true; done
     wait 2>/dev/null || true
     for place in $places; do ip netns del "$place" 2>/dev/null || true; done
-    rm -rf "$work"
+    remove_work
     exit $status
 }
 trap take_down EXIT
