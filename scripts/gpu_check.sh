@@ -287,9 +287,9 @@ timeout 60 "${PYTHON:-python3}" -c 'import torch, sys; sys.exit(not torch.cuda.i
     GPU_CHECK_TORCH="${PYTHON:-python3} has no torch with CUDA"
 export XDG_CACHE_HOME GPU_CHECK_EMULATED GPU_CHECK_TORCH
 
-# run_phase: prints the exit code of the phase. timeout leads a process group. What the phase left of it
-# is killed, and the command substitution ends when no process holds descriptor 3 any more: none outlives
-# the phase.
+# run_phase: prints the exit code of the phase. timeout leads a process group, whose remaining processes are
+# killed. The command substitution ends when no process holds descriptor 3 any more, so none outlives the
+# phase.
 run_phase() {
     timeout -k 5 "$(limit "$phase")" sh "$self" "$out" --phase "$phase" 3>&1 >"$out/$phase.log" 2>&1 </dev/null &
     wait $!
