@@ -18,11 +18,11 @@ cd "$work/here"
 # The replicas of a killed program end a moment after it and write until then.
 remove_work() {
     tries=0
-    until rm -rf "$work" 2>/dev/null || [ $tries = 100 ]; do
+    until rm -rf "$work" 2>/dev/null; do
         tries=$((tries + 1))
+        [ $tries -lt 100 ] || { echo "$work is left" >&2 && status=1 && return; }
         sleep 0.1
     done
-    [ ! -e "$work" ] || { echo "$work is left" >&2 && status=1; }
 }
 
 # Processes that a test started and left must not outlive it.
