@@ -287,14 +287,28 @@ timeout 60 "${PYTHON:-python3}" -c 'import torch, sys; sys.exit(not torch.cuda.i
     GPU_CHECK_TORCH="${PYTHON:-python3} has no torch with CUDA"
 export XDG_CACHE_HOME GPU_CHECK_EMULATED GPU_CHECK_TORCH
 
-# run_phase: prints the exit code of the phase. timeout leads a process group, whose remaining processes are
-# killed. The command substitution ends when no process holds descriptor 3 any more, so none outlives the
-# phase.
+# end SESSION: kill its processes and wait until they are gone. Replicas have process groups of their own, but
+# stay in the session. Code 1: one is left after ten seconds.
+end() {
+    for try in $(seq 100); do
+        # pid (command) state parent group session …
+        pids=$(cat /proc/[0-9]*/stat 2>/dev/null |
+            awk -v session="$1" '{ pid = $1; sub(/.*\) /, "") } $4 == session && $1 != "Z" { print pid }')
+        [ -n "$pids" ] || return 0
+        # shellcheck disable=SC2086 # numbers
+        kill -s KILL $pids 2>/dev/null
+        sleep 0.1
+    done
+    return 1
+}
+
+# run_phase: gives the exit code of the phase in $code. It is a session of its own, of which no process
+# outlives it.
 run_phase() {
-    timeout -k 5 "$(limit "$phase")" sh "$self" "$out" --phase "$phase" 3>&1 >"$out/$phase.log" 2>&1 </dev/null &
+    setsid timeout -k 5 "$(limit "$phase")" sh "$self" "$out" --phase "$phase" >"$out/$phase.log" 2>&1 </dev/null &
     wait $!
-    echo $?
-    kill -s KILL -- -$! 2>/dev/null
+    code=$?
+    end $! || { code=1 && say "a process of this phase cannot be killed"; }
 }
 
 n_passed=0 n_failed=0 n_left_out=0
@@ -302,7 +316,7 @@ n_passed=0 n_failed=0 n_left_out=0
 for phase in $phases; do
     rm -f "$out/$phase.said"
     began=$(date +%s)
-    code=$(run_phase)
+    run_phase
     seconds=$(($(date +%s) - began))
     because=$(cat "$out/$phase.said" 2>/dev/null)
     case $code in
