@@ -201,6 +201,7 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
     dl_rest_call *call = e->call;
     x->method = call->method;
     x->what = call->what;
+    x->keeps_500 = call->keeps_500;
     DL_TRY(dl_buf_addf(&x->url, "%s", rest->base));
     DL_TRY(dl_buf_add(&x->url, call->path.data, call->path.len));
     e->body = (dl_span){call->body.data, call->body.len};
@@ -217,8 +218,9 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
     for (int i = 0; i < N_HEADERS; i++)
         if (rest->headers[i][0]) DL_TRY(dl_web_header(x, "%s", rest->headers[i]));
     if (rest->who.access[0]) return sign(rest, x, call, &e->body);
-    if (rest->who.token[0]) return dl_web_header(x, "Authorization: Bearer %s", rest->who.token);
-    return DILOCO_OK;
+    if (!rest->who.token[0]) return DILOCO_OK;
+    return rest->token_header ? dl_web_header(x, "%s: %s", rest->token_header, rest->who.token)
+                              : dl_web_header(x, "Authorization: Bearer %s", rest->who.token);
 }
 
 /* The last try counts: its status and its text. */
@@ -332,6 +334,20 @@ static void quote(const dl_rest *rest, char *why, size_t cap, char *text)
     free(text);
 }
 
+/* Slurm has an array of errors. The first one has the cause, and a later one only its place. */
+static void find_first_error(const dl_rest *rest, dl_rest_response *a)
+{
+    dl_json_iter it = dl_json_each(dl_json_get(a->json, "errors"));
+    if (!dl_json_next(&it)) return;
+    quote(rest, a->why, sizeof a->why, dl_rest_copy(it.value, "description"));
+    const size_t used = strlen(a->why);
+    if (used + 4 < sizeof a->why) {
+        if (used) strcat(a->why, ": ");
+        const size_t from = strlen(a->why);
+        quote(rest, a->why + from, sizeof a->why - from, dl_rest_copy(it.value, "error"));
+    }
+}
+
 /* The backend's own words, from the members in which the known backends put them. Google and Azure
  * have error.message, Kubernetes and AWS message or Message, and Hugging Face error. OAuth 2.0 has
  * error_description, and problem details (RFC 9457) have detail and title. Else the begin of the
@@ -343,6 +359,7 @@ static void find_why(const dl_rest *rest, dl_rest_response *a)
     a->why[0] = '\0';
     for (size_t i = 0; !a->why[0] && i < sizeof places / sizeof *places; i++)
         quote(rest, a->why, sizeof a->why, dl_rest_copy(a->json, places[i]));
+    if (!a->why[0]) find_first_error(rest, a);
     if (!a->why[0] && a->text.len && a->json.type == DL_JSON_MISSING)
         quote(rest, a->why, QUOTED,
               strndup((const char *)a->text.data, dl_size_min(a->text.len, QUOTE_FROM)));
@@ -359,7 +376,7 @@ static diloco_status run(dl_rest *rest, exchange *e, dl_time until)
     if (e->call->json.not_first) DL_TRY(dl_json_done(&e->call->json)); /* the body is JSON */
     const dl_web_batch batch = {.n = 1,
                                 .width = 1,
-                                .max_text = RESPONSE_MAX,
+                                .max_text = e->call->most ? e->call->most : RESPONSE_MAX,
                                 .context = e,
                                 .prepare = prepare,
                                 .finish = finish};
@@ -373,7 +390,7 @@ diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call, dl_rest_response *re
 {
     exchange e = {.rest = rest, .call = call, .response = response};
     *response = (dl_rest_response){.status = 0};
-    dl_buf_init(&response->text, RESPONSE_MAX);
+    dl_buf_init(&response->text, call->most ? call->most : RESPONSE_MAX);
     diloco_status status = run(rest, &e, dl_time_after(dl_clock_now(), CALL_TIME));
     if (status == DILOCO_ETIMEDOUT)
         status = dl_fail(DILOCO_EUNREACHABLE, "%s: %s does not answer", call->what, rest->name);

@@ -26,9 +26,10 @@ typedef struct dl_rest {
     /* The URL before every path, without a '/' at its end and without credentials. It may have a
      * path of its own, as RunPod's has. */
     char base[DL_REST_BASE];
-    /* With a token each call has "Authorization: Bearer". With an access key it is signed for AWS,
-     * and the token is that of a session. */
+    /* With a token each call has "Authorization: Bearer", or the header token_header. With an
+     * access key it is signed for AWS, and the token is that of a session. */
     dl_credentials who;
+    const char *token_header; /* name of the token's header, borrowed; NULL: Authorization */
     /* launch.project or what the credentials say, for the row's paths. The meaning is the
      * backend's: a namespace, a project. */
     char project[DL_REST_BASE];
@@ -67,6 +68,9 @@ typedef struct dl_rest_call {
     const char *service; /* other than rest->service; NULL: that one */
     /* The call must not be repeated by itself: it would have its effect twice. */
     bool once;
+    /* The backend refuses requests by a 500, so a 500 is an answer. */
+    bool keeps_500;
+    size_t most; /* bytes of the answer; 0: 16 MiB */
     /* Of dl_rest_lines: the backend keeps the connection open after the last line, so silence is
      * the end. */
     bool quiet_ends;
@@ -105,8 +109,8 @@ static inline bool dl_rest_is_good(const dl_rest_response *response)
 
 /* dl_rest_do makes the call. The caller frees response->text after success. Every answer that the
  * web client does not repeat (web.h) is DILOCO_OK, such as any status below 500 other than 408 and
- * 429. Returns DILOCO_EUNREACHABLE if there is no connection, or if the backend failed in every try
- * or for two minutes. */
+ * 429, or a 500 with keeps_500. Returns DILOCO_EUNREACHABLE if there is no connection, or if the
+ * backend failed in every try or for two minutes. */
 DL_MUST_CHECK diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call,
                                        dl_rest_response *response);
 /* Returns the error of an answer that is no success, with the way out for missing credentials. */

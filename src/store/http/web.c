@@ -258,7 +258,7 @@ static void set_options(dl_web_slot *s, const char *url)
     const char *method = s->x.method;
     const dl_time patience = s->x.patience ? s->x.patience : s->web->patience;
     const long patience_s = (long)((patience + DL_SECOND - 1) / DL_SECOND);
-    bool uploads = !strcmp(method, "PUT") || !strcmp(method, "POST");
+    bool uploads = !strcmp(method, "PUT") || !strcmp(method, "POST") || s->x.n_body;
 
     curl_easy_setopt(easy, CURLOPT_URL, url);
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -447,7 +447,7 @@ static diloco_status answered(dl_web_slot *s)
         s->state = DUE;
         return DILOCO_OK;
     }
-    if (!passing(x->status)) {
+    if (!passing(x->status) || (x->status == 500 && x->keeps_500)) {
         if (good(x) && x->sink.piece) DL_TRY(begin_sink(s)); /* of an empty body */
         diloco_status status = batch->finish ? batch->finish(batch->context, x)
                                : good(x)     ? DILOCO_OK

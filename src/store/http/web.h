@@ -68,11 +68,12 @@ typedef struct dl_web_exchange {
     dl_buf url;         /* text; filled with dl_buf_addf */
     const char *what;   /* for people: "c/1/r0.0 in s3://bucket/run"; borrowed until finish */
     const dl_span *body;
-    size_t n_body;    /* borrowed until finish; of PUT and POST. n_body 0: an empty body */
+    size_t n_body;    /* borrowed until finish. n_body 0: PUT and POST have an empty body */
     bool expect;      /* ask before sending the body (Expect: 100-continue) */
     dl_time patience; /* how long nothing may move; 0: the options' */
     bool lists;       /* a page of a listing, which is billed like a write */
     bool follows;     /* a GET whose redirections are followed (web_redirect.c) */
+    bool keeps_500;   /* the server refuses requests by a 500: `finish` sees it, and no retry */
 
     /* Where the body of a 2xx answer goes, in order, as it arrives, at most DL_STORE_PIECE at once.
      * `begin`, when it is there, gets the length first (an answer without one is DILOCO_EPROTO
