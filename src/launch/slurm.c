@@ -1,4 +1,5 @@
-/* slurm.c - replicas as tasks of a Slurm array, by Slurm's own commands: sbatch, squeue, scancel.
+/* slurm.c - replicas as tasks of a Slurm array. The requests go by Slurm's commands
+ * (slurm_calls.h).
  *
  * The ranks of one generation that are started together are one array job, whose index is the rank.
  * A replica's id is "<job>_<rank>". The job's script (slurm_script.h) runs the program from the
@@ -8,23 +9,29 @@
  * Launching is once only. A lock in the shared folder keeps launchers apart, and a rank that the
  * queue has under this job name is not submitted again. Slurm requeues a job whose node failed or
  * that was preempted (--requeue): the task is PENDING again, and its generation stays. */
+#include "launch/command.h"
 #include "launch/executor_rows.h"
 #include "launch/host.h"
 #include "launch/program.h"
-#include "launch/slurm_queue.h"
+#include "launch/slurm_calls.h"
 #include "launch/slurm_script.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes of a script, words of sbatch, and bytes of a word. */
-enum { SCRIPT_MAX = 1 << 20, ARGS_MAX = 32, ARG_BYTES = DL_PATH_MAX + 128 };
+/* Bytes of a script. */
+enum { SCRIPT_MAX = 1 << 20 };
+
+static const dl_slurm_calls *calls_of(const dl_launch_spec *spec)
+{
+    (void)spec;
+    return &dl_slurm_commands;
+}
 
 /* ---- ids */
 
@@ -96,7 +103,24 @@ static int code_of(const char *status)
     return signal ? 128 + signal : (int)(how >> 8 & 255);
 }
 
-/* Set the state of a job from its line. The exit code in the script's file is preferred to Slurm's,
+/* Does this machine have the replica's folder? The launcher makes it before it submits the job, so
+ * a machine without it does not share launch.dir. */
+static bool has_folder(const dl_launch_spec *spec, const dl_job *job)
+{
+    char path[DL_PATH_MAX + DL_JOB_NAME_MAX + 16];
+    snprintf(path, sizeof path, "%s/%s", spec->dir, job->name);
+    return access(path, F_OK) == 0;
+}
+
+/* Is the exit code in the script's file that of the job? A replica that saves its state at the
+ * limit of a partition ends by itself. At launch.timeout it has failed. */
+static bool ends_by_itself(const dl_launch_spec *spec, const char *state)
+{
+    return strcmp(state, "FAILED") == 0 || strcmp(state, "COMPLETED") == 0 ||
+           (strcmp(state, "TIMEOUT") == 0 && spec->config->launch_timeout_s == 0);
+}
+
+/* Set the state of a job from its task. The exit code in the script's file is preferred to Slurm's,
  * as it distinguishes the replica's end from the script's. */
 static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_task *q)
 {
@@ -111,8 +135,10 @@ static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_ta
         dl_job_set_silent(job, "Slurm reports the unknown state %.60s", name);
         return;
     }
-    if (written >= 0 && (strcmp(name, "FAILED") == 0 || strcmp(name, "COMPLETED") == 0))
+    if (written >= 0 && ends_by_itself(spec, name))
         set_ended(job, written);
+    else if (strcmp(name, "FAILED") == 0 && !has_folder(spec, job))
+        set_ended(job, code_of(q->field[DL_SLURM_STATUS]));
     else if (strcmp(name, "FAILED") == 0)
         /* Its script was killed, or Slurm did not start it: it writes what the program ends with.
          */
@@ -128,36 +154,47 @@ static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_ta
         dl_job_set(job, states[i].state, -1, "%.100s", reason);
 }
 
-/* Slurm no longer has the job. Its file then is the only source. */
+/* Slurm no longer has the job. Its file then is the only source. A machine without the folder does
+ * not know how the job ended. */
 static void set_forgotten(const dl_launch_spec *spec, dl_job *job)
 {
     const int written = exit_of(spec, job, -1);
     if (written >= 0)
         set_ended(job, written);
+    else if (!has_folder(spec, job))
+        dl_job_set_silent(job,
+                          "Slurm no longer has a job %.60s, and this machine has no folder %.100s",
+                          job->id, spec->dir);
     else
         dl_job_set(job, DL_JOB_LOST, -1, "Slurm no longer has a job %.60s", job->id);
 }
 
-/* One call of squeue for all jobs. A job that is not in the answer was forgotten, not silent. */
+/* Has this task the name of the array job of the replica's generation? */
+static bool is_own(const dl_launch_spec *spec, const dl_job *job, const dl_slurm_task *task)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    dl_slurm_job_name(name, spec, job->generation);
+    return strcmp(task->field[DL_SLURM_NAME], name) == 0;
+}
+
+/* A job that is not in the answer was forgotten, not silent. */
 static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
-    dl_command_result queue;
-    dl_slurm_task q;
+    dl_slurm_tasks tasks = {.n = 0};
     bool *found = calloc(n, sizeof *found);
     if (!found) return dl_fail(DILOCO_ENOMEM, "out of memory for the queue");
-    const diloco_status status = dl_slurm_queue(&queue, spec, jobs, n);
-    const char *at = status ? NULL : (const char *)queue.out.data;
-    const char *end = at ? at + queue.out.len : NULL;
-    while (at && dl_slurm_next(&q, &at, end))
+    const diloco_status status = calls_of(spec)->look(&tasks, spec, jobs, n);
+    for (size_t k = 0; !status && k < tasks.n; k++)
         for (size_t i = 0; i < n; i++)
-            if (strcmp(q.field[DL_SLURM_ID], jobs[i].id) == 0) {
-                set_state(spec, &jobs[i], &q);
+            if (strcmp(tasks.at[k].field[DL_SLURM_ID], jobs[i].id) == 0 &&
+                is_own(spec, &jobs[i], &tasks.at[k])) {
+                set_state(spec, &jobs[i], &tasks.at[k]);
                 found[i] = true;
             }
     for (size_t i = 0; !status && i < n; i++)
         if (!found[i]) set_forgotten(spec, &jobs[i]);
     free(found);
-    if (!status) dl_buf_deinit(&queue.out);
+    dl_slurm_tasks_free(&tasks);
     return status;
 }
 
@@ -173,68 +210,6 @@ static diloco_status add_secrets(dl_buf *out, const dl_launch_spec *spec, bool h
         DL_TRY(dl_buf_addf(out, "\n"));
     }
     return DILOCO_OK;
-}
-
-/* The words of one command, with their memory. */
-typedef struct arguments {
-    char text[ARGS_MAX][ARG_BYTES];
-    const char *argv[ARGS_MAX + 1];
-    size_t n;
-} arguments;
-
-/* Append a word. ARGS_MAX is more than make_arguments and add_resources can add. */
-static void add_arg(arguments *a, const char *format, ...) DL_PRINTF(2, 3);
-static void add_arg(arguments *a, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    DL_ASSERT(a->n < ARGS_MAX);
-    vsnprintf(a->text[a->n], ARG_BYTES, format, args);
-    va_end(args);
-    a->argv[a->n] = a->text[a->n];
-    a->argv[++a->n] = NULL;
-}
-
-/* Options that a person gave. The cluster has defaults for the others. */
-static void add_resources(arguments *a, const dl_config *config)
-{
-    if (config->launch_cpus) add_arg(a, "--cpus-per-task=%lld", (long long)config->launch_cpus);
-    if (config->launch_gpus) add_arg(a, "--gres=gpu:%lld", (long long)config->launch_gpus);
-    if (config->launch_memory_gb > 0) add_arg(a, "--mem=%.0fM", config->launch_memory_gb * 1000);
-    if (config->launch_queue[0]) add_arg(a, "--partition=%s", config->launch_queue);
-    if (config->launch_account[0]) add_arg(a, "--account=%s", config->launch_account);
-    if (config->launch_timeout_s > 0) /* whole minutes, rounded up */
-        add_arg(a, "--time=%lld", (long long)((config->launch_timeout_s + 59.999) / 60));
-    else /* a limit of the partition: the replica saves, ends, and is submitted again */
-        add_arg(a, "--signal=B:TERM@%lld", (long long)(config->launch_grace_s + 0.999));
-}
-
-/* "--array=0,2,5": the ranks are the indexes. Ranks that were lost need not follow each other. */
-static diloco_status make_array(dl_buf *out, const dl_job *const *jobs, size_t n)
-{
-    DL_TRY(dl_buf_addf(out, "--array="));
-    for (size_t i = 0; i < n; i++)
-        DL_TRY(dl_buf_addf(out, "%s%u", i ? "," : "", jobs[i]->rank));
-    return DILOCO_OK;
-}
-
-/* --export names the variables that a job gets from this environment, so that no secret goes into
- * the job's description. %a in the output's path is the index, hence the rank. Output is appended,
- * since a requeued task writes to the same file. */
-static void make_arguments(arguments *a, const dl_launch_spec *spec, uint32_t generation)
-{
-    char name[DL_JOB_NAME_MAX + 1];
-    dl_slurm_job_name(name, spec, generation);
-    add_arg(a, "sbatch");
-    add_arg(a, "--parsable");
-    add_arg(a, "--job-name=%s", name);
-    add_arg(a, "--ntasks=1");
-    add_arg(a, "--requeue");
-    add_arg(a, "--open-mode=append");
-    add_arg(a, "--export=HOME,PATH,LANG");
-    add_arg(a, "--chdir=%s", spec->dir);
-    add_arg(a, "--output=%s/diloco-%.8s-r%%a-g%u/log", spec->dir, spec->run, generation);
-    add_resources(a, spec->config);
 }
 
 /* Write the secrets to a file that only this user can read, before the job that reads it. */
@@ -267,71 +242,82 @@ static diloco_status make_folders(const dl_launch_spec *spec, const dl_job *cons
     return DILOCO_OK;
 }
 
-/* For --dry-run: the command with the script as its input, and the secrets' names. */
-static diloco_status print_submission(const dl_launch_spec *spec, const arguments *a,
-                                      const dl_buf *script)
+/* "0,2,5": the ranks are the indexes of the array. Ranks that were lost need not follow each
+ * other. */
+static diloco_status add_ranks(dl_buf *out, const dl_job *const *jobs, size_t n)
 {
-    dl_buf line;
-    dl_buf_init(&line, SCRIPT_MAX);
-    diloco_status status = DILOCO_OK;
-    for (size_t i = 0; !status && i < a->n; i++) {
-        if (i) status = dl_buf_addf(&line, " ");
-        if (!status) status = dl_shell_quote(&line, a->argv[i]);
-    }
-    if (!status) status = dl_buf_addf(&line, " <<'SCRIPT'\n");
-    if (!status) status = dl_buf_add(&line, script->data, script->len);
-    if (!status) status = dl_buf_addf(&line, "SCRIPT\n");
-    if (!status && *spec->secrets) status = dl_buf_addf(&line, "# %s/secrets:\n", spec->dir);
-    if (!status) status = add_secrets(&line, spec, true);
-    if (!status) fprintf(spec->dry, "%.*s", (int)line.len, (const char *)line.data);
-    dl_buf_deinit(&line);
+    for (size_t i = 0; i < n; i++)
+        DL_TRY(dl_buf_addf(out, "%s%u", i ? "," : "", jobs[i]->rank));
+    return DILOCO_OK;
+}
+
+/* The path of a task's log, in which Slurm replaces %a by the index, hence the rank. Slurm would
+ * also replace a '%' of launch.dir, so that is written twice. */
+static diloco_status add_output(dl_buf *out, const dl_launch_spec *spec, uint32_t generation)
+{
+    for (const char *at = spec->dir; *at; at++)
+        DL_TRY(dl_buf_add(out, *at == '%' ? "%%" : at, *at == '%' ? 2 : 1));
+    return dl_buf_addf(out, "/diloco-%.8s-r%%a-g%u/log", spec->run, generation);
+}
+
+/* For --dry-run: the names of the secrets, after the request. */
+static diloco_status print_secrets(const dl_launch_spec *spec)
+{
+    dl_buf text;
+    if (!*spec->secrets) return DILOCO_OK;
+    dl_buf_init(&text, SCRIPT_MAX);
+    const diloco_status status = add_secrets(&text, spec, true);
+    if (!status)
+        fprintf(spec->dry, "# %s/secrets:\n%.*s", spec->dir, (int)text.len,
+                (const char *)text.data);
+    dl_buf_deinit(&text);
     return status;
 }
 
-/* Submit the script and set `number` to that of the job. sbatch --parsable prints "17" or, in a
- * federation, "17;cluster". */
-static diloco_status submit(char number[32], const arguments *a, const dl_buf *script)
+/* Submit the array job, or print it. Program, folders and secrets have to be in the shared folder
+ * before that, because a task may start at once. */
+static diloco_status submit(char number[32], const dl_launch_spec *spec,
+                            const dl_slurm_submission *submission, const dl_job *const *jobs,
+                            size_t n, const char *digest)
 {
-    dl_command_result result;
-    DL_TRY(dl_slurm_run(&result, a->argv, script));
-    const char *said = dl_buf_str(&result.out);
-    snprintf(number, 32, "%.*s", said ? (int)strspn(said, "0123456789") : 0, said ? said : "");
-    dl_buf_deinit(&result.out);
-    return *number ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "sbatch did not print a job's number");
+    const dl_slurm_calls *calls = calls_of(spec);
+    if (spec->dry) {
+        DL_TRY(calls->submit(number, spec, submission));
+        return print_secrets(spec);
+    }
+    DL_TRY(make_folders(spec, jobs, n));
+    DL_TRY(dl_program_install(spec, digest));
+    DL_TRY(put_secrets(spec));
+    return calls->submit(number, spec, submission);
 }
 
-/* Submit n jobs of one generation as one array. Program and secrets have to be in the shared folder
- * before that, because a task may start at once. */
+/* Submit n jobs of one generation as one array. */
 static diloco_status submit_jobs(const dl_launch_spec *spec, dl_job **jobs, size_t n)
 {
-    char digest[DL_PROGRAM_DIGEST + 1], number[32];
-    dl_buf script, array;
+    char digest[DL_PROGRAM_DIGEST + 1], number[32] = "", name[DL_JOB_NAME_MAX + 1];
+    dl_buf script, array, output;
+    const uint32_t generation = jobs[0]->generation;
     const dl_job *const *all = (const dl_job *const *)jobs;
-    arguments *a = calloc(1, sizeof *a);
-    if (!a) return dl_fail(DILOCO_ENOMEM, "not enough memory to submit a job");
     dl_buf_init(&script, SCRIPT_MAX);
     dl_buf_init(&array, SCRIPT_MAX);
-    make_arguments(a, spec, jobs[0]->generation);
+    dl_buf_init(&output, SCRIPT_MAX);
+    dl_slurm_job_name(name, spec, generation);
     diloco_status status = dl_program_digest(digest, spec->program);
-    if (!status) status = dl_slurm_script(&script, spec, jobs[0]->generation, digest);
-    if (!status) status = make_array(&array, all, n);
-    const char *list = status ? NULL : dl_buf_str(&array);
-    if (list) {
-        a->argv[a->n++] = list;
-        a->argv[a->n] = NULL;
-    }
-    if (!status && spec->dry) status = print_submission(spec, a, &script);
-    if (!status && !spec->dry) {
-        status = make_folders(spec, all, n);
-        if (!status) status = dl_program_install(spec, digest);
-        if (!status) status = put_secrets(spec);
-        if (!status) status = submit(number, a, &script);
-        for (size_t i = 0; !status && i < n; i++)
-            snprintf(jobs[i]->id, sizeof jobs[i]->id, "%s_%u", number, jobs[i]->rank);
-    }
+    if (!status) status = dl_slurm_script(&script, spec, generation, digest);
+    if (!status) status = add_ranks(&array, all, n);
+    if (!status) status = add_output(&output, spec, generation);
+    const dl_slurm_submission submission = {.name = name,
+                                            .array = dl_buf_str(&array),
+                                            .output = dl_buf_str(&output),
+                                            .script = dl_buf_str(&script)};
+    if (!status && !(submission.array && submission.output && submission.script))
+        status = dl_fail(DILOCO_ENOMEM, "not enough memory to submit a job");
+    if (!status) status = submit(number, spec, &submission, all, n, digest);
+    for (size_t i = 0; !status && *number && i < n; i++)
+        snprintf(jobs[i]->id, sizeof jobs[i]->id, "%s_%u", number, jobs[i]->rank);
     dl_buf_deinit(&script);
     dl_buf_deinit(&array);
-    free(a);
+    dl_buf_deinit(&output);
     return status;
 }
 
@@ -339,22 +325,16 @@ static diloco_status submit_jobs(const dl_launch_spec *spec, dl_job **jobs, size
  * has submitted them, and was interrupted before it could record that. */
 static diloco_status find_submitted(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
-    dl_command_result queue;
-    dl_slurm_task q;
-    DL_TRY(dl_slurm_queue(&queue, spec, jobs, n));
-    const char *at = (const char *)queue.out.data, *end = at ? at + queue.out.len : NULL;
-    while (at && dl_slurm_next(&q, &at, end)) {
-        const char *rank = strchr(q.field[DL_SLURM_ID], '_');
-        char name[DL_JOB_NAME_MAX + 1];
-        for (size_t i = 0; rank && i < n; i++) {
-            dl_slurm_job_name(name, spec, jobs[i].generation);
-            if (strtoul(rank + 1, NULL, 10) == jobs[i].rank &&
-                strcmp(name, q.field[DL_SLURM_NAME]) == 0)
-                snprintf(jobs[i].id, sizeof jobs[i].id, "%s", q.field[DL_SLURM_ID]);
-        }
+    dl_slurm_tasks tasks = {.n = 0};
+    const diloco_status status = calls_of(spec)->find(&tasks, spec, jobs, n);
+    for (size_t k = 0; !status && k < tasks.n; k++) {
+        const char *id = tasks.at[k].field[DL_SLURM_ID], *rank = strchr(id, '_');
+        for (size_t i = 0; rank && i < n; i++)
+            if (strtoul(rank + 1, NULL, 10) == jobs[i].rank && is_own(spec, &jobs[i], &tasks.at[k]))
+                snprintf(jobs[i].id, sizeof jobs[i].id, "%s", id);
     }
-    dl_buf_deinit(&queue.out);
-    return DILOCO_OK;
+    dl_slurm_tasks_free(&tasks);
+    return status;
 }
 
 /* Wait for the lock of the shared folder, which one launcher at a time has. Closing *fd releases
@@ -395,60 +375,53 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 
 /* ---- the rest */
 
-/* sha256sum computes the program's digest here, as the script does there. */
+/* sha256sum computes the program's digest here, as the script does there. In a path of output with
+ * a backslash Slurm replaces nothing, so %a would remain. */
 static diloco_status check(const dl_launch_spec *spec)
 {
-    static const char *const programs[] = {"sbatch", "squeue", "scancel", "sha256sum"};
-    (void)spec;
-    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
-        if (!dl_command_exists(programs[i]))
-            return dl_fail(DILOCO_EINVAL,
-                           "there is no program %s here: run diloco launch where "
-                           "jobs are submitted to Slurm",
-                           programs[i]);
-    return DILOCO_OK;
+    if (!dl_command_exists("sha256sum"))
+        return dl_fail(DILOCO_EINVAL, "there is no program sha256sum here: install coreutils");
+    if (strchr(spec->dir, '\\'))
+        return dl_fail(DILOCO_EINVAL,
+                       "launch.dir = \"%.200s\": Slurm writes no output below a folder with a "
+                       "backslash in its name: set launch.dir to another folder",
+                       spec->dir);
+    return calls_of(spec)->check(spec);
 }
 
-/* Append to ids[0..n-1] the ids of the jobs that Slurm has under the name of their generation. Jobs
- * that it does not have are left out. Returns DILOCO_EREFUSED if an id is that of another job; the
- * other ids are appended. */
-static diloco_status find_own(const char **ids, const dl_launch_spec *spec, const dl_job *jobs,
-                              size_t n)
+/* Append to ids[n] the ids of the jobs that Slurm has under the name of their generation, and add
+ * their number to *found. Jobs that it does not have are left out. Returns DILOCO_EREFUSED if an id
+ * is that of another job; the other ids are appended. */
+static diloco_status find_own(const char **ids, size_t *found, const dl_launch_spec *spec,
+                              const dl_job *jobs, size_t n)
 {
-    dl_command_result queue;
-    dl_slurm_task q;
-    size_t m = 0;
+    dl_slurm_tasks tasks = {.n = 0};
     diloco_status refused = DILOCO_OK;
-    DL_TRY(dl_slurm_queue_of_ids(&queue, jobs, n));
-    const char *at = (const char *)queue.out.data, *end = at ? at + queue.out.len : NULL;
-    while (at && dl_slurm_next(&q, &at, end))
-        for (size_t i = 0; i < n; i++) {
-            char name[DL_JOB_NAME_MAX + 1];
-            if (strcmp(q.field[DL_SLURM_ID], jobs[i].id) != 0) continue;
-            dl_slurm_job_name(name, spec, jobs[i].generation);
-            if (strcmp(q.field[DL_SLURM_NAME], name) != 0)
-                refused = dl_job_refuse_other(&jobs[i], q.field[DL_SLURM_NAME]);
-            else if (m < n)
-                ids[m++] = jobs[i].id;
-        }
-    dl_buf_deinit(&queue.out);
-    return refused;
+    const diloco_status status = calls_of(spec)->look(&tasks, spec, jobs, n);
+    for (size_t i = 0; !status && i < n; i++) {
+        const dl_slurm_task *task = NULL;
+        for (size_t k = 0; k < tasks.n; k++)
+            if (strcmp(tasks.at[k].field[DL_SLURM_ID], jobs[i].id) == 0) task = &tasks.at[k];
+        if (task && is_own(spec, &jobs[i], task))
+            ids[(*found)++] = jobs[i].id;
+        else if (task)
+            refused = dl_job_refuse_other(&jobs[i], task->field[DL_SLURM_NAME]);
+    }
+    dl_slurm_tasks_free(&tasks);
+    return status ? status : refused;
 }
 
-/* scancel accepts ids of jobs that are over. `why` keeps the refusal of an id while the others are
- * stopped. */
+/* `why` keeps the refusal of an id while the other jobs are stopped. */
 static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
-    dl_command_result result;
     char why[1024];
-    const char **argv = calloc(n + 2, sizeof *argv);
-    if (!argv) return dl_fail(DILOCO_ENOMEM, "not enough memory to stop jobs");
-    argv[0] = "scancel";
-    const diloco_status refused = find_own(argv + 1, spec, jobs, n);
+    size_t found = 0;
+    const char **ids = calloc(n, sizeof *ids);
+    if (!ids) return dl_fail(DILOCO_ENOMEM, "not enough memory to stop jobs");
+    const diloco_status refused = find_own(ids, &found, spec, jobs, n);
     snprintf(why, sizeof why, "%s", refused ? diloco_error_text() : "");
-    const diloco_status status = argv[1] ? dl_slurm_run(&result, argv, NULL) : DILOCO_OK;
-    if (!status && argv[1]) dl_buf_deinit(&result.out);
-    free(argv);
+    const diloco_status status = found ? calls_of(spec)->cancel(spec, ids, found) : DILOCO_OK;
+    free(ids);
     if (status) return status;
     return refused ? dl_fail(refused, "%s", why) : DILOCO_OK;
 }
@@ -479,6 +452,11 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
                           dl_job_line_fn fn, void *user)
 {
     following f = {spec, *job, fn, user};
+    if (!has_folder(spec, job))
+        return dl_fail(DILOCO_ENOENT,
+                       "%s: its output is in the folder %.300s, which this machine does not have. "
+                       "Read it on a machine that shares launch.dir",
+                       job->name, spec->dir);
     return dl_host_logs(spec->dir, job->name, follow ? is_alive : NULL, pass_line, &f);
 }
 

@@ -29,10 +29,10 @@ static void in_one_line(char *text)
 }
 
 /* A command that is killed after its time has not refused anything. */
-diloco_status dl_slurm_run(dl_command_result *result, const char *const *argv, const dl_buf *in)
+diloco_status dl_slurm_run(dl_command_result *result, const char *const *argv, const char *in)
 {
     const dl_command_run run = {
-        .argv = argv, .in = in ? in->data : NULL, .in_len = in ? in->len : 0, .most = QUEUE_MAX};
+        .argv = argv, .in = in, .in_len = in ? strlen(in) : 0, .most = QUEUE_MAX};
     diloco_status status = dl_command_do(result, &run);
     if (status == DILOCO_ETIMEDOUT)
         return dl_fail(DILOCO_EUNREACHABLE, "%s: Slurm does not answer", argv[0]);
@@ -45,13 +45,6 @@ diloco_status dl_slurm_run(dl_command_result *result, const char *const *argv, c
 }
 
 /* ---- the queue */
-
-/* squeue filters by this name, so that other jobs cost nothing. */
-void dl_slurm_job_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec,
-                       uint32_t generation)
-{
-    snprintf(out, DL_JOB_NAME_MAX + 1, "diloco-%.8s-g%u", spec->run, generation);
-}
 
 /* The job names of all generations that occur in jobs, each once, with commas. Quadratic in n; a
  * run has few generations at a time. */
@@ -70,57 +63,13 @@ static diloco_status add_names(dl_buf *out, const dl_launch_spec *spec, const dl
     return DILOCO_OK;
 }
 
-/* Run squeue with this filter. --states=all includes ended jobs that Slurm still has. The format is
- * that of dl_slurm_next. */
-static diloco_status query(dl_command_result *result, dl_buf *filter)
-{
-    const char *const argv[] = {
-        "squeue",
-        "--noheader",
-        "--array",
-        "--states=all",
-        dl_buf_str(filter),
-        "--Format=JobArrayID:|,Name:|,State:|,exit_code:|,RestartCnt:|,NodeList:|,Reason:80",
-        NULL};
-    return argv[4] ? dl_slurm_run(result, argv, NULL)
-                   : dl_fail(DILOCO_ENOMEM, "out of memory for the words of squeue");
-}
-
-diloco_status dl_slurm_queue(dl_command_result *result, const dl_launch_spec *spec,
-                             const dl_job *jobs, size_t n)
-{
-    dl_buf filter;
-    dl_buf_init(&filter, LIST_MAX);
-    diloco_status status = dl_buf_addf(&filter, "--name=");
-    if (!status) status = add_names(&filter, spec, jobs, n);
-    if (!status) status = query(result, &filter);
-    dl_buf_deinit(&filter);
-    return status;
-}
-
-/* squeue leaves out ids that Slurm does not have, but fails if the only id is one of them. */
-diloco_status dl_slurm_queue_of_ids(dl_command_result *result, const dl_job *jobs, size_t n)
-{
-    dl_buf filter;
-    dl_buf_init(&filter, LIST_MAX);
-    diloco_status status = dl_buf_addf(&filter, "--jobs=");
-    for (size_t i = 0; !status && i < n; i++)
-        status = dl_buf_addf(&filter, "%s%s", i ? "," : "", jobs[i].id);
-    if (!status) status = query(result, &filter);
-    dl_buf_deinit(&filter);
-    if (status != DILOCO_EREFUSED || !strstr(diloco_error_text(), "nvalid job id")) return status;
-    *result = (dl_command_result){.exit_code = 0};
-    dl_buf_init(&result->out, QUEUE_MAX);
-    return DILOCO_OK;
-}
-
-/* squeue pads a field with blanks. */
-bool dl_slurm_next(dl_slurm_task *out, const char **at, const char *end)
+/* Read the task at *at into *out, and move *at to the next one. squeue pads a field with blanks,
+ * and the last field may itself hold a bar. Returns false at `end`. */
+static bool next_task(dl_slurm_task *out, const char **at, const char *end)
 {
     if (*at == end) return false;
     const char *newline = memchr(*at, '\n', (size_t)(end - *at));
     const char *stop = newline ? newline : end;
-    memset(out, 0, sizeof *out);
     for (int i = 0; i < DL_SLURM_FIELDS && *at < stop; i++) {
         const char *bar = memchr(*at, '|', (size_t)(stop - *at));
         size_t len = (size_t)((bar && i < DL_SLURM_FIELDS - 1 ? bar : stop) - *at);
@@ -131,4 +80,64 @@ bool dl_slurm_next(dl_slurm_task *out, const char **at, const char *end)
     }
     *at = newline ? newline + 1 : end;
     return true;
+}
+
+/* Append the tasks of squeue's output. */
+static diloco_status read_tasks(dl_slurm_tasks *out, const dl_buf *text)
+{
+    const char *at = (const char *)text->data, *end = at ? at + text->len : NULL;
+    while (at != end) {
+        dl_slurm_task *task = dl_slurm_add(out);
+        if (!task) return dl_fail(DILOCO_ENOMEM, "out of memory for the queue");
+        (void)next_task(task, &at, end);
+    }
+    return DILOCO_OK;
+}
+
+/* Run squeue with this filter. --states=all includes ended jobs that Slurm still has. The format is
+ * that of next_task. */
+static diloco_status query(dl_slurm_tasks *out, dl_buf *filter)
+{
+    dl_command_result result;
+    const char *const argv[] = {
+        "squeue",
+        "--noheader",
+        "--array",
+        "--states=all",
+        dl_buf_str(filter),
+        "--Format=JobArrayID:|,Name:|,State:|,exit_code:|,RestartCnt:|,NodeList:|,Reason:80",
+        NULL};
+    if (!argv[4]) return dl_fail(DILOCO_ENOMEM, "out of memory for the words of squeue");
+    DL_TRY(dl_slurm_run(&result, argv, NULL));
+    const diloco_status status = read_tasks(out, &result.out);
+    dl_buf_deinit(&result.out);
+    return status;
+}
+
+diloco_status dl_slurm_queue_find(dl_slurm_tasks *out, const dl_launch_spec *spec,
+                                  const dl_job *jobs, size_t n)
+{
+    dl_buf filter;
+    dl_buf_init(&filter, LIST_MAX);
+    diloco_status status = dl_buf_addf(&filter, "--name=");
+    if (!status) status = add_names(&filter, spec, jobs, n);
+    if (!status) status = query(out, &filter);
+    dl_buf_deinit(&filter);
+    return status;
+}
+
+/* squeue leaves out ids that Slurm does not have, but fails if the only id is one of them. */
+diloco_status dl_slurm_queue_look(dl_slurm_tasks *out, const dl_launch_spec *spec,
+                                  const dl_job *jobs, size_t n)
+{
+    dl_buf filter;
+    (void)spec;
+    dl_buf_init(&filter, LIST_MAX);
+    diloco_status status = dl_buf_addf(&filter, "--jobs=");
+    for (size_t i = 0; !status && i < n; i++)
+        status = dl_buf_addf(&filter, "%s%s", i ? "," : "", jobs[i].id);
+    if (!status) status = query(out, &filter);
+    dl_buf_deinit(&filter);
+    return status == DILOCO_EREFUSED && strstr(diloco_error_text(), "nvalid job id") ? DILOCO_OK
+                                                                                     : status;
 }

@@ -11,8 +11,8 @@
 static const char *const none[] = {NULL};
 static const char run[] = "1f0c2ab9000000000000000000000000";
 
-/* The output of a dry run with this option. The caller frees the text. */
-static char *dry_run(const char *option, const char *value)
+/* The output of a dry run with this option and launch.dir. The caller frees the text. */
+static char *dry_run(const char *option, const char *value, const char *dir)
 {
     static dl_config config;
     dl_job job;
@@ -23,7 +23,7 @@ static char *dry_run(const char *option, const char *value)
     const dl_launch_spec spec = {.run = run,
                                  .config = &config,
                                  .on = "",
-                                 .dir = "/shared",
+                                 .dir = dir,
                                  .program = scratch_write("program", "x", 1),
                                  .argv = none,
                                  .env = none,
@@ -52,10 +52,27 @@ TEST(time_limit_is_rounded_up_to_whole_minutes_and_no_further)
         {"launch.grace", "30.1", " --signal=B:TERM@31 "},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *text = dry_run(rows[i].option, rows[i].value);
+        char *text = dry_run(rows[i].option, rows[i].value, "/shared");
         CHECK_CONTAINS(rows[i].word, text);
         free(text);
     }
+}
+
+TEST(percent_of_the_folder_is_written_twice_for_slurm)
+{
+    char *text = dry_run("launch.cpus", "1", "/shared/100%u");
+    CHECK_CONTAINS(" --chdir=/shared/100%u --output=/shared/100%%u/diloco-1f0c2ab9-r%a-g0/log ",
+                   text);
+    free(text);
+}
+
+TEST(folder_with_a_backslash_is_refused)
+{
+    static dl_config config;
+    const dl_launch_spec spec = {.config = &config, .on = "", .dir = "/a\\b", .secrets = none};
+    dl_config_init(&config);
+    CHECK_STATUS(DILOCO_EINVAL, dl_executor_slurm.check(&spec));
+    CHECK_CONTAINS("launch.dir = \"/a\\b\": Slurm writes no output", diloco_error_text());
 }
 
 /* Put a program of Slurm, a script of sh with these lines, before the others. */
@@ -115,4 +132,5 @@ TEST(task_of_another_job_is_not_stopped)
 }
 
 TEST_MAIN(time_limit_is_rounded_up_to_whole_minutes_and_no_further,
+          percent_of_the_folder_is_written_twice_for_slurm, folder_with_a_backslash_is_refused,
           task_of_another_job_is_not_stopped)

@@ -1,0 +1,50 @@
+/* slurm_calls.c - see slurm_calls.h. */
+#include "launch/slurm_calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* HOME, PATH and LANG of the launcher. No secret is in the environment of the request. */
+const char *const dl_slurm_variables[] = {"HOME", "PATH", "LANG", NULL};
+
+dl_slurm_task *dl_slurm_add(dl_slurm_tasks *tasks)
+{
+    if (tasks->n == tasks->cap) {
+        const size_t cap = tasks->cap ? 2 * tasks->cap : 64;
+        dl_slurm_task *at = realloc(tasks->at, cap * sizeof *at);
+        if (!at) return NULL;
+        tasks->at = at;
+        tasks->cap = cap;
+    }
+    dl_slurm_task *task = &tasks->at[tasks->n++];
+    memset(task, 0, sizeof *task);
+    return task;
+}
+
+void dl_slurm_tasks_free(dl_slurm_tasks *tasks)
+{
+    free(tasks->at);
+    *tasks = (dl_slurm_tasks){.at = NULL};
+}
+
+/* Slurm filters by this name, so that other jobs cost nothing. */
+void dl_slurm_job_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec,
+                       uint32_t generation)
+{
+    snprintf(out, DL_JOB_NAME_MAX + 1, "diloco-%.8s-g%u", spec->run, generation);
+}
+
+int64_t dl_slurm_minutes(const dl_config *config)
+{
+    return (int64_t)((config->launch_timeout_s + 59.999) / 60);
+}
+
+int64_t dl_slurm_megabytes(const dl_config *config)
+{
+    return (int64_t)(config->launch_memory_gb * 1000 + 0.5);
+}
+
+int64_t dl_slurm_notice(const dl_config *config)
+{
+    return (int64_t)(config->launch_grace_s + 0.999);
+}
