@@ -1,5 +1,5 @@
-/* slurm.c - replicas as tasks of a Slurm array. The requests go by Slurm's commands
- * (slurm_calls.h).
+/* slurm.c - replicas as tasks of a Slurm array. The requests go by Slurm's commands, or with
+ * launch.endpoint by its REST API (slurm_calls.h).
  *
  * The ranks of one generation that are started together are one array job, whose index is the rank.
  * A replica's id is "<job>_<rank>". The job's script (slurm_script.h) runs the program from the
@@ -29,7 +29,11 @@ enum { SCRIPT_MAX = 1 << 20 };
 
 static const dl_slurm_calls *calls_of(const dl_launch_spec *spec)
 {
+#if DL_CLOUD
+    if (spec->config->launch_endpoint[0]) return &dl_slurm_rest;
+#else
     (void)spec;
+#endif
     return &dl_slurm_commands;
 }
 
@@ -468,12 +472,21 @@ static void finish(const dl_launch_spec *spec)
     (void)!unlink(path);
 }
 
+/* A build without cloud/ has no client of REST APIs. */
+#if DL_CLOUD
+#define ENDPOINT "endpoint|"
+#else
+#define ENDPOINT ""
+#endif
+
 /* The lock in the shared folder keeps two launchers apart, hence exactly_once. */
 const dl_executor dl_executor_slurm = {
     .name = "slurm",
-    .needs = "sbatch, squeue and scancel here; launch.dir in a folder that all nodes share",
-    .tested = "Slurm 22.05: slurmctld and two slurmd on one machine",
-    .options = "|cpus|gpus|memory|queue|account|",
+    .needs = "sbatch, squeue and scancel here, or slurmrestd at launch.endpoint and a token in "
+             "SLURM_JWT; launch.dir in a folder that all nodes and this machine share",
+    .tested = "Slurm 22.05: slurmctld, slurmrestd and two slurmd on one machine. slurmrestd of "
+              "24.11 was tried once",
+    .options = "|cpus|gpus|memory|queue|account|" ENDPOINT,
     .caps = {.net = "private-ip",
              .rank_env = "argument, DILOCO_RANK, SLURM_ARRAY_TASK_ID",
              .log_api = "file",

@@ -1,5 +1,5 @@
-/* slurm_calls.h - the requests to Slurm of the executor slurm. Slurm's commands implement them
- * (slurm_commands.c).
+/* slurm_calls.h - the requests to Slurm of the executor slurm. There are two implementations: by
+ * Slurm's commands (slurm_commands.c), and by its REST API (cloud/slurm_rest.c).
  *
  * The executor (slurm.c) has the job's script, its folders, and the meaning of Slurm's states. */
 #ifndef DL_LAUNCH_SLURM_CALLS_H
@@ -66,7 +66,7 @@ typedef struct dl_slurm_calls {
     diloco_status (*cancel)(const dl_launch_spec *spec, const char *const *ids, size_t n);
 } dl_slurm_calls;
 
-extern const dl_slurm_calls dl_slurm_commands;
+extern const dl_slurm_calls dl_slurm_commands, dl_slurm_rest;
 
 /* The name of the array job of a generation, diloco-<run>-g<generation>. */
 void dl_slurm_job_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec,

@@ -18,7 +18,7 @@
     X(PATH, launch_image, "launch.image", "", "image", 0, \
       "Container image of replicas; it holds the program diloco, or the one that launch.binary names.") \
     X(PATH, launch_endpoint, "launch.endpoint", "", "URL", 0, \
-      "Address of the backend's API instead of its usual one, such as http://127.0.0.1:8001 of kubectl proxy.") \
+      "Address of the backend's API instead of its usual one, such as http://127.0.0.1:8001 of kubectl proxy. On slurm that of slurmrestd, instead of Slurm's commands.") \
     X(TEXT(dl_config_path, 63), launch_region, "launch.region", "", "region", 0, \
       "Region of the backend that machines are started in.") \
     X(PATH, launch_project, "launch.project", "", "name", 0, \
