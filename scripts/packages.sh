@@ -29,7 +29,8 @@ list() {
     servers) echo iproute2 ceph-mon ceph-osd ceph-common radosgw python3-swift curl awscli s3cmd rclone \
                 prometheus etcd-server
              command -v npm >/dev/null || echo nodejs npm ;;
-    launch) echo openssh-server openssh-client slurmctld slurmd slurm-client munge python3 python3-venv ;;
+    launch) echo openssh-server openssh-client slurmctld slurmd slurm-client slurmrestd \
+                slurm-wlm-jwt-plugin munge python3 python3-venv ;;
     browser) echo chromium
              command -v npm >/dev/null || echo nodejs npm ;;
     python) echo python3 python3-venv ;;

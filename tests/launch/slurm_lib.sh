@@ -1,0 +1,152 @@
+# slurm_lib.sh - the tests of the executor slurm share it: a real Slurm in the test's folder, with munged, slurmctld
+# and two slurmd on loopback, and tiny.toml for it. With rest=yes slurmctld also takes JSON Web Tokens.
+. "$(dirname "$0")/../e2e/lib.sh"
+
+leave_out() {
+    echo "left out: launch on slurm ($*)"
+    exit 77
+}
+PATH=$PATH:/usr/sbin
+for needed in munged slurmctld slurmd sbatch; do
+    command -v $needed >/dev/null || leave_out "needs $needed"
+done
+
+# Jobs outlive the daemons: they are cancelled first.
+end_slurm() {
+    code_at_end=$?
+    set +e
+    if [ -n "${SLURM_CONF:-}" ]; then
+        scancel --user="$(id -un)" >/dev/null 2>&1
+        tries=0
+        while [ -n "$(squeue --noheader 2>/dev/null)" ] && [ $tries -lt 200 ]; do
+            tries=$((tries + 1))
+            sleep 0.05
+        done
+    fi
+    # Leftovers of a dead controller: processes of jobs have this folder in their environment.
+    for environ in $(grep -lz "$work/" /proc/[0-9]*/environ 2>/dev/null); do
+        pid=$(basename "${environ%/environ}")
+        [ "$pid" = $$ ] || kill -9 "$pid" 2>/dev/null
+    done
+    (exit $code_at_end)
+    clean_up
+}
+trap end_slurm EXIT
+
+here=$PWD
+port() { python3 "$project/tests/free_port.py"; }
+mkdir slurm slurm/state
+chmod 755 "$work" slurm
+head -c 128 /dev/urandom >slurm/munge.key
+head -c 32 /dev/urandom >slurm/jwt.key
+chmod 600 slurm/munge.key slurm/jwt.key
+munged --foreground --force --key-file="$here/slurm/munge.key" --socket="$here/slurm/munge.sock" \
+    --pid-file="$here/slurm/munged.pid" --log-file="$here/slurm/munged.log" --seed-file="$here/slurm/seed" \
+    >slurm/munged.out 2>&1 &
+started="$started $!"
+host=$(hostname)
+cat >slurm/slurm.conf <<CONF
+ClusterName=test
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$(port)
+SlurmUser=$(id -un)
+SlurmdUser=$(id -un)
+AuthType=auth/munge
+AuthInfo=socket=$here/slurm/munge.sock
+${rest:+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key=$here/slurm/jwt.key}
+CredType=cred/munge
+StateSaveLocation=$here/slurm/state
+SlurmdSpoolDir=$here/slurm/spool-%n
+SlurmctldPidFile=$here/slurm/ctld.pid
+SlurmdPidFile=$here/slurm/slurmd-%n.pid
+SlurmctldLogFile=$here/slurm/ctld.log
+SlurmdLogFile=$here/slurm/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+ReturnToService=2
+KillWait=10
+MessageTimeout=2
+SchedulerParameters=sched_interval=1,bf_interval=1
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/none
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$(port) CPUs=2 RealMemory=1000
+NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$(port) CPUs=2 RealMemory=1000
+PartitionName=low Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=high Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
+CONF
+export SLURM_CONF="$here/slurm/slurm.conf"
+wait_for [ -S slurm/munge.sock ]
+controller() {
+    slurmctld -D -i >slurm/ctld.out 2>&1 &
+    controller=$!
+    started="$started $controller"
+}
+controller
+for node in n1 n2; do
+    slurmd -D -N $node >slurm/slurmd-$node.out 2>&1 &
+    started="$started $!"
+done
+nodes_are() { [ "$(sinfo --noheader --Node --partition=low --format=%t 2>/dev/null | sort -u)" = "$1" ]; }
+wait_for nodes_are idle
+
+# A run waits for a replica that is started again, however long that takes here.
+sed -i 's/^rounds = 6/rounds = 150/; s/^patience = 5/patience = 1200/' tiny.toml
+cat >>tiny.toml <<TOML
+[launch]
+executor = "slurm"
+poll = 0.2
+cpus = 1
+TOML
+expect 0 diloco train tiny.toml --store whole --quiet
+want=$(digest whole)
+
+folder() { # RANK GENERATION
+    for f in cut.launch/diloco-*-r"$1"-g"$2"; do [ ! -d "$f" ] || echo "$f"; done
+}
+task() { squeue --noheader --array --states=all --name="$(name "$2")" --Format=JobArrayID:40 | grep "_$1 " | tr -d ' '; }
+name() { basename "$(folder 0 "$1" || true)" | sed 's/-r0-/-/'; }
+task_state() { squeue --noheader --array --states=all --jobs="$1" --Format=State:40 2>/dev/null | tr -d ' '; }
+task_is() { [ "$(task_state "$1")" = "$2" ]; }
+# The process of the program that a task runs: by its variable, for its rank.
+replica_of() { # NAME
+    for environ in $(grep -lzx "DILOCO_JOB=$1" /proc/[0-9]*/environ 2>/dev/null); do
+        ! grep -qzx join "${environ%environ}cmdline" 2>/dev/null || basename "${environ%/environ}"
+    done | head -1
+}
+# All processes of a task's program.
+processes_of() { grep -lzx "DILOCO_JOB=$1" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n' | tr '\n' ' '; }
+has_replica() { [ -n "$(replica_of "$1")" ]; }
+# The launcher has ended; jobs that wait for their time are given it.
+finished() {
+    for id in $(squeue --noheader --array --states=PENDING --format=%i 2>/dev/null); do
+        scontrol update "jobid=$id" starttime=now 2>/dev/null || true
+    done
+    gone "$launcher"
+}
+launcher() {
+    diloco launch tiny.toml --store cut "$@" >launch.out 2>launch.err &
+    launcher=$!
+    started="$started $launcher"
+}
+# Slurm waits two minutes before a requeued job starts again; an operator may shorten that. First the launcher
+# has to have seen it wait.
+start_now() { # RANK GENERATION TIMES
+    wait_for said_pending "$1" "$3"
+    wait_for runs_soon "$(task "$1" "$2")"
+}
+# A job that still completes is given its time again. A node that has just killed a job refuses it for a second:
+# the task goes to the other node.
+runs_soon() {
+    scontrol update "jobid=$1" starttime=now ${avoid:+"excnodelist=$avoid"} 2>/dev/null || true
+    task_is "$1" RUNNING
+}
+avoid=
+said_pending() { [ "$(grep -c "^r$1: PENDING" launch.out)" -ge "$2" ]; }
