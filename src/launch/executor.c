@@ -94,8 +94,17 @@ diloco_status dl_job_refuse_other(const dl_job *job, const char *theirs)
     return dl_fail(
         DILOCO_EREFUSED,
         "%s: the book of launches has the id %.100s for it, but that is another job%s%.63s. "
-        "It is not stopped; another party may have changed the book",
+        "It is neither stopped nor read; another party may have changed the book",
         job->name, job->id, *theirs ? ", " : "", theirs);
+}
+
+/* The parts are cut so that they fit into DL_JOB_MESSAGE_MAX together. */
+void dl_job_set_other(dl_job *job, const char *theirs)
+{
+    job->silent = false;
+    dl_job_set(job, DL_JOB_LOST, -1,
+               "not ours: its id in the book of launches, %.80s, is that of another job%s%.63s",
+               job->id, *theirs ? ", " : "", theirs);
 }
 
 /* ---- the table */

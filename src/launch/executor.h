@@ -80,8 +80,12 @@ void dl_job_set_silent(dl_job *job, const char *format, ...) DL_PRINTF(2, 3);
 bool dl_job_may_be_restarted(const dl_job *job);
 
 /* Returns the error for an id of the book that belongs to another job of the backend, whose name is
- * `theirs` ("": not known). An executor returns it instead of stopping that job. */
+ * `theirs` ("": not known). An executor returns it instead of stopping that job or reading its
+ * output. */
 diloco_status dl_job_refuse_other(const dl_job *job, const char *theirs);
+/* dl_job_set_other sets the state of such a job: LOST, with a message that names the other job.
+ * The other job's own state is not used. For polls. */
+void dl_job_set_other(dl_job *job, const char *theirs);
 
 /* The values that all replicas of a launch have in common. Everything is borrowed, and outlives all
  * calls. */
@@ -158,10 +162,11 @@ typedef struct dl_executor {
     bool (*is_id)(const dl_job *job);
     /* Set state, exit code and message of n launched replicas. A job without an answer stays as it
      * was and is marked silent; the supervisor declares it lost after launch.lost_after seconds.
+     * A job whose id is that of another job of the backend is set by dl_job_set_other.
      * Returns DILOCO_EUNREACHABLE if nothing answers at all. */
     diloco_status (*poll)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
     /* Give each line of the output so far to fn; with `follow` all lines until the replica has
-     * ended. */
+     * ended. Returns dl_job_refuse_other if the id is that of another job. */
     diloco_status (*logs)(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user);
     /* Ask n replicas to stop, and do not wait. One that is over is no error. An id from a forged

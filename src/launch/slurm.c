@@ -181,6 +181,19 @@ static bool is_own(const dl_launch_spec *spec, const dl_job *job, const dl_slurm
     return strcmp(task->field[DL_SLURM_NAME], name) == 0;
 }
 
+/* Set the state of a job from the task that has its id. The id may be that of another job: the book
+ * is not signed, and Slurm uses ids again. Then the job's file is preferred. */
+static void set_polled(const dl_launch_spec *spec, dl_job *job, const dl_slurm_task *task)
+{
+    const int written = exit_of(spec, job, -1);
+    if (is_own(spec, job, task))
+        set_state(spec, job, task);
+    else if (written >= 0)
+        set_ended(job, written);
+    else
+        dl_job_set_other(job, task->field[DL_SLURM_NAME]);
+}
+
 /* A job that is not in the answer was forgotten, not silent. */
 static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
@@ -190,9 +203,8 @@ static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n
     const diloco_status status = calls_of(spec)->look(&tasks, spec, jobs, n);
     for (size_t k = 0; !status && k < tasks.n; k++)
         for (size_t i = 0; i < n; i++)
-            if (strcmp(tasks.at[k].field[DL_SLURM_ID], jobs[i].id) == 0 &&
-                is_own(spec, &jobs[i], &tasks.at[k])) {
-                set_state(spec, &jobs[i], &tasks.at[k]);
+            if (strcmp(tasks.at[k].field[DL_SLURM_ID], jobs[i].id) == 0) {
+                set_polled(spec, &jobs[i], &tasks.at[k]);
                 found[i] = true;
             }
     for (size_t i = 0; !status && i < n; i++)

@@ -95,7 +95,7 @@ static const char *read_cancelled(void)
     return text;
 }
 
-TEST(task_of_another_job_is_not_stopped)
+TEST(task_of_another_job_is_neither_stopped_nor_believed)
 {
     static dl_config config;
     const dl_launch_spec spec = {
@@ -123,7 +123,13 @@ TEST(task_of_another_job_is_not_stopped)
     CHECK_OK(dl_executor_slurm.find(&spec, jobs, 2));
     CHECK_STR("", jobs[0].id);
     CHECK_STR("18_1", jobs[1].id);
-    strcpy(jobs[0].id, "17_0");
+    for (int i = 0; i < 2; i++)
+        strcpy(jobs[i].id, i ? "18_1" : "17_0");
+    CHECK_OK(dl_executor_slurm.poll(&spec, jobs, 2));
+    CHECK_INT(DL_JOB_LOST, jobs[0].state);
+    CHECK_CONTAINS("not ours", jobs[0].message);
+    CHECK_CONTAINS("another job, database", jobs[0].message);
+    CHECK_INT(DL_JOB_RUNNING, jobs[1].state);
 
     CHECK_INT(0, unlink(scratch_path("cancelled")));
     replace("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1");
@@ -133,4 +139,4 @@ TEST(task_of_another_job_is_not_stopped)
 
 TEST_MAIN(time_limit_is_rounded_up_to_whole_minutes_and_no_further,
           percent_of_the_folder_is_written_twice_for_slurm, folder_with_a_backslash_is_refused,
-          task_of_another_job_is_not_stopped)
+          task_of_another_job_is_neither_stopped_nor_believed)

@@ -303,7 +303,8 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
 {
     dl_rest rest = {.name = NULL};
     reading r = {.fn = fn, .user = user, .spec = spec, .job = job, .follow = follow};
-    diloco_status status = open_rest(&rest, spec);
+    diloco_status status = dl_cloud_check_name(&rows, spec, job);
+    if (!status) status = open_rest(&rest, spec);
     while (!status) {
         const dl_time begin = dl_clock_now();
         status = read_once(&r, &rest);

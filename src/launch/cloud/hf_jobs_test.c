@@ -14,7 +14,9 @@ static const char *const none[] = {NULL};
 #define LINE(text) "data: {\"data\":\"" text "\",\"timestamp\":\"2026-01-01T00:00:00.000Z\"}\n\n"
 #define KEPT       ": keep-alive\n\n"
 #define STAGE(len, stage)                                                                          \
-    "HTTP/1.1 200 OK\r\nContent-Length: " len "\r\n\r\n{\"status\":{\"stage\":\"" stage "\"}}"
+    "HTTP/1.1 200 OK\r\nContent-Length: " len                                                      \
+    "\r\n\r\n{\"labels\":{\"name\":\"diloco-1f0c2ab9-r0-g0\"},\"status\":{\"stage\":\"" stage      \
+    "\"}}"
 
 static diloco_status add_line(void *user, const char *line, size_t len)
 {
@@ -50,17 +52,18 @@ static void check_followed(const char *const *answers, size_t n, const char *pol
 
 TEST(log_ends_after_a_silence_once_the_job_is_over_and_no_line_comes_twice)
 {
-    static const char *const answers[] = {OPEN LINE("one"), STAGE("30", "RUNNING"),
-                                          OPEN LINE("one") LINE("two"), STAGE("32", "COMPLETED")};
-    check_followed(answers, 4, "0.1", "one;two;");
+    static const char *const answers[] = {STAGE("72", "RUNNING"), OPEN LINE("one"),
+                                          STAGE("72", "RUNNING"), OPEN LINE("one") LINE("two"),
+                                          STAGE("74", "COMPLETED")};
+    check_followed(answers, 5, "0.1", "one;two;");
 }
 
 TEST(log_ends_at_a_keep_alive_once_the_job_is_over)
 {
-    static const char *const answers[] = {OPEN LINE("one") KEPT LINE("two") KEPT KEPT,
-                                          STAGE("32", "COMPLETED"), STAGE("32", "COMPLETED"),
-                                          STAGE("32", "COMPLETED")};
-    check_followed(answers, 4, "0.000000001", "one;two;");
+    static const char *const answers[] = {
+        STAGE("72", "RUNNING"), OPEN LINE("one") KEPT LINE("two") KEPT KEPT,
+        STAGE("74", "COMPLETED"), STAGE("74", "COMPLETED"), STAGE("74", "COMPLETED")};
+    check_followed(answers, 5, "0.000000001", "one;two;");
 }
 
 TEST_MAIN(log_ends_after_a_silence_once_the_job_is_over_and_no_line_comes_twice,

@@ -154,16 +154,29 @@ static bool is_gone(const dl_cloud_rows *rows, const dl_rest_response *response)
     return rows->is_gone ? rows->is_gone(response) : response->status == 404;
 }
 
+/* Does the answer to `look` have another name than the job? Sets `name` to it. */
+static bool is_other(char name[DL_JOB_NAME_MAX + 1], const dl_cloud_rows *rows, const dl_job *job,
+                     const dl_rest_response *response)
+{
+    *name = '\0';
+    if (!rows->name_at) return false;
+    dl_rest_message(name, DL_JOB_NAME_MAX + 1, response->json, rows->name_at);
+    return strcmp(name, job->name) != 0;
+}
+
 /* Set the job's state. With stop_deletes a job that is gone was deleted by a cancel, hence
  * CANCELLED. Any answer ends the silence; `seen` marks an unknown state as silent again. */
 static diloco_status look_at_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
 {
+    char name[DL_JOB_NAME_MAX + 1];
     dl_rest_call call;
     dl_rest_response response;
     diloco_status status = ask(rest, &response, rows->look, rows->look_method, job, false, &call);
     if (!status) {
         job->silent = false;
-        if (dl_rest_is_good(&response))
+        if (dl_rest_is_good(&response) && is_other(name, rows, job, &response))
+            dl_job_set_other(job, name);
+        else if (dl_rest_is_good(&response))
             rows->seen(job, response.json);
         else if (is_gone(rows, &response))
             dl_job_set(job, rows->stop_deletes ? DL_JOB_CANCELLED : DL_JOB_LOST, -1,
@@ -189,10 +202,9 @@ diloco_status dl_cloud_poll(const dl_cloud_rows *rows, const dl_launch_spec *spe
     return status;
 }
 
-/* ---- stopping */
+/* ---- the name of a job */
 
-/* Returns DILOCO_EREFUSED if the id is that of another job. A job that is gone passes, since a stop
- * has no effect on it. */
+/* A job that is gone has neither an effect nor output. */
 static diloco_status check_name(const dl_cloud_rows *rows, dl_rest *rest, const dl_job *job)
 {
     char name[DL_JOB_NAME_MAX + 1];
@@ -200,8 +212,7 @@ static diloco_status check_name(const dl_cloud_rows *rows, dl_rest *rest, const 
     dl_rest_response response;
     diloco_status status = ask(rest, &response, rows->look, rows->look_method, job, false, &call);
     if (!status) {
-        dl_rest_message(name, sizeof name, response.json, rows->name_at);
-        if (dl_rest_is_good(&response) && strcmp(name, job->name) != 0)
+        if (dl_rest_is_good(&response) && is_other(name, rows, job, &response))
             status = dl_job_refuse_other(job, name);
         else if (!dl_rest_is_good(&response) && !is_gone(rows, &response))
             status = dl_rest_refused(rest, &call, &response);
@@ -210,6 +221,19 @@ static diloco_status check_name(const dl_cloud_rows *rows, dl_rest *rest, const 
     dl_rest_call_deinit(&call);
     return status;
 }
+
+diloco_status dl_cloud_check_name(const dl_cloud_rows *rows, const dl_launch_spec *spec,
+                                  const dl_job *job)
+{
+    if (!rows->name_at) return DILOCO_OK;
+    dl_rest rest = {.name = NULL};
+    diloco_status status = rows->open(&rest, spec);
+    if (!status) status = check_name(rows, &rest, job);
+    dl_rest_deinit(&rest);
+    return status;
+}
+
+/* ---- stopping */
 
 /* A job that is gone or over does not have to be stopped. */
 static diloco_status stop_one(const dl_cloud_rows *rows, dl_rest *rest, const dl_job *job)
@@ -262,6 +286,7 @@ diloco_status dl_cloud_follow(const dl_cloud_log *log, dl_rest *rest, const dl_c
                               const dl_job *job, bool follow)
 {
     dl_job now = *job;
+    DL_TRY(dl_cloud_check_name(rows, rest->spec, job));
     DL_TRY(log->read(log->reading, rest, job));
     while (follow) {
         const bool over = dl_job_is_over(now.state);

@@ -9,7 +9,7 @@
  *
  * Where names are not unique, a job is searched by its name before it is created. Where they are,
  * the row has no search, and a name that is taken is adopted. An unknown state counts as silence.
- * A job that is gone is LOST. */
+ * A job that is gone is LOST, as is one whose id is that of a job of another name. */
 #ifndef DL_LAUNCH_CLOUD_JOBS_H
 #define DL_LAUNCH_CLOUD_JOBS_H
 
@@ -32,8 +32,9 @@ typedef struct dl_cloud_rows {
     const char *create_method, *search_method, *look_method, *stop_method;
 
     /* Members of a job in an answer (dl_rest_at): its id, and its name. An id_at of NULL: the name
-     * is the id. A name_at of NULL: an id that is_id accepts is the name. Otherwise a job is looked
-     * at, and its name compared, before it is stopped. */
+     * is the id. A name_at of NULL: an id that is_id accepts is the name. Otherwise the name in the
+     * answer to `look` is compared: by each poll, and before a job is stopped or its output is
+     * read. */
     const char *id_at, *name_at;
     /* The list of jobs in the answer to `search`; "": the answer is the list; NULL: the answer is
      * the job itself. */
@@ -62,6 +63,10 @@ DL_MUST_CHECK diloco_status dl_cloud_poll(const dl_cloud_rows *rows, const dl_la
                                           dl_job *jobs, size_t n);
 DL_MUST_CHECK diloco_status dl_cloud_cancel(const dl_cloud_rows *rows, const dl_launch_spec *spec,
                                             dl_job *jobs, size_t n);
+/* dl_cloud_check_name returns DILOCO_EREFUSED if job->id is that of a job of another name. Logs
+ * call it before they read. A job that is gone passes. */
+DL_MUST_CHECK diloco_status dl_cloud_check_name(const dl_cloud_rows *rows,
+                                                const dl_launch_spec *spec, const dl_job *job);
 /* Defines launch, find_jobs, poll_all and cancel of an executor whose row is `rows`. */
 #define DL_CLOUD_CALLS(rows)                                                                       \
     static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)                \
@@ -92,10 +97,11 @@ typedef struct dl_cloud_log {
     void *reading;
 } dl_cloud_log;
 
-/* dl_cloud_follow reads the log once. With `follow` it reads again every 5 seconds, or every
- * launch.poll if that is shorter. One more read follows after the job is over, for output that
- * arrives late. `rest` is the client of the log; the job is polled by `rows`. Once the log was
- * read, a backend that does not answer is waited out, as a launch does. */
+/* dl_cloud_follow checks the job's name (dl_cloud_check_name) and reads the log once. With `follow`
+ * it reads again every 5 seconds, or every launch.poll if that is shorter. One more read follows
+ * after the job is over, for output that arrives late. `rest` is the client of the log; the job is
+ * polled by `rows`. Once the log was read, a backend that does not answer is waited out, as a
+ * launch does. */
 DL_MUST_CHECK diloco_status dl_cloud_follow(const dl_cloud_log *log, dl_rest *rest,
                                             const dl_cloud_rows *rows, const dl_job *job,
                                             bool follow);

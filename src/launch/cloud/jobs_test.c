@@ -122,16 +122,25 @@ static const char *answer_of(const char *body)
     return text;
 }
 
-/* Cancel a job of the executor; the backend answers in this order. Returns the status, and checks
- * the number of requests. */
-static diloco_status cancel_with(const dl_executor *executor, const char *id,
-                                 const char *const *answers, size_t n)
+static diloco_status drop_line(void *user, const char *line, size_t len)
+{
+    (void)user, (void)line, (void)len;
+    return DILOCO_OK;
+}
+
+/* The calls that take a job's id from the book. */
+enum { CANCEL, POLL, LOGS };
+
+/* Make the call for a job of the executor; the backend answers in this order. Returns the status,
+ * and checks the number of requests. */
+static diloco_status call_with(int call, dl_job *job, const dl_executor *executor, const char *id,
+                               const char *const *answers, size_t n)
 {
     char text[512], url[64];
     http_script script;
-    dl_job job = new_job();
     const dl_launch_spec spec = new_spec();
-    snprintf(job.id, sizeof job.id, "%s", id);
+    *job = new_job();
+    snprintf(job->id, sizeof job->id, "%s", id);
     script_start(&script, answers, n);
     snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
     snprintf(text, sizeof text,
@@ -143,13 +152,16 @@ static diloco_status cancel_with(const dl_executor *executor, const char *id,
     CHECK_OK(dl_config_set(&config, "launch.endpoint", url, "test"));
     CHECK_OK(dl_config_set(&config, "launch.region", "us-east1", "test"));
     CHECK_OK(dl_config_set(&config, "launch.project", "alice", "test"));
-    const diloco_status status = executor->cancel(&spec, &job, 1);
+    const diloco_status status = call == CANCEL ? executor->cancel(&spec, job, 1)
+                                 : call == POLL
+                                     ? executor->poll(&spec, job, 1)
+                                     : executor->logs(&spec, job, false, drop_line, NULL);
     CHECK_INT((long long)n, (long long)atomic_load(&script.n_requests));
     script_stop(&script);
     return status;
 }
 
-TEST(job_of_another_name_is_not_stopped)
+TEST(job_of_another_name_is_neither_stopped_nor_read)
 {
     static const char token[] = "{\"access_token\":\"ya29.test\",\"expires_in\":3599}";
     static const struct {
@@ -169,13 +181,30 @@ TEST(job_of_another_name_is_not_stopped)
         /* The token of Google is requested once. */
         const bool google = rows[i].executor == &dl_executor_vertex;
         const char *const other[] = {answer_of(token), answer_of(rows[i].other)};
-        CHECK_STATUS(DILOCO_EREFUSED, cancel_with(rows[i].executor, rows[i].id,
-                                                  google ? other : other + 1, google ? 2 : 1));
+        const char *const *answers = google ? other : other + 1;
+        const size_t n = google ? 2 : 1;
+        dl_job job;
+        CHECK_STATUS(DILOCO_EREFUSED,
+                     call_with(CANCEL, &job, rows[i].executor, rows[i].id, answers, n));
         CHECK_CONTAINS("diloco-1f0c2ab9-r3-g1", diloco_error_text());
         CHECK_CONTAINS("another job, database", diloco_error_text());
+        CHECK_OK(call_with(POLL, &job, rows[i].executor, rows[i].id, answers + n - 1, 1));
+        CHECK_INT(DL_JOB_LOST, job.state);
+        CHECK_CONTAINS("not ours", job.message);
+        CHECK_CONTAINS("another job, database", job.message);
         const char *const own[] = {answer_of(rows[i].own), answer_of("{}")};
-        CHECK_OK(cancel_with(rows[i].executor, rows[i].id, own, 2));
+        CHECK_OK(call_with(CANCEL, &job, rows[i].executor, rows[i].id, own, 2));
     }
+}
+
+TEST(output_of_a_job_of_another_name_is_not_read)
+{
+    dl_job job;
+    const char *const other[] = {answer_of("{\"labels\":{\"name\":\"database\"}}")};
+    CHECK(!setenv("HF_TOKEN", "hf_test", 1));
+    CHECK_STATUS(DILOCO_EREFUSED,
+                 call_with(LOGS, &job, &dl_executor_hf_jobs, "687f911e", other, 1));
+    CHECK_CONTAINS("another job, database", diloco_error_text());
 }
 
 TEST(job_is_found_by_its_name)
@@ -241,7 +270,8 @@ TEST(exit_code_at_the_end_of_a_long_reason_is_found)
         const dl_executor *executor;
         const char *before;
     } rows[] = {
-        {&dl_executor_hf_jobs, "{\"status\":{\"stage\":\"ERROR\",\"message\":\""},
+        {&dl_executor_hf_jobs, "{\"labels\":{\"name\":\"diloco-1f0c2ab9-r3-g1\"},\"status\":{"
+                               "\"stage\":\"ERROR\",\"message\":\""},
         {&dl_executor_sagemaker, "{\"TrainingJobStatus\":\"Failed\",\"FailureReason\":\""},
     };
     char body[4096];
@@ -268,5 +298,7 @@ TEST(exit_code_at_the_end_of_a_long_reason_is_found)
 TEST_MAIN(an_exit_code_is_found_in_a_sentence, a_signal_is_a_loss_and_another_code_a_failure,
           an_unknown_state_is_named_and_counts_as_silence,
           a_replica_has_words_variables_and_secrets_that_a_dry_run_hides,
-          an_option_that_is_not_set_is_named_with_an_example, job_of_another_name_is_not_stopped,
-          job_is_found_by_its_name, exit_code_at_the_end_of_a_long_reason_is_found)
+          an_option_that_is_not_set_is_named_with_an_example,
+          job_of_another_name_is_neither_stopped_nor_read,
+          output_of_a_job_of_another_name_is_not_read, job_is_found_by_its_name,
+          exit_code_at_the_end_of_a_long_reason_is_found)

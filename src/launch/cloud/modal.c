@@ -52,7 +52,13 @@ static const char *const script[] = {
     "    except modal.exception.AlreadyExistsError:",
     "        return find(job)",
     "",
+    /* An id that is not the sandbox of this name may be another one of the same user. */
+    "def is_other(job):",
+    "    return find(job)[\"id\"] != job[\"id\"]",
+    "",
     "def look(job):",
+    "    if is_other(job):",
+    "        return {\"other\": True}",
     "    sandbox = modal.Sandbox.from_id(job[\"id\"])",
     "    code = sandbox.poll()",
     "    stopped = code is not None and \"diloco-stopped\" in sandbox.get_tags()",
@@ -61,10 +67,9 @@ static const char *const script[] = {
     "def runs(sandbox):",
     "    return not isinstance(sandbox.poll(), int)",
     "",
-    /* An id that is not the sandbox of this name may be another one of the same user. The tag comes
-       before the end, so that `look` never sees an end on request without it. */
+    /* The tag comes before the end, so that `look` never sees an end on request without it. */
     "def stop(job):",
-    "    if find(job)[\"id\"] != job[\"id\"]:",
+    "    if is_other(job):",
     "        return {\"other\": True}",
     "    sandbox = modal.Sandbox.from_id(job[\"id\"])",
     "    if runs(sandbox):",
@@ -250,12 +255,18 @@ static diloco_status ask(dl_json_value *answers, dl_buf *text, const dl_launch_s
     return status;
 }
 
+/* Is the job's id that of another sandbox? Its name is not in the answer. */
+static bool is_other(dl_json_value response)
+{
+    return dl_json_get(response, "other").type != DL_JSON_MISSING;
+}
+
 /* Returns the error that the answer holds. `again`: another try may succeed. */
 static diloco_status check_answer(dl_json_value response, const dl_job *job)
 {
     char why[400];
     bool again;
-    if (dl_json_get(response, "other").type != DL_JSON_MISSING) return dl_job_refuse_other(job, "");
+    if (is_other(response)) return dl_job_refuse_other(job, "");
     if (dl_json_get(response, "error").type == DL_JSON_MISSING) return DILOCO_OK;
     dl_rest_message(why, sizeof why, response, "error");
     if (dl_json_read_bool(&again, response, "again")) again = true;
@@ -290,6 +301,21 @@ static void see(dl_job *job, dl_json_value response, const dl_config *config)
         dl_cloud_set_ended(job, (int)code);
 }
 
+/* Use one answer for its job. */
+static diloco_status use_answer(dl_job *job, dl_json_value response, const char *what,
+                                const dl_config *config)
+{
+    const bool look = strcmp(what, "look") == 0;
+    if (look && is_other(response)) {
+        dl_job_set_other(job, "");
+        return DILOCO_OK;
+    }
+    DL_TRY(check_answer(response, job));
+    if (look) see(job, response, config);
+    if (strcmp(what, "create") == 0 || strcmp(what, "find") == 0) set_id(job, response);
+    return DILOCO_OK;
+}
+
 /* Give each answer to its job. One error is returned after the others have been used. */
 static diloco_status ask_all(const dl_launch_spec *spec, const char *what, dl_job *jobs, size_t n)
 {
@@ -300,11 +326,8 @@ static diloco_status ask_all(const dl_launch_spec *spec, const char *what, dl_jo
     if (!n) return DILOCO_OK;
     DL_TRY(ask(&answers, &text, spec, what, jobs, n));
     for (dl_json_iter it = dl_json_each(answers); dl_json_next(&it); i++) {
-        const diloco_status one = check_answer(it.value, &jobs[i]);
+        const diloco_status one = use_answer(&jobs[i], it.value, what, spec->config);
         if (one && !status) status = one;
-        if (one) continue;
-        if (strcmp(what, "create") == 0 || strcmp(what, "find") == 0) set_id(&jobs[i], it.value);
-        if (strcmp(what, "look") == 0) see(&jobs[i], it.value, spec->config);
     }
     dl_buf_deinit(&text);
     return status;
@@ -352,12 +375,26 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     return ask_all(spec, "stop", jobs, n);
 }
 
-/* The script prints the output itself, so stdout of `modal` is the log. */
+/* Returns DILOCO_EREFUSED if the id is that of another sandbox. One that is gone passes. */
+static diloco_status check_name(const dl_launch_spec *spec, const dl_job *job)
+{
+    dl_json_value answers;
+    dl_buf text;
+    DL_TRY(ask(&answers, &text, spec, "look", job, 1));
+    dl_json_iter it = dl_json_each(answers);
+    const diloco_status status = dl_json_next(&it) ? check_answer(it.value, job) : DILOCO_OK;
+    dl_buf_deinit(&text);
+    return status;
+}
+
+/* The script prints the output itself, so stdout of `modal` is the log, and a refusal cannot come
+ * from it: the name is checked by a call of its own. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
     dl_buf in;
     int exit_code = 0;
+    DL_TRY(check_name(spec, job));
     dl_buf_init(&in, SCRIPT_MAX);
     diloco_status status = write_script(&in, spec, "logs", job, 1, follow);
     if (!status) status = dl_command_lines(&exit_code, command, in.data, in.len, fn, user);

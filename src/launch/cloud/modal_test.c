@@ -40,7 +40,13 @@ TEST(error_of_any_length_is_an_error)
     CHECK_CONTAINS("modal: xxx", diloco_error_text());
 }
 
-TEST(sandbox_of_another_name_is_not_stopped)
+static diloco_status drop_line(void *user, const char *line, size_t len)
+{
+    (void)user, (void)line, (void)len;
+    return DILOCO_OK;
+}
+
+TEST(sandbox_of_another_name_is_neither_stopped_nor_read)
 {
     static dl_config config;
     static const char script[] =
@@ -58,6 +64,11 @@ TEST(sandbox_of_another_name_is_not_stopped)
     CHECK_INT(0, chmod(scratch_write("stop/modal", script, strlen(script)), 0700));
     CHECK_STATUS(DILOCO_EREFUSED, dl_executor_modal.cancel(&spec, &job, 1));
     CHECK_CONTAINS("sb-1 for it, but that is another job", diloco_error_text());
+    CHECK_STATUS(DILOCO_EREFUSED, dl_executor_modal.logs(&spec, &job, false, drop_line, NULL));
+    CHECK_CONTAINS("neither stopped nor read", diloco_error_text());
+    CHECK_OK(dl_executor_modal.poll(&spec, &job, 1));
+    CHECK_INT(DL_JOB_LOST, job.state);
+    CHECK_CONTAINS("not ours", job.message);
 }
 
-TEST_MAIN(error_of_any_length_is_an_error, sandbox_of_another_name_is_not_stopped)
+TEST_MAIN(error_of_any_length_is_an_error, sandbox_of_another_name_is_neither_stopped_nor_read)

@@ -247,20 +247,39 @@ static const dl_cloud_state states[] = {{"PENDING", DL_JOB_PENDING},
                                         {"FAILED_CONTROLLER", DL_JOB_LOST},
                                         {NULL, DL_JOB_LOST}};
 
+/* Find the job's id in the queue, and set `name` to the name that the queue has for it. Returns
+ * false if the id is not there. */
+static bool look_up(char name[DL_JOB_NAME_MAX + 1], dl_json_value *task, const dl_job *job,
+                    dl_json_value queue)
+{
+    char id[32];
+    for (dl_json_iter it = dl_json_each(queue); dl_json_next(&it);) {
+        if (strcmp(dl_rest_text(id, sizeof id, it.value, "job_id"), job->id) != 0) continue;
+        dl_rest_message(name, DL_JOB_NAME_MAX + 1, it.value, "job_name");
+        *task = it.value;
+        return true;
+    }
+    return false;
+}
+
 /* A job that the queue does not list is silent, since it was listed before: the queue may be
  * incomplete. */
 static void see(dl_job *job, dl_json_value queue)
 {
-    char id[32], status[64], why[512];
-    for (dl_json_iter it = dl_json_each(queue); dl_json_next(&it);) {
-        if (strcmp(dl_rest_text(id, sizeof id, it.value, "job_id"), job->id) != 0) continue;
-        dl_rest_text(status, sizeof status, it.value, "status");
-        dl_rest_message(why, sizeof why, it.value, "failure_reason");
-        job->silent = false;
-        dl_cloud_set(job, states, status, why);
+    char name[DL_JOB_NAME_MAX + 1], status[64], why[512];
+    dl_json_value task;
+    if (!look_up(name, &task, job, queue)) {
+        dl_job_set_silent(job, "SkyPilot no longer lists job %.60s", job->id);
         return;
     }
-    dl_job_set_silent(job, "SkyPilot no longer lists job %.60s", job->id);
+    if (strcmp(name, job->name) != 0) {
+        dl_job_set_other(job, name);
+        return;
+    }
+    dl_rest_text(status, sizeof status, task, "status");
+    dl_rest_message(why, sizeof why, task, "failure_reason");
+    job->silent = false;
+    dl_cloud_set(job, states, status, why);
 }
 
 /* One queue for all jobs. Without it nothing is known about any, so the error is the poll's. */
@@ -277,15 +296,13 @@ static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n
 }
 
 /* Returns DILOCO_OK if the queue has the job's id under its name. Without that the job must not be
- * stopped. */
+ * stopped, and its output not be read. */
 static diloco_status check_name(const dl_job *job, dl_json_value queue)
 {
-    char id[32], name[DL_JOB_NAME_MAX + 1];
-    for (dl_json_iter it = dl_json_each(queue); dl_json_next(&it);) {
-        if (strcmp(dl_rest_text(id, sizeof id, it.value, "job_id"), job->id) != 0) continue;
-        dl_rest_message(name, sizeof name, it.value, "job_name");
+    char name[DL_JOB_NAME_MAX + 1];
+    dl_json_value task;
+    if (look_up(name, &task, job, queue))
         return strcmp(name, job->name) ? dl_job_refuse_other(job, name) : DILOCO_OK;
-    }
     return dl_fail(DILOCO_EUNREACHABLE, "%s: SkyPilot no longer lists job %.60s", job->name,
                    job->id);
 }
@@ -327,6 +344,17 @@ static bool is_state(int exit_code)
     return exit_code == FAILED || exit_code == NOT_FINISHED || exit_code == CANCELLED;
 }
 
+/* Ask the queue for the job's name. */
+static diloco_status ask_name(const dl_job *job)
+{
+    dl_json_value queue;
+    dl_buf text;
+    DL_TRY(read_queue(&queue, &text));
+    const diloco_status status = check_name(job, queue);
+    dl_buf_deinit(&text);
+    return status;
+}
+
 /* Without --follow `sky` prints the output so far. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
@@ -335,6 +363,7 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     (void)spec;
     const char *const argv[] = {"sky",   "jobs", "logs", follow ? "--follow" : "--no-follow",
                                 job->id, NULL};
+    DL_TRY(ask_name(job));
     const diloco_status status = dl_command_lines(&exit_code, argv, NULL, 0, fn, user);
     return status == DILOCO_EIO && is_state(exit_code) ? DILOCO_OK : status;
 }

@@ -19,12 +19,16 @@ static diloco_status count_line(void *user, const char *line, size_t len)
 /* Read the output of a job; `sky` prints two lines and ends with this code. */
 static diloco_status read_logs(int *lines, int code)
 {
-    char script[128];
+    char script[256];
     dl_job job;
     const dl_launch_spec spec = {.run = "1f0c2ab9"};
     dl_job_init(&job, spec.run, 0, 0);
     strcpy(job.id, "17");
-    snprintf(script, sizeof script, "#!/bin/sh\necho one\necho two\nexit %d\n", code);
+    snprintf(script, sizeof script,
+             "#!/bin/sh\nif [ $2 = queue ]; then\n"
+             "echo '[{\"job_id\":17,\"job_name\":\"%s\",\"status\":\"RUNNING\"}]'\n"
+             "else echo one; echo two; exit %d; fi\n",
+             job.name, code);
     CHECK_INT(0, chmod(scratch_write("bin/sky", script, strlen(script)), 0700));
     *lines = 0;
     return dl_executor_skypilot.logs(&spec, &job, false, count_line, lines);
@@ -44,7 +48,7 @@ TEST(exit_code_that_is_the_state_of_the_job_is_no_error_of_its_logs)
     CHECK_STATUS(DILOCO_EIO, read_logs(&lines, 1));
 }
 
-TEST(job_of_another_name_is_not_stopped)
+TEST(job_of_another_name_is_neither_stopped_nor_read)
 {
     static const char *const names[] = {"database", "diloco-1f0c2ab9-r0-g0"};
     const dl_launch_spec spec = {.run = "1f0c2ab9"};
@@ -64,6 +68,13 @@ TEST(job_of_another_name_is_not_stopped)
                      dl_executor_skypilot.cancel(&spec, &job, 1));
         if (!own) CHECK_CONTAINS("another job, database", diloco_error_text());
         CHECK_INT(own ? 0 : -1, access(scratch_path("cancelled"), F_OK));
+        int lines = 0;
+        CHECK_STATUS(own ? DILOCO_OK : DILOCO_EREFUSED,
+                     dl_executor_skypilot.logs(&spec, &job, false, count_line, &lines));
+        CHECK_OK(dl_executor_skypilot.poll(&spec, &job, 1));
+        CHECK_INT(own ? DL_JOB_RUNNING : DL_JOB_LOST, job.state);
+        if (!own) CHECK_CONTAINS("not ours", job.message);
+        if (!own) CHECK_CONTAINS("another job, database", job.message);
         dl_job found = job;
         found.id[0] = '\0';
         CHECK_OK(dl_executor_skypilot.find(&spec, &found, 1));
@@ -71,5 +82,5 @@ TEST(job_of_another_name_is_not_stopped)
     }
 }
 
-TEST_MAIN(job_of_another_name_is_not_stopped,
+TEST_MAIN(job_of_another_name_is_neither_stopped_nor_read,
           exit_code_that_is_the_state_of_the_job_is_no_error_of_its_logs)
