@@ -24,11 +24,21 @@ from .errors import NoMemoryError
 cuda: Any = torch.cuda  # a test has one of its own
 _PORTABLE = 1  # cudaHostRegisterPortable: pinned for the contexts of all devices
 _ALIGNMENT = 64
+_NAME_MAX = 127  # characters of a device's name in private state (docs/formats.md)
 
 
 def device_of(t: torch.Tensor) -> Optional[torch.device]:
     """The tensor's device; None: host memory."""
     return t.device if t.is_cuda else None
+
+
+def names_of(tensors: Iterable[torch.Tensor]) -> str:
+    """The names of the devices that have these tensors, each once and in the order of their
+    numbers; "cpu": all are in host memory. Only these devices are asked. Cut to the length that
+    private state keeps."""
+    devices = {d for d in map(device_of, tensors) if d is not None}
+    names = [cuda.get_device_name(d) for d in sorted(devices, key=lambda d: d.index or 0)]
+    return ", ".join(dict.fromkeys(names))[:_NAME_MAX] or "cpu"
 
 
 class Loss(Protocol):

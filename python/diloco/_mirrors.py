@@ -112,6 +112,7 @@ class Mirrors(DeviceCopies):
         self._pieces: Dict[int, torch.Tensor] = {}  # rank 0: of the block, by address
         self._queued: Dict[str, Dict[int, torch.Tensor]] = {"down": {}, "up": {}}
         self._block: Optional[_copies.Block] = None
+        self.name = _copies.names_of(b.local for b in self._bound.values())
 
     def groups(self, numbers: Sequence[int]) -> List[List[int]]:
         """Members by their fragment."""

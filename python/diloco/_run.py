@@ -56,6 +56,8 @@ class DeviceCopies:
     the thread that called it. ``tensor``: the pointer of its Memory. An exception is raised by the
     call in progress."""
 
+    name: Optional[str] = None  #: the device's name, such as the card's; None: not known
+
     def alloc(self, size: int) -> int:
         """The address of ``size`` bytes of host memory, until the run is closed."""
         raise NotImplementedError
@@ -254,7 +256,8 @@ class Run(Unique):
             copy_in=_c.COPY_FN(self._reporting(lambda _stream, *to_host: copies.copy_in(*to_host))),
             copy_out=_c.COPY_FN(self._reporting(lambda _stream, *out: copies.copy_out(*out))),
             synchronise=_c.SYNCHRONISE_FN(self._reporting(lambda _stream: copies.synchronise())),
-            alloc=_c.ALLOC_FN(alloc), release=_c.RELEASE_FN(lambda _user, _memory: None))
+            alloc=_c.ALLOC_FN(alloc), release=_c.RELEASE_FN(lambda _user, _memory: None),
+            name=None if copies.name is None else _c.text(copies.name))
         _c.check(_c.lib().diloco_run_device_sized(self._open, ctypes.byref(device),
                                                   ctypes.sizeof(device)))
         self._called += [device, copies]

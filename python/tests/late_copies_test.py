@@ -2,6 +2,7 @@
 in any order. Skips itself (77) without torch."""
 import contextlib
 import gc
+import logging
 import random
 import sys
 import unittest
@@ -82,6 +83,7 @@ class Cuda:
 
     def __init__(self):
         self.contexts, self.pinned, self.generators, self._current = set(), {}, [], 0
+        self.name = "Card A"
 
     @contextlib.contextmanager
     def device(self, device):
@@ -107,6 +109,10 @@ class Cuda:
         self._use()
         del self.pinned[address]
 
+    def get_device_name(self, device=None):
+        self._use(device)
+        return self.name
+
     def is_available(self):
         return True
 
@@ -116,6 +122,9 @@ class Cuda:
         self._use(device)
         self.generators.append(device)
         return torch.zeros(16, dtype=torch.uint8)
+
+    def set_rng_state(self, state, device=None):
+        self._use(device)
 
 
 class Kinds(torch.nn.Module):
@@ -189,6 +198,35 @@ class LateCopies(InScratch):
             self.assertEqual(cuda.pinned, {})
         self.assertEqual(cuda.contexts, {1})
         self.assertEqual(set(cuda.generators), {second})
+
+    def warnings_of_resume(self, store, card):
+        """Resume a replica that has trained 7 steps on a card named "Card A"; the warnings."""
+        cuda = Cuda()
+        with mock.patch.object(_copies, "cuda", cuda), \
+                mock.patch.object(_copies, "device_of", lambda t: torch.device("cuda", 1)):
+            self.life(store, 7, save_at=7)
+            cuda.name = card
+            with self.assertLogs("diloco", "WARNING") as logs:
+                logging.getLogger("diloco").warning("the list is not empty")
+                self.life(store, 18)
+        return [line for line in logs.output if "not bit for bit" in line]
+
+    def test_resume_on_a_card_of_another_name_gives_a_warning(self):
+        self.assertEqual(self.warnings_of_resume(f"{self.store}-same", "Card A"), [])
+        found = self.warnings_of_resume(f"{self.store}-other", "Card B")
+        self.assertEqual(len(found), 1, found)
+        self.assertRegex(found[0], "saved with Card A, .*, resumed with Card B, ")
+
+    def test_names_of_devices_are_each_named_once_in_their_order(self):
+        cuda, on = Cuda(), {}
+        tensors = [torch.zeros(1) for _ in range(3)]
+        for t, index in zip(tensors, (2, 1, 1)):
+            on[id(t)] = torch.device("cuda", index)
+        cuda.get_device_name = lambda device: f"Card {'AB'[device.index - 1]}"
+        with mock.patch.object(_copies, "cuda", cuda), \
+                mock.patch.object(_copies, "device_of", lambda t: on.get(id(t))):
+            self.assertEqual(_copies.names_of(tensors), "Card A, Card B")
+            self.assertEqual(_copies.names_of([torch.zeros(1)]), "cpu")
 
     def test_a_managers_stage_is_pinned_by_the_device_of_the_model(self):
         cuda, second = Cuda(), torch.device("cuda", 1)
