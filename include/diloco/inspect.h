@@ -83,6 +83,7 @@ typedef struct diloco_replica_status {
      * many bytes of contributions it read from others and from the store. */
     char address[288];
     uint64_t from_peers, from_store;
+    double entry_s; /* mean seconds of its last entries, with waits; 0: not known */
 } diloco_replica_status;
 
 /* The replicas that the open entry waits for. */

@@ -143,6 +143,7 @@ static bool heartbeat_changed(watcher *w, size_t i, dl_store *store, dl_buf *tex
         (void)!dl_json_read_u64(&r->entry, json, "entry", UINT64_MAX);
         (void)!dl_json_read_u64(&r->position, json, "position", UINT64_MAX);
         (void)!dl_json_read_f64(&r->steps_per_s, json, "steps_per_s");
+        (void)!dl_json_read_f64(&r->entry_s, json, "entry_s");
         (void)!dl_json_read_f64(&r->deadline_s, json, "deadline_s");
         (void)!dl_json_read_f64(&r->up_bps, json, "up_bps");
         (void)!dl_json_read_f64(&r->down_bps, json, "down_bps");

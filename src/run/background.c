@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "exchange/keyring.h"
+#include "run/entry_pace.h"
 #include "state/collection.h"
 
 #include <pthread.h>
@@ -91,11 +92,17 @@ static void helper_wait(helper *h, dl_time until)
 
 /* ---- heartbeats ------------------------------------------------------------------------- */
 
+/* Measured by the thread of heartbeats: between two of them, and over a window. */
+typedef struct beat_numbers {
+    double steps_per_s;
+    double entry_s; /* entry_pace.h */
+} beat_numbers;
+
 /* Writes the text of a heartbeat and its key. The values that two threads share are copied under
  * the lock. `beat` and `entry` serve other replicas (P11, P25), and peers add their address. The
  * other members inform people. */
 static diloco_status write_beat(dl_buf *text, dl_key key, dl_background *b, uint64_t n,
-                                double steps_per_s)
+                                const beat_numbers *numbers)
 {
     dl_json j;
     pthread_mutex_lock(&b->beat.lock);
@@ -113,7 +120,8 @@ static diloco_status write_beat(dl_buf *text, dl_key key, dl_background *b, uint
     dl_json_u64(&j, "step", b->step);
     dl_json_u64(&j, "position", b->position);
     dl_json_u64(&j, "entry", b->entry);
-    dl_json_f64(&j, "steps_per_s", steps_per_s);
+    dl_json_f64(&j, "steps_per_s", numbers->steps_per_s);
+    dl_json_f64(&j, "entry_s", numbers->entry_s);
     dl_json_f64(&j, "time", dl_clock_wall());
     dl_json_f64(&j, "up_bps", speed.up_bps);
     dl_json_f64(&j, "down_bps", speed.down_bps);
@@ -126,11 +134,11 @@ static diloco_status write_beat(dl_buf *text, dl_key key, dl_background *b, uint
 
 /* A failed heartbeat is not repeated: the next one follows soon and has newer contents. The
  * duration of every attempt is measured, also of those that failed. */
-static void beat_once(dl_background *b, dl_buf *text, uint64_t n, double steps_per_s)
+static void beat_once(dl_background *b, dl_buf *text, uint64_t n, const beat_numbers *numbers)
 {
     dl_key key;
     const dl_time began = dl_clock_now();
-    diloco_status status = write_beat(text, key, b, n, steps_per_s);
+    diloco_status status = write_beat(text, key, b, n, numbers);
     if (!status)
         status = dl_store_put(b->beat.store, key, text->data, text->len,
                               dl_time_after(dl_clock_now(), BEAT_LIMIT));
@@ -179,6 +187,7 @@ static void *beat_body(void *context)
     dl_background *b = context;
     const dl_time period = dl_time_from_seconds(b->a.run->config.heartbeat_s);
     uint64_t last_step = b->step;
+    dl_entry_pace pace = {.n = 0};
     dl_time last = dl_clock_now();
     unsigned char bytes[2048];
     dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
@@ -190,7 +199,12 @@ static void *beat_body(void *context)
         const dl_time now = dl_clock_now();
         const uint64_t step = b->step;
         const double gone = dl_seconds(now - last);
-        beat_once(b, &text, n, gone > 0 ? (double)(step - last_step) / gone : 0);
+        dl_entry_pace_note(&pace, b->entry, now);
+        const beat_numbers numbers = {
+            .steps_per_s = gone > 0 ? (double)(step - last_step) / gone : 0,
+            .entry_s = dl_entry_pace_seconds(&pace, now),
+        };
+        beat_once(b, &text, n, &numbers);
         if (!last_word) look_for_later(b);
         last = now;
         last_step = step;

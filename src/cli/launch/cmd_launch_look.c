@@ -34,7 +34,7 @@ static dl_launch_forecast look_ahead(dl_prices *table, const dl_prices **prices,
     dl_launch_left left = {.replicas = l->book.max};
     *prices = dl_launched_prices(table, l->options) ? table : NULL;
     if (l->is_batch || l->done || l->book.cancelled) return f;
-    if (dl_launch_forecast_now(&f, l->config->store, &left, *prices)) f.known = false;
+    if (dl_launch_forecast_now(&f, l->config->store, &left, *prices)) f.known = f.waits = false;
     return f;
 }
 
@@ -45,6 +45,7 @@ static void print_forecast(const dl_launched *l)
     const dl_prices *prices;
     const dl_launch_forecast f = look_ahead(&table, &prices, l);
     if (f.known) printf("forecast: %s\n", dl_launch_forecast_text(text, &f, prices));
+    if (f.waits) printf("forecast: unknown before a replica has applied an entry of the log\n");
 }
 
 /* The machine time counts all replicas, also those that are over. */

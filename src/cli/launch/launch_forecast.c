@@ -1,5 +1,5 @@
-/* launch_forecast.c - see launch_forecast.h. The speed of a running replica includes its waits for
- * exchanges, so the link then counts as infinitely fast. */
+/* launch_forecast.c - see launch_forecast.h. The time of an entry includes exchanges and waits for
+ * other replicas, so the link then counts as infinitely fast. */
 #include "cli/launch/launch_forecast.h"
 
 #include "cli/crew/crew.h"
@@ -35,15 +35,17 @@ static diloco_status forecast(dl_launch_forecast *out, dl_config *run, const dl_
     DL_TRY(diloco_train_plan(&memory, run));
     DL_TRY(dl_plan_of_config(&choice, run, (double)memory.steps, (uint32_t)run->layers,
                              exchange_of(memory.exchange)));
+    const double steps = ceil(left->part * (double)memory.steps);
+    if (steps < 1) return DILOCO_OK;
     dl_plan_task task = {.parameters = (double)memory.parameters,
-                         .step_s = left->step_s,
-                         .steps = ceil(left->part * (double)memory.steps),
+                         .step_s = left->step_s > 0 ? left->step_s
+                                                    : left->entry_s * left->entries / steps,
+                         .steps = steps,
                          .replicas = left->replicas,
                          .link = left->link,
                          .heartbeat_s = run->heartbeat_s,
                          .snapshot_s = run->snapshot_s};
     if (!(task.link.up_bps > 0)) task.link = (dl_plan_link){ANY_RATE, ANY_RATE, 0};
-    if (task.steps < 1) return DILOCO_OK;
     const dl_forecast f = dl_plan_forecast(&task, &choice, prices);
     const double hours = f.wall_s / 3600;
     out->known = true;
@@ -58,7 +60,7 @@ diloco_status dl_launch_forecast_of(dl_launch_forecast *out, const dl_config *ru
                                     const dl_launch_left *left, const dl_prices *prices)
 {
     *out = (dl_launch_forecast){.known = false};
-    if (!(left->step_s > 0) || !left->replicas) return DILOCO_OK;
+    if ((!(left->step_s > 0) && !(left->entry_s > 0)) || !left->replicas) return DILOCO_OK;
     dl_config *copy = malloc(sizeof *copy);
     if (!copy) return dl_fail(DILOCO_ENOMEM, "out of memory for a forecast");
     memcpy(copy, run, sizeof *copy);
@@ -68,16 +70,14 @@ diloco_status dl_launch_forecast_of(dl_launch_forecast *out, const dl_config *ru
     return status == DILOCO_ENOMEM ? status : DILOCO_OK;
 }
 
-/* The speed of the slowest replica that trains; 0: none has reported a speed. */
+/* The time of an entry of the slowest replica that trains; 0: none has reported one. A single
+ * heartbeat's steps per second are not used: they are 0 while a replica waits. */
 static double slowest(const diloco_run_status *run)
 {
-    double least = 0;
-    for (size_t i = 0; i < run->n_replicas; i++) {
-        const diloco_replica_status *r = run->replicas[i];
-        if (r->ended || !(r->steps_per_s > 0)) continue;
-        if (!(least > 0) || r->steps_per_s < least) least = r->steps_per_s;
-    }
-    return least;
+    double most = 0;
+    for (size_t i = 0; i < run->n_replicas; i++)
+        if (!run->replicas[i]->ended) most = fmax(most, run->replicas[i]->entry_s);
+    return most;
 }
 
 static diloco_status forecast_now(dl_launch_forecast *out, dl_config *config, const char *url,
@@ -85,13 +85,16 @@ static diloco_status forecast_now(dl_launch_forecast *out, dl_config *config, co
 {
     diloco_run_status run;
     DL_TRY(diloco_run_status_read(&run, url, 0));
-    const double speed = slowest(&run), total = (double)run.entries_total;
-    left->part = total > 0 ? (total - (double)run.entries) / total : 0;
-    if (!(left->step_s > 0) && speed > 0) left->step_s = 1 / speed;
+    const double total = (double)run.entries_total;
+    left->entries = total - (double)run.entries;
+    left->part = total > 0 ? left->entries / total : 0;
+    left->entry_s = slowest(&run);
     diloco_run_status_free(&run);
     DL_TRY(dl_config_set(config, "run.store", url, "given"));
     DL_TRY(diloco_run_config(config, url));
-    return dl_launch_forecast_of(out, config, left, prices);
+    DL_TRY(dl_launch_forecast_of(out, config, left, prices));
+    out->waits = !out->known && !(left->step_s > 0) && !(left->entry_s > 0);
+    return DILOCO_OK;
 }
 
 diloco_status dl_launch_forecast_now(dl_launch_forecast *out, const char *url, dl_launch_left *left,

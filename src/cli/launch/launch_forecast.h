@@ -8,28 +8,32 @@
 
 /* The part of a run that is left, and the machines that train it. */
 typedef struct dl_launch_left {
-    double part;       /* of the run's entries: 0 to 1 */
-    double step_s;     /* of one optimizer step; 0: not known */
+    double part;    /* of the run's entries: 0 to 1 */
+    double entries; /* of the log that are left */
+    double step_s;  /* of one optimizer step; 0: not known */
+    double
+        entry_s; /* of one entry, with its exchange and waits: used if step_s is 0; 0: not known */
     uint32_t replicas; /* machines, each of which costs */
     dl_plan_link link; /* of each; a rate of 0: exchanges take no time beyond step_s */
 } dl_launch_left;
 
 /* Costs are in the currency of the price table; 0 without one. */
 typedef struct dl_launch_forecast {
-    bool known;            /* false: the other members are 0 */
+    bool known;            /* false: the numbers are 0 */
+    bool waits;            /* not known because no replica has reported the time of an entry */
     double wall_s;         /* to the end of the run */
     double machine, store; /* cost of the machines; of requests and traffic of the store */
 } dl_launch_forecast;
 
 /* dl_launch_forecast_of computes the forecast of a run with these settings. `prices` may be NULL.
- * *out is not known if left->step_s is 0, or if `diloco plan` does not know the codec.
+ * *out is not known if step_s and entry_s are 0, or if `diloco plan` does not know the codec.
  * Returns DILOCO_ENOMEM only. */
 DL_MUST_CHECK diloco_status dl_launch_forecast_of(dl_launch_forecast *out, const dl_config *run,
                                                   const dl_launch_left *left,
                                                   const dl_prices *prices);
 
-/* dl_launch_forecast_now does that for the run in the store at `url`. It sets left->part by the
- * log. It sets left->step_s, if that is 0, by the speed of the slowest replica in the heartbeats.
+/* dl_launch_forecast_now does that for the run in the store at `url`. It sets left->part and
+ * left->entries by the log, and left->entry_s by the slowest replica in the heartbeats.
  * Returns DILOCO_ENOMEM, and errors of the store. */
 DL_MUST_CHECK diloco_status dl_launch_forecast_now(dl_launch_forecast *out, const char *url,
                                                    dl_launch_left *left, const dl_prices *prices);

@@ -71,6 +71,16 @@ TEST(a_slow_link_makes_the_rest_longer)
     CHECK(f.wall_s > 3601);
 }
 
+TEST(time_of_an_entry_gives_the_rest_of_the_log)
+{
+    dl_launch_forecast f;
+    configure();
+    const dl_launch_left left = {.part = 0.5, .entries = 5, .entry_s = 360, .replicas = 2};
+    CHECK_OK(dl_launch_forecast_of(&f, &run, &left, &prices));
+    CHECK_NEAR(1800, f.wall_s, 1e-3);
+    CHECK_NEAR(2, f.machine, 1e-3); /* 2 machines, half an hour, 2 EUR */
+}
+
 TEST(without_a_speed_or_a_rest_there_is_no_forecast)
 {
     configure();
@@ -88,4 +98,5 @@ TEST(the_forecast_needs_no_data)
 
 TEST_MAIN(the_rest_of_a_run_takes_its_steps_and_costs_machines_and_store,
           without_prices_there_is_a_time_and_no_cost, a_slow_link_makes_the_rest_longer,
+          time_of_an_entry_gives_the_rest_of_the_log,
           without_a_speed_or_a_rest_there_is_no_forecast, the_forecast_needs_no_data)
