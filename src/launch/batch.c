@@ -68,6 +68,9 @@ static diloco_status parse(dl_batch *out, dl_json_value value)
     DL_TRY(dl_json_read_str(out->id, sizeof out->id, value, "id"));
     DL_TRY(dl_json_read_u64(&ranks, value, "ranks", DL_JOBS_MAX));
     out->ranks = (uint32_t)ranks;
+    out->run[0] = '\0';
+    if (dl_json_get(value, "run").type != DL_JSON_MISSING)
+        DL_TRY(dl_json_read_str(out->run, sizeof out->run, value, "run"));
     /* The id becomes a part of names of folders. */
     if (strlen(out->id) == 32 && strspn(out->id, "0123456789abcdef") == 32) return DILOCO_OK;
     return dl_fail(DILOCO_EPROTO, "its id is not 32 hex digits");
@@ -103,7 +106,7 @@ static diloco_status get(dl_batch *out, dl_store *store, char *const *words)
 }
 
 /* Write a new batch into `text`, under an id that no other batch has. */
-static diloco_status make(dl_buf *text, uint32_t ranks, char *const *words)
+static diloco_status make(dl_buf *text, uint32_t ranks, char *const *words, const char *run)
 {
     unsigned char random[16];
     char id[33];
@@ -120,33 +123,40 @@ static diloco_status make(dl_buf *text, uint32_t ranks, char *const *words)
     for (; *words; words++)
         dl_json_str(&j, NULL, *words);
     dl_json_end(&j);
+    if (*run) dl_json_str(&j, "run", run);
     dl_json_end(&j);
     return dl_json_done(&j);
 }
 
 /* EEXIST: another launcher was quicker. */
-static diloco_status create(dl_store *store, uint32_t ranks, char *const *words)
+static diloco_status create(dl_store *store, uint32_t ranks, char *const *words, const char *run)
 {
     dl_buf text;
     dl_buf_init(&text, OBJECT_MAX);
-    diloco_status status = make(&text, ranks, words);
+    diloco_status status = make(&text, ranks, words, run);
     const dl_span span = {text.data, text.len};
     if (!status) status = dl_store_create(store, DL_BATCH_KEY, &span, 1, NULL, soon());
     dl_buf_deinit(&text);
     return status == DILOCO_EEXIST ? DILOCO_OK : status;
 }
 
-diloco_status dl_batch_open(dl_batch *out, const char *url, uint32_t ranks, char *const *words)
+diloco_status dl_batch_open(dl_batch *out, const char *url, uint32_t ranks, char *const *words,
+                            const char *run)
 {
     dl_store *store;
     DL_TRY(dl_store_open(&store, url, true));
     diloco_status status = get(out, store, words);
     if (status == DILOCO_ENOENT) {
-        status = create(store, ranks, words);
+        status = create(store, ranks, words, run);
         if (!status) status = get(out, store, words);
     }
     dl_store_close(store);
     DL_TRY(status);
+    if (strcmp(out->run, run) != 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "%s holds a batch whose ranks train %s%.300s: name another store for this "
+                       "one (--store), or set job.run to that run",
+                       url, *out->run ? "the run in " : "no run", out->run);
     if (out->ranks == ranks) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "%s holds a batch of %u ranks, which divide its work, so their number is fixed: "
@@ -163,6 +173,22 @@ diloco_status dl_batch_read(dl_batch *out, const char *url)
     const diloco_status status = get(out, store, NULL);
     dl_store_close(store);
     return status;
+}
+
+/* Bytes of scheme and authority, "s3://bucket" of "s3://bucket/run"; 0 for a path. */
+static size_t authority_of(const char *url)
+{
+    const char *host = strstr(url, "://");
+    if (!host || strncmp(url, "file://", 7) == 0) return 0;
+    return (size_t)(host + 3 - url) + strcspn(host + 3, "/?");
+}
+
+bool dl_batch_run_is_near(const char *run, const char *url)
+{
+    const size_t len = authority_of(run);
+    if (len != authority_of(url) || memcmp(run, url, len) != 0) return false;
+    const char *mine = strchr(run + len, '?'), *theirs = strchr(url + len, '?');
+    return !len || strcmp(mine ? mine : "", theirs ? theirs : "") == 0;
 }
 
 /* ---- removal */

@@ -40,19 +40,54 @@ TEST(the_same_command_finds_its_batch_and_another_is_refused)
     const char *store = scratch_path("store");
     char **one = words_of("[\"true\",\"{rank}\"]"), **other = words_of("[\"true\"]");
     dl_batch batch, again;
-    CHECK_OK(dl_batch_open(&batch, store, 3, one));
+    CHECK_OK(dl_batch_open(&batch, store, 3, one, ""));
     CHECK_INT(32, strlen(batch.id));
-    CHECK_OK(dl_batch_open(&again, store, 3, one));
+    CHECK_OK(dl_batch_open(&again, store, 3, one, ""));
     CHECK_STR(batch.id, again.id);
-    CHECK_STATUS(DILOCO_EREFUSED, dl_batch_open(&again, store, 3, other));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_batch_open(&again, store, 3, other, ""));
     CHECK_CONTAINS("a batch of another command", diloco_error_text());
-    CHECK_STATUS(DILOCO_EREFUSED, dl_batch_open(&again, store, 4, one));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_batch_open(&again, store, 4, one, ""));
     CHECK_CONTAINS("a batch of 3 ranks", diloco_error_text());
     CHECK_OK(dl_batch_read(&again, store));
     CHECK_STR(batch.id, again.id);
     CHECK_INT(3, again.ranks);
     dl_argv_free(one);
     dl_argv_free(other);
+}
+
+TEST(run_of_the_ranks_is_kept_and_another_is_refused)
+{
+    const char *store = scratch_path("trains");
+    char **words = words_of("[\"true\"]");
+    dl_batch batch, again;
+    CHECK_OK(dl_batch_open(&batch, store, 2, words, "s3://bucket/run"));
+    CHECK_OK(dl_batch_read(&again, store));
+    CHECK_STR("s3://bucket/run", again.run);
+    CHECK_OK(dl_batch_open(&again, store, 2, words, "s3://bucket/run"));
+    CHECK_STR(batch.id, again.id);
+    CHECK_STATUS(DILOCO_EREFUSED, dl_batch_open(&again, store, 2, words, ""));
+    CHECK_CONTAINS("train the run in s3://bucket/run", diloco_error_text());
+    dl_argv_free(words);
+}
+
+TEST(run_of_a_record_is_near_in_the_same_bucket_or_as_a_path)
+{
+    static const struct {
+        const char *run, *url;
+        bool near;
+    } rows[] = {
+        {"/shared/run", "runs/batch", true},
+        {"s3://bucket/run", "s3://bucket/batch", true},
+        {"s3://bucket/run?endpoint=x", "s3://bucket/batch", false},
+        {"az://container/run?account=b", "az://container/batch?account=a", false},
+        {"az://container/run?account=a", "az://container/batch?account=a", true},
+        {"s3://bucket", "s3://bucket/batch", true},
+        {"s3://bucket2/run", "s3://bucket/batch", false},
+        {"https://evil.example/run", "/shared/batch", false},
+        {"/shared/run", "s3://bucket/batch", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        CHECK_INT(rows[i].near, dl_batch_run_is_near(rows[i].run, rows[i].url));
 }
 
 TEST(an_invalid_record_of_a_batch_is_refused)
@@ -99,7 +134,7 @@ TEST(a_batch_is_removed_with_its_book_when_no_rank_runs)
     dl_book book;
     uint64_t n;
     dl_config_init(&config);
-    CHECK_OK(dl_batch_open(&batch, path, 1, words));
+    CHECK_OK(dl_batch_open(&batch, path, 1, words, ""));
     CHECK_OK(dl_book_open(&book, path, batch.id, NULL));
     CHECK_OK(dl_book_begin(&book, &spec, "local", 1, 1));
     CHECK_OK(dl_book_start(&book, &rank, 1, 0, ""));
@@ -131,6 +166,8 @@ TEST(a_batch_is_complete_when_every_rank_has_succeeded)
 
 TEST_MAIN(a_command_is_a_list_of_words, a_text_that_is_no_list_of_words_is_refused,
           the_same_command_finds_its_batch_and_another_is_refused,
+          run_of_the_ranks_is_kept_and_another_is_refused,
+          run_of_a_record_is_near_in_the_same_bucket_or_as_a_path,
           an_invalid_record_of_a_batch_is_refused, a_store_without_a_batch_has_none,
           a_batch_is_removed_with_its_book_when_no_rank_runs,
           a_batch_is_complete_when_every_rank_has_succeeded)

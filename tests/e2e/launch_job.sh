@@ -127,3 +127,30 @@ grep -q 'there is no program no-such-program' out || fail "not said what is miss
 # A store of a run is no place for a batch.
 expect 0 diloco train tiny.toml --store run --quiet
 expect_error 3 'holds a run' diloco launch job batch.toml --store run
+
+# With job.run the ranks are replicas of that run: they get its URL, and the batch is complete only if the run is.
+cat >replicas.toml <<'TOML'
+[run]
+replicas = 2
+[job]
+command = ["sh", "-c", "echo $DILOCO_STORE"]
+[launch]
+poll = 0.1
+TOML
+expect 0 diloco launch job replicas.toml --store trains --set job.run=run
+grep -q '^the batch is complete; ' out || fail "not said that it is complete"
+expect 0 diloco launch logs trains --rank 1
+[ "$(cat out)" = "$PWD/run" ] || fail "not the run's store: $(cat out)"
+expect 0 diloco launch status trains
+grep -q 'the batch is complete$' out || fail "status does not know the run"
+expect_error 1 'exit code 0, and the batch is not complete' diloco launch job replicas.toml --store early --set job.run=no-run
+expect_error 3 'a batch whose ranks train the run in' diloco launch job replicas.toml --store early --set job.run=run
+expect_error 3 'is the store of the batch, too' diloco launch job replicas.toml --store run --set job.run=run
+expect 0 diloco launch job replicas.toml --store prepared --set job.run=run --prepare
+grep -q "\"store\":\"$PWD/prepared\",\"trained\":\"$PWD/run\",\"min\":2,\"max\":2," out || fail "not what a rank needs: $(cat out)"
+
+# A run elsewhere that only the record names is not opened: it would get this machine's credentials.
+expect 0 diloco launch job replicas.toml --store far --set job.run=http://127.0.0.1:1/x --detach
+expect 0 diloco launch collect far
+expect 0 diloco launch status far
+grep -q 'only exit codes were judged' out || fail "not said that the run was not read"

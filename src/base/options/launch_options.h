@@ -68,7 +68,9 @@
     X(PATH, launch_ssh_config, "launch.ssh_config", "", "path", 0, \
       "Configuration file for ssh; default: ssh's own.") \
     X(PATH, job_command, "job.command", "", "words", 0, \
-      "Command that diloco launch job runs for each rank: program and arguments; {rank} becomes the rank.")
+      "Command that diloco launch job runs for each rank: program and arguments; {rank} becomes the rank.") \
+    X(PATH, job_run, "job.run", "", "URL", 0, \
+      "URL of the run whose replicas the ranks of diloco launch job are; they get it as DILOCO_STORE. Default: they train no run.")
 // clang-format on
 
 DL_OPTION_STRUCT(launch, DL_LAUNCH_OPTIONS)

@@ -13,32 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the store and the program */
-
-/* Write run.store as any process can open it. A folder of this machine is refused for replicas
- * that run in an image, since they cannot see it. */
-static diloco_status place_store(dl_launching *l)
-{
-    const char *store = l->config->store;
-    if (strncmp(store, "mem://", 6) == 0)
-        return dl_fail(DILOCO_EREFUSED,
-                       "run.store = \"%s\": a mem:// store exists in one "
-                       "process only",
-                       store);
-    /* "file://" is the same as a path. */
-    if (strncmp(store, "file://", 7) == 0) store += 7;
-    if (!strstr(store, "://") && l->executor->caps.in_image)
-        return dl_fail(DILOCO_EREFUSED,
-                       "run.store = \"%s\": replicas of %s run in an image and see no folder of "
-                       "this machine; serve it with diloco serve, or use s3://, gs:// or az://",
-                       store, l->executor->name);
-    /* A URL means the same on every machine. */
-    if (strstr(store, "://")) {
-        memcpy(l->store, store, sizeof l->store);
-        return DILOCO_OK;
-    }
-    return dl_launched_path(l->store, store);
-}
+/* ---- the program */
 
 /* Returns true if the program is a wheel at an address, which each machine fetches. */
 static bool is_fetched(const char *binary)
@@ -310,35 +285,12 @@ static diloco_status dry_run(dl_launching *l)
     return dl_launching_print(l);
 }
 
-static void json_list(dl_json *j, const char *key, char *const *list)
-{
-    dl_json_array(j, key);
-    for (; *list; list++)
-        dl_json_str(j, NULL, *list);
-    dl_json_end(j);
-}
-
-/* Create the run, and print what a replica runs, for an executor outside this program. */
+/* Create the run before its replicas are described. */
 static diloco_status prepare(dl_launching *l)
 {
-    dl_buf buf;
-    dl_json j;
     DL_TRY(diloco_train_create(l->config));
     DL_TRY(dl_launched_run(l->run, &l->done, l->config->store));
-    dl_buf_init(&buf, DL_LAUNCHING_TEXT);
-    dl_json_init(&j, &buf);
-    dl_json_object(&j, NULL);
-    dl_json_str(&j, "run", l->run);
-    dl_json_str(&j, "store", l->store);
-    dl_json_u64(&j, "min", l->min);
-    dl_json_u64(&j, "max", l->max);
-    dl_json_str(&j, "program", l->program);
-    json_list(&j, "argv", l->words);
-    json_list(&j, "env", l->env);
-    json_list(&j, "secrets", l->secrets);
-    dl_json_i64(&j, "restarts", l->config->launch_restarts);
-    dl_json_end(&j);
-    return dl_print_json(&j, &buf);
+    return dl_launching_prepare(l);
 }
 
 /* The order: settings, executor, money, kind, numbers, places, checks. A mistake is reported
@@ -351,7 +303,7 @@ static diloco_status launch(dl_launching *l)
     DL_TRY(check_kind(l->config));
     DL_TRY(choose_numbers(l));
     DL_TRY(fit_run(l));
-    DL_TRY(place_store(l));
+    DL_TRY(dl_launching_place(l->store, l, "run.store", l->config->store));
     DL_TRY(place_program(l));
     DL_TRY(make_words(l));
     DL_TRY(dl_launching_lists(l));

@@ -1,7 +1,8 @@
 /* cmd_launch_job.c - run a command once for each rank, on the machines of an executor.
  *
  * A batch (launch/batch.h) has no log: it is complete when every rank has ended with exit code 0.
- * All else is as for the replicas of a run (launching.h). */
+ * If its ranks are replicas of a run (job.run), that run has to be complete as well. All else is as
+ * for the replicas of a run (launching.h). */
 #include "cli/launch/launching.h"
 #include "launch/batch.h"
 
@@ -61,6 +62,11 @@ static diloco_status place_store(dl_launching *l)
                        "a folder, s3://, gs:// or az://",
                        store);
     const diloco_status status = dl_launched_run(run, &done, store);
+    if (!status && strcmp(store, l->config->job_run) == 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "job.run = \"%s\" is the store of the batch, too: name another one for the "
+                       "batch (--store)",
+                       store);
     if (!status)
         return dl_fail(DILOCO_EREFUSED,
                        "%s holds a run: name another store for the batch (--store)", store);
@@ -69,6 +75,16 @@ static diloco_status place_store(dl_launching *l)
     if (!strstr(store, "://")) return dl_launched_path(l->store, store);
     memcpy(l->store, store, sizeof l->store);
     return DILOCO_OK;
+}
+
+/* Ranks find their run by DILOCO_STORE. The first one creates it. */
+static diloco_status add_run(dl_launching *l)
+{
+    char text[DL_PATH_MAX + 32];
+    if (!l->config->job_run[0]) return DILOCO_OK;
+    DL_TRY(dl_launching_place(l->trained, l, "job.run", l->config->job_run));
+    const int n = snprintf(text, sizeof text, "DILOCO_STORE=%s", l->trained);
+    return dl_launching_add(l->env, DL_LAUNCHING_NAMES, text, (size_t)n);
 }
 
 /* The number of ranks is fixed: commands divide work by it. */
@@ -128,8 +144,7 @@ static diloco_status add_number(dl_launching *l)
 static diloco_status is_done(void *user, bool *done)
 {
     const dl_launching *l = user;
-    *done = dl_batch_is_complete(&l->book);
-    return DILOCO_OK;
+    return dl_launched_batch(done, &l->book, l->trained);
 }
 
 /* A batch that does not exist has no id to name its ranks by, so an invented id is used. */
@@ -149,9 +164,9 @@ static diloco_status dry_run(dl_launching *l)
 static diloco_status create_and_run(dl_launching *l, char *const *words)
 {
     dl_batch batch;
-    DL_TRY(dl_batch_open(&batch, l->config->store, l->max, words));
+    DL_TRY(dl_batch_open(&batch, l->config->store, l->max, words, l->trained));
     memcpy(l->run, batch.id, sizeof l->run);
-    return dl_launching_follow(l);
+    return dl_args_has(l->args, DL_FLAG_PREPARE) ? dl_launching_prepare(l) : dl_launching_follow(l);
 }
 
 static diloco_status launch_words(dl_launching *l, char *const *words)
@@ -159,6 +174,7 @@ static diloco_status launch_words(dl_launching *l, char *const *words)
     DL_TRY(make_words(l, words));
     DL_TRY(dl_launching_lists(l));
     DL_TRY(add_number(l));
+    DL_TRY(add_run(l));
     DL_TRY(dl_launching_spec(l));
     return dl_args_has(l->args, DL_FLAG_DRY_RUN) ? dry_run(l) : create_and_run(l, words);
 }
@@ -190,13 +206,15 @@ const dl_command dl_command_launch_job = {
     .summary = "run any command once for each rank, as launch runs replicas",
     .details =
         "Starts job.command as N ranks with the executor --on, restarts those that are lost,\n"
-        "and ends with exit code 0 when each rank has ended so. {rank} in the command and\n"
+        "and ends with exit code 0 when each rank has ended so. If the ranks are the replicas\n"
+        "of a run (job.run), the run has to be complete, too. {rank} in the command and\n"
         "DILOCO_RANK in the environment are the rank, DILOCO_RANKS is N. Ctrl-C leaves the\n"
         "ranks running; the same command finds them again, and starts those that failed once\n"
         "more.\n"
         "  diloco launch job batch.toml --on slurm --replicas 8",
     .flags = DL_FLAGS(DL_FLAG_ON, DL_FLAG_LAUNCH_REPLICAS, DL_FLAG_STORE, DL_FLAG_BUDGET,
-                      DL_FLAG_DRY_RUN, DL_FLAG_DETACH, DL_FLAG_SET, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
+                      DL_FLAG_DRY_RUN, DL_FLAG_DETACH, DL_FLAG_PREPARE, DL_FLAG_SET, DL_FLAG_QUIET,
+                      DL_FLAG_VERBOSE),
     .sets = DL_SETS_ALL,
     .run = cmd_launch_job,
 };

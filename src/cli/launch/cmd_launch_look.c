@@ -64,6 +64,9 @@ static void print_status(const dl_launched *l)
     printf("machine time: %s%s\n", dl_time_text(time, dl_book_machine_seconds(&l->book)),
            dl_launched_cost_text(cost, l->options, dl_book_machine_seconds(&l->book)));
     print_forecast(l);
+    if (l->is_far)
+        printf("the run of this batch is in another place, and only exit codes were judged: name "
+               "the configuration of the batch, or add --set job.run=URL\n");
 }
 
 /* The members are a promise to programs. */

@@ -32,6 +32,16 @@ diloco_status dl_launched_run(char id[33], bool *done, const char *store)
     return status;
 }
 
+diloco_status dl_launched_batch(bool *done, const dl_book *book, const char *trained)
+{
+    char run[33];
+    *done = dl_batch_is_complete(book);
+    if (!*done || !*trained) return DILOCO_OK;
+    *done = false;
+    const diloco_status status = dl_launched_run(run, done, trained);
+    return status == DILOCO_ENOENT ? DILOCO_OK : status;
+}
+
 /* A replica of launch is called r<rank>. Its generations are numbered from 0. */
 diloco_status dl_launched_count(dl_book *book, bool *done, const char *store)
 {
@@ -113,6 +123,15 @@ diloco_status dl_launched_program(dl_config_path out, const dl_executor *executo
     return DILOCO_OK;
 }
 
+/* Set the run that the ranks train. That of this machine's settings is preferred. One that only the
+ * record names is read if it is in the same place as the record. */
+static void set_trained(dl_launched *l, const dl_batch *batch)
+{
+    const char *own = l->config->job_run;
+    l->is_far = !*own && *batch->run && !dl_batch_run_is_near(batch->run, l->config->store);
+    if (!l->is_far) snprintf(l->trained, sizeof l->trained, "%s", *own ? own : batch->run);
+}
+
 /* Find the id that names the book. A store without a run may have a batch. Without either, the
  * error is that about the run. */
 static diloco_status find_id(dl_launched *l, char id[33])
@@ -126,6 +145,7 @@ static diloco_status find_id(dl_launched *l, char id[33])
     if (found) return found == DILOCO_ENOENT ? dl_fail(status, "%s", why) : found;
     memcpy(id, batch.id, sizeof batch.id);
     l->is_batch = true;
+    set_trained(l, &batch);
     return DILOCO_OK;
 }
 
@@ -133,8 +153,7 @@ diloco_status dl_launched_look(dl_launched *l)
 {
     char run[33];
     if (!l->is_batch) return dl_launched_run(run, &l->done, l->config->store);
-    l->done = dl_batch_is_complete(&l->book);
-    return DILOCO_OK;
+    return dl_launched_batch(&l->done, &l->book, l->trained);
 }
 
 /* The executor and its options come from the book, so a subcommand needs no configuration file. */

@@ -19,6 +19,8 @@ typedef struct dl_launched {
     const dl_executor *executor;
     dl_config_path program; /* as dl_launched_program places it */
     bool is_batch;          /* launch/batch.h */
+    dl_config_path trained; /* of a batch: the run whose replicas its ranks are; "": none */
+    bool is_far;            /* `trained` was not read: the store of the batch is elsewhere */
     bool done;              /* it was complete at dl_launched_open or dl_launched_look */
 } dl_launched;
 
@@ -61,6 +63,11 @@ DL_MUST_CHECK diloco_status dl_launched_program(dl_config_path out, const dl_exe
 /* dl_launched_run writes the run's id, and whether the run is complete. Both stay as they were
  * after an error. Returns DILOCO_ENOENT if the store has no run. */
 DL_MUST_CHECK diloco_status dl_launched_run(char id[33], bool *done, const char *store);
+
+/* dl_launched_batch writes whether a batch is complete: every rank of the book has succeeded, and
+ * the run at `trained` ("": none) is complete. A run that does not exist is not complete. Returns
+ * the other errors of dl_launched_run. */
+DL_MUST_CHECK diloco_status dl_launched_batch(bool *done, const dl_book *book, const char *trained);
 
 /* dl_launched_count writes whether the run is complete, and for each rank of the book the number of
  * processes that the run has counted (docs/protocol.md P6). Where the run has more replicas than

@@ -99,6 +99,25 @@ static diloco_status place_dir(dl_launching *l)
     return (size_t)n < sizeof l->dir ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "set launch.dir");
 }
 
+/* A folder of this machine is refused for replicas that run in an image, since they cannot see it.
+ * A URL means the same on every machine, and "file://" is the same as a path. */
+diloco_status dl_launching_place(dl_config_path out, const dl_launching *l, const char *option,
+                                 const char *url)
+{
+    if (strncmp(url, "mem://", 6) == 0)
+        return dl_fail(DILOCO_EREFUSED, "%s = \"%s\": a mem:// store exists in one process only",
+                       option, url);
+    if (strncmp(url, "file://", 7) == 0) url += 7;
+    if (!strstr(url, "://") && l->executor->caps.in_image)
+        return dl_fail(DILOCO_EREFUSED,
+                       "%s = \"%s\": replicas of %s run in an image and see no folder of this "
+                       "machine; serve it with diloco serve, or use s3://, gs:// or az://",
+                       option, url, l->executor->name);
+    if (!strstr(url, "://")) return dl_launched_path(out, url);
+    snprintf(out, sizeof(dl_config_path), "%s", url);
+    return DILOCO_OK;
+}
+
 /* ---- the spec */
 
 /* Add each item of a list with commas, without blanks around it. */
@@ -270,6 +289,35 @@ diloco_status dl_launching_follow(dl_launching *l)
     }
     DL_TRY(print_onward(l, dl_control_follow(&control)));
     return print_end(l);
+}
+
+static void json_list(dl_json *j, const char *key, char *const *list)
+{
+    dl_json_array(j, key);
+    for (; *list; list++)
+        dl_json_str(j, NULL, *list);
+    dl_json_end(j);
+}
+
+diloco_status dl_launching_prepare(const dl_launching *l)
+{
+    dl_buf buf;
+    dl_json j;
+    dl_buf_init(&buf, DL_LAUNCHING_TEXT);
+    dl_json_init(&j, &buf);
+    dl_json_object(&j, NULL);
+    dl_json_str(&j, "run", l->run);
+    dl_json_str(&j, "store", l->store);
+    if (l->trained[0]) dl_json_str(&j, "trained", l->trained);
+    dl_json_u64(&j, "min", l->min);
+    dl_json_u64(&j, "max", l->max);
+    dl_json_str(&j, "program", l->program);
+    json_list(&j, "argv", l->words);
+    json_list(&j, "env", l->env);
+    json_list(&j, "secrets", l->secrets);
+    dl_json_i64(&j, "restarts", l->config->launch_restarts);
+    dl_json_end(&j);
+    return dl_print_json(&j, &buf);
 }
 
 /* With `dry` set an executor prints its requests, with "***" for secrets. */

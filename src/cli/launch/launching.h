@@ -28,6 +28,7 @@ typedef struct dl_launching {
     char run[33];                       /* id of the run or the batch */
     bool done;                          /* the run is complete */
     dl_config_path dir, store, program; /* as the replicas see them */
+    dl_config_path trained;             /* of a batch: job.run, as its ranks see it; "": none */
     /* owned, each until NULL */
     char *words[DL_LAUNCHING_WORDS + 1], *env[DL_LAUNCHING_NAMES + 1],
         *secrets[DL_LAUNCHING_NAMES + 1];
@@ -53,6 +54,12 @@ DL_MUST_CHECK diloco_status dl_launching_add_word(dl_launching *l, const char *t
  * budget. Returns DILOCO_EINVAL or DILOCO_EREFUSED, before anything is created. */
 DL_MUST_CHECK diloco_status dl_launching_settings(dl_launching *l);
 
+/* dl_launching_place writes a store's URL as each process of the launch can open it: a path is made
+ * absolute. `option` names the setting for error texts. Returns DILOCO_EREFUSED for a mem:// store,
+ * and for a folder of this machine if replicas run in an image. */
+DL_MUST_CHECK diloco_status dl_launching_place(dl_config_path out, const dl_launching *l,
+                                               const char *option, const char *url);
+
 /* dl_launching_lists reads launch.env and launch.secrets. Returns DILOCO_EINVAL for a variable that
  * is no NAME=VALUE, and for a secret that the environment lacks. */
 DL_MUST_CHECK diloco_status dl_launching_lists(dl_launching *l);
@@ -68,6 +75,10 @@ void dl_launching_notice(const dl_launching *l, const char *line);
 /* dl_launching_print prints the requests that would be sent now, and sends nothing. l->run is set.
  */
 DL_MUST_CHECK diloco_status dl_launching_print(dl_launching *l);
+
+/* dl_launching_prepare prints what a replica runs as JSON, for an executor outside of this program.
+ * l->run is set. Returns the errors of output. */
+DL_MUST_CHECK diloco_status dl_launching_prepare(const dl_launching *l);
 
 /* dl_launching_follow opens the book of l->run, starts the replicas and follows them until
  * l->is_done says that everything is complete; with --detach it only starts them. Returns errors of
