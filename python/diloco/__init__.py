@@ -6,6 +6,8 @@
     Client           a logical client of a federated run; run_clients, evaluate_clients
     launch_local     replicas on this machine, one process each
     launch           replicas on other machines, by an executor; Executor is the base of your own
+    launch_job       ranks of a command on other machines, such as a script with PyTorch; place_here
+                     is the place of such a rank
     run              a run's log, status, settings and shared model
     plan             time, traffic and cost of a run before it is started
     peft             a run's shared adapter as a PEFT folder
@@ -21,8 +23,9 @@ from typing import TYPE_CHECKING, Any, List
 from . import errors
 from ._clients import Client, evaluate_clients, run_clients
 from ._config import Config, presets
-from ._launch import (Executor, Handle, Launched, Replica, Status, launch, register_executor)
-from ._local import Place, ReplicaFailed, launch_local
+from ._launch import (Executor, Handle, Launched, Replica, Status, launch, launch_job,
+                      register_executor)
+from ._local import Place, ReplicaFailed, launch_local, place_here
 from ._log import RunLog, run
 from ._outer import OuterOptimizer, OuterStep
 from ._plan import plan
@@ -65,6 +68,6 @@ __all__ = [
     "NoMemoryError", "NotThereError", "NumericError",
     "OuterOptimizer", "OuterStep", "Place", "ProtocolError", "RefusedError", "ReplicaFailed",
     "Replica", "Run", "RunInfo", "RunLog", "Status", "TakenError", "TimedOutError", "UnreachableError", "__version__",
-    "errors", "evaluate_clients", "launch", "launch_local", "plan", "presets", "register_executor", "run",
-    "run_clients",
+    "errors", "evaluate_clients", "launch", "launch_job", "launch_local", "place_here", "plan", "presets",
+    "register_executor", "run", "run_clients",
 ]

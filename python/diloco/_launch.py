@@ -1,5 +1,6 @@
 """Replicas on other machines: `launch` starts them by an executor of the program, or by one that
-a Python class defines, and returns what follows, reads and stops them."""
+a Python class defines, and returns what follows, reads and stops them. `launch_job` does the same
+for the ranks of a command."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from . import _program
 from ._config import option_text
 from ._log import run
 from ._plan import run_program
-from .errors import Error, InvalidError, TimedOutError, UnreachableError
+from .errors import Error, InvalidError, NotThereError, TimedOutError, UnreachableError
 
 _OVER = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 _ANSWERS_NO_STORE = 4  # the exit code of a replica whose store did not answer
@@ -111,17 +112,43 @@ def launch(config: Any, on: str = "local", *, replicas: Any = None, store: Any =
 
     Error and its kin, by the program's exit code and with its sentence.
     """
-    arguments = [os.fspath(config)]
+    return _start(["launch"], config, on, replicas, store, options)
+
+
+def launch_job(config: Any, on: str = "local", *, replicas: Optional[int] = None, store: Any = None,
+               options: Optional[Mapping[str, Any]] = None) -> Launched:
+    """Start the ranks of a batch, whose file names a command (job.command), with the executor
+    ``on``, and return without waiting for them. A rank finds its place by `place_here`.
+
+    ``replicas``: the number of ranks, instead of the file's. ``store``: of the batch's record.
+    ``options``: settings by name; "job.command" may be a list of words. The other arguments are
+    those of `launch`. The batch is complete when every rank has ended with exit code 0, and the
+    run of job.run, if any, is complete. Another call with the same arguments finds ranks that run,
+    and starts those that failed once more.
+
+    Error and its kin, by the program's exit code and with its sentence.
+    """
+    settings = dict(options or {})
+    command = settings.get("job.command")
+    if isinstance(command, (list, tuple)):
+        settings["job.command"] = json.dumps([str(word) for word in command])
+    return _start(["launch", "job"], config, on, replicas, store, settings)
+
+
+def _start(command: List[str], config: Any, on: str, replicas: Any, store: Any,
+           options: Optional[Mapping[str, Any]]) -> Launched:
+    words = [*command, os.fspath(config)]
     if replicas is not None:
-        arguments += ["--replicas", str(replicas)]
+        words += ["--replicas", str(replicas)]
     if store is not None:
-        arguments += ["--store", os.fspath(store)]
+        words += ["--store", os.fspath(store)]
     for name, value in (options or {}).items():
-        arguments += ["--set", f"{name}={option_text(value)}"]
-    prepared = json.loads(run_program("launch", *arguments, "--prepare", *_place(on)))
+        words += ["--set", f"{name}={option_text(value)}"]
+    prepared = json.loads(run_program(*words, "--prepare", *_place(on)))
+    is_batch = "job" in command
     if on in _registered:
-        return _ByClass(prepared, _registered[on]())
-    launched = _ByProgram(prepared, on, arguments)
+        return _ByClass(prepared, is_batch, _registered[on]())
+    launched = _ByProgram(prepared, on, words)
     launched.start()
     return launched
 
@@ -131,13 +158,13 @@ def _place(on: str) -> List[str]:
 
 
 class Launched(abc.ABC):
-    """The replicas that `launch` has started."""
+    """The replicas that `launch` has started, or the ranks of `launch_job`."""
 
     backend_name: str  #: of their executor
     supports_inter_replica_network: bool  #: whether replicas reach each other
 
     def __init__(self, prepared: Mapping[str, Any]) -> None:
-        self.store: str = prepared["store"]  #: the run's URL
+        self.store: str = prepared["store"]  #: URL of the run, or of the batch's record
         self._run: str = prepared["run"]
 
     @property
@@ -159,8 +186,8 @@ class Launched(abc.ABC):
 
     @abc.abstractmethod
     def follow(self) -> None:
-        """Start lost replicas again until the run is complete. Error: every replica has ended, and
-        the run is not complete."""
+        """Start lost replicas again until the run or the batch is complete. Error: every replica
+        has ended, and it is not complete."""
 
     def collect(self, timeout: Optional[float] = None) -> List[Status]:
         """Wait until all are over, at most ``timeout`` seconds; their states. TimedOutError."""
@@ -179,12 +206,12 @@ class Launched(abc.ABC):
 class _ByProgram(Launched):
     """An executor of the program; its book is in the run's store."""
 
-    def __init__(self, prepared: Mapping[str, Any], on: str, arguments: List[str]) -> None:
+    def __init__(self, prepared: Mapping[str, Any], on: str, words: List[str]) -> None:
         super().__init__(prepared)
         self.backend_name = on.split("://")[0]
         net = _of_program()[self.backend_name]["net"]
         self.supports_inter_replica_network = net != "none"
-        self._call = ["launch", *arguments, "--on", on, "--quiet"]
+        self._call = [*words, "--on", on, "--quiet"]
 
     def start(self) -> None:
         run_program(*self._call, "--detach")
@@ -226,9 +253,9 @@ class _ByProgram(Launched):
 class _ByClass(Launched):
     """A Python executor. The record of what was started is in this object alone."""
 
-    def __init__(self, prepared: Mapping[str, Any], executor: Executor) -> None:
+    def __init__(self, prepared: Mapping[str, Any], is_batch: bool, executor: Executor) -> None:
         super().__init__(prepared)
-        self._prepared, self._executor = prepared, executor
+        self._prepared, self._is_batch, self._executor = prepared, is_batch, executor
         self.backend_name = executor.backend_name
         self.supports_inter_replica_network = executor.supports_inter_replica_network
         self._handles = executor.launch_replicas(
@@ -239,7 +266,7 @@ class _ByClass(Launched):
         name = f"diloco-{self._run[:8]}-r{rank}-g{generation}"
         given = dict(item.split("=", 1) for item in of["env"])
         return Replica(rank, generation, name, of["program"],
-                       [str(rank) if word == "{rank}" else word for word in of["argv"]],
+                       [word.replace("{rank}", str(rank)) for word in of["argv"]],
                        {"DILOCO_RANK": str(rank), "DILOCO_JOB": name, **given},
                        {key: os.environ[key] for key in of["secrets"]})
 
@@ -269,11 +296,22 @@ class _ByClass(Launched):
                 started = True
         return started
 
+    def _is_done(self, states: Sequence[Status]) -> bool:
+        if not self._is_batch:
+            return bool(run(self.store).status()["done"])
+        trained = self._prepared.get("trained")
+        if not all(state.state == "SUCCEEDED" for state in states):
+            return False
+        try:
+            return trained is None or bool(run(trained).status()["done"])
+        except NotThereError:
+            return False
+
     def follow(self) -> None:
         while True:
             try:
                 states = self.poll()
-                done = run(self.store).status()["done"]
+                done = self._is_done(states)
             except UnreachableError:
                 time.sleep(1)
                 continue
@@ -281,6 +319,7 @@ class _ByClass(Launched):
                 return
             if not done and not self._restart(states) and all(s.is_over for s in states):
                 ends = [f"{h.name}: {s.state}: {s.message}" for h, s in zip(self._handles, states)]
-                raise Error("every replica is over, and the run is not complete: "
+                what = "batch" if self._is_batch else "run"
+                raise Error(f"every replica is over, and the {what} is not complete: "
                             + "; ".join(ends))
             time.sleep(0.2)

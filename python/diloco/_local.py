@@ -28,12 +28,24 @@ from .errors import Error, InvalidError
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The identity of a process of `launch_local`."""
+    """The identity of a process of `launch_local` or `launch_job`."""
 
     store: str  #: the run's store
     replica: str  #: "r0", …: this process's name in the run
     rank: int  #: its number
     replicas: int  #: how many there are
+
+
+def place_here() -> Place:
+    """The place of this process as a rank of `diloco launch job` with job.run: rank N is the
+    replica rN of that run. The ranks of an island that `diloco.torchrun` starts have one place.
+    InvalidError: no such launch has started this process."""
+    found = [os.environ.get(name) for name in ("DILOCO_STORE", "DILOCO_RANK", "DILOCO_RANKS")]
+    store, rank, replicas = found
+    if not store or not rank or not replicas or not (rank.isdigit() and replicas.isdigit()):
+        raise InvalidError("this process has no place in a run: start it by diloco launch job with "
+                           "job.run, or set DILOCO_STORE, DILOCO_RANK and DILOCO_RANKS")
+    return Place(store, f"r{rank}", int(rank), int(replicas))
 
 
 class ReplicaFailed(Error, RuntimeError):
