@@ -84,7 +84,7 @@ static void read_arguments(rig *r, int argc, char **argv)
 static void set_up(rig *r)
 {
     size_t n_tensors;
-    must(dl_device_open(&r->backend, r->device));
+    must(dl_device_open(&r->backend, r->device, 0));
     must(dl_pool_create(&r->pool, (int)r->threads));
     const dl_sample sample = dl_sample_tokens(r->vocab, (size_t)r->config.context);
     must(dl_model_create(&r->model, &r->config, &sample, r->batch, r->backend, r->pool));

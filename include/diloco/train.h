@@ -165,8 +165,9 @@ typedef struct diloco_device_report {
     double product_flops, copy_bytes;
 } diloco_device_report;
 /* diloco_device_check opens a card ("cuda", "cuda:N"), compares each kernel's results with the
- * CPU's, and measures its speed for at most a second. Returns DILOCO_EINVAL for another name,
- * DILOCO_EREFUSED if the driver, the card or device code is missing or a result is wrong,
+ * CPU's, and measures its speed for at most a second. Of several cards ("cuda:N,M") it does so with
+ * each, and the report is of the first one, or of one that fails. Returns DILOCO_EINVAL for another
+ * name, DILOCO_EREFUSED if the driver, the card or device code is missing or a result is wrong,
  * DILOCO_EIO if the device fails. After an error the report has what was found before. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_device_check_sized(diloco_device_report *out,
                                                                      size_t size,

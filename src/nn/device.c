@@ -101,8 +101,11 @@ static diloco_status open_card(dl_backend **out, dl_cuda_card *card, int index, 
     dl_span images[DL_CUDA_MAX_IMAGES];
     dl_backend *backend;
     static const char *const products[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
-    dl_cuda_source source = {
-        .name = "cuda", .library = "libcuda.so.1", .images = images, .products = products};
+    dl_cuda_source source = {.name = "cuda",
+                             .library = "libcuda.so.1",
+                             .images = images,
+                             .products = products,
+                             .collectives = "libnccl.so.2"};
     source.n_images = dl_device_code(images, DL_CUDA_MAX_IMAGES);
     *out = NULL;
     DL_TRY(dl_backend_cuda(&backend, &source, index));
@@ -117,27 +120,24 @@ static diloco_status open_card(dl_backend **out, dl_cuda_card *card, int index, 
 
 /* ---- the public functions */
 
-diloco_status dl_device_open(dl_backend **out, const char *device)
+diloco_status dl_device_open(dl_backend **out, const char *device, size_t rank)
 {
-    dl_device kind;
+    dl_device_list list;
     dl_cuda_card card;
-    int index;
     *out = NULL;
-    DL_TRY(dl_device_of_name(&kind, &index, device));
-    if (kind == DL_DEVICE_CPU) return dl_backend_create(out, "cpu");
-    return open_card(out, &card, index, false);
+    DL_TRY(dl_device_of_name(&list, device));
+    DL_ASSERT(rank < list.n);
+    if (list.kind == DL_DEVICE_CPU) return dl_backend_create(out, "cpu");
+    return open_card(out, &card, list.cards[rank], false);
 }
 
 /* Tests a card in any case, and reports which card it is even if it fails. The speed is that of
  * kernels whose results are right. */
-static diloco_status check_card(diloco_device_report *out, const char *device)
+static diloco_status check_card(diloco_device_report *out, int index)
 {
-    dl_device kind;
     dl_backend *backend;
     dl_cuda_card card = {.driver = 0};
-    int index;
-    DL_TRY(dl_device_of_name(&kind, &index, device));
-    if (kind == DL_DEVICE_CPU) return dl_fail(DILOCO_EINVAL, "the CPU has no card to check");
+    *out = (diloco_device_report){.driver = 0};
     const diloco_status status = open_card(&backend, &card, index, true);
     memcpy(out->card, card.name, sizeof out->card);
     out->memory = card.memory;
@@ -153,10 +153,21 @@ static diloco_status check_card(diloco_device_report *out, const char *device)
     return measured;
 }
 
+/* Checks the cards of a name, the first one last: the report is of it, or of one that fails. */
+static diloco_status check_cards(diloco_device_report *out, const char *device)
+{
+    dl_device_list list;
+    DL_TRY(dl_device_of_name(&list, device));
+    if (list.kind == DL_DEVICE_CPU) return dl_fail(DILOCO_EINVAL, "the CPU has no card to check");
+    for (size_t i = list.n; i-- > 0;)
+        DL_TRY(check_card(out, list.cards[i]));
+    return DILOCO_OK;
+}
+
 diloco_status diloco_device_check_sized(diloco_device_report *out, size_t size, const char *device)
 {
     diloco_device_report report = {.driver = 0};
-    const diloco_status status = check_card(&report, device);
+    const diloco_status status = check_cards(&report, device);
     dl_sized_out(out, size, &report, sizeof report);
     return status;
 }

@@ -49,6 +49,8 @@ TEST(parts_of_a_callers_own_are_refused_by_name)
                 CHANGES(options[i], "user:mine"));
     refused(DILOCO_EINVAL, "no such device", "set cpu, cuda or cuda:N", "diloco",
             CHANGES("trainer.device", "gpu"));
+    refused(DILOCO_EINVAL, "names 2 cards", "set a multiple of 2", "diloco",
+            CHANGES("trainer.device", "cuda:0,1", "trainer.gradient_accumulation_steps", "3"));
     refused(DILOCO_EINVAL, "trainer.model_name", "there is: ", "diloco",
             CHANGES("trainer.model_name", "user:mine"));
 }

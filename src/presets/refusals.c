@@ -195,9 +195,14 @@ static diloco_status check_tracker(const dl_config *config)
 
 static diloco_status check_device(const dl_config *config)
 {
-    dl_device kind;
-    int index;
-    return dl_device_of_name(&kind, &index, config->device); /* this machine may not train */
+    dl_device_list list;
+    DL_TRY(dl_device_of_name(&list, config->device)); /* this machine may not train */
+    if ((uint64_t)config->accumulation % list.n == 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "trainer.device = \"%s\" names %zu cards, which share the "
+                   "trainer.gradient_accumulation_steps = %lld micro-batches of a step equally: "
+                   "set a multiple of %zu",
+                   config->device, list.n, (long long)config->accumulation, list.n);
 }
 
 const refusal dl_refusals[] = {

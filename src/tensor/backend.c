@@ -22,33 +22,58 @@ diloco_status dl_backend_create(dl_backend **out, const char *name)
     return dl_fail(DILOCO_EINVAL, "there is no backend \"%s\": use cpu or trap", name);
 }
 
-/* "cuda", or "cuda:" and the number of a card. */
-static bool is_cuda(int *index, const char *name)
+/* Reads the number of a card, of one or two digits. Returns the text after it, or NULL. */
+static const char *read_card(int *card, const char *digits)
+{
+    const size_t n = strspn(digits, "0123456789");
+    if (n < 1 || n > 2) return NULL;
+    *card = digits[0] - '0';
+    if (n == 2) *card = 10 * *card + digits[1] - '0';
+    return digits + n;
+}
+
+/* Appends the numbers of a list "N,M". Returns false if it is no list, or if it is too long. */
+static bool read_cards(dl_device_list *out, const char *at)
+{
+    for (out->n = 0; out->n < DL_MAX_CARDS; at++) {
+        at = read_card(&out->cards[out->n], at);
+        if (!at) return false;
+        out->n++;
+        if (*at != ',') return !*at;
+    }
+    return false;
+}
+
+static bool read_name(dl_device_list *out, const char *name)
 {
     static const char cuda[] = "cuda";
     const size_t len = sizeof cuda - 1;
-    *index = 0;
+    *out = (dl_device_list){.kind = DL_DEVICE_CPU, .n = 1};
+    if (strcmp(name, "cpu") == 0) return true;
+    out->kind = DL_DEVICE_CUDA;
     if (strncmp(name, cuda, len) != 0) return false;
-    if (!name[len]) return true;
-    const char *digits = name + len + 1;
-    const size_t n = strspn(digits, "0123456789");
-    if (name[len] != ':' || n < 1 || n > 2 || digits[n]) return false;
-    *index = digits[0] - '0';
-    if (n == 2) *index = 10 * *index + digits[1] - '0';
-    return true;
+    return !name[len] || (name[len] == ':' && read_cards(out, name + len + 1));
 }
 
-diloco_status dl_device_of_name(dl_device *kind, int *index, const char *name)
+/* Returns the number of a card that is in the list twice, or -1. */
+static int repeated_card(const dl_device_list *list)
 {
-    *index = 0;
-    *kind = DL_DEVICE_CPU;
-    if (strcmp(name, "cpu") == 0) return DILOCO_OK;
-    *kind = DL_DEVICE_CUDA;
-    if (is_cuda(index, name)) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL,
-                   "trainer.device = \"%s\": no such device: set cpu, cuda or cuda:N, where N is "
-                   "the number of a card",
-                   name);
+    for (size_t i = 0; i < list->n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (list->cards[i] == list->cards[k]) return list->cards[i];
+    return -1;
+}
+
+diloco_status dl_device_of_name(dl_device_list *out, const char *name)
+{
+    if (!read_name(out, name))
+        return dl_fail(DILOCO_EINVAL,
+                       "trainer.device = \"%s\": no such device: set cpu, cuda or cuda:N, where N "
+                       "is the number of a card, or cuda:N,M for several cards",
+                       name);
+    const int card = repeated_card(out);
+    if (card < 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "trainer.device = \"%s\" names card %d twice", name, card);
 }
 
 void dl_backend_destroy(dl_backend *backend)

@@ -62,9 +62,18 @@ struct dl_backend {
  * DILOCO_ENOMEM; then *out is NULL. */
 DL_MUST_CHECK diloco_status dl_backend_create(dl_backend **out, const char *name);
 
-/* dl_device_of_name reads a name of trainer.device: "cpu", "cuda" (card 0) or "cuda:N". It opens
- * nothing (nn/device.h does). Returns DILOCO_EINVAL for another name. */
-DL_MUST_CHECK diloco_status dl_device_of_name(dl_device *kind, int *index, const char *name);
+/* The meaning of trainer.device: one device, or several cards that train one replica. */
+enum { DL_MAX_CARDS = 16 };
+typedef struct dl_device_list {
+    dl_device kind;
+    size_t n;                /* devices, at least 1 */
+    int cards[DL_MAX_CARDS]; /* [n] numbers of different cards; 0 for the CPU */
+} dl_device_list;
+
+/* dl_device_of_name reads a name of trainer.device: "cpu", "cuda" (card 0), "cuda:N", or "cuda:N,M"
+ * with several cards. It opens nothing (nn/device.h does). Returns DILOCO_EINVAL for another name,
+ * and if a card is named twice. */
+DL_MUST_CHECK diloco_status dl_device_of_name(dl_device_list *out, const char *name);
 
 /* Frees a backend; NULL is allowed. The caller has released all its memory before, and the trap
  * backend aborts the process otherwise. */

@@ -79,19 +79,38 @@ TEST(a_device_is_the_cpu_or_a_card_by_its_number_or_unknown)
     static const int indexes[] = {0, 0, 7, 12};
     static const char *const unknown[] = {"",       "gpu",     "CUDA",     "cuda:", "cuda:-1",
                                           "cuda:x", "cuda:0 ", "cuda:100", "cudas", "trap"};
-    dl_device kind;
-    int index;
-    CHECK_OK(dl_device_of_name(&kind, &index, "cpu"));
-    CHECK(kind == DL_DEVICE_CPU);
+    dl_device_list list;
+    CHECK_OK(dl_device_of_name(&list, "cpu"));
+    CHECK(list.kind == DL_DEVICE_CPU && list.n == 1);
     for (size_t i = 0; i < sizeof cards / sizeof cards[0]; i++) {
-        CHECK_OK(dl_device_of_name(&kind, &index, cards[i]));
-        CHECK(kind == DL_DEVICE_CUDA);
-        CHECK_INT(indexes[i], index);
+        CHECK_OK(dl_device_of_name(&list, cards[i]));
+        CHECK(list.kind == DL_DEVICE_CUDA && list.n == 1);
+        CHECK_INT(indexes[i], list.cards[0]);
     }
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
-        CHECK_STATUS(DILOCO_EINVAL, dl_device_of_name(&kind, &index, unknown[i]));
+        CHECK_STATUS(DILOCO_EINVAL, dl_device_of_name(&list, unknown[i]));
         CHECK_CONTAINS("cpu, cuda or cuda:N", diloco_error_text());
     }
+}
+
+TEST(a_list_of_cards_has_each_card_once)
+{
+    static const char *const unknown[] = {"cuda:,",
+                                          "cuda:0,",
+                                          "cuda:0,,1",
+                                          "cuda:0 1",
+                                          "cuda:0,1x",
+                                          "cuda:0,1,2,3,4,5,6,7,8,9,10,"
+                                          "11,12,13,14,15,16"};
+    static const int cards[] = {3, 0, 12};
+    dl_device_list list;
+    CHECK_OK(dl_device_of_name(&list, "cuda:3,0,12"));
+    CHECK(list.kind == DL_DEVICE_CUDA && list.n == 3);
+    CHECK_BYTES(cards, list.cards, sizeof cards);
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
+        CHECK_STATUS(DILOCO_EINVAL, dl_device_of_name(&list, unknown[i]));
+    CHECK_STATUS(DILOCO_EINVAL, dl_device_of_name(&list, "cuda:1,2,1"));
+    CHECK_CONTAINS("names card 1 twice", diloco_error_text());
 }
 
 /* How a child ends that reads a byte: by itself, or by a signal. */
@@ -137,4 +156,4 @@ TEST(the_trap_backend_kills_a_host_that_looks_inside)
 TEST_MAIN(copies_and_zero_move_bytes_on_every_backend, an_empty_piece_is_a_valid_pointer,
           more_than_there_is_says_how_much, an_unknown_backend_names_the_known_ones,
           a_device_is_the_cpu_or_a_card_by_its_number_or_unknown,
-          the_trap_backend_kills_a_host_that_looks_inside)
+          a_list_of_cards_has_each_card_once, the_trap_backend_kills_a_host_that_looks_inside)

@@ -159,13 +159,15 @@ static void plan_data(diloco_memory_plan *out, const dl_config *config, const dl
 }
 
 /* find_device says which device runs the graph and whether the host can use its memory. A card is
- * not opened: the plan may be for another machine. */
+ * not opened: the plan may be for another machine. Of several cards the plan is the first one's,
+ * which needs most: the others have no moments. */
 static diloco_status find_device(dl_device *device, bool *in_host_memory, const dl_config *config)
 {
-    int index;
+    dl_device_list list;
     dl_backend *backend;
     *in_host_memory = false;
-    DL_TRY(dl_device_of_name(device, &index, config->device));
+    DL_TRY(dl_device_of_name(&list, config->device));
+    *device = list.kind;
     if (*device != DL_DEVICE_CPU) return DILOCO_OK;
     DL_TRY(dl_backend_create(&backend, "cpu"));
     *device = backend->ops->device;

@@ -117,6 +117,21 @@ static diloco_status take_memory(dl_setup *s)
     return stage_model(s);
 }
 
+/* Opens the first device. The others' models train only, so the step opens them (ranks.h). Their
+ * number is in the name, since it decides the order in which gradients are added. */
+static diloco_status open_device(dl_setup *s)
+{
+    dl_device_list list;
+    DL_TRY(dl_device_of_name(&list, s->config.device));
+    DL_TRY(dl_device_open(&s->backend, s->config.device, 0));
+    const char *card = dl_backend_card(s->backend);
+    if (list.n == 1)
+        snprintf(s->device_name, sizeof s->device_name, "%s", card);
+    else
+        snprintf(s->device_name, sizeof s->device_name, "%zu x %s", list.n, card);
+    return DILOCO_OK;
+}
+
 /* The tokenizer is resolved before the model is made, since a wrong one is an error. */
 static diloco_status open_all(dl_setup *s, size_t n_shards)
 {
@@ -126,7 +141,7 @@ static diloco_status open_all(dl_setup *s, size_t n_shards)
     DL_TRY(resolve_vocab(s));
     DL_TRY(resolve_tokenizer(s));
     DL_TRY(dl_pool_create(&s->pool, (int)s->config.threads));
-    DL_TRY(dl_device_open(&s->backend, s->config.device));
+    DL_TRY(open_device(s));
     DL_TRY(dl_model_create(&s->model, &s->config, s->sample, s->max_rows, s->backend, s->pool));
     return take_memory(s);
 }

@@ -42,7 +42,8 @@ typedef struct emulated_setup {
     uint64_t seed;
     emulated_when when;
     emulated_order order;
-    uint64_t memory;  /* bytes of the device; 0: 1 GiB */
+    uint64_t devices; /* 0: EMULATED_DEVICES of the environment, or 1 */
+    uint64_t memory;  /* bytes of each device; 0: 1 GiB */
     uint64_t fail_at; /* the call that fails, from 1; 0: none */
     int fail_with;    /* its result */
     emulated_fault fault;
@@ -71,12 +72,15 @@ typedef enum emulated_op {
     EMULATED_LAUNCH,
     EMULATED_STREAM_CREATE,
     EMULATED_STREAM_DESTROY,
-    EMULATED_WAIT
+    EMULATED_WAIT,
+    EMULATED_QUERY,     /* one item of the stream's work; more may remain */
+    EMULATED_COLLECTIVE /* one rank's part */
 } emulated_op;
 
 typedef struct emulated_request {
     uint32_t op, grid, block, size; /* size: of the arguments */
     uint64_t to, from, n, stream, kernel;
+    uint64_t device; /* of the context */
     emulated_setup setup;
     unsigned char arguments[EMULATED_ARGUMENTS];
 } emulated_request;
@@ -85,6 +89,12 @@ typedef struct emulated_reply {
     int32_t result, zero;
     uint64_t value;
 } emulated_reply;
+
+/* A collective between devices: a request for each rank, in the order of the ranks. `to` and `from`
+ * are arrays of n bytes, `stream` and `device` are the rank's, `size` is an emulated_meeting. It is
+ * done on all streams at once, after the earlier work of each. Returns the driver's result. */
+typedef enum emulated_meeting { EMULATED_BROADCAST, EMULATED_SUM } emulated_meeting;
+int emulated_collective(emulated_request *requests, size_t n);
 
 /* The first page of pinned memory: why the device process ended. */
 typedef struct emulated_last_words {
@@ -98,7 +108,7 @@ typedef struct emulated_last_words {
 #define EMULATED_DEVICE_BYTES (16ull << 30) /* addresses, none is used twice */
 #define EMULATED_PINNED       (EMULATED_BASE + EMULATED_DEVICE_BYTES)
 #define EMULATED_PINNED_BYTES (256ull << 20)
-enum { EMULATED_PAGE = 4096, EMULATED_SOCKET = 3, EMULATED_FILE = 4 };
+enum { EMULATED_PAGE = 4096, EMULATED_SOCKET = 3, EMULATED_FILE = 4, EMULATED_MOST_DEVICES = 8 };
 
 #ifdef __cplusplus
 }

@@ -18,8 +18,8 @@ static inline diloco_status emulated_open(dl_backend **out, const emulated_setup
 {
     static dl_backend *keeper;
     (void)setup;
-    if (!keeper) CHECK_OK(dl_device_open(&keeper, "cuda"));
-    return dl_device_open(out, "cuda");
+    if (!keeper) CHECK_OK(dl_device_open(&keeper, "cuda", 0));
+    return dl_device_open(out, "cuda", 0);
 }
 
 #define emulated_leaked() 0 /* a driver does not say */

@@ -4,13 +4,12 @@
  * starting process is mapped here, so a kernel that reads host memory dies. It ends with the
  * socket.
  *
- *   memory   each allocation has pages of its own with unmapped pages around. It begins as NaN
- *            patterns; the rest of its last page is a red zone that is checked after each kernel.
- * An address is never given twice. streams  a queue each (emulated_when) blocks   one after the
- * other; their threads are fibres that change at barriers */
+ *   memory   of each device alone (emulated_memory.h)
+ *   streams  a queue each (emulated_when)
+ *   blocks   one after the other; their threads are fibres that change at barriers */
 #include "emulation.h"
 
-#include "emulated.h"
+#include "emulated_memory.h"
 
 #include <cstdarg>
 #include <cstdio>
@@ -34,10 +33,9 @@ extern char __start_emulated_shared[] __attribute__((weak));
 extern char __stop_emulated_shared[] __attribute__((weak));
 }
 
-enum { POISON = 0xff, RED = 0xa5, WARP = 32, MAX_THREADS = 1024, STACK = 64 << 10 };
-enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500 };
+enum { POISON = 0xff, WARP = 32, MAX_THREADS = 1024, STACK = 64 << 10 };
 
-static emulated_setup setup;
+emulated_setup setup;
 static uint64_t random_state;
 static const emulated_kernel *running; /* kernel; NULL: none */
 
@@ -48,7 +46,7 @@ static char *last_words()
     return reinterpret_cast<emulated_last_words *>(EMULATED_PINNED)->text;
 }
 
-__attribute__((format(printf, 1, 2), noreturn)) static void end(const char *format, ...)
+void end(const char *format, ...)
 {
     char what[EMULATED_TEXT / 2];
     va_list args;
@@ -87,74 +85,6 @@ static uint64_t next_random()
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
     z = (z ^ z >> 27) * 0x94d049bb133111ebull;
     return z ^ z >> 31;
-}
-
-/* ---- memory */
-
-struct piece {
-    uint64_t bytes, pages; /* asked for, and mapped */
-};
-static std::map<uint64_t, piece> pieces;
-static uint64_t next_address = EMULATED_BASE + EMULATED_PAGE, bytes_used;
-
-static char *at_address(uint64_t address)
-{
-    return reinterpret_cast<char *>(address);
-}
-
-static int allocate(uint64_t *at, uint64_t n)
-{
-    const uint64_t pages = (n + EMULATED_PAGE - 1) / EMULATED_PAGE * EMULATED_PAGE;
-    const uint64_t limit = setup.memory ? setup.memory : 1ull << 30;
-    if (n == 0) return INVALID_VALUE;
-    if (n > limit || bytes_used + pages > limit ||
-        next_address + pages + EMULATED_PAGE > EMULATED_BASE + EMULATED_DEVICE_BYTES)
-        return OUT_OF_MEMORY;
-    *at = next_address;
-    next_address += pages + EMULATED_PAGE;
-    if (mprotect(at_address(*at), pages, PROT_READ | PROT_WRITE)) end("mprotect failed");
-    memset(at_address(*at), POISON, n);
-    memset(at_address(*at) + n, RED, pages - n);
-    pieces[*at] = piece{n, pages};
-    bytes_used += pages;
-    return 0;
-}
-
-static void check_red_zone(uint64_t at, const piece &p)
-{
-    for (uint64_t i = p.bytes; i < p.pages; i++)
-        if (static_cast<unsigned char>(at_address(at)[i]) != RED)
-            end("byte %llu after the end of an allocation of %llu was overwritten",
-                static_cast<unsigned long long>(i - p.bytes + 1),
-                static_cast<unsigned long long>(p.bytes));
-}
-
-static void check_red_zones()
-{
-    for (const auto &p : pieces)
-        check_red_zone(p.first, p.second);
-}
-
-static int release(uint64_t at)
-{
-    const auto found = pieces.find(at);
-    if (found == pieces.end()) return INVALID_VALUE;
-    check_red_zone(at, found->second);
-    mmap(at_address(at), found->second.pages, PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    bytes_used -= found->second.pages;
-    pieces.erase(found);
-    return 0;
-}
-
-/* Is all of [at, at + n) in one allocation, or in pinned memory? */
-static bool is_ours(uint64_t at, uint64_t n)
-{
-    if (at >= EMULATED_PINNED) return n <= EMULATED_PINNED + EMULATED_PINNED_BYTES - at;
-    auto p = pieces.upper_bound(at);
-    if (p == pieces.begin()) return false;
-    --p;
-    return at - p->first <= p->second.bytes && n <= p->second.bytes - (at - p->first);
 }
 
 /* ---- a block */
@@ -308,11 +238,12 @@ static void run_block(unsigned block, unsigned n)
     } while (pass_block(n));
 }
 
-/* A copy of all allocations. */
+/* A copy of all allocations of the device. */
 static std::vector<uint32_t> words()
 {
     std::vector<uint32_t> all;
     for (const auto &p : pieces) {
+        if (!is_shown(p.second)) continue;
         const uint32_t *at = reinterpret_cast<const uint32_t *>(p.first);
         all.insert(all.end(), at, at + p.second.bytes / 4);
     }
@@ -333,6 +264,7 @@ static void flip_bit(const std::vector<uint32_t> &before)
     std::vector<uint32_t *> changed, noise;
     size_t i = 0;
     for (const auto &p : pieces) {
+        if (!is_shown(p.second)) continue;
         uint32_t *at = reinterpret_cast<uint32_t *>(p.first);
         for (uint64_t k = 0; k < p.second.bytes / 4; k++, i++)
             if (at[k] != before[i]) (is_noise(at[k]) ? noise : changed).push_back(&at[k]);
@@ -362,10 +294,12 @@ static void launch(const emulated_request &r)
 /* ---- streams */
 
 static std::map<uint64_t, std::deque<emulated_request>> streams;
+static std::map<uint64_t, uint64_t> device_of; /* by stream */
 static uint64_t next_stream = 1;
 
 static void work(const emulated_request &r)
 {
+    show(r.device);
     switch (r.op) {
     case EMULATED_COPY:
         memmove(at_address(r.to), at_address(r.from), r.n);
@@ -379,13 +313,67 @@ static void work(const emulated_request &r)
     }
 }
 
+static bool meet(const emulated_request &one);
+
+/* Stops at a collective that other ranks have not called yet. */
 static void work_off(std::deque<emulated_request> &queue, size_t n)
 {
     for (; n > 0 && !queue.empty(); n--) {
         const emulated_request r = queue.front();
+        if (r.op == EMULATED_COLLECTIVE) {
+            if (!meet(r)) return;
+            continue;
+        }
         queue.pop_front();
         work(r);
     }
+}
+
+/* The order of the additions depends on the element, as in a ring of cards. */
+static void carry_out(const std::vector<emulated_request> &ranks)
+{
+    const size_t n = ranks.size(), count = ranks[0].n / sizeof(float);
+    show(all_devices);
+    for (size_t i = 0; ranks[0].size == EMULATED_BROADCAST && i < n; i++)
+        memmove(at_address(ranks[i].to), at_address(ranks[0].from), ranks[i].n);
+    for (size_t k = 0; ranks[0].size == EMULATED_SUM && k < count; k++) {
+        float sum = 0;
+        for (size_t i = 0; i < n; i++) {
+            const uint64_t from = ranks[(k / WARP + i) % n].from;
+            const float value = reinterpret_cast<const float *>(from)[k];
+            sum = i ? sum + value : value;
+        }
+        reinterpret_cast<float *>(ranks[0].to)[k] = sum;
+    }
+}
+
+/* Brings each stream that has this collective to it, and does it. Returns false if a rank has not
+ * called it yet. Streams have their collectives in one order, so the earlier ones are complete. */
+static bool meet(const emulated_request &one)
+{
+    std::map<uint32_t, std::deque<emulated_request> *> by_rank;
+    std::vector<emulated_request> ranks;
+    for (auto &s : streams)
+        for (const auto &r : s.second)
+            if (r.op == EMULATED_COLLECTIVE && r.kernel == one.kernel) by_rank[r.block] = &s.second;
+    if (by_rank.size() != one.grid) return false;
+    for (const auto &r : by_rank) {
+        auto &queue = *r.second;
+        while (queue.front().op != EMULATED_COLLECTIVE || queue.front().kernel != one.kernel)
+            work_off(queue, 1);
+        ranks.push_back(queue.front());
+    }
+    carry_out(ranks);
+    for (const auto &r : by_rank)
+        r.second->pop_front();
+    return true;
+}
+
+/* A wait for a collective that a rank does not call would last for ever. */
+static void wait_for(std::deque<emulated_request> &queue)
+{
+    work_off(queue, SIZE_MAX);
+    if (!queue.empty()) end("a collective of %u devices waits for ever", queue.front().grid);
 }
 
 static void some_work()
@@ -405,9 +393,10 @@ static void all_work()
 
 static int enqueue(const emulated_request &r)
 {
-    if (!streams.count(r.stream)) return INVALID_VALUE;
-    if (r.op != EMULATED_LAUNCH && !is_ours(r.to, r.n)) return INVALID_VALUE;
-    if (r.op == EMULATED_COPY && !is_ours(r.from, r.n)) return INVALID_VALUE;
+    if (!streams.count(r.stream) || device_of[r.stream] != r.device) return INVALID_VALUE;
+    if (r.op != EMULATED_LAUNCH && !is_ours(r.to, r.n, r.device)) return INVALID_VALUE;
+    if ((r.op == EMULATED_COPY || r.op == EMULATED_COLLECTIVE) && !is_ours(r.from, r.n, r.device))
+        return INVALID_VALUE;
     if (r.op == EMULATED_LAUNCH) {
         const emulated_kernel *k = reinterpret_cast<const emulated_kernel *>(r.kernel);
         if (k->size != r.size || r.block == 0 || r.block % WARP || r.block > MAX_THREADS ||
@@ -445,13 +434,14 @@ static int answer(const emulated_request &r, uint64_t *value)
         random_state = r.setup.seed;
         return 0;
     case EMULATED_ALLOC:
-        return allocate(value, r.n);
+        return allocate(value, r.n, r.device);
     case EMULATED_RELEASE:
         all_work();
         return release(r.to); /* as the driver's, it waits */
     case EMULATED_COPY:
     case EMULATED_FILL:
     case EMULATED_LAUNCH:
+    case EMULATED_COLLECTIVE:
         return enqueue(r);
     case EMULATED_FIND:
         *value = reinterpret_cast<uint64_t>(find(reinterpret_cast<const char *>(r.arguments)));
@@ -461,6 +451,7 @@ static int answer(const emulated_request &r, uint64_t *value)
     case EMULATED_STREAM_CREATE:
         *value = next_stream++;
         streams[*value];
+        device_of[*value] = r.device;
         return 0;
     case EMULATED_STREAM_DESTROY:
         if (!streams.count(r.stream)) return INVALID_VALUE;
@@ -469,8 +460,12 @@ static int answer(const emulated_request &r, uint64_t *value)
         return 0;
     case EMULATED_WAIT:
         if (!streams.count(r.stream)) return INVALID_VALUE;
-        work_off(streams[r.stream], SIZE_MAX);
+        wait_for(streams[r.stream]);
         return 0;
+    case EMULATED_QUERY:
+        if (!streams.count(r.stream)) return INVALID_VALUE;
+        work_off(streams[r.stream], 1);
+        return streams[r.stream].empty() ? 0 : NOT_READY;
     default:
         return INVALID_VALUE;
     }

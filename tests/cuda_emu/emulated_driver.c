@@ -27,7 +27,7 @@ static struct {
     int socket;
     bool mapped;
     int file; /* of pinned memory */
-    uint64_t device_bytes, contexts;
+    uint64_t device_bytes, contexts[EMULATED_MOST_DEVICES], collectives;
     struct {
         uint64_t at, bytes;
     } pieces[1024]; /* of the device */
@@ -35,7 +35,7 @@ static struct {
     uint64_t pinned[N_PINNED]; /* sizes of the pieces, in order of their addresses */
 } emu = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static _Thread_local bool has_context;
+static _Thread_local uint64_t context; /* its device + 1; 0: none */
 
 /* ---- the process */
 
@@ -120,6 +120,7 @@ static void configure_by_environment(void)
 int emulated_exchange_request(emulated_request *request, uint64_t *value)
 {
     emulated_reply reply;
+    if (request->op != EMULATED_COLLECTIVE) request->device = context ? context - 1 : 0;
     if (emu.code) return emu.code;
     if (!emu.process) {
         configure_by_environment();
@@ -159,7 +160,8 @@ SHOWN void emulated_configure(const emulated_setup *setup)
     if (!registered) atexit(end_at_exit);
     registered = true;
     emu.setup = *setup;
-    emu.calls = emu.device_bytes = emu.n_pieces = emu.contexts = 0;
+    emu.calls = emu.device_bytes = emu.n_pieces = 0;
+    memset(emu.contexts, 0, sizeof emu.contexts);
     emu.code = 0;
     emu.text[0] = '\0';
     emulated_forget_graphs();
@@ -186,7 +188,7 @@ int emulated_enter(bool needs_context)
 {
     pthread_mutex_lock(&emu.lock);
     if (++emu.calls == emu.setup.fail_at) return emu.setup.fail_with;
-    if (needs_context && !has_context) return DL_CUDA_INVALID_CONTEXT;
+    if (needs_context && !context) return DL_CUDA_INVALID_CONTEXT;
     return emu.code;
 }
 
@@ -203,6 +205,20 @@ static int ask(emulated_request *request, uint64_t *value)
         code = request->op == EMULATED_LAUNCH ? 0 : DL_CUDA_CAPTURE_UNSUPPORTED;
     if (!code && !(request->op == EMULATED_LAUNCH && emulated_capture(request)))
         code = emulated_exchange_request(request, value);
+    return emulated_leave(code);
+}
+
+SHOWN int emulated_collective(emulated_request *requests, size_t n)
+{
+    int code = emulated_enter(false);
+    emu.collectives++;
+    for (size_t i = 0; !code && i < n; i++) {
+        requests[i].op = EMULATED_COLLECTIVE;
+        requests[i].grid = (uint32_t)n;
+        requests[i].block = (uint32_t)i;
+        requests[i].kernel = emu.collectives;
+        code = emulated_exchange_request(&requests[i], NULL);
+    }
     return emulated_leave(code);
 }
 
@@ -231,7 +247,8 @@ int cuDriverGetVersion(int *version)
 
 int cuDeviceGetCount(int *n)
 {
-    *n = 1;
+    const char *given = getenv("EMULATED_DEVICES");
+    *n = emu.setup.devices ? (int)emu.setup.devices : given ? atoi(given) : 1;
     return emulated_leave(emulated_enter(false));
 }
 
@@ -261,27 +278,27 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device)
     return emulated_leave(emulated_enter(false));
 }
 
-int cuDevicePrimaryCtxRetain(void **context, int device)
+int cuDevicePrimaryCtxRetain(void **out, int device)
 {
-    (void)device;
-    *context = &emu;
     const int code = emulated_enter(false);
-    emu.contexts += code == 0;
+    *out = &emu.contexts[device];
+    emu.contexts[device] += code == 0;
     return emulated_leave(code);
 }
 
 int cuDevicePrimaryCtxRelease_v2(int device)
 {
-    (void)device;
     const int code = emulated_enter(false);
-    emu.contexts -= emu.contexts > 0;
+    emu.contexts[device] -= emu.contexts[device] > 0;
     return emulated_leave(code);
 }
 
-int cuCtxSetCurrent(void *context)
+int cuCtxSetCurrent(void *given)
 {
     const int code = emulated_enter(false);
-    has_context = !code && context == &emu && emu.contexts > 0;
+    context = 0;
+    for (uint64_t i = 0; !code && i < EMULATED_MOST_DEVICES; i++)
+        if (given == &emu.contexts[i] && emu.contexts[i] > 0) context = i + 1;
     return emulated_leave(code);
 }
 
@@ -415,6 +432,12 @@ int cuStreamDestroy_v2(void *stream)
 int cuStreamSynchronize(void *stream)
 {
     emulated_request r = {.op = EMULATED_WAIT, .stream = (uintptr_t)stream};
+    return ask(&r, NULL);
+}
+
+int cuStreamQuery(void *stream)
+{
+    emulated_request r = {.op = EMULATED_QUERY, .stream = (uintptr_t)stream};
     return ask(&r, NULL);
 }
 

@@ -28,7 +28,7 @@ static _Thread_local bool is_opening;
 static diloco_status open_device(dl_backend **out)
 {
     is_opening = true;
-    const diloco_status status = dl_device_open(out, "cuda");
+    const diloco_status status = dl_device_open(out, "cuda", 0);
     is_opening = false;
     return status;
 }

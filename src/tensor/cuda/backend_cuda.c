@@ -30,7 +30,8 @@ typedef struct gpu {
     dl_backend_ops ops; /* the name is the source's; card is the array below */
     char card[128];
     dl_cuda cuda;
-    int device;
+    const char *collectives; /* library; NULL: none */
+    int index, device;       /* the card's number, and the driver's handle for it */
     void *context, *stream;
     void *modules[DL_CUDA_MAX_IMAGES];
     size_t n_modules;
@@ -236,6 +237,36 @@ static void submit(dl_backend *self)
     (void)begin((gpu *)self);
 }
 
+/* ---- groups */
+
+void *dl_backend_cuda_stream(dl_backend *backend)
+{
+    gpu *g = (gpu *)backend;
+    DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA);
+    return begin(g) ? g->stream : NULL;
+}
+
+int dl_backend_cuda_index(const dl_backend *backend)
+{
+    DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA);
+    return ((const gpu *)backend)->index;
+}
+
+const char *dl_backend_cuda_collectives(const dl_backend *backend)
+{
+    DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA);
+    return ((const gpu *)backend)->collectives;
+}
+
+dl_cuda_state dl_backend_cuda_poll(dl_backend *backend)
+{
+    gpu *g = (gpu *)backend;
+    if (!begin(g)) return DL_CUDA_FAILED;
+    const int code = g->cuda.stream_query(g->stream);
+    if (code == DL_CUDA_NOT_READY) return DL_CUDA_WORKS;
+    return check(g, code, "cuStreamQuery") ? DL_CUDA_IDLE : DL_CUDA_FAILED;
+}
+
 diloco_status dl_backend_cuda_card(dl_cuda_card *out, dl_backend *backend)
 {
     gpu *g = (gpu *)backend;
@@ -349,6 +380,8 @@ diloco_status dl_backend_cuda(dl_backend **out, const dl_cuda_source *source, in
     *out = NULL;
     gpu *g = calloc(1, sizeof *g);
     if (!g) return dl_fail(DILOCO_ENOMEM, "out of memory for a backend");
+    g->index = index;
+    g->collectives = source->collectives;
     g->ops = ops;
     g->ops.name = source->name;
     g->ops.card = g->card;

@@ -15,11 +15,12 @@ typedef struct dl_cuda_source {
     const dl_span *images; /* [n_images], each what cuModuleLoadData takes */
     size_t n_images;
     const char *const *products; /* libraries like cuBLASLt, the last is NULL; NULL: none */
+    const char *collectives;     /* a library like NCCL, a literal; NULL: groups are refused */
     bool unrecorded;             /* each kernel is started by a call of its own, for comparisons */
 } dl_cuda_source;
 
-/* dl_backend_cuda opens card `index` (from 0). source->name is borrowed until destroy, all else of
- * *source for the call alone. Returns
+/* dl_backend_cuda opens card `index` (from 0). source->name and source->collectives are borrowed
+ * until destroy, all else of *source for the call alone. Returns
  * DILOCO_EREFUSED if the driver, the card or device code for it is missing, DILOCO_EIO if the
  * driver fails, DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_backend_cuda(dl_backend **out, const dl_cuda_source *source,
@@ -51,5 +52,17 @@ void dl_backend_cuda_launch(dl_backend *backend, const dl_cuda_launch *launch);
 /* dl_backend_cuda_product queues a product by the library of products. Returns false, and queues
  * nothing, if there is no library, or if it has no algorithm for this product. */
 bool dl_backend_cuda_product(dl_backend *backend, const dl_cuda_multiplication *product);
+
+/* For groups of cards (tensor/group.h). dl_backend_cuda_stream starts the kernels that are held
+ * back and returns the driver's stream, to which the caller may add work, or NULL after a failure.
+ */
+void *dl_backend_cuda_stream(dl_backend *backend);
+int dl_backend_cuda_index(const dl_backend *backend); /* the card's number */
+const char *dl_backend_cuda_collectives(const dl_backend *backend);
+
+/* dl_backend_cuda_poll starts the kernels that are held back, and returns whether the card still
+ * works, without a wait. After DL_CUDA_FAILED dl_backend_sync has the reason. */
+typedef enum dl_cuda_state { DL_CUDA_IDLE, DL_CUDA_WORKS, DL_CUDA_FAILED } dl_cuda_state;
+dl_cuda_state dl_backend_cuda_poll(dl_backend *backend);
 
 #endif

@@ -35,6 +35,7 @@ typedef struct dl_cuda_kernel_node {
     X(stream_create, cuStreamCreate, (void **stream, unsigned flags)) \
     X(stream_destroy, cuStreamDestroy_v2, (void *stream)) \
     X(stream_wait, cuStreamSynchronize, (void *stream)) \
+    X(stream_query, cuStreamQuery, (void *stream)) \
     X(alloc, cuMemAlloc_v2, (uint64_t *at, size_t n)) \
     X(release, cuMemFree_v2, (uint64_t at)) \
     X(host_alloc, cuMemHostAlloc, (void **at, size_t n, unsigned flags)) \
@@ -73,6 +74,7 @@ enum {
     DL_CUDA_OUT_OF_MEMORY = 2,
     DL_CUDA_INVALID_CONTEXT = 201,
     DL_CUDA_NOT_FOUND = 500,
+    DL_CUDA_NOT_READY = 600, /* a stream that still works */
     DL_CUDA_ILLEGAL_ADDRESS = 700,
     DL_CUDA_LAUNCH_FAILED = 719,
     DL_CUDA_CAPTURE_UNSUPPORTED = 900 /* work that a graph cannot have */

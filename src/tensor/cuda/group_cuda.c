@@ -1,0 +1,197 @@
+/* group_cuda.c - groups of cards by NCCL, found by dlopen (tensor/group.h).
+ *
+ * One thread drives all cards, as NCCL's groups of calls allow. A thread for each card would only
+ * queue the same work, and could stop between two collectives while the others wait in the second
+ * one. The calls of a collective are made on all cards or on none: once one device has failed, no
+ * collective is queued.
+ *
+ * Invariant: after the first failure (`failed`) no communicator exists. */
+#include "tensor/group.h"
+
+#include "base/clock.h"
+#include "tensor/cuda/backend_cuda.h"
+#include "tensor/cuda/nccl_api.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The pause between two looks at the cards. It is short against a step, and leaves the processor to
+ * other work. */
+#define PAUSE (DL_MILLISECOND / 50)
+
+typedef struct member {
+    dl_backend *backend; /* borrowed */
+    void *communicator;  /* owned; NULL after a failure */
+    void *stream;        /* the backend's, for the collective that is being queued */
+} member;
+
+struct dl_group {
+    dl_nccl api;
+    size_t n;
+    bool failed;
+    char why[256]; /* of a failure of the library; empty: a device has failed */
+    member members[DL_MAX_CARDS];
+};
+
+/* ---- the library */
+
+static bool find_all(dl_nccl *api)
+{
+    void *at;
+#define FIND(name, symbol, arguments)                                                              \
+    if (!(at = dlsym(api->library, #symbol))) return false;                                        \
+    memcpy(&api->name, &at, sizeof at);
+    FIND(text, ncclGetErrorString, )
+    DL_NCCL_FUNCTIONS(FIND)
+#undef FIND
+    return true;
+}
+
+static diloco_status load(dl_nccl *api, const char *path)
+{
+    /* It stays loaded, since it has threads of its own. */
+    api->library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
+    if (api->library && find_all(api)) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "several cards train one replica by NCCL, which cannot be loaded: %s. Install "
+                   "it, or name one card in trainer.device",
+                   !path          ? "this backend has no such library"
+                   : api->library ? "it lacks a function, so it is too old"
+                                  : dlerror());
+}
+
+/* ---- failures */
+
+/* Ends all communicators. This also ends collectives that wait for a failed device, so that streams
+ * and memory can be released. */
+static void give_up(dl_group *g)
+{
+    g->failed = true;
+    for (size_t i = 0; i < g->n; i++) {
+        if (g->members[i].communicator) (void)g->api.abort(g->members[i].communicator);
+        g->members[i].communicator = NULL;
+    }
+}
+
+/* Keeps the first failure of the library. Returns false if the group has failed. */
+static bool check(dl_group *g, int result, const char *what)
+{
+    if (g->failed || result == DL_NCCL_SUCCESS || result == DL_NCCL_IN_PROGRESS) return !g->failed;
+    snprintf(g->why, sizeof g->why, "%s: error %d, %s", what, result, g->api.text(result));
+    give_up(g);
+    return false;
+}
+
+static diloco_status failure(const dl_group *g)
+{
+    for (size_t i = 0; !g->why[0] && i < g->n; i++)
+        if (dl_backend_cuda_poll(g->members[i].backend) == DL_CUDA_FAILED)
+            return dl_backend_sync(g->members[i].backend); /* its text, without a wait */
+    return dl_fail(DILOCO_EIO, "the collectives between the cards failed: %s", g->why);
+}
+
+/* ---- collectives */
+
+/* Starts what the devices hold back, and gets their streams. Returns false if one has failed. */
+static bool prepare(dl_group *g)
+{
+    for (size_t i = 0; !g->failed && i < g->n; i++) {
+        g->members[i].stream = dl_backend_cuda_stream(g->members[i].backend);
+        if (!g->members[i].stream) give_up(g);
+    }
+    return !g->failed;
+}
+
+void dl_group_broadcast(dl_group *g, float *const *arrays, size_t count)
+{
+    if (!prepare(g) || !check(g, g->api.begin(), "ncclGroupStart")) return;
+    int result = DL_NCCL_SUCCESS;
+    for (size_t i = 0; !result && i < g->n; i++)
+        result = g->api.broadcast(arrays[i], arrays[i], count, DL_NCCL_FLOAT32, 0,
+                                  g->members[i].communicator, g->members[i].stream);
+    const int ended = g->api.end();
+    check(g, result ? result : ended, "ncclBroadcast");
+}
+
+void dl_group_sum(dl_group *g, float *const *arrays, size_t count)
+{
+    if (!prepare(g) || !check(g, g->api.begin(), "ncclGroupStart")) return;
+    int result = DL_NCCL_SUCCESS;
+    for (size_t i = 0; !result && i < g->n; i++)
+        result = g->api.reduce(arrays[i], arrays[i], count, DL_NCCL_FLOAT32, DL_NCCL_SUM, 0,
+                               g->members[i].communicator, g->members[i].stream);
+    const int ended = g->api.end();
+    check(g, result ? result : ended, "ncclReduce");
+}
+
+/* Looks at all cards. Returns true if one still works; after a failure false. */
+static bool any_works(dl_group *g)
+{
+    bool works = false;
+    for (size_t i = 0; !g->failed && i < g->n; i++) {
+        int result = DL_NCCL_SUCCESS;
+        const dl_cuda_state state = dl_backend_cuda_poll(g->members[i].backend);
+        if (state == DL_CUDA_FAILED) give_up(g);
+        if (g->failed) break;
+        check(g, g->api.failure(g->members[i].communicator, &result), "ncclCommGetAsyncError");
+        check(g, result, "a collective");
+        works |= state == DL_CUDA_WORKS;
+    }
+    return works && !g->failed;
+}
+
+diloco_status dl_group_wait(dl_group *g)
+{
+    while (any_works(g))
+        dl_clock_sleep(PAUSE);
+    return g->failed ? failure(g) : DILOCO_OK;
+}
+
+/* ---- opening and closing */
+
+static diloco_status open_group(dl_group *g, dl_backend *const *backends, size_t n)
+{
+    int cards[DL_MAX_CARDS];
+    void *communicators[DL_MAX_CARDS] = {NULL};
+    for (size_t i = 0; i < n; i++) {
+        g->members[i].backend = backends[i];
+        cards[i] = dl_backend_cuda_index(backends[i]);
+    }
+    DL_TRY(load(&g->api, dl_backend_cuda_collectives(backends[0])));
+    const int result = g->api.open_all(communicators, (int)n, cards);
+    if (result == DL_NCCL_INVALID_USAGE)
+        return dl_fail(DILOCO_EREFUSED, "NCCL refuses these cards for one replica: %s",
+                       g->api.text(result));
+    if (result)
+        return dl_fail(DILOCO_EIO, "NCCL cannot connect the cards: error %d, %s", result,
+                       g->api.text(result));
+    for (size_t i = 0; i < n; i++)
+        g->members[i].communicator = communicators[i];
+    g->n = n;
+    return DILOCO_OK;
+}
+
+diloco_status dl_group_create(dl_group **out, dl_backend *const *backends, size_t n)
+{
+    *out = NULL;
+    DL_ASSERT(n >= 2 && n <= DL_MAX_CARDS);
+    dl_group *g = calloc(1, sizeof *g);
+    if (!g) return dl_fail(DILOCO_ENOMEM, "out of memory for a group of %zu devices", n);
+    const diloco_status status = open_group(g, backends, n);
+    if (status)
+        dl_group_destroy(g);
+    else
+        *out = g;
+    return status;
+}
+
+void dl_group_destroy(dl_group *g)
+{
+    if (!g) return;
+    for (size_t i = 0; i < g->n; i++)
+        if (g->members[i].communicator) (void)g->api.close(g->members[i].communicator);
+    if (g->api.library) dlclose(g->api.library);
+    free(g);
+}

@@ -1,0 +1,179 @@
+/* emulated_group_test.c - collectives between emulated devices (tensor/group.h). */
+#include "tensor/group.h"
+
+#include "emulated_backend.h"
+#include "emulated_nccl.h"
+
+enum { N = 3, COUNT = 1000 };
+
+static diloco_status open_at(dl_backend **out, int index, const char *collectives)
+{
+    static const char image[] = "the kernels are in the device program";
+    static const dl_span images[] = {{image, sizeof image}};
+    const dl_cuda_source source = {.name = "emulated",
+                                   .library = EMULATED_LIBRARY,
+                                   .images = images,
+                                   .n_images = 1,
+                                   .collectives = collectives};
+    return dl_backend_cuda(out, &source, index);
+}
+
+typedef struct cards {
+    dl_backend *backends[N];
+    float *arrays[N];
+    dl_group *group;
+} cards;
+
+/* Element k of rank i. Sums of three are exact, so their order does not matter. */
+static float value_of(size_t i, size_t k)
+{
+    return (float)((i + 1) * 1000 + k);
+}
+
+static diloco_status fill(cards *c, size_t i)
+{
+    float values[COUNT];
+    void *memory;
+    for (size_t k = 0; k < COUNT; k++)
+        values[k] = value_of(i, k);
+    DL_TRY(dl_backend_alloc(c->backends[i], &memory, sizeof values));
+    c->arrays[i] = memory;
+    dl_backend_copy_in(c->backends[i], memory, values, sizeof values);
+    return DILOCO_OK;
+}
+
+static diloco_status open_cards(cards *c)
+{
+    for (size_t i = 0; i < N; i++) {
+        DL_TRY(open_at(&c->backends[i], (int)i, EMULATED_NCCL));
+        DL_TRY(fill(c, i));
+    }
+    return dl_group_create(&c->group, c->backends, N);
+}
+
+static void close_cards(cards *c)
+{
+    dl_group_destroy(c->group);
+    for (size_t i = 0; i < N; i++) {
+        if (c->arrays[i]) dl_backend_release(c->backends[i], c->arrays[i]);
+        dl_backend_destroy(c->backends[i]);
+    }
+    CHECK_INT(0, emulated_communicators());
+    CHECK_INT(0, emulated_leaked());
+}
+
+static void check_array(const cards *c, size_t i, float factor, float offset)
+{
+    float values[COUNT];
+    dl_backend_copy_out(c->backends[i], values, c->arrays[i], sizeof values);
+    for (size_t k = 0; k < COUNT; k++)
+        CHECK(values[k] == factor * (float)k + offset);
+}
+
+TEST(sum_goes_to_the_first_device_and_a_broadcast_comes_from_it)
+{
+    for (size_t way = 0; way < EMULATED_WAYS * emulated_seeds(2); way++) {
+        cards c = {0};
+        emulated_setup setup = emulated_way(way);
+        setup.devices = N;
+        emulated_configure(&setup);
+        CHECK_OK(open_cards(&c));
+        dl_group_sum(c.group, c.arrays, COUNT);
+        check_array(&c, 0, 3, 6000);
+        check_array(&c, 1, 1, 2000);
+        check_array(&c, 2, 1, 3000);
+        dl_backend_copy_within(c.backends[0], c.arrays[0], c.arrays[0] + COUNT / 2,
+                               COUNT / 2 * sizeof(float)); /* before the broadcast reads it */
+        dl_group_broadcast(c.group, c.arrays, COUNT / 2);
+        dl_backend_zero(c.backends[0], c.arrays[0], COUNT * sizeof(float)); /* after it */
+        CHECK_OK(dl_group_wait(c.group));
+        check_array(&c, 0, 0, 0);
+        for (size_t i = 1; i < N; i++) {
+            float values[COUNT / 2];
+            dl_backend_copy_out(c.backends[i], values, c.arrays[i], sizeof values);
+            for (size_t k = 0; k < COUNT / 2; k++)
+                CHECK(values[k] == 3 * (float)(k + COUNT / 2) + 6000);
+        }
+        close_cards(&c);
+    }
+}
+
+/* Otherwise a test of several devices would prove little. */
+TEST(device_cannot_use_the_memory_of_another)
+{
+    cards c = {0};
+    emulated_configure(&(emulated_setup){.seed = 1, .devices = N});
+    CHECK_OK(open_cards(&c));
+    dl_backend_copy_within(c.backends[1], c.arrays[1], c.arrays[0], 4);
+    CHECK_STATUS(DILOCO_EIO, dl_backend_sync(c.backends[1]));
+    CHECK_OK(dl_backend_sync(c.backends[0]));
+
+    /* The other devices must not wait for the one that failed. */
+    dl_group_sum(c.group, c.arrays, COUNT);
+    CHECK_STATUS(DILOCO_EIO, dl_group_wait(c.group));
+    CHECK_CONTAINS("the emulated device failed: cuMemcpyDtoDAsync", diloco_error_text());
+    CHECK_INT(0, emulated_communicators());
+    CHECK_OK(dl_backend_sync(c.backends[0]));
+    check_array(&c, 0, 1, 1000);
+    close_cards(&c);
+}
+
+TEST(group_is_refused_without_the_library_and_with_one_card_twice)
+{
+    cards c = {0};
+    dl_backend *two[2];
+    emulated_configure(&(emulated_setup){.seed = 1, .devices = N});
+    CHECK_OK(open_cards(&c));
+    CHECK_OK(open_at(&two[0], 0, "libno_such_library.so"));
+    CHECK_OK(open_at(&two[1], 1, NULL));
+    dl_group *group;
+    CHECK_STATUS(DILOCO_EREFUSED, dl_group_create(&group, two, 2));
+    CHECK(group == NULL);
+    CHECK_CONTAINS("by NCCL, which cannot be loaded: libno_such_library.so", diloco_error_text());
+    CHECK_CONTAINS("name one card in trainer.device", diloco_error_text());
+    dl_backend *same[] = {c.backends[0], two[0]};
+    CHECK_STATUS(DILOCO_EREFUSED, dl_group_create(&group, same, 2));
+    CHECK_CONTAINS("NCCL refuses these cards", diloco_error_text());
+    dl_backend_destroy(two[0]), dl_backend_destroy(two[1]);
+    close_cards(&c);
+}
+
+/* A sum, a broadcast and a wait. */
+static diloco_status use(cards *c)
+{
+    float value;
+    DL_TRY(open_cards(c));
+    dl_group_sum(c->group, c->arrays, COUNT);
+    dl_group_broadcast(c->group, c->arrays, COUNT);
+    DL_TRY(dl_group_wait(c->group));
+    dl_backend_copy_out(c->backends[N - 1], &value, c->arrays[N - 1], sizeof value);
+    DL_TRY(dl_backend_sync(c->backends[N - 1]));
+    CHECK(value == 6000);
+    return DILOCO_OK;
+}
+
+TEST(each_failing_call_ends_the_collectives_of_all_devices)
+{
+    diloco_status status = DILOCO_EIO;
+    uint64_t at = 0;
+    while (status) {
+        cards c = {0};
+        emulated_configure(&(emulated_setup){
+            .seed = 1, .devices = N, .fail_at = ++at, .fail_with = DL_CUDA_LAUNCH_FAILED});
+        status = use(&c);
+        const bool ran_out = emulated_calls() < at;
+        CHECK(ran_out == !status);
+        dl_group_destroy(c.group);
+        CHECK_INT(0, emulated_communicators());
+        for (size_t i = 0; i < N; i++) {
+            if (c.arrays[i]) dl_backend_release(c.backends[i], c.arrays[i]);
+            dl_backend_destroy(c.backends[i]);
+        }
+    }
+    CHECK(at > 20);
+}
+
+TEST_MAIN(sum_goes_to_the_first_device_and_a_broadcast_comes_from_it,
+          device_cannot_use_the_memory_of_another,
+          group_is_refused_without_the_library_and_with_one_card_twice,
+          each_failing_call_ends_the_collectives_of_all_devices)
