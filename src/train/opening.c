@@ -31,7 +31,10 @@ static diloco_status register_all(diloco_run *run, dl_setup *s, int *fragment)
     diloco_device device;
     const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
     DL_TRY(dl_fragments_assign(fragment, &n_fragments, tensors, n_tensors, &s->config));
-    if (dl_staging_device(&device, s->backend)) DL_TRY(diloco_run_device(run, &device));
+    if (dl_staging_device(&device, s->backend)) {
+        device.name = s->device_name;
+        DL_TRY(diloco_run_device(run, &device));
+    }
     for (size_t i = 0; i < n_tensors; i++) {
         diloco_tensor t = tensors[i];
         t.fragment = fragment[i];

@@ -1,6 +1,7 @@
 /* step.c - the inner loop's body.
  *
- *     for each micro-batch: gradient += 1/n grad mean loss        n micro-batches of equal size
+ *     for each micro-batch: gradient += 1/n grad mean loss        n micro-batches of equal size, on
+ *                                                                 all devices (ranks.h)
  *     gradient += mu (parameters - anchor)                        FedProx (1812.06127), where asked
  *     inner optimizer: norm, clip factor, update                  one fused pass of the backend
  *     loss, norm -> host                                          the only wait
@@ -46,6 +47,7 @@ diloco_status dl_step_init(dl_step *out, const dl_setup *s, bool data_parallel)
 {
     size_t n_tensors;
     *out = (dl_step){.setup = s};
+    DL_TRY(dl_ranks_open(&out->ranks, s));
     DL_TRY(take_memory(out, data_parallel));
     if (data_parallel) return DILOCO_OK;
     const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
@@ -81,7 +83,9 @@ void dl_step_deinit(dl_step *step)
 {
     dl_staging_deinit(&step->vectors);
     dl_inner_destroy(step->inner);
+    dl_ranks_close(step->ranks);
     step->inner = NULL;
+    step->ranks = NULL;
     if (step->memory) dl_backend_release(step->setup->backend, step->memory);
     step->memory = NULL;
     step->anchor = NULL;
@@ -105,20 +109,35 @@ static size_t batch_at(const dl_step *step, size_t shard, uint64_t first)
     return left < rows ? left : rows;
 }
 
+/* Queues micro-batch i on its rank: rank i mod n, which adds it to its earlier ones. */
+static diloco_status queue_batch(const dl_step *step, int64_t i, size_t shard, uint64_t first,
+                                 size_t rows)
+{
+    const dl_setup *s = step->setup;
+    const size_t n = dl_ranks_count(step->ranks), rank = (size_t)i % n;
+    dl_model *model = step->ranks ? dl_ranks_model(step->ranks, rank) : s->model;
+    dl_backend *backend = step->ranks ? dl_ranks_backend(step->ranks, rank) : s->backend;
+    dl_data_batch(s->data, s->inputs, s->targets, shard, first, rows);
+    DL_TRY(dl_model_train(model, s->inputs, s->targets, rows, 1.0f / (float)s->config.accumulation,
+                          i >= (int64_t)n));
+    /* The device works while the host makes the next one. The update adds to the last one. */
+    if (i + 1 < s->config.accumulation) dl_backend_submit(backend);
+    return DILOCO_OK;
+}
+
 /* Computes a gradient. *samples: how many it used. */
 static diloco_status gradient(uint64_t *samples, const dl_step *step, size_t shard, uint64_t first)
 {
     const dl_setup *s = step->setup;
-    const float scale = 1.0f / (float)s->config.accumulation;
     *samples = 0;
+    if (step->ranks) dl_ranks_spread(step->ranks);
     for (int64_t i = 0; i < s->config.accumulation; i++) {
         const size_t rows = batch_at(step, shard, first);
         *samples += rows;
-        dl_backend_submit(s->backend); /* the micro-batch before, while the host makes this one */
-        dl_data_batch(s->data, s->inputs, s->targets, shard, first, rows);
-        DL_TRY(dl_model_train(s->model, s->inputs, s->targets, rows, scale, i > 0));
+        DL_TRY(queue_batch(step, i, shard, first, rows));
         first += rows;
     }
+    if (step->ranks) dl_ranks_sum(step->ranks);
     return DILOCO_OK;
 }
 
@@ -147,6 +166,12 @@ static void pull(const dl_step *step)
         if (tensors[i].role == DILOCO_PARAMETER) pull_tensor(step, &tensors[i]);
 }
 
+/* Precedes each wait for rank 0. */
+static diloco_status wait_for_ranks(const dl_step *step)
+{
+    return step->ranks ? dl_ranks_wait(step->ranks) : DILOCO_OK;
+}
+
 /* Scales the gradient to at most gradient_clip, or to zero if it is not finite, so that the
  * replicas' mean does not contain it. */
 static diloco_status clip(double *norm, const dl_step *step)
@@ -155,6 +180,7 @@ static diloco_status clip(double *norm, const dl_step *step)
     dl_verdict v;
     dl_gradient_judge(g);
     dl_gradient_scale(g);
+    DL_TRY(wait_for_ranks(step));
     DL_TRY(dl_backend_sync(g->backend));
     dl_backend_copy_out(g->backend, &v, g->verdict, sizeof v);
     *norm = v.norm;
@@ -168,6 +194,7 @@ static diloco_status apply(double *norm, dl_step *step, double lr)
 {
     if (!step->inner) return clip(norm, step);
     DL_TRY(dl_inner_step(step->inner, lr));
+    DL_TRY(wait_for_ranks(step));
     return dl_inner_norm(step->inner, norm);
 }
 
@@ -184,6 +211,7 @@ diloco_status dl_step_take(dl_step_facts *out, dl_step *step, size_t shard, uint
     out->applied = !status;
     if (status) out->grad_norm = NAN;
     DL_TRY(dl_model_take_loss(s->model, &loss));
+    if (step->ranks) DL_TRY(dl_ranks_add_loss(step->ranks, &loss));
     out->loss = loss.sum / (double)loss.n_targets;
     out->tokens = out->samples * s->sample->length;
     out->seconds = dl_seconds(dl_clock_now() - begin);

@@ -8,7 +8,7 @@
 #include "nn/gradient.h"
 #include "nn/inner.h"
 #include "state/private_state.h"
-#include "train/setup.h"
+#include "train/ranks.h"
 
 typedef struct dl_step {
     const dl_setup *setup; /* borrowed */
@@ -16,6 +16,7 @@ typedef struct dl_step {
     void *memory;      /* owned, of the setup's backend: anchor, and what `gradient` needs */
     float *anchor;     /* trainer.proximal_mu pulls towards it; NULL: the option is off */
     dl_gradient gradient;
+    dl_ranks *ranks;    /* owned; NULL: one device */
     dl_staging vectors; /* the optimizer's in host places, once dl_step_list made these */
     dl_inner *inner; /* NULL: the clipped gradient is left in the model, for preset data_parallel */
 } dl_step;
@@ -30,8 +31,9 @@ typedef struct dl_step_facts {
     bool applied;
 } dl_step_facts;
 
-/* Makes the step's memory and, unless data_parallel, the inner optimizer. The setup is borrowed
- * until dl_step_deinit. Returns DILOCO_ENOMEM and the errors of the optimizer. */
+/* Makes the step's memory and, unless data_parallel, the inner optimizer. Also opens the other
+ * devices of trainer.device. The setup is borrowed until dl_step_deinit. Returns DILOCO_ENOMEM and
+ * the errors of the optimizer and of dl_ranks_open. */
 DL_MUST_CHECK diloco_status dl_step_init(dl_step *out, const dl_setup *setup, bool data_parallel);
 void dl_step_deinit(dl_step *step); /* zeroed is fine */
 

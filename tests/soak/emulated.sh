@@ -1,11 +1,11 @@
 #!/bin/sh
 # emulated.sh BUILD [SEEDS]: the suites of the emulated device with this many seeds (100): kernels,
-# attention, a model, the self-test with each fault in each kernel, and the trainer. A seed decides the order of
+# attention, a model, collectives, the self-test with each fault in each kernel, and the trainer. A seed decides the order of
 # threads, blocks and streams, and the bit that a faulty device flips. It runs one process a core and
 # prints the seconds of each suite.
 set -eu
-suites="emulated_kernels_test emulated_attention_test emulated_model_test emulated_self_test"
-trainers="emulated_train_test train_step_on_emulated"
+suites="emulated_kernels_test emulated_attention_test emulated_model_test emulated_group_test emulated_self_test"
+trainers="emulated_train_test emulated_ranks_test train_step_on_emulated"
 
 # --one SUITE SEED: a process of xargs. The last lines of a failed suite are printed with its seed.
 if [ "$1" = --one ]; then

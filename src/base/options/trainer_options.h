@@ -29,7 +29,7 @@
       "Architecture of the model.", \
       .example = "mlp") \
     X(TEXT(dl_config_name, DL_OPTION_NAME_MAX), device, "trainer.device", "cpu", "", 0, \
-      "Device of the program's own trainer: cpu, or experimental cuda or cuda:N for NVIDIA card 0 or N. Not yet run on a card; its kernels are compared with the CPU's first.") \
+      "Device of the program's own trainer: cpu, or experimental cuda or cuda:N for NVIDIA card 0 or N, or cuda:N,M for several cards, which share the micro-batches of a step. Not yet run on a card; its kernels are compared with the CPU's first.") \
     X(INT(1, DL_BIG), rounds, "trainer.rounds", "8", "rounds", DL_OPTION_AGREE, \
       "Rounds of the run; every fragment of the model is exchanged once in each.", \
       .example = "30") \

@@ -1,0 +1,46 @@
+/* ranks.h - the devices that train one replica together, by data parallelism.
+ *
+ * Rank 0 is the device, the model and the gradient of the setup. It alone has an optimizer, and the
+ * run reads and writes its parameters alone. Each other rank has a device and a copy of the model:
+ *
+ *     rank 0's parameters -> all ranks        so an exchange, a resume or a load needs nothing more
+ *     micro-batch i       -> rank i mod n     the samples of a step are those of one device
+ *     rank 0's gradient   += the others'
+ *
+ * One thread uses the ranks: it queues the work of each device in turn, and devices work meanwhile.
+ */
+#ifndef DL_TRAIN_RANKS_H
+#define DL_TRAIN_RANKS_H
+
+#include "train/setup.h"
+
+typedef struct dl_ranks dl_ranks;
+
+/* dl_ranks_open opens the other devices of trainer.device with their models. *out is NULL if it
+ * names one device. The setup is borrowed until close. Returns DILOCO_EREFUSED for a model with
+ * buffers, which each rank would change on its own; also the errors of dl_device_open,
+ * dl_model_create and dl_group_create. *out is NULL after an error. */
+DL_MUST_CHECK diloco_status dl_ranks_open(dl_ranks **out, const dl_setup *setup);
+void dl_ranks_close(dl_ranks *ranks); /* NULL is fine */
+
+/* Returns the number of ranks; 1 if ranks is NULL. */
+size_t dl_ranks_count(const dl_ranks *ranks);
+
+/* Returns the backend or the model of a rank, borrowed. Rank 0's are the setup's. */
+dl_backend *dl_ranks_backend(const dl_ranks *ranks, size_t rank);
+dl_model *dl_ranks_model(const dl_ranks *ranks, size_t rank);
+
+/* dl_ranks_spread queues rank 0's parameters to all others, before the micro-batches of a step.
+ * dl_ranks_sum queues the sum of all gradients to rank 0's, after them. */
+void dl_ranks_spread(const dl_ranks *ranks);
+void dl_ranks_sum(const dl_ranks *ranks);
+
+/* dl_ranks_wait waits for all devices. A caller that waits for rank 0 alone calls it before: else a
+ * failed device would leave it waiting. Returns DILOCO_EIO if a device has failed. */
+DL_MUST_CHECK diloco_status dl_ranks_wait(const dl_ranks *ranks);
+
+/* dl_ranks_add_loss adds the losses of all ranks but 0 since the last call to *loss. Returns the
+ * errors of the backends. */
+DL_MUST_CHECK diloco_status dl_ranks_add_loss(const dl_ranks *ranks, dl_model_loss *loss);
+
+#endif

@@ -1,0 +1,212 @@
+/* emulated_ranks_test.c - one replica on several emulated devices (train/ranks.h) against one
+ * device that accumulates the same micro-batches.
+ *
+ * A product's gradient is added up before it is added to the earlier micro-batches'. So two devices
+ * with a micro-batch each have the bits of one device. The embedding's gradient is added to them
+ * position by position. It differs by the rounding of its sums, and so do all sums of more devices
+ * or micro-batches. The bounds are some roundings of float32 relative to the largest value. */
+#include "cuda_emu/emulated.h"
+#include "cuda_emu/emulated_nccl.h"
+#include "nn/device.h"
+#include "tensor/cuda/backend_cuda.h"
+#include "train/step.h"
+#include "train_fixture.h"
+
+#include <math.h>
+
+enum { STEPS = 5, MOST_DEVICES = 4 };
+
+/* By -Wl,--wrap: each device is an emulated one, and "cpu" is device 0. */
+diloco_status __wrap_dl_device_open(dl_backend **out, const char *device, size_t rank);
+
+diloco_status __wrap_dl_device_open(dl_backend **out, const char *device, size_t rank)
+{
+    static const char image[] = "the kernels are in the device program";
+    static const dl_span images[] = {{image, sizeof image}};
+    const dl_cuda_source source = {.name = "emulated",
+                                   .library = EMULATED_LIBRARY,
+                                   .images = images,
+                                   .n_images = 1,
+                                   .collectives = EMULATED_NCCL};
+    dl_device_list list;
+    *out = NULL;
+    DL_TRY(dl_device_of_name(&list, device));
+    return dl_backend_cuda(out, &source, list.cards[rank]);
+}
+
+static void begin(uint64_t seed)
+{
+    const char *given = getenv("EMULATED_SEED");
+    emulated_configure(&(emulated_setup){.seed = given ? strtoull(given, NULL, 10) : seed,
+                                         .devices = MOST_DEVICES,
+                                         .when = EMULATED_RANDOM,
+                                         .order = EMULATED_SHUFFLED});
+}
+
+/* A model after some steps. */
+typedef struct outcome {
+    size_t n, embedding; /* embedding: elements of the first tensor */
+    float *parameters;   /* owned; in data_parallel the gradient */
+    dl_step_facts facts[STEPS];
+} outcome;
+
+static dl_config *config_on(const char *preset, const char *device, const char *micro_batches)
+{
+    dl_config *config = fixture_config(preset);
+    set(config, "trainer.device", device);
+    set(config, "trainer.gradient_accumulation_steps", micro_batches);
+    return config;
+}
+
+static outcome train(const dl_config *config, bool data_parallel)
+{
+    outcome out;
+    dl_setup s;
+    dl_step step;
+    uint64_t sample = 0;
+    const size_t n_steps = data_parallel ? 1 : STEPS;
+    CHECK_OK(dl_setup_open(&s, config, 1, (size_t)config->batch_size));
+    fixture_initial(&s);
+    CHECK_OK(dl_step_init(&step, &s, data_parallel));
+    dl_step_anchor(&step);
+    for (size_t i = 0; i < n_steps; i++) {
+        CHECK_OK(dl_step_take(&out.facts[i], &step, 0, sample, 1e-3));
+        sample += out.facts[i].samples;
+    }
+    out.n = dl_model_n_parameters(s.model);
+    CHECK_CONTAINS("embed_tokens", s.tensors[0].name);
+    out.embedding = s.tensors[0].shape[0] * s.tensors[0].shape[1];
+    out.parameters = data_parallel ? fixture_gradients(&s) : fixture_parameters(&s);
+    dl_step_deinit(&step);
+    dl_setup_close(&s);
+    CHECK_INT(0, emulated_leaked());
+    CHECK_INT(0, emulated_communicators());
+    return out;
+}
+
+/* Trains with the same settings on one device and on `device`. */
+static void train_both(outcome outcomes[2], const char *device, const char *micro_batches,
+                       const char *optimizer, bool data_parallel)
+{
+    for (size_t i = 0; i < 2; i++) {
+        dl_config *config = config_on("diloco", i ? device : "cpu", micro_batches);
+        set(config, "trainer.optimizer", optimizer);
+        set(config, "trainer.proximal_mu", "0.01");
+        if (data_parallel) set(config, "trainer.gradient_clip", "0");
+        begin(1 + i);
+        outcomes[i] = train(config, data_parallel);
+        free(config);
+    }
+    CHECK_INT(outcomes[0].n, outcomes[1].n);
+}
+
+TEST(two_devices_have_the_gradient_of_one_with_two_micro_batches)
+{
+    outcome o[2];
+    train_both(o, "cuda:3,1", "2", "adamw", true);
+    const size_t embedding = o[0].embedding;
+    float largest = 0;
+    for (size_t i = 0; i < embedding; i++)
+        largest = fmaxf(largest, fabsf(o[0].parameters[i]));
+    CHECK(largest > 0);
+    CHECK_NEAR(0, fixture_distance(o[0].parameters, o[1].parameters, embedding), 1e-6 * largest);
+    CHECK_BYTES(o[0].parameters + embedding, o[1].parameters + embedding,
+                (o[0].n - embedding) * sizeof(float));
+    CHECK(o[0].facts[0].loss == o[1].facts[0].loss);
+    free(o[0].parameters), free(o[1].parameters);
+}
+
+TEST(several_devices_train_as_one_with_the_same_micro_batches)
+{
+    static const char *const rows[][3] = {
+        {"cuda:0,1", "2", "adamw"}, {"cuda:0,1", "4", "muon"}, {"cuda:0,1,2,3", "4", "sgd"}};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        outcome o[2];
+        train_both(o, rows[k][0], rows[k][1], rows[k][2], false);
+        for (size_t i = 0; i < STEPS; i++) {
+            const dl_step_facts *one = &o[0].facts[i], *all = &o[1].facts[i];
+            CHECK_INT(one->samples, all->samples);
+            CHECK_INT(one->tokens, all->tokens);
+            CHECK_NEAR(one->loss, all->loss, 1e-5);
+            CHECK_NEAR(one->grad_norm, all->grad_norm, 1e-5);
+        }
+        CHECK_NEAR(0, fixture_distance(o[0].parameters, o[1].parameters, o[0].n), 1e-5);
+        free(o[0].parameters), free(o[1].parameters);
+    }
+}
+
+static diloco_status train_run(const dl_config *config, fixture_record *record)
+{
+    diloco_train_hooks hooks = {.on_progress = fixture_on_progress,
+                                .on_record = fixture_on_record,
+                                .user = record,
+                                .stop = &record->stop};
+    return diloco_train(config, "r0", &hooks);
+}
+
+TEST(run_on_two_devices_that_was_stopped_resumes_bitwise)
+{
+    size_t n;
+    fixture_record whole = {0}, first = {.stop_at = 6}, second = {0};
+    dl_config *a = config_on("diloco", "cuda:0,1", "4"), *b = config_on("diloco", "cuda:0,1", "4");
+    begin(1);
+    CHECK_OK(train_run(a, &whole));
+    CHECK_STATUS(DILOCO_EINTERRUPTED, train_run(b, &first));
+    CHECK_OK(train_run(b, &second));
+    CHECK_INT(6, fixture_count(&first, "step"));
+    CHECK_INT(fixture_count(&whole, "step"), 6 + fixture_count(&second, "step"));
+    float *expected = fixture_theta(a, &n), *theta = fixture_theta(b, &n);
+    CHECK_BYTES(expected, theta, n * sizeof *theta);
+    free(expected), free(theta);
+    fixture_record_free(&whole), fixture_record_free(&first), fixture_record_free(&second);
+    free(a), free(b);
+}
+
+/* Another order of sums: the replica says so, as it does of another card. */
+TEST(run_that_resumes_on_another_number_of_devices_warns)
+{
+    fixture_record first = {.stop_at = 6}, second = {0};
+    dl_config *config = config_on("diloco", "cuda:0,1", "2");
+    begin(1);
+    CHECK_STATUS(DILOCO_EINTERRUPTED, train_run(config, &first));
+    set(config, "trainer.device", "cuda");
+    CHECK_OK(train_run(config, &second));
+    bool warned = false;
+    for (size_t i = 0; i < second.n; i++)
+        warned |= strstr(second.lines[i], "saved with 2 x emulated device") != NULL;
+    CHECK(warned);
+    fixture_record_free(&first), fixture_record_free(&second);
+    free(config);
+}
+
+/* One call of the driver or of the library fails. The step fails, it waits for no device, and the
+ * error is the device's or the group's. */
+TEST(failing_call_fails_the_step_and_leaves_no_device_waiting)
+{
+    dl_config *config = config_on("diloco", "cuda:0,1", "2");
+    bool failed = true;
+    for (uint64_t at = 1; failed; at += 13) {
+        dl_setup s;
+        dl_step step;
+        dl_step_facts facts;
+        emulated_configure(&(emulated_setup){
+            .seed = at, .devices = 2, .fail_at = at, .fail_with = DL_CUDA_LAUNCH_FAILED});
+        diloco_status status = dl_setup_open(&s, config, 1, (size_t)config->batch_size);
+        if (!status) {
+            fixture_initial(&s);
+            status = dl_step_init(&step, &s, false);
+            if (!status) status = dl_step_take(&facts, &step, 0, 0, 1e-3);
+            dl_step_deinit(&step);
+            dl_setup_close(&s);
+        }
+        failed = emulated_calls() >= at;
+        CHECK_INT(0, emulated_communicators());
+    }
+    free(config);
+}
+
+TEST_MAIN(two_devices_have_the_gradient_of_one_with_two_micro_batches,
+          several_devices_train_as_one_with_the_same_micro_batches,
+          run_on_two_devices_that_was_stopped_resumes_bitwise,
+          run_that_resumes_on_another_number_of_devices_warns,
+          failing_call_fails_the_step_and_leaves_no_device_waiting)
