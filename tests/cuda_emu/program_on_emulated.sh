@@ -78,6 +78,24 @@ cat out err | grep -q '^warning: saved with emulated device, .*, resumed with cp
 # The result of the self-test is kept, and a card that computes wrongly is refused by its kernel.
 [ "$(find cache -type f | wc -l)" = 1 ] || fail "not one result in the cache"
 grep -q '^passed: driver 13000, card emulated device ' "$(find cache -type f)" || fail "the cache's key"
+
+# One replica on two cards, which share the micro-batches of a step: two runs end with the same bits.
+EMULATED_DEVICES=2
+export EMULATED_DEVICES
+batches="--set run.replicas=1 --set trainer.gradient_accumulation_steps"
+expect_error 2 'micro-batches of a step equally: set a multiple of 2' \
+    diloco train tiny.toml $short $batches=3 --set trainer.device=cuda:0,1
+expect_error 3 'by NCCL, which cannot be loaded: ' \
+    diloco train tiny.toml $short $batches=2 --store alone --set trainer.device=cuda:0,1
+ln -s "$(dirname "$driver")/libemulated_nccl.so" emulated/libnccl.so.2
+for run in a b; do
+    expect 0 diloco train tiny.toml $short $batches=2 --store "cards$run" --set trainer.device=cuda:0,1 --record "$run.jsonl"
+    expect 0 diloco verify "cards$run"
+    grep '"event":"end"' $run.jsonl | grep -o '"digest":"[^"]*"' >$run.digest
+done
+[ -s a.digest ] && cmp a.digest b.digest || fail "two runs on two cards end in two states"
+EMULATED_DEVICES=1
+
 EMULATED_FAULT=dl_swiglu_backward
 export EMULATED_FAULT
 expect_error 3 'kernel dl_swiglu_backward gives a wrong result on the cuda device' \
