@@ -10,6 +10,7 @@
 #include "nn/op.h"
 
 #include "base/clock.h"
+#include "nn/cuda/round_cuda.h"
 #include "nn/enter.h"
 #include "tensor/manifest.h"
 
@@ -330,6 +331,9 @@ static void layout(dl_graph *g, dl_arena *arena, size_t activation_bytes)
     }
     g->parameters = DL_ARENA_ARRAY(arena, float, g->n_parameters);
     g->gradients = DL_ARENA_ARRAY(arena, float, g->n_parameters);
+    g->rounded = NULL;
+    if (g->target.element == DILOCO_BF16)
+        g->rounded = DL_ARENA_ARRAY(arena, uint16_t, g->n_parameters);
     g->counters = DL_ARENA_ARRAY(arena, int64_t, g->n_counters);
     g->pass.inputs = DL_ARENA_ARRAY(arena, int32_t, positions);
     g->pass.targets = DL_ARENA_ARRAY(arena, int32_t, positions);
@@ -359,6 +363,12 @@ diloco_status dl_graph_plan(dl_graph *g, size_t *bytes, size_t *activation_bytes
 }
 
 /* ---- running ------------------------------------------------------------------------- */
+
+/* Fills graph->rounded, whose element i is parameter i: adjacent weights stay one matrix. NULL:
+ * operations of the device work on values of f32 alone. */
+static void (*const round_weights[DL_N_DEVICES])(dl_backend *backend, uint16_t *to,
+                                                 const float *from, size_t n) = {
+    [DL_DEVICE_CUDA] = dl_cuda_round_weights};
 
 /* Runs one function of a node; NULL is nothing to do. A profile measures the call, so it is right
  * only on a backend that does its work in it. */
@@ -395,6 +405,11 @@ static diloco_status check_column(const dl_op *op, const dl_op_fn column[DL_N_DE
 /* Checks before memory is allocated, so that a refused model costs nothing. */
 static diloco_status check_operations(const dl_graph *g, const dl_backend *backend)
 {
+    if (g->target.element != DILOCO_F32 && !round_weights[backend->ops->device])
+        return dl_fail(DILOCO_EREFUSED,
+                       "the %s backend computes in f32 alone: set"
+                       " trainer.precision = \"f32\"",
+                       backend->ops->name);
     for (int i = 0; i < g->n_nodes; i++) {
         const dl_op *op = g->nodes[i].op;
         DL_TRY(check_column(op, op->prepare, "prepare", backend));
@@ -434,11 +449,18 @@ static void clear_untrained(dl_graph *g)
 }
 
 /* Nodes are in order, so each input is complete when its node runs. Backward runs them in reverse:
- * each gradient is complete when its producer runs. */
+ * each gradient is complete when its producer runs. The weights are rounded for each pass, because
+ * the optimizer, an adoption and a resume write them: this reads 4 bytes a parameter and writes 2.
+ */
 void dl_graph_run(dl_graph *g, const dl_batch *batch)
 {
     dl_device device = g->backend->ops->device;
     DL_ASSERT(batch->rows <= g->target.max_rows && batch->length <= g->max_length);
+    if (g->rounded) {
+        dl_backend_enter(g->backend);
+        round_weights[device](g->backend, g->rounded, g->parameters, g->n_parameters);
+        dl_backend_leave(g->backend);
+    }
     for (int i = 0; i < g->n_nodes; i++)
         run_one(g, batch, &g->nodes[i], g->nodes[i].op->forward[device], 0);
     for (int i = g->n_nodes - 1; i >= 0 && batch->mode == DL_TRAIN; i--)

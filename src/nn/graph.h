@@ -5,7 +5,8 @@
  *
  *   value   element[rows][length][width], what one node makes and at most one other uses. Its
  *           gradient has the same shape and type: the graph's, or f32 for sums.
- *   weight  a named tensor; all weights together are one f32 array, all gradients another.
+ *   weight  a named tensor; all weights together are one f32 array, all gradients another. If
+ *           values are bf16, each pass begins with a copy of the weights rounded to bf16.
  *           A counter is a weight too: one i64, in an array of their own, without a gradient.
  *   node    one use of an operation (a row of op.h): inputs, outputs, a weight, attributes.
  *
@@ -122,6 +123,7 @@ typedef struct dl_graph {
     dl_pool *pool;
     void *memory;
     float *parameters, *gradients;
+    uint16_t *rounded; /* the parameters in bf16, for products; NULL: values are f32 */
     int64_t *counters;
     struct { /* memory of one pass */
         unsigned char *activations, *scratch;
@@ -177,7 +179,8 @@ int dl_graph_value_f32(dl_graph *graph, size_t width);
 DL_MUST_CHECK diloco_status dl_graph_plan(dl_graph *graph, size_t *bytes, size_t *activation_bytes);
 /* Plans and allocates the memory, once. Backend and pool fit the target, and are borrowed until
  * destroy. Returns DILOCO_ENOMEM. Returns DILOCO_EREFUSED if the backend's device lacks a function
- * that an operation has for the CPU; the text names both. */
+ * that an operation has for the CPU, or operations on values of the target's type; the text names
+ * both. */
 DL_MUST_CHECK diloco_status dl_graph_allocate(dl_graph *graph, dl_backend *backend, dl_pool *pool);
 
 /* Queues all nodes forward, and for DL_TRAIN then backward. The batch's inputs and targets have

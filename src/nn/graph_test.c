@@ -295,6 +295,22 @@ TEST(a_device_without_a_function_of_an_operation_refuses_the_graph_by_name)
     CHECK_OK(allocate_without(-1));
 }
 
+TEST(values_of_two_bytes_on_the_cpu_are_refused)
+{
+    dl_graph *g;
+    dl_pool *pool;
+    dl_backend *b;
+    CHECK_OK(dl_backend_create(&b, "cpu"));
+    CHECK_OK(dl_pool_create(&pool, 1));
+    CHECK_OK(dl_graph_create(
+        &g, 1, 1, 1, &(dl_graph_target){.max_rows = 1, .n_threads = 1, .element = DILOCO_BF16}));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_graph_allocate(g, b, pool));
+    CHECK_CONTAINS("the cpu backend computes in f32 alone", diloco_error_text());
+    dl_graph_destroy(g);
+    dl_pool_destroy(pool);
+    dl_backend_destroy(b);
+}
+
 TEST(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do_not_change)
 {
     enum { UP0 = 2, ROWS = 2, LENGTH = 10 };
@@ -335,7 +351,8 @@ TEST(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do_not_
     dl_backend_destroy(backend);
 }
 
-TEST_MAIN(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do_not_change,
+TEST_MAIN(values_of_two_bytes_on_the_cpu_are_refused,
+          the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do_not_change,
           buffers_alive_together_never_overlap,
           each_buffer_from_the_largest_on_has_the_lowest_offset_that_is_free,
           data_kept_for_backward_is_intact_until_backward, a_plan_has_the_size_of_the_allocation,

@@ -232,7 +232,7 @@ static void start_product(dl_backend *backend, const product *p)
                                          .a_column = p->a_transposed ? p->m : 1,
                                          .b_row = p->b_transposed ? 1 : p->n,
                                          .b_column = p->b_transposed ? p->k : 1};
-    dl_cuda_product_on(backend, &a);
+    dl_cuda_product_on(backend, &a, DL_CUDA_F32);
 }
 
 static void start_blend(dl_backend *backend, const dl_cuda_blend_arguments *a)

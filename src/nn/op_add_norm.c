@@ -176,7 +176,7 @@ static dl_cuda_norm_arguments arguments_of(const dl_pass *p)
 static void forward_on_cuda(const dl_pass *p)
 {
     const dl_cuda_norm_arguments a = arguments_of(p);
-    DL_CUDA_START(p, "dl_norm_forward", a.positions * DL_CUDA_WARP, a);
+    DL_CUDA_START_ON_VALUES(p, "dl_norm_forward", a.positions * DL_CUDA_WARP, a);
 }
 
 /* dw by chunks of positions, then over the chunks: two kernels, because no kernel adds atomically.
@@ -190,8 +190,8 @@ static void backward_on_cuda(const dl_pass *p)
     a.partial = p->scratch;
     a.ds_adds = p->graph->values[p->node->out[0]].consumer >= 0;
     a.dw_adds = dl_weight_adds(p);
-    DL_CUDA_START(p, "dl_norm_backward", a.positions * DL_CUDA_WARP, a);
-    DL_CUDA_START(p, "dl_norm_partial", dl_cuda_chunks(a.positions) * a.width, a);
+    DL_CUDA_START_ON_VALUES(p, "dl_norm_backward", a.positions * DL_CUDA_WARP, a);
+    DL_CUDA_START_ON_VALUES(p, "dl_norm_partial", dl_cuda_chunks(a.positions) * a.width, a);
     DL_CUDA_START(p, "dl_norm_weight", a.width, a);
 }
 

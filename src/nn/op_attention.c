@@ -499,8 +499,8 @@ static dl_cuda_attention_arguments arguments_of(const dl_pass *p)
 static void forward_on_cuda(const dl_pass *p)
 {
     const dl_cuda_attention_arguments a = arguments_of(p);
-    DL_CUDA_START(p, "dl_attention_forward",
-                  dl_cuda_attention_threads(&a, a.heads, DL_CUDA_FORWARD_ROWS), a);
+    DL_CUDA_START_ON_VALUES(p, "dl_attention_forward",
+                            dl_cuda_attention_threads(&a, a.heads, DL_CUDA_FORWARD_ROWS), a);
 }
 
 static void backward_on_cuda(const dl_pass *p)
@@ -508,11 +508,11 @@ static void backward_on_cuda(const dl_pass *p)
     dl_cuda_attention_arguments a = arguments_of(p);
     a.dout = dl_grad(p, p->node->out[0]);
     a.dqkv = dl_grad(p, p->node->in[0]);
-    DL_CUDA_START(p, "dl_attention_delta", p->positions * a.heads * DL_CUDA_WARP, a);
-    DL_CUDA_START(p, "dl_attention_queries",
-                  dl_cuda_attention_threads(&a, a.heads, DL_CUDA_BACKWARD_ROWS), a);
-    DL_CUDA_START(p, "dl_attention_keys",
-                  dl_cuda_attention_threads(&a, a.kv_heads, DL_CUDA_BACKWARD_ROWS), a);
+    DL_CUDA_START_ON_VALUES(p, "dl_attention_delta", p->positions * a.heads * DL_CUDA_WARP, a);
+    DL_CUDA_START_ON_VALUES(p, "dl_attention_queries",
+                            dl_cuda_attention_threads(&a, a.heads, DL_CUDA_BACKWARD_ROWS), a);
+    DL_CUDA_START_ON_VALUES(p, "dl_attention_keys",
+                            dl_cuda_attention_threads(&a, a.kv_heads, DL_CUDA_BACKWARD_ROWS), a);
 }
 
 const dl_op dl_op_attention = {

@@ -84,7 +84,7 @@ static void forward_on_cuda(const dl_pass *p)
     dl_cuda_embedding_arguments a = arguments_of(p);
     a.table = dl_weight_data(p);
     a.x = dl_data(p, p->node->out[0]);
-    DL_CUDA_START(p, "dl_embedding_forward", a.positions * a.width, a);
+    DL_CUDA_START_ON_VALUES(p, "dl_embedding_forward", a.positions * a.width, a);
 }
 
 /* A block of threads owns DL_CUDA_ROWS rows and looks at every token. It adds those of its rows in
@@ -94,8 +94,8 @@ static void backward_on_cuda(const dl_pass *p)
     dl_cuda_embedding_arguments a = arguments_of(p);
     a.table = dl_weight_grad(p);
     a.x = dl_grad(p, p->node->out[0]);
-    DL_CUDA_START(p, "dl_embedding_backward",
-                  (a.rows + DL_CUDA_ROWS - 1) / DL_CUDA_ROWS * DL_GPU_THREADS, a);
+    DL_CUDA_START_ON_VALUES(p, "dl_embedding_backward",
+                            (a.rows + DL_CUDA_ROWS - 1) / DL_CUDA_ROWS * DL_GPU_THREADS, a);
 }
 
 const dl_op dl_op_embedding = {

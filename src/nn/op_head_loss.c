@@ -161,20 +161,31 @@ static void forward(const dl_pass *p)
 
 /* ---- on a GPU */
 
+/* Bytes of n elements of bf16, up to a multiple of 16, which the library of products prefers. */
+static size_t gradient_bytes(size_t n)
+{
+    return dl_size_round_up(2 * n, 16);
+}
+
+/* Logits of a block are f32. Their gradient is written over them. In bf16 it has an array of its
+ * own, since a warp would write it over logits that its other threads still read. The losses of all
+ * positions follow. */
 static size_t scratch_on_cuda(const dl_graph *g, const dl_node *node)
 {
     const size_t vocab = g->weights[node->weight].rows;
     const size_t positions = g->target.max_rows * g->max_length;
-    return block_positions(vocab, positions) * vocab * sizeof(float) +
+    const size_t n = block_positions(vocab, positions) * vocab;
+    return n * sizeof(float) + (g->target.element == DILOCO_BF16 ? gradient_bytes(n) : 0) +
            positions * sizeof(dl_cuda_loss);
 }
 
 /* Logits of n positions from `first`. */
 static void logits_on_cuda(const block *b, float *to, size_t first, size_t n)
 {
+    float *x = dl_data(b->pass, b->pass->node->in[0]);
     const dl_cuda_product_arguments a = {.c = to,
-                                         .a = b->x + first * b->channels,
-                                         .b = b->weight,
+                                         .a = dl_cuda_value_at(b->pass, x, first * b->channels),
+                                         .b = dl_cuda_weights(b->pass),
                                          .m = n,
                                          .n = b->vocab,
                                          .k = b->channels,
@@ -182,17 +193,18 @@ static void logits_on_cuda(const block *b, float *to, size_t first, size_t n)
                                          .a_column = 1,
                                          .b_row = 1,
                                          .b_column = b->channels};
-    dl_cuda_product(b->pass, &a);
+    dl_cuda_product_f32(b->pass, &a);
 }
 
 /* dW += d^T x and dx = d W of one block. */
-static void gradients_on_cuda(const block *b)
+static void gradients_on_cuda(const block *b, const float *gradient)
 {
     const dl_pass *p = b->pass;
     const size_t at = b->first * b->channels;
+    float *x = dl_data(p, p->node->in[0]), *dx_data = dl_grad(p, p->node->in[0]);
     const dl_cuda_product_arguments dw = {.c = dl_weight_grad(p),
-                                          .a = b->logits,
-                                          .b = b->x + at,
+                                          .a = gradient,
+                                          .b = dl_cuda_value_at(p, x, at),
                                           .m = b->vocab,
                                           .n = b->channels,
                                           .k = b->n,
@@ -201,9 +213,9 @@ static void gradients_on_cuda(const block *b)
                                           .b_row = b->channels,
                                           .b_column = 1,
                                           .add = dl_weight_adds(p) || b->first > 0};
-    const dl_cuda_product_arguments dx = {.c = dl_grad(p, p->node->in[0]) + at,
-                                          .a = b->logits,
-                                          .b = b->weight,
+    const dl_cuda_product_arguments dx = {.c = dl_cuda_value_at(p, dx_data, at),
+                                          .a = gradient,
+                                          .b = dl_cuda_weights(p),
                                           .m = b->n,
                                           .n = b->channels,
                                           .k = b->vocab,
@@ -211,20 +223,26 @@ static void gradients_on_cuda(const block *b)
                                           .a_column = 1,
                                           .b_row = b->channels,
                                           .b_column = 1};
-    dl_cuda_product(p, &dw);
+    dl_cuda_product_f32(p, &dw);
     dl_cuda_product(p, &dx);
 }
 
-/* As on the CPU. The scratch is the block's logits, then the losses of all positions. */
+/* As on the CPU, with the scratch of scratch_on_cuda. */
 static void all_blocks_on_cuda(const dl_pass *p)
 {
     block b = block_of(p);
     const size_t positions = p->graph->target.max_rows * p->graph->max_length;
     const size_t step = block_positions(b.vocab, positions);
-    dl_cuda_loss *losses = (void *)(b.logits + step * b.vocab);
+    float *gradient = b.logits, *after = b.logits + step * b.vocab;
+    if (dl_cuda_is_bf16(p)) {
+        gradient = after;
+        after += gradient_bytes(step * b.vocab) / sizeof *after;
+    }
+    dl_cuda_loss *losses = (void *)after;
     for (b.first = 0; b.first < p->positions; b.first += b.n) {
         b.n = dl_size_min(step, p->positions - b.first);
         const dl_cuda_loss_arguments a = {.logits = b.logits,
+                                          .gradient = gradient,
                                           .targets = p->graph->pass.targets + b.first,
                                           .losses = losses + b.first,
                                           .n = b.n,
@@ -232,8 +250,8 @@ static void all_blocks_on_cuda(const dl_pass *p)
                                           .gain = p->batch.gain,
                                           .z_loss = b.z_loss};
         logits_on_cuda(&b, b.logits, b.first, b.n);
-        DL_CUDA_START(p, "dl_softmax_of_logits", a.n * DL_CUDA_WARP, a);
-        if (p->batch.mode == DL_TRAIN) gradients_on_cuda(&b);
+        DL_CUDA_START_ON_VALUES(p, "dl_softmax_of_logits", a.n * DL_CUDA_WARP, a);
+        if (p->batch.mode == DL_TRAIN) gradients_on_cuda(&b, gradient);
     }
     const dl_cuda_tally_arguments sum = {.loss = &p->graph->pass.tally->loss,
                                          .n_correct = &p->graph->pass.tally->n_correct,

@@ -149,7 +149,7 @@ static void forward_on_cuda(const dl_pass *p)
     const dl_weight *bias = bias_of(p->graph, p->node);
     const dl_cuda_product_arguments y = {.c = dl_data(p, p->node->out[0]),
                                          .a = dl_data(p, p->node->in[0]),
-                                         .b = dl_weight_data(p),
+                                         .b = dl_cuda_weights(p),
                                          .bias = bias ? p->graph->parameters + bias->offset : NULL,
                                          .m = p->positions,
                                          .n = out,
@@ -171,7 +171,7 @@ static void bias_gradient_on_cuda(const dl_pass *p)
                                       .positions = p->positions,
                                       .width = dl_width(p, p->node->out[0]),
                                       .add = dl_weight_adds(p)};
-    DL_CUDA_START(p, "dl_bias_gradient", a.width, a);
+    DL_CUDA_START_ON_VALUES(p, "dl_bias_gradient", a.width, a);
 }
 
 /* dx = dy W and dW = dy^T x, as on the CPU, by a kernel each. */
@@ -181,7 +181,7 @@ static void backward_on_cuda(const dl_pass *p)
     const float *dy = dl_grad(p, p->node->out[0]);
     const dl_cuda_product_arguments dx = {.c = dl_grad(p, p->node->in[0]),
                                           .a = dy,
-                                          .b = dl_weight_data(p),
+                                          .b = dl_cuda_weights(p),
                                           .m = p->positions,
                                           .n = in,
                                           .k = out,
@@ -200,7 +200,7 @@ static void backward_on_cuda(const dl_pass *p)
                                           .b_row = in,
                                           .b_column = 1,
                                           .add = dl_weight_adds(p)};
-    dl_cuda_product(p, &dw); /* first: dx may be written over x */
+    dl_cuda_product_f32(p, &dw); /* first: dx may be written over x */
     if (!p->graph->values[p->node->in[0]].constant) dl_cuda_product(p, &dx);
     bias_gradient_on_cuda(p);
 }

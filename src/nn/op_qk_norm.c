@@ -165,8 +165,8 @@ static void forward_on_cuda(const dl_pass *p)
 {
     dl_cuda_qk_norm_arguments a = arguments_of(p);
     a.y = dl_data(p, p->node->out[0]);
-    DL_CUDA_START(p, "dl_qk_norm_forward", a.positions * (a.heads + 2 * a.kv_heads) * DL_CUDA_WARP,
-                  a);
+    DL_CUDA_START_ON_VALUES(p, "dl_qk_norm_forward",
+                            a.positions * (a.heads + 2 * a.kv_heads) * DL_CUDA_WARP, a);
 }
 
 /* dx may be x, so the kernel that writes it is the last one. The others read x before. */
@@ -183,10 +183,11 @@ static void backward_on_cuda(const dl_pass *p)
                                         .positions = a.positions,
                                         .width = width,
                                         .dw_adds = dl_weight_adds(p)};
-    DL_CUDA_START(p, "dl_qk_norm_roots", a.positions * heads * DL_CUDA_WARP, a);
-    DL_CUDA_START(p, "dl_qk_norm_partial", dl_cuda_chunks(a.positions) * width, a);
+    DL_CUDA_START_ON_VALUES(p, "dl_qk_norm_roots", a.positions * heads * DL_CUDA_WARP, a);
+    DL_CUDA_START_ON_VALUES(p, "dl_qk_norm_partial", dl_cuda_chunks(a.positions) * width, a);
     DL_CUDA_START(p, "dl_norm_weight", width, sum);
-    DL_CUDA_START(p, "dl_qk_norm_backward", a.positions * (heads + a.kv_heads) * DL_CUDA_WARP, a);
+    DL_CUDA_START_ON_VALUES(p, "dl_qk_norm_backward",
+                            a.positions * (heads + a.kv_heads) * DL_CUDA_WARP, a);
 }
 
 const dl_op dl_op_qk_norm = {

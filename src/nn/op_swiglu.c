@@ -93,13 +93,13 @@ static dl_cuda_swiglu_arguments arguments_of(const dl_pass *p)
 static void forward_on_cuda(const dl_pass *p)
 {
     const dl_cuda_swiglu_arguments a = arguments_of(p);
-    DL_CUDA_START(p, "dl_swiglu_forward", a.positions * a.width, a);
+    DL_CUDA_START_ON_VALUES(p, "dl_swiglu_forward", a.positions * a.width, a);
 }
 
 static void backward_on_cuda(const dl_pass *p)
 {
     const dl_cuda_swiglu_arguments a = arguments_of(p);
-    DL_CUDA_START(p, "dl_swiglu_backward", a.positions * a.width, a);
+    DL_CUDA_START_ON_VALUES(p, "dl_swiglu_backward", a.positions * a.width, a);
 }
 
 const dl_op dl_op_swiglu = {

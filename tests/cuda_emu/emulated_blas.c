@@ -32,6 +32,7 @@ typedef struct operation {
 typedef struct layout {
     uint64_t rows, columns;
     int64_t stride;
+    int type;
 } layout;
 
 typedef struct preference {
@@ -109,9 +110,9 @@ int cublasLtMatmulDescSetAttribute(void *of, int attribute, const void *value, s
 int cublasLtMatrixLayoutCreate(void **out, int type, uint64_t rows, uint64_t columns,
                                int64_t stride)
 {
-    if (type != DL_CUBLAS_R_32F) return UNSUPPORTED;
+    if (type != DL_CUBLAS_R_32F && type != DL_CUBLAS_R_16BF) return UNSUPPORTED;
     const int code = create(out, sizeof(layout));
-    if (!code) *(layout *)*out = (layout){rows, columns, stride};
+    if (!code) *(layout *)*out = (layout){rows, columns, stride, type};
     return code;
 }
 int cublasLtMatrixLayoutDestroy(void *of)
@@ -147,7 +148,16 @@ int cublasLtMatmulPreferenceSetAttribute(void *of, int attribute, const void *va
 
 /* ---- products */
 
-/* Numbers of a product that an algorithm is for: m, n, k, both transpositions, the alignment. */
+/* Types of A, B and D that the library multiplies with sums in f32. A bias would have the type of
+ * D, and the backend has none but in f32. */
+static bool has_types(const operation *o, const layout *a, const layout *b, const layout *d)
+{
+    if (a->type != b->type) return false;
+    return a->type == DL_CUBLAS_R_16BF ? !o->epilogue : d->type == DL_CUBLAS_R_32F;
+}
+
+/* Numbers of a product that an algorithm is for: m, n, k, both transpositions and the types, the
+ * alignment. */
 static bool describe(uint64_t out[6], const operation *o, const layout *a, const layout *b,
                      const layout *d)
 {
@@ -155,9 +165,10 @@ static bool describe(uint64_t out[6], const operation *o, const layout *a, const
     out[0] = ta ? a->columns : a->rows;
     out[1] = tb ? b->rows : b->columns;
     out[2] = ta ? a->rows : a->columns;
-    out[3] = (uint64_t)ta | (uint64_t)tb << 1 | (uint64_t)o->epilogue << 2;
-    return out[2] == (tb ? b->columns : b->rows) && d->rows == out[0] && d->columns == out[1] &&
-           out[0] && out[1] && out[2] && a->stride >= (int64_t)a->rows &&
+    out[3] = (uint64_t)ta | (uint64_t)tb << 1 | (uint64_t)o->epilogue << 2 |
+             (uint64_t)a->type << 8 | (uint64_t)d->type << 16;
+    return has_types(o, a, b, d) && out[2] == (tb ? b->columns : b->rows) && d->rows == out[0] &&
+           d->columns == out[1] && out[0] && out[1] && out[2] && a->stride >= (int64_t)a->rows &&
            b->stride >= (int64_t)b->rows && d->stride >= (int64_t)d->rows;
 }
 
@@ -170,8 +181,12 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, void *of, void *a, void *b, voi
     memset(choices, 0, sizeof *choices);
     if (!describe(choices->algorithm.data, of, a, b, d)) return INVALID;
     choices->algorithm.data[4] = p->alignment[0];
-    /* A reduction in place would add in the order in which its parts are done. */
-    if (p->reductions & 1 || p->workspace < NEEDS || choices->algorithm.data[2] == NONE_FOR)
+    /* A reduction in place would add in the order in which its parts are done, and one in the type
+     * of D would round its parts to bf16. */
+    const bool rounds =
+        ((layout *)d)->type == DL_CUBLAS_R_16BF && p->reductions & DL_CUBLAS_REDUCE_OUTPUT_TYPE;
+    if (rounds || p->reductions & 1 || p->workspace < NEEDS ||
+        choices->algorithm.data[2] == NONE_FOR)
         return 0;
     choices->workspace = NEEDS;
     *n = 1;
@@ -210,7 +225,9 @@ int cublasLtMatmul(void *handle, void *of, const void *alpha, const void *a, voi
                                     .x_column = ta ? 1 : (uint64_t)la->stride,
                                     .y_row = tb ? (uint64_t)lb->stride : 1,
                                     .y_column = tb ? 1 : (uint64_t)lb->stride,
-                                    .d_column = (uint64_t)ld->stride};
+                                    .d_column = (uint64_t)ld->stride,
+                                    .narrow_factors = la->type == DL_CUBLAS_R_16BF,
+                                    .narrow_result = ld->type == DL_CUBLAS_R_16BF};
     memcpy(&x.alpha, alpha, sizeof x.alpha);
     memcpy(&x.beta, beta, sizeof x.beta);
     size_t size = sizeof x;

@@ -178,7 +178,7 @@ static void product_on(float *c, dl_backend *device, const float *a, const float
     dl_backend_copy_in(device, at_a, a, s->m * s->k * sizeof *c);
     dl_backend_copy_in(device, at_b, b, s->k * s->n * sizeof *c);
     dl_backend_copy_in(device, at_bias, bias, s->n * sizeof *c);
-    dl_cuda_product_on(device, &args);
+    dl_cuda_product_on(device, &args, DL_CUDA_F32);
     dl_backend_copy_out(device, c, memory, s->m * s->n * sizeof *c);
     CHECK_OK(dl_backend_sync(device));
     dl_backend_release(device, memory);

@@ -7,11 +7,13 @@
 
 /* D(i, j) = alpha sum of X(i, l) Y(l, j) + beta D(i, j) + bias[i], for i < m, j < n, l < k. */
 typedef struct emulated_product_arguments {
-    float *d;
-    const float *x, *y, *bias; /* bias: NULL: none */
+    void *d;
+    const void *x, *y;
+    const float *bias; /* NULL: none */
     uint64_t m, n, k;
     uint64_t x_row, x_column, y_row, y_column, d_column; /* elements from one to the next */
     float alpha, beta;
+    int narrow_factors, narrow_result; /* bf16, else f32 */
 } emulated_product_arguments;
 
 #ifdef __cplusplus

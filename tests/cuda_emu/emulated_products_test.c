@@ -7,6 +7,7 @@
 #include "nn/cuda/self_test/self_tests.h"
 #include "nn/cuda/start.h"
 #include "tensor/cuda/cuda_api.h"
+#include "tensor/widths.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -53,8 +54,35 @@ static void fill(float *to, size_t n, float step)
         to[i] = sinf((float)i * step + 0.1f);
 }
 
+/* Arrays of the device have a float for each element, of which bf16 uses the first half. */
+static void copy_in(dl_backend *b, float *to, const float *from, size_t n, bool narrow)
+{
+    static unsigned char bytes[2 * N_SHAPES * MOST];
+    dl_narrow(bytes, from, n, "BF16");
+    if (narrow)
+        dl_backend_copy_in(b, to, bytes, 2 * n);
+    else
+        dl_backend_copy_in(b, to, from, n * sizeof *from);
+}
+
+static void copy_out(dl_backend *b, float *to, const float *from, size_t n, bool narrow)
+{
+    static unsigned char bytes[2 * MOST];
+    if (narrow) {
+        dl_backend_copy_out(b, bytes, from, 2 * n);
+        dl_widen(to, bytes, n, "BF16");
+    } else {
+        dl_backend_copy_out(b, to, from, n * sizeof *to);
+    }
+}
+
+static float *element(float *array, size_t i, bool narrow)
+{
+    return (float *)(void *)((unsigned char *)array + i * (narrow ? 2 : sizeof *array));
+}
+
 /* Each shape's product, all of them REPEATS times. out f32[N_SHAPES][MOST]. */
-static diloco_status multiply_all(float *out, dl_backend *b)
+static diloco_status multiply_all(float *out, dl_backend *b, dl_cuda_types types)
 {
     static float a[MOST], y[MOST], bias[MOST];
     float *memory;
@@ -64,9 +92,11 @@ static diloco_status multiply_all(float *out, dl_backend *b)
     float *at_a = memory + N_SHAPES * MOST, *at_b = at_a + MOST, *at_bias = at_b + MOST;
     fill(a, MOST, 0.7f), fill(y, MOST, 1.3f), fill(bias, MOST, 0.3f);
     fill(out, N_SHAPES * MOST, 2);
-    dl_backend_copy_in(b, memory, out, N_SHAPES * MOST * sizeof(float));
-    dl_backend_copy_in(b, at_a, a, sizeof a);
-    dl_backend_copy_in(b, at_b, y, sizeof y);
+    const bool narrow = types != DL_CUDA_F32, narrow_c = types == DL_CUDA_BF16;
+    for (size_t i = 0; i < N_SHAPES; i++)
+        copy_in(b, memory + i * MOST, out + i * MOST, MOST, narrow_c);
+    copy_in(b, at_a, a, MOST, narrow);
+    copy_in(b, at_b, y, MOST, narrow);
     dl_backend_copy_in(b, at_bias, bias, sizeof bias);
     for (size_t i = 0; i < (size_t)REPEATS * (N_SHAPES + 1); i++) {
         if (i % (N_SHAPES + 1) == N_SHAPES) { /* the end of a sequence, long enough for a graph */
@@ -74,34 +104,41 @@ static diloco_status multiply_all(float *out, dl_backend *b)
             continue;
         }
         const product_shape *s = &shapes[i % (N_SHAPES + 1)];
-        const dl_cuda_product_arguments p = {.c = memory + i % (N_SHAPES + 1) * MOST + s->shift,
-                                             .a = at_a + s->shift,
-                                             .b = at_b + s->shift,
-                                             .bias = s->bias ? at_bias + s->shift : NULL,
-                                             .m = s->m,
-                                             .n = s->n,
-                                             .k = s->k,
-                                             .a_row = s->a_transposed ? 1 : s->k,
-                                             .a_column = s->a_transposed ? s->m : 1,
-                                             .b_row = s->b_transposed ? 1 : s->n,
-                                             .b_column = s->b_transposed ? s->k : 1,
-                                             .add = s->add};
-        dl_cuda_product_on(b, &p);
-        if (s->m == 37) dl_cuda_product_on(b, &p); /* twice in a sequence */
+        const dl_cuda_product_arguments p = {
+            .c = element(memory + i % (N_SHAPES + 1) * MOST, s->shift, narrow_c),
+            .a = element(at_a, s->shift, narrow),
+            .b = element(at_b, s->shift, narrow),
+            .bias = s->bias ? at_bias + s->shift : NULL,
+            .m = s->m,
+            .n = s->n,
+            .k = s->k,
+            .a_row = s->a_transposed ? 1 : s->k,
+            .a_column = s->a_transposed ? s->m : 1,
+            .b_row = s->b_transposed ? 1 : s->n,
+            .b_column = s->b_transposed ? s->k : 1,
+            .add = s->add};
+        dl_cuda_product_on(b, &p, types);
+        if (s->m == 37) dl_cuda_product_on(b, &p, types); /* twice in a sequence */
     }
-    dl_backend_copy_out(b, out, memory, N_SHAPES * MOST * sizeof(float));
+    for (size_t i = 0; i < N_SHAPES; i++)
+        copy_out(b, out + i * MOST, memory + i * MOST, MOST, narrow_c);
     const diloco_status status = dl_backend_sync(b);
     dl_backend_release(b, at);
     return status;
 }
 
-static void check_near(const float *want, const float *got, size_t n)
+static void check_within(const float *want, const float *got, size_t n, double tolerance)
 {
     double largest = 0;
     for (size_t i = 0; i < n; i++)
         largest = fmax(largest, fabs((double)want[i]));
     for (size_t i = 0; i < n; i++)
-        CHECK_NEAR(want[i], got[i], 1e-5 * largest);
+        CHECK_NEAR(want[i], got[i], tolerance * largest);
+}
+
+static void check_near(const float *want, const float *got, size_t n)
+{
+    check_within(want, got, n, 1e-5);
 }
 
 static float want[N_SHAPES * MOST], got[N_SHAPES * MOST], first[N_SHAPES * MOST];
@@ -112,12 +149,12 @@ TEST(products_of_the_library_follow_our_kernel_with_and_without_graphs)
     for (size_t i = 0; i < EMULATED_WAYS; i++) {
         const emulated_setup setup = emulated_way(i);
         CHECK_OK(open_with(&b, &setup, NULL, false));
-        CHECK_OK(multiply_all(want, b));
+        CHECK_OK(multiply_all(want, b, DL_CUDA_F32));
         dl_backend_destroy(b);
         CHECK_INT(0, emulated_leaked());
         for (int unrecorded = 0; unrecorded < 2; unrecorded++) {
             CHECK_OK(open_with(&b, &setup, EMULATED_BLAS, unrecorded));
-            CHECK_OK(multiply_all(got, b));
+            CHECK_OK(multiply_all(got, b, DL_CUDA_F32));
             dl_backend_destroy(b);
             CHECK_INT(0, emulated_leaked());
             CHECK_INT(0, emulated_blas_objects());
@@ -129,13 +166,34 @@ TEST(products_of_the_library_follow_our_kernel_with_and_without_graphs)
     }
 }
 
+/* A result in bf16 may be the next number, 2^-7 of it away, after each of the REPEATS additions. */
+TEST(products_of_the_library_in_bf16_follow_our_kernels)
+{
+    static const dl_cuda_types all[] = {DL_CUDA_BF16, DL_CUDA_BF16_TO_F32};
+    const emulated_setup setup = {.seed = 1};
+    dl_backend *b;
+    for (size_t t = 0; t < 2; t++) {
+        const double tolerance = all[t] == DL_CUDA_BF16 ? 3.0 / 128 : 1e-5;
+        CHECK_OK(open_with(&b, &setup, NULL, false));
+        CHECK_OK(multiply_all(want, b, all[t]));
+        dl_backend_destroy(b);
+        CHECK_OK(open_with(&b, &setup, EMULATED_BLAS, false));
+        const uint64_t before = emulated_blas_products();
+        CHECK_OK(multiply_all(got, b, all[t]));
+        CHECK(emulated_blas_products() > before);
+        dl_backend_destroy(b);
+        CHECK_INT(0, emulated_leaked());
+        check_within(want, got, N_SHAPES * MOST, tolerance);
+    }
+}
+
 TEST(library_that_is_missing_or_no_library_of_products_leaves_our_kernel)
 {
     static const char *const libraries[] = {NULL, "libnosuchproducts.so.2", EMULATED_LIBRARY};
     dl_backend *b;
     for (size_t i = 0; i < 3; i++) {
         CHECK_OK(open_with(&b, &(emulated_setup){.seed = 1}, libraries[i], false));
-        CHECK_OK(multiply_all(i ? got : want, b));
+        CHECK_OK(multiply_all(i ? got : want, b, DL_CUDA_F32));
         dl_backend_destroy(b);
         CHECK_INT(0, emulated_leaked());
         if (i) CHECK_BYTES(want, got, sizeof want);
@@ -148,14 +206,14 @@ TEST(fault_of_any_call_with_the_library_is_reported)
     static const int codes[] = {DL_CUDA_OUT_OF_MEMORY, DL_CUDA_LAUNCH_FAILED};
     dl_backend *b;
     CHECK_OK(open_with(&b, &(emulated_setup){.seed = 1}, EMULATED_BLAS, false));
-    CHECK_OK(multiply_all(want, b));
+    CHECK_OK(multiply_all(want, b, DL_CUDA_F32));
     const uint64_t calls = emulated_calls();
     dl_backend_destroy(b);
     for (uint64_t at = 1; at <= calls; at++) {
         const emulated_setup setup = {.seed = 1, .fail_at = at, .fail_with = codes[at % 2]};
         diloco_status status = open_with(&b, &setup, EMULATED_BLAS, false);
         if (status) continue;
-        status = multiply_all(got, b);
+        status = multiply_all(got, b, DL_CUDA_F32);
         dl_backend_destroy(b);
         if (status)
             CHECK(status == DILOCO_EIO || status == DILOCO_ENOMEM);
@@ -238,6 +296,7 @@ TEST(model_with_products_of_the_library_has_the_gradients_of_the_cpu)
 }
 
 TEST_MAIN(products_of_the_library_follow_our_kernel_with_and_without_graphs,
+          products_of_the_library_in_bf16_follow_our_kernels,
           library_that_is_missing_or_no_library_of_products_leaves_our_kernel,
           fault_of_any_call_with_the_library_is_reported,
           self_test_compares_the_library_and_names_it,

@@ -13,6 +13,7 @@
  *
  * dq is added over the keys by the queries' block, dk and dv over the queries by the keys' block.
  * Every sum has one order, so a launch gives the same bits each time. */
+#include "nn/cuda/element.cuh"
 #include "nn/cuda/kernel_arguments.h"
 #include "nn/cuda/warp.cuh"
 
@@ -64,12 +65,12 @@ static __device__ __forceinline__ unsigned pairs_of(const attention &a, unsigned
 }
 
 /* One head of one sequence, of q, k, v or dO. */
-typedef struct matrix {
-    const float *x;  /* its position 0 */
+template <typename E> struct matrix {
+    const E *x;      /* its position 0 */
     uint64_t stride; /* elements from position to position */
     float scale;
     bool turned; /* each row is rotated by its position when it is loaded */
-} matrix;
+};
 
 /* Elements from the beginning of qkv to head h of q, k, v, in that order. */
 static __device__ __forceinline__ uint64_t place(const attention &a, uint64_t i, uint64_t h)
@@ -77,24 +78,32 @@ static __device__ __forceinline__ uint64_t place(const attention &a, uint64_t i,
     return (i * (a.heads + 2 * a.kv_heads) + h) * a.dim;
 }
 
-static __device__ __forceinline__ matrix queries_of(const attention &a, uint64_t first, uint64_t h)
+template <typename E>
+static __device__ __forceinline__ matrix<E> queries_of(const attention &a, uint64_t first,
+                                                       uint64_t h)
 {
-    return matrix{a.qkv + place(a, first, h), place(a, 1, 0), a.scale, true};
+    return matrix<E>{elements<E>(a.qkv) + place(a, first, h), place(a, 1, 0), a.scale, true};
 }
 
-static __device__ __forceinline__ matrix keys_of(const attention &a, uint64_t first, uint64_t kv)
+template <typename E>
+static __device__ __forceinline__ matrix<E> keys_of(const attention &a, uint64_t first, uint64_t kv)
 {
-    return matrix{a.qkv + place(a, first, a.heads + kv), place(a, 1, 0), 1, true};
+    return matrix<E>{elements<E>(a.qkv) + place(a, first, a.heads + kv), place(a, 1, 0), 1, true};
 }
 
-static __device__ __forceinline__ matrix values_of(const attention &a, uint64_t first, uint64_t kv)
+template <typename E>
+static __device__ __forceinline__ matrix<E> values_of(const attention &a, uint64_t first,
+                                                      uint64_t kv)
 {
-    return matrix{a.qkv + place(a, first, a.heads + a.kv_heads + kv), place(a, 1, 0), 1, false};
+    return matrix<E>{elements<E>(a.qkv) + place(a, first, a.heads + a.kv_heads + kv),
+                     place(a, 1, 0), 1, false};
 }
 
-static __device__ __forceinline__ matrix douts_of(const attention &a, uint64_t first, uint64_t h)
+template <typename E>
+static __device__ __forceinline__ matrix<E> douts_of(const attention &a, uint64_t first, uint64_t h)
 {
-    return matrix{a.dout + (first * a.heads + h) * a.dim, a.heads * a.dim, 1, false};
+    return matrix<E>{elements<E>(a.dout) + (first * a.heads + h) * a.dim, a.heads * a.dim, 1,
+                     false};
 }
 
 /* Place of a query's logsumexp and delta, both f32[rows][heads][length]. */
@@ -109,9 +118,9 @@ static __device__ __forceinline__ uint64_t sum_at(const attention &a, uint64_t f
 /* Copies one slice of N rows from `row` on to shared memory. Rows after the sequence's end are 0.
  * Elements after the slice's pairs keep what they had, and nothing that is stored depends on them.
  */
-template <unsigned N, unsigned COLUMNS>
+template <unsigned N, unsigned COLUMNS, typename E>
 static __device__ __forceinline__ void load(float (&to)[N][COLUMNS], const attention &a,
-                                            const matrix &x, uint64_t row, unsigned slice)
+                                            const matrix<E> &x, uint64_t row, unsigned slice)
 {
     const uint64_t half = a.dim / 2, begin = (uint64_t)slice * PAIRS;
     const unsigned pairs = pairs_of(a, slice);
@@ -120,8 +129,8 @@ static __device__ __forceinline__ void load(float (&to)[N][COLUMNS], const atten
             const uint64_t t = row + r;
             float low = 0, high = 0;
             if (t < a.length) {
-                const float *from = x.x + t * x.stride + begin + d;
-                low = from[0], high = from[half];
+                const E *from = x.x + t * x.stride + begin + d;
+                low = get(from[0]), high = get(from[half]);
                 if (x.turned) {
                     const uint64_t angle = t * half + begin + d;
                     const float c = a.cosine[angle], s = a.sine[angle], old = low;
@@ -152,12 +161,12 @@ static __device__ __forceinline__ void add_scores(float (&score)[EACH],
 /* Scores of the block's rows, which are rows of x, with the columns from `column` on, which are
  * rows of y. After it `tile` has the block's own slice of these columns. `rows` is loaded again
  * only where it does not keep all slices. */
-template <unsigned EACH>
+template <unsigned EACH, typename E>
 static __device__ __forceinline__ void scores_of(float (&score)[EACH],
                                                  float (&rows)[EACH * DL_WARPS][WIDTH],
                                                  float (&tile)[TILE][STRIDE], const attention &a,
-                                                 const work &w, const matrix &x, const matrix &y,
-                                                 uint64_t column, bool begins)
+                                                 const work &w, const matrix<E> &x,
+                                                 const matrix<E> &y, uint64_t column, bool begins)
 {
 #pragma unroll
     for (unsigned r = 0; r < EACH; r++)
@@ -202,7 +211,8 @@ template <unsigned EACH> static __device__ __forceinline__ void clear(float (&su
 
 /* Stores a row of the block's slice to `to`, which is position t of a head. With `turned` it is the
  * gradient of what was rotated, and is rotated back. A lane has both elements of a pair. */
-static __device__ __forceinline__ void store(float *to, const attention &a, const work &w,
+template <typename E>
+static __device__ __forceinline__ void store(E *to, const attention &a, const work &w,
                                              const float (&row)[PARTS], uint64_t t, float scale,
                                              bool turned)
 {
@@ -219,8 +229,8 @@ static __device__ __forceinline__ void store(float *to, const attention &a, cons
             low = low * c + high * s;
             high = high * c - old * s;
         }
-        to[begin + d] = low;
-        to[begin + d + half] = high;
+        put(to + begin + d, low);
+        put(to + begin + d + half, high);
     }
 }
 
@@ -228,13 +238,16 @@ static __device__ __forceinline__ void store(float *to, const attention &a, cons
 
 /* The online softmax: `out` is kept up to a factor exp(-top), and is multiplied by exp(old top -
  * top) when the largest score grows. A lane adds up the shares of its columns. */
-DL_GPU_KERNEL(dl_attention_forward, dl_cuda_attention_arguments)
+template <typename E>
+static __device__ __forceinline__ void attention_forward(const attention &a,
+                                                         float (&rows)[FORWARD_ROWS][WIDTH],
+                                                         float (&tile)[TILE][STRIDE],
+                                                         float (&share)[FORWARD_ROWS][TILE])
 {
-    __shared__ float rows[FORWARD_ROWS][WIDTH], tile[TILE][STRIDE], share[FORWARD_ROWS][TILE];
     const work w = work_of(a, a.heads, FORWARD_ROWS);
     const uint64_t kv = w.h / (a.heads / a.kv_heads);
-    const matrix q = queries_of(a, w.first, w.h), k = keys_of(a, w.first, kv);
-    const matrix v = values_of(a, w.first, kv);
+    const matrix<E> q = queries_of<E>(a, w.first, w.h), k = keys_of<E>(a, w.first, kv);
+    const matrix<E> v = values_of<E>(a, w.first, kv);
     const unsigned row = DL_WARP_OF_BLOCK * FORWARD_EACH, pairs = pairs_of(a, w.slice);
     float out[FORWARD_EACH][PARTS], top[FORWARD_EACH], sum[FORWARD_EACH], score[FORWARD_EACH];
     clear(out);
@@ -264,34 +277,52 @@ DL_GPU_KERNEL(dl_attention_forward, dl_cuda_attention_arguments)
     for (unsigned r = 0; r < FORWARD_EACH; r++) {
         const uint64_t t = w.row + row + r;
         const float all = warp_sum(sum[r]);
-        store(a.out + ((w.first + t) * a.heads + w.h) * a.dim, a, w, out[r], t, 1 / all, false);
+        store(elements<E>(a.out) + ((w.first + t) * a.heads + w.h) * a.dim, a, w, out[r], t,
+              1 / all, false);
         if (t < a.length && w.slice == 0 && DL_LANE == 0)
             a.lse[sum_at(a, w.first, w.h, t)] = top[r] + logf(all);
     }
 }
 
+DL_GPU_KERNEL(dl_attention_forward, dl_cuda_attention_arguments)
+{
+    __shared__ float rows[FORWARD_ROWS][WIDTH], tile[TILE][STRIDE], share[FORWARD_ROWS][TILE];
+    attention_forward<float>(a, rows, tile, share);
+}
+DL_GPU_KERNEL(dl_attention_forward_bf16, dl_cuda_attention_arguments)
+{
+    __shared__ float rows[FORWARD_ROWS][WIDTH], tile[TILE][STRIDE], share[FORWARD_ROWS][TILE];
+    attention_forward<bf16>(a, rows, tile, share);
+}
+
 /* delta = sum(dO O), which equals the sum of P dP over the keys. A warp for each query and head. */
-DL_GPU_KERNEL(dl_attention_delta, dl_cuda_attention_arguments)
+template <typename E>
+static __device__ __forceinline__ void attention_delta(const dl_cuda_attention_arguments &a)
 {
     const uint64_t i = DL_WARP_INDEX / a.heads, h = DL_WARP_INDEX % a.heads;
     if (i >= a.rows * a.length) return;
-    const float *x = a.dout + (i * a.heads + h) * a.dim, *y = a.out + (i * a.heads + h) * a.dim;
+    const E *x = elements<E>(a.dout) + (i * a.heads + h) * a.dim;
+    const E *y = elements<E>(a.out) + (i * a.heads + h) * a.dim;
     float sum = 0;
     for (uint64_t d = DL_LANE; d < a.dim; d += DL_WARP)
-        sum = fmaf(x[d], y[d], sum);
+        sum = fmaf(get(x[d]), get(y[d]), sum);
     sum = warp_sum(sum);
     if (DL_LANE == 0) a.delta[sum_at(a, i - i % a.length, h, i % a.length)] = sum;
 }
+DL_GPU_KERNELS(attention_delta, dl_cuda_attention_arguments)
 
 /* dQ = dS K, where dS = P (dO V^T - delta) and P = exp(q k - lse). */
-DL_GPU_KERNEL(dl_attention_queries, dl_cuda_attention_arguments)
+template <typename E>
+static __device__ __forceinline__ void attention_queries(const attention &a,
+                                                         float (&q_rows)[BACKWARD_ROWS][WIDTH],
+                                                         float (&dout_rows)[BACKWARD_ROWS][WIDTH],
+                                                         float (&tile)[TILE][STRIDE],
+                                                         float (&share)[BACKWARD_ROWS][TILE])
 {
-    __shared__ float q_rows[BACKWARD_ROWS][WIDTH], dout_rows[BACKWARD_ROWS][WIDTH];
-    __shared__ float tile[TILE][STRIDE], share[BACKWARD_ROWS][TILE];
     const work w = work_of(a, a.heads, BACKWARD_ROWS);
     const uint64_t kv = w.h / (a.heads / a.kv_heads);
-    const matrix q = queries_of(a, w.first, w.h), dout = douts_of(a, w.first, w.h);
-    const matrix k = keys_of(a, w.first, kv), v = values_of(a, w.first, kv);
+    const matrix<E> q = queries_of<E>(a, w.first, w.h), dout = douts_of<E>(a, w.first, w.h);
+    const matrix<E> k = keys_of<E>(a, w.first, kv), v = values_of<E>(a, w.first, kv);
     const unsigned row = DL_WARP_OF_BLOCK * BACKWARD_EACH, pairs = pairs_of(a, w.slice);
     float dq[BACKWARD_EACH][PARTS], score[BACKWARD_EACH], dp[BACKWARD_EACH];
     clear(dq);
@@ -312,18 +343,34 @@ DL_GPU_KERNEL(dl_attention_queries, dl_cuda_attention_arguments)
 #pragma unroll
     for (unsigned r = 0; r < BACKWARD_EACH; r++) {
         const uint64_t t = w.row + row + r;
-        store(a.dqkv + place(a, w.first + t, w.h), a, w, dq[r], t, a.scale, true);
+        store(elements<E>(a.dqkv) + place(a, w.first + t, w.h), a, w, dq[r], t, a.scale, true);
     }
 }
 
-/* dV = P^T dO and dK = dS^T Q: rows are keys, columns the queries of all heads that use them. */
-DL_GPU_KERNEL(dl_attention_keys, dl_cuda_attention_arguments)
+DL_GPU_KERNEL(dl_attention_queries, dl_cuda_attention_arguments)
 {
-    __shared__ float k_rows[BACKWARD_ROWS][WIDTH], v_rows[BACKWARD_ROWS][WIDTH];
+    __shared__ float q_rows[BACKWARD_ROWS][WIDTH], dout_rows[BACKWARD_ROWS][WIDTH];
     __shared__ float tile[TILE][STRIDE], share[BACKWARD_ROWS][TILE];
+    attention_queries<float>(a, q_rows, dout_rows, tile, share);
+}
+DL_GPU_KERNEL(dl_attention_queries_bf16, dl_cuda_attention_arguments)
+{
+    __shared__ float q_rows[BACKWARD_ROWS][WIDTH], dout_rows[BACKWARD_ROWS][WIDTH];
+    __shared__ float tile[TILE][STRIDE], share[BACKWARD_ROWS][TILE];
+    attention_queries<bf16>(a, q_rows, dout_rows, tile, share);
+}
+
+/* dV = P^T dO and dK = dS^T Q: rows are keys, columns the queries of all heads that use them. */
+template <typename E>
+static __device__ __forceinline__ void attention_keys(const attention &a,
+                                                      float (&k_rows)[BACKWARD_ROWS][WIDTH],
+                                                      float (&v_rows)[BACKWARD_ROWS][WIDTH],
+                                                      float (&tile)[TILE][STRIDE],
+                                                      float (&share)[BACKWARD_ROWS][TILE])
+{
     const work w = work_of(a, a.kv_heads, BACKWARD_ROWS);
     const uint64_t group = a.heads / a.kv_heads, begins = w.row / TILE * TILE;
-    const matrix k = keys_of(a, w.first, w.h), v = values_of(a, w.first, w.h);
+    const matrix<E> k = keys_of<E>(a, w.first, w.h), v = values_of<E>(a, w.first, w.h);
     const unsigned row = DL_WARP_OF_BLOCK * BACKWARD_EACH, pairs = pairs_of(a, w.slice);
     float dk[BACKWARD_EACH][PARTS], dv[BACKWARD_EACH][PARTS];
     float score[BACKWARD_EACH], dp[BACKWARD_EACH];
@@ -332,7 +379,7 @@ DL_GPU_KERNEL(dl_attention_keys, dl_cuda_attention_arguments)
     for (uint64_t h = w.h * group; h < (w.h + 1) * group; h++)
         for (uint64_t begin = begins; begin < a.length; begin += TILE) {
             const bool first = h == w.h * group && begin == begins;
-            const matrix q = queries_of(a, w.first, h), dout = douts_of(a, w.first, h);
+            const matrix<E> q = queries_of<E>(a, w.first, h), dout = douts_of<E>(a, w.first, h);
             const uint64_t t = begin + DL_LANE, at = sum_at(a, w.first, h, t);
             scores_of(score, k_rows, tile, a, w, k, q, begin, first);
             scores_of(dp, v_rows, tile, a, w, v, dout, begin, first);
@@ -360,8 +407,21 @@ DL_GPU_KERNEL(dl_attention_keys, dl_cuda_attention_arguments)
 #pragma unroll
     for (unsigned r = 0; r < BACKWARD_EACH; r++) {
         const uint64_t j = w.row + row + r;
-        float *to = a.dqkv + place(a, w.first + j, a.heads + w.h);
+        E *to = elements<E>(a.dqkv) + place(a, w.first + j, a.heads + w.h);
         store(to, a, w, dk[r], j, 1, true);
         store(to + a.kv_heads * a.dim, a, w, dv[r], j, 1, false);
     }
+}
+
+DL_GPU_KERNEL(dl_attention_keys, dl_cuda_attention_arguments)
+{
+    __shared__ float k_rows[BACKWARD_ROWS][WIDTH], v_rows[BACKWARD_ROWS][WIDTH];
+    __shared__ float tile[TILE][STRIDE], share[BACKWARD_ROWS][TILE];
+    attention_keys<float>(a, k_rows, v_rows, tile, share);
+}
+DL_GPU_KERNEL(dl_attention_keys_bf16, dl_cuda_attention_arguments)
+{
+    __shared__ float k_rows[BACKWARD_ROWS][WIDTH], v_rows[BACKWARD_ROWS][WIDTH];
+    __shared__ float tile[TILE][STRIDE], share[BACKWARD_ROWS][TILE];
+    attention_keys<bf16>(a, k_rows, v_rows, tile, share);
 }

@@ -33,7 +33,7 @@ static void product(const work *w)
                                          .a_column = 1,
                                          .b_row = w->size,
                                          .b_column = 1};
-    dl_cuda_product_on(w->backend, &a);
+    dl_cuda_product_on(w->backend, &a, DL_CUDA_F32);
 }
 
 static void copy(const work *w)

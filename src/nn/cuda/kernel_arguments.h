@@ -104,11 +104,21 @@ typedef struct dl_cuda_apply_arguments {
     const dl_verdict *verdict;
 } dl_cuda_apply_arguments;
 
-/* ---- operations of a model */
+/* to bf16[n]: each element of `from` rounded to nearest, ties to even. */
+typedef struct dl_cuda_round_arguments {
+    uint16_t *to;
+    const float *from;
+    uint64_t n;
+} dl_cuda_round_arguments;
+
+/* ---- operations of a model. Values and their gradients have the element type of the kernel:
+ * bf16 where its name ends with _bf16, although the pointers are to float. Parameters, their
+ * gradients and sums are f32. */
 
 /* C[m][n] = A[m][k] B[k][n] + bias[n], or added to C; a block for each square of C with a side of
  * DL_CUDA_SIDE. A(i, l) is a[i * a_row + l * a_column], and B alike, so each may be transposed.
- * bias may be NULL. */
+ * bias may be NULL. dl_product_bf16 has A, B and C in bf16, and
+ * dl_product_bf16_to_f32 only A and B. */
 enum { DL_CUDA_SIDE = 64 };
 typedef struct dl_cuda_product_arguments {
     float *c;
@@ -184,7 +194,8 @@ typedef struct dl_cuda_loss {
 
 /* A warp for each position. A target < 0 is not counted. */
 typedef struct dl_cuda_loss_arguments {
-    float *logits; /* [n][vocab], later their gradient */
+    const float *logits; /* f32[n][vocab] */
+    float *gradient;     /* [n][vocab]; may be the logits in f32 */
     const int32_t *targets;
     dl_cuda_loss *losses;
     uint64_t n, vocab;

@@ -1,19 +1,22 @@
 /* loss_kernels.cu - softmax cross-entropy (nn/softmax.h) and what the losses add up to. */
+#include "nn/cuda/element.cuh"
 #include "nn/cuda/kernel_arguments.h"
 #include "nn/cuda/warp.cuh"
 
 /* A warp for each position. Three walks over its logits: the largest, the sum of exponentials, and
- * the gradient written over them. `earlier` is the largest before the target: a target counts as
- * correct only if it is the first of the largest. */
-DL_GPU_KERNEL(dl_softmax_of_logits, dl_cuda_loss_arguments)
+ * the gradient, which may be written over them. `earlier` is the largest before the target: a
+ * target counts as correct only if it is the first of the largest. */
+template <typename E>
+static __device__ __forceinline__ void softmax_of_logits(const dl_cuda_loss_arguments &a)
 {
     const uint64_t i = DL_WARP_INDEX;
     if (i >= a.n) return;
-    float *x = a.logits + i * a.vocab;
+    const float *x = a.logits + i * a.vocab;
+    E *dx = elements<E>(a.gradient) + i * a.vocab;
     const int32_t target = a.targets[i];
     if (target < 0) { /* for all threads of the warp */
         for (uint64_t c = DL_LANE; c < a.vocab; c += DL_WARP)
-            x[c] = 0;
+            put(dx + c, 0);
         if (DL_LANE == 0) a.losses[i].loss = 0;
         if (DL_LANE == 0) a.losses[i].correct = 0;
         return;
@@ -32,13 +35,14 @@ DL_GPU_KERNEL(dl_softmax_of_logits, dl_cuda_loss_arguments)
     const float lse = top + logf(sum), share = a.gain * (1 + 2 * a.z_loss * lse) / sum;
     for (uint64_t c = DL_LANE; c < a.vocab; c += DL_WARP) {
         const float p = expf(x[c] - top) * share;
-        x[c] = c == (uint64_t)target ? p - a.gain : p;
+        put(dx + c, c == (uint64_t)target ? p - a.gain : p);
     }
     if (DL_LANE == 0) {
         a.losses[i].loss = lse - right;
         a.losses[i].correct = right == top && earlier < top;
     }
 }
+DL_GPU_KERNELS(softmax_of_logits, dl_cuda_loss_arguments)
 
 /* One thread, in the order of the positions: so the sum has the same bits each time. */
 DL_GPU_KERNEL(dl_add_to_tally, dl_cuda_tally_arguments)

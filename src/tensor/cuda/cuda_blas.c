@@ -112,7 +112,7 @@ static dl_cuda_multiplication shape_of(const dl_cuda_multiplication *product)
     return shape;
 }
 
-/* The alignment of all arrays in bytes: 4, 8 or 16. */
+/* The alignment of all arrays in bytes: 2, 4, 8 or 16. */
 static uint32_t alignment_of(const dl_cuda_multiplication *p)
 {
     const uintptr_t all =
@@ -126,10 +126,11 @@ static bool set(const dl_cuda_blas *b, void *operation, int attribute, int32_t v
 }
 
 /* Split sums are added in the workspace, in a fixed order, and never in C in the order in which
- * they are done. */
+ * they are done. They have the type of C only if that is f32. */
 static bool choose(const dl_cuda_blas *b, plan *p, void *preference)
 {
-    const uint32_t reductions = DL_CUBLAS_REDUCE_COMPUTE_TYPE | DL_CUBLAS_REDUCE_OUTPUT_TYPE;
+    const uint32_t reductions = DL_CUBLAS_REDUCE_COMPUTE_TYPE |
+                                (p->shape.types == DL_CUDA_BF16 ? 0 : DL_CUBLAS_REDUCE_OUTPUT_TYPE);
     const uint64_t workspace = WORKSPACE;
     dl_cublas_choice choice;
     int n = 0;
@@ -148,10 +149,11 @@ static bool choose(const dl_cuda_blas *b, plan *p, void *preference)
     return true;
 }
 
-static bool layout(const dl_cuda_blas *b, void **out, uint64_t rows, uint64_t columns,
+static bool layout(const dl_cuda_blas *b, void **out, bool bf16, uint64_t rows, uint64_t columns,
                    uint64_t stride)
 {
-    return !b->api.layout_create(out, DL_CUBLAS_R_32F, rows, columns, (int64_t)stride);
+    const int type = bf16 ? DL_CUBLAS_R_16BF : DL_CUBLAS_R_32F;
+    return !b->api.layout_create(out, type, rows, columns, (int64_t)stride);
 }
 
 /* Makes the operation and the layouts of a plan, and chooses its algorithm. */
@@ -159,6 +161,7 @@ static bool make(const dl_cuda_blas *b, plan *p)
 {
     const dl_cuda_multiplication *s = &p->shape;
     void *preference = NULL;
+    const bool factors = s->types != DL_CUDA_F32, result = s->types == DL_CUDA_BF16;
     const uint64_t a[2] = {s->a_transposed ? s->k : s->m, s->a_transposed ? s->m : s->k};
     const uint64_t f[2] = {s->b_transposed ? s->n : s->k, s->b_transposed ? s->k : s->n};
     if (b->api.operation_create(&p->operation, DL_CUBLAS_COMPUTE_32F, DL_CUBLAS_R_32F) ||
@@ -167,9 +170,9 @@ static bool make(const dl_cuda_blas *b, plan *p)
         !set(b, p->operation, DL_CUBLAS_TRANSB,
              s->a_transposed ? DL_CUBLAS_OP_T : DL_CUBLAS_OP_N) ||
         (p->has_bias && !set(b, p->operation, DL_CUBLAS_EPILOGUE, DL_CUBLAS_EPILOGUE_BIAS)) ||
-        !layout(b, &p->first, f[1], f[0], s->b_stride) ||
-        !layout(b, &p->second, a[1], a[0], s->a_stride) ||
-        !layout(b, &p->result, s->n, s->m, s->n) || b->api.preference_create(&preference))
+        !layout(b, &p->first, factors, f[1], f[0], s->b_stride) ||
+        !layout(b, &p->second, factors, a[1], a[0], s->a_stride) ||
+        !layout(b, &p->result, result, s->n, s->m, s->n) || b->api.preference_create(&preference))
         return false;
     const bool ok = choose(b, p, preference);
     (void)b->api.preference_destroy(preference);
@@ -181,6 +184,7 @@ int dl_cuda_blas_plan(dl_cuda_blas *b, const dl_cuda_multiplication *product)
     const dl_cuda_multiplication shape = shape_of(product);
     const uint32_t alignment = alignment_of(product);
     if (product->m == 0 || product->n == 0 || product->k == 0) return -1;
+    DL_ASSERT(product->types == DL_CUDA_F32 || !product->bias);
     for (size_t i = 0; i < b->n_plans; i++)
         if (memcmp(&b->plans[i].shape, &shape, sizeof shape) == 0 &&
             b->plans[i].alignment == alignment && b->plans[i].has_bias == (product->bias != NULL))

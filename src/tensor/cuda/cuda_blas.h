@@ -9,14 +9,19 @@
 #include "tensor/cuda/cuda_api.h"
 #include <stdbool.h>
 
-/* C[m][n] = A B + bias, or added to C; f32, row after row. A is [m][k], or [k][m] if it is
+/* Element types of A and B, and of C. */
+typedef enum dl_cuda_types { DL_CUDA_F32, DL_CUDA_BF16, DL_CUDA_BF16_TO_F32 } dl_cuda_types;
+
+/* C[m][n] = A B + bias, or added to C; row after row. The pointers are to float, whatever `types`,
+ * a dl_cuda_types, says of the elements. Sums are f32. A is [m][k], or [k][m] if it is
  * transposed, and its rows are a_stride elements apart; B is [k][n] or [n][k]. The flags are 0
- * or 1. The struct has no padding, so equal products have equal bytes. */
+ * or 1. A product of bf16 has no bias. The struct has no padding, so equal products have equal
+ * bytes. */
 typedef struct dl_cuda_multiplication {
     float *c;
     const float *a, *b, *bias; /* bias f32[n]; NULL: none */
     uint64_t m, n, k, a_stride, b_stride;
-    uint32_t a_transposed, b_transposed, add, zero;
+    uint32_t a_transposed, b_transposed, add, types;
 } dl_cuda_multiplication;
 
 typedef struct dl_cuda_blas dl_cuda_blas;

@@ -49,6 +49,7 @@ typedef struct dl_cublas_choice {
 /* Constants of cublasLt.h, cublas_api.h and library_types.h. */
 enum {
     DL_CUBLAS_R_32F = 0,
+    DL_CUBLAS_R_16BF = 14,
     DL_CUBLAS_COMPUTE_32F = 68, /* float32 throughout, no TF32 */
     DL_CUBLAS_OP_N = 0,
     DL_CUBLAS_OP_T = 1,

@@ -2,6 +2,7 @@
 #include "nn/cuda/self_test/kernel_probe.h"
 
 #include "tensor/cuda/backend_cuda.h"
+#include "tensor/widths.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ static void *take(dl_probe *p, size_t bytes, double tolerance, bool each)
     const size_t begin = p->used, end = begin + bytes, next = dl_size_round_up(end + GAP, 64);
     DL_ASSERT(p->n_rooms < DL_PROBE_ROOMS && next <= DL_PROBE_BYTES);
     memset(p->host + begin, POISON, next - begin);
-    p->rooms[p->n_rooms++] = (dl_probe_room){begin, end, tolerance, each};
+    p->rooms[p->n_rooms++] = (dl_probe_room){begin, end, tolerance, each, false};
     p->used = next;
     return p->host + begin;
 }
@@ -86,9 +87,52 @@ float *dl_probe_each(dl_probe *p, size_t n, double tolerance)
     return take(p, n * sizeof(float), tolerance, true);
 }
 
+void dl_probe_round(const dl_probe *p, float *host, size_t n)
+{
+    if (p->bf16) dl_round_to(host, host, n, "BF16");
+}
+
+static float *floats_of(unsigned char *memory, const dl_probe_room *room, size_t *n)
+{
+    *n = (room->end - room->begin) / sizeof(float);
+    return (float *)(void *)(memory + room->begin);
+}
+
+float *dl_probe_values(dl_probe *p, float *host)
+{
+    size_t n;
+    for (size_t i = 0; p->bf16 && i < p->n_rooms; i++) {
+        dl_probe_room *room = &p->rooms[i];
+        if (floats_of(p->host, room, &n) != host) continue;
+        room->narrow = true;
+        dl_probe_round(p, host, n);
+    }
+    return host;
+}
+
+/* The bytes of all rooms as the device has them, in p->got. The second half of a narrow room keeps
+ * bytes that no kernel may change. */
+static void pack(dl_probe *p)
+{
+    size_t n;
+    memcpy(p->got, p->host, p->used);
+    for (size_t i = 0; i < p->n_rooms; i++) {
+        if (!p->rooms[i].narrow) continue;
+        const float *from = floats_of(p->host, &p->rooms[i], &n);
+        dl_narrow(p->got + p->rooms[i].begin, from, n, "BF16");
+        memset(p->got + p->rooms[i].begin + 2 * n, POISON, 2 * n);
+    }
+}
+
+void dl_probe_copy_in(dl_probe *p)
+{
+    pack(p);
+    dl_backend_copy_in(p->backend, p->on_device, p->got, p->used);
+}
+
 void dl_probe_run(dl_probe *p, size_t n, const void *arguments, size_t size)
 {
-    dl_backend_copy_in(p->backend, p->on_device, p->host, p->used);
+    dl_probe_copy_in(p);
     dl_backend_cuda_launch(p->backend, &(dl_cuda_launch){p->kernel, n, arguments, size});
 }
 
@@ -113,11 +157,15 @@ static diloco_status compare_bytes(const dl_probe *p, size_t begin, size_t end, 
     return DILOCO_OK;
 }
 
+/* A result that was rounded to bf16 may be the number after the right one: two numbers that follow
+ * each other differ by at most 2^-7 of the smaller. */
+static const double BETWEEN_BF16 = 1.0 / 128;
+
 static diloco_status compare_floats(const dl_probe *p, const dl_probe_room *room)
 {
-    const float *want = (const float *)(const void *)(p->host + room->begin);
-    const float *got = (const float *)(const void *)(p->got + room->begin);
-    const size_t n = (room->end - room->begin) / sizeof *want;
+    size_t n;
+    const float *want = floats_of(p->host, room, &n), *got = floats_of(p->got, room, &n);
+    const double step = room->narrow && room->tolerance > 0 ? BETWEEN_BF16 : 0;
     double largest = 0;
     for (size_t i = 0; i < n; i++)
         largest = fmax(largest, fabs((double)want[i])); /* not of NaN */
@@ -126,10 +174,28 @@ static diloco_status compare_floats(const dl_probe *p, const dl_probe_room *room
         char place[64];
         const size_t at = room->begin + i * sizeof *want; /* equal bits are equal, a NaN too */
         if (memcmp(p->host + at, p->got + at, sizeof *want) == 0) continue;
-        if (fabs(x - y) <= room->tolerance * (room->each ? fabs(x) : largest)) continue;
+        if (fabs(x - y) <= room->tolerance * (room->each ? fabs(x) : largest) + step * fabs(x))
+            continue;
         snprintf(place, sizeof place, "element %zu of %zu", i, n);
         return differs(p, place, x, y);
     }
+    return DILOCO_OK;
+}
+
+/* Makes floats of a narrow room's results, and rounds the CPU's. */
+static diloco_status unpack(dl_probe *p, const dl_probe_room *room)
+{
+    size_t n;
+    float *got = floats_of(p->got, room, &n);
+    const unsigned char *rest = p->got + room->begin + 2 * n;
+    for (size_t i = 0; i < 2 * n; i++)
+        if (rest[i] != POISON) return differs(p, "memory after bf16", POISON, rest[i]);
+    for (size_t i = n; i-- > 0;) { /* from the back, so that no element is overwritten before */
+        unsigned char element[2];
+        memcpy(element, p->got + room->begin + 2 * i, sizeof element);
+        dl_widen(got + i, element, 1, "BF16");
+    }
+    dl_probe_round(p, floats_of(p->host, room, &n), n);
     return DILOCO_OK;
 }
 
@@ -141,6 +207,7 @@ diloco_status dl_probe_compare(dl_probe *p)
     for (size_t i = 0; i < p->n_rooms; i++) {
         const dl_probe_room *room = &p->rooms[i];
         const size_t next = i + 1 < p->n_rooms ? p->rooms[i + 1].begin : p->used;
+        if (room->narrow) DL_TRY(unpack(p, room));
         DL_TRY(room->tolerance > 0 ? compare_floats(p, room)
                                    : compare_bytes(p, room->begin, room->end, "a result"));
         DL_TRY(compare_bytes(p, room->end, next, "memory after a result"));

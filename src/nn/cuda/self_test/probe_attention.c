@@ -53,6 +53,8 @@ static rooms take_rooms(dl_probe *p, const shape *s)
     r.dout = dl_probe_input(p, r.n * s->heads * s->dim);
     r.delta = dl_probe_output(p, r.n * s->heads, ROUNDINGS);
     r.dqkv = dl_probe_output(p, r.n * r.all * s->dim, ROUNDINGS);
+    dl_probe_values(p, r.qkv), dl_probe_values(p, r.out);
+    dl_probe_values(p, r.dout), dl_probe_values(p, r.dqkv);
     return r;
 }
 
@@ -120,21 +122,22 @@ static size_t sum_at(const rooms *r, size_t i, size_t h)
     return (i - t) * r->s.heads + h * r->s.length + t;
 }
 
-static void forward(const rooms *r)
+static void forward(const dl_probe *p, const rooms *r)
 {
     for (size_t i = 0; i < r->n; i++)
         for (size_t h = 0; h < r->s.heads; h++) {
             double sum = 0, out[MAX_DIM] = {0};
             for (size_t j = i - i % r->s.length; j <= i; j++) {
-                const double p = exp(dot(r, query_of(r, i, h), key_of(r, j, h)));
-                sum += p;
+                const double share = exp(dot(r, query_of(r, i, h), key_of(r, j, h)));
+                sum += share;
                 for (size_t d = 0; d < r->s.dim; d++)
-                    out[d] += p * (double)value_of(r, j, h)[d];
+                    out[d] += share * (double)value_of(r, j, h)[d];
             }
             for (size_t d = 0; d < r->s.dim; d++)
                 r->out[out_at(r, i, h) + d] = (float)(out[d] / sum);
             r->lse[sum_at(r, i, h)] = (float)log(sum);
         }
+    dl_probe_round(p, r->out, r->n * r->s.heads * r->s.dim);
 }
 
 static void deltas(const rooms *r)
@@ -203,7 +206,7 @@ static diloco_status forward_of(dl_probe *p, const shape *s)
     const dl_cuda_attention_arguments a = arguments_of(p, &r);
     turn(&r);
     dl_probe_run(p, dl_cuda_attention_threads(&a, a.heads, DL_CUDA_FORWARD_ROWS), &a, sizeof a);
-    forward(&r);
+    forward(p, &r);
     return dl_probe_compare(p);
 }
 
@@ -212,7 +215,7 @@ static diloco_status delta_of(dl_probe *p, const shape *s)
     const rooms r = take_rooms(p, s);
     const dl_cuda_attention_arguments a = arguments_of(p, &r);
     turn(&r);
-    forward(&r);
+    forward(p, &r);
     dl_probe_run(p, r.n * a.heads * DL_CUDA_WARP, &a, sizeof a);
     deltas(&r);
     return dl_probe_compare(p);
@@ -223,7 +226,7 @@ static diloco_status queries_of(dl_probe *p, const shape *s)
     const rooms r = take_rooms(p, s);
     const dl_cuda_attention_arguments a = arguments_of(p, &r);
     turn(&r);
-    forward(&r);
+    forward(p, &r);
     deltas(&r);
     dl_probe_run(p, dl_cuda_attention_threads(&a, a.heads, DL_CUDA_BACKWARD_ROWS), &a, sizeof a);
     query_gradients(&r);
@@ -235,7 +238,7 @@ static diloco_status keys_of(dl_probe *p, const shape *s)
     const rooms r = take_rooms(p, s);
     const dl_cuda_attention_arguments a = arguments_of(p, &r);
     turn(&r);
-    forward(&r);
+    forward(p, &r);
     deltas(&r);
     dl_probe_run(p, dl_cuda_attention_threads(&a, a.kv_heads, DL_CUDA_BACKWARD_ROWS), &a, sizeof a);
     key_gradients(&r);

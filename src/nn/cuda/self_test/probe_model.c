@@ -5,6 +5,7 @@
 #include "nn/cuda/self_test/self_test_rows.h"
 #include "nn/cuda/start.h"
 #include "tensor/cuda/cuda_kernel.h"
+#include "tensor/widths.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,6 +19,7 @@ enum { WIDTH = 37, POSITIONS = 11, WIDE = 303, LONG = 2 * DL_CUDA_CHUNK + 3 };
 typedef struct layout {
     size_t m, n;
     bool a_transposed, b_transposed, bias, add;
+    bool f32; /* C, whatever A and B are */
 } layout;
 
 static diloco_status product(dl_probe *p, layout l)
@@ -25,8 +27,10 @@ static diloco_status product(dl_probe *p, layout l)
     const size_t m = l.m, n = l.n, k = 37;
     dl_probe_begin(p);
     float *c = l.add ? dl_probe_change(p, m * n, ROUNDINGS) : dl_probe_output(p, m * n, ROUNDINGS);
-    const float *a = dl_probe_input(p, m * k), *b = dl_probe_input(p, k * n);
+    float *a = dl_probe_input(p, m * k), *b = dl_probe_input(p, k * n);
     const float *bias = dl_probe_input(p, n);
+    dl_probe_values(p, a), dl_probe_values(p, b);
+    if (!l.f32) dl_probe_values(p, c);
     const dl_cuda_product_arguments args = {.c = DL_PROBE_AT(p, c),
                                             .a = DL_PROBE_AT(p, a),
                                             .b = DL_PROBE_AT(p, b),
@@ -58,12 +62,35 @@ diloco_status dl_probe_product(dl_probe *p)
     return product(p, (layout){DL_CUDA_SIDE + 3, 2 * DL_CUDA_SIDE + 1, .add = false});
 }
 
+/* A and B are bf16: the probe is as for a kernel of bf16, whose name has another end. */
+diloco_status dl_probe_product_bf16_to_f32(dl_probe *p)
+{
+    p->bf16 = true;
+    DL_TRY(product(p, (layout){19, 23, .a_transposed = true, .add = true, .f32 = true}));
+    return product(p, (layout){DL_CUDA_SIDE + 3, 2 * DL_CUDA_SIDE + 1, .f32 = true});
+}
+
+/* Values between two numbers of bf16, ties, the largest, and what is not finite. */
+diloco_status dl_probe_round_weights(dl_probe *p)
+{
+    enum { N = 517 };
+    static const uint32_t bits[] = {0x3f808000, 0x3f818000, 0x3f807fff, 0xbf808001, 0x7f7fffff,
+                                    0x7f800000, 0xff800001, 0x00008000, 0x80018000, 0};
+    float *from = dl_probe_input(p, N);
+    unsigned char *to = dl_probe_bytes(p, 2 * (size_t)N);
+    const dl_cuda_round_arguments a = {DL_PROBE_AT(p, to), DL_PROBE_AT(p, from), N};
+    memcpy(from + 100, bits, sizeof bits);
+    dl_probe_run(p, N, &a, sizeof a);
+    dl_narrow(to, from, N, "BF16");
+    return dl_probe_compare(p);
+}
+
 diloco_status dl_probe_bias_gradient(dl_probe *p)
 {
     for (int add = 0; add < 2; add++) {
         dl_probe_begin(p);
         float *db = add ? dl_probe_change(p, WIDE, ROUNDINGS) : dl_probe_output(p, WIDE, ROUNDINGS);
-        const float *dy = dl_probe_input(p, (size_t)POSITIONS * WIDE);
+        const float *dy = dl_probe_values(p, dl_probe_input(p, (size_t)POSITIONS * WIDE));
         const dl_cuda_bias_arguments a = {DL_PROBE_AT(p, db), DL_PROBE_AT(p, dy), POSITIONS, WIDE,
                                           add};
         dl_probe_run(p, WIDE, &a, sizeof a);
@@ -91,7 +118,8 @@ static int32_t *tokens_below(dl_probe *p, size_t n, size_t rows)
 diloco_status dl_probe_embedding_forward(dl_probe *p)
 {
     enum { ROWS = 17 };
-    float *table = dl_probe_input(p, ROWS * WIDTH), *x = dl_probe_output(p, POSITIONS * WIDTH, 0);
+    float *table = dl_probe_input(p, ROWS * WIDTH);
+    float *x = dl_probe_values(p, dl_probe_output(p, POSITIONS * WIDTH, 0));
     const int32_t *tokens = tokens_below(p, POSITIONS, ROWS);
     const dl_cuda_embedding_arguments a = {.table = DL_PROBE_AT(p, table),
                                            .x = DL_PROBE_AT(p, x),
@@ -112,7 +140,7 @@ diloco_status dl_probe_embedding_backward(dl_probe *p)
         dl_probe_begin(p);
         float *table = add ? dl_probe_change(p, (size_t)ROWS * CHANNELS, 0)
                            : dl_probe_output(p, (size_t)ROWS * CHANNELS, 0);
-        float *x = dl_probe_input(p, (size_t)LONG * CHANNELS);
+        float *x = dl_probe_values(p, dl_probe_input(p, (size_t)LONG * CHANNELS));
         const int32_t *tokens = tokens_below(p, LONG, ROWS);
         const dl_cuda_embedding_arguments a = {.table = DL_PROBE_AT(p, table),
                                                .x = DL_PROBE_AT(p, x),
@@ -151,6 +179,7 @@ static diloco_status norm_forward(dl_probe *p, bool with_delta)
     float *x = dl_probe_input(p, N), *s = with_delta ? dl_probe_output(p, N, ROUNDINGS) : x;
     float *delta = dl_probe_input(p, N), *weight = dl_probe_input(p, WIDTH);
     float *y = dl_probe_output(p, N, ROUNDINGS), *r = dl_probe_output(p, POSITIONS, ROUNDINGS);
+    dl_probe_values(p, x), dl_probe_values(p, s), dl_probe_values(p, delta), dl_probe_values(p, y);
     const dl_cuda_norm_arguments a = {.s = DL_PROBE_AT(p, s),
                                       .y = DL_PROBE_AT(p, y),
                                       .r = DL_PROBE_AT(p, r),
@@ -163,6 +192,7 @@ static diloco_status norm_forward(dl_probe *p, bool with_delta)
     dl_probe_run(p, (size_t)POSITIONS * DL_CUDA_WARP, &a, sizeof a);
     for (size_t i = 0; with_delta && i < N; i++)
         s[i] = x[i] + delta[i];
+    dl_probe_round(p, s, N); /* the norm is of what is stored */
     for (size_t i = 0; i < POSITIONS; i++) {
         r[i] = (float)(1 / sqrt(mean_of_squares(s + i * WIDTH, WIDTH) + (double)NORM_EPS));
         for (size_t c = 0; c < WIDTH; c++)
@@ -185,6 +215,7 @@ diloco_status dl_probe_norm_backward(dl_probe *p)
         float *ds = adds ? dl_probe_change(p, N, ROUNDINGS) : dl_probe_output(p, N, ROUNDINGS);
         float *s = dl_probe_input(p, N), *dy = dl_probe_input(p, N);
         float *r = dl_probe_input(p, POSITIONS), *w = dl_probe_input(p, WIDTH);
+        dl_probe_values(p, ds), dl_probe_values(p, s), dl_probe_values(p, dy);
         const dl_cuda_norm_arguments a = {.s = DL_PROBE_AT(p, s),
                                           .r = DL_PROBE_AT(p, r),
                                           .weight = DL_PROBE_AT(p, w),
@@ -215,6 +246,7 @@ diloco_status dl_probe_norm_partial(dl_probe *p)
     float *partial = dl_probe_output(p, (size_t)CHUNKS * CHANNELS, ROUNDINGS);
     float *s = dl_probe_input(p, (size_t)LONG * CHANNELS);
     float *dy = dl_probe_input(p, (size_t)LONG * CHANNELS), *r = dl_probe_input(p, LONG);
+    dl_probe_values(p, s), dl_probe_values(p, dy);
     const dl_cuda_norm_arguments a = {.s = DL_PROBE_AT(p, s),
                                       .r = DL_PROBE_AT(p, r),
                                       .dy = DL_PROBE_AT(p, dy),
@@ -263,6 +295,7 @@ diloco_status dl_probe_swiglu_forward(dl_probe *p)
 {
     float *x = dl_probe_input(p, (size_t)POSITIONS * 2 * WIDTH);
     float *y = dl_probe_output(p, POSITIONS * WIDTH, ROUNDINGS);
+    dl_probe_values(p, x), dl_probe_values(p, y);
     const dl_cuda_swiglu_arguments a = {DL_PROBE_AT(p, x), DL_PROBE_AT(p, y), NULL, POSITIONS,
                                         WIDTH};
     dl_probe_run(p, POSITIONS * WIDTH, &a, sizeof a);
@@ -277,6 +310,7 @@ diloco_status dl_probe_swiglu_backward(dl_probe *p)
 {
     float *x = dl_probe_change(p, (size_t)POSITIONS * 2 * WIDTH, ROUNDINGS);
     float *dy = dl_probe_input(p, POSITIONS * WIDTH);
+    dl_probe_values(p, x), dl_probe_values(p, dy);
     const dl_cuda_swiglu_arguments a = {DL_PROBE_AT(p, x), NULL, DL_PROBE_AT(p, dy), POSITIONS,
                                         WIDTH};
     dl_probe_run(p, POSITIONS * WIDTH, &a, sizeof a);
@@ -292,8 +326,9 @@ diloco_status dl_probe_swiglu_backward(dl_probe *p)
 
 /* ---- loss */
 
-/* Softmax and its gradient of one position, as nn/softmax.h. */
-static void softmax(float *x, dl_cuda_loss *loss, int32_t target, const dl_cuda_loss_arguments *a)
+/* Softmax of one position and its gradient, which may be written over x, as nn/softmax.h. */
+static void softmax(float *dx, const float *x, dl_cuda_loss *loss, int32_t target,
+                    const dl_cuda_loss_arguments *a)
 {
     const size_t vocab = (size_t)a->vocab, right = (size_t)target;
     double top = -INFINITY, sum = 0;
@@ -309,18 +344,20 @@ static void softmax(float *x, dl_cuda_loss *loss, int32_t target, const dl_cuda_
     if (target >= 0) *loss = (dl_cuda_loss){(float)(lse - (double)x[right]), best == right};
     for (size_t c = 0; c < vocab; c++) {
         const double share = exp((double)x[c] - lse) * (1 + 2 * (double)a->z_loss * lse);
-        x[c] = target < 0 ? 0 : (float)((double)a->gain * (share - (c == right)));
+        dx[c] = target < 0 ? 0 : (float)((double)a->gain * (share - (c == right)));
     }
 }
 
 diloco_status dl_probe_softmax_of_logits(dl_probe *p)
 {
-    float *logits = dl_probe_change(p, POSITIONS * WIDTH, ROUNDINGS);
+    float *logits = dl_probe_change(p, POSITIONS * WIDTH, ROUNDINGS), *gradient = logits;
+    if (p->bf16) gradient = dl_probe_values(p, dl_probe_output(p, POSITIONS * WIDTH, ROUNDINGS));
     int32_t *targets = tokens_below(p, POSITIONS, WIDTH);
     dl_cuda_loss *losses = (void *)dl_probe_each(p, (size_t)POSITIONS * 2, 1e-5);
     targets[4] = -1;
     logits[5 * WIDTH + (size_t)targets[5]] = 3; /* the likeliest */
     const dl_cuda_loss_arguments a = {.logits = DL_PROBE_AT(p, logits),
+                                      .gradient = DL_PROBE_AT(p, gradient),
                                       .targets = DL_PROBE_AT(p, targets),
                                       .losses = DL_PROBE_AT(p, losses),
                                       .n = POSITIONS,
@@ -329,7 +366,7 @@ diloco_status dl_probe_softmax_of_logits(dl_probe *p)
                                       .z_loss = 0.01f};
     dl_probe_run(p, (size_t)POSITIONS * DL_CUDA_WARP, &a, sizeof a);
     for (size_t i = 0; i < POSITIONS; i++)
-        softmax(logits + i * WIDTH, &losses[i], targets[i], &a);
+        softmax(gradient + i * WIDTH, logits + i * WIDTH, &losses[i], targets[i], &a);
     return dl_probe_compare(p);
 }
 

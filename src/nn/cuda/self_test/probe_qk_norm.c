@@ -17,10 +17,12 @@ typedef struct rooms {
 
 static rooms take_rooms(dl_probe *p)
 {
-    return (rooms){.x = dl_probe_input(p, N),
-                   .w = dl_probe_input(p, (size_t)2 * DIM),
-                   .r = dl_probe_output(p, (size_t)POSITIONS * NORMED, ROUNDINGS),
-                   .dy = dl_probe_input(p, N)};
+    rooms r = {.x = dl_probe_input(p, N),
+               .w = dl_probe_input(p, (size_t)2 * DIM),
+               .r = dl_probe_output(p, (size_t)POSITIONS * NORMED, ROUNDINGS),
+               .dy = dl_probe_input(p, N)};
+    dl_probe_values(p, r.x), dl_probe_values(p, r.dy);
+    return r;
 }
 
 static dl_cuda_qk_norm_arguments arguments_of(const dl_probe *p, const rooms *r)
@@ -65,7 +67,7 @@ diloco_status dl_probe_qk_norm_forward(dl_probe *p)
 {
     const rooms r = take_rooms(p);
     dl_cuda_qk_norm_arguments a = arguments_of(p, &r);
-    float *y = dl_probe_output(p, N, ROUNDINGS);
+    float *y = dl_probe_values(p, dl_probe_output(p, N, ROUNDINGS));
     roots(&r); /* not the kernel's, which makes them again */
     a.y = DL_PROBE_AT(p, y);
     dl_probe_run(p, (size_t)POSITIONS * ALL * DL_CUDA_WARP, &a, sizeof a);
@@ -121,6 +123,7 @@ diloco_status dl_probe_qk_norm_backward(dl_probe *p)
     r.w = dl_probe_input(p, (size_t)2 * DIM);
     r.r = dl_probe_output(p, (size_t)POSITIONS * NORMED, 0);
     r.dy = dl_probe_input(p, N);
+    dl_probe_values(p, r.x), dl_probe_values(p, r.dy);
     dl_cuda_qk_norm_arguments a = arguments_of(p, &r);
     roots(&r);
     a.dx = DL_PROBE_AT(p, r.x);

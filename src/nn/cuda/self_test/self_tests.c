@@ -6,10 +6,13 @@
 static const struct {
     const char *kernel;
     dl_probe_case run;
+    bool bf16;
 } rows[] = {
-#define ROW(name) {"dl_" #name, dl_probe_##name},
-    DL_SELF_TESTS(ROW)
+#define ROW(name)      {"dl_" #name, dl_probe_##name, false},
+#define ROW_BF16(name) {"dl_" #name "_bf16", dl_probe_##name, true},
+    DL_SELF_TESTS(ROW) DL_SELF_TESTS_BF16(ROW_BF16)
 #undef ROW
+#undef ROW_BF16
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
@@ -24,9 +27,11 @@ diloco_status dl_cuda_self_test(dl_backend *backend)
     diloco_status status = dl_probe_open(&probe, backend);
     for (size_t i = 0; !status && i < N_ROWS; i++) {
         probe.kernel = rows[i].kernel;
+        probe.bf16 = rows[i].bf16;
         dl_probe_begin(&probe);
         status = rows[i].run(&probe);
     }
+    probe.bf16 = false;
     probe.kernel = "dl_muon_blend";
     if (!status && (status = dl_probe_recorded(&probe)))
         status = dl_fail_context(status, "in a recorded sequence");
