@@ -166,6 +166,12 @@ static diloco_status list_tensors(dl_model *model)
     return DILOCO_OK;
 }
 
+diloco_dtype dl_model_element(const dl_config *config, dl_device device)
+{
+    const bool narrow = config->precision == DL_PRECISION_BF16 && device != DL_DEVICE_CPU;
+    return narrow ? DILOCO_BF16 : DILOCO_F32;
+}
+
 /* Builds the graph, and allocates its memory unless backend is NULL. */
 static diloco_status make(dl_model **out, const dl_config *config, const dl_sample *sample,
                           size_t max_rows, dl_backend *backend, dl_pool *pool)
@@ -174,8 +180,10 @@ static diloco_status make(dl_model **out, const dl_config *config, const dl_samp
     dl_model *model = calloc(1, sizeof *model);
     if (!model) return dl_fail(DILOCO_ENOMEM, "out of memory for a model");
     model->sample = *sample;
+    const dl_device device = backend ? backend->ops->device : DL_DEVICE_CPU;
     const dl_graph_target target = {.max_rows = max_rows,
-                                    .device = backend ? backend->ops->device : DL_DEVICE_CPU,
+                                    .device = device,
+                                    .element = dl_model_element(config, device),
                                     .n_threads = backend ? dl_pool_size(pool) : 1};
     diloco_status status = build(&model->graph, config, sample, &target);
     if (!status && backend) status = dl_graph_allocate(model->graph, backend, pool);

@@ -42,6 +42,11 @@ typedef struct dl_model_plan {
     dl_inner_sizes inner;                   /* for dl_inner_plan */
     double flops_per_token; /* matrix products of forward and backward; of an image as well */
 } dl_model_plan;
+
+/* Returns the type of values on a device by trainer.precision. On the CPU it is F32 in any case: a
+ * command that evaluates or samples opens the CPU, whatever the trainer's device is. */
+diloco_dtype dl_model_element(const dl_config *config, dl_device device);
+
 DL_MUST_CHECK diloco_status dl_model_plan_for(dl_model_plan *out, const dl_config *config,
                                               const dl_sample *sample,
                                               const dl_graph_target *target);

@@ -12,6 +12,8 @@
  * which is the reason of most. */
 static const char *reason_of(const dl_condition *need)
 {
+    if (is(need->row->name, "trainer.device"))
+        return "is an option of a card, and trainer.device is \"cpu\"";
     return is(need->row->name, "swarm.consensus")
                ? "is decided by a log, and a run with swarm.consensus = \"none\" has no log"
                : "does not go with the value of another option";

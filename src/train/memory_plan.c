@@ -13,7 +13,8 @@
  *     copies            host copies where the host cannot use the device's memory: the model twice
  *                       (train/staging.h and the run's mirrors), and the moments or, in
  *                       data_parallel, the gradients
- *     activations       the rest of the model's graph, and the inner optimizer's memory for a step
+ *     activations       the rest of the model's graph, such as the weights rounded to bf16, and the
+ *                       inner optimizer's memory for a step
  *     data              batches, and the mapped pages of the shard and of the validation part
  *     other             this process's resident memory (program, libraries); RESERVE for stacks,
  *                       tables and text; and a 50th of the rest for the matrix library's packing
@@ -184,6 +185,7 @@ static diloco_status plan_model(diloco_memory_plan *out, const dl_config *config
     bool in_host_memory;
     dl_graph_target target = {.max_rows = (size_t)config->batch_size, .n_threads = out->threads};
     DL_TRY(find_device(&target.device, &in_host_memory, config));
+    target.element = dl_model_element(config, target.device);
     DL_TRY(dl_model_plan_for(&model, config, sample, &target));
     out->parameters = model.n_parameters;
     out->local = model.parameter_bytes;

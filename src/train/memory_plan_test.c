@@ -118,6 +118,26 @@ TEST(alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_paralle
     free(vanilla), free(parallel);
 }
 
+TEST(plan_of_a_card_in_bf16_has_smaller_activations_and_the_cpu_refuses_it)
+{
+    diloco_memory_plan wide_values, p;
+    dl_config *config = fixture_config("diloco");
+    set(config, "trainer.batch_size", "64");
+    set(config, "trainer.device", "cuda");
+    CHECK_OK(diloco_train_plan(&wide_values, config));
+    set(config, "trainer.precision", "bf16");
+    CHECK_OK(diloco_train_plan(&p, config));
+    CHECK_INT(wide_values.local, p.local);
+    CHECK_INT(wide_values.gradient, p.gradient);
+    CHECK_INT(wide_values.moments, p.moments);
+    CHECK(p.activations < wide_values.activations);
+    CHECK(p.activations > wide_values.activations / 2);
+    set(config, "trainer.device", "cpu");
+    CHECK_STATUS(DILOCO_EREFUSED, diloco_train_plan(&p, config));
+    CHECK_CONTAINS("trainer.precision is an option of a card", diloco_error_text());
+    free(config);
+}
+
 TEST(the_library_reports_its_version_and_options)
 {
     CHECK(strlen(diloco_version()) > 0);
@@ -127,5 +147,6 @@ TEST(the_library_reports_its_version_and_options)
 
 TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter, plan_counts_the_combiners_memory,
           alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_parallel,
+          plan_of_a_card_in_bf16_has_smaller_activations_and_the_cpu_refuses_it,
           plan_matches_the_memory_of_a_training_process,
           the_library_reports_its_version_and_options)

@@ -118,17 +118,19 @@ static diloco_status take_memory(dl_setup *s)
 }
 
 /* Opens the first device. The others' models train only, so the step opens them (ranks.h). Their
- * number is in the name, since it decides the order in which gradients are added. */
+ * number is in the name, since it decides the order in which gradients are added. So is another
+ * precision than f32, which makes other bits. */
 static diloco_status open_device(dl_setup *s)
 {
     dl_device_list list;
     DL_TRY(dl_device_of_name(&list, s->config.device));
     DL_TRY(dl_device_open(&s->backend, s->config.device, 0));
     const char *card = dl_backend_card(s->backend);
-    if (list.n == 1)
-        snprintf(s->device_name, sizeof s->device_name, "%s", card);
-    else
-        snprintf(s->device_name, sizeof s->device_name, "%zu x %s", list.n, card);
+    const bool narrow = dl_model_element(&s->config, s->backend->ops->device) == DILOCO_BF16;
+    char number[16] = "";
+    if (list.n > 1) snprintf(number, sizeof number, "%zu x ", list.n);
+    snprintf(s->device_name, sizeof s->device_name, "%s%.100s%s", number, card,
+             narrow ? ", bf16" : "");
     return DILOCO_OK;
 }
 

@@ -26,7 +26,7 @@ typedef struct dl_setup {
     size_t n_tensors;
     float *parameters;           /* f32[n_parameters] of these tensors */
     dl_staging staged_gradients; /* of the whole array, where the run reads it; else empty */
-    char device_name[160];       /* of all devices of trainer.device, as "2 x NVIDIA H100" */
+    char device_name[128];       /* of all devices and the precision: "2 x NVIDIA H100, bf16" */
     void **places; /* [n_tensors] data of each; NULL: a counter, which evaluating does not read */
 } dl_setup;
 

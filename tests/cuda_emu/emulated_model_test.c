@@ -3,7 +3,13 @@
  *
  * Tolerance: both add up f32 in other orders and have other exponentials, with an error of some
  * roundings of the largest term. 1e-5 of a tensor's largest gradient is above that; a wrong index
- * or a missing term is far beyond it. */
+ * or a missing term is far beyond it.
+ *
+ * In bf16 a rounding changes a number by at most 2^-8 of it, and by 2^-8 / sqrt(3) in the root of
+ * the mean square. Forward and backward a gradient of two layers passes some 64 roundings of values
+ * and weights, whose errors are independent: sqrt(64) 2^-8 / sqrt(3) = 0.018 of the gradient's
+ * norm. The bound is twice this, for operations that enlarge an error. A wrong index is far beyond
+ * it. */
 #include "emulated_backend.h"
 
 #include "model/model.h"
@@ -24,16 +30,17 @@ typedef struct outcome {
 typedef struct shape {
     const char *heads, *kv_heads, *tied, *z_loss, *qk_norm;
     size_t rows;
+    const char *precision;
 } shape;
 
 static void configure(dl_config *config, const shape *s)
 {
     const char *const options[][2] = {
-        {"parameters.model.layers", "2"},        {"parameters.model.channels", "24"},
-        {"parameters.model.heads", s->heads},    {"parameters.model.kv_heads", s->kv_heads},
-        {"parameters.model.context", "37"},      {"parameters.model.tied", s->tied},
-        {"parameters.model.z_loss", s->z_loss},  {"parameters.model.ffn", "40"},
-        {"parameters.model.qk_norm", s->qk_norm}};
+        {"parameters.model.layers", "2"},         {"parameters.model.channels", "24"},
+        {"parameters.model.heads", s->heads},     {"parameters.model.kv_heads", s->kv_heads},
+        {"parameters.model.context", "37"},       {"parameters.model.tied", s->tied},
+        {"parameters.model.z_loss", s->z_loss},   {"parameters.model.ffn", "40"},
+        {"parameters.model.qk_norm", s->qk_norm}, {"trainer.precision", s->precision}};
     dl_config_init(config);
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
         CHECK_OK(dl_config_set(config, options[i][0], options[i][1], "test"));
@@ -123,9 +130,53 @@ static void check_model(const shape *s, size_t ways)
 
 TEST(gpt_has_the_gradients_of_the_cpu_and_the_same_bits_in_every_order)
 {
-    check_model(&(shape){"4", "2", "true", "0", "false", 2}, emulated_seeds(3));
-    check_model(&(shape){"2", "2", "false", "0.001", "true", MAX_ROWS}, emulated_seeds(2));
-    check_model(&(shape){"3", "1", "true", "0.001", "true", 1}, emulated_seeds(2));
+    check_model(&(shape){"4", "2", "true", "0", "false", 2, "f32"}, emulated_seeds(3));
+    check_model(&(shape){"2", "2", "false", "0.001", "true", MAX_ROWS, "f32"}, emulated_seeds(2));
+    check_model(&(shape){"3", "1", "true", "0.001", "true", 1, "f32"}, emulated_seeds(2));
+}
+
+static double distance(const float *want, const float *got, size_t n)
+{
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        error += pow((double)got[i] - (double)want[i], 2);
+        norm += pow((double)want[i], 2);
+    }
+    return sqrt(error / norm);
+}
+
+/* Errors of the logits have either sign, so the mean loss has far smaller ones. A distance of less
+ * than FAR_FROM_F32 would be f32. */
+static void check_bf16(const shape *s, size_t ways)
+{
+    static const double BOUND = 0.036, LOSS_BOUND = 1e-3, FAR_FROM_F32 = 1e-4;
+    static outcome want, first, got;
+    dl_backend *b;
+    CHECK_OK(dl_backend_create(&b, "cpu")); /* computes in f32 whatever the precision is */
+    run_model(&want, b, s);
+    for (size_t i = 0; i < ways; i++) {
+        const emulated_setup setup = emulated_way(4 * i);
+        CHECK_OK(emulated_open(&b, &setup));
+        run_model(&got, b, s);
+        CHECK_INT(0, emulated_leaked());
+        const double once = distance(want.once, got.once, want.n);
+        const double twice = distance(want.twice, got.twice, want.n);
+        const double logits = distance(want.logits, got.logits, VOCAB);
+        if (!(once > FAR_FROM_F32 && once < BOUND && twice < BOUND && logits < BOUND))
+            CHECK_FAIL("errors of gradients %g and %g, of logits %g", once, twice, logits);
+        CHECK_NEAR(want.loss, got.loss, LOSS_BOUND * want.loss);
+        CHECK_NEAR(want.eval, got.eval, LOSS_BOUND * want.eval);
+        CHECK_INT(want.n_correct_of_equals, got.n_correct_of_equals);
+        if (i == 0) first = got;
+        CHECK_BYTES(first.once, got.once, want.n * sizeof(float));
+        CHECK_BYTES(first.twice, got.twice, want.n * sizeof(float));
+    }
+}
+
+TEST(gpt_in_bf16_is_within_its_roundings_of_f32_and_has_the_same_bits_in_every_order)
+{
+    check_bf16(&(shape){"4", "2", "true", "0", "false", 2, "bf16"}, emulated_seeds(2));
+    check_bf16(&(shape){"2", "2", "false", "0.001", "true", MAX_ROWS, "bf16"}, emulated_seeds(2));
 }
 
 TEST(model_with_operations_without_kernels_is_refused_by_name)
@@ -154,4 +205,5 @@ TEST(model_with_operations_without_kernels_is_refused_by_name)
 }
 
 TEST_MAIN(gpt_has_the_gradients_of_the_cpu_and_the_same_bits_in_every_order,
+          gpt_in_bf16_is_within_its_roundings_of_f32_and_has_the_same_bits_in_every_order,
           model_with_operations_without_kernels_is_refused_by_name)

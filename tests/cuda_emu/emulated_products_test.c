@@ -246,12 +246,13 @@ TEST(self_test_compares_the_library_and_names_it)
 
 enum { VOCAB = 70, CONTEXT = 13, ROWS = 3, N_MOST = 20000 };
 
-static size_t gradient_of_model(float *out, dl_backend *b)
+static size_t gradient_of_model(float *out, dl_backend *b, const char *precision)
 {
-    static const char *const options[][2] = {
-        {"parameters.model.layers", "2"},   {"parameters.model.channels", "16"},
-        {"parameters.model.heads", "2"},    {"parameters.model.kv_heads", "1"},
-        {"parameters.model.context", "13"}, {"parameters.model.ffn", "24"}};
+    const char *const options[][2] = {
+        {"trainer.precision", precision},    {"parameters.model.layers", "2"},
+        {"parameters.model.channels", "16"}, {"parameters.model.heads", "2"},
+        {"parameters.model.kv_heads", "1"},  {"parameters.model.context", "13"},
+        {"parameters.model.ffn", "24"}};
     int32_t inputs[ROWS * CONTEXT], targets[ROWS * CONTEXT];
     dl_config config;
     dl_model *model;
@@ -285,14 +286,35 @@ TEST(model_with_products_of_the_library_has_the_gradients_of_the_cpu)
     static float on_cpu[N_MOST], on_device[N_MOST];
     dl_backend *b;
     CHECK_OK(dl_backend_create(&b, "cpu"));
-    const size_t n = gradient_of_model(on_cpu, b);
+    const size_t n = gradient_of_model(on_cpu, b, "f32");
     for (int unrecorded = 0; unrecorded < 2; unrecorded++) {
         const emulated_setup setup = emulated_way(4);
         CHECK_OK(open_with(&b, &setup, EMULATED_BLAS, unrecorded));
-        CHECK_INT(n, gradient_of_model(on_device, b));
+        CHECK_INT(n, gradient_of_model(on_device, b, "f32"));
         CHECK_INT(0, emulated_leaked());
         check_near(on_cpu, on_device, n);
     }
+}
+
+/* emulated_model_test.c derives the bound of bf16. */
+TEST(model_in_bf16_with_products_of_the_library_follows_the_cpu)
+{
+    static float on_cpu[N_MOST], on_device[N_MOST];
+    double error = 0, norm = 0;
+    dl_backend *b;
+    CHECK_OK(dl_backend_create(&b, "cpu"));
+    const size_t n = gradient_of_model(on_cpu, b, "f32");
+    const uint64_t before = emulated_blas_products();
+    CHECK_OK(open_with(&b, &(emulated_setup){.seed = 1}, EMULATED_BLAS, false));
+    CHECK_INT(n, gradient_of_model(on_device, b, "bf16"));
+    CHECK(emulated_blas_products() > before);
+    CHECK_INT(0, emulated_leaked());
+    for (size_t i = 0; i < n; i++) {
+        error += pow((double)on_device[i] - (double)on_cpu[i], 2);
+        norm += pow((double)on_cpu[i], 2);
+    }
+    const double relative = sqrt(error / norm);
+    if (!(relative > 1e-4 && relative < 0.036)) CHECK_FAIL("error %g of the gradient", relative);
 }
 
 TEST_MAIN(products_of_the_library_follow_our_kernel_with_and_without_graphs,
@@ -300,4 +322,5 @@ TEST_MAIN(products_of_the_library_follow_our_kernel_with_and_without_graphs,
           library_that_is_missing_or_no_library_of_products_leaves_our_kernel,
           fault_of_any_call_with_the_library_is_reported,
           self_test_compares_the_library_and_names_it,
-          model_with_products_of_the_library_has_the_gradients_of_the_cpu)
+          model_with_products_of_the_library_has_the_gradients_of_the_cpu,
+          model_in_bf16_with_products_of_the_library_follows_the_cpu)

@@ -13,14 +13,21 @@ static diloco_status train(const dl_config *config, fixture_record *record)
     return diloco_train(config, "r0", &hooks);
 }
 
-TEST(replica_on_the_device_and_one_on_the_cpu_agree_after_every_entry)
+static void in_bf16(dl_config *config)
 {
-    static const char *const presets[] = {"diloco", "streaming", "data_parallel"};
+    set(config, "trainer.device", "cuda");
+    set(config, "trainer.precision", "bf16");
+}
+
+/* Every second replica is on the device. One on the CPU computes in f32 in any case. */
+static void check_digests(const char *const *presets, size_t n_presets, bool bf16)
+{
     emulated_every = 2;
-    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++) {
+    for (size_t i = 0; i < n_presets; i++) {
         fixture_record records[2] = {{0}};
         dl_config *config = fixture_config(presets[i]);
         set(config, "run.replicas", "2");
+        if (bf16) in_bf16(config);
         fixture_train(config, records, 2);
         const size_t n = fixture_count(&records[0], "commit");
         CHECK(n >= 2);
@@ -38,22 +45,43 @@ TEST(replica_on_the_device_and_one_on_the_cpu_agree_after_every_entry)
     emulated_every = 1;
 }
 
-TEST(run_on_the_device_that_was_stopped_resumes_bitwise)
+TEST(replica_on_the_device_and_one_on_the_cpu_agree_after_every_entry)
 {
-    size_t n;
+    check_digests((const char *const[]){"diloco", "streaming", "data_parallel"}, 3, false);
+}
+
+TEST(replica_in_bf16_and_one_in_f32_agree_after_every_entry)
+{
+    check_digests((const char *const[]){"diloco", "data_parallel"}, 2, true);
+}
+
+/* Gives the theta at the end, owned by the caller. */
+static float *check_resume(size_t *n, bool bf16)
+{
     fixture_record whole = {0}, first = {.stop_at = 6}, second = {0};
     dl_config *a = fixture_config("diloco"), *b = fixture_config("diloco");
+    if (bf16) in_bf16(a), in_bf16(b);
     fixture_train(a, &whole, 1);
     CHECK_STATUS(DILOCO_EINTERRUPTED, train(b, &first));
     CHECK_OK(train(b, &second));
     CHECK_INT(6, fixture_count(&first, "step"));
     CHECK_INT(fixture_count(&whole, "step"), 6 + fixture_count(&second, "step"));
-    float *expected = fixture_theta(a, &n), *theta = fixture_theta(b, &n);
-    CHECK_BYTES(expected, theta, n * sizeof *theta);
-    free(expected), free(theta);
+    float *expected = fixture_theta(a, n), *theta = fixture_theta(b, n);
+    CHECK_BYTES(expected, theta, *n * sizeof *theta);
+    free(expected);
     fixture_record_free(&whole), fixture_record_free(&first), fixture_record_free(&second);
     free(a), free(b);
+    return theta;
+}
+
+TEST(run_on_the_device_that_was_stopped_resumes_bitwise_in_both_precisions)
+{
+    size_t n;
+    float *f32 = check_resume(&n, false), *bf16 = check_resume(&n, true);
+    CHECK(memcmp(f32, bf16, n * sizeof *f32) != 0);
+    free(f32), free(bf16);
 }
 
 TEST_MAIN(replica_on_the_device_and_one_on_the_cpu_agree_after_every_entry,
-          run_on_the_device_that_was_stopped_resumes_bitwise)
+          replica_in_bf16_and_one_in_f32_agree_after_every_entry,
+          run_on_the_device_that_was_stopped_resumes_bitwise_in_both_precisions)

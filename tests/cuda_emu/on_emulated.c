@@ -1,5 +1,6 @@
 /* on_emulated.c - a test's CPU backends become backends on the emulated device, by
- * -Wl,--wrap=dl_backend_create.
+ * -Wl,--wrap=dl_backend_create. So does what trainer.device = "cuda" opens, by
+ * -Wl,--wrap=dl_device_open.
  *
  * All of them, or with `emulated_every` of 2 each second one. The seed of the device's order is the
  * process's EMULATED_SEED, or 1. Compiled with DILOCO_ON_CARD, they are on a card instead. */
@@ -17,6 +18,8 @@
 /* Names that the linker gives. */
 diloco_status __real_dl_backend_create(dl_backend **out, const char *name);
 diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name);
+diloco_status __real_dl_device_open(dl_backend **out, const char *device);
+diloco_status __wrap_dl_device_open(dl_backend **out, const char *device);
 
 unsigned emulated_every = 1;
 
@@ -63,4 +66,10 @@ diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name)
         __atomic_add_fetch(&n, 1, __ATOMIC_RELAXED) % emulated_every != 0)
         return __real_dl_backend_create(out, name);
     return open_device(out);
+}
+
+diloco_status __wrap_dl_device_open(dl_backend **out, const char *device)
+{
+    if (is_opening || strcmp(device, "cuda") != 0) return __real_dl_device_open(out, device);
+    return __wrap_dl_backend_create(out, "cpu");
 }

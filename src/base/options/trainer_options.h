@@ -16,7 +16,13 @@
     X(DL_DECAYED_MATRICES, "matrices") \
     X(DL_DECAYED_ALL, "all")
 
+/* The arithmetic of the program's own trainer (nn/graph_target.h). */
+#define DL_PRECISIONS(X) \
+    X(DL_PRECISION_F32, "f32") \
+    X(DL_PRECISION_BF16, "bf16")
+
 #define DL_TRAINER_CHOICES(X) \
+    X(dl_precision_choice, DL_PRECISIONS) \
     X(dl_init_choice, DL_INITS) \
     X(dl_decayed_choice, DL_DECAYED)
 
@@ -30,6 +36,9 @@
       .example = "mlp") \
     X(TEXT(dl_config_name, DL_OPTION_NAME_MAX), device, "trainer.device", "cpu", "", 0, \
       "Device of the program's own trainer: cpu, or experimental cuda or cuda:N for NVIDIA card 0 or N, or cuda:N,M for several cards, which share the micro-batches of a step. Not yet run on a card; its kernels are compared with the CPU's first.") \
+    X(CHOICE(dl_precision_choice), precision, "trainer.precision", "f32", "", 0, \
+      "Type of activations and of the weights in matrix products. With bf16 parameters, their gradients, moments and all sums stay f32.", \
+      .needs = "trainer.device != cpu") \
     X(INT(1, DL_BIG), rounds, "trainer.rounds", "8", "rounds", DL_OPTION_AGREE, \
       "Rounds of the run; every fragment of the model is exchanged once in each.", \
       .example = "30") \
