@@ -82,6 +82,28 @@ TEST(run_on_the_device_that_was_stopped_resumes_bitwise_in_both_precisions)
     free(f32), free(bf16);
 }
 
+TEST(resume_in_another_precision_is_reported)
+{
+    fixture_record first = {.stop_at = 6}, second = {0};
+    dl_config *config = fixture_config("diloco");
+    char code[32] = "", text[512] = "";
+    in_bf16(config);
+    CHECK_STATUS(DILOCO_EINTERRUPTED, train(config, &first));
+    set(config, "trainer.precision", "f32");
+    CHECK_OK(train(config, &second));
+    for (size_t i = 0; i < fixture_count(&second, "warn") && strcmp(code, "machine") != 0; i++) {
+        const dl_json_value warning = fixture_nth(&second, "warn", i);
+        CHECK_OK(dl_json_read_str(code, sizeof code, warning, "code"));
+        CHECK_OK(dl_json_read_str(text, sizeof text, warning, "text"));
+    }
+    CHECK_STR("machine", code);
+    CHECK_CONTAINS(", bf16, ", strstr(text, "saved with "));
+    CHECK(strstr(strstr(text, "resumed with "), "bf16") == NULL);
+    fixture_record_free(&first), fixture_record_free(&second);
+    free(config);
+}
+
 TEST_MAIN(replica_on_the_device_and_one_on_the_cpu_agree_after_every_entry,
           replica_in_bf16_and_one_in_f32_agree_after_every_entry,
-          run_on_the_device_that_was_stopped_resumes_bitwise_in_both_precisions)
+          run_on_the_device_that_was_stopped_resumes_bitwise_in_both_precisions,
+          resume_in_another_precision_is_reported)
