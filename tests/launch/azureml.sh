@@ -35,8 +35,19 @@ expect_error 1 'compute target was not found' diloco launch tiny.toml --store "$
 
 launch_again '"displayName"'
 kill_in_outage displayName 'Failed: Azure ML reports no exit code'
-expect_error 3 'az ml job stream' diloco launch logs "$store" --rank 1
-grep -v '"Authorization": "Bearer swordfish-of-azure"\|"/tenant/oauth2' api/requests.jsonl >sent || true
+
+# Output is read by the address that the run history service signs, also in pieces of 4 MiB, and to its last byte.
+expect 0 diloco launch logs "$store" --rank 1
+r1=$(job_of 1 displayName)
+cmp out "api/logs/$r1" || fail "not the output of r1"
+yes "$(printf %08191d 0)" | head -n 1600 >>"api/logs/$r1"
+printf 'the last line has no newline' >>"api/logs/$r1"
+expect 0 diloco launch logs "$store" --rank 1 --follow
+echo >>"api/logs/$r1"
+cmp out "api/logs/$r1" || fail "not the output of r1 in pieces"
+: >"api/logs/$r1"
+expect_error 1 'has no output: Azure ML has no user_logs/std_log.txt of it' diloco launch logs "$store" --rank 1
+grep -v '"Authorization": "Bearer swordfish-of-azure\(-history\)\?"\|"/tenant/oauth2\|"/signed/' api/requests.jsonl >sent || true
 ! grep -I swordfish sent launch.out launch.err api/logs/* >out || fail "a secret was sent or printed"
 fits azureml
 store=$(bucket other)

@@ -1,4 +1,6 @@
-"""The fake of Azure Machine Learning: command jobs of a workspace, and the token service."""
+"""The fake of Azure Machine Learning: command jobs of a workspace, the token service, and the run history service with
+the addresses of output, as azure-ai-ml reads them."""
+import re
 import urllib.parse
 
 from fake_base import Fake, Refused
@@ -6,8 +8,13 @@ from fake_base import Fake, Refused
 WORKSPACE = ("/subscriptions/0000-11/resourceGroups/team/providers/Microsoft.MachineLearningServices/workspaces/ml")
 
 
+TOKENS = {"https://management.azure.com/.default": "swordfish-of-azure",
+          "https://ml.azure.com/.default": "swordfish-of-azure-history"}
+SIGNATURE = "swordfish-of-an-address"
+
+
 class AzureMl(Fake):
-    """The token is only for the principal "app" with the right secret."""
+    """Tokens are only for the principal "app" with the right secret, and each is for one service."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -21,8 +28,8 @@ class AzureMl(Fake):
         fields = dict(urllib.parse.parse_qsl(form))
         if fields.get("grant_type") != "client_credentials" or fields.get("client_secret") != "swordfish of the app":
             raise Refused(401, {"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret"})
-        assert fields["client_id"] == "app" and fields["scope"] == "https://management.azure.com/.default"
-        return {"token_type": "Bearer", "expires_in": 3599, "access_token": "swordfish-of-azure"}
+        assert fields["client_id"] == "app"
+        return {"token_type": "Bearer", "expires_in": 3599, "access_token": TOKENS[fields["scope"]]}
 
     def info(self, name):
         spec, container = self.jobs[name]
@@ -43,13 +50,50 @@ class AzureMl(Fake):
         self.jobs[name] = body, self.start(name, argv, properties["environmentVariables"])
         return self.info(name)
 
+    def details(self, name, address):
+        """RunDetails of the run history service. The file of output appears with its first byte."""
+        if name not in self.jobs:
+            self.refuse(404, "UserError", f"Run {name} was not found.")
+        written = self.jobs[name][1].log.stat().st_size
+        files = {"system_logs/lifecycler/lifecycler.log": f"{address}/signed/none?sig={SIGNATURE}"}
+        if written:
+            files["user_logs/std_log.txt"] = f"{address}/signed/{name}?sv=2025-01-05&sig={SIGNATURE}"
+        return {"runId": name, "status": self.info(name)["properties"]["status"], "logFiles": files}
+
+    def output(self, name, headers, query):
+        """A signed address of the storage account: a token is refused there, and a range is part of a file."""
+        assert "Authorization" not in headers and query["sig"] == [SIGNATURE]
+        first, last = map(int, re.fullmatch(r"bytes=(\d+)-(\d+)", headers["Range"]).groups())
+        with open(self.jobs[name][1].log, "rb") as log:
+            log.seek(first)
+            data = log.read(last - first + 1)
+        if not data:
+            raise Refused(416, {})
+        return 206, data
+
+    def answer_regional(self, path, query, headers):
+        address = "http://" + headers["Host"]
+        if path.startswith("/signed/"):
+            return self.output(path.removeprefix("/signed/"), headers, query)
+        if path == "/discovery":
+            assert "Authorization" not in headers
+            return {"api": address, "history": address}
+        if headers.get("Authorization") != "Bearer swordfish-of-azure-history":
+            self.refuse(401, "InvalidAuthenticationToken", "The token is not for this service.")
+        found = re.fullmatch(re.escape("/history/v1.0" + WORKSPACE) + r"/runs/([\w-]+)/details", path)
+        return self.details(found[1], address)
+
     def answer(self, method, path, query, headers, body):
         if path == "/tenant/oauth2/v2.0/token":
             return self.token(body)
+        if path.startswith(("/history/", "/signed/", "/discovery")):
+            return self.answer_regional(path, query, headers)
         if headers.get("Authorization") != "Bearer swordfish-of-azure":
             self.refuse(401, "InvalidAuthenticationToken", "The access token is invalid.")
         if query.get("api-version") != ["2025-12-01"]:
             self.refuse(400, "InvalidApiVersionParameter", "The api-version is invalid.")
+        if path == WORKSPACE:
+            return {"id": WORKSPACE, "properties": {"discoveryUrl": f"http://{headers['Host']}/discovery"}}
         name, _, action = path.removeprefix(WORKSPACE + "/jobs/").partition("/")
         if method == "PUT":
             return self.create(name, body)

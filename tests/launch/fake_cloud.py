@@ -457,6 +457,8 @@ def handler(fake):
                 status, result = refused.status, refused.body
             if isinstance(result, (dict, list)):
                 self.send(status, json.dumps(result).encode(), "application/json")
+            elif isinstance(result, tuple):
+                self.send(*result, "text/plain")
             else:
                 self.stream(result)
 

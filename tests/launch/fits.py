@@ -8,7 +8,7 @@ reads FOLDER/requests.jsonl of fake_cloud.py. KIND is
     hf-jobs    the client of huggingface_hub makes the same calls of the same fake, with equal requests
     k8s        the models of the package kubernetes have each member of each object
     sagemaker  the service models of botocore accept each body
-    azureml    the models of azure-ai-ml have each member of each job
+    azureml    the models of azure-ai-ml have each member of each job, and its source each request for output
     modal      the package modal has each call, with these arguments, and each kind of error
     skypilot   the source of the command sky has each option of each call, each member of a job, and no other state
     vertex     the discovery documents of google-api-python-client have each call and each member of its body"""
@@ -167,9 +167,27 @@ def fit_model(models, value, kind, where):
             fit_model(models, item, inner[0], f"{where}.{key}")
 
 
+def check_azure_output(folder):
+    """The path of the run history service, the names of its members, of the file and of the token's scope."""
+    package = pathlib.Path(sys.modules["azure.ai.ml"].__path__[0])
+    texts = {name: (package / name).read_text("utf-8") for name in (
+        "_restclient/runhistory/operations/_operations.py", "_restclient/runhistory/_configuration.py",
+        "_restclient/runhistory/models/_models_py3.py", "constants/_common.py", "constants/_job/job.py")}
+    operations, configuration, members, common, job = texts.values()
+    templates = [re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))
+                 for path in re.findall(r'"(/history/v1.0/[^"]*/runs/\{runId\}/details)"', operations)]
+    paths = {r["path"] for r in read(folder) if r["path"].startswith("/history/")}
+    assert paths and all(any(re.fullmatch(t, path) for t in templates) for path in paths), paths
+    assert '"key": "logFiles"' in members and 'API = "api"' in common
+    pattern = re.search(r'COMMON_RUNTIME_STREAM_LOG_PATTERN = "(.*)"', job)[1].replace("\\\\", "\\")
+    assert re.match(pattern, "user_logs/std_log.txt"), pattern
+    assert "https://ml.azure.com/.default" in configuration
+    return len(paths)
+
+
 def check_azureml(folder):
     models, version = import_azure_models()
-    n = 0
+    n, outputs = 0, check_azure_output(folder)
     for request in without_repeats(r for r in read(folder) if r["method"] == "PUT"):
         body = request["body"]
         fit_model(models, body, models.JobBase, "job")
@@ -177,7 +195,7 @@ def check_azureml(folder):
         assert not {"command", "environmentId"} - set(body["properties"])
         n += 1
     assert n
-    return f"{n} jobs fit the models of azure-ai-ml (arm_ml_service {version})"
+    return f"{n} jobs and {outputs} requests for output fit azure-ai-ml (arm_ml_service {version})"
 
 
 # ---- SkyPilot

@@ -6,12 +6,17 @@
  * managed identity of their compute target.
  *
  * The API has no exit code, so a job that failed may be one that was killed. It counts as LOST, and
- * launch.restarts bounds how often it is started again. Output is not read: it is in a storage
- * account of the workspace, and az ml job stream shows it. */
+ * launch.restarts bounds how often it is started again.
+ *
+ * Output is a file in a storage account of the workspace. The run history service of the
+ * workspace's region signs an address of it. */
 #include "base/clock.h"
+#include "base/host_port.h"
 #include "launch/cloud/jobs.h"
 #include "launch/executor_rows.h"
+#include "launch/lines.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +25,15 @@
  * provider in the path of a workspace. */
 #define API_VERSION "2025-12-01"
 #define PROVIDER    "/providers/Microsoft.MachineLearningServices/workspaces/"
+#define NAME        "Azure ML"
 
-/* Seconds before its end at which a token is renewed: longer than a call takes. */
-enum { EARLY_S = 60 };
+/* The scopes of tokens: for the resource manager, and for the services of a region. */
+#define MANAGER "https://management.azure.com/.default"
+#define REGIONS "https://ml.azure.com/.default"
+
+/* Seconds before its end at which a token is renewed: longer than a call takes. PIECE is the most
+ * bytes of output in one request. */
+enum { EARLY_S = 60, PIECE = 4 << 20 };
 
 /* ---- credentials: OAuth 2.0 client credentials of a service principal */
 
@@ -33,10 +44,10 @@ static diloco_status add_field(dl_buf *body, const char *before, const char *val
     return dl_web_escape(body, value, false);
 }
 
-/* The form of a client credentials grant for Azure's resource manager (Microsoft identity platform,
- * "OAuth 2.0 client credentials flow"). */
+/* The form of a client credentials grant (Microsoft identity platform, "OAuth 2.0 client
+ * credentials flow"). `scope` names the service that accepts the token. */
 static diloco_status write_grant(dl_rest_call *call, const char *tenant, const char *id,
-                                 const char *secret)
+                                 const char *secret, const char *scope)
 {
     call->type = "application/x-www-form-urlencoded";
     DL_TRY(dl_rest_path(call, "/"));
@@ -44,12 +55,13 @@ static diloco_status write_grant(dl_rest_call *call, const char *tenant, const c
     DL_TRY(dl_rest_path(call, "/oauth2/v2.0/token"));
     DL_TRY(add_field(&call->body, "grant_type=client_credentials&client_id=", id));
     DL_TRY(add_field(&call->body, "&client_secret=", secret));
-    return add_field(&call->body, "&scope=", "https://management.azure.com/.default");
+    return add_field(&call->body, "&scope=", scope);
 }
 
 /* AZURE_AUTHORITY_HOST is for other clouds of Azure, such as Azure Government. launch.endpoint does
  * not apply to the token service. */
-static diloco_status request_token(dl_credentials *out, const dl_launch_spec *spec)
+static diloco_status request_token(dl_credentials *out, const dl_launch_spec *spec,
+                                   const char *scope)
 {
     const char *tenant = getenv("AZURE_TENANT_ID"), *id = getenv("AZURE_CLIENT_ID");
     const char *secret = getenv("AZURE_CLIENT_SECRET"), *host = getenv("AZURE_AUTHORITY_HOST");
@@ -63,28 +75,33 @@ static diloco_status request_token(dl_credentials *out, const dl_launch_spec *sp
                            host && *host ? host : "https://login.microsoftonline.com"));
     snprintf(rest.who.secret, sizeof rest.who.secret, "%s", secret); /* hidden in error texts */
     dl_rest_call_init(&call, "POST", "a token");
-    diloco_status status = write_grant(&call, tenant, id, secret);
+    diloco_status status = write_grant(&call, tenant, id, secret, scope);
     if (!status) status = dl_rest_token(out, &rest, &call);
     dl_rest_call_deinit(&call);
     dl_rest_deinit(&rest);
     return status;
 }
 
-/* The token is kept for the process: a poll every few seconds must not request one each time. */
-static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
+/* Give the client a token of this scope. `known` keeps it for the process: a poll every few seconds
+ * must not request one each time. */
+static diloco_status use_token(dl_rest *rest, dl_credentials *known, const char *scope)
 {
-    static dl_credentials known;
-    DL_TRY(dl_rest_init(rest, spec, "Azure ML", "https://management.azure.com"));
-    if (spec->dry) return DILOCO_OK;
-    if (!known.token[0] || (int64_t)dl_clock_wall() > known.expires - EARLY_S) {
-        const diloco_status status = request_token(&known, spec);
+    if (!known->token[0] || (int64_t)dl_clock_wall() > known->expires - EARLY_S) {
+        const diloco_status status = request_token(known, rest->spec, scope);
         if (status) {
-            explicit_bzero(&known, sizeof known);
+            explicit_bzero(known, sizeof *known);
             return status;
         }
     }
-    rest->who = known;
+    rest->who = *known;
     return DILOCO_OK;
+}
+
+static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
+{
+    static dl_credentials known;
+    DL_TRY(dl_rest_init(rest, spec, NAME, "https://management.azure.com"));
+    return spec->dry ? DILOCO_OK : use_token(rest, &known, MANAGER);
 }
 
 /* ---- names of resources */
@@ -275,17 +292,180 @@ static bool is_id(const dl_job *job)
 
 DL_CLOUD_CALLS(rows)
 
-/* Streams of output are files of the workspace's storage account, which needs other credentials. */
+/* ---- logs
+ *
+ * The requests are those of the package azure-ai-ml 1.35. The workspace (Machine Learning REST API,
+ * "Workspaces - Get") has a discoveryUrl, whose answer has the address "api" of the region. There
+ * GET history/v1.0/…/runs/{name}/details has logFiles, an object of names of files and signed
+ * addresses. The file user_logs/std_log.txt is stdout and stderr of a job (Microsoft Learn, "View
+ * and download job logs in Azure Machine Learning studio"). */
+
+/* A position in the output. */
+typedef struct reading {
+    uint64_t at;    /* bytes that were read */
+    bool found;     /* the job has a file of output */
+    dl_lines lines; /* the line that is not complete */
+} reading;
+
+/* Write the part of a URL before its path to base[DL_REST_BASE], and return the rest. Returns NULL
+ * if Azure sent an address that is no https URL of a plain host. Such a host on this machine may
+ * have http. */
+static const char *split_url(char base[DL_REST_BASE], const char *url)
+{
+    const char *host = strstr(url, "://");
+    const size_t len = host ? (size_t)(host - url) + 3 + strcspn(host + 3, "/?#") : 0;
+    base[0] = '\0';
+    if (!len || len >= DL_REST_BASE) return NULL;
+    snprintf(base, DL_REST_BASE, "%.*s", (int)len, url);
+    if (strpbrk(base, "@ \\")) return NULL;
+    for (const char *at = url + len; *at; at++)
+        if (*at <= ' ' || *at > '~') return NULL;
+    return !strncmp(url, "https://", 8) || dl_url_is_loopback(base) ? url + len : NULL;
+}
+
+/* GET an address that Azure has sent. It has its own signature, so the client has no token. `range`
+ * is a header, or "". The caller frees response->text after success. A range after the end of a
+ * file (416) is no error. */
+static diloco_status get_url(dl_rest_response *response, const dl_launch_spec *spec,
+                             const char *what, const char *url, const char *range)
+{
+    char base[DL_REST_BASE];
+    dl_rest rest;
+    dl_rest_call call;
+    const char *path = split_url(base, url);
+    if (!path) return dl_fail(DILOCO_EPROTO, "%s: Azure ML sent an invalid address", what);
+    DL_TRY(dl_rest_init_at(&rest, spec, NAME, base));
+    snprintf(rest.headers[0], sizeof rest.headers[0], "%s", range);
+    dl_rest_call_init(&call, "GET", what);
+    diloco_status status = dl_buf_add(&call.path, path, strlen(path));
+    if (!status) status = dl_rest_do(&rest, &call, response);
+    if (!status && !dl_rest_is_good(response) && response->status != 416) {
+        status = dl_rest_refused(&rest, &call, response);
+        dl_buf_deinit(&response->text);
+    }
+    dl_rest_call_deinit(&call);
+    dl_rest_deinit(&rest);
+    return status;
+}
+
+/* The address of the workspace's discovery service, in *url, which the caller frees. */
+static diloco_status find_discovery(char **url, const dl_launch_spec *spec)
+{
+    dl_rest rest = {.name = NULL};
+    dl_rest_call call;
+    dl_rest_response response;
+    dl_rest_call_init(&call, "GET", "the workspace");
+    diloco_status status = open_rest(&rest, spec);
+    if (!status) status = add_workspace(&call.path, spec->config);
+    if (!status) status = dl_rest_path(&call, "?api-version=" API_VERSION);
+    if (!status) status = dl_rest_must(&rest, &call, &response);
+    if (!status) {
+        *url = dl_rest_copy(response.json, "properties.discoveryUrl");
+        dl_buf_deinit(&response.text);
+        if (!*url) status = dl_fail(DILOCO_EPROTO, "the workspace has no discoveryUrl");
+    }
+    dl_rest_call_deinit(&call);
+    dl_rest_deinit(&rest);
+    return status;
+}
+
+static diloco_status renew_history(dl_rest *rest)
+{
+    static dl_credentials known;
+    return use_token(rest, &known, REGIONS);
+}
+
+/* Open a client of the services of the workspace's region. It gets a token, so its address must be
+ * https. */
+static diloco_status open_history(dl_rest *rest, const dl_launch_spec *spec)
+{
+    char base[DL_REST_BASE], api[DL_REST_BASE] = "";
+    char *url = NULL;
+    dl_rest_response response;
+    DL_TRY(find_discovery(&url, spec));
+    diloco_status status = get_url(&response, spec, "the services of the workspace", url, "");
+    free(url);
+    DL_TRY(status);
+    dl_rest_text(api, sizeof api, response.json, "api");
+    dl_buf_deinit(&response.text);
+    if (!split_url(base, api))
+        return dl_fail(DILOCO_EPROTO, "the services of the workspace have no address \"api\"");
+    DL_TRY(dl_rest_init_at(rest, spec, NAME, api));
+    return renew_history(rest);
+}
+
+/* The signed address of the job's output, in *url, which the caller frees. NULL is no
+ * error: the job has written nothing yet. The second name is that of an older runtime. */
+static diloco_status find_output(char **url, dl_rest *rest, const dl_job *job)
+{
+    static const char *const names[] = {"user_logs/std_log.txt", "azureml-logs/70_driver_log.txt"};
+    dl_rest_call call;
+    dl_rest_response response;
+    *url = NULL;
+    dl_rest_call_init(&call, "GET", job->name);
+    diloco_status status = dl_rest_path(&call, "/history/v1.0");
+    if (!status) status = add_workspace(&call.path, rest->spec->config);
+    if (!status) status = dl_rest_path(&call, "/runs/%s/details", job->name);
+    if (!status) status = dl_rest_must(rest, &call, &response);
+    if (!status) {
+        const dl_json_value files = dl_json_get(response.json, "logFiles");
+        for (size_t i = 0; !*url && i < sizeof names / sizeof *names; i++)
+            *url = dl_rest_copy(dl_json_get(files, names[i]), "");
+        dl_buf_deinit(&response.text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+/* Read at most PIECE bytes after the position. *more: there may be further ones. A server that
+ * ignores the range sends the whole file. */
+static diloco_status read_piece(reading *r, const dl_launch_spec *spec, const dl_job *job,
+                                const char *url, bool *more)
+{
+    char range[96];
+    dl_rest_response response;
+    snprintf(range, sizeof range, "Range: bytes=%" PRIu64 "-%" PRIu64, r->at, r->at + PIECE - 1);
+    DL_TRY(get_url(&response, spec, job->name, url, range));
+    const size_t all = response.status == 416 ? 0 : response.text.len;
+    const size_t skip = response.status == 206 ? 0 : (size_t)(r->at < all ? r->at : all);
+    const diloco_status status =
+        all > skip ? dl_lines_add(&r->lines, (const char *)response.text.data + skip, all - skip)
+                   : DILOCO_OK;
+    r->at += all - skip;
+    *more = response.status == 206 && all == PIECE;
+    dl_buf_deinit(&response.text);
+    return status;
+}
+
+/* Read all output that was written after the position. An address is valid for some hours, so each
+ * read asks for a new one. */
+static diloco_status read_output(void *context, dl_rest *rest, const dl_job *job)
+{
+    reading *r = context;
+    char *url;
+    diloco_status status = find_output(&url, rest, job);
+    bool more = !status && url;
+    if (more) r->found = true;
+    while (!status && more)
+        status = read_piece(r, rest->spec, job, url, &more);
+    free(url);
+    return status;
+}
+
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
-    char part[3][128] = {"", "", ""};
-    (void)follow, (void)fn, (void)user;
-    (void)split_project(part, spec->config->launch_project);
-    return dl_fail(DILOCO_EREFUSED,
-                   "%s: output of azureml is not read by this version: az ml job stream --name %s "
-                   "--resource-group %s --workspace-name %s  shows it",
-                   job->name, job->name, part[1], part[2]);
+    dl_rest rest = {.name = NULL};
+    reading r = {.at = 0};
+    const dl_cloud_log log = {.read = read_output, .renew = renew_history, .reading = &r};
+    dl_lines_init(&r.lines, fn, user);
+    diloco_status status = open_history(&rest, spec);
+    if (!status) status = dl_cloud_follow(&log, &rest, &rows, job, follow);
+    status = dl_lines_end(&r.lines, status);
+    dl_rest_deinit(&rest);
+    if (status || r.found) return status;
+    return dl_fail(DILOCO_ENOENT, "%s has no output: Azure ML has no user_logs/std_log.txt of it",
+                   job->name);
 }
 
 /* An image with a '/' is an address of a registry, not an environment of the workspace. */
@@ -324,7 +504,7 @@ const dl_executor dl_executor_azureml = {
     .without = "|dir|grace|",
     .caps = {.net = "none",
              .rank_env = "argument, DILOCO_RANK",
-             .log_api = "az ml job stream",
+             .log_api = "run history of the workspace",
              .restart = "of low-priority machines that were taken away",
              .spot = true,
              .in_image = true},
