@@ -13,6 +13,7 @@ command, the variables and the secrets of the request, and PATH; the image is on
 
 A fake keeps the semantics that the provider documents. It is no proof of what the provider does."""
 import base64
+import collections
 import http.server
 import itertools
 import json
@@ -97,13 +98,14 @@ class HfJobs(Fake):
 
 class Kubernetes(Fake):
     """Indexed Jobs with backoffLimitPerIndex 0 and a podFailurePolicy, Secrets, PodGroups, pods and their logs.
-    POST /test/evict?pod=NAME ends a pod as an eviction does: the Job replaces it."""
+    POST /test/evict?pod=NAME ends a pod as an eviction does: the Job replaces it. The namespace "gone" does not exist.
+    While the file no-output exists, no output of a pod can be read."""
 
     NOTE = "batch.kubernetes.io/job-completion-index"
 
     def __init__(self, folder):
         super().__init__(folder)
-        self.jobs, self.objects, self.pods = {}, {}, {}
+        self.jobs, self.objects, self.pods, self.made = {}, {}, {}, 0
 
     @staticmethod
     def refuse(status, reason, message):
@@ -131,9 +133,10 @@ class Kubernetes(Fake):
 
     def start_pod(self, job, index):
         container = job["spec"]["template"]["spec"]["containers"][0]
-        name = f"{job['metadata']['name']}-{index}-{len(self.pods):05d}"
+        name = f"{job['metadata']['name']}-{index}-{self.made:05d}"
         pod = {"name": name, "job": job["metadata"]["name"], "index": index, "evicted": False, "container": None,
-               "made": len(self.pods)}
+               "made": self.made}
+        self.made += 1
         self.pods[name] = pod
         if container["image"] == "nowhere/none":
             return
@@ -235,6 +238,7 @@ class Kubernetes(Fake):
                 for pod in self.pods.values():
                     if pod["job"] == name and pod["container"]:
                         pod["container"].stop()
+                self.pods = {pod: spec for pod, spec in self.pods.items() if spec["job"] != name}
             del table[key]
             return {"kind": "Status", "status": "Success"}
         return {**table[key], "status": self.status(table[key])} if kind == "jobs" else table[key]
@@ -253,6 +257,11 @@ class Kubernetes(Fake):
             pod["container"].stop()
             return self.pod_object(pod)
         assert log and query["container"] == ["replica"]
+        if self.folder.joinpath("no-output").exists():
+            self.refuse(500, "InternalError", "the kubelet does not answer")
+        if "tailLines" in query:
+            with open(pod["container"].log, "rb") as lines:
+                return iter(collections.deque(lines, int(query["tailLines"][0])))
         return self.lines(pod, query.get("follow") == ["true"])
 
     @staticmethod

@@ -1,6 +1,7 @@
 #!/bin/sh
 # diloco launch --on k8s against a fake of the API with the semantics of Indexed Jobs. A run completes after a kill, an
-# eviction and an outage of the API. Ranks are added later; refusals are named; the secret is in the Secret alone.
+# eviction and an outage of the API. Ranks are added later; refusals are named; the secret is in the Secret alone. A
+# cancel keeps the output.
 . "$(dirname "$0")/cloud_lib.sh"
 serve_hub
 store=$hub/cut
@@ -11,6 +12,7 @@ executor = "k8s"
 image = "registry.example/diloco:0.2"
 endpoint = "$api"
 poll = 0.2
+dir = "$PWD/kept"
 TOML
 
 # A dry run prints the request without the secret, and sends nothing.
@@ -119,6 +121,25 @@ expect 0 diloco launch status "$hub/other"
 grep -q '^r0 *RUNNING' out || fail "r0 was stopped with the others: $(cat out)"
 expect 0 diloco launch cancel "$hub/other"
 ended 130
+expect 0 diloco launch logs "$hub/other" --rank 0
+grep -qx 'the end of the output' out || fail "the output of r0 is not kept"
+bytes=$(wc -c <"kept/$other-r0-g0/log")
+[ "$bytes" -le 4194304 ] && [ "$bytes" -gt 4100000 ] || fail "$bytes bytes are kept"
+expect 0 diloco launch logs "$hub/other" --rank 2
+grep -q . out || fail "the output of a rank that was taken away is not kept"
+
+# Output that cannot be read does not keep a machine running.
+store=$hub/silent
+launcher --set trainer.rounds=9000
+wait_for has_entry hub/silent 2
+kill -9 "$launcher"
+wait_for gone "$launcher"
+: >api/no-output
+expect_error 4 'was stopped, and its output is not kept' diloco launch cancel "$hub/silent"
+rm api/no-output
+expect 0 diloco launch collect "$hub/silent"
+[ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
+expect_error 1 'has kept no output of it in' diloco launch logs "$hub/silent" --rank 0
 
 # A batch: the command is the pods' own, so the image need not hold diloco. The book is in a folder of this machine.
 cat >batch.toml <<TOML

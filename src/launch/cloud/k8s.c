@@ -7,15 +7,21 @@
  *
  * A poll costs two requests for each Job, whatever the number of its replicas: the Job, and its
  * pods by label. The objects themselves are written and read in k8s_job.c. */
+#include "base/clock.h"
 #include "launch/cloud/k8s_job.h"
+#include "launch/cloud/k8s_output.h"
 #include "launch/cloud/kubeconfig.h"
 #include "launch/executor_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Paths below the API server's address; %s is the namespace. It is not escaped: names of Kubernetes
- * have no characters that a URL changes. */
+/* The longest time that a cancel spends on the output of one Job's pods. Their machines are paid
+ * for meanwhile. */
+#define KEEP_TIME (60 * DL_SECOND)
+
+/* Paths below the API server's address; %s is the namespace. It is not escaped: dl_kube_open
+ * accepts no namespace with characters that a URL changes. */
 #define JOBS   "/apis/batch/v1/namespaces/%s/jobs"
 #define PODS   "/api/v1/namespaces/%s/pods"
 #define SECRET "/api/v1/namespaces/%s/secrets"
@@ -298,33 +304,6 @@ static diloco_status remove_object(dl_rest *rest, const char *what, const char *
     return status;
 }
 
-/* Delete the pods of these replicas and leave the Job to the others. Pods that have ended are kept:
- * their output would be lost with them. A pod that cannot be deleted does not keep the others. */
-static diloco_status delete_pods(dl_rest *rest, const dl_job *jobs, size_t n, const char *name)
-{
-    char other[DL_JOB_NAME_MAX + 1], pod[256], phase[64], path[DL_REST_BASE + 512];
-    uint32_t index;
-    dl_rest_response pods;
-    char why[1024] = "";
-    diloco_status first = DILOCO_OK;
-    DL_TRY(get_pods(rest, &pods, name));
-    for (size_t i = 0; i < n; i++) {
-        split_id(other, &index, jobs[i].id);
-        if (strcmp(other, name) != 0) continue;
-        const dl_json_value found = dl_k8s_pod(pods.json, index);
-        dl_rest_text(phase, sizeof phase, found, "status.phase");
-        if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")) continue; /* it has output */
-        dl_rest_text(pod, sizeof pod, found, "metadata.name");
-        snprintf(path, sizeof path, PODS "/%s", rest->project, pod);
-        const diloco_status status = *pod ? remove_object(rest, pod, path) : DILOCO_OK;
-        if (!status || first) continue;
-        first = status;
-        snprintf(why, sizeof why, "%s", diloco_error_text());
-    }
-    dl_buf_deinit(&pods.text);
-    return first ? dl_fail(first, "%s", why) : DILOCO_OK;
-}
-
 /* Is this index of the Job in the list? */
 static bool is_among(const dl_job *jobs, size_t n, const char *name, uint32_t index)
 {
@@ -337,16 +316,21 @@ static bool is_among(const dl_job *jobs, size_t n, const char *name, uint32_t in
     return false;
 }
 
-/* Which indexes of the Job are not over: some of the list, some others? A Job that does not exist
- * has none. */
-static void find_unfinished(bool *ours, bool *others, dl_json_value kube_job, const dl_job *jobs,
-                            size_t n, const char *name)
+/* The number of indexes of a Job; 0 if it does not exist. */
+static uint32_t count_indexes(dl_json_value kube_job)
 {
     uint64_t completions = 0;
     const dl_json_value value = dl_rest_at(kube_job, "spec.completions");
-    *ours = *others = false;
     if (value.type == DL_JSON_NUMBER) (void)!dl_json_as_u64(&completions, value, DL_JOBS_MAX);
-    for (uint32_t i = 0; i < completions; i++) {
+    return (uint32_t)completions;
+}
+
+/* Which indexes of the Job are not over: some of the list, some others? */
+static void find_unfinished(bool *ours, bool *others, dl_json_value kube_job, const dl_job *jobs,
+                            size_t n, const char *name)
+{
+    *ours = *others = false;
+    for (uint32_t i = 0; i < count_indexes(kube_job); i++) {
         if (dl_k8s_is_over(kube_job, i)) continue;
         if (is_among(jobs, n, name, i))
             *ours = true;
@@ -355,21 +339,100 @@ static void find_unfinished(bool *ours, bool *others, dl_json_value kube_job, co
     }
 }
 
-/* Delete the whole Job when no other index of it still runs, else the pods of these replicas. A Job
- * whose indexes are all over is kept, for its output. By default the deletion of a Job of batch/v1
- * leaves its pods running, hence propagationPolicy. */
-static diloco_status cancel_group(dl_rest *rest, dl_job *jobs, size_t n, const char *name)
+/* The name of the replica of an index: that of the Job, or with its rank if the Job has all ranks
+ * of a generation, diloco-<run>-g<generation>. */
+static void name_replica(char out[DL_JOB_NAME_MAX + 1], const char *kube_job, uint32_t index)
+{
+    const char *end = strrchr(kube_job, '-');
+    if (!end || strstr(kube_job, "-r"))
+        snprintf(out, DL_JOB_NAME_MAX + 1, "%s", kube_job);
+    else
+        snprintf(out, DL_JOB_NAME_MAX + 1, "%.*s-r%u%.16s", (int)(end - kube_job), kube_job, index,
+                 end);
+}
+
+/* Keep the output of pods that are about to be deleted: with `whole` of all n_indexes of the Job,
+ * else of those in the list. After an error the next pod follows. Returns the first error. */
+static diloco_status keep_output(dl_rest *rest, dl_json_value pods, const dl_job *jobs, size_t n,
+                                 const char *name, uint32_t n_indexes, bool whole)
+{
+    char replica[DL_JOB_NAME_MAX + 1], why[1024] = "";
+    const dl_time until = dl_time_after(dl_clock_now(), KEEP_TIME);
+    diloco_status first = DILOCO_OK;
+    for (uint32_t i = 0; i < n_indexes; i++) {
+        const bool late = dl_clock_now() > until;
+        if (!whole && !is_among(jobs, n, name, i)) continue;
+        name_replica(replica, name, i);
+        const diloco_status status =
+            late ? dl_fail(DILOCO_ETIMEDOUT, "%s and later ones: a minute is over", replica)
+                 : dl_k8s_output_keep(rest, dl_k8s_pod(pods, i), replica);
+        if (status && !first) {
+            first = status;
+            snprintf(why, sizeof why, "%s", diloco_error_text());
+        }
+        if (late) break;
+    }
+    return first ? dl_fail(first, "%s", why) : DILOCO_OK;
+}
+
+/* Delete the pods of these replicas and leave the Job to the others. Pods that have ended are kept:
+ * their output would be lost with them. After an error the next pod follows. */
+static diloco_status delete_pods(dl_rest *rest, dl_json_value pods, const dl_job *jobs, size_t n,
+                                 const char *name)
+{
+    char other[DL_JOB_NAME_MAX + 1], pod[256], phase[64], path[DL_REST_BASE + 512], why[1024] = "";
+    uint32_t index;
+    diloco_status first = DILOCO_OK;
+    for (size_t i = 0; i < n; i++) {
+        split_id(other, &index, jobs[i].id);
+        if (strcmp(other, name) != 0) continue;
+        const dl_json_value found = dl_k8s_pod(pods, index);
+        dl_rest_text(phase, sizeof phase, found, "status.phase");
+        if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")) continue; /* it has output */
+        dl_rest_text(pod, sizeof pod, found, "metadata.name");
+        snprintf(path, sizeof path, PODS "/%s", rest->project, pod);
+        const diloco_status status = *pod ? remove_object(rest, pod, path) : DILOCO_OK;
+        if (!status || first) continue;
+        first = status;
+        snprintf(why, sizeof why, "%s", diloco_error_text());
+    }
+    return first ? dl_fail(first, "%s", why) : DILOCO_OK;
+}
+
+/* Delete the whole Job when no other index of it still runs, else the pods of these replicas. By
+ * default the deletion of a Job of batch/v1 leaves its pods running, hence propagationPolicy. */
+static diloco_status delete_group(dl_rest *rest, dl_json_value pods, const dl_job *jobs, size_t n,
+                                  const char *name, bool whole)
 {
     char path[DL_REST_BASE + 256];
+    if (!whole) return delete_pods(rest, pods, jobs, n, name);
+    snprintf(path, sizeof path, JOBS "/%s?propagationPolicy=Background", rest->project, name);
+    return remove_object(rest, name, path);
+}
+
+/* Stop these replicas of a Job. A Job whose indexes are all over is kept, for its output. A machine
+ * is stopped even if its output cannot be kept. That is reported as an error that may pass, because
+ * the next cancel finds nothing to stop. */
+static diloco_status cancel_group(dl_rest *rest, dl_job *jobs, size_t n, const char *name)
+{
+    char why[512] = "";
     bool ours, others;
-    dl_rest_response job;
+    dl_rest_response job, pods = {.json = {.type = DL_JSON_MISSING}};
     DL_TRY(get_job(rest, &job, name));
+    const uint32_t n_indexes = count_indexes(job.json);
     find_unfinished(&ours, &others, job.json, jobs, n, name);
     dl_buf_deinit(&job.text);
     if (!ours) return DILOCO_OK;
-    if (others) return delete_pods(rest, jobs, n, name);
-    snprintf(path, sizeof path, JOBS "/%s?propagationPolicy=Background", rest->project, name);
-    return remove_object(rest, name, path);
+    const diloco_status listed = get_pods(rest, &pods, name);
+    if (listed && others) return listed; /* no pod is known, so none can be deleted */
+    diloco_status kept = listed;
+    if (!kept) kept = keep_output(rest, pods.json, jobs, n, name, n_indexes, !others);
+    if (kept) snprintf(why, sizeof why, "%s", diloco_error_text());
+    const diloco_status status = delete_group(rest, pods.json, jobs, n, name, !others);
+    if (!listed) dl_buf_deinit(&pods.text);
+    if (status || !kept) return status;
+    return dl_fail(DILOCO_EUNREACHABLE, "%s was stopped, and its output is not kept: %.400s", name,
+                   why);
 }
 
 static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
@@ -407,25 +470,21 @@ static diloco_status find_pod(char out[256], dl_rest *rest, const dl_job *job)
     DL_TRY(get_pods(rest, &pods, name));
     dl_rest_text(out, 256, dl_k8s_pod(pods.json, index), "metadata.name");
     dl_buf_deinit(&pods.text);
-    return *out ? DILOCO_OK : dl_fail(DILOCO_ENOENT, "%s has no pod, so no output", job->name);
+    return *out ? DILOCO_OK : dl_fail(DILOCO_ENOENT, "%s has no pod", job->name);
 }
 
-/* The API server follows a pod's log itself, and closes the connection when the container has
- * ended. The container is named, since a cluster may add others to a pod. */
+/* A replica whose pod a cancel has deleted has the output that the cancel kept. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
     char pod[256];
     dl_rest rest = {.name = NULL};
-    dl_rest_call call;
-    dl_rest_call_init(&call, "GET", job->name);
     diloco_status status = dl_kube_open(&rest, spec);
     if (!status) status = find_pod(pod, &rest, job);
     if (!status)
-        status = dl_rest_path(&call, PODS "/%s/log?container=replica%s", rest.project, pod,
-                              follow ? "&follow=true" : "");
-    if (!status) status = dl_rest_lines(&rest, &call, fn, user);
-    dl_rest_call_deinit(&call);
+        status = dl_k8s_output_read(&rest, pod, job->name, follow, fn, user);
+    else if (status == DILOCO_ENOENT)
+        status = dl_k8s_output_kept(spec, job->name, fn, user);
     dl_rest_deinit(&rest);
     return status;
 }
@@ -456,11 +515,11 @@ const dl_executor dl_executor_k8s = {
              "launch.endpoint of kubectl proxy; launch.image",
     .tested = "a fake of this project with the semantics of Indexed Jobs; requests and answers "
               "fit the models of the kubernetes package 37. Not run against a real cluster",
-    .options = "|image|cpus|gpus|gpu_type|memory|disk|machine|project|role|queue|gang|endpoint|",
-    .without = "|dir|",
+    .options = "|image|cpus|gpus|gpu_type|memory|disk|machine|project|role|queue|gang|endpoint|"
+               "context|k8s_kind|",
     .caps = {.net = "private-ip",
              .rank_env = "argument, DILOCO_RANK from the completion index",
-             .log_api = "log of the pod",
+             .log_api = "log of the pod; after a cancel launch.dir",
              .restart = "of pods that the cluster evicts, preempts or loses",
              .secrets = "a Secret of the run",
              .spot = true,
