@@ -216,6 +216,10 @@ class Kubernetes(Fake):
                 headers.get("Authorization") != "Bearer " + self.folder.joinpath("token").read_text("ascii"):
             self.refuse(401, "Unauthorized", "Unauthorized")
         found = re.fullmatch(r"/(?:api/v1|apis/[\w.]+/\w+)/namespaces/([\w-]+)/(\w+)(?:/([\w.-]+))?(/log)?", path)
+        if found and found[1] == "gone":
+            raise Refused(404, {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404,
+                                "message": 'namespaces "gone" not found',
+                                "details": {"name": "gone", "kind": "namespaces"}})
         if not found or found[1] != "default":
             self.refuse(403, "Forbidden", f"User alice cannot access {path}")
         kind, name = found[2], found[3]

@@ -32,12 +32,19 @@ expect_error 2 'it is kueue or volcano' diloco launch tiny.toml --store "$hub/cu
 expect_error 2 'Kubernetes itself has no queues' diloco launch tiny.toml --store "$hub/cut" --set launch.queue=x
 expect_error 3 'launch.spot' diloco launch tiny.toml --store "$hub/cut" --set launch.spot=true
 expect_error 3 'User alice cannot access' diloco launch tiny.toml --store "$hub/cut" --set launch.project=other
+expect_error 1 'the cluster has no namespace gone: make it with' diloco launch tiny.toml --store "$hub/cut" \
+    --set launch.project=gone
+expect_error 2 'the name of a namespace has at most 63' diloco launch tiny.toml --store "$hub/cut" \
+    --set 'launch.project=default/pods/x?'
+expect_error 3 'replicas do not use Ray' diloco launch tiny.toml --store "$hub/cut" --set launch.k8s_kind=RayJob
+expect_error 2 'starts replicas as Job' diloco launch tiny.toml --store "$hub/cut" --set launch.k8s_kind=Pod
+expect_error 2 'launch.context has no effect with' diloco launch tiny.toml --store "$hub/cut" --set launch.context=x
 
-# kubectl's context: a token, and a program that prints one.
+# A context of kubectl, which the book keeps: a token, and a program that prints one. There is no current context.
 mkdir kube
 cat >kube/kubectl <<'SH'
 #!/bin/sh
-[ "$*" = "config view --raw --minify --flatten --output=json" ] || exit 1
+[ "$*" = "config view --raw --minify --flatten --output=json --context=second" ] || { echo "no context" >&2; exit 1; }
 cat "$KUBE_TEST_CONTEXT"
 SH
 chmod +x kube/kubectl
@@ -46,11 +53,14 @@ user='"token":"token-of-kube"'
 context() { echo "{\"clusters\":[{\"cluster\":{\"server\":\"$api\"}}],\"contexts\":[{\"context\":{\"namespace\":\"default\"}}],\"users\":[{\"user\":{$user}}]}" >kube/context; }
 context
 export KUBE_TEST_CONTEXT="$PWD/kube/context"
-expect 0 env "PATH=$PWD/kube:$PATH" diloco launch tiny.toml --store "$hub/first" --detach --set launch.endpoint= --set trainer.rounds=3
+expect 0 env "PATH=$PWD/kube:$PATH" diloco launch tiny.toml --store "$hub/first" --detach --set launch.endpoint= \
+    --set launch.context=second --set trainer.rounds=3
 user='"exec":{"command":"echo","args":["{\"status\":{\"token\":\"token-of-kube\"}}"]}'
 context
 expect 0 env "PATH=$PWD/kube:$PATH" diloco launch collect "$hub/first"
 [ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded: $(cat out)"
+expect_error 2 'kubectl config view: no context' env "PATH=$PWD/kube:$PATH" diloco launch tiny.toml --store "$hub/cut" \
+    --set launch.endpoint=
 expect_error 3 'check the credentials' diloco launch tiny.toml --store "$hub/cut"
 rm api/token
 
@@ -119,6 +129,12 @@ wait_for grep -q '^r2: CANCELLED' launch.out
 wait_for grep -q '^r1: LOST' launch.out
 expect 0 diloco launch status "$hub/other"
 grep -q '^r0 *RUNNING' out || fail "r0 was stopped with the others: $(cat out)"
+
+# A cancel deletes the pods. It keeps the end of their output on this machine, at most 4 MiB of each.
+other=$(grep -ho 'diloco-[0-9a-f]*-g0/0' hub/other/launch/*.json | head -1 | sed 's|-g0/0||')
+log=$(echo api/logs/"$other"-g0-0-*)
+yes "$(printf %01023d 0)" | head -n 5000 >>"$log"
+echo 'the end of the output' >>"$log"
 expect 0 diloco launch cancel "$hub/other"
 ended 130
 expect 0 diloco launch logs "$hub/other" --rank 0

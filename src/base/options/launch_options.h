@@ -37,6 +37,10 @@
       "S3 location that SageMaker requires of each job for its artifacts; replicas write none.") \
     X(TEXT(dl_config_path, 31), launch_gang, "launch.gang", "", "scheduler", 0, \
       "Scheduler that starts all replicas or none on Kubernetes: kueue or volcano; default: each by itself.") \
+    X(TEXT(dl_config_path, 127), launch_context, "launch.context", "", "name", 0, \
+      "Context of kubectl whose cluster replicas run on. Default: the current one.") \
+    X(TEXT(dl_config_path, 31), launch_k8s_kind, "launch.k8s_kind", "", "kind", 0, \
+      "Kind of Kubernetes object that replicas are started as: Job, the default. KubeRay's kinds are refused.") \
     X(INT(0, 4096), launch_cpus, "launch.cpus", "0", "cores", 0, \
       "Cores requested for each replica; 0: the backend's default.") \
     X(INT(0, 64), launch_gpus, "launch.gpus", "0", "GPUs", 0, \

@@ -50,6 +50,24 @@ static bool is_id(const dl_job *job)
 
 /* ---- creating */
 
+/* The error of a refused creation. A 404 is that of a namespace or of a kind of object that the
+ * cluster does not have. The answer names a namespace in its details. */
+static diloco_status refuse_creation(const dl_rest *rest, const dl_rest_call *call,
+                                     const dl_rest_response *response)
+{
+    char kind[64];
+    dl_rest_text(kind, sizeof kind, response->json, "details.kind");
+    if (response->status == 404 && !strcmp(kind, "namespaces"))
+        return dl_fail(DILOCO_ENOENT,
+                       "the cluster has no namespace %.63s: make it with  kubectl create namespace "
+                       "%.63s, or set launch.project to another one",
+                       rest->project, rest->project);
+    if (response->status == 404 && memmem(call->path.data, call->path.len, "/podgroups", 10))
+        return dl_fail(DILOCO_ENOENT, "launch.gang = \"volcano\": the cluster has no Volcano; "
+                                      "install it, or leave the option out");
+    return dl_rest_refused(rest, call, response);
+}
+
 /* POST a written body, or print it with spec->dry. A name that is taken (409) is that of an earlier
  * launch, and no error. With `renew` that object is replaced by a PUT. The PUT has no
  * resourceVersion, so it replaces any version of the object. */
@@ -60,7 +78,7 @@ static diloco_status post(dl_rest *rest, dl_rest_call *call, const char *name, b
     DL_TRY(dl_rest_do(rest, call, &response));
     diloco_status status = DILOCO_OK;
     if (!dl_rest_is_good(&response) && response.status != 409)
-        status = dl_rest_refused(rest, call, &response);
+        status = refuse_creation(rest, call, &response);
     const bool taken = response.status == 409;
     dl_buf_deinit(&response.text);
     if (status || !taken || !renew) return status;
@@ -489,14 +507,35 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     return status;
 }
 
+/* Only Jobs are created. The kinds of KubeRay are refused with the reason: a replica does not use
+ * Ray, and the status of a RayJob has no exit code. */
+static diloco_status check_kind(const char *kind)
+{
+    if (!*kind || !strcmp(kind, "Job")) return DILOCO_OK;
+    if (strncmp(kind, "Ray", 3) != 0)
+        return dl_fail(DILOCO_EINVAL, "launch.k8s_kind = \"%.30s\": k8s starts replicas as Job",
+                       kind);
+    return dl_fail(DILOCO_EREFUSED,
+                   "launch.k8s_kind = \"%.30s\": replicas do not use Ray. KubeRay would add a Ray "
+                   "head to each replica, needs Ray in the image, and reports no exit code. Leave "
+                   "the option out: Job works on clusters with KubeRay, too",
+                   kind);
+}
+
 /* Kueue's queue is a label on the Job, and Volcano's a member of the PodGroup. Without either
- * Kubernetes would ignore launch.queue. */
+ * Kubernetes would ignore launch.queue. launch.endpoint is the address of one cluster, so it leaves
+ * no choice of a context. */
 static diloco_status check(const dl_launch_spec *spec)
 {
     const dl_config *config = spec->config;
     const char *gang = config->launch_gang;
     DL_TRY(
         dl_cloud_need(config->launch_image, "launch.image", "k8s", "registry.example/diloco:0.2"));
+    DL_TRY(check_kind(config->launch_k8s_kind));
+    if (config->launch_context[0] && config->launch_endpoint[0])
+        return dl_fail(DILOCO_EINVAL,
+                       "launch.context has no effect with launch.endpoint: leave one "
+                       "of them out");
     if (*gang && strcmp(gang, "kueue") && strcmp(gang, "volcano"))
         return dl_fail(DILOCO_EINVAL, "launch.gang = \"%.30s\": it is kueue or volcano", gang);
     if (!strcmp(gang, "kueue"))

@@ -189,17 +189,25 @@ static diloco_status read_context(dl_rest *rest, const dl_launch_spec *spec, dl_
     return exec.type == DL_JSON_OBJECT ? run_exec(rest, exec) : DILOCO_OK;
 }
 
-/* --raw is needed for credentials, and --flatten replaces names of files by their contents. */
+/* --raw is needed for credentials, and --flatten replaces names of files by their contents. The
+ * context is one word with its option, so that no name of a context is an option itself. */
 static diloco_status open_context(dl_rest *rest, const dl_launch_spec *spec)
 {
-    static const char *const argv[] = {"kubectl",  "config",    "view",          "--raw",
-                                       "--minify", "--flatten", "--output=json", NULL};
+    char context[160];
+    const char *const name = spec->config->launch_context;
+    const char *argv[] = {"kubectl",  "config",    "view",          "--raw",
+                          "--minify", "--flatten", "--output=json", *name ? context : NULL,
+                          NULL};
     dl_command_result result;
     dl_json_value root;
     if (!dl_command_exists("kubectl"))
-        return dl_fail(DILOCO_EINVAL,
-                       "k8s: this is no pod and there is no kubectl: install it, or run  kubectl "
-                       "proxy  elsewhere and set launch.endpoint to its address");
+        return dl_fail(
+            DILOCO_EINVAL,
+            *name ? "k8s: launch.context needs kubectl: install it, or run  "
+                    "kubectl proxy  elsewhere and set launch.endpoint to its address"
+                  : "k8s: this is no pod and there is no kubectl: install it, or run  kubectl "
+                    "proxy  elsewhere and set launch.endpoint to its address");
+    snprintf(context, sizeof context, "--context=%s", name);
     const dl_command_run run = {.argv = argv, .most = FILE_BYTES};
     DL_TRY(dl_command_do(&result, &run));
     diloco_status status =
@@ -211,18 +219,31 @@ static diloco_status open_context(dl_rest *rest, const dl_launch_spec *spec)
     return status;
 }
 
-/* Without launch.project and a namespace of the context it is kubectl's own default, "default". */
+/* A namespace is part of each path, so its characters must not change a path. It may come from the
+ * book of launches. Names are DNS labels (Kubernetes, "Object Names and IDs"). */
+static diloco_status check_namespace(const char *name)
+{
+    if (strlen(name) <= 63 && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(name))
+        return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "launch.project = \"%.63s\": the name of a namespace has at most 63 lower-case "
+                   "letters, digits and hyphens",
+                   name);
+}
+
+/* launch.context comes before the service account of a pod. Without launch.project and a namespace
+ * of the context the namespace is kubectl's own default, "default". */
 diloco_status dl_kube_open(dl_rest *rest, const dl_launch_spec *spec)
 {
     const char *given = spec->config->launch_project;
     diloco_status status;
     if (spec->config->launch_endpoint[0] || spec->dry)
         status = dl_rest_init(rest, spec, NAME, "https://kubernetes");
-    else if (is_pod())
+    else if (is_pod() && !spec->config->launch_context[0])
         status = open_in_pod(rest, spec);
     else
         status = open_context(rest, spec);
     if (*given || !rest->project[0])
         snprintf(rest->project, sizeof rest->project, "%s", *given ? given : "default");
-    return status;
+    return status ? status : check_namespace(rest->project);
 }
