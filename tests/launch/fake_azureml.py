@@ -6,15 +6,11 @@ import urllib.parse
 from fake_base import Fake, Refused
 
 WORKSPACE = ("/subscriptions/0000-11/resourceGroups/team/providers/Microsoft.MachineLearningServices/workspaces/ml")
-
-
-TOKENS = {"https://management.azure.com/.default": "swordfish-of-azure",
-          "https://ml.azure.com/.default": "swordfish-of-azure-history"}
 SIGNATURE = "swordfish-of-an-address"
 
 
 class AzureMl(Fake):
-    """Tokens are only for the principal "app" with the right secret, and each is for one service."""
+    """The token is only for the principal "app" with the right secret."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -28,8 +24,8 @@ class AzureMl(Fake):
         fields = dict(urllib.parse.parse_qsl(form))
         if fields.get("grant_type") != "client_credentials" or fields.get("client_secret") != "swordfish of the app":
             raise Refused(401, {"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret"})
-        assert fields["client_id"] == "app"
-        return {"token_type": "Bearer", "expires_in": 3599, "access_token": TOKENS[fields["scope"]]}
+        assert fields["client_id"] == "app" and fields["scope"] == "https://management.azure.com/.default"
+        return {"token_type": "Bearer", "expires_in": 3599, "access_token": "swordfish-of-azure"}
 
     def info(self, name):
         spec, container = self.jobs[name]
@@ -78,8 +74,8 @@ class AzureMl(Fake):
         if path == "/discovery":
             assert "Authorization" not in headers
             return {"api": address, "history": address}
-        if headers.get("Authorization") != "Bearer swordfish-of-azure-history":
-            self.refuse(401, "InvalidAuthenticationToken", "The token is not for this service.")
+        if headers.get("Authorization") != "Bearer swordfish-of-azure":
+            self.refuse(401, "InvalidAuthenticationToken", "The access token is invalid.")
         found = re.fullmatch(re.escape("/history/v1.0" + WORKSPACE) + r"/runs/([\w-]+)/details", path)
         return self.details(found[1], address)
 

@@ -171,9 +171,9 @@ def check_azure_output(folder):
     """The path of the run history service, the names of its members, of the file and of the token's scope."""
     package = pathlib.Path(sys.modules["azure.ai.ml"].__path__[0])
     texts = {name: (package / name).read_text("utf-8") for name in (
-        "_restclient/runhistory/operations/_operations.py", "_restclient/runhistory/_configuration.py",
-        "_restclient/runhistory/models/_models_py3.py", "constants/_common.py", "constants/_job/job.py")}
-    operations, configuration, members, common, job = texts.values()
+        "_restclient/runhistory/operations/_operations.py", "_restclient/runhistory/models/_models_py3.py",
+        "constants/_common.py", "constants/_job/job.py", "_ml_client.py", "_azure_environments.py")}
+    operations, members, common, job, client, clouds = texts.values()
     templates = [re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))
                  for path in re.findall(r'"(/history/v1.0/[^"]*/runs/\{runId\}/details)"', operations)]
     paths = {r["path"] for r in read(folder) if r["path"].startswith("/history/")}
@@ -181,7 +181,11 @@ def check_azure_output(folder):
     assert '"key": "logFiles"' in members and 'API = "api"' in common
     pattern = re.search(r'COMMON_RUNTIME_STREAM_LOG_PATTERN = "(.*)"', job)[1].replace("\\\\", "\\")
     assert re.match(pattern, "user_logs/std_log.txt"), pattern
-    assert "https://ml.azure.com/.default" in configuration
+    # The clients of jobs get the scope of the cloud's resource manager, and not their own default.
+    assert "kwargs.update(_get_cloud_information_from_metadata(cloud_name))" in client
+    assert re.search(r"JobOperations\([^)]*_service_client_kwargs=kwargs", client)
+    assert re.search(r"credential_scopes = _resource_to_scopes\(\s*cloud_details.get\(EndpointURLS.RESOURCE_MANAGER", clouds)
+    assert 'RESOURCE_MANAGER_ENDPOINT: "https://management.azure.com/"' in clouds
     return len(paths)
 
 

@@ -27,9 +27,9 @@
 #define PROVIDER    "/providers/Microsoft.MachineLearningServices/workspaces/"
 #define NAME        "Azure ML"
 
-/* The scopes of tokens: for the resource manager, and for the services of a region. */
-#define MANAGER "https://management.azure.com/.default"
-#define REGIONS "https://ml.azure.com/.default"
+/* The scope of tokens. The services of a region accept those of the resource manager, and
+ * azure-ai-ml sends them no others: MLClient replaces the default scope of their clients. */
+#define SCOPE "https://management.azure.com/.default"
 
 /* Seconds before its end at which a token is renewed: longer than a call takes. PIECE is the most
  * bytes of output in one request. */
@@ -45,9 +45,9 @@ static diloco_status add_field(dl_buf *body, const char *before, const char *val
 }
 
 /* The form of a client credentials grant (Microsoft identity platform, "OAuth 2.0 client
- * credentials flow"). `scope` names the service that accepts the token. */
+ * credentials flow"). */
 static diloco_status write_grant(dl_rest_call *call, const char *tenant, const char *id,
-                                 const char *secret, const char *scope)
+                                 const char *secret)
 {
     call->type = "application/x-www-form-urlencoded";
     DL_TRY(dl_rest_path(call, "/"));
@@ -55,13 +55,12 @@ static diloco_status write_grant(dl_rest_call *call, const char *tenant, const c
     DL_TRY(dl_rest_path(call, "/oauth2/v2.0/token"));
     DL_TRY(add_field(&call->body, "grant_type=client_credentials&client_id=", id));
     DL_TRY(add_field(&call->body, "&client_secret=", secret));
-    return add_field(&call->body, "&scope=", scope);
+    return add_field(&call->body, "&scope=", SCOPE);
 }
 
 /* AZURE_AUTHORITY_HOST is for other clouds of Azure, such as Azure Government. launch.endpoint does
  * not apply to the token service. */
-static diloco_status request_token(dl_credentials *out, const dl_launch_spec *spec,
-                                   const char *scope)
+static diloco_status request_token(dl_credentials *out, const dl_launch_spec *spec)
 {
     const char *tenant = getenv("AZURE_TENANT_ID"), *id = getenv("AZURE_CLIENT_ID");
     const char *secret = getenv("AZURE_CLIENT_SECRET"), *host = getenv("AZURE_AUTHORITY_HOST");
@@ -75,33 +74,33 @@ static diloco_status request_token(dl_credentials *out, const dl_launch_spec *sp
                            host && *host ? host : "https://login.microsoftonline.com"));
     snprintf(rest.who.secret, sizeof rest.who.secret, "%s", secret); /* hidden in error texts */
     dl_rest_call_init(&call, "POST", "a token");
-    diloco_status status = write_grant(&call, tenant, id, secret, scope);
+    diloco_status status = write_grant(&call, tenant, id, secret);
     if (!status) status = dl_rest_token(out, &rest, &call);
     dl_rest_call_deinit(&call);
     dl_rest_deinit(&rest);
     return status;
 }
 
-/* Give the client a token of this scope. `known` keeps it for the process: a poll every few seconds
- * must not request one each time. */
-static diloco_status use_token(dl_rest *rest, dl_credentials *known, const char *scope)
+/* Give the client a token. It is kept for the process: a poll every few seconds must not request
+ * one each time. */
+static diloco_status use_token(dl_rest *rest)
 {
-    if (!known->token[0] || (int64_t)dl_clock_wall() > known->expires - EARLY_S) {
-        const diloco_status status = request_token(known, rest->spec, scope);
+    static dl_credentials known;
+    if (!known.token[0] || (int64_t)dl_clock_wall() > known.expires - EARLY_S) {
+        const diloco_status status = request_token(&known, rest->spec);
         if (status) {
-            explicit_bzero(known, sizeof *known);
+            explicit_bzero(&known, sizeof known);
             return status;
         }
     }
-    rest->who = *known;
+    rest->who = known;
     return DILOCO_OK;
 }
 
 static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 {
-    static dl_credentials known;
     DL_TRY(dl_rest_init(rest, spec, NAME, "https://management.azure.com"));
-    return spec->dry ? DILOCO_OK : use_token(rest, &known, MANAGER);
+    return spec->dry ? DILOCO_OK : use_token(rest);
 }
 
 /* ---- names of resources */
@@ -369,12 +368,6 @@ static diloco_status find_discovery(char **url, const dl_launch_spec *spec)
     return status;
 }
 
-static diloco_status renew_history(dl_rest *rest)
-{
-    static dl_credentials known;
-    return use_token(rest, &known, REGIONS);
-}
-
 /* Open a client of the services of the workspace's region. It gets a token, so its address must be
  * https. */
 static diloco_status open_history(dl_rest *rest, const dl_launch_spec *spec)
@@ -391,7 +384,7 @@ static diloco_status open_history(dl_rest *rest, const dl_launch_spec *spec)
     if (!split_url(base, api))
         return dl_fail(DILOCO_EPROTO, "the services of the workspace have no address \"api\"");
     DL_TRY(dl_rest_init_at(rest, spec, NAME, api));
-    return renew_history(rest);
+    return use_token(rest);
 }
 
 /* The signed address of the job's output, in *url, which the caller frees. NULL is no
@@ -457,7 +450,7 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
 {
     dl_rest rest = {.name = NULL};
     reading r = {.at = 0};
-    const dl_cloud_log log = {.read = read_output, .renew = renew_history, .reading = &r};
+    const dl_cloud_log log = {.read = read_output, .renew = use_token, .reading = &r};
     dl_lines_init(&r.lines, fn, user);
     diloco_status status = open_history(&rest, spec);
     if (!status) status = dl_cloud_follow(&log, &rest, &rows, job, follow);
