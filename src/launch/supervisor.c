@@ -421,15 +421,20 @@ diloco_status dl_control_cancel(const dl_control *c)
     return status ? dl_fail(status, "%s", why) : DILOCO_OK;
 }
 
-/* Ranks from max on remain after a "scale" to fewer replicas. */
+/* Ranks from max on remain after a "scale" to fewer replicas. One call names all of them: an
+ * executor asks the next replica after an error, too. */
 diloco_status dl_control_stop_surplus(const dl_control *c)
 {
+    dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
+    if (!jobs) return dl_fail(DILOCO_ENOMEM, "not enough memory to stop the replicas");
+    size_t n = 0;
     for (uint32_t i = c->book->max; i < DL_JOBS_MAX; i++) {
-        dl_job job = c->book->ranks[i].job;
-        if (c->book->ranks[i].started && *job.id && !dl_job_is_over(job.state))
-            DL_TRY(c->executor->cancel(c->spec, &job, 1));
+        const dl_job *job = &c->book->ranks[i].job;
+        if (c->book->ranks[i].started && *job->id && !dl_job_is_over(job->state)) jobs[n++] = *job;
     }
-    return DILOCO_OK;
+    const diloco_status status = n ? c->executor->cancel(c->spec, jobs, n) : DILOCO_OK;
+    free(jobs);
+    return status;
 }
 
 /* ---- following */

@@ -614,6 +614,20 @@ TEST(ranks_above_the_wanted_number_are_stopped)
     dl_book_close(&f->book);
 }
 
+TEST(surplus_replica_without_an_answer_leaves_none_after_it_running)
+{
+    fixture *f = begin("surplus", 3, "0");
+    for (int r = 0; r < 3; r++)
+        fate[r][0] = DL_JOB_RUNNING;
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_OK(dl_book_scale(&f->book, 1, 1));
+    silent[1] = true;
+    CHECK_STATUS(DILOCO_EUNREACHABLE, dl_control_stop_surplus(&f->control));
+    CHECK_INT(1, unanswered[1]);
+    CHECK_INT(1, cancels[2]);
+    dl_book_close(&f->book);
+}
+
 TEST(a_lost_replica_is_not_started_again_once_the_budget_is_used)
 {
     fixture *f = begin("budget", 1, "5");
@@ -759,6 +773,7 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           replica_that_is_started_during_a_cancel_is_stopped,
           cancel_stops_all_replicas_and_ends_the_launches_that_follow,
           ranks_above_the_wanted_number_are_stopped,
+          surplus_replica_without_an_answer_leaves_none_after_it_running,
           a_lost_replica_is_not_started_again_once_the_budget_is_used,
           generation_that_another_launcher_starts_during_a_poll_is_not_started_again,
           end_that_another_launcher_reports_during_a_poll_is_kept,
