@@ -106,6 +106,17 @@ diloco_status dl_launched_trust(dl_config *book, const dl_config *own)
                  "can run commands on this machine");
 }
 
+void dl_launched_dir(dl_config_path out, const dl_executor *executor, const char *theirs,
+                     const dl_config *own, const char *run)
+{
+    if (!executor->caps.in_image)
+        snprintf(out, sizeof(dl_config_path), "%s", theirs);
+    else if (own->launch_dir[0])
+        snprintf(out, sizeof(dl_config_path), "%s", own->launch_dir);
+    else
+        snprintf(out, sizeof(dl_config_path), ".diloco/launch/%.8s", run);
+}
+
 /* Elsewhere than in an image all replicas run one version. */
 diloco_status dl_launched_program(dl_config_path out, const dl_executor *executor,
                                   const dl_config *config)
@@ -175,13 +186,14 @@ static diloco_status open_book(dl_launched *l)
     /* To look at jobs needs no arguments. */
     l->spec = (dl_launch_spec){.run = l->book.run,
                                .config = l->options,
-                               .dir = l->book.dir,
+                               .dir = l->dir,
                                .program = l->program,
                                .argv = nothing,
                                .env = nothing,
                                .secrets = nothing};
     DL_TRY(dl_executor_find(&l->executor, &l->spec.on, l->book.executor));
     dl_book_bind(&l->book, l->executor);
+    dl_launched_dir(l->dir, l->executor, l->book.dir, l->config, l->book.run);
     return dl_launched_program(l->program, l->executor, l->options);
 }
 

@@ -18,6 +18,7 @@ typedef struct dl_launched {
     dl_launch_spec spec; /* as the book has it */
     const dl_executor *executor;
     dl_config_path program; /* as dl_launched_program places it */
+    dl_config_path dir;     /* as dl_launched_dir chooses it */
     bool is_batch;          /* launch/batch.h */
     dl_config_path trained; /* of a batch: the run whose replicas its ranks are; "": none */
     bool is_far;            /* `trained` was not read: the store of the batch is elsewhere */
@@ -44,6 +45,13 @@ dl_control dl_launched_control(dl_launched *launched);
  * whose commands would run here, has to be the same in `own`. A value of `own` replaces one of the
  * book. Returns DILOCO_EREFUSED, and names the flag that allows it. */
 DL_MUST_CHECK diloco_status dl_launched_trust(dl_config *book, const dl_config *own);
+
+/* dl_launched_dir writes the folder of a launch's files as its subcommands use it. `theirs` is that
+ * of the book, and `run` the id of the run. Replicas in an image have no files here, and the folder
+ * is only where a cancel on this machine keeps output. So it is launch.dir of `own`, or the default
+ * of the run: the book must not name a folder that this machine writes to. */
+void dl_launched_dir(dl_config_path out, const dl_executor *executor, const char *theirs,
+                     const dl_config *own, const char *run);
 
 /* dl_launched_numbers reads "3" as 3 and 3, and "4..16" as 4 and 16. Returns DILOCO_EINVAL for any
  * other text, and for a number above DL_JOBS_MAX. */

@@ -41,6 +41,22 @@ TEST(a_value_of_this_machine_replaces_that_of_the_book)
     CHECK_STR("own", book.launch_ssh_config);
 }
 
+TEST(replicas_in_an_image_take_no_folder_from_the_book)
+{
+    static const dl_executor image = {.caps = {.in_image = true}}, files = {.caps = {.spot = true}};
+    static const char run[] = "1f0c2ab9000000000000000000000000";
+    dl_config_path dir;
+    dl_config_init(&own);
+    dl_launched_dir(dir, &files, "/mnt/run.launch", &own, run);
+    CHECK_STR("/mnt/run.launch", dir);
+    dl_launched_dir(dir, &image, "/etc", &own, run);
+    CHECK_STR(".diloco/launch/1f0c2ab9", dir);
+    CHECK_OK(dl_config_set(&own, "launch.dir", "/home/me/kept", "--set"));
+    dl_launched_dir(dir, &image, "/etc", &own, run);
+    CHECK_STR("/home/me/kept", dir);
+}
+
 TEST_MAIN(an_endpoint_of_the_book_gets_no_credentials_of_this_machine,
           an_ssh_configuration_of_the_book_runs_no_commands_here,
-          a_value_of_this_machine_replaces_that_of_the_book)
+          a_value_of_this_machine_replaces_that_of_the_book,
+          replicas_in_an_image_take_no_folder_from_the_book)

@@ -491,7 +491,8 @@ static diloco_status find_pod(char out[256], dl_rest *rest, const dl_job *job)
     return *out ? DILOCO_OK : dl_fail(DILOCO_ENOENT, "%s has no pod", job->name);
 }
 
-/* A replica whose pod a cancel has deleted has the output that the cancel kept. */
+/* A replica whose pod a cancel has deleted has the output that the cancel kept. The pod may be
+ * deleted after it was found. */
 static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user)
 {
@@ -499,10 +500,8 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     dl_rest rest = {.name = NULL};
     diloco_status status = dl_kube_open(&rest, spec);
     if (!status) status = find_pod(pod, &rest, job);
-    if (!status)
-        status = dl_k8s_output_read(&rest, pod, job->name, follow, fn, user);
-    else if (status == DILOCO_ENOENT)
-        status = dl_k8s_output_kept(spec, job->name, fn, user);
+    if (!status) status = dl_k8s_output_read(&rest, pod, job->name, follow, fn, user);
+    if (status == DILOCO_ENOENT) status = dl_k8s_output_kept(spec, job->name, fn, user);
     dl_rest_deinit(&rest);
     return status;
 }
