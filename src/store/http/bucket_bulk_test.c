@@ -184,6 +184,26 @@ TEST(half_a_pointer_is_nothing_yet)
     dl_buf_deinit(&out);
 }
 
+/* A writer was killed while it sent the pointer. Readers see nothing there, so a later writer has
+ * to be able to create the name. s3rver answers no range of an empty object. */
+TEST(half_a_pointer_of_a_dead_writer_is_replaced)
+{
+    static const char *const halves[] = {BODY("0"), BODY("3") "DLB",
+                                         BODY("20") "DLBULKP1\1-----------"};
+    for (size_t i = 0; i < sizeof halves / sizeof *halves; i++) {
+        const char *const responses[] = {OPENED, halves[i], OK, OK};
+        const dl_span span = {"hello", 5};
+        bool taken;
+        if (i > 0) script_stop(&server);
+        dl_store *store = open_halves(responses, 4);
+        CHECK_OK(dl_store_create(store, "log/1", &span, 1, &taken, DL_NEVER));
+        CHECK(!taken);
+        CHECK(!strstr(server.requests[1], "\r\nRange:"));
+        CHECK_CONTAINS("PUT /bucket/p/log/1 ", server.requests[3]);
+        dl_store_close(store);
+    }
+}
+
 static diloco_status note_listed(void *context, const char *key, size_t len)
 {
     CHECK_STR("c/2", key);
@@ -337,6 +357,7 @@ int main(int argc, char **argv)
         ONE(parts_that_did_not_arrive_before_credentials_expired_are_sent_with_new_ones),
         ONE(where_halves_show_everything_that_is_created_is_published_by_a_pointer),
         ONE(half_a_pointer_is_nothing_yet),
+        ONE(half_a_pointer_of_a_dead_writer_is_replaced),
         ONE(a_listing_shows_no_half_of_a_pointer),
         cmocka_unit_test(sto_12_a_long_object_is_uploaded_in_parts_within_the_limits_of_s3),
         ONE(an_error_inside_a_200_completion_is_read),
