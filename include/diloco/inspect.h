@@ -108,12 +108,14 @@ typedef struct diloco_run_status {
     bool done;
     diloco_run_wait *wait; /* NULL when it is done */
     size_t n_replicas;
-    diloco_replica_status **replicas; /* the newest generation of each, by name; at most 256 */
-    void *memory;                     /* memory of the two arrays */
-    diloco_rejections rejected;       /* of all replicas */
-    size_t n_banned;                  /* replicas that are banned now */
+    /* The newest generation of each, by name; at most 256, those first that the log names. */
+    diloco_replica_status **replicas;
+    void *memory;               /* memory of the two arrays */
+    diloco_rejections rejected; /* of all replicas */
+    size_t n_banned;            /* replicas that are banned now */
     double alive_s; /* seconds within which a live replica's heartbeat changes: 2 run.heartbeat + 1,
                        at least 11 */
+    size_t n_left_out; /* further names that have begun, for which `replicas` has no room */
 } diloco_run_status;
 
 /* diloco_run_status_read reads a run's state. It watches heartbeats for watch_s seconds to see

@@ -116,7 +116,8 @@ class RunStatus(Struct):
                 ("entry_written", c_uint64), ("entry_read", c_uint64), ("done", c_bool),
                 ("wait", POINTER(RunWait)), ("n_replicas", c_size_t),
                 ("replicas", POINTER(POINTER(ReplicaStatus))), ("memory", c_void_p),
-                ("rejected", Rejections), ("n_banned", c_size_t), ("alive_s", c_double)]
+                ("rejected", Rejections), ("n_banned", c_size_t), ("alive_s", c_double),
+                ("n_left_out", c_size_t)]
 
 
 class VerifyReport(Struct):

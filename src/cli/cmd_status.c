@@ -35,6 +35,8 @@ static void print_replicas(const diloco_run_status *run)
                (unsigned)r->generation, dl_replica_state(r), r->step, r->entry, r->steps_per_s,
                host);
     }
+    if (run->n_left_out)
+        printf("and %zu more names in gen/, which the log has not named lately\n", run->n_left_out);
 }
 
 /* Print the reasons of rejections: " norm 3, cosine 1". */

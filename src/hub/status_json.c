@@ -125,5 +125,6 @@ void dl_status_json(dl_json *json, const diloco_run_status *run, const dl_roster
     for (size_t i = 0; i < run->n_replicas; i++)
         add_replica(json, run->replicas[i]);
     dl_json_end(json);
+    dl_json_u64(json, "n_left_out", run->n_left_out);
     dl_json_end(json);
 }

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/run_kind.h"
 #include "base/sized.h"
+#include "inspect/logged_names.h"
 #include "inspect/reader.h"
 #include "protocol/bans.h"
 #include "protocol/judge.h"
@@ -19,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replicas in a status; further ones are left out. The arrays have a fixed size, so a follower
- * allocates nothing for a look. */
+/* Replicas in a status; further ones are left out, those that the log does not name first. The
+ * arrays have a fixed size, so a follower allocates nothing for a look. */
 enum { MAX_REPLICAS = 256 };
 #define ALIVE_S 11.0 /* at least: two of the default heartbeats, and one second */
 
@@ -40,8 +41,12 @@ typedef struct watcher {
     dl_time changed[MAX_REPLICAS]; /* when a look first found this content; 0: at the first look */
     double written[MAX_REPLICAS];  /* as the heartbeat itself says, seconds since 1970 */
     bool known[MAX_REPLICAS];      /* its generation has been read */
-    dl_status_generation_fn heard; /* NULL: not called */
-    void *user;                    /* of heard */
+    dl_logged_names logged;        /* empty for logical clients, which have no rows */
+    bool begun[MAX_REPLICAS];      /* its name is in gen/ */
+    size_t n_begun;                /* names in gen/, as far as the listing is read */
+    char newest[DL_REPLICA_MAX + 1]; /* the last of them */
+    dl_status_generation_fn heard;   /* NULL: not called */
+    void *user;                      /* of heard */
 } watcher;
 
 /* A status that grows with the log. One thread at a time. */
@@ -51,32 +56,84 @@ struct dl_status_book {
     watcher watcher;
     dl_bans *bans, *scratch; /* NULL where the run has none */
     uint64_t counted;        /* entries that a snapshot's manifest has counted */
+    bool members_have_rows;  /* members are replicas, not logical clients */
     dl_time began;
 };
+
+/* Move the rows from `from` to the end to row `to`, in each array. */
+static void move_rows(watcher *w, size_t to, size_t from)
+{
+    const size_t n = w->n - from;
+    memmove(w->replicas + to, w->replicas + from, n * sizeof *w->replicas);
+    memmove(w->content + to, w->content + from, n * sizeof *w->content);
+    memmove(w->changed + to, w->changed + from, n * sizeof *w->changed);
+    memmove(w->written + to, w->written + from, n * sizeof *w->written);
+    memmove(w->known + to, w->known + from, n * sizeof *w->known);
+    memmove(w->begun + to, w->begun + from, n * sizeof *w->begun);
+}
+
+/* Remove the row whose name the log named least recently, if it named `name` later. Returns true
+ * if there is a free row. */
+static bool make_room(watcher *w, const char *name)
+{
+    size_t least = MAX_REPLICAS;
+    uint64_t before = dl_logged_names_since(&w->logged, name);
+    if (w->n < MAX_REPLICAS) return true;
+    for (size_t i = 0; i < w->n && before > 0; i++) {
+        const uint64_t since = dl_logged_names_since(&w->logged, w->replicas[i].replica);
+        if (since >= before) continue;
+        before = since;
+        least = i;
+    }
+    if (least == MAX_REPLICAS) return false;
+    move_rows(w, least, least + 1);
+    w->n--;
+    return true;
+}
+
+/* Return the first row whose name is not before `name`. */
+static size_t place_of(const watcher *w, const char *name)
+{
+    size_t at = 0;
+    while (at < w->n && dl_replica_compare(w->replicas[at].replica, name) < 0)
+        at++;
+    return at;
+}
 
 /* Return the row of that name; a new one is put in its place in order. SIZE_MAX: there is no
  * room. Rows may move, so indexes are valid only until the next call. */
 static size_t replica_index(watcher *w, const char *name)
 {
-    size_t at = 0;
-    while (at < w->n && dl_replica_compare(w->replicas[at].replica, name) < 0)
-        at++;
+    size_t at = place_of(w, name);
     if (at < w->n && !strcmp(w->replicas[at].replica, name)) return at;
-    if (w->n == MAX_REPLICAS) return SIZE_MAX;
-    const size_t after = w->n - at;
-    memmove(w->replicas + at + 1, w->replicas + at, after * sizeof *w->replicas);
-    memmove(w->content + at + 1, w->content + at, after * sizeof *w->content);
-    memmove(w->changed + at + 1, w->changed + at, after * sizeof *w->changed);
-    memmove(w->written + at + 1, w->written + at, after * sizeof *w->written);
-    memmove(w->known + at + 1, w->known + at, after * sizeof *w->known);
+    if (!make_room(w, name)) return SIZE_MAX;
+    at = place_of(w, name);
+    move_rows(w, at + 1, at);
     w->n++;
     w->replicas[at] = (diloco_replica_status){.generation = 0};
     w->content[at] = (dl_hash){0};
     w->changed[at] = 0;
     w->written[at] = 0;
-    w->known[at] = false;
+    w->known[at] = w->begun[at] = false;
     snprintf(w->replicas[at].replica, sizeof w->replicas[at].replica, "%s", name);
     return at;
+}
+
+/* Count the names of gen/. Its listing is in order, so the generations of a name come together. */
+static void count_begun(watcher *w, const char *name)
+{
+    if (w->n_begun > 0 && !strcmp(w->newest, name)) return;
+    snprintf(w->newest, sizeof w->newest, "%s", name);
+    w->n_begun++;
+}
+
+/* Return the number of names in gen/ without a row. */
+static size_t left_out(const watcher *w)
+{
+    size_t shown = 0;
+    for (size_t i = 0; i < w->n; i++)
+        shown += w->begun[i];
+    return w->n_begun > shown ? w->n_begun - shown : 0;
 }
 
 /* A newer generation begins with nothing known: its heartbeat, its end and its host are its own. */
@@ -86,8 +143,10 @@ static diloco_status found_gen(void *context, const char *key, size_t len)
     dl_generation generation;
     (void)len;
     if (!dl_key_parse_generation(&generation, key, "gen/")) return DILOCO_OK;
+    count_begun(w, generation.replica);
     const size_t i = replica_index(w, generation.replica);
     if (i == SIZE_MAX) return DILOCO_OK;
+    w->begun[i] = true;
     if (w->heard) DL_TRY(w->heard(w->user, &generation));
     if (generation.number <= w->replicas[i].generation) return DILOCO_OK;
     diloco_replica_status *r = &w->replicas[i];
@@ -202,12 +261,14 @@ static void count_rejected(dl_status_book *b, const dl_entry *entry, uint64_t e)
     if (b->bans) dl_bans_apply(b->bans, e, counts ? entry : NULL);
 }
 
-/* Entries below `counted` are in the manifest's numbers already; of them only the volume is
- * taken. */
+/* Entries below `counted` are in the manifest's numbers already; of them only the volume and the
+ * names are taken. */
 diloco_status dl_status_book_entry(void *book, const dl_entry *raw, const diloco_log_entry *entry)
 {
     dl_status_book *b = book;
     if (entry->commit) take_volume(&b->run, entry);
+    if (raw && entry->commit && b->members_have_rows)
+        dl_logged_names_add_commit(&b->watcher.logged, raw);
     if (entry->entry < b->counted) return DILOCO_OK;
     if (entry->commit)
         b->run.commits++;
@@ -246,9 +307,10 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
 
 /* The open entry's contributors and its roster, compared. */
 typedef struct waiting {
-    diloco_run_wait *out; /* the wait that is filled in */
-    uint64_t as_of;       /* the entry that names its roster (P9) */
-    char *there;          /* names of the replicas present, each with a zero byte after it */
+    diloco_run_wait *out;    /* the wait that is filled in */
+    dl_logged_names *logged; /* takes the names of the roster; NULL for logical clients */
+    uint64_t as_of;          /* the entry that names its roster (P9) */
+    char *there;             /* names of the replicas present, each with a zero byte after it */
     size_t len, room;
 } waiting;
 
@@ -289,6 +351,7 @@ static diloco_status take_roster(void *context, const dl_entry *raw, const diloc
     if (entry->entry != w->as_of) return DILOCO_OK;
     out->n_awaited = entry->n_roster;
     for (size_t i = 0; i < entry->n_roster; i++) {
+        if (w->logged) dl_logged_names_add(w->logged, entry->roster[i], entry->entry);
         if (is_there(w, entry->roster[i])) continue;
         if (out->n_missing < sizeof out->missing / sizeof out->missing[0])
             snprintf(out->missing[out->n_missing], sizeof out->missing[0], "%s", entry->roster[i]);
@@ -299,9 +362,10 @@ static diloco_status take_roster(void *context, const dl_entry *raw, const diloc
 
 /* Find which replicas the open entry waits for. Entries before L have no roster and wait for
  * run.replicas (P9.2). Asynchronous entries wait for one contribution (P20). */
-static diloco_status see_open_entry(dl_reader *r, diloco_run_status *out)
+static diloco_status see_open_entry(dl_reader *r, dl_status_book *b)
 {
     static const size_t room = (size_t)1 << 20;
+    diloco_run_status *out = &b->run;
     dl_schedule s;
     DL_TRY(dl_schedule_of(&s, &r->file.config, r->file.manifest.n_fragments));
     const uint64_t ahead = dl_schedule_ahead(&s);
@@ -310,7 +374,10 @@ static diloco_status see_open_entry(dl_reader *r, diloco_run_status *out)
     out->wait->position = dl_schedule_capture(&s, out->entries);
     out->wait->n_awaited = (size_t)r->file.config.replicas;
     dl_key prefix;
-    waiting w = {.out = out->wait, .there = malloc(room), .room = room};
+    waiting w = {.out = out->wait,
+                 .logged = b->members_have_rows ? &b->watcher.logged : NULL,
+                 .there = malloc(room),
+                 .room = room};
     if (!w.there) return dl_fail(DILOCO_ENOMEM, "out of memory for the list of contributors");
     dl_key_contributions(prefix, out->entries);
     diloco_status status =
@@ -390,6 +457,7 @@ static diloco_status begin_book(dl_status_book *b, const dl_reader *r)
     if (!b->memory) return dl_fail(DILOCO_ENOMEM, "out of memory for the status of a run");
     out->memory = b->memory;
     b->watcher.replicas = b->memory->replicas;
+    b->members_have_rows = dl_run_kind_of(&f->config)->processes;
     b->began = dl_clock_now();
     snprintf(out->run, sizeof out->run, "%s", f->id);
     snprintf(out->preset, sizeof out->preset, "%s", f->config.preset);
@@ -461,8 +529,10 @@ diloco_status dl_status_book_look(dl_status_book *b, dl_reader *r, double watch_
     out->done = out->entries >= out->entries_total;
     DL_TRY(dl_store_list(r->store, "snap/", NULL, found_snapshot, out, dl_reader_limit()));
     out->wait = out->done ? NULL : &b->memory->wait;
-    if (!out->done) DL_TRY(see_open_entry(r, out));
+    if (!out->done) DL_TRY(see_open_entry(r, b));
+    w->n_begun = 0;
     DL_TRY(dl_store_list(r->store, "gen/", NULL, found_gen, w, dl_reader_limit()));
+    out->n_left_out = left_out(w);
     DL_TRY(dl_store_list(r->store, "end/", NULL, found_end, w, dl_reader_limit()));
     take_bans(b);
     dl_buf_init(&text, 65536);

@@ -102,6 +102,40 @@ TEST(a_snapshot_that_does_not_follow_the_log_counts_nothing)
     dl_store_close(store);
 }
 
+static const diloco_replica_status *find(const diloco_run_status *s, const char *name)
+{
+    for (size_t i = 0; i < s->n_replicas; i++)
+        if (!strcmp(s->replicas[i]->replica, name)) return s->replicas[i];
+    return NULL;
+}
+
+/* A writer needs no key to create gen/ objects, and its names may come before all others in the
+ * listing. */
+TEST(a_crowd_of_invented_names_leaves_out_no_replica_of_the_log)
+{
+    enum { CROWD = 300, ROOM = 256 };
+    diloco_run_status s;
+    dl_store *store;
+    train("mem://status-crowd", "3", NULL);
+    CHECK_OK(dl_store_open(&store, "mem://status-crowd", false));
+    for (int i = 0; i < CROWD; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "gen/a%d.0000", i);
+        CHECK_OK(dl_store_create(store, key, &(dl_span){"{}", 2}, 1, NULL, DL_NEVER));
+    }
+    CHECK_OK(diloco_run_status_read(&s, "mem://status-crowd", 0));
+    CHECK_INT(ROOM, s.n_replicas);
+    CHECK_INT(CROWD + N - ROOM, s.n_left_out);
+    for (int i = 0; i < N; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "r%d", i);
+        CHECK(find(&s, name) && find(&s, name)->step > 0);
+    }
+    diloco_run_status_free(&s);
+    dl_store_close(store);
+}
+
 TEST_MAIN(a_longer_log_takes_no_more_requests, the_length_of_a_longer_log_takes_no_more_requests,
           where_entries_may_reject_the_log_is_read,
-          a_snapshot_that_does_not_follow_the_log_counts_nothing)
+          a_snapshot_that_does_not_follow_the_log_counts_nothing,
+          a_crowd_of_invented_names_leaves_out_no_replica_of_the_log)
