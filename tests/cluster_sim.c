@@ -29,7 +29,8 @@
  *   I9   a replica sends its own capture
  *   I10  a replica that was rejected too often counts in no entry until its ban is over
  * In every tenth seed members have keys, and a writer without one creates objects of any kind under
- * any names (sim_intruder.c): no replica may stop for it. Calm, nothing fails and every request
+ * any names (sim_intruder.c): no replica may stop for it. In another tenth a writer announces
+ * replicas and stops that do not exist (sim_announcer.c). Calm, nothing fails and every request
  * takes 0.1 s: the time of an exchange is compared with the formula of docs/protocol.md,
  * "Requests". A failing seed is printed; it replays exactly (sim_random.c). And a check that cannot
  * fail is a defect: over many seeds every kind of fault in sim.h must have happened.
@@ -48,7 +49,8 @@ enum {
     MAX_EVENTS_OF = 64,
     ENOUGH_SEEDS = 100,
     SMALL = 3,
-    KEYED = DL_CRYPTO ? 2 : 10
+    KEYED = DL_CRYPTO ? 2 : 10,
+    ANNOUNCER = 7
 };
 static const double GIVE_UP = 20000;
 
@@ -224,6 +226,8 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *topology, const s
     s->seed = seed;
     s->kind.topology = topology;
     s->kind.keyed = seed % 10 == KEYED && calm <= 0 && strcmp(topology, "sharded") != 0;
+    s->kind.announcer = seed % 10 == ANNOUNCER && calm <= 0;
+    dl_rng_init(&s->announcer.rng, seed, DL_STREAM(DL_STREAM_TEST, 1002), 0);
     s->n = seed % 4 == 0 && n > SMALL && !s->calm.chips ? SMALL : n;
     dl_rng_init(&s->rng, seed, DL_STREAM(DL_STREAM_TEST, 1000), 0);
     sim_seed_random(seed);
@@ -319,6 +323,7 @@ static void run(sim *s, uint64_t seed, size_t n, const char *topology, const set
         s->now = fmax(s->now, moment(r));
         sim_cut(s);
         sim_intrude(s);
+        sim_announce(s);
         sim_deliver(s);
         if (is_stuck(s, ++events))
             DIE(s, "I4: %s does not come to an end: %zu events in %.0f s", r->name, events, s->now);

@@ -93,6 +93,7 @@ enum {
     X(JUDGED, "contributions rejected by a commit")                                                \
     X(PROBED, "drafts whose members a committer measured, each by its own measure")                \
     X(BANNED, "replicas banned")                                                                   \
+    X(FALSE_NEWS, "announcements and stops that were not true")                                    \
     X(INTRUDED, "objects that a writer without a key created")                                     \
     X(RENEWED, "replicas that went on as a later generation, for junk at their names")             \
     X(PASSED_OVER, "listings that passed over junk")                                               \
@@ -244,6 +245,7 @@ typedef struct sim {
         const char *topology; /* server.diloco.exchange */
         bool checks; /* contributions are judged, and a malicious replica claims too much, too */
         bool assigned, exact; /* the log deals the data; each sample counts exactly once */
+        bool announcer;       /* a writer announces what never comes (sim_announcer.c) */
         bool keyed;           /* members have keys, and a writer without one writes to the store */
     } kind;
     dl_rng rng;
@@ -289,7 +291,7 @@ typedef struct sim {
     struct {
         dl_rng rng;
         double next;
-    } intruder;
+    } intruder, announcer;
 } sim;
 
 #define DIE(s, ...)                                                                                \
@@ -349,6 +351,11 @@ void sim_drop_late(sim *s); /* at the end */
 
 const dl_signer *sim_signer(size_t i); /* of the i-th replica */
 void sim_intrude(sim *s);              /* at its time, something that has no key */
+uint64_t sim_open_entry(const sim *s); /* of the replica that has read furthest */
+
+/* ---- sim_announcer.c ---- */
+
+void sim_announce(sim *s); /* at its time, one announcement or stop that is not true */
 
 /* ---- sim_goodput.c ---- */
 

@@ -65,7 +65,7 @@ static uint64_t below(sim *s, uint64_t n)
     return dl_rng_below(&s->intruder.rng, n);
 }
 
-static uint64_t open_entry(const sim *s)
+uint64_t sim_open_entry(const sim *s)
 {
     uint64_t open = 0;
     for (size_t i = 0; i < s->n_slots; i++) {
@@ -92,7 +92,7 @@ static dl_generation draw_generation(sim *s)
 /* All patterns of docs/formats.md. */
 static void draw_key(sim *s, dl_key key)
 {
-    const uint64_t entry = open_entry(s) + below(s, 4), far = below(s, 50) ? entry : 9999999999;
+    const uint64_t entry = sim_open_entry(s) + below(s, 4), far = below(s, 50) ? entry : 9999999999;
     const dl_generation generation = draw_generation(s), other = draw_generation(s);
     const dl_hash hash = dl_hash_bytes(&entry, sizeof entry);
     char id[DL_HASH_HEX + 1];
@@ -210,7 +210,7 @@ static void create(sim *s, const char *key)
 /* More than there is room for, under names of no replica or of one. */
 static void create_crowd(sim *s)
 {
-    const uint64_t entry = open_entry(s) + below(s, 3), n = below(s, CROWD_MAX);
+    const uint64_t entry = sim_open_entry(s) + below(s, 3), n = below(s, CROWD_MAX);
     const bool of_one = below(s, 2);
     dl_generation generation = draw_generation(s);
     for (uint64_t i = 0; i < n; i++) {
