@@ -288,6 +288,7 @@ static dl_hyper_options options_of(const dl_inner *o)
                               .beta1 = c->beta1,
                               .beta2 = c->beta2,
                               .eps = c->eps,
+                              .alpha = c->rms_alpha,
                               .momentum = c->momentum,
                               .momentum_weight = c->momentum_weight,
                               .muon_lr = c->muon_lr > 0 ? o->lr * c->muon_lr / c->lr : o->lr,

@@ -1,5 +1,5 @@
-/* inner.h - inner optimizers (AdamW, quasi-hyperbolic AdamW, SGD with momentum, Muon) and
- * learning-rate schedules.
+/* inner.h - inner optimizers (AdamW, quasi-hyperbolic AdamW, SGD with momentum, RMSprop, Muon)
+ * and learning-rate schedules.
  *
  * One step: gradient norm, clip factor, update, over the model's one parameter array.
  * The norm and the factor stay on the backend; the host reads them late. Decay is

@@ -8,7 +8,7 @@
 #include "nn/inner.h"
 #include "nn/verdict.h"
 
-enum { DL_RULE_VECTORS = 2 }; /* the most that a rule keeps: two moments */
+enum { DL_RULE_VECTORS = 3 }; /* the most that a rule keeps: those of a centered rmsprop */
 
 /* A matrix f32[rows][columns] for a rule that takes it as a whole, on all threads. Pointers but
  * sizes, backend and pool are to backend memory. */
@@ -67,6 +67,7 @@ DL_MUST_CHECK diloco_status dl_rule_check(const dl_rule *rule, const char *optim
     X(adamw, adamw, adamw) \
     X(qhadamw, qhadamw, qhadamw) \
     X(sgd, sgd, sgd) \
+    X(rmsprop, rmsprop, rmsprop) \
     X(muon, muon, adamw)
 // clang-format on
 

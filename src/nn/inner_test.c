@@ -226,6 +226,59 @@ TEST(sgd_follows_its_formula_with_and_without_momentum)
     }
 }
 
+static double rmsprop_after(size_t i, int steps, double lr, double momentum, bool centered)
+{
+    double p = (double)(float)sin((double)i), v = 0, m = 0, b = 0;
+    for (int t = 1; t <= steps; t++) {
+        const double g = gradient_at(i, t);
+        v = 0.9 * v + 0.1 * g * g;
+        m = 0.9 * m + 0.1 * g;
+        b = momentum * b + g / (sqrt(v - (centered ? m * m : 0)) + 1e-3);
+        p = p * (decays(i) ? 1 - lr * 0.5 : 1) - lr * b;
+    }
+    return p;
+}
+
+static void check_rmsprop(const char *momentum, bool centered, size_t n_vectors)
+{
+    rig *r = open_rig("rmsprop", "trap", 2);
+    set(r, "parameters.optimizer.momentum", momentum);
+    set(r, "parameters.optimizer.alpha", "0.9");
+    set(r, "parameters.optimizer.centered", centered ? "true" : "false");
+    set(r, "parameters.optimizer.eps", "1e-3");
+    create(r);
+    CHECK_INT(n_vectors, dl_inner_n_vectors(r->inner));
+    CHECK_INT(4 * N * n_vectors, planned(r, 2).vectors);
+    CHECK_STR("square_avg", dl_inner_vector_name(r->inner, 0));
+    for (int t = 1; t <= 5; t++)
+        take_step(r, t, 0.01);
+    for (size_t i = 0; i < N; i++)
+        CHECK_NEAR(rmsprop_after(i, 5, 0.01, atof(momentum), centered), r->p[i], 2e-6);
+    close_rig(r);
+}
+
+TEST(rmsprop_follows_its_formula_with_and_without_momentum_and_centering)
+{
+    check_rmsprop("0", false, 1);
+    check_rmsprop("0.9", false, 2);
+    check_rmsprop("0", true, 3);
+    check_rmsprop("0.9", true, 3);
+}
+
+/* The variance of equal gradients is 0, and rounding may take it below. */
+TEST(centered_rmsprop_stays_finite_where_the_gradient_never_changes)
+{
+    rig *r = open_rig("rmsprop", "cpu", 1);
+    set(r, "parameters.optimizer.centered", "true");
+    set(r, "parameters.optimizer.alpha", "0.5");
+    create(r);
+    for (int t = 0; t < 200; t++)
+        take_step(r, 1, 1e-9);
+    for (size_t i = 0; i < N; i++)
+        CHECK(isfinite(r->p[i]));
+    close_rig(r);
+}
+
 TEST(frozen_tensors_and_buffers_stay_as_they_are)
 {
     rig *r = open_rig("adamw", "trap", 2);
@@ -438,6 +491,8 @@ TEST_MAIN(frozen_tensors_and_buffers_stay_as_they_are,
           adamw_follows_its_formula_and_decays_matrices_only, qhadamw_follows_its_formula,
           qhadamw_of_weight_one_is_adamw, decay_of_all_takes_biases_and_norms_too,
           sgd_follows_its_formula_with_and_without_momentum,
+          rmsprop_follows_its_formula_with_and_without_momentum_and_centering,
+          centered_rmsprop_stays_finite_where_the_gradient_never_changes,
           a_long_gradient_is_clipped_and_its_norm_is_the_one_before, a_short_gradient_is_left_alone,
           a_gradient_that_is_not_finite_changes_nothing_and_is_named,
           any_number_of_threads_gives_the_same_bits,

@@ -22,6 +22,7 @@ typedef struct dl_hyper {
     float lr, keep; /* keep: 1 - lr * weight_decay, the part of a parameter that decay leaves */
     float clip_factor;
     float one_minus_beta1, beta2, one_minus_beta2, root_bc2, eps, step_size;
+    float alpha, one_minus_alpha;
     float momentum, momentum_weight;
     float muon_lr, muon_keep, muon_momentum;
     bool muon_nesterov;
@@ -32,6 +33,7 @@ typedef struct dl_hyper {
  * is copied to the device as an argument. */
 typedef struct dl_hyper_options {
     double lr, weight_decay, beta1, beta2, eps;
+    double alpha;
     double momentum, momentum_weight;
     double muon_lr, muon_momentum;
     int muon_nesterov, muon_steps;
@@ -57,6 +59,8 @@ static inline DL_ON_DEVICE void dl_hyper_fill(dl_hyper *out, const dl_hyper_opti
     out->root_bc2 = (float)sqrt(1 - pow(o->beta2, t));
     out->eps = (float)o->eps;
     out->step_size = (float)(o->lr / (1 - pow(o->beta1, t)));
+    out->alpha = (float)o->alpha;
+    out->one_minus_alpha = (float)(1 - o->alpha);
     out->momentum = (float)o->momentum;
     out->momentum_weight = (float)o->momentum_weight;
     out->muon_lr = (float)o->muon_lr;

@@ -1,4 +1,5 @@
 /* refusals.c - refusals of replicas with a log, before training; see checks.c. */
+#include "base/condition.h"
 #include "base/run_kind.h"
 #include "combine/combine.h"
 #include "nn/inner.h"
@@ -145,10 +146,12 @@ static diloco_status check_single(const dl_config *config)
 /* A momentum that another optimizer does not read would be lost without a word. */
 static diloco_status check_optimizer(const dl_config *config)
 {
-    if (config->momentum == 0 || is(config->optimizer, "sgd")) return DILOCO_OK;
+    const dl_condition reads =
+        dl_condition_read(dl_config_table, "trainer.optimizer = sgd|rmsprop");
+    if (config->momentum == 0 || dl_condition_holds(&reads, config)) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
-                   "parameters.optimizer.momentum = %g is of sgd, and trainer.optimizer is \"%s\", "
-                   "which has %s: set that, or take sgd",
+                   "parameters.optimizer.momentum = %g is of sgd and rmsprop, and "
+                   "trainer.optimizer is \"%s\", which has %s: set that, or take sgd",
                    config->momentum, config->optimizer,
                    is(config->optimizer, "muon") ? "muon_momentum" : "beta1");
 }

@@ -102,9 +102,15 @@
       .applies_when = "trainer.optimizer = adamw|qhadamw|muon") \
     X(REAL(1e-20, 1), eps, "parameters.optimizer.eps", "1e-8", "", DL_OPTION_AGREE, \
       "Term added to the root of the second moment.", \
-      .applies_when = "trainer.optimizer = adamw|qhadamw|muon") \
+      .applies_when = "trainer.optimizer = adamw|qhadamw|muon|rmsprop") \
+    X(REAL(0, 0.9999999), rms_alpha, "parameters.optimizer.alpha", "0.99", "", DL_OPTION_AGREE, \
+      "Decay of rmsprop's mean of squares.", \
+      .applies_when = "trainer.optimizer = rmsprop") \
+    X(BOOL, rms_centered, "parameters.optimizer.centered", "false", "", DL_OPTION_AGREE, \
+      "Whether rmsprop divides by the root of the gradient's variance, not of its mean square.", \
+      .applies_when = "trainer.optimizer = rmsprop") \
     X(REAL(0, 0.999999), momentum, "parameters.optimizer.momentum", "0", "", DL_OPTION_AGREE, \
-      "Momentum of inner sgd.") \
+      "Momentum of inner sgd and rmsprop.") \
     X(REAL(0, 1e6), muon_lr, "parameters.optimizer.muon_lr", "0", "", DL_OPTION_AGREE, \
       "Learning rate of muon for hidden matrices, under the same schedule; 0: parameters.optimizer.lr.", \
       .applies_when = "trainer.optimizer = muon") \

@@ -84,15 +84,16 @@ static const struct {
 static const struct {
     const char *key, *word, *instead;
 } values[] = {
-    {"trainer.optimizer", "RMSprop", "take AdamW, or SGD"},
     {"trainer.optimizer", "Adagrad", "take AdamW, or SGD"},
     {"trainer.optimizer", "Adadelta", "take AdamW, or SGD"},
-    {"trainer.optimizer", "sgdm", "take SGD with parameters.optimizer.momentum = 0.9"},
+    {"trainer.optimizer", "sgdm",
+     "it is an outer optimizer; take SGD with parameters.optimizer.momentum = 0.9"},
     {"trainer.lr_scheduler", "ExponentialLR", "take cosine, linear or wsd"},
     {"trainer.lr_scheduler", "CosineAnnealingLR", "take cosine, which ends with the run"},
     {"trainer.lr_scheduler", "ReduceLROnPlateau", "take constant, or cosine"},
     {"results.types", "comm_time",
-     "take elapsed_time, or comm_overhead for the megabytes that were exchanged"},
+     "elapsed_time includes the simulated transfers (clients.bandwidth); comm_overhead has the "
+     "megabytes that were exchanged"},
     {"results.types", "processing_time", "take elapsed_time"},
 };
 
@@ -106,6 +107,18 @@ static const char *instead_of(const char *key, const char *text)
         if (at && (at == text || strchr(", ", at[-1])) && (!at[len] || strchr(", ", at[len])))
             return values[i].instead;
     }
+    return NULL;
+}
+
+/* Torch's optimizers that add the decay to the gradient, where those here decouple it. */
+static const dl_plato_coupled coupled[] = {
+    {"Adam", "AdamW", false}, {"RMSprop", "rmsprop", false}, {"SGD", "sgd", true}};
+
+/* Return the row of the optimizer, or NULL. */
+static const dl_plato_coupled *coupled_of(const char *optimizer)
+{
+    for (size_t i = 0; i < sizeof coupled / sizeof coupled[0]; i++)
+        if (strcmp(coupled[i].name, optimizer) == 0) return &coupled[i];
     return NULL;
 }
 
@@ -131,7 +144,7 @@ bool dl_plato_takes(diloco_status *status, dl_plato *plato, const char *key, con
     *status = DILOCO_OK;
     if (strcmp(key, "data.datasource") == 0 && strcmp(text, "Torchvision") == 0)
         return plato->torchvision = true;
-    if (strcmp(key, "trainer.optimizer") == 0) plato->adam = strcmp(text, "Adam") == 0;
+    if (strcmp(key, "trainer.optimizer") == 0) plato->coupled = coupled_of(text);
     const char *instead = instead_of(key, text);
     if (instead) {
         *status = dl_fail(DILOCO_EREFUSED, "%s: %s = %.100s is Plato's, and not built here: %s", at,
@@ -168,7 +181,8 @@ void dl_plato_translate(const char **key, const char **text)
         const char *key, *plato, *ours;
     } words[] = {
         {"trainer.optimizer", "AdamW", "adamw"},
-        {"trainer.optimizer", "Adam", "adamw"}, /* without decay: dl_plato_finish */
+        {"trainer.optimizer", "Adam", "adamw"},      /* without decay: dl_plato_finish */
+        {"trainer.optimizer", "RMSprop", "rmsprop"}, /* likewise */
         {"trainer.optimizer", "SGD", "sgd"},
         {"server.diloco.outer_optimizer", "sgdm", "momentum"},
     };
@@ -223,18 +237,20 @@ static diloco_status whole_epochs(dl_config *config)
     return dl_config_set(config, "trainer.local_steps_per_round", "0", "trainer.epochs");
 }
 
-/* Set the decay to 0 for torch's Adam, which is AdamW without decay. With decay it adds it to
- * the gradient, which is another algorithm. */
+/* Set the decay to 0 for an optimizer of torch that would add it to the gradient. Without decay it
+ * is the optimizer here; with decay it is another algorithm. */
 static diloco_status without_decay(dl_config *config, const dl_plato *plato)
 {
     static const char option[] = "parameters.optimizer.weight_decay";
-    if (!plato->adam) return DILOCO_OK;
+    if (!plato->coupled) return DILOCO_OK;
     if (!by_hand(config, option)) return dl_config_set(config, option, "0", "trainer.optimizer");
-    if (config->weight_decay <= 0) return DILOCO_OK;
+    const bool same = plato->coupled->same_without_momentum && config->momentum <= 0;
+    if (config->weight_decay <= 0 || same) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
-                   "trainer.optimizer = \"Adam\" with %s = %g adds the decay to the gradient, "
-                   "which is not built here: take AdamW, or %s = 0",
-                   option, config->weight_decay, option);
+                   "trainer.optimizer = \"%s\" with %s = %g adds the decay to the gradient, "
+                   "which is not built here: take %s, which decouples it, or %s = 0",
+                   plato->coupled->name, option, config->weight_decay, plato->coupled->decoupled,
+                   option);
 }
 
 /* The derived values follow when all is read, since a flag may still change what they depend on. */

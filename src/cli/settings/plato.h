@@ -11,11 +11,17 @@
 
 enum { DL_PLATO_NOTES = 1024 };
 
+/* An optimizer of torch that adds the decay to the gradient, and the one here that decouples it. */
+typedef struct dl_plato_coupled {
+    const char *name, *decoupled;
+    bool same_without_momentum; /* both ways then make the same step */
+} dl_plato_coupled;
+
 /* Keys that were accepted and are not used, with commas between; all zero at first. */
 typedef struct dl_plato {
-    char unused[DL_PLATO_NOTES]; /* cut where there are too many */
-    bool torchvision;            /* data.dataset_name says which set */
-    bool adam;                   /* trainer.optimizer is torch's Adam: AdamW without decay */
+    char unused[DL_PLATO_NOTES];     /* cut where there are too many */
+    bool torchvision;                /* data.dataset_name says which set */
+    const dl_plato_coupled *coupled; /* row of trainer.optimizer; NULL: it has none */
 } dl_plato;
 
 /* dl_plato_translate exchanges Plato's names for ours: "trainer.optimizer" = "AdamW" becomes
@@ -39,7 +45,8 @@ const char *dl_plato_preset(const char *server_type, bool clients);
 
 /* dl_plato_finish derives values after everything is read: H of whole epochs, the path of the data.
  * Returns DILOCO_EINVAL if server.type and preset contradict each other, or Torchvision comes
- * without the name of a set. Returns DILOCO_EREFUSED for torch's Adam with weight decay. */
+ * without the name of a set. Returns DILOCO_EREFUSED for torch's Adam, RMSprop, or SGD
+ * with momentum, if it has weight decay. */
 DL_MUST_CHECK diloco_status dl_plato_finish(dl_config *config, const dl_plato *plato);
 
 #endif

@@ -334,13 +334,32 @@ TEST(platos_words_are_understood_and_its_other_keys_taken_or_refused_by_name)
                                        "[parameters.optimizer]\nweight_decay = 0.1\n",
                                        ""));
     CHECK_CONTAINS("take AdamW", diloco_error_text());
+    CHECK_OK(load("[trainer]\noptimizer = \"RMSprop\"\n"
+                  "[parameters.optimizer]\nalpha = 0.9\ncentered = true\nmomentum = 0.5\n",
+                  ""));
+    CHECK_STR("rmsprop", config.optimizer);
+    CHECK_NEAR(0, config.weight_decay, 0);
+    CHECK_NEAR(0.9, config.rms_alpha, 0);
+    CHECK(config.rms_centered);
+    CHECK_STATUS(DILOCO_EREFUSED, load("[trainer]\noptimizer = \"RMSprop\"\n"
+                                       "[parameters.optimizer]\nweight_decay = 0.1\n",
+                                       ""));
+    CHECK_CONTAINS("\"RMSprop\" with parameters.optimizer.weight_decay = 0.1", diloco_error_text());
+    CHECK_OK(load("[trainer]\noptimizer = \"SGD\"\n", ""));
+    CHECK_NEAR(0, config.weight_decay, 0);
+    CHECK_OK(
+        load("[trainer]\noptimizer = \"SGD\"\n[parameters.optimizer]\nweight_decay = 0.1\n", ""));
+    CHECK_NEAR(0.1, config.weight_decay, 0);
+    CHECK_STATUS(DILOCO_EREFUSED, load("[trainer]\noptimizer = \"SGD\"\n[parameters.optimizer]\n"
+                                       "weight_decay = 0.1\nmomentum = 0.9\n",
+                                       ""));
+    CHECK_CONTAINS("take sgd, which decouples it", diloco_error_text());
     static const char *const refused[][2] = {
-        {"trainer.optimizer=\"RMSprop\"", "take AdamW"},
         {"trainer.optimizer=\"Adagrad\"", "take AdamW"},
-        {"trainer.optimizer=\"sgdm\"", "parameters.optimizer.momentum"},
+        {"trainer.optimizer=\"sgdm\"", "an outer optimizer; take SGD"},
         {"trainer.lr_scheduler=\"CosineAnnealingLR\"", "cosine"},
         {"trainer.lr_scheduler=\"ReduceLROnPlateau\"", "constant"},
-        {"results.types=\"round, comm_time\"", "elapsed_time"},
+        {"results.types=\"round, comm_time\"", "elapsed_time includes"},
         {"data.testset_size=100", "trainer.eval_batches"},
         {"clients.do_test=true", "accuracy"},
     };

@@ -7,5 +7,6 @@
 void dl_cuda_adamw(const dl_inner_part *part);
 void dl_cuda_qhadamw(const dl_inner_part *part);
 void dl_cuda_sgd(const dl_inner_part *part);
+void dl_cuda_rmsprop(const dl_inner_part *part);
 
 #endif

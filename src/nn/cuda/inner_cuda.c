@@ -47,3 +47,17 @@ void dl_cuda_sgd(const dl_inner_part *part)
                                      .decays = part->decays};
     dl_backend_cuda_launch(part->backend, &(dl_cuda_launch){"dl_sgd", a.n, &a, sizeof a});
 }
+
+void dl_cuda_rmsprop(const dl_inner_part *part)
+{
+    const dl_cuda_rmsprop_arguments a = {.p = part->p,
+                                         .squares = part->vectors[0],
+                                         .momentum = part->vectors[1],
+                                         .mean = part->vectors[2],
+                                         .g = part->g,
+                                         .n = part->n,
+                                         .hyper = part->hyper,
+                                         .verdict = part->verdict,
+                                         .decays = part->decays};
+    dl_backend_cuda_launch(part->backend, &(dl_cuda_launch){"dl_rmsprop", a.n, &a, sizeof a});
+}

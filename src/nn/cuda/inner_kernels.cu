@@ -34,6 +34,26 @@ DL_GPU_KERNEL(dl_sgd, dl_cuda_sgd_arguments)
     a.p[i] = a.p[i] * (a.decays ? h->keep : 1.0f) - h->lr * step;
 }
 
+/* nn/inner_rmsprop.c has the formula. */
+DL_GPU_KERNEL(dl_rmsprop, dl_cuda_rmsprop_arguments)
+{
+    const uint64_t i = DL_GPU_INDEX;
+    const dl_hyper *h = a.hyper;
+    if (i >= a.n || a.verdict->skipped) return;
+    float step = a.g[i] * h->clip_factor;
+    const float squares = h->alpha * a.squares[i] + h->one_minus_alpha * step * step;
+    float variance = squares;
+    a.squares[i] = squares;
+    if (a.mean) {
+        const float mean = a.mean[i] + h->one_minus_alpha * (step - a.mean[i]);
+        a.mean[i] = mean;
+        variance = fmaxf(squares - mean * mean, 0.0f);
+    }
+    step /= sqrtf(variance) + h->eps;
+    if (a.momentum) a.momentum[i] = step = h->momentum * a.momentum[i] + step;
+    a.p[i] = a.p[i] * (a.decays ? h->keep : 1.0f) - h->lr * step;
+}
+
 /* nn/inner_qhadamw.c has the formula. */
 DL_GPU_KERNEL(dl_qhadamw, dl_cuda_adamw_arguments)
 {

@@ -68,6 +68,17 @@ typedef struct dl_cuda_sgd_arguments {
     int decays, zero;
 } dl_cuda_sgd_arguments;
 
+/* A thread for each element of a tensor. mean is kept with momentum only. */
+typedef struct dl_cuda_rmsprop_arguments {
+    float *p, *squares;
+    float *momentum, *mean; /* NULL: without */
+    const float *g;
+    uint64_t n;
+    const dl_hyper *hyper;
+    const dl_verdict *verdict;
+    int decays, zero;
+} dl_cuda_rmsprop_arguments;
+
 /* u is the update before it is made orthogonal. */
 typedef struct dl_cuda_muon_arguments {
     float *u, *momentum;

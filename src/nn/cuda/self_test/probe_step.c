@@ -107,6 +107,7 @@ static const dl_hyper_options options = {.lr = 0.02,
                                          .beta1 = 0.9,
                                          .beta2 = 0.95,
                                          .eps = 1e-8,
+                                         .alpha = 0.99,
                                          .momentum = 0.9,
                                          .momentum_weight = 0.7,
                                          .muon_lr = 0.03,
@@ -207,4 +208,32 @@ diloco_status dl_probe_sgd(dl_probe *p)
     DL_TRY(sgd(p, 1, true));
     DL_TRY(sgd(p, 1, false));
     return sgd(p, 0, false);
+}
+
+/* The squares are well above the mean's square, since their difference would lose its digits. */
+static diloco_status rmsprop(dl_probe *p, size_t n_vectors, bool skipped)
+{
+    const update u = begin_update(p, n_vectors, skipped);
+    for (size_t i = 0; i < N; i++)
+        u.part.vectors[0][i] = 2 + u.part.vectors[0][i] * u.part.vectors[0][i];
+    const dl_cuda_rmsprop_arguments a = {
+        .p = DL_PROBE_AT(p, u.part.p),
+        .squares = DL_PROBE_AT(p, u.part.vectors[0]),
+        .momentum = n_vectors > 1 ? DL_PROBE_AT(p, u.part.vectors[1]) : NULL,
+        .mean = n_vectors > 2 ? DL_PROBE_AT(p, u.part.vectors[2]) : NULL,
+        .g = DL_PROBE_AT(p, u.part.g),
+        .n = N,
+        .hyper = DL_PROBE_AT(p, u.hyper),
+        .verdict = DL_PROBE_AT(p, u.verdict),
+        .decays = true};
+    dl_probe_run(p, N, &a, sizeof a);
+    return end_update(p, &u, &dl_rule_rmsprop);
+}
+
+diloco_status dl_probe_rmsprop(dl_probe *p)
+{
+    DL_TRY(rmsprop(p, 3, true));
+    DL_TRY(rmsprop(p, 3, false));
+    DL_TRY(rmsprop(p, 2, false));
+    return rmsprop(p, 1, false);
 }

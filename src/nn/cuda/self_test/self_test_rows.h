@@ -15,6 +15,7 @@
     X(adamw) \
     X(qhadamw) \
     X(sgd) \
+    X(rmsprop) \
     X(muon_momentum) \
     X(muon_inverse) \
     X(muon_blend) \
