@@ -127,7 +127,7 @@ static diloco_status open_device(dl_setup *s)
     DL_TRY(dl_device_open(&s->backend, s->config.device, 0));
     const char *card = dl_backend_card(s->backend);
     const bool narrow = dl_model_element(&s->config, s->backend->ops->device) == DILOCO_BF16;
-    char number[16] = "";
+    char number[32] = "";
     if (list.n > 1) snprintf(number, sizeof number, "%zu x ", list.n);
     snprintf(s->device_name, sizeof s->device_name, "%s%.100s%s", number, card,
              narrow ? ", bf16" : "");
