@@ -22,7 +22,7 @@
 #include "base/options/wire_options.h"
 #include <diloco/config.h>
 
-enum { DL_CONFIG_MAX_OPTIONS = 256 };
+enum { DL_CONFIG_MAX_OPTIONS = 320 };
 
 /* The modules with their enums and rows, in the order in which --help and docs/options.md show
  * them. */

@@ -193,7 +193,7 @@ static diloco_status read_context(dl_rest *rest, const dl_launch_spec *spec, dl_
  * context is one word with its option, so that no name of a context is an option itself. */
 static diloco_status open_context(dl_rest *rest, const dl_launch_spec *spec)
 {
-    char context[160];
+    char context[sizeof(dl_config_path) + 16];
     const char *const name = spec->config->launch_context;
     const char *argv[] = {"kubectl",  "config",    "view",          "--raw",
                           "--minify", "--flatten", "--output=json", *name ? context : NULL,
