@@ -100,8 +100,8 @@ TEST(a_list_of_cards_has_each_card_once)
                                           "cuda:0,,1",
                                           "cuda:0 1",
                                           "cuda:0,1x",
-                                          "cuda:0,1,2,3,4,5,6,7,8,9,10,"
-                                          "11,12,13,14,15,16"};
+                                          ("cuda:0,1,2,3,4,5,6,7,8,9,10,"
+                                           "11,12,13,14,15,16")};
     static const int cards[] = {3, 0, 12};
     dl_device_list list;
     CHECK_OK(dl_device_of_name(&list, "cuda:3,0,12"));

@@ -283,8 +283,8 @@ TEST(job_is_described_in_the_form_of_the_later_versions)
         "\"memory_per_node\":{\"set\":true,\"number\":1500}",
         "\"partition\":\"low\"",
         "\"account\":\"lab\"",
-        "\"kill_warning_signal\":\"TERM\",\"kill_warning_flags\":[\"BATCH_JOB\"],"
-        "\"kill_warning_delay\":{\"set\":true,\"number\":31}"};
+        ("\"kill_warning_signal\":\"TERM\",\"kill_warning_flags\":[\"BATCH_JOB\"],"
+         "\"kill_warning_delay\":{\"set\":true,\"number\":31}")};
     char *text = NULL;
     size_t len;
     FILE *out = open_memstream(&text, &len);
