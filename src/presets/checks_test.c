@@ -430,7 +430,7 @@ TEST(options_without_effect_are_named)
                    "parameters.model.rope_original_context", "64"));
     warned("inner_options",
            "no effect with trainer.optimizer = \"sgd\": parameters.optimizer.eps (needs "
-           "adamw|qhadamw|muon)",
+           "adamw|qhadamw|muon|rmsprop)",
            "diloco", CHANGES("trainer.optimizer", "sgd", "parameters.optimizer.eps", "0.1"));
     warned("schedule_options", "\"cosine\": parameters.learning_rate.decay_steps (needs wsd)",
            "diloco", CHANGES("parameters.learning_rate.decay_steps", "2"));
