@@ -91,20 +91,29 @@ bool dl_job_may_be_restarted(const dl_job *job)
 
 diloco_status dl_job_refuse_other(const dl_job *job, const char *theirs)
 {
+    if (theirs && !*theirs)
+        return dl_fail(DILOCO_EREFUSED,
+                       "%s: the backend gave no name for the job %.100s, so it is neither stopped "
+                       "nor read",
+                       job->name, job->id);
     return dl_fail(
         DILOCO_EREFUSED,
         "%s: the book of launches has the id %.100s for it, but that is another job%s%.63s. "
         "It is neither stopped nor read; another party may have changed the book",
-        job->name, job->id, *theirs ? ", " : "", theirs);
+        job->name, job->id, theirs ? ", " : "", theirs ? theirs : "");
 }
 
 /* The parts are cut so that they fit into DL_JOB_MESSAGE_MAX together. */
 void dl_job_set_other(dl_job *job, const char *theirs)
 {
+    if (theirs && !*theirs) {
+        dl_job_set_silent(job, "the backend gave no name for the job %.80s", job->id);
+        return;
+    }
     job->silent = false;
     dl_job_set(job, DL_JOB_LOST, -1,
                "not ours: its id in the book of launches, %.80s, is that of another job%s%.63s",
-               job->id, *theirs ? ", " : "", theirs);
+               job->id, theirs ? ", " : "", theirs ? theirs : "");
 }
 
 /* ---- the table */

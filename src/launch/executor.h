@@ -80,11 +80,12 @@ void dl_job_set_silent(dl_job *job, const char *format, ...) DL_PRINTF(2, 3);
 bool dl_job_may_be_restarted(const dl_job *job);
 
 /* Returns the error for an id of the book that belongs to another job of the backend, whose name is
- * `theirs` ("": not known). An executor returns it instead of stopping that job or reading its
- * output. */
+ * `theirs` (NULL: not known). An executor returns it instead of stopping that job or reading its
+ * output. An empty name means that the backend gave none, and is refused as well. */
 diloco_status dl_job_refuse_other(const dl_job *job, const char *theirs);
 /* dl_job_set_other sets the state of such a job: LOST, with a message that names the other job.
- * The other job's own state is not used. For polls. */
+ * The other job's own state is not used. For polls. With an empty name the job is silent, because
+ * an answer without a name may be that of a proxy. */
 void dl_job_set_other(dl_job *job, const char *theirs);
 
 /* The values that all replicas of a launch have in common. Everything is borrowed, and outlives all

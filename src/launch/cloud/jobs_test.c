@@ -244,6 +244,26 @@ TEST(job_is_found_by_its_name)
     }
 }
 
+/* A proxy may answer in the backend's place. */
+TEST(answer_without_a_name_makes_the_job_silent)
+{
+    static const dl_executor *const executors[] = {&dl_executor_hf_jobs, &dl_executor_runpod};
+    static const char *const bodies[] = {"{}", "<html>sign in</html>"};
+    CHECK(!setenv("HF_TOKEN", "hf_test", 1));
+    CHECK(!setenv("RUNPOD_API_KEY", "rpa_test", 1));
+    for (size_t i = 0; i < 4; i++) {
+        const char *const answers[] = {answer_of(bodies[i / 2])};
+        dl_job job;
+        CHECK_OK(call_with(POLL, &job, executors[i % 2], "687f911e", answers, 1));
+        CHECK_INT(DL_JOB_PENDING, job.state);
+        CHECK(job.silent);
+        CHECK_CONTAINS("gave no name", job.message);
+        CHECK_STATUS(DILOCO_EREFUSED,
+                     call_with(CANCEL, &job, executors[i % 2], "687f911e", answers, 1));
+        CHECK_CONTAINS("gave no name", diloco_error_text());
+    }
+}
+
 /* Poll a job of the executor once; the backend answers with this body. */
 static void poll_once(dl_job *job, const dl_executor *executor, const char *body)
 {
@@ -300,5 +320,5 @@ TEST_MAIN(an_exit_code_is_found_in_a_sentence, a_signal_is_a_loss_and_another_co
           a_replica_has_words_variables_and_secrets_that_a_dry_run_hides,
           an_option_that_is_not_set_is_named_with_an_example,
           job_of_another_name_is_neither_stopped_nor_read,
-          output_of_a_job_of_another_name_is_not_read, job_is_found_by_its_name,
-          exit_code_at_the_end_of_a_long_reason_is_found)
+          answer_without_a_name_makes_the_job_silent, output_of_a_job_of_another_name_is_not_read,
+          job_is_found_by_its_name, exit_code_at_the_end_of_a_long_reason_is_found)

@@ -266,7 +266,7 @@ static diloco_status check_answer(dl_json_value response, const dl_job *job)
 {
     char why[400];
     bool again;
-    if (is_other(response)) return dl_job_refuse_other(job, "");
+    if (is_other(response)) return dl_job_refuse_other(job, NULL);
     if (dl_json_get(response, "error").type == DL_JSON_MISSING) return DILOCO_OK;
     dl_rest_message(why, sizeof why, response, "error");
     if (dl_json_read_bool(&again, response, "again")) again = true;
@@ -307,7 +307,7 @@ static diloco_status use_answer(dl_job *job, dl_json_value response, const char 
 {
     const bool look = strcmp(what, "look") == 0;
     if (look && is_other(response)) {
-        dl_job_set_other(job, "");
+        dl_job_set_other(job, NULL);
         return DILOCO_OK;
     }
     DL_TRY(check_answer(response, job));
