@@ -139,15 +139,18 @@ static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_ta
         dl_job_set_silent(job, "Slurm reports the unknown state %.60s", name);
         return;
     }
+    const int code = code_of(q->field[DL_SLURM_STATUS]);
     if (written >= 0 && ends_by_itself(spec, name))
         set_ended(job, written);
     else if (strcmp(name, "FAILED") == 0 && !has_folder(spec, job))
-        set_ended(job, code_of(q->field[DL_SLURM_STATUS]));
+        set_ended(job, code ? code : 1); /* 0: Slurm gave none */
+    else if (strcmp(name, "TIMEOUT") == 0 && ends_by_itself(spec, name) && !has_folder(spec, job))
+        dl_job_set_silent(job, "TIMEOUT; this machine has no folder %.100s with its exit code",
+                          spec->dir);
     else if (strcmp(name, "FAILED") == 0)
         /* Its script was killed, or Slurm did not start it: it writes what the program ends with.
          */
-        dl_job_set(job, DL_JOB_LOST, -1, "ended with %d before its script could report it",
-                   code_of(q->field[DL_SLURM_STATUS]));
+        dl_job_set(job, DL_JOB_LOST, -1, "ended with %d before its script could report it", code);
     else if (dl_job_is_over(states[i].state))
         dl_job_set(job, states[i].state, -1, "%s", name);
     else if (states[i].state == DL_JOB_RUNNING)

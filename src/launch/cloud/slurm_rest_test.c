@@ -151,6 +151,21 @@ TEST(replica_that_saved_its_state_at_the_limit_of_a_partition_is_lost_and_not_fa
     CHECK_STR("FAILED", dl_job_state_name(jobs[1].state));
 }
 
+TEST(machine_without_the_folder_does_not_guess_how_a_replica_ended)
+{
+    has_version(false);
+    will_answer("200 OK", "{\"jobs\":[{" NAMED "17,\"array_task_id\":0,\"job_state\":[\"TIMEOUT\"],"
+                          "\"restart_cnt\":0},{" NAMED "17,\"array_task_id\":1,"
+                          "\"job_state\":[\"FAILED\"],\"restart_cnt\":0}]}");
+    dl_launch_spec spec = with_server();
+    spec.dir = scratch_path("elsewhere");
+    CHECK_OK(dl_executor_slurm.poll(&spec, jobs, 2));
+    end_server();
+    CHECK(!dl_job_is_over(jobs[0].state) && jobs[0].silent);
+    CHECK_CONTAINS("this machine has no folder", jobs[0].message);
+    CHECK_STR("FAILED", dl_job_state_name(jobs[1].state)); /* though no exit code was given */
+}
+
 TEST(forgotten_job_has_the_state_of_its_exit_file_and_another_error_may_pass)
 {
     has_version(true);
@@ -312,6 +327,7 @@ TEST(job_is_described_in_the_form_of_the_later_versions)
 TEST_MAIN(states_of_v0_0_38_are_words_and_ranks_that_wait_share_a_record,
           states_of_v0_0_40_are_arrays_and_numbers_are_objects,
           replica_that_saved_its_state_at_the_limit_of_a_partition_is_lost_and_not_failed,
+          machine_without_the_folder_does_not_guess_how_a_replica_ended,
           forgotten_job_has_the_state_of_its_exit_file_and_another_error_may_pass,
           ids_of_earlier_launches_are_found_by_name_and_rank,
           tasks_are_stopped_one_by_one_in_v0_0_38_and_by_a_list_later,
