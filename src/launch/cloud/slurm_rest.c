@@ -312,15 +312,38 @@ static diloco_status look(dl_slurm_tasks *out, const dl_launch_spec *spec, const
 
 /* ---- stopping */
 
-/* Make a call that stops tasks. A task that is over or gone is no error. */
+/* A task that is over or gone is no error. */
+static bool is_over(uint64_t code)
+{
+    return code == DL_SLURM_INVALID_JOB_ID || code == DL_SLURM_ALREADY_DONE;
+}
+
+/* The answer to a list has an error for each task, also if it is 200: `status[].error.code`.
+ * Returns the error of the first task that was not stopped. */
+static diloco_status check_each(const char *what, dl_json_value response)
+{
+    for (dl_json_iter it = dl_json_each(dl_json_get(response, "status")); dl_json_next(&it);) {
+        char id[32], why[256];
+        uint64_t code = 0;
+        if (!dl_slurm_number(&code, it.value, "error.code") || !code || is_over(code)) continue;
+        dl_rest_message(id, sizeof id, it.value, "step_id");
+        dl_rest_message(why, sizeof why, it.value, "error.string");
+        return dl_fail(DILOCO_EREFUSED, "%s: slurmrestd did not stop %s: error %llu %s", what, id,
+                       (unsigned long long)code, why);
+    }
+    return DILOCO_OK;
+}
+
+/* Make a call that stops tasks. */
 static diloco_status stop(dl_slurm_client *c, dl_rest_call *call)
 {
     dl_rest_response response;
     DL_TRY(dl_rest_do(&c->rest, call, &response));
-    const uint64_t code = dl_slurm_error(&response);
-    const bool over = code == DL_SLURM_INVALID_JOB_ID || code == DL_SLURM_ALREADY_DONE;
-    const diloco_status status =
-        dl_rest_is_good(&response) || over ? DILOCO_OK : dl_slurm_failed(c, call, &response);
+    diloco_status status = DILOCO_OK;
+    if (dl_rest_is_good(&response))
+        status = check_each(call->what, response.json);
+    else if (!is_over(dl_slurm_error(&response)))
+        status = dl_slurm_failed(c, call, &response);
     dl_buf_deinit(&response.text);
     return status;
 }

@@ -244,6 +244,22 @@ TEST(tasks_are_stopped_one_by_one_in_v0_0_38_and_by_a_list_later)
     end_server();
 }
 
+TEST(task_of_a_list_that_is_not_stopped_is_named)
+{
+    has_version(false);
+    will_answer("200 OK",
+                "{\"jobs\":[{" NAMED "17,\"array_task_id\":0},{" NAMED "17,\"array_task_id\":1}]}");
+    will_answer("200 OK", "{\"errors\":[]}");
+    will_answer("200 OK",
+                "{\"errors\":[],\"status\":[{\"step_id\":\"17_0\",\"error\":{\"code\":2021}},"
+                "{\"step_id\":\"17_1\",\"error\":{\"code\":2002,\"string\":\"ESLURM_ACCESS_"
+                "DENIED\"}}]}");
+    const dl_launch_spec spec = with_server();
+    CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.cancel(&spec, jobs, 2));
+    CHECK_CONTAINS("did not stop 17_1: error 2002 ESLURM_ACCESS_DENIED", diloco_error_text());
+    end_server();
+}
+
 TEST(server_without_a_known_version_is_refused_by_the_names_of_its_versions)
 {
     n_answers = 0;
@@ -331,6 +347,7 @@ TEST_MAIN(states_of_v0_0_38_are_words_and_ranks_that_wait_share_a_record,
           forgotten_job_has_the_state_of_its_exit_file_and_another_error_may_pass,
           ids_of_earlier_launches_are_found_by_name_and_rank,
           tasks_are_stopped_one_by_one_in_v0_0_38_and_by_a_list_later,
+          task_of_a_list_that_is_not_stopped_is_named,
           server_without_a_known_version_is_refused_by_the_names_of_its_versions,
           token_is_needed_and_valid_and_does_not_leave_this_machine_in_clear_text,
           job_is_described_in_the_form_of_the_later_versions)
