@@ -66,7 +66,7 @@ static const struct {
     {"trainer.model_type", NULL, "trainer.model_name is enough"},
     {"trainer.global_lr_scheduler", NULL, "server.diloco.outer_lr_schedule is the server's"},
     {"trainer.target_perplexity", NULL, "the run ends after trainer.rounds"},
-    {"trainer.bf16", "false", "training is in float32"},
+    {"trainer.bf16", "false", "take trainer.precision = \"bf16\", which needs a card"},
     {"trainer.fp16", "false", "training is in float32"},
 
     {"algorithm.cross_silo", "false", "one server or none: there are no edge servers"},
@@ -238,14 +238,19 @@ static diloco_status whole_epochs(dl_config *config)
 }
 
 /* Set the decay to 0 for an optimizer of torch that would add it to the gradient. Without decay it
- * is the optimizer here; with decay it is another algorithm. */
+ * is the optimizer here; with decay it is another algorithm. Plain SGD makes the same step in both
+ * ways, if every tensor decays. */
 static diloco_status without_decay(dl_config *config, const dl_plato *plato)
 {
     static const char option[] = "parameters.optimizer.weight_decay";
+    static const char all[] = "parameters.optimizer.decay_of";
     if (!plato->coupled) return DILOCO_OK;
     if (!by_hand(config, option)) return dl_config_set(config, option, "0", "trainer.optimizer");
     const bool same = plato->coupled->same_without_momentum && config->momentum <= 0;
-    if (config->weight_decay <= 0 || same) return DILOCO_OK;
+    if (config->weight_decay <= 0) return DILOCO_OK;
+    if (same && !by_hand(config, all))
+        return dl_config_set(config, all, "all", "trainer.optimizer"); /* as torch's */
+    if (same && config->decayed == DL_DECAYED_ALL) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "trainer.optimizer = \"%s\" with %s = %g adds the decay to the gradient, "
                    "which is not built here: take %s, which decouples it, or %s = 0",

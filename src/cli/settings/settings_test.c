@@ -350,6 +350,10 @@ TEST(platos_words_are_understood_and_its_other_keys_taken_or_refused_by_name)
     CHECK_OK(
         load("[trainer]\noptimizer = \"SGD\"\n[parameters.optimizer]\nweight_decay = 0.1\n", ""));
     CHECK_NEAR(0.1, config.weight_decay, 0);
+    CHECK_INT(DL_DECAYED_ALL, config.decayed);
+    CHECK_STATUS(DILOCO_EREFUSED, load("[trainer]\noptimizer = \"SGD\"\n[parameters.optimizer]\n"
+                                       "weight_decay = 0.1\ndecay_of = \"matrices\"\n",
+                                       ""));
     CHECK_STATUS(DILOCO_EREFUSED, load("[trainer]\noptimizer = \"SGD\"\n[parameters.optimizer]\n"
                                        "weight_decay = 0.1\nmomentum = 0.9\n",
                                        ""));
