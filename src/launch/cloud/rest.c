@@ -39,8 +39,8 @@ diloco_status dl_rest_init_at(dl_rest *rest, const dl_launch_spec *spec, const c
         len--;
     if (len >= sizeof rest->base || strpbrk(url, "@?# \r\n") ||
         (strncmp(url, "https://", 8) && strncmp(url, "http://", 7)))
-        return dl_fail(DILOCO_EINVAL,
-                       "launch.endpoint = \"%.100s\": write it as https://HOST[:PORT][/PATH]", url);
+        return dl_fail(DILOCO_EINVAL, "%s = \"%.100s\": write it as https://HOST[:PORT][/PATH]",
+                       url == spec->config->launch_endpoint ? "launch.endpoint" : name, url);
     memcpy(rest->base, url, len);
     return DILOCO_OK;
 }
