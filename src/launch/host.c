@@ -23,9 +23,10 @@
 #include <unistd.h>
 
 /* The keeper's descriptors have fixed numbers, so that it can close all others and needs no memory
- * for theirs. */
+ * for theirs. FD_LOCK passes to every process of the replica. The program of a replica puts other
+ * descriptors at 3 and 4 (cli/crew/processes.h). */
 enum { PATH_BYTES = DL_PATH_MAX + 96, FILE_BYTES = 64, CHUNK = 1 << 16 };
-enum { FD_LOCK = 3, FD_READY = 4, FD_FOLDER = 5, FD_FREE = 6 };
+enum { FD_READY = 7, FD_FOLDER = 8, FD_LOCK = 9, FD_FREE = 10 };
 
 #define LOOK (100 * DL_MILLISECOND)
 
@@ -170,8 +171,7 @@ _Noreturn static void keep(const keeper *k)
 }
 
 /* In the child of the launcher. The second fork leaves the session without a leader, so that
- * the keeper never gets a terminal. Descriptors 0 to 5 become the keeper's, and all others are
- * closed. */
+ * the keeper never gets a terminal. All descriptors but the keeper's are closed. */
 _Noreturn static void detach(const keeper *k, int log, int lock, int ready, int folder)
 {
     setsid();
@@ -186,6 +186,8 @@ _Noreturn static void detach(const keeper *k, int log, int lock, int ready, int 
     dup2(from[1], FD_LOCK);
     dup2(from[2], FD_READY);
     dup2(from[3], FD_FOLDER);
+    for (int fd = 3; fd < FD_READY; fd++)
+        close(fd);
     close_from(FD_FREE);
     fcntl(FD_LOCK, F_SETFD, FD_CLOEXEC);
     fcntl(FD_READY, F_SETFD, FD_CLOEXEC);

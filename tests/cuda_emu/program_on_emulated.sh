@@ -48,8 +48,8 @@ expect 0 diloco doctor tiny.toml
 expect_error 3 'there is no cuda device 1' diloco train tiny.toml $short --set trainer.device=cuda:1
 
 # Two replicas on the card and one on the CPU: one state. A replica on the card is killed, and rejoins.
-diloco train tiny.toml $short --store mixed --set run.replicas=3 --replicas 2 --set trainer.device=cuda \
-    --record card.jsonl >card.out 2>&1 &
+diloco train tiny.toml $short --set trainer.rounds=8 --store mixed --set run.replicas=3 --replicas 2 \
+    --set trainer.device=cuda --record card.jsonl >card.out 2>&1 &
 card=$!
 started=$card
 wait_for test -e mixed/run.json
@@ -57,10 +57,11 @@ diloco join mixed --set data.train_path=text.txt --record cpu.jsonl >cpu.out 2>&
 cpu=$!
 started="$started $cpu"
 wait_for has_entry mixed 0
+pid=
 for pid in $(children $card); do # of which one is the emulated device
     [ "$(readlink "/proc/$pid/exe")" != "$program" ] || break
 done
-kill -9 "$pid" 2>/dev/null || true # it may be done
+kill -9 "$pid" || fail "no replica was there to be killed"
 wait $card || fail "the replicas on the card: $(cat card.out)"
 wait $cpu || fail "the replica on the CPU: $(cat cpu.out)"
 [ "$(cat cpu.jsonl card.jsonl | grep '"event":"end"' | grep -o '"digest":"[^"]*"' | sort | uniq -c |

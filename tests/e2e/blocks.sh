@@ -165,6 +165,7 @@ run_blocks() {
                   n++; open = 1; printf "" >("block" n)
                   head = $0; sub(/^ *```/, "", head); print head >("block" n ".head"); next }
          open { print >("block" n) }' "$page"
+    sed -i 's/^diloco serve hub &/diloco serve hub --listen 127.0.0.1:8765 \&/' block*
     if grep -q -- '--listen [^ ]*:8765' block*; then
         sed -i "s/--listen [^ ]*:8765/--listen 127.0.0.1:8765/
                 s/:8765/:$(python3 "$project/tests/free_port.py")/g" block*

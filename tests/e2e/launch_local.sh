@@ -61,9 +61,18 @@ diloco launch tiny.toml --store cut --detach >out 2>err || fail "a second launch
 [ "$(folder 0 1)$(folder 1 1)" = "" ] || fail "a second launcher has started replicas"
 
 # kill -9 of a replica's processes, its keeper included: LOST, and started again.
+# As long as the process that trains has not ended, r1 is not over.
 wait_for has_replica 1 0
 replica=$(replica_of 1 0)
+trains() { [ -n "$(children "$replica")" ]; }
+wait_for trains
+trainer=$(children "$replica" | cut -d' ' -f1)
+kill -STOP "$trainer"
 kill -9 "$(keeper "$(folder 1 0)")" "-$replica"
+has_no_program() { ! readlink "/proc/$replica/exe" >/dev/null 2>&1; }
+wait_for has_no_program
+is_state 1 RUNNING || fail "r1 is over while a process of it runs"
+kill -CONT "$trainer"
 wait_for is_started 1 1
 # The same of the replica alone: its keeper reports the signal.
 wait_for has_replica 0 0
@@ -136,7 +145,7 @@ wait "$launcher" || code=$?
 [ $code = 130 ] || fail "an interrupted launch ends with $code"
 grep -q 'the replicas run on. The same command follows them again: diloco launch tiny.toml --store cut' launch.err ||
     fail "not said how to come back: $(cat launch.err)"
-expect 0 diloco launch collect cut --timeout 60
+expect 0 diloco launch collect cut
 [ "$(digest cut)" = "$want" ] || fail "the replicas have not finished by themselves"
 
 # A replica that cannot run is not started again; its output says why.

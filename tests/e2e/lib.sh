@@ -110,6 +110,15 @@ node_address() {
     sed -n 's/.*"address":"\([^"]*\)".*/\1/p' "$1"/nodes/*/served/run/me/beat.json 2>/dev/null | head -1
 }
 
+# in_arguments TEXT: a process of this machine shows it in its arguments. A test beside this one may search for the
+# same text.
+in_arguments() {
+    for shown in $(grep -lF -- "$1" /proc/[0-9]*/cmdline 2>/dev/null); do
+        case $(readlink "${shown%cmdline}exe") in '' | */grep) ;; *) return 0 ;; esac
+    done
+    return 1
+}
+
 gone() {
     ! kill -0 "$1" 2>/dev/null
 }

@@ -29,7 +29,7 @@ expect 1 diloco train tiny.toml --store foreign
 says 'run.json'
 
 # Damaged private state is refused, not trained on from.
-sed 's/^rounds = 6/rounds = 12/' tiny.toml >long.toml
+sed 's/^rounds = 6/rounds = 4000/' tiny.toml >long.toml
 diloco train long.toml --store c >out 2>err &
 parent=$!
 started=$parent

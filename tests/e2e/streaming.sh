@@ -14,7 +14,7 @@ TOML
 last=47 # entries of 12 rounds of 4 fragments, from 0
 
 start() {
-    diloco train tiny.toml --store cut --set run.restarts=100 >out 2>err &
+    diloco train tiny.toml --store cut --set run.restarts=100 "$@" >out 2>err &
     parent=$!
     started="$started $parent"
 }
@@ -73,7 +73,7 @@ complete cut
 
 # Ctrl-C, and the same command again: as if nothing were (docs/protocol.md P16).
 rm -rf cut cut.local
-start
+start --link 10ms
 wait_for has_entry cut 13
 kill -INT "$parent"
 code=0

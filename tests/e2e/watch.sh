@@ -14,7 +14,7 @@ expect 0 diloco watch one # no terminal: once
 grep -q '^one: complete' out || fail "not printed once"
 expect_error 1 "there is no folder nowhere" diloco watch nowhere
 
-diloco train tiny.toml --store two --quiet --set trainer.rounds=40 &
+diloco train tiny.toml --store two --quiet --link 10ms --set trainer.rounds=40 &
 started=$!
 while [ ! -e two/log/0000000001.json ]; do sleep 0.05; done
 python3 "$project/tests/e2e/terminal.py" 80 24 diloco watch two >seen || fail "watch on a terminal: exit code $?"

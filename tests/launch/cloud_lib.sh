@@ -66,13 +66,19 @@ replica_of() {
         ! grep -qzx join "${environ%environ}cmdline" 2>/dev/null || basename "${environ%/environ}"
     done | head -1
 }
+# A container dies with its first process: kill that of a name, and what it started.
+kill_replica() {
+    first=$(replica_of "$1")
+    # shellcheck disable=SC2046 # several
+    kill -9 "$first" $(children "$first")
+}
 has_replica() { [ -n "$(replica_of "$1")" ]; }
 
 # Where the secret may be: only in the requests that carry it through the secret channel. $1 filters those.
 no_secret_elsewhere() {
     ! grep -v "$1" api/requests.jsonl | grep swordfish >out || fail "the secret is outside the secret channel"
     ! grep -rqI swordfish launch.out launch.err hub/cut/launch api/logs || fail "the secret is in output, in the book or in a log"
-    ! grep -l swordfish /proc/[0-9]*/cmdline 2>/dev/null || fail "the secret is in a list of processes"
+    ! in_arguments swordfish || fail "the secret is in a list of processes"
 }
 
 # fits KIND: every recorded request fits the provider's own description of its API, which a package from PyPI carries.
@@ -114,7 +120,7 @@ kill_in_outage() {
     r1=$(job_of 1 "$1")
     wait_for has_replica "$r1"
     echo 500 >api/fault
-    kill -9 "$(replica_of "$r1")"
+    kill_replica "$r1"
     wait_for grep -q '; trying again' launch.out
     rm api/fault
     wait_for grep -q "^r1: LOST: ${2:-killed by signal 9}" launch.out

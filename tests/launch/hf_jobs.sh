@@ -46,7 +46,7 @@ name() { sed -n 's/.*"name": "\(diloco-[0-9a-f]*-r'"$1"'-g[0-9]*\)".*/\1/p' api/
 r1=$(name 1)
 wait_for has_replica "$r1"
 echo 500 >api/fault
-kill -9 "$(replica_of "$r1")"
+kill_replica "$r1"
 wait_for grep -q '; trying again' launch.out
 wait_for grep -q '; trying again' second.out
 rm api/fault

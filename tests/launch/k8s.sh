@@ -87,7 +87,7 @@ run_id=$(book | sed 's/diloco-\([0-9a-f]*\)-.*/\1/')
 generation=$(book | sed 's/.*-g\([0-9]*\).*/\1/')
 wait_for has_replica "diloco-$run_id-r1-g$generation"
 echo 500 >api/fault
-kill -9 "$(replica_of "diloco-$run_id-r1-g$generation")"
+kill_replica "diloco-$run_id-r1-g$generation"
 wait_for grep -q '; trying again' launch.out
 rm api/fault
 wait_for grep -q '^r1: LOST: killed by signal 9' launch.out

@@ -40,7 +40,7 @@ r0=$(job_of 0 name)
 wait_for has_replica "$r0"
 killed=$(replica_of "$r0")
 echo 500 >api/fault
-kill -9 "$killed"
+kill_replica "$r0"
 wait_for grep -q '; trying again' launch.out
 rm api/fault
 is_another() { [ -n "$(replica_of "$r0")" ] && [ "$(replica_of "$r0")" != "$killed" ]; }

@@ -29,7 +29,7 @@ scontrol show job >jobs.txt
 scontrol write batch_script "$(task 0 1 | sed 's/_.*//')" - >>jobs.txt 2>/dev/null || true
 ! grep -q swordfish jobs.txt || fail "the secret is in the job's description"
 ! grep -rqI swordfish slurm/state cut cut.launch/diloco-* || fail "the secret is in Slurm's state or in a log"
-! grep -l swordfish /proc/[0-9]*/cmdline 2>/dev/null || fail "the secret is in a list of processes"
+! in_arguments swordfish || fail "the secret is in a list of processes"
 
 # A launcher that is killed; the same command submits nothing.
 kill -9 "$launcher"

@@ -71,7 +71,7 @@ SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=10
-MessageTimeout=2
+MessageTimeout=10
 SchedulerParameters=sched_interval=1,bf_interval=1
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none

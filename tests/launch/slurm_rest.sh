@@ -58,7 +58,7 @@ r1=$(basename "$(folder 1 $generation)")
 scontrol show job >jobs.txt
 ! grep -qF "$token" jobs.txt || fail "the token is in the job's description"
 ! grep -rqIF "$token" cut cut.launch launch.out launch.err || fail "the token is in a record or in a log"
-! grep -lF "$token" /proc/[0-9]*/cmdline 2>/dev/null || fail "the token is in a list of processes"
+! in_arguments "$token" || fail "the token is in a list of processes"
 wait_for has_replica "$r0"
 ! grep -qzF "$token" "/proc/$(replica_of "$r0")/environ" || fail "the replica has the token"
 
