@@ -68,9 +68,9 @@ replica_of() {
 }
 # A container dies with its first process: kill that of a name, and what it started.
 kill_replica() {
-    first=$(replica_of "$1")
+    begun=$(replica_of "$1")
     # shellcheck disable=SC2046 # several
-    kill -9 "$first" $(children "$first")
+    kill -9 "$begun" $(children "$begun")
 }
 has_replica() { [ -n "$(replica_of "$1")" ]; }
 
