@@ -301,6 +301,13 @@ static diloco_status load_inputs(dl_model *model, const void *inputs, size_t row
     return DILOCO_OK;
 }
 
+size_t dl_model_batch_bytes(const dl_model *model, size_t rows)
+{
+    const dl_graph *g = model->graph;
+    const size_t targets = g->max_length * sizeof(int32_t);
+    return rows * (targets + (model->sample.kind == DL_IMAGES ? g->image_bytes : targets));
+}
+
 /* Copies a batch to the backend and queues its pass. After an error no gradient and no loss has
  * changed. A batch without counted targets has gain 0, and so gradients of 0. */
 static diloco_status run(dl_model *model, const void *inputs, const int32_t *targets, size_t rows,

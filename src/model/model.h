@@ -76,6 +76,9 @@ DL_MUST_CHECK diloco_status dl_model_train(dl_model *model, const void *inputs,
                                            const int32_t *targets, size_t rows, float scale,
                                            bool accumulate);
 
+/* Returns the bytes that a batch of `rows` samples copies to the backend. */
+size_t dl_model_batch_bytes(const dl_model *model, size_t rows);
+
 /* Adds a batch's losses without gradients. Running statistics are used, and stay as they are. */
 DL_MUST_CHECK diloco_status dl_model_eval(dl_model *model, const void *inputs,
                                           const int32_t *targets, size_t rows);

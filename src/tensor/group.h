@@ -27,4 +27,10 @@ void dl_group_sum(dl_group *group, float *const *arrays, size_t count);
  * do nothing more. Returns DILOCO_EIO if a device or the library has failed, now or before. */
 DL_MUST_CHECK diloco_status dl_group_wait(dl_group *group);
 
+/* dl_group_make_room precedes copies of `bytes` to rank i that are queued after a collective. A
+ * copy to a device may wait for that device alone. If these copies could, and a collective may be
+ * in flight, dl_group_make_room first waits as dl_group_wait does. Otherwise it returns at once.
+ * Returns the errors of dl_group_wait. */
+DL_MUST_CHECK diloco_status dl_group_make_room(dl_group *group, size_t i, size_t bytes);
+
 #endif

@@ -102,6 +102,11 @@ void dl_ranks_sum(const dl_ranks *r)
     dl_group_sum(r->group, r->gradients, r->n_parameters);
 }
 
+diloco_status dl_ranks_make_room(const dl_ranks *r, size_t rank, size_t rows)
+{
+    return dl_group_make_room(r->group, rank, dl_model_batch_bytes(r->models[rank], rows));
+}
+
 diloco_status dl_ranks_wait(const dl_ranks *r)
 {
     return dl_group_wait(r->group);

@@ -35,6 +35,12 @@ dl_model *dl_ranks_model(const dl_ranks *ranks, size_t rank);
 void dl_ranks_spread(const dl_ranks *ranks);
 void dl_ranks_sum(const dl_ranks *ranks);
 
+/* dl_ranks_make_room precedes a micro-batch of `rows` samples on a rank. Its copy to the device may
+ * wait for that device alone. After dl_ranks_spread that wait would never end if another device
+ * failed, so dl_ranks_make_room waits for all devices instead. If the copy need not wait, it
+ * returns at once. Returns DILOCO_EIO if it has waited and a device has failed. */
+DL_MUST_CHECK diloco_status dl_ranks_make_room(const dl_ranks *ranks, size_t rank, size_t rows);
+
 /* dl_ranks_wait waits for all devices. A caller that waits for rank 0 alone calls it before: else a
  * failed device would leave it waiting. Returns DILOCO_EIO if a device has failed. */
 DL_MUST_CHECK diloco_status dl_ranks_wait(const dl_ranks *ranks);

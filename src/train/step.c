@@ -118,6 +118,7 @@ static diloco_status queue_batch(const dl_step *step, int64_t i, size_t shard, u
     dl_model *model = step->ranks ? dl_ranks_model(step->ranks, rank) : s->model;
     dl_backend *backend = step->ranks ? dl_ranks_backend(step->ranks, rank) : s->backend;
     dl_data_batch(s->data, s->inputs, s->targets, shard, first, rows);
+    if (step->ranks) DL_TRY(dl_ranks_make_room(step->ranks, rank, rows));
     DL_TRY(dl_model_train(model, s->inputs, s->targets, rows, 1.0f / (float)s->config.accumulation,
                           i >= (int64_t)n));
     /* The device works while the host makes the next one. The update adds to the last one. */

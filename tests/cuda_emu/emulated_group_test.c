@@ -118,6 +118,54 @@ TEST(device_cannot_use_the_memory_of_another)
     close_cards(&c);
 }
 
+/* A look at a lazy device does one piece of its work, so it is not idle after the next look. */
+static void queue_pieces(cards *c, size_t i)
+{
+    for (size_t k = 0; k < 3; k++)
+        dl_backend_zero(c->backends[i], c->arrays[i], sizeof(float));
+}
+
+/* Fills the pinned memory of a device with a copy to new memory, which the caller releases. */
+static void *fill_stage(dl_backend *backend)
+{
+    const size_t n = dl_backend_cuda_room(backend);
+    void *memory, *host = calloc(1, n);
+    CHECK(host != NULL);
+    CHECK_OK(dl_backend_alloc(backend, &memory, n));
+    dl_backend_copy_in(backend, memory, host, n);
+    CHECK_INT(0, dl_backend_cuda_room(backend));
+    free(host);
+    return memory;
+}
+
+TEST(copy_that_would_wait_for_one_device_waits_for_all_after_a_collective)
+{
+    cards c = {0};
+    emulated_configure(&(emulated_setup){.seed = 1, .devices = N});
+    CHECK_OK(open_cards(&c));
+    dl_group_broadcast(c.group, c.arrays, COUNT);
+    queue_pieces(&c, 2);
+    CHECK_OK(dl_group_make_room(c.group, 1, dl_backend_cuda_room(c.backends[1])));
+    CHECK_INT(DL_CUDA_WORKS, dl_backend_cuda_poll(c.backends[2]));
+    void *memory = fill_stage(c.backends[1]);
+    CHECK_OK(dl_group_make_room(c.group, 1, 1));
+    for (size_t i = 0; i < N; i++)
+        CHECK_INT(DL_CUDA_IDLE, dl_backend_cuda_poll(c.backends[i]));
+
+    /* Without a collective in flight no other device matters. */
+    queue_pieces(&c, 2);
+    CHECK_OK(dl_group_make_room(c.group, 1, 1));
+    CHECK_INT(DL_CUDA_WORKS, dl_backend_cuda_poll(c.backends[2]));
+
+    dl_group_broadcast(c.group, c.arrays, COUNT);
+    dl_backend_copy_within(c.backends[0], c.arrays[0], c.arrays[1], 4); /* another device's */
+    CHECK_STATUS(DILOCO_EIO, dl_group_make_room(c.group, 1, 1));
+    CHECK_CONTAINS("the emulated device failed: cuMemcpyDtoDAsync", diloco_error_text());
+    CHECK_INT(0, emulated_communicators());
+    dl_backend_release(c.backends[1], memory);
+    close_cards(&c);
+}
+
 TEST(group_is_refused_without_the_library_and_with_one_card_twice)
 {
     cards c = {0};
@@ -175,5 +223,6 @@ TEST(each_failing_call_ends_the_collectives_of_all_devices)
 
 TEST_MAIN(sum_goes_to_the_first_device_and_a_broadcast_comes_from_it,
           device_cannot_use_the_memory_of_another,
+          copy_that_would_wait_for_one_device_waits_for_all_after_a_collective,
           group_is_refused_without_the_library_and_with_one_card_twice,
           each_failing_call_ends_the_collectives_of_all_devices)

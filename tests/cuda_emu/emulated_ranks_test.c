@@ -179,6 +179,61 @@ TEST(run_that_resumes_on_another_number_of_devices_warns)
     free(config);
 }
 
+/* Fills the pinned memory of the second device with a copy to new memory, which the caller
+ * releases. *memory is NULL after an error. */
+static diloco_status fill_stage(void **memory, const dl_step *step)
+{
+    dl_backend *backend = dl_ranks_backend(step->ranks, 1);
+    const size_t n = dl_backend_cuda_room(backend);
+    void *host = calloc(1, n);
+    CHECK(host != NULL);
+    const diloco_status status = dl_backend_alloc(backend, memory, n);
+    if (!status) dl_backend_copy_in(backend, *memory, host, n);
+    free(host);
+    return status;
+}
+
+/* A step makes room for these bytes. If the copies took more, one of them could wait for a device
+ * that in turn waits for a failed one. */
+TEST(micro_batch_copies_the_bytes_that_a_step_makes_room_for)
+{
+    dl_setup s;
+    dl_config *config = config_on("diloco", "cuda:0,1", "2");
+    const size_t rows = (size_t)config->batch_size;
+    begin(1);
+    CHECK_OK(dl_setup_open(&s, config, 1, rows));
+    dl_data_batch(s.data, s.inputs, s.targets, 0, 0, rows);
+    const size_t room = dl_backend_cuda_room(s.backend);
+    CHECK_OK(dl_model_train(s.model, s.inputs, s.targets, rows, 1, false));
+    CHECK_INT(room - dl_model_batch_bytes(s.model, rows), dl_backend_cuda_room(s.backend));
+    dl_setup_close(&s);
+    free(config);
+}
+
+TEST(step_with_full_pinned_memory_has_the_loss_of_another)
+{
+    double losses[2];
+    dl_config *config = config_on("diloco", "cuda:0,1", "2");
+    for (size_t full = 0; full < 2; full++) {
+        dl_setup s;
+        dl_step step;
+        dl_step_facts facts;
+        void *memory = NULL;
+        begin(1);
+        CHECK_OK(dl_setup_open(&s, config, 1, (size_t)config->batch_size));
+        fixture_initial(&s);
+        CHECK_OK(dl_step_init(&step, &s, false));
+        if (full) CHECK_OK(fill_stage(&memory, &step));
+        CHECK_OK(dl_step_take(&facts, &step, 0, 0, 1e-3));
+        losses[full] = facts.loss;
+        dl_backend_release(dl_ranks_backend(step.ranks, 1), memory);
+        dl_step_deinit(&step);
+        dl_setup_close(&s);
+    }
+    CHECK(losses[0] == losses[1]);
+    free(config);
+}
+
 /* One call of the driver or of the library fails. The step fails, it waits for no device, and the
  * error is the device's or the group's. */
 TEST(failing_call_fails_the_step_and_leaves_no_device_waiting)
@@ -209,4 +264,6 @@ TEST_MAIN(two_devices_have_the_gradient_of_one_with_two_micro_batches,
           several_devices_train_as_one_with_the_same_micro_batches,
           run_on_two_devices_that_was_stopped_resumes_bitwise,
           run_that_resumes_on_another_number_of_devices_warns,
+          micro_batch_copies_the_bytes_that_a_step_makes_room_for,
+          step_with_full_pinned_memory_has_the_loss_of_another,
           failing_call_fails_the_step_and_leaves_no_device_waiting)

@@ -4,6 +4,7 @@
  * back until other work is queued or awaited; then they start as one sequence (cuda_launches.h).
  * Copies go through pinned memory, `stage`. A copy in takes its next free bytes and does not wait;
  * if too few are free, it waits until the stream is done, and all are free again. A copy out waits.
+ * A wait of one card of a group may be endless, so dl_group_make_room or dl_group_wait precedes it.
  *
  * Invariants: bytes of `stage` below `used` may still be read by the device; after the first
  * failure (`code`) no function of the driver is called but those that release. */
@@ -256,6 +257,12 @@ const char *dl_backend_cuda_collectives(const dl_backend *backend)
 {
     DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA);
     return ((const gpu *)backend)->collectives;
+}
+
+size_t dl_backend_cuda_room(const dl_backend *backend)
+{
+    DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA);
+    return STAGE - ((const gpu *)backend)->used;
 }
 
 dl_cuda_state dl_backend_cuda_poll(dl_backend *backend)

@@ -60,6 +60,9 @@ void *dl_backend_cuda_stream(dl_backend *backend);
 int dl_backend_cuda_index(const dl_backend *backend); /* the card's number */
 const char *dl_backend_cuda_collectives(const dl_backend *backend);
 
+/* Returns the bytes that copies to the card take before one of them waits for the card. */
+size_t dl_backend_cuda_room(const dl_backend *backend);
+
 /* dl_backend_cuda_poll starts the kernels that are held back, and returns whether the card still
  * works, without a wait. After DL_CUDA_FAILED dl_backend_sync has the reason. */
 typedef enum dl_cuda_state { DL_CUDA_IDLE, DL_CUDA_WORKS, DL_CUDA_FAILED } dl_cuda_state;

@@ -31,7 +31,8 @@ struct dl_group {
     dl_nccl api;
     size_t n;
     bool failed;
-    char why[256]; /* of a failure of the library; empty: a device has failed */
+    bool in_flight; /* a collective may be, since no wait has followed it */
+    char why[256];  /* of a failure of the library; empty: a device has failed */
     member members[DL_MAX_CARDS];
 };
 
@@ -101,6 +102,7 @@ static bool prepare(dl_group *g)
         g->members[i].stream = dl_backend_cuda_stream(g->members[i].backend);
         if (!g->members[i].stream) give_up(g);
     }
+    g->in_flight = true;
     return !g->failed;
 }
 
@@ -146,7 +148,15 @@ diloco_status dl_group_wait(dl_group *g)
 {
     while (any_works(g))
         dl_clock_sleep(PAUSE);
-    return g->failed ? failure(g) : DILOCO_OK;
+    if (g->failed) return failure(g);
+    g->in_flight = false;
+    return DILOCO_OK;
+}
+
+diloco_status dl_group_make_room(dl_group *g, size_t i, size_t bytes)
+{
+    const bool fits = bytes <= dl_backend_cuda_room(g->members[i].backend);
+    return g->in_flight && !fits ? dl_group_wait(g) : DILOCO_OK;
 }
 
 /* ---- opening and closing */
