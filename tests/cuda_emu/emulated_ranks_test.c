@@ -234,8 +234,9 @@ TEST(step_with_full_pinned_memory_has_the_loss_of_another)
     free(config);
 }
 
-/* One call of the driver or of the library fails. The step fails, it waits for no device, and the
- * error is the device's or the group's. */
+/* One call of the driver or of the library fails, up to the end of a step. The step or an earlier
+ * call fails, and waits for no device. In every second case the step also waits before it copies a
+ * micro-batch to the second device. */
 TEST(failing_call_fails_the_step_and_leaves_no_device_waiting)
 {
     dl_config *config = config_on("diloco", "cuda:0,1", "2");
@@ -244,13 +245,17 @@ TEST(failing_call_fails_the_step_and_leaves_no_device_waiting)
         dl_setup s;
         dl_step step;
         dl_step_facts facts;
+        void *memory = NULL;
         emulated_configure(&(emulated_setup){
             .seed = at, .devices = 2, .fail_at = at, .fail_with = DL_CUDA_LAUNCH_FAILED});
         diloco_status status = dl_setup_open(&s, config, 1, (size_t)config->batch_size);
         if (!status) {
             fixture_initial(&s);
             status = dl_step_init(&step, &s, false);
+            if (!status && at % 2 == 0) status = fill_stage(&memory, &step);
             if (!status) status = dl_step_take(&facts, &step, 0, 0, 1e-3);
+            CHECK((emulated_calls() < at) == !status);
+            if (memory) dl_backend_release(dl_ranks_backend(step.ranks, 1), memory);
             dl_step_deinit(&step);
             dl_setup_close(&s);
         }
