@@ -1,5 +1,6 @@
 /* backend_test.c - every backend moves bytes alike; the trap backend kills a process that touches
  * its memory from outside. The touching is done by a child process. */
+#include "base/config.h"
 #include "check.h"
 #include "tensor/backend.h"
 
@@ -113,6 +114,20 @@ TEST(a_list_of_cards_has_each_card_once)
     CHECK_CONTAINS("names card 1 twice", diloco_error_text());
 }
 
+TEST(option_holds_a_list_of_the_most_cards)
+{
+    static const char most[] = "cuda:10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25";
+    dl_device_list list;
+    dl_config *config = malloc(sizeof *config);
+    CHECK(config != NULL);
+    dl_config_init(config);
+    CHECK_OK(dl_config_set(config, "trainer.device", most, "test"));
+    CHECK_OK(dl_device_of_name(&list, config->device));
+    CHECK_INT(DL_MAX_CARDS, list.n);
+    CHECK_INT(25, list.cards[DL_MAX_CARDS - 1]);
+    free(config);
+}
+
 /* How a child ends that reads a byte: by itself, or by a signal. */
 static int end_of_reader(dl_backend *b, const unsigned char *x, int depth)
 {
@@ -156,4 +171,5 @@ TEST(the_trap_backend_kills_a_host_that_looks_inside)
 TEST_MAIN(copies_and_zero_move_bytes_on_every_backend, an_empty_piece_is_a_valid_pointer,
           more_than_there_is_says_how_much, an_unknown_backend_names_the_known_ones,
           a_device_is_the_cpu_or_a_card_by_its_number_or_unknown,
-          a_list_of_cards_has_each_card_once, the_trap_backend_kills_a_host_that_looks_inside)
+          a_list_of_cards_has_each_card_once, option_holds_a_list_of_the_most_cards,
+          the_trap_backend_kills_a_host_that_looks_inside)

@@ -34,7 +34,7 @@
     X(NAME, model, "trainer.model_name", "gpt", "", DL_OPTION_AGREE, \
       "Architecture of the model.", \
       .example = "mlp") \
-    X(TEXT(dl_config_name, DL_OPTION_NAME_MAX), device, "trainer.device", "cpu", "", 0, \
+    X(TEXT(dl_config_path, 63), device, "trainer.device", "cpu", "", 0, \
       "Device of the program's own trainer: cpu, or experimental cuda or cuda:N for NVIDIA card 0 or N, or cuda:N,M for several cards, which share the micro-batches of a step. Not yet run on a card; its kernels are compared with the CPU's first.") \
     X(CHOICE(dl_precision_choice), precision, "trainer.precision", "f32", "", 0, \
       "Type of activations and of the weights in matrix products. With bf16 parameters, their gradients, moments and all sums stay f32.", \
