@@ -37,7 +37,7 @@
     X(TEXT(dl_config_path, 63), device, "trainer.device", "cpu", "", 0, \
       "Device of the program's own trainer: cpu, or experimental cuda or cuda:N for NVIDIA card 0 or N, or cuda:N,M for several cards, which share the micro-batches of a step. Not yet run on a card; its kernels are compared with the CPU's first.") \
     X(CHOICE(dl_precision_choice), precision, "trainer.precision", "f32", "", 0, \
-      "Type of activations and of the weights in matrix products. With bf16 parameters, their gradients, moments and all sums stay f32.", \
+      "Type of activations and of the weights in matrix products. With bf16 the parameters, their gradients, moments and sums within an operation stay f32.", \
       .needs = "trainer.device != cpu") \
     X(INT(1, DL_BIG), rounds, "trainer.rounds", "8", "rounds", DL_OPTION_AGREE, \
       "Rounds of the run; every fragment of the model is exchanged once in each.", \
