@@ -143,6 +143,8 @@ expect 0 diloco launch logs trains --rank 1
 [ "$(cat out)" = "$PWD/run" ] || fail "not the run's store: $(cat out)"
 expect 0 diloco launch status trains
 grep -q 'the batch is complete$' out || fail "status does not know the run"
+expect 0 diloco launch status trains --json
+grep -q '"complete":true,' out || fail "status --json does not know the run: $(cat out)"
 expect_error 1 'exit code 0, and the batch is not complete' diloco launch job replicas.toml --store early --set job.run=no-run
 expect_error 3 'a batch whose ranks train the run in' diloco launch job replicas.toml --store early --set job.run=run
 expect_error 3 'is the store of the batch, too' diloco launch job replicas.toml --store run --set job.run=run
@@ -154,3 +156,7 @@ expect 0 diloco launch job replicas.toml --store far --set job.run=http://127.0.
 expect 0 diloco launch collect far
 expect 0 diloco launch status far
 grep -q 'only exit codes were judged' out || fail "not said that the run was not read"
+for look in status collect; do
+    expect 0 diloco launch $look far --json
+    grep -q '"complete":null,' out || fail "$look --json judges a run that was not read: $(cat out)"
+done

@@ -87,6 +87,16 @@ static void json_job(dl_json *j, const dl_job *job)
     dl_json_end(j);
 }
 
+/* `complete` is null if every rank of a batch has succeeded and its run was not read: exit codes
+ * alone complete no such batch. */
+static void json_complete(dl_json *j, const dl_launched *l)
+{
+    if (l->done && l->is_far)
+        dl_json_null(j, "complete");
+    else
+        dl_json_bool(j, "complete", l->done);
+}
+
 /* Print the book as one object. Ranks that were never started are left out. */
 static diloco_status print_status_json(const dl_launched *l)
 {
@@ -103,7 +113,7 @@ static diloco_status print_status_json(const dl_launched *l)
     dl_json_u64(&j, "min", l->book.min);
     dl_json_u64(&j, "max", l->book.max);
     dl_json_bool(&j, "cancelled", l->book.cancelled);
-    dl_json_bool(&j, "complete", l->done);
+    json_complete(&j, l);
     dl_json_f64(&j, "machine_s", dl_book_machine_seconds(&l->book));
     dl_launch_forecast_json(&j, &f, prices);
     dl_json_array(&j, "replicas");
