@@ -378,12 +378,11 @@ static diloco_status keep_output(dl_rest *rest, dl_json_value pods, const dl_job
     const dl_time until = dl_time_after(dl_clock_now(), KEEP_TIME);
     diloco_status first = DILOCO_OK;
     for (uint32_t i = 0; i < n_indexes; i++) {
-        const bool late = dl_clock_now() > until;
         if (!whole && !is_among(jobs, n, name, i)) continue;
         name_replica(replica, name, i);
-        const diloco_status status =
-            late ? dl_fail(DILOCO_ETIMEDOUT, "%s and later ones: a minute is over", replica)
-                 : dl_k8s_output_keep(rest, dl_k8s_pod(pods, i), replica);
+        diloco_status status = dl_k8s_output_keep(rest, dl_k8s_pod(pods, i), replica, until);
+        const bool late = status == DILOCO_ETIMEDOUT;
+        if (late) status = dl_fail(status, "%s and later ones: a minute is over", replica);
         if (status && !first) {
             first = status;
             snprintf(why, sizeof why, "%s", diloco_error_text());

@@ -118,13 +118,16 @@ diloco_status dl_k8s_output_read(dl_rest *rest, const char *pod, const char *wha
     return status;
 }
 
-/* A call that is repeated would add its lines again, hence `once`. */
-static diloco_status read_tail(dl_k8s_tail *tail, dl_rest *rest, const char *pod, const char *name)
+/* A call that is repeated would add its lines again, hence `once`. The limit of the silence alone
+ * would not end a server that sends slowly, or 10,000 long lines. */
+static diloco_status read_tail(dl_k8s_tail *tail, dl_rest *rest, const char *pod, const char *name,
+                               dl_time until)
 {
     dl_rest_call call;
     dl_rest_call_init(&call, "GET", name);
     call.once = true;
     call.quiet = KEPT_QUIET;
+    call.until = until;
     diloco_status status = write_call(&call, rest, pod);
     if (!status) status = dl_rest_path(&call, "&tailLines=%d", KEPT_LINES);
     if (!status) status = dl_rest_lines(rest, &call, dl_k8s_tail_add, tail);
@@ -133,7 +136,7 @@ static diloco_status read_tail(dl_k8s_tail *tail, dl_rest *rest, const char *pod
 }
 
 /* A pod that is gone was deleted by another cancel, which has kept its output. */
-diloco_status dl_k8s_output_keep(dl_rest *rest, dl_json_value pod, const char *name)
+diloco_status dl_k8s_output_keep(dl_rest *rest, dl_json_value pod, const char *name, dl_time until)
 {
     char phase[64], id[256];
     dl_k8s_tail tail;
@@ -141,7 +144,7 @@ diloco_status dl_k8s_output_keep(dl_rest *rest, dl_json_value pod, const char *n
     dl_rest_text(id, sizeof id, pod, "metadata.name");
     if (!*id || !strcmp(phase, "Pending")) return DILOCO_OK;
     dl_k8s_tail_init(&tail, KEPT_BYTES);
-    diloco_status status = read_tail(&tail, rest, id, name);
+    diloco_status status = read_tail(&tail, rest, id, name, until);
     if (status == DILOCO_ENOENT)
         status = DILOCO_OK;
     else if (!status && tail.text.len)

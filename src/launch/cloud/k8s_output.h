@@ -16,9 +16,10 @@ DL_MUST_CHECK diloco_status dl_k8s_output_read(dl_rest *rest, const char *pod, c
 /* dl_k8s_output_keep copies the output of `pod`, an object of a PodList, for the replica `name`.
  * It keeps at most the last 10,000 lines and the last 4 MiB. A pod that is gone, or whose container
  * has not started, is no error, and leaves no file. It waits at most 10 s for each piece, and tries
- * once. Returns an error of the API server or of the file system; a file of an earlier call is then
- * unchanged. */
-DL_MUST_CHECK diloco_status dl_k8s_output_keep(dl_rest *rest, dl_json_value pod, const char *name);
+ * once. Returns DILOCO_ETIMEDOUT if the output has not arrived whole at `until`, or an error of the
+ * API server or of the file system. A file of an earlier call is then unchanged. */
+DL_MUST_CHECK diloco_status dl_k8s_output_keep(dl_rest *rest, dl_json_value pod, const char *name,
+                                               dl_time until);
 
 /* dl_k8s_output_kept gives each line of the kept output of the replica `name` to fn. Returns
  * DILOCO_ENOENT if none is kept on this machine. */

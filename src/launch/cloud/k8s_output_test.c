@@ -1,9 +1,15 @@
-/* k8s_output_test.c - the end of a replica's output that is kept. */
+/* k8s_output_test.c - the end of a replica's output that is kept, and the time for it. */
 #include "launch/cloud/k8s_output.h"
 
 #include "check.h"
+#include "http_script.h"
+#include "scratch.h"
 
 #include <string.h>
+
+#define REPLICA "diloco-1f0c2ab9-r0-g0"
+
+static const char *const none[] = {NULL};
 
 static void add(dl_k8s_tail *tail, const char *line)
 {
@@ -54,5 +60,42 @@ TEST(line_of_more_bytes_than_are_kept_leaves_only_later_lines)
     dl_k8s_tail_deinit(&tail);
 }
 
+/* Keep the output of a running pod, by a server with this answer. Returns the path of the file. */
+static const char *keep(const char *answer, dl_time until, diloco_status expected)
+{
+    static const char pod_text[] =
+        "{\"metadata\":{\"name\":\"p\"},\"status\":{\"phase\":\"Running\"}}";
+    static char path[512];
+    static dl_config config;
+    const char *const answers[] = {answer};
+    char url[64];
+    http_script script;
+    dl_rest rest;
+    dl_json_value pod;
+    dl_config_init(&config);
+    const dl_launch_spec spec = {.config = &config, .dir = scratch_path("kept"), .secrets = none};
+    script_start(&script, answers, 1);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
+    CHECK_OK(dl_rest_init_at(&rest, &spec, "the fake", url));
+    snprintf(rest.project, sizeof rest.project, "default");
+    CHECK_OK(dl_json_parse(&pod, pod_text, sizeof pod_text - 1));
+    CHECK_STATUS(expected, dl_k8s_output_keep(&rest, pod, REPLICA, until));
+    dl_rest_deinit(&rest);
+    script_stop(&script);
+    snprintf(path, sizeof path, "%s/" REPLICA "/log", spec.dir);
+    return path;
+}
+
+/* The second server sends a line, and keeps the connection open. */
+TEST(output_that_has_not_ended_when_its_time_is_over_is_not_kept)
+{
+    static const char whole[] = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nend\n";
+    static const char unended[] = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nline\n";
+    CHECK(!dl_file_exists(keep(whole, dl_clock_now() - 1, DILOCO_ETIMEDOUT)));
+    CHECK(!dl_file_exists(keep(unended, dl_clock_now() + DL_MILLISECOND, DILOCO_ETIMEDOUT)));
+    CHECK(dl_file_exists(keep(whole, DL_NEVER, DILOCO_OK)));
+}
+
 TEST_MAIN(short_output_is_kept_whole, long_output_keeps_its_last_whole_lines,
-          line_of_more_bytes_than_are_kept_leaves_only_later_lines)
+          line_of_more_bytes_than_are_kept_leaves_only_later_lines,
+          output_that_has_not_ended_when_its_time_is_over_is_not_kept)

@@ -473,7 +473,7 @@ diloco_status dl_rest_lines(dl_rest *rest, dl_rest_call *call, dl_job_line_fn fn
     exchange e = {.rest = rest, .call = call, .response = &response, .lines = &lines};
     dl_lines_init(&lines, fn, user);
     dl_buf_init(&response.text, RESPONSE_MAX);
-    diloco_status status = run(rest, &e, DL_NEVER);
+    diloco_status status = run(rest, &e, call->until ? call->until : DL_NEVER);
     if (status == DILOCO_EUNREACHABLE && call->quiet_ends && e.began)
         status = DILOCO_OK;
     else if (!status && !dl_rest_is_good(&response)) {

@@ -76,6 +76,8 @@ typedef struct dl_rest_call {
     bool quiet_ends;
     /* Of dl_rest_lines: the longest silence; 0: 5 s with quiet_ends, a day without it. */
     dl_time quiet;
+    /* Of dl_rest_lines: the time at which the call ends by itself; 0: it has no limit. */
+    dl_time until;
     /* Of dl_rest_lines: when the backend answered, by its clock, seconds since 1970; 0: not
      * known. */
     int64_t date;
@@ -121,9 +123,10 @@ diloco_status dl_rest_refused(const dl_rest *rest, const dl_rest_call *call,
 DL_MUST_CHECK diloco_status dl_rest_must(dl_rest *rest, dl_rest_call *call,
                                          dl_rest_response *response);
 /* dl_rest_lines makes the call, and gives each line of its body to fn as it arrives, in bounded
- * memory. It has no time limit, so a log may be followed for days. Returns DILOCO_ENOENT for a 404,
- * or the error of fn. Returns DILOCO_EUNREACHABLE if the connection breaks and call->quiet_ends is
- * not set: lines that were given cannot be taken back, so the call is not repeated. */
+ * memory. Without call->until it has no time limit, so a log may be followed for days. Returns
+ * DILOCO_ENOENT for a 404, the error of fn, or DILOCO_ETIMEDOUT at call->until. Returns
+ * DILOCO_EUNREACHABLE if the connection breaks and call->quiet_ends is not set: lines that were
+ * given cannot be taken back, so the call is not repeated. */
 DL_MUST_CHECK diloco_status dl_rest_lines(dl_rest *rest, dl_rest_call *call, dl_job_line_fn fn,
                                           void *user);
 /* dl_rest_token makes a call to a token service of OAuth 2.0, and sets token and end of its
