@@ -173,7 +173,8 @@ typedef struct dl_executor {
     /* Ask n replicas to stop, and do not wait. One that is over is no error. An id from a forged
      * book may be that of another job of the same user. So an executor whose ids do not hold the
      * name first compares the job's name at the backend, and returns dl_job_refuse_other if it is
-     * another one. */
+     * another one. An error may also mean that a replica was stopped and its output is lost: then
+     * the executor sets its state to DL_JOB_CANCELLED. */
     diloco_status (*cancel)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
     /* Optional: every replica is over; remove what only running ones need, such as secrets. */
     void (*finish)(const dl_launch_spec *spec);

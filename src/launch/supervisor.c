@@ -232,16 +232,20 @@ bool dl_control_is_spent(const dl_control *c)
 }
 
 /* Ask one orphan to stop. Its machine often cannot be reached, so an error is a notice at most:
- * with `report`, for an orphan that no restart follows. */
+ * with `report`, for an orphan that no restart follows. One that was stopped and whose output is
+ * lost does not cost any more. */
 static void stop_orphan(const dl_control *c, dl_book_rank *r, bool report)
 {
     dl_job job = r->orphan;
     r->orphan_asked = true;
     if (!c->executor->cancel(c->spec, &job, 1) || !report) return;
-    print_line(c,
-               "r%u: lost, and cannot be asked to stop, so it may still run and cost (%.300s): "
-               "diloco launch cancel asks it again",
-               job.rank, diloco_error_text());
+    if (job.state == DL_JOB_CANCELLED)
+        print_line(c, "r%u: lost, and asked to stop (%.300s)", job.rank, diloco_error_text());
+    else
+        print_line(c,
+                   "r%u: lost, and cannot be asked to stop, so it may still run and cost (%.300s): "
+                   "diloco launch cancel asks it again",
+                   job.rank, diloco_error_text());
 }
 
 /* A replica that was lost without an answer may run on, and keep the next generation from its

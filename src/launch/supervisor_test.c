@@ -20,6 +20,7 @@ static bool comes_back[RANKS]; /* silent only until it is asked to stop */
 static bool stopped[RANKS][GENERATIONS];
 static int launches[RANKS][GENERATIONS], cancels[RANKS];
 static int unanswered[RANKS]; /* requests to stop that did not arrive */
+static bool loses_output;     /* of a replica that is stopped */
 static diloco_status launch_fails;
 static int outage;            /* looks that the backend does not answer */
 static int run_is_done_after; /* looks; < 0: never */
@@ -116,6 +117,9 @@ static diloco_status fake_cancel(const dl_launch_spec *spec, dl_job *jobs, size_
         }
         cancels[jobs[i].rank]++;
         stopped[jobs[i].rank][jobs[i].generation] = true;
+        if (!loses_output) continue;
+        dl_job_set(&jobs[i], DL_JOB_CANCELLED, -1, "stopped");
+        status = dl_fail(DILOCO_EUNREACHABLE, "stopped, but its output is not kept");
     }
     return status;
 }
@@ -166,6 +170,7 @@ static fixture *begin(const char *name, uint32_t n, const char *restarts)
     memset(cancels, 0, sizeof cancels);
     memset(stopped, 0, sizeof stopped);
     launch_fails = DILOCO_OK;
+    loses_output = false;
     outage = 0;
     finishes = 0;
     run_is_done_after = -1;
@@ -360,8 +365,10 @@ TEST(cancel_stops_a_lost_replica_that_runs_on_and_names_one_that_does_not_answer
     CHECK_CONTAINS("r0", last_notice);
     CHECK_CONTAINS("may still run", last_notice);
     silent[0] = false;
+    loses_output = true;
     CHECK_OK(dl_control_cancel(&f->control));
     CHECK_INT(1, cancels[0]);
+    CHECK_STR("r0: lost, and asked to stop (stopped, but its output is not kept)", last_notice);
     CHECK_OK(dl_control_cancel(&f->control));
     CHECK_INT(1, cancels[0]); /* it has ended */
     dl_book_close(&f->book);

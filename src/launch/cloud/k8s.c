@@ -427,6 +427,17 @@ static diloco_status delete_group(dl_rest *rest, dl_json_value pods, const dl_jo
     return remove_object(rest, name, path);
 }
 
+/* Mark the replicas of a Job as stopped, beside an error about their output. */
+static void set_stopped(dl_job *jobs, size_t n, const char *name)
+{
+    char other[DL_JOB_NAME_MAX + 1];
+    uint32_t index;
+    for (size_t i = 0; i < n; i++) {
+        split_id(other, &index, jobs[i].id);
+        if (strcmp(other, name) == 0) dl_job_set(&jobs[i], DL_JOB_CANCELLED, -1, "stopped");
+    }
+}
+
 /* Stop these replicas of a Job. A Job whose indexes are all over is kept, for its output. A machine
  * is stopped even if its output cannot be kept. That is reported as an error that may pass, because
  * the next cancel finds nothing to stop. */
@@ -448,6 +459,7 @@ static diloco_status cancel_group(dl_rest *rest, dl_job *jobs, size_t n, const c
     const diloco_status status = delete_group(rest, pods.json, jobs, n, name, !others);
     if (!listed) dl_buf_deinit(&pods.text);
     if (status || !kept) return status;
+    set_stopped(jobs, n, name);
     return dl_fail(DILOCO_EUNREACHABLE, "%s was stopped, and its output is not kept: %.400s", name,
                    why);
 }

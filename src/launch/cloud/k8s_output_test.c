@@ -1,5 +1,7 @@
-/* k8s_output_test.c - the end of a replica's output that is kept, and the time for it. */
+/* k8s_output_test.c - the end of a replica's output that is kept, and the time for it; a cancel
+ * that cannot keep it. */
 #include "launch/cloud/k8s_output.h"
+#include "launch/executor_rows.h"
 
 #include "check.h"
 #include "http_script.h"
@@ -96,6 +98,36 @@ TEST(output_that_has_not_ended_when_its_time_is_over_is_not_kept)
     CHECK(dl_file_exists(keep(whole, DL_NEVER, DILOCO_OK)));
 }
 
+/* An answer of the API server with this body of `len` bytes. */
+#define ANSWER(len, body) "HTTP/1.1 200 OK\r\nContent-Length: " len "\r\n\r\n" body
+
+TEST(cancel_that_cannot_keep_the_output_reports_that_the_replica_was_stopped)
+{
+    static const char *const answers[] = {
+        ANSWER("26", "{\"spec\":{\"completions\":1}}"),
+        ANSWER("129", "{\"items\":[{\"metadata\":{\"name\":\"p\",\"annotations\":{"
+                      "\"batch.kubernetes.io/job-completion-index\":\"0\"}},"
+                      "\"status\":{\"phase\":\"Running\"}}]}"),
+        "HTTP/1.1 500 Bad\r\nContent-Length: 0\r\n\r\n", ANSWER("2", "{}")};
+    static dl_config config;
+    char url[64];
+    dl_job job;
+    http_script script;
+    const dl_launch_spec spec = {.run = "1f0c2ab9", .config = &config, .dir = "/", .secrets = none};
+    script_start(&script, answers, 4);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "launch.endpoint", url, "test"));
+    dl_job_init(&job, spec.run, 0, 0);
+    snprintf(job.id, sizeof job.id, REPLICA "/0");
+    CHECK_STATUS(DILOCO_EUNREACHABLE, dl_executor_k8s.cancel(&spec, &job, 1));
+    CHECK_CONTAINS("was stopped, and its output is not kept", diloco_error_text());
+    CHECK_INT(DL_JOB_CANCELLED, job.state);
+    CHECK_INT(4, (long long)atomic_load(&script.n_requests));
+    script_stop(&script);
+}
+
 TEST_MAIN(short_output_is_kept_whole, long_output_keeps_its_last_whole_lines,
           line_of_more_bytes_than_are_kept_leaves_only_later_lines,
-          output_that_has_not_ended_when_its_time_is_over_is_not_kept)
+          output_that_has_not_ended_when_its_time_is_over_is_not_kept,
+          cancel_that_cannot_keep_the_output_reports_that_the_replica_was_stopped)
