@@ -20,6 +20,7 @@ from .errors import Error, InvalidError, NotThereError, TimedOutError, Unreachab
 
 _OVER = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 _ANSWERS_NO_STORE = 4  # the exit code of a replica whose store did not answer
+_NOT_OF_BOOK = ("launch.dir",)  # options that the program does not take from the store
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,17 +139,20 @@ def launch_job(config: Any, on: str = "local", *, replicas: Optional[int] = None
 def _start(command: List[str], config: Any, on: str, replicas: Any, store: Any,
            options: Optional[Mapping[str, Any]]) -> Launched:
     words = [*command, os.fspath(config)]
+    sets = {name: ["--set", f"{name}={option_text(value)}"]
+            for name, value in (options or {}).items()}
     if replicas is not None:
         words += ["--replicas", str(replicas)]
     if store is not None:
         words += ["--store", os.fspath(store)]
-    for name, value in (options or {}).items():
-        words += ["--set", f"{name}={option_text(value)}"]
+    for pair in sets.values():
+        words += pair
     prepared = json.loads(run_program(*words, "--prepare", *_place(on)))
     is_batch = "job" in command
     if on in _registered:
         return _ByClass(prepared, is_batch, _registered[on]())
-    launched = _ByProgram(prepared, on, words)
+    own = [word for name in _NOT_OF_BOOK for word in sets.get(name, [])]
+    launched = _ByProgram(prepared, on, words, own)
     launched.start()
     return launched
 
@@ -204,10 +208,13 @@ class Launched(abc.ABC):
 
 
 class _ByProgram(Launched):
-    """An executor of the program; its book is in the run's store."""
+    """An executor of the program; its book is in the run's store. ``own`` are the arguments for
+    options that commands about the run do not take from there."""
 
-    def __init__(self, prepared: Mapping[str, Any], on: str, words: List[str]) -> None:
+    def __init__(self, prepared: Mapping[str, Any], on: str, words: List[str],
+                 own: List[str]) -> None:
         super().__init__(prepared)
+        self._own = own
         self.backend_name = on.split("://")[0]
         net = _of_program()[self.backend_name]["net"]
         self.supports_inter_replica_network = net != "none"
@@ -218,7 +225,7 @@ class _ByProgram(Launched):
 
     def _rows(self) -> List[Dict[str, Any]]:
         rows: List[Dict[str, Any]] = json.loads(
-            run_program("launch", "status", self.store, "--json"))["replicas"]
+            run_program("launch", "status", self.store, *self._own, "--json"))["replicas"]
         return rows
 
     @property
@@ -229,7 +236,7 @@ class _ByProgram(Launched):
         return [Status(r["state"], r["exit_code"], r["message"]) for r in self._rows()]
 
     def stream_logs(self, rank: int, follow: bool = False) -> Iterator[str]:
-        words = [_program.path(), "launch", "logs", self.store, "--rank", str(rank)]
+        words = [_program.path(), "launch", "logs", self.store, *self._own, "--rank", str(rank)]
         with subprocess.Popen([*words, *(["--follow"] if follow else [])], text=True,
                               errors="replace", stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as process:
@@ -244,7 +251,7 @@ class _ByProgram(Launched):
             raise Error(said.removeprefix("diloco: "))
 
     def cancel(self) -> None:
-        run_program("launch", "cancel", self.store)
+        run_program("launch", "cancel", self.store, *self._own)
 
     def follow(self) -> None:
         run_program(*self._call)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import tempfile
 import unittest
+from unittest import mock
 
 import diloco
 
@@ -70,6 +71,40 @@ class OfTheProgram(Folder):
             diloco.launch("run.toml", on="sulrm", store="run")
         with self.assertRaisesRegex(diloco.InvalidError, "does not list"):
             diloco.register_executor(type("Local", (diloco.Executor,), {"backend_name": "local"}))
+
+
+# In place of the program: it writes its arguments down, and answers what `launch` asks for.
+RECORDER = """#!/bin/sh
+echo "$*" >>calls
+case "$*" in
+*executors*) echo '[{"name":"k8s","net":"private-ip"}]' ;;
+*--prepare*) echo '{"store":"s3://bucket/run","run":"1f0c2ab9"}' ;;
+esac
+"""
+
+
+class Arguments(Folder):
+    def setUp(self):
+        super().setUp()
+        program = pathlib.Path("recorder")
+        program.write_text(RECORDER, "utf-8")
+        program.chmod(0o755)
+        patch = mock.patch("diloco._program.path", return_value=str(program.resolve()))
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def calls(self, options):
+        """The arguments of cancel() and stream_logs() after a launch with these options."""
+        launched = diloco.launch("run.toml", on="k8s", options=options)
+        launched.cancel()
+        self.assertEqual(list(launched.stream_logs(1)), [])
+        return pathlib.Path("calls").read_text("utf-8").splitlines()[-2:]
+
+    def test_folder_for_output_is_that_of_the_launch(self):
+        self.assertEqual(self.calls({"launch.dir": pathlib.Path("/kept"), "launch.poll": 1}),
+                         ["launch cancel s3://bucket/run --set launch.dir=/kept",
+                          "launch logs s3://bucket/run --set launch.dir=/kept --rank 1"])
+        self.assertEqual(self.calls(None), ["launch cancel s3://bucket/run", "launch logs s3://bucket/run --rank 1"])
 
 
 class Processes(diloco.Executor):
