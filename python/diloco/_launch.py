@@ -20,7 +20,8 @@ from .errors import Error, InvalidError, NotThereError, TimedOutError, Unreachab
 
 _OVER = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 _ANSWERS_NO_STORE = 4  # the exit code of a replica whose store did not answer
-_NOT_OF_BOOK = ("launch.dir",)  # options that the program does not take from the store
+# Options that the program does not take from the store, which others may write.
+_NOT_OF_BOOK = ("launch.dir", "launch.endpoint", "launch.ssh_config")
 
 
 @dataclasses.dataclass(frozen=True)

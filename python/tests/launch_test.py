@@ -93,18 +93,19 @@ class Arguments(Folder):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def calls(self, options):
-        """The arguments of cancel() and stream_logs() after a launch with these options."""
+    def check(self, options, words):
+        """After a launch with these options cancel() and stream_logs() have these words."""
         launched = diloco.launch("run.toml", on="k8s", options=options)
         launched.cancel()
         self.assertEqual(list(launched.stream_logs(1)), [])
-        return pathlib.Path("calls").read_text("utf-8").splitlines()[-2:]
+        self.assertEqual(pathlib.Path("calls").read_text("utf-8").splitlines()[-2:],
+                         [f"launch cancel s3://bucket/run{words}", f"launch logs s3://bucket/run{words} --rank 1"])
 
-    def test_folder_for_output_is_that_of_the_launch(self):
-        self.assertEqual(self.calls({"launch.dir": pathlib.Path("/kept"), "launch.poll": 1}),
-                         ["launch cancel s3://bucket/run --set launch.dir=/kept",
-                          "launch logs s3://bucket/run --set launch.dir=/kept --rank 1"])
-        self.assertEqual(self.calls(None), ["launch cancel s3://bucket/run", "launch logs s3://bucket/run --rank 1"])
+    def test_options_that_no_book_may_name_are_those_of_the_launch(self):
+        self.check(None, "")
+        self.check({"launch.dir": pathlib.Path("/kept"), "launch.poll": 1}, " --set launch.dir=/kept")
+        self.check({"launch.ssh_config": "c", "launch.endpoint": "https://a"},
+                   " --set launch.endpoint=https://a --set launch.ssh_config=c")
 
 
 class Processes(diloco.Executor):
