@@ -7,10 +7,8 @@ set -eu
 export HF_TEST_SECRET=hf/secret+with=signs
 python3 "$(dirname "$0")/hf_front.py" "$dir" 2>"$dir/front.log" &
 pids=$!
-i=0
 until [ -s "$dir/ports" ]; do
-    i=$((i + 1))
-    [ $i -lt 300 ] || { cat "$dir/front.log" && exit 1; } >&2
+    servers_run || exit 1
     sleep 0.1
 done
 export CLOUD_TEST_URL="hf://buckets/alice/bucket?endpoint=http://127.0.0.1:$(cut -d' ' -f1 "$dir/ports")"

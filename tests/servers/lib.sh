@@ -28,12 +28,22 @@ npm_program() {
     [ -x "$program" ] || left_out "$1 is not installed (scripts/packages.sh servers)"
 }
 
+# runs PID: the process has not ended. Where no process waits for it, it remains as a zombie.
+runs() {
+    kill -0 "$1" 2>/dev/null && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null
+}
+
+# All servers of $pids run. A wait for one of them has no limit but this and the test's own.
+servers_run() {
+    for pid in $pids; do
+        runs "$pid" || { echo "a server has ended"; cat "$dir"/*.log 2>/dev/null; return 1; } >&2
+    done
+}
+
 # Wait until $port, or the port given, answers HTTP.
 started() {
-    i=0
     until curl -s -o "$dir/hello" "http://127.0.0.1:${1:-$port}/"; do
-        i=$((i + 1))
-        [ $i -lt 300 ] || { echo "no answer at port ${1:-$port}"; cat "$dir"/*.log; exit 1; }
+        servers_run || exit 1
         sleep 0.2
     done
 }

@@ -15,9 +15,15 @@ for program in ceph-mon ceph-osd radosgw radosgw-admin monmaptool ceph; do
         left_out "Ceph RGW: no $program (scripts/packages.sh servers)"
 done
 
-# quiet COMMAND…: its output is shown only where it fails.
+# quiet COMMAND…: its output is shown only where it fails. A command of Ceph waits for the servers
+# without a limit, so it is killed when one of them has ended.
 quiet() {
-    "$@" >"$dir/output" 2>&1 || { status=$? && echo "rgw.sh: $1 exits with $status:" && tail -n 20 "$dir/output"; exit 1; } >&2
+    "$@" >"$dir/output" 2>&1 & command=$!
+    while runs $command; do
+        servers_run || { kill -KILL $command; exit 1; }
+        sleep 0.1
+    done
+    wait $command || { status=$? && echo "rgw.sh: $1 exits with $status:" && tail -n 20 "$dir/output"; exit 1; } >&2
 }
 
 mon_port=$(free_port)
@@ -77,10 +83,8 @@ ceph-mon -i a -f & pids="$pids $!"
 # The monitor may refuse a right command (EPERM) until it has elected itself, and a command after
 # mon stat has failed, too: each is given again until it is accepted.
 accepted() {
-    i=0
     until "$@" >"$dir/output" 2>&1; do
-        i=$((i + 1))
-        [ $i -lt 50 ] || { echo "rgw.sh: $* is refused:" >&2 && tail -n 20 "$dir/output" >&2; exit 1; }
+        servers_run || { echo "rgw.sh: $* is refused:" && tail -n 20 "$dir/output"; exit 1; } >&2
         sleep 0.2
     done
 }
@@ -90,7 +94,7 @@ quiet ceph-osd --mkfs -i 0
 accepted ceph osd crush add osd.0 1.0 root=default host=here
 ceph-osd -i 0 -f >/dev/null 2>&1 & pids="$pids $!"
 export AWS_ACCESS_KEY_ID=TESTKEY AWS_SECRET_ACCESS_KEY=test/Secret+with=signs AWS_REGION=us-east-1
-quiet timeout 60 radosgw-admin user create --uid=test --display-name=test \
+quiet radosgw-admin user create --uid=test --display-name=test \
     --access-key="$AWS_ACCESS_KEY_ID" --secret-key="$AWS_SECRET_ACCESS_KEY"
 radosgw -n client.rgw -f >/dev/null 2>&1 & pids="$pids $!"
 export S3_TEST_ENDPOINT=http://127.0.0.1:$port

@@ -23,10 +23,8 @@ serve() { # NAME: of the certificate it shows
     port=$(free_port)
     python3 "$(dirname "$0")/gcs_fake.py" "$port" "$dir/$1.pem" "$dir/$1.key" >"$dir/fake.log" 2>&1 &
     pids=$!
-    i=0
     until curl -sk -o "$dir/hello" "https://127.0.0.1:$port/"; do
-        i=$((i + 1))
-        [ $i -lt 100 ] || { cat "$dir/fake.log"; exit 1; }
+        servers_run || exit 1
         sleep 0.1
     done
 }
