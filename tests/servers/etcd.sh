@@ -3,7 +3,8 @@
 #
 #     CLOUD_TEST_URL      etcd://127.0.0.1:PORT/suite
 #     ETCD_TEST_HOST      127.0.0.1:PORT
-#     ETCD_TEST_RESTART   a script that kills etcd and starts it again from its data
+#     ETCD_TEST_RESTART   a script that kills etcd, starts it again from its data, and waits until
+#                         it answers
 #
 #     ETCD_TEST_CERT      with ETCD_TEST_TLS=1: the certificate it shows, signed by itself
 #
@@ -33,6 +34,10 @@ etcd --data-dir "$dir/data" --unsafe-no-fsync \
     --initial-advertise-peer-urls http://127.0.0.1:$peer_port \
     --initial-cluster default=http://127.0.0.1:$peer_port >>"$dir/etcd.log" 2>&1 &
 echo \$! >"$dir/pid"
+until curl -sk "$scheme://127.0.0.1:$port/health" | grep -q true; do
+    grep -q '^State:.[^Z]' "/proc/\$!/status" || { cat "$dir/etcd.log" >&2 && exit 1; }
+    sleep 0.1
+done
 START
 cat >"$dir/restart" <<RESTART
 #!/bin/sh
@@ -41,17 +46,13 @@ sleep 1
 sh "$dir/start"
 RESTART
 stop_etcd() {
-    kill -KILL "$(cat "$dir/pid")" 2>/dev/null || true
+    pid=$(cat "$dir/pid") || pid=
+    kill -KILL "$pid" 2>/dev/null || true
+    while runs "$pid"; do sleep 0.05; done # this shell cannot wait for it, and it writes to $dir
     stop
 }
 trap stop_etcd EXIT
 sh "$dir/start"
-i=0
-until curl -sk "$scheme://127.0.0.1:$port/health" | grep -q true; do
-    i=$((i + 1))
-    [ $i -lt 300 ] || { echo "no etcd at port $port"; cat "$dir/etcd.log"; exit 1; }
-    sleep 0.1
-done
 export ETCD_TEST_HOST="127.0.0.1:$port" ETCD_TEST_RESTART="$dir/restart"
 export CLOUD_TEST_URL="etcd://$ETCD_TEST_HOST/suite"
 "$@"
