@@ -9,7 +9,7 @@ import torch
 import diloco
 
 torch.set_num_threads(1)
-QUICK = {"run.heartbeat": 0.05, "run.patience": 2}
+QUICK = {"run.heartbeat": 0.05, "run.patience": 240}
 
 
 def small(seed=1, dtype=torch.float32):

@@ -33,7 +33,7 @@ import diloco
 torch.set_num_threads(1)
 warnings.simplefilter("ignore")
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-OPTIONS = {"run.heartbeat": 0.05, "run.patience": 2}
+OPTIONS = {"run.heartbeat": 0.05, "run.patience": 240}
 
 
 def in_threads(*calls):
